@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Builds a whole recording in memory: for tests, golden inputs and tools. The recorder itself writes in place.
+
+use std::collections::HashMap;
+
+use crate::define::{Definition, DeviceInfo, KernelInfo, TrackInfo, MAX_RECORD};
+use crate::event::{Event, Kind};
+use crate::header::Header;
+use crate::reader::Track;
+use crate::segment::{
+    SegmentHeader, SEGMENT_BYTES, SEGMENT_EVENTS, SEGMENT_HEADER_BYTES, SEGMENT_PAYLOAD, TRACK_DEFINITIONS,
+    TRACK_RECORDER,
+};
+
+/// Collects definitions and events, then [`Builder::finish`] lays them out.
+#[derive(Default)]
+pub struct Builder {
+    /// The header as it will be stored; `segments` is filled in by `finish`.
+    pub header: Header,
+    definitions: Vec<u8>,
+    strings: HashMap<Vec<u8>, u32>,
+    kernels: HashMap<KernelInfo, u32>,
+    tracks: Vec<(Track, u32, Vec<Event>)>,
+    next_id: u32,
+}
+
+impl Builder {
+    /// An empty recording.
+    pub fn new() -> Builder {
+        Builder { next_id: 1, ..Builder::default() }
+    }
+
+    fn define(&mut self, id: u32, d: Definition<'_>) {
+        let mut record = [0; MAX_RECORD];
+        let n = d.encode(id, &mut record).unwrap_or(0);
+        // a record never spans segments: zeros fill up to the boundary
+        let room = SEGMENT_PAYLOAD - self.definitions.len() % SEGMENT_PAYLOAD;
+        if n > room {
+            self.definitions.resize(self.definitions.len() + room, 0);
+        }
+        self.definitions.extend_from_slice(&record[..n]);
+    }
+
+    fn fresh(&mut self) -> u32 {
+        self.next_id += 1;
+        self.next_id - 1
+    }
+
+    /// Id of a string.
+    pub fn string(&mut self, s: &str) -> u32 {
+        if let Some(&id) = self.strings.get(s.as_bytes()) {
+            return id;
+        }
+        let id = self.fresh();
+        self.strings.insert(s.as_bytes().to_vec(), id);
+        self.define(id, Definition::String(s.as_bytes()));
+        id
+    }
+
+    /// Id of a kernel with the given name, threads a block and registers.
+    pub fn kernel(&mut self, name: &str, block: u32, registers: u32) -> u32 {
+        let name = self.string(name);
+        let info = KernelInfo { name, block: [block, 1, 1], registers, static_shared: 0, dynamic_shared: 0 };
+        if let Some(&id) = self.kernels.get(&info) {
+            return id;
+        }
+        let id = self.fresh();
+        self.kernels.insert(info, id);
+        self.define(id, Definition::Kernel(info));
+        id
+    }
+
+    /// Describes a device.
+    pub fn device(&mut self, ordinal: u32, name: &str, multiprocessors: u32) {
+        let name = self.string(name);
+        self.define(
+            ordinal,
+            Definition::Device(DeviceInfo {
+                multiprocessors,
+                name,
+                compute_major: 9,
+                ..DeviceInfo::default()
+            }),
+        );
+    }
+
+    /// A free-form fact.
+    pub fn attribute(&mut self, key: &str, value: &str) {
+        let (k, v) = (self.string(key), self.string(value));
+        self.define(0, Definition::Attribute(k, v));
+    }
+
+    /// Adds an event to a stream.
+    pub fn on_stream(&mut self, device: u32, context: u32, stream: u32, event: Event) {
+        self.push(Track::Of(TrackInfo::Stream { device, context, stream }), event);
+    }
+
+    /// Adds an event to a host thread.
+    pub fn on_thread(&mut self, tid: u32, event: Event) {
+        self.push(Track::Of(TrackInfo::Thread { tid, name: 0 }), event);
+    }
+
+    /// Adds an event of the recorder itself.
+    pub fn on_recorder(&mut self, event: Event) {
+        self.push(Track::Recorder, event);
+    }
+
+    fn push(&mut self, track: Track, event: Event) {
+        if let Some((_, _, events)) = self.tracks.iter_mut().find(|(t, _, _)| *t == track) {
+            events.push(event);
+            return;
+        }
+        let id = match track {
+            Track::Recorder => TRACK_RECORDER,
+            Track::Of(info) => {
+                let id = self.fresh();
+                self.define(id, Definition::Track(info));
+                id
+            }
+        };
+        self.tracks.push((track, id, vec![event]));
+    }
+
+    /// The bytes. Unset header times are derived from the events: recording begins at the first start and is
+    /// complete to the last end.
+    pub fn finish(mut self) -> Vec<u8> {
+        let all = || self.tracks.iter().flat_map(|(_, _, e)| e).filter(|e| e.kind != Kind::ClockPair);
+        let first = all().map(|e| e.start).min().unwrap_or(0);
+        let last = all().map(|e| e.end).max().unwrap_or(0);
+        let h = &mut self.header;
+        for field in [&mut h.start_monotonic, &mut h.first_use] {
+            *field = if *field == 0 { first } else { *field };
+        }
+        for field in [&mut h.gpu_complete_to, &mut h.host_complete_to, &mut h.last_write] {
+            *field = if *field == 0 { last } else { *field };
+        }
+        if h.state == 0 {
+            h.state = crate::header::state::CLOSED;
+        }
+        let mut body = Vec::new();
+        let mut number = 0;
+        let mut segment = |head: SegmentHeader, payload: &[u8]| {
+            number += 1;
+            for w in (SegmentHeader { number, generation: 2, ..head }).encode() {
+                body.extend_from_slice(&w.to_le_bytes());
+            }
+            body.extend_from_slice(payload);
+            body.resize(body.len().next_multiple_of(SEGMENT_BYTES), 0);
+        };
+        for chunk in self.definitions.chunks(SEGMENT_PAYLOAD) {
+            let used = whole_records(chunk);
+            segment(
+                SegmentHeader { track: TRACK_DEFINITIONS, used: used as u32, ..SegmentHeader::default() },
+                &chunk[..used],
+            );
+        }
+        for (_, id, events) in &self.tracks {
+            for chunk in events.chunks(SEGMENT_EVENTS) {
+                let payload: Vec<u8> =
+                    chunk.iter().flat_map(|e| e.encode()).flat_map(u64::to_le_bytes).collect();
+                let head = SegmentHeader {
+                    track: *id,
+                    used: chunk.len() as u32,
+                    first_start: chunk.iter().map(|e| e.start).min().unwrap_or(0),
+                    last_end: chunk.iter().map(|e| e.end).max().unwrap_or(0),
+                    ..SegmentHeader::default()
+                };
+                segment(head, &payload);
+            }
+        }
+        self.header.segments = (body.len() / SEGMENT_BYTES) as u32;
+        let mut out = self.header.encode().to_vec();
+        debug_assert_eq!(body.len() % SEGMENT_BYTES, 0);
+        debug_assert!(body.is_empty() || body.len() >= SEGMENT_HEADER_BYTES);
+        out.extend_from_slice(&body);
+        out
+    }
+}
+
+/// Bytes of `chunk` up to the end of its last whole record (filler zeros excluded).
+fn whole_records(chunk: &[u8]) -> usize {
+    let mut at = 0;
+    while let Some((_, _, n)) = chunk.get(at..).and_then(Definition::decode) {
+        at += n;
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reader::Recording;
+
+    #[test]
+    fn what_is_built_is_read_back_in_order() {
+        let mut b = Builder::new();
+        let k = b.kernel("gemm", 256, 64);
+        b.device(0, "SIM", 132);
+        b.attribute("cupti.path", "/x");
+        for i in 0..3 * SEGMENT_EVENTS as u64 {
+            let mut e = Event::new(Kind::Kernel, 1000 + i * 10, 1005 + i * 10);
+            e.a = k;
+            b.on_stream(0, 1, 7, e);
+        }
+        for i in 0..5000 {
+            b.string(&format!("name number {i} that makes the definitions longer than one segment"));
+        }
+        b.on_recorder(Event::clock_pair(1000, 5_000_000));
+        let bytes = b.finish();
+        let mut r = Recording::open(bytes.as_slice()).unwrap();
+        let mut starts = Vec::new();
+        let mut pairs = 0;
+        r.for_each_event(bytes.as_slice(), |t, e| match t {
+            Track::Recorder => pairs += u64::from(e.realtime() == 5_000_000),
+            _ => starts.push(e.start),
+        });
+        assert_eq!(r.problems, Default::default());
+        assert_eq!((starts.len(), pairs), (3 * SEGMENT_EVENTS, 1));
+        assert!(starts.windows(2).all(|w| w[0] < w[1]));
+        assert_eq!(r.definitions.kernel_name(k), "gemm");
+        assert_eq!(r.definitions.device(0).unwrap().multiprocessors, 132);
+        assert_eq!(r.definitions.attributes().collect::<Vec<_>>(), [("cupti.path", "/x")]);
+        assert_eq!(r.header.gpu_complete_to, 1005 + (3 * SEGMENT_EVENTS as u64 - 1) * 10);
+    }
+
+    #[test]
+    fn a_recording_cut_at_any_byte_is_read_as_far_as_it_goes() {
+        let mut b = Builder::new();
+        for i in 0..2000 {
+            b.on_stream(0, 1, 7, Event::new(Kind::Memset, i, i + 1));
+        }
+        let bytes = b.finish();
+        for cut in (0..bytes.len()).step_by(997) {
+            match Recording::open(&bytes[..cut]) {
+                Err(e) => assert!(cut < 4096, "{e}"),
+                Ok(mut r) => {
+                    let mut n = 0;
+                    r.for_each_event(&bytes[..cut], |_, _| n += 1);
+                    assert!(
+                        n == 2000
+                            || r.problems.damaged() > 0
+                            || r.header.segments as usize * SEGMENT_BYTES + 4096 > cut
+                    );
+                }
+            }
+        }
+    }
+}

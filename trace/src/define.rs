@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Definitions: what the ids in events stand for. Append-only records in segments of their own.
+//!
+//! ```text
+//! u16 length of the whole record, a multiple of 4 | u8 tag | u8 0 | u32 id | payload
+//! tag 1 string     u32 byte length, UTF-8 bytes (any other byte is replaced when read)
+//! tag 2 kernel     u32 name (string id), u32 block x, y, z, u32 registers/thread, u32 static, u32 dynamic shared bytes
+//! tag 3 track      u32 class (0 stream, 1 thread), u32 device, u32 context, u32 stream or tid, u32 name (string id, 0 none)
+//! tag 4 device     u32 multiprocessors, u32 compute major, u32 minor, u32 name (string id), u64 memory bytes
+//! tag 5 attribute  u32 key (string id), u32 value (string id)
+//! ```
+//! String id 0 is "no string". A later definition of the same id replaces the earlier one.
+
+use std::collections::HashMap;
+
+/// Longest string stored; longer ones are cut at a character boundary.
+pub const MAX_STRING: usize = 4096;
+
+/// A kernel as launched: function and the part of its launch configuration that rarely changes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub struct KernelInfo {
+    /// Mangled name, a string id (0: unknown).
+    pub name: u32,
+    /// Threads of a block.
+    pub block: [u32; 3],
+    /// Registers a thread.
+    pub registers: u32,
+    /// Static shared memory a block, bytes.
+    pub static_shared: u32,
+    /// Dynamic shared memory a block, bytes.
+    pub dynamic_shared: u32,
+}
+
+/// Whose events a track holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum TrackInfo {
+    /// A CUDA stream: CUPTI's device, context and stream ids.
+    Stream {
+        /// Device ordinal in this process.
+        device: u32,
+        /// CUPTI context id.
+        context: u32,
+        /// CUPTI stream id (not the CUstream pointer).
+        stream: u32,
+    },
+    /// A host thread.
+    Thread {
+        /// Kernel thread id in the process's own pid namespace.
+        tid: u32,
+        /// Its name when first seen, a string id (0: none).
+        name: u32,
+    },
+}
+
+/// A GPU of the process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DeviceInfo {
+    /// Multiprocessors (0: unknown).
+    pub multiprocessors: u32,
+    /// Compute capability, major.
+    pub compute_major: u32,
+    /// Compute capability, minor.
+    pub compute_minor: u32,
+    /// Name, a string id (0: unknown).
+    pub name: u32,
+    /// Memory, bytes (0: unknown).
+    pub memory: u64,
+}
+
+/// One definition, borrowed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Definition<'a> {
+    /// Tag 1.
+    String(&'a [u8]),
+    /// Tag 2.
+    Kernel(KernelInfo),
+    /// Tag 3.
+    Track(TrackInfo),
+    /// Tag 4; the id is the device ordinal.
+    Device(DeviceInfo),
+    /// Tag 5: key and value, string ids.
+    Attribute(u32, u32),
+}
+
+/// Longest encoded record.
+pub const MAX_RECORD: usize = 8 + 4 + MAX_STRING;
+
+impl Definition<'_> {
+    /// Writes the record into `out` and returns its length, or `None` where `out` is too small.
+    /// A string longer than [`MAX_STRING`] is cut.
+    pub fn encode(&self, id: u32, out: &mut [u8]) -> Option<usize> {
+        let mut w = Put { out, at: 8 };
+        let tag = match *self {
+            Definition::String(s) => {
+                let s = cut(s);
+                w.u32(s.len() as u32)?;
+                w.bytes(s)?;
+                1
+            }
+            Definition::Kernel(k) => {
+                w.u32(k.name)?;
+                for v in k.block {
+                    w.u32(v)?;
+                }
+                w.u32(k.registers)?;
+                w.u32(k.static_shared)?;
+                w.u32(k.dynamic_shared)?;
+                2
+            }
+            Definition::Track(t) => {
+                let (class, device, context, number, name) = match t {
+                    TrackInfo::Stream { device, context, stream } => (0, device, context, stream, 0),
+                    TrackInfo::Thread { tid, name } => (1, 0, 0, tid, name),
+                };
+                for v in [class, device, context, number, name] {
+                    w.u32(v)?;
+                }
+                3
+            }
+            Definition::Device(d) => {
+                for v in [d.multiprocessors, d.compute_major, d.compute_minor, d.name] {
+                    w.u32(v)?;
+                }
+                w.bytes(&d.memory.to_le_bytes())?;
+                4
+            }
+            Definition::Attribute(k, v) => {
+                w.u32(k)?;
+                w.u32(v)?;
+                5
+            }
+        };
+        let end = w.at.next_multiple_of(4);
+        while w.at < end {
+            w.bytes(&[0])?;
+        }
+        let out = w.out;
+        out.get_mut(0..2)?.copy_from_slice(&(end as u16).to_le_bytes());
+        out.get_mut(2..4)?.copy_from_slice(&[tag, 0]);
+        out.get_mut(4..8)?.copy_from_slice(&id.to_le_bytes());
+        Some(end)
+    }
+
+    /// Reads the record at the front of `bytes`: id, definition (`None` for an unknown tag) and length.
+    /// `None` where the bytes are no record.
+    pub fn decode(bytes: &[u8]) -> Option<(u32, Option<Definition<'_>>, usize)> {
+        let length = usize::from(u16::from_le_bytes([*bytes.first()?, *bytes.get(1)?]));
+        if length < 8 || length % 4 != 0 {
+            return None;
+        }
+        let record = bytes.get(..length)?;
+        let id = u32_at(record, 4)?;
+        let body = record.get(8..)?;
+        let definition = match record[2] {
+            1 => Definition::String(body.get(4..4usize.checked_add(u32_at(body, 0)? as usize)?)?),
+            2 => Definition::Kernel(KernelInfo {
+                name: u32_at(body, 0)?,
+                block: [u32_at(body, 4)?, u32_at(body, 8)?, u32_at(body, 12)?],
+                registers: u32_at(body, 16)?,
+                static_shared: u32_at(body, 20)?,
+                dynamic_shared: u32_at(body, 24)?,
+            }),
+            3 => Definition::Track(match u32_at(body, 0)? {
+                0 => TrackInfo::Stream {
+                    device: u32_at(body, 4)?,
+                    context: u32_at(body, 8)?,
+                    stream: u32_at(body, 12)?,
+                },
+                1 => TrackInfo::Thread { tid: u32_at(body, 12)?, name: u32_at(body, 16)? },
+                _ => return Some((id, None, length)),
+            }),
+            4 => Definition::Device(DeviceInfo {
+                multiprocessors: u32_at(body, 0)?,
+                compute_major: u32_at(body, 4)?,
+                compute_minor: u32_at(body, 8)?,
+                name: u32_at(body, 12)?,
+                memory: u64::from(u32_at(body, 16)?) | u64::from(u32_at(body, 20)?) << 32,
+            }),
+            5 => Definition::Attribute(u32_at(body, 0)?, u32_at(body, 4)?),
+            _ => return Some((id, None, length)),
+        };
+        Some((id, Some(definition), length))
+    }
+}
+
+/// `s` cut to [`MAX_STRING`] bytes, not inside a UTF-8 character.
+fn cut(s: &[u8]) -> &[u8] {
+    if s.len() <= MAX_STRING {
+        return s;
+    }
+    let mut end = MAX_STRING;
+    while end > 0 && s[end] & 0xc0 == 0x80 {
+        end -= 1;
+    }
+    &s[..end]
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    let b = bytes.get(at..at.checked_add(4)?)?;
+    Some(u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+}
+
+struct Put<'a> {
+    out: &'a mut [u8],
+    at: usize,
+}
+
+impl Put<'_> {
+    fn bytes(&mut self, b: &[u8]) -> Option<()> {
+        let end = self.at.checked_add(b.len())?;
+        self.out.get_mut(self.at..end)?.copy_from_slice(b);
+        self.at = end;
+        Some(())
+    }
+
+    fn u32(&mut self, v: u32) -> Option<()> {
+        self.bytes(&v.to_le_bytes())
+    }
+}
+
+/// All definitions of a recording, by id.
+#[derive(Clone, Debug, Default)]
+pub struct Definitions {
+    strings: HashMap<u32, String>,
+    kernels: HashMap<u32, KernelInfo>,
+    tracks: HashMap<u32, TrackInfo>,
+    devices: HashMap<u32, DeviceInfo>,
+    attributes: Vec<(u32, u32)>,
+}
+
+impl Definitions {
+    /// Takes one definition in.
+    pub fn insert(&mut self, id: u32, definition: Definition<'_>) {
+        match definition {
+            Definition::String(s) => {
+                self.strings.insert(id, String::from_utf8_lossy(s).into_owned());
+            }
+            Definition::Kernel(k) => {
+                self.kernels.insert(id, k);
+            }
+            Definition::Track(t) => {
+                self.tracks.insert(id, t);
+            }
+            Definition::Device(d) => {
+                self.devices.insert(id, d);
+            }
+            Definition::Attribute(k, v) => self.attributes.push((k, v)),
+        }
+    }
+
+    /// The string with this id; `None` for 0 and ids never defined.
+    pub fn string(&self, id: u32) -> Option<&str> {
+        self.strings.get(&id).map(String::as_str)
+    }
+
+    /// The kernel with this id.
+    pub fn kernel(&self, id: u32) -> Option<&KernelInfo> {
+        self.kernels.get(&id)
+    }
+
+    /// The mangled name of the kernel with this id, or `<unknown>`.
+    pub fn kernel_name(&self, id: u32) -> &str {
+        self.kernel(id).and_then(|k| self.string(k.name)).unwrap_or("<unknown>")
+    }
+
+    /// The track with this id.
+    pub fn track(&self, id: u32) -> Option<TrackInfo> {
+        self.tracks.get(&id).copied()
+    }
+
+    /// The device with this ordinal.
+    pub fn device(&self, ordinal: u32) -> Option<&DeviceInfo> {
+        self.devices.get(&ordinal)
+    }
+
+    /// Free-form facts of the run (key, value), in the order they were stored; keys like `cupti.path`.
+    pub fn attributes(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.attributes.iter().filter_map(|&(k, v)| Some((self.string(k)?, self.string(v)?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_definition_survives_its_encoding() {
+        let all = [
+            Definition::String(b"void gemm<float>(int)"),
+            Definition::String(b""),
+            Definition::Kernel(KernelInfo {
+                name: 1,
+                block: [256, 2, 3],
+                registers: 128,
+                static_shared: 5,
+                dynamic_shared: 9,
+            }),
+            Definition::Track(TrackInfo::Stream { device: 1, context: 2, stream: 7 }),
+            Definition::Track(TrackInfo::Thread { tid: 77, name: 3 }),
+            Definition::Device(DeviceInfo {
+                multiprocessors: 132,
+                compute_major: 9,
+                compute_minor: 0,
+                name: 4,
+                memory: 1 << 40,
+            }),
+            Definition::Attribute(8, 9),
+        ];
+        let mut buffer = [0; MAX_RECORD];
+        for d in all {
+            let n = d.encode(42, &mut buffer).unwrap();
+            assert_eq!(Definition::decode(&buffer[..n]), Some((42, Some(d), n)));
+            assert_eq!(Definition::decode(&buffer[..n - 1]), None, "a cut record is no record");
+        }
+    }
+
+    #[test]
+    fn a_long_string_is_cut_at_a_character() {
+        let long = "ä".repeat(MAX_STRING);
+        let mut buffer = [0; MAX_RECORD];
+        let n = Definition::String(long.as_bytes()).encode(1, &mut buffer).unwrap();
+        let Some((1, Some(Definition::String(s)), _)) = Definition::decode(&buffer[..n]) else { panic!() };
+        assert_eq!(std::str::from_utf8(s).unwrap().len(), MAX_STRING);
+    }
+
+    #[test]
+    fn a_length_that_lies_is_refused() {
+        for lie in [0u16, 4, 7, 9, 8000] {
+            let mut b = [0u8; 64];
+            b[..2].copy_from_slice(&lie.to_le_bytes());
+            b[2] = 1;
+            assert_eq!(Definition::decode(&b), None);
+        }
+        let mut b = [0u8; 64];
+        b[..2].copy_from_slice(&16u16.to_le_bytes());
+        b[2] = 1;
+        b[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert_eq!(Definition::decode(&b), None, "a string longer than its record");
+    }
+}

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One event in 32 bytes (four little-endian u64 words).
+//!
+//! ```text
+//! word 0   start                                   ns, CLOCK_MONOTONIC of the recorded machine
+//! word 1   duration bits 0..32 | correlation << 32 correlation: CUPTI's id of the API call, 0 where there is none
+//! word 2   a | b << 32                             meaning by kind, see Kind
+//! word 3   kind | flags << 8 | x << 16 | duration bits 32..40 << 24 | c << 32
+//! ```
+//! A duration has 40 bits (1,099 s); a longer one is stored as the largest and flagged [`SATURATED`].
+
+/// Bytes of one encoded event.
+pub const EVENT_BYTES: usize = 32;
+/// Words of one encoded event.
+pub const EVENT_WORDS: usize = 4;
+/// Largest duration that can be stored, in ns.
+pub const MAX_DURATION: u64 = (1 << 40) - 1;
+
+/// Flag: the true duration is longer than [`MAX_DURATION`].
+pub const SATURATED: u8 = 1 << 7;
+/// Flag of GPU events: the op is a node of a CUDA graph (`c` = graph id).
+pub const GRAPH_NODE: u8 = 1 << 0;
+/// Flag of copies: the call was asynchronous in CUPTI's record.
+pub const COPY_ASYNC: u8 = 1 << 1;
+/// Flag of calls: seen through an activity record, not a callback (no exact blocking semantics, no call site).
+pub const FROM_RECORD: u8 = 1 << 2;
+/// Flag of ranges and steps: closed by the end of the recording, not by the program.
+pub const OPEN_ENDED: u8 = 1 << 3;
+
+/// What an event is; the number is stored. Fields not named are 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Kind {
+    /// GPU kernel. `a` kernel definition id, `b` blocks in the grid (saturated), `c` graph id.
+    Kernel = 1,
+    /// GPU copy, also peer. `a` bytes bits 0..32, `b` see [`struct@Copy`], `c` graph id.
+    Memcpy = 2,
+    /// GPU memset. `a` bytes bits 0..32, `b` bytes bits 32..64, `c` graph id.
+    Memset = 3,
+    /// CUPTI synchronization record (start and end of the waiting as CUPTI saw it). `a` type
+    /// (1 event synchronize, 2 stream waits for event, 3 stream synchronize, 4 context synchronize),
+    /// `b` CUDA event id, `c` CUPTI stream id.
+    SyncRecord = 4,
+    /// A whole CUDA graph launch as one op (only with graph-level recording). `c` graph id.
+    GraphTrace = 5,
+    /// Host API call. `a` = domain << 24 | call id (see `call.rs`), `b` return value,
+    /// `x` = `call::Class`, `c` low 32 bits of the bytes moved or allocated where known.
+    Call = 16,
+    /// Step mark by the program: from this mark to the next. `a` step number.
+    Step = 32,
+    /// Named range by the program. `a` string id, `x` nesting depth.
+    Range = 33,
+    /// CLOCK_MONOTONIC (`start`) read together with CLOCK_REALTIME (words a, b: ns since 1970).
+    ClockPair = 48,
+    /// Nothing of the GPU was observed from `start` to `end`. `a` = reason, see [`Unobserved`].
+    Unobserved = 49,
+    /// `b` items were lost at about `start`; `a` = `Loss` code.
+    LossMark = 50,
+    /// Stands before each event in the shared overflow track and names the true track of that event:
+    /// `x` = 0 stream (`a` device, `b` context, `c` stream) or 1 thread (`a` tid).
+    TrackOf = 60,
+}
+
+impl Kind {
+    /// The kind with this number, or `None` for a number this version does not know.
+    pub fn from_u8(n: u8) -> Option<Kind> {
+        Some(match n {
+            1 => Kind::Kernel,
+            2 => Kind::Memcpy,
+            3 => Kind::Memset,
+            4 => Kind::SyncRecord,
+            5 => Kind::GraphTrace,
+            16 => Kind::Call,
+            32 => Kind::Step,
+            33 => Kind::Range,
+            48 => Kind::ClockPair,
+            49 => Kind::Unobserved,
+            50 => Kind::LossMark,
+            60 => Kind::TrackOf,
+            _ => return None,
+        })
+    }
+
+    /// Work of the device: it makes the device busy.
+    pub fn is_device_work(self) -> bool {
+        matches!(self, Kind::Kernel | Kind::Memcpy | Kind::Memset | Kind::GraphTrace)
+    }
+}
+
+/// Why a span was not observed (field `a` of [`Kind::Unobserved`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Unobserved {
+    /// Another profiler took the GPU records (torch.profiler, JAX's profiler ...).
+    Yielded = 1,
+    /// The program switched capture off (`cudaProfilerStop`, `gapprobe_capture(0)`).
+    CaptureOff = 2,
+    /// Recording stopped at a limit (memory, disk).
+    Limit = 3,
+}
+
+/// Direction and memory kinds of a copy, packed in field `b` of [`Kind::Memcpy`]:
+/// bits 0..16 bytes bits 32..48, 16..20 direction, 20..24 source memory, 24..28 destination memory, 28 peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Copy {
+    /// Bytes moved (48 bits).
+    pub bytes: u64,
+    /// CUPTI's copy kind: 1 HtoD, 2 DtoH, 3 HtoA, 4 AtoH, 5 AtoA, 6 AtoD, 7 DtoA, 8 DtoD, 9 HtoH, 10 PtoP.
+    pub direction: u8,
+    /// CUPTI's memory kind of the source: 1 pageable, 2 pinned, 3 device, 4 array, 5 managed, 6 device static.
+    pub source: u8,
+    /// CUPTI's memory kind of the destination.
+    pub destination: u8,
+    /// Between two devices.
+    pub peer: bool,
+}
+
+impl Copy {
+    /// Fields `a` and `b` of the event.
+    pub fn pack(self) -> (u32, u32) {
+        let b = ((self.bytes >> 32) as u32 & 0xffff)
+            | (u32::from(self.direction) & 15) << 16
+            | (u32::from(self.source) & 15) << 20
+            | (u32::from(self.destination) & 15) << 24
+            | u32::from(self.peer) << 28;
+        (self.bytes as u32, b)
+    }
+
+    /// The reverse of [`Copy::pack`].
+    pub fn unpack(a: u32, b: u32) -> Copy {
+        Copy {
+            bytes: u64::from(a) | u64::from(b & 0xffff) << 32,
+            direction: (b >> 16 & 15) as u8,
+            source: (b >> 20 & 15) as u8,
+            destination: (b >> 24 & 15) as u8,
+            peer: b >> 28 & 1 == 1,
+        }
+    }
+
+    /// One side is host memory that is not pinned: the driver stages it through a buffer of its own.
+    pub fn is_pageable(self) -> bool {
+        self.source == 1 || self.destination == 1
+    }
+}
+
+/// An event, decoded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Event {
+    /// Begin, ns of CLOCK_MONOTONIC.
+    pub start: u64,
+    /// End, ns of CLOCK_MONOTONIC; never before `start`.
+    pub end: u64,
+    /// CUPTI correlation id of the API call, 0 where there is none. 32 bits: wraps in long runs.
+    pub correlation: u32,
+    /// What it is.
+    pub kind: Kind,
+    /// See the flag constants of this module.
+    pub flags: u8,
+    /// Small field, meaning by kind.
+    pub x: u8,
+    /// Meaning by kind.
+    pub a: u32,
+    /// Meaning by kind.
+    pub b: u32,
+    /// Meaning by kind.
+    pub c: u32,
+}
+
+impl Event {
+    /// An event of `kind` with all other fields 0.
+    pub const fn new(kind: Kind, start: u64, end: u64) -> Event {
+        Event { start, end, correlation: 0, kind, flags: 0, x: 0, a: 0, b: 0, c: 0 }
+    }
+
+    /// Length in ns.
+    pub fn duration(&self) -> u64 {
+        self.end.saturating_sub(self.start)
+    }
+
+    /// The four words. An `end` before `start` is stored as duration 0 (callers count it as a loss first).
+    pub const fn encode(&self) -> [u64; EVENT_WORDS] {
+        let mut duration = self.end.saturating_sub(self.start);
+        let mut flags = self.flags;
+        if duration > MAX_DURATION {
+            duration = MAX_DURATION;
+            flags |= SATURATED;
+        }
+        [
+            self.start,
+            (duration & 0xffff_ffff) | (self.correlation as u64) << 32,
+            self.a as u64 | (self.b as u64) << 32,
+            self.kind as u64
+                | (flags as u64) << 8
+                | (self.x as u64) << 16
+                | (duration >> 32) << 24
+                | (self.c as u64) << 32,
+        ]
+    }
+
+    /// The reverse of [`Event::encode`]; `None` for a kind this version does not know or an end past u64.
+    pub fn decode(w: [u64; EVENT_WORDS]) -> Option<Event> {
+        let kind = Kind::from_u8(w[3] as u8)?;
+        let duration = (w[1] & 0xffff_ffff) | (w[3] >> 24 & 0xff) << 32;
+        Some(Event {
+            start: w[0],
+            end: w[0].checked_add(duration)?,
+            correlation: (w[1] >> 32) as u32,
+            kind,
+            flags: (w[3] >> 8) as u8,
+            x: (w[3] >> 16) as u8,
+            a: w[2] as u32,
+            b: (w[2] >> 32) as u32,
+            c: (w[3] >> 32) as u32,
+        })
+    }
+
+    /// CLOCK_REALTIME ns of a [`Kind::ClockPair`].
+    pub fn realtime(&self) -> u64 {
+        u64::from(self.a) | u64::from(self.b) << 32
+    }
+
+    /// A clock pair: both clocks in ns.
+    pub const fn clock_pair(monotonic: u64, realtime: u64) -> Event {
+        let mut e = Event::new(Kind::ClockPair, monotonic, monotonic);
+        e.a = realtime as u32;
+        e.b = (realtime >> 32) as u32;
+        e
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_survives_its_encoding() {
+        let e = Event {
+            start: u64::MAX - (1 << 41),
+            end: u64::MAX - (1 << 41) + MAX_DURATION,
+            correlation: u32::MAX,
+            kind: Kind::Call,
+            flags: GRAPH_NODE | FROM_RECORD,
+            x: 7,
+            a: 0x0200_00d3,
+            b: u32::MAX,
+            c: 5,
+        };
+        assert_eq!(Event::decode(e.encode()), Some(e));
+    }
+
+    #[test]
+    fn a_duration_past_40_bits_is_saturated_and_says_so() {
+        let e = Event::decode(Event::new(Kind::Kernel, 5, 5 + (1 << 40)).encode()).unwrap();
+        assert_eq!(e.duration(), MAX_DURATION);
+        assert_eq!(e.flags & SATURATED, SATURATED);
+    }
+
+    #[test]
+    fn an_end_before_the_start_becomes_no_duration() {
+        assert_eq!(Event::decode(Event::new(Kind::Kernel, 9, 3).encode()).unwrap().duration(), 0);
+    }
+
+    #[test]
+    fn unknown_kinds_and_overflowing_ends_are_refused() {
+        assert_eq!(Event::decode([0, 0, 0, 0]), None);
+        assert_eq!(Event::decode([0, 0, 0, 255]), None);
+        assert_eq!(Event::decode([u64::MAX, 1, 0, 1]), None);
+    }
+
+    #[test]
+    fn a_copy_survives_its_packing() {
+        let c = Copy { bytes: (1 << 48) - 1, direction: 10, source: 2, destination: 3, peer: true };
+        let (a, b) = c.pack();
+        assert_eq!(Copy::unpack(a, b), c);
+    }
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Everything that can be lost or go wrong while recording, by name. Numbers are stored and never reused.
+//! Each counter has a severity and a sentence for the user; every report prints the ones that are not zero.
+
+/// How bad a counter above zero is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
+pub enum Severity {
+    /// Worth knowing; nothing is missing from the recording.
+    Note,
+    /// Events are missing: figures of the span around it may be off.
+    Data,
+}
+
+macro_rules! losses {
+    ($($(#[$doc:meta])* $name:ident = $code:literal, $severity:ident, $key:literal, $sentence:literal;)*) => {
+        /// A named counter of something lost.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum Loss { $($(#[$doc])* $name = $code,)* }
+
+        impl Loss {
+            /// All counters, by code.
+            pub const ALL: &'static [Loss] = &[$(Loss::$name,)*];
+
+            /// The stored number.
+            pub const fn code(self) -> u8 { self as u8 }
+
+            /// The counter with this number.
+            pub fn from_code(code: u8) -> Option<Loss> {
+                match code { $($code => Some(Loss::$name),)* _ => None }
+            }
+
+            /// Stable machine-readable name.
+            pub const fn key(self) -> &'static str { match self { $(Loss::$name => $key,)* } }
+
+            /// How bad it is.
+            pub const fn severity(self) -> Severity { match self { $(Loss::$name => Severity::$severity,)* } }
+
+            /// One sentence for the user; the count stands before it.
+            pub const fn sentence(self) -> &'static str { match self { $(Loss::$name => $sentence,)* } }
+        }
+    };
+}
+
+/// Counters the header has room for.
+pub const SLOTS: usize = 64;
+
+losses! {
+    /// CUPTI reported dropped records.
+    CuptiDropped = 0, Data, "cupti_dropped", "records dropped by CUPTI (its device buffers were full)";
+    /// All pool buffers were full; the records of the substitute buffer were thrown away.
+    BufferExhausted = 1, Data, "buffer_exhausted", "activity buffers thrown away because the drain thread was late (raise GAPPROBE_MAX_MB)";
+    /// Records in a buffer whose kind or size could not be understood.
+    RecordUnknown = 2, Note, "record_unknown", "CUPTI records of a kind gapprobe did not ask for";
+    /// Start and end both zero: CUPTI lost the timestamps.
+    ZeroTimestamp = 3, Data, "zero_timestamp", "GPU operations whose timestamps CUPTI lost (both zero)";
+    /// End before start.
+    BackwardTimestamp = 4, Data, "backward_timestamp", "GPU operations that end before they start";
+    /// End zero after a forced flush: the op was still queued or running at exit.
+    Unfinished = 5, Note, "unfinished", "GPU operations still queued or running when the program ended";
+    /// A thread's own ring was full.
+    HostRingFull = 6, Data, "host_ring_full", "host events dropped because a thread's ring was full";
+    /// The shared overflow ring was full.
+    OverflowRingFull = 7, Data, "overflow_ring_full", "host events dropped because the shared overflow ring was full";
+    /// Kernel name memory was gone or unreadable.
+    NameUnreadable = 8, Note, "name_unreadable", "kernel names that could not be read any more (module unloaded)";
+    /// The dictionary of strings, kernels and tracks is full.
+    DefinitionsFull = 9, Note, "definitions_full", "kernel or range names not stored because the name table was full";
+    /// The mirror file could not be written; recording went on in memory.
+    MirrorWrite = 10, Note, "mirror_write", "failed writes to the recording file (disk full, quota?): a killed run cannot be recovered past that point";
+    /// A panic was caught at our C boundary.
+    CaughtPanic = 11, Data, "caught_panic", "internal faults caught before they could reach the program (please report)";
+    /// CUPTI returned an error from a call of ours.
+    CuptiError = 12, Note, "cupti_error", "errors returned by CUPTI to gapprobe";
+    /// A buffer came back that we did not lend.
+    ForeignBuffer = 13, Note, "foreign_buffer", "activity buffers of another profiler handed to gapprobe";
+    /// We lent a buffer and it never came back (another client took the callbacks over).
+    BufferNotReturned = 14, Data, "buffer_not_returned", "activity buffers that another profiler took with it";
+    /// A kernel started before its launch call began.
+    StartBeforeLaunch = 15, Note, "start_before_launch", "GPU operations that start before their launch call (clock error)";
+    /// The flush at exit hit its time limit.
+    ExitFlushLate = 16, Data, "exit_flush_late", "flushes at exit given up at the time limit: the last records may be missing";
+    /// Range nesting deeper than can be kept.
+    RangeTooDeep = 17, Note, "range_too_deep", "named ranges nested too deep to be kept";
+    /// A range pop without a push.
+    RangeUnbalanced = 18, Note, "range_unbalanced", "range pops without a push";
+    /// Threads beyond the pool of thread rings.
+    ThreadOverflow = 19, Note, "thread_overflow", "threads that had to share the overflow ring";
+    /// Streams beyond the pool of tracks.
+    TrackOverflow = 20, Note, "track_overflow", "streams and threads that had to share the overflow track";
+    /// The drain thread could not be started.
+    NoDrainThread = 21, Data, "no_drain_thread", "background threads that could not be started: nothing was recorded";
+    /// Events of one call in both domains that could not be told apart.
+    Duplicate = 22, Note, "duplicate", "records seen twice (runtime and driver domain) and kept once";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_unique_small_and_reversible() {
+        for (i, l) in Loss::ALL.iter().enumerate() {
+            assert_eq!(Loss::from_code(l.code()), Some(*l));
+            assert!((l.code() as usize) < SLOTS);
+            assert!(Loss::ALL[i + 1..].iter().all(|m| m.code() != l.code() && m.key() != l.key()));
+        }
+    }
+}

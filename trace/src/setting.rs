@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Every `GAPPROBE_*` variable: name, default, meaning, since when. The reference page (docs/settings.md) and
+//! `gapprobe explain settings` are made from this table; the recorder and the command read the variables by it.
+
+/// One environment variable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Setting {
+    /// Name of the variable.
+    pub name: &'static str,
+    /// Value when unset, as text.
+    pub default: &'static str,
+    /// One sentence.
+    pub meaning: &'static str,
+    /// First version that reads it.
+    pub since: &'static str,
+    /// Only for tests of gapprobe itself: left out of user documentation.
+    pub internal: bool,
+}
+
+macro_rules! settings {
+    ($($const_name:ident $name:literal $default:literal $since:literal $internal:literal $meaning:literal;)*) => {
+        $(#[doc = $meaning] pub const $const_name: &str = $name;)*
+
+        /// The table.
+        pub const SETTINGS: &[Setting] = &[$(Setting {
+            name: $name, default: $default, meaning: $meaning, since: $since, internal: $internal,
+        },)*];
+    };
+}
+
+settings! {
+    SWITCH "GAPPROBE" "1" "0.1" false "0 switches gapprobe off in this process and its children.";
+    DIR "GAPPROBE_DIR" "." "0.1" false "Directory for the trace and the summary.";
+    MAX_MB "GAPPROBE_MAX_MB" "256" "0.1" false "Host memory for rings, buffers, names and the report at exit, MB (64 to 65536).";
+    EXIT_MS "GAPPROBE_EXIT_MS" "2000" "0.1" false "Longest time the program's exit may be held up for flushing and writing, ms (0 to 600000).";
+    CUPTI "GAPPROBE_CUPTI" "" "0.1" false "Path of the libcupti to use where the process has none of its own.";
+    PRINT "GAPPROBE_PRINT" "rank0" "0.1" false "Who prints the line: rank0 or all.";
+    QUIET "GAPPROBE_QUIET" "0" "0.1" false "1 prints nothing; trace and summary are written all the same.";
+    ALLOW "GAPPROBE_ALLOW" "" "0.1" false "Comma-separated executable names: only these are recorded.";
+    DENY "GAPPROBE_DENY" "" "0.1" false "Comma-separated executable names that are never recorded.";
+    GRAPH "GAPPROBE_GRAPH" "node" "0.1" false "CUDA graphs are recorded node by node (node) or as one op a launch (graph); chosen once, at attach.";
+    CAPTURE "GAPPROBE_CAPTURE" "start" "0.1" false "start records from the first GPU use; profiler waits for cudaProfilerStart or gapprobe_capture(1).";
+    FORCE "GAPPROBE_FORCE" "0" "0.1" false "1 records although another profiler (nsys, ncu, compute-sanitizer) seems to be around.";
+    RUN_ID "GAPPROBE_RUN_ID" "" "0.1" true "Set by gapprobe run: ties recordings to the run that started them.";
+    TEST_BARE "GAPPROBE_TEST_BARE" "0" "0.1" true "1 starts with empty callbacks and buffer handlers (bare CUPTI); gapprobe_test_bare(0/1) switches.";
+    TEST_DEVICE_POOL "GAPPROBE_TEST_DEVICE_POOL" "" "0.1" true "CUPTI's device buffers: bytes of one, most of them, how many ahead.";
+    TEST_KEEP "GAPPROBE_TEST_KEEP" "0" "0.1" true "1 keeps the recording after the report was written from it.";
+    TEST_RAW "GAPPROBE_TEST_RAW" "" "0.1" true "File that gets the raw CUPTI records as they arrive.";
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Run-wide totals: kept by the drain thread since attach, never overwritten by the rings.
+
+/// Counters the header has room for.
+pub const SLOTS: usize = 64;
+
+macro_rules! totals {
+    ($($(#[$doc:meta])* $name:ident = $code:literal, $key:literal;)*) => {
+        /// A run-wide counter. Numbers are stored and never reused.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+        #[repr(u8)]
+        pub enum Total { $($(#[$doc])* $name = $code,)* }
+
+        impl Total {
+            /// All counters, by number.
+            pub const ALL: &'static [Total] = &[$(Total::$name,)*];
+            /// Stable machine-readable name.
+            pub const fn key(self) -> &'static str { match self { $(Total::$name => $key,)* } }
+        }
+    };
+}
+
+totals! {
+    /// Kernels recorded.
+    Kernels = 0, "kernels";
+    /// Sum of kernel durations, ns (overlaps counted twice).
+    KernelNs = 1, "kernel_ns";
+    /// Copies recorded.
+    Copies = 2, "copies";
+    /// Bytes copied.
+    CopyBytes = 3, "copy_bytes";
+    /// Sum of copy durations, ns.
+    CopyNs = 4, "copy_ns";
+    /// Memsets recorded.
+    Memsets = 5, "memsets";
+    /// Launch calls recorded (kernels; graphs apart).
+    Launches = 6, "launches";
+    /// Graph launch calls recorded.
+    GraphLaunches = 7, "graph_launches";
+    /// Synchronizing calls recorded.
+    Syncs = 8, "syncs";
+    /// Time in synchronizing calls, ns, summed over threads.
+    SyncNs = 9, "sync_ns";
+    /// Allocating and freeing calls recorded.
+    Allocs = 10, "allocs";
+    /// Step marks by the program.
+    Steps = 11, "steps";
+    /// Activity buffers decoded.
+    Buffers = 12, "buffers";
+    /// CPU time of the drain thread, ns.
+    DrainCpuNs = 13, "drain_cpu_ns";
+    /// Callbacks served (enter and exit are two).
+    Callbacks = 14, "callbacks";
+    /// Estimated time in callbacks and buffer handlers on the program's threads, ns (a sample of calls, scaled up).
+    CallbackNs = 15, "callback_ns";
+    /// Time spent attaching (subscribe, enable, buffers), ns.
+    AttachNs = 16, "attach_ns";
+    /// Bytes written to the recording file.
+    MirrorBytes = 17, "mirror_bytes";
+    /// Segments of the recording written anew (overwritten by design).
+    Recycled = 18, "recycled_segments";
+    /// Events overwritten by design.
+    Overwritten = 19, "overwritten_events";
+    /// The longest flush of CUPTI's buffers, ns.
+    LongestFlushNs = 20, "longest_flush_ns";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_fit_the_header_and_are_unique() {
+        for (i, t) in Total::ALL.iter().enumerate() {
+            assert_eq!(*t as usize, i);
+            assert!(i < SLOTS);
+        }
+    }
+}
