@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+// COLD
+//! From being loaded to recording: the constructor points CUDA at this library, the driver calls us inside `cuInit`,
+//! the first context or buffer starts the drain thread and the recording. Anything missing: one line, and off.
+
+use std::ffi::{c_char, c_void, CStr};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use trace::header::Header;
+use trace::{setting, DeviceInfo, Loss, Total};
+
+use crate::cupti::{buffers, callbacks, choose, raw, session};
+use crate::drain::{self, Recorder, RECORDER};
+use crate::program::Capture;
+use crate::recording::Mirror;
+use crate::settings::{self, Settings};
+use crate::store::image::Image;
+use crate::store::Store;
+use crate::{
+    clock, environment, flush, guard, hostpool, identity, leave, lifecycle, losses, neighbours, say,
+};
+
+static SETTINGS: OnceLock<Settings> = OnceLock::new();
+static ATTACH_NS: AtomicU64 = AtomicU64::new(0);
+static PREPARED: AtomicBool = AtomicBool::new(false);
+
+/// Share of `GAPPROBE_MAX_MB` for the rings (the image); the report at exit needs about as much again.
+const IMAGE_SHARE: usize = 40;
+/// ... and for the activity buffers, at most 32 MB.
+const BUFFER_SHARE: usize = 12;
+
+/// The settings, once attached.
+pub(crate) fn settings() -> Option<&'static Settings> {
+    SETTINGS.get()
+}
+
+/// The path under which the loader has this library, absolute. `None` where it cannot be told.
+fn own_path() -> Option<Vec<u8>> {
+    let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: an address of ours and a valid out-pointer.
+    if unsafe { libc::dladdr(own_path as *const c_void, info.as_mut_ptr()) } == 0 {
+        return None;
+    }
+    // SAFETY: zeroed and filled by dladdr.
+    let name = unsafe { info.assume_init() }.dli_fname;
+    if name.is_null() {
+        return None;
+    }
+    // SAFETY: a C string of the loader's, alive as long as we are mapped (for ever).
+    let name = unsafe { CStr::from_ptr(name) }.to_bytes();
+    if name.first() == Some(&b'/') {
+        return Some(name.to_vec());
+    }
+    use std::os::unix::ffi::OsStrExt;
+    let mut path = std::env::current_dir().ok()?.as_os_str().as_bytes().to_vec();
+    path.push(b'/');
+    path.extend_from_slice(name.strip_prefix(b"./").unwrap_or(name));
+    Some(path)
+}
+
+/// (Not linked into unit tests: they would run with their own environment changed.)
+#[cfg_attr(test, expect(dead_code, reason = "as said"))]
+/// The constructor: next to nothing. No thread, no file, no CUPTI; CUDA is told where we are, if nobody else is there.
+pub(crate) fn constructor() {
+    // set-user-id programs take no instructions from their user's environment
+    // SAFETY: takes nothing, cannot fail.
+    if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 || settings::switched_off() {
+        lifecycle::set(lifecycle::State::Inert);
+        return;
+    }
+    say::remember_stderr();
+    if environment::get("CUDA_INJECTION64_PATH").is_some() {
+        return; // ours already (a child of ours), or another tool's: leave it
+    }
+    let Some(path) = own_path() else { return };
+    let mut entry = b"CUDA_INJECTION64_PATH=".to_vec();
+    entry.extend_from_slice(&path);
+    entry.push(0);
+    // the environment keeps the string for ever
+    environment::add(Box::leak(entry.into_boxed_slice()).as_mut_ptr().cast::<c_char>());
+}
+
+/// `InitializeInjection`: inside `cuInit`, on the program's thread.
+pub(crate) fn initialize() {
+    if lifecycle::get() != lifecycle::State::Dormant || PREPARED.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    let begin = clock::monotonic();
+    guard::silence_panics();
+    let settings = SETTINGS.get_or_init(settings::read);
+    say::set_quiet(settings.quiet);
+    if settings::switched_off() {
+        lifecycle::set(lifecycle::State::Inert);
+        return;
+    }
+    if let Some(text) = &settings.complaint {
+        say::complain(text);
+    }
+    let forced = environment::get(setting::FORCE) == Some(b"1");
+    if let (Some((tool, sign)), false) = (neighbours::other_profiler(), forced) {
+        off(&format!(
+            "not recording: {tool} seems to be around ({sign}); GAPPROBE_FORCE=1 records all the same"
+        ));
+        return;
+    }
+    let Some(driver) = choose::driver() else {
+        lifecycle::set(lifecycle::State::Inert);
+        return; // nobody but the driver calls this: without it there is nothing to say
+    };
+    let driver_version = session::driver_version(&driver);
+    let library = match choose::library(settings.cupti, driver_version) {
+        Ok(library) => library,
+        Err(choose::NoCupti::NotFound) => {
+            off("not recording: no libcupti found (pip install nvidia-cuda-cupti, or set GAPPROBE_CUPTI to its path); see gapprobe doctor");
+            return;
+        }
+        Err(choose::NoCupti::BadSetting(path)) => {
+            off(&format!("not recording: GAPPROBE_CUPTI={path} cannot be loaded; see gapprobe doctor"));
+            return;
+        }
+    };
+    if settings.test_bare {
+        callbacks::set_bare(true);
+        buffers::set_bare(true);
+    }
+    lifecycle::set(lifecycle::State::Attached);
+    register_leaving();
+    if let Err(text) = session::open(&library, driver_version, settings) {
+        off(&format!("not recording: {text}"));
+        return;
+    }
+    ATTACH_NS.store(clock::monotonic().saturating_sub(begin), Ordering::Relaxed);
+}
+
+fn off(text: &str) {
+    lifecycle::set(lifecycle::State::Inert);
+    say::complain(text);
+}
+
+/// Exit and fork handlers. Called here and again with the first context: handlers registered later run earlier, and
+/// the driver's own may be registered between the two; leaving twice does nothing.
+fn register_leaving() {
+    extern "C" fn at_exit() {
+        guard::guard((), leave::leave);
+    }
+    extern "C" fn in_child() {
+        // one store: the child has neither our thread nor CUPTI's
+        lifecycle::set(lifecycle::State::Inert);
+    }
+    // SAFETY: a function that lives as long as the process (the library is never unmapped).
+    unsafe { libc::atexit(at_exit) };
+    static ONCE: AtomicBool = AtomicBool::new(false);
+    if !ONCE.swap(true, Ordering::AcqRel) {
+        // SAFETY: as above.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    }
+}
+
+/// First GPU use, on the program's thread, once: starts our thread and waits until it has memory, file and rings. All
+/// that is done there because the program's thread may have a stack of a few KB.
+pub(crate) fn begin_recording() {
+    static READY: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
+    register_leaving();
+    let started = spawn_quietly("gapprobe", || {
+        guard::guard((), prepare_recording);
+        *READY.0.lock() = true;
+        READY.1.notify_all();
+        if lifecycle::get() == lifecycle::State::Recording {
+            drain::run();
+        }
+    });
+    if !started {
+        losses::add(Loss::NoDrainThread, 1);
+        off("not recording: the background thread could not be started");
+        return;
+    }
+    let mut ready = READY.0.lock();
+    while !*ready && !READY.1.wait_for(&mut ready, Duration::from_secs(2)).timed_out() {}
+}
+
+/// Memory, file, rings, and the thread that flushes. On our thread.
+fn prepare_recording() {
+    let begin = clock::monotonic();
+    let Some(settings) = settings() else { return };
+    let pool = (settings.max_bytes / 100 * BUFFER_SHARE).min(buffers::MAX_BUFFERS * buffers::BUFFER_BYTES);
+    let image = Image::map(settings.max_bytes / 100 * IMAGE_SHARE);
+    let (Some(image), true, true) = (image, hostpool::prepare(), buffers::prepare(pool)) else {
+        off("not recording: no memory for the rings (GAPPROBE_MAX_MB)");
+        return;
+    };
+    let recorder = new_recorder(image, settings);
+    *RECORDER.lock() = Some(recorder);
+    if !spawn_quietly("gapprobe-flush", flush::run) {
+        losses::add(Loss::NoDrainThread, 1);
+        off("not recording: the background thread could not be started");
+        return;
+    }
+    lifecycle::set(lifecycle::State::Recording);
+    let spent = ATTACH_NS.load(Ordering::Relaxed) + clock::monotonic().saturating_sub(begin);
+    if let Some(recorder) = RECORDER.lock().as_mut() {
+        if let Some(slot) = recorder.header.totals.get_mut(Total::AttachNs as usize) {
+            *slot = spent;
+        }
+    }
+}
+
+fn new_recorder(image: Image, settings: &Settings) -> Recorder {
+    let (monotonic, realtime) = clock::pair();
+    let (rank, world, local) = identity::ranks();
+    let host = identity::host();
+    // SAFETY: takes nothing, cannot fail.
+    let pid = unsafe { libc::getpid() } as u32;
+    // SAFETY: takes nothing, cannot fail.
+    let uid = unsafe { libc::getuid() };
+    let session = session::get();
+    let header = Header {
+        state: trace::header::state::RECORDING,
+        segments: image.segments(),
+        pid,
+        uid,
+        pid_namespace: identity::pid_namespace(),
+        process_start: identity::process_start(),
+        start_monotonic: monotonic,
+        start_realtime: realtime,
+        first_use: session::first_use_at(),
+        cupti_version: session.map_or(0, |s| s.version),
+        driver_version: session.map_or(0, |s| s.driver_version),
+        rank: rank.map_or(0, |r| r + 1),
+        world_size: world.unwrap_or(0),
+        local_rank: local.map_or(0, |r| r + 1),
+        cpus: identity::cpus(),
+        // H200.md: CONCURRENT_KERNEL adds 0.9 to 1.1 µs a launch, whatever the tool
+        launch_cost_ns: 1000,
+        boot_id: identity::boot_id(),
+        command: identity::command(),
+        gapprobe: concat!(env!("CARGO_PKG_VERSION")).to_owned(),
+        host: host.clone(),
+        ..Header::default()
+    };
+    let name = format!(
+        "gapprobe-{host}-{pid}-{}-{:06x}.gpr",
+        realtime / 1_000_000_000,
+        clock::monotonic() & 0xff_ffff
+    );
+    let mirror = Mirror::create(&name, image.segments());
+    if mirror.is_none() {
+        losses::add(Loss::MirrorWrite, 1);
+    }
+    let mut store = Store::new(image);
+    store.attribute("gapprobe.version", env!("CARGO_PKG_VERSION"));
+    if let Some(session) = session {
+        store.attribute("cupti.path", &session.path);
+    }
+    store.attribute("directory", &absolute(&settings.directory));
+    if let Some(id) = settings.run_id {
+        store.attribute("run.id", id);
+    }
+    let capture = if settings.capture_waits { Capture::waiting_since(monotonic) } else { Capture::default() };
+    let raw = settings.test_raw.and_then(|path| {
+        let session = session?;
+        let soname = session.path.rsplit('/').next().unwrap_or("");
+        raw::RawFile::create(path, session.version, soname, monotonic)
+    });
+    Recorder::new(store, mirror, header, capture, raw)
+}
+
+fn absolute(directory: &str) -> String {
+    if directory.starts_with('/') {
+        return directory.to_owned();
+    }
+    let here = std::env::current_dir().map(|d| d.to_string_lossy().into_owned()).unwrap_or_default();
+    format!("{here}/{directory}")
+}
+
+/// Starts a thread with all signals blocked: the program's handlers run on the program's threads, and SIGPIPE or
+/// SIGXFSZ of our own writes reach nobody.
+pub(crate) fn spawn_quietly(name: &str, body: impl FnOnce() + Send + 'static) -> bool {
+    let mut all = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
+    let mut before = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: a valid sigset.
+    unsafe { libc::sigfillset(all.as_mut_ptr()) };
+    // SAFETY: valid sigsets; the mask is this thread's only and restored below.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
+    let started = std::thread::Builder::new()
+        .name(name.to_owned())
+        .stack_size(512 << 10)
+        .spawn(move || guard::guard((), body))
+        .is_ok();
+    // SAFETY: the mask saved above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
+    started
+}
+
+/// What the driver says of a device: plain attribute queries that need no context and touch no stream.
+pub(crate) fn device(ordinal: u32) -> Option<(DeviceInfo, Vec<u8>)> {
+    type GetAttribute = unsafe extern "C" fn(*mut i32, i32, i32) -> u32;
+    type GetName = unsafe extern "C" fn(*mut c_char, i32, i32) -> u32;
+    const MULTIPROCESSOR_COUNT: i32 = 16;
+    const COMPUTE_MAJOR: i32 = 75;
+    const COMPUTE_MINOR: i32 = 76;
+    let driver = choose::driver()?;
+    let address = session::symbol(&driver, c"cuDeviceGetAttribute")?;
+    // SAFETY: the driver's documented signature; device handles are ordinals.
+    let get: GetAttribute = unsafe { std::mem::transmute(address) };
+    let attribute = |id: i32| {
+        let mut value = 0;
+        // SAFETY: a valid out-pointer.
+        let result = unsafe { get(&mut value, id, ordinal as i32) };
+        if result == 0 {
+            value.max(0) as u32
+        } else {
+            0
+        }
+    };
+    let mut name = [0u8; 96];
+    if let Some(address) = session::symbol(&driver, c"cuDeviceGetName") {
+        // SAFETY: the driver's documented signature.
+        let get: GetName = unsafe { std::mem::transmute(address) };
+        // SAFETY: a buffer and its length.
+        unsafe { get(name.as_mut_ptr().cast(), name.len() as i32, ordinal as i32) };
+    }
+    let name = name.split(|b| *b == 0).next().unwrap_or(&[]).to_vec();
+    let info = DeviceInfo {
+        multiprocessors: attribute(MULTIPROCESSOR_COUNT),
+        compute_major: attribute(COMPUTE_MAJOR),
+        compute_minor: attribute(COMPUTE_MINOR),
+        ..DeviceInfo::default()
+    };
+    Some((info, name))
+}
+
+/// A short pause for COLD loops.
+pub(crate) fn pause(ms: u64) {
+    std::thread::sleep(Duration::from_millis(ms));
+}

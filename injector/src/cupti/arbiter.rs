@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// COLD
+//! Between CUPTI and its other clients. Our library exports the five CUPTI functions through which a client takes
+//! over (`exports.rs`); PyTorch's calls arrive here first (measured on the H200).
+//!
+//! * `cuptiSubscribe`: we give our subscription up, then forward.
+//! * `cuptiActivityRegisterCallbacks`: we flush, switch everything of ours off (a kind left on leaks into the other's
+//!   trace) and step aside; the span until we are back is recorded as unobserved, never as idle.
+//! * when all kinds the other switched on are off again and it has flushed, the drain thread re-arms us;
+//! * after another client's `cuptiFinalize` we do not come back: the rest of the run is unobserved.
+//!
+//! Clients that resolve these functions by `dlsym` are led here too (`reroute`).
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use cupti_sys::{Cupti, CuptiResult};
+
+use super::{buffers, choose, session};
+use crate::{clock, flush, lifecycle};
+
+static YIELDED_AT: AtomicU64 = AtomicU64::new(0);
+/// Kinds the other client has on, one bit each.
+static THEIR_KINDS: AtomicU64 = AtomicU64::new(0);
+static THEY_FLUSHED: AtomicBool = AtomicBool::new(false);
+static LAST_CALL: AtomicU64 = AtomicU64::new(0);
+/// Another client tore CUPTI down: re-enabling after that has crashed processes with CUDA graphs (H200.md).
+static TORN_DOWN: AtomicBool = AtomicBool::new(false);
+
+/// After the other's last call of any kind we wait this long before we re-arm, ns.
+const SETTLE: u64 = 300_000_000;
+/// ... and this long where it switched its kinds off but was never seen to flush.
+const SETTLE_UNFLUSHED: u64 = 5_000_000_000;
+
+/// Another client has the activity buffers.
+pub(crate) fn is_yielded() -> bool {
+    YIELDED_AT.load(Ordering::Acquire) != 0
+}
+
+/// The real functions: ours if attached, else of whatever libcupti is mapped by now. `None`: no CUPTI in the process.
+pub(crate) fn real() -> Option<Cupti> {
+    if let Some(session) = session::get() {
+        return Some(session.cupti);
+    }
+    choose::driver()?; // some releases crash on any call without it
+    let library = choose::already_mapped()?;
+    // SAFETY: an open handle, kept for ever; libcupti by name.
+    unsafe { cupti_sys::open_handle(library.handle.as_ptr()) }.ok()
+}
+
+fn note() {
+    LAST_CALL.store(clock::monotonic(), Ordering::Relaxed);
+}
+
+/// Before another client's `cuptiSubscribe` is forwarded.
+pub(crate) fn before_subscribe() {
+    note();
+    session::give_up_subscription();
+}
+
+/// Before another client's `cuptiActivityRegisterCallbacks` is forwarded.
+pub(crate) fn before_register() {
+    note();
+    let Some(session) = session::get() else { return };
+    if lifecycle::is_live() && YIELDED_AT.load(Ordering::Acquire) == 0 {
+        // what is still queued comes back unfinished: it belongs to the span we do not observe, which begins with it
+        let since = flush::plain().min(clock::monotonic()).max(1);
+        session::flush(true);
+        YIELDED_AT.store(since, Ordering::Release);
+        session::disarm(session);
+        buffers::write_off_lent();
+        THEY_FLUSHED.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Another client switched a kind on or off.
+pub(crate) fn on_kind(kind: u32, on: bool) {
+    note();
+    let bit = 1u64.checked_shl(kind).unwrap_or(0);
+    if on {
+        THEIR_KINDS.fetch_or(bit, Ordering::AcqRel);
+        THEY_FLUSHED.store(false, Ordering::Relaxed);
+    } else {
+        THEIR_KINDS.fetch_and(!bit, Ordering::AcqRel);
+    }
+}
+
+/// Another client flushed.
+pub(crate) fn on_flush() {
+    note();
+    THEY_FLUSHED.store(true, Ordering::Relaxed);
+}
+
+/// Another client tears CUPTI down: our kinds and subscription go with it, and we do not come back.
+pub(crate) fn before_finalize() {
+    note();
+    session::give_up_subscription();
+    TORN_DOWN.store(true, Ordering::Release);
+    YIELDED_AT.compare_exchange(0, clock::monotonic().max(1), Ordering::AcqRel, Ordering::Relaxed).ok();
+}
+
+/// WARM, from the drain thread: re-arms once the other client is done. Returns the span that was not observed.
+pub(crate) fn try_to_return() -> Option<(u64, u64)> {
+    let since = YIELDED_AT.load(Ordering::Acquire);
+    if since == 0
+        || TORN_DOWN.load(Ordering::Acquire)
+        || THEIR_KINDS.load(Ordering::Acquire) != 0
+        || !lifecycle::is_live()
+    {
+        return None;
+    }
+    let settle = if THEY_FLUSHED.load(Ordering::Relaxed) { SETTLE } else { SETTLE_UNFLUSHED };
+    if clock::monotonic().saturating_sub(LAST_CALL.load(Ordering::Relaxed)) < settle {
+        return None;
+    }
+    session::arm(session::get()?).ok()?;
+    let now = clock::monotonic();
+    YIELDED_AT.store(0, Ordering::Release);
+    Some((since, now))
+}
+
+/// The span not observed so far, if we stand aside now.
+pub(crate) fn open_span() -> Option<u64> {
+    Some(YIELDED_AT.load(Ordering::Acquire)).filter(|s| *s != 0)
+}
+
+/// What a wrapper answers where there is no CUPTI.
+pub(crate) const NONE: CuptiResult = CuptiResult::NOT_INITIALIZED;

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// HOT
+//! What CUPTI calls at entry and exit of the API calls we asked for: one event a call, in the calling thread's ring.
+//!
+//! A runtime call and the driver call nested in it share their correlation id: the outer one is kept. An exit that
+//! never comes (an exception, a callback switched off between) leaves nothing behind: the next entry with another id
+//! takes over.
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use cupti_sys::bindings::{site, CUpti_CallbackData};
+use cupti_sys::{cbid, domain};
+use trace::call::{self, Class};
+use trace::{Event, Kind};
+
+use super::{names, session};
+use crate::guard::guard;
+use crate::{clock, drain, hostpool, lifecycle, program, thread_block};
+
+/// Class of each call id, 0 = not ours.
+static DRIVER: [u8; 1024] = call::classes(call::DRIVER);
+/// As above.
+static RUNTIME: [u8; 1024] = call::classes(call::RUNTIME);
+
+/// One callback in this many has its own time taken.
+const SAMPLE: u32 = 256;
+static SAMPLED_NS: AtomicU64 = AtomicU64::new(0);
+static SAMPLED: AtomicU64 = AtomicU64::new(0);
+static BARE: AtomicBool = AtomicBool::new(false);
+
+/// Test switch: return at once (bare CUPTI).
+pub(crate) fn set_bare(on: bool) {
+    BARE.store(on, Ordering::Relaxed);
+}
+
+/// Mean time of an exit callback of ours in ns, from the samples; 0 before the first.
+pub(crate) fn mean_ns() -> u64 {
+    SAMPLED_NS.load(Ordering::Relaxed).checked_div(SAMPLED.load(Ordering::Relaxed)).unwrap_or(0)
+}
+
+/// The one callback of the subscription.
+pub(crate) unsafe extern "C" fn on_callback(_user: *mut c_void, area: u32, id: u32, data: *const c_void) {
+    if BARE.load(Ordering::Relaxed) || !lifecycle::is_live() {
+        return;
+    }
+    guard((), || match area {
+        domain::DRIVER_API | domain::RUNTIME_API => {
+            // SAFETY: for these domains CUPTI passes a CUpti_CallbackData that lives for the call (documented; layout
+            // the same from 11.8 to 13.5, held by cupti-sys's tests).
+            if let Some(data) = unsafe { data.cast::<CUpti_CallbackData>().as_ref() } {
+                on_api(area, id, data);
+            }
+        }
+        domain::RESOURCE => on_resource(id),
+        _ => {}
+    });
+}
+
+/// Driver calls that take kernel names away. API callbacks, not the resource callback: from those CUPTI allows a flush.
+pub(crate) const UNLOADING: [u32; 2] = [cbid::driver::CU_MODULE_UNLOAD, cbid::driver::CU_LIBRARY_UNLOAD];
+
+#[inline]
+fn on_api(area: u32, id: u32, data: &CUpti_CallbackData) {
+    let table = if area == domain::DRIVER_API { &DRIVER } else { &RUNTIME };
+    let class = table.get(id as usize).copied().unwrap_or(0);
+    if class == 0 || data.correlationData.is_null() {
+        if area == domain::DRIVER_API && UNLOADING.contains(&id) && data.callbackSite == site::ENTER {
+            drain::before_unload();
+        }
+        return;
+    }
+    if data.callbackSite == site::ENTER {
+        let outermost = thread_block::with(|b| b.outer.replace(data.correlationId) != data.correlationId);
+        let start = if outermost { clock::monotonic() } else { 0 };
+        // SAFETY: CUPTI gives each call 8 bytes that are the same at entry and exit (documented).
+        unsafe { data.correlationData.write(start) };
+        return;
+    }
+    // SAFETY: as above.
+    let start = unsafe { data.correlationData.read() };
+    if start == 0 {
+        return; // nested in another call of the same correlation, or entered before we were switched on
+    }
+    let end = clock::monotonic();
+    thread_block::with(|b| b.outer.set(0));
+    if class == Class::Profiler as u8 {
+        program::on_profiler_call(
+            id == cbid::runtime::CUDA_PROFILER_START_V4000 || id == cbid::driver::CU_PROFILER_START,
+        );
+    }
+    let mut event = Event::new(Kind::Call, start, end);
+    event.correlation = data.correlationId;
+    event.x = class;
+    event.a = call::pack(area as u8, id);
+    if !data.functionReturnValue.is_null() {
+        // SAFETY: at exit of a CUDA API call this points to its result, a 32-bit enum (documented).
+        event.b = unsafe { data.functionReturnValue.cast::<u32>().read() };
+    }
+    hostpool::push(&[event.encode()]);
+    if data.correlationId % SAMPLE == 0 {
+        SAMPLED_NS.fetch_add(clock::monotonic().saturating_sub(end), Ordering::Relaxed);
+        SAMPLED.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn on_resource(id: u32) {
+    match id {
+        cbid::resource::CONTEXT_CREATED => session::first_use(),
+        cbid::resource::MODULE_UNLOAD_STARTING => names::module_unloading(clock::monotonic()),
+        _ => {}
+    }
+}

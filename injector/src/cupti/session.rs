@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+// COLD (HOT: `first_use`, `dropped_records`)
+//! Sets CUPTI up and holds what the rest needs of it: which functions, which kinds, whether we hold the subscription.
+//!
+//! Two halves that work apart: activity records (GPU side; also API calls, by the per-call filter of 12.5 and newer)
+//! need no subscription; callbacks (exact API calls, below 12.5 also launches) need the one subscription of the
+//! process, which we give up when anyone else asks for it (`arbiter`).
+
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::OnceLock;
+
+use cupti_sys::bindings::{thread_id_type, CUpti_SubscriberHandle, CUpti_Subscriber_st};
+use cupti_sys::{attribute, cbid, domain, kind, Cupti, CuptiResult};
+use trace::call::{self, Class};
+use trace::header::sources;
+use trace::Loss;
+
+use super::{arbiter, buffers, callbacks, choose, reroute};
+use crate::settings::Settings;
+use crate::{attach, clock, lifecycle, losses};
+
+/// What attaching found and decided; set once.
+pub(crate) struct Session {
+    /// CUPTI's functions.
+    pub(crate) cupti: Cupti,
+    /// Path of the library.
+    pub(crate) path: String,
+    /// cuptiGetVersion.
+    pub(crate) version: u32,
+    /// cuDriverGetVersion.
+    pub(crate) driver_version: u32,
+    graph_level: bool,
+}
+
+static SESSION: OnceLock<Session> = OnceLock::new();
+static SUBSCRIBER: AtomicPtr<CUpti_Subscriber_st> = AtomicPtr::new(std::ptr::null_mut());
+static SOURCES: AtomicU32 = AtomicU32::new(0);
+static FIRST_USE: AtomicU64 = AtomicU64::new(0);
+/// A forced flush was done: from then on a record without times is one that was not finished.
+static FORCED: AtomicBool = AtomicBool::new(false);
+static STARTED: AtomicBool = AtomicBool::new(false);
+
+/// GPU memory CUPTI may take a device, bytes: its default pool could grow to 250 buffers of 3.2 MB.
+const DEVICE_POOL_BYTES: usize = 32 << 20;
+const DEVICE_BUFFER_BYTES: usize = 3_200_000;
+const DEVICE_PRE_ALLOCATED: usize = 3;
+
+/// The kinds we record, MEMCPY before MEMCPY2 (which needs it).
+fn kinds(graph_level: bool) -> impl Iterator<Item = u32> {
+    let graph = graph_level.then_some(kind::GRAPH_TRACE);
+    [kind::MEMCPY, kind::MEMCPY2, kind::MEMSET, kind::SYNCHRONIZATION, kind::CONCURRENT_KERNEL]
+        .into_iter()
+        .chain(graph)
+}
+
+/// The session, once attached.
+pub(crate) fn get() -> Option<&'static Session> {
+    SESSION.get()
+}
+
+/// Bits of `trace::header::sources`.
+pub(crate) fn source_bits() -> u32 {
+    SOURCES.load(Ordering::Relaxed)
+}
+
+/// Time of the first GPU use, 0 before it.
+pub(crate) fn first_use_at() -> u64 {
+    FIRST_USE.load(Ordering::Relaxed)
+}
+
+/// Called with the first context or the first buffer: starts the drain thread and the recording, once. After that one
+/// relaxed load.
+#[inline]
+pub(crate) fn first_use() {
+    if !STARTED.load(Ordering::Relaxed) {
+        start();
+    }
+}
+
+#[cold]
+fn start() {
+    if lifecycle::get() != lifecycle::State::Attached || STARTED.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    FIRST_USE.store(clock::monotonic(), Ordering::Relaxed);
+    attach::begin_recording();
+}
+
+/// Counts an error of a CUPTI call of ours; true on success.
+fn ok(result: CuptiResult) -> bool {
+    if !result.is_success() {
+        losses::add(Loss::CuptiError, 1);
+    }
+    result.is_success()
+}
+
+unsafe extern "C" fn timestamp() -> u64 {
+    clock::monotonic()
+}
+
+/// Opens the session. Only with libcuda mapped, once, from `InitializeInjection`.
+pub(crate) fn open(
+    library: &choose::Library,
+    driver_version: u32,
+    settings: &Settings,
+) -> Result<(), String> {
+    // SAFETY: the handle is open for ever (we keep our reference), and the library is libcupti by name and symbols.
+    let cupti = unsafe { cupti_sys::open_handle(library.handle.as_ptr()) }
+        .map_err(|e| format!("{} cannot be used: {e}", library.path))?;
+    let mut version = 0;
+    // SAFETY: libcuda is mapped (the caller checked); a valid out-pointer.
+    let result = unsafe { (cupti.get_version)(&mut version) };
+    if !result.is_success() {
+        return Err(format!(
+            "{} refuses to start: {result}; is it too new or too old for this driver?",
+            library.path
+        ));
+    }
+    let session = Session {
+        cupti,
+        path: library.path.clone(),
+        version,
+        driver_version,
+        graph_level: settings.graph_level,
+    };
+    limit_device_memory(&session.cupti, settings.test_device_pool);
+    // SAFETY: plain call; thread ids in API records become kernel thread ids.
+    ok(unsafe { (session.cupti.set_thread_id_type)(thread_id_type::SYSTEM) });
+    let session = SESSION.get_or_init(|| session);
+    if settings.graph_level {
+        SOURCES.fetch_or(sources::GRAPH_LEVEL, Ordering::Relaxed);
+    }
+    reroute::clients();
+    if may_subscribe() {
+        subscribe(session);
+    }
+    arm(session).map_err(|e| format!("{} does not record: {e}", library.path))
+}
+
+fn set_attribute(cupti: &Cupti, id: u32, value: &[u8]) {
+    let mut size = value.len();
+    let mut value = value.to_vec();
+    // SAFETY: value and size as CUPTI documents for this attribute; before any context exists.
+    ok(unsafe { (cupti.activity_set_attribute)(id, &mut size, value.as_mut_ptr().cast()) });
+}
+
+fn limit_device_memory(cupti: &Cupti, wanted: Option<[usize; 3]>) {
+    let limit = DEVICE_POOL_BYTES / DEVICE_BUFFER_BYTES;
+    let [bytes, limit, ahead] = wanted.unwrap_or([DEVICE_BUFFER_BYTES, limit, DEVICE_PRE_ALLOCATED]);
+    set_attribute(cupti, attribute::DEVICE_BUFFER_SIZE, &bytes.to_ne_bytes());
+    set_attribute(cupti, attribute::DEVICE_BUFFER_POOL_LIMIT, &limit.to_ne_bytes());
+    set_attribute(cupti, attribute::DEVICE_BUFFER_PRE_ALLOCATE_VALUE, &ahead.to_ne_bytes());
+    // our buffers come zeroed: CUPTI need not do it on the program's threads
+    set_attribute(cupti, attribute::ZEROED_OUT_ACTIVITY_BUFFER, &[1]);
+    // one buffer a launching thread (12.3+): no lock among launchers; must be set before the callbacks are registered
+    if cupti.get_graph_exec_id.is_some() {
+        set_attribute(cupti, attribute::PER_THREAD_ACTIVITY_BUFFER, &[1]);
+    }
+}
+
+/// Only where other clients would reach our wrapper first, so that we can step aside for them.
+fn may_subscribe() -> bool {
+    // SAFETY: a C string; RTLD_DEFAULT looks through the global scope.
+    let reached = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"cuptiSubscribe".as_ptr()) };
+    std::ptr::eq(reached, crate::exports::cuptiSubscribe as *const std::ffi::c_void)
+        && !choose::is_mapped(crate::neighbours::DLSYM_CLIENTS)
+}
+
+fn subscribe(session: &Session) {
+    let mut handle: CUpti_SubscriberHandle = std::ptr::null_mut();
+    // SAFETY: a valid out-pointer and a callback that lives as long as the process.
+    let result =
+        unsafe { (session.cupti.subscribe)(&mut handle, Some(callbacks::on_callback), std::ptr::null_mut()) };
+    if !result.is_success() {
+        return; // somebody holds it: activity records alone
+    }
+    SUBSCRIBER.store(handle, Ordering::Release);
+    SOURCES.fetch_or(sources::CALLBACKS, Ordering::Relaxed);
+    let filter = session.cupti.has_call_filter();
+    for c in call::CALLS {
+        // launches come from the filter where there is one: no callback on the hottest calls
+        if c.class != Class::Launch || !filter {
+            // an id that an older release does not know is refused: harmless
+            // SAFETY: our own subscription, serialised (attach runs once).
+            let _ = unsafe { (session.cupti.enable_callback)(1, handle, u32::from(c.domain), c.id) };
+        }
+    }
+    for id in callbacks::UNLOADING {
+        // SAFETY: as above; 12.x and newer know the library form, older ones refuse it.
+        let _ = unsafe { (session.cupti.enable_callback)(1, handle, domain::DRIVER_API, id) };
+    }
+    for id in [cbid::resource::CONTEXT_CREATED, cbid::resource::MODULE_UNLOAD_STARTING] {
+        // SAFETY: as above.
+        ok(unsafe { (session.cupti.enable_callback)(1, handle, domain::RESOURCE, id) });
+    }
+}
+
+/// Do we hold the subscription?
+pub(crate) fn is_subscribed() -> bool {
+    !SUBSCRIBER.load(Ordering::Acquire).is_null()
+}
+
+/// Gives the subscription up; API calls then come from the filter. From the thread of the client that asks.
+pub(crate) fn give_up_subscription() {
+    let handle = SUBSCRIBER.swap(std::ptr::null_mut(), Ordering::AcqRel);
+    if let (false, Some(session)) = (handle.is_null(), get()) {
+        // SAFETY: the handle is ours and given up once (swap).
+        ok(unsafe { (session.cupti.unsubscribe)(handle) });
+        SOURCES.fetch_or(sources::GAVE_UP, Ordering::Relaxed);
+        SOURCES.fetch_and(!sources::CALLBACKS, Ordering::Relaxed);
+    }
+}
+
+/// Registers clock and buffers and switches our kinds on: at attach, and again after another client has finished.
+pub(crate) fn arm(session: &Session) -> Result<(), CuptiResult> {
+    // Each call's order matters: the clock before any kind, the buffers before any record.
+    // SAFETY: a function that lives as long as the process.
+    unsafe { (session.cupti.activity_register_timestamp_callback)(Some(timestamp)) }.ok()?;
+    // SAFETY: as above.
+    unsafe { (session.cupti.activity_register_callbacks)(Some(buffers::request), Some(buffers::complete)) }
+        .ok()?;
+    let mut kernels = CuptiResult::SUCCESS;
+    for k in kinds(session.graph_level) {
+        // SAFETY: a kind number; unknown ones are refused.
+        let result = unsafe { (session.cupti.activity_enable)(k) };
+        if !ok(result) && k == kind::CONCURRENT_KERNEL {
+            kernels = result;
+        }
+    }
+    filter_calls(session, true);
+    kernels.ok()
+}
+
+/// Switches our kinds and filtered calls off (another client records; what we left on would land in its trace).
+pub(crate) fn disarm(session: &Session) {
+    filter_calls(session, false);
+    for k in kinds(session.graph_level) {
+        // SAFETY: a kind number we enabled.
+        ok(unsafe { (session.cupti.activity_disable)(k) });
+    }
+}
+
+/// Records of single API calls: launches always, every call of ours where we hold no subscription.
+fn filter_calls(session: &Session, on: bool) {
+    let (Some(runtime), Some(driver)) =
+        (session.cupti.activity_enable_runtime_api, session.cupti.activity_enable_driver_api)
+    else {
+        if !is_subscribed() {
+            SOURCES.fetch_or(sources::NO_LAUNCHES, Ordering::Relaxed);
+        }
+        return;
+    };
+    SOURCES.fetch_or(sources::CALL_FILTER, Ordering::Relaxed);
+    for c in call::CALLS {
+        if c.class == Class::Launch || !is_subscribed() || !on {
+            let enable = if c.domain == call::RUNTIME { runtime } else { driver };
+            // an id that an older release does not know is refused: harmless
+            // SAFETY: a call id and a switch.
+            let _ = unsafe { enable(c.id, u8::from(on)) };
+        }
+    }
+}
+
+/// Records CUPTI dropped since the last question. Called where CUPTI asks for it: in the completion handler.
+pub(crate) fn dropped_records(context: cupti_sys::bindings::CUcontext, stream: u32) -> u64 {
+    let Some(session) = get() else { return 0 };
+    let mut dropped = 0;
+    // SAFETY: context and stream as CUPTI handed them over; a valid out-pointer.
+    let result = unsafe { (session.cupti.activity_get_num_dropped_records)(context, stream, &mut dropped) };
+    if result.is_success() {
+        dropped as u64
+    } else {
+        0
+    }
+}
+
+/// Asks CUPTI for its buffers. Plain: those whose records are all complete. Forced: all of them; what is unfinished
+/// comes back with end 0 and never again. Blocks; WARM threads only, no lock held.
+pub(crate) fn flush(forced: bool) -> bool {
+    let Some(session) = get() else { return false };
+    if arbiter::is_yielded() {
+        return false;
+    }
+    if forced {
+        FORCED.store(true, Ordering::Release);
+    }
+    // SAFETY: plain call; no lock of ours is held (callers' contract).
+    ok(unsafe { (session.cupti.activity_flush_all)(u32::from(forced)) })
+}
+
+/// Was anything ever flushed by force?
+pub(crate) fn was_forced() -> bool {
+    FORCED.load(Ordering::Acquire)
+}
+
+/// `libcuda`'s own word for its version, e.g. 13000; 0 where it has none.
+pub(crate) fn driver_version(driver: &choose::Library) -> u32 {
+    type GetVersion = unsafe extern "C" fn(*mut i32) -> u32;
+    let Some(address) = symbol(driver, c"cuDriverGetVersion") else { return 0 };
+    // SAFETY: the driver's documented signature; the call needs no initialisation.
+    let get: GetVersion = unsafe { std::mem::transmute(address) };
+    let mut version = 0;
+    // SAFETY: a valid out-pointer.
+    if unsafe { get(&mut version) } == 0 {
+        version as u32
+    } else {
+        0
+    }
+}
+
+/// Address of a function of a library.
+pub(crate) fn symbol(library: &choose::Library, name: &CStr) -> Option<std::ptr::NonNull<std::ffi::c_void>> {
+    // SAFETY: an open handle and a C string.
+    std::ptr::NonNull::new(unsafe { libc::dlsym(library.handle.as_ptr(), name.as_ptr()) })
+}

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+// WARM
+//! The background thread: takes what the program's threads and CUPTI left, puts it into the store, mirrors the store to
+//! disk. All its signals are blocked. (Asking CUPTI for buffers is a thread of its own, `flush`: it may take seconds.)
+//!
+//! The recorder's lock is held while buffers and rings are taken and while the mirror is written, never across a call
+//! that makes CUPTI call us back. No callback takes it. Who leaves takes it over (`leave`).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use trace::event::{Event, Kind, Unobserved};
+use trace::header::{state, Header};
+use trace::segment::SEGMENT_EVENTS;
+use trace::{total, Loss, Total};
+
+use crate::cupti::{arbiter, buffers, callbacks, decode, session};
+use crate::program::{Capture, Marks};
+use crate::recording::Mirror;
+use crate::store::Store;
+use crate::{clock, flush, hostpool, lifecycle, losses};
+
+/// Longest pause between two rounds, ms.
+const PERIOD_MS: u64 = 50;
+/// Pause while a ring or the pool fills quickly, ms.
+const PERIOD_UNDER_PRESSURE_MS: u64 = 5;
+/// Between two looks at how fast records come, ns.
+const RATE_PERIOD: u64 = 250_000_000;
+/// Between two updates of the recording file, ns: every round that is not hurried. An event waits for the round and for
+/// the file, and both together may take 100 ms at most (108 ms measured with an update every other round).
+const MIRROR_PERIOD: u64 = 45_000_000;
+/// Between two clock pairs, ns.
+const CLOCK_PERIOD: u64 = 1_000_000_000;
+/// A buffer out for longer than this is read in place, ns.
+const STUCK_AFTER: u64 = 400_000_000;
+/// An API record waits this long for its twin of the other domain, ns.
+const HELD_FOR: u64 = 1_000_000_000;
+/// A buffer is to hold about this much time's records, ns (see `buffers`).
+const BUFFER_TIME: u64 = 100_000_000;
+
+/// Everything the drain thread works on.
+pub(crate) struct Recorder {
+    /// The rings of the recording.
+    pub(crate) store: Store,
+    /// What survives SIGKILL; `None`: memory only.
+    pub(crate) mirror: Option<Mirror>,
+    /// The header as of the last round.
+    pub(crate) header: Header,
+    decoder: decode::Decoder,
+    marks: Marks,
+    capture: Capture,
+    known_devices: u64,
+    last_stuck: u64,
+    last_clock: u64,
+    last_mirror: u64,
+    rate_since: u64,
+}
+
+/// The recorder, from the first GPU use on.
+pub(crate) static RECORDER: Mutex<Option<Recorder>> = Mutex::new(None);
+
+static WAKE: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
+/// CPU time of the drain thread so far, ns.
+static DRAIN_CPU: AtomicU64 = AtomicU64::new(0);
+/// Rounds the drain thread has finished.
+static ROUNDS: AtomicU64 = AtomicU64::new(0);
+
+impl Recorder {
+    /// A recorder that begins now.
+    pub(crate) fn new(
+        store: Store,
+        mirror: Option<Mirror>,
+        header: Header,
+        capture: Capture,
+        raw: Option<crate::cupti::raw::RawFile>,
+    ) -> Recorder {
+        let now = clock::monotonic();
+        Recorder {
+            store,
+            mirror,
+            header,
+            decoder: decode::Decoder::new(raw),
+            marks: Marks::default(),
+            capture,
+            known_devices: 0,
+            last_stuck: now,
+            last_clock: 0,
+            last_mirror: 0,
+            rate_since: now,
+        }
+    }
+
+    /// One round: rings and buffers into the store; header, and the file where it is due.
+    pub(crate) fn round(&mut self, mirror_now: bool) {
+        let now = clock::monotonic();
+        // the promise before the buffers: a flush that ends while we decode has given back buffers we did not take
+        self.header.gpu_complete_to = flush::complete_to();
+        // the buffers first, then the rings, then decode: a capture mark is known before the ops launched after it
+        let full = buffers::take_full();
+        let (store, marks, capture, decoder) =
+            (&mut self.store, &mut self.marks, &mut self.capture, &mut self.decoder);
+        let mut calls = 0;
+        hostpool::drain(|tid, words| {
+            if marks.take(tid, words, store, capture) {
+                return;
+            }
+            if let Some(event) = Event::decode(words) {
+                calls += 1;
+                decoder.host_event(tid, event, store, capture);
+            }
+        });
+        decoder.count(Total::Callbacks, calls * 2);
+        if let Some(session) = session::get() {
+            for buffer in full {
+                if !buffers::is_bare() {
+                    decoder.buffer(&session.cupti, &buffer, store, capture, now);
+                    for (time, on) in std::mem::take(&mut decoder.profiler_calls) {
+                        capture.switch(on, time, store);
+                    }
+                }
+                buffers::give_back(buffer);
+            }
+        }
+        if now.saturating_sub(self.last_stuck) >= STUCK_AFTER / 2 && !buffers::is_bare() {
+            self.last_stuck = now;
+            if let Some(session) = session::get() {
+                for stuck in buffers::stuck(now.saturating_sub(STUCK_AFTER)) {
+                    self.decoder.front_of(&session.cupti, &stuck, &mut self.store, &self.capture, now);
+                }
+            }
+        }
+        self.decoder.release_held(now.saturating_sub(HELD_FOR), &mut self.store, &self.capture);
+        self.describe_devices();
+        if now.saturating_sub(self.last_clock) >= CLOCK_PERIOD {
+            self.last_clock = now;
+            let (monotonic, realtime) = clock::pair();
+            self.store.add_recorder(&Event::clock_pair(monotonic, realtime));
+            hostpool::reclaim();
+        }
+        self.adapt_buffers(now);
+        self.refresh_header(now);
+        if mirror_now || now.saturating_sub(self.last_mirror) >= MIRROR_PERIOD {
+            self.last_mirror = now;
+            self.write_mirror();
+        }
+    }
+
+    fn write_mirror(&mut self) {
+        let bytes = self.header.encode();
+        self.store.image.put_header(&bytes);
+        if let Some(mirror) = &mut self.mirror {
+            mirror.update(&mut self.store, &bytes);
+        }
+    }
+
+    fn describe_devices(&mut self) {
+        let new = self.decoder.devices & !self.known_devices;
+        for ordinal in (0..64).filter(|o| new >> o & 1 == 1) {
+            if let Some((info, name)) = crate::attach::device(ordinal) {
+                let name = self.store.string(&name);
+                self.store.device(ordinal, trace::DeviceInfo { name, ..info });
+            }
+        }
+        self.known_devices |= new;
+    }
+
+    /// Small buffers where launches are slow, so that the newest records come back in time (see `buffers`).
+    fn adapt_buffers(&mut self, now: u64) {
+        let span = now.saturating_sub(self.rate_since);
+        if span < RATE_PERIOD {
+            return;
+        }
+        let records = std::mem::take(&mut self.decoder.records);
+        self.rate_since = now;
+        let wanted = (records * BUFFER_TIME / span) as usize;
+        buffers::set_record_limit(if wanted > 400 { 0 } else { wanted.max(16) });
+    }
+
+    /// The header as of `now`.
+    pub(crate) fn refresh_header(&mut self, now: u64) {
+        let h = &mut self.header;
+        let t = &mut self.decoder.totals;
+        h.last_write = now;
+        h.host_complete_to = h.host_complete_to.max(now);
+        h.valid_from = self.store.valid_from();
+        h.sources = session::source_bits();
+        let (recycled, overwritten) = self.store.overwritten();
+        let callbacks = t.get(Total::Callbacks as usize).copied().unwrap_or(0);
+        let values = [
+            (Total::Steps, self.marks.steps),
+            (Total::DrainCpuNs, DRAIN_CPU.load(Ordering::Relaxed)),
+            (Total::CallbackNs, callbacks / 2 * callbacks_ns()),
+            (Total::LongestFlushNs, flush::longest()),
+            (Total::MirrorBytes, self.mirror.as_ref().map_or(0, |m| m.bytes)),
+            (Total::Recycled, recycled),
+            (Total::Overwritten, overwritten),
+        ];
+        for (which, value) in values {
+            if let Some(slot) = t.get_mut(which as usize) {
+                *slot = value;
+            }
+        }
+        let attach = h.totals.get(Total::AttachNs as usize).copied().unwrap_or(0);
+        h.totals = self.decoder.totals;
+        if let Some(slot) = h.totals.get_mut(Total::AttachNs as usize) {
+            *slot = attach;
+        }
+        h.losses = losses::all();
+    }
+
+    /// Another client had the records in this span.
+    fn unobserved(&mut self, from: u64, to: u64) {
+        let mut e = Event::new(Kind::Unobserved, from, to);
+        e.a = Unobserved::Yielded as u32;
+        self.store.add_recorder(&e);
+    }
+
+    /// After the last round: closes what is open and says that the recording is whole.
+    pub(crate) fn close(&mut self, now: u64) {
+        if let Some(since) = arbiter::open_span() {
+            self.unobserved(since, now);
+        }
+        self.decoder.release_held(u64::MAX, &mut self.store, &self.capture);
+        self.capture.finish(now, &mut self.store);
+        self.marks.finish(now, &mut self.store, &self.capture);
+        self.refresh_header(now);
+        self.header.state = state::CLOSED;
+        self.header.exit_monotonic = now;
+        self.write_mirror();
+    }
+}
+
+/// Measured mean of an exit callback and, about as much again, its entry.
+fn callbacks_ns() -> u64 {
+    2 * callbacks::mean_ns()
+}
+
+/// A module is about to be unloaded, and the kernel names in its records with it: lets the drain thread read what is
+/// complete first. On the program's thread (COLD: unloading waits for the device anyway); at most 5 ms each, and all of
+/// them together at most 50 ms and a thousandth of the run: beyond that names may be lost, and are counted.
+pub(crate) fn before_unload() {
+    static SPENT: AtomicU64 = AtomicU64::new(0);
+    let now = clock::monotonic();
+    let allowed = 50_000_000 + now.saturating_sub(session::first_use_at()) / 1000;
+    if SPENT.load(Ordering::Relaxed) > allowed || lifecycle::get() != lifecycle::State::Recording {
+        return;
+    }
+    flush::plain();
+    let before = ROUNDS.load(Ordering::Acquire);
+    // two rounds: the one under way may have looked before the flush
+    while ROUNDS.load(Ordering::Acquire) < before + 2 && clock::monotonic().saturating_sub(now) < 5_000_000 {
+        wake();
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    SPENT.fetch_add(clock::monotonic().saturating_sub(now), Ordering::Relaxed);
+}
+
+fn wake() {
+    *WAKE.0.lock() = true;
+    WAKE.1.notify_all();
+}
+
+/// The thread's body.
+pub(crate) fn run() {
+    // a program that is killed before the first round leaves a recording too (not from the program's own thread:
+    // SIGXFSZ)
+    if let Some(recorder) = RECORDER.lock().as_mut() {
+        recorder.write_mirror();
+    }
+    loop {
+        let ms = if hostpool::under_pressure() || buffers::under_pressure() {
+            PERIOD_UNDER_PRESSURE_MS
+        } else {
+            PERIOD_MS
+        };
+        {
+            let mut asked = WAKE.0.lock();
+            if !*asked {
+                WAKE.1.wait_for(&mut asked, Duration::from_millis(ms));
+            }
+            *asked = false;
+        }
+        if lifecycle::get() == lifecycle::State::Inert {
+            return;
+        }
+        let returned = arbiter::try_to_return();
+        if let Some(recorder) = RECORDER.lock().as_mut() {
+            if recorder.header.state != state::RECORDING {
+                return; // closed: the exit thread has it
+            }
+            if let Some((from, to)) = returned {
+                recorder.unobserved(from, to);
+            }
+            recorder.round(false);
+        }
+        ROUNDS.fetch_add(1, Ordering::AcqRel);
+        DRAIN_CPU.store(clock::thread_cpu(), Ordering::Relaxed);
+    }
+}
+
+const _: () = assert!(SEGMENT_EVENTS > 2 && total::SLOTS > Total::LongestFlushNs as usize);
+const _: () = assert!(Loss::ALL.len() < trace::loss::SLOTS);

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// COLD
+//! The environment, read and extended without libc's `getenv`/`setenv`: bash exports its own under those names, and
+//! in its constructor phase they are not ready.
+
+use std::ffi::{c_char, CStr};
+
+extern "C" {
+    static mut environ: *mut *mut c_char;
+}
+
+fn list() -> *mut *mut c_char {
+    let variable = &raw const environ;
+    // SAFETY: reading the pointer itself; the program may replace it, which is a word-sized store.
+    unsafe { std::ptr::read_volatile(variable) }
+}
+
+fn entries() -> impl Iterator<Item = &'static CStr> {
+    let list = list();
+    let mut i = 0;
+    std::iter::from_fn(move || {
+        if list.is_null() {
+            return None;
+        }
+        // SAFETY: `environ` is an array ended by a null pointer; `i` stops there.
+        let entry = unsafe { list.wrapping_add(i).read() };
+        if entry.is_null() {
+            return None;
+        }
+        i += 1;
+        // SAFETY: entries are C strings that live as long as they are in the environment; we run before threads that
+        // could remove them (constructor, cuInit).
+        Some(unsafe { CStr::from_ptr(entry) })
+    })
+}
+
+/// The value of a variable, as bytes.
+pub(crate) fn get(name: &str) -> Option<&'static [u8]> {
+    entries().find_map(|e| e.to_bytes().strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+}
+
+/// The value as text; `None` where unset or not UTF-8.
+pub(crate) fn text(name: &str) -> Option<&'static str> {
+    std::str::from_utf8(get(name)?).ok()
+}
+
+/// Adds `NAME=value` (one C string, which must live for ever) to the environment of this process and its children.
+/// The array is replaced by a longer copy, as libc's own `setenv` does. Only from the constructor: no other thread yet.
+pub(crate) fn add(entry: *mut c_char) -> bool {
+    let count = entries().count();
+    // SAFETY: plain allocation; never freed (the environment lives as long as the process).
+    let list = unsafe { libc::malloc((count + 2) * size_of::<*mut c_char>()) }.cast::<*mut c_char>();
+    if list.is_null() {
+        return false;
+    }
+    for (i, e) in entries().enumerate() {
+        // SAFETY: `list` has room for `count + 2` pointers and `i < count`.
+        unsafe { list.wrapping_add(i).write(e.as_ptr().cast_mut()) };
+    }
+    // SAFETY: slot `count` is inside the allocation.
+    unsafe { list.wrapping_add(count).write(entry) };
+    // SAFETY: slot `count + 1` is inside the allocation.
+    unsafe { list.wrapping_add(count + 1).write(std::ptr::null_mut()) };
+    let variable = &raw mut environ;
+    // SAFETY: one pointer-sized store of a complete array.
+    unsafe { std::ptr::write_volatile(variable, list) };
+    true
+}

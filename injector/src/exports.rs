@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The complete list of what `libgapprobe.so` exports (`tests/scenarios` compares it with `nm -D`). Every body runs
+//! behind [`crate::guard::guard`].
+//!
+//! * `InitializeInjection`: the driver's entry (COLD).
+//! * `gapprobe_*`: the C ABI of `include/gapprobe.h` (HOT).
+//! * `cupti*`: the calls through which another client takes over; forwarded to the real library (COLD).
+
+use std::ffi::{c_char, c_int, c_void};
+
+use cupti_sys::bindings::{
+    CUpti_BuffersCallbackCompleteFunc, CUpti_BuffersCallbackRequestFunc, CUpti_CallbackFunc,
+    CUpti_SubscriberHandle,
+};
+use cupti_sys::CuptiResult;
+
+use crate::cupti::{arbiter, buffers, callbacks};
+use crate::guard::guard;
+use crate::{attach, program};
+
+/// Called by the loader. SAFETY of the attribute: the body touches nothing but the environment and its own statics.
+#[cfg(not(test))]
+#[ctor::ctor]
+fn constructor() {
+    guard((), attach::constructor);
+}
+
+/// Called by the CUDA driver inside `cuInit`. 1 = fine.
+#[no_mangle]
+pub extern "C" fn InitializeInjection() -> c_int {
+    guard((), attach::initialize);
+    1
+}
+
+/// Marks the begin of a training step (and the end of the one before).
+#[no_mangle]
+pub extern "C" fn gapprobe_step() {
+    guard((), program::step);
+}
+
+/// Begins a named range on the calling thread.
+///
+/// # Safety
+/// `name` is null or a C string.
+#[no_mangle]
+pub unsafe extern "C" fn gapprobe_range_push(name: *const c_char) {
+    guard((), || program::range_push(name));
+}
+
+/// Ends the innermost range of the calling thread.
+#[no_mangle]
+pub extern "C" fn gapprobe_range_pop() {
+    guard((), program::range_pop);
+}
+
+/// Recording off (0) or on (anything else) from here.
+#[no_mangle]
+pub extern "C" fn gapprobe_capture(on: c_int) {
+    guard((), || program::capture(on != 0));
+}
+
+/// Version of the library: major * 10000 + minor * 100 + patch.
+#[no_mangle]
+pub extern "C" fn gapprobe_version() -> c_int {
+    100
+}
+
+/// Test switch of gapprobe's own benchmarks: 1 = empty callbacks and buffer handlers (bare CUPTI), 0 = ours.
+#[no_mangle]
+pub extern "C" fn gapprobe_test_bare(on: c_int) {
+    guard((), || {
+        callbacks::set_bare(on != 0);
+        buffers::set_bare(on != 0);
+    });
+}
+
+macro_rules! forward {
+    ($(#[$doc:meta])* $name:ident ($($arg:ident: $ty:ty),*) => $field:ident, before $before:expr, after $after:expr) => {
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// As CUPTI's function of this name.
+        #[no_mangle]
+        pub unsafe extern "C" fn $name($($arg: $ty),*) -> CuptiResult {
+            let real = guard(None, || {
+                let real = arbiter::real();
+                if real.is_some() {
+                    $before
+                }
+                real
+            });
+            let Some(real) = real else { return arbiter::NONE };
+            // SAFETY: the caller's own arguments, handed on unchanged to the function it meant to call.
+            let result = unsafe { (real.$field)($($arg),*) };
+            guard((), || $after(result));
+            result
+        }
+    };
+}
+
+forward! {
+    /// Another client subscribes: we give our subscription up first.
+    cuptiSubscribe(subscriber: *mut CUpti_SubscriberHandle, callback: CUpti_CallbackFunc, userdata: *mut c_void)
+        => subscribe, before arbiter::before_subscribe(), after |_| ()
+}
+
+forward! {
+    /// Another client registers its buffers: we step aside first.
+    cuptiActivityRegisterCallbacks(request: CUpti_BuffersCallbackRequestFunc, complete: CUpti_BuffersCallbackCompleteFunc)
+        => activity_register_callbacks, before arbiter::before_register(), after |_| ()
+}
+
+forward! {
+    /// Another client switches a kind on.
+    cuptiActivityEnable(kind: u32) => activity_enable, before (), after |r: CuptiResult| {
+        if r.is_success() {
+            arbiter::on_kind(kind, true);
+        }
+    }
+}
+
+forward! {
+    /// Another client switches a kind off.
+    cuptiActivityDisable(kind: u32) => activity_disable, before (), after |_| arbiter::on_kind(kind, false)
+}
+
+forward! {
+    /// Another client collects its buffers.
+    cuptiActivityFlushAll(flag: u32) => activity_flush_all, before (), after |_| arbiter::on_flush()
+}
+
+/// Another client tears CUPTI down for everybody.
+///
+/// # Safety
+/// As CUPTI's function of this name.
+#[no_mangle]
+pub unsafe extern "C" fn cuptiFinalize() -> CuptiResult {
+    let Some(finalize) = guard(None, || arbiter::real().and_then(|r| r.finalize)) else {
+        return arbiter::NONE;
+    };
+    guard((), arbiter::before_finalize);
+    // SAFETY: the caller's own wish.
+    unsafe { finalize() }
+}

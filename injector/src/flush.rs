@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// WARM
+//! The thread that asks CUPTI for its buffers, and does nothing else: a flush may take long (measured on the H200: over
+//! three seconds while a CUDA graph of 856 tiny kernels was replayed without a pause), and rings and buffers must be
+//! drained meanwhile. All its signals are blocked; it holds no lock while it is inside CUPTI.
+
+use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::cupti::{arbiter, buffers, choose, reroute, session};
+use crate::{clock, lifecycle, neighbours};
+
+/// Between two plain flushes, ms.
+const PERIOD_MS: u64 = 250;
+/// At the end: plain flushes for this long, then a forced one, ns.
+const PLAIN_FOR: u64 = 500_000_000;
+
+static WAKE: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
+/// Progress of the final flush: 0 not asked, 1 asked, 2 done.
+static FINAL: AtomicU8 = AtomicU8::new(0);
+/// Everything the GPU did before this time was delivered, ns.
+static COMPLETE_TO: AtomicU64 = AtomicU64::new(0);
+static LONGEST: AtomicU64 = AtomicU64::new(0);
+
+/// How far the GPU's side of the recording is complete, ns.
+pub(crate) fn complete_to() -> u64 {
+    COMPLETE_TO.load(Ordering::Acquire)
+}
+
+/// The longest flush so far, ns.
+pub(crate) fn longest() -> u64 {
+    LONGEST.load(Ordering::Relaxed)
+}
+
+/// A plain flush. Returns how far the GPU's side of the recording is complete after it, ns.
+pub(crate) fn plain() -> u64 {
+    let begin = clock::monotonic();
+    if session::flush(false) {
+        let complete = buffers::oldest_pending().map_or(begin, |lent| lent.min(begin));
+        COMPLETE_TO.fetch_max(complete, Ordering::AcqRel);
+    }
+    LONGEST.fetch_max(clock::monotonic().saturating_sub(begin), Ordering::Relaxed);
+    complete_to()
+}
+
+/// The thread's body.
+pub(crate) fn run() {
+    let mut loads = choose::load_count();
+    loop {
+        if FINAL.load(Ordering::Acquire) == 0 {
+            let mut guard = WAKE.0.lock();
+            WAKE.1.wait_for(&mut guard, Duration::from_millis(PERIOD_MS));
+        }
+        if lifecycle::get() == lifecycle::State::Inert {
+            return;
+        }
+        if FINAL.load(Ordering::Acquire) == 1 {
+            last();
+            FINAL.store(2, Ordering::Release);
+            return;
+        }
+        plain();
+        step_aside_for_new_clients(&mut loads);
+    }
+}
+
+/// Plain flushes until nothing is outstanding or the time is up, then a forced one: what the GPU has not finished
+/// comes back with end 0 and is counted, never drawn.
+fn last() {
+    let begin = clock::monotonic();
+    loop {
+        plain();
+        if buffers::oldest_pending().is_none() {
+            COMPLETE_TO.fetch_max(begin, Ordering::AcqRel);
+            return;
+        }
+        if clock::monotonic().saturating_sub(begin) > PLAIN_FOR {
+            session::flush(true);
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Asks for the final flush. COLD.
+pub(crate) fn ask_last() {
+    FINAL.store(1, Ordering::Release);
+    let _guard = WAKE.0.lock();
+    WAKE.1.notify_all();
+}
+
+/// Is it done?
+pub(crate) fn last_is_done() -> bool {
+    FINAL.load(Ordering::Acquire) == 2
+}
+
+/// A library that takes the subscription by dlsym was mapped since: lead it to our wrappers, and leave it the
+/// subscription.
+fn step_aside_for_new_clients(loads: &mut u64) {
+    let now = choose::load_count();
+    if now == *loads {
+        return;
+    }
+    *loads = now;
+    reroute::clients();
+    if session::is_subscribed() && choose::is_mapped(neighbours::DLSYM_CLIENTS) {
+        session::give_up_subscription();
+        if let Some(session) = session::get().filter(|_| !arbiter::is_yielded()) {
+            let _ = session::arm(session); // now with all calls in the filter
+        }
+    }
+}

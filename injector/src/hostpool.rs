@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// HOT (`push`), WARM (`drain`, `reclaim`), COLD (`prepare`)
+//! The pool of thread rings: a thread claims one with its first event and keeps it; threads beyond the pool share the
+//! overflow ring. A ring whose thread is gone is given back by the drain thread (no TLS destructors: CPython, CUDA and
+//! the program run code after ours would).
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use trace::Loss;
+
+use crate::ring::{overflow, spsc, SLOT_WORDS};
+use crate::{losses, memory, thread_block};
+
+/// Thread rings in the pool.
+pub(crate) const RINGS: usize = 48;
+/// Events a thread ring holds: at the drain period of at most 50 ms, 160,000 events a second from one thread.
+pub(crate) const RING_EVENTS: usize = 8192;
+const OVERFLOW_EVENTS: usize = 8192;
+
+/// One thread's place in the pool. All-zero is free and empty.
+#[repr(C)]
+struct Place {
+    /// Owner's thread id; 0 = free.
+    owner: AtomicU32,
+    ring: spsc::Ring<RING_EVENTS>,
+}
+
+#[repr(C)]
+struct Pool {
+    places: [Place; RINGS],
+    overflow: overflow::Ring<OVERFLOW_EVENTS>,
+}
+
+static POOL: AtomicPtr<Pool> = AtomicPtr::new(std::ptr::null_mut());
+/// Offset of the thread id in libc's thread descriptor, where the self-check at attach found it; 0 = unknown.
+static TID_OFFSET: AtomicU32 = AtomicU32::new(0);
+static PRESSURE: AtomicU64 = AtomicU64::new(0);
+
+/// ThreadBlock::ring value of a thread that found no free ring.
+const NO_RING: usize = 1;
+
+fn pool() -> Option<&'static Pool> {
+    let p = NonNull::new(POOL.load(Ordering::Acquire))?;
+    // SAFETY: set once by `prepare` to a zeroed mapping of the right size that is never unmapped; all fields are
+    // atomics for which zero is valid.
+    Some(unsafe { p.as_ref() })
+}
+
+/// Maps and faults in the pool (12 MB). COLD, once; `false` where memory cannot be had.
+pub(crate) fn prepare() -> bool {
+    if pool().is_some() {
+        return true;
+    }
+    find_tid_offset();
+    let Some(p) = memory::map(size_of::<Pool>(), true) else { return false };
+    POOL.store(p.as_ptr().cast(), Ordering::Release);
+    true
+}
+
+fn gettid() -> u32 {
+    // SAFETY: takes nothing, cannot fail.
+    unsafe { libc::gettid() as u32 }
+}
+
+/// glibc keeps the thread id in its thread descriptor, at an offset that has been 720 on x86-64 since 2.10; it has no
+/// call for it that is not a syscall. Checked against the real one before it is used.
+fn find_tid_offset() {
+    #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+    {
+        const OFFSET: u32 = 720;
+        // SAFETY: takes nothing, cannot fail.
+        let descriptor = unsafe { libc::pthread_self() } as usize;
+        // SAFETY: glibc's struct pthread is larger than 2 KB in every version; reading 4 bytes inside it.
+        let there = unsafe { std::ptr::read_volatile((descriptor + OFFSET as usize) as *const u32) };
+        if there == gettid() {
+            TID_OFFSET.store(OFFSET, Ordering::Relaxed);
+        }
+    }
+}
+
+fn own_tid() -> u32 {
+    match TID_OFFSET.load(Ordering::Relaxed) {
+        0 => gettid(),
+        offset => {
+            // SAFETY: takes nothing, cannot fail.
+            let descriptor = unsafe { libc::pthread_self() } as usize;
+            // SAFETY: the self-check found the id at this offset of the descriptor.
+            unsafe { std::ptr::read_volatile((descriptor + offset as usize) as *const u32) }
+        }
+    }
+}
+
+fn claim(pool: &Pool, tid: u32) -> usize {
+    for place in &pool.places {
+        if place.owner.load(Ordering::Relaxed) == 0
+            && place.owner.compare_exchange(0, tid, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        {
+            return std::ptr::from_ref(place) as usize;
+        }
+    }
+    losses::add(Loss::ThreadOverflow, 1);
+    NO_RING
+}
+
+/// Stores `items` together in the calling thread's ring; what does not fit is counted. Nothing before `prepare`.
+#[inline]
+pub(crate) fn push(items: &[[u64; SLOT_WORDS]]) {
+    let Some(pool) = pool() else { return };
+    thread_block::with(|block| {
+        if block.ring.get() == 0 {
+            block.tid.set(own_tid());
+            block.ring.set(claim(pool, block.tid.get()));
+        }
+        if block.ring.get() == NO_RING {
+            push_overflow(pool, block.tid.get(), items);
+            return;
+        }
+        // SAFETY: a value other than 0 and NO_RING is the address of a place of the pool, which is never unmapped, and
+        // this thread owns it until `reclaim` finds the thread gone.
+        let place = unsafe { &*(block.ring.get() as *const Place) };
+        if !place.ring.push(items) {
+            losses::add(Loss::HostRingFull, items.len() as u64);
+        }
+    });
+}
+
+#[cold]
+fn push_overflow(pool: &Pool, tid: u32, items: &[[u64; SLOT_WORDS]]) {
+    if items.len() > 1 {
+        // several slots that belong together (a range and its name) could be interleaved with another thread's
+        losses::add(Loss::OverflowRingFull, 1);
+        return;
+    }
+    for item in items {
+        let [a, b, c, d] = *item;
+        if !pool.overflow.push([a, b, c, d, u64::from(tid)]) {
+            losses::add(Loss::OverflowRingFull, 1);
+        }
+    }
+}
+
+/// Takes everything from all rings: `f(tid, words)`. Only the drain thread (or who stands in for it at exit).
+pub(crate) fn drain(mut f: impl FnMut(u32, [u64; SLOT_WORDS])) {
+    let Some(pool) = pool() else { return };
+    let mut most = 0;
+    for place in &pool.places {
+        let tid = place.owner.load(Ordering::Acquire);
+        if tid != 0 {
+            most = most.max(place.ring.drain(|words| f(tid, words)));
+        }
+    }
+    most = most.max(pool.overflow.drain(|[a, b, c, d, tid]| f(tid as u32, [a, b, c, d])));
+    PRESSURE.store(most, Ordering::Relaxed);
+}
+
+/// The last drain found some ring a quarter full or more: come back sooner.
+pub(crate) fn under_pressure() -> bool {
+    PRESSURE.load(Ordering::Relaxed) > RING_EVENTS as u64 / 4
+}
+
+/// Gives back the rings of threads that no longer exist (a file in /proc/self/task says so).
+pub(crate) fn reclaim() {
+    let Some(pool) = pool() else { return };
+    for place in &pool.places {
+        let tid = place.owner.load(Ordering::Acquire);
+        if tid != 0 && place.ring.waiting() == 0 && !exists(tid) && place.ring.waiting() == 0 {
+            place.owner.store(0, Ordering::Release);
+        }
+    }
+}
+
+fn exists(tid: u32) -> bool {
+    // SAFETY: takes nothing, cannot fail.
+    let pid = unsafe { libc::getpid() };
+    // SAFETY: signal 0 is never delivered; it only asks whether the thread exists.
+    let rc = unsafe { libc::syscall(libc::SYS_tgkill, pid, tid as libc::pid_t, 0) };
+    rc == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_beyond_the_pool_share_the_overflow_ring_and_dead_ones_give_theirs_back() {
+        assert!(prepare());
+        let n = RINGS + 8;
+        let barrier = std::sync::Barrier::new(n);
+        std::thread::scope(|s| {
+            for i in 0..n {
+                let barrier = &barrier;
+                s.spawn(move || {
+                    push(&[[i as u64, 0, 0, 1]]);
+                    barrier.wait();
+                });
+            }
+        });
+        let mut seen = Vec::new();
+        drain(|tid, words| seen.push((tid, words[0])));
+        seen.sort_by_key(|s| s.1);
+        assert_eq!(seen.iter().map(|s| s.1).collect::<Vec<_>>(), (0..n as u64).collect::<Vec<_>>());
+        let mut tids: Vec<u32> = seen.iter().map(|s| s.0).collect();
+        tids.sort_unstable();
+        tids.dedup();
+        assert_eq!(tids.len(), n, "each event knows its thread");
+        assert!(losses::get(Loss::ThreadOverflow) >= 8);
+        // a joined thread may still be on its way out of the kernel
+        let free = || pool().unwrap().places.iter().filter(|p| p.owner.load(Ordering::Relaxed) == 0).count();
+        for _ in 0..200 {
+            reclaim();
+            if free() == RINGS {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        assert_eq!(free(), RINGS);
+        assert_eq!(own_tid(), gettid());
+    }
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// COLD
+//! Who this process is: host, boot, pid namespace, start time, command line, rank. Stored in the recording so that a
+//! later process can tell which recording belongs to whom, and whether its writer still lives.
+
+use std::os::unix::fs::MetadataExt;
+
+use crate::environment;
+
+/// Rank, world size and local rank where a launcher's variables tell them (torchrun, Slurm, Open MPI, PMI).
+pub(crate) fn ranks() -> (Option<u32>, Option<u32>, Option<u32>) {
+    let families = [
+        ["RANK", "WORLD_SIZE", "LOCAL_RANK"],
+        ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"],
+        ["PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"],
+        ["SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"],
+    ];
+    let number = |name: &str| environment::text(name).and_then(|t| t.trim().parse().ok());
+    families
+        .into_iter()
+        .map(|[rank, size, local]| (number(rank), number(size), number(local)))
+        .find(|(rank, size, _)| rank.is_some() && size.is_some())
+        .unwrap_or((None, None, None))
+}
+
+/// The host's name, cut at the first dot; "host" where unknown.
+pub(crate) fn host() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let short: String = name
+        .trim()
+        .split('.')
+        .next()
+        .unwrap_or("")
+        .chars()
+        .filter(|c| c.is_ascii_alphanumeric() || *c == '-' || *c == '_')
+        .take(48)
+        .collect();
+    if short.is_empty() {
+        "host".to_owned()
+    } else {
+        short
+    }
+}
+
+/// Random id of this boot, zero where unknown.
+pub(crate) fn boot_id() -> [u8; 16] {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let digits: Vec<u8> = text.bytes().filter_map(|b| (b as char).to_digit(16)).map(|d| d as u8).collect();
+    let mut id = [0; 16];
+    for (byte, pair) in id.iter_mut().zip(digits.chunks_exact(2)) {
+        if let [high, low] = pair {
+            *byte = high << 4 | low;
+        }
+    }
+    id
+}
+
+/// Inode of the pid namespace, 0 where unknown.
+pub(crate) fn pid_namespace() -> u64 {
+    std::fs::metadata("/proc/self/ns/pid").map_or(0, |m| m.ino())
+}
+
+/// Clock ticks from boot to the start of this process (field 22 of /proc/self/stat), 0 where unknown.
+pub(crate) fn process_start() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // the command name may hold spaces and parentheses: fields count from the last one
+    let after = stat.rsplit(')').next().unwrap_or("");
+    after.split_whitespace().nth(19).and_then(|f| f.parse().ok()).unwrap_or(0)
+}
+
+/// The command line, arguments separated by spaces.
+pub(crate) fn command() -> String {
+    let raw = std::fs::read("/proc/self/cmdline").unwrap_or_default();
+    let spaced: Vec<u8> = raw.iter().map(|&b| if b == 0 { b' ' } else { b }).take(2048).collect();
+    String::from_utf8_lossy(&spaced).trim().to_owned()
+}
+
+/// CPUs this process may run on.
+pub(crate) fn cpus() -> u32 {
+    std::thread::available_parallelism().map_or(0, |n| n.get() as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn this_process_can_be_named() {
+        assert!(super::process_start() > 0);
+        assert!(super::pid_namespace() > 0);
+        assert_ne!(super::boot_id(), [0; 16]);
+        assert!(!super::command().is_empty());
+    }
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// COLD
+//! The program ends: flush, last round, trace, summary and line, within one deadline (`GAPPROBE_EXIT_MS`). The work is
+//! done on threads of ours with all signals blocked; the exiting thread only waits. What is not done in time stays in
+//! the recording, and the line names the command that finishes it. Never `cuptiFinalize`, nothing in destructors.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use trace::Loss;
+
+use crate::drain::RECORDER;
+use crate::{attach, clock, flush, lifecycle, losses, recording, say};
+
+static DONE: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
+static SPOKEN: AtomicBool = AtomicBool::new(false);
+
+/// The exit handler. A second call, a fork child, a process without GPU use: nothing.
+pub(crate) fn leave() {
+    if lifecycle::get() == lifecycle::State::Attached {
+        lifecycle::set(lifecycle::State::Inert); // CUDA was initialised and never used
+        return;
+    }
+    if lifecycle::get() != lifecycle::State::Recording || !lifecycle::set(lifecycle::State::Leaving) {
+        return;
+    }
+    let Some(settings) = attach::settings() else { return };
+    let begin = Instant::now();
+    let deadline = begin + Duration::from_millis(settings.exit_ms);
+    // flushing may take 0.6 s of it at most; a hung flush is left hanging on its own thread
+    let flush_until =
+        (begin + Duration::from_millis(700)).min(begin + Duration::from_millis(settings.exit_ms / 2));
+    flush::ask_last();
+    while !flush::last_is_done() && Instant::now() < flush_until {
+        attach::pause(1);
+    }
+    if !flush::last_is_done() {
+        losses::add(Loss::ExitFlushLate, 1);
+    }
+    let started = attach::spawn_quietly("gapprobe-exit", move || finish(deadline));
+    let mut done = DONE.0.lock();
+    while started && !*done && Instant::now() < deadline {
+        DONE.1.wait_until(&mut done, deadline);
+    }
+    if !*done && !SPOKEN.swap(true, Ordering::AcqRel) {
+        drop(done);
+        unfinished(recording::path(), settings.exit_ms);
+    }
+    lifecycle::set(lifecycle::State::Inert);
+}
+
+fn unfinished(recording: Option<&Path>, exit_ms: u64) {
+    match recording {
+        Some(path) => say::line(&format!(
+            "gapprobe: the report was not ready within {exit_ms} ms (GAPPROBE_EXIT_MS). Next: gapprobe recover {}",
+            path.display()
+        )),
+        None => say::line(&format!("gapprobe: the report was not ready within {exit_ms} ms (GAPPROBE_EXIT_MS)")),
+    }
+}
+
+/// On the exit thread.
+fn finish(deadline: Instant) {
+    report(deadline);
+    *DONE.0.lock() = true;
+    DONE.1.notify_all();
+}
+
+/// The last round, then the report from the store.
+fn report(deadline: Instant) {
+    let Some(mut guard) = RECORDER.try_lock_until(deadline) else { return };
+    let Some(recorder) = guard.as_mut() else { return };
+    let Some(settings) = attach::settings() else { return };
+    recorder.round(true);
+    recorder.close(clock::monotonic());
+    let image = recorder.store.image;
+    let mirror: Option<PathBuf> = recorder.mirror.as_ref().map(|m| m.path.clone());
+    let mut options = analyzer::report::ReportOptions::new(Path::new(&settings.directory));
+    options.deadline = Some(deadline);
+    // the analyzer takes about 70 bytes an event: half of the memory allowed, the rings have the other
+    options.most_events = (settings.max_bytes / 128) as u64;
+    let report = analyzer::report::report(&image, &options);
+    if SPOKEN.swap(true, Ordering::AcqRel) {
+        return; // the deadline passed and the line was said
+    }
+    match report {
+        Ok(report) => {
+            let whole = report.is_complete();
+            let speaks = settings.print_all || recorder.header.rank <= 1;
+            match (&mirror, whole) {
+                (Some(path), false) => {
+                    say::line(&format!("{} Next: gapprobe recover {}", report.line, path.display()));
+                }
+                _ if speaks => say::line(&report.line),
+                _ => {}
+            }
+            if let (Some(m), true) = (&recorder.mirror, whole && !settings.test_keep) {
+                m.remove();
+            }
+        }
+        Err(error) => {
+            let next = mirror.map_or(String::new(), |p| format!("; the recording is {}", p.display()));
+            say::line(&format!("gapprobe: no report: {error}{next}"));
+        }
+    }
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// COLD
+//! Signs of another tool that owns CUPTI in this process: nsys, ncu, nvprof, compute-sanitizer, cuda-gdb.
+//! With any of them we stay off: two clients silence or break each other (CUPTI.md 2.5).
+
+use crate::environment;
+
+/// The tool that seems to be around, with the sign by which it was seen.
+pub(crate) fn other_profiler() -> Option<(&'static str, &'static str)> {
+    let variables = [
+        ("Nsight Systems", "NSYS_PROFILING_SESSION_ID"),
+        ("Nsight Systems", "NSYSDK_INJECTION64_PATH"),
+        ("Nsight Systems", "NSYS_TARGET_STD_REDIRECT_ACTION"),
+        ("Nsight Systems", "QUADD_INJECTION_PROXY"),
+        ("Nsight Compute", "NV_NSIGHT_INJECTION_TRANSPORT_TYPE"),
+        ("Nsight Compute", "NV_NSIGHT_INJECTION_PORT_BASE"),
+        ("nvprof", "NVPROF_ID"),
+    ];
+    if let Some(found) = variables.into_iter().find(|(_, v)| environment::get(v).is_some()) {
+        return Some(found);
+    }
+    let tools = [
+        ("Nsight Systems", "libToolsInjection"),
+        ("compute-sanitizer", "libsanitizer-collection"),
+        ("compute-sanitizer", "libTreeLauncher"),
+    ];
+    for variable in ["CUDA_INJECTION64_PATH", "LD_PRELOAD"] {
+        let value = environment::text(variable).unwrap_or("");
+        if let Some(found) = tools.into_iter().find(|(_, sign)| value.contains(sign)) {
+            return Some(found);
+        }
+    }
+    None
+}
+
+/// Libraries that resolve CUPTI by dlsym and subscribe on their own: XLA (JAX, TensorFlow), Triton's Proton.
+/// They are not reached by our exported wrappers, so we leave them the subscription.
+pub(crate) const DLSYM_CLIENTS: &[&str] =
+    &["xla_cuda_plugin", "libtensorflow", "libproton", "_cuspy", "cupti_python"];

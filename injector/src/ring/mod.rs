@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// HOT
+//! The rings: how events get from the program's threads to the drain thread without waiting.
+//!
+//! [`spsc::Ring`]: one thread's own ring. [`overflow::Ring`]: shared by the threads beyond the pool.
+//! [`segment::Cells`]: the segments of the recording, one writer (the drain thread), lock-free readers.
+//! All three are plain atomics in zeroed memory, no `unsafe`, and are checked under loom (`scripts/loom`).
+
+pub mod overflow;
+pub mod segment;
+pub mod spsc;
+
+/// loom's atomics under `--cfg loom`, the real ones otherwise.
+pub(crate) mod sync {
+    #[cfg(not(loom))]
+    pub(crate) use core::sync::atomic::{fence, AtomicU64, Ordering};
+    #[cfg(loom)]
+    pub(crate) use loom::sync::atomic::{fence, AtomicU64, Ordering};
+}
+
+/// Words of one slot: an encoded `trace::Event`. Two under loom: enough to be torn, few enough to try every order.
+pub const SLOT_WORDS: usize = if cfg!(loom) { 2 } else { 4 };

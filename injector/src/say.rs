@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// COLD
+//! The only place that writes to stderr: one write of one line, only if file descriptor 2 is still what it was at
+//! start, and only if it takes the line now (poll): a full pipe must not hold the program up.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+static KNOWN: AtomicBool = AtomicBool::new(false);
+static DEVICE: AtomicU64 = AtomicU64::new(0);
+static INODE: AtomicU64 = AtomicU64::new(0);
+static QUIET: AtomicBool = AtomicBool::new(false);
+static COMPLAINED: AtomicBool = AtomicBool::new(false);
+
+fn identity() -> Option<(u64, u64)> {
+    let mut s = std::mem::MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: `s` is a stat buffer; fstat on a closed descriptor fails without touching it.
+    if unsafe { libc::fstat(2, s.as_mut_ptr()) } != 0 {
+        return None;
+    }
+    // SAFETY: zeroed and then filled by fstat.
+    let s = unsafe { s.assume_init() };
+    Some((s.st_dev, s.st_ino))
+}
+
+/// `GAPPROBE_QUIET`.
+pub(crate) fn set_quiet(quiet: bool) {
+    QUIET.store(quiet, Ordering::Relaxed);
+}
+
+/// Remembers what stderr is. In the constructor: later its number may stand for a data file of the program's.
+pub(crate) fn remember_stderr() {
+    if let Some((device, inode)) = identity() {
+        DEVICE.store(device, Ordering::Relaxed);
+        INODE.store(inode, Ordering::Relaxed);
+        KNOWN.store(true, Ordering::Release);
+    }
+}
+
+/// Runs `body` with SIGPIPE and SIGXFSZ held back from the calling thread, and takes back what it raised: both would end
+/// a program that only let us write.
+fn without_write_signals(body: impl FnOnce()) {
+    let mut set = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
+    let mut before = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
+    let mut pending = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: a valid sigset.
+    unsafe { libc::sigemptyset(set.as_mut_ptr()) };
+    // SAFETY: as above.
+    unsafe { libc::sigpending(pending.as_mut_ptr()) };
+    for signal in [libc::SIGPIPE, libc::SIGXFSZ] {
+        // SAFETY: as above. One that was pending before is not ours to take.
+        if unsafe { libc::sigismember(pending.as_ptr(), signal) } == 0 {
+            // SAFETY: as above.
+            unsafe { libc::sigaddset(set.as_mut_ptr(), signal) };
+        }
+    }
+    // SAFETY: valid sigsets; the mask is this thread's only and restored below.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr()) };
+    body();
+    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: valid sigset and timespec; takes a signal that our write sent to this thread, without waiting.
+    while unsafe { libc::sigtimedwait(set.as_ptr(), std::ptr::null_mut(), &now) } > 0 {}
+    // SAFETY: the mask saved above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
+}
+
+/// Writes `text` and a newline in one write, on any thread.
+pub(crate) fn line(text: &str) {
+    let same = KNOWN.load(Ordering::Acquire)
+        && identity() == Some((DEVICE.load(Ordering::Relaxed), INODE.load(Ordering::Relaxed)));
+    if !same || QUIET.load(Ordering::Relaxed) {
+        return;
+    }
+    let mut p = libc::pollfd { fd: 2, events: libc::POLLOUT, revents: 0 };
+    // SAFETY: one valid pollfd, no waiting.
+    let ready = unsafe { libc::poll(&mut p, 1, 0) };
+    if ready != 1 || p.revents & libc::POLLOUT == 0 || p.revents & (libc::POLLERR | libc::POLLHUP) != 0 {
+        return;
+    }
+    let mut bytes = Vec::with_capacity(text.len() + 1);
+    bytes.extend_from_slice(text.as_bytes());
+    bytes.push(b'\n');
+    without_write_signals(|| {
+        // SAFETY: a valid buffer; a short or failed write is accepted.
+        unsafe { libc::write(2, bytes.as_ptr().cast(), bytes.len()) };
+    });
+}
+
+/// The one complaint of a process: why gapprobe does not record. Later ones are swallowed.
+pub(crate) fn complain(text: &str) {
+    if !COMPLAINED.swap(true, Ordering::AcqRel) {
+        line(&format!("gapprobe: {text}"));
+    }
+}

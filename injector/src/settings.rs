@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// COLD
+//! The `GAPPROBE_*` variables (table in `trace::setting`), read once at attach. A value that makes no sense is
+//! replaced by the default and said in one line.
+
+use trace::setting;
+
+use crate::environment;
+
+/// What the user asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// Directory of trace and summary.
+    pub(crate) directory: String,
+    /// Bytes for everything of ours in host memory.
+    pub(crate) max_bytes: usize,
+    /// Longest delay of the program's exit, ms.
+    pub(crate) exit_ms: u64,
+    /// Path of a libcupti.
+    pub(crate) cupti: Option<&'static str>,
+    /// Print on every rank.
+    pub(crate) print_all: bool,
+    /// Print nothing.
+    pub(crate) quiet: bool,
+    /// Graph launches as one op.
+    pub(crate) graph_level: bool,
+    /// Wait for cudaProfilerStart.
+    pub(crate) capture_waits: bool,
+    /// Id of the `gapprobe run` around us.
+    pub(crate) run_id: Option<&'static str>,
+    /// Start with empty handlers (test switch).
+    pub(crate) test_bare: bool,
+    /// CUPTI's device buffers: bytes of one, most, how many ahead (test switch).
+    pub(crate) test_device_pool: Option<[usize; 3]>,
+    /// Keep the recording after the report (test switch).
+    pub(crate) test_keep: bool,
+    /// File for raw CUPTI records (test switch).
+    pub(crate) test_raw: Option<&'static str>,
+    /// The first value that made no sense, as a sentence.
+    pub(crate) complaint: Option<String>,
+}
+
+fn number(name: &str, low: u64, high: u64, default: u64, complaint: &mut Option<String>) -> u64 {
+    let Some(raw) = environment::get(name) else { return default };
+    match std::str::from_utf8(raw).ok().and_then(|t| t.trim().parse::<u64>().ok()) {
+        Some(n) if (low..=high).contains(&n) => n,
+        _ => {
+            let raw = String::from_utf8_lossy(raw);
+            let shown: String = raw.chars().filter(|c| !c.is_control()).take(40).collect();
+            complaint.get_or_insert(format!(
+                "{name}={shown} is not a number from {low} to {high}; using {default}"
+            ));
+            default
+        }
+    }
+}
+
+fn choice(name: &str, allowed: [&str; 2], complaint: &mut Option<String>) -> bool {
+    let Some(raw) = environment::get(name) else { return false };
+    match allowed.iter().position(|a| raw == a.as_bytes()) {
+        Some(i) => i == 1,
+        None if raw.is_empty() => false,
+        None => {
+            let [a, b] = allowed;
+            complaint.get_or_insert(format!("{name} is neither {a} nor {b}; using {a}"));
+            false
+        }
+    }
+}
+
+fn path(name: &str) -> Option<&'static str> {
+    environment::text(name).filter(|t| !t.is_empty())
+}
+
+/// Reads all settings.
+pub(crate) fn read() -> Settings {
+    let mut complaint = None;
+    let max_mb = number(setting::MAX_MB, 64, 65_536, 256, &mut complaint);
+    let exit_ms = number(setting::EXIT_MS, 0, 600_000, 2000, &mut complaint);
+    Settings {
+        directory: path(setting::DIR).unwrap_or(".").to_owned(),
+        max_bytes: (max_mb as usize) << 20,
+        exit_ms,
+        cupti: path(setting::CUPTI),
+        print_all: choice(setting::PRINT, ["rank0", "all"], &mut complaint),
+        quiet: choice(setting::QUIET, ["0", "1"], &mut complaint),
+        graph_level: choice(setting::GRAPH, ["node", "graph"], &mut complaint),
+        capture_waits: choice(setting::CAPTURE, ["start", "profiler"], &mut complaint),
+        run_id: path(setting::RUN_ID),
+        test_bare: choice(setting::TEST_BARE, ["0", "1"], &mut complaint),
+        test_device_pool: path(setting::TEST_DEVICE_POOL).and_then(|t| {
+            let numbers: Vec<usize> = t.split(',').filter_map(|n| n.trim().parse().ok()).collect();
+            numbers.try_into().ok()
+        }),
+        test_keep: choice(setting::TEST_KEEP, ["0", "1"], &mut complaint),
+        test_raw: path(setting::TEST_RAW),
+        complaint,
+    }
+}
+
+/// `GAPPROBE=0`, or the executable is on the deny list or not on the allow list. Cheap enough for the constructor:
+/// reads the environment and, only where a list is set, the link /proc/self/exe.
+pub(crate) fn switched_off() -> bool {
+    if environment::get(setting::SWITCH) == Some(b"0") {
+        return true;
+    }
+    let (allow, deny) = (path(setting::ALLOW), path(setting::DENY));
+    if allow.is_none() && deny.is_none() {
+        return false;
+    }
+    let executable = std::fs::read_link("/proc/self/exe").ok();
+    let name = executable.as_deref().and_then(|p| p.file_name()).and_then(|n| n.to_str()).unwrap_or("");
+    let listed = |list: &str| list.split(',').any(|n| n.trim() == name);
+    deny.is_some_and(listed) || allow.is_some_and(|a| !listed(a))
+}

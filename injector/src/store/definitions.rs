@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// WARM
+//! The dictionary: strings and kernels get an id with their first use and are written to the recording once.
+
+use std::collections::HashMap;
+
+use trace::define::{Definition, DeviceInfo, KernelInfo};
+
+use super::Store;
+
+/// Strings and kernels known so far; bounded by the room for definitions in the image.
+#[derive(Default)]
+pub(crate) struct Dictionary {
+    strings: HashMap<Box<[u8]>, u32>,
+    kernels: HashMap<KernelInfo, u32>,
+    bytes: usize,
+    last_id: u32,
+}
+
+/// Heap the dictionary may take, bytes. Beyond it ids are not remembered: names are `<unknown>`, and counted.
+const MOST_BYTES: usize = 12 << 20;
+
+impl Dictionary {
+    /// A new id; 0 is never given out.
+    pub(crate) fn fresh_id(&mut self) -> u32 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    fn has_room(&self) -> bool {
+        self.bytes < MOST_BYTES
+    }
+}
+
+impl Store {
+    /// Id of a string, defined with its first use; 0 where there is no room.
+    pub(crate) fn string(&mut self, text: &[u8]) -> u32 {
+        if text.is_empty() {
+            return 0;
+        }
+        if let Some(&id) = self.dictionary.strings.get(text) {
+            return id;
+        }
+        if !self.dictionary.has_room() {
+            crate::losses::add(trace::Loss::DefinitionsFull, 1);
+            return 0;
+        }
+        let id = self.dictionary.fresh_id();
+        self.define(id, Definition::String(text));
+        self.dictionary.bytes += text.len() + 64;
+        self.dictionary.strings.insert(text.into(), id);
+        id
+    }
+
+    /// Id of a kernel with its launch configuration; 0 where there is no room.
+    pub(crate) fn kernel(&mut self, info: KernelInfo) -> u32 {
+        if let Some(&id) = self.dictionary.kernels.get(&info) {
+            return id;
+        }
+        if !self.dictionary.has_room() {
+            crate::losses::add(trace::Loss::DefinitionsFull, 1);
+            return 0;
+        }
+        let id = self.dictionary.fresh_id();
+        self.define(id, Definition::Kernel(info));
+        self.dictionary.bytes += 96;
+        self.dictionary.kernels.insert(info, id);
+        id
+    }
+
+    /// Describes a device.
+    pub(crate) fn device(&mut self, ordinal: u32, info: DeviceInfo) {
+        self.define(ordinal, Definition::Device(info));
+    }
+
+    /// A fact of the run.
+    pub(crate) fn attribute(&mut self, key: &str, value: &str) {
+        let (k, v) = (self.string(key.as_bytes()), self.string(value.as_bytes()));
+        self.define(0, Definition::Attribute(k, v));
+    }
+}
+
+/// The name of a thread of ours (`/proc/self/task/TID/comm`); empty where it is gone.
+pub(crate) fn thread_name(tid: u32) -> Vec<u8> {
+    let mut name = std::fs::read(format!("/proc/self/task/{tid}/comm")).unwrap_or_default();
+    while name.last() == Some(&b'\n') {
+        name.pop();
+    }
+    name
+}
