@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Prints the line, the buckets and the time taken for recordings given as files (gzip allowed).
+//!
+//! `cargo run --release -p gapprobe-analyzer --example verdict -- FILE...`
+
+use std::io::Read;
+use std::time::Instant;
+
+use analyzer::analysis::Bucket;
+
+fn main() {
+    for path in std::env::args().skip(1) {
+        let raw = std::fs::read(&path).expect("readable file");
+        let mut bytes = Vec::new();
+        if raw.starts_with(&[0x1f, 0x8b]) {
+            flate2::read::GzDecoder::new(&raw[..]).read_to_end(&mut bytes).expect("gzip");
+        } else {
+            bytes = raw;
+        }
+        let begin = Instant::now();
+        let run = analyzer::load(bytes.as_slice()).expect("a recording");
+        let loaded = begin.elapsed();
+        let a = analyzer::analyze(&run);
+        println!("{}", analyzer::line::line(&run, &a, Some(&path)));
+        println!(
+            "  {} events, load {:.1?}, analyze {:.1?}; steps {:?} {} (warm-up {}, micro {}), model {:+.1} % of {:.2} ms",
+            run.events,
+            loaded,
+            begin.elapsed() - loaded,
+            a.steps.source,
+            a.steps.steps.len(),
+            a.steps.warm_up,
+            a.steps.micro,
+            (a.model.replayed_ns / a.model.measured_ns - 1.0) * 100.0,
+            a.model.measured_ns / 1e6
+        );
+        for d in &a.devices {
+            println!("  whole file: idle {} of {} ns", d.idle_ns, d.span.ns());
+            for b in Bucket::ALL.iter().filter(|&&b| d.buckets.get(b) > 0) {
+                println!("  {:16} {:6.2} %", b.key(), d.buckets.share(*b) * 100.0);
+            }
+        }
+        for f in &a.findings {
+            println!(
+                "  {} {:14} share {:5.1} % win {:5.1} % {}",
+                f.code,
+                f.cause,
+                f.share * 100.0,
+                f.win * 100.0,
+                f.text
+            );
+        }
+    }
+}

@@ -1,0 +1,452 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the analysis found: the types the reports are written from.
+//!
+//! Here: types only, and their small accessors. How they are computed: `steps/`, `timeline.rs`, `gaps/`, `replay/`,
+//! `causes/`, put together in `analyze.rs`. All times are ns of the recorded CLOCK_MONOTONIC.
+
+use trace::Loss;
+
+use crate::run::{Blind, Span, NONE};
+
+/// Where a nanosecond of a device's wall time goes. The order is the order of the stored numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Bucket {
+    /// A kernel that computes (or a memset) runs.
+    Compute = 0,
+    /// Only copies run.
+    Copy = 1,
+    /// Only collectives (with or without copies) run.
+    Comm = 2,
+    /// Gap: a blocking call had drained the queue.
+    Sync = 3,
+    /// Gap: the host was on its way from launch to launch.
+    Launch = 4,
+    /// Gap: the device's own spacing between queued ops.
+    KernelGap = 5,
+    /// Gap: queued work waited for an event, a stream, a copy or a collective.
+    DeviceWait = 6,
+    /// Gap: the host was busy with something else between launches.
+    Host = 7,
+    /// Gap: a blocking pageable copy held the host.
+    CopyWait = 8,
+    /// Gap: an allocating or freeing call held the host.
+    Alloc = 9,
+    /// Gap of no known cause.
+    Unexplained = 10,
+}
+
+impl Bucket {
+    /// How many there are.
+    pub const COUNT: usize = 11;
+    /// All, by number.
+    pub const ALL: [Bucket; Bucket::COUNT] = [
+        Bucket::Compute,
+        Bucket::Copy,
+        Bucket::Comm,
+        Bucket::Sync,
+        Bucket::Launch,
+        Bucket::KernelGap,
+        Bucket::DeviceWait,
+        Bucket::Host,
+        Bucket::CopyWait,
+        Bucket::Alloc,
+        Bucket::Unexplained,
+    ];
+
+    /// Stable machine-readable name.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Bucket::Compute => "compute",
+            Bucket::Copy => "copy_only",
+            Bucket::Comm => "collective_only",
+            Bucket::Sync => "sync",
+            Bucket::Launch => "launch",
+            Bucket::KernelGap => "kernel_gap",
+            Bucket::DeviceWait => "device_wait",
+            Bucket::Host => "host",
+            Bucket::CopyWait => "copy_wait",
+            Bucket::Alloc => "alloc",
+            Bucket::Unexplained => "unexplained",
+        }
+    }
+
+    /// Name for people, upper case as in the line.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Bucket::Compute => "COMPUTE",
+            Bucket::Copy | Bucket::CopyWait => "COPY",
+            Bucket::Comm => "COMM",
+            Bucket::Sync => "SYNC",
+            Bucket::Launch => "LAUNCH",
+            Bucket::KernelGap => "KERNEL-GAP",
+            Bucket::DeviceWait => "DEVICE-WAIT",
+            Bucket::Host => "HOST",
+            Bucket::Alloc => "ALLOC",
+            Bucket::Unexplained => "UNEXPLAINED",
+        }
+    }
+
+    /// The device runs nothing in it.
+    pub const fn is_gap(self) -> bool {
+        !matches!(self, Bucket::Compute | Bucket::Copy | Bucket::Comm)
+    }
+}
+
+/// ns per [`Bucket`]; they sum exactly to the steady wall time of the device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Buckets(pub [u64; Bucket::COUNT]);
+
+impl Buckets {
+    /// ns in one bucket.
+    pub fn get(&self, bucket: Bucket) -> u64 {
+        self.0[bucket as usize]
+    }
+
+    /// Adds ns to one bucket.
+    pub fn add(&mut self, bucket: Bucket, ns: u64) {
+        self.0[bucket as usize] += ns;
+    }
+
+    /// Sum of all.
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// Sum of the gap buckets.
+    pub fn idle(&self) -> u64 {
+        Bucket::ALL.iter().filter(|b| b.is_gap()).map(|&b| self.get(b)).sum()
+    }
+
+    /// Share of all, 0 to 1; 0 of an empty sum.
+    pub fn share(&self, bucket: Bucket) -> f64 {
+        share(self.get(bucket), self.total())
+    }
+}
+
+/// `part` of `whole`, 0 where there is no whole.
+pub fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 {
+        0.0
+    } else {
+        part as f64 / whole as f64
+    }
+}
+
+/// One slice of the "why idle" track of a device. Slices of a device do not overlap and are in time order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IdleSlice {
+    /// Begin, ns.
+    pub start: u64,
+    /// End, ns.
+    pub end: u64,
+    /// Number of the op before the gap in `Run.devices[d].streams[before_stream].ops`, or [`NONE`].
+    pub before: u32,
+    /// Number of the op after the gap, or [`NONE`].
+    pub after: u32,
+    /// Flat number ([`crate::run::Run::call`]) of the call that is to blame (blocking call, late launch), or [`NONE`].
+    pub call: u32,
+    /// Stream index of `before`.
+    pub before_stream: u16,
+    /// Stream index of `after`.
+    pub after_stream: u16,
+    /// Why.
+    pub bucket: Bucket,
+}
+
+impl IdleSlice {
+    /// Begin and end.
+    pub fn span(&self) -> Span {
+        Span { start: self.start, end: self.end }
+    }
+
+    /// The call to blame, as a flat call number.
+    pub fn call(&self) -> Option<u32> {
+        (self.call != NONE).then_some(self.call)
+    }
+}
+
+/// Where the steps come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum StepSource {
+    /// The program's own marks.
+    Marks,
+    /// Named ranges (`step`, `ProfilerStep#`).
+    Ranges,
+    /// A period in the sequence of launches.
+    Period,
+    /// No steps found.
+    #[default]
+    None,
+}
+
+impl StepSource {
+    /// Stable machine-readable name.
+    pub const fn key(self) -> &'static str {
+        match self {
+            StepSource::Marks => "marks",
+            StepSource::Ranges => "ranges",
+            StepSource::Period => "period",
+            StepSource::None => "none",
+        }
+    }
+}
+
+/// One step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Step {
+    /// Marks and ranges: host time of the program's thread. Periods: device time of the first op to that of the next step.
+    pub span: Span,
+    /// The program's step number, else its position.
+    pub number: u32,
+    /// Left out of all figures as warm-up.
+    pub warm_up: bool,
+    /// Not like the others (evaluation, checkpoint between two steps): longer than the launches of one step.
+    pub odd: bool,
+}
+
+/// The steps of the run.
+#[derive(Clone, Debug, Default)]
+pub struct Steps {
+    /// Where they come from.
+    pub source: StepSource,
+    /// In time order, warm-up included.
+    pub steps: Vec<Step>,
+    /// How many of them, from the first, are warm-up.
+    pub warm_up: usize,
+    /// Time of the warm-up steps, ns.
+    pub warm_up_ns: u64,
+    /// Equal sub-periods in a step (gradient accumulation); 1 where there are none.
+    pub micro: u32,
+    /// Steady-state step times, ns: mean of wall time, median and 90th percentile of single steps; 0 without steps.
+    pub mean_ns: f64,
+    /// Median.
+    pub median_ns: u64,
+    /// 90th percentile.
+    pub p90_ns: u64,
+}
+
+impl Steps {
+    /// Steps that count (warm-up left out).
+    pub fn steady(&self) -> &[Step] {
+        self.steps.get(self.warm_up..).unwrap_or(&[])
+    }
+}
+
+/// Kernels too small to fill the device.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct SmallKernels {
+    /// Share of the kernels' busy time in kernels shorter than `gaps::SMALL_KERNEL_NS` or with fewer blocks than
+    /// the device has multiprocessors, 0 to 1.
+    pub share: f64,
+    /// Kernels counted.
+    pub kernels: u64,
+    /// Small ones of them.
+    pub small: u64,
+    /// Median kernel duration, ns.
+    pub median_ns: u64,
+}
+
+/// One device's figures.
+#[derive(Clone, Debug, Default)]
+pub struct DeviceAnalysis {
+    /// Ordinal, as in `Run.devices` at the same index.
+    pub ordinal: u32,
+    /// First op's start to last op's end, inside the valid span (steady or not).
+    pub span: Span,
+    /// Time in `span` with at least one op running, ns: plain union of intervals.
+    pub busy_ns: u64,
+    /// `span` less `busy_ns`.
+    pub idle_ns: u64,
+    /// Gaps in `span`.
+    pub gaps: u64,
+    /// Longest gap in `span`, ns.
+    pub max_gap_ns: u64,
+    /// The part of the run that the buckets cover, unobserved spans still in it.
+    pub steady: Span,
+    /// `steady` less unobserved spans, ns: what the buckets sum to.
+    pub wall_ns: u64,
+    /// Buckets of the steady span.
+    pub buckets: Buckets,
+    /// Why idle, over the whole valid span (steady or not), by start.
+    pub slices: Vec<IdleSlice>,
+    /// Small kernels in the steady span.
+    pub small: SmallKernels,
+    /// Ops in the steady span.
+    pub ops: u64,
+    /// Kernels in the steady span.
+    pub kernels: u64,
+    /// Ops that start before their launch call (clock error), in the valid span.
+    pub start_before_launch: u64,
+}
+
+impl DeviceAnalysis {
+    /// Share of the steady wall time with anything running, 0 to 1.
+    pub fn busy_share(&self) -> f64 {
+        share(self.buckets.total() - self.buckets.idle(), self.buckets.total())
+    }
+}
+
+/// How sure a verdict is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, PartialOrd, Ord)]
+pub enum Confidence {
+    /// Take it as a hint.
+    #[default]
+    Low,
+    /// Probably.
+    Medium,
+    /// The evidence is direct.
+    High,
+}
+
+impl Confidence {
+    /// As printed.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Confidence::Low => "low",
+            Confidence::Medium => "medium",
+            Confidence::High => "high",
+        }
+    }
+}
+
+/// One cause's evidence and what its fix would win.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// Stable code, `GP101`.
+    pub code: &'static str,
+    /// Name as in the line, `SYNC`.
+    pub cause: &'static str,
+    /// Share of the steady wall time lost to it, 0 to 1.
+    pub share: f64,
+    /// What its realisable fix wins by the replay, share of the step (or wall) time, 0 to 1.
+    pub win: f64,
+    /// Step time (without steps: steady wall time) after the fix, ns; 0 where nothing is promised.
+    pub predicted_ns: f64,
+    /// ± of `predicted_ns`, ns.
+    pub error_ns: f64,
+    /// What was seen, in words (goes into the parentheses of the line).
+    pub text: String,
+    /// What to change, one sentence.
+    pub fix: &'static str,
+    /// How sure.
+    pub confidence: Confidence,
+    /// Flat number of the call that stands for it ([`crate::run::Run::call`]), or [`NONE`].
+    pub call: u32,
+    /// How often (calls, gaps).
+    pub count: u64,
+}
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Verdict {
+    /// Stable code (`GP101`; `GP190` GPU-BOUND, `GP191` MIXED, `GP199` INCONCLUSIVE).
+    pub code: &'static str,
+    /// Name as in the line.
+    pub cause: &'static str,
+    /// What was seen, in words.
+    pub text: String,
+    /// What to change, one sentence.
+    pub fix: &'static str,
+    /// How sure.
+    pub confidence: Confidence,
+    /// Share of the steady wall time lost to it, 0 to 1.
+    pub share: f64,
+    /// Step time now, ns (0: no steps found).
+    pub step_ns: f64,
+    /// Step time after the fix, ns (0: no promise).
+    pub predicted_ns: f64,
+    /// ± of `predicted_ns`, ns.
+    pub error_ns: f64,
+    /// The next cause worth naming (label, share 0 to 1).
+    pub then: Option<(&'static str, f64)>,
+    /// Set with INCONCLUSIVE: why.
+    pub inconclusive: Option<String>,
+    /// Flat number of the call that stands for it, or [`NONE`].
+    pub call: u32,
+}
+
+/// How well the replay gives the measured time back.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Model {
+    /// Measured time of the replayed span, ns (0: nothing replayed).
+    pub measured_ns: f64,
+    /// The same by the replay with nothing changed, ns.
+    pub replayed_ns: f64,
+    /// Ops replayed.
+    pub ops: u64,
+}
+
+impl Model {
+    /// Relative error, 0 to 1 (1 where nothing was replayed).
+    pub fn error(&self) -> f64 {
+        if self.measured_ns <= 0.0 {
+            1.0
+        } else {
+            ((self.replayed_ns - self.measured_ns) / self.measured_ns).abs().min(1.0)
+        }
+    }
+}
+
+/// How much of the run the recording shows.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Coverage {
+    /// Valid span less unobserved spans, ns.
+    pub seen_ns: u64,
+    /// First GPU use to the last thing known of the program, ns.
+    pub run_ns: u64,
+    /// Steps in the valid span.
+    pub steps_seen: u64,
+    /// Steps of the whole run where the recorder counted them (marks), else the same as `steps_seen`.
+    pub steps_run: u64,
+    /// `steps_run` is estimated from the run-wide count of launches.
+    pub steps_estimated: bool,
+    /// The rings were lapped: the beginning is gone, by design.
+    pub overwritten: bool,
+    /// The recording is of a process that never reached our exit handler.
+    pub killed: bool,
+}
+
+/// What recording cost, an estimate.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Cost {
+    /// Callbacks and buffer handlers on the program's threads (sampled, scaled), ns.
+    pub callback_ns: u64,
+    /// Launches times the assumed cost of one kernel record inside CUPTI, ns.
+    pub cupti_ns: u64,
+    /// Both as a share of the run, 0 to 1.
+    pub share: f64,
+}
+
+/// Everything found in a run.
+#[derive(Clone, Debug, Default)]
+pub struct Analysis {
+    /// From where to where the recording can be believed.
+    pub valid: Span,
+    /// Unobserved spans inside it, merged, by start.
+    pub blind: Vec<Blind>,
+    /// Steps.
+    pub steps: Steps,
+    /// The part of the valid span that counts (warm-up left out).
+    pub steady: Span,
+    /// Same index as `Run.devices`.
+    pub devices: Vec<DeviceAnalysis>,
+    /// Index of the device the line is about.
+    pub worst: Option<usize>,
+    /// All causes with evidence, best win first.
+    pub findings: Vec<Finding>,
+    /// The answer.
+    pub verdict: Verdict,
+    /// The replay's own error.
+    pub model: Model,
+    /// Every loss counter above zero.
+    pub losses: Vec<(Loss, u64)>,
+    /// Items of severity `Data` lost inside the valid span.
+    pub data_losses: u64,
+    /// Events inside the valid span.
+    pub events: u64,
+    /// What was seen of the run.
+    pub coverage: Coverage,
+    /// What recording cost.
+    pub cost: Cost,
+}

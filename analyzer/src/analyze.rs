@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+//! All stages in order: spans and coverage here, everything else in the stage's own file.
+
+use trace::call::Class;
+use trace::header::state;
+use trace::loss::Severity;
+use trace::{Loss, Total};
+
+use crate::analysis::{Analysis, Cost, Coverage, DeviceAnalysis, StepSource};
+use crate::gaps::{attribute, HostView};
+use crate::kernels::KernelTable;
+use crate::replay::Prepared;
+use crate::run::{Call, Device, Run, Span};
+use crate::timeline::Observed;
+use crate::{causes, steps};
+
+/// Analyses a run. Never fails: what cannot be said is INCONCLUSIVE with its reason.
+/// O(n log n) in events; about 100 bytes an event of memory besides the run, most of it given back before it returns.
+pub fn analyze(run: &Run) -> Analysis {
+    let kernels = KernelTable::new(run);
+    let collectives = kernels.collectives();
+    let valid = valid_span(run);
+    let observed = Observed::new(valid, &run.blind);
+    let mut a = Analysis {
+        valid,
+        blind: run.blind.iter().copied().filter(|b| b.span.clip(valid).ns() > 0).collect(),
+        steps: steps::find(run, &kernels, valid),
+        ..Analysis::default()
+    };
+    a.steady = steady_span(run, &a);
+    let steady = Observed::new(a.steady, &run.blind);
+    let mut hosts = Vec::new();
+    for device in &run.devices {
+        let host = HostView::new(run, device);
+        let found = attribute(run, device, &host, &collectives, (&observed, valid), (&steady, a.steady));
+        hosts.push(host);
+        a.devices.push(DeviceAnalysis {
+            ordinal: device.ordinal,
+            span: found.span,
+            busy_ns: found.busy_ns,
+            idle_ns: found.span.ns() - found.busy_ns,
+            gaps: found.gaps,
+            max_gap_ns: found.max_gap_ns,
+            steady: a.steady,
+            wall_ns: steady.total(),
+            buckets: found.buckets,
+            slices: found.slices,
+            small: found.small,
+            ops: found.ops,
+            kernels: found.kernels,
+            start_before_launch: found.start_before_launch,
+        });
+    }
+    a.worst = worst(&a.devices);
+    weigh_losses(run, &mut a);
+    a.coverage = coverage(run, &a, &observed);
+    a.cost = cost(run, &a.coverage);
+    let worst = a.worst.and_then(|w| Some((run.devices.get(w)?, hosts.swap_remove(w))));
+    drop(hosts);
+    let prepared = worst
+        .map(|(device, host)| Prepared::new(run, device, &host, &collectives, a.steady))
+        .unwrap_or_default();
+    a.model = prepared.model();
+    causes::judge(run, &mut a, &prepared);
+    a
+}
+
+/// From the newest overwritten event to the last flush. What a killed process's host events do not reach is cut off
+/// too: a gap there has no launch to explain it.
+fn valid_span(run: &Run) -> Span {
+    let h = &run.header;
+    let start = h.valid_from.max(h.start_monotonic);
+    let end = match h.host_complete_to {
+        0 => h.gpu_complete_to,
+        host => h.gpu_complete_to.min(host),
+    };
+    Span::new(start, end)
+}
+
+/// The steps' span, else first to last op of any device; always inside the valid span.
+fn steady_span(run: &Run, a: &Analysis) -> Span {
+    let ops = || run.devices.iter().flat_map(|d: &Device| &d.streams);
+    let first = ops().filter_map(|s| s.ops.first()).map(|o| o.start).min().unwrap_or(0);
+    let last = ops().flat_map(|s| s.ops.iter().map(|o| o.end)).max().unwrap_or(0);
+    let all = Span::new(first, last).clip(a.valid);
+    let steady = a.steps.steady();
+    match (a.steps.source, steady.first(), steady.last()) {
+        (StepSource::None, _, _) | (_, None, _) | (_, _, None) => all,
+        (_, Some(s), Some(e)) => Span::new(s.span.start, e.span.end).clip(a.valid),
+    }
+}
+
+/// The device with the most idle time among those that do a tenth of the work of the busiest.
+fn worst(devices: &[DeviceAnalysis]) -> Option<usize> {
+    let most = devices.iter().map(|d| d.ops).max()?;
+    let working = devices.iter().enumerate().filter(|(_, d)| d.ops > 0 && d.ops * 10 >= most);
+    working.max_by_key(|(i, d)| (d.buckets.idle(), usize::MAX - i)).map(|(i, _)| i)
+}
+
+/// Losses of severity `Data` inside the valid span: the marks that lie in it, and what the counters say beyond all
+/// marks (no time is known of those, so they are taken to lie in it).
+fn weigh_losses(run: &Run, a: &mut Analysis) {
+    for &loss in Loss::ALL {
+        let total = run.header.loss(loss);
+        if total > 0 {
+            a.losses.push((loss, total));
+        }
+        if loss.severity() != Severity::Data {
+            continue;
+        }
+        let marks = || run.loss_marks.iter().filter(|m| m.code == u32::from(loss.code()));
+        let marked: u64 = marks().map(|m| u64::from(m.count)).sum();
+        let inside: u64 = marks()
+            .filter(|m| m.at >= a.valid.start && m.at <= a.valid.end)
+            .map(|m| u64::from(m.count))
+            .sum();
+        a.data_losses = a.data_losses.saturating_add(inside).saturating_add(total.saturating_sub(marked));
+    }
+    a.data_losses = a.data_losses.saturating_add(run.problems.damaged());
+    let inside = |start: u64| start >= a.valid.start && start < a.valid.end;
+    let ops = run.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops).filter(|o| inside(o.start));
+    let calls = run.threads.iter().flat_map(|t| &t.calls).filter(|c| inside(c.start));
+    a.events = ops.count() as u64 + calls.count() as u64;
+}
+
+fn coverage(run: &Run, a: &Analysis, observed: &Observed) -> Coverage {
+    let h = &run.header;
+    let first = match h.first_use {
+        0 => h.start_monotonic,
+        first => first,
+    };
+    // writing the report is not the program's time
+    let last = match h.exit_monotonic {
+        0 => h.last_write,
+        exit => exit,
+    };
+    let last = last.max(a.valid.end);
+    let seen = observed.measure(Span::new(first.max(a.valid.start), a.valid.end));
+    let steps_seen = a.steps.steps.len() as u64;
+    let overwritten = h.valid_from > h.start_monotonic;
+    let counted = match a.steps.source {
+        StepSource::Marks => h.total(Total::Steps),
+        StepSource::Period if overwritten => steps_by_launches(run, a),
+        _ => 0,
+    };
+    Coverage {
+        seen_ns: seen,
+        run_ns: last.saturating_sub(first),
+        steps_seen,
+        steps_run: counted.max(steps_seen),
+        steps_estimated: overwritten && a.steps.source == StepSource::Period,
+        overwritten,
+        killed: h.state == state::RECORDING,
+    }
+}
+
+/// Steps of the whole run where only the last of them are in the recording: all launches by launches a step.
+fn steps_by_launches(run: &Run, a: &Analysis) -> u64 {
+    let (Some(first), Some(last)) = (a.steps.steps.first(), a.steps.steps.last()) else { return 0 };
+    let span = Span::new(first.span.start, last.span.end);
+    let launch = |c: &&Call| matches!(c.class, Some(Class::Launch | Class::GraphLaunch));
+    let inside = |c: &&Call| c.start >= span.start && c.start < span.end;
+    let seen = run.threads.iter().flat_map(|t| &t.calls).filter(launch).filter(inside).count() as f64;
+    let all = run.header.total(Total::Launches).saturating_add(run.header.total(Total::GraphLaunches)) as f64;
+    if seen == 0.0 {
+        return 0;
+    }
+    (all / seen * a.steps.steps.len() as f64).round() as u64
+}
+
+fn cost(run: &Run, coverage: &Coverage) -> Cost {
+    let h = &run.header;
+    let callback_ns = h.total(Total::CallbackNs);
+    let launches = h.total(Total::Launches).saturating_add(h.total(Total::GraphLaunches));
+    let cupti_ns = launches.saturating_mul(u64::from(h.launch_cost_ns));
+    let share = crate::analysis::share(callback_ns.saturating_add(cupti_ns), coverage.run_ns);
+    Cost { callback_ns, cupti_ns, share }
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//! GP106 COPY: the GPU waits for data on its way between host and device.
+//!
+//! # What it means
+//! Copies run while nothing computes, or a copy from or to pageable memory holds the host so that it launches late.
+//! Pageable memory is staged through a small pinned buffer by the CPU: slower, and the call blocks.
+//!
+//! # How it is recognised
+//! Time in which only copies run, plus gaps after a blocking copy of more than 64 KiB (`SMALL_COPY_BYTES`) up to the
+//! time its transfer stood; what the call waited for earlier work is GP101 SYNC. The prediction replays large copies
+//! from pinned memory on a stream of their own: they hold nobody, the link (25 GB/s) is the only limit.
+//!
+//! # How sure
+//! Times, bytes, directions and kinds of memory are the driver's. The prediction assumes that the data can be
+//! fetched one step ahead.
+//!
+//! # What to change
+//! `pin_memory=True` in the DataLoader and `.to(device, non_blocking=True)`, prefetch the next batch on a side stream,
+//! keep data on the GPU, send smaller types (uint8 images, normalise on the GPU).
+
+use super::Case;
+use crate::analysis::{Bucket, Finding};
+use crate::replay::Fix;
+use trace::Kind;
+
+/// Stable code.
+pub const CODE: &str = "GP106";
+/// Name in the line.
+pub const NAME: &str = "COPY";
+
+pub(super) fn evaluate(case: &Case) -> Option<Finding> {
+    let share = case.share(&[Bucket::Copy, Bucket::CopyWait]);
+    if share < super::NOTICED_SHARE {
+        return None;
+    }
+    let most = share + case.share(&[Bucket::Sync, Bucket::Launch]);
+    let win = if case.trusts_replay() { case.win(&[Fix::Copy], most) } else { share };
+    let mut f = case.finding((CODE, NAME), share, win);
+    f.fix = "pin the memory (pin_memory=True), copy with non_blocking=True and one step ahead";
+    let (mut bytes, mut pageable, mut ns) = ([0u64; 3], 0u64, 0u64);
+    let ordinal = case.device.ordinal;
+    for d in case.run.devices.iter().filter(|d| d.ordinal == ordinal) {
+        for op in d.streams.iter().flat_map(|s| &s.ops).filter(|o| o.kind == Kind::Memcpy) {
+            if op.span().clip(case.device.steady).ns() == 0 {
+                continue;
+            }
+            let copy = op.copy();
+            bytes[match copy.direction {
+                1 => 0,
+                2 => 1,
+                _ => 2,
+            }] += copy.bytes;
+            let length = op.end - op.start;
+            ns += length;
+            pageable += if copy.is_pageable() { length } else { 0 };
+            f.count += 1;
+        }
+    }
+    let names = ["to the device", "to the host", "between devices or on one"];
+    let (total, most) = names.iter().zip(bytes).map(|(n, b)| (b, *n)).max().unwrap_or((0, ""));
+    let steps = case.analysis.steps.steady().len().max(1) as f64;
+    let per = if case.analysis.steps.steady().is_empty() { "" } else { " a step" };
+    let memory = if pageable * 2 > ns { "pageable " } else { "" };
+    f.text = format!("{memory}copies {most}, {:.1} MB{per}", total as f64 / steps / 1e6);
+    if let Some(top) = case.top(Bucket::CopyWait) {
+        f.call = top.flat;
+    }
+    Some(f)
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//! GP190 GPU-BOUND: the GPU computes nearly all the time.
+//!
+//! # What it means
+//! There is little idle time to win back. Faster steps need faster or fewer kernels.
+//!
+//! # How it is recognised
+//! Computing kernels run in at least 85 % of the steady wall time (`GPU_BOUND_SHARE`), and no single cause of idle
+//! time is worth 10 % of it.
+//!
+//! # How sure
+//! Exact for what it says. That kernels run does not mean that they use the chip well: see GP103 SMALL-KERNELS, and a
+//! kernel profiler for the largest ones.
+//!
+//! # What to change
+//! Look at the largest kernels in the trace: lower precision (bf16, fp8), fused attention, `torch.compile`, larger
+//! matrix products, less work.
+
+use crate::analysis::{Bucket, DeviceAnalysis};
+
+/// Stable code.
+pub const CODE: &str = "GP190";
+/// Name in the line.
+pub const NAME: &str = "GPU-BOUND";
+
+/// What was seen, with small kernels where there are many.
+pub(super) fn text(device: &DeviceAnalysis) -> String {
+    let compute = device.buckets.share(Bucket::Compute) * 100.0;
+    let small = device.small.share;
+    if small >= super::SMALL_SHARE {
+        format!(
+            "kernels compute {compute:.0} % of the time, {:.0} % of it in small ones, see GP103",
+            small * 100.0
+        )
+    } else {
+        format!("kernels compute {compute:.0} % of the time")
+    }
+}

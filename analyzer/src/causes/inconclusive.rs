@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+//! GP199 INCONCLUSIVE: the recording does not carry a verdict.
+//!
+//! # What it means
+//! Something is missing that any verdict would have to guess. A false accusation is worse than none.
+//!
+//! # How it is recognised
+//! One of: nothing of the GPU was observed (no operation, or another profiler held the records); too little was seen;
+//! more than 0.1 % of the events of the valid span were lost or their timestamps broken; CUDA graphs were launched and
+//! their nodes were not recorded; most of the time lies in steps unlike the others; more than 15 % of the time, or more than the largest cause, is unexplained.
+//!
+//! # How sure
+//! The reason is named in the line.
+//!
+//! # What to change
+//! What the line names: let the run go on longer, stop the other profiler, raise `GAPPROBE_MAX_MB`, look at
+//! `gapprobe doctor`. The trace can be looked at all the same.
+
+use trace::call::Class;
+use trace::header::sources;
+
+use super::{LOSS_SHARE, UNEXPLAINED_SHARE};
+use crate::analysis::{share, Analysis, Bucket, DeviceAnalysis, StepSource};
+use crate::run::{Run, Span};
+
+/// Stable code.
+pub const CODE: &str = "GP199";
+/// Name in the line.
+pub const NAME: &str = "INCONCLUSIVE";
+/// Fewer operations than this are too little for a verdict.
+pub const MIN_OPS: u64 = 50;
+/// Less observed time than this is too little for a verdict, ns.
+pub const MIN_NS: u64 = 1_000_000;
+
+/// A step found from a period is unlike the others when it is longer than this many median steps.
+pub const LONG_STEP: u64 = 20;
+/// More than this share of the steps' time in such steps: the period found is not the program's.
+pub const LONG_STEPS_SHARE: f64 = 0.5;
+
+/// Share of the steps' time in steps unlike the others, where it is too much (seen on the H200: eager warm-up steps,
+/// then a hundred graph launches, taken for the last of them). Marked steps are the user's word and not doubted.
+fn unlike_steps(a: &Analysis) -> Option<f64> {
+    let steps = &a.steps;
+    if steps.source != StepSource::Period {
+        return None;
+    }
+    let limit = steps.median_ns.saturating_mul(LONG_STEP);
+    let (mut long, mut all) = (0u64, 0u64);
+    for s in steps.steady() {
+        let unseen: u64 = a
+            .blind
+            .iter()
+            .map(|b| b.span.end.min(s.span.end).saturating_sub(b.span.start.max(s.span.start)))
+            .sum();
+        let ns = s.span.end.saturating_sub(s.span.start).saturating_sub(unseen);
+        all = all.saturating_add(ns);
+        long = long.saturating_add(if ns > limit { ns } else { 0 });
+    }
+    let part = share(long, all);
+    (part > LONG_STEPS_SHARE).then_some(part)
+}
+
+/// Why there can be no verdict, before any cause is looked at.
+pub(super) fn before(run: &Run, a: &Analysis) -> Option<String> {
+    let Some(device) = a.worst.and_then(|w| a.devices.get(w)) else {
+        return Some(match run.header.gpu_complete_to {
+            0 => "nothing of the GPU was recorded before the end".to_owned(),
+            _ => "no GPU operation was recorded".to_owned(),
+        });
+    };
+    let reason = a.blind.first().map_or("no GPU operation in it", |b| b.text());
+    if device.wall_ns == 0 {
+        return Some(format!("no time of the GPU was observed ({reason})"));
+    }
+    let lost = share(a.data_losses, a.data_losses.saturating_add(a.events));
+    if lost > LOSS_SHARE {
+        return Some(format!("{} events lost, {:.1} % of the span", a.data_losses, lost * 100.0));
+    }
+    if device.ops < MIN_OPS || device.wall_ns < MIN_NS {
+        return Some(format!(
+            "too little seen ({} GPU operations in {:.1} ms)",
+            device.ops,
+            device.wall_ns as f64 / 1e6
+        ));
+    }
+    if run.header.sources & sources::NO_LAUNCHES != 0
+        && device.buckets.share(Bucket::Compute) < super::GPU_BOUND_SHARE
+    {
+        return Some("launch times were not recorded".to_owned());
+    }
+    if let Some(odd) = unlike_steps(a) {
+        return Some(format!(
+            "the period found does not hold: {:.0} % of its time is in steps over {LONG_STEP} times the median",
+            odd * 100.0
+        ));
+    }
+    let missing = graphs_without_nodes(run, a.steady);
+    if missing > 0 {
+        return Some(format!("{missing} graph launches without records of their nodes"));
+    }
+    None
+}
+
+/// Why there can be no verdict although a cause wins `best` (share of wall time of the winning cause).
+pub(super) fn after(device: &DeviceAnalysis, best: f64) -> Option<String> {
+    let unexplained = device.buckets.share(Bucket::Unexplained);
+    let too_much = unexplained > UNEXPLAINED_SHARE || (unexplained > best && unexplained >= super::MINOR_WIN);
+    too_much.then(|| {
+        let share = format!("{:.0} % of the time is idle for no reason seen", unexplained * 100.0);
+        match time_slices(device) {
+            Some((n, ns)) => format!(
+                "{share}; {n} stalls of {:.1} ms with work queued look like another process on the GPU",
+                ns as f64 / 1e6
+            ),
+            None => share,
+        }
+    })
+}
+
+/// Stalls of equal length above 1 ms with work queued: what sharing the GPU by time slices looks like (H200: 2.44 ms).
+fn time_slices(device: &DeviceAnalysis) -> Option<(usize, u64)> {
+    let unexplained = device.slices.iter().filter(|s| s.bucket == Bucket::Unexplained);
+    let mut long: Vec<u64> = unexplained.map(|s| s.end - s.start).filter(|&ns| ns > 1_000_000).collect();
+    let middle = long.len() / 2;
+    if long.len() < 5 {
+        return None;
+    }
+    let median = *long.select_nth_unstable(middle).1;
+    let equal = long.iter().filter(|ns| ns.abs_diff(median) * 20 <= median).count();
+    (equal * 10 >= long.len() * 7).then_some((equal, median))
+}
+
+/// Graph launches in the steady span that no op came from. A tenth may be (empty graphs, launches at the span's
+/// end).
+fn graphs_without_nodes(run: &Run, steady: Span) -> usize {
+    let mut launches: Vec<u32> = Vec::new();
+    for (t, thread) in run.threads.iter().enumerate() {
+        for (i, c) in thread.calls.iter().enumerate() {
+            if c.class == Some(Class::GraphLaunch) && c.start >= steady.start && c.end <= steady.end {
+                launches.push(run.flat(t, i));
+            }
+        }
+    }
+    if launches.is_empty() {
+        return 0;
+    }
+    launches.sort_unstable();
+    let mut seen = vec![false; launches.len()];
+    for op in run.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops) {
+        if let Ok(at) = launches.binary_search(&op.call) {
+            if let Some(s) = seen.get_mut(at) {
+                *s = true;
+            }
+        }
+    }
+    let missing = seen.iter().filter(|s| !**s).count();
+    if missing * 10 > launches.len() {
+        missing
+    } else {
+        0
+    }
+}

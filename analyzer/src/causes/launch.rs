@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//! GP102 LAUNCH: the GPU is faster than the host can launch.
+//!
+//! # What it means
+//! Kernels finish before the host has launched the next one: the GPU waits for Python, for the framework's dispatch
+//! and for the launch call itself, between almost every two kernels.
+//!
+//! # How it is recognised
+//! The next kernel's launch call had not returned when the GPU fell idle, no blocking call had drained the queue, and
+//! the host's stretch since the launch before was a usual one: up to 150 µs or 5 times the run's median stretch
+//! (`LAUNCH_STRETCH_NS`, `LAUNCH_MEDIANS`), measured over all threads that launch to the device (main and autograd
+//! threads hand over to each other). Longer stretches are GP105 HOST. The prediction replays the step as if launching
+//! cost the host nothing (one CUDA graph), with the device's spacing and synchronizes kept, and host stretches above 2 ms
+//! (`CAPTURABLE_NS`); shorter ones between kernels (guards of a compiled region, an optimizer's Python) go with the graph,
+//! up to as much again as LAUNCH itself.
+//!
+//! # How sure
+//! Launch times are exact where the recorder saw the calls. The prediction is what a graph of the whole step would
+//! reach; parts that cannot be captured (changing shapes, data-dependent control flow) stay as they are.
+//!
+//! # What to change
+//! Launch less often or more cheaply: `torch.compile(mode="reduce-overhead")` or CUDA graphs, `foreach=True` or
+//! `fused=True` optimizers, larger batches, fused layers; fewer small tensor operations in Python.
+
+use super::Case;
+use crate::analysis::{Bucket, Finding};
+use crate::replay::{Fix, CAPTURABLE_NS};
+
+/// Stable code.
+pub const CODE: &str = "GP102";
+/// Name in the line.
+pub const NAME: &str = "LAUNCH";
+
+pub(super) fn evaluate(case: &Case) -> Option<Finding> {
+    let share = case.share(&[Bucket::Launch]);
+    if share < super::NOTICED_SHARE {
+        return None;
+    }
+    // host stretches that a graph would hold too, but only where launching itself is the larger part: a loop that
+    // waits 1 ms for its input in every step is not launch-bound
+    let stretches = case.short_host_share(CAPTURABLE_NS).min(share);
+    let win = case.win(&[Fix::Launch], share + stretches);
+    let mut f = case.finding((CODE, NAME), share, win);
+    f.fix = "CUDA graphs or torch.compile(mode=\"reduce-overhead\"), fused optimizer, larger batch";
+    let steps = case.analysis.steps.steady().len() as u64;
+    f.text = match case.device.kernels.checked_div(steps) {
+        Some(per) => format!("{per} kernels a step, each waits for its launch"),
+        None => "kernels wait for their launches".to_owned(),
+    };
+    if let Some(top) = case.top(Bucket::Launch) {
+        f.call = top.flat;
+        f.count = top.calls;
+    }
+    Some(f)
+}

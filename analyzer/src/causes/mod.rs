@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One cause of idle time a file. A cause's module doc is the page that `gapprobe explain CODE` prints, in fixed
+//! sections: What it means / How it is recognised / How sure / What to change.
+//!
+//! Here: the registry and what causes are judged by. `verdict.rs`: which of them the line names.
+//! Adding one: a file with its doc and `evaluate`, a row in [`ALL`], a recording that triggers it and one close by
+//! that does not in `tests/causes.rs`.
+
+mod verdict;
+
+pub mod alloc;
+pub mod comm;
+pub mod copy;
+pub mod device_wait;
+pub mod gpu_bound;
+pub mod host;
+pub mod inconclusive;
+pub mod kernel_gap;
+pub mod launch;
+pub mod mixed;
+pub mod small_kernels;
+pub mod sync;
+
+use std::collections::HashMap;
+
+pub(crate) use verdict::judge;
+
+use crate::analysis::{Analysis, Bucket, Confidence, DeviceAnalysis, Finding};
+use crate::replay::{Fix, Fixes, Prepared};
+use crate::run::{Run, NONE};
+
+/// A cause whose fix wins at least this share of the step is named.
+pub const NAMED_WIN: f64 = 0.10;
+/// From here to [`NAMED_WIN`] a cause is minor.
+pub const MINOR_WIN: f64 = 0.05;
+/// A cause with a smaller share of the wall time is not evaluated.
+pub const NOTICED_SHARE: f64 = 0.01;
+/// Exclusive computing from this share on is GPU-BOUND.
+pub const GPU_BOUND_SHARE: f64 = 0.85;
+/// Unexplained time above this share (or above the winning cause's) makes a verdict impossible.
+pub const UNEXPLAINED_SHARE: f64 = 0.15;
+/// Losses of data above this share of the valid span's events make a verdict impossible.
+pub const LOSS_SHARE: f64 = 0.001;
+/// Small kernels are a cause from this share of the busy time on.
+pub const SMALL_SHARE: f64 = 0.30;
+/// A replay further off the measured time than this predicts nothing: shares are all there is.
+pub const MODEL_ERROR: f64 = 0.30;
+
+/// From this win on the GPU is so much busier that its clock may be another one.
+const CLEAR_WIN: f64 = 0.2;
+
+/// A row of the registry.
+pub struct Cause {
+    /// Stable code.
+    pub code: &'static str,
+    /// Name in the line.
+    pub name: &'static str,
+    /// Source of its file: the page is its module doc, see [`page`].
+    source: &'static str,
+    /// What is worth trying first when two are as good: small numbers.
+    pub effort: u8,
+    /// The fix that the replay tries, and the evidence; `None` where there is none. Verdicts without a fix of their
+    /// own (GPU-BOUND, MIXED, INCONCLUSIVE) have no function here.
+    pub(crate) evaluate: Option<fn(&Case) -> Option<Finding>>,
+}
+
+impl Cause {
+    /// The page that explains it: its module doc, as Markdown.
+    pub fn doc(&self) -> String {
+        page(self.source)
+    }
+
+    /// One sentence: what it is.
+    pub fn title(&self) -> &'static str {
+        let first = self.source.lines().find_map(|l| l.strip_prefix("//! ")).unwrap_or("");
+        first.split_once(": ").map_or(first, |(_, title)| title)
+    }
+}
+
+macro_rules! registry {
+    ($($module:ident $effort:literal $evaluate:expr;)*) => {
+        /// All causes, by code.
+        pub const ALL: &[Cause] = &[$(Cause {
+            code: $module::CODE,
+            name: $module::NAME,
+            source: include_str!(concat!(stringify!($module), ".rs")),
+            effort: $effort,
+            evaluate: $evaluate,
+        },)*];
+    };
+}
+
+registry! {
+    sync 2 Some(sync::evaluate);
+    launch 5 Some(launch::evaluate);
+    small_kernels 6 Some(small_kernels::evaluate);
+    kernel_gap 6 Some(kernel_gap::evaluate);
+    host 4 Some(host::evaluate);
+    copy 3 Some(copy::evaluate);
+    comm 7 Some(comm::evaluate);
+    alloc 1 Some(alloc::evaluate);
+    device_wait 6 Some(device_wait::evaluate);
+    gpu_bound 9 None;
+    mixed 9 None;
+    inconclusive 9 None;
+}
+
+/// The cause with this code (`GP101`, any case) or name (`SYNC`).
+pub fn find(code: &str) -> Option<&'static Cause> {
+    ALL.iter().find(|c| c.code.eq_ignore_ascii_case(code) || c.name.eq_ignore_ascii_case(code))
+}
+
+/// The module doc of a source file.
+fn page(source: &str) -> String {
+    let lines = source.lines().filter_map(|l| l.strip_prefix("//!"));
+    lines.map(|l| l.strip_prefix(' ').unwrap_or(l)).fold(String::new(), |mut page, l| {
+        page.push_str(l);
+        page.push('\n');
+        page
+    })
+}
+
+/// What a cause is judged by.
+pub(crate) struct Case<'a> {
+    pub(crate) run: &'a Run,
+    pub(crate) analysis: &'a Analysis,
+    pub(crate) device: &'a DeviceAnalysis,
+    pub(crate) prepared: &'a Prepared,
+    /// Replay with nothing changed, ns.
+    pub(crate) base: f64,
+    pub(crate) calls: HashMap<Bucket, Vec<Blame>>,
+}
+
+/// Idle time by the API function to blame.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Blame {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// Idle ns.
+    pub(crate) ns: u64,
+    /// Calls of it that cost something.
+    pub(crate) calls: u64,
+    /// One of them.
+    pub(crate) flat: u32,
+}
+
+impl<'a> Case<'a> {
+    pub(crate) fn new(
+        run: &'a Run,
+        analysis: &'a Analysis,
+        device: &'a DeviceAnalysis,
+        prepared: &'a Prepared,
+    ) -> Case<'a> {
+        let base = analysis.model.replayed_ns;
+        Case { run, analysis, device, prepared, base, calls: blame(run, device) }
+    }
+
+    /// Share of the wall time in these buckets.
+    pub(crate) fn share(&self, buckets: &[Bucket]) -> f64 {
+        buckets.iter().map(|&b| self.device.buckets.share(b)).sum()
+    }
+
+    /// The replay with `fixes`, as a share won; what it wins beyond `most` (the time that could be saved at all) is
+    /// the model's error, not a win. Where the model does not give the measured time back, the share stands in.
+    pub(crate) fn win(&self, fixes: &[Fix], most: f64) -> f64 {
+        if !self.trusts_replay() {
+            return most;
+        }
+        let after = self.prepared.play(Fixes::of(fixes)) as f64;
+        ((self.base - after) / self.base).clamp(0.0, most.max(0.0))
+    }
+
+    /// The replay gives the measured time back well enough to be asked.
+    pub(crate) fn trusts_replay(&self) -> bool {
+        self.analysis.model.error() <= MODEL_ERROR && self.base > 0.0
+    }
+
+    /// Time of a step (without steps: of the steady span), ns.
+    pub(crate) fn step_ns(&self) -> f64 {
+        if self.analysis.steps.mean_ns > 0.0 {
+            self.analysis.steps.mean_ns
+        } else {
+            self.device.wall_ns as f64
+        }
+    }
+
+    /// "every step", "12 times a step", "312 times".
+    pub(crate) fn rhythm(&self, count: u64) -> String {
+        let steps = self.analysis.steps.steady().len() as f64;
+        let per = count as f64 / steps.max(1.0);
+        match () {
+            () if steps < 1.0 => format!("{count} times"),
+            () if (0.8..1.5).contains(&per) => "every step".to_owned(),
+            () if per >= 1.5 => format!("{per:.0} times a step"),
+            () => format!("{count} times in {steps} steps"),
+        }
+    }
+
+    /// The function that costs most in these buckets.
+    pub(crate) fn top(&self, bucket: Bucket) -> Option<Blame> {
+        self.calls.get(&bucket)?.first().copied()
+    }
+
+    /// Share of the wall time in HOST gaps up to `longest` ns each.
+    pub(crate) fn short_host_share(&self, longest: u64) -> f64 {
+        let host =
+            self.device.slices.iter().filter(|s| s.bucket == Bucket::Host && s.end - s.start <= longest);
+        let ns: u64 = host.map(|s| s.span().clip(self.device.steady).ns()).sum();
+        crate::analysis::share(ns, self.device.wall_ns)
+    }
+
+    /// A finding; `most` bounds the win (see [`Case::win`]).
+    pub(crate) fn finding(&self, cause: (&'static str, &'static str), share: f64, win: f64) -> Finding {
+        let model = self.analysis.model.error();
+        let step = self.step_ns();
+        let promised = model <= MODEL_ERROR && win > 0.0;
+        // the model's own error, and a tenth of what is promised: launches never come out as evenly as in a model;
+        // or of what is left: a GPU that is busy all the time clocks lower (H200, gpt_item: 38.6 -> 42.1 ms of kernels
+        // a step once nothing waited)
+        let busier = (1.0 - win) * (win / CLEAR_WIN).min(1.0);
+        let error = step * model + step * win.max(busier) * 0.1;
+        Finding {
+            code: cause.0,
+            cause: cause.1,
+            share,
+            win,
+            predicted_ns: if promised { step * (1.0 - win) } else { 0.0 },
+            error_ns: if promised { error } else { 0.0 },
+            text: String::new(),
+            fix: "",
+            confidence: self.confidence(win),
+            call: NONE,
+            count: 0,
+        }
+    }
+
+    /// High: steps known, the model within 10 %, a clear win. Low: no steps, or a model that is off by 20 %.
+    fn confidence(&self, win: f64) -> Confidence {
+        let steps = self.analysis.steps.steady().len();
+        let error = self.analysis.model.error();
+        if steps < 3 || error > 0.20 {
+            Confidence::Low
+        } else if error <= 0.10 && win >= 0.15 && steps >= 5 {
+            Confidence::High
+        } else {
+            Confidence::Medium
+        }
+    }
+}
+
+/// Idle time of the steady span by bucket and function, most expensive first.
+fn blame(run: &Run, device: &DeviceAnalysis) -> HashMap<Bucket, Vec<Blame>> {
+    let mut sums: HashMap<(Bucket, u32), (u64, u64, u32)> = HashMap::new();
+    let mut last = (Bucket::Compute, NONE);
+    for s in &device.slices {
+        let ns = s.span().clip(device.steady).ns();
+        let Some((_, c)) = run.call(s.call).filter(|_| ns > 0) else { continue };
+        let sum = sums.entry((s.bucket, c.packed)).or_insert((0, 0, s.call));
+        sum.0 += ns;
+        sum.1 += u64::from(last != (s.bucket, s.call));
+        last = (s.bucket, s.call);
+    }
+    let mut out: HashMap<Bucket, Vec<Blame>> = HashMap::new();
+    for ((bucket, packed), (ns, calls, flat)) in sums {
+        let name = trace::call::find(packed).map_or("(unknown call)", |c| c.name);
+        out.entry(bucket).or_default().push(Blame { name, ns, calls, flat });
+    }
+    for list in out.values_mut() {
+        list.sort_by(|a, b| b.ns.cmp(&a.ns).then(a.name.cmp(b.name)));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cause_has_its_page_in_the_fixed_sections() {
+        for c in ALL {
+            let page = c.doc();
+            assert!(page.starts_with(&format!("{} {}", c.code, c.name)), "{page}");
+            let sections = ["# What it means", "# How it is recognised", "# How sure", "# What to change"];
+            let at: Vec<_> = sections.iter().map(|s| page.find(s)).collect();
+            assert!(at.iter().all(Option::is_some) && at.is_sorted(), "{}: {at:?}", c.code);
+        }
+    }
+
+    #[test]
+    fn codes_and_names_are_found_and_unique() {
+        for (i, c) in ALL.iter().enumerate() {
+            assert_eq!(find(&c.code.to_lowercase()).map(|f| f.name), Some(c.name));
+            assert_eq!(find(c.name).map(|f| f.code), Some(c.code));
+            assert!(ALL[i + 1..].iter().all(|d| d.code != c.code && d.name != c.name));
+        }
+        assert!(find("GP000").is_none());
+    }
+}

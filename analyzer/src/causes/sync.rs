@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//! GP101 SYNC: a call that waits for the GPU lets it run dry.
+//!
+//! # What it means
+//! The host stood in a synchronizing call (`cudaStreamSynchronize`, `cudaDeviceSynchronize`, a blocking copy such as
+//! the one behind `.item()`, `.cpu()`, `print(loss)`, `torch.isfinite(x)` in an `if`) until the GPU had finished
+//! everything queued. When the call returned the queue was empty, and the GPU waited for the host to launch again.
+//!
+//! # How it is recognised
+//! The call drained the queue and nobody launched to the device while it stood. The time it stood is a credit: each
+//! gap after it is charged to it until the credit is spent or the queue is ahead of the GPU again. What removing it
+//! would win is replayed: the same calls, returning at once. A synchronize in a program whose GPU waits for the host
+//! anyway wins nothing and is not named.
+//!
+//! # How sure
+//! The calls and their times are exact. The prediction assumes that nothing after the call needs its value: where
+//! the next launches, shapes or the next input depend on it, it can only be overlapped or batched, and less is won.
+//!
+//! # What to change
+//! Read the value later (log the loss of the step before), collect values on the GPU and read them every N steps,
+//! copy with `non_blocking=True` to pinned memory and check an event, replace `if tensor:` by `torch.where`. Remove
+//! `torch.cuda.synchronize()` left over from timing.
+
+use super::Case;
+use crate::analysis::{Bucket, Finding};
+use crate::replay::Fix;
+
+/// Stable code.
+pub const CODE: &str = "GP101";
+/// Name in the line.
+pub const NAME: &str = "SYNC";
+
+pub(super) fn evaluate(case: &Case) -> Option<Finding> {
+    let share = case.share(&[Bucket::Sync]);
+    if share < super::NOTICED_SHARE {
+        return None;
+    }
+    let most = case.share(&[Bucket::Sync, Bucket::Launch, Bucket::Host, Bucket::CopyWait, Bucket::KernelGap]);
+    let win = if case.trusts_replay() { case.win(&[Fix::Sync], most) } else { share };
+    let mut f = case.finding((CODE, NAME), share, win);
+    f.fix = "read the value later or on the GPU; remove synchronizes left over from timing";
+    if let Some(top) = case.top(Bucket::Sync) {
+        f.text = format!("{} drains the queue {}", top.name, case.rhythm(top.calls));
+        f.call = top.flat;
+        f.count = top.calls;
+    }
+    Some(f)
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which cause the line names: the one whose realisable fix wins most, or none, with the reason.
+
+use super::{gpu_bound, inconclusive, mixed, Case, ALL, GPU_BOUND_SHARE, MINOR_WIN, MODEL_ERROR, NAMED_WIN};
+use crate::analysis::{Analysis, Bucket, Confidence, Finding, Verdict};
+use crate::replay::{Fix, Prepared};
+use crate::run::{Run, NONE};
+
+/// Two causes are as good as each other if their wins differ by no more than this share of the larger.
+const TIE: f64 = 0.2;
+
+/// Fills `findings` and `verdict`.
+pub(crate) fn judge(run: &Run, a: &mut Analysis, prepared: &Prepared) {
+    if let Some(why) = inconclusive::before(run, a) {
+        // causes are still evaluated where there is a device: the report shows them
+        a.findings = evaluate(run, a, prepared);
+        a.verdict = abstain(a, why);
+        return;
+    }
+    let findings = evaluate(run, a, prepared);
+    a.verdict = decide(run, a, prepared, &findings);
+    a.findings = findings;
+}
+
+fn evaluate(run: &Run, a: &Analysis, prepared: &Prepared) -> Vec<Finding> {
+    let Some(device) = a.worst.and_then(|w| a.devices.get(w)) else { return Vec::new() };
+    let case = Case::new(run, a, device, prepared);
+    let mut findings: Vec<Finding> =
+        ALL.iter().filter_map(|c| c.evaluate).filter_map(|evaluate| evaluate(&case)).collect();
+    findings.sort_by(|x, y| y.win.total_cmp(&x.win).then(y.share.total_cmp(&x.share)));
+    findings
+}
+
+fn abstain(a: &Analysis, why: String) -> Verdict {
+    Verdict {
+        code: inconclusive::CODE,
+        cause: inconclusive::NAME,
+        text: why.clone(),
+        fix: "see gapprobe explain GP199",
+        step_ns: a.steps.mean_ns,
+        inconclusive: Some(why),
+        call: NONE,
+        ..Verdict::default()
+    }
+}
+
+fn decide(run: &Run, a: &Analysis, prepared: &Prepared, findings: &[Finding]) -> Verdict {
+    let Some(device) = a.worst.and_then(|w| a.devices.get(w)) else {
+        return abstain(a, "no GPU operation was recorded".to_owned());
+    };
+    let compute = device.buckets.share(Bucket::Compute);
+    let named = pick(findings, a.model.error());
+    let best = named.map_or_else(|| device.buckets.share(Bucket::Compute).min(GPU_BOUND_SHARE), |f| f.share);
+    if let Some(why) = inconclusive::after(device, best) {
+        return abstain(a, why);
+    }
+    if let Some(f) = named {
+        return Verdict {
+            code: f.code,
+            cause: f.cause,
+            text: f.text.clone(),
+            fix: f.fix,
+            confidence: f.confidence,
+            share: f.share,
+            step_ns: a.steps.mean_ns,
+            predicted_ns: if a.steps.mean_ns > 0.0 { f.predicted_ns } else { 0.0 },
+            error_ns: f.error_ns,
+            then: next(findings, f.code),
+            inconclusive: None,
+            call: f.call,
+        };
+    }
+    if compute >= GPU_BOUND_SHARE {
+        return Verdict {
+            code: gpu_bound::CODE,
+            cause: gpu_bound::NAME,
+            text: gpu_bound::text(device),
+            fix: "look at the largest kernels in the trace",
+            confidence: Confidence::High,
+            share: 1.0 - compute,
+            step_ns: a.steps.mean_ns,
+            then: next(findings, ""),
+            call: NONE,
+            ..Verdict::default()
+        };
+    }
+    let case = Case::new(run, a, device, prepared);
+    mix(&case, findings)
+}
+
+/// The finding to name. Of two that are as good, the one that is less work to fix.
+fn pick(findings: &[Finding], model_error: f64) -> Option<&Finding> {
+    let best = findings.first().filter(|f| f.win >= NAMED_WIN)?;
+    let slack =
+        (best.win * TIE).max(if model_error <= MODEL_ERROR { best.win.min(model_error) / 2.0 } else { 0.0 });
+    let close = findings.iter().filter(|f| f.win >= NAMED_WIN && f.win >= best.win - slack);
+    let effort = |f: &&Finding| super::find(f.code).map_or(u8::MAX, |c| c.effort);
+    close.min_by_key(effort)
+}
+
+/// The largest other cause worth a word.
+fn next(findings: &[Finding], named: &str) -> Option<(&'static str, f64)> {
+    // small kernels are no lost time: what they are is in the text of their own verdict and in the report
+    let time = |f: &&Finding| f.code != named && f.code != super::small_kernels::CODE;
+    let worth = |f: &&Finding| f.share.min(f.win.max(f.share / 2.0)) >= MINOR_WIN;
+    let others = findings.iter().filter(time).filter(worth);
+    others.max_by(|x, y| x.share.total_cmp(&y.share)).map(|f| (f.cause, f.share))
+}
+
+/// What the replay tries for a cause.
+fn fix_of(code: &str) -> Option<Fix> {
+    Some(match code {
+        super::sync::CODE => Fix::Sync,
+        super::launch::CODE => Fix::Launch,
+        super::host::CODE => Fix::Host,
+        super::copy::CODE => Fix::Copy,
+        super::alloc::CODE => Fix::Alloc,
+        super::comm::CODE => Fix::Comm,
+        super::small_kernels::CODE | super::kernel_gap::CODE => Fix::Fuse,
+        super::device_wait::CODE => Fix::DeviceWait,
+        _ => return None,
+    })
+}
+
+/// No single cause passes: the smallest set of the four largest that does, else the three largest.
+fn mix(case: &Case, findings: &[Finding]) -> Verdict {
+    let mut largest: Vec<&Finding> = findings.iter().collect();
+    largest.sort_by(|x, y| y.share.total_cmp(&x.share));
+    largest.truncate(4);
+    let idle = 1.0 - case.device.buckets.share(Bucket::Compute);
+    let mut best: Option<(usize, f64, Vec<&Finding>)> = None;
+    if case.trusts_replay() {
+        for set in 1u8..1 << largest.len() {
+            let chosen: Vec<&Finding> =
+                largest.iter().enumerate().filter(|(i, _)| set >> i & 1 == 1).map(|(_, f)| *f).collect();
+            if !(2..=3).contains(&chosen.len()) {
+                continue;
+            }
+            let fixes: Vec<Fix> = chosen.iter().filter_map(|f| fix_of(f.code)).collect();
+            let win = case.win(&fixes, idle);
+            let better = best.as_ref().is_none_or(|b| (chosen.len(), -win) < (b.0, -b.1));
+            if win >= NAMED_WIN && better {
+                best = Some((chosen.len(), win, chosen));
+            }
+        }
+    }
+    let step = case.analysis.steps.mean_ns;
+    let mut v = Verdict {
+        code: mixed::CODE,
+        cause: mixed::NAME,
+        fix: "the named causes together, cheapest first",
+        confidence: Confidence::Low,
+        step_ns: step,
+        call: NONE,
+        ..Verdict::default()
+    };
+    match best {
+        Some((_, win, chosen)) => {
+            let names: Vec<&str> = chosen.iter().map(|f| f.cause).collect();
+            v.text = format!("{} together {:.0} %", names.join(" + "), win * 100.0);
+            v.share = chosen.iter().map(|f| f.share).sum();
+            if step > 0.0 {
+                v.predicted_ns = step * (1.0 - win);
+                v.error_ns = step * (case.analysis.model.error() + win * 0.1);
+            }
+            v.confidence = Confidence::Medium;
+        }
+        None => {
+            let parts: Vec<String> =
+                largest.iter().take(3).map(|f| format!("{} {:.0} %", f.cause, f.share * 100.0)).collect();
+            v.text = if parts.is_empty() { "no cause above 1 %".to_owned() } else { parts.join(", ") };
+            v.share = largest.iter().take(3).map(|f| f.share).sum();
+        }
+    }
+    v
+}

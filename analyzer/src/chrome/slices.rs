@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One event each: a GPU op, an API call, a range, a step, an idle slice. Only bytes; which ones and when is for
+//! `document.rs`.
+
+use std::io::Write;
+
+use trace::call::Class;
+use trace::event::OPEN_ENDED;
+use trace::{Definitions, Kind};
+
+use super::json::{put_micros, put_text};
+use super::output::Output;
+use super::texts::Texts;
+use super::WriteError;
+use crate::analysis::{Bucket, IdleSlice, Step};
+use crate::run::{Blind, Call, Op, Range, NONE};
+
+/// Process number and time zero of a trace.
+#[derive(Clone, Copy)]
+pub(super) struct Frame {
+    /// `pid` of every event.
+    pub(super) pid: u32,
+    /// CLOCK_MONOTONIC ns that is `ts` 0.
+    pub(super) base: u64,
+}
+
+impl Frame {
+    /// `{"ph":"X","pid":1,"tid":2,"ts":0.000,"dur":1.000`
+    pub(super) fn begin<W: Write>(self, out: &mut Output<W>, tid: u32, start: u64, end: u64) {
+        out.number(b"{\"ph\":\"X\",\"pid\":", u64::from(self.pid));
+        out.number(b",\"tid\":", u64::from(tid));
+        out.put(b",\"ts\":");
+        put_micros(&mut out.block, start.saturating_sub(self.base));
+        out.put(b",\"dur\":");
+        put_micros(&mut out.block, end.saturating_sub(start));
+    }
+
+    /// One end of an arrow, standing in the slice open at `at` on track `tid`.
+    pub(super) fn arrow<W: Write>(
+        self,
+        out: &mut Output<W>,
+        head: bool,
+        tid: u32,
+        at: u64,
+        id: u64,
+    ) -> Result<(), WriteError> {
+        out.put(if head { b"{\"ph\":\"f\",\"bp\":\"e\",\"pid\":" } else { b"{\"ph\":\"s\",\"pid\":" });
+        crate::chrome::json::put_u64(&mut out.block, u64::from(self.pid));
+        out.number(b",\"tid\":", u64::from(tid));
+        out.put(b",\"ts\":");
+        put_micros(&mut out.block, at.saturating_sub(self.base));
+        out.put(b",\"cat\":\"why idle\",\"name\":\"why idle\"");
+        out.number(b",\"id\":", id);
+        out.end()
+    }
+}
+
+/// Names of CUPTI's copy kinds and memory kinds.
+fn copy_name(direction: u8) -> &'static str {
+    match direction {
+        1 => "HtoD",
+        2 => "DtoH",
+        3 => "HtoA",
+        4 => "AtoH",
+        5 => "AtoA",
+        6 => "AtoD",
+        7 => "DtoA",
+        8 => "DtoD",
+        9 => "HtoH",
+        10 => "PtoP",
+        _ => "unknown",
+    }
+}
+
+fn memory_name(kind: u8) -> &'static str {
+    match kind {
+        1 => "pageable",
+        2 => "pinned",
+        3 => "device",
+        4 => "array",
+        5 => "managed",
+        6 => "device static",
+        7 => "managed static",
+        _ => "unknown",
+    }
+}
+
+/// Before the number of a launch arrow. Read as hexadecimal, so the decimal digits that follow make a number that is
+/// its own, and far from those Perfetto counts for arrows of the other form ([`Frame::arrow`]): both share one space.
+const BIND: &[u8] = b",\"bind_id\":\"0xf00000";
+
+/// A GPU op. `place` is `"device":0,"context":1,"stream":7`; `arrow`: the launching call's arrow ends here.
+pub(super) fn op<W: Write>(
+    out: &mut Output<W>,
+    frame: Frame,
+    tid: u32,
+    op: &Op,
+    place: &[u8],
+    texts: &mut Texts<'_>,
+    arrow: Option<u64>,
+) -> Result<(), WriteError> {
+    frame.begin(out, tid, op.start, op.end);
+    let mut more: &[u8] = &[];
+    match op.kind {
+        Kind::Kernel => {
+            let (common, details) = texts.kernel(op.a);
+            out.put(common);
+            more = details;
+        }
+        Kind::Memcpy => {
+            let c = op.copy();
+            out.put(b",\"cat\":\"gpu_memcpy\",\"name\":\"Memcpy ");
+            out.put(copy_name(c.direction).as_bytes());
+            out.put(b" (");
+            out.put(memory_name(c.source).as_bytes());
+            out.put(b" -> ");
+            out.put(memory_name(c.destination).as_bytes());
+            out.put(b")\",\"args\":{");
+            out.number(b"\"bytes\":", c.bytes);
+            out.put(b",");
+        }
+        Kind::Memset => {
+            out.put(b",\"cat\":\"gpu_memset\",\"name\":\"Memset\",\"args\":{");
+            out.number(b"\"bytes\":", op.bytes());
+            out.put(b",");
+        }
+        _ => out.put(b",\"cat\":\"kernel\",\"name\":\"CUDA graph\",\"args\":{"),
+    }
+    if op.graph != 0 {
+        out.number(b"\"graph\":", u64::from(op.graph));
+        out.put(b",");
+    }
+    out.put(place);
+    if op.kind == Kind::Kernel {
+        out.number(b",\"grid\":", u64::from(op.b));
+    }
+    out.number(b",\"correlation\":", u64::from(op.correlation));
+    out.put(more);
+    out.put(b"}");
+    if let Some(id) = arrow {
+        out.number(BIND, id);
+        out.put(b"\",\"flow_in\":true");
+    }
+    out.end()
+}
+
+/// An API call; `arrow`: its arrow begins here.
+pub(super) fn call<W: Write>(
+    out: &mut Output<W>,
+    frame: Frame,
+    tid: u32,
+    call: &Call,
+    texts: &mut Texts<'_>,
+    arrow: Option<u64>,
+) -> Result<(), WriteError> {
+    frame.begin(out, tid, call.start, call.end);
+    out.put(texts.call(call.packed));
+    out.number(b",\"args\":{\"correlation\":", u64::from(call.correlation));
+    if call.result != 0 {
+        out.number(b",\"error\":", u64::from(call.result));
+    }
+    if call.bytes != 0 {
+        out.number(b",\"bytes\":", u64::from(call.bytes));
+    }
+    out.put(b"}");
+    if let Some(id) = arrow {
+        out.number(BIND, id);
+        out.put(b"\",\"flow_out\":true");
+    }
+    out.end()
+}
+
+/// A named range of the program.
+pub(super) fn range<W: Write>(
+    out: &mut Output<W>,
+    frame: Frame,
+    tid: u32,
+    range: &Range,
+    definitions: &Definitions,
+) -> Result<(), WriteError> {
+    frame.begin(out, tid, range.span.start, range.span.end);
+    out.put(b",\"cat\":\"user_annotation\",\"name\":");
+    put_text(&mut out.block, definitions.string(range.name).filter(|n| !n.is_empty()).unwrap_or("(no name)"));
+    if range.flags & OPEN_ENDED != 0 {
+        out.put(b",\"args\":{\"end\":\"open: the recording ended first\"}");
+    }
+    out.end()
+}
+
+/// A step.
+pub(super) fn step<W: Write>(
+    out: &mut Output<W>,
+    frame: Frame,
+    tid: u32,
+    step: &Step,
+) -> Result<(), WriteError> {
+    frame.begin(out, tid, step.span.start, step.span.end);
+    out.number(b",\"cat\":\"step\",\"name\":\"step ", u64::from(step.number));
+    if step.warm_up {
+        out.put(b" (warm-up)\",\"cname\":\"grey\"");
+    } else if step.odd {
+        out.put(b" (odd)\",\"cname\":\"olive\"");
+    } else {
+        out.put(b"\"");
+    }
+    out.end()
+}
+
+/// Colour of an idle slice: one of the names that trace viewers know.
+fn colour(bucket: Bucket) -> &'static [u8] {
+    match bucket {
+        Bucket::Sync => b"terrible",
+        Bucket::Launch => b"bad",
+        Bucket::Host => b"thread_state_iowait",
+        Bucket::Alloc => b"rail_animation",
+        Bucket::CopyWait | Bucket::Copy => b"rail_load",
+        Bucket::DeviceWait | Bucket::Comm => b"rail_response",
+        Bucket::KernelGap | Bucket::Compute => b"good",
+        Bucket::Unexplained => b"black",
+    }
+}
+
+/// An idle slice; `blame` is the call that stands for it: the one that held the host up, or the launch that came late.
+pub(super) fn idle<W: Write>(
+    out: &mut Output<W>,
+    frame: Frame,
+    tid: u32,
+    slice: &IdleSlice,
+    blame: Option<&Call>,
+) -> Result<(), WriteError> {
+    frame.begin(out, tid, slice.start, slice.end);
+    out.put(b",\"cat\":\"idle\",\"name\":\"");
+    out.put(slice.bucket.label().as_bytes());
+    out.put(b"\",\"cname\":\"");
+    out.put(colour(slice.bucket));
+    out.put(b"\"");
+    // launches late by themselves are as many as the kernels: their slices say all in the name
+    let late_launch = matches!(slice.bucket, Bucket::Launch | Bucket::KernelGap);
+    if let Some(call) = blame.filter(|_| !late_launch) {
+        let launch = matches!(call.class, Some(Class::Launch | Class::GraphLaunch));
+        out.put(if launch { b",\"args\":{\"late launch\":" } else { b",\"args\":{\"call\":" });
+        put_text(&mut out.block, call.name());
+        out.put(b",\"call us\":");
+        put_micros(&mut out.block, call.end.saturating_sub(call.start));
+        out.put(b"}");
+    }
+    out.end()
+}
+
+/// A span that was not observed.
+pub(super) fn blind<W: Write>(
+    out: &mut Output<W>,
+    frame: Frame,
+    tid: u32,
+    blind: &Blind,
+) -> Result<(), WriteError> {
+    frame.begin(out, tid, blind.span.start, blind.span.end);
+    out.put(b",\"cat\":\"unobserved\",\"name\":\"not observed\",\"cname\":\"grey\",\"args\":{\"reason\":");
+    put_text(&mut out.block, blind.text());
+    out.put(b"}");
+    out.end()
+}
+
+/// The number of the arrow from the launching call to an op: the correlation id, which stands beside it anyway and so
+/// costs the file nothing. `None` where the op has no call, or seems to start before it.
+pub(super) fn launch_arrow(op: &Op, call_start: impl FnOnce(u32) -> Option<u64>) -> Option<u64> {
+    (op.call != NONE && call_start(op.call).is_some_and(|s| s <= op.start)).then(|| u64::from(op.correlation))
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The parts of events that repeat, as ready JSON: a million launches have a few hundred names.
+
+use std::collections::HashMap;
+
+use trace::{call, Kind};
+
+use super::json::{put_text, put_u64};
+use super::name::{demangled, shortened};
+use crate::kernels::KernelTable;
+use crate::run::{Op, Run};
+
+/// Kernel texts kept at most, bytes; beyond that they are made anew each time (hostile recordings only).
+const KEPT_BYTES: usize = 16 << 20;
+/// Operations up to which every slice carries block, registers and the full name of its kernel; with more, only the
+/// first slice of each kernel does: names of PyTorch have up to 850 bytes, more than everything else of a slice.
+const TELL_ALWAYS_OPS: u64 = 200_000;
+
+/// What the slices of one kernel have in common.
+#[derive(Default)]
+struct Kernel {
+    /// `,"cat":"kernel","name":"...","args":{`
+    json: Vec<u8>,
+    /// `,"block":"...","registers":...,"full name":"..."`: what can be known from another slice of the kernel.
+    more: Vec<u8>,
+    /// `more` has been written once.
+    told: bool,
+}
+
+/// Kernels and calls met so far.
+pub(super) struct Texts<'a> {
+    run: &'a Run,
+    kernels: HashMap<u32, Kernel>,
+    kernel_bytes: usize,
+    spare: Kernel,
+    collectives: Vec<u32>,
+    calls: HashMap<u32, Vec<u8>>,
+    tell_always: bool,
+}
+
+impl<'a> Texts<'a> {
+    /// No texts yet.
+    pub(super) fn new(run: &'a Run) -> Texts<'a> {
+        Texts {
+            run,
+            kernels: HashMap::new(),
+            kernel_bytes: 0,
+            spare: Kernel::default(),
+            collectives: KernelTable::new(run).collectives(),
+            calls: HashMap::new(),
+            tell_always: run.devices.iter().map(|d| d.ops() as u64).sum::<u64>() <= TELL_ALWAYS_OPS,
+        }
+    }
+
+    /// Is it a collective? Those are drawn on tracks of their own.
+    pub(super) fn is_collective(&self, op: &Op) -> bool {
+        op.kind == Kind::Kernel && self.collectives.binary_search(&op.a).is_ok()
+    }
+
+    /// The text of a kernel definition (see [`Kernel`]), and what more is to be said of it here.
+    pub(super) fn kernel(&mut self, id: u32) -> (&[u8], &[u8]) {
+        // not the entry API: an unknown or late id must not be kept
+        if !self.kernels.contains_key(&id) {
+            let text = kernel_text(self.run, id);
+            if self.run.definitions.kernel(id).is_none() || self.kernel_bytes > KEPT_BYTES {
+                self.spare = text;
+                return (&self.spare.json, &[]);
+            }
+            self.kernel_bytes += text.json.len() + text.more.len();
+            self.kernels.insert(id, text);
+        }
+        match self.kernels.get_mut(&id) {
+            Some(k) if k.told && !self.tell_always => (&k.json, &[]),
+            Some(k) => {
+                k.told = true;
+                (&k.json, &k.more)
+            }
+            None => (&[], &[]),
+        }
+    }
+
+    /// `,"cat":"cuda_runtime","name":"cudaLaunchKernel"` of a packed call id.
+    pub(super) fn call(&mut self, packed: u32) -> &[u8] {
+        if self.calls.len() > 4096 {
+            self.calls.clear(); // made-up ids
+        }
+        self.calls.entry(packed).or_insert_with(|| {
+            let domain: &[u8] = match (packed >> 24) as u8 {
+                call::DRIVER => b",\"cat\":\"cuda_driver\",\"name\":",
+                _ => b",\"cat\":\"cuda_runtime\",\"name\":",
+            };
+            let mut json = domain.to_vec();
+            match call::find(packed) {
+                Some(c) => put_text(&mut json, c.name),
+                None => put_text(&mut json, &format!("call {}", packed & 0xff_ffff)),
+            }
+            json
+        })
+    }
+}
+
+fn kernel_text(run: &Run, id: u32) -> Kernel {
+    let name = demangled(run.definitions.kernel_name(id));
+    let short = shortened(&name);
+    let mut json = b",\"cat\":\"kernel\",\"name\":".to_vec();
+    put_text(&mut json, &short);
+    json.extend_from_slice(b",\"args\":{");
+    let mut more = Vec::new();
+    if let Some(k) = run.definitions.kernel(id) {
+        more.extend_from_slice(b",\"block\":\"");
+        for (i, n) in k.block.iter().enumerate() {
+            if i > 0 {
+                more.push(b',');
+            }
+            put_u64(&mut more, u64::from(*n));
+        }
+        more.push(b'"');
+        for (key, n) in [
+            (&b",\"registers\":"[..], k.registers),
+            (&b",\"static shared\":"[..], k.static_shared),
+            (&b",\"dynamic shared\":"[..], k.dynamic_shared),
+        ] {
+            if n != 0 {
+                more.extend_from_slice(key);
+                put_u64(&mut more, u64::from(n));
+            }
+        }
+    }
+    if short != name {
+        more.extend_from_slice(b",\"full name\":");
+        put_text(&mut more, &name);
+    }
+    Kernel { json, more, told: false }
+}

@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The walk over a device that gives each gap to a bucket, and what it finds on its way.
+//!
+//! Words as in DESIGN.md 7: E end of the op before, L start of the next op's launch call, R its return, W credit.
+
+use trace::Kind;
+
+use super::host::{Blocker, Hold, HostView};
+use super::{KERNEL_GAP_NS, SMALL_COPY_NS, SMALL_KERNEL_NS, WAIT_LOOK_BACK};
+use crate::analysis::{Bucket, Buckets, IdleSlice, SmallKernels};
+use crate::run::{Device, Op, Run, Span, SyncRecord, NONE};
+use crate::timeline::{class, sweep, Observed, Placed, Visitor};
+use trace::call::Class;
+
+/// What the walk over one device found.
+#[derive(Clone, Debug, Default)]
+pub struct Attributed {
+    /// Buckets of the steady span.
+    pub buckets: Buckets,
+    /// Gap slices of the valid span, by start.
+    pub slices: Vec<IdleSlice>,
+    /// Small kernels in the steady span.
+    pub small: SmallKernels,
+    /// Ops, kernels in the steady span.
+    pub ops: u64,
+    /// Kernels in the steady span.
+    pub kernels: u64,
+    /// Ops that start before their launch call.
+    pub start_before_launch: u64,
+    /// Valid span: time with anything running, ns.
+    pub busy_ns: u64,
+    /// Valid span: gaps.
+    pub gaps: u64,
+    /// Valid span: longest gap, ns.
+    pub max_gap_ns: u64,
+    /// Valid span: first start to last end.
+    pub span: Span,
+}
+
+/// Attributes every gap of `device`. `valid` and `steady` say what was observed of the valid and of the steady span.
+/// O(n log n) in events.
+pub fn attribute(
+    run: &Run,
+    device: &Device,
+    host: &HostView,
+    collectives: &[u32],
+    valid: (&Observed, Span),
+    steady: (&Observed, Span),
+) -> Attributed {
+    let main = main_stream(device, collectives);
+    let mut walk = Walk {
+        run,
+        device,
+        host,
+        valid: valid.0,
+        whole: valid.1,
+        steady: steady.0,
+        steady_span: steady.1,
+        collectives,
+        main,
+        next_blocker: 0,
+        credits: Vec::new(),
+        frontier: None,
+        latest_launch: 0,
+        pending: Vec::new(),
+        durations: Vec::new(),
+        small_ns: 0,
+        kernel_ns: 0,
+        out: Attributed::default(),
+    };
+    let last = sweep(device, collectives, &mut walk);
+    walk.finish(last);
+    walk.out
+}
+
+/// The stream that carries the computing: most kernel time.
+fn main_stream(device: &Device, collectives: &[u32]) -> u16 {
+    let busy = |ops: &[Op]| -> u64 {
+        ops.iter()
+            .filter(|o| class(o, collectives) == Bucket::Compute && o.kind != Kind::Memset)
+            .map(|o| o.end - o.start)
+            .sum()
+    };
+    let best = device.streams.iter().enumerate().max_by_key(|(i, s)| (busy(&s.ops), usize::MAX - i));
+    best.map_or(0, |(i, _)| i as u16)
+}
+
+/// Time the host stood in a call that had drained the queue; gaps after it are charged to it until it is spent.
+#[derive(Clone, Copy)]
+struct Credit {
+    left: u64,
+    bucket: Bucket,
+    call: u32,
+}
+
+/// The op that ended last, and where it is.
+#[derive(Clone, Copy)]
+struct Before<'a> {
+    end: u64,
+    op: &'a Op,
+    stream: u16,
+    index: u32,
+}
+
+struct Walk<'a> {
+    run: &'a Run,
+    device: &'a Device,
+    host: &'a HostView,
+    valid: &'a Observed,
+    whole: Span,
+    steady: &'a Observed,
+    steady_span: Span,
+    collectives: &'a [u32],
+    main: u16,
+    next_blocker: usize,
+    credits: Vec<Credit>,
+    frontier: Option<Before<'a>>,
+    /// Latest begin of a launch call among the ops seen so far.
+    latest_launch: u64,
+    /// Gap pieces in front of small copies that do not end a gap, and the op before the first of them.
+    pending: Vec<(Span, Option<Before<'a>>)>,
+    durations: Vec<u32>,
+    small_ns: u64,
+    kernel_ns: u64,
+    out: Attributed,
+}
+
+impl<'a> Visitor<'a> for Walk<'a> {
+    fn busy(&mut self, bucket: Bucket, span: Span) {
+        self.out.busy_ns += span.clip(self.whole).ns();
+        self.out.buckets.add(bucket, self.steady.measure(span));
+    }
+
+    fn gap(&mut self, span: Span, _op: Placed<'a>) {
+        let seen = span.clip(self.whole).ns();
+        self.out.gaps += u64::from(seen > 0);
+        self.out.max_gap_ns = self.out.max_gap_ns.max(seen);
+        self.pending.push((span, self.frontier));
+    }
+
+    fn op(&mut self, placed: Placed<'a>) {
+        let op = placed.op;
+        self.count(op);
+        let small_copy = matches!(op.kind, Kind::Memcpy | Kind::Memset)
+            && placed.stream != self.main
+            && op.end - op.start <= SMALL_COPY_NS;
+        if !small_copy {
+            self.resolve(placed);
+        }
+        if self.frontier.is_none_or(|b| op.end >= b.end) {
+            self.frontier = Some(Before { end: op.end, op, stream: placed.stream, index: placed.index });
+        }
+    }
+}
+
+impl<'a> Walk<'a> {
+    fn count(&mut self, op: &Op) {
+        if op.start < self.steady_span.start || op.start >= self.steady_span.end {
+            return;
+        }
+        self.out.ops += 1;
+        if op.kind != Kind::Kernel || class(op, self.collectives) == Bucket::Comm {
+            self.out.kernels += u64::from(op.kind == Kind::Kernel);
+            return;
+        }
+        self.out.kernels += 1;
+        let ns = op.end - op.start;
+        self.durations.push(u32::try_from(ns).unwrap_or(u32::MAX));
+        self.kernel_ns += ns;
+        if ns < SMALL_KERNEL_NS || op.b < self.device.info.multiprocessors {
+            self.small_ns += ns;
+            self.out.small.small += 1;
+        }
+    }
+
+    /// The next op of the stream that carries the computing has come: what was the time before it?
+    fn resolve(&mut self, next: Placed<'a>) {
+        let call = self.run.call(next.op.call).map(|(_, c)| c);
+        if let Some(c) = call {
+            self.out.start_before_launch += u64::from(next.op.start < c.start);
+        }
+        // E: the end of the op before the first piece; without a piece, of the last op
+        let before = match self.pending.first() {
+            Some((_, b)) => *b,
+            None => self.frontier,
+        };
+        let end = before.map_or(0, |b| b.end);
+        let Some(call) = call else {
+            self.take_blockers(next.op.start, end);
+            let near = self.pending_ns() <= KERNEL_GAP_NS || same_graph(before, next.op);
+            let bucket = if near { Bucket::KernelGap } else { Bucket::Unexplained };
+            self.give(next, before, bucket, NONE, false);
+            return;
+        };
+        let begin = call.start.min(next.op.start);
+        if call.end <= end {
+            self.take_blockers(begin, u64::MAX); // work was queued: whatever stood until now did not drain it
+            self.credits.clear();
+            if !self.pending.is_empty() {
+                let (bucket, call) = self.queued(next, before);
+                self.give(next, before, bucket, call, false);
+            }
+        } else {
+            self.take_blockers(begin, end);
+            if !self.pending.is_empty() {
+                let bucket = if begin >= end && self.host.is_long(next.op.call) {
+                    Bucket::Host
+                } else {
+                    Bucket::Launch
+                };
+                self.give(next, before, bucket, next.op.call, true);
+            }
+        }
+        self.latest_launch = self.latest_launch.max(begin);
+    }
+
+    fn pending_ns(&self) -> u64 {
+        self.pending.iter().map(|p| p.0.ns()).sum()
+    }
+
+    /// Calls that returned by `until`: each that drained the queue (nothing ran past its return, nothing was launched
+    /// while it stood) gives a credit. `end`: when the device fell idle.
+    fn take_blockers(&mut self, until: u64, end: u64) {
+        while let Some(b) = self.host.blockers.get(self.next_blocker).filter(|b| b.end <= until) {
+            self.next_blocker += 1;
+            if end <= b.end.max(b.done) && self.latest_launch <= b.start {
+                self.credit(*b);
+            }
+        }
+    }
+
+    fn credit(&mut self, b: Blocker) {
+        let stood = b.end - b.start;
+        let mut push = |left, bucket| {
+            if left > 0 {
+                self.credits.push(Credit { left, bucket, call: b.call });
+            }
+        };
+        match b.hold {
+            Hold::Sync => push(stood, Bucket::Sync),
+            Hold::Alloc => push(stood, Bucket::Alloc),
+            Hold::Copy { drain } => {
+                push(drain.min(stood), Bucket::Sync);
+                push(stood.saturating_sub(drain), Bucket::CopyWait);
+            }
+        }
+    }
+
+    /// Work was queued in time and the device did not start it: spacing, or a wait for something known.
+    fn queued(&self, next: Placed<'a>, before: Option<Before<'a>>) -> (Bucket, u32) {
+        if self.pending_ns() <= KERNEL_GAP_NS || same_graph(before, next.op) {
+            return (Bucket::KernelGap, NONE);
+        }
+        let Some(before) = before else { return (Bucket::Unexplained, NONE) };
+        if let Some(call) = self.waits_for_event(next.op) {
+            return (Bucket::DeviceWait, call);
+        }
+        if before.stream != next.stream || self.stream_wait(next) {
+            return (Bucket::DeviceWait, NONE);
+        }
+        (Bucket::Unexplained, NONE)
+    }
+
+    /// A stream-waits-for-event call shortly before the launch on its thread.
+    fn waits_for_event(&self, op: &Op) -> Option<u32> {
+        let (thread, _) = self.run.call(op.call)?;
+        let index = (op.call - self.run.flat(thread, 0)) as usize;
+        let calls = &self.run.threads.get(thread)?.calls;
+        let from = index.saturating_sub(WAIT_LOOK_BACK);
+        let at = calls.get(from..index)?.iter().rposition(|c| c.class == Some(Class::StreamWait))?;
+        Some(self.run.flat(thread, from + at))
+    }
+
+    /// CUPTI recorded a wait of the op's stream that reaches into the time before it.
+    fn stream_wait(&self, next: Placed<'a>) -> bool {
+        let Some(stream) = self.device.streams.get(usize::from(next.stream)) else { return false };
+        let near = |w: &&SyncRecord| w.what == 2 && w.stream == stream.stream;
+        let to = self.run.waits.partition_point(|w| w.span.start <= next.op.start);
+        let from = to.saturating_sub(WAIT_LOOK_BACK);
+        let recent = self.run.waits.get(from..to).unwrap_or(&[]);
+        recent
+            .iter()
+            .rev()
+            .find(near)
+            .is_some_and(|w| w.span.end.saturating_add(KERNEL_GAP_NS) >= next.op.start)
+    }
+
+    /// Hands the pending pieces out: credits first (where the host was late), then `bucket`.
+    fn give(
+        &mut self,
+        next: Placed<'a>,
+        before: Option<Before<'a>>,
+        bucket: Bucket,
+        call: u32,
+        credited: bool,
+    ) {
+        let pieces = std::mem::take(&mut self.pending);
+        let mut spent = 0;
+        for (piece, behind) in &pieces {
+            let mut at = piece.start;
+            while credited && at < piece.end {
+                let Some(c) = self.credits.get_mut(spent) else { break };
+                let ns = c.left.min(piece.end - at);
+                c.left -= ns;
+                let credit = *c;
+                spent += usize::from(c.left == 0);
+                let span = Span::new(at, at + ns);
+                self.slice(span, behind.or(before), Some(next), credit.bucket, credit.call);
+                at += ns;
+            }
+            self.slice(Span::new(at, piece.end), behind.or(before), Some(next), bucket, call);
+        }
+        self.credits.drain(..spent.min(self.credits.len()));
+        self.pending = pieces;
+        self.pending.clear();
+    }
+
+    fn slice(
+        &mut self,
+        span: Span,
+        before: Option<Before>,
+        after: Option<Placed>,
+        bucket: Bucket,
+        call: u32,
+    ) {
+        self.out.buckets.add(bucket, self.steady.measure(span));
+        for part in self.valid.parts(span) {
+            self.out.slices.push(IdleSlice {
+                start: part.start,
+                end: part.end,
+                before: before.map_or(NONE, |b| b.index),
+                after: after.map_or(NONE, |a| a.index),
+                call,
+                before_stream: before.map_or(0, |b| b.stream),
+                after_stream: after.map_or(0, |a| a.stream),
+                bucket,
+            });
+        }
+    }
+
+    /// Gaps before trailing small copies, and the time of the span before the first and after the last op.
+    fn finish(&mut self, last: u64) {
+        let before = self.frontier;
+        for (piece, behind) in std::mem::take(&mut self.pending) {
+            self.slice(piece, behind, None, Bucket::Unexplained, NONE);
+        }
+        let first = crate::timeline::ops(self.device).next();
+        self.out.span = Span::new(first.map_or(last, |p| p.op.start), last).clip(self.whole);
+        let head = Span::new(self.steady_span.start, first.map_or(self.steady_span.end, |p| p.op.start));
+        let tail = Span::new(last.max(head.end), self.steady_span.end);
+        // The host had launched nothing for the device in this time: it was elsewhere.
+        if self.steady.measure(head) > 0 {
+            self.slice(head, None, first, Bucket::Host, NONE);
+            self.out.slices.sort_by_key(|s| s.start);
+        }
+        if self.steady.measure(tail) > 0 {
+            self.slice(tail, before, None, Bucket::Host, NONE);
+        }
+        let middle = self.durations.len() / 2;
+        if middle < self.durations.len() {
+            self.out.small.median_ns = u64::from(*self.durations.select_nth_unstable(middle).1);
+        }
+        self.out.small.kernels = self.durations.len() as u64;
+        self.out.small.share = crate::analysis::share(self.small_ns, self.kernel_ns);
+    }
+}
+
+/// Both are nodes of one graph launch.
+fn same_graph(before: Option<Before>, next: &Op) -> bool {
+    before
+        .is_some_and(|b| b.op.is_graph_node() && next.is_graph_node() && b.op.correlation == next.correlation)
+}

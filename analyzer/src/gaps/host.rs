@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The host side of a device: stretches between launches over the union of the threads that launch to it (main and
+//! autograd threads hand over to each other), and the calls that held a thread until the device had drained.
+
+use trace::call::Class;
+use trace::Kind;
+
+use super::{LAUNCH_LONGEST_NS, LAUNCH_MEDIANS, LAUNCH_STRETCH_NS, SMALL_COPY_BYTES};
+use crate::merge::Merge;
+use crate::run::{Call, Device, Op, Run, NONE};
+
+/// What held the host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hold {
+    /// A synchronizing call, or a small blocking copy (`.item()`): waited for the device.
+    Sync,
+    /// An allocating or freeing call.
+    Alloc,
+    /// A blocking copy: the first `drain` ns waited for earlier work, the rest was the transfer.
+    Copy {
+        /// ns of waiting for earlier work.
+        drain: u64,
+    },
+}
+
+/// A call that held its thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Blocker {
+    /// When the call began, ns.
+    pub start: u64,
+    /// When it returned, ns.
+    pub end: u64,
+    /// When its own op ended (0 without one): a pageable copy's call may return a little before.
+    pub done: u64,
+    /// Flat call number.
+    pub call: u32,
+    /// What it waited for.
+    pub hold: Hold,
+}
+
+/// The host as one device sees it.
+#[derive(Clone, Debug, Default)]
+pub struct HostView {
+    /// By flat call number: ns between the end of the launch before (on any launching thread) and this one's begin,
+    /// less the time blocked; saturated. Only launching calls of launching threads have one.
+    stretch: Vec<u32>,
+    /// By return time.
+    pub blockers: Vec<Blocker>,
+    /// Median stretch, ns.
+    pub median: u64,
+    /// A longer stretch is HOST, ns.
+    pub limit: u64,
+    /// Indices of the threads that launch to the device, and of those that only wait for it in their turn.
+    pub threads: Vec<usize>,
+}
+
+impl HostView {
+    /// Looks at all calls once.
+    pub fn new(run: &Run, device: &Device) -> HostView {
+        let mut launches = vec![false; run.threads.len()];
+        let mut copies = Vec::new();
+        for s in &device.streams {
+            let mut before = 0; // end of the op before on the stream
+            let mut last = NONE;
+            for op in &s.ops {
+                if op.call != last || op.kind == Kind::Memcpy {
+                    last = op.call;
+                    if let Some((t, c)) = run.call(op.call) {
+                        if let Some(l) = launches.get_mut(t) {
+                            *l = true;
+                        }
+                        if op.kind == Kind::Memcpy && c.class == Some(Class::Copy) && held(c, op) {
+                            copies.push(copy_blocker(op.call, c, op, before));
+                        }
+                    }
+                }
+                before = before.max(op.end);
+            }
+        }
+        let mut view = HostView {
+            stretch: vec![0; run.threads.iter().map(|t| t.calls.len()).sum()],
+            threads: (0..launches.len()).filter(|&t| launches.get(t) == Some(&true)).collect(),
+            blockers: copies,
+            ..HostView::default()
+        };
+        view.add_holding_calls(run);
+        view.add_waiting_threads(run);
+        view.measure_stretches(run);
+        view
+    }
+
+    /// Threads that launch nothing but wait for the device while nobody launches (a main thread in front of a
+    /// launching one, waits known from CUPTI's records alone) belong to the host's chain too. A monitor that waits
+    /// while others launch does not.
+    fn add_waiting_threads(&mut self, run: &Run) {
+        let mut starts: Vec<u64> = Vec::new();
+        let waiting = |t: &usize| {
+            run.threads.get(*t).is_some_and(|t| t.calls.iter().any(|c| c.class == Some(Class::Sync)))
+        };
+        let others: Vec<usize> =
+            (0..run.threads.len()).filter(|t| !self.threads.contains(t) && waiting(t)).collect();
+        if others.is_empty() {
+            return;
+        }
+        for t in self.threads.iter().filter_map(|&t| run.threads.get(t)) {
+            starts.extend(t.calls.iter().filter(|c| c.launches()).map(|c| c.start));
+        }
+        starts.sort_unstable();
+        for t in others {
+            let calls = run.threads.get(t).map_or(&[][..], |t| &t.calls);
+            let (mut alone, mut all) = (0, 0);
+            for c in calls.iter().filter(|c| c.class == Some(Class::Sync)) {
+                let from = starts.partition_point(|&s| s <= c.start);
+                alone += usize::from(starts.get(from).is_none_or(|&s| s >= c.end));
+                all += 1;
+            }
+            if alone * 10 >= all * 8 {
+                self.threads.push(t);
+            }
+        }
+        self.threads.sort_unstable();
+    }
+
+    fn add_holding_calls(&mut self, run: &Run) {
+        for (t, thread) in run.threads.iter().enumerate() {
+            for (i, c) in thread.calls.iter().enumerate() {
+                let hold = match c.class {
+                    Some(Class::Sync) => Hold::Sync,
+                    Some(Class::Alloc | Class::Free) => Hold::Alloc,
+                    _ => continue,
+                };
+                let call = run.flat(t, i);
+                self.blockers.push(Blocker { start: c.start, end: c.end, done: 0, call, hold });
+            }
+        }
+        self.blockers.sort_by_key(|b| (b.end, b.start));
+        self.blockers.dedup_by_key(|b| b.call); // one copy call, several records
+    }
+
+    fn measure_stretches(&mut self, run: &Run) {
+        let lists: Vec<&[Call]> =
+            self.threads.iter().filter_map(|&t| run.threads.get(t)).map(|t| t.calls.as_slice()).collect();
+        let blocking: Vec<u32> = {
+            let mut b: Vec<u32> = self.blockers.iter().map(|b| b.call).collect();
+            b.sort_unstable();
+            b
+        };
+        let mut last_end = None;
+        let mut blocked = 0u64;
+        let mut lengths: Vec<u32> = Vec::new();
+        for (list, i, c) in Merge::new(lists, |c: &Call| c.start) {
+            let flat = self.threads.get(list).map_or(NONE, |&t| run.flat(t, i));
+            if c.launches() {
+                if let Some(end) = last_end {
+                    let ns = c.start.saturating_sub(end).saturating_sub(blocked);
+                    let ns = u32::try_from(ns).unwrap_or(u32::MAX);
+                    if let Some(s) = self.stretch.get_mut(flat as usize) {
+                        *s = ns;
+                    }
+                    lengths.push(ns);
+                }
+                last_end = Some(last_end.unwrap_or(0).max(c.end));
+                blocked = 0;
+            } else if blocking.binary_search(&flat).is_ok() {
+                let from = c.start.max(last_end.unwrap_or(0));
+                blocked += c.end.saturating_sub(from);
+            }
+        }
+        let middle = lengths.len() / 2;
+        self.median = match lengths.len() {
+            0 => 0,
+            _ => u64::from(*lengths.select_nth_unstable(middle).1),
+        };
+        self.limit = LAUNCH_STRETCH_NS.max((LAUNCH_MEDIANS * self.median).min(LAUNCH_LONGEST_NS));
+    }
+
+    /// The host's own time before this launching call, ns (4.29 s at most; 0 for other calls).
+    pub fn stretch(&self, flat: u32) -> u64 {
+        self.stretch.get(flat as usize).map_or(0, |&s| u64::from(s))
+    }
+
+    /// The host was busy with something other than launching before this call.
+    pub fn is_long(&self, flat: u32) -> bool {
+        self.stretch(flat) > self.limit
+    }
+}
+
+/// The call stood until its copy was done, or, from or to pageable memory, for most of it: the driver stages such
+/// copies on the calling thread, and the last piece may still be on its way at the return.
+pub(crate) fn held(c: &Call, op: &Op) -> bool {
+    c.end >= op.end || (op.copy().is_pageable() && (c.end - c.start) * 2 >= op.end - op.start)
+}
+
+fn copy_blocker(flat: u32, c: &Call, op: &Op, before: u64) -> Blocker {
+    let hold = if op.bytes() <= SMALL_COPY_BYTES {
+        Hold::Sync
+    } else {
+        Hold::Copy { drain: before.clamp(c.start, c.end.max(c.start)) - c.start }
+    };
+    Blocker { start: c.start, end: c.end, done: op.end, call: flat, hold }
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Where each gap's time goes (DESIGN.md 7). The constants of that decision stand here, named.
+//!
+//! `host.rs`: what the host did between launches, and which calls held it. `attribute.rs`: the walk over a device
+//! that gives each gap to a bucket. Not here: what a fix would win (`replay/`), words (`causes/`).
+
+pub mod attribute;
+pub mod host;
+
+pub use attribute::{attribute, Attributed};
+pub use host::{Blocker, Hold, HostView};
+
+/// A gap in front of work that was queued in time, up to this long, is the device's own spacing, ns (measured on an
+/// H200: 0.26–0.5 µs between graph nodes, about 1 µs eager).
+pub const KERNEL_GAP_NS: u64 = 5_000;
+/// A stretch between two launches is LAUNCH up to this long, ns, or [`LAUNCH_MEDIANS`] times the median stretch.
+pub const LAUNCH_STRETCH_NS: u64 = 150_000;
+/// See [`LAUNCH_STRETCH_NS`].
+pub const LAUNCH_MEDIANS: u64 = 5;
+/// ... but never longer than this, ns: with one launch a step (a CUDA graph) the median stretch is the whole step, and
+/// whatever the host does in it is not the launching.
+pub const LAUNCH_LONGEST_NS: u64 = 1_000_000;
+/// A copy or memset this short on a stream that does not carry the computing does not split a gap, ns.
+pub const SMALL_COPY_NS: u64 = 20_000;
+/// A pageable copy of at most this many bytes is staged at once: what such a call waits for is the drain, not the
+/// transfer.
+pub const SMALL_COPY_BYTES: u64 = 64 * 1024;
+/// Kernels shorter than this are small, ns.
+pub const SMALL_KERNEL_NS: u64 = 10_000;
+/// How far back, in calls of the launching thread, a stream's wait for an event is looked for.
+pub const WAIT_LOOK_BACK: usize = 4;
+
+/// Name, value and unit of each constant, for `gapprobe explain`.
+pub const CONSTANTS: &[(&str, u64, &str)] = &[
+    ("KERNEL_GAP_NS", KERNEL_GAP_NS, "ns"),
+    ("LAUNCH_STRETCH_NS", LAUNCH_STRETCH_NS, "ns"),
+    ("LAUNCH_MEDIANS", LAUNCH_MEDIANS, "times the median stretch"),
+    ("LAUNCH_LONGEST_NS", LAUNCH_LONGEST_NS, "ns"),
+    ("SMALL_COPY_NS", SMALL_COPY_NS, "ns"),
+    ("SMALL_COPY_BYTES", SMALL_COPY_BYTES, "bytes"),
+    ("SMALL_KERNEL_NS", SMALL_KERNEL_NS, "ns"),
+];

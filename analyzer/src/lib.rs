@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From a recording to the reason the GPU was idle.
+//!
+//! ```text
+//! load.rs       bytes -> run.rs: the facts, compact and joined
+//! steps/        marks, ranges, or periods of the launch sequence
+//! timeline.rs   what a device did when: compute | copy only | collective only | gap
+//! gaps/         where each gap's time goes
+//! replay/       what a fix would win
+//! causes/       one cause a file: evidence, words, what to change
+//! analyze.rs    all of it in order -> analysis.rs (the result's types)
+//! line.rs       the one line
+//! chrome.rs     the trace file; summary.rs the figures as JSON; report.rs recording -> files and line
+//! ```
+//! Linked into the training process for its exit (without the feature `cli`), and into `gapprobe`.
+//! Nothing here panics on hostile input or grows beyond a small multiple of the recording.
+#![forbid(unsafe_code)]
+
+pub mod analysis;
+pub mod analyze;
+pub mod causes;
+pub mod chrome;
+pub mod gaps;
+pub mod kernels;
+pub mod line;
+pub mod load;
+pub mod merge;
+pub mod replay;
+pub mod report;
+pub mod run;
+pub mod steps;
+pub mod summary;
+pub mod timeline;
+
+pub use analysis::Analysis;
+pub use analyze::analyze;
+pub use load::{load, load_newest};
+pub use run::{LoadError, Run};

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The one line. Here: its wording and its numbers' formats; nothing is computed.
+
+use std::fmt::Write;
+
+use crate::analysis::{Analysis, StepSource, Verdict};
+use crate::causes::{gpu_bound, inconclusive, mixed, small_kernels};
+use crate::run::Run;
+
+/// A warm-up longer than this share of what was seen is named.
+const LONG_WARM_UP: f64 = 0.1;
+
+/// The line for a run, without a line feed. `trace`: where the trace file is, `None` where none was written.
+pub fn line(run: &Run, a: &Analysis, trace: Option<&str>) -> String {
+    let v = &a.verdict;
+    let mut out = match v.code {
+        inconclusive::CODE => format!("gapprobe[{}]: INCONCLUSIVE: {}.", v.code, v.text),
+        _ => format!("gapprobe[{} {}]: {}.", v.code, v.confidence.key(), finding(a, v)),
+    };
+    if let Some(d) = a.worst.and_then(|w| a.devices.get(w)) {
+        let busy = percent(d.busy_share());
+        if a.devices.len() > 1 {
+            let _ = write!(out, " GPU {} busy {busy}, worst of {}", d.ordinal, a.devices.len());
+        } else {
+            let _ = write!(out, " GPU busy {busy}");
+        }
+        out.push_str(", ");
+    } else {
+        out.push(' ');
+    }
+    out.push_str(&seen(a));
+    let _ = write!(out, ", cost {}", cost(a.cost.share));
+    let _ = write!(out, ", losses {}.", losses(run, a));
+    if !v.code.is_empty() {
+        let _ = write!(out, " Next: gapprobe explain {}.", v.code);
+    }
+    if let Some(path) = trace {
+        let _ = write!(out, " Trace: {path}");
+    }
+    out.retain(|c| !c.is_control());
+    out
+}
+
+/// The part between the code and the figures.
+fn finding(a: &Analysis, v: &Verdict) -> String {
+    let mut out = match v.code {
+        gpu_bound::CODE => format!("GPU-BOUND ({})", v.text),
+        mixed::CODE => format!("MIXED: {}", v.text),
+        // the kernels do run: their time is not lost, and what fusing wins is in the prediction
+        small_kernels::CODE => format!("SMALL-KERNELS ({})", v.text),
+        _ => format!("{} costs {} ({})", v.cause, percent(v.share), v.text),
+    };
+    if v.step_ns > 0.0 {
+        let now = Time::of(v.step_ns);
+        if v.predicted_ns > 0.0 {
+            let unit = now.unit;
+            let _ = write!(
+                out,
+                ": {} -> about {} {unit} a step (±{})",
+                now.text(v.step_ns),
+                now.text(v.predicted_ns),
+                now.text(v.error_ns.max(now.least()))
+            );
+        } else {
+            let _ = write!(out, ": {} {} a step", now.text(v.step_ns), now.unit);
+        }
+    }
+    if let Some((cause, share)) = v.then {
+        let _ = write!(out, "; then {cause} {}", percent(share));
+    }
+    if a.steps.warm_up > 0 && a.steps.warm_up_ns as f64 > LONG_WARM_UP * a.coverage.seen_ns as f64 {
+        let _ = write!(
+            out,
+            "; warm-up left out ({} step{}, {})",
+            a.steps.warm_up,
+            if a.steps.warm_up == 1 { "" } else { "s" },
+            long(a.steps.warm_up_ns)
+        );
+    }
+    out
+}
+
+/// Steps and span that were seen.
+fn seen(a: &Analysis) -> String {
+    let c = &a.coverage;
+    let mut out = match a.steps.source {
+        StepSource::None => "no steps found".to_owned(),
+        _ if c.steps_estimated => format!("{} of about {} steps seen", c.steps_seen, c.steps_run),
+        _ => format!("{} of {} steps seen", c.steps_seen, c.steps_run),
+    };
+    let part = c.run_ns > 0 && (c.seen_ns as f64) < 0.9 * c.run_ns as f64;
+    if c.overwritten {
+        let _ = write!(out, " (seen: last {} of {})", long(c.seen_ns), long(c.run_ns));
+    } else if part || a.steps.source == StepSource::None {
+        let _ = write!(out, " (seen: {} of {})", long(c.seen_ns), long(c.run_ns.max(c.seen_ns)));
+    }
+    if c.killed {
+        out.push_str(", the program was killed");
+    }
+    out
+}
+
+fn losses(run: &Run, a: &Analysis) -> String {
+    let damaged = run.problems.damaged();
+    let total = a.losses.iter().map(|l| l.1).fold(damaged, u64::saturating_add);
+    match a.losses.iter().max_by_key(|l| l.1) {
+        Some((loss, _)) => format!("{total} ({})", loss.key()),
+        None if damaged > 0 => format!("{total} (damaged)"),
+        None => "0".to_owned(),
+    }
+}
+
+/// Cost, one decimal below 10 %.
+fn cost(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+fn percent(share: f64) -> String {
+    let p = share * 100.0;
+    match p {
+        p if p > 0.0 && p < 1.0 => "<1 %".to_owned(),
+        // 99.7 % busy is not 100 %
+        p if p > 99.0 && p < 100.0 => ">99 %".to_owned(),
+        p => format!("{p:.0} %"),
+    }
+}
+
+/// Step times in a unit that fits the measured one.
+struct Time {
+    unit: &'static str,
+    ns: f64,
+}
+
+impl Time {
+    fn of(ns: f64) -> Time {
+        match ns {
+            ns if ns >= 1e9 => Time { unit: "s", ns: 1e9 },
+            ns if ns >= 1e5 => Time { unit: "ms", ns: 1e6 },
+            _ => Time { unit: "us", ns: 1e3 },
+        }
+    }
+
+    /// Three digits or one decimal.
+    fn text(&self, ns: f64) -> String {
+        let v = ns / self.ns;
+        match v {
+            v if v >= 100.0 => format!("{v:.0}"),
+            v if v >= 1.0 => format!("{v:.1}"),
+            _ => format!("{v:.2}"),
+        }
+    }
+
+    /// The smallest ± that is printed.
+    fn least(&self) -> f64 {
+        self.ns / 100.0
+    }
+}
+
+/// A span for people: 850 us, 84 s, 6.2 h.
+pub fn long(ns: u64) -> String {
+    let s = ns as f64 / 1e9;
+    match s {
+        s if s < 1e-3 => format!("{:.0} us", s * 1e6),
+        s if s < 1.0 => format!("{:.0} ms", s * 1e3),
+        s if s < 10.0 => format!("{s:.1} s"),
+        s if s < 600.0 => format!("{s:.0} s"),
+        s if s < 7200.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{:.1} h", s / 3600.0),
+    }
+}

@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Fills a [`Run`] from any source of bytes: read, sorted, ops joined to their launching calls.
+//!
+//! Every event is checked before it is kept; what does not fit is counted in `Run.problems`.
+
+use std::collections::HashMap;
+
+use trace::call::Class;
+use trace::define::TrackInfo;
+use trace::event::FROM_RECORD;
+use trace::reader::Track;
+use trace::{Event, Kind, Recording, Source};
+
+use crate::run::{
+    Blind, Call, Device, LoadError, LossMark, Mark, Op, Range, Run, Span, Stream, SyncRecord, Thread,
+    CLOCK_SLACK_NS, MAX_TIME, NONE,
+};
+
+/// Records of shorter synchronizations are not made into calls, ns.
+const SHORTEST_WAIT_NS: u64 = 1_000;
+
+/// Slots of the histogram by which [`load_newest`] chooses what to leave out.
+const SLOTS: usize = 4096;
+
+/// Reads a recording into a [`Run`].
+///
+/// Reads every event twice (once to count, so that nothing is allocated beyond what is kept).
+pub fn load<S: Source + ?Sized>(source: &S) -> Result<Run, LoadError> {
+    load_newest(source, u64::MAX)
+}
+
+/// Reads at most about `most` events (GPU ops, calls, ranges, marks), the newest: 40 bytes each, and about as much
+/// again while they are analysed. What is left out counts as overwritten: `header.valid_from` moves to where the kept
+/// part begins.
+pub fn load_newest<S: Source + ?Sized>(source: &S, most: u64) -> Result<Run, LoadError> {
+    let mut recording = Recording::open(source)?;
+    let mut counts: HashMap<Track, [usize; 4]> = HashMap::new();
+    let mut last: Option<(Track, [usize; 4])> = None;
+    let bound = recording.event_bound();
+    let opened = recording.problems;
+    let from = if bound > most { newest(&mut recording, source, most) } else { 0 };
+    if from > 0 {
+        // vectors grow as they need
+        recording.header.valid_from = recording.header.valid_from.max(from);
+    } else {
+        recording.for_each_event(source, |track, e| {
+            let slot = slot(e.kind);
+            match &mut last {
+                Some((t, n)) if *t == track => n[slot] += 1,
+                _ => {
+                    if let Some((t, n)) = last.take() {
+                        counts.insert(t, n);
+                    }
+                    let mut n = counts.get(&track).copied().unwrap_or_default();
+                    n[slot] += 1;
+                    last = Some((track, n));
+                }
+            }
+        });
+        if let Some((t, n)) = last {
+            counts.insert(t, n);
+        }
+    }
+    recording.problems = opened; // the second pass counts them again
+    let mut loader = Loader { room: counts, from, ..Loader::default() };
+    loader.run.events = 0;
+    recording.for_each_event(source, |track, e| loader.take(track, e));
+    debug_assert!(loader.run.events <= bound);
+    let mut run = loader.run;
+    let unfit = run.problems.bad_events;
+    run.problems = recording.problems;
+    run.problems.bad_events += unfit;
+    run.header = recording.header;
+    let h = &mut run.header;
+    for time in [
+        &mut h.start_monotonic,
+        &mut h.last_write,
+        &mut h.valid_from,
+        &mut h.gpu_complete_to,
+        &mut h.host_complete_to,
+        &mut h.exit_monotonic,
+        &mut h.first_use,
+    ] {
+        *time = (*time).min(MAX_TIME);
+    }
+    run.definitions = recording.definitions;
+    finish(&mut run);
+    Ok(run)
+}
+
+/// The time from which on there are at most `most` events, by a histogram over the recorded time.
+fn newest<S: Source + ?Sized>(recording: &mut Recording, source: &S, most: u64) -> u64 {
+    let begin = recording.header.start_monotonic.min(MAX_TIME);
+    let end = recording.header.last_write.max(recording.header.gpu_complete_to).clamp(begin, MAX_TIME);
+    let width = ((end - begin) / SLOTS as u64).max(1);
+    let mut ends = vec![0u64; SLOTS + 1];
+    recording.for_each_event(source, |_, e| {
+        let slot = (e.end.saturating_sub(begin) / width).min(SLOTS as u64);
+        if let Some(n) = ends.get_mut(slot as usize) {
+            *n += 1;
+        }
+    });
+    let mut kept = 0u64;
+    let fits = ends.iter().rev().take_while(|&&n| {
+        kept += n;
+        kept <= most
+    });
+    let first = (SLOTS + 1).saturating_sub(fits.count()) as u64;
+    begin.saturating_add(first.saturating_mul(width)).max(1)
+}
+
+/// Which of a track's vectors an event goes to.
+fn slot(kind: Kind) -> usize {
+    match kind {
+        k if k.is_device_work() => 0,
+        Kind::Call => 1,
+        Kind::Range => 2,
+        _ => 3,
+    }
+}
+
+#[derive(Default)]
+struct Loader {
+    run: Run,
+    room: HashMap<Track, [usize; 4]>,
+    streams: HashMap<(u32, u32, u32), (usize, usize)>,
+    devices: HashMap<u32, usize>,
+    threads: HashMap<u32, usize>,
+    /// Events that end before this are left out.
+    from: u64,
+}
+
+impl Loader {
+    fn take(&mut self, track: Track, e: &Event) {
+        self.run.events += 1;
+        if e.end > MAX_TIME {
+            self.run.problems.bad_events += 1;
+            return;
+        }
+        if e.end < self.from && track != Track::Recorder {
+            self.run.left_out += 1;
+            return;
+        }
+        match track {
+            Track::Recorder => self.take_recorder(e),
+            Track::Of(TrackInfo::Stream { device, context, stream }) => {
+                self.take_stream(track, (device, context, stream), e)
+            }
+            Track::Of(TrackInfo::Thread { tid, name }) => self.take_thread(track, tid, name, e),
+        }
+    }
+
+    fn take_recorder(&mut self, e: &Event) {
+        match e.kind {
+            Kind::ClockPair => self.run.clocks.push((e.start, e.realtime())),
+            Kind::Unobserved => {
+                self.run.blind.push(Blind { span: Span::new(e.start, e.end), reason: e.a });
+            }
+            Kind::LossMark => {
+                self.run.loss_marks.push(LossMark { at: e.start, code: e.a, count: e.b });
+            }
+            Kind::SyncRecord => self.run.waits.push(sync_record(e)),
+            _ => self.run.problems.bad_events += 1,
+        }
+    }
+
+    fn device(&mut self, ordinal: u32) -> usize {
+        let devices = &mut self.run.devices;
+        *self.devices.entry(ordinal).or_insert_with(|| {
+            devices.push(Device { ordinal, ..Device::default() });
+            devices.len() - 1
+        })
+    }
+
+    fn take_stream(&mut self, track: Track, key: (u32, u32, u32), e: &Event) {
+        let device = self.device(key.0);
+        let Some(d) = self.run.devices.get_mut(device) else { return };
+        if e.kind == Kind::SyncRecord {
+            self.run.waits.push(sync_record(e));
+            return;
+        }
+        if !e.kind.is_device_work() {
+            self.run.problems.bad_events += 1;
+            return;
+        }
+        let room = &self.room;
+        let (_, index) = *self.streams.entry(key).or_insert_with(|| {
+            let n = room.get(&track).map_or(0, |n| n[0]);
+            d.streams.push(Stream { context: key.1, stream: key.2, ops: Vec::with_capacity(n) });
+            (device, d.streams.len() - 1)
+        });
+        if let Some(s) = d.streams.get_mut(index) {
+            s.ops.push(Op {
+                start: e.start,
+                end: e.end,
+                correlation: e.correlation,
+                a: e.a,
+                b: e.b,
+                graph: e.c,
+                call: NONE,
+                kind: e.kind,
+                flags: e.flags,
+            });
+        }
+    }
+
+    fn take_thread(&mut self, track: Track, tid: u32, name: u32, e: &Event) {
+        let (threads, room) = (&mut self.run.threads, &self.room);
+        let index = *self.threads.entry(tid).or_insert_with(|| {
+            let n = room.get(&track).copied().unwrap_or_default();
+            threads.push(Thread {
+                tid,
+                name,
+                calls: Vec::with_capacity(n[1]),
+                ranges: Vec::with_capacity(n[2]),
+                ..Thread::default()
+            });
+            threads.len() - 1
+        });
+        let Some(t) = threads.get_mut(index) else { return };
+        if name != 0 {
+            t.name = name;
+        }
+        match e.kind {
+            Kind::Call => t.calls.push(Call {
+                start: e.start,
+                end: e.end,
+                correlation: e.correlation,
+                packed: e.a,
+                result: e.b,
+                bytes: e.c,
+                class: Class::from_u8(e.x),
+                flags: e.flags,
+            }),
+            Kind::Range => {
+                t.ranges.push(Range {
+                    span: Span::new(e.start, e.end),
+                    name: e.a,
+                    depth: e.x,
+                    flags: e.flags,
+                });
+            }
+            Kind::Step => t.marks.push(Mark { span: Span::new(e.start, e.end), number: e.a, flags: e.flags }),
+            Kind::SyncRecord => self.run.waits.push(sync_record(e)),
+            _ => self.run.problems.bad_events += 1,
+        }
+    }
+}
+
+fn sync_record(e: &Event) -> SyncRecord {
+    SyncRecord {
+        span: Span::new(e.start, e.end),
+        correlation: e.correlation,
+        what: e.a,
+        event: e.b,
+        stream: e.c,
+    }
+}
+
+/// Sorts everything and joins ops to calls.
+fn finish(run: &mut Run) {
+    run.devices.sort_by_key(|d| d.ordinal);
+    for d in &mut run.devices {
+        d.info = run.definitions.device(d.ordinal).copied().unwrap_or_default();
+        d.streams.sort_by_key(|s| (s.context, s.stream));
+        for s in &mut d.streams {
+            s.ops.sort_by_key(|o| (o.start, o.end));
+        }
+    }
+    run.waits.sort_by_key(|w| w.span);
+    take_unseen_waits(run);
+    run.threads.sort_by_key(|t| t.tid);
+    let mut base = 0u32;
+    run.call_base.push(0);
+    for t in &mut run.threads {
+        t.calls.sort_by_key(|c| (c.start, c.end));
+        t.ranges.sort_by_key(|r| (r.span.start, r.depth));
+        t.marks.sort_by_key(|m| m.span);
+        base = base.saturating_add(t.calls.len() as u32);
+        run.call_base.push(base);
+    }
+    run.clocks.push((run.header.start_monotonic, run.header.start_realtime));
+    run.clocks.retain(|c| c.1 != 0);
+    run.clocks.sort_unstable();
+    run.clocks.dedup();
+    run.blind.sort_by_key(|b| b.span);
+    run.loss_marks.sort_by_key(|m| m.at);
+    join(run);
+}
+
+/// Synchronizations that only CUPTI's own records show (the subscription was given up, or never had) become calls of
+/// thread 0: a record names no thread.
+fn take_unseen_waits(run: &mut Run) {
+    let mut seen: Vec<u32> = run
+        .threads
+        .iter()
+        .flat_map(|t| &t.calls)
+        .filter(|c| !matches!(c.class, Some(Class::Launch | Class::GraphLaunch)))
+        .map(|c| c.correlation)
+        .collect();
+    seen.sort_unstable();
+    let mut calls = Vec::new();
+    for w in &run.waits {
+        let id = match w.what {
+            1 => 137,
+            3 => 131,
+            4 => 165,
+            _ => continue,
+        };
+        if w.span.ns() >= SHORTEST_WAIT_NS && seen.binary_search(&w.correlation).is_err() {
+            calls.push(Call {
+                start: w.span.start,
+                end: w.span.end,
+                correlation: w.correlation,
+                packed: trace::call::pack(trace::call::RUNTIME, id),
+                result: 0,
+                bytes: 0,
+                class: Some(Class::Sync),
+                flags: FROM_RECORD,
+            });
+        }
+    }
+    if calls.is_empty() {
+        return;
+    }
+    match run.threads.iter_mut().find(|t| t.tid == 0) {
+        Some(t) => t.calls.append(&mut calls),
+        None => run.threads.push(Thread { calls, ..Thread::default() }),
+    }
+}
+
+/// Gives each op its launching call: same correlation id, the latest begin not after the op (the id is 32 bits
+/// and wraps, so the time decides between equal ids).
+fn join(run: &mut Run) {
+    // (correlation, begin, flat number); runs of equal order make the stable sort close to linear
+    let mut calls: Vec<(u32, u32, u64)> = Vec::new();
+    calls.reserve_exact(run.threads.iter().map(|t| t.calls.len()).sum());
+    for (t, &base) in run.threads.iter().zip(&run.call_base) {
+        for (i, c) in t.calls.iter().enumerate() {
+            if c.correlation != 0 && c.launches() {
+                calls.push((c.correlation, base.saturating_add(i as u32), c.start));
+            }
+        }
+    }
+    calls.sort_by_key(|c| (c.0, c.2));
+    let mut unjoined = 0;
+    for d in &mut run.devices {
+        for s in &mut d.streams {
+            let mut cursor = 0;
+            for op in &mut s.ops {
+                op.call = find_call(&calls, &mut cursor, op.correlation, op.start).unwrap_or(NONE);
+                unjoined += u64::from(op.call == NONE);
+            }
+        }
+    }
+    run.unjoined = unjoined;
+}
+
+fn find_call(calls: &[(u32, u32, u64)], cursor: &mut usize, correlation: u32, start: u64) -> Option<u32> {
+    if correlation == 0 {
+        return None;
+    }
+    // ops of a stream come in rising correlation: look a little ahead before searching
+    let ahead = calls.get(*cursor..).unwrap_or(&[]).iter().take(8).position(|c| c.0 == correlation);
+    let from = match ahead {
+        Some(n) if n > 0 || *cursor == 0 => *cursor + n,
+        _ => calls.partition_point(|c| c.0 < correlation),
+    };
+    let same = calls.get(from..)?.iter().take_while(|c| c.0 == correlation);
+    let limit = start.saturating_add(CLOCK_SLACK_NS);
+    let (n, best) = same.take_while(|c| c.2 <= limit).enumerate().last()?;
+    *cursor = from + n;
+    Some(best.1)
+}

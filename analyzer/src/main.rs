@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The command `gapprobe`: its verbs, and how it ends. stdout is data, stderr is talk.
+#![deny(unsafe_code)]
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod verbs;
+
+use verbs::exit::{Failure, EXIT_CODES};
+
+const EXAMPLES: &str = "\
+Examples:
+  gapprobe run -- python train.py     record a run; at its end one line says why the GPU was idle
+  gapprobe recover                    the same from a run that was killed
+  gapprobe explain GP101              what a verdict means and what to change
+  gapprobe doctor                     is everything there?";
+
+/// Why is the GPU idle, and what would fixing it win?
+#[derive(Parser)]
+#[command(name = "gapprobe", version, before_help = EXAMPLES, after_help = EXIT_CODES, max_term_width = 110)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Run(verbs::run::Args),
+    Recover(verbs::recover::Args),
+    Doctor(verbs::doctor::Args),
+    Explain(verbs::explain::Args),
+    Completions(verbs::completions::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse(); // ends with 2 (Exit::WrongUse) by itself
+    let result = match cli.verb {
+        Verb::Run(args) => verbs::run::run(&args),
+        Verb::Recover(args) => verbs::recover::run(&args).map(ExitCode::from),
+        Verb::Doctor(args) => verbs::doctor::run(&args).map(ExitCode::from),
+        Verb::Explain(args) => verbs::explain::run(&args).map(ExitCode::from),
+        Verb::Completions(args) => verbs::completions::run(&args).map(ExitCode::from),
+    };
+    result.unwrap_or_else(|failure| {
+        verbs::talk::say(&failure);
+        failure.exit.into()
+    })
+}
+
+/// What a verb returns: how to end, or why not.
+type Outcome<T = verbs::exit::Exit> = Result<T, Failure>;

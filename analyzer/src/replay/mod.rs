@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a fix would win: the recorded steps, replayed through a small model with one cause changed.
+//!
+//! `prepare.rs` turns recorded calls and ops into items with durations and edges (never absolute times), `model.rs`
+//! plays them. The idea: Daydream (USENIX ATC 2020). Here: the fixes that can be asked for.
+//! The recorder's own cost stays in both the measured and the predicted time: both are times with it.
+
+pub mod model;
+pub mod prepare;
+
+pub use prepare::Prepared;
+
+/// Ops replayed at most, the latest of the steady span.
+pub const MAX_OPS: usize = 200_000;
+/// The driver's launch queue: a launch waits until the op this many before it has begun.
+pub const LAUNCH_QUEUE: usize = 1024;
+/// A host stretch between launches up to this long goes with a graph, ns: a compiled region's guards or an optimizer's
+/// Python take some hundred microseconds; fetching a batch or writing a file usually takes longer.
+pub const CAPTURABLE_NS: u64 = 2_000_000;
+/// A launch whose op started this long after the call returned was made far ahead: its own time is the queue's, ns.
+pub const AHEAD_NS: u64 = 100_000;
+/// What a launch call takes the host where nothing holds it up, and for each node of a graph, ns (H200: 645 nodes in
+/// 0.86 ms with their records on).
+pub const LAUNCH_NS: u64 = 20_000;
+/// See [`LAUNCH_NS`].
+pub const NODE_NS: u64 = 1_500;
+/// A synchronizing call that waits for nothing still costs this, ns.
+pub const CALL_NS: u64 = 3_000;
+/// The device's spacing where the recording shows none, ns (eager launches on an H200).
+pub const SPACING_NS: i64 = 1_000;
+/// Copies from pinned memory reach this, bytes per ns (25 GB/s: PCIe 4 x16 with room to spare on newer links).
+pub const PINNED_BYTES_PER_NS: u64 = 25;
+
+/// One thing changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fix {
+    /// Nothing: must give the measured time back.
+    Nothing,
+    /// Synchronizing calls and small blocking copies return at once (the value is needed later, or not at all).
+    Sync,
+    /// One graph launch instead of each stretch of single ones between calls that wait for the device: launching costs
+    /// the host nothing but that, the device's spacing stays, so do synchronizes, copies, and host stretches too long
+    /// to be dispatch ([`CAPTURABLE_NS`]).
+    Launch,
+    /// Long host stretches shrink to the usual one (input ready in time, file written elsewhere).
+    Host,
+    /// Large copies from pinned memory on a stream of their own: they block nobody, the link is the only limit.
+    Copy,
+    /// No allocating and freeing calls.
+    Alloc,
+    /// Collectives hidden behind computing; their own time is the only limit.
+    Comm,
+    /// Half of the small kernels merged into their neighbours: half the spacing and half of their fixed time go.
+    Fuse,
+    /// Waits for other streams and events gone.
+    DeviceWait,
+}
+
+/// Set of fixes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Fixes(u16);
+
+impl Fixes {
+    /// These fixes together.
+    pub fn of(fixes: &[Fix]) -> Fixes {
+        Fixes(fixes.iter().fold(0, |all, &f| all | 1 << f as u16))
+    }
+
+    /// Contains `fix`.
+    pub fn has(self, fix: Fix) -> bool {
+        self.0 & 1 << fix as u16 != 0
+    }
+}

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From a recording to files and the line: the one way, in the process at its exit and in `gapprobe recover`.
+//!
+//! Stages: load, analyse, trace, summary. Between stages (and inside the trace) the deadline is looked at; what is
+//! not done in time is named and stays in the recording. A directory that cannot be written costs the files, not the
+//! line. Cold: allocates, writes files; never panics on what a recording holds.
+
+use std::fs::File;
+use std::hash::{BuildHasher, Hasher};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use trace::{OpenError, Source};
+
+use crate::analysis::Analysis;
+use crate::chrome::{self, ChromeOptions, WriteError, Written};
+use crate::line::line;
+use crate::run::Run;
+use crate::summary::{summary, Around};
+
+mod fresh;
+
+use fresh::Fresh;
+
+/// Told which stage is at work, how much of it is done, how much there is.
+pub type Progress<'a> = &'a dyn Fn(&str, u64, u64);
+
+/// Events a report looks at inside the traced process: it needs 77 bytes for each at its peak (`examples/million.rs`), and
+/// of the 256 MB that a process may be charged (GAPPROBE_MAX_MB) the recording's image takes 102.
+pub const MOST_EVENTS: u64 = 2_000_000;
+/// Load and analysis of one event, ns (2 million in 1.2 s on two busy cores): what a deadline has room for.
+const EVENT_NS: u128 = 600;
+/// However little time there is, so many are looked at: they take a few milliseconds.
+const LEAST_EVENTS: u64 = 20_000;
+/// Analysis takes so many times as long as loading, at most (twice on that machine).
+const ANALYSE_LOADS: u32 = 3;
+/// Kept back of the time before a deadline for the summary.
+const SUMMARY_TIME: Duration = Duration::from_millis(50);
+
+/// What to make of a recording.
+#[derive(Clone, Copy)]
+pub struct ReportOptions<'a> {
+    /// Where trace and summary go.
+    pub directory: &'a Path,
+    /// Give up what is not done at this moment: the trace first, then older events, then the summary; the line last.
+    pub deadline: Option<Instant>,
+    /// Look at so many events at most, the newest; see [`MOST_EVENTS`].
+    pub most_events: u64,
+    /// Write the trace (the summary is always written).
+    pub write_trace: bool,
+    /// Compressed size the trace is kept under, bytes.
+    pub max_trace_bytes: u64,
+    /// Compress on a second thread. A caller inside a foreign process blocks all signals first: the thread inherits it.
+    pub threaded: bool,
+    /// The recording is still being written: its end is not the end of the program.
+    pub live: bool,
+    /// Told from time to time.
+    pub progress: Option<Progress<'a>>,
+}
+
+impl<'a> ReportOptions<'a> {
+    /// Everything, into `directory`, without a deadline.
+    pub fn new(directory: &'a Path) -> ReportOptions<'a> {
+        ReportOptions {
+            directory,
+            deadline: None,
+            most_events: MOST_EVENTS,
+            write_trace: true,
+            max_trace_bytes: chrome::MAX_BYTES,
+            threaded: true,
+            live: false,
+            progress: None,
+        }
+    }
+}
+
+/// What was made.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// The line; it names the trace where there is one.
+    pub line: String,
+    /// The trace.
+    pub trace: Option<PathBuf>,
+    /// What the trace holds.
+    pub written: Option<Written>,
+    /// The summary.
+    pub summary: Option<PathBuf>,
+    /// The summary's text (JSON), also where it could not be written.
+    pub summary_text: String,
+    /// The verdict is INCONCLUSIVE.
+    pub inconclusive: bool,
+    /// The deadline came before this stage was done (`trace`, `summary`): the caller names the `recover` command.
+    pub late: Option<&'static str>,
+    /// Older events that were not looked at, for want of memory or time; the recording has them.
+    pub left_out: u64,
+    /// Files that could not be written, and why; one sentence each.
+    pub problems: Vec<String>,
+}
+
+impl Report {
+    /// Trace and summary are there: the recording is needed no more.
+    pub fn is_complete(&self) -> bool {
+        self.problems.is_empty() && self.late.is_none() && self.left_out == 0 && self.summary.is_some()
+    }
+}
+
+/// Why there is no report at all.
+#[derive(Debug)]
+pub enum ReportError {
+    /// The recording cannot be opened.
+    Open(OpenError),
+    /// It can, but every part of it is damaged.
+    Damaged {
+        /// Segments that were tried.
+        segments: u32,
+        /// Length of the file, bytes.
+        bytes: u64,
+    },
+    /// The deadline came before there was a verdict.
+    Late(&'static str),
+}
+
+impl std::fmt::Display for ReportError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ReportError::Open(e) => e.fmt(f),
+            ReportError::Damaged { segments, bytes } => write!(
+                f,
+                "no event can be read: all of its {segments} segments, from byte 4096 to {bytes}, are damaged or cut off"
+            ),
+            ReportError::Late(stage) => write!(f, "no time left to {stage}"),
+        }
+    }
+}
+
+impl std::error::Error for ReportError {}
+
+/// Loads, analyses, writes trace and summary. Their names are
+/// `gapprobe-<host>-<pid>-<YYYYmmdd-HHMMSS>-<4 random>.json.gz` and `.summary.json`, the time being the start of the
+/// recording in UTC. No existing file is touched.
+///
+/// # Errors
+/// Where not even the line can be given. Files that could not be written are in [`Report::problems`].
+pub fn report<S: Source + ?Sized>(source: &S, options: &ReportOptions<'_>) -> Result<Report, ReportError> {
+    tell(options, "load", 0, 1);
+    let run = load(source, options)?;
+    let damaged = run.problems.damaged() > 0;
+    if run.events == 0 && damaged {
+        return Err(ReportError::Damaged { segments: run.header.segments, bytes: source.len() });
+    }
+    on_time(options, "analyse")?;
+    tell(options, "analyse", 0, 1);
+    let mut analysis = crate::analyze(&run);
+    analysis.coverage.killed &= !options.live;
+    Ok(write(&run, &analysis, options))
+}
+
+/// As much of the recording, from its end back, as memory and time allow.
+fn load<S: Source + ?Sized>(source: &S, options: &ReportOptions<'_>) -> Result<Run, ReportError> {
+    let Some(deadline) = options.deadline else {
+        return crate::load_newest(source, options.most_events).map_err(ReportError::Open);
+    };
+    let begin = Instant::now();
+    let left = deadline.saturating_duration_since(begin).saturating_sub(SUMMARY_TIME);
+    let room = u64::try_from(left.as_nanos() / EVENT_NS).unwrap_or(u64::MAX).max(LEAST_EVENTS);
+    let run = crate::load_newest(source, options.most_events.min(room)).map_err(ReportError::Open)?;
+    // the machine may be slower than that: once more with what fits
+    let took = begin.elapsed().max(Duration::from_micros(1));
+    let left = deadline.saturating_duration_since(Instant::now()).saturating_sub(SUMMARY_TIME);
+    let kept = run.events.saturating_sub(run.left_out);
+    if left >= took * ANALYSE_LOADS || left.is_zero() || kept <= LEAST_EVENTS {
+        return Ok(run);
+    }
+    drop(run);
+    let share = left.as_secs_f64() / (took.as_secs_f64() * f64::from(2 * ANALYSE_LOADS));
+    let fits = (kept as f64 * share) as u64;
+    crate::load_newest(source, fits.max(LEAST_EVENTS)).map_err(ReportError::Open)
+}
+
+/// Writes trace and summary of what is already analysed.
+pub fn write(run: &Run, analysis: &Analysis, options: &ReportOptions<'_>) -> Report {
+    let mut report = Report {
+        inconclusive: analysis.verdict.inconclusive.is_some(),
+        left_out: run.left_out,
+        ..Report::default()
+    };
+    let stem = stem(run);
+    if options.write_trace {
+        if is_late(options) {
+            report.late = Some("trace");
+        } else {
+            trace_file(run, analysis, options, &stem, &mut report);
+        }
+    }
+    let name = report.trace.as_deref().and_then(Path::file_name).map(|n| n.to_string_lossy().into_owned());
+    // in the current directory the name alone is what one types
+    let here = options.directory == Path::new(".");
+    let path = report.trace.as_deref().map(|p| p.to_string_lossy().into_owned());
+    report.line = line(run, analysis, if here { name.as_deref() } else { path.as_deref() });
+    let around = Around { line: &report.line, trace: name.as_deref(), written: report.written };
+    let mut text = serde_json::to_string_pretty(&summary(run, analysis, &around)).unwrap_or_default();
+    text.push('\n');
+    tell(options, "summary", 0, 1);
+    // small and quick: written even where the trace came too late
+    match summary_file(options.directory, &format!("{stem}.summary.json"), &text) {
+        Ok(path) => report.summary = Some(path),
+        Err(e) => report.problems.push(format!("no summary in {}: {e}", options.directory.display())),
+    }
+    report.summary_text = text;
+    report
+}
+
+fn trace_file(run: &Run, analysis: &Analysis, options: &ReportOptions<'_>, stem: &str, report: &mut Report) {
+    let said = line(run, analysis, None);
+    let progress = |done: u64, all: u64| tell(options, "trace", done, all);
+    let chrome_options = ChromeOptions {
+        max_bytes: options.max_trace_bytes,
+        deadline: options.deadline.map(|d| d.checked_sub(SUMMARY_TIME).unwrap_or(d)),
+        threaded: options.threaded,
+        line: &said,
+        progress: Some(&progress),
+    };
+    let made = Fresh::create(options.directory, &format!("{stem}.json.gz")).map_err(WriteError::Io).and_then(
+        |(fresh, file)| {
+            let (file, written) = chrome::write(run, analysis, file, &chrome_options)?;
+            drop::<File>(file);
+            Ok((fresh.publish()?, written))
+        },
+    );
+    match made {
+        Ok((path, written)) => {
+            report.trace = Some(path);
+            report.written = Some(written);
+        }
+        Err(WriteError::Late) => report.late = Some("trace"),
+        Err(WriteError::Io(e)) => {
+            report.problems.push(format!("no trace in {}: {e}", options.directory.display()));
+        }
+    }
+}
+
+fn summary_file(directory: &Path, name: &str, text: &str) -> io::Result<PathBuf> {
+    let (fresh, mut file) = Fresh::create(directory, name)?;
+    file.write_all(text.as_bytes())?;
+    drop(file);
+    fresh.publish()
+}
+
+fn tell(options: &ReportOptions<'_>, stage: &str, done: u64, all: u64) {
+    if let Some(progress) = options.progress {
+        progress(stage, done, all);
+    }
+}
+
+fn is_late(options: &ReportOptions<'_>) -> bool {
+    options.deadline.is_some_and(|t| Instant::now() >= t)
+}
+
+fn on_time(options: &ReportOptions<'_>, stage: &'static str) -> Result<(), ReportError> {
+    if is_late(options) {
+        return Err(ReportError::Late(stage));
+    }
+    Ok(())
+}
+
+/// `gapprobe-<host>-<pid>-<YYYYmmdd-HHMMSS>-<4 random>`.
+fn stem(run: &Run) -> String {
+    let h = &run.header;
+    let host: String = h
+        .host
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' })
+        .take(64)
+        .collect();
+    let host = match host.trim_matches(|c| c == '-' || c == '.') {
+        "" => "host",
+        rest => rest,
+    };
+    let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
+    hasher.write_u64(h.start_realtime);
+    let random = hasher.finish() & 0xffff;
+    format!("gapprobe-{host}-{}-{}-{random:04x}", h.pid, utc(h.start_realtime / 1_000_000_000))
+}
+
+/// `YYYYmmdd-HHMMSS` of seconds since 1970, UTC. Days to a date as in Howard Hinnant's `civil_from_days`
+/// (<http://howardhinnant.github.io/date_algorithms.html>).
+fn utc(seconds: u64) -> String {
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    let shifted = days + 719_468; // days since 0000-03-01
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    format!("{year:04}{month:02}{day:02}-{:02}{:02}{:02}", rest / 3600, rest / 60 % 60, rest % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_right_around_leap_days() {
+        for (seconds, expected) in [
+            (0, "19700101-000000"),
+            (951_782_399, "20000228-235959"),
+            (951_782_400, "20000229-000000"),
+            (1_078_099_200, "20040301-000000"),
+            (1_795_000_000, "20261118-110640"),
+            (4_107_542_400, "21000301-000000"),
+        ] {
+            assert_eq!(utc(seconds), expected);
+        }
+    }
+
+    #[test]
+    fn a_hostile_host_name_stays_inside_the_directory() {
+        let mut run = Run::default();
+        run.header.host = "../../etc/ä b".into();
+        let stem = stem(&run);
+        assert!(stem.starts_with("gapprobe-"), "{stem}");
+        assert!(stem.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.'), "{stem}");
+        assert!(!stem.contains('/'));
+    }
+}

@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The facts of one recording, compact, sorted and joined; no opinions.
+//!
+//! Here: [`Run`]. `load.rs` fills it. Not here: steps, gaps, buckets (`analysis.rs` and below). Runs on the program's
+//! exit thread or in `gapprobe`; nothing here trusts a byte of the recording, nothing panics.
+//! Memory: 40 bytes a GPU op or API call, 32 a range or mark.
+
+use trace::call::Class;
+use trace::event::{Copy, Unobserved, FROM_RECORD, GRAPH_NODE};
+use trace::{Definitions, DeviceInfo, Header, Kind, OpenError, Problems};
+
+/// Why a recording cannot be loaded.
+pub type LoadError = OpenError;
+
+/// "No such thing" in the 32-bit references of [`Op::call`] and the slices of `analysis.rs`.
+pub const NONE: u32 = u32::MAX;
+
+/// A launch call may begin this much after its op by the two clocks' disagreement and still be joined, ns.
+pub const CLOCK_SLACK_NS: u64 = 1_000_000;
+
+/// Events past this time (73 years after boot) are damage: below it, no sum of times can overflow.
+pub const MAX_TIME: u64 = 1 << 61;
+
+/// From (inclusive) and to (exclusive), ns of the recorded CLOCK_MONOTONIC.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, PartialOrd, Ord)]
+pub struct Span {
+    /// Begin, ns.
+    pub start: u64,
+    /// End, ns; never before `start`.
+    pub end: u64,
+}
+
+impl Span {
+    /// A span; an `end` before `start` becomes `start`.
+    pub fn new(start: u64, end: u64) -> Span {
+        Span { start, end: end.max(start) }
+    }
+
+    /// Length, ns.
+    pub fn ns(self) -> u64 {
+        self.end.saturating_sub(self.start)
+    }
+
+    /// The common part (empty where there is none).
+    pub fn clip(self, other: Span) -> Span {
+        Span::new(self.start.max(other.start), self.end.min(other.end))
+    }
+}
+
+/// One operation of a device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Op {
+    /// Begin on the device, ns.
+    pub start: u64,
+    /// End on the device, ns.
+    pub end: u64,
+    /// CUPTI's id of the call that launched it (wraps in long runs).
+    pub correlation: u32,
+    /// See [`trace::Kind`]: kernels: kernel definition id; copies, memsets: bytes.
+    pub a: u32,
+    /// See [`trace::Kind`]: kernels: blocks in the grid.
+    pub b: u32,
+    /// Graph id, 0 outside graphs.
+    pub graph: u32,
+    /// Flat number of the launching call ([`Run::call`]), or [`NONE`].
+    pub call: u32,
+    /// Kernel, Memcpy, Memset or GraphTrace.
+    pub kind: Kind,
+    /// Flags of `trace::event`.
+    pub flags: u8,
+}
+
+impl Op {
+    /// Begin and end.
+    pub fn span(&self) -> Span {
+        Span { start: self.start, end: self.end }
+    }
+
+    /// What a copy moved; zeros for other kinds.
+    pub fn copy(&self) -> Copy {
+        if self.kind == Kind::Memcpy {
+            Copy::unpack(self.a, self.b)
+        } else {
+            Copy::default()
+        }
+    }
+
+    /// Bytes of a copy or memset, 0 for kernels.
+    pub fn bytes(&self) -> u64 {
+        match self.kind {
+            Kind::Memcpy => self.copy().bytes,
+            Kind::Memset => u64::from(self.a) | u64::from(self.b) << 32,
+            _ => 0,
+        }
+    }
+
+    /// A node of a CUDA graph launch.
+    pub fn is_graph_node(&self) -> bool {
+        self.flags & GRAPH_NODE != 0
+    }
+}
+
+/// One host API call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Call {
+    /// Begin on the calling thread, ns.
+    pub start: u64,
+    /// Return, ns.
+    pub end: u64,
+    /// CUPTI correlation id.
+    pub correlation: u32,
+    /// Domain and call id, see `trace::call::find`.
+    pub packed: u32,
+    /// Return value (0 success).
+    pub result: u32,
+    /// Low 32 bits of the bytes moved or allocated, where known.
+    pub bytes: u32,
+    /// What it does; `None` for a number this version does not know.
+    pub class: Option<Class>,
+    /// Flags of `trace::event`.
+    pub flags: u8,
+}
+
+impl Call {
+    /// Begin and return.
+    pub fn span(&self) -> Span {
+        Span { start: self.start, end: self.end }
+    }
+
+    /// The function's name as users know it.
+    pub fn name(&self) -> &'static str {
+        trace::call::find(self.packed).map_or("(unknown call)", |c| c.name)
+    }
+
+    /// Puts work into a stream (kernel, graph, copy or memset).
+    pub fn launches(&self) -> bool {
+        matches!(self.class, Some(Class::Launch | Class::GraphLaunch | Class::Copy | Class::Memset))
+    }
+
+    /// Seen through an activity record: when it returned is known, whether it blocked is not.
+    pub fn from_record(&self) -> bool {
+        self.flags & FROM_RECORD != 0
+    }
+}
+
+/// A CUDA stream of a device.
+#[derive(Clone, Debug, Default)]
+pub struct Stream {
+    /// CUPTI context id.
+    pub context: u32,
+    /// CUPTI stream id.
+    pub stream: u32,
+    /// By start (then end).
+    pub ops: Vec<Op>,
+}
+
+/// CUPTI's record of a wait (see [`Kind::SyncRecord`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SyncRecord {
+    /// When CUPTI saw the waiting, ns.
+    pub span: Span,
+    /// CUPTI correlation id of the call.
+    pub correlation: u32,
+    /// 1 event, 2 stream waits for event, 3 stream, 4 context.
+    pub what: u32,
+    /// CUDA event id.
+    pub event: u32,
+    /// CUPTI stream id.
+    pub stream: u32,
+}
+
+/// A GPU and its streams.
+#[derive(Clone, Debug, Default)]
+pub struct Device {
+    /// Ordinal in the process.
+    pub ordinal: u32,
+    /// What the recorder knew of it.
+    pub info: DeviceInfo,
+    /// In order of context and stream id.
+    pub streams: Vec<Stream>,
+}
+
+impl Device {
+    /// Operations on all streams.
+    pub fn ops(&self) -> usize {
+        self.streams.iter().map(|s| s.ops.len()).sum()
+    }
+}
+
+/// A named range of the program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Range {
+    /// Begin and end.
+    pub span: Span,
+    /// Name, a string id of [`Run::definitions`].
+    pub name: u32,
+    /// Nesting depth, 0 outermost.
+    pub depth: u8,
+    /// Flags of `trace::event`.
+    pub flags: u8,
+}
+
+/// A step mark: from this mark to the next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mark {
+    /// From the mark to the next one.
+    pub span: Span,
+    /// The program's step number.
+    pub number: u32,
+    /// Flags of `trace::event` (`OPEN_ENDED`: closed by the end of the recording).
+    pub flags: u8,
+}
+
+/// A host thread.
+#[derive(Clone, Debug, Default)]
+pub struct Thread {
+    /// Kernel thread id.
+    pub tid: u32,
+    /// Name when first seen, a string id (0 none).
+    pub name: u32,
+    /// By start.
+    pub calls: Vec<Call>,
+    /// By start.
+    pub ranges: Vec<Range>,
+    /// By start.
+    pub marks: Vec<Mark>,
+}
+
+/// A span in which the GPU was not observed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Blind {
+    /// From and to.
+    pub span: Span,
+    /// Number of [`Unobserved`]; other numbers come from newer recorders.
+    pub reason: u32,
+}
+
+impl Blind {
+    /// The reason in words.
+    pub fn text(&self) -> &'static str {
+        match self.reason {
+            r if r == Unobserved::Yielded as u32 => "another profiler held the GPU records",
+            r if r == Unobserved::CaptureOff as u32 => "the program switched capture off",
+            r if r == Unobserved::Limit as u32 => "recording stopped at a limit",
+            _ => "not observed",
+        }
+    }
+}
+
+/// `count` items of `code` were lost at about `at`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LossMark {
+    /// ns.
+    pub at: u64,
+    /// Number of [`trace::Loss`].
+    pub code: u32,
+    /// How many.
+    pub count: u32,
+}
+
+/// Everything a recording says.
+#[derive(Clone, Debug, Default)]
+pub struct Run {
+    /// The header.
+    pub header: Header,
+    /// What ids stand for.
+    pub definitions: Definitions,
+    /// What could not be read.
+    pub problems: Problems,
+    /// By ordinal.
+    pub devices: Vec<Device>,
+    /// By thread id.
+    pub threads: Vec<Thread>,
+    /// (monotonic, realtime) ns, by monotonic time; the header's pair comes first.
+    pub clocks: Vec<(u64, u64)>,
+    /// By start.
+    pub waits: Vec<SyncRecord>,
+    /// By start.
+    pub blind: Vec<Blind>,
+    /// By time.
+    pub loss_marks: Vec<LossMark>,
+    /// Ops whose launching call is not in the recording.
+    pub unjoined: u64,
+    /// Events read (all kinds).
+    pub events: u64,
+    /// Of them, older ones that were not kept (`load_newest`).
+    pub left_out: u64,
+    /// Flat number of each thread's first call; one entry more than threads.
+    pub(crate) call_base: Vec<u32>,
+}
+
+impl Run {
+    /// Thread index and call of a flat call number ([`Op::call`]).
+    pub fn call(&self, flat: u32) -> Option<(usize, &Call)> {
+        let thread = self.call_base.partition_point(|&b| b <= flat).checked_sub(1)?;
+        let call = self.threads.get(thread)?.calls.get((flat - self.call_base.get(thread)?) as usize)?;
+        Some((thread, call))
+    }
+
+    /// Flat number of the `index`th call of thread `thread`.
+    pub fn flat(&self, thread: usize, index: usize) -> u32 {
+        self.call_base.get(thread).map_or(NONE, |b| b.saturating_add(index as u32))
+    }
+
+    /// An op by device index, stream index and number.
+    pub fn op(&self, device: usize, stream: u16, op: u32) -> Option<&Op> {
+        self.devices.get(device)?.streams.get(stream as usize)?.ops.get(op as usize)
+    }
+
+    /// CLOCK_REALTIME, ns since 1970, of a CLOCK_MONOTONIC time: by the latest pair at or before it (the first pair
+    /// for earlier times).
+    pub fn realtime(&self, monotonic: u64) -> u64 {
+        let at = self.clocks.partition_point(|c| c.0 <= monotonic).saturating_sub(1);
+        let (m, r) = self.clocks.get(at).copied().unwrap_or((0, 0));
+        if monotonic >= m {
+            r.saturating_add(monotonic - m)
+        } else {
+            r.saturating_sub(m - monotonic)
+        }
+    }
+}

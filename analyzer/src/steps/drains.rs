@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Steps of a loop that synchronizes once a step, where launches alone show only a small tile (the same few kernels
+//! over and over: layers, an inner loop): the outermost structure is the step. Copies that wait are tokens of the
+//! sequence themselves and no matter of this file. Runs where the analysis runs.
+
+use trace::call::Class;
+
+use super::cut::{join, Segment};
+use super::period::{Anchor, Profile, OUTER_SHARE};
+use super::sequence::Sequence;
+use super::MIN_STEPS;
+use crate::analysis::Step;
+use crate::run::Run;
+
+/// Launches from one synchronize to the next must be at least this many tiles.
+const TILES: u64 = 2;
+
+/// The stretches between synchronizing calls, if they are alike and each holds several of `tile`.
+pub(super) fn find(run: &Run, sequence: &Sequence, tile: &Anchor, last_op: u64) -> Option<Vec<Step>> {
+    let calls = run.threads.iter().flat_map(|t| &t.calls);
+    let mut syncs: Vec<u64> = calls.filter(|c| c.class == Some(Class::Sync)).map(|c| c.start).collect();
+    syncs.sort_unstable();
+    let mut segments: Vec<Segment> = Vec::new();
+    let mut next = syncs.iter().peekable();
+    for t in &sequence.tokens {
+        let mut drained = segments.is_empty();
+        while next.next_if(|&&s| s <= t.launch).is_some() {
+            drained = true;
+        }
+        if drained {
+            segments.push(Segment { start: t.start, profile: Profile::default() });
+        }
+        if let Some(s) = segments.last_mut() {
+            s.profile.count(t.kind, sequence.is_optimizer(t));
+        }
+    }
+    if segments.len() < MIN_STEPS {
+        return None;
+    }
+    let mut by_length: Vec<&Segment> = segments.iter().collect();
+    by_length.sort_by_key(|s| s.profile.length());
+    let reference = by_length.get(by_length.len() / 2)?.profile;
+    let alike = |s: &&Segment| s.profile.is_like(&reference);
+    let covered: u64 = segments.iter().filter(alike).map(|s| s.profile.length()).sum();
+    let enough = covered as f64 >= OUTER_SHARE * sequence.tokens.len() as f64;
+    if !enough || reference.length() < TILES * tile.reference.length() {
+        return None;
+    }
+    let first = segments.iter().position(|s| s.profile.is_like(&reference))?;
+    let steps = join(segments.get(first..)?, &reference, last_op);
+    (steps.len() >= MIN_STEPS).then_some(steps)
+}

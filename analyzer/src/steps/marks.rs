@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Steps that the program itself names: `gapprobe_step`, or ranges called `step` or `ProfilerStep#`.
+
+use trace::event::OPEN_ENDED;
+
+use super::{step, MIN_STEPS};
+use crate::analysis::Step;
+use crate::run::{Run, Span};
+
+/// An open-ended last step counts if it is at least this share of the median step.
+const OPEN_STEP_SHARE: f64 = 0.5;
+
+/// Steps by the marks of the thread that set most of them.
+pub(super) fn from_marks(run: &Run, valid: Span, last_op: u64) -> Option<Vec<Step>> {
+    let thread = run.threads.iter().max_by_key(|t| t.marks.len())?;
+    let starts: Vec<(u64, u64, u32, bool)> = thread
+        .marks
+        .iter()
+        // a mark is a moment: its step ends at the next one
+        .map(|m| (m.span.start, m.span.end, m.number, m.flags & OPEN_ENDED != 0 || m.span.ns() == 0))
+        .collect();
+    tile(&starts, valid, last_op)
+}
+
+/// Steps by the ranges of the thread that has most of them; a step lasts to the next one's begin.
+pub(super) fn from_ranges(run: &Run, valid: Span, last_op: u64) -> Option<Vec<Step>> {
+    let mut best: Vec<(u64, u64, u32, bool)> = Vec::new();
+    for t in &run.threads {
+        let mut found: Vec<(u64, u64, u32, bool)> = Vec::new();
+        for r in &t.ranges {
+            let Some(number) = run.definitions.string(r.name).and_then(|n| step_number(n, found.len()))
+            else {
+                continue;
+            };
+            // a step named inside a step (a library's own range) is no step of its own
+            if found.last().is_none_or(|f| r.span.start >= f.1) {
+                found.push((r.span.start, r.span.end, number, r.flags & OPEN_ENDED != 0));
+            }
+        }
+        if found.len() > best.len() {
+            best = found;
+        }
+    }
+    tile(&best, valid, last_op)
+}
+
+/// The number of a step range, or `None` for other ranges. Unnumbered ones count up.
+fn step_number(name: &str, position: usize) -> Option<u32> {
+    if matches!(name, "step" | "train_step" | "training_step") {
+        return Some(position as u32);
+    }
+    let digits = ["ProfilerStep#", "step#", "step ", "step_"].iter().find_map(|p| name.strip_prefix(p))?;
+    digits.parse().ok()
+}
+
+/// Steps that lie side by side: each lasts to the next one's begin, the last to its own end or the last op.
+fn tile(marks: &[(u64, u64, u32, bool)], valid: Span, last_op: u64) -> Option<Vec<Step>> {
+    if marks.len() < MIN_STEPS {
+        return None;
+    }
+    let mut steps = Vec::with_capacity(marks.len());
+    for (i, &(start, end, number, open)) in marks.iter().enumerate() {
+        let until = match marks.get(i + 1) {
+            Some(next) => next.0,
+            None if open || end > valid.end => last_op.max(start),
+            None => end,
+        };
+        if start >= valid.start && until <= valid.end && until > start {
+            steps.push(step(Span::new(start, until), number));
+        }
+    }
+    let mut times: Vec<u64> = steps.iter().map(|s| s.span.ns()).collect();
+    let usual = super::median(&mut times) as f64;
+    let open = marks.last().is_some_and(|m| m.3 || m.1 > valid.end);
+    if open && steps.last().is_some_and(|s| (s.span.ns() as f64) < usual * OPEN_STEP_SHARE) {
+        steps.pop();
+    }
+    Some(steps)
+}

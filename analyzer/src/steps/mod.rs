@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The steps of a run: the program's marks, else its named ranges, else a period in the sequence of launches.
+//!
+//! `marks.rs` reads marks and ranges, `sequence.rs` makes the sequence of launches, `period.rs` finds the period in
+//! it, `cut.rs` cuts it into steps, `drains.rs` takes the stretches between synchronizes where the period is but a tile. Here: the choice between them, warm-up, step times. Not here: what a step's time was spent on.
+
+mod cut;
+mod drains;
+pub mod marks;
+pub mod period;
+pub mod sequence;
+
+use crate::analysis::{Step, StepSource, Steps};
+use crate::kernels::KernelTable;
+use crate::run::{Run, Span};
+
+/// A leading step that takes longer than this many medians of the later half is warm-up.
+pub const WARM_UP_MEDIANS: f64 = 1.5;
+/// Leading slow steps up to this many, or a quarter of the run, can be warm-up.
+const MOST_WARM_UP: usize = 3;
+/// Fewer steps than this are no steps.
+pub const MIN_STEPS: usize = 3;
+
+/// Finds the steps inside the valid span.
+pub fn find(run: &Run, kernels: &KernelTable, valid: Span) -> Steps {
+    let last_op = last_op_end(run).clamp(valid.start, valid.end);
+    let mut steps = Steps { micro: 1, ..Steps::default() };
+    if let Some(found) = marks::from_marks(run, valid, last_op) {
+        steps.source = StepSource::Marks;
+        steps.steps = found;
+    } else if let Some(found) = marks::from_ranges(run, valid, last_op) {
+        steps.source = StepSource::Ranges;
+        steps.steps = found;
+    } else if let Some(found) = period::find(run, kernels, valid) {
+        steps.source = StepSource::Period;
+        steps.steps = found.steps;
+        steps.micro = found.micro;
+    }
+    if steps.steps.len() < MIN_STEPS {
+        return Steps { micro: 1, ..Steps::default() };
+    }
+    leave_warm_up_out(&mut steps);
+    measure(&mut steps);
+    steps
+}
+
+fn last_op_end(run: &Run) -> u64 {
+    let streams = run.devices.iter().flat_map(|d| &d.streams);
+    streams.flat_map(|s| s.ops.iter().map(|o| o.end)).max().unwrap_or(0)
+}
+
+fn median(values: &mut [u64]) -> u64 {
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => 0,
+        _ => *values.select_nth_unstable(middle).1,
+    }
+}
+
+fn leave_warm_up_out(steps: &mut Steps) {
+    let n = steps.steps.len();
+    let mut later: Vec<u64> = steps.steps.iter().skip(n / 2).map(|s| s.span.ns()).collect();
+    let limit = median(&mut later) as f64 * WARM_UP_MEDIANS;
+    let slow = steps.steps.iter().take_while(|s| s.span.ns() as f64 > limit).count();
+    // more than that is no warm-up but a phase of the run, and counts
+    let slow = if slow <= (n / 4).max(MOST_WARM_UP).min(n / 2) { slow } else { 0 };
+    steps.warm_up = slow;
+    for s in steps.steps.iter_mut().take(slow) {
+        s.warm_up = true;
+        steps.warm_up_ns += s.span.ns();
+    }
+}
+
+fn measure(steps: &mut Steps) {
+    let steady = steps.steady();
+    let (Some(first), Some(last)) = (steady.first(), steady.last()) else { return };
+    let mean = (last.span.end - first.span.start) as f64 / steady.len() as f64;
+    let mut times: Vec<u64> = steady.iter().map(|s| s.span.ns()).collect();
+    let p90 = {
+        let at = (times.len() * 9 / 10).min(times.len() - 1);
+        *times.select_nth_unstable(at).1
+    };
+    let middle = median(&mut times);
+    steps.mean_ns = mean;
+    steps.median_ns = middle;
+    steps.p90_ns = p90;
+}
+
+/// A step of the given span; the other fields are filled in later.
+pub(crate) fn step(span: Span, number: u32) -> Step {
+    Step { span, number, warm_up: false, odd: false }
+}

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The summary: everything the line says and the figures behind it, as one JSON object for programs.
+//!
+//! Keys are part of the interface: they are added, not renamed. Times are ns, shares 0 to 1, unknown is `null`.
+
+use serde_json::{json, Map, Value};
+use trace::header::sources;
+use trace::{Header, Loss, Total};
+
+use crate::analysis::{Analysis, Bucket, Buckets, DeviceAnalysis, Finding, Steps};
+use crate::chrome::Written;
+use crate::run::{Run, NONE};
+
+/// Version of the keys.
+pub const SUMMARY_VERSION: u32 = 1;
+
+/// What the summary tells besides the analysis itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Around<'a> {
+    /// The line.
+    pub line: &'a str,
+    /// File name of the trace; `None` where there is none.
+    pub trace: Option<&'a str>,
+    /// What the trace holds.
+    pub written: Option<Written>,
+}
+
+/// The summary of a run.
+pub fn summary(run: &Run, analysis: &Analysis, around: &Around<'_>) -> Value {
+    let h = &run.header;
+    json!({
+        "summary_version": SUMMARY_VERSION,
+        "line": around.line,
+        "verdict": verdict(run, analysis),
+        "findings": analysis.findings.iter().map(|f| finding(run, f)).collect::<Vec<_>>(),
+        "steps": steps(&analysis.steps),
+        "devices": analysis.devices.iter().enumerate().map(|(i, d)| device(run, i, d)).collect::<Vec<_>>(),
+        "worst_device": analysis.worst.and_then(|i| analysis.devices.get(i)).map(|d| d.ordinal),
+        "losses": losses(analysis),
+        "reading_problems": problems(run),
+        "totals": Total::ALL.iter().map(|&t| (t.key().to_owned(), json!(h.total(t)))).collect::<Map<_, _>>(),
+        "cost": {
+            "share": analysis.cost.share,
+            "callback_ns": analysis.cost.callback_ns,
+            "cupti_ns": analysis.cost.cupti_ns,
+        },
+        "coverage": coverage(run, analysis),
+        "model": {
+            "measured_ns": analysis.model.measured_ns,
+            "replayed_ns": analysis.model.replayed_ns,
+            "operations": analysis.model.ops,
+            "error": analysis.model.error(),
+        },
+        "versions": versions(h),
+        "rank": number_from_one(h.rank),
+        "local_rank": number_from_one(h.local_rank),
+        "world_size": (h.world_size > 0).then_some(h.world_size),
+        "host": h.host,
+        "pid": h.pid,
+        "uid": h.uid,
+        "cpus": h.cpus,
+        "command": h.command,
+        "attributes": run.definitions.attributes().map(|(k, v)| (k.to_owned(), json!(v))).collect::<Map<_, _>>(),
+        "times": times(run),
+        "trace": around.trace,
+        "trace_file": around.written.map(|w| json!({
+            "bytes": w.bytes,
+            "gpu_operations": w.ops,
+            "api_calls": w.calls,
+            "left_out": {
+                "gpu_operations": w.ops_left_out,
+                "api_calls": w.calls_left_out,
+                "ranges": w.ranges_left_out,
+                "idle_slices": w.gaps_left_out,
+            },
+        })),
+    })
+}
+
+/// Stored as number + 1, so that 0 is "not told".
+fn number_from_one(n: u32) -> Option<u32> {
+    n.checked_sub(1)
+}
+
+/// The function a flat call number stands for.
+fn call_name(run: &Run, call: u32) -> Option<&'static str> {
+    (call != NONE).then(|| run.call(call).map(|(_, c)| c.name())).flatten()
+}
+
+/// A promise: `null` where none is made.
+fn promised(ns: f64) -> Option<f64> {
+    (ns > 0.0).then_some(ns)
+}
+
+fn verdict(run: &Run, analysis: &Analysis) -> Value {
+    let v = &analysis.verdict;
+    json!({
+        "code": v.code,
+        "cause": v.cause,
+        "text": v.text,
+        "fix": v.fix,
+        "confidence": v.confidence.key(),
+        "share": v.share,
+        "step_ns": promised(v.step_ns),
+        "predicted_ns": promised(v.predicted_ns),
+        "error_ns": promised(v.predicted_ns).map(|_| v.error_ns),
+        "then": v.then.map(|(cause, share)| json!({"cause": cause, "share": share})),
+        "inconclusive": v.inconclusive,
+        "call": call_name(run, v.call),
+    })
+}
+
+fn finding(run: &Run, f: &Finding) -> Value {
+    json!({
+        "code": f.code,
+        "cause": f.cause,
+        "share": f.share,
+        "win": f.win,
+        "predicted_ns": promised(f.predicted_ns),
+        "error_ns": promised(f.predicted_ns).map(|_| f.error_ns),
+        "text": f.text,
+        "fix": f.fix,
+        "confidence": f.confidence.key(),
+        "call": call_name(run, f.call),
+        "count": f.count,
+    })
+}
+
+fn steps(steps: &Steps) -> Value {
+    let mut lengths: Vec<u64> = steps.steady().iter().map(|s| s.span.ns()).collect();
+    lengths.sort_unstable();
+    json!({
+        "source": steps.source.key(),
+        "count": steps.steps.len(),
+        "warm_up": steps.warm_up,
+        "warm_up_ns": steps.warm_up_ns,
+        "micro_steps": steps.micro,
+        "mean_ns": (!lengths.is_empty()).then_some(steps.mean_ns),
+        "median_ns": percentile(&lengths, 50),
+        "p95_ns": percentile(&lengths, 95),
+    })
+}
+
+/// The value that `percent` of the sorted values do not exceed (nearest rank).
+fn percentile(sorted: &[u64], percent: usize) -> Option<u64> {
+    let rank = (sorted.len() * percent).div_ceil(100);
+    sorted.get(rank.saturating_sub(1)).copied()
+}
+
+fn device(run: &Run, index: usize, d: &DeviceAnalysis) -> Value {
+    let info = run.devices.get(index).map(|d| d.info).unwrap_or_default();
+    json!({
+        "ordinal": d.ordinal,
+        "name": run.definitions.string(info.name),
+        "multiprocessors": (info.multiprocessors > 0).then_some(info.multiprocessors),
+        "span_ns": d.span.ns(),
+        "busy_ns": d.busy_ns,
+        "idle_ns": d.idle_ns,
+        "gaps": d.gaps,
+        "max_gap_ns": d.max_gap_ns,
+        "steady_wall_ns": d.wall_ns,
+        "steady_operations": d.ops,
+        "steady_kernels": d.kernels,
+        "buckets_ns": buckets(&d.buckets),
+        "small_kernels": {
+            "share": d.small.share,
+            "kernels": d.small.kernels,
+            "small": d.small.small,
+            "median_ns": d.small.median_ns,
+        },
+        "start_before_launch": d.start_before_launch,
+    })
+}
+
+fn buckets(buckets: &Buckets) -> Map<String, Value> {
+    Bucket::ALL.iter().map(|&b| (b.key().to_owned(), json!(buckets.get(b)))).collect()
+}
+
+/// Every loss by name, the zeros too: a reader need not know which there are.
+fn losses(analysis: &Analysis) -> Map<String, Value> {
+    let count = |l: Loss| analysis.losses.iter().find(|(m, _)| *m == l).map_or(0, |(_, n)| *n);
+    Loss::ALL.iter().map(|&l| (l.key().to_owned(), json!(count(l)))).collect()
+}
+
+fn problems(run: &Run) -> Value {
+    let p = &run.problems;
+    json!({
+        "bad_segments": p.bad_segments,
+        "busy_segments": p.busy_segments,
+        "cut_segments": p.cut_segments,
+        "bad_events": p.bad_events,
+        "bad_definitions": p.bad_definitions,
+        "unknown_tracks": p.unknown_tracks,
+    })
+}
+
+fn coverage(run: &Run, analysis: &Analysis) -> Value {
+    let c = &analysis.coverage;
+    json!({
+        "seen_ns": c.seen_ns,
+        "run_ns": c.run_ns,
+        "steps_seen": c.steps_seen,
+        "steps_run": c.steps_run,
+        "overwritten": c.overwritten,
+        "killed": c.killed,
+        "events": analysis.events,
+        "operations_without_call": run.unjoined,
+        "data_losses": analysis.data_losses,
+        "unobserved_ns": analysis.blind.iter().map(|b| b.span.ns()).sum::<u64>(),
+        "unobserved": analysis.blind.iter().take(100).map(|b| json!({
+            "from_ns": b.span.start, "to_ns": b.span.end, "reason": b.text(),
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn versions(h: &Header) -> Value {
+    let source = |bit: u32| h.sources & bit != 0;
+    json!({
+        "gapprobe": env!("CARGO_PKG_VERSION"),
+        "recorder": h.gapprobe,
+        "recording": format!("{}.{}", trace::header::VERSION_MAJOR, trace::header::VERSION_MINOR),
+        "driver": (h.driver_version > 0).then_some(h.driver_version),
+        "cupti": (h.cupti_version > 0).then_some(h.cupti_version),
+        "sources": {
+            "callbacks": source(sources::CALLBACKS),
+            "call_filter": source(sources::CALL_FILTER),
+            "graph_level": source(sources::GRAPH_LEVEL),
+            "gave_up": source(sources::GAVE_UP),
+            "no_launches": source(sources::NO_LAUNCHES),
+        },
+    })
+}
+
+fn times(run: &Run) -> Value {
+    let h = &run.header;
+    let told = |monotonic: u64| (monotonic > 0).then(|| run.realtime(monotonic));
+    json!({
+        "start_unix_ns": h.start_realtime,
+        "first_use_unix_ns": told(h.first_use),
+        "gpu_complete_to_unix_ns": told(h.gpu_complete_to),
+        "last_write_unix_ns": told(h.last_write),
+        "exit_unix_ns": told(h.exit_monotonic),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::percentile;
+
+    #[test]
+    fn percentiles_are_values_that_occurred() {
+        assert_eq!(percentile(&[], 95), None);
+        assert_eq!(percentile(&[7], 50), Some(7));
+        let hundred: Vec<u64> = (1..=100).collect();
+        assert_eq!((percentile(&hundred, 50), percentile(&hundred, 95)), (Some(50), Some(95)));
+    }
+}

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One file a verb, and what verbs share: exit codes, talk, the folder of recordings, programs and processes.
+
+pub(crate) mod completions;
+pub(crate) mod doctor;
+pub(crate) mod exit;
+pub(crate) mod explain;
+pub(crate) mod recover;
+pub(crate) mod run;
+pub(crate) mod talk;
+
+mod elf;
+#[expect(unsafe_code, reason = "signals and wait need libc")]
+mod process;
+mod recordings;

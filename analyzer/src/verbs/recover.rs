@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `gapprobe recover`: a recording left by a process that was killed becomes a trace and the line.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use analyzer::report::{report, Report, ReportError, ReportOptions};
+use trace::setting;
+
+use crate::verbs::exit::{Exit, Failure};
+use crate::verbs::process::{self, Life};
+use crate::verbs::recordings::{self, FileSource, Found};
+use crate::verbs::talk::{self, Progress};
+use crate::Outcome;
+
+const EXAMPLES: &str = "\
+Examples:
+  gapprobe recover                      the newest recording of an ended process of yours
+  gapprobe recover --list               what there is
+  gapprobe recover run.gpr --keep       a certain one, left where it is";
+
+/// Make trace and line from a recording
+///
+/// The line goes to stdout. A recording is removed once its trace and summary are written.
+#[derive(clap::Args)]
+#[command(before_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// A recording (.gpr), or a folder of them [default: the folder gapprobe records to]
+    #[arg(value_name = "FILE|DIR")]
+    what: Option<PathBuf>,
+    /// Directory for trace and summary [default: GAPPROBE_DIR, else the current one]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// All recordings of ended processes, not the newest alone
+    #[arg(long, conflicts_with = "list")]
+    all: bool,
+    /// Only list the recordings
+    #[arg(long)]
+    list: bool,
+    /// Leave the recording where it is
+    #[arg(long)]
+    keep: bool,
+    /// Also if the process still runs: what it has recorded so far; the recording stays
+    #[arg(long)]
+    live: bool,
+    /// Print the summary (JSON) instead of the line
+    #[arg(long)]
+    json: bool,
+    /// End with 5 where the verdict is INCONCLUSIVE
+    #[arg(long)]
+    strict: bool,
+}
+
+/// Finds the recordings asked for and reports each.
+pub(crate) fn run(args: &Args) -> Outcome {
+    let chosen = match &args.what {
+        Some(path) if !path.is_dir() => {
+            let (_, found) = recordings::look(path)?;
+            if args.list {
+                return print_list(&[found]);
+            }
+            vec![found]
+        }
+        folder => {
+            let found = in_folder(folder.as_deref())?;
+            if args.list {
+                return print_list(&found);
+            }
+            choose(found, args)?
+        }
+    };
+    let directory = args.dir.clone().unwrap_or_else(default_directory);
+    let mut exit = Exit::Ok;
+    for one in &chosen {
+        let (source, now) = recordings::look(&one.path)?;
+        if now.life != Life::Ended && !args.live {
+            return Err(still_running(&now));
+        }
+        let done = write(&source, &now, &directory, !args.keep && now.life == Life::Ended)?;
+        for path in [&done.trace, &done.summary].into_iter().flatten() {
+            talk::say(format!("gapprobe: wrote {}", path.display()));
+        }
+        talk::print(if args.json { &done.summary_text } else { &done.line })?;
+        if args.strict && done.inconclusive {
+            exit = Exit::Inconclusive;
+        }
+    }
+    Ok(exit)
+}
+
+/// Where trace and summary go if nobody says.
+pub(crate) fn default_directory() -> PathBuf {
+    std::env::var_os(setting::DIR).filter(|v| !v.is_empty()).map_or_else(|| PathBuf::from("."), PathBuf::from)
+}
+
+/// The recordings of a folder given, or of the private one, which must be ours alone.
+fn in_folder(folder: Option<&Path>) -> Result<Vec<Found>, Failure> {
+    match folder {
+        Some(folder) => recordings::list(folder),
+        None => {
+            let folder = recordings::private_folder();
+            match recordings::distrust(&folder) {
+                Some(why) => Err(Failure::new(Exit::Problem, format!("{why}: not used"))
+                    .hint(format!("look what it is, then remove it: rm -r {}", folder.display()))),
+                None => recordings::list(&folder),
+            }
+        }
+    }
+}
+
+/// The newest of an ended process (with `--all` each of them, with `--live` of any); talks of the others.
+fn choose(found: Vec<Found>, args: &Args) -> Result<Vec<Found>, Failure> {
+    let folder = args.what.clone().unwrap_or_else(recordings::private_folder);
+    let (mut fit, other): (Vec<_>, Vec<_>) =
+        found.into_iter().partition(|f| (f.life == Life::Ended || args.live) && !f.is_reported());
+    if fit.is_empty() {
+        let mut failure = Failure::new(
+            Exit::NothingToRecover,
+            format!("no recording of an ended process in {}", folder.display()),
+        );
+        for one in other.iter().filter(|f| f.life != Life::Ended).take(5) {
+            failure = failure.hint(format!(
+                "still running: {}: gapprobe recover --live {}",
+                one.title(),
+                one.path.display()
+            ));
+        }
+        if other.is_empty() {
+            failure =
+                failure.hint("a recording is removed once its trace is written: look for gapprobe-*.json.gz");
+        }
+        return Err(failure);
+    }
+    if !args.all {
+        for one in fit.split_off(1) {
+            talk::say(format!("gapprobe: also there: {}  {}", one.path.display(), one.title()));
+        }
+    }
+    Ok(fit)
+}
+
+fn print_list(found: &[Found]) -> Outcome {
+    if found.is_empty() {
+        return Err(Failure::new(Exit::NothingToRecover, "no recordings"));
+    }
+    for one in found {
+        let life = match one.life {
+            Life::Runs => "running",
+            Life::Unknown => "unknown",
+            Life::Ended if one.is_reported() => "reported",
+            Life::Ended => "ended",
+        };
+        talk::print(format!("{life:<9} {}  {}", one.path.display(), one.title()))?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn still_running(found: &Found) -> Failure {
+    let file = found.path.display();
+    let what = match found.life {
+        Life::Unknown => {
+            format!("{file}: its process is of another pid namespace (a container) and may still run")
+        }
+        _ => format!("{file}: its process still runs: {}", found.title()),
+    };
+    Failure::new(Exit::StillRunning, what)
+        .hint(format!("what it has recorded so far: gapprobe recover --live {file}"))
+}
+
+/// Writes trace and summary of one recording into `directory`; `remove`: the recording goes, if both were written.
+pub(crate) fn write(
+    source: &FileSource,
+    found: &Found,
+    directory: &Path,
+    remove: bool,
+) -> Result<Report, Failure> {
+    process::survive_file_limit();
+    let progress = Progress::new();
+    let show = |stage: &str, done: u64, all: u64| progress.show(stage, done, all);
+    let options = ReportOptions {
+        live: found.life != Life::Ended,
+        progress: Some(&show),
+        // a process of its own: all of the recording
+        most_events: u64::MAX,
+        ..ReportOptions::new(directory)
+    };
+    let result = report(source, &options);
+    progress.clear();
+    let done = result.map_err(|e| unreadable(&found.path, &e))?;
+    for problem in &done.problems {
+        talk::say(format!("gapprobe: {problem}"));
+    }
+    if !done.problems.is_empty() {
+        talk::say(format!("gapprobe: the recording stays: {}", found.path.display()));
+        talk::say(&done.line);
+        return Err(Failure::new(
+            Exit::Problem,
+            format!("trace or summary not written into {}", directory.display()),
+        )
+        .hint("name a directory that can be written: --dir DIR"));
+    }
+    if remove {
+        match fs::remove_file(&found.path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                talk::say(format!("gapprobe: could not remove {}: {e}", found.path.display()));
+            }
+            _ => {}
+        }
+    }
+    Ok(done)
+}
+
+fn unreadable(path: &Path, e: &ReportError) -> Failure {
+    Failure::new(Exit::Unreadable, format!("{}: {e}", path.display()))
+        .hint("the recording was left as it is; if it is whole, please report this with the file")
+}

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `gapprobe run -- CMD`: sets the preload, runs the command, and reports for it where it was killed before it could.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use trace::setting;
+
+use crate::verbs::elf::{self, Program};
+use crate::verbs::exit::{Exit, Failure};
+use crate::verbs::process::{self, Life};
+use crate::verbs::{recordings, recover, talk};
+use crate::Outcome;
+
+const EXAMPLES: &str = "\
+Examples:
+  gapprobe run -- python train.py --epochs 1
+  gapprobe run --dir /tmp/traces -- torchrun --nproc-per-node 8 train.py
+  gapprobe run --capture profiler -- ./simulate      from cudaProfilerStart() on";
+
+/// The injected library's file name.
+pub(crate) const LIBRARY: &str = "libgapprobe.so";
+
+/// Run a command and say at its end why its GPU was idle
+#[derive(clap::Args)]
+#[command(before_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Directory for trace and summary [default: GAPPROBE_DIR, else the current one]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// The library to inject [default: libgapprobe.so beside this command or in ../lib]
+    #[arg(long, value_name = "FILE")]
+    lib: Option<PathBuf>,
+    /// Host memory for rings and buffers, MB
+    #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u32).range(64..=65536))]
+    max_mb: Option<u32>,
+    /// Longest time the end of the program may be held up, ms
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(0..=600_000))]
+    exit_ms: Option<u32>,
+    /// When recording begins
+    #[arg(long, value_parser = ["start", "profiler"])]
+    capture: Option<String>,
+    /// How CUDA graphs are recorded
+    #[arg(long, value_parser = ["node", "graph"])]
+    graph: Option<String>,
+    /// The libcupti to use where the program has none
+    #[arg(long, value_name = "FILE")]
+    cupti: Option<PathBuf>,
+    /// Print the line of every rank, not of rank 0 alone
+    #[arg(long)]
+    all_ranks: bool,
+    /// Print nothing; trace and summary are written all the same
+    #[arg(long)]
+    quiet: bool,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
+    let (name, rest) =
+        args.command.split_first().ok_or_else(|| Failure::new(Exit::WrongUse, "no command given"))?;
+    let library = match &args.lib {
+        Some(path) => absolute(path)?,
+        None => beside().ok_or_else(no_library)?,
+    };
+    check_library(&library)?;
+    check_program(name)?;
+    let id = random_id();
+    let mut command = Command::new(name);
+    command.args(rest).env("LD_PRELOAD", preload(&library)).env(setting::RUN_ID, &id);
+    settings(args, &mut command)?;
+
+    process::forward_signals();
+    let mut child = command.spawn().map_err(|e| cannot_start(name, &e))?;
+    process::command_runs(child.id());
+    process::wait_without_reaping(child.id());
+    process::command_ended();
+    let status =
+        child.wait().map_err(|e| Failure::new(Exit::Problem, format!("waiting for the command: {e}")))?;
+
+    report_the_killed(args, &id);
+    Ok(match (status.code(), status.signal()) {
+        (Some(code), _) => ExitCode::from(code as u8),
+        (None, Some(signal)) => ExitCode::from((128 + signal) as u8),
+        (None, None) => Exit::Problem.into(),
+    })
+}
+
+/// libgapprobe.so beside this executable, or in the `lib` next to its folder.
+pub(crate) fn beside() -> Option<PathBuf> {
+    let executable = std::env::current_exe().and_then(|e| e.canonicalize()).ok()?;
+    let folder = executable.parent()?;
+    let places = [
+        folder.join(LIBRARY),
+        folder.join("../lib").join(LIBRARY),
+        folder.join("../lib/gapprobe").join(LIBRARY),
+    ];
+    places.iter().find_map(|p| p.canonicalize().ok())
+}
+
+fn no_library() -> Failure {
+    Failure::new(Exit::CannotRun, format!("{LIBRARY} is neither beside this command nor in ../lib"))
+        .hint("build it: cargo build --release; or name it with --lib FILE")
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    path.canonicalize().map_err(|e| {
+        Failure::new(Exit::CannotRun, format!("{}: {e}", path.display()))
+            .hint("--lib names the file libgapprobe.so")
+    })
+}
+
+/// The library is one the loader can preload, under a path that LD_PRELOAD can hold.
+fn check_library(library: &Path) -> Result<(), Failure> {
+    let failure = |what: &str| Failure::new(Exit::CannotRun, format!("{}: {what}", library.display()));
+    if library.as_os_str().as_bytes().iter().any(|b| matches!(b, b' ' | b':' | b'\t' | b'\n')) {
+        return Err(failure("LD_PRELOAD cannot hold a path with spaces or colons")
+            .hint("move or link the library elsewhere"));
+    }
+    match elf::classify(library) {
+        // a shared library has no loader of its own: to the classifier it looks static
+        Ok(Program::Static | Program::Dynamic { .. }) => Ok(()),
+        Ok(_) => Err(failure("not a 64-bit shared library").hint("--lib names the file libgapprobe.so")),
+        Err(e) => Err(failure(&e.to_string())),
+    }
+}
+
+/// Refuses, in one line, programs into which nothing of ours can be loaded.
+fn check_program(name: &OsStr) -> Result<(), Failure> {
+    let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/local/bin:/bin:/usr/bin".into());
+    let shown = name.to_string_lossy();
+    let Some(file) = elf::find(&shown, &path) else {
+        return Err(cannot_start(name, &io::Error::from(io::ErrorKind::NotFound)));
+    };
+    // what cannot be read may still be run: the kernel decides
+    let Ok((program, class)) = elf::resolve(&file, &path) else { return Ok(()) };
+    if program.metadata().is_ok_and(|m| m.permissions().mode() & 0o6000 != 0) {
+        let shown = program.display();
+        talk::say(format!(
+            "gapprobe: {shown} changes the user: the loader drops LD_PRELOAD, nothing will be recorded"
+        ));
+        talk::say(format!(
+            "\nhint: the other way round: {name} gapprobe run -- ...",
+            name = name.to_string_lossy()
+        ));
+    }
+    let why = match class {
+        Program::Static => "is linked statically: nothing can be loaded into it",
+        Program::Musl => "uses musl: libgapprobe.so needs glibc",
+        Program::Narrow => "is a 32-bit program: libgapprobe.so is a 64-bit library",
+        Program::Dynamic { machine } if machine != elf::own_machine() => "is for another kind of processor",
+        _ => return Ok(()),
+    };
+    Err(Failure::new(Exit::CannotRun, format!("{} {why}; not started", program.display())))
+}
+
+fn cannot_start(name: &OsStr, e: &io::Error) -> Failure {
+    let name = name.to_string_lossy();
+    match e.kind() {
+        io::ErrorKind::NotFound => Failure::new(Exit::NotFound, format!("{name}: command not found")),
+        _ => Failure::new(Exit::NotExecutable, format!("{name}: {e}")),
+    }
+}
+
+/// Ours first, then what was there.
+fn preload(library: &Path) -> OsString {
+    let mut value = library.as_os_str().to_owned();
+    if let Some(old) = std::env::var_os("LD_PRELOAD").filter(|v| !v.is_empty()) {
+        value.push(":");
+        value.push(old);
+    }
+    value
+}
+
+/// Options as settings; directories absolute, for the command may change its own.
+fn settings(args: &Args, command: &mut Command) -> Result<(), Failure> {
+    if let Some(dir) = &args.dir {
+        let dir =
+            std::path::absolute(dir).map_err(|e| Failure::new(Exit::WrongUse, format!("--dir: {e}")))?;
+        if !dir.is_dir() {
+            return Err(Failure::new(Exit::WrongUse, format!("--dir: {} is not a directory", dir.display()))
+                .hint(format!("mkdir -p {}", dir.display())));
+        }
+        command.env(setting::DIR, dir);
+    }
+    if let Some(cupti) = &args.cupti {
+        let cupti = cupti.canonicalize().map_err(|e| {
+            Failure::new(Exit::WrongUse, format!("--cupti: {}: {e}", cupti.display()))
+                .hint("gapprobe doctor lists what there is")
+        })?;
+        command.env(setting::CUPTI, cupti);
+    }
+    for (name, value) in [
+        (setting::MAX_MB, args.max_mb.map(|v| v.to_string())),
+        (setting::EXIT_MS, args.exit_ms.map(|v| v.to_string())),
+        (setting::CAPTURE, args.capture.clone()),
+        (setting::GRAPH, args.graph.clone()),
+        (setting::PRINT, args.all_ranks.then(|| "all".to_owned())),
+        (setting::QUIET, args.quiet.then(|| "1".to_owned())),
+    ] {
+        if let Some(value) = value {
+            command.env(name, value);
+        }
+    }
+    Ok(())
+}
+
+/// 64 random bits, in hexadecimal.
+fn random_id() -> String {
+    use std::hash::{BuildHasher, Hasher};
+    let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
+    hasher.write_u32(std::process::id());
+    format!("{:016x}", hasher.finish())
+}
+
+/// Trace and line for the recordings of this run whose processes ended without writing them. stdout belongs to the
+/// command: everything goes to stderr, and nothing here changes the exit code.
+fn report_the_killed(args: &Args, id: &str) {
+    let folder = recordings::private_folder();
+    if recordings::distrust(&folder).is_some() {
+        return;
+    }
+    let found = match recordings::list(&folder) {
+        Ok(found) => found,
+        Err(failure) => return talk::say(failure),
+    };
+    let mut running = 0;
+    for one in found.iter().filter(|f| !f.is_reported()) {
+        let Ok((source, now)) = recordings::look(&one.path) else { continue };
+        if !recordings::has_run_id(&source, id) {
+            continue;
+        }
+        if now.life != Life::Ended {
+            running += 1;
+            continue;
+        }
+        let quiet = args.quiet || (now.header.rank > 1 && !args.all_ranks);
+        let directory = args.dir.clone().unwrap_or_else(recover::default_directory);
+        match recover::write(&source, &now, &directory, true) {
+            Ok(report) if !quiet => talk::say(&report.line),
+            Ok(_) => {}
+            Err(failure) => talk::say(failure),
+        }
+    }
+    if running > 0 && !args.quiet {
+        talk::say(format!(
+            "gapprobe: {running} recorded process(es) of this run still go on; later: gapprobe recover"
+        ));
+    }
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Talking to the user: data on stdout, everything else on stderr. A closed pipe is the reader's right, no error.
+
+use std::cell::Cell;
+use std::fmt::Display;
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use crate::verbs::exit::{Exit, Failure};
+
+/// Data: to stdout, with a line break.
+///
+/// # Errors
+/// Where stdout cannot be written, a closed pipe excepted.
+pub(crate) fn print(data: impl Display) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match writeln!(out, "{data}").and_then(|()| out.flush()) {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(Exit::Problem, format!("cannot write to stdout: {e}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Talk: to stderr, with a line break. Nobody can be told where that fails.
+pub(crate) fn say(talk: impl Display) {
+    let _ = writeln!(io::stderr().lock(), "{talk}");
+}
+
+/// How long work goes on in silence.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Time between two pictures of the bar.
+const TICK: Duration = Duration::from_millis(100);
+
+/// A bar on stderr, if that is a terminal and the work takes longer than a second.
+pub(crate) struct Progress {
+    terminal: bool,
+    start: Instant,
+    drawn: Cell<Option<Instant>>,
+}
+
+impl Progress {
+    /// A bar not yet seen.
+    pub(crate) fn new() -> Progress {
+        Progress { terminal: io::stderr().is_terminal(), start: Instant::now(), drawn: Cell::new(None) }
+    }
+
+    /// `done` of `all` of the stage `what`.
+    pub(crate) fn show(&self, what: &str, done: u64, all: u64) {
+        let now = Instant::now();
+        let recent = self.drawn.get().is_some_and(|t| now.duration_since(t) < TICK);
+        if !self.terminal || recent || now.duration_since(self.start) < PATIENCE {
+            return;
+        }
+        self.drawn.set(Some(now));
+        let part = (done as f64 / all.max(1) as f64).min(1.0);
+        let full = (part * 30.0) as usize;
+        let _ = write!(
+            io::stderr().lock(),
+            "\r\x1b[K{what:<10} [{:<30}] {:3.0} %",
+            "#".repeat(full),
+            part * 100.0
+        );
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn clear(&self) {
+        if self.drawn.take().is_some() {
+            let _ = write!(io::stderr().lock(), "\r\x1b[K");
+        }
+    }
+}

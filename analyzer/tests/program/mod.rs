@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A small simulated training program that writes a recording: a host that thinks and calls, streams that are
+//! queues. Times are ns; the noise is the same in every run.
+#![allow(dead_code, reason = "each test file uses a part")]
+#![allow(unreachable_pub, missing_docs, reason = "a test module")]
+
+use std::collections::HashMap;
+
+use trace::build::Builder;
+use trace::call::{pack, Class, DRIVER, RUNTIME};
+use trace::event::{Copy, GRAPH_NODE};
+use trace::{Event, Kind};
+
+/// Host cost of a launch call.
+pub const LAUNCH_CALL: u64 = 4_000;
+/// Framework time before each launch.
+pub const DISPATCH: u64 = 5_000;
+/// Launch call to start on an empty stream.
+pub const LATENCY: u64 = 8_000;
+/// Between queued kernels.
+pub const SPACING: u64 = 1_000;
+/// End of the awaited op to the return of the synchronize.
+pub const RETURN: u64 = 6_000;
+
+pub struct Program {
+    pub b: Builder,
+    /// Host time.
+    pub t: u64,
+    pub tid: u32,
+    pub device: u32,
+    correlation: u32,
+    streams: HashMap<(u32, u32), u64>,
+    begins: Vec<u64>,
+    random: u64,
+    /// Share of a duration that varies, in percent.
+    pub noise: u64,
+    pub launches: u64,
+    /// Synchronizes are only seen as CUPTI's records.
+    pub syncs_are_records: bool,
+    calls: Vec<(u32, Event)>,
+}
+
+impl Program {
+    pub fn new() -> Program {
+        let mut b = Builder::new();
+        b.device(0, "SIM H200", 132);
+        Program {
+            b,
+            t: 1_000_000_000,
+            tid: 100,
+            device: 0,
+            correlation: 1,
+            streams: HashMap::new(),
+            begins: Vec::new(),
+            random: 0x1234_5678_9abc_def1,
+            noise: 8,
+            launches: 0,
+            syncs_are_records: false,
+            calls: Vec::new(),
+        }
+    }
+
+    pub fn random(&mut self, below: u64) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random % below.max(1)
+    }
+
+    fn vary(&mut self, ns: u64) -> u64 {
+        let off = ns * self.noise / 100;
+        ns - off / 2 + self.random(off + 1)
+    }
+
+    pub fn think(&mut self, ns: u64) {
+        self.t += self.vary(ns);
+    }
+
+    fn call(&mut self, domain: u8, id: u32, class: Class, start: u64, end: u64) -> u32 {
+        self.correlation += 1;
+        let mut e = Event::new(Kind::Call, start, end);
+        e.a = pack(domain, id);
+        e.x = class as u8;
+        e.correlation = self.correlation;
+        self.calls.push((self.tid, e));
+        self.correlation
+    }
+
+    /// The last call of a thread returns at `end`.
+    pub fn shorten_last_call(&mut self, tid: u32, end: u64) {
+        if let Some((_, e)) = self.calls.iter_mut().rev().find(|c| c.0 == tid) {
+            e.end = end;
+        }
+    }
+
+    fn op(&mut self, stream: u32, launched: u64, duration: u64, mut e: Event) -> (u64, u64) {
+        let end = self.streams.entry((self.device, stream)).or_insert(0);
+        let start = if launched + LATENCY > *end + SPACING { launched + LATENCY } else { *end + SPACING };
+        *end = start + duration;
+        (e.start, e.end) = (start, start + duration);
+        self.b.on_stream(self.device, 1, stream, e);
+        (start, start + duration)
+    }
+
+    pub fn launch(&mut self, name: &str, blocks: u32, duration: u64) {
+        self.launch_on(7, name, blocks, duration);
+    }
+
+    pub fn launch_on(&mut self, stream: u32, name: &str, blocks: u32, duration: u64) {
+        self.think(DISPATCH);
+        let begin = self.t;
+        // the queue holds 1,024
+        let held = self.begins.len().checked_sub(1024).map_or(0, |i| self.begins[i]);
+        self.t = (begin + self.vary(LAUNCH_CALL)).max(held);
+        let end = self.t;
+        let correlation = self.call(RUNTIME, 211, Class::Launch, begin, end);
+        let mut e = Event::new(Kind::Kernel, 0, 0);
+        e.a = self.b.kernel(name, 256, 32);
+        e.b = blocks;
+        e.correlation = correlation;
+        let duration = self.vary(duration);
+        let (start, _) = self.op(stream, begin, duration, e);
+        self.begins.push(start);
+        self.launches += 1;
+    }
+
+    pub fn graph(&mut self, id: u32, nodes: &[(&str, u64)]) {
+        self.think(DISPATCH);
+        let begin = self.t;
+        self.t += 20_000;
+        let end = self.t;
+        let correlation = self.call(RUNTIME, 311, Class::GraphLaunch, begin, end);
+        for (n, &(name, duration)) in nodes.iter().enumerate() {
+            let mut e = Event::new(Kind::Kernel, 0, 0);
+            e.a = self.b.kernel(name, 256, 32);
+            e.b = 132;
+            e.c = id;
+            e.flags = GRAPH_NODE;
+            e.correlation = correlation;
+            let launched = if n == 0 { begin } else { 0 };
+            let duration = self.vary(duration);
+            self.op(7, launched, duration, e);
+        }
+    }
+
+    /// A graph launch of which no node is recorded.
+    pub fn graph_without_nodes(&mut self) {
+        let begin = self.t;
+        self.t += 20_000;
+        self.call(RUNTIME, 311, Class::GraphLaunch, begin, begin + 20_000);
+    }
+
+    /// cudaMemcpyAsync. Pageable ones block until they are done, at 5 GB/s; pinned ones run at 25 GB/s.
+    pub fn copy(&mut self, stream: u32, to_device: bool, bytes: u64, pageable: bool) {
+        self.think(DISPATCH);
+        let begin = self.t;
+        self.correlation += 1;
+        let correlation = self.correlation;
+        let (direction, source, destination) = match (to_device, pageable) {
+            (true, true) => (1, 1, 3),
+            (true, false) => (1, 2, 3),
+            (false, true) => (2, 3, 1),
+            (false, false) => (2, 3, 2),
+        };
+        let mut e = Event::new(Kind::Memcpy, 0, 0);
+        (e.a, e.b) = Copy { bytes, direction, source, destination, peer: false }.pack();
+        e.correlation = correlation;
+        let duration = 1_500 + bytes / if pageable { 5 } else { 25 };
+        let (_, done) = self.op(stream, begin, duration, e);
+        self.t = if pageable { done + RETURN } else { begin + LAUNCH_CALL };
+        let mut c = Event::new(Kind::Call, begin, self.t);
+        c.a = pack(RUNTIME, 41);
+        c.x = Class::Copy as u8;
+        c.correlation = correlation;
+        self.calls.push((self.tid, c));
+    }
+
+    /// `.item()`: a few bytes to pageable memory, then cudaStreamSynchronize.
+    pub fn item(&mut self) {
+        self.copy(7, false, 4, true);
+        self.sync();
+    }
+
+    /// cudaStreamSynchronize of stream 7.
+    pub fn sync(&mut self) {
+        let begin = self.t;
+        let end = self.streams.get(&(self.device, 7)).copied().unwrap_or(0);
+        self.t = (begin + 2_000).max(end + RETURN);
+        if self.syncs_are_records {
+            self.correlation += 1;
+            let mut e = Event::new(Kind::SyncRecord, begin, self.t);
+            (e.a, e.c, e.correlation) = (3, 7, self.correlation);
+            self.b.on_recorder(e);
+            return;
+        }
+        self.call(RUNTIME, 131, Class::Sync, begin, self.t);
+    }
+
+    /// cudaFree: waits for the device, then takes `own`.
+    pub fn free(&mut self, own: u64) {
+        let begin = self.t;
+        let end = self.streams.values().copied().max().unwrap_or(0);
+        self.t = begin.max(end) + own;
+        self.call(RUNTIME, 22, Class::Free, begin, self.t);
+    }
+
+    /// Host call of a driver-API stream wait, and the other stream's end becomes this one's.
+    pub fn wait(&mut self, stream: u32, other: u32, delay: u64) {
+        let begin = self.t;
+        self.t += 1_000;
+        self.call(DRIVER, 295, Class::StreamWait, begin, begin + 1_000);
+        let end = self.streams.get(&(self.device, other)).copied().unwrap_or(0) + delay;
+        let mine = self.streams.entry((self.device, stream)).or_insert(0);
+        *mine = (*mine).max(end);
+    }
+
+    pub fn mark(&mut self, number: u32, end: u64) {
+        let mut e = Event::new(Kind::Step, self.t, end);
+        e.a = number;
+        self.b.on_thread(self.tid, e);
+    }
+
+    pub fn finish(mut self) -> Vec<u8> {
+        for (tid, e) in std::mem::take(&mut self.calls) {
+            self.b.on_thread(tid, e);
+        }
+        self.b.on_recorder(Event::clock_pair(1_000_000_000, 1_700_000_000_000_000_000));
+        self.b.finish()
+    }
+
+    pub fn analyze(self) -> (analyzer::Run, analyzer::Analysis) {
+        let bytes = self.finish();
+        let run = analyzer::load(bytes.as_slice()).expect("a recording");
+        assert_eq!(run.problems.damaged(), 0);
+        let a = analyzer::analyze(&run);
+        (run, a)
+    }
+
+    // ---- programs -------------------------------------------------------------------------------------------
+
+    /// Forward of `layers` equal layers.
+    pub fn forward(&mut self, layers: usize, scale: u64) {
+        self.launch("vectorized_gather_kernel<embedding>", 512, scale / 2);
+        for _ in 0..layers {
+            let variant = if self.random(10) == 0 { "128x64" } else { "256x128" };
+            self.launch("layer_norm_kernel", 256, scale / 4);
+            self.launch(&format!("gemm_bf16_{variant}_tn"), 132, scale);
+            self.launch("flash_fwd_kernel", 264, scale);
+            self.launch("gelu_kernel", 512, scale / 4);
+            self.launch(&format!("gemm_bf16_{variant}_nn"), 132, scale);
+        }
+        self.launch("softmax_forward_kernel", 256, scale / 2);
+    }
+
+    pub fn backward(&mut self, layers: usize, scale: u64) {
+        self.launch("nll_loss_backward", 1, scale / 2);
+        let main = self.tid;
+        self.tid = main + 1; // autograd's thread
+        for _ in 0..layers {
+            self.launch("gemm_bf16_128x128_nt", 132, scale);
+            self.launch("gelu_backward_kernel", 512, scale / 4);
+            self.launch("flash_bwd_kernel", 264, 2 * scale);
+            self.launch("gemm_bf16_128x128_nt", 132, scale);
+            self.launch("layer_norm_backward_kernel", 256, scale / 4);
+        }
+        self.launch("embedding_backward_kernel", 512, scale / 2);
+        self.tid = main;
+    }
+
+    /// `foreach` optimizer.
+    pub fn optimizer(&mut self, scale: u64) {
+        for _ in 0..4 {
+            self.launch("multi_tensor_apply_kernel<FusedAdamMathFunctor>", 1000, scale);
+        }
+        self.launch("fill_kernel<zero_grad>", 100, scale / 4);
+    }
+
+    pub fn train_step(&mut self, layers: usize, scale: u64) {
+        self.forward(layers, scale);
+        self.backward(layers, scale);
+        self.optimizer(scale);
+    }
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Recording to files: what is written, what is not in time, what is never touched.
+
+use std::cell::RefCell;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use analyzer::report::{report, write, ReportError, ReportOptions};
+
+#[path = "chrome/million.rs"]
+mod million;
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("gapprobe-report-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    fn names(&self) -> Vec<String> {
+        fs::read_dir(&self.0).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn json(path: &Path) -> serde_json::Value {
+    let mut bytes = Vec::new();
+    let file = fs::File::open(path).unwrap();
+    match path.extension().is_some_and(|e| e == "gz") {
+        true => flate2::read::GzDecoder::new(file).read_to_end(&mut bytes).unwrap(),
+        false => { file }.read_to_end(&mut bytes).unwrap(),
+    };
+    serde_json::from_slice(&bytes).unwrap()
+}
+
+#[test]
+fn trace_and_summary_agree_and_two_reports_do_not_meet() {
+    let folder = Folder::new("agree");
+    let bytes = million::recording(5_000);
+    let stages = RefCell::new(Vec::new());
+    let progress = |stage: &str, done: u64, all: u64| {
+        assert!(done <= all, "{stage}: {done} of {all}");
+        stages.borrow_mut().push(stage.to_owned());
+    };
+    let options = ReportOptions { progress: Some(&progress), ..ReportOptions::new(&folder.0) };
+    let first = report(bytes.as_slice(), &options).unwrap();
+    let second = report(bytes.as_slice(), &options).unwrap();
+    assert!(first.is_complete() && second.is_complete());
+    assert_ne!(first.trace, second.trace);
+    assert_eq!(folder.names().len(), 4, "{:?}", folder.names());
+    let mut order = stages.into_inner();
+    order.dedup();
+    assert_eq!(order[..4], ["load", "analyse", "trace", "summary"]);
+
+    let summary = json(first.summary.as_deref().unwrap());
+    let trace = json(first.trace.as_deref().unwrap());
+    assert_eq!(summary["line"].as_str(), Some(first.line.as_str()));
+    let name = first.trace.as_deref().and_then(Path::file_name).unwrap().to_str().unwrap();
+    assert_eq!(summary["trace"].as_str(), Some(name));
+    assert_eq!(summary["trace_file"]["gpu_operations"], 5_000);
+    let events = trace["traceEvents"].as_array().unwrap();
+    assert_eq!(events.iter().filter(|e| e["cat"] == "kernel").count(), 5_000);
+    assert_eq!(events.len() as u64, first.written.unwrap().events);
+    assert_eq!(trace["otherData"]["left_out_at_the_size_limit"]["gpu_operations"], 0);
+    // the verdict in the trace is that of the line, without the file's own name
+    let said = trace["otherData"]["line"].as_str().unwrap();
+    assert!(first.line.starts_with(said), "{said}\n{}", first.line);
+}
+
+#[test]
+fn a_deadline_gives_up_what_is_not_done_and_says_what() {
+    let folder = Folder::new("deadline");
+    let bytes = million::recording(20_000);
+    let past = Instant::now();
+    let late = ReportOptions { deadline: Some(past), ..ReportOptions::new(&folder.0) };
+    assert!(matches!(report(bytes.as_slice(), &late), Err(ReportError::Late("analyse"))));
+    assert!(folder.names().is_empty());
+    let run = analyzer::load(bytes.as_slice()).unwrap();
+    let analysis = analyzer::analyze(&run);
+    for deadline in [past, Instant::now() + Duration::from_millis(2)] {
+        let made = write(
+            &run,
+            &analysis,
+            &ReportOptions { deadline: Some(deadline), ..ReportOptions::new(&folder.0) },
+        );
+        assert_eq!(made.late, Some("trace"));
+        assert!(made.trace.is_none() && made.summary.is_some() && !made.is_complete());
+        assert!(!made.line.is_empty());
+        assert_eq!(json(made.summary.as_deref().unwrap())["trace"], serde_json::Value::Null);
+    }
+    assert!(folder.names().iter().all(|n| n.ends_with(".summary.json")), "{:?}", folder.names());
+}
+
+#[test]
+fn without_a_directory_the_line_still_comes() {
+    let bytes = million::recording(2_000);
+    let made = report(bytes.as_slice(), &ReportOptions::new(Path::new("/nonexistent/x"))).unwrap();
+    assert!(made.line.starts_with("gapprobe["));
+    assert!(!made.line.contains("Trace:"), "{}", made.line);
+    assert_eq!(made.problems.len(), 2, "{:?}", made.problems);
+    assert!(made.problems.iter().all(|p| p.contains("/nonexistent/x")), "{:?}", made.problems);
+    let summary: serde_json::Value = serde_json::from_str(&made.summary_text).unwrap();
+    assert_eq!(summary["host"], "bench");
+}
+
+#[test]
+fn no_trace_where_none_is_asked_for() {
+    let folder = Folder::new("summary");
+    let options = ReportOptions { write_trace: false, ..ReportOptions::new(&folder.0) };
+    let made = report(million::recording(2_000).as_slice(), &options).unwrap();
+    assert!(made.trace.is_none() && made.is_complete());
+    assert_eq!(folder.names().len(), 1);
+}
+
+#[test]
+fn what_memory_has_no_room_for_is_said_and_stays_in_the_recording() {
+    let folder = Folder::new("bounded");
+    let bytes = million::recording(50_000);
+    let options = ReportOptions { most_events: 30_000, ..ReportOptions::new(&folder.0) };
+    let made = report(bytes.as_slice(), &options).unwrap();
+    assert!((70_000..80_000).contains(&made.left_out), "{} of 100,000 left out", made.left_out);
+    assert!(!made.is_complete(), "the recording must stay");
+    assert!(made.line.contains("(seen: last "), "{}", made.line);
+    let summary = json(made.summary.as_deref().unwrap());
+    assert_eq!(
+        summary["verdict"]["cause"],
+        json(report(bytes.as_slice(), &ReportOptions::new(&folder.0)).unwrap().summary.as_deref().unwrap())
+            ["verdict"]["cause"]
+    );
+}
+
+#[test]
+fn a_short_deadline_still_gives_line_and_summary() {
+    let folder = Folder::new("short");
+    let bytes = million::recording(400_000);
+    let begin = Instant::now();
+    // zlib without optimisation alone takes longer than that
+    let time = Duration::from_millis(if cfg!(debug_assertions) { 3_000 } else { 300 });
+    let options = ReportOptions { deadline: Some(begin + time), ..ReportOptions::new(&folder.0) };
+    let made = report(bytes.as_slice(), &options).expect("a line");
+    assert!(made.line.starts_with("gapprobe["), "{}", made.line);
+    assert!(made.summary.is_some() && !made.is_complete(), "{:?}", made.late);
+    assert!(begin.elapsed() < time * 2, "{:?} of {time:?}", begin.elapsed());
+}
