@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program that profiles itself with CUPTI half-way, as torch.profiler (Kineto) does in a PyTorch process: libcupti is
+// among its NEEDED libraries, the calls go through the PLT, the subscription is taken once and never released.
+//
+// usage: kineto_cupti [KERNELS] [PROFILES] [HOW]
+//   KERNELS   launched before, during and after each profile (100)
+//   PROFILES  how many profiles (2)
+//   HOW       plt (default), or dlsym: resolves CUPTI itself, as XLA and Triton do, unsubscribes after each profile
+// Prints a line per profile: "profile N: subscribe R, kernels K of E, copies C of F, others O", then "launched N".
+// Exit code 1 when a profile missed an event or saw one that is not its own.
+#include "sim.h"
+#include <dlfcn.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef int (*any)();
+int cuptiSubscribe(void **, void (*)(void), void *);
+int cuptiUnsubscribe(void *);
+int cuptiActivityRegisterCallbacks(void (*)(uint8_t **, size_t *, size_t *),
+                                   void (*)(void *, uint32_t, uint8_t *, size_t, size_t));
+int cuptiActivityEnable(int);
+int cuptiActivityDisable(int);
+int cuptiActivityFlushAll(uint32_t);
+int cuptiActivityGetNextRecord(uint8_t *, size_t, uint8_t **);
+
+static any subscribe = (any)cuptiSubscribe, unsubscribe = (any)cuptiUnsubscribe, enable = (any)cuptiActivityEnable,
+           disable = (any)cuptiActivityDisable, flush = (any)cuptiActivityFlushAll,
+           register_buffers = (any)cuptiActivityRegisterCallbacks, next = (any)cuptiActivityGetNextRecord;
+static long kernels, copies, others;
+
+static void requested(uint8_t **buffer, size_t *size, size_t *records) {
+    *size = 4 << 20;
+    *buffer = aligned_alloc(8, *size);
+    *records = 0;
+}
+
+static void completed(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid) {
+    uint8_t *record = NULL;
+    while (valid && next(buffer, valid, &record) == 0) {
+        int kind = *(int *)record;
+        if (kind == 10) kernels++;
+        else if (kind == 1) copies++;
+        else if (kind == 38) others++;  // SYNCHRONIZATION is not among what Kineto enables: somebody else's
+    }
+    free(buffer);
+}
+
+static void called(void) {}
+
+int main(int argc, char **argv) {
+    long count = argc > 1 ? atol(argv[1]) : 100, profiles = argc > 2 ? atol(argv[2]) : 2, launched = 0;
+    int by_dlsym = argc > 3 && !strcmp(argv[3], "dlsym"), code = 0, held = -1;
+    void *function = kernel("torch_kernel", 5), *device, *subscriber = NULL, *host;
+    static const int kinds[] = {1, 2, 10, 39, 5, 4, 17};
+    if (by_dlsym) {
+        void *cupti = dlopen("libcupti.so", RTLD_LAZY);
+        subscribe = (any)dlsym(cupti, "cuptiSubscribe");
+        unsubscribe = (any)dlsym(cupti, "cuptiUnsubscribe");
+        enable = (any)dlsym(cupti, "cuptiActivityEnable");
+        disable = (any)dlsym(cupti, "cuptiActivityDisable");
+        flush = (any)dlsym(cupti, "cuptiActivityFlushAll");
+        register_buffers = (any)dlsym(cupti, "cuptiActivityRegisterCallbacks");
+        next = (any)dlsym(cupti, "cuptiActivityGetNextRecord");
+    }
+    CHECK(cudaMalloc(&device, 1 << 20));
+    CHECK(cudaMallocHost(&host, 1 << 20));
+    for (long profile = 0; profile < profiles; profile++) {
+        for (long k = 0; k < count; k++, launched++) launch(function, NULL);
+        CHECK(cudaDeviceSynchronize());
+        usleep(50000);
+        kernels = copies = others = 0;
+        if (held != 0) held = subscribe(&subscriber, called, NULL);
+        register_buffers(requested, completed);
+        for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) enable(kinds[k]);
+        for (long k = 0; k < count; k++, launched++) launch(function, NULL);
+        for (int k = 0; k < 5; k++) CHECK(cudaMemcpyAsync(device, host, 1 << 20, 1, NULL));
+        CHECK(cudaDeviceSynchronize());
+        for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) disable(kinds[k]);
+        flush(1);
+        if (by_dlsym && held == 0) {
+            unsubscribe(subscriber);
+            held = -1;
+        }
+        printf("profile %ld: subscribe %d, kernels %ld of %ld, copies %ld of 5, others %ld\n", profile,
+               held == -1 ? 0 : held, kernels, count, copies, others);
+        if (held > 0 || kernels != count || copies != 5 || others) code = 1;
+        for (long k = 0; k < count; k++, launched++) launch(function, NULL);
+        CHECK(cudaDeviceSynchronize());
+        usleep(300000);
+    }
+    printf("launched %ld\n", launched);
+    return code;
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every way out of a process, with work on the device, for tests that a profiler changes none of them.
+//
+// usage: ways_out WAY [KERNELS] [QUEUED_MS]
+//   WAY        return, exit3, _exit4, abort, sigterm, sigkill, segv, thread (exit from another thread), hang (sleeps
+//              until killed, after saying "ready")
+//   KERNELS    launched and finished before leaving (1000)
+//   QUEUED_MS  of work still queued on the device when leaving (0)
+// Prints "launched N" first: these kernels were synchronized, so they have ended by then. "hang" goes on launching.
+#include "sim.h"
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+static void *leave_from_thread(void *unused) {
+    exit(5);
+    return unused;
+}
+
+int main(int argc, char **argv) {
+    const char *way = argc > 1 ? argv[1] : "return";
+    long kernels = argc > 2 ? atol(argv[2]) : 1000, queued_ms = argc > 3 ? atol(argv[3]) : 0;
+    void *function = kernel("work", 10), *slow = kernel("queued_work", 1000);
+    for (long k = 0; k < kernels; k++) launch(function, NULL);
+    CHECK(cudaDeviceSynchronize());
+    printf("launched %ld\n", kernels);
+    fflush(stdout);
+    for (long ms = 0; ms < queued_ms && ms < 1000; ms++) launch(slow, NULL);
+    if (!strcmp(way, "return")) return 0;
+    if (!strcmp(way, "exit3")) exit(3);
+    if (!strcmp(way, "_exit4")) _exit(4);
+    if (!strcmp(way, "abort")) abort();
+    if (!strcmp(way, "sigterm")) raise(SIGTERM);
+    if (!strcmp(way, "sigkill")) raise(SIGKILL);
+    if (!strcmp(way, "segv")) raise(SIGSEGV);
+    if (!strcmp(way, "thread")) {
+        pthread_t thread;
+        pthread_create(&thread, NULL, leave_from_thread, NULL);
+        pthread_join(thread, NULL);
+    }
+    if (!strcmp(way, "hang")) {
+        printf("ready\n");
+        fflush(stdout);
+        for (;;) {
+            for (int k = 0; k < 50; k++) launch(function, NULL);
+            CHECK(cudaDeviceSynchronize());
+        }
+    }
+    return 7;
+}
