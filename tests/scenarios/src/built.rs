@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Builds what the scenarios need, once a change: the library, the simulated driver, the victims of this folder.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Where everything lies.
+pub struct Built {
+    /// The library under test.
+    pub library: PathBuf,
+    /// The command.
+    pub command: PathBuf,
+    /// The simulated driver: a folder for each release.
+    pub sim: PathBuf,
+    /// Victims of `tests/scenarios/victims`: a folder for each release.
+    pub victims: PathBuf,
+    /// A folder for what runs leave.
+    pub scratch: PathBuf,
+}
+
+/// The repository.
+pub fn root() -> &'static Path {
+    static ROOT: OnceLock<PathBuf> = OnceLock::new();
+    ROOT.get_or_init(|| {
+        let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        here.canonicalize().expect("the repository's root")
+    })
+}
+
+/// Cargo's target folder: this test binary lies in TARGET/PROFILE/deps.
+pub fn target() -> PathBuf {
+    let own = std::env::current_exe().expect("own path");
+    own.ancestors().nth(3).expect("TARGET/PROFILE/deps/scenarios").to_owned()
+}
+
+/// Builds what is missing or older than its sources. `GAPPROBE_TEST_LIBRARY` and `GAPPROBE_TEST_COMMAND` name a library
+/// and a command `gapprobe` built elsewhere.
+pub fn built() -> &'static Built {
+    static BUILT: OnceLock<Built> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let target = target();
+        let scratch = target.join("tmp/scenarios");
+        std::fs::create_dir_all(&scratch).expect("scratch folder");
+        let _lock = Lock::take(&scratch.join("lock"));
+        let elsewhere = |variable: &str, package: &str, file: &str| match std::env::var_os(variable) {
+            Some(path) => PathBuf::from(path).canonicalize().expect("a file that is there"),
+            None => {
+                must(
+                    Command::new(env!("CARGO"))
+                        .args(["build", "-q", "--release", "-p", package])
+                        .current_dir(root())
+                        .env("CARGO_TARGET_DIR", &target),
+                );
+                target.join("release").join(file)
+            }
+        };
+        let library = elsewhere("GAPPROBE_TEST_LIBRARY", "gapprobe-injector", "libgapprobe.so");
+        let command = elsewhere("GAPPROBE_TEST_COMMAND", "gapprobe-analyzer", "gapprobe");
+        let (sim, victims) = (target.join("scenarios-sim"), target.join("scenarios-victims"));
+        let stamp = scratch.join("stamp");
+        let sources = [
+            "tests/sim/src",
+            "tests/sim/shim",
+            "tests/victims",
+            "tests/scenarios/victims",
+            "tests/scenarios/src/built.rs",
+            "include",
+            "scripts/sim-build",
+        ];
+        let newest = sources.iter().map(|s| newest(&root().join(s))).max().unwrap_or(0).to_string();
+        if std::fs::read_to_string(&stamp).ok().as_ref() != Some(&newest) {
+            must(Command::new(root().join("scripts/sim-build")).arg(&sim).env("CARGO_TARGET_DIR", &target));
+            for release in crate::RELEASES {
+                victims_of_ours(&sim.join(release), &victims.join(release));
+            }
+            std::fs::write(&stamp, newest).expect("stamp");
+        }
+        Built { library, command, sim, victims, scratch }
+    })
+}
+
+fn must(command: &mut Command) {
+    let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    assert!(output.status.success(), "{command:?}\n{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Compiles `victims/*.c` against the libraries of one release. The first line of a victim may say how: `// link: FLAGS`; `lib*.c` become shared libraries.
+fn victims_of_ours(sim: &Path, out: &Path) {
+    std::fs::create_dir_all(out).expect("victims folder");
+    let folder = root().join("tests/scenarios/victims");
+    let Ok(entries) = std::fs::read_dir(&folder) else { return };
+    for source in entries.filter_map(|e| e.ok().map(|e| e.path())) {
+        if source.extension().is_none_or(|e| e != "c") {
+            continue;
+        }
+        let name = source.file_stem().and_then(|n| n.to_str()).expect("a name");
+        let text = std::fs::read_to_string(&source).expect("source");
+        let flags = text.lines().take(4).find_map(|l| l.strip_prefix("// link: ")).unwrap_or("");
+        let shared = name.starts_with("lib");
+        let mut gcc = Command::new("gcc");
+        gcc.args(["-O1", "-g", "-Wall", "-Werror", "-pthread"]);
+        if shared {
+            gcc.args(["-shared", "-fPIC"]);
+        }
+        gcc.arg("-I").arg(root().join("tests/victims")).arg("-I").arg(root().join("include"));
+        let file = if shared { format!("{name}.so") } else { name.to_owned() };
+        gcc.arg("-o").arg(out.join(file)).arg(&source).arg("-L").arg(sim);
+        gcc.args(flags.split_whitespace()).arg("-ldl");
+        must(&mut gcc);
+    }
+}
+
+/// Newest modification below a path, ns since 1970.
+fn newest(path: &Path) -> u128 {
+    let own = std::fs::metadata(path).and_then(|m| m.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
+    let own = own.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos());
+    let below = std::fs::read_dir(path).into_iter().flatten().filter_map(Result::ok);
+    below.map(|e| newest(&e.path())).max().unwrap_or(0).max(own)
+}
+
+/// Test processes that build at the same time take turns.
+struct Lock(#[expect(dead_code, reason = "held for its descriptor")] std::fs::File);
+
+impl Lock {
+    fn take(path: &Path) -> Lock {
+        use std::os::fd::AsRawFd;
+        let file = std::fs::File::create(path).expect("lock file");
+        // SAFETY: an open descriptor; the lock ends with it.
+        unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) };
+        Lock(file)
+    }
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Purpose: another client of CUPTI in the same process gets the same records with gapprobe as without, twice; we record
+//! before and after, and the span between is unobserved, never idle. One client as Kineto (linked, through the PLT), one
+//! as XLA (dlsym, frees every buffer it is handed, may tear CUPTI down at its end).
+
+use gapprobe_scenarios::built::built;
+use gapprobe_scenarios::{Run, Victim};
+use trace::event::Unobserved;
+use trace::header::sources;
+use trace::Loss;
+
+/// Kernels that ran outside the spans the recording calls unobserved are in it, and none inside. Returns how many are.
+fn holds_what_it_observed(run: &Run, label: &str) -> usize {
+    let (truth, recorded) = (run.truth(), run.recorded());
+    let spans = recorded.unobserved();
+    assert!(!spans.is_empty(), "{label}: the other's spans are said to be unobserved");
+    assert!(spans.iter().all(|s| s.a == Unobserved::Yielded as u32), "{label}: {spans:?}");
+    let have: std::collections::HashSet<u32> =
+        recorded.kernels().iter().map(|(_, k)| k.correlation).collect();
+    let outside = |start: u64, end: u64| spans.iter().all(|s| end < s.start || start > s.end);
+    for kernel in truth.kernels().filter(|k| outside(k.start, k.end)) {
+        assert!(have.contains(&kernel.correlation), "{label}: {kernel:?} is missing; unobserved: {spans:?}");
+    }
+    let real: std::collections::HashMap<u32, (u64, u64)> =
+        truth.kernels().map(|k| (k.correlation, (k.start, k.end))).collect();
+    for (_, kernel) in recorded.kernels() {
+        assert_eq!(real.get(&kernel.correlation), Some(&(kernel.start, kernel.end)), "{label}: {kernel:?}");
+    }
+    for lost in [Loss::CaughtPanic, Loss::ForeignBuffer, Loss::BufferNotReturned] {
+        assert_eq!(recorded.loss(lost), 0, "{label}: {:?}", recorded.losses());
+    }
+    have.len()
+}
+
+fn both(victim: impl Fn() -> Victim, label: &str) -> Run {
+    let (alone, with) = (victim().alone().run(), victim().run());
+    assert_eq!(alone.ending(), 0, "{label}: {} {}", alone.stdout, alone.stderr);
+    assert_eq!((with.ending(), &with.stdout), (0, &alone.stdout), "{label}: {}", with.stderr);
+    assert_eq!(with.others(), alone.others(), "{label}");
+    assert!(with.lines().len() <= 1, "{label}: {}", with.stderr);
+    with
+}
+
+#[test]
+fn a_client_like_kineto_gets_the_same_records_twice() {
+    for release in ["12.4", "13.0"] {
+        let with = both(|| Victim::ours(release, &["kineto_pauses", "300", "2"]), release);
+        let recorded = with.recorded();
+        assert_ne!(recorded.header.sources & sources::GAVE_UP, 0, "{release}");
+        let have = holds_what_it_observed(&with, release);
+        // of 300 before, 300 in, 300 after each profile: the 300 before each are ours for certain
+        assert!(have >= 600, "{release}: {have} kernels; {:?}", recorded.unobserved());
+        assert_eq!(recorded.unobserved().len(), 2, "{release}: we were back between the two");
+        let spans = recorded.unobserved();
+        let idle = with.summary().expect("a summary")["coverage"]["unobserved_ns"].as_u64().unwrap_or(0);
+        let total: u64 = spans.iter().map(|s| s.end - s.start).sum();
+        assert!(idle > 0 && idle <= total, "{release}: the report knows: {idle} of {total}");
+    }
+}
+
+#[test]
+fn a_client_like_kineto_that_profiles_without_a_pause() {
+    let with = both(|| Victim::sim("13.0", &["kineto_cupti", "200", "4"]), "no pause");
+    holds_what_it_observed(&with, "no pause");
+}
+
+/// `early`: the plugin is mapped before CUDA is used. `finalize`: it tears CUPTI down at its end.
+fn like_xla(release: &str, early: bool, finalize: bool) {
+    let plugin = built().victims.join(release).join("libxla_cuda_plugin_victim.so");
+    let words = [early, finalize].map(|b| if b { "1" } else { "0" });
+    let with = Victim::ours(release, &["xla_host", &plugin.to_string_lossy(), words[0], words[1]]).run();
+    let label = format!("{release}, early {early}, finalize {finalize}");
+    let profile = "xla: subscribe 0, kernels 200 of 200, others 0\n"; // as without us
+    assert_eq!(with.stdout, format!("{profile}{profile}launched 1200\n"), "{label}: {}", with.stderr);
+    assert_eq!((with.ending(), with.others().len()), (0, 0), "{label}: {}", with.stderr);
+    let recorded = with.recorded();
+    let have = holds_what_it_observed(&with, &label);
+    assert!(have >= 600, "{label}: {have} kernels; {:?}", recorded.unobserved());
+    if finalize {
+        let last = recorded.unobserved().iter().map(|s| s.end).max();
+        assert!(last >= Some(recorded.header.exit_monotonic), "{label}: after the tear-down nothing is seen");
+    }
+}
+
+#[test]
+fn the_client_like_xla_says_the_same_without_us() {
+    let plugin = built().victims.join("13.0/libxla_cuda_plugin_victim.so");
+    let alone = Victim::ours("13.0", &["xla_host", &plugin.to_string_lossy(), "1", "1"]).alone().run();
+    let profile = "xla: subscribe 0, kernels 200 of 200, others 0\n";
+    assert_eq!(
+        (alone.ending(), alone.stdout.as_str()),
+        (0, format!("{profile}{profile}launched 1200\n").as_str())
+    );
+}
+
+#[test]
+fn a_client_like_xla_that_is_there_first() {
+    like_xla("13.0", true, false);
+}
+
+#[test]
+fn a_client_like_xla_that_comes_later() {
+    like_xla("12.9", false, false);
+}
+
+#[test]
+fn a_client_like_xla_that_tears_cupti_down() {
+    like_xla("12.9", true, true);
+}
+
+#[test]
+fn a_client_like_xla_that_comes_later_and_tears_cupti_down() {
+    like_xla("13.0", false, true);
+}

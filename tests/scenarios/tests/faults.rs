@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Purpose: what CUPTI gets wrong is counted by its name, never drawn, and never the program's trouble: refused
+//! subscriptions and kinds, a flush that hangs, is slow or fails, names that die, lost and swapped times, dropped records.
+
+use std::time::Duration;
+
+use gapprobe_scenarios::{Run, Victim};
+use trace::call::Class;
+use trace::header::{sources, state};
+use trace::Loss;
+
+const KERNELS: u64 = 2000;
+
+fn faulty(fault: &str) -> Run {
+    faulty_on("13.0", fault)
+}
+
+fn faulty_on(release: &str, fault: &str) -> Run {
+    let run = Victim::sim(release, &["loop", "20", "100", "10", "200"]).env("SIM_FAULT", fault).run();
+    assert_eq!((run.ending(), run.stdout.as_str()), (0, "launched 2000\n"), "{fault}: {}", run.stderr);
+    assert!(run.others().is_empty() && run.lines().len() <= 1, "{fault}: {}", run.stderr);
+    run
+}
+
+/// Every kernel in the recording is one that the device ran, at its true time.
+fn nothing_is_made_up(run: &Run) {
+    let truth: std::collections::HashMap<u32, (u64, u64)> =
+        run.truth().kernels().map(|k| (k.correlation, (k.start, k.end))).collect();
+    for (_, kernel) in run.recorded().kernels() {
+        assert_eq!(truth.get(&kernel.correlation), Some(&(kernel.start, kernel.end)), "{kernel:?}");
+    }
+}
+
+/// The summary names the loss.
+fn is_reported(run: &Run, loss: Loss, count: u64) {
+    assert_eq!(run.recorded().loss(loss), count, "{:?}", run.recorded().losses());
+    let summary = run.summary().expect("a summary");
+    assert_eq!(summary["losses"][loss.key()].as_u64(), Some(count), "{}", summary["losses"]);
+    assert!(run.stderr.contains(loss.key()), "the line names it: {}", run.stderr);
+}
+
+#[test]
+fn a_subscription_that_is_taken_leaves_the_records() {
+    for release in ["11.8", "13.0"] {
+        let run = faulty_on(release, "subscribe=39");
+        let recorded = run.recorded();
+        assert_eq!(recorded.kernels().len() as u64, KERNELS, "{release}");
+        assert_eq!(recorded.header.sources & sources::CALLBACKS, 0);
+        nothing_is_made_up(&run);
+        if release == "13.0" {
+            assert_eq!(recorded.calls(Class::Launch).len() as u64, KERNELS, "from the filter");
+            assert_eq!(recorded.calls(Class::Sync).len(), 21, "from the filter");
+        } else {
+            assert_ne!(
+                recorded.header.sources & sources::NO_LAUNCHES,
+                0,
+                "and it says that there are no launches"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_cupti_refuses_at_the_start_is_said_in_one_line() {
+    for fault in ["register=error1", "timestamp=error1", "enable:10=error2"] {
+        let run = faulty(fault);
+        assert_eq!(run.lines().len(), 1, "{fault}");
+        assert!(
+            run.stderr.contains("not recording") && run.stderr.contains("libcupti.so.13"),
+            "{}",
+            run.stderr
+        );
+        assert!(run.left_anywhere().is_empty(), "{fault}: {:?}", run.left_anywhere());
+    }
+}
+
+#[test]
+fn what_cupti_refuses_besides_is_counted() {
+    for fault in ["enable:38=error1", "enable:1=error1", "attribute:9=error1", "attribute:0=error15"] {
+        let run = faulty(fault);
+        assert_eq!(run.recorded().loss(Loss::CuptiError), 1, "{fault}: {:?}", run.recorded().losses());
+        assert_eq!(run.recorded().kernels().len() as u64, KERNELS, "{fault}");
+    }
+    for fault in ["callback:2.131=error1", "filter:2.211=error1", "disable:10=error1"] {
+        let run = faulty(fault);
+        assert_eq!(run.recorded().kernels().len() as u64, KERNELS, "{fault}");
+        nothing_is_made_up(&run);
+    }
+}
+
+#[test]
+fn a_flush_that_hangs_does_not_hold_up_the_end() {
+    for exit_ms in [0, 300, 2000] {
+        let victim = Victim::sim("13.0", &["loop", "20", "100", "10", "200"]);
+        let run = victim.env("SIM_FAULT", "flush=hang").env("GAPPROBE_EXIT_MS", exit_ms.to_string()).run();
+        assert_eq!((run.ending(), run.stdout.as_str()), (0, "launched 2000\n"));
+        // the program itself takes about 30 ms
+        let most = Duration::from_millis(exit_ms + 400);
+        assert!(run.wall < most, "GAPPROBE_EXIT_MS={exit_ms}: {:?}", run.wall);
+        assert!(run.lines().len() == 1 && run.others().is_empty(), "{}", run.stderr);
+        if exit_ms == 2000 {
+            is_reported(&run, Loss::ExitFlushLate, 1);
+            nothing_is_made_up(&run);
+        }
+    }
+    // hung from the first flush of a long run on
+    let run = Victim::sim("13.0", &["loop", "100", "10", "10", "8000"]).env("SIM_FAULT", "flush=hang").run();
+    assert_eq!((run.ending(), run.launched()), (0, 1000));
+    assert!(run.wall < Duration::from_secs(4), "{:?}", run.wall);
+    nothing_is_made_up(&run);
+}
+
+#[test]
+fn a_flush_that_is_slow_or_fails() {
+    let run = faulty("flush=slow:300ms");
+    assert!(run.wall < Duration::from_millis(2400), "{:?}", run.wall);
+    nothing_is_made_up(&run);
+    assert_eq!(run.recorded().kernels().len() as u64, KERNELS);
+    let run = faulty("flush=error999");
+    nothing_is_made_up(&run);
+    assert!(run.recorded().loss(Loss::CuptiError) > 0, "{:?}", run.recorded().losses());
+    assert_eq!(run.recorded().header.gpu_complete_to, 0, "nothing is promised");
+    assert!(run.stderr.contains("INCONCLUSIVE"), "{}", run.stderr);
+}
+
+#[test]
+fn names_that_cannot_be_read() {
+    let run = faulty("name=null");
+    let recorded = run.recorded();
+    assert_eq!(recorded.kernels().len() as u64, KERNELS);
+    assert!(recorded.kernels().iter().all(|(_, k)| recorded.name(k) == "<unloaded>"));
+    assert!(recorded.loss(Loss::NameUnreadable) > 0);
+    for fault in ["name=unmapped", "name=reused", ""] {
+        let run = Victim::sim("13.0", &["modules", "12", "50"]).env("SIM_FAULT", fault).run();
+        assert_eq!((run.ending(), run.stdout.as_str()), (0, "launched 600\n"), "{fault}: {}", run.stderr);
+        let (recorded, truth) = (run.recorded(), run.truth());
+        let names: std::collections::HashMap<u32, String> =
+            truth.kernels().map(|k| (k.correlation, k.name.clone())).collect();
+        assert_eq!(recorded.kernels().len(), 600, "{fault}");
+        let mut unread = 0;
+        for (_, kernel) in recorded.kernels() {
+            let name = recorded.name(&kernel);
+            if name == "<unloaded>" {
+                unread += 1;
+            } else {
+                assert_eq!(name, names[&kernel.correlation], "{fault}: never another kernel's name");
+            }
+        }
+        assert_eq!(unread > 0, recorded.loss(Loss::NameUnreadable) > 0, "{fault}: {unread}");
+        assert!(unread <= 100, "{fault}: {unread} of 600 names were lost");
+    }
+}
+
+#[test]
+fn times_that_are_lost() {
+    let run = faulty("zero_ts:every=100");
+    assert_eq!(run.recorded().kernels().len() as u64, KERNELS - 20);
+    is_reported(&run, Loss::ZeroTimestamp, 20);
+    nothing_is_made_up(&run);
+    assert!(run.recorded().kernels().iter().all(|(_, k)| k.start > 0 && k.end > k.start));
+}
+
+#[test]
+fn times_that_run_backward() {
+    let run = faulty("backward_ts");
+    assert_eq!(run.recorded().kernels().len() as u64, KERNELS - 20);
+    is_reported(&run, Loss::BackwardTimestamp, 20);
+    nothing_is_made_up(&run);
+}
+
+#[test]
+fn records_that_are_dropped() {
+    let run = faulty("drop:every=1000");
+    let recorded = run.recorded();
+    let dropped = recorded.loss(Loss::CuptiDropped);
+    assert!(dropped > 0, "{:?}", recorded.losses());
+    // a launch has three records: the kernel, the runtime's call, the driver's call (a twin that may go unnoticed)
+    let synchronized = run.truth().calls.iter().filter(|c| c.name.contains("Synchronize")).count() as u64;
+    assert_eq!(dropped, (3 * KERNELS + synchronized) / 1000);
+    let launches = recorded.calls(Class::Launch).len() as u64;
+    let have =
+        recorded.kernels().len() as u64 + launches + recorded.of(trace::Kind::SyncRecord).count() as u64;
+    let missing = 2 * KERNELS + synchronized - have;
+    assert!(missing > 0 && missing <= dropped, "{missing} missing, {dropped} dropped");
+    is_reported(&run, Loss::CuptiDropped, dropped);
+    nothing_is_made_up(&run);
+}
+
+#[test]
+fn all_faults_at_once() {
+    let run = faulty(
+        "subscribe=39,name=null,zero_ts:every=50,backward_ts,drop:every=77,enable:38=error1,flush=slow:20ms",
+    );
+    let recorded = run.recorded();
+    assert!(recorded.header.state >= state::CLOSED);
+    nothing_is_made_up(&run);
+    assert!(run.stderr.contains("INCONCLUSIVE"), "{}", run.stderr);
+}

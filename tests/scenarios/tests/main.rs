@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What must be seen without a GPU, one scenario a file, its purpose on top of it. Real programs, the real library, the
+//! simulated driver; one process each, since a preloaded library cannot be taken out again.
+
+mod adversity;
+mod clients;
+mod dependencies;
+mod exactness;
+mod exits;
+mod faults;
+mod forks;
+mod hot_path;
+mod killed;
+mod lapped;
+mod marks;
+mod replay;
+mod untouched;

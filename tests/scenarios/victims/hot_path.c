@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// link: -rdynamic -lcudart -lcuda
+// What gapprobe does on the program's threads once recording runs: allocations, system calls, page faults, time.
+//
+// usage: hot_path allocations | syscalls | faults | cost [CALLS] | tail [CALLS]
+//   allocations  counts those with a frame of libgapprobe.so on the stack, on the main thread after its warm-up and on
+//                fresh threads from their first instruction: "allocations A (checked C)"
+//   syscalls     marks the window by write(-1, "begin") and write(-1, "end"), on the main and on a fresh thread
+//   faults       page faults of this thread in windows of 30,000 calls, bare CUPTI and gapprobe in turn:
+//                "faults bare A B C ours D E F"
+//   cost         ns a recorded call costs above bare CUPTI, median of paired blocks: "event NS"
+//   tail         times of single calls, batches in which this thread was preempted left out, two lines:
+//                "bare|ours p50 NS p99.9 NS p99.99 NS calls N waits W"
+#define _GNU_SOURCE
+#include "sim.h"
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <link.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+static __thread int inside, busy;
+static long allocations, checked;
+static char *gapprobe_from, *gapprobe_to;
+
+extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t),
+    *__libc_memalign(size_t, size_t);
+
+static void look(void) {
+    if (!inside || busy) return;
+    busy = 1;
+    void *frames[64];
+    int depth = backtrace(frames, 64);
+    __sync_fetch_and_add(&checked, 1);
+    for (int n = 0; n < depth; n++)
+        if ((char *)frames[n] >= gapprobe_from && (char *)frames[n] < gapprobe_to) {
+            __sync_fetch_and_add(&allocations, 1);
+            break;
+        }
+    busy = 0;
+}
+
+void *malloc(size_t size) { look(); return __libc_malloc(size); }
+void *calloc(size_t count, size_t size) { look(); return __libc_calloc(count, size); }
+void *realloc(void *at, size_t size) { look(); return __libc_realloc(at, size); }
+void *memalign(size_t alignment, size_t size) { look(); return __libc_memalign(alignment, size); }
+void *aligned_alloc(size_t alignment, size_t size) { return memalign(alignment, size); }
+int posix_memalign(void **at, size_t alignment, size_t size) { return !(*at = memalign(alignment, size)); }
+
+static int find(struct dl_phdr_info *info, size_t size, void *data) {
+    if (!strstr(info->dlpi_name, "libgapprobe.so")) return 0;
+    for (int n = 0; n < info->dlpi_phnum; n++) {
+        const ElfW(Phdr) *h = &info->dlpi_phdr[n];
+        if (h->p_type != PT_LOAD) continue;
+        char *from = (char *)info->dlpi_addr + h->p_vaddr, *to = from + h->p_memsz;
+        if (!gapprobe_from || from < gapprobe_from) gapprobe_from = from;
+        if (to > gapprobe_to) gapprobe_to = to;
+    }
+    return 1;
+}
+
+static void *function, *memory;
+static cudaStream_t stream;
+
+// Everything that leaves an event: launches (records of the filter, or callbacks), synchronizes, memsets, graph launches.
+static void calls(long count) {
+    for (long n = 0; n < count; n++) {
+        for (int k = 0; k < 8; k++) launch(function, stream);
+        CHECK(cudaMemsetAsync(memory, 0, 64, stream));
+        CHECK(cudaStreamSynchronize(stream));
+    }
+}
+
+static void *fresh_thread(void *mark) {
+    inside = 1;
+    if (mark && write(-1, "begin", 5) > 0) abort();
+    calls(20);
+    if (mark && write(-1, "end", 3) > 0) abort();
+    inside = 0;
+    return NULL;
+}
+
+static double now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1e9 + t.tv_nsec;
+}
+
+static int ascending(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static struct rusage usage(void) {
+    struct rusage u;
+    getrusage(RUSAGE_THREAD, &u);
+    return u;
+}
+
+int main(int argc, char **argv) {
+    const char *mode = argc > 1 ? argv[1] : "";
+    long count = argc > 2 ? atol(argv[2]) : 0;
+    void *frames[4];
+    backtrace(frames, 4);  // loads libgcc
+    function = kernel("hot", 1);
+    CHECK(cudaStreamCreateWithFlags(&stream, 1));
+    CHECK(cudaMalloc(&memory, 1 << 20));
+    calls(300);
+    usleep(300000);
+    calls(20);
+    dl_iterate_phdr(find, NULL);
+    void *own = dlopen("libgapprobe.so", RTLD_LAZY | RTLD_NOLOAD);
+    if (!own && getenv("CUDA_INJECTION64_PATH")) own = dlopen(getenv("CUDA_INJECTION64_PATH"), RTLD_LAZY | RTLD_NOLOAD);
+    void (*bare)(int) = own ? (void (*)(int))dlsym(own, "gapprobe_test_bare") : NULL;
+    if (!gapprobe_from) fprintf(stderr, "no libgapprobe.so here\n");
+
+    if (!strcmp(mode, "allocations")) {
+        pthread_t threads[8];
+        inside = 1;
+        calls(2000);
+        inside = 0;
+        for (int t = 0; t < 8; t++) pthread_create(&threads[t], NULL, fresh_thread, NULL);
+        for (int t = 0; t < 8; t++) pthread_join(threads[t], NULL);
+        printf("allocations %ld (checked %ld)\n", allocations, checked);
+    } else if (!strcmp(mode, "syscalls")) {
+        pthread_t thread;
+        if (write(-1, "begin", 5) > 0) abort();
+        calls(3000);
+        if (write(-1, "end", 3) > 0) abort();
+        pthread_create(&thread, NULL, fresh_thread, "mark");
+        pthread_join(thread, NULL);
+    } else if (!strcmp(mode, "faults")) {
+        long faults[6];
+        for (int round = 0; round < 6; round++) {
+            if (bare) bare(round % 2 == 0);
+            usleep(200000);
+            calls(50);
+            long before = usage().ru_minflt + usage().ru_majflt;
+            calls(3000);
+            faults[round] = usage().ru_minflt + usage().ru_majflt - before;
+        }
+        printf("faults bare %ld %ld %ld ours %ld %ld %ld\n", faults[0], faults[2], faults[4], faults[1], faults[3], faults[5]);
+    } else if (!strcmp(mode, "cost")) {
+        enum { BLOCKS = 40 };
+        double added[BLOCKS];
+        if (!count) count = 2000;
+        for (int block = 0; block < BLOCKS; block++) {
+            double spent[2];
+            for (int turn = 0; turn < 2; turn++) {
+                int round = (turn + block) % 2;  // which goes first alternates
+                if (bare) bare(round == 0);
+                usleep(70000);  // the drain thread empties the ring
+                for (long n = 0; n < 100; n++) cudaStreamSynchronize(stream);
+                double from = now_ns();
+                for (long n = 0; n < count; n++) cudaStreamSynchronize(stream);
+                spent[round] = (now_ns() - from) / count;
+            }
+            added[block] = spent[1] - spent[0];
+        }
+        qsort(added, BLOCKS, sizeof *added, ascending);
+        double from = now_ns();
+        for (int n = 0; n < 1000000; n++) now_ns();
+        printf("event %.1f (quarter %.1f, clock %.1f)\n", added[BLOCKS / 2], added[BLOCKS / 4], (now_ns() - from) / 1e6);
+    } else if (!strcmp(mode, "tail")) {
+        enum { BATCH = 50 };
+        if (!count) count = 100000;
+        double *taken[2];
+        long kept[2] = {0, 0}, waits[2] = {0, 0};
+        for (int round = 0; round < 2; round++) {
+            taken[round] = __libc_malloc((count + BATCH) * sizeof(double));
+            memset(taken[round], 1, (count + BATCH) * sizeof(double));
+        }
+        while (kept[0] < count || kept[1] < count) {
+            for (int round = 0; round < 2; round++) {
+                if (bare) bare(round == 0);
+                usleep(60000);  // the drain thread empties the ring
+                for (int n = 0; n < 20; n++) cudaStreamSynchronize(stream);
+                for (int batch = 0; batch < 80 && kept[round] < count; batch++) {
+                    double *into = taken[round] + kept[round];
+                    struct rusage before = usage();
+                    for (int n = 0; n < BATCH; n++) {
+                        double from = now_ns();
+                        cudaStreamSynchronize(stream);
+                        into[n] = now_ns() - from;
+                    }
+                    struct rusage after = usage();
+                    waits[round] += after.ru_nvcsw - before.ru_nvcsw;
+                    if (after.ru_nivcsw == before.ru_nivcsw) kept[round] += BATCH;
+                }
+            }
+        }
+        for (int round = 0; round < 2; round++) {
+            qsort(taken[round], kept[round], sizeof(double), ascending);
+            double *of = taken[round];
+            long n = kept[round];
+            printf("%s p50 %.0f p99.9 %.0f p99.99 %.0f calls %ld waits %ld\n", round ? "ours" : "bare", of[n / 2],
+                   of[n - n / 1000], of[n - n / 10000], n, waits[round]);
+        }
+    }
+    return 0;
+}
