@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The program ends as it would have ended without us, in every way there is; what was killed can be recovered."""
+
+import array
+import pathlib
+
+from check import native, victim
+from check.plan import FAIL, NOT_RUN
+from check.tracefile import Trace
+
+NAME = "harmless"
+ABOUT = "ten ways to end, with and without queued GPU work; recover held against the program's own counter (about 90 s)"
+
+KILLED = ("os_exit4", "sigterm", "sigkill", "abort")
+LATE_S = 2.0
+QUEUED_TICKS = 200  # 20 ms each: 4 s, of which 2.5 s are left when the program dies
+RUNS = [(way, QUEUED_TICKS) for way in ("normal", "exception", "exit3", "os_exit4", "sigterm", "sigkill", "abort")]
+RUNS += [(way, 0) for way in ("normal", "exception", "exit3")]
+
+
+def ticks(directory, before_ns):
+    """(ticks launched, ticks whose end lies before `before_ns` on CLOCK_MONOTONIC) as the program itself wrote them."""
+    words = array.array("q")
+    words.frombytes((pathlib.Path(directory) / "ticks").read_bytes())
+    launched, offset = words[0], words[1]
+    ended = sum(1 for w in words[4:4 + launched] if w and w + offset <= before_ns)
+    return launched, ended
+
+
+def died_at(ended):
+    """When the program began to die, ns of CLOCK_MONOTONIC; None if it never came so far."""
+    try:
+        return int((ended.directory / "death").read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def judge_same(plan, title, plain, ours):
+    died = [died_at(e) for e in (plain, ours)]
+    if None in died:
+        plan.row(NAME, f"{title}: as without us", FAIL, f"did not get to its end: exit {plain.code}/{ours.code}, "
+                 f"{plain.err[-100:]!r} {ours.err[-100:]!r}")
+        return False
+    took = [e.ended_at - d / 1e9 for e, d in zip((plain, ours), died)]
+    same = plain.out == ours.out and plain.code == ours.code
+    what = "stdout and exit code equal" if same else \
+        f"exit {plain.code} -> {ours.code}, stdout {'equal' if plain.out == ours.out else 'differs'}"
+    talk = [x for x in ours.our_lines]
+    return plan.row(NAME, f"{title}: as without us",
+                    same and not ours.late and took[1] <= took[0] + LATE_S and len(talk) <= 1,
+                    f"{what}; end takes {took[0]:.2f} -> {took[1]:.2f} s, {len(talk)} line(s) of ours", f"+{LATE_S} s, 1 line")
+
+
+def judge_recording(plan, title, ours, killed):
+    """Trace and line are there (after `recover`, where the program was killed), and hold every tick that must be in."""
+    died = died_at(ours)
+    line = ours.line
+    if killed:
+        code, out, err = ours.recover(plan)
+        line = out.strip()
+        if code != 0 or not line.startswith("gapprobe["):
+            return plan.row(NAME, f"{title}: recover", FAIL, f"exit {code}: {out[-100:]!r} {err[-160:]!r}")
+    path = ours.trace()
+    if path is None or not line:
+        return plan.row(NAME, f"{title}: trace and line", FAIL, f"trace {path}, line {line!r}, {ours.err[-160:]!r}")
+    trace = Trace(path)
+    launched, must = ticks(ours.directory, died - 1_000_000_000)
+    seen = sum("spin_tick" in (k.name or "") for k in trace.kernels)
+    plan.row(NAME, f"{title}: kernels of the last seconds", must <= seen <= launched,
+             f"{seen} in the trace; {must} ended more than 1 s before, {launched} launched")
+    last = max((k.end for k in trace.kernels), default=0)
+    tail = [s for s in trace.idle if s[0] >= last]
+    plan.row(NAME, f"{title}: tail not called idle", not tail, f"{len(tail)} idle slices after the last kernel", "0")
+    left = ours.recordings()
+    return plan.row(NAME, f"{title}: recording tidied away", not left, f"{len(left)} left: {line[:90]}", "0")
+
+
+def run(plan, only=None):
+    made = native.built(plan, "ticker")
+    if "ticker" not in made:
+        plan.row(NAME, "whole suite", NOT_RUN, "no ticker")
+        return
+    runs = [r for r in RUNS if only is None or r[0] in only]
+    if plan.quick:
+        runs = [r for r in runs if r in (("normal", 0), ("exit3", QUEUED_TICKS), ("sigkill", QUEUED_TICKS))]
+    starts = []
+    for way, queue in runs:
+        for ours in (False, True):
+            options = ("--way", way, "--queue", queue, "--ticker", made["ticker"])
+            starts.append(((way, queue, ours), lambda o=options, u=ours: victim.python(plan, "exits", *map(str, o), ours=u)))
+    ended = victim.several_at_once(plan, starts, seconds_each=20, jobs=plan.jobs + 1)
+    for way, queue in runs:
+        title = f"{way}{', work queued' if queue else ''}"
+        plain, ours = ended.get((way, queue, False)), ended.get((way, queue, True))
+        if plain is None or ours is None:
+            plan.row(NAME, title, NOT_RUN, "no time left")
+            continue
+        plan.detail(NAME, title, {"plain": plain.as_detail(), "ours": ours.as_detail()})
+        if judge_same(plan, title, plain, ours) or died_at(ours) is not None:
+            judge_recording(plan, title, ours, way in KILLED)

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Other profilers in the same process: torch.profiler and JAX's profiler give the same events with us as without, twice."""
+
+from check import victim
+from check.plan import FAIL, NOT_RUN
+
+NAME = "neighbours"
+ABOUT = "torch.profiler and the JAX profiler, twice in a process, with and without us (about 40 s)"
+
+GPU_KINDS = ("kernel ", "gpu_memcpy ", "gpu_memset ")
+
+
+def difference(plain, ours):
+    """{name: (without us, with us)} where the counts differ."""
+    return {k: (plain.get(k, 0), ours.get(k, 0)) for k in sorted(set(plain) | set(ours)) if plain.get(k, 0) != ours.get(k, 0)}
+
+
+def judge(plan, who, plain, ours):
+    without, with_us = plain.truth.get("profiles"), ours.truth.get("profiles")
+    if not without or not with_us or plain.code != 0 or ours.code != 0:
+        return plan.row(NAME, f"{who}: ran", FAIL,
+                        f"exit {plain.code} -> {ours.code}: {plain.err[-160:]!r} {ours.err[-160:]!r}")
+    events = sum(without[0].values())
+    if events == 0:
+        return plan.row(NAME, f"{who}: ran", NOT_RUN, "the profiler sees no GPU events even without us")
+    for turn, (a, b) in enumerate(zip(without, with_us), 1):
+        odd = difference(a, b)
+        on_gpu = {k: v for k, v in odd.items() if who == "jax" or k.startswith(GPU_KINDS)}
+        plan.row(NAME, f"{who}: GPU events, profile {turn}", not on_gpu,
+                 f"{sum(a.values())} events without us, {sum(b.values())} with; {on_gpu or 'all counts equal'}", "equal by name")
+        if who == "torch":
+            calls = {k: v for k, v in odd.items() if k not in on_gpu}
+            plan.row(NAME, f"{who}: API and other events, profile {turn}", not calls, str(calls or "all counts equal"), "equal by name")
+    return plan.row(NAME, f"{who}: and we still report", ours.summary() is not None and len(ours.our_lines) == 1,
+                    ours.line[:110] or ours.err[-110:])
+
+
+def run(plan, only=None):
+    who = [w for w in ("torch", "jax") if only is None or w in only]
+    starts = [((w, u), lambda w=w, u=u: (victim.python(plan, "profiled_torch", ours=u) if w == "torch" else
+                                         victim.jax_program(plan, "profiled_jax", ours=u))) for w in who for u in (False, True)]
+    ended = victim.several_at_once(plan, starts, seconds_each=25)
+    for w in who:
+        pair = ended.get((w, False)), ended.get((w, True))
+        if None in pair:
+            plan.row(NAME, w, NOT_RUN, "no time left")
+            continue
+        plan.detail(NAME, w, {"plain": pair[0].as_detail(), "ours": pair[1].as_detail()})
+        judge(plan, w, *pair)
