@@ -16,7 +16,7 @@ use crate::settings::settings;
 use std::cell::OnceCell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 
 /// `void (*)(uint8_t **buffer, size_t *size, size_t *maxNumRecords)`.
 pub(crate) type Request = extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
@@ -54,8 +54,17 @@ static PER_THREAD: AtomicBool = AtomicBool::new(true);
 static ZEROED_BY_CLIENT: AtomicBool = AtomicBool::new(false);
 static SLOTS: Mutex<Vec<Arc<Slot>>> = Mutex::new(Vec::new());
 
-/// Buffers that no record fits in any more, oldest first; the worker waits on the condition.
-pub(crate) static FULL: (Mutex<VecDeque<Buffer>>, Condvar) = (Mutex::new(VecDeque::new()), Condvar::new());
+/// Buffers that no record fits in any more.
+pub(crate) struct Full {
+    /// Oldest first.
+    pub(crate) waiting: VecDeque<Buffer>,
+    /// Taken from there by the worker and not yet with the client.
+    pub(crate) under_way: usize,
+}
+
+/// The worker waits on the condition for buffers, a flush for the worker.
+pub(crate) static FULL: (Mutex<Full>, Condvar) =
+    (Mutex::new(Full { waiting: VecDeque::new(), under_way: 0 }), Condvar::new());
 
 thread_local! {
     static MINE: OnceCell<Arc<Slot>> = const { OnceCell::new() };
@@ -186,8 +195,8 @@ pub(crate) fn drop_one() {
 }
 
 fn retire(buffer: Buffer) {
-    lock(&FULL.0).push_back(buffer);
-    FULL.1.notify_one();
+    lock(&FULL.0).waiting.push_back(buffer);
+    FULL.1.notify_all();
 }
 
 /// Puts a record into this thread's buffer; `times` (engine clock) are written at delivery.
@@ -222,16 +231,18 @@ pub(crate) fn append(record: &Record, times: Option<(u64, u64)>) {
     drop_one();
 }
 
-/// cuptiActivityFlushAll.
+/// cuptiActivityFlushAll: what had ended when it was called is with the client when it returns, also what the worker
+/// was about to deliver. With the fault `worker=slow:...` it does not wait.
 pub(crate) fn flush(forced: bool) {
     let now = clock::now();
     let ready = |b: &Buffer| forced || (b.last_end <= now && b.count > 0);
     let mut out: Vec<Buffer> = Vec::new();
     {
         let mut full = lock(&FULL.0);
-        let (done, waiting): (Vec<_>, Vec<_>) = full.drain(..).partition(|b| ready(b) || b.count == 0);
+        let (done, waiting): (Vec<_>, Vec<_>) =
+            full.waiting.drain(..).partition(|b| ready(b) || b.count == 0);
         out.extend(done);
-        full.extend(waiting);
+        full.waiting.extend(waiting);
     }
     let slots = lock(&SLOTS).clone();
     for slot in &slots {
@@ -244,4 +255,8 @@ pub(crate) fn flush(forced: bool) {
     // Slots of threads that are gone: only this list still holds them.
     lock(&SLOTS).retain(|slot| Arc::strong_count(slot) > 1 || lock(&slot.0).is_some());
     out.into_iter().for_each(Buffer::hand_out);
+    let mut full = lock(&FULL.0);
+    while full.under_way > 0 && settings().fault_slow_ms("worker").is_none() {
+        full = FULL.1.wait(full).unwrap_or_else(PoisonError::into_inner);
+    }
 }

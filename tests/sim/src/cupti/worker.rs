@@ -5,6 +5,7 @@
 use super::buffers::{Buffer, FULL};
 use crate::clock;
 use crate::foreign::{block_signals, lock};
+use crate::settings::settings;
 use std::sync::{Once, PoisonError};
 use std::time::Duration;
 
@@ -27,20 +28,29 @@ pub(crate) fn start() {
 }
 
 fn run() {
+    let late = settings().fault_slow_ms("worker");
     loop {
         let done: Vec<Buffer> = {
             let mut full = lock(&FULL.0);
             let now = clock::now();
-            let (done, waiting): (Vec<_>, Vec<_>) = full.drain(..).partition(|b| b.last_end <= now);
-            full.extend(waiting);
+            let (done, waiting): (Vec<_>, Vec<_>) = full.waiting.drain(..).partition(|b| b.last_end <= now);
+            full.waiting.extend(waiting);
             if done.is_empty() {
-                let wait = full.iter().map(|b| b.last_end - now).min().unwrap_or(10_000_000_000);
+                let wait = full.waiting.iter().map(|b| b.last_end - now).min().unwrap_or(10_000_000_000);
                 let wait = Duration::from_nanos(wait.max(1_000));
                 drop(FULL.1.wait_timeout(full, wait).unwrap_or_else(PoisonError::into_inner));
                 continue;
             }
+            full.under_way = done.len();
             done
         };
-        done.into_iter().for_each(Buffer::hand_out);
+        for buffer in done {
+            if let Some(ms) = late {
+                clock::nap(ms * 1_000_000);
+            }
+            buffer.hand_out();
+        }
+        lock(&FULL.0).under_way = 0;
+        FULL.1.notify_all();
     }
 }
