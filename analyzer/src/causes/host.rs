@@ -8,7 +8,8 @@
 //! # How it is recognised
 //! The next kernel had not been launched when the GPU fell idle, no blocking call had drained the queue, and the
 //! host's stretch since the launch before was longer than 150 µs and 5 times the run's median stretch. The prediction
-//! shrinks these stretches to the usual one.
+//! shrinks these stretches to the usual one, with what stands in them before a waiting call: a GPU that drains while
+//! the host works waits for the host, whichever call the host makes next.
 //!
 //! # How sure
 //! That the host was not launching is exact; what it did instead is not known without host samples (named ranges
@@ -32,7 +33,9 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     if share < super::NOTICED_SHARE {
         return None;
     }
-    let win = case.win(&[Fix::Host], share);
+    // a blocking call before the host's work has its credit in the same gap, and the gap goes with the work
+    let most = share + case.share(&[Bucket::Sync, Bucket::CopyWait, Bucket::Alloc]);
+    let win = if case.trusts_replay() { case.win(&[Fix::Host], most) } else { share };
     let mut f = case.finding((CODE, NAME), share, win);
     f.fix = "have the next input ready in time, move logging and checkpoints off the launching thread";
     let slices = case.device.slices.iter().filter(|s| s.bucket == Bucket::Host);

@@ -50,6 +50,9 @@ pub struct HostView {
     pub median: u64,
     /// A longer stretch is HOST, ns.
     pub limit: u64,
+    /// What is left of a stretch once nothing but launching is done in it, ns: the median of those up to `limit`; where
+    /// every one is longer (one graph launch a step, behind the step's input), [`LAUNCH_STRETCH_NS`].
+    pub usual: u64,
     /// Indices of the threads that launch to the device, and of those that only wait for it in their turn.
     pub threads: Vec<usize>,
 }
@@ -172,6 +175,12 @@ impl HostView {
             _ => u64::from(*lengths.select_nth_unstable(middle).1),
         };
         self.limit = LAUNCH_STRETCH_NS.max((LAUNCH_MEDIANS * self.median).min(LAUNCH_LONGEST_NS));
+        lengths.retain(|&ns| u64::from(ns) <= self.limit);
+        let middle = lengths.len() / 2;
+        self.usual = match lengths.len() {
+            0 => LAUNCH_STRETCH_NS,
+            _ => u64::from(*lengths.select_nth_unstable(middle).1),
+        };
     }
 
     /// The host's own time before this launching call, ns (4.29 s at most; 0 for other calls).

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a fix would win: the recorded steps, replayed through a small model with one cause changed.
 //!
-//! `prepare.rs` turns recorded calls and ops into items with durations and edges (never absolute times), `model.rs`
-//! plays them. The idea: Daydream (USENIX ATC 2020). Here: the fixes that can be asked for.
+//! `prepare.rs` (with `calls.rs`, `ops.rs`, `waits.rs`) turns recorded calls and ops into items with durations and edges
+//! (never absolute times), `model.rs` plays them. The idea: Daydream (USENIX ATC 2020). Here: the fixes that can be asked for.
 //! The recorder's own cost stays in both the measured and the predicted time: both are times with it.
 
+mod calls;
 pub mod model;
+mod ops;
 pub mod prepare;
+mod waits;
 
 pub use prepare::Prepared;
 

@@ -70,7 +70,7 @@ fn earliest(
     for (c, (chain, list)) in chains.iter().zip(by_chain).enumerate() {
         let Some(&n) = list.get(chain.next) else { continue };
         let Some(item) = prepared.items.get(n as usize) else { continue };
-        let at = begin(prepared, fixes, item, chain);
+        let at = begin(fixes, item, chain);
         if best.is_none_or(|b| at < b.0) {
             best = Some((at, c, n as usize));
         }
@@ -79,11 +79,8 @@ fn earliest(
 }
 
 /// When a call begins.
-fn begin(prepared: &Prepared, fixes: Fixes, item: &Item, chain: &Chain) -> u64 {
-    let mut think = item.think;
-    if item.long && fixes.has(Fix::Host) {
-        think = think.min(prepared.usual_stretch);
-    }
+fn begin(fixes: Fixes, item: &Item, chain: &Chain) -> u64 {
+    let mut think = if fixes.has(Fix::Host) { item.shrunk } else { item.think };
     let dispatch = !item.long || item.think <= CAPTURABLE_NS;
     if dispatch && item.role == Role::Launch && fixes.has(Fix::Launch) {
         think = 0;
@@ -111,7 +108,7 @@ impl Playing<'_> {
     fn item(&mut self, n: usize, chain: &mut Chain) {
         let prepared = self.prepared;
         let Some(item) = prepared.items.get(n) else { return };
-        let began = begin(prepared, self.fixes, item, chain);
+        let began = begin(self.fixes, item, chain);
         let mut own = item.own;
         let launch = item.role == Role::Launch;
         if launch && self.fixes.has(Fix::Launch) {

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The host's side of a recording: calls -> items, each with the host's own time before it.
+
+use trace::call::Class;
+
+use super::prepare::{Item, Prepared, Role};
+use crate::gaps::HostView;
+use crate::merge::Merge;
+use crate::run::{Call, Run, Span, NONE};
+
+impl Prepared {
+    /// Items from the calls in the window; returns their flat numbers.
+    pub(super) fn take_calls(
+        &mut self,
+        run: &Run,
+        host: &HostView,
+        window: Span,
+        item_of: &mut [u32],
+    ) -> Vec<u32> {
+        let chains = chains(run, host);
+        self.chains = 1 + chains.iter().copied().max().unwrap_or(0) as usize;
+        let lists: Vec<&[Call]> =
+            host.threads.iter().filter_map(|&t| run.threads.get(t)).map(|t| t.calls.as_slice()).collect();
+        let mut last: Vec<(u64, u64)> = vec![(0, 0); self.chains]; // begin of the item before, latest end
+        let mut flats = Vec::new();
+        for (list, i, c) in Merge::new(lists, |c: &Call| c.start) {
+            if c.start < window.start || c.start > window.end {
+                continue;
+            }
+            let role = match c.class {
+                Some(Class::Launch | Class::GraphLaunch | Class::Memset | Class::Copy) => Role::Launch,
+                Some(Class::Sync) => Role::Sync,
+                Some(Class::Alloc | Class::Free) => Role::Alloc,
+                _ => continue,
+            };
+            let flat = host.threads.get(list).map_or(NONE, |&t| run.flat(t, i));
+            let chain = chains.get(list).copied().unwrap_or(0);
+            let Some(before) = last.get_mut(usize::from(chain)) else { continue };
+            if before.1 == 0 {
+                *before = (window.start, window.start);
+            }
+            let overlaps = c.start < before.1;
+            let think = if overlaps { c.start - before.0 } else { c.start - before.1 };
+            *before = (c.start, before.1.max(c.end));
+            if let Some(slot) = item_of.get_mut(flat as usize) {
+                *slot = self.items.len() as u32;
+            }
+            flats.push(flat);
+            self.items.push(Item {
+                think,
+                shrunk: think,
+                own: c.end - c.start,
+                wait: NONE,
+                back: 0,
+                first_op: 0,
+                chain,
+                role,
+                overlaps,
+                long: host.is_long(flat),
+            });
+        }
+        self.shrink_stretches(host.usual);
+        flats
+    }
+
+    /// What is left of each item's time once the host does nothing but launch. A stretch goes from launch to launch; calls
+    /// between them (a synchronize, an allocation) cut it into pieces, and all of them are the stretch: host work that
+    /// stands in front of a wait is host work. Each piece keeps the same part of its length.
+    fn shrink_stretches(&mut self, usual: u64) {
+        let mut pieces: Vec<Vec<usize>> = vec![Vec::new(); self.chains];
+        for n in 0..self.items.len() {
+            let Some(item) = self.items.get(n) else { continue };
+            let (launch, long) = (item.role == Role::Launch, item.long);
+            let Some(stretch) = pieces.get_mut(usize::from(item.chain)) else { continue };
+            if !item.overlaps {
+                stretch.push(n);
+            }
+            if !launch {
+                continue;
+            }
+            let whole: u64 = stretch.iter().filter_map(|&n| self.items.get(n)).map(|i| i.think).sum();
+            for n in stretch.drain(..).filter(|_| long && whole > usual) {
+                if let Some(piece) = self.items.get_mut(n) {
+                    piece.shrunk = (u128::from(piece.think) * u128::from(usual) / u128::from(whole)) as u64;
+                }
+            }
+        }
+    }
+}
+
+/// Which host chain each launching thread belongs to. Threads that launch kernels hand over to each other: one
+/// chain. A thread that only copies (a prefetcher) runs on its own.
+fn chains(run: &Run, host: &HostView) -> Vec<u16> {
+    let mut next = 0;
+    let kernels = |t: usize| {
+        run.threads.get(t).is_some_and(|t| {
+            t.calls.iter().any(|c| matches!(c.class, Some(Class::Launch | Class::GraphLaunch)))
+                || !t.calls.iter().any(|c| c.launches())
+        })
+    };
+    host.threads
+        .iter()
+        .map(|&t| {
+            if kernels(t) {
+                0
+            } else {
+                next = u16::min(next + 1, 63);
+                next
+            }
+        })
+        .collect()
+}

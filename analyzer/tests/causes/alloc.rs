@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//! GP108 ALLOC: allocating and freeing inside the loop.
+
+use super::{kept, run, time, verdict};
+
+#[test]
+fn emptying_the_cache_every_step_is_alloc() {
+    let (run_, a) = run(|p| {
+        p.train_step(6, 30_000);
+        for _ in 0..4 {
+            p.free(400_000);
+        }
+    });
+    verdict(&a, "ALLOC");
+    assert_eq!(run_.call(a.verdict.call).map(|(_, c)| c.name()), Some("cudaFree"));
+    kept(&a, time(|p| p.train_step(6, 30_000)));
+}
+
+#[test]
+fn an_allocation_that_nobody_waits_for_is_not() {
+    let (_, a) = run(|p| {
+        p.train_step(6, 300_000);
+        let begin = p.t;
+        p.t += 50_000;
+        let mut e = trace::Event::new(trace::Kind::Call, begin, p.t);
+        e.a = trace::call::pack(trace::call::RUNTIME, 20);
+        e.x = trace::call::Class::Alloc as u8;
+        p.b.on_thread(p.tid, e);
+    });
+    verdict(&a, "GPU-BOUND");
+}

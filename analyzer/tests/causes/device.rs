@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//! GP107 COMM and GP109 DEVICE-WAIT: the device waits for a collective or for another stream.
+
+use analyzer::analysis::{Bucket, Confidence};
+
+use super::{run, verdict, Program, STEPS};
+
+fn data_parallel(p: &mut Program, collective: u64) {
+    p.forward(6, 60_000);
+    p.backward(6, 60_000);
+    p.wait(20, 7, 0);
+    p.launch_on(20, "ncclDevKernel_AllReduce_Sum_bf16_RING_LL", 24, collective);
+    p.wait(7, 20, 0);
+    p.optimizer(60_000);
+}
+
+#[test]
+fn a_collective_that_everything_waits_for_is_comm() {
+    let (_, a) = run(|p| data_parallel(p, 4_000_000));
+    verdict(&a, "COMM");
+    assert!(a.verdict.confidence < Confidence::High, "one rank cannot know");
+}
+
+#[test]
+fn a_short_collective_is_not() {
+    let (_, a) = run(|p| data_parallel(p, 60_000));
+    verdict(&a, "GPU-BOUND");
+}
+
+#[test]
+fn waiting_for_an_event_of_another_stream_is_device_wait() {
+    let (_, a) = run(|p| {
+        for _ in 0..20 {
+            p.launch("gemm_kernel", 264, 60_000);
+        }
+        p.wait(7, 7, 1_500_000); // something outside the device signals late
+        p.optimizer(60_000);
+    });
+    verdict(&a, "DEVICE-WAIT");
+}
+
+#[test]
+fn an_unknown_wait_is_unexplained_and_no_cause() {
+    let mut p = Program::new();
+    for _ in 0..STEPS {
+        for _ in 0..20 {
+            p.launch("gemm_kernel", 264, 60_000);
+        }
+        p.optimizer(60_000);
+    }
+    let bytes = p.finish();
+    let mut run = analyzer::load(bytes.as_slice()).expect("a recording");
+    // everything from each step's first optimizer kernel on comes 1.5 ms later: work is queued, nothing runs, nothing
+    // says why (another process on the GPU, say)
+    let names = run.definitions.clone();
+    for s in &mut run.devices[0].streams {
+        let (mut late, mut before) = (0, false);
+        for op in &mut s.ops {
+            let adam = names.kernel_name(op.a).contains("Adam");
+            late += if adam && !before { 1_500_000 } else { 0 };
+            before = adam;
+            op.start += late;
+            op.end += late;
+        }
+    }
+    run.header.gpu_complete_to += 1_000_000_000;
+    let a = analyzer::analyze(&run);
+    assert_eq!(a.verdict.cause, "INCONCLUSIVE", "{:?} {:?}", a.verdict, a.devices[0].buckets);
+    assert!(a.devices[0].buckets.share(Bucket::Unexplained) > 0.3);
+    assert_eq!(a.devices[0].buckets.get(Bucket::DeviceWait), 0);
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//! GP101 SYNC: waits that let the GPU run dry, and waits that cost nothing.
+
+use analyzer::analysis::Confidence;
+
+use super::{kept, run, time, verdict, Program, STEPS};
+
+/// A GPT whose kernels are longer than their launches; `.item()` after every `every`th of 12 blocks.
+fn blocks(p: &mut Program, every: usize, kernel: u64) {
+    p.launch("embedding_kernel", 512, kernel);
+    for block in 0..12 {
+        for name in ["layer_norm_kernel", "gemm_a_kernel", "flash_kernel", "gemm_b_kernel"] {
+            p.launch(name, 264, kernel);
+        }
+        if every > 0 && block % every == 0 {
+            p.item();
+        }
+    }
+    p.optimizer(kernel);
+}
+
+#[test]
+fn an_item_after_every_block_is_sync() {
+    let (run, a) = run(|p| blocks(p, 1, 14_000));
+    verdict(&a, "SYNC");
+    assert_eq!(a.verdict.code, "GP101");
+    assert_eq!(a.verdict.confidence, Confidence::High, "{:?} {:?}", a.findings, a.model);
+    assert!(
+        a.verdict.text.contains("12 times a step") || a.verdict.text.contains("11 times"),
+        "{}",
+        a.verdict.text
+    );
+    let (_, call) = run.call(a.verdict.call).expect("the call to blame");
+    assert!(["cudaStreamSynchronize", "cudaMemcpyAsync"].contains(&call.name()), "{}", call.name());
+    kept(&a, time(|p| blocks(p, 0, 14_000)));
+}
+
+#[test]
+fn waits_known_from_records_alone_are_sync_too() {
+    // the subscription was given up: synchronizes are CUPTI records without a thread
+    let mut p = Program::new();
+    p.syncs_are_records = true;
+    for _ in 0..STEPS {
+        blocks(&mut p, 1, 14_000);
+    }
+    let (run, a) = p.analyze();
+    assert!(run.threads.iter().any(|t| t.tid == 0 && !t.calls.is_empty()));
+    verdict(&a, "SYNC");
+}
+
+#[test]
+fn an_item_in_a_launch_bound_step_costs_nothing() {
+    let with = time(|p| blocks(p, 12, 2_000));
+    let without = time(|p| blocks(p, 0, 2_000));
+    assert!(with < without * 1.1, "the simulated program itself says so");
+    let (_, a) = run(|p| blocks(p, 12, 2_000));
+    verdict(&a, "LAUNCH");
+    assert!(a.findings.iter().all(|f| f.cause != "SYNC" || f.win < 0.05), "{:?}", a.findings);
+}
+
+#[test]
+fn an_item_at_the_end_of_a_gpu_bound_step_is_not_the_verdict() {
+    let (_, a) = run(|p| blocks(p, 12, 400_000));
+    verdict(&a, "GPU-BOUND");
+}
+
+#[test]
+fn a_synchronize_while_another_thread_launches_is_no_sync() {
+    // a monitoring thread that waits for a stream while the trainer goes on
+    let mut p = Program::new();
+    for _ in 0..STEPS {
+        let begin = p.t;
+        blocks(&mut p, 0, 25_000);
+        let (end, tid) = (p.t, p.tid);
+        (p.t, p.tid) = (begin + 100_000, 777);
+        p.sync();
+        (p.t, p.tid) = (end, tid);
+    }
+    let (_, a) = p.analyze();
+    assert_eq!(a.verdict.cause, "GPU-BOUND", "{:?} {:?}", a.verdict, a.devices[0].buckets);
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+//! GP191 MIXED, GP199 INCONCLUSIVE, and which device the line is about.
+
+use trace::Loss;
+
+use super::{run, verdict, Program, STEPS};
+
+#[test]
+fn many_small_reasons_are_mixed() {
+    let (_, a) = run(|p| {
+        for part in 0..8 {
+            for _ in 0..9 {
+                p.launch(["gemm_a", "gemm_b", "gemm_c"][part % 3], 264, 40_000);
+            }
+        }
+        p.optimizer(40_000);
+        p.free(200_000);
+        p.launch("gemm_d", 264, 100_000);
+        p.sync();
+        p.t += 170_000;
+        p.launch("gemm_e", 264, 100_000);
+        p.copy(7, true, 1_000_000, true);
+    });
+    verdict(&a, "MIXED");
+    assert!(a.verdict.text.contains(" + ") || a.verdict.text.contains(", "), "{}", a.verdict.text);
+}
+
+fn healthy() -> Program {
+    let mut p = Program::new();
+    for _ in 0..STEPS {
+        p.train_step(6, 20_000);
+        p.t += 10_000_000;
+    }
+    p
+}
+
+#[test]
+fn losses_inside_the_valid_span_make_no_verdict_possible() {
+    let events = healthy().launches * 2;
+    for (lost, cause) in [(events / 2000, "HOST"), (events / 500, "INCONCLUSIVE")] {
+        let mut p = healthy();
+        p.b.header.losses[Loss::CuptiDropped.code() as usize] = lost;
+        let (_, a) = p.analyze();
+        assert_eq!(a.verdict.cause, cause, "{lost} of {events} lost");
+        assert_eq!(a.data_losses, lost);
+    }
+    // before the valid span: overwritten, no matter
+    let mut p = healthy();
+    p.b.header.losses[Loss::CuptiDropped.code() as usize] = events;
+    p.b.header.valid_from = p.t - 200_000_000;
+    let mut mark = trace::Event::new(trace::Kind::LossMark, 1_000_000_000, 1_000_000_000);
+    (mark.a, mark.b) = (u32::from(Loss::CuptiDropped.code()), events as u32);
+    p.b.on_recorder(mark);
+    let (_, a) = p.analyze();
+    assert_eq!(a.verdict.cause, "HOST");
+    assert!(a.coverage.overwritten);
+}
+
+#[test]
+fn graphs_without_their_nodes_make_no_verdict_possible() {
+    let mut p = Program::new();
+    for _ in 0..STEPS {
+        p.train_step(2, 20_000);
+        p.graph_without_nodes();
+        p.t += 3_000_000;
+    }
+    let (_, a) = p.analyze();
+    assert_eq!(a.verdict.cause, "INCONCLUSIVE");
+    assert!(a.verdict.text.contains("graph launches"), "{}", a.verdict.text);
+}
+
+#[test]
+fn nothing_and_almost_nothing_are_inconclusive() {
+    let (_, a) = Program::new().analyze();
+    assert_eq!(a.verdict.cause, "INCONCLUSIVE");
+    let mut p = Program::new();
+    p.launch("only_kernel", 1, 5_000);
+    let (_, a) = p.analyze();
+    assert_eq!(a.verdict.cause, "INCONCLUSIVE");
+    assert!(a.verdict.text.contains("too little"), "{}", a.verdict.text);
+}
+
+#[test]
+fn the_time_after_the_last_flush_is_not_idle() {
+    let mut p = healthy();
+    // killed: the last flush was 50 ms before; a quiet second follows
+    let end = p.t;
+    p.b.header.gpu_complete_to = end - 50_000_000;
+    p.b.header.host_complete_to = end + 1_000_000_000;
+    p.b.header.last_write = end + 1_000_000_000;
+    p.b.header.state = trace::header::state::RECORDING;
+    let (_, a) = p.analyze();
+    assert_eq!(a.valid.end, end - 50_000_000);
+    assert!(a.devices[0].slices.iter().all(|s| s.end <= a.valid.end));
+    assert!(a.steady.end <= a.valid.end);
+    assert!(a.coverage.killed);
+}
+
+#[test]
+fn unobserved_time_is_cut_out() {
+    let mut p = Program::new();
+    let mut dark = (0, 0);
+    for i in 0..STEPS {
+        p.train_step(6, 200_000);
+        if i == 15 {
+            p.sync();
+            let mut e = trace::Event::new(trace::Kind::Unobserved, p.t, p.t + 500_000_000);
+            e.a = 1;
+            p.b.on_recorder(e);
+            dark = (p.t, p.t + 500_000_000);
+            p.t += 500_000_000;
+        }
+    }
+    let (_, a) = p.analyze();
+    assert_eq!(a.verdict.cause, "GPU-BOUND", "{:?}", a.verdict);
+    assert_eq!(a.devices[0].buckets.total(), a.devices[0].wall_ns);
+    assert!(a.devices[0].slices.iter().all(|s| s.end <= dark.0 || s.start >= dark.1));
+    assert_eq!(a.blind.len(), 1);
+}
+
+#[test]
+fn of_two_devices_the_line_names_the_worst() {
+    let mut p = Program::new();
+    p.b.device(1, "SIM H200", 132);
+    for _ in 0..STEPS {
+        let begin = p.t;
+        p.train_step(6, 200_000);
+        p.device = 1;
+        p.tid = 300;
+        p.t = begin;
+        p.train_step(6, 20_000);
+        p.t += 10_000_000;
+        (p.device, p.tid) = (0, 100);
+    }
+    let (run, a) = p.analyze();
+    assert_eq!(a.worst, Some(1));
+    let line = analyzer::line::line(&run, &a, None);
+    assert!(line.contains("GPU 1 busy"), "{line}");
+}
