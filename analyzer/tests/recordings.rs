@@ -142,6 +142,16 @@ fn own_recordings_are_judged_as_their_programs_deserve() {
     }
 }
 
+/// "HOST costs 44 %; then LAUNCH 51 %" reads as if the wrong one were named.
+#[test]
+fn what_comes_second_costs_no_more_than_what_is_named() {
+    for name in EXPECTED.iter().map(|e| e.0).chain(OWN.iter().map(|o| o.0)) {
+        let (_, a) = load(name);
+        let v = &a.verdict;
+        assert!(v.then.is_none_or(|(_, share)| share <= v.share), "{name}: {v:?}");
+    }
+}
+
 #[test]
 fn the_lines_are_the_golden_ones() {
     for name in EXPECTED.iter().map(|e| e.0).chain(OWN.iter().map(|o| o.0)) {

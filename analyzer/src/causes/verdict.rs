@@ -65,7 +65,7 @@ fn decide(run: &Run, a: &Analysis, prepared: &Prepared, findings: &[Finding]) ->
             step_ns: a.steps.mean_ns,
             predicted_ns: if a.steps.mean_ns > 0.0 { f.predicted_ns } else { 0.0 },
             error_ns: f.error_ns,
-            then: next(findings, f.code),
+            then: next(findings, f.code, f.share),
             inconclusive: None,
             call: f.call,
         };
@@ -79,7 +79,7 @@ fn decide(run: &Run, a: &Analysis, prepared: &Prepared, findings: &[Finding]) ->
             confidence: Confidence::High,
             share: 1.0 - compute,
             step_ns: a.steps.mean_ns,
-            then: next(findings, ""),
+            then: next(findings, "", 1.0 - compute),
             call: NONE,
             ..Verdict::default()
         };
@@ -98,10 +98,11 @@ fn pick(findings: &[Finding], model_error: f64) -> Option<&Finding> {
     close.min_by_key(effort)
 }
 
-/// The largest other cause worth a word.
-fn next(findings: &[Finding], named: &str) -> Option<(&'static str, f64)> {
+/// The largest other cause worth a word. Never one that costs more than what is named: it was not named because its fix
+/// wins less or is more work for as much, and in second place it would read as if the wrong cause were named.
+fn next(findings: &[Finding], named: &str, share: f64) -> Option<(&'static str, f64)> {
     // small kernels are no lost time: what they are is in the text of their own verdict and in the report
-    let time = |f: &&Finding| f.code != named && f.code != super::small_kernels::CODE;
+    let time = |f: &&Finding| f.code != named && f.code != super::small_kernels::CODE && f.share <= share;
     let worth = |f: &&Finding| f.share.min(f.win.max(f.share / 2.0)) >= MINOR_WIN;
     let others = findings.iter().filter(time).filter(worth);
     others.max_by(|x, y| x.share.total_cmp(&y.share)).map(|f| (f.cause, f.share))

@@ -25,6 +25,34 @@ fn many_small_reasons_are_mixed() {
     assert!(a.verdict.text.contains(" + ") || a.verdict.text.contains(", "), "{}", a.verdict.text);
 }
 
+/// Every step waits a few times when the GPU has nearly caught up: the waits themselves are short, but each leaves the
+/// queue empty, and launching into an empty queue is most of the idle time. Without the waits the host would be ahead.
+#[test]
+fn what_comes_second_costs_no_more_than_what_is_named() {
+    let (_, a) = run(|p| {
+        for block in 0..14 {
+            for k in 0..8 {
+                p.launch(
+                    ["gemm_a", "gelu", "gemm_b", "norm"][k % 4],
+                    264,
+                    if block < 2 { 14_000 } else { 4_000 },
+                );
+            }
+            p.sync();
+        }
+        p.launch("head_kernel", 264, 1_200_000);
+        p.optimizer(20_000);
+    });
+    let v = &a.verdict;
+    let launch = a.findings.iter().find(|f| f.cause == "LAUNCH").map_or(0.0, |f| f.share);
+    assert!(
+        v.cause == "SYNC" && launch > v.share,
+        "not the program that this is about: {v:?} {:#?}",
+        a.findings
+    );
+    assert!(v.then.is_none_or(|(_, share)| share <= v.share), "{v:?}");
+}
+
 fn healthy() -> Program {
     let mut p = Program::new();
     for _ in 0..STEPS {
