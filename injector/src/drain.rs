@@ -221,6 +221,14 @@ impl Recorder {
         if let Some(since) = arbiter::open_span() {
             self.unobserved(since, now);
         }
+        if let Some(session) = session::get().filter(|_| !buffers::is_bare()) {
+            // the time for flushing is over: what is complete is read where it lies, the rest is lost and said to be
+            for stuck in buffers::stuck(u64::MAX) {
+                let (store, capture) = (&mut self.store, &self.capture);
+                let pending = self.decoder.front_of(&session.cupti, &stuck, store, capture, now);
+                losses::add(Loss::BufferNotReturned, u64::from(pending));
+            }
+        }
         self.decoder.release_held(u64::MAX, &mut self.store, &self.capture);
         self.capture.finish(now, &mut self.store);
         self.marks.finish(now, &mut self.store, &self.capture);

@@ -16,6 +16,8 @@ use crate::{clock, lifecycle, neighbours};
 const PERIOD_MS: u64 = 250;
 /// At the end: plain flushes for this long, then a forced one, ns.
 const PLAIN_FOR: u64 = 500_000_000;
+/// What a forced flush has not brought back after this long since the first plain one is given up, ns.
+const FORCED_BY: u64 = 650_000_000;
 
 static WAKE: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
 /// Progress of the final flush: 0 not asked, 1 asked, 2 done.
@@ -77,9 +79,13 @@ fn last() {
             return;
         }
         if clock::monotonic().saturating_sub(begin) > PLAIN_FOR {
-            session::flush(true);
-            return;
+            break;
         }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    session::flush(true);
+    // what CUPTI's own thread is delivering is in nobody's flush
+    while buffers::oldest_pending().is_some() && clock::monotonic().saturating_sub(begin) < FORCED_BY {
         std::thread::sleep(Duration::from_millis(2));
     }
 }

@@ -74,8 +74,9 @@ losses! {
     CuptiError = 12, Note, "cupti_error", "errors returned by CUPTI to gapprobe";
     /// A buffer came back that we did not lend.
     ForeignBuffer = 13, Note, "foreign_buffer", "activity buffers of another profiler handed to gapprobe";
-    /// We lent a buffer and it never came back (another client took the callbacks over).
-    BufferNotReturned = 14, Data, "buffer_not_returned", "activity buffers that another profiler took with it";
+    /// We lent a buffer and its last records never came back (another client took the callbacks over, or recording
+    /// ended before CUPTI delivered it).
+    BufferNotReturned = 14, Data, "buffer_not_returned", "activity buffers with records that CUPTI never gave back";
     /// A kernel started before its launch call began.
     StartBeforeLaunch = 15, Note, "start_before_launch", "GPU operations that start before their launch call (clock error)";
     /// The flush at exit hit its time limit.

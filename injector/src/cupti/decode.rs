@@ -125,8 +125,9 @@ impl Decoder {
         self.end_of_buffer();
     }
 
-    /// Reads the records at the front of a buffer that is still lent, as far as a flush has completed them in place. Stops at the first that is not: its kind carries
-    /// CUPTI's pending bit or its end is 0 (seen on the H200; releases without the bit have the zero end).
+    /// Reads the records at the front of a buffer that is still lent, as far as a flush has completed them in place. Stops
+    /// at the first that is not: its kind carries CUPTI's pending bit or its end is 0 (seen on the H200; releases
+    /// without the bit have the zero end). True if there is such a one.
     pub(crate) fn front_of(
         &mut self,
         cupti: &Cupti,
@@ -134,10 +135,10 @@ impl Decoder {
         store: &mut Store,
         capture: &Capture,
         now: u64,
-    ) {
+    ) -> bool {
         let base = stuck.address.as_ptr();
         let mut next = std::ptr::null_mut();
-        let (mut index, mut launched) = (0, 0);
+        let (mut index, mut launched, mut pending) = (0, 0, false);
         loop {
             // SAFETY: our own buffer of that size, never unmapped; CUPTI writes records behind those it completed.
             let result = unsafe { (cupti.activity_get_next_record)(base, buffers::BUFFER_BYTES, &mut next) };
@@ -160,6 +161,7 @@ impl Decoder {
             }
             let record = copy.get(..length).unwrap_or(&[]);
             if !is_complete(record) {
+                pending = true;
                 break;
             }
             index += 1;
@@ -174,6 +176,7 @@ impl Decoder {
             }
         }
         buffers::consumed(stuck, index.max(stuck.consumed), launched);
+        pending
     }
 
     fn record(&mut self, bytes: &[u8], store: &mut Store, capture: &Capture, now: u64) {
