@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Cuts the whole sequence at an anchor into steps: the first and the last one need care, and segments that are
-//! longer or shorter than a step (an evaluation) are joined to the step before them.
+//! Cuts the whole sequence at an anchor into steps: the first and the last one need care (what comes before or after all
+//! steps is none of them), and between steps what is longer or shorter than one (an evaluation) belongs to the step
+//! before it.
 
 use super::period::{Anchor, Profile, TOLERANCE};
-use super::sequence::{Sequence, Token};
+use super::sequence::Sequence;
 use super::step;
 use crate::analysis::Step;
 use crate::run::Span;
 
-/// A segment shorter than this share of a step is no step of its own.
+/// A segment shorter than this share of a step is no step of its own, and so much more than a step no part of the last.
 const SHORT_SEGMENT: f64 = 0.5;
 
 /// Unusual steps in front of the first usual one are looked for among the later ones this often.
@@ -28,7 +29,7 @@ pub(super) struct Segment {
 pub(super) fn cut(sequence: &Sequence, anchor: &Anchor, last_op: u64) -> Vec<Step> {
     let reference = &anchor.reference;
     let usual = reference.length() as f64;
-    let (segments, from) = segments(sequence, anchor);
+    let (segments, from, last) = segments(sequence, anchor);
     // the first step is the first segment that is like the reference: what is before it is start-up ...
     let mut first = segments.iter().position(|s| s.profile.is_like(reference)).unwrap_or(segments.len());
     let mut leading = 0;
@@ -50,7 +51,14 @@ pub(super) fn cut(sequence: &Sequence, anchor: &Anchor, last_op: u64) -> Vec<Ste
         kept.extend(head(sequence, anchor, from));
     }
     kept.extend(segments.get(first..).unwrap_or(&[]));
-    join(&kept, reference, last_op)
+    let mut end = last_op;
+    if let Some((step, behind)) = last.and_then(|l| tail(sequence, anchor, l)) {
+        end = behind;
+        if let Some(s) = kept.last_mut() {
+            s.profile = step;
+        }
+    }
+    join(&kept, reference, end)
 }
 
 /// Steps of segments side by side; what is too short for one belongs to the step before.
@@ -77,24 +85,26 @@ pub(super) fn join(kept: &[Segment], reference: &Profile, last_op: u64) -> Vec<S
     steps
 }
 
-/// Segments from anchor to anchor, the last to the end; and the position of the first anchor.
-fn segments(sequence: &Sequence, anchor: &Anchor) -> (Vec<Segment>, usize) {
+/// Segments from anchor to anchor, the last to the end; and the positions of the first and the last anchor.
+fn segments(sequence: &Sequence, anchor: &Anchor) -> (Vec<Segment>, usize, Option<usize>) {
     let mut segments: Vec<Segment> = Vec::new();
     let mut from = sequence.tokens.len();
+    let mut last = None;
     let mut seen: Option<usize> = None;
     for (i, t) in sequence.tokens.iter().enumerate() {
         if t.kind == anchor.kind {
             if seen.is_none_or(|s| i - s > anchor.apart as usize) {
                 from = from.min(i);
+                last = Some(i);
                 segments.push(Segment { start: t.start, profile: Profile::default() });
             }
             seen = Some(i);
         }
         if let Some(s) = segments.last_mut() {
-            s.profile.count(t.kind, sequence.is_optimizer(t));
+            s.profile.count(t, sequence.type_of(t));
         }
     }
-    (segments, from)
+    (segments, from, last)
 }
 
 /// About as long as a step, with the optimizer once: a step, whatever its kernels are called.
@@ -113,14 +123,32 @@ fn recurs(profile: &Profile, later: &[Segment], usual: f64) -> bool {
         && later.iter().filter(|s| s.profile.is_like(profile)).take(RECURS).count() == RECURS
 }
 
+/// Where other work follows the last step (a final evaluation, another phase): the step without it, and where it begins.
+/// A little more (a last copy) belongs to the step.
+fn tail(sequence: &Sequence, anchor: &Anchor, last: usize) -> Option<(Profile, u64)> {
+    let usual = anchor.reference.length();
+    let mut all = Profile::default();
+    let mut end = None;
+    for t in sequence.tokens.get(last..)? {
+        if end.is_none() && all.length() >= usual {
+            end = Some((all, t.start));
+        }
+        all.count(t, sequence.type_of(t));
+    }
+    end.filter(|_| all.length() as f64 > usual as f64 * (1.0 + SHORT_SEGMENT))
+}
+
 /// Where the anchor stands at the end of a step, the first step lies before the first anchor, behind the start-up.
 fn head(sequence: &Sequence, anchor: &Anchor, from: usize) -> Option<Segment> {
-    let begin = from.checked_sub(anchor.reference.length() as usize)?;
-    let tokens: &[Token] = sequence.tokens.get(begin..from)?;
     let mut profile = Profile::default();
-    for t in tokens {
-        profile.count(t.kind, sequence.is_optimizer(t));
+    let mut start = None;
+    for t in sequence.tokens.get(..from)?.iter().rev() {
+        if profile.length() >= anchor.reference.length() {
+            break;
+        }
+        profile.count(t, sequence.type_of(t));
+        start = Some(t.start);
     }
     let whole = profile.is_like(&anchor.reference) || is_whole(&profile, anchor);
-    whole.then_some(Segment { start: tokens.first()?.start, profile })
+    whole.then_some(Segment { start: start?, profile })
 }

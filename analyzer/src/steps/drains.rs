@@ -9,7 +9,7 @@ use super::cut::{join, Segment};
 use super::period::{Anchor, Profile, OUTER_SHARE};
 use super::sequence::Sequence;
 use super::MIN_STEPS;
-use crate::analysis::Step;
+use crate::analysis::{share, Step};
 use crate::run::Run;
 
 /// Launches from one synchronize to the next must be at least this many tiles.
@@ -31,7 +31,7 @@ pub(super) fn find(run: &Run, sequence: &Sequence, tile: &Anchor, last_op: u64) 
             segments.push(Segment { start: t.start, profile: Profile::default() });
         }
         if let Some(s) = segments.last_mut() {
-            s.profile.count(t.kind, sequence.is_optimizer(t));
+            s.profile.count(t, sequence.type_of(t));
         }
     }
     if segments.len() < MIN_STEPS {
@@ -41,8 +41,8 @@ pub(super) fn find(run: &Run, sequence: &Sequence, tile: &Anchor, last_op: u64) 
     by_length.sort_by_key(|s| s.profile.length());
     let reference = by_length.get(by_length.len() / 2)?.profile;
     let alike = |s: &&Segment| s.profile.is_like(&reference);
-    let covered: u64 = segments.iter().filter(alike).map(|s| s.profile.length()).sum();
-    let enough = covered as f64 >= OUTER_SHARE * sequence.tokens.len() as f64;
+    let covered: u64 = segments.iter().filter(alike).map(|s| s.profile.work).sum();
+    let enough = share(covered, segments.iter().map(|s| s.profile.work).sum()) >= OUTER_SHARE;
     if !enough || reference.length() < TILES * tile.reference.length() {
         return None;
     }

@@ -3,15 +3,17 @@
 //!
 //! Every type of token is tried as a mark ("anchor"): its occurrences cut the sequence into segments, and a good
 //! anchor is one whose segments are alike. Segments are compared by what they hold (counts in a few groups of
-//! types), not by order, with a tolerance: kernel variants, a logging copy now and then, do not matter. Periods nest
+//! types), not by order, with a tolerance: kernel variants, a logging copy now and then, do not matter; a CUDA graph's
+//! launch counts as the launches it stands for. How much of the program a period explains is measured in work, time on
+//! the device: a few eager steps are more launches, and less work, than the graph launches behind them. Periods nest
 //! (layers in micro-steps in steps, steps in epochs): starting from the innermost, a longer period is taken only if
 //! it adds work that the shorter one does not have. Every token is looked at a constant number of times.
 
 use std::collections::HashSet;
 
 use super::cut::cut;
-use super::sequence::{Grain, Sequence, Token};
-use crate::analysis::Step;
+use super::sequence::{Grain, Sequence, Token, TokenType};
+use crate::analysis::{share, Step};
 use crate::kernels::KernelTable;
 use crate::run::{Run, Span};
 
@@ -19,7 +21,7 @@ use crate::run::{Run, Span};
 const GROUPS: usize = 8;
 /// Segments are alike if their counts differ by at most this share of the reference's length.
 pub const TOLERANCE: f64 = 0.15;
-/// An innermost period covers at least this share of the launches.
+/// An innermost period covers at least this share of the work.
 pub const INNER_SHARE: f64 = 0.6;
 /// A longer period is considered if it covers at least this share.
 pub const OUTER_SHARE: f64 = 0.7;
@@ -36,7 +38,7 @@ pub const SAMPLE: usize = 300_000;
 const MOST_TILE: u64 = 16;
 /// Fewer alike segments than this are no period.
 const MIN_SEGMENTS: usize = super::MIN_STEPS;
-/// Alike segments must cover this share of the sample, or be many.
+/// Alike segments must cover this share of the sample's work, or be many.
 const MIN_COVER: f64 = 0.3;
 /// See [`MIN_COVER`].
 const MANY_SEGMENTS: usize = 20;
@@ -50,14 +52,17 @@ pub(super) struct Found {
 /// Counts of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Profile {
-    groups: [u32; GROUPS],
+    /// Launches, a graph's by [`TokenType::launches`].
+    groups: [u64; GROUPS],
     /// Launches that update weights; not compared.
     pub(super) optimizer: u32,
+    /// Time on the device, ns; not compared: the same launches take longer with longer inputs.
+    pub(super) work: u64,
 }
 
 impl Profile {
     pub(super) fn length(&self) -> u64 {
-        self.groups.iter().map(|&g| u64::from(g)).sum()
+        self.groups.iter().sum()
     }
 
     pub(super) fn since(&self, earlier: &Profile) -> Profile {
@@ -66,25 +71,28 @@ impl Profile {
             *g -= e.min(*g);
         }
         p.optimizer -= earlier.optimizer.min(p.optimizer);
+        p.work -= earlier.work.min(p.work);
         p
     }
 
     pub(super) fn is_like(&self, reference: &Profile) -> bool {
-        let off: u64 = self.groups.iter().zip(reference.groups).map(|(&a, b)| u64::from(a.abs_diff(b))).sum();
+        let off: u64 = self.groups.iter().zip(reference.groups).map(|(a, b)| a.abs_diff(b)).sum();
         off as f64 <= reference.length() as f64 * TOLERANCE
     }
 
     /// Has all that the reference has (within the tolerance), and perhaps more, up to three times as much.
     pub(super) fn holds(&self, reference: &Profile) -> bool {
-        let least = |(&a, b): (&u32, u32)| f64::from(a) >= f64::from(b) * (1.0 - TOLERANCE);
+        let least = |(&a, b): (&u64, u64)| a as f64 >= b as f64 * (1.0 - TOLERANCE);
         self.groups.iter().zip(reference.groups).all(least) && self.length() <= 3 * reference.length()
     }
 
-    pub(super) fn count(&mut self, kind: u32, optimizer: bool) {
-        self.optimizer += u32::from(optimizer);
-        let group = (kind.wrapping_mul(0x9e37_79b1) >> 16) as usize % GROUPS;
+    pub(super) fn count(&mut self, t: &Token, what: TokenType) {
+        self.optimizer += u32::from(what.optimizer);
+        self.work += u64::from(t.work);
+        // the graphs of one step for several batch sizes are like one another
+        let group = if what.graph { 0 } else { (t.kind.wrapping_mul(0x9e37_79b1) >> 16) as usize % GROUPS };
         if let Some(g) = self.groups.get_mut(group) {
-            *g += 1;
+            *g += u64::from(what.launches);
         }
     }
 }
@@ -97,7 +105,7 @@ pub(super) struct Anchor {
     pub(super) apart: u32,
     /// Alike segments, the unfinished last one included if it is alike.
     alike: usize,
-    /// Share of the launches (from the first alike segment on) that lie in alike segments.
+    /// Share of the work (from the first alike segment on) that lies in alike segments.
     share: f64,
     pub(super) reference: Profile,
     /// Tokens of a segment that stands for them, positions in the sample.
@@ -145,7 +153,7 @@ impl<'a> Sample<'a> {
         let mut p = Profile::default();
         for t in tokens {
             before.push(p);
-            p.count(t.kind, sequence.is_optimizer(t));
+            p.count(t, sequence.type_of(t));
         }
         before.push(p);
         Sample { sequence, tokens, before }
@@ -214,7 +222,7 @@ impl<'a> Sample<'a> {
             let profile = self.profile(a, b);
             if profile.is_like(&reference) {
                 alike += 1;
-                covered += b - a;
+                covered += profile.work;
                 begin = begin.or(Some(a));
                 let holds = profile.optimizer > 0;
                 holding += usize::from(holds);
@@ -222,11 +230,11 @@ impl<'a> Sample<'a> {
             }
         }
         let begin = begin?;
-        let cover = covered as f64 / end as f64;
+        let cover = share(covered, self.profile(0, end).work);
         if alike < MIN_SEGMENTS || (cover < MIN_COVER && alike < MANY_SEGMENTS) {
             return None;
         }
-        let share = covered as f64 / (end - begin) as f64;
+        let share = share(covered, self.profile(begin, end).work);
         let phase = self.phase(from).unwrap_or(begin);
         let optimizer = holding as f64 >= HOLDS_SHARE * alike as f64;
         let sample = samples[usize::from(optimizer)].unwrap_or((from, to));
@@ -237,7 +245,7 @@ impl<'a> Sample<'a> {
     fn phase(&self, at: usize) -> Option<usize> {
         const REACH: usize = 4096;
         let back = self.tokens.get(at.saturating_sub(REACH)..at)?.iter().rev();
-        back.enumerate().find(|(_, t)| self.sequence.is_optimizer(t)).map(|(n, _)| n)
+        back.enumerate().find(|(_, t)| self.sequence.type_of(t).optimizer).map(|(n, _)| n)
     }
 
     /// The step's anchor and the number of equal parts in it.
@@ -276,14 +284,15 @@ impl<'a> Sample<'a> {
         }
         let part = inner.reference.length() as f64;
         let types = self.types_of(inner);
-        let segment = self.segment(step);
-        let (mut same, mut run) = (0, 0);
-        for t in segment {
-            run = if types.contains(&t.kind) { run + 1 } else { 0 };
+        let (mut all, mut same, mut run) = (0, 0, 0);
+        for t in self.segment(step) {
+            let launches = u64::from(self.sequence.type_of(t).launches);
+            all += launches;
+            run = if types.contains(&t.kind) { run + launches } else { 0 };
             same = same.max(run);
         }
         let parts = (same as f64 / part + TOLERANCE).floor();
-        let rest = segment.len() as f64 - parts * part;
+        let rest = all as f64 - parts * part;
         if parts >= 2.0 && rest < part {
             parts as u32
         } else {
@@ -311,21 +320,23 @@ impl<'a> Sample<'a> {
 
     /// Is `outer` more than repetitions of `inner`?
     fn adds_work(&self, inner: &Anchor, inner_types: &HashSet<u32>, outer: &Anchor) -> bool {
-        let length = self.segment(outer).len();
-        let new: Vec<&Token> =
-            self.segment(outer).iter().filter(|t| !inner_types.contains(&t.kind)).collect();
+        let length = self.profile(outer.sample.0, outer.sample.1).length();
+        let is_new = |t: &&Token| !inner_types.contains(&t.kind);
+        let new: Vec<TokenType> =
+            self.segment(outer).iter().filter(is_new).map(|t| self.sequence.type_of(t)).collect();
+        let launches: u64 = new.iter().map(|t| u64::from(t.launches)).sum();
         if inner.optimizer {
             let types = self.types_of(outer);
             let new_types = types.iter().filter(|t| !inner_types.contains(t)).count();
-            return new.len() as f64 >= NEW_WORK_SHARE * length as f64
+            return launches as f64 >= NEW_WORK_SHARE * length as f64
                 || new_types as f64 >= NEW_TYPES_SHARE * types.len() as f64;
         }
         if outer.optimizer {
             return true;
         }
-        let repeats = (length / self.segment(inner).len().max(1)).max(1);
-        let extra = length.saturating_sub(repeats * self.segment(inner).len());
-        new.iter().any(|t| self.is_kernel(t.kind)) && new.len() * 4 >= extra
+        let part = self.profile(inner.sample.0, inner.sample.1).length().max(1);
+        let extra = length.saturating_sub((length / part).max(1) * part);
+        new.iter().any(|t| t.kernel) && launches * 4 >= extra
     }
 }
 

@@ -18,13 +18,24 @@ pub struct Token {
     pub start: u64,
     /// Index into [`Sequence::types`].
     pub kind: u32,
+    /// Time on the device, ns, at least 1: of a graph launch, the sum over its nodes.
+    pub work: u32,
 }
+
+/// A graph launch counts as many launches as kernels of this length would fill its time, ns. By time and not by nodes:
+/// the same work has fewer nodes once compiled, and with `GAPPROBE_GRAPH=graph` no node is recorded.
+pub const GRAPH_KERNEL_NS: u64 = 10_000;
 
 /// What a token can be.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TokenType {
     /// How often.
     pub count: u32,
+    /// How many launches one stands for when stretches of the sequence are compared: 1, for graphs see
+    /// [`GRAPH_KERNEL_NS`] (the mean of its launches: one that waits long for another rank is no other graph).
+    pub launches: u32,
+    /// Time of all on the device, ns.
+    pub work: u64,
     /// Updates weights, by name.
     pub optimizer: bool,
     /// A kernel or graph (not a copy or memset).
@@ -52,9 +63,9 @@ pub enum Grain {
 }
 
 impl Sequence {
-    /// Updates weights, by its kernel's name.
-    pub fn is_optimizer(&self, t: &Token) -> bool {
-        self.types.get(t.kind as usize).is_some_and(|t| t.optimizer)
+    /// What a token is.
+    pub fn type_of(&self, t: &Token) -> TokenType {
+        self.types.get(t.kind as usize).copied().unwrap_or_default()
     }
 
     /// Reads the ops that start inside `valid`.
@@ -66,8 +77,12 @@ impl Sequence {
         for s in &device.streams {
             let mut graph_launch = 0;
             for op in s.ops.iter().filter(|o| o.start >= valid.start && o.start < valid.end) {
+                let work = u32::try_from(op.span().ns().max(1)).unwrap_or(u32::MAX);
                 if op.is_graph_node() {
                     if op.correlation == graph_launch && graph_launch != 0 {
+                        if let Some(t) = sequence.tokens.last_mut() {
+                            t.work = t.work.saturating_add(work);
+                        }
                         continue;
                     }
                     graph_launch = op.correlation;
@@ -90,27 +105,40 @@ impl Sequence {
                     Some((h, kind)) if h == hash => kind,
                     _ => *ids.entry(hash).or_insert_with(|| {
                         sequence.types.push(TokenType {
-                            count: 0,
                             optimizer: ty.0,
                             kernel: ty.1,
                             graph: ty.2,
+                            ..TokenType::default()
                         });
                         (sequence.types.len() - 1) as u32
                     }),
                 };
                 last = Some((hash, kind));
-                if let Some(t) = sequence.types.get_mut(kind as usize) {
-                    t.count += 1;
-                }
                 let launch = run.call(op.call).map_or(op.start, |(_, c)| c.start.min(op.start));
-                sequence.tokens.push(Token { launch, start: op.start, kind });
+                sequence.tokens.push(Token { launch, start: op.start, kind, work });
             }
         }
         sequence.tokens.sort_by_key(|t| (t.launch, t.start));
         // a graph whose nodes run on several streams is still one launch
         let Sequence { tokens, types } = &mut sequence;
         let graph = |t: &Token| types.get(t.kind as usize).is_some_and(|t| t.graph);
-        tokens.dedup_by(|b, a| b.launch == a.launch && b.kind == a.kind && graph(a));
+        tokens.dedup_by(|b, a| {
+            let same = b.launch == a.launch && b.kind == a.kind && graph(a);
+            if same {
+                a.work = a.work.saturating_add(b.work);
+            }
+            same
+        });
+        for t in tokens.iter() {
+            if let Some(ty) = types.get_mut(t.kind as usize) {
+                ty.count += 1;
+                ty.work += u64::from(t.work);
+            }
+        }
+        for t in types.iter_mut() {
+            let kernels = t.work / u64::from(t.count.max(1)) / GRAPH_KERNEL_NS;
+            t.launches = if t.graph { u32::try_from(kernels.max(1)).unwrap_or(u32::MAX) } else { 1 };
+        }
         sequence
     }
 }

@@ -143,11 +143,30 @@ impl Program {
         }
     }
 
+    /// A graph launch with one record for all its nodes, as `GAPPROBE_GRAPH=graph` makes it.
+    pub fn graph_as_one(&mut self, id: u32, duration: u64) {
+        self.think(DISPATCH);
+        let begin = self.t;
+        self.t += 20_000;
+        let mut e = Event::new(Kind::GraphTrace, 0, 0);
+        e.c = id;
+        e.correlation = self.call(RUNTIME, 311, Class::GraphLaunch, begin, begin + 20_000);
+        let duration = self.vary(duration);
+        self.op(7, begin, duration, e);
+    }
+
     /// A graph launch of which no node is recorded.
     pub fn graph_without_nodes(&mut self) {
         let begin = self.t;
         self.t += 20_000;
         self.call(RUNTIME, 311, Class::GraphLaunch, begin, begin + 20_000);
+    }
+
+    /// A launch into a capture: the call, and nothing on the device.
+    pub fn call_without_work(&mut self) {
+        let begin = self.t;
+        self.t += LAUNCH_CALL;
+        self.call(RUNTIME, 211, Class::Launch, begin, begin + LAUNCH_CALL);
     }
 
     /// cudaMemcpyAsync. Pageable ones block until they are done, at 5 GB/s; pinned ones run at 25 GB/s.
