@@ -18,7 +18,7 @@
 //! Fewer, larger kernels: fusion (`torch.compile`), larger batches. CUDA graphs shorten eager spacing by about half.
 
 use super::Case;
-use crate::analysis::{Bucket, Confidence, Finding};
+use crate::analysis::{Bucket, Finding};
 use crate::replay::Fix;
 
 /// Stable code.
@@ -32,8 +32,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         return None;
     }
     let win = if case.trusts_replay() { case.win(&[Fix::Fuse], share / 2.0) } else { 0.0 };
-    let mut f = case.finding((CODE, NAME), share, win);
-    f.confidence = f.confidence.min(Confidence::Medium);
+    let mut f = case.fusing((CODE, NAME), share, win);
     f.fix = "fewer, larger kernels: fusion, larger batch";
     f.text = "the device's own spacing between queued kernels".to_owned();
     Some(f)

@@ -20,7 +20,7 @@
 //! matrix products.
 
 use super::Case;
-use crate::analysis::{Bucket, Confidence, Finding};
+use crate::analysis::{Bucket, Finding};
 use crate::replay::Fix;
 
 /// Stable code.
@@ -36,8 +36,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let share = small.share * case.share(&[Bucket::Compute]);
     let most = (share + case.share(&[Bucket::KernelGap])) / 2.0;
     let win = if case.trusts_replay() { case.win(&[Fix::Fuse], most) } else { 0.0 };
-    let mut f = case.finding((CODE, NAME), share, win);
-    f.confidence = f.confidence.min(Confidence::Medium);
+    let mut f = case.fusing((CODE, NAME), share, win);
     f.fix = "fuse them: torch.compile, fused optimizer and norms, larger batch";
     f.text = format!(
         "{:.0} % of kernel time is in kernels under {} us or smaller than the GPU, median {:.1} us",
