@@ -32,7 +32,8 @@ pub const MIN_OPS: u64 = 50;
 /// Less observed time than this is too little for a verdict, ns.
 pub const MIN_NS: u64 = 1_000_000;
 
-/// A step found from a period is unlike the others when it is longer than this many median steps.
+/// A step found from a period that holds other launches than the rest is doubted when it is longer than this many median
+/// steps. One that holds the same launches is a step, however long the host paused in it.
 pub const LONG_STEP: u64 = 20;
 /// More than this share of the steps' time in such steps: the period found is not the program's.
 pub const LONG_STEPS_SHARE: f64 = 0.5;
@@ -54,7 +55,7 @@ fn unlike_steps(a: &Analysis) -> Option<f64> {
             .sum();
         let ns = s.span.end.saturating_sub(s.span.start).saturating_sub(unseen);
         all = all.saturating_add(ns);
-        long = long.saturating_add(if ns > limit { ns } else { 0 });
+        long = long.saturating_add(if s.odd && ns > limit { ns } else { 0 });
     }
     let part = share(long, all);
     (part > LONG_STEPS_SHARE).then_some(part)
@@ -90,7 +91,7 @@ pub(super) fn before(run: &Run, a: &Analysis) -> Option<String> {
     }
     if let Some(odd) = unlike_steps(a) {
         return Some(format!(
-            "the period found does not hold: {:.0} % of its time is in steps over {LONG_STEP} times the median",
+            "the period found does not hold: {:.0} % of its time is in stretches of other work over {LONG_STEP} steps long",
             odd * 100.0
         ));
     }

@@ -25,8 +25,8 @@ pub const TOLERANCE: f64 = 0.15;
 pub const INNER_SHARE: f64 = 0.6;
 /// A longer period is considered if it covers at least this share.
 pub const OUTER_SHARE: f64 = 0.7;
-/// A period that holds the optimizer is left for a longer one only if this share of the longer one is launches of
-/// types that the shorter does not have (a parameter's update -> a step; not: a step -> an epoch with evaluation).
+/// A period that holds the optimizer is left for a longer one only if this share of the longer one's work is of types
+/// that the shorter does not have (a parameter's update -> a step; not: a step -> an epoch with evaluation).
 pub const NEW_WORK_SHARE: f64 = 0.2;
 /// ... or if this share of the longer one's types is new (many parameters, each updated by a few launches).
 pub const NEW_TYPES_SHARE: f64 = 0.5;
@@ -320,23 +320,26 @@ impl<'a> Sample<'a> {
 
     /// Is `outer` more than repetitions of `inner`?
     fn adds_work(&self, inner: &Anchor, inner_types: &HashSet<u32>, outer: &Anchor) -> bool {
-        let length = self.profile(outer.sample.0, outer.sample.1).length();
-        let is_new = |t: &&Token| !inner_types.contains(&t.kind);
-        let new: Vec<TokenType> =
-            self.segment(outer).iter().filter(is_new).map(|t| self.sequence.type_of(t)).collect();
-        let launches: u64 = new.iter().map(|t| u64::from(t.launches)).sum();
+        let whole = self.profile(outer.sample.0, outer.sample.1);
+        let mut new = Profile::default();
+        let mut kernel = false;
+        for t in self.segment(outer).iter().filter(|t| !inner_types.contains(&t.kind)) {
+            new.count(t, self.sequence.type_of(t));
+            kernel |= self.is_kernel(t.kind);
+        }
         if inner.optimizer {
             let types = self.types_of(outer);
             let new_types = types.iter().filter(|t| !inner_types.contains(t)).count();
-            return launches as f64 >= NEW_WORK_SHARE * length as f64
+            return share(new.work, whole.work) >= NEW_WORK_SHARE
                 || new_types as f64 >= NEW_TYPES_SHARE * types.len() as f64;
         }
         if outer.optimizer {
             return true;
         }
         let part = self.profile(inner.sample.0, inner.sample.1).length().max(1);
-        let extra = length.saturating_sub((length / part).max(1) * part);
-        new.iter().any(|t| t.kernel) && launches * 4 >= extra
+        let repeats = (whole.length() / part).max(1);
+        let extra = whole.length().saturating_sub(repeats * part);
+        kernel && new.length() * 4 >= extra
     }
 }
 
