@@ -16,6 +16,7 @@
 //! Nothing here panics on hostile input or grows beyond a small multiple of the recording.
 #![forbid(unsafe_code)]
 
+pub mod alive;
 pub mod analysis;
 pub mod analyze;
 pub mod causes;

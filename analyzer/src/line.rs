@@ -12,6 +12,19 @@ const LONG_WARM_UP: f64 = 0.1;
 
 /// The line for a run, without a line feed. `trace`: where the trace file is, `None` where none was written.
 pub fn line(run: &Run, a: &Analysis, trace: Option<&str>) -> String {
+    let mut out = figures(run, a);
+    if !a.verdict.code.is_empty() {
+        let _ = write!(out, " Next: gapprobe explain {}.", a.verdict.code);
+    }
+    if let Some(path) = trace {
+        let _ = write!(out, " Trace: {path}");
+    }
+    out.retain(|c| !c.is_control());
+    out
+}
+
+/// The line up to its losses: without what to do next, without the trace.
+pub fn figures(run: &Run, a: &Analysis) -> String {
     let v = &a.verdict;
     let mut out = match v.code {
         inconclusive::CODE => format!("gapprobe[{}]: INCONCLUSIVE: {}.", v.code, v.text),
@@ -31,12 +44,6 @@ pub fn line(run: &Run, a: &Analysis, trace: Option<&str>) -> String {
     out.push_str(&seen(a));
     let _ = write!(out, ", cost {}", cost(a.cost.share));
     let _ = write!(out, ", losses {}.", losses(run, a));
-    if !v.code.is_empty() {
-        let _ = write!(out, " Next: gapprobe explain {}.", v.code);
-    }
-    if let Some(path) = trace {
-        let _ = write!(out, " Trace: {path}");
-    }
     out.retain(|c| !c.is_control());
     out
 }

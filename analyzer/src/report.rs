@@ -3,7 +3,8 @@
 //!
 //! Stages: load, analyse, trace, summary. Between stages (and inside the trace) the deadline is looked at; what is
 //! not done in time is named and stays in the recording. A directory that cannot be written costs the files, not the
-//! line. Cold: allocates, writes files; never panics on what a recording holds.
+//! line. Who removes files that were never finished, and when: `report/leftovers.rs`. Cold: allocates, writes files;
+//! never panics on what a recording holds.
 
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher};
@@ -15,11 +16,13 @@ use trace::{OpenError, Source};
 
 use crate::analysis::Analysis;
 use crate::chrome::{self, ChromeOptions, WriteError, Written};
-use crate::line::line;
+use crate::line::{self, line};
 use crate::run::Run;
 use crate::summary::{summary, Around};
 
+mod ending;
 mod fresh;
+pub mod leftovers;
 
 use fresh::Fresh;
 
@@ -80,6 +83,8 @@ impl<'a> ReportOptions<'a> {
 pub struct Report {
     /// The line; it names the trace where there is one.
     pub line: String,
+    /// The line without what to do next and without the trace: for [`Report::unfinished`].
+    pub figures: String,
     /// The trace.
     pub trace: Option<PathBuf>,
     /// What the trace holds.
@@ -94,7 +99,7 @@ pub struct Report {
     pub late: Option<&'static str>,
     /// Older events that were not looked at, for want of memory or time; the recording has them.
     pub left_out: u64,
-    /// Files that could not be written, and why; one sentence each.
+    /// Files that could not be written, in which folder, and why; one sentence each, without a full stop.
     pub problems: Vec<String>,
 }
 
@@ -198,6 +203,7 @@ pub fn write(run: &Run, analysis: &Analysis, options: &ReportOptions<'_>) -> Rep
     let here = options.directory == Path::new(".");
     let path = report.trace.as_deref().map(|p| p.to_string_lossy().into_owned());
     report.line = line(run, analysis, if here { name.as_deref() } else { path.as_deref() });
+    report.figures = line::figures(run, analysis);
     let around = Around { line: &report.line, trace: name.as_deref(), written: report.written };
     let mut text = serde_json::to_string_pretty(&summary(run, analysis, &around)).unwrap_or_default();
     text.push('\n');
@@ -205,9 +211,10 @@ pub fn write(run: &Run, analysis: &Analysis, options: &ReportOptions<'_>) -> Rep
     // small and quick: written even where the trace came too late
     match summary_file(options.directory, &format!("{stem}.summary.json"), &text) {
         Ok(path) => report.summary = Some(path),
-        Err(e) => report.problems.push(format!("no summary in {}: {e}", options.directory.display())),
+        Err(e) => report.problems.push(format!("no summary in {}: {e}", shown(options.directory).display())),
     }
     report.summary_text = text;
+    leftovers::results(options.directory, options.deadline);
     report
 }
 
@@ -235,9 +242,20 @@ fn trace_file(run: &Run, analysis: &Analysis, options: &ReportOptions<'_>, stem:
         }
         Err(WriteError::Late) => report.late = Some("trace"),
         Err(WriteError::Io(e)) => {
-            report.problems.push(format!("no trace in {}: {e}", options.directory.display()));
+            report.problems.push(format!("no trace in {}: {e}", shown(options.directory).display()));
         }
     }
+}
+
+/// The folder's full name: `.` says nothing where the reader is elsewhere.
+fn shown(directory: &Path) -> PathBuf {
+    std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned())
+}
+
+/// This process ends now, whatever is still being written: removes the unfinished files, and lets no other be finished.
+/// From any thread; waits at most 20 ms for one that is in the file system.
+pub fn abandon() {
+    fresh::abandon();
 }
 
 fn summary_file(directory: &Path, name: &str, text: &str) -> io::Result<PathBuf> {

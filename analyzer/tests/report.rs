@@ -151,3 +151,52 @@ fn a_short_deadline_still_gives_line_and_summary() {
     assert!(made.summary.is_some() && !made.is_complete(), "{:?}", made.late);
     assert!(begin.elapsed() < time * 2, "{:?} of {time:?}", begin.elapsed());
 }
+
+#[test]
+fn a_folder_that_cannot_be_written_is_named_with_the_reason_and_one_way_out() {
+    let bytes = million::recording(2_000);
+    let made = report(bytes.as_slice(), &ReportOptions::new(Path::new("/nonexistent/x"))).unwrap();
+    let line = made.unfinished(Some(Path::new("/tmp/gapprobe-7/run.gpr")), 2000);
+    assert!(line.contains("; no trace in /nonexistent/x: No such file or directory"), "{line}");
+    assert!(line.ends_with(". Next: gapprobe recover --dir /tmp /tmp/gapprobe-7/run.gpr"), "{line}");
+    assert_eq!(line.matches("Next:").count(), 1, "one way out: {line}");
+    assert!(line.starts_with(made.figures.trim_end_matches('.')) && line.lines().count() == 1, "{line}");
+    // nowhere to record to either: what can be done is to run again
+    let line = made.unfinished(None, 2000);
+    assert!(line.contains("/nonexistent/x: No such file"), "{line}");
+    assert!(
+        line.ends_with(". Next: set GAPPROBE_DIR to a folder that can be written, and run again"),
+        "{line}"
+    );
+}
+
+#[test]
+fn a_relative_folder_is_named_in_full() {
+    let bytes = million::recording(2_000);
+    let made = report(bytes.as_slice(), &ReportOptions::new(Path::new("no-such-folder"))).unwrap();
+    let full = std::env::current_dir().unwrap().join("no-such-folder");
+    assert!(made.problems[0].contains(full.to_str().unwrap()), "{:?}", made.problems);
+}
+
+#[test]
+fn what_was_not_in_time_or_left_out_is_named_with_the_command_that_does_it() {
+    let folder = Folder::new("unfinished");
+    let bytes = million::recording(50_000);
+    let recording = Path::new("/tmp/gapprobe-7/run.gpr");
+    let run = analyzer::load(bytes.as_slice()).unwrap();
+    let analysis = analyzer::analyze(&run);
+    let options = ReportOptions { deadline: Some(Instant::now()), ..ReportOptions::new(&folder.0) };
+    let line = write(&run, &analysis, &options).unfinished(Some(recording), 123);
+    let expected = "; no trace: not ready within 123 ms (GAPPROBE_EXIT_MS). Next: gapprobe recover /tmp/gapprobe-7/run.gpr";
+    assert!(line.ends_with(expected), "{line}");
+    let options = ReportOptions { most_events: 30_000, ..ReportOptions::new(&folder.0) };
+    let made = report(bytes.as_slice(), &options).unwrap();
+    let line = made.unfinished(Some(recording), 123);
+    let trace = made.trace.as_deref().unwrap().display();
+    let expected = format!(
+        "; {} older events not looked at. Next: gapprobe recover /tmp/gapprobe-7/run.gpr. Trace: {trace}",
+        made.left_out
+    );
+    assert!(line.ends_with(&expected), "{line}");
+    assert_eq!(line.matches("Next:").count(), 1, "{line}");
+}

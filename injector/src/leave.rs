@@ -46,6 +46,8 @@ pub(crate) fn leave() {
     }
     if !*done && !SPOKEN.swap(true, Ordering::AcqRel) {
         drop(done);
+        // the thread that writes ends with the process, wherever it is: nobody else would remove its half file
+        analyzer::report::abandon();
         unfinished(recording::path(), settings.exit_ms);
     }
     lifecycle::set(lifecycle::State::Inert);
@@ -89,19 +91,20 @@ fn report(deadline: Instant) {
         Ok(report) => {
             let whole = report.is_complete();
             let speaks = settings.print_all || recorder.header.rank <= 1;
-            match (&mirror, whole) {
-                (Some(path), false) => {
-                    say::line(&format!("{} Next: gapprobe recover {}", report.line, path.display()));
-                }
-                _ if speaks => say::line(&report.line),
-                _ => {}
+            if !whole && (mirror.is_some() || speaks) {
+                say::line(&report.unfinished(mirror.as_deref(), settings.exit_ms));
+            } else if speaks {
+                say::line(&report.line);
+            }
+            if let Some(folder) = mirror.as_deref().and_then(Path::parent) {
+                analyzer::report::leftovers::recordings(folder, Some(deadline));
             }
             if let (Some(m), true) = (&recorder.mirror, whole && !settings.test_keep) {
                 m.remove();
             }
         }
         Err(error) => {
-            let next = mirror.map_or(String::new(), |p| format!("; the recording is {}", p.display()));
+            let next = mirror.map_or(String::new(), |p| format!(". Next: gapprobe recover {}", p.display()));
             say::line(&format!("gapprobe: no report: {error}{next}"));
         }
     }

@@ -14,11 +14,11 @@ use std::sync::OnceLock;
 
 use trace::header::HEADER_BYTES;
 use trace::segment::{SegmentHeader, SEGMENT_HEADER_BYTES, TRACK_DEFINITIONS};
-use trace::Loss;
+use trace::{place, setting, Loss};
 
 use crate::store::image::Image;
 use crate::store::{Mirrored, Store};
-use crate::{environment, losses};
+use crate::{environment, identity, losses};
 
 /// The file and what it holds so far.
 pub(crate) struct Mirror {
@@ -59,21 +59,35 @@ fn is_network(path: &Path) -> bool {
     NETWORK.contains(&kind)
 }
 
-/// `${TMPDIR:-/tmp}/gapprobe-<uid>`, made with mode 0700; `None` where it is a link, not ours, or open to others.
-pub(crate) fn private_directory() -> Option<PathBuf> {
-    use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-    let configured = environment::get("TMPDIR").filter(|t| t.first() == Some(&b'/'));
-    let root = configured.map_or_else(|| PathBuf::from("/tmp"), |t| PathBuf::from(OsStr::from_bytes(t)));
-    let root = if is_network(&root) { PathBuf::from("/tmp") } else { root };
-    if is_network(&root) {
-        return None;
-    }
+/// The private folders a recording may be made in, in the order to try: `gapprobe-<uid>` in each root of
+/// [`trace::place::roots`] that is on a local disk.
+fn private_directories() -> impl Iterator<Item = PathBuf> {
+    let variable = |name: &str| environment::get(name).map(OsStr::from_bytes);
     // SAFETY: takes nothing, cannot fail.
     let uid = unsafe { libc::geteuid() };
-    let directory = root.join(format!("gapprobe-{uid}"));
-    let _ = std::fs::DirBuilder::new().mode(0o700).create(&directory); // exists already: checked below
-    let m = std::fs::symlink_metadata(&directory).ok()?;
-    (m.is_dir() && m.uid() == uid && m.mode() & 0o077 == 0).then_some(directory)
+    let local = place::roots(variable("TMPDIR"), variable(setting::TEST_ROOT))
+        .into_iter()
+        .filter(|root| !is_network(root));
+    local.map(move |root| place::folder(&root, uid))
+}
+
+/// This process, as it is told in the name of a file it has not finished.
+fn owner() -> place::Owner {
+    place::Owner {
+        pid: std::process::id(),
+        start: identity::process_start(),
+        namespace: identity::pid_namespace(),
+        boot: identity::boot_id(),
+    }
+}
+
+/// Makes a private folder with mode 0700; `false` where it cannot be, is a link, not ours, or open to others.
+fn prepare_directory(directory: &Path) -> bool {
+    use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+    let _ = std::fs::DirBuilder::new().mode(0o700).create(directory); // exists already: checked below
+                                                                      // SAFETY: takes nothing, cannot fail.
+    let uid = unsafe { libc::geteuid() };
+    std::fs::symlink_metadata(directory).is_ok_and(|m| m.is_dir() && m.uid() == uid && m.mode() & 0o077 == 0)
 }
 
 /// Where the recording of this process is, once it has its name.
@@ -85,15 +99,21 @@ pub(crate) fn path() -> Option<&'static Path> {
 }
 
 impl Mirror {
-    /// Creates the file, never over an existing one.
+    /// Creates the file, never over an existing one, in the first private folder that takes it.
     pub(crate) fn create(name: &str, segments: u32) -> Option<Mirror> {
-        // once more: a process that ends may have removed the empty directory in between
-        Mirror::create_once(name, segments).or_else(|| Mirror::create_once(name, segments))
+        private_directories().find_map(|directory| {
+            // once more: a process that ends may have removed the empty directory in between
+            Mirror::create_in(&directory, name, segments)
+                .or_else(|| Mirror::create_in(&directory, name, segments))
+        })
     }
 
-    fn create_once(name: &str, segments: u32) -> Option<Mirror> {
-        let directory = private_directory()?;
-        let (path, unfinished) = (directory.join(name), directory.join(format!("{name}.new")));
+    fn create_in(directory: &Path, name: &str, segments: u32) -> Option<Mirror> {
+        if !prepare_directory(directory) {
+            return None;
+        }
+        let unfinished = place::unfinished_recording(name, &owner());
+        let (path, unfinished) = (directory.join(name), directory.join(unfinished));
         if path.symlink_metadata().is_ok() {
             return None;
         }
@@ -318,5 +338,19 @@ mod tests {
         assert!(store.valid_from() > 0, "the ring was lapped");
         mirror.remove();
         assert!(!mirror.path.exists());
+    }
+
+    #[test]
+    fn an_unfinished_file_names_this_process_and_a_sweep_leaves_it_alone() {
+        let name = format!("test-unfinished-{}.gpr", std::process::id());
+        let mirror = Mirror::create(&name, 64).unwrap();
+        let unfinished = mirror.unfinished.clone().unwrap();
+        let shown = unfinished.file_name().unwrap().to_str().unwrap();
+        let (recording, owner) = place::parse_unfinished(shown, place::NEW).unwrap();
+        assert_eq!((recording, owner), (name.as_str(), Some(analyzer::alive::own())));
+        analyzer::report::leftovers::recordings(unfinished.parent().unwrap(), None);
+        assert!(unfinished.exists(), "its process lives");
+        mirror.remove();
+        assert!(!unfinished.exists());
     }
 }

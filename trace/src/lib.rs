@@ -24,6 +24,7 @@ pub mod define;
 pub mod event;
 pub mod header;
 pub mod loss;
+pub mod place;
 pub mod reader;
 pub mod segment;
 pub mod setting;

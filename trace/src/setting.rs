@@ -45,5 +45,6 @@ settings! {
     TEST_BARE "GAPPROBE_TEST_BARE" "0" "0.1" true "1 starts with empty callbacks and buffer handlers (bare CUPTI); gapprobe_test_bare(0/1) switches.";
     TEST_DEVICE_POOL "GAPPROBE_TEST_DEVICE_POOL" "" "0.1" true "CUPTI's device buffers: bytes of one, most of them, how many ahead.";
     TEST_KEEP "GAPPROBE_TEST_KEEP" "0" "0.1" true "1 keeps the recording after the report was written from it.";
+    TEST_ROOT "GAPPROBE_TEST_ROOT" "/tmp" "0.1" true "The folder in place of /tmp where TMPDIR cannot be used for recordings.";
     TEST_RAW "GAPPROBE_TEST_RAW" "" "0.1" true "File that gets the raw CUPTI records as they arrive.";
 }

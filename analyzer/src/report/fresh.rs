@@ -2,12 +2,19 @@
 //! Files that come into being whole or not at all, and never in place of another.
 //!
 //! Written under a temporary name beside the final one (O_CREAT|O_EXCL|O_NOFOLLOW, mode 0600), then given its name by
-//! link(2), which fails where the name is taken; so a reader never sees half a file, and no file is ever lost.
+//! link(2), which fails where the name is taken; so a reader never sees half a file, and no file is ever lost. A file
+//! that fails is removed where it is dropped. A process that ends while a thread of it still writes calls [`abandon`].
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+use trace::place::unfinished_result;
+
+use crate::alive;
 
 /// O_NOFOLLOW, the same number on x86-64 and AArch64 Linux but for the octal digit (asm-generic, arm64).
 #[cfg(target_arch = "aarch64")]
@@ -15,33 +22,74 @@ const O_NOFOLLOW: i32 = 0o100_000;
 #[cfg(not(target_arch = "aarch64"))]
 const O_NOFOLLOW: i32 = 0o400_000;
 
+/// The temporary names of this process; `None` once it gave up writing.
+static UNFINISHED: Mutex<Option<Vec<PathBuf>>> = Mutex::new(Some(Vec::new()));
+
+/// How long [`abandon`] waits for a thread that is just making or naming a file: on a disk that is microseconds.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+fn unfinished() -> MutexGuard<'static, Option<Vec<PathBuf>>> {
+    // what a panicking thread left is a list of names all the same
+    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn given_up() -> io::Error {
+    io::Error::new(io::ErrorKind::Interrupted, "the process ends")
+}
+
+/// Removes what this process has not finished, whichever thread is at it; from now on it can finish no file. A thread
+/// that hangs in a directory's file system holds this up for [`PATIENCE`] at most; its file is left for the next
+/// report's sweep.
+pub(super) fn abandon() {
+    let until = Instant::now() + PATIENCE;
+    let mut files = loop {
+        match UNFINISHED.try_lock() {
+            Ok(files) => break files,
+            Err(TryLockError::Poisoned(p)) => break p.into_inner(),
+            Err(TryLockError::WouldBlock) if Instant::now() < until => {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            Err(TryLockError::WouldBlock) => return,
+        }
+    };
+    for file in files.take().unwrap_or_default() {
+        let _ = fs::remove_file(file); // gone already is fine
+    }
+}
+
 /// A file under its temporary name; dropped without [`Fresh::publish`], it is removed.
 #[derive(Debug)]
 pub(super) struct Fresh {
     temporary: PathBuf,
     path: PathBuf,
-    published: bool,
 }
 
 impl Fresh {
     /// Makes the file that will be `directory/name`.
     pub(super) fn create(directory: &Path, name: &str) -> io::Result<(Fresh, File)> {
         let path = directory.join(name);
-        let temporary = directory.join(format!(".{name}.part"));
+        let temporary = directory.join(unfinished_result(name, &alive::own()));
+        let mut files = unfinished();
+        let files = files.as_mut().ok_or_else(given_up)?;
         let file = OpenOptions::new()
             .write(true)
             .create_new(true)
             .mode(0o600)
             .custom_flags(O_NOFOLLOW)
             .open(&temporary)?;
-        Ok((Fresh { temporary, path, published: false }, file))
+        files.push(temporary.clone());
+        Ok((Fresh { temporary, path }, file))
     }
 
     /// Gives the file its name and returns its path.
     ///
     /// # Errors
-    /// Where the name is taken (`AlreadyExists`) or the directory does not take it.
-    pub(super) fn publish(mut self) -> io::Result<PathBuf> {
+    /// Where the name is taken (`AlreadyExists`), the directory does not take it, or [`abandon`] was called.
+    pub(super) fn publish(self) -> io::Result<PathBuf> {
+        let files = unfinished();
+        if files.is_none() {
+            return Err(given_up());
+        }
         match fs::hard_link(&self.temporary, &self.path) {
             Ok(()) => {}
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Err(e),
@@ -53,21 +101,22 @@ impl Fresh {
                     .mode(0o600)
                     .custom_flags(O_NOFOLLOW)
                     .open(&self.path)?;
-                fs::rename(&self.temporary, &self.path)?;
-                self.published = true;
+                if let Err(e) = fs::rename(&self.temporary, &self.path) {
+                    let _ = fs::remove_file(&self.path); // ours, empty
+                    return Err(e);
+                }
             }
         }
-        if !self.published {
-            let _ = fs::remove_file(&self.temporary); // a second name of the same file: harmless
-            self.published = true;
-        }
+        // locals go before `self`: the lock is free again when that is dropped
         Ok(self.path.clone())
     }
 }
 
 impl Drop for Fresh {
+    /// Takes the temporary name away: of a published file a second name, or none any more.
     fn drop(&mut self) {
-        if !self.published {
+        if let Some(files) = unfinished().as_mut() {
+            files.retain(|f| *f != self.temporary);
             let _ = fs::remove_file(&self.temporary);
         }
     }
@@ -105,12 +154,13 @@ mod tests {
         let (fresh, _file) = Fresh::create(&dir, "a.json").unwrap();
         assert_eq!(fresh.publish().unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(fs::read(dir.join("a.json")).unwrap(), b"old");
-        symlink(dir.join("a.json"), dir.join(".b.json.part")).unwrap();
+        let taken = unfinished_result("b.json", &alive::own());
+        symlink(dir.join("a.json"), dir.join(&taken)).unwrap();
         assert!(Fresh::create(&dir, "b.json").is_err(), "a link under the temporary name is not followed");
         drop(Fresh::create(&dir, "c.json").unwrap());
         let mut names: Vec<_> = fs::read_dir(&dir).unwrap().map(|e| e.unwrap().file_name()).collect();
         names.sort();
-        assert_eq!(names, [".b.json.part", "a.json"]);
+        assert_eq!(names, [taken.as_str(), "a.json"]);
         fs::remove_dir_all(&dir).unwrap();
     }
 }

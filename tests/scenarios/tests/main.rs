@@ -13,5 +13,6 @@ mod hot_path;
 mod killed;
 mod lapped;
 mod marks;
+mod places;
 mod replay;
 mod untouched;

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Is the process that made a file still there? Asked of /proc, by boot id, pid namespace, pid and start time, so that
+//! a reused pid is not mistaken for it. Every leftover is judged by this one answer: recordings, unfinished files.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use trace::place::Owner;
+
+/// What can be said about a process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Life {
+    /// It has ended.
+    Ended,
+    /// It still runs.
+    Runs,
+    /// It was in another pid namespace (a container) on this boot: nobody can tell from here.
+    Unknown,
+}
+
+/// Is `owner` still there? Of a file on a disk of this host: another boot id means an earlier boot.
+pub fn life(owner: &Owner) -> Life {
+    if owner.boot != [0; 16] && boot_id().is_some_and(|b| b != owner.boot) {
+        return Life::Ended;
+    }
+    let namespace = pid_namespace();
+    if owner.namespace != 0 && namespace != 0 && owner.namespace != namespace {
+        return Life::Unknown;
+    }
+    match stat_of(owner.pid) {
+        // a zombie runs no more: its parent just has not asked yet
+        Some((state, start))
+            if state != 'Z' && state != 'X' && (owner.start == 0 || start == owner.start) =>
+        {
+            Life::Runs
+        }
+        _ => Life::Ended,
+    }
+}
+
+/// This process.
+pub fn own() -> Owner {
+    let pid = std::process::id();
+    Owner {
+        pid,
+        start: stat_of(pid).map_or(0, |s| s.1),
+        namespace: pid_namespace(),
+        boot: boot_id().unwrap_or_default(),
+    }
+}
+
+/// State letter and start time (clock ticks since boot) of a process: fields 3 and 22 of /proc/PID/stat.
+pub fn stat_of(pid: u32) -> Option<(char, u64)> {
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let stat = String::from_utf8_lossy(&stat);
+    // the name in parentheses may hold anything, parentheses too: count from the last one
+    let mut fields = stat[stat.rfind(')')? + 1..].split_ascii_whitespace();
+    let state = fields.next()?.chars().next()?;
+    Some((state, fields.nth(18)?.parse().ok()?))
+}
+
+/// The kernel's boot id as 16 bytes.
+pub fn boot_id() -> Option<[u8; 16]> {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+    let mut id = [0; 16];
+    for (i, byte) in id.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(digits.get(2 * i..2 * i + 2)?, 16).ok()?;
+    }
+    Some(id)
+}
+
+/// Inode of this process's pid namespace, 0 where unknown.
+pub fn pid_namespace() -> u64 {
+    fs::metadata("/proc/self/ns/pid").map_or(0, |m| m.ino())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_known_by_boot_namespace_pid_and_start() {
+        let own = own();
+        assert!(own.start > 0 && own.namespace > 0 && own.boot != [0; 16]);
+        assert_eq!(life(&own), Life::Runs);
+        assert_eq!(life(&Owner { start: own.start + 1, ..own }), Life::Ended, "pid reused");
+        assert_eq!(life(&Owner { boot: [1; 16], ..own }), Life::Ended, "booted since");
+        assert_eq!(life(&Owner { namespace: own.namespace + 1, ..own }), Life::Unknown);
+        assert_eq!(life(&Owner { pid: i32::MAX as u32, ..own }), Life::Ended);
+    }
+}

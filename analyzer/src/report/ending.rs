@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The last line of a process whose report is not whole: the figures, what is missing and why, and the one command that
+//! makes up for it. Words only.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use super::Report;
+
+impl Report {
+    /// The line where [`Report::is_complete`] is not. `recording`: where the recording is, `None` where there is none;
+    /// `exit_ms`: the time there was, ms (GAPPROBE_EXIT_MS).
+    pub fn unfinished(&self, recording: Option<&Path>, exit_ms: u64) -> String {
+        let mut out = self.figures.trim_end_matches('.').to_owned();
+        let mut other_folder = None;
+        if let Some(problem) = self.problems.first() {
+            let _ = write!(out, "; {problem}");
+            // the folder of the private folder is one that this user can write
+            other_folder = recording.and_then(Path::parent).and_then(Path::parent);
+        } else if let Some(stage) = self.late {
+            let _ = write!(out, "; no {stage}: not ready within {exit_ms} ms (GAPPROBE_EXIT_MS)");
+        } else if self.left_out > 0 {
+            let _ = write!(out, "; {} older events not looked at", self.left_out);
+        }
+        match (recording, other_folder) {
+            (Some(file), Some(folder)) => {
+                let _ = write!(out, ". Next: gapprobe recover --dir {} {}", word(folder), word(file));
+            }
+            (Some(file), None) => {
+                let _ = write!(out, ". Next: gapprobe recover {}", word(file));
+            }
+            (None, _) if !self.problems.is_empty() => {
+                out.push_str(". Next: set GAPPROBE_DIR to a folder that can be written, and run again");
+            }
+            (None, _) if self.late.is_some() => {
+                out.push_str(". Next: raise GAPPROBE_EXIT_MS, and run again");
+            }
+            (None, _) => out.push_str(". Next: raise GAPPROBE_MAX_MB, and run again"),
+        }
+        if let Some(trace) = &self.trace {
+            let _ = write!(out, ". Trace: {}", trace.display());
+        }
+        out.retain(|c| !c.is_control());
+        out
+    }
+}
+
+/// A path as a word of a shell command.
+fn word(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    let plain = |c: char| c.is_alphanumeric() || "/._-+:@%,=".contains(c);
+    if text.chars().all(plain) {
+        text.into_owned()
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_one_word_to_a_shell() {
+        assert_eq!(word(Path::new("/tmp/gapprobe-0/a.gpr")), "/tmp/gapprobe-0/a.gpr");
+        assert_eq!(word(Path::new("/my disk/it's")), "'/my disk/it'\\''s'");
+    }
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Unfinished files that nobody will finish: who removes them, and when.
+//!
+//! - A trace or summary being written is `.<name>.<owner>.part`. Whoever writes it removes it where it fails
+//!   (`fresh.rs`). Where the process ends while a thread still writes, [`super::abandon`] does, before it ends.
+//! - What a killed process left is removed by the next report written into the same directory ([`results`], at the end
+//!   of every report: in a recorded process at its exit, in `gapprobe recover` and `run`).
+//! - A recording without a header yet is `<name>.gpr.<owner>.new`. What a process that died in its first milliseconds
+//!   left is removed by the next recorded process of this user that ends and by `gapprobe recover` and `run`
+//!   ([`recordings`]); if the header is there and only the renaming is missing, it becomes a recording.
+//!
+//! Never touched: a file of a process that lives, or of which nobody can tell from here. Cold; bounded by [`MOST`]
+//! entries and the caller's deadline, for a directory of results is the user's own and may be on a network.
+
+use std::ffi::OsStr;
+use std::fs::{self, DirEntry, File};
+use std::io::Read;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
+
+use trace::header::HEADER_BYTES;
+use trace::place::{parse_unfinished, NEW, PART, RECORDING};
+use trace::Header;
+
+use crate::alive::{boot_id, life, pid_namespace, Life};
+
+/// Entries of a directory looked at: a readdir of so many takes a few milliseconds on a local disk.
+const MOST: usize = 10_000;
+/// An unfinished file whose process cannot be asked about (another host's, another container's) is a leftover when
+/// nobody wrote to it for so long: writing a trace takes seconds.
+const LONG_AGO: Duration = Duration::from_secs(24 * 3600);
+
+/// Removes traces and summaries that were never finished from a directory of results.
+pub(super) fn results(directory: &Path, deadline: Option<Instant>) {
+    let here = (boot_id(), pid_namespace());
+    each(directory, deadline, |entry, name| {
+        if !name.starts_with(".gapprobe-") {
+            return;
+        }
+        let Some((_, owner)) = parse_unfinished(name, PART) else { return };
+        // the directory may be shared with other hosts: another boot id does not mean that this one was booted since
+        let left = match owner {
+            Some(o) if (Some(o.boot), o.namespace) == here => life(&o) == Life::Ended,
+            _ => is_old(entry),
+        };
+        if left {
+            let _ = fs::remove_file(entry.path()); // somebody else did: fine
+        }
+    });
+}
+
+/// Removes recordings that never got a header from a private folder (on a local disk), and gives those their name that
+/// only lack it.
+pub fn recordings(folder: &Path, deadline: Option<Instant>) {
+    each(folder, deadline, |entry, name| {
+        let Some((recording, owner)) = parse_unfinished(name, NEW) else { return };
+        if Path::new(recording).extension() != Some(OsStr::new(RECORDING)) {
+            return;
+        }
+        let left = match owner {
+            Some(o) => life(&o) == Life::Ended,
+            None => is_old(entry),
+        };
+        if !left {
+            return;
+        }
+        let (path, named) = (entry.path(), folder.join(recording));
+        if header(&path).is_some() && fs::hard_link(&path, named).is_err() {
+            return; // it holds something and has no other name: it stays
+        }
+        let _ = fs::remove_file(path); // somebody else did: fine
+    });
+}
+
+/// Calls `f` for the regular files of a directory.
+fn each(directory: &Path, deadline: Option<Instant>, f: impl Fn(&DirEntry, &str)) {
+    let Ok(entries) = fs::read_dir(directory) else { return };
+    for entry in entries.flatten().take(MOST) {
+        if deadline.is_some_and(|d| Instant::now() >= d) {
+            return;
+        }
+        let name = entry.file_name();
+        match name.to_str() {
+            Some(name) if entry.file_type().is_ok_and(|t| t.is_file()) => f(&entry, name),
+            _ => {}
+        }
+    }
+}
+
+fn is_old(entry: &DirEntry) -> bool {
+    let modified = entry.metadata().and_then(|m| m.modified());
+    modified.is_ok_and(|m| SystemTime::now().duration_since(m).is_ok_and(|age| age > LONG_AGO))
+}
+
+fn header(path: &Path) -> Option<Header> {
+    let mut bytes = [0; HEADER_BYTES];
+    File::open(path).ok()?.read_exact(&mut bytes).ok()?;
+    Header::decode(&bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::alive::own;
+    use std::path::PathBuf;
+    use trace::place::{unfinished_recording, unfinished_result, Owner};
+
+    fn folder(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("gapprobe-leftovers-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        path
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let mut names: Vec<String> =
+            fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    /// The process of this test, one that is dead, one of another container, one of another host.
+    fn owners() -> [Owner; 4] {
+        let own = own();
+        [
+            own,
+            Owner { pid: i32::MAX as u32, ..own },
+            Owner { namespace: own.namespace + 1, ..own },
+            Owner { boot: [9; 16], ..own },
+        ]
+    }
+
+    fn two_days_ago(path: &Path) {
+        let then = SystemTime::now() - 2 * LONG_AGO;
+        File::options().write(true).open(path).unwrap().set_modified(then).unwrap();
+    }
+
+    #[test]
+    fn parts_of_the_dead_go_and_those_that_may_be_of_the_living_stay() {
+        let dir = folder("parts");
+        let [own, dead, container, host] = owners();
+        let part = |name: &str, o: &Owner| unfinished_result(name, o);
+        let old = part("gapprobe-old.json.gz", &host);
+        let all = [
+            part("gapprobe-a.json.gz", &own),
+            part("gapprobe-b.json.gz", &dead),
+            part("gapprobe-c.json.gz", &container),
+            part("gapprobe-d.json.gz", &host),
+            old.clone(),
+            ".gapprobe-nobody.json.gz.part".to_owned(),
+            // the user's own
+            format!(".mine.{dead}.part"),
+            "gapprobe-x.json.gz".to_owned(),
+        ];
+        for name in &all {
+            fs::write(dir.join(name), "x").unwrap();
+        }
+        two_days_ago(&dir.join(&old));
+        fs::create_dir(dir.join(part("gapprobe-folder", &dead))).unwrap();
+        results(&dir, None);
+        let left = names(&dir);
+        for name in &all {
+            let gone = *name == all[1] || *name == old;
+            assert_eq!(left.contains(name), !gone, "{name}: {left:?}");
+        }
+        two_days_ago(&dir.join(&all[0]));
+        two_days_ago(&dir.join(&all[5]));
+        results(&dir, None);
+        let left = names(&dir);
+        assert!(left.contains(&all[0]), "of a living process, however old: {left:?}");
+        assert!(!left.contains(&all[5]), "nobody's, and old: {left:?}");
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn recordings_of_the_dead_without_a_header_go_and_one_with_a_header_gets_its_name() {
+        let dir = folder("new");
+        let [own, dead, container, _] = owners();
+        let booted = Owner { boot: [9; 16], ..own };
+        for (name, owner) in [("live", &own), ("dead", &dead), ("there", &container), ("booted", &booted)] {
+            fs::write(dir.join(unfinished_recording(&format!("{name}.gpr"), owner)), "").unwrap();
+        }
+        let header = Header { pid: dead.pid, ..Header::default() };
+        fs::write(dir.join(unfinished_recording("whole.gpr", &dead)), header.encode()).unwrap();
+        fs::write(dir.join(unfinished_recording("zeros.gpr", &dead)), vec![0; 9000]).unwrap();
+        fs::write(dir.join("notes.new"), "").unwrap();
+        recordings(&dir, None);
+        let mut expected = vec![
+            unfinished_recording("live.gpr", &own),
+            "notes.new".to_owned(),
+            unfinished_recording("there.gpr", &container),
+            "whole.gpr".to_owned(),
+        ];
+        expected.sort();
+        assert_eq!(names(&dir), expected);
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn a_deadline_ends_the_search() {
+        let dir = folder("late");
+        let [_, dead, ..] = owners();
+        fs::write(dir.join(unfinished_result("gapprobe-b.json.gz", &dead)), "x").unwrap();
+        results(&dir, Some(Instant::now()));
+        assert_eq!(names(&dir).len(), 1);
+        fs::remove_dir_all(&dir).unwrap();
+    }
+}
