@@ -15,14 +15,16 @@ pub(crate) enum Exit {
     Problem = 1,
     /// Wrong use: unknown option, missing argument.
     WrongUse = 2,
-    /// `recover` found no recording of an ended process.
+    /// `recover` found no recording of an ended process, or another `recover` is reporting it.
     NothingToRecover = 3,
-    /// A recording could not be read: damaged, of another version, or no recording.
+    /// A recording could not be read: damaged, of another version, or no recording (a pipe, a device, an empty file).
     Unreadable = 4,
     /// With `--strict`: the verdict is INCONCLUSIVE.
     Inconclusive = 5,
     /// The process of the recording still runs.
     StillRunning = 6,
+    /// `recover --all`: at least one recording could not be reported; all others were.
+    SomeFailed = 7,
     /// `run`: gapprobe cannot record this command (library missing; static, musl or 32-bit program). As env(1) does.
     CannotRun = 125,
     /// `run`: the command is not executable. As shells do.
@@ -41,6 +43,7 @@ Exit codes:
   4    the recording cannot be read
   5    with --strict: the verdict is INCONCLUSIVE
   6    recover: the recorded process still runs
+  7    recover --all: some recordings could not be reported, the others were
   125  run: this command cannot be recorded
   126  run: the command is not executable
   127  run: the command was not found

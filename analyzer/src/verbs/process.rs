@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Processes and signals: the only place of the command that talks to libc. Whether the process of a recording is
-//! still alive; handing the signals meant for us to the command we run.
+//! Processes and signals: the only place of the command that talks to libc. Locks and opening without waiting; handing
+//! the signals meant for us to the command we run.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicI32, Ordering};
-
-use trace::Header;
 
 /// The user this process acts for.
 pub(crate) fn user_id() -> u32 {
@@ -30,60 +31,30 @@ pub(crate) fn glibc_version() -> String {
     }
 }
 
-/// What can be said about the process of a recording.
+/// Whose turn it is to report a recording.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Life {
-    /// It has ended.
-    Ended,
-    /// It still runs.
-    Runs,
-    /// It was in another pid namespace (a container) on this boot: nobody can tell from here.
-    Unknown,
+pub(crate) enum Claim {
+    /// Ours, for as long as the file is open.
+    Ours,
+    /// Another process has it.
+    Taken,
 }
 
-/// Is the process that wrote `header` still there? By boot id, pid namespace, pid and start time, so that a reused
-/// pid is not mistaken for it.
-pub(crate) fn life(header: &Header) -> Life {
-    let boot = boot_id();
-    if header.boot_id != [0; 16] && boot.is_some_and(|b| b != header.boot_id) {
-        return Life::Ended;
-    }
-    let namespace = fs::metadata("/proc/self/ns/pid").map(|m| m.ino()).unwrap_or(0);
-    if header.pid_namespace != 0 && namespace != 0 && header.pid_namespace != namespace {
-        return Life::Unknown;
-    }
-    match stat_of(header.pid) {
-        // a zombie runs no more: its parent just has not asked yet
-        Some((state, start))
-            if state != 'Z'
-                && state != 'X'
-                && (header.process_start == 0 || start == header.process_start) =>
-        {
-            Life::Runs
-        }
-        _ => Life::Ended,
+/// Claims an open file by flock(2): two that recover at once each report a recording once. Where the file system knows
+/// no locks (some on the network) it is ours; recordings are on local disks.
+pub(crate) fn claim(file: &File) -> Claim {
+    // SAFETY: flock on a descriptor that `file` keeps open; does not wait.
+    let result = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
+    match result {
+        0 => Claim::Ours,
+        _ if io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock => Claim::Taken,
+        _ => Claim::Ours,
     }
 }
 
-/// State letter and start time (clock ticks since boot) of a process: fields 3 and 22 of /proc/PID/stat.
-pub(crate) fn stat_of(pid: u32) -> Option<(char, u64)> {
-    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let stat = String::from_utf8_lossy(&stat);
-    // the name in parentheses may hold anything, parentheses too: count from the last one
-    let mut fields = stat[stat.rfind(')')? + 1..].split_ascii_whitespace();
-    let state = fields.next()?.chars().next()?;
-    Some((state, fields.nth(18)?.parse().ok()?))
-}
-
-/// The kernel's boot id as 16 bytes.
-pub(crate) fn boot_id() -> Option<[u8; 16]> {
-    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
-    let mut id = [0; 16];
-    for (i, byte) in id.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(digits.get(2 * i..2 * i + 2)?, 16).ok()?;
-    }
-    Some(id)
+/// Opens a file for reading without ever waiting for somebody at its other end (a FIFO, a terminal line).
+pub(crate) fn open_at_once(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)
 }
 
 /// From now on a file size limit (`ulimit -f`) is an error of the write, not the end of this process. Not before a
@@ -164,34 +135,5 @@ pub(crate) fn wait_without_reaping(pid: u32) {
         if result == 0 || std::io::Error::last_os_error().kind() != std::io::ErrorKind::Interrupted {
             return;
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn own_header() -> Header {
-        Header {
-            pid: std::process::id(),
-            process_start: stat_of(std::process::id()).unwrap().1,
-            boot_id: boot_id().unwrap(),
-            pid_namespace: fs::metadata("/proc/self/ns/pid").unwrap().ino(),
-            ..Header::default()
-        }
-    }
-
-    #[test]
-    fn a_process_is_known_by_boot_namespace_pid_and_start() {
-        let h = own_header();
-        assert_eq!(life(&h), Life::Runs);
-        assert_eq!(
-            life(&Header { process_start: h.process_start + 1, ..h.clone() }),
-            Life::Ended,
-            "pid reused"
-        );
-        assert_eq!(life(&Header { boot_id: [1; 16], ..h.clone() }), Life::Ended, "booted since");
-        assert_eq!(life(&Header { pid_namespace: h.pid_namespace + 1, ..h.clone() }), Life::Unknown);
-        assert_eq!(life(&Header { pid: i32::MAX as u32, ..h }), Life::Ended);
     }
 }

@@ -1,52 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Recordings on disk: the private folder they lie in, opening one, finding those of ended processes.
+//! Recordings on disk: the private folders they lie in, opening one (`source.rs`), finding those of ended processes.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use analyzer::alive::{life, Life};
+use analyzer::report::leftovers;
 use trace::header::{state, HEADER_BYTES};
-use trace::{Header, OpenError, Recording, Source};
+use trace::{place, setting, Header, OpenError, Recording, Source};
 
 use crate::verbs::exit::{Exit, Failure};
-use crate::verbs::process::{life, user_id, Life};
+use crate::verbs::process::user_id;
 
-/// File name ending of recordings.
-const ENDING: &str = "gpr";
+mod source;
 
-/// A recording in a file. The length is taken once: a growing file is read as far as it was.
-pub(crate) struct FileSource {
-    file: File,
-    length: u64,
-}
-
-impl Source for FileSource {
-    fn len(&self) -> u64 {
-        self.length
-    }
-
-    fn read_at(&self, offset: u64, out: &mut [u8]) -> bool {
-        self.file.read_exact_at(out, offset).is_ok()
-    }
-}
-
-impl FileSource {
-    /// Opens the file.
-    ///
-    /// # Errors
-    /// What the system says.
-    pub(crate) fn open(path: &Path) -> io::Result<FileSource> {
-        let file = File::open(path)?;
-        let meta = file.metadata()?;
-        if meta.is_dir() {
-            return Err(io::Error::from(io::ErrorKind::IsADirectory));
-        }
-        Ok(FileSource { file, length: meta.len() })
-    }
-}
+pub(crate) use source::FileSource;
 
 /// A recording found, its header read.
 pub(crate) struct Found {
@@ -67,13 +39,7 @@ pub(crate) struct Found {
 pub(crate) fn look(path: &Path) -> Result<(FileSource, Found), Failure> {
     let named =
         |e: &dyn std::fmt::Display| Failure::new(Exit::Unreadable, format!("{}: {e}", path.display()));
-    let source = FileSource::open(path).map_err(|e| match e.kind() {
-        io::ErrorKind::NotFound => named(&"no such file").hint("gapprobe recover --list shows what there is"),
-        io::ErrorKind::PermissionDenied => {
-            named(&e).hint("a recording belongs to the user whose program it recorded")
-        }
-        _ => named(&e),
-    })?;
+    let source = FileSource::open(path)?;
     let mut bytes = [0; HEADER_BYTES];
     let header = if source.read_at(0, &mut bytes) {
         Header::decode(&bytes).map_err(OpenError::Header)
@@ -89,7 +55,7 @@ pub(crate) fn look(path: &Path) -> Result<(FileSource, Found), Failure> {
         })
     })?;
     let modified = fs::metadata(path).and_then(|m| m.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
-    let life = life(&header);
+    let life = life(&(&header).into());
     Ok((source, Found { path: path.to_owned(), header, life, modified }))
 }
 
@@ -115,10 +81,12 @@ pub(crate) fn has_run_id(source: &FileSource, id: &str) -> bool {
     Recording::open(source).is_ok_and(|r| r.definitions.attributes().any(|(k, v)| k == "run.id" && v == id))
 }
 
-/// The folder recordings are written to: `${TMPDIR:-/tmp}/gapprobe-<uid>`.
-pub(crate) fn private_folder() -> PathBuf {
-    let temporary = std::env::var_os("TMPDIR").filter(|v| !v.is_empty()).unwrap_or_else(|| "/tmp".into());
-    PathBuf::from(temporary).join(format!("gapprobe-{}", user_id()))
+/// The folders the library may have recorded to, in its order. All of them are looked into: why it passed one over (a
+/// network file system, no right to write) may be known to its process alone.
+pub(crate) fn private_folders() -> Vec<PathBuf> {
+    let (tmpdir, test_root) = (std::env::var_os("TMPDIR"), std::env::var_os(setting::TEST_ROOT));
+    let roots = place::roots(tmpdir.as_deref(), test_root.as_deref());
+    roots.iter().map(|root| place::folder(root, user_id())).collect()
 }
 
 /// What is wrong with a private folder: another user could have put files there.
@@ -138,23 +106,73 @@ pub(crate) fn distrust(folder: &Path) -> Option<String> {
     Some(format!("{} {wrong}", folder.display()))
 }
 
-/// All recordings of a folder, newest first. Files that are none are passed over.
+/// What lies in one or more folders.
+#[derive(Default)]
+pub(crate) struct Listing {
+    /// Recordings, newest first.
+    pub(crate) found: Vec<Found>,
+    /// Files that end as recordings do and cannot be read as such.
+    pub(crate) unreadable: Vec<Failure>,
+    /// Private folders that cannot be read, or that others could have put files into: not looked at.
+    pub(crate) not_looked_at: Vec<Failure>,
+}
+
+/// Everything in one folder.
 ///
 /// # Errors
 /// Where the folder cannot be read; a missing one is empty.
-pub(crate) fn list(folder: &Path) -> Result<Vec<Found>, Failure> {
+pub(crate) fn list(folder: &Path) -> Result<Listing, Failure> {
+    let mut listing = Listing::default();
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(listing)
+        }
         Err(e) => return Err(Failure::new(Exit::Problem, format!("{}: {e}", folder.display()))),
     };
-    let mut found: Vec<Found> = entries
-        .flatten()
-        .filter(|e| e.path().extension() == Some(OsStr::new(ENDING)))
-        .filter(|e| e.file_type().is_ok_and(|t| t.is_file()))
-        .filter_map(|e| look(&e.path()).ok())
-        .map(|(_, found)| found)
-        .collect();
-    found.sort_by(|a, b| b.modified.cmp(&a.modified).then_with(|| b.path.cmp(&a.path)));
-    Ok(found)
+    for entry in entries.flatten() {
+        let path = entry.path();
+        let recording = path.extension() == Some(OsStr::new(place::RECORDING));
+        if !recording || !entry.file_type().is_ok_and(|t| t.is_file()) {
+            continue;
+        }
+        match look(&path) {
+            Ok((_, found)) => listing.found.push(found),
+            Err(_) if !path.exists() => {} // reported meanwhile
+            Err(failure) => listing.unreadable.push(failure),
+        }
+    }
+    listing.sort();
+    Ok(listing)
+}
+
+/// Everything in the private folders, after leftovers of dead processes were removed from them.
+pub(crate) fn list_private() -> Listing {
+    let mut all = Listing::default();
+    for folder in private_folders() {
+        if let Some(why) = distrust(&folder) {
+            all.not_looked_at.push(
+                Failure::new(Exit::Problem, format!("{why}: not used"))
+                    .hint(format!("look what it is, then remove it: rm -r {}", folder.display())),
+            );
+            continue;
+        }
+        leftovers::recordings(&folder, None);
+        match list(&folder) {
+            Ok(mut one) => {
+                all.found.append(&mut one.found);
+                all.unreadable.append(&mut one.unreadable);
+            }
+            Err(failure) => all.not_looked_at.push(failure),
+        }
+    }
+    all.sort();
+    all
+}
+
+impl Listing {
+    fn sort(&mut self) {
+        self.found.sort_by(|a, b| b.modified.cmp(&a.modified).then_with(|| b.path.cmp(&a.path)));
+        self.unreadable.sort_by(|a, b| a.what.cmp(&b.what));
+    }
 }

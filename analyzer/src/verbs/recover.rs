@@ -5,12 +5,13 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use analyzer::alive::Life;
 use analyzer::report::{report, Report, ReportError, ReportOptions};
 use trace::setting;
 
 use crate::verbs::exit::{Exit, Failure};
-use crate::verbs::process::{self, Life};
-use crate::verbs::recordings::{self, FileSource, Found};
+use crate::verbs::process;
+use crate::verbs::recordings::{self, FileSource, Found, Listing};
 use crate::verbs::talk::{self, Progress};
 use crate::Outcome;
 
@@ -18,15 +19,17 @@ const EXAMPLES: &str = "\
 Examples:
   gapprobe recover                      the newest recording of an ended process of yours
   gapprobe recover --list               what there is
+  gapprobe recover --all                each of them
   gapprobe recover run.gpr --keep       a certain one, left where it is";
 
 /// Make trace and line from a recording
 ///
-/// The line goes to stdout. A recording is removed once its trace and summary are written.
+/// The line goes to stdout. A recording is removed once its trace and summary are written. Two that recover at once
+/// report each recording once.
 #[derive(clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// A recording (.gpr), or a folder of them [default: the folder gapprobe records to]
+    /// A recording (.gpr), or a folder of them [default: the folders gapprobe records to]
     #[arg(value_name = "FILE|DIR")]
     what: Option<PathBuf>,
     /// Directory for trace and summary [default: GAPPROBE_DIR, else the current one]
@@ -54,39 +57,83 @@ pub(crate) struct Args {
 
 /// Finds the recordings asked for and reports each.
 pub(crate) fn run(args: &Args) -> Outcome {
-    let chosen = match &args.what {
+    let (chosen, unreadable) = match &args.what {
         Some(path) if !path.is_dir() => {
             let (_, found) = recordings::look(path)?;
             if args.list {
                 return print_list(&[found]);
             }
-            vec![found]
+            (vec![found], Vec::new())
         }
         folder => {
-            let found = in_folder(folder.as_deref())?;
-            if args.list {
-                return print_list(&found);
+            let listing = match folder {
+                Some(folder) => recordings::list(folder)?,
+                None => recordings::list_private(),
+            };
+            for failure in listing.not_looked_at.iter().chain(&listing.unreadable) {
+                talk::say(failure);
             }
-            choose(found, args)?
+            if args.list {
+                return print_list(&listing.found);
+            }
+            choose(listing, args)?
         }
     };
     let directory = args.dir.clone().unwrap_or_else(default_directory);
     let mut exit = Exit::Ok;
+    let (mut reported, mut failed) = (0, unreadable.len());
     for one in &chosen {
-        let (source, now) = recordings::look(&one.path)?;
-        if now.life != Life::Ended && !args.live {
-            return Err(still_running(&now));
-        }
-        let done = write(&source, &now, &directory, !args.keep && now.life == Life::Ended)?;
-        for path in [&done.trace, &done.summary].into_iter().flatten() {
-            talk::say(format!("gapprobe: wrote {}", path.display()));
-        }
-        talk::print(if args.json { &done.summary_text } else { &done.line })?;
-        if args.strict && done.inconclusive {
-            exit = Exit::Inconclusive;
+        match recover(&one.path, args, &directory) {
+            Ok(Some(done)) => {
+                reported += 1;
+                for path in [&done.trace, &done.summary].into_iter().flatten() {
+                    talk::say(format!("gapprobe: wrote {}", path.display()));
+                }
+                talk::print(if args.json { &done.summary_text } else { &done.line })?;
+                if args.strict && done.inconclusive {
+                    exit = Exit::Inconclusive;
+                }
+            }
+            Ok(None) => {
+                talk::say(format!("gapprobe: {}: reported by another gapprobe", one.path.display()));
+            }
+            Err(failure) if args.all => {
+                failed += 1;
+                talk::say(failure);
+            }
+            Err(failure) => return Err(failure),
         }
     }
+    if args.all && failed > 0 {
+        let all = chosen.len() + unreadable.len();
+        return Err(Failure::new(
+            Exit::SomeFailed,
+            format!(
+                "{failed} of {all} recordings could not be reported (each is named above and left as it is)"
+            ),
+        ));
+    }
+    if reported == 0 {
+        return Err(Failure::new(Exit::NothingToRecover, "nothing left to recover"));
+    }
     Ok(exit)
+}
+
+/// Reports one recording; `None` where another process does so or has done.
+fn recover(path: &Path, args: &Args, directory: &Path) -> Result<Option<Report>, Failure> {
+    let (source, found) = match recordings::look(path) {
+        // it was there when we looked around
+        Err(_) if args.what.as_deref() != Some(path) && !path.exists() => return Ok(None),
+        looked => looked?,
+    };
+    if found.life == Life::Ended {
+        if !source.claim() {
+            return Ok(None);
+        }
+    } else if !args.live {
+        return Err(still_running(&found));
+    }
+    write(&source, &found, directory, !args.keep && found.life == Life::Ended).map(Some)
 }
 
 /// Where trace and summary go if nobody says.
@@ -94,31 +141,25 @@ pub(crate) fn default_directory() -> PathBuf {
     std::env::var_os(setting::DIR).filter(|v| !v.is_empty()).map_or_else(|| PathBuf::from("."), PathBuf::from)
 }
 
-/// The recordings of a folder given, or of the private one, which must be ours alone.
-fn in_folder(folder: Option<&Path>) -> Result<Vec<Found>, Failure> {
-    match folder {
-        Some(folder) => recordings::list(folder),
-        None => {
-            let folder = recordings::private_folder();
-            match recordings::distrust(&folder) {
-                Some(why) => Err(Failure::new(Exit::Problem, format!("{why}: not used"))
-                    .hint(format!("look what it is, then remove it: rm -r {}", folder.display()))),
-                None => recordings::list(&folder),
-            }
-        }
-    }
-}
-
-/// The newest of an ended process (with `--all` each of them, with `--live` of any); talks of the others.
-fn choose(found: Vec<Found>, args: &Args) -> Result<Vec<Found>, Failure> {
-    let folder = args.what.clone().unwrap_or_else(recordings::private_folder);
+/// The newest of an ended process (with `--all` each of them, with `--live` of any), and with `--all` what cannot be
+/// read; talks of the others.
+fn choose(listing: Listing, args: &Args) -> Result<(Vec<Found>, Vec<Failure>), Failure> {
+    let Listing { found, unreadable, not_looked_at } = listing;
     let (mut fit, other): (Vec<_>, Vec<_>) =
         found.into_iter().partition(|f| (f.life == Life::Ended || args.live) && !f.is_reported());
-    if fit.is_empty() {
-        let mut failure = Failure::new(
-            Exit::NothingToRecover,
-            format!("no recording of an ended process in {}", folder.display()),
-        );
+    let unreadable = if args.all { unreadable } else { Vec::new() };
+    if fit.is_empty() && unreadable.is_empty() {
+        let folders = match &args.what {
+            Some(folder) => folder.display().to_string(),
+            None => {
+                let all: Vec<_> =
+                    recordings::private_folders().iter().map(|f| f.display().to_string()).collect();
+                all.join(" or ")
+            }
+        };
+        // what was not looked at was said above
+        let exit = if not_looked_at.is_empty() { Exit::NothingToRecover } else { Exit::Problem };
+        let mut failure = Failure::new(exit, format!("no recording of an ended process in {folders}"));
         for one in other.iter().filter(|f| f.life != Life::Ended).take(5) {
             failure = failure.hint(format!(
                 "still running: {}: gapprobe recover --live {}",
@@ -137,7 +178,7 @@ fn choose(found: Vec<Found>, args: &Args) -> Result<Vec<Found>, Failure> {
             talk::say(format!("gapprobe: also there: {}  {}", one.path.display(), one.title()));
         }
     }
-    Ok(fit)
+    Ok((fit, unreadable))
 }
 
 fn print_list(found: &[Found]) -> Outcome {
@@ -168,7 +209,8 @@ fn still_running(found: &Found) -> Failure {
         .hint(format!("what it has recorded so far: gapprobe recover --live {file}"))
 }
 
-/// Writes trace and summary of one recording into `directory`; `remove`: the recording goes, if both were written.
+/// Writes trace and summary of one recording into `directory`; `remove`: the recording goes, if both were written (the
+/// caller has claimed it).
 pub(crate) fn write(
     source: &FileSource,
     found: &Found,
@@ -187,7 +229,17 @@ pub(crate) fn write(
     };
     let result = report(source, &options);
     progress.clear();
-    let done = result.map_err(|e| unreadable(&found.path, &e))?;
+    // before all else: what was read of a file that somebody cut is neither whole nor our mistake
+    let whole = source.check_length();
+    let done = match (result, whole) {
+        (Ok(done), Ok(())) => done,
+        (Ok(done), Err(failure)) => {
+            talk::say(&done.line);
+            return Err(failure);
+        }
+        (Err(_), Err(failure)) => return Err(failure),
+        (Err(e), Ok(())) => return Err(unreadable(&found.path, &e)),
+    };
     for problem in &done.problems {
         talk::say(format!("gapprobe: {problem}"));
     }

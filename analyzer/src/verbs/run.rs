@@ -9,11 +9,12 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use analyzer::alive::Life;
 use trace::setting;
 
 use crate::verbs::elf::{self, Program};
 use crate::verbs::exit::{Exit, Failure};
-use crate::verbs::process::{self, Life};
+use crate::verbs::process;
 use crate::verbs::{recordings, recover, talk};
 use crate::Outcome;
 
@@ -223,14 +224,8 @@ fn random_id() -> String {
 /// Trace and line for the recordings of this run whose processes ended without writing them. stdout belongs to the
 /// command: everything goes to stderr, and nothing here changes the exit code.
 fn report_the_killed(args: &Args, id: &str) {
-    let folder = recordings::private_folder();
-    if recordings::distrust(&folder).is_some() {
-        return;
-    }
-    let found = match recordings::list(&folder) {
-        Ok(found) => found,
-        Err(failure) => return talk::say(failure),
-    };
+    // what cannot be read, or others could have put there, is `gapprobe recover`'s to tell
+    let found = recordings::list_private().found;
     let mut running = 0;
     for one in found.iter().filter(|f| !f.is_reported()) {
         let Ok((source, now)) = recordings::look(&one.path) else { continue };
@@ -239,6 +234,9 @@ fn report_the_killed(args: &Args, id: &str) {
         }
         if now.life != Life::Ended {
             running += 1;
+            continue;
+        }
+        if !source.claim() {
             continue;
         }
         let quiet = args.quiet || (now.header.rank > 1 && !args.all_ranks);

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::{ok, problem, Finding};
+use super::{note, ok, problem, Finding};
 use crate::verbs::{recordings, recover};
 
 /// File systems on the network: writes there can hang a program.
@@ -48,30 +48,59 @@ fn unwritable(folder: &Path) -> Option<std::io::Error> {
     }
 }
 
+/// What keeps recordings out of a private folder, and the way out; else the file system it is on.
+fn unusable(private: &Path, mounts: &str) -> Result<String, (String, String)> {
+    let root = private.parent().unwrap_or(Path::new("/"));
+    let real = root.canonicalize().unwrap_or_else(|_| root.to_owned());
+    let kind = file_system(&real, mounts).unwrap_or_default();
+    if NETWORK.contains(&kind.as_str()) {
+        let what = format!("{} is on a network file system ({kind})", root.display());
+        return Err((what, "set TMPDIR to a local disk".to_owned()));
+    }
+    if let Some(why) = recordings::distrust(private) {
+        return Err((why, format!("rm -r {} (look what it is first)", private.display())));
+    }
+    let target = if private.is_dir() { private } else { root };
+    match unwritable(target) {
+        Some(e) => Err((
+            format!("{}: {e}", target.display()),
+            "set TMPDIR to a local directory you can write".to_owned(),
+        )),
+        None => Ok(kind),
+    }
+}
+
+/// The folder that the library would choose: the first that can be used.
+fn recording() -> Finding {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let mut passed_over = Vec::new();
+    if let Some(relative) =
+        std::env::var_os("TMPDIR").filter(|t| !t.is_empty() && !Path::new(t).is_absolute())
+    {
+        passed_over.push((
+            format!("TMPDIR={} is relative", relative.to_string_lossy()),
+            "set TMPDIR to an absolute path".to_owned(),
+        ));
+    }
+    for private in recordings::private_folders() {
+        match unusable(&private, &mounts) {
+            Err(problem) => passed_over.push(problem),
+            Ok(kind) => {
+                let chosen = format!("{} ({kind})", private.display());
+                return match passed_over.first() {
+                    None => ok("recording", chosen),
+                    Some((why, _)) => note("recording", format!("{chosen}; {why}")),
+                };
+            }
+        }
+    }
+    let (what, fix) = passed_over.swap_remove(0);
+    problem("recording", what, fix)
+}
+
 /// Where recordings and traces would go.
 pub(super) fn check() -> Vec<Finding> {
-    let private = recordings::private_folder();
-    let temporary = private.parent().map(Path::to_owned).unwrap_or_default();
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let real = temporary.canonicalize().unwrap_or_else(|_| temporary.clone());
-    let kind = file_system(&real, &mounts).unwrap_or_default();
-    let recording = if let Some(e) = unwritable(&temporary) {
-        problem(
-            "recording",
-            format!("{}: {e}", temporary.display()),
-            "set TMPDIR to a local directory you can write",
-        )
-    } else if NETWORK.contains(&kind.as_str()) {
-        problem(
-            "recording",
-            format!("{} is on a network file system ({kind})", temporary.display()),
-            "set TMPDIR to a local disk",
-        )
-    } else if let Some(why) = recordings::distrust(&private) {
-        problem("recording", why, format!("rm -r {} (look what it is first)", private.display()))
-    } else {
-        ok("recording", format!("{} ({kind})", private.display()))
-    };
+    let recording = recording();
     let results = recover::default_directory();
     let shown = results.canonicalize().unwrap_or_else(|_| results.clone());
     let traces = match unwritable(&results) {

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Damaged recordings are named with file and place.
+
+use std::fs;
+
+use crate::place::{code, err, out, recording, Place};
+
+#[test]
+fn damaged_recordings_are_named_with_file_and_place() {
+    let place = Place::new("damaged");
+    let good = recording(|_| {});
+    let mut version = good.clone();
+    version[8] = 9;
+    let mut layout = good.clone();
+    layout[24] = 1;
+    let mut segments = good.clone();
+    for segment in segments[4096..].chunks_mut(32 * 1024) {
+        segment[..4].copy_from_slice(b"JUNK");
+    }
+    for (name, bytes, expected) in [
+        ("empty.gpr", Vec::new(), "too short for a recording (0 bytes, the header alone has 4096)"),
+        ("short.gpr", good[..4095].to_vec(), "too short for a recording (4095 bytes"),
+        ("text.gpr", vec![b'x'; 9000], "not a gapprobe recording (no GAPPROBE at byte 0)"),
+        ("version.gpr", version, "recording version 9, this one reads 1"),
+        ("layout.gpr", layout, "damaged header (segment size at byte 24)"),
+        ("segments.gpr", segments, "no event can be read"),
+    ] {
+        let file = place.0.join(name);
+        fs::write(&file, &bytes).unwrap();
+        let output = place.run(&["recover", file.to_str().unwrap()]);
+        assert_eq!((code(&output), out(&output).as_str()), (4, ""), "{name}: {}", err(&output));
+        let said = err(&output);
+        assert!(said.starts_with(&format!("gapprobe: {}: ", file.display())), "{said}");
+        assert!(said.contains(expected) && said.contains("\nhint: "), "{said}");
+        assert_eq!(fs::read(&file).unwrap(), bytes, "left as it is");
+    }
+    assert!(place.results().is_empty(), "{:?}", place.results());
+    let missing = place.run(&["recover", "/nonexistent.gpr"]);
+    assert_eq!(code(&missing), 4);
+    assert!(err(&missing).contains("/nonexistent.gpr: no such file"));
+    // cut off, but most of it is there: a trace, and the damage in the summary
+    let file = place.0.join("cut.gpr");
+    fs::write(&file, &good[..good.len() - 20_000]).unwrap();
+    let output = place.run(&["recover", "--json", file.to_str().unwrap()]);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    let summary: serde_json::Value = serde_json::from_str(&out(&output)).unwrap();
+    assert_eq!(summary["reading_problems"]["cut_segments"], 1);
+}

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The command as a user meets it: help, errors with their hints, exit codes, `recover` and `run` end to end. One
+//! scenario a file. Texts that are part of the interface lie beside them in *.txt; `GAPPROBE_BLESS=1 cargo test` writes
+//! them anew.
+
+mod claims;
+mod damaged;
+mod doctor;
+mod help;
+mod leftovers;
+mod living;
+mod place;
+mod private_folder;
+mod recover;
+mod run;
+mod run_refuses;
+mod special_files;
+mod unwritable;

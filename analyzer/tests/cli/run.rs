@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `run`: the command stays what it is.
+
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::place::{code, err, harmless_library, out, recording, Place};
+
+#[test]
+fn run_returns_what_the_command_returned_and_leaves_its_output_alone() {
+    let place = Place::new("run");
+    let library = harmless_library();
+    for (script, expected) in [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("kill -TERM $$", 143)] {
+        let output = place.run(&["run", "--lib", &library, "--", "sh", "-c", script]);
+        assert_eq!(code(&output), expected, "{script}");
+        assert_eq!((out(&output), err(&output)), (String::new(), String::new()), "{script}");
+    }
+    let script =
+        "echo $LD_PRELOAD $GAPPROBE_DIR $GAPPROBE_MAX_MB $GAPPROBE_PRINT; echo ${#GAPPROBE_RUN_ID} >&2; cat";
+    let output = place
+        .gapprobe(&[
+            "run",
+            "--lib",
+            &library,
+            "--dir",
+            ".",
+            "--max-mb",
+            "64",
+            "--all-ranks",
+            "--",
+            "sh",
+            "-c",
+            script,
+        ])
+        .env("LD_PRELOAD", &library)
+        .output()
+        .unwrap();
+    let here = place.out().canonicalize().unwrap();
+    let real = Path::new(&library).canonicalize().unwrap();
+    assert_eq!(out(&output), format!("{}:{library} {} 64 all\n", real.display(), here.display()));
+    assert_eq!(err(&output), "16\n");
+}
+
+#[test]
+fn run_hands_signals_on() {
+    let place = Place::new("signals");
+    let script = "trap 'echo got it; exit 9' TERM; echo ready; while :; do sleep 0.05; done";
+    let mut child = place
+        .gapprobe(&["run", "--lib", &harmless_library(), "--", "sh", "-c", script])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    let mut ready = [0; 6];
+    stdout.read_exact(&mut ready).unwrap();
+    let kill = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+    let begin = Instant::now();
+    let mut rest = String::new();
+    stdout.read_to_string(&mut rest).unwrap();
+    assert_eq!((rest.as_str(), child.wait().unwrap().code()), ("got it\n", Some(9)));
+    assert!(begin.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn run_reports_for_a_command_that_was_killed_and_for_no_other() {
+    let place = Place::new("killed");
+    let template = place.0.join("template");
+    fs::write(&template, recording(|b| b.attribute("run.id", "RUNIDRUNIDRUNID!"))).unwrap();
+    // somebody else's recording: not of this run
+    fs::write(place.private().join("other.gpr"), recording(|b| b.attribute("run.id", "0123456789abcdef")))
+        .unwrap();
+    let script = format!(
+        "LC_ALL=C sed \"s/RUNIDRUNIDRUNID!/$GAPPROBE_RUN_ID/\" {} > {}/own.gpr; echo data; kill -9 $$",
+        template.display(),
+        place.private().display(),
+    );
+    let output = place.run(&["run", "--lib", &harmless_library(), "--", "sh", "-c", &script]);
+    assert_eq!((code(&output), out(&output).as_str()), (137, "data\n"));
+    assert!(err(&output).contains("gapprobe[GP101 "), "{}", err(&output));
+    assert_eq!(place.results().len(), 2);
+    assert!(!place.private().join("own.gpr").exists() && place.private().join("other.gpr").exists());
+}

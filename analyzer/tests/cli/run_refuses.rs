@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `run`: what it cannot record.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use crate::place::{code, err, harmless_library, Place};
+
+/// A program file without a section of code: header, one program header, and a loader's name.
+fn program(class: u8, loader: Option<&str>) -> Vec<u8> {
+    let mut b = vec![0u8; 120];
+    b[..5].copy_from_slice(&[0x7f, b'E', b'L', b'F', class]);
+    (b[18], b[32], b[54], b[56], b[64]) = (62, 64, 56, 1, 1);
+    if let Some(l) = loader {
+        (b[64], b[72], b[96]) = (3, 120, l.len() as u8 + 1);
+        b.extend_from_slice(l.as_bytes());
+        b.push(0);
+    }
+    b
+}
+
+#[test]
+fn run_refuses_in_one_line_what_it_cannot_record() {
+    let place = Place::new("refuse");
+    let library = harmless_library();
+    let file = place.0.join("program");
+    for (bytes, expected) in [
+        (program(2, None), "is linked statically"),
+        (program(2, Some("/lib/ld-musl-x86_64.so.1")), "uses musl"),
+        (program(1, Some("/lib/ld-linux.so.2")), "is a 32-bit program"),
+    ] {
+        fs::write(&file, bytes).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        let script = place.0.join("script");
+        fs::write(&script, format!("#!{}\n", file.display())).unwrap();
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        for target in [&file, &script] {
+            let output = place.run(&["run", "--lib", &library, "--", target.to_str().unwrap()]);
+            assert_eq!(code(&output), 125, "{}", err(&output));
+            assert!(err(&output).contains(expected) && err(&output).lines().count() == 1, "{}", err(&output));
+        }
+    }
+    let changes_user = place.0.join("changes-user");
+    fs::copy("/bin/true", &changes_user).unwrap();
+    fs::set_permissions(&changes_user, fs::Permissions::from_mode(0o4755)).unwrap();
+    let output = place.run(&["run", "--lib", &library, "--", changes_user.to_str().unwrap()]);
+    assert_eq!(code(&output), 0);
+    assert!(
+        err(&output).contains("nothing will be recorded") && err(&output).contains("\nhint: "),
+        "{}",
+        err(&output)
+    );
+    let plain = place.0.join("plain");
+    fs::write(&plain, "no program").unwrap();
+    assert_eq!(code(&place.run(&["run", "--lib", &library, "--", plain.to_str().unwrap()])), 126);
+    assert_eq!(code(&place.run(&["run", "--lib", &library, "--", "no-such-command-here"])), 127);
+    let output = place.run(&["run", "--lib", "/nonexistent/libgapprobe.so", "--", "true"]);
+    assert_eq!(code(&output), 125);
+    assert!(err(&output).contains("\nhint: "), "{}", err(&output));
+    let output = place.run(&["run", "--lib", &library, "--dir", "/nonexistent", "--", "true"]);
+    assert_eq!(code(&output), 2);
+    assert!(err(&output).contains("hint: mkdir -p /nonexistent"), "{}", err(&output));
+}
