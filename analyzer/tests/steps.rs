@@ -5,6 +5,8 @@
 mod doubt;
 #[path = "steps/graphs.rs"]
 mod graphs;
+#[path = "steps/nothing.rs"]
+mod nothing;
 mod program;
 
 use analyzer::analysis::StepSource;

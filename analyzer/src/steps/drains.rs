@@ -12,10 +12,7 @@ use super::MIN_STEPS;
 use crate::analysis::{share, Step};
 use crate::run::Run;
 
-/// Launches from one synchronize to the next must be at least this many tiles.
-const TILES: u64 = 2;
-
-/// The stretches between synchronizing calls, if they are alike and each holds several of `tile`.
+/// The stretches between synchronizing calls, if they are alike and each is a `tile` or more.
 pub(super) fn find(run: &Run, sequence: &Sequence, tile: &Anchor, last_op: u64) -> Option<Vec<Step>> {
     let calls = run.threads.iter().flat_map(|t| &t.calls);
     let mut syncs: Vec<u64> = calls.filter(|c| c.class == Some(Class::Sync)).map(|c| c.start).collect();
@@ -43,7 +40,7 @@ pub(super) fn find(run: &Run, sequence: &Sequence, tile: &Anchor, last_op: u64) 
     let alike = |s: &&Segment| s.profile.is_like(&reference);
     let covered: u64 = segments.iter().filter(alike).map(|s| s.profile.work).sum();
     let enough = share(covered, segments.iter().map(|s| s.profile.work).sum()) >= OUTER_SHARE;
-    if !enough || reference.length() < TILES * tile.reference.length() {
+    if !enough || reference.length() < tile.reference.length() {
         return None;
     }
     let first = segments.iter().position(|s| s.profile.is_like(&reference))?;

@@ -7,7 +7,9 @@
 //! launch counts as the launches it stands for. How much of the program a period explains is measured in work, time on
 //! the device: a few eager steps are more launches, and less work, than the graph launches behind them. Periods nest
 //! (layers in micro-steps in steps, steps in epochs): starting from the innermost, a longer period is taken only if
-//! it adds work that the shorter one does not have. Every token is looked at a constant number of times.
+//! it adds work that the shorter one does not have. One kernel over and over is no step: who times a loop of it, or
+//! draws its variants at random, does not call each launch a step; with a copy, a wait or a graph launch each time it is
+//! one. Every token is looked at a constant number of times.
 
 use std::collections::HashSet;
 
@@ -129,6 +131,10 @@ pub(super) fn find(run: &Run, kernels: &KernelTable, valid: Span) -> Option<Foun
             if sample.is_tile(&anchor) {
                 if let Some(steps) = super::drains::find(run, &sequence, &anchor, last_op) {
                     return Some(Found { steps, micro: 1 });
+                }
+                // one kernel over and over is a part of anything: nothing says where a step begins
+                if sample.types_of(&anchor).len() < 2 {
+                    continue;
                 }
             }
             let steps = cut(&sequence, &anchor, last_op);
