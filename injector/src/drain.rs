@@ -34,8 +34,6 @@ const MIRROR_PERIOD: u64 = 45_000_000;
 const CLOCK_PERIOD: u64 = 1_000_000_000;
 /// A buffer out for longer than this is read in place, ns.
 const STUCK_AFTER: u64 = 400_000_000;
-/// An API record waits this long for its twin of the other domain, ns.
-const HELD_FOR: u64 = 1_000_000_000;
 /// A buffer is to hold about this much time's records, ns (see `buffers`).
 const BUFFER_TIME: u64 = 100_000_000;
 
@@ -114,7 +112,7 @@ impl Recorder {
         if let Some(session) = session::get() {
             for buffer in full {
                 if !buffers::is_bare() {
-                    decoder.buffer(&session.cupti, &buffer, store, capture, now);
+                    decoder.buffer(&session.cupti, &buffer, &mut decode::Sink { store, capture, now });
                     for (time, on) in std::mem::take(&mut decoder.profiler_calls) {
                         capture.switch(on, time, store);
                     }
@@ -126,11 +124,11 @@ impl Recorder {
             self.last_stuck = now;
             if let Some(session) = session::get() {
                 for stuck in buffers::stuck(now.saturating_sub(STUCK_AFTER)) {
-                    self.decoder.front_of(&session.cupti, &stuck, &mut self.store, &self.capture, now);
+                    let mut sink = decode::Sink { store: &mut self.store, capture: &self.capture, now };
+                    self.decoder.front_of(&session.cupti, &stuck, &mut sink);
                 }
             }
         }
-        self.decoder.release_held(now.saturating_sub(HELD_FOR), &mut self.store, &self.capture);
         self.describe_devices();
         if now.saturating_sub(self.last_clock) >= CLOCK_PERIOD {
             self.last_clock = now;
@@ -224,12 +222,11 @@ impl Recorder {
         if let Some(session) = session::get().filter(|_| !buffers::is_bare()) {
             // the time for flushing is over: what is complete is read where it lies, the rest is lost and said to be
             for stuck in buffers::stuck(u64::MAX) {
-                let (store, capture) = (&mut self.store, &self.capture);
-                let pending = self.decoder.front_of(&session.cupti, &stuck, store, capture, now);
+                let mut sink = decode::Sink { store: &mut self.store, capture: &self.capture, now };
+                let pending = self.decoder.front_of(&session.cupti, &stuck, &mut sink);
                 losses::add(Loss::BufferNotReturned, u64::from(pending));
             }
         }
-        self.decoder.release_held(u64::MAX, &mut self.store, &self.capture);
         self.capture.finish(now, &mut self.store);
         self.marks.finish(now, &mut self.store, &self.capture);
         self.refresh_header(now);

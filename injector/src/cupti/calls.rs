@@ -1,103 +1,142 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
 //! API calls on their way into the store: records of CUPTI's per-call filter, and events of our own callbacks.
+//!
+//! A runtime call and the driver calls in it leave a record each, all with the thread and the correlation id of the
+//! outer one (CUPTI.md 5): one event. A thread is in one call at a time, so in what is read at a time (a
+//! buffer, or the front of one that is still lent) the records of a call follow one another, with at most other threads'
+//! between them: a call is complete when its thread's next one begins, and the outermost record is kept. Only a
+//! thread's first and last call of a reading can have more records elsewhere, in a buffer that is read before or much
+//! later (a plain flush keeps a buffer back as long as one of its kernels runs). These are the [`Edges`]: the first
+//! record read of such a call is stored, those of other readings are dropped, whichever domain they are of.
+
+use std::collections::HashMap;
 
 use cupti_sys::{cbid, record};
 use trace::call::{self, Class};
 use trace::define::TrackInfo;
 use trace::event::{Event, Kind, FROM_RECORD};
-use trace::{Loss, Total};
+use trace::Total;
 
-use super::decode::Decoder;
-use crate::losses;
+use super::decode::{timed, Decoder, Sink};
 use crate::program::Capture;
 use crate::store::Store;
 
+/// Joins the records of a call into one event.
+#[derive(Default)]
+pub(super) struct Calls {
+    /// By thread: its newest call in this reading.
+    newest: HashMap<u32, Newest>,
+    edges: Edges,
+}
+
+#[derive(Clone, Copy)]
+struct Newest {
+    /// The outermost record so far.
+    call: Event,
+    /// The thread's first call of this reading.
+    first: bool,
+}
+
+impl Calls {
+    /// Takes a record; gives back the call of that thread that it ends, unless that is stored already.
+    fn take(&mut self, thread: u32, record: Event) -> Option<Event> {
+        let Some(newest) = self.newest.get_mut(&thread) else {
+            self.newest.insert(thread, Newest { call: record, first: true });
+            return None;
+        };
+        if is_same_call(&newest.call, &record) {
+            // the outer call lasts longer; where the clock does not tell, it is the runtime's
+            if (record.duration(), record.a >> 24) > (newest.call.duration(), newest.call.a >> 24) {
+                newest.call = record;
+            }
+            return None;
+        }
+        let done = std::mem::replace(newest, Newest { call: record, first: false });
+        (!done.first || self.edges.add(thread, &done.call)).then_some(done.call)
+    }
+
+    /// The last call of each thread in what was read, unless it is stored already.
+    fn end_of_reading(&mut self) -> Vec<(u32, Event)> {
+        let Calls { newest, edges } = self;
+        newest.drain().map(|(thread, n)| (thread, n.call)).filter(|(t, call)| edges.add(*t, call)).collect()
+    }
+}
+
+/// Calls at the edges of recent readings, by thread and correlation id, with their times: the newest [`Edges::KEPT`] of
+/// them at least, twice as many at most (1 MB).
+///
+/// A buffer has one edge or two a thread, and comes back every 100 ms or fills up (`buffers`): what is kept allows a
+/// buffer to be a minute late where launches are slow, nine seconds at 200,000 launches a second. Beyond, a call parted
+/// between two buffers is stored twice. That is no loss, and harmless: at most one call a buffer is counted once too
+/// often, and both have the same thread, the same correlation id and the same time.
+#[derive(Default)]
+struct Edges {
+    newer: HashMap<(u32, u32), (u64, u64)>,
+    older: HashMap<(u32, u32), (u64, u64)>,
+}
+
+impl Edges {
+    const KEPT: usize = 8192;
+
+    /// Remembers a call; `false` if it is known.
+    fn add(&mut self, thread: u32, call: &Event) -> bool {
+        let (key, times) = ((thread, call.correlation), (call.start, call.end));
+        let known = |map: &HashMap<_, _>| map.get(&key).is_some_and(|t| are_close(*t, times));
+        if known(&self.newer) || known(&self.older) {
+            return false;
+        }
+        if self.newer.len() >= Edges::KEPT {
+            std::mem::swap(&mut self.newer, &mut self.older);
+            self.newer.clear();
+        }
+        self.newer.insert(key, times);
+        true
+    }
+}
+
+/// Two records of one thread: of the same call?
+fn is_same_call(a: &Event, b: &Event) -> bool {
+    a.correlation == b.correlation && are_close((a.start, a.end), (b.start, b.end))
+}
+
+/// Correlation ids have 32 bits, and one call in 2^32 has that of another. The records of a call overlap, or (two driver
+/// calls in one of the runtime's) almost; two calls with one id are seven minutes apart even at ten million calls a
+/// second, more than CUPTI records.
+fn are_close(a: (u64, u64), b: (u64, u64)) -> bool {
+    const CLOSE: u64 = 60_000_000_000;
+    a.0.max(b.0).saturating_sub(a.1.min(b.1)) < CLOSE
+}
+
 impl Decoder {
-    /// An API record of the filter. A runtime call and the driver call in it share the correlation: the runtime's is
-    /// kept, whichever comes first.
-    pub(crate) fn call(&mut self, runtime: bool, r: &record::Api, store: &mut Store, capture: &Capture) {
-        let domain = if runtime { call::RUNTIME } else { call::DRIVER };
-        let packed = call::pack(domain, r.cbid);
-        let Some(known) = call::find_fast(packed) else { return };
-        if r.end < r.start {
-            losses::add(Loss::BackwardTimestamp, 1);
-            return;
-        }
-        if known == Class::Profiler {
-            let start =
-                [cbid::runtime::CUDA_PROFILER_START_V4000, cbid::driver::CU_PROFILER_START].contains(&r.cbid);
-            self.profiler_calls.push((r.end, start));
-            return;
-        }
-        let mut e = Event::new(Kind::Call, r.start, r.end);
-        (e.a, e.b, e.x, e.correlation) = (packed, r.return_value, known as u8, r.correlation);
+    /// An API record of the filter.
+    pub(super) fn call(&mut self, runtime: bool, r: &record::Api, sink: &mut Sink<'_>) {
+        let packed = call::pack(if runtime { call::RUNTIME } else { call::DRIVER }, r.cbid);
+        let Some(class) = call::find_fast(packed) else { return };
+        let Some(mut e) = timed(Kind::Call, r.start, r.end) else { return };
+        (e.a, e.b, e.x, e.correlation) = (packed, r.return_value, class as u8, r.correlation);
         e.flags = FROM_RECORD;
-        if self.released.get(&r.thread) == Some(&e.correlation) {
-            losses::add(Loss::Duplicate, 1);
-            return;
-        }
-        let first = !self.begun.iter().any(|b| b.0 == r.thread);
-        let twin = self.held.get(&r.thread).is_some_and(|h| h.correlation == e.correlation);
-        if first {
-            self.begun.push((r.thread, twin.then_some(e.correlation)));
-        }
-        if first && !twin && !self.is_new_edge(r.thread, e.correlation) {
-            losses::add(Loss::Duplicate, 1);
-            return;
-        }
-        match self.held.get_mut(&r.thread) {
-            Some(h) if h.correlation == e.correlation && (h.a >> 24) != (e.a >> 24) => {
-                if runtime {
-                    *h = e;
-                }
-            }
-            Some(h) => {
-                let done = std::mem::replace(h, e);
-                self.released.insert(r.thread, done.correlation);
-                self.host_event(r.thread, done, store, capture);
-            }
-            None => {
-                self.held.insert(r.thread, e);
-            }
+        if let Some(done) = self.calls.take(r.thread, e) {
+            self.recorded_call(r.thread, done, sink);
         }
     }
 
-    /// The last API record of each thread in the buffer just read: its twin may have come in a buffer before.
-    pub(super) fn end_of_buffer(&mut self) {
-        for (thread, joined) in std::mem::take(&mut self.begun) {
-            let Some(correlation) = self.held.get(&thread).map(|h| h.correlation) else { continue };
-            // a call begun in the buffer before and joined here is no second one
-            if joined != Some(correlation) && !self.is_new_edge(thread, correlation) {
-                losses::add(Loss::Duplicate, 1);
-                self.held.remove(&thread);
-            }
+    /// A buffer, or what was complete of one, is read.
+    pub(super) fn end_of_reading(&mut self, sink: &mut Sink<'_>) {
+        for (thread, call) in self.calls.end_of_reading() {
+            self.recorded_call(thread, call, sink);
         }
     }
 
-    /// Remembers a call at the edge of the buffer being read; `false` if another buffer had it.
-    fn is_new_edge(&mut self, thread: u32, correlation: u32) -> bool {
-        const REMEMBERED: usize = 512;
-        let known = self.edges.iter().any(|e| (e.0, e.1) == (thread, correlation) && e.2 != self.reading);
-        if !known {
-            self.edges.push_back((thread, correlation, self.reading));
-            if self.edges.len() > REMEMBERED {
-                self.edges.pop_front();
-            }
-        }
-        !known
-    }
-
-    /// Lets go of the API records held back since before `older_than`: their twin, if any, would have come.
-    pub(crate) fn release_held(&mut self, older_than: u64, store: &mut Store, capture: &Capture) {
-        let due: Vec<u32> = self.held.iter().filter(|(_, e)| e.end < older_than).map(|(t, _)| *t).collect();
-        for thread in due {
-            let Some(event) = self.held.remove(&thread) else { continue };
-            self.released.insert(thread, event.correlation);
-            if self.released.len() > 4096 {
-                self.released.clear();
-            }
-            self.host_event(thread, event, store, capture);
+    fn recorded_call(&mut self, thread: u32, call: Event, sink: &mut Sink<'_>) {
+        const STARTS: [u32; 2] = [
+            call::pack(call::RUNTIME, cbid::runtime::CUDA_PROFILER_START_V4000),
+            call::pack(call::DRIVER, cbid::driver::CU_PROFILER_START),
+        ];
+        if call.x == Class::Profiler as u8 {
+            self.profiler_calls.push((call.end, STARTS.contains(&call.a)));
+        } else {
+            self.host_event(thread, call, sink.store, sink.capture);
         }
     }
 
@@ -119,3 +158,6 @@ impl Decoder {
         store.add(TrackInfo::Thread { tid: thread, name: 0 }, &event);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! CUPTI's records -> events in the store. Steps through a buffer only with CUPTI's own `GetNextRecord`; the fields
-//! we read have the same offsets in every release from 11.8 to 13.5 (`cupti_sys::record`).
+//! CUPTI's records -> events in the store. The fields we read have the same offsets in every release from 11.8 to 13.5
+//! (`cupti_sys::record`). Who steps from record to record is `walk`; what becomes of API calls is `calls`.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 
-use cupti_sys::{kind, record, Cupti, CuptiResult};
+use cupti_sys::{kind, record};
 use trace::define::{KernelInfo, TrackInfo};
 use trace::event::{Copy, Event, Kind, COPY_ASYNC, GRAPH_NODE};
 use trace::{total, Loss, Total};
 
-use super::buffers;
-use super::names::Names;
+use super::calls::Calls;
+use super::names::{self, Names};
 use super::raw::RawFile;
+use super::session;
 use crate::losses;
 use crate::program::Capture;
 use crate::store::Store;
@@ -21,17 +22,7 @@ use crate::store::Store;
 pub(crate) struct Decoder {
     names: Names,
     kernels: HashMap<KernelKey, u32>,
-    /// By thread: the API record held back until it is known whether its twin of the other domain follows.
-    pub(super) held: HashMap<u32, Event>,
-    /// By thread: correlation of the API record let go last; a twin that comes later still is dropped.
-    pub(super) released: HashMap<u32, u32>,
-    /// (thread, correlation, buffer) of the first and last API records of recent buffers: buffers of one thread may
-    /// come back out of order, and a call's two records may lie in two of them.
-    pub(super) edges: VecDeque<(u32, u32, u64)>,
-    /// The buffer being read, and the threads whose first API record of it was seen, with the call it
-    /// joined if that had begun in the buffer before.
-    pub(super) reading: u64,
-    pub(super) begun: Vec<(u32, Option<u32>)>,
+    pub(super) calls: Calls,
     /// Run-wide counters.
     pub(crate) totals: [u64; total::SLOTS],
     /// Records seen since the last look.
@@ -41,7 +32,17 @@ pub(crate) struct Decoder {
     /// cudaProfilerStart (true) and Stop (false) seen as records, with their time: where no callback tells.
     pub(crate) profiler_calls: Vec<(u64, bool)>,
     /// Test switch: the raw records go here too.
-    pub(crate) raw: Option<RawFile>,
+    raw: Option<RawFile>,
+}
+
+/// Where events go.
+pub(crate) struct Sink<'a> {
+    /// What keeps them.
+    pub(crate) store: &'a mut Store,
+    /// What the program wants recorded.
+    pub(crate) capture: &'a Capture,
+    /// The time of this round, ns.
+    pub(crate) now: u64,
 }
 
 /// A launch configuration by name pointer: spares the name lookup for all but the first of a kind.
@@ -53,8 +54,21 @@ struct KernelKey {
     shared: [i32; 2],
 }
 
-/// Highest offset that is read of any record.
-const MOST: usize = 224;
+/// Launch configurations remembered; beyond, each launch looks its name up.
+const MOST_KERNELS: usize = 65_536;
+
+/// The fields that a copy within a device and one between two have in common.
+macro_rules! copied {
+    ($r:ident, $peer:literal) => {
+        Copy {
+            bytes: $r.bytes,
+            direction: $r.copy_kind,
+            source: $r.source_kind,
+            destination: $r.destination_kind,
+            peer: $peer,
+        }
+    };
+}
 
 impl Decoder {
     /// Nothing seen yet.
@@ -62,11 +76,7 @@ impl Decoder {
         Decoder {
             names: Names::default(),
             kernels: HashMap::new(),
-            held: HashMap::new(),
-            released: HashMap::new(),
-            edges: VecDeque::new(),
-            reading: 0,
-            begun: Vec::new(),
+            calls: Calls::default(),
             totals: [0; total::SLOTS],
             records: 0,
             devices: 0,
@@ -82,332 +92,203 @@ impl Decoder {
         }
     }
 
-    /// Decodes one returned buffer.
-    pub(crate) fn buffer(
-        &mut self,
-        cupti: &Cupti,
-        full: &buffers::Full,
-        store: &mut Store,
-        capture: &Capture,
-        now: u64,
-    ) {
-        // SAFETY: the drain thread owns the buffer; `valid` is at most its size.
-        let bytes = unsafe { std::slice::from_raw_parts(full.address.as_ptr(), full.valid) };
+    /// A buffer came back and is about to be read.
+    pub(super) fn begin_buffer(&mut self, bytes: &[u8], now: u64) {
         self.count(Total::Buffers, 1);
-        if !super::session::is_subscribed() {
+        if !session::is_subscribed() {
+            // nobody tells us when modules are unloaded
             self.kernels.clear();
             self.names.distrust(now);
         }
         if let Some(raw) = &mut self.raw {
             raw.buffer(now, bytes);
         }
-        self.reading += 1;
-        self.begun.clear();
-        let mut next = std::ptr::null_mut();
-        let mut index = 0;
-        loop {
-            // SAFETY: our own buffer and its valid size, as CUPTI gave it; the record pointer starts null and is
-            // only ever what CUPTI made it.
-            let result =
-                unsafe { (cupti.activity_get_next_record)(full.address.as_ptr(), full.valid, &mut next) };
-            if result == CuptiResult::NO_MORE_RECORDS || !result.is_success() {
-                break;
-            }
-            let Some(offset) = (next as usize).checked_sub(full.address.as_ptr() as usize) else { break };
-            let Some(rest) = bytes.get(offset..) else { break };
-            index += 1;
-            if index <= full.consumed {
-                continue; // read in place before the buffer came back
-            }
-            self.records += 1;
-            self.record(rest.get(..MOST).unwrap_or(rest), store, capture, now);
-        }
-        self.end_of_buffer();
     }
 
-    /// Reads the records at the front of a buffer that is still lent, as far as a flush has completed them in place. Stops
-    /// at the first that is not: its kind carries CUPTI's pending bit or its end is 0 (seen on the H200; releases
-    /// without the bit have the zero end). True if there is such a one.
-    pub(crate) fn front_of(
-        &mut self,
-        cupti: &Cupti,
-        stuck: &buffers::Stuck,
-        store: &mut Store,
-        capture: &Capture,
-        now: u64,
-    ) -> bool {
-        let base = stuck.address.as_ptr();
-        let mut next = std::ptr::null_mut();
-        let (mut index, mut launched, mut pending) = (0, 0, false);
-        loop {
-            // SAFETY: our own buffer of that size, never unmapped; CUPTI writes records behind those it completed.
-            let result = unsafe { (cupti.activity_get_next_record)(base, buffers::BUFFER_BYTES, &mut next) };
-            if !result.is_success() {
-                break;
-            }
-            let Some(offset) = (next as usize)
-                .checked_sub(base as usize)
-                .filter(|o| *o < buffers::BUFFER_BYTES && o % 8 == 0)
-            else {
-                break;
-            };
-            let length = MOST.min(buffers::BUFFER_BYTES - offset);
-            let mut copy = [0u8; MOST];
-            for (i, to) in copy.chunks_exact_mut(8).enumerate().take(length / 8) {
-                let from = base.wrapping_add(offset + i * 8).cast::<u64>();
-                // SAFETY: inside the buffer (checked) and aligned (records are at multiples of 8); volatile and a word
-                // at a time because CUPTI may be finishing it: the checks of `is_complete` need all of its words.
-                to.copy_from_slice(&unsafe { std::ptr::read_volatile(from) }.to_ne_bytes());
-            }
-            let record = copy.get(..length).unwrap_or(&[]);
-            if !is_complete(record) {
-                pending = true;
-                break;
-            }
-            index += 1;
-            if index > stuck.consumed {
-                if let (Some(kind::RUNTIME | kind::DRIVER), Some(r)) =
-                    (record::kind_of(record), record::Api::read(record))
-                {
-                    launched = launched.max(r.start);
-                }
-                self.records += 1;
-                self.record(record, store, capture, now);
-            }
+    /// One record; `bytes` starts at it and may go on beyond it.
+    pub(super) fn record(&mut self, bytes: &[u8], sink: &mut Sink<'_>) {
+        self.records += 1;
+        if self.known(bytes, sink).is_none() {
+            losses::add(Loss::RecordUnknown, 1);
         }
-        buffers::consumed(stuck, index.max(stuck.consumed), launched);
-        pending
     }
 
-    fn record(&mut self, bytes: &[u8], store: &mut Store, capture: &Capture, now: u64) {
-        match record::kind_of(bytes) {
-            Some(kind::CONCURRENT_KERNEL | kind::KERNEL) => {
-                if let Some(r) = record::Kernel::read(bytes) {
-                    self.kernel(&r, store, capture, now);
-                }
+    /// `None` for a record that is too short, or of a kind that we did not ask for.
+    fn known(&mut self, bytes: &[u8], sink: &mut Sink<'_>) -> Option<()> {
+        match record::kind_of(bytes)? {
+            kind::CONCURRENT_KERNEL | kind::KERNEL => self.kernel(&record::Kernel::read(bytes)?, sink),
+            kind::MEMCPY => {
+                let r = record::Memcpy::read(bytes)?;
+                self.copy(Op::from(&r), copied!(r, false), r.flags, sink);
             }
-            Some(kind::MEMCPY) => {
-                if let Some(r) = record::Memcpy::read(bytes) {
-                    let copy = Copy {
-                        bytes: r.bytes,
-                        direction: r.copy_kind,
-                        source: r.source_kind,
-                        destination: r.destination_kind,
-                        peer: false,
-                    };
-                    let at = Where {
-                        start: r.start,
-                        end: r.end,
-                        device: r.device,
-                        context: r.context,
-                        stream: r.stream,
-                    };
-                    self.copy(
-                        copy,
-                        at,
-                        [r.correlation, r.graph, r.graph_node as u32],
-                        r.flags,
-                        store,
-                        capture,
-                    );
-                }
+            kind::MEMCPY2 => {
+                let r = record::MemcpyPeer::read(bytes)?;
+                self.copy(Op::from(&r), copied!(r, true), r.flags, sink);
             }
-            Some(kind::MEMCPY2) => {
-                if let Some(r) = record::MemcpyPeer::read(bytes) {
-                    let copy = Copy {
-                        bytes: r.bytes,
-                        direction: r.copy_kind,
-                        source: r.source_kind,
-                        destination: r.destination_kind,
-                        peer: true,
-                    };
-                    let at = Where {
-                        start: r.start,
-                        end: r.end,
-                        device: r.device,
-                        context: r.context,
-                        stream: r.stream,
-                    };
-                    self.copy(
-                        copy,
-                        at,
-                        [r.correlation, r.graph, r.graph_node as u32],
-                        r.flags,
-                        store,
-                        capture,
-                    );
-                }
+            kind::MEMSET => {
+                let r = record::Memset::read(bytes)?;
+                self.memset(Op::from(&r), r.bytes, sink);
             }
-            Some(kind::MEMSET) => {
-                if let Some(r) = record::Memset::read(bytes) {
-                    let at = Where {
-                        start: r.start,
-                        end: r.end,
-                        device: r.device,
-                        context: r.context,
-                        stream: r.stream,
-                    };
-                    let Some(mut e) = at.event(Kind::Memset) else { return };
-                    e.correlation = r.correlation;
-                    (e.a, e.b, e.c) = (r.bytes as u32, (r.bytes >> 32) as u32, r.graph);
-                    e.flags |= if r.graph_node != 0 { GRAPH_NODE } else { 0 };
-                    if self.place(at, e, store, capture) {
-                        self.count(Total::Memsets, 1);
-                    }
-                }
-            }
-            Some(kind::SYNCHRONIZATION) => {
-                if let Some(r) = record::Synchronization::read(bytes) {
-                    // a wait of a stream has no duration on the host; zero times are normal for some types
-                    let mut e = Event::new(Kind::SyncRecord, r.start, r.end.max(r.start));
-                    e.correlation = r.correlation;
-                    (e.a, e.b, e.c) = (r.sync_type, r.event, r.stream);
-                    if r.start != 0 && capture.covers(r.start) {
-                        store.add_recorder(&e);
-                    }
-                }
-            }
-            Some(kind::GRAPH_TRACE) => {
-                if let Some(r) = record::GraphTrace::read(bytes) {
-                    let at = Where {
-                        start: r.start,
-                        end: r.end,
-                        device: r.device,
-                        context: r.context,
-                        stream: r.stream,
-                    };
-                    let Some(mut e) = at.event(Kind::GraphTrace) else { return };
-                    (e.correlation, e.c) = (r.correlation, r.graph);
-                    self.place(at, e, store, capture);
-                }
-            }
-            Some(k @ (kind::RUNTIME | kind::DRIVER)) => {
-                if let Some(r) = record::Api::read(bytes) {
-                    self.call(k == kind::RUNTIME, &r, store, capture);
-                }
+            kind::GRAPH_TRACE => self.graph(Op::from(&record::GraphTrace::read(bytes)?), sink),
+            kind::SYNCHRONIZATION => synchronization(&record::Synchronization::read(bytes)?, sink),
+            k @ (kind::RUNTIME | kind::DRIVER) => {
+                self.call(k == kind::RUNTIME, &record::Api::read(bytes)?, sink);
             }
             // CUDA_EVENT comes with SYNCHRONIZATION before 12.5 (seen with 11.8 and 12.4 on the H200)
-            Some(kind::CONTEXT | kind::DEVICE | kind::STREAM | kind::OVERHEAD | kind::CUDA_EVENT) => {}
-            _ => losses::add(Loss::RecordUnknown, 1),
+            kind::CONTEXT | kind::DEVICE | kind::STREAM | kind::OVERHEAD | kind::CUDA_EVENT => {}
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn kernel(&mut self, r: &record::Kernel, sink: &mut Sink<'_>) {
+        let op = Op::from(r);
+        let Some(mut e) = op.event(Kind::Kernel) else { return };
+        e.a = self.kernel_id(r, sink);
+        let blocks = [r.grid_x, r.grid_y, r.grid_z].map(|n| n.max(0) as u64);
+        e.b = blocks.iter().product::<u64>().min(u64::from(u32::MAX)) as u32;
+        if self.place(&op, &e, sink) {
+            self.count(Total::Kernels, 1);
+            self.count(Total::KernelNs, e.duration());
         }
     }
 
-    fn kernel(&mut self, r: &record::Kernel, store: &mut Store, capture: &Capture, now: u64) {
-        let at = Where { start: r.start, end: r.end, device: r.device, context: r.context, stream: r.stream };
-        let Some(mut e) = at.event(Kind::Kernel) else { return };
+    /// The definition of the kernel and its launch configuration.
+    fn kernel_id(&mut self, r: &record::Kernel, sink: &mut Sink<'_>) -> u32 {
         let key = KernelKey {
             pointer: r.name,
             block: [r.block_x, r.block_y, r.block_z],
             registers: r.registers_per_thread,
             shared: [r.static_shared_memory, r.dynamic_shared_memory],
         };
-        e.a = match self.kernels.get(&key) {
-            Some(&id) if !super::names::unloaded_since_start() => id,
-            _ => {
-                let text = self.names.resolve(r.name, r.end, now).to_vec();
-                if let Some(raw) = &mut self.raw {
-                    raw.name(now, r.name, &text);
-                }
-                let info = KernelInfo {
-                    name: store.string(&text),
-                    block: key.block.map(|n| n.max(0) as u32),
-                    registers: u32::from(key.registers),
-                    static_shared: r.static_shared_memory.max(0) as u32,
-                    dynamic_shared: r.dynamic_shared_memory.max(0) as u32,
-                };
-                let id = store.kernel(info);
-                if self.kernels.len() < 65_536 {
-                    self.kernels.insert(key, id);
-                }
-                id
-            }
-        };
-        let blocks = [r.grid_x, r.grid_y, r.grid_z].map(|n| n.max(0) as u64);
-        e.b = blocks.iter().product::<u64>().min(u64::from(u32::MAX)) as u32;
-        (e.c, e.correlation) = (r.graph, r.correlation);
-        e.flags |= if r.graph_node != 0 { GRAPH_NODE } else { 0 };
-        if self.place(at, e, store, capture) {
-            self.count(Total::Kernels, 1);
-            self.count(Total::KernelNs, e.duration());
+        if let Some(&id) = self.kernels.get(&key).filter(|_| !names::unloaded_since_start()) {
+            return id;
         }
+        let text = self.names.resolve(r.name, r.end, sink.now).to_vec();
+        if let Some(raw) = &mut self.raw {
+            raw.name(sink.now, r.name, &text);
+        }
+        let name = sink.store.string(&text);
+        let id = sink.store.kernel(KernelInfo {
+            name,
+            block: key.block.map(|n| n.max(0) as u32),
+            registers: u32::from(key.registers),
+            static_shared: r.static_shared_memory.max(0) as u32,
+            dynamic_shared: r.dynamic_shared_memory.max(0) as u32,
+        });
+        if self.kernels.len() < MOST_KERNELS {
+            self.kernels.insert(key, id);
+        }
+        id
     }
 
-    fn copy(
-        &mut self,
-        copy: Copy,
-        at: Where,
-        ids: [u32; 3],
-        flags: u8,
-        store: &mut Store,
-        capture: &Capture,
-    ) {
-        let Some(mut e) = at.event(Kind::Memcpy) else { return };
-        let [correlation, graph, node] = ids;
+    fn copy(&mut self, op: Op, copy: Copy, flags: u8, sink: &mut Sink<'_>) {
+        let Some(mut e) = op.event(Kind::Memcpy) else { return };
         (e.a, e.b) = copy.pack();
-        (e.correlation, e.c) = (correlation, graph);
-        e.flags |= if flags & 1 != 0 { COPY_ASYNC } else { 0 };
-        e.flags |= if node != 0 { GRAPH_NODE } else { 0 };
-        if self.place(at, e, store, capture) {
+        e.flags |= if u32::from(flags) & record::flag::MEMCPY_ASYNC != 0 { COPY_ASYNC } else { 0 };
+        if self.place(&op, &e, sink) {
             self.count(Total::Copies, 1);
             self.count(Total::CopyBytes, copy.bytes);
             self.count(Total::CopyNs, e.duration());
         }
     }
 
+    fn memset(&mut self, op: Op, bytes: u64, sink: &mut Sink<'_>) {
+        let Some(mut e) = op.event(Kind::Memset) else { return };
+        (e.a, e.b) = (bytes as u32, (bytes >> 32) as u32);
+        if self.place(&op, &e, sink) {
+            self.count(Total::Memsets, 1);
+        }
+    }
+
+    fn graph(&mut self, op: Op, sink: &mut Sink<'_>) {
+        if let Some(e) = op.event(Kind::GraphTrace) {
+            self.place(&op, &e, sink);
+        }
+    }
+
     /// Into its stream's track, unless the program wanted nothing recorded then. Whether it was.
-    fn place(&mut self, at: Where, event: Event, store: &mut Store, capture: &Capture) -> bool {
-        self.devices |= 1u64.checked_shl(at.device).unwrap_or(0);
-        let wanted = capture.covers(event.start);
+    fn place(&mut self, op: &Op, event: &Event, sink: &mut Sink<'_>) -> bool {
+        self.devices |= 1u64.checked_shl(op.device).unwrap_or(0);
+        let wanted = sink.capture.covers(event.start);
         if wanted {
-            store
-                .add(TrackInfo::Stream { device: at.device, context: at.context, stream: at.stream }, &event);
+            let track = TrackInfo::Stream { device: op.device, context: op.context, stream: op.stream };
+            sink.store.add(track, event);
         }
         wanted
     }
 }
 
-/// Has CUPTI finished this record? By its kind and its times.
-fn is_complete(bytes: &[u8]) -> bool {
-    match record::kind_of(bytes) {
-        Some(kind::CONCURRENT_KERNEL) => {
-            record::Kernel::read(bytes).is_some_and(|r| r.start != 0 && r.end != 0)
-        }
-        Some(kind::MEMCPY) => record::Memcpy::read(bytes).is_some_and(|r| r.start != 0 && r.end != 0),
-        Some(kind::MEMCPY2) => record::MemcpyPeer::read(bytes).is_some_and(|r| r.start != 0 && r.end != 0),
-        Some(kind::MEMSET) => record::Memset::read(bytes).is_some_and(|r| r.start != 0 && r.end != 0),
-        Some(kind::SYNCHRONIZATION) => {
-            record::Synchronization::read(bytes).is_some_and(|r| r.start != 0 && r.end != 0)
-        }
-        Some(kind::RUNTIME | kind::DRIVER) => {
-            record::Api::read(bytes).is_some_and(|r| r.start != 0 && r.end != 0)
-        }
-        Some(kind::CONTEXT) => true,
-        _ => false,
+fn synchronization(r: &record::Synchronization, sink: &mut Sink<'_>) {
+    // a wait of a stream has no duration on the host; zero times are normal for some types
+    let mut e = Event::new(Kind::SyncRecord, r.start, r.end.max(r.start));
+    (e.a, e.b, e.c, e.correlation) = (r.sync_type, r.event, r.stream, r.correlation);
+    if r.start != 0 && sink.capture.covers(r.start) {
+        sink.store.add_recorder(&e);
     }
 }
 
-/// Where and when a GPU op ran.
+/// What the records of all work on the device tell: where and when it ran, and who asked for it.
 #[derive(Clone, Copy)]
-struct Where {
+struct Op {
     start: u64,
     end: u64,
     device: u32,
     context: u32,
     stream: u32,
+    correlation: u32,
+    graph: u32,
+    is_node: bool,
 }
 
-impl Where {
-    /// The event, unless its times say that it must not be drawn: those are counted by name.
-    fn event(self, kind: Kind) -> Option<Event> {
-        let loss = match (self.start, self.end) {
-            // measured on the H200: the unfinished ones of a forced flush have neither start nor end
-            (0, 0) if super::session::was_forced() => Loss::Unfinished,
-            (0, 0) => Loss::ZeroTimestamp,
-            (_, 0) => Loss::Unfinished,
-            (start, end) if end < start => Loss::BackwardTimestamp,
-            _ => return Some(Event::new(kind, self.start, self.end)),
-        };
-        losses::add(loss, 1);
-        None
+/// `Op::from` a record, and whether it is a node of a graph.
+macro_rules! device_work {
+    ($($record:ident, $r:ident => $is_node:expr;)*) => {
+        $(impl From<&record::$record> for Op {
+            fn from($r: &record::$record) -> Op {
+                Op {
+                    start: $r.start,
+                    end: $r.end,
+                    device: $r.device,
+                    context: $r.context,
+                    stream: $r.stream,
+                    correlation: $r.correlation,
+                    graph: $r.graph,
+                    is_node: $is_node,
+                }
+            }
+        })*
+    };
+}
+
+device_work! {
+    Kernel, r => r.graph_node != 0;
+    Memcpy, r => r.graph_node != 0;
+    MemcpyPeer, r => r.graph_node != 0;
+    Memset, r => r.graph_node != 0;
+    GraphTrace, r => false;
+}
+
+impl Op {
+    /// The event, as far as all kinds have it in common.
+    fn event(&self, kind: Kind) -> Option<Event> {
+        let mut e = timed(kind, self.start, self.end)?;
+        (e.correlation, e.c) = (self.correlation, self.graph);
+        e.flags = if self.is_node { GRAPH_NODE } else { 0 };
+        Some(e)
     }
+}
+
+/// The event, unless its times say that it must not be drawn: those are counted by name.
+pub(super) fn timed(kind: Kind, start: u64, end: u64) -> Option<Event> {
+    let loss = match (start, end) {
+        // measured on the H200: the unfinished ones of a forced flush have neither start nor end
+        (0, 0) if session::was_forced() => Loss::Unfinished,
+        (0, 0) => Loss::ZeroTimestamp,
+        (_, 0) => Loss::Unfinished,
+        (start, end) if end < start => Loss::BackwardTimestamp,
+        _ => return Some(Event::new(kind, start, end)),
+    };
+    losses::add(loss, 1);
+    None
 }

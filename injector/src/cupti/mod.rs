@@ -2,7 +2,8 @@
 //! Everything that speaks to CUPTI.
 //!
 //! [`choose`] finds the one library, [`session`] sets it up, [`callbacks`] and [`buffers`] are what CUPTI calls,
-//! [`decode`], [`calls`] and [`names`] read its records on the drain thread, [`arbiter`] stands between CUPTI and other clients.
+//! [`walk`], [`decode`], [`calls`] and [`names`] read its records on the drain thread, [`arbiter`] stands between CUPTI and
+//! other clients.
 //! A lock is never held across a call into CUPTI whose callbacks could take it: callbacks take none.
 
 pub(crate) mod arbiter;
@@ -15,3 +16,4 @@ pub(crate) mod names;
 pub(crate) mod raw;
 pub(crate) mod reroute;
 pub(crate) mod session;
+pub(crate) mod walk;
