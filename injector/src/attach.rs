@@ -112,7 +112,7 @@ pub(crate) fn initialize() {
         return; // nobody but the driver calls this: without it there is nothing to say
     };
     let driver_version = session::driver_version(&driver);
-    let library = match choose::library(settings.cupti, driver_version) {
+    let library = match choose::library(settings.cupti.as_deref(), driver_version) {
         Ok(library) => library,
         Err(choose::NoCupti::NotFound) => {
             off("not recording: no libcupti found (pip install nvidia-cuda-cupti, or set GAPPROBE_CUPTI to its path); see gapprobe doctor");
@@ -255,25 +255,18 @@ fn new_recorder(image: Image, settings: &Settings) -> Recorder {
     if let Some(session) = session {
         store.attribute("cupti.path", &session.path);
     }
-    store.attribute("directory", &absolute(&settings.directory));
-    if let Some(id) = settings.run_id {
+    let directory = std::path::absolute(&settings.directory).unwrap_or_else(|_| settings.directory.clone());
+    store.attribute("directory", &directory.to_string_lossy());
+    if let Some(id) = &settings.run_id {
         store.attribute("run.id", id);
     }
     let capture = if settings.capture_waits { Capture::waiting_since(monotonic) } else { Capture::default() };
-    let raw = settings.test_raw.and_then(|path| {
+    let raw = settings.test_raw.as_deref().and_then(|path| {
         let session = session?;
         let soname = session.path.rsplit('/').next().unwrap_or("");
         raw::RawFile::create(path, session.version, soname, monotonic)
     });
     Recorder::new(store, mirror, header, capture, raw)
-}
-
-fn absolute(directory: &str) -> String {
-    if directory.starts_with('/') {
-        return directory.to_owned();
-    }
-    let here = std::env::current_dir().map(|d| d.to_string_lossy().into_owned()).unwrap_or_default();
-    format!("{here}/{directory}")
 }
 
 /// Starts a thread with all signals blocked: the program's handlers run on the program's threads, and SIGPIPE or

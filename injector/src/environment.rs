@@ -3,7 +3,9 @@
 //! The environment, read and extended without libc's `getenv`/`setenv`: bash exports its own under those names, and
 //! in its constructor phase they are not ready.
 
-use std::ffi::{c_char, CStr};
+use std::ffi::{c_char, CStr, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 extern "C" {
     static mut environ: *mut *mut c_char;
@@ -39,9 +41,19 @@ pub(crate) fn get(name: &str) -> Option<&'static [u8]> {
     entries().find_map(|e| e.to_bytes().strip_prefix(name.as_bytes())?.strip_prefix(b"="))
 }
 
-/// The value as text; `None` where unset or not UTF-8.
+/// The value; `None` where unset or empty.
+pub(crate) fn value(name: &str) -> Option<&'static [u8]> {
+    get(name).filter(|v| !v.is_empty())
+}
+
+/// The value as text; `None` where unset, empty or not UTF-8.
 pub(crate) fn text(name: &str) -> Option<&'static str> {
-    std::str::from_utf8(get(name)?).ok()
+    std::str::from_utf8(value(name)?).ok()
+}
+
+/// The value as a path, which need not be UTF-8; `None` where unset or empty.
+pub(crate) fn path(name: &str) -> Option<&'static Path> {
+    value(name).map(|v| Path::new(OsStr::from_bytes(v)))
 }
 
 /// Adds `NAME=value` (one C string, which must live for ever) to the environment of this process and its children.

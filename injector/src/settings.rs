@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // COLD
-//! The `GAPPROBE_*` variables (table in `trace::setting`), read once at attach. A value that makes no sense is
-//! replaced by the default and said in one line.
+//! The `GAPPROBE_*` variables (table in `trace::setting`), read once at attach. An empty value is none. A value that makes
+//! no sense is replaced by the default and said in one line.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 use trace::setting;
 
@@ -11,13 +14,13 @@ use crate::environment;
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// Directory of trace and summary.
-    pub(crate) directory: String,
+    pub(crate) directory: PathBuf,
     /// Bytes for everything of ours in host memory.
     pub(crate) max_bytes: usize,
     /// Longest delay of the program's exit, ms.
     pub(crate) exit_ms: u64,
     /// Path of a libcupti.
-    pub(crate) cupti: Option<&'static str>,
+    pub(crate) cupti: Option<PathBuf>,
     /// Print on every rank.
     pub(crate) print_all: bool,
     /// Print nothing.
@@ -27,7 +30,7 @@ pub(crate) struct Settings {
     /// Wait for cudaProfilerStart.
     pub(crate) capture_waits: bool,
     /// Id of the `gapprobe run` around us.
-    pub(crate) run_id: Option<&'static str>,
+    pub(crate) run_id: Option<String>,
     /// Start with empty handlers (test switch).
     pub(crate) test_bare: bool,
     /// CUPTI's device buffers: bytes of one, most, how many ahead (test switch).
@@ -35,13 +38,13 @@ pub(crate) struct Settings {
     /// Keep the recording after the report (test switch).
     pub(crate) test_keep: bool,
     /// File for raw CUPTI records (test switch).
-    pub(crate) test_raw: Option<&'static str>,
+    pub(crate) test_raw: Option<PathBuf>,
     /// The first value that made no sense, as a sentence.
     pub(crate) complaint: Option<String>,
 }
 
 fn number(name: &str, low: u64, high: u64, default: u64, complaint: &mut Option<String>) -> u64 {
-    let Some(raw) = environment::get(name) else { return default };
+    let Some(raw) = environment::value(name) else { return default };
     match std::str::from_utf8(raw).ok().and_then(|t| t.trim().parse::<u64>().ok()) {
         Some(n) if (low..=high).contains(&n) => n,
         _ => {
@@ -56,10 +59,9 @@ fn number(name: &str, low: u64, high: u64, default: u64, complaint: &mut Option<
 }
 
 fn choice(name: &str, allowed: [&str; 2], complaint: &mut Option<String>) -> bool {
-    let Some(raw) = environment::get(name) else { return false };
+    let Some(raw) = environment::value(name) else { return false };
     match allowed.iter().position(|a| raw == a.as_bytes()) {
         Some(i) => i == 1,
-        None if raw.is_empty() => false,
         None => {
             let [a, b] = allowed;
             complaint.get_or_insert(format!("{name} is neither {a} nor {b}; using {a}"));
@@ -68,32 +70,28 @@ fn choice(name: &str, allowed: [&str; 2], complaint: &mut Option<String>) -> boo
     }
 }
 
-fn path(name: &str) -> Option<&'static str> {
-    environment::text(name).filter(|t| !t.is_empty())
-}
-
 /// Reads all settings.
 pub(crate) fn read() -> Settings {
     let mut complaint = None;
     let max_mb = number(setting::MAX_MB, 64, 65_536, 256, &mut complaint);
     let exit_ms = number(setting::EXIT_MS, 0, 600_000, 2000, &mut complaint);
     Settings {
-        directory: path(setting::DIR).unwrap_or(".").to_owned(),
+        directory: environment::path(setting::DIR).map_or_else(|| PathBuf::from("."), PathBuf::from),
         max_bytes: (max_mb as usize) << 20,
         exit_ms,
-        cupti: path(setting::CUPTI),
+        cupti: environment::path(setting::CUPTI).map(PathBuf::from),
         print_all: choice(setting::PRINT, ["rank0", "all"], &mut complaint),
         quiet: choice(setting::QUIET, ["0", "1"], &mut complaint),
         graph_level: choice(setting::GRAPH, ["node", "graph"], &mut complaint),
         capture_waits: choice(setting::CAPTURE, ["start", "profiler"], &mut complaint),
-        run_id: path(setting::RUN_ID),
+        run_id: environment::text(setting::RUN_ID).map(str::to_owned),
         test_bare: choice(setting::TEST_BARE, ["0", "1"], &mut complaint),
-        test_device_pool: path(setting::TEST_DEVICE_POOL).and_then(|t| {
+        test_device_pool: environment::text(setting::TEST_DEVICE_POOL).and_then(|t| {
             let numbers: Vec<usize> = t.split(',').filter_map(|n| n.trim().parse().ok()).collect();
             numbers.try_into().ok()
         }),
         test_keep: choice(setting::TEST_KEEP, ["0", "1"], &mut complaint),
-        test_raw: path(setting::TEST_RAW),
+        test_raw: environment::path(setting::TEST_RAW).map(PathBuf::from),
         complaint,
     }
 }
@@ -104,12 +102,12 @@ pub(crate) fn switched_off() -> bool {
     if environment::get(setting::SWITCH) == Some(b"0") {
         return true;
     }
-    let (allow, deny) = (path(setting::ALLOW), path(setting::DENY));
+    let (allow, deny) = (environment::value(setting::ALLOW), environment::value(setting::DENY));
     if allow.is_none() && deny.is_none() {
         return false;
     }
     let executable = std::fs::read_link("/proc/self/exe").ok();
-    let name = executable.as_deref().and_then(|p| p.file_name()).and_then(|n| n.to_str()).unwrap_or("");
-    let listed = |list: &str| list.split(',').any(|n| n.trim() == name);
+    let name = executable.as_deref().and_then(|p| p.file_name()).map_or(&[][..], |n| n.as_bytes());
+    let listed = |list: &[u8]| list.split(|b| *b == b',').any(|n| n.trim_ascii() == name);
     deny.is_some_and(listed) || allow.is_some_and(|a| !listed(a))
 }

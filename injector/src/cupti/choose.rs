@@ -118,8 +118,8 @@ fn toolkit(driver_version: u32) -> Vec<PathBuf> {
     let major = driver_version / 1000;
     let mut places: Vec<PathBuf> = ["CUDA_HOME", "CUDA_PATH"]
         .iter()
-        .filter_map(|v| environment::text(v))
-        .map(|root| Path::new(root).join("extras/CUPTI/lib64"))
+        .filter_map(|v| environment::path(v))
+        .map(|root| root.join("extras/CUPTI/lib64"))
         .collect();
     places.push(PathBuf::from("/usr/local/cuda/extras/CUPTI/lib64"));
     places.push(PathBuf::from("/usr/lib/x86_64-linux-gnu"));
@@ -140,7 +140,7 @@ pub(crate) enum NoCupti {
 }
 
 /// Finds and opens the library. `driver_version`: as cuDriverGetVersion tells, e.g. 13000.
-pub(crate) fn library(setting: Option<&str>, driver_version: u32) -> Result<Library, NoCupti> {
+pub(crate) fn library(setting: Option<&Path>, driver_version: u32) -> Result<Library, NoCupti> {
     if let Some(l) = already_mapped() {
         return Ok(l);
     }
@@ -148,7 +148,8 @@ pub(crate) fn library(setting: Option<&str>, driver_version: u32) -> Result<Libr
         return Ok(l);
     }
     if let Some(path) = setting {
-        return open(Path::new(path), libc::RTLD_LOCAL).ok_or_else(|| NoCupti::BadSetting(path.to_owned()));
+        return open(path, libc::RTLD_LOCAL)
+            .ok_or_else(|| NoCupti::BadSetting(path.to_string_lossy().into_owned()));
     }
     toolkit(driver_version).iter().find_map(|p| open(p, libc::RTLD_LOCAL)).ok_or(NoCupti::NotFound)
 }
@@ -169,7 +170,7 @@ mod tests {
         assert!(is_mapped(&["libc.so.6"]));
         assert!(load_count() > 0);
         assert_eq!(
-            library(Some("/nonexistent/libcupti.so"), 0).map(|l| l.path),
+            library(Some(Path::new("/nonexistent/libcupti.so")), 0).map(|l| l.path),
             Err(NoCupti::BadSetting("/nonexistent/libcupti.so".into()))
         );
     }

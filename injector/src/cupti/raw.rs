@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::Write;
+use std::path::Path;
 
 /// The open file.
 pub(crate) struct RawFile {
@@ -15,7 +16,7 @@ pub(crate) struct RawFile {
 
 impl RawFile {
     /// Creates the file and writes the header; `None` where it cannot be created.
-    pub(crate) fn create(path: &str, cupti_version: u32, soname: &str, now: u64) -> Option<RawFile> {
+    pub(crate) fn create(path: &Path, cupti_version: u32, soname: &str, now: u64) -> Option<RawFile> {
         let mut file = File::options().write(true).create_new(true).open(path).ok()?;
         let mut name = [0u8; 32];
         for (to, from) in name.iter_mut().zip(soname.bytes()) {

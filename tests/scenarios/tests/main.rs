@@ -15,4 +15,5 @@ mod lapped;
 mod marks;
 mod places;
 mod replay;
+mod settings;
 mod untouched;
