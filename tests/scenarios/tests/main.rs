@@ -13,6 +13,7 @@ mod hot_path;
 mod killed;
 mod lapped;
 mod marks;
+mod panics;
 mod places;
 mod replay;
 mod settings;
