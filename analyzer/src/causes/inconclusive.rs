@@ -48,12 +48,7 @@ fn unlike_steps(a: &Analysis) -> Option<f64> {
     let limit = steps.median_ns.saturating_mul(LONG_STEP);
     let (mut long, mut all) = (0u64, 0u64);
     for s in steps.steady() {
-        let unseen: u64 = a
-            .blind
-            .iter()
-            .map(|b| b.span.end.min(s.span.end).saturating_sub(b.span.start.max(s.span.start)))
-            .sum();
-        let ns = s.span.end.saturating_sub(s.span.start).saturating_sub(unseen);
+        let ns = s.span.ns();
         all = all.saturating_add(ns);
         long = long.saturating_add(if s.odd && ns > limit { ns } else { 0 });
     }

@@ -4,7 +4,7 @@
 //! before it.
 
 use super::period::{Anchor, Profile, TOLERANCE};
-use super::sequence::Sequence;
+use super::sequence::{Piece, Sequence, Token};
 use super::step;
 use crate::analysis::Step;
 use crate::run::Span;
@@ -25,11 +25,11 @@ pub(super) struct Segment {
     pub(super) profile: Profile,
 }
 
-/// The steps, side by side, the last one to `last_op`.
-pub(super) fn cut(sequence: &Sequence, anchor: &Anchor, last_op: u64) -> Vec<Step> {
+/// The steps of a piece, side by side.
+pub(super) fn cut(sequence: &Sequence, piece: Piece<'_>, anchor: &Anchor) -> Vec<Step> {
     let reference = &anchor.reference;
     let usual = reference.length() as f64;
-    let (segments, from, last) = segments(sequence, anchor);
+    let (segments, from, last) = segments(sequence, piece, anchor);
     // the first step is the first segment that is like the reference: what is before it is start-up ...
     let mut first = segments.iter().position(|s| s.profile.is_like(reference)).unwrap_or(segments.len());
     let mut leading = 0;
@@ -48,11 +48,11 @@ pub(super) fn cut(sequence: &Sequence, anchor: &Anchor, last_op: u64) -> Vec<Ste
     }
     let mut kept: Vec<Segment> = Vec::new();
     if first == 0 && !segments.is_empty() {
-        kept.extend(head(sequence, anchor, from));
+        kept.extend(head(sequence, piece.tokens, anchor, from));
     }
     kept.extend(segments.get(first..).unwrap_or(&[]));
-    let mut end = last_op;
-    if let Some((step, behind)) = last.and_then(|l| tail(sequence, anchor, l)) {
+    let mut end = piece.end;
+    if let Some((step, behind)) = last.and_then(|l| tail(sequence, piece.tokens, anchor, l)) {
         end = behind;
         if let Some(s) = kept.last_mut() {
             s.profile = step;
@@ -61,37 +61,38 @@ pub(super) fn cut(sequence: &Sequence, anchor: &Anchor, last_op: u64) -> Vec<Ste
     join(&kept, reference, end)
 }
 
-/// Steps of segments side by side; what is too short for one belongs to the step before.
-pub(super) fn join(kept: &[Segment], reference: &Profile, last_op: u64) -> Vec<Step> {
+/// Steps of segments side by side up to `end`; what is too short for one belongs to the step before, an unfinished last
+/// one to none.
+pub(super) fn join(kept: &[Segment], reference: &Profile, end: u64) -> Vec<Step> {
     let usual = reference.length() as f64;
     let mut steps: Vec<Step> = Vec::new();
     for (i, s) in kept.iter().enumerate() {
-        let end = kept.get(i + 1).map_or(last_op, |next| next.start);
+        let end = kept.get(i + 1).map_or(end, |next| next.start);
         let last = i + 1 == kept.len();
         let whole = s.profile.length() as f64 >= usual * if last { 1.0 - TOLERANCE } else { SHORT_SEGMENT };
         match steps.last_mut() {
             _ if whole => {
-                let mut new = step(Span::new(s.start, end), steps.len() as u32);
+                let mut new = step(Span::new(s.start, end), 0);
                 new.odd = !s.profile.is_like(reference);
                 steps.push(new);
             }
-            Some(before) => {
+            Some(before) if !last => {
                 before.span.end = before.span.end.max(end);
                 before.odd = true;
             }
-            None => {}
+            _ => {}
         }
     }
     steps
 }
 
 /// Segments from anchor to anchor, the last to the end; and the positions of the first and the last anchor.
-fn segments(sequence: &Sequence, anchor: &Anchor) -> (Vec<Segment>, usize, Option<usize>) {
+fn segments(sequence: &Sequence, piece: Piece<'_>, anchor: &Anchor) -> (Vec<Segment>, usize, Option<usize>) {
     let mut segments: Vec<Segment> = Vec::new();
-    let mut from = sequence.tokens.len();
+    let mut from = piece.tokens.len();
     let mut last = None;
     let mut seen: Option<usize> = None;
-    for (i, t) in sequence.tokens.iter().enumerate() {
+    for (i, t) in piece.tokens.iter().enumerate() {
         if t.kind == anchor.kind {
             if seen.is_none_or(|s| i - s > anchor.apart as usize) {
                 from = from.min(i);
@@ -125,11 +126,11 @@ fn recurs(profile: &Profile, later: &[Segment], usual: f64) -> bool {
 
 /// Where other work follows the last step (a final evaluation, another phase): the step without it, and where it begins.
 /// A little more (a last copy) belongs to the step.
-fn tail(sequence: &Sequence, anchor: &Anchor, last: usize) -> Option<(Profile, u64)> {
+fn tail(sequence: &Sequence, tokens: &[Token], anchor: &Anchor, last: usize) -> Option<(Profile, u64)> {
     let usual = anchor.reference.length();
     let mut all = Profile::default();
     let mut end = None;
-    for t in sequence.tokens.get(last..)? {
+    for t in tokens.get(last..)? {
         if end.is_none() && all.length() >= usual {
             end = Some((all, t.start));
         }
@@ -139,10 +140,10 @@ fn tail(sequence: &Sequence, anchor: &Anchor, last: usize) -> Option<(Profile, u
 }
 
 /// Where the anchor stands at the end of a step, the first step lies before the first anchor, behind the start-up.
-fn head(sequence: &Sequence, anchor: &Anchor, from: usize) -> Option<Segment> {
+fn head(sequence: &Sequence, tokens: &[Token], anchor: &Anchor, from: usize) -> Option<Segment> {
     let mut profile = Profile::default();
     let mut start = None;
-    for t in sequence.tokens.get(..from)?.iter().rev() {
+    for t in tokens.get(..from)?.iter().rev() {
         if profile.length() >= anchor.reference.length() {
             break;
         }

@@ -6,12 +6,13 @@ use trace::event::OPEN_ENDED;
 use super::{step, MIN_STEPS};
 use crate::analysis::Step;
 use crate::run::{Run, Span};
+use crate::timeline::Observed;
 
 /// An open-ended last step counts if it is at least this share of the median step.
 const OPEN_STEP_SHARE: f64 = 0.5;
 
 /// Steps by the marks of the thread that set most of them.
-pub(super) fn from_marks(run: &Run, valid: Span, last_op: u64) -> Option<Vec<Step>> {
+pub(super) fn from_marks(run: &Run, observed: &Observed, valid: Span, last_op: u64) -> Option<Vec<Step>> {
     let thread = run.threads.iter().max_by_key(|t| t.marks.len())?;
     let starts: Vec<(u64, u64, u32, bool)> = thread
         .marks
@@ -19,11 +20,11 @@ pub(super) fn from_marks(run: &Run, valid: Span, last_op: u64) -> Option<Vec<Ste
         // a mark is a moment: its step ends at the next one
         .map(|m| (m.span.start, m.span.end, m.number, m.flags & OPEN_ENDED != 0 || m.span.ns() == 0))
         .collect();
-    tile(&starts, valid, last_op)
+    tile(&starts, observed, valid, last_op)
 }
 
 /// Steps by the ranges of the thread that has most of them; a step lasts to the next one's begin.
-pub(super) fn from_ranges(run: &Run, valid: Span, last_op: u64) -> Option<Vec<Step>> {
+pub(super) fn from_ranges(run: &Run, observed: &Observed, valid: Span, last_op: u64) -> Option<Vec<Step>> {
     let mut best: Vec<(u64, u64, u32, bool)> = Vec::new();
     for t in &run.threads {
         let mut found: Vec<(u64, u64, u32, bool)> = Vec::new();
@@ -41,7 +42,7 @@ pub(super) fn from_ranges(run: &Run, valid: Span, last_op: u64) -> Option<Vec<St
             best = found;
         }
     }
-    tile(&best, valid, last_op)
+    tile(&best, observed, valid, last_op)
 }
 
 /// The number of a step range, or `None` for other ranges. Unnumbered ones count up.
@@ -53,11 +54,18 @@ fn step_number(name: &str, position: usize) -> Option<u32> {
     digits.parse().ok()
 }
 
-/// Steps that lie side by side: each lasts to the next one's begin, the last to its own end or the last op.
-fn tile(marks: &[(u64, u64, u32, bool)], valid: Span, last_op: u64) -> Option<Vec<Step>> {
+/// Steps that lie side by side: each lasts to the next one's begin, the last to its own end or the last op. Only what was
+/// observed from begin to end is a step; a range before an unobserved span may end by itself.
+fn tile(
+    marks: &[(u64, u64, u32, bool)],
+    observed: &Observed,
+    valid: Span,
+    last_op: u64,
+) -> Option<Vec<Step>> {
     if marks.len() < MIN_STEPS {
         return None;
     }
+    let seen = |s: &Span| s.ns() > 0 && observed.measure(*s) == s.ns();
     let mut steps = Vec::with_capacity(marks.len());
     for (i, &(start, end, number, open)) in marks.iter().enumerate() {
         let until = match marks.get(i + 1) {
@@ -65,14 +73,14 @@ fn tile(marks: &[(u64, u64, u32, bool)], valid: Span, last_op: u64) -> Option<Ve
             None if open || end > valid.end => last_op.max(start),
             None => end,
         };
-        if start >= valid.start && until <= valid.end && until > start {
-            steps.push(step(Span::new(start, until), number));
-        }
+        let spans = [Span::new(start, until), Span::new(start, end.min(until))];
+        steps.extend(spans.into_iter().find(seen).map(|span| step(span, number)));
     }
     let mut times: Vec<u64> = steps.iter().map(|s| s.span.ns()).collect();
     let usual = super::median(&mut times) as f64;
-    let open = marks.last().is_some_and(|m| m.3 || m.1 > valid.end);
-    if open && steps.last().is_some_and(|s| (s.span.ns() as f64) < usual * OPEN_STEP_SHARE) {
+    let open = marks.last().filter(|m| m.3 || m.1 > valid.end);
+    let short = |s: &&Step| (s.span.ns() as f64) < usual * OPEN_STEP_SHARE;
+    if steps.last().filter(short).is_some_and(|s| open.is_some_and(|o| o.0 == s.span.start)) {
         steps.pop();
     }
     Some(steps)

@@ -13,6 +13,7 @@ pub mod sequence;
 use crate::analysis::{Step, StepSource, Steps};
 use crate::kernels::KernelTable;
 use crate::run::{Run, Span};
+use crate::timeline::Observed;
 
 /// A leading step that takes longer than this many medians of the later half is warm-up.
 pub const WARM_UP_MEDIANS: f64 = 1.5;
@@ -21,19 +22,23 @@ const MOST_WARM_UP: usize = 3;
 /// Fewer steps than this are no steps.
 pub const MIN_STEPS: usize = 3;
 
-/// Finds the steps inside the valid span.
+/// Finds the steps inside the valid span. What lies in an unobserved span, or reaches into one, is no step.
 pub fn find(run: &Run, kernels: &KernelTable, valid: Span) -> Steps {
+    let observed = Observed::new(valid, &run.blind);
     let last_op = last_op_end(run).clamp(valid.start, valid.end);
     let mut steps = Steps { micro: 1, ..Steps::default() };
-    if let Some(found) = marks::from_marks(run, valid, last_op) {
+    if let Some(found) = marks::from_marks(run, &observed, valid, last_op) {
         steps.source = StepSource::Marks;
         steps.steps = found;
-    } else if let Some(found) = marks::from_ranges(run, valid, last_op) {
+    } else if let Some(found) = marks::from_ranges(run, &observed, valid, last_op) {
         steps.source = StepSource::Ranges;
         steps.steps = found;
-    } else if let Some(found) = period::find(run, kernels, valid) {
+    } else if let Some(found) = period::find(run, kernels, &observed.parts(valid).collect::<Vec<_>>()) {
         steps.source = StepSource::Period;
         steps.steps = found.steps;
+        for (s, number) in steps.steps.iter_mut().zip(0..) {
+            s.number = number;
+        }
         steps.micro = found.micro;
     }
     if steps.steps.len() < MIN_STEPS {
@@ -72,10 +77,11 @@ fn leave_warm_up_out(steps: &mut Steps) {
 }
 
 fn measure(steps: &mut Steps) {
-    let steady = steps.steady();
-    let (Some(first), Some(last)) = (steady.first(), steady.last()) else { return };
-    let mean = (last.span.end - first.span.start) as f64 / steady.len() as f64;
-    let mut times: Vec<u64> = steady.iter().map(|s| s.span.ns()).collect();
+    let mut times: Vec<u64> = steps.steady().iter().map(|s| s.span.ns()).collect();
+    if times.is_empty() {
+        return;
+    }
+    let mean = times.iter().sum::<u64>() as f64 / times.len() as f64;
     let p90 = {
         let at = (times.len() * 9 / 10).min(times.len() - 1);
         *times.select_nth_unstable(at).1

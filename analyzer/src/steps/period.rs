@@ -118,18 +118,16 @@ pub(super) struct Anchor {
     phase: usize,
 }
 
-/// Finds the steps of the device with the most launches.
-pub(super) fn find(run: &Run, kernels: &KernelTable, valid: Span) -> Option<Found> {
+/// Finds the steps of the device with the most launches, in the parts of the run that were `observed`.
+pub(super) fn find(run: &Run, kernels: &KernelTable, observed: &[Span]) -> Option<Found> {
     let device = run.devices.iter().max_by_key(|d| d.ops())?;
-    let last_op = device.streams.iter().flat_map(|s| s.ops.iter().map(|o| o.end)).max()?;
-    let last_op = last_op.min(valid.end);
     for grain in [Grain::Family, Grain::FamilyAndGrid] {
-        let sequence = Sequence::new(run, device, kernels, valid, grain);
+        let sequence = Sequence::new(run, device, kernels, observed, grain);
         let from = sequence.tokens.len().saturating_sub(SAMPLE);
         let sample = Sample::new(&sequence, sequence.tokens.get(from..).unwrap_or(&[]));
         if let Some((anchor, micro)) = sample.choose() {
             if sample.is_tile(&anchor) {
-                if let Some(steps) = super::drains::find(run, &sequence, &anchor, last_op) {
+                if let Some(steps) = super::drains::find(run, &sequence, &anchor) {
                     return Some(Found { steps, micro: 1 });
                 }
                 // one kernel over and over is a part of anything: nothing says where a step begins
@@ -137,7 +135,7 @@ pub(super) fn find(run: &Run, kernels: &KernelTable, valid: Span) -> Option<Foun
                     continue;
                 }
             }
-            let steps = cut(&sequence, &anchor, last_op);
+            let steps: Vec<Step> = sequence.pieces().flat_map(|p| cut(&sequence, p, &anchor)).collect();
             if steps.len() >= MIN_SEGMENTS {
                 return Some(Found { steps, micro });
             }

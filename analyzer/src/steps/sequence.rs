@@ -44,6 +44,15 @@ pub struct TokenType {
     pub graph: bool,
 }
 
+/// A stretch of the sequence in which all was observed.
+#[derive(Clone, Copy, Debug)]
+pub struct Piece<'a> {
+    /// Its launches.
+    pub tokens: &'a [Token],
+    /// End of the last op in it, ns.
+    pub end: u64,
+}
+
 /// The launches of a device in order.
 #[derive(Clone, Debug, Default)]
 pub struct Sequence {
@@ -51,6 +60,8 @@ pub struct Sequence {
     pub tokens: Vec<Token>,
     /// What occurs in it.
     pub types: Vec<TokenType>,
+    /// Where in `tokens` each piece begins, and where it ends, ns.
+    pieces: Vec<(usize, u64)>,
 }
 
 /// How fine types are.
@@ -68,15 +79,39 @@ impl Sequence {
         self.types.get(t.kind as usize).copied().unwrap_or_default()
     }
 
-    /// Reads the ops that start inside `valid`.
-    pub fn new(run: &Run, device: &Device, kernels: &KernelTable, valid: Span, grain: Grain) -> Sequence {
+    /// The pieces between unobserved spans, in order; without such spans, one.
+    pub fn pieces(&self) -> impl Iterator<Item = Piece<'_>> {
+        let nexts = self.pieces.iter().skip(1).map(|p| p.0).chain([self.tokens.len()]);
+        self.pieces
+            .iter()
+            .zip(nexts)
+            .map(|(&(from, end), to)| Piece { tokens: self.tokens.get(from..to).unwrap_or(&[]), end })
+    }
+
+    /// Reads the ops that start inside `observed`: its parts, in order.
+    pub fn new(
+        run: &Run,
+        device: &Device,
+        kernels: &KernelTable,
+        observed: &[Span],
+        grain: Grain,
+    ) -> Sequence {
         let mut sequence = Sequence::default();
+        let part_of = |start: u64| {
+            let part = observed.partition_point(|p| p.end <= start);
+            observed.get(part).filter(|p| p.start <= start).map(|p| (part, p.end))
+        };
+        let mut ends = vec![0u64; observed.len()];
         sequence.tokens.reserve_exact(device.ops());
         let mut ids: HashMap<u64, u32> = HashMap::new();
         let mut last: Option<(u64, u32)> = None;
         for s in &device.streams {
             let mut graph_launch = 0;
-            for op in s.ops.iter().filter(|o| o.start >= valid.start && o.start < valid.end) {
+            for op in &s.ops {
+                let Some((part, until)) = part_of(op.start) else { continue };
+                if let Some(end) = ends.get_mut(part) {
+                    *end = op.end.min(until).max(*end);
+                }
                 let work = u32::try_from(op.span().ns().max(1)).unwrap_or(u32::MAX);
                 if op.is_graph_node() {
                     if op.correlation == graph_launch && graph_launch != 0 {
@@ -120,7 +155,7 @@ impl Sequence {
         }
         sequence.tokens.sort_by_key(|t| (t.launch, t.start));
         // a graph whose nodes run on several streams is still one launch
-        let Sequence { tokens, types } = &mut sequence;
+        let Sequence { tokens, types, pieces } = &mut sequence;
         let graph = |t: &Token| types.get(t.kind as usize).is_some_and(|t| t.graph);
         tokens.dedup_by(|b, a| {
             let same = b.launch == a.launch && b.kind == a.kind && graph(a);
@@ -129,7 +164,13 @@ impl Sequence {
             }
             same
         });
-        for t in tokens.iter() {
+        let mut part = None;
+        for (i, t) in tokens.iter().enumerate() {
+            let own = part_of(t.start).map(|p| p.0);
+            if own > part {
+                part = own;
+                pieces.push((i, own.and_then(|p| ends.get(p)).copied().unwrap_or(0)));
+            }
             if let Some(ty) = types.get_mut(t.kind as usize) {
                 ty.count += 1;
                 ty.work += u64::from(t.work);

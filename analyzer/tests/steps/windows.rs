@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Recordings with spans in which nothing was observed (`gapprobe_capture(0)`, another profiler): a step counts if all of
+//! it was seen, and a step's time is that of such steps.
+
+use analyzer::analysis::StepSource;
+use analyzer::Analysis;
+use trace::event::Unobserved;
+use trace::{Event, Kind};
+
+use super::program::Program;
+
+const DARK: u64 = 300_000_000;
+
+/// Nothing is observed for 300 ms, from when the device is idle on.
+fn dark(p: &mut Program, why: Unobserved) {
+    p.sync();
+    let mut e = Event::new(Kind::Unobserved, p.t, p.t + DARK);
+    e.a = why as u32;
+    p.b.on_recorder(e);
+    p.t += DARK;
+}
+
+fn step(p: &mut Program) {
+    p.train_step(6, 4_000);
+}
+
+/// Time of a step of the program when all of it is recorded, ns.
+fn undisturbed() -> f64 {
+    let mut p = Program::new();
+    for _ in 0..40 {
+        step(&mut p);
+    }
+    p.analyze().1.steps.mean_ns
+}
+
+/// No step reaches into an unobserved span, and their mean is that of the undisturbed program.
+#[track_caller]
+fn clean(a: &Analysis) {
+    for s in &a.steps.steps {
+        let dark = a.blind.iter().find(|b| b.span.clip(s.span).ns() > 0);
+        assert_eq!(dark, None, "step {:?} was not seen whole", s.span);
+    }
+    let (mean, truth) = (a.steps.mean_ns / 1e6, undisturbed() / 1e6);
+    assert!((mean / truth - 1.0).abs() < 0.05, "a step of {mean:.2} ms, in truth {truth:.2}");
+}
+
+#[test]
+fn windows_of_whole_steps_lose_none() {
+    for window in [3, 10] {
+        let mut p = Program::new();
+        for i in 0..60 {
+            if i > 0 && i % window == 0 {
+                dark(&mut p, Unobserved::CaptureOff);
+            }
+            step(&mut p);
+        }
+        let (_, a) = p.analyze();
+        assert_eq!(a.steps.source, StepSource::Period);
+        clean(&a);
+        assert!(a.steps.steps.len().abs_diff(60) <= 1, "{} of 60, {window} a window", a.steps.steps.len());
+    }
+}
+
+#[test]
+fn windows_that_open_and_close_inside_steps_lose_those() {
+    let mut p = Program::new();
+    let mut whole = 0;
+    for _ in 0..8 {
+        p.optimizer(4_000);
+        for _ in 0..5 {
+            step(&mut p);
+            whole += 1;
+        }
+        p.forward(6, 4_000);
+        dark(&mut p, Unobserved::CaptureOff);
+    }
+    let (_, a) = p.analyze();
+    clean(&a);
+    assert_eq!(a.steps.steps.len(), whole);
+}
+
+#[test]
+fn synchronized_tiles_in_windows() {
+    let mut p = Program::new();
+    for i in 0..60 {
+        if i > 0 && i % 10 == 0 {
+            dark(&mut p, Unobserved::CaptureOff);
+        }
+        for k in 0..100 {
+            p.launch(["gemm", "norm", "gelu", "add"][k % 4], 100, 20_000);
+        }
+        p.sync();
+    }
+    let (_, a) = p.analyze();
+    let in_dark =
+        a.steps.steps.iter().filter(|s| a.blind.iter().any(|b| b.span.clip(s.span).ns() > 0)).count();
+    assert_eq!((a.steps.steps.len(), in_dark), (60, 0));
+    assert!(a.steps.mean_ns < 1.2 * a.steps.median_ns as f64, "{} {}", a.steps.mean_ns, a.steps.median_ns);
+}
+
+/// Another profiler holds the GPU's records: the marks go on, and the steps that were not seen are none.
+#[test]
+fn marked_steps_that_were_not_seen_do_not_count() {
+    let mut p = Program::new();
+    let mut number = 0;
+    let mut mark = |p: &mut Program| {
+        let now = p.t;
+        p.mark(number, now);
+        number += 1;
+    };
+    for i in 0..60 {
+        mark(&mut p);
+        step(&mut p);
+        if i % 20 == 10 {
+            p.sync();
+            let begin = p.t;
+            dark(&mut p, Unobserved::Yielded);
+            let end = p.t;
+            // ten steps of 30 ms
+            for k in 0..10 {
+                p.t = begin + k * DARK / 10;
+                mark(&mut p);
+            }
+            p.t = end;
+        }
+    }
+    let (_, a) = p.analyze();
+    assert_eq!(a.steps.source, StepSource::Marks);
+    clean(&a);
+    // of three times, the step at whose end the span begins shares no time with it
+    assert_eq!(a.steps.steps.len(), 60);
+    let numbers: Vec<u32> = a.steps.steps.iter().map(|s| s.number).collect();
+    assert!(numbers.contains(&10) && !numbers.contains(&11) && numbers.contains(&21), "{numbers:?}");
+}
+
+/// Capture off drops marks as well: the last step before the span ends nobody knows where.
+#[test]
+fn marked_steps_around_a_span_without_marks() {
+    let mut p = Program::new();
+    for i in 0..60 {
+        let now = p.t;
+        p.mark(i, now);
+        step(&mut p);
+        if i % 20 == 10 {
+            dark(&mut p, Unobserved::CaptureOff);
+        }
+    }
+    let (_, a) = p.analyze();
+    assert_eq!((a.steps.source, a.steps.steps.len()), (StepSource::Marks, 57));
+    clean(&a);
+}
+
+/// A named range has its own end: a step that ended before the span began was seen.
+#[test]
+fn ranges_end_before_a_span_that_follows() {
+    let mut p = Program::new();
+    let name = p.b.string("train_step");
+    for i in 0..60 {
+        let begin = p.t;
+        step(&mut p);
+        let mut e = Event::new(Kind::Range, begin, p.t);
+        e.a = name;
+        p.b.on_thread(p.tid, e);
+        if i % 20 == 10 {
+            dark(&mut p, Unobserved::CaptureOff);
+        }
+    }
+    let (_, a) = p.analyze();
+    assert_eq!((a.steps.source, a.steps.steps.len()), (StepSource::Ranges, 60));
+    clean(&a);
+}
