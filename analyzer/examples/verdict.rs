@@ -1,24 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Prints the line, the buckets and the time taken for recordings given as files (gzip allowed).
+//! Prints the line, the buckets and the time taken for recordings and traces of any format.
 //!
 //! `cargo run --release -p gapprobe-analyzer --example verdict -- FILE...`
 
-use std::io::Read;
 use std::time::Instant;
 
 use analyzer::analysis::Bucket;
 
 fn main() {
     for path in std::env::args().skip(1) {
-        let raw = std::fs::read(&path).expect("readable file");
-        let mut bytes = Vec::new();
-        if raw.starts_with(&[0x1f, 0x8b]) {
-            flate2::read::GzDecoder::new(&raw[..]).read_to_end(&mut bytes).expect("gzip");
-        } else {
-            bytes = raw;
-        }
         let begin = Instant::now();
-        let run = analyzer::load(bytes.as_slice()).expect("a recording");
+        let input = match analyzer::formats::read(path.as_ref(), &Default::default()) {
+            Ok(input) => input,
+            Err(error) => {
+                eprintln!("{error}\nhint: {}", error.hint);
+                continue;
+            }
+        };
+        let run = input.run;
         let loaded = begin.elapsed();
         let a = analyzer::analyze(&run);
         println!("{}", analyzer::line::line(&run, &a, Some(&path)));

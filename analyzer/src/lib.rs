@@ -14,13 +14,15 @@
 //! ```
 //! Linked into the training process for its exit (without the feature `cli`), and into `gapprobe`.
 //! Nothing here panics on hostile input or grows beyond a small multiple of the recording.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod alive;
 pub mod analysis;
 pub mod analyze;
 pub mod causes;
 pub mod chrome;
+#[cfg(feature = "cli")]
+pub mod formats;
 pub mod gaps;
 pub mod kernels;
 pub mod line;

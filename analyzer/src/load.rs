@@ -12,8 +12,8 @@ use trace::reader::Track;
 use trace::{Event, Kind, Recording, Source};
 
 use crate::run::{
-    Blind, Call, Device, LoadError, LossMark, Mark, Op, Range, Run, Span, Stream, SyncRecord, Thread,
-    CLOCK_SLACK_NS, MAX_TIME, NONE,
+    Blind, Call, Device, LoadError, LossMark, Mark, Op, Range, RangeKind, Run, Span, Stream, SyncRecord,
+    Thread, CLOCK_SLACK_NS, MAX_TIME, NONE,
 };
 
 /// Records of shorter synchronizations are not made into calls, ns.
@@ -238,6 +238,7 @@ impl Loader {
                     name: e.a,
                     depth: e.x,
                     flags: e.flags,
+                    kind: RangeKind::User,
                 });
             }
             Kind::Step => t.marks.push(Mark { span: Span::new(e.start, e.end), number: e.a, flags: e.flags }),
@@ -258,7 +259,7 @@ fn sync_record(e: &Event) -> SyncRecord {
 }
 
 /// Sorts everything and joins ops to calls.
-fn finish(run: &mut Run) {
+pub(crate) fn finish(run: &mut Run) {
     run.devices.sort_by_key(|d| d.ordinal);
     for d in &mut run.devices {
         d.info = run.definitions.device(d.ordinal).copied().unwrap_or_default();

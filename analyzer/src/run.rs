@@ -12,6 +12,9 @@ use trace::{Definitions, DeviceInfo, Header, Kind, OpenError, Problems};
 /// Why a recording cannot be loaded.
 pub type LoadError = OpenError;
 
+/// High byte of [`Call::packed`] where a foreign trace names a call: the rest is a string id.
+pub const NAMED_CALL: u32 = 0x7f << 24;
+
 /// "No such thing" in the 32-bit references of [`Op::call`] and the slices of `analysis.rs`.
 pub const NONE: u32 = u32::MAX;
 
@@ -127,7 +130,7 @@ impl Call {
         Span { start: self.start, end: self.end }
     }
 
-    /// The function's name as users know it.
+    /// The function's name where the table of calls has it; [`Run::call_name`] knows those of foreign traces too.
     pub fn name(&self) -> &'static str {
         trace::call::find(self.packed).map_or("(unknown call)", |c| c.name)
     }
@@ -187,6 +190,19 @@ impl Device {
     }
 }
 
+/// What kind of range.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum RangeKind {
+    /// The program (or a framework for it) named it: NVTX, `gapprobe_range`, `record_function`.
+    #[default]
+    User = 0,
+    /// An operator of the framework (torch.profiler with CPU activities).
+    Operator = 1,
+    /// A Python function (torch.profiler `with_stack`).
+    Python = 2,
+}
+
 /// A named range of the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Range {
@@ -198,6 +214,8 @@ pub struct Range {
     pub depth: u8,
     /// Flags of `trace::event`.
     pub flags: u8,
+    /// Who named it.
+    pub kind: RangeKind,
 }
 
 /// A step mark: from this mark to the next.
@@ -285,6 +303,10 @@ pub struct Run {
     pub events: u64,
     /// Of them, older ones that were not kept (`load_newest`).
     pub left_out: u64,
+    /// Operations that a foreign trace holds more than once; one of each is kept.
+    pub duplicates: u64,
+    /// The trace was taken with host operators on (torch.profiler), which slows the host.
+    pub slowed_host: bool,
     /// Flat number of each thread's first call; one entry more than threads.
     pub(crate) call_base: Vec<u32>,
 }
@@ -295,6 +317,19 @@ impl Run {
         let thread = self.call_base.partition_point(|&b| b <= flat).checked_sub(1)?;
         let call = self.threads.get(thread)?.calls.get((flat - self.call_base.get(thread)?) as usize)?;
         Some((thread, call))
+    }
+
+    /// A call's name as users know it.
+    pub fn call_name(&self, call: &Call) -> &str {
+        self.known_call_name(call.packed).unwrap_or("(unknown call)")
+    }
+
+    /// The name of a [`Call::packed`], where it has one.
+    pub fn known_call_name(&self, packed: u32) -> Option<&str> {
+        match packed & NAMED_CALL {
+            NAMED_CALL => self.definitions.string(packed & !NAMED_CALL),
+            _ => trace::call::find(packed).map(|c| c.name),
+        }
     }
 
     /// Flat number of the `index`th call of thread `thread`.

@@ -83,8 +83,8 @@ fn number_from_one(n: u32) -> Option<u32> {
 }
 
 /// The function a flat call number stands for.
-fn call_name(run: &Run, call: u32) -> Option<&'static str> {
-    (call != NONE).then(|| run.call(call).map(|(_, c)| c.name())).flatten()
+fn call_name(run: &Run, call: u32) -> Option<&str> {
+    (call != NONE).then(|| run.call(call).map(|(_, c)| run.call_name(c))).flatten()
 }
 
 /// A promise: `null` where none is made.

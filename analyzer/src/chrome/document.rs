@@ -205,7 +205,8 @@ impl<W: Write> Document<'_, W> {
                     arrow += u64::from(slice.span().ns() >= self.shortest && self.arrow_of(slice).is_some());
                     continue;
                 }
-                let blame = slice.call().and_then(|c| self.run.call(c)).map(|(_, c)| c);
+                let blame =
+                    slice.call().and_then(|c| self.run.call(c)).map(|(_, c)| (c, self.run.call_name(c)));
                 slices::idle(&mut self.out, self.frame, tid, slice, blame)?;
                 if let Some(call_start) = self.arrow_of(slice) {
                     arrow += 1;

@@ -226,7 +226,7 @@ pub(super) fn idle<W: Write>(
     frame: Frame,
     tid: u32,
     slice: &IdleSlice,
-    blame: Option<&Call>,
+    blame: Option<(&Call, &str)>,
 ) -> Result<(), WriteError> {
     frame.begin(out, tid, slice.start, slice.end);
     out.put(b",\"cat\":\"idle\",\"name\":\"");
@@ -236,10 +236,10 @@ pub(super) fn idle<W: Write>(
     out.put(b"\"");
     // launches late by themselves are as many as the kernels: their slices say all in the name
     let late_launch = matches!(slice.bucket, Bucket::Launch | Bucket::KernelGap);
-    if let Some(call) = blame.filter(|_| !late_launch) {
+    if let Some((call, name)) = blame.filter(|_| !late_launch) {
         let launch = matches!(call.class, Some(Class::Launch | Class::GraphLaunch));
         out.put(if launch { b",\"args\":{\"late launch\":" } else { b",\"args\":{\"call\":" });
-        put_text(&mut out.block, call.name());
+        put_text(&mut out.block, name);
         out.put(b",\"call us\":");
         put_micros(&mut out.block, call.end.saturating_sub(call.start));
         out.put(b"}");

@@ -90,8 +90,8 @@ impl<'a> Texts<'a> {
                 _ => b",\"cat\":\"cuda_runtime\",\"name\":",
             };
             let mut json = domain.to_vec();
-            match call::find(packed) {
-                Some(c) => put_text(&mut json, c.name),
+            match self.run.known_call_name(packed) {
+                Some(name) => put_text(&mut json, name),
                 None => put_text(&mut json, &format!("call {}", packed & 0xff_ffff)),
             }
             json

@@ -5,7 +5,7 @@ use trace::event::OPEN_ENDED;
 
 use super::{step, MIN_STEPS};
 use crate::analysis::Step;
-use crate::run::{Run, Span};
+use crate::run::{RangeKind, Run, Span};
 use crate::timeline::Observed;
 
 /// An open-ended last step counts if it is at least this share of the median step.
@@ -28,7 +28,7 @@ pub(super) fn from_ranges(run: &Run, observed: &Observed, valid: Span, last_op: 
     let mut best: Vec<(u64, u64, u32, bool)> = Vec::new();
     for t in &run.threads {
         let mut found: Vec<(u64, u64, u32, bool)> = Vec::new();
-        for r in &t.ranges {
+        for r in t.ranges.iter().filter(|r| r.kind == RangeKind::User) {
             let Some(number) = run.definitions.string(r.name).and_then(|n| step_number(n, found.len()))
             else {
                 continue;

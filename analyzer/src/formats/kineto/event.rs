@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One event of the trace into a [`Part`]. Old category names (Kernel, Runtime, Operator: PyTorch 1.8) and new ones.
+
+use std::hash::BuildHasher;
+
+use trace::event::Copy;
+use trace::{call, KernelInfo, Kind};
+
+use super::part::{Part, RawCall, RawOp, RawRange, RawWait, StreamKey, ThreadKey};
+use super::scan::{Scan, Scanned, Value};
+use super::time::{nanoseconds, whole};
+use crate::run::RangeKind;
+
+/// The fields of an event that are read.
+#[derive(Default)]
+struct Fields<'a> {
+    phase: &'a [u8],
+    category: &'a [u8],
+    name: &'a [u8],
+    pid: Option<Value<'a>>,
+    tid: Option<Value<'a>>,
+    ts: Option<Value<'a>>,
+    dur: Option<Value<'a>>,
+    args: &'a [u8],
+}
+
+/// What an event is about.
+enum What {
+    Kernel,
+    Memcpy,
+    Memset,
+    Call(u8),
+    Range(RangeKind),
+    Wait,
+    Nothing,
+}
+
+/// Reads one event, which begins at the scanner.
+#[inline]
+pub(super) fn event<'a>(scan: &mut Scan<'a>, part: &mut Part) -> Scanned<()> {
+    let mut f = Fields::default();
+    scan.object(|key, s| {
+        let value = s.value()?;
+        match (key, value) {
+            (b"ph", Value::Text(t)) => f.phase = t,
+            (b"cat", Value::Text(t)) => f.category = t,
+            (b"name", Value::Text(t)) => f.name = t,
+            (b"pid", v) => f.pid = Some(v),
+            (b"tid", v) => f.tid = Some(v),
+            (b"ts", v) => f.ts = Some(v),
+            (b"dur", v) => f.dur = Some(v),
+            (b"args", Value::Nested(n)) => f.args = n,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    part.events += 1;
+    match f.phase {
+        b"X" => complete(&f, part),
+        b"M" if f.name == b"thread_name" => thread_name(&f, part),
+        _ => {}
+    }
+    Ok(())
+}
+
+fn what(f: &Fields<'_>) -> What {
+    match f.category {
+        b"kernel" | b"Kernel" => What::Kernel,
+        b"gpu_memcpy" | b"Memcpy" => What::Memcpy,
+        b"gpu_memset" | b"Memset" => What::Memset,
+        b"cuda_runtime" | b"Runtime" => What::Call(call::RUNTIME),
+        b"cuda_driver" => What::Call(call::DRIVER),
+        b"user_annotation" => What::Range(RangeKind::User),
+        b"cpu_op" | b"Operator" if is_annotation(f.name) => What::Range(RangeKind::User),
+        b"cpu_op" | b"Operator" => What::Range(RangeKind::Operator),
+        b"python_function" => What::Range(RangeKind::Python),
+        b"cuda_sync" => What::Wait,
+        _ => What::Nothing,
+    }
+}
+
+/// The old schema has annotations among the operators.
+fn is_annotation(name: &[u8]) -> bool {
+    [&b"ProfilerStep#"[..], b"enumerate(DataLoader)", b"Optimizer."].iter().any(|p| name.starts_with(p))
+}
+
+fn complete(f: &Fields<'_>, part: &mut Part) {
+    let what = what(f);
+    if matches!(what, What::Nothing) {
+        return;
+    }
+    let time = |v: &Option<Value<'_>>| match v {
+        Some(Value::Bare(t) | Value::Text(t)) => nanoseconds(t),
+        _ => None,
+    };
+    let length = if f.dur.is_some() { time(&f.dur) } else { Some(0) };
+    let span =
+        time(&f.ts).zip(length).and_then(|(start, length)| Some((start, length, start.checked_add(length)?)));
+    let Some((start, length, end)) = span else {
+        part.refused.no_time += 1;
+        return;
+    };
+    if length < 0 {
+        part.refused.negative += 1;
+        return;
+    }
+    match what {
+        What::Kernel => kernel(f, start, end, part),
+        What::Memcpy | What::Memset => memory(f, start, end, part, matches!(what, What::Memcpy)),
+        What::Call(domain) => api_call(f, start, end, part, domain),
+        What::Range(kind) => {
+            part.host_events += u64::from(kind != RangeKind::User);
+            let thread = thread(f, part);
+            let name = text(part, f.name);
+            part.ranges.push(RawRange { start, end, thread, name, kind });
+        }
+        What::Wait => {
+            let a = args(f.args);
+            let what = match f.name {
+                b"Event Sync" => 1,
+                b"Stream Wait Event" => 2,
+                b"Stream Sync" => 3,
+                b"Context Sync" => 4,
+                _ => 0,
+            };
+            let (correlation, stream) = (a.correlation, a.stream.unwrap_or(0));
+            part.waits.push(RawWait { start, end, correlation, what, stream });
+        }
+        What::Nothing => {}
+    }
+}
+
+/// The arguments that are read.
+#[derive(Default)]
+struct Args {
+    correlation: u32,
+    cbid: Option<u32>,
+    device: Option<u32>,
+    context: u32,
+    stream: Option<u32>,
+    bytes: u64,
+    registers: u32,
+    shared: u32,
+    grid: [u32; 3],
+    block: [u32; 3],
+}
+
+fn args(text: &[u8]) -> Args {
+    let mut a = Args { grid: [1; 3], block: [1; 3], ..Args::default() };
+    // what cannot be read stays at its default: the event itself is sound
+    let _ = Scan::new(text, 0).object(|key, s| {
+        match (key, s.value()?) {
+            (b"correlation", v) => a.correlation = number(v).unwrap_or(0) as u32,
+            (b"cbid", v) => a.cbid = small(v),
+            (b"device", v) => a.device = small(v),
+            (b"context", v) => a.context = small(v).unwrap_or(0),
+            (b"stream", v) => a.stream = small(v),
+            (b"bytes", v) => a.bytes = number(v).and_then(|n| u64::try_from(n).ok()).unwrap_or(0),
+            (b"registers per thread", v) => a.registers = small(v).unwrap_or(0),
+            (b"shared memory", v) => a.shared = small(v).unwrap_or(0),
+            (b"grid", Value::Nested(n)) => a.grid = three(n),
+            (b"block", Value::Nested(n)) => a.block = three(n),
+            _ => {}
+        }
+        Ok(())
+    });
+    a
+}
+
+fn number(v: Value<'_>) -> Option<i64> {
+    match v {
+        Value::Bare(t) | Value::Text(t) => whole(t),
+        Value::Nested(_) => None,
+    }
+}
+
+fn small(v: Value<'_>) -> Option<u32> {
+    number(v).and_then(|n| u32::try_from(n).ok())
+}
+
+/// `[x, y, z]`.
+fn three(text: &[u8]) -> [u32; 3] {
+    let mut out = [1; 3];
+    let inner = text.get(1..text.len().saturating_sub(1)).unwrap_or(&[]);
+    for (to, word) in out.iter_mut().zip(inner.split(|&b| b == b',')) {
+        *to = whole(word.trim_ascii()).and_then(|n| u32::try_from(n).ok()).unwrap_or(1);
+    }
+    out
+}
+
+fn stream(f: &Fields<'_>, a: &Args, part: &mut Part) -> u32 {
+    let number = |v: &Option<Value<'_>>| match *v {
+        // the old schema's "stream 7"
+        Some(Value::Text(t)) => t.strip_prefix(b"stream ").and_then(whole).or_else(|| whole(t)),
+        Some(v) => number(v),
+        None => None,
+    };
+    let device = a.device.or_else(|| number(&f.pid).and_then(|n| u32::try_from(n).ok())).unwrap_or(0);
+    let stream = a.stream.or_else(|| number(&f.tid).and_then(|n| u32::try_from(n).ok())).unwrap_or(0);
+    part.streams.number(StreamKey { device, context: a.context, stream })
+}
+
+fn kernel(f: &Fields<'_>, start: i64, end: i64, part: &mut Part) {
+    let a = args(f.args);
+    let stream = stream(f, &a, part);
+    let name = text(part, f.name);
+    let info = KernelInfo {
+        name,
+        block: a.block,
+        registers: a.registers,
+        static_shared: a.shared,
+        dynamic_shared: 0,
+    };
+    let number = part.kernels.number(info);
+    let grid = a.grid.iter().try_fold(1u32, |n, &g| n.checked_mul(g)).unwrap_or(u32::MAX);
+    let kind = Kind::Kernel;
+    part.ops.push(RawOp { start, end, correlation: a.correlation, a: number, b: grid, stream, kind });
+}
+
+fn memory(f: &Fields<'_>, start: i64, end: i64, part: &mut Part, copy: bool) {
+    let args = args(f.args);
+    let stream = stream(f, &args, part);
+    let (a, b) = match copy {
+        true => direction(f.name, args.bytes).pack(),
+        false => (args.bytes as u32, (args.bytes >> 32) as u32),
+    };
+    let kind = if copy { Kind::Memcpy } else { Kind::Memset };
+    part.ops.push(RawOp { start, end, correlation: args.correlation, a, b, stream, kind });
+}
+
+/// `Memcpy HtoD (Pageable -> Device)`.
+fn direction(name: &[u8], bytes: u64) -> Copy {
+    let name = String::from_utf8_lossy(name);
+    let mut words = name.split([' ', '(', ')']).filter(|w| !w.is_empty() && *w != "->").skip(1);
+    let way = words.next().unwrap_or("");
+    let memory = |w: Option<&str>| match w {
+        Some("Pageable") => 1,
+        Some("Pinned") => 2,
+        Some("Device") => 3,
+        Some("Array") => 4,
+        Some("Managed") => 5,
+        _ => 0,
+    };
+    let direction = match way {
+        "HtoD" => 1,
+        "DtoH" => 2,
+        "HtoA" => 3,
+        "AtoH" => 4,
+        "AtoA" => 5,
+        "AtoD" => 6,
+        "DtoA" => 7,
+        "DtoD" => 8,
+        "HtoH" => 9,
+        "PtoP" => 10,
+        _ => 0,
+    };
+    let (source, destination) = (memory(words.next()), memory(words.next()));
+    Copy { bytes, direction, source, destination, peer: direction == 10 }
+}
+
+fn api_call(f: &Fields<'_>, start: i64, end: i64, part: &mut Part, domain: u8) {
+    let a = args(f.args);
+    let thread = thread(f, part);
+    let name = text(part, f.name);
+    let packed = a.cbid.map_or(0, |id| call::pack(domain, id));
+    part.calls.push(RawCall { start, end, correlation: a.correlation, thread, packed, name });
+}
+
+fn thread(f: &Fields<'_>, part: &mut Part) -> u32 {
+    let key = thread_key(f);
+    part.threads.number(key)
+}
+
+fn thread_key(f: &Fields<'_>) -> ThreadKey {
+    let id = |v: &Option<Value<'_>>| match *v {
+        Some(Value::Bare(t) | Value::Text(t)) => match whole(t) {
+            Some(n) => n,
+            // a text names it; numbers of texts differ from block to block, so the text itself makes the id
+            None => i64::MIN | (foldhash::quality::FixedState::default().hash_one(t) >> 1) as i64,
+        },
+        _ => 0,
+    };
+    let (pid, tid) = (id(&f.pid), id(&f.tid));
+    ThreadKey { pid, tid }
+}
+
+fn thread_name(f: &Fields<'_>, part: &mut Part) {
+    let key = thread_key(f);
+    let mut name = None;
+    let _ = Scan::new(f.args, 0).object(|k, s| {
+        if let (b"name", Value::Text(t)) = (k, s.value()?) {
+            name = Some(t);
+        }
+        Ok(())
+    });
+    if let Some(name) = name {
+        let name = text(part, name);
+        part.thread_names.push((key, name));
+    }
+}
+
+/// The number of a text as JSON has it; escapes are resolved where there are any.
+#[inline]
+fn text(part: &mut Part, raw: &[u8]) -> u32 {
+    if memchr::memchr(b'\\', raw).is_none() {
+        return part.texts.number(raw);
+    }
+    let quoted = [b"\"", raw, b"\""].concat();
+    match serde_json::from_slice::<String>(&quoted) {
+        Ok(plain) => part.texts.number(plain.as_bytes()),
+        Err(_) => part.texts.number(raw),
+    }
+}

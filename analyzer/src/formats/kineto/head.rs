@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What stands around the events of a trace: the keys of the outer object, in front of the list of events and behind it.
+
+use serde_json::Value as Json;
+
+use super::scan::{Bad, Scan, Scanned, Value};
+
+/// Facts of the whole trace.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Head {
+    /// `deviceProperties`, as they stand.
+    pub(super) devices: Vec<Json>,
+    /// `baseTimeNanoseconds`: what the stamps count from, ns since 1970 (0: they count from 1970 themselves).
+    pub(super) base: i64,
+    /// `cupti_version`, `cuda_driver_version`.
+    pub(super) cupti: u32,
+    pub(super) driver: u32,
+    /// `distributedInfo`: rank and world size.
+    pub(super) rank: Option<u32>,
+    pub(super) world: u32,
+    /// Any key that only Kineto or gapprobe writes was there.
+    pub(super) schema: bool,
+}
+
+/// Reads from the begin of the text to behind the `[` of the list of events. `Ok(None)`: valid JSON so far, and no list
+/// of events in it.
+pub(super) fn before_events(text: &[u8], head: &mut Head) -> Scanned<Option<usize>> {
+    let mut scan = Scan::new(text, if text.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 });
+    match scan.peek()? {
+        b'[' => {
+            scan.expect(b'[')?;
+            return Ok(Some(scan.at()));
+        }
+        b'{' => scan.expect(b'{')?,
+        _ => return Err(Bad::Syntax(scan.at())),
+    }
+    if scan.take(b'}')? {
+        return Ok(None);
+    }
+    loop {
+        let key = scan.string()?;
+        scan.expect(b':')?;
+        if key == b"traceEvents" && scan.take(b'[')? {
+            return Ok(Some(scan.at()));
+        }
+        head.take(key, scan.value()?);
+        if !scan.take(b',')? {
+            scan.expect(b'}')?;
+            return Ok(None);
+        }
+    }
+}
+
+/// Reads from behind the `]` of the list of events to the end of the outer object. An array's end has nothing behind.
+pub(super) fn after_events(text: &[u8], head: &mut Head) -> Scanned<()> {
+    let mut scan = Scan::new(text, 0);
+    loop {
+        match scan.peek() {
+            Err(_) => return Ok(()),
+            Ok(b',') => scan.expect(b',')?,
+            Ok(_) => return Ok(()),
+        }
+        let key = scan.string()?;
+        scan.expect(b':')?;
+        head.take(key, scan.value()?);
+    }
+}
+
+impl Head {
+    fn take(&mut self, key: &[u8], value: Value<'_>) {
+        let number = |v: Value<'_>| match v {
+            Value::Bare(t) | Value::Text(t) => super::time::whole(t),
+            Value::Nested(_) => None,
+        };
+        let json = |v: Value<'_>| match v {
+            Value::Nested(t) => serde_json::from_slice::<Json>(t).ok(),
+            _ => None,
+        };
+        match key {
+            b"deviceProperties" => {
+                if let Some(Json::Array(list)) = json(value) {
+                    self.devices = list;
+                }
+            }
+            b"baseTimeNanoseconds" => self.base = number(value).unwrap_or(0),
+            b"cupti_version" => self.cupti = number(value).and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
+            b"cuda_driver_version" => {
+                self.driver = number(value).and_then(|n| u32::try_from(n).ok()).unwrap_or(0)
+            }
+            b"distributedInfo" => {
+                let info = json(value).unwrap_or_default();
+                let of = |key: &str| info.get(key).and_then(Json::as_u64).and_then(|n| u32::try_from(n).ok());
+                self.rank = of("rank");
+                self.world = of("world_size").unwrap_or(0);
+            }
+            _ => return,
+        }
+        self.schema = true;
+    }
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Parts, in the order of the file, into a [`Run`].
+
+use foldhash::{HashMap, HashMapExt};
+use serde_json::Value as Json;
+use trace::define::Definition;
+use trace::header::{sources, state};
+use trace::{DeviceInfo, KernelInfo};
+
+use super::head::Head;
+use super::part::{Part, RawOp, Refused, Table, ThreadKey};
+use super::Kineto;
+use crate::formats::assemble::{Assembly, ForeignCall, ForeignOp, Named};
+use crate::formats::ReadError;
+use crate::run::Range;
+use crate::run::Span;
+
+/// Times this far from the middle of the trace, and operations this long, are damage: 30 days, ns.
+const FAR: i64 = 30 * 86_400 * 1_000_000_000;
+/// The earliest event is put here, ns: times before it (a call cut off by the begin of the trace) have room.
+const ORIGIN: i64 = 1_000_000_000;
+
+/// See the file's head.
+pub(super) fn join(parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadError> {
+    let mut refused = Refused::default();
+    let (mut events, mut host_events) = (0, 0);
+    for p in &parts {
+        refused.add(&p.refused);
+        events += p.events;
+        host_events += p.host_events;
+    }
+    let Some(frame) = Frame::new(&parts) else {
+        return Err(ReadError::nothing_of_the_gpu(events, refused.lost()));
+    };
+    let mut assembly = Assembly::default();
+    let rounded = parts.iter().flat_map(|p| &p.ops).all(|o| o.start % 1_000 == 0 && o.end % 1_000 == 0);
+    describe_devices(&mut assembly, head);
+    let mut names: HashMap<ThreadKey, u32> = HashMap::new();
+    let mut threads: Table<ThreadKey> = Table::default();
+    for part in parts {
+        let Part { texts, kernels, streams, threads: own, ops, calls, ranges, waits, thread_names, .. } =
+            part;
+        let strings: Vec<u32> = texts.into_texts().iter().map(|t| assembly.string(t)).collect();
+        let string = |n: u32| strings.get(n as usize).copied().unwrap_or(0);
+        let kernels: Vec<u32> = kernels
+            .into_keys()
+            .into_iter()
+            .map(|k| assembly.kernel(KernelInfo { name: string(k.name), ..k }))
+            .collect();
+        let streams: Vec<Option<(usize, usize)>> =
+            streams.into_keys().into_iter().map(|k| assembly.stream(k.device, k.context, k.stream)).collect();
+        let own: Vec<Option<usize>> = own
+            .into_keys()
+            .into_iter()
+            .map(|k| {
+                let number = threads.number(k);
+                assembly.thread(number, thread_id(k))
+            })
+            .collect();
+        let thread = |n: u32| own.get(n as usize).copied().flatten();
+        for o in ops {
+            let (span, stream) =
+                (frame.span(o.start, o.end), streams.get(o.stream as usize).copied().flatten());
+            let (Some(span), Some(stream)) = (span, stream) else {
+                refused.no_time += 1;
+                continue;
+            };
+            let a = if o.kind == trace::Kind::Kernel {
+                kernels.get(o.a as usize).copied().unwrap_or(0)
+            } else {
+                o.a
+            };
+            let RawOp { correlation, b, kind, .. } = o;
+            assembly.op(stream, ForeignOp { span, correlation, a, b, graph: 0, kind });
+        }
+        for c in calls {
+            let (Some(span), Some(thread)) = (frame.span(c.start, c.end), thread(c.thread)) else {
+                refused.no_time += 1;
+                continue;
+            };
+            let name = Named { string: string(c.name), packed: c.packed };
+            assembly
+                .call(thread, ForeignCall { span, correlation: c.correlation, name, result: 0, bytes: 0 });
+        }
+        for r in ranges {
+            if let (Some(span), Some(thread)) = (frame.span(r.start, r.end), thread(r.thread)) {
+                assembly
+                    .range(thread, Range { span, name: string(r.name), depth: 0, flags: 0, kind: r.kind });
+            }
+        }
+        for w in waits {
+            if let Some(span) = frame.span(w.start, w.end) {
+                assembly.wait(span, w.correlation, w.what, w.stream);
+            }
+        }
+        for (key, name) in thread_names {
+            names.insert(key, string(name));
+        }
+    }
+    for (key, name) in names {
+        let number = threads.number(key);
+        assembly.name_thread(number, name);
+    }
+    let mut run = assembly.finish();
+    refused.duplicates += run.duplicates;
+    let h = &mut run.header;
+    h.start_realtime =
+        u64::try_from(frame.base.saturating_add(head.base).saturating_add(ORIGIN)).unwrap_or(0);
+    h.cupti_version = head.cupti;
+    h.driver_version = head.driver;
+    h.rank = head.rank.map_or(0, |r| r.saturating_add(1));
+    h.world_size = head.world;
+    h.state = state::CLOSED;
+    h.sources |= sources::CALLBACKS;
+    run.slowed_host = host_events > 0;
+    Ok(Kineto { run, refused, events, bytes: 0, rounded })
+}
+
+/// A thread id as far as 32 bits hold it; texts have ids of their own.
+fn thread_id(key: ThreadKey) -> u32 {
+    u32::try_from(key.tid).unwrap_or((key.tid as u64 ^ (key.tid as u64) >> 32) as u32 | 1 << 31)
+}
+
+/// From the trace's clock to the run's.
+struct Frame {
+    /// Subtracted from every time.
+    base: i64,
+    middle: i64,
+}
+
+impl Frame {
+    /// By the operations and calls that are not far from all others; `None` without any operation.
+    fn new(parts: &[Part]) -> Option<Frame> {
+        let starts = || {
+            let ops = parts.iter().flat_map(|p| p.ops.iter().map(|o| (o.start, o.end)));
+            ops.chain(parts.iter().flat_map(|p| p.calls.iter().map(|c| (c.start, c.end))))
+        };
+        parts.iter().flat_map(|p| &p.ops).next()?;
+        let every = starts().count() / 10_000 + 1;
+        let mut sample: Vec<i64> = starts().step_by(every).map(|s| s.0).collect();
+        let at = sample.len() / 2;
+        let middle = *sample.select_nth_unstable(at).1;
+        let near = |s: &(i64, i64)| is_near(middle, *s);
+        let ranges = parts.iter().flat_map(|p| p.ranges.iter().map(|r| (r.start, r.end)));
+        let first = starts().chain(ranges).filter(near).map(|s| s.0).min()?;
+        Some(Frame { base: first - ORIGIN, middle })
+    }
+
+    fn span(&self, start: i64, end: i64) -> Option<Span> {
+        if !is_near(self.middle, (start, end)) {
+            return None;
+        }
+        let at = |t: i64| u64::try_from(t - self.base).ok();
+        Some(Span::new(at(start)?, at(end)?))
+    }
+}
+
+fn is_near(middle: i64, (start, end): (i64, i64)) -> bool {
+    let near = |t: i64| t.checked_sub(middle).is_some_and(|d| d.abs() < FAR);
+    near(start) && near(end)
+}
+
+fn describe_devices(assembly: &mut Assembly, head: &Head) {
+    for d in &head.devices {
+        let number = |key: &str| d.get(key).and_then(Json::as_u64).unwrap_or(0);
+        let Ok(ordinal) = u32::try_from(number("id")) else { continue };
+        let small = |key: &str| u32::try_from(number(key)).unwrap_or(0);
+        let name = assembly.string(d.get("name").and_then(Json::as_str).unwrap_or("").as_bytes());
+        let info = DeviceInfo {
+            multiprocessors: small("numSms"),
+            compute_major: small("computeMajor"),
+            compute_minor: small("computeMinor"),
+            name,
+            memory: number("totalGlobalMem"),
+        };
+        assembly.define(ordinal, Definition::Device(info));
+    }
+}

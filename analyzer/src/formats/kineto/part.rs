@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What one block of a trace held: compact events, and tables of what their small numbers stand for. Blocks are read
+//! side by side; `join.rs` puts them together in the order of the file.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use foldhash::fast::FixedState;
+use trace::KernelInfo;
+
+use crate::run::RangeKind;
+
+/// A table that gives equal things equal numbers, in the order they were first seen.
+#[derive(Debug)]
+pub(super) struct Table<K> {
+    numbers: HashMap<K, u32, FixedState>,
+}
+
+impl<K: Eq + Hash> Default for Table<K> {
+    fn default() -> Table<K> {
+        Table { numbers: HashMap::default() }
+    }
+}
+
+impl<K: Eq + Hash> Table<K> {
+    /// The number of `key`.
+    #[inline]
+    pub(super) fn number(&mut self, key: K) -> u32 {
+        let next = self.numbers.len() as u32;
+        *self.numbers.entry(key).or_insert(next)
+    }
+
+    /// All keys, by number.
+    pub(super) fn into_keys(self) -> Vec<K> {
+        let mut pairs: Vec<(u32, K)> = self.numbers.into_iter().map(|(k, n)| (n, k)).collect();
+        pairs.sort_unstable_by_key(|p| p.0);
+        pairs.into_iter().map(|p| p.1).collect()
+    }
+}
+
+/// Texts by number; only a text seen for the first time is copied.
+#[derive(Debug, Default)]
+pub(super) struct Texts {
+    table: hashbrown::HashMap<Box<[u8]>, u32, FixedState>,
+}
+
+impl Texts {
+    /// The number of a text.
+    #[inline]
+    pub(super) fn number(&mut self, text: &[u8]) -> u32 {
+        let next = self.table.len() as u32;
+        *self.table.entry_ref(text).or_insert(next)
+    }
+
+    /// All texts, by number.
+    pub(super) fn into_texts(self) -> Vec<Box<[u8]>> {
+        let mut pairs: Vec<(u32, Box<[u8]>)> = self.table.into_iter().map(|(k, n)| (n, k)).collect();
+        pairs.sort_unstable_by_key(|p| p.0);
+        pairs.into_iter().map(|p| p.1).collect()
+    }
+}
+
+/// A process's thread, as the trace names it; numbers, or texts by number with the high bit set.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub(super) struct ThreadKey {
+    pub(super) pid: i64,
+    pub(super) tid: i64,
+}
+
+/// A stream of a device.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub(super) struct StreamKey {
+    pub(super) device: u32,
+    pub(super) context: u32,
+    pub(super) stream: u32,
+}
+
+/// What a device did. Times: ns of the trace's own clock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RawOp {
+    pub(super) start: i64,
+    pub(super) end: i64,
+    pub(super) correlation: u32,
+    /// Kernels: number in [`Part::kernels`]; else as in `trace::Event`.
+    pub(super) a: u32,
+    pub(super) b: u32,
+    /// Number in [`Part::streams`].
+    pub(super) stream: u32,
+    pub(super) kind: trace::Kind,
+}
+
+/// An API call.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RawCall {
+    pub(super) start: i64,
+    pub(super) end: i64,
+    pub(super) correlation: u32,
+    /// Number in [`Part::threads`].
+    pub(super) thread: u32,
+    /// Domain and id as `trace::call::pack` has them (0: not told).
+    pub(super) packed: u32,
+    /// Number in [`Part::texts`].
+    pub(super) name: u32,
+}
+
+/// A named range.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RawRange {
+    pub(super) start: i64,
+    pub(super) end: i64,
+    /// Number in [`Part::threads`].
+    pub(super) thread: u32,
+    /// Number in [`Part::texts`].
+    pub(super) name: u32,
+    pub(super) kind: RangeKind,
+}
+
+/// A wait as CUPTI recorded it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RawWait {
+    pub(super) start: i64,
+    pub(super) end: i64,
+    pub(super) correlation: u32,
+    pub(super) what: u32,
+    pub(super) stream: u32,
+}
+
+/// What could not be used, by reason.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Refused {
+    /// Events of the GPU or the host's calls without a time that can be read.
+    pub no_time: u64,
+    /// ... that end before they begin.
+    pub negative: u64,
+    /// Places where the text is no JSON; what stood there is lost.
+    pub broken: u64,
+    /// Operations that stand in the file more than once (one of them is kept).
+    pub duplicates: u64,
+    /// The file ends in the middle.
+    pub cut: bool,
+}
+
+impl Refused {
+    pub(super) fn add(&mut self, other: &Refused) {
+        self.no_time += other.no_time;
+        self.negative += other.negative;
+        self.broken += other.broken;
+        self.duplicates += other.duplicates;
+        self.cut |= other.cut;
+    }
+
+    /// Items that are missing from the run.
+    pub fn lost(&self) -> u64 {
+        self.no_time + self.negative + self.broken + u64::from(self.cut)
+    }
+}
+
+/// What one block held.
+#[derive(Debug, Default)]
+pub(super) struct Part {
+    pub(super) texts: Texts,
+    pub(super) kernels: Table<KernelInfo>,
+    pub(super) streams: Table<StreamKey>,
+    pub(super) threads: Table<ThreadKey>,
+    pub(super) ops: Vec<RawOp>,
+    pub(super) calls: Vec<RawCall>,
+    pub(super) ranges: Vec<RawRange>,
+    pub(super) waits: Vec<RawWait>,
+    /// (thread, name): `thread_name` of the metadata.
+    pub(super) thread_names: Vec<(ThreadKey, u32)>,
+    /// Events read, of any kind.
+    pub(super) events: u64,
+    /// Host events that slow the program while it is recorded (operators, Python functions).
+    pub(super) host_events: u64,
+    pub(super) refused: Refused,
+    /// Where reading stopped, an offset into the block.
+    pub(super) stopped: usize,
+    /// The array of events ended inside this block.
+    pub(super) ended: bool,
+}

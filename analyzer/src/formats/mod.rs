@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Traces of every kind into a [`Run`]. What a file is, its first bytes tell, never its name.
+//!
+//! `kineto/` torch.profiler's Chrome JSON and our own; `assemble.rs` what all foreign readers share. Our own recordings
+//! are read by `load.rs`. Not here: opinions.
+
+mod assemble;
+pub mod kineto;
+#[expect(unsafe_code, reason = "a mapped file")]
+mod map;
+mod sniff;
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::run::Run;
+pub use kineto::Refused;
+
+/// How far reading has come: bytes read of bytes there, for whoever draws a progress bar.
+#[derive(Debug, Default)]
+pub struct Progress {
+    done: AtomicU64,
+    of: AtomicU64,
+}
+
+impl Progress {
+    /// (bytes read, bytes there; 0: not known).
+    pub fn get(&self) -> (u64, u64) {
+        (self.done.load(Ordering::Relaxed), self.of.load(Ordering::Relaxed))
+    }
+
+    fn at(&self, bytes: u64) {
+        self.done.fetch_max(bytes, Ordering::Relaxed);
+    }
+
+    fn of(&self, bytes: u64) {
+        self.of.store(bytes, Ordering::Relaxed);
+    }
+}
+
+/// What a file turned out to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    /// A recording of `libgapprobe.so`.
+    Recording,
+    /// Chrome JSON.
+    Kineto,
+}
+
+impl Format {
+    /// In words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Format::Recording => "gapprobe recording",
+            Format::Kineto => "torch.profiler trace",
+        }
+    }
+}
+
+/// A trace, read.
+#[derive(Debug)]
+pub struct Input {
+    /// What it was.
+    pub format: Format,
+    /// The facts.
+    pub run: Run,
+    /// What could not be used.
+    pub refused: Refused,
+    /// Events in the file.
+    pub events: u64,
+    /// Bytes of text or recording (of a compressed file: what it holds).
+    pub bytes: u64,
+    /// Remarks for the reader of the report, one sentence each.
+    pub notes: Vec<String>,
+}
+
+/// Why a file cannot be read, and what to do about it.
+#[derive(Debug)]
+pub struct ReadError {
+    /// One sentence, without the file's name.
+    pub what: String,
+    /// One line of advice.
+    pub hint: String,
+    /// The file, once known.
+    pub path: PathBuf,
+}
+
+impl ReadError {
+    fn new(what: impl Into<String>, hint: impl Into<String>) -> ReadError {
+        ReadError { what: what.into(), hint: hint.into(), path: PathBuf::new() }
+    }
+
+    fn json(at: usize, what: &str) -> ReadError {
+        ReadError::new(
+            format!("{what} (byte {at})"),
+            "gapprobe reads its own recordings and traces, and torch.profiler's Chrome JSON, plain or .gz",
+        )
+    }
+
+    fn no_events() -> ReadError {
+        ReadError::new(
+            "a JSON file without a list of traceEvents",
+            "is it a trace? torch.profiler writes one with prof.export_chrome_trace(\"trace.json.gz\")",
+        )
+    }
+
+    fn nothing_of_the_gpu(events: u64, lost: u64) -> ReadError {
+        let lost = if lost > 0 { format!(", {lost} of which could not be read") } else { String::new() };
+        ReadError::new(
+            format!("no GPU operation among its {events} events{lost}"),
+            "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], while the GPU works",
+        )
+    }
+
+    fn internal() -> ReadError {
+        ReadError::new("a reading thread ended early", "this is a fault in gapprobe: please report it")
+    }
+
+    fn io(error: &io::Error) -> ReadError {
+        let hint = match error.kind() {
+            io::ErrorKind::NotFound => "is the path right?",
+            io::ErrorKind::PermissionDenied => "who may read it? (ls -l)",
+            _ => "",
+        };
+        ReadError::new(error.to_string(), hint)
+    }
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path.display(), self.what)
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+/// Reads a file of any known format.
+pub fn read(path: &Path, progress: &Progress) -> Result<Input, ReadError> {
+    sniff::read(path, progress).map_err(|e| ReadError { path: path.to_owned(), ..e })
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Opens a file, sees by its first bytes what it is, and hands it to its reader.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use super::kineto::{self, Kineto};
+use super::{Format, Input, Progress, ReadError, Refused};
+use crate::load;
+
+const GZIP: &[u8] = &[0x1f, 0x8b];
+const SQLITE: &[u8] = b"SQLite format 3\0";
+const RECORDING: &[u8] = b"GAPPROBE";
+/// Other things that people have at hand, and what to do with them.
+const OTHERS: [(&[u8], &str, &str); 4] = [
+    (b"PK\x03\x04", "a zip archive", "unpack it and give the trace inside"),
+    (b"\x28\xb5\x2f\xfd", "compressed by zstd", "unpack it: zstd -d FILE"),
+    (b"\xfd7zXZ\0", "compressed by xz", "unpack it: xz -d FILE"),
+    (b"BZh", "compressed by bzip2", "unpack it: bzip2 -d FILE"),
+];
+
+/// See [`super::read`].
+pub(super) fn read(path: &Path, progress: &Progress) -> Result<Input, ReadError> {
+    let file = File::open(path).map_err(|e| ReadError::io(&e))?;
+    let kind = file.metadata().map_err(|e| ReadError::io(&e))?.file_type();
+    if !kind.is_file() {
+        return Err(ReadError::new(
+            "not a regular file",
+            "give the trace itself (a pipe can be written to a file first)",
+        ));
+    }
+    let map = super::map::map(&file).map_err(|e| ReadError::io(&e))?;
+    let bytes: &[u8] = &map;
+    progress.of(bytes.len() as u64);
+    if bytes.is_empty() {
+        return Err(ReadError::new("the file is empty", "did the program that wrote it end early?"));
+    }
+    if bytes.starts_with(GZIP) {
+        return compressed(bytes, progress);
+    }
+    if bytes.starts_with(RECORDING) {
+        return recording(bytes);
+    }
+    if bytes.starts_with(SQLITE) {
+        return Err(ReadError::new("an SQLite file (nsys export)", "gapprobe does not read these yet"));
+    }
+    if let Some((_, what, hint)) = OTHERS.iter().find(|o| bytes.starts_with(o.0)) {
+        return Err(ReadError::new(*what, *hint));
+    }
+    kineto::read_mapped(bytes, progress).map(from_kineto)
+}
+
+/// A `.gz` of any of them.
+fn compressed(bytes: &[u8], progress: &Progress) -> Result<Input, ReadError> {
+    let mut first = [0u8; 16];
+    let got = read_up_to(&mut inflate(bytes), &mut first).map_err(|_| {
+        ReadError::new("damaged at its very begin: it cannot be unpacked", "gzip -t FILE tells more")
+    })?;
+    if first[..got].starts_with(RECORDING) {
+        let mut all = Vec::new();
+        inflate(bytes).read_to_end(&mut all).map_err(|e| ReadError::io(&e))?;
+        return recording(&all);
+    }
+    if first[..got].starts_with(SQLITE) {
+        return Err(ReadError::new("a compressed SQLite file", "unpack it: gunzip FILE"));
+    }
+    progress.of(0); // how much text there is, nobody knows
+    kineto::read_inflated(|| Box::new(inflate(bytes)), progress).map(from_kineto)
+}
+
+fn inflate(bytes: &[u8]) -> flate2::read::MultiGzDecoder<&[u8]> {
+    flate2::read::MultiGzDecoder::new(bytes)
+}
+
+fn read_up_to(from: &mut impl Read, to: &mut [u8]) -> io::Result<usize> {
+    let mut got = 0;
+    while got < to.len() {
+        match from.read(&mut to[got..])? {
+            0 => break,
+            n => got += n,
+        }
+    }
+    Ok(got)
+}
+
+fn recording(bytes: &[u8]) -> Result<Input, ReadError> {
+    let run = load(bytes).map_err(|e| ReadError::new(e.to_string(), "gapprobe recover FILE tells more"))?;
+    let (events, bytes) = (run.events, bytes.len() as u64);
+    Ok(Input {
+        format: Format::Recording,
+        run,
+        refused: Refused::default(),
+        events,
+        bytes,
+        notes: Vec::new(),
+    })
+}
+
+fn from_kineto(k: Kineto) -> Input {
+    let mut notes = Vec::new();
+    if k.rounded {
+        notes.push("stamps are whole microseconds: shorter kernels and gaps are rounded".to_owned());
+    }
+    if k.refused.cut {
+        notes.push("the file ends in the middle: what came behind is missing".to_owned());
+    }
+    let Kineto { mut run, refused, events, bytes, .. } = k;
+    run.problems.bad_events = refused.lost() - u64::from(refused.cut);
+    run.problems.cut_segments = u64::from(refused.cut);
+    Input { format: Format::Kineto, run, refused, events, bytes, notes }
+}
