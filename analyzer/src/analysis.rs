@@ -216,6 +216,8 @@ pub struct Steps {
     pub warm_up: usize,
     /// Time of the warm-up steps, ns.
     pub warm_up_ns: u64,
+    /// Time of the steps that count, ns.
+    pub steady_ns: u64,
     /// Equal sub-periods in a step (gradient accumulation); 1 where there are none.
     pub micro: u32,
     /// Steady-state step times, ns: mean of wall time, median and 90th percentile of single steps; 0 without steps.
@@ -416,6 +418,14 @@ pub struct Cost {
     pub cupti_ns: u64,
     /// Both as a share of the run, 0 to 1.
     pub share: f64,
+}
+
+impl Analysis {
+    /// Share of the recorded (valid, observed) time that the steps that count are, 0 to 1; `None` without steps.
+    pub fn steady_share(&self) -> Option<f64> {
+        let steps = self.steps.steady_ns;
+        (steps > 0).then(|| share(steps, self.coverage.seen_ns.max(steps)))
+    }
 }
 
 /// Everything found in a run.

@@ -9,6 +9,8 @@ use crate::run::Run;
 
 /// A warm-up longer than this share of what was seen is named.
 const LONG_WARM_UP: f64 = 0.1;
+/// The share of the recorded time that the steps are is named below this: "GPU busy" and the verdict are of them.
+const MOST_OF_IT: f64 = 0.8;
 
 /// The line for a run, without a line feed. `trace`: where the trace file is, `None` where none was written.
 pub fn line(run: &Run, a: &Analysis, trace: Option<&str>) -> String {
@@ -95,6 +97,9 @@ fn seen(a: &Analysis) -> String {
         _ if c.steps_estimated => format!("{} of about {} steps seen", c.steps_seen, c.steps_run),
         _ => format!("{} of {} steps seen", c.steps_seen, c.steps_run),
     };
+    if let Some(share) = a.steady_share().filter(|s| *s < MOST_OF_IT) {
+        let _ = write!(out, ", steady steps are {} of the recorded {}", percent(share), long(c.seen_ns));
+    }
     let part = c.run_ns > 0 && (c.seen_ns as f64) < 0.9 * c.run_ns as f64;
     if c.overwritten {
         let _ = write!(out, " (seen: last {} of {})", long(c.seen_ns), long(c.run_ns));

@@ -7,7 +7,7 @@ use serde_json::{json, Map, Value};
 use trace::header::sources;
 use trace::{Header, Loss, Total};
 
-use crate::analysis::{Analysis, Bucket, Buckets, DeviceAnalysis, Finding, Steps};
+use crate::analysis::{Analysis, Bucket, Buckets, DeviceAnalysis, Finding};
 use crate::chrome::Written;
 use crate::run::{Run, NONE};
 
@@ -33,7 +33,7 @@ pub fn summary(run: &Run, analysis: &Analysis, around: &Around<'_>) -> Value {
         "line": around.line,
         "verdict": verdict(run, analysis),
         "findings": analysis.findings.iter().map(|f| finding(run, f)).collect::<Vec<_>>(),
-        "steps": steps(&analysis.steps),
+        "steps": steps(analysis),
         "devices": analysis.devices.iter().enumerate().map(|(i, d)| device(run, i, d)).collect::<Vec<_>>(),
         "worst_device": analysis.worst.and_then(|i| analysis.devices.get(i)).map(|d| d.ordinal),
         "losses": losses(analysis),
@@ -126,7 +126,8 @@ fn finding(run: &Run, f: &Finding) -> Value {
     })
 }
 
-fn steps(steps: &Steps) -> Value {
+fn steps(analysis: &Analysis) -> Value {
+    let steps = &analysis.steps;
     let mut lengths: Vec<u64> = steps.steady().iter().map(|s| s.span.ns()).collect();
     lengths.sort_unstable();
     json!({
@@ -134,6 +135,8 @@ fn steps(steps: &Steps) -> Value {
         "count": steps.steps.len(),
         "warm_up": steps.warm_up,
         "warm_up_ns": steps.warm_up_ns,
+        "steady_ns": steps.steady_ns,
+        "steady_share": analysis.steady_share(),
         "micro_steps": steps.micro,
         "mean_ns": (!lengths.is_empty()).then_some(steps.mean_ns),
         "median_ns": percentile(&lengths, 50),

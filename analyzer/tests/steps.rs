@@ -8,6 +8,8 @@ mod graphs;
 #[path = "steps/nothing.rs"]
 mod nothing;
 mod program;
+#[path = "steps/recorded.rs"]
+mod recorded;
 #[path = "steps/windows.rs"]
 mod windows;
 

@@ -81,7 +81,8 @@ fn measure(steps: &mut Steps) {
     if times.is_empty() {
         return;
     }
-    let mean = times.iter().sum::<u64>() as f64 / times.len() as f64;
+    steps.steady_ns = times.iter().sum();
+    let mean = steps.steady_ns as f64 / times.len() as f64;
     let p90 = {
         let at = (times.len() * 9 / 10).min(times.len() - 1);
         *times.select_nth_unstable(at).1
