@@ -88,7 +88,7 @@ impl Decoder {
     /// Adds to a run-wide counter.
     pub(crate) fn count(&mut self, which: Total, n: u64) {
         if let Some(t) = self.totals.get_mut(which as usize) {
-            *t += n;
+            *t = t.saturating_add(n);
         }
     }
 
@@ -145,8 +145,8 @@ impl Decoder {
         let op = Op::from(r);
         let Some(mut e) = op.event(Kind::Kernel) else { return };
         e.a = self.kernel_id(r, sink);
-        let blocks = [r.grid_x, r.grid_y, r.grid_z].map(|n| n.max(0) as u64);
-        e.b = blocks.iter().product::<u64>().min(u64::from(u32::MAX)) as u32;
+        e.b =
+            [r.grid_x, r.grid_y, r.grid_z].iter().fold(1u32, |all, n| all.saturating_mul((*n).max(0) as u32));
         if self.place(&op, &e, sink) {
             self.count(Total::Kernels, 1);
             self.count(Total::KernelNs, e.duration());
@@ -292,3 +292,6 @@ pub(super) fn timed(kind: Kind, start: u64, end: u64) -> Option<Event> {
     losses::add(loss, 1);
     None
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Purpose: a panic inside the library, as it is shipped, never reaches the program, on whichever thread it happens. The
 //! panics are real: the victim lets the clock or a sleep fail under the library, and Rust's own `Instant::now` and
-//! `thread::sleep` panic. (Nothing that CUPTI hands out can do it: decoding has no panic to reach, `faults` and
-//! `tests/fuzz` look for one. The drain thread calls nothing that panics; its guard is the one of the other two threads.)
+//! `thread::sleep` panic. (The drain thread calls nothing that panics; its guard is the one of the other two threads.)
+//! And records that no CUPTI writes raise none.
 
+use std::process::Command;
 use std::time::Duration;
 
+use gapprobe_scenarios::built::{built, root};
 use gapprobe_scenarios::{Run, Victim};
 use trace::Loss;
 
@@ -66,4 +68,44 @@ fn a_panic_on_the_thread_that_flushes_is_counted_in_the_report() {
     assert_eq!(recorded.loss(Loss::CaughtPanic), 1, "{:?}", recorded.losses());
     assert_eq!(run.summary().expect("a summary")["losses"]["caught_panic"].as_u64(), Some(1));
     assert!(run.stderr.contains("INCONCLUSIVE"), "no verdict after a fault of ours: {}", run.stderr);
+}
+
+/// Records of real hardware, a byte in every few hundred of their buffers changed.
+#[test]
+fn records_that_no_cupti_writes() {
+    const HEADER: usize = 56; // `tests/sim/src/replay.rs`
+    let file = root().join("tests/recordings/raw/cupti-13.0.raw.gz");
+    let unzip = Command::new("gzip").arg("-dc").arg(&file).output().expect("gzip");
+    assert!(unzip.status.success() && unzip.stdout.len() > 100_000, "{}", file.display());
+    let mut state = 1u64;
+    let mut below = |n: usize| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as usize % n
+    };
+    for apart in [2000, 700, 200] {
+        let mut bytes = unzip.stdout.clone();
+        let mut chunk = HEADER;
+        while let Some(head) = bytes.get(chunk..chunk + 8) {
+            let word =
+                |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes")) as usize;
+            let (kind, length) = (word(0), word(4));
+            let from = chunk + 16;
+            chunk = from + length;
+            for _ in 0..if kind == 1 { length / apart } else { 0 } {
+                if let Some(byte) = bytes.get_mut(from + below(length)) {
+                    *byte = [0, 0x7f, 0x80, 0xff][below(4)];
+                }
+            }
+        }
+        let raw = built().scratch.join(format!("impossible-{apart}.raw"));
+        std::fs::write(&raw, &bytes).expect("raw file");
+        let run = Victim::sim("13.0", &["replay", "0"]).env("SIM_REPLAY", &raw).run();
+        assert_eq!(run.ending(), 0, "{apart}: {}", run.stderr);
+        assert!(run.others().is_empty() && run.lines().len() == 1, "{apart}: {}", run.stderr);
+        let recorded = run.recorded();
+        assert_eq!(recorded.loss(Loss::CaughtPanic), 0, "{apart}: {:?}", recorded.losses());
+        assert_eq!(recorded.problems, Default::default(), "{apart}: what is recorded can be read");
+        assert!(!recorded.kernels().is_empty(), "{apart}: it was replayed");
+        assert!(!recorded.losses().is_empty(), "{apart}: and it was noticed");
+    }
 }
