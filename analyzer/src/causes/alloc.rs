@@ -8,7 +8,8 @@
 //!
 //! # How it is recognised
 //! An allocating or freeing call stood until the queue was empty, and nobody launched meanwhile: the gaps after it
-//! are charged to it up to the time it stood. The prediction leaves these calls out.
+//! are charged to it up to the time it stood; so is the time it stood while the device was idle already. The prediction
+//! leaves these calls out.
 //!
 //! # How sure
 //! The calls and their times are exact.

@@ -21,7 +21,7 @@ pub mod mixed;
 pub mod small_kernels;
 pub mod sync;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 pub(crate) use verdict::judge;
 
@@ -268,14 +268,14 @@ impl<'a> Case<'a> {
 /// Idle time of the steady span by bucket and function, most expensive first.
 fn blame(run: &Run, device: &DeviceAnalysis) -> HashMap<Bucket, Vec<Blame>> {
     let mut sums: HashMap<(Bucket, u32), (u64, u64, u32)> = HashMap::new();
-    let mut last = (Bucket::Compute, NONE);
+    // a call can have several slices, with others' between them
+    let mut seen: HashSet<(Bucket, u32)> = HashSet::new();
     for s in &device.slices {
         let ns = s.span().clip(device.steady).ns();
         let Some((_, c)) = run.call(s.call).filter(|_| ns > 0) else { continue };
         let sum = sums.entry((s.bucket, c.packed)).or_insert((0, 0, s.call));
         sum.0 += ns;
-        sum.1 += u64::from(last != (s.bucket, s.call));
-        last = (s.bucket, s.call);
+        sum.1 += u64::from(seen.insert((s.bucket, s.call)));
     }
     let mut out: HashMap<Bucket, Vec<Blame>> = HashMap::new();
     for ((bucket, packed), (ns, calls, flat)) in sums {

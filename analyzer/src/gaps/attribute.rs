@@ -60,6 +60,7 @@ pub fn attribute(
         main,
         next_blocker: 0,
         credits: Vec::new(),
+        standing: Vec::new(),
         frontier: None,
         latest_launch: 0,
         pending: Vec::new(),
@@ -114,6 +115,8 @@ struct Walk<'a> {
     main: u16,
     next_blocker: usize,
     credits: Vec<Credit>,
+    /// Allocating calls, from when the device had fallen idle: they stood beside the gap, whatever drained the queue.
+    standing: Vec<(Span, u32)>,
     frontier: Option<Before<'a>>,
     /// Latest begin of a launch call among the ops seen so far.
     latest_launch: u64,
@@ -224,13 +227,18 @@ impl<'a> Walk<'a> {
         while let Some(b) = self.host.blockers.get(self.next_blocker).filter(|b| b.end <= until) {
             self.next_blocker += 1;
             if end <= b.end.max(b.done) && self.latest_launch <= b.start {
-                self.credit(*b);
+                self.credit(*b, end);
             }
         }
     }
 
-    fn credit(&mut self, b: Blocker) {
-        let stood = b.end - b.start;
+    fn credit(&mut self, b: Blocker, end: u64) {
+        let mut stood = b.end - b.start;
+        if b.hold == Hold::Alloc {
+            let beside = Span::new(end.max(b.start), b.end);
+            self.standing.push((beside, b.call));
+            stood -= beside.ns().min(stood);
+        }
         let mut push = |left, bucket| {
             if left > 0 {
                 self.credits.push(Credit { left, bucket, call: b.call });
@@ -285,7 +293,8 @@ impl<'a> Walk<'a> {
             .is_some_and(|w| w.span.end.saturating_add(KERNEL_GAP_NS) >= next.op.start)
     }
 
-    /// Hands the pending pieces out: credits first (where the host was late), then `bucket`.
+    /// Hands the pending pieces out. Where the host was late: to the allocating calls that stood in them, then to credits;
+    /// the rest, and all of the others, to `bucket`.
     fn give(
         &mut self,
         next: Placed<'a>,
@@ -294,25 +303,46 @@ impl<'a> Walk<'a> {
         call: u32,
         credited: bool,
     ) {
-        let pieces = std::mem::take(&mut self.pending);
-        let mut spent = 0;
-        for (piece, behind) in &pieces {
-            let mut at = piece.start;
-            while credited && at < piece.end {
-                let Some(c) = self.credits.get_mut(spent) else { break };
-                let ns = c.left.min(piece.end - at);
-                c.left -= ns;
-                let credit = *c;
-                spent += usize::from(c.left == 0);
-                let span = Span::new(at, at + ns);
-                self.slice(span, behind.or(before), Some(next), credit.bucket, credit.call);
-                at += ns;
-            }
-            self.slice(Span::new(at, piece.end), behind.or(before), Some(next), bucket, call);
+        let mut pieces = std::mem::take(&mut self.pending);
+        let mut standing = std::mem::take(&mut self.standing);
+        if !credited {
+            standing.clear();
         }
-        self.credits.drain(..spent.min(self.credits.len()));
-        self.pending = pieces;
-        self.pending.clear();
+        for (piece, behind) in pieces.drain(..) {
+            let behind = behind.or(before);
+            let mut at = piece.start;
+            for &(stood, by) in &standing {
+                let stood = stood.clip(Span::new(at, piece.end));
+                if stood.ns() > 0 {
+                    let until = Span::new(at, stood.start);
+                    at = self.spend(until, behind, next, credited);
+                    self.slice(Span::new(at, stood.start), behind, Some(next), bucket, call);
+                    self.slice(stood, behind, Some(next), Bucket::Alloc, by);
+                    at = stood.end;
+                }
+            }
+            at = self.spend(Span::new(at, piece.end), behind, next, credited);
+            self.slice(Span::new(at, piece.end), behind, Some(next), bucket, call);
+        }
+        standing.clear();
+        (self.pending, self.standing) = (pieces, standing);
+    }
+
+    /// Charges the begin of `span` to the credits, oldest first, until they are spent; returns where the rest begins.
+    fn spend(&mut self, span: Span, before: Option<Before<'a>>, next: Placed<'a>, credited: bool) -> u64 {
+        let mut at = span.start;
+        let mut spent = 0;
+        while credited && at < span.end {
+            let Some(c) = self.credits.get_mut(spent) else { break };
+            let ns = c.left.min(span.end - at);
+            c.left -= ns;
+            let credit = *c;
+            spent += usize::from(c.left == 0);
+            self.slice(Span::new(at, at + ns), before, Some(next), credit.bucket, credit.call);
+            at += ns;
+        }
+        self.credits.drain(..spent);
+        at
     }
 
     fn slice(

@@ -6,10 +6,17 @@ use trace::call::Class;
 use super::prepare::{clamp32, op, Placed, Prepared, Role};
 use super::{AHEAD_NS, CALL_NS, LAUNCH_NS, NODE_NS};
 use crate::gaps::HostView;
-use crate::run::{Device, Run, NONE};
+use crate::run::{Call, Device, Run, NONE};
+
+/// Ops looked at for the one that a call waited for: later ones ran beside it, on other streams or as a graph's nodes.
+const LOOK_BACK: usize = 64;
 
 impl Prepared {
     /// What synchronizing, allocating and copying calls waited for.
+    ///
+    /// A call that waits and found nothing to wait for waits in the model for the last op that had ended by then: in the
+    /// recording an earlier wait, or the host's own time, had drained the queue for it; with that gone it is the next to
+    /// stand (a synchronize in front of a `cudaFree` wins nothing). What it really waits for ended no later.
     pub(super) fn link_waits(
         &mut self,
         run: &Run,
@@ -22,55 +29,50 @@ impl Prepared {
             placed.iter().enumerate().filter_map(|(n, w)| Some((op(device, w)?.end, n as u32))).collect();
         by_end.sort_unstable();
         let blocking: std::collections::HashSet<u32> = host.blockers.iter().map(|b| b.call).collect();
-        let count = self.items.len();
-        for n in 0..count {
+        // when the last of the ops launched so far ends
+        let mut latest = 0;
+        for (n, &flat) in calls.iter().enumerate() {
             let next_op = self.items.get(n + 1).map_or(self.works.len() as u32, |i| i.first_op);
             let Some(item) = self.items.get_mut(n) else { continue };
-            let Some((_, c)) = calls.get(n).and_then(|&f| run.call(f)) else { continue };
-            let flat = calls.get(n).copied().unwrap_or(NONE);
+            let Some((_, c)) = run.call(flat) else { continue };
             match item.role {
                 Role::Launch if c.class == Some(Class::Copy) && blocking.contains(&flat) => {
                     let last = (item.first_op..next_op).next_back();
-                    let Some(end) = last.and_then(|l| Some(op(device, placed.get(l as usize)?)?.end)) else {
-                        continue;
-                    };
-                    item.wait = last.unwrap_or(NONE);
-                    item.back = clamp32(c.end.saturating_sub(end));
-                    let big = last.and_then(|l| self.works.get(l as usize)).is_some_and(|w| w.big_copy);
-                    item.role = if big { Role::Copy } else { Role::Sync };
-                    item.own = CALL_NS.min(c.end - c.start);
+                    if let Some(end) = last.and_then(|l| Some(op(device, placed.get(l as usize)?)?.end)) {
+                        item.wait = last.unwrap_or(NONE);
+                        item.back = clamp32(c.end.saturating_sub(end));
+                        let big = last.and_then(|l| self.works.get(l as usize)).is_some_and(|w| w.big_copy);
+                        item.role = if big { Role::Copy } else { Role::Sync };
+                        item.own = CALL_NS.min(c.end - c.start);
+                    }
                 }
                 Role::Sync | Role::Alloc => {
-                    let to = by_end.partition_point(|e| e.0 <= c.end);
-                    let recent = by_end.get(to.saturating_sub(64)..to).unwrap_or(&[]);
-                    let waited = recent
-                        .iter()
-                        .rev()
-                        .take_while(|e| e.0 >= c.start)
-                        .find(|e| placed.get(e.1 as usize).is_some_and(|p| (p.item as usize) < n));
-                    if let Some(&(end, w)) = waited {
-                        let running = by_end.get(to..).unwrap_or(&[]).first();
-                        let running = running
-                            .and_then(|e| op(device, placed.get(e.1 as usize)?))
-                            .is_some_and(|o| o.start < c.end);
-                        if item.role == Role::Sync || !running {
-                            // the synchronize behind a blocking copy is part of it
-                            if item.role == Role::Sync
-                                && self.works.get(w as usize).is_some_and(|w| w.big_copy)
-                            {
-                                item.role = Role::Copy;
-                            }
+                    if let Some((end, w)) = waited_for(device, placed, &by_end, n, c, item.role) {
+                        // the synchronize behind a blocking copy is part of it
+                        if item.role == Role::Sync && self.works.get(w as usize).is_some_and(|w| w.big_copy) {
+                            item.role = Role::Copy;
+                        }
+                        item.wait = w;
+                        item.back = clamp32(c.end - end);
+                        item.own = match item.role {
+                            Role::Alloc => u64::from(item.back),
+                            _ => CALL_NS.min(c.end - c.start),
+                        };
+                    } else if c.class == Some(Class::Sync)
+                        // one that returned beside a busy device does not wait for it (cudaFreeAsync)
+                        || (c.class == Some(Class::Free) && latest <= c.start)
+                    {
+                        let to = by_end.partition_point(|e| e.0 <= c.start);
+                        if let Some((_, w)) = last_launched_before(placed, by_end.get(..to), n) {
                             item.wait = w;
-                            item.back = clamp32(c.end - end);
-                            item.own = match item.role {
-                                Role::Alloc => u64::from(item.back),
-                                _ => CALL_NS.min(c.end - c.start),
-                            };
+                            item.back = clamp32(item.own);
                         }
                     }
                 }
                 _ => {}
             }
+            let own = placed.get(item.first_op as usize..next_op as usize).unwrap_or(&[]);
+            latest = own.iter().filter_map(|p| Some(op(device, p)?.end)).fold(latest, u64::max);
         }
     }
 
@@ -98,4 +100,27 @@ impl Prepared {
             }
         }
     }
+}
+
+/// End and number of the op whose end let item `n`, a call that waits, return: the last that ended while it stood and was
+/// launched before it.
+fn waited_for(
+    device: &Device,
+    placed: &[Placed],
+    by_end: &[(u64, u32)],
+    n: usize,
+    c: &Call,
+    role: Role,
+) -> Option<(u64, u32)> {
+    let to = by_end.partition_point(|e| e.0 <= c.end);
+    let found = last_launched_before(placed, by_end.get(..to), n).filter(|e| e.0 >= c.start)?;
+    let next = by_end.get(to).and_then(|e| op(device, placed.get(e.1 as usize)?));
+    // an allocation beside which the device went on had not waited for it
+    (role == Role::Sync || next.is_none_or(|o| o.start >= c.end)).then_some(found)
+}
+
+/// The last of these ops (by end) that was launched before item `n`; only the last few are looked at.
+fn last_launched_before(placed: &[Placed], by_end: Option<&[(u64, u32)]>, n: usize) -> Option<(u64, u32)> {
+    let launched = |e: &&(u64, u32)| placed.get(e.1 as usize).is_some_and(|p| (p.item as usize) < n);
+    by_end?.iter().rev().take(LOOK_BACK).find(launched).copied()
 }

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+//! No false accusation: random small programs on a little machine of their own (a host that thinks, launches and waits; one
+//! stream that is a queue), played twice where a fix is at stake.
+//!
+//! - Where the queue never runs dry, nothing the host does costs anything: no verdict may name it, whatever waits, stalls
+//!   and allocations there are.
+//! - In any program: what is named must be worth about what is promised when it is really taken out.
+//! - And the other way: where one of waits, host work and allocations is worth a quarter of the step, the verdict does not
+//!   say that nothing is, or that it takes several fixes.
+
+use analyzer::Analysis;
+use proptest::prelude::*;
+use trace::build::Builder;
+use trace::call::{pack, Class, RUNTIME};
+use trace::event::Copy;
+use trace::{Event, Kind};
+
+const US: u64 = 1_000;
+/// Framework time before a launch, the call itself, call to start on an empty stream, between queued kernels, and the
+/// end of what is waited for to the return of the wait, ns (H200.md).
+const DISPATCH: u64 = 5 * US;
+const CALL: u64 = 4 * US;
+const LATENCY: u64 = 8 * US;
+const SPACING: u64 = US;
+const RETURN: u64 = 6 * US;
+/// Work that a healthy program always has queued: more than a launch takes.
+const AHEAD: u64 = 60 * US;
+const STEPS: u64 = 24;
+const TRAINER: u32 = 100;
+const MONITOR: u32 = 777;
+
+/// What the host does between two launches.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Act {
+    /// Something else than launching, ns.
+    Think(u64),
+    /// cudaStreamSynchronize.
+    Sync,
+    /// `.item()`.
+    Item,
+    /// cudaEventSynchronize of an event behind the op that came this many before the latest.
+    SyncBehind(usize),
+    /// Another thread waits for everything that is queued.
+    Monitor,
+    /// cudaMalloc that waits for nothing, ns.
+    Malloc(u64),
+    /// cudaFree: waits, then takes this long, ns.
+    Free(u64),
+}
+
+/// One step: kernels by duration, and what is done before some of them.
+#[derive(Clone, Debug)]
+struct Step {
+    kernels: Vec<u64>,
+    acts: Vec<(usize, Act)>,
+}
+
+/// What is taken out of the program.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Without {
+    Nothing,
+    Waits,
+    HostWork,
+    Allocations,
+}
+
+struct Machine {
+    b: Builder,
+    t: u64,
+    /// Starts and ends of all ops.
+    ops: Vec<(u64, u64)>,
+    correlation: u32,
+    names: Vec<u32>,
+}
+
+impl Machine {
+    fn new(kernels: usize) -> Machine {
+        let mut b = Builder::new();
+        b.device(0, "SIM H200", 132);
+        let names = (0..kernels).map(|k| b.kernel(&format!("kernel_{k}"), 256, 32)).collect();
+        Machine { b, t: 1_000_000_000, ops: Vec::new(), correlation: 1, names }
+    }
+
+    fn queue_ends(&self) -> u64 {
+        self.ops.last().map_or(0, |o| o.1)
+    }
+
+    fn ahead(&self) -> u64 {
+        self.queue_ends().saturating_sub(self.t)
+    }
+
+    fn call(&mut self, tid: u32, id: u32, class: Class, start: u64, end: u64) {
+        self.correlation += 1;
+        let mut e = Event::new(Kind::Call, start, end);
+        (e.a, e.x, e.correlation) = (pack(RUNTIME, id), class as u8, self.correlation);
+        self.b.on_thread(tid, e);
+    }
+
+    fn op(&mut self, launched: u64, duration: u64, mut e: Event) -> u64 {
+        let start = (launched + LATENCY).max(self.queue_ends() + SPACING);
+        self.ops.push((start, start + duration));
+        (e.start, e.end, e.correlation) = (start, start + duration, self.correlation);
+        self.b.on_stream(0, 1, 7, e);
+        start + duration
+    }
+
+    fn launch(&mut self, kernel: usize, duration: u64) {
+        let begin = self.t + DISPATCH;
+        let held = self.ops.len().checked_sub(1024).map_or(0, |i| self.ops[i].0);
+        self.t = (begin + CALL).max(held);
+        self.call(TRAINER, 211, Class::Launch, begin, self.t);
+        let mut e = Event::new(Kind::Kernel, 0, 0);
+        (e.a, e.b) = (self.names[kernel], 264);
+        self.op(begin, duration, e);
+    }
+
+    fn wait(&mut self, id: u32, until: u64) {
+        let begin = self.t;
+        self.t = (begin + 2 * US).max(until + RETURN);
+        self.call(TRAINER, id, Class::Sync, begin, self.t);
+    }
+
+    fn act(&mut self, act: Act) {
+        match act {
+            Act::Think(ns) => self.t += ns,
+            Act::Sync => self.wait(131, self.queue_ends()),
+            Act::SyncBehind(n) => {
+                let end = self.ops.len().checked_sub(1 + n).map_or(0, |i| self.ops[i].1);
+                self.wait(137, end);
+            }
+            Act::Item => {
+                let begin = self.t + DISPATCH;
+                self.correlation += 1;
+                let correlation = self.correlation;
+                let mut e = Event::new(Kind::Memcpy, 0, 0);
+                (e.a, e.b) = Copy { bytes: 4, direction: 2, source: 3, destination: 1, peer: false }.pack();
+                self.t = self.op(begin, 1_500, e) + RETURN;
+                let mut c = Event::new(Kind::Call, begin, self.t);
+                (c.a, c.x, c.correlation) = (pack(RUNTIME, 41), Class::Copy as u8, correlation);
+                self.b.on_thread(TRAINER, c);
+                self.wait(131, 0);
+            }
+            Act::Monitor => {
+                self.call(MONITOR, 131, Class::Sync, self.t, self.t.max(self.queue_ends()) + RETURN)
+            }
+            Act::Malloc(ns) => {
+                self.call(TRAINER, 20, Class::Alloc, self.t, self.t + ns);
+                self.t += ns;
+            }
+            Act::Free(ns) => {
+                let begin = self.t;
+                self.t = begin.max(self.queue_ends()) + ns;
+                self.call(TRAINER, 22, Class::Free, begin, self.t);
+            }
+        }
+    }
+
+    fn analyze(self) -> Analysis {
+        let bytes = self.b.finish();
+        let run = analyzer::load(bytes.as_slice()).expect("a recording");
+        analyzer::analyze(&run)
+    }
+}
+
+/// Plays a healthy program: what would let the queue run dry is cut short or left out.
+fn healthy(step: &Step) -> Analysis {
+    let mut m = Machine::new(step.kernels.len());
+    for _ in 0..STEPS {
+        for (k, &duration) in step.kernels.iter().enumerate() {
+            for &(_, act) in step.acts.iter().filter(|a| a.0 == k) {
+                let spare = m.ahead().saturating_sub(AHEAD);
+                match act {
+                    Act::Think(ns) => m.act(Act::Think(ns.min(spare))),
+                    Act::Malloc(ns) if ns <= spare => m.act(act),
+                    Act::SyncBehind(n) => {
+                        // an event that leaves enough behind it
+                        let enough = |n: &usize| {
+                            let op = m.ops.len().checked_sub(1 + n);
+                            op.is_none_or(|i| m.ops[i].1 + RETURN + AHEAD <= m.queue_ends())
+                        };
+                        if let Some(n) = (n..m.ops.len()).find(enough) {
+                            m.act(Act::SyncBehind(n));
+                        }
+                    }
+                    Act::Monitor => m.act(act),
+                    _ => {}
+                }
+            }
+            // the first kernels of all build the queue up
+            m.launch(k, if m.ops.len() < 3 { duration + 500 * US } else { duration });
+            assert!(m.ops.len() < 4 || m.ahead() >= AHEAD / 4, "not a healthy program");
+        }
+    }
+    m.wait(165, m.queue_ends());
+    m.analyze()
+}
+
+/// Plays any program without something; returns the mean step time, ns, and the analysis.
+fn play(step: &Step, without: Without) -> (f64, Analysis) {
+    let mut m = Machine::new(step.kernels.len());
+    let begin = m.t;
+    for _ in 0..STEPS {
+        for (k, &duration) in step.kernels.iter().enumerate() {
+            for &(_, act) in step.acts.iter().filter(|a| a.0 == k) {
+                let out = match act {
+                    Act::Think(_) => without == Without::HostWork,
+                    Act::Sync | Act::Item | Act::SyncBehind(_) => without == Without::Waits,
+                    Act::Malloc(_) | Act::Free(_) => without == Without::Allocations,
+                    Act::Monitor => false,
+                };
+                if !out {
+                    m.act(act);
+                }
+            }
+            m.launch(k, duration);
+        }
+    }
+    let end = m.t.max(m.queue_ends());
+    ((end - begin) as f64 / STEPS as f64, m.analyze())
+}
+
+fn acts(kinds: impl Strategy<Value = Act>) -> impl Strategy<Value = Vec<(usize, Act)>> {
+    proptest::collection::vec((0..24usize, kinds), 0..10)
+}
+
+fn harmless() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        (20..6_000u64).prop_map(|us| Act::Think(us * US)),
+        (1..40usize).prop_map(Act::SyncBehind),
+        Just(Act::Monitor),
+        (20..200u64).prop_map(|us| Act::Malloc(us * US)),
+    ]
+}
+
+fn any_act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        (20..6_000u64).prop_map(|us| Act::Think(us * US)),
+        Just(Act::Sync),
+        Just(Act::Item),
+        (1..40usize).prop_map(Act::SyncBehind),
+        (20..200u64).prop_map(|us| Act::Malloc(us * US)),
+        (50..500u64).prop_map(|us| Act::Free(us * US)),
+    ]
+}
+
+/// Durations from `shortest` to `longest`, us; most of them short.
+fn kernels(shortest: u64, longest: u64) -> impl Strategy<Value = Vec<u64>> {
+    let one = prop_oneof![3 => shortest..60, 2 => 60..400u64, 1 => 400..longest];
+    proptest::collection::vec(one.prop_map(|us| us * US), 6..24)
+}
+
+const HOST_SIDE: [&str; 5] = ["SYNC", "LAUNCH", "HOST", "ALLOC", "COPY"];
+/// Wins below this are nobody's accusation (`causes::MINOR_WIN`).
+const NOTHING: f64 = analyzer::causes::MINOR_WIN;
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_gpu_that_always_has_work_queued_is_nobodys_fault(kernels in kernels(25, 3_000), acts in acts(harmless())) {
+        let a = healthy(&Step { kernels, acts });
+        let v = &a.verdict;
+        prop_assert!(!HOST_SIDE.contains(&v.cause), "{:?}\n{:?}", v, a.devices[0].buckets);
+        prop_assert!(v.then.is_none_or(|t| !HOST_SIDE.contains(&t.0)), "{:?}", v);
+        for f in a.findings.iter().filter(|f| HOST_SIDE.contains(&f.cause)) {
+            prop_assert!(f.win < NOTHING, "{:?}", f);
+        }
+    }
+
+    #[test]
+    fn what_is_named_is_worth_what_is_promised(kernels in kernels(4, 800), acts in acts(any_act())) {
+        let step = Step { kernels, acts };
+        let (now, a) = play(&step, Without::Nothing);
+        let without = match a.verdict.cause {
+            "SYNC" => Without::Waits,
+            "HOST" => Without::HostWork,
+            "ALLOC" => Without::Allocations,
+            _ => return Ok(()),
+        };
+        let finding = a.findings.iter().find(|f| f.cause == a.verdict.cause).expect("the named one");
+        let (after, _) = play(&step, without);
+        let real = 1.0 - after / now;
+        let margin = finding.error_ns / (finding.predicted_ns / (1.0 - finding.win)) + NOTHING;
+        prop_assert!(
+            finding.win - real <= margin,
+            "{} promises {:.3}, the real fix wins {:.3} (±{:.3}): {:?}",
+            finding.cause, finding.win, real, margin, a.verdict
+        );
+    }
+
+    #[test]
+    fn what_is_worth_a_quarter_is_not_missed(kernels in kernels(4, 800), acts in acts(any_act())) {
+        let step = Step { kernels, acts };
+        let (now, a) = play(&step, Without::Nothing);
+        let fixes = [Without::Waits, Without::HostWork, Without::Allocations];
+        let wins = fixes.map(|w| 1.0 - play(&step, w).0 / now);
+        if wins.iter().any(|&w| w >= 0.25) {
+            prop_assert!(
+                !["GPU-BOUND", "MIXED"].contains(&a.verdict.cause),
+                "{fixes:?} win {wins:.3?}, said: {:?} {:?}",
+                a.verdict, a.findings
+            );
+        }
+    }
+}
