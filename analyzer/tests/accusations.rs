@@ -3,7 +3,7 @@
 //! stream that is a queue), played twice where a fix is at stake.
 //!
 //! - Where the queue never runs dry, nothing the host does costs anything: no verdict may name it, whatever waits, stalls
-//!   and allocations there are.
+//!   and allocations there are, and however long the device idles for reasons of its own.
 //! - In any program: what is named must be worth about what is promised when it is really taken out.
 //! - And the other way: where one of waits, host work and allocations is worth a quarter of the step, the verdict does not
 //!   say that nothing is, or that it takes several fixes.
@@ -11,7 +11,7 @@
 use analyzer::Analysis;
 use proptest::prelude::*;
 use trace::build::Builder;
-use trace::call::{pack, Class, RUNTIME};
+use trace::call::{pack, Class, DRIVER, RUNTIME};
 use trace::event::Copy;
 use trace::{Event, Kind};
 
@@ -46,6 +46,8 @@ enum Act {
     Malloc(u64),
     /// cudaFree: waits, then takes this long, ns.
     Free(u64),
+    /// The stream waits for an event of another one, which comes this long after the queue's end, ns.
+    Event(u64),
 }
 
 /// One step: kernels by duration, and what is done before some of them.
@@ -69,6 +71,8 @@ struct Machine {
     t: u64,
     /// Starts and ends of all ops.
     ops: Vec<(u64, u64)>,
+    /// What the next op waits for on the device, ns.
+    event: u64,
     correlation: u32,
     names: Vec<u32>,
 }
@@ -78,7 +82,7 @@ impl Machine {
         let mut b = Builder::new();
         b.device(0, "SIM H200", 132);
         let names = (0..kernels).map(|k| b.kernel(&format!("kernel_{k}"), 256, 32)).collect();
-        Machine { b, t: 1_000_000_000, ops: Vec::new(), correlation: 1, names }
+        Machine { b, t: 1_000_000_000, ops: Vec::new(), event: 0, correlation: 1, names }
     }
 
     fn queue_ends(&self) -> u64 {
@@ -92,12 +96,13 @@ impl Machine {
     fn call(&mut self, tid: u32, id: u32, class: Class, start: u64, end: u64) {
         self.correlation += 1;
         let mut e = Event::new(Kind::Call, start, end);
-        (e.a, e.x, e.correlation) = (pack(RUNTIME, id), class as u8, self.correlation);
+        let domain = if class == Class::StreamWait { DRIVER } else { RUNTIME };
+        (e.a, e.x, e.correlation) = (pack(domain, id), class as u8, self.correlation);
         self.b.on_thread(tid, e);
     }
 
     fn op(&mut self, launched: u64, duration: u64, mut e: Event) -> u64 {
-        let start = (launched + LATENCY).max(self.queue_ends() + SPACING);
+        let start = (launched + LATENCY).max(self.queue_ends() + SPACING + std::mem::take(&mut self.event));
         self.ops.push((start, start + duration));
         (e.start, e.end, e.correlation) = (start, start + duration, self.correlation);
         self.b.on_stream(0, 1, 7, e);
@@ -147,6 +152,11 @@ impl Machine {
                 self.call(TRAINER, 20, Class::Alloc, self.t, self.t + ns);
                 self.t += ns;
             }
+            Act::Event(ns) => {
+                self.call(TRAINER, 295, Class::StreamWait, self.t, self.t + US);
+                self.t += US;
+                self.event = ns;
+            }
             Act::Free(ns) => {
                 let begin = self.t;
                 self.t = begin.max(self.queue_ends()) + ns;
@@ -182,7 +192,7 @@ fn healthy(step: &Step) -> Analysis {
                             m.act(Act::SyncBehind(n));
                         }
                     }
-                    Act::Monitor => m.act(act),
+                    Act::Monitor | Act::Event(_) => m.act(act),
                     _ => {}
                 }
             }
@@ -206,7 +216,7 @@ fn play(step: &Step, without: Without) -> (f64, Analysis) {
                     Act::Think(_) => without == Without::HostWork,
                     Act::Sync | Act::Item | Act::SyncBehind(_) => without == Without::Waits,
                     Act::Malloc(_) | Act::Free(_) => without == Without::Allocations,
-                    Act::Monitor => false,
+                    Act::Monitor | Act::Event(_) => false,
                 };
                 if !out {
                     m.act(act);
@@ -229,6 +239,7 @@ fn harmless() -> impl Strategy<Value = Act> {
         (1..40usize).prop_map(Act::SyncBehind),
         Just(Act::Monitor),
         (20..200u64).prop_map(|us| Act::Malloc(us * US)),
+        (20..1_000u64).prop_map(|us| Act::Event(us * US)),
     ]
 }
 
