@@ -5,7 +5,7 @@
 //! - Where the queue never runs dry, nothing the host does costs anything: no verdict may name it, whatever waits, stalls
 //!   and allocations there are, and however long the device idles for reasons of its own.
 //! - In any program: what is named must be worth about what is promised when it is really taken out.
-//! - And the other way: where one of waits, host work and allocations is worth a quarter of the step, the verdict does not
+//! - And the other way: where one of waits, host work, allocations and copies is worth a quarter of the step, the verdict does not
 //!   say that nothing is, or that it takes several fixes.
 
 use analyzer::Analysis;
@@ -46,6 +46,8 @@ enum Act {
     Malloc(u64),
     /// cudaFree: waits, then takes this long, ns.
     Free(u64),
+    /// `x.to(device)` from pageable memory, bytes: the call stands until it is done.
+    Pageable(u64),
     /// The stream waits for an event of another one, which comes this long after the queue's end, ns.
     Event(u64),
 }
@@ -64,6 +66,8 @@ enum Without {
     Waits,
     HostWork,
     Allocations,
+    /// Copied a step ahead from pinned memory: they hold nobody.
+    Copies,
 }
 
 struct Machine {
@@ -125,6 +129,19 @@ impl Machine {
         self.call(TRAINER, id, Class::Sync, begin, self.t);
     }
 
+    /// A blocking copy at 5 GB/s.
+    fn copy(&mut self, what: Copy) {
+        let begin = self.t + DISPATCH;
+        self.correlation += 1;
+        let correlation = self.correlation;
+        let mut e = Event::new(Kind::Memcpy, 0, 0);
+        (e.a, e.b) = what.pack();
+        self.t = self.op(begin, 1_500 + what.bytes / 5, e) + RETURN;
+        let mut c = Event::new(Kind::Call, begin, self.t);
+        (c.a, c.x, c.correlation) = (pack(RUNTIME, 41), Class::Copy as u8, correlation);
+        self.b.on_thread(TRAINER, c);
+    }
+
     fn act(&mut self, act: Act) {
         match act {
             Act::Think(ns) => self.t += ns,
@@ -134,15 +151,11 @@ impl Machine {
                 self.wait(137, end);
             }
             Act::Item => {
-                let begin = self.t + DISPATCH;
-                self.correlation += 1;
-                let correlation = self.correlation;
-                let mut e = Event::new(Kind::Memcpy, 0, 0);
-                (e.a, e.b) = Copy { bytes: 4, direction: 2, source: 3, destination: 1, peer: false }.pack();
-                self.t = self.op(begin, 1_500, e) + RETURN;
-                let mut c = Event::new(Kind::Call, begin, self.t);
-                (c.a, c.x, c.correlation) = (pack(RUNTIME, 41), Class::Copy as u8, correlation);
-                self.b.on_thread(TRAINER, c);
+                self.copy(Copy { bytes: 4, direction: 2, source: 3, destination: 1, peer: false });
+                self.wait(131, 0);
+            }
+            Act::Pageable(bytes) => {
+                self.copy(Copy { bytes, direction: 1, source: 1, destination: 3, peer: false });
                 self.wait(131, 0);
             }
             Act::Monitor => {
@@ -216,6 +229,7 @@ fn play(step: &Step, without: Without) -> (f64, Analysis) {
                     Act::Think(_) => without == Without::HostWork,
                     Act::Sync | Act::Item | Act::SyncBehind(_) => without == Without::Waits,
                     Act::Malloc(_) | Act::Free(_) => without == Without::Allocations,
+                    Act::Pageable(_) => without == Without::Copies,
                     Act::Monitor | Act::Event(_) => false,
                 };
                 if !out {
@@ -251,6 +265,7 @@ fn any_act() -> impl Strategy<Value = Act> {
         (1..40usize).prop_map(Act::SyncBehind),
         (20..200u64).prop_map(|us| Act::Malloc(us * US)),
         (50..500u64).prop_map(|us| Act::Free(us * US)),
+        (100..8_000u64).prop_map(|kb| Act::Pageable(kb * 1024)),
     ]
 }
 
@@ -286,6 +301,7 @@ proptest! {
             "SYNC" => Without::Waits,
             "HOST" => Without::HostWork,
             "ALLOC" => Without::Allocations,
+            "COPY" => Without::Copies,
             _ => return Ok(()),
         };
         let finding = a.findings.iter().find(|f| f.cause == a.verdict.cause).expect("the named one");
@@ -303,7 +319,7 @@ proptest! {
     fn what_is_worth_a_quarter_is_not_missed(kernels in kernels(4, 800), acts in acts(any_act())) {
         let step = Step { kernels, acts };
         let (now, a) = play(&step, Without::Nothing);
-        let fixes = [Without::Waits, Without::HostWork, Without::Allocations];
+        let fixes = [Without::Waits, Without::HostWork, Without::Allocations, Without::Copies];
         let wins = fixes.map(|w| 1.0 - play(&step, w).0 / now);
         if wins.iter().any(|&w| w >= 0.25) {
             prop_assert!(
