@@ -27,6 +27,7 @@ const RETURN: u64 = 6 * US;
 const AHEAD: u64 = 60 * US;
 const STEPS: u64 = 24;
 const TRAINER: u32 = 100;
+const AUTOGRAD: u32 = 101;
 const MONITOR: u32 = 777;
 
 /// What the host does between two launches.
@@ -57,6 +58,8 @@ enum Act {
 struct Step {
     kernels: Vec<u64>,
     acts: Vec<(usize, Act)>,
+    /// From this kernel on, another thread launches and waits (autograd's), until the step's end.
+    other: usize,
 }
 
 /// What is taken out of the program.
@@ -73,6 +76,8 @@ enum Without {
 struct Machine {
     b: Builder,
     t: u64,
+    /// The thread whose turn it is.
+    tid: u32,
     /// Starts and ends of all ops.
     ops: Vec<(u64, u64)>,
     /// What the next op waits for on the device, ns.
@@ -86,7 +91,7 @@ impl Machine {
         let mut b = Builder::new();
         b.device(0, "SIM H200", 132);
         let names = (0..kernels).map(|k| b.kernel(&format!("kernel_{k}"), 256, 32)).collect();
-        Machine { b, t: 1_000_000_000, ops: Vec::new(), event: 0, correlation: 1, names }
+        Machine { b, t: 1_000_000_000, tid: TRAINER, ops: Vec::new(), event: 0, correlation: 1, names }
     }
 
     fn queue_ends(&self) -> u64 {
@@ -117,7 +122,7 @@ impl Machine {
         let begin = self.t + DISPATCH;
         let held = self.ops.len().checked_sub(1024).map_or(0, |i| self.ops[i].0);
         self.t = (begin + CALL).max(held);
-        self.call(TRAINER, 211, Class::Launch, begin, self.t);
+        self.call(self.tid, 211, Class::Launch, begin, self.t);
         let mut e = Event::new(Kind::Kernel, 0, 0);
         (e.a, e.b) = (self.names[kernel], 264);
         self.op(begin, duration, e);
@@ -126,7 +131,7 @@ impl Machine {
     fn wait(&mut self, id: u32, until: u64) {
         let begin = self.t;
         self.t = (begin + 2 * US).max(until + RETURN);
-        self.call(TRAINER, id, Class::Sync, begin, self.t);
+        self.call(self.tid, id, Class::Sync, begin, self.t);
     }
 
     /// A blocking copy at 5 GB/s.
@@ -139,7 +144,7 @@ impl Machine {
         self.t = self.op(begin, 1_500 + what.bytes / 5, e) + RETURN;
         let mut c = Event::new(Kind::Call, begin, self.t);
         (c.a, c.x, c.correlation) = (pack(RUNTIME, 41), Class::Copy as u8, correlation);
-        self.b.on_thread(TRAINER, c);
+        self.b.on_thread(self.tid, c);
     }
 
     fn act(&mut self, act: Act) {
@@ -162,18 +167,18 @@ impl Machine {
                 self.call(MONITOR, 131, Class::Sync, self.t, self.t.max(self.queue_ends()) + RETURN)
             }
             Act::Malloc(ns) => {
-                self.call(TRAINER, 20, Class::Alloc, self.t, self.t + ns);
+                self.call(self.tid, 20, Class::Alloc, self.t, self.t + ns);
                 self.t += ns;
             }
             Act::Event(ns) => {
-                self.call(TRAINER, 295, Class::StreamWait, self.t, self.t + US);
+                self.call(self.tid, 295, Class::StreamWait, self.t, self.t + US);
                 self.t += US;
                 self.event = ns;
             }
             Act::Free(ns) => {
                 let begin = self.t;
                 self.t = begin.max(self.queue_ends()) + ns;
-                self.call(TRAINER, 22, Class::Free, begin, self.t);
+                self.call(self.tid, 22, Class::Free, begin, self.t);
             }
         }
     }
@@ -190,6 +195,7 @@ fn healthy(step: &Step) -> Analysis {
     let mut m = Machine::new(step.kernels.len());
     for _ in 0..STEPS {
         for (k, &duration) in step.kernels.iter().enumerate() {
+            m.tid = if k < step.other { TRAINER } else { AUTOGRAD };
             for &(_, act) in step.acts.iter().filter(|a| a.0 == k) {
                 let spare = m.ahead().saturating_sub(AHEAD);
                 match act {
@@ -224,6 +230,7 @@ fn play(step: &Step, without: Without) -> (f64, Analysis) {
     let begin = m.t;
     for _ in 0..STEPS {
         for (k, &duration) in step.kernels.iter().enumerate() {
+            m.tid = if k < step.other { TRAINER } else { AUTOGRAD };
             for &(_, act) in step.acts.iter().filter(|a| a.0 == k) {
                 let out = match act {
                     Act::Think(_) => without == Without::HostWork,
@@ -283,8 +290,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_gpu_that_always_has_work_queued_is_nobodys_fault(kernels in kernels(25, 3_000), acts in acts(harmless())) {
-        let a = healthy(&Step { kernels, acts });
+    fn a_gpu_that_always_has_work_queued_is_nobodys_fault(kernels in kernels(25, 3_000), acts in acts(harmless()), other in 4..40usize) {
+        let a = healthy(&Step { kernels, acts, other });
         let v = &a.verdict;
         prop_assert!(!HOST_SIDE.contains(&v.cause), "{:?}\n{:?}", v, a.devices[0].buckets);
         prop_assert!(v.then.is_none_or(|t| !HOST_SIDE.contains(&t.0)), "{:?}", v);
@@ -294,8 +301,8 @@ proptest! {
     }
 
     #[test]
-    fn what_is_named_is_worth_what_is_promised(kernels in kernels(4, 800), acts in acts(any_act())) {
-        let step = Step { kernels, acts };
+    fn what_is_named_is_worth_what_is_promised(kernels in kernels(4, 800), acts in acts(any_act()), other in 4..40usize) {
+        let step = Step { kernels, acts, other };
         let (now, a) = play(&step, Without::Nothing);
         let without = match a.verdict.cause {
             "SYNC" => Without::Waits,
@@ -316,8 +323,8 @@ proptest! {
     }
 
     #[test]
-    fn what_is_worth_a_quarter_is_not_missed(kernels in kernels(4, 800), acts in acts(any_act())) {
-        let step = Step { kernels, acts };
+    fn what_is_worth_a_quarter_is_not_missed(kernels in kernels(4, 800), acts in acts(any_act()), other in 4..40usize) {
+        let step = Step { kernels, acts, other };
         let (now, a) = play(&step, Without::Nothing);
         let fixes = [Without::Waits, Without::HostWork, Without::Allocations, Without::Copies];
         let wins = fixes.map(|w| 1.0 - play(&step, w).0 / now);
