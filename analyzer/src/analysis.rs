@@ -34,11 +34,13 @@ pub enum Bucket {
     Alloc = 9,
     /// Gap of no known cause.
     Unexplained = 10,
+    /// Gap: the launching thread was fetching data.
+    Input = 11,
 }
 
 impl Bucket {
     /// How many there are.
-    pub const COUNT: usize = 11;
+    pub const COUNT: usize = 12;
     /// All, by number.
     pub const ALL: [Bucket; Bucket::COUNT] = [
         Bucket::Compute,
@@ -52,6 +54,7 @@ impl Bucket {
         Bucket::CopyWait,
         Bucket::Alloc,
         Bucket::Unexplained,
+        Bucket::Input,
     ];
 
     /// Stable machine-readable name.
@@ -68,6 +71,7 @@ impl Bucket {
             Bucket::CopyWait => "copy_wait",
             Bucket::Alloc => "alloc",
             Bucket::Unexplained => "unexplained",
+            Bucket::Input => "input",
         }
     }
 
@@ -84,6 +88,7 @@ impl Bucket {
             Bucket::Host => "HOST",
             Bucket::Alloc => "ALLOC",
             Bucket::Unexplained => "UNEXPLAINED",
+            Bucket::Input => "INPUT",
         }
     }
 
@@ -364,8 +369,21 @@ pub struct Verdict {
     pub then: Option<(&'static str, f64)>,
     /// Set with INCONCLUSIVE: why.
     pub inconclusive: Option<String>,
+    /// The trace was taken by a profiler that slows the host: what may be true without it.
+    pub profiled: Option<Profiled>,
     /// Flat number of the call that stands for it, or [`NONE`].
     pub call: u32,
+}
+
+/// A run without the profiler that recorded it, as far as can be said: the end of the range.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Profiled {
+    /// The cause that would be named.
+    pub cause: &'static str,
+    /// Step time (without steps: the steady wall time), ns.
+    pub step_ns: f64,
+    /// Share of it with anything running on the GPU, 0 to 1.
+    pub busy: f64,
 }
 
 /// How well the replay gives the measured time back.

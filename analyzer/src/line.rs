@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use crate::analysis::{Analysis, StepSource, Verdict};
+use crate::analysis::{Analysis, Profiled, StepSource, Verdict};
 use crate::causes::{gpu_bound, inconclusive, mixed, small_kernels};
 use crate::run::Run;
 
@@ -44,10 +44,30 @@ pub fn figures(run: &Run, a: &Analysis) -> String {
         out.push(' ');
     }
     out.push_str(&seen(a));
-    let _ = write!(out, ", cost {}", cost(a.cost.share));
+    if !run.foreign {
+        let _ = write!(out, ", cost {}", cost(a.cost.share));
+    }
     let _ = write!(out, ", losses {}.", losses(run, a));
+    if let Some(p) = v.profiled {
+        let _ = write!(out, " {}", under_the_profiler(v, &p));
+    }
     out.retain(|c| !c.is_control());
     out
+}
+
+/// What the verdict is worth on a trace whose host was slowed by its profiler.
+pub fn under_the_profiler(v: &Verdict, p: &Profiled) -> String {
+    let now = Time::of(p.step_ns);
+    let same = match v.cause == p.cause {
+        true => format!("still {}", p.cause),
+        false => format!("perhaps {}", p.cause),
+    };
+    format!(
+        "Under the profiler, which slows the host up to 1.7 times: without it from {} {} a step, GPU busy up to {}, {same}.",
+        now.text(p.step_ns),
+        now.unit,
+        percent(p.busy)
+    )
 }
 
 /// The part between the code and the figures.

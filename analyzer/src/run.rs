@@ -305,6 +305,8 @@ pub struct Run {
     pub left_out: u64,
     /// Operations that a foreign trace holds more than once; one of each is kept.
     pub duplicates: u64,
+    /// Another tool's trace: what recording it cost is not known.
+    pub foreign: bool,
     /// The trace was taken with host operators on (torch.profiler), which slows the host.
     pub slowed_host: bool,
     /// Flat number of each thread's first call; one entry more than threads.

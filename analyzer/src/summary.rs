@@ -106,6 +106,9 @@ fn verdict(run: &Run, analysis: &Analysis) -> Value {
         "error_ns": promised(v.predicted_ns).map(|_| v.error_ns),
         "then": v.then.map(|(cause, share)| json!({"cause": cause, "share": share})),
         "inconclusive": v.inconclusive,
+        "without_profiler": v.profiled.map(|p| json!({
+            "cause": p.cause, "step_ns": p.step_ns, "busy_share": p.busy,
+        })),
         "call": call_name(run, v.call),
     })
 }

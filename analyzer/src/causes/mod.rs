@@ -6,6 +6,7 @@
 //! Adding one: a file with its doc and `evaluate`, a row in [`ALL`], a recording that triggers it and one close by
 //! that does not in `tests/causes/`.
 
+mod profiled;
 mod verdict;
 
 pub mod alloc;
@@ -15,6 +16,7 @@ pub mod device_wait;
 pub mod gpu_bound;
 pub mod host;
 pub mod inconclusive;
+pub mod input;
 pub mod kernel_gap;
 pub mod launch;
 pub mod mixed;
@@ -108,6 +110,7 @@ registry! {
     comm 7 Some(comm::evaluate);
     alloc 1 Some(alloc::evaluate);
     device_wait 6 Some(device_wait::evaluate);
+    input 3 Some(input::evaluate);
     gpu_bound 9 None;
     mixed 9 None;
     inconclusive 9 None;

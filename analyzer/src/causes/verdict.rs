@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which cause the line names: the one whose realisable fix wins most, or none, with the reason.
 
-use super::{gpu_bound, inconclusive, mixed, Case, ALL, GPU_BOUND_SHARE, MINOR_WIN, MODEL_ERROR, NAMED_WIN};
+use super::{
+    gpu_bound, inconclusive, mixed, profiled, Case, ALL, GPU_BOUND_SHARE, MINOR_WIN, MODEL_ERROR, NAMED_WIN,
+};
 use crate::analysis::{Analysis, Bucket, Confidence, Finding, Verdict};
 use crate::replay::{Fix, Prepared};
 use crate::run::{Run, NONE};
@@ -19,6 +21,9 @@ pub(crate) fn judge(run: &Run, a: &mut Analysis, prepared: &Prepared) {
     }
     let findings = evaluate(run, a, prepared);
     a.verdict = decide(run, a, prepared, &findings);
+    if let Some(device) = a.worst.and_then(|w| a.devices.get(w)) {
+        a.verdict.profiled = profiled::without(&Case::new(run, a, device, prepared), &findings);
+    }
     a.findings = findings;
 }
 
@@ -67,6 +72,7 @@ fn decide(run: &Run, a: &Analysis, prepared: &Prepared, findings: &[Finding]) ->
             error_ns: f.error_ns,
             then: next(findings, f.code, f.share),
             inconclusive: None,
+            profiled: None,
             call: f.call,
         };
     }
@@ -109,11 +115,12 @@ fn next(findings: &[Finding], named: &str, share: f64) -> Option<(&'static str, 
 }
 
 /// What the replay tries for a cause.
-fn fix_of(code: &str) -> Option<Fix> {
+pub(super) fn fix_of(code: &str) -> Option<Fix> {
     Some(match code {
         super::sync::CODE => Fix::Sync,
         super::launch::CODE => Fix::Launch,
         super::host::CODE => Fix::Host,
+        super::input::CODE => Fix::Input,
         super::copy::CODE => Fix::Copy,
         super::alloc::CODE => Fix::Alloc,
         super::comm::CODE => Fix::Comm,

@@ -212,6 +212,7 @@ fn colour(bucket: Bucket) -> &'static [u8] {
         Bucket::Sync => b"terrible",
         Bucket::Launch => b"bad",
         Bucket::Host => b"thread_state_iowait",
+        Bucket::Input => b"yellow",
         Bucket::Alloc => b"rail_animation",
         Bucket::CopyWait | Bucket::Copy => b"rail_load",
         Bucket::DeviceWait | Bucket::Comm => b"rail_response",

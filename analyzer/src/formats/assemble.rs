@@ -204,6 +204,7 @@ impl Assembly {
         if !run.threads.iter().flat_map(|t| &t.calls).any(Call::launches) {
             h.sources |= sources::NO_LAUNCHES;
         }
+        run.foreign = true;
         run.duplicates = drop_duplicates(&mut run);
         load::finish(&mut run);
         mark_graph_nodes(&mut run);

@@ -206,10 +206,10 @@ impl<'a> Walk<'a> {
         } else {
             self.take_blockers(begin, end);
             if !self.pending.is_empty() {
-                let bucket = if begin >= end && self.host.is_long(next.op.call) {
-                    Bucket::Host
-                } else {
-                    Bucket::Launch
+                let bucket = match begin >= end && self.host.is_long(next.op.call) {
+                    true if self.host.is_fetch(next.op.call) => Bucket::Input,
+                    true => Bucket::Host,
+                    false => Bucket::Launch,
                 };
                 self.give(next, before, bucket, next.op.call, true);
             }
@@ -379,12 +379,16 @@ impl<'a> Walk<'a> {
         let head = Span::new(self.steady_span.start, first.map_or(self.steady_span.end, |p| p.op.start));
         let tail = Span::new(last.max(head.end), self.steady_span.end);
         // The host had launched nothing for the device in this time: it was elsewhere.
+        let elsewhere = |s: Span| match self.host.fetching.within(s.start, s.end) * 2 >= s.ns().max(1) {
+            true => Bucket::Input,
+            false => Bucket::Host,
+        };
         if self.steady.measure(head) > 0 {
-            self.slice(head, None, first, Bucket::Host, NONE);
+            self.slice(head, None, first, elsewhere(head), NONE);
             self.out.slices.sort_by_key(|s| s.start);
         }
         if self.steady.measure(tail) > 0 {
-            self.slice(tail, before, None, Bucket::Host, NONE);
+            self.slice(tail, before, None, elsewhere(tail), NONE);
         }
         let middle = self.durations.len() / 2;
         if middle < self.durations.len() {

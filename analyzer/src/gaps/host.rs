@@ -5,6 +5,7 @@
 use trace::call::Class;
 use trace::Kind;
 
+use super::input::Fetching;
 use super::{LAUNCH_LONGEST_NS, LAUNCH_MEDIANS, LAUNCH_STRETCH_NS, SMALL_COPY_BYTES};
 use crate::merge::Merge;
 use crate::run::{Call, Device, Op, Run, NONE};
@@ -44,6 +45,8 @@ pub struct HostView {
     /// By flat call number: ns between the end of the launch before (on any launching thread) and this one's begin,
     /// less the time blocked; saturated. Only launching calls of launching threads have one.
     stretch: Vec<u32>,
+    /// By flat call number, as `stretch`: at least half of it went into fetching data.
+    fetched: Vec<bool>,
     /// By return time.
     pub blockers: Vec<Blocker>,
     /// Median stretch, ns.
@@ -53,6 +56,8 @@ pub struct HostView {
     /// What is left of a stretch once nothing but launching is done in it, ns: the median of those up to `limit`; where
     /// every one is longer (one graph launch a step, behind the step's input), [`LAUNCH_STRETCH_NS`].
     pub usual: u64,
+    /// When the host's threads fetched data.
+    pub fetching: Fetching,
     /// Indices of the threads that launch to the device, and of those that only wait for it in their turn.
     pub threads: Vec<usize>,
 }
@@ -82,13 +87,16 @@ impl HostView {
         }
         let mut view = HostView {
             stretch: vec![0; run.threads.iter().map(|t| t.calls.len()).sum()],
+            fetched: vec![false; run.threads.iter().map(|t| t.calls.len()).sum()],
             threads: (0..launches.len()).filter(|&t| launches.get(t) == Some(&true)).collect(),
             blockers: copies,
             ..HostView::default()
         };
         view.add_holding_calls(run);
         view.add_waiting_threads(run);
-        view.measure_stretches(run);
+        let fetching = Fetching::new(run, &view);
+        view.measure_stretches(run, &fetching);
+        view.fetching = fetching;
         view
     }
 
@@ -140,7 +148,7 @@ impl HostView {
         self.blockers.dedup_by_key(|b| b.call); // one copy call, several records
     }
 
-    fn measure_stretches(&mut self, run: &Run) {
+    fn measure_stretches(&mut self, run: &Run, fetching: &Fetching) {
         let lists: Vec<&[Call]> =
             self.threads.iter().filter_map(|&t| run.threads.get(t)).map(|t| t.calls.as_slice()).collect();
         let blocking: Vec<u32> = {
@@ -156,9 +164,13 @@ impl HostView {
             if c.launches() {
                 if let Some(end) = last_end {
                     let ns = c.start.saturating_sub(end).saturating_sub(blocked);
+                    let fetched = fetching.within(end, c.start) * 2 >= ns.max(1);
                     let ns = u32::try_from(ns).unwrap_or(u32::MAX);
                     if let Some(s) = self.stretch.get_mut(flat as usize) {
                         *s = ns;
+                    }
+                    if let Some(f) = self.fetched.get_mut(flat as usize) {
+                        *f = fetched;
                     }
                     lengths.push(ns);
                 }
@@ -186,6 +198,11 @@ impl HostView {
     /// The host's own time before this launching call, ns (4.29 s at most; 0 for other calls).
     pub fn stretch(&self, flat: u32) -> u64 {
         self.stretch.get(flat as usize).map_or(0, |&s| u64::from(s))
+    }
+
+    /// The host's own time before this launching call was, for the most part, fetching data.
+    pub fn is_fetch(&self, flat: u32) -> bool {
+        self.fetched.get(flat as usize) == Some(&true)
     }
 
     /// The host was busy with something other than launching before this call.

@@ -57,6 +57,7 @@ impl Prepared {
                 role,
                 overlaps,
                 long: host.is_long(flat),
+                fetch: host.is_fetch(flat),
             });
         }
         self.shrink_stretches(host.usual);
@@ -70,7 +71,7 @@ impl Prepared {
         let mut pieces: Vec<Vec<usize>> = vec![Vec::new(); self.chains];
         for n in 0..self.items.len() {
             let Some(item) = self.items.get(n) else { continue };
-            let (launch, long) = (item.role == Role::Launch, item.long);
+            let (launch, long, fetch) = (item.role == Role::Launch, item.long, item.fetch);
             let Some(stretch) = pieces.get_mut(usize::from(item.chain)) else { continue };
             if !item.overlaps {
                 stretch.push(n);
@@ -82,6 +83,7 @@ impl Prepared {
             for n in stretch.drain(..).filter(|_| long && whole > usual) {
                 if let Some(piece) = self.items.get_mut(n) {
                     piece.shrunk = (u128::from(piece.think) * u128::from(usual) / u128::from(whole)) as u64;
+                    piece.fetch = fetch;
                 }
             }
         }

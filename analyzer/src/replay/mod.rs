@@ -41,6 +41,10 @@ pub const SPACING_NS: i64 = 1_000;
 /// Copies from pinned memory reach this, bytes per ns (25 GB/s: PCIe 4 x16 with room to spare on newer links).
 pub const PINNED_BYTES_PER_NS: u64 = 25;
 
+/// By how much torch.profiler with CPU activities slows the host at most, as a fraction (H200, PyTorch 2.11: steps took
+/// 1.37 to 1.7 times as long, see ARCHITECTURE.md).
+pub const PROFILER_SLOWS: (u64, u64) = (17, 10);
+
 /// One thing changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fix {
@@ -52,8 +56,10 @@ pub enum Fix {
     /// the host nothing but that, the device's spacing stays, so do synchronizes, copies, and host stretches too long
     /// to be dispatch ([`CAPTURABLE_NS`]).
     Launch,
-    /// Long host stretches shrink to the usual one (input ready in time, file written elsewhere).
+    /// Long host stretches that do not fetch data shrink to the usual one (file written elsewhere).
     Host,
+    /// Long host stretches that fetch data shrink to the usual one (the next batch is ready in time).
+    Input,
     /// Large copies from pinned memory on a stream of their own: they block nobody, the link is the only limit.
     Copy,
     /// No allocating and freeing calls.
@@ -64,6 +70,8 @@ pub enum Fix {
     Fuse,
     /// Waits for other streams and events gone.
     DeviceWait,
+    /// Not a fix: the host as it may be without the profiler that took the trace, [`PROFILER_SLOWS`].
+    FasterHost,
 }
 
 /// Set of fixes.

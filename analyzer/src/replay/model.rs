@@ -4,7 +4,7 @@
 //! it can wait for was launched before it.
 
 use super::prepare::{Item, Prepared, Role, Work};
-use super::{Fix, Fixes, CALL_NS, CAPTURABLE_NS, LAUNCH_NS, LAUNCH_QUEUE, SPACING_NS};
+use super::{Fix, Fixes, CALL_NS, CAPTURABLE_NS, LAUNCH_NS, LAUNCH_QUEUE, PROFILER_SLOWS, SPACING_NS};
 use crate::analysis::Bucket;
 use crate::gaps::KERNEL_GAP_NS;
 use crate::run::NONE;
@@ -78,9 +78,22 @@ fn earliest(
     best.map(|(_, c, n)| (c, n))
 }
 
+/// Time of the host's own, ns.
+fn host_time(fixes: Fixes, ns: u64) -> u64 {
+    match fixes.has(Fix::FasterHost) {
+        true => ns.saturating_mul(PROFILER_SLOWS.1) / PROFILER_SLOWS.0,
+        false => ns,
+    }
+}
+
 /// When a call begins.
 fn begin(fixes: Fixes, item: &Item, chain: &Chain) -> u64 {
-    let mut think = if fixes.has(Fix::Host) { item.shrunk } else { item.think };
+    let shrinks = fixes.has(if item.fetch { Fix::Input } else { Fix::Host });
+    let mut think = if shrinks { item.shrunk } else { item.think };
+    if item.think <= CAPTURABLE_NS {
+        // a profiler pays for each operator: what is too long to be dispatch is not its doing
+        think = host_time(fixes, think);
+    }
     let dispatch = !item.long || item.think <= CAPTURABLE_NS;
     if dispatch && item.role == Role::Launch && fixes.has(Fix::Launch) {
         think = 0;
@@ -109,7 +122,7 @@ impl Playing<'_> {
         let prepared = self.prepared;
         let Some(item) = prepared.items.get(n) else { return };
         let began = begin(self.fixes, item, chain);
-        let mut own = item.own;
+        let mut own = host_time(self.fixes, item.own);
         let launch = item.role == Role::Launch;
         if launch && self.fixes.has(Fix::Launch) {
             // no graph spans a call whose value the host needs: behind it, one launch begins the next
@@ -152,7 +165,7 @@ impl Playing<'_> {
     fn work(&mut self, n: usize, w: &Work, began: u64, fresh: bool) {
         let mut duration = w.duration;
         let mut spacing = i64::from(w.spacing);
-        let mut latency = u64::from(w.latency);
+        let mut latency = host_time(self.fixes, u64::from(w.latency));
         if w.big_copy && self.fixes.has(Fix::Copy) {
             // on a stream of its own, a step ahead: nobody waits for it, the link must carry all of them
             self.bound_copy += u64::from(w.pinned);

@@ -27,7 +27,7 @@ pub(super) enum Role {
 pub(super) struct Item {
     /// Host time before it: since the end of everything earlier (`overlaps`: since the begin of the item before).
     pub think: u64,
-    /// The same if the host did nothing but launch ([`super::Fix::Host`]).
+    /// The same if the host did nothing but launch ([`super::Fix::Host`], [`super::Fix::Input`]).
     pub shrunk: u64,
     /// The call's own time without waiting, ns.
     pub own: u64,
@@ -41,6 +41,8 @@ pub(super) struct Item {
     pub overlaps: bool,
     /// The host did something else than launching before it.
     pub long: bool,
+    /// The stretch it belongs to is one of fetching data.
+    pub fetch: bool,
 }
 
 /// One op of the device.

@@ -31,7 +31,10 @@ fn scaled(text: &[u8], decimals: i32) -> Option<i64> {
                 after += i32::from(after >= 0);
                 read += 1;
             }
-            b'0'..=b'9' => return rounded(negative, value, digits.get(i..)?),
+            b'0'..=b'9' => {
+                return rounded(negative, value, digits.get(i..)?)
+                    .or_else(|| exponential(negative, digits, decimals));
+            }
             b'.' if after < 0 && read > 0 => after = 0,
             b'e' | b'E' => return exponential(negative, digits, decimals),
             _ => return None,
@@ -46,8 +49,7 @@ fn scaled(text: &[u8], decimals: i32) -> Option<i64> {
     signed(negative, value)
 }
 
-/// Behind the decimals that are kept: one that rounds, others that only have to be digits (an exponent behind more
-/// decimals than can be kept is written by nobody).
+/// Behind the decimals that are kept: one that rounds, others that only have to be digits.
 fn rounded(negative: bool, value: u64, rest: &[u8]) -> Option<i64> {
     if !rest.iter().all(u8::is_ascii_digit) {
         return None;

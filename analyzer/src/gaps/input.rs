@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+//! When the launching threads fetch data, as far as named ranges tell: PyTorch's profiler names the iteration over a
+//! DataLoader by itself, NVTX and `gapprobe_range` by the program's word.
+
+use super::host::HostView;
+use crate::run::{Range, RangeKind, Run, Span, Thread};
+
+/// Ranges that begin so (any case) are a loader's: torch.profiler's own (`enumerate(DataLoader)#..`), Lightning's
+/// (`[pl][profile][_TrainingEpochLoop].train_dataloader_next`).
+const PREFIXES: [&str; 1] = ["enumerate(dataloader)"];
+/// Ranges that end so.
+const SUFFIXES: [&str; 2] = ["dataloader_next", "dataloader.__next__"];
+/// Ranges that people call exactly so.
+const NAMES: [&str; 14] = [
+    "data",
+    "dataload",
+    "data_load",
+    "data_loading",
+    "data loading",
+    "dataloader",
+    "load_data",
+    "get_data",
+    "fetch",
+    "fetch_data",
+    "data_fetch",
+    "get_batch",
+    "next_batch",
+    "batch_fetch",
+];
+
+/// Does a range of this name fetch data?
+pub fn is_input(name: &str) -> bool {
+    let name = name.trim().to_ascii_lowercase();
+    NAMES.contains(&name.as_str())
+        || PREFIXES.iter().any(|p| name.starts_with(p))
+        || SUFFIXES.iter().any(|s| name.ends_with(s))
+}
+
+/// Fetching of a whole run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Fetched {
+    /// Time in it, ns, over all threads.
+    pub ns: u64,
+    /// By workers of a PyTorch DataLoader, or by the thread itself; `None` where the names do not tell.
+    pub workers: Option<bool>,
+}
+
+/// Fetching inside `span` on any thread.
+pub fn all(run: &Run, span: Span) -> Fetched {
+    let names = names(run);
+    let fetching = Fetching::of(ranges(&names, run.threads.iter()));
+    let named =
+        |part: &str| names.iter().any(|&n| run.definitions.string(n).is_some_and(|n| n.contains(part)));
+    let workers = match (named("_MultiProcessing"), named("_SingleProcess")) {
+        (true, false) => Some(true),
+        (false, true) => Some(false),
+        _ => None,
+    };
+    Fetched { ns: fetching.within(span.start, span.end), workers }
+}
+
+/// Ranges that fetch data, of some threads.
+fn ranges<'a>(
+    names: &'a [u32],
+    threads: impl Iterator<Item = &'a Thread>,
+) -> impl Iterator<Item = &'a Range> {
+    let fetches = move |r: &&Range| r.kind != RangeKind::Python && names.binary_search(&r.name).is_ok();
+    threads.flat_map(|t| &t.ranges).filter(fetches)
+}
+
+/// Ids of the names, sorted.
+fn names(run: &Run) -> Vec<u32> {
+    let all = run.threads.iter().flat_map(|t| &t.ranges).map(|r| r.name);
+    let mut ids: Vec<u32> = all.collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids.retain(|&id| run.definitions.string(id).is_some_and(is_input));
+    ids
+}
+
+/// Disjoint spans, and how long they are up to each.
+#[derive(Clone, Debug, Default)]
+pub struct Fetching {
+    spans: Vec<Span>,
+    before: Vec<u64>,
+}
+
+impl Fetching {
+    /// Of the threads that launch to a device.
+    pub fn new(run: &Run, host: &HostView) -> Fetching {
+        let threads = host.threads.iter().filter_map(|&t| run.threads.get(t));
+        Fetching::of(ranges(&names(run), threads))
+    }
+
+    fn of<'a>(ranges: impl Iterator<Item = &'a Range>) -> Fetching {
+        let mut spans: Vec<Span> = ranges.map(|r| r.span).collect();
+        spans.sort_unstable();
+        spans.dedup_by(|next, kept| {
+            let joins = next.start <= kept.end;
+            kept.end = if joins { kept.end.max(next.end) } else { kept.end };
+            joins
+        });
+        let mut sum = 0;
+        let before = spans
+            .iter()
+            .map(|s| {
+                sum += s.ns();
+                sum - s.ns()
+            })
+            .collect();
+        Fetching { spans, before }
+    }
+
+    /// ns of fetching in [`from`, `to`).
+    pub fn within(&self, from: u64, to: u64) -> u64 {
+        self.up_to(to).saturating_sub(self.up_to(from))
+    }
+
+    fn up_to(&self, at: u64) -> u64 {
+        let Some(last) = self.spans.partition_point(|s| s.start <= at).checked_sub(1) else { return 0 };
+        let (Some(s), Some(b)) = (self.spans.get(last), self.before.get(last)) else { return 0 };
+        b + s.ns().min(at - s.start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_loaders_and_of_other_things() {
+        for name in [
+            "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+            "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",
+            "[pl][profile][_TrainingEpochLoop].train_dataloader_next",
+            "Data_Load",
+            "next_batch",
+        ] {
+            assert!(is_input(name), "{name}");
+        }
+        for name in
+            ["forward", "ProfilerStep#3", "data_parallel", "update", "DataParallel.forward", "metadata"]
+        {
+            assert!(!is_input(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn time_within_spans() {
+        let f = Fetching { spans: vec![Span::new(10, 20), Span::new(30, 40)], before: vec![0, 10] };
+        assert_eq!(
+            (f.within(0, 10), f.within(0, 15), f.within(12, 35), f.within(20, 30), f.within(0, 99)),
+            (0, 5, 13, 0, 20)
+        );
+    }
+}

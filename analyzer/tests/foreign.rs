@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Purpose: verdicts on other tools' traces: the input pipeline, the profiler's own cost, files that are not whole.
+
+use std::fmt::Write as _;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use analyzer::analysis::{Analysis, Bucket};
+use analyzer::formats;
+use analyzer::Run;
+
+fn read(path: &Path) -> (Run, Analysis) {
+    let input = formats::read(path, &Default::default()).unwrap();
+    let a = analyzer::analyze(&input.run);
+    (input.run, a)
+}
+
+fn own(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces").join(format!("{name}.json.gz"))
+}
+
+/// Traces from public repositories: never in ours; where they are absent the test says so.
+fn others(name: &str) -> Option<PathBuf> {
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/traces/others");
+    let folder = std::env::var_os("GAPPROBE_OTHER_TRACES").map_or_else(beside, PathBuf::from);
+    let path = folder.join(name);
+    if !path.exists() {
+        eprintln!("not run: {} is not here", path.display());
+    }
+    path.exists().then_some(path)
+}
+
+/// What ../shared/H200.md says of them: idle ns of the device, the cause as recorded.
+#[test]
+fn the_h200_traces_say_what_is_known_of_them() {
+    for (name, idle, cause) in [
+        ("h200_gpt", Some(98_183_979), "LAUNCH"),
+        ("h200_gptsmall", None, "LAUNCH"),
+        ("h200_gptsync", None, "LAUNCH"),
+        ("h200_tiny", None, "LAUNCH"),
+        ("h200_graphs", None, "SMALL-KERNELS"),
+    ] {
+        let (run, a) = read(&own(name));
+        assert_eq!(a.verdict.cause, cause, "{name}: {:?}", a.verdict);
+        assert!(idle.is_none_or(|ns| ns == a.devices[0].idle_ns), "{name}: {}", a.devices[0].idle_ns);
+        let line = analyzer::line::line(&run, &a, None);
+        assert!(!line.contains("cost 0"), "what recording cost is not known: {line}");
+        // the graph trace was taken without operators
+        assert_eq!(line.contains("Under the profiler"), name != "h200_graphs", "{line}");
+    }
+}
+
+/// A 12-layer GPT whose step takes 22 to 26 ms without the profiler, of which kernels take 20.2 (H200.md).
+#[test]
+fn without_the_profiler_the_large_gpt_is_close_to_gpu_bound() {
+    let (_, a) = read(&own("h200_gpt"));
+    let p = a.verdict.profiled.expect("operators are in the trace");
+    assert!((22e6..30e6).contains(&p.step_ns) && p.busy > 0.70, "{p:?}");
+    let (_, a) = read(&own("h200_gptsmall"));
+    assert!(
+        a.verdict.profiled.is_some_and(|p| p.busy < 0.3 && p.cause == "LAUNCH"),
+        "{:?}",
+        a.verdict.profiled
+    );
+}
+
+#[test]
+fn resnet50_waits_for_its_input_without_workers_and_not_with_four() {
+    if let Some(path) = others("kineto_resnet50_num_workers_0.json.gz") {
+        let (_, a) = read(&path);
+        assert_eq!(a.verdict.cause, "INPUT", "{:?}", a.verdict);
+        assert!(a.verdict.text.contains("no workers"), "{}", a.verdict.text);
+        assert_eq!(a.devices[0].idle_ns, 392_919_000);
+    }
+    if let Some(path) = others("kineto_resnet50_num_workers_4.json.gz") {
+        let (_, a) = read(&path);
+        assert!(!["INPUT", "GPU-BOUND"].contains(&a.verdict.cause), "{:?}", a.verdict);
+        assert_eq!(a.devices[0].idle_ns, 187_137_000);
+    }
+}
+
+#[test]
+fn a_cut_file_gets_no_verdict() {
+    let mut text = Vec::new();
+    let file = std::fs::File::open(own("h200_tiny")).unwrap();
+    flate2::read::GzDecoder::new(file).read_to_end(&mut text).unwrap();
+    let path = std::env::temp_dir().join(format!("gapprobe-cut-{}.json", std::process::id()));
+    for percent in [50, 99] {
+        std::fs::write(&path, &text[..text.len() * percent / 100]).unwrap();
+        let (_, a) = read(&path);
+        assert_eq!(a.verdict.inconclusive.as_deref(), Some("the file ends in the middle"), "{percent} %");
+    }
+    std::fs::remove_file(path).unwrap();
+}
+
+/// A loop in microseconds: fetch under `name` on thread `fetcher`, then `kernels` launches of `gpu` us each.
+fn training(name: &str, fetcher: u32, fetch: u64, kernels: u64, gpu: u64) -> Analysis {
+    let mut out = String::from("[");
+    let (mut t, mut free, mut n) = (1_000_000u64, 0, 0);
+    for _ in 0..20 {
+        let _ = write!(
+            out,
+            r#"{{"ph":"X","cat":"user_annotation","name":"{name}","pid":1,"tid":{fetcher},"ts":{t},"dur":{fetch}}},"#
+        );
+        t += fetch;
+        for k in 0..kernels {
+            n += 1;
+            let start = (t + 8).max(free + 1);
+            let _ = write!(
+                out,
+                r#"{{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":{t},"dur":5,"args":{{"cbid":211,"correlation":{n}}}}},"#
+            );
+            let kernel = if k + 1 == kernels { "adam_kernel".to_owned() } else { format!("layer{k}_gemm") };
+            let _ = write!(
+                out,
+                r#"{{"ph":"X","cat":"kernel","name":"{kernel}","pid":0,"tid":7,"ts":{start},"dur":{gpu},"args":{{"device":0,"context":1,"stream":7,"correlation":{n},"grid":[264,1,1],"block":[256,1,1]}}}},"#
+            );
+            free = start + gpu;
+            t += 10;
+        }
+        // the loop runs at most one step ahead
+        t = t.max(free.saturating_sub(kernels * gpu));
+    }
+    out.pop();
+    out.push(']');
+    let path = std::env::temp_dir()
+        .join(format!("gapprobe-input-{}-{name}-{fetch}-{gpu}-{fetcher}.json", std::process::id()));
+    std::fs::write(&path, out).unwrap();
+    let (_, a) = read(&path);
+    std::fs::remove_file(path).unwrap();
+    a
+}
+
+#[test]
+fn fetching_on_the_launching_thread_is_input() {
+    // 10 ms of fetching, 20 kernels of 100 us: 2 ms of work, which fetching ahead would hide the rest behind
+    let a = training("next_batch", 1, 10_000, 20, 100);
+    assert_eq!(a.verdict.cause, "INPUT", "{:?}\n{:?}", a.verdict, a.devices[0].buckets);
+    // steps begin with their first kernel: 19 of the 20 fetches lie in the 20 steps
+    assert!(a.verdict.text.contains("takes 9.5 ms a step"), "{}", a.verdict.text);
+    assert!(a.devices[0].buckets.share(Bucket::Input) > 0.7);
+    // with the data ready a step is 20 kernels
+    assert!((a.verdict.predicted_ns - 2e6).abs() < a.verdict.error_ns + 0.3e6, "{:?}", a.verdict);
+}
+
+#[test]
+fn hidden_fetching_is_not() {
+    // 1 ms of fetching behind 6 ms of work
+    let a = training("next_batch", 1, 1_000, 20, 300);
+    assert_eq!(a.verdict.cause, "GPU-BOUND", "{:?}", a.verdict);
+}
+
+#[test]
+fn a_pause_that_no_loader_names_or_another_threads_loader_is_the_hosts() {
+    for (name, thread) in [("logging", 1), ("next_batch", 2)] {
+        let a = training(name, thread, 10_000, 20, 100);
+        assert_eq!(a.verdict.cause, "HOST", "{name}: {:?}", a.verdict);
+    }
+}
