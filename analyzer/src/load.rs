@@ -39,27 +39,26 @@ pub fn load_newest<S: Source + ?Sized>(source: &S, most: u64) -> Result<Run, Loa
     let bound = recording.event_bound();
     let opened = recording.problems;
     let from = if bound > most { newest(&mut recording, source, most) } else { 0 };
-    if from > 0 {
-        // vectors grow as they need
-        recording.header.valid_from = recording.header.valid_from.max(from);
-    } else {
-        recording.for_each_event(source, |track, e| {
-            let slot = slot(e.kind);
-            match &mut last {
-                Some((t, n)) if *t == track => n[slot] += 1,
-                _ => {
-                    if let Some((t, n)) = last.take() {
-                        counts.insert(t, n);
-                    }
-                    let mut n = counts.get(&track).copied().unwrap_or_default();
-                    n[slot] += 1;
-                    last = Some((track, n));
-                }
-            }
-        });
-        if let Some((t, n)) = last {
-            counts.insert(t, n);
+    recording.header.valid_from = recording.header.valid_from.max(from);
+    recording.for_each_event(source, |track, e| {
+        if e.end < from {
+            return;
         }
+        let slot = slot(e.kind);
+        match &mut last {
+            Some((t, n)) if *t == track => n[slot] += 1,
+            _ => {
+                if let Some((t, n)) = last.take() {
+                    counts.insert(t, n);
+                }
+                let mut n = counts.get(&track).copied().unwrap_or_default();
+                n[slot] += 1;
+                last = Some((track, n));
+            }
+        }
+    });
+    if let Some((t, n)) = last {
+        counts.insert(t, n);
     }
     recording.problems = opened; // the second pass counts them again
     let mut loader = Loader { room: counts, from, ..Loader::default() };
@@ -119,13 +118,21 @@ fn slot(kind: Kind) -> usize {
     }
 }
 
+/// Device, context and stream id.
+type StreamKey = (u32, u32, u32);
+/// Index of a device in the run, of a stream in the device.
+type Place = (usize, usize);
+
 #[derive(Default)]
 struct Loader {
     run: Run,
     room: HashMap<Track, [usize; 4]>,
-    streams: HashMap<(u32, u32, u32), (usize, usize)>,
+    streams: HashMap<StreamKey, Place>,
     devices: HashMap<u32, usize>,
     threads: HashMap<u32, usize>,
+    /// The stream and the thread of the event before: the next is of the same one, but once a segment.
+    last_stream: Option<(StreamKey, Place)>,
+    last_thread: Option<(u32, usize)>,
     /// Events that end before this are left out.
     from: u64,
 }
@@ -172,23 +179,39 @@ impl Loader {
         })
     }
 
-    fn take_stream(&mut self, track: Track, key: (u32, u32, u32), e: &Event) {
+    /// Device and stream index of a track, made where it is new.
+    fn stream(&mut self, track: Track, key: StreamKey) -> Place {
+        if let Some((_, at)) = self.last_stream.filter(|l| l.0 == key) {
+            return at;
+        }
         let device = self.device(key.0);
-        let Some(d) = self.run.devices.get_mut(device) else { return };
+        let (room, devices) = (&self.room, &mut self.run.devices);
+        let at = *self.streams.entry(key).or_insert_with(|| {
+            let n = room.get(&track).map_or(0, |n| n[0]);
+            let streams = devices.get_mut(device).map(|d| &mut d.streams);
+            let stream = Stream { context: key.1, stream: key.2, ops: Vec::with_capacity(n) };
+            streams.map_or((device, 0), |s| {
+                s.push(stream);
+                (device, s.len() - 1)
+            })
+        });
+        self.last_stream = Some((key, at));
+        at
+    }
+
+    fn take_stream(&mut self, track: Track, key: StreamKey, e: &Event) {
         if e.kind == Kind::SyncRecord {
+            self.device(key.0);
             self.run.waits.push(sync_record(e));
             return;
         }
         if !e.kind.is_device_work() {
+            self.device(key.0);
             self.run.problems.bad_events += 1;
             return;
         }
-        let room = &self.room;
-        let (_, index) = *self.streams.entry(key).or_insert_with(|| {
-            let n = room.get(&track).map_or(0, |n| n[0]);
-            d.streams.push(Stream { context: key.1, stream: key.2, ops: Vec::with_capacity(n) });
-            (device, d.streams.len() - 1)
-        });
+        let (device, index) = self.stream(track, key);
+        let Some(d) = self.run.devices.get_mut(device) else { return };
         if let Some(s) = d.streams.get_mut(index) {
             s.ops.push(Op {
                 start: e.start,
@@ -204,7 +227,11 @@ impl Loader {
         }
     }
 
-    fn take_thread(&mut self, track: Track, tid: u32, name: u32, e: &Event) {
+    /// Index of a thread, made where it is new.
+    fn thread(&mut self, track: Track, tid: u32, name: u32) -> usize {
+        if let Some((_, index)) = self.last_thread.filter(|l| l.0 == tid) {
+            return index;
+        }
         let (threads, room) = (&mut self.run.threads, &self.room);
         let index = *self.threads.entry(tid).or_insert_with(|| {
             let n = room.get(&track).copied().unwrap_or_default();
@@ -217,7 +244,13 @@ impl Loader {
             });
             threads.len() - 1
         });
-        let Some(t) = threads.get_mut(index) else { return };
+        self.last_thread = Some((tid, index));
+        index
+    }
+
+    fn take_thread(&mut self, track: Track, tid: u32, name: u32, e: &Event) {
+        let index = self.thread(track, tid, name);
+        let Some(t) = self.run.threads.get_mut(index) else { return };
         if name != 0 {
             t.name = name;
         }
@@ -265,7 +298,7 @@ pub(crate) fn finish(run: &mut Run) {
         d.info = run.definitions.device(d.ordinal).copied().unwrap_or_default();
         d.streams.sort_by_key(|s| (s.context, s.stream));
         for s in &mut d.streams {
-            s.ops.sort_by_key(|o| (o.start, o.end));
+            sort(&mut s.ops, |o| (o.start, o.end));
         }
     }
     run.waits.sort_by_key(|w| w.span);
@@ -274,7 +307,7 @@ pub(crate) fn finish(run: &mut Run) {
     let mut base = 0u32;
     run.call_base.push(0);
     for t in &mut run.threads {
-        t.calls.sort_by_key(|c| (c.start, c.end));
+        sort(&mut t.calls, |c| (c.start, c.end));
         t.ranges.sort_by_key(|r| (r.span.start, r.depth));
         t.marks.sort_by_key(|m| m.span);
         base = base.saturating_add(t.calls.len() as u32);
@@ -289,9 +322,19 @@ pub(crate) fn finish(run: &mut Run) {
     join(run);
 }
 
+/// Sorts what is usually sorted already: the library's sort takes memory for half of the list before it looks.
+fn sort<T, K: Ord>(list: &mut [T], key: impl Fn(&T) -> K) {
+    if !list.is_sorted_by_key(&key) {
+        list.sort_by_key(key);
+    }
+}
+
 /// Synchronizations that only CUPTI's own records show (the subscription was given up, or never had) become calls of
 /// thread 0: a record names no thread.
 fn take_unseen_waits(run: &mut Run) {
+    if run.waits.is_empty() {
+        return;
+    }
     let mut seen: Vec<u32> = run
         .threads
         .iter()
@@ -330,46 +373,78 @@ fn take_unseen_waits(run: &mut Run) {
     }
 }
 
+/// A launching call, as small as it can be: there is one for every op.
+#[derive(Clone, Copy)]
+struct Launch {
+    correlation: u32,
+    flat: u32,
+}
+
 /// Gives each op its launching call: same correlation id, the latest begin not after the op (the id is 32 bits
 /// and wraps, so the time decides between equal ids).
 fn join(run: &mut Run) {
-    // (correlation, begin, flat number); runs of equal order make the stable sort close to linear
-    let mut calls: Vec<(u32, u32, u64)> = Vec::new();
-    calls.reserve_exact(run.threads.iter().map(|t| t.calls.len()).sum());
+    let launching = |c: &Call| c.correlation != 0 && c.launches();
+    let count = run.threads.iter().flat_map(|t| &t.calls).filter(|c| launching(c)).count();
+    let mut launches: Vec<Launch> = Vec::new();
+    launches.reserve_exact(count);
     for (t, &base) in run.threads.iter().zip(&run.call_base) {
-        for (i, c) in t.calls.iter().enumerate() {
-            if c.correlation != 0 && c.launches() {
-                calls.push((c.correlation, base.saturating_add(i as u32), c.start));
-            }
+        for (i, c) in t.calls.iter().enumerate().filter(|(_, c)| launching(c)) {
+            launches.push(Launch { correlation: c.correlation, flat: base.saturating_add(i as u32) });
         }
     }
-    calls.sort_by_key(|c| (c.0, c.2));
+    let (devices, run_threads, base) = (&mut run.devices, &run.threads, &run.call_base);
+    let start = |l: &Launch| {
+        let thread = base.partition_point(|&b| b <= l.flat).checked_sub(1);
+        let call = thread.and_then(|t| run_threads.get(t)?.calls.get((l.flat - base.get(t)?) as usize));
+        call.map_or(0, |c| c.start)
+    };
+    sort(&mut launches, |l| (l.correlation, l.flat));
+    // by begin within the few that share an id: flat numbers rise with time within a thread alone
+    for same in launches.chunk_by_mut(|a, b| a.correlation == b.correlation) {
+        if same.len() > 1 {
+            same.sort_by_key(start);
+        }
+    }
     let mut unjoined = 0;
-    for d in &mut run.devices {
-        for s in &mut d.streams {
-            let mut cursor = 0;
-            for op in &mut s.ops {
-                op.call = find_call(&calls, &mut cursor, op.correlation, op.start).unwrap_or(NONE);
-                unjoined += u64::from(op.call == NONE);
-            }
+    for s in devices.iter_mut().flat_map(|d| &mut d.streams) {
+        let mut cursor = 0;
+        for op in &mut s.ops {
+            op.call = find_call(&launches, &mut cursor, op.correlation, op.start, start).unwrap_or(NONE);
+            unjoined += u64::from(op.call == NONE);
         }
     }
     run.unjoined = unjoined;
 }
 
-fn find_call(calls: &[(u32, u32, u64)], cursor: &mut usize, correlation: u32, start: u64) -> Option<u32> {
+fn find_call(
+    launches: &[Launch],
+    cursor: &mut usize,
+    correlation: u32,
+    at: u64,
+    start: impl Fn(&Launch) -> u64,
+) -> Option<u32> {
     if correlation == 0 {
         return None;
     }
     // ops of a stream come in rising correlation: look a little ahead before searching
-    let ahead = calls.get(*cursor..).unwrap_or(&[]).iter().take(8).position(|c| c.0 == correlation);
-    let from = match ahead {
-        Some(n) if n > 0 || *cursor == 0 => *cursor + n,
-        _ => calls.partition_point(|c| c.0 < correlation),
+    let ahead =
+        launches.get(*cursor..).unwrap_or(&[]).iter().take(8).position(|l| l.correlation == correlation);
+    let first = |at: usize| {
+        at.checked_sub(1).and_then(|b| launches.get(b)).is_none_or(|l| l.correlation != correlation)
     };
-    let same = calls.get(from..)?.iter().take_while(|c| c.0 == correlation);
-    let limit = start.saturating_add(CLOCK_SLACK_NS);
-    let (n, best) = same.take_while(|c| c.2 <= limit).enumerate().last()?;
+    let from = match ahead {
+        Some(n) if first(*cursor + n) => *cursor + n,
+        _ => launches.partition_point(|l| l.correlation < correlation),
+    };
+    let rest = launches.get(from..)?;
+    // mostly one alone
+    let count = match rest.get(1) {
+        Some(l) if l.correlation == correlation => rest.partition_point(|l| l.correlation == correlation),
+        _ => usize::from(rest.first()?.correlation == correlation),
+    };
+    let limit = at.saturating_add(CLOCK_SLACK_NS);
+    let n = rest.get(..count)?.partition_point(|l| start(l) <= limit).checked_sub(1)?;
+    let best = rest.get(n)?;
     *cursor = from + n;
-    Some(best.1)
+    Some(best.flat)
 }

@@ -29,8 +29,9 @@ use fresh::Fresh;
 /// Told which stage is at work, how much of it is done, how much there is.
 pub type Progress<'a> = &'a dyn Fn(&str, u64, u64);
 
-/// Events a report looks at inside the traced process: it needs 77 bytes for each at its peak (`examples/million.rs`), and
-/// of the 256 MB that a process may be charged (GAPPROBE_MAX_MB) the recording's image takes 102.
+/// Events a report looks at inside the traced process. Loading them takes 44 bytes each beside the recording's image
+/// (102 of the 256 MB of GAPPROBE_MAX_MB), what comes after 81 at its peak, the image given back
+/// ([`ReportOptions::loaded`]): at most 191 MB in all (`tests/report_heap.rs`).
 pub const MOST_EVENTS: u64 = 2_000_000;
 /// Load and analysis of one event, ns (2 million in 1.2 s on two busy cores): what a deadline has room for.
 const EVENT_NS: u128 = 600;
@@ -60,6 +61,8 @@ pub struct ReportOptions<'a> {
     pub live: bool,
     /// Told from time to time.
     pub progress: Option<Progress<'a>>,
+    /// Told once everything is loaded: the source is not read again, its memory can be given back.
+    pub loaded: Option<&'a dyn Fn()>,
 }
 
 impl<'a> ReportOptions<'a> {
@@ -74,6 +77,7 @@ impl<'a> ReportOptions<'a> {
             threaded: true,
             live: false,
             progress: None,
+            loaded: None,
         }
     }
 }
@@ -150,9 +154,13 @@ impl std::error::Error for ReportError {}
 pub fn report<S: Source + ?Sized>(source: &S, options: &ReportOptions<'_>) -> Result<Report, ReportError> {
     tell(options, "load", 0, 1);
     let run = load(source, options)?;
+    let bytes = source.len();
+    if let Some(loaded) = options.loaded {
+        loaded();
+    }
     let damaged = run.problems.damaged() > 0;
     if run.events == 0 && damaged {
-        return Err(ReportError::Damaged { segments: run.header.segments, bytes: source.len() });
+        return Err(ReportError::Damaged { segments: run.header.segments, bytes });
     }
     on_time(options, "analyse")?;
     tell(options, "analyse", 0, 1);

@@ -12,6 +12,7 @@ use parking_lot::{Condvar, Mutex};
 use trace::Loss;
 
 use crate::drain::RECORDER;
+use crate::store::image::Image;
 use crate::{attach, clock, flush, lifecycle, losses, recording, say};
 
 static DONE: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
@@ -81,8 +82,10 @@ fn report(deadline: Instant) {
     let mirror: Option<PathBuf> = recorder.mirror.as_ref().map(|m| m.path.clone());
     let mut options = analyzer::report::ReportOptions::new(Path::new(&settings.directory));
     options.deadline = Some(deadline);
-    // the analyzer takes about 70 bytes an event: half of the memory allowed, the rings have the other
+    // about 81 bytes an event at the peak: 63 % of the memory allowed, while the image's 40 % are given back
     options.most_events = (settings.max_bytes / 128) as u64;
+    let give_back = || give_back(&image);
+    options.loaded = Some(&give_back);
     let report = analyzer::report::report(&image, &options);
     if SPOKEN.swap(true, Ordering::AcqRel) {
         return; // the deadline passed and the line was said
@@ -108,4 +111,13 @@ fn report(deadline: Instant) {
             say::line(&format!("gapprobe: no report: {error}{next}"));
         }
     }
+}
+
+/// Gives the image's memory back to the system: the report has read it, everything is in the file, nothing is added any
+/// more. The analysis takes its place, so that both together stay within GAPPROBE_MAX_MB.
+fn give_back(image: &Image) {
+    let address = image.address(0).cast_mut().cast();
+    // SAFETY: a whole private anonymous mapping of ours that stays mapped; its words are atomics, for which the zeros
+    // that come after this are values like any other. We hold the recorder's lock: nobody writes.
+    unsafe { libc::madvise(address, image.bytes(), libc::MADV_DONTNEED) };
 }

@@ -15,6 +15,7 @@ mod lapped;
 mod marks;
 mod no_cuda;
 mod panics;
+mod memory;
 mod places;
 mod replay;
 mod settings;

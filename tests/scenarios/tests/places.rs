@@ -27,26 +27,71 @@ fn half_files(run: &Run) -> Vec<PathBuf> {
     run.left_anywhere().into_iter().filter(half).collect()
 }
 
+/// A library under which writing to an unfinished result takes longer than any exit may: a disk that hangs.
+fn slow_disk() -> PathBuf {
+    let source = built().scratch.join("slow_disk.c");
+    let code = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+ssize_t write(int fd, const void *bytes, size_t count) {
+    char link[64], name[4096];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, name, sizeof name - 1);
+    name[length > 0 ? length : 0] = 0;
+    if (strstr(name, ".part")) sleep(20);
+    return ((ssize_t (*)(int, const void *, size_t))dlsym(RTLD_NEXT, "write"))(fd, bytes, count);
+}
+"#;
+    std::fs::write(&source, code).expect("source");
+    let library = built().scratch.join(format!("slow_disk-{}.so", std::process::id()));
+    let gcc = Command::new("gcc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
+    assert!(gcc.expect("gcc").success());
+    library
+}
+
+/// One line, which names a command; that command makes trace and summary.
+fn is_finished_as_the_line_says(run: &Run) {
+    let lines = run.lines();
+    assert_eq!(lines.len(), 1, "{}", run.stderr);
+    let (_, next) = lines[0].split_once("Next: gapprobe ").expect("what to do");
+    let words: Vec<&str> = next.split(". Trace").next().unwrap_or("").split(' ').collect();
+    let output = gapprobe(run, &run.folder.join("tmp"), &words);
+    assert!(output.status.success(), "{words:?}: {output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).starts_with("gapprobe["), "{output:?}");
+    assert!(run.left_recordings().is_empty(), "recovered, nothing was lost");
+}
+
 #[test]
-fn a_report_cut_by_the_deadline_leaves_no_half_file_and_names_what_finishes_it() {
+fn a_report_cut_in_the_middle_of_a_write_leaves_no_half_file() {
+    let slow = slow_disk();
+    let mut victim = Victim::sim("13.0", &["loop", "100", "100", "5"]).env("GAPPROBE_EXIT_MS", "1500");
+    let preload = std::env::join_paths([built().library.clone(), slow.clone()]).expect("no colons");
+    victim.command.env("LD_PRELOAD", preload);
+    let run = victim.run();
+    let _ = std::fs::remove_file(slow); // in the target folder
+    assert_eq!((run.ending(), run.stdout.as_str()), (0, "launched 10000\n"), "{}", run.stderr);
+    assert!(run.wall < Duration::from_secs(10), "the disk held the program up: {:?}", run.wall);
+    assert_eq!(half_files(&run), Vec::<PathBuf>::new(), "{}", run.stderr);
+    assert!(run.lines()[0].contains("not ready within 1500 ms"), "{}", run.stderr);
+    is_finished_as_the_line_says(&run);
+}
+
+#[test]
+fn a_report_cut_anywhere_leaves_no_half_file_and_names_what_finishes_it() {
     let mut cut = 0;
-    // somewhere between these the trace is being written when the time is over
     for ms in [30, 60, 90, 120, 160, 200, 250, 300, 400] {
-        let victim = Victim::sim("13.0", &["loop", "400", "400", "0"]);
+        let victim = Victim::sim("13.0", &["loop", "200", "400", "0"]);
         let run = victim.env("GAPPROBE_EXIT_MS", ms.to_string()).run();
         assert_eq!(run.ending(), 0, "{}", run.stderr);
         assert_eq!(half_files(&run), Vec::<PathBuf>::new(), "{ms} ms: {}", run.stderr);
-        let lines = run.lines();
-        assert_eq!(lines.len(), 1, "{}", run.stderr);
         if run.left_recordings().is_empty() {
             continue; // in time
         }
         cut += 1;
-        let (_, next) = lines[0].split_once("Next: gapprobe ").expect("what to do");
-        let words: Vec<&str> = next.split(". Trace").next().unwrap_or("").split(' ').collect();
-        let output = gapprobe(&run, &run.folder.join("tmp"), &words);
-        assert!(output.status.success(), "{words:?}: {output:?}");
-        assert!(run.left_recordings().is_empty(), "recovered");
+        is_finished_as_the_line_says(&run);
     }
     assert!(cut > 0, "no deadline of these cut a report: make the run longer");
 }
@@ -60,12 +105,7 @@ fn a_missing_folder_is_named_with_the_reason_and_a_command_that_works() {
         let reason = if bad.starts_with("/dev") { "Not a directory" } else { "No such file or directory" };
         assert!(lines[0].contains(&format!("no trace in {bad}: {reason}")), "{}", lines[0]);
         assert_eq!(lines[0].matches("Next:").count(), 1, "{}", lines[0]);
-        let (_, next) = lines[0].split_once("Next: gapprobe ").expect("what to do");
-        let words: Vec<&str> = next.split(' ').collect();
-        let output = gapprobe(&run, &run.folder.join("tmp"), &words);
-        assert!(output.status.success(), "{words:?}: {output:?}");
-        assert!(run.left_recordings().is_empty(), "nothing was lost: {output:?}");
-        assert!(String::from_utf8_lossy(&output.stdout).starts_with("gapprobe["), "{output:?}");
+        is_finished_as_the_line_says(&run);
     }
 }
 
