@@ -8,6 +8,7 @@
 //! - And the other way: where one of waits, host work, allocations and copies is worth a quarter of the step, the verdict does not
 //!   say that nothing is, or that it takes several fixes.
 
+use analyzer::replay::CAPTURABLE_NS;
 use analyzer::Analysis;
 use proptest::prelude::*;
 use trace::build::Builder;
@@ -71,6 +72,8 @@ enum Without {
     Allocations,
     /// Copied a step ahead from pinned memory: they hold nobody.
     Copies,
+    /// One graph launch from each wait (or long host work) to the next.
+    Launching,
 }
 
 struct Machine {
@@ -82,6 +85,9 @@ struct Machine {
     ops: Vec<(u64, u64)>,
     /// What the next op waits for on the device, ns.
     event: u64,
+    /// Launches are nodes of graphs, and the next one begins a new graph.
+    graphs: bool,
+    fresh: bool,
     correlation: u32,
     names: Vec<u32>,
 }
@@ -91,7 +97,17 @@ impl Machine {
         let mut b = Builder::new();
         b.device(0, "SIM H200", 132);
         let names = (0..kernels).map(|k| b.kernel(&format!("kernel_{k}"), 256, 32)).collect();
-        Machine { b, t: 1_000_000_000, tid: TRAINER, ops: Vec::new(), event: 0, correlation: 1, names }
+        Machine {
+            b,
+            t: 1_000_000_000,
+            tid: TRAINER,
+            ops: Vec::new(),
+            event: 0,
+            graphs: false,
+            fresh: true,
+            correlation: 1,
+            names,
+        }
     }
 
     fn queue_ends(&self) -> u64 {
@@ -119,6 +135,11 @@ impl Machine {
     }
 
     fn launch(&mut self, kernel: usize, duration: u64) {
+        if self.graphs && !std::mem::take(&mut self.fresh) {
+            let start = self.queue_ends() + SPACING;
+            self.ops.push((start, start + duration));
+            return;
+        }
         let begin = self.t + DISPATCH;
         let held = self.ops.len().checked_sub(1024).map_or(0, |i| self.ops[i].0);
         self.t = (begin + CALL).max(held);
@@ -148,6 +169,7 @@ impl Machine {
     }
 
     fn act(&mut self, act: Act) {
+        self.fresh = true;
         match act {
             Act::Think(ns) => self.t += ns,
             Act::Sync => self.wait(131, self.queue_ends()),
@@ -228,11 +250,14 @@ fn healthy(step: &Step) -> Analysis {
 fn play(step: &Step, without: Without) -> (f64, Analysis) {
     let mut m = Machine::new(step.kernels.len());
     let begin = m.t;
+    m.graphs = without == Without::Launching;
     for _ in 0..STEPS {
         for (k, &duration) in step.kernels.iter().enumerate() {
             m.tid = if k < step.other { TRAINER } else { AUTOGRAD };
             for &(_, act) in step.acts.iter().filter(|a| a.0 == k) {
                 let out = match act {
+                    // Python between two kernels goes with the graph
+                    Act::Think(ns) if m.graphs => ns <= CAPTURABLE_NS,
                     Act::Think(_) => without == Without::HostWork,
                     Act::Sync | Act::Item | Act::SyncBehind(_) => without == Without::Waits,
                     Act::Malloc(_) | Act::Free(_) => without == Without::Allocations,
@@ -276,10 +301,20 @@ fn any_act() -> impl Strategy<Value = Act> {
     ]
 }
 
+fn waiting() -> impl Strategy<Value = Act> {
+    prop_oneof![Just(Act::Sync), Just(Act::Item), (1..10usize).prop_map(Act::SyncBehind)]
+}
+
 /// Durations from `shortest` to `longest`, us; most of them short.
 fn kernels(shortest: u64, longest: u64) -> impl Strategy<Value = Vec<u64>> {
     let one = prop_oneof![3 => shortest..60, 2 => 60..400u64, 1 => 400..longest];
     proptest::collection::vec(one.prop_map(|us| us * US), 6..24)
+}
+
+/// Mostly shorter than a launch takes.
+fn tiny() -> impl Strategy<Value = Vec<u64>> {
+    let one = prop_oneof![9 => 2..9u64, 1 => 9..200u64];
+    proptest::collection::vec(one.prop_map(|us| us * US), 12..60)
 }
 
 const HOST_SIDE: [&str; 5] = ["SYNC", "LAUNCH", "HOST", "ALLOC", "COPY"];
@@ -301,7 +336,11 @@ proptest! {
     }
 
     #[test]
-    fn what_is_named_is_worth_what_is_promised(kernels in kernels(4, 800), acts in acts(any_act()), other in 4..40usize) {
+    fn what_is_named_is_worth_what_is_promised(
+        kernels in prop_oneof![2 => kernels(4, 800).boxed(), 1 => tiny().boxed()],
+        acts in prop_oneof![acts(any_act()).boxed(), acts(waiting()).boxed()],
+        other in 4..40usize
+    ) {
         let step = Step { kernels, acts, other };
         let (now, a) = play(&step, Without::Nothing);
         let without = match a.verdict.cause {
@@ -309,6 +348,7 @@ proptest! {
             "HOST" => Without::HostWork,
             "ALLOC" => Without::Allocations,
             "COPY" => Without::Copies,
+            "LAUNCH" => Without::Launching,
             _ => return Ok(()),
         };
         let finding = a.findings.iter().find(|f| f.cause == a.verdict.cause).expect("the named one");
