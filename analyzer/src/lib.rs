@@ -22,6 +22,8 @@ pub mod analyze;
 pub mod causes;
 pub mod chrome;
 #[cfg(feature = "cli")]
+pub mod fleet;
+#[cfg(feature = "cli")]
 pub mod formats;
 pub mod gaps;
 pub mod kernels;

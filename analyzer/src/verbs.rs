@@ -7,6 +7,7 @@ pub(crate) mod exit;
 pub(crate) mod explain;
 pub(crate) mod recover;
 pub(crate) mod run;
+pub(crate) mod summary;
 pub(crate) mod talk;
 
 mod elf;

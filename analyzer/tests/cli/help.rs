@@ -14,6 +14,7 @@ fn help_begins_with_examples_and_names_the_exit_codes() {
         ("help", vec!["--help"]),
         ("help-run", vec!["run", "--help"]),
         ("help-recover", vec!["recover", "--help"]),
+        ("help-summary", vec!["summary", "--help"]),
         ("help-doctor", vec!["doctor", "--help"]),
         ("help-explain", vec!["explain", "--help"]),
         ("help-completions", vec!["completions", "--help"]),

@@ -15,4 +15,5 @@ mod recover;
 mod run;
 mod run_refuses;
 mod special_files;
+mod summary;
 mod unwritable;

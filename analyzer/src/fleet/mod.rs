@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Many summaries (`.summary.json`, one a rank) into one table and one line.
+//!
+//! `read.rs` reads one summary and trusts nothing in it; here: what follows from all of them; `words.rs` writes it out.
+//!
+//! **The worst rank.** In data-parallel training every rank's step takes as long as the slowest one's, because the others
+//! wait for it in their collectives. So the rank to look at is not the one with the longest step but the one with the
+//! most work of its own: step time less the time in which only collectives ran and less waits on other streams. It is
+//! named where it is [`STANDS_OUT`] above the median; else the ranks are even, and the one with the most idle time is
+//! the one the line quotes.
+
+mod read;
+mod words;
+
+use serde_json::{json, Value};
+
+pub use read::{read, Rank, Unusable, MOST_BYTES};
+pub use words::{line, table};
+
+/// A rank's own time this much above the median of all ranks makes it the worst one.
+pub const STANDS_OUT: f64 = 0.05;
+
+/// All ranks of a job.
+#[derive(Clone, Debug, Default)]
+pub struct Fleet {
+    /// By rank (those without one behind, in the order of their files).
+    pub ranks: Vec<Rank>,
+    /// Ranks that the world size asks for and no summary has.
+    pub missing: Vec<u32>,
+    /// Older summaries of a rank that has a newer one, left out.
+    pub older: usize,
+    /// Index of the worst rank.
+    pub worst: Option<usize>,
+    /// The worst one stands out (see the module's doc); else the ranks are even.
+    pub stands_out: bool,
+}
+
+impl Fleet {
+    /// Puts ranks together. Of several summaries of one rank the latest counts.
+    pub fn new(mut ranks: Vec<Rank>) -> Fleet {
+        ranks.sort_by(|a, b| {
+            let key = |r: &Rank| (r.rank.is_none(), r.rank, std::cmp::Reverse(r.start_unix_ns));
+            key(a).cmp(&key(b)).then_with(|| a.file.cmp(&b.file))
+        });
+        let all = ranks.len();
+        ranks.dedup_by(|b, a| a.rank.is_some() && a.rank == b.rank);
+        let older = all - ranks.len();
+        let world = ranks.iter().map(|r| r.world_size).max().unwrap_or(0).min(MOST_RANKS);
+        let have: std::collections::HashSet<u32> = ranks.iter().filter_map(|r| r.rank).collect();
+        let missing = (0..world).filter(|r| !have.is_empty() && !have.contains(r)).collect();
+        let mut fleet = Fleet { ranks, missing, older, ..Fleet::default() };
+        fleet.find_worst();
+        fleet
+    }
+
+    fn find_worst(&mut self) {
+        let mut own: Vec<f64> = self.ranks.iter().filter_map(Rank::own_ns).collect();
+        let usual = median(&mut own);
+        let indexed = || self.ranks.iter().enumerate();
+        let slowest = indexed()
+            .filter_map(|(i, r)| Some((r.own_ns()?, i)))
+            .max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
+        if let (Some((ns, i)), Some(usual)) = (slowest, usual) {
+            if own.len() > 1 && ns > usual * (1.0 + STANDS_OUT) {
+                (self.worst, self.stands_out) = (Some(i), true);
+                return;
+            }
+        }
+        let idlest =
+            indexed().max_by(|a, b| a.1.idle_share().total_cmp(&b.1.idle_share()).then(b.0.cmp(&a.0)));
+        self.worst = idlest.map(|(i, _)| i);
+    }
+
+    /// Step times of the ranks that found steps: (shortest, median, longest), ns.
+    pub fn steps(&self) -> Option<(f64, f64, f64)> {
+        let mut all: Vec<f64> = self.ranks.iter().filter_map(|r| r.median_ns).collect();
+        let middle = median(&mut all)?;
+        Some((*all.first()?, middle, *all.last()?))
+    }
+
+    /// Share of all ranks' wall time by bucket, largest first; the sum is 1 (nothing observed: empty).
+    pub fn buckets(&self) -> Vec<(String, f64)> {
+        let mut sums: Vec<(String, u64)> = Vec::new();
+        for (key, ns) in self.ranks.iter().flat_map(|r| &r.buckets) {
+            match sums.iter_mut().find(|s| s.0 == *key) {
+                Some(sum) => sum.1 = sum.1.saturating_add(*ns),
+                None => sums.push((key.clone(), *ns)),
+            }
+        }
+        let all: u64 = sums.iter().map(|s| s.1).fold(0, u64::saturating_add);
+        sums.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        let part = |ns| crate::analysis::share(ns, all);
+        sums.into_iter().filter(|s| s.1 > 0).map(|(key, ns)| (key, part(ns))).collect()
+    }
+
+    /// Everything, for programs. Times ns, shares 0 to 1, unknown `null`.
+    pub fn json(&self) -> Value {
+        let steps = self.steps();
+        json!({
+            "line": line(self),
+            "ranks": self.ranks.iter().map(Rank::json).collect::<Vec<_>>(),
+            "missing_ranks": self.missing,
+            "older_summaries": self.older,
+            "worst": self.worst.and_then(|w| self.ranks.get(w)).map(|r| json!({
+                "rank": r.rank, "file": r.file, "stands_out": self.stands_out,
+            })),
+            "steps": steps.map(|(least, median, most)| json!({
+                "shortest_ns": least, "median_ns": median, "longest_ns": most,
+            })),
+            "buckets": self.buckets().into_iter().map(|(k, v)| (k, json!(v))).collect::<serde_json::Map<_, _>>(),
+        })
+    }
+}
+
+/// World sizes beyond this are damage.
+const MOST_RANKS: u32 = 1 << 20;
+
+/// The middle value (of two, the lower one); sorts.
+fn median(values: &mut [f64]) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len().saturating_sub(1) / 2).copied()
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The table and the line of a [`Fleet`].
+
+use std::fmt::Write;
+
+use super::{Fleet, Rank};
+use crate::causes::inconclusive;
+
+/// Missing ranks named one by one, at most.
+const NAMED: usize = 8;
+
+/// One line: how many, how even, which is worst and why, where the time goes, what is missing.
+pub fn line(fleet: &Fleet) -> String {
+    let mut out = format!("gapprobe: {} rank{}", fleet.ranks.len(), plural(fleet.ranks.len()));
+    match fleet.steps() {
+        Some((least, median, most)) => {
+            let _ = write!(out, ", step {} ms (median; {} to {})", ms(median), ms(least), ms(most));
+        }
+        None => out.push_str(", no steps found"),
+    }
+    if let Some(worst) = fleet.worst.and_then(|w| fleet.ranks.get(w)) {
+        let how = match fleet.stands_out {
+            true => "slowest: ",
+            false if fleet.ranks.len() > 1 => "even; most idle: ",
+            false => "",
+        };
+        let at = if worst.host.is_empty() { String::new() } else { format!(" on {}", worst.host) };
+        let _ = write!(out, "; {how}{}{at}: {}", worst.name(), verdict(worst));
+        if let (true, Some(own)) = (fleet.stands_out, worst.own_ns()) {
+            let _ = write!(out, ", {} ms of its own a step", ms(own));
+        }
+    }
+    let mut buckets = fleet.buckets();
+    buckets.retain(|b| b.1 >= 0.01);
+    if !buckets.is_empty() {
+        let parts: Vec<String> = buckets
+            .iter()
+            .take(4)
+            .map(|(key, share)| format!("{} {:.0} %", words(key), share * 100.0))
+            .collect();
+        let _ = write!(out, ". All ranks: {}", parts.join(", "));
+    }
+    out.push('.');
+    let unsure = fleet.ranks.iter().filter(|r| r.code == inconclusive::CODE).count();
+    if unsure > 0 {
+        let _ = write!(out, " {unsure} INCONCLUSIVE.");
+    }
+    let killed = fleet.ranks.iter().filter(|r| r.killed).count();
+    if killed > 0 {
+        let _ = write!(out, " {killed} killed.");
+    }
+    if !fleet.missing.is_empty() {
+        let named: Vec<String> = fleet.missing.iter().take(NAMED).map(u32::to_string).collect();
+        let more = fleet.missing.len().saturating_sub(NAMED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let _ = write!(out, " No summary of rank{} {}{more}.", plural(fleet.missing.len()), named.join(", "));
+    }
+    out.retain(|c| !c.is_control());
+    out
+}
+
+fn verdict(r: &Rank) -> String {
+    match r.cause.as_str() {
+        "" => "no verdict".to_owned(),
+        "GPU-BOUND" | "INCONCLUSIVE" | "MIXED" | "SMALL-KERNELS" => format!("{} ({})", r.cause, r.text),
+        cause => format!("{cause} costs {:.0} % ({})", r.share * 100.0, r.text),
+    }
+}
+
+/// One row a rank, by rank.
+pub fn table(fleet: &Fleet) -> String {
+    let heads = ["rank", "host", "step ms", "p95 ms", "own ms", "busy %", "verdict", "costs %", "lost"];
+    let mut rows: Vec<[String; 9]> = vec![heads.map(str::to_owned)];
+    for (i, r) in fleet.ranks.iter().enumerate() {
+        let time = |ns: Option<f64>| ns.map_or_else(|| "-".to_owned(), ms);
+        let mark = if fleet.worst == Some(i) { " <" } else { "" };
+        rows.push([
+            r.rank.map_or_else(|| format!("pid {}", r.pid), |n| n.to_string()),
+            r.host.chars().filter(|c| !c.is_control()).collect(),
+            time(r.median_ns),
+            time(r.p95_ns),
+            time(r.own_ns()),
+            format!("{:.0}", r.busy_share() * 100.0),
+            format!("{}{mark}", r.cause),
+            format!("{:.0}", r.share * 100.0),
+            r.losses.to_string(),
+        ]);
+    }
+    let width = |column: usize| {
+        rows.iter().filter_map(|r| r.get(column)).map(|c| c.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..heads.len()).map(width).collect();
+    let mut out = String::new();
+    for row in &rows {
+        let mut text = String::new();
+        for (n, (cell, &w)) in row.iter().zip(&widths).enumerate() {
+            // texts stand left, figures right
+            let _ = match n {
+                1 | 6 => write!(text, "{cell:<w$}  "),
+                _ => write!(text, "{cell:>w$}  "),
+            };
+        }
+        out.push_str(text.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+fn words(key: &str) -> String {
+    key.replace('_', " ")
+}
+
+fn ms(ns: f64) -> String {
+    let ms = ns / 1e6;
+    if ms >= 100.0 {
+        format!("{ms:.0}")
+    } else {
+        format!("{ms:.1}")
+    }
+}
+
+fn plural(n: usize) -> &'static str {
+    if n == 1 {
+        ""
+    } else {
+        "s"
+    }
+}

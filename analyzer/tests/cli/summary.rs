@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `gapprobe summary`: the ranks of a job in one table and one line.
+
+use std::fs;
+
+use serde_json::{json, Value};
+
+use crate::place::{code, err, out, Place};
+
+/// A summary as `report` writes it, as far as this verb reads it. Of `step_ms`, `comm_ms` are collectives.
+fn summary(rank: u32, world: u32, step_ms: f64, comm_ms: f64, cause: &str) -> Value {
+    let ns = |ms: f64| (ms * 1e6) as u64;
+    json!({
+        "summary_version": analyzer::summary::SUMMARY_VERSION,
+        "verdict": {"code": "GP101", "cause": cause, "text": "why", "share": 0.38, "confidence": "high"},
+        "steps": {"count": 100, "median_ns": ns(step_ms), "p95_ns": ns(step_ms + 1.0)},
+        "worst_device": 0,
+        "devices": [{"ordinal": 0, "buckets_ns": {
+            "compute": ns(20.0) * 100,
+            "collective_only": ns(comm_ms) * 100,
+            "host": ns(step_ms - 20.0 - comm_ms) * 100,
+        }}],
+        "losses": {"cupti_dropped": 2}, "reading_problems": {"bad_events": 1},
+        "rank": rank, "world_size": world, "host": format!("node{}", rank / 8), "pid": 1000 + rank,
+        "times": {"start_unix_ns": 1_000 + u64::from(rank)},
+        "coverage": {"killed": false},
+    })
+}
+
+fn write(place: &Place, name: &str, value: &Value) {
+    fs::write(place.out().join(format!("{name}.summary.json")), value.to_string()).unwrap();
+}
+
+/// All steps take 50 ms, because all wait for rank 517 in their collectives: it has 40 ms of its own, the others 30.
+#[test]
+fn the_worst_of_a_thousand_ranks_is_the_one_that_all_wait_for() {
+    let place = Place::new("fleet");
+    for rank in (0..1000).filter(|r| *r != 3) {
+        let comm = if rank == 517 { 10.0 } else { 20.0 };
+        write(
+            &place,
+            &format!("gapprobe-{rank}"),
+            &summary(rank, 1000, 50.0, comm, if rank == 517 { "INPUT" } else { "COMM" }),
+        );
+    }
+    let output = place.run(&["summary", "."]);
+    assert_eq!((code(&output), err(&output).as_str()), (0, ""));
+    let text = out(&output);
+    let line = text.lines().last().unwrap();
+    assert_eq!(
+        line,
+        "gapprobe: 999 ranks, step 50.0 ms (median; 50.0 to 50.0); slowest: rank 517 on node64: INPUT costs 38 % (why), \
+         40.0 ms of its own a step. All ranks: compute 40 %, collective only 40 %, host 20 %. No summary of rank 3."
+    );
+    // one row a rank under the heading, the worst one marked
+    assert_eq!(text.lines().count(), 1 + 999 + 1);
+    let marked: Vec<&str> = text.lines().filter(|l| l.contains(" <")).collect();
+    assert!(marked.len() == 1 && marked[0].trim_start().starts_with("517 "), "{marked:?}");
+    let all: Value = serde_json::from_str(&out(&place.run(&["summary", "--json", "."]))).unwrap();
+    assert_eq!((all["worst"]["rank"].as_u64(), all["missing_ranks"].clone()), (Some(517), json!([3])));
+    let sum: f64 = all["buckets"].as_object().unwrap().values().filter_map(Value::as_f64).sum();
+    assert!((sum - 1.0).abs() < 1e-9, "{sum}");
+    assert_eq!(all["ranks"][0]["losses"], 3);
+}
+
+#[test]
+fn even_ranks_accuse_nobody_of_being_slow() {
+    let place = Place::new("even");
+    for rank in 0..4 {
+        write(&place, &rank.to_string(), &summary(rank, 4, 50.0 + f64::from(rank) * 0.2, 10.0, "HOST"));
+    }
+    let line = out(&place.run(&["summary", "--line", "."]));
+    assert!(line.contains("; even; most idle: rank 3"), "{line}");
+    assert!(!line.contains("slowest") && !line.contains("No summary"), "{line}");
+}
+
+#[test]
+fn of_two_runs_the_newer_counts_and_what_is_no_summary_is_named() {
+    let place = Place::new("odd");
+    write(&place, "old", &summary(0, 1, 90.0, 0.0, "HOST"));
+    let mut newer = summary(0, 1, 50.0, 0.0, "HOST");
+    newer["times"]["start_unix_ns"] = json!(9_999);
+    write(&place, "newer", &newer);
+    let mut later = summary(1, 1, 50.0, 0.0, "HOST");
+    later["summary_version"] = json!(99);
+    write(&place, "later", &later);
+    fs::write(place.out().join("text.summary.json"), "hello").unwrap();
+    let output = place.run(&["summary", "."]);
+    assert_eq!(code(&output), 4, "read what could be read, and say that not all could");
+    assert!(out(&output).contains("1 rank, step 50.0 ms"), "{}", out(&output));
+    let said = err(&output);
+    for words in ["text.summary.json: no JSON (line 1, column 1)", "summary version 99", "1 older summar"] {
+        assert!(said.contains(words), "{said}");
+    }
+}
+
+#[test]
+fn a_folder_without_summaries_says_where_they_come_from() {
+    let place = Place::new("nosummary");
+    let output = place.run(&["summary", "."]);
+    assert_eq!((code(&output), out(&output).as_str()), (4, ""));
+    assert!(
+        err(&output).contains("no *.summary.json") && err(&output).contains("hint: "),
+        "{}",
+        err(&output)
+    );
+}
