@@ -60,6 +60,12 @@ fn the_four_steps_are_found() {
     }
 }
 
+/// Four backward passes a step; the first sets the gradients in fewer launches than the others add to them.
+#[test]
+fn the_micro_steps_of_a_real_run_are_counted() {
+    assert_eq!(load("own_accumulate").1.steps.micro, 4);
+}
+
 #[test]
 fn item_in_a_launch_bound_step_is_not_accused() {
     let (_, a) = load("h200_gptsync");

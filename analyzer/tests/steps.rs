@@ -366,6 +366,30 @@ fn accumulation_with_a_fused_optimizer() {
     assert_eq!(micro, 4);
 }
 
+/// tests/gpu/programs/shapes.py, `accumulate`, on the H200: the first backward pass sets the gradients, the others add to
+/// them, a launch a parameter.
+#[test]
+fn the_first_micro_step_may_be_shorter() {
+    for parts in [3, 4, 8] {
+        let mut p = Program::new();
+        for _ in 0..20 {
+            for part in 0..parts {
+                p.forward(6, 3_000);
+                p.backward(6, 3_000);
+                for _ in 0..if part > 0 { 24 } else { 0 } {
+                    p.launch("elementwise_kernel<accumulate>", 8, 2_000);
+                }
+            }
+            for _ in 0..5 {
+                p.launch("multi_tensor_apply_kernel<FusedAdam>", 100, 9_000);
+            }
+        }
+        let (n, micro) = found(p);
+        about(n, 20);
+        assert_eq!(micro, parts);
+    }
+}
+
 /// tests/victims/loop.c: 50 steps of 100 launches, a synchronize and a pause after each; four kernels take turns.
 #[test]
 fn a_tile_of_kernels_is_no_step_where_the_loop_synchronizes() {

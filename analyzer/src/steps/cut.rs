@@ -29,7 +29,8 @@ pub(super) struct Segment {
 pub(super) fn cut(sequence: &Sequence, piece: Piece<'_>, anchor: &Anchor) -> Vec<Step> {
     let reference = &anchor.reference;
     let usual = reference.length() as f64;
-    let (segments, from, last) = segments(sequence, piece, anchor);
+    let marks: Vec<usize> = anchor.marks(piece.tokens).collect();
+    let segments = segments(sequence, piece.tokens, &marks);
     // the first step is the first segment that is like the reference: what is before it is start-up ...
     let mut first = segments.iter().position(|s| s.profile.is_like(reference)).unwrap_or(segments.len());
     let mut leading = 0;
@@ -47,12 +48,12 @@ pub(super) fn cut(sequence: &Sequence, piece: Piece<'_>, anchor: &Anchor) -> Vec
         leading += 1;
     }
     let mut kept: Vec<Segment> = Vec::new();
-    if first == 0 && !segments.is_empty() {
-        kept.extend(head(sequence, piece.tokens, anchor, from));
+    if first == 0 {
+        kept.extend(marks.first().and_then(|&m| head(sequence, piece.tokens, anchor, m)));
     }
     kept.extend(segments.get(first..).unwrap_or(&[]));
     let mut end = piece.end;
-    if let Some((step, behind)) = last.and_then(|l| tail(sequence, piece.tokens, anchor, l)) {
+    if let Some((step, behind)) = marks.last().and_then(|&m| tail(sequence, piece.tokens, anchor, m)) {
         end = behind;
         if let Some(s) = kept.last_mut() {
             s.profile = step;
@@ -86,26 +87,18 @@ pub(super) fn join(kept: &[Segment], reference: &Profile, end: u64) -> Vec<Step>
     steps
 }
 
-/// Segments from anchor to anchor, the last to the end; and the positions of the first and the last anchor.
-fn segments(sequence: &Sequence, piece: Piece<'_>, anchor: &Anchor) -> (Vec<Segment>, usize, Option<usize>) {
-    let mut segments: Vec<Segment> = Vec::new();
-    let mut from = piece.tokens.len();
-    let mut last = None;
-    let mut seen: Option<usize> = None;
-    for (i, t) in piece.tokens.iter().enumerate() {
-        if t.kind == anchor.kind {
-            if seen.is_none_or(|s| i - s > anchor.apart as usize) {
-                from = from.min(i);
-                last = Some(i);
-                segments.push(Segment { start: t.start, profile: Profile::default() });
-            }
-            seen = Some(i);
+/// Segments from mark to mark, the last to the end.
+fn segments(sequence: &Sequence, tokens: &[Token], marks: &[usize]) -> Vec<Segment> {
+    let nexts = marks.iter().skip(1).copied().chain([tokens.len()]);
+    let segment = |(&from, to): (&usize, usize)| {
+        let tokens = tokens.get(from..to)?;
+        let mut profile = Profile::default();
+        for t in tokens {
+            profile.count(t, sequence.type_of(t));
         }
-        if let Some(s) = segments.last_mut() {
-            s.profile.count(t, sequence.type_of(t));
-        }
-    }
-    (segments, from, last)
+        Some(Segment { start: tokens.first()?.start, profile })
+    };
+    marks.iter().zip(nexts).filter_map(segment).collect()
 }
 
 /// About as long as a step, with the optimizer once: a step, whatever its kernels are called.

@@ -118,6 +118,15 @@ pub(super) struct Anchor {
     phase: usize,
 }
 
+impl Anchor {
+    /// Where in `tokens` it marks the begin of a segment.
+    pub(super) fn marks<'a>(&'a self, tokens: &'a [Token]) -> impl Iterator<Item = usize> + 'a {
+        let mut seen: Option<usize> = None;
+        let mut at = tokens.iter().enumerate().filter(|(_, t)| t.kind == self.kind).map(|(i, _)| i);
+        std::iter::from_fn(move || at.find(|&i| seen.replace(i).is_none_or(|s| i - s > self.apart as usize)))
+    }
+}
+
 /// Finds the steps of the device with the most launches, in the parts of the run that were `observed`.
 pub(super) fn find(run: &Run, kernels: &KernelTable, observed: &[Span]) -> Option<Found> {
     let device = run.devices.iter().max_by_key(|d| d.ops())?;
@@ -280,24 +289,25 @@ impl<'a> Sample<'a> {
         Some((best, self.micro_steps(&inner, &best)))
     }
 
-    /// Micro-steps: equal parts without the optimizer, one after the other with nothing else between them, and little
-    /// but the optimizer besides (layers have an embedding before them, a loss and a backward pass behind them).
+    /// Micro-steps: about equal parts without the optimizer, one after the other with nothing else between them, and
+    /// little but the optimizer besides (layers have an embedding before them, a loss and a backward pass behind them).
+    /// The first may be up to half a part shorter: it sets the gradients to which the others add.
     fn micro_steps(&self, inner: &Anchor, step: &Anchor) -> u32 {
         if !step.optimizer || inner.optimizer {
             return 1;
         }
         let part = inner.reference.length() as f64;
         let types = self.types_of(inner);
-        let (mut all, mut same, mut run) = (0, 0, 0);
-        for t in self.segment(step) {
+        let all = self.profile(step.sample.0, step.sample.1).length();
+        let (mut same, mut run) = (0, 0);
+        // one step follows the other: twice, as the mark may stand anywhere in it
+        for t in self.segment(step).iter().chain(self.segment(step)) {
             let launches = u64::from(self.sequence.type_of(t).launches);
-            all += launches;
             run = if types.contains(&t.kind) { run + launches } else { 0 };
-            same = same.max(run);
+            same = all.min(run).max(same);
         }
-        let parts = (same as f64 / part + TOLERANCE).floor();
-        let rest = all as f64 - parts * part;
-        if parts >= 2.0 && rest < part {
+        let parts = (same as f64 / part).round();
+        if parts >= 2.0 && ((all - same) as f64) < part {
             parts as u32
         } else {
             1
