@@ -7,9 +7,12 @@
 //!
 //! # How it is recognised
 //! The next kernel had not been launched when the GPU fell idle, no blocking call had drained the queue, and the
-//! host's stretch since the launch before was longer than 150 µs and 5 times the run's median stretch. The prediction
+//! host's stretch since the launch before was longer than 150 µs and 5 times the run's median stretch, or than 1 ms. The prediction
 //! shrinks these stretches to the usual one, with what stands in them before a waiting call: a GPU that drains while
 //! the host works waits for the host, whichever call the host makes next.
+//!
+//! A wait before the host's work claims the same gap as GP101 SYNC; where the prediction says that more goes with the work
+//! than what is left of the gap, that is what it costs.
 //!
 //! # How sure
 //! That the host was not launching is exact; what it did instead is not known without host samples (named ranges
@@ -36,7 +39,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     // a blocking call before the host's work has its credit in the same gap, and the gap goes with the work
     let most = share + case.share(&[Bucket::Sync, Bucket::CopyWait, Bucket::Alloc]);
     let win = if case.trusts_replay() { case.win(&[Fix::Host], most) } else { share };
-    let mut f = case.finding((CODE, NAME), share, win);
+    let mut f = case.finding((CODE, NAME), share.max(win), win);
     f.fix = "have the next input ready in time, move logging and checkpoints off the launching thread";
     let slices = case.device.slices.iter().filter(|s| s.bucket == Bucket::Host);
     let mut longest = 0;
