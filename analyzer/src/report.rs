@@ -222,7 +222,8 @@ pub fn write(run: &Run, analysis: &Analysis, options: &ReportOptions<'_>) -> Rep
         Err(e) => report.problems.push(format!("no summary in {}: {e}", shown(options.directory).display())),
     }
     report.summary_text = text;
-    leftovers::results(options.directory, options.deadline);
+    // with time to spare for what the caller has left to do
+    leftovers::results(options.directory, before_summary(options.deadline));
     report
 }
 
@@ -231,7 +232,7 @@ fn trace_file(run: &Run, analysis: &Analysis, options: &ReportOptions<'_>, stem:
     let progress = |done: u64, all: u64| tell(options, "trace", done, all);
     let chrome_options = ChromeOptions {
         max_bytes: options.max_trace_bytes,
-        deadline: options.deadline.map(|d| d.checked_sub(SUMMARY_TIME).unwrap_or(d)),
+        deadline: before_summary(options.deadline),
         threaded: options.threaded,
         line: &said,
         progress: Some(&progress),
@@ -277,6 +278,11 @@ fn tell(options: &ReportOptions<'_>, stage: &str, done: u64, all: u64) {
     if let Some(progress) = options.progress {
         progress(stage, done, all);
     }
+}
+
+/// The deadline less what the summary takes.
+fn before_summary(deadline: Option<Instant>) -> Option<Instant> {
+    deadline.map(|d| d.checked_sub(SUMMARY_TIME).unwrap_or(d))
 }
 
 fn is_late(options: &ReportOptions<'_>) -> bool {

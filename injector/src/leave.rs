@@ -99,11 +99,12 @@ fn report(deadline: Instant) {
             } else if speaks {
                 say::line(&report.line);
             }
-            if let Some(folder) = mirror.as_deref().and_then(Path::parent) {
-                analyzer::report::leftovers::recordings(folder, Some(deadline));
-            }
             if let (Some(m), true) = (&recorder.mirror, whole && !settings.test_keep) {
                 m.remove();
+            }
+            if let Some(folder) = mirror.as_deref().and_then(Path::parent) {
+                analyzer::report::leftovers::recordings(folder, Some(deadline));
+                let _ = std::fs::remove_dir(folder); // it stays while it holds anything
             }
         }
         Err(error) => {
@@ -113,8 +114,8 @@ fn report(deadline: Instant) {
     }
 }
 
-/// Gives the image's memory back to the system: the report has read it, everything is in the file, nothing is added any
-/// more. The analysis takes its place, so that both together stay within GAPPROBE_MAX_MB.
+/// Gives the image's memory back to the system: the report has read it, what survives is in the file, nothing is
+/// added any more. The analysis takes its place, so that both together stay within GAPPROBE_MAX_MB.
 fn give_back(image: &Image) {
     let address = image.address(0).cast_mut().cast();
     // SAFETY: a whole private anonymous mapping of ours that stays mapped; its words are atomics, for which the zeros
