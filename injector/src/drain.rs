@@ -15,6 +15,7 @@ use trace::header::{state, Header};
 use trace::segment::SEGMENT_EVENTS;
 use trace::{total, Loss, Total};
 
+use crate::cupti::unanswered::{Buffers, Unanswered};
 use crate::cupti::{arbiter, buffers, callbacks, decode, session};
 use crate::program::{Capture, Marks};
 use crate::recording::Mirror;
@@ -46,6 +47,7 @@ pub(crate) struct Recorder {
     /// The header as of the last round.
     pub(crate) header: Header,
     decoder: decode::Decoder,
+    unanswered: Unanswered,
     marks: Marks,
     capture: Capture,
     known_devices: u64,
@@ -79,6 +81,7 @@ impl Recorder {
             mirror,
             header,
             decoder: decode::Decoder::new(raw),
+            unanswered: Unanswered::default(),
             marks: Marks::default(),
             capture,
             known_devices: 0,
@@ -98,6 +101,7 @@ impl Recorder {
         let full = buffers::take_full();
         let (store, marks, capture, decoder) =
             (&mut self.store, &mut self.marks, &mut self.capture, &mut self.decoder);
+        let unanswered = &mut self.unanswered;
         let mut calls = 0;
         hostpool::drain(|tid, words| {
             if marks.take(tid, words, store, capture) {
@@ -105,6 +109,7 @@ impl Recorder {
             }
             if let Some(event) = Event::decode(words) {
                 calls += 1;
+                unanswered.call(&event);
                 decoder.host_event(tid, event, store, capture);
             }
         });
@@ -129,6 +134,7 @@ impl Recorder {
                 }
             }
         }
+        self.look_for_strangers();
         self.describe_devices();
         if now.saturating_sub(self.last_clock) >= CLOCK_PERIOD {
             self.last_clock = now;
@@ -141,6 +147,15 @@ impl Recorder {
         if mirror_now || now.saturating_sub(self.last_mirror) >= MIRROR_PERIOD {
             self.last_mirror = now;
             self.write_mirror();
+        }
+    }
+
+    /// Do calls still leave records with us?
+    fn look_for_strangers(&mut self) {
+        if arbiter::is_yielded() || buffers::is_bare() {
+            self.unanswered.forget();
+        } else if let Some((from, to)) = self.unanswered.look(buffers_now()) {
+            self.unobserved(from, to);
         }
     }
 
@@ -216,7 +231,8 @@ impl Recorder {
 
     /// After the last round: closes what is open and says that the recording is whole.
     pub(crate) fn close(&mut self, now: u64) {
-        if let Some(since) = arbiter::open_span() {
+        let stranger = || self.unanswered.at_the_end(buffers_now());
+        if let Some(since) = arbiter::open_span().or_else(stranger) {
             self.unobserved(since, now);
         }
         if let Some(session) = session::get().filter(|_| !buffers::is_bare()) {
@@ -233,6 +249,15 @@ impl Recorder {
         self.header.state = state::CLOSED;
         self.header.exit_monotonic = now;
         self.write_mirror();
+    }
+}
+
+/// What `unanswered` asks for.
+fn buffers_now() -> Buffers {
+    Buffers {
+        touched: buffers::last_touched(),
+        pending: buffers::oldest_pending().is_some(),
+        complete_to: flush::complete_to(),
     }
 }
 

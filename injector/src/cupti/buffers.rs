@@ -59,6 +59,8 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
 static HINT: AtomicUsize = AtomicUsize::new(0);
 static NUMBER: AtomicU64 = AtomicU64::new(0);
+/// When a buffer was last asked for or came back with records, ns.
+static TOUCHED: AtomicU64 = AtomicU64::new(0);
 static RECORD_LIMIT: AtomicUsize = AtomicUsize::new(16);
 static BARE: AtomicBool = AtomicBool::new(false);
 
@@ -101,6 +103,11 @@ pub(crate) fn set_record_limit(records: usize) {
     RECORD_LIMIT.store(records, Ordering::Relaxed);
 }
 
+/// When CUPTI last asked for a buffer or gave one back with records, ns.
+pub(crate) fn last_touched() -> u64 {
+    TOUCHED.load(Ordering::Relaxed)
+}
+
 fn slot_address(index: usize) -> Option<NonNull<u8>> {
     let base = NonNull::new(BASE.load(Ordering::Acquire))?;
     if index >= COUNT.load(Ordering::Acquire) {
@@ -138,6 +145,7 @@ fn lend() -> Option<usize> {
 pub(crate) unsafe extern "C" fn request(buffer: *mut *mut u8, size: *mut usize, records: *mut usize) {
     let lent = guard(None, || {
         session::first_use();
+        TOUCHED.store(clock::monotonic(), Ordering::Relaxed);
         lend().and_then(slot_address)
     });
     let (address, bytes, limit) = match lent {
@@ -171,6 +179,9 @@ pub(crate) unsafe extern "C" fn complete(
             losses::add(if ours { Loss::BufferExhausted } else { Loss::ForeignBuffer }, 1);
             return;
         };
+        if valid > 0 {
+            TOUCHED.store(clock::monotonic(), Ordering::Relaxed);
+        }
         slot.valid.store(valid.min(BUFFER_BYTES), Ordering::Relaxed);
         slot.number.store(NUMBER.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         // Release pairs with the Acquire load in `take_full`: records and `valid` are visible to the drain thread.

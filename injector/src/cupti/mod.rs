@@ -3,7 +3,7 @@
 //!
 //! [`choose`] finds the one library, [`session`] sets it up, [`callbacks`] and [`buffers`] are what CUPTI calls,
 //! [`walk`], [`decode`], [`calls`] and [`names`] read its records on the drain thread, [`arbiter`] stands between CUPTI and
-//! other clients.
+//! other clients, [`unanswered`] notices those it does not meet.
 //! A lock is never held across a call into CUPTI whose callbacks could take it: callbacks take none.
 
 pub(crate) mod arbiter;
@@ -16,4 +16,5 @@ pub(crate) mod names;
 pub(crate) mod raw;
 pub(crate) mod reroute;
 pub(crate) mod session;
+pub(crate) mod unanswered;
 pub(crate) mod walk;
