@@ -27,7 +27,7 @@ mod document;
 mod essential;
 mod json;
 mod lane;
-mod name;
+pub(crate) mod name;
 mod output;
 mod sink;
 mod slices;

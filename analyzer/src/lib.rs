@@ -35,6 +35,8 @@ pub mod report;
 pub mod run;
 pub mod steps;
 pub mod summary;
+#[cfg(feature = "cli")]
+pub mod tables;
 pub mod timeline;
 
 pub use analysis::Analysis;

@@ -5,8 +5,10 @@ pub(crate) mod completions;
 pub(crate) mod doctor;
 pub(crate) mod exit;
 pub(crate) mod explain;
+pub(crate) mod input;
 pub(crate) mod recover;
 pub(crate) mod run;
+pub(crate) mod stats;
 pub(crate) mod summary;
 pub(crate) mod talk;
 

@@ -26,7 +26,7 @@ impl Write for Limited {
 }
 
 /// `name` as C++ source would have it; unchanged where it is no C++ symbol, is cut, or is too long.
-pub(super) fn demangled(name: &str) -> String {
+pub(crate) fn demangled(name: &str) -> String {
     if !name.starts_with("_Z") {
         return name.to_owned();
     }
@@ -43,7 +43,7 @@ pub(super) fn demangled(name: &str) -> String {
 /// A demangled name without return type, parameters, namespaces and lambdas, cut to 96 bytes:
 /// `void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float> >(int, ...)` becomes
 /// `vectorized_elementwise_kernel<4, CUDAFunctor_add<float>>`.
-pub(super) fn shortened(full: &str) -> String {
+pub(crate) fn shortened(full: &str) -> String {
     let mut out = String::with_capacity(SHORT + 4);
     let mut word = 0; // where the identifier being written begins
     let named = without_parameters(full);

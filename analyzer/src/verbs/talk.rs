@@ -47,20 +47,24 @@ impl Progress {
 
     /// `done` of `all` of the stage `what`.
     pub(crate) fn show(&self, what: &str, done: u64, all: u64) {
+        let part = (done as f64 / all.max(1) as f64).min(1.0);
+        let full = (part * 30.0) as usize;
+        self.draw(|| format!("{what:<10} [{:<30}] {:3.0} %", "#".repeat(full), part * 100.0));
+    }
+
+    /// `bytes` done of the stage `what`, where nobody knows how many there are.
+    pub(crate) fn show_amount(&self, what: &str, bytes: u64) {
+        self.draw(|| format!("{what:<10} {} MB", bytes / 1_000_000));
+    }
+
+    fn draw(&self, picture: impl FnOnce() -> String) {
         let now = Instant::now();
         let recent = self.drawn.get().is_some_and(|t| now.duration_since(t) < TICK);
         if !self.terminal || recent || now.duration_since(self.start) < PATIENCE {
             return;
         }
         self.drawn.set(Some(now));
-        let part = (done as f64 / all.max(1) as f64).min(1.0);
-        let full = (part * 30.0) as usize;
-        let _ = write!(
-            io::stderr().lock(),
-            "\r\x1b[K{what:<10} [{:<30}] {:3.0} %",
-            "#".repeat(full),
-            part * 100.0
-        );
+        let _ = write!(io::stderr().lock(), "\r\x1b[K{}", picture());
     }
 
     /// Takes the bar away.

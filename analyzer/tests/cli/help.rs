@@ -14,6 +14,7 @@ fn help_begins_with_examples_and_names_the_exit_codes() {
         ("help", vec!["--help"]),
         ("help-run", vec!["run", "--help"]),
         ("help-recover", vec!["recover", "--help"]),
+        ("help-stats", vec!["stats", "--help"]),
         ("help-summary", vec!["summary", "--help"]),
         ("help-doctor", vec!["doctor", "--help"]),
         ("help-explain", vec!["explain", "--help"]),
@@ -83,7 +84,7 @@ fn completions_know_every_verb() {
     for shell in ["bash", "zsh", "fish"] {
         let output = place.run(&["completions", shell]);
         assert_eq!(code(&output), 0);
-        for verb in ["run", "recover", "doctor", "explain", "completions"] {
+        for verb in ["run", "recover", "stats", "doctor", "explain", "completions"] {
             assert!(out(&output).contains(verb), "{shell}: {verb}");
         }
     }

@@ -15,5 +15,6 @@ mod recover;
 mod run;
 mod run_refuses;
 mod special_files;
+mod stats;
 mod summary;
 mod unwritable;

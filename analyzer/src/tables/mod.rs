@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Tables of a run: those of `nsys stats`, with its names, columns and figures, and gapprobe's own. `gapprobe stats`
+//! prints them.
+//!
+//! ```text
+//! one file a report   cuda_*.rs, nvtx_*.rs, osrt_sum.rs as nsys; gaps.rs, steps.rs, phases.rs, syncs.rs our own
+//! source.rs           the run, and what several reports need of it, made once
+//! names.rs            kernels by name              class.rs      GEMM, attention, ... by name
+//! launches.rs         what each call launched      ranges.rs     named ranges, nested
+//! occupancy.rs        waves and theoretical occupancy
+//! stats.rs            average, median, deviation   groups.rs     values by name
+//! table.rs            rows and columns
+//! text.rs csv.rs json.rs                           how they are written
+//! ```
+//! Figures only: nothing here judges. Linear in events (ranges: times their depth, up to 64). Names and columns are
+//! those of the Nsight Systems Post-Collection Analysis Guide (docs.nvidia.com/nsight-systems/AnalysisGuide).
+
+mod class;
+mod csv;
+mod cuda_api_sum;
+mod cuda_gpu_kern_sum;
+mod cuda_gpu_mem_size_sum;
+mod cuda_gpu_mem_time_sum;
+mod cuda_gpu_sum;
+mod cuda_kern_exec_sum;
+mod gaps;
+mod groups;
+mod json;
+mod launches;
+mod names;
+mod nvtx_gpu_proj_sum;
+mod nvtx_kern_sum;
+mod nvtx_sum;
+pub mod occupancy;
+mod osrt_sum;
+mod phases;
+mod ranges;
+mod source;
+pub mod stats;
+mod steps;
+mod syncs;
+pub mod table;
+mod text;
+
+use std::io::{self, Write};
+
+pub use class::{class_of, KernelClass};
+pub use names::NameStyle;
+pub use source::Source;
+pub use table::{Cell, Column, Row, Table};
+
+/// A report: one kind of table.
+#[derive(Debug)]
+pub struct Report {
+    /// Name on the command line; nsys's where nsys has the report.
+    pub name: &'static str,
+    /// Heading.
+    pub title: &'static str,
+    /// What it shows, one line.
+    pub what: &'static str,
+    /// What the trace has none of where the table has no rows.
+    pub needs: &'static str,
+    /// Printed where no report is asked for.
+    pub usual: bool,
+    /// Rows that the text form shows where no limit is asked for (0: all): one row an event is no reading.
+    pub shown: usize,
+    /// Columns.
+    pub columns: &'static [Column],
+    /// Makes the rows.
+    rows: fn(&Source<'_>) -> Vec<Row>,
+}
+
+impl Report {
+    /// The table of a run.
+    pub fn table(&self, source: &Source<'_>) -> Table {
+        Table { columns: self.columns, rows: (self.rows)(source) }
+    }
+
+    /// The number of a column by heading, name or key.
+    pub fn column(&self, wanted: &str) -> Option<usize> {
+        self.columns.iter().position(|c| c.is(wanted))
+    }
+}
+
+/// Every report, nsys's first.
+pub static REPORTS: [&Report; 14] = [
+    &cuda_api_sum::REPORT,
+    &cuda_gpu_kern_sum::REPORT,
+    &cuda_gpu_mem_time_sum::REPORT,
+    &cuda_gpu_mem_size_sum::REPORT,
+    &cuda_gpu_sum::REPORT,
+    &cuda_kern_exec_sum::REPORT,
+    &nvtx_sum::REPORT,
+    &nvtx_kern_sum::REPORT,
+    &nvtx_gpu_proj_sum::REPORT,
+    &osrt_sum::REPORT,
+    &syncs::REPORT,
+    &gaps::REPORT,
+    &steps::REPORT,
+    &phases::REPORT,
+];
+
+/// The report of this name.
+pub fn find(name: &str) -> Option<&'static Report> {
+    REPORTS.iter().copied().find(|r| r.name == name)
+}
+
+/// How tables are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    /// Columns for people.
+    Text,
+    /// RFC 4180.
+    Csv,
+    /// An array of objects.
+    Json,
+}
+
+/// Writes a table's first `limit` rows (0: all), without title.
+pub fn write(table: &Table, limit: usize, format: Format, out: &mut dyn Write) -> io::Result<()> {
+    let rows = match limit {
+        0 => &table.rows[..],
+        n => table.rows.get(..n).unwrap_or(&table.rows),
+    };
+    match format {
+        Format::Text => text::write(table.columns, rows, out),
+        Format::Csv => csv::write(table.columns, rows, out),
+        Format::Json => json::write(table.columns, rows, out),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_keys_are_unique_and_machine_readable() {
+        let machine = |s: &str| s.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+        for (i, r) in REPORTS.iter().enumerate() {
+            assert!(
+                machine(r.name) && REPORTS.iter().position(|o| o.name == r.name) == Some(i),
+                "{}",
+                r.name
+            );
+            for (j, c) in r.columns.iter().enumerate() {
+                assert!(machine(c.key), "{} {}", r.name, c.key);
+                assert_eq!(r.column(c.key), Some(j), "{} {}", r.name, c.key);
+                assert_eq!(r.column(&c.heading()), Some(j), "{} {}", r.name, c.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Named ranges (NVTX, `record_function`, `gapprobe_range`) by name: how often, how long on the host. A range's time
+//! includes that of the ranges in it, so Time adds up to more than there was.
+
+use super::groups::Groups;
+use super::ranges::STYLE;
+use super::table::{number, row, text, Row, AVG, MAX, MED, MIN, STDDEV, TIME, TOTAL};
+use super::{Report, Source};
+
+pub(super) static REPORT: Report = Report {
+    name: "nvtx_sum",
+    title: "NVTX Range Summary",
+    what: "named ranges: time on the host",
+    needs: "named ranges",
+    usual: true,
+    shown: 0,
+    columns: &[
+        TIME,
+        TOTAL,
+        number("Instances", "instances"),
+        AVG,
+        MED,
+        MIN,
+        MAX,
+        STDDEV,
+        text("Style", "style"),
+        text("Range", "range"),
+    ],
+    rows,
+};
+
+fn rows(source: &Source<'_>) -> Vec<Row> {
+    let mut groups = Groups::new();
+    for r in source.ranges() {
+        groups.add(source.string(r.name), r.span.ns());
+    }
+    groups.rows(|name, _| row![STYLE, name])
+}

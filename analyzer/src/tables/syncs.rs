@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Calls that held the host, by function, and what that cost: the idle time of the GPU blamed on them.
+//!
+//! Blocked: begin to return of every synchronizing, allocating or freeing call, and of every copy whose call stood until
+//! the copy was done. Idle Time: the slices SYNC, COPY and ALLOC of the why-idle track whose call it is, over the whole
+//! valid recording, all devices. A call may block for long and cost nothing: the GPU had work meanwhile.
+
+use foldhash::{HashMap, HashMapExt};
+
+use super::groups::Groups;
+use super::table::{five, ns, number, percent, percent_of, row, text, Row, AVG, MAX, MED, MIN, STDDEV};
+use super::{Report, Source};
+use crate::analysis::Bucket;
+use crate::gaps::HostView;
+
+pub(super) static REPORT: Report = Report {
+    name: "syncs",
+    title: "Blocking Calls",
+    what: "calls that held the host: time blocked, and the GPU's idle time it cost",
+    needs: "blocking calls",
+    usual: true,
+    shown: 0,
+    columns: &[
+        percent("Idle", "idle_pct"),
+        ns("Idle Time", "idle_ns"),
+        number("Num Calls", "num_calls"),
+        ns("Blocked Time", "blocked_ns"),
+        AVG,
+        MED,
+        MIN,
+        MAX,
+        STDDEV,
+        text("Name", "name"),
+    ],
+    rows,
+};
+
+/// Idle time that a blocking call is blamed for.
+pub(super) const BLOCKING: [Bucket; 3] = [Bucket::Sync, Bucket::CopyWait, Bucket::Alloc];
+
+fn rows(source: &Source<'_>) -> Vec<Row> {
+    let (run, analysis) = (source.run, source.analysis());
+    let mut blockers: Vec<u32> = Vec::new();
+    for device in &run.devices {
+        blockers.extend(HostView::new(run, device).blockers.iter().map(|b| b.call));
+    }
+    blockers.sort_unstable();
+    blockers.dedup();
+    let mut groups: Groups<&str> = Groups::new();
+    for (_, call) in blockers.iter().filter_map(|&b| run.call(b)) {
+        groups.add(run.call_name(call), call.span().ns());
+    }
+    let mut idle: HashMap<&str, u128> = HashMap::new();
+    let mut all = 0u128;
+    for slice in analysis.devices.iter().flat_map(|d| &d.slices) {
+        all += u128::from(slice.span().ns());
+        if let Some((_, call)) = run.call(slice.call).filter(|_| BLOCKING.contains(&slice.bucket)) {
+            *idle.entry(run.call_name(call)).or_default() += u128::from(slice.span().ns());
+        }
+    }
+    let mut rows: Vec<(u128, u128, &str, Row)> = groups
+        .stats()
+        .into_iter()
+        .map(|(name, s)| {
+            let cost = idle.get(name).copied().unwrap_or(0);
+            let mut cells = row![percent_of(cost, all), cost, s.count, s.total];
+            cells.extend(five(&s));
+            cells.extend(row![name]);
+            (cost, s.total, name, cells)
+        })
+        .collect();
+    rows.sort_by(|a, b| (b.0, b.1, a.2).cmp(&(a.0, a.1, b.2)));
+    rows.into_iter().map(|r| r.3).collect()
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Opening a trace for a verb that reads one: the bar while it takes long, what cannot be used said on stderr, what
+//! cannot be read as a failure with its advice.
+
+use std::path::Path;
+use std::sync::mpsc::{channel, RecvTimeoutError};
+use std::time::Duration;
+
+use analyzer::formats::{self, Input, Progress, ReadError};
+
+use crate::verbs::exit::{Exit, Failure};
+use crate::verbs::talk;
+
+/// Time between two looks at how far reading has come.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Reads a file of any format and says on stderr what of it could not be used.
+///
+/// # Errors
+/// [`Exit::Unreadable`], with advice.
+pub(crate) fn open(path: &Path) -> Result<Input, Failure> {
+    let input = read(path).map_err(|e| unreadable(&e))?;
+    for remark in remarks(&input) {
+        talk::say(format!("gapprobe: {}: {remark}", path.display()));
+    }
+    Ok(input)
+}
+
+/// Reads on a thread of its own and draws the bar meanwhile.
+fn read(path: &Path) -> Result<Input, ReadError> {
+    let progress = Progress::default();
+    let bar = talk::Progress::new();
+    let (done, waiting) = channel();
+    let result = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // nobody listens only where this thread's owner panicked
+            let _ = done.send(formats::read(path, &progress));
+        });
+        loop {
+            match waiting.recv_timeout(TICK) {
+                Ok(result) => return Some(result),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => match progress.get() {
+                    (read, 0) => bar.show_amount("reading", read),
+                    (read, all) => bar.show("reading", read, all),
+                },
+            }
+        }
+    });
+    bar.clear();
+    result.unwrap_or_else(|| formats::read(path, &progress))
+}
+
+fn unreadable(error: &ReadError) -> Failure {
+    let failure = Failure::new(Exit::Unreadable, error.to_string());
+    match error.hint.as_str() {
+        "" => failure,
+        hint => failure.hint(hint),
+    }
+}
+
+/// What the reader of a report should know of the file, one sentence each.
+fn remarks(input: &Input) -> Vec<String> {
+    let r = &input.refused;
+    let mut remarks = input.notes.clone();
+    let counted = [
+        (r.no_time, "without a time that can be read"),
+        (r.negative, "that end before they begin"),
+        (r.duplicates, "that stand in it more than once (counted once)"),
+    ];
+    for (count, what) in counted.into_iter().filter(|c| c.0 > 0) {
+        remarks.push(format!("{} {what}", events(count)));
+    }
+    if r.broken > 0 {
+        let places = if r.broken == 1 { "1 place".to_owned() } else { format!("{} places", r.broken) };
+        remarks.push(format!("{places} that cannot be parsed: what stood there is lost"));
+    }
+    // what a foreign reader refused stands in the problems too, and was said
+    let damaged = input.run.problems.damaged().saturating_sub(r.lost());
+    if damaged > 0 {
+        remarks.push(format!("damaged: {damaged} parts of it could not be read"));
+    }
+    remarks
+}
+
+fn events(count: u64) -> String {
+    if count == 1 {
+        "1 event".to_owned()
+    } else {
+        format!("{count} events")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_none_is_a_failure_with_advice() {
+        let failure = open(Path::new("/nowhere/trace.json")).expect_err("no file");
+        assert_eq!(failure.exit, Exit::Unreadable);
+        assert!(failure.what.starts_with("/nowhere/trace.json: "), "{}", failure.what);
+        assert_eq!(failure.hints, ["is the path right?"]);
+    }
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `gapprobe stats`: tables of a trace, by the names `nsys stats` gives them. The tables themselves: `analyzer::tables`.
+
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+
+use analyzer::tables::{self, NameStyle, Report, Source, Table};
+use clap::ValueEnum;
+
+use crate::verbs::exit::{Exit, Failure};
+use crate::verbs::{input, talk};
+use crate::Outcome;
+
+const EXAMPLES: &str = "\
+Examples:
+  gapprobe stats trace.json.gz                                  the usual tables
+  gapprobe stats trace.json.gz --report cuda_gpu_kern_sum --limit 10
+  gapprobe stats trace.json.gz -r gaps -r syncs                 what the GPU's idle time is made of
+  gapprobe stats trace.json.gz -r cuda_api_sum --sort avg       the slowest calls first
+  gapprobe stats trace.json.gz -r steps --format csv > steps.csv
+  gapprobe stats --list                                         the reports there are";
+
+/// Tables of a trace: kernels, API calls, copies, ranges, steps, idle time
+///
+/// Names and columns are those of `nsys stats`; the figures behind a kernel's name, and the reports syncs, gaps, steps and
+/// phases, are gapprobe's own. FILE is a recording (.gpr), or a trace of gapprobe, torch.profiler or nsys.
+#[derive(clap::Args)]
+#[command(before_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The trace
+    #[arg(required_unless_present = "list")]
+    file: Option<PathBuf>,
+    /// A report; may be given more than once [default: those marked * by --list]
+    #[arg(short, long = "report", value_name = "NAME", value_delimiter = ',')]
+    reports: Vec<String>,
+    /// How tables are printed: csv takes one report; json is an array of rows, of several reports an object of arrays
+    #[arg(short, long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+    /// Sort by a column (heading, or key as in json): numbers down, texts up [default: total time]
+    #[arg(short, long, value_name = "COLUMN")]
+    sort: Option<String>,
+    /// Print the first N rows only; 0: all [default: all; gaps as a table: 50]
+    #[arg(short = 'n', long, value_name = "N")]
+    limit: Option<usize>,
+    /// Kernel names: whole as in the source, or short, without parameters and namespaces
+    #[arg(long, value_enum, default_value_t = Names::Whole)]
+    names: Names,
+    /// List the reports
+    #[arg(long)]
+    list: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Table,
+    Csv,
+    Json,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Names {
+    Short,
+    Whole,
+}
+
+/// A report that was asked for, and the column it is sorted by.
+struct Wanted {
+    report: &'static Report,
+    sort: Option<usize>,
+}
+
+/// Prints the tables.
+pub(crate) fn run(args: &Args) -> Outcome {
+    // with --list no file is needed, and none is read
+    let Some(file) = args.file.as_ref().filter(|_| !args.list) else {
+        talk::print(list().trim_end())?;
+        return Ok(Exit::Ok);
+    };
+    let wanted = wanted(args)?; // before the file is read: it may be large
+    let input = input::open(file)?;
+    let names = match args.names {
+        Names::Short => NameStyle::Short,
+        Names::Whole => NameStyle::Whole,
+    };
+    let source = Source::new(&input.run, names);
+    let mut out = BufWriter::new(io::stdout().lock());
+    match print(args, &wanted, &source, &mut out).and_then(|()| out.flush()) {
+        // a closed pipe is the reader's right
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(Exit::Problem, format!("cannot write to stdout: {e}")))
+        }
+        _ => Ok(Exit::Ok),
+    }
+}
+
+fn list() -> String {
+    let lines = tables::REPORTS.iter().map(|r| {
+        let mark = if r.usual { "*" } else { " " };
+        format!("{mark} {:<22} {}\n", r.name, r.what)
+    });
+    lines.collect()
+}
+
+/// The reports and columns that are meant.
+fn wanted(args: &Args) -> Result<Vec<Wanted>, Failure> {
+    let reports: Vec<&'static Report> = match args.reports.as_slice() {
+        [] => tables::REPORTS.iter().copied().filter(|r| r.usual).collect(),
+        names => names.iter().map(|n| report(n)).collect::<Result<_, _>>()?,
+    };
+    if args.format == Format::Csv && reports.len() != 1 {
+        return Err(Failure::new(Exit::WrongUse, "csv holds one table")
+            .hint("give one --report, or --format json for several"));
+    }
+    reports
+        .into_iter()
+        .map(|report| {
+            let sort = args.sort.as_deref().map(|name| column(report, name)).transpose()?;
+            Ok(Wanted { report, sort })
+        })
+        .collect()
+}
+
+fn report(name: &str) -> Result<&'static Report, Failure> {
+    tables::find(name).ok_or_else(|| {
+        let known: Vec<&str> = tables::REPORTS.iter().map(|r| r.name).collect();
+        Failure::new(Exit::WrongUse, format!("no report {name:?}"))
+            .hint(format!("one of {}", known.join(", ")))
+    })
+}
+
+fn column(report: &Report, name: &str) -> Result<usize, Failure> {
+    report.column(name).ok_or_else(|| {
+        let known: Vec<&str> = report.columns.iter().map(|c| c.key).collect();
+        Failure::new(Exit::WrongUse, format!("no column {name:?} in {}", report.name))
+            .hint(format!("one of {}", known.join(", ")))
+    })
+}
+
+fn print(args: &Args, wanted: &[Wanted], source: &Source<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let several = wanted.len() > 1;
+    if several && args.format == Format::Json {
+        out.write_all(b"{")?;
+    }
+    for (i, w) in wanted.iter().enumerate() {
+        let mut table = w.report.table(source);
+        if let Some(column) = w.sort {
+            table.sort(column);
+        }
+        if table.rows.is_empty() && !args.reports.is_empty() {
+            talk::say(format!("gapprobe: {}: not in this trace: no {}", w.report.name, w.report.needs));
+        }
+        match args.format {
+            Format::Table => as_text(args, w.report, &table, out)?,
+            Format::Csv => tables::write(&table, args.limit.unwrap_or(0), tables::Format::Csv, out)?,
+            Format::Json => {
+                if several {
+                    write!(out, "{}\"{}\": ", if i > 0 { ",\n" } else { "\n" }, w.report.name)?;
+                }
+                tables::write(&table, args.limit.unwrap_or(0), tables::Format::Json, out)?;
+            }
+        }
+    }
+    match args.format {
+        Format::Json => writeln!(out, "{}", if several { "\n}" } else { "" }),
+        _ => Ok(()),
+    }
+}
+
+/// With a title; what is left out is said.
+fn as_text(args: &Args, report: &Report, table: &Table, out: &mut dyn Write) -> io::Result<()> {
+    if table.rows.is_empty() {
+        return Ok(());
+    }
+    let limit = args.limit.unwrap_or(report.shown);
+    writeln!(out, "\n ** {} ({}):\n", report.title, report.name)?;
+    tables::write(table, limit, tables::Format::Text, out)?;
+    if args.limit.is_none() && limit > 0 && table.rows.len() > limit {
+        let (name, all) = (report.name, table.rows.len());
+        out.flush()?; // talk comes behind what it is about
+        talk::say(format!("gapprobe: {name}: {limit} of {all} rows; --limit 0 prints all"));
+    }
+    Ok(())
+}
