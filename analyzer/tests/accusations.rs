@@ -5,8 +5,8 @@
 //! - Where the queue never runs dry, nothing the host does costs anything: no verdict may name it, whatever waits, stalls
 //!   and allocations there are, and however long the device idles for reasons of its own.
 //! - In any program: what is named must be worth about what is promised when it is really taken out.
-//! - And the other way: where one of waits, host work, allocations and copies is worth a quarter of the step, the verdict does not
-//!   say that nothing is, or that it takes several fixes.
+//! - And the other way: where one of waits, host work, allocations and copies is worth a quarter of the step, the verdict
+//!   does not say that nothing is, or that it takes several fixes.
 
 use analyzer::replay::CAPTURABLE_NS;
 use analyzer::Analysis;
@@ -317,7 +317,7 @@ fn tiny() -> impl Strategy<Value = Vec<u64>> {
     proptest::collection::vec(one.prop_map(|us| us * US), 12..60)
 }
 
-const HOST_SIDE: [&str; 5] = ["SYNC", "LAUNCH", "HOST", "ALLOC", "COPY"];
+const HOST_SIDE: [&str; 6] = ["SYNC", "LAUNCH", "HOST", "INPUT", "ALLOC", "COPY"];
 /// Wins below this are nobody's accusation (`causes::MINOR_WIN`).
 const NOTHING: f64 = analyzer::causes::MINOR_WIN;
 
@@ -325,7 +325,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_gpu_that_always_has_work_queued_is_nobodys_fault(kernels in kernels(25, 3_000), acts in acts(harmless()), other in 4..40usize) {
+    fn a_gpu_that_always_has_work_queued_is_nobodys_fault(
+        kernels in kernels(25, 3_000), acts in acts(harmless()), other in 4..40usize
+    ) {
         let a = healthy(&Step { kernels, acts, other });
         let v = &a.verdict;
         prop_assert!(!HOST_SIDE.contains(&v.cause), "{:?}\n{:?}", v, a.devices[0].buckets);

@@ -2,11 +2,11 @@
 //! What a fix would win: the recorded steps, replayed through a small model with one cause changed.
 //!
 //! `prepare.rs` (with `calls.rs`, `ops.rs`, `waits.rs`) turns recorded calls and ops into items with durations and edges
-//! (never absolute times), `model.rs` plays them. The idea: Daydream (USENIX ATC 2020). Here: the fixes that can be asked for.
-//! The recorder's own cost stays in both the measured and the predicted time: both are times with it.
+//! (never absolute times), `model.rs` plays them. The idea: Daydream (USENIX ATC 2020). Here: the fixes that can be asked
+//! for. The recorder's own cost stays in both the measured and the predicted time: both are times with it.
 //!
-//! How well it does, on the H200 (tests/gpu/results, 7754a9d; step in ms, slow -> promised, and what the fixed form took
-//! under the same recorder): gpt_item 53.5 -> 32.7 ±3.3, 33.2; empty_cache 9.6 -> 5.7 ±0.6, 6.0; pageable_copies
+//! How well it did, on the H200 (tests/gpu/results, build 7754a9d; step in ms, slow -> promised, and what the fixed form
+//! took under the same recorder): gpt_item 53.5 -> 32.7 ±3.3, 33.2; empty_cache 9.6 -> 5.7 ±0.6, 6.0; pageable_copies
 //! 29.1 -> 8.5 ±2.1, 9.8; host_sleep 15.4 -> 4.5 ±1.2, 5.1; compiled 25.6 -> 2.7 ±2.3, 2.5; mlp_eager 63.4 -> 8.1 ±5.5, 3.2
 //! (its fixed form also fuses the optimizer). Compare times of one and the same recorder, not shares: a slow form that waits
 //! for its host takes as long as its host, which varies from process to process (gpt_item 43.2 ms without gapprobe, 53.5
