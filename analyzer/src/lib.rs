@@ -10,6 +10,7 @@
 //! causes/       one cause a file: evidence, words, what to change
 //! analyze.rs    all of it in order -> analysis.rs (the result's types)
 //! line.rs       the one line
+//! alive.rs      is the process that made a file still there?
 //! chrome.rs     the trace file; summary.rs the figures as JSON; report.rs recording -> files and line
 //! ```
 //! Linked into the training process for its exit (without the feature `cli`), and into `gapprobe`.
