@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A [`Run`] from the events of another tool's trace, whatever its format: numbers for texts, kernels, streams and
-//! threads, and the facts of the header that follow from the events.
+//! threads, ids of several processes told apart, and the facts of the header that follow from the events.
 
 use foldhash::{HashMap, HashMapExt};
 use trace::call::{self, Class};
 use trace::define::Definition;
-use trace::event::GRAPH_NODE;
+use trace::event::{GRAPH_NODE, OPEN_ENDED};
 use trace::header::{sources, state};
 use trace::{KernelInfo, Kind};
 
@@ -16,6 +16,22 @@ use crate::run::{Call, Device, Op, Range, Run, Span, Stream, SyncRecord, Thread,
 const MOST_STREAMS: usize = 60_000;
 /// More threads than this: likewise.
 const MOST_THREADS: usize = 1 << 20;
+
+/// Times this far from the middle of a trace are damage: 30 days, ns.
+const FAR: u64 = 30 * 86_400 * 1_000_000_000;
+/// Where [`Assembly::settle`] puts the earliest event, ns: what began before it has room.
+pub(super) const ORIGIN: u64 = 1_000_000_000;
+
+/// A stream, and whose it is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct StreamKey {
+    /// Processes are counted from 0; formats that hold one process say 0.
+    pub(super) process: u32,
+    /// As it shall be named in the run, or as [`Assembly::renumber_devices`] is told.
+    pub(super) device: u32,
+    pub(super) context: u32,
+    pub(super) stream: u32,
+}
 
 /// An operation of a device.
 #[derive(Clone, Copy, Debug)]
@@ -53,12 +69,16 @@ pub(super) struct ForeignCall {
 /// A run under construction.
 #[derive(Debug, Default)]
 pub(super) struct Assembly {
-    run: Run,
+    pub(super) run: Run,
     strings: HashMap<Box<[u8]>, u32>,
     kernels: HashMap<KernelInfo, u32>,
     devices: HashMap<u32, usize>,
-    streams: HashMap<(u32, u32, u32), (usize, usize)>,
+    pub(super) streams: HashMap<StreamKey, (usize, usize)>,
     threads: HashMap<u32, usize>,
+    /// By index of the thread.
+    pub(super) process_of_thread: Vec<u32>,
+    /// By index of the wait.
+    pub(super) process_of_wait: Vec<u32>,
     /// What a call's name and number stand for.
     calls: HashMap<(u32, u32), (u32, Option<Class>)>,
 }
@@ -95,9 +115,15 @@ impl Assembly {
 
     /// Where a stream's operations go; `None` where there are too many.
     pub(super) fn stream(&mut self, device: u32, context: u32, stream: u32) -> Option<(usize, usize)> {
-        if let Some(&at) = self.streams.get(&(device, context, stream)) {
+        self.stream_of(StreamKey { process: 0, device, context, stream })
+    }
+
+    /// The same where a trace holds several processes.
+    pub(super) fn stream_of(&mut self, key: StreamKey) -> Option<(usize, usize)> {
+        if let Some(&at) = self.streams.get(&key) {
             return Some(at);
         }
+        let StreamKey { device, context, stream, .. } = key;
         let devices = &mut self.run.devices;
         let index = *self.devices.entry(device).or_insert_with(|| {
             devices.push(Device { ordinal: device, ..Device::default() });
@@ -109,20 +135,34 @@ impl Assembly {
         }
         d.streams.push(Stream { context, stream, ops: Vec::new() });
         let at = (index, d.streams.len() - 1);
-        self.streams.insert((device, context, stream), at);
+        self.streams.insert(key, at);
         Some(at)
     }
 
     /// Where the events of the thread with this number go; `None` where there are too many.
     pub(super) fn thread(&mut self, number: u32, tid: u32) -> Option<usize> {
+        self.thread_of(0, number, tid)
+    }
+
+    /// The same where a trace holds several processes.
+    pub(super) fn thread_of(&mut self, process: u32, number: u32, tid: u32) -> Option<usize> {
         let threads = &mut self.run.threads;
         if !self.threads.contains_key(&number) && threads.len() >= MOST_THREADS {
             return None;
         }
+        let owners = &mut self.process_of_thread;
         Some(*self.threads.entry(number).or_insert_with(|| {
             threads.push(Thread { tid, ..Thread::default() });
+            owners.push(process);
             threads.len() - 1
         }))
+    }
+
+    /// Gives each device, by the number it was made with, another one.
+    pub(super) fn renumber_devices(&mut self, number: impl Fn(u32) -> u32) {
+        for d in &mut self.run.devices {
+            d.ordinal = number(d.ordinal);
+        }
     }
 
     /// Names a thread that has events.
@@ -137,7 +177,7 @@ impl Assembly {
         let streams = self.run.devices.get_mut(device).map(|d| &mut d.streams);
         let Some(s) = streams.and_then(|s| s.get_mut(stream)) else { return };
         let ForeignOp { span, correlation, a, b, graph, kind } = op;
-        let flags = if graph != 0 { GRAPH_NODE } else { 0 };
+        let flags = if graph != 0 && kind != Kind::GraphTrace { GRAPH_NODE } else { 0 };
         let Span { start, end } = span;
         s.ops.push(Op { start, end, correlation, a, b, graph, call: NONE, kind, flags });
         self.run.events += 1;
@@ -185,11 +225,69 @@ impl Assembly {
 
     /// A wait as CUPTI recorded it.
     pub(super) fn wait(&mut self, span: Span, correlation: u32, what: u32, stream: u32) {
+        self.wait_of(0, span, correlation, what, stream);
+    }
+
+    /// The same where a trace holds several processes.
+    pub(super) fn wait_of(&mut self, process: u32, span: Span, correlation: u32, what: u32, stream: u32) {
         self.run.waits.push(SyncRecord { span, correlation, what, event: 0, stream });
+        self.process_of_wait.push(process);
+    }
+
+    /// Drops what lies far from all else, and moves the times so that the earliest, `others` included, is [`ORIGIN`].
+    pub(super) fn settle(&mut self, others: impl Iterator<Item = Span>) -> Settled {
+        let run = &mut self.run;
+        let ops = run.devices.iter().flat_map(|d| &d.streams).flat_map(|s| s.ops.iter().map(Op::span));
+        let calls = run.threads.iter().flat_map(|t| t.calls.iter().map(Call::span));
+        let starts = || ops.clone().chain(calls.clone()).map(|s| s.start);
+        let every = starts().count() / 10_000 + 1;
+        let mut sample: Vec<u64> = starts().step_by(every).collect();
+        let at = sample.len() / 2;
+        let middle = if sample.is_empty() { 0 } else { *sample.select_nth_unstable(at).1 };
+        let near = |s: Span| is_near(middle, s);
+        let mut first = u64::MAX;
+        let mut dropped = 0;
+        let mut keep = |s: Span| {
+            let near = near(s);
+            if near {
+                first = first.min(s.start);
+            }
+            dropped += u64::from(!near);
+            near
+        };
+        for s in run.devices.iter_mut().flat_map(|d| &mut d.streams) {
+            s.ops.retain(|o| keep(o.span()));
+        }
+        for t in &mut run.threads {
+            t.calls.retain(|c| keep(c.span()));
+            t.ranges.retain(|r| keep(r.span));
+        }
+        let mut owners = std::mem::take(&mut self.process_of_wait).into_iter();
+        run.waits.retain(|w| {
+            let (owner, near) = (owners.next(), keep(w.span));
+            self.process_of_wait.extend(owner.filter(|_| near));
+            near
+        });
+        others.for_each(|s| first = if near(s) { first.min(s.start) } else { first });
+        let settled = Settled { dropped, first, middle };
+        let move_to = |s: &mut u64, e: &mut u64| {
+            let span = settled.span(Span { start: *s, end: *e }).unwrap_or_default();
+            (*s, *e) = (span.start, span.end);
+        };
+        for s in run.devices.iter_mut().flat_map(|d| &mut d.streams) {
+            s.ops.iter_mut().for_each(|o| move_to(&mut o.start, &mut o.end));
+        }
+        for t in &mut run.threads {
+            t.calls.iter_mut().for_each(|c| move_to(&mut c.start, &mut c.end));
+            t.ranges.iter_mut().for_each(|r| move_to(&mut r.span.start, &mut r.span.end));
+        }
+        run.waits.iter_mut().for_each(|w| move_to(&mut w.span.start, &mut w.span.end));
+        settled
     }
 
     /// Sorted, joined, with a header.
-    pub(super) fn finish(self) -> Run {
+    pub(super) fn finish(mut self) -> Run {
+        self.tell_processes_apart();
         let mut run = self.run;
         let h = &mut run.header;
         let ops = run.devices.iter().flat_map(|d| &d.streams).flat_map(|s| s.ops.iter().map(Op::span));
@@ -201,6 +299,9 @@ impl Assembly {
         h.first_use = h.start_monotonic;
         (h.last_write, h.gpu_complete_to, h.host_complete_to) = (last, last, last);
         h.state = state::CLOSED;
+        for r in run.threads.iter_mut().flat_map(|t| &mut t.ranges).filter(|r| r.flags & OPEN_ENDED != 0) {
+            r.span.end = last;
+        }
         if !run.threads.iter().flat_map(|t| &t.calls).any(Call::launches) {
             h.sources |= sources::NO_LAUNCHES;
         }
@@ -215,25 +316,67 @@ impl Assembly {
     }
 }
 
+/// What [`Assembly::settle`] found.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settled {
+    /// Events that lay too far from all others.
+    pub(super) dropped: u64,
+    /// The earliest time that was kept, before it was moved.
+    pub(super) first: u64,
+    middle: u64,
+}
+
+impl Settled {
+    /// A span where the run has it, `None` if it lies too far from all else.
+    pub(super) fn span(&self, s: Span) -> Option<Span> {
+        let at = |t: u64| t.checked_add(ORIGIN)?.checked_sub(self.first);
+        is_near(self.middle, s).then(|| Some(Span::new(at(s.start)?, at(s.end)?)))?
+    }
+}
+
+fn is_near(middle: u64, s: Span) -> bool {
+    s.start.abs_diff(middle) < FAR && s.end.abs_diff(middle) < FAR
+}
+
 /// A call's name as `nsys stats` shows it: without CUPTI's runtime version, `cudaLaunchKernel_v7000`.
 fn shown(name: &str) -> &str {
-    match plain(name) {
-        plain if name.len() >= plain.len() + 6 => plain,
+    match name.rsplit_once('_') {
+        Some((rest, version)) if is_version(version) && version.len() >= 5 => rest,
         _ => name,
     }
 }
 
-/// A call's name without any version: `cudaLaunchKernel_v7000`, `cuMemcpyHtoDAsync_v2`.
+/// A call's name without any version, nor the variant for the thread's own default stream: `cudaLaunchKernel_v7000`,
+/// `cudaMemcpyAsync_ptsz_v7000`, `cuMemcpyHtoDAsync_v2_ptsz`.
 fn plain(name: &str) -> &str {
-    match name.rsplit_once("_v") {
-        Some((plain, digits)) if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) => plain,
-        _ => name,
+    let mut name = name;
+    loop {
+        let shorter = match name.rsplit_once('_') {
+            Some((rest, "ptsz" | "ptds")) => rest,
+            Some((rest, version)) if is_version(version) => rest,
+            _ => return name,
+        };
+        name = shorter;
     }
 }
 
-/// The same operation written twice counts once. Graph nodes of no length may look alike and are kept.
+/// `v7000`.
+fn is_version(text: &str) -> bool {
+    text.strip_prefix('v').is_some_and(|d| !d.is_empty() && d.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// The same operation, or the same call, written twice counts once. Graph nodes of no length may look alike and are kept.
 fn drop_duplicates(run: &mut Run) -> u64 {
     let mut dropped = 0;
+    for t in &mut run.threads {
+        let key = |c: &Call| (c.start, c.end, c.correlation, c.packed);
+        if !t.calls.is_sorted_by_key(key) {
+            t.calls.sort_by_key(key);
+        }
+        let before = t.calls.len();
+        t.calls.dedup_by(|b, a| key(a) == key(b) && a.correlation != 0);
+        dropped += (before - t.calls.len()) as u64;
+    }
     for s in run.devices.iter_mut().flat_map(|d| &mut d.streams) {
         let key = |o: &Op| (o.start, o.end, o.correlation, o.kind as u8, o.a, o.b);
         s.ops.sort_by_key(key);

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Traces of every kind into a [`Run`]. What a file is, its first bytes tell, never its name.
 //!
-//! `kineto/` torch.profiler's Chrome JSON and our own; `assemble.rs` what all foreign readers share. Our own recordings
-//! are read by `load.rs`. Not here: opinions.
+//! `kineto/` torch.profiler's Chrome JSON and our own; `nsys/` Nsight Systems' SQLite exports; `assemble.rs` and
+//! `processes.rs` what all foreign readers share. Our own recordings are read by `load.rs`. Not here: opinions.
 
 mod assemble;
 pub mod kineto;
 #[expect(unsafe_code, reason = "a mapped file")]
 mod map;
+mod nsys;
+mod processes;
 mod sniff;
 
 use std::fmt;
@@ -15,7 +17,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::run::Run;
+use crate::run::{Run, Span};
 pub use kineto::Refused;
 
 /// How far reading has come: bytes read of bytes there, for whoever draws a progress bar.
@@ -47,6 +49,8 @@ pub enum Format {
     Recording,
     /// Chrome JSON.
     Kineto,
+    /// Nsight Systems' export in SQLite, or a report that it was made from.
+    Nsys,
 }
 
 impl Format {
@@ -55,6 +59,7 @@ impl Format {
         match self {
             Format::Recording => "gapprobe recording",
             Format::Kineto => "torch.profiler trace",
+            Format::Nsys => "nsys export",
         }
     }
 }
@@ -74,6 +79,19 @@ pub struct Input {
     pub bytes: u64,
     /// Remarks for the reader of the report, one sentence each.
     pub notes: Vec<String>,
+    /// Calls into the operating system, in the order of the file (nsys with `--trace=osrt`).
+    pub os_calls: Vec<OsCall>,
+}
+
+/// A call into the operating system's libraries: `poll`, `pthread_cond_wait`, `ioctl` ...
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OsCall {
+    /// Begin and end, in the run's time. Many begin long before the run's first event.
+    pub span: Span,
+    /// Name, a string id of the run's definitions (0: unknown).
+    pub name: u32,
+    /// Kernel thread id; the thread need not be among the run's.
+    pub tid: u32,
 }
 
 /// Why a file cannot be read, and what to do about it.
@@ -95,7 +113,7 @@ impl ReadError {
     fn json(at: usize, what: &str) -> ReadError {
         ReadError::new(
             format!("{what} (byte {at})"),
-            "gapprobe reads its own recordings and traces, and torch.profiler's Chrome JSON, plain or .gz",
+            "gapprobe reads its own recordings and traces, torch.profiler's Chrome JSON, and SQLite exports of nsys, plain or .gz",
         )
     }
 

@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use super::kineto::{self, Kineto};
+use super::nsys::{self, Nsys};
 use super::{Format, Input, Progress, ReadError, Refused};
 use crate::load;
 
@@ -43,7 +44,12 @@ pub(super) fn read(path: &Path, progress: &Progress) -> Result<Input, ReadError>
         return recording(bytes);
     }
     if bytes.starts_with(SQLITE) {
-        return Err(ReadError::new("an SQLite file (nsys export)", "gapprobe does not read these yet"));
+        drop(map);
+        return nsys::read(path, progress).map(from_nsys);
+    }
+    if bytes.starts_with(nsys::REPORT) {
+        drop(map);
+        return nsys::read_report(path, progress).map(from_nsys);
     }
     if let Some((_, what, hint)) = OTHERS.iter().find(|o| bytes.starts_with(o.0)) {
         return Err(ReadError::new(*what, *hint));
@@ -53,7 +59,7 @@ pub(super) fn read(path: &Path, progress: &Progress) -> Result<Input, ReadError>
 
 /// A `.gz` of any of them.
 fn compressed(bytes: &[u8], progress: &Progress) -> Result<Input, ReadError> {
-    let mut first = [0u8; 16];
+    let mut first = [0u8; 32];
     let got = read_up_to(&mut inflate(bytes), &mut first).map_err(|_| {
         ReadError::new("damaged at its very begin: it cannot be unpacked", "gzip -t FILE tells more")
     })?;
@@ -63,7 +69,10 @@ fn compressed(bytes: &[u8], progress: &Progress) -> Result<Input, ReadError> {
         return recording(&all);
     }
     if first[..got].starts_with(SQLITE) {
-        return Err(ReadError::new("a compressed SQLite file", "unpack it: gunzip FILE"));
+        return nsys::read_packed(inflate(bytes), bytes.len() as u64, progress).map(from_nsys);
+    }
+    if first[..got].starts_with(nsys::REPORT) {
+        return Err(ReadError::new("a compressed nsys report", "unpack it: gunzip FILE"));
     }
     progress.of(0); // how much text there is, nobody knows
     kineto::read_inflated(|| Box::new(inflate(bytes)), progress).map(from_kineto)
@@ -94,7 +103,14 @@ fn recording(bytes: &[u8]) -> Result<Input, ReadError> {
         events,
         bytes,
         notes: Vec::new(),
+        os_calls: Vec::new(),
     })
+}
+
+fn from_nsys(n: Nsys) -> Input {
+    let Nsys { mut run, refused, rows, bytes, notes, os_calls } = n;
+    run.problems.bad_events = refused.lost();
+    Input { format: Format::Nsys, run, refused, events: rows, bytes, notes, os_calls }
 }
 
 fn from_kineto(k: Kineto) -> Input {
@@ -108,5 +124,5 @@ fn from_kineto(k: Kineto) -> Input {
     let Kineto { mut run, refused, events, bytes, .. } = k;
     run.problems.bad_events = refused.lost() - u64::from(refused.cut);
     run.problems.cut_segments = u64::from(refused.cut);
-    Input { format: Format::Kineto, run, refused, events, bytes, notes }
+    Input { format: Format::Kineto, run, refused, events, bytes, notes, os_calls: Vec::new() }
 }

@@ -132,10 +132,13 @@ pub struct Refused {
     pub no_time: u64,
     /// ... that end before they begin.
     pub negative: u64,
-    /// Places where the text is no JSON; what stood there is lost.
+    /// Places where the text is no JSON, and rows that name no device or more threads than can be told apart; what stood
+    /// there is lost.
     pub broken: u64,
-    /// Operations that stand in the file more than once (one of them is kept).
+    /// Operations and calls that stand in the file more than once (one of them is kept).
     pub duplicates: u64,
+    /// References to what the file does not have (a name, a process); what refers to it is kept, without.
+    pub orphans: u64,
     /// The file ends in the middle.
     pub cut: bool,
 }
@@ -146,6 +149,7 @@ impl Refused {
         self.negative += other.negative;
         self.broken += other.broken;
         self.duplicates += other.duplicates;
+        self.orphans += other.orphans;
         self.cut |= other.cut;
     }
 

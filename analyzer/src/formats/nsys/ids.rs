@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//! nsys's 64-bit ids: hardware and virtual machine (8 bits each), process (24), thread (24). Processes and threads get
+//! small numbers here, in the order in which they are first seen.
+
+use foldhash::HashMap;
+
+use crate::formats::assemble::Assembly;
+
+/// The bits below are the thread's.
+const THREAD_BITS: u32 = 24;
+const MASK: i64 = 0xff_ffff;
+
+/// The process's part of an id of a process or of a thread.
+fn process_bits(global: i64) -> i64 {
+    global >> THREAD_BITS
+}
+
+/// Processes and threads by number.
+#[derive(Debug, Default)]
+pub(super) struct Ids {
+    processes: HashMap<i64, u32>,
+    keys: Vec<i64>,
+    last_process: Option<(i64, u32)>,
+    threads: HashMap<i64, Option<usize>>,
+    last_thread: Option<(i64, Option<usize>)>,
+    /// Rows that name no process.
+    pub(super) nameless: u64,
+}
+
+impl Ids {
+    /// The number of a process, by its id or that of one of its threads. A row that names none belongs to the first:
+    /// where there is one process alone, that is right.
+    #[inline]
+    pub(super) fn process(&mut self, global: Option<i64>) -> u32 {
+        let Some(key) = global.map(process_bits) else {
+            self.nameless += 1;
+            return 0;
+        };
+        if let Some((_, number)) = self.last_process.filter(|l| l.0 == key) {
+            return number;
+        }
+        let next = self.keys.len() as u32;
+        let keys = &mut self.keys;
+        let number = *self.processes.entry(key).or_insert_with(|| {
+            keys.push(key);
+            next
+        });
+        self.last_process = Some((key, number));
+        number
+    }
+
+    /// How many processes there are.
+    pub(super) fn processes(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// The process id that the system gave it.
+    pub(super) fn pid(&self, process: u32) -> Option<u32> {
+        self.keys.get(process as usize).map(|k| (k & MASK) as u32)
+    }
+
+    /// The machine it ran on, for telling machines apart.
+    pub(super) fn machine(&self, process: u32) -> i64 {
+        self.keys.get(process as usize).map_or(0, |k| k >> THREAD_BITS)
+    }
+
+    /// Where the run keeps a thread's events; `None` where there are too many threads.
+    #[inline]
+    pub(super) fn thread(&mut self, global: Option<i64>, assembly: &mut Assembly) -> Option<usize> {
+        let key = global.unwrap_or(0);
+        if let Some((_, at)) = self.last_thread.filter(|l| l.0 == key) {
+            return at;
+        }
+        let at = match self.threads.get(&key) {
+            Some(&at) => at,
+            None => {
+                let process = self.process(global);
+                let at = assembly.thread_of(process, self.threads.len() as u32, tid(key));
+                self.threads.insert(key, at);
+                at
+            }
+        };
+        self.last_thread = Some((key, at));
+        at
+    }
+
+    /// The threads that have events.
+    pub(super) fn known_thread(&self, global: i64) -> Option<usize> {
+        self.threads.get(&global).copied().flatten()
+    }
+}
+
+/// The thread id that the system gave it.
+pub(super) fn tid(global: i64) -> u32 {
+    (global & MASK) as u32
+}
