@@ -146,6 +146,26 @@ fn plain_compressed_and_array_form_read_the_same() {
     assert_eq!(array, whole);
 }
 
+/// Blocks end where an event seems to begin; an object inside an event that looks like one costs time, not truth.
+#[test]
+fn the_size_of_blocks_changes_nothing() {
+    let plain = text("h200_graphs");
+    let nested = br#"{"ph":"X","cat":"cpu_op","name":"[{\"ph\":","pid":1,"tid":1,"ts":4337637179400.000,"dur":1,"args":{"inner":{"ph":"Y"},"list":[{"ph":1},{"ph":2}]}},"#;
+    let begin = plain.windows(16).position(|w| w == b"\"traceEvents\": [").unwrap() + 16;
+    let first = begin + plain[begin..].iter().position(|&b| b == b'{').unwrap();
+    let odd = [&plain[..first], &nested.repeat(50)[..], &plain[first..]].concat();
+    for bytes in [&plain, &odd] {
+        let whole = formats::kineto::read_in_blocks(bytes, usize::MAX, &Default::default()).unwrap();
+        assert_eq!(whole.refused, Default::default());
+        let facts_of_whole = facts(&whole.run);
+        for size in [1, 37, 1_000, 64 << 10] {
+            let blocks = formats::kineto::read_in_blocks(bytes, size, &Default::default()).unwrap();
+            assert_eq!((blocks.events, blocks.refused), (whole.events, whole.refused), "{size}");
+            assert_eq!(facts(&blocks.run), facts_of_whole, "{size}");
+        }
+    }
+}
+
 /// What json writers do to a trace on its way: other white space, keys in another order.
 #[test]
 fn other_writers_of_the_same_json_read_the_same() {

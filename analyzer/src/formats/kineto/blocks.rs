@@ -10,7 +10,7 @@ use super::scan::next_object;
 
 /// Bytes of a block, about.
 pub(super) const BLOCK: usize = 8 << 20;
-/// The first of them is short: the head of the file should be read without waiting for more.
+/// What is looked at first of an inflated text.
 const HEAD: usize = 1 << 20;
 
 /// Text of whole events.
@@ -47,6 +47,8 @@ pub(super) struct Blocks<'a> {
     source: Source<'a>,
     /// First key of the events, by which their begin is found.
     pub(super) first_key: Vec<u8>,
+    /// Bytes of a block, about.
+    size: usize,
     next: usize,
     done: bool,
     /// Text handed out, bytes.
@@ -56,16 +58,16 @@ pub(super) struct Blocks<'a> {
 }
 
 impl<'a> Blocks<'a> {
-    pub(super) fn mapped(bytes: &'a [u8]) -> Blocks<'a> {
-        Blocks::new(Source::Mapped { bytes, at: 0 })
+    pub(super) fn mapped(bytes: &'a [u8], size: usize) -> Blocks<'a> {
+        Blocks::new(Source::Mapped { bytes, at: 0 }, size)
     }
 
-    pub(super) fn inflating(from: Box<dyn Read + Send + 'a>) -> Blocks<'a> {
-        Blocks::new(Source::Inflating { from, carry: Vec::new(), ended: false })
+    pub(super) fn inflating(from: Box<dyn Read + Send + 'a>, size: usize) -> Blocks<'a> {
+        Blocks::new(Source::Inflating { from, carry: Vec::new(), ended: false }, size)
     }
 
-    fn new(source: Source<'a>) -> Blocks<'a> {
-        Blocks { source, first_key: Vec::new(), next: 0, done: false, bytes: 0, damage: None }
+    fn new(source: Source<'a>, size: usize) -> Blocks<'a> {
+        Blocks { source, first_key: Vec::new(), size, next: 0, done: false, bytes: 0, damage: None }
     }
 
     /// The text at the cursor without taking it, at least `least` bytes of it where there are so many.
@@ -73,7 +75,7 @@ impl<'a> Blocks<'a> {
         match &mut self.source {
             Source::Mapped { bytes, at } => bytes.get(*at..).unwrap_or(&[]),
             Source::Inflating { from, carry, ended } => {
-                fill(from, carry, ended, least.max(HEAD), &mut self.damage);
+                fill(from, carry, ended, least.max(HEAD.min(self.size)), &mut self.damage);
                 carry
             }
         }
@@ -103,7 +105,7 @@ impl<'a> Blocks<'a> {
         }
         let (text, last) = match &mut self.source {
             Source::Mapped { bytes, at } => {
-                let nominal = at.saturating_add(BLOCK);
+                let nominal = at.saturating_add(self.size);
                 let end =
                     if nominal < bytes.len() { next_object(bytes, nominal, &self.first_key) } else { None };
                 let end = end.unwrap_or(bytes.len());
@@ -112,7 +114,7 @@ impl<'a> Blocks<'a> {
                 (Text::Mapped(text), end == bytes.len())
             }
             Source::Inflating { from, carry, ended } => {
-                let mut wanted = BLOCK;
+                let mut wanted = self.size;
                 loop {
                     fill(from, carry, ended, wanted, &mut self.damage);
                     if *ended {
@@ -122,7 +124,7 @@ impl<'a> Blocks<'a> {
                         let rest = carry.split_off(end);
                         break (Text::Inflated(std::mem::replace(carry, rest)), false);
                     }
-                    wanted += BLOCK; // one event longer than a block
+                    wanted += self.size; // one event longer than a block
                 }
             }
         };

@@ -22,7 +22,7 @@ use std::io::Read;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Mutex;
 
-use blocks::{Block, Blocks};
+use blocks::{Block, Blocks, BLOCK};
 use head::Head;
 use part::Part;
 use scan::{next_object, Bad, Scan};
@@ -52,7 +52,13 @@ pub struct Kineto {
 
 /// Reads a mapped text.
 pub fn read_mapped(bytes: &[u8], progress: &Progress) -> Result<Kineto, ReadError> {
-    match read(Blocks::mapped(bytes), progress)? {
+    read_in_blocks(bytes, BLOCK, progress)
+}
+
+/// The same in blocks of about `size` bytes: the result does not depend on it (tests and fuzzing hold that).
+#[doc(hidden)]
+pub fn read_in_blocks(bytes: &[u8], size: usize, progress: &Progress) -> Result<Kineto, ReadError> {
+    match read(Blocks::mapped(bytes, size), progress)? {
         Some(kineto) => Ok(kineto),
         // an event was not where it seemed to begin: once more, in one piece
         None => read_whole(bytes, progress),
@@ -64,7 +70,7 @@ pub fn read_inflated<'a>(
     mut open: impl FnMut() -> Box<dyn Read + Send + 'a>,
     progress: &Progress,
 ) -> Result<Kineto, ReadError> {
-    if let Some(kineto) = read(Blocks::inflating(open()), progress)? {
+    if let Some(kineto) = read(Blocks::inflating(open(), BLOCK), progress)? {
         return Ok(kineto);
     }
     let mut all = Vec::new();
@@ -125,7 +131,7 @@ fn read(mut blocks: Blocks<'_>, progress: &Progress) -> Result<Option<Kineto>, R
 
 fn read_whole(bytes: &[u8], progress: &Progress) -> Result<Kineto, ReadError> {
     let mut head = Head::default();
-    let mut blocks = Blocks::mapped(bytes);
+    let mut blocks = Blocks::mapped(bytes, BLOCK);
     let from = begin(&mut blocks, &mut head)?;
     let text = bytes.get(from..).unwrap_or(&[]);
     let part = events(&Block { index: 0, text: blocks::Text::Mapped(text), last: true });
