@@ -10,6 +10,8 @@ mod nothing;
 mod program;
 #[path = "steps/recorded.rs"]
 mod recorded;
+#[path = "steps/weight.rs"]
+mod weight;
 #[path = "steps/windows.rs"]
 mod windows;
 

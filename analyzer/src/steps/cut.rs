@@ -9,12 +9,12 @@ use super::step;
 use crate::analysis::Step;
 use crate::run::Span;
 
-/// A segment shorter than this share of a step is no step of its own, and so much more than a step no part of the last.
+/// A segment shorter than this share of a step is no step of its own.
 const SHORT_SEGMENT: f64 = 0.5;
 
-/// Unusual steps in front of the first usual one are looked for among the later ones this often.
-const MOST_LEADING: usize = 16;
-/// An unusual segment is a step if this many later ones are like it.
+/// For so many unusual segments at the ends, others like them are looked for.
+const MOST_LOOKED_FOR: usize = 16;
+/// An unusual segment is a step if this many others are like it.
 const RECURS: usize = 2;
 
 /// A piece of the sequence that may be a step.
@@ -28,37 +28,42 @@ pub(super) struct Segment {
 /// The steps of a piece, side by side.
 pub(super) fn cut(sequence: &Sequence, piece: Piece<'_>, anchor: &Anchor) -> Vec<Step> {
     let reference = &anchor.reference;
-    let usual = reference.length() as f64;
     let marks: Vec<usize> = anchor.marks(piece.tokens).collect();
-    let segments = segments(sequence, piece.tokens, &marks);
-    // the first step is the first segment that is like the reference: what is before it is start-up ...
-    let mut first = segments.iter().position(|s| s.profile.is_like(reference)).unwrap_or(segments.len());
-    let mut leading = 0;
-    // ... except for steps that hold a whole step and more (the first one makes the optimizer's state), or run other
-    // variants of the kernels, as others do later on (the first token of each request)
-    while let Some(before) = first.checked_sub(1).and_then(|i| segments.get(i)) {
-        let later = segments.get(first..).unwrap_or(&[]);
-        if !(before.profile.holds(reference)
-            || is_whole(&before.profile, anchor)
-            || (leading < MOST_LEADING && recurs(&before.profile, later, usual)))
-        {
-            break;
-        }
-        first -= 1;
-        leading += 1;
-    }
-    let mut kept: Vec<Segment> = Vec::new();
-    if first == 0 {
-        kept.extend(marks.first().and_then(|&m| head(sequence, piece.tokens, anchor, m)));
-    }
-    kept.extend(segments.get(first..).unwrap_or(&[]));
+    let mut segments = segments(sequence, piece.tokens, &marks);
     let mut end = piece.end;
     if let Some((step, behind)) = marks.last().and_then(|&m| tail(sequence, piece.tokens, anchor, m)) {
         end = behind;
-        if let Some(s) = kept.last_mut() {
+        if let Some(s) = segments.last_mut() {
             s.profile = step;
         }
     }
+    // at both ends a step is a segment like the reference, or one that holds a whole step and more (the first one makes
+    // the optimizer's state), or runs other variants of the kernels as others do (the first token of each request)
+    let mut looked = 0;
+    let mut counts = |s: &Segment, others: &[Segment]| {
+        let profile = &s.profile;
+        looked += 1;
+        profile.holds(reference)
+            || is_whole(profile, anchor)
+            || (looked <= MOST_LOOKED_FOR && recurs(profile, others, reference.length() as f64))
+    };
+    let alike = |s: &Segment| s.profile.is_like(reference);
+    let mut first = segments.iter().position(alike).unwrap_or(segments.len());
+    while let Some((s, later)) = first.checked_sub(1).and_then(|i| segments.get(i..)?.split_first()) {
+        if !counts(s, later) {
+            break;
+        }
+        first -= 1;
+    }
+    if let Some((s, earlier)) = segments.split_last() {
+        if !alike(s) && !counts(s, earlier) {
+            end = s.start;
+            segments.pop();
+        }
+    }
+    let head = marks.first().filter(|_| first == 0).and_then(|&m| head(sequence, piece.tokens, anchor, m));
+    let kept: Vec<Segment> =
+        head.into_iter().chain(segments.get(first..).unwrap_or(&[]).iter().copied()).collect();
     join(&kept, reference, end)
 }
 
@@ -111,25 +116,23 @@ fn is_whole(profile: &Profile, anchor: &Anchor) -> bool {
         && (optimizer - once).abs() <= once * TOLERANCE
 }
 
-/// Nearly a step's length, and like later segments that count as steps.
-fn recurs(profile: &Profile, later: &[Segment], usual: f64) -> bool {
+/// Nearly a step's length, and like other segments that count as steps.
+fn recurs(profile: &Profile, others: &[Segment], usual: f64) -> bool {
     profile.length() as f64 >= usual * SHORT_SEGMENT
-        && later.iter().filter(|s| s.profile.is_like(profile)).take(RECURS).count() == RECURS
+        && others.iter().filter(|s| s.profile.is_like(profile)).take(RECURS).count() == RECURS
 }
 
-/// Where other work follows the last step (a final evaluation, another phase): the step without it, and where it begins.
-/// A little more (a last copy) belongs to the step.
+/// Where other work follows the last step (a final evaluation, another phase, a wait for the other ranks at the end): the
+/// step without it, and where it begins. The last step holds no more launches than the usual one.
 fn tail(sequence: &Sequence, tokens: &[Token], anchor: &Anchor, last: usize) -> Option<(Profile, u64)> {
-    let usual = anchor.reference.length();
-    let mut all = Profile::default();
-    let mut end = None;
+    let mut step = Profile::default();
     for t in tokens.get(last..)? {
-        if end.is_none() && all.length() >= usual {
-            end = Some((all, t.start));
+        if step.length() >= anchor.reference.length() {
+            return Some((step, t.start));
         }
-        all.count(t, sequence.type_of(t));
+        step.count(t, sequence.type_of(t));
     }
-    end.filter(|_| all.length() as f64 > usual as f64 * (1.0 + SHORT_SEGMENT))
+    None
 }
 
 /// Where the anchor stands at the end of a step, the first step lies before the first anchor, behind the start-up.

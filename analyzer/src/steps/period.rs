@@ -4,8 +4,8 @@
 //! Every type of token is tried as a mark ("anchor"): its occurrences cut the sequence into segments, and a good
 //! anchor is one whose segments are alike. Segments are compared by what they hold (counts in a few groups of
 //! types), not by order, with a tolerance: kernel variants, a logging copy now and then, do not matter; a CUDA graph's
-//! launch counts as the launches it stands for. How much of the program a period explains is measured in work, time on
-//! the device: a few eager steps are more launches, and less work, than the graph launches behind them. Periods nest
+//! launch counts as the launches it stands for. How much of the program a period explains is measured in work, the
+//! time of computing: a few eager steps are more launches, and less work, than the graph launches behind them. Periods nest
 //! (layers in micro-steps in steps, steps in epochs): starting from the innermost, a longer period is taken only if
 //! it adds work that the shorter one does not have. One kernel over and over is no step: who times a loop of it, or
 //! draws its variants at random, does not call each launch a step; with a copy, a wait or a graph launch each time it is
@@ -58,7 +58,7 @@ pub(super) struct Profile {
     groups: [u64; GROUPS],
     /// Launches that update weights; not compared.
     pub(super) optimizer: u32,
-    /// Time on the device, ns; not compared: the same launches take longer with longer inputs.
+    /// See [`Token::work`], ns; not compared: the same launches take longer with longer inputs.
     pub(super) work: u64,
 }
 

@@ -18,7 +18,8 @@ pub struct Token {
     pub start: u64,
     /// Index into [`Sequence::types`].
     pub kind: u32,
-    /// Time on the device, ns, at least 1: of a graph launch, the sum over its nodes.
+    /// Computing time, ns, at least 1: of a graph launch, the sum over its nodes; of copies and collectives 1, they wait
+    /// for disks and other ranks (a checkpoint's copies would outweigh the steps before it).
     pub work: u32,
 }
 
@@ -34,7 +35,7 @@ pub struct TokenType {
     /// How many launches one stands for when stretches of the sequence are compared: 1, for graphs see
     /// [`GRAPH_KERNEL_NS`] (the mean of its launches: one that waits long for another rank is no other graph).
     pub launches: u32,
-    /// Time of all on the device, ns.
+    /// Work of all, ns.
     pub work: u64,
     /// Updates weights, by name.
     pub optimizer: bool,
@@ -122,13 +123,18 @@ impl Sequence {
                     }
                     graph_launch = op.correlation;
                 }
+                let mut computes = true;
                 let (hash, ty) = match op.kind {
                     _ if op.is_graph_node() => (mix(1, u64::from(op.graph)), (false, true, true)),
                     Kind::GraphTrace => (mix(1, u64::from(op.graph)), (false, true, true)),
-                    Kind::Memcpy => (mix(2, u64::from(op.copy().direction)), (false, false, false)),
+                    Kind::Memcpy => {
+                        computes = false;
+                        (mix(2, u64::from(op.copy().direction)), (false, false, false))
+                    }
                     Kind::Memset => (mix(3, 0), (false, false, false)),
                     _ => {
                         let k = kernels.get(op.a);
+                        computes = !k.collective;
                         let grid = match grain {
                             Grain::Family => 0,
                             Grain::FamilyAndGrid => u64::from(op.b.max(1).ilog2() / 2 + 1),
@@ -150,6 +156,7 @@ impl Sequence {
                 };
                 last = Some((hash, kind));
                 let launch = run.call(op.call).map_or(op.start, |(_, c)| c.start.min(op.start));
+                let work = if computes { work } else { 1 };
                 sequence.tokens.push(Token { launch, start: op.start, kind, work });
             }
         }
