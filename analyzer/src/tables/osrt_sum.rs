@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Calls of the operating system's library by function, where a trace has them. No reader of `formats/` takes them into
-//! a `Run` (nsys's OSRT_API is the only source there is, and no cause needs it), so the table says that there are none.
+//! Calls into the operating system's libraries by function, where a trace has them: nsys's, taken with `--trace=osrt`.
 
-use super::table::{number, text, AVG, MAX, MED, MIN, STDDEV, TIME, TOTAL};
-use super::Report;
+use super::groups::Groups;
+use super::table::{number, row, text, Row, AVG, MAX, MED, MIN, STDDEV, TIME, TOTAL};
+use super::{Report, Source};
 
 pub(super) static REPORT: Report = Report {
     name: "osrt_sum",
     title: "OS Runtime Summary",
-    what: "calls of the operating system's library, where the trace has them",
+    what: "calls into the operating system, where the trace has them",
     needs: "OS runtime calls",
-    usual: false,
+    usual: true,
     shown: 0,
     columns: &[
         TIME,
@@ -23,5 +23,13 @@ pub(super) static REPORT: Report = Report {
         STDDEV,
         text("Name", "name"),
     ],
-    rows: |_| Vec::new(),
+    rows,
 };
+
+fn rows(source: &Source<'_>) -> Vec<Row> {
+    let mut groups = Groups::new();
+    for c in source.os_calls {
+        groups.add(source.string(c.name), c.span.ns());
+    }
+    groups.rows(|name, _| row![if name.is_empty() { "(unknown call)" } else { name }])
+}

@@ -8,12 +8,15 @@ use super::names::{Kernels, NameStyle};
 use super::occupancy::Fits;
 use super::ranges::{self, Named};
 use crate::analysis::Analysis;
+use crate::formats::{Input, OsCall};
 use crate::run::{Op, Run};
 
 /// What tables are made from.
 pub struct Source<'a> {
     /// The facts.
     pub run: &'a Run,
+    /// Calls into the operating system, which no run holds.
+    pub(super) os_calls: &'a [OsCall],
     names: NameStyle,
     analysis: OnceCell<Analysis>,
     kernels: OnceCell<Kernels>,
@@ -23,10 +26,11 @@ pub struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// Tables of `run`, kernels named as `names` says.
-    pub fn new(run: &'a Run, names: NameStyle) -> Source<'a> {
+    /// Tables of a trace, kernels named as `names` says.
+    pub fn new(input: &'a Input, names: NameStyle) -> Source<'a> {
         Source {
-            run,
+            run: &input.run,
+            os_calls: &input.os_calls,
             names,
             analysis: OnceCell::new(),
             kernels: OnceCell::new(),
