@@ -116,7 +116,7 @@ fn a_graph_of_the_whole_step_after_eager_warm_up() {
 /// The same without copies; the frame adds the loss up after each replay.
 #[test]
 fn a_graph_and_a_sum_of_losses() {
-    let (f, b, o) = (forward(), backward(), optimizer());
+    let (f, b, o) = (pass("forward", 2, 4), pass("backward", 4, 4), optimizer());
     let mut p = Program::new();
     for _ in 0..5 {
         eager(&mut p, &[&f, &b, &o]);
@@ -132,7 +132,7 @@ fn a_graph_and_a_sum_of_losses() {
 
 #[test]
 fn a_graph_of_forward_and_backward_with_an_eager_optimizer() {
-    let (f, b, o) = (forward(), backward(), optimizer());
+    let (f, b, o) = (pass("forward", 2, 4), pass("backward", 4, 4), optimizer());
     for warm_up in [3, 5, 20] {
         let mut p = Program::new();
         for _ in 0..warm_up {
@@ -156,7 +156,7 @@ fn a_graph_of_forward_and_backward_with_an_eager_optimizer() {
 
 #[test]
 fn a_graph_of_each_direction() {
-    let (f, b, o) = (forward(), backward(), optimizer());
+    let (f, b, o) = (pass("forward", 2, 4), pass("backward", 4, 4), optimizer());
     for eager_optimizer in [false, true] {
         for warm_up in [3, 5, 20] {
             let mut p = Program::new();
@@ -183,7 +183,7 @@ fn a_graph_of_each_direction() {
 
 #[test]
 fn a_graph_a_micro_step_and_an_eager_optimizer() {
-    let (f, b, o) = (forward(), backward(), optimizer());
+    let (f, b, o) = (pass("forward", 2, 4), pass("backward", 4, 4), optimizer());
     for warm_up in [3, 5, 20] {
         let mut p = Program::new();
         for _ in 0..warm_up {
@@ -234,7 +234,7 @@ fn a_graph_with_far_fewer_kernels_than_the_eager_step() {
 /// GAPPROBE_GRAPH=graph: one record a launch, nothing of its nodes.
 #[test]
 fn graphs_whose_nodes_are_not_recorded() {
-    let (f, b, o) = (forward(), backward(), optimizer());
+    let (f, b, o) = (pass("forward", 2, 4), pass("backward", 4, 4), optimizer());
     let ns = [&f, &b, &o].iter().copied().flatten().map(|k| k.2 + 500).sum();
     let mut p = Program::new();
     for _ in 0..5 {
