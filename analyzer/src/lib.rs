@@ -31,6 +31,8 @@ pub mod kernels;
 pub mod line;
 pub mod load;
 pub mod merge;
+#[cfg(feature = "cli")]
+pub mod overview;
 pub mod replay;
 pub mod report;
 pub mod run;

@@ -71,7 +71,7 @@ pub fn under_the_profiler(v: &Verdict, p: &Profiled) -> String {
 }
 
 /// The part between the code and the figures.
-fn finding(a: &Analysis, v: &Verdict) -> String {
+pub(crate) fn finding(a: &Analysis, v: &Verdict) -> String {
     let mut out = match v.code {
         gpu_bound::CODE => format!("GPU-BOUND ({})", v.text),
         mixed::CODE => format!("MIXED: {}", v.text),
@@ -110,7 +110,7 @@ fn finding(a: &Analysis, v: &Verdict) -> String {
 }
 
 /// Steps and span that were seen.
-fn seen(a: &Analysis) -> String {
+pub(crate) fn seen(a: &Analysis) -> String {
     let c = &a.coverage;
     let mut out = match a.steps.source {
         StepSource::None => "no steps found".to_owned(),
@@ -132,7 +132,7 @@ fn seen(a: &Analysis) -> String {
     out
 }
 
-fn losses(run: &Run, a: &Analysis) -> String {
+pub(crate) fn losses(run: &Run, a: &Analysis) -> String {
     let damaged = run.problems.damaged();
     let total = a.losses.iter().map(|l| l.1).fold(damaged, u64::saturating_add);
     match a.losses.iter().max_by_key(|l| l.1) {

@@ -14,6 +14,7 @@ const EXAMPLES: &str = "\
 Examples:
   gapprobe run -- python train.py     record a run; at its end one line says why the GPU was idle
   gapprobe recover                    the same from a run that was killed
+  gapprobe analyze trace.json.gz      a trace of torch.profiler, nsys or gapprobe on one screen
   gapprobe stats trace.json.gz        tables of a trace: kernels, calls, copies, ranges, idle time
   gapprobe summary .                  all ranks of a job in one line
   gapprobe explain GP101              what a verdict means and what to change
@@ -31,6 +32,7 @@ struct Cli {
 enum Verb {
     Run(verbs::run::Args),
     Recover(verbs::recover::Args),
+    Analyze(verbs::analyze::Args),
     Stats(verbs::stats::Args),
     Summary(verbs::summary::Args),
     Doctor(verbs::doctor::Args),
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
     let result = match cli.verb {
         Verb::Run(args) => verbs::run::run(&args),
         Verb::Recover(args) => verbs::recover::run(&args).map(ExitCode::from),
+        Verb::Analyze(args) => verbs::analyze::run(&args).map(ExitCode::from),
         Verb::Stats(args) => verbs::stats::run(&args).map(ExitCode::from),
         Verb::Summary(args) => verbs::summary::run(&args).map(ExitCode::from),
         Verb::Doctor(args) => verbs::doctor::run(&args).map(ExitCode::from),

@@ -3,6 +3,7 @@
 //! scenario a file. Texts that are part of the interface lie beside them in *.txt; `GAPPROBE_BLESS=1 cargo test` writes
 //! them anew.
 
+mod analyze;
 mod claims;
 mod damaged;
 mod doctor;

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The overview for programs: the summary's keys (`summary.rs`), and what a foreign trace adds. Keys are part of the
+//! interface. `devices` cover the whole file, `steps` and `buckets_ns` the steady state.
+
+use serde_json::{json, Value};
+
+use super::Overview;
+use crate::analysis::Bucket;
+use crate::line;
+use crate::summary::{summary, Around};
+
+/// One object.
+pub fn json(o: &Overview<'_>) -> Value {
+    let (run, a) = (&o.input.run, o.source.analysis());
+    let sentence = line::line(run, a, None);
+    let mut all = summary(run, a, &Around { line: &sentence, ..Around::default() });
+    let worst = a.worst.and_then(|w| a.devices.get(w));
+    let buckets =
+        Bucket::ALL.iter().map(|&b| (b.key().to_owned(), json!(worst.map_or(0, |d| d.buckets.get(b)))));
+    let r = &o.input.refused;
+    if let Value::Object(keys) = &mut all {
+        keys.insert("buckets_ns".to_owned(), Value::Object(buckets.collect()));
+        keys.insert(
+            "input".to_owned(),
+            json!({
+                "file": o.file,
+                "format": o.input.format.name(),
+                "events": o.input.events,
+                "bytes": o.input.bytes,
+                "refused": {
+                    "no_time": r.no_time, "negative": r.negative, "broken": r.broken,
+                    "duplicates": r.duplicates, "cut": r.cut,
+                },
+                "notes": o.input.notes,
+            }),
+        );
+        let devices = keys.get_mut("devices").and_then(Value::as_array_mut);
+        for device in devices.into_iter().flatten() {
+            let ordinal = device.get("ordinal").cloned().unwrap_or(Value::Null);
+            if let Some(device) = device.as_object_mut() {
+                device.insert("id".to_owned(), ordinal);
+            }
+        }
+    }
+    all
+}

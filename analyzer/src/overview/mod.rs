@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A trace on one screen: the verdict and what it rests on, and what was looked at and costs nothing. `gapprobe analyze`
+//! prints it.
+//!
+//! `screen.rs` puts it together, `rows.rs` reads the tables it quotes, `ncu.rs` makes the command for the next question of
+//! a GPU-bound program; `json.rs` is the same for programs. Figures come from the analysis and from `tables/`; nothing is
+//! computed here that they do not have.
+
+mod json;
+mod ncu;
+mod rows;
+mod screen;
+
+pub use json::json;
+pub use screen::screen;
+
+use crate::formats::Input;
+use crate::tables::Source;
+
+/// What an overview is made of.
+pub struct Overview<'a> {
+    /// The file's name, as given.
+    pub file: &'a str,
+    /// What was read.
+    pub input: &'a Input,
+    /// The run's tables and analysis.
+    pub source: &'a Source<'a>,
+}

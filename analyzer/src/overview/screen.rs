@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The screen. About forty lines of at most a hundred characters; what would not fit is counted.
+
+use std::fmt::Write;
+
+use super::rows::{Fields, Rows};
+use super::{ncu, Overview};
+use crate::analysis::{Analysis, Bucket, DeviceAnalysis, StepSource};
+use crate::causes::{gpu_bound, inconclusive};
+use crate::line;
+
+/// Characters of a full bar.
+const BAR: f64 = 40.0;
+/// Longest name shown, characters.
+const NAME: usize = 60;
+/// Buckets below this share are not drawn.
+const DRAWN: f64 = 0.005;
+/// Width for wrapped sentences, characters.
+const WIDTH: usize = 96;
+
+/// The overview as text.
+pub fn screen(o: &Overview<'_>) -> String {
+    let a = o.source.analysis();
+    let mut out = String::new();
+    head(&mut out, o);
+    verdict(&mut out, a);
+    if let Some(d) = a.worst.and_then(|w| a.devices.get(w)) {
+        buckets(&mut out, a, d);
+    }
+    steps(&mut out, o, a);
+    gaps(&mut out, o);
+    kernels(&mut out, o);
+    calls(&mut out, o);
+    copies(&mut out, o);
+    foot(&mut out, o, a);
+    out
+}
+
+fn head(out: &mut String, o: &Overview<'_>) {
+    let (run, a) = (&o.input.run, o.source.analysis());
+    let names: Vec<&str> = run.devices.iter().filter_map(|d| run.definitions.string(d.info.name)).collect();
+    let gpus = match (run.devices.len(), names.first()) {
+        (1, Some(name)) => (*name).to_owned(),
+        (n, Some(name)) => format!("{n} GPUs, {name}"),
+        (n, None) => format!("{n} GPU{}", if n == 1 { "" } else { "s" }),
+    };
+    let _ = writeln!(
+        out,
+        "{}: {}, {} events, {gpus}, {} seen\n",
+        o.file,
+        o.input.format.name(),
+        thousands(o.input.events),
+        time(a.coverage.seen_ns)
+    );
+}
+
+fn verdict(out: &mut String, a: &Analysis) {
+    let v = &a.verdict;
+    let sentence = line::finding(a, v);
+    let sure = if v.code == inconclusive::CODE { String::new() } else { format!(", {}", v.confidence.key()) };
+    let what = if v.code == inconclusive::CODE { format!("INCONCLUSIVE: {}", v.text) } else { sentence };
+    wrapped(out, "", &format!("{what}  [{}{sure}]", v.code));
+    if let Some(p) = &v.profiled {
+        wrapped(out, "  ", &line::under_the_profiler(v, p));
+    }
+    if !v.fix.is_empty() {
+        wrapped(out, "  ", &format!("to change: {}", v.fix));
+    }
+    out.push('\n');
+}
+
+fn buckets(out: &mut String, a: &Analysis, d: &DeviceAnalysis) {
+    let steps = a.steps.steady().len().max(1) as f64;
+    let per = if a.steps.source == StepSource::None { "in all" } else { "a step" };
+    let gpu = if a.devices.len() > 1 {
+        format!("GPU {} (the worst of {})", d.ordinal, a.devices.len())
+    } else {
+        "the GPU".to_owned()
+    };
+    let _ = writeln!(out, "Where the time of {gpu} goes ({} {per})", time((d.wall_ns as f64 / steps) as u64));
+    let mut all: Vec<Bucket> = Bucket::ALL.to_vec();
+    all.sort_by_key(|&b| (b.is_gap(), std::cmp::Reverse(d.buckets.get(b))));
+    let mut rest = 0.0;
+    for b in all {
+        let share = d.buckets.share(b);
+        if share < DRAWN {
+            rest += share;
+            continue;
+        }
+        let mark = if b.is_gap() { '░' } else { '█' };
+        let bar: String = std::iter::repeat_n(mark, (share * BAR).round().max(1.0) as usize).collect();
+        let ns = d.buckets.get(b) as f64 / steps;
+        let _ = writeln!(out, "  {:<16}{:>5.1} %  {:>8}  {bar}", words(b), share * 100.0, time(ns as u64));
+    }
+    if rest >= 0.0005 {
+        let _ = writeln!(out, "  {:<16}{:>5.1} %", "less than 0.5 %", rest * 100.0);
+    }
+    out.push('\n');
+}
+
+/// A bucket for people; gaps say that the GPU is idle in them.
+fn words(b: Bucket) -> String {
+    let key = b.key().replace('_', " ");
+    if b.is_gap() {
+        format!("idle: {key}")
+    } else {
+        key
+    }
+}
+
+fn steps(out: &mut String, o: &Overview<'_>, a: &Analysis) {
+    let steady = a.steps.steady();
+    if steady.is_empty() {
+        let _ = writeln!(out, "Steps: none found; figures are shares of the whole time.\n");
+        return;
+    }
+    let mut times: Vec<u64> = steady.iter().map(|s| s.span.ns()).collect();
+    times.sort_unstable();
+    let p95 = times.get((times.len() * 95).div_ceil(100).saturating_sub(1)).copied().unwrap_or(0);
+    let micro = if a.steps.micro > 1 { format!(" of {} micro-steps", a.steps.micro) } else { String::new() };
+    let warm = if a.steps.warm_up > 0 {
+        format!(", {} of warm-up left out", a.steps.warm_up)
+    } else {
+        String::new()
+    };
+    let mut text = format!(
+        "Steps: {}{micro} (by {}{warm}), median {}, p95 {}",
+        steady.len(),
+        match a.steps.source {
+            StepSource::Marks => "marks",
+            StepSource::Ranges => "named ranges",
+            _ => "the period of the launches",
+        },
+        time(a.steps.median_ns),
+        time(p95)
+    );
+    if let Some(why) = slowest(o, a) {
+        let _ = write!(text, "; {why}");
+    }
+    wrapped(out, "", &text);
+    out.push('\n');
+}
+
+/// The slowest step against the median one: what it has more of.
+fn slowest(o: &Overview<'_>, a: &Analysis) -> Option<String> {
+    let ordinal = f64::from(a.worst.and_then(|w| a.devices.get(w))?.ordinal);
+    let table = Rows::of(o.source, "steps")?;
+    let mut rows: Vec<Fields<'_>> = table
+        .iter()
+        .filter(|r| r.number("device") == ordinal && !r.text("flags").contains("warm-up"))
+        .collect();
+    rows.sort_by(|x, y| x.number("step_ns").total_cmp(&y.number("step_ns")));
+    let (usual, slow) = (rows.get((rows.len().checked_sub(1)?) / 2)?, rows.last()?);
+    let more = slow.number("step_ns") - usual.number("step_ns");
+    if more < usual.number("step_ns") * 0.1 {
+        return None;
+    }
+    let part = |b: Bucket| {
+        let key = format!("{}_ns", b.key());
+        slow.number(&key) - usual.number(&key)
+    };
+    let most = Bucket::ALL.into_iter().max_by(|&x, &y| part(x).total_cmp(&part(y)))?;
+    Some(format!(
+        "the slowest, step {:.0}, takes {} more, {} of it {}",
+        slow.number("step"),
+        time(more as u64),
+        time(part(most).max(0.0) as u64),
+        words(most)
+    ))
+}
+
+fn gaps(out: &mut String, o: &Overview<'_>) {
+    let Some(table) = Rows::of(o.source, "gaps") else { return };
+    let (begin, steady) = (o.input.run.header.start_monotonic, o.source.analysis().steady);
+    let inside = |r: &Fields<'_>| (r.number("start_ns") as u64).saturating_add(begin) >= steady.start;
+    section(out, "Longest idle", table.iter().filter(inside).take(3), |r| {
+        let call = match r.text("call") {
+            "" => String::new(),
+            call => format!(", {call}"),
+        };
+        let name = |key: &str| match r.text(key) {
+            "" => "(nothing)".to_owned(),
+            name => short(name, 23),
+        };
+        format!(
+            "{:>9}  {}{call}: {} .. {}",
+            time(r.number("length_ns") as u64),
+            r.text("cause"),
+            name("before"),
+            name("after")
+        )
+    });
+}
+
+fn kernels(out: &mut String, o: &Overview<'_>) {
+    let Some(table) = Rows::of(o.source, "cuda_gpu_kern_sum") else { return };
+    let mut classes: Vec<(&str, f64)> = Vec::new();
+    let mut all = 0.0;
+    for r in table.iter() {
+        let (class, ns) = (r.text("class"), r.number("total_ns"));
+        all += ns;
+        match classes.iter_mut().find(|c| c.0 == class) {
+            Some(c) => c.1 += ns,
+            None => classes.push((class, ns)),
+        }
+    }
+    classes.sort_by(|x, y| y.1.total_cmp(&x.1));
+    let part = |c: &(&str, f64)| format!("{} {:.0} %", c.0, c.1 * 100.0 / all.max(1.0));
+    let title = format!("Kernels ({})", classes.iter().take(4).map(part).collect::<Vec<_>>().join(", "));
+    section(out, &title, table.iter().take(4), |r| {
+        format!(
+            "{:>5.1} %  {:>7} x {:>9}  {}",
+            r.number("time_pct"),
+            thousands(r.number("instances") as u64),
+            time(r.number("avg_ns") as u64),
+            short(r.text("name"), NAME)
+        )
+    });
+}
+
+/// Calls that block: what they cost, and those that cost nothing.
+fn calls(out: &mut String, o: &Overview<'_>) {
+    let Some(table) = Rows::of(o.source, "syncs") else { return };
+    section(out, "Blocking calls", table.iter().take(4), |r| {
+        let cost = match r.number("idle_ns") {
+            0.0 => "costs 0: the GPU had work meanwhile".to_owned(),
+            ns => format!(
+                "costs {} of idle GPU, {:.1} %",
+                time(ns as u64),
+                r.number("idle_pct")
+            ),
+        };
+        format!(
+            "{}: {} calls, {} blocked, {cost}",
+            short(r.text("name"), NAME),
+            thousands(r.number("num_calls") as u64),
+            time(r.number("blocked_ns") as u64)
+        )
+    });
+}
+
+fn copies(out: &mut String, o: &Overview<'_>) {
+    let (Some(times), Some(sizes)) =
+        (Rows::of(o.source, "cuda_gpu_mem_time_sum"), Rows::of(o.source, "cuda_gpu_mem_size_sum"))
+    else {
+        return;
+    };
+    section(out, "Copies", times.iter().take(3), |r| {
+        let name = r.text("operation");
+        let size = sizes.iter().find(|s| s.text("operation") == name).map_or(0.0, |s| s.number("total_mb"));
+        let rate = size * 1e6 / r.number("total_ns").max(1.0);
+        format!(
+            "{name}: {} x, {size:.1} MB in {} ({rate:.1} GB/s)",
+            thousands(r.number("count") as u64),
+            time(r.number("total_ns") as u64)
+        )
+    });
+}
+
+fn foot(out: &mut String, o: &Overview<'_>, a: &Analysis) {
+    let (run, v) = (&o.input.run, &a.verdict);
+    wrapped(out, "", &format!("{}; losses {}.", capital(&line::seen(a)), line::losses(run, a)));
+    if v.code == gpu_bound::CODE {
+        if let Some(command) = ncu::command(o) {
+            let _ = writeln!(out, "Next: {command}");
+        }
+    }
+    let _ = writeln!(out, "Next: gapprobe explain {}; gapprobe stats {} -r gaps -r syncs", v.code, o.file);
+}
+
+fn section<'a>(
+    out: &mut String,
+    title: &str,
+    rows: impl Iterator<Item = Fields<'a>>,
+    words: impl Fn(&Fields<'a>) -> String,
+) {
+    let lines: Vec<String> = rows.map(|r| words(&r)).collect();
+    if lines.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "{title}");
+    for line in lines {
+        let _ = writeln!(out, "  {}", line.trim_end());
+    }
+    out.push('\n');
+}
+
+/// A sentence over several lines, the later ones set in.
+fn wrapped(out: &mut String, indent: &str, text: &str) {
+    let mut width = 0;
+    for word in text.split(' ').filter(|w| !w.is_empty()) {
+        let length = word.chars().count();
+        if width == 0 {
+            out.push_str(indent);
+            width = indent.len() + length;
+        } else if width + 1 + length > WIDTH {
+            out.push('\n');
+            out.push_str(indent);
+            out.push_str("  ");
+            width = indent.len() + 2 + length;
+        } else {
+            out.push(' ');
+            width += 1 + length;
+        }
+        out.extend(word.chars().filter(|c| !c.is_control()));
+    }
+    out.push('\n');
+}
+
+/// A time in three digits: 284 us, 1.84 ms, 45.2 ms, 9.31 s.
+fn time(ns: u64) -> String {
+    let units = [(1e9, "s"), (1e6, "ms"), (1e3, "us")];
+    let (size, unit) = units.into_iter().find(|u| ns as f64 >= u.0).unwrap_or((1.0, "ns"));
+    match ns as f64 / size {
+        x if x >= 100.0 || unit == "ns" => format!("{x:.0} {unit}"),
+        x if x >= 10.0 => format!("{x:.1} {unit}"),
+        x => format!("{x:.2} {unit}"),
+    }
+}
+
+fn short(name: &str, most: usize) -> String {
+    let plain: String = name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if plain.chars().count() <= most {
+        return plain;
+    }
+    let mut cut: String = plain.chars().take(most.saturating_sub(1)).collect();
+    cut.push('…');
+    cut
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |c| c.to_uppercase().chain(chars).collect())
+}
+
+fn thousands(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
+}
