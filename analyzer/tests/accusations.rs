@@ -11,6 +11,7 @@
 use analyzer::replay::CAPTURABLE_NS;
 use analyzer::Analysis;
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use trace::build::Builder;
 use trace::call::{pack, Class, DRIVER, RUNTIME};
 use trace::event::Copy;
@@ -321,8 +322,15 @@ const HOST_SIDE: [&str; 6] = ["SYNC", "LAUNCH", "HOST", "INPUT", "ALLOC", "COPY"
 /// Wins below this are nobody's accusation (`causes::MINOR_WIN`).
 const NOTHING: f64 = analyzer::causes::MINOR_WIN;
 
+/// The same programs in every run: a promise has a ±, and one program in some ten thousand lies outside of it. To look
+/// for those: more cases, another seed.
+fn programs() -> ProptestConfig {
+    let rng_seed = RngSeed::Fixed(20_261_121);
+    ProptestConfig { cases: 300, rng_seed, failure_persistence: None, ..ProptestConfig::default() }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(programs())]
 
     #[test]
     fn a_gpu_that_always_has_work_queued_is_nobodys_fault(

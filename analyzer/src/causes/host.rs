@@ -33,12 +33,7 @@ pub const NAME: &str = "HOST";
 
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let share = case.share(&[Bucket::Host]);
-    if share < super::NOTICED_SHARE {
-        return None;
-    }
-    // a blocking call before the host's work has its credit in the same gap, and the gap goes with the work
-    let most = share + case.share(&[Bucket::Sync, Bucket::CopyWait, Bucket::Alloc]);
-    let win = if case.trusts_replay() { case.win(&[Fix::Host], most) } else { share };
+    let win = case.stretch_win(Fix::Host, share)?;
     let mut f = case.finding((CODE, NAME), share.max(win), win);
     f.fix = "have the next input ready in time, move logging and checkpoints off the launching thread";
     let slices = case.device.slices.iter().filter(|s| s.bucket == Bucket::Host);
@@ -51,6 +46,10 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         if longest == s.end - s.start {
             f.call = s.call;
         }
+    }
+    if f.count == 0 {
+        // its gaps stand under the waits in front of it
+        (f.count, longest) = case.prepared.stretches[0];
     }
     f.text = format!(
         "the launching thread is elsewhere {}, up to {:.1} ms",

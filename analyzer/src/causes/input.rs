@@ -30,12 +30,8 @@ pub const NAME: &str = "INPUT";
 
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let share = case.share(&[Bucket::Input]);
-    if share < super::NOTICED_SHARE {
-        return None;
-    }
-    let most = share + case.share(&[Bucket::Sync, Bucket::CopyWait, Bucket::Alloc]);
-    let win = if case.trusts_replay() { case.win(&[Fix::Input], most) } else { share };
-    let mut f = case.finding((CODE, NAME), share, win);
+    let win = case.stretch_win(Fix::Input, share)?;
+    let mut f = case.finding((CODE, NAME), share.max(win), win);
     let steady = case.device.steady;
     let slices = case.device.slices.iter().filter(|s| s.bucket == Bucket::Input);
     let mut last = None;

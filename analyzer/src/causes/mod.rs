@@ -181,6 +181,22 @@ impl<'a> Case<'a> {
         ((self.base - after) / self.base).clamp(0.0, most.max(0.0))
     }
 
+    /// What taking long host stretches out wins (`fix`; `share`: gap time that is charged to them), or `None` where they
+    /// cost nothing of their own. A wait in front of a stretch claims the same gap and is charged for it: rightly, where
+    /// taking the wait out wins it as well; wrongly, where another call would wait instead (`x.to(device)` in between).
+    pub(crate) fn stretch_win(&self, fix: Fix, share: f64) -> Option<f64> {
+        let waits = self.share(&[Bucket::Sync, Bucket::CopyWait, Bucket::Alloc]);
+        if share.max(waits) < NOTICED_SHARE {
+            return None;
+        }
+        if !self.trusts_replay() {
+            return (share >= NOTICED_SHARE).then_some(share);
+        }
+        let win = self.win(&[fix], share + waits);
+        let own = if share < NOTICED_SHARE { win - self.win(&[Fix::Sync], win) } else { share };
+        (own >= NOTICED_SHARE).then_some(win)
+    }
+
     /// The replay gives the measured time back well enough to be asked.
     pub(crate) fn trusts_replay(&self) -> bool {
         self.analysis.model.error() <= MODEL_ERROR && self.base > 0.0

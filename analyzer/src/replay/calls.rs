@@ -80,6 +80,9 @@ impl Prepared {
                 continue;
             }
             let whole: u64 = stretch.iter().filter_map(|&n| self.items.get(n)).map(|i| i.think).sum();
+            if let Some(seen) = self.stretches.get_mut(usize::from(fetch)).filter(|_| long) {
+                *seen = (seen.0 + 1, seen.1.max(whole));
+            }
             for n in stretch.drain(..).filter(|_| long && whole > usual) {
                 if let Some(piece) = self.items.get_mut(n) {
                     piece.shrunk = (u128::from(piece.think) * u128::from(usual) / u128::from(whole)) as u64;

@@ -72,6 +72,8 @@ pub struct Prepared {
     pub(super) works: Vec<Work>,
     pub(super) chains: usize,
     pub(super) streams: usize,
+    /// Long host stretches, those that do not fetch data and those that do: how many, and the longest, ns.
+    pub(crate) stretches: [(u64, u64); 2],
     /// The shortest kernels' duration (10th percentile): the fixed cost of a kernel, ns.
     pub(super) floor: u64,
     /// Measured length of what is replayed, ns.

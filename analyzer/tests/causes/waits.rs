@@ -168,6 +168,24 @@ fn long_host_work_behind_a_wait_is_host() {
     assert!(v.share >= 1.0 - v.predicted_ns / v.step_ns - 1e-9, "{v:?}");
 }
 
+/// `.item()`, a blocking copy, then host work: without the `.item()` the copy waits for the GPU in its place, so that the
+/// host work behind both is what costs, though its gap lies behind a wait that stood longer.
+#[test]
+fn host_work_behind_a_wait_and_a_blocking_copy_is_host() {
+    let train = |p: &mut Program, host: u64, wait: Wait| {
+        step(p, 0, 4 * MS, wait);
+        p.copy(7, true, 100 * 1024, true);
+        p.t += host;
+    };
+    let (_, a) = run(|p| train(p, 2 * MS, Wait::Before));
+    let now = a.steps.mean_ns;
+    near("simulated without the wait", time(|p| train(p, 2 * MS, Wait::None)), now, now);
+    verdict(&a, "HOST");
+    assert!(a.verdict.text.contains("every step, up to 2.0 ms"), "{}", a.verdict.text);
+    kept(&a, time(|p| train(p, 0, Wait::Before)));
+    assert!(a.findings.iter().all(|f| f.cause != "SYNC" || f.win < 0.05), "{:?}", a.findings);
+}
+
 /// `loop 200 20 20 5000 0 g` of tests/victims: nothing but one graph launch and a sleep in every step.
 #[test]
 fn a_sleep_before_one_graph_a_step_is_host() {
