@@ -17,11 +17,6 @@ const MOST_STREAMS: usize = 60_000;
 /// More threads than this: likewise.
 const MOST_THREADS: usize = 1 << 20;
 
-/// Times this far from the middle of a trace are damage: 30 days, ns.
-const FAR: u64 = 30 * 86_400 * 1_000_000_000;
-/// Where [`Assembly::settle`] puts the earliest event, ns: what began before it has room.
-pub(super) const ORIGIN: u64 = 1_000_000_000;
-
 /// A stream, and whose it is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct StreamKey {
@@ -234,57 +229,6 @@ impl Assembly {
         self.process_of_wait.push(process);
     }
 
-    /// Drops what lies far from all else, and moves the times so that the earliest, `others` included, is [`ORIGIN`].
-    pub(super) fn settle(&mut self, others: impl Iterator<Item = Span>) -> Settled {
-        let run = &mut self.run;
-        let ops = run.devices.iter().flat_map(|d| &d.streams).flat_map(|s| s.ops.iter().map(Op::span));
-        let calls = run.threads.iter().flat_map(|t| t.calls.iter().map(Call::span));
-        let starts = || ops.clone().chain(calls.clone()).map(|s| s.start);
-        let every = starts().count() / 10_000 + 1;
-        let mut sample: Vec<u64> = starts().step_by(every).collect();
-        let at = sample.len() / 2;
-        let middle = if sample.is_empty() { 0 } else { *sample.select_nth_unstable(at).1 };
-        let near = |s: Span| is_near(middle, s);
-        let mut first = u64::MAX;
-        let mut dropped = 0;
-        let mut keep = |s: Span| {
-            let near = near(s);
-            if near {
-                first = first.min(s.start);
-            }
-            dropped += u64::from(!near);
-            near
-        };
-        for s in run.devices.iter_mut().flat_map(|d| &mut d.streams) {
-            s.ops.retain(|o| keep(o.span()));
-        }
-        for t in &mut run.threads {
-            t.calls.retain(|c| keep(c.span()));
-            t.ranges.retain(|r| keep(r.span));
-        }
-        let mut owners = std::mem::take(&mut self.process_of_wait).into_iter();
-        run.waits.retain(|w| {
-            let (owner, near) = (owners.next(), keep(w.span));
-            self.process_of_wait.extend(owner.filter(|_| near));
-            near
-        });
-        others.for_each(|s| first = if near(s) { first.min(s.start) } else { first });
-        let settled = Settled { dropped, first, middle };
-        let move_to = |s: &mut u64, e: &mut u64| {
-            let span = settled.span(Span { start: *s, end: *e }).unwrap_or_default();
-            (*s, *e) = (span.start, span.end);
-        };
-        for s in run.devices.iter_mut().flat_map(|d| &mut d.streams) {
-            s.ops.iter_mut().for_each(|o| move_to(&mut o.start, &mut o.end));
-        }
-        for t in &mut run.threads {
-            t.calls.iter_mut().for_each(|c| move_to(&mut c.start, &mut c.end));
-            t.ranges.iter_mut().for_each(|r| move_to(&mut r.span.start, &mut r.span.end));
-        }
-        run.waits.iter_mut().for_each(|w| move_to(&mut w.span.start, &mut w.span.end));
-        settled
-    }
-
     /// Sorted, joined, with a header.
     pub(super) fn finish(mut self) -> Run {
         self.tell_processes_apart();
@@ -314,28 +258,6 @@ impl Assembly {
         }
         run
     }
-}
-
-/// What [`Assembly::settle`] found.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Settled {
-    /// Events that lay too far from all others.
-    pub(super) dropped: u64,
-    /// The earliest time that was kept, before it was moved.
-    pub(super) first: u64,
-    middle: u64,
-}
-
-impl Settled {
-    /// A span where the run has it, `None` if it lies too far from all else.
-    pub(super) fn span(&self, s: Span) -> Option<Span> {
-        let at = |t: u64| t.checked_add(ORIGIN)?.checked_sub(self.first);
-        is_near(self.middle, s).then(|| Some(Span::new(at(s.start)?, at(s.end)?)))?
-    }
-}
-
-fn is_near(middle: u64, s: Span) -> bool {
-    s.start.abs_diff(middle) < FAR && s.end.abs_diff(middle) < FAR
 }
 
 /// A call's name as `nsys stats` shows it: without CUPTI's runtime version, `cudaLaunchKernel_v7000`.
@@ -401,13 +323,17 @@ fn mark_graph_nodes(run: &mut Run) {
         let first = nodes.entry(o.call).or_insert((o.a, 0));
         first.1 += 1;
     }
+    // behind those that the trace does name
+    let told = ops().map(|o| o.graph).max().unwrap_or(0);
     let mut graphs: HashMap<(u32, u32), u32> = HashMap::new();
     for d in &mut run.devices {
         for o in d.streams.iter_mut().flat_map(|s| &mut s.ops) {
             let Some(&key) = nodes.get(&o.call).filter(|_| o.graph == 0) else { continue };
-            let next = graphs.len() as u32 + 1;
+            let next = told.saturating_add(graphs.len() as u32).saturating_add(1);
             o.graph = *graphs.entry(key).or_insert(next);
-            o.flags |= GRAPH_NODE;
+            if o.kind != Kind::GraphTrace {
+                o.flags |= GRAPH_NODE;
+            }
         }
     }
 }

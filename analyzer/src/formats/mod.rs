@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Traces of every kind into a [`Run`]. What a file is, its first bytes tell, never its name.
 //!
-//! `kineto/` torch.profiler's Chrome JSON and our own; `nsys/` Nsight Systems' SQLite exports; `assemble.rs` and
-//! `processes.rs` what all foreign readers share. Our own recordings are read by `load.rs`. Not here: opinions.
+//! `kineto/` torch.profiler's Chrome JSON and our own; `nsys/` Nsight Systems' SQLite exports; `assemble.rs`,
+//! `settle.rs` and `processes.rs` what foreign readers share. Our own recordings are read by `load.rs`. Not here: opinions.
 
 mod assemble;
 pub mod kineto;
@@ -10,6 +10,7 @@ pub mod kineto;
 mod map;
 mod nsys;
 mod processes;
+mod settle;
 mod sniff;
 
 use std::fmt;

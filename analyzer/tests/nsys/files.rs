@@ -176,6 +176,25 @@ fn a_database_with_a_log_is_read_with_the_log() {
     assert_eq!(names(&folder.0), ["export.sqlite"]);
 }
 
+/// The writer was killed in the middle: what the file was before stands in the journal, and may not be put back by us.
+#[test]
+fn a_database_left_in_the_middle_is_refused() {
+    let w = training(40, &[(100, &[0])], 1);
+    let (folder, there) = (folder(), folder());
+    let path = folder.0.join("export.sqlite");
+    fs::copy(&export(&w, Schema::New, |_| ()).0, &path).unwrap();
+    let writer = Connection::open(&path).unwrap();
+    writer.pragma_update(None, "cache_size", 2).unwrap();
+    writer.execute_batch("BEGIN; UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET start = end").unwrap();
+    for name in names(&folder.0) {
+        fs::copy(folder.0.join(&name), there.0.join(&name)).unwrap();
+    }
+    assert_eq!(names(&there.0), ["export.sqlite", "export.sqlite-journal"]);
+    let error = formats::read(&there.0.join("export.sqlite"), &Default::default()).unwrap_err();
+    assert!(error.to_string().contains("left in the middle"), "{error}");
+    assert_eq!(names(&there.0), ["export.sqlite", "export.sqlite-journal"]);
+}
+
 /// As nsys begins a report.
 const REPORT: &[u8] = b"NVIDIA Tegra Profiler Report 2026@4@1@191-264138605071v0.\n\x0bLocal (CLI)";
 
@@ -198,9 +217,9 @@ fn a_report_is_exported_by_nsys_where_it_is_there() {
         (export(&w, Schema::New, |_| ()), Kept::of(REPORT, ".nsys-rep"), folder());
     // the arguments as nsys documents them; what it exports is the plain one
     let script = format!(
-        "[ \"$1 $2 $3 $4 $5 $6\" = 'export --type sqlite --force-overwrite true --output' ] || exit 9
-         [ \"$8\" = '{}' ] || exit 8
-         /bin/cp '{}' \"$7\"",
+        "[ \"$1 $2 $3 ${{4%%=*}}\" = 'export --type=sqlite --force-overwrite=true --output' ] || exit 9
+         [ \"$5\" = '{}' ] || exit 8
+         /bin/cp '{}' \"${{4#--output=}}\"",
         report.0.canonicalize().unwrap().display(),
         plain.0.display()
     );

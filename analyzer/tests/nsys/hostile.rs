@@ -160,6 +160,18 @@ fn damaged_pages_are_an_error_or_change_nothing_unseen() {
     assert!(errors > 3 * read_all, "{errors} {read_all}");
 }
 
+/// One GPU after the other that nobody has: more than there can be are damage, and cost little time.
+#[test]
+fn a_new_device_in_each_row_is_damage() {
+    let w = training(2, &[(100, &[0])], 1);
+    let rows: String = (1..5000).map(|n| kernel("6000000", "6000010", &n.to_string(), "1")).collect();
+    let input = read(&export(&w, Schema::New, |c| {
+        c.execute_batch(&format!("BEGIN; {rows} COMMIT;")).unwrap();
+    }))
+    .unwrap();
+    assert_eq!((input.run.devices.len(), input.refused.broken), (1024, 4999 - 1023));
+}
+
 #[test]
 fn a_cut_file_is_an_error() {
     let w = training(30, &[(100, &[0])], 1);

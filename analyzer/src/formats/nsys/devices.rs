@@ -17,6 +17,9 @@ use super::schema::{Cells, Schema};
 use crate::formats::assemble::Assembly;
 use crate::formats::ReadError;
 
+/// More GPUs than in any capture: rows of others are damage.
+const MOST_DEVICES: u32 = 1024;
+
 /// A GPU, as far as the export tells.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum Gpu {
@@ -90,8 +93,15 @@ impl Devices {
         Ok(devices)
     }
 
-    /// Our number for the GPU that process `process` (with this process id, on this machine) calls `device`.
-    pub(super) fn number(&mut self, process: u32, pid: Option<u32>, machine: i64, device: u32) -> u32 {
+    /// Our number for the GPU that process `process` (with this process id, on this machine) calls `device`; `None` if
+    /// there are more than there can be.
+    pub(super) fn number(
+        &mut self,
+        process: u32,
+        pid: Option<u32>,
+        machine: i64,
+        device: u32,
+    ) -> Option<u32> {
         let told = self.told.get(&(pid, device)).or_else(|| self.told.get(&(None, device)));
         let gpu = match told {
             Some((Some(id), _)) => Gpu::Id(machine, *id),
@@ -105,11 +115,14 @@ impl Devices {
             },
         };
         let next = self.found.len() as u32;
+        if next >= MOST_DEVICES && !self.numbers.contains_key(&gpu) {
+            return None;
+        }
         let found = &mut self.found;
-        *self.numbers.entry(gpu.clone()).or_insert_with(|| {
+        Some(*self.numbers.entry(gpu.clone()).or_insert_with(|| {
             found.push((gpu, device));
             next
-        })
+        }))
     }
 
     /// How they are numbered in the run.

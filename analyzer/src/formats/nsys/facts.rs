@@ -8,7 +8,7 @@ use super::devices::each;
 use super::rows::{Reader, Sink, ZERO};
 use super::schema::Schema;
 use super::Nsys;
-use crate::formats::assemble::ORIGIN;
+use crate::formats::settle::ORIGIN;
 use crate::formats::ReadError;
 
 /// The newest major number of the schema that is known.

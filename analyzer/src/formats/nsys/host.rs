@@ -6,6 +6,7 @@ use trace::event::OPEN_ENDED;
 
 use super::devices::each;
 use super::ids::tid;
+use super::open::refused;
 use super::rows::{time, Reader, Sink};
 use super::schema::{Cells, Wanted};
 use super::work::correlation;
@@ -196,25 +197,27 @@ fn ranges(reader: &mut Reader<'_>, wanted: &'static Wanted) -> Result<(), ReadEr
 fn domains(reader: &mut Reader<'_>) -> Result<HashMap<(u32, i64), Vec<u8>>, ReadError> {
     let mut found = HashMap::new();
     let Reader { connection, schema, sink, .. } = reader;
-    let columns = ["eventType", "globalTid", "domainId", "text", "textId"];
-    if schema.table("NVTX_EVENTS").is_none_or(|t| t.column("domainId").is_none()) {
+    let Some(table) = schema.table("NVTX_EVENTS").filter(|t| t.column("domainId").is_some()) else {
         return Ok(found);
-    }
+    };
+    // one row in thousands: SQLite itself passes over the others
+    let error = |e: rusqlite::Error| refused(&e, &table.name);
+    let sql = table.select(&["domainId", "globalTid", "text", "textId"]) + " WHERE eventType = ?1";
+    let mut select = connection.prepare(&sql).map_err(error)?;
+    let mut rows = select.query([DOMAIN]).map_err(error)?;
     let mut numbered = Vec::new();
-    each(connection, schema, "NVTX_EVENTS", &columns, |cells| {
-        if cells.whole(0) != Some(DOMAIN) {
-            return;
-        }
-        let Some(number) = cells.whole(2) else { return };
+    while let Some(row) = rows.next().map_err(error)? {
+        let cells = Cells(row);
+        let Some(number) = cells.whole(0) else { continue };
         let key = (sink.ids.process(cells.whole(1)), number);
-        match (cells.text(3), cells.whole(4)) {
+        match (cells.text(2), cells.whole(3)) {
             (Some(text), _) => {
                 found.insert(key, text.to_vec());
             }
             (None, Some(text)) => numbered.push((key, text)),
             (None, None) => {}
         }
-    })?;
+    }
     for (key, text) in numbered {
         if let Some(name) = sink.names.id(text, &mut sink.assembly)? {
             let name = sink.assembly.run.definitions.string(name).unwrap_or("");

@@ -32,7 +32,8 @@ impl Ids {
     /// where there is one process alone, that is right.
     #[inline]
     pub(super) fn process(&mut self, global: Option<i64>) -> u32 {
-        let Some(key) = global.map(process_bits) else {
+        // old exports have 0 where there is nothing
+        let Some(key) = global.filter(|&g| g != 0).map(process_bits) else {
             self.nameless += 1;
             return 0;
         };

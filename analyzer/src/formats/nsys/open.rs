@@ -24,10 +24,10 @@ pub(super) fn open(path: &Path) -> Result<Connection, ReadError> {
         Path::new(&name).metadata().is_ok_and(|m| m.len() > 0)
     };
     // a log holds rows that are not in the file yet, a journal what the file looked like before: both must be minded
-    if !beside("-wal") {
+    let unfinished = ["-wal", "-journal"].into_iter().find(|s| beside(s));
+    if unfinished.is_none() {
         is_whole(&path)?;
     }
-    let unfinished = ["-wal", "-journal"].into_iter().find(|s| beside(s));
     let options = if unfinished.is_none() { "?mode=ro&immutable=1" } else { "?mode=ro" };
     let flags =
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;

@@ -2,7 +2,7 @@
 //! nsys's own report file (`.nsys-rep`, `.qdrep`): only nsys can read it. Where it is installed it makes the export,
 //! else the message says how.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -25,9 +25,12 @@ pub(super) fn export(report: &Path, scratch: &Scratch) -> Result<PathBuf, ReadEr
     };
     let report_path = report.canonicalize().map_err(|e| ReadError::io(&e))?;
     let to = scratch.file("export.sqlite");
+    let mut output = OsString::from("--output=");
+    output.push(&to);
     let done = Command::new(&nsys)
-        .args(["export", "--type", "sqlite", "--force-overwrite", "true", "--output"])
-        .args([&to, &report_path])
+        .args(["export", "--type=sqlite", "--force-overwrite=true"])
+        .arg(output)
+        .arg(&report_path)
         .stdin(Stdio::null())
         .output()
         .map_err(|e| ReadError::new(format!("{} cannot be run: {e}", nsys.display()), by_hand(report)))?;

@@ -207,7 +207,7 @@ impl Streams {
         let at = *self.known.entry(key).or_insert_with(|| {
             let (pid, machine) = (sink.ids.pid(key.process), sink.ids.machine(key.process));
             let device = sink.devices.number(key.process, pid, machine, key.device);
-            sink.assembly.stream_of(StreamKey { device, ..key })
+            sink.assembly.stream_of(StreamKey { device: device?, ..key })
         });
         self.last = Some((key, at));
         at
