@@ -4,11 +4,16 @@
 //! A gap may have several slices: part of it a blocking call's, the rest the launching's. Start counts from the begin of
 //! the recording.
 
+use std::rc::Rc;
+
+use foldhash::{HashMap, HashMapExt};
+use trace::Kind;
+
 use super::cuda_gpu_mem_time_sum::operation;
 use super::table::{ns, number, percent, percent_of, row, text, Cell, Row};
 use super::{Report, Source};
+use crate::analysis::Bucket;
 use crate::run::NONE;
-use trace::Kind;
 
 pub(super) static REPORT: Report = Report {
     name: "gaps",
@@ -33,24 +38,44 @@ pub(super) static REPORT: Report = Report {
 fn rows(source: &Source<'_>) -> Vec<Row> {
     let (run, analysis, kernels) = (source.run, source.analysis(), source.kernels());
     let all: u128 = analysis.devices.iter().flat_map(|d| &d.slices).map(|s| u128::from(s.span().ns())).sum();
-    let name = |device: usize, stream: u16, op: u32| {
-        let op = (op != NONE).then(|| run.op(device, stream, op)).flatten()?;
-        Some(match (op.kind, operation(op)) {
-            (_, Some(memory)) => Cell::from(memory),
-            (Kind::Kernel, _) => Cell::from(kernels.name(kernels.number(op.a))),
-            _ => Cell::Text(format!("[CUDA graph {}]", op.graph)),
-        })
+    // as many rows as gaps, few texts: each is made once
+    let mut texts: HashMap<&str, Rc<str>> = HashMap::new();
+    let mut known = |text| Cell::from(&*texts.entry(text).or_insert_with_key(|t| (*t).into()));
+    let mut name = |device: usize, stream: u16, op: u32| {
+        let Some(op) = (op != NONE).then(|| run.op(device, stream, op)).flatten() else {
+            return Cell::Nothing;
+        };
+        match (op.kind, operation(op)) {
+            (_, Some(memory)) => known(memory),
+            (Kind::Kernel, _) => kernels.name(kernels.number(op.a)).into(),
+            _ => Cell::Text(format!("[CUDA graph {}]", op.graph).into()),
+        }
     };
-    let mut slices: Vec<_> =
-        analysis.devices.iter().enumerate().flat_map(|(d, a)| a.slices.iter().map(move |s| (d, s))).collect();
-    slices.sort_by_key(|(d, s)| (std::cmp::Reverse(s.span().ns()), s.start, *d));
-    let rows = slices.into_iter().map(|(d, s)| {
-        let call = run.call(s.call).map(|(_, c)| run.call_name(c));
+    let mut calls: HashMap<u32, Cell> = HashMap::new();
+    let causes = Bucket::ALL.map(|b| Cell::from(b.label()));
+    let slices = analysis.devices.iter().enumerate().flat_map(|(d, a)| a.slices.iter().map(move |s| (d, s)));
+    // rows in the order of time, which is that of the events in memory; then sorted
+    let rows = slices.map(|(d, s)| {
+        let call = run.call(s.call).map_or(Cell::Nothing, |(_, c)| {
+            calls.entry(c.packed).or_insert_with(|| run.call_name(c).into()).clone()
+        });
         let start = s.start.saturating_sub(run.header.start_monotonic);
         let device = run.devices.get(d).map(|d| d.ordinal);
         let length = s.span().ns();
         let (before, after) = (name(d, s.before_stream, s.before), name(d, s.after_stream, s.after));
-        row![percent_of(length.into(), all), length, start, device, s.bucket.label(), call, before, after]
+        let cells = row![
+            percent_of(length.into(), all),
+            length,
+            start,
+            device,
+            causes.get(s.bucket as usize).cloned().unwrap_or(Cell::Nothing),
+            call,
+            before,
+            after
+        ];
+        ((std::cmp::Reverse(length), s.start, d), cells)
     });
-    rows.collect()
+    let mut rows: Vec<_> = rows.collect();
+    rows.sort_by_key(|r| r.0);
+    rows.into_iter().map(|r| r.1).collect()
 }

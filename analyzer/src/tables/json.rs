@@ -27,7 +27,7 @@ fn value(cell: &Cell) -> Value {
         // a sum of more than 584 years is none that a clock gave
         Cell::Whole(n) => u64::try_from(*n).map_or_else(|_| Value::from(*n as f64), Value::from),
         Cell::Real(x) => Value::from(*x),
-        Cell::Text(t) => Value::from(t.as_str()),
+        Cell::Text(t) => Value::from(&**t),
     }
 }
 

@@ -37,7 +37,7 @@ mod phases;
 mod ranges;
 mod source;
 pub mod stats;
-mod steps;
+pub(crate) mod steps;
 mod syncs;
 pub mod table;
 mod text;

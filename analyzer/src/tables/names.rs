@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Kernels by the name a table shows: definitions of one name (other grids, blocks, mangled variants) are one kernel.
 
+use std::rc::Rc;
+
 use foldhash::{HashMap, HashMapExt};
 use trace::Kind;
 
@@ -22,7 +24,7 @@ pub enum NameStyle {
 /// A kernel as a table shows it.
 #[derive(Clone, Debug)]
 pub(super) struct Kernel {
-    pub(super) name: String,
+    pub(super) name: Rc<str>,
     pub(super) class: KernelClass,
 }
 
@@ -37,7 +39,7 @@ impl Kernels {
     /// Looks at every kernel that an operation refers to, once.
     pub(super) fn new(run: &Run, style: NameStyle) -> Kernels {
         let mut kernels = Kernels::default();
-        let mut numbers: HashMap<String, u32> = HashMap::new();
+        let mut numbers: HashMap<Rc<str>, u32> = HashMap::new();
         let mut last = None;
         for op in run.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops) {
             if op.kind != Kind::Kernel || last == Some(op.a) || kernels.by_id.contains_key(&op.a) {
@@ -50,7 +52,7 @@ impl Kernels {
                 NameStyle::Whole => whole,
                 NameStyle::Short => shortened(&whole),
             };
-            let number = *numbers.entry(name).or_insert_with_key(|name| {
+            let number = *numbers.entry(name.into()).or_insert_with_key(|name| {
                 kernels.by_name.push(Kernel { name: name.clone(), class });
                 kernels.by_name.len() as u32 - 1
             });
@@ -72,13 +74,13 @@ impl Kernels {
     /// Name and class of the kernel with this number.
     pub(super) fn cells(&self, number: usize) -> Row {
         match self.by_name.get(number) {
-            Some(k) => row![k.name.as_str(), k.class.label()],
+            Some(k) => row![&k.name, k.class.label()],
             None => row![None::<&str>, None::<&str>],
         }
     }
 
     /// Name of the kernel with this number.
-    pub(super) fn name(&self, number: usize) -> &str {
-        self.by_name.get(number).map_or("", |k| &k.name)
+    pub(super) fn name(&self, number: usize) -> Option<&Rc<str>> {
+        self.by_name.get(number).map(|k| &k.name)
     }
 }

@@ -4,9 +4,9 @@
 
 use super::table::{ns, number, row, text, Column, Row};
 use super::{Report, Source};
-use crate::analysis::{Bucket, Buckets, Step};
+use crate::analysis::{Analysis, Bucket, Buckets, Step};
 use crate::kernels::KernelTable;
-use crate::run::Span;
+use crate::run::{Run, Span};
 use crate::timeline::{sweep, Observed, Placed, Visitor};
 
 pub(super) static REPORT: Report = Report {
@@ -57,10 +57,12 @@ static COLUMNS: [Column; FIRST.len() + SPLIT.len() + LAST.len()] = {
 };
 
 /// One step's part of a device's time.
-#[derive(Clone, Copy, Default)]
-struct Part {
-    buckets: Buckets,
-    ops: u64,
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Part {
+    /// What the device did in it, and why it did nothing, ns.
+    pub(crate) buckets: Buckets,
+    /// Operations that begin in it.
+    pub(crate) ops: u64,
 }
 
 /// Hands spans that come in time order out to steps in time order.
@@ -103,6 +105,28 @@ impl<'a> Visitor<'a> for Split<'_> {
     }
 }
 
+/// What one device (by index) did in each step of the run, warm-up included. The buckets of a part sum up to its step's
+/// time less what was not observed of it. Linear in operations and idle slices.
+/// `collectives`: sorted ids of kernels.
+pub(crate) fn parts(run: &Run, analysis: &Analysis, device: usize, collectives: &[u32]) -> Vec<Part> {
+    let steps = &analysis.steps.steps;
+    let observed = Observed::new(analysis.valid, &run.blind);
+    let split = || Split { steps, parts: vec![Part::default(); steps.len()], observed: &observed, first: 0 };
+    let (mut busy, mut idle) = (split(), split());
+    if let Some(device) = run.devices.get(device) {
+        sweep(device, collectives, &mut busy);
+    }
+    for slice in analysis.devices.get(device).map_or(&[][..], |found| &found.slices) {
+        idle.add(slice.bucket, slice.span());
+    }
+    for (part, idle) in busy.parts.iter_mut().zip(&idle.parts) {
+        for bucket in Bucket::ALL {
+            part.buckets.add(bucket, idle.buckets.get(bucket));
+        }
+    }
+    busy.parts
+}
+
 fn rows(source: &Source<'_>) -> Vec<Row> {
     let (run, analysis) = (source.run, source.analysis());
     let steps = &analysis.steps.steps;
@@ -110,28 +134,20 @@ fn rows(source: &Source<'_>) -> Vec<Row> {
         return Vec::new();
     }
     let collectives = KernelTable::new(run).collectives();
-    let observed = Observed::new(analysis.valid, &run.blind);
     let mut rows = Vec::new();
-    for (device, found) in run.devices.iter().zip(&analysis.devices) {
-        let split =
-            || Split { steps, parts: vec![Part::default(); steps.len()], observed: &observed, first: 0 };
-        let (mut busy, mut idle) = (split(), split());
-        sweep(device, &collectives, &mut busy);
-        for slice in &found.slices {
-            idle.add(slice.bucket, slice.span());
-        }
-        for ((step, busy), idle) in steps.iter().zip(&busy.parts).zip(&idle.parts) {
+    for (index, device) in run.devices.iter().enumerate() {
+        for (step, part) in steps.iter().zip(parts(run, analysis, index, &collectives)) {
             let start = step.span.start.saturating_sub(run.header.start_monotonic);
             let mut cells = row![step.number, device.ordinal, start, step.span.ns()];
             let mut rest = step.span.ns();
             for (bucket, _) in SPLIT {
-                let ns = busy.buckets.get(bucket) + idle.buckets.get(bucket);
+                let ns = part.buckets.get(bucket);
                 rest = rest.saturating_sub(ns);
                 cells.extend(row![ns]);
             }
             let flags = [("warm-up", step.warm_up), ("odd", step.odd)];
             let flags: Vec<&str> = flags.iter().filter(|f| f.1).map(|f| f.0).collect();
-            cells.extend(row![rest, busy.ops, (!flags.is_empty()).then(|| flags.join(" ")).as_deref()]);
+            cells.extend(row![rest, part.ops, (!flags.is_empty()).then(|| flags.join(" ")).as_deref()]);
             rows.push((step.span.start, device.ordinal, cells));
         }
     }

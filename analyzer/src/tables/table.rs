@@ -3,6 +3,7 @@
 //! `json.rs`.
 
 use std::cmp::Ordering;
+use std::rc::Rc;
 
 use super::stats::Stats;
 
@@ -108,8 +109,8 @@ pub enum Cell {
     Whole(u128),
     /// A fraction.
     Real(f64),
-    /// A text.
-    Text(String),
+    /// A text; many rows may have the same.
+    Text(Rc<str>),
 }
 
 impl From<u64> for Cell {
@@ -144,7 +145,13 @@ impl From<f64> for Cell {
 
 impl From<&str> for Cell {
     fn from(s: &str) -> Cell {
-        Cell::Text(s.to_owned())
+        Cell::Text(s.into())
+    }
+}
+
+impl From<&Rc<str>> for Cell {
+    fn from(s: &Rc<str>) -> Cell {
+        Cell::Text(s.clone())
     }
 }
 
@@ -228,7 +235,7 @@ mod tests {
             t.rows
                 .iter()
                 .map(|r| match &r[1] {
-                    Cell::Text(s) => s.as_str(),
+                    Cell::Text(s) => &**s,
                     _ => "?",
                 })
                 .collect()
