@@ -224,11 +224,7 @@ fn calls(out: &mut String, o: &Overview<'_>) {
     section(out, "Blocking calls", table.iter().take(4), |r| {
         let cost = match r.number("idle_ns") {
             0.0 => "costs 0: the GPU had work meanwhile".to_owned(),
-            ns => format!(
-                "costs {} of idle GPU, {:.1} %",
-                time(ns as u64),
-                r.number("idle_pct")
-            ),
+            ns => format!("costs {} of idle GPU, {:.1} %", time(ns as u64), r.number("idle_pct")),
         };
         format!(
             "{}: {} calls, {} blocked, {cost}",
