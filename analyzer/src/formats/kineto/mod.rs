@@ -99,7 +99,9 @@ fn read(mut blocks: Blocks<'_>, progress: &Progress) -> Result<Option<Kineto>, R
         };
         let Some(block) = block else { return };
         let part = events(&block);
-        if !block.last && (part.refused.cut || part.ended) {
+        // text that is no JSON may have hidden where events begin: only reading it in one piece tells what is lost
+        let whole = block.last && block.index == 0;
+        if (!block.last && (part.refused.cut || part.ended)) || (!whole && part.refused.broken > 0) {
             misfit.store(true, Ordering::Relaxed);
             return;
         }
@@ -181,11 +183,8 @@ fn events(block: &Block<'_>) -> Part {
                 break;
             }
             Ok(_) => Some((Bad::Syntax(scan.at()), scan.at())),
-            Err(_) => {
-                // the text ends between events, as every block but the last should
-                part.refused.cut = block.last;
-                break;
-            }
+            // the text ends between events, as every block but the last should
+            Err(_) => break,
         };
         match bad {
             None => {}
@@ -202,6 +201,7 @@ fn events(block: &Block<'_>) -> Part {
             }
         }
     }
+    part.refused.cut |= block.last && !part.ended;
     part.stopped = scan.at();
     part
 }
