@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a kernel's name tells: collective or not, optimizer or not, and which family of variants it belongs to.
 //!
-//! Names are the mangled ones of the recording; substrings survive mangling. Nothing else judges by name.
+//! Names are the mangled ones of the recording; substrings survive mangling. Nothing else judges by name, but for the
+//! classes in the tables (`tables/class.rs`), which no verdict rests on.
 
 use std::collections::HashMap;
 

@@ -29,7 +29,7 @@ pub(super) static REPORT: Report = Report {
     what: "outermost named ranges inside steps: time a step on the host and on the GPU",
     needs: "named ranges inside steps",
     usual: false,
-    shown: 0,
+    shown: 50,
     columns: &[
         TIME,
         TOTAL,
@@ -68,7 +68,7 @@ fn rows(source: &Source<'_>) -> Vec<Row> {
         });
         let begin = if on_device { first } else { phase.span.start };
         let Some(step) = step_at(steps, begin) else { continue };
-        let name = source.string(phase.name);
+        let name = unnumbered(source.string(phase.name));
         *host.entry((name, step)).or_default() += phase.span.ns();
         let part = parts.entry(name).or_default();
         part.instances += 1;
@@ -93,6 +93,13 @@ fn rows(source: &Source<'_>) -> Vec<Row> {
         .collect();
     by_total(&mut rows);
     rows.into_iter().map(|(_, cells, _)| cells).collect()
+}
+
+/// The operator in a range of `torch.autograd.profiler.emit_nvtx`, `aten::linear, op_id = 314279`: its numbers make each
+/// range another one.
+fn unnumbered(name: &str) -> &str {
+    let ends = [", seq = ", ", op_id = "].iter().filter_map(|n| name.find(n));
+    ends.min().map_or(name, |end| &name[..end])
 }
 
 /// Index of the step that `at` lies in.
@@ -132,4 +139,56 @@ fn outermost<'a>(
 fn holds_a_step(steps: &[Step], span: Span) -> bool {
     let first = steps.partition_point(|s| s.span.start < span.start);
     steps.get(first).is_some_and(|s| s.span.end <= span.end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn steps(spans: &[(u64, u64)]) -> Vec<Step> {
+        spans.iter().map(|&(a, b)| crate::steps::step(Span::new(a, b), 0)).collect()
+    }
+
+    fn range(thread: usize, start: u64, end: u64) -> Named {
+        Named { thread, span: Span::new(start, end), name: 0, level: 0, children: 0 }
+    }
+
+    fn spans(ranges: &[Named], steps: &[Step], source: StepSource) -> Vec<(usize, u64, u64)> {
+        outermost(ranges, steps, source).map(|r| (r.thread, r.span.start, r.span.end)).collect()
+    }
+
+    #[test]
+    fn frames_are_no_phases_and_what_lies_in_a_phase_is_none() {
+        let steps = steps(&[(100, 200), (200, 300)]);
+        let ranges = [
+            range(0, 50, 400),  // an epoch
+            range(0, 100, 190), // a step's own range: the step lasts to the next one's begin
+            range(0, 100, 150), // a phase that begins with it
+            range(0, 110, 120), // ... and a part of that
+            range(0, 150, 180),
+            range(0, 200, 300),
+            range(0, 210, 220),
+            range(1, 105, 195), // another thread's
+            range(1, 110, 115),
+        ];
+        let phases = [(0, 100, 150), (0, 150, 180), (0, 210, 220), (1, 105, 195)];
+        assert_eq!(spans(&ranges, &steps, StepSource::Ranges), phases);
+        // marks: no range is the step, but one that holds a whole step is none of its phases
+        let phases = [(0, 100, 190), (0, 210, 220), (1, 105, 195)];
+        assert_eq!(spans(&ranges, &steps, StepSource::Marks), phases);
+    }
+
+    #[test]
+    fn a_time_belongs_to_the_step_it_lies_in() {
+        let steps = steps(&[(100, 200), (250, 300)]);
+        let found = [99, 100, 199, 200, 249, 250, 300].map(|t| step_at(&steps, t));
+        assert_eq!(found, [None, Some(0), Some(0), None, None, Some(1), None]);
+    }
+
+    #[test]
+    fn operators_numbers_are_left_out() {
+        assert_eq!(unnumbered("aten::linear, op_id = 314279"), "aten::linear");
+        assert_eq!(unnumbered("aten::mm, seq = 5, op_id = 7, sizes = [[1, 2]]"), "aten::mm");
+        assert_eq!(unnumbered("forward, all"), "forward, all");
+    }
 }

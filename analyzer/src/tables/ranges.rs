@@ -68,3 +68,71 @@ impl Named {
             .flat_map(move |(i, _)| launches.of(run, run.flat(thread, from + i)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trace::build::Builder;
+    use trace::call::{pack, Class, RUNTIME};
+    use trace::{Event, Kind};
+
+    /// Ranges (name, begin, end) and launches (begin, end) of one thread; each launch starts a kernel of 10 ns.
+    fn run(ranges: &[(&str, u64, u64)], launches: &[(u64, u64)]) -> Run {
+        let mut b = Builder::new();
+        b.on_recorder(Event::clock_pair(1, 1));
+        for &(name, start, end) in ranges {
+            let mut e = Event::new(Kind::Range, start, end);
+            e.a = b.string(name);
+            b.on_thread(5, e);
+        }
+        let kernel = b.kernel("k", 32, 16);
+        for (&(start, end), correlation) in launches.iter().zip(1..) {
+            let mut call = Event::new(Kind::Call, start, end);
+            (call.a, call.x, call.correlation) = (pack(RUNTIME, 211), Class::Launch as u8, correlation);
+            b.on_thread(5, call);
+            let mut op = Event::new(Kind::Kernel, end + 1, end + 11);
+            (op.a, op.b, op.correlation) = (kernel, 1, correlation);
+            b.on_stream(0, 1, 7, op);
+        }
+        crate::load(b.finish().as_slice()).expect("a recording")
+    }
+
+    #[test]
+    fn ranges_nest_and_hold_the_launches_inside_them() {
+        let ranges = [
+            ("outer", 100, 500),
+            ("first", 100, 200),
+            ("deep", 110, 150),
+            ("second", 200, 300),
+            ("next", 500, 600),
+        ];
+        // in deep; across the end of first; in second; exactly outer's end; in none
+        let run = run(&ranges, &[(120, 130), (190, 210), (250, 260), (480, 500), (700, 710)]);
+        let launches = Launches::new(&run);
+        let found: Vec<(&str, u32, u32, usize)> = named(&run)
+            .iter()
+            .map(|r| {
+                let name = run.definitions.string(r.name).unwrap_or("");
+                (name, r.level, r.children, r.ops(&run, &launches).count())
+            })
+            .collect();
+        let expected = [
+            ("outer", 0, 2, 4),
+            ("first", 1, 1, 1),
+            ("deep", 2, 0, 1),
+            ("second", 1, 0, 1),
+            ("next", 0, 0, 0),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn work_stays_linear_however_deep_ranges_are() {
+        let deep: Vec<(&str, u64, u64)> = (0..3000).map(|i| ("r", 1000 + i, 1_000_000 - i)).collect();
+        let calls: Vec<(u64, u64)> = (0..1000).map(|i| (10_000 + i * 100, 10_050 + i * 100)).collect();
+        let run = run(&deep, &calls);
+        let launches = Launches::new(&run);
+        let found: usize = named(&run).iter().map(|r| r.ops(&run, &launches).count()).sum();
+        assert_eq!(found, 64 * 1000);
+    }
+}

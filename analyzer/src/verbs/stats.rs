@@ -39,7 +39,7 @@ pub(crate) struct Args {
     /// Sort by a column (heading, or key as in json): numbers down, texts up [default: total time]
     #[arg(short, long, value_name = "COLUMN")]
     sort: Option<String>,
-    /// Print the first N rows only; 0: all [default: all; gaps as a table: 50]
+    /// Print the first N rows only; 0: all [default: all; of gaps and phases as tables 50]
     #[arg(short = 'n', long, value_name = "N")]
     limit: Option<usize>,
     /// Kernel names: whole as in the source, or short, without parameters and namespaces
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         Names::Short => NameStyle::Short,
         Names::Whole => NameStyle::Whole,
     };
-    let source = Source::new(&input.run, names).with_os_calls(&input.os_calls);
+    let source = Source::new(&input, names);
     let mut out = BufWriter::new(io::stdout().lock());
     match print(args, &wanted, &source, &mut out).and_then(|()| out.flush()) {
         // a closed pipe is the reader's right
