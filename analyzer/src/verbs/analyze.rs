@@ -52,7 +52,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
                 continue;
             }
         };
-        let source = Source::new(&input, NameStyle::Short);
+        let source = Source::new(&input.run, NameStyle::Short);
         let a = source.analysis();
         unsure |= a.verdict.code == inconclusive::CODE;
         let file = path.display().to_string();
