@@ -46,7 +46,7 @@ fn same_as_file(name: &str, text: &str) {
 #[test]
 fn every_report_of_the_small_trace_is_as_worked_out_by_hand() {
     let input = input("tables/three_steps.json");
-    let source = Source::new(&input, NameStyle::Whole);
+    let source = Source::new(&input.run, NameStyle::Whole);
     for report in tables::REPORTS {
         let table = report.table(&source);
         assert_eq!(table.rows.is_empty(), report.name == "osrt_sum", "{}", report.name);
@@ -63,7 +63,7 @@ fn every_report_of_the_small_trace_is_as_worked_out_by_hand() {
 fn short_names_leave_namespaces_out_and_keep_the_sums() {
     let input = input("traces/h200_gpt.json.gz");
     let rows = |names| {
-        let source = Source::new(&input, names);
+        let source = Source::new(&input.run, names);
         tables::find("cuda_gpu_kern_sum").unwrap().table(&source).rows
     };
     let (whole, short) = (rows(NameStyle::Whole), rows(NameStyle::Short));
@@ -188,7 +188,7 @@ fn by_name<'a>(events: impl Iterator<Item = &'a Event>) -> HashMap<String, Vec<u
 fn sums_of_real_traces_are_those_of_their_text() {
     for name in ["h200_gpt.json.gz", "h200_graphs.json.gz"] {
         let (events, input) = (events(name), input(&format!("traces/{name}")));
-        let source = Source::new(&input, NameStyle::Whole);
+        let source = Source::new(&input.run, NameStyle::Whole);
         let rows = |report: &str| tables::find(report).unwrap().table(&source).rows;
         let of = |categories: &'static [&str]| {
             by_name(events.iter().filter(move |e| categories.contains(&e.category.as_str())))
@@ -224,7 +224,7 @@ fn sums_of_real_traces_are_those_of_their_text() {
 fn kernels_under_ranges_are_those_whose_launch_lies_in_them() {
     for name in ["h200_gpt.json.gz", "h200_gptsync.json.gz"] {
         let (events, input) = (events(name), input(&format!("traces/{name}")));
-        let source = Source::new(&input, NameStyle::Whole);
+        let source = Source::new(&input.run, NameStyle::Whole);
         let correlation = |e: &Event| e.args["correlation"].as_u64();
         let calls: HashMap<u64, &Event> = events
             .iter()
@@ -291,7 +291,7 @@ fn kernels_under_ranges_are_those_whose_launch_lies_in_them() {
 fn the_parts_of_a_step_sum_up_and_agree_with_the_buckets() {
     for name in ["h200_gpt", "h200_gptsync", "h200_graphs", "h200_tiny"] {
         let input = input(&format!("traces/{name}.json.gz"));
-        let source = Source::new(&input, NameStyle::Whole);
+        let source = Source::new(&input.run, NameStyle::Whole);
         let rows = tables::find("steps").unwrap().table(&source).rows;
         let steps = &source.analysis().steps;
         assert_eq!(rows.len(), steps.steps.len(), "{name}: one device");
@@ -319,7 +319,7 @@ fn the_parts_of_a_step_sum_up_and_agree_with_the_buckets() {
 fn idle_time_is_charged_once() {
     for name in ["traces/h200_gptsync.json.gz", "tables/three_steps.json"] {
         let input = input(name);
-        let source = Source::new(&input, NameStyle::Whole);
+        let source = Source::new(&input.run, NameStyle::Whole);
         let table = |report: &str| tables::find(report).unwrap().table(&source).rows;
         let gaps = table("gaps");
         let all: u128 = gaps.iter().map(|r| whole_number(&r[1])).sum();

@@ -8,7 +8,7 @@ use super::names::{Kernels, NameStyle};
 use super::occupancy::Fits;
 use super::ranges::{self, Named};
 use crate::analysis::Analysis;
-use crate::formats::{Input, OsCall};
+use crate::formats::OsCall;
 use crate::run::{Op, Run};
 
 /// What tables are made from.
@@ -26,11 +26,11 @@ pub struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// Tables of a trace, kernels named as `names` says.
-    pub fn new(input: &'a Input, names: NameStyle) -> Source<'a> {
+    /// Tables of `run`, kernels named as `names` says.
+    pub fn new(run: &'a Run, names: NameStyle) -> Source<'a> {
         Source {
-            run: &input.run,
-            os_calls: &input.os_calls,
+            run,
+            os_calls: &[],
             names,
             analysis: OnceCell::new(),
             kernels: OnceCell::new(),
@@ -38,6 +38,11 @@ impl<'a> Source<'a> {
             ranges: OnceCell::new(),
             fits: OnceCell::new(),
         }
+    }
+
+    /// The same with calls into the operating system, which a trace may have beside its run.
+    pub fn with_os_calls(self, os_calls: &'a [OsCall]) -> Source<'a> {
+        Source { os_calls, ..self }
     }
 
     /// What was found in the run.

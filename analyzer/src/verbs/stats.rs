@@ -82,7 +82,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         Names::Short => NameStyle::Short,
         Names::Whole => NameStyle::Whole,
     };
-    let source = Source::new(&input, names);
+    let source = Source::new(&input.run, names).with_os_calls(&input.os_calls);
     let mut out = BufWriter::new(io::stdout().lock());
     match print(args, &wanted, &source, &mut out).and_then(|()| out.flush()) {
         // a closed pipe is the reader's right
