@@ -89,6 +89,10 @@ fn a_reference_to_nothing_costs_the_name_alone() {
     .unwrap();
     let kernels = w.ops.iter().filter(|o| matches!(o.what, super::fixture::What::Kernel(..))).count() as u64;
     assert_eq!((input.refused.orphans, input.refused.lost()), (kernels, 0));
+    assert_eq!(
+        input.notes,
+        [format!("{kernels} rows refer to names or processes that the file does not have")]
+    );
     assert_eq!(measured(&input), whole(&w));
     // a call without a name launches nothing that we know of, and is a call
     let input =

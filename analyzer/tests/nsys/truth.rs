@@ -169,6 +169,32 @@ fn times_before_zero_are_times() {
     }
 }
 
+/// `nsys profile --capture-range=nvtx`: the range around all of it began long before anything was recorded.
+#[test]
+fn a_range_from_long_before_the_capture_makes_no_recorded_time() {
+    let mut w = training(30, &[(9, &[0])], 1);
+    let recorded = |w: &Workload| {
+        let input = read(&export(w, super::fixture::Schema::New, |_| ())).unwrap();
+        let a = analyzer::analyze(&input.run);
+        (a.coverage.run_ns, a.coverage.seen_ns, a.steady, measured(&input))
+    };
+    // up to the last call's end in both
+    w.ranges.clear();
+    let (run, seen, steady, busy) = recorded(&w);
+    let name = "all".to_owned();
+    w.ranges.push(super::fixture::Range {
+        pid: 9,
+        tid: 16,
+        start: -600_000_000_000,
+        end: Some(6_000_000),
+        name,
+        domain: 0,
+        depth: 0,
+    });
+    let with = recorded(&w);
+    assert_eq!((with.0, with.1, with.2.ns(), with.3), (run, seen, steady.ns(), busy));
+}
+
 /// A program is started long before it uses a GPU: what its threads did then is kept, and moves nothing else.
 #[test]
 fn os_calls_from_before_the_first_event_keep_their_distance() {

@@ -82,7 +82,11 @@ pub(super) fn finish(reader: Reader<'_>) -> Result<Nsys, ReadError> {
     // of one whose operations all lay too far away
     run.devices.retain(|d| d.ops() > 0);
     refused.duplicates += run.duplicates;
+    // a range may have been open long before the capture began: that time was not observed
+    let ops = run.devices.iter().flat_map(|d| &d.streams).flat_map(|s| s.ops.iter().map(|o| o.start));
+    let first_use = ops.chain(run.threads.iter().flat_map(|t| t.calls.iter().map(|c| c.start))).min();
     let h = &mut run.header;
+    h.first_use = first_use.unwrap_or(h.start_monotonic);
     h.driver_version = about.driver;
     h.sources |= sources::CALLBACKS;
     if let (1, Some(pid)) = (ids.processes(), ids.pid(0)) {
@@ -113,6 +117,12 @@ pub(super) fn finish(reader: Reader<'_>) -> Result<Nsys, ReadError> {
              taken as different ones"
                 .to_owned(),
         );
+    }
+    if refused.orphans > 0 {
+        notes.push(format!(
+            "{} rows refer to names or processes that the file does not have",
+            refused.orphans
+        ));
     }
     notes.extend(about.messages);
     Ok(Nsys { run, refused, rows, bytes: 0, notes, os_calls })

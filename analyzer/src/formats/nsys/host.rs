@@ -104,14 +104,12 @@ fn calls(reader: &mut Reader<'_>, wanted: &'static Wanted) -> Result<(), ReadErr
         return Ok(());
     }
     // it takes the place of a call that has no record of its own; else the call would be there twice
-    let Sink { assembly, refused, .. } = &mut reader.sink;
+    let assembly = &mut reader.sink.assembly;
     let threads = assembly.run.threads.iter().zip(&assembly.process_of_thread);
     let own: HashSet<(u32, u32)> =
         threads.flat_map(|(t, &process)| t.calls.iter().map(move |c| (process, c.correlation))).collect();
     for Around { process, thread, call } in around {
-        if call.correlation != 0 && own.contains(&(process, call.correlation)) {
-            refused.duplicates += 1;
-        } else {
+        if call.correlation == 0 || !own.contains(&(process, call.correlation)) {
             assembly.call(thread, call);
         }
     }
