@@ -27,6 +27,8 @@ pub mod fleet;
 #[cfg(feature = "cli")]
 pub mod formats;
 pub mod gaps;
+#[cfg(feature = "cli")]
+pub mod html;
 pub mod kernels;
 pub mod line;
 pub mod load;

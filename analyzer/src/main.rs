@@ -16,6 +16,7 @@ Examples:
   gapprobe recover                    the same from a run that was killed
   gapprobe analyze trace.json.gz      a trace of torch.profiler, nsys or gapprobe on one screen
   gapprobe stats trace.json.gz        tables of a trace: kernels, calls, copies, ranges, idle time
+  gapprobe report trace.json.gz       a page to look at: where the time went, one step in detail
   gapprobe summary .                  all ranks of a job in one line
   gapprobe explain GP101              what a verdict means and what to change
   gapprobe doctor                     is everything there?";
@@ -34,6 +35,7 @@ enum Verb {
     Recover(verbs::recover::Args),
     Analyze(verbs::analyze::Args),
     Stats(verbs::stats::Args),
+    Report(verbs::report::Args),
     Summary(verbs::summary::Args),
     Doctor(verbs::doctor::Args),
     Explain(verbs::explain::Args),
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
         Verb::Recover(args) => verbs::recover::run(&args).map(ExitCode::from),
         Verb::Analyze(args) => verbs::analyze::run(&args).map(ExitCode::from),
         Verb::Stats(args) => verbs::stats::run(&args).map(ExitCode::from),
+        Verb::Report(args) => verbs::report::run(&args).map(ExitCode::from),
         Verb::Summary(args) => verbs::summary::run(&args).map(ExitCode::from),
         Verb::Doctor(args) => verbs::doctor::run(&args).map(ExitCode::from),
         Verb::Explain(args) => verbs::explain::run(&args).map(ExitCode::from),

@@ -8,6 +8,7 @@ pub(crate) mod exit;
 pub(crate) mod explain;
 pub(crate) mod input;
 pub(crate) mod recover;
+pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod stats;
 pub(crate) mod summary;

@@ -16,6 +16,7 @@ fn help_begins_with_examples_and_names_the_exit_codes() {
         ("help-recover", vec!["recover", "--help"]),
         ("help-stats", vec!["stats", "--help"]),
         ("help-analyze", vec!["analyze", "--help"]),
+        ("help-report", vec!["report", "--help"]),
         ("help-summary", vec!["summary", "--help"]),
         ("help-doctor", vec!["doctor", "--help"]),
         ("help-explain", vec!["explain", "--help"]),

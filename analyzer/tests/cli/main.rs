@@ -8,6 +8,7 @@ mod claims;
 mod damaged;
 mod doctor;
 mod help;
+mod html_report;
 mod leftovers;
 mod living;
 mod place;

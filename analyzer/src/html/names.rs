@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Names that foreign programs chose, safe to show: nothing invisible, nothing that turns the text around, no novels.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+
+use trace::Kind;
+
+use crate::chrome::name::{demangled, shortened};
+use crate::run::{Op, Run};
+
+/// Longest text that is kept, characters.
+const MOST_CHARS: usize = 400;
+
+/// `text` with what cannot be seen written as `\u{202e}`, cut to [`MOST_CHARS`]. Markup is no danger here: `embed.rs`
+/// and the page take every text for a text.
+pub(super) fn clean(text: &str) -> String {
+    let mut out = String::with_capacity(text.len().min(MOST_CHARS));
+    for (i, c) in text.chars().enumerate() {
+        if i == MOST_CHARS {
+            out.push('…');
+            break;
+        }
+        if is_hidden(c) {
+            let _ = write!(out, "\\u{{{:x}}}", u32::from(c));
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// Controls, bidi controls, zero-width characters, separators, tags.
+fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
+        || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// Whole and short name of a kernel definition.
+pub(super) fn kernel(run: &Run, id: u32) -> (String, String) {
+    let whole = demangled(run.definitions.kernel_name(id));
+    (clean(&whole), clean(&shortened(&whole)))
+}
+
+/// Texts by number, each once.
+#[derive(Debug, Default)]
+pub(super) struct Texts {
+    numbers: HashMap<String, usize>,
+    kernels: HashMap<u32, usize>,
+    all: Vec<String>,
+}
+
+impl Texts {
+    /// The number of a text, cleaned.
+    pub(super) fn number(&mut self, text: &str) -> usize {
+        let text = clean(text);
+        if let Some(&n) = self.numbers.get(&text) {
+            return n;
+        }
+        self.all.push(text.clone());
+        self.numbers.insert(text, self.all.len() - 1);
+        self.all.len() - 1
+    }
+
+    /// The number of what an operation is called.
+    pub(super) fn op(&mut self, run: &Run, op: &Op) -> usize {
+        match op.kind {
+            Kind::Kernel => {
+                if let Some(&n) = self.kernels.get(&op.a) {
+                    return n;
+                }
+                let n = self.number(&kernel(run, op.a).1);
+                self.kernels.insert(op.a, n);
+                n
+            }
+            Kind::Memcpy => self.number(match op.copy().direction {
+                1 => "copy, host to device",
+                2 => "copy, device to host",
+                8 => "copy, device to device",
+                10 => "copy, device to another device",
+                _ => "copy",
+            }),
+            Kind::Memset => self.number("memset"),
+            _ => self.number("CUDA graph"),
+        }
+    }
+
+    /// All of them, by number.
+    pub(super) fn into_all(self) -> Vec<String> {
+        self.all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_seen_is_written_out_and_the_rest_stays() {
+        assert_eq!(clean("gemm<float>(\"a\", 'b') & ä 行列"), "gemm<float>(\"a\", 'b') & ä 行列");
+        assert_eq!(
+            clean("a\u{202e}b\u{2066}c\u{200b}d\0e\u{2028}"),
+            "a\\u{202e}b\\u{2066}c\\u{200b}d\\u{0}e\\u{2028}"
+        );
+        assert_eq!(clean(&"x".repeat(5000)).chars().count(), MOST_CHARS + 1);
+    }
+}

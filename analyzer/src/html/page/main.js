@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// The page from the figures.
+
+const figures = JSON.parse(document.getElementById("figures").textContent);
+const legend = figures.buckets, runs = figures.runs;
+const main = document.getElementById("main");
+
+function section(title, note, ...parts) {
+  return h("section", { "aria-label": title }, h("h2", null, title), note && h("p", { class: "note" }, note), parts);
+}
+
+function details(run) {
+  const d = run.device;
+  if (!d) return [section("Nothing to draw", "No GPU operation that a step or a share of time could be taken from.")];
+  const gpu = "GPU " + d.ordinal + (d.name ? " (" + d.name + ")" : "") + (d.of > 1 ? ", the worst of " + d.of : "");
+  const t = d.timeline, f = d.idle_by_range, st = d.steps;
+  const many_bars = st && st.bars.some((b) => b.steps > 1);
+  return [
+    section("Where the time went", gpu + ": all of " + time(d.wall_ns) + " that count" + (st && st.warm_up ? " (" + many(st.warm_up, "warm-up step") + ", " + time(st.warm_up_ns) + ", left out)" : "") + ".", bucketBar(legend, d)),
+    t && section(t.step === null ? "A part of the run in detail" : "Step " + t.step + " in detail",
+      (t.step === null ? "No steps were found: this is the middle of the run. " : "The steady step nearest to the median. ") + time(t.length_ns) + ".", timeline(legend, t)),
+    st ? section("Every step", many(st.count, "step") + (st.warm_up ? ", " + st.warm_up + " of them warm-up" : "") + "; mean " + time(st.mean_ns) + ", median " + time(st.median_ns) + ", 90 % below " + time(st.p90_ns)
+      + (many_bars ? ". There are more steps than bars: a bar is the mean of neighbours" : "") + ".", perStep(legend, st), keys(legend, sums(st.bars.map((b) => b.parts))))
+      : section("Every step", "No steps were found in this run."),
+    h("div", { class: "two" },
+      section("Lengths of gaps", many(d.gaps.count, "gap") + " in which the GPU ran nothing.", histogram(legend, d.gaps, "gap")),
+      section("Lengths of kernels", many(d.durations.count, "kernel") + ".", histogram(legend, d.durations, "kernel", colour("compute")))),
+    f ? section("Idle time by where the program was", "Ranges, operators and Python functions around the call that is to blame; click to look closer. " + percent(f.in_ranges_ns, f.root.ns) + " of the idle time has such a place."
+      + (f.nodes_left_out ? " " + many(f.nodes_left_out, "frame") + " below " + time(f.left_out_below_ns) + " left out." : ""), flame(legend, f))
+      : section("Idle time by where the program was", "Not known: no blamed call was made inside a named range. Mark ranges (NVTX, record_function, gapprobe.range), or record operators or stacks with torch.profiler."),
+    section("Kernels", "By time on " + gpu.split(" (")[0] + ", in the time that counts" + (d.kernels.others.names ? "; the first " + d.kernels.rows.length + " of " + d.kernels.names + " names" : "") + ". A click on a name shows all of it.", kernels(d.kernels)),
+  ];
+}
+
+function compared() {
+  const names = runs.map((r) => r.file), c = figures.change;
+  const sides = c && c.sides.every((side) => side.step_ns);
+  const ratio = sides && c.sides[1].step_ns / c.sides[0].step_ns;
+  const gain = ratio && (ratio < 1 ? ((1 - ratio) * 100).toFixed(1) + " % less time a step" : ((ratio - 1) * 100).toFixed(1) + " % more time a step");
+  return [
+    h("section", { "aria-label": "Before and after" },
+      h("h1", null, sides ? time(c.sides[0].step_ns) + " → " + time(c.sides[1].step_ns) + " a step: " + gain : "Before and after"),
+      c ? sideBySide(legend, c, names) : h("p", { class: "note" }, "One of the traces has no GPU operation."),
+      c && changedKernels(c)),
+    h("div", { class: "two" }, verdict(runs[0], "h2", "Before"), verdict(runs[1], "h2", "After")),
+  ];
+}
+
+const below = h("div");
+if (runs.length > 1) {
+  const pick = (i) => {
+    buttons.forEach((b, k) => b.setAttribute("aria-pressed", String(k === i)));
+    below.replaceChildren(...details(runs[i]).filter(Boolean));
+  };
+  const buttons = runs.map((r, i) => h("button", { type: "button", onclick: () => pick(i) }, (i ? "After: " : "Before: ") + r.file));
+  main.replaceChildren(...compared(), h("div", { class: "tools card", role: "group", "aria-label": "Which run is shown below" }, h("span", null, "In detail:"), buttons), below);
+  pick(1);
+} else {
+  main.replaceChildren(verdict(runs[0], "h1"), below);
+  below.replaceChildren(...details(runs[0]).filter(Boolean));
+}
+document.getElementById("foot").append(
+  h("p", null, "Made by gapprobe " + figures.gapprobe + " from " + runs.map((r) => r.file + " (" + r.format + ")").join(" and ") + ". Times of the GPU that idled most."),
+  runs.map((r) => h("p", { class: "line" }, r.verdict.line)));

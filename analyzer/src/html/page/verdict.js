@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The verdict: sentence, certainty, what to change, what that promises, what to know before believing it.
+
+function verdict(run, level, title) {
+  const v = run.verdict;
+  const sure = v.confidence === "high" ? "the evidence is direct" : v.confidence === "medium" ? "probably" : "take it as a hint";
+  const inconclusive = v.sentence.startsWith("INCONCLUSIVE");
+  const badges = v.code && h("p", { class: "badges" },
+    h("span", { class: "badge" }, v.code),
+    !inconclusive && h("span", { class: "badge" }, "confidence " + v.confidence), !inconclusive && h("span", { class: "soft" }, sure));
+  return h("section", { "aria-label": title || "Verdict" },
+    title && h("p", { class: "soft" }, h("b", null, title), " ", run.file),
+    badges,
+    h(level, null, v.sentence || v.line),
+    v.fix && h("p", { class: "fix" }, h("b", null, "What to change"), v.fix),
+    numbers(v),
+    v.rest && h("p", { class: "rest" }, v.rest),
+    run.remarks.length > 0 && h("div", { class: "remarks" }, h("b", null, "Before you believe it"),
+      h("ul", null, run.remarks.map((r) => h("li", null, r)))),
+    findings(v));
+}
+
+function numbers(v) {
+  if (!v.step_ns) return null;
+  const one = (value, what) => h("div", null, h("b", null, value), h("span", null, what));
+  if (!v.predicted_ns) return h("div", { class: "numbers" }, one(time(v.step_ns), "a step"));
+  const less = (1 - v.predicted_ns / v.step_ns) * 100;
+  return h("div", { class: "numbers" },
+    one(time(v.step_ns), "a step now"),
+    one("about " + time(v.predicted_ns), "predicted, ± " + time(v.error_ns)),
+    less > 0 && one("−" + less.toFixed(0) + " %", "of the step time"));
+}
+
+function findings(v) {
+  if (!v.findings.length) return null;
+  const row = (f) => h("tr", null,
+    h("td", { class: "text" }, f.code + " " + f.cause), h("td", null, percent(f.share, 1)), h("td", null, percent(f.win, 1)),
+    h("td", { class: "text" }, f.confidence), h("td", { class: "name" }, f.text, f.text && f.fix ? ". " : "", f.fix));
+  const head = ["Cause", "Lost to it", "A fix wins", "Confidence", "Seen by, and what to change"];
+  return h("details", null, h("summary", null, "All causes there is evidence of (" + v.findings.length + ")"),
+    h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "All causes" }, h("table", null,
+      h("thead", null, h("tr", null, head.map((t, i) => h("th", { scope: "col", class: i === 1 || i === 2 ? null : "text" }, t)))),
+      h("tbody", null, v.findings.map(row)))));
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The verdict in the line's own words, and what the reader should know before believing it.
+
+use serde_json::{json, Value};
+
+use super::names::clean;
+use super::Subject;
+use crate::line;
+use crate::timeline::Observed;
+
+/// Remarks at most; findings at most.
+const MOST_REMARKS: usize = 20;
+const MOST_FINDINGS: usize = 8;
+
+/// The whole line, without a trace file.
+pub(super) fn line(subject: &Subject<'_>) -> String {
+    line::line(&subject.input.run, subject.analysis, None)
+}
+
+/// The line's sentence and its figures apart, what to do, what it promises, and the other causes there is evidence of.
+pub(super) fn figures(subject: &Subject<'_>) -> Value {
+    let v = &subject.analysis.verdict;
+    let (sentence, mut rest) = parted(&line::figures(&subject.input.run, subject.analysis), v.code);
+    if let Some(p) = &v.profiled {
+        // said among the remarks
+        let without =
+            rest.strip_suffix(line::under_the_profiler(v, p).as_str()).map(|r| r.trim_end().to_owned());
+        rest = without.unwrap_or(rest);
+    }
+    let findings = subject.analysis.findings.iter().take(MOST_FINDINGS).map(|f| {
+        json!({
+            "code": f.code, "cause": f.cause, "share": f.share, "win": f.win, "text": clean(&f.text),
+            "fix": f.fix, "confidence": f.confidence.key(), "count": f.count,
+        })
+    });
+    let promise = v.step_ns > 0.0 && v.predicted_ns > 0.0;
+    json!({
+        "code": v.code,
+        "cause": v.cause,
+        "confidence": v.confidence.key(),
+        "sentence": clean(&sentence),
+        "rest": clean(&rest),
+        "line": clean(&line(subject)),
+        "fix": v.fix,
+        "share": v.share,
+        "step_ns": (v.step_ns > 0.0).then_some(v.step_ns),
+        "predicted_ns": promise.then_some(v.predicted_ns),
+        "error_ns": promise.then_some(v.error_ns),
+        "findings": findings.collect::<Vec<_>>(),
+    })
+}
+
+/// The sentence behind `gapprobe[GP101 high]: `, and what the line says of the recording behind it.
+fn parted(line: &str, code: &str) -> (String, String) {
+    let body = match line.split_once("]: ") {
+        Some((head, body)) if head.ends_with(code) || head.contains(&format!("[{code} ")) => body,
+        _ => line,
+    };
+    // no number or word of a verdict's sentence comes in this form behind a full stop
+    match body.rfind(". GPU ") {
+        Some(at) => (body[..=at].to_owned(), body[at + 2..].to_owned()),
+        None => (body.to_owned(), String::new()),
+    }
+}
+
+/// What was lost, not seen, or not usable, one sentence each.
+pub(super) fn remarks(subject: &Subject<'_>) -> Vec<String> {
+    let (run, analysis, refused) = (&subject.input.run, subject.analysis, &subject.input.refused);
+    let mut remarks: Vec<String> = Vec::new();
+    if let Some(p) = &analysis.verdict.profiled {
+        remarks.push(line::under_the_profiler(&analysis.verdict, p));
+    } else if run.slowed_host {
+        remarks.push("Taken by a profiler with host operators on, which slows the host.".to_owned());
+    }
+    let not_observed = analysis.valid.ns() - Observed::new(analysis.valid, &run.blind).total();
+    if let Some(blind) = analysis.blind.first() {
+        let long = line::long(not_observed);
+        remarks.push(format!(
+            "{long} in {} spans were not observed ({} ...).",
+            analysis.blind.len(),
+            blind.text()
+        ));
+    }
+    for (loss, count) in &analysis.losses {
+        remarks.push(format!("Lost: {count} {}.", loss.sentence()));
+    }
+    let counted = [
+        (refused.no_time, "events without a time that can be read"),
+        (refused.negative, "events that end before they begin"),
+        (refused.duplicates, "events that stand in the file more than once (counted once)"),
+        (refused.broken, "places that cannot be parsed: what stood there is lost"),
+        (run.problems.damaged().saturating_sub(refused.lost()), "parts that could not be read (damaged)"),
+        (run.left_out, "older events were not looked at"),
+    ];
+    remarks.extend(
+        counted.into_iter().filter(|c| c.0 > 0).map(|(count, what)| format!("In the file: {count} {what}.")),
+    );
+    remarks.extend(subject.input.notes.iter().map(|n| format!("{}.", n.trim_end_matches('.'))));
+    let more = remarks.len().saturating_sub(MOST_REMARKS);
+    remarks.truncate(MOST_REMARKS);
+    if more > 0 {
+        remarks.push(format!("{more} more remarks: gapprobe stats says them."));
+    }
+    remarks.iter().map(|r| clean(r)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sentence_and_the_figures_of_a_line_are_told_apart() {
+        let line = "gapprobe[GP101 high]: SYNC costs 38 % (cudaStreamSynchronize): 66.1 -> about 41 ms a step (±4). \
+            GPU busy 54 %, 312 of 312 steps seen, losses 0. Under the profiler: GPU busy up to 80 %, still SYNC.";
+        let (sentence, rest) = parted(line, "GP101");
+        assert_eq!(sentence, "SYNC costs 38 % (cudaStreamSynchronize): 66.1 -> about 41 ms a step (±4).");
+        assert!(rest.starts_with("GPU busy 54 %, 312") && rest.ends_with("still SYNC."), "{rest}");
+        let line = "gapprobe[GP199]: INCONCLUSIVE: nothing ran. no steps found, losses 0.";
+        assert_eq!(parted(line, "GP199"), (line[17..].to_owned(), String::new()));
+    }
+}
