@@ -23,6 +23,8 @@ pub mod analyze;
 pub mod causes;
 pub mod chrome;
 #[cfg(feature = "cli")]
+pub mod compare;
+#[cfg(feature = "cli")]
 pub mod fleet;
 #[cfg(feature = "cli")]
 pub mod formats;

@@ -18,6 +18,8 @@ Examples:
   gapprobe stats trace.json.gz        tables of a trace: kernels, calls, copies, ranges, idle time
   gapprobe report trace.json.gz       a page to look at: where the time went, one step in detail
   gapprobe summary .                  all ranks of a job in one line
+  gapprobe diff a.json.gz b.json.gz   what a change did to the steps, beyond the noise
+  gapprobe check trace.json.gz        a run held against limits, for CI: exit code 8 where one is not met
   gapprobe explain GP101              what a verdict means and what to change
   gapprobe doctor                     is everything there?";
 
@@ -37,6 +39,8 @@ enum Verb {
     Stats(verbs::stats::Args),
     Report(verbs::report::Args),
     Summary(verbs::summary::Args),
+    Diff(verbs::diff::Args),
+    Check(verbs::check::Args),
     Doctor(verbs::doctor::Args),
     Explain(verbs::explain::Args),
     Completions(verbs::completions::Args),
@@ -51,6 +55,8 @@ fn main() -> ExitCode {
         Verb::Stats(args) => verbs::stats::run(&args).map(ExitCode::from),
         Verb::Report(args) => verbs::report::run(&args).map(ExitCode::from),
         Verb::Summary(args) => verbs::summary::run(&args).map(ExitCode::from),
+        Verb::Diff(args) => verbs::diff::run(&args).map(ExitCode::from),
+        Verb::Check(args) => verbs::check::run(&args).map(ExitCode::from),
         Verb::Doctor(args) => verbs::doctor::run(&args).map(ExitCode::from),
         Verb::Explain(args) => verbs::explain::run(&args).map(ExitCode::from),
         Verb::Completions(args) => verbs::completions::run(&args).map(ExitCode::from),

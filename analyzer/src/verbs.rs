@@ -2,10 +2,13 @@
 //! One file a verb, and what verbs share: exit codes, talk, the folder of recordings, programs and processes.
 
 pub(crate) mod analyze;
+pub(crate) mod check;
 pub(crate) mod completions;
+pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod exit;
 pub(crate) mod explain;
+pub(crate) mod figures;
 pub(crate) mod input;
 pub(crate) mod recover;
 pub(crate) mod report;

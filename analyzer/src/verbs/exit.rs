@@ -19,12 +19,14 @@ pub(crate) enum Exit {
     NothingToRecover = 3,
     /// A recording could not be read: damaged, of another version, or no recording (a pipe, a device, an empty file).
     Unreadable = 4,
-    /// With `--strict`: the verdict is INCONCLUSIVE.
+    /// With `--strict`: the verdict is INCONCLUSIVE. `check`: nothing failed, and something cannot be judged.
     Inconclusive = 5,
     /// The process of the recording still runs.
     StillRunning = 6,
     /// `recover --all`: at least one recording could not be reported; all others were.
     SomeFailed = 7,
+    /// `check`: a condition is not met.
+    CheckFailed = 8,
     /// `run`: gapprobe cannot record this command (library missing; static, musl or 32-bit program). As env(1) does.
     CannotRun = 125,
     /// `run`: the command is not executable. As shells do.
@@ -41,9 +43,10 @@ Exit codes:
   2    wrong use
   3    recover: no recording of an ended process
   4    the recording cannot be read
-  5    with --strict: the verdict is INCONCLUSIVE
+  5    with --strict: the verdict is INCONCLUSIVE; check: a condition cannot be judged
   6    recover: the recorded process still runs
   7    recover --all: some recordings could not be reported, the others were
+  8    check: a condition is not met
   125  run: this command cannot be recorded
   126  run: the command is not executable
   127  run: the command was not found

@@ -18,6 +18,8 @@ fn help_begins_with_examples_and_names_the_exit_codes() {
         ("help-analyze", vec!["analyze", "--help"]),
         ("help-report", vec!["report", "--help"]),
         ("help-summary", vec!["summary", "--help"]),
+        ("help-diff", vec!["diff", "--help"]),
+        ("help-check", vec!["check", "--help"]),
         ("help-doctor", vec!["doctor", "--help"]),
         ("help-explain", vec!["explain", "--help"]),
         ("help-completions", vec!["completions", "--help"]),

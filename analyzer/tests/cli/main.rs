@@ -4,8 +4,10 @@
 //! them anew.
 
 mod analyze;
+mod check;
 mod claims;
 mod damaged;
+mod diff;
 mod doctor;
 mod help;
 mod html_report;
@@ -13,10 +15,13 @@ mod leftovers;
 mod living;
 mod place;
 mod private_folder;
+#[path = "../program/mod.rs"]
+mod program;
 mod recover;
 mod run;
 mod run_refuses;
 mod special_files;
 mod stats;
 mod summary;
+mod training;
 mod unwritable;

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Conditions that a run must meet, for CI.
+//!
+//! The verdict itself is always one of them: a trace without a verdict (empty, lossy, too short) meets nothing, because
+//! what is missing could be what fails. On such a trace no figure is judged, neither way.
+//!
+//! Figures of the one trace (idle share, step time) are facts about it and are held against their limit as they are. A
+//! comparison with a baseline has a band ([`super::noise`]), and its limit can lie in one of three places:
+//!
+//! ```text
+//! the whole band meets the limit        ok                  also where the run may be a little slower or faster
+//! the whole band misses it              failed
+//! the limit lies inside the band        cannot be judged    the runs are too short or too noisy for so tight a limit
+//! ```
+//! So a small regression within the noise passes where the limit is wider than the noise, and nothing passes or fails by
+//! luck. Median steps are compared: a single long step is no regression; that the mean went another way is said.
+
+use crate::analysis::{share, Verdict};
+use crate::causes::{inconclusive, Cause};
+use crate::run::{RangeKind, Run};
+
+use super::noise::{Difference, Place};
+use super::work::Sameness;
+use super::{compare, same_unit, words, Comparison, Options, Side};
+
+/// Ranges named where one is missing, at most.
+const NAMED: usize = 8;
+
+/// What is demanded.
+#[derive(Clone, Default)]
+pub struct Conditions {
+    /// The GPU idles for at most this share of the steps' time, 0 to 1.
+    pub max_idle: Option<f64>,
+    /// The median step takes at most this, ns.
+    pub max_step_ns: Option<f64>,
+    /// The median step takes at most this share longer than the baseline's.
+    pub max_regression: Option<f64>,
+    /// The baseline's median step takes at least this many times as long.
+    pub min_speedup: Option<f64>,
+    /// Causes that the verdict may not name.
+    pub forbid: Vec<&'static Cause>,
+    /// Named ranges that must occur.
+    pub ranges: Vec<String>,
+    /// What two runs of one program differ by ([`Options::run_noise`]).
+    pub run_noise: Option<f64>,
+}
+
+/// How a condition came out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// Met.
+    Ok,
+    /// Not met.
+    Failed,
+    /// The trace does not tell.
+    Unjudged,
+}
+
+impl Answer {
+    /// Stable machine-readable name.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Answer::Ok => "ok",
+            Answer::Failed => "failed",
+            Answer::Unjudged => "unjudged",
+        }
+    }
+
+    /// As printed.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Answer::Ok => "ok",
+            Answer::Failed => "FAILED",
+            Answer::Unjudged => "cannot be judged",
+        }
+    }
+
+    fn met(yes: bool) -> Answer {
+        if yes {
+            Answer::Ok
+        } else {
+            Answer::Failed
+        }
+    }
+}
+
+/// One condition, judged.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Judged {
+    /// Its option, without dashes; `verdict` for the one that always holds.
+    pub condition: &'static str,
+    /// How it came out.
+    pub result: Answer,
+    /// What was found: a share, a ratio, ns; `None` where there is no figure.
+    pub value: Option<f64>,
+    /// The limit in the same unit.
+    pub limit: Option<f64>,
+    /// Half the width of the 95 % band of the value.
+    pub band: Option<f64>,
+    /// Figures and limit, in words.
+    pub text: String,
+}
+
+impl Judged {
+    fn new(condition: &'static str, result: Answer, text: String) -> Judged {
+        Judged { condition, result, value: None, limit: None, band: None, text }
+    }
+
+    fn figures(self, value: f64, limit: f64) -> Judged {
+        Judged { value: Some(value), limit: Some(limit), ..self }
+    }
+}
+
+/// What all conditions together come to: the worst, failed before unjudged.
+pub fn all(judged: &[Judged]) -> Answer {
+    let any = |r: Answer| judged.iter().any(|j| j.result == r);
+    match () {
+        () if any(Answer::Failed) => Answer::Failed,
+        () if any(Answer::Unjudged) || judged.is_empty() => Answer::Unjudged,
+        () => Answer::Ok,
+    }
+}
+
+/// Judges every condition, the verdict first.
+pub fn check(side: &Side<'_>, baseline: Option<&Side<'_>>, conditions: &Conditions) -> Vec<Judged> {
+    let v = &side.analysis.verdict;
+    let sure = v.code != inconclusive::CODE;
+    let mut judged = vec![Judged::new(
+        "verdict",
+        if sure { Answer::Ok } else { Answer::Unjudged },
+        match sure {
+            true => format!("{} {} ({})", v.code, v.cause, v.text),
+            false => format!("{} INCONCLUSIVE: {}", v.code, v.text),
+        },
+    )];
+    let mut add = |j: Judged| {
+        judged.push(match sure || j.condition == "require-range" {
+            true => j,
+            // losses make gaps: neither way
+            false => Judged { result: Answer::Unjudged, text: format!("INCONCLUSIVE; {}", j.text), ..j },
+        });
+    };
+    if let Some(limit) = conditions.max_idle {
+        add(max_idle(side, limit));
+    }
+    if let Some(limit) = conditions.max_step_ns {
+        add(max_step(side, limit));
+    }
+    if let Some(baseline) = baseline {
+        let options = Options { run_noise: conditions.run_noise, ..Options::default() };
+        let c = compare(baseline, side, options);
+        if let Some(limit) = conditions.max_regression {
+            add(against(&c, "max-regression", 1.0 + limit));
+        }
+        if let Some(limit) = conditions.min_speedup {
+            add(against(&c, "min-speedup", 1.0 / limit));
+        }
+    }
+    for cause in &conditions.forbid {
+        add(forbid(v, cause));
+    }
+    for name in &conditions.ranges {
+        add(require(side, name));
+    }
+    judged
+}
+
+fn max_idle(side: &Side<'_>, limit: f64) -> Judged {
+    let idle = side.idle();
+    let mut text = format!(
+        "the GPU idles for {:.1} % of the {}, at most {:.1} %",
+        idle * 100.0,
+        if side.steps.is_empty() { "time" } else { "steps" },
+        limit * 100.0
+    );
+    if let Some(p) = side.analysis.verdict.profiled {
+        text.push_str(&format!(" (under the profiler; without it from {})", words::percent(1.0 - p.busy)));
+    }
+    Judged::new("max-idle", Answer::met(idle <= limit), text).figures(idle, limit)
+}
+
+fn max_step(side: &Side<'_>, limit: f64) -> Judged {
+    if side.steps.is_empty() {
+        return Judged::new("max-step-ms", Answer::Unjudged, "no steps found".to_owned());
+    }
+    let median = side.median().value;
+    let text = format!("median step {:.3} ms, at most {} ms", median / 1e6, limit / 1e6);
+    Judged::new("max-step-ms", Answer::met(median <= limit), text).figures(median, limit)
+}
+
+/// The median step may take at most `most` times the baseline's (A).
+fn against(c: &Comparison<'_>, condition: &'static str, most: f64) -> Judged {
+    let speedup = condition == "min-speedup";
+    let limit = match speedup {
+        true => format!("at least {:.3}x", 1.0 / most),
+        false => format!("at most {}", words::signed_percent(most - 1.0)),
+    };
+    let unjudged = |why: String| Judged::new(condition, Answer::Unjudged, format!("{why}; {limit}"));
+    let base = &c.a.analysis.verdict;
+    if base.code == inconclusive::CODE {
+        return unjudged(format!("the baseline is INCONCLUSIVE: {}", base.text));
+    }
+    let (Some(median), Some(step)) = (c.median.filter(|m| m.a.value > 0.0 && m.b.value > 0.0), c.step) else {
+        return unjudged("no steps in one of the runs".to_owned());
+    };
+    if !same_unit(c.a, c.b, &c.work) {
+        let common = words::percent(c.work.common);
+        return unjudged(format!(
+            "the steps were found by their launches, and only {common} of the kernels' time is in common with the baseline: they may be other units"
+        ));
+    }
+    if c.a.run.slowed_host != c.b.run.slowed_host {
+        return unjudged("one trace alone comes from a host that its profiler slowed".to_owned());
+    }
+    let (a, b) = (median.a.value, median.b.value);
+    let d = Difference::new(&median.a, &median.b, most, median.run_ns);
+    let ratio = b / a;
+    let Some(band) = d.band.map(|ns| ns / a) else {
+        return unjudged(format!("{} and {} steps: too few for a band", c.a.steps.len(), c.b.steps.len()));
+    };
+    let result = match d.place() {
+        Some(Place::Below) => Answer::Ok,
+        Some(Place::Above) => Answer::Failed,
+        // a limit met exactly by runs without any noise
+        _ if band == 0.0 => Answer::Ok,
+        _ => Answer::Unjudged,
+    };
+    let mut text = format!("median step {} -> {}: ", words::time(a), words::time(b));
+    let (value, limit_value) = match speedup {
+        true => {
+            let low = 1.0 / (ratio + band);
+            let high = if ratio > band { format!("{:.3}", 1.0 / (ratio - band)) } else { "any".to_owned() };
+            text.push_str(&format!("{:.3}x ({low:.3} to {high}), {limit}", 1.0 / ratio));
+            (1.0 / ratio, 1.0 / most)
+        }
+        false => {
+            text.push_str(&format!(
+                "{} (±{:.1} %), {limit}",
+                words::signed_percent(ratio - 1.0),
+                band * 100.0
+            ));
+            (ratio - 1.0, most - 1.0)
+        }
+    };
+    if result == Answer::Unjudged {
+        text.push_str(": the limit lies within the noise");
+    }
+    if (step.b.value / step.a.value - ratio).abs() > band {
+        text.push_str(&format!(" (the mean step: {})", words::change(&step.a, &step.b)));
+    }
+    if c.work.sameness == Sameness::Other {
+        text.push_str(&format!(
+            " (other work than the baseline's: {} of the kernels' time in common)",
+            words::percent(c.work.common)
+        ));
+    }
+    Judged { band: Some(band), ..Judged::new(condition, result, text).figures(value, limit_value) }
+}
+
+fn forbid(v: &Verdict, cause: &'static Cause) -> Judged {
+    let named = v.code == cause.code;
+    if let Some(p) = v.profiled.filter(|p| (p.cause == cause.name) != named) {
+        let text =
+            format!("{} under a profiler that slows the host, perhaps {} without it", v.cause, p.cause);
+        return Judged::new("forbid-cause", Answer::Unjudged, text);
+    }
+    let text = match named {
+        true => format!("the verdict is {}", v.cause),
+        false => format!("the verdict is {}, not {}", v.cause, cause.name),
+    };
+    Judged::new("forbid-cause", Answer::met(!named), text)
+}
+
+fn require(side: &Side<'_>, name: &str) -> Judged {
+    let run = side.run;
+    let ranges = || run.threads.iter().flat_map(|t| &t.ranges).filter(|r| r.kind != RangeKind::Python);
+    let ids = |r: &&crate::run::Range| run.definitions.string(r.name) == Some(name);
+    let (count, ns) =
+        ranges().filter(ids).fold((0u64, 0u64), |(n, ns), r| (n + 1, ns.saturating_add(r.span.ns())));
+    if count > 0 {
+        let text = format!("{name:?} occurs {count} times, {} in all", words::time(ns as f64));
+        return Judged { value: Some(count as f64), ..Judged::new("require-range", Answer::Ok, text) };
+    }
+    if incomplete(side) {
+        let text = format!("{name:?} does not occur, but the trace is not whole");
+        return Judged::new("require-range", Answer::Unjudged, text);
+    }
+    let mut known: Vec<&str> = ranges()
+        .filter(|r| r.kind == RangeKind::User)
+        .filter_map(|r| run.definitions.string(r.name))
+        .collect();
+    known.sort_unstable();
+    known.dedup();
+    let more = known.len().saturating_sub(NAMED);
+    known.truncate(NAMED);
+    let there = match known.as_slice() {
+        [] => "no named ranges".to_owned(),
+        names if more > 0 => format!("there are {} and {more} more", names.join(", ")),
+        names => format!("there are {}", names.join(", ")),
+    };
+    let text = format!("{name:?} does not occur: {there}");
+    Judged { value: Some(0.0), ..Judged::new("require-range", Answer::Failed, text) }
+}
+
+/// What does not occur in it may have occurred in the run.
+fn incomplete(side: &Side<'_>) -> bool {
+    let (run, a): (&Run, _) = (side.run, side.analysis);
+    let lost = share(a.data_losses, a.data_losses.saturating_add(a.events)) > 0.0;
+    lost || a.coverage.overwritten || run.left_out > 0 || run.problems.cut_segments > 0
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One of the two runs: its steps by bucket, its kernels by name. Facts only.
+
+use std::collections::HashMap;
+
+use trace::Kind;
+
+use crate::analysis::{Analysis, Bucket, Buckets, StepSource};
+use crate::chrome::name::{demangled, shortened};
+use crate::formats::{Format, Input};
+use crate::kernels::{KernelFacts, KernelTable};
+use crate::run::{Op, Run};
+use crate::tables::steps::parts;
+
+use super::noise::{estimate, mean, median, Estimate};
+
+/// A run as it is compared.
+#[derive(Debug)]
+pub struct Side<'a> {
+    /// How reports call it: its file.
+    pub name: String,
+    /// What the file is.
+    pub format: Format,
+    /// The facts.
+    pub run: &'a Run,
+    /// What was found in them.
+    pub analysis: &'a Analysis,
+    /// Index of the device whose time is compared.
+    pub device: Option<usize>,
+    /// The steps that count (warm-up left out), in order of time.
+    pub steps: Vec<StepTime>,
+    /// Kernels of the device in those steps (without steps: in the steady span), by name.
+    pub kernels: HashMap<String, Kernels>,
+}
+
+/// One step.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StepTime {
+    /// All of it, ns.
+    pub ns: u64,
+    /// What was observed of it, by bucket, ns.
+    pub buckets: Buckets,
+}
+
+/// All launches of one kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Kernels {
+    /// How many.
+    pub count: u64,
+    /// Sum of their durations, ns.
+    pub ns: u64,
+    /// Sum of the blocks of their grids; 0 where the trace does not tell.
+    pub blocks: u64,
+    /// Moves data between ranks.
+    pub collective: bool,
+}
+
+/// The devices to compare: the one that A's line is about, and the same one of B where it works there too.
+pub fn devices(a: &Analysis, b: &Analysis) -> (Option<usize>, Option<usize>) {
+    let ordinal = a.worst.and_then(|w| a.devices.get(w)).map(|d| d.ordinal);
+    let most = b.devices.iter().map(|d| d.ops).max().unwrap_or(0);
+    let same = b.devices.iter().position(|d| Some(d.ordinal) == ordinal && d.ops > 0 && d.ops * 10 >= most);
+    (a.worst, same.or(b.worst))
+}
+
+impl<'a> Side<'a> {
+    /// Takes a run apart. Linear in its operations.
+    pub fn new(name: &str, input: &'a Input, analysis: &'a Analysis, device: Option<usize>) -> Side<'a> {
+        let run = &input.run;
+        let facts = KernelTable::new(run);
+        let all = device.map(|d| parts(run, analysis, d, &facts.collectives())).unwrap_or_default();
+        let steps = analysis.steps.steps.iter().zip(all).skip(analysis.steps.warm_up);
+        let steps = steps.map(|(s, p)| StepTime { ns: s.span.ns(), buckets: p.buckets }).collect();
+        let kernels = device.map(|d| kernels(run, analysis, d, &facts)).unwrap_or_default();
+        Side { name: name.to_owned(), format: input.format, run, analysis, device, steps, kernels }
+    }
+
+    /// Mean step, ns.
+    pub fn mean(&self) -> Estimate {
+        self.estimate(|s| s.ns, mean)
+    }
+
+    /// Median step, ns.
+    pub fn median(&self) -> Estimate {
+        self.estimate(|s| s.ns, median)
+    }
+
+    /// Mean of one bucket, ns a step.
+    pub fn bucket(&self, bucket: Bucket) -> Estimate {
+        self.estimate(|s| s.buckets.get(bucket), mean)
+    }
+
+    /// Mean of what was not observed of the steps, ns.
+    pub fn not_seen(&self) -> Estimate {
+        self.estimate(|s| s.ns.saturating_sub(s.buckets.total()), mean)
+    }
+
+    fn estimate(&self, of: impl Fn(&StepTime) -> u64, figure: fn(&[f64]) -> f64) -> Estimate {
+        let values: Vec<f64> = self.steps.iter().map(|s| of(s) as f64).collect();
+        estimate(&values, figure)
+    }
+
+    /// Share of the observed time that a bucket is, 0 to 1: of the steps, or without steps of the steady time.
+    pub fn share(&self, bucket: Bucket) -> f64 {
+        self.time().share(bucket)
+    }
+
+    /// Share of it in which the device runs nothing, 0 to 1.
+    pub fn idle(&self) -> f64 {
+        let time = self.time();
+        crate::analysis::share(time.idle(), time.total())
+    }
+
+    fn time(&self) -> Buckets {
+        if self.steps.is_empty() {
+            return self
+                .device
+                .and_then(|d| self.analysis.devices.get(d))
+                .map(|d| d.buckets)
+                .unwrap_or_default();
+        }
+        let mut all = Buckets::default();
+        for bucket in Bucket::ALL {
+            all.add(bucket, self.steps.iter().map(|s| s.buckets.get(bucket)).sum());
+        }
+        all
+    }
+
+    /// The device's name, "" where the trace does not tell.
+    pub fn gpu(&self) -> &str {
+        let info = self.device.and_then(|d| self.run.devices.get(d)).map(|d| d.info);
+        info.and_then(|i| self.run.definitions.string(i.name)).unwrap_or("")
+    }
+
+    /// GPUs that the job ran on, and how that is known: the launcher's world size, else the devices that work in the trace.
+    pub fn gpus(&self) -> (u32, &'static str) {
+        let most = self.analysis.devices.iter().map(|d| d.ops).max().unwrap_or(0);
+        match self.run.header.world_size {
+            0 => {
+                let working =
+                    self.analysis.devices.iter().filter(|d| d.ops > 0 && d.ops * 10 >= most).count();
+                (working as u32, "devices in the trace")
+            }
+            world => (world, "world size"),
+        }
+    }
+}
+
+/// A kernel's name for the comparison: short, with `#` for each run of digits, so that tile sizes and vector widths
+/// that a library picks anew each time do not make another kernel of it (as [`KernelFacts::family`]).
+pub fn base_name(name: &str) -> String {
+    let full = demangled(name);
+    let mut folded = String::with_capacity(full.len());
+    for c in full.chars() {
+        match c.is_ascii_digit() {
+            true if folded.ends_with('#') => {}
+            true => folded.push('#'),
+            false => folded.push(c),
+        }
+    }
+    shortened(&folded)
+}
+
+fn kernels(run: &Run, analysis: &Analysis, device: usize, facts: &KernelTable) -> HashMap<String, Kernels> {
+    let mut by_id: HashMap<u32, Kernels> = HashMap::new();
+    let streams = run.devices.get(device).map_or(&[][..], |d| &d.streams);
+    let ops = streams.iter().flat_map(|s| &s.ops).filter(|o| o.kind == Kind::Kernel);
+    for op in ops.filter(|o| counts(run, analysis, o)) {
+        let kernels = by_id.entry(op.a).or_default();
+        kernels.count += 1;
+        kernels.ns += op.span().ns();
+        kernels.blocks += u64::from(op.b);
+    }
+    let mut by_name: HashMap<String, Kernels> = HashMap::new();
+    for (id, of_id) in by_id {
+        let KernelFacts { collective, .. } = facts.get(id);
+        let sum = by_name.entry(base_name(run.definitions.kernel_name(id))).or_default();
+        sum.count += of_id.count;
+        sum.ns += of_id.ns;
+        sum.blocks += of_id.blocks;
+        sum.collective |= collective;
+    }
+    by_name
+}
+
+/// An operation of the steps that count. Marks and ranges are times of the host: there the launch decides, for work that
+/// is queued ahead runs in later steps than its own.
+fn counts(run: &Run, analysis: &Analysis, op: &Op) -> bool {
+    let launch = || run.call(op.call).map(|(_, call)| call.start);
+    let (from, at) = match analysis.steps.source {
+        StepSource::None => return op.start >= analysis.steady.start && op.start < analysis.steady.end,
+        StepSource::Period => (analysis.steps.steady(), op.start),
+        StepSource::Marks | StepSource::Ranges => (analysis.steps.steady(), launch().unwrap_or(op.start)),
+    };
+    let after = from.partition_point(|s| s.span.start <= at);
+    after.checked_sub(1).and_then(|i| from.get(i)).is_some_and(|s| at < s.span.end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::base_name;
+
+    #[test]
+    fn variants_of_a_kernel_have_one_name_and_other_kernels_another() {
+        let gemm = base_name("sm80_xmma_gemm_bf16_128x64_tn");
+        assert_eq!(gemm, "sm#_xmma_gemm_bf#_#x#_tn");
+        assert_eq!(gemm, base_name("sm90_xmma_gemm_bf16_256x128_tn"));
+        assert_ne!(gemm, base_name("sm80_xmma_gemm_bf16_128x64_nn"));
+        let of = |width, functor: &str| {
+            base_name(&format!(
+                "void at::native::vectorized_elementwise_kernel<{width}, at::native::{functor}<float> >(int)"
+            ))
+        };
+        assert_eq!(of(4, "AddFunctor"), "vectorized_elementwise_kernel<#, AddFunctor<float>>");
+        assert_eq!(of(4, "AddFunctor"), of(16, "AddFunctor"));
+        assert_ne!(of(4, "AddFunctor"), of(4, "MulFunctor"));
+    }
+}

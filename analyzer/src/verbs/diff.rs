@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `gapprobe diff`: two runs against each other. The comparison itself: `analyzer::compare`.
+
+use std::path::PathBuf;
+
+use analyzer::compare::{compare, side, Options, Side};
+
+use crate::verbs::exit::Exit;
+use crate::verbs::{figures, input, talk};
+use crate::Outcome;
+
+const EXAMPLES: &str = "\
+Examples:
+  gapprobe diff before.json.gz after.json.gz       what a change did to the steps, beyond the noise
+  gapprobe diff --run-noise 2% before.json.gz after.json.gz
+  gapprobe diff --scaling --gpus 1,8 before.json.gz after.json.gz
+  gapprobe diff --json before.json.gz after.json.gz > diff.json";
+
+/// Compare two runs: the same work? what moved, beyond the noise?
+///
+/// A and B are recordings (.gpr) or traces of gapprobe, torch.profiler or nsys. A difference counts where it exceeds what
+/// the steps of each run vary by (95 %, warm-up left out) and what two runs of one program differ by (--run-noise).
+#[derive(clap::Args)]
+#[command(before_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The run before
+    a: PathBuf,
+    /// The run after
+    b: PathBuf,
+    /// How well B's GPUs are used against A's
+    #[arg(long)]
+    scaling: bool,
+    /// GPUs of A and B, where the traces do not tell [default: world size, else the devices in the trace]
+    #[arg(long, value_name = "A,B", value_parser = figures::gpus, requires = "scaling")]
+    gpus: Option<(u32, u32)>,
+    /// What two runs of one program differ by here, as 2% or 0.02 [default: 15% of waiting for the host and for ranks,
+    /// 1% of computing and copying, as seen on a shared host]
+    #[arg(long, value_name = "SHARE", value_parser = figures::share)]
+    run_noise: Option<f64>,
+    /// Print one JSON object instead
+    #[arg(long)]
+    json: bool,
+}
+
+/// Reads both and prints.
+pub(crate) fn run(args: &Args) -> Outcome {
+    let (a, b) = (input::open(&args.a)?, input::open(&args.b)?);
+    let (found_a, found_b) = (analyzer::analyze(&a.run), analyzer::analyze(&b.run));
+    let (device_a, device_b) = side::devices(&found_a, &found_b);
+    let a = Side::new(&args.a.display().to_string(), &a, &found_a, device_a);
+    let b = Side::new(&args.b.display().to_string(), &b, &found_b, device_b);
+    let options = Options { run_noise: args.run_noise, scaling: args.scaling, gpus: args.gpus };
+    let comparison = compare(&a, &b, options);
+    match args.json {
+        true => talk::print(format!("{:#}", comparison.json()))?,
+        false => talk::print(format!("{}\n{}", comparison.report(args.run_noise), comparison.line()))?,
+    }
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `check`: every condition met, failed and not to be judged; what never passes; wrong use.
+
+use std::fmt::Write as _;
+use std::fs;
+
+use serde_json::Value;
+
+use crate::place::{code, err, out, same_as_file, Place};
+use crate::training::{examples, put, real, shell, write, Shape, HOST};
+
+/// Exit code, and the result of each condition in order.
+fn check(place: &Place, args: &[&str]) -> (i32, Vec<(String, String)>) {
+    let output = place.run(&[&["check", "--json"], args].concat());
+    let v: Value = serde_json::from_str(&out(&output)).unwrap_or_else(|e| panic!("{e}: {output:?}"));
+    assert_eq!(v["exit"].as_i64().unwrap(), i64::from(code(&output)));
+    let text = |v: &Value| v.as_str().unwrap().to_owned();
+    let all = v["conditions"].as_array().unwrap();
+    (code(&output), all.iter().map(|c| (text(&c["condition"]), text(&c["result"]))).collect())
+}
+
+/// The same for one condition beside the verdict.
+fn one(place: &Place, args: &[&str]) -> (i32, String) {
+    let (code, all) = check(place, args);
+    assert_eq!((all.len(), all[0].0.as_str()), (2, "verdict"), "{all:?}");
+    (code, all[1].1.clone())
+}
+
+fn words(code: i32, result: &str) -> (i32, String) {
+    (code, result.to_owned())
+}
+
+/// A loop that fetches for so many us a step under the name data_load, then launches 20 kernels of 300 us; it runs at most
+/// a step ahead.
+fn loading(fetch: u64) -> Vec<u8> {
+    let mut text = String::from("[");
+    let (mut t, mut free, mut n) = (1_000_000u64, 0, 0);
+    for _ in 0..20 {
+        let _ = write!(
+            text,
+            r#"{{"ph":"X","cat":"user_annotation","name":"data_load","pid":1,"tid":1,"ts":{t}.5,"dur":{fetch}}},"#
+        );
+        t += fetch;
+        for k in 0..20 {
+            n += 1;
+            let start = (t + 8).max(free + 1);
+            let kernel =
+                if k == 19 { "adam_kernel".to_owned() } else { format!("layer{}_gemm", ["a", "b"][k % 2]) };
+            let _ = write!(
+                text,
+                r#"{{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":{t}.5,"dur":5,"args":{{"cbid":211,"correlation":{n}}}}},{{"ph":"X","cat":"kernel","name":"{kernel}","pid":0,"tid":7,"ts":{start}.5,"dur":300,"args":{{"device":0,"context":1,"stream":7,"correlation":{n},"grid":[264,1,1],"block":[256,1,1]}}}},"#
+            );
+            free = start + 300;
+            t += 10;
+        }
+        t = t.max(free.saturating_sub(6_000));
+    }
+    text.pop();
+    text.push(']');
+    text.into_bytes()
+}
+
+/// The old run waits 10 ms a step for its data, the new one fetches it while the GPU works.
+#[test]
+fn every_example_of_the_help_runs() {
+    let place = Place::new("check-examples");
+    write(&place, "old.json.gz", &loading(10_000));
+    write(&place, "new.json.gz", &loading(1_000));
+    let all = examples(&out(&place.run(&["check", "--help"])), "check");
+    assert!(all.len() >= 5, "{all:?}");
+    for example in all {
+        let output = shell(&place, &example);
+        assert_eq!((code(&output), err(&output).as_str()), (0, ""), "{example}: {}", out(&output));
+        assert_eq!(out(&output).is_empty(), example.contains('>'), "{example}");
+        // and the old run, held to the same, fails wherever there is something to fail
+        let output =
+            shell(&place, &example.replace("new", "older").replace("old.", "new.").replace("older.", "old."));
+        let demands = ["--max-idle", "--baseline", "--forbid-cause"].iter().any(|d| example.contains(d));
+        assert_eq!(code(&output), if demands { 8 } else { 0 }, "{example}: {}", out(&output));
+    }
+    let json = fs::read(place.out().join("check.json")).unwrap();
+    assert_eq!(serde_json::from_slice::<Value>(&json).unwrap()["result"], "ok");
+}
+
+#[test]
+fn limits_on_the_run_itself_are_held_to_the_figure() {
+    let place = Place::new("check-limits");
+    put(&place, "t", Shape::default());
+    // the host thinks for 4 ms of a step of 5.3 or so
+    let (low, high) = (HOST as f64 / 1e6, HOST as f64 * 1.5 / 1e6);
+    assert_eq!(one(&place, &["t", "--max-step-ms", &low.to_string()]), words(8, "failed"));
+    assert_eq!(one(&place, &["t", "--max-step-ms", &high.to_string()]), words(0, "ok"));
+    assert_eq!(one(&place, &["t", "--max-idle", "60%"]), words(8, "failed"));
+    assert_eq!(one(&place, &["t", "--max-idle", "0.95"]), words(0, "ok"));
+    assert_eq!(one(&place, &["t", "--forbid-cause", "host"]), words(8, "failed"));
+    assert_eq!(one(&place, &["t", "--forbid-cause", "GP105"]), words(8, "failed"));
+    assert_eq!(one(&place, &["t", "--forbid-cause", "INPUT"]), words(0, "ok"));
+    // no step, no step time
+    write(&place, "steps", &crate::training::training(Shape { steps: 2, scale: 40_000, ..Shape::default() }));
+    let (code, result) = one(&place, &["steps", "--max-step-ms", "50"]);
+    assert_eq!((code, result.as_str()), (5, "unjudged"));
+}
+
+#[test]
+fn ranges_must_occur() {
+    let place = Place::new("check-ranges");
+    write(&place, "t.gz", &loading(1_000));
+    assert_eq!(one(&place, &["t.gz", "--require-range", "data_load"]), words(0, "ok"));
+    assert_eq!(one(&place, &["t.gz", "--require-range", "data"]), words(8, "failed"));
+    let said = out(&place.run(&["check", "t.gz", "--require-range", "forward"]));
+    assert!(said.contains("\"forward\" does not occur: there are data_load"), "{said}");
+    // what a lossy recording does not hold may have been
+    put(&place, "lossy", Shape { lost: 1, steps: 300, ..Shape::default() });
+    assert_eq!(one(&place, &["lossy", "--require-range", "forward"]), words(5, "unjudged"));
+}
+
+/// (percent that the host thinks in B, limit, expected), with runs as alike as said.
+#[test]
+fn a_regression_is_judged_by_where_the_limit_lies() {
+    let place = Place::new("check-regression");
+    put(&place, "base", Shape::default());
+    // thinking is about three quarters of a step: 100 -> 120 % of it are about 15 % of the step
+    for (host_percent, noise, limit, expected) in [
+        (100, "1%", "3%", words(0, "ok")),
+        (120, "1%", "3%", words(8, "failed")),
+        (120, "1%", "30%", words(0, "ok")),
+        // a limit inside the band is for no one to judge: neither way
+        (100, "5%", "3%", words(5, "unjudged")),
+        (120, "20%", "15%", words(5, "unjudged")),
+        // wide noise, and a limit wider still
+        (100, "5%", "10%", words(0, "ok")),
+        // and a regression beyond all noise
+        (200, "20%", "3%", words(8, "failed")),
+        // much faster is no regression whatever the noise
+        (50, "15%", "0%", words(0, "ok")),
+    ] {
+        put(&place, "new", Shape { run: 5, host_percent, ..Shape::default() });
+        let args = ["new", "--baseline", "base", "--max-regression", limit, "--run-noise", noise];
+        assert_eq!(one(&place, &args), expected, "{host_percent} % against {limit}, noise {noise}");
+    }
+}
+
+#[test]
+fn a_speedup_is_judged_the_same_way() {
+    let place = Place::new("check-speedup");
+    put(&place, "base", Shape::default());
+    put(&place, "new", Shape { run: 5, host_percent: 50, ..Shape::default() });
+    // 2 ms less of 5 or so: between 1.5x and 1.8x
+    for (factor, expected) in [("1.2", words(0, "ok")), ("1.25x", words(0, "ok")), ("3", words(8, "failed"))]
+    {
+        let args = ["new", "--baseline", "base", "--min-speedup", factor, "--run-noise", "2%"];
+        assert_eq!(one(&place, &args), expected, "{factor}");
+    }
+    let args = ["base", "--baseline", "base", "--min-speedup", "1.01", "--run-noise", "3%"];
+    assert_eq!(one(&place, &args), words(5, "unjudged"));
+}
+
+#[test]
+fn what_cannot_carry_a_verdict_never_passes() {
+    let place = Place::new("check-inconclusive");
+    put(&place, "good", Shape::default());
+    put(&place, "lossy", Shape { lost: 400, ..Shape::default() });
+    put(&place, "short", Shape { steps: 1, layers: 1, ..Shape::default() });
+    write(&place, "empty", &trace::build::Builder::new().finish());
+    let verdict = |code, result: &str| (code, vec![("verdict".to_owned(), result.to_owned())]);
+    assert_eq!(check(&place, &["good"]), verdict(0, "ok"));
+    for bad in ["lossy", "short", "empty"] {
+        assert_eq!(check(&place, &[bad]), verdict(5, "unjudged"), "{bad}");
+        // no figure of it is believed, neither way
+        for limit in [
+            ["--max-idle", "100%"],
+            ["--max-idle", "0%"],
+            ["--max-step-ms", "1000"],
+            ["--forbid-cause", "SYNC"],
+        ] {
+            let args = [&[bad][..], &limit].concat();
+            assert_eq!(one(&place, &args), words(5, "unjudged"), "{args:?}");
+        }
+        let args = [bad, "--baseline", "good", "--max-regression", "50%"];
+        assert_eq!(one(&place, &args), words(5, "unjudged"), "{bad}");
+        let args = ["good", "--baseline", bad, "--max-regression", "50%"];
+        assert_eq!(one(&place, &args), words(5, "unjudged"), "{bad} as the baseline");
+    }
+    // few steps have no band
+    put(&place, "few", Shape { steps: 4, ..Shape::default() });
+    let args = ["good", "--baseline", "few", "--max-regression", "1000%"];
+    assert_eq!(one(&place, &args), words(5, "unjudged"));
+    for args in [&["nowhere"][..], &["good", "--baseline", "nowhere", "--max-regression", "3%"]] {
+        assert_eq!(code(&place.run(&[&["check"], args].concat())), 4, "{args:?}");
+    }
+}
+
+/// Steps of other work that were found by periods are other units; a profiler on one side is another clock.
+#[test]
+fn a_baseline_of_another_kind_is_not_compared() {
+    let place = Place::new("check-units");
+    put(&place, "base", Shape { marks: false, ..Shape::default() });
+    put(&place, "new", Shape { marks: false, layers: 12, host_percent: 20, ..Shape::default() });
+    let args = ["new", "--baseline", "base", "--max-regression", "3%"];
+    assert_eq!(one(&place, &args), words(5, "unjudged"));
+    let trace = format!("{}/tests/traces/h200_gpt.json.gz", env!("CARGO_MANIFEST_DIR"));
+    let args = [&real("h200_gpt")[..], "--baseline", &trace, "--min-speedup", "0.5"];
+    assert_eq!(one(&place, &args), words(5, "unjudged"));
+}
+
+/// A failed condition counts more than one that cannot be judged; all are printed.
+#[test]
+fn every_condition_has_its_line() {
+    let place = Place::new("check-lines");
+    put(&place, "base", Shape::default());
+    put(&place, "new", Shape { run: 5, host_percent: 120, ..Shape::default() });
+    let args = [
+        "check",
+        "new",
+        "--max-idle",
+        "10%",
+        "--max-step-ms",
+        "50",
+        "--baseline",
+        "base",
+        "--max-regression",
+        "20%",
+        "--min-speedup",
+        "1.1",
+        "--forbid-cause",
+        "INPUT,HOST",
+        "--require-range",
+        "data_load",
+        "--run-noise",
+        "10%",
+    ];
+    let output = place.run(&args);
+    assert_eq!((code(&output), err(&output).as_str()), (8, ""));
+    assert_eq!(out(&output).lines().count(), 8, "{}", out(&output));
+    same_as_file("check-lines", &out(&output));
+    put(&place, "lossy", Shape { lost: 400, ..Shape::default() });
+    let output = place.run(&["check", "lossy", "--max-idle", "10%", "--require-range", "data_load"]);
+    assert_eq!(code(&output), 5);
+    same_as_file("check-lossy", &out(&output));
+}
+
+#[test]
+fn real_fixes_pass_and_their_reverse_fails() {
+    let place = Place::new("check-real");
+    let (slow, fixed) = (real("own_host_sleep"), real("own_host_sleep_fixed"));
+    assert_eq!(one(&place, &[&fixed, "--baseline", &slow, "--min-speedup", "2"]), words(0, "ok"));
+    assert_eq!(one(&place, &[&slow, "--baseline", &fixed, "--max-regression", "50%"]), words(8, "failed"));
+    assert_eq!(one(&place, &[&slow, "--max-idle", "50%"]), words(8, "failed"));
+    assert_eq!(one(&place, &[&fixed, "--max-idle", "5%"]), words(0, "ok"));
+    assert_eq!(one(&place, &[&slow, "--forbid-cause", "HOST"]), words(8, "failed"));
+}
+
+#[test]
+fn nonsense_ends_with_2_and_says_what_is_allowed() {
+    let place = Place::new("check-wrong");
+    put(&place, "t", Shape::default());
+    for (args, allowed) in [
+        (&["--max-idle", "10"][..], "10% or 0.1"),
+        (&["--max-idle", "ten"], "a percentage such as 10%"),
+        (&["--max-idle", "101%"], "at most 100%"),
+        (&["--max-idle", "nan"], "a percentage such as 10%"),
+        (&["--max-step-ms", "0"], "milliseconds above 0"),
+        (&["--baseline", "t", "--min-speedup", "fast"], "a factor above 0"),
+        (&["--max-regression", "3%"], "--baseline"),
+        (&["--min-speedup", "2"], "--baseline"),
+        (&["--forbid-cause", "LAZINESS"], "SYNC, LAUNCH"),
+        (&["--baseline", "t"], "add --max-regression"),
+    ] {
+        let output = place.run(&[&["check", "t"], args].concat());
+        assert_eq!((code(&output), out(&output).as_str()), (2, ""), "{args:?}");
+        assert!(err(&output).contains(allowed), "{args:?}: {}", err(&output));
+    }
+    assert_eq!(code(&place.run(&["check"])), 2);
+}

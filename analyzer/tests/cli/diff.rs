@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `diff`: pairs of runs whose truth is known; real pairs of the H200; what must never be claimed.
+
+use serde_json::Value;
+
+use crate::place::{code, err, out, same_as_file, Place};
+use crate::training::{examples, put, real, shell, write, Shape, HOST};
+
+fn diff(place: &Place, args: &[&str]) -> (Value, String) {
+    let output = place.run(&[&["diff", "--json"], args].concat());
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    let value: Value = serde_json::from_str(&out(&output)).unwrap();
+    let line = value["line"].as_str().unwrap().to_owned();
+    (value, line)
+}
+
+fn pair(name: &str, a: Shape, b: Shape, args: &[&str]) -> (Value, String) {
+    let place = Place::new(name);
+    put(&place, "a.gz", a);
+    put(&place, "b.gz", b);
+    diff(&place, &[args, &["a.gz", "b.gz"]].concat())
+}
+
+fn number(value: &Value, pointer: &str) -> f64 {
+    value.pointer(pointer).and_then(Value::as_f64).unwrap_or_else(|| panic!("{pointer}: {value:#}"))
+}
+
+#[test]
+fn every_example_of_the_help_runs() {
+    let place = Place::new("diff-examples");
+    put(&place, "before.json.gz", Shape::default());
+    put(&place, "after.json.gz", Shape { host_percent: 50, ..Shape::default() });
+    let all = examples(&out(&place.run(&["diff", "--help"])), "diff");
+    assert!(all.len() >= 4, "{all:?}");
+    for example in all {
+        let output = shell(&place, &example);
+        assert_eq!((code(&output), err(&output).as_str()), (0, ""), "{example}");
+        assert_eq!(out(&output).is_empty(), example.contains('>'), "{example}");
+    }
+    let json = std::fs::read(place.out().join("diff.json")).unwrap();
+    assert_eq!(serde_json::from_slice::<Value>(&json).unwrap()["result"], "faster");
+}
+
+#[test]
+fn the_same_program_twice_is_no_difference() {
+    for run in 1..6 {
+        for noise in [&[][..], &["--run-noise", "1%"]] {
+            let (v, line) = pair("diff-same", Shape::default(), Shape { run, ..Shape::default() }, noise);
+            assert_eq!(v["result"], "no_difference", "{v:#}");
+            assert!(line.contains("no difference beyond the noise") && !line.contains("faster"), "{line}");
+            assert_eq!((&v["speedup"], &v["work"]["same"]), (&Value::Null, &"same".into()));
+        }
+    }
+}
+
+/// 20 % of what the host thinks: the step is that much longer, HOST is where, and the other way round it is as much faster.
+#[test]
+fn a_slower_host_is_seen_with_its_size_and_place() {
+    let (quick, slow) = (Shape::default(), Shape { run: 3, host_percent: 120, ..Shape::default() });
+    let truth = HOST as f64 * 0.20;
+    let (v, line) = pair("diff-slow", quick, slow, &[]);
+    assert_eq!(v["result"], "slower", "{v:#}");
+    let (found, band) = (number(&v, "/step_mean/difference_ns"), number(&v, "/step_mean/band_ns"));
+    assert!((found - truth).abs() < 0.1 * truth && band < truth, "{found} ±{band}");
+    assert!((number(&v, "/buckets/host/difference_ns") - truth).abs() < 0.1 * truth, "{v:#}");
+    assert_eq!(v["buckets"]["compute"]["beyond_noise"], false);
+    assert!(line.contains("x slower, most of it HOST (+"), "{line}");
+    let (v, line) = pair("diff-quick", slow, quick, &[]);
+    let speedup = number(&v, "/speedup");
+    let step = number(&v, "/b/idle_share").mul_add(0.0, number(&v, "/step_mean/b_ns"));
+    assert!((speedup - (step + truth) / step).abs() < 0.03, "{speedup}: {v:#}");
+    assert!(line.contains("x faster"), "{line}");
+}
+
+/// 3 % more of the host's thinking is less than what runs differ by; whoever knows the machine to be quiet sees it.
+#[test]
+fn a_small_difference_counts_where_runs_are_said_to_be_alike() {
+    let (a, b) = (Shape::default(), Shape { run: 2, host_percent: 103, ..Shape::default() });
+    assert_eq!(pair("diff-small", a, b, &[]).0["result"], "no_difference");
+    assert_eq!(pair("diff-small", a, b, &["--run-noise", "0%"]).0["result"], "slower");
+}
+
+/// Buckets and what was not seen are all of a step.
+#[test]
+fn the_parts_sum_up_to_the_step() {
+    let place = Place::new("diff-sum");
+    for (a, b) in [("own_host_sleep", "own_host_sleep_fixed"), ("own_empty_cache", "own_empty_cache_fixed")] {
+        let (v, _) = diff(&place, &[&real(a), &real(b)]);
+        for side in ["a_ns", "b_ns"] {
+            let parts: f64 =
+                v["buckets"].as_object().unwrap().values().map(|f| f[side].as_f64().unwrap()).sum();
+            let all = parts + v["not_seen"][side].as_f64().unwrap();
+            assert!((all - v["step_mean"][side].as_f64().unwrap()).abs() < 1.0, "{v:#}");
+        }
+    }
+}
+
+#[test]
+fn other_kernels_are_said_first() {
+    let other = Shape { run: 1, extra_kernels: true, ..Shape::default() };
+    let (v, line) = pair("diff-other", Shape::default(), other, &[]);
+    assert_eq!(v["work"]["same"], "other", "{v:#}");
+    let kernels = v["work"]["kernels"].as_array().unwrap();
+    assert_eq!(kernels.len(), 1, "{kernels:?}");
+    let k = &kernels[0];
+    assert_eq!(
+        (&k["name"], &k["change"], k["b_count"].as_f64()),
+        (&"swiglu_kernel".into(), &"appeared".into(), Some(12.0))
+    );
+    assert!(line.starts_with("gapprobe diff: other work: "), "{line}");
+    assert!(v["cautions"][0].as_str().unwrap().starts_with("other work"));
+}
+
+/// Without marks the steps are periods: with other work in them they may be anything, and nothing is claimed.
+#[test]
+fn steps_that_were_found_are_not_compared_across_other_work() {
+    let (a, b) = (
+        Shape { marks: false, ..Shape::default() },
+        Shape { marks: false, layers: 12, host_percent: 20, ..Shape::default() },
+    );
+    let (v, line) = pair("diff-units", a, b, &[]);
+    assert_eq!((&v["a"]["step_source"], &v["work"]["same"]), (&"period".into(), &"other".into()));
+    assert_eq!((&v["result"], &v["speedup"]), (&"other_steps".into(), &Value::Null));
+    assert!(line.starts_with("gapprobe diff: no claim, other work") && !line.contains("faster"), "{line}");
+    // marked, the user has said what a step is
+    let marked = |s: Shape| Shape { marks: true, ..s };
+    let (v, line) = pair("diff-units", marked(a), marked(b), &[]);
+    assert_eq!((&v["result"], &v["work"]["same"]), (&"faster".into(), &"other".into()), "{line}");
+    assert!(line.starts_with("gapprobe diff: other work"), "{line}");
+}
+
+#[test]
+fn a_lossy_or_an_empty_run_claims_nothing() {
+    let fast = Shape { host_percent: 50, ..Shape::default() };
+    for (a, b, letter) in [
+        (Shape { lost: 400, ..Shape::default() }, fast, "A"),
+        (Shape::default(), Shape { lost: 400, ..fast }, "B"),
+    ] {
+        let (v, line) = pair("diff-lossy", a, b, &[]);
+        assert_eq!((&v["result"], &v["speedup"]), (&"inconclusive".into(), &Value::Null));
+        assert!(line.starts_with(&format!("gapprobe diff: no claim, {letter} is INCONCLUSIVE: ")), "{line}");
+        assert!(!line.contains("faster") && !line.contains("bottleneck"), "{line}");
+    }
+    let place = Place::new("diff-empty");
+    put(&place, "a.gz", Shape::default());
+    write(&place, "empty.gz", &trace::build::Builder::new().finish());
+    for pair in [["a.gz", "empty.gz"], ["empty.gz", "a.gz"], ["empty.gz", "empty.gz"]] {
+        let (v, line) = diff(&place, &pair);
+        assert_eq!((&v["result"], &v["work"]["same"]), (&"inconclusive".into(), &"unknown".into()), "{line}");
+        assert!(line.starts_with("gapprobe diff: no claim, "), "{line}");
+    }
+    let output = place.run(&["diff", "a.gz", "nowhere.gz"]);
+    assert_eq!((code(&output), out(&output).as_str()), (4, ""));
+}
+
+/// Four steps have no band, five have one.
+#[test]
+fn few_steps_have_no_band() {
+    let few = |steps| Shape { steps, host_percent: 50, ..Shape::default() };
+    let (v, line) = pair("diff-few", Shape::default(), few(4), &[]);
+    assert_eq!((&v["result"], &v["step_mean"]["band_ns"]), (&"too_few_steps".into(), &Value::Null), "{v:#}");
+    assert!(line.contains("too few steps") && !line.contains("faster") && !line.contains('±'), "{line}");
+    let (v, _) = pair("diff-few", Shape::default(), few(5), &[]);
+    assert_eq!(v["result"], "faster", "{v:#}");
+}
+
+/// One long pause in sixty steps: the mean may be off by it, and that is the noise.
+#[test]
+fn one_long_step_is_no_slower_program() {
+    let paused = Shape { run: 4, pause: 100_000_000, ..Shape::default() };
+    let (v, _) = pair("diff-pause", Shape::default(), paused, &[]);
+    assert_eq!(v["result"], "no_difference", "{v:#}");
+    assert!(
+        number(&v, "/step_mean/difference_ns") > 1e6 && number(&v, "/step_median/difference_ns") < 1e5,
+        "{v:#}"
+    );
+}
+
+/// The traces of torch.profiler with operators come from a slowed host; the recording of the same program does not.
+#[test]
+fn a_profiler_that_slows_one_host_is_no_win() {
+    let place = Place::new("diff-profiler");
+    let trace = |name: &str| format!("{}/tests/traces/{name}.json.gz", env!("CARGO_MANIFEST_DIR"));
+    let (v, line) = diff(&place, &[&trace("h200_gpt"), &real("h200_gpt")]);
+    assert_eq!((&v["work"]["same"], &v["result"]), (&"same".into(), &"other_profiler".into()), "{line}");
+    assert!(line.contains("no claim") && !line.contains("faster"), "{line}");
+}
+
+/// Real programs, slow form and fixed form, on an H200. Which kernels they share is known: these fixes change the host.
+#[test]
+fn real_fixes_are_wins_and_their_reverse_is_none() {
+    let place = Place::new("diff-real");
+    for (name, least) in [("own_host_sleep", 2.5), ("own_empty_cache", 1.5), ("own_pageable_copies", 1.3)] {
+        let (slow, fixed) = (real(name), real(&format!("{name}_fixed")));
+        let (v, line) = diff(&place, &[&slow, &fixed]);
+        assert_eq!((&v["result"], &v["work"]["same"]), (&"faster".into(), &"same".into()), "{name}: {line}");
+        assert!(number(&v, "/speedup") > least && line.contains("now the GPU"), "{name}: {line}");
+        assert_eq!(diff(&place, &[&fixed, &slow]).0["result"], "slower", "{name}");
+        for same in [&slow, &fixed] {
+            assert_eq!(
+                diff(&place, &[same, same, "--run-noise", "0%"]).0["result"],
+                "no_difference",
+                "{name}"
+            );
+        }
+    }
+    // half of this run's steps take 86 ms, half 31 (its clocks): its mean says little
+    let (v, line) = diff(&place, &[&real("own_gpt_item"), &real("own_gpt_item_fixed")]);
+    assert_eq!(v["result"], "no_difference", "{line}");
+}
+
+#[test]
+fn scaling_is_weak_where_each_gpu_does_the_same() {
+    let one = Shape { world: 1, scale: 100_000, host_percent: 2, ..Shape::default() };
+    let eight = Shape { world: 8, reduce: 1_000_000, run: 1, ..one };
+    let (v, _) = pair("diff-scaling", one, eight, &["--scaling"]);
+    let s = &v["scaling"];
+    assert_eq!((&s["gpus_a"], &s["gpus_b"], &s["known_by_b"]), (&1.into(), &8.into(), &"world size".into()));
+    assert_eq!((&s["weak"], &s["lost_to"]["bucket"]), (&true.into(), &"collective_only".into()), "{s:#}");
+    let step = number(&v, "/step_mean/a_ns");
+    let efficiency = number(&v, "/scaling/efficiency_if_weak");
+    assert!((efficiency - step / (step + 1e6)).abs() < 0.02, "{efficiency}, {step}");
+    assert!((number(&v, "/scaling/efficiency_if_strong") - efficiency / 8.0).abs() < 1e-9);
+    // the numbers can be told; equal ones scale nothing
+    let (v, _) = pair("diff-scaling", Shape::default(), Shape::default(), &["--scaling", "--gpus", "2,4"]);
+    assert_eq!(v["scaling"]["known_by_a"], "--gpus");
+    let place = Place::new("diff-scaling-none");
+    put(&place, "a.gz", Shape::default());
+    let said = out(&place.run(&["diff", "--scaling", "a.gz", "a.gz"]));
+    assert!(
+        said.contains("scaling: 1 -> 1 GPUs (devices in the trace): not another number of GPUs"),
+        "{said}"
+    );
+}
+
+#[test]
+fn reports_read_as_they_should() {
+    let place = Place::new("diff-texts");
+    put(&place, "before.gpr", Shape::default());
+    for (name, shape) in [
+        ("same", Shape { run: 1, ..Shape::default() }),
+        ("slower", Shape { run: 3, host_percent: 120, ..Shape::default() }),
+        ("other-work", Shape { run: 1, extra_kernels: true, ..Shape::default() }),
+        ("lossy", Shape { lost: 400, ..Shape::default() }),
+    ] {
+        put(&place, "after.gpr", shape);
+        let output = place.run(&["diff", "before.gpr", "after.gpr"]);
+        assert_eq!(code(&output), 0);
+        same_as_file(&format!("diff-{name}"), &out(&output));
+    }
+}
+
+#[test]
+fn wrong_use_ends_with_2() {
+    let place = Place::new("diff-wrong");
+    for args in [
+        &["a"][..],
+        &["a", "b", "--gpus", "1,8"],
+        &["a", "b", "--scaling", "--gpus", "0,8"],
+        &["a", "b", "--run-noise", "5"],
+    ] {
+        let output = place.run(&[&["diff"], args].concat());
+        assert_eq!((code(&output), out(&output).as_str()), (2, ""), "{args:?}");
+    }
+}

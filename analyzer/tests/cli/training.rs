@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Runs of one small training program whose truth is known, for `diff` and `check`.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::place::{Place, BINARY};
+use crate::program::Program;
+
+/// Between two steps the host thinks so long, ns: most of a step.
+pub(crate) const HOST: u64 = 4_000_000;
+
+/// What a run is like.
+#[derive(Clone, Copy)]
+pub(crate) struct Shape {
+    /// Another run of the same program: other noise.
+    pub(crate) run: u64,
+    pub(crate) steps: u32,
+    /// Of [`HOST`].
+    pub(crate) host_percent: u64,
+    /// The last step only.
+    pub(crate) pause: u64,
+    pub(crate) layers: usize,
+    /// An activation of its own in every layer.
+    pub(crate) extra_kernels: bool,
+    pub(crate) marks: bool,
+    /// Kernels take so long, ns.
+    pub(crate) scale: u64,
+    /// CUPTI records lost.
+    pub(crate) lost: u64,
+    pub(crate) world: u32,
+    /// Of an all-reduce in every step, ns.
+    pub(crate) reduce: u64,
+}
+
+impl Default for Shape {
+    fn default() -> Shape {
+        Shape {
+            run: 0,
+            steps: 60,
+            host_percent: 100,
+            pause: 0,
+            layers: 3,
+            extra_kernels: false,
+            marks: true,
+            scale: 20_000,
+            lost: 0,
+            world: 0,
+            reduce: 0,
+        }
+    }
+}
+
+/// The recording of such a run.
+pub(crate) fn training(shape: Shape) -> Vec<u8> {
+    let mut p = Program::new();
+    p.b.header.world_size = shape.world;
+    p.b.header.losses[trace::Loss::CuptiDropped.code() as usize] = shape.lost;
+    for _ in 0..shape.run {
+        p.random(2);
+    }
+    for step in 0..shape.steps {
+        let begin = p.t;
+        p.train_step(shape.layers, shape.scale);
+        for _ in 0..if shape.extra_kernels { 12 } else { 0 } {
+            p.launch("swiglu_kernel", 512, 2 * shape.scale);
+        }
+        if shape.reduce > 0 {
+            p.launch("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 24, shape.reduce);
+        }
+        p.item();
+        let host = HOST * shape.host_percent / 100;
+        p.think(host);
+        if step + 1 == shape.steps {
+            p.t += shape.pause;
+        }
+        if shape.marks {
+            let end = std::mem::replace(&mut p.t, begin);
+            p.mark(step, end);
+            p.t = end;
+        }
+    }
+    p.finish()
+}
+
+/// Writes it where the command runs, under the name that the examples give it: what a file is, its bytes tell.
+pub(crate) fn put(place: &Place, name: &str, shape: Shape) {
+    write(place, name, &training(shape));
+}
+
+pub(crate) fn write(place: &Place, name: &str, bytes: &[u8]) {
+    let file = fs::File::create(place.out().join(name)).unwrap();
+    let mut gz = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
+    gz.write_all(bytes).unwrap();
+    gz.finish().unwrap();
+}
+
+/// A recording of a real program.
+pub(crate) fn real(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/recordings/{name}.gprec.gz"));
+    path.to_str().unwrap().to_owned()
+}
+
+/// The examples of a verb's help, as they stand there.
+pub(crate) fn examples(help: &str, verb: &str) -> Vec<String> {
+    let lines = help.lines().skip(1).take_while(|l| l.starts_with(&format!("  gapprobe {verb}")));
+    lines.map(|l| l.trim().split("   ").next().unwrap().to_owned()).collect()
+}
+
+/// Runs an example as a user would, in a shell.
+pub(crate) fn shell(place: &Place, example: &str) -> Output {
+    let folder = Path::new(BINARY).parent().unwrap().display().to_string();
+    let path = format!("{folder}:{}", std::env::var("PATH").unwrap_or_default());
+    let mut sh = Command::new("sh");
+    sh.args(["-ec", example]).current_dir(place.out()).env("PATH", path).output().unwrap()
+}
