@@ -138,9 +138,9 @@ pub(super) fn training(steps: usize, processes: &[(u32, &[u32])], seed: u64) -> 
                     }
                     3 => {
                         for node in 0..3 {
-                            push(&mut at, What::Kernel(KERNELS[node as usize], 17, 40), 3, node, &mut w);
+                            push(&mut at, What::Kernel(KERNELS[node as usize], 17, 40), 1, node, &mut w);
                         }
-                        push(&mut at, What::Copy(4096, 8, 2, 2), 3, 3, &mut w);
+                        push(&mut at, What::Copy(4096, 8, 2, 2), 1, 3, &mut w);
                         "cudaGraphLaunch_v10000"
                     }
                     k => {
