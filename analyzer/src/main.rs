@@ -19,7 +19,7 @@ Examples:
   gapprobe report trace.json.gz       a page to look at: where the time went, one step in detail
   gapprobe summary .                  all ranks of a job in one line
   gapprobe diff a.json.gz b.json.gz   what a change did to the steps, beyond the noise
-  gapprobe check trace.json.gz        a run held against limits, for CI: exit code 8 where one is not met
+  gapprobe check trace.json.gz        a run held against limits, for CI
   gapprobe explain GP101              what a verdict means and what to change
   gapprobe doctor                     is everything there?";
 
