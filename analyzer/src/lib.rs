@@ -12,6 +12,7 @@
 //! line.rs       the one line
 //! alive.rs      is the process that made a file still there?
 //! chrome.rs     the trace file; summary.rs the figures as JSON; report.rs recording -> files and line
+//! tables/       tables of a run, as nsys stats has them, and our own
 //! ```
 //! Linked into the training process for its exit (without the feature `cli`), and into `gapprobe`.
 //! Nothing here panics on hostile input or grows beyond a small multiple of the recording.

@@ -38,5 +38,5 @@ fn rows(source: &Source<'_>) -> Vec<Row> {
         let name = *names.entry(c.packed).or_insert_with(|| source.run.call_name(c));
         groups.add(name, c.span().ns());
     }
-    groups.rows(|name, _| row![name])
+    groups.rows(|name| row![name])
 }

@@ -58,7 +58,7 @@ fn rows(source: &Source<'_>) -> Vec<Row> {
             f.add(fits, device, op);
         }
     }
-    groups.rows(|kernel, _| {
+    groups.rows(|kernel| {
         let mut tail = kernels.cells(kernel);
         tail.extend(filling.get(kernel).copied().unwrap_or_default().cells());
         tail

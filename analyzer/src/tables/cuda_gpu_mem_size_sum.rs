@@ -34,7 +34,7 @@ fn rows(source: &Source<'_>) -> Vec<Row> {
         }
     }
     let mb = |bytes: f64| bytes / 1e6;
-    let mut rows: Vec<(u128, Row, Row)> = groups
+    let rows = groups
         .stats()
         .into_iter()
         .map(|(name, s)| {
@@ -50,6 +50,5 @@ fn rows(source: &Source<'_>) -> Vec<Row> {
             (s.total, head, row![name])
         })
         .collect();
-    by_total(&mut rows);
-    rows.into_iter().map(|(_, head, tail)| [head, tail].concat()).collect()
+    by_total(rows)
 }

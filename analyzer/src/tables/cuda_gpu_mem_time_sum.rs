@@ -35,7 +35,7 @@ fn rows(source: &Source<'_>) -> Vec<Row> {
             groups.add(name, op.span().ns());
         }
     }
-    groups.rows(|name, _| row![name])
+    groups.rows(|name| row![name])
 }
 
 /// nsys's name of a copy or memset; `None` for kernels.

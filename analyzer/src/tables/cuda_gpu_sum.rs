@@ -48,7 +48,7 @@ fn rows(source: &Source<'_>) -> Vec<Row> {
         };
         groups.add(what, op.span().ns());
     }
-    groups.rows(|what, _| match what {
+    groups.rows(|what| match what {
         What::Kernel(k) => row!["CUDA_KERNEL", kernels.name(k)],
         What::Memory(name) => row!["MEMORY_OPER", name],
         What::Graph(id) => row!["CUDA_GRAPH", format!("[CUDA graph {id}]").as_str()],

@@ -102,7 +102,7 @@ fn rows(source: &Source<'_>) -> Vec<Row> {
         }
         p.filling.add(fits, device, op);
     }
-    let mut rows: Vec<(u128, Row, Row)> = groups
+    let rows = groups
         .stats()
         .into_iter()
         .zip(parts)
@@ -120,6 +120,5 @@ fn rows(source: &Source<'_>) -> Vec<Row> {
             (total.total, head, tail)
         })
         .collect();
-    by_total(&mut rows);
-    rows.into_iter().map(|(_, head, tail)| [head, tail].concat()).collect()
+    by_total(rows)
 }

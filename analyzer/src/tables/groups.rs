@@ -38,28 +38,27 @@ impl<K: Eq + Hash + Copy> Groups<K> {
         self.samples.into_iter().filter_map(|(k, s)| Some((k, s.stats()?))).collect()
     }
 
-    /// Rows of share, total, count, the five figures, and what `tail` says of a key and its number; largest total first.
-    pub(super) fn rows(self, mut tail: impl FnMut(K, usize) -> Row) -> Vec<Row> {
+    /// Rows of share, total, count, the five figures, and what `tail` says of a key; largest total first.
+    pub(super) fn rows(self, mut tail: impl FnMut(K) -> Row) -> Vec<Row> {
         let stats = self.stats();
         let all: u128 = stats.iter().map(|(_, s)| s.total).sum();
-        let mut rows: Vec<(u128, Row, Row)> = stats
+        let rows = stats
             .into_iter()
-            .enumerate()
-            .map(|(number, (key, s))| {
+            .map(|(key, s)| {
                 let mut head = row![percent_of(s.total, all), s.total, s.count];
                 head.extend(five(&s));
-                (s.total, head, tail(key, number))
+                (s.total, head, tail(key))
             })
             .collect();
-        by_total(&mut rows);
-        rows.into_iter().map(|(_, head, tail)| [head, tail].concat()).collect()
+        by_total(rows)
     }
 }
 
-/// Largest total first, equal ones in the order of their last cells.
-pub(super) fn by_total(rows: &mut [(u128, Row, Row)]) {
+/// Rows of (total, first cells, last cells), whole: the largest total first, equal ones in the order of their last cells.
+pub(super) fn by_total(mut rows: Vec<(u128, Row, Row)>) -> Vec<Row> {
     rows.sort_by(|a, b| {
         let cells = a.2.iter().zip(&b.2).map(|(a, b)| a.order(b));
         b.0.cmp(&a.0).then(cells.fold(std::cmp::Ordering::Equal, std::cmp::Ordering::then))
     });
+    rows.into_iter().map(|(_, head, tail)| [head, tail].concat()).collect()
 }

@@ -67,7 +67,7 @@ fn rows(source: &Source<'_>) -> Vec<Row> {
             p.children += u64::from(range.children);
         }
     }
-    let mut rows: Vec<(u128, Row, Row)> = groups
+    let rows = groups
         .stats()
         .into_iter()
         .zip(parts)
@@ -76,9 +76,8 @@ fn rows(source: &Source<'_>) -> Vec<Row> {
             let mut cells = row![name, STYLE, s.total, p.host_ns, s.count];
             cells.extend(five(&s));
             cells.extend(row![p.ops, mean(p.ops), mean(p.levels), mean(p.children)]);
-            (s.total, cells, row![name])
+            (s.total, Row::new(), cells)
         })
         .collect();
-    by_total(&mut rows);
-    rows.into_iter().map(|(_, cells, _)| cells).collect()
+    by_total(rows)
 }

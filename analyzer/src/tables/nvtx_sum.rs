@@ -34,5 +34,5 @@ fn rows(source: &Source<'_>) -> Vec<Row> {
     for r in source.ranges() {
         groups.add(source.string(r.name), r.span.ns());
     }
-    groups.rows(|name, _| row![STYLE, name])
+    groups.rows(|name| row![STYLE, name])
 }

@@ -31,5 +31,5 @@ fn rows(source: &Source<'_>) -> Vec<Row> {
     for c in source.os_calls {
         groups.add(source.string(c.name), c.span.ns());
     }
-    groups.rows(|name, _| row![if name.is_empty() { "(unknown call)" } else { name }])
+    groups.rows(|name| row![if name.is_empty() { "(unknown call)" } else { name }])
 }

@@ -80,19 +80,18 @@ fn rows(source: &Source<'_>) -> Vec<Row> {
         groups.add(name, ns);
     }
     let all: u128 = steps.iter().map(|s| u128::from(s.span.ns())).sum();
-    let mut rows: Vec<(u128, Row, Row)> = groups
+    let rows = groups
         .stats()
         .into_iter()
         .map(|(name, s)| {
             let part = parts.get(name).copied().unwrap_or_default();
             let mut cells = row![percent_of(s.total, all), s.total, s.count, part.instances];
             cells.extend(five(&s));
-            cells.extend(row![part.gpu_ns, part.projected_ns, name]);
+            cells.extend(row![part.gpu_ns, part.projected_ns]);
             (s.total, cells, row![name])
         })
         .collect();
-    by_total(&mut rows);
-    rows.into_iter().map(|(_, cells, _)| cells).collect()
+    by_total(rows)
 }
 
 /// The operator in a range of `torch.autograd.profiler.emit_nvtx`, `aten::linear, op_id = 314279`: its numbers make each
