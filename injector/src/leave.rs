@@ -8,14 +8,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
 use trace::Loss;
 
 use crate::drain::RECORDER;
+use crate::guard::guard;
 use crate::store::image::Image;
 use crate::{attach, clock, flush, lifecycle, losses, recording, say};
 
-static DONE: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
+/// The report is written, or its thread has failed. Looked at, not waited for: a lock that the failing thread still holds
+/// must not hold the program.
+static DONE: AtomicBool = AtomicBool::new(false);
 static SPOKEN: AtomicBool = AtomicBool::new(false);
 
 /// The exit handler. A second call, a fork child, a process without GPU use: nothing.
@@ -41,12 +43,10 @@ pub(crate) fn leave() {
         losses::add(Loss::ExitFlushLate, 1);
     }
     let started = attach::spawn_quietly("gapprobe-exit", move || finish(deadline));
-    let mut done = DONE.0.lock();
-    while started && !*done && Instant::now() < deadline {
-        DONE.1.wait_until(&mut done, deadline);
+    while started && !DONE.load(Ordering::Acquire) && Instant::now() < deadline {
+        attach::pause(1);
     }
-    if !*done && !SPOKEN.swap(true, Ordering::AcqRel) {
-        drop(done);
+    if !DONE.load(Ordering::Acquire) && !SPOKEN.swap(true, Ordering::AcqRel) {
         // the thread that writes ends with the process, wherever it is: nobody else would remove its half file
         analyzer::report::abandon();
         unfinished(recording::path(), settings.exit_ms);
@@ -66,9 +66,17 @@ fn unfinished(recording: Option<&Path>, exit_ms: u64) {
 
 /// On the exit thread.
 fn finish(deadline: Instant) {
-    report(deadline);
-    *DONE.0.lock() = true;
-    DONE.1.notify_all();
+    let ended = guard(false, || {
+        report(deadline);
+        true
+    });
+    if !ended && !SPOKEN.swap(true, Ordering::AcqRel) {
+        // the exiting thread need not wait for a thread that is gone
+        let next =
+            recording::path().map_or(String::new(), |p| format!(". Next: gapprobe recover {}", p.display()));
+        say::line(&format!("gapprobe: the report failed (a fault in gapprobe: please report it){next}"));
+    }
+    DONE.store(true, Ordering::Release);
 }
 
 /// The last round, then the report from the store.

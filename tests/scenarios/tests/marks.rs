@@ -28,11 +28,8 @@ fn steps_ranges_and_capture_arrive_as_said() {
         let steps: Vec<_> = recorded.of(Kind::Step).map(|(_, e)| *e).collect();
         assert_eq!(steps.iter().map(|s| s.a).collect::<Vec<_>>(), (0..12).collect::<Vec<_>>());
         assert_eq!(recorded.total(Total::Steps), 12);
-        assert!(
-            run.stderr.contains("12 of 12 steps") || run.stderr.contains("11 of 11 steps"),
-            "{}",
-            run.stderr
-        );
+        // recording was off for a part of the last one: it was not seen whole
+        assert!(run.stderr.contains("11 of 12 steps seen"), "{}", run.stderr);
 
         let ranges: Vec<_> = recorded.of(Kind::Range).copied().collect();
         let named = |name: &str| {

@@ -56,6 +56,12 @@ fn a_panic_ends_gapprobe_and_not_the_program() {
             assert!(run.summary().is_none(), "{label}: gapprobe went on");
             assert!(run.left().is_empty(), "{label}: half a report: {:?}", run.left());
             assert!(run.wall < MOST, "{label}");
+            if words[2] == "gapprobe-exit" {
+                // the program does not wait for a thread that is gone, and is told where its recording is
+                let said =
+                    run.stderr.contains("the report failed") && run.stderr.contains("gapprobe recover /");
+                assert!(said, "{label}");
+            }
         }
     }
 }
