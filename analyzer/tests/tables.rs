@@ -74,6 +74,22 @@ fn short_names_leave_namespaces_out_and_keep_the_sums() {
     assert!(short.iter().all(|r| !text_cell(&r[8]).contains("at::native::")));
 }
 
+/// Kernels of cuBLAS that stay: as many blocks as the H200 has multiprocessors (132), each of a size that only one fits
+/// (384 threads of 168 registers: 12 of 64 warps).
+#[test]
+fn a_kernel_that_stays_fills_each_multiprocessor_once() {
+    let input = input("traces/h200_gpt.json.gz");
+    let source = Source::new(&input.run, NameStyle::Whole);
+    let report = tables::find("cuda_gpu_kern_sum").unwrap();
+    let table = report.table(&source);
+    let at = |row: &[Cell], key: &str| row[report.column(key).unwrap()].clone();
+    let name = Cell::from("nvjet_sm90_tst_192x128_64x5_1x2_h_bz_coopB_NNT");
+    let row = table.rows.iter().find(|r| at(r, "name") == name).unwrap();
+    assert_eq!(at(row, "waves_per_sm"), Cell::Real(1.0));
+    assert_eq!(at(row, "occupancy_pct"), Cell::Real(18.75));
+    assert_eq!(at(row, "class"), Cell::from("GEMM"));
+}
+
 fn whole_number(cell: &Cell) -> u128 {
     match cell {
         Cell::Whole(n) => *n,
