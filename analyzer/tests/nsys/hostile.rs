@@ -176,6 +176,44 @@ fn a_new_device_in_each_row_is_damage() {
     assert_eq!((input.run.devices.len(), input.refused.broken), (1024, 4999 - 1023));
 }
 
+/// Two pages of a table's tree that each name the next one 580 times: 336,400 times the rows of the last.
+#[test]
+fn pages_that_lead_in_circles_come_to_an_end() {
+    let mut w = training(1, &[(100, &[0])], 1);
+    w.ops.retain(|o| matches!(o.what, super::fixture::What::Kernel(..)));
+    w.ops.truncate(3);
+    let mut root = 0i64;
+    let file = export(&w, Schema::New, |c| {
+        let sql = "SELECT rootpage FROM sqlite_master WHERE name = 'CUPTI_ACTIVITY_KIND_KERNEL'";
+        root = c.query_row(sql, [], |r| r.get(0)).unwrap();
+    });
+    let mut bytes = std::fs::read(&file.0).unwrap();
+    let page = usize::from(u16::from_be_bytes([bytes[16], bytes[17]]));
+    let pages = (bytes.len() / page) as u32;
+    let root = root as usize - 1;
+    let leaf = bytes[root * page..(root + 1) * page].to_vec();
+    // an inner page of 580 cells: the page below, and a key
+    let inner = |below: u32| {
+        let (cells, mut made) = (580, vec![0u8; page]);
+        let content = page - cells * 5;
+        made[..12].copy_from_slice(&[5, 0, 0, 2, 68, (content >> 8) as u8, content as u8, 0, 0, 0, 0, 0]);
+        made[8..12].copy_from_slice(&below.to_be_bytes());
+        for n in 0..cells {
+            let at = content + n * 5;
+            made[12 + 2 * n..14 + 2 * n].copy_from_slice(&(at as u16).to_be_bytes());
+            made[at..at + 4].copy_from_slice(&below.to_be_bytes());
+            made[at + 4] = 1;
+        }
+        made
+    };
+    bytes[root * page..(root + 1) * page].copy_from_slice(&inner(pages + 1));
+    bytes.extend(inner(pages + 2));
+    bytes.extend(leaf);
+    bytes[28..32].copy_from_slice(&(pages + 2).to_be_bytes());
+    let error = read(&Kept::of(&bytes, ".sqlite")).unwrap_err();
+    assert!(error.to_string().contains("more rows than bytes"), "{error}");
+}
+
 #[test]
 fn a_cut_file_is_an_error() {
     let w = training(30, &[(100, &[0])], 1);

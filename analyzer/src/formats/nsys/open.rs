@@ -15,6 +15,14 @@ use crate::formats::ReadError;
 const EXPORT_AGAIN: &str =
     "export it again: nsys export --type sqlite --force-overwrite true -o OUT.sqlite REPORT.nsys-rep";
 
+/// Steps of SQLite's machine that a byte of the file may cost. A row of n columns has more than n bytes and costs about n
+/// + 3 steps; columns that the file does not have cost a step too.
+const STEPS_A_BYTE: i64 = 4;
+/// Steps that any file may cost.
+const STEPS_ANYWAY: i64 = 10_000_000;
+/// They are counted in portions of so many.
+const STEPS_BETWEEN: i32 = 100_000;
+
 /// Opens the database at `path`.
 pub(super) fn open(path: &Path) -> Result<Connection, ReadError> {
     let path = path.canonicalize().map_err(|e| ReadError::io(&e))?;
@@ -48,7 +56,20 @@ pub(super) fn open(path: &Path) -> Result<Connection, ReadError> {
     connection.pragma_update(None, "cell_size_check", true).map_err(told)?;
     connection.pragma_update(None, "cache_size", -16_384).map_err(told)?;
     connection.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(())).map_err(told)?;
+    bound(&connection).map_err(told)?;
     Ok(connection)
+}
+
+/// Ends what goes on for longer than the file has bytes for: the pages of a damaged table may lead in circles.
+fn bound(connection: &Connection) -> rusqlite::Result<()> {
+    let number = |name: &str| connection.pragma_query_value(None, name, |r| r.get::<_, i64>(0));
+    let bytes = number("page_count")?.saturating_mul(number("page_size")?);
+    let mut left = bytes.saturating_mul(STEPS_A_BYTE).saturating_add(STEPS_ANYWAY);
+    let spent = move || {
+        left -= i64::from(STEPS_BETWEEN);
+        left < 0
+    };
+    connection.progress_handler(STEPS_BETWEEN, Some(spent))
 }
 
 /// The first page tells how many there are; SQLite itself takes the end of the last one for granted.
@@ -102,6 +123,10 @@ pub(super) fn refused(e: &rusqlite::Error, place: &str) -> ReadError {
     match e.sqlite_error_code() {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => ReadError::new(
             format!("an SQLite file that is damaged or cut off ({e}, reading {place})"),
+            EXPORT_AGAIN,
+        ),
+        Some(ErrorCode::OperationInterrupted) => ReadError::new(
+            format!("an SQLite file that is damaged (it has more rows than bytes for them, reading {place})"),
             EXPORT_AGAIN,
         ),
         Some(ErrorCode::OutOfMemory) => ReadError::new(format!("not enough memory to read {place}"), ""),
