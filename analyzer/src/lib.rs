@@ -26,6 +26,8 @@ pub mod chrome;
 #[cfg(feature = "cli")]
 pub mod compare;
 #[cfg(feature = "cli")]
+pub mod export;
+#[cfg(feature = "cli")]
 pub mod fleet;
 #[cfg(feature = "cli")]
 pub mod formats;

@@ -17,6 +17,7 @@ Examples:
   gapprobe analyze trace.json.gz      a trace of torch.profiler, nsys or gapprobe on one screen
   gapprobe stats trace.json.gz        tables of a trace: kernels, calls, copies, ranges, idle time
   gapprobe report trace.json.gz       a page to look at: where the time went, one step in detail
+  gapprobe export trace.json.gz       the same for Perfetto, with a why-idle track
   gapprobe summary .                  all ranks of a job in one line
   gapprobe diff a.json.gz b.json.gz   what a change did to the steps, beyond the noise
   gapprobe check trace.json.gz        a run held against limits, for CI
@@ -37,7 +38,10 @@ enum Verb {
     Recover(verbs::recover::Args),
     Analyze(verbs::analyze::Args),
     Stats(verbs::stats::Args),
+    Gaps(verbs::stats::Gaps),
+    Steps(verbs::stats::Steps),
     Report(verbs::report::Args),
+    Export(verbs::export::Args),
     Summary(verbs::summary::Args),
     Diff(verbs::diff::Args),
     Check(verbs::check::Args),
@@ -53,6 +57,9 @@ fn main() -> ExitCode {
         Verb::Recover(args) => verbs::recover::run(&args).map(ExitCode::from),
         Verb::Analyze(args) => verbs::analyze::run(&args).map(ExitCode::from),
         Verb::Stats(args) => verbs::stats::run(&args).map(ExitCode::from),
+        Verb::Gaps(args) => verbs::stats::run(&args.into()).map(ExitCode::from),
+        Verb::Steps(args) => verbs::stats::run(&args.into()).map(ExitCode::from),
+        Verb::Export(args) => verbs::export::run(&args).map(ExitCode::from),
         Verb::Report(args) => verbs::report::run(&args).map(ExitCode::from),
         Verb::Summary(args) => verbs::summary::run(&args).map(ExitCode::from),
         Verb::Diff(args) => verbs::diff::run(&args).map(ExitCode::from),

@@ -2,11 +2,13 @@
 //! Where each gap's time goes (DESIGN.md 7). The constants of that decision stand here, named.
 //!
 //! `host.rs`: what the host did between launches, and which calls held it. `attribute.rs`: the walk over a device
-//! that gives each gap to a bucket. `input.rs`: when the host fetched data. Not here: what a fix would win (`replay/`), words (`causes/`).
+//! that gives each gap to a bucket. `input.rs`: when the host fetched data.
+//! `stacks.rs`: idle time by the ranges around the blamed call. Not here: what a fix would win (`replay/`), words (`causes/`).
 
 pub mod attribute;
 pub mod host;
 pub mod input;
+pub mod stacks;
 
 pub use attribute::{attribute, Attributed};
 pub use host::{Blocker, Hold, HostView};

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `gapprobe report`: a page to look at. What is on it: `analyzer::html`.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use analyzer::html::{self, Subject};
 
-use crate::verbs::exit::{Exit, Failure};
+use crate::verbs::exit::Exit;
+use crate::verbs::output::{self, name, stem};
 use crate::verbs::{input, talk};
 use crate::Outcome;
 
@@ -36,9 +36,6 @@ pub(crate) struct Args {
     force: bool,
 }
 
-/// Endings that say what kind of file a trace is, not which.
-const KINDS: [&str; 8] = [".gz", ".json", ".gpr", ".gprec", ".sqlite", ".nsys-rep", ".pt", ".trace"];
-
 /// Reads, analyses, writes.
 pub(crate) fn run(args: &Args) -> Outcome {
     let output = match &args.output {
@@ -46,13 +43,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         None => default_name(&args.file, args.after.as_deref()),
     };
     // before the files are read: they may be large
-    if !args.force && output.symlink_metadata().is_ok() {
-        return Err(taken(&output));
-    }
-    if output.is_dir() {
-        return Err(Failure::new(Exit::WrongUse, format!("{} is a directory", output.display()))
-            .hint("-o takes the page's own name"));
-    }
+    output::is_free(&output, args.force)?;
     let before = input::open(&args.file)?;
     let after = args.after.as_deref().map(input::open).transpose()?;
     let analyses = (analyzer::analyze(&before.run), after.as_ref().map(|a| analyzer::analyze(&a.run)));
@@ -63,30 +54,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
         _ => None,
     };
     let page = html::page(&subject, after.as_ref());
-    match write(&output, page.as_bytes(), args.force) {
-        Ok(()) => talk::print(output.display()).map(|()| Exit::Ok),
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(taken(&output)),
-        Err(e) => Err(Failure::new(Exit::Problem, format!("cannot write {}: {e}", output.display()))
-            .hint("-o names another place")),
-    }
-}
-
-fn taken(output: &Path) -> Failure {
-    Failure::new(Exit::Problem, format!("{} is there already", output.display()))
-        .hint("--force replaces it, -o names another")
-}
-
-fn name(path: &Path) -> String {
-    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
-}
-
-/// `trace.json.gz` as `trace`.
-fn stem(path: &Path) -> String {
-    let mut name = name(path);
-    while let Some(shorter) = KINDS.iter().find_map(|k| name.strip_suffix(k)).filter(|s| !s.is_empty()) {
-        name = shorter.to_owned();
-    }
-    name
+    output::write(&output, args.force, |file| file.write_all(page.as_bytes()))?;
+    talk::print(output.display()).map(|()| Exit::Ok)
 }
 
 fn default_name(file: &Path, after: Option<&Path>) -> PathBuf {
@@ -94,27 +63,6 @@ fn default_name(file: &Path, after: Option<&Path>) -> PathBuf {
         Some(after) => format!("{}-to-{}.report.html", stem(file), stem(after)).into(),
         None => format!("{}.report.html", stem(file)).into(),
     }
-}
-
-/// Whole or not at all: under a temporary name beside it first. Without `force` never in place of another file.
-fn write(output: &Path, page: &[u8], force: bool) -> io::Result<()> {
-    let mut temporary = output.as_os_str().to_owned();
-    temporary.push(format!(".{}.tmp", std::process::id()));
-    let temporary = PathBuf::from(temporary);
-    let mut file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
-    let result = file.write_all(page).and_then(|()| publish(&temporary, output, force));
-    if result.is_err() {
-        let _ = fs::remove_file(&temporary); // the first error is the one to tell
-    }
-    result
-}
-
-fn publish(temporary: &Path, output: &Path, force: bool) -> io::Result<()> {
-    if !force {
-        // takes the name, or fails where it is taken
-        File::create_new(output)?;
-    }
-    fs::rename(temporary, output)
 }
 
 #[cfg(test)]

@@ -50,6 +50,68 @@ pub(crate) struct Args {
     list: bool,
 }
 
+/// A report that is a verb of its own.
+#[derive(clap::Args)]
+pub(crate) struct One {
+    /// The trace
+    file: PathBuf,
+    /// How it is printed
+    #[arg(short, long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+    /// Sort by a column (heading, or key as in json): numbers down, texts up
+    #[arg(short, long, value_name = "COLUMN")]
+    sort: Option<String>,
+    /// Print the first N rows only; 0: all
+    #[arg(short = 'n', long, value_name = "N")]
+    limit: Option<usize>,
+}
+
+impl One {
+    fn report(self, name: &str) -> Args {
+        let One { file, format, sort, limit } = self;
+        let (file, reports) = (Some(file), vec![name.to_owned()]);
+        Args { file, reports, format, sort, limit, names: Names::Short, list: false }
+    }
+}
+
+const GAPS_EXAMPLES: &str = "\
+Examples:
+  gapprobe gaps trace.json.gz                  the longest stretches of idle time, and why
+  gapprobe gaps trace.json.gz --format csv     all of them";
+
+/// Why the GPU was idle: every stretch, longest first, with the call blamed
+#[derive(clap::Args)]
+#[command(before_help = GAPS_EXAMPLES)]
+pub(crate) struct Gaps {
+    #[command(flatten)]
+    one: One,
+}
+
+impl From<Gaps> for Args {
+    fn from(gaps: Gaps) -> Args {
+        gaps.one.report("gaps")
+    }
+}
+
+const STEPS_EXAMPLES: &str = "\
+Examples:
+  gapprobe steps trace.json.gz                  each step's time, split by what the GPU did and why it did nothing
+  gapprobe steps trace.json.gz --sort step_ns   the slowest first";
+
+/// Each step's time, split
+#[derive(clap::Args)]
+#[command(before_help = STEPS_EXAMPLES)]
+pub(crate) struct Steps {
+    #[command(flatten)]
+    one: One,
+}
+
+impl From<Steps> for Args {
+    fn from(steps: Steps) -> Args {
+        steps.one.report("steps")
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
     Table,

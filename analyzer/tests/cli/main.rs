@@ -9,6 +9,7 @@ mod claims;
 mod damaged;
 mod diff;
 mod doctor;
+mod export;
 mod help;
 mod html_report;
 mod leftovers;

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Idle time by where in the program the blamed call was made: the named ranges, operators and Python functions that
+//! were open on its thread when it began.
+
+use std::cmp::Reverse;
+
+use crate::analysis::{Bucket, DeviceAnalysis, IdleSlice};
+use crate::run::{Call, Range, Run, Thread};
+use crate::timeline::Observed;
+
+/// One piece of idle time.
+pub struct IdleStack<'a> {
+    /// Ranges open around the blamed call, outermost first; with the call, or `None` where no call is blamed.
+    pub blamed: Option<(&'a [&'a Range], &'a Call)>,
+    /// Why the device was idle.
+    pub bucket: Bucket,
+    /// ns of it in the steady span.
+    pub ns: u64,
+}
+
+/// Calls `visit` for every piece of the device's idle time in what `steady` observed. O(n log n).
+pub fn idle_stacks(
+    run: &Run,
+    found: &DeviceAnalysis,
+    steady: &Observed,
+    mut visit: impl FnMut(IdleStack<'_>),
+) {
+    let mut blamed: Vec<(usize, &Call, &IdleSlice, u64)> = Vec::new();
+    for slice in &found.slices {
+        let ns = steady.measure(slice.span());
+        match slice.call().and_then(|c| run.call(c)) {
+            _ if ns == 0 => {}
+            Some((thread, call)) => blamed.push((thread, call, slice, ns)),
+            None => visit(IdleStack { blamed: None, bucket: slice.bucket, ns }),
+        }
+    }
+    blamed.sort_by_key(|b| (b.0, b.1.start));
+    for of_thread in blamed.chunk_by(|a, b| a.0 == b.0) {
+        let Some(thread) = of_thread.first().and_then(|b| run.threads.get(b.0)) else { continue };
+        let mut open = Open::new(thread);
+        for &(_, call, slice, ns) in of_thread {
+            visit(IdleStack { blamed: Some((open.at(call.start), call)), bucket: slice.bucket, ns });
+        }
+    }
+}
+
+/// The ranges of a thread that are open at a time; times are asked for in order.
+struct Open<'a> {
+    ranges: Vec<&'a Range>,
+    next: usize,
+    open: Vec<&'a Range>,
+}
+
+impl<'a> Open<'a> {
+    fn new(thread: &'a Thread) -> Open<'a> {
+        let mut ranges: Vec<&Range> = thread.ranges.iter().collect();
+        // of two that begin together the longer is around the other
+        ranges.sort_by_key(|r| (r.span.start, Reverse(r.span.end), r.depth));
+        Open { ranges, next: 0, open: Vec::new() }
+    }
+
+    fn at(&mut self, time: u64) -> &[&'a Range] {
+        while let Some(range) = self.ranges.get(self.next).filter(|r| r.span.start <= time) {
+            // what has ended when another begins is never asked for again: the list stays as long as the nesting
+            self.open.retain(|o| o.span.end > range.span.start);
+            self.open.push(range);
+            self.next += 1;
+        }
+        self.open.retain(|o| o.span.end > time);
+        &self.open
+    }
+}
+
+/// `ProfilerStep#17` and `step 17` as one frame for all steps.
+pub fn without_number(name: &str) -> String {
+    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    let numbered = stem.len() < name.len();
+    match stem.strip_suffix(['#', ' ', '_']) {
+        Some("ProfilerStep" | "step") if numbered => format!("{stem}…"),
+        _ => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::{RangeKind, Span};
+
+    #[test]
+    fn open_ranges_are_those_around_a_time_outermost_first() {
+        let range = |name, start, end| {
+            let span = Span::new(start, end);
+            Range { span, name, depth: 0, flags: 0, kind: RangeKind::User }
+        };
+        let ranges = vec![range(2, 0, 50), range(1, 0, 100), range(3, 10, 20), range(4, 60, 90)];
+        let thread = Thread { ranges, ..Thread::default() };
+        let mut open = Open::new(&thread);
+        let mut names = |t| open.at(t).iter().map(|r| r.name).collect::<Vec<_>>();
+        assert_eq!(names(15), [1, 2, 3]);
+        assert_eq!(names(20), [1, 2], "an end is not inside");
+        assert_eq!(names(55), [1]);
+        assert_eq!(names(60), [1, 4]);
+        assert_eq!(names(100), [0; 0]);
+    }
+
+    #[test]
+    fn steps_are_one_frame_and_layers_are_not() {
+        assert_eq!(without_number("ProfilerStep#17"), without_number("ProfilerStep#18"));
+        assert_eq!(without_number("step_3"), "step_…");
+        for name in ["layer 3", "step", "ProfilerStep#", "Optimizer.step#AdamW.step", "step_x"] {
+            assert_eq!(without_number(name), name);
+        }
+    }
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Files that verbs write: their default names, and that no other file is lost by them.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::verbs::exit::{Exit, Failure};
+
+/// Endings that say what kind of file a trace is, not which.
+const KINDS: [&str; 8] = [".gz", ".json", ".gpr", ".gprec", ".sqlite", ".nsys-rep", ".pt", ".trace"];
+
+/// Before anything is read: is there a file of this name that must stay?
+///
+/// # Errors
+/// [`Exit::Problem`] where it is, [`Exit::WrongUse`] where it is a directory.
+pub(crate) fn is_free(output: &Path, force: bool) -> Result<(), Failure> {
+    if !force && output.symlink_metadata().is_ok() {
+        return Err(taken(output));
+    }
+    if output.is_dir() {
+        return Err(Failure::new(Exit::WrongUse, format!("{} is a directory", output.display()))
+            .hint("-o takes the file's own name"));
+    }
+    Ok(())
+}
+
+fn taken(output: &Path) -> Failure {
+    Failure::new(Exit::Problem, format!("{} is there already", output.display()))
+        .hint("--force replaces it, -o names another")
+}
+
+/// The file's name without its folder.
+pub(crate) fn name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+/// `trace.json.gz` as `trace`.
+pub(crate) fn stem(path: &Path) -> String {
+    let mut name = name(path);
+    while let Some(shorter) = KINDS.iter().find_map(|k| name.strip_suffix(k)).filter(|s| !s.is_empty()) {
+        name = shorter.to_owned();
+    }
+    name
+}
+
+/// Whole or not at all: `fill` writes under a temporary name beside it first. Without `force` never in place of another
+/// file.
+///
+/// # Errors
+/// [`Exit::Problem`], with what to do about it.
+pub(crate) fn write(
+    output: &Path,
+    force: bool,
+    fill: impl FnOnce(&mut File) -> io::Result<()>,
+) -> Result<(), Failure> {
+    whole(output, force, fill).map_err(|e| match e.kind() {
+        io::ErrorKind::AlreadyExists => taken(output),
+        _ => Failure::new(Exit::Problem, format!("cannot write {}: {e}", output.display()))
+            .hint("-o names another place"),
+    })
+}
+
+fn whole(output: &Path, force: bool, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    let mut temporary = output.as_os_str().to_owned();
+    temporary.push(format!(".{}.tmp", std::process::id()));
+    let temporary = PathBuf::from(temporary);
+    let mut file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
+    let result = fill(&mut file).and_then(|()| publish(&temporary, output, force));
+    if result.is_err() {
+        let _ = fs::remove_file(&temporary); // the first error is the one to tell
+    }
+    result
+}
+
+fn publish(temporary: &Path, output: &Path, force: bool) -> io::Result<()> {
+    if !force {
+        // takes the name, or fails where it is taken
+        File::create_new(output)?;
+    }
+    fs::rename(temporary, output)
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `gapprobe export`, and `gaps` and `steps` as verbs of their own.
+
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::place::{code, err, out, Place};
+
+fn trace(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/traces")
+        .join(format!("{name}.json.gz"))
+        .display()
+        .to_string()
+}
+
+/// What is exported as a Chrome trace is the same run: read again, it has the same busy and idle time and every operation.
+#[test]
+fn a_foreign_trace_as_chrome_json_keeps_every_operation_and_says_why_idle() {
+    let place = Place::new("export");
+    let output = place.run(&["export", &trace("h200_graphs")]);
+    assert_eq!((code(&output), err(&output).as_str()), (0, ""));
+    let path = place.out().join(out(&output).trim());
+    assert_eq!(path.file_name().unwrap(), "h200_graphs.gapprobe.json.gz");
+    let mut text = String::new();
+    flate2::read::GzDecoder::new(fs::File::open(&path).unwrap()).read_to_string(&mut text).unwrap();
+    let json: Value = serde_json::from_str(&text).unwrap();
+    let events = json["traceEvents"].as_array().unwrap();
+    let of = |cat: &str| events.iter().filter(|e| e["cat"] == cat && e["ph"] == "X").count();
+    // PyTorch's trace has 2,576 kernels, 160 memsets and 4 copies
+    assert_eq!((of("kernel"), of("gpu_memset"), of("gpu_memcpy")), (2576, 160, 4));
+    assert!(of("idle") > 100);
+    // never over another file
+    let again = place.run(&["export", &trace("h200_graphs")]);
+    assert_eq!(code(&again), 1);
+    assert!(err(&again).contains("is there already") && err(&again).contains("--force"), "{}", err(&again));
+    assert_eq!(code(&place.run(&["export", "--force", &trace("h200_graphs")])), 0);
+}
+
+#[test]
+fn csv_has_a_row_an_event_and_the_idle_time_of_the_table() {
+    let place = Place::new("export-csv");
+    let output = place.run(&["export", "--to", "csv", "-o", "-", &trace("h200_graphs")]);
+    assert_eq!((code(&output), err(&output).as_str()), (0, ""));
+    let text = out(&output);
+    let rows: Vec<&str> = text.split("\r\n").filter(|l| !l.is_empty()).collect();
+    let of = |kind: &str| rows.iter().filter(|r| r.starts_with(kind)).count();
+    assert_eq!((of("kernel,"), of("memset,"), of("copy,"), of("call,")), (2576, 160, 4, 11));
+    let columns = rows[0].split(',').count();
+    // names of kernels hold commas, and are quoted
+    let plain = rows.iter().filter(|r| !r.contains('"'));
+    assert!(plain.into_iter().all(|r| r.split(',').count() == columns));
+    let idle: u64 = rows.iter().filter(|r| r.starts_with("idle,")).map(|r| ns(r)).sum();
+    // H200.md: idle 23.7 % of the trace's device time
+    assert_eq!(idle, 1_751_267);
+}
+
+fn ns(row: &str) -> u64 {
+    row.rsplit(',').nth(3).unwrap().parse().unwrap()
+}
+
+#[test]
+fn stacks_sum_to_the_idle_time_of_the_steady_state() {
+    let place = Place::new("export-folded");
+    let text = out(&place.run(&["export", "--to", "folded", "-o", "-", &trace("h200_gpt")]));
+    let sum: f64 = text.lines().map(|l| l.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum();
+    let all: Value =
+        serde_json::from_str(&out(&place.run(&["analyze", "--json", &trace("h200_gpt")]))).unwrap();
+    let buckets = all["buckets_ns"].as_object().unwrap();
+    let busy = ["compute", "copy_only", "collective_only"];
+    let idle: u64 =
+        buckets.iter().filter(|b| !busy.contains(&b.0.as_str())).filter_map(|b| b.1.as_u64()).sum();
+    // each line is rounded to a microsecond
+    let most = text.lines().count() as f64 * 0.5 + 1.0;
+    assert!((sum - idle as f64 / 1e3).abs() <= most, "{sum} us of {idle} ns");
+    assert!(
+        text.lines().any(|l| l.starts_with("GPU 0;LAUNCH;") && l.contains("aten::")),
+        "operators are frames"
+    );
+}
+
+#[test]
+fn gaps_and_steps_are_tables_of_stats() {
+    let place = Place::new("export-tables");
+    let file = trace("h200_graphs");
+    for (verb, words) in [("gaps", "KERNEL-GAP"), ("steps", "Step Time (ns)")] {
+        let own = place.run(&[verb, &file, "--limit", "3"]);
+        let stats = place.run(&["stats", &file, "-r", verb, "--limit", "3", "--names", "short"]);
+        assert_eq!((code(&own), out(&own)), (0, out(&stats)));
+        let all = out(&place.run(&[verb, &file, "--format", "csv"]));
+        assert!(all.contains(words) || out(&own).contains(words), "{all}");
+    }
+}
