@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Found steps equal true steps ±1, marks hidden; without a stable period there are none.
 
+#[path = "steps/ahead.rs"]
+mod ahead;
 #[path = "steps/doubt.rs"]
 mod doubt;
 #[path = "steps/graphs.rs"]

@@ -72,13 +72,21 @@ pub(super) fn cut(sequence: &Sequence, piece: Piece<'_>, anchor: &Anchor) -> Vec
 pub(super) fn join(kept: &[Segment], reference: &Profile, end: u64) -> Vec<Step> {
     let usual = reference.length() as f64;
     let mut steps: Vec<Step> = Vec::new();
-    for (i, s) in kept.iter().enumerate() {
-        let end = kept.get(i + 1).map_or(end, |next| next.start);
+    // streams run at their own pace: a step begins no later on the device than the next one
+    let mut starts: Vec<u64> = kept.iter().map(|s| s.start).collect();
+    let mut earliest = end;
+    for start in starts.iter_mut().rev() {
+        earliest = earliest.min(*start);
+        *start = earliest;
+    }
+    for (i, (s, &start)) in kept.iter().zip(&starts).enumerate() {
+        let end = starts.get(i + 1).copied().unwrap_or(end);
         let last = i + 1 == kept.len();
         let whole = s.profile.length() as f64 >= usual * if last { 1.0 - TOLERANCE } else { SHORT_SEGMENT };
         match steps.last_mut() {
+            _ if whole && start == end => {}
             _ if whole => {
-                let mut new = step(Span::new(s.start, end), 0);
+                let mut new = step(Span::new(start, end), 0);
                 new.odd = !s.profile.is_like(reference);
                 steps.push(new);
             }

@@ -107,6 +107,7 @@ impl Sequence {
         let mut ids: HashMap<u64, u32> = HashMap::new();
         let mut last: Option<(u64, u32)> = None;
         for s in &device.streams {
+            let first = sequence.tokens.len();
             let mut graph_launch = 0;
             for op in &s.ops {
                 let Some((part, until)) = part_of(op.start) else { continue };
@@ -158,6 +159,13 @@ impl Sequence {
                 let launch = run.call(op.call).map_or(op.start, |(_, c)| c.start.min(op.start));
                 let work = if computes { work } else { 1 };
                 sequence.tokens.push(Token { launch, start: op.start, kind, work });
+            }
+            // A stream runs in the order of launching. An op whose call is not in the recording (it was made before the
+            // recording began, by a host that is far ahead) was launched no later than what runs behind it.
+            let mut latest = u64::MAX;
+            for t in sequence.tokens.iter_mut().skip(first).rev() {
+                latest = latest.min(t.launch);
+                t.launch = latest;
             }
         }
         sequence.tokens.sort_by_key(|t| (t.launch, t.start));
