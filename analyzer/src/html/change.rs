@@ -1,69 +1,76 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Two runs on one scale: a step's time by bucket, and the kernels whose time a step changed most. Where one of them
-//! has no steps, what a step of it costs is not known, and only shares can be held against each other.
+//! Two runs on one scale: what `gapprobe diff` says of them (`compare/`, which decides what is a difference), a step's
+//! time by bucket, and the kernels whose time a step differs most.
 
 use std::collections::HashMap;
 
 use serde_json::{json, Value};
 
 use super::kernels::{self, Row};
-use super::{buckets, with_shown, Shown, Subject};
+use super::names::clean;
+use super::{buckets, with_shown, Subject};
+use crate::compare::{compare, side, Comparison, Figure, Options, Outcome, Side};
 
-/// Kernels at most.
+/// Kernels at most; cautions and remarks at most.
 const MOST_ROWS: usize = 20;
+const MOST_WORDS: usize = 12;
 
-/// Both sides; `null` where one has no device to speak of.
-pub(super) fn figures(before: &Subject<'_>, after: &Subject<'_>) -> Option<Value> {
-    let (b, b_rows) = with_shown(before, side)?;
-    let (a, a_rows) = with_shown(after, side)?;
-    let both_have_steps = b.steps > 0 && a.steps > 0;
-    let kernels = both_have_steps.then(|| changed(&b, &b_rows, &a, &a_rows));
-    Some(json!({
-        "sides": [b.written(), a.written()],
+/// The comparison, as the page shows it. Where steps may be other units, kernels are not held against each other.
+pub(super) fn figures(before: &Subject<'_>, after: &Subject<'_>) -> Value {
+    let devices = side::devices(before.analysis, after.analysis);
+    let a = Side::new(before.name, before.input, before.analysis, devices.0);
+    let b = Side::new(after.name, after.input, after.analysis, devices.1);
+    let c = compare(&a, &b, Options::default());
+    // each page's kernels are of the device its line is about
+    let same_devices = (before.analysis.worst, after.analysis.worst) == devices;
+    let comparable = same_devices && !matches!(c.outcome, Outcome::NoSteps | Outcome::OtherSteps);
+    let kernels = match comparable {
+        true => with_shown(before, kernels::rows).zip(with_shown(after, kernels::rows)),
+        false => None,
+    };
+    let kernels = kernels.map(|(a_rows, b_rows)| changed((a.steps.len(), &a_rows), (b.steps.len(), &b_rows)));
+    let line = c.line();
+    json!({
+        "line": clean(line.strip_prefix("gapprobe diff: ").unwrap_or(&line)),
+        "result": c.outcome.key(),
+        "cautions": words(&c.cautions),
+        "remarks": words(&c.remarks),
+        "steps": [a.steps.len(), b.steps.len()],
+        "step": c.step.as_ref().map(figure),
+        "median": c.median.as_ref().map(figure),
+        "not_seen": c.not_seen.as_ref().map(figure),
+        "parts": parts(&c),
         "kernels": kernels.as_ref().map(|k| &k.0),
-        "kernels_left_out": kernels.map(|k| k.1),
-    }))
+        "kernels_left_out": kernels.as_ref().map(|k| k.1),
+    })
 }
 
-struct Side {
-    /// That count.
-    steps: u64,
-    step_ns: f64,
-    parts: Vec<u64>,
+fn words(all: &[String]) -> Vec<String> {
+    all.iter().take(MOST_WORDS).map(|w| clean(w)).collect()
 }
 
-impl Side {
-    /// A sum over all steps as what one step has of it.
-    fn a_step(&self, ns: u64) -> f64 {
-        ns as f64 / self.steps.max(1) as f64
-    }
-
-    fn written(&self) -> Value {
-        let steps = self.steps > 0;
-        let parts: Vec<f64> = self.parts.iter().map(|&p| self.a_step(p)).collect();
-        json!({
-            "steps": self.steps,
-            "step_ns": steps.then_some(self.step_ns),
-            "parts_ns": steps.then_some(parts),
-        })
-    }
+/// ns a step before and after, half of the 95 % interval of the difference, and whether that is beyond the noise.
+fn figure(f: &Figure) -> Value {
+    json!({"a": f.a.value, "b": f.b.value, "band": f.difference.band, "moved": f.moved()})
 }
 
-fn side(shown: Shown<'_>) -> (Side, Vec<Row>) {
-    let steps = &shown.analysis.steps;
-    let parts = buckets::parts(&shown.found.buckets);
-    (Side { steps: steps.steady().len() as u64, step_ns: steps.mean_ns, parts }, kernels::rows(shown))
+/// Buckets in the page's order; `null` where a run has no steps.
+fn parts(c: &Comparison<'_>) -> Option<Vec<Value>> {
+    let mut parts: Vec<(usize, Value)> =
+        c.buckets.iter().map(|(b, f)| (buckets::place(*b), figure(f))).collect();
+    parts.sort_by_key(|p| p.0);
+    (!parts.is_empty()).then(|| parts.into_iter().map(|p| p.1).collect())
 }
 
-/// Kernels by how much their time a step changed, and how many others changed at all.
-fn changed(before: &Side, b_rows: &[Row], after: &Side, a_rows: &[Row]) -> (Vec<Value>, usize) {
+/// Kernels by how much their time a step differs, and how many others differ at all. `before`, `after`: steps, kernels.
+fn changed(before: (usize, &[Row]), after: (usize, &[Row])) -> (Vec<Value>, usize) {
     let mut times: HashMap<&str, (&str, [f64; 2], [f64; 2])> = HashMap::new();
-    for (number, (side, rows)) in [(before, b_rows), (after, a_rows)].into_iter().enumerate() {
+    for (side, (steps, rows)) in [before, after].into_iter().enumerate() {
         for row in rows {
             let entry = times.entry(&row.whole).or_insert((&row.short, [0.0; 2], [0.0; 2]));
-            if let (Some(ns), Some(count)) = (entry.1.get_mut(number), entry.2.get_mut(number)) {
-                (*ns, *count) = (side.a_step(row.ns), side.a_step(row.count));
-            }
+            let steps = steps.max(1) as f64;
+            entry.1[side] = row.ns as f64 / steps;
+            entry.2[side] = row.count as f64 / steps;
         }
     }
     let by = |t: &[f64; 2]| t[1] - t[0];

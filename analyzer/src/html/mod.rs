@@ -4,7 +4,7 @@
 //! ```text
 //! verdict.rs    the line's sentence, what it rests on, what is missing
 //! buckets.rs    names of the buckets, shares that sum to 100 %
-//! split.rs      a device's time handed out to windows      series.rs    each step's buckets, as bars
+//! series.rs     each step's buckets, as bars
 //! timeline.rs   one step: streams, calls, why idle         drawn.rs     thousands of slices as some that can be seen
 //! histogram.rs  lengths of gaps and kernels                flame.rs     idle time by the ranges of the blamed calls
 //! kernels.rs    kernels by time                            change.rs    before and after
@@ -23,7 +23,6 @@ mod histogram;
 mod kernels;
 mod names;
 mod series;
-mod split;
 mod timeline;
 mod verdict;
 
@@ -53,6 +52,8 @@ pub struct Subject<'a> {
 struct Shown<'a> {
     run: &'a Run,
     analysis: &'a Analysis,
+    /// Its number in run and analysis.
+    index: usize,
     device: &'a Device,
     found: &'a DeviceAnalysis,
     /// Sorted ids of the kernels that are collectives.
@@ -90,13 +91,13 @@ fn run(subject: &Subject<'_>) -> Value {
     })
 }
 
-/// Calls `make` with the device the line is about; `null` of a run without one.
+/// Calls `make` with the device the line is about; `None` of a run without one.
 fn with_shown<T>(subject: &Subject<'_>, make: impl FnOnce(Shown<'_>) -> T) -> Option<T> {
     let (run, analysis) = (&subject.input.run, subject.analysis);
-    let worst = analysis.worst?;
+    let index = analysis.worst?;
     let collectives = KernelTable::new(run).collectives();
-    let (device, found) = (run.devices.get(worst)?, analysis.devices.get(worst)?);
-    Some(make(Shown { run, analysis, device, found, collectives: &collectives }))
+    let (device, found) = (run.devices.get(index)?, analysis.devices.get(index)?);
+    Some(make(Shown { run, analysis, index, device, found, collectives: &collectives }))
 }
 
 fn device(shown: Shown<'_>) -> Value {

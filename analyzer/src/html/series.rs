@@ -4,10 +4,9 @@
 use serde_json::{json, Value};
 
 use super::buckets;
-use super::split::split;
 use super::Shown;
 use crate::analysis::{Buckets, Step};
-use crate::run::Span;
+use crate::tables::steps::{parts, Part};
 
 /// Bars of steady steps at most; warm-up has as many again at most.
 const MOST_BARS: usize = 240;
@@ -18,11 +17,10 @@ pub(super) fn figures(shown: Shown<'_>) -> Option<Value> {
     if steps.steps.is_empty() {
         return None;
     }
-    let windows: Vec<Span> = steps.steps.iter().map(|s| s.span).collect();
-    let parts = split(shown, &windows);
-    let each: Vec<(&Step, &Buckets)> = steps.steps.iter().zip(&parts).collect();
+    let parts = parts(shown.run, shown.analysis, shown.index, shown.collectives);
+    let each: Vec<(&Step, &Part)> = steps.steps.iter().zip(&parts).collect();
     let (warm_up, steady) = each.split_at(steps.warm_up.min(each.len()));
-    let bars = |of: &[(&Step, &Buckets)]| -> Vec<Value> {
+    let bars = |of: &[(&Step, &Part)]| -> Vec<Value> {
         of.chunks(of.len().div_ceil(MOST_BARS).max(1)).filter_map(bar).collect()
     };
     let bars = [bars(warm_up), bars(steady)].concat();
@@ -40,12 +38,12 @@ pub(super) fn figures(shown: Shown<'_>) -> Option<Value> {
 }
 
 /// Steps side by side as one: sums over all of them.
-fn bar(steps: &[(&Step, &Buckets)]) -> Option<Value> {
+fn bar(steps: &[(&Step, &Part)]) -> Option<Value> {
     let (first, last) = (steps.first()?.0, steps.last()?.0);
     let ns: u64 = steps.iter().map(|s| s.0.span.ns()).sum();
     let mut sum = Buckets::default();
-    for (_, buckets) in steps {
-        for (all, one) in sum.0.iter_mut().zip(buckets.0) {
+    for (_, part) in steps {
+        for (all, one) in sum.0.iter_mut().zip(part.buckets.0) {
             *all += one;
         }
     }

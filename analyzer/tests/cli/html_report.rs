@@ -198,29 +198,34 @@ fn the_figures_of_the_small_trace_are_as_agreed() {
 }
 
 #[test]
-fn before_and_after_are_a_step_each_on_one_scale() {
+fn before_and_after_say_what_diff_says() {
     let paths = ["recordings/own_gpt_item.gprec.gz", "recordings/own_gpt_item_fixed.gprec.gz"];
     let both = paths.map(|p| read(&repository(p)));
     let subject = |i: usize| Subject { name: paths[i], input: &both[i].0, analysis: &both[i].1 };
     let f = figures(&subject(0), Some(&subject(1)));
-    for (i, (_, analysis)) in both.iter().enumerate() {
-        let side = &f["change"]["sides"][i];
-        let steps = analysis.steps.steady().len() as f64;
-        let found = &analysis.devices[analysis.worst.unwrap()];
-        let parts: f64 = side["parts_ns"].as_array().unwrap().iter().map(|p| p.as_f64().unwrap()).sum();
-        assert!((parts * steps - found.wall_ns as f64).abs() < 1.0, "{side}");
-        assert_eq!(side["step_ns"].as_f64(), Some(analysis.steps.mean_ns));
+    let change = &f["change"];
+    let place = Place::new("report-diff");
+    let diff = out(&place.run(&["diff", "--json", &repository(paths[0]), &repository(paths[1])]));
+    let diff: Value = serde_json::from_str(&diff).unwrap();
+    assert_eq!(change["result"], diff["result"]);
+    // the files' names stand in neither
+    assert_eq!(format!("gapprobe diff: {}", change["line"].as_str().unwrap()), diff["line"]);
+    assert_eq!(change["cautions"], diff["cautions"]);
+    for (i, key) in ["a", "b"].into_iter().enumerate() {
+        let analysis = &both[i].1;
+        let parts = change["parts"].as_array().unwrap().iter().chain([&change["not_seen"]]);
+        let parts: f64 = parts.map(|p| p[key].as_f64().unwrap()).sum();
+        assert!((parts - analysis.steps.mean_ns).abs() < 1.0, "{change}");
+        assert!((change["step"][key].as_f64().unwrap() - analysis.steps.mean_ns).abs() < 1.0);
+        assert_eq!(number(&change["steps"][i]), analysis.steps.steady().len() as u64);
     }
-    let by: Vec<f64> = f["change"]["kernels"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|k| (k["ns"][1].as_f64().unwrap() - k["ns"][0].as_f64().unwrap()).abs())
-        .collect();
+    let by = |k: &Value| (k["ns"][1].as_f64().unwrap() - k["ns"][0].as_f64().unwrap()).abs();
+    let by: Vec<f64> = change["kernels"].as_array().unwrap().iter().map(by).collect();
     assert!(by.len() > 3 && by.is_sorted_by(|a, b| a >= b) && by.iter().all(|b| *b > 0.0), "{by:?}");
-    // a run against itself: nothing changed
-    let same = figures(&subject(0), Some(&subject(0)));
-    assert_eq!(same["change"]["kernels"], json!([]));
+    // a run against itself: nothing moved
+    let same = &figures(&subject(0), Some(&subject(0)))["change"];
+    assert_eq!((&same["kernels"], &same["result"]), (&json!([]), &json!("no_difference")));
+    assert!(same["parts"].as_array().unwrap().iter().all(|p| p["moved"] == false), "{same}");
 }
 
 /// Kernel, range and file names that end scripts, open tags, break out of attributes and turn the text around.
@@ -360,7 +365,7 @@ fn a_run_without_steps_or_gpu_has_a_page_too() {
     let analysis = analyzer::analyze(&input.run);
     let subject = Subject { name: "a", input: &input, analysis: &analysis };
     let f = figures(&subject, Some(&subject));
-    assert!(f["runs"][0]["device"].is_null() && f["change"].is_null());
+    assert!(f["runs"][0]["device"].is_null() && f["change"]["parts"].is_null());
     assert!(!f["runs"][0]["verdict"]["sentence"].as_str().unwrap().is_empty());
 }
 
@@ -396,4 +401,112 @@ fn no_file_is_lost() {
     assert_eq!(code(&place.run(&["report", "nowhere.json"])), 4);
     assert_eq!(code(&place.run(&["report", &trace, "nowhere.json"])), 4);
     assert_eq!(place.results(), ["link.html", "three_steps.report.html"], "nothing half written");
+}
+
+/// What a reader of a page sees, by the page's own script (needs node).
+fn looked_at(place: &Place, args: &[&str]) -> Value {
+    let output = place.run(&[&["report"], args, &["-o", "looked-at.html", "--force"]].concat());
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    let mut node = Command::new("node");
+    let node = node.arg(repository("cli/html_page.mjs")).arg(place.out().join("looked-at.html"));
+    let output = node.output().expect("node is needed for this test (18 or newer)");
+    assert_eq!(err(&output), "");
+    serde_json::from_str(&out(&output)).unwrap()
+}
+
+fn holds(list: &Value, text: &str) -> bool {
+    list.as_array().unwrap().iter().any(|t| t.as_str().unwrap().contains(text))
+}
+
+#[test]
+fn the_page_shows_what_the_figures_say() {
+    let place = Place::new("report-page");
+    let path = repository("traces/h200_tiny.json.gz");
+    let seen = looked_at(&place, &[&path]);
+    let (input, analysis) = read(&path);
+    let f = figures(&Subject { name: "h200_tiny.json.gz", input: &input, analysis: &analysis }, None);
+    let run = &f["runs"][0];
+    for key in ["sentence", "rest", "code", "fix"] {
+        assert!(holds(&seen["seen"], run["verdict"][key].as_str().unwrap()), "{key}");
+    }
+    for remark in run["remarks"].as_array().unwrap() {
+        assert!(holds(&seen["seen"], remark.as_str().unwrap()), "{remark}");
+    }
+    for bucket in f["buckets"].as_array().unwrap() {
+        assert!(holds(&seen["seen"], bucket["name"].as_str().unwrap()), "{bucket}");
+    }
+    assert!(holds(&seen["seen"], "100.0 %") && holds(&seen["foot"], "gapprobe["));
+    for row in run["device"]["kernels"]["rows"].as_array().unwrap() {
+        assert!(holds(&seen["seen"], row["name"].as_str().unwrap()), "{row}");
+    }
+    // texts instead of pictures, and what a pointer or a key shows
+    for label in [
+        "Shares of the time: ",
+        "Timeline of step 2, ",
+        "4 steps, median ",
+        " gaps by length",
+        "Idle time by range",
+    ] {
+        assert!(holds(&seen["labels"], label), "{label}");
+    }
+    for tip in ["Step 1: ", "of the idle time", " kernels, "] {
+        assert!(holds(&seen["tips"], tip), "{tip}: {}", seen["tips"]);
+    }
+    assert!(holds(&seen["drawn"], "stream 7: ") && holds(&seen["drawn"], "Why idle"));
+}
+
+#[test]
+fn the_timeline_is_moved_by_keys_wheel_and_drag() {
+    let place = Place::new("report-keys");
+    let seen = looked_at(&place, &[&repository("recordings/own_gpt_item.gprec.gz")]);
+    let axes = &seen["axes"];
+    assert_ne!(axes["first"], axes["closer"]);
+    assert_ne!(axes["closer"], axes["later"]);
+    assert_eq!(axes["first"], axes["whole"]);
+    assert_ne!(axes["whole"], axes["wheel"]);
+    assert_ne!(axes["wheel"], axes["dragged"]);
+    let picks: Vec<&str> = seen["picks"].as_array().unwrap().iter().map(|p| p.as_str().unwrap()).collect();
+    assert_eq!(picks[0], picks[2], "there and back");
+    assert_ne!(picks[0], picks[1]);
+    assert!(picks[0].starts_with("stream 7: ") && picks[3].starts_with("Why idle. "), "{picks:?}");
+    for pick in picks {
+        assert!(pick.contains("begins at ") && pick.contains(", lasts "), "name, begin, length: {pick}");
+    }
+}
+
+#[test]
+fn a_click_on_a_heading_sorts_and_two_runs_are_shown_together() {
+    let place = Place::new("report-two");
+    let paths =
+        ["own_gpt_item", "own_gpt_item_fixed"].map(|n| repository(&format!("recordings/{n}.gprec.gz")));
+    let seen = looked_at(&place, &[&paths[0], &paths[1]]);
+    for text in [
+        "No difference beyond the noise: ",
+        "SYNC costs ",
+        "GPU-BOUND",
+        "Kernels that differ most",
+        "noise",
+        "moved",
+    ] {
+        assert!(holds(&seen["seen"], text), "{text}");
+    }
+    // by time: as the figures have them, the other way round at the second click
+    let (input, analysis) = read(&paths[1]);
+    let f = figures(&Subject { name: "a", input: &input, analysis: &analysis }, None);
+    let rows = f["runs"][0]["device"]["kernels"]["rows"].as_array().unwrap();
+    let mut names: Vec<String> = rows
+        .iter()
+        .map(|r| format!("{}{}", r["name"].as_str().unwrap(), r["whole"].as_str().unwrap_or("")))
+        .collect();
+    assert_eq!(names.len(), 50);
+    assert_eq!(seen["order"]["Time"][0], json!(names));
+    names.reverse();
+    assert_eq!(seen["order"]["Time"][1], json!(names));
+    let by_name = seen["order"]["Kernel"][0].as_array().unwrap();
+    assert!(by_name[0].as_str().unwrap().to_lowercase() < by_name[49].as_str().unwrap().to_lowercase());
+    // hostile names are the same text on the page
+    let name = format!("{}.gpr", HOSTILE.replace(['/', '\u{202e}', '\u{2066}', '\u{200b}', '\u{2028}'], ""));
+    fs::write(place.out().join(&name), recording(|_| {})).unwrap();
+    let seen = looked_at(&place, &[&format!("./{name}")]);
+    assert!(holds(&seen["foot"], &name), "{}", seen["foot"]);
 }

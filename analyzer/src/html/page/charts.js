@@ -65,7 +65,7 @@ function perStep(legend, steps) {
         const from = y(under), to = y(under += ns / bar.steps);
         if (from - to > 0.05) svg.append(s("rect", Object.assign({ x: at(i), width: Math.max(0.5, wide - space), y: to, height: from - to, style: "fill:" + paint }, extra)));
       };
-      bar.parts.forEach((ns, b) => piece(ns, colour(legend[b].key), bar.warm_up ? { opacity: 0.55 } : null));
+      bar.parts.forEach((ns, b) => piece(ns, colour(legend[b].key), bar.warm_up ? { opacity: 0.7 } : null));
       if (bar.not_seen_ns) piece(bar.not_seen_ns, "var(--line)");
       if (mean(bar) > top) svg.append(s("text", { x: at(i) + wide / 2, y: 26, "text-anchor": "middle" }, "▲"));
     });
@@ -129,12 +129,13 @@ function flame(legend, data) {
   const root = data.root, above = new Map();
   (function tie(node) { node.inside.forEach((n) => { above.set(n, node); tie(n); }); }(root));
   let shown = root;
-  const depth = (n) => 1 + Math.max(0, ...n.inside.map(depth));
   function draw(width, focus) {
     const line = [];
     for (let n = shown; n; n = above.get(n)) line.unshift(n);
     const buttons = new Map();
+    let deepest = 0;
     const put = (node, x, w, row) => {
+      deepest = Math.max(deepest, row);
       const open = () => { shown = node; tip(null); draw(width, node); };
       const lines = [node.name, time(node.ns) + ", " + percent(node.ns, root.ns) + " of the idle time", "mostly " + legend[node.bucket].name];
       const button = h("button", {
@@ -159,7 +160,7 @@ function flame(legend, data) {
       }
     };
     down(shown, 0, width / shown.ns, line.length);
-    box.style.height = (line.length - 1 + depth(shown)) * 23 + "px";
+    box.style.height = (deepest + 1) * 23 + "px";
     box.replaceChildren(...buttons.values());
     buttons.get(shown).tabIndex = 0;
     if (focus) buttons.get(focus).focus();
@@ -169,19 +170,20 @@ function flame(legend, data) {
 
 /** Two runs: a step of each, on one scale. */
 function sideBySide(legend, change, names) {
-  const sides = change.sides;
-  if (!sides.every((side) => side.parts_ns)) {
-    return h("p", { class: "note" }, "One of the traces has no steps, so what a step of it costs is not known; the shares of each run stand below.");
+  if (!change.parts) {
+    return h("p", { class: "note" }, "Without steps in both, what a step costs cannot be compared; the shares of each run stand below.");
   }
-  const top = Math.max(...sides.map((side) => side.parts_ns.reduce((a, b) => a + b, 0)));
+  const all = (side) => change.parts.reduce((sum, p) => sum + p[side], change.not_seen[side]);
+  const top = Math.max(all("a"), all("b"));
   const row = (side, i) => {
-    const all = side.parts_ns.reduce((a, b) => a + b, 0);
-    return h("div", null, h("p", { class: "soft" }, h("b", null, i ? "After " : "Before "), names[i] + ": " + time(side.step_ns) + " a step, " + many(side.steps, "step")),
-      h("div", { class: "bar", style: "width:" + all / top * 100 + "%", role: "img", "aria-label": split(legend, side.parts_ns, all).join(", ") },
-        legend.map((b, k) => side.parts_ns[k] > 0 && h("span", {
-          style: "flex:" + side.parts_ns[k] + " 0 0px;background:" + colour(b.key),
-          onpointermove: (e) => tip([b.name, time(side.parts_ns[k]) + " a step", b.what], e.clientX, e.clientY), onpointerleave: () => tip(null),
-        }, side.parts_ns[k] / top > 0.08 ? b.name : ""))));
+    const parts = change.parts.map((p) => p[side]);
+    return h("div", null, h("p", { class: "soft" }, h("b", null, i ? "B, after: " : "A, before: "), names[i] + ": mean " + time(change.step[side]) + ", median " + time(change.median[side]) + " of " + many(change.steps[i], "step")),
+      h("div", { class: "bar", style: "width:" + all(side) / top * 100 + "%", role: "img", "aria-label": split(legend, parts, all(side)).join(", ") },
+        legend.map((b, k) => parts[k] > 0 && h("span", {
+          style: "flex:" + parts[k] + " 0 0px;background:" + colour(b.key),
+          onpointermove: (e) => tip([b.name, time(parts[k]) + " a step", b.what], e.clientX, e.clientY), onpointerleave: () => tip(null),
+        }, parts[k] / top > 0.08 ? b.name : "")),
+        change.not_seen[side] > 0 && h("span", { style: "flex:" + change.not_seen[side] + " 0 0px;background:var(--line)", title: "not seen" })));
   };
-  return h("div", null, sides.map(row), keys(legend, sums(sides.map((side) => side.parts_ns))));
+  return h("div", null, ["a", "b"].map(row), keys(legend, change.parts.map((p) => p.a + p.b)));
 }

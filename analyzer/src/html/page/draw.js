@@ -38,10 +38,10 @@ function time(ns) {
 }
 /** A round length: without zeros that say nothing. */
 function even(ns) { return time(ns).replace(/(\.\d*?)0+ /, "$1 ").replace(/\. /, " "); }
-/** A moment, with the places that a view of `span` ns needs. */
-function moment(ns, span) {
+/** A moment, with the places that a view of `span` ns needs; `more` of them. */
+function moment(ns, span, more) {
   const [unit, word] = span >= 2e9 ? [1e9, "s"] : span >= 2e6 ? [1e6, "ms"] : [1e3, "µs"];
-  const places = Math.max(0, Math.min(6, Math.ceil(-Math.log10(span / unit / 100))));
+  const places = Math.max(0, Math.min(6, Math.ceil(-Math.log10(span / unit / 100)))) + (more || 0);
   return (ns / unit).toFixed(places) + " " + word;
 }
 function percent(part, whole) {
@@ -73,7 +73,8 @@ function chart(make) {
   let drawn = 0;
   new ResizeObserver(() => {
     const width = Math.floor(box.clientWidth);
-    if (width > 0 && width !== drawn) { drawn = width; box.replaceChildren(make(width)); }
+    // not inside the observer's own round: what is drawn changes heights
+    if (width > 0 && width !== drawn) { drawn = width; requestAnimationFrame(() => box.replaceChildren(make(width))); }
   }).observe(box);
   return box;
 }

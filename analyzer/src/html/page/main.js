@@ -33,17 +33,15 @@ function details(run) {
 }
 
 function compared() {
-  const names = runs.map((r) => r.file), c = figures.change;
-  const sides = c && c.sides.every((side) => side.step_ns);
-  const ratio = sides && c.sides[1].step_ns / c.sides[0].step_ns;
-  const gain = ratio && (ratio < 1 ? ((1 - ratio) * 100).toFixed(1) + " % less time a step" : ((ratio - 1) * 100).toFixed(1) + " % more time a step");
+  const c = figures.change;
   return [
     h("section", { "aria-label": "Before and after" },
-      h("h1", null, sides ? time(c.sides[0].step_ns) + " → " + time(c.sides[1].step_ns) + " a step: " + gain : "Before and after"),
-      c ? sideBySide(legend, c, names) : h("p", { class: "note" }, "One of the traces has no GPU operation."),
-      c && changedKernels(c)),
-    h("div", { class: "two" }, verdict(runs[0], "h2", "Before"), verdict(runs[1], "h2", "After")),
-  ];
+      h("h1", null, c.line.charAt(0).toUpperCase() + c.line.slice(1)),
+      remarks(c.cautions), c.remarks.length > 0 && h("p", { class: "rest" }, c.remarks.join("; ") + "."),
+      sideBySide(legend, c, runs.map((r) => r.file)), c.parts && moved(legend, c)),
+    h("div", { class: "two" }, verdict(runs[0], "h2", "A, before:"), verdict(runs[1], "h2", "B, after:")),
+    c.kernels && section("Kernels that differ most", "Time on the GPU of one step; a few percent are what two runs of one program differ by.", changedKernels(c)),
+  ].filter(Boolean);
 }
 
 const below = h("div");
@@ -52,7 +50,7 @@ if (runs.length > 1) {
     buttons.forEach((b, k) => b.setAttribute("aria-pressed", String(k === i)));
     below.replaceChildren(...details(runs[i]).filter(Boolean));
   };
-  const buttons = runs.map((r, i) => h("button", { type: "button", onclick: () => pick(i) }, (i ? "After: " : "Before: ") + r.file));
+  const buttons = runs.map((r, i) => h("button", { type: "button", onclick: () => pick(i) }, (i ? "B: " : "A: ") + r.file));
   main.replaceChildren(...compared(), h("div", { class: "tools card", role: "group", "aria-label": "Which run is shown below" }, h("span", null, "In detail:"), buttons), below);
   pick(1);
 } else {
@@ -61,4 +59,4 @@ if (runs.length > 1) {
 }
 document.getElementById("foot").append(
   h("p", null, "Made by gapprobe " + figures.gapprobe + " from " + runs.map((r) => r.file + " (" + r.format + ")").join(" and ") + ". Times of the GPU that idled most."),
-  runs.map((r) => h("p", { class: "line" }, r.verdict.line)));
+  ...runs.map((r) => h("p", { class: "line" }, r.verdict.line)));

@@ -38,7 +38,7 @@ function kernels(data) {
     { name: "Time", value: (r) => r.ns, show: (r) => time(r.ns) },
     { name: "%", value: share, show: (r) => h("td", { class: "share" }, percent(r.ns, data.ns), h("span", { class: "meter", style: "width:" + Math.max(2, share(r) / most * 100) + "%" })) },
     { name: "Count", value: (r) => r.count, show: (r) => r.count.toLocaleString("en") },
-    { name: "Average", value: (r) => r.ns / r.count, show: (r) => time(r.ns / r.count) },
+    { name: "Avg", value: (r) => r.ns / r.count, show: (r) => time(r.ns / r.count) },
     { name: "Class", text: true, value: (r) => r.class },
   ];
   const rest = data.others.names > 0 && h("tr", null, h("td", { class: "text" }, many(data.others.names, "other kernel")), h("td", null, time(data.others.ns)),
@@ -46,20 +46,32 @@ function kernels(data) {
   return table("Kernels", columns, data.rows, [1, true], rest);
 }
 
+function signed(v, words) { return (v > 0 ? "+" : v < 0 ? "−" : "") + words(Math.abs(v)); }
+
+/** What of a step moved, and what is noise. */
+function moved(legend, change) {
+  const row = (name, key) => (f) => f && (f.a > 0 || f.b > 0) && h("tr", { class: f.moved ? null : "quiet" },
+    h("td", { class: "text" }, key && h("span", { class: "key", style: "background:" + colour(key) }), name),
+    h("td", null, time(f.a)), h("td", null, time(f.b)), h("td", null, signed(f.b - f.a, time)),
+    h("td", null, f.band === null ? "" : "± " + time(f.band)), h("td", { class: "text" }, f.band === null ? "too few steps to say" : f.moved ? "moved" : "noise"));
+  const head = ["A step", "A", "B", "B − A", "95 %", ""];
+  return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "What moved" }, h("table", null,
+    h("thead", null, h("tr", null, head.map((t, i) => h("th", { scope: "col", class: i === 0 || i === 5 ? "text" : null }, t)))),
+    h("tbody", null, row("Mean")(change.step), row("Median")(change.median), change.parts.map((f, i) => row(legend[i].name, legend[i].key)(f)), row("Not seen")(change.not_seen))));
+}
+
 function changedKernels(change) {
-  if (!change.kernels) return null;
-  if (!change.kernels.length) return h("p", { class: "note" }, "No kernel's time a step changed.");
+  if (!change.kernels.length) return h("p", { class: "note" }, "No kernel's time a step differs.");
   const by = (r) => r.ns[1] - r.ns[0];
-  const sign = (v, words) => (v > 0 ? "+" : v < 0 ? "−" : "") + words(Math.abs(v));
   const count = (v) => v % 1 ? v.toFixed(1) : String(v);
   const columns = [
     { name: "Kernel", text: true, value: (r) => r.name, show: nameCell },
-    { name: "Before, a step", value: (r) => r.ns[0], show: (r) => time(r.ns[0]) },
-    { name: "After, a step", value: (r) => r.ns[1], show: (r) => time(r.ns[1]) },
-    { name: "Change", value: (r) => Math.abs(by(r)), show: (r) => sign(by(r), time) },
-    { name: "Calls before", value: (r) => r.count[0], show: (r) => count(r.count[0]) },
-    { name: "Calls after", value: (r) => r.count[1], show: (r) => count(r.count[1]) },
+    { name: "A, a step", value: (r) => r.ns[0], show: (r) => time(r.ns[0]) },
+    { name: "B, a step", value: (r) => r.ns[1], show: (r) => time(r.ns[1]) },
+    { name: "B − A", value: (r) => Math.abs(by(r)), show: (r) => signed(by(r), time) },
+    { name: "A, count", value: (r) => r.count[0], show: (r) => count(r.count[0]) },
+    { name: "B, count", value: (r) => r.count[1], show: (r) => count(r.count[1]) },
   ];
-  return h("div", null, h("h3", null, "Kernels that changed most"), table("Kernels that changed most", columns, change.kernels, [3, true]),
-    change.kernels_left_out > 0 && h("p", { class: "note" }, many(change.kernels_left_out, "other kernel") + " changed less."));
+  return h("div", null, table("Kernels that differ most", columns, change.kernels, [3, true]),
+    change.kernels_left_out > 0 && h("p", { class: "note" }, many(change.kernels_left_out, "other kernel") + " differ less."));
 }

@@ -10,12 +10,12 @@ function rowsOf(legend, data) {
     const one = count === 1;
     return { start, ns, key: key(kind), text: data.names[name], lines: [
       one ? data.names[name] : count + " in one, the longest: " + data.names[name],
-      "begins at " + moment(start, span) + ", lasts " + time(ns), one ? "" : "time in them: " + time(inside)] };
+      "begins at " + moment(start, span, 3) + ", lasts " + time(ns), one ? "" : "time in them: " + time(inside)] };
   };
   const rows = data.streams.map((r) => ({ name: r.name + ": " + many(r.count, "operation"), items: r.items.map(slice((k) => legend[k].key)) }));
   rows.push({ name: "Why idle", items: data.idle.map(([start, ns, bucket, call]) => ({
     start, ns, key: legend[bucket].key, text: legend[bucket].name, lines: [
-      legend[bucket].name + ": " + legend[bucket].what, "begins at " + moment(start, span) + ", lasts " + time(ns),
+      legend[bucket].name + ": " + legend[bucket].what, "begins at " + moment(start, span, 3) + ", lasts " + time(ns),
       call === null ? "" : "blamed call: " + data.names[call]] })) });
   return rows.concat(data.threads.map((r) => ({ name: r.name + ": " + many(r.count, "call"), items: r.items.map(slice((k) => CALLS[data.call_kinds[k]])) })));
 }
@@ -158,7 +158,7 @@ function timeline(legend, data) {
     }[e.key];
     if (does && !e.ctrlKey && !e.metaKey && !e.altKey) { e.preventDefault(); does(); }
   });
-  new ResizeObserver(() => { const w = Math.floor(canvas.clientWidth); if (w !== width) { width = w; draw(); } }).observe(canvas);
+  new ResizeObserver(() => { const w = Math.floor(canvas.clientWidth); if (w !== width) { width = w; redraw(); } }).observe(canvas);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 
   const button = (label, name, does) => h("button", { type: "button", "aria-label": name, onclick: does }, label);

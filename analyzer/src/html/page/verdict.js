@@ -8,16 +8,19 @@ function verdict(run, level, title) {
   const badges = v.code && h("p", { class: "badges" },
     h("span", { class: "badge" }, v.code),
     !inconclusive && h("span", { class: "badge" }, "confidence " + v.confidence), !inconclusive && h("span", { class: "soft" }, sure));
-  return h("section", { "aria-label": title || "Verdict" },
+  return h("section", { "aria-label": title ? title + " verdict" : "Verdict" },
     title && h("p", { class: "soft" }, h("b", null, title), " ", run.file),
     badges,
     h(level, null, v.sentence || v.line),
     v.fix && h("p", { class: "fix" }, h("b", null, "What to change"), v.fix),
     numbers(v),
     v.rest && h("p", { class: "rest" }, v.rest),
-    run.remarks.length > 0 && h("div", { class: "remarks" }, h("b", null, "Before you believe it"),
-      h("ul", null, run.remarks.map((r) => h("li", null, r)))),
+    remarks(run.remarks),
     findings(v));
+}
+
+function remarks(all) {
+  return all.length > 0 && h("div", { class: "remarks" }, h("b", null, "Before you believe it"), h("ul", null, all.map((r) => h("li", null, r))));
 }
 
 function numbers(v) {
