@@ -13,7 +13,8 @@
 //! the limit lies inside the band        cannot be judged    the runs are too short or too noisy for so tight a limit
 //! ```
 //! So a small regression within the noise passes where the limit is wider than the noise, and nothing passes or fails by
-//! luck. Median steps are compared: a single long step is no regression; that the mean went another way is said.
+//! luck. Median steps are compared: a single long step is no regression. Where the mean step is clearly on the other side of
+//! the limit (many long steps, or one very long one), it cannot be judged either.
 
 use crate::analysis::{share, Verdict};
 use crate::causes::{inconclusive, Cause};
@@ -184,6 +185,14 @@ fn max_step(side: &Side<'_>, limit: f64) -> Judged {
         return Judged::new("max-step-ms", Answer::Unjudged, "no steps found".to_owned());
     }
     let median = side.median().value;
+    if side.runs_ahead() {
+        let text = format!(
+            "median step {:.3} ms on a host that runs ahead of its GPU, by {} more in each step",
+            median / 1e6,
+            words::time(side.ahead_ns)
+        );
+        return Judged::new("max-step-ms", Answer::Unjudged, text).figures(median, limit);
+    }
     let text = format!("median step {:.3} ms, at most {} ms", median / 1e6, limit / 1e6);
     Judged::new("max-step-ms", Answer::met(median <= limit), text).figures(median, limit)
 }
@@ -209,6 +218,9 @@ fn against(c: &Comparison<'_>, condition: &'static str, most: f64) -> Judged {
             "the steps were found by their launches, and only {common} of the kernels' time is in common with the baseline: they may be other units"
         ));
     }
+    if c.a.runs_ahead() || c.b.runs_ahead() {
+        return unjudged("steps are marked on a host that runs ahead of its GPU".to_owned());
+    }
     if c.a.run.slowed_host != c.b.run.slowed_host {
         return unjudged("one trace alone comes from a host that its profiler slowed".to_owned());
     }
@@ -218,7 +230,15 @@ fn against(c: &Comparison<'_>, condition: &'static str, most: f64) -> Judged {
     let Some(band) = d.band.map(|ns| ns / a) else {
         return unjudged(format!("{} and {} steps: too few for a band", c.a.steps.len(), c.b.steps.len()));
     };
+    // the mean lies beyond the limit by more than the band, the other way
+    let mean = step.b.value / step.a.value;
+    let contradicted = match d.place() {
+        Some(Place::Below) => mean - band > most,
+        Some(Place::Above) => mean + band < most,
+        _ => false,
+    };
     let result = match d.place() {
+        _ if contradicted => Answer::Unjudged,
         Some(Place::Below) => Answer::Ok,
         Some(Place::Above) => Answer::Failed,
         // a limit met exactly by runs without any noise
@@ -242,10 +262,12 @@ fn against(c: &Comparison<'_>, condition: &'static str, most: f64) -> Judged {
             (ratio - 1.0, most - 1.0)
         }
     };
-    if result == Answer::Unjudged {
+    if contradicted {
+        let by = words::change(&step.a, &step.b);
+        text.push_str(&format!(": the mean step says otherwise: {by}"));
+    } else if result == Answer::Unjudged {
         text.push_str(": the limit lies within the noise");
-    }
-    if (step.b.value / step.a.value - ratio).abs() > band {
+    } else if (mean - ratio).abs() > band {
         text.push_str(&format!(" (the mean step: {})", words::change(&step.a, &step.b)));
     }
     if c.work.sameness == Sameness::Other {

@@ -52,6 +52,8 @@ impl Comparison<'_> {
                 "known_by_b": s.known_by.1,
                 "weak": s.weak,
                 "efficiency_if_weak": s.if_weak,
+                "efficiency_low": s.range.map(|r| r.0),
+                "efficiency_high": s.range.map(|r| r.1),
                 "efficiency_if_strong": s.if_strong,
                 "lost_to": s.lost_to.map(|(bucket, ns)| json!({"bucket": bucket.key(), "ns": ns})),
             })),

@@ -140,6 +140,55 @@ fn a_regression_is_judged_by_where_the_limit_lies() {
     }
 }
 
+/// The median step decides; where the mean step is on the other side of the limit, nobody does.
+#[test]
+fn a_mean_that_contradicts_the_median_is_said() {
+    let place = Place::new("check-mean");
+    put(&place, "base", Shape::default());
+    put(&place, "new", Shape { run: 5, pause: 100_000_000, ..Shape::default() });
+    let args = ["new", "--baseline", "base", "--max-regression", "5%", "--run-noise", "1%"];
+    assert_eq!(one(&place, &args), words(5, "unjudged"));
+    let said = out(&place.run(&[&["check"], &args[..]].concat()));
+    assert!(said.contains("the mean step says otherwise: +3"), "{said}");
+    // a limit that both meet
+    let args = ["new", "--baseline", "base", "--max-regression", "60%", "--run-noise", "1%"];
+    assert_eq!(one(&place, &args), words(0, "ok"));
+    // marks of a host that runs ahead of its GPU are short until the last
+    let waits = Shape { scale: 100_000, host_percent: 2, steps: 12, ..Shape::default() };
+    put(&place, "base", waits);
+    put(&place, "new", Shape { item: false, ..waits });
+    assert_eq!(one(&place, &["base", "--max-step-ms", "10"]), words(0, "ok"));
+    for limit in [&["--baseline", "base", "--min-speedup", "1.5"][..], &["--max-step-ms", "1"]] {
+        assert_eq!(one(&place, &[&["new"][..], limit].concat()), words(5, "unjudged"));
+    }
+}
+
+/// Launches of 20 us and kernels of 13: host-bound as recorded; without the profiler, which takes up to 1.7 times, GPU-bound.
+#[test]
+fn a_cause_that_may_be_the_profilers_is_not_judged() {
+    let mut text = String::from("[");
+    for n in 0..800u64 {
+        let (t, start) = (1_000 + n * 20, 1_008 + n * 20);
+        let kernel = if n % 40 == 39 { "adam_kernel" } else { ["a_gemm", "b_gemm"][n as usize % 2] };
+        let _ = write!(
+            text,
+            r#"{{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":1,"tid":1,"ts":{t}.1,"dur":18}},{{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":{t}.5,"dur":5,"args":{{"cbid":211,"correlation":{n}}}}},{{"ph":"X","cat":"kernel","name":"{kernel}","pid":0,"tid":7,"ts":{start}.5,"dur":13,"args":{{"device":0,"context":1,"stream":7,"correlation":{n},"grid":[264,1,1],"block":[256,1,1]}}}},"#
+        );
+    }
+    text.pop();
+    text.push(']');
+    let place = Place::new("check-profiled");
+    write(&place, "t.gz", text.as_bytes());
+    let said = out(&place.run(&["check", "t.gz", "--forbid-cause", "LAUNCH"]));
+    assert!(
+        said.contains("LAUNCH under a profiler that slows the host, perhaps GPU-BOUND without it"),
+        "{said}"
+    );
+    assert_eq!(one(&place, &["t.gz", "--forbid-cause", "LAUNCH"]), words(5, "unjudged"));
+    assert_eq!(one(&place, &["t.gz", "--forbid-cause", "GPU-BOUND"]), words(5, "unjudged"));
+    assert_eq!(one(&place, &["t.gz", "--forbid-cause", "INPUT"]), words(0, "ok"));
+}
+
 #[test]
 fn a_speedup_is_judged_the_same_way() {
     let place = Place::new("check-speedup");

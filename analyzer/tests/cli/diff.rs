@@ -111,6 +111,15 @@ fn other_kernels_are_said_first() {
     assert!(v["cautions"][0].as_str().unwrap().starts_with("other work"));
 }
 
+/// Warm-up is left out with the work it queued, though that runs in steps that count.
+#[test]
+fn warm_up_and_its_work_are_left_out() {
+    let a = Shape { item: false, ..Shape::default() };
+    let (v, line) = pair("diff-warm-up", a, Shape { run: 1, first: 40, ..a }, &[]);
+    assert_eq!((&v["a"]["steps"], &v["b"]["steps"], &v["b"]["warm_up"]), (&60.into(), &59.into(), &1.into()));
+    assert_eq!((&v["work"]["same"], &v["result"]), (&"same".into(), &"no_difference".into()), "{line}");
+}
+
 /// Without marks the steps are periods: with other work in them they may be anything, and nothing is claimed.
 #[test]
 fn steps_that_were_found_are_not_compared_across_other_work() {
@@ -176,6 +185,15 @@ fn one_long_step_is_no_slower_program() {
     );
 }
 
+/// A host that runs ahead of its GPU has short marks until the end, where it waits: no faster program.
+#[test]
+fn running_ahead_is_no_win() {
+    let waits = Shape { scale: 100_000, host_percent: 2, steps: 12, ..Shape::default() };
+    let (v, line) = pair("diff-ahead", waits, Shape { item: false, ..waits }, &[]);
+    assert_eq!(v["result"], "runs_ahead", "{line}");
+    assert!(line.contains("no claim") && !line.contains("faster"), "{line}");
+}
+
 /// The traces of torch.profiler with operators come from a slowed host; the recording of the same program does not.
 #[test]
 fn a_profiler_that_slows_one_host_is_no_win() {
@@ -221,6 +239,11 @@ fn scaling_is_weak_where_each_gpu_does_the_same() {
     let efficiency = number(&v, "/scaling/efficiency_if_weak");
     assert!((efficiency - step / (step + 1e6)).abs() < 0.02, "{efficiency}, {step}");
     assert!((number(&v, "/scaling/efficiency_if_strong") - efficiency / 8.0).abs() < 1e-9);
+    let range = (number(&v, "/scaling/efficiency_low"), number(&v, "/scaling/efficiency_high"));
+    assert!(range.0 < efficiency && efficiency < range.1 && range.1 - range.0 < 0.2, "{range:?}");
+    // no efficiency of what cannot be compared
+    let (v, _) = pair("diff-scaling", one, Shape { lost: 400, ..eight }, &["--scaling"]);
+    assert_eq!((&v["result"], &v["scaling"]["efficiency_if_weak"]), (&"inconclusive".into(), &Value::Null));
     // the numbers can be told; equal ones scale nothing
     let (v, _) = pair("diff-scaling", Shape::default(), Shape::default(), &["--scaling", "--gpus", "2,4"]);
     assert_eq!(v["scaling"]["known_by_a"], "--gpus");

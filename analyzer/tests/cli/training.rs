@@ -33,6 +33,10 @@ pub(crate) struct Shape {
     pub(crate) world: u32,
     /// Of an all-reduce in every step, ns.
     pub(crate) reduce: u64,
+    /// Every step waits for its loss; else the host runs ahead.
+    pub(crate) item: bool,
+    /// Kernels of a millisecond that the first step queues, which is twice as long; they run during the next ones.
+    pub(crate) first: u32,
 }
 
 impl Default for Shape {
@@ -49,6 +53,8 @@ impl Default for Shape {
             lost: 0,
             world: 0,
             reduce: 0,
+            item: true,
+            first: 0,
         }
     }
 }
@@ -70,8 +76,14 @@ pub(crate) fn training(shape: Shape) -> Vec<u8> {
         if shape.reduce > 0 {
             p.launch("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 24, shape.reduce);
         }
-        p.item();
-        let host = HOST * shape.host_percent / 100;
+        if shape.item {
+            p.item();
+        }
+        let mut host = HOST * shape.host_percent / 100;
+        if step == 0 && shape.first > 0 {
+            (0..shape.first).for_each(|_| p.launch("init_kernel", 512, 1_000_000));
+            host *= 2;
+        }
         p.think(host);
         if step + 1 == shape.steps {
             p.t += shape.pause;
