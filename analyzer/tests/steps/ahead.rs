@@ -47,7 +47,7 @@ fn steps_lie_in_the_order_of_time_and_do_not_overlap() {
         for s in &a.steps.steps {
             let ms = s.span.ns() as f64 / 1e6;
             assert!(
-                (ms - 10.0).abs() < 1.0,
+                (ms - 10.0).abs() < 1.5, // the first or last may lack a kernel of the ten
                 "a step of {ms:.1} ms, in truth 10, {} ms ahead",
                 ahead / 1_000_000
             );
