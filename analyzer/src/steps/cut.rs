@@ -74,6 +74,7 @@ pub(super) fn join(kept: &[Segment], reference: &Profile, end: u64) -> Vec<Step>
     let mut steps: Vec<Step> = Vec::new();
     // streams run at their own pace: a step begins no later on the device than the next one
     let mut starts: Vec<u64> = kept.iter().map(|s| s.start).collect();
+    let end = end.max(starts.last().copied().unwrap_or(0));
     let mut earliest = end;
     for start in starts.iter_mut().rev() {
         earliest = earliest.min(*start);
