@@ -65,7 +65,7 @@ class Verdicts(CannedRun):
                 "steps": {"count": count, "source": "periods"}}
 
     def judge(self, program, form, cause, wins, found=100):
-        verdicts.judge_run(self.plan, program, form, self.ended({"true_steps": 100}, self.summary(cause, found)), wins)
+        verdicts.judge_run(self.plan, program, form, self.ended({"true_steps": 100}, self.summary(cause, found)), wins, {})
         return [r["result"] for r in self.plan.rows[-2:]]
 
     def test_the_right_label_passes_and_a_wrong_one_fails(self):
@@ -92,17 +92,28 @@ class Verdicts(CannedRun):
     def test_a_promise_is_set_beside_the_real_win(self):
         said = self.summary("SYNC")
         said["verdict"].update(step_ns=20e6, predicted_ns=15e6, error_ns=1e6)
-        verdicts.judge_run(self.plan, "gpt_item", "slow", self.ended({"true_steps": 100}, said), {"gpt_item": 0.3})
+        verdicts.judge_run(self.plan, "gpt_item", "slow", self.ended({"true_steps": 100}, said), {"gpt_item": 0.3}, {})
         self.assertIn("25.0% (±5.0%) said, 30.0% real", [r["value"] for r in self.plan.rows])
 
     def test_a_graph_may_not_be_accused_of_a_wait(self):
         self.assertEqual(self.judge("mlp_graph", "slow", "KERNEL-GAP", {})[0], FAIL)
         self.assertEqual(self.judge("mlp_graph", "slow", "SMALL-KERNELS", {})[0], PASS)
 
+    def test_a_promise_is_held_against_the_fixed_form_under_the_same_recorder(self):
+        def slow(promised, error):
+            return {"verdict": {"step_ns": 50e6, "predicted_ns": promised, "error_ns": error}}
+
+        fixed = {"steps": {"mean_ns": 30e6}}
+        for promised, error, kept in ((31e6, 0, True), (33.9e6, 0, True), (34.1e6, 0, False), (20e6, 11e6, True), (25.9e6, 1e6, False)):
+            self.assertEqual(verdicts.kept_promise(slow(promised, error), fixed)[0], kept, promised)
+        self.assertIsNone(verdicts.kept_promise(slow(None, None), fixed))
+        self.assertIsNone(verdicts.kept_promise(slow(31e6, 0), {"steps": {"mean_ns": None}}))
+        self.assertIsNone(verdicts.kept_promise(None, fixed))
+
     def test_a_run_without_summary_or_with_an_error_fails(self):
-        verdicts.judge_run(self.plan, "gpt_item", "slow", self.ended({"true_steps": 3}), {})
+        verdicts.judge_run(self.plan, "gpt_item", "slow", self.ended({"true_steps": 3}), {}, {})
         self.assertEqual(self.last(), FAIL)
-        verdicts.judge_run(self.plan, "gpt_item", "slow", self.ended({"true_steps": 3}, self.summary("SYNC"), code=1), {})
+        verdicts.judge_run(self.plan, "gpt_item", "slow", self.ended({"true_steps": 3}, self.summary("SYNC"), code=1), {}, {})
         self.assertEqual(self.last(), FAIL)
 
     def test_the_real_win_is_judged(self):

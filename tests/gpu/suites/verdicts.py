@@ -54,6 +54,27 @@ def predicted_win(summary):
     return 1 - then / step, (v.get("error_ns") or 0) / step
 
 
+# A promise is kept if the fixed form's step is within its ±, or within this share of the slow step.
+PROMISE_POINTS = 0.08
+
+
+def kept_promise(slow, fixed):
+    """(kept, words): the step that the slow form's summary promises against the one of the fixed form's summary.
+
+    Both ran under the same recorder, each alone in its process: the win measured without gapprobe has another
+    denominator (a host-bound slow form takes as long as its host, which varies from process to process).
+    None where nothing is promised or the fixed form has no steps.
+    """
+    v = (slow or {}).get("verdict") or {}
+    step, promised, error = v.get("step_ns"), v.get("predicted_ns"), v.get("error_ns") or 0
+    truth = ((fixed or {}).get("steps") or {}).get("mean_ns")
+    if not step or not promised or not truth:
+        return None
+    off = abs(promised - truth)
+    kept = off <= max(error, PROMISE_POINTS * step)
+    return kept, f"{step / 1e6:.2f} -> {promised / 1e6:.2f} (±{error / 1e6:.2f}) ms said, {truth / 1e6:.2f} ms the fixed form"
+
+
 def expected_causes(program, wins):
     """Causes that are right for the slow form, or None where the real win says that the program is wrong."""
     label, win = LABELS[program], wins.get(program)
@@ -88,8 +109,8 @@ def judge_win(plan, program, ended, wins):
              f"kernels {s['kernels'] or 0:.0f}/{f['kernels'] or 0:.0f}, {s['kernel_ms'] or 0:.1f}/{f['kernel_ms'] or 0:.1f} ms", limit)
 
 
-def judge_run(plan, program, form, ended, wins):
-    summary = ended.summary()
+def judge_run(plan, program, form, ended, wins, summaries):
+    summary = summaries[program, form] = ended.summary()
     if ended.code != 0 or ended.late or summary is None:
         plan.row(NAME, f"{program} {form}: verdict", FAIL,
                  f"exit {ended.code}, late {ended.late}, summary {summary is not None}: {ended.err[-160:]!r}")
@@ -110,6 +131,9 @@ def judge_run(plan, program, form, ended, wins):
     if form == "slow" and program in wins and predicted_win(summary) is not None:
         win, error = predicted_win(summary)
         plan.row(NAME, f"{program} {form}: predicted win", INFO, f"{win:.1%} (±{error:.1%}) said, {wins[program]:.1%} real")
+    promise = kept_promise(summaries.get((program, "slow")), summary) if form == "fixed" else None
+    if promise is not None:
+        plan.row(NAME, f"{program}: promise", *promise, f"± or {PROMISE_POINTS:.0%} of the step")
     true, found = ended.truth.get("true_steps"), steps_of(summary)
     plan.row(NAME, f"{program} {form}: steps", found is not None and abs(found - true) <= 1,
              f"{found} found, {true} true ({(summary.get('steps') or {}).get('source')})", "±1")
@@ -127,7 +151,7 @@ def run(plan, only=None):
             options = ["--form", form, "--hide"] + (["--steps", "60"] if plan.quick else [])
             starts.append(((program, form),
                            lambda p=program, o=options: victim.python(plan, p, *o, ours=True, gate=True)))
-    wins = {}
+    wins, summaries = {}, {}
     for (program, form), ended in victim.one_by_one(plan, starts, seconds_each=15):
         if ended is None:
             plan.row(NAME, f"{program} {form}", NOT_RUN, "no time left")
@@ -136,6 +160,6 @@ def run(plan, only=None):
         if form == "win":
             judge_win(plan, program, ended, wins)
         else:
-            judge_run(plan, program, form, ended, wins)
+            judge_run(plan, program, form, ended, wins, summaries)
             if form == "slow" and ended.trace() is not None and program == "gpt_item":
                 victim.keep(plan, ended.trace(), "trace-gpt_item.json.gz")
