@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Parts, in the order of the file, into a [`Run`].
+//! Parts, in the order of the file, into a `Run`.
 
 use foldhash::{HashMap, HashMapExt};
 use serde_json::Value as Json;
