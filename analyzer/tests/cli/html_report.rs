@@ -156,36 +156,51 @@ fn the_figures_are_those_of_the_analysis() {
     assert!(with_ranges >= 1);
 }
 
+/// Holds the timeline against what lies in the span of step `number`.
+fn timeline_holds(input: &Input, analysis: &Analysis, number_of: u32) {
+    let f = figures(&Subject { name: "a", input, analysis }, None);
+    let t = &f["runs"][0]["device"]["timeline"];
+    assert_eq!(number(&t["step"]), u64::from(number_of));
+    let step = analysis.steps.steady().iter().find(|s| s.number == number_of).unwrap();
+    let window: Span = step.span;
+    assert_eq!(number(&t["length_ns"]), window.ns());
+
+    let inside = |s: &Span| s.start < window.end && s.end > window.start;
+    let time = |spans: &[Span]| spans.iter().map(|s| s.clip(window).ns()).sum::<u64>();
+    let worst = analysis.worst.unwrap();
+    let ops = input.run.devices[worst].streams.iter().flat_map(|s| &s.ops);
+    let ops: Vec<Span> = ops.map(|o| o.span()).filter(inside).collect();
+    let rows = t["streams"].as_array().unwrap();
+    let shown: Vec<&Value> = rows.iter().flat_map(|r| r["items"].as_array().unwrap()).collect();
+    assert_eq!(shown.iter().map(|i| number(&i[4])).sum::<u64>(), ops.len() as u64);
+    assert_eq!(shown.iter().map(|i| number(&i[5])).sum::<u64>(), time(&ops));
+
+    let slices = analysis.devices[worst].slices.iter().map(|s| s.span()).filter(inside);
+    let slices: Vec<Span> = slices.collect();
+    let idle: u64 = t["idle"].as_array().unwrap().iter().map(|i| number(&i[1])).sum();
+    assert_eq!(idle + number(&t["idle_left_out_ns"]), time(&slices));
+    let items = shown.into_iter().chain(t["idle"].as_array().unwrap());
+    assert!(items.into_iter().all(|i| number(&i[0]) + number(&i[1]) <= window.ns()), "inside the window");
+}
+
 #[test]
 fn the_step_in_detail_is_a_typical_one_and_holds_what_ran_in_it() {
     for file in ["traces/h200_tiny.json.gz", "recordings/own_gpt_item.gprec.gz", "tables/three_steps.json"] {
-        let (input, analysis) = read(&repository(file));
-        let f = figures(&Subject { name: file, input: &input, analysis: &analysis }, None);
-        let t = &f["runs"][0]["device"]["timeline"];
+        let (input, mut analysis) = read(&repository(file));
         let steps = &analysis.steps;
-        let number_of = |s: &analyzer::analysis::Step| u64::from(s.number) == number(&t["step"]);
-        let step = steps.steady().iter().find(|s| number_of(s)).unwrap();
-        let off = |s: &&analyzer::analysis::Step| s.span.ns().abs_diff(steps.median_ns);
-        assert_eq!(off(&step), steps.steady().iter().map(|s| off(&s)).min().unwrap(), "{file}");
-        let window: Span = step.span;
-        assert_eq!(number(&t["length_ns"]), window.ns());
-
-        let worst = analysis.worst.unwrap();
-        let inside = |s: Span| s.start < window.end && s.end > window.start;
-        let ops: Vec<_> =
-            input.run.devices[worst].streams.iter().flat_map(|s| &s.ops).map(|o| o.span()).collect();
-        let shown: Vec<&Value> =
-            t["streams"].as_array().unwrap().iter().flat_map(|r| r["items"].as_array().unwrap()).collect();
-        let expected: Vec<Span> = ops.into_iter().filter(|o| inside(*o)).collect();
-        assert_eq!(shown.iter().map(|i| number(&i[4])).sum::<u64>(), expected.len() as u64, "{file}");
-        let time: u64 = expected.iter().map(|o| o.clip(window).ns()).sum();
-        assert_eq!(shown.iter().map(|i| number(&i[5])).sum::<u64>(), time, "{file}");
-
-        let slices = &analysis.devices[worst].slices;
-        let time: u64 =
-            slices.iter().map(|s| s.span()).filter(|s| inside(*s)).map(|s| s.clip(window).ns()).sum();
-        let idle: u64 = t["idle"].as_array().unwrap().iter().map(|i| number(&i[1])).sum();
-        assert_eq!(idle + number(&t["idle_left_out_ns"]), time, "{file}");
+        let nearest = steps.steady().iter().min_by_key(|s| s.span.ns().abs_diff(steps.median_ns)).unwrap();
+        let wanted = nearest.number;
+        timeline_holds(&input, &analysis, wanted);
+        // the same with borders in the middle of operations
+        let at = analysis.steps.steps.iter().position(|s| s.number == wanted).unwrap();
+        let step = analysis.steps.steps[at].span;
+        let ops = &input.run.devices[analysis.worst.unwrap()].streams[0].ops;
+        let of_step: Vec<_> = ops.iter().filter(|o| o.start >= step.start && o.end <= step.end).collect();
+        let middle = |i: usize| (of_step[i].start + of_step[i].end) / 2;
+        let cut = Span::new(middle(of_step.len() / 4), middle(of_step.len() * 3 / 4));
+        analysis.steps.steps[at].span = cut;
+        analysis.steps.median_ns = cut.ns();
+        timeline_holds(&input, &analysis, wanted);
     }
 }
 
@@ -322,6 +337,10 @@ fn a_large_trace_makes_a_small_page_that_says_what_is_left_out() {
     let crowded = analysis.steps.steps.iter().position(|s| s.number == 150).unwrap();
     analysis.steps.steps[crowded].span.end -= 1;
     analysis.steps.median_ns = analysis.steps.steps[crowded].span.ns();
+    analysis.steps.warm_up = 3;
+    for step in &mut analysis.steps.steps[..3] {
+        step.warm_up = true;
+    }
     let subject = Subject { name: "large.gpr", input: &input, analysis: &analysis };
     let page = page(&subject, None);
     assert!(page.len() < 600_000, "{}", page.len());
@@ -343,6 +362,9 @@ fn a_large_trace_makes_a_small_page_that_says_what_is_left_out() {
     assert!(t["idle"].as_array().unwrap().len() <= 2_000);
     assert!(d["steps"]["bars"].as_array().unwrap().len() <= 240);
     assert_eq!(sum(&d["steps"]["bars"], "steps"), 300);
+    let bars = d["steps"]["bars"].as_array().unwrap();
+    let warm_up: u64 = bars.iter().filter(|b| b["warm_up"] == true).map(|b| number(&b["steps"])).sum();
+    assert_eq!(warm_up, 3, "no bar is warm-up in part");
     assert_eq!(d["kernels"]["rows"].as_array().unwrap().len(), 50);
     assert_eq!(number(&d["kernels"]["others"]["names"]), number(&d["kernels"]["names"]) - 50);
 }
@@ -509,4 +531,29 @@ fn a_click_on_a_heading_sorts_and_two_runs_are_shown_together() {
     fs::write(place.out().join(&name), recording(|_| {})).unwrap();
     let seen = looked_at(&place, &[&format!("./{name}")]);
     assert!(holds(&seen["foot"], &name), "{}", seen["foot"]);
+}
+
+#[test]
+fn variants_of_one_name_are_one_row() {
+    let bytes = recording(|b| {
+        let (one, other) = (b.kernel("same", 32, 8), b.kernel("same", 64, 16));
+        assert_ne!(one, other);
+        for (step, kernel) in [(10, one), (11, other), (12, one)] {
+            let begin = 1_000_620_000 + step * 1_000_000;
+            let mut op = Event::new(Kind::Kernel, begin, begin + 1_000);
+            (op.a, op.b) = (kernel, 1);
+            b.on_stream(0, 1, 7, op);
+        }
+    });
+    let place = Place::new("report-variants");
+    let file = place.out().join("a.gpr");
+    fs::write(&file, bytes).unwrap();
+    let (input, analysis) = read(&file.display().to_string());
+    let f = figures(&Subject { name: "a", input: &input, analysis: &analysis }, None);
+    let rows = f["runs"][0]["device"]["kernels"]["rows"].as_array().unwrap();
+    let same: Vec<&Value> = rows.iter().filter(|r| r["name"] == "same").collect();
+    assert_eq!(
+        same.iter().map(|r| (number(&r["count"]), number(&r["ns"]))).collect::<Vec<_>>(),
+        [(3, 3_000)]
+    );
 }
