@@ -22,7 +22,7 @@ use crate::run::{RangeKind, Run};
 
 use super::noise::{Difference, Place};
 use super::work::Sameness;
-use super::{compare, same_unit, words, Comparison, Options, Side};
+use super::{compare, other_gpus, same_unit, words, Comparison, Options, Side};
 
 /// Ranges named where one is missing, at most.
 const NAMED: usize = 8;
@@ -217,6 +217,9 @@ fn against(c: &Comparison<'_>, condition: &'static str, most: f64) -> Judged {
         return unjudged(format!(
             "the steps were found by their launches, and only {common} of the kernels' time is in common with the baseline: they may be other units"
         ));
+    }
+    if let Some((base, new)) = other_gpus(c.a, c.b) {
+        return unjudged(format!("the baseline's GPU is another: {base} and {new}"));
     }
     if c.a.runs_ahead() || c.b.runs_ahead() {
         return unjudged("steps are marked on a host that runs ahead of its GPU".to_owned());

@@ -185,6 +185,12 @@ pub(crate) fn same_unit(a: &Side<'_>, b: &Side<'_>, work: &Work) -> bool {
     (told(a) && told(b)) || matches!(work.sameness, Sameness::Same | Sameness::Nearly)
 }
 
+/// The names of the GPUs where they are known to differ.
+pub(crate) fn other_gpus<'a>(a: &'a Side<'_>, b: &'a Side<'_>) -> Option<(&'a str, &'a str)> {
+    let names = (a.gpu(), b.gpu());
+    (!names.0.is_empty() && !names.1.is_empty() && names.0 != names.1).then_some(names)
+}
+
 fn outcome(c: &Comparison<'_>) -> Outcome {
     let unsure = |s: &Side<'_>| s.analysis.verdict.code == inconclusive::CODE;
     let Some(step) = c.step else {
@@ -249,13 +255,12 @@ fn cautions(c: &Comparison<'_>) -> Vec<String> {
         said.push(format!("{slowed} alone was taken with a profiler that slows the host up to 1.7 times"));
     } else if a.format != b.format {
         said.push(format!(
-            "other recorders, which cost differently: {} and {}",
+            "other formats, whose recorders may cost differently: {} and {}",
             a.format.name(),
             b.format.name()
         ));
     }
-    let (ga, gb) = (a.gpu(), b.gpu());
-    if !ga.is_empty() && !gb.is_empty() && ga != gb {
+    if let Some((ga, gb)) = other_gpus(a, b) {
         said.push(format!("other GPUs: {ga} and {gb}"));
     }
     for (letter, side) in [("A", a), ("B", b)] {

@@ -159,19 +159,25 @@ impl<'a> Side<'a> {
     }
 }
 
-/// A kernel's name for the comparison: short, with `#` for each run of digits, so that tile sizes and vector widths
-/// that a library picks anew each time do not make another kernel of it (as [`KernelFacts::family`]).
+/// A name that was cut is cut here, characters: its end depends on how long the numbers in front of it are.
+const CUT: usize = 60;
+
+/// A kernel's name for the comparison: short, as in our traces, with `#` for each run of digits, so that tile sizes and
+/// vector widths that a library picks anew each time do not make another kernel of it (as [`KernelFacts::family`]).
 pub fn base_name(name: &str) -> String {
-    let full = demangled(name);
-    let mut folded = String::with_capacity(full.len());
-    for c in full.chars() {
+    let short = shortened(&demangled(name));
+    let mut folded = String::with_capacity(short.len());
+    for c in short.chars() {
         match c.is_ascii_digit() {
             true if folded.ends_with('#') => {}
             true => folded.push('#'),
             false => folded.push(c),
         }
     }
-    shortened(&folded)
+    if !folded.ends_with('…') {
+        return folded;
+    }
+    folded.chars().take(CUT).chain(['…']).collect()
 }
 
 fn kernels(run: &Run, analysis: &Analysis, device: usize, facts: &KernelTable) -> HashMap<String, Kernels> {
@@ -259,5 +265,17 @@ mod tests {
         assert_eq!(of(4, "AddFunctor"), "vectorized_elementwise_kernel<#, AddFunctor<float>>");
         assert_eq!(of(4, "AddFunctor"), of(16, "AddFunctor"));
         assert_ne!(of(4, "AddFunctor"), of(4, "MulFunctor"));
+        // namespaces with numbers in them, names that are cut, and names that a trace has short already
+        let long = |width| {
+            format!(
+                "void c10::run<c10::BFloat16, {width}, {}>(c10::BFloat16*, int)",
+                "c10::Half, ".repeat(20)
+            )
+        };
+        assert!(base_name(&long(4)).starts_with("run<BFloat#, #, Half, Half"), "{}", base_name(&long(4)));
+        assert_eq!(base_name(&long(4)), base_name(&long(1024)));
+        for whole in [long(4), "void a::add<2, float>(int)".to_owned()] {
+            assert_eq!(base_name(&crate::chrome::name::shortened(&whole)), base_name(&whole));
+        }
     }
 }

@@ -112,8 +112,11 @@ pub fn work(a: &Side<'_>, b: &Side<'_>, collectives: bool) -> Work {
         changed: Vec::new(),
     };
     let of = |side: &Side<'_>| -> HashMap<String, Kernels> {
+        // a trace that has one block for every kernel does not tell grids
+        let told = side.kernels.values().any(|k| k.blocks > k.count);
         let all = side.kernels.iter().filter(|(_, k)| collectives || !k.collective);
-        all.map(|(name, k)| (name.clone(), *k)).collect()
+        all.map(|(name, k)| (name.clone(), Kernels { blocks: if told { k.blocks } else { 0 }, ..*k }))
+            .collect()
     };
     let (ka, kb) = (of(a), of(b));
     if ka.is_empty() || kb.is_empty() {

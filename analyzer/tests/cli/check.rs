@@ -247,6 +247,11 @@ fn a_baseline_of_another_kind_is_not_compared() {
     put(&place, "new", Shape { marks: false, layers: 12, host_percent: 20, ..Shape::default() });
     let args = ["new", "--baseline", "base", "--max-regression", "3%"];
     assert_eq!(one(&place, &args), words(5, "unjudged"));
+    // nor is another GPU's run
+    put(&place, "base", Shape::default());
+    put(&place, "new", Shape { gpu: "SIM A100", host_percent: 200, ..Shape::default() });
+    let args = ["new", "--baseline", "base", "--max-regression", "3%"];
+    assert_eq!(one(&place, &args), words(5, "unjudged"));
     let trace = format!("{}/tests/traces/h200_gpt.json.gz", env!("CARGO_MANIFEST_DIR"));
     let args = [&real("h200_gpt")[..], "--baseline", &trace, "--min-speedup", "0.5"];
     assert_eq!(one(&place, &args), words(5, "unjudged"));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `diff`: pairs of runs whose truth is known; real pairs of the H200; what must never be claimed.
 
+use std::io::Read;
+
 use serde_json::Value;
 
 use crate::place::{code, err, out, same_as_file, Place};
@@ -183,6 +185,24 @@ fn one_long_step_is_no_slower_program() {
         number(&v, "/step_mean/difference_ns") > 1e6 && number(&v, "/step_median/difference_ns") < 1e5,
         "{v:#}"
     );
+}
+
+/// One run as a recording and as the trace that gapprobe makes of it: names are short there, all else is as it was.
+#[test]
+fn a_run_in_two_formats_is_one_run() {
+    let place = Place::new("diff-formats");
+    for name in ["own_host_sleep", "own_mlp_eager"] {
+        let mut bytes = Vec::new();
+        let packed = std::fs::read(real(name)).unwrap();
+        flate2::read::GzDecoder::new(&packed[..]).read_to_end(&mut bytes).unwrap();
+        std::fs::write(place.out().join("run.gpr"), bytes).unwrap();
+        assert_eq!(code(&place.run(&["recover", "run.gpr"])), 0);
+        let trace = place.results().into_iter().find(|n| n.ends_with(".json.gz")).unwrap();
+        let (v, line) = diff(&place, &["--run-noise", "0%", &real(name), &trace]);
+        assert_eq!((&v["work"]["same"], &v["result"]), (&"same".into(), &"no_difference".into()), "{line}");
+        assert_eq!(v["work"]["kernels"], Value::Array(Vec::new()));
+        std::fs::remove_file(place.out().join(trace)).unwrap();
+    }
 }
 
 /// A host that runs ahead of its GPU has short marks until the end, where it waits: no faster program.

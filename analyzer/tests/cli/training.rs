@@ -31,6 +31,7 @@ pub(crate) struct Shape {
     /// CUPTI records lost.
     pub(crate) lost: u64,
     pub(crate) world: u32,
+    pub(crate) gpu: &'static str,
     /// Of an all-reduce in every step, ns.
     pub(crate) reduce: u64,
     /// Every step waits for its loss; else the host runs ahead.
@@ -52,6 +53,7 @@ impl Default for Shape {
             scale: 20_000,
             lost: 0,
             world: 0,
+            gpu: "SIM H200",
             reduce: 0,
             item: true,
             first: 0,
@@ -62,6 +64,7 @@ impl Default for Shape {
 /// The recording of such a run.
 pub(crate) fn training(shape: Shape) -> Vec<u8> {
     let mut p = Program::new();
+    p.b.device(0, shape.gpu, 132);
     p.b.header.world_size = shape.world;
     p.b.header.losses[trace::Loss::CuptiDropped.code() as usize] = shape.lost;
     for _ in 0..shape.run {
