@@ -208,6 +208,8 @@ fn the_old_schema_reads_as_the_new_one() {
         main.ranges.iter().map(|r| (run.definitions.string(r.name).unwrap(), r.kind, r.depth)).collect();
     assert_eq!(ranges, [("ProfilerStep#5", RangeKind::User, 0), ("aten::add", RangeKind::Operator, 1)]);
     assert!(run.slowed_host);
+    // stamps count from 1970 where no base is told: the first event is at 90 us
+    assert_eq!(run.realtime(run.header.start_monotonic), 90_000);
     assert_eq!(input.notes.len(), 1, "whole microseconds are remarked: {:?}", input.notes);
 }
 

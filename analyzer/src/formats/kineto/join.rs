@@ -104,8 +104,11 @@ pub(super) fn join(parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadError> {
     let mut run = assembly.finish();
     refused.duplicates += run.duplicates;
     let h = &mut run.header;
-    h.start_realtime =
-        u64::try_from(frame.base.saturating_add(head.base).saturating_add(ORIGIN)).unwrap_or(0);
+    // what the trace's clock showed at `start_monotonic`
+    let begin = i64::try_from(h.start_monotonic).unwrap_or(0);
+    let base = frame.base.saturating_add(head.base).saturating_add(begin);
+    h.start_realtime = u64::try_from(base).unwrap_or(0);
+    run.clocks = vec![(h.start_monotonic, h.start_realtime)];
     h.cupti_version = head.cupti;
     h.driver_version = head.driver;
     h.rank = head.rank.map_or(0, |r| r.saturating_add(1));
