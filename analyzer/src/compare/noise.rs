@@ -37,9 +37,10 @@ pub const MIN_STEPS: usize = 5;
 const MOST_SECTIONS: usize = 20;
 /// Two runs' host-side times (idle gaps, collectives) differ by up to this share without a cause (see the module).
 pub const RUN_HOST: f64 = 0.15;
-/// The same of times in which the GPU computes or copies. Our choice: kernels of one program take the same to about a
-/// percent where the GPU is equally busy (H200, both forms of gpt_item, tests/gpu/results 7754a9d).
-pub const RUN_GPU: f64 = 0.01;
+/// The same of times in which the GPU computes or copies. Our choice: within one process the kernels of two equal programs
+/// agree to a percent (H200, gpt_item 30.6 and 30.5 ms, gpt_bound 51.9 and 51.9 ms, tests/gpu/results 7754a9d); between
+/// processes it has not been measured, and clocks drift (own_host_sleep_fixed: 4.5 to 5.1 ms within fifty steps).
+pub const RUN_GPU: f64 = 0.02;
 
 /// A figure of many steps, and how far off it may be.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]

@@ -62,8 +62,8 @@ pub(crate) struct Args {
     /// A range of this name occurs; may be given more than once
     #[arg(long, value_name = "NAME")]
     require_range: Vec<String>,
-    /// What two runs of one program differ by here, as 2% or 0.02 [default: 15% of waiting for the host and for ranks,
-    /// 1% of computing and copying, as seen on a shared host]
+    /// What two runs of one program differ by here, as 2% or 0.02 [default: 15% of waiting for the host and for ranks, as
+    /// seen on a shared host, and 2% of computing and copying]
     #[arg(long, value_name = "SHARE", value_parser = figures::share, requires = "baseline")]
     run_noise: Option<f64>,
     /// Print one JSON object instead

@@ -33,8 +33,8 @@ pub(crate) struct Args {
     /// GPUs of A and B, where the traces do not tell [default: world size, else the devices in the trace]
     #[arg(long, value_name = "A,B", value_parser = figures::gpus, requires = "scaling")]
     gpus: Option<(u32, u32)>,
-    /// What two runs of one program differ by here, as 2% or 0.02 [default: 15% of waiting for the host and for ranks,
-    /// 1% of computing and copying, as seen on a shared host]
+    /// What two runs of one program differ by here, as 2% or 0.02 [default: 15% of waiting for the host and for ranks, as
+    /// seen on a shared host, and 2% of computing and copying]
     #[arg(long, value_name = "SHARE", value_parser = figures::share)]
     run_noise: Option<f64>,
     /// Print one JSON object instead
