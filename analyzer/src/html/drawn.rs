@@ -30,7 +30,7 @@ impl Item {
 
     fn join(&mut self, other: &Item) {
         self.span.end = self.span.end.max(other.span.end);
-        self.inside += other.inside;
+        self.inside = self.inside.saturating_add(other.inside);
         self.count += other.count;
         if other.longest > self.longest {
             (self.longest, self.what) = (other.longest, other.what);

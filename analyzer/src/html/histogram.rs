@@ -104,7 +104,7 @@ pub(super) fn durations(shown: Shown<'_>) -> Value {
         count += 1;
         if let Some(bin) = at(&mut bins, ns) {
             bin.count += 1;
-            bin.ns += ns;
+            bin.ns = bin.ns.saturating_add(ns);
         }
     }
     json!({"count": count, "bins": written(&bins, false)})

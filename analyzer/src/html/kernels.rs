@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Kernels by time, over the steps that count.
+//! Kernels by time, over the steps that count. Times of operations that overlap are summed: a damaged trace may pass 64
+//! bits, which is no reason to end.
 
 use std::collections::HashMap;
 
@@ -33,14 +34,14 @@ pub(super) fn rows(shown: Shown<'_>) -> Vec<Row> {
     let ops = shown.device.streams.iter().flat_map(|s| &s.ops);
     for op in ops.filter(|o| o.kind == Kind::Kernel && o.start >= steady.start && o.start < steady.end) {
         let sum = by_id.entry(op.a).or_default();
-        sum.0 += op.span().ns();
+        sum.0 = sum.0.saturating_add(op.span().ns());
         sum.1 += 1;
     }
     let mut by_name: HashMap<String, Row> = HashMap::new();
     for (id, (ns, count)) in by_id {
         let (whole, short) = names::kernel(shown.run, id);
         let row = by_name.entry(whole.clone()).or_insert_with(|| Row { whole, short, ..Row::default() });
-        row.ns += ns;
+        row.ns = row.ns.saturating_add(ns);
         row.count += count;
     }
     let mut rows: Vec<Row> = by_name.into_values().collect();
@@ -52,7 +53,7 @@ pub(super) fn rows(shown: Shown<'_>) -> Vec<Row> {
 pub(super) fn figures(shown: Shown<'_>) -> Value {
     let rows = rows(shown);
     let (first, rest) = rows.split_at(rows.len().min(MOST_ROWS));
-    let sum = |of: &[Row]| of.iter().map(|r| r.ns).sum::<u64>();
+    let sum = |of: &[Row]| of.iter().map(|r| r.ns).fold(0, u64::saturating_add);
     let written = first.iter().map(|r| {
         json!({
             "name": r.short,

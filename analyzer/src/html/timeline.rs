@@ -87,7 +87,7 @@ struct Row {
 fn written(mut rows: Vec<Row>, most: usize, window: Span) -> (Vec<Value>, Less) {
     rows.retain(|r| !r.items.is_empty());
     let mut order: Vec<usize> = (0..rows.len()).collect();
-    let time = |r: &Row| r.items.iter().map(|i| i.inside).sum::<u64>();
+    let time = |r: &Row| r.items.iter().map(|i| i.inside).fold(0, u64::saturating_add);
     order.sort_by_key(|&i| std::cmp::Reverse(rows.get(i).map_or(0, time)));
     order.truncate(MOST_ROWS);
     let left_out = rows.len() - order.len();

@@ -74,6 +74,9 @@ if (canvas) {
   for (const [kind, clientX] of [["pointerdown", 400], ["pointermove", 300], ["pointerup", 300]]) canvas.fire(kind, { clientX });
   axes.dragged = axis();
   key("Home");
+  for (const [kind, pointerId, clientX] of [["pointerdown", 1, 300], ["pointerdown", 2, 500], ["pointermove", 2, 700], ["pointerup", 2, 700], ["pointerup", 1, 300]]) canvas.fire(kind, { pointerId, clientX });
+  axes.pinched = axis();
+  key("Home");
   for (const k of [".", ".", ",", "ArrowDown", ".", "ArrowUp"]) { key(k); picks.push(picked()); }
   for (let y = 20; y < 300; y += 5) canvas.fire("pointermove", { clientY: y }), canvas.fire("dblclick", { clientY: y });
 }

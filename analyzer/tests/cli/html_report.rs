@@ -487,6 +487,7 @@ fn the_timeline_is_moved_by_keys_wheel_and_drag() {
     assert_eq!(axes["first"], axes["whole"]);
     assert_ne!(axes["whole"], axes["wheel"]);
     assert_ne!(axes["wheel"], axes["dragged"]);
+    assert_ne!(axes["whole"], axes["pinched"]);
     let picks: Vec<&str> = seen["picks"].as_array().unwrap().iter().map(|p| p.as_str().unwrap()).collect();
     assert_eq!(picks[0], picks[2], "there and back");
     assert_ne!(picks[0], picks[1]);
@@ -556,4 +557,66 @@ fn variants_of_one_name_are_one_row() {
         same.iter().map(|r| (number(&r["count"]), number(&r["ns"]))).collect::<Vec<_>>(),
         [(3, 3_000)]
     );
+}
+
+#[test]
+fn rows_beyond_a_dozen_are_left_out_aloud() {
+    // thirty streams of one operation each, every one longer than the run
+    let bytes = recording(|b| {
+        let kernel = b.kernel("forever", 1, 1);
+        for stream in 20..50 {
+            let mut op = Event::new(Kind::Kernel, 1_000_000_000 + u64::from(stream), 1 << 50);
+            (op.a, op.b) = (kernel, 1);
+            b.on_stream(0, 1, stream, op);
+        }
+    });
+    let place = Place::new("report-rows");
+    fs::write(place.out().join("a.gpr"), bytes).unwrap();
+    let seen = looked_at(&place, &["a.gpr"]);
+    assert!(holds(&seen["seen"], "forever"));
+    assert!(holds(&seen["seen"], "19 streams with less work left out"), "{}", seen["seen"]);
+}
+
+/// Relative luminance and contrast of two colours (WCAG 2.2).
+fn contrast(a: &str, b: &str) -> f64 {
+    let luminance = |colour: &str| {
+        let part = |i: usize| {
+            let v = f64::from(u8::from_str_radix(&colour[i..i + 2], 16).unwrap()) / 255.0;
+            if v <= 0.04045 {
+                v / 12.92
+            } else {
+                ((v + 0.055) / 1.055).powf(2.4)
+            }
+        };
+        0.2126 * part(1) + 0.7152 * part(3) + 0.0722 * part(5)
+    };
+    let (a, b) = (luminance(a) + 0.05, luminance(b) + 0.05);
+    a.max(b) / a.min(b)
+}
+
+#[test]
+fn texts_and_colours_stand_out_in_light_and_dark() {
+    assert!((contrast("#000000", "#ffffff") - 21.0).abs() < 0.001);
+    let style = fs::read_to_string(repository("../src/html/page/page.css")).unwrap();
+    let themes: Vec<BTreeMap<&str, &str>> = style
+        .split(":root {")
+        .skip(1)
+        .map(|block| block.split_once('}').unwrap().0)
+        .map(|block| block.split(';').filter_map(|l| l.trim().strip_prefix("--")?.split_once(": ")).collect())
+        .collect();
+    assert_eq!(themes.len(), 2, "light and dark");
+    for theme in themes {
+        for bucket in Bucket::ALL {
+            let fill = theme[bucket.key()];
+            assert!(contrast(fill, theme["on-fill"]) >= 4.5, "text on {}", bucket.key());
+            assert!(contrast(fill, theme["card"]) >= 3.0, "{} on the card", bucket.key());
+            let same = Bucket::ALL.iter().filter(|b| theme[b.key()] == fill).count();
+            assert_eq!(same, 1, "{} has a colour of its own", bucket.key());
+        }
+        for text in ["text", "soft", "link", "warn", "focus"] {
+            for ground in ["ground", "card", "hover"] {
+                assert!(contrast(theme[text], theme[ground]) >= 4.5, "{text} on {ground}");
+            }
+        }
+    }
 }

@@ -21,7 +21,8 @@ function rowsOf(legend, data) {
 }
 
 function timeline(legend, data) {
-  const rows = rowsOf(legend, data), whole = data.length_ns, least = 200;
+  const rows = rowsOf(legend, data), whole = data.length_ns;
+  const least = Math.max(200, whole / 1e9); // closer, numbers have no places left
   const ROW = 22, NAME = 18, AXIS = 22, height = AXIS + rows.length * (ROW + NAME) + 6;
   const canvas = h("canvas", { tabindex: 0, role: "img", style: "height:" + height + "px",
     "aria-label": "Timeline of " + (data.step === null ? "a part of the run" : "step " + data.step) + ", " + time(whole) + ": " + rows.map((r) => r.name).join("; ")
