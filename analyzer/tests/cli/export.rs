@@ -40,6 +40,31 @@ fn a_foreign_trace_as_chrome_json_keeps_every_operation_and_says_why_idle() {
     assert_eq!(code(&place.run(&["export", "--force", &trace("h200_graphs")])), 0);
 }
 
+/// Our own trace is a trace like any other: what it says is what the recording said.
+#[test]
+fn a_trace_of_ours_reads_as_the_recording_it_was_made_of() {
+    let place = Place::new("export-again");
+    let recordings = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
+    for name in ["own_gpt_item", "own_host_sleep", "own_mlp_graph"] {
+        let file = recordings.join(format!("{name}.gprec.gz")).display().to_string();
+        let trace = format!("{name}.json.gz");
+        assert_eq!(code(&place.run(&["export", &file, "-o", &trace])), 0);
+        let object = |file: &str| -> Value {
+            serde_json::from_str(&out(&place.run(&["analyze", "--json", file]))).unwrap()
+        };
+        let (recording, trace) = (object(&file), object(&trace));
+        for key in ["span_ns", "busy_ns", "idle_ns", "gaps", "max_gap_ns", "steady_kernels"] {
+            assert_eq!(trace["devices"][0][key], recording["devices"][0][key], "{name} {key}");
+        }
+        assert_eq!(trace["verdict"]["cause"], recording["verdict"]["cause"], "{name}");
+        assert_eq!(trace["steps"]["count"], recording["steps"]["count"], "{name}");
+        assert_eq!(
+            trace["devices"][0]["small_kernels"], recording["devices"][0]["small_kernels"],
+            "{name}: grids"
+        );
+    }
+}
+
 #[test]
 fn csv_has_a_row_an_event_and_the_idle_time_of_the_table() {
     let place = Place::new("export-csv");

@@ -158,6 +158,13 @@ fn args(text: &[u8]) -> Args {
             (b"bytes", v) => a.bytes = number(v).and_then(|n| u64::try_from(n).ok()).unwrap_or(0),
             (b"registers per thread", v) => a.registers = small(v).unwrap_or(0),
             (b"shared memory", v) => a.shared = small(v).unwrap_or(0),
+            // our own traces: blocks in the grid, threads as a text, registers and shared memory by other names
+            (b"grid", v @ Value::Bare(_)) => a.grid = [small(v).unwrap_or(1), 1, 1],
+            (b"block", Value::Text(t)) => a.block = numbers(t),
+            (b"registers", v) => a.registers = small(v).unwrap_or(0),
+            (b"static shared" | b"dynamic shared", v) => {
+                a.shared = a.shared.saturating_add(small(v).unwrap_or(0));
+            }
             (b"grid", Value::Nested(n)) => a.grid = three(n),
             (b"block", Value::Nested(n)) => a.block = three(n),
             _ => {}
@@ -180,9 +187,13 @@ fn small(v: Value<'_>) -> Option<u32> {
 
 /// `[x, y, z]`.
 fn three(text: &[u8]) -> [u32; 3] {
+    numbers(text.get(1..text.len().saturating_sub(1)).unwrap_or(&[]))
+}
+
+/// `x,y,z`.
+fn numbers(text: &[u8]) -> [u32; 3] {
     let mut out = [1; 3];
-    let inner = text.get(1..text.len().saturating_sub(1)).unwrap_or(&[]);
-    for (to, word) in out.iter_mut().zip(inner.split(|&b| b == b',')) {
+    for (to, word) in out.iter_mut().zip(text.split(|&b| b == b',')) {
         *to = whole(word.trim_ascii()).and_then(|n| u32::try_from(n).ok()).unwrap_or(1);
     }
     out
