@@ -157,3 +157,121 @@ fn a_pause_that_no_loader_names_or_another_threads_loader_is_the_hosts() {
         assert_eq!(a.verdict.cause, "HOST", "{name}: {:?}", a.verdict);
     }
 }
+
+/// A trace of hand-made events, times in ns.
+#[derive(Default)]
+struct Hand {
+    out: String,
+    correlation: u64,
+}
+
+impl Hand {
+    fn range(&mut self, name: &str, start: u64, end: u64) {
+        self.event("user_annotation", name, 1, start, end, "");
+    }
+
+    fn call(&mut self, name: &str, start: u64, end: u64) {
+        let args = format!("\"correlation\":{}", self.correlation);
+        self.event("cuda_runtime", name, 1, start, end, &args);
+    }
+
+    fn kernel(&mut self, start: u64, end: u64) {
+        let args =
+            format!("\"device\":0,\"stream\":7,\"grid\":[264,1,1],\"correlation\":{}", self.correlation);
+        self.event("kernel", "gemm_kernel", 7, start, end, &args);
+    }
+
+    fn event(&mut self, cat: &str, name: &str, tid: u32, start: u64, end: u64, args: &str) {
+        let us = |ns: u64| format!("{}.{:03}", ns / 1000, ns % 1000);
+        let comma = if self.out.is_empty() { "[" } else { "," };
+        let _ = write!(
+            self.out,
+            r#"{comma}{{"ph":"X","cat":"{cat}","name":"{name}","pid":1,"tid":{tid},"ts":{},"dur":{},"args":{{{args}}}}}"#,
+            us(start),
+            us(end - start)
+        );
+    }
+
+    fn analyze(self, name: &str) -> Analysis {
+        let path = std::env::temp_dir().join(format!("gapprobe-hand-{}-{name}.json", std::process::id()));
+        std::fs::write(&path, self.out + "]").unwrap();
+        let (_, a) = read(&path);
+        std::fs::remove_file(path).unwrap();
+        a
+    }
+}
+
+/// Workers deliver a batch every 19 ms, the GPU works 9 ms a step; with `sync`, the host waits for the GPU before it asks for
+/// the next batch. Without the wait it would ask earlier, and the batch come when it comes.
+fn with_workers(sync: bool) -> Hand {
+    let mut h = Hand::default();
+    let (mut host, mut free) = (1_000_000_000u64, 0u64);
+    let mut ready = host + 19_000_000;
+    for step in 0..30u64 {
+        h.range(&format!("ProfilerStep#{step}"), host, host.max(ready) + 400_000);
+        let asked = host;
+        host = host.max(ready) + 20_000;
+        ready += 19_000_000;
+        h.range("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", asked, host);
+        for _ in 0..20 {
+            h.correlation += 1;
+            h.call("cudaLaunchKernel", host, host + 5_000);
+            let start = (host + 8_000).max(free);
+            free = start + 450_000;
+            h.kernel(start, free);
+            host += 15_000;
+        }
+        if sync {
+            h.correlation += 1;
+            h.call("cudaStreamSynchronize", host, free + 6_000);
+            host = free + 10_000;
+        }
+    }
+    h
+}
+
+#[test]
+fn waiting_for_workers_is_input_whether_or_not_the_gpu_is_waited_for_as_well() {
+    for sync in [false, true] {
+        let a = with_workers(sync).analyze(if sync { "workers-sync" } else { "workers" });
+        assert_eq!(a.verdict.cause, "INPUT", "sync {sync}: {:?}\n{:#?}", a.verdict, a.findings);
+        assert!(a.verdict.text.contains("workers are too few"), "{}", a.verdict.text);
+        let sync = a.findings.iter().find(|f| f.cause == "SYNC").map_or(0.0, |f| f.win);
+        assert!(sync < 0.03, "without the wait the batches come no sooner: {sync}");
+        assert!(a.verdict.then.is_none_or(|t| t.0 != "SYNC"), "{:?}", a.verdict.then);
+    }
+}
+
+#[test]
+fn kernels_that_start_before_their_launch_accuse_nobody() {
+    let mut h = Hand::default();
+    for n in 0..400u64 {
+        h.correlation += 1;
+        let host = 1_000_000_000 + n * 100_000;
+        h.call("cudaLaunchKernel", host, host + 5_000);
+        h.kernel(host - 40_000, host - 10_000);
+    }
+    let a = h.analyze("early");
+    assert!(
+        a.verdict.inconclusive.as_deref().is_some_and(|w| w.contains("clocks do not fit")),
+        "{:?}",
+        a.verdict
+    );
+}
+
+#[test]
+fn steps_whose_stamps_overlap_by_a_nanosecond_are_all_steps() {
+    let mut h = Hand::default();
+    for step in 0..20u64 {
+        let begin = 1_000_000_000 + step * 9_000_000;
+        h.range(&format!("ProfilerStep#{step}"), begin, begin + 9_000_001);
+        for k in 0..10 {
+            h.correlation += 1;
+            let host = begin + k * 880_000;
+            h.call("cudaLaunchKernel", host, host + 5_000);
+            h.kernel(host + 8_000, host + 800_000);
+        }
+    }
+    let a = h.analyze("overlap");
+    assert_eq!((a.steps.source, a.steps.steps.len()), (analyzer::analysis::StepSource::Ranges, 20));
+}

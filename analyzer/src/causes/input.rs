@@ -44,9 +44,8 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
             f.call = s.call;
         }
     }
-    let fetching = input::all(case.run, steady);
-    let exposed = case.device.buckets.get(Bucket::Input).min(fetching.ns);
-    let part = crate::analysis::share(exposed, fetching.ns) * 100.0;
+    let fetching = input::all(case.run, steady, &case.device.slices);
+    let part = crate::analysis::share(fetching.exposed_ns.min(fetching.ns), fetching.ns) * 100.0;
     let steps = (case.analysis.steps.steady().len() as f64).max(1.0);
     f.text = format!(
         "fetching data takes {:.1} ms {}, hidden {:.0} %, exposed {part:.0} %{}",

@@ -8,6 +8,9 @@ use crate::analysis::{Analysis, Bucket, Confidence, Finding, Verdict};
 use crate::replay::{Fix, Prepared};
 use crate::run::{Run, NONE};
 
+/// A second cause is only named if its fix wins at least this part of its share: a share of the time whose fix wins next to
+/// nothing would read as advice.
+const LEAST_PART: f64 = 0.1;
 /// Two causes are as good as each other if their wins differ by no more than this share of the larger.
 const TIE: f64 = 0.2;
 
@@ -109,7 +112,8 @@ fn pick(findings: &[Finding], model_error: f64) -> Option<&Finding> {
 fn next(findings: &[Finding], named: &str, share: f64) -> Option<(&'static str, f64)> {
     // small kernels are no lost time: what they are is in the text of their own verdict and in the report
     let time = |f: &&Finding| f.code != named && f.code != super::small_kernels::CODE && f.share <= share;
-    let worth = |f: &&Finding| f.share.min(f.win.max(f.share / 2.0)) >= MINOR_WIN;
+    let worth =
+        |f: &&Finding| f.win >= f.share * LEAST_PART && f.share.min(f.win.max(f.share / 2.0)) >= MINOR_WIN;
     let others = findings.iter().filter(time).filter(worth);
     others.max_by(|x, y| x.share.total_cmp(&y.share)).map(|f| (f.cause, f.share))
 }

@@ -15,7 +15,9 @@ use crate::run::{Call, Device, Op, Range, Run, Span, Stream, SyncRecord, Thread,
 /// More streams of a device than this are not told apart: their operations are refused.
 const MOST_STREAMS: usize = 60_000;
 /// More threads than this: likewise.
-const MOST_THREADS: usize = 1 << 20;
+const MOST_THREADS: usize = 1 << 14;
+/// More devices than this: likewise.
+const MOST_DEVICES: usize = 1 << 10;
 
 /// A stream, and whose it is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -120,6 +122,9 @@ impl Assembly {
         }
         let StreamKey { device, context, stream, .. } = key;
         let devices = &mut self.run.devices;
+        if devices.len() >= MOST_DEVICES && !self.devices.contains_key(&device) {
+            return None;
+        }
         let index = *self.devices.entry(device).or_insert_with(|| {
             devices.push(Device { ordinal: device, ..Device::default() });
             devices.len() - 1

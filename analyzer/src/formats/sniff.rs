@@ -5,6 +5,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use trace::header::{Header, HEADER_BYTES};
+use trace::segment::SEGMENT_BYTES;
+
 use super::kineto::{self, Kineto};
 use super::nsys::{self, Nsys};
 use super::{Format, Input, Progress, ReadError, Refused};
@@ -23,14 +26,15 @@ const OTHERS: [(&[u8], &str, &str); 4] = [
 
 /// See [`super::read`].
 pub(super) fn read(path: &Path, progress: &Progress) -> Result<Input, ReadError> {
-    let file = File::open(path).map_err(|e| ReadError::io(&e))?;
-    let kind = file.metadata().map_err(|e| ReadError::io(&e))?.file_type();
+    // asked before it is opened: opening a pipe waits for its writer
+    let kind = std::fs::metadata(path).map_err(|e| ReadError::io(&e))?.file_type();
     if !kind.is_file() {
         return Err(ReadError::new(
             "not a regular file",
             "give the trace itself (a pipe can be written to a file first)",
         ));
     }
+    let file = File::open(path).map_err(|e| ReadError::io(&e))?;
     let map = super::map::map(&file).map_err(|e| ReadError::io(&e))?;
     let bytes: &[u8] = &map;
     progress.of(bytes.len() as u64);
@@ -64,8 +68,14 @@ fn compressed(bytes: &[u8], progress: &Progress) -> Result<Input, ReadError> {
         ReadError::new("damaged at its very begin: it cannot be unpacked", "gzip -t FILE tells more")
     })?;
     if first[..got].starts_with(RECORDING) {
+        // as much as its header says, and a little to see that there is more
         let mut all = Vec::new();
-        inflate(bytes).read_to_end(&mut all).map_err(|e| ReadError::io(&e))?;
+        let mut from = inflate(bytes);
+        let header = from.by_ref().take(HEADER_BYTES as u64).read_to_end(&mut all);
+        header.map_err(|e| ReadError::io(&e))?;
+        let known = all.first_chunk::<HEADER_BYTES>().and_then(|h| Header::decode(h).ok());
+        let segments = known.map_or(0, |h| u64::from(h.segments) * SEGMENT_BYTES as u64);
+        from.take(segments).read_to_end(&mut all).map_err(|e| ReadError::io(&e))?;
         return recording(&all);
     }
     if first[..got].starts_with(SQLITE) {

@@ -3,6 +3,7 @@
 //! DataLoader by itself, NVTX and `gapprobe_range` by the program's word.
 
 use super::host::HostView;
+use crate::analysis::IdleSlice;
 use crate::run::{Range, RangeKind, Run, Span, Thread};
 
 /// Ranges that begin so (any case) are a loader's: torch.profiler's own (`enumerate(DataLoader)#..`), Lightning's
@@ -41,12 +42,14 @@ pub fn is_input(name: &str) -> bool {
 pub struct Fetched {
     /// Time in it, ns, over all threads.
     pub ns: u64,
+    /// Of it, while the device was idle.
+    pub exposed_ns: u64,
     /// By workers of a PyTorch DataLoader, or by the thread itself; `None` where the names do not tell.
     pub workers: Option<bool>,
 }
 
-/// Fetching inside `span` on any thread.
-pub fn all(run: &Run, span: Span) -> Fetched {
+/// Fetching inside `span` on any thread; `idle`: the device's idle time.
+pub fn all(run: &Run, span: Span, idle: &[IdleSlice]) -> Fetched {
     let names = names(run);
     let fetching = Fetching::of(ranges(&names, run.threads.iter()));
     let named =
@@ -56,7 +59,8 @@ pub fn all(run: &Run, span: Span) -> Fetched {
         (false, true) => Some(false),
         _ => None,
     };
-    Fetched { ns: fetching.within(span.start, span.end), workers }
+    let exposed = idle.iter().map(|s| s.span().clip(span)).map(|s| fetching.within(s.start, s.end));
+    Fetched { ns: fetching.within(span.start, span.end), exposed_ns: exposed.sum(), workers }
 }
 
 /// Ranges that fetch data, of some threads.
@@ -78,18 +82,27 @@ fn names(run: &Run) -> Vec<u32> {
     ids
 }
 
+/// Does a range of this name wait for workers, rather than fetch by itself? Then what ends it is theirs to say.
+fn is_paced(name: &str) -> bool {
+    name.contains("_MultiProcessing")
+}
+
 /// Disjoint spans, and how long they are up to each.
 #[derive(Clone, Debug, Default)]
 pub struct Fetching {
     spans: Vec<Span>,
     before: Vec<u64>,
+    /// The batches come from workers at their own pace: a host that asks earlier waits longer.
+    pub paced: bool,
 }
 
 impl Fetching {
     /// Of the threads that launch to a device.
     pub fn new(run: &Run, host: &HostView) -> Fetching {
         let threads = host.threads.iter().filter_map(|&t| run.threads.get(t));
-        Fetching::of(ranges(&names(run), threads))
+        let names = names(run);
+        let paced = names.iter().any(|&n| run.definitions.string(n).is_some_and(is_paced));
+        Fetching { paced, ..Fetching::of(ranges(&names, threads)) }
     }
 
     fn of<'a>(ranges: impl Iterator<Item = &'a Range>) -> Fetching {
@@ -108,7 +121,7 @@ impl Fetching {
                 sum - s.ns()
             })
             .collect();
-        Fetching { spans, before }
+        Fetching { spans, before, paced: false }
     }
 
     /// ns of fetching in [`from`, `to`).
@@ -147,7 +160,8 @@ mod tests {
 
     #[test]
     fn time_within_spans() {
-        let f = Fetching { spans: vec![Span::new(10, 20), Span::new(30, 40)], before: vec![0, 10] };
+        let f =
+            Fetching { spans: vec![Span::new(10, 20), Span::new(30, 40)], before: vec![0, 10], paced: false };
         assert_eq!(
             (f.within(0, 10), f.within(0, 15), f.within(12, 35), f.within(20, 30), f.within(0, 99)),
             (0, 5, 13, 0, 20)

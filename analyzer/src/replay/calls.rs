@@ -23,6 +23,7 @@ impl Prepared {
             host.threads.iter().filter_map(|&t| run.threads.get(t)).map(|t| t.calls.as_slice()).collect();
         let mut last: Vec<(u64, u64)> = vec![(0, 0); self.chains]; // begin of the item before, latest end
         let mut flats = Vec::new();
+        let mut batch: Vec<Option<u64>> = vec![None; self.chains]; // when the batch before had come
         for (list, i, c) in Merge::new(lists, |c: &Call| c.start) {
             if c.start < window.start || c.start > window.end {
                 continue;
@@ -46,7 +47,14 @@ impl Prepared {
                 *slot = self.items.len() as u32;
             }
             flats.push(flat);
+            let waited =
+                role == Role::Launch && host.fetching.paced && host.is_long(flat) && host.is_fetch(flat);
+            let pace = waited.then(|| {
+                let before = batch.get_mut(usize::from(chain)).and_then(|b| b.replace(c.start));
+                before.map_or(0, |b| c.start.saturating_sub(b))
+            });
             self.items.push(Item {
+                pace,
                 think,
                 shrunk: think,
                 own: c.end - c.start,

@@ -18,6 +18,8 @@ struct Chain {
     ended: u64,
     /// A call that had to wait came last: the next launch begins a new graph.
     fresh: bool,
+    /// When the latest batch of workers' data had come.
+    batch: u64,
 }
 
 impl Prepared {
@@ -98,10 +100,11 @@ fn begin(fixes: Fixes, item: &Item, chain: &Chain) -> u64 {
     if dispatch && item.role == Role::Launch && fixes.has(Fix::Launch) {
         think = 0;
     }
-    if item.overlaps {
-        chain.began + think
-    } else {
-        chain.ended + think
+    let ready = if item.overlaps { chain.began + think } else { chain.ended + think };
+    match item.pace {
+        // asking earlier does not bring the batch earlier
+        Some(pace) if pace > 0 && !fixes.has(Fix::Input) => ready.max(chain.batch + pace),
+        _ => ready,
     }
 }
 
@@ -158,6 +161,9 @@ impl Playing<'_> {
         };
         chain.fresh = if launch { false } else { chain.fresh || (!skipped && item.wait != NONE) };
         chain.began = began;
+        if item.pace.is_some() {
+            chain.batch = began;
+        }
         chain.ended = chain.ended.max(ended);
         self.last = self.last.max(ended);
     }

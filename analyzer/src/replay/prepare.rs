@@ -41,6 +41,9 @@ pub(super) struct Item {
     pub overlaps: bool,
     /// The host did something else than launching before it.
     pub long: bool,
+    /// It follows a wait for workers' data, which come at their own pace: no sooner than this after the item that followed
+    /// the wait before, ns (the first: 0).
+    pub pace: Option<u64>,
     /// The stretch it belongs to is one of fetching data.
     pub fetch: bool,
 }

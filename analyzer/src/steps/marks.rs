@@ -33,8 +33,9 @@ pub(super) fn from_ranges(run: &Run, observed: &Observed, valid: Span, last_op: 
             else {
                 continue;
             };
-            // a step named inside a step (a library's own range) is no step of its own
-            if found.last().is_none_or(|f| r.span.start >= f.1) {
+            // a step named inside a step (a library's own range) is no step of its own; one that begins a little before
+            // the other ends (rounded stamps) is
+            if found.last().is_none_or(|f| r.span.start >= f.1 || r.span.end > f.1) {
                 found.push((r.span.start, r.span.end, number, r.flags & OPEN_ENDED != 0));
             }
         }

@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let output = args.output.clone().unwrap_or_else(default);
     let to_stdout = output == Path::new("-");
     if !to_stdout {
-        output::is_free(&output, args.force)?;
+        output::is_free(&output, args.force, &[&args.file])?;
     }
     let input = input::open(&args.file)?;
     let analysis = analyzer::analyze(&input.run);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use analyzer::formats::{self, Input, Progress, ReadError};
 
 use crate::verbs::exit::{Exit, Failure};
-use crate::verbs::talk;
+use crate::verbs::{process, talk};
 
 /// Time between two looks at how far reading has come.
 const TICK: Duration = Duration::from_millis(50);
@@ -19,6 +19,7 @@ const TICK: Duration = Duration::from_millis(50);
 /// # Errors
 /// [`Exit::Unreadable`], with advice.
 pub(crate) fn open(path: &Path) -> Result<Input, Failure> {
+    process::explain_bus_errors(Exit::Unreadable as i32);
     let input = read(path).map_err(|e| unreadable(&e))?;
     for remark in remarks(&input) {
         talk::say(format!("gapprobe: {}: {remark}", path.display()));

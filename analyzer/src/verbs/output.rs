@@ -3,6 +3,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::verbs::exit::{Exit, Failure};
@@ -10,17 +11,29 @@ use crate::verbs::exit::{Exit, Failure};
 /// Endings that say what kind of file a trace is, not which.
 const KINDS: [&str; 8] = [".gz", ".json", ".gpr", ".gprec", ".sqlite", ".nsys-rep", ".pt", ".trace"];
 
-/// Before anything is read: is there a file of this name that must stay?
+/// Before anything is read: is there a file of this name that must stay? Only regular files are ever replaced (a rename
+/// over /dev/null would take it from the whole machine), and never one of the `inputs`.
 ///
 /// # Errors
-/// [`Exit::Problem`] where it is, [`Exit::WrongUse`] where it is a directory.
-pub(crate) fn is_free(output: &Path, force: bool) -> Result<(), Failure> {
-    if !force && output.symlink_metadata().is_ok() {
+/// [`Exit::Problem`] where it must stay, [`Exit::WrongUse`] where it is no file, or an input.
+pub(crate) fn is_free(output: &Path, force: bool, inputs: &[&Path]) -> Result<(), Failure> {
+    let wrong = |what: &str| Failure::new(Exit::WrongUse, format!("{} is {what}", output.display()));
+    let Ok(there) = output.symlink_metadata() else { return Ok(()) };
+    if there.is_dir() {
+        return Err(wrong("a directory").hint("-o takes the file's own name"));
+    }
+    if !force {
         return Err(taken(output));
     }
-    if output.is_dir() {
-        return Err(Failure::new(Exit::WrongUse, format!("{} is a directory", output.display()))
-            .hint("-o takes the file's own name"));
+    if !there.is_file() {
+        return Err(
+            wrong("no regular file, and would be replaced").hint("-o names a file that gapprobe may make")
+        );
+    }
+    let same =
+        |input: &&Path| input.metadata().is_ok_and(|i| (i.dev(), i.ino()) == (there.dev(), there.ino()));
+    if inputs.iter().any(same) {
+        return Err(wrong("the trace itself").hint("-o names another file"));
     }
     Ok(())
 }

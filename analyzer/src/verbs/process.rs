@@ -9,6 +9,21 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicI32, Ordering};
 
+/// A file that is cut off while it is mapped ends the program with SIGBUS: says so, and ends with exit code `code`.
+pub(crate) fn explain_bus_errors(code: i32) {
+    static CODE: AtomicI32 = AtomicI32::new(1);
+    extern "C" fn ended(_: i32) {
+        const TEXT: &[u8] = b"gapprobe: a file became shorter while it was read\n\nhint: wait until it is written, then run this again\n";
+        // SAFETY: write(2) is async-signal-safe; the text is constant.
+        unsafe { libc::write(2, TEXT.as_ptr().cast(), TEXT.len()) };
+        // SAFETY: _exit(2) is async-signal-safe and does not return.
+        unsafe { libc::_exit(CODE.load(Ordering::Relaxed)) };
+    }
+    CODE.store(code, Ordering::Relaxed);
+    // SAFETY: the handler is async-signal-safe; no other part of the command handles SIGBUS.
+    unsafe { libc::signal(libc::SIGBUS, ended as *const () as libc::sighandler_t) };
+}
+
 /// The user this process acts for.
 pub(crate) fn user_id() -> u32 {
     // SAFETY: geteuid has no preconditions and cannot fail.

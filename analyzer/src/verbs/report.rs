@@ -43,7 +43,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
         None => default_name(&args.file, args.after.as_deref()),
     };
     // before the files are read: they may be large
-    output::is_free(&output, args.force)?;
+    let inputs: Vec<&Path> =
+        [Some(&args.file), args.after.as_ref()].into_iter().flatten().map(PathBuf::as_path).collect();
+    output::is_free(&output, args.force, &inputs)?;
     let before = input::open(&args.file)?;
     let after = args.after.as_deref().map(input::open).transpose()?;
     let analyses = (analyzer::analyze(&before.run), after.as_ref().map(|a| analyzer::analyze(&a.run)));

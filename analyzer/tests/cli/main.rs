@@ -14,6 +14,7 @@ mod help;
 mod html_report;
 mod leftovers;
 mod living;
+mod outputs;
 mod place;
 mod private_folder;
 #[path = "../program/mod.rs"]

@@ -10,6 +10,8 @@ use super::scan::next_object;
 
 /// Bytes of a block, about.
 pub(super) const BLOCK: usize = 8 << 20;
+/// An event longer than this is none: reading a compressed text ends there.
+const MOST_EVENT: usize = 256 << 20;
 /// What is looked at first of an inflated text.
 const HEAD: usize = 1 << 20;
 
@@ -125,6 +127,10 @@ impl<'a> Blocks<'a> {
                         break (Text::Inflated(std::mem::replace(carry, rest)), false);
                     }
                     wanted += self.size; // one event longer than a block
+                    if carry.len() > MOST_EVENT {
+                        *ended = true;
+                        self.damage = Some(std::io::Error::other("one event without an end"));
+                    }
                 }
             }
         };

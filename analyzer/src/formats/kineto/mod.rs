@@ -35,6 +35,9 @@ pub use part::Refused;
 /// The list of events must begin within this many bytes of a compressed file.
 const MOST_HEAD: usize = 64 << 20;
 
+/// A damaged compressed text is unpacked into memory up to this many bytes.
+const MOST_WHOLE: u64 = 2 << 30;
+
 /// A trace as read.
 #[derive(Debug)]
 pub struct Kineto {
@@ -75,7 +78,11 @@ pub fn read_inflated<'a>(
     }
     let mut all = Vec::new();
     // what can be read is read; that the rest is missing shows where the text ends
-    let _ = open().read_to_end(&mut all);
+    let _ = open().take(MOST_WHOLE).read_to_end(&mut all);
+    if all.len() as u64 == MOST_WHOLE {
+        let text = "damaged, and too large to be read in one piece while it is compressed";
+        return Err(ReadError::new(text, "unpack it: gunzip FILE"));
+    }
     read_whole(&all, progress)
 }
 
