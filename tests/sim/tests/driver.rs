@@ -280,11 +280,12 @@ fn threads_have_buffers_of_their_own_unless_told_otherwise() {
         let line = run.lines.iter().find_map(|l| l.strip_prefix("requests ")).expect("requests");
         line.parse().expect("a number")
     };
-    let own = run("13.0", victim, &[]);
+    let own = run("13.0", victim, &[("REC_KINDS", "10")]);
     assert_eq!((own.records(10).len(), requests(&own)), (600, 12));
-    let shared = run("13.0", victim, &[("REC_PER_THREAD", "0")]);
+    let shared = run("13.0", victim, &[("REC_KINDS", "10"), ("REC_PER_THREAD", "0")]);
     assert_eq!(shared.records(10).len(), 600);
-    assert!(requests(&shared) <= 4, "{}", requests(&shared));
+    // 600 records fill two buffers, and four threads may each find that one is needed at the same moment
+    assert!((2..=8).contains(&requests(&shared)), "{}", requests(&shared));
 }
 
 #[test]

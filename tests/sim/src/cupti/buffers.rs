@@ -222,9 +222,11 @@ pub(crate) fn append(record: &Record, times: Option<(u64, u64)>) {
         }
         let Some(fresh) = request() else { return drop_one() };
         let mut held = lock(&slot.0);
-        if let Some(spare) = held.replace(fresh) {
-            // Another thread filled the shared slot meanwhile.
-            retire(spare);
+        if held.is_none() {
+            *held = Some(fresh);
+        } else {
+            // Another thread filled the shared slot meanwhile: its buffer is used, ours goes back empty.
+            retire(fresh);
         }
     }
     // The client's buffers are too small for one record.
