@@ -200,8 +200,11 @@ impl StepSource {
 /// One step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Step {
-    /// Marks and ranges: host time of the program's thread. Periods: device time of the first op to that of the next step.
+    /// From where the host has begun it and the device is done with the steps before, to the same of the next one. Periods:
+    /// from its first op to that of the next step.
     pub span: Span,
+    /// Marks and ranges: the same on the program's thread, where calls and ranges lie. Periods: as `span`.
+    pub host: Span,
     /// The program's step number, else its position.
     pub number: u32,
     /// Left out of all figures as warm-up.

@@ -3,6 +3,8 @@
 
 #[path = "steps/ahead.rs"]
 mod ahead;
+#[path = "steps/behind.rs"]
+mod behind;
 #[path = "steps/doubt.rs"]
 mod doubt;
 #[path = "steps/graphs.rs"]

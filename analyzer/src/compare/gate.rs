@@ -185,14 +185,6 @@ fn max_step(side: &Side<'_>, limit: f64) -> Judged {
         return Judged::new("max-step-ms", Answer::Unjudged, "no steps found".to_owned());
     }
     let median = side.median().value;
-    if side.runs_ahead() {
-        let text = format!(
-            "median step {:.3} ms on a host that runs ahead of its GPU, by {} more in each step",
-            median / 1e6,
-            words::time(side.ahead_ns)
-        );
-        return Judged::new("max-step-ms", Answer::Unjudged, text).figures(median, limit);
-    }
     let text = format!("median step {:.3} ms, at most {} ms", median / 1e6, limit / 1e6);
     Judged::new("max-step-ms", Answer::met(median <= limit), text).figures(median, limit)
 }
@@ -220,9 +212,6 @@ fn against(c: &Comparison<'_>, condition: &'static str, most: f64) -> Judged {
     }
     if let Some((base, new)) = other_gpus(c.a, c.b) {
         return unjudged(format!("the baseline's GPU is another: {base} and {new}"));
-    }
-    if c.a.runs_ahead() || c.b.runs_ahead() {
-        return unjudged("steps are marked on a host that runs ahead of its GPU".to_owned());
     }
     if c.a.run.slowed_host != c.b.run.slowed_host {
         return unjudged("one trace alone comes from a host that its profiler slowed".to_owned());

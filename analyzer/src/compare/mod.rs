@@ -38,8 +38,6 @@ pub enum Outcome {
     NoSteps,
     /// Steps were found by periods and the work differs: a step may be another unit.
     OtherSteps,
-    /// Steps are marked on a host that runs ahead of its GPU: they are shorter than the GPU's.
-    RunsAhead,
     /// One of the traces alone was taken by a profiler that slows the host.
     OtherProfiler,
     /// Fewer than [`MIN_STEPS`] steps in a run: no band.
@@ -59,7 +57,6 @@ impl Outcome {
             Outcome::Inconclusive => "inconclusive",
             Outcome::NoSteps => "no_steps",
             Outcome::OtherSteps => "other_steps",
-            Outcome::RunsAhead => "runs_ahead",
             Outcome::OtherProfiler => "other_profiler",
             Outcome::TooFewSteps => "too_few_steps",
             Outcome::NoDifference => "no_difference",
@@ -151,12 +148,11 @@ pub fn compare<'a>(a: &'a Side<'a>, b: &'a Side<'a>, options: Options) -> Compar
         let run = |bucket: Bucket, x: &Estimate, y: &Estimate| {
             run_share(bucket, options.run_noise) * (x.value + y.value) / 2.0
         };
-        let ahead = a.ahead_ns + b.ahead_ns;
-        let mut all_runs = ahead;
+        let mut all_runs = 0.0;
         for bucket in Bucket::ALL {
             let (x, y) = (a.bucket(bucket), b.bucket(bucket));
             all_runs += run(bucket, &x, &y);
-            c.buckets.push((bucket, Figure::new(x, y, run(bucket, &x, &y) + ahead)));
+            c.buckets.push((bucket, Figure::new(x, y, run(bucket, &x, &y))));
         }
         c.step = Some(Figure::new(a.mean(), b.mean(), all_runs));
         c.median = Some(Figure::new(a.median(), b.median(), all_runs));
@@ -202,9 +198,6 @@ fn outcome(c: &Comparison<'_>) -> Outcome {
     if !same_unit(c.a, c.b, &c.work) {
         return Outcome::OtherSteps;
     }
-    if c.a.runs_ahead() || c.b.runs_ahead() {
-        return Outcome::RunsAhead;
-    }
     if c.a.run.slowed_host != c.b.run.slowed_host {
         return Outcome::OtherProfiler;
     }
@@ -243,12 +236,6 @@ fn cautions(c: &Comparison<'_>) -> Vec<String> {
              (marks tell: gapprobe.step(), record_function(\"step\"))"
                 .to_owned(),
         );
-    }
-    for (letter, side) in [("A", a), ("B", b)].into_iter().filter(|(_, s)| s.runs_ahead()) {
-        said.push(format!(
-            "{letter}'s steps are marked on a host that runs ahead of its GPU, by {} more in each: they are shorter than the GPU's",
-            words::time(side.ahead_ns)
-        ));
     }
     if a.run.slowed_host != b.run.slowed_host {
         let slowed = if a.run.slowed_host { "A" } else { "B" };

@@ -27,7 +27,6 @@
 //! ```text
 //! band^2 = t^2 * (se_b^2 + k^2 se_a^2) + (run to run, ns)^2
 //! ```
-//! Where steps are marked on the host, "run to run" holds as well by how much the host ran ahead of its GPU.
 //! t: 97.5 % quantile of Student's distribution, degrees of freedom by Welch (Biometrika 34, 1947), rounded down. d beyond
 //! the band is a difference at 95 %.
 

@@ -14,10 +14,6 @@ use crate::tables::steps::parts;
 
 use super::noise::{estimate, mean, median, Estimate};
 
-/// A host that runs ahead of its GPU by more than this share of a step more in every step: its steps say nothing. Our
-/// choice; below it, it goes into the band.
-const MOST_AHEAD: f64 = 0.05;
-
 /// A run as it is compared.
 #[derive(Debug)]
 pub struct Side<'a> {
@@ -33,9 +29,6 @@ pub struct Side<'a> {
     pub device: Option<usize>,
     /// The steps that count (warm-up left out), in order of time.
     pub steps: Vec<StepTime>,
-    /// By how much a step of the GPU is longer than one of the host, ns: the host, whose time marks and ranges are, runs ahead of
-    /// the GPU by as much more in every step. 0 where it does not, or where steps are times of the device.
-    pub ahead_ns: f64,
     /// Kernels of the device in those steps (without steps: in the steady span), by name.
     pub kernels: HashMap<String, Kernels>,
 }
@@ -79,13 +72,7 @@ impl<'a> Side<'a> {
         let steps = analysis.steps.steps.iter().zip(all).skip(analysis.steps.warm_up);
         let steps = steps.map(|(s, p)| StepTime { ns: s.span.ns(), buckets: p.buckets }).collect();
         let kernels = device.map(|d| kernels(run, analysis, d, &facts)).unwrap_or_default();
-        let ahead_ns = device.map_or(0.0, |d| ahead(run, analysis, d));
-        Side { name: name.to_owned(), format: input.format, run, analysis, device, steps, ahead_ns, kernels }
-    }
-
-    /// The steps are not those of the GPU: it falls behind them by more than [`MOST_AHEAD`] of each.
-    pub fn runs_ahead(&self) -> bool {
-        self.ahead_ns > MOST_AHEAD * self.mean().value
+        Side { name: name.to_owned(), format: input.format, run, analysis, device, steps, kernels }
     }
 
     /// Mean step, ns.
@@ -210,41 +197,19 @@ fn counts(run: &Run, analysis: &Analysis, op: &Op) -> bool {
     }
 }
 
-/// Which of the steps that count an operation belongs to. Marks and ranges are times of the host: there the launch decides,
-/// for work that is queued ahead runs in later steps than its own.
+/// Which of the steps that count an operation belongs to. Marks and ranges are set on the host: there the launch decides,
+/// for work beside the steps may run in later ones than its own.
 fn step_of(run: &Run, analysis: &Analysis, op: &Op) -> Option<usize> {
     let steps = analysis.steps.steady();
     let launch = || run.call(op.call).map(|(_, call)| call.start);
     let at = match analysis.steps.source {
-        StepSource::Marks | StepSource::Ranges => launch().unwrap_or(op.start),
-        StepSource::Period | StepSource::None => op.start,
+        StepSource::Marks | StepSource::Ranges => launch(),
+        StepSource::Period | StepSource::None => None,
     };
-    let index = steps.partition_point(|s| s.span.start <= at).checked_sub(1)?;
-    steps.get(index).filter(|s| at < s.span.end).map(|_| index)
-}
-
-/// See [`Side::ahead_ns`]: how far the end of the work of the last step lies behind the step's end, less the same of the
-/// first step, by the steps between them.
-fn ahead(run: &Run, analysis: &Analysis, device: usize) -> f64 {
-    if !matches!(analysis.steps.source, StepSource::Marks | StepSource::Ranges) {
-        return 0.0;
-    }
-    let steps = analysis.steps.steady();
-    let mut ends = vec![0u64; steps.len()];
-    let streams = run.devices.get(device).map_or(&[][..], |d| &d.streams);
-    for op in streams.iter().flat_map(|s| &s.ops) {
-        if let Some(end) = step_of(run, analysis, op).and_then(|i| ends.get_mut(i)) {
-            *end = (*end).max(op.end);
-        }
-    }
-    let with_work = || steps.iter().zip(&ends).enumerate().filter(|(_, (_, end))| **end > 0);
-    let behind = |(i, (step, end)): (usize, (&Step, &u64))| (i, end.saturating_sub(step.span.end) as f64);
-    match (with_work().next().map(behind), with_work().next_back().map(behind)) {
-        (Some((first, at_first)), Some((last, at_last))) if last > first => {
-            ((at_last - at_first) / (last - first) as f64).max(0.0)
-        }
-        _ => 0.0,
-    }
+    let span = |s: &Step| if at.is_some() { s.host } else { s.span };
+    let at = at.unwrap_or(op.start);
+    let index = steps.partition_point(|s| span(s).start <= at).checked_sub(1)?;
+    steps.get(index).filter(|s| at < span(s).end).map(|_| index)
 }
 
 #[cfg(test)]

@@ -55,7 +55,6 @@ pub(super) fn line(c: &Comparison<'_>) -> String {
     let first = c.cautions.first().map_or("", String::as_str);
     out.push_str(&match c.outcome {
         Outcome::Inconclusive | Outcome::OtherSteps => format!("no claim, {first}. "),
-        Outcome::RunsAhead => "no claim, marks of a host that runs ahead of its GPU. ".to_owned(),
         Outcome::OtherProfiler => {
             "no claim, one trace alone comes from a host that its profiler slowed. ".to_owned()
         }

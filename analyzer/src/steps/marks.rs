@@ -3,7 +3,7 @@
 
 use trace::event::OPEN_ENDED;
 
-use super::{step, MIN_STEPS};
+use super::{behind, step, MIN_STEPS};
 use crate::analysis::Step;
 use crate::run::{RangeKind, Run, Span};
 use crate::timeline::Observed;
@@ -20,7 +20,7 @@ pub(super) fn from_marks(run: &Run, observed: &Observed, valid: Span, last_op: u
         // a mark is a moment: its step ends at the next one
         .map(|m| (m.span.start, m.span.end, m.number, m.flags & OPEN_ENDED != 0 || m.span.ns() == 0))
         .collect();
-    tile(&starts, observed, valid, last_op)
+    tile(run, &starts, observed, valid, last_op)
 }
 
 /// Steps by the ranges of the thread that has most of them; a step lasts to the next one's begin.
@@ -43,7 +43,7 @@ pub(super) fn from_ranges(run: &Run, observed: &Observed, valid: Span, last_op: 
             best = found;
         }
     }
-    tile(&best, observed, valid, last_op)
+    tile(run, &best, observed, valid, last_op)
 }
 
 /// The number of a step range, or `None` for other ranges. Unnumbered ones count up.
@@ -56,8 +56,10 @@ fn step_number(name: &str, position: usize) -> Option<u32> {
 }
 
 /// Steps that lie side by side: each lasts to the next one's begin, the last to its own end or the last op. Only what was
-/// observed from begin to end is a step; a range before an unobserved span may end by itself.
+/// observed from begin to end is a step; a range before an unobserved span may end by itself. Times are put off to where
+/// the GPU is done with the steps before ([`behind`]).
 fn tile(
+    run: &Run,
     marks: &[(u64, u64, u32, bool)],
     observed: &Observed,
     valid: Span,
@@ -66,22 +68,29 @@ fn tile(
     if marks.len() < MIN_STEPS {
         return None;
     }
+    let mut host: Vec<u64> = marks.iter().flat_map(|m| [m.0, m.1]).collect();
+    host.sort_unstable();
+    let device = behind::put_off(run, &host);
+    let put_off = |t: u64| host.binary_search(&t).ok().and_then(|i| device.get(i)).copied().unwrap_or(t);
     let seen = |s: &Span| s.ns() > 0 && observed.measure(*s) == s.ns();
     let mut steps = Vec::with_capacity(marks.len());
     for (i, &(start, end, number, open)) in marks.iter().enumerate() {
-        let until = match marks.get(i + 1) {
-            Some(next) => next.0,
-            None if open || end > valid.end => last_op.max(start),
-            None => end,
+        let begin = put_off(start);
+        let (marked, until) = match marks.get(i + 1) {
+            Some(next) => (next.0, put_off(next.0)),
+            None if open || end > valid.end => (end.min(valid.end), last_op.max(begin)),
+            None => (end, put_off(end)),
         };
-        let spans = [Span::new(start, until), Span::new(start, end.min(until))];
-        steps.extend(spans.into_iter().find(seen).map(|span| step(span, number)));
+        let spans = [Span::new(begin, until), Span::new(begin, put_off(end).min(until))];
+        let host = Span::new(start, marked);
+        let span = spans.into_iter().find(seen);
+        steps.extend(span.map(|span| Step { host, ..step(span, number) }));
     }
     let mut times: Vec<u64> = steps.iter().map(|s| s.span.ns()).collect();
     let usual = super::median(&mut times) as f64;
     let open = marks.last().filter(|m| m.3 || m.1 > valid.end);
     let short = |s: &&Step| (s.span.ns() as f64) < usual * OPEN_STEP_SHARE;
-    if steps.last().filter(short).is_some_and(|s| open.is_some_and(|o| o.0 == s.span.start)) {
+    if steps.last().filter(short).is_some_and(|s| open.is_some_and(|o| o.0 == s.host.start)) {
         steps.pop();
     }
     Some(steps)

@@ -7,7 +7,7 @@
 //! its first GPU operation begins.
 //!
 //! ```text
-//! Time           Total Time in the time of all steps that count
+//! Time           Total Time in the host time of all steps that count
 //! Total Time     on the host, of all instances
 //! Avg ... StdDev a step: the instances of one name in one step are summed up first; steps without any do not count
 //! GPU Time       sum of what it launched, begin to end
@@ -66,6 +66,7 @@ fn rows(source: &Source<'_>) -> Vec<Row> {
         let (first, last, gpu_ns) = phase.ops(run, launches).fold(nothing, |(first, last, sum), (_, o)| {
             (first.min(o.start), last.max(o.end), sum + u128::from(o.span().ns()))
         });
+        // ranges lie on the host, as its steps do; the steps of a period lie on the device
         let begin = if on_device { first } else { phase.span.start };
         let Some(step) = step_at(steps, begin) else { continue };
         let name = unnumbered(source.string(phase.name));
@@ -79,7 +80,7 @@ fn rows(source: &Source<'_>) -> Vec<Row> {
     for ((name, _), ns) in host {
         groups.add(name, ns);
     }
-    let all: u128 = steps.iter().map(|s| u128::from(s.span.ns())).sum();
+    let all: u128 = steps.iter().map(|s| u128::from(s.host.ns())).sum();
     let rows = groups
         .stats()
         .into_iter()
@@ -103,8 +104,8 @@ fn unnumbered(name: &str) -> &str {
 
 /// Index of the step that `at` lies in.
 fn step_at(steps: &[Step], at: u64) -> Option<usize> {
-    let index = steps.partition_point(|s| s.span.start <= at).checked_sub(1)?;
-    steps.get(index).filter(|s| at < s.span.end).map(|_| index)
+    let index = steps.partition_point(|s| s.host.start <= at).checked_sub(1)?;
+    steps.get(index).filter(|s| at < s.host.end).map(|_| index)
 }
 
 /// Ranges that lie in no other range but frames.
@@ -125,7 +126,7 @@ fn outermost<'a>(
         // of ranges that begin together the longest comes first: only that one can be the step
         let begins_step = source == StepSource::Ranges
             && frame_start != r.span.start
-            && steps.binary_search_by_key(&r.span.start, |s| s.span.start).is_ok();
+            && steps.binary_search_by_key(&r.span.start, |s| s.host.start).is_ok();
         if begins_step || holds_a_step(steps, r.span) {
             frame_start = r.span.start;
             return false;
@@ -136,8 +137,8 @@ fn outermost<'a>(
 }
 
 fn holds_a_step(steps: &[Step], span: Span) -> bool {
-    let first = steps.partition_point(|s| s.span.start < span.start);
-    steps.get(first).is_some_and(|s| s.span.end <= span.end)
+    let first = steps.partition_point(|s| s.host.start < span.start);
+    steps.get(first).is_some_and(|s| s.host.end <= span.end)
 }
 
 #[cfg(test)]

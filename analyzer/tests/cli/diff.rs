@@ -205,13 +205,15 @@ fn a_run_in_two_formats_is_one_run() {
     }
 }
 
-/// A host that runs ahead of its GPU has short marks until the end, where it waits: no faster program.
+/// A host that runs ahead of its GPU has short marks until the end, where it waits. Its steps are the GPU's: without the
+/// waits they are shorter by the gaps behind them, 4 % of the step, and not by more.
 #[test]
-fn running_ahead_is_no_win() {
+fn running_ahead_wins_the_gaps_and_no_more() {
     let waits = Shape { scale: 100_000, host_percent: 2, steps: 12, ..Shape::default() };
     let (v, line) = pair("diff-ahead", waits, Shape { item: false, ..waits }, &[]);
-    assert_eq!(v["result"], "runs_ahead", "{line}");
-    assert!(line.contains("no claim") && !line.contains("faster"), "{line}");
+    let of = |key: &str| (v[key]["b_ns"].as_f64().unwrap()) / v[key]["a_ns"].as_f64().unwrap();
+    assert!((0.95..0.99).contains(&of("step_mean")) && (0.95..0.99).contains(&of("step_median")), "{v:#}");
+    assert!(["faster", "no_difference"].contains(&v["result"].as_str().unwrap()), "{line}");
 }
 
 /// The traces of torch.profiler with operators come from a slowed host; the recording of the same program does not.
