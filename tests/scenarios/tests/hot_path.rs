@@ -3,6 +3,7 @@
 //! included), no system call and so no lock that was waited for, no page fault, at most 60 ns an event, and a tail that
 //! a saturated disk does not touch. Preloaded, and loaded by the driver alone (CUDA_INJECTION64_PATH).
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -42,24 +43,17 @@ fn no_allocation_on_the_programs_threads() {
 fn calls_of_ours(label: &str, victim: Victim) -> (Vec<String>, usize) {
     let logs = victim.folder.join("strace");
     std::fs::create_dir(&logs).expect("folder");
-    let mut command = Command::new("strace");
-    command.args(["-ff", "-qq", "-k", "-o"]).arg(logs.join("of"));
-    for (name, value) in victim.command.get_envs() {
-        match value {
-            Some(value) if name == "LD_PRELOAD" || name == "CUDA_INJECTION64_PATH" => {
-                command.arg("-E").arg(format!("{}={}", name.to_string_lossy(), value.to_string_lossy()));
+    // strace gives up (status 1) where a thread ends while it unwinds that thread's stack: then again
+    for attempt in 1.. {
+        match strace(&victim, &logs) {
+            Ok(()) => break,
+            Err(said) if said.contains("cannot initialize libunwind") && attempt < 10 => {
+                std::fs::remove_dir_all(&logs).expect("folder");
+                std::fs::create_dir(&logs).expect("folder");
             }
-            Some(value) => {
-                command.env(name, value);
-            }
-            None => {
-                command.env_remove(name);
-            }
+            Err(said) => panic!("{label}: {said}"),
         }
     }
-    command.arg(victim.command.get_program()).args(victim.command.get_args());
-    command.current_dir(victim.folder.join("out")).stdout(Stdio::null()).stderr(Stdio::null());
-    assert!(command.status().expect("strace (apt install strace)").success(), "{label}");
     let (mut ours, mut windows, mut stacks) = (Vec::new(), 0, 0);
     for file in std::fs::read_dir(&logs).expect("logs").filter_map(Result::ok) {
         let text = std::fs::read_to_string(file.path()).expect("a log");
@@ -82,6 +76,33 @@ fn calls_of_ours(label: &str, victim: Victim) -> (Vec<String>, usize) {
     }
     assert!(stacks > 100, "{label}: this strace prints no stacks (-k)");
     (ours, windows)
+}
+
+/// Runs the victim under strace, one log a thread; what was said where that failed.
+fn strace(victim: &Victim, logs: &Path) -> Result<(), String> {
+    let mut command = Command::new("strace");
+    command.args(["-ff", "-qq", "-k", "-o"]).arg(logs.join("of"));
+    for (name, value) in victim.command.get_envs() {
+        match value {
+            Some(value) if name == "LD_PRELOAD" || name == "CUDA_INJECTION64_PATH" => {
+                command.arg("-E").arg(format!("{}={}", name.to_string_lossy(), value.to_string_lossy()));
+            }
+            Some(value) => {
+                command.env(name, value);
+            }
+            None => {
+                command.env_remove(name);
+            }
+        }
+    }
+    command.arg(victim.command.get_program()).args(victim.command.get_args());
+    command.current_dir(victim.folder.join("out")).stdin(Stdio::null());
+    let done = command.output().expect("strace (apt install strace)");
+    if done.status.success() {
+        return Ok(());
+    }
+    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Err(format!("{}: {}{}", done.status, said(&done.stderr), said(&done.stdout)))
 }
 
 #[test]
