@@ -75,6 +75,9 @@ pub(super) fn before(run: &Run, a: &Analysis) -> Option<String> {
         // the writer groups events by kind: what is missing is not simply the end of the run
         return Some("the file ends in the middle".to_owned());
     }
+    if run.foreign && run.problems.bad_segments > 0 {
+        return Some("the file is damaged".to_owned());
+    }
     let lost = share(a.data_losses, a.data_losses.saturating_add(a.events));
     if lost > LOSS_SHARE {
         return Some(format!("{} events lost, {:.1} % of the span", a.data_losses, lost * 100.0));

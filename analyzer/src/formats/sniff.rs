@@ -58,7 +58,26 @@ pub(super) fn read(path: &Path, progress: &Progress) -> Result<Input, ReadError>
     if let Some((_, what, hint)) = OTHERS.iter().find(|o| bytes.starts_with(o.0)) {
         return Err(ReadError::new(*what, *hint));
     }
+    encoding(bytes)?;
     kineto::read_mapped(bytes, progress).map(from_kineto)
+}
+
+/// JSON is UTF-8 and has no zeros; a text in another encoding shows by its mark or by where the zeros stand.
+fn encoding(first: &[u8]) -> Result<(), ReadError> {
+    let begins = |b: u8| b"{[ \t\r\n".contains(&b);
+    let name = match *first {
+        [0xff, 0xfe, 0, 0, ..] | [0, 0, 0xfe, 0xff, ..] => "UTF-32",
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "UTF-16",
+        [b, 0, 0, 0, ..] | [0, 0, 0, b, ..] if begins(b) => "UTF-32",
+        [b, 0, 1..=255, 0, ..] | [0, b, 0, 1..=255, ..] if begins(b) => "UTF-16",
+        _ => return Ok(()),
+    };
+    Err(ReadError::new(
+        format!("a text in {name}; JSON is UTF-8"),
+        format!(
+            "convert it: iconv -f {name} -t UTF-8 FILE > NEW.json (Windows PowerShell's > writes UTF-16)"
+        ),
+    ))
 }
 
 /// A `.gz` of any of them.
@@ -84,6 +103,7 @@ fn compressed(bytes: &[u8], progress: &Progress) -> Result<Input, ReadError> {
     if first[..got].starts_with(nsys::REPORT) {
         return Err(ReadError::new("a compressed nsys report", "unpack it: gunzip FILE"));
     }
+    encoding(first.get(..got).unwrap_or(&[]))?;
     progress.of(0); // how much text there is, nobody knows
     kineto::read_inflated(|| Box::new(inflate(bytes)), progress).map(from_kineto)
 }
@@ -131,8 +151,15 @@ fn from_kineto(k: Kineto) -> Input {
     if k.refused.cut {
         notes.push("the file ends in the middle: what came behind is missing".to_owned());
     }
+    if k.refused.damaged {
+        notes.push("the file is damaged: what stands behind the damage cannot be read".to_owned());
+    }
+    if k.behind > 0 {
+        notes.push(format!("{} bytes stand behind the end of the trace and are not read", k.behind));
+    }
     let Kineto { mut run, refused, events, bytes, .. } = k;
-    run.problems.bad_events = refused.lost() - u64::from(refused.cut);
+    run.problems.bad_events = refused.lost() - u64::from(refused.cut) - u64::from(refused.damaged);
     run.problems.cut_segments = u64::from(refused.cut);
+    run.problems.bad_segments = u64::from(refused.damaged);
     Input { format: Format::Kineto, run, refused, events, bytes, notes, os_calls: Vec::new() }
 }

@@ -176,6 +176,37 @@ fn a_new_device_in_each_row_is_damage() {
     assert_eq!((input.run.devices.len(), input.refused.broken), (1024, 4999 - 1023));
 }
 
+/// Streams and threads without end: what is beyond the bound is refused and counted, and so there is no verdict.
+#[test]
+fn a_new_stream_and_thread_in_each_row_is_damage() {
+    let w = training(2, &[(100, &[0])], 1);
+    let all = 70_000;
+    let fill = |table: &str, changed: &str| {
+        let counted = format!("WITH n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {all})");
+        format!(
+            "CREATE TABLE one AS SELECT * FROM {table} LIMIT 1; UPDATE one SET start = 6000000, end = 6000010;
+             CREATE TABLE many AS {counted} SELECT one.*, i FROM n, one; UPDATE many SET {changed}; DROP TABLE one;
+             ALTER TABLE many DROP COLUMN i; DROP TABLE {table}; ALTER TABLE many RENAME TO {table};"
+        )
+    };
+    for (table, changed) in [
+        ("CUPTI_ACTIVITY_KIND_KERNEL", "streamId = i, correlationId = i"),
+        ("CUPTI_ACTIVITY_KIND_RUNTIME", "globalTid = i, correlationId = i"),
+    ] {
+        let input =
+            read(&export(&w, Schema::New, |c| c.execute_batch(&fill(table, changed)).unwrap())).unwrap();
+        let kept: usize = match table.ends_with("KERNEL") {
+            true => input.run.devices.iter().flat_map(|d| &d.streams).filter(|s| s.stream > 20).count(),
+            false => input.run.threads.iter().filter(|t| !t.calls.is_empty()).count(),
+        };
+        let streams_below = if table.ends_with("KERNEL") { 20 } else { 0 };
+        assert!(kept < all && input.refused.broken > 9_000, "{table}: {kept} {:?}", input.refused);
+        assert!(kept as u64 + input.refused.broken + streams_below >= all as u64, "{table}: {kept}");
+        let verdict = analyzer::analyze(&input.run).verdict;
+        assert!(verdict.inconclusive.as_deref().is_some_and(|v| v.contains("events lost")), "{verdict:?}");
+    }
+}
+
 /// Two pages of a table's tree that each name the next one 580 times: 336,400 times the rows of the last.
 #[test]
 fn pages_that_lead_in_circles_come_to_an_end() {

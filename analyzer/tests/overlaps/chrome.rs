@@ -140,6 +140,6 @@ fn other(w: &Work, n: usize, form: &Form) -> String {
         1 => format!("{{\"ph\": \"s\", \"id\": {n}, \"pid\": 9, \"tid\": 9, \"ts\": {ts}, \"cat\": \"ac2g\", \"name\": \"ac2g\"}}"),
         2 => format!("{{\"ph\": \"C\", \"pid\": 0, \"ts\": {ts}, \"name\": \"kernel\", \"args\": {{\"kernel\": 3}}}}"),
         3 => format!("{head}, \"dur\": {dur}, \"cat\": \"gpu_user_annotation\", \"name\": \"kernel\"}}"),
-        _ => format!("{{\"ph\": \"M\", \"name\": \"process_name\", \"pid\": 0, \"args\": {{\"name\": \"{{\\\"ph\\\":\"}}}}"),
+        _ => r#"{"ph": "M", "name": "process_name", "pid": 0, "args": {"name": "{\"ph\":"}}"#.to_owned(),
     }
 }

@@ -108,8 +108,11 @@ impl<'a> Blocks<'a> {
         let (text, last) = match &mut self.source {
             Source::Mapped { bytes, at } => {
                 let nominal = at.saturating_add(self.size);
-                let end =
-                    if nominal < bytes.len() { next_object(bytes, nominal, &self.first_key) } else { None };
+                let end = if nominal < bytes.len() {
+                    next_object(bytes, nominal, &[&self.first_key])
+                } else {
+                    None
+                };
                 let end = end.unwrap_or(bytes.len());
                 let text = bytes.get(*at..end).unwrap_or(&[]);
                 *at = end;
@@ -169,7 +172,7 @@ fn last_object(bytes: &[u8], first_key: &[u8]) -> Option<usize> {
         let from = bytes.len().saturating_sub(reach);
         let mut found = None;
         let mut at = from;
-        while let Some(begin) = next_object(bytes, at, first_key) {
+        while let Some(begin) = next_object(bytes, at, &[first_key]) {
             found = Some(begin);
             at = begin + 1;
         }

@@ -115,7 +115,7 @@ fn complete(f: &Fields<'_>, part: &mut Part) {
             part.ranges.push(RawRange { start, end, thread, name, kind });
         }
         What::Wait => {
-            let a = args(f.args);
+            let a = args(f.args, part);
             let what = match f.name {
                 b"Event Sync" => 1,
                 b"Stream Wait Event" => 2,
@@ -136,6 +136,8 @@ struct Args {
     correlation: u32,
     cbid: Option<u32>,
     device: Option<u32>,
+    /// A device is told, and none that can be.
+    no_device: bool,
     context: u32,
     stream: Option<u32>,
     bytes: u64,
@@ -145,14 +147,19 @@ struct Args {
     block: [u32; 3],
 }
 
-fn args(text: &[u8]) -> Args {
+fn args(text: &[u8], part: &mut Part) -> Args {
     let mut a = Args { grid: [1; 3], block: [1; 3], ..Args::default() };
-    // what cannot be read stays at its default: the event itself is sound
-    let _ = Scan::new(text, 0).object(|key, s| {
+    if text.is_empty() {
+        return a;
+    }
+    let read = Scan::new(text, 0).object(|key, s| {
         match (key, s.value()?) {
             (b"correlation", v) => a.correlation = number(v).unwrap_or(0) as u32,
             (b"cbid", v) => a.cbid = small(v),
-            (b"device", v) => a.device = small(v),
+            (b"device", v) => {
+                a.device = small(v);
+                a.no_device = a.device.is_none();
+            }
             (b"context", v) => a.context = small(v).unwrap_or(0),
             (b"stream", v) => a.stream = small(v),
             (b"bytes", v) => a.bytes = number(v).and_then(|n| u64::try_from(n).ok()).unwrap_or(0),
@@ -171,6 +178,8 @@ fn args(text: &[u8]) -> Args {
         }
         Ok(())
     });
+    // what cannot be read stays at its default: the event itself is sound
+    part.refused.broken += u64::from(read.is_err());
     a
 }
 
@@ -199,7 +208,12 @@ fn numbers(text: &[u8]) -> [u32; 3] {
     out
 }
 
-fn stream(f: &Fields<'_>, a: &Args, part: &mut Part) -> u32 {
+/// `None`, and counted: on no device.
+fn stream(f: &Fields<'_>, a: &Args, part: &mut Part) -> Option<u32> {
+    if a.no_device {
+        part.refused.broken += 1;
+        return None;
+    }
     let number = |v: &Option<Value<'_>>| match *v {
         // the old schema's "stream 7"
         Some(Value::Text(t)) => t.strip_prefix(b"stream ").and_then(whole).or_else(|| whole(t)),
@@ -208,12 +222,12 @@ fn stream(f: &Fields<'_>, a: &Args, part: &mut Part) -> u32 {
     };
     let device = a.device.or_else(|| number(&f.pid).and_then(|n| u32::try_from(n).ok())).unwrap_or(0);
     let stream = a.stream.or_else(|| number(&f.tid).and_then(|n| u32::try_from(n).ok())).unwrap_or(0);
-    part.streams.number(StreamKey { device, context: a.context, stream })
+    Some(part.streams.number(StreamKey { device, context: a.context, stream }))
 }
 
 fn kernel(f: &Fields<'_>, start: i64, end: i64, part: &mut Part) {
-    let a = args(f.args);
-    let stream = stream(f, &a, part);
+    let a = args(f.args, part);
+    let Some(stream) = stream(f, &a, part) else { return };
     let name = text(part, f.name);
     let info = KernelInfo {
         name,
@@ -229,8 +243,8 @@ fn kernel(f: &Fields<'_>, start: i64, end: i64, part: &mut Part) {
 }
 
 fn memory(f: &Fields<'_>, start: i64, end: i64, part: &mut Part, copy: bool) {
-    let args = args(f.args);
-    let stream = stream(f, &args, part);
+    let args = args(f.args, part);
+    let Some(stream) = stream(f, &args, part) else { return };
     let (a, b) = match copy {
         true => direction(f.name, args.bytes).pack(),
         false => (args.bytes as u32, (args.bytes >> 32) as u32),
@@ -270,7 +284,7 @@ fn direction(name: &[u8], bytes: u64) -> Copy {
 }
 
 fn api_call(f: &Fields<'_>, start: i64, end: i64, part: &mut Part, domain: u8) {
-    let a = args(f.args);
+    let a = args(f.args, part);
     let thread = thread(f, part);
     let name = text(part, f.name);
     let packed = a.cbid.map_or(0, |id| call::pack(domain, id));

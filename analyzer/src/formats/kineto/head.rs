@@ -18,6 +18,8 @@ pub(super) struct Head {
     /// `distributedInfo`: rank and world size.
     pub(super) rank: Option<u32>,
     pub(super) world: u32,
+    /// The trace is a list of events, not an object with one in it.
+    array: bool,
     /// Any key that only Kineto or gapprobe writes was there.
     pub(super) schema: bool,
 }
@@ -29,6 +31,7 @@ pub(super) fn before_events(text: &[u8], head: &mut Head) -> Scanned<Option<usiz
     match scan.peek()? {
         b'[' => {
             scan.expect(b'[')?;
+            head.array = true;
             return Ok(Some(scan.at()));
         }
         b'{' => scan.expect(b'{')?,
@@ -51,19 +54,23 @@ pub(super) fn before_events(text: &[u8], head: &mut Head) -> Scanned<Option<usiz
     }
 }
 
-/// Reads from behind the `]` of the list of events to the end of the outer object. An array's end has nothing behind.
-pub(super) fn after_events(text: &[u8], head: &mut Head) -> Scanned<()> {
+/// Reads from behind the `]` of the list of events to the end of the trace: that of the outer object; an array's end has
+/// nothing behind it. Returns where something stands behind the end (or the text ends).
+pub(super) fn after_events(text: &[u8], head: &mut Head) -> Scanned<usize> {
     let mut scan = Scan::new(text, 0);
-    loop {
-        match scan.peek() {
-            Err(_) => return Ok(()),
-            Ok(b',') => scan.expect(b',')?,
-            Ok(_) => return Ok(()),
+    if !head.array {
+        loop {
+            match scan.peek() {
+                Ok(b',') => scan.expect(b',')?,
+                Ok(_) => break scan.expect(b'}')?,
+                Err(_) => return Ok(text.len()),
+            }
+            let key = scan.string()?;
+            scan.expect(b':')?;
+            head.take(key, scan.value()?);
         }
-        let key = scan.string()?;
-        scan.expect(b':')?;
-        head.take(key, scan.value()?);
     }
+    Ok(scan.peek().map_or(text.len(), |_| scan.at()))
 }
 
 impl Head {

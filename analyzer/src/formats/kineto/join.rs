@@ -116,7 +116,7 @@ pub(super) fn join(parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadError> {
     h.state = state::CLOSED;
     h.sources |= sources::CALLBACKS;
     run.slowed_host = host_events > 0;
-    Ok(Kineto { run, refused, events, bytes: 0, rounded })
+    Ok(Kineto { run, refused, events, bytes: 0, behind: 0, rounded })
 }
 
 /// A thread id as far as 32 bits hold it; texts have ids of their own.

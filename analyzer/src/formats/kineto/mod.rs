@@ -18,7 +18,7 @@ mod part;
 mod scan;
 mod time;
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Mutex;
 
@@ -35,6 +35,9 @@ pub use part::Refused;
 /// The list of events must begin within this many bytes of a compressed file.
 const MOST_HEAD: usize = 64 << 20;
 
+/// Events that turn out to be none, in a damaged text, may cost so many passes over it; then what is left is given up.
+const MOST_PASSES: usize = 16;
+
 /// A damaged compressed text is unpacked into memory up to this many bytes.
 const MOST_WHOLE: u64 = 2 << 30;
 
@@ -49,6 +52,8 @@ pub struct Kineto {
     pub events: u64,
     /// Bytes of text.
     pub bytes: u64,
+    /// Bytes of text behind the end of the trace, which are not read.
+    pub behind: u64,
     /// The stamps were whole microseconds (traces before PyTorch 2.4): gaps and short kernels are rounded.
     pub rounded: bool,
 }
@@ -64,7 +69,7 @@ pub fn read_in_blocks(bytes: &[u8], size: usize, progress: &Progress) -> Result<
     match read(Blocks::mapped(bytes, size), progress)? {
         Some(kineto) => Ok(kineto),
         // an event was not where it seemed to begin: once more, in one piece
-        None => read_whole(bytes, progress),
+        None => read_whole(bytes, None, progress),
     }
 }
 
@@ -77,13 +82,13 @@ pub fn read_inflated<'a>(
         return Ok(kineto);
     }
     let mut all = Vec::new();
-    // what can be read is read; that the rest is missing shows where the text ends
-    let _ = open().take(MOST_WHOLE).read_to_end(&mut all);
+    // what can be read is read
+    let damage = open().take(MOST_WHOLE).read_to_end(&mut all).err();
     if all.len() as u64 == MOST_WHOLE {
         let text = "damaged, and too large to be read in one piece while it is compressed";
         return Err(ReadError::new(text, "unpack it: gunzip FILE"));
     }
-    read_whole(&all, progress)
+    read_whole(&all, damage.as_ref(), progress)
 }
 
 /// `None`: the blocks do not fit together.
@@ -93,7 +98,7 @@ fn read(mut blocks: Blocks<'_>, progress: &Progress) -> Result<Option<Kineto>, R
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let blocks = Mutex::new(blocks);
     let parts = Mutex::new(Vec::<(usize, Part)>::new());
-    let (misfit, tail) = (AtomicBool::new(false), Mutex::new(Vec::new()));
+    let (misfit, tail) = (AtomicBool::new(false), Mutex::new(None));
     let work = || loop {
         if misfit.load(Ordering::Relaxed) {
             return;
@@ -114,7 +119,7 @@ fn read(mut blocks: Blocks<'_>, progress: &Progress) -> Result<Option<Kineto>, R
         }
         if part.ended {
             if let (Ok(mut tail), Some(rest)) = (tail.lock(), block.text.bytes().get(part.stopped..)) {
-                *tail = rest.to_vec();
+                *tail = Some(rest.to_vec());
             }
         }
         if let Ok(mut parts) = parts.lock() {
@@ -134,19 +139,20 @@ fn read(mut blocks: Blocks<'_>, progress: &Progress) -> Result<Option<Kineto>, R
     parts.sort_by_key(|p| p.0);
     let tail = tail.into_inner().unwrap_or_default();
     let blocks = blocks.into_inner().map_err(|_| ReadError::internal())?;
-    finish(parts.into_iter().map(|p| p.1).collect(), head, &tail, blocks.bytes, blocks.damage.is_some())
-        .map(Some)
+    let parts = parts.into_iter().map(|p| p.1).collect();
+    finish(parts, head, tail.as_deref(), blocks.bytes, blocks.damage.as_ref()).map(Some)
 }
 
-fn read_whole(bytes: &[u8], progress: &Progress) -> Result<Kineto, ReadError> {
+/// `damage`: why the text may be only the begin of what was packed.
+fn read_whole(bytes: &[u8], damage: Option<&io::Error>, progress: &Progress) -> Result<Kineto, ReadError> {
     let mut head = Head::default();
     let mut blocks = Blocks::mapped(bytes, BLOCK);
     let from = begin(&mut blocks, &mut head)?;
     let text = bytes.get(from..).unwrap_or(&[]);
     let part = events(&Block { index: 0, text: blocks::Text::Mapped(text), last: true });
     progress.at(bytes.len() as u64);
-    let tail = text.get(part.stopped..).unwrap_or(&[]).to_vec();
-    finish(vec![part], head, &tail, bytes.len() as u64, false)
+    let tail = text.get(part.stopped..).filter(|_| part.ended);
+    finish(vec![part], head, tail, bytes.len() as u64, damage)
 }
 
 /// Steps to behind the `[` of the list of events and learns how events begin. Returns how far that was.
@@ -178,57 +184,76 @@ fn events(block: &Block<'_>) -> Part {
     let bytes = block.text.bytes();
     let mut part = Part::default();
     let mut scan = Scan::new(bytes, 0);
+    let mut left = bytes.len().saturating_mul(MOST_PASSES);
     loop {
-        let bad = match scan.peek() {
-            Ok(b'{') => {
-                let begin = scan.at();
-                event::event(&mut scan, &mut part).err().map(|bad| (bad, begin))
-            }
-            Ok(b',') => scan.expect(b',').err().map(|bad| (bad, scan.at())),
+        let next = scan.peek();
+        let begin = scan.at();
+        let bad = match next {
+            Ok(b'{') => event::event(&mut scan, &mut part).err(),
+            Ok(b',') => scan.expect(b',').err(),
             Ok(b']') => {
                 part.ended = scan.expect(b']').is_ok();
                 break;
             }
-            Ok(_) => Some((Bad::Syntax(scan.at()), scan.at())),
+            Ok(_) => Some(Bad::Syntax(scan.at())),
             // the text ends between events, as every block but the last should
             Err(_) => break,
         };
-        match bad {
-            None => {}
-            Some((Bad::End(_), _)) => {
-                part.refused.cut = true;
-                break;
-            }
-            Some((Bad::Syntax(_), begin)) => {
+        let Some(bad) = bad else { continue };
+        let (Bad::End(reached) | Bad::Syntax(reached)) = bad;
+        if !block.last && matches!(bad, Bad::End(_)) {
+            part.refused.cut = true;
+            break;
+        }
+        // a quote or bracket too few and an event seems to go on to the end: if another one begins in it, it is damaged
+        left = left.saturating_sub(reached.saturating_sub(begin));
+        match resume(bytes, begin + 1).filter(|_| left > 0) {
+            Some(next) => {
                 part.refused.broken += 1;
-                match resume(bytes, begin + 1) {
-                    Some(at) => scan = Scan::new(bytes, at),
-                    None => break,
-                }
+                scan = Scan::new(bytes, next);
+            }
+            None => {
+                part.refused.damaged = left == 0 || matches!(bad, Bad::Syntax(_));
+                break;
             }
         }
     }
-    part.refused.cut |= block.last && !part.ended;
+    part.refused.cut |= block.last && !part.ended && !part.refused.damaged;
     part.stopped = scan.at();
     part
 }
 
 /// Behind a place that is no JSON: where an event may begin again.
 fn resume(bytes: &[u8], from: usize) -> Option<usize> {
-    let keys: [&[u8]; 3] = [b"ph", b"name", b"cat"];
-    keys.iter().filter_map(|key| next_object(bytes, from, key)).min()
+    next_object(bytes, from, &[b"ph", b"name", b"cat"])
 }
 
+/// `tail`: what stands behind the list of events, if its end was found.
 fn finish(
     parts: Vec<Part>,
     mut head: Head,
-    tail: &[u8],
+    tail: Option<&[u8]>,
     bytes: u64,
-    damaged: bool,
+    damage: Option<&io::Error>,
 ) -> Result<Kineto, ReadError> {
-    let behind = head::after_events(tail, &mut head);
+    let end = tail.map(|t| head::after_events(t, &mut head));
     let mut kineto = join::join(parts, &head)?;
     kineto.bytes = bytes;
-    kineto.refused.cut |= damaged || behind.is_err();
+    let r = &mut kineto.refused;
+    match (end, tail) {
+        (Some(Ok(at)), Some(tail)) => {
+            kineto.behind = tail.get(at..).map_or(0, |t| t.trim_ascii_end().len()) as u64;
+            r.broken += u64::from(kineto.behind > 0);
+        }
+        (Some(Err(Bad::End(_))), _) => r.cut = true,
+        (Some(Err(Bad::Syntax(_))), _) => r.damaged = true,
+        _ => {}
+    }
+    match damage.map(io::Error::kind) {
+        Some(io::ErrorKind::UnexpectedEof) => r.cut = true,
+        Some(_) => r.damaged = true,
+        None => {}
+    }
+    r.cut &= !r.damaged;
     Ok(kineto)
 }

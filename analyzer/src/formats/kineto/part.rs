@@ -141,6 +141,8 @@ pub struct Refused {
     pub orphans: u64,
     /// The file ends in the middle.
     pub cut: bool,
+    /// It goes on, and from some place on cannot be read.
+    pub damaged: bool,
 }
 
 impl Refused {
@@ -151,11 +153,12 @@ impl Refused {
         self.duplicates += other.duplicates;
         self.orphans += other.orphans;
         self.cut |= other.cut;
+        self.damaged |= other.damaged;
     }
 
     /// Items that are missing from the run.
     pub fn lost(&self) -> u64 {
-        self.no_time + self.negative + self.broken + u64::from(self.cut)
+        self.no_time + self.negative + self.broken + u64::from(self.cut) + u64::from(self.damaged)
     }
 }
 
