@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Writes the seeds anew: `cargo run --bin seeds` in this folder. Run it when the recording's layout changes.
+//! Not made here, but by hand: those of `kineto`.
+
+#[path = "../../../analyzer/tests/nsys/fixture.rs"]
+#[allow(dead_code, reason = "the writer of it is used here")]
+mod fixture;
 
 use std::path::Path;
 
+use fixture::{export, Schema};
 use trace::build::Builder;
 use trace::call::{pack, CALLS};
 use trace::event::{Event, Kind};
@@ -34,7 +40,12 @@ fn training(steps: u64, kernels: u64, marks: bool) -> Vec<u8> {
             now += 4_000;
         }
         let correlation = call(&mut b, "cudaMemcpyAsync", now, now + 2_000);
-        b.on_stream(0, 1, 7, Event { correlation, a: 4096, ..Event::new(Kind::Memcpy, now + 5_000, now + 9_000) });
+        b.on_stream(
+            0,
+            1,
+            7,
+            Event { correlation, a: 4096, ..Event::new(Kind::Memcpy, now + 5_000, now + 9_000) },
+        );
         call(&mut b, "cudaStreamSynchronize", now + 2_000, now + 10_000);
         now += 50_000;
     }
@@ -59,5 +70,68 @@ fn main() -> std::io::Result<()> {
             std::fs::write(here.join(target).join(name), input)?;
         }
     }
+    nsys(&here.join("nsys"))?;
+    rows(&here.join("nsys_rows"))?;
+    summary(&here.join("summary"), &training(6, 4, true))
+}
+
+/// Exports in pages as small as SQLite allows: a byte that the fuzzer changes is one that somebody reads.
+fn nsys(folder: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    for (name, schema, steps) in [("old", Schema::Old, 2), ("new", Schema::New, 2), ("many", Schema::New, 8)]
+    {
+        let workload = fixture::training(steps, &[(100, &[0, 1]), (200, &[0])], 3);
+        let file = export(&workload, schema, |c| {
+            c.execute_batch("PRAGMA journal_mode = DELETE; PRAGMA page_size = 512; VACUUM")
+                .expect("small pages");
+        });
+        analyzer::formats::read(&file.0, &Default::default()).expect("an export");
+        std::fs::write(folder.join(name), sparse::compact(&std::fs::read(&file.0)?))?;
+    }
+    let whole = std::fs::read(folder.join("old"))?;
+    std::fs::write(folder.join("cut"), whole.get(..whole.len() / 2).unwrap_or(&whole))
+}
+
+/// All tables and rows of each; the GPU's work alone. Zeros stand for what nsys would write.
+fn rows(folder: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    let row = |table: u8, seed: usize| -> Vec<u8> {
+        let values = (0..14).flat_map(|n| [0, (seed * 37 + n * 11) as u8]);
+        std::iter::once(table).chain(values).collect()
+    };
+    let head = |absent: u16| [absent.to_be_bytes().as_slice(), &[255]].concat();
+    let all = [head(0), vec![3; 13], (0..130).flat_map(|n| row((n % 13) as u8, n)).collect()].concat();
+    let work = [head(0x1ff0), vec![3; 4], (0..60).flat_map(|n| row((n % 4) as u8, n)).collect()].concat();
+    for (name, input) in [("all", all), ("work", work)] {
+        let file = sparse::Kept::new();
+        let written = sparse::rows::write(&file.0, &input).expect("an export");
+        assert!(written.work > 30 && written.only_work == (name == "work"), "{written:?}");
+        let read = analyzer::formats::read(&file.0, &Default::default()).expect("an export");
+        sparse::sound::check(&read);
+        std::fs::write(folder.join(name), input)?;
+    }
     Ok(())
+}
+
+/// A job of four ranks, one without steps, and a summary of nothing.
+fn summary(folder: &Path, recording: &[u8]) -> std::io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    let run = analyzer::load(recording).map_err(|e| std::io::Error::other(e.to_string()))?;
+    let analysis = analyzer::analyze(&run);
+    let mut texts = Vec::new();
+    for rank in 0..4u64 {
+        let mut value = analyzer::summary::summary(&run, &analysis, &Default::default());
+        value["rank"] = rank.into();
+        value["world_size"] = 5.into();
+        if rank == 3 {
+            value["steps"] = serde_json::Value::Null;
+        }
+        texts.push(value.to_string());
+    }
+    std::fs::write(folder.join("one"), &texts[0])?;
+    std::fs::write(folder.join("job"), texts.join("\n"))?;
+    std::fs::write(
+        folder.join("least"),
+        format!("{{\"summary_version\":{}}}", analyzer::summary::SUMMARY_VERSION),
+    )
 }

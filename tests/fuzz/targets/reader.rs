@@ -10,7 +10,7 @@ fuzz_target!(|input: &[u8]| {
     let Ok(mut recording) = Recording::open(bytes.as_slice()) else { return };
     let opened = recording.problems;
     let bound = recording.event_bound();
-    let mut read = |recording: &mut Recording| {
+    let read = |recording: &mut Recording| {
         let mut events = Vec::new();
         recording.for_each_event(bytes.as_slice(), |track, event| {
             assert!(event.start <= event.end, "an event that ends before it begins: {event:?}");

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What holds for any trace that was read, however odd.
+
+use analyzer::formats::Input;
+
+/// Busy and idle are the span, buckets are the wall time, the line is one line, and too much lost is no verdict.
+pub fn check(input: &Input) {
+    let run = &input.run;
+    let analysis = analyzer::analyze(run);
+    for d in &analysis.devices {
+        assert_eq!(d.busy_ns + d.idle_ns, d.span.ns());
+        assert_eq!(d.buckets.total(), d.wall_ns, "device {}", d.ordinal);
+        assert!(d.max_gap_ns <= d.idle_ns && (d.idle_ns > 0) == (d.gaps > 0), "device {}", d.ordinal);
+    }
+    let line = analyzer::line::line(run, &analysis, None);
+    assert!(!line.trim().is_empty() && line.chars().all(|c| !c.is_control()), "{line:?}");
+    assert_eq!(run.problems.bad_events, input.refused.lost());
+    // DESIGN.md 7: losses beyond 0.1 % of the events
+    if input.refused.lost() * 999 > analysis.events {
+        assert!(line.contains("INCONCLUSIVE"), "{:?} of {}: {line}", input.refused, analysis.events);
+    }
+}
