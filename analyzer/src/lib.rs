@@ -13,6 +13,7 @@
 //! alive.rs      is the process that made a file still there?
 //! chrome.rs     the trace file; summary.rs the figures as JSON; report.rs recording -> files and line
 //! tables/       tables of a run, as nsys stats has them, and our own
+//! visible.rs    names that others chose, safe to show
 //! ```
 //! Linked into the training process for its exit (without the feature `cli`), and into `gapprobe`.
 //! Nothing here panics on hostile input or grows beyond a small multiple of the recording.
@@ -48,6 +49,7 @@ pub mod summary;
 #[cfg(feature = "cli")]
 pub mod tables;
 pub mod timeline;
+pub mod visible;
 
 pub use analysis::Analysis;
 pub use analyze::analyze;

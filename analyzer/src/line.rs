@@ -6,6 +6,7 @@ use std::fmt::Write;
 use crate::analysis::{Analysis, Profiled, StepSource, Verdict};
 use crate::causes::{gpu_bound, inconclusive, mixed, small_kernels};
 use crate::run::Run;
+use crate::visible::visible;
 
 /// A warm-up longer than this share of what was seen is named.
 const LONG_WARM_UP: f64 = 0.1;
@@ -21,8 +22,7 @@ pub fn line(run: &Run, a: &Analysis, trace: Option<&str>) -> String {
     if let Some(path) = trace {
         let _ = write!(out, " Trace: {path}");
     }
-    out.retain(|c| !c.is_control());
-    out
+    visible(&out).into_owned()
 }
 
 /// The line up to its losses: without what to do next, without the trace.
@@ -51,8 +51,7 @@ pub fn figures(run: &Run, a: &Analysis) -> String {
     if let Some(p) = v.profiled {
         let _ = write!(out, " {}", under_the_profiler(v, &p));
     }
-    out.retain(|c| !c.is_control());
-    out
+    visible(&out).into_owned()
 }
 
 /// What the verdict is worth on a trace whose host was slowed by its profiler.

@@ -4,6 +4,7 @@
 
 use std::process::ExitCode;
 
+use analyzer::visible::is_hidden;
 use clap::{Parser, Subcommand};
 
 mod verbs;
@@ -51,7 +52,7 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse(); // ends with 2 (Exit::WrongUse) by itself
+    let cli = Cli::try_parse().unwrap_or_else(|e| wrong_use(&e));
     let result = match cli.verb {
         Verb::Run(args) => verbs::run::run(&args),
         Verb::Recover(args) => verbs::recover::run(&args).map(ExitCode::from),
@@ -69,9 +70,22 @@ fn main() -> ExitCode {
         Verb::Completions(args) => verbs::completions::run(&args).map(ExitCode::from),
     };
     result.unwrap_or_else(|failure| {
-        verbs::talk::say(&failure);
+        verbs::talk::fail(&failure);
         failure.exit.into()
     })
+}
+
+/// Help, or wrong use: clap says which, ends with 0 or 2 (Exit::WrongUse), and repeats arguments as they are. Where one
+/// holds what a terminal would obey, the same without colours and made visible.
+fn wrong_use(error: &clap::Error) -> ! {
+    let odd = std::env::args_os().any(|a| a.to_string_lossy().contains(is_hidden));
+    if !odd {
+        error.exit();
+    }
+    for line in error.render().to_string().lines() {
+        verbs::talk::say(line);
+    }
+    std::process::exit(error.exit_code());
 }
 
 /// What a verb returns: how to end, or why not.

@@ -8,6 +8,7 @@ use super::work::{Change, Changed, Work, WORTH_A_WORD};
 use super::{Comparison, Figure, Outcome, Side};
 use crate::analysis::Bucket;
 use crate::causes::{gpu_bound, inconclusive};
+use crate::visible::visible;
 
 /// Kernels named one by one, at most.
 const NAMED: usize = 8;
@@ -18,13 +19,13 @@ const SHOWN: f64 = 0.0005;
 pub(super) fn report(c: &Comparison<'_>, run_noise: Option<f64>) -> String {
     let mut out = String::new();
     for (letter, side) in [("A", c.a), ("B", c.b)] {
-        let _ = writeln!(out, "{letter}  {}: {}", side.name, run(side));
+        let _ = writeln!(out, "{letter}  {}: {}", visible(&side.name), run(side));
     }
     for caution in &c.cautions {
-        let _ = writeln!(out, "!  {caution}");
+        let _ = writeln!(out, "!  {}", visible(caution));
     }
     for remark in &c.remarks {
-        let _ = writeln!(out, "   {remark}");
+        let _ = writeln!(out, "   {}", visible(remark));
     }
     out.push_str(&kernels(c));
     if let Some(step) = &c.step {
@@ -45,7 +46,6 @@ pub(super) fn report(c: &Comparison<'_>, run_noise: Option<f64>) -> String {
     if let Some(scaling) = &c.scaling {
         let _ = writeln!(out, "\nscaling: {}", scaling.text());
     }
-    out.retain(|ch| ch == '\n' || !ch.is_control());
     out
 }
 
@@ -96,8 +96,7 @@ pub(super) fn line(c: &Comparison<'_>) -> String {
         let _ = write!(out, "; {bottleneck}");
     }
     out.push('.');
-    out.retain(|ch| !ch.is_control());
-    out
+    visible(&out).into_owned()
 }
 
 /// The bucket that moved most, the way the step went.
@@ -157,19 +156,18 @@ fn kernels(c: &Comparison<'_>) -> String {
     let mut out = String::new();
     let unit = if c.step.is_some() { " a step" } else { "" };
     for k in &named {
-        let (x, y) = (count(k.count.0), count(k.count.1));
+        let (name, x, y) = (visible(&k.name), count(k.count.0), count(k.count.1));
         let _ = match k.change {
-            Change::Appeared => writeln!(out, "   appeared: {} ({y}{unit}, {})", k.name, time(k.ns.1)),
-            Change::Vanished => writeln!(out, "   vanished: {} ({x}{unit}, {})", k.name, time(k.ns.0)),
+            Change::Appeared => writeln!(out, "   appeared: {name} ({y}{unit}, {})", time(k.ns.1)),
+            Change::Vanished => writeln!(out, "   vanished: {name} ({x}{unit}, {})", time(k.ns.0)),
             Change::Count => {
-                writeln!(out, "   {x} -> {y}{unit}: {} ({} -> {})", k.name, time(k.ns.0), time(k.ns.1))
+                writeln!(out, "   {x} -> {y}{unit}: {name} ({} -> {})", time(k.ns.0), time(k.ns.1))
             }
             Change::Grid => writeln!(
                 out,
-                "   {} -> {} blocks: {} ({} -> {})",
+                "   {} -> {} blocks: {name} ({} -> {})",
                 count(k.blocks.0),
                 count(k.blocks.1),
-                k.name,
                 time(k.ns.0),
                 time(k.ns.1)
             ),

@@ -9,6 +9,7 @@ use crate::analysis::Analysis;
 use crate::gaps::stacks::{idle_stacks, without_number};
 use crate::run::Run;
 use crate::timeline::Observed;
+use crate::visible::is_hidden;
 
 /// Writes the stacks of the steady state, by name.
 pub fn folded(run: &Run, analysis: &Analysis, out: &mut dyn Write) -> io::Result<()> {
@@ -40,7 +41,7 @@ pub fn folded(run: &Run, analysis: &Analysis, out: &mut dyn Write) -> io::Result
     Ok(())
 }
 
-/// A frame: the separator and line breaks cannot stand in it.
+/// A frame: the separator and what cannot be seen cannot stand in it.
 fn clean(name: &str) -> String {
-    name.chars().map(|c| if c == ';' || c.is_control() { '_' } else { c }).collect()
+    name.chars().map(|c| if c == ';' || is_hidden(c) { '_' } else { c }).collect()
 }

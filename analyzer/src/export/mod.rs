@@ -4,6 +4,7 @@
 
 mod csv;
 mod folded;
+mod rows;
 
 pub use csv::csv;
 pub use folded::folded;

@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use super::{Fleet, Rank};
 use crate::causes::inconclusive;
+use crate::visible::visible;
 
 /// Missing ranks named one by one, at most.
 const NAMED: usize = 8;
@@ -55,8 +56,7 @@ pub fn line(fleet: &Fleet) -> String {
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let _ = write!(out, " No summary of rank{} {}{more}.", plural(fleet.missing.len()), named.join(", "));
     }
-    out.retain(|c| !c.is_control());
-    out
+    visible(&out).into_owned()
 }
 
 fn verdict(r: &Rank) -> String {
@@ -76,12 +76,12 @@ pub fn table(fleet: &Fleet) -> String {
         let mark = if fleet.worst == Some(i) { " <" } else { "" };
         rows.push([
             r.rank.map_or_else(|| format!("pid {}", r.pid), |n| n.to_string()),
-            r.host.chars().filter(|c| !c.is_control()).collect(),
+            visible(&r.host).into_owned(),
             time(r.median_ns),
             time(r.p95_ns),
             time(r.own_ns()),
             format!("{:.0}", r.busy_share() * 100.0),
-            format!("{}{mark}", r.cause),
+            format!("{}{mark}", visible(&r.cause)),
             format!("{:.0}", r.share * 100.0),
             r.losses.to_string(),
         ]);

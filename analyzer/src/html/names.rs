@@ -2,12 +2,12 @@
 //! Names that foreign programs chose, safe to show: nothing invisible, nothing that turns the text around, no novels.
 
 use std::collections::HashMap;
-use std::fmt::Write;
 
 use trace::Kind;
 
 use crate::chrome::name::{demangled, shortened};
 use crate::run::{Op, Run};
+use crate::visible;
 
 /// Longest text that is kept, characters.
 const MOST_CHARS: usize = 400;
@@ -21,20 +21,9 @@ pub(super) fn clean(text: &str) -> String {
             out.push('…');
             break;
         }
-        if is_hidden(c) {
-            let _ = write!(out, "\\u{{{:x}}}", u32::from(c));
-        } else {
-            out.push(c);
-        }
+        visible::push(&mut out, c);
     }
     out
-}
-
-/// Controls, bidi controls, zero-width characters, separators, tags.
-fn is_hidden(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
-        || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// Whole and short name of a kernel definition.

@@ -8,6 +8,7 @@ use super::{ncu, Overview};
 use crate::analysis::{Analysis, Bucket, DeviceAnalysis, StepSource};
 use crate::causes::{gpu_bound, inconclusive};
 use crate::line;
+use crate::visible::visible;
 
 /// Characters of a full bar.
 const BAR: f64 = 40.0;
@@ -40,14 +41,14 @@ fn head(out: &mut String, o: &Overview<'_>) {
     let (run, a) = (&o.input.run, o.source.analysis());
     let names: Vec<&str> = run.devices.iter().filter_map(|d| run.definitions.string(d.info.name)).collect();
     let gpus = match (run.devices.len(), names.first()) {
-        (1, Some(name)) => (*name).to_owned(),
-        (n, Some(name)) => format!("{n} GPUs, {name}"),
+        (1, Some(name)) => visible(name).into_owned(),
+        (n, Some(name)) => format!("{n} GPUs, {}", visible(name)),
         (n, None) => format!("{n} GPU{}", if n == 1 { "" } else { "s" }),
     };
     let _ = writeln!(
         out,
         "{}: {}, {} events, {gpus}, {} seen\n",
-        o.file,
+        visible(o.file),
         o.input.format.name(),
         thousands(o.input.events),
         time(a.coverage.seen_ns)
@@ -258,10 +259,15 @@ fn foot(out: &mut String, o: &Overview<'_>, a: &Analysis) {
     wrapped(out, "", &format!("{}; losses {}.", capital(&line::seen(a)), line::losses(run, a)));
     if v.code == gpu_bound::CODE {
         if let Some(command) = ncu::command(o) {
-            let _ = writeln!(out, "Next: {command}");
+            let _ = writeln!(out, "Next: {}", visible(&command));
         }
     }
-    let _ = writeln!(out, "Next: gapprobe explain {}; gapprobe stats {} -r gaps -r syncs", v.code, o.file);
+    let _ = writeln!(
+        out,
+        "Next: gapprobe explain {}; gapprobe stats {} -r gaps -r syncs",
+        v.code,
+        visible(o.file)
+    );
 }
 
 fn section<'a>(
@@ -284,7 +290,7 @@ fn section<'a>(
 /// A sentence over several lines, the later ones set in.
 fn wrapped(out: &mut String, indent: &str, text: &str) {
     let mut width = 0;
-    for word in text.split(' ').filter(|w| !w.is_empty()) {
+    for word in visible(text).split(' ').filter(|w| !w.is_empty()) {
         let length = word.chars().count();
         if width == 0 {
             out.push_str(indent);
@@ -298,7 +304,7 @@ fn wrapped(out: &mut String, indent: &str, text: &str) {
             out.push(' ');
             width += 1 + length;
         }
-        out.extend(word.chars().filter(|c| !c.is_control()));
+        out.push_str(word);
     }
     out.push('\n');
 }
@@ -315,9 +321,9 @@ fn time(ns: u64) -> String {
 }
 
 fn short(name: &str, most: usize) -> String {
-    let plain: String = name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let plain = visible(name);
     if plain.chars().count() <= most {
-        return plain;
+        return plain.into_owned();
     }
     let mut cut: String = plain.chars().take(most.saturating_sub(1)).collect();
     cut.push('…');

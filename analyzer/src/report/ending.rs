@@ -6,6 +6,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use super::Report;
+use crate::visible::visible;
 
 impl Report {
     /// The line where [`Report::is_complete`] is not. `recording`: where the recording is, `None` where there is none;
@@ -40,8 +41,7 @@ impl Report {
         if let Some(trace) = &self.trace {
             let _ = write!(out, ". Trace: {}", trace.display());
         }
-        out.retain(|c| !c.is_control());
-        out
+        visible(&out).into_owned()
     }
 }
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A table as RFC 4180 has it: lines end with CR LF, a text with a comma, a quote or a line break is quoted. Fractions
 //! have all their digits (the shortest that give the same double back).
+//!
+//! Texts are names that others chose, and spreadsheets take one that begins with `=` for a formula and run it. Such a text
+//! is written behind a single quote, which makes it a text everywhere (OWASP, CSV injection). Other bytes stay.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -21,13 +24,34 @@ fn record<'a>(fields: impl Iterator<Item = Cow<'a, str>>, out: &mut dyn Write) -
         if i > 0 {
             out.write_all(b",")?;
         }
-        if field.contains(['"', ',', '\r', '\n']) {
-            write!(out, "\"{}\"", field.replace('"', "\"\""))?;
-        } else {
-            out.write_all(field.as_bytes())?;
-        }
+        out.write_all(quoted(&field).as_bytes())?;
     }
     out.write_all(b"\r\n")
+}
+
+/// A field; quoted where it must be.
+fn quoted(field: &str) -> Cow<'_, str> {
+    match field.bytes().any(|b| matches!(b, b'"' | b',' | b'\r' | b'\n')) {
+        true => Cow::Owned(format!("\"{}\"", field.replace('"', "\"\""))),
+        false => Cow::Borrowed(field),
+    }
+}
+
+/// A name as a field: never a formula, quoted where it must be.
+pub(crate) fn name(text: &str) -> Cow<'_, str> {
+    match plain(text) {
+        Cow::Borrowed(text) => quoted(text),
+        Cow::Owned(text) => Cow::Owned(quoted(&text).into_owned()),
+    }
+}
+
+/// A text that no spreadsheet takes for a formula.
+fn plain(text: &str) -> Cow<'_, str> {
+    // the wide forms count as = + - @ where they are usual
+    match text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠']) {
+        true => Cow::Owned(format!("'{text}")),
+        false => Cow::Borrowed(text),
+    }
 }
 
 fn field(cell: &Cell) -> Cow<'_, str> {
@@ -35,7 +59,7 @@ fn field(cell: &Cell) -> Cow<'_, str> {
         Cell::Nothing => Cow::Borrowed(""),
         Cell::Whole(n) => Cow::Owned(n.to_string()),
         Cell::Real(x) => Cow::Owned(x.to_string()),
-        Cell::Text(t) => Cow::Borrowed(t),
+        Cell::Text(t) => plain(t),
     }
 }
 
@@ -43,6 +67,28 @@ fn field(cell: &Cell) -> Cow<'_, str> {
 mod tests {
     use super::*;
     use crate::tables::table::{number, row, text};
+
+    #[test]
+    fn a_text_that_would_be_a_formula_is_a_text() {
+        for (text, field) in [
+            ("=1+1", "'=1+1"),
+            ("+1", "'+1"),
+            ("-k", "'-k"),
+            ("@SUM(1,2)", "\"'@SUM(1,2)\""),
+            ("\tx", "'\tx"),
+            ("\rx", "\"'\rx\""),
+            ("＝1", "'＝1"),
+            ("a=b", "a=b"),
+            ("'=1", "'=1"),
+            ("", ""),
+        ] {
+            assert_eq!(name(text), field);
+        }
+        let columns = [text("Name", "name"), number("N", "n")];
+        let mut out = Vec::new();
+        write(&columns, &[row!["=x", -0.5]], &mut out).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "Name,N\r\n'=x,-0.5\r\n", "numbers are none");
+    }
 
     #[test]
     fn fields_are_quoted_where_the_rfc_asks_for_it() {

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use serde_json::Value;
 
 use super::table::{Cell, Column, Row};
+use crate::visible::visible_json;
 
 /// Writes the array, one row a line, without a line break behind it.
 pub(super) fn write(columns: &[Column], rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
@@ -14,7 +15,7 @@ pub(super) fn write(columns: &[Column], rows: &[Row], out: &mut dyn Write) -> io
         out.write_all(if i > 0 { b",\n " } else { b"\n " })?;
         for (j, (column, cell)) in columns.iter().zip(row).enumerate() {
             let before = if j > 0 { ", " } else { "{" };
-            write!(out, "{before}\"{}\": {}", column.key, value(cell))?;
+            write!(out, "{before}\"{}\": {}", column.key, visible_json(&value(cell).to_string()))?;
         }
         out.write_all(b"}")?;
     }

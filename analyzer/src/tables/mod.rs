@@ -16,7 +16,7 @@
 //! those of the Nsight Systems Post-Collection Analysis Guide (docs.nvidia.com/nsight-systems/AnalysisGuide).
 
 mod class;
-mod csv;
+pub(crate) mod csv;
 mod cuda_api_sum;
 mod cuda_gpu_kern_sum;
 mod cuda_gpu_mem_size_sum;

@@ -4,6 +4,7 @@
 use std::io::{self, Write};
 
 use super::table::{Cell, Column, Row};
+use crate::visible::visible;
 
 /// Longest text shown, characters; csv and json have all of it.
 const LONGEST: usize = 100;
@@ -57,7 +58,8 @@ fn shown(column: &Column, cell: &Cell) -> String {
 
 /// A text of one line that is not too long.
 fn cut(text: &str) -> String {
-    let mut plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+    let shown = visible(text);
+    let mut plain = shown.chars();
     let mut out: String = plain.by_ref().take(LONGEST).collect();
     if plain.next().is_some() {
         out.pop();
@@ -140,7 +142,7 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 4);
         assert_eq!(lines[0], format!("  Count  Name{}  Last", " ".repeat(LONGEST - 4)));
-        assert_eq!(lines[2], format!("  1,234  a b{}   0.5", " ".repeat(LONGEST - 3)));
+        assert_eq!(lines[2], format!("  1,234  a\\nb{}   0.5", " ".repeat(LONGEST - 4)));
         assert_eq!(lines[3], format!("         {}…     1", "ä".repeat(LONGEST - 1)));
     }
 }

@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
             Ok(input) => input,
             Err(failure) if args.files.len() == 1 => return Err(failure),
             Err(failure) => {
-                talk::say(&failure);
+                talk::fail(&failure);
                 unread = Some(failure.exit);
                 continue;
             }
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         let file = path.display().to_string();
         let overview = Overview { file: &file, input: &input, source: &source };
         if args.json {
-            talk::print(format!("{:#}", overview::json(&overview)))?;
+            talk::print_json(format!("{:#}", overview::json(&overview)))?;
         } else if args.line {
             talk::print(analyzer::line::line(&input.run, a, Some(&file)))?;
         } else {

@@ -7,6 +7,7 @@ use analyzer::causes::{self, Cause};
 use analyzer::compare::gate::{self, Answer, Conditions, Judged};
 use analyzer::compare::{side, Side};
 use analyzer::formats::Input;
+use analyzer::visible::visible;
 use analyzer::Analysis;
 use serde_json::{json, Value};
 
@@ -116,18 +117,14 @@ pub(crate) fn run(args: &Args) -> Outcome {
         Answer::Unjudged => Exit::Inconclusive,
     };
     match args.json {
-        true => talk::print(format!("{:#}", object(args, &judged, exit)))?,
+        true => talk::print_json(format!("{:#}", object(args, &judged, exit)))?,
         false => talk::print(lines(&judged))?,
     }
     Ok(exit)
 }
 
 fn lines(judged: &[Judged]) -> String {
-    let line = |j: &Judged| {
-        let mut text = format!("{:<16}  {:<14}  {}", j.result.words(), j.condition, j.text);
-        text.retain(|c| !c.is_control());
-        text
-    };
+    let line = |j: &Judged| format!("{:<16}  {:<14}  {}", j.result.words(), j.condition, visible(&j.text));
     judged.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 

@@ -52,7 +52,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let options = Options { run_noise: args.run_noise, scaling: args.scaling, gpus: args.gpus };
     let comparison = compare(&a, &b, options);
     match args.json {
-        true => talk::print(format!("{:#}", comparison.json()))?,
+        true => talk::print_json(format!("{:#}", comparison.json()))?,
         false => talk::print(format!("{}\n{}", comparison.report(args.run_noise), comparison.line()))?,
     }
     Ok(Exit::Ok)

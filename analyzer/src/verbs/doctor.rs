@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use analyzer::visible::visible;
 use trace::setting;
 
 use crate::verbs::exit::Exit;
@@ -84,12 +85,12 @@ pub(crate) fn run(args: &Args) -> Outcome {
                 serde_json::json!({"state": f.state.to_string(), "subject": f.subject, "text": f.text, "fix": f.fix})
             })
             .collect();
-        talk::print(serde_json::Value::from(rows))?;
+        talk::print_json(serde_json::Value::from(rows))?;
     } else {
         for f in &all {
-            talk::print(format!("{:<8} {:<10} {}", f.state, f.subject, f.text))?;
+            talk::print(format!("{:<8} {:<10} {}", f.state, f.subject, visible(&f.text)))?;
             if let Some(fix) = &f.fix {
-                talk::print(format!("{:>19} fix: {fix}", ""))?;
+                talk::print(format!("{:>19} fix: {}", "", visible(fix)))?;
             }
         }
     }

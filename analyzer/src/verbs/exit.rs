@@ -4,6 +4,8 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use analyzer::visible::visible;
+
 /// Every way `gapprobe` ends by itself. `gapprobe run` otherwise ends with the exit code of its command
 /// (128 + signal where a signal ended it). The numbers are part of the interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,12 +86,12 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "gapprobe: {}", self.what)?;
+        write!(f, "gapprobe: {}", visible(&self.what))?;
         if !self.hints.is_empty() {
             writeln!(f)?;
         }
         for hint in &self.hints {
-            write!(f, "\nhint: {hint}")?;
+            write!(f, "\nhint: {}", visible(hint))?;
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use analyzer::chrome::{self, ChromeOptions, WriteError};
 use analyzer::{export, line, Analysis, Run};
 use clap::ValueEnum;
 
-use crate::verbs::exit::{Exit, Failure};
+use crate::verbs::exit::Exit;
 use crate::verbs::{input, output, talk};
 use crate::Outcome;
 
@@ -41,7 +41,7 @@ pub(crate) struct Args {
 enum Kind {
     /// Chrome JSON, compressed: opens in ui.perfetto.dev
     Chrome,
-    /// RFC 4180, one row an event
+    /// RFC 4180, one row an event; a name that begins with = + - @ stands behind a ', or a spreadsheet would run it
     Csv,
     /// Idle time as folded stacks, in microseconds
     Folded,
@@ -68,14 +68,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let input = input::open(&args.file)?;
     let analysis = analyzer::analyze(&input.run);
     if to_stdout {
-        let mut out = io::stdout().lock();
-        return match write(args.to, &input.run, &analysis, &mut out).and_then(|()| out.flush()) {
-            // a closed pipe is the reader's right
-            Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
-                Err(Failure::new(Exit::Problem, format!("cannot write to stdout: {e}")))
-            }
-            _ => Ok(Exit::Ok),
-        };
+        return talk::to_stdout(|out| write(args.to, &input.run, &analysis, out)).map(|()| Exit::Ok);
     }
     output::write(&output, args.force, |file: &mut File| write(args.to, &input.run, &analysis, file))?;
     talk::print(output.display()).map(|()| Exit::Ok)

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use analyzer::alive::Life;
 use analyzer::report::{report, Report, ReportError, ReportOptions};
+use analyzer::visible::visible;
 use trace::setting;
 
 use crate::verbs::exit::{Exit, Failure};
@@ -71,7 +72,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
                 None => recordings::list_private(),
             };
             for failure in listing.not_looked_at.iter().chain(&listing.unreadable) {
-                talk::say(failure);
+                talk::fail(failure);
             }
             if args.list {
                 return print_list(&listing.found);
@@ -89,7 +90,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
                 for path in [&done.trace, &done.summary].into_iter().flatten() {
                     talk::say(format!("gapprobe: wrote {}", path.display()));
                 }
-                talk::print(if args.json { &done.summary_text } else { &done.line })?;
+                match args.json {
+                    true => talk::print_json(&done.summary_text)?,
+                    false => talk::print(&done.line)?,
+                }
                 if args.strict && done.inconclusive {
                     exit = Exit::Inconclusive;
                 }
@@ -99,7 +103,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
             }
             Err(failure) if args.all => {
                 failed += 1;
-                talk::say(failure);
+                talk::fail(&failure);
             }
             Err(failure) => return Err(failure),
         }
@@ -192,7 +196,7 @@ fn print_list(found: &[Found]) -> Outcome {
             Life::Ended if one.is_reported() => "reported",
             Life::Ended => "ended",
         };
-        talk::print(format!("{life:<9} {}  {}", one.path.display(), one.title()))?;
+        talk::print(visible(&format!("{life:<9} {}  {}", one.path.display(), one.title())))?;
     }
     Ok(Exit::Ok)
 }

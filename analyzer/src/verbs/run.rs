@@ -147,10 +147,7 @@ fn check_program(name: &OsStr) -> Result<(), Failure> {
         talk::say(format!(
             "gapprobe: {shown} changes the user: the loader drops LD_PRELOAD, nothing will be recorded"
         ));
-        talk::say(format!(
-            "\nhint: the other way round: {name} gapprobe run -- ...",
-            name = name.to_string_lossy()
-        ));
+        talk::hint(&format!("the other way round: {} gapprobe run -- ...", name.to_string_lossy()));
     }
     let why = match class {
         Program::Static => "is linked statically: nothing can be loaded into it",
@@ -244,7 +241,7 @@ fn report_the_killed(args: &Args, id: &str) {
         match recover::write(&source, &now, &directory, true) {
             Ok(report) if !quiet => talk::say(&report.line),
             Ok(_) => {}
-            Err(failure) => talk::say(failure),
+            Err(failure) => talk::fail(&failure),
         }
     }
     if running > 0 && !args.quiet {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `gapprobe stats`: tables of a trace, by the names `nsys stats` gives them. The tables themselves: `analyzer::tables`.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use analyzer::tables::{self, NameStyle, Report, Source, Table};
@@ -33,7 +33,8 @@ pub(crate) struct Args {
     /// A report; may be given more than once [default: those marked * by --list]
     #[arg(short, long = "report", value_name = "NAME", value_delimiter = ',')]
     reports: Vec<String>,
-    /// How tables are printed: csv takes one report; json is an array of rows, of several reports an object of arrays
+    /// How tables are printed: csv takes one report, and writes a text that begins with = + - @ behind a ', or a spreadsheet
+    /// would run it; json is an array of rows, of several reports an object of arrays
     #[arg(short, long, value_enum, default_value_t = Format::Table)]
     format: Format,
     /// Sort by a column (heading, or key as in json): numbers down, texts up [default: total time]
@@ -145,14 +146,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         Names::Whole => NameStyle::Whole,
     };
     let source = Source::new(&input.run, names).with_os_calls(&input.os_calls);
-    let mut out = BufWriter::new(io::stdout().lock());
-    match print(args, &wanted, &source, &mut out).and_then(|()| out.flush()) {
-        // a closed pipe is the reader's right
-        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::new(Exit::Problem, format!("cannot write to stdout: {e}")))
-        }
-        _ => Ok(Exit::Ok),
-    }
+    talk::to_stdout(|out| print(args, &wanted, &source, out)).map(|()| Exit::Ok)
 }
 
 fn list() -> String {

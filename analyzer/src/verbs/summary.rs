@@ -70,7 +70,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         talk::say(format!("gapprobe: {} older {summaries} of the same ranks left out", fleet.older));
     }
     if args.json {
-        talk::print(format!("{:#}", fleet.json()))?;
+        talk::print_json(format!("{:#}", fleet.json()))?;
     } else if args.line {
         talk::print(fleet::line(&fleet))?;
     } else {

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Talking to the user: data on stdout, everything else on stderr. A closed pipe is the reader's right, no error.
+//! Talking to the user: data on stdout, everything else on stderr. A closed pipe is the reader's right, no error. Names in
+//! the talk are others': what cannot be seen is written out (`analyzer::visible`), and on a terminal of the data, too.
 
 use std::cell::Cell;
 use std::fmt::Display;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::time::{Duration, Instant};
+
+use analyzer::visible::{visible, visible_json, Terminal};
 
 use crate::verbs::exit::{Exit, Failure};
 
@@ -13,8 +16,30 @@ use crate::verbs::exit::{Exit, Failure};
 /// # Errors
 /// Where stdout cannot be written, a closed pipe excepted.
 pub(crate) fn print(data: impl Display) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    match writeln!(out, "{data}").and_then(|()| out.flush()) {
+    to_stdout(|out| writeln!(out, "{data}"))
+}
+
+/// A JSON value or text: to stdout, with a line break.
+///
+/// # Errors
+/// As [`print`].
+pub(crate) fn print_json(json: impl Display) -> Result<(), Failure> {
+    print(visible_json(&json.to_string()))
+}
+
+/// Data in pieces: `fill` writes them to stdout.
+///
+/// # Errors
+/// As [`print`].
+pub(crate) fn to_stdout(fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    let filled = if io::stdout().is_terminal() {
+        let mut out = Terminal::new(&mut out);
+        fill(&mut out).and_then(|()| out.flush())
+    } else {
+        fill(&mut out)
+    };
+    match filled.and_then(|()| out.flush()) {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::new(Exit::Problem, format!("cannot write to stdout: {e}")))
         }
@@ -22,9 +47,19 @@ pub(crate) fn print(data: impl Display) -> Result<(), Failure> {
     }
 }
 
-/// Talk: to stderr, with a line break. Nobody can be told where that fails.
+/// Talk: one line to stderr. Nobody can be told where that fails.
 pub(crate) fn say(talk: impl Display) {
-    let _ = writeln!(io::stderr().lock(), "{talk}");
+    let _ = writeln!(io::stderr().lock(), "{}", visible(&talk.to_string()));
+}
+
+/// Advice that goes with what was said: to stderr, behind an empty line.
+pub(crate) fn hint(advice: &str) {
+    let _ = writeln!(io::stderr().lock(), "\nhint: {}", visible(advice));
+}
+
+/// An error with its advice, to stderr.
+pub(crate) fn fail(failure: &Failure) {
+    let _ = writeln!(io::stderr().lock(), "{failure}");
 }
 
 /// How long work goes on in silence.

@@ -11,6 +11,7 @@ mod diff;
 mod doctor;
 mod export;
 mod help;
+mod hostile_names;
 mod html_report;
 mod leftovers;
 mod living;

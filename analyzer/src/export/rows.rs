@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One row an event: what the GPU did, what the host called, why the GPU was idle. How rows are written: `csv.rs`,
+//! `parquet.rs`.
+
+use std::collections::HashMap;
+
+use trace::Kind;
+
+use crate::analysis::Analysis;
+use crate::chrome::name::demangled;
+use crate::run::{Op, Run};
+
+/// The columns, in the order in which they are written. Units stand in the names.
+pub(super) const COLUMNS: [&str; 10] = [
+    "kind",
+    "name",
+    "device",
+    "stream",
+    "thread",
+    "start_ns",
+    "duration_ns",
+    "correlation",
+    "bytes",
+    "cause",
+];
+
+/// An event; what does not apply to its kind is `None`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct EventRow<'a> {
+    /// kernel, copy, memset, graph, call, range, idle.
+    pub(super) kind: &'static str,
+    /// The kernel, call or range; of idle time the call that is blamed.
+    pub(super) name: Option<&'a str>,
+    /// Ordinal of the device.
+    pub(super) device: Option<u64>,
+    /// CUPTI's stream id.
+    pub(super) stream: Option<u64>,
+    /// Kernel thread id.
+    pub(super) thread: Option<u64>,
+    /// ns from the begin of the recording.
+    pub(super) start_ns: u64,
+    /// ns.
+    pub(super) duration_ns: u64,
+    /// CUPTI's correlation id.
+    pub(super) correlation: Option<u64>,
+    /// Copied or set.
+    pub(super) bytes: Option<u64>,
+    /// Why the GPU was idle.
+    pub(super) cause: Option<&'static str>,
+}
+
+/// Hands out all events: by device and stream, then by thread, then the idle time. Ends with the first error of `each`.
+pub(super) fn rows<E>(
+    run: &Run,
+    analysis: &Analysis,
+    mut each: impl FnMut(EventRow<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    let begin = run.header.start_monotonic;
+    let at = |time: u64| time.saturating_sub(begin);
+    let mut names: HashMap<u32, String> = HashMap::new();
+    for d in &run.devices {
+        for s in &d.streams {
+            for o in &s.ops {
+                let name = match o.kind {
+                    Kind::Kernel => some(
+                        names
+                            .entry(o.a)
+                            .or_insert_with(|| demangled(run.definitions.kernel_name(o.a)))
+                            .as_str(),
+                    ),
+                    _ => None,
+                };
+                each(EventRow {
+                    kind: kind(o),
+                    name,
+                    device: Some(d.ordinal.into()),
+                    stream: Some(s.stream.into()),
+                    start_ns: at(o.start),
+                    duration_ns: o.span().ns(),
+                    correlation: Some(o.correlation.into()),
+                    bytes: Some(o.bytes()).filter(|&b| b > 0),
+                    ..EventRow::default()
+                })?;
+            }
+        }
+    }
+    for t in &run.threads {
+        let thread = Some(t.tid.into());
+        for c in &t.calls {
+            each(EventRow {
+                kind: "call",
+                name: some(run.call_name(c)),
+                thread,
+                start_ns: at(c.start),
+                duration_ns: c.span().ns(),
+                correlation: Some(c.correlation.into()),
+                ..EventRow::default()
+            })?;
+        }
+        for r in &t.ranges {
+            each(EventRow {
+                kind: "range",
+                name: run.definitions.string(r.name).and_then(some),
+                thread,
+                start_ns: at(r.span.start),
+                duration_ns: r.span.ns(),
+                ..EventRow::default()
+            })?;
+        }
+    }
+    for d in &analysis.devices {
+        for s in &d.slices {
+            each(EventRow {
+                kind: "idle",
+                name: s.call().and_then(|c| run.call(c)).and_then(|(_, c)| some(run.call_name(c))),
+                device: Some(d.ordinal.into()),
+                start_ns: at(s.start),
+                duration_ns: s.span().ns(),
+                cause: Some(s.bucket.label()),
+                ..EventRow::default()
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// A name; an empty one is none.
+fn some(name: &str) -> Option<&str> {
+    Some(name).filter(|n| !n.is_empty())
+}
+
+fn kind(o: &Op) -> &'static str {
+    match o.kind {
+        Kind::Kernel => "kernel",
+        Kind::Memcpy => "copy",
+        Kind::Memset => "memset",
+        _ => "graph",
+    }
+}
