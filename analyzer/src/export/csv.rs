@@ -3,23 +3,25 @@
 
 use std::io::{self, Write};
 
-use super::rows::{rows, COLUMNS};
+use super::rows::{rows, Cell, COLUMNS};
 use crate::analysis::Analysis;
 use crate::run::Run;
 use crate::tables::csv::name;
 
 /// Writes all events: by device and stream, then by thread, then the idle time.
 pub fn csv(run: &Run, analysis: &Analysis, out: &mut dyn Write) -> io::Result<()> {
-    write!(out, "{}\r\n", COLUMNS.join(","))?;
+    write!(out, "{}\r\n", COLUMNS.map(|c| c.name).join(","))?;
     rows(run, analysis, |row| {
-        write!(out, "{},{}", row.kind, name(row.name.unwrap_or("")))?;
-        let (start, ns) = (Some(row.start_ns), Some(row.duration_ns));
-        for number in [row.device, row.stream, row.thread, start, ns, row.correlation, row.bytes] {
-            match number {
-                Some(n) => write!(out, ",{n}")?,
-                None => out.write_all(b",")?,
+        for (i, cell) in row.cells().into_iter().enumerate() {
+            if i > 0 {
+                out.write_all(b",")?;
+            }
+            match cell {
+                Cell::Nothing => {}
+                Cell::Text(text) => out.write_all(name(text).as_bytes())?,
+                Cell::Number(n) => write!(out, "{n}")?,
             }
         }
-        write!(out, ",{}\r\n", row.cause.unwrap_or(""))
+        out.write_all(b"\r\n")
     })
 }

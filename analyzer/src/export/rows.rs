@@ -10,19 +10,49 @@ use crate::analysis::Analysis;
 use crate::chrome::name::demangled;
 use crate::run::{Op, Run};
 
-/// The columns, in the order in which they are written. Units stand in the names.
-pub(super) const COLUMNS: [&str; 10] = [
-    "kind",
-    "name",
-    "device",
-    "stream",
-    "thread",
-    "start_ns",
-    "duration_ns",
-    "correlation",
-    "bytes",
-    "cause",
+/// What a column holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Holds {
+    /// Names.
+    Texts,
+    /// Whole numbers.
+    Numbers,
+}
+
+/// A column.
+pub(super) struct Column {
+    /// With the unit.
+    pub(super) name: &'static str,
+    pub(super) holds: Holds,
+    /// Every kind of event has it.
+    pub(super) always: bool,
+}
+
+const fn column(name: &'static str, holds: Holds, always: bool) -> Column {
+    Column { name, holds, always }
+}
+
+/// The columns, in the order of [`EventRow::cells`].
+pub(super) const COLUMNS: [Column; 10] = [
+    column("kind", Holds::Texts, true),
+    column("name", Holds::Texts, false),
+    column("device", Holds::Numbers, false),
+    column("stream", Holds::Numbers, false),
+    column("thread", Holds::Numbers, false),
+    column("start_ns", Holds::Numbers, true),
+    column("duration_ns", Holds::Numbers, true),
+    column("correlation", Holds::Numbers, false),
+    column("bytes", Holds::Numbers, false),
+    column("cause", Holds::Texts, false),
 ];
+
+/// What stands in a column.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Cell<'a> {
+    Nothing,
+    Text(&'a str),
+    Number(u64),
+}
 
 /// An event; what does not apply to its kind is `None`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -47,6 +77,26 @@ pub(super) struct EventRow<'a> {
     pub(super) bytes: Option<u64>,
     /// Why the GPU was idle.
     pub(super) cause: Option<&'static str>,
+}
+
+impl<'a> EventRow<'a> {
+    /// In the order of [`COLUMNS`].
+    pub(super) fn cells(&self) -> [Cell<'a>; 10] {
+        let text = |t: Option<&'a str>| t.map_or(Cell::Nothing, Cell::Text);
+        let number = |n: Option<u64>| n.map_or(Cell::Nothing, Cell::Number);
+        [
+            Cell::Text(self.kind),
+            text(self.name),
+            number(self.device),
+            number(self.stream),
+            number(self.thread),
+            Cell::Number(self.start_ns),
+            Cell::Number(self.duration_ns),
+            number(self.correlation),
+            number(self.bytes),
+            text(self.cause),
+        ]
+    }
 }
 
 /// Hands out all events: by device and stream, then by thread, then the idle time. Ends with the first error of `each`.

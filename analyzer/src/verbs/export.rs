@@ -2,14 +2,14 @@
 //! `gapprobe export`: a trace for Perfetto and for other programs.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use analyzer::chrome::{self, ChromeOptions, WriteError};
 use analyzer::{export, line, Analysis, Run};
 use clap::ValueEnum;
 
-use crate::verbs::exit::Exit;
+use crate::verbs::exit::{Exit, Failure};
 use crate::verbs::{input, output, talk};
 use crate::Outcome;
 
@@ -18,6 +18,7 @@ Examples:
   gapprobe export trace.json.gz                      a trace for Perfetto with a why-idle track
   gapprobe export nsys.sqlite -o perfetto.json.gz    of any input
   gapprobe export trace.json.gz --to csv             one row an event
+  gapprobe export trace.json.gz --to parquet         the same, for DuckDB, Polars, pandas
   gapprobe export trace.json.gz --to folded -o - | flamegraph.pl > idle.svg";
 
 /// Write a trace for Perfetto, a table of all events, or idle time as stacks
@@ -27,7 +28,7 @@ pub(crate) struct Args {
     /// The trace: a recording (.gpr), or one of gapprobe, torch.profiler or nsys
     file: PathBuf,
     /// What to write
-    #[arg(long, value_enum, default_value_t = Kind::Chrome)]
+    #[arg(long, visible_alias = "format", value_enum, default_value_t = Kind::Chrome)]
     to: Kind,
     /// Where it goes, - is stdout [default: FILE's name with another ending, in the current directory]
     #[arg(short, long, value_name = "FILE")]
@@ -43,15 +44,22 @@ enum Kind {
     Chrome,
     /// RFC 4180, one row an event; a name that begins with = + - @ stands behind a ', or a spreadsheet would run it
     Csv,
+    /// Apache Parquet: the rows and columns of csv, typed and compressed, names as they are
+    Parquet,
     /// Idle time as folded stacks, in microseconds
     Folded,
 }
 
 impl Kind {
+    fn is_binary(self) -> bool {
+        matches!(self, Kind::Chrome | Kind::Parquet)
+    }
+
     fn ending(self) -> &'static str {
         match self {
             Kind::Chrome => ".gapprobe.json.gz",
             Kind::Csv => ".events.csv",
+            Kind::Parquet => ".events.parquet",
             Kind::Folded => ".idle.folded",
         }
     }
@@ -64,6 +72,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let to_stdout = output == Path::new("-");
     if !to_stdout {
         output::is_free(&output, args.force, &[&args.file])?;
+    }
+    if to_stdout && args.to.is_binary() && io::stdout().is_terminal() {
+        return Err(Failure::new(Exit::WrongUse, "compressed data is not for a terminal")
+            .hint("-o FILE writes a file; or pipe it into another program"));
     }
     let input = input::open(&args.file)?;
     let analysis = analyzer::analyze(&input.run);
@@ -97,6 +109,7 @@ fn write(kind: Kind, run: &Run, analysis: &Analysis, out: &mut dyn Write) -> io:
             out.write_all(&bytes)?;
         }
         Kind::Csv => export::csv(run, analysis, &mut out)?,
+        Kind::Parquet => export::parquet(run, analysis, &mut out)?,
         Kind::Folded => export::folded(run, analysis, &mut out)?,
     }
     out.flush()

@@ -9,13 +9,15 @@ use serde_json::Value;
 use trace::{Event, Kind};
 
 use crate::place::{code, err, out, recording, Place};
+use crate::rfc4180::records;
 
 /// Clears the screen, rings, turns the text around, ends the line, moves the cursor with a C1 control. Begins as a formula.
-const NAME: &str = "=HYPERLINK(\"x\",1)\x1b[2J\u{7}\u{202e}evil\nrow\r\u{9b}31m\t\u{2028}\u{200b}end";
+pub(crate) const NAME: &str =
+    "=HYPERLINK(\"x\",1)\x1b[2J\u{7}\u{202e}evil\nrow\r\u{9b}31m\t\u{2028}\u{200b}end";
 /// The same as people see it.
 const SHOWN: &str =
     "=HYPERLINK(\"x\",1)\\u{1b}[2J\\u{7}\\u{202e}evil\\nrow\\r\\u{9b}31m\\t\\u{2028}\\u{200b}end";
-const FILE: &str = "run\x1b[31m\u{202e}\nb.gpr";
+pub(crate) const FILE: &str = "run\x1b[31m\u{202e}\nb.gpr";
 
 fn hidden(text: &str) -> Option<char> {
     let bad = |c: &char| {
@@ -26,7 +28,7 @@ fn hidden(text: &str) -> Option<char> {
 }
 
 /// A run whose kernel, device, range, host and command have such names, in a file of such a name.
-fn place(name: &str) -> Place {
+pub(crate) fn place(name: &str) -> Place {
     let place = Place::new(name);
     let bytes = recording(|b| {
         b.header.host = format!("host{NAME}");
@@ -123,27 +125,6 @@ fn json_has_the_exact_name_and_is_safe_to_print() {
         let file = all.pointer("/input/file").or(all.pointer("/a/file")).or(all.pointer("/file"));
         assert!(file.is_none_or(|f| f == FILE), "{all:#}");
     }
-}
-
-/// RFC 4180, read back.
-fn records(text: &str) -> Vec<Vec<String>> {
-    let (mut all, mut record, mut field) = (Vec::new(), Vec::new(), String::new());
-    let (mut chars, mut quoted) = (text.chars().peekable(), false);
-    while let Some(c) = chars.next() {
-        match (quoted, c) {
-            (true, '"') if chars.peek() == Some(&'"') => field.extend(chars.next()),
-            (_, '"') => quoted = !quoted,
-            (false, ',') => record.push(std::mem::take(&mut field)),
-            (false, '\r') => {
-                assert_eq!(chars.next(), Some('\n'), "a bare CR");
-                record.push(std::mem::take(&mut field));
-                all.push(std::mem::take(&mut record));
-            }
-            _ => field.push(c),
-        }
-    }
-    assert!(!quoted && field.is_empty() && record.is_empty(), "the file ends in a record");
-    all
 }
 
 #[test]

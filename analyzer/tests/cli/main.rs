@@ -16,11 +16,13 @@ mod html_report;
 mod leftovers;
 mod living;
 mod outputs;
+mod parquet;
 mod place;
 mod private_folder;
 #[path = "../program/mod.rs"]
 mod program;
 mod recover;
+mod rfc4180;
 mod run;
 mod run_refuses;
 mod special_files;
