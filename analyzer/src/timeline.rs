@@ -8,7 +8,7 @@ use trace::Kind;
 
 use crate::analysis::Bucket;
 use crate::merge::Merge;
-use crate::run::{Blind, Device, Op, Span};
+use crate::run::{Blind, Device, Op, Run, Span, MAX_TIME};
 
 /// An op in the time order of its device.
 #[derive(Clone, Copy, Debug)]
@@ -121,6 +121,11 @@ impl Observed {
     /// All observed time, ns.
     pub fn total(&self) -> u64 {
         self.total
+    }
+
+    /// All time but the spans in which nothing was observed of `run`.
+    pub fn of(run: &Run) -> Observed {
+        Observed::new(Span::new(0, MAX_TIME), &run.blind)
     }
 
     /// Observed time before `t`, ns.

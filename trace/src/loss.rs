@@ -77,8 +77,7 @@ losses! {
     /// We lent a buffer and its last records never came back (another client took the callbacks over, or recording
     /// ended before CUPTI delivered it).
     BufferNotReturned = 14, Data, "buffer_not_returned", "activity buffers with records that CUPTI never gave back";
-    /// A kernel started before its launch call began.
-    StartBeforeLaunch = 15, Note, "start_before_launch", "GPU operations that start before their launch call (clock error)";
+    // 15 is free: operations that start before their launch are counted by the analyzer, which sees both
     /// The flush at exit hit its time limit.
     ExitFlushLate = 16, Data, "exit_flush_late", "flushes at exit given up at the time limit: the last records may be missing";
     /// Range nesting deeper than can be kept.
@@ -91,8 +90,6 @@ losses! {
     TrackOverflow = 20, Note, "track_overflow", "streams and threads that had to share the overflow track";
     /// The drain thread could not be started.
     NoDrainThread = 21, Data, "no_drain_thread", "background threads that could not be started: nothing was recorded";
-    /// Events of one call in both domains that could not be told apart.
-    Duplicate = 22, Note, "duplicate", "records seen twice (runtime and driver domain) and kept once";
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ use trace::Kind;
 use super::input::Fetching;
 use super::{LAUNCH_LONGEST_NS, LAUNCH_MEDIANS, LAUNCH_STRETCH_NS, SMALL_COPY_BYTES};
 use crate::merge::Merge;
-use crate::run::{Call, Device, Op, Run, NONE};
+use crate::run::{Call, Device, Op, Run, Span, NONE};
+use crate::timeline::Observed;
 
 /// What held the host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,7 +44,7 @@ pub struct Blocker {
 #[derive(Clone, Debug, Default)]
 pub struct HostView {
     /// By flat call number: ns between the end of the launch before (on any launching thread) and this one's begin,
-    /// less the time blocked; saturated. Only launching calls of launching threads have one.
+    /// less the time blocked or not observed; saturated. Only launching calls of launching threads have one.
     stretch: Vec<u32>,
     /// By flat call number, as `stretch`: at least half of it went into fetching data.
     fetched: Vec<bool>,
@@ -156,6 +157,7 @@ impl HostView {
             b.sort_unstable();
             b
         };
+        let observed = Observed::of(run);
         let mut last_end = None;
         let mut blocked = 0u64;
         let mut lengths: Vec<u32> = Vec::new();
@@ -163,7 +165,7 @@ impl HostView {
             let flat = self.threads.get(list).map_or(NONE, |&t| run.flat(t, i));
             if c.launches() {
                 if let Some(end) = last_end {
-                    let ns = c.start.saturating_sub(end).saturating_sub(blocked);
+                    let ns = observed.measure(Span::new(end, c.start)).saturating_sub(blocked);
                     let fetched = fetching.within(end, c.start) * 2 >= ns.max(1);
                     let ns = u32::try_from(ns).unwrap_or(u32::MAX);
                     if let Some(s) = self.stretch.get_mut(flat as usize) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The host's side of a recording: calls -> items, each with the host's own time before it.
+//! The host's side of a recording: calls -> items, each with the host's own time before it. What was not observed is not
+//! replayed: the time before it and behind it lies side by side.
 
 use trace::call::Class;
 
@@ -7,6 +8,7 @@ use super::prepare::{Item, Prepared, Role};
 use crate::gaps::HostView;
 use crate::merge::Merge;
 use crate::run::{Call, Run, Span, NONE};
+use crate::timeline::Observed;
 
 impl Prepared {
     /// Items from the calls in the window; returns their flat numbers.
@@ -21,6 +23,7 @@ impl Prepared {
         self.chains = 1 + chains.iter().copied().max().unwrap_or(0) as usize;
         let lists: Vec<&[Call]> =
             host.threads.iter().filter_map(|&t| run.threads.get(t)).map(|t| t.calls.as_slice()).collect();
+        let observed = Observed::of(run);
         let mut last: Vec<(u64, u64)> = vec![(0, 0); self.chains]; // begin of the item before, latest end
         let mut flats = Vec::new();
         let mut batch: Vec<Option<u64>> = vec![None; self.chains]; // when the batch before had come
@@ -41,7 +44,7 @@ impl Prepared {
                 *before = (window.start, window.start);
             }
             let overlaps = c.start < before.1;
-            let think = if overlaps { c.start - before.0 } else { c.start - before.1 };
+            let think = observed.measure(Span::new(if overlaps { before.0 } else { before.1 }, c.start));
             *before = (c.start, before.1.max(c.end));
             if let Some(slot) = item_of.get_mut(flat as usize) {
                 *slot = self.items.len() as u32;

@@ -8,6 +8,7 @@ use super::MAX_OPS;
 use crate::analysis::{Bucket, Model};
 use crate::gaps::HostView;
 use crate::run::{Device, Run, Span, NONE};
+use crate::timeline::Observed;
 
 /// What a call does in the model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -118,7 +119,7 @@ impl Prepared {
         let first = calls.first().and_then(|&f| run.call(f)).map_or(0, |(_, c)| c.start);
         let ends = placed.iter().filter_map(|w| op(device, w)).map(|o| o.end).max().unwrap_or(0);
         let returns = calls.iter().filter_map(|&f| run.call(f)).map(|(_, c)| c.end).max().unwrap_or(0);
-        self.measured = ends.max(returns).saturating_sub(first);
+        self.measured = Observed::of(run).measure(Span::new(first, ends.max(returns)));
         self.unblock_full_queue(device, calls, placed, run);
     }
 

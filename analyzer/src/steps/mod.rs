@@ -13,7 +13,7 @@ pub mod sequence;
 
 use crate::analysis::{Step, StepSource, Steps};
 use crate::kernels::KernelTable;
-use crate::run::{Run, Span};
+use crate::run::{Op, Run, Span};
 use crate::timeline::Observed;
 
 /// A leading step that takes longer than this many medians of the later half is warm-up.
@@ -37,8 +37,10 @@ pub fn find(run: &Run, kernels: &KernelTable, valid: Span) -> Steps {
     } else if let Some(found) = period::find(run, kernels, &observed.parts(valid).collect::<Vec<_>>()) {
         steps.source = StepSource::Period;
         steps.steps = found.steps;
+        end_as_others_do(run, &observed, valid, &mut steps.steps);
         for (s, number) in steps.steps.iter_mut().zip(0..) {
             s.number = number;
+            s.host = s.span;
         }
         steps.micro = found.micro;
     }
@@ -48,6 +50,30 @@ pub fn find(run: &Run, kernels: &KernelTable, valid: Span) -> Steps {
     leave_warm_up_out(&mut steps);
     measure(&mut steps);
     steps
+}
+
+/// A step of a period ends where the next one begins, the last one before an unobserved span with its last op: without the
+/// host's time behind it, which the others have. It ends as they do, as far as that was observed and nothing else runs.
+/// (What the host would have done behind the last step of the run, nobody knows.)
+fn end_as_others_do(run: &Run, observed: &Observed, valid: Span, steps: &mut [Step]) {
+    let parts: Vec<Span> = observed.parts(valid).collect();
+    let part_of = |s: &Step| parts.partition_point(|p| p.end <= s.span.start);
+    let next = |i: usize, steps: &[Step]| steps.get(i + 1).map(part_of);
+    let is_last = |i: usize, s: &Step, steps: &[Step]| next(i, steps).is_some_and(|part| part != part_of(s));
+    let inner = steps.iter().enumerate().filter(|(i, s)| next(*i, steps) == Some(part_of(s)));
+    let mut times: Vec<u64> = inner.map(|(_, s)| s.span.ns()).collect();
+    let usual = median(&mut times);
+    for i in 0..steps.len() {
+        let Some(s) = steps.get(i).filter(|s| is_last(i, s, steps)).copied() else { continue };
+        let seen = parts.get(part_of(&s)).map_or(0, |p| p.end);
+        let streams = run.devices.iter().flat_map(|d| &d.streams);
+        let behind = |ops: &[Op]| ops.get(ops.partition_point(|o| o.start < s.span.end)).map(|o| o.start);
+        let other = streams.filter_map(|s| behind(&s.ops)).min().unwrap_or(u64::MAX);
+        let until = s.span.start.saturating_add(usual).min(seen).min(other);
+        if let Some(step) = steps.get_mut(i) {
+            step.span.end = step.span.end.max(until);
+        }
+    }
 }
 
 fn last_op_end(run: &Run) -> u64 {

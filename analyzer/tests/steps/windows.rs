@@ -169,3 +169,32 @@ fn ranges_end_before_a_span_that_follows() {
     assert_eq!((a.steps.source, a.steps.steps.len()), (StepSource::Ranges, 60));
     clean(&a);
 }
+
+/// What a fix would win is a matter of the time that was seen: the dark spans are nobody's.
+#[test]
+fn windows_change_neither_verdict_nor_prediction() {
+    let verdict = |window: usize| {
+        let mut p = Program::new();
+        for i in 0..60 {
+            if i > 0 && i % window == 0 {
+                dark(&mut p, Unobserved::CaptureOff);
+            }
+            step(&mut p);
+            p.item();
+            p.t += 2_500_000; // a long stretch of the host's own in every step
+        }
+        let (_, a) = p.analyze();
+        let predicted = a.verdict.predicted_ns;
+        let causes: Vec<(&str, f64)> = a.findings.iter().map(|f| (f.cause, f.win)).collect();
+        (a.verdict.cause, a.steps.mean_ns, predicted, causes)
+    };
+    let (whole, windows) = (verdict(1000), verdict(6));
+    println!("{whole:?}\n{windows:?}");
+    assert_eq!(whole.0, windows.0);
+    assert!((windows.1 / whole.1 - 1.0).abs() < 0.03);
+    assert!((windows.2 / whole.2 - 1.0).abs() < 0.05, "{} ns, without windows {}", windows.2, whole.2);
+    for ((cause, win), (other, in_windows)) in whole.3.iter().zip(&windows.3) {
+        assert_eq!(cause, other);
+        assert!((win - in_windows).abs() < 0.05, "{cause}: {win:.2}, in windows {in_windows:.2}");
+    }
+}
