@@ -218,6 +218,17 @@ pub struct Range {
     pub kind: RangeKind,
 }
 
+/// Flag of ranges, beside those of `trace::event`: see [`Range::is_start_end`].
+pub const START_END: u8 = 1 << 4;
+
+impl Range {
+    /// Ended by its handle, on whatever thread (NVTX start and end): it need not nest in other ranges. Else it ended on the
+    /// thread it began on, the innermost first (push and pop).
+    pub fn is_start_end(&self) -> bool {
+        self.flags & START_END != 0
+    }
+}
+
 /// A step mark: from this mark to the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mark {

@@ -198,6 +198,7 @@ fn ranges_of_domains_open_ones_and_marks() {
            (2100, NULL, 34, 'a mark', NULL, {tid}, 0), (2200, NULL, 33, 'a category', NULL, {tid}, 0),
            (2300, NULL, 39, 'a thread', NULL, {tid}, 0),
            (8000, NULL, 59, 'open', NULL, {tid}, 0), (8500, 8600, 70, 'of a text file', NULL, {tid}, 0),
+           (8700, 8800, 71, 'of a text file', NULL, {tid}, 0),
            (9000, 9100, 59, 'of a nameless domain', NULL, {tid}, 77)"
     );
     for schema in BOTH {
@@ -207,17 +208,21 @@ fn ranges_of_domains_open_ones_and_marks() {
         let found: Vec<_> = thread
             .ranges
             .iter()
-            .map(|r| (run.definitions.string(r.name).unwrap(), r.depth, r.flags & OPEN_ENDED != 0))
+            .map(|r| {
+                let open = r.flags & OPEN_ENDED != 0;
+                (run.definitions.string(r.name).unwrap(), r.depth, open, r.is_start_end())
+            })
             .collect();
         assert_eq!(
             found,
             [
-                ("MPI:MPI_Send", 0, false),
-                ("NCCL:ncclAllReduce", 1, false),
-                ("MPI:MPI_Send", 0, false),
-                ("open", 0, true),
-                ("of a text file", 1, false),
-                ("of a nameless domain", 1, false),
+                ("MPI:MPI_Send", 0, false, false),
+                ("NCCL:ncclAllReduce", 1, false, true),
+                ("MPI:MPI_Send", 0, false, false),
+                ("open", 0, true, false),
+                ("of a text file", 1, false, false),
+                ("of a text file", 1, false, true),
+                ("of a nameless domain", 1, false, false),
             ]
         );
         assert!(thread.ranges.iter().all(|r| r.kind == RangeKind::User));

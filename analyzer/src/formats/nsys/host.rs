@@ -12,7 +12,7 @@ use super::schema::{Cells, Wanted};
 use super::work::correlation;
 use crate::formats::assemble::{ForeignCall, Named};
 use crate::formats::{OsCall, ReadError};
-use crate::run::{Range, RangeKind, Span};
+use crate::run::{Range, RangeKind, Span, START_END};
 
 /// The tables read here.
 pub(super) static TABLES: [Wanted; 4] = [
@@ -36,8 +36,10 @@ pub(super) static TABLES: [Wanted; 4] = [
 
 /// `eventClass` of the record around a call whose call stack was taken (`nsys profile --cudabacktrace`).
 const BACKTRACE: i64 = 67;
-/// `eventType` of ranges: push and pop, start and end, and both of them from text files.
-const RANGES: [i64; 4] = [59, 60, 70, 71];
+/// `eventType` of ranges of push and pop, and of such from text files.
+const PUSH_POP: [i64; 2] = [59, 70];
+/// Of start and end, likewise.
+const STARTS_ENDS: [i64; 2] = [60, 71];
 /// `eventType` of the row that names a domain.
 const DOMAIN: i64 = 75;
 
@@ -142,9 +144,11 @@ fn ranges(reader: &mut Reader<'_>, wanted: &'static Wanted) -> Result<(), ReadEr
     // the run's string by process, domain and number of the text: a range of a domain is shown as nsys does, MPI:Send
     let mut qualified: HashMap<(u32, i64, i64), u32> = HashMap::new();
     reader.each(wanted, |sink, cells| {
-        if !cells.whole(2).is_some_and(|t| RANGES.contains(&t)) {
-            return Ok(());
-        }
+        let style = match cells.whole(2) {
+            Some(t) if PUSH_POP.contains(&t) => 0,
+            Some(t) if STARTS_ENDS.contains(&t) => START_END,
+            _ => return Ok(()),
+        };
         let (span, flags) = match (time(cells.whole(0)), cells.whole(1)) {
             // not closed when the capture ended
             (Some(start), None) => (Span { start, end: start }, OPEN_ENDED),
@@ -185,6 +189,7 @@ fn ranges(reader: &mut Reader<'_>, wanted: &'static Wanted) -> Result<(), ReadEr
                 }
             }
         };
+        let flags = flags | style;
         sink.assembly.range(thread, Range { span, name, depth: 0, flags, kind: RangeKind::User });
         Ok(())
     })?;
