@@ -6,7 +6,6 @@
 //! Avg Num Child: named ranges directly in it, with GPU work or not.
 
 use super::groups::{by_total, Groups};
-use super::ranges::STYLE;
 use super::table::{five, ns, number, row, text, Row};
 use super::{Report, Source};
 
@@ -56,7 +55,7 @@ fn rows(source: &Source<'_>) -> Vec<Row> {
         if ops == 0 {
             continue;
         }
-        let number = groups.add(source.string(range.name), last.saturating_sub(first));
+        let number = groups.add((source.string(range.name), range.style), last.saturating_sub(first));
         if number == parts.len() {
             parts.push(Part::default());
         }
@@ -71,9 +70,9 @@ fn rows(source: &Source<'_>) -> Vec<Row> {
         .stats()
         .into_iter()
         .zip(parts)
-        .map(|((name, s), p)| {
+        .map(|(((name, style), s), p)| {
             let mean = |sum: u64| sum as f64 / s.count as f64;
-            let mut cells = row![name, STYLE, s.total, p.host_ns, s.count];
+            let mut cells = row![name, style, s.total, p.host_ns, s.count];
             cells.extend(five(&s));
             cells.extend(row![p.ops, mean(p.ops), mean(p.levels), mean(p.children)]);
             (s.total, Row::new(), cells)

@@ -9,7 +9,6 @@ use trace::Kind;
 use super::cuda_gpu_kern_sum::{CLASS, FLAGS, OCCUPANCY, REGISTERS, WAVES};
 use super::groups::{by_total, Groups};
 use super::occupancy::Filling;
-use super::ranges::STYLE;
 use super::table::{five, number, row, text, Row, AVG, MAX, MED, MIN, STDDEV, TOTAL};
 use super::{Report, Source};
 
@@ -47,6 +46,7 @@ pub(super) static REPORT: Report = Report {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Key<'a> {
     range: &'a str,
+    style: &'static str,
     thread: usize,
     kernel: usize,
 }
@@ -66,7 +66,8 @@ fn rows(source: &Source<'_>) -> Vec<Row> {
     for (n, range) in source.ranges().iter().enumerate() {
         let name = source.string(range.name);
         for (device, op) in range.ops(run, launches).filter(|(_, o)| o.kind == Kind::Kernel) {
-            let key = Key { range: name, thread: range.thread, kernel: kernels.number(op.a) };
+            let key =
+                Key { range: name, style: range.style, thread: range.thread, kernel: kernels.number(op.a) };
             let number = groups.add(key, op.span().ns());
             if number == parts.len() {
                 parts.push(Part::default());
@@ -83,7 +84,7 @@ fn rows(source: &Source<'_>) -> Vec<Row> {
         .zip(parts)
         .map(|((key, s), p)| {
             let tid = run.threads.get(key.thread).map(|t| t.tid);
-            let mut head = row![key.range, STYLE, source.pid(), tid, p.ranges, s.count, s.total];
+            let mut head = row![key.range, key.style, source.pid(), tid, p.ranges, s.count, s.total];
             head.extend(five(&s));
             let mut tail = kernels.cells(key.kernel);
             tail.extend(p.filling.cells());

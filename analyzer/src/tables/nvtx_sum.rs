@@ -3,7 +3,6 @@
 //! includes that of the ranges in it, so Time adds up to more than there was.
 
 use super::groups::Groups;
-use super::ranges::STYLE;
 use super::table::{number, row, text, Row, AVG, MAX, MED, MIN, STDDEV, TIME, TOTAL};
 use super::{Report, Source};
 
@@ -32,7 +31,7 @@ pub(super) static REPORT: Report = Report {
 fn rows(source: &Source<'_>) -> Vec<Row> {
     let mut groups = Groups::new();
     for r in source.ranges() {
-        groups.add(source.string(r.name), r.span.ns());
+        groups.add((r.style, source.string(r.name)), r.span.ns());
     }
-    groups.rows(|name| row![STYLE, name])
+    groups.rows(|(style, name)| row![style, name])
 }

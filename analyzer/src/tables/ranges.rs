@@ -8,9 +8,6 @@ use crate::run::{Op, RangeKind, Run, Span};
 /// Ranges nested deeper than this have no part in the tables of what was launched in them: work stays linear.
 pub(super) const MOST_LEVELS: u32 = 64;
 
-/// How nsys calls ranges that end on the thread they began on, innermost first: all that a [`Run`] holds.
-pub(super) const STYLE: &str = "PushPop";
-
 /// A named range.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Named {
@@ -20,6 +17,8 @@ pub(super) struct Named {
     pub(super) span: Span,
     /// String id of its name.
     pub(super) name: u32,
+    /// Whether it ends on the thread it began on, innermost first, in nsys's words.
+    pub(super) style: &'static str,
     /// Named ranges it is in, on its thread.
     pub(super) level: u32,
     /// Named ranges directly in it.
@@ -41,7 +40,8 @@ pub(super) fn named(run: &Run) -> Vec<Named> {
                 parent.children += 1;
             }
             open.push(found.len());
-            found.push(Named { thread, span: r.span, name: r.name, level, children: 0 });
+            let style = if r.is_start_end() { "StartEnd" } else { "PushPop" };
+            found.push(Named { thread, span: r.span, name: r.name, style, level, children: 0 });
         }
     }
     found

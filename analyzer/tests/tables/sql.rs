@@ -87,8 +87,9 @@ fn export(path: &PathBuf) -> Connection {
         );
         if i % 5 == 0 {
             c.execute(
-                "INSERT INTO NVTX_EVENTS VALUES (?1, ?2, 59, ?3, ?4)",
-                params![at - 500, at + call_ns + roll(3), thread, RANGES[(i % 2) as usize]],
+                "INSERT INTO NVTX_EVENTS VALUES (?1, ?2, ?3, ?4, ?5)",
+                // the same names as ranges of push and pop, and of start and end
+                params![at - 500, at + call_ns + roll(3), 59 + i / 10 % 2, thread, RANGES[(i % 2) as usize]],
             )
             .unwrap();
         }
@@ -186,9 +187,12 @@ fn what_is_printed_is_what_sql_says() {
     assert_eq!(ns("cuda_api_sum", "num_calls"), ask(&c, &calls, 1, 0, 1.0));
     let os_calls = length("value", "OSRT_API", "nameId");
     assert_eq!(ns("osrt_sum", "num_calls"), ask(&c, &os_calls, 1, 0, 1.0));
-    let columns = ["range", "instances", "total_ns", "avg_ns", "med_ns", "min_ns", "max_ns", "stddev_ns"];
-    let ranges = "SELECT text, end - start FROM NVTX_EVENTS";
-    assert_eq!(printed(&source, "nvtx_sum", &columns), ask(&c, ranges, 1, 0, 1.0));
+    let columns =
+        ["style", "range", "instances", "total_ns", "avg_ns", "med_ns", "min_ns", "max_ns", "stddev_ns"];
+    let named = |style: &str| format!("CASE {style} WHEN 59 THEN 'PushPop/' ELSE 'StartEnd/' END || text");
+    let ranges = format!("SELECT {}, end - start FROM NVTX_EVENTS", named("eventType"));
+    let found = joined(printed(&source, "nvtx_sum", &columns));
+    assert_eq!((found.len(), found), (4, ask(&c, &ranges, 1, 0, 1.0)));
     let memory = |value: &str| {
         format!(
             "SELECT CASE copyKind WHEN 1 THEN '[CUDA memcpy Host-to-Device]' ELSE '[CUDA memcpy Device-to-Host]' END, {value}
@@ -203,11 +207,15 @@ fn what_is_printed_is_what_sql_says() {
     let sizes = ask(&c, &memory("bytes"), 3, 3, 1e6);
     assert_eq!(printed(&source, "cuda_gpu_mem_size_sum", &columns), sizes);
     // kernels under ranges
-    let under = "SELECT n.text || '/' || s.value, k.end - k.start FROM CUPTI_ACTIVITY_KIND_KERNEL k
-                 JOIN StringIds s ON s.id = k.demangledName
-                 JOIN CUPTI_ACTIVITY_KIND_RUNTIME r ON r.correlationId = k.correlationId
-                 JOIN NVTX_EVENTS n ON n.globalTid = r.globalTid AND r.start >= n.start AND r.end <= n.end";
+    let under = format!(
+        "SELECT {} || '/' || s.value, k.end - k.start FROM CUPTI_ACTIVITY_KIND_KERNEL k
+         JOIN StringIds s ON s.id = k.demangledName
+         JOIN CUPTI_ACTIVITY_KIND_RUNTIME r ON r.correlationId = k.correlationId
+         JOIN NVTX_EVENTS n ON n.globalTid = r.globalTid AND r.start >= n.start AND r.end <= n.end",
+        named("eventType")
+    );
     let columns = [
+        "style",
         "range",
         "kernel_name",
         "kernel_instances",
@@ -218,13 +226,23 @@ fn what_is_printed_is_what_sql_says() {
         "max_ns",
         "stddev_ns",
     ];
-    let printed: Vec<Vec<String>> = printed(&source, "nvtx_kern_sum", &columns)
-        .into_iter()
-        .map(|mut row| {
-            let range = row.remove(0);
-            row[0] = format!("{range}/{}", row[0]);
-            row
-        })
-        .collect();
-    assert_eq!(printed, ask(&c, under, 1, 0, 1.0));
+    let found = joined(joined(printed(&source, "nvtx_kern_sum", &columns)));
+    assert_eq!(found, ask(&c, &under, 1, 0, 1.0));
+    // every range holds the call of a kernel
+    let columns = ["style", "range", "range_instances", "total_range_ns"];
+    let mut found = joined(printed(&source, "nvtx_gpu_proj_sum", &columns));
+    let mut wanted = ask(&c, &ranges, 1, 0, 1.0);
+    wanted.iter_mut().for_each(|row| row.truncate(3));
+    found.sort();
+    wanted.sort();
+    assert_eq!(found, wanted);
+}
+
+/// The first two cells of each row as one.
+fn joined(mut rows: Vec<Vec<String>>) -> Vec<Vec<String>> {
+    for row in &mut rows {
+        let first = row.remove(0);
+        row[0] = format!("{first}/{}", row[0]);
+    }
+    rows
 }
