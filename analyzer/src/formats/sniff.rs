@@ -138,7 +138,8 @@ fn recording(bytes: &[u8]) -> Result<Input, ReadError> {
 }
 
 fn from_nsys(n: Nsys) -> Input {
-    let Nsys { mut run, refused, rows, bytes, notes, os_calls } = n;
+    let Nsys { mut run, refused, rows, bytes, mut notes, os_calls } = n;
+    notes.extend(refused.nowhere());
     run.problems.bad_events = refused.lost();
     Input { format: Format::Nsys, run, refused, events: rows, bytes, notes, os_calls }
 }
@@ -154,6 +155,7 @@ fn from_kineto(k: Kineto) -> Input {
     if k.refused.damaged {
         notes.push("the file is damaged: what stands behind the damage cannot be read".to_owned());
     }
+    notes.extend(k.refused.nowhere());
     if k.behind > 0 {
         notes.push(format!("{} bytes stand behind the end of the trace and are not read", k.behind));
     }

@@ -33,7 +33,7 @@ fn whole(w: &Workload) -> Vec<(u32, (u64, u64))> {
 #[test]
 fn rows_that_cannot_be_are_counted_and_change_nothing() {
     let w = training(10, &[(100, &[0])], 1);
-    // (row, no_time, negative, broken)
+    // (row, no_time, negative, unplaced)
     let rows = [
         (kernel("NULL", "9000000", "0", "1"), (1, 0, 0)),
         (kernel("9000000", "NULL", "0", "1"), (1, 0, 0)),
@@ -60,8 +60,8 @@ fn rows_that_cannot_be_are_counted_and_change_nothing() {
             }))
             .unwrap();
             let r = input.refused;
-            assert_eq!((r.no_time, r.negative, r.broken), *wanted, "{row}");
-            assert_eq!((r.duplicates, r.orphans, r.lost()), (0, 0, 1), "{row}");
+            assert_eq!((r.no_time, r.negative, r.unplaced), *wanted, "{row}");
+            assert_eq!((r.broken, r.duplicates, r.orphans, r.lost()), (0, 0, 0, 1), "{row}");
             assert_eq!(measured(&input), whole(&w), "{row}");
             assert_eq!(input.run.problems.bad_events, 1);
             sums = (sums.0 + wanted.0, sums.1 + wanted.1, sums.2 + wanted.2);
@@ -75,7 +75,7 @@ fn rows_that_cannot_be_are_counted_and_change_nothing() {
     }))
     .unwrap();
     let r = input.refused;
-    assert_eq!((r.no_time * 2, r.negative * 2, r.broken * 2), sums);
+    assert_eq!((r.no_time * 2, r.negative * 2, r.unplaced * 2), sums);
     assert_eq!(measured(&input), whole(&w));
 }
 
@@ -173,7 +173,7 @@ fn a_new_device_in_each_row_is_damage() {
         c.execute_batch(&format!("BEGIN; {rows} COMMIT;")).unwrap();
     }))
     .unwrap();
-    assert_eq!((input.run.devices.len(), input.refused.broken), (1024, 4999 - 1023));
+    assert_eq!((input.run.devices.len(), input.refused.unplaced), (1024, 4999 - 1023));
 }
 
 /// Streams and threads without end: what is beyond the bound is refused and counted, and so there is no verdict.
@@ -200,8 +200,8 @@ fn a_new_stream_and_thread_in_each_row_is_damage() {
             false => input.run.threads.iter().filter(|t| !t.calls.is_empty()).count(),
         };
         let streams_below = if table.ends_with("KERNEL") { 20 } else { 0 };
-        assert!(kept < all && input.refused.broken > 9_000, "{table}: {kept} {:?}", input.refused);
-        assert!(kept as u64 + input.refused.broken + streams_below >= all as u64, "{table}: {kept}");
+        assert!(kept < all && input.refused.unplaced > 9_000, "{table}: {kept} {:?}", input.refused);
+        assert!(kept as u64 + input.refused.unplaced + streams_below >= all as u64, "{table}: {kept}");
         let verdict = analyzer::analyze(&input.run).verdict;
         assert!(verdict.inconclusive.as_deref().is_some_and(|v| v.contains("events lost")), "{verdict:?}");
     }

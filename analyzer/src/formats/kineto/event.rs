@@ -211,7 +211,7 @@ fn numbers(text: &[u8]) -> [u32; 3] {
 /// `None`, and counted: on no device.
 fn stream(f: &Fields<'_>, a: &Args, part: &mut Part) -> Option<u32> {
     if a.no_device {
-        part.refused.broken += 1;
+        part.refused.unplaced += 1;
         return None;
     }
     let number = |v: &Option<Value<'_>>| match *v {

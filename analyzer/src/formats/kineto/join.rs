@@ -59,10 +59,12 @@ pub(super) fn join(parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadError> {
             .collect();
         let thread = |n: u32| own.get(n as usize).copied().flatten();
         for o in ops {
-            let (span, stream) =
-                (frame.span(o.start, o.end), streams.get(o.stream as usize).copied().flatten());
-            let (Some(span), Some(stream)) = (span, stream) else {
+            let Some(span) = frame.span(o.start, o.end) else {
                 refused.no_time += 1;
+                continue;
+            };
+            let Some(stream) = streams.get(o.stream as usize).copied().flatten() else {
+                refused.unplaced += 1;
                 continue;
             };
             let a = if o.kind == trace::Kind::Kernel {
@@ -74,8 +76,12 @@ pub(super) fn join(parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadError> {
             assembly.op(stream, ForeignOp { span, correlation, a, b, graph: 0, kind });
         }
         for c in calls {
-            let (Some(span), Some(thread)) = (frame.span(c.start, c.end), thread(c.thread)) else {
+            let Some(span) = frame.span(c.start, c.end) else {
                 refused.no_time += 1;
+                continue;
+            };
+            let Some(thread) = thread(c.thread) else {
+                refused.unplaced += 1;
                 continue;
             };
             let name = Named { string: string(c.name), packed: c.packed };

@@ -132,9 +132,10 @@ pub struct Refused {
     pub no_time: u64,
     /// ... that end before they begin.
     pub negative: u64,
-    /// Places where the text is no JSON, and rows that name no device or more threads than can be told apart; what stood
-    /// there is lost.
+    /// Places where the text is no JSON; what stood there is lost.
     pub broken: u64,
+    /// Events on no device that can be, or of more devices, streams or threads than can be told apart.
+    pub unplaced: u64,
     /// Operations and calls that stand in the file more than once (one of them is kept).
     pub duplicates: u64,
     /// References to what the file does not have (a name, a process); what refers to it is kept, without.
@@ -150,15 +151,23 @@ impl Refused {
         self.no_time += other.no_time;
         self.negative += other.negative;
         self.broken += other.broken;
+        self.unplaced += other.unplaced;
         self.duplicates += other.duplicates;
         self.orphans += other.orphans;
         self.cut |= other.cut;
         self.damaged |= other.damaged;
     }
 
+    /// What to say of the events that are nowhere, if there are any.
+    pub(in crate::formats) fn nowhere(&self) -> Option<String> {
+        let what = "on no device that can be, or of more devices, streams or threads than can be told apart";
+        (self.unplaced > 0).then(|| format!("{} events {what}", self.unplaced))
+    }
+
     /// Items that are missing from the run.
     pub fn lost(&self) -> u64 {
-        self.no_time + self.negative + self.broken + u64::from(self.cut) + u64::from(self.damaged)
+        let ends = u64::from(self.cut) + u64::from(self.damaged);
+        self.no_time + self.negative + self.broken + self.unplaced + ends
     }
 }
 

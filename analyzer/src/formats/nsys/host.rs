@@ -123,7 +123,7 @@ fn calls(reader: &mut Reader<'_>, wanted: &'static Wanted) -> Result<(), ReadErr
 fn placed(sink: &mut Sink<'_>, cells: &Cells<'_, '_>, thread: usize) -> Option<(Span, usize)> {
     let span = sink.span(cells)?;
     let at = sink.ids.thread(cells.whole(thread), &mut sink.assembly);
-    sink.refused.broken += u64::from(at.is_none());
+    sink.refused.unplaced += u64::from(at.is_none());
     Some((span, at?))
 }
 
@@ -158,7 +158,7 @@ fn ranges(reader: &mut Reader<'_>, wanted: &'static Wanted) -> Result<(), ReadEr
             },
         };
         let Some(thread) = sink.ids.thread(cells.whole(3), &mut sink.assembly) else {
-            sink.refused.broken += 1;
+            sink.refused.unplaced += 1;
             return Ok(());
         };
         let domain = match cells.whole(6) {

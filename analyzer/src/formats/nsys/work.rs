@@ -181,13 +181,13 @@ impl Streams {
         }
         let span = sink.span(cells)?;
         let Some(device) = cells.small(2) else {
-            sink.refused.broken += 1;
+            sink.refused.unplaced += 1;
             return None;
         };
         let process = sink.ids.process(cells.whole(6));
         let key = StreamKey { process, device, context: cells.number(3), stream: cells.number(4) };
         let Some(at) = self.at(key, sink) else {
-            sink.refused.broken += 1;
+            sink.refused.unplaced += 1;
             return None;
         };
         // the upper half of a node's id is its graph's; copies have no other
