@@ -138,20 +138,22 @@ fn a_compressed_file_with_a_wrong_byte_is_not_one_that_ends_early() {
 }
 
 #[test]
-fn what_stands_behind_the_end_is_said() {
+fn what_stands_behind_the_end_is_said_and_more_events_are_no_trifle() {
     let whole = graphs();
     let twice = [&whole[..], &whole[..]].concat();
     let array = format!("[{}]", kernel(r#""device":0,"stream":7"#));
-    for (bytes, ops) in
-        [(twice, OPS), ((array.clone() + &array).into_bytes(), 1), ((array + "  ,\n").into(), 1)]
-    {
+    let stray = format!("[{0}],{0}]", kernel(r#""device":0,"stream":7"#));
+    for (bytes, ops, events) in [
+        (twice, OPS, true),
+        ((array.clone() + &array).into(), 1, true),
+        (stray.into(), 1, true),
+        ((array + "  ,\n").into(), 1, false),
+    ] {
         let input = read(&bytes).unwrap();
-        assert_eq!(
-            (input.run.devices[0].ops(), input.refused.cut, input.refused.damaged),
-            (ops, false, false)
-        );
-        assert_eq!(input.refused.broken, 1);
+        let r = input.refused;
+        assert_eq!((input.run.devices[0].ops(), r.broken, r.cut, r.damaged), (ops, 1, false, events));
         assert!(input.notes.iter().any(|n| n.contains("behind the end of the trace")), "{:?}", input.notes);
+        assert_eq!(verdict(&input).as_deref() == Some("the file is damaged"), events);
     }
 }
 
@@ -221,4 +223,31 @@ fn streams_without_end_are_counted() {
     assert_eq!((ops as u64 + input.refused.unplaced, input.refused.lost()), (all, input.refused.unplaced));
     assert!(input.notes.iter().any(|n| n.contains("than can be told apart")), "{:?}", input.notes);
     assert!(verdict(&input).is_some_and(|v| v.contains("events lost")), "{:?}", verdict(&input));
+}
+
+/// Damage at the end of a block looks like the end of what can be read.
+#[test]
+fn damage_anywhere_reads_the_same_in_blocks_of_any_size() {
+    let event = |n: u64| {
+        format!(
+            r#"{{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":{n},"dur":0.5,"args":{{"device":0,"correlation":{n}}}}}"#
+        )
+    };
+    let events: Vec<String> = (0..30).map(event).collect();
+    for bad in [r#"{"ph":"X","name":"k<"a":1}"#, r#"{"ph":"X","args":{"a":[1"#, "]]", "x", r#"{"ph" "#] {
+        for place in 0..=events.len() {
+            let mut events = events.clone();
+            events.insert(place, bad.to_owned());
+            let text = format!("[{}]", events.join(","));
+            let read = |size| {
+                let read = formats::kineto::read_in_blocks(text.as_bytes(), size, &Default::default());
+                read.map(|k| (k.events, k.refused, k.behind, k.run.devices[0].ops()))
+                    .map_err(|e| e.to_string())
+            };
+            let whole = read(usize::MAX);
+            for size in (20..1_500).step_by(31) {
+                assert_eq!(read(size), whole, "{bad} at {place}, {size}");
+            }
+        }
+    }
 }

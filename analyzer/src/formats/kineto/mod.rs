@@ -113,7 +113,8 @@ fn read(mut blocks: Blocks<'_>, progress: &Progress) -> Result<Option<Kineto>, R
         let part = events(&block);
         // text that is no JSON may have hidden where events begin: only reading it in one piece tells what is lost
         let whole = block.last && block.index == 0;
-        if (!block.last && (part.refused.cut || part.ended)) || (!whole && part.refused.broken > 0) {
+        let r = &part.refused;
+        if (!block.last && (r.cut || part.ended)) || (!whole && (r.broken > 0 || r.damaged)) {
             misfit.store(true, Ordering::Relaxed);
             return;
         }
@@ -242,8 +243,10 @@ fn finish(
     let r = &mut kineto.refused;
     match (end, tail) {
         (Some(Ok(at)), Some(tail)) => {
-            kineto.behind = tail.get(at..).map_or(0, |t| t.trim_ascii_end().len()) as u64;
+            let behind = tail.get(at..).unwrap_or(&[]).trim_ascii_end();
+            kineto.behind = behind.len() as u64;
             r.broken += u64::from(kineto.behind > 0);
+            r.damaged |= resume(behind, 0).is_some();
         }
         (Some(Err(Bad::End(_))), _) => r.cut = true,
         (Some(Err(Bad::Syntax(_))), _) => r.damaged = true,
