@@ -13,7 +13,7 @@
 //! alive.rs      is the process that made a file still there?
 //! chrome.rs     the trace file; summary.rs the figures as JSON; report.rs recording -> files and line
 //! tables/       tables of a run, as nsys stats has them, and our own
-//! visible.rs    names that others chose, safe to show
+//! visible.rs    names that others chose, safe to show; fit.rs text in the room there is
 //! ```
 //! Linked into the training process for its exit (without the feature `cli`), and into `gapprobe`.
 //! Nothing here panics on hostile input or grows beyond a small multiple of the recording.
@@ -28,6 +28,8 @@ pub mod chrome;
 pub mod compare;
 #[cfg(feature = "cli")]
 pub mod export;
+#[cfg(feature = "cli")]
+pub mod fit;
 #[cfg(feature = "cli")]
 pub mod fleet;
 #[cfg(feature = "cli")]

@@ -18,6 +18,7 @@ pub(crate) mod run;
 pub(crate) mod stats;
 pub(crate) mod summary;
 pub(crate) mod talk;
+pub(crate) mod width;
 
 mod elf;
 #[expect(unsafe_code, reason = "signals and wait need libc")]

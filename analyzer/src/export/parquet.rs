@@ -101,7 +101,9 @@ impl<'a> Groups<'a> {
                 _ => return Err(ParquetError::General("a column of another type".to_owned())),
             };
             column.close()?;
-            (values.texts.clear(), values.numbers.clear(), values.levels.clear());
+            values.texts.clear();
+            values.numbers.clear();
+            values.levels.clear();
         }
         group.close()?;
         (self.rows, self.text) = (0, 0);

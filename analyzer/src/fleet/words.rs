@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The table and the line of a [`Fleet`].
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use super::{Fleet, Rank};
 use crate::causes::inconclusive;
+use crate::fit::{self, Wanted};
 use crate::visible::visible;
 
 /// Missing ranks named one by one, at most.
@@ -67,8 +69,9 @@ fn verdict(r: &Rank) -> String {
     }
 }
 
-/// One row a rank, by rank.
-pub fn table(fleet: &Fleet) -> String {
+/// One row a rank, by rank, in lines of at most `most` columns (`None`: as wide as they are), and how many columns are left
+/// out for that.
+pub fn table(fleet: &Fleet, most: Option<usize>) -> (String, usize) {
     let heads = ["rank", "host", "step ms", "p95 ms", "own ms", "busy %", "verdict", "costs %", "lost"];
     let mut rows: Vec<[String; 9]> = vec![heads.map(str::to_owned)];
     for (i, r) in fleet.ranks.iter().enumerate() {
@@ -86,24 +89,27 @@ pub fn table(fleet: &Fleet) -> String {
             r.losses.to_string(),
         ]);
     }
-    let width = |column: usize| {
-        rows.iter().filter_map(|r| r.get(column)).map(|c| c.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..heads.len()).map(width).collect();
+    // texts stand left, figures right; the verdict is the last to go
+    let text = |n: usize| matches!(n, 1 | 6);
+    let wanted: Vec<Wanted> = (0..heads.len())
+        .map(|n| {
+            let cells = || rows.iter().filter_map(|r| r.get(n));
+            Wanted {
+                width: cells().map(|c| fit::width(c)).max().unwrap_or(0),
+                heading: cells().next().map_or(0, |c| fit::width(c)),
+                text: text(n),
+                says: cells().skip(1).any(|c| !matches!(c.as_str(), "" | "0" | "-")),
+                keep: n == 6,
+            }
+        })
+        .collect();
+    let widths = fit::layout(&wanted, most);
     let mut out = String::new();
     for row in &rows {
-        let mut text = String::new();
-        for (n, (cell, &w)) in row.iter().zip(&widths).enumerate() {
-            // texts stand left, figures right
-            let _ = match n {
-                1 | 6 => write!(text, "{cell:<w$}  "),
-                _ => write!(text, "{cell:>w$}  "),
-            };
-        }
-        out.push_str(text.trim_end());
-        out.push('\n');
+        let cells = row.iter().zip(&widths).enumerate();
+        fit::line(&mut out, cells.map(|(n, (cell, width))| (text(n), *width, Cow::Borrowed(cell.as_str()))));
     }
-    out
+    (out, widths.iter().filter(|w| w.is_none()).count())
 }
 
 fn words(key: &str) -> String {

@@ -2,12 +2,13 @@
 //! A trace on one screen: the verdict and what it rests on, and what was looked at and costs nothing. `gapprobe analyze`
 //! prints it.
 //!
-//! `screen.rs` puts it together, `rows.rs` reads the tables it quotes, `ncu.rs` makes the command for the next question of
+//! `screen.rs` puts it together, `page.rs` lays it out, `rows.rs` reads the tables it quotes, `ncu.rs` makes the command for the next question of
 //! a GPU-bound program; `json.rs` is the same for programs. Figures come from the analysis and from `tables/`; nothing is
 //! computed here that they do not have.
 
 mod json;
 mod ncu;
+mod page;
 mod rows;
 mod screen;
 

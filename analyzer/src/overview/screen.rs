@@ -1,43 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The screen. About forty lines of at most a hundred characters; what would not fit is counted.
+//! The screen. About forty lines, as wide as the page is (`page.rs`); what would not fit is counted.
 
 use std::fmt::Write;
 
+use super::page::{name, Page};
 use super::rows::{Fields, Rows};
 use super::{ncu, Overview};
 use crate::analysis::{Analysis, Bucket, DeviceAnalysis, StepSource};
 use crate::causes::{gpu_bound, inconclusive};
+use crate::fit::thousands;
 use crate::line;
 use crate::visible::visible;
 
-/// Characters of a full bar.
-const BAR: f64 = 40.0;
-/// Longest name shown, characters.
-const NAME: usize = 60;
+/// Columns of a full bar.
+const BAR: usize = 40;
+/// Columns in front of a bar.
+const BEFORE_BAR: usize = 38;
 /// Buckets below this share are not drawn.
 const DRAWN: f64 = 0.005;
-/// Width for wrapped sentences, characters.
-const WIDTH: usize = 96;
 
-/// The overview as text.
-pub fn screen(o: &Overview<'_>) -> String {
+/// The overview as text. `width`: columns of a line, at most; `None`: nobody says, then a hundred, but for paths and commands.
+pub fn screen(o: &Overview<'_>, width: Option<usize>) -> String {
     let a = o.source.analysis();
-    let mut out = String::new();
-    head(&mut out, o);
-    verdict(&mut out, a);
+    let mut out = Page::new(width);
+    let out = &mut out;
+    head(out, o);
+    verdict(out, a);
     if let Some(d) = a.worst.and_then(|w| a.devices.get(w)) {
-        buckets(&mut out, a, d);
+        buckets(out, a, d);
     }
-    steps(&mut out, o, a);
-    gaps(&mut out, o);
-    kernels(&mut out, o);
-    calls(&mut out, o);
-    copies(&mut out, o);
-    foot(&mut out, o, a);
-    out
+    steps(out, o, a);
+    gaps(out, o);
+    kernels(out, o);
+    calls(out, o);
+    copies(out, o);
+    foot(out, o, a);
+    std::mem::take(&mut out.text)
 }
 
-fn head(out: &mut String, o: &Overview<'_>) {
+fn head(out: &mut Page, o: &Overview<'_>) {
     let (run, a) = (&o.input.run, o.source.analysis());
     let names: Vec<&str> = run.devices.iter().filter_map(|d| run.definitions.string(d.info.name)).collect();
     let gpus = match (run.devices.len(), names.first()) {
@@ -45,32 +46,28 @@ fn head(out: &mut String, o: &Overview<'_>) {
         (n, Some(name)) => format!("{n} GPUs, {}", visible(name)),
         (n, None) => format!("{n} GPU{}", if n == 1 { "" } else { "s" }),
     };
-    let _ = writeln!(
-        out,
-        "{}: {}, {} events, {gpus}, {} seen\n",
-        visible(o.file),
-        o.input.format.name(),
-        thousands(o.input.events),
-        time(a.coverage.seen_ns)
-    );
+    let format = o.input.format.name();
+    let (events, seen) = (thousands(o.input.events), time(a.coverage.seen_ns));
+    out.line(&format!("{}: {format}, {events} events, {gpus}, {seen} seen", visible(o.file)));
+    out.text.push('\n');
 }
 
-fn verdict(out: &mut String, a: &Analysis) {
+fn verdict(out: &mut Page, a: &Analysis) {
     let v = &a.verdict;
     let sentence = line::finding(a, v);
     let sure = if v.code == inconclusive::CODE { String::new() } else { format!(", {}", v.confidence.key()) };
     let what = if v.code == inconclusive::CODE { format!("INCONCLUSIVE: {}", v.text) } else { sentence };
-    wrapped(out, "", &format!("{what}  [{}{sure}]", v.code));
+    out.sentence("", &format!("{what}  [{}{sure}]", v.code));
     if let Some(p) = &v.profiled {
-        wrapped(out, "  ", &line::under_the_profiler(v, p));
+        out.sentence("  ", &line::under_the_profiler(v, p));
     }
     if !v.fix.is_empty() {
-        wrapped(out, "  ", &format!("to change: {}", v.fix));
+        out.sentence("  ", &format!("to change: {}", v.fix));
     }
-    out.push('\n');
+    out.text.push('\n');
 }
 
-fn buckets(out: &mut String, a: &Analysis, d: &DeviceAnalysis) {
+fn buckets(out: &mut Page, a: &Analysis, d: &DeviceAnalysis) {
     let steps = a.steps.steady().len().max(1) as f64;
     let per = if a.steps.source == StepSource::None { "in all" } else { "a step" };
     let gpu = if a.devices.len() > 1 {
@@ -78,7 +75,8 @@ fn buckets(out: &mut String, a: &Analysis, d: &DeviceAnalysis) {
     } else {
         "the GPU".to_owned()
     };
-    let _ = writeln!(out, "Where the time of {gpu} goes ({} {per})", time((d.wall_ns as f64 / steps) as u64));
+    let wall = time((d.wall_ns as f64 / steps) as u64);
+    out.sentence("", &format!("Where the time of {gpu} goes ({wall} {per})"));
     let mut all: Vec<Bucket> = Bucket::ALL.to_vec();
     all.sort_by_key(|&b| (b.is_gap(), std::cmp::Reverse(d.buckets.get(b))));
     let mut rest = 0.0;
@@ -89,14 +87,20 @@ fn buckets(out: &mut String, a: &Analysis, d: &DeviceAnalysis) {
             continue;
         }
         let mark = if b.is_gap() { '░' } else { '█' };
-        let bar: String = std::iter::repeat_n(mark, (share * BAR).round().max(1.0) as usize).collect();
         let ns = d.buckets.get(b) as f64 / steps;
-        let _ = writeln!(out, "  {:<16}{:>5.1} %  {:>8}  {bar}", words(b), share * 100.0, time(ns as u64));
+        let _ = write!(out.text, "  {:<17}{:>5.1} %  {:>8}", words(b), share * 100.0, time(ns as u64));
+        let room = BAR.min(out.room(BEFORE_BAR));
+        if room > 0 {
+            out.text.push_str("  ");
+            let length = (share * room as f64).round().max(1.0) as usize;
+            out.text.extend(std::iter::repeat_n(mark, length.min(room)));
+        }
+        out.text.push('\n');
     }
     if rest >= 0.0005 {
-        let _ = writeln!(out, "  {:<16}{:>5.1} %", "less than 0.5 %", rest * 100.0);
+        let _ = writeln!(out.text, "  {:<17}{:>5.1} %", "less than 0.5 %", rest * 100.0);
     }
-    out.push('\n');
+    out.text.push('\n');
 }
 
 /// A bucket for people; gaps say that the GPU is idle in them.
@@ -109,10 +113,11 @@ fn words(b: Bucket) -> String {
     }
 }
 
-fn steps(out: &mut String, o: &Overview<'_>, a: &Analysis) {
+fn steps(out: &mut Page, o: &Overview<'_>, a: &Analysis) {
     let steady = a.steps.steady();
     if steady.is_empty() {
-        let _ = writeln!(out, "Steps: none found; figures are shares of the whole time.\n");
+        out.sentence("", "Steps: none found; figures are shares of the whole time.");
+        out.text.push('\n');
         return;
     }
     let mut times: Vec<u64> = steady.iter().map(|s| s.span.ns()).collect();
@@ -138,8 +143,8 @@ fn steps(out: &mut String, o: &Overview<'_>, a: &Analysis) {
     if let Some(why) = slowest(o, a) {
         let _ = write!(text, "; {why}");
     }
-    wrapped(out, "", &text);
-    out.push('\n');
+    out.sentence("", &text);
+    out.text.push('\n');
 }
 
 /// The slowest step against the median one: what it has more of.
@@ -170,18 +175,18 @@ fn slowest(o: &Overview<'_>, a: &Analysis) -> Option<String> {
     ))
 }
 
-fn gaps(out: &mut String, o: &Overview<'_>) {
+fn gaps(out: &mut Page, o: &Overview<'_>) {
     let Some(table) = Rows::of(o.source, "gaps") else { return };
     let (begin, steady) = (o.input.run.header.start_monotonic, o.source.analysis().steady);
     let inside = |r: &Fields<'_>| (r.number("start_ns") as u64).saturating_add(begin) >= steady.start;
-    section(out, "Longest idle", table.iter().filter(inside).take(3), |r| {
+    out.section("Longest idle", table.iter().filter(inside).take(3), |r, most| {
         let call = match r.text("call") {
             "" => String::new(),
-            call => format!(", {call}"),
+            call => format!(", {}", visible(call)),
         };
         let name = |key: &str| match r.text(key) {
             "" => "(nothing)".to_owned(),
-            name => short(name, 23),
+            text => name(text, most),
         };
         format!(
             "{:>9}  {}{call}: {} .. {}",
@@ -193,7 +198,7 @@ fn gaps(out: &mut String, o: &Overview<'_>) {
     });
 }
 
-fn kernels(out: &mut String, o: &Overview<'_>) {
+fn kernels(out: &mut Page, o: &Overview<'_>) {
     let Some(table) = Rows::of(o.source, "cuda_gpu_kern_sum") else { return };
     let mut classes: Vec<(&str, f64)> = Vec::new();
     let mut all = 0.0;
@@ -208,41 +213,41 @@ fn kernels(out: &mut String, o: &Overview<'_>) {
     classes.sort_by(|x, y| y.1.total_cmp(&x.1));
     let part = |c: &(&str, f64)| format!("{} {:.0} %", c.0, c.1 * 100.0 / all.max(1.0));
     let title = format!("Kernels ({})", classes.iter().take(4).map(part).collect::<Vec<_>>().join(", "));
-    section(out, &title, table.iter().take(4), |r| {
+    out.section(&title, table.iter().take(4), |r, most| {
         format!(
             "{:>5.1} %  {:>7} x {:>9}  {}",
             r.number("time_pct"),
             thousands(r.number("instances") as u64),
             time(r.number("avg_ns") as u64),
-            short(r.text("name"), NAME)
+            name(r.text("name"), most)
         )
     });
 }
 
 /// Calls that block: what they cost, and those that cost nothing.
-fn calls(out: &mut String, o: &Overview<'_>) {
+fn calls(out: &mut Page, o: &Overview<'_>) {
     let Some(table) = Rows::of(o.source, "syncs") else { return };
-    section(out, "Blocking calls", table.iter().take(4), |r| {
+    out.section("Blocking calls", table.iter().take(4), |r, most| {
         let cost = match r.number("idle_ns") {
             0.0 => "costs 0: the GPU had work meanwhile".to_owned(),
             ns => format!("costs {} of idle GPU, {:.1} %", time(ns as u64), r.number("idle_pct")),
         };
         format!(
             "{}: {} calls, {} blocked, {cost}",
-            short(r.text("name"), NAME),
+            name(r.text("name"), most),
             thousands(r.number("num_calls") as u64),
             time(r.number("blocked_ns") as u64)
         )
     });
 }
 
-fn copies(out: &mut String, o: &Overview<'_>) {
+fn copies(out: &mut Page, o: &Overview<'_>) {
     let (Some(times), Some(sizes)) =
         (Rows::of(o.source, "cuda_gpu_mem_time_sum"), Rows::of(o.source, "cuda_gpu_mem_size_sum"))
     else {
         return;
     };
-    section(out, "Copies", times.iter().take(3), |r| {
+    out.section("Copies", times.iter().take(3), |r, _| {
         let name = r.text("operation");
         let size = sizes.iter().find(|s| s.text("operation") == name).map_or(0.0, |s| s.number("total_mb"));
         let rate = size * 1e6 / r.number("total_ns").max(1.0);
@@ -254,59 +259,15 @@ fn copies(out: &mut String, o: &Overview<'_>) {
     });
 }
 
-fn foot(out: &mut String, o: &Overview<'_>, a: &Analysis) {
+fn foot(out: &mut Page, o: &Overview<'_>, a: &Analysis) {
     let (run, v) = (&o.input.run, &a.verdict);
-    wrapped(out, "", &format!("{}; losses {}.", capital(&line::seen(a)), line::losses(run, a)));
+    out.sentence("", &format!("{}; losses {}.", capital(&line::seen(a)), line::losses(run, a)));
     if v.code == gpu_bound::CODE {
         if let Some(command) = ncu::command(o) {
-            let _ = writeln!(out, "Next: {}", visible(&command));
+            out.command(&format!("Next: {command}"));
         }
     }
-    let _ = writeln!(
-        out,
-        "Next: gapprobe explain {}; gapprobe stats {} -r gaps -r syncs",
-        v.code,
-        visible(o.file)
-    );
-}
-
-fn section<'a>(
-    out: &mut String,
-    title: &str,
-    rows: impl Iterator<Item = Fields<'a>>,
-    words: impl Fn(&Fields<'a>) -> String,
-) {
-    let lines: Vec<String> = rows.map(|r| words(&r)).collect();
-    if lines.is_empty() {
-        return;
-    }
-    let _ = writeln!(out, "{title}");
-    for line in lines {
-        let _ = writeln!(out, "  {}", line.trim_end());
-    }
-    out.push('\n');
-}
-
-/// A sentence over several lines, the later ones set in.
-fn wrapped(out: &mut String, indent: &str, text: &str) {
-    let mut width = 0;
-    for word in visible(text).split(' ').filter(|w| !w.is_empty()) {
-        let length = word.chars().count();
-        if width == 0 {
-            out.push_str(indent);
-            width = indent.len() + length;
-        } else if width + 1 + length > WIDTH {
-            out.push('\n');
-            out.push_str(indent);
-            out.push_str("  ");
-            width = indent.len() + 2 + length;
-        } else {
-            out.push(' ');
-            width += 1 + length;
-        }
-        out.push_str(word);
-    }
-    out.push('\n');
+    out.command(&format!("Next: gapprobe explain {}; gapprobe stats {} -r gaps -r syncs", v.code, o.file));
 }
 
 /// A time in three digits: 284 us, 1.84 ms, 45.2 ms, 9.31 s.
@@ -320,29 +281,7 @@ fn time(ns: u64) -> String {
     }
 }
 
-fn short(name: &str, most: usize) -> String {
-    let plain = visible(name);
-    if plain.chars().count() <= most {
-        return plain.into_owned();
-    }
-    let mut cut: String = plain.chars().take(most.saturating_sub(1)).collect();
-    cut.push('…');
-    cut
-}
-
 fn capital(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or_else(String::new, |c| c.to_uppercase().chain(chars).collect())
-}
-
-fn thousands(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::new();
-    for (i, c) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i) % 3 == 0 {
-            out.push(',');
-        }
-        out.push(c);
-    }
-    out
 }

@@ -118,14 +118,30 @@ pub enum Format {
 
 /// Writes a table's first `limit` rows (0: all), without title.
 pub fn write(table: &Table, limit: usize, format: Format, out: &mut dyn Write) -> io::Result<()> {
-    let rows = match limit {
-        0 => &table.rows[..],
-        n => table.rows.get(..n).unwrap_or(&table.rows),
-    };
+    let rows = first(table, limit);
     match format {
-        Format::Text => text::write(table.columns, rows, out),
+        Format::Text => text::write(table.columns, rows, None, None, out).map(|_| ()),
         Format::Csv => csv::write(table.columns, rows, out),
         Format::Json => json::write(table.columns, rows, out),
+    }
+}
+
+/// Writes a table's first `limit` rows (0: all) for people, in lines of at most `most` columns (`None`: as wide as they
+/// are). `sorted`: the column that the rows stand by. Returns how many columns had to be left out.
+pub fn write_fitting(
+    table: &Table,
+    limit: usize,
+    most: Option<usize>,
+    sorted: Option<usize>,
+    out: &mut dyn Write,
+) -> io::Result<usize> {
+    text::write(table.columns, first(table, limit), most, sorted, out)
+}
+
+fn first(table: &Table, limit: usize) -> &[Row] {
+    match limit {
+        0 => &table.rows,
+        n => table.rows.get(..n).unwrap_or(&table.rows),
     }
 }
 

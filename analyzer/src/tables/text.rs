@@ -1,71 +1,70 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A table for people, in columns: numbers right, thousands set apart, rounded as nsys rounds them.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use super::table::{Cell, Column, Row};
+use crate::fit::{self, Wanted};
 use crate::visible::visible;
 
-/// Longest text shown, characters; csv and json have all of it.
-const LONGEST: usize = 100;
-
-/// Writes heading and rows.
-pub(super) fn write(columns: &[Column], rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
-    let headings: Vec<String> = columns.iter().map(Column::heading).collect();
-    let mut widths: Vec<usize> = headings.iter().map(|h| h.chars().count()).collect();
-    for row in rows {
-        for ((width, column), cell) in widths.iter_mut().zip(columns).zip(row) {
-            *width = (*width).max(shown(column, cell).chars().count());
-        }
-    }
-    line(columns, &widths, headings.iter().cloned(), out)?;
-    line(columns, &widths, widths.iter().map(|&w| "-".repeat(w)), out)?;
-    for row in rows {
-        line(columns, &widths, columns.iter().zip(row).map(|(c, cell)| shown(c, cell)), out)?;
-    }
-    Ok(())
-}
-
-fn line(
+/// Writes heading and rows, in lines of at most `most` columns (`None`: as wide as they are). `keep`: the column that is
+/// left out last. Returns how many columns are.
+pub(super) fn write(
     columns: &[Column],
-    widths: &[usize],
-    words: impl Iterator<Item = String>,
+    rows: &[Row],
+    most: Option<usize>,
+    keep: Option<usize>,
     out: &mut dyn Write,
-) -> io::Result<()> {
-    let mut text = String::new();
-    for ((column, width), word) in columns.iter().zip(widths).zip(words) {
-        let gap = width.saturating_sub(word.chars().count());
-        text.push_str("  ");
-        if column.text {
-            text.push_str(&word);
-            text.extend(std::iter::repeat_n(' ', gap));
-        } else {
-            text.extend(std::iter::repeat_n(' ', gap));
-            text.push_str(&word);
+) -> io::Result<usize> {
+    let headings: Vec<String> = columns.iter().map(Column::heading).collect();
+    let mut wanted: Vec<Wanted> = columns
+        .iter()
+        .zip(&headings)
+        .enumerate()
+        .map(|(n, (column, heading))| {
+            let heading = fit::width(heading);
+            Wanted { width: heading, heading, text: column.text, says: false, keep: keep == Some(n) }
+        })
+        .collect();
+    for row in rows {
+        for ((wanted, column), cell) in wanted.iter_mut().zip(columns).zip(row) {
+            wanted.width = wanted.width.max(fit::width(&shown(column, cell)));
+            wanted.says |= says(cell);
         }
     }
-    writeln!(out, "{}", text.trim_end())
+    let widths = fit::layout(&wanted, most);
+    let mut text = String::new();
+    let mut line = |cells: &mut dyn Iterator<Item = Cow<'_, str>>| {
+        text.clear();
+        let cells = columns.iter().zip(&widths).zip(cells);
+        fit::line(&mut text, cells.map(|((column, width), cell)| (column.text, *width, cell)));
+        out.write_all(text.as_bytes())
+    };
+    line(&mut headings.iter().map(|h| Cow::Borrowed(h.as_str())))?;
+    line(&mut widths.iter().map(|w| Cow::Owned("-".repeat(w.unwrap_or(0)))))?;
+    for row in rows {
+        line(&mut columns.iter().zip(row).map(|(column, cell)| shown(column, cell)))?;
+    }
+    Ok(widths.iter().filter(|w| w.is_none()).count())
 }
 
-fn shown(column: &Column, cell: &Cell) -> String {
+fn says(cell: &Cell) -> bool {
     match cell {
-        Cell::Nothing => String::new(),
-        Cell::Whole(n) => thousands(&n.to_string()),
-        Cell::Real(x) => thousands(&fixed(*x, column.decimals)),
-        Cell::Text(t) => cut(t),
+        Cell::Nothing => false,
+        Cell::Whole(n) => *n > 0,
+        Cell::Real(x) => *x != 0.0,
+        Cell::Text(t) => !t.is_empty(),
     }
 }
 
-/// A text of one line that is not too long.
-fn cut(text: &str) -> String {
-    let shown = visible(text);
-    let mut plain = shown.chars();
-    let mut out: String = plain.by_ref().take(LONGEST).collect();
-    if plain.next().is_some() {
-        out.pop();
-        out.push('…');
+fn shown<'a>(column: &Column, cell: &'a Cell) -> Cow<'a, str> {
+    match cell {
+        Cell::Nothing => Cow::Borrowed(""),
+        Cell::Whole(n) => Cow::Owned(thousands(&n.to_string())),
+        Cell::Real(x) => Cow::Owned(thousands(&fixed(*x, column.decimals))),
+        Cell::Text(t) => visible(t),
     }
-    out
 }
 
 /// `x` with so many decimals, halves away from zero: SQL's ROUND, of the double as it is (`{:.1}` rounds 0.25 to 0.2).
@@ -131,18 +130,44 @@ mod tests {
         }
     }
 
+    fn lines(columns: &[Column], rows: &[Row], most: Option<usize>, left_out: usize) -> Vec<String> {
+        let mut out = Vec::new();
+        assert_eq!(write(columns, rows, most, None, &mut out).unwrap(), left_out);
+        String::from_utf8(out).unwrap().lines().map(str::to_owned).collect()
+    }
+
     #[test]
     fn columns_stand_under_their_headings_and_texts_are_one_line() {
         let columns = [number("Count", "count"), text("Name", "name"), number("Last", "last")];
-        let long = "ä".repeat(LONGEST + 1);
+        let long = "ä".repeat(150);
         let rows = [row![1234u64, "a\nb", 0.5], row![None::<u64>, long.as_str(), 1u64]];
-        let mut out = Vec::new();
-        write(&columns, &rows, &mut out).unwrap();
-        let text = String::from_utf8(out).unwrap();
-        let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines.len(), 4);
-        assert_eq!(lines[0], format!("  Count  Name{}  Last", " ".repeat(LONGEST - 4)));
-        assert_eq!(lines[2], format!("  1,234  a\\nb{}   0.5", " ".repeat(LONGEST - 4)));
-        assert_eq!(lines[3], format!("         {}…     1", "ä".repeat(LONGEST - 1)));
+        let whole = lines(&columns, &rows, None, 0);
+        assert_eq!(whole.len(), 4);
+        assert_eq!(whole[0], format!("  Count  Name{}  Last", " ".repeat(146)));
+        assert_eq!(whole[2], format!("  1,234  a\\nb{}   0.5", " ".repeat(146)));
+        assert_eq!(whole[3], format!("         {long}     1"), "without a limit nothing is shortened");
+        let short = lines(&columns, &rows, Some(40), 0);
+        assert_eq!(short[0], format!("  Count  Name{}  Last", " ".repeat(21)));
+        assert_eq!(short[3], format!("         {}…{}     1", "ä".repeat(12), "ä".repeat(12)));
+    }
+
+    #[test]
+    fn wide_characters_take_two_columns() {
+        let columns = [text("Name", "name"), number("N", "n")];
+        let all = lines(&columns, &[row!["行列", 1u64], row!["abcd", 2u64]], None, 0);
+        assert_eq!(all[1..], ["  ----  -", "  行列  1", "  abcd  2"]);
+    }
+
+    #[test]
+    fn columns_that_do_not_fit_are_left_out_and_counted() {
+        let columns = [
+            number("First", "first"),
+            number("Empty", "empty"),
+            number("Third", "third"),
+            text("Name", "name"),
+        ];
+        let rows = [row![1u64, 0u64, 3u64, "some kernel"]];
+        assert_eq!(lines(&columns, &rows, Some(30), 1)[0], "  First  Third  Name");
+        assert_eq!(lines(&columns, &rows, Some(20), 2)[0], "  First  Name");
     }
 }

@@ -8,6 +8,7 @@ use analyzer::overview::{self, Overview};
 use analyzer::tables::{NameStyle, Source};
 
 use crate::verbs::exit::Exit;
+use crate::verbs::width::Width;
 use crate::verbs::{input, talk};
 use crate::Outcome;
 
@@ -34,6 +35,8 @@ pub(crate) struct Args {
     /// Only the line
     #[arg(long)]
     line: bool,
+    #[command(flatten)]
+    width: Width,
     /// End with 5 where a verdict is INCONCLUSIVE
     #[arg(long)]
     strict: bool,
@@ -63,7 +66,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
             talk::print(analyzer::line::line(&input.run, a, Some(&file)))?;
         } else {
             let rule = if n > 0 { "\n" } else { "" };
-            talk::print(format!("{rule}{}", overview::screen(&overview).trim_end()))?;
+            talk::print(format!("{rule}{}", overview::screen(&overview, args.width.most()).trim_end()))?;
         }
     }
     Ok(match unread {

@@ -24,6 +24,14 @@ pub(crate) fn explain_bus_errors(code: i32) {
     unsafe { libc::signal(libc::SIGBUS, ended as *const () as libc::sighandler_t) };
 }
 
+/// Columns of the terminal that stdout is; `None` where it is none, or does not tell.
+pub(crate) fn terminal_columns() -> Option<usize> {
+    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: TIOCGWINSZ writes a winsize, and `size` is one.
+    let told = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &mut size) };
+    (told == 0 && size.ws_col > 0).then_some(usize::from(size.ws_col))
+}
+
 /// The user this process acts for.
 pub(crate) fn user_id() -> u32 {
     // SAFETY: geteuid has no preconditions and cannot fail.

@@ -4,10 +4,12 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use analyzer::fit;
 use analyzer::tables::{self, NameStyle, Report, Source, Table};
 use clap::ValueEnum;
 
 use crate::verbs::exit::{Exit, Failure};
+use crate::verbs::width::Width;
 use crate::verbs::{input, talk};
 use crate::Outcome;
 
@@ -46,6 +48,8 @@ pub(crate) struct Args {
     /// Kernel names: whole as in the source, or short, without parameters and namespaces
     #[arg(long, value_enum, default_value_t = Names::Whole)]
     names: Names,
+    #[command(flatten)]
+    width: Width,
     /// List the reports
     #[arg(long)]
     list: bool,
@@ -65,13 +69,15 @@ pub(crate) struct One {
     /// Print the first N rows only; 0: all
     #[arg(short = 'n', long, value_name = "N")]
     limit: Option<usize>,
+    #[command(flatten)]
+    width: Width,
 }
 
 impl One {
     fn report(self, name: &str) -> Args {
-        let One { file, format, sort, limit } = self;
+        let One { file, format, sort, limit, width } = self;
         let (file, reports) = (Some(file), vec![name.to_owned()]);
-        Args { file, reports, format, sort, limit, names: Names::Short, list: false }
+        Args { file, reports, format, sort, limit, names: Names::Short, width, list: false }
     }
 }
 
@@ -206,7 +212,7 @@ fn print(args: &Args, wanted: &[Wanted], source: &Source<'_>, out: &mut dyn Writ
             talk::say(format!("gapprobe: {}: not in this trace: no {}", w.report.name, w.report.needs));
         }
         match args.format {
-            Format::Table => as_text(args, w.report, &table, out)?,
+            Format::Table => as_text(args, w, &table, out)?,
             Format::Csv => tables::write(&table, args.limit.unwrap_or(0), tables::Format::Csv, out)?,
             Format::Json => {
                 if several {
@@ -223,17 +229,27 @@ fn print(args: &Args, wanted: &[Wanted], source: &Source<'_>, out: &mut dyn Writ
 }
 
 /// With a title; what is left out is said.
-fn as_text(args: &Args, report: &Report, table: &Table, out: &mut dyn Write) -> io::Result<()> {
+fn as_text(args: &Args, wanted: &Wanted, table: &Table, out: &mut dyn Write) -> io::Result<()> {
+    let report = wanted.report;
     if table.rows.is_empty() {
         return Ok(());
     }
     let limit = args.limit.unwrap_or(report.shown);
-    writeln!(out, "\n ** {} ({}):\n", report.title, report.name)?;
-    tables::write(table, limit, tables::Format::Text, out)?;
+    let most = args.width.most();
+    let mut title = String::new();
+    let words = format!("** {} ({}):", report.title, report.name);
+    fit::wrap(&mut title, " ", &words, most.unwrap_or(usize::MAX), false);
+    writeln!(out, "\n{title}")?;
+    let left_out = tables::write_fitting(table, limit, most, wanted.sort, out)?;
+    out.flush()?; // talk comes behind what it is about
+    let name = report.name;
     if args.limit.is_none() && limit > 0 && table.rows.len() > limit {
-        let (name, all) = (report.name, table.rows.len());
-        out.flush()?; // talk comes behind what it is about
+        let all = table.rows.len();
         talk::say(format!("gapprobe: {name}: {limit} of {all} rows; --limit 0 prints all"));
+    }
+    if left_out > 0 {
+        let (all, shown) = (table.columns.len(), table.columns.len() - left_out);
+        talk::say(format!("gapprobe: {name}: {shown} of {all} columns; --width 0 prints all"));
     }
     Ok(())
 }

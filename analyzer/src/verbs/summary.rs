@@ -5,10 +5,13 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use analyzer::fit;
 use analyzer::fleet::{self, Fleet, Rank};
+use serde_json::{json, Value};
 
 use crate::verbs::exit::{Exit, Failure};
 use crate::verbs::talk;
+use crate::verbs::width::Width;
 use crate::Outcome;
 
 const EXAMPLES: &str = "\
@@ -32,11 +35,16 @@ pub(crate) struct Args {
     /// Print the line only
     #[arg(long, conflicts_with = "json")]
     line: bool,
+    #[command(flatten)]
+    width: Width,
 }
+
+/// Files that are no summary named one by one, at most.
+const NAMED: usize = 5;
 
 const SUFFIX: &str = ".summary.json";
 
-/// Reads and prints. Files that are no summary are named on stderr and end it with [`Exit::Unreadable`], after the rest
+/// Reads and prints. Files that are no summary are named on stderr (the first few) and end it with [`Exit::Unreadable`], after the rest
 /// was printed.
 pub(crate) fn run(args: &Args) -> Outcome {
     let mut files = Vec::new();
@@ -46,17 +54,18 @@ pub(crate) fn run(args: &Args) -> Outcome {
             false => files.push(path.clone()),
         }
     }
-    let (mut ranks, mut unread) = (Vec::new(), 0usize);
+    let (mut ranks, mut unread) = (Vec::new(), Vec::new());
     for file in &files {
         match rank(file) {
             Ok(rank) => ranks.push(rank),
-            Err(why) => {
-                talk::say(format!("gapprobe: {}: {why}", file.display()));
-                unread += 1;
-            }
+            Err(why) => unread.push(Unread { file: file.display().to_string(), why }),
         }
     }
+    name(&unread);
     if ranks.is_empty() {
+        if args.json {
+            talk::print_json(format!("{:#}", object(&Fleet::default(), &unread)))?;
+        }
         let what = match files.len() {
             0 => "no *.summary.json here".to_owned(),
             n => format!("none of {n} files is a summary"),
@@ -70,13 +79,65 @@ pub(crate) fn run(args: &Args) -> Outcome {
         talk::say(format!("gapprobe: {} older {summaries} of the same ranks left out", fleet.older));
     }
     if args.json {
-        talk::print_json(format!("{:#}", fleet.json()))?;
+        talk::print_json(format!("{:#}", object(&fleet, &unread)))?;
     } else if args.line {
         talk::print(fleet::line(&fleet))?;
     } else {
-        talk::print(format!("{}{}", fleet::table(&fleet), fleet::line(&fleet)))?;
+        let most = args.width.most();
+        let (mut text, left_out) = fleet::table(&fleet, most);
+        fit::wrap(&mut text, "", &fleet::line(&fleet), most.unwrap_or(usize::MAX), false);
+        talk::print(text.trim_end())?;
+        if left_out > 0 {
+            talk::say(format!("gapprobe: {left_out} columns left out; --width 0 prints all"));
+        }
     }
-    Ok(if unread > 0 { Exit::Unreadable } else { Exit::Ok })
+    Ok(if unread.is_empty() { Exit::Ok } else { Exit::Unreadable })
+}
+
+/// A file that is no summary.
+struct Unread {
+    file: String,
+    why: String,
+}
+
+/// The first few with their reasons; of the others how many there are of each kind.
+fn name(unread: &[Unread]) {
+    let (first, others) = unread.split_at(unread.len().min(NAMED));
+    for one in first {
+        talk::say(format!("gapprobe: {}: {}", one.file, one.why));
+    }
+    if others.is_empty() {
+        return;
+    }
+    // what stands in brackets differs from file to file
+    let kind = |one: &Unread| one.why.split(" (").next().unwrap_or("").to_owned();
+    let mut kinds: Vec<(String, usize)> = Vec::new();
+    for kind in others.iter().map(kind) {
+        if let Some(known) = kinds.iter_mut().find(|k| k.0 == kind) {
+            known.1 += 1;
+        } else if kinds.len() < NAMED {
+            kinds.push((kind, 1));
+        }
+    }
+    kinds.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    let mut words: Vec<String> =
+        kinds.iter().map(|(why, n)| format!("{} {why}", fit::thousands(*n))).collect();
+    let rest = others.len() - kinds.iter().map(|k| k.1).sum::<usize>();
+    if rest > 0 {
+        words.push(format!("{} for other reasons", fit::thousands(rest)));
+    }
+    let all = fit::thousands(others.len());
+    talk::say(format!("gapprobe: and {all} more: {}; all listed with --json", words.join(", ")));
+}
+
+/// The ranks, and what could not be read.
+fn object(fleet: &Fleet, unread: &[Unread]) -> Value {
+    let mut object = fleet.json();
+    let unread = unread.iter().map(|u| json!({"file": u.file, "why": u.why}));
+    if let Some(keys) = object.as_object_mut() {
+        keys.insert("unreadable".to_owned(), unread.collect());
+    }
+    object
 }
 
 /// The summaries in a folder, by name.

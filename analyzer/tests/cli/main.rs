@@ -28,5 +28,6 @@ mod run_refuses;
 mod special_files;
 mod stats;
 mod summary;
+mod terminal;
 mod training;
 mod unwritable;

@@ -105,3 +105,39 @@ fn a_folder_without_summaries_says_where_they_come_from() {
         err(&output)
     );
 }
+
+/// A folder of a thousand other files: a few are named, the others counted by what is wrong with them; --json has all.
+#[test]
+fn thousands_of_files_that_are_none_are_counted_not_listed() {
+    let place = Place::new("unreadable-summaries");
+    write(&place, "z", &summary(0, 1, 50.0, 0.0, "HOST"));
+    for n in 0..1200 {
+        let text = if n % 3 == 2 { "{}" } else { &format!("{}hello", " ".repeat(n)) };
+        fs::write(place.out().join(format!("a{n:05}.summary.json")), text).unwrap();
+    }
+    let output = place.run(&["summary", "."]);
+    assert_eq!(code(&output), 4);
+    let said = err(&output);
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.len(), 6, "{said}");
+    assert_eq!(lines[0], "gapprobe: ./a00000.summary.json: no JSON (line 1, column 1)");
+    // of 800 and 400 the first five are 2 + 2 and 1
+    assert_eq!(
+        lines[5],
+        "gapprobe: and 1,195 more: 796 no JSON, 399 no gapprobe summary; all listed with --json"
+    );
+    assert!(out(&output).contains("1 rank, step 50.0 ms"), "{}", out(&output));
+    let listed = |args: &[&str]| -> Value {
+        let output = place.run(args);
+        assert_eq!(code(&output), 4);
+        serde_json::from_str(&out(&output)).unwrap()
+    };
+    let all = listed(&["summary", "--json", "."]);
+    let unreadable = all["unreadable"].as_array().unwrap();
+    assert_eq!((unreadable.len(), all["ranks"].as_array().unwrap().len()), (1200, 1));
+    assert_eq!(unreadable[2]["file"], "./a00002.summary.json");
+    assert_eq!(unreadable[2]["why"], "no gapprobe summary (no summary_version)");
+    // where nothing can be read at all, too
+    fs::remove_file(place.out().join("z.summary.json")).unwrap();
+    assert_eq!(listed(&["summary", "--json", "."])["unreadable"].as_array().unwrap().len(), 1200);
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A page of text of a certain width: sentences, sections of rows with names in them, commands to copy.
+
+use std::borrow::Cow;
+
+use super::rows::Fields;
+use crate::fit;
+use crate::visible::visible;
+
+/// Columns where nobody says how many there are.
+const USUAL: usize = 100;
+/// Sentences are not wider, columns: they are read.
+const SENTENCE: usize = 96;
+
+/// The page.
+pub(super) struct Page {
+    pub(super) text: String,
+    /// Columns of a line, at most.
+    most: usize,
+    /// There is a terminal that the lines must fit, or somebody said how wide they may be: paths and commands, too.
+    fitted: bool,
+}
+
+impl Page {
+    /// An empty page of so many columns; `None`: nobody said how many.
+    pub(super) fn new(width: Option<usize>) -> Page {
+        let most = width.unwrap_or(USUAL).max(fit::LEAST);
+        Page { text: String::new(), most, fitted: width.is_some() }
+    }
+
+    /// Columns that are left of a line behind `used`.
+    pub(super) fn room(&self, used: usize) -> usize {
+        self.most.saturating_sub(used)
+    }
+
+    /// A line that holds a path: over several where it must fit, else as it is.
+    pub(super) fn line(&mut self, text: &str) {
+        if self.fitted && fit::width(text) > self.most {
+            fit::wrap(&mut self.text, "", text, self.most, true);
+        } else {
+            self.text.push_str(text);
+            self.text.push('\n');
+        }
+    }
+
+    /// A sentence.
+    pub(super) fn sentence(&mut self, indent: &str, text: &str) {
+        fit::wrap(&mut self.text, indent, &visible(text), self.most.min(SENTENCE), self.fitted);
+    }
+
+    /// A command to copy. One that is too wide goes on behind backslashes, as a shell reads it; a word that is wider than
+    /// a line stays whole, or it would be another word.
+    pub(super) fn command(&mut self, text: &str) {
+        let text = visible(text);
+        let mut used = 0;
+        for word in text.split(' ').filter(|w| !w.is_empty()) {
+            let length = fit::width(word);
+            // two columns for the backslash
+            if self.fitted
+                && used > 0
+                && used + 1 + length + 2 > self.most
+                && used + 1 + self.rest(&text, word) > self.most
+            {
+                self.text.push_str(" \\\n    ");
+                used = 4;
+            } else if used > 0 {
+                self.text.push(' ');
+                used += 1;
+            }
+            self.text.push_str(word);
+            used += length;
+        }
+        self.text.push('\n');
+    }
+
+    /// Width of what `word`, a part of `text`, begins.
+    fn rest(&self, text: &str, word: &str) -> usize {
+        let at = word.as_ptr() as usize - text.as_ptr() as usize;
+        text.get(at..).map_or(0, fit::width)
+    }
+
+    /// Rows under a title, nothing without rows. `words` makes a row, its names in at most so many columns.
+    pub(super) fn section<'a>(
+        &mut self,
+        title: &str,
+        rows: impl Iterator<Item = Fields<'a>>,
+        words: impl Fn(&Fields<'a>, usize) -> String,
+    ) {
+        let mut rows = rows.peekable();
+        if rows.peek().is_none() {
+            return;
+        }
+        self.sentence("", title);
+        let room = self.room(2);
+        for row in rows {
+            // the longest names with which it fits
+            let fits = |most: usize| fit::width(words(&row, most).trim_end()) <= room;
+            let (mut low, mut high) = (LEAST_NAME, room.max(LEAST_NAME));
+            while low < high {
+                let middle = low + (high - low).div_ceil(2);
+                if fits(middle) {
+                    low = middle;
+                } else {
+                    high = middle - 1;
+                }
+            }
+            if fits(low) {
+                self.text.push_str("  ");
+                self.text.push_str(words(&row, low).trim_end());
+                self.text.push('\n');
+            } else {
+                fit::wrap(&mut self.text, "  ", &words(&row, room / 2), self.most, true);
+            }
+        }
+        self.text.push('\n');
+    }
+}
+
+/// A name is not made shorter than this, columns; the row goes on in another line instead.
+const LEAST_NAME: usize = 12;
+
+/// A name in at most so many columns.
+pub(super) fn name(text: &str, most: usize) -> String {
+    match visible(text) {
+        Cow::Borrowed(text) => fit::middle(text, most).into_owned(),
+        Cow::Owned(text) => fit::middle(&text, most).into_owned(),
+    }
+}
