@@ -102,7 +102,7 @@ impl From<Gaps> for Args {
 
 const STEPS_EXAMPLES: &str = "\
 Examples:
-  gapprobe steps trace.json.gz                  each step's time, split by what the GPU did and why it did nothing
+  gapprobe steps trace.json.gz                  each step's time, split: computing, copying, idle
   gapprobe steps trace.json.gz --sort step_ns   the slowest first";
 
 /// Each step's time, split
@@ -244,7 +244,7 @@ fn as_text(args: &Args, wanted: &Wanted, table: &Table, out: &mut dyn Write) -> 
     out.flush()?; // talk comes behind what it is about
     let name = report.name;
     if args.limit.is_none() && limit > 0 && table.rows.len() > limit {
-        let all = table.rows.len();
+        let all = fit::thousands(table.rows.len());
         talk::say(format!("gapprobe: {name}: {limit} of {all} rows; --limit 0 prints all"));
     }
     if left_out > 0 {

@@ -32,7 +32,7 @@ fn words(code: i32, result: &str) -> (i32, String) {
 
 /// A loop that fetches for so many us a step under the name data_load, then launches 20 kernels of 300 us; it runs at most
 /// a step ahead.
-fn loading(fetch: u64) -> Vec<u8> {
+pub(crate) fn loading(fetch: u64) -> Vec<u8> {
     let mut text = String::from("[");
     let (mut t, mut free, mut n) = (1_000_000u64, 0, 0);
     for _ in 0..20 {

@@ -9,6 +9,7 @@ mod claims;
 mod damaged;
 mod diff;
 mod doctor;
+mod examples;
 mod export;
 mod help;
 mod hostile_names;

@@ -55,17 +55,18 @@ impl Place {
 
     pub(crate) fn gapprobe(&self, args: &[&str]) -> Command {
         let mut command = Command::new(BINARY);
+        self.surround(&mut command);
+        command.args(args).stdin(Stdio::null());
         command
-            .args(args)
-            .current_dir(self.out())
-            .env("TMPDIR", &self.0)
-            .env_remove("LD_PRELOAD")
-            .stdin(Stdio::null());
+    }
+
+    /// The folders of this place, and nothing of the tester's settings.
+    pub(crate) fn surround(&self, command: &mut Command) {
+        command.current_dir(self.out()).env("TMPDIR", &self.0).env_remove("LD_PRELOAD");
         for setting in trace::setting::SETTINGS {
             command.env_remove(setting.name);
         }
         command.env(trace::setting::TEST_ROOT, self.root());
-        command
     }
 
     pub(crate) fn run(&self, args: &[&str]) -> Output {
