@@ -6,7 +6,9 @@ use std::path::Path;
 use std::sync::mpsc::{channel, RecvTimeoutError};
 use std::time::Duration;
 
+use analyzer::fleet;
 use analyzer::formats::{self, Input, Progress, ReadError};
+use serde_json::Value;
 
 use crate::verbs::exit::{Exit, Failure};
 use crate::verbs::{process, talk};
@@ -20,7 +22,7 @@ const TICK: Duration = Duration::from_millis(50);
 /// [`Exit::Unreadable`], with advice.
 pub(crate) fn open(path: &Path) -> Result<Input, Failure> {
     process::explain_bus_errors(Exit::Unreadable as i32);
-    let input = read(path).map_err(|e| unreadable(&e))?;
+    let input = read(path).map_err(|e| a_summary(path).unwrap_or_else(|| unreadable(&e)))?;
     for remark in remarks(&input) {
         talk::say(format!("gapprobe: {}: {remark}", path.display()));
     }
@@ -58,6 +60,24 @@ fn unreadable(error: &ReadError) -> Failure {
         "" => failure,
         hint => failure.hint(hint),
     }
+}
+
+/// Where the file is a summary: what to give instead. It has no steps, so that nothing could be compared beyond the noise.
+fn a_summary(path: &Path) -> Option<Failure> {
+    let meta = std::fs::metadata(path).ok().filter(|m| m.is_file() && m.len() <= fleet::MOST_BYTES);
+    let text = meta.and_then(|_| std::fs::read(path).ok())?;
+    let summary: Value = serde_json::from_slice(&text).ok()?;
+    summary.get("summary_version")?.as_u64()?;
+    let what = format!("{}: a summary: the figures of a run, without its steps and events", path.display());
+    let failure = Failure::new(Exit::Unreadable, what);
+    let Some(trace) = summary.get("trace").and_then(Value::as_str).filter(|t| !t.is_empty()) else {
+        return Some(failure.hint("give a trace or a recording (.gpr) of the run"));
+    };
+    let beside = path.with_file_name(trace);
+    Some(match beside.is_file() {
+        true => failure.hint(format!("its trace lies beside it: {}", beside.display())),
+        false => failure.hint(format!("give the trace it was written with: {trace}")),
+    })
 }
 
 /// What the reader of a report should know of the file, one sentence each.

@@ -308,3 +308,31 @@ fn wrong_use_ends_with_2() {
         assert_eq!((code(&output), out(&output).as_str()), (2, ""), "{args:?}");
     }
 }
+
+/// A summary has no steps: how much they vary is not in it, and without that no difference can be told from noise.
+#[test]
+fn of_summaries_the_traces_beside_them_are_asked_for() {
+    let place = Place::new("diff-summaries");
+    std::fs::write(place.out().join("run.gpr"), crate::place::recording(|_| {})).unwrap();
+    assert_eq!(code(&place.run(&["recover", "run.gpr"])), 0);
+    let results = place.results();
+    let [trace, summary] = results.as_slice() else { panic!("{results:?}") };
+    for args in
+        [&["diff", summary, summary][..], &["check", summary], &["analyze", summary], &["stats", summary]]
+    {
+        let output = place.run(args);
+        assert_eq!((code(&output), out(&output).as_str()), (4, ""), "{args:?}");
+        let expected = format!(
+            "gapprobe: {summary}: a summary: the figures of a run, without its steps and events\n\n\
+             hint: its trace lies beside it: {trace}\n"
+        );
+        assert_eq!(err(&output), expected, "{args:?}");
+    }
+    std::fs::remove_file(place.out().join(trace)).unwrap();
+    let output = place.run(&["diff", summary, summary]);
+    assert!(
+        err(&output).contains(&format!("\n\nhint: give the trace it was written with: {trace}\n")),
+        "{}",
+        err(&output)
+    );
+}
