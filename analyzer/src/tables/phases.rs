@@ -150,7 +150,7 @@ mod tests {
     }
 
     fn range(thread: usize, start: u64, end: u64) -> Named {
-        Named { thread, span: Span::new(start, end), name: 0, level: 0, children: 0 }
+        Named { thread, span: Span::new(start, end), name: 0, style: "PushPop", level: 0, children: 0 }
     }
 
     fn spans(ranges: &[Named], steps: &[Step], source: StepSource) -> Vec<(usize, u64, u64)> {
