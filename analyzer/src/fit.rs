@@ -106,7 +106,7 @@ pub struct Wanted {
 }
 
 /// The widths of the columns of a table in lines of at most `most` columns (`None`: as wide as it is); `None` for columns
-/// that are left out. Each column takes [`line`]'s gap as well.
+/// that are left out. Each column takes [`line()`]'s gap as well.
 pub fn layout(wanted: &[Wanted], most: Option<usize>) -> Vec<Option<usize>> {
     let mut layout = Layout {
         wanted,
