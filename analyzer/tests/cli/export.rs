@@ -119,3 +119,32 @@ fn gaps_and_steps_are_tables_of_stats() {
         assert!(all.contains(words) || out(&own).contains(words), "{all}");
     }
 }
+
+/// One row of each kind, by hand from what the recording holds (`place::recording`).
+#[test]
+fn a_row_has_its_figures_under_their_headings() {
+    let place = Place::new("export-row");
+    let bytes = crate::place::recording(|b| {
+        let name = b.string("forward");
+        let mut range = trace::Event::new(trace::Kind::Range, 1_000_000_500, 1_000_000_900);
+        range.a = name;
+        b.on_thread(100, range);
+        let mut copy = trace::Event::new(trace::Kind::Memset, 1_000_700_000, 1_000_700_250);
+        (copy.a, copy.correlation) = (4096, 77);
+        b.on_stream(0, 1, 9, copy);
+    });
+    fs::write(place.out().join("run.gpr"), bytes).unwrap();
+    let text = out(&place.run(&["export", "--to", "csv", "-o", "-", "run.gpr"]));
+    let lines: Vec<&str> = text.split("\r\n").collect();
+    assert_eq!(lines[0], "kind,name,device,stream,thread,start_ns,duration_ns,correlation,bytes,cause");
+    for row in [
+        "kernel,\"gemm(float*, float*, float*)\",0,7,,10000,60000,1,,",
+        "memset,,0,9,,700000,250,77,4096,",
+        "call,cudaLaunchKernel,,,100,0,4000,1,,",
+        "range,forward,,,100,500,400,,,",
+    ] {
+        assert!(lines.contains(&row), "{row} in {:#?}", &lines[..20]);
+    }
+    // the synchronize of each step stands while the GPU has no more work
+    assert!(lines.iter().any(|l| l.starts_with("idle,cudaStreamSynchronize,0,,,") && l.ends_with(",,,SYNC")));
+}
