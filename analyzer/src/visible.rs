@@ -59,6 +59,55 @@ pub fn visible_json(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// `text` as one word of a shell command to copy: quoted where a shell would take it apart or obey it, what cannot be
+/// seen as bash's `$'\x1b'` (zsh, ksh and POSIX 2024 have it too).
+pub fn word(text: &str) -> Cow<'_, str> {
+    let plain = |c: char| (c.is_alphanumeric() || "/._-+:@%,=".contains(c)) && !is_hidden(c);
+    if text.chars().all(plain) && !text.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    if !text.contains(is_hidden) {
+        return Cow::Owned(format!("'{}'", text.replace('\'', "'\\''")));
+    }
+    let mut out = String::from("$'");
+    for c in text.chars() {
+        let _ = match (c, u32::from(c)) {
+            ('\'' | '\\', _) => write!(out, "\\{c}"),
+            (c, n @ ..0x80) if is_hidden(c) => write!(out, "\\x{n:02x}"),
+            (c, n @ ..0x1_0000) if is_hidden(c) => write!(out, "\\u{n:04x}"),
+            (c, n) if is_hidden(c) => write!(out, "\\U{n:08x}"),
+            (c, _) => write!(out, "{c}"),
+        }; // to a String: cannot fail
+    }
+    out.push('\'');
+    Cow::Owned(out)
+}
+
+/// The words of a command as a shell would take it apart, quotes and all.
+pub fn words(command: &str) -> Vec<&str> {
+    let (mut words, mut begin) = (Vec::new(), 0);
+    let (mut quoted, mut ansi, mut before) = (false, false, ' ');
+    let mut chars = command.char_indices();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '\\' if !quoted || ansi => drop(chars.next()), // the next one is no quote and no blank
+            '\'' => {
+                quoted = !quoted;
+                ansi = quoted && before == '$';
+            }
+            ' ' if !quoted => {
+                words.push(command.get(begin..at).unwrap_or(""));
+                begin = at + 1;
+            }
+            _ => {}
+        }
+        before = c;
+    }
+    words.push(command.get(begin..).unwrap_or(""));
+    words.retain(|w| !w.is_empty());
+    words
+}
+
 /// The way to a terminal for text that is for programs (csv, stacks): line by line, each made visible. Ends of lines stay.
 #[derive(Debug)]
 pub struct Terminal<W> {
@@ -133,6 +182,27 @@ mod tests {
             assert!(!safe.contains(|c| c != '\n' && is_hidden(c)), "{safe}");
             assert_eq!(serde_json::from_str::<serde_json::Value>(&safe).unwrap(), value);
             assert_eq!(safe.lines().count(), json.lines().count());
+        }
+    }
+
+    #[test]
+    fn a_path_is_one_word_to_a_shell_whatever_is_in_it() {
+        for (text, expected) in [
+            ("/tmp/gapprobe-0/a.gpr", "/tmp/gapprobe-0/a.gpr"),
+            ("/my disk/it's", "'/my disk/it'\\''s'"),
+            ("$(rm x);`y`", "'$(rm x);`y`'"),
+            ("", "''"),
+            ("a\x1b[2J\nb'\\\u{202e}\u{e0041}ä", "$'a\\x1b[2J\\x0ab\\'\\\\\\u202e\\U000e0041ä'"),
+        ] {
+            assert_eq!(word(text), expected);
+            assert!(!word(text).contains(is_hidden));
+            // bash says what it takes it for
+            let script = format!("printf %s {} x", word(text));
+            let output =
+                std::process::Command::new("bash").args(["-c", &script]).env("LC_ALL", "C.UTF-8").output();
+            assert_eq!(String::from_utf8(output.unwrap().stdout).unwrap(), format!("{text}x"));
+            let command = format!("gapprobe  stats {} -r gaps", word(text));
+            assert_eq!(words(&command), ["gapprobe", "stats", &word(text), "-r", "gaps"]);
         }
     }
 

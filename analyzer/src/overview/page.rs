@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use super::rows::Fields;
 use crate::fit;
-use crate::visible::visible;
+use crate::visible::{visible, words};
 
 /// Columns where nobody says how many there are.
 const USUAL: usize = 100;
@@ -52,15 +52,15 @@ impl Page {
     /// a line stays whole, or it would be another word.
     pub(super) fn command(&mut self, text: &str) {
         let text = visible(text);
+        let words = words(&text);
+        // columns from this word to the end
+        let rest = |n: usize| words.iter().skip(n).map(|w| fit::width(w) + 1).sum::<usize>();
         let mut used = 0;
-        for word in text.split(' ').filter(|w| !w.is_empty()) {
+        for (n, word) in words.iter().enumerate() {
             let length = fit::width(word);
-            // two columns for the backslash
-            if self.fitted
-                && used > 0
-                && used + 1 + length + 2 > self.most
-                && used + 1 + self.rest(&text, word) > self.most
-            {
+            // two columns for the backslash, but behind the last word
+            let room = self.most.saturating_sub(if used + rest(n) > self.most { 2 } else { 0 });
+            if self.fitted && used > 0 && used + 1 + length > room {
                 self.text.push_str(" \\\n    ");
                 used = 4;
             } else if used > 0 {
@@ -73,18 +73,12 @@ impl Page {
         self.text.push('\n');
     }
 
-    /// Width of what `word`, a part of `text`, begins.
-    fn rest(&self, text: &str, word: &str) -> usize {
-        let at = word.as_ptr() as usize - text.as_ptr() as usize;
-        text.get(at..).map_or(0, fit::width)
-    }
-
-    /// Rows under a title, nothing without rows. `words` makes a row, its names in at most so many columns.
+    /// Rows under a title, nothing without rows. `row` makes one, its names in at most so many columns.
     pub(super) fn section<'a>(
         &mut self,
         title: &str,
         rows: impl Iterator<Item = Fields<'a>>,
-        words: impl Fn(&Fields<'a>, usize) -> String,
+        row: impl Fn(&Fields<'a>, usize) -> String,
     ) {
         let mut rows = rows.peekable();
         if rows.peek().is_none() {
@@ -92,9 +86,9 @@ impl Page {
         }
         self.sentence("", title);
         let room = self.room(2);
-        for row in rows {
+        for fields in rows {
             // the longest names with which it fits
-            let fits = |most: usize| fit::width(words(&row, most).trim_end()) <= room;
+            let fits = |most: usize| fit::width(row(&fields, most).trim_end()) <= room;
             let (mut low, mut high) = (LEAST_NAME, room.max(LEAST_NAME));
             while low < high {
                 let middle = low + (high - low).div_ceil(2);
@@ -106,10 +100,10 @@ impl Page {
             }
             if fits(low) {
                 self.text.push_str("  ");
-                self.text.push_str(words(&row, low).trim_end());
+                self.text.push_str(row(&fields, low).trim_end());
                 self.text.push('\n');
             } else {
-                fit::wrap(&mut self.text, "  ", &words(&row, room / 2), self.most, true);
+                fit::wrap(&mut self.text, "  ", &row(&fields, room / 2), self.most, true);
             }
         }
         self.text.push('\n');

@@ -10,7 +10,7 @@ use crate::analysis::{Analysis, Bucket, DeviceAnalysis, StepSource};
 use crate::causes::{gpu_bound, inconclusive};
 use crate::fit::thousands;
 use crate::line;
-use crate::visible::visible;
+use crate::visible::{visible, word};
 
 /// Columns of a full bar.
 const BAR: usize = 40;
@@ -267,7 +267,11 @@ fn foot(out: &mut Page, o: &Overview<'_>, a: &Analysis) {
             out.command(&format!("Next: {command}"));
         }
     }
-    out.command(&format!("Next: gapprobe explain {}; gapprobe stats {} -r gaps -r syncs", v.code, o.file));
+    out.command(&format!(
+        "Next: gapprobe explain {}; gapprobe stats {} -r gaps -r syncs",
+        v.code,
+        word(o.file)
+    ));
 }
 
 /// A time in three digits: 284 us, 1.84 ms, 45.2 ms, 9.31 s.

@@ -6,12 +6,13 @@ use std::fmt::Write;
 use std::path::Path;
 
 use super::Report;
-use crate::visible::visible;
+use crate::visible::{self, visible};
 
 impl Report {
     /// The line where [`Report::is_complete`] is not. `recording`: where the recording is, `None` where there is none;
     /// `exit_ms`: the time there was, ms (GAPPROBE_EXIT_MS).
     pub fn unfinished(&self, recording: Option<&Path>, exit_ms: u64) -> String {
+        let word = |path: &Path| visible::word(&path.to_string_lossy()).into_owned();
         let mut out = self.figures.trim_end_matches('.').to_owned();
         let mut other_folder = None;
         if let Some(problem) = self.problems.first() {
@@ -42,27 +43,5 @@ impl Report {
             let _ = write!(out, ". Trace: {}", trace.display());
         }
         visible(&out).into_owned()
-    }
-}
-
-/// A path as a word of a shell command.
-fn word(path: &Path) -> String {
-    let text = path.to_string_lossy();
-    let plain = |c: char| c.is_alphanumeric() || "/._-+:@%,=".contains(c);
-    if text.chars().all(plain) {
-        text.into_owned()
-    } else {
-        format!("'{}'", text.replace('\'', "'\\''"))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_path_is_one_word_to_a_shell() {
-        assert_eq!(word(Path::new("/tmp/gapprobe-0/a.gpr")), "/tmp/gapprobe-0/a.gpr");
-        assert_eq!(word(Path::new("/my disk/it's")), "'/my disk/it'\\''s'");
     }
 }

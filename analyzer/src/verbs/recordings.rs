@@ -10,6 +10,7 @@ use std::time::SystemTime;
 
 use analyzer::alive::{life, Life};
 use analyzer::report::leftovers;
+use analyzer::visible::word;
 use trace::header::{state, HEADER_BYTES};
 use trace::{place, setting, Header, OpenError, Recording, Source};
 
@@ -152,8 +153,10 @@ pub(crate) fn list_private() -> Listing {
     for folder in private_folders() {
         if let Some(why) = distrust(&folder) {
             all.not_looked_at.push(
-                Failure::new(Exit::Problem, format!("{why}: not used"))
-                    .hint(format!("look what it is, then remove it: rm -r {}", folder.display())),
+                Failure::new(Exit::Problem, format!("{why}: not used")).hint(format!(
+                    "look what it is, then remove it: rm -r {}",
+                    word(&folder.to_string_lossy())
+                )),
             );
             continue;
         }

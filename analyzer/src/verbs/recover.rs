@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use analyzer::alive::Life;
 use analyzer::report::{report, Report, ReportError, ReportOptions};
-use analyzer::visible::visible;
+use analyzer::visible::{visible, word};
 use trace::setting;
 
 use crate::verbs::exit::{Exit, Failure};
@@ -168,7 +168,7 @@ fn choose(listing: Listing, args: &Args) -> Result<(Vec<Found>, Vec<Failure>), F
             failure = failure.hint(format!(
                 "still running: {}: gapprobe recover --live {}",
                 one.title(),
-                one.path.display()
+                word(&one.path.to_string_lossy())
             ));
         }
         if other.is_empty() {
@@ -209,8 +209,10 @@ fn still_running(found: &Found) -> Failure {
         }
         _ => format!("{file}: its process still runs: {}", found.title()),
     };
-    Failure::new(Exit::StillRunning, what)
-        .hint(format!("what it has recorded so far: gapprobe recover --live {file}"))
+    Failure::new(Exit::StillRunning, what).hint(format!(
+        "what it has recorded so far: gapprobe recover --live {}",
+        word(&found.path.to_string_lossy())
+    ))
 }
 
 /// Writes trace and summary of one recording into `directory`; `remove`: the recording goes, if both were written (the

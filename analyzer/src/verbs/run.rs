@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use analyzer::alive::Life;
+use analyzer::visible::word;
 use trace::setting;
 
 use crate::verbs::elf::{self, Program};
@@ -184,7 +185,7 @@ fn settings(args: &Args, command: &mut Command) -> Result<(), Failure> {
             std::path::absolute(dir).map_err(|e| Failure::new(Exit::WrongUse, format!("--dir: {e}")))?;
         if !dir.is_dir() {
             return Err(Failure::new(Exit::WrongUse, format!("--dir: {} is not a directory", dir.display()))
-                .hint(format!("mkdir -p {}", dir.display())));
+                .hint(format!("mkdir -p {}", word(&dir.to_string_lossy()))));
         }
         command.env(setting::DIR, dir);
     }

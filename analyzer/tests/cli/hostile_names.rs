@@ -8,7 +8,7 @@ use std::process::Output;
 use serde_json::Value;
 use trace::{Event, Kind};
 
-use crate::place::{code, err, out, recording, Place};
+use crate::place::{code, err, out, recording, Place, BINARY};
 use crate::rfc4180::records;
 
 /// Clears the screen, rings, turns the text around, ends the line, moves the cursor with a C1 control. Begins as a formula.
@@ -124,6 +124,30 @@ fn json_has_the_exact_name_and_is_safe_to_print() {
         let all: Value = serde_json::from_str(&out(&output)).unwrap();
         let file = all.pointer("/input/file").or(all.pointer("/a/file")).or(all.pointer("/file"));
         assert!(file.is_none_or(|f| f == FILE), "{all:#}");
+    }
+}
+
+/// The command that the screen proposes names the file, whatever it is called, and does nothing else.
+#[test]
+fn a_command_to_copy_means_the_file() {
+    for name in ["a b.gpr", "$(touch evil).gpr", "it's;touch evil;.gpr", FILE] {
+        let place = place("hostile-copy");
+        fs::rename(place.out().join(FILE), place.out().join(name)).unwrap();
+        for width in ["0", "60"] {
+            let screen = out(&place.run(&["analyze", "--width", width, name]));
+            let (_, command) = screen.split_once("; gapprobe stats").unwrap();
+            let mut bash = std::process::Command::new("bash");
+            place.surround(&mut bash);
+            let script = format!("{BINARY} stats{command}");
+            let output = bash.args(["-c", &script]).env("LC_ALL", "C.UTF-8").output().unwrap();
+            assert_eq!(
+                (code(&output), place.results()),
+                (0, vec![name.to_owned()]),
+                "{script}: {}",
+                err(&output)
+            );
+            assert!(out(&output).contains("Blocking Calls (syncs)"), "{}", out(&output));
+        }
     }
 }
 

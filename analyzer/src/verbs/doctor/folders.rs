@@ -4,6 +4,8 @@
 use std::fs;
 use std::path::Path;
 
+use analyzer::visible::word;
+
 use super::{note, ok, problem, Finding};
 use crate::verbs::{recordings, recover};
 
@@ -58,7 +60,7 @@ fn unusable(private: &Path, mounts: &str) -> Result<String, (String, String)> {
         return Err((what, "set TMPDIR to a local disk".to_owned()));
     }
     if let Some(why) = recordings::distrust(private) {
-        return Err((why, format!("rm -r {} (look what it is first)", private.display())));
+        return Err((why, format!("rm -r {} (look what it is first)", word(&private.to_string_lossy()))));
     }
     let target = if private.is_dir() { private } else { root };
     match unwritable(target) {
