@@ -246,6 +246,19 @@ fn pages_that_lead_in_circles_come_to_an_end() {
 }
 
 #[test]
+fn a_database_without_anything_is_an_error() {
+    let file = Kept::new(".sqlite");
+    let c = Connection::open(&file.0).unwrap();
+    c.execute_batch("CREATE TABLE a (b)").unwrap();
+    let error = read(&file).unwrap_err();
+    assert!(error.to_string().contains("no nsys export") && error.to_string().contains("it has a"), "{error}");
+    c.execute_batch("DROP TABLE a").unwrap();
+    drop(c);
+    let error = read(&file).unwrap_err();
+    assert!(error.to_string().contains("no table at all") && error.hint.contains("nsys export"), "{error}");
+}
+
+#[test]
 fn a_cut_file_is_an_error() {
     let w = training(30, &[(100, &[0])], 1);
     let bytes = std::fs::read(&export(&w, Schema::Old, |_| ()).0).unwrap();
