@@ -251,7 +251,10 @@ fn a_database_without_anything_is_an_error() {
     let c = Connection::open(&file.0).unwrap();
     c.execute_batch("CREATE TABLE a (b)").unwrap();
     let error = read(&file).unwrap_err();
-    assert!(error.to_string().contains("no nsys export") && error.to_string().contains("it has a"), "{error}");
+    assert!(
+        error.to_string().contains("no nsys export") && error.to_string().contains("it has a"),
+        "{error}"
+    );
     c.execute_batch("DROP TABLE a").unwrap();
     drop(c);
     let error = read(&file).unwrap_err();
