@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Writes the seeds anew: `cargo run --bin seeds` in this folder. Run it when the recording's layout changes.
-//! Not made here, but by hand: those of `kineto`.
+//! Not made here, but by hand: those of `kineto` and `file`.
 
 #[path = "../../../analyzer/tests/nsys/fixture.rs"]
 #[allow(dead_code, reason = "the writer of it is used here")]
