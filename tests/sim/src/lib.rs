@@ -25,6 +25,7 @@ mod foreign;
 mod gpu;
 mod graphs;
 mod injection;
+mod issuing;
 mod memory;
 mod modules;
 pub mod replay;

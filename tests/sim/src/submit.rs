@@ -5,6 +5,7 @@ use crate::api::{correlation, current};
 use crate::cupti::{activity, layout::kind, records::Place, timestamps};
 use crate::gpu::{gpu, Gpu, Placed};
 use crate::graphs::Work;
+use crate::issuing::Issuing;
 use crate::settings::settings;
 use crate::{clock, truth};
 
@@ -34,8 +35,9 @@ pub(crate) fn submit(handle: usize, work: &Work) -> Result<Option<Placed>, i32> 
             gpu.graphs[capture.graph].nodes.push(work.clone());
             None
         }
-        None => Some(gpu.place(stream, now, work.duration())),
+        None => Some((Issuing::begin(), gpu.place(stream, clock::now().max(now), work.duration()))),
     })?;
+    let (_issuing, placed) = placed.unzip();
     if let Some(placed) = placed {
         observe(work, placed, 0, 0);
     }
@@ -45,7 +47,9 @@ pub(crate) fn submit(handle: usize, work: &Work) -> Result<Option<Placed>, i32> 
 /// Launches an executable graph (an index) on a stream.
 pub(crate) fn launch_graph(exec: usize, handle: usize) -> Result<(), i32> {
     clock::spin_until(clock::now() + settings().graph_launch_ns);
-    let (nodes, whole) = when_room(handle, |gpu, stream, now| gpu.play(exec, stream, now))?;
+    let (_issuing, (nodes, whole)) = when_room(handle, |gpu, stream, now| {
+        (Issuing::begin(), gpu.play(exec, stream, clock::now().max(now)))
+    })?;
     let (work, id) = {
         let gpu = gpu();
         (gpu.execs[exec].nodes.clone(), gpu.execs[exec].id)

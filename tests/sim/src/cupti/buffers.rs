@@ -12,6 +12,7 @@ use super::subscriber::{misuse, restricted};
 use super::timestamps::converter;
 use crate::clock;
 use crate::foreign::lock;
+use crate::issuing;
 use crate::settings::settings;
 use std::cell::OnceCell;
 use std::collections::VecDeque;
@@ -236,6 +237,7 @@ pub(crate) fn append(record: &Record, times: Option<(u64, u64)>) {
 /// cuptiActivityFlushAll: what had ended when it was called is with the client when it returns, also what the worker
 /// was about to deliver. With the fault `worker=slow:...` it does not wait.
 pub(crate) fn flush(forced: bool) {
+    issuing::settle();
     let now = clock::now();
     let ready = |b: &Buffer| forced || (b.last_end <= now && b.count > 0);
     let mut out: Vec<Buffer> = Vec::new();
