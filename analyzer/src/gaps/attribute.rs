@@ -5,10 +5,10 @@
 
 use trace::Kind;
 
-use super::host::{Blocker, Hold, HostView};
-use super::{KERNEL_GAP_NS, SMALL_COPY_NS, SMALL_KERNEL_NS, WAIT_LOOK_BACK};
+use super::host::{held, Blocker, Hold, HostView};
+use super::{KERNEL_GAP_NS, SMALL_COPY_BYTES, SMALL_COPY_NS, SMALL_KERNEL_NS, WAIT_LOOK_BACK};
 use crate::analysis::{Bucket, Buckets, IdleSlice, SmallKernels};
-use crate::run::{Device, Op, Run, Span, SyncRecord, NONE};
+use crate::run::{Call, Device, Op, Run, Span, SyncRecord, NONE};
 use crate::timeline::{class, sweep, Observed, Placed, Visitor};
 use trace::call::Class;
 
@@ -61,6 +61,7 @@ pub fn attribute(
         next_blocker: 0,
         credits: Vec::new(),
         standing: Vec::new(),
+        staged: (NONE, 0),
         frontier: None,
         latest_launch: 0,
         pending: Vec::new(),
@@ -94,6 +95,21 @@ struct Credit {
     call: u32,
 }
 
+/// Whose a gap is up to the begin of the call that ends it, and from there on.
+#[derive(Clone, Copy)]
+struct Reason {
+    bucket: Bucket,
+    call: u32,
+    begin: u64,
+    inside: Bucket,
+}
+
+impl Reason {
+    fn of(bucket: Bucket, call: u32) -> Reason {
+        Reason { bucket, call, begin: u64::MAX, inside: bucket }
+    }
+}
+
 /// The op that ended last, and where it is.
 #[derive(Clone, Copy)]
 struct Before<'a> {
@@ -117,6 +133,8 @@ struct Walk<'a> {
     credits: Vec<Credit>,
     /// Allocating calls, from when the device had fallen idle: they stood beside the gap, whatever drained the queue.
     standing: Vec<(Span, u32)>,
+    /// The last copy that the driver staged while the device was idle, and for how long: that time is the copy's already.
+    staged: (u32, u64),
     frontier: Option<Before<'a>>,
     /// Latest begin of a launch call among the ops seen so far.
     latest_launch: u64,
@@ -192,7 +210,7 @@ impl<'a> Walk<'a> {
             self.take_blockers(next.op.start, end);
             let near = self.pending_ns() <= KERNEL_GAP_NS || same_graph(before, next.op);
             let bucket = if near { Bucket::KernelGap } else { Bucket::Unexplained };
-            self.give(next, before, bucket, NONE, false);
+            self.give(next, before, Reason::of(bucket, NONE), false);
             return;
         };
         let begin = call.start.min(next.op.start);
@@ -201,7 +219,7 @@ impl<'a> Walk<'a> {
             self.credits.clear();
             if !self.pending.is_empty() {
                 let (bucket, call) = self.queued(next, before);
-                self.give(next, before, bucket, call, false);
+                self.give(next, before, Reason::of(bucket, call), false);
             }
         } else {
             self.take_blockers(begin, end);
@@ -211,10 +229,27 @@ impl<'a> Walk<'a> {
                     true => Bucket::Host,
                     false => Bucket::Launch,
                 };
-                self.give(next, before, bucket, next.op.call, true);
+                let reason = self.late(next.op, call, end, bucket);
+                if reason.inside == Bucket::CopyWait {
+                    self.staged = (next.op.call, next.op.start.saturating_sub(begin.max(end)));
+                }
+                self.give(next, before, reason, true);
             }
         }
         self.latest_launch = self.latest_launch.max(begin);
+    }
+
+    /// Whose the time before an op is that the host launched too late, from `end` on. Where the call itself is long, the
+    /// host is not elsewhere from its begin on: it launches (a module is loaded), or the driver stages a copy.
+    fn late(&self, op: &Op, call: &Call, end: u64, bucket: Bucket) -> Reason {
+        let begin = call.start.min(op.start);
+        if op.start.saturating_sub(begin.max(end)) <= self.host.limit {
+            return Reason::of(bucket, op.call);
+        }
+        let copies = op.kind == Kind::Memcpy && call.class == Some(Class::Copy);
+        let stages = copies && op.bytes() > SMALL_COPY_BYTES && held(call, op);
+        let inside = if stages { Bucket::CopyWait } else { Bucket::Launch };
+        Reason { bucket, call: op.call, begin, inside }
     }
 
     fn pending_ns(&self) -> u64 {
@@ -248,6 +283,9 @@ impl<'a> Walk<'a> {
             Hold::Sync => push(stood, Bucket::Sync),
             Hold::Alloc => push(stood, Bucket::Alloc),
             Hold::Copy { drain } => {
+                if self.staged.0 == b.call {
+                    stood -= self.staged.1.min(stood);
+                }
                 push(drain.min(stood), Bucket::Sync);
                 push(stood.saturating_sub(drain), Bucket::CopyWait);
             }
@@ -295,14 +333,7 @@ impl<'a> Walk<'a> {
 
     /// Hands the pending pieces out. Where the host was late: to the allocating calls that stood in them, then to credits;
     /// the rest, and all of the others, to `bucket`.
-    fn give(
-        &mut self,
-        next: Placed<'a>,
-        before: Option<Before<'a>>,
-        bucket: Bucket,
-        call: u32,
-        credited: bool,
-    ) {
+    fn give(&mut self, next: Placed<'a>, before: Option<Before<'a>>, reason: Reason, credited: bool) {
         let mut pieces = std::mem::take(&mut self.pending);
         let mut standing = std::mem::take(&mut self.standing);
         if !credited {
@@ -316,16 +347,25 @@ impl<'a> Walk<'a> {
                 if stood.ns() > 0 {
                     let until = Span::new(at, stood.start);
                     at = self.spend(until, behind, next, credited);
-                    self.slice(Span::new(at, stood.start), behind, Some(next), bucket, call);
+                    self.rest(Span::new(at, stood.start), behind, next, reason);
                     self.slice(stood, behind, Some(next), Bucket::Alloc, by);
                     at = stood.end;
                 }
             }
             at = self.spend(Span::new(at, piece.end), behind, next, credited);
-            self.slice(Span::new(at, piece.end), behind, Some(next), bucket, call);
+            self.rest(Span::new(at, piece.end), behind, next, reason);
         }
         standing.clear();
         (self.pending, self.standing) = (pieces, standing);
+    }
+
+    /// What neither a credit nor an allocation takes.
+    fn rest(&mut self, span: Span, before: Option<Before<'a>>, next: Placed<'a>, reason: Reason) {
+        let begin = reason.begin.clamp(span.start, span.end);
+        let parts = [(span.start, begin, reason.bucket), (begin, span.end, reason.inside)];
+        for (from, to, bucket) in parts.into_iter().filter(|p| p.0 < p.1) {
+            self.slice(Span::new(from, to), before, Some(next), bucket, reason.call);
+        }
     }
 
     /// Charges the begin of `span` to the credits, oldest first, until they are spent; returns where the rest begins.
@@ -384,7 +424,15 @@ impl<'a> Walk<'a> {
             false => Bucket::Host,
         };
         if self.steady.measure(head) > 0 {
-            self.slice(head, None, first, elsewhere(head), NONE);
+            let call = first.and_then(|f| Some((f, self.run.call(f.op.call)?.1)));
+            let late = call.map(|(f, call)| self.late(f.op, call, head.start, Bucket::Host));
+            let (begin, inside) = late.map_or((u64::MAX, Bucket::Host), |l| (l.begin, l.inside));
+            let away = Span::new(head.start, begin.clamp(head.start, head.end));
+            self.slice(away, None, first, elsewhere(away), NONE);
+            let call = first.map_or(NONE, |f| f.op.call);
+            if away.end < head.end {
+                self.slice(Span::new(away.end, head.end), None, first, inside, call);
+            }
             self.out.slices.sort_by_key(|s| s.start);
         }
         if self.steady.measure(tail) > 0 {

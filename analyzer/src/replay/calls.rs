@@ -60,7 +60,7 @@ impl Prepared {
                 pace,
                 think,
                 shrunk: think,
-                own: c.end - c.start,
+                own: observed.measure(c.span()),
                 wait: NONE,
                 back: 0,
                 first_op: 0,

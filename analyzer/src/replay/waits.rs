@@ -53,7 +53,7 @@ impl Prepared {
                             item.role = Role::Copy;
                         }
                         item.wait = w;
-                        item.back = clamp32(c.end - end);
+                        item.back = clamp32((c.end - end).min(item.own)); // less what was not observed
                         item.own = match item.role {
                             Role::Alloc => u64::from(item.back),
                             _ => CALL_NS.min(c.end - c.start),

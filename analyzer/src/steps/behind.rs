@@ -2,57 +2,126 @@
 //! When a step that the host marks begins on the GPU.
 //!
 //! Marks and ranges are times of the host. A host that is ahead sets them while the GPU still works on earlier steps; the
-//! time between two of them is then what queueing took, not what the step took. A step begins once the host has named it
-//! **and** the GPU is done with what was launched before: where the GPU keeps up, that is the mark itself.
+//! time between two of them is then what queueing took, not what the step took. So a step begins at its mark, or, where
+//! the GPU was not ready for its first kernel, when that kernel began. Each step is judged by itself, by what the marking
+//! threads launched in it: what others launch, on this or another GPU, holds no step up.
 
+use trace::call::Class;
 use trace::Kind;
 
-use crate::run::{Device, Run, Stream};
+use crate::replay::AHEAD_NS;
+use crate::run::{Call, Op, Run, Stream};
 
-/// A device with less than this share of the busiest one's work does not hold a step up: a display, a stray context.
-const WORKING_SHARE: f64 = 0.1;
-
-/// Each time (ascending, host) put off until the GPUs have done what was launched before it. What counts is each device's
-/// busiest stream: what runs beside it (a checkpoint's copy, the next batch) may take longer than the step. Ascending.
-/// Linear in the operations of those streams.
-pub(super) fn put_off(run: &Run, host: &[u64]) -> Vec<u64> {
-    let mut times = host.to_vec();
-    let busiest: Vec<(&Stream, u64)> = run.devices.iter().filter_map(busiest_stream).collect();
-    let most = busiest.iter().map(|b| b.1).max().unwrap_or(0) as f64;
-    for (stream, _) in busiest.iter().filter(|b| b.1 as f64 >= most * WORKING_SHARE) {
-        wait_for(run, stream, host, &mut times);
-    }
-    let mut latest = 0;
-    for time in &mut times {
-        latest = latest.max(*time);
-        *time = latest;
-    }
-    times
+/// Steps as the host names them.
+pub(super) struct Host<'a> {
+    /// Threads that set the marks (indices).
+    pub threads: &'a [usize],
+    /// Begins, ascending.
+    pub begins: &'a [u64],
+    /// End of the last step, where it has one.
+    pub end: Option<u64>,
 }
 
-/// The stream with most time of kernels, and that time, ns.
-fn busiest_stream(device: &Device) -> Option<(&Stream, u64)> {
-    let kernels = |s: &Stream| {
-        let ops = s.ops.iter().filter(|o| matches!(o.kind, Kind::Kernel | Kind::GraphTrace));
-        ops.map(|o| o.span().ns()).sum::<u64>()
+/// The same on the GPU. `None` where it cannot be known: what was launched is not in the recording.
+pub(super) struct OnDevice {
+    pub begins: Vec<Option<u64>>,
+    /// End of the last step.
+    pub end: Option<u64>,
+}
+
+/// What the marking threads launched in a step.
+#[derive(Clone, Copy, Default)]
+struct Work {
+    /// Some kernel or graph.
+    launched: bool,
+    /// Kernels on the stream that tells; 0: none was recorded.
+    kernels: u32,
+    /// Begin of the first of them, if the GPU was not ready for it when it was launched; else 0.
+    held: u64,
+    /// End of the last of them.
+    end: u64,
+}
+
+/// `None` where marks are not about this work: set by threads that launch nothing, while most of the launching, or of the
+/// steps, is elsewhere (an environment's steps, a queue filled by a main thread). Linear in calls and operations.
+pub(super) fn on_device(run: &Run, host: &Host<'_>) -> Option<OnDevice> {
+    let step_at = |t: u64| {
+        let step = host.begins.partition_point(|&b| b <= t).checked_sub(1)?;
+        (step + 1 < host.begins.len() || host.end.is_none_or(|end| t < end)).then_some(step)
     };
-    device.streams.iter().map(|s| (s, kernels(s))).max_by_key(|s| s.1).filter(|s| s.1 > 0)
-}
-
-fn wait_for(run: &Run, stream: &Stream, host: &[u64], times: &mut [u64]) {
-    let mut ops = stream.ops.iter().rev().peekable();
-    // A stream runs in the order of launching: what has no call in the recording was launched no later than what runs
-    // behind it.
-    let mut latest = u64::MAX;
-    for (&marked, time) in host.iter().zip(times).rev() {
-        while let Some(op) = ops.peek() {
-            let launch = run.call(op.call).map_or(op.start, |(_, call)| call.start.min(op.start));
-            latest = latest.min(launch);
-            if latest < marked {
-                *time = op.end.max(*time);
-                break;
-            }
-            ops.next();
+    let launches = |c: &&Call| matches!(c.class, Some(Class::Launch | Class::GraphLaunch));
+    let calls = |t: usize| run.threads.get(t).map_or(&[][..], |t| t.calls.as_slice());
+    // marks of a thread that launches nothing are about the work of the others
+    let all: Vec<usize> = (0..run.threads.len()).collect();
+    let marking = host.threads.iter().any(|&t| calls(t).iter().any(|c| launches(&c)));
+    let threads = if marking { host.threads } else { &all };
+    let mut works = vec![Work::default(); host.begins.len()];
+    let (mut inside, mut outside) = (0u64, 0u64);
+    for call in threads.iter().flat_map(|&t| calls(t)).filter(launches) {
+        match step_at(call.start).and_then(|step| works.get_mut(step)) {
+            Some(work) => (work.launched, inside) = (true, inside + 1),
+            None => outside += 1,
         }
     }
+    let with_work = works.iter().filter(|w| w.launched).count();
+    if !marking && (inside < outside || (inside > 0 && with_work * 2 < works.len())) {
+        return None;
+    }
+    let steps_of = |stream: &Stream, each: &mut dyn FnMut(usize, Work)| {
+        let kernels = stream.ops.iter().filter(|o| matches!(o.kind, Kind::Kernel | Kind::GraphTrace));
+        // a stream runs in the order of launching: a step's kernels stand together
+        let mut run_of: Option<(usize, Work)> = None;
+        for op in kernels {
+            let Some((thread, call)) = run.call(op.call) else { continue };
+            let Some(step) = step_at(call.start).filter(|_| threads.contains(&thread)) else { continue };
+            match &mut run_of {
+                Some((of, work)) if *of == step => {
+                    work.kernels += 1;
+                    work.end = work.end.max(op.end);
+                }
+                _ => {
+                    let held = if is_held(op, call) { op.start } else { 0 };
+                    let fresh = (step, Work { launched: true, kernels: 1, held, end: op.end });
+                    run_of.replace(fresh).into_iter().for_each(|(of, work)| each(of, work));
+                }
+            }
+        }
+        run_of.into_iter().for_each(|(of, work)| each(of, work));
+    };
+    // the stream that most steps use tells, of those the one with most kernels: an evaluation is no measure of the training
+    let mut streams: Vec<((u64, u64), &Stream)> = Vec::new();
+    for stream in run.devices.iter().flat_map(|d| &d.streams) {
+        let mut rank = (0, 0);
+        steps_of(stream, &mut |_, work| rank = (rank.0 + 1, rank.1 + u64::from(work.kernels)));
+        streams.push((rank, stream));
+    }
+    streams.sort_by_key(|s| std::cmp::Reverse(s.0));
+    let mut told: Vec<(u64, u64)> = vec![(0, 0); works.len()];
+    for (rank, stream) in streams {
+        steps_of(stream, &mut |step, found| {
+            let (Some(work), Some(by)) = (works.get_mut(step), told.get_mut(step)) else { return };
+            // of two GPUs that do the same, the slower one
+            if work.kernels == 0 || (*by == rank && found.held > work.held) {
+                (*work, *by) = (found, rank);
+            }
+        });
+    }
+    let mut latest = 0;
+    let begins = works.iter().zip(host.begins).map(|(w, &mark)| {
+        if w.launched && w.kernels == 0 {
+            return None;
+        }
+        latest = w.held.max(mark).max(latest);
+        Some(latest)
+    });
+    let begins: Vec<Option<u64>> = begins.collect();
+    let last = works.last().copied().unwrap_or_default();
+    let known = !last.launched || last.kernels > 0;
+    let end = host.end.filter(|_| known).map(|end| end.max(last.end).max(latest));
+    Some(OnDevice { begins, end })
+}
+
+/// Launched, and not begun for long: the GPU was at other work.
+fn is_held(op: &Op, call: &Call) -> bool {
+    op.start > call.end.saturating_add(AHEAD_NS)
 }

@@ -3,64 +3,97 @@
 
 use trace::event::OPEN_ENDED;
 
-use super::{behind, step, MIN_STEPS};
+use super::behind::{self, Host};
+use super::{step, MIN_STEPS};
 use crate::analysis::Step;
-use crate::run::{RangeKind, Run, Span};
+use crate::run::{Mark, RangeKind, Run, Span, Thread};
 use crate::timeline::Observed;
 
 /// An open-ended last step counts if it is at least this share of the median step.
 const OPEN_STEP_SHARE: f64 = 0.5;
 
-/// Steps by the marks of the thread that set most of them.
+/// A step as the program names it: begin, end, number, and whether its end is not known.
+type Named = (u64, u64, u32, bool);
+
+/// Steps by the marks of the thread that set most of them; by those of all threads where they count on together.
 pub(super) fn from_marks(run: &Run, observed: &Observed, valid: Span, last_op: u64) -> Option<Vec<Step>> {
-    let thread = run.threads.iter().max_by_key(|t| t.marks.len())?;
-    let starts: Vec<(u64, u64, u32, bool)> = thread
-        .marks
-        .iter()
-        // a mark is a moment: its step ends at the next one
-        .map(|m| (m.span.start, m.span.end, m.number, m.flags & OPEN_ENDED != 0 || m.span.ns() == 0))
-        .collect();
-    tile(run, &starts, observed, valid, last_op)
+    let marking: Vec<usize> = (0..run.threads.len()).filter(|&t| !marks_of(run, t).is_empty()).collect();
+    let mut all: Vec<&Mark> = marking.iter().flat_map(|&t| marks_of(run, t)).collect();
+    all.sort_by_key(|m| m.span.start);
+    // libraries that mark the same step do so once
+    all.dedup_by_key(|m| m.number);
+    let together = all.windows(2).all(|w| matches!(w, [a, b] if a.number < b.number));
+    let most = marking.iter().copied().max_by_key(|&t| marks_of(run, t).len())?;
+    let (threads, mut marks) = match together {
+        true => (marking, all),
+        false => (vec![most], marks_of(run, most).iter().collect()),
+    };
+    marks.dedup_by_key(|m| m.number);
+    // a mark is a moment: its step ends at the next one
+    let open = |m: &Mark| m.flags & OPEN_ENDED != 0 || m.span.ns() == 0;
+    let named = marks.iter().map(|m| (m.span.start, m.span.end, m.number, open(m)));
+    tile(run, &threads, &named.collect::<Vec<Named>>(), observed, valid, last_op)
 }
 
-/// Steps by the ranges of the thread that has most of them; a step lasts to the next one's begin.
+fn marks_of(run: &Run, thread: usize) -> &[Mark] {
+    run.threads.get(thread).map_or(&[], |t| &t.marks)
+}
+
+/// Steps by ranges; a step lasts to the next one's begin. By a thread that launches rather than by another (an environment
+/// has steps of its own), by the profiler's own rather than by what other libraries call a step, then by most.
 pub(super) fn from_ranges(run: &Run, observed: &Observed, valid: Span, last_op: u64) -> Option<Vec<Step>> {
-    let mut best: Vec<(u64, u64, u32, bool)> = Vec::new();
-    for t in &run.threads {
-        let mut found: Vec<(u64, u64, u32, bool)> = Vec::new();
-        for r in t.ranges.iter().filter(|r| r.kind == RangeKind::User) {
-            let Some(number) = run.definitions.string(r.name).and_then(|n| step_number(n, found.len()))
-            else {
-                continue;
-            };
-            // a step named inside a step (a library's own range) is no step of its own; one that begins a little before
-            // the other ends (rounded stamps) is
-            if found.last().is_none_or(|f| r.span.start >= f.1 || r.span.end > f.1) {
-                found.push((r.span.start, r.span.end, number, r.flags & OPEN_ENDED != 0));
+    let mut best: Option<((bool, bool, usize), usize, Vec<Named>)> = None;
+    for (thread, t) in run.threads.iter().enumerate() {
+        let launches = t.calls.iter().any(|c| c.launches());
+        for profilers in [true, false] {
+            let found = named(run, t, profilers);
+            let rank = (launches, profilers, found.len());
+            if found.len() >= MIN_STEPS && best.as_ref().is_none_or(|b| rank > b.0) {
+                best = Some((rank, thread, found));
             }
         }
-        if found.len() > best.len() {
-            best = found;
+    }
+    let (_, thread, found) = best?;
+    tile(run, &[thread], &found, observed, valid, last_op)
+}
+
+/// The step ranges of a thread: the profiler's, or the others.
+fn named(run: &Run, thread: &Thread, profilers: bool) -> Vec<Named> {
+    let mut found: Vec<Named> = Vec::new();
+    for r in thread.ranges.iter().filter(|r| r.kind == RangeKind::User) {
+        let Some(name) = run.definitions.string(r.name) else { continue };
+        let Some(number) = step_number(name, found.len()) else { continue };
+        if name.starts_with(PROFILERS) != profilers {
+            continue;
+        }
+        // a step named inside a step (a library's own range) is no step of its own; one that begins a little before
+        // the other ends (rounded stamps) is
+        if found.last().is_none_or(|f| r.span.start >= f.1 || r.span.end > f.1) {
+            found.push((r.span.start, r.span.end, number, r.flags & OPEN_ENDED != 0));
         }
     }
-    tile(run, &best, observed, valid, last_op)
+    found
 }
+
+/// torch.profiler's name of a step.
+const PROFILERS: &str = "ProfilerStep#";
 
 /// The number of a step range, or `None` for other ranges. Unnumbered ones count up.
 fn step_number(name: &str, position: usize) -> Option<u32> {
     if matches!(name, "step" | "train_step" | "training_step") {
         return Some(position as u32);
     }
-    let digits = ["ProfilerStep#", "step#", "step ", "step_"].iter().find_map(|p| name.strip_prefix(p))?;
+    let digits = [PROFILERS, "step#", "step ", "step_"].iter().find_map(|p| name.strip_prefix(p))?;
     digits.parse().ok()
 }
 
 /// Steps that lie side by side: each lasts to the next one's begin, the last to its own end or the last op. Only what was
-/// observed from begin to end is a step; a range before an unobserved span may end by itself. Times are put off to where
-/// the GPU is done with the steps before ([`behind`]).
+/// observed from begin to end is a step; a range before an unobserved span may end by itself. Times are those of the GPU
+/// ([`behind`]); a step that has no known begin or end there is none.
 fn tile(
     run: &Run,
-    marks: &[(u64, u64, u32, bool)],
+    threads: &[usize],
+    marks: &[Named],
     observed: &Observed,
     valid: Span,
     last_op: u64,
@@ -68,27 +101,28 @@ fn tile(
     if marks.len() < MIN_STEPS {
         return None;
     }
-    let mut host: Vec<u64> = marks.iter().flat_map(|m| [m.0, m.1]).collect();
-    host.sort_unstable();
-    let device = behind::put_off(run, &host);
-    let put_off = |t: u64| host.binary_search(&t).ok().and_then(|i| device.get(i)).copied().unwrap_or(t);
+    let last = marks.last().filter(|m| !m.3 && m.1 <= valid.end);
+    let begins: Vec<u64> = marks.iter().map(|m| m.0).collect();
+    let device = behind::on_device(run, &Host { threads, begins: &begins, end: last.map(|m| m.1) })?;
     let seen = |s: &Span| s.ns() > 0 && observed.measure(*s) == s.ns();
     let mut steps = Vec::with_capacity(marks.len());
-    for (i, &(start, end, number, open)) in marks.iter().enumerate() {
-        let begin = put_off(start);
+    for (i, &(start, end, number, _)) in marks.iter().enumerate() {
+        let Some(begin) = device.begins.get(i).copied().flatten() else { continue };
         let (marked, until) = match marks.get(i + 1) {
-            Some(next) => (next.0, put_off(next.0)),
-            None if open || end > valid.end => (end.min(valid.end), last_op.max(begin)),
-            None => (end, put_off(end)),
+            Some(next) => (next.0, device.begins.get(i + 1).copied().flatten()),
+            None if last.is_none() => (end.min(valid.end), Some(last_op.max(begin))),
+            None => (end, device.end),
         };
-        let spans = [Span::new(begin, until), Span::new(begin, put_off(end).min(until))];
+        let whole = until.map(|until| Span::new(begin, until));
+        // a range that ended before the GPU was no longer observed, with all of its work
+        let alone = Some(Span::new(begin, end.min(until.unwrap_or(end)))).filter(|_| until.is_some());
+        let span = [whole, alone].into_iter().flatten().find(seen);
         let host = Span::new(start, marked);
-        let span = spans.into_iter().find(seen);
         steps.extend(span.map(|span| Step { host, ..step(span, number) }));
     }
     let mut times: Vec<u64> = steps.iter().map(|s| s.span.ns()).collect();
     let usual = super::median(&mut times) as f64;
-    let open = marks.last().filter(|m| m.3 || m.1 > valid.end);
+    let open = marks.last().filter(|_| last.is_none());
     let short = |s: &&Step| (s.span.ns() as f64) < usual * OPEN_STEP_SHARE;
     if steps.last().filter(short).is_some_and(|s| open.is_some_and(|o| o.0 == s.host.start)) {
         steps.pop();

@@ -62,7 +62,8 @@ fn end_as_others_do(run: &Run, observed: &Observed, valid: Span, steps: &mut [St
     let is_last = |i: usize, s: &Step, steps: &[Step]| next(i, steps).is_some_and(|part| part != part_of(s));
     let inner = steps.iter().enumerate().filter(|(i, s)| next(*i, steps) == Some(part_of(s)));
     let mut times: Vec<u64> = inner.map(|(_, s)| s.span.ns()).collect();
-    let usual = median(&mut times);
+    // where each is the last one, as far as was observed
+    let usual = if times.is_empty() { u64::MAX } else { median(&mut times) };
     for i in 0..steps.len() {
         let Some(s) = steps.get(i).filter(|s| is_last(i, s, steps)).copied() else { continue };
         let seen = parts.get(part_of(&s)).map_or(0, |p| p.end);

@@ -41,3 +41,32 @@ fn sleep_after_a_synchronize_is_shared_by_both() {
     let d = &a.devices[0];
     assert!(d.buckets.share(Bucket::Sync) > 0.1 && d.buckets.share(Bucket::Host) > 0.4, "{:?}", d.buckets);
 }
+
+/// A call that takes long is no absence: the driver stages a pageable copy on the calling thread while the GPU is idle.
+#[test]
+fn time_in_a_copys_call_is_the_copys() {
+    use analyzer::analysis::Bucket;
+    use trace::call::{pack, Class, RUNTIME};
+    use trace::event::Copy;
+    use trace::{Event, Kind};
+    let (_, a) = run(|p| {
+        p.train_step(6, 20_000);
+        p.sync();
+        p.think(3_000_000);
+        // 36 ms of staging, then 4 ms of transfer
+        let (begin, start) = (p.t, p.t + 36_000_000);
+        let mut copy = Event::new(Kind::Memcpy, start, start + 4_000_000);
+        let facts = Copy { bytes: 40_000_000, direction: 1, source: 1, destination: 3, peer: false };
+        (copy.a, copy.b) = facts.pack();
+        copy.correlation = 1_000_000_000 + (begin / 1_000) as u32 % 1_000_000_000;
+        p.b.on_stream(0, 1, 7, copy);
+        let mut call = Event::new(Kind::Call, begin, start + 4_010_000);
+        (call.a, call.x, call.correlation) = (pack(RUNTIME, 41), Class::Copy as u8, copy.correlation);
+        p.b.on_thread(p.tid, call);
+        p.t = start + 4_010_000;
+    });
+    verdict(&a, "COPY");
+    let b = &a.devices[0].buckets;
+    assert!(b.share(Bucket::Host) < 0.15, "3 ms of 45 are the host's: {}", b.share(Bucket::Host));
+    assert!(b.share(Bucket::CopyWait) > 0.7, "36 ms of 45 are staging: {}", b.share(Bucket::CopyWait));
+}

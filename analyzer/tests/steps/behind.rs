@@ -119,20 +119,119 @@ fn a_step_is_done_when_the_slowest_gpu_is() {
     about(a.steps.median_ns, 2.0 * STEP);
 }
 
-#[test]
-fn marks_of_a_capture_that_begins_behind_the_launches_are_put_off_as_well() {
-    let (p, marks) = program(&PLAIN);
-    let (run, _) = p.analyze();
-    let mut run = run;
-    // the calls of the first half are not in the file
-    let half = marks[STEPS as usize / 2].0;
-    let lost: Vec<u32> =
-        (0..).zip(&run.threads[0].calls).filter(|(_, c)| c.start < half).map(|(i, _)| i).collect();
-    for op in run.devices.iter_mut().flat_map(|d| &mut d.streams).flat_map(|s| &mut s.ops) {
-        if lost.contains(&op.call) {
-            op.call = analyzer::run::NONE;
+/// Synchronized steps of 10 ms, 2 ms of them idle, and what others do at the same time.
+fn beside(mut other: impl FnMut(&mut Program, u32)) -> (analyzer::Run, analyzer::Analysis) {
+    let mut p = Program::new();
+    p.noise = 0;
+    p.b.device(1, "SIM H200", 132);
+    for step in 0..40 {
+        let begin = p.t;
+        other(&mut p, step);
+        for _ in 0..16 {
+            p.launch("layer_gemm", 264, KERNEL);
         }
+        p.sync();
+        p.t = p.t.max(begin + 10_000_000);
+        let end = std::mem::replace(&mut p.t, begin);
+        p.mark(step, end);
+        p.t = end;
     }
+    p.analyze()
+}
+
+#[track_caller]
+fn ten_ms(a: &analyzer::Analysis, count: usize) {
+    assert_eq!(a.steps.steps.len(), count);
+    a.steps.steps.iter().for_each(|s| assert_eq!(s.span.ns(), 10_000_000, "{s:?}"));
+}
+
+#[test]
+fn kernels_on_a_side_stream_hold_no_step_up_however_long() {
+    // a checkpoint's broadcast, 49 of every 50 ms, launched in front of the step's own
+    let (_, a) = beside(|p, step| {
+        if step % 5 == 0 {
+            p.launch_on(9, "ncclDevKernel_Broadcast", 8, 49_000_000);
+        }
+    });
+    ten_ms(&a, 40);
+    // one that never ends while the program runs
+    let (_, a) = beside(|p, step| {
+        if step == 0 {
+            p.launch_on(9, "persistent_kernel", 8, 500_000_000);
+        }
+    });
+    ten_ms(&a, 40);
+}
+
+#[test]
+fn another_threads_work_on_another_gpu_is_not_this_ones() {
+    let (_, a) = beside(|p, step| {
+        if step % 10 == 0 {
+            let (tid, t) = (p.tid, p.t);
+            (p.tid, p.device) = (200, 1);
+            for _ in 0..40 {
+                p.launch("rollout_kernel", 264, 2_400_000); // a tenth more than fits
+            }
+            (p.tid, p.device, p.t) = (tid, 0, t);
+        }
+    });
+    ten_ms(&a, 40);
+}
+
+/// The host names all steps within milliseconds; they run one behind the other.
+fn ahead(steps: u32, mut stream: impl FnMut(u32) -> u32, mut more: impl FnMut(&mut Program, u32)) -> Program {
+    let mut p = Program::new();
+    p.noise = 0;
+    let mut marks = Vec::new();
+    for step in 0..steps {
+        let begin = p.t;
+        // the stream of the step before is waited for
+        let (own, other) = (stream(step), stream(step.wrapping_sub(1)));
+        if own != other {
+            p.wait(own, other, 1_000);
+        }
+        for _ in 0..KERNELS {
+            p.launch_on(own, "layer_gemm", 264, KERNEL);
+        }
+        more(&mut p, step);
+        p.think(100_000);
+        marks.push((begin, p.t));
+    }
+    for (step, (begin, end)) in (0..).zip(marks) {
+        p.t = begin;
+        p.mark(step, end);
+    }
+    p
+}
+
+#[test]
+fn steps_that_take_turns_on_two_streams_follow_each_other() {
+    let (_, a) = ahead(30, |step| 7 + step % 2, |_, _| ()).analyze();
+    assert_eq!(a.steps.steps.len(), 30);
+    about(a.steps.mean_ns as u64, STEP);
+}
+
+#[test]
+fn an_evaluation_with_more_work_than_the_training_is_not_the_measure() {
+    let evaluation = |p: &mut Program, step| {
+        if step == 19 {
+            (0..100).for_each(|_| p.launch_on(9, "evaluation_kernel", 264, 5_000_000));
+        }
+    };
+    let (_, a) = ahead(20, |_| 7, evaluation).analyze();
+    assert!(a.steps.steps.len() >= 19);
+    a.steps.steps.iter().take(19).for_each(|s| about(s.span.ns(), STEP));
+}
+
+#[test]
+fn steps_whose_work_is_not_in_the_recording_are_none() {
+    // the recording ends while the GPU is at step 6.5 of 20
+    let p = ahead(20, |_| 7, |_, _| ());
+    let (mut run, _) = p.analyze();
+    let stream = &mut run.devices[0].streams[0];
+    let end = stream.ops[0].start + (6.5 * STEP) as u64;
+    stream.ops.retain(|o| o.end < end);
     let a = analyzer::analyze(&run);
-    a.steps.steps.iter().skip(STEPS as usize / 2 + 1).for_each(|s| about(s.span.ns(), STEP));
+    assert_eq!(a.steps.steps.len(), 6);
+    a.steps.steps.iter().for_each(|s| about(s.span.ns(), STEP));
 }
