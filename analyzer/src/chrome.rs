@@ -5,6 +5,7 @@
 //! chrome.rs           what is asked for, what was written
 //! chrome/document.rs  the order of things in the file
 //! chrome/essential.rs what is in it in any case when it grows too large
+//! chrome/facts.rs     what is known beside the events, for who reads the trace again
 //! chrome/tracks.rs    which track has which number and name
 //! chrome/slices.rs    one event each: GPU op, call, range, step, idle slice
 //! chrome/counters.rs  GPU busy, queue depth
@@ -23,8 +24,9 @@ use crate::analysis::Analysis;
 use crate::run::Run;
 
 mod counters;
-mod document;
+pub(crate) mod document;
 mod essential;
+pub(crate) mod facts;
 mod json;
 mod lane;
 pub(crate) mod name;

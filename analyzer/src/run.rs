@@ -287,6 +287,32 @@ pub struct LossMark {
     pub count: u32,
 }
 
+/// Who recorded a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Recorder {
+    /// `libgapprobe.so`.
+    #[default]
+    Gapprobe,
+    /// torch.profiler.
+    Torch,
+    /// Nsight Systems.
+    Nsys,
+}
+
+impl Recorder {
+    /// All of them.
+    pub const ALL: [Recorder; 3] = [Recorder::Gapprobe, Recorder::Torch, Recorder::Nsys];
+
+    /// Name in files.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Recorder::Gapprobe => "gapprobe",
+            Recorder::Torch => "torch.profiler",
+            Recorder::Nsys => "nsys",
+        }
+    }
+}
+
 /// Everything a recording says.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
@@ -316,6 +342,8 @@ pub struct Run {
     pub left_out: u64,
     /// Operations that a foreign trace holds more than once; one of each is kept.
     pub duplicates: u64,
+    /// Who recorded it, whatever file it was read from.
+    pub recorder: Recorder,
     /// Another tool's trace: what recording it cost is not known.
     pub foreign: bool,
     /// The trace was taken with host operators on (torch.profiler), which slows the host.

@@ -15,8 +15,8 @@ use super::lane::{Flat, Nested};
 use super::output::{Output, RESERVE};
 use super::slices::{self, Frame};
 use super::texts::Texts;
-use super::tracks::{idle_spans, IdleItem, Tracks};
-use super::{counters, ChromeOptions, WriteError, Written};
+use super::tracks::{idle_spans, stream_waits, IdleItem, Tracks};
+use super::{counters, facts, ChromeOptions, WriteError, Written};
 use crate::analysis::{Analysis, IdleSlice};
 use crate::run::{Run, NONE};
 
@@ -95,6 +95,7 @@ pub(super) fn write<W: Write>(
     } else {
         d.events(Pass::All)?;
     }
+    d.stream_waits()?;
     d.tail()?;
     let mut written = d.written;
     written.events = d.out.events + 1; // the last one ends without a comma
@@ -111,16 +112,20 @@ fn call_count(run: &Run) -> u64 {
     run.threads.iter().map(|t| (t.calls.len() + t.ranges.len()) as u64).sum()
 }
 
-/// The earliest begin of anything drawn.
-fn first_time(run: &Run, analysis: &Analysis) -> u64 {
+/// The earliest begin of anything drawn: time zero of the trace.
+pub(crate) fn first_time(run: &Run, analysis: &Analysis) -> u64 {
     let ops = run.devices.iter().flat_map(|d| &d.streams).filter_map(|s| s.ops.first()).map(|o| o.start);
     let calls = run.threads.iter().filter_map(|t| t.calls.first()).map(|c| c.start);
     let ranges = run.threads.iter().filter_map(|t| t.ranges.first()).map(|r| r.span.start);
+    let marks = run.threads.iter().filter_map(|t| t.marks.first()).map(|m| m.span.start);
+    let waits = stream_waits(run).next().map(|w| w.span.start);
     let steps = analysis.steps.steps.iter().map(|s| s.span.start);
     let idle = analysis.devices.iter().filter_map(|d| d.slices.first()).map(|s| s.start);
     let blind = analysis.blind.iter().map(|b| b.span.start);
     ops.chain(calls)
         .chain(ranges)
+        .chain(marks)
+        .chain(waits)
         .chain(steps)
         .chain(idle)
         .chain(blind)
@@ -154,6 +159,10 @@ impl<W: Write> Document<'_, W> {
             self.out.number(b",\"world_size\":", u64::from(run.header.world_size));
             self.out.put(b"}");
         }
+        self.out.put(b",\"");
+        self.out.put(facts::KEY.as_bytes());
+        self.out.put(b"\":");
+        self.out.put(facts::of(run, self.frame.base).to_string().as_bytes());
         self.out.put(b",\"traceEvents\":[\n");
         let command = if run.header.command.is_empty() { "process" } else { &run.header.command };
         let name = match run.header.rank {
@@ -176,6 +185,11 @@ impl<W: Write> Document<'_, W> {
         for step in &self.analysis.steps.steps {
             let tid = self.tracks.steps.lane(lanes.place(step.span.start, step.span.end));
             slices::step(&mut self.out, self.frame, tid, step)?;
+        }
+        for (thread, tracks) in self.run.threads.iter().zip(&self.tracks.threads) {
+            for mark in &thread.marks {
+                slices::mark(&mut self.out, self.frame, tracks.ranges.lane(0), mark)?;
+            }
         }
         Ok(())
     }
@@ -340,6 +354,20 @@ impl<W: Write> Document<'_, W> {
         }
         self.written.calls_left_out += calls_left;
         self.written.ranges_left_out += ranges_left;
+        Ok(())
+    }
+
+    /// Waits of one stream for another.
+    fn stream_waits(&mut self) -> Result<(), WriteError> {
+        let mut lanes = Flat::default();
+        for wait in stream_waits(self.run) {
+            let tid = self.tracks.waits.lane(lanes.place(wait.span.start, wait.span.end));
+            if self.out.is_full() {
+                self.written.calls_left_out += 1;
+            } else {
+                slices::stream_wait(&mut self.out, self.frame, tid, wait)?;
+            }
+        }
         Ok(())
     }
 

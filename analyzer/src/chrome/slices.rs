@@ -13,7 +13,7 @@ use super::output::Output;
 use super::texts::Texts;
 use super::WriteError;
 use crate::analysis::{Bucket, IdleSlice, Step};
-use crate::run::{Blind, Call, Op, Range, NONE};
+use crate::run::{Blind, Call, Mark, Op, Range, RangeKind, SyncRecord, NONE};
 
 /// Process number and time zero of a trace.
 #[derive(Clone, Copy)]
@@ -55,7 +55,7 @@ impl Frame {
     }
 }
 
-/// Names of CUPTI's copy kinds and memory kinds.
+/// Names of CUPTI's copy kinds and memory kinds, as torch.profiler writes them.
 fn copy_name(direction: u8) -> &'static str {
     match direction {
         1 => "HtoD",
@@ -74,14 +74,14 @@ fn copy_name(direction: u8) -> &'static str {
 
 fn memory_name(kind: u8) -> &'static str {
     match kind {
-        1 => "pageable",
-        2 => "pinned",
-        3 => "device",
-        4 => "array",
-        5 => "managed",
-        6 => "device static",
-        7 => "managed static",
-        _ => "unknown",
+        1 => "Pageable",
+        2 => "Pinned",
+        3 => "Device",
+        4 => "Array",
+        5 => "Managed",
+        6 => "Device Static",
+        7 => "Managed Static",
+        _ => "Unknown",
     }
 }
 
@@ -179,11 +179,54 @@ pub(super) fn range<W: Write>(
     definitions: &Definitions,
 ) -> Result<(), WriteError> {
     frame.begin(out, tid, range.span.start, range.span.end);
-    out.put(b",\"cat\":\"user_annotation\",\"name\":");
+    out.put(match range.kind {
+        RangeKind::User => b",\"cat\":\"user_annotation\",\"name\":",
+        RangeKind::Operator => b",\"cat\":\"cpu_op\",\"name\":",
+        RangeKind::Python => b",\"cat\":\"python_function\",\"name\":",
+    });
     put_text(&mut out.block, definitions.string(range.name).filter(|n| !n.is_empty()).unwrap_or("(no name)"));
-    if range.flags & OPEN_ENDED != 0 {
-        out.put(b",\"args\":{\"end\":\"open: the recording ended first\"}");
+    let open = range.flags & OPEN_ENDED != 0;
+    out.put(match (open, range.is_start_end()) {
+        (false, false) => b"",
+        (true, false) => b",\"args\":{\"end\":\"open: the recording ended first\"}",
+        (false, true) => b",\"args\":{\"style\":\"StartEnd\"}",
+        (true, true) => b",\"args\":{\"end\":\"open: the recording ended first\",\"style\":\"StartEnd\"}",
+    });
+    out.end()
+}
+
+/// A step mark of the program: a moment on the track of its thread's ranges.
+pub(super) fn mark<W: Write>(
+    out: &mut Output<W>,
+    frame: Frame,
+    tid: u32,
+    mark: &Mark,
+) -> Result<(), WriteError> {
+    out.number(b"{\"ph\":\"i\",\"s\":\"t\",\"pid\":", u64::from(frame.pid));
+    out.number(b",\"tid\":", u64::from(tid));
+    out.put(b",\"ts\":");
+    put_micros(&mut out.block, mark.span.start.saturating_sub(frame.base));
+    out.number(b",\"cat\":\"step mark\",\"name\":\"step mark\",\"args\":{\"step\":", u64::from(mark.number));
+    out.number(b",\"ns\":", mark.span.ns());
+    if mark.flags & OPEN_ENDED != 0 {
+        out.put(b",\"end\":\"open: the recording ended first\"");
     }
+    out.put(b"}");
+    out.end()
+}
+
+/// A wait of a stream for an event of another, as torch.profiler writes it.
+pub(super) fn stream_wait<W: Write>(
+    out: &mut Output<W>,
+    frame: Frame,
+    tid: u32,
+    wait: &SyncRecord,
+) -> Result<(), WriteError> {
+    frame.begin(out, tid, wait.span.start, wait.span.end);
+    out.put(b",\"cat\":\"cuda_sync\",\"name\":\"Stream Wait Event\",\"args\":{");
+    out.number(b"\"stream\":", u64::from(wait.stream));
+    out.number(b",\"correlation\":", u64::from(wait.correlation));
+    out.put(b"}");
     out.end()
 }
 
@@ -258,6 +301,7 @@ pub(super) fn blind<W: Write>(
     frame.begin(out, tid, blind.span.start, blind.span.end);
     out.put(b",\"cat\":\"unobserved\",\"name\":\"not observed\",\"cname\":\"grey\",\"args\":{\"reason\":");
     put_text(&mut out.block, blind.text());
+    out.number(b",\"code\":", u64::from(blind.reason));
     out.put(b"}");
     out.end()
 }

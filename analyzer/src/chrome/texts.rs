@@ -61,7 +61,7 @@ impl<'a> Texts<'a> {
     pub(super) fn kernel(&mut self, id: u32) -> (&[u8], &[u8]) {
         // not the entry API: an unknown or late id must not be kept
         if !self.kernels.contains_key(&id) {
-            let text = kernel_text(self.run, id);
+            let text = kernel_text(self.run, id, self.tell_always);
             if self.run.definitions.kernel(id).is_none() || self.kernel_bytes > KEPT_BYTES {
                 self.spare = text;
                 return (&self.spare.json, &[]);
@@ -99,12 +99,18 @@ impl<'a> Texts<'a> {
     }
 }
 
-fn kernel_text(run: &Run, id: u32) -> Kernel {
+/// `whole`: each slice says all that is known of its kernel. Else it says which one it is, for who reads the trace again.
+fn kernel_text(run: &Run, id: u32, whole: bool) -> Kernel {
     let name = demangled(run.definitions.kernel_name(id));
     let short = shortened(&name);
     let mut json = b",\"cat\":\"kernel\",\"name\":".to_vec();
     put_text(&mut json, &short);
     json.extend_from_slice(b",\"args\":{");
+    if !whole {
+        json.extend_from_slice(b"\"kernel\":");
+        put_u64(&mut json, u64::from(id));
+        json.push(b',');
+    }
     let mut more = Vec::new();
     if let Some(k) = run.definitions.kernel(id) {
         more.extend_from_slice(b",\"block\":\"");

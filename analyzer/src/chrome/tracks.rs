@@ -10,7 +10,7 @@ use super::output::Output;
 use super::texts::Texts;
 use super::WriteError;
 use crate::analysis::Analysis;
-use crate::run::{Run, Stream};
+use crate::run::{Run, Stream, SyncRecord};
 
 /// A track and its extra lanes: consecutive numbers.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +19,19 @@ pub(super) struct Track {
     pub(super) name: String,
     /// `tid` of each lane.
     pub(super) lanes: Vec<u32>,
+    /// Whose it is, where it is a thread's: all its tracks say so, and who reads the trace joins them again.
+    of: Option<Of>,
+}
+
+/// A thread of the run.
+#[derive(Clone, Debug)]
+struct Of {
+    /// Index in the run: numbers of threads may come twice, in a trace of several processes.
+    thread: usize,
+    /// Kernel thread id.
+    tid: u32,
+    /// As the recording has it.
+    name: Option<Box<str>>,
 }
 
 impl Track {
@@ -62,6 +75,8 @@ pub(super) struct Tracks {
     pub(super) devices: Vec<DeviceTracks>,
     /// By thread.
     pub(super) threads: Vec<ThreadTracks>,
+    /// Waits of streams for one another.
+    pub(super) waits: Track,
 }
 
 impl Tracks {
@@ -69,13 +84,13 @@ impl Tracks {
     pub(super) fn new(run: &Run, analysis: &Analysis, texts: &Texts<'_>) -> Tracks {
         // a process that says pid 0 would be merged with Perfetto's idle process
         let pid = run.header.pid.max(1);
-        let mut number = Numbers { next: 1, pid };
+        let mut numbers = Numbers { next: 1, pid };
         let several = run.devices.len() > 1;
         let mut steps = Flat::default();
         for s in &analysis.steps.steps {
             steps.place(s.span.start, s.span.end);
         }
-        let steps = number.track("steps".into(), steps.count());
+        let steps = numbers.track("steps".into(), steps.count());
         let mut devices = Vec::with_capacity(run.devices.len());
         for (i, device) in run.devices.iter().enumerate() {
             let prefix = if several { format!("GPU {} ", device.ordinal) } else { String::new() };
@@ -83,7 +98,7 @@ impl Tracks {
             for slice in idle_spans(analysis, i) {
                 idle.place(slice.0, slice.1);
             }
-            let idle = number.track(format!("{prefix}why idle"), idle.count());
+            let idle = numbers.track(format!("{prefix}why idle"), idle.count());
             let contexts = device.streams.iter().any(|s| s.context != device.streams[0].context);
             let streams = device
                 .streams
@@ -95,8 +110,8 @@ impl Tracks {
                     };
                     let (work, collectives) = lanes(s, texts);
                     StreamTracks {
-                        work: number.track(name.clone(), work),
-                        collectives: number.track(format!("{name} collectives"), collectives),
+                        work: numbers.track(name.clone(), work),
+                        collectives: numbers.track(format!("{name} collectives"), collectives),
                     }
                 })
                 .collect();
@@ -105,10 +120,15 @@ impl Tracks {
         let threads = run
             .threads
             .iter()
-            .map(|t| {
+            .enumerate()
+            .map(|(index, t)| {
+                let of = Some(Of { thread: index, tid: t.tid, name: run.definitions.string(t.name).map(Into::into) });
+                let number = format!("thread {}", t.tid);
                 let who = match run.definitions.string(t.name) {
-                    Some(name) => format!("thread {} {name}", t.tid),
-                    None => format!("thread {}", t.tid),
+                    // torch.profiler's names have the number in them
+                    Some(name) if name.starts_with(&number) => name.to_owned(),
+                    Some(name) => format!("{number} {name}"),
+                    None => number,
                 };
                 let (mut calls, mut ranges) = (Nested::default(), Nested::default());
                 for c in &t.calls {
@@ -117,13 +137,20 @@ impl Tracks {
                 for r in &t.ranges {
                     ranges.place(r.span.start, r.span.end);
                 }
+                // marks are moments: they stand on any lane
+                let ranges = ranges.count().max(usize::from(!t.marks.is_empty()));
                 ThreadTracks {
-                    ranges: number.track(format!("{who} ranges"), ranges.count()),
-                    calls: number.track(format!("{who} CUDA API"), calls.count()),
+                    ranges: Track { of: of.clone(), ..numbers.track(format!("{who} ranges"), ranges) },
+                    calls: Track { of, ..numbers.track(format!("{who} CUDA API"), calls.count()) },
                 }
             })
             .collect();
-        Tracks { pid, steps, devices, threads }
+        let mut waits = Flat::default();
+        for w in stream_waits(run) {
+            waits.place(w.span.start, w.span.end);
+        }
+        let waits = numbers.track("stream waits".into(), waits.count());
+        Tracks { pid, steps, devices, threads, waits }
     }
 
     /// Writes the names of all tracks.
@@ -140,6 +167,7 @@ impl Tracks {
             self.write_name(out, &t.ranges)?;
             self.write_name(out, &t.calls)?;
         }
+        self.write_name(out, &self.waits)?;
         Ok(())
     }
 
@@ -164,12 +192,25 @@ impl Tracks {
                         put_text(&mut out.block, &format!("{} ({})", track.name, i + 1));
                     }
                 }
+                if let Some(of) = track.of.as_ref().filter(|_| what == "thread_name") {
+                    out.number(b",\"thread\":", of.thread as u64);
+                    out.number(b",\"os tid\":", u64::from(of.tid));
+                    if let Some(name) = &of.name {
+                        out.put(b",\"os name\":");
+                        put_text(&mut out.block, name);
+                    }
+                }
                 out.put(b"}");
                 out.end()?;
             }
         }
         Ok(())
     }
+}
+
+/// CUPTI's records of a stream waiting for an event of another; its other waits are calls (`load.rs`).
+pub(super) fn stream_waits(run: &Run) -> impl Iterator<Item = &SyncRecord> {
+    run.waits.iter().filter(|w| w.what == 2)
 }
 
 /// Begin and end of everything on the idle track of device `index`, by begin: idle slices and unobserved spans.
@@ -217,7 +258,7 @@ impl Numbers {
                 self.next - 1
             })
             .collect();
-        Track { name, lanes }
+        Track { name, lanes, of: None }
     }
 }
 

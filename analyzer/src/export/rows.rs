@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use trace::Kind;
 
 use crate::analysis::Analysis;
+use crate::chrome::document::first_time;
 use crate::chrome::name::demangled;
 use crate::run::{Op, Run};
 
@@ -67,7 +68,7 @@ pub(super) struct EventRow<'a> {
     pub(super) stream: Option<u64>,
     /// Kernel thread id.
     pub(super) thread: Option<u64>,
-    /// ns from the begin of the recording.
+    /// ns from the earliest event: the time of the Chrome trace.
     pub(super) start_ns: u64,
     /// ns.
     pub(super) duration_ns: u64,
@@ -105,7 +106,7 @@ pub(super) fn rows<E>(
     analysis: &Analysis,
     mut each: impl FnMut(EventRow<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
-    let begin = run.header.start_monotonic;
+    let begin = first_time(run, analysis);
     let at = |time: u64| time.saturating_sub(begin);
     let mut names: HashMap<u32, String> = HashMap::new();
     for d in &run.devices {

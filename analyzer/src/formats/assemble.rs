@@ -10,7 +10,7 @@ use trace::header::{sources, state};
 use trace::{KernelInfo, Kind};
 
 use crate::load;
-use crate::run::{Call, Device, Op, Range, Run, Span, Stream, SyncRecord, Thread, NAMED_CALL, NONE};
+use crate::run::{Call, Device, Mark, Op, Range, Run, Span, Stream, SyncRecord, Thread, NAMED_CALL, NONE};
 
 /// More streams of a device than this are not told apart: their operations are refused.
 const MOST_STREAMS: usize = 60_000;
@@ -219,6 +219,14 @@ impl Assembly {
     pub(super) fn range(&mut self, thread: usize, range: Range) {
         if let Some(t) = self.run.threads.get_mut(thread) {
             t.ranges.push(range);
+            self.run.events += 1;
+        }
+    }
+
+    /// A step mark of the thread that [`Assembly::thread`] gave.
+    pub(super) fn mark(&mut self, thread: usize, mark: Mark) {
+        if let Some(t) = self.run.threads.get_mut(thread) {
+            t.marks.push(mark);
             self.run.events += 1;
         }
     }

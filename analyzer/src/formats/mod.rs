@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Traces of every kind into a [`Run`]. What a file is, its first bytes tell, never its name.
 //!
-//! `kineto/` torch.profiler's Chrome JSON and our own; `nsys/` Nsight Systems' SQLite exports; `assemble.rs`,
+//! `kineto/` torch.profiler's Chrome JSON and our own (which says who recorded it); `nsys/` Nsight Systems' SQLite exports; `assemble.rs`,
 //! `settle.rs` and `processes.rs` what foreign readers share. Our own recordings are read by `load.rs`. Not here: opinions.
 
 mod assemble;
@@ -18,7 +18,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::run::{Run, Span};
+use crate::run::{Recorder, Run, Span};
 pub use kineto::Refused;
 
 /// How far reading has come: bytes read of bytes there, for whoever draws a progress bar.
@@ -48,10 +48,12 @@ impl Progress {
 pub enum Format {
     /// A recording of `libgapprobe.so`.
     Recording,
-    /// Chrome JSON.
+    /// torch.profiler's Chrome JSON.
     Kineto,
     /// Nsight Systems' export in SQLite, or a report that it was made from.
     Nsys,
+    /// Chrome JSON that gapprobe wrote, of what another recorder may have seen.
+    Own(Recorder),
 }
 
 impl Format {
@@ -61,6 +63,19 @@ impl Format {
             Format::Recording => "gapprobe recording",
             Format::Kineto => "torch.profiler trace",
             Format::Nsys => "nsys export",
+            Format::Own(Recorder::Gapprobe) => "gapprobe trace",
+            Format::Own(Recorder::Torch) => "gapprobe trace of a torch.profiler trace",
+            Format::Own(Recorder::Nsys) => "gapprobe trace of an nsys export",
+        }
+    }
+
+    /// Who recorded what is in it: times of one recorder can be compared, whatever they are written in.
+    pub const fn recorder(self) -> Recorder {
+        match self {
+            Format::Recording => Recorder::Gapprobe,
+            Format::Kineto => Recorder::Torch,
+            Format::Nsys => Recorder::Nsys,
+            Format::Own(recorder) => recorder,
         }
     }
 }
@@ -104,18 +119,21 @@ pub struct ReadError {
     pub hint: String,
     /// The file, once known.
     pub path: PathBuf,
+    /// The content is of no known kind.
+    unknown: bool,
 }
 
 impl ReadError {
     fn new(what: impl Into<String>, hint: impl Into<String>) -> ReadError {
-        ReadError { what: what.into(), hint: hint.into(), path: PathBuf::new() }
+        ReadError { what: what.into(), hint: hint.into(), path: PathBuf::new(), unknown: false }
     }
 
     fn json(at: usize, what: &str) -> ReadError {
-        ReadError::new(
+        let error = ReadError::new(
             format!("{what} (byte {at})"),
             "gapprobe reads its own recordings and traces, torch.profiler's Chrome JSON, and SQLite exports of nsys, plain or .gz",
-        )
+        );
+        ReadError { unknown: true, ..error }
     }
 
     fn no_events() -> ReadError {
@@ -130,6 +148,14 @@ impl ReadError {
         ReadError::new(
             format!("no GPU operation among its {events} events{lost}"),
             "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], while the GPU works",
+        )
+    }
+
+    /// torch.profiler writes the host's events first.
+    fn cut_before_the_gpu(events: u64) -> ReadError {
+        ReadError::new(
+            format!("the file ends in the middle, before any GPU operation ({events} events were read)"),
+            "copy it once more, whole; if it is so where it was written: did the program end, or the disk fill, while it was written?",
         )
     }
 
@@ -157,5 +183,13 @@ impl std::error::Error for ReadError {}
 
 /// Reads a file of any known format.
 pub fn read(path: &Path, progress: &Progress) -> Result<Input, ReadError> {
-    sniff::read(path, progress).map_err(|e| ReadError { path: path.to_owned(), ..e })
+    sniff::read(path, progress).map_err(|e| {
+        // the name decides nothing; where the content is of no known kind it tells what was meant
+        let report = path.extension().is_some_and(|e| e == "nsys-rep" || e == "qdrep");
+        let hint = match report && e.unknown {
+            true => "export it where it was recorded: nsys export --type sqlite REPORT, and give that file".to_owned(),
+            false => e.hint,
+        };
+        ReadError { path: path.to_owned(), hint, ..e }
+    })
 }

@@ -12,6 +12,7 @@ use super::kineto::{self, Kineto};
 use super::nsys::{self, Nsys};
 use super::{Format, Input, Progress, ReadError, Refused};
 use crate::load;
+use crate::run::Recorder;
 
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const SQLITE: &[u8] = b"SQLite format 3\0";
@@ -141,6 +142,7 @@ fn from_nsys(n: Nsys) -> Input {
     let Nsys { mut run, refused, rows, bytes, mut notes, os_calls } = n;
     notes.extend(refused.nowhere());
     run.problems.bad_events = refused.lost();
+    run.recorder = Recorder::Nsys;
     Input { format: Format::Nsys, run, refused, events: rows, bytes, notes, os_calls }
 }
 
@@ -159,9 +161,17 @@ fn from_kineto(k: Kineto) -> Input {
     if k.behind > 0 {
         notes.push(format!("{} bytes stand behind the end of the trace and are not read", k.behind));
     }
-    let Kineto { mut run, refused, events, bytes, .. } = k;
-    run.problems.bad_events = refused.lost() - u64::from(refused.cut) - u64::from(refused.damaged);
-    run.problems.cut_segments = u64::from(refused.cut);
-    run.problems.bad_segments = u64::from(refused.damaged);
-    Input { format: Format::Kineto, run, refused, events, bytes, notes, os_calls: Vec::new() }
+    if k.left_out > 0 {
+        notes.push(format!(
+            "{} events were left out of it when it was written, to keep it small: the recording has them",
+            k.left_out
+        ));
+    }
+    let Kineto { mut run, refused, events, bytes, own, left_out, .. } = k;
+    let ends = u64::from(refused.cut) + u64::from(refused.damaged);
+    run.problems.bad_events += (refused.lost() - ends).saturating_add(left_out);
+    run.problems.cut_segments += u64::from(refused.cut);
+    run.problems.bad_segments += u64::from(refused.damaged);
+    let format = if own { Format::Own(run.recorder) } else { Format::Kineto };
+    Input { format, run, refused, events, bytes, notes, os_calls: Vec::new() }
 }

@@ -3,13 +3,15 @@
 
 use std::hash::BuildHasher;
 
-use trace::event::Copy;
+use trace::event::{Copy, OPEN_ENDED};
 use trace::{call, KernelInfo, Kind};
 
-use super::part::{Part, RawCall, RawOp, RawRange, RawWait, StreamKey, ThreadKey};
+use super::part::{
+    Part, RawCall, RawKernel, RawMark, RawOp, RawRange, RawThread, RawWait, StreamKey, ThreadKey,
+};
 use super::scan::{Scan, Scanned, Value};
 use super::time::{nanoseconds, whole};
-use crate::run::RangeKind;
+use crate::run::{RangeKind, START_END};
 
 /// The fields of an event that are read.
 #[derive(Default)]
@@ -32,6 +34,8 @@ enum What {
     Call(u8),
     Range(RangeKind),
     Wait,
+    Mark,
+    Blind,
     Nothing,
 }
 
@@ -56,7 +60,7 @@ pub(super) fn event<'a>(scan: &mut Scan<'a>, part: &mut Part) -> Scanned<()> {
     })?;
     part.events += 1;
     match f.phase {
-        b"X" => complete(&f, part),
+        b"X" | b"i" => complete(&f, part),
         b"M" if f.name == b"thread_name" => thread_name(&f, part),
         _ => {}
     }
@@ -75,6 +79,8 @@ fn what(f: &Fields<'_>) -> What {
         b"cpu_op" | b"Operator" => What::Range(RangeKind::Operator),
         b"python_function" => What::Range(RangeKind::Python),
         b"cuda_sync" => What::Wait,
+        b"step mark" => What::Mark,
+        b"unobserved" => What::Blind,
         _ => What::Nothing,
     }
 }
@@ -112,7 +118,19 @@ fn complete(f: &Fields<'_>, part: &mut Part) {
             part.host_events += u64::from(kind != RangeKind::User);
             let thread = thread(f, part);
             let name = text(part, f.name);
-            part.ranges.push(RawRange { start, end, thread, name, kind });
+            // torch.profiler's operators have long arguments, and none of ours
+            let flags = if f.args.len() < MOST_RANGE_ARGS { args(f.args, part).flags } else { 0 };
+            part.ranges.push(RawRange { start, end, thread, name, kind, flags });
+        }
+        What::Mark => {
+            let a = args(f.args, part);
+            let Some(end) = start.checked_add(a.ns) else { return };
+            let thread = thread(f, part);
+            part.marks.push(RawMark { start, end, thread, number: a.step, flags: a.flags });
+        }
+        What::Blind => {
+            let code = args(f.args, part).code;
+            part.blind.push((start, end, code));
         }
         What::Wait => {
             let a = args(f.args, part);
@@ -130,9 +148,12 @@ fn complete(f: &Fields<'_>, part: &mut Part) {
     }
 }
 
+/// Arguments of a range that may be ours have fewer bytes.
+const MOST_RANGE_ARGS: usize = 100;
+
 /// The arguments that are read.
 #[derive(Default)]
-struct Args {
+struct Args<'a> {
     correlation: u32,
     cbid: Option<u32>,
     device: Option<u32>,
@@ -145,9 +166,29 @@ struct Args {
     shared: u32,
     grid: [u32; 3],
     block: [u32; 3],
+    /// Of our own traces.
+    own: OwnArgs<'a>,
+    /// Flags of a range or mark.
+    flags: u8,
+    /// Number and length of a step mark.
+    step: u32,
+    ns: i64,
+    /// Why something was not observed.
+    code: u32,
 }
 
-fn args(text: &[u8], part: &mut Part) -> Args {
+/// What only our own traces say of an operation.
+#[derive(Default)]
+struct OwnArgs<'a> {
+    kernel: Option<u32>,
+    /// It has the kernel's threads, registers and so on.
+    told: bool,
+    full_name: Option<&'a [u8]>,
+    dynamic: u32,
+    graph: u32,
+}
+
+fn args<'a>(text: &'a [u8], part: &mut Part) -> Args<'a> {
     let mut a = Args { grid: [1; 3], block: [1; 3], ..Args::default() };
     if text.is_empty() {
         return a;
@@ -167,11 +208,21 @@ fn args(text: &[u8], part: &mut Part) -> Args {
             (b"shared memory", v) => a.shared = small(v).unwrap_or(0),
             // our own traces: blocks in the grid, threads as a text, registers and shared memory by other names
             (b"grid", v @ Value::Bare(_)) => a.grid = [small(v).unwrap_or(1), 1, 1],
-            (b"block", Value::Text(t)) => a.block = numbers(t),
-            (b"registers", v) => a.registers = small(v).unwrap_or(0),
-            (b"static shared" | b"dynamic shared", v) => {
-                a.shared = a.shared.saturating_add(small(v).unwrap_or(0));
+            (b"block", Value::Text(t)) => {
+                a.block = numbers(t);
+                a.own.told = true;
             }
+            (b"registers", v) => a.registers = small(v).unwrap_or(0),
+            (b"static shared", v) => a.shared = small(v).unwrap_or(0),
+            (b"dynamic shared", v) => a.own.dynamic = small(v).unwrap_or(0),
+            (b"kernel", v) => a.own.kernel = small(v),
+            (b"full name", Value::Text(t)) => a.own.full_name = Some(t),
+            (b"graph", v) => a.own.graph = small(v).unwrap_or(0),
+            (b"end", Value::Text(t)) if t.starts_with(b"open") => a.flags |= OPEN_ENDED,
+            (b"style", Value::Text(b"StartEnd")) => a.flags |= START_END,
+            (b"step", v) => a.step = small(v).unwrap_or(0),
+            (b"ns", v) => a.ns = number(v).filter(|n| *n >= 0).unwrap_or(0),
+            (b"code", v) => a.code = small(v).unwrap_or(0),
             (b"grid", Value::Nested(n)) => a.grid = three(n),
             (b"block", Value::Nested(n)) => a.block = three(n),
             _ => {}
@@ -209,7 +260,7 @@ fn numbers(text: &[u8]) -> [u32; 3] {
 }
 
 /// `None`, and counted: on no device.
-fn stream(f: &Fields<'_>, a: &Args, part: &mut Part) -> Option<u32> {
+fn stream(f: &Fields<'_>, a: &Args<'_>, part: &mut Part) -> Option<u32> {
     if a.no_device {
         part.refused.unplaced += 1;
         return None;
@@ -228,18 +279,24 @@ fn stream(f: &Fields<'_>, a: &Args, part: &mut Part) -> Option<u32> {
 fn kernel(f: &Fields<'_>, start: i64, end: i64, part: &mut Part) {
     let a = args(f.args, part);
     let Some(stream) = stream(f, &a, part) else { return };
-    let name = text(part, f.name);
+    let graph = a.own.graph;
+    if graph != 0 && f.name == b"CUDA graph" && a.own.full_name.is_none() && !a.own.told {
+        let (correlation, kind) = (a.correlation, Kind::GraphTrace);
+        part.ops.push(RawOp { start, end, correlation, a: 0, b: 0, stream, graph, kind });
+        return;
+    }
+    let name = text(part, a.own.full_name.unwrap_or(f.name));
     let info = KernelInfo {
         name,
         block: a.block,
         registers: a.registers,
         static_shared: a.shared,
-        dynamic_shared: 0,
+        dynamic_shared: a.own.dynamic,
     };
-    let number = part.kernels.number(info);
+    let number = part.kernels.number(RawKernel { own: a.own.kernel, told: a.own.told, info });
     let grid = a.grid.iter().try_fold(1u32, |n, &g| n.checked_mul(g)).unwrap_or(u32::MAX);
     let kind = Kind::Kernel;
-    part.ops.push(RawOp { start, end, correlation: a.correlation, a: number, b: grid, stream, kind });
+    part.ops.push(RawOp { start, end, correlation: a.correlation, a: number, b: grid, stream, graph, kind });
 }
 
 fn memory(f: &Fields<'_>, start: i64, end: i64, part: &mut Part, copy: bool) {
@@ -250,21 +307,21 @@ fn memory(f: &Fields<'_>, start: i64, end: i64, part: &mut Part, copy: bool) {
         false => (args.bytes as u32, (args.bytes >> 32) as u32),
     };
     let kind = if copy { Kind::Memcpy } else { Kind::Memset };
-    part.ops.push(RawOp { start, end, correlation: args.correlation, a, b, stream, kind });
+    let graph = args.own.graph;
+    part.ops.push(RawOp { start, end, correlation: args.correlation, a, b, stream, graph, kind });
 }
 
-/// `Memcpy HtoD (Pageable -> Device)`.
+/// `Memcpy HtoD (Pageable -> Device)`; our own traces had the memories in small letters.
 fn direction(name: &[u8], bytes: u64) -> Copy {
     let name = String::from_utf8_lossy(name);
-    let mut words = name.split([' ', '(', ')']).filter(|w| !w.is_empty() && *w != "->").skip(1);
-    let way = words.next().unwrap_or("");
-    let memory = |w: Option<&str>| match w {
-        Some("Pageable") => 1,
-        Some("Pinned") => 2,
-        Some("Device") => 3,
-        Some("Array") => 4,
-        Some("Managed") => 5,
-        _ => 0,
+    let (words, memories) = name.split_once('(').unwrap_or((&name, ""));
+    let way = words.split_ascii_whitespace().nth(1).unwrap_or("");
+    let (source, destination) = memories.trim_end_matches(')').split_once("->").unwrap_or_default();
+    const MEMORIES: [&str; 7] =
+        ["Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static"];
+    let memory = |name: &str| {
+        let at = MEMORIES.iter().position(|m| m.eq_ignore_ascii_case(name.trim()));
+        at.map_or(0, |at| at as u8 + 1)
     };
     let direction = match way {
         "HtoD" => 1,
@@ -279,7 +336,7 @@ fn direction(name: &[u8], bytes: u64) -> Copy {
         "PtoP" => 10,
         _ => 0,
     };
-    let (source, destination) = (memory(words.next()), memory(words.next()));
+    let (source, destination) = (memory(source), memory(destination));
     Copy { bytes, direction, source, destination, peer: direction == 10 }
 }
 
@@ -311,13 +368,22 @@ fn thread_key(f: &Fields<'_>) -> ThreadKey {
 
 fn thread_name(f: &Fields<'_>, part: &mut Part) {
     let key = thread_key(f);
-    let mut name = None;
+    let (mut name, mut own_name, mut index, mut tid) = (None, None, None, None);
     let _ = Scan::new(f.args, 0).object(|k, s| {
-        if let (b"name", Value::Text(t)) = (k, s.value()?) {
-            name = Some(t);
+        match (k, s.value()?) {
+            (b"name", Value::Text(t)) => name = Some(t),
+            (b"os name", Value::Text(t)) => own_name = Some(t),
+            (b"thread", v) => index = small(v),
+            (b"os tid", v) => tid = small(v),
+            _ => {}
         }
         Ok(())
     });
+    if let Some((index, tid)) = index.zip(tid) {
+        let name = own_name.map(|n| text(part, n));
+        part.tracks.push((key, RawThread { index, tid, name }));
+        return;
+    }
     if let Some(name) = name {
         let name = text(part, name);
         part.thread_names.push((key, name));

@@ -3,7 +3,9 @@
 
 use serde_json::Value as Json;
 
+use super::own::Own;
 use super::scan::{Bad, Scan, Scanned, Value};
+use crate::chrome::facts;
 
 /// Facts of the whole trace.
 #[derive(Debug, Default, Clone)]
@@ -20,6 +22,10 @@ pub(super) struct Head {
     pub(super) world: u32,
     /// The trace is a list of events, not an object with one in it.
     array: bool,
+    /// The trace is gapprobe's own.
+    pub(super) own: Option<Own>,
+    /// Events left out when it was written (see [`super::own`]).
+    pub(super) left_out: u64,
     /// Any key that only Kineto or gapprobe writes was there.
     pub(super) schema: bool,
 }
@@ -99,6 +105,13 @@ impl Head {
                 let of = |key: &str| info.get(key).and_then(Json::as_u64).and_then(|n| u32::try_from(n).ok());
                 self.rank = of("rank");
                 self.world = of("world_size").unwrap_or(0);
+            }
+            _ if key == facts::KEY.as_bytes() => self.own = json(value).and_then(Own::new),
+            b"otherData" => {
+                let left = json(value).unwrap_or_default();
+                let left = |key: &str| left.get("left_out_at_the_size_limit")?.get(key)?.as_u64();
+                let counts = ["gpu_operations", "api_calls", "ranges"].map(|k| left(k).unwrap_or(0));
+                self.left_out = counts.iter().fold(0u64, |a, b| a.saturating_add(*b)).min(1 << 40);
             }
             _ => return,
         }

@@ -8,12 +8,11 @@ use trace::header::{sources, state};
 use trace::{DeviceInfo, KernelInfo};
 
 use super::head::Head;
-use super::part::{Part, RawOp, Refused, Table, ThreadKey};
+use super::part::{Part, RawOp, RawThread, Refused, Table, ThreadKey};
 use super::Kineto;
 use crate::formats::assemble::{Assembly, ForeignCall, ForeignOp, Named};
 use crate::formats::ReadError;
-use crate::run::Range;
-use crate::run::Span;
+use crate::run::{Blind, Mark, Range, Recorder, Span, MAX_TIME};
 
 /// Times this far from the middle of the trace, and operations this long, are damage: 30 days, ns.
 const FAR: i64 = 30 * 86_400 * 1_000_000_000;
@@ -29,23 +28,51 @@ pub(super) fn join(parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadError> {
         events += p.events;
         host_events += p.host_events;
     }
-    let Some(frame) = Frame::new(&parts) else {
-        return Err(ReadError::nothing_of_the_gpu(events, refused.lost()));
+    let Some(frame) = Frame::new(&parts, head) else {
+        return Err(match refused.cut {
+            true => ReadError::cut_before_the_gpu(events),
+            false => ReadError::nothing_of_the_gpu(events, refused.lost()),
+        });
     };
     let mut assembly = Assembly::default();
     let rounded = parts.iter().flat_map(|p| &p.ops).all(|o| o.start % 1_000 == 0 && o.end % 1_000 == 0);
     describe_devices(&mut assembly, head);
     let mut names: HashMap<ThreadKey, u32> = HashMap::new();
     let mut threads: Table<ThreadKey> = Table::default();
-    for part in parts {
-        let Part { texts, kernels, streams, threads: own, ops, calls, ranges, waits, thread_names, .. } =
-            part;
-        let strings: Vec<u32> = texts.into_texts().iter().map(|t| assembly.string(t)).collect();
+    let mut blind: Vec<(Span, u32)> = Vec::new();
+    // what our own traces say once of a kernel or a track, and use in any part
+    let mut told: HashMap<u32, KernelInfo> = HashMap::new();
+    let mut tracks: HashMap<ThreadKey, RawThread> = HashMap::new();
+    let mut named = Vec::with_capacity(parts.len());
+    for mut part in parts {
+        let texts = std::mem::take(&mut part.texts).into_texts();
+        let strings: Vec<u32> = texts.iter().map(|t| assembly.string(t)).collect();
+        let string = |n: u32| strings.get(n as usize).copied().unwrap_or(0);
+        let mut kernels = std::mem::take(&mut part.kernels).into_keys();
+        for k in &mut kernels {
+            k.info.name = string(k.info.name);
+            if let Some(own) = k.own.filter(|_| k.told) {
+                told.entry(own).or_insert(k.info);
+            }
+        }
+        for &(key, track) in &part.tracks {
+            tracks.entry(key).or_insert(track);
+            if let Some(name) = track.name {
+                names.insert(track.key(), string(name));
+            }
+        }
+        named.push((part, strings, kernels));
+    }
+    let thread_of = |key: ThreadKey| match tracks.get(&key) {
+        Some(track) => (track.key(), track.tid),
+        None => (key, thread_id(key)),
+    };
+    for (part, strings, kernels) in named {
+        let Part { streams, threads: own, ops, calls, ranges, waits, marks, thread_names, .. } = part;
         let string = |n: u32| strings.get(n as usize).copied().unwrap_or(0);
         let kernels: Vec<u32> = kernels
-            .into_keys()
             .into_iter()
-            .map(|k| assembly.kernel(KernelInfo { name: string(k.name), ..k }))
+            .map(|k| assembly.kernel(k.own.and_then(|own| told.get(&own)).copied().unwrap_or(k.info)))
             .collect();
         let streams: Vec<Option<(usize, usize)>> =
             streams.into_keys().into_iter().map(|k| assembly.stream(k.device, k.context, k.stream)).collect();
@@ -53,8 +80,8 @@ pub(super) fn join(parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadError> {
             .into_keys()
             .into_iter()
             .map(|k| {
-                let number = threads.number(k);
-                assembly.thread(number, thread_id(k))
+                let (key, tid) = thread_of(k);
+                assembly.thread(threads.number(key), tid)
             })
             .collect();
         let thread = |n: u32| own.get(n as usize).copied().flatten();
@@ -72,8 +99,8 @@ pub(super) fn join(parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadError> {
             } else {
                 o.a
             };
-            let RawOp { correlation, b, kind, .. } = o;
-            assembly.op(stream, ForeignOp { span, correlation, a, b, graph: 0, kind });
+            let RawOp { correlation, b, graph, kind, .. } = o;
+            assembly.op(stream, ForeignOp { span, correlation, a, b, graph, kind });
         }
         for c in calls {
             let Some(span) = frame.span(c.start, c.end) else {
@@ -90,10 +117,16 @@ pub(super) fn join(parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadError> {
         }
         for r in ranges {
             if let (Some(span), Some(thread)) = (frame.span(r.start, r.end), thread(r.thread)) {
-                assembly
-                    .range(thread, Range { span, name: string(r.name), depth: 0, flags: 0, kind: r.kind });
+                let (name, flags, kind) = (string(r.name), r.flags, r.kind);
+                assembly.range(thread, Range { span, name, depth: 0, flags, kind });
             }
         }
+        for m in marks {
+            if let (Some(span), Some(thread)) = (frame.span(m.start, m.end), thread(m.thread)) {
+                assembly.mark(thread, Mark { span, number: m.number, flags: m.flags });
+            }
+        }
+        blind.extend(part.blind.iter().filter_map(|&(start, end, why)| Some((frame.span(start, end)?, why))));
         for w in waits {
             if let Some(span) = frame.span(w.start, w.end) {
                 assembly.wait(span, w.correlation, w.what, w.stream);
@@ -103,26 +136,34 @@ pub(super) fn join(parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadError> {
             names.insert(key, string(name));
         }
     }
+    blind.sort_unstable();
+    blind.dedup();
+    assembly.run.blind = blind.into_iter().map(|(span, reason)| Blind { span, reason }).collect();
     for (key, name) in names {
         let number = threads.number(key);
         assembly.name_thread(number, name);
     }
     let mut run = assembly.finish();
     refused.duplicates += run.duplicates;
+    run.recorder = Recorder::Torch;
+    run.slowed_host = host_events > 0;
+    let h = &mut run.header;
+    h.cupti_version = head.cupti;
+    h.driver_version = head.driver;
+    h.state = state::CLOSED;
+    h.sources |= sources::CALLBACKS;
+    if let Some(own) = &head.own {
+        own.apply(&mut run);
+    }
     let h = &mut run.header;
     // what the trace's clock showed at `start_monotonic`
     let begin = i64::try_from(h.start_monotonic).unwrap_or(0);
     let base = frame.base.saturating_add(head.base).saturating_add(begin);
     h.start_realtime = u64::try_from(base).unwrap_or(0);
     run.clocks = vec![(h.start_monotonic, h.start_realtime)];
-    h.cupti_version = head.cupti;
-    h.driver_version = head.driver;
     h.rank = head.rank.map_or(0, |r| r.saturating_add(1));
     h.world_size = head.world;
-    h.state = state::CLOSED;
-    h.sources |= sources::CALLBACKS;
-    run.slowed_host = host_events > 0;
-    Ok(Kineto { run, refused, events, bytes: 0, behind: 0, rounded })
+    Ok(Kineto { run, refused, events, bytes: 0, behind: 0, own: false, left_out: 0, rounded })
 }
 
 /// A thread id as far as 32 bits hold it; texts have ids of their own.
@@ -139,7 +180,8 @@ struct Frame {
 
 impl Frame {
     /// By the operations and calls that are not far from all others; `None` without any operation.
-    fn new(parts: &[Part]) -> Option<Frame> {
+    /// A trace of ours tells where its time begins: the run has the times of the recording.
+    fn new(parts: &[Part], head: &Head) -> Option<Frame> {
         let starts = || {
             let ops = parts.iter().flat_map(|p| p.ops.iter().map(|o| (o.start, o.end)));
             ops.chain(parts.iter().flat_map(|p| p.calls.iter().map(|c| (c.start, c.end))))
@@ -152,14 +194,15 @@ impl Frame {
         let near = |s: &(i64, i64)| is_near(middle, *s);
         let ranges = parts.iter().flat_map(|p| p.ranges.iter().map(|r| (r.start, r.end)));
         let first = starts().chain(ranges).filter(near).map(|s| s.0).min()?;
-        Some(Frame { base: first - ORIGIN, middle })
+        let base = head.own.as_ref().map_or(first - ORIGIN, |own| -own.base);
+        Some(Frame { base, middle })
     }
 
     fn span(&self, start: i64, end: i64) -> Option<Span> {
         if !is_near(self.middle, (start, end)) {
             return None;
         }
-        let at = |t: i64| u64::try_from(t - self.base).ok();
+        let at = |t: i64| u64::try_from(t.checked_sub(self.base)?).ok().filter(|t| *t <= MAX_TIME);
         Some(Span::new(at(start)?, at(end)?))
     }
 }

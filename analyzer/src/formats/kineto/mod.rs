@@ -6,6 +6,7 @@
 //! blocks.rs  the text in blocks of whole events     head.rs  what stands around the events
 //! scan.rs    tokens          time.rs  exact ns      event.rs  an event into a part
 //! part.rs    what a block held                      join.rs  parts -> Run
+//! own.rs     what only our own traces say
 //! ```
 //! Time: one pass over the text, on all cores. Memory: about 40 bytes an operation or call, 32 a range, besides the
 //! mapped file, or two blocks a core of a compressed one.
@@ -14,6 +15,7 @@ mod blocks;
 mod event;
 mod head;
 mod join;
+mod own;
 mod part;
 mod scan;
 mod time;
@@ -54,6 +56,10 @@ pub struct Kineto {
     pub bytes: u64,
     /// Bytes of text behind the end of the trace, which are not read.
     pub behind: u64,
+    /// It is a trace that gapprobe wrote.
+    pub own: bool,
+    /// Events that were left out when it was written, to keep it small.
+    pub left_out: u64,
     /// The stamps were whole microseconds (traces before PyTorch 2.4): gaps and short kernels are rounded.
     pub rounded: bool,
 }
@@ -258,5 +264,8 @@ fn finish(
         None => {}
     }
     r.cut &= !r.damaged;
+    // of a trace that is not whole its head says more than there is
+    kineto.run.foreign |= r.cut || r.damaged || head.left_out > 0;
+    (kineto.own, kineto.left_out) = (head.own.is_some(), head.left_out);
     Ok(kineto)
 }

@@ -86,7 +86,49 @@ pub(super) struct RawOp {
     pub(super) b: u32,
     /// Number in [`Part::streams`].
     pub(super) stream: u32,
+    /// CUDA graph (our own traces tell), 0: not told.
+    pub(super) graph: u32,
     pub(super) kind: trace::Kind,
+}
+
+/// A kernel as a slice tells it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct RawKernel {
+    /// Our own traces: which one, so that a slice that says no more of it can be joined to the one that does.
+    pub(super) own: Option<u32>,
+    /// It says more than the name.
+    pub(super) told: bool,
+    /// `name`: number in [`Part::texts`].
+    pub(super) info: KernelInfo,
+}
+
+/// The thread behind a track of one of our own traces, which has several tracks a thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct RawThread {
+    /// Index in the run that was written.
+    pub(super) index: u32,
+    /// Its number on the machine.
+    pub(super) tid: u32,
+    /// Number in [`Part::texts`], if it had a name.
+    pub(super) name: Option<u32>,
+}
+
+impl RawThread {
+    /// One key for all its tracks.
+    pub(super) fn key(self) -> ThreadKey {
+        ThreadKey { pid: i64::MAX, tid: self.index.into() }
+    }
+}
+
+/// A step mark of one of our own traces.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RawMark {
+    pub(super) start: i64,
+    pub(super) end: i64,
+    /// Number in [`Part::threads`].
+    pub(super) thread: u32,
+    pub(super) number: u32,
+    pub(super) flags: u8,
 }
 
 /// An API call.
@@ -113,6 +155,8 @@ pub(super) struct RawRange {
     /// Number in [`Part::texts`].
     pub(super) name: u32,
     pub(super) kind: RangeKind,
+    /// Flags of `run::Range`.
+    pub(super) flags: u8,
 }
 
 /// A wait as CUPTI recorded it.
@@ -175,15 +219,20 @@ impl Refused {
 #[derive(Debug, Default)]
 pub(super) struct Part {
     pub(super) texts: Texts,
-    pub(super) kernels: Table<KernelInfo>,
+    pub(super) kernels: Table<RawKernel>,
     pub(super) streams: Table<StreamKey>,
     pub(super) threads: Table<ThreadKey>,
     pub(super) ops: Vec<RawOp>,
     pub(super) calls: Vec<RawCall>,
     pub(super) ranges: Vec<RawRange>,
     pub(super) waits: Vec<RawWait>,
+    pub(super) marks: Vec<RawMark>,
+    /// Begin, end and reason of what was not observed; each device's track has it.
+    pub(super) blind: Vec<(i64, i64, u32)>,
     /// (thread, name): `thread_name` of the metadata.
     pub(super) thread_names: Vec<(ThreadKey, u32)>,
+    /// Tracks of our own traces and whose they are.
+    pub(super) tracks: Vec<(ThreadKey, RawThread)>,
     /// Events read, of any kind.
     pub(super) events: u64,
     /// Host events that slow the program while it is recorded (operators, Python functions).

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a recording knows beside its events, as an object in front of them (`"gapprobe"`): who reads the trace again
+//! (`formats/kineto/own.rs`) then judges the same run. Names of the fields stand here, for both.
+
+use serde_json::{json, Map, Value};
+use trace::{Header, Loss, Total};
+
+use crate::run::Run;
+
+/// Key of the object.
+pub(crate) const KEY: &str = "gapprobe";
+/// Marks of losses written at most; the losses of others are in the totals, and taken to lie in the observed time.
+pub(crate) const MOST_MARKS: usize = 10_000;
+
+/// Times of a header, ns of CLOCK_MONOTONIC, by the names they have in the trace.
+pub(crate) fn times(h: &mut Header) -> [(&'static str, &mut u64); 7] {
+    [
+        ("start_monotonic_ns", &mut h.start_monotonic),
+        ("first_use_ns", &mut h.first_use),
+        ("valid_from_ns", &mut h.valid_from),
+        ("gpu_complete_to_ns", &mut h.gpu_complete_to),
+        ("host_complete_to_ns", &mut h.host_complete_to),
+        ("exit_monotonic_ns", &mut h.exit_monotonic),
+        ("last_write_ns", &mut h.last_write),
+    ]
+}
+
+/// Small numbers of a header, likewise.
+pub(crate) fn numbers(h: &mut Header) -> [(&'static str, &mut u32); 6] {
+    [
+        ("state", &mut h.state),
+        ("sources", &mut h.sources),
+        ("pid", &mut h.pid),
+        ("cupti_version", &mut h.cupti_version),
+        ("driver_version", &mut h.driver_version),
+        ("launch_cost_ns", &mut h.launch_cost_ns),
+    ]
+}
+
+/// The object. `base`: CLOCK_MONOTONIC ns of the trace's time zero.
+pub(super) fn of(run: &Run, base: u64) -> Value {
+    let mut header = run.header.clone();
+    let mut out = Map::new();
+    out.insert("version".into(), env!("CARGO_PKG_VERSION").into());
+    out.insert("recorder".into(), run.recorder.key().into());
+    out.insert("base_monotonic_ns".into(), base.into());
+    out.insert("slowed_host".into(), run.slowed_host.into());
+    out.extend(times(&mut header).map(|(key, n)| (key.to_owned(), json!(*n))));
+    out.extend(numbers(&mut header).map(|(key, n)| (key.to_owned(), json!(*n))));
+    let h = &run.header;
+    let losses = Loss::ALL.iter().map(|l| (l.key().to_owned(), h.loss(*l))).filter(|l| l.1 > 0);
+    out.insert("losses".into(), losses.map(|(k, n)| (k, n.into())).collect::<Map<_, _>>().into());
+    let totals = Total::ALL.iter().map(|t| (t.key().to_owned(), h.total(*t))).filter(|t| t.1 > 0);
+    out.insert("totals".into(), totals.map(|(k, n)| (k, n.into())).collect::<Map<_, _>>().into());
+    let marks = run.loss_marks.iter().take(MOST_MARKS).map(|m| json!([m.at, m.code, m.count]));
+    out.insert("loss_marks".into(), marks.collect());
+    let p = &run.problems;
+    out.insert("cut_segments".into(), p.cut_segments.into());
+    out.insert("bad_segments".into(), p.bad_segments.into());
+    out.insert("bad_events".into(), (p.bad_events + p.bad_definitions + p.unknown_tracks).into());
+    out.into()
+}
