@@ -251,3 +251,33 @@ fn damage_anywhere_reads_the_same_in_blocks_of_any_size() {
         }
     }
 }
+
+/// torch.profiler writes the host's events first: the front half of a trace has none of the GPU, and no advice about
+/// activities helps there.
+#[test]
+fn a_trace_cut_before_the_gpus_events_is_called_cut() {
+    let cut = br#"{"traceEvents":[{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":1.0,"dur":2.0,"args":{"correlation":1}},{"ph":"X","cat":"cpu_op","na"#;
+    let error = read(cut).unwrap_err();
+    assert!(
+        error.what.starts_with("the file ends in the middle") && error.what.contains("1 event"),
+        "{}",
+        error.what
+    );
+    assert!(error.hint.contains("copy it") && !error.hint.contains("activities"), "{}", error.hint);
+    let whole = [&cut[..cut.len() - 40], b"}]}"].concat();
+    let text = String::from_utf8_lossy(&whole).into_owned();
+    let end = text.rfind(",{").map_or(text.len(), |n| n);
+    let error = read(format!("{}]}}", &text[..end]).as_bytes()).unwrap_err();
+    assert!(error.what.contains("no GPU operation") && error.hint.contains("activities"), "{}", error.what);
+}
+
+/// The name decides nothing, but where the content is of no known kind it tells what was meant.
+#[test]
+fn a_report_of_an_unknown_kind_is_to_be_exported() {
+    let path = std::env::temp_dir().join(format!("gapprobe-hostile-{}.nsys-rep", std::process::id()));
+    std::fs::write(&path, b"QDSTRM-of-another-day\0\x01\x02").unwrap();
+    let error = formats::read(&path, &Default::default()).unwrap_err();
+    std::fs::remove_file(&path).unwrap();
+    assert!(error.hint.contains("nsys export --type sqlite"), "{}", error.hint);
+    assert!(!read(b"QDSTRM-of-another-day").unwrap_err().hint.contains("nsys export --type"));
+}

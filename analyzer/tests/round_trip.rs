@@ -11,8 +11,12 @@ use std::path::{Path, PathBuf};
 use analyzer::analysis::Bucket;
 use analyzer::chrome::{self, ChromeOptions};
 use analyzer::formats::{self, Input, Progress};
+use analyzer::run::Recorder;
 use analyzer::tables::{self, NameStyle, Source};
 use analyzer::{line, Analysis, Run};
+use trace::build::Builder;
+use trace::call::{pack, Class, RUNTIME};
+use trace::{Event, Kind, Loss, Total};
 
 /// What is said of a run, one line each, so that a difference shows where it is.
 fn said(run: &Run, a: &Analysis) -> Vec<String> {
@@ -62,13 +66,8 @@ fn said(run: &Run, a: &Analysis) -> Vec<String> {
     for report in ["cuda_gpu_kern_sum", "cuda_api_sum", "syncs", "nvtx_sum", "nvtx_kern_sum", "phases"] {
         let report = tables::find(report).expect("a report");
         let mut csv = Vec::new();
-        tables::write(
-            &report.table(&Source::new(run, NameStyle::Whole)),
-            0,
-            tables::Format::Csv,
-            &mut csv,
-        )
-        .unwrap();
+        tables::write(&report.table(&Source::new(run, NameStyle::Whole)), 0, tables::Format::Csv, &mut csv)
+            .unwrap();
         let text = String::from_utf8(csv).unwrap();
         // rows of equal times may change places
         let mut rows: Vec<String> = text.lines().map(|l| format!("{} {l}", report.name)).collect();
@@ -82,19 +81,30 @@ fn read(path: &Path) -> Input {
     formats::read(path, &Progress::default()).unwrap_or_else(|e| panic!("{e} ({})", e.hint))
 }
 
+/// Reads what lies in a file for a moment.
+fn read_bytes(name: &str, bytes: &[u8]) -> Input {
+    let path = std::env::temp_dir().join(format!("gapprobe-round-trip-{}-{name}", std::process::id()));
+    std::fs::write(&path, bytes).unwrap();
+    let input = read(&path);
+    std::fs::remove_file(&path).unwrap();
+    input
+}
+
+/// The run as a trace, of any size.
+fn written(run: &Run, a: &Analysis) -> Vec<u8> {
+    let line = line::line(run, a, None);
+    let options = ChromeOptions { line: &line, ..ChromeOptions::default() };
+    let (bytes, written) = chrome::write(run, a, Vec::new(), &options).unwrap();
+    assert_eq!(written.ops_left_out + written.calls_left_out + written.ranges_left_out, 0);
+    bytes
+}
+
 /// Writes the run as a trace and reads that; gives back what differs.
 fn differences(path: &Path) -> String {
     let input = read(path);
     let a = analyzer::analyze(&input.run);
-    let said_line = line::line(&input.run, &a, None);
-    let options = ChromeOptions { line: &said_line, ..ChromeOptions::default() };
-    let (bytes, written) = chrome::write(&input.run, &a, Vec::new(), &options).unwrap();
-    assert_eq!(written.ops_left_out + written.calls_left_out + written.ranges_left_out, 0);
     let name = path.file_name().unwrap().to_str().unwrap();
-    let copy = std::env::temp_dir().join(format!("gapprobe-round-trip-{}-{name}", std::process::id()));
-    std::fs::write(&copy, bytes).unwrap();
-    let again = read(&copy);
-    std::fs::remove_file(&copy).unwrap();
+    let again = read_bytes(name, &written(&input.run, &a));
     let b = analyzer::analyze(&again.run);
     let mut out = String::new();
     assert_eq!(again.format.recorder(), input.format.recorder(), "{name}");
@@ -110,7 +120,8 @@ fn differences(path: &Path) -> String {
             let _ = writeln!(out, "{name}: {mark} {}", l.chars().take(300).collect::<String>());
         }
     }
-    let order = |said: &[String]| said.iter().filter(|l| l.starts_with("finding")).cloned().collect::<Vec<_>>();
+    let order =
+        |said: &[String]| said.iter().filter(|l| l.starts_with("finding")).cloned().collect::<Vec<_>>();
     if order(&before) != order(&after) && out.is_empty() {
         let _ = writeln!(out, "{name}: the findings stand in another order");
     }
@@ -153,4 +164,139 @@ fn traces_of_other_people_and_their_exports_say_the_same() {
     let mut all = files(&folder, ".json.gz");
     all.extend(files(&folder, ".sqlite.gz"));
     all_the_same(&all);
+}
+
+/// A recording with something of everything that only recordings have; `steps` of ten kernels.
+fn recording(steps: u64) -> Vec<u8> {
+    let mut b = Builder::new();
+    let origin = 20_000_000_000;
+    b.header.pid = 77;
+    b.header.start_monotonic = origin - 12_000_000_000; // recording began long before the first event
+    b.header.start_realtime = 1_795_000_000_000_000_000;
+    b.header.launch_cost_ns = 300;
+    b.header.losses[Loss::HostRingFull.code() as usize] = 2;
+    b.header.totals[Total::Steps as usize] = steps + 5;
+    b.header.totals[Total::CallbackNs as usize] = 1_000_000;
+    b.device(0, "SIM", 132);
+    let long = "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_15CUDAFunctor_addIfEESt5arrayIPcLm3EEEEviT0_T1_";
+    let kernels = [b.kernel(long, 256, 64), b.kernel("same", 128, 16), b.kernel("same", 64, 16)];
+    let data = b.string("data");
+    let mut correlation = 0;
+    for step in 0..steps {
+        let begin = origin + step * 1_000_000;
+        let mut mark = Event::new(Kind::Step, begin, begin + 1_000_000);
+        mark.a = step as u32;
+        b.on_thread(100, mark);
+        let mut range = Event::new(Kind::Range, begin + 1, begin + 500_000);
+        range.a = data;
+        b.on_thread(100, range);
+        for i in 0..10 {
+            correlation += 1;
+            let at = begin + i * 10_000;
+            let mut launch = Event::new(Kind::Call, at, at + 4_000);
+            (launch.a, launch.x, launch.correlation) = (pack(RUNTIME, 211), Class::Launch as u8, correlation);
+            b.on_thread(100, launch);
+            let mut op = Event::new(Kind::Kernel, at + 10_000 + i * 50_000, at + 60_000 + i * 50_000);
+            (op.a, op.b, op.correlation) = (kernels[(i % 3) as usize], 1024, correlation);
+            b.on_stream(0, 1, 7, op);
+        }
+        let mut wait = Event::new(Kind::SyncRecord, begin + 700_000, begin + 702_000);
+        (wait.a, wait.c, wait.correlation) = (2, 9, correlation);
+        b.on_stream(0, 1, 9, wait);
+    }
+    let end = origin + steps * 1_000_000;
+    let mut graph = Event::new(Kind::GraphTrace, end, end + 50_000);
+    (graph.c, graph.correlation) = (5, 0);
+    b.on_stream(0, 1, 7, graph);
+    let mut blind = Event::new(Kind::Unobserved, end + 100_000, end + 900_000);
+    blind.a = 2;
+    b.on_recorder(blind);
+    b.finish()
+}
+
+/// Marks, unobserved time, losses, what recording cost, waits of streams: nothing of them is an event of Chrome's.
+#[test]
+fn what_a_recording_alone_can_say_goes_through() {
+    let bytes = recording(50);
+    let run = analyzer::load(bytes.as_slice()).unwrap();
+    let a = analyzer::analyze(&run);
+    assert!(!a.losses.is_empty() && a.blind.len() == 1 && a.cost.share > 0.0);
+    assert_eq!(run.waits.iter().filter(|w| w.what == 2).count(), 50);
+    let again = read_bytes("alone", &written(&run, &a));
+    let b = analyzer::analyze(&again.run);
+    assert_eq!(said(&again.run, &b), said(&run, &a));
+    assert_eq!(again.run.recorder, Recorder::Gapprobe);
+    assert_eq!((&again.run.waits, &again.run.blind), (&run.waits, &run.blind));
+    assert_eq!(again.run.threads[0].marks, run.threads[0].marks);
+    let ops =
+        |r: &Run| r.devices[0].streams[0].ops.iter().map(|o| (o.start, o.kind, o.graph)).collect::<Vec<_>>();
+    assert_eq!(ops(&again.run), ops(&run));
+    assert_eq!(again.run.clocks, run.clocks);
+}
+
+/// In large traces only the first slice of a kernel has its whole name, its threads and its registers.
+#[test]
+fn kernels_of_a_large_trace_keep_their_names_apart() {
+    let bytes = recording(20_001);
+    let run = analyzer::load(bytes.as_slice()).unwrap();
+    assert!(run.devices[0].ops() > 200_000);
+    let a = analyzer::analyze(&run);
+    let again = read_bytes("large", &written(&run, &a));
+    let b = analyzer::analyze(&again.run);
+    assert_eq!(said(&again.run, &b), said(&run, &a));
+}
+
+/// A trace kept small has not everything: that is said, and there is no verdict from the rest.
+#[test]
+fn what_was_left_out_of_a_trace_is_a_loss_of_it() {
+    let bytes = recording(20_001);
+    let run = analyzer::load(bytes.as_slice()).unwrap();
+    let a = analyzer::analyze(&run);
+    let options = ChromeOptions { max_bytes: 1_800_000, ..ChromeOptions::default() };
+    let (bytes, written) = chrome::write(&run, &a, Vec::new(), &options).unwrap();
+    let left = written.ops_left_out + written.calls_left_out + written.ranges_left_out;
+    assert!(left > 1000, "{written:?}");
+    let again = read_bytes("small", &bytes);
+    assert!(
+        again.notes.iter().any(|n| n.contains(&format!("{left} events were left out"))),
+        "{:?}",
+        again.notes
+    );
+    assert_eq!(analyzer::analyze(&again.run).verdict.cause, "INCONCLUSIVE");
+}
+
+/// Cut anywhere: never a verdict, for the head speaks of the whole.
+#[test]
+fn half_a_trace_has_no_verdict() {
+    let bytes = recording(300);
+    let run = analyzer::load(bytes.as_slice()).unwrap();
+    let a = analyzer::analyze(&run);
+    assert_ne!(a.verdict.cause, "INCONCLUSIVE");
+    let packed = written(&run, &a);
+    for part in [2, 3] {
+        let again = read_bytes("half", &packed[..packed.len() / 4 * part]);
+        assert_eq!(analyzer::analyze(&again.run).verdict.cause, "INCONCLUSIVE", "{part} quarters");
+    }
+}
+
+/// Traces written before the names of memories were torch.profiler's.
+#[test]
+fn memories_in_small_letters_are_read_too() {
+    let text = |memories: &str| {
+        format!(
+            r#"{{"traceEvents":[{{"ph":"X","cat":"gpu_memcpy","name":"Memcpy HtoD ({memories})","pid":0,"tid":7,"ts":1.0,"dur":2.0,"args":{{"bytes":64,"device":0,"stream":7}}}}]}}"#
+        )
+    };
+    for (memories, kinds) in [
+        ("pageable -> device", (1, 3)),
+        ("Pageable -> Device", (1, 3)),
+        ("Pinned -> Managed Static", (2, 7)),
+        ("Device Static -> Array", (6, 4)),
+        ("Unknown -> Device", (0, 3)),
+        ("", (0, 0)),
+    ] {
+        let input = read_bytes("memories", text(memories).as_bytes());
+        let copy = input.run.devices[0].streams[0].ops[0].copy();
+        assert_eq!((copy.direction, copy.source, copy.destination), (1, kinds.0, kinds.1), "{memories}");
+    }
 }

@@ -122,7 +122,11 @@ impl Tracks {
             .iter()
             .enumerate()
             .map(|(index, t)| {
-                let of = Some(Of { thread: index, tid: t.tid, name: run.definitions.string(t.name).map(Into::into) });
+                let of = Some(Of {
+                    thread: index,
+                    tid: t.tid,
+                    name: run.definitions.string(t.name).map(Into::into),
+                });
                 let number = format!("thread {}", t.tid);
                 let who = match run.definitions.string(t.name) {
                     // torch.profiler's names have the number in them

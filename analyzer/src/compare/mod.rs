@@ -240,7 +240,7 @@ fn cautions(c: &Comparison<'_>) -> Vec<String> {
     if a.run.slowed_host != b.run.slowed_host {
         let slowed = if a.run.slowed_host { "A" } else { "B" };
         said.push(format!("{slowed} alone was taken with a profiler that slows the host up to 1.7 times"));
-    } else if a.format != b.format {
+    } else if a.format.recorder() != b.format.recorder() {
         said.push(format!(
             "other formats, whose recorders may cost differently: {} and {}",
             a.format.name(),

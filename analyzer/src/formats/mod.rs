@@ -187,7 +187,8 @@ pub fn read(path: &Path, progress: &Progress) -> Result<Input, ReadError> {
         // the name decides nothing; where the content is of no known kind it tells what was meant
         let report = path.extension().is_some_and(|e| e == "nsys-rep" || e == "qdrep");
         let hint = match report && e.unknown {
-            true => "export it where it was recorded: nsys export --type sqlite REPORT, and give that file".to_owned(),
+            true => "export it where it was recorded: nsys export --type sqlite REPORT, and give that file"
+                .to_owned(),
             false => e.hint,
         };
         ReadError { path: path.to_owned(), hint, ..e }

@@ -99,7 +99,8 @@ fn remarks(input: &Input) -> Vec<String> {
     // what a foreign reader refused stands in the problems too, and was said
     let damaged = input.run.problems.damaged().saturating_sub(r.lost());
     if damaged > 0 {
-        remarks.push(format!("damaged: {damaged} parts of it could not be read"));
+        let parts = if damaged == 1 { "1 part".to_owned() } else { format!("{damaged} parts") };
+        remarks.push(format!("damaged: {parts} of it could not be read"));
     }
     remarks
 }

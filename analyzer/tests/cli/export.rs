@@ -148,3 +148,51 @@ fn a_row_has_its_figures_under_their_headings() {
     // the synchronize of each step stands while the GPU has no more work
     assert!(lines.iter().any(|l| l.starts_with("idle,cudaStreamSynchronize,0,,,") && l.ends_with(",,,SYNC")));
 }
+
+/// One time zero for all that is exported: the earliest event, wherever the recording began.
+#[test]
+fn csv_and_chrome_json_have_the_same_times() {
+    let place = Place::new("export-times");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/own_generate.gprec.gz");
+    let file = file.display().to_string();
+    let csv = out(&place.run(&["export", "--to", "csv", "-o", "-", &file]));
+    assert_eq!(code(&place.run(&["export", &file, "-o", "trace.json.gz"])), 0);
+    let mut text = String::new();
+    let packed = fs::File::open(place.out().join("trace.json.gz")).unwrap();
+    flate2::read::GzDecoder::new(packed).read_to_string(&mut text).unwrap();
+    let json: Value = serde_json::from_str(&text).unwrap();
+    let mut drawn: Vec<i64> = json["traceEvents"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|e| e["ph"] == "X" && matches!(e["cat"].as_str(), Some("cuda_runtime" | "cuda_driver")))
+        .map(|e| (e["ts"].as_f64().unwrap() * 1e3).round() as i64)
+        .collect();
+    // columns from behind: cause, bytes, correlation, duration, start
+    let start = |row: &str| row.rsplit(',').nth(4).unwrap().parse::<i64>().unwrap();
+    let mut rows: Vec<i64> = csv.split("\r\n").filter(|r| r.starts_with("call,")).map(start).collect();
+    drawn.sort_unstable();
+    rows.sort_unstable();
+    assert!(drawn.len() > 1000);
+    assert_eq!(rows, drawn);
+    assert!(rows.iter().filter(|t| **t == 0).count() <= 1);
+}
+
+/// Times of one recorder can be compared, whatever they were written in.
+#[test]
+fn a_recording_and_its_trace_are_of_one_recorder() {
+    let place = Place::new("export-recorder");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/own_gpt_item.gprec.gz");
+    let file = file.display().to_string();
+    assert_eq!(code(&place.run(&["export", &file, "-o", "own.json.gz"])), 0);
+    let said = out(&place.run(&["diff", &file, "own.json.gz"]));
+    assert!(!said.contains("other formats"), "{said}");
+    let said = out(&place.run(&["analyze", "own.json.gz"]));
+    assert!(said.contains("gapprobe trace") && !said.contains("torch.profiler"), "{said}");
+    // a thread's name that has its number in it has it once
+    assert_eq!(code(&place.run(&["export", &trace("h200_graphs"), "-o", "torch.json.gz"])), 0);
+    let mut text = String::new();
+    let packed = fs::File::open(place.out().join("torch.json.gz")).unwrap();
+    flate2::read::GzDecoder::new(packed).read_to_string(&mut text).unwrap();
+    assert!(text.contains(r#""name":"thread 616 (python3) CUDA API""#), "the name of the launching thread");
+}
