@@ -259,15 +259,13 @@ fn a_trace_cut_before_the_gpus_events_is_called_cut() {
     let cut = br#"{"traceEvents":[{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":1.0,"dur":2.0,"args":{"correlation":1}},{"ph":"X","cat":"cpu_op","na"#;
     let error = read(cut).unwrap_err();
     assert!(
-        error.what.starts_with("the file ends in the middle") && error.what.contains("1 event"),
+        error.what.starts_with("the file ends in the middle") && error.what.contains("(1 event was read)"),
         "{}",
         error.what
     );
     assert!(error.hint.contains("copy it") && !error.hint.contains("activities"), "{}", error.hint);
-    let whole = [&cut[..cut.len() - 40], b"}]}"].concat();
-    let text = String::from_utf8_lossy(&whole).into_owned();
-    let end = text.rfind(",{").map_or(text.len(), |n| n);
-    let error = read(format!("{}]}}", &text[..end]).as_bytes()).unwrap_err();
+    let whole = String::from_utf8_lossy(cut).replace(r#",{"ph":"X","cat":"cpu_op","na"#, "]}");
+    let error = read(whole.as_bytes()).unwrap_err();
     assert!(error.what.contains("no GPU operation") && error.hint.contains("activities"), "{}", error.what);
 }
 

@@ -257,6 +257,8 @@ fn what_was_left_out_of_a_trace_is_a_loss_of_it() {
     let left = written.ops_left_out + written.calls_left_out + written.ranges_left_out;
     assert!(left > 1000, "{written:?}");
     let again = read_bytes("small", &bytes);
+    assert_eq!((again.refused.left_out, again.refused.lost()), (left, left));
+    assert_eq!(again.run.problems.damaged(), left, "said once");
     assert!(
         again.notes.iter().any(|n| n.contains(&format!("{left} events were left out"))),
         "{:?}",

@@ -130,7 +130,7 @@ impl Tracks {
                 let number = format!("thread {}", t.tid);
                 let who = match run.definitions.string(t.name) {
                     // torch.profiler's names have the number in them
-                    Some(name) if name.starts_with(&number) => name.to_owned(),
+                    Some(name) if has_number(name, &number) => name.to_owned(),
                     Some(name) => format!("{number} {name}"),
                     None => number,
                 };
@@ -210,6 +210,11 @@ impl Tracks {
         }
         Ok(())
     }
+}
+
+/// `name` begins with `number`, and the number ends there.
+fn has_number(name: &str, number: &str) -> bool {
+    name.strip_prefix(number).is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 /// CUPTI's records of a stream waiting for an event of another; its other waits are calls (`load.rs`).

@@ -145,8 +145,9 @@ impl ReadError {
 
     fn nothing_of_the_gpu(events: u64, lost: u64) -> ReadError {
         let lost = if lost > 0 { format!(", {lost} of which could not be read") } else { String::new() };
+        let events = if events == 1 { "1 event".to_owned() } else { format!("{events} events") };
         ReadError::new(
-            format!("no GPU operation among its {events} events{lost}"),
+            format!("no GPU operation among its {events}{lost}"),
             "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], while the GPU works",
         )
     }
@@ -154,7 +155,10 @@ impl ReadError {
     /// torch.profiler writes the host's events first.
     fn cut_before_the_gpu(events: u64) -> ReadError {
         ReadError::new(
-            format!("the file ends in the middle, before any GPU operation ({events} events were read)"),
+            match events {
+                1 => "the file ends in the middle, before any GPU operation (1 event was read)".to_owned(),
+                n => format!("the file ends in the middle, before any GPU operation ({n} events were read)"),
+            },
             "copy it once more, whole; if it is so where it was written: did the program end, or the disk fill, while it was written?",
         )
     }

@@ -161,15 +161,15 @@ fn from_kineto(k: Kineto) -> Input {
     if k.behind > 0 {
         notes.push(format!("{} bytes stand behind the end of the trace and are not read", k.behind));
     }
-    if k.left_out > 0 {
+    if k.refused.left_out > 0 {
         notes.push(format!(
             "{} events were left out of it when it was written, to keep it small: the recording has them",
-            k.left_out
+            k.refused.left_out
         ));
     }
-    let Kineto { mut run, refused, events, bytes, own, left_out, .. } = k;
+    let Kineto { mut run, refused, events, bytes, own, .. } = k;
     let ends = u64::from(refused.cut) + u64::from(refused.damaged);
-    run.problems.bad_events += (refused.lost() - ends).saturating_add(left_out);
+    run.problems.bad_events += refused.lost() - ends;
     run.problems.cut_segments += u64::from(refused.cut);
     run.problems.bad_segments += u64::from(refused.damaged);
     let format = if own { Format::Own(run.recorder) } else { Format::Kineto };

@@ -118,8 +118,8 @@ fn complete(f: &Fields<'_>, part: &mut Part) {
             part.host_events += u64::from(kind != RangeKind::User);
             let thread = thread(f, part);
             let name = text(part, f.name);
-            // torch.profiler's operators have long arguments, and none of ours
-            let flags = if f.args.len() < MOST_RANGE_ARGS { args(f.args, part).flags } else { 0 };
+            // operators are many, and never of these
+            let flags = if kind == RangeKind::User { args(f.args, part).flags } else { 0 };
             part.ranges.push(RawRange { start, end, thread, name, kind, flags });
         }
         What::Mark => {
@@ -147,9 +147,6 @@ fn complete(f: &Fields<'_>, part: &mut Part) {
         What::Nothing => {}
     }
 }
-
-/// Arguments of a range that may be ours have fewer bytes.
-const MOST_RANGE_ARGS: usize = 100;
 
 /// The arguments that are read.
 #[derive(Default)]

@@ -163,7 +163,7 @@ pub(super) fn join(parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadError> {
     run.clocks = vec![(h.start_monotonic, h.start_realtime)];
     h.rank = head.rank.map_or(0, |r| r.saturating_add(1));
     h.world_size = head.world;
-    Ok(Kineto { run, refused, events, bytes: 0, behind: 0, own: false, left_out: 0, rounded })
+    Ok(Kineto { run, refused, events, bytes: 0, behind: 0, own: false, rounded })
 }
 
 /// A thread id as far as 32 bits hold it; texts have ids of their own.

@@ -58,8 +58,6 @@ pub struct Kineto {
     pub behind: u64,
     /// It is a trace that gapprobe wrote.
     pub own: bool,
-    /// Events that were left out when it was written, to keep it small.
-    pub left_out: u64,
     /// The stamps were whole microseconds (traces before PyTorch 2.4): gaps and short kernels are rounded.
     pub rounded: bool,
 }
@@ -265,7 +263,8 @@ fn finish(
     }
     r.cut &= !r.damaged;
     // of a trace that is not whole its head says more than there is
-    kineto.run.foreign |= r.cut || r.damaged || head.left_out > 0;
-    (kineto.own, kineto.left_out) = (head.own.is_some(), head.left_out);
+    r.left_out = head.left_out;
+    kineto.run.foreign |= r.cut || r.damaged || r.left_out > 0;
+    kineto.own = head.own.is_some();
     Ok(kineto)
 }

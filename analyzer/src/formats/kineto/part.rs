@@ -184,6 +184,8 @@ pub struct Refused {
     pub duplicates: u64,
     /// References to what the file does not have (a name, a process); what refers to it is kept, without.
     pub orphans: u64,
+    /// Events that gapprobe left out when it wrote the file, to keep it small.
+    pub left_out: u64,
     /// The file ends in the middle.
     pub cut: bool,
     /// It goes on, and from some place on cannot be read.
@@ -198,6 +200,7 @@ impl Refused {
         self.unplaced += other.unplaced;
         self.duplicates += other.duplicates;
         self.orphans += other.orphans;
+        self.left_out += other.left_out;
         self.cut |= other.cut;
         self.damaged |= other.damaged;
     }
@@ -211,7 +214,7 @@ impl Refused {
     /// Items that are missing from the run.
     pub fn lost(&self) -> u64 {
         let ends = u64::from(self.cut) + u64::from(self.damaged);
-        self.no_time + self.negative + self.broken + self.unplaced + ends
+        self.no_time + self.negative + self.broken + self.unplaced + self.left_out + ends
     }
 }
 
