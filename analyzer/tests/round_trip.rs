@@ -6,6 +6,7 @@
 //! into the operating system (no Chrome event has them), the processes of a trace of several (one process is written).
 
 use std::fmt::Write as _;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use analyzer::analysis::Bucket;
@@ -244,6 +245,20 @@ fn kernels_of_a_large_trace_keep_their_names_apart() {
     let again = read_bytes("large", &written(&run, &a));
     let b = analyzer::analyze(&again.run);
     assert_eq!(said(&again.run, &b), said(&run, &a));
+}
+
+/// Whose a track is and what a kernel is called may stand in another block than what refers to it.
+#[test]
+fn the_size_of_blocks_changes_nothing() {
+    let bytes = recording(50);
+    let run = analyzer::load(bytes.as_slice()).unwrap();
+    let a = analyzer::analyze(&run);
+    let mut text = Vec::new();
+    flate2::read::GzDecoder::new(written(&run, &a).as_slice()).read_to_end(&mut text).unwrap();
+    for size in [300, 5_000, 1 << 20] {
+        let again = formats::kineto::read_in_blocks(&text, size, &Progress::default()).unwrap().run;
+        assert_eq!(said(&again, &analyzer::analyze(&again)), said(&run, &a), "blocks of {size} bytes");
+    }
 }
 
 /// A trace kept small has not everything: that is said, and there is no verdict from the rest.
