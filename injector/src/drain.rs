@@ -160,6 +160,7 @@ impl Recorder {
     }
 
     fn write_mirror(&mut self) {
+        self.header.segments_used = self.store.begun();
         let bytes = self.header.encode();
         self.store.image.put_header(&bytes);
         if let Some(mirror) = &mut self.mirror {

@@ -317,6 +317,7 @@ mod tests {
             store.string(format!("name {round}").as_bytes());
             let header = Header {
                 segments: store.image.segments(),
+                segments_used: store.begun(),
                 valid_from: store.valid_from(),
                 ..Header::default()
             };

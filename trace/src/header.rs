@@ -11,7 +11,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"GAPPROBE");
 /// Readers refuse another major number; a higher minor number only adds.
 pub const VERSION_MAJOR: u16 = 1;
 /// See [`VERSION_MAJOR`].
-pub const VERSION_MINOR: u16 = 0;
+pub const VERSION_MINOR: u16 = 1;
 
 const LOSSES_AT: usize = 2048;
 const TOTALS_AT: usize = 2560;
@@ -137,6 +137,9 @@ header! {
     exit_monotonic: u64 @ 136;
     /// CLOCK_MONOTONIC of the first GPU use (context or buffer), ns.
     first_use: u64 @ 144;
+    /// Segments that had been begun when this header was written: they lie behind each other from the first, and are written
+    /// before the header. 0: the recorder did not tell (before 1.1).
+    segments_used: u32 @ 152;
 }
 
 fn put(out: &mut [u8; HEADER_BYTES], at: usize, bytes: &[u8]) {

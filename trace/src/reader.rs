@@ -77,7 +77,8 @@ pub struct Problems {
     pub bad_segments: u64,
     /// Segments that were being written anew when read (a live or killed process); their old events are gone by design.
     pub busy_segments: u64,
-    /// Segments cut off by the end of the file.
+    /// Segments cut off by the end of the file. Their payload is written before the header that counts it, so that a killed
+    /// program's recording has none: the file was cut later, and how much is missing is not known.
     pub cut_segments: u64,
     /// Events of unknown kind or with impossible times.
     pub bad_events: u64,
@@ -141,6 +142,8 @@ impl Recording {
     fn scan<S: Source + ?Sized>(&mut self, source: &S) {
         let room = source.len().saturating_sub(HEADER_BYTES as u64).div_ceil(SEGMENT_BYTES as u64);
         let count = u64::from(self.header.segments).min(room).min(u64::from(u32::MAX));
+        let begun = self.header.segments_used.min(self.header.segments);
+        self.problems.cut_segments += u64::from(begun).saturating_sub(count);
         let mut definitions = Vec::new();
         for index in 0..count as u32 {
             let mut head = [0; SEGMENT_HEADER_BYTES];
@@ -149,8 +152,12 @@ impl Recording {
                 continue;
             }
             let Some(header) = SegmentHeader::decode(&head) else {
-                // never used: zero. Anything else is damage.
-                self.problems.bad_segments += u64::from(head[..4] != [0; 4]);
+                // never used: zero, unless it had been begun (a hole in a copy). Anything else is damage.
+                if head[..4] != [0; 4] {
+                    self.problems.bad_segments += 1;
+                } else if index < begun {
+                    self.problems.cut_segments += 1;
+                }
                 continue;
             };
             let limit = if header.track == TRACK_DEFINITIONS { SEGMENT_PAYLOAD } else { SEGMENT_EVENTS };

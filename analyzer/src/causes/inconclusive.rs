@@ -6,7 +6,7 @@
 //!
 //! # How it is recognised
 //! One of: nothing of the GPU was observed (no operation, or another profiler held the records); too little was seen;
-//! more than 0.1 % of the events of the valid span were lost or their timestamps broken; CUDA graphs were launched and
+//! more than 0.1 % of the events of the valid span were lost or their timestamps broken; the file ends before what was written to it; CUDA graphs were launched and
 //! their nodes were not recorded; most of the time lies in steps unlike the others; more than 15 % of the time, or more than the largest cause, is unexplained.
 //!
 //! # How sure
@@ -61,6 +61,10 @@ fn unlike_steps(a: &Analysis) -> Option<f64> {
 
 /// Why there can be no verdict, before any cause is looked at.
 pub(super) fn before(run: &Run, a: &Analysis) -> Option<String> {
+    if run.problems.cut_segments > 0 {
+        // how much is missing is not known, nor of what: neither other writers' events nor our segments lie in order of time
+        return Some("the file ends in the middle".to_owned());
+    }
     let Some(device) = a.worst.and_then(|w| a.devices.get(w)) else {
         return Some(match run.header.gpu_complete_to {
             0 => "nothing of the GPU was recorded before the end".to_owned(),
@@ -70,10 +74,6 @@ pub(super) fn before(run: &Run, a: &Analysis) -> Option<String> {
     let reason = a.blind.first().map_or("no GPU operation in it", |b| b.text());
     if device.wall_ns == 0 {
         return Some(format!("no time of the GPU was observed ({reason})"));
-    }
-    if run.foreign && run.problems.cut_segments > 0 {
-        // the writer groups events by kind: what is missing is not simply the end of the run
-        return Some("the file ends in the middle".to_owned());
     }
     if run.foreign && run.problems.bad_segments > 0 {
         return Some("the file is damaged".to_owned());

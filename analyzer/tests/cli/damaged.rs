@@ -2,6 +2,7 @@
 //! Damaged recordings are named with file and place.
 
 use std::fs;
+use std::io::Read;
 
 use crate::place::{code, err, out, recording, Place};
 
@@ -45,4 +46,38 @@ fn damaged_recordings_are_named_with_file_and_place() {
     assert_eq!(code(&output), 0, "{}", err(&output));
     let summary: serde_json::Value = serde_json::from_str(&out(&output)).unwrap();
     assert_eq!(summary["reading_problems"]["cut_segments"], 1);
+}
+
+/// How much is missing behind the end of a file nobody knows: one lost segment is not "one lost event".
+#[test]
+fn a_cut_recording_gets_no_verdict_and_passes_no_check() {
+    let place = Place::new("cut");
+    let mut real = Vec::new();
+    let packed =
+        fs::File::open(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/recordings/own_gpt_bound.gprec.gz"));
+    flate2::read::GzDecoder::new(packed.unwrap()).read_to_end(&mut real).unwrap();
+    let made = recording(|_| {});
+    let part = |all: &[u8], percent: usize| all[..all.len() * percent / 100].to_vec();
+    let mut cut: Vec<Vec<u8>> = [25, 33, 40, 50, 60].iter().map(|&p| part(&real, p)).collect();
+    cut.extend([25, 40, 60, 90].iter().map(|&p| part(&made, p)));
+    // between two segments, where nothing that is read is cut in two
+    cut.extend((1..(made.len() - 4096) / 32_768).map(|n| made[..4096 + n * 32_768].to_vec()));
+    let file = place.0.join("cut.gpr");
+    let name = file.to_str().unwrap();
+    for bytes in cut {
+        fs::write(&file, &bytes).unwrap();
+        let output = place.run(&["check", name, "--max-idle", "99%"]);
+        // 4: so little is left that nothing can be read
+        let all = format!("{} bytes: {}{}", bytes.len(), out(&output), err(&output));
+        assert!(code(&output) == 5 || code(&output) == 4 && bytes.len() < 70_000, "{all}");
+        let line = out(&place.run(&["analyze", "--line", name]));
+        assert!(
+            code(&output) == 4 || line.contains("INCONCLUSIVE: the file ends in the middle"),
+            "{all}{line}"
+        );
+    }
+    for whole in [&real, &made] {
+        fs::write(&file, whole).unwrap();
+        assert_eq!(code(&place.run(&["check", name, "--max-idle", "99%"])), 0);
+    }
 }

@@ -90,6 +90,11 @@ impl Store {
         self.valid_from
     }
 
+    /// Segments begun so far, from the first of the image on.
+    pub(crate) fn begun(&self) -> u32 {
+        self.next_free
+    }
+
     /// Segments written anew and events that went with them.
     pub(crate) fn overwritten(&self) -> (u64, u64) {
         (self.recycled, self.overwritten)
