@@ -38,7 +38,7 @@ pub fn summary(run: &Run, analysis: &Analysis, around: &Around<'_>) -> Value {
         "worst_device": analysis.worst.and_then(|i| analysis.devices.get(i)).map(|d| d.ordinal),
         "losses": losses(analysis),
         "reading_problems": problems(run),
-        "totals": Total::ALL.iter().map(|&t| (t.key().to_owned(), json!(h.total(t)))).collect::<Map<_, _>>(),
+        "totals": (!run.foreign).then(|| Total::ALL.iter().map(|&t| (t.key().to_owned(), json!(h.total(t)))).collect::<Map<_, _>>()),
         "cost": {
             "share": analysis.cost.share,
             "callback_ns": analysis.cost.callback_ns,
@@ -58,7 +58,7 @@ pub fn summary(run: &Run, analysis: &Analysis, around: &Around<'_>) -> Value {
         "host": h.host,
         "pid": h.pid,
         "uid": h.uid,
-        "cpus": h.cpus,
+        "cpus": (h.cpus > 0).then_some(h.cpus),
         "command": h.command,
         "attributes": run.definitions.attributes().map(|(k, v)| (k.to_owned(), json!(v))).collect::<Map<_, _>>(),
         "times": times(run),
@@ -142,7 +142,7 @@ fn steps(analysis: &Analysis) -> Value {
         "steady_share": analysis.steady_share(),
         "micro_steps": steps.micro,
         "mean_ns": (!lengths.is_empty()).then_some(steps.mean_ns),
-        "median_ns": percentile(&lengths, 50),
+        "median_ns": (!lengths.is_empty()).then_some(steps.median_ns),
         "p95_ns": percentile(&lengths, 95),
     })
 }

@@ -25,6 +25,7 @@
 use super::Case;
 use crate::analysis::{Bucket, Finding};
 use crate::replay::{Fix, CAPTURABLE_NS};
+use trace::Kind;
 
 /// Stable code.
 pub const CODE: &str = "GP102";
@@ -42,14 +43,32 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let win = case.win(&[Fix::Launch], share + stretches);
     let mut f = case.finding((CODE, NAME), share, win);
     f.fix = "CUDA graphs or torch.compile(mode=\"reduce-overhead\"), fused optimizer, larger batch";
+    let (waiting, kernels) = (waiting(case), case.device.kernels);
     let steps = case.analysis.steps.steady().len() as u64;
-    f.text = match case.device.kernels.checked_div(steps) {
-        Some(per) => format!("{per} kernels a step, each waits for its launch"),
-        None => "kernels wait for their launches".to_owned(),
-    };
+    let per = |n: u64| n.saturating_add(steps / 2).checked_div(steps).unwrap_or(n);
+    let unit = if steps > 0 { " a step" } else { "" };
+    f.text = format!("{} of {} kernels{unit} wait for their launch", per(waiting), per(kernels));
     if let Some(top) = case.top(Bucket::Launch) {
         f.call = top.flat;
         f.count = top.calls;
     }
     Some(f)
+}
+
+/// Kernels of the steady span in front of which the GPU was idle until they were launched.
+fn waiting(case: &Case) -> u64 {
+    let device = case.device;
+    let Some(index) = case.run.devices.iter().position(|d| d.ordinal == device.ordinal) else { return 0 };
+    let slices = device.slices.iter().filter(|s| s.bucket == Bucket::Launch);
+    let mut last = None;
+    let mut count = 0;
+    for s in slices.filter(|s| s.span().clip(device.steady).ns() > 0) {
+        let this = (s.after_stream, s.after);
+        let op = case.run.op(index, s.after_stream, s.after).filter(|o| o.kind == Kind::Kernel);
+        // one gap may have several slices; an operation behind the span is not among its kernels
+        let counts = op.is_some_and(|o| o.start < device.steady.end) && last != Some(this);
+        count += u64::from(counts);
+        last = Some(this);
+    }
+    count
 }

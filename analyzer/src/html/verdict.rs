@@ -6,6 +6,7 @@ use serde_json::{json, Value};
 use super::names::clean;
 use super::Subject;
 use crate::line;
+use crate::overview;
 use crate::timeline::Observed;
 
 /// Remarks at most; findings at most.
@@ -42,6 +43,7 @@ pub(super) fn figures(subject: &Subject<'_>) -> Value {
         "rest": clean(&rest),
         "line": clean(&line(subject)),
         "fix": v.fix,
+        "next": overview::next(&subject.input.run, subject.analysis).map(|n| clean(&n)),
         "share": v.share,
         "step_ns": (v.step_ns > 0.0).then_some(v.step_ns),
         "predicted_ns": promise.then_some(v.predicted_ns),

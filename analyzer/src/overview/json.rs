@@ -4,7 +4,7 @@
 
 use serde_json::{json, Value};
 
-use super::Overview;
+use super::{next, Overview};
 use crate::analysis::Bucket;
 use crate::line;
 use crate::summary::{summary, Around};
@@ -19,6 +19,9 @@ pub fn json(o: &Overview<'_>) -> Value {
         Bucket::ALL.iter().map(|&b| (b.key().to_owned(), json!(worst.map_or(0, |d| d.buckets.get(b)))));
     let r = &o.input.refused;
     if let Value::Object(keys) = &mut all {
+        if let Some(verdict) = keys.get_mut("verdict").and_then(Value::as_object_mut) {
+            verdict.insert("next".to_owned(), json!(next(run, a)));
+        }
         keys.insert("buckets_ns".to_owned(), Value::Object(buckets.collect()));
         keys.insert(
             "input".to_owned(),

@@ -13,6 +13,7 @@ mod rows;
 mod screen;
 
 pub use json::json;
+pub use ncu::command as next;
 pub use screen::screen;
 
 use crate::formats::Input;

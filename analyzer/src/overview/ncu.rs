@@ -5,17 +5,24 @@
 use trace::Kind;
 
 use super::rows::Rows;
-use super::Overview;
+use crate::analysis::Analysis;
+use crate::causes::gpu_bound;
 use crate::chrome::name::demangled;
+use crate::run::Run;
+use crate::tables::{NameStyle, Source};
 
-/// `ncu --kernel-name ... --launch-skip N --launch-count 1 COMMAND`; `None` without kernels.
-pub(super) fn command(o: &Overview<'_>) -> Option<String> {
-    let run = &o.input.run;
-    let top = Rows::of(o.source, "cuda_gpu_kern_sum")?;
+/// `ncu --kernel-name ... --launch-skip N --launch-count 1 COMMAND`; `None` where the verdict is not GPU-BOUND, and without
+/// kernels.
+pub fn command(run: &Run, analysis: &Analysis) -> Option<String> {
+    if analysis.verdict.code != gpu_bound::CODE {
+        return None;
+    }
+    let source = Source::new(run, NameStyle::Short);
+    let top = Rows::of(&source, "cuda_gpu_kern_sum")?;
     let name = top.iter().next()?.text("name").to_owned();
     let function = base(&name);
     // ncu counts launches of kernels whose base name matches, in the order of their launching
-    let steady = o.source.analysis().steady;
+    let steady = analysis.steady;
     let middle = steady.start + steady.ns() / 2;
     let same = |id: u32| base(&demangled(run.definitions.kernel_name(id))) == function;
     let mut known: std::collections::HashMap<u32, bool> = std::collections::HashMap::new();

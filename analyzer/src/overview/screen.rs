@@ -7,9 +7,10 @@ use super::page::{name, Page};
 use super::rows::{Fields, Rows};
 use super::{ncu, Overview};
 use crate::analysis::{Analysis, Bucket, DeviceAnalysis, StepSource};
-use crate::causes::{gpu_bound, inconclusive};
+use crate::causes::inconclusive;
 use crate::fit::thousands;
 use crate::line;
+use crate::tables::syncs::meanwhile;
 use crate::visible::{visible, word};
 
 /// Columns of a full bar.
@@ -166,13 +167,21 @@ fn slowest(o: &Overview<'_>, a: &Analysis) -> Option<String> {
         slow.number(&key) - usual.number(&key)
     };
     let most = Bucket::ALL.into_iter().max_by(|&x, &y| part(x).total_cmp(&part(y)))?;
-    Some(format!(
-        "the slowest, step {:.0}, takes {} more, {} of it {}",
-        slow.number("step"),
-        time(more as u64),
-        time(part(most).max(0.0) as u64),
-        words(most)
-    ))
+    let (step, grown) = (slow.number("step"), part(most).max(0.0));
+    Some(match grown > more {
+        true => format!(
+            "the slowest, step {step:.0}, takes {} more: {} more {}, less of the rest",
+            time(more as u64),
+            time(grown as u64),
+            words(most)
+        ),
+        false => format!(
+            "the slowest, step {step:.0}, takes {} more, {} of it {}",
+            time(more as u64),
+            time(grown as u64),
+            words(most)
+        ),
+    })
 }
 
 fn gaps(out: &mut Page, o: &Overview<'_>) {
@@ -229,7 +238,7 @@ fn calls(out: &mut Page, o: &Overview<'_>) {
     let Some(table) = Rows::of(o.source, "syncs") else { return };
     out.section("Blocking calls", table.iter().take(4), |r, most| {
         let cost = match r.number("idle_ns") {
-            0.0 => "costs 0: the GPU had work meanwhile".to_owned(),
+            0.0 => format!("costs 0: {}", meanwhile(o.source, r.text("name"))),
             ns => format!("costs {} of idle GPU, {:.1} %", time(ns as u64), r.number("idle_pct")),
         };
         format!(
@@ -262,10 +271,8 @@ fn copies(out: &mut Page, o: &Overview<'_>) {
 fn foot(out: &mut Page, o: &Overview<'_>, a: &Analysis) {
     let (run, v) = (&o.input.run, &a.verdict);
     out.sentence("", &format!("{}; losses {}.", capital(&line::seen(a)), line::losses(run, a)));
-    if v.code == gpu_bound::CODE {
-        if let Some(command) = ncu::command(o) {
-            out.command(&format!("Next: {command}"));
-        }
+    if let Some(command) = ncu::command(run, a) {
+        out.command(&format!("Next: {command}"));
     }
     out.command(&format!(
         "Next: gapprobe explain {}; gapprobe stats {} -r gaps -r syncs",

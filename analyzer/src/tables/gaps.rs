@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The GPU's idle time, slice by slice: how long, why, between which operations, and the call blamed. The longest first.
 //!
+//! All that was recorded: the time before the first operation and behind the last one too (`idle_ns`, `gaps` and `max_gap_ns`
+//! of a device in `--json` are of its first operation's start to its last one's end).
+//!
 //! A gap may have several slices: part of it a blocking call's, the rest the launching's. Start counts from the begin of
 //! the recording.
 
@@ -17,7 +20,7 @@ use crate::run::NONE;
 
 pub(super) static REPORT: Report = Report {
     name: "gaps",
-    title: "GPU Idle Time",
+    title: "GPU Idle Time, of all that was recorded",
     what: "every stretch of idle time: length, cause, kernel before and after, the call blamed",
     needs: "idle time",
     usual: false,

@@ -38,7 +38,7 @@ mod ranges;
 mod source;
 pub mod stats;
 pub(crate) mod steps;
-mod syncs;
+pub(crate) mod syncs;
 pub mod table;
 mod text;
 

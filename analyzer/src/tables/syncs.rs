@@ -3,7 +3,8 @@
 //!
 //! Blocked: begin to return of every synchronizing, allocating or freeing call, and of every copy whose call stood until
 //! the copy was done. Idle Time: the slices SYNC, COPY and ALLOC of the why-idle track whose call it is, over the whole
-//! valid recording, all devices. A call may block for long and cost nothing: the GPU had work meanwhile.
+//! valid recording, all devices. A call may block for long and cost nothing: the GPU had work
+//! meanwhile, or its work had not begun or was over.
 
 use foldhash::{HashMap, HashMapExt};
 
@@ -12,6 +13,7 @@ use super::table::{five, ns, number, percent, percent_of, row, text, Row, AVG, M
 use super::{Report, Source};
 use crate::analysis::Bucket;
 use crate::gaps::HostView;
+use crate::run::Span;
 
 pub(super) static REPORT: Report = Report {
     name: "syncs",
@@ -38,14 +40,59 @@ pub(super) static REPORT: Report = Report {
 /// Idle time that a blocking call is blamed for.
 pub(super) const BLOCKING: [Bucket; 3] = [Bucket::Sync, Bucket::CopyWait, Bucket::Alloc];
 
-fn rows(source: &Source<'_>) -> Vec<Row> {
-    let (run, analysis) = (source.run, source.analysis());
+/// Less of the blocked time is not worth a word.
+const WORTH_A_WORD: f64 = 0.1;
+
+/// Flat numbers of the calls that held the host.
+fn blockers(source: &Source<'_>) -> Vec<u32> {
+    let run = source.run;
     let mut blockers: Vec<u32> = Vec::new();
     for device in &run.devices {
         blockers.extend(HostView::new(run, device).blockers.iter().map(|b| b.call));
     }
     blockers.sort_unstable();
     blockers.dedup();
+    blockers
+}
+
+/// What the GPU did while the calls of this name held the host, although no idle time is put down to them: where most of
+/// their time lies.
+pub(crate) fn meanwhile(source: &Source<'_>, name: &str) -> String {
+    let (run, analysis) = (source.run, source.analysis());
+    let spans = || analysis.devices.iter().map(|d| d.span).filter(|s| s.ns() > 0);
+    let first = spans().map(|s| s.start).min().unwrap_or(u64::MAX);
+    let last = spans().map(|s| s.end).max().unwrap_or(0);
+    let mut idle: Vec<Span> =
+        analysis.devices.iter().flat_map(|d| &d.slices).map(|s| s.span().clip(Span::new(first, last))).collect();
+    idle.sort_unstable();
+    let (mut all, mut before, mut behind, mut waits) = (0u64, 0u64, 0u64, 0u64);
+    for call in blockers(source).into_iter().filter_map(|b| run.call(b)).map(|(_, c)| c) {
+        if run.call_name(call) != name {
+            continue;
+        }
+        let span = call.span();
+        all += span.ns();
+        before += span.end.min(first).saturating_sub(span.start);
+        behind += span.end.saturating_sub(span.start.max(last));
+        // gaps of one device lie behind each other, those of several may overlap: some time counts twice then
+        let from = idle.partition_point(|s| s.start < span.start).saturating_sub(analysis.devices.len());
+        let near = idle.iter().skip(from).take_while(|s| s.start < span.end);
+        waits += near.map(|s| s.clip(span).ns()).sum::<u64>();
+    }
+    let worked = all.saturating_sub(before + behind).saturating_sub(waits);
+    let parts = [
+        (worked, "the GPU had work meanwhile"),
+        (before, "before the first GPU operation"),
+        (behind, "behind the last GPU operation"),
+        (waits, "the GPU waited for something else"),
+    ];
+    let worth = |ns: u64| ns as f64 >= all as f64 * WORTH_A_WORD;
+    parts.into_iter().filter(|p| worth(p.0)).map(|p| p.1).collect::<Vec<_>>().join(", or ")
+}
+
+fn rows(source: &Source<'_>) -> Vec<Row> {
+    let (run, analysis) = (source.run, source.analysis());
+    let blockers = blockers(source);
     let mut groups: Groups<&str> = Groups::new();
     for (_, call) in blockers.iter().filter_map(|&b| run.call(b)) {
         groups.add(run.call_name(call), call.span().ns());

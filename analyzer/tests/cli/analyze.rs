@@ -84,3 +84,107 @@ fn strict_ends_with_5_where_there_is_no_verdict() {
     assert!(out(&output).contains("INCONCLUSIVE: the file ends in the middle"), "{}", out(&output));
     assert_eq!(code(&place.run(&["analyze", "cut.json.gz"])), 0);
 }
+
+/// One definition: of an even number of steps the mean of the middle two, on the screen, in the object and in `diff`.
+#[test]
+fn the_median_step_is_the_same_everywhere() {
+    let place = Place::new("analyze-median");
+    let mut even = 0;
+    for name in ["own_gpt_bound", "own_gpt_item", "own_host_sleep", "own_compiled", "own_empty_cache", "h200_gpt"] {
+        let path = trace(&format!("recordings/{name}.gprec.gz"));
+        let table: Value = serde_json::from_str(&out(&place.run(&["steps", "--format", "json", &path]))).unwrap();
+        let counts = |r: &&Value| !r["flags"].as_str().unwrap_or("").contains("warm-up");
+        let rows = table.as_array().unwrap().iter().filter(counts);
+        let mut times: Vec<u64> = rows.map(|r| r["step_ns"].as_u64().unwrap()).collect();
+        times.sort_unstable();
+        let middle = times.len() / 2;
+        even += u32::from(times.len() % 2 == 0);
+        let median = match times.len() % 2 {
+            0 => (times[middle - 1] + times[middle]) / 2,
+            _ => times[middle],
+        };
+        let all: Value = serde_json::from_str(&out(&place.run(&["analyze", "--json", &path]))).unwrap();
+        assert_eq!(all["steps"]["median_ns"].as_u64(), Some(median), "{name}: {times:?}");
+        let ms = median as f64 / 1e6;
+        let shown = if ms < 10.0 { format!("{ms:.2} ms") } else { format!("{ms:.1} ms") };
+        let screen = out(&place.run(&["analyze", &path]));
+        assert!(screen.contains(&format!("median {shown}")), "{name}: {shown}\n{screen}");
+    }
+    assert!(even > 0, "no recording with an even number of steps");
+}
+
+/// Calls that cost no idle time do so for different reasons: not every one had the GPU at work.
+#[test]
+fn calls_that_cost_nothing_say_why() {
+    use trace::call::{pack, Class, RUNTIME};
+    use trace::{Event, Kind};
+    let call = |b: &mut trace::build::Builder, id: u32, class: Class, start: u64, end: u64| {
+        let mut e = Event::new(Kind::Call, start, end);
+        (e.a, e.x) = (pack(RUNTIME, id), class as u8);
+        b.on_thread(101, e);
+    };
+    let (host_register, first, last) = (152, 1_000_010_000, 1_299_610_000);
+    let place = Place::new("analyze-free");
+    for (from, to, words) in [
+        (500_000_000, 800_000_000, "costs 0: before the first GPU operation"),
+        (last + 1_000_000, last + 9_000_000, "costs 0: behind the last GPU operation"),
+        // the first kernels of a step run from 10 to 610 us in it
+        (first + 50_000, first + 250_000, "costs 0: the GPU had work meanwhile"),
+    ] {
+        let bytes = recording(|b| {
+            b.header.start_monotonic = 400_000_000;
+            call(b, host_register, Class::Alloc, from, to);
+        });
+        fs::write(place.out().join("run.gpr"), bytes).unwrap();
+        let text = out(&place.run(&["analyze", "run.gpr"]));
+        let line = text.lines().find(|l| l.contains("cudaHostRegister: ")).unwrap_or(&text);
+        assert!(line.ends_with(words), "{line}\n{words}");
+    }
+}
+
+/// A part cannot be larger than the whole: where one kind of idle time grew by more than the step, the rest shrank.
+#[test]
+fn the_slowest_step_takes_no_more_than_it_takes() {
+    let place = Place::new("analyze-slowest");
+    let mut shrank = 0;
+    for name in ["own_empty_cache", "h200_graphs", "own_generate", "own_gpt_bound", "own_pageable_copies"] {
+        let text = out(&place.run(&["analyze", "--width", "0", &trace(&format!("recordings/{name}.gprec.gz"))]));
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let Some((_, rest)) = text.split_once("; the slowest, step ") else { continue };
+        let ns = |words: &str| {
+            let (number, unit) = words.split_once(' ').unwrap();
+            number.parse::<f64>().unwrap() * if unit.starts_with('m') { 1e6 } else { 1e3 }
+        };
+        let more = ns(rest.split_once(" takes ").unwrap().1.split_once(" more").unwrap().0);
+        match rest.split_once(" more, ") {
+            Some((_, part)) if part.contains(" of it ") => {
+                assert!(ns(part.split_once(" of it ").unwrap().0) <= more, "{rest}");
+            }
+            _ => {
+                assert!(rest.contains("less of the rest"), "{rest}");
+                shrank += 1;
+            }
+        }
+    }
+    assert!(shrank > 0, "no recording in which the rest shrank");
+}
+
+/// Of a GPU-bound program the next question is for Nsight Compute: on the screen, in the object and on the page.
+#[test]
+fn the_next_command_of_a_gpu_bound_program_is_everywhere() {
+    let place = Place::new("analyze-next");
+    let path = trace("recordings/own_gpt_bound.gprec.gz");
+    let screen = out(&place.run(&["analyze", &path]));
+    let command = screen.lines().find_map(|l| l.strip_prefix("Next: ncu ")).unwrap();
+    let all: Value = serde_json::from_str(&out(&place.run(&["analyze", "--json", &path]))).unwrap();
+    assert_eq!(all["verdict"]["next"].as_str(), Some(format!("ncu {command}").as_str()));
+    let page = place.run(&["report", &path, "-o", "page.html"]);
+    assert_eq!(code(&page), 0, "{}", err(&page));
+    let page = fs::read_to_string(place.out().join("page.html")).unwrap();
+    assert!(page.contains(&format!("\"next\":\"ncu {command}")), "{command}");
+    let other: Value =
+        serde_json::from_str(&out(&place.run(&["analyze", "--json", &trace("traces/h200_gpt.json.gz")]))).unwrap();
+    assert!(other["verdict"]["next"].is_null());
+    // what another tool's trace does not tell is not 0
+    assert!(other["totals"].is_null() && other["cpus"].is_null() && all["steps"]["count"].is_u64());
+}
