@@ -79,7 +79,8 @@ impl Bucket {
     pub const fn label(self) -> &'static str {
         match self {
             Bucket::Compute => "COMPUTE",
-            Bucket::Copy | Bucket::CopyWait => "COPY",
+            Bucket::Copy => "COPY",
+            Bucket::CopyWait => "COPY-WAIT",
             Bucket::Comm => "COMM",
             Bucket::Sync => "SYNC",
             Bucket::Launch => "LAUNCH",

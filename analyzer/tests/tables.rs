@@ -341,7 +341,7 @@ fn idle_time_is_charged_once() {
         let all: u128 = gaps.iter().map(|r| whole_number(&r[1])).sum();
         let slices = source.analysis().devices.iter().flat_map(|d| &d.slices);
         assert_eq!(all, slices.map(|s| u128::from(s.end - s.start)).sum::<u128>(), "{name}");
-        let held = ["SYNC", "COPY", "ALLOC"];
+        let held = ["SYNC", "COPY-WAIT", "ALLOC"];
         let blamed = gaps.iter().filter(|r| held.contains(&text_cell(&r[4])) && r[5] != Cell::Nothing);
         let blamed: u128 = blamed.map(|r| whole_number(&r[1])).sum();
         assert_eq!(blamed, table("syncs").iter().map(|r| whole_number(&r[1])).sum::<u128>(), "{name}");

@@ -242,8 +242,7 @@ pub(super) fn common(work: &Work) -> String {
 pub(super) fn bucket(bucket: Bucket) -> String {
     match bucket {
         Bucket::Compute | Bucket::Copy | Bucket::Comm => bucket.key().replace('_', " "),
-        // a gap by its cause's name, as in the line
-        Bucket::CopyWait => "COPY wait".to_owned(),
+        // a gap as on the why-idle track
         gap => gap.label().to_owned(),
     }
 }

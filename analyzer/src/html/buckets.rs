@@ -14,7 +14,7 @@ const SHOWN: [(Bucket, &str, &str); Bucket::COUNT] = [
     (Bucket::Launch, "Launch", "idle: the host was on its way from launch to launch"),
     (Bucket::Host, "Host", "idle: the host was busy with something else"),
     (Bucket::Input, "Input", "idle: the launching thread was fetching data"),
-    (Bucket::CopyWait, "Blocking copy", "idle: a blocking pageable copy held the host"),
+    (Bucket::CopyWait, "Copy wait", "idle: a blocking pageable copy held the host"),
     (Bucket::Alloc, "Allocation", "idle: an allocating or freeing call held the host"),
     (Bucket::KernelGap, "Kernel gap", "idle: the device's own spacing between queued work"),
     (

@@ -17,7 +17,7 @@
 use foldhash::{HashMap, HashMapExt};
 
 use super::groups::{by_total, Groups};
-use super::ranges::Named;
+use super::ranges::{unnumbered, Named};
 use super::table::{five, ns, number, percent_of, row, text, Row, AVG, MAX, MED, MIN, STDDEV, TIME, TOTAL};
 use super::{Report, Source};
 use crate::analysis::{Step, StepSource};
@@ -93,13 +93,6 @@ fn rows(source: &Source<'_>) -> Vec<Row> {
         })
         .collect();
     by_total(rows)
-}
-
-/// The operator in a range of `torch.autograd.profiler.emit_nvtx`, `aten::linear, op_id = 314279`: its numbers make each
-/// range another one.
-fn unnumbered(name: &str) -> &str {
-    let ends = [", seq = ", ", op_id = "].iter().filter_map(|n| name.find(n));
-    ends.min().map_or(name, |end| &name[..end])
 }
 
 /// Index of the step that `at` lies in.
@@ -183,12 +176,5 @@ mod tests {
         let steps = steps(&[(100, 200), (250, 300)]);
         let found = [99, 100, 199, 200, 249, 250, 300].map(|t| step_at(&steps, t));
         assert_eq!(found, [None, Some(0), Some(0), None, None, Some(1), None]);
-    }
-
-    #[test]
-    fn operators_numbers_are_left_out() {
-        assert_eq!(unnumbered("aten::linear, op_id = 314279"), "aten::linear");
-        assert_eq!(unnumbered("aten::mm, seq = 5, op_id = 7, sizes = [[1, 2]]"), "aten::mm");
-        assert_eq!(unnumbered("forward, all"), "forward, all");
     }
 }

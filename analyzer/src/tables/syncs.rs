@@ -62,8 +62,12 @@ pub(crate) fn meanwhile(source: &Source<'_>, name: &str) -> String {
     let spans = || analysis.devices.iter().map(|d| d.span).filter(|s| s.ns() > 0);
     let first = spans().map(|s| s.start).min().unwrap_or(u64::MAX);
     let last = spans().map(|s| s.end).max().unwrap_or(0);
-    let mut idle: Vec<Span> =
-        analysis.devices.iter().flat_map(|d| &d.slices).map(|s| s.span().clip(Span::new(first, last))).collect();
+    let mut idle: Vec<Span> = analysis
+        .devices
+        .iter()
+        .flat_map(|d| &d.slices)
+        .map(|s| s.span().clip(Span::new(first, last)))
+        .collect();
     idle.sort_unstable();
     let (mut all, mut before, mut behind, mut waits) = (0u64, 0u64, 0u64, 0u64);
     for call in blockers(source).into_iter().filter_map(|b| run.call(b)).map(|(_, c)| c) {

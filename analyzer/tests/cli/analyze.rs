@@ -90,9 +90,12 @@ fn strict_ends_with_5_where_there_is_no_verdict() {
 fn the_median_step_is_the_same_everywhere() {
     let place = Place::new("analyze-median");
     let mut even = 0;
-    for name in ["own_gpt_bound", "own_gpt_item", "own_host_sleep", "own_compiled", "own_empty_cache", "h200_gpt"] {
+    for name in
+        ["own_gpt_bound", "own_gpt_item", "own_host_sleep", "own_compiled", "own_empty_cache", "h200_gpt"]
+    {
         let path = trace(&format!("recordings/{name}.gprec.gz"));
-        let table: Value = serde_json::from_str(&out(&place.run(&["steps", "--format", "json", &path]))).unwrap();
+        let table: Value =
+            serde_json::from_str(&out(&place.run(&["steps", "--format", "json", &path]))).unwrap();
         let counts = |r: &&Value| !r["flags"].as_str().unwrap_or("").contains("warm-up");
         let rows = table.as_array().unwrap().iter().filter(counts);
         let mut times: Vec<u64> = rows.map(|r| r["step_ns"].as_u64().unwrap()).collect();
@@ -100,7 +103,7 @@ fn the_median_step_is_the_same_everywhere() {
         let middle = times.len() / 2;
         even += u32::from(times.len() % 2 == 0);
         let median = match times.len() % 2 {
-            0 => (times[middle - 1] + times[middle]) / 2,
+            0 => (times[middle - 1] + times[middle]).div_ceil(2),
             _ => times[middle],
         };
         let all: Value = serde_json::from_str(&out(&place.run(&["analyze", "--json", &path]))).unwrap();
@@ -148,7 +151,8 @@ fn the_slowest_step_takes_no_more_than_it_takes() {
     let place = Place::new("analyze-slowest");
     let mut shrank = 0;
     for name in ["own_empty_cache", "h200_graphs", "own_generate", "own_gpt_bound", "own_pageable_copies"] {
-        let text = out(&place.run(&["analyze", "--width", "0", &trace(&format!("recordings/{name}.gprec.gz"))]));
+        let text =
+            out(&place.run(&["analyze", "--width", "0", &trace(&format!("recordings/{name}.gprec.gz"))]));
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         let Some((_, rest)) = text.split_once("; the slowest, step ") else { continue };
         let ns = |words: &str| {
@@ -183,7 +187,8 @@ fn the_next_command_of_a_gpu_bound_program_is_everywhere() {
     let page = fs::read_to_string(place.out().join("page.html")).unwrap();
     assert!(page.contains(&format!("\"next\":\"ncu {command}")), "{command}");
     let other: Value =
-        serde_json::from_str(&out(&place.run(&["analyze", "--json", &trace("traces/h200_gpt.json.gz")]))).unwrap();
+        serde_json::from_str(&out(&place.run(&["analyze", "--json", &trace("traces/h200_gpt.json.gz")])))
+            .unwrap();
     assert!(other["verdict"]["next"].is_null());
     // what another tool's trace does not tell is not 0
     assert!(other["totals"].is_null() && other["cpus"].is_null() && all["steps"]["count"].is_u64());

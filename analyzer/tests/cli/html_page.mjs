@@ -71,7 +71,7 @@ if (canvas) {
   axes.whole = axis();
   canvas.fire("wheel", { deltaY: -300 });
   axes.wheel = axis();
-  for (const [kind, clientX] of [["pointerdown", 400], ["pointermove", 300], ["pointerup", 300]]) canvas.fire(kind, { clientX });
+  for (const [kind, clientX] of [["pointerdown", 400], ["pointermove", 100], ["pointerup", 100]]) canvas.fire(kind, { clientX });
   axes.dragged = axis();
   key("Home");
   for (const [kind, pointerId, clientX] of [["pointerdown", 1, 300], ["pointerdown", 2, 500], ["pointermove", 2, 700], ["pointerup", 2, 700], ["pointerup", 1, 300]]) canvas.fire(kind, { pointerId, clientX });

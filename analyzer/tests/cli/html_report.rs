@@ -464,7 +464,7 @@ fn the_page_shows_what_the_figures_say() {
     // texts instead of pictures, and what a pointer or a key shows
     for label in [
         "Shares of the time: ",
-        "Timeline of step 2, ",
+        &format!("Timeline of step {}, ", run["device"]["timeline"]["step"]),
         "4 steps, median ",
         " gaps by length",
         "Idle time by range",
