@@ -348,6 +348,8 @@ pub struct Run {
     pub foreign: bool,
     /// The trace was taken with host operators on (torch.profiler), which slows the host.
     pub slowed_host: bool,
+    /// Begin of the last `ProfilerStep` as torch.profiler shows it on the GPU, too (`tables/hta.rs`).
+    pub last_gpu_step: Option<u64>,
     /// Flat number of each thread's first call; one entry more than threads.
     pub(crate) call_base: Vec<u32>,
 }

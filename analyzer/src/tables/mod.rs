@@ -3,7 +3,8 @@
 //! prints them.
 //!
 //! ```text
-//! one file a report   cuda_*.rs, nvtx_*.rs, osrt_sum.rs as nsys; gaps.rs, steps.rs, phases.rs, syncs.rs our own
+//! one file a report   cuda_*.rs, nvtx_*.rs, osrt_sum.rs as nsys; gaps.rs, steps.rs, phases.rs, syncs.rs our own;
+//!                     hta.rs as Holistic Trace Analysis
 //! source.rs           the run, and what several reports need of it, made once
 //! names.rs            kernels by name              class.rs      GEMM, attention, ... by name
 //! launches.rs         what each call launched      ranges.rs     named ranges, nested
@@ -25,6 +26,7 @@ mod cuda_gpu_sum;
 mod cuda_kern_exec_sum;
 mod gaps;
 mod groups;
+pub mod hta;
 mod json;
 mod launches;
 mod names;
@@ -83,7 +85,7 @@ impl Report {
 }
 
 /// Every report, nsys's first.
-pub static REPORTS: [&Report; 14] = [
+pub static REPORTS: [&Report; 15] = [
     &cuda_api_sum::REPORT,
     &cuda_gpu_kern_sum::REPORT,
     &cuda_gpu_mem_time_sum::REPORT,
@@ -98,6 +100,7 @@ pub static REPORTS: [&Report; 14] = [
     &gaps::REPORT,
     &steps::REPORT,
     &phases::REPORT,
+    &hta::REPORT,
 ];
 
 /// The report of this name.

@@ -240,6 +240,8 @@ pub(super) struct Part {
     pub(super) events: u64,
     /// Host events that slow the program while it is recorded (operators, Python functions).
     pub(super) host_events: u64,
+    /// Begin of the last `ProfilerStep` on the GPU.
+    pub(super) last_gpu_step: Option<i64>,
     pub(super) refused: Refused,
     /// Where reading stopped, an offset into the block.
     pub(super) stopped: usize,
