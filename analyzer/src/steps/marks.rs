@@ -42,7 +42,9 @@ fn marks_of(run: &Run, thread: usize) -> &[Mark] {
 /// Steps by ranges; a step lasts to the next one's begin. By a thread that launches rather than by another (an environment
 /// has steps of its own), by the profiler's own rather than by what other libraries call a step, then by most.
 pub(super) fn from_ranges(run: &Run, observed: &Observed, valid: Span, last_op: u64) -> Option<Vec<Step>> {
-    let mut best: Option<((bool, bool, usize), usize, Vec<Named>)> = None;
+    /// Launches, the profiler's own, how many.
+    type Rank = (bool, bool, usize);
+    let mut best: Option<(Rank, usize, Vec<Named>)> = None;
     for (thread, t) in run.threads.iter().enumerate() {
         let launches = t.calls.iter().any(|c| c.launches());
         for profilers in [true, false] {

@@ -4,7 +4,8 @@
 //! ```text
 //! HTA ...            what `get_idle_time_breakdown` of HTA 0.5.0 prints for the file, its faults included
 //! Intervals, Time    the same rule, exactly: every operation of the file, in ns, a stream's time by union
-//! Sync ... Not Seen  that Time by our causes; their sum is Time
+//! Mostly             the two largest parts of that Time by our causes; elsewhere: another stream of the device is busy
+//! Sync ... Not Seen  all of them; their sum is Time
 //! ```
 //! The rule: an interval lies between two operations that follow each other on a stream. Host wait: the call that launched the
 //! second begins after the first ended. Else kernel wait: it is shorter than 30 µs. Else other. The whole interval goes to one of
@@ -17,7 +18,7 @@
 
 use foldhash::{HashMap, HashMapExt};
 
-use super::table::{ns, number, row, text, Cell, Column, Row, Unit};
+use super::table::{ns, number, percent_of, row, text, Cell, Column, Row, Unit};
 use super::{Report, Source};
 use crate::analysis::{Bucket, Buckets, IdleSlice};
 use crate::run::{Op, Run, Span, Stream};
@@ -42,14 +43,15 @@ pub static REPORT: Report = Report {
     rows,
 };
 
-const FIRST: [Column; 8] = [
+const FIRST: [Column; 9] = [
     number("DevId", "device"),
     number("Stream", "stream"),
     text("Category", "category"),
     number("HTA Idle us", "hta_idle_us"),
     Column { name: "HTA Ratio", unit: Unit::None, key: "hta_ratio", decimals: 2, text: false },
-    number("HTA Intervals", "hta_intervals"),
     ns("Time", "time_ns"),
+    text("Mostly", "mostly"),
+    number("HTA Intervals", "hta_intervals"),
     number("Intervals", "intervals"),
 ];
 
@@ -208,6 +210,20 @@ struct Exact {
     not_seen: u64,
 }
 
+impl Exact {
+    /// Where most of it goes, in words: on a narrow terminal there is no room for a column a cause.
+    fn mostly(&self) -> Option<String> {
+        let causes = CAUSES.iter().map(|(bucket, _)| (self.causes.get(*bucket), bucket.label()));
+        let mut parts: Vec<(u64, &str)> =
+            causes.chain([(self.other_streams, "elsewhere"), (self.not_seen, "not seen")]).collect();
+        parts.sort_by_key(|p| std::cmp::Reverse(p.0));
+        let percent = |ns: u64| percent_of(ns.into(), self.ns.into());
+        let large = parts.iter().take(2).filter(|p| percent(p.0) >= 0.5);
+        let words: Vec<String> = large.map(|p| format!("{} {:.0} %", p.1, percent(p.0))).collect();
+        (!words.is_empty()).then(|| words.join(", "))
+    }
+}
+
 /// The three categories of a stream. `slices`: the idle time of its device, by time.
 fn exact(run: &Run, stream: &Stream, slices: &[IdleSlice], observed: &Observed) -> [Exact; 3] {
     let signed = |t: u64| i64::try_from(t).unwrap_or(i64::MAX);
@@ -261,8 +277,8 @@ fn rows(source: &Source<'_>) -> Vec<Row> {
                 let ratio = hta.filter(|_| all != 0).map(|p| p.us as f64 / all as f64);
                 let mut cells = row![device.ordinal, stream.stream, name];
                 // HTA's own form: a float, for it may be negative
-                cells.extend(row![hta.map(|p| p.us as f64), ratio, hta.map(|p| p.intervals)]);
-                cells.extend(row![e.ns, e.intervals]);
+                cells.extend(row![hta.map(|p| p.us as f64), ratio, e.ns, e.mostly().as_deref()]);
+                cells.extend(row![hta.map(|p| p.intervals), e.intervals]);
                 cells.extend(CAUSES.iter().map(|(bucket, _)| Cell::from(e.causes.get(*bucket))));
                 cells.extend(row![e.other_streams, e.not_seen]);
                 rows.push(cells);
