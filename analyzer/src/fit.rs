@@ -103,6 +103,8 @@ pub struct Wanted {
     pub says: bool,
     /// Left out last.
     pub keep: bool,
+    /// Of columns that are parts of a whole, how much of it: the smallest are left out first. 0 of others.
+    pub weight: u128,
 }
 
 /// The widths of the columns of a table in lines of at most `most` columns (`None`: as wide as it is); `None` for columns
@@ -161,9 +163,11 @@ impl Layout<'_> {
         }
     }
 
-    /// Leaves columns out from the right until it fits, as long as more than so many numbers are there.
+    /// Leaves columns out, the smallest parts first and from the right, until it fits, as long as more than so many numbers are there.
     fn leave_out(&mut self, goes: impl Fn(bool, &Wanted) -> bool, numbers: usize) {
-        for (n, wanted) in self.wanted.iter().enumerate().rev() {
+        let mut order: Vec<(usize, &Wanted)> = self.wanted.iter().enumerate().rev().collect();
+        order.sort_by_key(|(_, w)| w.weight);
+        for (n, wanted) in order {
             let kept = n == 0 || wanted.keep || Some(n) == self.first;
             let there =
                 self.wanted.iter().zip(&self.widths).filter(|(w, width)| !w.text && width.is_some()).count();
@@ -257,7 +261,7 @@ mod tests {
     }
 
     fn text(width: usize) -> Wanted {
-        Wanted { width, heading: 4, text: true, says: true, keep: false }
+        Wanted { width, heading: 4, text: true, says: true, ..Wanted::default() }
     }
 
     #[test]

@@ -100,6 +100,7 @@ pub fn table(fleet: &Fleet, most: Option<usize>) -> (String, usize) {
                 text: text(n),
                 says: cells().skip(1).any(|c| !matches!(c.as_str(), "" | "0" | "-")),
                 keep: n == 6,
+                weight: 0,
             }
         })
         .collect();

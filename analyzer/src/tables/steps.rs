@@ -2,7 +2,7 @@
 //! Each step's time on each device, split: what the device did, and why it did nothing. The parts of a row sum up to its
 //! Step Time; Not Seen is what was not observed of it. Steps of warm-up are marked: other figures leave them out.
 
-use super::table::{ns, number, row, text, Column, Row};
+use super::table::{ns, number, part, row, text, Column, Row};
 use super::{Report, Source};
 use crate::analysis::{Analysis, Bucket, Buckets, Step};
 use crate::kernels::KernelTable;
@@ -22,23 +22,27 @@ pub(super) static REPORT: Report = Report {
 
 /// The parts of a step's time in the order of the columns; keys are those of the summary.
 const SPLIT: [(Bucket, Column); Bucket::COUNT] = [
-    (Bucket::Compute, ns("Compute", "compute_ns")),
-    (Bucket::Copy, ns("Copy Only", "copy_only_ns")),
-    (Bucket::Comm, ns("Comm Only", "collective_only_ns")),
-    (Bucket::Sync, ns("Sync", "sync_ns")),
-    (Bucket::Launch, ns("Launch", "launch_ns")),
-    (Bucket::KernelGap, ns("Kernel Gap", "kernel_gap_ns")),
-    (Bucket::DeviceWait, ns("Device Wait", "device_wait_ns")),
-    (Bucket::Host, ns("Host", "host_ns")),
-    (Bucket::Input, ns("Input", "input_ns")),
-    (Bucket::CopyWait, ns("Copy Wait", "copy_wait_ns")),
-    (Bucket::Alloc, ns("Alloc", "alloc_ns")),
-    (Bucket::Unexplained, ns("Unexplained", "unexplained_ns")),
+    (Bucket::Compute, part("Compute", "compute_ns")),
+    (Bucket::Copy, part("Copy Only", "copy_only_ns")),
+    (Bucket::Comm, part("Comm Only", "collective_only_ns")),
+    (Bucket::Sync, part("Sync", "sync_ns")),
+    (Bucket::Launch, part("Launch", "launch_ns")),
+    (Bucket::KernelGap, part("Kernel Gap", "kernel_gap_ns")),
+    (Bucket::DeviceWait, part("Device Wait", "device_wait_ns")),
+    (Bucket::Host, part("Host", "host_ns")),
+    (Bucket::Input, part("Input", "input_ns")),
+    (Bucket::CopyWait, part("Copy Wait", "copy_wait_ns")),
+    (Bucket::Alloc, part("Alloc", "alloc_ns")),
+    (Bucket::Unexplained, part("Unexplained", "unexplained_ns")),
 ];
 
-const FIRST: [Column; 4] =
-    [number("Step", "step"), number("DevId", "device"), ns("Start", "start_ns"), ns("Step Time", "step_ns")];
-const LAST: [Column; 3] = [ns("Not Seen", "not_seen_ns"), number("Ops", "gpu_ops"), text("Flags", "flags")];
+const FIRST: [Column; 4] = [
+    number("Step", "step"),
+    number("DevId", "device"),
+    ns("Start", "start_ns"),
+    part("Step Time", "step_ns"),
+];
+const LAST: [Column; 3] = [part("Not Seen", "not_seen_ns"), number("Ops", "gpu_ops"), text("Flags", "flags")];
 
 static COLUMNS: [Column; FIRST.len() + SPLIT.len() + LAST.len()] = {
     let mut all = [FIRST[0]; FIRST.len() + SPLIT.len() + LAST.len()];

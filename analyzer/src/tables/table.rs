@@ -45,6 +45,8 @@ pub struct Column {
     pub decimals: u8,
     /// Holds texts: stands left, sorts upwards.
     pub text: bool,
+    /// One of the parts that others are, too: where there is no room the smallest are left out first.
+    pub part: bool,
 }
 
 impl Column {
@@ -62,27 +64,32 @@ impl Column {
 
 /// A column of texts.
 pub(super) const fn text(name: &'static str, key: &'static str) -> Column {
-    Column { name, unit: Unit::None, key, decimals: 0, text: true }
+    Column { name, unit: Unit::None, key, decimals: 0, text: true, part: false }
 }
 
 /// A column of counts and other numbers without unit.
 pub(super) const fn number(name: &'static str, key: &'static str) -> Column {
-    Column { name, unit: Unit::None, key, decimals: 1, text: false }
+    Column { name, unit: Unit::None, key, decimals: 1, text: false, part: false }
 }
 
 /// A column of times.
 pub(super) const fn ns(name: &'static str, key: &'static str) -> Column {
-    Column { name, unit: Unit::Ns, key, decimals: 1, text: false }
+    Column { name, unit: Unit::Ns, key, decimals: 1, text: false, part: false }
+}
+
+/// A column of times that are parts of a whole, or the whole.
+pub(super) const fn part(name: &'static str, key: &'static str) -> Column {
+    Column { part: true, ..ns(name, key) }
 }
 
 /// A column of shares.
 pub(super) const fn percent(name: &'static str, key: &'static str) -> Column {
-    Column { name, unit: Unit::Percent, key, decimals: 1, text: false }
+    Column { name, unit: Unit::Percent, key, decimals: 1, text: false, part: false }
 }
 
 /// A column of sizes.
 pub(super) const fn megabytes(name: &'static str, key: &'static str) -> Column {
-    Column { name, unit: Unit::Megabytes, key, decimals: 3, text: false }
+    Column { name, unit: Unit::Megabytes, key, decimals: 3, text: false, part: false }
 }
 
 /// Share of the row's total in the sum of all rows' totals.

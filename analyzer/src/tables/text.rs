@@ -24,13 +24,23 @@ pub(super) fn write(
         .enumerate()
         .map(|(n, (column, heading))| {
             let heading = fit::width(heading);
-            Wanted { width: heading, heading, text: column.text, says: false, keep: keep == Some(n) }
+            Wanted {
+                width: heading,
+                heading,
+                text: column.text,
+                says: false,
+                keep: keep == Some(n),
+                weight: 0,
+            }
         })
         .collect();
     for row in rows {
         for ((wanted, column), cell) in wanted.iter_mut().zip(columns).zip(row) {
             wanted.width = wanted.width.max(fit::width(&shown(column, cell)));
             wanted.says |= says(cell);
+            if let (true, Cell::Whole(n)) = (column.part, cell) {
+                wanted.weight = wanted.weight.saturating_add(*n);
+            }
         }
     }
     let widths = fit::layout(&wanted, most);

@@ -205,3 +205,17 @@ fn a_recording_of_our_own_has_tables_too() {
     assert_eq!(rows("steps").len(), 300);
     assert_eq!(rows("cuda_kern_exec_sum")[0]["pid"], i32::MAX);
 }
+
+/// In a narrow terminal the parts of a step that matter stay, whatever their place.
+#[test]
+fn the_largest_parts_of_steps_stay_in_80_columns() {
+    let place = place("steps-narrow");
+    for (name, column) in
+        [("own_compiled", "Launch (ns)"), ("own_host_sleep", "Host (ns)"), ("own_gpt_bound", "Compute (ns)")]
+    {
+        let path = format!("{}/tests/recordings/{name}.gprec.gz", env!("CARGO_MANIFEST_DIR"));
+        let text = out(&place.run(&["steps", "--width", "80", &path]));
+        let heading = text.lines().find(|l| l.contains("Step Time")).unwrap_or_else(|| panic!("{text}"));
+        assert!(heading.contains(column) && heading.chars().count() <= 80, "{name}: {heading}");
+    }
+}
