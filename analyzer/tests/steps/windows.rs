@@ -198,3 +198,59 @@ fn windows_change_neither_verdict_nor_prediction() {
         assert!((win - in_windows).abs() < 0.05, "{cause}: {win:.2}, in windows {in_windows:.2}");
     }
 }
+
+#[test]
+fn windows_of_one_step_each_end_where_they_were_closed() {
+    let mut p = Program::new();
+    for _ in 0..40 {
+        step(&mut p);
+        p.sync();
+        p.t += 2_500_000;
+        dark(&mut p, Unobserved::CaptureOff);
+    }
+    let (_, a) = p.analyze();
+    let mut whole = Program::new();
+    for _ in 0..40 {
+        step(&mut whole);
+        whole.sync();
+        whole.t += 2_500_000;
+    }
+    let truth = whole.analyze().1.steps.mean_ns;
+    assert!((a.steps.mean_ns / truth - 1.0).abs() < 0.05, "{} ns, in truth {truth}", a.steps.mean_ns);
+}
+
+/// The host is ahead when another profiler takes the records over: what it had launched has no operation in the recording.
+#[test]
+fn steps_whose_work_fell_into_the_dark_are_none() {
+    let mut p = Program::new();
+    p.noise = 0;
+    let mut marks = Vec::new();
+    for step in 0..30 {
+        marks.push(p.t);
+        (0..20).for_each(|_| p.launch("layer_gemm", 264, 500_000));
+        if step % 10 == 9 {
+            p.sync();
+            p.t += 20_000_000;
+        }
+    }
+    let ends: Vec<u64> = marks.iter().skip(1).copied().chain([p.t]).collect();
+    for (n, (begin, end)) in (0..).zip(marks.iter().zip(ends)) {
+        p.t = *begin;
+        p.mark(n, end);
+    }
+    let (mut run, _) = p.analyze();
+    // of each ten steps the last three run unobserved
+    let ops = &mut run.devices[0].streams[0].ops;
+    for ten in marks.chunks(10).rev() {
+        let first = ops.iter().find(|o| o.start >= ten[0]).map(|o| o.start).unwrap();
+        let span = analyzer::run::Span::new(first + 70_050_000, first + 103_000_000);
+        ops.retain(|o| o.start < span.start || o.end > span.end);
+        run.blind.insert(0, analyzer::run::Blind { span, reason: Unobserved::Yielded as u32 });
+    }
+    let a = analyzer::analyze(&run);
+    assert!(a.steps.steps.len() >= 18, "{} steps", a.steps.steps.len());
+    for s in &a.steps.steps {
+        let ms = s.span.ns() as f64 / 1e6;
+        assert!((ms - 10.0).abs() < 0.4, "{ms} ms, in truth 10");
+    }
+}
