@@ -30,6 +30,9 @@ pub(crate) fn submit(handle: usize, work: &Work) -> Result<Option<Placed>, i32> 
     if settings().launch_ns > 0 {
         clock::spin_until(clock::now() + settings().launch_ns);
     }
+    if matches!(work, Work::Kernel { .. }) {
+        activity::expect_kernel();
+    }
     let placed = when_room(handle, |gpu, stream, now| match gpu.streams[stream].capture {
         Some(capture) => {
             gpu.graphs[capture.graph].nodes.push(work.clone());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which activity kinds and calls are recorded, and the records of each event.
 
-use super::buffers::append;
+use super::buffers::{append, make_ready};
 use super::layout::{self, kind};
 use super::records::{self, Place};
 use crate::api::{DRIVER, RUNTIME};
@@ -147,10 +147,20 @@ pub(crate) fn external_correlation(correlation: u32) {
     }
 }
 
+fn kernel_kind() -> Option<u32> {
+    [kind::CONCURRENT_KERNEL, kind::KERNEL].into_iter().find(|k| kind_on(*k))
+}
+
+/// A kernel is about to be launched.
+pub(crate) fn expect_kernel() {
+    if let Some(len) = kernel_kind().and_then(|kind| layout::record_size(kind, layout::release())) {
+        make_ready(len);
+    }
+}
+
 /// A kernel; `name` is the pointer the record shall hold.
 pub(crate) fn kernel(place: Place, grid: [u32; 3], block: [u32; 3], name: usize, times: (u64, u64)) {
-    let on = [kind::CONCURRENT_KERNEL, kind::KERNEL].into_iter().find(|k| kind_on(*k));
-    if let Some(kind) = on {
+    if let Some(kind) = kernel_kind() {
         if settings().cupti_ns > 0 {
             clock::spin_until(clock::now() + settings().cupti_ns);
         }

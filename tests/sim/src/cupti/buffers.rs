@@ -200,6 +200,26 @@ fn retire(buffer: Buffer) {
     FULL.1.notify_all();
 }
 
+/// Has a buffer with room for a record of `len` bytes at hand before its operation is issued: what a buffer holds was
+/// launched after it was lent, as in CUPTI.
+pub(crate) fn make_ready(len: usize) {
+    let slot = slot();
+    if lock(&slot.0).as_ref().is_some_and(|b| b.fits(len)) {
+        return;
+    }
+    let Some(fresh) = request() else { return };
+    if !fresh.fits(len) {
+        return retire(fresh);
+    }
+    let mut held = lock(&slot.0);
+    if held.as_ref().is_some_and(|b| b.fits(len)) {
+        // Another thread filled the shared slot meanwhile.
+        drop(held);
+        return retire(fresh);
+    }
+    held.replace(fresh).into_iter().for_each(retire);
+}
+
 /// Puts a record into this thread's buffer; `times` (engine clock) are written at delivery.
 pub(crate) fn append(record: &Record, times: Option<(u64, u64)>) {
     if let Some(every) = settings().fault_every("drop") {
