@@ -13,7 +13,7 @@ fuzz_target!(|input: &[u8]| {
         return;
     }
     let fleet = Fleet::new(ranks);
-    let (line, table, json) = (fleet::line(&fleet), fleet::table(&fleet), fleet.json().to_string());
+    let (line, table, json) = (fleet::line(&fleet), fleet::table(&fleet, None).0, fleet.json().to_string());
     assert!(!line.trim().is_empty(), "no line");
     assert!(line.trim_end_matches('\n').chars().all(|c| !c.is_control()), "control characters: {line:?}");
     assert!(table.chars().all(|c| !c.is_control() || c == '\n'), "control characters: {table:?}");
