@@ -201,10 +201,10 @@ impl StepSource {
 /// One step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Step {
-    /// From where the host has begun it and the device is done with the steps before, to the same of the next one. Periods:
-    /// from its first op to that of the next step.
+    /// Marks and ranges: from its mark or, where the device was not ready for its first kernel, from when that began
+    /// (`steps/behind.rs`), to the same of the next one. Periods: from its first op to that of the next step.
     pub span: Span,
-    /// Marks and ranges: the same on the program's thread, where calls and ranges lie. Periods: as `span`.
+    /// Marks and ranges: from mark to mark on the program's thread, where calls and ranges lie. Periods: as `span`.
     pub host: Span,
     /// The program's step number, else its position.
     pub number: u32,

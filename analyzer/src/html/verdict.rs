@@ -7,6 +7,7 @@ use super::names::clean;
 use super::Subject;
 use crate::line;
 use crate::overview;
+use crate::tables::{NameStyle, Source};
 use crate::timeline::Observed;
 
 /// Remarks at most; findings at most.
@@ -43,7 +44,7 @@ pub(super) fn figures(subject: &Subject<'_>) -> Value {
         "rest": clean(&rest),
         "line": clean(&line(subject)),
         "fix": v.fix,
-        "next": overview::next(&subject.input.run, subject.analysis).map(|n| clean(&n)),
+        "next": overview::next(&Source::new(&subject.input.run, NameStyle::Short), subject.analysis).map(|n| clean(&n)),
         "share": v.share,
         "step_ns": (v.step_ns > 0.0).then_some(v.step_ns),
         "predicted_ns": promise.then_some(v.predicted_ns),

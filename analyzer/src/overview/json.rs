@@ -20,7 +20,7 @@ pub fn json(o: &Overview<'_>) -> Value {
     let r = &o.input.refused;
     if let Value::Object(keys) = &mut all {
         if let Some(verdict) = keys.get_mut("verdict").and_then(Value::as_object_mut) {
-            verdict.insert("next".to_owned(), json!(next(run, a)));
+            verdict.insert("next".to_owned(), json!(next(o.source, a)));
         }
         keys.insert("buckets_ns".to_owned(), Value::Object(buckets.collect()));
         keys.insert(

@@ -8,17 +8,16 @@ use super::rows::Rows;
 use crate::analysis::Analysis;
 use crate::causes::gpu_bound;
 use crate::chrome::name::demangled;
-use crate::run::Run;
-use crate::tables::{NameStyle, Source};
+use crate::tables::Source;
 
 /// `ncu --kernel-name ... --launch-skip N --launch-count 1 COMMAND`; `None` where the verdict is not GPU-BOUND, and without
-/// kernels.
-pub fn command(run: &Run, analysis: &Analysis) -> Option<String> {
+/// kernels. `source`: the run's tables, with short names.
+pub fn command(source: &Source<'_>, analysis: &Analysis) -> Option<String> {
+    let run = source.run;
     if analysis.verdict.code != gpu_bound::CODE {
         return None;
     }
-    let source = Source::new(run, NameStyle::Short);
-    let top = Rows::of(&source, "cuda_gpu_kern_sum")?;
+    let top = Rows::of(source, "cuda_gpu_kern_sum")?;
     let name = top.iter().next()?.text("name").to_owned();
     let function = base(&name);
     // ncu counts launches of kernels whose base name matches, in the order of their launching

@@ -271,7 +271,7 @@ fn copies(out: &mut Page, o: &Overview<'_>) {
 fn foot(out: &mut Page, o: &Overview<'_>, a: &Analysis) {
     let (run, v) = (&o.input.run, &a.verdict);
     out.sentence("", &format!("{}; losses {}.", capital(&line::seen(a)), line::losses(run, a)));
-    if let Some(command) = ncu::command(run, a) {
+    if let Some(command) = ncu::command(o.source, a) {
         out.command(&format!("Next: {command}"));
     }
     out.command(&format!(

@@ -43,7 +43,8 @@ struct Work {
 }
 
 /// `None` where marks are not about this work: set by threads that launch nothing, while most of the launching, or of the
-/// steps, is elsewhere (an environment's steps, a queue filled by a main thread). Linear in calls and operations.
+/// steps, is elsewhere (an environment's steps, a queue filled by a main thread). Two looks at each operation, each a search among
+/// the steps.
 pub(super) fn on_device(run: &Run, host: &Host<'_>) -> Option<OnDevice> {
     let step_at = |t: u64| {
         let step = host.begins.partition_point(|&b| b <= t).checked_sub(1)?;
@@ -52,12 +53,17 @@ pub(super) fn on_device(run: &Run, host: &Host<'_>) -> Option<OnDevice> {
     let launches = |c: &&Call| matches!(c.class, Some(Class::Launch | Class::GraphLaunch));
     let calls = |t: usize| run.threads.get(t).map_or(&[][..], |t| t.calls.as_slice());
     // marks of a thread that launches nothing are about the work of the others
-    let all: Vec<usize> = (0..run.threads.len()).collect();
     let marking = host.threads.iter().any(|&t| calls(t).iter().any(|c| launches(&c)));
-    let threads = if marking { host.threads } else { &all };
+    let mut counts = vec![!marking; run.threads.len()];
+    for &t in host.threads {
+        if let Some(counts) = counts.get_mut(t) {
+            *counts = true;
+        }
+    }
     let mut works = vec![Work::default(); host.begins.len()];
     let (mut inside, mut outside) = (0u64, 0u64);
-    for call in threads.iter().flat_map(|&t| calls(t)).filter(launches) {
+    let counting = counts.iter().enumerate().filter(|t| *t.1).map(|t| t.0);
+    for call in counting.flat_map(calls).filter(launches) {
         match step_at(call.start).and_then(|step| works.get_mut(step)) {
             Some(work) => (work.launched, inside) = (true, inside + 1),
             None => outside += 1,
@@ -73,7 +79,9 @@ pub(super) fn on_device(run: &Run, host: &Host<'_>) -> Option<OnDevice> {
         let mut run_of: Option<(usize, Work)> = None;
         for op in kernels {
             let Some((thread, call)) = run.call(op.call) else { continue };
-            let Some(step) = step_at(call.start).filter(|_| threads.contains(&thread)) else { continue };
+            let Some(step) = step_at(call.start).filter(|_| counts.get(thread) == Some(&true)) else {
+                continue;
+            };
             match &mut run_of {
                 Some((of, work)) if *of == step => {
                     work.kernels += 1;

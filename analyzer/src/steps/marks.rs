@@ -24,11 +24,14 @@ pub(super) fn from_marks(run: &Run, observed: &Observed, valid: Span, last_op: u
     all.dedup_by_key(|m| m.number);
     let together = all.windows(2).all(|w| matches!(w, [a, b] if a.number < b.number));
     let most = marking.iter().copied().max_by_key(|&t| marks_of(run, t).len())?;
-    let (threads, mut marks) = match together {
+    let (threads, marks) = match together {
         true => (marking, all),
-        false => (vec![most], marks_of(run, most).iter().collect()),
+        false => {
+            let mut own: Vec<&Mark> = marks_of(run, most).iter().collect();
+            own.dedup_by_key(|m| m.number);
+            (vec![most], own)
+        }
     };
-    marks.dedup_by_key(|m| m.number);
     // a mark is a moment: its step ends at the next one
     let open = |m: &Mark| m.flags & OPEN_ENDED != 0 || m.span.ns() == 0;
     let named = marks.iter().map(|m| (m.span.start, m.span.end, m.number, open(m)));

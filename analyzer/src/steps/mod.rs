@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The steps of a run: the program's marks, else its named ranges, else a period in the sequence of launches.
 //!
-//! `marks.rs` reads marks and ranges, `behind.rs` puts them off to where the GPU is, `sequence.rs` makes the sequence of launches, `period.rs` finds the period in
-//! it, `cut.rs` cuts it into steps, `drains.rs` takes the stretches between synchronizes where the period is but a tile. Here: the choice between them, warm-up, step times. Not here: what a step's time was spent on.
+//! `marks.rs` reads marks and ranges, `behind.rs` says when they begin on the GPU, `sequence.rs` makes the sequence of
+//! launches, `period.rs` finds the period in it, `cut.rs` cuts it into steps, `drains.rs` takes the stretches between synchronizes where the period is but a tile. Here: the choice between them, warm-up, step times. Not here: what a step's time was spent on.
 
 mod behind;
 mod cut;
