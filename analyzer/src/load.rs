@@ -7,13 +7,13 @@ use std::collections::HashMap;
 
 use trace::call::Class;
 use trace::define::TrackInfo;
-use trace::event::FROM_RECORD;
+use trace::event::{FROM_RECORD, PAYLOAD};
 use trace::reader::Track;
 use trace::{Event, Kind, Recording, Source};
 
 use crate::run::{
-    Blind, Call, Device, LoadError, LossMark, Mark, Op, Range, RangeKind, Run, Span, Stream, SyncRecord,
-    Thread, CLOCK_SLACK_NS, MAX_TIME, NONE,
+    Blind, Call, Child, Device, LoadError, LossMark, Mark, Op, Range, RangeKind, Reading, Run, Sample, Span,
+    Stream, SyncRecord, Thread, CLOCK_SLACK_NS, MAX_TIME, NONE,
 };
 
 /// Records of shorter synchronizations are not made into calls, ns.
@@ -167,6 +167,19 @@ impl Loader {
                 self.run.loss_marks.push(LossMark { at: e.start, code: e.a, count: e.b });
             }
             Kind::SyncRecord => self.run.waits.push(sync_record(e)),
+            Kind::Process => self.run.children.push(Child {
+                span: Span::new(e.start, e.end),
+                pid: e.a,
+                on_cpu: e.b as u16,
+                on_disk: (e.b >> 16) as u16,
+                read_kib: e.c,
+            }),
+            Kind::Gauge => self.run.readings.push(Reading {
+                span: Span::new(e.start, e.end),
+                gauge: e.a,
+                device: e.x,
+                value: u64::from(e.b) | u64::from(e.c) << 32,
+            }),
             _ => self.run.problems.bad_events += 1,
         }
     }
@@ -261,7 +274,7 @@ impl Loader {
                 correlation: e.correlation,
                 packed: e.a,
                 result: e.b,
-                bytes: e.c,
+                site: if e.flags & FROM_RECORD == 0 { e.c } else { 0 },
                 class: Class::from_u8(e.x),
                 flags: e.flags,
             }),
@@ -272,9 +285,20 @@ impl Loader {
                     depth: e.x,
                     flags: e.flags,
                     kind: RangeKind::User,
+                    domain: e.b,
+                    payload: (e.flags & PAYLOAD != 0)
+                        .then(|| u64::from(e.correlation) | u64::from(e.c) << 32),
                 });
             }
             Kind::Step => t.marks.push(Mark { span: Span::new(e.start, e.end), number: e.a, flags: e.flags }),
+            Kind::Sample => t.samples.push(Sample {
+                span: Span::new(e.start, e.end),
+                stack: e.a,
+                syscall: e.b.checked_sub(1),
+                on_cpu: e.c as u16,
+                run_queue: (e.c >> 16) as u16,
+                bits: e.x,
+            }),
             Kind::SyncRecord => self.run.waits.push(sync_record(e)),
             _ => self.run.problems.bad_events += 1,
         }
@@ -310,6 +334,7 @@ pub(crate) fn finish(run: &mut Run) {
         sort(&mut t.calls, |c| (c.start, c.end));
         t.ranges.sort_by_key(|r| (r.span.start, r.depth));
         t.marks.sort_by_key(|m| m.span);
+        t.samples.sort_by_key(|s| s.span);
         base = base.saturating_add(t.calls.len() as u32);
         run.call_base.push(base);
     }
@@ -317,6 +342,8 @@ pub(crate) fn finish(run: &mut Run) {
     run.clocks.retain(|c| c.1 != 0);
     run.clocks.sort_unstable();
     run.clocks.dedup();
+    run.children.sort_by_key(|c| c.span);
+    run.readings.sort_by_key(|r| r.span);
     run.blind.sort_by_key(|b| b.span);
     run.loss_marks.sort_by_key(|m| m.at);
     join(run);
@@ -358,7 +385,7 @@ fn take_unseen_waits(run: &mut Run) {
                 correlation: w.correlation,
                 packed: trace::call::pack(trace::call::RUNTIME, id),
                 result: 0,
-                bytes: 0,
+                site: 0,
                 class: Some(Class::Sync),
                 flags: FROM_RECORD,
             });

@@ -6,7 +6,7 @@
 //! Memory: 40 bytes a GPU op or API call, 32 a range or mark.
 
 use trace::call::Class;
-use trace::event::{Copy, Unobserved, FROM_RECORD, GRAPH_NODE};
+use trace::event::{Copy, Unobserved, FROM_RECORD, GRAPH_NODE, START_END};
 use trace::{Definitions, DeviceInfo, Header, Kind, OpenError, Problems};
 
 /// Why a recording cannot be loaded.
@@ -116,8 +116,8 @@ pub struct Call {
     pub packed: u32,
     /// Return value (0 success).
     pub result: u32,
-    /// Low 32 bits of the bytes moved or allocated, where known.
-    pub bytes: u32,
+    /// Where in the program it was made: a stack id of [`Run::definitions`], 0 where that is not known.
+    pub site: u32,
     /// What it does; `None` for a number this version does not know.
     pub class: Option<Class>,
     /// Flags of `trace::event`.
@@ -204,7 +204,7 @@ pub enum RangeKind {
 }
 
 /// A named range of the program.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Range {
     /// Begin and end.
     pub span: Span,
@@ -216,10 +216,11 @@ pub struct Range {
     pub flags: u8,
     /// Who named it.
     pub kind: RangeKind,
+    /// NVTX domain, a string id (0: none).
+    pub domain: u32,
+    /// The number that came with it (for NCCL's ranges: bytes of the collective).
+    pub payload: Option<u64>,
 }
-
-/// Flag of ranges, beside those of `trace::event`: see [`Range::is_start_end`].
-pub const START_END: u8 = 1 << 4;
 
 impl Range {
     /// Ended by its handle, on whatever thread (NVTX start and end): it need not nest in other ranges. Else it ended on the
@@ -253,6 +254,53 @@ pub struct Thread {
     pub ranges: Vec<Range>,
     /// By start.
     pub marks: Vec<Mark>,
+    /// By start.
+    pub samples: Vec<Sample>,
+}
+
+/// Where a host thread stood (the gap sampler), see [`Kind::Sample`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sample {
+    /// The time it stands for: since the thread's sample before.
+    pub span: Span,
+    /// Stack id, 0 where none could be read.
+    pub stack: u32,
+    /// System call the thread was blocked in; `None`: in none.
+    pub syscall: Option<u32>,
+    /// Share of the span on a CPU, permille.
+    pub on_cpu: u16,
+    /// Share of the span runnable but waiting for a CPU, permille.
+    pub run_queue: u16,
+    /// Bits of [`trace::event::sample`].
+    pub bits: u8,
+}
+
+/// A child process in a span, see [`Kind::Process`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Child {
+    /// From and to.
+    pub span: Span,
+    /// Process id.
+    pub pid: u32,
+    /// CPU time, permille of the span on one CPU (saturated at 65.5 CPUs).
+    pub on_cpu: u16,
+    /// Time blocked on a disk, permille of the span.
+    pub on_disk: u16,
+    /// KiB read in the span.
+    pub read_kib: u32,
+}
+
+/// A number read while recording, see [`Kind::Gauge`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reading {
+    /// When it was read, or the span over which it counted up.
+    pub span: Span,
+    /// Number of [`trace::event::Gauge`]; others come from newer recorders.
+    pub gauge: u32,
+    /// Device ordinal; 0 for the host's.
+    pub device: u8,
+    /// Value, unit by gauge.
+    pub value: u64,
 }
 
 /// A span in which the GPU was not observed.
@@ -334,6 +382,10 @@ pub struct Run {
     pub blind: Vec<Blind>,
     /// By time.
     pub loss_marks: Vec<LossMark>,
+    /// By start.
+    pub children: Vec<Child>,
+    /// By start.
+    pub readings: Vec<Reading>,
     /// Ops whose launching call is not in the recording.
     pub unjoined: u64,
     /// Events read (all kinds).
@@ -360,6 +412,11 @@ impl Run {
         let thread = self.call_base.partition_point(|&b| b <= flat).checked_sub(1)?;
         let call = self.threads.get(thread)?.calls.get((flat - self.call_base.get(thread)?) as usize)?;
         Some((thread, call))
+    }
+
+    /// The frames of a call's site, innermost first; none where it is not known.
+    pub fn site(&self, call: &Call) -> impl DoubleEndedIterator<Item = &trace::FrameInfo> {
+        self.definitions.stack(call.site)
     }
 
     /// A call's name as users know it.

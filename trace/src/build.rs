@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::define::{Definition, DeviceInfo, KernelInfo, TrackInfo, MAX_RECORD};
+use crate::define::{Definition, DeviceInfo, FrameInfo, KernelInfo, Language, TrackInfo, MAX_RECORD};
 use crate::event::{Event, Kind};
 use crate::header::Header;
 use crate::reader::Track;
@@ -67,6 +67,21 @@ impl Builder {
         let id = self.fresh();
         self.kernels.insert(info, id);
         self.define(id, Definition::Kernel(info));
+        id
+    }
+
+    /// Id of a Python call stack: function, file and line of each frame, innermost first.
+    pub fn stack(&mut self, frames: &[(&str, &str, u32)]) -> u32 {
+        let mut bytes = Vec::new();
+        for &(function, file, line) in frames {
+            let (function, file) = (self.string(function), self.string(file));
+            let id = self.fresh();
+            let frame = FrameInfo { language: Language::Python, function, file, line };
+            self.define(id, Definition::Frame(frame));
+            bytes.extend_from_slice(&id.to_le_bytes());
+        }
+        let id = self.fresh();
+        self.define(id, Definition::Stack(&bytes));
         id
     }
 

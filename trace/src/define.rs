@@ -8,6 +8,8 @@
 //! tag 3 track      u32 class (0 stream, 1 thread), u32 device, u32 context, u32 stream or tid, u32 name (string id, 0 none)
 //! tag 4 device     u32 multiprocessors, u32 compute major, u32 minor, u32 name (string id), u64 memory bytes
 //! tag 5 attribute  u32 key (string id), u32 value (string id)
+//! tag 6 frame      u32 language (0 Python, 1 native), u32 function, u32 file (string ids), u32 line (0 unknown)
+//! tag 7 stack      u32 count, count times u32 frame id, innermost first
 //! ```
 //! String id 0 is "no string". A later definition of the same id replaces the earlier one.
 
@@ -29,6 +31,33 @@ pub struct KernelInfo {
     pub static_shared: u32,
     /// Dynamic shared memory a block, bytes.
     pub dynamic_shared: u32,
+}
+
+/// Frames of a stack stored at most, the innermost ones.
+pub const MAX_FRAMES: usize = 64;
+
+/// Where a host thread stood: one function of a call stack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub struct FrameInfo {
+    /// What the function is written in.
+    pub language: Language,
+    /// Its name (Python: qualified where the interpreter has that; native: symbol), a string id.
+    pub function: u32,
+    /// Python: the file as the interpreter names it; native: the module. A string id.
+    pub file: u32,
+    /// Line, 1 the first; 0 where there is none.
+    pub line: u32,
+}
+
+/// What a [`FrameInfo`] is written in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+#[repr(u32)]
+pub enum Language {
+    /// Python.
+    #[default]
+    Python = 0,
+    /// Machine code, by module and symbol.
+    Native = 1,
 }
 
 /// Whose events a track holds.
@@ -80,6 +109,10 @@ pub enum Definition<'a> {
     Device(DeviceInfo),
     /// Tag 5: key and value, string ids.
     Attribute(u32, u32),
+    /// Tag 6.
+    Frame(FrameInfo),
+    /// Tag 7: frame ids, innermost first, each four little-endian bytes (a record is not aligned).
+    Stack(&'a [u8]),
 }
 
 /// Longest encoded record.
@@ -129,6 +162,18 @@ impl Definition<'_> {
                 w.u32(v)?;
                 5
             }
+            Definition::Frame(f) => {
+                for v in [f.language as u32, f.function, f.file, f.line] {
+                    w.u32(v)?;
+                }
+                6
+            }
+            Definition::Stack(frames) => {
+                let frames = frames.get(..MAX_FRAMES * 4).unwrap_or(frames);
+                w.u32((frames.len() / 4) as u32)?;
+                w.bytes(frames)?;
+                7
+            }
         };
         let end = w.at.next_multiple_of(4);
         while w.at < end {
@@ -177,6 +222,20 @@ impl Definition<'_> {
                 memory: u64::from(u32_at(body, 16)?) | u64::from(u32_at(body, 20)?) << 32,
             }),
             5 => Definition::Attribute(u32_at(body, 0)?, u32_at(body, 4)?),
+            6 => Definition::Frame(FrameInfo {
+                language: match u32_at(body, 0)? {
+                    0 => Language::Python,
+                    1 => Language::Native,
+                    _ => return Some((id, None, length)),
+                },
+                function: u32_at(body, 4)?,
+                file: u32_at(body, 8)?,
+                line: u32_at(body, 12)?,
+            }),
+            7 => {
+                let count = u32_at(body, 0)? as usize;
+                Definition::Stack(body.get(4..4usize.checked_add(count.checked_mul(4)?)?)?)
+            }
             _ => return Some((id, None, length)),
         };
         Some((id, Some(definition), length))
@@ -226,6 +285,8 @@ pub struct Definitions {
     tracks: HashMap<u32, TrackInfo>,
     devices: HashMap<u32, DeviceInfo>,
     attributes: Vec<(u32, u32)>,
+    frames: HashMap<u32, FrameInfo>,
+    stacks: HashMap<u32, Box<[u32]>>,
 }
 
 impl Definitions {
@@ -245,6 +306,13 @@ impl Definitions {
                 self.devices.insert(id, d);
             }
             Definition::Attribute(k, v) => self.attributes.push((k, v)),
+            Definition::Frame(f) => {
+                self.frames.insert(id, f);
+            }
+            Definition::Stack(frames) => {
+                let ids = frames.chunks_exact(4).filter_map(|b| u32_at(b, 0)).take(MAX_FRAMES);
+                self.stacks.insert(id, ids.collect());
+            }
         }
     }
 
@@ -271,6 +339,11 @@ impl Definitions {
     /// The device with this ordinal.
     pub fn device(&self, ordinal: u32) -> Option<&DeviceInfo> {
         self.devices.get(&ordinal)
+    }
+
+    /// The frames of the stack with this id, innermost first; nothing for 0, ids never defined and frames never defined.
+    pub fn stack(&self, id: u32) -> impl DoubleEndedIterator<Item = &FrameInfo> {
+        self.stacks.get(&id).map_or(&[][..], |s| s).iter().filter_map(|f| self.frames.get(f))
     }
 
     /// Free-form facts of the run (key, value), in the order they were stored; keys like `cupti.path`.
@@ -305,6 +378,9 @@ mod tests {
                 memory: 1 << 40,
             }),
             Definition::Attribute(8, 9),
+            Definition::Frame(FrameInfo { language: Language::Native, function: 3, file: 4, line: 88 }),
+            Definition::Stack(&[1, 0, 0, 0, 7, 1, 0, 0]),
+            Definition::Stack(&[]),
         ];
         let mut buffer = [0; MAX_RECORD];
         for d in all {
@@ -321,6 +397,28 @@ mod tests {
         let n = Definition::String(long.as_bytes()).encode(1, &mut buffer).unwrap();
         let Some((1, Some(Definition::String(s)), _)) = Definition::decode(&buffer[..n]) else { panic!() };
         assert_eq!(std::str::from_utf8(s).unwrap().len(), MAX_STRING);
+    }
+
+    #[test]
+    fn a_stack_gives_its_frames_innermost_first() {
+        let mut all = Definitions::default();
+        let frame = |line| FrameInfo { line, ..FrameInfo::default() };
+        all.insert(7, Definition::Frame(frame(88)));
+        all.insert(8, Definition::Frame(frame(12)));
+        all.insert(9, Definition::Stack(&[7, 0, 0, 0, 5, 0, 0, 0, 8, 0, 0, 0]));
+        assert_eq!(all.stack(9).map(|f| f.line).collect::<Vec<_>>(), [88, 12], "frame 5 was never defined");
+        assert_eq!(all.stack(0).count() + all.stack(10).count(), 0);
+    }
+
+    #[test]
+    fn a_stack_longer_than_its_record_is_refused() {
+        let mut b = [0u8; 64];
+        b[..2].copy_from_slice(&16u16.to_le_bytes());
+        b[2] = 7;
+        for lie in [2u32, u32::MAX / 4, u32::MAX] {
+            b[8..12].copy_from_slice(&lie.to_le_bytes());
+            assert_eq!(Definition::decode(&b), None);
+        }
     }
 
     #[test]

@@ -27,6 +27,65 @@ pub const FROM_RECORD: u8 = 1 << 2;
 /// Flag of ranges and steps: closed by the end of the recording, not by the program.
 pub const OPEN_ENDED: u8 = 1 << 3;
 
+/// Flag of ranges: ended by its handle, on whatever thread (NVTX start and end); it need not nest in other ranges.
+pub const START_END: u8 = 1 << 4;
+/// Flag of ranges: it has a number, see [`Kind::Range`].
+pub const PAYLOAD: u8 = 1 << 5;
+
+/// Bits of field `x` of a [`Kind::Sample`].
+pub mod sample {
+    /// The thread held Python's global lock (GIL).
+    pub const HOLDS_GIL: u8 = 1;
+    /// The thread waited for Python's global lock.
+    pub const WAITS_GIL: u8 = 1 << 1;
+    /// Python's garbage collector was running in its interpreter.
+    pub const COLLECTING: u8 = 1 << 2;
+}
+
+/// What a [`Kind::Gauge`] measures; the number is stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+#[repr(u32)]
+pub enum Gauge {
+    /// NVML's GPU utilisation, percent: the share of its last period in which any kernel ran.
+    Utilization = 1,
+    /// Power drawn, mW.
+    PowerMw = 2,
+    /// Clock of the multiprocessors, MHz.
+    SmClockMhz = 3,
+    /// Why clocks are held down: NVML's bits (`nvmlClocksEventReason*`).
+    ThrottleReasons = 4,
+    /// Memory in use on the device by all processes, bytes.
+    MemoryUsed = 5,
+    /// Largest clock of the multiprocessors the device offers, MHz.
+    SmClockMaxMhz = 6,
+    /// Power limit in force, mW.
+    PowerLimitMw = 7,
+    /// Time in which the cgroup's CPU quota stopped this process, ns from begin to end.
+    CpuThrottledNs = 32,
+    /// Host memory of this process, resident, bytes.
+    ResidentBytes = 33,
+}
+
+impl Gauge {
+    /// All of them.
+    pub const ALL: [Gauge; 9] = [
+        Gauge::Utilization,
+        Gauge::PowerMw,
+        Gauge::SmClockMhz,
+        Gauge::ThrottleReasons,
+        Gauge::MemoryUsed,
+        Gauge::SmClockMaxMhz,
+        Gauge::PowerLimitMw,
+        Gauge::CpuThrottledNs,
+        Gauge::ResidentBytes,
+    ];
+
+    /// The gauge with this number; `None` for one this version does not know.
+    pub fn from_u32(n: u32) -> Option<Gauge> {
+        Gauge::ALL.into_iter().find(|g| *g as u32 == n)
+    }
+}
+
 /// What an event is; the number is stored. Fields not named are 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 #[repr(u8)]
@@ -44,12 +103,23 @@ pub enum Kind {
     /// A whole CUDA graph launch as one op (only with graph-level recording). `c` graph id.
     GraphTrace = 5,
     /// Host API call. `a` = domain << 24 | call id (see `call.rs`), `b` return value,
-    /// `x` = `call::Class`, `c` low 32 bits of the bytes moved or allocated where known.
+    /// `x` = `call::Class`, `c` where the program made it: a stack id (0: not known).
     Call = 16,
     /// Step mark by the program: from this mark to the next. `a` step number.
     Step = 32,
-    /// Named range by the program. `a` string id, `x` nesting depth.
+    /// Named range by the program. `a` string id, `x` nesting depth, `b` NVTX domain (string id, 0 none); with
+    /// [`PAYLOAD`]: `correlation` | `c` << 32 is its number (for NCCL's ranges the bytes of the collective).
     Range = 33,
+    /// Where a host thread stood (the gap sampler); begin to end: the time since its sample before, for which it stands.
+    /// `a` stack id (0: none to be read), `b` system call it is blocked in + 1 (0: in none), `c` permille of that time
+    /// on a CPU (bits 0..16) and runnable but waiting for one (bits 16..32), `x` see [`sample`].
+    Sample = 34,
+    /// A child process (a DataLoader worker, say) from begin to end. `a` pid, `b` permille of one CPU it used
+    /// (bits 0..16, saturated) and permille of the time blocked on a disk (bits 16..32), `c` KiB it read.
+    Process = 35,
+    /// A number read at `start` (from `start` to `end` where it counts up). `a` = [`Gauge`], `x` device ordinal
+    /// (0 for the host's), `b` | `c` << 32 value.
+    Gauge = 36,
     /// CLOCK_MONOTONIC (`start`) read together with CLOCK_REALTIME (words a, b: ns since 1970).
     ClockPair = 48,
     /// Nothing of the GPU was observed from `start` to `end`. `a` = reason, see [`Unobserved`].
@@ -73,6 +143,9 @@ impl Kind {
             16 => Kind::Call,
             32 => Kind::Step,
             33 => Kind::Range,
+            34 => Kind::Sample,
+            35 => Kind::Process,
+            36 => Kind::Gauge,
             48 => Kind::ClockPair,
             49 => Kind::Unobserved,
             50 => Kind::LossMark,

@@ -30,7 +30,7 @@ pub mod segment;
 pub mod setting;
 pub mod total;
 
-pub use define::{Definition, Definitions, DeviceInfo, KernelInfo, TrackInfo};
+pub use define::{Definition, Definitions, DeviceInfo, FrameInfo, KernelInfo, Language, TrackInfo};
 pub use event::{Event, Kind};
 pub use header::Header;
 pub use loss::Loss;

@@ -90,6 +90,11 @@ losses! {
     TrackOverflow = 20, Note, "track_overflow", "streams and threads that had to share the overflow track";
     /// The drain thread could not be started.
     NoDrainThread = 21, Data, "no_drain_thread", "background threads that could not be started: nothing was recorded";
+    // 22 was used by an earlier recorder
+    /// Distinct call stacks beyond the table of them.
+    StackTableFull = 23, Note, "stack_table_full", "calls without a call site because the table of call stacks was full";
+    /// Frames whose code object could not be read or was gone when the drain thread looked.
+    FrameUnreadable = 24, Note, "frame_unreadable", "Python frames that could not be read";
 }
 
 #[cfg(test)]

@@ -159,9 +159,6 @@ pub(super) fn call<W: Write>(
     if call.result != 0 {
         out.number(b",\"error\":", u64::from(call.result));
     }
-    if call.bytes != 0 {
-        out.number(b",\"bytes\":", u64::from(call.bytes));
-    }
     out.put(b"}");
     if let Some(id) = arrow {
         out.number(BIND, id);

@@ -60,7 +60,6 @@ pub(super) struct ForeignCall {
     pub(super) name: Named,
     /// Return value.
     pub(super) result: u32,
-    pub(super) bytes: u32,
 }
 
 /// A run under construction.
@@ -185,11 +184,11 @@ impl Assembly {
 
     /// A call of the thread that [`Assembly::thread`] gave.
     pub(super) fn call(&mut self, thread: usize, call: ForeignCall) {
-        let ForeignCall { span, correlation, name, result, bytes } = call;
+        let ForeignCall { span, correlation, name, result } = call;
         let (packed, class) = self.which(name);
         if let Some(t) = self.run.threads.get_mut(thread) {
             let Span { start, end } = span;
-            t.calls.push(Call { start, end, correlation, packed, result, bytes, class, flags: 0 });
+            t.calls.push(Call { start, end, correlation, packed, result, site: 0, class, flags: 0 });
             self.run.events += 1;
         }
     }

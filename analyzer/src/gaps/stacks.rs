@@ -84,13 +84,13 @@ pub fn without_number(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::{RangeKind, Span};
+    use crate::run::Span;
 
     #[test]
     fn open_ranges_are_those_around_a_time_outermost_first() {
         let range = |name, start, end| {
             let span = Span::new(start, end);
-            Range { span, name, depth: 0, flags: 0, kind: RangeKind::User }
+            Range { span, name, ..Range::default() }
         };
         let ranges = vec![range(2, 0, 50), range(1, 0, 100), range(3, 10, 20), range(4, 60, 90)];
         let thread = Thread { ranges, ..Thread::default() };

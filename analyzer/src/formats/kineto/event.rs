@@ -3,7 +3,7 @@
 
 use std::hash::BuildHasher;
 
-use trace::event::{Copy, OPEN_ENDED};
+use trace::event::{Copy, OPEN_ENDED, START_END};
 use trace::{call, KernelInfo, Kind};
 
 use super::part::{
@@ -11,7 +11,7 @@ use super::part::{
 };
 use super::scan::{Scan, Scanned, Value};
 use super::time::{nanoseconds, whole};
-use crate::run::{RangeKind, START_END};
+use crate::run::RangeKind;
 
 /// The fields of an event that are read.
 #[derive(Default)]

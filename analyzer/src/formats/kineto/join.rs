@@ -113,13 +113,12 @@ pub(super) fn join(parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadError> {
                 continue;
             };
             let name = Named { string: string(c.name), packed: c.packed };
-            assembly
-                .call(thread, ForeignCall { span, correlation: c.correlation, name, result: 0, bytes: 0 });
+            assembly.call(thread, ForeignCall { span, correlation: c.correlation, name, result: 0 });
         }
         for r in ranges {
             if let (Some(span), Some(thread)) = (frame.span(r.start, r.end), thread(r.thread)) {
                 let (name, flags, kind) = (string(r.name), r.flags, r.kind);
-                assembly.range(thread, Range { span, name, depth: 0, flags, kind });
+                assembly.range(thread, Range { span, name, flags, kind, ..Range::default() });
             }
         }
         for m in marks {

@@ -2,7 +2,7 @@
 //! What the host did: API calls, waits, NVTX ranges, calls into the operating system; and what its threads are called.
 
 use foldhash::{HashMap, HashMapExt, HashSet};
-use trace::event::OPEN_ENDED;
+use trace::event::{OPEN_ENDED, START_END};
 
 use super::devices::each;
 use super::ids::tid;
@@ -12,7 +12,7 @@ use super::schema::{Cells, Wanted};
 use super::work::correlation;
 use crate::formats::assemble::{ForeignCall, Named};
 use crate::formats::{OsCall, ReadError};
-use crate::run::{Range, RangeKind, Span, START_END};
+use crate::run::{Range, Span};
 
 /// The tables read here.
 pub(super) static TABLES: [Wanted; 4] = [
@@ -94,7 +94,7 @@ fn calls(reader: &mut Reader<'_>, wanted: &'static Wanted) -> Result<(), ReadErr
         let Some((span, thread)) = placed(sink, cells, 2) else { return Ok(()) };
         let name = Named { string: sink.name([cells.whole(4)])?, packed: 0 };
         let result = cells.whole(5).map_or(0, |n| n as u32);
-        let call = ForeignCall { span, correlation: correlation(cells.whole(3)), name, result, bytes: 0 };
+        let call = ForeignCall { span, correlation: correlation(cells.whole(3)), name, result };
         if cells.whole(6) == Some(BACKTRACE) {
             around.push(Around { process: sink.ids.process(cells.whole(2)), thread, call });
         } else {
@@ -190,7 +190,7 @@ fn ranges(reader: &mut Reader<'_>, wanted: &'static Wanted) -> Result<(), ReadEr
             }
         };
         let flags = flags | style;
-        sink.assembly.range(thread, Range { span, name, depth: 0, flags, kind: RangeKind::User });
+        sink.assembly.range(thread, Range { span, name, flags, ..Range::default() });
         Ok(())
     })?;
     Ok(())
