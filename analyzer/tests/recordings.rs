@@ -101,7 +101,9 @@ fn a_graph_replay_waits_for_nothing() {
 ///
 /// `own_gpt_item_forward` had its `.item()` in a launch-bound forward pass: the calls stood 0.8 ms of 36 ms a step, and
 /// what its fixed form was faster by (30.5 ms) lay in launches of the backward pass, which took 16 % longer in that run:
-/// the program was wrong, not the verdict. `own_gpt_item5` is the program after that.
+/// the program was wrong, not the verdict. `own_gpt_item5` is the program after that. While `own_mlp_eager_shared` was
+/// recorded another process had the GPU for a fifth of the time: 373 kernels began 0.1 to 2.4 ms after their launch on an
+/// idle GPU. What would be left of its launch waits without that, the recording cannot tell.
 const OWN: [(&str, &str, usize, Option<f64>); 20] = [
     ("own_host_sleep", "HOST", 50, Some(0.674)),
     ("own_host_sleep_fixed", "GPU-BOUND", 50, None),
@@ -111,7 +113,7 @@ const OWN: [(&str, &str, usize, Option<f64>); 20] = [
     ("own_empty_cache_fixed", "GPU-BOUND", 56, None),
     ("own_compiled", "LAUNCH", 38, Some(0.890)),
     ("own_compiled_fixed", "SMALL-KERNELS", 70, None),
-    ("own_mlp_eager", "LAUNCH", 9, Some(0.953)), // pair
+    ("own_mlp_eager_shared", "INCONCLUSIVE", 9, None),
     ("own_mlp_eager_fixed", "SMALL-KERNELS", 70, None),
     ("own_mlp_graph", "SMALL-KERNELS", 70, None),
     ("own_gpt_bound", "GPU-BOUND", 35, None),
@@ -127,7 +129,8 @@ const OWN: [(&str, &str, usize, Option<f64>); 20] = [
 
 #[test]
 fn a_wait_that_costs_nothing_is_not_accused_on_real_hardware() {
-    for name in ["own_gpt_item_forward", "own_gpt_item_forward_fixed", "own_mlp_eager", "own_compiled"] {
+    for name in ["own_gpt_item_forward", "own_gpt_item_forward_fixed", "own_mlp_eager_shared", "own_compiled"]
+    {
         let (_, a) = load(name);
         assert!(a.findings.iter().all(|f| f.cause != "SYNC" || f.win < 0.05), "{name}: {:?}", a.findings);
         assert!(a.verdict.then.is_none_or(|t| t.0 != "SYNC"), "{name}: {:?}", a.verdict);
@@ -152,12 +155,11 @@ fn own_recordings_are_judged_as_their_programs_deserve() {
 /// Slow and fixed form of one program, each recorded by gapprobe in a process of its own: the promise of the first is held
 /// against the step time of the second. `true`: another process had the GPU for slices of time during at least one of
 /// the two, so kernels of one form are longer than the other's (the test sees to it that this is so, and nowhere else).
-const PAIRS: [(&str, &str, bool); 7] = [
+const PAIRS: [(&str, &str, bool); 6] = [
     ("own_host_sleep", "own_host_sleep_fixed", false),
     ("own_pageable_copies", "own_pageable_copies_fixed", true),
     ("own_empty_cache", "own_empty_cache_fixed", true),
     ("own_compiled", "own_compiled_fixed", false),
-    ("own_mlp_eager", "own_mlp_eager_fixed", false),
     ("own_gpt_item", "own_gpt_item_fixed", true),
     ("own_gpt_item5_slow", "own_gpt_item5_fixed", false),
 ];

@@ -21,6 +21,7 @@ use trace::header::sources;
 
 use super::{LOSS_SHARE, UNEXPLAINED_SHARE};
 use crate::analysis::{share, Analysis, Bucket, DeviceAnalysis, StepSource};
+use crate::gaps::STARTS_WITHIN_NS;
 use crate::run::{Run, Span};
 
 /// Stable code.
@@ -34,6 +35,9 @@ pub const MIN_OPS: u64 = 50;
 pub const EARLY_SHARE: f64 = 0.05;
 /// Less observed time than this is too little for a verdict, ns.
 pub const MIN_NS: u64 = 1_000_000;
+
+/// Stalls shorter than this are not taken for another process's time slice, ns.
+pub const SLICE_NS: u64 = 300_000;
 
 /// A step found from a period that holds other launches than the rest is doubted when it is longer than this many median
 /// steps. One that holds the same launches is a step, however long the host paused in it.
@@ -115,7 +119,7 @@ pub(super) fn before(run: &Run, a: &Analysis) -> Option<String> {
 }
 
 /// Why there can be no verdict although a cause wins `best` (share of wall time of the winning cause).
-pub(super) fn after(device: &DeviceAnalysis, best: f64) -> Option<String> {
+pub(super) fn after(run: &Run, device: &DeviceAnalysis, best: f64) -> Option<String> {
     let unexplained = device.buckets.share(Bucket::Unexplained);
     let too_much = unexplained > UNEXPLAINED_SHARE || (unexplained > best && unexplained >= super::MINOR_WIN);
     too_much.then(|| {
@@ -125,15 +129,22 @@ pub(super) fn after(device: &DeviceAnalysis, best: f64) -> Option<String> {
                 "{share}; {n} stalls of {:.1} ms with work queued look like another process on the GPU",
                 ns as f64 / 1e6
             ),
-            None => share,
+            None => match stood_ready(run, device) {
+                Some((n, ns)) => format!(
+                    "{share}: {n} times work that was launched began up to {:.1} ms later (is another process on the GPU?)",
+                    ns as f64 / 1e6
+                ),
+                None => share,
+            },
         }
     })
 }
 
-/// Stalls of equal length above 1 ms with work queued: what sharing the GPU by time slices looks like (H200: 2.44 ms).
+/// Stalls of equal length above [`SLICE_NS`] with work queued: what sharing the GPU by time slices looks like (H200, driver 580:
+/// 2.44 ms for two processes, about 0.6 ms for three small ones).
 fn time_slices(device: &DeviceAnalysis) -> Option<(usize, u64)> {
     let unexplained = device.slices.iter().filter(|s| s.bucket == Bucket::Unexplained);
-    let mut long: Vec<u64> = unexplained.map(|s| s.end - s.start).filter(|&ns| ns > 1_000_000).collect();
+    let mut long: Vec<u64> = unexplained.map(|s| s.end - s.start).filter(|&ns| ns > SLICE_NS).collect();
     let middle = long.len() / 2;
     if long.len() < 5 {
         return None;
@@ -141,6 +152,22 @@ fn time_slices(device: &DeviceAnalysis) -> Option<(usize, u64)> {
     let median = *long.select_nth_unstable(middle).1;
     let equal = long.iter().filter(|ns| ns.abs_diff(median) * 20 <= median).count();
     (equal * 10 >= long.len() * 7).then_some((equal, median))
+}
+
+/// How often an op that was launched stood ready in front of an idle device, and how long at most, ns; only where that is most
+/// of the unexplained time.
+fn stood_ready(run: &Run, device: &DeviceAnalysis) -> Option<(u64, u64)> {
+    let index = run.devices.iter().position(|d| d.ordinal == device.ordinal)?;
+    let (mut times, mut longest, mut ready, mut all) = (0, 0, 0u64, 0u64);
+    for s in device.slices.iter().filter(|s| s.bucket == Bucket::Unexplained) {
+        let ns = s.span().clip(device.steady).ns();
+        all = all.saturating_add(ns);
+        let call = run.op(index, s.after_stream, s.after).and_then(|op| run.call(op.call));
+        if ns > STARTS_WITHIN_NS && call.is_some_and(|(_, c)| c.end <= s.start) {
+            (times, longest, ready) = (times + 1, ns.max(longest), ready.saturating_add(ns));
+        }
+    }
+    (share(ready, all) > 0.5).then_some((times, longest))
 }
 
 /// Graph launches in the steady span that no op came from. A tenth may be (empty graphs, launches at the span's

@@ -59,7 +59,7 @@ fn decide(run: &Run, a: &Analysis, prepared: &Prepared, findings: &[Finding]) ->
     let compute = device.buckets.share(Bucket::Compute);
     let named = pick(findings, a.model.error());
     let best = named.map_or_else(|| device.buckets.share(Bucket::Compute).min(GPU_BOUND_SHARE), |f| f.share);
-    if let Some(why) = inconclusive::after(device, best) {
+    if let Some(why) = inconclusive::after(run, device, best) {
         return abstain(a, why);
     }
     if let Some(f) = named {

@@ -6,7 +6,9 @@
 use trace::Kind;
 
 use super::host::{held, Blocker, Hold, HostView};
-use super::{KERNEL_GAP_NS, SMALL_COPY_BYTES, SMALL_COPY_NS, SMALL_KERNEL_NS, WAIT_LOOK_BACK};
+use super::{
+    KERNEL_GAP_NS, SMALL_COPY_BYTES, SMALL_COPY_NS, SMALL_KERNEL_NS, STARTS_WITHIN_NS, WAIT_LOOK_BACK,
+};
 use crate::analysis::{Bucket, Buckets, IdleSlice, SmallKernels};
 use crate::run::{Call, Device, Op, Run, Span, SyncRecord, NONE};
 use crate::timeline::{class, sweep, Observed, Placed, Visitor};
@@ -59,6 +61,7 @@ pub fn attribute(
         collectives,
         main,
         next_blocker: 0,
+        clocks_apart: clocks_apart(run, device),
         credits: Vec::new(),
         standing: Vec::new(),
         staged: (NONE, 0),
@@ -87,6 +90,13 @@ fn main_stream(device: &Device, collectives: &[u32]) -> u16 {
     best.map_or(0, |(i, _)| i as u16)
 }
 
+/// By how much the device's clock is ahead of the host's at least, ns: no op can begin sooner after its launch than the one
+/// that did. 0 in our recordings (one clock); other tools' clocks differ.
+fn clocks_apart(run: &Run, device: &Device) -> u64 {
+    let ops = device.streams.iter().flat_map(|s| &s.ops);
+    ops.filter_map(|o| Some(o.start.saturating_sub(run.call(o.call)?.1.end))).min().unwrap_or(0)
+}
+
 /// Time the host stood in a call that had drained the queue; gaps after it are charged to it until it is spent.
 #[derive(Clone, Copy)]
 struct Credit {
@@ -95,18 +105,20 @@ struct Credit {
     call: u32,
 }
 
-/// Whose a gap is up to the begin of the call that ends it, and from there on.
+/// Whose a gap is up to the begin of the call that ends it, from there on, and from its return on.
 #[derive(Clone, Copy)]
 struct Reason {
     bucket: Bucket,
     call: u32,
     begin: u64,
     inside: Bucket,
+    returned: u64,
+    stalled: (Bucket, u32),
 }
 
 impl Reason {
     fn of(bucket: Bucket, call: u32) -> Reason {
-        Reason { bucket, call, begin: u64::MAX, inside: bucket }
+        Reason { bucket, call, begin: u64::MAX, inside: bucket, returned: u64::MAX, stalled: (bucket, call) }
     }
 }
 
@@ -130,6 +142,8 @@ struct Walk<'a> {
     collectives: &'a [u32],
     main: u16,
     next_blocker: usize,
+    /// See [`clocks_apart`].
+    clocks_apart: u64,
     credits: Vec<Credit>,
     /// Allocating calls, from when the device had fallen idle: they stood beside the gap, whatever drained the queue.
     standing: Vec<(Span, u32)>,
@@ -229,7 +243,11 @@ impl<'a> Walk<'a> {
                     true => Bucket::Host,
                     false => Bucket::Launch,
                 };
-                let reason = self.late(next.op, call, end, bucket);
+                let mut reason = self.late(next.op, call, end, bucket);
+                if self.begins_late(next.op, call) {
+                    reason.returned = call.end.max(end);
+                    reason.stalled = self.stalled(next);
+                }
                 if reason.inside == Bucket::CopyWait {
                     self.staged = (next.op.call, next.op.start.saturating_sub(begin.max(end)));
                 }
@@ -249,7 +267,23 @@ impl<'a> Walk<'a> {
         let copies = op.kind == Kind::Memcpy && call.class == Some(Class::Copy);
         let stages = copies && op.bytes() > SMALL_COPY_BYTES && held(call, op);
         let inside = if stages { Bucket::CopyWait } else { Bucket::Launch };
-        Reason { bucket, call: op.call, begin, inside }
+        Reason { begin, inside, ..Reason::of(bucket, op.call) }
+    }
+
+    /// The device was idle and the op launched, and still it did not begin: that is not the host's doing. The nodes of a
+    /// graph are left out: a large graph takes the device a while to begin.
+    fn begins_late(&self, op: &Op, call: &Call) -> bool {
+        let limit = STARTS_WITHIN_NS.saturating_add(self.clocks_apart);
+        !op.is_graph_node() && op.kind != Kind::GraphTrace && op.start > call.end.saturating_add(limit)
+    }
+
+    /// What an op that was launched waits for, as far as it is known.
+    fn stalled(&self, next: Placed<'a>) -> (Bucket, u32) {
+        match self.waits_for_event(next.op) {
+            Some(call) => (Bucket::DeviceWait, call),
+            None if self.stream_wait(next) => (Bucket::DeviceWait, NONE),
+            None => (Bucket::Unexplained, NONE),
+        }
     }
 
     fn pending_ns(&self) -> u64 {
@@ -298,13 +332,10 @@ impl<'a> Walk<'a> {
             return (Bucket::KernelGap, NONE);
         }
         let Some(before) = before else { return (Bucket::Unexplained, NONE) };
-        if let Some(call) = self.waits_for_event(next.op) {
-            return (Bucket::DeviceWait, call);
+        match self.stalled(next) {
+            (Bucket::Unexplained, _) if before.stream != next.stream => (Bucket::DeviceWait, NONE),
+            known => known,
         }
-        if before.stream != next.stream || self.stream_wait(next) {
-            return (Bucket::DeviceWait, NONE);
-        }
-        (Bucket::Unexplained, NONE)
     }
 
     /// A stream-waits-for-event call shortly before the launch on its thread.
@@ -362,9 +393,14 @@ impl<'a> Walk<'a> {
     /// What neither a credit nor an allocation takes.
     fn rest(&mut self, span: Span, before: Option<Before<'a>>, next: Placed<'a>, reason: Reason) {
         let begin = reason.begin.clamp(span.start, span.end);
-        let parts = [(span.start, begin, reason.bucket), (begin, span.end, reason.inside)];
-        for (from, to, bucket) in parts.into_iter().filter(|p| p.0 < p.1) {
-            self.slice(Span::new(from, to), before, Some(next), bucket, reason.call);
+        let returned = reason.returned.clamp(begin, span.end);
+        let parts = [
+            (span.start, begin, (reason.bucket, reason.call)),
+            (begin, returned, (reason.inside, reason.call)),
+            (returned, span.end, reason.stalled),
+        ];
+        for (from, to, (bucket, call)) in parts.into_iter().filter(|p| p.0 < p.1) {
+            self.slice(Span::new(from, to), before, Some(next), bucket, call);
         }
     }
 

@@ -69,3 +69,28 @@ fn an_unknown_wait_is_unexplained_and_no_cause() {
     assert!(a.devices[0].buckets.share(Bucket::Unexplained) > 0.3);
     assert_eq!(a.devices[0].buckets.get(Bucket::DeviceWait), 0);
 }
+
+#[test]
+fn a_gpu_that_another_process_has_half_of_the_time_is_not_the_hosts_fault() {
+    // seen on the H200 with three small programs side by side: a kernel launched on an idle GPU began 0.6 ms later,
+    // and the time counted as LAUNCH ("14 of 261 kernels a step wait for their launch")
+    let program = |shared| {
+        let mut p = Program::new();
+        p.shared = shared;
+        for _ in 0..STEPS {
+            for _ in 0..250 {
+                p.launch("small_kernel", 264, 2_000);
+            }
+            p.optimizer(2_000);
+        }
+        p.analyze().1
+    };
+    let alone = program(0);
+    assert_eq!(alone.verdict.cause, "LAUNCH", "{:?}", alone.verdict);
+    assert_eq!(alone.devices[0].buckets.get(Bucket::Unexplained), 0);
+    let shared = program(600_000);
+    let buckets = &shared.devices[0].buckets;
+    assert!(buckets.share(Bucket::Unexplained) > 0.4, "{buckets:?}");
+    assert_eq!(shared.verdict.cause, "INCONCLUSIVE", "{:?}", shared.verdict);
+    assert!(shared.verdict.text.contains("another process on the GPU"), "{}", shared.verdict.text);
+}

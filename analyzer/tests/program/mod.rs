@@ -35,6 +35,8 @@ pub struct Program {
     /// Share of a duration that varies, in percent.
     pub noise: u64,
     pub launches: u64,
+    /// Another process has the GPU at the end of each slice of this length, for as long again, ns; 0: nobody has.
+    pub shared: u64,
     /// Synchronizes are only seen as CUPTI's records.
     pub syncs_are_records: bool,
     calls: Vec<(u32, Event)>,
@@ -55,6 +57,7 @@ impl Program {
             random: 0x1234_5678_9abc_def1,
             noise: 8,
             launches: 0,
+            shared: 0,
             syncs_are_records: false,
             calls: Vec::new(),
         }
@@ -96,6 +99,8 @@ impl Program {
     fn op(&mut self, stream: u32, launched: u64, duration: u64, mut e: Event) -> (u64, u64) {
         let end = self.streams.entry((self.device, stream)).or_insert(0);
         let start = if launched + LATENCY > *end + SPACING { launched + LATENCY } else { *end + SPACING };
+        let slice = start.checked_div(self.shared).unwrap_or(0);
+        let start = if slice % 2 == 1 { (slice + 1) * self.shared } else { start };
         *end = start + duration;
         (e.start, e.end) = (start, start + duration);
         self.b.on_stream(self.device, 1, stream, e);

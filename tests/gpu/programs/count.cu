@@ -35,6 +35,8 @@ int main(int argc, char** argv) {
     for (int round = 0; round < (pause_s > 0 ? 2 : 1); round++) {
         if (round == 1) {
             struct timespec pause = {pause_s, 0};
+            puts("pausing");
+            fflush(stdout);
             nanosleep(&pause, NULL);
         }
         for (long i = 0; i < pings; i++, launches++, kernels++) {

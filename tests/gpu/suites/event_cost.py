@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a recorded call costs on the program's thread, ns and tail, on this machine's quiet host: the victim of
+`cargo bench -p gapprobe-scenarios` over the simulated driver (the host's side is what is measured; the driver adds none).
+Needs build/sim/13.0 (`scripts/sim-build build/sim --release`) and hot_path in it (tests/gpu/README.md)."""
+
+import contextlib
+import os
+import signal
+import subprocess
+
+from check import victim
+from check.plan import NOT_RUN
+
+NAME = "event_cost"
+ABOUT = "ns a recorded call and its p99.99, with an idle and a saturated disk, simulated driver (about 30 s)"
+
+EVENT_LIMIT_NS = 60.0
+TAIL_LIMIT_NS = 5_000.0
+
+
+def number(text, key):
+    """The number after the word `key` in the last line that has it."""
+    for line in reversed(text.splitlines()):
+        words = line.split()
+        if key in words:
+            return float(words[words.index(key) + 1])
+    return None
+
+
+def judge_cost(plan, texts):
+    costs = [n for n in (number(t, "event") for t in texts) if n is not None]
+    best = min(costs) if costs else None
+    plan.row(NAME, "ns an event", best is not None and best <= EVENT_LIMIT_NS, f"{costs} ns", f"best of three <= {EVENT_LIMIT_NS:.0f} ns")
+
+
+def judge_tail(plan, title, text):
+    ours = "\n".join(line for line in text.splitlines() if line.startswith("ours"))
+    worst = number(ours, "p99.99")
+    plan.row(NAME, f"p99.99, {title}", worst is not None and worst < TAIL_LIMIT_NS, " | ".join(text.splitlines()[-2:]), f"< {TAIL_LIMIT_NS:.0f} ns")
+
+
+def measure(plan, sim, what):
+    env = {"LD_LIBRARY_PATH": str(sim), "SIM_TRUTH": "", "SIM_LAUNCH_NS": "0", "GAPPROBE_QUIET": "1"}
+    ended = victim.Victim(plan, [sim / "hot_path", what], ours=True, env=env, name="hot_path").wait(min(60, plan.left() - 2))
+    plan.detail(NAME, f"{what} {plan.left():.0f} s left", ended.as_detail())
+    return ended.out
+
+
+def run(plan, only=None):
+    sim = plan.build / "sim" / "13.0"
+    if not (sim / "hot_path").is_file():
+        plan.row(NAME, "whole suite", NOT_RUN, f"{sim}/hot_path is not there")
+        return
+    judge_cost(plan, [measure(plan, sim, "cost") for _ in range(3)])
+    judge_tail(plan, "disk idle", measure(plan, sim, "tail"))
+    ballast = plan.scratch / "ballast"
+    write = f"while :; do dd if=/dev/zero of={ballast} bs=1M count=256 conv=fsync; done"
+    writer = subprocess.Popen(["sh", "-c", write], stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        judge_tail(plan, "disk saturated", measure(plan, sim, "tail"))
+    finally:
+        with contextlib.suppress(OSError):
+            os.killpg(writer.pid, signal.SIGKILL)
+        writer.wait()
+        ballast.unlink(missing_ok=True)
