@@ -26,6 +26,7 @@ class Plan:
         self.budget_s = budget_s
         self.rows = []
         self.details = {}
+        self.closing = []  # texts to print after the table
         self.machine = {}
         self.failed = False
         self._lock = threading.RLock()

@@ -159,7 +159,7 @@ class Victim:
 def python(plan, program, *options, ours, env=None, gate=False):
     """Start programs/<program>.py."""
     command = [sys.executable, PROGRAMS / f"{program}.py", *options] + (["--device", "cpu", "--tiny"] if plan.dry else [])
-    return Victim(plan, command, ours=ours, env=env, gate=gate, name=program)
+    return Victim(plan, command, ours=ours, env=env, gate=gate, name=pathlib.Path(program).name)
 
 
 def jax_program(plan, program, *options, ours, env=None):
@@ -189,6 +189,32 @@ def one_by_one(plan, starts, seconds_each, ahead=2):
             yield key, None
             continue
         yield key, victim.wait(min(plan.left() - 2, 6 * seconds_each))
+
+
+def ready_together(plan, starts, setup_s, seconds_each, at_once=10):
+    """Run gated victims that write a file `ready` when all but their work is done: a batch of them is made ready side by
+    side (imports, contexts, models, workers), then each has the machine to itself. Yields (key, Ended or None) in order.
+
+    `starts` is a list of (key, function that starts the victim). None: no time was left for it.
+    """
+    pending = list(starts)
+    while pending:
+        batch, pending = pending[:at_once], pending[at_once:]
+        if plan.left() < setup_s + seconds_each:
+            for key, _ in batch + pending:
+                yield key, None
+            return
+        waiting = [(key, start()) for key, start in batch]
+        deadline = time.monotonic() + min(4 * setup_s, plan.left() - seconds_each)
+        while time.monotonic() < deadline and not all(
+                v.process.poll() is not None or os.path.exists(os.path.join(v.directory, "ready")) for _, v in waiting):
+            time.sleep(0.05)
+        for key, victim in waiting:
+            if plan.left() < seconds_each:
+                victim.stop()
+                yield key, None
+            else:
+                yield key, victim.wait(min(plan.left() - 2, 8 * seconds_each))
 
 
 def several_at_once(plan, starts, seconds_each, jobs=None):

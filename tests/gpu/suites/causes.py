@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Labelled programs for every cause: verdict, file and line, promise and real win; and the confusion matrix of all of them.
+
+Each program runs all its forms in turn in one process without gapprobe (what does each fix really win?), then the slow form
+and the fixed one alone under gapprobe, nothing annotated. Where a proof fails the program is wrong, not the verdict: the
+row says so and nothing else of it is judged. Recordings go to causes-<part>.tar.gz with causes.json, what is true of them.
+"""
+
+import ast
+import gzip
+import io
+import json
+import pathlib
+import tarfile
+
+from check import pairing, victim
+from check.plan import FAIL, INFO, NOT_RUN, PASS
+from suites.causes_labels import LABELS, LEAST_WIN, MOST_HARMLESS, SILENT, WINS
+
+NAME = "causes"
+ABOUT = f"{len(LABELS)} programs, one cause each, some two, some none: verdict, line, promise (two parts, 1 and 2, of about 300 s)"
+
+PROGRAMS = victim.PROGRAMS / "causes"
+PROMISE_OFF = 0.20  # a promised saving may be off by this share of the measured one
+PROMISE_OVER = 0.10  # promising more than that much too much is flagged
+RECORDING_BYTES = 300_000  # what a recording for CI may weigh, compressed; larger ones are kept, and named
+ARCHIVE_BYTES = 15 << 20
+SETUP_S = 25  # a batch of programs until all are ready
+EACH_S = 6  # one program's own time, alone
+# gapprobe keeps the recording, in a ring that is large enough for these runs.
+ENVIRONMENT = {"GAPPROBE_TEST_KEEP": "1", "GAPPROBE_MAX_MB": "64"}
+
+
+def named_causes(summary):
+    """Every cause that the verdict's line names: first, second, and those of a mixed one."""
+    v = (summary or {}).get("verdict") or {}
+    named = [str(v.get("cause") or ""), str((v.get("then") or {}).get("cause") or "")]
+    if named[0] == "MIXED":
+        words = str(v.get("text") or "").replace(",", " ").split()
+        named += [w for w in words if w.isupper() and len(w) > 3]
+    return [n for n in named if n]
+
+
+def found_causes(summary):
+    return [str(f.get("cause")) for f in (summary or {}).get("findings") or []]
+
+
+def marked_lines(program):
+    """{line: enclosing function} of the lines that end in `# SITE`."""
+    path = PROGRAMS / f"{program}.py"
+    lines = path.read_text().splitlines()
+    functions = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    found = {}
+    for number, text in enumerate(lines, 1):
+        if text.endswith("# SITE"):
+            around = [f for f in functions if f.lineno <= number <= f.end_lineno]
+            found[number] = min(around, key=lambda f: f.end_lineno - f.lineno).name if around else "<module>"
+    return found
+
+
+def proven(label, rounds):
+    """(every proof holds, words, {form: win}) from the rounds of --form win."""
+    holds, words, wins = True, [], {}
+    for form, claim in label.proofs.items():
+        middle, low, high = pairing.win(list(zip(rounds["slow"], rounds[form])), rounds=500)
+        wins[form] = middle
+        good = middle >= LEAST_WIN if claim == WINS else middle < MOST_HARMLESS
+        holds = holds and good
+        words.append(f"{form} {middle:.1%} [{low:.1%}, {high:.1%}]{'' if good else ' NOT ' + claim}")
+    middles = ", ".join(f"{f} {pairing.median(v):.2f}" for f, v in rounds.items())
+    return holds, f"{'; '.join(words)}; {middles} ms", wins
+
+
+def judge_win(plan, program, ended):
+    """Whether the label holds; None where the programs themselves failed."""
+    rounds = ended.truth.get("rounds_ms")
+    if ended.code != 0 or not rounds:
+        plan.row(NAME, f"{program}: real win", FAIL, f"program failed, exit {ended.code}: {ended.err[-200:]!r}")
+        return None
+    label = LABELS[program]
+    holds, words, wins = proven(label, rounds)
+    plan.row(NAME, f"{program}: real win", INFO if plan.dry else holds, words, "; ".join(
+        f"{f} {'>= ' + format(LEAST_WIN, '.0%') if c == WINS else '< ' + format(MOST_HARMLESS, '.0%')}" for f, c in label.proofs.items()))
+    return wins if holds else None
+
+
+def judged(label, form, summary):
+    """(right, falsely accused, words): the verdict of one recorded form against its label."""
+    named = named_causes(summary)
+    first = named[0] if named else ""
+    v = (summary or {}).get("verdict") or {}
+    words = f"{first} {v.get('confidence') or ''} {v.get('text') or ''}".strip()
+    if form == "fixed":
+        false = first not in SILENT and first not in label.fixed
+        return first in label.fixed, false, words
+    accused = [n for n in named if n in label.forbidden]
+    if accused:
+        return False, True, f"names {accused[0]}: {words}"
+    if first in label.causes:
+        missing = [c for c in label.causes if c not in named + found_causes(summary)] if label.both else []
+        return not missing, False, words + (f"; {missing[0]} not found" if missing else "")
+    return False, first not in SILENT and first not in label.coarse, words
+
+
+def judge_site(plan, program, summary):
+    """The line of Python that is named, against the marked ones. Absent: not run, which is no pass."""
+    expected = marked_lines(program)
+    site = ((summary or {}).get("verdict") or {}).get("site")
+    said = "; ".join(f"{program}.py:{n} in {f}" for n, f in expected.items())
+    if site is None:
+        return plan.row(NAME, f"{program}: line", NOT_RUN, "the verdict names no line", said)
+    file, line, function = pathlib.Path(str(site.get("file"))).name, site.get("line"), str(site.get("function"))
+    right = file == f"{program}.py" and line in expected and function.split(".")[-1] == expected[line]
+    return plan.row(NAME, f"{program}: line", right, f"{file}:{line} in {function}", said)
+
+
+def judge_promise(plan, program, slow, fixed):
+    """The step time that the slow form's verdict says its fix saves, against what it saved, by the program's own clock."""
+    v = (slow.summary() or {}).get("verdict") or {}
+    before, after = slow.truth.get("step_ms"), fixed.truth.get("step_ms")
+    if not v.get("step_ns") or not v.get("predicted_ns") or not before or not after or before <= after:
+        return plan.row(NAME, f"{program}: promise", INFO, "nothing promised" if before and after else "no step times")
+    said, saved = (v["step_ns"] - v["predicted_ns"]) / 1e6, before - after
+    off = said / saved - 1
+    flag = "OVER-PROMISE " if off > PROMISE_OVER else ""
+    return plan.row(NAME, f"{program}: promise", abs(off) <= PROMISE_OFF,
+                    f"{flag}{said:.2f} ms said, {saved:.2f} ms saved ({off:+.0%}); {before:.2f} -> {after:.2f} ms measured",
+                    f"±{PROMISE_OFF:.0%}, more than +{PROMISE_OVER:.0%} is flagged")
+
+
+class Matrix:
+    """Truth against verdict, one count a recorded form whose label is proven."""
+
+    def __init__(self):
+        self.cells, self.right, self.wrong, self.false, self.unproven, self.missing = {}, [], [], [], [], []
+
+    def add(self, truth, verdict, name, right, false):
+        row = self.cells.setdefault(truth, {})
+        row[verdict] = row.get(verdict, 0) + 1
+        (self.right if right else self.false if false else self.wrong).append(name)
+
+    def as_detail(self):
+        return {"rows are truth, columns the verdict": self.cells, "right": self.right, "wrong": self.wrong,
+                "falsely accused (counts double)": self.false, "label not proven": self.unproven, "not run": self.missing,
+                "points lost": self.points}
+
+    @property
+    def points(self):
+        return len(self.wrong) + 2 * len(self.false)
+
+    def text(self):
+        columns = sorted({c for row in self.cells.values() for c in row})
+        width = max([len(t) for t in self.cells] + [5])
+        lines = ["causes: truth (rows) against verdict (columns)", " " * width + "".join(f"  {c}" for c in columns)]
+        for truth, row in sorted(self.cells.items()):
+            lines.append(f"{truth:<{width}}" + "".join(f"  {row.get(c) or '.':>{len(c)}}" for c in columns))
+        for title, names in (("wrong", self.wrong), ("falsely accused, counted double", self.false),
+                             ("label not proven, not judged", self.unproven), ("not run", self.missing)):
+            if names:
+                lines.append(f"{title}: {', '.join(names)}")
+        lines.append(f"{len(self.right)} right, {len(self.wrong)} wrong, {len(self.false)} falsely accused: {self.points} points lost")
+        return "\n".join(lines)
+
+
+def truth_of(label, form):
+    return "fixed: nothing left" if form == "fixed" else "+".join(label.causes) if label.both else "/".join(label.causes)
+
+
+def judge_run(plan, matrix, program, form, ended, holds):
+    """One recorded form. `holds`: whether the label is proven."""
+    label, summary, name = LABELS[program], ended.summary(), f"{program} {form}"
+    if ended.code != 0 or ended.late or summary is None:
+        matrix.missing.append(name)
+        plan.row(NAME, f"{name}: verdict", FAIL,
+                 f"exit {ended.code}, late {ended.late}, summary {summary is not None}: {ended.err[-160:]!r}")
+        return
+    right, false, words = judged(label, form, summary)
+    steps = f"{(summary.get('steps') or {}).get('count')} steps found, {ended.truth.get('true_steps')} true"
+    if not holds:
+        matrix.unproven.append(name)
+        plan.row(NAME, f"{name}: verdict", NOT_RUN, f"program wrong or its win not measured; says {words}")
+        return
+    expected = label.fixed if form == "fixed" else label.causes
+    matrix.add(truth_of(label, form), named_causes(summary)[0] if named_causes(summary) else "none", name, right, false)
+    plan.row(NAME, f"{name}: verdict", right, f"{'FALSE ACCUSATION ' if false else ''}{words}; {steps}",
+             (" and " if label.both and form == "slow" else " or ").join(expected)
+             + (f", not {' or '.join(label.forbidden)}" if label.forbidden else ""))
+    if form == "slow" and label.site:
+        judge_site(plan, program, summary)
+
+
+class Archive:
+    """The recordings, small, and causes.json: what CI needs to judge them again."""
+
+    def __init__(self, plan, name):
+        self.plan, self.path, self.known, self.bytes, self.left_out, self.heavy = plan, plan.out / name, {}, 0, [], []
+        self.tar = tarfile.open(self.path, "w:gz", compresslevel=1)
+
+    def add(self, program, form, ended, proven_label):
+        key = f"{program}.{form}"
+        label = LABELS[program]
+        self.known[key] = {
+            "program": program, "form": form, "causes": label.fixed if form == "fixed" else label.causes, "kind": label.kind,
+            "forbidden": label.forbidden, "both": label.both, "proven": proven_label, "truth": ended.truth,
+            "verdict": (ended.summary() or {}).get("verdict"), "line": ended.line,
+            "sites": marked_lines(program) if form == "slow" and label.site else {}}
+        found = ended.recordings()
+        if not found:
+            return
+        data = gzip.compress(max(found, key=lambda p: p.stat().st_size).read_bytes(), 9)
+        if self.bytes + len(data) > ARCHIVE_BYTES:
+            self.left_out.append(key)
+            return
+        if len(data) > RECORDING_BYTES:
+            self.heavy.append(f"{key} {len(data) // 1000} kB")
+        self.bytes += len(data)
+        self._put(f"{key}.gprec.gz", data)
+        for path in found:
+            path.unlink()
+
+    def _put(self, name, data):
+        entry = tarfile.TarInfo(name)
+        entry.size = len(data)
+        self.tar.addfile(entry, io.BytesIO(data))
+
+    def close(self):
+        self._put("causes.json", json.dumps({"machine": self.plan.machine, "recordings": self.known}, indent=1).encode())
+        self.tar.close()
+        if self.plan.dry:
+            return
+        kept = len(self.known) - len(self.left_out)
+        self.plan.row(NAME, "recordings kept", INFO,
+                      f"{kept} in {self.path.name}, {self.bytes / 1e6:.1f} MB; above {RECORDING_BYTES // 1000} kB: {self.heavy or 'none'}; "
+                      f"no room for {self.left_out or 'none'}")
+
+
+def chosen(only):
+    """Programs by name; `1` and `2` are the halves of all of them, every second one each."""
+    if only is None:
+        return list(LABELS)
+    names = list(LABELS)
+    unknown = [o for o in only if o not in names and o not in ("1", "2")]
+    if unknown:
+        raise ValueError(f"no such program: {', '.join(unknown)}")
+    return [n for i, n in enumerate(names) if n in only or str(1 + i % 2) in only]
+
+
+def starts_of(plan, program):
+    """The gated processes of one program: [((program, form), how to start it)]."""
+    label = LABELS[program]
+    forms = (["win"] if label.proofs else []) + ["slow"] + (["fixed"] if label.fixed else [])
+    short = ["--rounds", "2"] if plan.quick or plan.dry else []
+    steps = ["--steps", "12"] if plan.quick or plan.dry else []
+
+    def start(form):
+        options = ["--form", form, *(short if form == "win" else steps)]
+        env = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **ENVIRONMENT}
+        return victim.python(plan, f"causes/{program}", *options, ours=form != "win", env=env, gate=True)
+
+    return [((program, form), lambda form=form: start(form)) for form in forms]
+
+
+def run(plan, only=None):
+    programs = [p for p in chosen(only) if not (plan.dry and LABELS[p].other)]
+    matrix, wins, ran = Matrix(), {}, {}
+    archive = Archive(plan, f"causes-{'+'.join(only) if only and len(only) < 3 else 'some' if only else 'all'}.tar.gz")
+    try:
+        starts = [s for p in programs for s in starts_of(plan, p)]
+        for (program, form), ended in victim.ready_together(plan, starts, SETUP_S, EACH_S):
+            if ended is None:
+                matrix.missing.append(f"{program} {form}")
+                plan.row(NAME, f"{program} {form}", NOT_RUN, "no time left")
+                continue
+            plan.detail(NAME, f"{program} {form}", ended.as_detail())
+            if form == "win":
+                wins[program] = judge_win(plan, program, ended)
+                continue
+            holds = wins.get(program) is not None or not LABELS[program].proofs
+            if plan.dry:
+                plan.row(NAME, f"{program} {form}", ended.code == 0 and "step_ms" in ended.truth, f"exit {ended.code} {ended.err[-200:]!r}")
+                continue
+            judge_run(plan, matrix, program, form, ended, holds)
+            archive.add(program, form, ended, holds)
+            ran[program, form] = ended
+            if form == "fixed" and holds and not LABELS[program].both and (program, "slow") in ran:
+                judge_promise(plan, program, ran[program, "slow"], ended)
+    finally:
+        archive.close()
+        plan.detail(NAME, "confusion matrix", matrix.as_detail())
+        if not plan.dry:
+            plan.row(NAME, "points lost", FAIL if matrix.points else NOT_RUN if matrix.missing or matrix.unproven else PASS,
+                     f"{matrix.points}: {len(matrix.right)} right, {len(matrix.wrong)} wrong, {len(matrix.false)} falsely accused; "
+                     f"{len(matrix.unproven)} not proven, {len(matrix.missing)} not run", "0, all judged")
+            plan.closing.append(matrix.text())

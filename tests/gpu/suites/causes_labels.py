@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is true of the programs of programs/causes: the labels of the suite `causes`. A label holds only where its proofs do.
+
+The cause is the coarse one of analyzer/src/causes; `kind` is what it is in detail, for the day a verdict says so too.
+"""
+
+from dataclasses import dataclass, field
+
+LEAST_WIN = 0.15  # a fix that wins less proves nothing
+MOST_HARMLESS = 0.10  # a habit whose removal wins more is not harmless (as for gpt_bound in suites/verdicts.py)
+
+# Verdicts that accuse nothing on the host.
+HEALTHY = ("GPU-BOUND", "SMALL-KERNELS")
+SILENT = (*HEALTHY, "MIXED", "INCONCLUSIVE")
+
+WINS, WINS_LITTLE = "wins", "wins little"
+
+
+@dataclass(frozen=True)
+class Label:
+    """`causes`: any of them is right for the slow form. `proofs`: form -> what it must win over the slow form."""
+
+    causes: tuple
+    kind: str = ""
+    proofs: dict = field(default_factory=lambda: {"fixed": WINS})
+    coarse: tuple = ()  # not wrong, but less than could be known: fails, and is no false accusation
+    both: bool = False  # all of `causes` must be named or found
+    forbidden: tuple = ()  # must not even stand second
+    fixed: tuple = HEALTHY  # right for the fixed form; () where it is not recorded
+    site: bool = False  # a line of Python is the cause
+    other: bool = False  # no PyTorch
+
+    @property
+    def healthy(self):
+        """Healthy, or bad only to look at."""
+        return bool(self.forbidden) or self.causes == HEALTHY
+
+
+def slow(*causes, **more):
+    return Label(causes, **{"site": True, **more})
+
+
+def ok(*forbidden, causes=HEALTHY, proofs=None, **more):
+    return Label(causes, proofs={"bare": WINS_LITTLE} if proofs is None else proofs, forbidden=forbidden, fixed=(), **more)
+
+
+# After these fixes launching may be what is left where the host is slow that day; the wait that was fixed may not.
+OR_LAUNCH = (*HEALTHY, "LAUNCH")
+
+LABELS = {
+    "loader_no_workers": slow("INPUT", kind="no-workers", coarse=("HOST",)),
+    "loader_two_workers": slow("INPUT", kind="too-few-workers", coarse=("HOST",)),
+    "loader_slow_reads": slow("INPUT", kind="slow-reads", coarse=("HOST",)),
+    "loader_generator": slow("INPUT", "HOST", kind="no-loader"),
+    "loader_hf_collate": slow("INPUT", kind="collate", coarse=("HOST",)),
+    "sync_item_layers": slow("SYNC", kind="item", fixed=OR_LAUNCH),
+    "sync_print_loss": slow("SYNC", kind="print", fixed=OR_LAUNCH),
+    "sync_timing": slow("SYNC", kind="synchronize", fixed=OR_LAUNCH),
+    "sync_eval_metric": slow("SYNC", kind="cpu", fixed=OR_LAUNCH),
+    "sync_bool_mask": slow("SYNC", kind="mask", fixed=OR_LAUNCH),
+    "copy_pageable": slow("COPY", kind="pageable"),
+    "copy_stream_wait": slow("COPY", "DEVICE-WAIT", kind="copy-stream"),
+    "launch_tiny": slow("LAUNCH", kind="tiny-kernels", fixed=HEALTHY, site=False),
+    "launch_optimizer": slow("LAUNCH", kind="optimizer"),
+    "host_python": slow("HOST", kind="python"),
+    "host_gc": slow("HOST", kind="gc"),
+    "host_gil": slow("HOST", kind="gil"),
+    "host_checkpoint": slow("HOST", kind="checkpoint"),
+    "host_log_flush": slow("HOST", kind="log"),
+    "host_stall_50": slow("HOST", kind="stall"),
+    "alloc_empty_cache": slow("ALLOC", kind="empty-cache", fixed=OR_LAUNCH),
+    "two_input_sync": slow("INPUT", "SYNC", coarse=("HOST",), both=True, fixed=OR_LAUNCH,
+                           proofs={"workers": WINS, "no_sync": WINS, "fixed": WINS}),
+    "two_copy_host": slow("COPY", "HOST", both=True, proofs={"pinned": WINS, "no_python": WINS, "fixed": WINS}),
+    "jax_host": slow("HOST", kind="python", other=True),
+    "cupy_item": slow("SYNC", kind="item", fixed=OR_LAUNCH, other=True),
+    "ok_gemm": ok(),
+    "ok_graph": ok(proofs={}),
+    "ok_compile": ok(proofs={}),
+    "ok_item_launch": ok("SYNC", causes=("LAUNCH",), proofs={"without": WINS_LITTLE, "fixed": WINS}),
+    "ok_pageable_hidden": ok("COPY"),
+    "ok_one_worker": ok("INPUT", "HOST"),
+    "ok_synchronize": ok("SYNC"),
+    "ok_gc_frozen": ok("HOST"),
+    "ok_log_rarely": ok("SYNC", "HOST"),
+    "ok_thread": ok("HOST"),
+    "ok_side_stream": ok("DEVICE-WAIT", "COPY"),
+    "ok_jax_float": ok("SYNC", other=True),
+    "ok_cupy_matmul": ok(proofs={}, other=True),
+}

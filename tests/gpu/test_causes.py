@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of the suite `causes` without a GPU: each judge is shown right and wrong canned results."""
+
+import gzip
+import json
+import pathlib
+import sys
+import tarfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+from check import victim  # noqa: E402
+from check.plan import FAIL, INFO, NOT_RUN, PASS  # noqa: E402
+from suites import causes  # noqa: E402
+from suites.causes_labels import HEALTHY, LABELS, WINS, WINS_LITTLE  # noqa: E402
+from test_check import CannedRun  # noqa: E402
+
+
+def said(cause, then=None, text="", findings=(), site=None, **verdict):
+    v = {"cause": cause, "then": then and {"cause": then, "share": 0.1}, "text": text, "confidence": "high", **verdict}
+    if site is not None:
+        v["site"] = site
+    return {"verdict": v, "findings": [{"cause": f} for f in findings], "steps": {"count": 40}}
+
+
+class Labels(CannedRun):
+    def test_there_are_as_many_programs_as_were_asked_for_and_each_has_its_file(self):
+        self.assertGreaterEqual(len(LABELS), 24)
+        self.assertGreaterEqual(sum(l.healthy for l in LABELS.values()), 10)
+        self.assertGreaterEqual(sum(bool(l.forbidden) for l in LABELS.values()), 3)
+        self.assertGreaterEqual(sum(l.both for l in LABELS.values()), 2)
+        files = {p.stem for p in causes.PROGRAMS.glob("*.py")} - {"frame", "torchside", "jaxside", "cupyside", "storage"}
+        self.assertEqual(files, set(LABELS))
+
+    def test_a_program_whose_cause_is_a_line_marks_it_and_no_other_does(self):
+        for name, label in LABELS.items():
+            self.assertEqual(bool(causes.marked_lines(name)), label.site, name)
+
+    def test_every_proof_is_a_form_of_its_program(self):
+        for name, label in LABELS.items():
+            text = (causes.PROGRAMS / f"{name}.py").read_text()
+            for form in label.proofs:
+                self.assertTrue(f'"{form}"' in text or (form == "fixed" and "forms=" not in text), f"{name} {form}")
+
+    def test_the_halves_are_all_of_them(self):
+        first, second = causes.chosen(["1"]), causes.chosen(["2"])
+        self.assertEqual(sorted(first + second), sorted(LABELS))
+        self.assertEqual(causes.chosen(["host_gc"]), ["host_gc"])
+        with self.assertRaises(ValueError):
+            causes.chosen(["host_gx"])
+
+    def test_no_program_tells_gapprobe_anything(self):
+        for path in causes.PROGRAMS.glob("*.py"):
+            text = path.read_text().lower()
+            for word in ("nvtx", "record_function", "gapprobe_", "import gapprobe", "traceannotation"):
+                self.assertNotIn(word, text, path.name)
+
+
+class Proofs(CannedRun):
+    def win(self, program, code=0, **rounds):
+        ended = self.ended({"rounds_ms": rounds} if rounds else {}, code=code)
+        return causes.judge_win(self.plan, program, ended), self.last()
+
+    def test_a_fix_must_win_fifteen_percent(self):
+        wins, row = self.win("host_gc", slow=[10, 11, 12], fixed=[8, 8.8, 9.6])
+        self.assertAlmostEqual(wins["fixed"], 0.2)
+        self.assertEqual(row, PASS)
+        self.assertEqual(self.win("host_gc", slow=[10, 11, 12], fixed=[9, 10, 11]), (None, FAIL))
+
+    def test_a_harmless_habit_may_win_little_and_never_much(self):
+        self.assertEqual(self.win("ok_synchronize", slow=[10, 10, 10], bare=[9.8, 9.9, 9.7])[1], PASS)
+        self.assertEqual(self.win("ok_synchronize", slow=[10, 10, 10], bare=[8, 8, 8]), (None, FAIL))
+
+    def test_all_proofs_of_a_label_must_hold(self):
+        good = dict(slow=[10, 10, 10], without=[10, 9.8, 10], fixed=[2, 2, 2])
+        self.assertEqual(self.win("ok_item_launch", **good)[1], PASS)
+        self.assertEqual(self.win("ok_item_launch", **{**good, "without": [7, 7, 7]}), (None, FAIL))
+        self.assertEqual(self.win("ok_item_launch", **{**good, "fixed": [9, 9, 9]}), (None, FAIL))
+
+    def test_a_program_that_fails_proves_nothing(self):
+        self.assertEqual(self.win("host_gc"), (None, FAIL))
+        self.assertEqual(self.win("host_gc", code=1, slow=[10, 10], fixed=[1, 1]), (None, FAIL))
+
+
+class Judged(CannedRun):
+    def judge(self, program, form, summary, holds=True, code=0):
+        matrix = causes.Matrix()
+        causes.judge_run(self.plan, matrix, program, form, self.ended({"true_steps": 45}, summary, code=code), holds)
+        row = next(r["result"] for r in self.plan.rows if "verdict" in r["check"])
+        self.plan.rows.clear()
+        return row, matrix.points
+
+    def test_right_wrong_silent_and_false(self):
+        self.assertEqual(self.judge("host_gc", "slow", said("HOST")), (PASS, 0))
+        self.assertEqual(self.judge("host_gc", "slow", said("GPU-BOUND")), (FAIL, 1))
+        self.assertEqual(self.judge("host_gc", "slow", said("INCONCLUSIVE")), (FAIL, 1))
+        self.assertEqual(self.judge("host_gc", "slow", said("COPY")), (FAIL, 2))
+        self.assertEqual(self.judge("host_gc", "slow", said("")), (FAIL, 2))
+
+    def test_a_coarse_cause_is_no_pass_and_no_false_accusation(self):
+        self.assertEqual(self.judge("loader_no_workers", "slow", said("INPUT")), (PASS, 0))
+        self.assertEqual(self.judge("loader_no_workers", "slow", said("HOST")), (FAIL, 1))
+        self.assertEqual(self.judge("loader_no_workers", "slow", said("SYNC")), (FAIL, 2))
+
+    def test_a_healthy_program_may_not_be_accused_of_anything(self):
+        for cause, expected in (("GPU-BOUND", (PASS, 0)), ("SMALL-KERNELS", (PASS, 0)), ("MIXED", (FAIL, 1)), ("LAUNCH", (FAIL, 2))):
+            self.assertEqual(self.judge("ok_gemm", "slow", said(cause)), expected, cause)
+
+    def test_a_harmless_habit_may_not_even_stand_second(self):
+        self.assertEqual(self.judge("ok_item_launch", "slow", said("LAUNCH")), (PASS, 0))
+        self.assertEqual(self.judge("ok_item_launch", "slow", said("LAUNCH", then="SYNC")), (FAIL, 2))
+        self.assertEqual(self.judge("ok_item_launch", "slow", said("SYNC")), (FAIL, 2))
+        self.assertEqual(self.judge("ok_item_launch", "slow", said("MIXED", text="LAUNCH 9 %, SYNC 8 % together")), (FAIL, 2))
+
+    def test_two_causes_must_both_be_known(self):
+        self.assertEqual(self.judge("two_copy_host", "slow", said("COPY", then="HOST")), (PASS, 0))
+        self.assertEqual(self.judge("two_copy_host", "slow", said("HOST", findings=["COPY", "HOST"])), (PASS, 0))
+        self.assertEqual(self.judge("two_copy_host", "slow", said("HOST")), (FAIL, 1))
+        self.assertEqual(self.judge("two_copy_host", "slow", said("LAUNCH", findings=["COPY", "HOST"])), (FAIL, 2))
+
+    def test_the_fixed_form_has_nothing_left(self):
+        self.assertEqual(self.judge("host_gc", "fixed", said("GPU-BOUND")), (PASS, 0))
+        self.assertEqual(self.judge("host_gc", "fixed", said("HOST")), (FAIL, 2))
+        self.assertEqual(self.judge("host_gc", "fixed", said("LAUNCH")), (FAIL, 2))
+        self.assertEqual(self.judge("sync_timing", "fixed", said("LAUNCH")), (PASS, 0))
+        self.assertEqual(self.judge("sync_timing", "fixed", said("SYNC")), (FAIL, 2))
+
+    def test_without_proof_or_summary_nothing_passes(self):
+        self.assertEqual(self.judge("host_gc", "slow", said("HOST"), holds=False), (NOT_RUN, 0))
+        self.assertEqual(self.judge("host_gc", "slow", None)[0], FAIL)
+        self.assertEqual(self.judge("host_gc", "slow", said("HOST"), code=1)[0], FAIL)
+
+
+class Lines(CannedRun):
+    def line(self, program, **change):
+        number, function = next(iter(causes.marked_lines(program).items()))
+        site = {"file": f"/home/x/{program}.py", "line": number, "function": function, **change}
+        causes.judge_site(self.plan, program, said("HOST", site=site))
+        return self.last()
+
+    def test_file_line_and_function_must_be_the_marked_ones(self):
+        for program in ("host_gc", "sync_timing", "loader_no_workers"):
+            self.assertEqual(self.line(program), PASS)
+            self.assertEqual(self.line(program, line=1), FAIL)
+            self.assertEqual(self.line(program, file="/usr/lib/python3/torch/nn/module.py"), FAIL)
+            self.assertEqual(self.line(program, function="main"), FAIL)
+        self.assertEqual(self.line("loader_no_workers", function="Images.__getitem__"), PASS)
+
+    def test_every_marked_line_is_right(self):
+        for number, function in causes.marked_lines("sync_timing").items():
+            self.assertEqual(self.line("sync_timing", line=number, function=function), PASS)
+
+    def test_no_line_is_no_pass(self):
+        causes.judge_site(self.plan, "host_gc", said("HOST"))
+        self.assertEqual(self.last(), NOT_RUN)
+
+    def test_a_function_is_the_innermost_one(self):
+        self.assertEqual(set(causes.marked_lines("sync_timing").values()), {"timed"})
+        self.assertEqual(set(causes.marked_lines("loader_no_workers").values()), {"__getitem__"})
+
+
+class Promises(CannedRun):
+    def promise(self, promised_ms, fixed_ms):
+        slow = self.ended({"step_ms": 20.0}, said("HOST", step_ns=20e6, predicted_ns=promised_ms and promised_ms * 1e6))
+        causes.judge_promise(self.plan, "host_gc", slow, self.ended({"step_ms": fixed_ms}, said("GPU-BOUND")))
+        return self.plan.rows[-1]
+
+    def test_a_saving_is_held_against_the_measured_one(self):
+        for promised, result, flagged in ((10, PASS, False), (9.1, PASS, False), (8.5, PASS, True), (7.9, FAIL, True), (11.9, PASS, False), (12.1, FAIL, False)):
+            row = self.promise(promised, 10.0)
+            self.assertEqual((row["result"], "OVER-PROMISE" in row["value"]), (result, flagged), promised)
+
+    def test_no_promise_is_neither_kept_nor_broken(self):
+        self.assertEqual(self.promise(None, 10.0)["result"], INFO)
+        self.assertEqual(self.promise(10, None)["result"], INFO)
+
+
+class TheMatrix(CannedRun):
+    def test_a_false_accusation_counts_double(self):
+        m = causes.Matrix()
+        m.add("HOST", "HOST", "a slow", True, False)
+        m.add("HOST", "GPU-BOUND", "b slow", False, False)
+        m.add("GPU-BOUND/SMALL-KERNELS", "SYNC", "c slow", False, True)
+        self.assertEqual(m.points, 3)
+        self.assertEqual(m.cells["HOST"], {"HOST": 1, "GPU-BOUND": 1})
+        text = m.text()
+        self.assertIn("1 right, 1 wrong, 1 falsely accused: 3 points lost", text)
+        head, host = text.splitlines()[1], next(line for line in text.splitlines() if line.startswith("HOST"))
+        self.assertEqual(host[head.index("GPU-BOUND"):].split()[0], "1")
+
+
+class Recordings(CannedRun):
+    def recorded(self, size):
+        ended = self.ended({"step_ms": 3.0}, said("HOST"))
+        folder = ended.directory / "gapprobe-0"
+        folder.mkdir()
+        (folder / "a.gpr").write_bytes(bytes(size))
+        return ended
+
+    def test_they_are_packed_with_what_is_true_of_them(self):
+        archive = causes.Archive(self.plan, "x.tar.gz")
+        archive.add("host_gc", "slow", self.recorded(1 << 20), True)
+        archive.add("host_gc", "fixed", self.ended({}, said("GPU-BOUND")), True)
+        archive.close()
+        with tarfile.open(self.plan.out / "x.tar.gz") as tar:
+            self.assertEqual(tar.getnames(), ["host_gc.slow.gprec.gz", "causes.json"])
+            known = json.load(tar.extractfile("causes.json"))["recordings"]
+        self.assertEqual(known["host_gc.slow"]["causes"], ["HOST"])
+        self.assertEqual(list(known["host_gc.slow"]["sites"].values()), ["step"])
+        self.assertEqual(known["host_gc.fixed"]["causes"], list(HEALTHY))
+
+    def test_what_has_no_room_is_named(self):
+        before, causes.ARCHIVE_BYTES = causes.ARCHIVE_BYTES, 10
+        self.addCleanup(setattr, causes, "ARCHIVE_BYTES", before)
+        archive = causes.Archive(self.plan, "x.tar.gz")
+        archive.add("host_gc", "slow", self.recorded(1 << 20), True)
+        archive.close()
+        self.assertIn("host_gc.slow", self.plan.rows[-1]["value"])
+
+
+class ReadyTogether(CannedRun):
+    READY = ("import json, pathlib, sys, time; time.sleep(float(sys.argv[1])); pathlib.Path('ready').touch(); "
+             "sys.stdin.readline(); print(json.dumps({'at': time.monotonic()})); time.sleep(0.2)")
+
+    def start(self, seconds):
+        return lambda: victim.Victim(self.plan, [sys.executable, "-c", self.READY, str(seconds)], ours=False, gate=True)
+
+    def test_all_are_ready_before_the_first_begins_and_then_one_runs_at_a_time(self):
+        self.plan.budget_s += time.monotonic() - self.plan.began
+        found = list(victim.ready_together(self.plan, [(0, self.start(0)), (1, self.start(0.6)), (2, self.start(0))], 5, 1, at_once=2))
+        self.assertEqual([k for k, _ in found], [0, 1, 2])
+        began = [e.truth["at"] for _, e in found]
+        self.assertTrue(all(b - a >= 0.19 for a, b in zip(began, began[1:])), began)
+
+    def test_one_that_ends_early_holds_nobody_up(self):
+        dead = lambda: victim.Victim(self.plan, [sys.executable, "-c", "raise SystemExit(3)"], ours=False, gate=True)  # noqa: E731
+        began = time.monotonic()
+        found = dict(victim.ready_together(self.plan, [(0, dead), (1, self.start(0))], 5, 1))
+        self.assertEqual((found[0].code, found[1].code), (3, 0))
+        self.assertLess(time.monotonic() - began, 10)
+
+    def test_without_time_nothing_is_started(self):
+        self.assertEqual(list(victim.ready_together(self.plan, [(0, self.start(0))], 1e6, 1)), [(0, None)])
+
+
+# Stands for a program under gapprobe: the truth of its form, a summary, a recording.
+PRETENDER = """
+import json, os, pathlib, sys
+program, form, cause, site = sys.argv[1], sys.argv[3], sys.argv[4], json.loads(sys.argv[5])
+pathlib.Path("ready").touch()
+sys.stdin.readline()
+if form == "win":
+    print(json.dumps({"rounds_ms": {"slow": [10, 10], "fixed": [5, 5], "bare": [9.9, 9.9]}}))
+else:
+    v = {"cause": cause, "step_ns": 10e6, "predicted_ns": 5.2e6, "site": site}
+    pathlib.Path(f"gapprobe-host-{os.getpid()}-a1.summary.json").write_text(json.dumps({"verdict": v}))
+    os.mkdir("gapprobe-0")
+    pathlib.Path("gapprobe-0/a.gpr").write_bytes(b"GAPPROBE" + form.encode())
+    print(json.dumps({"step_ms": {"slow": 10.0, "fixed": 5.0}[form], "true_steps": 45}))
+"""
+
+
+class TheWholeSuite(CannedRun):
+    def run_with(self, causes_said):
+        line, function = next(iter(causes.marked_lines("host_gc").items()))
+        site = {"file": "host_gc.py", "line": line, "function": function}
+
+        def python(plan, program, *options, ours, env, gate):
+            name, form = program.split("/")[1], options[1]
+            self.assertEqual((ours, gate), (form != "win", True))
+            self.assertEqual(env["GAPPROBE_TEST_KEEP"], "1")
+            command = [sys.executable, "-c", PRETENDER, name, "--form", form, causes_said.get((name, form), ""), json.dumps(site)]
+            return victim.Victim(plan, command, ours=False, gate=gate, name=name)
+
+        self.addCleanup(setattr, victim, "python", victim.python)
+        victim.python = python
+        causes.run(self.plan, ["host_gc", "ok_gemm"])
+        return {r["check"]: r["result"] for r in self.plan.rows}
+
+    def test_all_right(self):
+        self.plan.budget_s = 1000
+        rows = self.run_with({("host_gc", "slow"): "HOST", ("host_gc", "fixed"): "GPU-BOUND", ("ok_gemm", "slow"): "GPU-BOUND"})
+        self.assertEqual(rows, {
+            "host_gc: real win": PASS, "host_gc slow: verdict": PASS, "host_gc: line": PASS, "host_gc fixed: verdict": PASS,
+            "host_gc: promise": PASS, "ok_gemm: real win": PASS, "ok_gemm slow: verdict": PASS, "recordings kept": INFO, "points lost": PASS})
+        with tarfile.open(self.plan.out / "causes-host_gc+ok_gemm.tar.gz") as tar:
+            self.assertEqual(tar.getnames(), ["host_gc.slow.gprec.gz", "host_gc.fixed.gprec.gz", "ok_gemm.slow.gprec.gz", "causes.json"])
+            self.assertEqual(gzip.decompress(tar.extractfile("host_gc.fixed.gprec.gz").read()), b"GAPPROBEfixed")
+        self.assertIn("3 right, 0 wrong, 0 falsely accused: 0 points lost", self.plan.closing[0])
+        kept = json.loads((self.plan.out / "results.json").read_text())["details"]["causes"]["confusion matrix"]
+        self.assertEqual(kept["points lost"], 0)
+
+    def test_one_false_accusation_is_counted_double_and_fails(self):
+        self.plan.budget_s = 1000
+        rows = self.run_with({("host_gc", "slow"): "HOST", ("host_gc", "fixed"): "GPU-BOUND", ("ok_gemm", "slow"): "SYNC"})
+        self.assertEqual((rows["ok_gemm slow: verdict"], rows["points lost"]), (FAIL, FAIL))
+        self.assertIn("2 points lost", self.plan.closing[0])
+
+    def test_what_has_no_time_is_not_right(self):
+        self.plan.budget_s = 5
+        rows = self.run_with({})
+        self.assertEqual(rows["points lost"], NOT_RUN)
+        self.assertEqual(set(rows.values()), {NOT_RUN, INFO})
+
+
+class Proof(CannedRun):
+    def test_the_claims_are_two(self):
+        for name, label in LABELS.items():
+            self.assertTrue(set(label.proofs.values()) <= {WINS, WINS_LITTLE}, name)
