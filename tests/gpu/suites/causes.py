@@ -41,6 +41,14 @@ def named_causes(summary):
     return [n for n in named if n]
 
 
+def short(ended):
+    """What the result file keeps of a run: the recording tells the rest."""
+    detail = ended.as_detail()
+    if detail["summary"]:
+        detail["summary"] = {k: detail["summary"].get(k) for k in ("verdict", "findings", "steps", "devices", "model", "totals")}
+    return detail
+
+
 def found_causes(summary):
     return [str(f.get("cause")) for f in (summary or {}).get("findings") or []]
 
@@ -271,7 +279,7 @@ def run(plan, only=None):
                 matrix.missing.append(f"{program} {form}")
                 plan.row(NAME, f"{program} {form}", NOT_RUN, "no time left")
                 continue
-            plan.detail(NAME, f"{program} {form}", ended.as_detail())
+            plan.detail(NAME, f"{program} {form}", short(ended))
             if form == "win":
                 wins[program] = judge_win(plan, program, ended)
                 continue

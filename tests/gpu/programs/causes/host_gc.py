@@ -10,6 +10,7 @@ from torchside import Form, Heavy, main
 def build(form, ctx):
     model = Heavy(ctx, ms=8)
     x = torch.ones(16, device=ctx.device)
+    gc.freeze()  # what the imports left is not the story
     graph = [{"id": n, "next": [n]} for n in range(ctx.size(150_000, 1000))]
 
     def step(_i):

@@ -3,7 +3,7 @@
 
 Fixed: the same work in a process of its own."""
 
-import pathlib
+import inspect
 import subprocess
 import sys
 import threading
@@ -20,11 +20,23 @@ def hog(active, text="the quick brown fox"):
             counts[text[n % 19]] = counts.get(text[n % 19], 0) + n  # SITE
 
 
-def apart():
-    """The hog in a process of its own, for as long as this one lives: it ends when its stdin does."""
-    code = ("import sys, threading\nfrom host_gil import hog\n"
-            "e = threading.Event()\ne.set()\nthreading.Thread(target=hog, args=(e,), daemon=True).start()\nsys.stdin.read()")
-    return subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, cwd=pathlib.Path(__file__).parent)
+class Apart:
+    """The hog in a process of its own; it ends with its stdin."""
+
+    CODE = inspect.getsource(hog) + """
+import sys, threading
+go = threading.Event()
+go.set()
+threading.Thread(target=hog, args=(go,), daemon=True).start()
+sys.stdin.read()
+"""
+
+    def begin(self):
+        self.child = subprocess.Popen([sys.executable, "-S", "-c", self.CODE], stdin=subprocess.PIPE)
+
+    def end(self):
+        self.child.stdin.close()
+        self.child.wait()
 
 
 def build(form, ctx):
@@ -32,8 +44,8 @@ def build(form, ctx):
     x = torch.ones(16, device=ctx.device)
     step = lambda _i: model.train(x)  # noqa: E731
     if form == "fixed":
-        child = apart()
-        return Form(step, end=lambda: child.poll())
+        apart = Apart()
+        return Form(step, begin=apart.begin, end=apart.end)
     active = threading.Event()
     threading.Thread(target=hog, args=(active,), daemon=True).start()
     return Form(step, lead=1, begin=active.set, end=active.clear)

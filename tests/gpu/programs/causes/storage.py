@@ -29,8 +29,11 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 def start(name, latency_s):
     """Starts the store and waits until it answers; it ends with this process. Returns its socket's path."""
     path = pathlib.Path(name).absolute()
-    start.kept.append(subprocess.Popen([sys.executable, __file__, name, str(latency_s)], stdin=subprocess.PIPE))
+    child = subprocess.Popen([sys.executable, __file__, name, str(latency_s)], stdin=subprocess.PIPE)
+    start.kept.append(child)
     while not path.exists():
+        if child.poll() is not None:
+            sys.exit("the store did not start")
         time.sleep(0.01)
     return str(path)
 
