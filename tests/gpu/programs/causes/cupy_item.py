@@ -6,7 +6,7 @@ Fixed: the results stay on the GPU."""
 import cupy
 from cupyside import Heavy, main
 
-LIGHT = 400
+LIGHT = 700
 
 
 def build(form, ctx):
@@ -25,4 +25,4 @@ def build(form, ctx):
 
 
 if __name__ == "__main__":
-    main(build, steps=40)
+    main(build, steps=20)
