@@ -4,6 +4,7 @@
 import gzip
 import json
 import pathlib
+import subprocess
 import sys
 import tarfile
 import time
@@ -302,6 +303,63 @@ class TheWholeSuite(CannedRun):
         rows = self.run_with({})
         self.assertEqual(rows["points lost"], NOT_RUN)
         self.assertEqual(set(rows.values()), {NOT_RUN, INFO})
+
+
+# Stands for build/gapprobe: its `analyze --json` says what a file beside it says of each recording.
+ANALYZER = """#!/bin/sh
+exec cat "$(dirname "$0")/$(basename "$3" .gprec.gz).json"
+"""
+
+
+class Replay(CannedRun):
+    def replay(self, then, now, *options, proven=True):
+        """`then`: what was said on the machine, `now`: what the analyzer says; of each recording."""
+        archive = causes.Archive(self.plan, "x.tar.gz")
+        command = self.folder / "gapprobe"
+        command.write_text(ANALYZER)
+        command.chmod(0o700)
+        for (program, form), cause in then.items():
+            step = {"slow": 20.0, "fixed": 10.0}[form]
+            ended = self.ended({"step_ms": step}, said(cause))
+            (ended.directory / "gapprobe-0").mkdir()
+            (ended.directory / "gapprobe-0" / "a.gpr").write_bytes(b"x")
+            archive.add(program, form, ended, proven)
+            (self.folder / f"{program}.{form}.json").write_text(json.dumps(now[program, form]))
+        archive.close()
+        script = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "causes-replay"
+        done = subprocess.run([sys.executable, script, "--gapprobe", command, *options, self.plan.out / "x.tar.gz"],
+                              capture_output=True, text=True, timeout=60)
+        return done.returncode, done.stdout
+
+    THEN = {("host_gc", "slow"): "HOST", ("host_gc", "fixed"): "GPU-BOUND"}
+
+    def test_right_again(self):
+        line, function = next(iter(causes.marked_lines("host_gc").items()))
+        site = {"file": "host_gc.py", "line": line, "function": function}
+        now = {("host_gc", "slow"): said("HOST", site=site, step_ns=20e6, predicted_ns=10.5e6), ("host_gc", "fixed"): said("GPU-BOUND")}
+        code, out = self.replay(self.THEN, now, "--same")
+        self.assertEqual((code, out.splitlines()[-1]), (0, "2 passed, 0 failed"), out)
+        code, out = self.replay(self.THEN, {**now, ("host_gc", "fixed"): said("SYNC")})
+        self.assertEqual((code, out.splitlines()[-1]), (1, "1 passed, 1 failed"), out)
+        self.assertIn("2 points lost", out)
+
+    def test_a_broken_promise_and_another_line_fail(self):
+        now = {("host_gc", "slow"): said("HOST", step_ns=20e6, predicted_ns=2e6), ("host_gc", "fixed"): said("GPU-BOUND")}
+        code, out = self.replay(self.THEN, now)
+        self.assertEqual((code, out.splitlines()[-1]), (1, "1 passed, 1 failed"), out)
+        self.assertIn("OVER-PROMISE", out)
+        now = {("host_gc", "slow"): said("HOST", site={"file": "x.py", "line": 1, "function": "f"}), ("host_gc", "fixed"): said("GPU-BOUND")}
+        self.assertEqual(self.replay(self.THEN, now)[0], 1)
+
+    def test_another_verdict_than_on_the_machine_fails_if_asked(self):
+        then = {("ok_gemm", "slow"): "SMALL-KERNELS"}
+        now = {("ok_gemm", "slow"): said("GPU-BOUND")}
+        self.assertEqual(self.replay(then, now)[0], 0)
+        self.assertEqual(self.replay(then, now, "--same")[0], 1)
+
+    def test_what_was_not_proven_is_not_judged(self):
+        code, out = self.replay(self.THEN, {k: said("COPY") for k in self.THEN}, proven=False)
+        self.assertEqual((code, out.splitlines()[-1]), (2, "0 passed, 0 failed"), out)
 
 
 class Proof(CannedRun):
