@@ -369,6 +369,8 @@ pub struct Verdict {
     pub predicted_ns: f64,
     /// ± of `predicted_ns`, ns.
     pub error_ns: f64,
+    /// Another cause whose fix, another one, wins as much; `None` where one alone wins.
+    pub tied: Option<Tied>,
     /// The next cause worth naming (label, share 0 to 1).
     pub then: Option<(&'static str, f64)>,
     /// Set with INCONCLUSIVE: why.
@@ -377,6 +379,25 @@ pub struct Verdict {
     pub profiled: Option<Profiled>,
     /// Flat number of the call that stands for it, or [`NONE`].
     pub call: u32,
+}
+
+/// A cause as good as the one that is named: their wins differ by less than the model's error or a fifth.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tied {
+    /// Stable code.
+    pub code: &'static str,
+    /// Name as in the line.
+    pub cause: &'static str,
+    /// What to change, one sentence.
+    pub fix: &'static str,
+    /// Its fix is more work than that of the named one, by the registry's order.
+    pub more_work: bool,
+    /// Share of the steady wall time lost to it, 0 to 1.
+    pub share: f64,
+    /// Step time after its fix alone, ns (0: no promise).
+    pub predicted_ns: f64,
+    /// ± of `predicted_ns`, ns.
+    pub error_ns: f64,
 }
 
 /// A run without the profiler that recorded it, as far as can be said: the end of the range.

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use crate::analysis::{Analysis, Profiled, StepSource, Verdict};
+use crate::analysis::{Analysis, Profiled, StepSource, Tied, Verdict};
 use crate::causes::{gpu_bound, inconclusive, mixed, small_kernels};
 use crate::run::Run;
 use crate::visible::visible;
@@ -93,6 +93,9 @@ pub(crate) fn finding(a: &Analysis, v: &Verdict) -> String {
             let _ = write!(out, ": {} {} a step", now.text(v.step_ns), now.unit);
         }
     }
+    if let Some(t) = &v.tied {
+        let _ = write!(out, "; {}", as_good(t, v.step_ns));
+    }
     if let Some((cause, share)) = v.then {
         let _ = write!(out, "; then {cause} {}", percent(share));
     }
@@ -103,6 +106,26 @@ pub(crate) fn finding(a: &Analysis, v: &Verdict) -> String {
             a.steps.warm_up,
             if a.steps.warm_up == 1 { "" } else { "s" },
             long(a.steps.warm_up_ns)
+        );
+    }
+    out
+}
+
+/// The cause that is as good as the named one. `step_ns`: the step now, whose unit its time is in.
+fn as_good(t: &Tied, step_ns: f64) -> String {
+    let more = if t.more_work { ", more work" } else { "" };
+    let mut out = format!("worth as much{more}: {}", t.cause);
+    if t.code != small_kernels::CODE {
+        let _ = write!(out, " {}", percent(t.share));
+    }
+    if t.predicted_ns > 0.0 {
+        let unit = Time::of(step_ns);
+        let _ = write!(
+            out,
+            " -> about {} {} (±{})",
+            unit.text(t.predicted_ns),
+            unit.unit,
+            unit.text(t.error_ns.max(unit.least()))
         );
     }
     out

@@ -104,6 +104,10 @@ fn verdict(run: &Run, analysis: &Analysis) -> Value {
         "step_ns": promised(v.step_ns),
         "predicted_ns": promised(v.predicted_ns),
         "error_ns": promised(v.predicted_ns).map(|_| v.error_ns),
+        "tied": v.tied.map(|t| json!({
+            "code": t.code, "cause": t.cause, "fix": t.fix, "share": t.share,
+            "predicted_ns": promised(t.predicted_ns), "error_ns": promised(t.predicted_ns).map(|_| t.error_ns),
+        })),
         "then": v.then.map(|(cause, share)| json!({"cause": cause, "share": share})),
         "inconclusive": v.inconclusive,
         "without_profiler": v.profiled.map(|p| json!({

@@ -26,6 +26,7 @@ fn said(run: &Run, a: &Analysis) -> Vec<String> {
         format!("verdict {} {} {:?} call {}", v.code, v.cause, v.confidence, v.call),
         format!("inconclusive {:?}", v.inconclusive),
         format!("text {}", v.text),
+        format!("tied {:?}", v.tied.map(|t| (t.code, t.more_work))),
         format!("then {:?}", v.then),
         format!("slowed host {} {:?}", run.slowed_host, v.profiled.map(|p| p.cause)),
         format!("line {}", line::line(run, a, None)),

@@ -4,7 +4,7 @@
 use super::{
     gpu_bound, inconclusive, mixed, profiled, Case, ALL, GPU_BOUND_SHARE, MINOR_WIN, MODEL_ERROR, NAMED_WIN,
 };
-use crate::analysis::{Analysis, Bucket, Confidence, Finding, Verdict};
+use crate::analysis::{Analysis, Bucket, Confidence, Finding, Tied, Verdict};
 use crate::replay::{Fix, Prepared};
 use crate::run::{Run, NONE};
 
@@ -63,6 +63,17 @@ fn decide(run: &Run, a: &Analysis, prepared: &Prepared, findings: &[Finding]) ->
         return abstain(a, why);
     }
     if let Some(f) = named {
+        let predicted = |ns: f64| if a.steps.mean_ns > 0.0 { ns } else { 0.0 };
+        let tied = tied(findings, f, a.model.error()).map(|t| Tied {
+            code: t.code,
+            cause: t.cause,
+            fix: t.fix,
+            more_work: effort(t) > effort(f),
+            share: t.share,
+            predicted_ns: predicted(t.predicted_ns),
+            error_ns: t.error_ns,
+        });
+        let said = [f.code, tied.map_or("", |t| t.code)];
         return Verdict {
             code: f.code,
             cause: f.cause,
@@ -71,9 +82,10 @@ fn decide(run: &Run, a: &Analysis, prepared: &Prepared, findings: &[Finding]) ->
             confidence: f.confidence,
             share: f.share,
             step_ns: a.steps.mean_ns,
-            predicted_ns: if a.steps.mean_ns > 0.0 { f.predicted_ns } else { 0.0 },
+            predicted_ns: predicted(f.predicted_ns),
             error_ns: f.error_ns,
-            then: next(findings, f.code, f.share),
+            tied,
+            then: next(findings, &said, f.share),
             inconclusive: None,
             profiled: None,
             call: f.call,
@@ -88,7 +100,7 @@ fn decide(run: &Run, a: &Analysis, prepared: &Prepared, findings: &[Finding]) ->
             confidence: Confidence::High,
             share: 1.0 - compute,
             step_ns: a.steps.mean_ns,
-            then: next(findings, "", 1.0 - compute),
+            then: next(findings, &[], 1.0 - compute),
             call: NONE,
             ..Verdict::default()
         };
@@ -99,19 +111,32 @@ fn decide(run: &Run, a: &Analysis, prepared: &Prepared, findings: &[Finding]) ->
 
 /// The finding to name. Of two that are as good, the one that is less work to fix.
 fn pick(findings: &[Finding], model_error: f64) -> Option<&Finding> {
-    let best = findings.first().filter(|f| f.win >= NAMED_WIN)?;
-    let slack =
-        (best.win * TIE).max(if model_error <= MODEL_ERROR { best.win.min(model_error) / 2.0 } else { 0.0 });
-    let close = findings.iter().filter(|f| f.win >= NAMED_WIN && f.win >= best.win - slack);
-    let effort = |f: &&Finding| super::find(f.code).map_or(u8::MAX, |c| c.effort);
-    close.min_by_key(effort)
+    as_good(findings, model_error).min_by_key(|f| effort(f))
+}
+
+/// The best of the others that are as good as `named` and have another fix: what is won by one and the same is no second way.
+fn tied<'a>(findings: &'a [Finding], named: &Finding, model_error: f64) -> Option<&'a Finding> {
+    as_good(findings, model_error).find(|f| fix_of(f.code) != fix_of(named.code))
+}
+
+/// The findings whose fixes win as much as the best, as far as can be said, the best first.
+fn as_good(findings: &[Finding], model_error: f64) -> impl Iterator<Item = &Finding> {
+    let best = findings.first().map_or(0.0, |f| f.win);
+    let slack = (best * TIE).max(if model_error <= MODEL_ERROR { best.min(model_error) / 2.0 } else { 0.0 });
+    findings.iter().filter(move |f| f.win >= NAMED_WIN && f.win >= best - slack)
+}
+
+/// How much work the fix of a finding is.
+fn effort(f: &Finding) -> u8 {
+    super::find(f.code).map_or(u8::MAX, |c| c.effort)
 }
 
 /// The largest other cause worth a word. Never one that costs more than what is named: it was not named because its fix
 /// wins less or is more work for as much, and in second place it would read as if the wrong cause were named.
-fn next(findings: &[Finding], named: &str, share: f64) -> Option<(&'static str, f64)> {
+fn next(findings: &[Finding], said: &[&str], share: f64) -> Option<(&'static str, f64)> {
     // small kernels are no lost time: what they are is in the text of their own verdict and in the report
-    let time = |f: &&Finding| f.code != named && f.code != super::small_kernels::CODE && f.share <= share;
+    let time =
+        |f: &&Finding| !said.contains(&f.code) && f.code != super::small_kernels::CODE && f.share <= share;
     let worth =
         |f: &&Finding| f.win >= f.share * LEAST_PART && f.share.min(f.win.max(f.share / 2.0)) >= MINOR_WIN;
     let others = findings.iter().filter(time).filter(worth);

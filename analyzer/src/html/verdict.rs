@@ -44,6 +44,7 @@ pub(super) fn figures(subject: &Subject<'_>) -> Value {
         "rest": clean(&rest),
         "line": clean(&line(subject)),
         "fix": v.fix,
+        "or": v.tied.map(|t| json!({ "cause": t.cause, "fix": t.fix })),
         "next": overview::next(&Source::new(&subject.input.run, NameStyle::Short), subject.analysis).map(|n| clean(&n)),
         "share": v.share,
         "step_ns": (v.step_ns > 0.0).then_some(v.step_ns),

@@ -65,6 +65,9 @@ fn verdict(out: &mut Page, a: &Analysis) {
     if !v.fix.is_empty() {
         out.sentence("  ", &format!("to change: {}", v.fix));
     }
+    if let Some(t) = v.tied.filter(|t| !t.fix.is_empty()) {
+        out.sentence("  ", &format!("or ({}): {}", t.cause, t.fix));
+    }
     out.text.push('\n');
 }
 

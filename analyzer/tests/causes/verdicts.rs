@@ -3,7 +3,7 @@
 
 use trace::Loss;
 
-use super::{run, verdict, Program, STEPS};
+use super::{kept, run, time, verdict, Program, STEPS};
 
 #[test]
 fn many_small_reasons_are_mixed() {
@@ -164,4 +164,55 @@ fn of_two_devices_the_line_names_the_worst() {
     assert_eq!(a.worst, Some(1));
     let line = analyzer::line::line(&run, &a, None);
     assert!(line.contains("GPU 1 busy"), "{line}");
+}
+
+/// Pinned memory saves as much as taking the host's work away does: to name one alone would hide the other from who cannot
+/// do the first.
+#[test]
+fn two_that_win_as_much_are_both_said_the_cheaper_fix_first() {
+    let step = |host: u64, pageable: bool| {
+        move |p: &mut Program| {
+            p.train_step(6, 80_000);
+            p.copy(7, true, 25_000_000, pageable);
+            p.t += host;
+        }
+    };
+    let (run_, a) = run(step(8_000_000, true));
+    let v = &a.verdict;
+    let tied = v.tied.as_ref().unwrap_or_else(|| panic!("{v:?}\n{:#?}", a.findings));
+    assert_eq!((v.cause, tied.cause), ("COPY", "HOST"), "{v:?}");
+    assert!(v.then.is_none_or(|(cause, _)| cause != "HOST"), "said twice: {v:?}");
+    // each promise is of its own fix alone
+    kept(&a, time(step(8_000_000, false)));
+    let truth = time(step(0, true));
+    assert!(
+        (tied.predicted_ns - truth).abs() <= tied.error_ns + 0.1 * v.step_ns,
+        "{tied:?}, {truth} measured"
+    );
+    let line = analyzer::line::line(&run_, &a, None);
+    assert!(line.contains("; worth as much, more work: HOST "), "{line}");
+    let both = line.find("COPY").zip(line.find("HOST"));
+    assert!(both.is_some_and(|(copy, host)| copy < host), "{line}");
+
+    // twice the sleep: one wins clearly
+    let (run_, a) = run(step(16_000_000, true));
+    assert_eq!((a.verdict.cause, &a.verdict.tied), ("HOST", &None), "{:?}", a.verdict);
+    assert!(!analyzer::line::line(&run_, &a, None).contains("worth as much"));
+}
+
+/// Fusing kernels is the fix of small kernels and of the spacing between them: one fix is no second way out.
+#[test]
+fn one_and_the_same_fix_is_not_said_twice() {
+    let (_, a) = run(|p| {
+        p.graph(1, &[("tiny_kernel", 150); 300]);
+        p.sync();
+    });
+    let wins: Vec<(&str, f64)> = a.findings.iter().map(|f| (f.cause, f.win)).collect();
+    assert_eq!(a.verdict.cause, "SMALL-KERNELS", "{wins:?}");
+    let as_good = |w: &&(&str, f64)| w.1 >= wins[0].1 * 0.8;
+    assert!(
+        wins.iter().filter(as_good).any(|w| w.0 == "KERNEL-GAP"),
+        "not the program that this is about: {wins:?}"
+    );
+    assert!(a.verdict.tied.is_none_or(|t| t.cause != "KERNEL-GAP"));
 }

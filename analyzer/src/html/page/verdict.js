@@ -13,6 +13,7 @@ function verdict(run, level, title) {
     badges,
     h(level, null, v.sentence || v.line),
     v.fix && h("p", { class: "fix" }, h("b", null, "What to change"), v.fix),
+    v.or && h("p", { class: "fix" }, h("b", null, "Or (" + v.or.cause + ")"), v.or.fix),
     v.next && h("p", { class: "fix" }, h("b", null, "Next"), h("code", null, v.next)),
     numbers(v),
     v.rest && h("p", { class: "rest" }, v.rest),
