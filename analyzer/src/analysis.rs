@@ -494,6 +494,9 @@ pub struct Analysis {
     pub model: Model,
     /// Every loss counter above zero.
     pub losses: Vec<(Loss, u64)>,
+    /// Kernels of another tool's trace that were launched and are not in it (`unanswered.rs`); 0 of our own recordings, which
+    /// have counters.
+    pub unanswered: u64,
     /// Items of severity `Data` lost inside the valid span.
     pub data_losses: u64,
     /// Events inside the valid span.

@@ -12,7 +12,7 @@ use crate::kernels::KernelTable;
 use crate::replay::Prepared;
 use crate::run::{Call, Device, Run, Span};
 use crate::timeline::Observed;
-use crate::{causes, steps};
+use crate::{causes, steps, unanswered};
 
 /// Analyses a run. Never fails: what cannot be said is INCONCLUSIVE with its reason.
 /// O(n log n) in events; about 100 bytes an event of memory besides the run, most of it given back before it returns.
@@ -116,7 +116,8 @@ fn weigh_losses(run: &Run, a: &mut Analysis) {
             .sum();
         a.data_losses = a.data_losses.saturating_add(inside).saturating_add(total.saturating_sub(marked));
     }
-    a.data_losses = a.data_losses.saturating_add(run.problems.damaged());
+    a.unanswered = unanswered::count(run);
+    a.data_losses = a.data_losses.saturating_add(run.problems.damaged()).saturating_add(a.unanswered);
     let inside = |start: u64| start >= a.valid.start && start < a.valid.end;
     let ops = run.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops).filter(|o| inside(o.start));
     let calls = run.threads.iter().flat_map(|t| &t.calls).filter(|c| inside(c.start));

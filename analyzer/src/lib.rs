@@ -10,6 +10,7 @@
 //! causes/       one cause a file: evidence, words, what to change
 //! analyze.rs    all of it in order -> analysis.rs (the result's types)
 //! line.rs       the one line
+//! unanswered.rs  launches whose kernels a foreign trace lost
 //! alive.rs      is the process that made a file still there?
 //! chrome.rs     the trace file; summary.rs the figures as JSON; report.rs recording -> files and line
 //! tables/       tables of a run, as nsys stats has them, and our own
@@ -51,6 +52,7 @@ pub mod summary;
 #[cfg(feature = "cli")]
 pub mod tables;
 pub mod timeline;
+mod unanswered;
 pub mod visible;
 
 pub use analysis::Analysis;

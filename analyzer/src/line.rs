@@ -156,9 +156,11 @@ pub(crate) fn seen(a: &Analysis) -> String {
 
 pub(crate) fn losses(run: &Run, a: &Analysis) -> String {
     let damaged = run.problems.damaged();
-    let total = a.losses.iter().map(|l| l.1).fold(damaged, u64::saturating_add);
+    let counted = a.losses.iter().map(|l| l.1).fold(damaged, u64::saturating_add);
+    let total = counted.saturating_add(a.unanswered);
     match a.losses.iter().max_by_key(|l| l.1) {
         Some((loss, _)) => format!("{total} ({})", loss.key()),
+        None if a.unanswered > damaged => format!("{total} (kernels launched and not there)"),
         None if damaged > 0 => format!("{total} (damaged)"),
         None => "0".to_owned(),
     }

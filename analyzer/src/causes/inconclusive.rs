@@ -6,7 +6,7 @@
 //!
 //! # How it is recognised
 //! One of: nothing of the GPU was observed (no operation, or another profiler held the records); too little was seen;
-//! more than 0.1 % of the events of the valid span were lost or their timestamps broken; the file ends before what was written to it; CUDA graphs were launched and
+//! more than 0.1 % of the events of the valid span were lost or their timestamps broken (in the traces of others: launched and not there); the file ends before what was written to it; CUDA graphs were launched and
 //! their nodes were not recorded; most of the time lies in steps unlike the others; more than 15 % of the time, or more than the largest cause, is unexplained.
 //!
 //! # How sure
@@ -83,6 +83,9 @@ pub(super) fn before(run: &Run, a: &Analysis) -> Option<String> {
         return Some("the file is damaged".to_owned());
     }
     let lost = share(a.data_losses, a.data_losses.saturating_add(a.events));
+    if share(a.unanswered, a.unanswered.saturating_add(a.events)) > LOSS_SHARE {
+        return Some(format!("{} kernels that were launched are not in the trace", a.unanswered));
+    }
     if lost > LOSS_SHARE {
         return Some(format!("{} events lost, {:.1} % of the span", a.data_losses, lost * 100.0));
     }

@@ -88,6 +88,9 @@ pub(super) fn remarks(subject: &Subject<'_>) -> Vec<String> {
     for (loss, count) in &analysis.losses {
         remarks.push(format!("Lost: {count} {}.", loss.sentence()));
     }
+    if analysis.unanswered > 0 {
+        remarks.push(format!("{} kernels that were launched are not in the trace.", analysis.unanswered));
+    }
     let counted = [
         (refused.no_time, "events without a time that can be read"),
         (refused.negative, "events that end before they begin"),
