@@ -227,6 +227,9 @@ pub struct Steps {
     pub warm_up_ns: u64,
     /// Time of the steps that count, ns.
     pub steady_ns: u64,
+    /// Found by a period, beside much work of other kinds that does not repeat: the trace may be shorter than a few steps, and
+    /// these be layers (`steps/period.rs`).
+    pub may_be_parts: bool,
     /// Equal sub-periods in a step (gradient accumulation); 1 where there are none.
     pub micro: u32,
     /// Steady-state step times, ns: mean of wall time, median and 90th percentile of single steps; 0 without steps.

@@ -139,6 +139,9 @@ pub(crate) fn seen(a: &Analysis) -> String {
         _ if c.steps_estimated => format!("{} of about {} steps seen", c.steps_seen, c.steps_run),
         _ => format!("{} of {} steps seen", c.steps_seen, c.steps_run),
     };
+    if a.steps.may_be_parts {
+        out.push_str(" (periods of the launches, perhaps parts of a step)");
+    }
     if let Some(share) = a.steady_share().filter(|s| *s < MOST_OF_IT) {
         let _ = write!(out, ", steady steps are {} of the recorded {}", percent(share), long(c.seen_ns));
     }

@@ -144,6 +144,7 @@ fn steps(analysis: &Analysis) -> Value {
         "warm_up_ns": steps.warm_up_ns,
         "steady_ns": steps.steady_ns,
         "steady_share": analysis.steady_share(),
+        "may_be_parts": steps.may_be_parts,
         "micro_steps": steps.micro,
         "mean_ns": (!lengths.is_empty()).then_some(steps.mean_ns),
         "median_ns": (!lengths.is_empty()).then_some(steps.median_ns),
@@ -189,7 +190,8 @@ fn buckets(buckets: &Buckets) -> Map<String, Value> {
 /// Every loss by name, the zeros too: a reader need not know which there are.
 fn losses(analysis: &Analysis) -> Map<String, Value> {
     let count = |l: Loss| analysis.losses.iter().find(|(m, _)| *m == l).map_or(0, |(_, n)| *n);
-    Loss::ALL.iter().map(|&l| (l.key().to_owned(), json!(count(l)))).collect()
+    let missing = ("kernels_missing".to_owned(), json!(analysis.unanswered));
+    Loss::ALL.iter().map(|&l| (l.key().to_owned(), json!(count(l)))).chain([missing]).collect()
 }
 
 fn problems(run: &Run) -> Value {

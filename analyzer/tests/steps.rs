@@ -13,6 +13,8 @@ mod graphs;
 mod named;
 #[path = "steps/nothing.rs"]
 mod nothing;
+#[path = "steps/parts.rs"]
+mod parts;
 mod program;
 #[path = "steps/recorded.rs"]
 mod recorded;

@@ -270,11 +270,12 @@ impl<'a> Case<'a> {
         self.step_ns() * (self.analysis.model.error() + doubt)
     }
 
-    /// High: steps known, the model within 10 %, a clear win. Low: no steps, or a model that is off by 20 %.
+    /// High: steps known, the model within 10 %, a clear win. Low: no steps or only what may be parts of one, or a model that is
+    /// off by 20 %.
     fn confidence(&self, win: f64) -> Confidence {
         let steps = self.analysis.steps.steady().len();
         let error = self.analysis.model.error();
-        if steps < 3 || error > 0.20 {
+        if steps < 3 || error > 0.20 || self.analysis.steps.may_be_parts {
             Confidence::Low
         } else if error <= 0.10 && win >= 0.15 && steps >= 5 {
             Confidence::High

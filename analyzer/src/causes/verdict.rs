@@ -24,6 +24,9 @@ pub(crate) fn judge(run: &Run, a: &mut Analysis, prepared: &Prepared) {
     }
     let findings = evaluate(run, a, prepared);
     a.verdict = decide(run, a, prepared, &findings);
+    if a.steps.may_be_parts {
+        a.verdict.confidence = Confidence::Low;
+    }
     if let Some(device) = a.worst.and_then(|w| a.devices.get(w)) {
         a.verdict.profiled = profiled::without(&Case::new(run, a, device, prepared), &findings);
     }

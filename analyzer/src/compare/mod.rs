@@ -220,6 +220,11 @@ fn cautions(c: &Comparison<'_>) -> Vec<String> {
             said.push(format!("{letter} is INCONCLUSIVE: {why}"));
         }
     }
+    for (letter, _) in [("A", a), ("B", b)].into_iter().filter(|s| s.1.analysis.steps.may_be_parts) {
+        said.push(format!(
+            "the steps found in {letter} may be parts of a step: much work beside them does not repeat"
+        ));
+    }
     match c.work.sameness {
         Sameness::Same | Sameness::Nearly => {}
         Sameness::Unknown => said.push(format!("whether it is the same work is not known: {}", c.work.why)),

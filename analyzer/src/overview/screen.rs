@@ -139,6 +139,7 @@ fn steps(out: &mut Page, o: &Overview<'_>, a: &Analysis) {
         match a.steps.source {
             StepSource::Marks => "marks",
             StepSource::Ranges => "named ranges",
+            _ if a.steps.may_be_parts => "the period of the launches, perhaps parts of a step",
             _ => "the period of the launches",
         },
         time(a.steps.median_ns),

@@ -42,7 +42,7 @@ pub fn find(run: &Run, kernels: &KernelTable, valid: Span) -> Steps {
             s.number = number;
             s.host = s.span;
         }
-        steps.micro = found.micro;
+        (steps.micro, steps.may_be_parts) = (found.micro, found.may_be_parts);
     }
     if steps.steps.len() < MIN_STEPS {
         return Steps { micro: 1, ..Steps::default() };
