@@ -90,6 +90,24 @@ pub fn wrap(out: &mut String, indent: &str, text: &str, most: usize, shorten: bo
     out.push('\n');
 }
 
+/// Text whose lines fit: those that are wider than `most` columns go over several, set in as they begin. `None`: as it is.
+pub fn lines(text: &str, most: Option<usize>) -> String {
+    let mut out = String::with_capacity(text.len());
+    for line in text.lines() {
+        match most.map(|m| m.max(LEAST)).filter(|&m| width(line) > m) {
+            Some(most) => {
+                let (indent, rest) = line.split_at(line.len() - line.trim_start_matches(' ').len());
+                wrap(&mut out, indent, rest, most, true);
+            }
+            None => {
+                out.push_str(line);
+                out.push('\n');
+            }
+        }
+    }
+    out
+}
+
 /// A column of a table before it has its place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Wanted {
@@ -254,6 +272,15 @@ mod tests {
         out.clear();
         wrap(&mut out, "  ", "a/very/long/path b", 10, true);
         assert_eq!(out, "  a/v…th b\n");
+    }
+
+    #[test]
+    fn lines_that_fit_stay_as_they_are() {
+        let text = "A  run\n   one two three\n\nend\n";
+        assert_eq!(lines(text, None), text);
+        assert_eq!(lines(text, Some(80)), text);
+        let long = "   one two three four five six\nA  run\n";
+        assert_eq!(lines(long, Some(20)), "   one two three\n     four five six\nA  run\n");
     }
 
     fn number(width: usize, says: bool) -> Wanted {

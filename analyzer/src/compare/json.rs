@@ -17,9 +17,10 @@ impl Comparison<'_> {
         words::line(self)
     }
 
-    /// The report for people, without the line. `run_noise`: as in the options of the comparison.
-    pub fn report(&self, run_noise: Option<f64>) -> String {
-        words::report(self, run_noise)
+    /// The report for people, without the line. `run_noise`: as in the options of the comparison. `most`: columns of a line,
+    /// at most; `None`: nobody says.
+    pub fn report(&self, run_noise: Option<f64>, most: Option<usize>) -> String {
+        words::report(self, run_noise, most)
     }
 
     /// Everything, as one object.

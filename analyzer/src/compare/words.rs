@@ -8,6 +8,7 @@ use super::work::{Change, Changed, Work, WORTH_A_WORD};
 use super::{Comparison, Figure, Outcome, Side};
 use crate::analysis::Bucket;
 use crate::causes::{gpu_bound, inconclusive};
+use crate::fit;
 use crate::visible::visible;
 
 /// Kernels named one by one, at most.
@@ -15,8 +16,8 @@ const NAMED: usize = 8;
 /// Buckets below this share of both steps are left out of the table.
 const SHOWN: f64 = 0.0005;
 
-/// The report: both runs, what to know first, the step by bucket. Without the line.
-pub(super) fn report(c: &Comparison<'_>, run_noise: Option<f64>) -> String {
+/// The report: both runs, what to know first, the step by bucket. Without the line. `most`: columns, at most.
+pub(super) fn report(c: &Comparison<'_>, run_noise: Option<f64>, most: Option<usize>) -> String {
     let mut out = String::new();
     for (letter, side) in [("A", c.a), ("B", c.b)] {
         let _ = writeln!(out, "{letter}  {}: {}", visible(&side.name), run(side));
@@ -30,7 +31,7 @@ pub(super) fn report(c: &Comparison<'_>, run_noise: Option<f64>) -> String {
     out.push_str(&kernels(c));
     if let Some(step) = &c.step {
         out.push('\n');
-        out.push_str(&table(c, step));
+        out.push_str(&table(c, step, most));
         out.push_str(&match run_noise {
             _ if step.difference.band.is_none() => String::new(),
             Some(share) => {
@@ -46,7 +47,7 @@ pub(super) fn report(c: &Comparison<'_>, run_noise: Option<f64>) -> String {
     if let Some(scaling) = &c.scaling {
         let _ = writeln!(out, "\nscaling: {}", scaling.text());
     }
-    out
+    fit::lines(&out, most)
 }
 
 /// One line: what can be said, how far the step and its gaps moved, where the bottleneck is now.
@@ -180,7 +181,7 @@ fn kernels(c: &Comparison<'_>) -> String {
     out
 }
 
-fn table(c: &Comparison<'_>, step: &Figure) -> String {
+fn table(c: &Comparison<'_>, step: &Figure, most: Option<usize>) -> String {
     let mut rows: Vec<[String; 6]> =
         vec![["per step", "A", "B", "B - A", "", "share of the step"].map(str::to_owned)];
     let mut row = |name: &str, f: &Figure, share: String| {
@@ -212,14 +213,22 @@ fn table(c: &Comparison<'_>, step: &Figure) -> String {
     if let Some(f) = c.not_seen.as_ref().filter(|f| shown(f)) {
         row("not seen", f, of(f));
     }
-    let width = |column: usize| rows.iter().filter_map(|r| r.get(column)).map(|s| s.chars().count()).max();
-    let widths: Vec<usize> = (0..6).map(|n| width(n).unwrap_or(0)).collect();
+    let wanted = |column: usize| {
+        let cells = || rows.iter().filter_map(move |r| r.get(column)).map(|s| s.chars().count());
+        let (width, heading) = (cells().max().unwrap_or(0), cells().next().unwrap_or(0));
+        fit::Wanted { width, heading, text: column == 0, says: true, keep: column == 3, weight: 0 }
+    };
+    let wanted: Vec<fit::Wanted> = (0..6).map(wanted).collect();
+    // no gap behind the last column
+    let widths = fit::layout(&wanted, most.map(|m| m.saturating_add(2)));
     let mut out = String::new();
     for cells in &rows {
         let mut text = String::new();
         for (n, (cell, &w)) in cells.iter().zip(&widths).enumerate() {
+            let Some(w) = w else { continue };
             let _ = match n {
-                0 | 4 | 5 => write!(text, "{cell:<w$}  "),
+                0 => write!(text, "{:<w$}  ", fit::middle(cell, w)),
+                4 | 5 => write!(text, "{cell:<w$}  "),
                 _ => write!(text, "{cell:>w$}  "),
             };
         }

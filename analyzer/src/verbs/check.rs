@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 use analyzer::causes::{self, Cause};
 use analyzer::compare::gate::{self, Answer, Conditions, Judged};
 use analyzer::compare::{side, Side};
+use analyzer::fit;
 use analyzer::formats::Input;
 use analyzer::visible::visible;
 use analyzer::Analysis;
 use serde_json::{json, Value};
 
 use crate::verbs::exit::{Exit, Failure};
+use crate::verbs::width::Width;
 use crate::verbs::{figures, input, talk};
 use crate::Outcome;
 
@@ -70,6 +72,8 @@ pub(crate) struct Args {
     /// Print one JSON object instead
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    width: Width,
 }
 
 fn cause(text: &str) -> Result<&'static Cause, String> {
@@ -118,7 +122,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     };
     match args.json {
         true => talk::print_json(format!("{:#}", object(args, &judged, exit)))?,
-        false => talk::print(lines(&judged))?,
+        false => talk::print(fit::lines(&lines(&judged), args.width.most()).trim_end().to_owned())?,
     }
     Ok(exit)
 }

@@ -4,8 +4,10 @@
 use std::path::PathBuf;
 
 use analyzer::compare::{compare, side, Options, Side};
+use analyzer::fit;
 
 use crate::verbs::exit::Exit;
+use crate::verbs::width::Width;
 use crate::verbs::{figures, input, talk};
 use crate::Outcome;
 
@@ -40,6 +42,8 @@ pub(crate) struct Args {
     /// Print one JSON object instead
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    width: Width,
 }
 
 /// Reads both and prints.
@@ -53,7 +57,11 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let comparison = compare(&a, &b, options);
     match args.json {
         true => talk::print_json(format!("{:#}", comparison.json()))?,
-        false => talk::print(format!("{}\n{}", comparison.report(args.run_noise), comparison.line()))?,
+        false => {
+            let most = args.width.most();
+            let report = comparison.report(args.run_noise, most);
+            talk::print(format!("{report}\n{}", fit::lines(&comparison.line(), most).trim_end()))?;
+        }
     }
     Ok(Exit::Ok)
 }

@@ -103,9 +103,29 @@ fn no_line_is_wider_than_the_terminal() {
             &["gaps", "three.json"],
             &["steps", "three.json"],
             &["summary", "."],
+            &["diff", "gpt.json.gz", "bound.gpr"],
+            &["diff", "--scaling", "--gpus", "1,8", "bound.gpr", "bound.gpr"],
+            &["diff", "gpt.json.gz", FILE],
+            &[
+                "check",
+                "bound.gpr",
+                "--baseline",
+                "bound.gpr",
+                "--max-regression",
+                "30%",
+                "--max-idle",
+                "90%",
+            ],
+            &[
+                "check",
+                "bound.gpr",
+                "--require-range",
+                "a range of a rather long name that is not there at all",
+            ],
         ] {
             let (lines, output) = on_terminal(&place, columns, None, args);
-            assert_eq!(code(&output), 0, "{args:?}: {}", err(&output));
+            let unmet = args.contains(&"--require-range");
+            assert_eq!(code(&output), if unmet { 8 } else { 0 }, "{args:?}: {}", err(&output));
             assert!(!lines.is_empty(), "{args:?}");
             // one word of a command to copy (the program's own, which is that long) stays whole on a line of its own
             let wide = |l: &&String| analyzer::fit::width(l) > usize::from(columns) && l.trim().contains(' ');
