@@ -17,6 +17,8 @@ use crate::run::Recorder;
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const SQLITE: &[u8] = b"SQLite format 3\0";
 const RECORDING: &[u8] = b"GAPPROBE";
+/// What to do about a file that is not whole.
+const ONCE_MORE: &str = "copy it once more, whole: gzip -t FILE tells whether it is";
 /// Other things that people have at hand, and what to do with them.
 const OTHERS: [(&[u8], &str, &str); 4] = [
     (b"PK\x03\x04", "a zip archive", "unpack it and give the trace inside"),
@@ -84,19 +86,41 @@ fn encoding(first: &[u8]) -> Result<(), ReadError> {
 /// A `.gz` of any of them.
 fn compressed(bytes: &[u8], progress: &Progress) -> Result<Input, ReadError> {
     let mut first = [0u8; 32];
-    let got = read_up_to(&mut inflate(bytes), &mut first).map_err(|_| {
-        ReadError::new("damaged at its very begin: it cannot be unpacked", "gzip -t FILE tells more")
+    let got = read_up_to(&mut inflate(bytes), &mut first).map_err(|e| match e.kind() {
+        io::ErrorKind::UnexpectedEof => ReadError::new(
+            format!(
+                "the compressed file ends in the middle, behind byte {}, before anything can be unpacked",
+                bytes.len()
+            ),
+            ONCE_MORE,
+        ),
+        _ => ReadError::new("damaged at its very begin: it cannot be unpacked", "gzip -t FILE tells more"),
     })?;
     if first[..got].starts_with(RECORDING) {
         // as much as its header says, and a little to see that there is more
         let mut all = Vec::new();
         let mut from = inflate(bytes);
-        let header = from.by_ref().take(HEADER_BYTES as u64).read_to_end(&mut all);
-        header.map_err(|e| ReadError::io(&e))?;
+        let mut end = from.by_ref().take(HEADER_BYTES as u64).read_to_end(&mut all);
         let known = all.first_chunk::<HEADER_BYTES>().and_then(|h| Header::decode(h).ok());
         let segments = known.map_or(0, |h| u64::from(h.segments) * SEGMENT_BYTES as u64);
-        from.take(segments).read_to_end(&mut all).map_err(|e| ReadError::io(&e))?;
-        return recording(&all);
+        if end.is_ok() {
+            end = from.by_ref().take(segments).read_to_end(&mut all);
+        }
+        let Err(e) = end else { return recording(&all) };
+        // what was unpacked before it is a recording that ends in the middle, as one that was cut without being compressed
+        let place = match e.kind() {
+            io::ErrorKind::UnexpectedEof => format!("it ends in the middle, behind byte {}", bytes.len()),
+            _ => format!("it is damaged at about byte {}", bytes.len() - from.get_ref().len()),
+        };
+        let mut input = recording(&all).map_err(|e| {
+            ReadError::new(
+                format!("of the compressed recording too little is left: {place} ({})", e.what),
+                ONCE_MORE,
+            )
+        })?;
+        input.run.problems.cut_segments = input.run.problems.cut_segments.max(1);
+        input.notes.push(format!("{place}: what came behind is missing ({ONCE_MORE})"));
+        return Ok(input);
     }
     if first[..got].starts_with(SQLITE) {
         return nsys::read_packed(inflate(bytes), bytes.len() as u64, progress).map(from_nsys);

@@ -81,3 +81,49 @@ fn a_cut_recording_gets_no_verdict_and_passes_no_check() {
         assert_eq!(code(&place.run(&["check", name, "--max-idle", "99%"])), 0);
     }
 }
+
+/// A copy of a compressed recording that broke off, or was damaged on its way: named with file and place, what is there is
+/// read, and no verdict rests on it.
+#[test]
+fn a_compressed_recording_that_is_cut_or_damaged_says_where() {
+    let place = Place::new("cut-gz");
+    let whole = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/recordings/own_gpt_bound.gprec.gz");
+    let packed = fs::read(whole).unwrap();
+    let file = place.0.join("run.gpr.gz");
+    let name = file.to_str().unwrap();
+    for percent in [30, 60, 95] {
+        let length = packed.len() * percent / 100;
+        fs::write(&file, &packed[..length]).unwrap();
+        let output = place.run(&["analyze", "--line", name]);
+        let said = format!("{}{}", out(&output), err(&output));
+        assert_eq!(code(&output), 0, "{said}");
+        assert!(out(&output).contains("INCONCLUSIVE: the file ends in the middle"), "{said}");
+        assert!(err(&output).contains(&format!("{name}: ")), "{said}");
+        assert!(err(&output).contains(&format!("it ends in the middle, behind byte {length}")), "{said}");
+        assert!(err(&output).contains("copy it once more"), "{said}");
+        assert_eq!(code(&place.run(&["check", name, "--max-idle", "99%"])), 5);
+    }
+    // bytes in the middle turned over: what stands behind them cannot be unpacked
+    let mut bytes = packed.clone();
+    let at = bytes.len() / 2;
+    bytes[at..at + 64].iter_mut().for_each(|b| *b = !*b);
+    fs::write(&file, &bytes).unwrap();
+    let output = place.run(&["analyze", "--line", name]);
+    let said = format!("{}{}", out(&output), err(&output));
+    assert!(
+        out(&output).contains("INCONCLUSIVE") && err(&output).contains("it is damaged at about byte "),
+        "{said}"
+    );
+    // not even its header is there
+    for length in [3, 40, 300] {
+        fs::write(&file, &packed[..length]).unwrap();
+        let output = place.run(&["analyze", name]);
+        let said = err(&output);
+        assert_eq!((code(&output), out(&output).as_str()), (4, ""), "{said}");
+        assert!(said.starts_with(&format!("gapprobe: {name}: ")), "{said}");
+        assert!(
+            said.contains(&format!("behind byte {length}")) && said.contains("\nhint: copy it once more"),
+            "{said}"
+        );
+    }
+}
