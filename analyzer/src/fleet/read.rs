@@ -90,7 +90,10 @@ pub fn read(file: &str, bytes: &[u8]) -> Result<Rank, Unusable> {
         median_ns: real("/steps/median_ns").filter(|ns| *ns > 0.0),
         p95_ns: real("/steps/p95_ns"),
         buckets: buckets(&value),
-        losses: counted("/losses").saturating_add(counted("/reading_problems")),
+        // what a foreign trace lost stands in both (`gapprobe analyze --json`)
+        losses: counted("/losses")
+            .saturating_add(counted("/reading_problems"))
+            .saturating_sub(number("/input/lost").unwrap_or(0)),
         killed: value.pointer("/coverage/killed").and_then(Value::as_bool).unwrap_or(false),
     })
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The overview for programs: the summary's keys (`summary.rs`), and what a foreign trace adds. Keys are part of the
+//! The overview for programs: the summary's keys (`summary.rs`), and what a foreign trace adds, what was lost of it
+//! among the `losses`. Keys are part of the
 //! interface. `devices` cover the whole file, `steps` and `buckets_ns` the steady state.
 
 use serde_json::{json, Value};
@@ -32,11 +33,25 @@ pub fn json(o: &Overview<'_>) -> Value {
                 "bytes": o.input.bytes,
                 "refused": {
                     "no_time": r.no_time, "negative": r.negative, "broken": r.broken,
-                    "duplicates": r.duplicates, "cut": r.cut,
+                    "unplaced": r.unplaced, "orphans": r.orphans, "left_out": r.left_out,
+                    "duplicates": r.duplicates, "cut": r.cut, "damaged": r.damaged,
                 },
+                // of `losses`: they stand in `reading_problems`, too
+                "lost": r.lost(),
                 "notes": o.input.notes,
             }),
         );
+        if let Some(losses) = keys.get_mut("losses").and_then(Value::as_object_mut) {
+            let ends = [("file_cut", u64::from(r.cut)), ("file_damaged", u64::from(r.damaged))];
+            let counted = [
+                ("no_time", r.no_time),
+                ("negative_time", r.negative),
+                ("broken_places", r.broken),
+                ("unplaced", r.unplaced),
+                ("left_out", r.left_out),
+            ];
+            losses.extend(counted.into_iter().chain(ends).map(|(key, n)| (key.to_owned(), json!(n))));
+        }
         let devices = keys.get_mut("devices").and_then(Value::as_array_mut);
         for device in devices.into_iter().flatten() {
             let ordinal = device.get("ordinal").cloned().unwrap_or(Value::Null);

@@ -61,6 +61,54 @@ fn the_object_holds_what_programs_ask_for() {
     );
 }
 
+/// What a reader could not use of another tool's trace is a loss like any other: programs find it where they look for losses.
+#[test]
+fn the_losses_of_a_foreign_trace_stand_among_the_losses() {
+    let place = Place::new("analyze-losses");
+    let event = |n: u32, more: &str| {
+        format!(
+            r#"{{"ph":"X","cat":"kernel","name":"k{}","pid":0,"tid":7,"ts":{}.5,"dur":5.25,"args":{{"device":0,"stream":7,"correlation":{n}}}{more}}}"#,
+            n % 7,
+            n * 10
+        )
+    };
+    let good: Vec<String> = (1..=80).map(|n| event(n, "")).collect();
+    let bad = [
+        event(81, "").replace(r#""ts":810.5,"#, ""),
+        event(82, "").replace("5.25", "-4"),
+        event(83, "").replace("5.25", "-4"),
+        event(84, "").replace(r#""device":0"#, r#""device":99999999999"#),
+        "{\"ph\":\"X\" \"cat\":\"kernel\"}".to_owned(),
+    ];
+    // cut: no end of the list
+    let text = format!(
+        "{{\"traceEvents\":[{},{}",
+        [&good[..40], &bad[..], &good[40..]].concat().join(","),
+        "{\"ph\":"
+    );
+    fs::write(place.out().join("trace.json"), text).unwrap();
+    let output = place.run(&["analyze", "--json", "trace.json"]);
+    let all: Value = serde_json::from_str(&out(&output)).unwrap();
+    let losses = &all["losses"];
+    let of = |key: &str| losses[key].as_u64().unwrap_or_else(|| panic!("{key}: {losses}"));
+    assert_eq!(
+        (of("no_time"), of("negative_time"), of("unplaced"), of("broken_places")),
+        (1, 2, 1, 1),
+        "{losses}"
+    );
+    assert_eq!((of("file_cut"), of("file_damaged"), of("left_out"), of("kernels_missing")), (1, 0, 0, 0));
+    assert_eq!(all["input"]["refused"]["unplaced"], 1);
+    assert_eq!(all["input"]["refused"]["damaged"], false);
+    // the line, the object, and who merges objects count the same
+    let total = losses.as_object().unwrap().values().filter_map(Value::as_u64).sum::<u64>();
+    assert_eq!(all["input"]["lost"], total);
+    assert!(all["line"].as_str().unwrap().contains(&format!("losses {total} ")), "{}", all["line"]);
+    fs::write(place.out().join("0.summary.json"), out(&output)).unwrap();
+    let merged = out(&place.run(&["summary", "0.summary.json", "--json"]));
+    let merged: Value = serde_json::from_str(&merged).unwrap();
+    assert_eq!(merged["ranks"][0]["losses"], total, "{merged}");
+}
+
 #[test]
 fn several_files_and_one_that_cannot_be_read() {
     let place = Place::new("analyze-several");
