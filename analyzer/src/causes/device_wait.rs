@@ -7,8 +7,8 @@
 //!
 //! # How it is recognised
 //! The launch call had returned when the op before ended, the gap is longer than 5 µs (`KERNEL_GAP_NS`), and an owner of
-//! the wait is seen: the launching thread had made the stream wait for an event, CUPTI recorded such a wait, or the op
-//! before ran on another stream. Without an owner the gap is `unexplained`, never this.
+//! the wait is seen: the launching thread had made the stream wait for an event, or CUPTI recorded such a wait. That the op
+//! before ran on another stream is no owner: it had ended. Without one the gap is `unexplained`, never this.
 //!
 //! # How sure
 //! The gap is exact; the owner is inferred from order and time.

@@ -331,11 +331,7 @@ impl<'a> Walk<'a> {
         if self.pending_ns() <= KERNEL_GAP_NS || same_graph(before, next.op) {
             return (Bucket::KernelGap, NONE);
         }
-        let Some(before) = before else { return (Bucket::Unexplained, NONE) };
-        match self.stalled(next) {
-            (Bucket::Unexplained, _) if before.stream != next.stream => (Bucket::DeviceWait, NONE),
-            known => known,
-        }
+        self.stalled(next)
     }
 
     /// A stream-waits-for-event call shortly before the launch on its thread.

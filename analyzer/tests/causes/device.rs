@@ -70,6 +70,25 @@ fn an_unknown_wait_is_unexplained_and_no_cause() {
     assert_eq!(a.devices[0].buckets.get(Bucket::DeviceWait), 0);
 }
 
+/// Streams that take turns, and not one wait between them: what holds the queued work up cannot be told from their order.
+#[test]
+fn that_the_op_before_ran_on_another_stream_is_no_wait() {
+    let mut p = Program::new();
+    p.shared = 2_440_000; // another process's time slices
+    for step in 0..STEPS as u32 {
+        p.mark(step, 0);
+        for k in 0..20 {
+            p.launch_on(7 + k % 2, "gemm_kernel", 264, 300_000);
+        }
+    }
+    let (_, a) = p.analyze();
+    let buckets = &a.devices[0].buckets;
+    assert_eq!(buckets.get(Bucket::DeviceWait), 0, "{buckets:?}");
+    assert!(buckets.share(Bucket::Unexplained) > 0.3, "{buckets:?}");
+    assert_eq!(a.verdict.cause, "INCONCLUSIVE", "{:?}", a.verdict);
+    assert!(a.verdict.text.contains("another process on the GPU"), "{}", a.verdict.text);
+}
+
 #[test]
 fn a_gpu_that_another_process_has_half_of_the_time_is_not_the_hosts_fault() {
     // seen on the H200 with three small programs side by side: a kernel launched on an idle GPU began 0.6 ms later,
