@@ -7,7 +7,7 @@ use trace::loss::Severity;
 use trace::{Loss, Total};
 
 use crate::analysis::{Analysis, Cost, Coverage, DeviceAnalysis, StepSource};
-use crate::gaps::{attribute, HostView};
+use crate::gaps::{attribute, HostView, Whose};
 use crate::kernels::KernelTable;
 use crate::replay::Prepared;
 use crate::run::{Call, Device, Run, Span};
@@ -29,9 +29,10 @@ pub fn analyze(run: &Run) -> Analysis {
     };
     a.steady = steady_span(run, &a);
     let steady = Observed::new(a.steady, &run.blind);
+    let whose = Whose::new(run);
     let mut hosts = Vec::new();
     for device in &run.devices {
-        let host = HostView::new(run, device);
+        let host = HostView::of(run, device, &whose);
         let found = attribute(run, device, &host, &collectives, (&observed, valid), (&steady, a.steady));
         hosts.push(host);
         a.devices.push(DeviceAnalysis {

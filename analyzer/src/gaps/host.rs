@@ -6,6 +6,7 @@ use trace::call::Class;
 use trace::Kind;
 
 use super::input::Fetching;
+use super::whose::Whose;
 use super::{LAUNCH_LONGEST_NS, LAUNCH_MEDIANS, LAUNCH_STRETCH_NS, SMALL_COPY_BYTES};
 use crate::merge::Merge;
 use crate::run::{Call, Device, Op, Run, Span, NONE};
@@ -66,6 +67,11 @@ pub struct HostView {
 impl HostView {
     /// Looks at all calls once.
     pub fn new(run: &Run, device: &Device) -> HostView {
+        HostView::of(run, device, &Whose::new(run))
+    }
+
+    /// The same where [`Whose`] is known already.
+    pub fn of(run: &Run, device: &Device, whose: &Whose) -> HostView {
         let mut launches = vec![false; run.threads.len()];
         let mut copies = Vec::new();
         for s in &device.streams {
@@ -93,8 +99,11 @@ impl HostView {
             blockers: copies,
             ..HostView::default()
         };
-        view.add_holding_calls(run);
-        view.add_waiting_threads(run);
+        let index = run.devices.iter().position(|d| d.ordinal == device.ordinal).unwrap_or(0);
+        let holds = |t: usize, i: usize, c: &Call| whose.concerns(index, t, run.flat(t, i), c);
+        view.add_holding_calls(run, &holds);
+        let idle = |t: usize| !whose.launches(t);
+        view.add_waiting_threads(run, &idle, &holds);
         let fetching = Fetching::new(run, &view);
         view.measure_stretches(run, &fetching);
         view.fetching = fetching;
@@ -104,13 +113,20 @@ impl HostView {
     /// Threads that launch nothing but wait for the device while nobody launches (a main thread in front of a
     /// launching one, waits known from CUPTI's records alone) belong to the host's chain too. A monitor that waits
     /// while others launch does not.
-    fn add_waiting_threads(&mut self, run: &Run) {
+    fn add_waiting_threads(
+        &mut self,
+        run: &Run,
+        idle: &dyn Fn(usize) -> bool,
+        holds: &dyn Fn(usize, usize, &Call) -> bool,
+    ) {
         let mut starts: Vec<u64> = Vec::new();
-        let waiting = |t: &usize| {
-            run.threads.get(*t).is_some_and(|t| t.calls.iter().any(|c| c.class == Some(Class::Sync)))
+        let waits = |t: usize| {
+            let calls = run.threads.get(t).map_or(&[][..], |t| &t.calls).iter().enumerate();
+            let waits = move |(i, c): &(usize, &Call)| c.class == Some(Class::Sync) && holds(t, *i, c);
+            calls.filter(waits).map(|(_, c)| c)
         };
         let others: Vec<usize> =
-            (0..run.threads.len()).filter(|t| !self.threads.contains(t) && waiting(t)).collect();
+            (0..run.threads.len()).filter(|&t| idle(t) && waits(t).next().is_some()).collect();
         if others.is_empty() {
             return;
         }
@@ -119,9 +135,8 @@ impl HostView {
         }
         starts.sort_unstable();
         for t in others {
-            let calls = run.threads.get(t).map_or(&[][..], |t| &t.calls);
             let (mut alone, mut all) = (0, 0);
-            for c in calls.iter().filter(|c| c.class == Some(Class::Sync)) {
+            for c in waits(t) {
                 let from = starts.partition_point(|&s| s <= c.start);
                 alone += usize::from(starts.get(from).is_none_or(|&s| s >= c.end));
                 all += 1;
@@ -133,7 +148,7 @@ impl HostView {
         self.threads.sort_unstable();
     }
 
-    fn add_holding_calls(&mut self, run: &Run) {
+    fn add_holding_calls(&mut self, run: &Run, holds: &dyn Fn(usize, usize, &Call) -> bool) {
         for (t, thread) in run.threads.iter().enumerate() {
             for (i, c) in thread.calls.iter().enumerate() {
                 let hold = match c.class {
@@ -141,6 +156,9 @@ impl HostView {
                     Some(Class::Alloc | Class::Free) => Hold::Alloc,
                     _ => continue,
                 };
+                if !holds(t, i, c) {
+                    continue;
+                }
                 let call = run.flat(t, i);
                 self.blockers.push(Blocker { start: c.start, end: c.end, done: 0, call, hold });
             }

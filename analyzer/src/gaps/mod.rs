@@ -2,16 +2,18 @@
 //! Where each gap's time goes (DESIGN.md 7). The constants of that decision stand here, named.
 //!
 //! `host.rs`: what the host did between launches, and which calls held it. `attribute.rs`: the walk over a device
-//! that gives each gap to a bucket. `input.rs`: when the host fetched data.
+//! that gives each gap to a bucket. `input.rs`: when the host fetched data. `whose.rs`: which of several devices a wait is about.
 //! `stacks.rs`: idle time by the ranges around the blamed call. Not here: what a fix would win (`replay/`), words (`causes/`).
 
 pub mod attribute;
 pub mod host;
 pub mod input;
 pub mod stacks;
+pub mod whose;
 
 pub use attribute::{attribute, Attributed};
 pub use host::{Blocker, Hold, HostView};
+pub use whose::Whose;
 
 /// A gap in front of work that was queued in time, up to this long, is the device's own spacing, ns (measured on an
 /// H200: 0.26–0.5 µs between graph nodes, about 1 µs eager).
