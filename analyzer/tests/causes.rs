@@ -10,6 +10,8 @@ mod alloc;
 mod copy;
 #[path = "causes/device.rs"]
 mod device;
+#[path = "causes/gpus.rs"]
+mod gpus;
 #[path = "causes/host.rs"]
 mod host;
 #[path = "causes/launch.rs"]

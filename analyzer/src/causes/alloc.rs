@@ -33,7 +33,8 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         return None;
     }
     let most = case.share(&[Bucket::Alloc, Bucket::Launch, Bucket::Host, Bucket::Sync]);
-    let win = if case.trusts_replay() { case.win(&[Fix::Alloc], most) } else { share };
+    let win =
+        if case.trusts_replay() { case.win(&[Fix::Alloc], most) } else { share.min(case.elsewhere.room()) };
     let mut f = case.finding((CODE, NAME), share, win);
     f.fix = "remove empty_cache() from the loop, leave head room in memory, allocate pinned buffers once";
     if let Some(top) = case.top(Bucket::Alloc) {

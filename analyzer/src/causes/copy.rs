@@ -34,7 +34,8 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         return None;
     }
     let most = share + case.share(&[Bucket::Sync, Bucket::Launch]);
-    let win = if case.trusts_replay() { case.win(&[Fix::Copy], most) } else { share };
+    let win =
+        if case.trusts_replay() { case.win(&[Fix::Copy], most) } else { share.min(case.elsewhere.room()) };
     let mut f = case.finding((CODE, NAME), share, win);
     // by direction: (time, bytes). What takes longest is named: copies on the device are a hundred times faster
     let (mut moved, mut pageable, mut ns) = ([(0u64, 0u64); 3], 0u64, 0u64);

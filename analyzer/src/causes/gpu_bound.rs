@@ -36,3 +36,8 @@ pub(super) fn text(device: &DeviceAnalysis) -> String {
         format!("kernels compute {compute:.0} % of the time")
     }
 }
+
+/// Another GPU than the one with most idle time computes.
+pub(super) fn computes(elsewhere: super::Elsewhere) -> String {
+    format!("GPU {} computes {:.0} % of the time", elsewhere.ordinal, elsewhere.compute * 100.0)
+}

@@ -140,6 +140,36 @@ pub(crate) struct Case<'a> {
     /// Replay with nothing changed, ns.
     pub(crate) base: f64,
     pub(crate) calls: HashMap<Bucket, Vec<Blame>>,
+    /// What another GPU computes in the same time: no fix makes a step shorter than that.
+    pub(crate) elsewhere: Elsewhere,
+}
+
+/// The device that computes most, of those that the replay does not play.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Elsewhere {
+    /// Its ordinal.
+    pub(crate) ordinal: u32,
+    /// Its exclusive computing as a share of the steady wall time, 0 to 1; 0 where there is no other device.
+    pub(crate) compute: f64,
+}
+
+impl Elsewhere {
+    pub(crate) fn of(a: &Analysis) -> Elsewhere {
+        let others = a.devices.iter().enumerate().filter(|(i, _)| Some(*i) != a.worst);
+        let shares = others.map(|(_, d)| (d.buckets.share(Bucket::Compute), d.ordinal));
+        let most = shares.max_by(|x, y| x.0.total_cmp(&y.0));
+        most.map_or_else(Elsewhere::default, |(compute, ordinal)| Elsewhere { ordinal, compute })
+    }
+
+    /// What can be won at most while it computes as it does, a share of the step.
+    pub(crate) fn room(self) -> f64 {
+        1.0 - self.compute
+    }
+
+    /// This win is all that the other device leaves.
+    pub(crate) fn bounds(self, win: f64) -> bool {
+        self.compute > 0.0 && win >= self.room()
+    }
 }
 
 /// Idle time by the API function to blame.
@@ -163,7 +193,8 @@ impl<'a> Case<'a> {
         prepared: &'a Prepared,
     ) -> Case<'a> {
         let base = analysis.model.replayed_ns;
-        Case { run, analysis, device, prepared, base, calls: blame(run, device) }
+        let elsewhere = Elsewhere::of(analysis);
+        Case { run, analysis, device, prepared, base, calls: blame(run, device), elsewhere }
     }
 
     /// Share of the wall time in these buckets.
@@ -172,8 +203,10 @@ impl<'a> Case<'a> {
     }
 
     /// The replay with `fixes`, as a share won; what it wins beyond `most` (the time that could be saved at all) is
-    /// the model's error, not a win. Where the model does not give the measured time back, the share stands in.
+    /// the model's error, not a win. Where the model does not give the measured time back, the share stands in. The replay is of
+    /// one device; what another computes in a step stays.
     pub(crate) fn win(&self, fixes: &[Fix], most: f64) -> f64 {
+        let most = most.min(self.elsewhere.room());
         if !self.trusts_replay() {
             return most;
         }
@@ -190,7 +223,7 @@ impl<'a> Case<'a> {
             return None;
         }
         if !self.trusts_replay() {
-            return (share >= NOTICED_SHARE).then_some(share);
+            return (share >= NOTICED_SHARE).then_some(share.min(self.elsewhere.room()));
         }
         let win = self.win(&[fix], share + waits);
         let own = if share < NOTICED_SHARE { win - self.win(&[Fix::Sync], win) } else { share };
@@ -270,14 +303,14 @@ impl<'a> Case<'a> {
         self.step_ns() * (self.analysis.model.error() + doubt)
     }
 
-    /// High: steps known, the model within 10 %, a clear win. Low: no steps or only what may be parts of one, or a model that is
-    /// off by 20 %.
+    /// High: steps known, the model within 10 %, a clear win that no other device limits. Low: no steps or only what may be parts of
+    /// one, or a model that is off by 20 %.
     fn confidence(&self, win: f64) -> Confidence {
         let steps = self.analysis.steps.steady().len();
         let error = self.analysis.model.error();
         if steps < 3 || error > 0.20 || self.analysis.steps.may_be_parts {
             Confidence::Low
-        } else if error <= 0.10 && win >= 0.15 && steps >= 5 {
+        } else if error <= 0.10 && win >= 0.15 && steps >= 5 && !self.elsewhere.bounds(win) {
             Confidence::High
         } else {
             Confidence::Medium

@@ -12,7 +12,9 @@ pub(super) fn without(case: &Case, findings: &[Finding]) -> Option<Profiled> {
     if !case.run.slowed_host || !case.trusts_replay() {
         return None;
     }
-    let faster = case.prepared.play(Fixes::of(&[Fix::FasterHost])) as f64;
+    // no step is shorter than what another GPU computes in it
+    let least = case.elsewhere.compute * case.base;
+    let faster = (case.prepared.play(Fixes::of(&[Fix::FasterHost])) as f64).max(least);
     let part = (faster / case.base).clamp(0.0, 1.0);
     if part <= 0.0 {
         return None;
@@ -20,7 +22,7 @@ pub(super) fn without(case: &Case, findings: &[Finding]) -> Option<Profiled> {
     // the kernels take as long as they did
     let compute = (case.device.buckets.share(Bucket::Compute) / part).min(1.0);
     let wins = findings.iter().filter_map(|f| {
-        let fixed = case.prepared.play(Fixes::of(&[Fix::FasterHost, fix_of(f.code)?])) as f64;
+        let fixed = (case.prepared.play(Fixes::of(&[Fix::FasterHost, fix_of(f.code)?])) as f64).max(least);
         Some((1.0 - fixed / faster, f.cause))
     });
     let best = wins.max_by(|x, y| x.0.total_cmp(&y.0)).filter(|b| b.0 >= NAMED_WIN);

@@ -36,7 +36,8 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         return None;
     }
     let most = case.share(&[Bucket::Sync, Bucket::Launch, Bucket::Host, Bucket::CopyWait, Bucket::KernelGap]);
-    let win = if case.trusts_replay() { case.win(&[Fix::Sync], most) } else { share };
+    let win =
+        if case.trusts_replay() { case.win(&[Fix::Sync], most) } else { share.min(case.elsewhere.room()) };
     let mut f = case.finding((CODE, NAME), share, win);
     f.fix = "read the value later or on the GPU; remove synchronizes left over from timing";
     if let Some(top) = case.top(Bucket::Sync) {

@@ -2,7 +2,8 @@
 //! Which cause the line names: the one whose realisable fix wins most, or none, with the reason.
 
 use super::{
-    gpu_bound, inconclusive, mixed, profiled, Case, ALL, GPU_BOUND_SHARE, MINOR_WIN, MODEL_ERROR, NAMED_WIN,
+    gpu_bound, inconclusive, mixed, profiled, Case, Elsewhere, ALL, GPU_BOUND_SHARE, MINOR_WIN, MODEL_ERROR,
+    NAMED_WIN,
 };
 use crate::analysis::{Analysis, Bucket, Confidence, Finding, Tied, Verdict};
 use crate::replay::{Fix, Prepared};
@@ -60,6 +61,7 @@ fn decide(run: &Run, a: &Analysis, prepared: &Prepared, findings: &[Finding]) ->
         return abstain(a, "no GPU operation was recorded".to_owned());
     };
     let compute = device.buckets.share(Bucket::Compute);
+    let elsewhere = Elsewhere::of(a);
     let named = pick(findings, a.model.error());
     let best = named.map_or_else(|| device.buckets.share(Bucket::Compute).min(GPU_BOUND_SHARE), |f| f.share);
     if let Some(why) = inconclusive::after(run, device, best) {
@@ -80,7 +82,10 @@ fn decide(run: &Run, a: &Analysis, prepared: &Prepared, findings: &[Finding]) ->
         return Verdict {
             code: f.code,
             cause: f.cause,
-            text: f.text.clone(),
+            text: match elsewhere.bounds(f.win) {
+                true => format!("{}; {}", f.text, gpu_bound::computes(elsewhere)),
+                false => f.text.clone(),
+            },
             fix: f.fix,
             confidence: f.confidence,
             share: f.share,
@@ -104,6 +109,25 @@ fn decide(run: &Run, a: &Analysis, prepared: &Prepared, findings: &[Finding]) ->
             share: 1.0 - compute,
             step_ns: a.steps.mean_ns,
             then: next(findings, &[], 1.0 - compute),
+            call: NONE,
+            ..Verdict::default()
+        };
+    }
+    if elsewhere.compute >= GPU_BOUND_SHARE {
+        // the steps are the other GPU's; that this one depends on it is inferred
+        return Verdict {
+            code: gpu_bound::CODE,
+            cause: gpu_bound::NAME,
+            text: format!(
+                "{}, GPU {} {:.0} %",
+                gpu_bound::computes(elsewhere),
+                device.ordinal,
+                compute * 100.0
+            ),
+            fix: "give the GPUs equal work, or look at the largest kernels of the one that computes",
+            confidence: Confidence::Medium,
+            share: elsewhere.room(),
+            step_ns: a.steps.mean_ns,
             call: NONE,
             ..Verdict::default()
         };
