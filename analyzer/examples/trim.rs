@@ -9,6 +9,7 @@ use std::io::Write;
 
 use trace::build::Builder;
 use trace::define::TrackInfo;
+use trace::event::FROM_RECORD;
 use trace::reader::Track;
 use trace::{Kind, Recording};
 
@@ -43,9 +44,19 @@ fn main() {
         builder.attribute(key, value);
     }
     let mut kernels: HashMap<u32, u32> = HashMap::new();
+    let mut stacks: HashMap<u32, u32> = HashMap::from([(0, 0)]);
+    let mut stack = |builder: &mut Builder, old: u32| {
+        *stacks.entry(old).or_insert_with(|| {
+            let text = |id| run.definitions.string(id).unwrap_or("");
+            let frames: Vec<_> = run.definitions.stack(old).copied().collect();
+            let frames: Vec<_> = frames.iter().map(|f| (f.language, text(f.function), text(f.file), f.line)).collect();
+            builder.frames(&frames)
+        })
+    };
     recording.for_each_event(bytes.as_slice(), |track, e| {
         let mut e = *e;
         match track {
+            Track::Recorder if matches!(e.kind, Kind::Process | Kind::Gauge) && e.end < called => {}
             Track::Recorder => builder.on_recorder(e),
             Track::Of(TrackInfo::Stream { device, context, stream }) if e.start >= begin => {
                 if e.kind == Kind::Kernel {
@@ -59,8 +70,14 @@ fn main() {
                 builder.on_stream(device, context, stream, e);
             }
             Track::Of(TrackInfo::Thread { tid, .. }) if e.start >= called => {
-                if e.kind == Kind::Range {
-                    e.a = builder.string(run.definitions.string(e.a).unwrap_or(""));
+                match e.kind {
+                    Kind::Range => {
+                        e.a = builder.string(run.definitions.string(e.a).unwrap_or(""));
+                        e.b = run.definitions.string(e.b).map_or(0, |domain| builder.string(domain));
+                    }
+                    Kind::Call if e.flags & FROM_RECORD == 0 => e.c = stack(&mut builder, e.c),
+                    Kind::Sample => e.a = stack(&mut builder, e.a),
+                    _ => {}
                 }
                 builder.on_thread(tid, e);
             }

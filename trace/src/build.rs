@@ -72,11 +72,17 @@ impl Builder {
 
     /// Id of a Python call stack: function, file and line of each frame, innermost first.
     pub fn stack(&mut self, frames: &[(&str, &str, u32)]) -> u32 {
+        let frames: Vec<_> = frames.iter().map(|&(f, file, line)| (Language::Python, f, file, line)).collect();
+        self.frames(&frames)
+    }
+
+    /// Id of a call stack: language, function, file and line of each frame, innermost first.
+    pub fn frames(&mut self, frames: &[(Language, &str, &str, u32)]) -> u32 {
         let mut bytes = Vec::new();
-        for &(function, file, line) in frames {
+        for &(language, function, file, line) in frames {
             let (function, file) = (self.string(function), self.string(file));
             let id = self.fresh();
-            let frame = FrameInfo { language: Language::Python, function, file, line };
+            let frame = FrameInfo { language, function, file, line };
             self.define(id, Definition::Frame(frame));
             bytes.extend_from_slice(&id.to_le_bytes());
         }
