@@ -64,7 +64,7 @@ fn own_path() -> Option<Vec<u8>> {
 
 /// (Not linked into unit tests: they would run with their own environment changed.)
 #[cfg_attr(test, expect(dead_code, reason = "as said"))]
-/// The constructor: next to nothing. No thread, no file, no CUPTI; CUDA is told where we are, if nobody else is there.
+/// The constructor: next to nothing. No thread, no file, no CUPTI; CUDA and NVTX are told where we are, where nobody else is.
 pub(crate) fn constructor() {
     // set-user-id programs take no instructions from their user's environment
     // SAFETY: takes nothing, cannot fail.
@@ -77,12 +77,25 @@ pub(crate) fn constructor() {
         return; // ours already (a child of ours), or another tool's: leave it
     }
     let Some(path) = own_path() else { return };
-    let mut entry = b"CUDA_INJECTION64_PATH=".to_vec();
-    entry.extend_from_slice(&path);
-    entry.push(0);
-    // the environment keeps the string for ever
-    environment::add(Box::leak(entry.into_boxed_slice()).as_mut_ptr().cast::<c_char>());
+    // the environment keeps the strings for ever
+    let entry = |name: &str| {
+        let entry = [name.as_bytes(), b"=", &path, b"\0"].concat();
+        Box::leak(entry.into_boxed_slice()).as_mut_ptr().cast::<c_char>()
+    };
+    match environment::get(NVTX_VARIABLE) {
+        // NVTX itself loads us, some time in the run: other threads may be reading the environment
+        Some(nvtx) if nvtx == path => {}
+        Some(_) => {
+            environment::add(&[entry("CUDA_INJECTION64_PATH")]);
+        }
+        None => {
+            environment::add(&[entry("CUDA_INJECTION64_PATH"), entry(NVTX_VARIABLE)]);
+        }
+    }
 }
+
+/// Where NVTX looks for the tool that receives its calls.
+const NVTX_VARIABLE: &str = "NVTX_INJECTION64_PATH";
 
 /// `InitializeInjection`: inside `cuInit`, on the program's thread.
 pub(crate) fn initialize() {

@@ -20,7 +20,7 @@ use crate::cupti::{arbiter, buffers, callbacks, decode, session};
 use crate::program::{Capture, Marks};
 use crate::recording::Mirror;
 use crate::store::Store;
-use crate::{clock, flush, hostpool, lifecycle, losses};
+use crate::{clock, flush, hostpool, lifecycle, losses, nvtx};
 
 /// Longest pause between two rounds, ms.
 const PERIOD_MS: u64 = 50;
@@ -113,6 +113,7 @@ impl Recorder {
                 decoder.host_event(tid, event, store, capture);
             }
         });
+        marks.settle();
         decoder.count(Total::Callbacks, calls * 2);
         if let Some(session) = session::get() {
             for buffer in full {
@@ -141,6 +142,7 @@ impl Recorder {
             let (monotonic, realtime) = clock::pair();
             self.store.add_recorder(&Event::clock_pair(monotonic, realtime));
             hostpool::reclaim();
+            self.name_threads();
         }
         self.adapt_buffers(now);
         self.refresh_header(now);
@@ -165,6 +167,13 @@ impl Recorder {
         self.store.image.put_header(&bytes);
         if let Some(mirror) = &mut self.mirror {
             mirror.update(&mut self.store, &bytes);
+        }
+    }
+
+    /// Names that the program gave its threads through NVTX.
+    fn name_threads(&mut self) {
+        for (tid, name) in nvtx::handles::thread_names() {
+            self.store.name_thread(tid, name);
         }
     }
 
@@ -246,6 +255,7 @@ impl Recorder {
         }
         self.capture.finish(now, &mut self.store);
         self.marks.finish(now, &mut self.store, &self.capture);
+        self.name_threads();
         self.refresh_header(now);
         self.header.state = state::CLOSED;
         self.header.exit_monotonic = now;

@@ -56,23 +56,24 @@ pub(crate) fn path(name: &str) -> Option<&'static Path> {
     value(name).map(|v| Path::new(OsStr::from_bytes(v)))
 }
 
-/// Adds `NAME=value` (one C string, which must live for ever) to the environment of this process and its children.
+/// Adds `NAME=value` (C strings, which must live for ever) to the environment of this process and its children.
 /// The array is replaced by a longer copy, as libc's own `setenv` does. Only from the constructor: no other thread yet.
-pub(crate) fn add(entry: *mut c_char) -> bool {
+pub(crate) fn add(new: &[*mut c_char]) -> bool {
     let count = entries().count();
     // SAFETY: plain allocation; never freed (the environment lives as long as the process).
-    let list = unsafe { libc::malloc((count + 2) * size_of::<*mut c_char>()) }.cast::<*mut c_char>();
+    let list =
+        unsafe { libc::malloc((count + new.len() + 1) * size_of::<*mut c_char>()) }.cast::<*mut c_char>();
     if list.is_null() {
         return false;
     }
     for (i, e) in entries().enumerate() {
-        // SAFETY: `list` has room for `count + 2` pointers and `i < count`.
+        // SAFETY: `list` has room for all, the new ones and a null pointer, and `i < count`.
         unsafe { list.wrapping_add(i).write(e.as_ptr().cast_mut()) };
     }
-    // SAFETY: slot `count` is inside the allocation.
-    unsafe { list.wrapping_add(count).write(entry) };
-    // SAFETY: slot `count + 1` is inside the allocation.
-    unsafe { list.wrapping_add(count + 1).write(std::ptr::null_mut()) };
+    for (i, e) in new.iter().chain([&std::ptr::null_mut()]).enumerate() {
+        // SAFETY: behind the `count` that were there: inside the allocation.
+        unsafe { list.wrapping_add(count + i).write(*e) };
+    }
     let variable = &raw mut environ;
     // SAFETY: one pointer-sized store of a complete array.
     unsafe { std::ptr::write_volatile(variable, list) };

@@ -3,6 +3,7 @@
 //! behind [`crate::guard::guard`].
 //!
 //! * `InitializeInjection`: the driver's entry (COLD).
+//! * `InitializeInjectionNvtx2`: NVTX's entry, once for each object that holds NVTX (COLD).
 //! * `gapprobe_*`: the C ABI of `include/gapprobe.h` (HOT).
 //! * `cupti*`: the calls through which another client takes over; forwarded to the real library (COLD).
 
@@ -16,7 +17,7 @@ use cupti_sys::CuptiResult;
 
 use crate::cupti::{arbiter, buffers, callbacks};
 use crate::guard::guard;
-use crate::{attach, program};
+use crate::{attach, nvtx, program};
 
 /// Called by the loader. SAFETY of the attribute: the body touches nothing but the environment and its own statics.
 #[cfg(not(test))]
@@ -30,6 +31,12 @@ fn constructor() {
 pub extern "C" fn InitializeInjection() -> c_int {
     guard((), attach::initialize);
     1
+}
+
+/// Called by NVTX with an object's first call of it. 1 = its tables are filled.
+#[no_mangle]
+pub extern "C" fn InitializeInjectionNvtx2(get: Option<nvtx::GetExportTable>) -> c_int {
+    guard(0, || nvtx::initialize(get))
 }
 
 /// Marks the begin of a training step (and the end of the one before).

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// HOT (`push`), WARM (`drain`, `reclaim`), COLD (`prepare`)
+// HOT (`push`, `push_ranges`), WARM (`drain`, `reclaim`), COLD (`prepare`)
 //! The pool of thread rings: a thread claims one with its first event and keeps it; threads beyond the pool share the
 //! overflow ring. A ring whose thread is gone is given back by the drain thread (no TLS destructors: CPython, CUDA and
 //! the program run code after ours would).
@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use trace::Loss;
 
 use crate::ring::{overflow, spsc, SLOT_WORDS};
+use crate::thread_block::ThreadBlock;
 use crate::{losses, memory, thread_block};
 
 /// Thread rings in the pool.
@@ -103,41 +104,81 @@ fn claim(pool: &Pool, tid: u32) -> usize {
     NO_RING
 }
 
+/// The calling thread's place, claimed with its first event; `None` where there is none left.
+#[inline]
+fn place(pool: &'static Pool, block: &ThreadBlock) -> Option<&'static Place> {
+    if block.ring.get() == 0 {
+        block.tid.set(own_tid());
+        block.ring.set(claim(pool, block.tid.get()));
+    }
+    if block.ring.get() == NO_RING {
+        return None;
+    }
+    // SAFETY: a value other than 0 and NO_RING is the address of a place of the pool, which is never unmapped, and
+    // this thread owns it until `reclaim` finds the thread gone.
+    Some(unsafe { &*(block.ring.get() as *const Place) })
+}
+
 /// Stores `items` together in the calling thread's ring; what does not fit is counted. Nothing before `prepare`.
 #[inline]
 pub(crate) fn push(items: &[[u64; SLOT_WORDS]]) {
     let Some(pool) = pool() else { return };
-    thread_block::with(|block| {
-        if block.ring.get() == 0 {
-            block.tid.set(own_tid());
-            block.ring.set(claim(pool, block.tid.get()));
+    thread_block::with(|block| match place(pool, block) {
+        Some(place) => {
+            if !place.ring.push(items) {
+                losses::add(Loss::HostRingFull, items.len() as u64);
+            }
         }
-        if block.ring.get() == NO_RING {
-            push_overflow(pool, block.tid.get(), items);
-            return;
-        }
-        // SAFETY: a value other than 0 and NO_RING is the address of a place of the pool, which is never unmapped, and
-        // this thread owns it until `reclaim` finds the thread gone.
-        let place = unsafe { &*(block.ring.get() as *const Place) };
-        if !place.ring.push(items) {
-            losses::add(Loss::HostRingFull, items.len() as u64);
+        None => {
+            for item in items {
+                push_overflow(pool, block.tid.get(), *item);
+            }
         }
     });
 }
 
-#[cold]
-fn push_overflow(pool: &Pool, tid: u32, items: &[[u64; SLOT_WORDS]]) {
-    if items.len() > 1 {
-        // several slots that belong together (a range and its name) could be interleaved with another thread's
-        losses::add(Loss::OverflowRingFull, 1);
-        return;
-    }
-    for item in items {
-        let [a, b, c, d] = *item;
-        if !pool.overflow.push([a, b, c, d, u64::from(tid)]) {
-            losses::add(Loss::OverflowRingFull, 1);
+/// As [`push`], for items that belong together and mean nothing without the ones stored before. Once some were refused,
+/// `gap` is stored before the next. In the overflow ring, where several could be mixed with another thread's, `alone` is
+/// stored for them, and their loss is counted. `false`: not stored.
+#[inline]
+pub(crate) fn push_ranges(
+    items: &[[u64; SLOT_WORDS]],
+    alone: [u64; SLOT_WORDS],
+    gap: [u64; SLOT_WORDS],
+) -> bool {
+    let Some(pool) = pool() else { return false };
+    thread_block::with(|block| {
+        let place = place(pool, block);
+        let tid = block.tid.get();
+        if block.gap.get() {
+            let told = match place {
+                Some(place) => place.ring.push(&[gap]),
+                None => push_overflow(pool, tid, gap),
+            };
+            block.gap.set(!told);
         }
-    }
+        let stored = !block.gap.get()
+            && match place {
+                Some(place) => place.ring.push(items),
+                None => push_overflow(pool, tid, alone),
+            };
+        match place {
+            Some(_) if !stored => losses::add(Loss::HostRingFull, items.len() as u64),
+            None if stored && items.len() > 1 => losses::add(Loss::OverflowRingFull, 1),
+            _ => {}
+        }
+        block.gap.set(!stored);
+        stored
+    })
+}
+
+/// `false`: full, and counted.
+#[cold]
+fn push_overflow(pool: &Pool, tid: u32, item: [u64; SLOT_WORDS]) -> bool {
+    let [a, b, c, d] = item;
+    let stored = pool.overflow.push([a, b, c, d, u64::from(tid)]);
+    losses::add(Loss::OverflowRingFull, u64::from(!stored));
+    stored
 }
 
 /// Takes everything from all rings: `f(tid, words)`. Only the drain thread (or who stands in for it at exit).

@@ -59,7 +59,11 @@ mod memory;
 #[cfg(not(loom))]
 mod neighbours;
 #[cfg(not(loom))]
+mod nvtx;
+#[cfg(not(loom))]
 mod program;
+#[cfg(not(loom))]
+mod ranges;
 #[cfg(not(loom))]
 mod recording;
 #[cfg(not(loom))]

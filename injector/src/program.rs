@@ -1,32 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // HOT (`step`, `range_push`, `range_pop`, `capture`), WARM (`Marks`, `Capture`)
-//! What the program itself tells us (`include/gapprobe.h`, cudaProfilerStart/Stop): step marks, named ranges, capture
-//! on and off. It travels through the thread's own ring in slots with tags of their own and becomes events here, on
+//! What the program itself tells us (`include/gapprobe.h`, cudaProfilerStart/Stop): step marks, capture on and off, and
+//! named ranges (`ranges.rs`, with NVTX's). It travels through the thread's own ring in slots with tags of their own and becomes events here, on
 //! the drain thread.
 
-use std::collections::HashMap;
-use std::ffi::{c_char, CStr};
+use std::ffi::c_char;
 
 use trace::define::TrackInfo;
-use trace::event::{Event, Kind, Unobserved, OPEN_ENDED};
-use trace::Loss;
+use trace::event::{Event, Kind, Unobserved};
 
+use crate::ranges::Ranges;
 use crate::ring::SLOT_WORDS;
 use crate::store::Store;
-use crate::{clock, hostpool, lifecycle, losses};
+use crate::{clock, hostpool, lifecycle, ranges};
 
 /// Tags in the kind byte of a ring slot; none is a `trace::Kind`.
-const TAG_PUSH: u64 = 0xf0;
-const TAG_POP: u64 = 0xf1;
 const TAG_STEP: u64 = 0xf2;
 const TAG_CAPTURE: u64 = 0xf3;
-const TAG_NAME: u64 = 0xf4;
-
-/// Slots a name may take; a slot carries 24 bytes of it.
-const NAME_SLOTS: usize = 4;
-const NAME_BYTES_PER_SLOT: usize = 24;
-/// Open ranges kept a thread.
-const MAX_DEPTH: usize = 64;
 
 /// A step begins here.
 pub(crate) fn step() {
@@ -37,40 +27,13 @@ pub(crate) fn step() {
 
 /// A range begins: up to 96 bytes of its name are copied.
 pub(crate) fn range_push(name: *const c_char) {
-    if !lifecycle::is_live() || name.is_null() {
-        return;
-    }
     // SAFETY: the caller of the C ABI passes a C string (include/gapprobe.h).
-    let name = unsafe { CStr::from_ptr(name) }.to_bytes();
-    let name = name.get(..NAME_SLOTS * NAME_BYTES_PER_SLOT).unwrap_or(name);
-    let mut slots = [[0u64; SLOT_WORDS]; NAME_SLOTS + 1];
-    let mut used = 1;
-    for (slot, piece) in slots.iter_mut().skip(1).zip(name.chunks(NAME_BYTES_PER_SLOT)) {
-        for (word, part) in slot.iter_mut().zip(piece.chunks(8)) {
-            let mut bytes = [0; 8];
-            for (to, from) in bytes.iter_mut().zip(part) {
-                *to = *from;
-            }
-            *word = u64::from_le_bytes(bytes);
-        }
-        if let Some(last) = slot.last_mut() {
-            *last = TAG_NAME | (piece.len() as u64) << 8;
-        }
-        used += 1;
-    }
-    if let Some(first) = slots.first_mut() {
-        *first = [clock::monotonic(), 0, 0, TAG_PUSH];
-    }
-    if let Some(slots) = slots.get(..used) {
-        hostpool::push(slots);
-    }
+    unsafe { ranges::push_plain(name) };
 }
 
 /// The innermost range ends.
 pub(crate) fn range_pop() {
-    if lifecycle::is_live() {
-        hostpool::push(&[[clock::monotonic(), 0, 0, TAG_POP]]);
-    }
+    ranges::pop(ranges::PROGRAM);
 }
 
 /// Recording on or off from now.
@@ -136,11 +99,10 @@ fn unobserved(from: u64, to: u64) -> Event {
     e
 }
 
-/// Open ranges by thread, and the step counter.
+/// Ranges under way, and the step counter.
 #[derive(Default)]
 pub(crate) struct Marks {
-    open: HashMap<u32, Vec<(u64, Vec<u8>)>>,
-    too_deep: HashMap<u32, u32>,
+    ranges: Ranges,
     /// Steps marked so far.
     pub(crate) steps: u64,
 }
@@ -154,34 +116,8 @@ impl Marks {
         store: &mut Store,
         capture: &mut Capture,
     ) -> bool {
-        let [time, payload, second, tagged] = words;
+        let [time, payload, _, tagged] = words;
         match tagged & 0xff {
-            TAG_PUSH => {
-                let open = self.open.entry(tid).or_default();
-                if open.len() < MAX_DEPTH {
-                    open.push((time, Vec::new()));
-                } else {
-                    *self.too_deep.entry(tid).or_default() += 1;
-                    losses::add(Loss::RangeTooDeep, 1);
-                }
-            }
-            TAG_NAME => {
-                let deep = self.too_deep.get(&tid).is_some_and(|n| *n > 0);
-                if let (false, Some((_, name))) = (deep, self.open.get_mut(&tid).and_then(|o| o.last_mut())) {
-                    let bytes: Vec<u8> =
-                        [time, payload, second].iter().flat_map(|w| w.to_le_bytes()).collect();
-                    name.extend_from_slice(bytes.get(..(tagged >> 8) as usize & 31).unwrap_or(&bytes));
-                }
-            }
-            TAG_POP => {
-                if let Some(n) = self.too_deep.get_mut(&tid).filter(|n| **n > 0) {
-                    *n -= 1;
-                } else if let Some((start, name)) = self.open.get_mut(&tid).and_then(Vec::pop) {
-                    self.store_range(tid, start, time, &name, 0, store, capture);
-                } else {
-                    losses::add(Loss::RangeUnbalanced, 1);
-                }
-            }
             TAG_STEP => {
                 let mut e = Event::new(Kind::Step, time, time);
                 e.a = self.steps as u32;
@@ -189,40 +125,23 @@ impl Marks {
                 if capture.covers(time) {
                     store.add(TrackInfo::Thread { tid, name: 0 }, &e);
                 }
+                true
             }
-            TAG_CAPTURE => capture.switch(payload != 0, time, store),
-            _ => return false,
+            TAG_CAPTURE => {
+                capture.switch(payload != 0, time, store);
+                true
+            }
+            _ => self.ranges.take(tid, words, &mut ranges::Sink { store, capture }),
         }
-        true
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one range: whose, when, what, how, and where it goes")]
-    fn store_range(
-        &self,
-        tid: u32,
-        start: u64,
-        end: u64,
-        name: &[u8],
-        flags: u8,
-        store: &mut Store,
-        capture: &Capture,
-    ) {
-        let mut e = Event::new(Kind::Range, start, end);
-        e.a = store.string(name);
-        e.flags = flags;
-        e.x = self.open.get(&tid).map_or(0, Vec::len).min(255) as u8;
-        if capture.covers(start) {
-            store.add(TrackInfo::Thread { tid, name: 0 }, &e);
-        }
+    /// After each round of all rings.
+    pub(crate) fn settle(&mut self) {
+        self.ranges.settle();
     }
 
     /// At the end: ranges still open are stored as such.
     pub(crate) fn finish(&mut self, now: u64, store: &mut Store, capture: &Capture) {
-        let threads: Vec<u32> = self.open.keys().copied().collect();
-        for tid in threads {
-            while let Some((start, name)) = self.open.get_mut(&tid).and_then(Vec::pop) {
-                self.store_range(tid, start, now, &name, OPEN_ENDED, store, capture);
-            }
-        }
+        self.ranges.finish(now, &mut ranges::Sink { store, capture });
     }
 }

@@ -18,7 +18,9 @@ pub(crate) struct ThreadBlock {
     pub(crate) outer: Cell<u32>,
     /// Kernel thread id, 0 = not asked yet.
     pub(crate) tid: Cell<u32>,
-    reserved: Cell<[u64; 2]>,
+    /// A range's slot was refused since the last one stored (see `hostpool::push_ranges`).
+    pub(crate) gap: Cell<bool>,
+    reserved: Cell<u64>,
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -55,7 +57,7 @@ pub(crate) fn with<R>(f: impl FnOnce(&ThreadBlock) -> R) -> R {
 #[cfg(not(target_arch = "x86_64"))]
 std::thread_local! {
     static BLOCK: ThreadBlock =
-        const { ThreadBlock { ring: Cell::new(0), outer: Cell::new(0), tid: Cell::new(0), reserved: Cell::new([0; 2]) } };
+        const { ThreadBlock { ring: Cell::new(0), outer: Cell::new(0), tid: Cell::new(0), gap: Cell::new(false), reserved: Cell::new(0) } };
 }
 
 /// Runs `f` on the calling thread's block.

@@ -31,6 +31,12 @@ pub const OPEN_ENDED: u8 = 1 << 3;
 pub const START_END: u8 = 1 << 4;
 /// Flag of ranges: it has a number, see [`Kind::Range`].
 pub const PAYLOAD: u8 = 1 << 5;
+/// Flag of ranges: the number is negative (two's complement).
+pub const PAYLOAD_SIGNED: u8 = 1 << 0;
+/// Flag of ranges: the number is an IEEE 754 binary64.
+pub const PAYLOAD_REAL: u8 = 1 << 1;
+/// Flag of ranges: a moment that the program marked (NVTX mark), no range; begin and end are one.
+pub const MARK: u8 = 1 << 6;
 
 /// Bits of field `x` of a [`Kind::Sample`].
 pub mod sample {

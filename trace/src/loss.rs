@@ -81,9 +81,9 @@ losses! {
     /// The flush at exit hit its time limit.
     ExitFlushLate = 16, Data, "exit_flush_late", "flushes at exit given up at the time limit: the last records may be missing";
     /// Range nesting deeper than can be kept.
-    RangeTooDeep = 17, Note, "range_too_deep", "named ranges nested too deep to be kept";
-    /// A range pop without a push.
-    RangeUnbalanced = 18, Note, "range_unbalanced", "range pops without a push";
+    RangeTooDeep = 17, Note, "range_too_deep", "named ranges nested too deep, or too many open at once, to be kept";
+    /// The end of a named range whose begin was not recorded.
+    RangeUnbalanced = 18, Note, "range_unbalanced", "ends of named ranges without a begin (one before recording began counts)";
     /// Threads beyond the pool of thread rings.
     ThreadOverflow = 19, Note, "thread_overflow", "threads that had to share the overflow ring";
     /// Streams beyond the pool of tracks.

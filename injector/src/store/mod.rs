@@ -51,6 +51,8 @@ pub(crate) struct Store {
     pub(crate) dictionary: definitions::Dictionary,
     open: HashMap<u32, Open>,
     tracks: HashMap<TrackInfo, u32>,
+    /// Names given to threads by the program.
+    thread_names: HashMap<u32, u32>,
     next_free: u32,
     next_number: u64,
     closed: BinaryHeap<Reverse<(u64, u32)>>,
@@ -72,6 +74,7 @@ impl Store {
             dictionary: definitions::Dictionary::default(),
             open: HashMap::new(),
             tracks: HashMap::new(),
+            thread_names: HashMap::new(),
             next_free: 0,
             next_number: 1,
             closed: BinaryHeap::new(),
@@ -195,6 +198,15 @@ impl Store {
         self.define(id, Definition::Track(named));
         self.tracks.insert(key, id);
         Some(id)
+    }
+
+    /// Names a thread that has a track, as the program calls it; nothing for others.
+    pub(crate) fn name_thread(&mut self, tid: u32, name: &[u8]) {
+        let Some(&id) = self.tracks.get(&TrackInfo::Thread { tid, name: 0 }) else { return };
+        let name = self.string(name);
+        if name != 0 && self.thread_names.insert(tid, name) != Some(name) {
+            self.define(id, Definition::Track(TrackInfo::Thread { tid, name }));
+        }
     }
 
     fn append(&mut self, track: u32, slots: &[[u64; 4]], event: &Event) {
