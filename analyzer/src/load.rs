@@ -327,12 +327,18 @@ pub(crate) fn finish(run: &mut Run) {
     }
     run.waits.sort_by_key(|w| w.span);
     take_unseen_waits(run);
+    qualify(run);
     run.threads.sort_by_key(|t| t.tid);
     let mut base = 0u32;
     run.call_base.push(0);
     for t in &mut run.threads {
         sort(&mut t.calls, |c| (c.start, c.end));
+        if t.ranges.iter().any(Range::is_moment) {
+            let (moments, ranges) = std::mem::take(&mut t.ranges).into_iter().partition(Range::is_moment);
+            (t.moments, t.ranges) = (moments, ranges);
+        }
         t.ranges.sort_by_key(|r| (r.span.start, r.depth));
+        t.moments.sort_by_key(|m| m.span);
         t.marks.sort_by_key(|m| m.span);
         t.samples.sort_by_key(|s| s.span);
         base = base.saturating_add(t.calls.len() as u32);
@@ -348,6 +354,28 @@ pub(crate) fn finish(run: &mut Run) {
     run.loss_marks.sort_by_key(|m| m.at);
     join(run);
 }
+
+/// Ranges of an NVTX domain are called as nsys calls them, `domain:name`: so they are in every table and text, and are never
+/// taken for a range of the program's own that has the same name.
+fn qualify(run: &mut Run) {
+    let mut known: HashMap<(u32, u32), u32> = HashMap::new();
+    let mut next = QUALIFIED;
+    let definitions = &mut run.definitions;
+    for r in run.threads.iter_mut().flat_map(|t| &mut t.ranges).filter(|r| r.domain != 0) {
+        r.name = *known.entry((r.domain, r.name)).or_insert_with(|| {
+            let Some(domain) = definitions.string(r.domain) else { return r.name };
+            let name = format!("{domain}:{}", definitions.string(r.name).unwrap_or(""));
+            while definitions.string(next).is_some() {
+                next += 1;
+            }
+            definitions.insert(next, trace::Definition::String(name.as_bytes()));
+            next
+        });
+    }
+}
+
+/// Ids of names that we make, above those of recordings.
+const QUALIFIED: u32 = 1 << 31;
 
 /// Sorts what is usually sorted already: the library's sort takes memory for half of the list before it looks.
 fn sort<T, K: Ord>(list: &mut [T], key: impl Fn(&T) -> K) {

@@ -6,7 +6,9 @@
 //! Memory: 40 bytes a GPU op or API call, 32 a range or mark.
 
 use trace::call::Class;
-use trace::event::{Copy, Unobserved, FROM_RECORD, GRAPH_NODE, START_END};
+use trace::event::{
+    Copy, Unobserved, FROM_RECORD, GRAPH_NODE, MARK, PAYLOAD_REAL, PAYLOAD_SIGNED, START_END,
+};
 use trace::{Definitions, DeviceInfo, Header, Kind, OpenError, Problems};
 
 /// Why a recording cannot be loaded.
@@ -208,7 +210,8 @@ pub enum RangeKind {
 pub struct Range {
     /// Begin and end.
     pub span: Span,
-    /// Name, a string id of [`Run::definitions`].
+    /// Name, a string id of [`Run::definitions`]; with its domain where it has one, as nsys shows it: `NCCL:ncclAllReduce`
+    /// (see [`Run::plain_name`]).
     pub name: u32,
     /// Nesting depth, 0 outermost.
     pub depth: u8,
@@ -218,15 +221,44 @@ pub struct Range {
     pub kind: RangeKind,
     /// NVTX domain, a string id (0: none).
     pub domain: u32,
-    /// The number that came with it (for NCCL's ranges: bytes of the collective).
+    /// The number that came with it (for NCCL's ranges: bytes of the collective), as bits: see [`Range::number`].
     pub payload: Option<u64>,
 }
+
+/// The number that came with a range.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Number {
+    /// Zero or more.
+    Whole(u64),
+    /// Below zero.
+    Negative(i64),
+    /// With a fraction.
+    Real(f64),
+}
+
+/// NVTX domains of libraries whose ranges stand around work of theirs, not around a part of the program's step.
+pub const LIBRARY_DOMAINS: [&str; 1] = ["NCCL"];
 
 impl Range {
     /// Ended by its handle, on whatever thread (NVTX start and end): it need not nest in other ranges. Else it ended on the
     /// thread it began on, the innermost first (push and pop).
     pub fn is_start_end(&self) -> bool {
         self.flags & START_END != 0
+    }
+
+    /// A moment that the program marked (they are in [`Thread::moments`]).
+    pub fn is_moment(&self) -> bool {
+        self.flags & MARK != 0
+    }
+
+    /// The number that came with it.
+    pub fn number(&self) -> Option<Number> {
+        let bits = self.payload?;
+        Some(match (self.flags & PAYLOAD_REAL != 0, self.flags & PAYLOAD_SIGNED != 0) {
+            (true, _) => Number::Real(f64::from_bits(bits)),
+            (false, true) => Number::Negative(bits as i64),
+            (false, false) => Number::Whole(bits),
+        })
     }
 }
 
@@ -252,6 +284,8 @@ pub struct Thread {
     pub calls: Vec<Call>,
     /// By start.
     pub ranges: Vec<Range>,
+    /// By start: moments that the program marked (NVTX marks), as ranges of no length. None is a step mark.
+    pub moments: Vec<Range>,
     /// By start.
     pub marks: Vec<Mark>,
     /// By start.
@@ -417,6 +451,19 @@ impl Run {
     /// The frames of a call's site, innermost first; none where it is not known.
     pub fn site(&self, call: &Call) -> impl DoubleEndedIterator<Item = &trace::FrameInfo> {
         self.definitions.stack(call.site)
+    }
+
+    /// A range's name without its domain.
+    pub fn plain_name(&self, range: &Range) -> &str {
+        let name = self.definitions.string(range.name).unwrap_or("");
+        let domain = self.definitions.string(range.domain).filter(|_| range.domain != 0);
+        domain.and_then(|d| name.strip_prefix(d)?.strip_prefix(':')).unwrap_or(name)
+    }
+
+    /// Is the range a library's own ([`LIBRARY_DOMAINS`])?
+    pub fn is_librarys(&self, range: &Range) -> bool {
+        range.domain != 0
+            && self.definitions.string(range.domain).is_some_and(|d| LIBRARY_DOMAINS.contains(&d))
     }
 
     /// A call's name as users know it.

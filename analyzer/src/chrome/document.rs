@@ -118,6 +118,7 @@ pub(crate) fn first_time(run: &Run, analysis: &Analysis) -> u64 {
     let calls = run.threads.iter().filter_map(|t| t.calls.first()).map(|c| c.start);
     let ranges = run.threads.iter().filter_map(|t| t.ranges.first()).map(|r| r.span.start);
     let marks = run.threads.iter().filter_map(|t| t.marks.first()).map(|m| m.span.start);
+    let moments = run.threads.iter().filter_map(|t| t.moments.first()).map(|m| m.span.start);
     let waits = stream_waits(run).next().map(|w| w.span.start);
     let steps = analysis.steps.steps.iter().map(|s| s.span.start);
     let idle = analysis.devices.iter().filter_map(|d| d.slices.first()).map(|s| s.start);
@@ -125,6 +126,7 @@ pub(crate) fn first_time(run: &Run, analysis: &Analysis) -> u64 {
     ops.chain(calls)
         .chain(ranges)
         .chain(marks)
+        .chain(moments)
         .chain(waits)
         .chain(steps)
         .chain(idle)
@@ -189,6 +191,13 @@ impl<W: Write> Document<'_, W> {
         for (thread, tracks) in self.run.threads.iter().zip(&self.tracks.threads) {
             for mark in &thread.marks {
                 slices::mark(&mut self.out, self.frame, tracks.ranges.lane(0), mark)?;
+            }
+            for moment in &thread.moments {
+                if self.out.is_full() {
+                    self.written.ranges_left_out += 1;
+                } else {
+                    slices::moment(&mut self.out, self.frame, tracks.ranges.lane(0), moment, self.run)?;
+                }
             }
         }
         Ok(())
@@ -349,7 +358,7 @@ impl<W: Write> Document<'_, W> {
             cursor.range += 1;
             self.seen += 1;
             if self.wanted(pass, Pass::Calls, |_| false, &mut ranges_left) {
-                slices::range(&mut self.out, self.frame, tid, range, &self.run.definitions)?;
+                slices::range(&mut self.out, self.frame, tid, range, self.run)?;
             }
         }
         self.written.calls_left_out += calls_left;

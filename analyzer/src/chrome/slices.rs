@@ -6,14 +6,14 @@ use std::io::Write;
 
 use trace::call::Class;
 use trace::event::OPEN_ENDED;
-use trace::{Definitions, Kind};
+use trace::Kind;
 
 use super::json::{put_micros, put_text};
 use super::output::Output;
 use super::texts::Texts;
 use super::WriteError;
 use crate::analysis::{Bucket, IdleSlice, Step};
-use crate::run::{Blind, Call, Mark, Op, Range, RangeKind, SyncRecord, NONE};
+use crate::run::{Blind, Call, Mark, Number, Op, Range, RangeKind, Run, SyncRecord, NONE};
 
 /// Process number and time zero of a trace.
 #[derive(Clone, Copy)]
@@ -173,7 +173,7 @@ pub(super) fn range<W: Write>(
     frame: Frame,
     tid: u32,
     range: &Range,
-    definitions: &Definitions,
+    run: &Run,
 ) -> Result<(), WriteError> {
     frame.begin(out, tid, range.span.start, range.span.end);
     out.put(match range.kind {
@@ -181,14 +181,59 @@ pub(super) fn range<W: Write>(
         RangeKind::Operator => b",\"cat\":\"cpu_op\",\"name\":",
         RangeKind::Python => b",\"cat\":\"python_function\",\"name\":",
     });
-    put_text(&mut out.block, definitions.string(range.name).filter(|n| !n.is_empty()).unwrap_or("(no name)"));
-    let open = range.flags & OPEN_ENDED != 0;
-    out.put(match (open, range.is_start_end()) {
-        (false, false) => b"",
-        (true, false) => b",\"args\":{\"end\":\"open: the recording ended first\"}",
-        (false, true) => b",\"args\":{\"style\":\"StartEnd\"}",
-        (true, true) => b",\"args\":{\"end\":\"open: the recording ended first\",\"style\":\"StartEnd\"}",
-    });
+    put_name(out, range, run);
+    out.end()
+}
+
+/// Name and arguments of a range or moment.
+fn put_name<W: Write>(out: &mut Output<W>, range: &Range, run: &Run) {
+    let name = Some(run.plain_name(range)).filter(|n| !n.is_empty()).unwrap_or("(no name)");
+    put_text(&mut out.block, name);
+    let mut before: &[u8] = b",\"args\":{";
+    let mut next = |out: &mut Output<W>, text: &[u8]| {
+        out.put(std::mem::replace(&mut before, b","));
+        out.put(text);
+    };
+    if range.flags & OPEN_ENDED != 0 {
+        next(out, b"\"end\":\"open: the recording ended first\"");
+    }
+    if range.is_start_end() || range.is_moment() {
+        next(out, if range.is_moment() { b"\"style\":\"Mark\"" } else { b"\"style\":\"StartEnd\"" });
+    }
+    if let Some(domain) = run.definitions.string(range.domain).filter(|_| range.domain != 0) {
+        next(out, b"\"domain\":");
+        put_text(&mut out.block, domain);
+    }
+    if let Some(number) = range.number() {
+        next(out, b"\"payload\":");
+        let text = match number {
+            Number::Whole(n) => n.to_string(),
+            Number::Negative(n) => n.to_string(),
+            Number::Real(n) if n.is_finite() => format!("{n:?}"),
+            // no number of JSON
+            Number::Real(n) => format!("\"{n:?}\""),
+        };
+        out.put(text.as_bytes());
+    }
+    if before == b"," {
+        out.put(b"}");
+    }
+}
+
+/// A moment that the program marked, on the track of its thread's ranges.
+pub(super) fn moment<W: Write>(
+    out: &mut Output<W>,
+    frame: Frame,
+    tid: u32,
+    moment: &Range,
+    run: &Run,
+) -> Result<(), WriteError> {
+    out.number(b"{\"ph\":\"i\",\"s\":\"t\",\"pid\":", u64::from(frame.pid));
+    out.number(b",\"tid\":", u64::from(tid));
+    out.put(b",\"ts\":");
+    put_micros(&mut out.block, moment.span.start.saturating_sub(frame.base));
+    out.put(b",\"cat\":\"user_annotation\",\"name\":");
+    put_name(out, moment, run);
     out.end()
 }
 

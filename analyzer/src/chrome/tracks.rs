@@ -142,7 +142,8 @@ impl Tracks {
                     ranges.place(r.span.start, r.span.end);
                 }
                 // marks are moments: they stand on any lane
-                let ranges = ranges.count().max(usize::from(!t.marks.is_empty()));
+                let moments = !t.marks.is_empty() || !t.moments.is_empty();
+                let ranges = ranges.count().max(usize::from(moments));
                 ThreadTracks {
                     ranges: Track { of: of.clone(), ..numbers.track(format!("{who} ranges"), ranges) },
                     calls: Track { of, ..numbers.track(format!("{who} CUDA API"), calls.count()) },

@@ -66,7 +66,11 @@ pub(super) fn from_ranges(run: &Run, observed: &Observed, valid: Span, last_op: 
 fn named(run: &Run, thread: &Thread, profilers: bool) -> Vec<Named> {
     let mut found: Vec<Named> = Vec::new();
     for r in thread.ranges.iter().filter(|r| r.kind == RangeKind::User) {
-        let Some(name) = run.definitions.string(r.name) else { continue };
+        // in whatever domain of the program's; a library's range is never a step, whatever it is called
+        if run.is_librarys(r) {
+            continue;
+        }
+        let name = run.plain_name(r);
         let Some(number) = step_number(name, found.len()) else { continue };
         if name.starts_with(PROFILERS) != profilers {
             continue;

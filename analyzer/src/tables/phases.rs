@@ -2,7 +2,7 @@
 //! The phases of a step: the outermost named ranges inside steps (forward, backward, optimizer, data ...), warm-up left
 //! out.
 //!
-//! A range that is a step, or holds a whole one, is no phase but a frame around phases. A phase belongs to the step it
+//! A range that is a step, or holds a whole one, is no phase but a frame around phases; a library's own (domain NCCL) is none. A phase belongs to the step it
 //! begins in on the host; where steps were found by a period of the launches (times of the device), to the one in which
 //! its first GPU operation begins.
 //!
@@ -109,7 +109,7 @@ fn outermost<'a>(
 ) -> impl Iterator<Item = &'a Named> {
     let mut thread = usize::MAX;
     let (mut until, mut frame_start) = (0, u64::MAX);
-    ranges.iter().filter(move |r| {
+    ranges.iter().filter(|r| !r.librarys).filter(move |r| {
         if r.thread != thread {
             (thread, until, frame_start) = (r.thread, 0, u64::MAX);
         }

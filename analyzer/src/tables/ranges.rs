@@ -23,6 +23,8 @@ pub(super) struct Named {
     pub(super) level: u32,
     /// Named ranges directly in it.
     pub(super) children: u32,
+    /// A library's own (NCCL): no part of the program's step.
+    pub(super) librarys: bool,
 }
 
 /// All named ranges, by thread, then by begin (the longer first).
@@ -41,7 +43,8 @@ pub(super) fn named(run: &Run) -> Vec<Named> {
             }
             open.push(found.len());
             let style = if r.is_start_end() { "StartEnd" } else { "PushPop" };
-            found.push(Named { thread, span: r.span, name: r.name, style, level, children: 0 });
+            let librarys = run.is_librarys(r);
+            found.push(Named { thread, span: r.span, name: r.name, style, level, children: 0, librarys });
         }
     }
     found

@@ -3,11 +3,11 @@
 
 use std::hash::BuildHasher;
 
-use trace::event::{Copy, OPEN_ENDED, START_END};
+use trace::event::{Copy, MARK, OPEN_ENDED, PAYLOAD, PAYLOAD_REAL, PAYLOAD_SIGNED, START_END};
 use trace::{call, KernelInfo, Kind};
 
 use super::part::{
-    Part, RawCall, RawKernel, RawMark, RawOp, RawRange, RawThread, RawWait, StreamKey, ThreadKey,
+    Part, RawCall, RawKernel, RawMark, RawOp, RawRange, RawThread, RawTold, RawWait, StreamKey, ThreadKey,
 };
 use super::scan::{Scan, Scanned, Value};
 use super::time::{nanoseconds, whole};
@@ -122,7 +122,13 @@ fn complete(f: &Fields<'_>, part: &mut Part) {
             let thread = thread(f, part);
             let name = text(part, f.name);
             // operators are many, and never of these
-            let flags = if kind == RangeKind::User { args(f.args, part).flags } else { 0 };
+            let a = if kind == RangeKind::User { args(f.args, part) } else { Args::default() };
+            let flags = a.flags;
+            let (domain, payload) = (a.own.domain, a.own.payload);
+            if domain.is_some() || payload.is_some() {
+                let domain = domain.map(|d| text(part, d));
+                part.details.push((part.ranges.len(), RawTold { domain, payload }));
+            }
             part.ranges.push(RawRange { start, end, thread, name, kind, flags });
         }
         What::Mark => {
@@ -187,6 +193,9 @@ struct OwnArgs<'a> {
     full_name: Option<&'a [u8]>,
     dynamic: u32,
     graph: u32,
+    /// Of a range: NVTX domain and number.
+    domain: Option<&'a [u8]>,
+    payload: Option<u64>,
 }
 
 fn args<'a>(text: &'a [u8], part: &mut Part) -> Args<'a> {
@@ -221,6 +230,14 @@ fn args<'a>(text: &'a [u8], part: &mut Part) -> Args<'a> {
             (b"graph", v) => a.own.graph = small(v).unwrap_or(0),
             (b"end", Value::Text(t)) if t.starts_with(b"open") => a.flags |= OPEN_ENDED,
             (b"style", Value::Text(b"StartEnd")) => a.flags |= START_END,
+            (b"style", Value::Text(b"Mark")) => a.flags |= MARK,
+            (b"domain", Value::Text(t)) if !t.is_empty() => a.own.domain = Some(t),
+            (b"payload", Value::Bare(t) | Value::Text(t)) => {
+                if let Some((bits, flags)) = payload(t) {
+                    a.own.payload = Some(bits);
+                    a.flags |= flags;
+                }
+            }
             (b"step", v) => a.step = small(v).unwrap_or(0),
             (b"ns", v) => a.ns = number(v).filter(|n| *n >= 0).unwrap_or(0),
             (b"code", v) => a.code = small(v).unwrap_or(0),
@@ -233,6 +250,14 @@ fn args<'a>(text: &'a [u8], part: &mut Part) -> Args<'a> {
     // what cannot be read stays at its default: the event itself is sound
     part.refused.broken += u64::from(read.is_err());
     a
+}
+
+/// A range's number as bits, and the flags that say of what kind.
+fn payload(text: &[u8]) -> Option<(u64, u8)> {
+    let text = std::str::from_utf8(text).ok()?;
+    let negative = |n: i64| (n as u64, PAYLOAD | PAYLOAD_SIGNED);
+    let whole = text.parse().ok().map(|n: u64| (n, PAYLOAD)).or_else(|| text.parse().ok().map(negative));
+    whole.or_else(|| text.parse().ok().map(|n: f64| (n.to_bits(), PAYLOAD | PAYLOAD_REAL)))
 }
 
 fn number(v: Value<'_>) -> Option<i64> {

@@ -69,7 +69,8 @@ pub(super) fn join(parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadError> {
         None => (key, thread_id(key)),
     };
     for (part, strings, kernels) in named {
-        let Part { streams, threads: own, ops, calls, ranges, waits, marks, thread_names, .. } = part;
+        let Part { streams, threads: own, ops, calls, ranges, details, waits, marks, thread_names, .. } =
+            part;
         let string = |n: u32| strings.get(n as usize).copied().unwrap_or(0);
         let kernels: Vec<u32> = kernels
             .into_iter()
@@ -115,10 +116,14 @@ pub(super) fn join(parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadError> {
             let name = Named { string: string(c.name), packed: c.packed };
             assembly.call(thread, ForeignCall { span, correlation: c.correlation, name, result: 0 });
         }
-        for r in ranges {
+        let mut details = details.into_iter().peekable();
+        for (i, r) in ranges.into_iter().enumerate() {
+            let more = details.next_if(|t| t.0 == i).map(|t| t.1);
             if let (Some(span), Some(thread)) = (frame.span(r.start, r.end), thread(r.thread)) {
                 let (name, flags, kind) = (string(r.name), r.flags, r.kind);
-                assembly.range(thread, Range { span, name, flags, kind, ..Range::default() });
+                let domain = more.and_then(|m| m.domain).map_or(0, string);
+                let payload = more.and_then(|m| m.payload);
+                assembly.range(thread, Range { span, name, depth: 0, flags, kind, domain, payload });
             }
         }
         for m in marks {

@@ -159,6 +159,15 @@ pub(super) struct RawRange {
     pub(super) flags: u8,
 }
 
+/// What only our own traces tell of a range.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RawTold {
+    /// NVTX domain, number in [`Part::texts`].
+    pub(super) domain: Option<u32>,
+    /// Its number, as bits.
+    pub(super) payload: Option<u64>,
+}
+
 /// A wait as CUPTI recorded it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RawWait {
@@ -228,6 +237,8 @@ pub(super) struct Part {
     pub(super) ops: Vec<RawOp>,
     pub(super) calls: Vec<RawCall>,
     pub(super) ranges: Vec<RawRange>,
+    /// More of some of them, by their index (few have any).
+    pub(super) details: Vec<(usize, RawTold)>,
     pub(super) waits: Vec<RawWait>,
     pub(super) marks: Vec<RawMark>,
     /// Begin, end and reason of what was not observed; each device's track has it.
