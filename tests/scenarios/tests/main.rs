@@ -15,6 +15,7 @@ mod lapped;
 mod marks;
 mod memory;
 mod no_cuda;
+mod nvtx;
 mod panics;
 mod places;
 mod replay;
