@@ -363,7 +363,8 @@ fn qualify(run: &mut Run) {
     let definitions = &mut run.definitions;
     for r in run.threads.iter_mut().flat_map(|t| &mut t.ranges).filter(|r| r.domain != 0) {
         r.name = *known.entry((r.domain, r.name)).or_insert_with(|| {
-            let Some(domain) = definitions.string(r.domain) else { return r.name };
+            let domain = definitions.string(r.domain).filter(|d| !d.is_empty());
+            let Some(domain) = domain else { return r.name };
             let name = format!("{domain}:{}", definitions.string(r.name).unwrap_or(""));
             while definitions.string(next).is_some() {
                 next += 1;

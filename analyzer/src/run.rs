@@ -456,7 +456,7 @@ impl Run {
     /// A range's name without its domain.
     pub fn plain_name(&self, range: &Range) -> &str {
         let name = self.definitions.string(range.name).unwrap_or("");
-        let domain = self.definitions.string(range.domain).filter(|_| range.domain != 0);
+        let domain = self.definitions.string(range.domain).filter(|d| range.domain != 0 && !d.is_empty());
         domain.and_then(|d| name.strip_prefix(d)?.strip_prefix(':')).unwrap_or(name)
     }
 

@@ -12,11 +12,12 @@ use std::path::{Path, PathBuf};
 use analyzer::analysis::Bucket;
 use analyzer::chrome::{self, ChromeOptions};
 use analyzer::formats::{self, Input, Progress};
-use analyzer::run::Recorder;
+use analyzer::run::{Range, Recorder};
 use analyzer::tables::{self, NameStyle, Source};
 use analyzer::{line, Analysis, Run};
 use trace::build::Builder;
 use trace::call::{pack, Class, RUNTIME};
+use trace::event::{MARK, OPEN_ENDED, PAYLOAD, PAYLOAD_REAL, PAYLOAD_SIGNED, START_END};
 use trace::{Event, Kind, Loss, Total};
 
 /// What is said of a run, one line each, so that a difference shows where it is.
@@ -234,6 +235,64 @@ fn what_a_recording_alone_can_say_goes_through() {
         |r: &Run| r.devices[0].streams[0].ops.iter().map(|o| (o.start, o.kind, o.graph)).collect::<Vec<_>>();
     assert_eq!(ops(&again.run), ops(&run));
     assert_eq!(again.run.clocks, run.clocks);
+}
+
+/// Domains and numbers of NVTX ranges, whatever numbers they are, and the moments that the program marked.
+#[test]
+fn ranges_of_nvtx_go_through() {
+    let mut b = Builder::new();
+    b.on_recorder(Event::clock_pair(1, 1_795_000_000_000_000_000));
+    let (signed, real) = (PAYLOAD | PAYLOAD_SIGNED, PAYLOAD | PAYLOAD_REAL);
+    let numbers = [
+        (0, 0),
+        (PAYLOAD, 0),
+        (PAYLOAD, 3 << 20),
+        (PAYLOAD, u64::MAX),
+        (PAYLOAD, (1 << 53) + 1),
+        (signed, -1i64 as u64),
+        (signed, i64::MIN as u64),
+        (real, 2.5f64.to_bits()),
+        (real, (-3.0f64).to_bits()),
+        (real, 1e300f64.to_bits()),
+        (real, f64::INFINITY.to_bits()),
+    ];
+    let domains = ["", "NCCL", "with: colon", "quotes \" and \u{e4}", "NCCL"];
+    let mut at = 1_000_000;
+    let last = at + numbers.len() as u64 * 40_000 + 100_000; // the end of the kernel below
+    for (i, &(flags, bits)) in numbers.iter().enumerate() {
+        for kind in [0, START_END, MARK, START_END | OPEN_ENDED] {
+            let length = [5_000, 0][usize::from(kind == MARK)];
+            let end = if kind & OPEN_ENDED != 0 { last } else { at + length };
+            let mut e = Event::new(Kind::Range, at, end);
+            (e.a, e.b) = (b.string(["ncclAllReduce", "a:b"][i % 2]), b.string(domains[i % domains.len()]));
+            (e.flags, e.correlation, e.c) = (flags | kind, bits as u32, (bits >> 32) as u32);
+            b.on_thread(100, e);
+            at += 10_000;
+        }
+    }
+    let kernel = b.kernel("k", 32, 16);
+    let mut op = Event::new(Kind::Kernel, at, at + 100_000);
+    op.a = kernel;
+    b.on_stream(0, 1, 7, op);
+    let run = analyzer::load(b.finish().as_slice()).unwrap();
+    let a = analyzer::analyze(&run);
+    let again = read_bytes("nvtx", &written(&run, &a)).run;
+    let told = |run: &Run, ranges: &[Range]| -> Vec<_> {
+        let text = |id| run.definitions.string(id).unwrap_or("").to_owned();
+        let of = |r: &Range| {
+            let plain = run.plain_name(r).to_owned();
+            (r.span, text(r.name), plain, text(r.domain), format!("{:?}", r.number()), r.is_start_end())
+        };
+        ranges.iter().map(of).collect()
+    };
+    let (before, after) = (&run.threads[0], &again.threads[0]);
+    assert_eq!((before.ranges.len(), before.moments.len()), (3 * numbers.len(), numbers.len()));
+    assert_eq!(told(&again, &after.ranges), told(&run, &before.ranges));
+    assert_eq!(told(&again, &after.moments), told(&run, &before.moments));
+    // shown as nsys shows them, and taken apart again
+    let third = &told(&run, &before.ranges)[2 * 3];
+    assert_eq!((third.1.as_str(), third.2.as_str()), ("with: colon:ncclAllReduce", "ncclAllReduce"));
+    assert_eq!(third.4, "Some(Whole(3145728))");
 }
 
 /// In large traces only the first slice of a kernel has its whole name, its threads and its registers.

@@ -17,7 +17,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from check import pairing, victim  # noqa: E402
 from check.plan import FAIL, INFO, NOT_RUN, PASS, Plan  # noqa: E402
 from check.tracefile import Trace  # noqa: E402
-from suites import clock, cost, dataloader, exactness, harmless, neighbours, others, records, steps, verdicts  # noqa: E402
+from suites import clock, cost, dataloader, exactness, harmless, neighbours, nvtx, others, records, steps, verdicts  # noqa: E402
 
 
 def plan_in(directory, **options):
@@ -333,6 +333,26 @@ class OthersAndRecords(CannedRun):
         clear = [r["result"] for r in self.plan.rows]
         self.assertEqual(clear[:3], [PASS, PASS, PASS])
         self.assertEqual(clear[4:6], [PASS, PASS])
+
+
+class Nvtx(CannedRun):
+    def test_names_counts_and_domains_must_be_the_programs(self):
+        truth = {"ranges": {"train": 2, "training:phase": 1}, "moments": {"a moment": 1}, "operators": {"aten::mm": 1}}
+        right = [("train", {}), ("train", {}), ("phase", {"domain": "training", "payload": 3}), ("a moment", {"style": "Mark"}),
+                 ("aten::mm, seq = 3, op_id = 4", {})]
+        for wrong, row in ((None, None), (0, 0), (2, 0), (3, 1), (4, 2)):
+            made = [r for n, r in enumerate(right) if n != wrong]
+            e = self.ended(truth, {"losses": {}})
+            found = [{"ph": "X", "cat": "user_annotation", "name": name, "args": args, "ts": 1, "dur": 1} for name, args in made]
+            (e.directory / "gapprobe-host-77-a1.json.gz").write_bytes(gzip.compress(json.dumps(found).encode()))
+            before = len(self.plan.rows)
+            nvtx.judge(self.plan, e)
+            expected = [FAIL if n == row else PASS for n in range(4)]
+            self.assertEqual([r["result"] for r in self.plan.rows[before:]], expected, wrong)
+        lossy = self.ended(truth, {"losses": {"host_ring_full": 1}})
+        (lossy.directory / "gapprobe-host-77-a1.json.gz").write_bytes(gzip.compress(b"[]"))
+        nvtx.judge(self.plan, lossy)
+        self.assertEqual([r["result"] for r in self.plan.rows[-4:]], [FAIL] * 4)
 
 
 class ThePlan(CannedRun):

@@ -200,7 +200,8 @@ fn put_name<W: Write>(out: &mut Output<W>, range: &Range, run: &Run) {
     if range.is_start_end() || range.is_moment() {
         next(out, if range.is_moment() { b"\"style\":\"Mark\"" } else { b"\"style\":\"StartEnd\"" });
     }
-    if let Some(domain) = run.definitions.string(range.domain).filter(|_| range.domain != 0) {
+    if let Some(domain) = run.definitions.string(range.domain).filter(|d| range.domain != 0 && !d.is_empty())
+    {
         next(out, b"\"domain\":");
         put_text(&mut out.block, domain);
     }

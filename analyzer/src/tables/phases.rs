@@ -143,7 +143,8 @@ mod tests {
     }
 
     fn range(thread: usize, start: u64, end: u64) -> Named {
-        Named { thread, span: Span::new(start, end), name: 0, style: "PushPop", level: 0, children: 0 }
+        let span = Span::new(start, end);
+        Named { thread, span, name: 0, style: "PushPop", level: 0, children: 0, librarys: false }
     }
 
     fn spans(ranges: &[Named], steps: &[Step], source: StepSource) -> Vec<(usize, u64, u64)> {
@@ -168,6 +169,15 @@ mod tests {
         assert_eq!(spans(&ranges, &steps, StepSource::Ranges), phases);
         // marks: no range is the step, but one that holds a whole step is none of its phases
         let phases = [(0, 100, 190), (0, 210, 220), (1, 105, 195)];
+        assert_eq!(spans(&ranges, &steps, StepSource::Marks), phases);
+    }
+
+    #[test]
+    fn a_librarys_range_is_no_phase_and_hides_none() {
+        let steps = steps(&[(100, 200), (200, 300)]);
+        let nccl = |start, end| Named { librarys: true, ..range(0, start, end) };
+        let ranges = [range(0, 100, 150), nccl(110, 120), nccl(150, 190), range(0, 160, 170), nccl(200, 290)];
+        let phases = [(0, 100, 150), (0, 160, 170)];
         assert_eq!(spans(&ranges, &steps, StepSource::Marks), phases);
     }
 

@@ -4,6 +4,7 @@
 
 use analyzer::analysis::StepSource;
 use analyzer::Analysis;
+use trace::event::{MARK, START_END};
 use trace::{Event, Kind};
 
 use super::program::Program;
@@ -67,6 +68,46 @@ fn an_environments_steps_are_not_the_trainers() {
         }
     }
     of_seven_ms(&p.analyze().1, STEPS as usize);
+}
+
+/// The same range in an NVTX domain.
+fn range_of(p: &mut Program, domain: &str, name: &str, begin: u64, end: u64, flags: u8) {
+    let mut range = Event::new(Kind::Range, begin, end);
+    (range.a, range.b, range.flags) = (p.b.string(name), p.b.string(domain), flags);
+    p.b.on_thread(p.tid, range);
+}
+
+#[test]
+fn steps_may_be_named_in_a_domain_of_the_programs_own() {
+    let mut p = Program::new();
+    p.noise = 0;
+    for n in 0..STEPS {
+        let (begin, end) = (step(&mut p), p.t);
+        range_of(&mut p, "training", &format!("step {n}"), begin, end, 0);
+    }
+    let (_, a) = p.analyze();
+    assert_eq!(a.steps.source, StepSource::Ranges);
+    of_seven_ms(&a, STEPS as usize);
+}
+
+#[test]
+fn what_a_library_calls_a_step_and_a_moment_of_that_name_are_none() {
+    for (domain, flags) in [("NCCL", 0), ("NCCL", START_END), ("", MARK), ("training", MARK)] {
+        let mut p = Program::new();
+        p.noise = 0;
+        for n in 0..STEPS {
+            let (begin, end) = (step(&mut p), p.t);
+            // two a step: taken for steps they would be twice as many
+            for half in [begin, (begin + end) / 2] {
+                let until = if flags == MARK { half } else { half + MS };
+                range_of(&mut p, domain, &format!("step {n}"), half, until, flags);
+                range_of(&mut p, domain, "iteration", half, until, flags);
+            }
+        }
+        let (_, a) = p.analyze();
+        assert!(matches!(a.steps.source, StepSource::Period | StepSource::None), "{domain:?} {flags}");
+        assert!(a.steps.steps.len() <= STEPS as usize + 1, "{domain:?} {flags}: {}", a.steps.steps.len());
+    }
 }
 
 #[test]
