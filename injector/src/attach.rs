@@ -83,8 +83,8 @@ pub(crate) fn constructor() {
         Box::leak(entry.into_boxed_slice()).as_mut_ptr().cast::<c_char>()
     };
     match environment::get(NVTX_VARIABLE) {
-        // NVTX itself loads us, some time in the run: other threads may be reading the environment
-        Some(nvtx) if nvtx == path => {}
+        // NVTX itself loads us, some time in the run, and other threads may be reading the environment
+        Some(nvtx) if nvtx == path && !is_only_thread() => {}
         Some(_) => {
             environment::add(&[entry("CUDA_INJECTION64_PATH")]);
         }
@@ -92,6 +92,15 @@ pub(crate) fn constructor() {
             environment::add(&[entry("CUDA_INJECTION64_PATH"), entry(NVTX_VARIABLE)]);
         }
     }
+}
+
+/// Has the process one thread? `false` where that cannot be told. (A folder's links: itself, its own dot, one a thread.)
+fn is_only_thread() -> bool {
+    let mut status = std::mem::MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: a C string and a valid out-pointer.
+    let done = unsafe { libc::stat(c"/proc/self/task".as_ptr(), status.as_mut_ptr()) } == 0;
+    // SAFETY: zeroed, and filled where stat succeeded.
+    done && unsafe { status.assume_init() }.st_nlink == 3
 }
 
 /// Where NVTX looks for the tool that receives its calls.

@@ -3,6 +3,8 @@
 //! tail with the disk saturated. Paired blocks in one process (`gapprobe_test_bare`), the median of 40; the best of
 //! three processes, since anything else that runs only adds. Target: 60 ns an event, p99.99 under 5 us on a quiet machine.
 //!
+//! What an NVTX range costs (push and pop, by a registered name and by a text; a mark) is printed beside it.
+//!
 //! `cargo bench -p gapprobe-scenarios`: prints the numbers; exit code 1 where an event costs more than the target.
 
 use std::process::Command;
@@ -45,6 +47,11 @@ fn main() {
     unsafe { libc::kill(-(disk.id() as i32), libc::SIGKILL) };
     disk.wait().expect("wait");
     let _ = std::fs::remove_file(&ballast); // left-overs are in the target folder
+    let nvtx = Victim::ours("13.0", &["nvtx_calls", "cost"]).run();
+    assert_eq!(nvtx.ending(), 0, "{}", nvtx.stderr);
+    let recorded = nvtx.recorded();
+    assert_eq!(recorded.of(trace::Kind::Range).count(), 40 * 3 * 1000, "{:?}", recorded.losses());
+    print!("nvtx ns, push and pop: {}", nvtx.stdout);
     println!("event {best:.1} ns (target {TARGET_NS:.0})");
     if best > TARGET_NS {
         std::process::exit(1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Purpose: what a program says through include/gapprobe.h arrives as it was said (steps, nested ranges, recording off
 //! and on), misuse is counted and harmless, and without the library the header does nothing. A Rust program with real
-//! NVTX v3 ranges runs unharmed.
+//! NVTX v3 ranges runs unharmed, and they arrive.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,7 +9,7 @@ use std::process::Command;
 use gapprobe_scenarios::built::{built, root, target};
 use gapprobe_scenarios::Victim;
 use trace::define::TrackInfo;
-use trace::event::{Unobserved, OPEN_ENDED};
+use trace::event::{Unobserved, MARK, OPEN_ENDED};
 use trace::reader::Track;
 use trace::{Kind, Loss, Total};
 
@@ -110,11 +110,20 @@ fn a_rust_program_with_real_nvtx_ranges_runs_unharmed() {
     assert!(cargo.status.success(), "{}", String::from_utf8_lossy(&cargo.stderr));
     let victim = || Victim::of(folder.join("debug/nvtx-victim"), &["25"], "13.0");
     let alone = victim().alone().run();
-    // the second as a child of a profiled process would be, or when NVTX is received too
+    // the second as a child of a profiled process would be
     for victim in [victim(), victim().env("NVTX_INJECTION64_PATH", &built().library)] {
         let run = victim.run();
         assert_eq!((run.ending(), &run.stdout), (0, &alone.stdout), "{}", run.stderr);
         assert_eq!((run.lines().len(), run.others()), (1, alone.others()));
-        assert_eq!(run.recorded().kernels().len(), 500);
+        let recorded = run.recorded();
+        assert_eq!(recorded.kernels().len(), 500);
+        let named = |name: &str, flags: u8| {
+            let is = |e: &trace::Event| recorded.definitions.string(e.a) == Some(name) && e.flags == flags;
+            recorded.of(Kind::Range).filter(|(_, e)| is(e)).count()
+        };
+        // all but what began before the first use of the device: the first step, its mark, its first range
+        assert_eq!((named("forward", 0), named("begin", MARK)), (499, 24), "{:?}", recorded.losses());
+        assert!((0..25).all(|n| named(&format!("step {n}"), 0) == usize::from(n > 0)));
+        assert_eq!(recorded.losses(), [("range_unbalanced", 2)], "the ends of those two");
     }
 }
