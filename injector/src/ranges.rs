@@ -173,17 +173,14 @@ fn begin(tag: u64, domain: u32, name: &Name, number: Option<Number>, id: u64) ->
             }
         }
     }
-    let head = |style: u64, used: usize| {
-        let place = u64::from(handle) | u64::from(domain) << 32;
-        [clock::monotonic(), bits, place, tag | style << 8 | (used as u64) << 12 | id << 16]
-    };
+    let (time, place) = (clock::monotonic(), u64::from(handle) | u64::from(domain) << 32);
+    let head =
+        |style: u64, used: usize| [time, bits, place, tag | style << 8 | (used as u64) << 12 | id << 16];
     if let Some(first) = slots.first_mut() {
         *first = head(style, used);
     }
-    let alone = if used == 0 { style } else { style | NAMELESS };
-    let Some([time, ..]) = slots.first().copied() else { return false };
-    let [_, number, place, tagged] = head(alone, 0);
-    slots.get(..=used).is_some_and(|s| hostpool::push_ranges(s, [time, number, place, tagged], GAP))
+    let alone = head(if used == 0 { style } else { style | NAMELESS }, 0);
+    slots.get(..=used).is_some_and(|s| hostpool::push_ranges(s, alone, GAP))
 }
 
 const GAP: [u64; SLOT_WORDS] = [0, 0, 0, TAG_GAP];
