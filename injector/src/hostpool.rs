@@ -103,26 +103,54 @@ fn claim(pool: &Pool, tid: u32) -> usize {
     NO_RING
 }
 
-/// Stores `items` together in the calling thread's ring; what does not fit is counted. Nothing before `prepare`.
+/// The calling thread's own place, claimed with its first event; else its thread id.
 #[inline]
-pub(crate) fn push(items: &[[u64; SLOT_WORDS]]) {
-    let Some(pool) = pool() else { return };
+fn own_place(pool: &'static Pool) -> Result<&'static Place, u32> {
     thread_block::with(|block| {
         if block.ring.get() == 0 {
             block.tid.set(own_tid());
             block.ring.set(claim(pool, block.tid.get()));
         }
         if block.ring.get() == NO_RING {
-            push_overflow(pool, block.tid.get(), items);
-            return;
+            return Err(block.tid.get());
         }
         // SAFETY: a value other than 0 and NO_RING is the address of a place of the pool, which is never unmapped, and
         // this thread owns it until `reclaim` finds the thread gone.
-        let place = unsafe { &*(block.ring.get() as *const Place) };
-        if !place.ring.push(items) {
-            losses::add(Loss::HostRingFull, items.len() as u64);
+        Ok(unsafe { &*(block.ring.get() as *const Place) })
+    })
+}
+
+/// Stores `items` together in the calling thread's ring; what does not fit is counted. Nothing before `prepare`.
+#[inline]
+pub(crate) fn push(items: &[[u64; SLOT_WORDS]]) {
+    let Some(pool) = pool() else { return };
+    match own_place(pool) {
+        Err(tid) => push_overflow(pool, tid, items),
+        Ok(place) => {
+            if !place.ring.push(items) {
+                losses::add(Loss::HostRingFull, items.len() as u64);
+            }
         }
-    });
+    }
+}
+
+/// Stores `event` with `before` in front of it; a thread that shares the overflow ring stores the event alone.
+#[inline]
+pub(crate) fn push_behind(before: [u64; SLOT_WORDS], event: [u64; SLOT_WORDS]) {
+    let Some(pool) = pool() else { return };
+    match own_place(pool) {
+        Err(tid) => push_overflow(pool, tid, &[event]),
+        Ok(place) => {
+            if !place.ring.push(&[before, event]) {
+                losses::add(Loss::HostRingFull, 1);
+            }
+        }
+    }
+}
+
+/// Stores `items` together in the calling thread's own ring, or says that there is no room or no such ring.
+pub(crate) fn push_together(items: &[[u64; SLOT_WORDS]]) -> bool {
+    pool().and_then(|pool| own_place(pool).ok()).is_some_and(|place| place.ring.push(items))
 }
 
 #[cold]

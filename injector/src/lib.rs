@@ -61,6 +61,8 @@ mod neighbours;
 #[cfg(not(loom))]
 mod program;
 #[cfg(not(loom))]
+mod python;
+#[cfg(not(loom))]
 mod recording;
 #[cfg(not(loom))]
 mod say;

@@ -19,5 +19,6 @@ mod panics;
 mod places;
 mod replay;
 mod settings;
+mod sites;
 mod strangers;
 mod untouched;
