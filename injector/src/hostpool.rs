@@ -134,23 +134,32 @@ pub(crate) fn push(items: &[[u64; SLOT_WORDS]]) {
     }
 }
 
-/// Stores `event` with `before` in front of it; a thread that shares the overflow ring stores the event alone.
+/// What goes with events but is none must not cost one: it gets no more than this much of a ring.
+const BESIDE_EVENTS: u64 = RING_EVENTS as u64 / 2;
+
+/// Stores `event` with `before` in front of it: the event alone where the ring is half full, or shared by threads.
 #[inline]
 pub(crate) fn push_behind(before: [u64; SLOT_WORDS], event: [u64; SLOT_WORDS]) {
     let Some(pool) = pool() else { return };
     match own_place(pool) {
         Err(tid) => push_overflow(pool, tid, &[event]),
         Ok(place) => {
-            if !place.ring.push(&[before, event]) {
+            let roomy = place.ring.waiting() < BESIDE_EVENTS;
+            if roomy && place.ring.push(&[before, event]) {
+                return;
+            }
+            losses::add(Loss::StackTableFull, u64::from(!roomy));
+            if !place.ring.push(&[event]) {
                 losses::add(Loss::HostRingFull, 1);
             }
         }
     }
 }
 
-/// Stores `items` together in the calling thread's own ring, or says that there is no room or no such ring.
+/// Stores `items` together in the calling thread's own ring, or says that it is half full or that there is none.
 pub(crate) fn push_together(items: &[[u64; SLOT_WORDS]]) -> bool {
-    pool().and_then(|pool| own_place(pool).ok()).is_some_and(|place| place.ring.push(items))
+    let place = pool().and_then(|pool| own_place(pool).ok());
+    place.is_some_and(|place| place.ring.waiting() < BESIDE_EVENTS && place.ring.push(items))
 }
 
 #[cold]

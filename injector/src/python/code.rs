@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
 //! Code objects read from our own memory through the kernel (`cupti::names::read_memory`: a fault becomes an error),
-//! without the GIL: file, function, line table. The object may die meanwhile; who asks looks at its generation after.
+//! without the GIL: file, function, line table. The object may die meanwhile; who asks looks at its stamp after.
 
 use super::interpreter::{word, Interpreter};
 use super::lines;

@@ -33,7 +33,7 @@ struct Known {
 pub(crate) struct Sites {
     /// By hash: the stack's id, and whether it is defined.
     stacks: HashMap<u64, (u32, bool)>,
-    /// By address and generation.
+    /// By address and stamp.
     codes: HashMap<(u64, u64), Option<Known>>,
     /// The stack whose frames are coming in.
     incoming: Option<Incoming>,
@@ -95,7 +95,7 @@ impl Sites {
             walk::send_again();
         }
         let ids: Option<Vec<u32>> =
-            frames.iter().filter_map(|(f, generation)| self.frame(f, *generation, store)).collect();
+            frames.iter().filter_map(|(f, stamp)| self.frame(f, *stamp, store)).collect();
         let id = ids.and_then(|ids| store.stack(&ids, known.map(|(id, _)| id)));
         if id.is_none() {
             losses::add(Loss::StackTableFull, 1);
@@ -105,13 +105,13 @@ impl Sites {
 
     /// The frame's id (`Some(None)`: no room for it); `None` for one that the interpreter does not show.
     #[expect(clippy::option_option, reason = "left out, and refused, are two things")]
-    fn frame(&mut self, frame: &RawFrame, generation: u64, store: &mut Store) -> Option<Option<u32>> {
+    fn frame(&mut self, frame: &RawFrame, stamp: u64, store: &mut Store) -> Option<Option<u32>> {
         if self.codes.len() >= MOST_CODES {
             self.codes.clear();
         }
-        let known = self.codes.entry((frame.code, generation)).or_insert_with(|| {
+        let known = self.codes.entry((frame.code, stamp)).or_insert_with(|| {
             let code = super::interpreter().and_then(|i| code::read(i, frame.code))?;
-            if walk::generation_of(frame.code) != generation {
+            if !walk::is_alive(frame.code, stamp) {
                 return None; // it died: what was read may be anything
             }
             let (file, function) = (store.string(&code.file), store.string(&code.function));

@@ -7,10 +7,11 @@
 //! ring, for the drain thread to read names and lines; each call then sends the hash alone ([`TAG_SITE`]).
 //!
 //! The hash is over addresses, and a dead code object's address is soon another's: the same name, file and position may
-//! come back at the same place with other text behind it. So deaths are counted: the deallocator of the type of code
-//! objects is ours from the start, adds one to the generation of the address, and goes on to the interpreter's. The
-//! generation is part of the hash, and the drain thread looks at it again after it has read a code object. Nothing
-//! that was recorded under an address before a death is ever used after it.
+//! come back at the same place with other text behind it. So each code object that was walked has a stamp, a number
+//! that is never given twice, and loses it when it dies: the deallocator of the type of code objects is ours from the
+//! start, gives the address a new stamp, and goes on to the interpreter's. The stamp is part of the hash, and the drain
+//! thread looks at it again after it has read a code object. Nothing learnt about an address before a death is ever used
+//! after it.
 
 use std::ffi::c_void;
 use std::sync::atomic::{fence, AtomicPtr, AtomicU64, Ordering};
@@ -25,7 +26,7 @@ use crate::{hostpool, losses, memory};
 
 /// Tags in the kind byte of a ring slot; none is a `trace::Kind`. Hash and number of the frames that follow.
 pub(crate) const TAG_STACK: u64 = 0xe0;
-/// Code object, instruction, generation; bits 8..16 owner.
+/// Code object, instruction, stamp; bits 8..16 owner.
 pub(crate) const TAG_FRAME: u64 = 0xe1;
 /// Hash of the call that follows.
 pub(crate) const TAG_SITE: u64 = 0xe2;
@@ -36,20 +37,28 @@ const OWNED_BY_INTERPRETER: u8 = 3;
 pub(crate) const OWNED_BY_GENERATOR: u8 = 1;
 
 const SENT: usize = 8192;
-const GENERATIONS: usize = 8192;
-/// Places a hash may stand at.
+const STAMPED: usize = 16_384;
+/// Places a hash, or a code object, may stand at.
 const WAYS: usize = 4;
-/// Bit of a generation: an object at such an address was walked. Deaths of others are not counted.
-const WALKED: u64 = 1;
 
 /// What threads share. All-zero: nothing seen.
 #[repr(C)]
 struct Tables {
     /// Hashes whose frames were sent. A hash that is thrown out is sent again: nothing is ever full.
     sent: [AtomicU64; SENT],
-    /// Deaths by address, times two.
-    generations: [AtomicU64; GENERATIONS],
+    /// Code objects that were walked. One that is thrown out gets a new stamp with its next call.
+    stamped: [Stamped; STAMPED],
 }
+
+/// A code object's address and its stamp: four of them to a cache line.
+#[repr(C)]
+struct Stamped {
+    code: AtomicU64,
+    stamp: AtomicU64,
+}
+
+/// The next stamp; 0 is none.
+static NEXT: AtomicU64 = AtomicU64::new(1);
 
 static TABLES: AtomicPtr<Tables> = AtomicPtr::new(std::ptr::null_mut());
 /// The interpreter's own deallocator of code objects.
@@ -82,10 +91,8 @@ pub(crate) fn prepare(interpreter: &Interpreter) -> bool {
 /// ours is unloaded, and this needs nothing but two tables.
 unsafe extern "C" fn on_code_dealloc(code: *mut c_void) {
     crate::guard::guard((), || {
-        if let Some(generation) = tables().and_then(|t| t.generation(code as usize)) {
-            if generation.load(Ordering::Relaxed) & WALKED != 0 {
-                generation.fetch_add(2, Ordering::AcqRel);
-            }
+        if let Some(entry) = tables().and_then(|t| t.entry(code as u64)) {
+            entry.stamp.store(fresh(), Ordering::Release);
         }
     });
     let before = DEALLOCATE.load(Ordering::Acquire);
@@ -97,35 +104,69 @@ unsafe extern "C" fn on_code_dealloc(code: *mut c_void) {
     }
 }
 
+fn fresh() -> u64 {
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
 impl Tables {
-    fn generation(&self, code: usize) -> Option<&AtomicU64> {
-        self.generations.get((code >> 4 ^ code >> 17) % GENERATIONS)
+    #[inline]
+    fn entries(&self, code: u64) -> &[Stamped] {
+        let from = (code >> 4 ^ code >> 16) as usize % (STAMPED / WAYS) * WAYS;
+        self.stamped.get(from..from + WAYS).unwrap_or(&[])
     }
 
-    fn places(&self, hash: u64) -> impl Iterator<Item = &AtomicU64> {
+    /// Where a code object is noted. Acquire pairs with the Release in `stamp`: its stamp, or a later one, is there.
+    #[inline]
+    fn entry(&self, code: u64) -> Option<&Stamped> {
+        self.entries(code).iter().find(|e| e.code.load(Ordering::Acquire) == code)
+    }
+
+    #[inline]
+    fn stamp_of(&self, code: u64) -> u64 {
+        self.entry(code).map_or(0, |e| e.stamp.load(Ordering::Acquire))
+    }
+
+    /// The stamp of a living code object, a new one where it has none. Two threads may choose one entry at the same
+    /// time: then one of them finds its own gone, or under the other's stamp, and its frame counts as unreadable.
+    fn stamp(&self, code: u64) -> u64 {
+        if let Some(entry) = self.entry(code) {
+            return entry.stamp.load(Ordering::Acquire);
+        }
+        let stamp = fresh();
+        let entries = self.entries(code);
+        let free = entries.iter().find(|e| e.code.load(Ordering::Relaxed) == 0);
+        if let Some(entry) = free.or_else(|| entries.get(stamp as usize % WAYS)) {
+            entry.code.store(0, Ordering::Release);
+            entry.stamp.store(stamp, Ordering::Release);
+            entry.code.store(code, Ordering::Release);
+        }
+        stamp
+    }
+
+    fn places(&self, hash: u64) -> &[AtomicU64] {
         let from = hash as usize % (SENT / WAYS) * WAYS;
-        self.sent.get(from..from + WAYS).into_iter().flatten()
+        self.sent.get(from..from + WAYS).unwrap_or(&[])
     }
 
+    #[inline]
     fn was_sent(&self, hash: u64) -> bool {
-        self.places(hash).any(|place| place.load(Ordering::Relaxed) == hash)
+        self.places(hash).iter().any(|place| place.load(Ordering::Relaxed) == hash)
     }
 
     /// Into a free place, else into one that the hash itself names.
     fn remember(&self, hash: u64) {
-        let free = |place: &&AtomicU64| place.load(Ordering::Relaxed) == 0;
-        let named = (hash >> 40) as usize % WAYS;
-        if let Some(place) = self.places(hash).find(free).or_else(|| self.places(hash).nth(named)) {
+        let places = self.places(hash);
+        let free = places.iter().find(|place| place.load(Ordering::Relaxed) == 0);
+        if let Some(place) = free.or_else(|| places.get((hash >> 40) as usize % WAYS)) {
             place.store(hash, Ordering::Relaxed);
         }
     }
 }
 
-/// Times a code object at this address died since one there was walked.
-pub(crate) fn generation_of(code: u64) -> u64 {
+/// Is the code object at this address still the one of this stamp?
+pub(crate) fn is_alive(code: u64, stamp: u64) -> bool {
     fence(Ordering::SeqCst); // what was read before is older than what is read now
-    let generation = tables().and_then(|t| t.generation(code as usize));
-    generation.map_or(0, |g| g.load(Ordering::Acquire) >> 1)
+    tables().is_some_and(|t| t.stamp_of(code) == stamp)
 }
 
 /// Forgets what was sent: every stack comes again with its next call.
@@ -219,48 +260,64 @@ fn fold(hash: u64, a: u64, b: u64) -> u64 {
     product as u64 ^ (product >> 64) as u64
 }
 
+/// The hash of stacks, a frame at a time.
+struct Hash {
+    value: u64,
+    depth: u64,
+}
+
+impl Hash {
+    const NONE: Hash = Hash { value: 0x2545_f491_4f6c_dd1d, depth: 0 };
+
+    #[inline]
+    fn add(&mut self, frame: &RawFrame, stamp: u64) {
+        let instruction = frame.instruction ^ stamp.wrapping_mul(0xd6e8_feb8_6659_fd93);
+        *self = Hash { value: fold(self.value, frame.code, instruction), depth: self.depth + 1 };
+    }
+
+    /// Never 0.
+    #[inline]
+    fn end(&self) -> u64 {
+        fold(self.value, self.depth, 0).max(1)
+    }
+}
+
 /// The hash of the calling thread's stack, whose frames are on their way to the drain thread; 0 where there is none.
 /// The caller is inside a C call of this thread and has found `thread` to be its state, with no finalisation begun.
 #[inline]
 pub(super) fn site(interpreter: &Interpreter, thread: usize) -> u64 {
     let Some(tables) = tables() else { return 0 };
-    let (mut hash, mut depth) = (0x2545_f491_4f6c_dd1d, 0u64);
+    let mut hash = Hash::NONE;
     for frame in frames(interpreter, thread) {
-        let generation = tables.generation(frame.code as usize).map_or(0, |g| g.load(Ordering::Relaxed) >> 1);
-        hash = fold(hash, frame.code, frame.instruction ^ generation.wrapping_mul(0xd6e8_feb8_6659_fd93));
-        depth += 1;
+        hash.add(&frame, tables.stamp_of(frame.code));
     }
-    if depth == 0 {
-        return 0;
-    }
-    hash = fold(hash, depth, 0).max(1);
-    if tables.was_sent(hash) || send(tables, interpreter, thread, hash) {
-        hash
-    } else {
-        0
+    match hash.end() {
+        _ if hash.depth == 0 => 0,
+        sent if tables.was_sent(sent) => sent,
+        _ => send(tables, interpreter, thread),
     }
 }
 
-/// Sends the frames behind a new hash. `false`: there was no room, or the thread has no ring of its own.
+/// Sends the frames of a new stack, stamped, and returns its hash; 0 where there is no room for them, or the thread has
+/// no ring of its own.
 #[cold]
 #[inline(never)]
-fn send(tables: &Tables, interpreter: &Interpreter, thread: usize, hash: u64) -> bool {
+fn send(tables: &Tables, interpreter: &Interpreter, thread: usize) -> u64 {
     let mut slots = [[0u64; SLOT_WORDS]; MAX_FRAMES + 1];
-    let mut count = 0;
+    let mut hash = Hash::NONE;
     for (slot, frame) in slots.iter_mut().skip(1).zip(frames(interpreter, thread)) {
-        let generation = tables.generation(frame.code as usize);
-        let generation = generation.map_or(0, |g| g.fetch_or(WALKED, Ordering::AcqRel) >> 1);
-        *slot = [frame.code, frame.instruction, generation, TAG_FRAME | u64::from(frame.owner) << 8];
-        count += 1;
+        let stamp = tables.stamp(frame.code);
+        hash.add(&frame, stamp);
+        *slot = [frame.code, frame.instruction, stamp, TAG_FRAME | u64::from(frame.owner) << 8];
     }
     if let Some(first) = slots.first_mut() {
-        *first = [hash, count, 0, TAG_STACK];
+        *first = [hash.end(), hash.depth, 0, TAG_STACK];
     }
-    let sent = slots.get(..count as usize + 1).is_some_and(hostpool::push_together);
-    if sent {
-        tables.remember(hash);
-    } else {
+    let sent = slots.get(..hash.depth as usize + 1).is_some_and(hostpool::push_together);
+    if !sent {
         losses::add(Loss::StackTableFull, 1);
+        return 0;
     }
-    sent
+    tables.remember(hash.end());
+    hash.end()
 }

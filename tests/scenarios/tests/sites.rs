@@ -3,7 +3,7 @@
 //! itself where it stood (tests/victims/sites.py); every call's stack in the recording is compared with that, frame by
 //! frame, for each CPython of this machine. A frame may be unreadable where its code was deleted at once; none is wrong.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -107,10 +107,11 @@ fn compare(label: &str, run: &Run) -> Tally {
         .of(Kind::Memset)
         .map(|(_, e)| (e.correlation, u64::from(e.a) | u64::from(e.b) << 32))
         .collect();
-    let mut tally = Tally::default();
+    let (mut tally, mut seen) = (Tally::default(), HashSet::new());
     for (_, event) in recorded.of(Kind::Call) {
         let Some(expected) = sizes.get(&event.correlation).and_then(|size| truth.get(size)) else { continue };
         tally.calls += 1;
+        seen.insert(sizes[&event.correlation]);
         if event.c == 0 {
             tally.without += 1;
             continue;
@@ -126,7 +127,9 @@ fn compare(label: &str, run: &Run) -> Tally {
         assert_eq!(found.len(), expected.len(), "{}", all());
         for (found, expected) in found.iter().zip(expected) {
             tally.frames += 1;
-            let deleted = expected.0.starts_with(b"gen_");
+            let of_an_import = expected.0.ends_with(b"calls_while_imported.py") && expected.1 == b"<module>";
+            let deleted =
+                of_an_import || expected.0.starts_with(b"gen_") || expected.0.as_slice() == b"<string>";
             if found.1 == "<unreadable>" && found.0.is_empty() {
                 assert!(deleted, "unreadable, but alive: {}", all());
                 tally.unreadable += 1;
@@ -136,7 +139,9 @@ fn compare(label: &str, run: &Run) -> Tally {
             }
         }
     }
-    assert_eq!(tally.calls, truth.len(), "{label}: every call was recorded");
+    assert!(tally.without as u64 <= recorded.loss(Loss::StackTableFull), "{label}: {tally:?}");
+    let missing: Vec<_> = truth.iter().filter(|(size, _)| !seen.contains(size)).collect();
+    assert!(missing.is_empty(), "{label}: not recorded: {missing:?} {:?}", recorded.losses());
     assert_eq!(recorded.loss(Loss::FrameUnreadable) > 0, tally.unreadable > 0, "{label}: {tally:?}");
     tally
 }
