@@ -21,7 +21,7 @@ use crate::settings::{self, Settings};
 use crate::store::image::Image;
 use crate::store::Store;
 use crate::{
-    clock, environment, flush, guard, hostpool, identity, leave, lifecycle, losses, neighbours, say,
+    clock, environment, flush, guard, hostpool, identity, leave, lifecycle, losses, neighbours, python, say,
 };
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
@@ -187,6 +187,7 @@ fn register_leaving() {
 pub(crate) fn begin_recording() {
     static READY: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
     register_leaving();
+    python::start();
     let started = spawn_quietly("gapprobe", || {
         guard::guard((), prepare_recording);
         *READY.0.lock() = true;

@@ -18,9 +18,10 @@ use trace::{total, Loss, Total};
 use crate::cupti::unanswered::{Buffers, Unanswered};
 use crate::cupti::{arbiter, buffers, callbacks, decode, session};
 use crate::program::{Capture, Marks};
+use crate::python::sites::Sites;
 use crate::recording::Mirror;
 use crate::store::Store;
-use crate::{clock, flush, hostpool, lifecycle, losses, nvtx};
+use crate::{clock, flush, hostpool, lifecycle, losses, nvtx, python};
 
 /// Longest pause between two rounds, ms.
 const PERIOD_MS: u64 = 50;
@@ -49,6 +50,8 @@ pub(crate) struct Recorder {
     decoder: decode::Decoder,
     unanswered: Unanswered,
     marks: Marks,
+    sites: Sites,
+    sites_said: bool,
     capture: Capture,
     known_devices: u64,
     last_stuck: u64,
@@ -83,6 +86,8 @@ impl Recorder {
             decoder: decode::Decoder::new(raw),
             unanswered: Unanswered::default(),
             marks: Marks::default(),
+            sites: Sites::default(),
+            sites_said: false,
             capture,
             known_devices: 0,
             last_stuck: now,
@@ -101,13 +106,14 @@ impl Recorder {
         let full = buffers::take_full();
         let (store, marks, capture, decoder) =
             (&mut self.store, &mut self.marks, &mut self.capture, &mut self.decoder);
-        let unanswered = &mut self.unanswered;
+        let (unanswered, sites) = (&mut self.unanswered, &mut self.sites);
         let mut calls = 0;
         hostpool::drain(|tid, words| {
-            if marks.take(tid, words, store, capture) {
+            if sites.take(words, store) || marks.take(tid, words, store, capture) {
                 return;
             }
-            if let Some(event) = Event::decode(words) {
+            if let Some(mut event) = Event::decode(words) {
+                event.c = sites.of_the_call();
                 calls += 1;
                 unanswered.call(&event);
                 decoder.host_event(tid, event, store, capture);
@@ -136,6 +142,7 @@ impl Recorder {
             }
         }
         self.look_for_strangers();
+        self.say_of_sites(false);
         self.describe_devices();
         if now.saturating_sub(self.last_clock) >= CLOCK_PERIOD {
             self.last_clock = now;
@@ -149,6 +156,16 @@ impl Recorder {
         if mirror_now || now.saturating_sub(self.last_mirror) >= MIRROR_PERIOD {
             self.last_mirror = now;
             self.write_mirror();
+        }
+    }
+
+    /// Are Python's lines recorded, and if not why? Once it is known.
+    fn say_of_sites(&mut self, at_the_end: bool) {
+        if !self.sites_said {
+            for (key, value) in python::standing(at_the_end).into_iter().flatten() {
+                self.sites_said = true;
+                self.store.attribute(key, &value);
+            }
         }
     }
 
@@ -253,6 +270,7 @@ impl Recorder {
                 losses::add(Loss::BufferNotReturned, u64::from(pending));
             }
         }
+        self.say_of_sites(true);
         self.capture.finish(now, &mut self.store);
         self.marks.finish(now, &mut self.store, &self.capture);
         self.name_threads();

@@ -119,22 +119,58 @@ fn place(pool: &'static Pool, block: &ThreadBlock) -> Option<&'static Place> {
     Some(unsafe { &*(block.ring.get() as *const Place) })
 }
 
+/// The calling thread's own place, claimed with its first event; else its thread id.
+#[inline]
+fn own_place(pool: &'static Pool) -> Result<&'static Place, u32> {
+    thread_block::with(|block| place(pool, block).ok_or(block.tid.get()))
+}
+
 /// Stores `items` together in the calling thread's ring; what does not fit is counted. Nothing before `prepare`.
 #[inline]
 pub(crate) fn push(items: &[[u64; SLOT_WORDS]]) {
     let Some(pool) = pool() else { return };
-    thread_block::with(|block| match place(pool, block) {
-        Some(place) => {
+    match own_place(pool) {
+        Ok(place) => {
             if !place.ring.push(items) {
                 losses::add(Loss::HostRingFull, items.len() as u64);
             }
         }
-        None => {
+        Err(tid) => {
             for item in items {
-                push_overflow(pool, block.tid.get(), *item);
+                push_overflow(pool, tid, *item);
             }
         }
-    });
+    }
+}
+
+/// What goes with events but is none must not cost one: it gets no more than this much of a ring.
+const BESIDE_EVENTS: u64 = RING_EVENTS as u64 / 2;
+
+/// Stores `event` with `before` in front of it: the event alone where the ring is half full, or shared by threads.
+#[inline]
+pub(crate) fn push_behind(before: [u64; SLOT_WORDS], event: [u64; SLOT_WORDS]) {
+    let Some(pool) = pool() else { return };
+    match own_place(pool) {
+        Err(tid) => {
+            push_overflow(pool, tid, event);
+        }
+        Ok(place) => {
+            let roomy = place.ring.waiting() < BESIDE_EVENTS;
+            if roomy && place.ring.push(&[before, event]) {
+                return;
+            }
+            losses::add(Loss::StackTableFull, u64::from(!roomy));
+            if !place.ring.push(&[event]) {
+                losses::add(Loss::HostRingFull, 1);
+            }
+        }
+    }
+}
+
+/// Stores `items` together in the calling thread's own ring, or says that it is half full or that there is none.
+pub(crate) fn push_together(items: &[[u64; SLOT_WORDS]]) -> bool {
+    let place = pool().and_then(|pool| own_place(pool).ok());
+    place.is_some_and(|place| place.ring.waiting() < BESIDE_EVENTS && place.ring.push(items))
 }
 
 /// As [`push`], for items that belong together and mean nothing without the ones stored before. Once some were refused,

@@ -63,6 +63,8 @@ mod nvtx;
 #[cfg(not(loom))]
 mod program;
 #[cfg(not(loom))]
+mod python;
+#[cfg(not(loom))]
 mod ranges;
 #[cfg(not(loom))]
 mod recording;

@@ -16,7 +16,7 @@ use trace::{Event, Kind};
 
 use super::{names, session};
 use crate::guard::guard;
-use crate::{clock, drain, hostpool, lifecycle, program, thread_block};
+use crate::{clock, drain, hostpool, lifecycle, program, python, thread_block};
 
 /// Class of each call id, 0 = not ours.
 static DRIVER: [u8; 1024] = call::classes(call::DRIVER);
@@ -97,7 +97,12 @@ fn on_api(area: u32, id: u32, data: &CUpti_CallbackData) {
         // SAFETY: at exit of a CUDA API call this points to its result, a 32-bit enum (documented).
         event.b = unsafe { data.functionReturnValue.cast::<u32>().read() };
     }
-    hostpool::push(&[event.encode()]);
+    // not for launches: they are the many, and it is the calls that wait, copy or allocate whose line is asked for
+    let is_launch = class == Class::Launch as u8 || class == Class::GraphLaunch as u8;
+    match if is_launch { 0 } else { python::site() } {
+        0 => hostpool::push(&[event.encode()]),
+        site => hostpool::push_behind([site, 0, 0, python::walk::TAG_SITE], event.encode()),
+    }
     if data.correlationId % SAMPLE == 0 {
         SAMPLED_NS.fetch_add(clock::monotonic().saturating_sub(end), Ordering::Relaxed);
         SAMPLED.fetch_add(1, Ordering::Relaxed);

@@ -105,7 +105,8 @@ pub(crate) fn read_string(address: u64) -> Option<Vec<u8>> {
     None
 }
 
-fn read_memory(address: u64, out: &mut [u8]) -> Option<usize> {
+/// Copies our own memory at `address` into `out` and says how much of it there was.
+pub(crate) fn read_memory(address: u64, out: &mut [u8]) -> Option<usize> {
     let local = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: out.len() };
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: out.len() };
     // SAFETY: takes nothing, cannot fail.

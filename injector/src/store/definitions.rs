@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! The dictionary: strings and kernels get an id with their first use and are written to the recording once.
+//! The dictionary: strings, kernels, frames and stacks get an id with their first use and are written to the recording once.
 
 use std::collections::HashMap;
 
-use trace::define::{Definition, DeviceInfo, KernelInfo};
+use trace::define::{Definition, DeviceInfo, FrameInfo, KernelInfo};
 
 use super::Store;
 
-/// Strings and kernels known so far; bounded by the room for definitions in the image.
+/// What is known so far; bounded by the room for definitions in the image.
 #[derive(Default)]
 pub(crate) struct Dictionary {
     strings: HashMap<Box<[u8]>, u32>,
     kernels: HashMap<KernelInfo, u32>,
+    frames: HashMap<FrameInfo, u32>,
+    stacks: HashMap<Box<[u32]>, u32>,
     bytes: usize,
     last_id: u32,
 }
@@ -66,6 +68,37 @@ impl Store {
         self.dictionary.bytes += 96;
         self.dictionary.kernels.insert(info, id);
         id
+    }
+
+    /// Id of a frame; `None` where there is no room.
+    pub(crate) fn frame(&mut self, info: FrameInfo) -> Option<u32> {
+        if let Some(&id) = self.dictionary.frames.get(&info) {
+            return Some(id);
+        }
+        if !self.dictionary.has_room() {
+            return None;
+        }
+        let id = self.dictionary.fresh_id();
+        self.define(id, Definition::Frame(info));
+        self.dictionary.bytes += 64;
+        self.dictionary.frames.insert(info, id);
+        Some(id)
+    }
+
+    /// Id of a stack of frames, innermost first: `id` where that was given out before; `None` where there is no room.
+    pub(crate) fn stack(&mut self, frames: &[u32], id: Option<u32>) -> Option<u32> {
+        if let (Some(&known), None) = (self.dictionary.stacks.get(frames), id) {
+            return Some(known);
+        }
+        if !self.dictionary.has_room() {
+            return None;
+        }
+        let id = id.unwrap_or_else(|| self.dictionary.fresh_id());
+        let bytes: Vec<u8> = frames.iter().flat_map(|f| f.to_le_bytes()).collect();
+        self.define(id, Definition::Stack(&bytes));
+        self.dictionary.bytes += bytes.len() + 64;
+        self.dictionary.stacks.insert(frames.into(), id);
+        Some(id)
     }
 
     /// Describes a device.

@@ -20,5 +20,6 @@ mod panics;
 mod places;
 mod replay;
 mod settings;
+mod sites;
 mod strangers;
 mod untouched;

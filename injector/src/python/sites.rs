@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// WARM
+//! The drain thread's side: from raw frames to the recording's stacks and frames, and from a hash to a stack's id. An id
+//! may be used before its stack is defined (another thread's ring, drained earlier, had the first sight of it).
+
+use std::collections::HashMap;
+
+use trace::define::{FrameInfo, Language};
+use trace::Loss;
+
+use super::code::{self, Code};
+use super::walk::{self, RawFrame, TAG_FRAME, TAG_SITE, TAG_STACK};
+use crate::losses;
+use crate::ring::SLOT_WORDS;
+use crate::store::Store;
+
+/// Hashes remembered at most; beyond that all begin anew.
+const MOST_STACKS: usize = 32_768;
+/// Code objects remembered at most, and bytes of their line tables.
+const MOST_CODES: usize = 8192;
+/// What stands for a frame whose code object was gone: the frames around it are still true.
+const UNREADABLE: &[u8] = b"<unreadable>";
+
+/// A code object with its names in the recording. None: it was gone.
+struct Known {
+    code: Code,
+    file: u32,
+    function: u32,
+}
+
+/// Belongs to the drain thread.
+#[derive(Default)]
+pub(crate) struct Sites {
+    /// By hash: the stack's id, and whether it is defined.
+    stacks: HashMap<u64, (u32, bool)>,
+    /// By address and stamp.
+    codes: HashMap<(u64, u64), Option<Known>>,
+    /// The stack whose frames are coming in.
+    incoming: Option<Incoming>,
+    /// The stack of the call that comes next.
+    next: Option<u32>,
+}
+
+struct Incoming {
+    hash: u64,
+    wanted: u64,
+    frames: Vec<(RawFrame, u64)>,
+}
+
+impl Sites {
+    /// Takes a ring slot if it is one of ours. The slots of one push come one after the other.
+    pub(crate) fn take(&mut self, words: [u64; SLOT_WORDS], store: &mut Store) -> bool {
+        let [first, second, third, tagged] = words;
+        match tagged & 0xff {
+            TAG_STACK => self.incoming = Some(Incoming { hash: first, wanted: second, frames: Vec::new() }),
+            TAG_FRAME => {
+                if let Some(incoming) = &mut self.incoming {
+                    let owner = (tagged >> 8) as u8;
+                    incoming.frames.push((RawFrame { code: first, instruction: second, owner }, third));
+                    if incoming.frames.len() as u64 >= incoming.wanted {
+                        let Incoming { hash, frames, .. } = incoming;
+                        let (hash, frames) = (*hash, std::mem::take(frames));
+                        self.incoming = None;
+                        self.define(hash, &frames, store);
+                    }
+                }
+            }
+            TAG_SITE => self.next = Some(self.id(first, store)),
+            _ => return false,
+        }
+        true
+    }
+
+    /// The stack of the call that is next in the ring; 0: none.
+    pub(crate) fn of_the_call(&mut self) -> u32 {
+        self.next.take().unwrap_or(0)
+    }
+
+    fn id(&mut self, hash: u64, store: &mut Store) -> u32 {
+        if let Some((id, _)) = self.stacks.get(&hash) {
+            return *id;
+        }
+        let id = store.dictionary.fresh_id();
+        self.stacks.insert(hash, (id, false));
+        id
+    }
+
+    fn define(&mut self, hash: u64, frames: &[(RawFrame, u64)], store: &mut Store) {
+        let known = self.stacks.get(&hash).copied();
+        if known.is_some_and(|(_, defined)| defined) {
+            return; // two threads at once, or thrown out of the table of what was sent
+        }
+        if self.stacks.len() >= MOST_STACKS {
+            self.stacks.clear();
+            walk::send_again();
+        }
+        let ids: Option<Vec<u32>> =
+            frames.iter().filter_map(|(f, stamp)| self.frame(f, *stamp, store)).collect();
+        let id = ids.and_then(|ids| store.stack(&ids, known.map(|(id, _)| id)));
+        if id.is_none() {
+            losses::add(Loss::StackTableFull, 1);
+        }
+        self.stacks.insert(hash, (id.or(known.map(|k| k.0)).unwrap_or(0), true));
+    }
+
+    /// The frame's id (`Some(None)`: no room for it); `None` for one that the interpreter does not show.
+    #[expect(clippy::option_option, reason = "left out, and refused, are two things")]
+    fn frame(&mut self, frame: &RawFrame, stamp: u64, store: &mut Store) -> Option<Option<u32>> {
+        if self.codes.len() >= MOST_CODES {
+            self.codes.clear();
+        }
+        let known = self.codes.entry((frame.code, stamp)).or_insert_with(|| {
+            let code = super::interpreter().and_then(|i| code::read(i, frame.code))?;
+            if !walk::is_alive(frame.code, stamp) {
+                return None; // it died: what was read may be anything
+            }
+            let (file, function) = (store.string(&code.file), store.string(&code.function));
+            Some(Known { code, file, function })
+        });
+        let line = known.as_ref().and_then(|k| k.code.line(frame));
+        let info = match (known, line) {
+            (Some(k), Some(_)) if k.code.is_incomplete(frame) => return None,
+            (Some(k), Some(line)) => {
+                FrameInfo { language: Language::Python, function: k.function, file: k.file, line }
+            }
+            _ => {
+                losses::add(Loss::FrameUnreadable, 1);
+                let function = store.string(UNREADABLE);
+                FrameInfo { language: Language::Python, function, file: 0, line: 0 }
+            }
+        };
+        Some(store.frame(info))
+    }
+}

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// COLD
+//! Where CPython 3.8 to 3.14 keep what a stack walk needs: offsets in bytes on x86-64, default builds. Up to 3.12 they
+//! are constants of the minor version (compiled against the headers of 3.8.18, 3.9.18, 3.10.13, 3.11.7, 3.12.1); from
+//! 3.13 on the interpreter says them itself, in `_Py_DebugOffsets` at the start of `_PyRuntime`. Whatever stands here,
+//! `check` holds it against the running interpreter before a stack is recorded.
+
+use crate::cupti::names::read_memory;
+
+/// How a frame says which instruction it is at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Instruction {
+    /// An `int`: bytes into the bytecode (3.8, 3.9).
+    Bytes,
+    /// An `int`: code units of two bytes (3.10).
+    Units,
+    /// A pointer into the code object (3.11 and newer).
+    Pointer,
+}
+
+/// How line numbers are stored; see `lines`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Lines {
+    /// `co_lnotab` (3.8, 3.9).
+    Lnotab,
+    /// `co_linetable` of 3.10.
+    Ranges,
+    /// The location table of 3.11 and newer.
+    Locations,
+}
+
+/// The offsets of one version.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Layout {
+    /// In the thread state: the innermost frame, or what leads to it.
+    pub(crate) thread_frame: usize,
+    /// In what `thread_frame` points to: the innermost frame (3.11, 3.12).
+    pub(crate) through: Option<usize>,
+    /// In a frame: the next outer one.
+    pub(crate) previous: usize,
+    /// ... its code object.
+    pub(crate) code: usize,
+    /// ... where it stands.
+    pub(crate) instruction: usize,
+    /// What that is.
+    pub(crate) instruction_is: Instruction,
+    /// ... whose it is, one byte (3.11 and newer).
+    pub(crate) owner: Option<usize>,
+    /// In a code object: the file's name.
+    pub(crate) filename: usize,
+    /// ... the function's name, qualified where there is that.
+    pub(crate) name: usize,
+    /// ... the first line, an `int`.
+    pub(crate) first_line: usize,
+    /// ... the line table, a bytes object.
+    pub(crate) table: usize,
+    /// What that is.
+    pub(crate) lines: Lines,
+    /// ... the bytecode: within the object from 3.11 on, before that a bytes object.
+    pub(crate) bytecode: usize,
+    /// Size of a code object without its bytecode, as its type says.
+    pub(crate) code_size: usize,
+    /// In a str: the characters where all are ASCII.
+    pub(crate) ascii: usize,
+    /// ... and where not.
+    pub(crate) wide: usize,
+}
+
+/// 3.8 and 3.9.
+const V38: Layout = Layout {
+    thread_frame: 24,
+    through: None,
+    previous: 24,
+    code: 32,
+    instruction: 104,
+    instruction_is: Instruction::Bytes,
+    owner: None,
+    filename: 104,
+    name: 112,
+    first_line: 40,
+    table: 120,
+    lines: Lines::Lnotab,
+    bytecode: 48,
+    code_size: 176,
+    ascii: 48,
+    wide: 72,
+};
+
+const V310: Layout =
+    Layout { instruction: 96, instruction_is: Instruction::Units, lines: Lines::Ranges, ..V38 };
+
+const V311: Layout = Layout {
+    thread_frame: 56,
+    through: Some(8),
+    previous: 48,
+    code: 32,
+    instruction: 56,
+    instruction_is: Instruction::Pointer,
+    owner: Some(69),
+    filename: 112,
+    name: 128,
+    first_line: 72,
+    table: 136,
+    lines: Lines::Locations,
+    bytecode: 184,
+    code_size: 184,
+    ascii: 48,
+    wide: 72,
+};
+
+const V312: Layout = Layout {
+    through: Some(0),
+    previous: 8,
+    code: 0,
+    owner: Some(70),
+    first_line: 68,
+    bytecode: 192,
+    code_size: 192,
+    ascii: 40,
+    wide: 56,
+    ..V311
+};
+
+impl Layout {
+    /// The layout of a version, `runtime` being the address of `_PyRuntime` (0: not found); else why there is none.
+    pub(crate) fn of(major: u32, minor: u32, hex: u32, runtime: u64) -> Result<Layout, String> {
+        match (major, minor) {
+            (3, 8 | 9) => Ok(V38),
+            (3, 10) => Ok(V310),
+            (3, 11) => Ok(V311),
+            (3, 12) => Ok(V312),
+            (3, 13) => described(runtime, hex, &SLOTS_313),
+            (3, 14) => described(runtime, hex, &SLOTS_314),
+            (3, 15..) | (4.., _) => Err("it is newer than this gapprobe knows (3.14)".into()),
+            _ => Err("it is older than gapprobe reads (3.8)".into()),
+        }
+    }
+}
+
+/// Which word of `_Py_DebugOffsets` (after its cookie) holds what: current_frame, previous, executable, instr_ptr,
+/// owner, filename, qualname, firstlineno, linetable, co_code_adaptive, asciiobject_size.
+type Slots = [usize; 11];
+const SLOTS_313: Slots = [22, 28, 29, 30, 32, 34, 36, 38, 37, 42, 69];
+const SLOTS_314: Slots = [25, 31, 32, 33, 35, 39, 41, 43, 42, 47, 79];
+const WORDS: usize = 80;
+
+fn described(runtime: u64, hex: u32, slots: &Slots) -> Result<Layout, String> {
+    let mut bytes = [0; 8 + WORDS * 8];
+    if runtime == 0 || read_memory(runtime, &mut bytes) != Some(bytes.len()) {
+        return Err("it has no _PyRuntime to be read".into());
+    }
+    let word = |n: usize| {
+        let at = bytes.get(8 + n * 8..16 + n * 8).and_then(|b| b.try_into().ok());
+        u64::from_le_bytes(at.unwrap_or_default())
+    };
+    if !bytes.starts_with(b"xdebugpy") || word(0) != u64::from(hex) {
+        return Err("its table of offsets is of another version".into());
+    }
+    if word(1) != 0 {
+        return Err("it is a free-threaded build".into());
+    }
+    let [frame, previous, code, instruction, owner, filename, name, first_line, table, bytecode, ascii] =
+        slots.map(|n| word(n) as usize);
+    let layout = Layout {
+        thread_frame: frame,
+        through: None,
+        previous,
+        code,
+        instruction,
+        owner: Some(owner),
+        filename,
+        name,
+        first_line,
+        table,
+        bytecode,
+        code_size: bytecode,
+        ascii,
+        wide: ascii + 16,
+        ..V312
+    };
+    let code_fields = [filename, name, first_line, table, bytecode, ascii];
+    let small = [frame, previous, code, instruction, owner].iter().all(|n| *n < 1024);
+    if !small || code_fields.iter().any(|n| !(16..1024).contains(n)) {
+        return Err("its table of offsets makes no sense".into());
+    }
+    Ok(layout)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(hex: u64, slots: &Slots, values: [u64; 11]) -> Vec<u8> {
+        let mut words = [0u64; WORDS];
+        words[0] = hex;
+        for (slot, value) in slots.iter().zip(values) {
+            words[*slot] = value;
+        }
+        b"xdebugpy".iter().copied().chain(words.iter().flat_map(|w| w.to_le_bytes())).collect()
+    }
+
+    const OF_313: [u64; 11] = [72, 8, 0, 56, 70, 112, 128, 68, 136, 200, 40];
+
+    #[test]
+    fn the_interpreters_own_table_is_read_and_refused_where_it_is_another_ones() {
+        let bytes = table(0x030d00f0, &SLOTS_313, OF_313);
+        let at = bytes.as_ptr() as u64;
+        let layout = Layout::of(3, 13, 0x030d00f0, at).unwrap();
+        // what the headers of 3.13.0 say
+        let expected =
+            Layout { thread_frame: 72, through: None, first_line: 68, bytecode: 200, code_size: 200, ..V312 };
+        assert_eq!(layout, expected);
+        assert!(Layout::of(3, 13, 0x030d01f0, at).unwrap_err().contains("another version"));
+        assert!(Layout::of(3, 13, 0x030d00f0, 0).unwrap_err().contains("_PyRuntime"));
+        let mut threaded = bytes.clone();
+        threaded[16] = 1;
+        assert!(Layout::of(3, 13, 0x030d00f0, threaded.as_ptr() as u64)
+            .unwrap_err()
+            .contains("free-threaded"));
+        let mut odd = OF_313;
+        odd[5] = 1 << 40;
+        let odd = table(0x030d00f0, &SLOTS_313, odd);
+        assert!(Layout::of(3, 13, 0x030d00f0, odd.as_ptr() as u64).unwrap_err().contains("no sense"));
+    }
+
+    #[test]
+    fn versions_beyond_the_known_ones_are_refused() {
+        for (major, minor) in [(2, 7), (3, 6), (3, 7), (3, 15), (4, 0)] {
+            assert!(Layout::of(major, minor, 0, 0).is_err(), "{major}.{minor}");
+        }
+    }
+}

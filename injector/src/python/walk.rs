@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+// HOT (`site`, `on_code_dealloc`), COLD (`prepare`)
+//! The calling thread's Python frames, read where they lie: no GIL, no reference, about 2 ns a frame. While a thread is
+//! inside a C call its own frames do not change, and they keep their code objects alive.
+//!
+//! A stack is known by a hash over its frames. With the first sight of a hash its raw frames go through the thread's
+//! ring, for the drain thread to read names and lines; each call then sends the hash alone ([`TAG_SITE`]).
+//!
+//! The hash is over addresses, and a dead code object's address is soon another's: the same name, file and position may
+//! come back at the same place with other text behind it. So each code object that was walked has a stamp, a number
+//! that is never given twice, and loses it when it dies: the deallocator of the type of code objects is ours from the
+//! start, gives the address a new stamp, and goes on to the interpreter's. The stamp is part of the hash, and the drain
+//! thread looks at it again after it has read a code object. Nothing learnt about an address before a death is ever used
+//! after it.
+
+use std::ffi::c_void;
+use std::sync::atomic::{fence, AtomicPtr, AtomicU64, Ordering};
+
+use trace::define::MAX_FRAMES;
+use trace::Loss;
+
+use super::interpreter::Interpreter;
+use super::versions::Instruction;
+use crate::ring::SLOT_WORDS;
+use crate::{hostpool, losses, memory};
+
+/// Tags in the kind byte of a ring slot; none is a `trace::Kind`. Hash and number of the frames that follow.
+pub(crate) const TAG_STACK: u64 = 0xe0;
+/// Code object, instruction, stamp; bits 8..16 owner.
+pub(crate) const TAG_FRAME: u64 = 0xe1;
+/// Hash of the call that follows.
+pub(crate) const TAG_SITE: u64 = 0xe2;
+
+/// Owners from here on are the interpreter's own entry frames (3.12 to 3.14).
+const OWNED_BY_INTERPRETER: u8 = 3;
+/// A generator's frame: it is a frame before its first line, too.
+pub(crate) const OWNED_BY_GENERATOR: u8 = 1;
+
+const SENT: usize = 8192;
+const STAMPED: usize = 16_384;
+/// Places a hash, or a code object, may stand at.
+const WAYS: usize = 4;
+
+/// What threads share. All-zero: nothing seen.
+#[repr(C)]
+struct Tables {
+    /// Hashes whose frames were sent. A hash that is thrown out is sent again: nothing is ever full.
+    sent: [AtomicU64; SENT],
+    /// Code objects that were walked. One that is thrown out gets a new stamp with its next call.
+    stamped: [Stamped; STAMPED],
+}
+
+/// A code object's address and its stamp: four of them to a cache line.
+#[repr(C)]
+struct Stamped {
+    code: AtomicU64,
+    stamp: AtomicU64,
+}
+
+/// The next stamp; 0 is none.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+static TABLES: AtomicPtr<Tables> = AtomicPtr::new(std::ptr::null_mut());
+/// The interpreter's own deallocator of code objects.
+static DEALLOCATE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+
+fn tables() -> Option<&'static Tables> {
+    // SAFETY: null, or set once by `prepare` to a zeroed mapping of the right size that is never unmapped; all fields
+    // are atomics for which zero is valid.
+    unsafe { TABLES.load(Ordering::Acquire).as_ref() }
+}
+
+/// Memory, and the deallocator. COLD, once; `false` where memory cannot be had.
+pub(crate) fn prepare(interpreter: &Interpreter) -> bool {
+    let Some(memory) = memory::map(size_of::<Tables>(), true) else { return false };
+    TABLES.store(memory.as_ptr().cast(), Ordering::Release);
+    let slot = interpreter.deallocator().cast::<*mut c_void>();
+    // SAFETY: a pointer-sized, aligned member of a static type object, which the interpreter itself writes to while it
+    // readies its types; never unmapped, since libpython or the executable is not. Others only read it.
+    let slot = unsafe { AtomicPtr::from_ptr(slot) };
+    let ours = on_code_dealloc as *mut c_void;
+    let before = slot.load(Ordering::Acquire);
+    if before != ours {
+        DEALLOCATE.store(before, Ordering::Release);
+        slot.store(ours, Ordering::Release);
+    }
+    true
+}
+
+/// A code object dies: noted while its memory and its strings are still its own, then as ever. For good: nothing of
+/// ours is unloaded, and this needs nothing but two tables.
+unsafe extern "C" fn on_code_dealloc(code: *mut c_void) {
+    crate::guard::guard((), || {
+        if let Some(entry) = tables().and_then(|t| t.entry(code as u64)) {
+            entry.stamp.store(fresh(), Ordering::Release);
+        }
+    });
+    let before = DEALLOCATE.load(Ordering::Acquire);
+    if !before.is_null() {
+        // SAFETY: what stood in the type's slot before us: its `destructor`.
+        let before = unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void)>(before) };
+        // SAFETY: called as the interpreter called us.
+        unsafe { before(code) };
+    }
+}
+
+fn fresh() -> u64 {
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+impl Tables {
+    #[inline]
+    fn entries(&self, code: u64) -> &[Stamped] {
+        let from = (code >> 4 ^ code >> 16) as usize % (STAMPED / WAYS) * WAYS;
+        self.stamped.get(from..from + WAYS).unwrap_or(&[])
+    }
+
+    /// Where a code object is noted. Acquire pairs with the Release in `stamp`: its stamp, or a later one, is there.
+    #[inline]
+    fn entry(&self, code: u64) -> Option<&Stamped> {
+        self.entries(code).iter().find(|e| e.code.load(Ordering::Acquire) == code)
+    }
+
+    #[inline]
+    fn stamp_of(&self, code: u64) -> u64 {
+        self.entry(code).map_or(0, |e| e.stamp.load(Ordering::Acquire))
+    }
+
+    /// The stamp of a living code object, a new one where it has none. Two threads may choose one entry at the same
+    /// time: then one of them finds its own gone, or under the other's stamp, and its frame counts as unreadable.
+    fn stamp(&self, code: u64) -> u64 {
+        if let Some(entry) = self.entry(code) {
+            return entry.stamp.load(Ordering::Acquire);
+        }
+        let stamp = fresh();
+        let entries = self.entries(code);
+        let free = entries.iter().find(|e| e.code.load(Ordering::Relaxed) == 0);
+        if let Some(entry) = free.or_else(|| entries.get(stamp as usize % WAYS)) {
+            entry.code.store(0, Ordering::Release);
+            entry.stamp.store(stamp, Ordering::Release);
+            entry.code.store(code, Ordering::Release);
+        }
+        stamp
+    }
+
+    fn places(&self, hash: u64) -> &[AtomicU64] {
+        let from = hash as usize % (SENT / WAYS) * WAYS;
+        self.sent.get(from..from + WAYS).unwrap_or(&[])
+    }
+
+    #[inline]
+    fn was_sent(&self, hash: u64) -> bool {
+        self.places(hash).iter().any(|place| place.load(Ordering::Relaxed) == hash)
+    }
+
+    /// Into a free place, else into one that the hash itself names.
+    fn remember(&self, hash: u64) {
+        let places = self.places(hash);
+        let free = places.iter().find(|place| place.load(Ordering::Relaxed) == 0);
+        if let Some(place) = free.or_else(|| places.get((hash >> 40) as usize % WAYS)) {
+            place.store(hash, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Is the code object at this address still the one of this stamp?
+pub(crate) fn is_alive(code: u64, stamp: u64) -> bool {
+    fence(Ordering::SeqCst); // what was read before is older than what is read now
+    tables().is_some_and(|t| t.stamp_of(code) == stamp)
+}
+
+/// Forgets what was sent: every stack comes again with its next call.
+pub(crate) fn send_again() {
+    for place in tables().map(|t| &t.sent).into_iter().flatten() {
+        place.store(0, Ordering::Relaxed);
+    }
+}
+
+/// A frame as it lies in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RawFrame {
+    /// Address of the code object.
+    pub(crate) code: u64,
+    /// As the layout's `instruction_is` says.
+    pub(crate) instruction: u64,
+    /// Whose frame it is; 0 before 3.11.
+    pub(crate) owner: u8,
+}
+
+/// The frames of a thread, innermost first.
+struct Frames<'a> {
+    interpreter: &'a Interpreter,
+    at: usize,
+    steps: usize,
+}
+
+/// # Safety
+/// Aligned and readable memory of the interpreter.
+#[inline]
+unsafe fn load(address: usize) -> usize {
+    // SAFETY: the caller's contract.
+    unsafe { (address as *const usize).read() }
+}
+
+impl Iterator for Frames<'_> {
+    type Item = RawFrame;
+
+    #[inline]
+    fn next(&mut self) -> Option<RawFrame> {
+        let layout = &self.interpreter.layout;
+        while self.at != 0 && self.steps > 0 {
+            let at = self.at;
+            self.steps -= 1;
+            // SAFETY: `at` is a frame of the calling thread, which is inside a C call: the frame is alive and does not
+            // change. The offsets were checked against this interpreter (`check`).
+            self.at = unsafe { load(at + layout.previous) };
+            let owner = layout.owner.map_or(0, |owner| {
+                // SAFETY: as above.
+                unsafe { ((at + owner) as *const u8).read() }
+            });
+            if owner >= OWNED_BY_INTERPRETER {
+                continue;
+            }
+            // The low bits are tags from 3.14 on; objects are aligned to 8 at least.
+            // SAFETY: as above.
+            let code = unsafe { load(at + layout.code) } & !7;
+            // SAFETY: an object that the frame keeps alive; its type stands in its second word.
+            if code == 0 || unsafe { load(code + 8) } != self.interpreter.code_type {
+                continue;
+            }
+            let instruction = match layout.instruction_is {
+                // SAFETY: as above.
+                Instruction::Pointer => unsafe { load(at + layout.instruction) as u64 },
+                _ => {
+                    // SAFETY: as above, an int.
+                    u64::from(unsafe { ((at + layout.instruction) as *const u32).read() })
+                }
+            };
+            return Some(RawFrame { code: code as u64, instruction, owner });
+        }
+        None
+    }
+}
+
+/// The calling thread's frames, `thread` being its state.
+#[inline]
+fn frames(interpreter: &Interpreter, thread: usize) -> impl Iterator<Item = RawFrame> + '_ {
+    // SAFETY: the calling thread's own state, alive while the thread has it; the offsets were checked.
+    let mut at = unsafe { load(thread + interpreter.layout.thread_frame) };
+    if let (Some(through), true) = (interpreter.layout.through, at != 0) {
+        // SAFETY: as above.
+        at = unsafe { load(at + through) };
+    }
+    Frames { interpreter, at, steps: 4 * MAX_FRAMES }.take(MAX_FRAMES)
+}
+
+#[inline]
+fn fold(hash: u64, a: u64, b: u64) -> u64 {
+    let product = u128::from(hash ^ a) * u128::from(b ^ 0x9e37_79b9_7f4a_7c15);
+    product as u64 ^ (product >> 64) as u64
+}
+
+/// The hash of stacks, a frame at a time.
+struct Hash {
+    value: u64,
+    depth: u64,
+}
+
+impl Hash {
+    const NONE: Hash = Hash { value: 0x2545_f491_4f6c_dd1d, depth: 0 };
+
+    #[inline]
+    fn add(&mut self, frame: &RawFrame, stamp: u64) {
+        let instruction = frame.instruction ^ stamp.wrapping_mul(0xd6e8_feb8_6659_fd93);
+        *self = Hash { value: fold(self.value, frame.code, instruction), depth: self.depth + 1 };
+    }
+
+    /// Never 0.
+    #[inline]
+    fn end(&self) -> u64 {
+        fold(self.value, self.depth, 0).max(1)
+    }
+}
+
+/// The hash of the calling thread's stack, whose frames are on their way to the drain thread; 0 where there is none.
+/// The caller is inside a C call of this thread and has found `thread` to be its state, with no finalisation begun.
+#[inline]
+pub(super) fn site(interpreter: &Interpreter, thread: usize) -> u64 {
+    let Some(tables) = tables() else { return 0 };
+    let mut hash = Hash::NONE;
+    for frame in frames(interpreter, thread) {
+        hash.add(&frame, tables.stamp_of(frame.code));
+    }
+    match hash.end() {
+        _ if hash.depth == 0 => 0,
+        sent if tables.was_sent(sent) => sent,
+        _ => send(tables, interpreter, thread),
+    }
+}
+
+/// Sends the frames of a new stack, stamped, and returns its hash; 0 where there is no room for them, or the thread has
+/// no ring of its own.
+#[cold]
+#[inline(never)]
+fn send(tables: &Tables, interpreter: &Interpreter, thread: usize) -> u64 {
+    let mut slots = [[0u64; SLOT_WORDS]; MAX_FRAMES + 1];
+    let mut hash = Hash::NONE;
+    for (slot, frame) in slots.iter_mut().skip(1).zip(frames(interpreter, thread)) {
+        let stamp = tables.stamp(frame.code);
+        hash.add(&frame, stamp);
+        *slot = [frame.code, frame.instruction, stamp, TAG_FRAME | u64::from(frame.owner) << 8];
+    }
+    if let Some(first) = slots.first_mut() {
+        *first = [hash.end(), hash.depth, 0, TAG_STACK];
+    }
+    let sent = slots.get(..hash.depth as usize + 1).is_some_and(hostpool::push_together);
+    if !sent {
+        losses::add(Loss::StackTableFull, 1);
+        return 0;
+    }
+    tables.remember(hash.end());
+    hash.end()
+}

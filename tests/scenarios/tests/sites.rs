@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Purpose: the Python line at a CUDA call. A program that calls from everywhere Python code can stand writes down
+//! itself where it stood (tests/victims/sites.py); every call's stack in the recording is compared with that, frame by
+//! frame, for each CPython of this machine. A frame may be unreadable where its code was deleted at once; none is wrong.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use gapprobe_scenarios::built::{built, root};
+use gapprobe_scenarios::{Recorded, Run, Victim};
+use trace::{Kind, Loss};
+
+/// Versions whose frames are read, and older ones that must be left alone.
+const READ: [&str; 7] = ["3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14"];
+const OLDER: [&str; 3] = ["2.7", "3.6", "3.7"];
+
+/// A python of this version: of pyenv, of the system.
+fn python(version: &str) -> Option<PathBuf> {
+    let home = std::env::var_os("PYENV_ROOT").map_or_else(|| PathBuf::from("/root/.pyenv"), PathBuf::from);
+    let mut found: Vec<PathBuf> = std::fs::read_dir(home.join("versions"))
+        .into_iter()
+        .flatten()
+        .filter_map(|e| Some(e.ok()?.path()))
+        .filter(|p| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with(&format!("{version}."))))
+        .map(|p| p.join(if version == "2.7" { "bin/python" } else { "bin/python3" }))
+        .filter(|p| p.is_file())
+        .collect();
+    found.sort();
+    let system = PathBuf::from(format!("/usr/bin/python{version}"));
+    found.pop().or_else(|| system.is_file().then_some(system))
+}
+
+/// The pythons of `versions` that are here; those that are not are named.
+fn pythons(versions: &[&'static str]) -> Vec<(&'static str, PathBuf)> {
+    let all = versions.iter().filter_map(|v| {
+        let found = python(v);
+        if found.is_none() {
+            println!("SKIPPED: no Python {v} on this machine, its frames were not compared");
+        }
+        Some((*v, found?))
+    });
+    all.collect()
+}
+
+fn victim(release: &str, python: &Path, words: &[&str]) -> Victim {
+    let script = root().join("tests/victims/sites.py");
+    let mut all = vec![script.to_str().expect("a path")];
+    all.extend_from_slice(words);
+    let victim = Victim::of(python, &all, release).env("SIM_TRUTH", "").env("PYTHONWARNINGS", "ignore");
+    let truth = victim.folder.join("sites.json");
+    victim.env("SITES_TRUTH", truth).env("SIM_LAUNCH_NS", "0")
+}
+
+type Frame = (Vec<u8>, Vec<u8>, u64);
+
+fn bytes(hex: &serde_json::Value) -> Vec<u8> {
+    let hex = hex.as_str().expect("hex");
+    (0..hex.len() / 2).map(|n| u8::from_str_radix(&hex[2 * n..2 * n + 2], 16).expect("hex")).collect()
+}
+
+/// What the program wrote down: by size of the memset, its stack.
+fn truth(run: &Run) -> BTreeMap<u64, Vec<Frame>> {
+    let text = std::fs::read_to_string(run.folder.join("sites.json")).expect("the truth");
+    let all: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let stacks: Vec<Vec<Frame>> = all["stacks"]
+        .as_array()
+        .expect("stacks")
+        .iter()
+        .map(|s| s.as_array().expect("frames").iter())
+        .map(|s| s.map(|f| (bytes(&f[0]), bytes(&f[1]), f[2].as_u64().expect("a line"))).collect())
+        .collect();
+    let calls = all["calls"].as_object().expect("calls");
+    calls
+        .iter()
+        .map(|(size, n)| (size.parse().expect("a size"), stacks[n.as_u64().expect("n") as usize].clone()))
+        .collect()
+}
+
+/// The definitions hold text: bytes that are none were replaced when it was read.
+fn shown(frame: &Frame) -> (String, String, u64) {
+    let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
+    (text(&frame.0), text(&frame.1), frame.2)
+}
+
+fn attribute(recorded: &Recorded, key: &str) -> String {
+    let mut all = recorded.definitions.attributes().filter(|(k, _)| *k == key);
+    all.next().map_or_else(|| "(none)".into(), |(_, v)| v.to_owned())
+}
+
+#[derive(Default, Debug)]
+struct Tally {
+    calls: usize,
+    without: usize,
+    frames: usize,
+    unreadable: usize,
+    /// Frames of code that was deleted and could be read all the same.
+    deleted_and_read: usize,
+}
+
+/// Compares every call of the recording with the truth.
+fn compare(label: &str, run: &Run) -> Tally {
+    let (truth, recorded) = (truth(run), run.recorded());
+    assert_eq!(attribute(&recorded, "python.sites"), "on", "{label}");
+    let sizes: HashMap<u32, u64> = recorded
+        .of(Kind::Memset)
+        .map(|(_, e)| (e.correlation, u64::from(e.a) | u64::from(e.b) << 32))
+        .collect();
+    let (mut tally, mut seen) = (Tally::default(), HashSet::new());
+    for (_, event) in recorded.of(Kind::Call) {
+        let Some(expected) = sizes.get(&event.correlation).and_then(|size| truth.get(size)) else { continue };
+        tally.calls += 1;
+        seen.insert(sizes[&event.correlation]);
+        if event.c == 0 {
+            tally.without += 1;
+            continue;
+        }
+        let string = |id: u32| recorded.definitions.string(id).unwrap_or("").to_owned();
+        let found: Vec<(String, String, u64)> = recorded
+            .definitions
+            .stack(event.c)
+            .map(|f| (string(f.file), string(f.function), u64::from(f.line)))
+            .collect();
+        let all =
+            || format!("{label}: {found:#?} is not {:#?}", expected.iter().map(shown).collect::<Vec<_>>());
+        assert_eq!(found.len(), expected.len(), "{}", all());
+        for (found, expected) in found.iter().zip(expected) {
+            tally.frames += 1;
+            let of_an_import = expected.0.ends_with(b"calls_while_imported.py") && expected.1 == b"<module>";
+            let deleted =
+                of_an_import || expected.0.starts_with(b"gen_") || expected.0.as_slice() == b"<string>";
+            if found.1 == "<unreadable>" && found.0.is_empty() {
+                assert!(deleted, "unreadable, but alive: {}", all());
+                tally.unreadable += 1;
+            } else {
+                assert_eq!(*found, shown(expected), "{}", all());
+                tally.deleted_and_read += usize::from(deleted);
+            }
+        }
+    }
+    assert!(tally.without as u64 <= recorded.loss(Loss::StackTableFull), "{label}: {tally:?}");
+    let missing: Vec<_> = truth.iter().filter(|(size, _)| !seen.contains(size)).collect();
+    assert!(missing.is_empty(), "{label}: not recorded: {missing:?} {:?}", recorded.losses());
+    assert_eq!(recorded.loss(Loss::FrameUnreadable) > 0, tally.unreadable > 0, "{label}: {tally:?}");
+    tally
+}
+
+/// greenlet for this Python, from PyPI; `None` where it cannot be had.
+fn greenlet(version: &str, python: &Path) -> Option<PathBuf> {
+    let folder = built().scratch.join(format!("greenlet-{version}"));
+    if !folder.join("greenlet").is_dir() {
+        let mut pip = Command::new(python);
+        pip.args(["-m", "pip", "install", "-q", "--no-deps", "--only-binary", ":all:", "--target"]);
+        let done = pip.arg(&folder).arg("greenlet").output().ok()?;
+        if !done.status.success() {
+            println!("SKIPPED: no greenlet for Python {version} from PyPI");
+            return None;
+        }
+    }
+    Some(folder)
+}
+
+#[test]
+fn every_call_has_the_stack_it_was_made_from() {
+    for (version, python) in pythons(&READ) {
+        let mut victim = victim(if version == "3.9" { "11.8" } else { "13.0" }, &python, &["all"]);
+        let greenlet = greenlet(version, &python);
+        if let Some(folder) = &greenlet {
+            victim = victim.env("SITES_GREENLET", folder);
+        }
+        let run = victim.limit(Duration::from_secs(120)).run();
+        assert_eq!(run.ending(), 0, "{version}: {}", run.stderr);
+        assert!(run.others().is_empty(), "{version}: {}", run.stderr);
+        assert_eq!(run.stdout.contains("greenlets"), greenlet.is_some(), "{version}: {}", run.stdout);
+        let tally = compare(version, &run);
+        println!("{version}: {tally:?}, {}", attribute(&run.recorded(), "python.check"));
+        assert!(attribute(&run.recorded(), "python.version").starts_with(version));
+        assert_eq!(tally.without, 0, "{version}: {:?}", run.recorded().losses());
+        assert!(tally.deleted_and_read > 15, "{version}: {tally:?}");
+    }
+}
+
+#[test]
+fn threads_recursion_and_dying_code_for_a_while() {
+    let seconds = std::env::var("GAPPROBE_STRESS_S").unwrap_or_else(|_| "2".into());
+    let limit = Duration::from_secs(120 + 4 * seconds.parse::<u64>().expect("GAPPROBE_STRESS_S: seconds"));
+    for (version, python) in pythons(&READ) {
+        let victim = victim("13.0", &python, &["stress", &seconds]).env("GAPPROBE_MAX_MB", "1024");
+        let run = victim.limit(limit).run();
+        assert_eq!(run.ending(), 0, "{version}: {}", run.stderr);
+        assert!(run.others().is_empty(), "{version}: {}", run.stderr);
+        let tally = compare(version, &run);
+        println!("{version}: {tally:?}");
+        assert!(tally.calls > 500 && tally.without <= tally.calls / 10, "{version}: {tally:?}");
+    }
+}
+
+#[test]
+fn older_pythons_are_left_alone_and_it_is_said() {
+    let script = "import ctypes\nlibrary = ctypes.CDLL('libcudart.so')\n\
+                  for n in range(100): library.cudaDeviceSynchronize()\nprint('done')\n";
+    for (version, python) in pythons(&OLDER) {
+        let run = Victim::of(&python, &["-c", script], "13.0").run();
+        assert_eq!((run.ending(), run.stdout.as_str()), (0, "done\n"), "{version}: {}", run.stderr);
+        let recorded = run.recorded();
+        let said = attribute(&recorded, "python.sites");
+        assert!(said.starts_with("off: Python ") && said.contains("older"), "{version}: {said}");
+        assert!(recorded.of(Kind::Call).all(|(_, e)| e.c == 0), "{version}");
+    }
+}
