@@ -65,6 +65,8 @@ mod python;
 #[cfg(not(loom))]
 mod recording;
 #[cfg(not(loom))]
+mod sampler;
+#[cfg(not(loom))]
 mod say;
 #[cfg(not(loom))]
 mod settings;

@@ -106,6 +106,11 @@ impl Capture {
             && !self.closed.iter().rev().any(|&(a, b)| a <= time && time < b)
     }
 
+    /// Is anything wanted now?
+    pub(crate) fn is_on(&self) -> bool {
+        self.off_since.is_none()
+    }
+
     /// Recording on or off from `now`.
     pub(crate) fn switch(&mut self, on: bool, now: u64, store: &mut Store) {
         match (self.off_since, on) {

@@ -18,6 +18,7 @@ mod no_cuda;
 mod panics;
 mod places;
 mod replay;
+mod sampler;
 mod settings;
 mod sites;
 mod strangers;
