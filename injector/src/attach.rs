@@ -21,8 +21,8 @@ use crate::settings::{self, Settings};
 use crate::store::image::Image;
 use crate::store::Store;
 use crate::{
-    clock, environment, flush, guard, hostpool, identity, leave, lifecycle, losses, neighbours, python, sampler,
-    say,
+    clock, environment, flush, guard, hostpool, identity, leave, lifecycle, losses, neighbours, python,
+    sampler, say,
 };
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();

@@ -4,12 +4,11 @@
 //! CUDA, which devices work and whether anything is wanted the other way. Both hold these locks for a copy only; no
 //! callback takes them.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use trace::define::{Definition, FrameInfo, Language, TrackInfo};
+use trace::define::{FrameInfo, Language, TrackInfo};
 use trace::event::{Event, Kind};
 use trace::Loss;
 
@@ -21,11 +20,9 @@ use crate::store::Store;
 const MOST: usize = 4096;
 /// Threads that are sampled: those that called CUDA last.
 pub(super) const THREADS: usize = 16;
-/// Distinct frames stored at most.
-const MOST_FRAMES: usize = 32_768;
 
 /// A frame as the sampler knows it: function, file, line.
-pub(super) type Frame = (Arc<str>, Arc<str>, u32);
+pub(super) type Frame = (Arc<[u8]>, Arc<[u8]>, u32);
 
 /// One thing for the store.
 pub(super) enum Item {
@@ -77,7 +74,6 @@ pub(crate) struct Taker {
     /// Place of the thread that called last.
     last: usize,
     stacks: Vec<u32>,
-    frames: HashMap<FrameInfo, u32>,
 }
 
 impl Taker {
@@ -124,38 +120,26 @@ impl Taker {
                 }
             }
             Item::Stack(frames) => {
-                let id = self.stack(&frames, store);
-                self.stacks.push(id);
+                self.stacks.push(define(&frames, store));
             }
             Item::Attribute(key, value) => store.attribute(&key, &value),
         }
     }
+}
 
-    /// Defines a stack; 0 where there is no room for one of its frames.
-    fn stack(&mut self, frames: &[Frame], store: &mut Store) -> u32 {
-        let mut ids = Vec::with_capacity(frames.len() * 4);
-        for (function, file, line) in frames {
-            let (function, file) = (store.string(function.as_bytes()), store.string(file.as_bytes()));
-            let info = FrameInfo { language: Language::Python, function, file, line: *line };
-            let id = match self.frames.get(&info) {
-                Some(id) => *id,
-                None if function == 0 || self.frames.len() >= MOST_FRAMES => {
-                    losses::add(Loss::StackTableFull, 1);
-                    return 0;
-                }
-                None => {
-                    let id = store.dictionary.fresh_id();
-                    store.define(id, Definition::Frame(info));
-                    self.frames.insert(info, id);
-                    id
-                }
-            };
-            ids.extend_from_slice(&id.to_le_bytes());
-        }
-        let id = store.dictionary.fresh_id();
-        store.define(id, Definition::Stack(&ids));
-        id
+/// Defines a stack; 0 where there is no room.
+fn define(frames: &[Frame], store: &mut Store) -> u32 {
+    let mut ids = Vec::with_capacity(frames.len());
+    for (function, file, line) in frames {
+        let (function, file) = (store.string(function), store.string(file));
+        let info = FrameInfo { language: Language::Python, function, file, line: *line };
+        ids.extend(store.frame(info));
     }
+    let id = if ids.len() == frames.len() { store.stack(&ids, None) } else { None };
+    if id.is_none() {
+        losses::add(Loss::StackTableFull, 1);
+    }
+    id.unwrap_or(0)
 }
 
 /// A gauge's reading.

@@ -34,7 +34,6 @@ use crate::{attach, clock, lifecycle, losses};
 use children::Children;
 use code::Codes;
 use handover::{gauge, put, Frame, Item};
-use layout::Layout;
 use python::{Locks, PyThread, Python, Search};
 use stack::{Guess, Reader, Stack, Why};
 use threads::{Blocked, Watched};
@@ -233,18 +232,18 @@ impl Sampler {
             if !subject.watched.stands_still() {
                 blocked = Blocked::No; // not any more: it ran while its stack was read
             }
-            subject.stack = match (read, &mut self.python) {
-                (Ok(stack), Some(python)) => tell(&stack, &mut self.codes, &mut self.stacks, &python.layout),
-                (Err(Why::Gone), Some(python)) => {
-                    python.distrust();
-                    0
-                }
-                (Err(Why::Moved), _) => {
-                    MOVED.fetch_add(1, Ordering::Relaxed);
-                    0
-                }
-                _ => 0,
+            let told = match &read {
+                Ok(stack) => tell(stack, &mut self.codes, &mut self.stacks),
+                Err(Why::Moved) => None,
+                Err(Why::Empty | Why::Gone) => Some(0),
             };
+            if told.is_none() {
+                MOVED.fetch_add(1, Ordering::Relaxed);
+            }
+            if let (Err(Why::Gone), Some(python)) = (read, &mut self.python) {
+                python.distrust();
+            }
+            subject.stack = told.unwrap_or(0);
         }
         let mut e = Event::new(Kind::Sample, from, now);
         let permille = |ns: u64| (ns.saturating_mul(1000) / span).min(1000) as u32;
@@ -282,32 +281,28 @@ impl Sampler {
     }
 }
 
-/// The number of a stack, told with its first use; 0 where there is no room.
-fn tell(
-    stack: &Stack,
-    codes: &mut Codes,
-    stacks: &mut HashMap<Vec<(u32, u32)>, u32>,
-    layout: &Layout,
-) -> u32 {
-    let key: Vec<(u32, u32)> =
-        stack.iter().map(|&(id, instruction)| (id, codes.line(id, instruction, layout))).collect();
+/// The number of a stack, told with its first use; 0 where there is no room; `None`: a frame stands outside of its code.
+fn tell(stack: &Stack, codes: &mut Codes, stacks: &mut HashMap<Vec<(u32, u32)>, u32>) -> Option<u32> {
+    let lines = stack.iter().map(|(id, frame)| codes.line(*id, frame).map(|line| (*id, line)));
+    let key: Vec<(u32, u32)> = lines.collect::<Option<_>>()?;
     if let Some(number) = stacks.get(&key) {
-        return *number;
+        return Some(*number);
     }
-    let frames: Vec<Frame> = key
-        .iter()
-        .filter_map(|&(id, line)| codes.get(id).map(|c| (c.name.clone(), c.file.clone(), line)))
-        .collect();
+    let frame = |&(id, line): &(u32, u32)| {
+        let (function, file) = codes.names(id)?;
+        Some((function, file, line))
+    };
+    let frames: Vec<Frame> = key.iter().map(frame).collect::<Option<_>>()?;
     if stacks.len() >= MOST_STACKS {
         losses::add(Loss::StackTableFull, 1);
-        return 0;
+        return Some(0);
     }
     if !put(Item::Stack(frames)) {
-        return 0;
+        return Some(0);
     }
     let number = stacks.len() as u32 + 1;
     stacks.insert(key, number);
-    number
+    Some(number)
 }
 
 /// Until the monotonic clock shows `at`, ns.

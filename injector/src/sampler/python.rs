@@ -8,6 +8,8 @@ use std::ffi::{c_int, c_void, CStr};
 use super::layout::{From, Layout, GC_GENERATION0, GC_GENERATIONS, GIL_HOLDER, GIL_LOCKED, GIL_WAITED};
 use super::remote::{i32_at, is_address, read, u64_at, word, Batch};
 use crate::hostpool;
+use crate::python;
+use crate::python::interpreter::Interpreter;
 
 /// Threads of the interpreter that are looked at.
 const MOST_THREADS: usize = 512;
@@ -36,12 +38,12 @@ pub(super) struct Locks {
 pub(super) struct Python {
     /// Major and minor version.
     pub(super) version: (u32, u32),
-    /// Where it keeps things.
+    /// Its frames and code objects.
+    pub(super) known: &'static Interpreter,
+    /// Where it keeps the rest.
     pub(super) layout: Layout,
     /// The main interpreter's state.
     pub(super) interpreter: u64,
-    /// Address of the type of code objects.
-    pub(super) code_type: u64,
     /// The global lock, where its place was confirmed.
     pub(super) gil: Option<u64>,
     gc: Option<u64>,
@@ -65,19 +67,9 @@ fn symbol(name: &CStr) -> Option<*mut c_void> {
     (!found.is_null()).then_some(found)
 }
 
-/// Major and minor version.
-fn version() -> Option<(u32, u32)> {
-    let address = symbol(c"Py_GetVersion")?;
-    // SAFETY: CPython's documented signature; needs no lock, returns a static string.
-    let get: unsafe extern "C" fn() -> *const std::ffi::c_char = unsafe { std::mem::transmute(address) };
-    // SAFETY: as above.
-    let text = unsafe { get() };
-    if text.is_null() {
-        return None;
-    }
-    // SAFETY: a C string that lives for ever.
-    let text = unsafe { CStr::from_ptr(text) }.to_str().ok()?;
-    let mut parts = text.split(['.', ' ']);
+/// Major and minor version of "3.12.1".
+fn version(text: &str) -> Option<(u32, u32)> {
+    let mut parts = text.split('.');
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
@@ -98,20 +90,22 @@ impl Python {
         // SAFETY: as above.
         let main: unsafe extern "C" fn() -> *mut c_void = unsafe { std::mem::transmute(main) };
         // SAFETY: as above.
-        let interpreter = unsafe { main() } as u64;
-        let (Some(runtime), Some(code_type)) = (symbol(c"_PyRuntime"), symbol(c"PyCode_Type")) else {
-            return Search::Unknown("its symbols are hidden".into());
+        let state = unsafe { main() } as u64;
+        let Some(known) = python::interpreter() else {
+            return Search::Unknown("its frames are not read: see python.sites".into());
         };
-        let Some(version) = version() else { return Search::Unknown("no version".into()) };
+        let version = python::interpreter::version().as_deref().and_then(version);
+        let (Some(version), Some(runtime)) = (version, symbol(c"_PyRuntime")) else {
+            return Search::Unknown("it has no version or no _PyRuntime".into());
+        };
         let Some(layout) = Layout::of(version, runtime as u64) else {
-            return Search::Unknown(format!("no offsets for {}.{}", version.0, version.1));
+            return Search::Unknown(format!("no offsets for the threads of {}.{}", version.0, version.1));
         };
-        let code_type = code_type as u64;
         let mut found = Box::new(Python {
             version,
             layout,
-            interpreter,
-            code_type,
+            known,
+            interpreter: state,
             gil: None,
             gc: None,
             threads: Vec::new(),
@@ -123,8 +117,8 @@ impl Python {
         }
         let place = |from: From| match from {
             From::Runtime(at) => Some(runtime as u64 + at as u64),
-            From::Interpreter(at) => Some(interpreter + at as u64),
-            From::Pointer(at) => word(interpreter + at as u64),
+            From::Interpreter(at) => Some(state + at as u64),
+            From::Pointer(at) => word(state + at as u64),
         };
         found.gil = place(layout.gil).filter(|gil| found.is_gil(*gil));
         found.gc = place(layout.gc).filter(|gc| is_gc(*gc, &layout));

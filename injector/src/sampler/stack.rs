@@ -8,10 +8,12 @@
 //! Few calls to the kernel: where the frames of the last sample lay is read again in one, and most of them are still
 //! there. A thread whose CPU clock stands still is not read at all: its stack is the one before.
 
-use super::code::Codes;
-use super::layout::{Top, OWNED_BY_C};
+use super::code::{head_bytes, Codes};
 use super::python::{PyThread, Python};
 use super::remote::{is_address, u64_at, Batch, Slot};
+use crate::python::interpreter::Interpreter;
+use crate::python::versions::Instruction;
+use crate::python::walk::RawFrame;
 
 /// Frames followed at most, those of C code included: deeper stacks keep their innermost ones.
 const DEEPEST: usize = trace::define::MAX_FRAMES;
@@ -26,6 +28,7 @@ struct Frame {
     /// 0: it stands for C code.
     code: u64,
     instruction: u64,
+    owner: u8,
 }
 
 /// Why there is no stack.
@@ -39,8 +42,11 @@ pub(super) enum Why {
     Gone,
 }
 
-/// A stack: code object (of [`Codes`]) and instruction of each frame, innermost first.
-pub(super) type Stack = Vec<(u32, u64)>;
+/// A stack: code object (of [`Codes`]) and raw frame of each frame, innermost first.
+pub(super) type Stack = Vec<(u32, RawFrame)>;
+
+/// Owners from here on are the interpreter's own entry frames (3.12 and newer).
+const OWNED_BY_C: u8 = 3;
 
 /// Where the frames of a thread's last stack lay.
 #[derive(Default)]
@@ -84,8 +90,9 @@ impl Reader {
             return Err(Why::Moved);
         }
         let code = |frame: &&Frame| frame.code != 0;
-        let stack: Stack =
-            ids.into_iter().zip(first.iter().filter(code)).map(|(id, f)| (id, f.instruction)).collect();
+        let raw = |f: &Frame| RawFrame { code: f.code, instruction: f.instruction, owner: f.owner };
+        let with_ids = ids.into_iter().zip(first.iter().filter(code).map(raw));
+        let stack: Stack = with_ids.filter(|(id, frame)| !codes.is_incomplete(*id, frame)).collect();
         if stack.is_empty() {
             return Err(Why::Empty);
         }
@@ -111,18 +118,16 @@ impl Reader {
         {
             return Err(Why::Gone);
         }
-        let mut at = match layout.top {
-            Top::Frame(offset) => u64_at(bytes, offset),
-            Top::CFrame(offset, inner) => {
-                let now = u64_at(bytes, offset);
-                match c_frame.filter(|_| now == guess.c_frame) {
-                    Some(slot) => u64_at(self.batch.bytes(slot), 0),
-                    None => {
-                        guess.c_frame = now;
-                        super::remote::word(now + inner as u64).ok_or(Why::Moved)?
-                    }
+        let top = u64_at(bytes, python.known.layout.thread_frame);
+        let mut at = match python.known.layout.through {
+            None => top,
+            Some(inner) => match c_frame.filter(|_| top == guess.c_frame) {
+                Some(slot) => u64_at(self.batch.bytes(slot), 0),
+                None => {
+                    guess.c_frame = top;
+                    super::remote::word(top.wrapping_add(inner as u64)).ok_or(Why::Moved)?
                 }
-            }
+            },
         };
         let mut frames: Vec<Frame> = Vec::with_capacity(guess.frames.len() + 4);
         while at != 0 && frames.len() < DEEPEST {
@@ -144,13 +149,13 @@ impl Reader {
         self.batch.clear();
         self.pieces.clear();
         let state = self.batch.want(thread.state, layout.thread_bytes())?;
-        let c_frame = match layout.top {
-            Top::CFrame(_, inner) if guess.c_frame != 0 => self.batch.want(guess.c_frame + inner as u64, 8),
+        let c_frame = match python.known.layout.through {
+            Some(inner) if guess.c_frame != 0 => self.batch.want(guess.c_frame + inner as u64, 8),
             _ => None,
         };
         let mut places = guess.frames.clone();
         places.sort_unstable();
-        let (mut places, size) = (places.into_iter().peekable(), layout.frame_bytes() as u64);
+        let (mut places, size) = (places.into_iter().peekable(), frame_bytes(python.known) as u64);
         while let Some(from) = places.next() {
             let mut to = from + size;
             while let Some(next) = places.next_if(|next| *next <= to + NEAR) {
@@ -165,7 +170,7 @@ impl Reader {
 
     /// The frame at `at`: from what was read, else read now.
     fn frame(&self, python: &Python, at: u64) -> Option<Frame> {
-        let size = python.layout.frame_bytes() as u64;
+        let size = frame_bytes(python.known) as u64;
         let piece = self.pieces.iter().find(|p| p.from <= at && at + size <= p.to);
         match piece {
             Some(piece) => {
@@ -185,7 +190,7 @@ impl Reader {
             let slots = match wanted.iter().find(|w| w.0 == address) {
                 Some((_, head, hash)) => (*head, *hash),
                 None => {
-                    let head = self.batch.want(address, layout.code_bytes()).ok_or(Why::Moved)?;
+                    let head = self.batch.want(address, head_bytes(python.known)).ok_or(Why::Moved)?;
                     let hash = codes.hash_of_name(address, layout);
                     (head, hash.and_then(|at| self.batch.want(at, 8)))
                 }
@@ -202,21 +207,28 @@ impl Reader {
         for (address, head, hash) in wanted {
             let hash = hash.map(|slot| u64_at(self.batch.bytes(slot), 0));
             let head = self.batch.bytes(head);
-            ids.push(codes.id(address, head, hash, python.code_type, layout).ok_or(Why::Moved)?);
+            ids.push(codes.id(address, head, hash, python.known, layout).ok_or(Why::Moved)?);
         }
         Ok(ids)
     }
 }
 
+/// Bytes of a frame that are read.
+fn frame_bytes(known: &Interpreter) -> usize {
+    let l = &known.layout;
+    l.previous.max(l.code).max(l.instruction).max(l.owner.unwrap_or(0)) + 8
+}
+
 fn decode(python: &Python, address: u64, bytes: &[u8]) -> Frame {
-    let layout = &python.layout;
-    let is_c = layout.owner.is_some_and(|at| bytes.get(at) == Some(&OWNED_BY_C)) && layout.version.is_some();
+    let layout = &python.known.layout;
+    let owner = layout.owner.and_then(|at| bytes.get(at)).copied().unwrap_or(0);
     let instruction = u64_at(bytes, layout.instruction);
+    let is_int = layout.instruction_is != Instruction::Pointer;
     Frame {
         address,
-        back: u64_at(bytes, layout.back),
-        code: if is_c { 0 } else { u64_at(bytes, layout.code) },
-        // before 3.11 it is an int
-        instruction: if layout.instructions.is_none() { instruction & 0xffff_ffff } else { instruction },
+        back: u64_at(bytes, layout.previous),
+        code: if owner >= OWNED_BY_C { 0 } else { u64_at(bytes, layout.code) },
+        instruction: if is_int { instruction & 0xffff_ffff } else { instruction },
+        owner,
     }
 }
