@@ -194,8 +194,8 @@ fn who_holds_pythons_lock_and_who_waits_for_it() {
         let with = |bit| all.iter().filter(crunch).filter(|s| s.event.x & bit != 0).count();
         let (holds, waits, n) =
             (with(sample::HOLDS_GIL), with(sample::WAITS_GIL), all.iter().filter(crunch).count());
-        // two threads take turns of 5 ms
-        assert!(n > 30 && holds * 5 > n && waits * 5 > n, "{name}: {holds} hold, {waits} wait of {n}");
+        // two threads take turns of 5 ms; on a busy machine who waits is often waiting for a CPU as well
+        assert!(n > 30 && holds * 5 > n && waits * 20 > n, "{name}: {holds} hold, {waits} wait of {n}");
         let run = victim(&python, "sleep", "0.8").run();
         let all = samples(&fine(&run, &python));
         let asleep = share(&all, |s| s.stands_in("wait_for_data") && s.event.x == 0);
@@ -269,9 +269,12 @@ fn nothing_is_sampled_where_nothing_is_wanted() {
 #[test]
 fn a_program_that_takes_our_descriptors_keeps_its_own() {
     let python = pythons().pop().expect("a python");
-    let run = victim(&python, "deaf", "1").run();
+    let run = victim(&python, "deaf", "1.5").run();
     let all = samples(&fine(&run, &python));
-    assert!(share(&all, |s| s.stands_in("wait_for_data")) > 0.6);
+    assert!(run.stdout.contains("taken 2\n"), "schedstat and syscall of the one thread: {}", run.stdout);
+    // where it stands is known all the same, only the system call is not any more
+    let asleep = |s: &Sampled| s.stands_in("wait_for_data") && s.on_cpu() < 100;
+    assert!(share(&all, asleep) > 0.6, "{}", share(&all, asleep));
     assert!(all.iter().all(|s| s.on_cpu() + s.queued() <= 1000));
 }
 
