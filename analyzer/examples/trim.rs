@@ -49,7 +49,8 @@ fn main() {
         *stacks.entry(old).or_insert_with(|| {
             let text = |id| run.definitions.string(id).unwrap_or("");
             let frames: Vec<_> = run.definitions.stack(old).copied().collect();
-            let frames: Vec<_> = frames.iter().map(|f| (f.language, text(f.function), text(f.file), f.line)).collect();
+            let frames: Vec<_> =
+                frames.iter().map(|f| (f.language, text(f.function), text(f.file), f.line)).collect();
             builder.frames(&frames)
         })
     };

@@ -55,10 +55,17 @@ fn each_verdict_is_the_programs_label_and_accuses_no_harmless_habit() {
         let then = v.then.map_or("", |t| t.0);
         let accused = names(&truth["forbidden"]).into_iter().find(|f| *f == v.cause || *f == then);
         if !right.contains(&v.cause) || accused.is_some() {
-            wrong.push(format!("{name}: {} ({}), then {then:?}; right: {right:?}, accused: {accused:?}", v.cause, v.text));
+            wrong.push(format!(
+                "{name}: {} ({}), then {then:?}; right: {right:?}, accused: {accused:?}",
+                v.cause, v.text
+            ));
         }
         assert_eq!(a.devices[0].buckets.total(), a.devices[0].wall_ns, "{name}");
-        assert!(a.model.error() < 0.03, "{name}: replay with nothing changed is off by {:.3}", a.model.error());
+        assert!(
+            a.model.error() < 0.03,
+            "{name}: replay with nothing changed is off by {:.3}",
+            a.model.error()
+        );
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

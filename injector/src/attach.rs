@@ -21,7 +21,8 @@ use crate::settings::{self, Settings};
 use crate::store::image::Image;
 use crate::store::Store;
 use crate::{
-    clock, environment, flush, guard, hostpool, identity, leave, lifecycle, losses, neighbours, python, say,
+    clock, environment, flush, guard, hostpool, identity, leave, lifecycle, losses, neighbours, python,
+    sampler, say,
 };
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
@@ -223,6 +224,7 @@ fn prepare_recording() {
         return;
     }
     lifecycle::set(lifecycle::State::Recording);
+    sampler::start();
     let spent = ATTACH_NS.load(Ordering::Relaxed) + clock::monotonic().saturating_sub(begin);
     if let Some(recorder) = RECORDER.lock().as_mut() {
         if let Some(slot) = recorder.header.totals.get_mut(Total::AttachNs as usize) {

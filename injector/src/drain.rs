@@ -21,7 +21,7 @@ use crate::program::{Capture, Marks};
 use crate::python::sites::Sites;
 use crate::recording::Mirror;
 use crate::store::Store;
-use crate::{clock, flush, hostpool, lifecycle, losses, nvtx, python};
+use crate::{clock, flush, hostpool, lifecycle, losses, nvtx, python, sampler};
 
 /// Longest pause between two rounds, ms.
 const PERIOD_MS: u64 = 50;
@@ -141,6 +141,7 @@ impl Recorder {
                 }
             }
         }
+        self.decoder.sampled.round(&mut self.store, &self.capture, self.decoder.devices);
         self.look_for_strangers();
         self.say_of_sites(false);
         self.describe_devices();
@@ -227,7 +228,11 @@ impl Recorder {
         h.sources = session::source_bits();
         let (recycled, overwritten) = self.store.overwritten();
         let callbacks = t.get(Total::Callbacks as usize).copied().unwrap_or(0);
+        let (sampler_cpu, samples, moved) = sampler::spent();
         let values = [
+            (Total::SamplerCpuNs, sampler_cpu),
+            (Total::Samples, samples),
+            (Total::SamplesMoved, moved),
             (Total::Steps, self.marks.steps),
             (Total::DrainCpuNs, DRAIN_CPU.load(Ordering::Relaxed)),
             (Total::CallbackNs, callbacks / 2 * callbacks_ns()),
@@ -358,5 +363,5 @@ pub(crate) fn run() {
     }
 }
 
-const _: () = assert!(SEGMENT_EVENTS > 2 && total::SLOTS > Total::LongestFlushNs as usize);
+const _: () = assert!(SEGMENT_EVENTS > 2 && total::SLOTS > Total::SamplesMoved as usize);
 const _: () = assert!(Loss::ALL.len() < trace::loss::SLOTS);

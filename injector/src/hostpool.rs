@@ -80,6 +80,11 @@ fn find_tid_offset() {
     }
 }
 
+/// Where libc's thread descriptor (what a `pthread_t` points to) has the kernel's thread id, where that is known.
+pub(crate) fn tid_offset() -> Option<usize> {
+    Some(TID_OFFSET.load(Ordering::Relaxed) as usize).filter(|at| *at != 0)
+}
+
 fn own_tid() -> u32 {
     match TID_OFFSET.load(Ordering::Relaxed) {
         0 => gettid(),

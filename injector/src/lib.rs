@@ -69,6 +69,8 @@ mod ranges;
 #[cfg(not(loom))]
 mod recording;
 #[cfg(not(loom))]
+mod sampler;
+#[cfg(not(loom))]
 mod say;
 #[cfg(not(loom))]
 mod settings;

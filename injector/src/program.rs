@@ -10,13 +10,13 @@ use trace::define::TrackInfo;
 use trace::event::{Event, Kind, Unobserved};
 
 use crate::ranges::Ranges;
-use crate::ring::SLOT_WORDS;
+use crate::ring::{Tag, SLOT_WORDS};
 use crate::store::Store;
 use crate::{clock, hostpool, lifecycle, ranges};
 
-/// Tags in the kind byte of a ring slot; none is a `trace::Kind`.
-const TAG_STEP: u64 = 0xf2;
-const TAG_CAPTURE: u64 = 0xf3;
+/// Tags in the kind byte of a ring slot; see [`Tag`].
+const TAG_STEP: u64 = Tag::Step as u64;
+const TAG_CAPTURE: u64 = Tag::Capture as u64;
 
 /// A step begins here.
 pub(crate) fn step() {
@@ -67,6 +67,11 @@ impl Capture {
     pub(crate) fn covers(&self, time: u64) -> bool {
         self.off_since.is_none_or(|t| time < t)
             && !self.closed.iter().rev().any(|&(a, b)| a <= time && time < b)
+    }
+
+    /// Is anything wanted now?
+    pub(crate) fn is_on(&self) -> bool {
+        self.off_since.is_none()
     }
 
     /// Recording on or off from `now`.

@@ -22,18 +22,18 @@ use trace::Loss;
 
 use crate::nvtx::handles;
 use crate::program::Capture;
-use crate::ring::SLOT_WORDS;
+use crate::ring::{Tag, SLOT_WORDS};
 use crate::store::Store;
 use crate::{clock, hostpool, lifecycle, losses};
 
-/// Tags in the kind byte of a ring slot; none is a `trace::Kind`, nor one of `program.rs`.
-const TAG_PUSH: u64 = 0xe0;
-const TAG_POP: u64 = 0xe1;
-const TAG_NAME: u64 = 0xe2;
-const TAG_MARK: u64 = 0xe3;
-const TAG_START: u64 = 0xe4;
-const TAG_END: u64 = 0xe5;
-const TAG_GAP: u64 = 0xe6;
+/// Tags in the kind byte of a ring slot; see [`Tag`].
+const TAG_PUSH: u64 = Tag::RangePush as u64;
+const TAG_POP: u64 = Tag::RangePop as u64;
+const TAG_NAME: u64 = Tag::RangeName as u64;
+const TAG_MARK: u64 = Tag::RangeMark as u64;
+const TAG_START: u64 = Tag::RangeStart as u64;
+const TAG_END: u64 = Tag::RangeEnd as u64;
+const TAG_GAP: u64 = Tag::RangeGap as u64;
 
 /// Style bits of a slot.
 const HAS_NUMBER: u64 = 1;

@@ -266,7 +266,7 @@ fn identity_of(fd: i32) -> Option<(u64, u64)> {
 
 /// Moves the descriptor away from the low numbers: programs that close and reuse 0 to 2, or count on small ones, are
 /// not disturbed.
-fn out_of_the_way(file: OwnedFd) -> OwnedFd {
+pub(crate) fn out_of_the_way(file: OwnedFd) -> OwnedFd {
     // SAFETY: duplicates our own descriptor to the lowest free number from 300 on.
     let high = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 300) };
     if high < 0 {

@@ -29,6 +29,8 @@ pub(crate) struct Settings {
     pub(crate) graph_level: bool,
     /// Wait for cudaProfilerStart.
     pub(crate) capture_waits: bool,
+    /// Looks of the gap sampler a second; 0: none.
+    pub(crate) sample_hz: u64,
     /// Id of the `gapprobe run` around us.
     pub(crate) run_id: Option<String>,
     /// Start with empty handlers (test switch).
@@ -75,7 +77,9 @@ pub(crate) fn read() -> Settings {
     let mut complaint = None;
     let max_mb = number(setting::MAX_MB, 64, 65_536, 256, &mut complaint);
     let exit_ms = number(setting::EXIT_MS, 0, 600_000, 2000, &mut complaint);
+    let sample_hz = number(setting::SAMPLE_HZ, 0, 1000, 100, &mut complaint);
     Settings {
+        sample_hz,
         directory: environment::path(setting::DIR).map_or_else(|| PathBuf::from("."), PathBuf::from),
         max_bytes: (max_mb as usize) << 20,
         exit_ms,

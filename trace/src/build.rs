@@ -72,7 +72,8 @@ impl Builder {
 
     /// Id of a Python call stack: function, file and line of each frame, innermost first.
     pub fn stack(&mut self, frames: &[(&str, &str, u32)]) -> u32 {
-        let frames: Vec<_> = frames.iter().map(|&(f, file, line)| (Language::Python, f, file, line)).collect();
+        let frames: Vec<_> =
+            frames.iter().map(|&(f, file, line)| (Language::Python, f, file, line)).collect();
         self.frames(&frames)
     }
 

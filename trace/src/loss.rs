@@ -95,6 +95,8 @@ losses! {
     StackTableFull = 23, Note, "stack_table_full", "calls without their Python line: too many different call stacks at once";
     /// Frames whose code object could not be read or was gone when the drain thread looked.
     FrameUnreadable = 24, Note, "frame_unreadable", "Python frames that could not be read";
+    /// The sampler's queue to the drain thread was full.
+    SampleQueueFull = 25, Note, "sample_queue_full", "samples of host threads lost because the drain thread was late";
 }
 
 #[cfg(test)]

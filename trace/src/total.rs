@@ -63,6 +63,12 @@ totals! {
     Overwritten = 19, "overwritten_events";
     /// The longest flush of CUPTI's buffers, ns.
     LongestFlushNs = 20, "longest_flush_ns";
+    /// CPU time of the gap sampler, ns.
+    SamplerCpuNs = 21, "sampler_cpu_ns";
+    /// Samples of host threads taken.
+    Samples = 22, "samples";
+    /// Samples without a Python stack because it moved while it was read.
+    SamplesMoved = 23, "samples_moved";
 }
 
 #[cfg(test)]

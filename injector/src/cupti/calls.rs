@@ -145,6 +145,7 @@ impl Decoder {
         if !capture.covers(event.start) {
             return;
         }
+        self.sampled.called(thread, event.end);
         match Class::from_u8(event.x) {
             Some(Class::Launch) => self.count(Total::Launches, 1),
             Some(Class::GraphLaunch) => self.count(Total::GraphLaunches, 1),

@@ -16,6 +16,7 @@ use super::raw::RawFile;
 use super::session;
 use crate::losses;
 use crate::program::Capture;
+use crate::sampler::Taker;
 use crate::store::Store;
 
 /// The decoder's memory between buffers; belongs to the drain thread.
@@ -23,6 +24,8 @@ pub(crate) struct Decoder {
     names: Names,
     kernels: HashMap<KernelKey, u32>,
     pub(super) calls: Calls,
+    /// The drain thread's end of the sampler.
+    pub(crate) sampled: Taker,
     /// Run-wide counters.
     pub(crate) totals: [u64; total::SLOTS],
     /// Records seen since the last look.
@@ -77,6 +80,7 @@ impl Decoder {
             names: Names::default(),
             kernels: HashMap::new(),
             calls: Calls::default(),
+            sampled: Taker::default(),
             totals: [0; total::SLOTS],
             records: 0,
             devices: 0,

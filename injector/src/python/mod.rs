@@ -11,11 +11,11 @@
 //! interpreter frees the states of threads that are still inside a C call.
 
 mod check;
-mod code;
-mod interpreter;
+pub(crate) mod code;
+pub(crate) mod interpreter;
 mod lines;
 pub(crate) mod sites;
-mod versions;
+pub(crate) mod versions;
 pub(crate) mod walk;
 
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -38,7 +38,7 @@ static VERSION: OnceLock<String> = OnceLock::new();
 static DECIDED: OnceLock<(String, &'static str)> = OnceLock::new();
 
 /// The interpreter, where there is one that can be read.
-fn interpreter() -> Option<&'static Interpreter> {
+pub(crate) fn interpreter() -> Option<&'static Interpreter> {
     INTERPRETER.get()
 }
 

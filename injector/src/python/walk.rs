@@ -21,15 +21,15 @@ use trace::Loss;
 
 use super::interpreter::Interpreter;
 use super::versions::Instruction;
-use crate::ring::SLOT_WORDS;
+use crate::ring::{Tag, SLOT_WORDS};
 use crate::{hostpool, losses, memory};
 
-/// Tags in the kind byte of a ring slot; none is a `trace::Kind`. Hash and number of the frames that follow.
-pub(crate) const TAG_STACK: u64 = 0xe0;
+/// Tags in the kind byte of a ring slot; see [`Tag`]. Hash and number of the frames that follow.
+pub(crate) const TAG_STACK: u64 = Tag::Stack as u64;
 /// Code object, instruction, stamp; bits 8..16 owner.
-pub(crate) const TAG_FRAME: u64 = 0xe1;
+pub(crate) const TAG_FRAME: u64 = Tag::Frame as u64;
 /// Hash of the call that follows.
-pub(crate) const TAG_SITE: u64 = 0xe2;
+pub(crate) const TAG_SITE: u64 = Tag::Site as u64;
 
 /// Owners from here on are the interpreter's own entry frames (3.12 to 3.14).
 const OWNED_BY_INTERPRETER: u8 = 3;

@@ -20,3 +20,25 @@ pub(crate) mod sync {
 
 /// Words of one slot: an encoded `trace::Event`. Two under loom: enough to be torn, few enough to try every order.
 pub const SLOT_WORDS: usize = if cfg!(loom) { 2 } else { 4 };
+
+/// What a slot is that is no encoded event: stands in its kind byte, above every `trace::Kind`. One list, so that the
+/// compiler refuses the same number twice.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+pub(crate) enum Tag {
+    /// Call sites (`python/walk.rs`).
+    Stack = 0xd0,
+    Frame = 0xd1,
+    Site = 0xd2,
+    /// Named ranges (`ranges.rs`).
+    RangePush = 0xe0,
+    RangePop = 0xe1,
+    RangeName = 0xe2,
+    RangeMark = 0xe3,
+    RangeStart = 0xe4,
+    RangeEnd = 0xe5,
+    RangeGap = 0xe6,
+    /// What the program says of itself (`program.rs`).
+    Step = 0xf2,
+    Capture = 0xf3,
+}

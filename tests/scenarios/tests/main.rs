@@ -19,6 +19,7 @@ mod nvtx;
 mod panics;
 mod places;
 mod replay;
+mod sampler;
 mod settings;
 mod sites;
 mod strangers;

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// WARM
+//! Child processes of this one and their children (DataLoader workers, by fork or by a fork server): what they use of
+//! the CPU, how long a disk held them up, what they read. Every half second; who they are is asked more rarely.
+
+use std::collections::{HashMap, HashSet};
+
+use trace::event::{Event, Kind};
+
+use super::threads::{clock_of, process_clock};
+
+/// Children followed at most.
+const MOST: usize = 64;
+/// Between two looks at them, ns.
+pub(super) const PERIOD: u64 = 500_000_000;
+/// Between two questions who they are, ns: of the main thread's, and of everybody's.
+const LIST_PERIOD: u64 = 1_000_000_000;
+/// As above.
+const LIST_ALL_PERIOD: u64 = 10_000_000_000;
+/// Threads and processes asked for their children at most.
+const MOST_ASKED: usize = 256;
+
+/// A child at the last look.
+#[derive(Clone, Copy)]
+struct Known {
+    /// When it started, clock ticks after boot: tells a process id used again.
+    started: u64,
+    at: u64,
+    cpu: u64,
+    /// Ticks blocked on a disk.
+    disk: u64,
+    read: u64,
+}
+
+/// The children.
+#[derive(Default)]
+pub(super) struct Children {
+    known: HashMap<u32, Known>,
+    pids: Vec<u32>,
+    listed: u64,
+    listed_all: u64,
+    /// Processes that are no children of ours, where all have to be gone through.
+    strangers: HashSet<u32>,
+    looked: u64,
+}
+
+/// Of `/proc/PID/stat`: parent, start, ticks blocked on a disk.
+fn parse_stat(text: &str) -> Option<(u32, u64, u64)> {
+    // the command name may hold spaces and parentheses: fields count from the last one
+    let mut fields = text.get(text.rfind(')')? + 1..)?.split_ascii_whitespace();
+    let parent = fields.nth(1)?.parse().ok()?;
+    let started = fields.nth(17)?.parse().ok()?;
+    let disk = fields.nth(19)?.parse().ok()?;
+    Some((parent, started, disk))
+}
+
+fn stat(pid: u32) -> Option<(u32, u64, u64)> {
+    parse_stat(&String::from_utf8_lossy(&std::fs::read(format!("/proc/{pid}/stat")).ok()?))
+}
+
+/// Bytes a process has read: by its calls (files on a network and in the page cache count, pipes too) or from disks
+/// (which has what was mapped), whichever is more.
+fn bytes_read(pid: u32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
+    let value = |key: &str| text.lines().find_map(|l| l.strip_prefix(key)?.trim().parse::<u64>().ok());
+    value("rchar:").unwrap_or(0).max(value("read_bytes:").unwrap_or(0))
+}
+
+/// The children file of a thread; `None` where the kernel has none.
+fn children_of(path: &str) -> Option<Vec<u32>> {
+    let text = std::fs::read_to_string(path).ok()?;
+    Some(text.split_ascii_whitespace().filter_map(|p| p.parse().ok()).collect())
+}
+
+fn numbers_in(path: &str) -> Vec<u32> {
+    let entries = std::fs::read_dir(path).into_iter().flatten().filter_map(Result::ok);
+    entries.filter_map(|e| e.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Clock ticks a second of the kernel's interface.
+fn ticks() -> u64 {
+    // SAFETY: takes a number, cannot fail for this one.
+    (unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).max(1) as u64
+}
+
+impl Children {
+    /// What the children did since the last look, where it is time for one; `f` takes the events.
+    pub(super) fn look(&mut self, now: u64, mut f: impl FnMut(Event)) {
+        if now.saturating_sub(self.looked) < PERIOD {
+            return;
+        }
+        self.looked = now;
+        self.list(now);
+        let per_tick = 1_000_000_000 / ticks();
+        let mut alive = HashMap::with_capacity(self.pids.len());
+        for &pid in self.pids.iter().take(MOST) {
+            let (Some((_, started, disk)), Some(cpu)) = (stat(pid), clock_of(process_clock(pid))) else {
+                continue;
+            };
+            let new = Known { started, at: now, cpu, disk, read: bytes_read(pid) };
+            alive.insert(pid, new);
+            let Some(old) = self.known.get(&pid).filter(|k| k.started == started) else { continue };
+            let span = now.saturating_sub(old.at).max(1);
+            let permille = |ns: u64| (ns.saturating_mul(1000) / span).min(65_535) as u32;
+            let mut e = Event::new(Kind::Process, old.at, now);
+            e.a = pid;
+            let on_disk = disk.saturating_sub(old.disk).saturating_mul(per_tick);
+            e.b = permille(cpu.saturating_sub(old.cpu)) | permille(on_disk) << 16;
+            e.c = u32::try_from(new.read.saturating_sub(old.read) >> 10).unwrap_or(u32::MAX);
+            f(e);
+        }
+        self.known = alive;
+    }
+
+    /// Nothing was wanted meanwhile: what comes counts from the next look on.
+    pub(super) fn forget(&mut self) {
+        self.known.clear();
+    }
+
+    fn list(&mut self, now: u64) {
+        if now.saturating_sub(self.listed) < LIST_PERIOD {
+            return;
+        }
+        self.listed = now;
+        let own = std::process::id();
+        let Some(mut pids) = children_of(&format!("/proc/self/task/{own}/children")) else {
+            self.go_through_all(own);
+            return;
+        };
+        if now.saturating_sub(self.listed_all) >= LIST_ALL_PERIOD {
+            self.listed_all = now;
+            for tid in numbers_in("/proc/self/task").into_iter().filter(|t| *t != own).take(MOST_ASKED) {
+                pids.extend(children_of(&format!("/proc/self/task/{tid}/children")).unwrap_or_default());
+            }
+        } else {
+            // those of other threads, found before
+            pids.extend(self.pids.iter().filter(|p| self.known.contains_key(p)));
+        }
+        let mut at = 0;
+        while let Some(pid) = pids.get(at).copied().filter(|_| at < MOST_ASKED) {
+            pids.extend(children_of(&format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default());
+            at += 1;
+        }
+        pids.sort_unstable();
+        pids.dedup();
+        self.pids = pids;
+    }
+
+    /// Without children files (a kernel setting): every process is asked once who its parent is.
+    fn go_through_all(&mut self, own: u32) {
+        let mut all = numbers_in("/proc");
+        all.sort_unstable();
+        let mut strangers = HashSet::with_capacity(all.len());
+        let mut family: Vec<u32> = Vec::new();
+        for pid in all.into_iter().filter(|p| *p != own) {
+            if self.strangers.contains(&pid) {
+                strangers.insert(pid);
+                continue;
+            }
+            let parent = stat(pid).map_or(0, |s| s.0);
+            let is_ours = parent == own || family.binary_search(&parent).is_ok();
+            if is_ours && family.len() < MOST {
+                family.push(pid);
+            } else {
+                strangers.insert(pid);
+            }
+        }
+        (self.strangers, self.pids) = (strangers, family);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+    use std::time::Duration;
+
+    #[test]
+    fn a_stat_line_is_understood_whatever_the_command_is_called() {
+        let line = "12 (a) b (c)) S 7 12 12 0 -1 4194368 2 0 0 0 11 22 0 0 20 0 2 0 2713047 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 77 1";
+        let fields: Vec<&str> = line.rsplit(')').next().unwrap().split_whitespace().collect();
+        let told = (7, fields[19].parse().unwrap(), fields[39].parse().unwrap());
+        assert_eq!(parse_stat(line), Some(told));
+        assert_eq!((told.1, told.2), (2_713_047, 77));
+        assert_eq!(parse_stat("12 (cut) S 7"), None);
+    }
+
+    #[test]
+    fn a_child_that_computes_and_one_that_sleeps_are_told_apart() {
+        let mut busy = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("sh");
+        let mut idle = Command::new("sleep").arg("20").spawn().expect("sleep");
+        let mut children = Children::default();
+        children.look(crate::clock::monotonic(), |_| panic!("a first look has nothing to compare with"));
+        std::thread::sleep(Duration::from_millis(600));
+        let mut seen = HashMap::new();
+        children.look(crate::clock::monotonic(), |e| {
+            seen.insert(e.a, e);
+        });
+        for child in [&mut busy, &mut idle] {
+            child.kill().expect("kill");
+            child.wait().expect("wait");
+        }
+        let (busy, idle) = (seen[&busy.id()], seen[&idle.id()]);
+        assert!(busy.b & 0xffff > 100, "{busy:?}: at least a tenth of a CPU, however busy the machine is");
+        assert!(idle.b & 0xffff < 20, "{idle:?}");
+        assert!(busy.start < busy.end && busy.end - busy.start >= 500_000_000);
+        assert!(!seen.contains_key(&std::process::id()));
+    }
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// WARM
+//! Between the sampler and the drain thread, which alone writes the store: a bounded queue one way; which threads call
+//! CUDA, which devices work and whether anything is wanted the other way. Both hold these locks for a copy only; no
+//! callback takes them.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use trace::define::{FrameInfo, Language, TrackInfo};
+use trace::event::{Event, Kind};
+use trace::Loss;
+
+use crate::losses;
+use crate::program::Capture;
+use crate::store::Store;
+
+/// What waits for the drain thread at most: 16 threads at 100 Hz for two seconds.
+const MOST: usize = 4096;
+/// Threads that are sampled: those that called CUDA last.
+pub(super) const THREADS: usize = 16;
+
+/// A frame as the sampler knows it: function, file, line.
+pub(super) type Frame = (Arc<[u8]>, Arc<[u8]>, u32);
+
+/// One thing for the store.
+pub(super) enum Item {
+    /// A [`Kind::Sample`] of a thread; field `a` is the stack's place among the [`Item::Stack`]s so far, plus one.
+    Sample(u32, Event),
+    /// An event of the recorder's track.
+    Recorder(Event),
+    /// The next stack, innermost frame first.
+    Stack(Vec<Frame>),
+    /// A fact of the run.
+    Attribute(String, String),
+}
+
+static QUEUE: Mutex<Vec<Item>> = Mutex::new(Vec::new());
+static CALLERS: Mutex<[(u32, u64); THREADS]> = Mutex::new([(0, 0); THREADS]);
+static WANTED: AtomicBool = AtomicBool::new(false);
+static DEVICES: AtomicU64 = AtomicU64::new(0);
+
+/// Hands `item` over; `false`: the queue is full, it is lost and counted.
+pub(super) fn put(item: Item) -> bool {
+    let mut queue = QUEUE.lock();
+    if queue.len() >= MOST {
+        losses::add(Loss::SampleQueueFull, 1);
+        return false;
+    }
+    queue.push(item);
+    true
+}
+
+/// The threads that called CUDA last, with the time of their last call.
+pub(super) fn callers() -> [(u32, u64); THREADS] {
+    *CALLERS.lock()
+}
+
+/// Does the program want anything recorded now?
+pub(super) fn is_wanted() -> bool {
+    WANTED.load(Ordering::Relaxed)
+}
+
+/// Devices that work was seen on, one bit each.
+pub(super) fn devices() -> u64 {
+    DEVICES.load(Ordering::Relaxed)
+}
+
+/// The drain thread's side.
+#[derive(Default)]
+pub(crate) struct Taker {
+    callers: [(u32, u64); THREADS],
+    /// Place of the thread that called last.
+    last: usize,
+    stacks: Vec<u32>,
+}
+
+impl Taker {
+    /// A thread made a call that ended at `time`.
+    #[inline]
+    pub(crate) fn called(&mut self, tid: u32, time: u64) {
+        match self.callers.get_mut(self.last) {
+            Some((t, last)) if *t == tid => *last = time.max(*last),
+            _ => self.other_called(tid, time),
+        }
+    }
+
+    fn other_called(&mut self, tid: u32, time: u64) {
+        let known = self.callers.iter().position(|c| c.0 == tid);
+        let oldest = || (0..THREADS).min_by_key(|n| self.callers.get(*n).map_or(0, |c| c.1));
+        self.last = known.or_else(oldest).unwrap_or(0);
+        if let Some(place) = self.callers.get_mut(self.last) {
+            *place = (tid, if place.0 == tid { place.1.max(time) } else { time });
+        }
+    }
+
+    /// Once a round: says what is known, takes what waits.
+    pub(crate) fn round(&mut self, store: &mut Store, capture: &Capture, devices: u64) {
+        *CALLERS.lock() = self.callers;
+        WANTED.store(capture.is_on(), Ordering::Relaxed);
+        DEVICES.store(devices, Ordering::Relaxed);
+        let items = std::mem::take(&mut *QUEUE.lock());
+        for item in items {
+            self.take(item, store, capture);
+        }
+    }
+
+    fn take(&mut self, item: Item, store: &mut Store, capture: &Capture) {
+        match item {
+            Item::Sample(tid, mut e) => {
+                e.a = (e.a as usize).checked_sub(1).and_then(|n| self.stacks.get(n)).copied().unwrap_or(0);
+                if capture.covers(e.start) {
+                    store.add(TrackInfo::Thread { tid, name: 0 }, &e);
+                }
+            }
+            Item::Recorder(e) => {
+                if capture.covers(e.start) {
+                    store.add_recorder(&e);
+                }
+            }
+            Item::Stack(frames) => {
+                self.stacks.push(define(&frames, store));
+            }
+            Item::Attribute(key, value) => store.attribute(&key, &value),
+        }
+    }
+}
+
+/// Defines a stack; 0 where there is no room.
+fn define(frames: &[Frame], store: &mut Store) -> u32 {
+    let mut ids = Vec::with_capacity(frames.len());
+    for (function, file, line) in frames {
+        let (function, file) = (store.string(function), store.string(file));
+        let info = FrameInfo { language: Language::Python, function, file, line: *line };
+        ids.extend(store.frame(info));
+    }
+    let id = if ids.len() == frames.len() { store.stack(&ids, None) } else { None };
+    if id.is_none() {
+        losses::add(Loss::StackTableFull, 1);
+    }
+    id.unwrap_or(0)
+}
+
+/// A gauge's reading.
+pub(super) fn gauge(which: trace::event::Gauge, device: u32, from: u64, to: u64, value: u64) -> Item {
+    let mut e = Event::new(Kind::Gauge, from, to);
+    (e.a, e.x, e.b, e.c) = (which as u32, device as u8, value as u32, (value >> 32) as u32);
+    Item::Recorder(e)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_threads_that_called_last_are_kept() {
+        let mut taker = Taker::default();
+        for n in 1..=20u32 {
+            taker.called(n, u64::from(n) * 10);
+            taker.called(7, u64::from(n) * 10 + 1);
+        }
+        let mut tids: Vec<u32> = taker.callers.iter().map(|c| c.0).collect();
+        tids.sort_unstable();
+        assert_eq!(tids, (5..=20).collect::<Vec<_>>(), "the last sixteen, 7 among them");
+        assert!(taker.callers.contains(&(7, 201)) && taker.callers.contains(&(20, 200)));
+    }
+}

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+// WARM
+//! The gap sampler: a thread of ours that looks, about 100 times a second (`GAPPROBE_SAMPLE_HZ`), at the threads that
+//! call CUDA: where they stand in Python, what they are blocked in, how much of the time since the look before they
+//! ran or waited for a CPU, who holds Python's lock; twice a second at the child processes, once a second at memory
+//! and CPU quota. (The GPU's own figures come from `nvml`, a thread of its own.)
+//!
+//! It takes nothing from the program: no signal, no lock of the interpreter, no lock that a callback takes; foreign
+//! memory is read through the kernel. A thread that did not run since the look before is not read again: what it is
+//! in cannot have changed. Where nobody calls CUDA it looks more rarely. Above 1 % of a CPU it halves its rate.
+//!
+//! Never in a forked child (its thread is not there), nothing while the program wants nothing recorded.
+
+mod cgroup;
+mod children;
+mod code;
+mod handover;
+mod layout;
+mod nvml;
+mod python;
+mod remote;
+mod stack;
+mod threads;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use trace::event::{sample, Event, Gauge, Kind};
+use trace::Loss;
+
+pub(crate) use handover::Taker;
+
+use crate::{attach, clock, lifecycle, losses};
+use children::Children;
+use code::Codes;
+use handover::{gauge, put, Frame, Item};
+use python::{Locks, PyThread, Python, Search};
+use stack::{Guess, Reader, Stack, Why};
+use threads::{Blocked, Watched};
+
+/// Share of one CPU above which the rate is halved: 100 looks a second at four threads that run all the time take
+/// about half of it (40 µs of CPU time each look at a thread that runs, 4 µs at one that is blocked).
+const MOST_CPU: f64 = 0.01;
+/// Below this share a halved rate is doubled again.
+const LITTLE_CPU: f64 = 0.004;
+/// The rate is halved at most so often.
+const MOST_HALVED: u32 = 4;
+const SECOND: u64 = 1_000_000_000;
+/// No call for so long: ten looks a second; for so long: one.
+const QUIET: [(u64, u64); 2] = [(60 * SECOND, SECOND), (2 * SECOND, SECOND / 10)];
+/// Distinct stacks told at most.
+const MOST_STACKS: usize = 8192;
+/// After the start Python is looked for, once a second, this often.
+const MOST_SEARCHES: u32 = 60;
+
+static CPU: AtomicU64 = AtomicU64::new(0);
+static LOOKS: AtomicU64 = AtomicU64::new(0);
+static MOVED: AtomicU64 = AtomicU64::new(0);
+
+/// What the sampler cost and could not do: its CPU time in ns, samples taken, samples whose stack moved while it was
+/// read.
+pub(crate) fn spent() -> (u64, u64, u64) {
+    (CPU.load(Ordering::Relaxed), LOOKS.load(Ordering::Relaxed), MOVED.load(Ordering::Relaxed))
+}
+
+/// Starts the threads, with the recording. Where they cannot be started there are no samples.
+pub(crate) fn start() {
+    let hz = attach::settings().map_or(0, |s| s.sample_hz);
+    if hz == 0 {
+        return;
+    }
+    attach::spawn_quietly("gapprobe-sample", move || Sampler::new(hz).run());
+    attach::spawn_quietly("gapprobe-nvml", nvml::run);
+}
+
+/// A thread under watch.
+struct Subject {
+    watched: Watched,
+    looked: u64,
+    guess: Guess,
+    /// Its stack at the last look, told already, plus one; 0: none.
+    stack: u32,
+    /// That holds as long as the thread does not run.
+    is_settled: bool,
+    /// What it is to Python.
+    python: Option<PyThread>,
+}
+
+struct Sampler {
+    period: u64,
+    halved: u32,
+    subjects: HashMap<u32, Subject>,
+    python: Option<Box<Python>>,
+    searches: u32,
+    reader: Reader,
+    codes: Codes,
+    stacks: HashMap<Vec<(u32, u32)>, u32>,
+    children: Children,
+    limits: cgroup::Limits,
+    second: u64,
+    cpu: u64,
+    has_told: bool,
+}
+
+impl Sampler {
+    fn new(hz: u64) -> Sampler {
+        Sampler {
+            period: SECOND / hz.max(1),
+            halved: 0,
+            subjects: HashMap::new(),
+            python: None,
+            searches: 0,
+            reader: Reader::default(),
+            codes: Codes::default(),
+            stacks: HashMap::new(),
+            children: Children::default(),
+            limits: cgroup::Limits::find(),
+            second: 0,
+            cpu: 0,
+            has_told: false,
+        }
+    }
+
+    fn run(mut self) {
+        put(Item::Attribute("host.cpus".into(), cgroup::affinity().to_string()));
+        if let Some(cpus) = self.limits.cpus {
+            put(Item::Attribute("host.cgroup_cpus".into(), format!("{cpus:.2}")));
+        }
+        let mut next = clock::monotonic();
+        while lifecycle::get() == lifecycle::State::Recording {
+            let now = clock::monotonic();
+            let pause = if handover::is_wanted() {
+                self.look(now)
+            } else {
+                // what comes after counts from there on
+                self.subjects.clear();
+                self.children.forget();
+                self.second = 0;
+                SECOND / 20
+            };
+            // a deadline that has passed is not made up for
+            next = if next + pause > now { next + pause } else { now + pause };
+            sleep_until(next);
+        }
+    }
+
+    /// Looks at everything that is due; the pause until the next look, ns.
+    fn look(&mut self, now: u64) -> u64 {
+        let callers = handover::callers();
+        self.subjects.retain(|tid, _| callers.iter().any(|c| c.0 == *tid));
+        let locks = self.python.as_ref().map(|p| p.locks()).unwrap_or_default();
+        for (tid, _) in callers.into_iter().filter(|c| c.0 != 0) {
+            self.look_at(tid, locks);
+        }
+        self.children.look(now, |e| {
+            put(Item::Recorder(e));
+        });
+        if now.saturating_sub(self.second) >= SECOND {
+            self.each_second(now);
+        }
+        let cpu = clock::thread_cpu();
+        CPU.store(cpu, Ordering::Relaxed);
+        let newest = callers.iter().map(|c| c.1).max().unwrap_or(0);
+        let quiet = QUIET.iter().find(|q| now.saturating_sub(newest) > q.0).map_or(0, |q| q.1);
+        (self.period << self.halved).max(quiet)
+    }
+
+    fn each_second(&mut self, now: u64) {
+        let cpu = clock::thread_cpu();
+        if self.second != 0 {
+            let span = now - self.second;
+            let share = cpu.saturating_sub(self.cpu) as f64 / span as f64;
+            if share > MOST_CPU {
+                self.halved = (self.halved + 1).min(MOST_HALVED);
+            } else if share < LITTLE_CPU {
+                self.halved = self.halved.saturating_sub(1);
+            }
+            let throttled = self.limits.throttled(span);
+            if throttled > 0 {
+                put(gauge(Gauge::CpuThrottledNs, 0, self.second, now, throttled));
+            }
+        } else {
+            self.limits.throttled(0);
+        }
+        if let Some(bytes) = cgroup::resident() {
+            put(gauge(Gauge::ResidentBytes, 0, now, now, bytes));
+        }
+        (self.second, self.cpu) = (now, cpu);
+        if self.python.is_none() && self.searches < MOST_SEARCHES {
+            self.searches += 1;
+            match Python::find() {
+                Search::None => {}
+                Search::Unknown(why) => {
+                    self.searches = MOST_SEARCHES;
+                    put(Item::Attribute("sampler.python".into(), why));
+                }
+                Search::Found(python) => {
+                    put(Item::Attribute("sampler.python".into(), python.describe()));
+                    self.python = Some(python);
+                }
+            }
+        }
+    }
+
+    /// A sample of one thread; the first look at it only reads its clocks.
+    fn look_at(&mut self, tid: u32, locks: Locks) {
+        let now = clock::monotonic();
+        let Some(subject) = self.subjects.get_mut(&tid) else {
+            self.begin(tid, now);
+            return;
+        };
+        let span = now.saturating_sub(subject.looked).max(1);
+        let Some((spent, blocked)) = subject.watched.look(span) else {
+            // gone; its number may be another's soon
+            self.subjects.remove(&tid);
+            return;
+        };
+        let from = std::mem::replace(&mut subject.looked, now);
+        let mut blocked = blocked;
+        if spent.cpu > 0 || !subject.is_settled {
+            let read = self.python.as_mut().map_or(Err(Why::Empty), |python| {
+                subject.python = python.thread(tid, now);
+                let Some(thread) = subject.python else { return Err(Why::Empty) };
+                let (reader, codes) = (&mut self.reader, &mut self.codes);
+                let first = reader.stack(python, &thread, &mut subject.guess, codes);
+                match first {
+                    Err(Why::Moved) => reader.stack(python, &thread, &mut subject.guess, codes),
+                    told => told,
+                }
+            });
+            subject.is_settled = matches!(read, Ok(_) | Err(Why::Empty)) && subject.watched.stands_still();
+            if !subject.watched.stands_still() {
+                blocked = Blocked::No; // not any more: it ran while its stack was read
+            }
+            let told = match &read {
+                Ok(stack) => tell(stack, &mut self.codes, &mut self.stacks),
+                Err(Why::Moved) => None,
+                Err(Why::Empty | Why::Gone) => Some(0),
+            };
+            if told.is_none() {
+                MOVED.fetch_add(1, Ordering::Relaxed);
+            }
+            if let (Err(Why::Gone), Some(python)) = (read, &mut self.python) {
+                python.distrust();
+            }
+            subject.stack = told.unwrap_or(0);
+        }
+        let mut e = Event::new(Kind::Sample, from, now);
+        let permille = |ns: u64| (ns.saturating_mul(1000) / span).min(1000) as u32;
+        e.a = subject.stack;
+        e.c = permille(spent.cpu) | permille(spent.queued) << 16;
+        if let Blocked::In(call, _) = blocked {
+            e.b = call.saturating_add(1);
+        }
+        if let (Some(python), Some(thread)) = (&self.python, subject.python) {
+            let waits = match blocked {
+                Blocked::In(call, futex) => i64::from(call) == libc::SYS_futex && python.is_of_gil(futex),
+                _ => false,
+            };
+            let holds = locks.holder == thread.state && python.gil.is_some();
+            e.x = if waits { sample::WAITS_GIL } else { 0 }
+                | if holds && !waits { sample::HOLDS_GIL } else { 0 }
+                | if locks.is_collecting { sample::COLLECTING } else { 0 };
+        }
+        LOOKS.fetch_add(1, Ordering::Relaxed);
+        put(Item::Sample(tid, e));
+    }
+    fn begin(&mut self, tid: u32, now: u64) {
+        let Some(watched) = Watched::new(tid) else { return };
+        if !std::mem::replace(&mut self.has_told, true) {
+            let (schedule, call) = watched.readable();
+            if !schedule || !call {
+                let closed = [("schedstat", schedule), ("syscall", call)];
+                let closed: Vec<&str> = closed.iter().filter(|c| !c.1).map(|c| c.0).collect();
+                put(Item::Attribute("sampler.unreadable".into(), closed.join(" ")));
+            }
+        }
+        let guess = Guess::default();
+        let subject = Subject { watched, looked: now, guess, stack: 0, is_settled: false, python: None };
+        self.subjects.insert(tid, subject);
+    }
+}
+
+/// The number of a stack, told with its first use; 0 where there is no room; `None`: a frame stands outside of its code.
+fn tell(stack: &Stack, codes: &mut Codes, stacks: &mut HashMap<Vec<(u32, u32)>, u32>) -> Option<u32> {
+    let lines = stack.iter().map(|(id, frame)| codes.line(*id, frame).map(|line| (*id, line)));
+    let key: Vec<(u32, u32)> = lines.collect::<Option<_>>()?;
+    if let Some(number) = stacks.get(&key) {
+        return Some(*number);
+    }
+    let frame = |&(id, line): &(u32, u32)| {
+        let (function, file) = codes.names(id)?;
+        Some((function, file, line))
+    };
+    let frames: Vec<Frame> = key.iter().map(frame).collect::<Option<_>>()?;
+    if stacks.len() >= MOST_STACKS {
+        losses::add(Loss::StackTableFull, 1);
+        return Some(0);
+    }
+    if !put(Item::Stack(frames)) {
+        return Some(0);
+    }
+    let number = stacks.len() as u32 + 1;
+    stacks.insert(key, number);
+    Some(number)
+}
+
+/// Until the monotonic clock shows `at`, ns.
+fn sleep_until(at: u64) {
+    let until =
+        libc::timespec { tv_sec: (at / SECOND) as libc::time_t, tv_nsec: (at % SECOND) as std::ffi::c_long };
+    // SAFETY: a valid time; signals are blocked on this thread, and a sleep cut short does no harm.
+    unsafe {
+        libc::clock_nanosleep(libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME, &until, std::ptr::null_mut())
+    };
+}

@@ -1,0 +1,436 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Purpose: the gap sampler says where the threads that call CUDA stand, in every CPython there is: asleep or at work,
+//! in which line; what child processes do; what the GPU's management library says. It survives threads that end, forks,
+//! code that comes and goes, and never names a function that the program does not have.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::PathBuf;
+
+use gapprobe_scenarios::built::{built, root};
+use gapprobe_scenarios::{Recorded, Run, Victim};
+use trace::define::TrackInfo;
+use trace::event::{sample, Gauge};
+use trace::reader::Track;
+use trace::{Event, FrameInfo, Kind, Loss, Total};
+
+/// `python3`, and those that pyenv has, where they are of a version that can be sampled.
+fn pythons() -> Vec<PathBuf> {
+    let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+    let versions =
+        std::fs::read_dir(home.join(".pyenv/versions")).into_iter().flatten().filter_map(Result::ok);
+    let known = ["3.8.", "3.9.", "3.10.", "3.11.", "3.12.", "3.13."];
+    let mut all: Vec<PathBuf> = versions
+        .filter(|v| known.iter().any(|k| v.file_name().to_string_lossy().starts_with(k)))
+        .map(|v| v.path().join("bin/python3"))
+        .filter(|p| p.exists())
+        .collect();
+    all.sort();
+    if all.is_empty() {
+        all.push("python3".into());
+    }
+    all
+}
+
+fn source() -> PathBuf {
+    root().join("tests/scenarios/victims/sampled.py")
+}
+
+fn victim(python: &PathBuf, mode: &str, seconds: &str) -> Victim {
+    let (script, folder) = (source(), root().join("tests/victims"));
+    Victim::of(python, &[&script.to_string_lossy(), &folder.to_string_lossy(), mode, seconds], "13.0")
+}
+
+/// The line of the victim that ends in this mark.
+fn marked(mark: &str) -> u32 {
+    let text = std::fs::read_to_string(source()).expect("source");
+    let is = |line: &str| line.ends_with(&format!("# {mark}"));
+    text.lines().position(is).expect("the mark") as u32 + 1
+}
+
+/// A sample with its frames as (function, file, line), innermost first.
+struct Sampled {
+    tid: u32,
+    event: Event,
+    frames: Vec<(String, String, u32)>,
+}
+
+impl Sampled {
+    fn stands_in(&self, function: &str) -> bool {
+        self.frames.first().is_some_and(|f| f.0.rsplit('.').next() == Some(function))
+    }
+
+    fn on_cpu(&self) -> u32 {
+        self.event.c & 0xffff
+    }
+
+    fn queued(&self) -> u32 {
+        self.event.c >> 16
+    }
+}
+
+fn samples(recorded: &Recorded) -> Vec<Sampled> {
+    let text = |id: u32| recorded.definitions.string(id).unwrap_or("").to_owned();
+    let frame = |f: &FrameInfo| (text(f.function), text(f.file), f.line);
+    let thread = |t: &Track| match t {
+        Track::Of(TrackInfo::Thread { tid, .. }) => *tid,
+        other => panic!("a sample on {other:?}"),
+    };
+    let all = recorded.of(Kind::Sample).map(|(track, event)| Sampled {
+        tid: thread(track),
+        event: *event,
+        frames: recorded.definitions.stack(event.a).map(frame).collect(),
+    });
+    all.collect()
+}
+
+fn fine(run: &Run, python: &std::path::Path) -> Recorded {
+    assert_eq!(run.ending(), 0, "{}: {}", python.display(), run.stderr);
+    assert!(run.stdout.ends_with("done\n"), "{}: {}", python.display(), run.stdout);
+    let recorded = run.recorded();
+    assert_eq!(recorded.problems, Default::default());
+    assert_eq!(recorded.loss(Loss::CaughtPanic), 0);
+    recorded
+}
+
+/// Share of the samples' time that `is` holds for.
+fn share(all: &[Sampled], is: impl Fn(&Sampled) -> bool) -> f64 {
+    let time = |s: &Sampled| (s.event.end - s.event.start) as f64;
+    let total: f64 = all.iter().map(time).sum();
+    all.iter().filter(|s| is(s)).map(time).sum::<f64>() / total.max(1.0)
+}
+
+#[test]
+fn a_thread_that_sleeps_is_found_in_its_line_and_its_system_call() {
+    for python in pythons() {
+        let run = victim(&python, "sleep", "1.5").run();
+        let recorded = fine(&run, &python);
+        let all = samples(&recorded);
+        let what = || {
+            let seen: BTreeSet<_> = all.iter().map(|s| (s.event.b, s.frames.clone())).collect();
+            format!(
+                "{}: {:?} {seen:?}",
+                python.display(),
+                recorded.definitions.attributes().collect::<Vec<_>>()
+            )
+        };
+        assert!(all.len() > 40, "{} samples, {}", all.len(), what());
+        assert!(all.iter().all(|s| s.tid == run.truth().pid && s.event.start <= s.event.end));
+        assert!(
+            all.windows(2).all(|w| w[0].event.end == w[1].event.start),
+            "one stands for the time to the next"
+        );
+        let line = marked("SLEEP");
+        let asleep = |s: &Sampled| {
+            s.stands_in("wait_for_data")
+                && s.frames[0].1.ends_with("sampled.py")
+                && s.frames[0].2 == line
+                && s.frames.last().is_some_and(|f| f.0 == "<module>")
+        };
+        assert!(share(&all, asleep) > 0.8, "{} {}", share(&all, asleep), what());
+        let calls = [libc::SYS_clock_nanosleep, libc::SYS_select, libc::SYS_pselect6].map(|n| n as u32 + 1);
+        let blocked = |s: &Sampled| asleep(s) && calls.contains(&s.event.b) && s.on_cpu() < 100;
+        assert!(share(&all, blocked) > 0.75, "{} {}", share(&all, blocked), what());
+        assert!(all.iter().all(|s| s.event.x & sample::WAITS_GIL == 0), "nobody else wants it");
+        assert_eq!(recorded.total(Total::Samples), all.len() as u64);
+        println!(
+            "{}: {} samples, {} ns CPU each, {} moved",
+            python.display(),
+            all.len(),
+            recorded.total(Total::SamplerCpuNs) / all.len() as u64,
+            recorded.total(Total::SamplesMoved)
+        );
+    }
+}
+
+#[test]
+fn a_thread_that_computes_is_found_on_the_cpu_in_its_function() {
+    let lines = marked("CRUNCH") - 4..=marked("CRUNCH");
+    for python in pythons() {
+        let run = victim(&python, "compute", "1.5").run();
+        let recorded = fine(&run, &python);
+        let all = samples(&recorded);
+        let name = python.display();
+        let computing = |s: &Sampled| s.stands_in("crunch") && lines.contains(&s.frames[0].2);
+        let found = share(&all, computing);
+        assert!(found > 0.8, "{name}: {found}, {} moved", recorded.total(Total::SamplesMoved));
+        let of_it: Vec<Sampled> = all.into_iter().filter(computing).collect();
+        let time: u64 = of_it.iter().map(|s| s.event.end - s.event.start).sum();
+        let mean = |f: fn(&Sampled) -> u32| {
+            let sum: u64 = of_it.iter().map(|s| u64::from(f(s)) * (s.event.end - s.event.start)).sum();
+            sum as f64 / time as f64 / 1000.0
+        };
+        let (cpu, queued) = (mean(Sampled::on_cpu), mean(Sampled::queued));
+        // the truth is the program's own clock; where the machine has more to do it waits for a CPU the rest of the time
+        let told =
+            run.stdout.lines().find_map(|l| l.strip_prefix("share ")?.parse::<f64>().ok()).expect("a share");
+        assert!((cpu - told).abs() < 0.1, "{name}: {cpu} on a CPU, {told} by its own clock");
+        // (waiting is known when it ends: what began in the sample before is not counted)
+        assert!(
+            cpu + queued > 0.6 && cpu + queued <= 1.0,
+            "{name}: {cpu} on a CPU, {queued} waiting for one"
+        );
+        assert!(share(&of_it, |s| s.event.b == 0) > 0.9, "{name}: in no system call");
+        println!(
+            "{name}: {:.2} of {} samples, {cpu:.2} on CPU, {queued:.2} queued, {} ns CPU each, {} moved",
+            found,
+            recorded.total(Total::Samples),
+            recorded.total(Total::SamplerCpuNs) / recorded.total(Total::Samples),
+            recorded.total(Total::SamplesMoved)
+        );
+    }
+}
+
+#[test]
+fn who_holds_pythons_lock_and_who_waits_for_it() {
+    for python in pythons() {
+        let run = victim(&python, "lock", "1.5").run();
+        let recorded = fine(&run, &python);
+        let all = samples(&recorded);
+        let name = python.display();
+        let known =
+            recorded.definitions.attributes().any(|(k, v)| k == "sampler.python" && v.ends_with("GIL, GC"));
+        assert!(known, "{name}: {:?}", recorded.definitions.attributes().collect::<Vec<_>>());
+        let crunch = |s: &&Sampled| s.stands_in("crunch");
+        let with = |bit| all.iter().filter(crunch).filter(|s| s.event.x & bit != 0).count();
+        let (holds, waits, n) =
+            (with(sample::HOLDS_GIL), with(sample::WAITS_GIL), all.iter().filter(crunch).count());
+        // two threads take turns of 5 ms; on a busy machine who waits is often waiting for a CPU as well
+        assert!(n > 30 && holds * 5 > n && waits * 20 > n, "{name}: {holds} hold, {waits} wait of {n}");
+        let run = victim(&python, "sleep", "0.8").run();
+        let all = samples(&fine(&run, &python));
+        let asleep = share(&all, |s| s.stands_in("wait_for_data") && s.event.x == 0);
+        assert!(asleep > 0.7, "{name}: who sleeps has given it up: {asleep}");
+    }
+}
+
+#[test]
+fn garbage_collection_is_seen() {
+    for python in pythons() {
+        let run = victim(&python, "gc", "1.2").run();
+        let all = samples(&fine(&run, &python));
+        let collecting = share(&all, |s| s.event.x & sample::COLLECTING != 0);
+        assert!(collecting > 0.4, "{}: {collecting}", python.display());
+        let line = marked("COLLECT");
+        let there = share(&all, |s| s.stands_in("collect") && s.frames[0].2 == line);
+        assert!(there > 0.4, "{}: {there}", python.display());
+    }
+}
+
+#[test]
+fn children_that_compute_and_read_are_seen() {
+    let python = pythons().pop().expect("a python");
+    let victim = victim(&python, "children", "2.5");
+    std::fs::write(victim.folder.join("out/big"), vec![7u8; 8 << 20]).expect("file");
+    let run = victim.run();
+    let recorded = fine(&run, &python);
+    let pid = |name: &str| -> u32 {
+        let mut words = run.stdout.split_whitespace().skip_while(|w| *w != name);
+        words.nth(1).and_then(|w| w.parse().ok()).expect("a pid")
+    };
+    let of = |pid: u32| {
+        recorded.of(Kind::Process).map(|(_, e)| *e).filter(move |e| e.a == pid).collect::<Vec<_>>()
+    };
+    let (busy, reader) = (of(pid("busy")), of(pid("reader")));
+    assert!(busy.len() >= 2, "{busy:?}");
+    assert!(busy.iter().all(|e| e.start < e.end));
+    let cpu = busy.iter().map(|e| e.b & 0xffff).max();
+    assert!(cpu.is_some_and(|c| c > 200 && c <= 1100), "{busy:?}");
+    // `dd` reads, a child of the child; it lives for a moment only, and its parent's own counters hold what it read
+    assert!(
+        reader.iter().any(|e| e.c > 1000) || recorded.of(Kind::Process).any(|(_, e)| e.c > 1000),
+        "{reader:?}"
+    );
+}
+
+#[test]
+fn a_forked_child_takes_no_samples_and_the_parent_goes_on() {
+    let python = pythons().pop().expect("a python");
+    let run = victim(&python, "forked", "1").run();
+    let all = samples(&fine(&run, &python));
+    assert_eq!(run.recordings().len(), 1, "the parent's only");
+    let after = all.iter().filter(|s| s.stands_in("forked")).map(|s| s.event.end).max().expect("waiting");
+    assert!(all.iter().filter(|s| s.event.start > after && s.stands_in("wait_for_data")).count() > 5);
+    assert!(!all.iter().any(|s| s.frames.iter().any(|f| f.0 == "crunch")), "what the child did is not ours");
+}
+
+#[test]
+fn nothing_is_sampled_where_nothing_is_wanted() {
+    let python = pythons().pop().expect("a python");
+    let run = victim(&python, "sleep", "0.8").env("GAPPROBE_CAPTURE", "profiler").run();
+    assert_eq!(samples(&fine(&run, &python)).len(), 0);
+    let run = victim(&python, "sleep", "0.8").env("GAPPROBE_SAMPLE_HZ", "0").run();
+    let recorded = fine(&run, &python);
+    assert_eq!((samples(&recorded).len(), recorded.total(Total::SamplerCpuNs)), (0, 0));
+    let run = victim(&python, "sleep", "1.5").env("GAPPROBE_SAMPLE_HZ", "20").run();
+    let n = samples(&fine(&run, &python)).len();
+    assert!((5..=40).contains(&n), "{n}");
+}
+
+#[test]
+fn a_program_that_takes_our_descriptors_keeps_its_own() {
+    let python = pythons().pop().expect("a python");
+    let run = victim(&python, "deaf", "1.5").run();
+    let all = samples(&fine(&run, &python));
+    assert!(run.stdout.contains("taken 2\n"), "schedstat and syscall of the one thread: {}", run.stdout);
+    // where it stands is known all the same, only the system call is not any more
+    let asleep = |s: &Sampled| s.stands_in("wait_for_data") && s.on_cpu() < 100;
+    assert!(share(&all, asleep) > 0.6, "{}", share(&all, asleep));
+    assert!(all.iter().all(|s| s.on_cpu() + s.queued() <= 1000));
+}
+
+/// The gauges of device 0 with their numbers, in order of time, and what the recording says of NVML.
+fn gauges(seconds: &str, mode: &str) -> (Vec<(Gauge, u64)>, Vec<String>, Run) {
+    let python = pythons().pop().expect("a python");
+    let victim = victim(&python, "sleep", seconds);
+    let library = built().victims.join("13.0/libnvidia-ml.so");
+    let folder = victim.folder.join("nvml");
+    std::fs::create_dir_all(&folder).expect("folder");
+    if mode != "none" {
+        std::os::unix::fs::symlink(library, folder.join("libnvidia-ml.so.1")).expect("link");
+    }
+    let path = format!("{}:{}", built().sim.join("13.0").display(), folder.display());
+    let run = victim.env("LD_LIBRARY_PATH", path).env("FAKE_NVML", mode).env("SIM_DEVICES", "2").run();
+    let recorded = fine(&run, &python);
+    let value = |e: &Event| u64::from(e.b) | u64::from(e.c) << 32;
+    let all = recorded.of(Kind::Gauge).filter_map(|(_, e)| Some((Gauge::from_u32(e.a)?, e.x, value(e))));
+    let found = all.filter(|g| g.0 < Gauge::CpuThrottledNs).map(|(gauge, device, value)| {
+        assert_eq!(device, 0);
+        (gauge, value)
+    });
+    let found = found.collect();
+    let said = recorded.definitions.attributes().filter(|a| a.0 == "nvml").map(|a| a.1.to_owned()).collect();
+    let resident: Vec<u64> = recorded
+        .of(Kind::Gauge)
+        .filter(|(_, e)| e.a == Gauge::ResidentBytes as u32)
+        .map(|(_, e)| value(e))
+        .collect();
+    assert!(!resident.is_empty() && resident.iter().all(|b| (5 << 20..4 << 30).contains(b)), "{resident:?}");
+    assert!(recorded
+        .definitions
+        .attributes()
+        .any(|(k, v)| k == "host.cpus" && v.parse::<u32>().is_ok_and(|n| n > 0)));
+    (found, said, run)
+}
+
+#[test]
+fn the_devices_own_figures_are_taken_of_the_device_that_works() {
+    let (found, said, _) = gauges("3.5", "");
+    assert_eq!(said, [""; 0]);
+    let of = |gauge: Gauge| found.iter().filter(|g| g.0 == gauge).map(|g| g.1).collect::<Vec<_>>();
+    let expected = [
+        (Gauge::Utilization, 70),
+        (Gauge::PowerMw, 400_000),
+        (Gauge::SmClockMhz, 1500),
+        (Gauge::ThrottleReasons, (1 << 40) + 4),
+        (Gauge::MemoryUsed, 33 << 30),
+    ];
+    for (gauge, value) in expected {
+        let all = of(gauge);
+        assert!((2..=4).contains(&all.len()) && all.iter().all(|v| *v == value), "{gauge:?}: {all:?}");
+    }
+    assert_eq!((of(Gauge::SmClockMaxMhz), of(Gauge::PowerLimitMw)), (vec![1980], vec![700_000]), "once");
+}
+
+#[test]
+fn a_management_library_that_is_missing_slow_or_hangs_or_has_only_slices_is_left_alone() {
+    assert_eq!(gauges("1.6", "none").1, ["not to be had"]);
+    assert_eq!(gauges("1.6", "mig").1, ["device 0: a slice of a GPU (MIG)"]);
+    assert_eq!(gauges("1.6", "uuid").1, ["device 0: not found by UUID or PCI address"]);
+    let (found, said, _) = gauges("4.5", "slow");
+    assert!(said.len() == 1 && said[0].starts_with("off: a reading took 3"), "{said:?}");
+    assert_eq!(found.iter().filter(|g| g.0 == Gauge::PowerMw).count(), 2, "no third");
+    let (found, _, run) = gauges("3", "hang");
+    assert_eq!(found, []);
+    let all = samples(&run.recorded());
+    let end = all.iter().map(|s| s.event.end).max().expect("samples");
+    let begin = all.iter().map(|s| s.event.start).min().expect("samples");
+    assert!(end - begin > 2_500_000_000, "sampling goes on");
+}
+
+/// The functions of the victim and of the modules it imports, by the interpreter itself.
+const NAMES: &str = r#"
+import sys, types
+def names(code):
+    yield getattr(code, "co_qualname", code.co_name)
+    for c in code.co_consts:
+        if isinstance(c, types.CodeType): yield from names(c)
+import threading, time, random, subprocess, gc, os, argparse, ctypes, math, signal, functools, weakref, _weakrefset
+files = [sys.argv[1], sys.argv[2] + "/train.py"] + [m.__file__ for m in list(sys.modules.values()) if getattr(m, "__file__", None) and m.__file__.endswith(".py")]
+for f in files:
+    for n in names(compile(open(f, encoding="utf-8").read(), f, "exec")): print(f.rsplit("/", 1)[-1], n)
+"#;
+
+#[test]
+fn under_stress_no_function_is_named_that_the_program_does_not_have() {
+    for python in pythons() {
+        let folder = root().join("tests/victims");
+        let script = built().scratch.join("names.py");
+        std::fs::write(&script, NAMES).expect("script");
+        let out = std::process::Command::new(&python)
+            .arg(&script)
+            .arg(source())
+            .arg(&folder)
+            .output()
+            .expect("python");
+        let known: BTreeSet<String> =
+            String::from_utf8_lossy(&out.stdout).lines().map(str::to_owned).collect();
+        assert!(known.len() > 500, "{}", String::from_utf8_lossy(&out.stderr));
+        let run = victim(&python, "stress", "4").env("GAPPROBE_SAMPLE_HZ", "1000").run();
+        let recorded = fine(&run, &python);
+        let all = samples(&recorded);
+        let name = python.display();
+        let with = all.iter().filter(|s| !s.frames.is_empty()).count();
+        assert!(all.len() > 300 && with * 3 > all.len(), "{name}: {with} of {}", all.len());
+        let mut seen: HashMap<&str, u32> = HashMap::new();
+        for (function, file, line) in all.iter().flat_map(|s| &s.frames) {
+            *seen.entry(function).or_default() += 1;
+            if file == "<made>" {
+                let number = function.strip_prefix("made_").and_then(|n| n.parse::<u32>().ok());
+                assert!(
+                    (number.is_some() && *line <= 5) || function == "<module>",
+                    "{name}: {function}:{line}"
+                );
+                continue;
+            }
+            let short = file.rsplit('/').next().unwrap_or(file);
+            let is = known.contains(&format!("{short} {function}")) || file.starts_with("<frozen");
+            assert!(is, "{name}: {function} {file}:{line} is none of the program's");
+        }
+        let mut made = 0;
+        for pair in all.iter().flat_map(|s| s.frames.windows(2)) {
+            if let Some(number) = pair[0].0.strip_prefix("made_").and_then(|n| n.parse::<u32>().ok()) {
+                let caller = ["call_even", "call_odd"][number as usize % 2];
+                assert_eq!(pair[1].0, caller, "{name}: {pair:?}: another function's name");
+                made += 1;
+            }
+        }
+        assert!(made > 10 && seen.len() > 10, "{name}: {seen:?}");
+        assert!(all.iter().map(|s| s.tid).collect::<BTreeSet<_>>().len() >= 3, "{name}");
+        println!(
+            "{name}: {with} of {} with a stack, {} moved, {} ns each, losses {:?}",
+            all.len(),
+            recorded.total(Total::SamplesMoved),
+            recorded.total(Total::SamplerCpuNs) / recorded.total(Total::Samples).max(1),
+            recorded.losses()
+        );
+    }
+}
+
+#[test]
+fn callers_are_those_that_called() {
+    for python in pythons() {
+        let run = victim(&python, "alternating", "3").env("GAPPROBE_SAMPLE_HZ", "1000").run();
+        let recorded = fine(&run, &python);
+        let all = samples(&recorded);
+        let mut pairs = 0;
+        for s in &all {
+            for pair in s.frames.windows(2) {
+                let (callee, caller) = (pair[0].0.as_str(), pair[1].0.as_str());
+                let of = |leaf, other| callee == leaf && caller != other;
+                assert!(!of("leaf_f", "call_f") && !of("leaf_g", "call_g"), "{}: {pair:?}", python.display());
+                pairs += u32::from(callee.starts_with("leaf"));
+            }
+        }
+        println!("{}: {pairs} pairs, {} moved", python.display(), recorded.total(Total::SamplesMoved));
+    }
+}
