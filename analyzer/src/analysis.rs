@@ -6,7 +6,9 @@
 
 use trace::Loss;
 
+use crate::gaps::standing::Stood;
 use crate::run::{Blind, Span, NONE};
+use crate::sites::Site;
 
 /// Where a nanosecond of a device's wall time goes. The order is the order of the stored numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
@@ -281,6 +283,10 @@ pub struct DeviceAnalysis {
     pub buckets: Buckets,
     /// Why idle, over the whole valid span (steady or not), by start.
     pub slices: Vec<IdleSlice>,
+    /// What the launching threads did in the HOST time of the steady span, by samples.
+    pub host: Stood,
+    /// The same of INPUT.
+    pub input: Stood,
     /// Small kernels in the steady span.
     pub small: SmallKernels,
     /// Ops in the steady span.
@@ -346,6 +352,10 @@ pub struct Finding {
     pub call: u32,
     /// How often (calls, gaps).
     pub count: u64,
+    /// The line of the program that costs most; `None` where that is not known.
+    pub site: Option<Site>,
+    /// Further lines that cost about as much.
+    pub more_lines: u32,
 }
 
 /// The answer.
@@ -377,6 +387,8 @@ pub struct Verdict {
     pub profiled: Option<Profiled>,
     /// Flat number of the call that stands for it, or [`NONE`].
     pub call: u32,
+    /// The line of the program that costs most; `None` where that is not known.
+    pub site: Option<Site>,
 }
 
 /// A run without the profiler that recorded it, as far as can be said: the end of the range.

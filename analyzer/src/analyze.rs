@@ -6,7 +6,7 @@ use trace::header::state;
 use trace::loss::Severity;
 use trace::{Loss, Total};
 
-use crate::analysis::{Analysis, Cost, Coverage, DeviceAnalysis, StepSource};
+use crate::analysis::{Analysis, Bucket, Cost, Coverage, DeviceAnalysis, StepSource};
 use crate::gaps::{attribute, HostView};
 use crate::kernels::KernelTable;
 use crate::replay::Prepared;
@@ -33,6 +33,8 @@ pub fn analyze(run: &Run) -> Analysis {
     for device in &run.devices {
         let host = HostView::new(run, device);
         let found = attribute(run, device, &host, &collectives, (&observed, valid), (&steady, a.steady));
+        let stood = |bucket| host.standing.stood(run, &found.slices, bucket, a.steady);
+        let (of_host, of_input) = (stood(Bucket::Host), stood(Bucket::Input));
         hosts.push(host);
         a.devices.push(DeviceAnalysis {
             ordinal: device.ordinal,
@@ -44,6 +46,8 @@ pub fn analyze(run: &Run) -> Analysis {
             steady: a.steady,
             wall_ns: steady.total(),
             buckets: found.buckets,
+            host: of_host,
+            input: of_input,
             slices: found.slices,
             small: found.small,
             ops: found.ops,

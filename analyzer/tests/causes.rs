@@ -14,6 +14,10 @@ mod device;
 mod host;
 #[path = "causes/launch.rs"]
 mod launch;
+#[path = "causes/samples.rs"]
+mod samples;
+#[path = "causes/sites.rs"]
+mod sites;
 #[path = "causes/sync.rs"]
 mod sync;
 #[path = "causes/verdicts.rs"]

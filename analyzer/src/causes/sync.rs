@@ -13,7 +13,7 @@
 //! anyway wins nothing and is not named.
 //!
 //! # How sure
-//! The calls and their times are exact. The prediction assumes that nothing after the call needs its value: where
+//! The calls, their times and, where the line is told, the Python line that made them are exact. The prediction assumes that nothing after the call needs its value: where
 //! the next launches, shapes or the next input depend on it, it can only be overlapped or batched, and less is won.
 //!
 //! # What to change
@@ -43,6 +43,12 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         f.text = format!("{} drains the queue {}", top.name, case.rhythm(top.calls));
         f.call = top.flat;
         f.count = top.calls;
+    }
+    if let Some(spot) = case.spot(Bucket::Sync) {
+        let rhythm = case.rhythm(spot.calls);
+        f.text = format!("{}: {} drains the queue {rhythm}{}", spot.site, spot.name, spot.rest());
+        f.count = spot.calls;
+        spot.into(&mut f);
     }
     Some(f)
 }

@@ -159,6 +159,10 @@ pub(super) fn call<W: Write>(
     if call.result != 0 {
         out.number(b",\"error\":", u64::from(call.result));
     }
+    if call.site != 0 {
+        out.number(b",\"stack id\":", u64::from(call.site));
+        out.put(texts.site(call.site).0);
+    }
     out.put(b"}");
     if let Some(id) = arrow {
         out.number(BIND, id);
@@ -268,6 +272,7 @@ pub(super) fn idle<W: Write>(
     tid: u32,
     slice: &IdleSlice,
     blame: Option<(&Call, &str)>,
+    texts: &mut Texts<'_>,
 ) -> Result<(), WriteError> {
     frame.begin(out, tid, slice.start, slice.end);
     out.put(b",\"cat\":\"idle\",\"name\":\"");
@@ -283,6 +288,12 @@ pub(super) fn idle<W: Write>(
         put_text(&mut out.block, name);
         out.put(b",\"call us\":");
         put_micros(&mut out.block, call.end.saturating_sub(call.start));
+        if call.site != 0 {
+            let (site, stack) = texts.site(call.site);
+            out.put(site);
+            out.put(stack);
+        }
+        out.put(texts.advice(slice.bucket));
         out.put(b"}");
     }
     out.end()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Idle time as folded stacks, one a line with its microseconds: what flamegraph.pl, speedscope and inferno read. A stack is
-//! device, cause, the ranges around the blamed call, the call.
+//! device, cause, the ranges around the blamed call, the frames it was made from, the call.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -25,6 +25,16 @@ pub fn folded(run: &Run, analysis: &Analysis, out: &mut dyn Write) -> io::Result
                         run.definitions.string(frame.name).unwrap_or("(no name)"),
                     )));
                 }
+                for f in run.site(call).rev() {
+                    let text = |id| run.definitions.string(id).unwrap_or("?");
+                    stack.push(';');
+                    stack.push_str(&clean(&format!(
+                        "{} ({}:{})",
+                        text(f.function),
+                        base(text(f.file)),
+                        f.line
+                    )));
+                }
                 stack.push(';');
                 stack.push_str(&clean(run.call_name(call)));
             }
@@ -39,6 +49,11 @@ pub fn folded(run: &Run, analysis: &Analysis, out: &mut dyn Write) -> io::Result
         }
     }
     Ok(())
+}
+
+/// The last part of a path.
+fn base(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
 }
 
 /// A frame: the separator and what cannot be seen cannot stand in it.

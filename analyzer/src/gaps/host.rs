@@ -6,6 +6,7 @@ use trace::call::Class;
 use trace::Kind;
 
 use super::input::Fetching;
+use super::standing::{Standing, Stretch};
 use super::{LAUNCH_LONGEST_NS, LAUNCH_MEDIANS, LAUNCH_STRETCH_NS, SMALL_COPY_BYTES};
 use crate::merge::Merge;
 use crate::run::{Call, Device, Op, Run, Span, NONE};
@@ -59,6 +60,8 @@ pub struct HostView {
     pub usual: u64,
     /// When the host's threads fetched data.
     pub fetching: Fetching,
+    /// What they did otherwise, by samples.
+    pub standing: Standing,
     /// Indices of the threads that launch to the device, and of those that only wait for it in their turn.
     pub threads: Vec<usize>,
 }
@@ -96,8 +99,13 @@ impl HostView {
         view.add_holding_calls(run);
         view.add_waiting_threads(run);
         let fetching = Fetching::new(run, &view);
-        view.measure_stretches(run, &fetching);
+        let stretches = view.measure_stretches(run, &fetching);
         view.fetching = fetching;
+        if !stretches.is_empty() {
+            view.standing = Standing::new(run, device, &stretches, |flat| view.is_long(flat));
+            view.fetching.paced |= view.standing.paced;
+            view.usual_without_elsewhere(&stretches);
+        }
         view
     }
 
@@ -149,7 +157,10 @@ impl HostView {
         self.blockers.dedup_by_key(|b| b.call); // one copy call, several records
     }
 
-    fn measure_stretches(&mut self, run: &Run, fetching: &Fetching) {
+    /// Gives the stretches back where there are samples that could stand in them.
+    fn measure_stretches(&mut self, run: &Run, fetching: &Fetching) -> Vec<Stretch> {
+        let sampled = run.threads.iter().any(|t| !t.samples.is_empty());
+        let mut stretches = Vec::new();
         let lists: Vec<&[Call]> =
             self.threads.iter().filter_map(|&t| run.threads.get(t)).map(|t| t.calls.as_slice()).collect();
         let blocking: Vec<u32> = {
@@ -175,6 +186,9 @@ impl HostView {
                         *f = fetched;
                     }
                     lengths.push(ns);
+                    if sampled {
+                        stretches.push(Stretch { span: Span::new(end.min(c.start), c.start), flat });
+                    }
                 }
                 last_end = Some(last_end.unwrap_or(0).max(c.end));
                 blocked = 0;
@@ -195,6 +209,20 @@ impl HostView {
             0 => LAUNCH_STRETCH_NS,
             _ => u64::from(*lengths.select_nth_unstable(middle).1),
         };
+        stretches
+    }
+
+    /// Short stretches in which no launching was done are not usual ones.
+    fn usual_without_elsewhere(&mut self, stretches: &[Stretch]) {
+        if self.standing.elsewhere.is_empty() {
+            return;
+        }
+        let launching = stretches.iter().filter(|s| !self.is_long(s.flat));
+        let mut lengths: Vec<u64> = launching.map(|s| self.stretch(s.flat)).collect();
+        let middle = lengths.len() / 2;
+        if middle < lengths.len() {
+            self.usual = *lengths.select_nth_unstable(middle).1;
+        }
     }
 
     /// The host's own time before this launching call, ns (4.29 s at most; 0 for other calls).
@@ -204,12 +232,12 @@ impl HostView {
 
     /// The host's own time before this launching call was, for the most part, fetching data.
     pub fn is_fetch(&self, flat: u32) -> bool {
-        self.fetched.get(flat as usize) == Some(&true)
+        self.fetched.get(flat as usize) == Some(&true) || self.standing.fetched.contains(&flat)
     }
 
-    /// The host was busy with something other than launching before this call.
+    /// The host was busy with something other than launching before this call: for long, or as samples tell.
     pub fn is_long(&self, flat: u32) -> bool {
-        self.stretch(flat) > self.limit
+        self.stretch(flat) > self.limit || self.standing.elsewhere.contains(&flat)
     }
 }
 

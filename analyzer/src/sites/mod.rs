@@ -13,8 +13,9 @@
 //!
 //! Else there is no site. A wrong line is worse than none.
 //!
-//! Here: [`Site`], [`Sites`]. `origin.rs`: whose a file is.
+//! Here: [`Site`], [`Sites`]. `origin.rs`: whose a file is. `doing.rs`: what a sampled thread was doing.
 
+pub mod doing;
 mod origin;
 
 use std::collections::HashMap;

@@ -68,6 +68,7 @@ pub(super) fn join(parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadError> {
         Some(track) => (track.key(), track.tid),
         None => (key, thread_id(key)),
     };
+    let own_stack = |stack: u32| if head.own.is_some() { stack } else { 0 };
     for (part, strings, kernels) in named {
         let Part { streams, threads: own, ops, calls, ranges, waits, marks, thread_names, .. } = part;
         let string = |n: u32| strings.get(n as usize).copied().unwrap_or(0);
@@ -113,7 +114,7 @@ pub(super) fn join(parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadError> {
                 continue;
             };
             let name = Named { string: string(c.name), packed: c.packed };
-            assembly.call(thread, ForeignCall { span, correlation: c.correlation, name, result: 0 });
+            assembly.call(thread, ForeignCall { span, correlation: c.correlation, name, result: 0, site: own_stack(c.stack) });
         }
         for r in ranges {
             if let (Some(span), Some(thread)) = (frame.span(r.start, r.end), thread(r.thread)) {
