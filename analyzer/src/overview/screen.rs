@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 
+use super::gauges::Gauges;
 use super::page::{name, Page};
 use super::rows::{Fields, Rows};
 use super::{ncu, Overview};
@@ -29,6 +30,13 @@ pub fn screen(o: &Overview<'_>, width: Option<usize>) -> String {
     verdict(out, a);
     if let Some(d) = a.worst.and_then(|w| a.devices.get(w)) {
         buckets(out, a, d);
+        let said = Gauges::of(&o.input.run, a, d).sentences(d.busy_share());
+        for sentence in &said {
+            out.sentence("", sentence);
+        }
+        if !said.is_empty() {
+            out.text.push('\n');
+        }
     }
     steps(out, o, a);
     gaps(out, o);

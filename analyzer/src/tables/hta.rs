@@ -48,7 +48,7 @@ const FIRST: [Column; 9] = [
     number("Stream", "stream"),
     text("Category", "category"),
     number("HTA Idle us", "hta_idle_us"),
-    Column { name: "HTA Ratio", unit: Unit::None, key: "hta_ratio", decimals: 2, text: false, part: false },
+    Column { name: "HTA Ratio", unit: Unit::None, key: "hta_ratio", decimals: 2, text: false, part: false, spare: false },
     ns("Time", "time_ns"),
     text("Mostly", "mostly"),
     number("HTA Intervals", "hta_intervals"),

@@ -9,7 +9,9 @@
 use foldhash::{HashMap, HashMapExt};
 
 use super::groups::Groups;
-use super::table::{five, ns, number, percent, percent_of, row, text, Row, AVG, MAX, MED, MIN, STDDEV};
+use super::table::{
+    five, ns, number, percent, percent_of, row, spare_text, text, Row, AVG, MAX, MED, MIN, STDDEV,
+};
 use super::{Report, Source};
 use crate::analysis::Bucket;
 use crate::gaps::HostView;
@@ -34,7 +36,7 @@ pub(super) static REPORT: Report = Report {
         MAX,
         STDDEV,
         text("Name", "name"),
-        text("Site", "site"),
+        spare_text("Site", "site"),
     ],
     rows,
 };
