@@ -25,7 +25,9 @@
 
 use trace::event::Gauge;
 
-use super::{compile, file_io, gc, gil, lock, logging, network, no_work, sleep, starved, Case, NAMED_WIN};
+use super::{
+    compile, file_io, gc, gil, lock, logging, network, no_work, sleep, starved, sync, Case, NAMED_WIN,
+};
 use crate::analysis::{Bucket, Confidence, Finding};
 use crate::gaps::standing::LEAST_SAMPLES;
 use crate::replay::Fix;
@@ -122,6 +124,7 @@ fn kind(case: &Case) -> Option<Kind> {
     let stood = &case.device.host;
     let code = |d: Doing| {
         Some(match d {
+            Doing::WaitsForDevice => sync::CODE,
             Doing::Collects => gc::CODE,
             Doing::WaitsForGil => gil::CODE,
             Doing::Saves | Doing::Writes => file_io::CODE,

@@ -13,11 +13,14 @@ use trace::Kind;
 
 use crate::analysis::{Bucket, IdleSlice};
 use crate::run::{Device, Op, Run, Sample, Span, Thread};
-use crate::sites::doing::{blocked_reading, doing, Doing, Frames};
+use crate::sites::doing::{blocked_natively, blocked_reading, doing, Doing, Frames};
 use crate::sites::{Site, Sites};
 
 /// Fewer samples than this say nothing.
 pub const LEAST_SAMPLES: u32 = 5;
+
+/// A launch this soon after a copy's end, ns, or within a tenth of the stretch, comes of it.
+const SOON_NS: u64 = 200_000;
 
 /// Samples by what was done.
 type Tally = HashMap<Doing, u32>;
@@ -65,7 +68,7 @@ impl Standing {
         stretches: &[Stretch],
         is_long: impl Fn(u32) -> bool,
     ) -> Standing {
-        let placed = place(run, stretches);
+        let placed = place(run, device, stretches);
         let mut own: HashMap<u32, Tally> = HashMap::new();
         for p in &placed {
             *own.entry(p.flat).or_default().entry(p.doing).or_default() += 1;
@@ -142,7 +145,8 @@ fn key(op: &Op) -> u64 {
 }
 
 /// Samples in their stretches. A thread in a call that blocks does not stand in the program.
-fn place(run: &Run, stretches: &[Stretch]) -> Vec<Placed> {
+fn place(run: &Run, device: &Device, stretches: &[Stretch]) -> Vec<Placed> {
+    let copies = copies_to_host(device);
     let mut frames: HashMap<u32, Frames> = HashMap::new();
     let mut placed = Vec::new();
     for (t, thread) in run.threads.iter().enumerate() {
@@ -155,10 +159,34 @@ fn place(run: &Run, stretches: &[Stretch]) -> Vec<Placed> {
             }
             let frames = *frames.entry(sample.stack).or_insert_with(|| Frames::of(run, sample.stack));
             let (thread, sample_) = (t as u32, s as u32);
-            placed.push(Placed { flat: stretch.flat, thread, sample: sample_, doing: doing(sample, frames) });
+            let doing = match blocked_natively(sample, frames) && ends_with_copy(&copies, at, stretch.span) {
+                true => Doing::WaitsForDevice,
+                false => doing(sample, frames),
+            };
+            placed.push(Placed { flat: stretch.flat, thread, sample: sample_, doing });
         }
     }
     placed
+}
+
+/// Ends of copies to the host, sorted.
+fn copies_to_host(device: &Device) -> Vec<u64> {
+    let copies = device
+        .streams
+        .iter()
+        .flat_map(|s| &s.ops)
+        .filter(|o| o.kind == Kind::Memcpy && o.copy().direction == 2);
+    let mut ends: Vec<u64> = copies.map(|o| o.end).collect();
+    ends.sort_unstable();
+    ends
+}
+
+/// The thread that is blocked at `at` went on to its next launch shortly after a copy to the host had ended.
+fn ends_with_copy(copies: &[u64], at: u64, stretch: Span) -> bool {
+    let before = copies.partition_point(|&end| end <= stretch.end);
+    let last = before.checked_sub(1).and_then(|i| copies.get(i));
+    let soon = (stretch.ns() / 10).max(SOON_NS);
+    last.is_some_and(|&end| end > at && stretch.end - end <= soon)
 }
 
 /// The thread stands in a call that waits, copies or allocates.

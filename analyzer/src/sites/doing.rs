@@ -44,6 +44,8 @@ pub enum Doing {
     Talks,
     /// Waits for another thread or process.
     Waits,
+    /// Waits, without any CUDA call, for a copy from the device (an array of JAX is read): found by `gaps/standing.rs`.
+    WaitsForDevice,
     /// Sleeps by its own wish.
     Sleeps,
     /// Waits for somebody to ask for something.
@@ -58,7 +60,7 @@ pub enum Doing {
 
 impl Doing {
     /// All of them.
-    pub const ALL: [Doing; 18] = [
+    pub const ALL: [Doing; 19] = [
         Doing::FetchesHere,
         Doing::FetchesFromWorkers,
         Doing::Fetches,
@@ -72,6 +74,7 @@ impl Doing {
         Doing::Reads,
         Doing::Talks,
         Doing::Waits,
+        Doing::WaitsForDevice,
         Doing::Sleeps,
         Doing::Idles,
         Doing::Allocates,
@@ -95,6 +98,7 @@ impl Doing {
             Doing::Reads => "reads a file or pipe",
             Doing::Talks => "talks to the network",
             Doing::Waits => "waits for another thread or process",
+            Doing::WaitsForDevice => "waits for a copy from the GPU",
             Doing::Sleeps => "sleeps",
             Doing::Idles => "waits for requests",
             Doing::Allocates => "allocates host memory",
@@ -138,6 +142,8 @@ pub(crate) enum Frames {
     EventLoop,
     /// Another process' pipe.
     Pipe,
+    /// An array of JAX is read.
+    Array,
     /// The innermost frame is the user's.
     User,
     Other,
@@ -178,6 +184,12 @@ impl Frames {
                 Frames::EventLoop
             }
             () if innermost(|file, _| library(file, "multiprocessing/connection.py")) => Frames::Pipe,
+            () if innermost(|file, _| {
+                file.ends_with("jax/_src/array.py") || file.ends_with("jax/_src/api.py")
+            }) =>
+            {
+                Frames::Array
+            }
             () if frames.first().is_some_and(|f| f.2 == Origin::User) => Frames::User,
             () => Frames::Other,
         }
@@ -281,6 +293,16 @@ mod call {
 pub(crate) fn blocked_reading(sample: &Sample) -> bool {
     let reads = sample.syscall.is_none_or(|n| call::READ.contains(&n) || call::SOCKET.contains(&n));
     reads && sample.on_cpu < MOST && sample.run_queue < MOST
+}
+
+/// Blocked on a futex by native code that the program's own line, or the reading of an array, called: no lock, queue or
+/// event of Python's, whose frames would be there.
+pub(crate) fn blocked_natively(sample: &Sample, frames: Frames) -> bool {
+    let natively = matches!(frames, Frames::User | Frames::Array);
+    natively
+        && sample.bits == 0
+        && sample.syscall.is_some_and(|n| call::FUTEX.contains(&n))
+        && sample.on_cpu < MOST
 }
 
 /// What the thread did.

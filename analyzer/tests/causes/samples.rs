@@ -363,3 +363,44 @@ fn launching_in_which_half_of_the_samples_log_is_host() {
     // in the program's own lines: that may be dispatching
     verdict(&run(|p| step(p, false)).1, "LAUNCH");
 }
+
+/// `float(x)` in JAX: no call, only a thread that is blocked until the copy has ended.
+fn reads_an_array(p: &mut Program, copies: bool, frame: (&str, &str, u32)) {
+    p.train_step(6, 20_000);
+    p.launch("loss_kernel", 264, 30_000_000);
+    let from = p.t;
+    let launched = p.t;
+    let end = from + 31_000_000;
+    if copies {
+        let tid = std::mem::replace(&mut p.tid, 900); // a thread of the runtime copies
+        p.copy(7, false, 4, false);
+        p.tid = tid;
+    }
+    p.t = launched;
+    let pose = Pose::blocked(stack(p, &[frame, ("step", "/job/gpt/train.py", 88)]), 202);
+    p.stand(end - from, pose);
+    p.t += 2_500_000; // the program's own work on the value
+}
+
+#[test]
+fn an_array_that_is_read_without_a_call_is_sync() {
+    let array = ("_value", "/venv/lib/python3.11/site-packages/jax/_src/array.py", 600);
+    let found = run(|p| reads_an_array(p, true, array));
+    let host = &found.1.devices[0].host;
+    assert_eq!(host.main(), Some(analyzer::sites::doing::Doing::WaitsForDevice), "{host:?}");
+    let f = found.1.findings.iter().find(|f| f.code == "GP101").expect("SYNC");
+    assert_eq!(f.site.as_ref().map(|s| s.line), Some(88), "{}", f.text);
+    assert!(f.text.contains("waits for a copy from the GPU"), "{}", f.text);
+    assert!(
+        found.1.findings.iter().all(|f| f.cause != "LOCK" && f.cause != "HOST"),
+        "{:?}",
+        found.1.findings
+    );
+    // without a copy it waits for somebody else, and so it does in a lock of Python's
+    let lock = |found: (Run, Analysis)| {
+        assert!(found.1.findings.iter().all(|f| f.code != "GP101"), "{:?}", found.1.findings);
+        assert!(found.1.findings.iter().any(|f| f.cause == "LOCK"), "{:?}", found.1.findings);
+    };
+    lock(run(|p| reads_an_array(p, false, array)));
+    lock(run(|p| reads_an_array(p, true, ("Condition.wait", &format!("{LIBRARY}/threading.py"), 355))));
+}

@@ -148,3 +148,30 @@ fn folded_stacks_and_the_table_of_blocking_calls_have_the_lines() {
     assert!(csv.lines().next().unwrap().ends_with(",Name,Site"), "{csv}");
     assert!(csv.contains(",gpt/train.py:88 in train_step"), "{csv}");
 }
+
+/// A wait that costs nothing is cleared by its line.
+#[test]
+fn a_suspect_that_costs_nothing_is_cleared_with_its_line() {
+    let mut p = Program::new();
+    for _ in 0..super::STEPS {
+        let begin = p.t;
+        for _ in 0..50 {
+            p.launch("gemm_kernel", 264, 100_000);
+        }
+        let (end, tid) = (p.t, p.tid);
+        (p.t, p.tid) = (begin + 50_000, 777); // a monitor waits while the others launch
+        p.site = p.b.stack(&[("watch", "/job/gpt/monitor.py", 9)]);
+        p.sync();
+        (p.t, p.tid, p.site) = (end, tid, 0);
+    }
+    let path = std::env::temp_dir().join(format!("gapprobe-cleared-{}.gprec", std::process::id()));
+    std::fs::write(&path, p.finish()).unwrap();
+    let input = analyzer::formats::read(&path, &analyzer::formats::Progress::default());
+    std::fs::remove_file(&path).unwrap();
+    let input = input.unwrap_or_else(|e| panic!("{e}"));
+    let source = analyzer::tables::Source::new(&input.run, analyzer::tables::NameStyle::Short);
+    let overview = analyzer::overview::Overview { file: "x", input: &input, source: &source };
+    let screen = analyzer::overview::screen(&overview, Some(200));
+    let said = screen.lines().find(|l| l.contains("gpt/monitor.py:9 in watch")).expect("the line");
+    assert!(said.contains("30 calls") && said.contains("costs 0"), "{said}");
+}
