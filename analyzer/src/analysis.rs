@@ -287,6 +287,8 @@ pub struct DeviceAnalysis {
     pub host: Stood,
     /// The same of INPUT.
     pub input: Stood,
+    /// Late launching calls (flat numbers, sorted), and the stack id that samples in front of each show.
+    pub stood: Vec<(u32, u32)>,
     /// Small kernels in the steady span.
     pub small: SmallKernels,
     /// Ops in the steady span.
@@ -298,6 +300,15 @@ pub struct DeviceAnalysis {
 }
 
 impl DeviceAnalysis {
+    /// Where the launching thread stood in idle time of HOST or INPUT, by samples: a stack id, 0 where there is none.
+    pub fn stack_of(&self, slice: &IdleSlice) -> u32 {
+        if !matches!(slice.bucket, Bucket::Host | Bucket::Input) {
+            return 0;
+        }
+        let at = self.stood.binary_search_by_key(&slice.call, |s| s.0);
+        at.ok().and_then(|i| self.stood.get(i)).map_or(0, |s| s.1)
+    }
+
     /// Share of the steady wall time with anything running, 0 to 1.
     pub fn busy_share(&self) -> f64 {
         share(self.buckets.total() - self.buckets.idle(), self.buckets.total())

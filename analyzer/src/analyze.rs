@@ -35,6 +35,7 @@ pub fn analyze(run: &Run) -> Analysis {
         let found = attribute(run, device, &host, &collectives, (&observed, valid), (&steady, a.steady));
         let stood = |bucket| host.standing.stood(run, &found.slices, bucket, a.steady);
         let (of_host, of_input) = (stood(Bucket::Host), stood(Bucket::Input));
+        let stood = host.standing.stacks(run);
         hosts.push(host);
         a.devices.push(DeviceAnalysis {
             ordinal: device.ordinal,
@@ -48,6 +49,7 @@ pub fn analyze(run: &Run) -> Analysis {
             buckets: found.buckets,
             host: of_host,
             input: of_input,
+            stood,
             slices: found.slices,
             small: found.small,
             ops: found.ops,

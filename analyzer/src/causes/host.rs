@@ -192,7 +192,10 @@ fn place(case: &Case, f: &mut Finding) {
 fn throttled(case: &Case) -> String {
     let steady = case.device.steady;
     let quota = case.run.readings.iter().filter(|r| r.gauge == Gauge::CpuThrottledNs as u32);
-    let ns: u64 = quota.filter(|r| r.span.clip(steady).ns() > 0).map(|r| r.value.min(r.span.ns())).sum();
+    let ns = quota
+        .filter(|r| r.span.clip(steady).ns() > 0)
+        .map(|r| r.value.min(r.span.ns()))
+        .fold(0, u64::saturating_add);
     match crate::analysis::share(ns, steady.ns()) {
         share if share < 0.01 => String::new(),
         share => {

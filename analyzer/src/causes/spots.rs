@@ -69,22 +69,23 @@ impl<'a> Spots<'a> {
 
     /// `ns` more because of this call.
     pub(super) fn add(&mut self, flat: u32, call: &Call, ns: u64) {
-        self.all += ns;
+        self.all = self.all.saturating_add(ns);
         let Some(site) = self.sites.of(call.site) else { return };
-        self.known += ns;
+        self.known = self.known.saturating_add(ns);
         let sum = self.sums.entry((site, call.packed)).or_insert((0, 0, flat));
-        sum.0 += ns;
+        sum.0 = sum.0.saturating_add(ns);
         sum.1 += u64::from(self.seen.insert(flat));
     }
 
     /// The line that costs most; `None` where the lines of more than half of the time are not known.
     pub(super) fn worst(self) -> Option<Spot> {
-        if self.known * 2 < self.all || self.known == 0 {
+        if self.known < self.all - self.known || self.known == 0 {
             return None;
         }
         let mut lines: HashMap<u32, u64> = HashMap::new();
         for (&(site, _), sum) in &self.sums {
-            *lines.entry(site).or_default() += sum.0;
+            let line: &mut u64 = lines.entry(site).or_default();
+            *line = line.saturating_add(sum.0);
         }
         let (&worst, &most) = lines.iter().max_by_key(|(&site, &ns)| (ns, u32::MAX - site))?;
         let more = lines.values().filter(|&&ns| ns as f64 >= most as f64 * SAME_COST).count() - 1;

@@ -222,7 +222,8 @@ impl<W: Write> Document<'_, W> {
                 }
                 let blame =
                     slice.call().and_then(|c| self.run.call(c)).map(|(_, c)| (c, self.run.call_name(c)));
-                slices::idle(&mut self.out, self.frame, tid, slice, blame, &mut self.texts)?;
+                let stack = device.stack_of(slice);
+                slices::idle(&mut self.out, self.frame, tid, slice, (blame, stack), &mut self.texts)?;
                 if let Some(call_start) = self.arrow_of(slice) {
                     arrow += 1;
                     let head = call_start <= slice.start;

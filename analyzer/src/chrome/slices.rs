@@ -265,13 +265,14 @@ fn colour(bucket: Bucket) -> &'static [u8] {
     }
 }
 
-/// An idle slice; `blame` is the call that stands for it: the one that held the host up, or the launch that came late.
+/// An idle slice; `blame` is the call that stands for it: the one that held the host up, or the launch that came late; `stood`
+/// the stack in which the launching thread stood before (0: not known).
 pub(super) fn idle<W: Write>(
     out: &mut Output<W>,
     frame: Frame,
     tid: u32,
     slice: &IdleSlice,
-    blame: Option<(&Call, &str)>,
+    (blame, stood): (Option<(&Call, &str)>, u32),
     texts: &mut Texts<'_>,
 ) -> Result<(), WriteError> {
     frame.begin(out, tid, slice.start, slice.end);
@@ -288,8 +289,9 @@ pub(super) fn idle<W: Write>(
         put_text(&mut out.block, name);
         out.put(b",\"call us\":");
         put_micros(&mut out.block, call.end.saturating_sub(call.start));
-        if call.site != 0 {
-            let (site, stack) = texts.site(call.site);
+        let stack = if stood != 0 { stood } else { call.site };
+        if stack != 0 {
+            let (site, stack) = texts.site(stack);
             out.put(site);
             out.put(stack);
         }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use crate::analysis::Analysis;
-use crate::gaps::stacks::{idle_stacks, without_number};
+use crate::gaps::stacks::{frame_name, idle_stacks, without_number};
 use crate::run::Run;
 use crate::timeline::Observed;
 use crate::visible::is_hidden;
@@ -25,15 +25,9 @@ pub fn folded(run: &Run, analysis: &Analysis, out: &mut dyn Write) -> io::Result
                         run.definitions.string(frame.name).unwrap_or("(no name)"),
                     )));
                 }
-                for f in run.site(call).rev() {
-                    let text = |id| run.definitions.string(id).unwrap_or("?");
+                for f in run.definitions.stack(idle.stack).rev() {
                     stack.push(';');
-                    stack.push_str(&clean(&format!(
-                        "{} ({}:{})",
-                        text(f.function),
-                        base(text(f.file)),
-                        f.line
-                    )));
+                    stack.push_str(&clean(&frame_name(run, f)));
                 }
                 stack.push(';');
                 stack.push_str(&clean(run.call_name(call)));
@@ -49,11 +43,6 @@ pub fn folded(run: &Run, analysis: &Analysis, out: &mut dyn Write) -> io::Result
         }
     }
     Ok(())
-}
-
-/// The last part of a path.
-fn base(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
 }
 
 /// A frame: the separator and what cannot be seen cannot stand in it.

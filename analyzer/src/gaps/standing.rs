@@ -113,6 +113,22 @@ impl Standing {
         standing
     }
 
+    /// Late launching calls by flat number, and the stack that most samples in front of each show.
+    pub fn stacks(&self, run: &Run) -> Vec<(u32, u32)> {
+        let mut each: HashMap<u32, HashMap<u32, u32>> = HashMap::new();
+        for p in &self.placed {
+            let sample = run.threads.get(p.thread as usize).and_then(|t| t.samples.get(p.sample as usize));
+            if let Some(stack) = sample.map(|s| s.stack).filter(|s| *s != 0) {
+                *each.entry(p.flat).or_default().entry(stack).or_default() += 1;
+            }
+        }
+        let most = |stacks: HashMap<u32, u32>| stacks.into_iter().max_by_key(|s| (s.1, u32::MAX - s.0));
+        let mut all: Vec<(u32, u32)> =
+            each.into_iter().filter_map(|(flat, s)| Some((flat, most(s)?.0))).collect();
+        all.sort_unstable();
+        all
+    }
+
     /// The samples behind the device's idle time of one kind in `steady`.
     pub fn stood(&self, run: &Run, slices: &[IdleSlice], bucket: Bucket, steady: Span) -> Stood {
         if self.placed.is_empty() {

@@ -404,3 +404,24 @@ fn an_array_that_is_read_without_a_call_is_sync() {
     lock(run(|p| reads_an_array(p, false, array)));
     lock(run(|p| reads_an_array(p, true, ("Condition.wait", &format!("{LIBRARY}/threading.py"), 355))));
 }
+
+/// Where the thread stood is in the slices of the trace and in the folded stacks.
+#[test]
+fn the_trace_and_the_folded_stacks_say_where_the_thread_stood() {
+    let (run_, a) = standing(|p| Pose::computing(stack(p, &[PREPARE])));
+    let options = analyzer::chrome::ChromeOptions::default();
+    let (bytes, _) = analyzer::chrome::write(&run_, &a, Vec::new(), &options).unwrap();
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(bytes.as_slice()), &mut text).unwrap();
+    let idle = || text.lines().filter(|l| l.contains("\"cat\":\"idle\",\"name\":\"HOST\""));
+    let told = idle().filter(|l| {
+        l.contains("\"site\":\"gpt/train.py:41 in prepare\"")
+            && l.contains("\"to change\":\"move it to another thread")
+    });
+    let (told, all) = (told.count(), idle().count());
+    assert!(told >= 20 && told <= all, "{told} of {all}");
+    let mut folded = Vec::new();
+    analyzer::export::folded(&run_, &a, &mut folded).unwrap();
+    let folded = String::from_utf8(folded).unwrap();
+    assert!(folded.contains("HOST;<module> (train.py:60);prepare (train.py:41);cudaLaunch"), "{folded}");
+}
