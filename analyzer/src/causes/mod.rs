@@ -160,6 +160,12 @@ pub(crate) fn bucket_of(code: &str) -> Option<Bucket> {
     })
 }
 
+/// The cause that this one is a kind of (GP123 LOGGING of GP105 HOST); `None` where it is none.
+pub fn kind_of(code: &str) -> Option<&'static str> {
+    let families = [(host::CODE, &host::CODES[..]), (input::CODE, &input::CODES[..])];
+    families.into_iter().find(|(of, kinds)| *of != code && kinds.contains(&code)).map(|f| f.0)
+}
+
 /// The module doc of a source file.
 fn page(source: &str) -> String {
     let lines = source.lines().filter_map(|l| l.strip_prefix("//!"));
@@ -361,6 +367,14 @@ mod tests {
             let at: Vec<_> = sections.iter().map(|s| page.find(s)).collect();
             assert!(at.iter().all(Option::is_some) && at.is_sorted(), "{}: {at:?}", c.code);
         }
+    }
+
+    #[test]
+    fn kinds_belong_to_their_cause() {
+        let of = |name: &str| kind_of(find(name).unwrap().code).and_then(find).map(|c| c.name);
+        assert_eq!((of("GC"), of("LOGGING"), of("NETWORK")), (Some("HOST"), Some("HOST"), Some("HOST")));
+        assert_eq!((of("INPUT-MAIN"), of("INPUT-STORAGE")), (Some("INPUT"), Some("INPUT")));
+        assert_eq!((of("HOST"), of("INPUT"), of("SYNC"), of("NO-WORK")), (None, None, None, None));
     }
 
     #[test]

@@ -170,6 +170,7 @@ impl HostView {
         };
         let observed = Observed::of(run);
         let mut last_end = None;
+        let mut before = 0; // who launched last
         let mut blocked = 0u64;
         let mut lengths: Vec<u32> = Vec::new();
         for (list, i, c) in Merge::new(lists, |c: &Call| c.start) {
@@ -187,10 +188,11 @@ impl HostView {
                     }
                     lengths.push(ns);
                     if sampled {
-                        stretches.push(Stretch { span: Span::new(end.min(c.start), c.start), flat });
+                        stretches.push(Stretch { span: Span::new(end.min(c.start), c.start), flat, before });
                     }
                 }
                 last_end = Some(last_end.unwrap_or(0).max(c.end));
+                before = self.threads.get(list).copied().unwrap_or(0);
                 blocked = 0;
             } else if blocking.binary_search(&flat).is_ok() {
                 let from = c.start.max(last_end.unwrap_or(0));

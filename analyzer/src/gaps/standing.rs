@@ -13,7 +13,7 @@ use trace::Kind;
 
 use crate::analysis::{Bucket, IdleSlice};
 use crate::run::{Device, Op, Run, Sample, Span, Thread};
-use crate::sites::doing::{blocked_natively, blocked_reading, doing, Doing, Frames};
+use crate::sites::doing::{blocked_natively, blocked_reading, doing, waits_for_its_turn, Doing, Frames};
 use crate::sites::{Site, Sites};
 
 /// Fewer samples than this say nothing.
@@ -37,6 +37,8 @@ fn most(tally: &Tally, is: impl Fn(Doing) -> bool) -> bool {
 pub(super) struct Stretch {
     pub(super) span: Span,
     pub(super) flat: u32,
+    /// Index of the thread that launched before.
+    pub(super) before: usize,
 }
 
 /// A sample that stands in a stretch.
@@ -160,7 +162,9 @@ fn key(op: &Op) -> u64 {
     }
 }
 
-/// Samples in their stretches. A thread in a call that blocks does not stand in the program.
+/// Samples in their stretches: of the thread that launches then, and of the one that launched before, for one may hand over to
+/// the other (the main thread to autograd's). A thread that waits for its turn, blocked without any frame of the program, says
+/// nothing, nor does one in a call that blocks.
 fn place(run: &Run, device: &Device, stretches: &[Stretch]) -> Vec<Placed> {
     let copies = copies_to_host(device);
     let mut frames: HashMap<u32, Frames> = HashMap::new();
@@ -170,7 +174,11 @@ fn place(run: &Run, device: &Device, stretches: &[Stretch]) -> Vec<Placed> {
             let at = sample.span.end;
             let next = stretches.partition_point(|x| x.span.end <= at);
             let Some(stretch) = stretches.get(next).filter(|x| x.span.start <= at) else { continue };
-            if run.call(stretch.flat).is_none_or(|(launching, _)| launching != t) || is_held(thread, at) {
+            if waits_for_its_turn(sample) || is_held(thread, at) {
+                continue;
+            }
+            let launches = run.call(stretch.flat).is_some_and(|(launching, _)| launching == t);
+            if !launches && stretch.before != t {
                 continue;
             }
             let frames = *frames.entry(sample.stack).or_insert_with(|| Frames::of(run, sample.stack));

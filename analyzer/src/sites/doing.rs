@@ -289,6 +289,11 @@ mod call {
     pub(super) const MEMORY: [u32; 5] = [9, 10, 11, 12, 28];
 }
 
+/// Blocked on a futex, without any frame: a thread of a pool, autograd's for one.
+pub(crate) fn waits_for_its_turn(sample: &Sample) -> bool {
+    sample.stack == 0 && sample.on_cpu < MOST && sample.syscall.is_some_and(|n| call::FUTEX.contains(&n))
+}
+
 /// Off the CPU, and not by its own wish or another thread's: in a system call that reads, or in none (a page is fetched).
 pub(crate) fn blocked_reading(sample: &Sample) -> bool {
     let reads = sample.syscall.is_none_or(|n| call::READ.contains(&n) || call::SOCKET.contains(&n));

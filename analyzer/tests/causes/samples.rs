@@ -425,3 +425,26 @@ fn the_trace_and_the_folded_stacks_say_where_the_thread_stood() {
     let folded = String::from_utf8(folded).unwrap();
     assert!(folded.contains("HOST;<module> (train.py:60);prepare (train.py:41);cudaLaunch"), "{folded}");
 }
+
+/// The main thread computes, then autograd's thread launches, which had waited for its turn: what the main thread did is it,
+/// and no lock.
+#[test]
+fn a_thread_that_waits_for_its_turn_says_nothing() {
+    let found = run(|p| {
+        p.forward(6, 20_000);
+        let pose = Pose::computing(stack(p, &[PREPARE]));
+        let waits = Pose::blocked(0, 202);
+        let (tick, main) = (p.t.next_multiple_of(TICK), p.tid);
+        p.sample(main + 1, tick, waits);
+        p.stand(AWAY, pose);
+        p.tid = main + 1;
+        for _ in 0..20 {
+            p.launch("gemm_backward", 132, 20_000);
+        }
+        p.tid = main;
+        p.optimizer(20_000);
+    });
+    verdict(&found.1, "HOST");
+    assert_eq!(found.1.verdict.site.as_ref().map(|s| s.line), Some(41), "{}", found.1.verdict.text);
+    assert!(found.1.verdict.text.contains("computes on the CPU"), "{}", found.1.verdict.text);
+}
