@@ -434,8 +434,11 @@ fn a_thread_that_waits_for_its_turn_says_nothing() {
         p.forward(6, 20_000);
         let pose = Pose::computing(stack(p, &[PREPARE]));
         let waits = Pose::blocked(0, 202);
-        let (tick, main) = (p.t.next_multiple_of(TICK), p.tid);
-        p.sample(main + 1, tick, waits);
+        let (mut tick, main) = (p.t.next_multiple_of(TICK), p.tid);
+        while tick < p.t + AWAY {
+            p.sample(main + 1, tick, waits);
+            tick += TICK;
+        }
         p.stand(AWAY, pose);
         p.tid = main + 1;
         for _ in 0..20 {
