@@ -6,7 +6,9 @@
 
 use trace::Loss;
 
+use crate::gaps::standing::Stood;
 use crate::run::{Blind, Span, NONE};
+use crate::sites::Site;
 
 /// Where a nanosecond of a device's wall time goes. The order is the order of the stored numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
@@ -284,6 +286,12 @@ pub struct DeviceAnalysis {
     pub buckets: Buckets,
     /// Why idle, over the whole valid span (steady or not), by start.
     pub slices: Vec<IdleSlice>,
+    /// What the launching threads did in the HOST time of the steady span, by samples.
+    pub host: Stood,
+    /// The same of INPUT.
+    pub input: Stood,
+    /// Late launching calls (flat numbers, sorted), and the stack id that samples in front of each show.
+    pub stood: Vec<(u32, u32)>,
     /// Small kernels in the steady span.
     pub small: SmallKernels,
     /// Ops in the steady span.
@@ -295,6 +303,15 @@ pub struct DeviceAnalysis {
 }
 
 impl DeviceAnalysis {
+    /// Where the launching thread stood in idle time of HOST or INPUT, by samples: a stack id, 0 where there is none.
+    pub fn stack_of(&self, slice: &IdleSlice) -> u32 {
+        if !matches!(slice.bucket, Bucket::Host | Bucket::Input) {
+            return 0;
+        }
+        let at = self.stood.binary_search_by_key(&slice.call, |s| s.0);
+        at.ok().and_then(|i| self.stood.get(i)).map_or(0, |s| s.1)
+    }
+
     /// Share of the steady wall time with anything running, 0 to 1.
     pub fn busy_share(&self) -> f64 {
         share(self.buckets.total() - self.buckets.idle(), self.buckets.total())
@@ -349,6 +366,10 @@ pub struct Finding {
     pub call: u32,
     /// How often (calls, gaps).
     pub count: u64,
+    /// The line of the program that costs most; `None` where that is not known.
+    pub site: Option<Site>,
+    /// Further lines that cost about as much.
+    pub more_lines: u32,
 }
 
 /// The answer.
@@ -382,6 +403,8 @@ pub struct Verdict {
     pub profiled: Option<Profiled>,
     /// Flat number of the call that stands for it, or [`NONE`].
     pub call: u32,
+    /// The line of the program that costs most; `None` where that is not known.
+    pub site: Option<Site>,
 }
 
 /// A cause as good as the one that is named: their wins differ by less than the model's error or a fifth.

@@ -6,7 +6,7 @@ use trace::header::state;
 use trace::loss::Severity;
 use trace::{Loss, Total};
 
-use crate::analysis::{Analysis, Cost, Coverage, DeviceAnalysis, StepSource};
+use crate::analysis::{Analysis, Bucket, Cost, Coverage, DeviceAnalysis, StepSource};
 use crate::gaps::{attribute, HostView, Whose};
 use crate::kernels::KernelTable;
 use crate::replay::Prepared;
@@ -34,6 +34,9 @@ pub fn analyze(run: &Run) -> Analysis {
     for device in &run.devices {
         let host = HostView::of(run, device, &whose);
         let found = attribute(run, device, &host, &collectives, (&observed, valid), (&steady, a.steady));
+        let stood = |bucket| host.standing.stood(run, &found.slices, bucket, a.steady);
+        let (of_host, of_input) = (stood(Bucket::Host), stood(Bucket::Input));
+        let stood = host.standing.stacks(run);
         hosts.push(host);
         a.devices.push(DeviceAnalysis {
             ordinal: device.ordinal,
@@ -45,6 +48,9 @@ pub fn analyze(run: &Run) -> Analysis {
             steady: a.steady,
             wall_ns: steady.total(),
             buckets: found.buckets,
+            host: of_host,
+            input: of_input,
+            stood,
             slices: found.slices,
             small: found.small,
             ops: found.ops,

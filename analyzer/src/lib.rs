@@ -7,6 +7,7 @@
 //! timeline.rs   what a device did when: compute | copy only | collective only | gap
 //! gaps/         where each gap's time goes
 //! replay/       what a fix would win
+//! sites/        whose line a call stack stands in
 //! causes/       one cause a file: evidence, words, what to change
 //! analyze.rs    all of it in order -> analysis.rs (the result's types)
 //! line.rs       the one line
@@ -47,6 +48,7 @@ pub mod overview;
 pub mod replay;
 pub mod report;
 pub mod run;
+pub mod sites;
 pub mod steps;
 pub mod summary;
 #[cfg(feature = "cli")]

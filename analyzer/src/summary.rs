@@ -10,6 +10,7 @@ use trace::{Header, Loss, Total};
 use crate::analysis::{Analysis, Bucket, Buckets, DeviceAnalysis, Finding};
 use crate::chrome::Written;
 use crate::run::{Run, NONE};
+use crate::sites::Site;
 
 /// Version of the keys.
 pub const SUMMARY_VERSION: u32 = 1;
@@ -114,6 +115,17 @@ fn verdict(run: &Run, analysis: &Analysis) -> Value {
             "cause": p.cause, "step_ns": p.step_ns, "busy_share": p.busy,
         })),
         "call": call_name(run, v.call),
+        "site": v.site.as_ref().map(site),
+    })
+}
+
+/// A line of the program: `file` as the interpreter names it.
+fn site(s: &Site) -> Value {
+    json!({
+        "file": s.path,
+        "line": (s.line > 0).then_some(s.line),
+        "function": s.function,
+        "via": s.via,
     })
 }
 
@@ -130,6 +142,8 @@ fn finding(run: &Run, f: &Finding) -> Value {
         "confidence": f.confidence.key(),
         "call": call_name(run, f.call),
         "count": f.count,
+        "site": f.site.as_ref().map(site),
+        "more_lines": f.more_lines,
     })
 }
 

@@ -16,6 +16,10 @@ mod gpus;
 mod host;
 #[path = "causes/launch.rs"]
 mod launch;
+#[path = "causes/samples.rs"]
+mod samples;
+#[path = "causes/sites.rs"]
+mod sites;
 #[path = "causes/sync.rs"]
 mod sync;
 #[path = "causes/verdicts.rs"]

@@ -29,6 +29,7 @@ fn said(run: &Run, a: &Analysis) -> Vec<String> {
         format!("text {}", v.text),
         format!("tied {:?}", v.tied.map(|t| (t.code, t.more_work))),
         format!("then {:?}", v.then),
+        format!("site {:?}", v.site),
         format!("slowed host {} {:?}", run.slowed_host, v.profiled.map(|p| p.cause)),
         format!("line {}", line::line(run, a, None)),
         format!("steps {:?} {} median {}", a.steps.source, a.steps.steps.len(), a.steps.median_ns),
@@ -211,6 +212,23 @@ fn recording(steps: u64) -> Vec<u8> {
     let mut graph = Event::new(Kind::GraphTrace, end, end + 50_000);
     (graph.c, graph.correlation) = (5, 0);
     b.on_stream(0, 1, 7, graph);
+    b.attribute("cwd", "/job");
+    let stack = b.stack(&[("step", "/job/train.py", 88), ("<module>", "/job/train.py", 200)]);
+    let mut wait = Event::new(Kind::Call, end, end + 40_000);
+    (wait.a, wait.x, wait.correlation, wait.c) =
+        (pack(RUNTIME, 131), Class::Sync as u8, correlation + 1, stack);
+    b.on_thread(100, wait);
+    for tid in [100, 55] {
+        let mut sample = Event::new(Kind::Sample, end, end + 10_000);
+        (sample.a, sample.b, sample.c, sample.x) = (stack, 203, 990 | 7 << 16, 2);
+        b.on_thread(tid, sample);
+    }
+    let mut child = Event::new(Kind::Process, end, end + 10_000);
+    (child.a, child.b, child.c) = (4321, 1_950 | 40 << 16, 77);
+    b.on_recorder(child);
+    let mut power = Event::new(Kind::Gauge, end, end);
+    (power.a, power.b) = (trace::event::Gauge::PowerMw as u32, 123_000);
+    b.on_recorder(power);
     let mut blind = Event::new(Kind::Unobserved, end + 100_000, end + 900_000);
     blind.a = 2;
     b.on_recorder(blind);
@@ -235,6 +253,27 @@ fn what_a_recording_alone_can_say_goes_through() {
         |r: &Run| r.devices[0].streams[0].ops.iter().map(|o| (o.start, o.kind, o.graph)).collect::<Vec<_>>();
     assert_eq!(ops(&again.run), ops(&run));
     assert_eq!(again.run.clocks, run.clocks);
+    let at = |r: &Run| {
+        let frames = |id: u32| {
+            r.definitions
+                .stack(id)
+                .map(|f| (r.definitions.string(f.function).map(str::to_owned), f.line))
+                .collect::<Vec<_>>()
+        };
+        let calls = r.threads.iter().flat_map(|t| &t.calls).filter(|c| c.site != 0).map(|c| frames(c.site));
+        calls.collect::<Vec<_>>()
+    };
+    assert_eq!(at(&run).len(), 1);
+    assert_eq!(at(&again.run), at(&run));
+    let samples = |r: &Run| {
+        let mut all: Vec<_> = r.threads.iter().map(|t| (t.tid, t.samples.clone())).collect();
+        all.sort_by_key(|t| t.0);
+        all
+    };
+    assert!(samples(&run).iter().all(|t| t.1.len() == 1) && samples(&run).len() == 2);
+    assert_eq!(samples(&again.run), samples(&run));
+    assert_eq!((run.children.len(), run.readings.len()), (1, 1));
+    assert_eq!((&again.run.children, &again.run.readings), (&run.children, &run.readings));
 }
 
 /// Domains and numbers of NVTX ranges, whatever numbers they are, and the moments that the program marked.

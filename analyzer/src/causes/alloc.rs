@@ -42,5 +42,11 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         f.call = top.flat;
         f.count = top.calls;
     }
+    if let Some(spot) = case.spot(Bucket::Alloc) {
+        let rhythm = case.rhythm(spot.calls);
+        f.text = format!("{}: {} stops the device {rhythm}{}", spot.site, spot.name, spot.rest());
+        f.count = spot.calls;
+        spot.into(&mut f);
+    }
     Some(f)
 }

@@ -18,6 +18,7 @@
 //! `pin_memory=True` in the DataLoader and `.to(device, non_blocking=True)`, prefetch the next batch on a side stream,
 //! keep data on the GPU, send smaller types (uint8 images, normalise on the GPU).
 
+use super::spots::Spots;
 use super::Case;
 use crate::analysis::{Bucket, Finding};
 use crate::replay::Fix;
@@ -39,6 +40,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let mut f = case.finding((CODE, NAME), share, win);
     // by direction: (time, bytes). What takes longest is named: copies on the device are a hundred times faster
     let (mut moved, mut pageable, mut ns) = ([(0u64, 0u64); 3], 0u64, 0u64);
+    let mut spots = Spots::new(case.run);
     let ordinal = case.device.ordinal;
     for d in case.run.devices.iter().filter(|d| d.ordinal == ordinal) {
         for op in d.streams.iter().flat_map(|s| &s.ops).filter(|o| o.kind == Kind::Memcpy) {
@@ -56,6 +58,9 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
             ns += length;
             pageable += if copy.is_pageable() { length } else { 0 };
             f.count += 1;
+            if let (Some(spots), Some((_, call))) = (&mut spots, case.run.call(op.call)) {
+                spots.add(op.call, call, length);
+            }
         }
     }
     let names = ["to the device", "to the host", "between devices or on one"];
@@ -70,6 +75,10 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     f.text = format!("{memory}copies {most}, {:.1} MB{per}", total as f64 / steps / 1e6);
     if let Some(top) = case.top(Bucket::CopyWait) {
         f.call = top.flat;
+    }
+    if let Some(spot) = spots.and_then(Spots::worst) {
+        f.text = format!("{}: {}{}", spot.site, f.text, spot.rest());
+        spot.into(&mut f);
     }
     Some(f)
 }

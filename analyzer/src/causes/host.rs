@@ -16,26 +16,74 @@
 //!
 //! # How sure
 //! That the host was not launching is exact; what it did instead is not known without host samples (named ranges
-//! over the gaps tell it in the trace). Whether it can all be moved off the critical path is for you to judge.
+//! over the gaps tell it in the trace). With samples of the thread's stack the text has what at least half of them show (of 5 or
+//! more), and the line they stand in; collecting, locks, files, logs, compiling and the like are causes of their own. Whether it can all be moved off the critical path is for you to judge.
 //!
 //! # What to change
 //! Have the next batch ready before it is needed (more DataLoader workers, `prefetch_factor`, pinned memory), move
 //! logging and checkpoints to a thread, take work out of the loop between steps.
 
-use super::Case;
-use crate::analysis::{Bucket, Finding};
+use trace::event::Gauge;
+
+use super::{
+    compile, file_io, gc, gil, lock, logging, network, no_work, sleep, starved, sync, Case, NAMED_WIN,
+};
+use crate::analysis::{Bucket, Confidence, Finding};
+use crate::gaps::standing::LEAST_SAMPLES;
 use crate::replay::Fix;
+use crate::sites::doing::Doing;
 
 /// Stable code.
 pub const CODE: &str = "GP105";
 /// Name in the line.
 pub const NAME: &str = "HOST";
+/// This cause and its kinds.
+pub(super) const CODES: [&str; 10] = [
+    CODE,
+    gc::CODE,
+    gil::CODE,
+    file_io::CODE,
+    logging::CODE,
+    compile::CODE,
+    starved::CODE,
+    sleep::CODE,
+    lock::CODE,
+    network::CODE,
+];
 
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
+    let (mut f, longest) = stretches(case, (CODE, NAME))?;
+    if kind(case).is_some_and(|k| !k.leaves_too_little(&f)) {
+        return None; // it has a name of its own
+    }
+    f.fix = "have the next input ready in time, move logging and checkpoints off the launching thread";
+    let stood = &case.device.host;
+    let main = stood.main();
+    if matches!(main, Some(Doing::Computes | Doing::Reads | Doing::Allocates)) {
+        f.fix = "move it to another thread or process, do it one step ahead, or on the GPU";
+    }
+    let doing = main.unwrap_or(Doing::Unknown);
+    f.text = format!("the launching thread {} {}, up to {longest}", doing.words(), case.rhythm(f.count));
+    if main.is_some() {
+        told_by(case, &mut f, doing);
+    } else if stood.samples >= LEAST_SAMPLES {
+        let parts = stood.doings.iter().take(3).filter(|d| d.0 != Doing::Unknown && d.1 * 5 >= stood.samples);
+        let parts: Vec<String> = parts
+            .map(|d| format!("{} in {:.0} %", d.0.words(), f64::from(d.1 * 100) / f64::from(stood.samples)))
+            .collect();
+        if !parts.is_empty() {
+            f.text = format!("{}: {} of the samples", f.text, parts.join(", "));
+        }
+    }
+    place(case, &mut f);
+    Some(f)
+}
+
+/// The finding of all long stretches, and the longest of them in words.
+fn stretches(case: &Case, cause: (&'static str, &'static str)) -> Option<(Finding, String)> {
     let share = case.share(&[Bucket::Host]);
     let win = case.stretch_win(Fix::Host, share)?;
-    let mut f = case.finding((CODE, NAME), share.max(win), win);
-    f.fix = "have the next input ready in time, move logging and checkpoints off the launching thread";
+    let mut f = case.finding(cause, share.max(win), win);
     let slices = case.device.slices.iter().filter(|s| s.bucket == Bucket::Host);
     let mut longest = 0;
     let mut last = None;
@@ -51,10 +99,107 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         // its gaps stand under the waits in front of it
         (f.count, longest) = case.prepared.stretches[0];
     }
-    f.text = format!(
-        "the launching thread is elsewhere {}, up to {:.1} ms",
-        case.rhythm(f.count),
-        longest as f64 / 1e6
-    );
+    Some((f, format!("{:.1} ms", longest as f64 / 1e6)))
+}
+
+/// What most samples show, where that is a cause of its own.
+struct Kind {
+    code: &'static str,
+    doing: Doing,
+    /// Share of the samples; 1 from [`ALL_OF_IT`] on.
+    part: f64,
+}
+
+/// From this share of the samples on a kind is charged with all of the time: the rest are its ends.
+const ALL_OF_IT: f64 = 0.9;
+
+impl Kind {
+    /// Its part of a win that would be named is too small to be: then the whole stays together.
+    fn leaves_too_little(&self, f: &Finding) -> bool {
+        f.win >= NAMED_WIN && f.win * self.part < NAMED_WIN
+    }
+}
+
+fn kind(case: &Case) -> Option<Kind> {
+    let stood = &case.device.host;
+    let code = |d: Doing| {
+        Some(match d {
+            Doing::WaitsForDevice => sync::CODE,
+            Doing::Collects => gc::CODE,
+            Doing::WaitsForGil => gil::CODE,
+            Doing::Saves | Doing::Writes => file_io::CODE,
+            Doing::Logs => logging::CODE,
+            Doing::Compiles => compile::CODE,
+            Doing::Starves => starved::CODE,
+            Doing::Sleeps => sleep::CODE,
+            Doing::Waits => lock::CODE,
+            Doing::Talks => network::CODE,
+            Doing::Idles => no_work::CODE,
+            _ => return None,
+        })
+    };
+    let &(doing, _) =
+        stood.doings.iter().find(|d| code(d.0).is_some_and(|c| stood.mostly(|x| code(x) == Some(c))))?;
+    let code_ = code(doing)?;
+    let part = f64::from(stood.count(|x| code(x) == Some(code_))) / f64::from(stood.samples.max(1));
+    Some(Kind { code: code_, doing, part: if part >= ALL_OF_IT { 1.0 } else { part } })
+}
+
+/// The finding where most samples show this cause.
+pub(super) fn of_kind(
+    case: &Case,
+    cause: (&'static str, &'static str),
+    fix: &'static str,
+) -> Option<Finding> {
+    let kind = kind(case).filter(|k| k.code == cause.0)?;
+    let (all, longest) = stretches(case, cause)?;
+    if kind.leaves_too_little(&all) {
+        return None;
+    }
+    let mut f = case.finding(cause, all.share * kind.part, all.win * kind.part);
+    (f.count, f.call, f.fix) = (all.count, all.call, fix);
+    f.text = format!("the launching thread {} {}, up to {longest}", kind.doing.words(), case.rhythm(f.count));
+    told_by(case, &mut f, kind.doing);
+    if let Some(holder) = &case.device.host.holder {
+        f.text.push_str(&format!("; held in {holder}"));
+    }
+    if kind.doing == Doing::Starves {
+        f.text.push_str(&throttled(case));
+    }
+    place(case, &mut f);
     Some(f)
+}
+
+/// How many samples say it.
+fn told_by(case: &Case, f: &mut Finding, doing: Doing) {
+    let stood = &case.device.host;
+    let n = stood.count(|d| d == doing);
+    f.text.push_str(&format!("; {n} of {} samples", stood.samples));
+    if stood.samples < 2 * LEAST_SAMPLES {
+        f.confidence = f.confidence.min(Confidence::Medium);
+    }
+}
+
+/// Puts the line in front of the text.
+fn place(case: &Case, f: &mut Finding) {
+    if let Some(site) = &case.device.host.site {
+        f.text = format!("{site}: {}", f.text);
+        f.site = Some(site.clone());
+    }
+}
+
+/// How long the cgroup's quota stopped the process, where it did for 1 % of the time.
+fn throttled(case: &Case) -> String {
+    let steady = case.device.steady;
+    let quota = case.run.readings.iter().filter(|r| r.gauge == Gauge::CpuThrottledNs as u32);
+    let ns = quota
+        .filter(|r| r.span.clip(steady).ns() > 0)
+        .map(|r| r.value.min(r.span.ns()))
+        .fold(0, u64::saturating_add);
+    match crate::analysis::share(ns, steady.ns()) {
+        share if share < 0.01 => String::new(),
+        share => {
+            format!("; the cgroup's CPU quota stopped the process for {:.0} % of the time", share * 100.0)
+        }
+    }
 }

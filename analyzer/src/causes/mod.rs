@@ -2,25 +2,39 @@
 //! One cause of idle time a file. A cause's module doc is the page that `gapprobe explain CODE` prints, in fixed
 //! sections: What it means / How it is recognised / How sure / What to change.
 //!
-//! Here: the registry and what causes are judged by. `verdict.rs`: which of them the line names.
+//! Here: the registry and what causes are judged by. `verdict.rs`: which of them the line names; `spots.rs`: which line of the program.
 //! Adding one: a file with its doc and `evaluate`, a row in [`ALL`], a recording that triggers it and one close by
 //! that does not in `tests/causes/`.
 
 mod profiled;
+mod spots;
 mod verdict;
 
 pub mod alloc;
 pub mod comm;
+pub mod compile;
 pub mod copy;
 pub mod device_wait;
+pub mod file_io;
+pub mod gc;
+pub mod gil;
 pub mod gpu_bound;
 pub mod host;
 pub mod inconclusive;
 pub mod input;
+pub mod input_main;
+pub mod input_storage;
+pub mod input_workers;
 pub mod kernel_gap;
 pub mod launch;
+pub mod lock;
+pub mod logging;
 pub mod mixed;
+pub mod network;
+pub mod no_work;
+pub mod sleep;
 pub mod small_kernels;
+pub mod starved;
 pub mod sync;
 
 use std::collections::{HashMap, HashSet};
@@ -111,6 +125,19 @@ registry! {
     alloc 1 Some(alloc::evaluate);
     device_wait 6 Some(device_wait::evaluate);
     input 3 Some(input::evaluate);
+    input_main 2 Some(input_main::evaluate);
+    input_workers 3 Some(input_workers::evaluate);
+    input_storage 4 Some(input_storage::evaluate);
+    gc 1 Some(gc::evaluate);
+    gil 4 Some(gil::evaluate);
+    file_io 3 Some(file_io::evaluate);
+    logging 2 Some(logging::evaluate);
+    compile 4 Some(compile::evaluate);
+    starved 3 Some(starved::evaluate);
+    sleep 1 Some(sleep::evaluate);
+    lock 4 Some(lock::evaluate);
+    network 3 Some(network::evaluate);
+    no_work 9 Some(no_work::evaluate);
     gpu_bound 9 None;
     mixed 9 None;
     inconclusive 9 None;
@@ -119,6 +146,24 @@ registry! {
 /// The cause with this code (`GP101`, any case) or name (`SYNC`).
 pub fn find(code: &str) -> Option<&'static Cause> {
     ALL.iter().find(|c| c.code.eq_ignore_ascii_case(code) || c.name.eq_ignore_ascii_case(code))
+}
+
+/// The idle time that a cause stands for, where that is one bucket.
+pub(crate) fn bucket_of(code: &str) -> Option<Bucket> {
+    Some(match code {
+        sync::CODE => Bucket::Sync,
+        copy::CODE => Bucket::CopyWait,
+        alloc::CODE => Bucket::Alloc,
+        code if input::CODES.contains(&code) => Bucket::Input,
+        code if host::CODES.contains(&code) => Bucket::Host,
+        _ => return None,
+    })
+}
+
+/// The cause that this one is a kind of (GP123 LOGGING of GP105 HOST); `None` where it is none.
+pub fn kind_of(code: &str) -> Option<&'static str> {
+    let families = [(host::CODE, &host::CODES[..]), (input::CODE, &input::CODES[..])];
+    families.into_iter().find(|(of, kinds)| *of != code && kinds.contains(&code)).map(|f| f.0)
 }
 
 /// The module doc of a source file.
@@ -287,6 +332,8 @@ impl<'a> Case<'a> {
             confidence: self.confidence(win),
             call: NONE,
             count: 0,
+            site: None,
+            more_lines: 0,
         }
     }
 
@@ -354,6 +401,14 @@ mod tests {
             let at: Vec<_> = sections.iter().map(|s| page.find(s)).collect();
             assert!(at.iter().all(Option::is_some) && at.is_sorted(), "{}: {at:?}", c.code);
         }
+    }
+
+    #[test]
+    fn kinds_belong_to_their_cause() {
+        let of = |name: &str| kind_of(find(name).unwrap().code).and_then(find).map(|c| c.name);
+        assert_eq!((of("GC"), of("LOGGING"), of("NETWORK")), (Some("HOST"), Some("HOST"), Some("HOST")));
+        assert_eq!((of("INPUT-MAIN"), of("INPUT-STORAGE")), (Some("INPUT"), Some("INPUT")));
+        assert_eq!((of("HOST"), of("INPUT"), of("SYNC"), of("NO-WORK")), (None, None, None, None));
     }
 
     #[test]

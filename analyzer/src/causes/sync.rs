@@ -12,8 +12,12 @@
 //! would win is replayed: the same calls, returning at once. A synchronize in a program whose GPU waits for the host
 //! anyway wins nothing and is not named.
 //!
+//! JAX reads an array (`float(x)`, `np.asarray(x)`) without any CUDA call on the program's thread. With samples: at least half of
+//! them in long stretches are blocked in native code below the program's line or JAX's array, until a copy to the host has ended and
+//! the next launch follows at once. That idle time stays HOST among the buckets.
+//!
 //! # How sure
-//! The calls and their times are exact. The prediction assumes that nothing after the call needs its value: where
+//! The calls, their times and, where the line is told, the Python line that made them are exact. The prediction assumes that nothing after the call needs its value: where
 //! the next launches, shapes or the next input depend on it, it can only be overlapped or batched, and less is won.
 //!
 //! # What to change
@@ -21,7 +25,7 @@
 //! copy with `non_blocking=True` to pinned memory and check an event, replace `if tensor:` by `torch.where`. Remove
 //! `torch.cuda.synchronize()` left over from timing.
 
-use super::Case;
+use super::{host, Case};
 use crate::analysis::{Bucket, Finding};
 use crate::replay::Fix;
 
@@ -30,8 +34,13 @@ pub const CODE: &str = "GP101";
 /// Name in the line.
 pub const NAME: &str = "SYNC";
 
+const FIX: &str = "read the value later or on the GPU; remove synchronizes left over from timing";
+
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let share = case.share(&[Bucket::Sync]);
+    if let Some(unseen) = host::of_kind(case, (CODE, NAME), FIX).filter(|f| f.share > share) {
+        return Some(unseen);
+    }
     if share < super::NOTICED_SHARE {
         return None;
     }
@@ -39,11 +48,17 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let win =
         if case.trusts_replay() { case.win(&[Fix::Sync], most) } else { share.min(case.elsewhere.room()) };
     let mut f = case.finding((CODE, NAME), share, win);
-    f.fix = "read the value later or on the GPU; remove synchronizes left over from timing";
+    f.fix = FIX;
     if let Some(top) = case.top(Bucket::Sync) {
         f.text = format!("{} drains the queue {}", top.name, case.rhythm(top.calls));
         f.call = top.flat;
         f.count = top.calls;
+    }
+    if let Some(spot) = case.spot(Bucket::Sync) {
+        let rhythm = case.rhythm(spot.calls);
+        f.text = format!("{}: {} drains the queue {rhythm}{}", spot.site, spot.name, spot.rest());
+        f.count = spot.calls;
+        spot.into(&mut f);
     }
     Some(f)
 }

@@ -2,8 +2,8 @@
 //! Which cause the line names: the one whose realisable fix wins most, or none, with the reason.
 
 use super::{
-    gpu_bound, inconclusive, mixed, profiled, Case, Elsewhere, ALL, GPU_BOUND_SHARE, MINOR_WIN, MODEL_ERROR,
-    NAMED_WIN,
+    gpu_bound, inconclusive, mixed, no_work, profiled, Case, Elsewhere, ALL, GPU_BOUND_SHARE, MINOR_WIN,
+    MODEL_ERROR, NAMED_WIN,
 };
 use crate::analysis::{Analysis, Bucket, Confidence, Finding, Tied, Verdict};
 use crate::replay::{Fix, Prepared};
@@ -97,9 +97,26 @@ fn decide(run: &Run, a: &Analysis, prepared: &Prepared, findings: &[Finding]) ->
             inconclusive: None,
             profiled: None,
             call: f.call,
+            site: f.site.clone(),
         };
     }
-    if compute >= GPU_BOUND_SHARE {
+    let asked = findings.iter().find(|f| f.code == no_work::CODE);
+    let compute_asked = compute / (1.0 - asked.map_or(0.0, |f| f.share)).max(compute).max(f64::MIN_POSITIVE);
+    if let Some(f) = asked.filter(|f| f.share >= NAMED_WIN) {
+        return Verdict {
+            code: f.code,
+            cause: f.cause,
+            text: format!("{}; GPU busy {:.0} % of the rest", f.text, compute_asked * 100.0),
+            fix: f.fix,
+            confidence: f.confidence,
+            share: f.share,
+            step_ns: a.steps.mean_ns,
+            call: f.call,
+            site: f.site.clone(),
+            ..Verdict::default()
+        };
+    }
+    if compute_asked >= GPU_BOUND_SHARE {
         return Verdict {
             code: gpu_bound::CODE,
             cause: gpu_bound::NAME,
@@ -175,8 +192,8 @@ pub(super) fn fix_of(code: &str) -> Option<Fix> {
     Some(match code {
         super::sync::CODE => Fix::Sync,
         super::launch::CODE => Fix::Launch,
-        super::host::CODE => Fix::Host,
-        super::input::CODE => Fix::Input,
+        code if super::host::CODES.contains(&code) => Fix::Host,
+        code if super::input::CODES.contains(&code) => Fix::Input,
         super::copy::CODE => Fix::Copy,
         super::alloc::CODE => Fix::Alloc,
         super::comm::CODE => Fix::Comm,

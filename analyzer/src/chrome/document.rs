@@ -60,7 +60,8 @@ pub(super) fn write<W: Write>(
 ) -> Result<(W, Written), WriteError> {
     let limit = options.max_bytes.max(LEAST_BYTES);
     let out = Output::new(writer, options.threaded, limit, options.deadline);
-    let texts = Texts::new(run);
+    let mut texts = Texts::new(run);
+    texts.advise(&analysis.findings);
     let tracks = Tracks::new(run, analysis, &texts);
     let frame = Frame { pid: tracks.pid, base: first_time(run, analysis) };
     let shortest = shortest_gap(analysis, limit - RESERVE);
@@ -230,7 +231,8 @@ impl<W: Write> Document<'_, W> {
                 }
                 let blame =
                     slice.call().and_then(|c| self.run.call(c)).map(|(_, c)| (c, self.run.call_name(c)));
-                slices::idle(&mut self.out, self.frame, tid, slice, blame)?;
+                let stack = device.stack_of(slice);
+                slices::idle(&mut self.out, self.frame, tid, slice, (blame, stack), &mut self.texts)?;
                 if let Some(call_start) = self.arrow_of(slice) {
                     arrow += 1;
                     let head = call_start <= slice.start;

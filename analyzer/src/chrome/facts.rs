@@ -2,15 +2,69 @@
 //! What a recording knows beside its events, as an object in front of them (`"gapprobe"`): who reads the trace again
 //! (`formats/kineto/own.rs`) then judges the same run. Names of the fields stand here, for both.
 
+use std::collections::BTreeSet;
+
 use serde_json::{json, Map, Value};
+use trace::event::Gauge;
 use trace::{Header, Loss, Total};
 
-use crate::run::Run;
+use crate::run::{Run, Thread};
+use crate::sites::DIRECTORY;
 
 /// Key of the object.
 pub(crate) const KEY: &str = "gapprobe";
 /// Marks of losses written at most; the losses of others are in the totals, and taken to lie in the observed time.
 pub(crate) const MOST_MARKS: usize = 10_000;
+
+/// Samples of a thread, readings of children and gauges written at most; the newest.
+pub(crate) const MOST_SAMPLES: usize = 50_000;
+
+/// The newest of a list.
+fn newest<T>(list: &[T]) -> &[T] {
+    list.get(list.len().saturating_sub(MOST_SAMPLES)..).unwrap_or(&[])
+}
+
+/// What the host side knows (1.2 of the recording's format): stacks of calls and samples, samples, children, gauges. Nothing
+/// of it where the recording has nothing of it.
+fn host(run: &Run, out: &mut Map<String, Value>) {
+    let mut used: BTreeSet<u32> = BTreeSet::new();
+    for t in &run.threads {
+        used.extend(t.calls.iter().map(|c| c.site));
+        used.extend(newest(&t.samples).iter().map(|s| s.stack));
+    }
+    used.remove(&0);
+    let text = |id| run.definitions.string(id).unwrap_or("");
+    let frames = |id| -> Value {
+        let frame = |f: &trace::FrameInfo| json!([f.language as u32, text(f.function), text(f.file), f.line]);
+        run.definitions.stack(id).map(frame).collect()
+    };
+    let mut put = |key: &str, list: Vec<Value>| {
+        if !list.is_empty() {
+            out.insert(key.into(), list.into());
+        }
+    };
+    put("stacks", used.into_iter().map(|id| json!([id, frames(id)])).collect());
+    let of = |t: &Thread| -> Option<Value> {
+        let sample = |s: &crate::run::Sample| {
+            let call = s.syscall.map_or(0, |n| u64::from(n) + 1);
+            json!([s.span.start, s.span.end, s.stack, call, s.on_cpu, s.run_queue, s.bits])
+        };
+        let list: Vec<Value> = newest(&t.samples).iter().map(sample).collect();
+        (!list.is_empty()).then(|| json!([t.tid, text(t.name), list]))
+    };
+    put("samples", run.threads.iter().filter_map(of).collect());
+    let child =
+        |c: &crate::run::Child| json!([c.span.start, c.span.end, c.pid, c.on_cpu, c.on_disk, c.read_kib]);
+    put("children", newest(&run.children).iter().map(child).collect());
+    let known = newest(&run.readings).iter().filter(|r| Gauge::from_u32(r.gauge).is_some());
+    put("readings", known.map(|r| json!([r.span.start, r.span.end, r.gauge, r.device, r.value])).collect());
+    if let Some((_, directory)) = run.definitions.attributes().find(|a| a.0 == DIRECTORY) {
+        out.insert(DIRECTORY.into(), directory.into());
+    }
+    if run.header.cpus > 0 && out.contains_key("samples") {
+        out.insert("cpus".into(), run.header.cpus.into());
+    }
+}
 
 /// Times of a header, ns of CLOCK_MONOTONIC, by the names they have in the trace.
 pub(crate) fn times(h: &mut Header) -> [(&'static str, &mut u64); 7] {
@@ -54,6 +108,7 @@ pub(super) fn of(run: &Run, base: u64) -> Value {
     out.insert("totals".into(), totals.map(|(k, n)| (k, n.into())).collect::<Map<_, _>>().into());
     let marks = run.loss_marks.iter().take(MOST_MARKS).map(|m| json!([m.at, m.code, m.count]));
     out.insert("loss_marks".into(), marks.collect());
+    host(run, &mut out);
     let p = &run.problems;
     out.insert("cut_segments".into(), p.cut_segments.into());
     out.insert("bad_segments".into(), p.bad_segments.into());

@@ -159,6 +159,10 @@ pub(super) fn call<W: Write>(
     if call.result != 0 {
         out.number(b",\"error\":", u64::from(call.result));
     }
+    if call.site != 0 {
+        out.number(b",\"stack id\":", u64::from(call.site));
+        out.put(texts.site(call.site).0);
+    }
     out.put(b"}");
     if let Some(id) = arrow {
         out.number(BIND, id);
@@ -307,13 +311,15 @@ fn colour(bucket: Bucket) -> &'static [u8] {
     }
 }
 
-/// An idle slice; `blame` is the call that stands for it: the one that held the host up, or the launch that came late.
+/// An idle slice; `blame` is the call that stands for it: the one that held the host up, or the launch that came late; `stood`
+/// the stack in which the launching thread stood before (0: not known).
 pub(super) fn idle<W: Write>(
     out: &mut Output<W>,
     frame: Frame,
     tid: u32,
     slice: &IdleSlice,
-    blame: Option<(&Call, &str)>,
+    (blame, stood): (Option<(&Call, &str)>, u32),
+    texts: &mut Texts<'_>,
 ) -> Result<(), WriteError> {
     frame.begin(out, tid, slice.start, slice.end);
     out.put(b",\"cat\":\"idle\",\"name\":\"");
@@ -329,6 +335,13 @@ pub(super) fn idle<W: Write>(
         put_text(&mut out.block, name);
         out.put(b",\"call us\":");
         put_micros(&mut out.block, call.end.saturating_sub(call.start));
+        let stack = if stood != 0 { stood } else { call.site };
+        if stack != 0 {
+            let (site, stack) = texts.site(stack);
+            out.put(site);
+            out.put(stack);
+        }
+        out.put(texts.advice(slice.bucket));
         out.put(b"}");
     }
     out.end()

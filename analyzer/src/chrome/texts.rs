@@ -7,8 +7,11 @@ use trace::{call, Kind};
 
 use super::json::{put_text, put_u64};
 use super::name::{demangled, shortened};
+use crate::analysis::{Bucket, Finding};
+use crate::causes;
 use crate::kernels::KernelTable;
 use crate::run::{Op, Run};
+use crate::sites::Sites;
 
 /// Kernel texts kept at most, bytes; beyond that they are made anew each time (hostile recordings only).
 const KEPT_BYTES: usize = 16 << 20;
@@ -35,6 +38,10 @@ pub(super) struct Texts<'a> {
     spare: Kernel,
     collectives: Vec<u32>,
     calls: HashMap<u32, Vec<u8>>,
+    sites: Sites<'a>,
+    stacks: HashMap<u32, (Vec<u8>, Vec<u8>)>,
+    /// `,"to change":"..."` by bucket, where lines of the program are known.
+    advice: Vec<Vec<u8>>,
     tell_always: bool,
 }
 
@@ -48,8 +55,58 @@ impl<'a> Texts<'a> {
             spare: Kernel::default(),
             collectives: KernelTable::new(run).collectives(),
             calls: HashMap::new(),
+            sites: Sites::new(run),
+            stacks: HashMap::new(),
+            advice: Vec::new(),
             tell_always: run.devices.iter().map(|d| d.ops() as u64).sum::<u64>() <= TELL_ALWAYS_OPS,
         }
+    }
+
+    /// Takes what is to be changed from the findings; only of runs whose lines are known.
+    pub(super) fn advise(&mut self, findings: &[Finding]) {
+        let known = findings.iter().any(|f| f.site.is_some());
+        let of = |bucket: &Bucket| {
+            let fits = |f: &&Finding| f.site.is_some() && causes::bucket_of(f.code) == Some(*bucket);
+            let mut json = Vec::new();
+            if let Some(f) = findings.iter().find(fits) {
+                json.extend_from_slice(b",\"to change\":");
+                put_text(&mut json, f.fix);
+            }
+            json
+        };
+        self.advice = if known { Bucket::ALL.iter().map(of).collect() } else { Vec::new() };
+    }
+
+    /// What is to be changed about idle time of this kind, as JSON behind other arguments.
+    pub(super) fn advice(&self, bucket: Bucket) -> &[u8] {
+        self.advice.get(bucket as usize).map_or(&[], Vec::as_slice)
+    }
+
+    /// `,"site":"train.py:88 in step"` of a stack, and `,"stack":"..."`: its frames, innermost first.
+    pub(super) fn site(&mut self, stack: u32) -> (&[u8], &[u8]) {
+        if self.stacks.len() > 4096 {
+            self.stacks.clear(); // made-up ids
+        }
+        let (run, sites) = (self.run, &mut self.sites);
+        let texts = self.stacks.entry(stack).or_insert_with(|| {
+            let (mut site, mut frames) = (Vec::new(), Vec::new());
+            if let Some(found) = sites.of(stack).and_then(|s| sites.get(s)) {
+                site.extend_from_slice(b",\"site\":");
+                put_text(&mut site, &found.to_string());
+            }
+            let text = |id| run.definitions.string(id).unwrap_or("?");
+            let said: Vec<String> = run
+                .definitions
+                .stack(stack)
+                .map(|f| format!("{} ({}:{})", text(f.function), text(f.file), f.line))
+                .collect();
+            if !said.is_empty() {
+                frames.extend_from_slice(b",\"stack\":");
+                put_text(&mut frames, &said.join(" < "));
+            }
+            (site, frames)
+        });
+        (&texts.0, &texts.1)
     }
 
     /// Is it a collective? Those are drawn on tracks of their own.

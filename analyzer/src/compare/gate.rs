@@ -17,7 +17,7 @@
 //! the limit (many long steps, or one very long one), it cannot be judged either.
 
 use crate::analysis::{share, Verdict};
-use crate::causes::{inconclusive, Cause};
+use crate::causes::{self, inconclusive, Cause};
 use crate::run::{RangeKind, Run};
 
 use super::noise::{Difference, Place};
@@ -272,7 +272,8 @@ fn against(c: &Comparison<'_>, condition: &'static str, most: f64) -> Judged {
 }
 
 fn forbid(v: &Verdict, cause: &'static Cause) -> Judged {
-    let named = v.code == cause.code;
+    // forbidding HOST forbids its kinds, too: with samples the same program has one of them
+    let named = v.code == cause.code || causes::kind_of(v.code) == Some(cause.code);
     if let Some(p) = v.profiled.filter(|p| (p.cause == cause.name) != named) {
         let text =
             format!("{} under a profiler that slows the host, perhaps {} without it", v.cause, p.cause);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Idle time as folded stacks, one a line with its microseconds: what flamegraph.pl, speedscope and inferno read. A stack is
-//! device, cause, the ranges around the blamed call, the call.
+//! device, cause, the ranges around the blamed call, the frames it was made from, the call.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use crate::analysis::Analysis;
-use crate::gaps::stacks::{idle_stacks, without_number};
+use crate::gaps::stacks::{frame_name, idle_stacks, without_number};
 use crate::run::Run;
 use crate::timeline::Observed;
 use crate::visible::is_hidden;
@@ -24,6 +24,10 @@ pub fn folded(run: &Run, analysis: &Analysis, out: &mut dyn Write) -> io::Result
                     stack.push_str(&clean(&without_number(
                         run.definitions.string(frame.name).unwrap_or("(no name)"),
                     )));
+                }
+                for f in run.definitions.stack(idle.stack).rev() {
+                    stack.push(';');
+                    stack.push_str(&clean(&frame_name(run, f)));
                 }
                 stack.push(';');
                 stack.push_str(&clean(run.call_name(call)));

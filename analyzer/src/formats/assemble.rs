@@ -60,6 +60,8 @@ pub(super) struct ForeignCall {
     pub(super) name: Named,
     /// Return value.
     pub(super) result: u32,
+    /// Stack id, 0 where not told.
+    pub(super) site: u32,
 }
 
 /// A run under construction.
@@ -184,11 +186,11 @@ impl Assembly {
 
     /// A call of the thread that [`Assembly::thread`] gave.
     pub(super) fn call(&mut self, thread: usize, call: ForeignCall) {
-        let ForeignCall { span, correlation, name, result } = call;
+        let ForeignCall { span, correlation, name, result, site } = call;
         let (packed, class) = self.which(name);
         if let Some(t) = self.run.threads.get_mut(thread) {
             let Span { start, end } = span;
-            t.calls.push(Call { start, end, correlation, packed, result, site: 0, class, flags: 0 });
+            t.calls.push(Call { start, end, correlation, packed, result, site, class, flags: 0 });
             self.run.events += 1;
         }
     }

@@ -6,6 +6,7 @@ use trace::call::Class;
 use trace::Kind;
 
 use super::input::Fetching;
+use super::standing::{Standing, Stretch};
 use super::whose::Whose;
 use super::{LAUNCH_LONGEST_NS, LAUNCH_MEDIANS, LAUNCH_STRETCH_NS, SMALL_COPY_BYTES};
 use crate::merge::Merge;
@@ -60,6 +61,8 @@ pub struct HostView {
     pub usual: u64,
     /// When the host's threads fetched data.
     pub fetching: Fetching,
+    /// What they did otherwise, by samples.
+    pub standing: Standing,
     /// Indices of the threads that launch to the device, and of those that only wait for it in their turn.
     pub threads: Vec<usize>,
 }
@@ -105,8 +108,13 @@ impl HostView {
         let idle = |t: usize| !whose.launches(t);
         view.add_waiting_threads(run, &idle, &holds);
         let fetching = Fetching::new(run, &view);
-        view.measure_stretches(run, &fetching);
+        let stretches = view.measure_stretches(run, &fetching);
         view.fetching = fetching;
+        if !stretches.is_empty() {
+            view.standing = Standing::new(run, device, &stretches, |flat| view.is_long(flat));
+            view.fetching.paced |= view.standing.paced;
+            view.usual_without_elsewhere(&stretches);
+        }
         view
     }
 
@@ -167,7 +175,10 @@ impl HostView {
         self.blockers.dedup_by_key(|b| b.call); // one copy call, several records
     }
 
-    fn measure_stretches(&mut self, run: &Run, fetching: &Fetching) {
+    /// Gives the stretches back where there are samples that could stand in them.
+    fn measure_stretches(&mut self, run: &Run, fetching: &Fetching) -> Vec<Stretch> {
+        let sampled = run.threads.iter().any(|t| !t.samples.is_empty());
+        let mut stretches = Vec::new();
         let lists: Vec<&[Call]> =
             self.threads.iter().filter_map(|&t| run.threads.get(t)).map(|t| t.calls.as_slice()).collect();
         let blocking: Vec<u32> = {
@@ -177,6 +188,7 @@ impl HostView {
         };
         let observed = Observed::of(run);
         let mut last_end = None;
+        let mut before = 0; // who launched last
         let mut blocked = 0u64;
         let mut lengths: Vec<u32> = Vec::new();
         for (list, i, c) in Merge::new(lists, |c: &Call| c.start) {
@@ -193,8 +205,12 @@ impl HostView {
                         *f = fetched;
                     }
                     lengths.push(ns);
+                    if sampled {
+                        stretches.push(Stretch { span: Span::new(end.min(c.start), c.start), flat, before });
+                    }
                 }
                 last_end = Some(last_end.unwrap_or(0).max(c.end));
+                before = self.threads.get(list).copied().unwrap_or(0);
                 blocked = 0;
             } else if blocking.binary_search(&flat).is_ok() {
                 let from = c.start.max(last_end.unwrap_or(0));
@@ -213,6 +229,20 @@ impl HostView {
             0 => LAUNCH_STRETCH_NS,
             _ => u64::from(*lengths.select_nth_unstable(middle).1),
         };
+        stretches
+    }
+
+    /// Short stretches in which no launching was done are not usual ones.
+    fn usual_without_elsewhere(&mut self, stretches: &[Stretch]) {
+        if self.standing.elsewhere.is_empty() {
+            return;
+        }
+        let launching = stretches.iter().filter(|s| !self.is_long(s.flat));
+        let mut lengths: Vec<u64> = launching.map(|s| self.stretch(s.flat)).collect();
+        let middle = lengths.len() / 2;
+        if middle < lengths.len() {
+            self.usual = *lengths.select_nth_unstable(middle).1;
+        }
     }
 
     /// The host's own time before this launching call, ns (4.29 s at most; 0 for other calls).
@@ -222,12 +252,12 @@ impl HostView {
 
     /// The host's own time before this launching call was, for the most part, fetching data.
     pub fn is_fetch(&self, flat: u32) -> bool {
-        self.fetched.get(flat as usize) == Some(&true)
+        self.fetched.get(flat as usize) == Some(&true) || self.standing.fetched.contains(&flat)
     }
 
-    /// The host was busy with something other than launching before this call.
+    /// The host was busy with something other than launching before this call: for long, or as samples tell.
     pub fn is_long(&self, flat: u32) -> bool {
-        self.stretch(flat) > self.limit
+        self.stretch(flat) > self.limit || self.standing.elsewhere.contains(&flat)
     }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! When the launching threads fetch data, as far as named ranges tell: PyTorch's profiler names the iteration over a
-//! DataLoader by itself, NVTX and `gapprobe_range` by the program's word.
+//! DataLoader by itself, NVTX and `gapprobe_range` by the program's word. Without any such range: as far as samples tell (`standing.rs`).
 
 use super::host::HostView;
 use crate::analysis::IdleSlice;
@@ -51,13 +51,15 @@ pub struct Fetched {
 /// Fetching inside `span` on any thread; `idle`: the device's idle time.
 pub fn all(run: &Run, span: Span, idle: &[IdleSlice]) -> Fetched {
     let names = names(run);
-    let fetching = Fetching::of(ranges(&names, run.threads.iter()));
+    let fetching = Fetching::of(ranges(&names, run.threads.iter()).map(|r| r.span));
     let named =
         |part: &str| names.iter().any(|&n| run.definitions.string(n).is_some_and(|n| n.contains(part)));
+    let (sampled, by) = if names.is_empty() { super::standing::fetching(run) } else { (Vec::new(), None) };
+    let fetching = if sampled.is_empty() { fetching } else { Fetching::of(sampled.into_iter()) };
     let workers = match (named("_MultiProcessing"), named("_SingleProcess")) {
         (true, false) => Some(true),
         (false, true) => Some(false),
-        _ => None,
+        _ => by,
     };
     let exposed = idle.iter().map(|s| s.span().clip(span)).map(|s| fetching.within(s.start, s.end));
     Fetched { ns: fetching.within(span.start, span.end), exposed_ns: exposed.sum(), workers }
@@ -102,11 +104,11 @@ impl Fetching {
         let threads = host.threads.iter().filter_map(|&t| run.threads.get(t));
         let names = names(run);
         let paced = names.iter().any(|&n| run.definitions.string(n).is_some_and(is_paced));
-        Fetching { paced, ..Fetching::of(ranges(&names, threads)) }
+        Fetching { paced, ..Fetching::of(ranges(&names, threads).map(|r| r.span)) }
     }
 
-    fn of<'a>(ranges: impl Iterator<Item = &'a Range>) -> Fetching {
-        let mut spans: Vec<Span> = ranges.map(|r| r.span).collect();
+    fn of(spans: impl Iterator<Item = Span>) -> Fetching {
+        let mut spans: Vec<Span> = spans.collect();
         spans.sort_unstable();
         spans.dedup_by(|next, kept| {
             let joins = next.start <= kept.end;

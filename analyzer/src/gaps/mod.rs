@@ -2,13 +2,15 @@
 //! Where each gap's time goes (DESIGN.md 7). The constants of that decision stand here, named.
 //!
 //! `host.rs`: what the host did between launches, and which calls held it. `attribute.rs`: the walk over a device
-//! that gives each gap to a bucket. `input.rs`: when the host fetched data. `whose.rs`: which of several devices a wait is about.
+//! that gives each gap to a bucket. `input.rs`: when the host fetched data. `standing.rs`: what it did, by samples.
+//! `whose.rs`: which of several devices a wait is about.
 //! `stacks.rs`: idle time by the ranges around the blamed call. Not here: what a fix would win (`replay/`), words (`causes/`).
 
 pub mod attribute;
 pub mod host;
 pub mod input;
 pub mod stacks;
+pub mod standing;
 pub mod whose;
 
 pub use attribute::{attribute, Attributed};

@@ -4,6 +4,8 @@
 
 use std::cmp::Reverse;
 
+use trace::FrameInfo;
+
 use crate::analysis::{Bucket, DeviceAnalysis, IdleSlice};
 use crate::run::{Call, Range, Run, Thread};
 use crate::timeline::Observed;
@@ -12,6 +14,8 @@ use crate::timeline::Observed;
 pub struct IdleStack<'a> {
     /// Ranges open around the blamed call, outermost first; with the call, or `None` where no call is blamed.
     pub blamed: Option<(&'a [&'a Range], &'a Call)>,
+    /// Stack of the program: of the call, or, in HOST and INPUT, where the launching thread stood before (0: not known).
+    pub stack: u32,
     /// Why the device was idle.
     pub bucket: Bucket,
     /// ns of it in the steady span.
@@ -31,7 +35,7 @@ pub fn idle_stacks(
         match slice.call().and_then(|c| run.call(c)) {
             _ if ns == 0 => {}
             Some((thread, call)) => blamed.push((thread, call, slice, ns)),
-            None => visit(IdleStack { blamed: None, bucket: slice.bucket, ns }),
+            None => visit(IdleStack { blamed: None, stack: 0, bucket: slice.bucket, ns }),
         }
     }
     blamed.sort_by_key(|b| (b.0, b.1.start));
@@ -39,7 +43,11 @@ pub fn idle_stacks(
         let Some(thread) = of_thread.first().and_then(|b| run.threads.get(b.0)) else { continue };
         let mut open = Open::new(thread);
         for &(_, call, slice, ns) in of_thread {
-            visit(IdleStack { blamed: Some((open.at(call.start), call)), bucket: slice.bucket, ns });
+            let stack = match found.stack_of(slice) {
+                0 => call.site,
+                stood => stood,
+            };
+            visit(IdleStack { blamed: Some((open.at(call.start), call)), stack, bucket: slice.bucket, ns });
         }
     }
 }
@@ -68,6 +76,17 @@ impl<'a> Open<'a> {
         }
         self.open.retain(|o| o.span.end > time);
         &self.open
+    }
+}
+
+/// A frame of a call stack for people: `train_step (train.py:88)`.
+pub fn frame_name(run: &Run, frame: &FrameInfo) -> String {
+    let text = |id| run.definitions.string(id).unwrap_or("?");
+    let file = text(frame.file);
+    let file = file.rsplit('/').next().unwrap_or(file);
+    match frame.line {
+        0 => format!("{} ({file})", text(frame.function)),
+        line => format!("{} ({file}:{line})", text(frame.function)),
     }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Idle time by where in the program the blamed call was made: the named ranges, operators and Python functions that
-//! were open on its thread when it began, outermost first, then the call. Time without a blamed call stands beside them.
+//! were open on its thread when it began, outermost first, the stack of the program where it is known, then the call. Time without a blamed
+//! call stands beside them.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -11,7 +12,7 @@ use super::buckets;
 use super::names::clean;
 use super::Shown;
 use crate::analysis::{Bucket, Buckets};
-use crate::gaps::stacks::{idle_stacks, without_number};
+use crate::gaps::stacks::{frame_name, idle_stacks, without_number};
 use crate::timeline::Observed;
 
 /// Frames of a stack at most; what is deeper is left out.
@@ -48,7 +49,7 @@ impl Node {
     }
 }
 
-/// The tree; `null` where no blamed call was made inside a range.
+/// The tree; `null` where no blamed call was made inside a range, and no stack is known.
 pub(super) fn figures(shown: Shown<'_>) -> Option<Value> {
     let steady = Observed::new(shown.analysis.steady, &shown.run.blind);
     let mut root = Node::default();
@@ -60,11 +61,16 @@ pub(super) fn figures(shown: Shown<'_>) -> Option<Value> {
             root.inside.entry("(no call to blame)".to_owned()).or_default().add(bucket, ns);
             return;
         };
-        in_ranges += u64::from(!frames.is_empty()) * ns;
+        let stack = || shown.run.definitions.stack(idle.stack).rev();
+        in_ranges += u64::from(!frames.is_empty() || stack().next().is_some()) * ns;
         let mut node = &mut root;
         for frame in frames.iter().take(MOST_FRAMES) {
             let name = shown.run.definitions.string(frame.name).unwrap_or("(no name)");
             node = node.inside.entry(without_number(&clean(name))).or_default();
+            node.add(bucket, ns);
+        }
+        for frame in stack().take(MOST_FRAMES) {
+            node = node.inside.entry(clean(&frame_name(shown.run, frame))).or_default();
             node.add(bucket, ns);
         }
         node.inside.entry(clean(shown.run.call_name(call))).or_default().add(bucket, ns);

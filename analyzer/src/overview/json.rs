@@ -5,6 +5,7 @@
 
 use serde_json::{json, Value};
 
+use super::gauges::Gauges;
 use super::{next, Overview};
 use crate::analysis::Bucket;
 use crate::line;
@@ -23,6 +24,7 @@ pub fn json(o: &Overview<'_>) -> Value {
         if let Some(verdict) = keys.get_mut("verdict").and_then(Value::as_object_mut) {
             verdict.insert("next".to_owned(), json!(next(o.source, a)));
         }
+        keys.insert("gauges".to_owned(), worst.map_or(Value::Null, |d| Gauges::of(run, a, d).json()));
         keys.insert("buckets_ns".to_owned(), Value::Object(buckets.collect()));
         keys.insert(
             "input".to_owned(),

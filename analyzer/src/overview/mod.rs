@@ -3,9 +3,10 @@
 //! prints it.
 //!
 //! `screen.rs` puts it together, `page.rs` lays it out, `rows.rs` reads the tables it quotes, `ncu.rs` makes the command for the next question of
-//! a GPU-bound program; `json.rs` is the same for programs. Figures come from the analysis and from `tables/`; nothing is
+//! a GPU-bound program; `gauges.rs` what NVML says beside it; `json.rs` is the same for programs. Figures come from the analysis and from `tables/`; nothing is
 //! computed here that they do not have.
 
+mod gauges;
 mod json;
 mod ncu;
 mod page;

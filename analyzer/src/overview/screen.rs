@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 
+use super::gauges::Gauges;
 use super::page::{name, Page};
 use super::rows::{Fields, Rows};
 use super::{ncu, Overview};
@@ -29,6 +30,13 @@ pub fn screen(o: &Overview<'_>, width: Option<usize>) -> String {
     verdict(out, a);
     if let Some(d) = a.worst.and_then(|w| a.devices.get(w)) {
         buckets(out, a, d);
+        let said = Gauges::of(&o.input.run, a, d).sentences(d.busy_share());
+        for sentence in &said {
+            out.sentence("", sentence);
+        }
+        if !said.is_empty() {
+            out.text.push('\n');
+        }
     }
     steps(out, o, a);
     gaps(out, o);
@@ -242,11 +250,15 @@ fn calls(out: &mut Page, o: &Overview<'_>) {
     let Some(table) = Rows::of(o.source, "syncs") else { return };
     out.section("Blocking calls", table.iter().take(4), |r, most| {
         let cost = match r.number("idle_ns") {
-            0.0 => format!("costs 0: {}", meanwhile(o.source, r.text("name"))),
+            0.0 => format!("costs 0: {}", meanwhile(o.source, r.text("name"), r.text("site"))),
             ns => format!("costs {} of idle GPU, {:.1} %", time(ns as u64), r.number("idle_pct")),
         };
+        let site = match r.text("site") {
+            "" => String::new(),
+            site => format!(" ({})", name(site, most)),
+        };
         format!(
-            "{}: {} calls, {} blocked, {cost}",
+            "{}{site}: {} calls, {} blocked, {cost}",
             name(r.text("name"), most),
             thousands(r.number("num_calls") as u64),
             time(r.number("blocked_ns") as u64)

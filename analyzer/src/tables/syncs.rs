@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Calls that held the host, by function, and what that cost: the idle time of the GPU blamed on them.
+//! Calls that held the host, by function and, where it is known, the line of the program that made them, and what that cost: the idle time of the GPU blamed on them.
 //!
 //! Blocked: begin to return of every synchronizing, allocating or freeing call, and of every copy whose call stood until
 //! the copy was done. Idle Time: the slices SYNC, COPY and ALLOC of the why-idle track whose call it is, over the whole
@@ -9,11 +9,14 @@
 use foldhash::{HashMap, HashMapExt};
 
 use super::groups::Groups;
-use super::table::{five, ns, number, percent, percent_of, row, text, Row, AVG, MAX, MED, MIN, STDDEV};
+use super::table::{
+    five, ns, number, percent, percent_of, row, spare_text, text, Row, AVG, MAX, MED, MIN, STDDEV,
+};
 use super::{Report, Source};
 use crate::analysis::Bucket;
 use crate::gaps::HostView;
-use crate::run::Span;
+use crate::run::{Call, Span};
+use crate::sites::{Site, Sites};
 
 pub(super) static REPORT: Report = Report {
     name: "syncs",
@@ -33,6 +36,7 @@ pub(super) static REPORT: Report = Report {
         MAX,
         STDDEV,
         text("Name", "name"),
+        spare_text("Site", "site"),
     ],
     rows,
 };
@@ -55,10 +59,11 @@ fn blockers(source: &Source<'_>) -> Vec<u32> {
     blockers
 }
 
-/// What the GPU did while the calls of this name held the host, although no idle time is put down to them: where most of
+/// What the GPU did while the calls of this name and line held the host, although no idle time is put down to them: where most of
 /// their time lies.
-pub(crate) fn meanwhile(source: &Source<'_>, name: &str) -> String {
+pub(crate) fn meanwhile(source: &Source<'_>, name: &str, site: &str) -> String {
     let (run, analysis) = (source.run, source.analysis());
+    let mut sites = Sites::new(run);
     let spans = || analysis.devices.iter().map(|d| d.span).filter(|s| s.ns() > 0);
     let first = spans().map(|s| s.start).min().unwrap_or(u64::MAX);
     let last = spans().map(|s| s.end).max().unwrap_or(0);
@@ -71,7 +76,7 @@ pub(crate) fn meanwhile(source: &Source<'_>, name: &str) -> String {
     idle.sort_unstable();
     let (mut all, mut before, mut behind, mut waits) = (0u64, 0u64, 0u64, 0u64);
     for call in blockers(source).into_iter().filter_map(|b| run.call(b)).map(|(_, c)| c) {
-        if run.call_name(call) != name {
+        if run.call_name(call) != name || shown(&mut sites, call) != site {
             continue;
         }
         let span = call.span();
@@ -94,32 +99,41 @@ pub(crate) fn meanwhile(source: &Source<'_>, name: &str) -> String {
     parts.into_iter().filter(|p| worth(p.0)).map(|p| p.1).collect::<Vec<_>>().join(", or ")
 }
 
+/// A call's line as the table shows it, empty where it is not known.
+fn shown(sites: &mut Sites<'_>, call: &Call) -> String {
+    sites.of(call.site).and_then(|s| sites.get(s)).map_or_else(String::new, Site::to_string)
+}
+
 fn rows(source: &Source<'_>) -> Vec<Row> {
     let (run, analysis) = (source.run, source.analysis());
     let blockers = blockers(source);
-    let mut groups: Groups<&str> = Groups::new();
+    let mut sites = Sites::new(run);
+    let mut groups: Groups<(&str, Option<u32>)> = Groups::new();
     for (_, call) in blockers.iter().filter_map(|&b| run.call(b)) {
-        groups.add(run.call_name(call), call.span().ns());
+        groups.add((run.call_name(call), sites.of(call.site)), call.span().ns());
     }
-    let mut idle: HashMap<&str, u128> = HashMap::new();
+    let mut idle: HashMap<(&str, Option<u32>), u128> = HashMap::new();
     let mut all = 0u128;
     for slice in analysis.devices.iter().flat_map(|d| &d.slices) {
         all += u128::from(slice.span().ns());
         if let Some((_, call)) = run.call(slice.call).filter(|_| BLOCKING.contains(&slice.bucket)) {
-            *idle.entry(run.call_name(call)).or_default() += u128::from(slice.span().ns());
+            *idle.entry((run.call_name(call), sites.of(call.site))).or_default() +=
+                u128::from(slice.span().ns());
         }
     }
-    let mut rows: Vec<(u128, u128, &str, Row)> = groups
+    let line = |site: Option<u32>| site.and_then(|s| sites.get(s)).map_or_else(String::new, Site::to_string);
+    let mut rows: Vec<(u128, u128, &str, String, Row)> = groups
         .stats()
         .into_iter()
-        .map(|(name, s)| {
-            let cost = idle.get(name).copied().unwrap_or(0);
+        .map(|((name, site), s)| {
+            let cost = idle.get(&(name, site)).copied().unwrap_or(0);
             let mut cells = row![percent_of(cost, all), cost, s.count, s.total];
             cells.extend(five(&s));
-            cells.extend(row![name]);
-            (cost, s.total, name, cells)
+            let line = line(site);
+            cells.extend(row![name, line.as_str()]);
+            (cost, s.total, name, line, cells)
         })
         .collect();
-    rows.sort_by(|a, b| (b.0, b.1, a.2).cmp(&(a.0, a.1, b.2)));
-    rows.into_iter().map(|r| r.3).collect()
+    rows.sort_by(|a, b| (b.0, b.1, a.2, &a.3).cmp(&(a.0, a.1, b.2, &b.3)));
+    rows.into_iter().map(|r| r.4).collect()
 }

@@ -47,6 +47,8 @@ pub struct Column {
     pub text: bool,
     /// One of the parts that others are, too: where there is no room the smallest are left out first.
     pub part: bool,
+    /// Not shown to people where no row has anything in it; csv and json have it always.
+    pub spare: bool,
 }
 
 impl Column {
@@ -64,17 +66,22 @@ impl Column {
 
 /// A column of texts.
 pub(super) const fn text(name: &'static str, key: &'static str) -> Column {
-    Column { name, unit: Unit::None, key, decimals: 0, text: true, part: false }
+    Column { name, unit: Unit::None, key, decimals: 0, text: true, part: false, spare: false }
+}
+
+/// A column of texts that many traces have nothing for.
+pub(super) const fn spare_text(name: &'static str, key: &'static str) -> Column {
+    Column { spare: true, ..text(name, key) }
 }
 
 /// A column of counts and other numbers without unit.
 pub(super) const fn number(name: &'static str, key: &'static str) -> Column {
-    Column { name, unit: Unit::None, key, decimals: 1, text: false, part: false }
+    Column { name, unit: Unit::None, key, decimals: 1, text: false, part: false, spare: false }
 }
 
 /// A column of times.
 pub(super) const fn ns(name: &'static str, key: &'static str) -> Column {
-    Column { name, unit: Unit::Ns, key, decimals: 1, text: false, part: false }
+    Column { name, unit: Unit::Ns, key, decimals: 1, text: false, part: false, spare: false }
 }
 
 /// A column of times that are parts of a whole, or the whole.
@@ -84,12 +91,12 @@ pub(super) const fn part(name: &'static str, key: &'static str) -> Column {
 
 /// A column of shares.
 pub(super) const fn percent(name: &'static str, key: &'static str) -> Column {
-    Column { name, unit: Unit::Percent, key, decimals: 1, text: false, part: false }
+    Column { name, unit: Unit::Percent, key, decimals: 1, text: false, part: false, spare: false }
 }
 
 /// A column of sizes.
 pub(super) const fn megabytes(name: &'static str, key: &'static str) -> Column {
-    Column { name, unit: Unit::Megabytes, key, decimals: 3, text: false, part: false }
+    Column { name, unit: Unit::Megabytes, key, decimals: 3, text: false, part: false, spare: false }
 }
 
 /// Share of the row's total in the sum of all rows' totals.

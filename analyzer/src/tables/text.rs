@@ -17,6 +17,16 @@ pub(super) fn write(
     keep: Option<usize>,
     out: &mut dyn Write,
 ) -> io::Result<usize> {
+    let empty = |n: usize| rows.iter().all(|r| !r.get(n).is_some_and(says));
+    if let Some(n) = (0..columns.len()).find(|&n| columns.get(n).is_some_and(|c| c.spare) && empty(n)) {
+        let without =
+            |row: &Row| row.iter().enumerate().filter(|(i, _)| *i != n).map(|(_, c)| c.clone()).collect();
+        let rows: Vec<Row> = rows.iter().map(without).collect();
+        let mut columns = columns.to_vec();
+        columns.remove(n);
+        let keep = keep.filter(|k| *k != n).map(|k| if k > n { k - 1 } else { k });
+        return write(&columns, &rows, most, keep, out);
+    }
     let headings: Vec<String> = columns.iter().map(Column::heading).collect();
     let mut wanted: Vec<Wanted> = columns
         .iter()

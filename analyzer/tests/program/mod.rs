@@ -22,6 +22,31 @@ pub const SPACING: u64 = 1_000;
 /// End of the awaited op to the return of the synchronize.
 pub const RETURN: u64 = 6_000;
 
+/// Between two samples of a thread.
+pub const TICK: u64 = 10_000_000;
+
+/// How a thread stands somewhere: what its samples show.
+#[derive(Clone, Copy, Default)]
+pub struct Pose {
+    pub stack: u32,
+    /// System call it is blocked in.
+    pub syscall: Option<u32>,
+    /// Permille.
+    pub on_cpu: u32,
+    pub run_queue: u32,
+    pub bits: u8,
+}
+
+impl Pose {
+    pub fn computing(stack: u32) -> Pose {
+        Pose { stack, on_cpu: 1000, ..Pose::default() }
+    }
+
+    pub fn blocked(stack: u32, syscall: u32) -> Pose {
+        Pose { stack, syscall: Some(syscall), ..Pose::default() }
+    }
+}
+
 pub struct Program {
     pub b: Builder,
     /// Host time.
@@ -37,6 +62,8 @@ pub struct Program {
     pub launches: u64,
     /// Another process has the GPU at the end of each slice of this length, for as long again, ns; 0: nobody has.
     pub shared: u64,
+    /// Stack id of the calls that wait, copy or allocate from now on.
+    pub site: u32,
     /// Synchronizes are only seen as CUPTI's records.
     pub syncs_are_records: bool,
     calls: Vec<(u32, Event)>,
@@ -58,6 +85,7 @@ impl Program {
             noise: 8,
             launches: 0,
             shared: 0,
+            site: 0,
             syncs_are_records: false,
             calls: Vec::new(),
         }
@@ -85,6 +113,9 @@ impl Program {
         e.a = pack(domain, id);
         e.x = class as u8;
         e.correlation = self.correlation;
+        if !matches!(class, Class::Launch | Class::GraphLaunch | Class::StreamWait) {
+            e.c = self.site;
+        }
         self.calls.push((self.tid, e));
         self.correlation
     }
@@ -196,6 +227,7 @@ impl Program {
         c.a = pack(RUNTIME, 41);
         c.x = Class::Copy as u8;
         c.correlation = correlation;
+        c.c = self.site;
         self.calls.push((self.tid, c));
     }
 
@@ -236,6 +268,32 @@ impl Program {
         let end = self.streams.get(&(self.device, other)).copied().unwrap_or(0) + delay;
         let mine = self.streams.entry((self.device, stream)).or_insert(0);
         *mine = (*mine).max(end);
+    }
+
+    /// The host stands there for so long; the sampler's clock ticks meanwhile.
+    pub fn stand(&mut self, ns: u64, pose: Pose) {
+        let until = self.t + ns;
+        let mut tick = self.t.next_multiple_of(TICK);
+        while tick < until {
+            self.sample(self.tid, tick, pose);
+            tick += TICK;
+        }
+        self.t = until;
+    }
+
+    /// A sample of a thread.
+    pub fn sample(&mut self, tid: u32, at: u64, pose: Pose) {
+        let mut e = Event::new(Kind::Sample, at - TICK, at);
+        (e.a, e.b, e.c) = (pose.stack, pose.syscall.map_or(0, |n| n + 1), pose.on_cpu | pose.run_queue << 16);
+        e.x = pose.bits;
+        self.b.on_thread(tid, e);
+    }
+
+    /// A child process in the last tick: permille on a CPU and on a disk, KiB read.
+    pub fn child(&mut self, pid: u32, from: u64, on_cpu: u32, on_disk: u32, read_kib: u32) {
+        let mut e = Event::new(Kind::Process, from, self.t);
+        (e.a, e.b, e.c) = (pid, on_cpu | on_disk << 16, read_kib);
+        self.b.on_recorder(e);
     }
 
     pub fn mark(&mut self, number: u32, end: u64) {

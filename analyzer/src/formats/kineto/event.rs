@@ -182,6 +182,8 @@ struct Args<'a> {
     ns: i64,
     /// Why something was not observed.
     code: u32,
+    /// Stack of a call, of our own traces.
+    stack: u32,
 }
 
 /// What only our own traces say of an operation.
@@ -240,6 +242,7 @@ fn args<'a>(text: &'a [u8], part: &mut Part) -> Args<'a> {
             }
             (b"step", v) => a.step = small(v).unwrap_or(0),
             (b"ns", v) => a.ns = number(v).filter(|n| *n >= 0).unwrap_or(0),
+            (b"stack id", v) => a.stack = small(v).unwrap_or(0),
             (b"code", v) => a.code = small(v).unwrap_or(0),
             (b"grid", Value::Nested(n)) => a.grid = three(n),
             (b"block", Value::Nested(n)) => a.block = three(n),
@@ -371,7 +374,7 @@ fn api_call(f: &Fields<'_>, start: i64, end: i64, part: &mut Part, domain: u8) {
     let thread = thread(f, part);
     let name = text(part, f.name);
     let packed = a.cbid.map_or(0, |id| call::pack(domain, id));
-    part.calls.push(RawCall { start, end, correlation: a.correlation, thread, packed, name });
+    part.calls.push(RawCall { start, end, correlation: a.correlation, thread, packed, name, stack: a.stack });
 }
 
 fn thread(f: &Fields<'_>, part: &mut Part) -> u32 {

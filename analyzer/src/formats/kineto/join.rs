@@ -68,6 +68,7 @@ pub(super) fn join(parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadError> {
         Some(track) => (track.key(), track.tid),
         None => (key, thread_id(key)),
     };
+    let own_stack = |stack: u32| if head.own.is_some() { stack } else { 0 };
     for (part, strings, kernels) in named {
         let Part { streams, threads: own, ops, calls, ranges, details, waits, marks, thread_names, .. } =
             part;
@@ -114,7 +115,10 @@ pub(super) fn join(parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadError> {
                 continue;
             };
             let name = Named { string: string(c.name), packed: c.packed };
-            assembly.call(thread, ForeignCall { span, correlation: c.correlation, name, result: 0 });
+            assembly.call(
+                thread,
+                ForeignCall { span, correlation: c.correlation, name, result: 0, site: own_stack(c.stack) },
+            );
         }
         let mut details = details.into_iter().peekable();
         for (i, r) in ranges.into_iter().enumerate() {

@@ -3,10 +3,12 @@
 //! who recorded it. Numbers that cannot be are cut to what can.
 
 use serde_json::Value as Json;
-use trace::{Header, Loss, Total};
+use trace::define::{Definition, MAX_FRAMES};
+use trace::{FrameInfo, Header, Language, Loss, Total};
 
-use crate::chrome::facts::{numbers, times, MOST_MARKS};
-use crate::run::{LossMark, Recorder, Run, MAX_TIME};
+use crate::chrome::facts::{numbers, times, MOST_MARKS, MOST_SAMPLES};
+use crate::run::{Child, LossMark, Reading, Recorder, Run, Sample, Span, Thread, MAX_TIME};
+use crate::sites::DIRECTORY;
 
 /// Facts of a trace of ours.
 #[derive(Debug, Clone)]
@@ -56,10 +58,128 @@ impl Own {
                 run.loss_marks.push(LossMark { at: at.min(MAX_TIME), code, count });
             }
         }
+        self.host(run);
         let damage = |key: &str| number(&self.facts, key).unwrap_or(0).min(1 << 40);
         run.problems.cut_segments += damage("cut_segments");
         run.problems.bad_segments += damage("bad_segments");
         run.problems.bad_events += damage("bad_events");
         run.foreign = run.recorder != Recorder::Gapprobe;
+    }
+
+    /// What the host side knows: `chrome/facts.rs` has the order of the numbers.
+    fn host(&self, run: &mut Run) {
+        let mut texts = Texts::default();
+        let list = |key: &str| self.facts.get(key).and_then(Json::as_array).map_or(&[][..], Vec::as_slice);
+        for stack in list("stacks") {
+            let Some(id) = small(stack, 0).filter(|id| *id > 0) else { continue };
+            let mut bytes = Vec::new();
+            for frame in stack.get(1).and_then(Json::as_array).into_iter().flatten().take(MAX_FRAMES) {
+                let text = |i: usize| frame.get(i).and_then(Json::as_str).unwrap_or("");
+                let (function, file) = (texts.id(run, text(1)), texts.id(run, text(2)));
+                let language = if small(frame, 0) == Some(1) { Language::Native } else { Language::Python };
+                let frame = FrameInfo { language, function, file, line: small(frame, 3).unwrap_or(0) };
+                let number = texts.next();
+                run.definitions.insert(number, Definition::Frame(frame));
+                bytes.extend_from_slice(&number.to_le_bytes());
+            }
+            run.definitions.insert(id, Definition::Stack(&bytes));
+        }
+        for thread in list("samples") {
+            let Some(tid) = small(thread, 0) else { continue };
+            let samples: Vec<Sample> = thread
+                .get(2)
+                .and_then(Json::as_array)
+                .into_iter()
+                .flatten()
+                .take(MOST_SAMPLES)
+                .filter_map(sample)
+                .collect();
+            let name = thread.get(1).and_then(Json::as_str).unwrap_or("");
+            match run.threads.iter_mut().find(|t| t.tid == tid) {
+                Some(t) => t.samples = samples,
+                None => {
+                    // its place among the others is by its id, as in the recording; it has no calls to be numbered
+                    let (name, at) = (texts.id(run, name), run.threads.partition_point(|t| t.tid < tid));
+                    run.threads.insert(at, Thread { tid, name, samples, ..Thread::default() });
+                    let base = run.call_base.get(at).copied().unwrap_or_default();
+                    run.call_base.insert(at.min(run.call_base.len()), base);
+                }
+            }
+        }
+        let child = |c: &Json| {
+            let part = |i| small(c, i).and_then(|n| u16::try_from(n).ok());
+            Some(Child {
+                span: span(c)?,
+                pid: small(c, 2)?,
+                on_cpu: part(3)?,
+                on_disk: part(4)?,
+                read_kib: small(c, 5)?,
+            })
+        };
+        run.children.extend(list("children").iter().take(MOST_SAMPLES).filter_map(child));
+        let reading = |r: &Json| {
+            let device = small(r, 3).and_then(|n| u8::try_from(n).ok())?;
+            Some(Reading { span: span(r)?, gauge: small(r, 2)?, device, value: r.get(4)?.as_u64()? })
+        };
+        run.readings.extend(list("readings").iter().take(MOST_SAMPLES).filter_map(reading));
+        if let Some(directory) = self.facts.get(DIRECTORY).and_then(Json::as_str) {
+            let (key, value) = (texts.id(run, DIRECTORY), texts.id(run, directory));
+            run.definitions.insert(0, Definition::Attribute(key, value));
+        }
+        run.header.cpus =
+            self.facts.get("cpus").and_then(Json::as_u64).map_or(run.header.cpus, |n| n.min(1 << 20) as u32);
+    }
+}
+
+fn small(of: &Json, i: usize) -> Option<u32> {
+    of.get(i).and_then(Json::as_u64).and_then(|n| u32::try_from(n).ok())
+}
+
+/// The first two numbers.
+fn span(of: &Json) -> Option<Span> {
+    let time = |i: usize| of.get(i).and_then(Json::as_u64).map(|t| t.min(MAX_TIME));
+    Some(Span::new(time(0)?, time(1)?))
+}
+
+fn sample(of: &Json) -> Option<Sample> {
+    let part = |i| small(of, i).and_then(|n| u16::try_from(n).ok());
+    let bits = small(of, 6).and_then(|n| u8::try_from(n).ok())?;
+    let syscall = small(of, 3)?.checked_sub(1);
+    Some(Sample {
+        span: span(of)?,
+        stack: small(of, 2)?,
+        syscall,
+        on_cpu: part(4)?,
+        run_queue: part(5)?,
+        bits,
+    })
+}
+
+/// Texts that only the facts have: ids beyond those of the events' texts.
+#[derive(Default)]
+struct Texts {
+    known: std::collections::HashMap<String, u32>,
+    used: u32,
+}
+
+impl Texts {
+    const FIRST: u32 = 1 << 30;
+
+    fn next(&mut self) -> u32 {
+        self.used = self.used.saturating_add(1);
+        Texts::FIRST.saturating_add(self.used)
+    }
+
+    fn id(&mut self, run: &mut Run, text: &str) -> u32 {
+        if text.is_empty() {
+            return 0;
+        }
+        if let Some(&id) = self.known.get(text) {
+            return id;
+        }
+        let id = self.next();
+        run.definitions.insert(id, Definition::String(text.as_bytes()));
+        self.known.insert(text.to_owned(), id);
+        id
     }
 }

@@ -143,6 +143,8 @@ pub(super) struct RawCall {
     pub(super) packed: u32,
     /// Number in [`Part::texts`].
     pub(super) name: u32,
+    /// Stack id, of our own traces (0: none).
+    pub(super) stack: u32,
 }
 
 /// A named range.

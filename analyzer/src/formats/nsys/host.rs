@@ -94,7 +94,7 @@ fn calls(reader: &mut Reader<'_>, wanted: &'static Wanted) -> Result<(), ReadErr
         let Some((span, thread)) = placed(sink, cells, 2) else { return Ok(()) };
         let name = Named { string: sink.name([cells.whole(4)])?, packed: 0 };
         let result = cells.whole(5).map_or(0, |n| n as u32);
-        let call = ForeignCall { span, correlation: correlation(cells.whole(3)), name, result };
+        let call = ForeignCall { span, correlation: correlation(cells.whole(3)), name, result, site: 0 };
         if cells.whole(6) == Some(BACKTRACE) {
             around.push(Around { process: sink.ids.process(cells.whole(2)), thread, call });
         } else {

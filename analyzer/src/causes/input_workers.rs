@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//! GP112 INPUT-WORKERS: the loader's workers cannot keep up.
+//!
+//! # What it means
+//! The launching thread waits for the DataLoader's workers, and these compute all the time: there are too few, or each
+//! sample costs too much CPU.
+//!
+//! # How it is recognised
+//! As GP110 INPUT; at least half of the samples of the launching thread's stack in these stretches wait for workers; and the
+//! child processes that do anything are on a CPU for 70 % of the time or more. How many would keep up: their CPU time a step by the step time
+//! without the wait, rounded up; no more than the CPUs the process may use.
+//!
+//! # How sure
+//! Samples are taken about every 10 ms: what most of them show is so, how long each piece took is not measured. Fewer
+//! than 5 samples, or less than half agreeing, are GP105 HOST without a kind.
+//!
+//! # What to change
+//! More workers up to the cores there are; beyond that cheaper decoding, smaller images on disk, decoding on the GPU (DALI,
+//! nvJPEG), cached results.
+
+use std::fmt::Write;
+
+use super::input::Workers;
+use super::{input, Case};
+use crate::analysis::Finding;
+
+/// Stable code.
+pub const CODE: &str = "GP112";
+/// Name in the line.
+pub const NAME: &str = "INPUT-WORKERS";
+
+pub(super) fn evaluate(case: &Case) -> Option<Finding> {
+    let mut f = input::of_kind(
+        case,
+        (CODE, NAME),
+        "more DataLoader workers, up to the cores there are, persistent_workers=True; else decode on the GPU or cache",
+    )?;
+    let workers = Workers::of(case);
+    let _ = write!(f.text, "; {} workers, {:.0} % on a CPU", workers.count, workers.on_cpu * 100.0);
+    if let Some(n) = workers.wanted(case, f.win) {
+        let cpus = u64::from(case.run.header.cpus);
+        if cpus > 0 && cpus <= workers.count {
+            f.fix =
+                "the CPUs are all in use: decode on the GPU, cache decoded data, or make a sample cheaper";
+        } else if cpus > 0 && n > cpus {
+            let _ = write!(f.text, ", {n} would keep up and there are {cpus} CPUs");
+        } else if n > workers.count {
+            let _ = write!(f.text, ", {n} would keep up");
+        }
+    }
+    Some(f)
+}

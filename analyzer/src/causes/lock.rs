@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//! GP127 LOCK: the launching thread waits for another thread or process.
+//!
+//! # What it means
+//! Between two launches the thread that feeds the GPU waits for a lock, a queue or a child process.
+//!
+//! # How it is recognised
+//! As GP105 HOST; and at least half of the samples of the launching thread's stack in these stretches are blocked on a futex, another
+//! process' pipe or a child. Waiting in `backward()` is not counted: autograd's own thread works then.
+//!
+//! # How sure
+//! Samples are taken about every 10 ms: what most of them show is so, how long each piece took is not measured. Fewer
+//! than 5 samples, or less than half agreeing, are GP105 HOST without a kind.
+//!
+//! # What to change
+//! Look at what the other side does: have it ready one step earlier (a deeper queue), or do it without waiting.
+
+use super::{host, Case};
+use crate::analysis::Finding;
+
+/// Stable code.
+pub const CODE: &str = "GP127";
+/// Name in the line.
+pub const NAME: &str = "LOCK";
+
+pub(super) fn evaluate(case: &Case) -> Option<Finding> {
+    host::of_kind(
+        case,
+        (CODE, NAME),
+        "have the other thread's result ready one step earlier, or do not wait for it",
+    )
+}

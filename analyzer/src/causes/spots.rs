@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which line of the program a cause comes from: time summed by the site of the calls to blame.
+
+use std::collections::{HashMap, HashSet};
+
+use super::Case;
+use crate::analysis::{Bucket, Finding};
+use crate::run::{Call, Run};
+use crate::sites::{Site, Sites};
+
+/// Lines that cost at least this part of what the worst costs are counted beside it.
+const SAME_COST: f64 = 0.5;
+
+/// The worst line, and what is called there.
+#[derive(Clone, Debug)]
+pub(super) struct Spot {
+    pub(super) site: Site,
+    /// Further lines that cost about as much.
+    pub(super) more: u32,
+    /// The function that costs most there.
+    pub(super) name: String,
+    /// Calls of it there that cost something.
+    pub(super) calls: u64,
+    /// One of them.
+    pub(super) flat: u32,
+}
+
+impl Spot {
+    /// "; and 3 more lines", or nothing.
+    pub(super) fn rest(&self) -> String {
+        match self.more {
+            0 => String::new(),
+            1 => "; and 1 more line".to_owned(),
+            n => format!("; and {n} more lines"),
+        }
+    }
+
+    /// Puts the line into a finding.
+    pub(super) fn into(self, f: &mut Finding) {
+        f.call = self.flat;
+        f.more_lines = self.more;
+        f.site = Some(self.site);
+    }
+}
+
+/// Time by site and function.
+pub(super) struct Spots<'a> {
+    run: &'a Run,
+    sites: Sites<'a>,
+    sums: HashMap<(u32, u32), (u64, u64, u32)>,
+    seen: HashSet<u32>,
+    known: u64,
+    all: u64,
+}
+
+impl<'a> Spots<'a> {
+    /// `None` where no call has a stack.
+    pub(super) fn new(run: &'a Run) -> Option<Spots<'a>> {
+        let any = run.threads.iter().flat_map(|t| &t.calls).any(|c| c.site != 0);
+        any.then(|| Spots {
+            run,
+            sites: Sites::new(run),
+            sums: HashMap::new(),
+            seen: HashSet::new(),
+            known: 0,
+            all: 0,
+        })
+    }
+
+    /// `ns` more because of this call.
+    pub(super) fn add(&mut self, flat: u32, call: &Call, ns: u64) {
+        self.all = self.all.saturating_add(ns);
+        let Some(site) = self.sites.of(call.site) else { return };
+        self.known = self.known.saturating_add(ns);
+        let sum = self.sums.entry((site, call.packed)).or_insert((0, 0, flat));
+        sum.0 = sum.0.saturating_add(ns);
+        sum.1 += u64::from(self.seen.insert(flat));
+    }
+
+    /// The line that costs most; `None` where the lines of more than half of the time are not known.
+    pub(super) fn worst(self) -> Option<Spot> {
+        if self.known < self.all - self.known || self.known == 0 {
+            return None;
+        }
+        let mut lines: HashMap<u32, u64> = HashMap::new();
+        for (&(site, _), sum) in &self.sums {
+            let line: &mut u64 = lines.entry(site).or_default();
+            *line = line.saturating_add(sum.0);
+        }
+        let (&worst, &most) = lines.iter().max_by_key(|(&site, &ns)| (ns, u32::MAX - site))?;
+        let more = lines.values().filter(|&&ns| ns as f64 >= most as f64 * SAME_COST).count() - 1;
+        let there = self.sums.iter().filter(|((site, _), _)| *site == worst);
+        let (_, &(_, calls, flat)) = there.max_by_key(|((_, packed), sum)| (sum.0, u32::MAX - packed))?;
+        let name = self.run.call(flat).map_or("", |(_, c)| self.run.call_name(c)).to_owned();
+        let site = self.sites.get(worst)?.clone();
+        Some(Spot { site, more: u32::try_from(more).unwrap_or(u32::MAX), name, calls, flat })
+    }
+}
+
+impl Case<'_> {
+    /// The worst line of a bucket's idle time.
+    pub(super) fn spot(&self, bucket: Bucket) -> Option<Spot> {
+        let mut spots = Spots::new(self.run)?;
+        for s in self.device.slices.iter().filter(|s| s.bucket == bucket) {
+            let ns = s.span().clip(self.device.steady).ns();
+            if let Some((_, call)) = self.run.call(s.call).filter(|_| ns > 0) {
+                spots.add(s.call, call, ns);
+            }
+        }
+        spots.worst()
+    }
+}

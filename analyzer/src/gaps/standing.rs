@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the launching threads were doing in front of launches that came late, by samples of their stacks.
+//!
+//! A sample says where its thread stood at one moment, the end of its span; samples are about 10 ms apart, most stretches
+//! are shorter. So launches of the same kernel are one group, over all steps, and vote together; a stretch with samples enough of its
+//! own (a checkpoint) votes by itself. Fewer than [`LEAST_SAMPLES`], or no half of them agreeing, say nothing.
+
+use std::collections::{HashMap, HashSet};
+
+use trace::call::Class;
+use trace::event::sample::HOLDS_GIL;
+use trace::Kind;
+
+use crate::analysis::{Bucket, IdleSlice};
+use crate::run::{Device, Op, Run, Sample, Span, Thread};
+use crate::sites::doing::{blocked_natively, blocked_reading, doing, waits_for_its_turn, Doing, Frames};
+use crate::sites::{Site, Sites};
+
+/// Fewer samples than this say nothing.
+pub const LEAST_SAMPLES: u32 = 5;
+
+/// A launch this soon after a copy's end, ns, or within a tenth of the stretch, comes of it.
+const SOON_NS: u64 = 200_000;
+
+/// Samples by what was done.
+type Tally = HashMap<Doing, u32>;
+
+/// Half of them or more, and enough.
+fn most(tally: &Tally, is: impl Fn(Doing) -> bool) -> bool {
+    let all: u32 = tally.values().sum();
+    let those: u32 = tally.iter().filter(|t| is(*t.0)).map(|t| t.1).sum();
+    all >= LEAST_SAMPLES && those * 2 >= all
+}
+
+/// A stretch in front of a launching call: from the end of the launch before to the call's begin.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stretch {
+    pub(super) span: Span,
+    pub(super) flat: u32,
+    /// Index of the thread that launched before.
+    pub(super) before: usize,
+}
+
+/// A sample that stands in a stretch.
+#[derive(Clone, Copy, Debug)]
+struct Placed {
+    flat: u32,
+    thread: u32,
+    sample: u32,
+    doing: Doing,
+}
+
+/// The samples in the stretches of a device, and what follows of them.
+#[derive(Clone, Debug, Default)]
+pub struct Standing {
+    placed: Vec<Placed>,
+    /// Launching calls whose stretch fetched data.
+    pub(super) fetched: HashSet<u32>,
+    /// Launching calls after short stretches in which something else than dispatching was done.
+    pub(super) elsewhere: HashSet<u32>,
+    /// The loader's workers are waited for.
+    pub(super) paced: bool,
+}
+
+impl Standing {
+    /// `stretches` by begin of their calls; `is_long`: longer than launching takes.
+    pub(super) fn new(
+        run: &Run,
+        device: &Device,
+        stretches: &[Stretch],
+        is_long: impl Fn(u32) -> bool,
+    ) -> Standing {
+        let placed = place(run, device, stretches);
+        let mut own: HashMap<u32, Tally> = HashMap::new();
+        for p in &placed {
+            *own.entry(p.flat).or_default().entry(p.doing).or_default() += 1;
+        }
+        // groups: by what is launched, long stretches apart from short ones
+        let mut groups: HashMap<(u64, bool), Tally> = HashMap::new();
+        let mut last = crate::run::NONE;
+        for op in device.streams.iter().flat_map(|s| &s.ops) {
+            if op.call == last {
+                continue; // of a graph the first node speaks
+            }
+            last = op.call;
+            if let Some(tally) = own.get(&op.call) {
+                let group = groups.entry((key(op), is_long(op.call))).or_default();
+                for (&doing, n) in tally {
+                    *group.entry(doing).or_default() += n;
+                }
+            }
+        }
+        let mut standing = Standing::default();
+        let mut last = crate::run::NONE;
+        for op in device.streams.iter().flat_map(|s| &s.ops).filter(|_| !groups.is_empty()) {
+            if std::mem::replace(&mut last, op.call) == op.call {
+                continue;
+            }
+            let long = is_long(op.call);
+            let alone = own.get(&op.call).filter(|t| t.values().sum::<u32>() >= LEAST_SAMPLES);
+            let Some(tally) = alone.or_else(|| groups.get(&(key(op), long))) else { continue };
+            if long && most(tally, Doing::is_fetching) {
+                standing.fetched.insert(op.call);
+            } else if !long && Doing::ALL.iter().any(|&d| d.is_no_dispatch() && most(tally, |x| x == d)) {
+                standing.elsewhere.insert(op.call);
+            }
+        }
+        let (mut workers, mut fetching) = (0u32, 0u32);
+        for p in placed.iter().filter(|p| p.doing.is_fetching()) {
+            fetching += 1;
+            workers += u32::from(p.doing == Doing::FetchesFromWorkers);
+        }
+        standing.paced = fetching >= LEAST_SAMPLES && workers * 2 >= fetching;
+        standing.placed = placed;
+        standing
+    }
+
+    /// Late launching calls by flat number, and the stack that most samples in front of each show.
+    pub fn stacks(&self, run: &Run) -> Vec<(u32, u32)> {
+        let mut each: HashMap<u32, HashMap<u32, u32>> = HashMap::new();
+        for p in &self.placed {
+            let sample = run.threads.get(p.thread as usize).and_then(|t| t.samples.get(p.sample as usize));
+            if let Some(stack) = sample.map(|s| s.stack).filter(|s| *s != 0) {
+                *each.entry(p.flat).or_default().entry(stack).or_default() += 1;
+            }
+        }
+        let most = |stacks: HashMap<u32, u32>| stacks.into_iter().max_by_key(|s| (s.1, u32::MAX - s.0));
+        let mut all: Vec<(u32, u32)> =
+            each.into_iter().filter_map(|(flat, s)| Some((flat, most(s)?.0))).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// The samples behind the device's idle time of one kind in `steady`.
+    pub fn stood(&self, run: &Run, slices: &[IdleSlice], bucket: Bucket, steady: Span) -> Stood {
+        if self.placed.is_empty() {
+            return Stood::default();
+        }
+        let idle = slices.iter().filter(|s| s.bucket == bucket && s.span().clip(steady).ns() > 0);
+        let late: HashSet<u32> = idle.filter_map(IdleSlice::call).collect();
+        let samples: Vec<(Doing, usize, &Sample)> = self
+            .placed
+            .iter()
+            .filter(|p| late.contains(&p.flat))
+            .filter_map(|p| {
+                Some((
+                    p.doing,
+                    p.thread as usize,
+                    run.threads.get(p.thread as usize)?.samples.get(p.sample as usize)?,
+                ))
+            })
+            .collect();
+        Stood::new(run, &samples)
+    }
+}
+
+/// What is launched: the kernel, or the kind of operation.
+fn key(op: &Op) -> u64 {
+    match op.kind {
+        Kind::Kernel => u64::from(op.a),
+        kind => (kind as u64) << 32 | u64::from(op.copy().direction),
+    }
+}
+
+/// Samples in their stretches: of the thread that launches then, and of the one that launched before, for one may hand over to
+/// the other (the main thread to autograd's). A thread that waits for its turn, blocked without any frame of the program, says
+/// nothing, nor does one in a call that blocks.
+fn place(run: &Run, device: &Device, stretches: &[Stretch]) -> Vec<Placed> {
+    let copies = copies_to_host(device);
+    let mut frames: HashMap<u32, Frames> = HashMap::new();
+    let mut placed = Vec::new();
+    for (t, thread) in run.threads.iter().enumerate() {
+        for (s, sample) in thread.samples.iter().enumerate() {
+            let at = sample.span.end;
+            let next = stretches.partition_point(|x| x.span.end <= at);
+            let Some(stretch) = stretches.get(next).filter(|x| x.span.start <= at) else { continue };
+            if waits_for_its_turn(sample) || is_held(thread, at) {
+                continue;
+            }
+            let launches = run.call(stretch.flat).is_some_and(|(launching, _)| launching == t);
+            if !launches && stretch.before != t {
+                continue;
+            }
+            let frames = *frames.entry(sample.stack).or_insert_with(|| Frames::of(run, sample.stack));
+            let (thread, sample_) = (t as u32, s as u32);
+            let doing = match blocked_natively(sample, frames) && ends_with_copy(&copies, at, stretch.span) {
+                true => Doing::WaitsForDevice,
+                false => doing(sample, frames),
+            };
+            placed.push(Placed { flat: stretch.flat, thread, sample: sample_, doing });
+        }
+    }
+    placed
+}
+
+/// Ends of copies to the host, sorted.
+fn copies_to_host(device: &Device) -> Vec<u64> {
+    let copies = device
+        .streams
+        .iter()
+        .flat_map(|s| &s.ops)
+        .filter(|o| o.kind == Kind::Memcpy && o.copy().direction == 2);
+    let mut ends: Vec<u64> = copies.map(|o| o.end).collect();
+    ends.sort_unstable();
+    ends
+}
+
+/// The thread that is blocked at `at` went on to its next launch shortly after a copy to the host had ended.
+fn ends_with_copy(copies: &[u64], at: u64, stretch: Span) -> bool {
+    let before = copies.partition_point(|&end| end <= stretch.end);
+    let last = before.checked_sub(1).and_then(|i| copies.get(i));
+    let soon = (stretch.ns() / 10).max(SOON_NS);
+    last.is_some_and(|&end| end > at && stretch.end - end <= soon)
+}
+
+/// The thread stands in a call that waits, copies or allocates.
+fn is_held(thread: &Thread, at: u64) -> bool {
+    let next = thread.calls.partition_point(|c| c.start <= at);
+    let before = next.checked_sub(1).and_then(|i| thread.calls.get(i));
+    before.is_some_and(|c| {
+        c.end > at && matches!(c.class, Some(Class::Sync | Class::Copy | Class::Alloc | Class::Free))
+    })
+}
+
+/// What was done while the device waited, all samples together.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stood {
+    /// How many.
+    pub samples: u32,
+    /// Of those that read data in this thread: blocked reading, or on no CPU for no reason seen (a page that is not there).
+    pub reading: u32,
+    /// By what was done, most first.
+    pub doings: Vec<(Doing, u32)>,
+    /// The line, or the function (then without a line), where at least half of them stand; of those alone that do what
+    /// most do, where most do one thing.
+    pub site: Option<Site>,
+    /// The line of the thread that held Python's lock in most of those that waited for it.
+    pub holder: Option<Site>,
+}
+
+impl Stood {
+    fn new(run: &Run, samples: &[(Doing, usize, &Sample)]) -> Stood {
+        let mut tally: Tally = HashMap::new();
+        for s in samples {
+            *tally.entry(s.0).or_default() += 1;
+        }
+        let mut doings: Vec<(Doing, u32)> = tally.into_iter().collect();
+        doings.sort_by_key(|d| (std::cmp::Reverse(d.1), d.0));
+        let reads = |s: &&(Doing, usize, &Sample)| s.0 == Doing::FetchesHere && blocked_reading(s.2);
+        let reading = samples.iter().filter(reads).count() as u32;
+        let mut stood = Stood { samples: samples.len() as u32, reading, doings, site: None, holder: None };
+        let mut sites = Sites::new(run);
+        let main = stood.main();
+        let stacks = samples.iter().filter(|s| main.is_none_or(|m| m == s.0)).map(|s| s.2.stack);
+        stood.site = common(&mut sites, stacks);
+        if main == Some(Doing::WaitsForGil) {
+            let waits = samples.iter().filter(|s| s.0 == Doing::WaitsForGil);
+            let holders = waits.map(|s| holder(run, s.1, s.2.span.end).map_or(0, |h| h.stack));
+            stood.holder = common(&mut sites, holders);
+        }
+        stood
+    }
+
+    /// What at least half of them do, if they are enough.
+    pub fn main(&self) -> Option<Doing> {
+        let &(doing, n) = self.doings.first()?;
+        (self.samples >= LEAST_SAMPLES && n * 2 >= self.samples).then_some(doing)
+    }
+
+    /// How many do this.
+    pub fn count(&self, is: impl Fn(Doing) -> bool) -> u32 {
+        self.doings.iter().filter(|d| is(d.0)).map(|d| d.1).sum()
+    }
+
+    /// At least half of enough samples.
+    pub fn mostly(&self, is: impl Fn(Doing) -> bool) -> bool {
+        self.samples >= LEAST_SAMPLES && self.count(is) * 2 >= self.samples
+    }
+}
+
+/// The sample of the thread that held Python's lock at this time.
+fn holder(run: &Run, but: usize, at: u64) -> Option<&Sample> {
+    run.threads.iter().enumerate().filter(|(t, _)| *t != but).find_map(|(_, t)| {
+        let next = t.samples.partition_point(|s| s.span.end < at);
+        t.samples.get(next).filter(|s| s.span.start <= at && s.bits & HOLDS_GIL != 0)
+    })
+}
+
+/// The line in which at least half of the stacks stand, else the function.
+fn common(sites: &mut Sites<'_>, stacks: impl Iterator<Item = u32>) -> Option<Site> {
+    let mut lines: HashMap<u32, u32> = HashMap::new();
+    let mut all = 0;
+    for stack in stacks {
+        all += 1;
+        if let Some(site) = sites.of(stack) {
+            *lines.entry(site).or_default() += 1;
+        }
+    }
+    let enough = |n: u32| all >= LEAST_SAMPLES && n * 2 >= all;
+    let (&line, &n) = lines.iter().max_by_key(|l| (*l.1, u32::MAX - l.0))?;
+    if enough(n) {
+        return sites.get(line).cloned();
+    }
+    let mut functions: HashMap<(&str, &str), (u32, &Site)> = HashMap::new();
+    for (&line, n) in &lines {
+        if let Some(site) = sites.get(line).filter(|s| !s.function.is_empty()) {
+            functions.entry((&site.path, &site.function)).or_insert((0, site)).0 += n;
+        }
+    }
+    let (n, site) = functions.into_values().max_by_key(|f| f.0)?;
+    enough(n).then(|| Site { line: 0, via: None, ..site.clone() })
+}
+
+/// Time of any thread in a loader, by samples: the spans they stand for, and whether workers do the work.
+pub(super) fn fetching(run: &Run) -> (Vec<Span>, Option<bool>) {
+    let mut frames: HashMap<u32, Frames> = HashMap::new();
+    let mut spans = Vec::new();
+    let (mut workers, mut here) = (0, 0);
+    for s in run.threads.iter().flat_map(|t| &t.samples) {
+        let stack = *frames.entry(s.stack).or_insert_with(|| Frames::of(run, s.stack));
+        if let Frames::Loader(doing) = stack {
+            spans.push(s.span);
+            workers += u32::from(doing == Doing::FetchesFromWorkers);
+            here += u32::from(doing == Doing::FetchesHere);
+        }
+    }
+    let all = spans.len() as u32;
+    let who = match () {
+        () if all < LEAST_SAMPLES => None,
+        () if workers * 2 >= all => Some(true),
+        () if here * 2 >= all => Some(false),
+        () => None,
+    };
+    (spans, who)
+}

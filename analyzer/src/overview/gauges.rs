@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the device says of itself (NVML) beside what it did: "100 % utilised" may be a device that waits, and clocks may be held
+//! down. And memory that grows step by step. Of recordings that have readings; others say nothing here.
+
+use serde_json::{json, Value};
+use trace::event::Gauge;
+
+use crate::analysis::{Analysis, DeviceAnalysis};
+use crate::run::{Reading, Run, Span};
+
+/// Fewer readings than this are no picture.
+const LEAST: usize = 5;
+/// NVML's utilisation from here on reads as "the GPU is full".
+const FULL_PCT: f64 = 90.0;
+/// A device that is full and draws less than this part of its limit is not.
+const LOW_POWER: f64 = 0.5;
+/// The share of the time with a kernel running is worth setting against the utilisation below this.
+const NOT_FULL: f64 = 0.9;
+/// A reason for low clocks in this share of the readings is named.
+const OFTEN: f64 = 0.1;
+/// Memory that grows by less in all is no leak, bytes.
+const GROWN: f64 = 16.0 * 1024.0 * 1024.0;
+/// ... or by less of what there was.
+const GROWN_PART: f64 = 0.01;
+
+/// NVML's bits that hold clocks down although there is work; the numbers are NVML's ABI (nvml.h, nvmlClocksEventReason*).
+const REASONS: [(u64, &str); 5] = [
+    (0x04, "the power cap"),
+    (0x20, "heat (software)"),
+    (0x40, "heat (hardware)"),
+    (0x80, "the power brake"),
+    (0x08, "a hardware slowdown"),
+];
+
+/// Means over the steady state; `None`: no readings.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Gauges {
+    /// NVML's GPU utilisation, percent.
+    utilization: Option<f64>,
+    /// W.
+    power: Option<f64>,
+    power_limit: Option<f64>,
+    /// MHz.
+    clock: Option<f64>,
+    clock_max: Option<f64>,
+    /// Why clocks are held down, and the share of readings that say so, 0 to 1; most first.
+    held_down: Vec<(&'static str, f64)>,
+    /// Bytes a step, and first and last figure: device memory, memory of the process.
+    device_grows: Option<(f64, f64, f64)>,
+    host_grows: Option<(f64, f64, f64)>,
+}
+
+impl Gauges {
+    /// Of the device that the line is about.
+    pub(super) fn of(run: &Run, a: &Analysis, device: &DeviceAnalysis) -> Gauges {
+        let steady = device.steady;
+        let of = |gauge: Gauge, ordinal: u32| -> Vec<&Reading> {
+            let fits = |r: &&Reading| r.gauge == gauge as u32 && u32::from(r.device) == ordinal;
+            run.readings.iter().filter(fits).filter(|r| within(r, steady)).collect()
+        };
+        let mean = |gauge: Gauge, unit: f64| {
+            let all = of(gauge, device.ordinal);
+            let sum: f64 = all.iter().map(|r| r.value as f64).sum();
+            (all.len() >= LEAST).then(|| sum / all.len() as f64 / unit)
+        };
+        // limits are read seldom
+        let last = |gauge: Gauge, unit: f64| {
+            let fits = |r: &&Reading| r.gauge == gauge as u32 && u32::from(r.device) == device.ordinal;
+            run.readings.iter().rfind(fits).map(|r| r.value as f64 / unit)
+        };
+        let reasons = of(Gauge::ThrottleReasons, device.ordinal);
+        let share = |bit: u64| {
+            let set = reasons.iter().filter(|r| r.value & bit != 0).count();
+            if reasons.len() < LEAST {
+                0.0
+            } else {
+                set as f64 / reasons.len() as f64
+            }
+        };
+        let mut held_down: Vec<(&str, f64)> =
+            REASONS.iter().map(|&(bit, name)| (name, share(bit))).filter(|r| r.1 >= OFTEN).collect();
+        held_down.sort_by(|x, y| y.1.total_cmp(&x.1));
+        let step = a.steps.mean_ns;
+        Gauges {
+            utilization: mean(Gauge::Utilization, 1.0),
+            power: mean(Gauge::PowerMw, 1e3),
+            power_limit: last(Gauge::PowerLimitMw, 1e3),
+            clock: mean(Gauge::SmClockMhz, 1.0),
+            clock_max: last(Gauge::SmClockMaxMhz, 1.0),
+            held_down,
+            device_grows: growth(&of(Gauge::MemoryUsed, device.ordinal), step),
+            host_grows: growth(&of(Gauge::ResidentBytes, 0), step),
+        }
+    }
+
+    /// Sentences for the screen.
+    pub(super) fn sentences(&self, busy: f64) -> Vec<String> {
+        let mut out = Vec::new();
+        let mut parts = Vec::new();
+        if let Some(u) = self.utilization {
+            parts.push(format!("utilisation {u:.0} %"));
+        }
+        match (self.power, self.power_limit) {
+            (Some(p), Some(limit)) => parts.push(format!("{p:.0} of {limit:.0} W")),
+            (Some(p), None) => parts.push(format!("{p:.0} W")),
+            _ => {}
+        }
+        match (self.clock, self.clock_max) {
+            (Some(c), Some(max)) => parts.push(format!("{c:.0} of {max:.0} MHz")),
+            (Some(c), None) => parts.push(format!("{c:.0} MHz")),
+            _ => {}
+        }
+        if !parts.is_empty() {
+            let mut text = format!("NVML: {}", parts.join(", "));
+            if self.utilization.is_some() {
+                text.push_str(&format!("; something ran on the GPU {:.0} % of the time", busy * 100.0));
+            }
+            let low = matches!((self.power, self.power_limit), (Some(p), Some(l)) if p < l * LOW_POWER);
+            let full = self.utilization.is_some_and(|u| u >= FULL_PCT);
+            if full && (low || busy < NOT_FULL) {
+                text.push_str(": NVML counts periods in which any kernel ran, however short or small");
+            }
+            out.push(format!("{text}."));
+        }
+        if !self.held_down.is_empty() {
+            let of = |r: &(&str, f64)| format!("{} in {:.0} % of the readings", r.0, r.1 * 100.0);
+            out.push(format!(
+                "Clocks held down by {}.",
+                self.held_down.iter().map(of).collect::<Vec<_>>().join(", ")
+            ));
+        }
+        for (what, grows) in [("GPU", self.device_grows), ("Host", self.host_grows)] {
+            if let Some((a_step, from, to)) = grows {
+                out.push(format!(
+                    "{what} memory grows all the time, {:.1} MB a step ({:.2} to {:.2} GB): a leak?",
+                    a_step / 1e6,
+                    from / 1e9,
+                    to / 1e9
+                ));
+            }
+        }
+        out
+    }
+
+    /// For programs; `null` without readings.
+    pub(super) fn json(&self) -> Value {
+        if *self == Gauges::default() {
+            return Value::Null;
+        }
+        let grows =
+            |g: Option<(f64, f64, f64)>| g.map(|g| json!({"bytes_a_step": g.0, "from": g.1, "to": g.2}));
+        json!({
+            "utilization_pct": self.utilization,
+            "power_w": self.power,
+            "power_limit_w": self.power_limit,
+            "sm_clock_mhz": self.clock,
+            "sm_clock_max_mhz": self.clock_max,
+            "clocks_held_down": self.held_down.iter().map(|r| json!({"by": r.0, "share": r.1})).collect::<Vec<_>>(),
+            "gpu_memory_grows": grows(self.device_grows),
+            "host_memory_grows": grows(self.host_grows),
+        })
+    }
+}
+
+fn within(r: &Reading, steady: Span) -> bool {
+    r.span.start >= steady.start && r.span.start < steady.end
+}
+
+/// Growth a step where it is clear: each third of the time has more than the one before, the last third grows no
+/// less than half as fast as before (a cache that fills up levels off), and what was won is worth a word.
+fn growth(readings: &[&Reading], step_ns: f64) -> Option<(f64, f64, f64)> {
+    let third = readings.len() / 3;
+    if third < LEAST || step_ns <= 0.0 {
+        return None;
+    }
+    let mean = |part: &[&Reading]| {
+        let n = part.len() as f64;
+        let sum = part.iter().fold((0.0, 0.0), |s, r| (s.0 + r.span.start as f64, s.1 + r.value as f64));
+        (sum.0 / n, sum.1 / n)
+    };
+    let thirds: Vec<(f64, f64)> = readings.chunks(third).take(3).map(mean).collect();
+    let [a, b, c] = thirds.as_slice() else { return None };
+    let (early, late) = (b.1 - a.1, c.1 - b.1);
+    let (first, last) = (readings.first()?.value as f64, readings.last()?.value as f64);
+    let clear = early > 0.0 && late >= early * 0.5 && last - first >= GROWN.max(first * GROWN_PART);
+    let rate = (c.1 - a.1) / (c.0 - a.0).max(1.0);
+    clear.then_some((rate * step_ns, first, last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::Steps;
+
+    const STEP: u64 = 10_000_000;
+
+    /// One reading of each gauge a step; the value by the step's number.
+    fn gauges(steps: u64, of: &[(Gauge, &dyn Fn(u64) -> u64)]) -> Gauges {
+        let mut run = Run::default();
+        for n in 0..steps {
+            for (gauge, value) in of {
+                let at = n * STEP;
+                run.readings.push(Reading {
+                    span: Span::new(at, at),
+                    gauge: *gauge as u32,
+                    device: 0,
+                    value: value(n),
+                });
+            }
+        }
+        let steady = Span::new(0, steps * STEP);
+        let device = DeviceAnalysis { steady, ..DeviceAnalysis::default() };
+        let a = Analysis { steps: Steps { mean_ns: STEP as f64, ..Steps::default() }, ..Analysis::default() };
+        Gauges::of(&run, &a, &device)
+    }
+
+    #[test]
+    fn full_by_nvml_and_half_empty() {
+        let full = gauges(
+            20,
+            &[
+                (Gauge::Utilization, &|_| 100),
+                (Gauge::PowerMw, &|_| 210_000),
+                (Gauge::PowerLimitMw, &|_| 700_000),
+                (Gauge::SmClockMhz, &|_| 1980),
+            ],
+        );
+        let said = full.sentences(0.45);
+        assert_eq!(
+            said,
+            ["NVML: utilisation 100 %, 210 of 700 W, 1980 MHz; something ran on the GPU 45 % of the time: NVML counts \
+              periods in which any kernel ran, however short or small."]
+        );
+        let used = gauges(
+            20,
+            &[
+                (Gauge::Utilization, &|_| 99),
+                (Gauge::PowerMw, &|_| 650_000),
+                (Gauge::PowerLimitMw, &|_| 700_000),
+            ],
+        );
+        assert!(!used.sentences(0.97)[0].contains("NVML counts"), "{:?}", used.sentences(0.97));
+        assert!(gauges(20, &[]).sentences(0.5).is_empty());
+        assert!(gauges(3, &[(Gauge::Utilization, &|_| 100)]).sentences(0.5).is_empty(), "three readings");
+    }
+
+    #[test]
+    fn clocks_that_are_held_down() {
+        let said =
+            |reasons: &dyn Fn(u64) -> u64| gauges(20, &[(Gauge::ThrottleReasons, reasons)]).sentences(0.5);
+        assert_eq!(said(&|n| if n < 15 { 0x4 } else { 0x40 }), [
+            "Clocks held down by the power cap in 75 % of the readings, heat (hardware) in 25 % of the readings."
+        ]);
+        // idle, application clocks, sync boost: nothing is wrong
+        assert!(said(&|_| 0x1 | 0x2 | 0x10).is_empty());
+        assert!(said(&|n| u64::from(n == 3) * 4).is_empty(), "once");
+    }
+
+    #[test]
+    fn memory_that_grows_and_memory_that_fills_up() {
+        let said = |bytes: &dyn Fn(u64) -> u64| gauges(30, &[(Gauge::MemoryUsed, bytes)]).sentences(0.5);
+        let grows = said(&|n| 3_000_000_000 + n * 20_000_000);
+        assert_eq!(grows, ["GPU memory grows all the time, 20.0 MB a step (3.00 to 3.58 GB): a leak?"]);
+        assert!(said(&|n| 3_000_000_000 + n.min(9) * 60_000_000).is_empty(), "a cache that is full");
+        assert!(said(&|n| 3_000_000_000 + n % 5 * 500_000_000).is_empty(), "to and fro");
+        assert!(said(&|n| 3_000_000_000 + n * 1000).is_empty(), "nothing to speak of");
+        let host = gauges(30, &[(Gauge::ResidentBytes, &|n| 1_000_000_000 + n * 5_000_000)]).sentences(0.5);
+        assert!(host[0].starts_with("Host memory grows all the time, 5.0 MB a step"), "{host:?}");
+    }
+}

@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: Apache-2.0
+//! HOST and INPUT by samples of the launching thread's stack: each kind, and the same program with samples that do not
+//! say it. In all of them a step is 1.4 ms of kernels and `AWAY` of something else.
+
+use analyzer::analysis::{Bucket, Confidence};
+use analyzer::{Analysis, Run};
+use trace::event::sample::{COLLECTING, HOLDS_GIL, WAITS_GIL};
+
+use super::program::{Pose, TICK};
+use super::{kept, run, time, verdict, Program};
+
+const AWAY: u64 = 12_000_000;
+const TORCH: &str = "/venv/lib/python3.11/site-packages/torch";
+const LIBRARY: &str = "/usr/lib/python3.11";
+
+/// A stack below the program's loop, innermost first.
+fn stack(p: &mut Program, inner: &[(&str, &str, u32)]) -> u32 {
+    let paths: Vec<String> = inner.iter().map(|f| f.1.replace('@', TORCH).replace('%', LIBRARY)).collect();
+    let mut frames: Vec<(&str, &str, u32)> =
+        inner.iter().zip(&paths).map(|(f, path)| (f.0, path.as_str(), f.2)).collect();
+    frames.push(("<module>", "/job/gpt/train.py", 60));
+    p.b.stack(&frames)
+}
+
+fn work(p: &mut Program) {
+    p.train_step(6, 20_000);
+}
+
+/// Steps that stand somewhere in between.
+fn standing(mut pose: impl FnMut(&mut Program) -> Pose) -> (Run, Analysis) {
+    run(|p| {
+        work(p);
+        let pose = pose(p);
+        p.stand(AWAY, pose);
+    })
+}
+
+/// The verdict with its line (0: none), and the promise kept.
+#[track_caller]
+fn names(found: &(Run, Analysis), cause: &str, line: u32) {
+    let a = &found.1;
+    verdict(a, cause);
+    assert_eq!(a.verdict.site.as_ref().map_or(0, |s| s.line), line, "{}", a.verdict.text);
+    kept(a, time(work));
+    let page = analyzer::causes::find(a.verdict.code).expect("a code of the registry").doc();
+    assert!(page.starts_with(&format!("{} {cause}: ", a.verdict.code)));
+}
+
+const PREPARE: (&str, &str, u32) = ("prepare", "/job/gpt/train.py", 41);
+
+#[test]
+fn computing_in_one_line_is_host_at_that_line() {
+    let found = standing(|p| Pose::computing(stack(p, &[PREPARE])));
+    names(&found, "HOST", 41);
+    let text = &found.1.verdict.text;
+    assert!(
+        text.starts_with("gpt/train.py:41 in prepare: the launching thread computes on the CPU every step"),
+        "{text}"
+    );
+}
+
+/// Half of the samples agree on the function, no line has half of them.
+#[test]
+fn computing_all_over_a_function_names_the_function() {
+    let mut line = 0;
+    let (_, a) = standing(|p| {
+        line += 1;
+        Pose::computing(stack(p, &[("prepare", "/job/gpt/train.py", 40 + line % 7)]))
+    });
+    verdict(&a, "HOST");
+    assert!(a.verdict.text.starts_with("prepare in gpt/train.py: "), "{}", a.verdict.text);
+    assert_eq!(a.verdict.site.as_ref().map(|s| s.line), Some(0));
+}
+
+#[test]
+fn computing_everywhere_names_no_line() {
+    let mut n = 0;
+    let (_, a) = standing(|p| {
+        n += 1;
+        Pose::computing(stack(p, &[(&format!("f{n}"), "/job/gpt/train.py", 40 + n)]))
+    });
+    verdict(&a, "HOST");
+    assert_eq!(a.verdict.site, None);
+}
+
+/// Four samples are too few, whatever they say.
+#[test]
+fn few_samples_say_nothing() {
+    let mut steps = 0;
+    let (_, a) = run(|p| {
+        work(p);
+        steps += 1;
+        let pose = Pose::blocked(stack(p, &[PREPARE]), 230);
+        match steps > 5 && steps <= 8 {
+            true => p.stand(AWAY, pose),
+            false => p.t += AWAY,
+        }
+    });
+    verdict(&a, "HOST");
+    assert_eq!(a.verdict.site, None);
+    assert!(a.verdict.text.starts_with("the launching thread is elsewhere"), "{}", a.verdict.text);
+}
+
+/// A third collects, a third logs, a third computes: no kind, and the text says so.
+#[test]
+fn samples_that_disagree_are_host_without_a_kind() {
+    let mut n = 0;
+    let (_, a) = standing(|p| {
+        n += 1;
+        match n % 3 {
+            0 => Pose { bits: COLLECTING, ..Pose::computing(stack(p, &[PREPARE])) },
+            1 => Pose::computing(stack(p, &[("info", "%/logging/__init__.py", 1500)])),
+            _ => Pose::blocked(stack(p, &[PREPARE]), 230),
+        }
+    });
+    verdict(&a, "HOST");
+    assert!(a.verdict.text.contains("of the samples"), "{}", a.verdict.text);
+    assert!(a.findings.iter().all(|f| !["GC", "LOGGING", "SLEEP"].contains(&f.cause)), "{:?}", a.findings);
+}
+
+#[test]
+fn the_garbage_collector() {
+    let found = standing(|p| Pose { bits: COLLECTING, ..Pose::computing(stack(p, &[PREPARE])) });
+    names(&found, "GC", 41);
+}
+
+#[test]
+fn the_global_lock_and_who_holds_it() {
+    let found = run(|p| {
+        work(p);
+        let pose = Pose { bits: WAITS_GIL, ..Pose::blocked(stack(p, &[PREPARE]), 202) };
+        let other =
+            p.b.stack(&[("decode", "/job/gpt/server.py", 7), ("run", &format!("{LIBRARY}/threading.py"), 9)]);
+        let tick = p.t.next_multiple_of(TICK);
+        p.stand(AWAY, pose);
+        p.sample(500, tick, Pose { bits: HOLDS_GIL, ..Pose::computing(other) });
+    });
+    names(&found, "GIL", 41);
+    assert!(found.1.verdict.text.contains("; held in gpt/server.py:7 in decode"), "{}", found.1.verdict.text);
+}
+
+#[test]
+fn a_checkpoint_and_other_files() {
+    let save = ("_save", "@/serialization.py", 900);
+    let found = standing(|p| Pose::computing(stack(p, &[save, PREPARE])));
+    names(&found, "FILE-IO", 41);
+    assert!(found.1.verdict.text.contains("writes a checkpoint"), "{}", found.1.verdict.text);
+    let found = standing(|p| Pose::blocked(stack(p, &[PREPARE]), 74));
+    names(&found, "FILE-IO", 41);
+    // reading one is not writing one
+    let load = ("load", "@/serialization.py", 1400);
+    names(&standing(|p| Pose::blocked(stack(p, &[load, PREPARE]), 0)), "HOST", 41);
+}
+
+#[test]
+fn logging() {
+    let found = standing(|p| Pose::blocked(stack(p, &[("info", "%/logging/__init__.py", 1500), PREPARE]), 1));
+    names(&found, "LOGGING", 41);
+    let own = standing(|p| Pose::computing(stack(p, &[("info", "/job/gpt/logging/__init__.py", 15)])));
+    names(&own, "HOST", 15);
+}
+
+#[test]
+fn compiling_in_the_steady_state_and_running_what_was_compiled() {
+    let run = ("_fn", "@/_dynamo/eval_frame.py", 700);
+    let found = standing(|p| {
+        Pose::computing(stack(p, &[("_compile", "@/_dynamo/convert_frame.py", 9), run, PREPARE]))
+    });
+    names(&found, "COMPILE", 41);
+    names(&standing(|p| Pose::computing(stack(p, &[run, PREPARE]))), "HOST", 41);
+}
+
+#[test]
+fn starved_of_cpu() {
+    let starved = |queue| {
+        standing(move |p| Pose {
+            on_cpu: 1000 - queue,
+            run_queue: queue,
+            ..Pose::computing(stack(p, &[PREPARE]))
+        })
+    };
+    names(&starved(900), "CPU-STARVED", 41);
+    names(&starved(300), "HOST", 41);
+}
+
+#[test]
+fn sleeping() {
+    names(&standing(|p| Pose::blocked(stack(p, &[PREPARE]), 230)), "SLEEP", 41);
+    // up to Python 3.10 time.sleep selects; an event loop selects too
+    names(&standing(|p| Pose::blocked(stack(p, &[PREPARE]), 270)), "SLEEP", 41);
+}
+
+#[test]
+fn locks_and_autograds_own_thread() {
+    let wait = ("Condition.wait", "%/threading.py", 355);
+    names(&standing(|p| Pose::blocked(stack(p, &[wait, PREPARE]), 202)), "LOCK", 41);
+    let engine = ("_engine_run_backward", "@/autograd/graph.py", 823);
+    names(&standing(|p| Pose::blocked(stack(p, &[engine, PREPARE]), 202)), "HOST", 41);
+}
+
+#[test]
+fn the_network() {
+    names(&standing(|p| Pose::blocked(stack(p, &[PREPARE]), 45)), "NETWORK", 41);
+    names(&standing(|p| Pose::blocked(stack(p, &[PREPARE]), 16)), "HOST", 41);
+}
+
+/// A server that waits for requests: not the code's fault, and not GPU-BOUND's or HOST's time.
+#[test]
+fn a_server_without_requests_has_no_work() {
+    let selector = ("EpollSelector.select", "%/selectors.py", 468);
+    let (_, a) = standing(|p| Pose::blocked(stack(p, &[selector]), 232));
+    verdict(&a, "NO-WORK");
+    assert_eq!((a.verdict.code, a.verdict.predicted_ns), ("GP192", 0.0));
+    assert!(a.findings.iter().all(|f| f.cause != "HOST"), "{:?}", a.findings);
+}
+
+/// Waiting for requests for a twentieth of the time leaves the rest to be judged: the GPU is busy then.
+#[test]
+fn what_is_left_beside_waiting_for_requests_is_judged() {
+    let mut step = 0;
+    let (_, a) = run(|p| {
+        p.train_step(6, 300_000);
+        step += 1;
+        if step % 4 == 0 {
+            p.sync();
+            let pose = Pose::blocked(stack(p, &[("EpollSelector.select", "%/selectors.py", 468)]), 232);
+            p.stand(6_000_000, pose);
+        }
+    });
+    verdict(&a, "GPU-BOUND");
+}
+
+const NEXT: (&str, &str, u32) = ("_BaseDataLoaderIter.__next__", "@/utils/data/dataloader.py", 733);
+const SINGLE: (&str, &str, u32) =
+    ("_SingleProcessDataLoaderIter._next_data", "@/utils/data/dataloader.py", 789);
+const GET: (&str, &str, u32) =
+    ("_MultiProcessingDataLoaderIter._try_get_data", "@/utils/data/dataloader.py", 1251);
+const ITEM: (&str, &str, u32) = ("ImageSet.__getitem__", "/job/gpt/data.py", 17);
+
+#[test]
+fn data_read_by_the_launching_thread() {
+    let found = standing(|p| Pose::computing(stack(p, &[ITEM, SINGLE, NEXT])));
+    names(&found, "INPUT-MAIN", 17);
+    let d = &found.1.devices[0];
+    assert!(
+        d.buckets.share(Bucket::Input) > 0.5
+            && d.buckets.get(Bucket::Host) < d.buckets.get(Bucket::Input) / 10
+    );
+    assert!(found.1.verdict.text.contains("; no workers"), "{}", found.1.verdict.text);
+    // the same work outside of a loader
+    names(&standing(|p| Pose::computing(stack(p, &[ITEM]))), "HOST", 17);
+}
+
+#[test]
+fn data_that_waits_for_a_disk() {
+    let found = standing(|p| Pose::blocked(stack(p, &[ITEM, SINGLE, NEXT]), 17));
+    names(&found, "INPUT-STORAGE", 17);
+}
+
+/// `count` workers, each so much on a CPU and a disk, KiB a step; eight CPUs.
+fn with_workers(count: u32, on_cpu: u32, on_disk: u32, kib: u32) -> (Run, Analysis) {
+    run(move |p| {
+        p.b.header.cpus = 8;
+        let from = p.t;
+        work(p);
+        let pose = Pose::blocked(stack(p, &[GET, NEXT]), 7);
+        p.stand(AWAY, pose);
+        for worker in 0..count {
+            p.child(1000 + worker, from, on_cpu, on_disk, kib);
+        }
+        p.child(999, from, 0, 0, 0); // the resource tracker
+    })
+}
+
+#[test]
+fn too_few_workers() {
+    let (_, a) = with_workers(2, 980, 0, 100);
+    verdict(&a, "INPUT-WORKERS");
+    let v = &a.verdict;
+    assert!(v.text.contains("; 2 workers, 98 % on a CPU"), "{}", v.text);
+    // 2 x 0.98 of a step's time in CPU, in a step without the wait: as many times as the step is longer now
+    let wanted = (1.96 * v.step_ns / v.predicted_ns).ceil() as u64;
+    assert!(
+        wanted > 8 && v.text.contains(&format!(", {wanted} would keep up and there are 8 CPUs")),
+        "{}",
+        v.text
+    );
+    assert_eq!(v.site.as_ref().map(|s| s.line), Some(60), "the loop's line");
+}
+
+#[test]
+fn all_cpus_in_use() {
+    let (_, a) = with_workers(8, 990, 0, 0);
+    verdict(&a, "INPUT-WORKERS");
+    assert!(a.verdict.fix.contains("CPUs are all in use"), "{}", a.verdict.fix);
+}
+
+#[test]
+fn workers_that_wait_for_storage() {
+    verdict(&with_workers(4, 200, 700, 4000).1, "INPUT-STORAGE");
+    verdict(&with_workers(4, 200, 0, 4000).1, "INPUT-STORAGE");
+}
+
+/// Neither busy nor reading: why they are late is not known, and no kind is claimed.
+#[test]
+fn workers_that_wait_for_something_unknown_are_input() {
+    verdict(&with_workers(4, 200, 0, 0).1, "INPUT");
+    verdict(&with_workers(4, 600, 0, 4000).1, "INPUT");
+    verdict(&with_workers(0, 0, 0, 0).1, "INPUT");
+}
+
+/// The sampler ticks beside a GPU that is busy: what the host does meanwhile costs nothing.
+#[test]
+fn what_the_host_does_while_the_gpu_works_is_no_cause() {
+    let (_, a) = run(|p| {
+        p.train_step(6, 300_000);
+        let pose = Pose::computing(stack(p, &[ITEM, SINGLE, NEXT]));
+        p.stand(3_000_000, pose);
+    });
+    verdict(&a, "GPU-BOUND");
+}
+
+/// In `x.to(device)` behind the loader's work the thread stands in a call, not in the program: such samples say nothing.
+#[test]
+fn a_sample_inside_a_waiting_call_says_nothing_of_the_program() {
+    let (_, a) = run(|p| {
+        for _ in 0..50 {
+            p.launch("gemm_kernel", 264, 100_000);
+        }
+        let from = p.t;
+        p.sync();
+        let pose = Pose::blocked(stack(p, &[PREPARE]), 230);
+        let mut tick = from.next_multiple_of(TICK);
+        while tick < p.t {
+            p.sample(p.tid, tick, pose);
+            tick += TICK;
+        }
+        p.t += 20_000_000;
+    });
+    assert!(a.devices[0].host.samples == 0, "{:?}", a.devices[0].host);
+    verdict(&a, "HOST");
+}
+
+/// Short stretches in front of one kernel in which the samples find a logger: no launching.
+#[test]
+fn launching_in_which_half_of_the_samples_log_is_host() {
+    let step = |p: &mut Program, log: bool| {
+        for _ in 0..100 {
+            p.launch("a_kernel", 264, 20_000);
+            let pose = match log {
+                true => Pose::computing(stack(p, &[("info", "%/logging/__init__.py", 1500), PREPARE])),
+                false => Pose::computing(stack(p, &[PREPARE])),
+            };
+            p.stand(90_000, pose); // in front of b
+            p.launch("b_kernel", 264, 20_000);
+        }
+        p.launch("adam_kernel", 264, 10_000);
+    };
+    let (_, a) = run(|p| step(p, true));
+    verdict(&a, "LOGGING");
+    assert_eq!(a.verdict.site.as_ref().map(|s| s.line), Some(41), "{}", a.verdict.text);
+    assert!(a.verdict.confidence <= Confidence::High);
+    // in the program's own lines: that may be dispatching
+    verdict(&run(|p| step(p, false)).1, "LAUNCH");
+}
+
+/// `float(x)` in JAX: no call, only a thread that is blocked until the copy has ended.
+fn reads_an_array(p: &mut Program, copies: bool, frame: (&str, &str, u32)) {
+    p.train_step(6, 20_000);
+    p.launch("loss_kernel", 264, 30_000_000);
+    let from = p.t;
+    let launched = p.t;
+    let end = from + 31_000_000;
+    if copies {
+        let tid = std::mem::replace(&mut p.tid, 900); // a thread of the runtime copies
+        p.copy(7, false, 4, false);
+        p.tid = tid;
+    }
+    p.t = launched;
+    let pose = Pose::blocked(stack(p, &[frame, ("step", "/job/gpt/train.py", 88)]), 202);
+    p.stand(end - from, pose);
+    p.t += 2_500_000; // the program's own work on the value
+}
+
+#[test]
+fn an_array_that_is_read_without_a_call_is_sync() {
+    let array = ("_value", "/venv/lib/python3.11/site-packages/jax/_src/array.py", 600);
+    let found = run(|p| reads_an_array(p, true, array));
+    let host = &found.1.devices[0].host;
+    assert_eq!(host.main(), Some(analyzer::sites::doing::Doing::WaitsForDevice), "{host:?}");
+    let f = found.1.findings.iter().find(|f| f.code == "GP101").expect("SYNC");
+    assert_eq!(f.site.as_ref().map(|s| s.line), Some(88), "{}", f.text);
+    assert!(f.text.contains("waits for a copy from the GPU"), "{}", f.text);
+    assert!(
+        found.1.findings.iter().all(|f| f.cause != "LOCK" && f.cause != "HOST"),
+        "{:?}",
+        found.1.findings
+    );
+    // without a copy it waits for somebody else, and so it does in a lock of Python's
+    let lock = |found: (Run, Analysis)| {
+        assert!(found.1.findings.iter().all(|f| f.code != "GP101"), "{:?}", found.1.findings);
+        assert!(found.1.findings.iter().any(|f| f.cause == "LOCK"), "{:?}", found.1.findings);
+    };
+    lock(run(|p| reads_an_array(p, false, array)));
+    lock(run(|p| reads_an_array(p, true, ("Condition.wait", &format!("{LIBRARY}/threading.py"), 355))));
+}
+
+/// Where the thread stood is in the slices of the trace and in the folded stacks.
+#[test]
+fn the_trace_and_the_folded_stacks_say_where_the_thread_stood() {
+    let (run_, a) = standing(|p| Pose::computing(stack(p, &[PREPARE])));
+    let options = analyzer::chrome::ChromeOptions::default();
+    let (bytes, _) = analyzer::chrome::write(&run_, &a, Vec::new(), &options).unwrap();
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(bytes.as_slice()), &mut text).unwrap();
+    let idle = || text.lines().filter(|l| l.contains("\"cat\":\"idle\",\"name\":\"HOST\""));
+    let told = idle().filter(|l| {
+        l.contains("\"site\":\"gpt/train.py:41 in prepare\"")
+            && l.contains("\"to change\":\"move it to another thread")
+    });
+    let (told, all) = (told.count(), idle().count());
+    assert!(told >= 20 && told <= all, "{told} of {all}");
+    let mut folded = Vec::new();
+    analyzer::export::folded(&run_, &a, &mut folded).unwrap();
+    let folded = String::from_utf8(folded).unwrap();
+    assert!(folded.contains("HOST;<module> (train.py:60);prepare (train.py:41);cudaLaunch"), "{folded}");
+}
+
+/// The main thread computes, then autograd's thread launches, which had waited for its turn: what the main thread did is it,
+/// and no lock.
+#[test]
+fn a_thread_that_waits_for_its_turn_says_nothing() {
+    let found = run(|p| {
+        p.forward(6, 20_000);
+        let pose = Pose::computing(stack(p, &[PREPARE]));
+        let waits = Pose::blocked(0, 202);
+        let (mut tick, main) = (p.t.next_multiple_of(TICK), p.tid);
+        while tick < p.t + AWAY {
+            p.sample(main + 1, tick, waits);
+            tick += TICK;
+        }
+        p.stand(AWAY, pose);
+        p.tid = main + 1;
+        for _ in 0..20 {
+            p.launch("gemm_backward", 132, 20_000);
+        }
+        p.tid = main;
+        p.optimizer(20_000);
+    });
+    verdict(&found.1, "HOST");
+    assert_eq!(found.1.verdict.site.as_ref().map(|s| s.line), Some(41), "{}", found.1.verdict.text);
+    assert!(found.1.verdict.text.contains("computes on the CPU"), "{}", found.1.verdict.text);
+}
