@@ -348,3 +348,43 @@ fn idle_time_is_charged_once() {
         assert!(blamed > 0, "{name}");
     }
 }
+
+/// torch.autograd.profiler.emit_nvtx numbers each range: `aten::mm, op_id = 7`. As many rows as operations tell nobody anything.
+#[test]
+fn ranges_that_differ_in_the_operators_number_alone_are_one() {
+    use trace::build::Builder;
+    use trace::call::{pack, Class, RUNTIME};
+    use trace::{Event, Kind};
+    let mut b = Builder::new();
+    b.on_recorder(Event::clock_pair(1, 1));
+    let kernel = b.kernel("k", 32, 16);
+    for i in 0..3_u64 {
+        let at = 1_000 + i * 1_000;
+        let mut range = Event::new(Kind::Range, at, at + 500);
+        range.a = b.string(&format!("aten::mm, seq = {i}, op_id = {}", 300 + i));
+        b.on_thread(5, range);
+        let mut call = Event::new(Kind::Call, at + 10, at + 20);
+        (call.a, call.x, call.correlation) = (pack(RUNTIME, 211), Class::Launch as u8, i as u32 + 1);
+        b.on_thread(5, call);
+        let mut op = Event::new(Kind::Kernel, at + 100, at + 200);
+        (op.a, op.b, op.correlation) = (kernel, 1, i as u32 + 1);
+        b.on_stream(0, 1, 7, op);
+    }
+    let run = analyzer::load(b.finish().as_slice()).unwrap();
+    for (name, beginning) in [
+        ("nvtx_kern_sum", "aten::mm,PushPop,,5,3,3,300,"),
+        ("nvtx_gpu_proj_sum", "aten::mm,PushPop,300,1500,3,"),
+        ("nvtx_sum", ""),
+    ] {
+        let report = tables::find(name).unwrap();
+        let mut csv = Vec::new();
+        tables::write(&report.table(&Source::new(&run, NameStyle::Whole)), 0, Format::Csv, &mut csv).unwrap();
+        let csv = String::from_utf8(csv).unwrap();
+        assert_eq!(csv.lines().count(), 2, "{csv}");
+        assert!(
+            csv.lines().nth(1).is_some_and(|l| l.starts_with(beginning) && l.contains("aten::mm")),
+            "{csv}"
+        );
+        assert!(!csv.contains("op_id"), "{csv}");
+    }
+}

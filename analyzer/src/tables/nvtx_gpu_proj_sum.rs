@@ -6,6 +6,7 @@
 //! Avg Num Child: named ranges directly in it, with GPU work or not.
 
 use super::groups::{by_total, Groups};
+use super::ranges::unnumbered;
 use super::table::{five, ns, number, row, text, Row};
 use super::{Report, Source};
 
@@ -55,7 +56,8 @@ fn rows(source: &Source<'_>) -> Vec<Row> {
         if ops == 0 {
             continue;
         }
-        let number = groups.add((source.string(range.name), range.style), last.saturating_sub(first));
+        let number =
+            groups.add((unnumbered(source.string(range.name)), range.style), last.saturating_sub(first));
         if number == parts.len() {
             parts.push(Part::default());
         }

@@ -9,6 +9,7 @@ use trace::Kind;
 use super::cuda_gpu_kern_sum::{CLASS, FLAGS, OCCUPANCY, REGISTERS, WAVES};
 use super::groups::{by_total, Groups};
 use super::occupancy::Filling;
+use super::ranges::unnumbered;
 use super::table::{five, number, row, text, Row, AVG, MAX, MED, MIN, STDDEV, TOTAL};
 use super::{Report, Source};
 
@@ -64,7 +65,7 @@ fn rows(source: &Source<'_>) -> Vec<Row> {
     let mut groups = Groups::new();
     let mut parts: Vec<Part> = Vec::new();
     for (n, range) in source.ranges().iter().enumerate() {
-        let name = source.string(range.name);
+        let name = unnumbered(source.string(range.name));
         for (device, op) in range.ops(run, launches).filter(|(_, o)| o.kind == Kind::Kernel) {
             let key =
                 Key { range: name, style: range.style, thread: range.thread, kernel: kernels.number(op.a) };

@@ -113,7 +113,8 @@ fn outermost<'a>(
         if r.thread != thread {
             (thread, until, frame_start) = (r.thread, 0, u64::MAX);
         }
-        if r.span.start < until {
+        // one that begins in another and ends behind it lies in none
+        if r.span.start < until && r.span.end <= until {
             return false;
         }
         // of ranges that begin together the longest comes first: only that one can be the step
@@ -169,6 +170,22 @@ mod tests {
         assert_eq!(spans(&ranges, &steps, StepSource::Ranges), phases);
         // marks: no range is the step, but one that holds a whole step is none of its phases
         let phases = [(0, 100, 190), (0, 210, 220), (1, 105, 195)];
+        assert_eq!(spans(&ranges, &steps, StepSource::Marks), phases);
+    }
+
+    /// Ranges that are ended by their handle need not nest: what begins in one and ends behind it is as much a phase.
+    #[test]
+    fn ranges_that_overlap_are_all_phases() {
+        let steps = steps(&[(100, 400)]);
+        let ranges = [
+            range(0, 110, 200),
+            range(0, 150, 250), // begins in the first, ends behind it
+            range(0, 160, 190), // in both
+            range(0, 210, 250), // in the second alone
+            range(0, 240, 300),
+            range(0, 300, 300),
+        ];
+        let phases = [(0, 110, 200), (0, 150, 250), (0, 240, 300), (0, 300, 300)];
         assert_eq!(spans(&ranges, &steps, StepSource::Marks), phases);
     }
 
