@@ -30,14 +30,15 @@ pub fn analyze(run: &Run) -> Analysis {
     a.steady = steady_span(run, &a);
     let steady = Observed::new(a.steady, &run.blind);
     let whose = Whose::new(run);
-    let mut hosts = Vec::new();
+    // five bytes a call for each device: of many devices not all are kept
+    let mut last = None;
     for device in &run.devices {
         let host = HostView::of(run, device, &whose);
         let found = attribute(run, device, &host, &collectives, (&observed, valid), (&steady, a.steady));
         let stood = |bucket| host.standing.stood(run, &found.slices, bucket, a.steady);
         let (of_host, of_input) = (stood(Bucket::Host), stood(Bucket::Input));
         let stood = host.standing.stacks(run);
-        hosts.push(host);
+        last = Some(host);
         a.devices.push(DeviceAnalysis {
             ordinal: device.ordinal,
             span: found.span,
@@ -62,8 +63,11 @@ pub fn analyze(run: &Run) -> Analysis {
     weigh_losses(run, &mut a);
     a.coverage = coverage(run, &a, &observed);
     a.cost = cost(run, &a.coverage);
-    let worst = a.worst.and_then(|w| Some((run.devices.get(w)?, hosts.swap_remove(w))));
-    drop(hosts);
+    let worst = a.worst.and_then(|w| Some((w, run.devices.get(w)?)));
+    let worst = worst.map(|(w, device)| {
+        let host = last.take().filter(|_| w + 1 == run.devices.len());
+        (device, host.unwrap_or_else(|| HostView::of(run, device, &whose)))
+    });
     let prepared = worst
         .map(|(device, host)| Prepared::new(run, device, &host, &collectives, a.steady))
         .unwrap_or_default();
