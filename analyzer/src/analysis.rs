@@ -230,7 +230,7 @@ pub struct Steps {
     /// Time of the steps that count, ns.
     pub steady_ns: u64,
     /// Found by a period, beside much work of other kinds that does not repeat: the trace may be shorter than a few steps, and
-    /// these be layers (`steps/period.rs`).
+    /// these be layers (`steps/parts.rs`).
     pub may_be_parts: bool,
     /// Equal sub-periods in a step (gradient accumulation); 1 where there are none.
     pub micro: u32,
