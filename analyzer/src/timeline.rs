@@ -57,19 +57,55 @@ pub fn sweep<'a>(device: &'a Device, collectives: &[u32], visitor: &mut impl Vis
     let mut ends = [0u64; 3]; // compute, copy, comm: how far each class reaches
     let mut cursor = None;
     for placed in ops(device) {
-        let at = cursor.unwrap_or(placed.op.start);
-        let at = tell(&ends, at, placed.op.start, visitor);
-        if at < placed.op.start {
-            visitor.gap(Span::new(at, placed.op.start), placed);
-        }
-        cursor = Some(at.max(placed.op.start));
-        visitor.op(placed);
-        let reach = &mut ends[class(placed.op, collectives) as usize];
-        *reach = (*reach).max(placed.op.end);
+        take(placed, &mut ends, &mut cursor, collectives, visitor);
     }
     let last = ends.into_iter().max().unwrap_or(0);
     tell(&ends, cursor.unwrap_or(last), last, visitor);
     last
+}
+
+/// A sweep that is made in parts, as far as is asked for: of many devices side by side.
+pub struct Sweep<'a> {
+    ops: std::iter::Peekable<Box<dyn Iterator<Item = Placed<'a>> + 'a>>,
+    ends: [u64; 3],
+    cursor: Option<u64>,
+}
+
+impl<'a> Sweep<'a> {
+    /// At the begin of a device.
+    pub fn new(device: &'a Device) -> Sweep<'a> {
+        let ops: Box<dyn Iterator<Item = Placed<'a>> + 'a> = Box::new(ops(device));
+        Sweep { ops: ops.peekable(), ends: [0; 3], cursor: None }
+    }
+
+    /// Goes on to `to`, ns: what reaches further is told so far, and the rest the next time.
+    pub fn until(&mut self, to: u64, collectives: &[u32], visitor: &mut impl Visitor<'a>) {
+        while let Some(placed) = self.ops.next_if(|p| p.op.start < to) {
+            take(placed, &mut self.ends, &mut self.cursor, collectives, visitor);
+        }
+        if let Some(at) = self.cursor.filter(|&at| at < to) {
+            self.cursor = Some(tell(&self.ends, at, to, visitor));
+        }
+    }
+}
+
+/// The next op of a sweep. `ends`: how far each class reaches; `cursor`: what has been told.
+fn take<'a>(
+    placed: Placed<'a>,
+    ends: &mut [u64; 3],
+    cursor: &mut Option<u64>,
+    collectives: &[u32],
+    visitor: &mut impl Visitor<'a>,
+) {
+    let at = cursor.unwrap_or(placed.op.start);
+    let at = tell(ends, at, placed.op.start, visitor);
+    if at < placed.op.start {
+        visitor.gap(Span::new(at, placed.op.start), placed);
+    }
+    *cursor = Some(at.max(placed.op.start));
+    visitor.op(placed);
+    let reach = &mut ends[class(placed.op, collectives) as usize];
+    *reach = (*reach).max(placed.op.end);
 }
 
 /// Tells what fills the time from `at` to `to`; returns where the device falls idle before `to` (or `to`).

@@ -13,10 +13,12 @@ use super::table::{Cell, Column, Row};
 /// Writes heading and rows.
 pub(super) fn write(columns: &[Column], rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
     record(columns.iter().map(|c| Cow::Owned(c.heading())), out)?;
-    for row in rows {
-        record(row.iter().map(field), out)?;
-    }
-    Ok(())
+    rows.iter().try_for_each(|r| row(r, out))
+}
+
+/// Writes one row.
+pub(super) fn row(row: &Row, out: &mut dyn Write) -> io::Result<()> {
+    record(row.iter().map(field), out)
 }
 
 fn record<'a>(fields: impl Iterator<Item = Cow<'a, str>>, out: &mut dyn Write) -> io::Result<()> {

@@ -45,6 +45,7 @@ pub(super) static REPORT: Report = Report {
         FLAGS,
     ],
     rows,
+    each: None,
 };
 
 fn rows(source: &Source<'_>) -> Vec<Row> {

@@ -24,6 +24,7 @@ pub(super) static REPORT: Report = Report {
         text("Operation", "operation"),
     ],
     rows,
+    each: None,
 };
 
 fn rows(source: &Source<'_>) -> Vec<Row> {

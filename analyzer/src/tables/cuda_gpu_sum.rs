@@ -28,6 +28,7 @@ pub(super) static REPORT: Report = Report {
         text("Operation", "operation"),
     ],
     rows,
+    each: None,
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

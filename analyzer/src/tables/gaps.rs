@@ -36,6 +36,7 @@ pub(super) static REPORT: Report = Report {
         text("After", "after"),
     ],
     rows,
+    each: None,
 };
 
 fn rows(source: &Source<'_>) -> Vec<Row> {

@@ -41,6 +41,7 @@ pub static REPORT: Report = Report {
     shown: 0,
     columns: &COLUMNS,
     rows,
+    each: None,
 };
 
 const FIRST: [Column; 9] = [

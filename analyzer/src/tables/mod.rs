@@ -70,12 +70,35 @@ pub struct Report {
     pub columns: &'static [Column],
     /// Makes the rows.
     rows: fn(&Source<'_>) -> Vec<Row>,
+    /// Hands the same rows out one after the other, where there may be more than memory holds.
+    each: Option<Each>,
 }
+
+/// Gives each row to a function, until that says `false`.
+type Each = fn(&Source<'_>, &mut dyn FnMut(Row) -> io::Result<bool>) -> io::Result<()>;
 
 impl Report {
     /// The table of a run.
     pub fn table(&self, source: &Source<'_>) -> Table {
         Table { columns: self.columns, rows: (self.rows)(source) }
+    }
+
+    /// Writes the first `limit` rows (0: all) of a run's table as [`Format::Csv`]; whether there are any. Of reports that can,
+    /// row by row.
+    pub fn write_csv(&self, source: &Source<'_>, limit: usize, out: &mut dyn Write) -> io::Result<bool> {
+        let Some(each) = self.each else {
+            let table = self.table(source);
+            write(&table, limit, Format::Csv, out)?;
+            return Ok(!table.rows.is_empty());
+        };
+        csv::write(self.columns, &[], out)?;
+        let mut written = 0;
+        each(source, &mut |row| {
+            csv::row(&row, out)?;
+            written += 1;
+            Ok(limit == 0 || written < limit)
+        })?;
+        Ok(written > 0)
     }
 
     /// The number of a column by heading, name or key.

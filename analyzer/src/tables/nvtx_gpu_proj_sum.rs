@@ -34,6 +34,7 @@ pub(super) static REPORT: Report = Report {
         number("Avg Num Child", "avg_children"),
     ],
     rows,
+    each: None,
 };
 
 #[derive(Clone, Copy, Default)]

@@ -41,6 +41,7 @@ pub(super) static REPORT: Report = Report {
         FLAGS,
     ],
     rows,
+    each: None,
 };
 
 /// What a row is for.

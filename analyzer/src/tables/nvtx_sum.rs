@@ -29,6 +29,7 @@ pub(super) static REPORT: Report = Report {
         text("Range", "range"),
     ],
     rows,
+    each: None,
 };
 
 fn rows(source: &Source<'_>) -> Vec<Row> {

@@ -45,6 +45,7 @@ pub(super) static REPORT: Report = Report {
         text("Phase", "phase"),
     ],
     rows,
+    each: None,
 };
 
 /// What a phase took.

@@ -2,12 +2,14 @@
 //! Each step's time on each device, split: what the device did, and why it did nothing. The parts of a row sum up to its
 //! Step Time; Not Seen is what was not observed of it. Steps of warm-up are marked: other figures leave them out.
 
+use std::io;
+
 use super::table::{ns, number, part, row, text, Column, Row};
 use super::{Report, Source};
-use crate::analysis::{Analysis, Bucket, Buckets, Step};
+use crate::analysis::{Analysis, Bucket, Buckets, DeviceAnalysis, IdleSlice, Step};
 use crate::kernels::KernelTable;
-use crate::run::{Run, Span};
-use crate::timeline::{sweep, Observed, Placed, Visitor};
+use crate::run::{Device, Run, Span};
+use crate::timeline::{Observed, Placed, Sweep, Visitor};
 
 pub(super) static REPORT: Report = Report {
     name: "steps",
@@ -18,7 +20,11 @@ pub(super) static REPORT: Report = Report {
     shown: 0,
     columns: &COLUMNS,
     rows,
+    each: Some(each),
 };
+
+/// Rows made at once: about 10 MB.
+const ROWS_AT_ONCE: usize = 65_536;
 
 /// The parts of a step's time in the order of the columns; keys are those of the summary.
 const SPLIT: [(Bucket, Column); Bucket::COUNT] = [
@@ -113,50 +119,107 @@ impl<'a> Visitor<'a> for Split<'_> {
 /// time less what was not observed of it. Linear in operations and idle slices.
 /// `collectives`: sorted ids of kernels.
 pub(crate) fn parts(run: &Run, analysis: &Analysis, device: usize, collectives: &[u32]) -> Vec<Part> {
-    let steps = &analysis.steps.steps;
     let observed = Observed::new(analysis.valid, &run.blind);
-    let split = || Split { steps, parts: vec![Part::default(); steps.len()], observed: &observed, first: 0 };
-    let (mut busy, mut idle) = (split(), split());
-    if let Some(device) = run.devices.get(device) {
-        sweep(device, collectives, &mut busy);
+    let steps = &analysis.steps.steps;
+    match run.devices.get(device) {
+        Some(d) => Walk::new(d, analysis.devices.get(device)).parts(steps, u64::MAX, &observed, collectives),
+        None => vec![Part::default(); steps.len()],
     }
-    for slice in analysis.devices.get(device).map_or(&[][..], |found| &found.slices) {
-        idle.add(slice.bucket, slice.span());
+}
+
+/// A device, from one step to the next.
+struct Walk<'a> {
+    sweep: Sweep<'a>,
+    idle: &'a [IdleSlice],
+}
+
+impl<'a> Walk<'a> {
+    fn new(device: &'a Device, found: Option<&'a DeviceAnalysis>) -> Walk<'a> {
+        Walk { sweep: Sweep::new(device), idle: found.map_or(&[], |found| &found.slices) }
     }
-    for (part, idle) in busy.parts.iter_mut().zip(&idle.parts) {
-        for bucket in Bucket::ALL {
-            part.buckets.add(bucket, idle.buckets.get(bucket));
+
+    /// Of the next steps, behind which nothing before `reach` is asked for again.
+    fn parts(&mut self, steps: &[Step], reach: u64, observed: &Observed, collectives: &[u32]) -> Vec<Part> {
+        let split = || Split { steps, parts: vec![Part::default(); steps.len()], observed, first: 0 };
+        let (mut busy, mut idle) = (split(), split());
+        self.sweep.until(reach, collectives, &mut busy);
+        while let Some((slice, rest)) = self.idle.split_first().filter(|(s, _)| s.start < reach) {
+            idle.add(slice.bucket, slice.span());
+            if slice.end > reach {
+                break; // the next steps have a part of it
+            }
+            self.idle = rest;
         }
+        for (part, idle) in busy.parts.iter_mut().zip(&idle.parts) {
+            for bucket in Bucket::ALL {
+                part.buckets.add(bucket, idle.buckets.get(bucket));
+            }
+        }
+        busy.parts
     }
-    busy.parts
 }
 
 fn rows(source: &Source<'_>) -> Vec<Row> {
+    let mut all = Vec::new();
+    let kept = each(source, &mut |row| {
+        all.push(row);
+        Ok(true)
+    });
+    debug_assert!(kept.is_ok(), "keeping rows does not fail");
+    all
+}
+
+/// By begin of the step, then by device. All devices are walked side by side, a few steps at a time: a row for every step of
+/// every device may be more than fits into memory.
+fn each(source: &Source<'_>, give: &mut dyn FnMut(Row) -> io::Result<bool>) -> io::Result<()> {
     let (run, analysis) = (source.run, source.analysis());
     let steps = &analysis.steps.steps;
-    if steps.is_empty() {
-        return Vec::new();
-    }
     let collectives = KernelTable::new(run).collectives();
-    let mut rows = Vec::new();
-    for (index, device) in run.devices.iter().enumerate() {
-        for (step, part) in steps.iter().zip(parts(run, analysis, index, &collectives)) {
-            let start = step.span.start.saturating_sub(run.header.start_monotonic);
-            let mut cells = row![step.number, device.ordinal, start, step.span.ns()];
-            let mut rest = step.span.ns();
-            for (bucket, _) in SPLIT {
-                let ns = part.buckets.get(bucket);
-                rest = rest.saturating_sub(ns);
-                cells.extend(row![ns]);
-            }
-            let flags = [("warm-up", step.warm_up), ("odd", step.odd)];
-            let flags: Vec<&str> = flags.iter().filter(|f| f.1).map(|f| f.0).collect();
-            cells.extend(row![rest, part.ops, (!flags.is_empty()).then(|| flags.join(" ")).as_deref()]);
-            rows.push((step.span.start, device.ordinal, cells));
+    let observed = Observed::new(analysis.valid, &run.blind);
+    let mut walks: Vec<(u32, Walk<'_>)> = (0..)
+        .zip(&run.devices)
+        .map(|(i, d): (usize, _)| (d.ordinal, Walk::new(d, analysis.devices.get(i))))
+        .collect();
+    let most = (ROWS_AT_ONCE / walks.len().max(1)).max(1);
+    let mut from = 0;
+    while from < steps.len() {
+        let mut to = (from + most).min(steps.len());
+        let mut reach = steps.get(from..to).unwrap_or(&[]).iter().map(|s| s.span.end).max().unwrap_or(0);
+        // steps that overlap stay together
+        while let Some(s) = steps.get(to).filter(|s| s.span.start < reach) {
+            reach = reach.max(s.span.end);
+            to += 1;
         }
+        let some = steps.get(from..to).unwrap_or(&[]);
+        let mut rows = Vec::with_capacity(some.len() * walks.len());
+        for (ordinal, walk) in &mut walks {
+            let parts = walk.parts(some, reach, &observed, &collectives);
+            rows.extend(some.iter().zip(parts).map(|(step, part)| (step, *ordinal, part)));
+        }
+        rows.sort_by_key(|(step, ordinal, _)| (step.span.start, *ordinal));
+        for (step, ordinal, part) in rows {
+            if !give(cells(run, step, ordinal, &part))? {
+                return Ok(());
+            }
+        }
+        from = to;
     }
-    rows.sort_by_key(|r| (r.0, r.1));
-    rows.into_iter().map(|r| r.2).collect()
+    Ok(())
+}
+
+fn cells(run: &Run, step: &Step, ordinal: u32, part: &Part) -> Row {
+    let start = step.span.start.saturating_sub(run.header.start_monotonic);
+    let mut cells = row![step.number, ordinal, start, step.span.ns()];
+    let mut rest = step.span.ns();
+    for (bucket, _) in SPLIT {
+        let ns = part.buckets.get(bucket);
+        rest = rest.saturating_sub(ns);
+        cells.extend(row![ns]);
+    }
+    let flags = [("warm-up", step.warm_up), ("odd", step.odd)];
+    let flags: Vec<&str> = flags.iter().filter(|f| f.1).map(|f| f.0).collect();
+    cells.extend(row![rest, part.ops, (!flags.is_empty()).then(|| flags.join(" ")).as_deref()]);
+    cells
 }
 
 #[cfg(test)]
@@ -168,6 +231,52 @@ mod tests {
         for bucket in Bucket::ALL {
             let of: Vec<&str> = SPLIT.iter().filter(|s| s.0 == bucket).map(|s| s.1.key).collect();
             assert_eq!(of, [format!("{}_ns", bucket.key())]);
+        }
+    }
+
+    /// Kernels and idle time that reach over the border of a piece count on both sides of it.
+    #[test]
+    fn in_pieces_it_is_the_same_as_at_once() {
+        use trace::build::Builder;
+        use trace::call::{pack, Class, RUNTIME};
+        use trace::{Event, Kind};
+        let mut b = Builder::new();
+        let kernel = b.kernel("k", 32, 16);
+        for i in 0..40u32 {
+            let at = 1_000_000 + u64::from(i) * 100_000;
+            let mut mark = Event::new(Kind::Step, at, at + 100_000);
+            mark.a = i;
+            b.on_thread(5, mark);
+            let mut call = Event::new(Kind::Call, at + 100, at + 4_000);
+            (call.a, call.x, call.correlation) = (pack(RUNTIME, 211), Class::Launch as u8, i + 1);
+            b.on_thread(5, call);
+            // some over several steps, on streams of their own; none in every fifth step
+            let long = u64::from(i * 7919 % 13) * 30_000 + 5_000;
+            let mut op = Event::new(Kind::Kernel, at + 5_000, at + 5_000 + long);
+            (op.a, op.b, op.correlation) = (kernel, 1, i + 1);
+            if i % 5 != 3 {
+                b.on_stream(0, 1, i % 4, op);
+            }
+        }
+        let run = crate::load(b.finish().as_slice()).expect("a recording");
+        let analysis = crate::analyze(&run);
+        let steps = &analysis.steps.steps;
+        assert!(steps.len() > 20, "{}", steps.len());
+        let observed = Observed::new(analysis.valid, &run.blind);
+        let whole: Vec<(Buckets, u64)> =
+            parts(&run, &analysis, 0, &[]).iter().map(|p| (p.buckets, p.ops)).collect();
+        assert!(whole.iter().map(|p| p.0.get(Bucket::Compute)).sum::<u64>() > 1_000_000);
+        for size in [1, 2, 3, 7] {
+            let mut walk = Walk::new(&run.devices[0], analysis.devices.first());
+            let pieces: Vec<(Buckets, u64)> = steps
+                .chunks(size)
+                .flat_map(|some| {
+                    let reach = some.iter().map(|s| s.span.end).max().unwrap_or(0);
+                    walk.parts(some, reach, &observed, &[])
+                })
+                .map(|p| (p.buckets, p.ops))
+                .collect();
+            assert_eq!(pieces, whole, "pieces of {size}");
         }
     }
 }

@@ -39,6 +39,7 @@ pub(super) static REPORT: Report = Report {
         spare_text("Site", "site"),
     ],
     rows,
+    each: None,
 };
 
 /// Idle time that a blocking call is blamed for.

@@ -204,12 +204,23 @@ fn print(args: &Args, wanted: &[Wanted], source: &Source<'_>, out: &mut dyn Writ
         out.write_all(b"{")?;
     }
     for (i, w) in wanted.iter().enumerate() {
+        let absent = || {
+            if !args.reports.is_empty() {
+                talk::say(format!("gapprobe: {}: not in this trace: no {}", w.report.name, w.report.needs));
+            }
+        };
+        if args.format == Format::Csv && w.sort.is_none() {
+            if !w.report.write_csv(source, args.limit.unwrap_or(0), out)? {
+                absent();
+            }
+            continue;
+        }
         let mut table = w.report.table(source);
         if let Some(column) = w.sort {
             table.sort(column);
         }
-        if table.rows.is_empty() && !args.reports.is_empty() {
-            talk::say(format!("gapprobe: {}: not in this trace: no {}", w.report.name, w.report.needs));
+        if table.rows.is_empty() {
+            absent();
         }
         match args.format {
             Format::Table => as_text(args, w, &table, out)?,
