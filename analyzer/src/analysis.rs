@@ -9,6 +9,7 @@ use trace::Loss;
 use crate::gaps::standing::Stood;
 use crate::run::{Blind, Span, NONE};
 use crate::sites::Site;
+use crate::timeline::Observed;
 
 /// Where a nanosecond of a device's wall time goes. The order is the order of the stored numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
@@ -223,6 +224,9 @@ pub struct Steps {
     pub source: StepSource,
     /// In time order, warm-up included.
     pub steps: Vec<Step>,
+    /// How many more the program marked, of which it is not known when they began or ended on the GPU: work was launched in them
+    /// or behind them that is not in the recording.
+    pub unplaced: usize,
     /// How many of them, from the first, are warm-up.
     pub warm_up: usize,
     /// Time of the warm-up steps, ns.
@@ -278,9 +282,7 @@ pub struct DeviceAnalysis {
     pub gaps: u64,
     /// Longest gap in `span`, ns.
     pub max_gap_ns: u64,
-    /// The part of the run that the buckets cover, unobserved spans still in it.
-    pub steady: Span,
-    /// `steady` less unobserved spans, ns: what the buckets sum to.
+    /// What the buckets sum to: the time of [`Analysis::counts`], ns.
     pub wall_ns: u64,
     /// Buckets of the steady span.
     pub buckets: Buckets,
@@ -506,8 +508,11 @@ pub struct Analysis {
     pub blind: Vec<Blind>,
     /// Steps.
     pub steps: Steps,
-    /// The part of the valid span that counts (warm-up left out).
+    /// From where to where the part of the valid span reaches that counts (warm-up left out).
     pub steady: Span,
+    /// What counts of it: the steps, less unobserved spans; without steps all that was observed. Every figure but those of the
+    /// whole recording is of this time.
+    pub counts: Observed,
     /// Same index as `Run.devices`.
     pub devices: Vec<DeviceAnalysis>,
     /// Index of the device the line is about.

@@ -28,13 +28,16 @@ pub fn analyze(run: &Run) -> Analysis {
         ..Analysis::default()
     };
     a.steady = steady_span(run, &a);
-    let steady = Observed::new(a.steady, &run.blind);
+    a.counts = Observed::new(a.steady, &run.blind);
+    if !a.steps.steady().is_empty() {
+        a.counts = a.counts.only(a.steps.steady().iter().map(|s| s.span));
+    }
     let whose = Whose::new(run);
     // five bytes a call for each device: of many devices not all are kept
     let mut last = None;
     for device in &run.devices {
         let host = HostView::of(run, device, &whose);
-        let found = attribute(run, device, &host, &collectives, (&observed, valid), (&steady, a.steady));
+        let found = attribute(run, device, &host, &collectives, (&observed, valid), (&a.counts, a.steady));
         let stood = |bucket| host.standing.stood(run, &found.slices, bucket, a.steady);
         let (of_host, of_input) = (stood(Bucket::Host), stood(Bucket::Input));
         let stood = host.standing.stacks(run);
@@ -46,8 +49,7 @@ pub fn analyze(run: &Run) -> Analysis {
             idle_ns: found.span.ns() - found.busy_ns,
             gaps: found.gaps,
             max_gap_ns: found.max_gap_ns,
-            steady: a.steady,
-            wall_ns: steady.total(),
+            wall_ns: a.counts.total(),
             buckets: found.buckets,
             host: of_host,
             input: of_input,
@@ -159,7 +161,7 @@ fn coverage(run: &Run, a: &Analysis, observed: &Observed) -> Coverage {
         seen_ns: seen,
         run_ns: last.saturating_sub(first),
         steps_seen,
-        steps_run: counted.max(steps_seen),
+        steps_run: counted.max(steps_seen + a.steps.unplaced as u64),
         steps_estimated: overwritten && a.steps.source == StepSource::Period,
         overwritten,
         killed: h.state == state::RECORDING,

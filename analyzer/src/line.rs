@@ -139,6 +139,10 @@ pub(crate) fn seen(a: &Analysis) -> String {
         _ if c.steps_estimated => format!("{} of about {} steps seen", c.steps_seen, c.steps_run),
         _ => format!("{} of {} steps seen", c.steps_seen, c.steps_run),
     };
+    if a.steps.unplaced > 0 {
+        let have = if a.steps.unplaced == 1 { "has" } else { "have" };
+        let _ = write!(out, " ({} {have} no known begin or end on the GPU)", a.steps.unplaced);
+    }
     if a.steps.may_be_parts {
         out.push_str(" (periods of the launches, perhaps parts of a step)");
     }

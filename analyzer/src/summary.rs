@@ -154,6 +154,7 @@ fn steps(analysis: &Analysis) -> Value {
     json!({
         "source": steps.source.key(),
         "count": steps.steps.len(),
+        "unplaced": steps.unplaced,
         "warm_up": steps.warm_up,
         "warm_up_ns": steps.warm_up_ns,
         "steady_ns": steps.steady_ns,

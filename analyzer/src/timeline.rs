@@ -146,8 +146,26 @@ impl Observed {
         o
     }
 
+    /// The parts of it that lie in these spans (by start, side by side or apart).
+    pub fn only(&self, spans: impl IntoIterator<Item = Span>) -> Observed {
+        let mut o = Observed::default();
+        for part in spans.into_iter().flat_map(|s| self.parts(s)) {
+            o.push(part.start, part.end);
+        }
+        o
+    }
+
+    /// Observed at `t`.
+    pub fn contains(&self, t: u64) -> bool {
+        let i = self.spans.partition_point(|s| s.start <= t);
+        i.checked_sub(1).and_then(|i| self.spans.get(i)).is_some_and(|s| t < s.end)
+    }
+
     fn push(&mut self, start: u64, end: u64) {
-        if end > start {
+        if let Some(last) = self.spans.last_mut().filter(|s| s.end == start && end > start) {
+            last.end = end;
+            self.total += end - start;
+        } else if end > start {
             self.spans.push(Span { start, end });
             self.before.push(self.total);
             self.total += end - start;

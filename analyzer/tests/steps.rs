@@ -9,6 +9,8 @@ mod behind;
 mod doubt;
 #[path = "steps/graphs.rs"]
 mod graphs;
+#[path = "steps/holes.rs"]
+mod holes;
 #[path = "steps/named.rs"]
 mod named;
 #[path = "steps/nothing.rs"]

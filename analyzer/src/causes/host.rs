@@ -87,7 +87,7 @@ fn stretches(case: &Case, cause: (&'static str, &'static str)) -> Option<(Findin
     let slices = case.device.slices.iter().filter(|s| s.bucket == Bucket::Host);
     let mut longest = 0;
     let mut last = None;
-    for s in slices.filter(|s| s.span().clip(case.device.steady).ns() > 0) {
+    for s in slices.filter(|s| case.analysis.counts.measure(s.span()) > 0) {
         longest = longest.max(s.end - s.start);
         f.count += u64::from(last != s.call());
         last = s.call();
@@ -190,7 +190,7 @@ fn place(case: &Case, f: &mut Finding) {
 
 /// How long the cgroup's quota stopped the process, where it did for 1 % of the time.
 fn throttled(case: &Case) -> String {
-    let steady = case.device.steady;
+    let steady = case.analysis.steady;
     let quota = case.run.readings.iter().filter(|r| r.gauge == Gauge::CpuThrottledNs as u32);
     let ns = quota
         .filter(|r| r.span.clip(steady).ns() > 0)

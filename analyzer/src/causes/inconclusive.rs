@@ -122,7 +122,7 @@ pub(super) fn before(run: &Run, a: &Analysis) -> Option<String> {
 }
 
 /// Why there can be no verdict although a cause wins `best` (share of wall time of the winning cause).
-pub(super) fn after(run: &Run, device: &DeviceAnalysis, best: f64) -> Option<String> {
+pub(super) fn after(run: &Run, a: &Analysis, device: &DeviceAnalysis, best: f64) -> Option<String> {
     let unexplained = device.buckets.share(Bucket::Unexplained);
     let too_much = unexplained > UNEXPLAINED_SHARE || (unexplained > best && unexplained >= super::MINOR_WIN);
     too_much.then(|| {
@@ -132,7 +132,7 @@ pub(super) fn after(run: &Run, device: &DeviceAnalysis, best: f64) -> Option<Str
                 "{share}; {n} stalls of {:.1} ms with work queued look like another process on the GPU",
                 ns as f64 / 1e6
             ),
-            None => match stood_ready(run, device) {
+            None => match stood_ready(run, a, device) {
                 Some((n, ns)) => format!(
                     "{share}: {n} times work that was launched began up to {:.1} ms later (is another process on the GPU?)",
                     ns as f64 / 1e6
@@ -159,11 +159,11 @@ fn time_slices(device: &DeviceAnalysis) -> Option<(usize, u64)> {
 
 /// How often an op that was launched stood ready in front of an idle device, and how long at most, ns; only where that is most
 /// of the unexplained time.
-fn stood_ready(run: &Run, device: &DeviceAnalysis) -> Option<(u64, u64)> {
+fn stood_ready(run: &Run, a: &Analysis, device: &DeviceAnalysis) -> Option<(u64, u64)> {
     let index = run.devices.iter().position(|d| d.ordinal == device.ordinal)?;
     let (mut times, mut longest, mut ready, mut all) = (0, 0, 0u64, 0u64);
     for s in device.slices.iter().filter(|s| s.bucket == Bucket::Unexplained) {
-        let ns = s.span().clip(device.steady).ns();
+        let ns = a.counts.measure(s.span());
         all = all.saturating_add(ns);
         let call = run.op(index, s.after_stream, s.after).and_then(|op| run.call(op.call));
         if ns > STARTS_WITHIN_NS && call.is_some_and(|(_, c)| c.end <= s.start) {

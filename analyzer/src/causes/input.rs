@@ -102,7 +102,7 @@ impl Workers {
     const DOES_NOTHING: f64 = 0.02;
 
     pub(super) fn of(case: &Case) -> Workers {
-        let steady = case.device.steady;
+        let steady = case.analysis.steady;
         // by process: time seen, on a CPU, on a disk, bytes
         let mut each: HashMap<u32, (f64, f64, f64, f64)> = HashMap::new();
         for c in &case.run.children {
@@ -139,11 +139,11 @@ fn waits(case: &Case, cause: (&'static str, &'static str)) -> Option<Finding> {
     let share = case.share(&[Bucket::Input]);
     let win = case.stretch_win(Fix::Input, share)?;
     let mut f = case.finding(cause, share.max(win), win);
-    let steady = case.device.steady;
+    let counts = &case.analysis.counts;
     let slices = case.device.slices.iter().filter(|s| s.bucket == Bucket::Input);
     let mut last = None;
     let mut longest = 0;
-    for s in slices.filter(|s| s.span().clip(steady).ns() > 0) {
+    for s in slices.filter(|s| counts.measure(s.span()) > 0) {
         f.count += u64::from(last != s.call());
         last = s.call();
         if s.end - s.start > longest {
@@ -151,7 +151,7 @@ fn waits(case: &Case, cause: (&'static str, &'static str)) -> Option<Finding> {
             f.call = s.call;
         }
     }
-    let fetching = input::all(case.run, steady, &case.device.slices);
+    let fetching = input::all(case.run, case.analysis.steady, &case.device.slices);
     let part = crate::analysis::share(fetching.exposed_ns.min(fetching.ns), fetching.ns) * 100.0;
     let steps = (case.analysis.steps.steady().len() as f64).max(1.0);
     f.text = format!(

@@ -62,11 +62,11 @@ fn waiting(case: &Case) -> u64 {
     let slices = device.slices.iter().filter(|s| s.bucket == Bucket::Launch);
     let mut last = None;
     let mut count = 0;
-    for s in slices.filter(|s| s.span().clip(device.steady).ns() > 0) {
+    for s in slices.filter(|s| case.analysis.counts.measure(s.span()) > 0) {
         let this = (s.after_stream, s.after);
         let op = case.run.op(index, s.after_stream, s.after).filter(|o| o.kind == Kind::Kernel);
         // one gap may have several slices; an operation behind the span is not among its kernels
-        let counts = op.is_some_and(|o| o.start < device.steady.end) && last != Some(this);
+        let counts = op.is_some_and(|o| case.analysis.counts.contains(o.start)) && last != Some(this);
         count += u64::from(counts);
         last = Some(this);
     }

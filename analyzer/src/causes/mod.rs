@@ -239,7 +239,7 @@ impl<'a> Case<'a> {
     ) -> Case<'a> {
         let base = analysis.model.replayed_ns;
         let elsewhere = Elsewhere::of(analysis);
-        Case { run, analysis, device, prepared, base, calls: blame(run, device), elsewhere }
+        Case { run, analysis, device, prepared, base, calls: blame(run, analysis, device), elsewhere }
     }
 
     /// Share of the wall time in these buckets.
@@ -310,7 +310,7 @@ impl<'a> Case<'a> {
     pub(crate) fn short_host_share(&self, longest: u64) -> f64 {
         let host =
             self.device.slices.iter().filter(|s| s.bucket == Bucket::Host && s.end - s.start <= longest);
-        let ns: u64 = host.map(|s| s.span().clip(self.device.steady).ns()).sum();
+        let ns: u64 = host.map(|s| self.analysis.counts.measure(s.span())).sum();
         crate::analysis::share(ns, self.device.wall_ns)
     }
 
@@ -366,12 +366,12 @@ impl<'a> Case<'a> {
 }
 
 /// Idle time of the steady span by bucket and function, most expensive first.
-fn blame(run: &Run, device: &DeviceAnalysis) -> HashMap<Bucket, Vec<Blame>> {
+fn blame(run: &Run, analysis: &Analysis, device: &DeviceAnalysis) -> HashMap<Bucket, Vec<Blame>> {
     let mut sums: HashMap<(Bucket, u32), (u64, u64, u32)> = HashMap::new();
     // a call can have several slices, with others' between them
     let mut seen: HashSet<(Bucket, u32)> = HashSet::new();
     for s in &device.slices {
-        let ns = s.span().clip(device.steady).ns();
+        let ns = analysis.counts.measure(s.span());
         let Some((_, c)) = run.call(s.call).filter(|_| ns > 0) else { continue };
         let sum = sums.entry((s.bucket, c.packed)).or_insert((0, 0, s.call));
         sum.0 += ns;

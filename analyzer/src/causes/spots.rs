@@ -102,7 +102,7 @@ impl Case<'_> {
     pub(super) fn spot(&self, bucket: Bucket) -> Option<Spot> {
         let mut spots = Spots::new(self.run)?;
         for s in self.device.slices.iter().filter(|s| s.bucket == bucket) {
-            let ns = s.span().clip(self.device.steady).ns();
+            let ns = self.analysis.counts.measure(s.span());
             if let Some((_, call)) = self.run.call(s.call).filter(|_| ns > 0) {
                 spots.add(s.call, call, ns);
             }

@@ -64,7 +64,7 @@ fn decide(run: &Run, a: &Analysis, prepared: &Prepared, findings: &[Finding]) ->
     let elsewhere = Elsewhere::of(a);
     let named = pick(findings, a.model.error());
     let best = named.map_or_else(|| device.buckets.share(Bucket::Compute).min(GPU_BOUND_SHARE), |f| f.share);
-    if let Some(why) = inconclusive::after(run, device, best) {
+    if let Some(why) = inconclusive::after(run, a, device, best) {
         return abstain(a, why);
     }
     if let Some(f) = named {

@@ -192,7 +192,7 @@ fn kernels(run: &Run, analysis: &Analysis, device: usize, facts: &KernelTable) -
 /// An operation of the steps that count.
 fn counts(run: &Run, analysis: &Analysis, op: &Op) -> bool {
     match analysis.steps.source {
-        StepSource::None => op.start >= analysis.steady.start && op.start < analysis.steady.end,
+        StepSource::None => analysis.counts.contains(op.start),
         _ => step_of(run, analysis, op).is_some(),
     }
 }

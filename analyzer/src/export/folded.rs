@@ -8,15 +8,14 @@ use std::io::{self, Write};
 use crate::analysis::Analysis;
 use crate::gaps::stacks::{frame_name, idle_stacks, without_number};
 use crate::run::Run;
-use crate::timeline::Observed;
 use crate::visible::is_hidden;
 
 /// Writes the stacks of the steady state, by name.
 pub fn folded(run: &Run, analysis: &Analysis, out: &mut dyn Write) -> io::Result<()> {
-    let steady = Observed::new(analysis.steady, &run.blind);
+    let steady = &analysis.counts;
     let mut stacks: BTreeMap<String, u64> = BTreeMap::new();
     for d in &analysis.devices {
-        idle_stacks(run, d, &steady, |idle| {
+        idle_stacks(run, d, steady, |idle| {
             let mut stack = format!("GPU {};{}", d.ordinal, idle.bucket.label());
             if let Some((frames, call)) = idle.blamed {
                 for frame in frames {

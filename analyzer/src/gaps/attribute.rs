@@ -39,7 +39,8 @@ pub struct Attributed {
     pub span: Span,
 }
 
-/// Attributes every gap of `device`. `valid` and `steady` say what was observed of the valid and of the steady span.
+/// Attributes every gap of `device`. `valid`: what was observed of the valid span; `steady`: what counts,
+/// and from where to where.
 /// O(n log n) in events.
 pub fn attribute(
     run: &Run,
@@ -190,7 +191,7 @@ impl<'a> Visitor<'a> for Walk<'a> {
 
 impl<'a> Walk<'a> {
     fn count(&mut self, op: &Op) {
-        if op.start < self.steady_span.start || op.start >= self.steady_span.end {
+        if !self.steady.contains(op.start) {
             return;
         }
         self.out.ops += 1;

@@ -13,7 +13,6 @@ use super::names::clean;
 use super::Shown;
 use crate::analysis::{Bucket, Buckets};
 use crate::gaps::stacks::{frame_name, idle_stacks, without_number};
-use crate::timeline::Observed;
 
 /// Frames of a stack at most; what is deeper is left out.
 const MOST_FRAMES: usize = 48;
@@ -51,10 +50,10 @@ impl Node {
 
 /// The tree; `null` where no blamed call was made inside a range, and no stack is known.
 pub(super) fn figures(shown: Shown<'_>) -> Option<Value> {
-    let steady = Observed::new(shown.analysis.steady, &shown.run.blind);
+    let steady = &shown.analysis.counts;
     let mut root = Node::default();
     let mut in_ranges = 0;
-    idle_stacks(shown.run, shown.found, &steady, |idle| {
+    idle_stacks(shown.run, shown.found, steady, |idle| {
         let (bucket, ns) = (idle.bucket, idle.ns);
         root.add(bucket, ns);
         let Some((frames, call)) = idle.blamed else {

@@ -8,7 +8,6 @@ use super::buckets;
 use super::Shown;
 use crate::analysis::Buckets;
 use crate::run::Span;
-use crate::timeline::Observed;
 
 /// Shortest bin's end, ns; what is shorter lies in it too.
 const FIRST_END: u64 = 100;
@@ -61,7 +60,7 @@ fn written(bins: &[Bin], parts: bool) -> Vec<Value> {
 
 /// Gaps: idle slices that touch are one. Their time is that of the idle buckets.
 pub(super) fn gaps(shown: Shown<'_>) -> Value {
-    let steady = Observed::new(shown.analysis.steady, &shown.run.blind);
+    let steady = &shown.analysis.counts;
     let mut bins: Vec<Bin> = Vec::new();
     let mut count = 0u64;
     let mut gap = (Span::default(), Buckets::default());
@@ -95,11 +94,11 @@ pub(super) fn gaps(shown: Shown<'_>) -> Value {
 
 /// Kernels that begin in the time that counts.
 pub(super) fn durations(shown: Shown<'_>) -> Value {
-    let steady = shown.analysis.steady;
+    let steady = &shown.analysis.counts;
     let mut bins: Vec<Bin> = Vec::new();
     let mut count = 0u64;
     let ops = shown.device.streams.iter().flat_map(|s| &s.ops);
-    for op in ops.filter(|o| o.kind == Kind::Kernel && o.start >= steady.start && o.start < steady.end) {
+    for op in ops.filter(|o| o.kind == Kind::Kernel && steady.contains(o.start)) {
         let ns = op.span().ns();
         count += 1;
         if let Some(bin) = at(&mut bins, ns) {

@@ -29,10 +29,10 @@ pub(super) struct Row {
 
 /// All of them, most time first.
 pub(super) fn rows(shown: Shown<'_>) -> Vec<Row> {
-    let steady = shown.analysis.steady;
+    let steady = &shown.analysis.counts;
     let mut by_id: HashMap<u32, (u64, u64)> = HashMap::new();
     let ops = shown.device.streams.iter().flat_map(|s| &s.ops);
-    for op in ops.filter(|o| o.kind == Kind::Kernel && o.start >= steady.start && o.start < steady.end) {
+    for op in ops.filter(|o| o.kind == Kind::Kernel && steady.contains(o.start)) {
         let sum = by_id.entry(op.a).or_default();
         sum.0 = sum.0.saturating_add(op.span().ns());
         sum.1 += 1;

@@ -53,7 +53,7 @@ pub(super) struct Gauges {
 impl Gauges {
     /// Of the device that the line is about.
     pub(super) fn of(run: &Run, a: &Analysis, device: &DeviceAnalysis) -> Gauges {
-        let steady = device.steady;
+        let steady = a.steady;
         let of = |gauge: Gauge, ordinal: u32| -> Vec<&Reading> {
             let fits = |r: &&Reading| r.gauge == gauge as u32 && u32::from(r.device) == ordinal;
             run.readings.iter().filter(fits).filter(|r| within(r, steady)).collect()

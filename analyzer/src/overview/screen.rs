@@ -198,8 +198,8 @@ fn slowest(o: &Overview<'_>, a: &Analysis) -> Option<String> {
 
 fn gaps(out: &mut Page, o: &Overview<'_>) {
     let Some(table) = Rows::of(o.source, "gaps") else { return };
-    let (begin, steady) = (o.input.run.header.start_monotonic, o.source.analysis().steady);
-    let inside = |r: &Fields<'_>| (r.number("start_ns") as u64).saturating_add(begin) >= steady.start;
+    let (begin, counts) = (o.input.run.header.start_monotonic, &o.source.analysis().counts);
+    let inside = |r: &Fields<'_>| counts.contains((r.number("start_ns") as u64).saturating_add(begin));
     out.section("Longest idle", table.iter().filter(inside).take(3), |r, most| {
         let call = match r.text("call") {
             "" => String::new(),

@@ -12,11 +12,14 @@ use crate::timeline::Observed;
 /// An open-ended last step counts if it is at least this share of the median step.
 const OPEN_STEP_SHARE: f64 = 0.5;
 
+/// Steps, and how many of the marks inside the observed time have none: their begin or end on the GPU is not known.
+pub(super) type Tiled = (Vec<Step>, usize);
+
 /// A step as the program names it: begin, end, number, and whether its end is not known.
 type Named = (u64, u64, u32, bool);
 
 /// Steps by the marks of the thread that set most of them; by those of all threads where they count on together.
-pub(super) fn from_marks(run: &Run, observed: &Observed, valid: Span, last_op: u64) -> Option<Vec<Step>> {
+pub(super) fn from_marks(run: &Run, observed: &Observed, valid: Span, last_op: u64) -> Option<Tiled> {
     let marking: Vec<usize> = (0..run.threads.len()).filter(|&t| !marks_of(run, t).is_empty()).collect();
     let mut all: Vec<&Mark> = marking.iter().flat_map(|&t| marks_of(run, t)).collect();
     all.sort_by_key(|m| m.span.start);
@@ -44,7 +47,7 @@ fn marks_of(run: &Run, thread: usize) -> &[Mark] {
 
 /// Steps by ranges; a step lasts to the next one's begin. By a thread that launches rather than by another (an environment
 /// has steps of its own), by the profiler's own rather than by what other libraries call a step, then by most.
-pub(super) fn from_ranges(run: &Run, observed: &Observed, valid: Span, last_op: u64) -> Option<Vec<Step>> {
+pub(super) fn from_ranges(run: &Run, observed: &Observed, valid: Span, last_op: u64) -> Option<Tiled> {
     /// Launches, the profiler's own, how many.
     type Rank = (bool, bool, usize);
     let mut best: Option<(Rank, usize, Vec<Named>)> = None;
@@ -106,7 +109,7 @@ fn tile(
     observed: &Observed,
     valid: Span,
     last_op: u64,
-) -> Option<Vec<Step>> {
+) -> Option<Tiled> {
     if marks.len() < MIN_STEPS {
         return None;
     }
@@ -115,8 +118,13 @@ fn tile(
     let device = behind::on_device(run, &Host { threads, begins: &begins, end: last.map(|m| m.1) })?;
     let seen = |s: &Span| s.ns() > 0 && observed.measure(*s) == s.ns();
     let mut steps = Vec::with_capacity(marks.len());
+    let mut unplaced = 0;
     for (i, &(start, end, number, _)) in marks.iter().enumerate() {
-        let Some(begin) = device.begins.get(i).copied().flatten() else { continue };
+        let inside = || seen(&Span::new(start, marks.get(i + 1).map_or(end, |next| next.0)));
+        let Some(begin) = device.begins.get(i).copied().flatten() else {
+            unplaced += usize::from(inside());
+            continue;
+        };
         let (marked, until) = match marks.get(i + 1) {
             Some(next) => (next.0, device.begins.get(i + 1).copied().flatten()),
             None if last.is_none() => (end.min(valid.end), Some(last_op.max(begin))),
@@ -126,6 +134,7 @@ fn tile(
         // a range that ended before the GPU was no longer observed, with all of its work
         let alone = Some(Span::new(begin, end.min(until.unwrap_or(end)))).filter(|_| until.is_some());
         let span = [whole, alone].into_iter().flatten().find(seen);
+        unplaced += usize::from(until.is_none() && inside());
         let host = Span::new(start, marked);
         steps.extend(span.map(|span| Step { host, ..step(span, number) }));
     }
@@ -136,5 +145,5 @@ fn tile(
     if steps.last().filter(short).is_some_and(|s| open.is_some_and(|o| o.0 == s.host.start)) {
         steps.pop();
     }
-    Some(steps)
+    Some((steps, unplaced))
 }

@@ -31,10 +31,10 @@ pub fn find(run: &Run, kernels: &KernelTable, valid: Span) -> Steps {
     let mut steps = Steps { micro: 1, ..Steps::default() };
     if let Some(found) = marks::from_marks(run, &observed, valid, last_op) {
         steps.source = StepSource::Marks;
-        steps.steps = found;
+        (steps.steps, steps.unplaced) = found;
     } else if let Some(found) = marks::from_ranges(run, &observed, valid, last_op) {
         steps.source = StepSource::Ranges;
-        steps.steps = found;
+        (steps.steps, steps.unplaced) = found;
     } else if let Some(found) = period::find(run, kernels, &observed.parts(valid).collect::<Vec<_>>()) {
         steps.source = StepSource::Period;
         steps.steps = found.steps;
