@@ -308,3 +308,34 @@ fn what_is_no_trace_says_what_it_is() {
     let folder = formats::read(Path::new("/"), &Default::default()).unwrap_err();
     assert!(folder.to_string().contains("not a regular file"));
 }
+
+/// Two ranks' traces put into one file, each with a GPU 0 and calls counted from 1: no GPU that is never idle.
+#[test]
+fn ranks_merged_into_one_file_are_not_taken_for_one_gpu() {
+    let one: Value = serde_json::from_slice(&text("h200_gpt")).unwrap();
+    let merged = |ids: u64| {
+        let mut all = one.clone();
+        let events = all["traceEvents"].as_array_mut().unwrap();
+        let mut other = events.clone();
+        for e in &mut other {
+            if let Some(ts) = e["ts"].as_f64() {
+                e["ts"] = (ts + 20_000.0).into();
+            }
+            let gpu = e["cat"].as_str().is_some_and(|c| c == "kernel" || c.starts_with("gpu_"));
+            if let Some(pid) = e["pid"].as_u64().filter(|_| !gpu) {
+                e["pid"] = (pid + 1).into();
+            }
+            if let Some(id) = e["args"]["correlation"].as_u64() {
+                e["args"]["correlation"] = (id + ids).into();
+            }
+        }
+        events.append(&mut other);
+        read_bytes(all.to_string().as_bytes()).unwrap().run
+    };
+    let run = merged(0);
+    let a = analyzer::analyze(&run);
+    assert_eq!((run.merged, a.verdict.cause), (2, "INCONCLUSIVE"));
+    assert!(a.verdict.text.contains("2 processes"), "{}", a.verdict.text);
+    // with ids of their own they are told apart
+    assert_eq!(merged(1_000_000).merged, 0);
+}

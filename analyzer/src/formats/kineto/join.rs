@@ -8,6 +8,7 @@ use trace::header::{sources, state};
 use trace::{DeviceInfo, KernelInfo};
 
 use super::head::Head;
+use super::merged;
 use super::part::{Part, RawOp, RawThread, Refused, Table, ThreadKey};
 use super::Kineto;
 use crate::formats::assemble::{Assembly, ForeignCall, ForeignOp, Named};
@@ -64,6 +65,8 @@ pub(super) fn join(parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadError> {
         }
         named.push((part, strings, kernels));
     }
+    // by thread of the run
+    let mut pids: Vec<i64> = Vec::new();
     let thread_of = |key: ThreadKey| match tracks.get(&key) {
         Some(track) => (track.key(), track.tid),
         None => (key, thread_id(key)),
@@ -84,7 +87,9 @@ pub(super) fn join(parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadError> {
             .into_iter()
             .map(|k| {
                 let (key, tid) = thread_of(k);
-                assembly.thread(threads.number(key), tid)
+                let at = assembly.thread(threads.number(key), tid)?;
+                pids.resize(pids.len().max(at + 1), key.pid);
+                Some(at)
             })
             .collect();
         let thread = |n: u32| own.get(n as usize).copied().flatten();
@@ -152,7 +157,9 @@ pub(super) fn join(parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadError> {
         let number = threads.number(key);
         assembly.name_thread(number, name);
     }
+    let merged = merged::processes(&assembly.run.threads, &pids);
     let mut run = assembly.finish();
+    run.merged = merged;
     refused.duplicates += run.duplicates;
     run.recorder = Recorder::Torch;
     run.slowed_host = host_events > 0;

@@ -15,6 +15,7 @@ mod blocks;
 mod event;
 mod head;
 mod join;
+mod merged;
 mod own;
 mod part;
 mod scan;
