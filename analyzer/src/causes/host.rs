@@ -18,6 +18,7 @@
 //! That the host was not launching is exact; what it did instead is not known without host samples (named ranges
 //! over the gaps tell it in the trace). With samples of the thread's stack the text has what at least half of them show (of 5 or
 //! more), and the line they stand in; collecting, locks, files, logs, compiling and the like are causes of their own. Whether it can all be moved off the critical path is for you to judge.
+//! Without samples the confidence is low where the gaps differ wildly from step to step: it may wait for requests.
 //!
 //! # What to change
 //! Have the next batch ready before it is needed (more DataLoader workers, `prefetch_factor`, pinned memory), move
@@ -51,6 +52,33 @@ pub(super) const CODES: [&str; 10] = [
     network::CODE,
 ];
 
+/// Host gaps of the steps spread wildly where half of the steps lie further apart than this many medians. A program's own work
+/// takes about as long in every step: evenly spread from half to one and a half of its median it is 0.5. Requests that
+/// arrive at random (exponential) make it 1.6.
+const WILD_SPREAD: f64 = 1.0;
+
+/// A host that waits for work to do (a server between requests) cannot be told from one that works, without samples of it; how
+/// long it is away then differs from step to step.
+fn may_wait_for_work(case: &Case) -> bool {
+    let steps = case.analysis.steps.steady();
+    if case.run.threads.iter().any(|t| !t.samples.is_empty()) {
+        return false;
+    }
+    let mut away: Vec<u64> = vec![0; steps.len()];
+    for s in case.device.slices.iter().filter(|s| s.bucket == Bucket::Host) {
+        let from = steps.partition_point(|step| step.span.end <= s.start);
+        let touched = steps.iter().zip(&mut away).skip(from).take_while(|(step, _)| step.span.start < s.end);
+        for (step, ns) in touched {
+            *ns += s.span().clip(step.span).ns();
+        }
+    }
+    away.sort_unstable();
+    let quarter = |n: usize| away.get(away.len() * n / 4).copied().unwrap_or(0);
+    let (low, middle, high) = (quarter(1), quarter(2), quarter(3));
+    // what only some steps have (a checkpoint) is the program's
+    low > 0 && (high - low) as f64 > WILD_SPREAD * middle as f64
+}
+
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let (mut f, longest) = stretches(case, (CODE, NAME))?;
     if kind(case).is_some_and(|k| !k.leaves_too_little(&f)) {
@@ -76,6 +104,10 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         }
     }
     place(case, &mut f);
+    if may_wait_for_work(case) {
+        f.confidence = Confidence::Low;
+        f.text.push_str(", each time for another time: perhaps it has nothing to do");
+    }
     Some(f)
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! GP105 HOST: the host is elsewhere while the GPU has nothing to do, and while it has.
 
-use analyzer::analysis::Bucket;
+use analyzer::analysis::{Bucket, Confidence};
 
 use super::{kept, run, time, verdict, Program};
 
@@ -69,4 +69,28 @@ fn time_in_a_copys_call_is_the_copys() {
     let b = &a.devices[0].buckets;
     assert!(b.share(Bucket::Host) < 0.15, "3 ms of 45 are the host's: {}", b.share(Bucket::Host));
     assert!(b.share(Bucket::CopyWait) > 0.7, "36 ms of 45 are staging: {}", b.share(Bucket::CopyWait));
+}
+
+/// Requests that arrive at random, and none is waiting: an idle server has nothing to be accused of.
+#[test]
+fn a_host_that_may_be_waiting_for_requests_is_host_with_low_confidence_at_most() {
+    let away = |ns: fn(&mut Program) -> u64| {
+        let (_, a) = run(|p| {
+            p.t += ns(p);
+            for _ in 0..20 {
+                p.launch("gemm_kernel", 264, 150_000);
+            }
+            p.sync();
+        });
+        verdict(&a, "HOST");
+        a.verdict.confidence
+    };
+    // exponential, 8 ms on average: -ln(1 - u), u in thousandths
+    let requests = |p: &mut Program| (-(1.0 - p.random(1_000) as f64 / 1_000.0).ln() * 8e6) as u64;
+    assert_eq!(away(requests), Confidence::Low);
+    // a program's own work, from 6 to 10 ms
+    assert!(away(|p| 6_000_000 + p.random(4_000_000)) > Confidence::Low);
+    // a checkpoint of 60 ms in every sixth step
+    let checkpoint = |p: &mut Program| if p.launches % 120 == 0 { 60_000_000 } else { 200_000 };
+    assert!(away(checkpoint) > Confidence::Low);
 }
