@@ -350,8 +350,11 @@ pub struct Finding {
     pub code: &'static str,
     /// Name as in the line, `SYNC`.
     pub cause: &'static str,
-    /// Share of the steady wall time lost to it, 0 to 1.
+    /// Share of the steady wall time lost to it, 0 to 1: its idle time, or what its fix wins where that is more.
     pub share: f64,
+    /// Of it, what the buckets charge to it: the rest counts for other causes, which go with it (a wait that keeps the host from
+    /// running ahead of its own pauses).
+    pub charged: f64,
     /// What its realisable fix wins by the replay, share of the step (or wall) time, 0 to 1.
     pub win: f64,
     /// Step time (without steps: steady wall time) after the fix, ns; 0 where nothing is promised.

@@ -115,7 +115,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
 fn stretches(case: &Case, cause: (&'static str, &'static str)) -> Option<(Finding, String)> {
     let share = case.share(&[Bucket::Host]);
     let win = case.stretch_win(Fix::Host, share)?;
-    let mut f = case.finding(cause, share.max(win), win);
+    let mut f = case.finding(cause, share, win);
     let slices = case.device.slices.iter().filter(|s| s.bucket == Bucket::Host);
     let mut longest = 0;
     let mut last = None;

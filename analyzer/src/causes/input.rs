@@ -138,7 +138,7 @@ impl Workers {
 fn waits(case: &Case, cause: (&'static str, &'static str)) -> Option<Finding> {
     let share = case.share(&[Bucket::Input]);
     let win = case.stretch_win(Fix::Input, share)?;
-    let mut f = case.finding(cause, share.max(win), win);
+    let mut f = case.finding(cause, share, win);
     let counts = &case.analysis.counts;
     let slices = case.device.slices.iter().filter(|s| s.bucket == Bucket::Input);
     let mut last = None;

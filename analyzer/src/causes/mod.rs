@@ -314,8 +314,8 @@ impl<'a> Case<'a> {
         crate::analysis::share(ns, self.device.wall_ns)
     }
 
-    /// A finding; `most` bounds the win (see [`Case::win`]).
-    pub(crate) fn finding(&self, cause: (&'static str, &'static str), share: f64, win: f64) -> Finding {
+    /// A finding of what the buckets charge to a cause, and of what its fix wins. What is won was lost.
+    pub(crate) fn finding(&self, cause: (&'static str, &'static str), charged: f64, win: f64) -> Finding {
         let step = self.step_ns();
         let promised = self.analysis.model.error() <= MODEL_ERROR && win > 0.0;
         let busier = self.share(&[Bucket::Compute]) * (win / CLEAR_WIN).min(1.0) * BUSIER_KERNELS;
@@ -323,7 +323,8 @@ impl<'a> Case<'a> {
         Finding {
             code: cause.0,
             cause: cause.1,
-            share,
+            share: charged.max(win),
+            charged,
             win,
             predicted_ns: if promised { step * (1.0 - win) } else { 0.0 },
             error_ns: if promised { error } else { 0.0 },

@@ -78,14 +78,11 @@ fn decide(run: &Run, a: &Analysis, prepared: &Prepared, findings: &[Finding]) ->
             predicted_ns: predicted(t.predicted_ns),
             error_ns: t.error_ns,
         });
-        let said = [f.code, tied.map_or("", |t| t.code)];
+        let both = [f.code, tied.map_or("", |t| t.code)];
         return Verdict {
             code: f.code,
             cause: f.cause,
-            text: match elsewhere.bounds(f.win) {
-                true => format!("{}; {}", f.text, gpu_bound::computes(elsewhere)),
-                false => f.text.clone(),
-            },
+            text: said(f, elsewhere),
             fix: f.fix,
             confidence: f.confidence,
             share: f.share,
@@ -93,7 +90,7 @@ fn decide(run: &Run, a: &Analysis, prepared: &Prepared, findings: &[Finding]) ->
             predicted_ns: predicted(f.predicted_ns),
             error_ns: f.error_ns,
             tied,
-            then: next(findings, &said, f.share),
+            then: next(findings, &both, f.share),
             inconclusive: None,
             profiled: None,
             call: f.call,
@@ -153,6 +150,19 @@ fn decide(run: &Run, a: &Analysis, prepared: &Prepared, findings: &[Finding]) ->
     mix(&case, findings)
 }
 
+/// What was seen, with what its figures need to agree with those of the buckets and of the other GPUs.
+fn said(f: &Finding, elsewhere: Elsewhere) -> String {
+    let mut text = f.text.clone();
+    // small kernels are no idle time, and their line has no share
+    if f.share - f.charged >= super::NOTICED_SHARE && f.code != super::small_kernels::CODE {
+        text.push_str(&format!("; counted as {} {:.0} %", f.cause, f.charged * 100.0));
+    }
+    if elsewhere.bounds(f.win) {
+        text.push_str(&format!("; {}", gpu_bound::computes(elsewhere)));
+    }
+    text
+}
+
 /// The finding to name. Of two that are as good, the one that is less work to fix.
 fn pick(findings: &[Finding], model_error: f64) -> Option<&Finding> {
     as_good(findings, model_error).min_by_key(|f| effort(f))
@@ -180,11 +190,12 @@ fn effort(f: &Finding) -> u8 {
 fn next(findings: &[Finding], said: &[&str], share: f64) -> Option<(&'static str, f64)> {
     // small kernels are no lost time: what they are is in the text of their own verdict and in the report
     let time =
-        |f: &&Finding| !said.contains(&f.code) && f.code != super::small_kernels::CODE && f.share <= share;
-    let worth =
-        |f: &&Finding| f.win >= f.share * LEAST_PART && f.share.min(f.win.max(f.share / 2.0)) >= MINOR_WIN;
+        |f: &&Finding| !said.contains(&f.code) && f.code != super::small_kernels::CODE && f.charged <= share;
+    let worth = |f: &&Finding| {
+        f.win >= f.charged * LEAST_PART && f.charged.min(f.win.max(f.charged / 2.0)) >= MINOR_WIN
+    };
     let others = findings.iter().filter(time).filter(worth);
-    others.max_by(|x, y| x.share.total_cmp(&y.share)).map(|f| (f.cause, f.share))
+    others.max_by(|x, y| x.charged.total_cmp(&y.charged)).map(|f| (f.cause, f.charged))
 }
 
 /// What the replay tries for a cause.
@@ -206,7 +217,7 @@ pub(super) fn fix_of(code: &str) -> Option<Fix> {
 /// No single cause passes: the smallest set of the four largest that does, else the three largest.
 fn mix(case: &Case, findings: &[Finding]) -> Verdict {
     let mut largest: Vec<&Finding> = findings.iter().collect();
-    largest.sort_by(|x, y| y.share.total_cmp(&x.share));
+    largest.sort_by(|x, y| y.charged.total_cmp(&x.charged));
     largest.truncate(4);
     let idle = 1.0 - case.device.buckets.share(Bucket::Compute);
     let mut best: Option<(usize, f64, Vec<&Finding>)> = None;
@@ -239,7 +250,7 @@ fn mix(case: &Case, findings: &[Finding]) -> Verdict {
         Some((_, win, chosen)) => {
             let names: Vec<&str> = chosen.iter().map(|f| f.cause).collect();
             v.text = format!("{} together {:.0} %", names.join(" + "), win * 100.0);
-            v.share = chosen.iter().map(|f| f.share).sum();
+            v.share = chosen.iter().map(|f| f.charged).sum();
             if step > 0.0 {
                 v.predicted_ns = step * (1.0 - win);
                 v.error_ns = step * (case.analysis.model.error() + win * 0.1);
@@ -248,9 +259,9 @@ fn mix(case: &Case, findings: &[Finding]) -> Verdict {
         }
         None => {
             let parts: Vec<String> =
-                largest.iter().take(3).map(|f| format!("{} {:.0} %", f.cause, f.share * 100.0)).collect();
+                largest.iter().take(3).map(|f| format!("{} {:.0} %", f.cause, f.charged * 100.0)).collect();
             v.text = if parts.is_empty() { "no cause above 1 %".to_owned() } else { parts.join(", ") };
-            v.share = largest.iter().take(3).map(|f| f.share).sum();
+            v.share = largest.iter().take(3).map(|f| f.charged).sum();
         }
     }
     v

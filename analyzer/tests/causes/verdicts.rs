@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! GP191 MIXED, GP199 INCONCLUSIVE, and which device the line is about.
 
+use analyzer::analysis::Bucket;
 use trace::Loss;
 
 use super::{kept, run, time, verdict, Program, STEPS};
@@ -215,4 +216,33 @@ fn one_and_the_same_fix_is_not_said_twice() {
         "not the program that this is about: {wins:?}"
     );
     assert!(a.verdict.tied.is_none_or(|t| t.cause != "KERNEL-GAP"));
+}
+
+/// Eight steps in forty launch nothing and take 6 ms of the host; the others wait at their end. Without the wait the host is so
+/// far ahead that the GPU never sees the pause: most of what the wait costs stands under HOST.
+#[test]
+fn what_a_fix_wins_was_lost_and_the_line_says_what_the_bars_show_of_it() {
+    let mut p = Program::new();
+    for step in 0..40 {
+        p.mark(step, 0);
+        if (16..24).contains(&step) {
+            p.t += 6_000_000;
+            continue;
+        }
+        for _ in 0..40 {
+            p.launch("gemm_kernel", 264, 150_000);
+        }
+        p.sync();
+    }
+    let (run, a) = p.analyze();
+    let v = &a.verdict;
+    let bar = a.devices[0].buckets.share(Bucket::Sync);
+    assert!(v.cause == "SYNC" && bar < 0.05, "{v:?}, {bar}");
+    let won = 1.0 - v.predicted_ns / v.step_ns;
+    assert!(won > 0.15 && v.share >= won - 1e-9, "{v:?}");
+    let line = analyzer::line::line(&run, &a, None);
+    assert!(line.contains(&format!("; counted as SYNC {:.0} %)", bar * 100.0)), "{line}");
+    for f in &a.findings {
+        assert!(f.share >= f.win && f.charged <= f.share, "{f:?}");
+    }
 }
