@@ -304,6 +304,15 @@ pub struct DeviceAnalysis {
     pub start_before_launch: u64,
 }
 
+/// The devices that work, with their indices: those with a tenth of the operations of the busiest one, or with a tenth of
+/// its busy time (a few long kernels are work too). What does less was used in passing: its idle time is no one's loss.
+pub fn working(devices: &[DeviceAnalysis]) -> impl Iterator<Item = (usize, &DeviceAnalysis)> {
+    let most = devices.iter().map(|d| d.ops).max().unwrap_or(0);
+    let longest = devices.iter().map(DeviceAnalysis::steady_busy_ns).max().unwrap_or(0);
+    let tenth = |part: u64, of: u64| part > 0 && part.saturating_mul(10) >= of;
+    devices.iter().enumerate().filter(move |(_, d)| tenth(d.ops, most) || tenth(d.steady_busy_ns(), longest))
+}
+
 impl DeviceAnalysis {
     /// Where the launching thread stood in idle time of HOST or INPUT, by samples: a stack id, 0 where there is none.
     pub fn stack_of(&self, slice: &IdleSlice) -> u32 {
@@ -312,6 +321,11 @@ impl DeviceAnalysis {
         }
         let at = self.stood.binary_search_by_key(&slice.call, |s| s.0);
         at.ok().and_then(|i| self.stood.get(i)).map_or(0, |s| s.1)
+    }
+
+    /// Steady wall time with anything running, ns.
+    pub fn steady_busy_ns(&self) -> u64 {
+        self.buckets.total() - self.buckets.idle()
     }
 
     /// Share of the steady wall time with anything running, 0 to 1.

@@ -6,7 +6,7 @@ use trace::header::state;
 use trace::loss::Severity;
 use trace::{Loss, Total};
 
-use crate::analysis::{Analysis, Bucket, Cost, Coverage, DeviceAnalysis, StepSource};
+use crate::analysis::{working, Analysis, Bucket, Cost, Coverage, DeviceAnalysis, StepSource};
 use crate::gaps::{attribute, HostView, Whose};
 use crate::kernels::KernelTable;
 use crate::replay::Prepared;
@@ -103,11 +103,9 @@ fn steady_span(run: &Run, a: &Analysis) -> Span {
     }
 }
 
-/// The device with the most idle time among those that do a tenth of the work of the busiest.
+/// The device with the most idle time among those that work.
 fn worst(devices: &[DeviceAnalysis]) -> Option<usize> {
-    let most = devices.iter().map(|d| d.ops).max()?;
-    let working = devices.iter().enumerate().filter(|(_, d)| d.ops > 0 && d.ops * 10 >= most);
-    working.max_by_key(|(i, d)| (d.buckets.idle(), usize::MAX - i)).map(|(i, _)| i)
+    working(devices).max_by_key(|(i, d)| (d.buckets.idle(), usize::MAX - i)).map(|(i, _)| i)
 }
 
 /// Losses of severity `Data` inside the valid span: the marks that lie in it, and what the counters say beyond all

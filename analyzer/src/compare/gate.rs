@@ -12,17 +12,19 @@
 //! the whole band misses it              failed
 //! the limit lies inside the band        cannot be judged    the runs are too short or too noisy for so tight a limit
 //! ```
+//! Only the same work is compared, or nearly the same: then the band is wider by what the work differs by.
+//!
 //! So a small regression within the noise passes where the limit is wider than the noise, and nothing passes or fails by
 //! luck. Median steps are compared: a single long step is no regression. Where the mean step is clearly on the other side of
 //! the limit (many long steps, or one very long one), it cannot be judged either.
 
-use crate::analysis::{share, Verdict};
+use crate::analysis::{share, working, DeviceAnalysis, Verdict};
 use crate::causes::{self, inconclusive, Cause};
 use crate::run::{RangeKind, Run};
 
 use super::noise::{Difference, Place};
 use super::work::Sameness;
-use super::{compare, other_gpus, same_unit, words, Comparison, Options, Side};
+use super::{compare, other_gpus, other_numbers, same_unit, words, Comparison, Options, Side};
 
 /// Ranges named where one is missing, at most.
 const NAMED: usize = 8;
@@ -177,7 +179,21 @@ fn max_idle(side: &Side<'_>, limit: f64) -> Judged {
     if let Some(p) = side.analysis.verdict.profiled {
         text.push_str(&format!(" (under the profiler; without it from {})", words::percent(1.0 - p.busy)));
     }
-    Judged::new("max-idle", Answer::met(idle <= limit), text).figures(idle, limit)
+    for d in passing(side) {
+        text.push_str(&format!(
+            " (not counted: GPU {}, with under a tenth of the work, idle for {})",
+            d.ordinal,
+            words::percent(1.0 - d.busy_share())
+        ));
+    }
+    let without = side.analysis.verdict.profiled.map(|p| 1.0 - p.busy);
+    Judged::new("max-idle", slowed(idle, without, limit), text).figures(idle, limit)
+}
+
+/// The devices that did something, and too little to be judged by their idle time.
+fn passing<'a>(side: &'a Side<'_>) -> impl Iterator<Item = &'a DeviceAnalysis> {
+    let working: Vec<u32> = working(&side.analysis.devices).map(|(_, d)| d.ordinal).collect();
+    side.analysis.devices.iter().filter(move |d| d.ops > 0 && !working.contains(&d.ordinal))
 }
 
 fn max_step(side: &Side<'_>, limit: f64) -> Judged {
@@ -185,8 +201,21 @@ fn max_step(side: &Side<'_>, limit: f64) -> Judged {
         return Judged::new("max-step-ms", Answer::Unjudged, "no steps found".to_owned());
     }
     let median = side.median().value;
-    let text = format!("median step {:.3} ms, at most {} ms", median / 1e6, limit / 1e6);
-    Judged::new("max-step-ms", Answer::met(median <= limit), text).figures(median, limit)
+    let mut text = format!("median step {:.3} ms, at most {} ms", median / 1e6, limit / 1e6);
+    let without = side.analysis.verdict.profiled.map(|p| p.step_ns);
+    if let Some(ns) = without {
+        text.push_str(&format!(" (under the profiler; without it from {:.3} ms)", ns / 1e6));
+    }
+    Judged::new("max-step-ms", slowed(median, without, limit), text).figures(median, limit)
+}
+
+/// A figure that may be at most `limit`; `without`: what it may be without the profiler that slows the host. A limit between
+/// the two is for no one to judge.
+fn slowed(value: f64, without: Option<f64>, limit: f64) -> Answer {
+    match without {
+        Some(least) if value > limit && least <= limit => Answer::Unjudged,
+        _ => Answer::met(value <= limit),
+    }
 }
 
 /// The median step may take at most `most` times the baseline's (A).
@@ -204,11 +233,22 @@ fn against(c: &Comparison<'_>, condition: &'static str, most: f64) -> Judged {
     let (Some(median), Some(step)) = (c.median.filter(|m| m.a.value > 0.0 && m.b.value > 0.0), c.step) else {
         return unjudged("no steps in one of the runs".to_owned());
     };
-    if !same_unit(c.a, c.b, &c.work) {
-        let common = words::percent(c.work.common);
-        return unjudged(format!(
-            "the steps were found by their launches, and only {common} of the kernels' time is in common with the baseline: they may be other units"
-        ));
+    match c.work.sameness {
+        Sameness::Same | Sameness::Nearly => {}
+        // a step of less work is no faster step
+        Sameness::Other => {
+            let units = match same_unit(c.a, c.b, &c.work) {
+                true => "",
+                false => "; the steps were found by their launches: they may be other units",
+            };
+            return unjudged(format!("other work than the baseline's: {}{units}", words::common(&c.work)));
+        }
+        Sameness::Unknown => {
+            return unjudged(format!("whether it is the baseline's work is not known: {}", c.work.why));
+        }
+    }
+    if let Some(numbers) = other_numbers(c.a, c.b) {
+        return unjudged(format!("{numbers} (A: the baseline)"));
     }
     if let Some((base, new)) = other_gpus(c.a, c.b) {
         return unjudged(format!("the baseline's GPU is another: {base} and {new}"));
@@ -217,7 +257,9 @@ fn against(c: &Comparison<'_>, condition: &'static str, most: f64) -> Judged {
         return unjudged("one trace alone comes from a host that its profiler slowed".to_owned());
     }
     let (a, b) = (median.a.value, median.b.value);
-    let d = Difference::new(&median.a, &median.b, most, median.run_ns);
+    // what the work differs by may be all of it time of a step
+    let work_ns = c.work.differs() * a.max(b);
+    let d = Difference::new(&median.a, &median.b, most, median.run_ns + work_ns);
     let ratio = b / a;
     let Some(band) = d.band.map(|ns| ns / a) else {
         return unjudged(format!("{} and {} steps: too few for a band", c.a.steps.len(), c.b.steps.len()));
@@ -258,15 +300,15 @@ fn against(c: &Comparison<'_>, condition: &'static str, most: f64) -> Judged {
         let by = words::change(&step.a, &step.b);
         text.push_str(&format!(": the mean step says otherwise: {by}"));
     } else if result == Answer::Unjudged {
-        text.push_str(": the limit lies within the noise");
+        text.push_str(match work_ns > median.run_ns {
+            true => ": the limit lies within what the work differs by",
+            false => ": the limit lies within the noise",
+        });
     } else if (mean - ratio).abs() > band {
         text.push_str(&format!(" (the mean step: {})", words::change(&step.a, &step.b)));
     }
-    if c.work.sameness == Sameness::Other {
-        text.push_str(&format!(
-            " (other work than the baseline's: {} of the kernels' time in common)",
-            words::percent(c.work.common)
-        ));
+    if c.work.sameness == Sameness::Nearly {
+        text.push_str(&format!(" (nearly the baseline's work: {})", words::common(&c.work)));
     }
     Judged { band: Some(band), ..Judged::new(condition, result, text).figures(value, limit_value) }
 }

@@ -130,7 +130,7 @@ pub struct Comparison<'a> {
 
 /// Compares two runs.
 pub fn compare<'a>(a: &'a Side<'a>, b: &'a Side<'a>, options: Options) -> Comparison<'a> {
-    let work = work::work(a, b, !options.scaling);
+    let work = work::work(a, b, options.scaling);
     let mut c = Comparison {
         a,
         b,
@@ -159,7 +159,7 @@ pub fn compare<'a>(a: &'a Side<'a>, b: &'a Side<'a>, options: Options) -> Compar
         c.not_seen = Some(Figure::new(a.not_seen(), b.not_seen(), 0.0));
     }
     c.outcome = outcome(&c);
-    c.cautions = cautions(&c);
+    c.cautions = cautions(&c, options.scaling);
     c.remarks = remarks(&c);
     if options.scaling {
         c.scaling = Some(Scaling::new(&c, options.gpus));
@@ -211,8 +211,19 @@ fn outcome(c: &Comparison<'_>) -> Outcome {
     }
 }
 
+/// The numbers of GPUs, in words, where they are known to differ.
+pub(crate) fn other_numbers(a: &Side<'_>, b: &Side<'_>) -> Option<String> {
+    let (works, worlds) = ((a.working(), b.working()), (a.run.header.world_size, b.run.header.world_size));
+    if works.0 != works.1 && works.0 > 0 && works.1 > 0 {
+        let (s, work) = if works.0 == 1 { ("", "works") } else { ("s", "work") };
+        return Some(format!("{} GPU{s} {work} in A, {} in B", works.0, works.1));
+    }
+    (worlds.0 != worlds.1 && worlds.0 > 0 && worlds.1 > 0)
+        .then(|| format!("A's job has a world size of {}, B's of {}", worlds.0, worlds.1))
+}
+
 /// What has to be said first.
-fn cautions(c: &Comparison<'_>) -> Vec<String> {
+fn cautions(c: &Comparison<'_>, scaling: bool) -> Vec<String> {
     let mut said = Vec::new();
     let (a, b) = (c.a, c.b);
     for (letter, side) in [("A", a), ("B", b)] {
@@ -254,6 +265,9 @@ fn cautions(c: &Comparison<'_>) -> Vec<String> {
     }
     if let Some((ga, gb)) = other_gpus(a, b) {
         said.push(format!("other GPUs: {ga} and {gb}"));
+    }
+    if let Some(numbers) = other_numbers(a, b).filter(|_| !scaling) {
+        said.push(format!("{numbers} (--scaling compares by that)"));
     }
     for (letter, side) in [("A", a), ("B", b)] {
         match side.steps.len() {

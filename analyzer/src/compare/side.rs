@@ -5,11 +5,11 @@ use std::collections::HashMap;
 
 use trace::Kind;
 
-use crate::analysis::{Analysis, Bucket, Buckets, Step, StepSource};
+use crate::analysis::{working, Analysis, Bucket, Buckets, Step, StepSource};
 use crate::chrome::name::{demangled, shortened};
 use crate::formats::{Format, Input};
 use crate::kernels::{KernelFacts, KernelTable};
-use crate::run::{Op, Run};
+use crate::run::{Op, Run, Stream};
 use crate::tables::steps::parts;
 
 use super::noise::{estimate, mean, median, Estimate};
@@ -31,6 +31,8 @@ pub struct Side<'a> {
     pub steps: Vec<StepTime>,
     /// Kernels of the device in those steps (without steps: in the steady span), by name.
     pub kernels: HashMap<String, Kernels>,
+    /// The same of all devices together.
+    pub all_kernels: HashMap<String, Kernels>,
 }
 
 /// One step.
@@ -58,9 +60,8 @@ pub struct Kernels {
 /// The devices to compare: the one that A's line is about, and the same one of B where it works there too.
 pub fn devices(a: &Analysis, b: &Analysis) -> (Option<usize>, Option<usize>) {
     let ordinal = a.worst.and_then(|w| a.devices.get(w)).map(|d| d.ordinal);
-    let most = b.devices.iter().map(|d| d.ops).max().unwrap_or(0);
-    let same = b.devices.iter().position(|d| Some(d.ordinal) == ordinal && d.ops > 0 && d.ops * 10 >= most);
-    (a.worst, same.or(b.worst))
+    let same = working(&b.devices).find(|(_, d)| Some(d.ordinal) == ordinal);
+    (a.worst, same.map(|(i, _)| i).or(b.worst))
 }
 
 impl<'a> Side<'a> {
@@ -71,8 +72,14 @@ impl<'a> Side<'a> {
         let all = device.map(|d| parts(run, analysis, d, &facts.collectives())).unwrap_or_default();
         let steps = analysis.steps.steps.iter().zip(all).skip(analysis.steps.warm_up);
         let steps = steps.map(|(s, p)| StepTime { ns: s.span.ns(), buckets: p.buckets }).collect();
-        let kernels = device.map(|d| kernels(run, analysis, d, &facts)).unwrap_or_default();
-        Side { name: name.to_owned(), format: input.format, run, analysis, device, steps, kernels }
+        let streams = |d: usize| run.devices.get(d).map_or(&[][..], |d| &d.streams);
+        let of_device = device.map(|d| kernels(run, analysis, streams(d), &facts)).unwrap_or_default();
+        let all_kernels = match run.devices.len() {
+            1 => of_device.clone(),
+            _ => kernels(run, analysis, run.devices.iter().flat_map(|d| &d.streams), &facts),
+        };
+        let (name, format) = (name.to_owned(), input.format);
+        Side { name, format, run, analysis, device, steps, kernels: of_device, all_kernels }
     }
 
     /// Mean step, ns.
@@ -134,43 +141,75 @@ impl<'a> Side<'a> {
 
     /// GPUs that the job ran on, and how that is known: the launcher's world size, else the devices that work in the trace.
     pub fn gpus(&self) -> (u32, &'static str) {
-        let most = self.analysis.devices.iter().map(|d| d.ops).max().unwrap_or(0);
         match self.run.header.world_size {
-            0 => {
-                let working =
-                    self.analysis.devices.iter().filter(|d| d.ops > 0 && d.ops * 10 >= most).count();
-                (working as u32, "devices in the trace")
-            }
+            0 => (self.working(), "devices in the trace"),
             world => (world, "world size"),
         }
+    }
+
+    /// Devices that work in the trace.
+    pub fn working(&self) -> u32 {
+        working(&self.analysis.devices).count() as u32
     }
 }
 
 /// A name that was cut is cut here, characters: its end depends on how long the numbers in front of it are.
 const CUT: usize = 60;
 
+/// Words in front of the digits of a type's width: `f16`, `bf16`, `tf32`, `int8_t`, `BFloat16`.
+const TYPES: [&str; 13] =
+    ["f", "bf", "tf", "fp", "s", "u", "i", "b", "int", "uint", "float", "bfloat", "ufloat"];
+/// Words of which 4 is a vector's length (`float4`), not a width.
+const VECTORS: [&str; 3] = ["int", "uint", "float"];
+
+/// A word and the digits behind it name a type: that kernels compute in another one is no choice of tiles. `tail`: what
+/// follows the digits; `e4` of `e4m3` is known by its `m`, and that by the `e4` in front (`in_float`).
+fn is_type(word: &str, digits: &str, tail: &str, in_float: bool) -> bool {
+    let word = word.to_ascii_lowercase();
+    match (word.as_str(), digits) {
+        ("e" | "ue", _) => tail.starts_with(['m', 'M']),
+        ("m", _) => in_float,
+        (word, "4") if VECTORS.contains(&word) => false,
+        (word, "1" | "4" | "8" | "16" | "32" | "64") => TYPES.contains(&word),
+        _ => false,
+    }
+}
+
 /// A kernel's name for the comparison: short, as in our traces, with `#` for each run of digits, so that tile sizes and
-/// vector widths that a library picks anew each time do not make another kernel of it (as [`KernelFacts::family`]).
+/// vector widths that a library picks anew each time do not make another kernel of it. Types keep theirs.
 pub fn base_name(name: &str) -> String {
     let short = shortened(&demangled(name));
     let mut folded = String::with_capacity(short.len());
-    for c in short.chars() {
-        match c.is_ascii_digit() {
-            true if folded.ends_with('#') => {}
-            true => folded.push('#'),
-            false => folded.push(c),
-        }
+    let (mut rest, mut in_float) = (short.as_str(), false);
+    while let Some(at) = rest.find(|c: char| c.is_ascii_digit()) {
+        let (before, behind) = rest.split_at(at);
+        let end = behind.find(|c: char| !c.is_ascii_digit()).unwrap_or(behind.len());
+        let (digits, tail) = behind.split_at(end);
+        let word = before.rfind(|c: char| !c.is_ascii_alphabetic()).map_or(before, |i| {
+            let next = before.get(i..).and_then(|b| b.chars().next()).map_or(0, char::len_utf8);
+            before.get(i + next..).unwrap_or("")
+        });
+        let kept = is_type(word, digits, tail, in_float);
+        in_float = kept && word.to_ascii_lowercase().ends_with('e');
+        folded.push_str(before);
+        folded.push_str(if kept { digits } else { "#" });
+        rest = tail;
     }
+    folded.push_str(rest);
     if !folded.ends_with('…') {
         return folded;
     }
     folded.chars().take(CUT).chain(['…']).collect()
 }
 
-fn kernels(run: &Run, analysis: &Analysis, device: usize, facts: &KernelTable) -> HashMap<String, Kernels> {
+fn kernels<'a>(
+    run: &Run,
+    analysis: &Analysis,
+    streams: impl IntoIterator<Item = &'a Stream>,
+    facts: &KernelTable,
+) -> HashMap<String, Kernels> {
     let mut by_id: HashMap<u32, Kernels> = HashMap::new();
-    let streams = run.devices.get(device).map_or(&[][..], |d| &d.streams);
-    let ops = streams.iter().flat_map(|s| &s.ops).filter(|o| o.kind == Kind::Kernel);
+    let ops = streams.into_iter().flat_map(|s| &s.ops).filter(|o| o.kind == Kind::Kernel);
     for op in ops.filter(|o| counts(run, analysis, o)) {
         let kernels = by_id.entry(op.a).or_default();
         kernels.count += 1;
@@ -219,9 +258,22 @@ mod tests {
     #[test]
     fn variants_of_a_kernel_have_one_name_and_other_kernels_another() {
         let gemm = base_name("sm80_xmma_gemm_bf16_128x64_tn");
-        assert_eq!(gemm, "sm#_xmma_gemm_bf#_#x#_tn");
+        assert_eq!(gemm, "sm#_xmma_gemm_bf16_#x#_tn");
         assert_eq!(gemm, base_name("sm90_xmma_gemm_bf16_256x128_tn"));
         assert_ne!(gemm, base_name("sm80_xmma_gemm_bf16_128x64_nn"));
+        // a type is no tile size
+        for (one, other) in [
+            ("sm90_gemm_f16_128x128", "sm90_gemm_f32_128x128"),
+            ("gemm_bf16f32_tn", "gemm_bf16bf16_tn"),
+            ("conv_int8_nhwc", "conv_int4_nhwc"),
+            ("attention_fp8_e4m3", "attention_fp8_e5m2"),
+            ("xmma_gemm_e4m3_tn", "xmma_gemm_e5m2_tn"),
+            ("gemm_s8_tn", "gemm_u8_tn"),
+            ("cutlass::gemm<cutlass::float_e4m3_t>", "cutlass::gemm<cutlass::float_e5m2_t>"),
+            ("gemm_tf32f32_tn", "gemm_f32f32_tn"),
+        ] {
+            assert_ne!(base_name(one), base_name(other));
+        }
         let of = |width, functor: &str| {
             base_name(&format!(
                 "void at::native::vectorized_elementwise_kernel<{width}, at::native::{functor}<float> >(int)"
@@ -237,7 +289,7 @@ mod tests {
                 "c10::Half, ".repeat(20)
             )
         };
-        assert!(base_name(&long(4)).starts_with("run<BFloat#, #, Half, Half"), "{}", base_name(&long(4)));
+        assert!(base_name(&long(4)).starts_with("run<BFloat16, #, Half, Half"), "{}", base_name(&long(4)));
         assert_eq!(base_name(&long(4)), base_name(&long(1024)));
         for whole in [long(4), "void a::add<2, float>(int)".to_owned()] {
             assert_eq!(base_name(&crate::chrome::name::shortened(&whole)), base_name(&whole));

@@ -149,7 +149,7 @@ fn run(side: &Side<'_>) -> String {
 /// Kernels that changed.
 fn kernels(c: &Comparison<'_>) -> String {
     let all = |side: &Side<'_>| {
-        side.kernels.values().map(|k| k.ns).sum::<u64>() as f64 / side.steps.len().max(1) as f64
+        side.all_kernels.values().map(|k| k.ns).sum::<u64>() as f64 / side.steps.len().max(1) as f64
     };
     let (a, b) = (all(c.a), all(c.b));
     let worth = |k: &&Changed| k.ns.0 > a * WORTH_A_WORD || k.ns.1 > b * WORTH_A_WORD;

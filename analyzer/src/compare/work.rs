@@ -4,15 +4,19 @@
 //! ```text
 //! common, of A    sum over kernels of ns a step * min(1, count in B / count in A), over the sum of ns a step
 //! common          the smaller one of A's and B's
+//! reshaped        the same sum over the kernels whose grids differ; the larger one of A's and B's
 //! ```
+//! A step's kernels are those of all GPUs in the trace: what one GPU no longer does is other work, whoever's time is compared.
+//!
 //! Durations are not compared: they are what changes. Copies and memsets are not: that a copy is gone is often the change.
 
 use std::collections::{BTreeSet, HashMap};
 
 use super::side::{Kernels, Side};
 
-/// Counts a step this close together are the same: a step is cut a kernel early or late.
-const SAME_COUNT: f64 = 0.05;
+/// The first and the last step of a run may be cut a kernel early or late: so many launches of a run are no difference. Not
+/// so many of each step: steps follow each other, and what one lacks the next one has.
+const CUT: f64 = 2.0;
 /// With grids this close together two kernels have the same shape.
 const SAME_GRID: f64 = 0.05;
 /// From this common share on it is the same work.
@@ -54,7 +58,7 @@ pub enum Change {
     Appeared,
     /// In A only.
     Vanished,
-    /// As often, in grids of another size.
+    /// As often (nearly), in grids of another size.
     Grid,
     /// More or less often a step.
     Count,
@@ -94,7 +98,7 @@ pub struct Work {
     pub sameness: Sameness,
     /// Share of the kernels' time in kernels that both runs have equally often, 0 to 1.
     pub common: f64,
-    /// Share of the kernels' time in kernels that both have, in grids of another size, 0 to 1.
+    /// Share of the kernels' time in kernels that both have, in grids of another size, 0 to 1, where it is larger.
     pub reshaped: f64,
     /// Why the work is not known, or what the counts look like; "" where there is nothing to say.
     pub why: String,
@@ -102,8 +106,16 @@ pub struct Work {
     pub changed: Vec<Changed>,
 }
 
-/// Compares. `collectives`: those count too (not where the runs have different numbers of GPUs by intent).
-pub fn work(a: &Side<'_>, b: &Side<'_>, collectives: bool) -> Work {
+impl Work {
+    /// Share of the kernels' time that is not known to be the same work, 0 to 1.
+    pub fn differs(&self) -> f64 {
+        (1.0 - self.common + self.reshaped).clamp(0.0, 1.0)
+    }
+}
+
+/// Compares. `scaling`: the runs have different numbers of GPUs by intent, so collectives do not count, and the compared
+/// GPU's kernels only.
+pub fn work(a: &Side<'_>, b: &Side<'_>, scaling: bool) -> Work {
     let unknown = |why: &str| Work {
         sameness: Sameness::Unknown,
         common: 0.0,
@@ -112,9 +124,10 @@ pub fn work(a: &Side<'_>, b: &Side<'_>, collectives: bool) -> Work {
         changed: Vec::new(),
     };
     let of = |side: &Side<'_>| -> HashMap<String, Kernels> {
+        let kernels = if scaling { &side.kernels } else { &side.all_kernels };
         // a trace that has one block for every kernel does not tell grids
-        let told = side.kernels.values().any(|k| k.blocks > k.count);
-        let all = side.kernels.iter().filter(|(_, k)| collectives || !k.collective);
+        let told = kernels.values().any(|k| k.blocks > k.count);
+        let all = kernels.iter().filter(|(_, k)| !scaling || !k.collective);
         all.map(|(name, k)| (name.clone(), Kernels { blocks: if told { k.blocks } else { 0 }, ..*k }))
             .collect()
     };
@@ -148,38 +161,42 @@ pub fn work(a: &Side<'_>, b: &Side<'_>, collectives: bool) -> Work {
 fn compare(ka: &HashMap<String, Kernels>, kb: &HashMap<String, Kernels>, steps: (f64, f64)) -> Work {
     let names: BTreeSet<&String> = ka.keys().chain(kb.keys()).collect();
     let per = |sum: u64, steps: f64| sum as f64 / steps;
-    let (mut all, mut common, mut reshaped) = ((0.0, 0.0), (0.0, 0.0), 0.0);
+    let (mut all, mut common, mut reshaped) = ((0.0, 0.0), (0.0, 0.0), (0.0, 0.0));
+    let cut = CUT / steps.0 + CUT / steps.1;
     let mut changed = Vec::new();
     for name in names {
         let (x, y) = (ka.get(name).copied().unwrap_or_default(), kb.get(name).copied().unwrap_or_default());
         let count = (per(x.count, steps.0), per(y.count, steps.1));
         let ns = (per(x.ns, steps.0), per(y.ns, steps.1));
         let blocks = (per(x.blocks, x.count.max(1) as f64), per(y.blocks, y.count.max(1) as f64));
-        let same_count = near(count, SAME_COUNT);
-        let part = |mine: f64, other: f64| if same_count { 1.0 } else { (other / mine).min(1.0) };
+        let both = x.count > 0 && y.count > 0;
+        let same_count = both && (count.0 - count.1).abs() <= cut;
+        let part = |mine: f64, other: f64| match both {
+            true if same_count => 1.0,
+            true => (other / mine).min(1.0),
+            false => 0.0,
+        };
+        let shared = (ns.0 * part(count.0, count.1), ns.1 * part(count.1, count.0));
         all = (all.0 + ns.0, all.1 + ns.1);
-        if x.count > 0 {
-            common.0 += ns.0 * part(count.0, count.1);
-        }
-        if y.count > 0 {
-            common.1 += ns.1 * part(count.1, count.0);
-        }
+        common = (common.0 + shared.0, common.1 + shared.1);
         let other_grid = blocks.0 > 0.0 && blocks.1 > 0.0 && !near(blocks, SAME_GRID);
+        if other_grid {
+            reshaped = (reshaped.0 + shared.0, reshaped.1 + shared.1);
+        }
         let change = match (x.count, y.count) {
             (0, _) => Change::Appeared,
             (_, 0) => Change::Vanished,
-            _ if !same_count => Change::Count,
+            // counts that differ by less than SAME asks for are not worth a row
+            _ if !same_count && !near(count, 1.0 - SAME) => Change::Count,
             _ if other_grid => Change::Grid,
             _ => continue,
         };
-        if change == Change::Grid {
-            reshaped += ns.0;
-        }
         changed.push(Changed { name: name.clone(), change, count, ns, blocks });
     }
     let of = |part: f64, all: f64| if all > 0.0 { (part / all).min(1.0) } else { 1.0 };
     let common = of(common.0, all.0).min(of(common.1, all.1));
-    let reshaped = if all.0 > 0.0 { reshaped / all.0 } else { 0.0 };
+    let share = |part: f64, all: f64| if all > 0.0 { (part / all).min(1.0) } else { 0.0 };
+    let reshaped = share(reshaped.0, all.0).max(share(reshaped.1, all.1));
     changed.sort_by(|x, y| {
         let time = |c: &Changed| c.ns.0.max(c.ns.1);
         time(y).total_cmp(&time(x)).then_with(|| x.name.cmp(&y.name))
@@ -228,7 +245,7 @@ mod tests {
         let a = of(&[("gemm", 100, 600, 64), ("add", 100, 400, 0)]);
         let b = of(&[("gemm", 100, 1200, 128), ("add", 100, 400, 9)]);
         let w = compare(&a, &b, (10.0, 10.0));
-        assert_eq!((w.sameness, w.common, w.reshaped), (Sameness::Other, 1.0, 0.6));
+        assert_eq!((w.sameness, w.common, w.reshaped), (Sameness::Other, 1.0, 0.75));
         assert_eq!(
             (w.changed[0].change, w.changed.len()),
             (Change::Grid, 1),

@@ -7,7 +7,7 @@ use std::fs;
 use serde_json::Value;
 
 use crate::place::{code, err, out, same_as_file, Place};
-use crate::training::{examples, put, real, shell, write, Shape, HOST};
+use crate::training::{examples, put, real, shell, steps_of, work, write, Shape, Work, HOST};
 
 /// Exit code, and the result of each condition in order.
 fn check(place: &Place, args: &[&str]) -> (i32, Vec<(String, String)>) {
@@ -188,6 +188,16 @@ fn a_cause_that_may_be_the_profilers_is_not_judged() {
     assert_eq!(one(&place, &["t.gz", "--forbid-cause", "LAUNCH"]), words(5, "unjudged"));
     assert_eq!(one(&place, &["t.gz", "--forbid-cause", "GPU-BOUND"]), words(5, "unjudged"));
     assert_eq!(one(&place, &["t.gz", "--forbid-cause", "INPUT"]), words(0, "ok"));
+    // a step of 40 kernels takes 0.8 ms, a third of it idle, and without the profiler perhaps the 0.52 ms of its kernels
+    for (limit, code, result) in [
+        (["--max-idle", "40%"], 0, "ok"),
+        (["--max-idle", "25%"], 5, "unjudged"),
+        (["--max-step-ms", "0.9"], 0, "ok"),
+        (["--max-step-ms", "0.7"], 5, "unjudged"),
+        (["--max-step-ms", "0.5"], 8, "failed"),
+    ] {
+        assert_eq!(one(&place, &[&["t.gz"], &limit[..]].concat()), words(code, result), "{limit:?}");
+    }
 }
 
 #[test]
@@ -326,4 +336,73 @@ fn nonsense_ends_with_2_and_says_what_is_allowed() {
         assert!(err(&output).contains(allowed), "{args:?}: {}", err(&output));
     }
     assert_eq!(code(&place.run(&["check"])), 2);
+}
+
+/// Marks say what a step is, not that it does what it did: less work is no speedup, and no proof against a regression.
+#[test]
+fn a_gate_on_other_work_is_not_judged() {
+    let place = Place::new("check-other-work");
+    let gemm = work("gemm", 1000, 200_000, 45);
+    let attention = work("attention", 10, 10_000, 1);
+    write(&place, "base", &steps_of(0, true, &[gemm, attention]));
+    write(&place, "less", &steps_of(1, true, &[Work { times: 10, ..gemm }, attention]));
+    write(&place, "other", &steps_of(1, true, &[work("sgemm", 1000, 200_000, 10)]));
+    write(&place, "grids", &steps_of(1, true, &[gemm, work("attention", 100_000, 9_000_000, 1)]));
+    write(&place, "two", &steps_of(1, true, &[gemm, attention, Work { gpu: 1, ..gemm }]));
+    for (new, base, reason) in [
+        ("less", "base", "other work than the baseline's: 22 % of the kernels' time is in common"),
+        ("base", "less", "other work than the baseline's: 22 % of"),
+        ("other", "base", "other work than the baseline's: 0 % of the kernels' time is in common"),
+        ("grids", "base", "50 % of it in grids of another size"),
+        ("base", "grids", "50 % of it in grids of another size"),
+        ("base", "two", "other work than the baseline's"),
+    ] {
+        for limit in [["--max-regression", "3%"], ["--min-speedup", "2"]] {
+            let args = [&[new, "--baseline", base], &limit[..]].concat();
+            assert_eq!(one(&place, &args), words(5, "unjudged"), "{args:?}");
+            let said = out(&place.run(&[&["check"], &args[..]].concat()));
+            assert!(said.contains(reason), "{said}");
+        }
+    }
+    // steps that were found by their launches: the reason is the grids, not what is in common
+    write(&place, "base", &steps_of(0, false, &[gemm, attention]));
+    write(&place, "grids", &steps_of(1, false, &[gemm, work("attention", 100_000, 9_000_000, 1)]));
+    let said = out(&place.run(&["check", "base", "--baseline", "grids", "--min-speedup", "1.2"]));
+    assert!(said.contains("50 % of it in grids of another size") && !said.contains("only 100 %"), "{said}");
+    assert!(said.contains("they may be other units"), "{said}");
+}
+
+/// 46 layers where there were 48 win their 4 % by doing less: a limit within that is for no one to judge.
+#[test]
+fn a_win_within_the_missing_work_is_not_judged() {
+    let place = Place::new("check-layers");
+    let layers = |n| [work("gemm", 1000, 100_000, n), work("attention", 1000, 100_000, n)];
+    write(&place, "48", &steps_of(0, true, &layers(48)));
+    write(&place, "46", &steps_of(1, true, &layers(46)));
+    for (new, base, limit, expected) in [
+        ("46", "48", ["--min-speedup", "1.02"], words(5, "unjudged")),
+        ("46", "48", ["--max-regression", "3%"], words(0, "ok")),
+        ("46", "48", ["--min-speedup", "1.2"], words(8, "failed")),
+        // two layers more are no regression of the program
+        ("48", "46", ["--max-regression", "3%"], words(5, "unjudged")),
+        ("48", "48", ["--max-regression", "3%"], words(0, "ok")),
+    ] {
+        let args = [&[new, "--baseline", base, "--run-noise", "0.5%"], &limit[..]].concat();
+        assert_eq!(one(&place, &args), expected, "{args:?}");
+    }
+}
+
+/// A GPU with three long kernels a step works as much as one with many short ones.
+#[test]
+fn a_gpu_with_few_long_kernels_counts() {
+    let place = Place::new("check-few-long");
+    let many = work("many", 1000, 40_000, 200);
+    write(&place, "t", &steps_of(0, true, &[many, Work { gpu: 1, ns: 1_000_000, times: 3, ..many }]));
+    assert_eq!(one(&place, &["t", "--max-idle", "10%"]), words(8, "failed"));
+    assert_eq!(one(&place, &["t", "--max-idle", "80%"]), words(0, "ok"));
+    // 3 launches of 40 us are work in passing, and that is said
+    write(&place, "t", &steps_of(0, true, &[many, Work { gpu: 1, times: 3, ..many }]));
+    assert_eq!(one(&place, &["t", "--max-idle", "10%"]), words(0, "ok"));
+    let said = out(&place.run(&["check", "t", "--max-idle", "10%"]));
+    assert!(said.contains("not counted: GPU 1, with under a tenth of the work, idle for 9"), "{said}");
 }

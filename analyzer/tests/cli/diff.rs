@@ -6,7 +6,7 @@ use std::io::Read;
 use serde_json::Value;
 
 use crate::place::{code, err, out, same_as_file, Place};
-use crate::training::{examples, put, real, shell, write, Shape, HOST};
+use crate::training::{examples, put, real, shell, steps_of, work, write, Shape, Work, HOST};
 
 fn diff(place: &Place, args: &[&str]) -> (Value, String) {
     let output = place.run(&[&["diff", "--json"], args].concat());
@@ -335,4 +335,67 @@ fn of_summaries_the_traces_beside_them_are_asked_for() {
         "{}",
         err(&output)
     );
+}
+
+/// A kernel that grows from nothing to most of the step is weighed by the side where it is large, whichever that is.
+#[test]
+fn larger_grids_are_other_work_both_ways() {
+    let place = Place::new("diff-grids");
+    let gemm = work("gemm", 1000, 1_000_000, 10);
+    write(&place, "small", &steps_of(0, true, &[gemm, work("attention", 10, 10_000, 1)]));
+    write(&place, "large", &steps_of(1, true, &[gemm, work("attention", 100_000, 50_000_000, 1)]));
+    for pair in [["small", "large"], ["large", "small"]] {
+        let (v, line) = diff(&place, &pair);
+        assert_eq!(
+            (&v["work"]["same"], &v["work"]["kernels"][0]["change"]),
+            (&"other".into(), &"grid".into())
+        );
+        assert!(line.contains("in grids of another size"), "{line}");
+    }
+}
+
+/// Two layers of 48 are 4 % of the work: no noise of how steps are cut.
+#[test]
+fn fewer_layers_are_not_the_same_work() {
+    let place = Place::new("diff-layers");
+    let layers = |n| {
+        let names = ["qkv_gemm", "attention", "proj_gemm", "layer_norm", "mlp_gemm"];
+        names.map(|name| work(name, 1000, 50_000, n))
+    };
+    write(&place, "48", &steps_of(0, true, &layers(48)));
+    write(&place, "46", &steps_of(1, true, &layers(46)));
+    for (pair, changed) in [(["48", "46"], 5), (["46", "48"], 5), (["48", "48"], 0)] {
+        let (v, _) = diff(&place, &pair);
+        let same = if changed > 0 { "nearly" } else { "same" };
+        assert_eq!(
+            (&v["work"]["same"], v["work"]["kernels"].as_array().unwrap().len()),
+            (&same.into(), changed)
+        );
+        let common = if changed > 0 { 46.0 / 48.0 } else { 1.0 };
+        assert!((number(&v, "/work/common_share") - common).abs() < 1e-9, "{v:#}");
+    }
+}
+
+/// The work of a step is that of all GPUs, not of the one whose time is compared.
+#[test]
+fn a_gpu_that_drops_out_is_other_work() {
+    let place = Place::new("diff-drops-out");
+    let first = work("gemm", 1000, 100_000, 40);
+    let second = |times| Work { gpu: 1, times, ..first };
+    write(&place, "two", &steps_of(0, true, &[first, second(40)]));
+    write(&place, "hardly", &steps_of(1, true, &[first, second(3)]));
+    write(&place, "one", &steps_of(2, true, &[first]));
+    for other in ["hardly", "one"] {
+        for (pair, gpus) in
+            [(["two", other], "2 GPUs work in A, 1 in B"), ([other, "two"], "1 GPU works in A, 2 in B")]
+        {
+            let (v, line) = diff(&place, &pair);
+            assert_eq!(v["work"]["same"], "other", "{line}");
+            let said =
+                v["cautions"].as_array().unwrap().iter().any(|c| c.as_str().unwrap().starts_with(gpus));
+            assert!(said, "{v:#}");
+        }
+    }
+    let (v, _) = diff(&place, &["two", "two"]);
+    assert_eq!((&v["work"]["same"], v["cautions"].as_array().unwrap().len()), (&"same".into(), 0));
 }

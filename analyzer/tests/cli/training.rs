@@ -131,3 +131,47 @@ pub(crate) fn shell(place: &Place, example: &str) -> Output {
     let mut sh = Command::new("sh");
     sh.args(["-ec", example]).current_dir(place.out()).env("PATH", path).output().unwrap()
 }
+
+/// One kernel of [`steps_of`].
+#[derive(Clone, Copy)]
+pub(crate) struct Work {
+    pub(crate) gpu: u32,
+    pub(crate) name: &'static str,
+    pub(crate) blocks: u32,
+    pub(crate) ns: u64,
+    /// Launches a step.
+    pub(crate) times: u32,
+}
+
+pub(crate) const fn work(name: &'static str, blocks: u32, ns: u64, times: u32) -> Work {
+    Work { gpu: 0, name, blocks, ns, times }
+}
+
+/// Steps of just these kernels, launched in turns; each step waits for every GPU.
+pub(crate) fn steps_of(run: u64, marks: bool, kernels: &[Work]) -> Vec<u8> {
+    let mut p = Program::new();
+    (0..=kernels.iter().map(|k| k.gpu).max().unwrap_or(0)).for_each(|gpu| p.b.device(gpu, "SIM H200", 132));
+    p.noise = 1;
+    for _ in 0..run {
+        p.random(2);
+    }
+    for step in 0..30 {
+        let begin = p.t;
+        for turn in 0..kernels.iter().map(|k| k.times).max().unwrap_or(0) {
+            for k in kernels.iter().filter(|k| turn < k.times) {
+                p.device = k.gpu;
+                p.launch(k.name, k.blocks, k.ns);
+            }
+        }
+        for k in kernels {
+            p.device = k.gpu;
+            p.sync();
+        }
+        if marks {
+            let end = std::mem::replace(&mut p.t, begin);
+            p.mark(step, end);
+            p.t = end;
+        }
+    }
+    p.finish()
+}
