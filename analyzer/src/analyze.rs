@@ -71,7 +71,7 @@ pub fn analyze(run: &Run) -> Analysis {
         (device, host.unwrap_or_else(|| HostView::of(run, device, &whose)))
     });
     let prepared = worst
-        .map(|(device, host)| Prepared::new(run, device, &host, &collectives, a.steady))
+        .map(|(device, host)| Prepared::new(run, device, &host, &collectives, (a.steps.steady(), a.steady)))
         .unwrap_or_default();
     a.model = prepared.model();
     causes::judge(run, &mut a, &prepared);

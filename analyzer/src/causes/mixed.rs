@@ -6,7 +6,8 @@
 //!
 //! # How it is recognised
 //! Less than 85 % computing, no cause whose fix wins 10 % in the replay. Pairs and triples of fixes are replayed
-//! together; the smallest set that wins 10 % is named, else the three largest shares.
+//! together; the smallest set that wins 10 % is named, else the three largest shares. A wait that costs nothing is tried
+//! beside a cause, too: it may stand behind another one, and wait in its place as soon as that is gone.
 //!
 //! # How sure
 //! As sure as the causes it names; see their pages.

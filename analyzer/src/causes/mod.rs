@@ -237,7 +237,7 @@ impl<'a> Case<'a> {
         device: &'a DeviceAnalysis,
         prepared: &'a Prepared,
     ) -> Case<'a> {
-        let base = analysis.model.replayed_ns;
+        let base = prepared.play(Fixes::default()) as f64;
         let elsewhere = Elsewhere::of(analysis);
         Case { run, analysis, device, prepared, base, calls: blame(run, analysis, device), elsewhere }
     }

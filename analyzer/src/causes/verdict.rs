@@ -214,28 +214,54 @@ pub(super) fn fix_of(code: &str) -> Option<Fix> {
     })
 }
 
-/// No single cause passes: the smallest set of the four largest that does, else the three largest.
+/// One of several causes that are to be fixed together.
+#[derive(Clone, Copy)]
+struct Part {
+    cause: &'static str,
+    fix: Fix,
+    share: f64,
+}
+
+/// Waits that stand in for each other: with one gone the GPU drains at the next, which cost nothing before.
+const STAND_INS: [(&str, Fix); 3] =
+    [(super::sync::NAME, Fix::Sync), (super::alloc::NAME, Fix::Alloc), (super::copy::NAME, Fix::Copy)];
+
+/// The smallest set of these whose fixes win enough together, and what they win; of two as small, the better.
+fn together(case: &Case, sets: impl Iterator<Item = Vec<Part>>) -> Option<(f64, Vec<Part>)> {
+    let idle = 1.0 - case.device.buckets.share(Bucket::Compute);
+    let mut best: Option<(f64, Vec<Part>)> = None;
+    for set in sets {
+        let fixes: Vec<Fix> = set.iter().map(|p| p.fix).collect();
+        let win = case.win(&fixes, idle);
+        let better = best.as_ref().is_none_or(|(most, b)| (set.len(), -win) < (b.len(), -most));
+        if win >= NAMED_WIN && better {
+            best = Some((win, set));
+        }
+    }
+    best
+}
+
+/// No single cause passes: the smallest set of the four largest that does, else one of them with a wait that would take its
+/// place, else the three largest.
 fn mix(case: &Case, findings: &[Finding]) -> Verdict {
     let mut largest: Vec<&Finding> = findings.iter().collect();
     largest.sort_by(|x, y| y.charged.total_cmp(&x.charged));
     largest.truncate(4);
-    let idle = 1.0 - case.device.buckets.share(Bucket::Compute);
-    let mut best: Option<(usize, f64, Vec<&Finding>)> = None;
-    if case.trusts_replay() {
-        for set in 1u8..1 << largest.len() {
-            let chosen: Vec<&Finding> =
-                largest.iter().enumerate().filter(|(i, _)| set >> i & 1 == 1).map(|(_, f)| *f).collect();
-            if !(2..=3).contains(&chosen.len()) {
-                continue;
-            }
-            let fixes: Vec<Fix> = chosen.iter().filter_map(|f| fix_of(f.code)).collect();
-            let win = case.win(&fixes, idle);
-            let better = best.as_ref().is_none_or(|b| (chosen.len(), -win) < (b.0, -b.1));
-            if win >= NAMED_WIN && better {
-                best = Some((chosen.len(), win, chosen));
-            }
-        }
-    }
+    let parts: Vec<Part> = largest
+        .iter()
+        .filter_map(|f| Some(Part { cause: f.cause, fix: fix_of(f.code)?, share: f.charged }))
+        .collect();
+    let chosen = |set: u8| -> Vec<Part> {
+        parts.iter().enumerate().filter(|(i, _)| set >> i & 1 == 1).map(|(_, p)| *p).collect()
+    };
+    let sets = (1u8..1 << parts.len()).map(chosen).filter(|s| (2..=3).contains(&s.len()));
+    let hidden = STAND_INS.iter().filter(|(cause, _)| findings.iter().all(|f| f.cause != *cause));
+    let pairs =
+        hidden.flat_map(|&(cause, fix)| parts.iter().map(move |&p| vec![p, Part { cause, fix, share: 0.0 }]));
+    let best = match case.trusts_replay() {
+        true => together(case, sets).or_else(|| together(case, pairs)),
+        false => None,
+    };
     let step = case.analysis.steps.mean_ns;
     let mut v = Verdict {
         code: mixed::CODE,
@@ -247,10 +273,10 @@ fn mix(case: &Case, findings: &[Finding]) -> Verdict {
         ..Verdict::default()
     };
     match best {
-        Some((_, win, chosen)) => {
-            let names: Vec<&str> = chosen.iter().map(|f| f.cause).collect();
+        Some((win, chosen)) => {
+            let names: Vec<&str> = chosen.iter().map(|p| p.cause).collect();
             v.text = format!("{} together {:.0} %", names.join(" + "), win * 100.0);
-            v.share = chosen.iter().map(|f| f.charged).sum();
+            v.share = chosen.iter().map(|p| p.share).sum();
             if step > 0.0 {
                 v.predicted_ns = step * (1.0 - win);
                 v.error_ns = step * (case.analysis.model.error() + win * 0.1);

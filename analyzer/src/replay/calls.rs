@@ -4,19 +4,21 @@
 
 use trace::call::Class;
 
-use super::prepare::{Item, Prepared, Role};
+use super::prepare::{takes_part, Item, Prepared, Role};
 use crate::gaps::HostView;
 use crate::merge::Merge;
 use crate::run::{Call, Run, Span, NONE};
 use crate::timeline::Observed;
 
 impl Prepared {
-    /// Items from the calls in the window; returns their flat numbers.
+    /// Items from the calls in the window, and from those up to `end` that wait for what was launched in it; returns their
+    /// flat numbers.
     pub(super) fn take_calls(
         &mut self,
         run: &Run,
         host: &HostView,
         window: Span,
+        end: u64,
         item_of: &mut [u32],
     ) -> Vec<u32> {
         let chains = chains(run, host);
@@ -28,18 +30,17 @@ impl Prepared {
         let mut flats = Vec::new();
         let mut batch: Vec<Option<u64>> = vec![None; self.chains]; // when the batch before had come
         for (list, i, c) in Merge::new(lists, |c: &Call| c.start) {
-            if c.start < window.start || c.start > window.end {
-                continue;
+            let Some(role) = takes_part(c) else { continue };
+            if c.start > window.end && (role == Role::Launch || c.start > end) {
+                break; // the next step's launches, made ahead
             }
-            let role = match c.class {
-                Some(Class::Launch | Class::GraphLaunch | Class::Memset | Class::Copy) => Role::Launch,
-                Some(Class::Sync) => Role::Sync,
-                Some(Class::Alloc | Class::Free) => Role::Alloc,
-                _ => continue,
-            };
             let flat = host.threads.get(list).map_or(NONE, |&t| run.flat(t, i));
             let chain = chains.get(list).copied().unwrap_or(0);
             let Some(before) = last.get_mut(usize::from(chain)) else { continue };
+            if c.start < window.start {
+                *before = (c.start, before.1.max(c.end));
+                continue;
+            }
             if before.1 == 0 {
                 *before = (window.start, window.start);
             }
@@ -64,8 +65,12 @@ impl Prepared {
                 wait: NONE,
                 back: 0,
                 first_op: 0,
+                call: flat,
                 chain,
                 role,
+                whole_device: role == Role::Alloc || (role == Role::Sync && is_device_wide(run.call_name(c))),
+                for_host: false,
+                first_of_step: false,
                 overlaps,
                 long: host.is_long(flat),
                 fetch: host.is_fetch(flat),
@@ -102,6 +107,11 @@ impl Prepared {
             }
         }
     }
+}
+
+/// Does a synchronizing call of this name wait for all streams?
+fn is_device_wide(name: &str) -> bool {
+    ["cudaDeviceSynchronize", "cudaThreadSynchronize", "cuCtxSynchronize"].iter().any(|n| name.starts_with(n))
 }
 
 /// Which host chain each launching thread belongs to. Threads that launch kernels hand over to each other: one

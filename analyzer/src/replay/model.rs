@@ -3,8 +3,9 @@
 //! One pass in the order of simulated time over the chains; an op's times are known when it is launched, because all
 //! it can wait for was launched before it.
 
+use super::graphs::Part;
 use super::prepare::{Item, Prepared, Role, Work};
-use super::{Fix, Fixes, CALL_NS, CAPTURABLE_NS, LAUNCH_NS, LAUNCH_QUEUE, PROFILER_SLOWS, SPACING_NS};
+use super::{Fix, Fixes, LAUNCH_NS, LAUNCH_QUEUE, NODE_NS, PROFILER_SLOWS, SPACING_NS};
 use crate::analysis::Bucket;
 use crate::gaps::KERNEL_GAP_NS;
 use crate::run::NONE;
@@ -16,15 +17,28 @@ struct Chain {
     next: usize,
     began: u64,
     ended: u64,
-    /// A call that had to wait came last: the next launch begins a new graph.
-    fresh: bool,
     /// When the latest batch of workers' data had come.
-    batch: u64,
+    batch: Option<u64>,
 }
 
 impl Prepared {
     /// Plays everything with `fixes` applied; returns how long it takes, ns. O(n) for a few chains.
+    ///
+    /// It is played twice, one after the other, and the second time counts, from all done to all done: in the recording the
+    /// queue was as full at the first call as the program had made it by then, and after a fix it would be as full as the
+    /// fixed program makes it. The first time is there to fill it.
     pub fn play(&self, fixes: Fixes) -> u64 {
+        self.play_at(fixes, &|_| true)
+    }
+
+    /// The same, where of waits, blocking copies and allocations ([`Fix::Sync`], [`Fix::Copy`], [`Fix::Alloc`]) only the
+    /// calls are changed for which `at` says so; it is given flat call numbers ([`crate::Run::call`]).
+    pub fn play_at(&self, fixes: Fixes, at: &dyn Fn(u32) -> bool) -> u64 {
+        self.twice(fixes, at).1
+    }
+
+    /// What the first time takes, in front of an idle device, and the second.
+    pub(super) fn twice(&self, fixes: Fixes, at: &dyn Fn(u32) -> bool) -> (u64, u64) {
         let mut by_chain: Vec<Vec<u32>> = vec![Vec::new(); self.chains.max(1)];
         if self.chains > 1 {
             for (n, i) in self.items.iter().enumerate() {
@@ -37,147 +51,179 @@ impl Prepared {
         let mut p = Playing {
             prepared: self,
             fixes,
+            at,
+            graphs: if fixes.has(Fix::Launch) { self.graphs(fixes, at) } else { Vec::new() },
             starts: vec![0; self.works.len()],
             ends: vec![0; self.works.len()],
             streams: vec![0; self.streams.max(1)],
-            launched: 0,
+            ahead: 0,
             last: 0,
             bound_copy: 0,
             bound_comm: 0,
         };
-        if self.chains <= 1 {
-            let mut chain = Chain::default();
-            for n in 0..self.items.len() {
-                p.item(n, &mut chain);
-            }
-        } else {
-            // the chain whose next call begins first goes on
-            while let Some((c, n)) = earliest(self, fixes, &chains, &by_chain) {
-                let Some(chain) = chains.get_mut(c) else { break };
-                p.item(n, chain);
-                chain.next += 1;
-            }
-        }
-        p.last.max(p.bound_copy).max(p.bound_comm)
+        p.once(&mut chains, &by_chain);
+        let from = p.last;
+        (p.bound_copy, p.bound_comm) = (0, 0);
+        p.once(&mut chains, &by_chain);
+        (from, (p.last - from).max(p.bound_copy).max(p.bound_comm))
     }
-}
 
-fn earliest(
-    prepared: &Prepared,
-    fixes: Fixes,
-    chains: &[Chain],
-    by_chain: &[Vec<u32>],
-) -> Option<(usize, usize)> {
-    let mut best: Option<(u64, usize, usize)> = None;
-    for (c, (chain, list)) in chains.iter().zip(by_chain).enumerate() {
-        let Some(&n) = list.get(chain.next) else { continue };
-        let Some(item) = prepared.items.get(n as usize) else { continue };
-        let at = begin(fixes, item, chain);
-        if best.is_none_or(|b| at < b.0) {
-            best = Some((at, c, n as usize));
-        }
-    }
-    best.map(|(_, c, n)| (c, n))
-}
-
-/// Time of the host's own, ns.
-fn host_time(fixes: Fixes, ns: u64) -> u64 {
-    match fixes.has(Fix::FasterHost) {
-        true => ns.saturating_mul(PROFILER_SLOWS.1) / PROFILER_SLOWS.0,
-        false => ns,
-    }
-}
-
-/// When a call begins.
-fn begin(fixes: Fixes, item: &Item, chain: &Chain) -> u64 {
-    let shrinks = fixes.has(if item.fetch { Fix::Input } else { Fix::Host });
-    let mut think = if shrinks { item.shrunk } else { item.think };
-    if item.think <= CAPTURABLE_NS {
-        // a profiler pays for each operator: what is too long to be dispatch is not its doing
-        think = host_time(fixes, think);
-    }
-    let dispatch = !item.long || item.think <= CAPTURABLE_NS;
-    if dispatch && item.role == Role::Launch && fixes.has(Fix::Launch) {
-        think = 0;
-    }
-    let ready = if item.overlaps { chain.began + think } else { chain.ended + think };
-    match item.pace {
-        // asking earlier does not bring the batch earlier
-        Some(pace) if pace > 0 && !fixes.has(Fix::Input) => ready.max(chain.batch + pace),
-        _ => ready,
+    /// Is this call not made, with these fixes?
+    pub(super) fn is_left_out(item: &Item, fixes: Fixes, at: &dyn Fn(u32) -> bool) -> bool {
+        let fixed = match item.role {
+            Role::Sync => fixes.has(Fix::Sync),
+            Role::Copy => fixes.has(Fix::Copy),
+            Role::Alloc => fixes.has(Fix::Alloc),
+            Role::Launch => false,
+        };
+        fixed && at(item.call)
     }
 }
 
 struct Playing<'a> {
     prepared: &'a Prepared,
     fixes: Fixes,
+    at: &'a dyn Fn(u32) -> bool,
+    /// With [`Fix::Launch`]: what becomes of each item.
+    graphs: Vec<Part>,
     starts: Vec<u64>,
     ends: Vec<u64>,
     streams: Vec<u64>,
-    launched: usize,
+    /// With [`Fix::Copy`]: when the stream of the copies made ahead is through.
+    ahead: u64,
     last: u64,
     bound_copy: u64,
     bound_comm: u64,
 }
 
 impl Playing<'_> {
+    fn once(&mut self, chains: &mut [Chain], by_chain: &[Vec<u32>]) {
+        if let [chain] = chains {
+            for n in 0..self.prepared.items.len() {
+                self.item(n, chain);
+            }
+            return;
+        }
+        chains.iter_mut().for_each(|c| c.next = 0);
+        // the chain whose next call begins first goes on
+        while let Some((c, n)) = self.earliest(chains, by_chain) {
+            let Some(chain) = chains.get_mut(c) else { break };
+            self.item(n, chain);
+            chain.next += 1;
+        }
+    }
+
+    fn earliest(&self, chains: &[Chain], by_chain: &[Vec<u32>]) -> Option<(usize, usize)> {
+        let mut best: Option<(u64, usize, usize)> = None;
+        for (c, (chain, list)) in chains.iter().zip(by_chain).enumerate() {
+            let Some(&n) = list.get(chain.next) else { continue };
+            let Some(item) = self.prepared.items.get(n as usize) else { continue };
+            let at = self.begin(item, self.part(n as usize), chain);
+            if best.is_none_or(|b| at < b.0) {
+                best = Some((at, c, n as usize));
+            }
+        }
+        best.map(|(_, c, n)| (c, n))
+    }
+
+    fn part(&self, n: usize) -> Part {
+        self.graphs.get(n).copied().unwrap_or(Part::None)
+    }
+
+    /// Time of the host's own, ns.
+    fn host_time(&self, ns: u64) -> u64 {
+        match self.fixes.has(Fix::FasterHost) {
+            true => ns.saturating_mul(PROFILER_SLOWS.1) / PROFILER_SLOWS.0,
+            false => ns,
+        }
+    }
+
+    /// When a call begins.
+    fn begin(&self, item: &Item, part: Part, chain: &Chain) -> u64 {
+        let shrinks = self.fixes.has(if item.fetch { Fix::Input } else { Fix::Host });
+        let mut think = if shrinks { item.shrunk } else { item.think };
+        if item.may_be_captured() {
+            // a profiler pays for each operator: what is too long to be dispatch is not its doing
+            think = self.host_time(think);
+            think = match part {
+                Part::Inner => 0,
+                // what is too long for one launch goes with the graph before it
+                _ if item.long && self.fixes.has(Fix::Launch) => think.min(self.prepared.usual),
+                _ => think,
+            };
+        }
+        let ready = if item.overlaps { chain.began + think } else { chain.ended + think };
+        match (item.pace, chain.batch) {
+            // asking earlier does not bring the batch earlier
+            (Some(pace), Some(batch)) if !self.fixes.has(Fix::Input) => ready.max(batch + pace),
+            _ => ready,
+        }
+    }
+
     fn item(&mut self, n: usize, chain: &mut Chain) {
         let prepared = self.prepared;
         let Some(item) = prepared.items.get(n) else { return };
-        let began = begin(self.fixes, item, chain);
-        let mut own = host_time(self.fixes, item.own);
-        let launch = item.role == Role::Launch;
-        if launch && self.fixes.has(Fix::Launch) {
-            // no graph spans a call whose value the host needs: behind it, one launch begins the next
-            own = if chain.fresh { own.min(LAUNCH_NS) } else { 0 };
-        }
+        let part = self.part(n);
+        let began = self.begin(item, part, chain);
+        let left_out = Prepared::is_left_out(item, self.fixes, self.at);
+        let first = item.first_op as usize;
         let to = prepared.items.get(n + 1).map_or(prepared.works.len(), |i| i.first_op as usize);
-        let mut held = 0;
-        for w in item.first_op as usize..to {
+        let nodes = to.saturating_sub(first) as u64;
+        for w in first..to {
             if let Some(work) = prepared.works.get(w) {
-                self.work(w, work, began, chain.fresh);
-                self.launched = w;
+                self.work(w, work, began, part);
             }
         }
-        if launch && to > item.first_op as usize && to - (item.first_op as usize) < 8 {
-            if let Some(first) = (item.first_op as usize).checked_sub(LAUNCH_QUEUE) {
-                held = self.starts.get(first).copied().unwrap_or(0);
+        let own = match part {
+            Part::First(_) => LAUNCH_NS + nodes * NODE_NS,
+            Part::Inner => nodes * NODE_NS,
+            // nobody waits: the synchronize is not made, the copy is launched like anything else
+            Part::None if left_out && nodes == 0 => 0,
+            Part::None => self.host_time(item.own),
+        };
+        let mut ended = began + own;
+        if !left_out && item.wait != NONE {
+            let mut done = self.ends.get(item.wait as usize).copied().unwrap_or(0);
+            if item.whole_device {
+                done = self.streams.iter().copied().fold(done.max(self.ahead), u64::max);
             }
+            ended = ended.max(done + u64::from(item.back));
         }
-        let skipped = match item.role {
-            Role::Sync => self.fixes.has(Fix::Sync),
-            Role::Copy => self.fixes.has(Fix::Copy),
-            Role::Alloc => self.fixes.has(Fix::Alloc),
-            Role::Launch => false,
-        };
-        let ended = if skipped {
-            began + own.min(CALL_NS)
-        } else {
-            let waited = match item.wait {
-                NONE => 0,
-                w => self.ends.get(w as usize).map_or(0, |e| e + u64::from(item.back)),
-            };
-            (began + own).max(waited).max(held)
-        };
-        chain.fresh = if launch { false } else { chain.fresh || (!skipped && item.wait != NONE) };
+        if item.role == Role::Launch && part == Part::None && (1..8).contains(&nodes) {
+            ended = ended.max(self.queue_has_room(first));
+        }
         chain.began = began;
         if item.pace.is_some() {
-            chain.batch = began;
+            chain.batch = Some(began);
         }
         chain.ended = chain.ended.max(ended);
         self.last = self.last.max(ended);
     }
 
-    fn work(&mut self, n: usize, w: &Work, began: u64, fresh: bool) {
+    /// When the op [`LAUNCH_QUEUE`] before this one has begun; for the first ones: that of the time before.
+    fn queue_has_room(&self, op: usize) -> u64 {
+        let before = match op.checked_sub(LAUNCH_QUEUE) {
+            Some(before) => Some(before),
+            None => (op + self.starts.len()).checked_sub(LAUNCH_QUEUE).filter(|&n| n > op),
+        };
+        before.and_then(|n| self.starts.get(n)).copied().unwrap_or(0)
+    }
+
+    fn work(&mut self, n: usize, w: &Work, began: u64, part: Part) {
         let mut duration = w.duration;
         let mut spacing = i64::from(w.spacing);
-        let mut latency = host_time(self.fixes, u64::from(w.latency));
-        if w.big_copy && self.fixes.has(Fix::Copy) {
-            // on a stream of its own, a step ahead: nobody waits for it, the link must carry all of them
+        let latency = match part {
+            // a graph's nodes start when it has been handed over as a whole
+            Part::First(nodes) => LAUNCH_NS + u64::from(nodes) * NODE_NS,
+            Part::Inner => 0,
+            Part::None => self.host_time(u64::from(w.latency)),
+        };
+        if w.big_copy && self.fixes.has(Fix::Copy) && (self.at)(w.call) {
+            // on a stream of its own, a step ahead: only who waits for the whole device waits for it, the link must carry
+            // all of them
             self.bound_copy += u64::from(w.pinned);
-            if let (Some(s), Some(e)) = (self.starts.get_mut(n), self.ends.get_mut(n)) {
-                (*s, *e) = (began, began);
-            }
+            self.ahead = self.ahead.max(began + latency) + u64::from(w.pinned);
+            self.times(n, began, began);
             return;
         }
         if w.bucket == Bucket::Comm && self.fixes.has(Fix::Comm) {
@@ -191,9 +237,6 @@ impl Playing<'_> {
         if self.fixes.has(Fix::DeviceWait) && spacing > KERNEL_GAP_NS as i64 {
             spacing = SPACING_NS;
         }
-        if self.fixes.has(Fix::Launch) && !fresh {
-            latency = 0;
-        }
         let Some(stream) = self.streams.get_mut(usize::from(w.stream)) else { return };
         let free = if *stream == 0 { 0 } else { stream.saturating_add_signed(spacing) };
         let mut start = (began + latency).max(free);
@@ -204,9 +247,12 @@ impl Playing<'_> {
         let end = start + duration;
         *stream = (*stream).max(end);
         self.last = self.last.max(end);
+        self.times(n, start, end);
+    }
+
+    fn times(&mut self, n: usize, start: u64, end: u64) {
         if let (Some(s), Some(e)) = (self.starts.get_mut(n), self.ends.get_mut(n)) {
-            *s = start;
-            *e = end;
+            (*s, *e) = (start, end);
         }
     }
 }

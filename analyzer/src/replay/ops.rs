@@ -7,18 +7,20 @@ use super::prepare::{clamp32, op, Placed, Prepared, Work};
 use super::SPACING_NS;
 use crate::analysis::Bucket;
 use crate::gaps::{KERNEL_GAP_NS, SMALL_COPY_BYTES, SMALL_KERNEL_NS};
-use crate::run::{Device, Run, NONE};
+use crate::run::{Device, Op, Run, NONE};
 use crate::timeline::class;
 
 /// Latency from launch call to start that is assumed where the recording shows none, ns (H200: 8.7–9.3 µs).
 const DEFAULT_LATENCY_NS: u64 = 9_000;
 /// An op that starts this soon after another stream's op ended is taken to have waited for it, ns.
 const EDGE_NS: u64 = 10_000;
+/// A launch that was made this many usual latencies before the stream came free had arrived by then.
+const SURELY: u64 = 2;
 
 impl Prepared {
     /// Works from the placed ops, and the first op of each item.
     pub(super) fn take_ops(&mut self, run: &Run, device: &Device, collectives: &[u32], placed: &[Placed]) {
-        let latency = usual_latency(run, device, placed);
+        let Usual { latency, spacing } = usual(run, device, placed);
         let mut durations: Vec<u64> = Vec::new();
         // the op that ended last before each op starts, over all streams: candidates for edges
         let mut by_end: Vec<(u64, u32)> = Vec::new();
@@ -27,6 +29,7 @@ impl Prepared {
                 placed.iter().enumerate().filter_map(|(n, w)| Some((op(device, w)?.end, n as u32))).collect();
             by_end.sort_unstable();
         }
+        let told = Told::new(run, device, placed);
         self.works.reserve_exact(placed.len());
         let mut item = 0;
         for (n, w) in placed.iter().enumerate() {
@@ -38,19 +41,20 @@ impl Prepared {
             else {
                 continue;
             };
-            let before = (w.index as usize)
-                .checked_sub(1)
-                .and_then(|i| device.streams.get(usize::from(w.stream))?.ops.get(i))
-                .map_or(0, |b| b.end);
+            if let Some(item) = self.items.get_mut(w.item as usize) {
+                item.for_host |= o.copy().is_pageable() || o.copy().direction == 2;
+            }
+            let (before, node) = before(device, w).map_or((0, false), |b| (b.end, b.call == o.call));
             let bucket = class(o, collectives);
             let begin = c.start.min(o.start);
             let mut work = Work {
                 duration: o.end - o.start,
                 latency: clamp32(o.start - begin),
-                spacing: SPACING_NS as i32,
+                spacing: spacing as i32,
                 edge: NONE,
                 edge_spacing: 0,
                 pinned: 0,
+                call: o.call,
                 stream: w.stream,
                 bucket,
                 small: bucket == Bucket::Compute
@@ -67,19 +71,24 @@ impl Prepared {
             }
             let gap = o.start as i64 - before as i64;
             let near = gap <= KERNEL_GAP_NS as i64;
-            let queued = c.end <= before;
-            if before > begin && (near || queued) {
-                // the stream was still busy when it was launched: the stream is what it waited for
+            if before > begin && ((node && near) || begin + SURELY * latency <= before) {
+                // it had arrived when the stream came free: the stream is what it waited for
                 work.latency = work.latency.min(clamp32(latency));
-                work.spacing = gap.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32;
+                work.spacing = clamp_i32(gap);
+            } else if before > begin {
+                // on its way: the launch may be what held it up, so the stream is not charged with more than is usual
+                work.spacing = clamp_i32(gap.min(spacing));
             }
             if (!near || before <= begin) && o.start - begin > 2 * latency {
                 if let Some((edge, end)) = edge(&by_end, placed, w, o.start, begin) {
                     work.edge = edge;
                     work.edge_spacing = clamp32(o.start - end);
                     work.latency = work.latency.min(clamp32(latency));
-                    work.spacing = work.spacing.min(SPACING_NS as i32);
+                    work.spacing = work.spacing.min(spacing as i32);
                 }
+            }
+            if let Some(edge) = told.before(device, placed, n).filter(|_| work.edge == NONE) {
+                (work.edge, work.edge_spacing) = (edge, clamp32(spacing.max(0) as u64));
             }
             self.works.push(work);
         }
@@ -105,23 +114,90 @@ fn edge(by_end: &[(u64, u32)], placed: &[Placed], me: &Placed, start: u64, begin
         .map(|(n, end, _)| (n, end))
 }
 
-/// Median of launch call to start where the stream was empty, ns.
-fn usual_latency(run: &Run, device: &Device, placed: &[Placed]) -> u64 {
-    let mut seen = Vec::new();
-    for w in placed {
-        let Some(o) = op(device, w) else { continue };
-        let Some((_, c)) = run.call(o.call) else { continue };
-        let before = (w.index as usize)
-            .checked_sub(1)
-            .and_then(|i| device.streams.get(usize::from(w.stream))?.ops.get(i))
-            .map_or(0, |b| b.end);
-        if c.start >= before && o.start >= c.start && !o.is_graph_node() {
-            seen.push(o.start - c.start);
+/// Streams that the host told to wait for an event. What else was slow may have hidden that they did: the event was past by
+/// the time the stream came to it. Once that is mended it holds the stream up.
+struct Told {
+    /// By stream: when it was told, ns.
+    times: Vec<Vec<u64>>,
+    /// By placed op: when it was launched, ns.
+    launched: Vec<u64>,
+}
+
+/// CUPTI's number for a stream that waits for an event.
+const STREAM_WAITS: u32 = 2;
+/// Ops looked at for the one of another stream that was launched last.
+const LOOK_BACK: usize = 64;
+
+impl Told {
+    fn new(run: &Run, device: &Device, placed: &[Placed]) -> Told {
+        let mut times = vec![Vec::new(); device.streams.len()];
+        for w in run.waits.iter().filter(|w| w.what == STREAM_WAITS) {
+            let stream = device.streams.iter().position(|s| s.stream == w.stream);
+            if let Some(list) = stream.and_then(|s| times.get_mut(s)) {
+                list.push(w.span.start);
+            }
         }
+        let launch = |w| run.call(op(device, w)?.call).map(|(_, c)| c.start);
+        let launched = match times.iter().all(Vec::is_empty) {
+            true => Vec::new(),
+            false => placed.iter().map(|w| launch(w).unwrap_or(0)).collect(),
+        };
+        Told { times, launched }
     }
+
+    /// What the `n`th op was told to wait for, if nothing was launched to its stream since: which of the other streams is
+    /// meant is not recorded, so it is the op launched last to any of them. It must have been done by then.
+    fn before(&self, device: &Device, placed: &[Placed], n: usize) -> Option<u32> {
+        let (me, launch) = (placed.get(n)?, *self.launched.get(n)?);
+        let times = self.times.get(usize::from(me.stream))?;
+        let told = *times.get(times.partition_point(|&t| t <= launch).checked_sub(1)?)?;
+        let recent = |from: usize| (from.saturating_sub(LOOK_BACK)..from).rev();
+        let since = recent(n).take_while(|&i| self.launched.get(i).is_some_and(|&l| l > told));
+        if since.filter_map(|i| placed.get(i)).any(|p| p.stream == me.stream) {
+            return None;
+        }
+        let from = self.launched.partition_point(|&l| l <= told).min(n);
+        let other = recent(from).find(|&i| placed.get(i).is_some_and(|p| p.stream != me.stream))?;
+        let done = op(device, placed.get(other)?)?.end <= me.start;
+        done.then_some(other as u32)
+    }
+}
+
+/// The op before on the stream.
+pub(super) fn before<'a>(device: &'a Device, w: &Placed) -> Option<&'a Op> {
+    let i = (w.index as usize).checked_sub(1)?;
+    device.streams.get(usize::from(w.stream))?.ops.get(i)
+}
+
+fn clamp_i32(ns: i64) -> i32 {
+    ns.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32
+}
+
+/// What the recording shows of the device.
+struct Usual {
+    /// Median of launch call to start where the stream was empty, ns.
+    latency: u64,
+    /// Median of the gaps up to [`KERNEL_GAP_NS`] in front of ops that were surely queued, ns.
+    spacing: i64,
+}
+
+fn usual(run: &Run, device: &Device, placed: &[Placed]) -> Usual {
+    let single = |w| Some((op(device, w)?, before(device, w).map_or(0, |b| b.end)));
+    let ops = || placed.iter().filter_map(single).filter(|(o, _)| !o.is_graph_node());
+    let calls = || ops().filter_map(|(o, before)| Some((o, before, run.call(o.call)?.1)));
+    let mut seen: Vec<u64> = calls()
+        .filter(|(o, before, c)| c.start >= *before && o.start >= c.start)
+        .map(|(o, _, c)| o.start - c.start)
+        .collect();
+    let latency = median(&mut seen).unwrap_or(DEFAULT_LATENCY_NS);
+    let mut gaps: Vec<i64> = calls()
+        .filter(|(o, before, c)| c.start + SURELY * latency <= *before && o.start < before + KERNEL_GAP_NS)
+        .map(|(o, before, _)| o.start as i64 - before as i64)
+        .collect();
+    Usual { latency, spacing: median(&mut gaps).map_or(SPACING_NS, |ns| ns.max(0)) }
+}
+
+fn median<T: Ord + Copy>(seen: &mut [T]) -> Option<T> {
     let middle = seen.len() / 2;
-    match seen.len() {
-        0 => DEFAULT_LATENCY_NS,
-        _ => *seen.select_nth_unstable(middle).1,
-    }
+    (!seen.is_empty()).then(|| *seen.select_nth_unstable(middle).1)
 }

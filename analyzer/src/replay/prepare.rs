@@ -4,10 +4,12 @@
 //! Here: the types, and what is replayed of a recording. `calls.rs`: the host's side; `ops.rs`: the device's;
 //! `waits.rs`: what calls waited for.
 
-use super::MAX_OPS;
-use crate::analysis::{Bucket, Model};
+use trace::call::Class;
+
+use super::{Fixes, LAUNCH_NS, MAX_OPS};
+use crate::analysis::{Bucket, Model, Step};
 use crate::gaps::HostView;
-use crate::run::{Device, Run, Span, NONE};
+use crate::run::{Call, Device, Run, Span, NONE};
 use crate::timeline::Observed;
 
 /// What a call does in the model.
@@ -37,13 +39,21 @@ pub(super) struct Item {
     pub back: u32,
     /// Its ops: from here to the next item's.
     pub first_op: u32,
+    /// Flat number of the call.
+    pub call: u32,
     pub chain: u16,
     pub role: Role,
+    /// Waits for everything launched to the device, not for one op alone.
+    pub whole_device: bool,
+    /// A copy to the host, or from or to pageable memory: no graph holds it.
+    pub for_host: bool,
+    /// Launches the first op of a step.
+    pub first_of_step: bool,
     pub overlaps: bool,
     /// The host did something else than launching before it.
     pub long: bool,
     /// It follows a wait for workers' data, which come at their own pace: no sooner than this after the item that followed
-    /// the wait before, ns (the first: 0).
+    /// the wait before, ns.
     pub pace: Option<u64>,
     /// The stretch it belongs to is one of fetching data.
     pub fetch: bool,
@@ -63,6 +73,8 @@ pub(super) struct Work {
     pub edge_spacing: u32,
     /// Time the copy would take from pinned memory, ns; other ops 0.
     pub pinned: u32,
+    /// Flat number of the call.
+    pub call: u32,
     pub stream: u16,
     pub bucket: Bucket,
     pub small: bool,
@@ -80,8 +92,12 @@ pub struct Prepared {
     pub(crate) stretches: [(u64, u64); 2],
     /// The shortest kernels' duration (10th percentile): the fixed cost of a kernel, ns.
     pub(super) floor: u64,
-    /// Measured length of what is replayed, ns.
+    /// A usual stretch of the host before a launch, and a usual launch call, ns.
+    pub(super) usual: u64,
+    pub(super) usual_call: u64,
+    /// Measured length of what is replayed, ns, and whether it began in front of an idle device.
     pub(super) measured: u64,
+    pub(super) from_idle: bool,
 }
 
 /// An op and the item that launched it.
@@ -94,11 +110,17 @@ pub(super) struct Placed {
 
 impl Prepared {
     /// Reads the part of the steady span that is replayed. O(n log n).
-    pub fn new(run: &Run, device: &Device, host: &HostView, collectives: &[u32], steady: Span) -> Prepared {
-        let mut p = Prepared { streams: device.streams.len(), ..Prepared::default() };
+    pub fn new(
+        run: &Run,
+        device: &Device,
+        host: &HostView,
+        collectives: &[u32],
+        (steps, steady): (&[Step], Span),
+    ) -> Prepared {
+        let mut p = Prepared { streams: device.streams.len(), usual: host.usual, ..Prepared::default() };
         let window = window(run, device, steady);
         let mut item_of = vec![NONE; host_calls(run)];
-        let calls = p.take_calls(run, host, window, &mut item_of);
+        let calls = p.take_calls(run, host, window, steady.end, &mut item_of);
         let mut placed = Vec::new();
         for (s, stream) in device.streams.iter().enumerate().take(usize::from(u16::MAX)) {
             for (i, op) in stream.ops.iter().enumerate() {
@@ -110,24 +132,71 @@ impl Prepared {
         drop(item_of);
         placed.sort_by_key(|w| (w.item, w.start));
         p.take_ops(run, device, collectives, &placed);
+        p.take_steps(steps, &placed);
+        p.take_usual_ends();
+        p.usual_call = usual_call(run, &calls, &p.items);
         p.link_waits(run, device, host, &calls, &placed);
-        p.measure(run, device, &calls, &placed);
+        p.measure(run, device, host, &calls, &placed);
         p
     }
 
-    fn measure(&mut self, run: &Run, device: &Device, calls: &[u32], placed: &[Placed]) {
+    /// Which items launch the first op of a step.
+    fn take_steps(&mut self, steps: &[Step], placed: &[Placed]) {
+        let mut by_start: Vec<(u64, u32)> = placed.iter().map(|w| (w.start, w.item)).collect();
+        by_start.sort_unstable();
+        for step in steps {
+            let at = by_start.partition_point(|w| w.0 < step.span.start);
+            let first = by_start.get(at).filter(|w| w.0 < step.span.end);
+            if let Some(item) = first.and_then(|w| self.items.get_mut(w.1 as usize)) {
+                item.first_of_step = true;
+            }
+        }
+    }
+
+    /// The first and the last step as the others are: what lies before the first item may be a pause or the file's begin,
+    /// what comes behind the last launch may be the program's end, which waits for everything once.
+    fn take_usual_ends(&mut self) {
+        let mut begins: Vec<usize> = (1..self.items.len()).filter(|&n| self.begins_step(n)).collect();
+        begins.sort_by_key(|&n| self.items.get(n).map(|i| i.think));
+        let Some(&n) = begins.get(begins.len() / 2) else { return };
+        let waits = self.items.iter().take(n).rev().take_while(|i| i.role != Role::Launch).count();
+        let launches = self.items.iter().rposition(|i| i.role == Role::Launch).map_or(0, |last| last + 1);
+        self.items.truncate(launches + waits);
+        if let (Some(usual), Some(first)) = (self.items.get(n).copied(), self.items.first_mut()) {
+            (first.think, first.shrunk, first.overlaps) = (usual.think, usual.shrunk, usual.overlaps);
+            (first.long, first.fetch, first.pace) = (usual.long, usual.fetch, usual.pace);
+        }
+    }
+
+    fn begins_step(&self, n: usize) -> bool {
+        self.items.get(n).is_some_and(|i| i.first_of_step)
+    }
+
+    /// As [`Prepared::play`] counts: from when all that was launched before the first item was done, and its thread came
+    /// back to launching, to when all is done.
+    fn measure(&mut self, run: &Run, device: &Device, host: &HostView, calls: &[u32], placed: &[Placed]) {
         let first = calls.first().and_then(|&f| run.call(f)).map_or(0, |(_, c)| c.start);
+        let ops = device.streams.iter().flat_map(|s| &s.ops);
+        let earlier = ops.filter(|o| run.call(o.call).is_some_and(|(_, c)| c.start < first)).map(|o| o.end);
+        let threads = host.threads.iter().filter_map(|&t| run.threads.get(t));
+        let before = threads.flat_map(|t| &t.calls).filter(|c| c.start < first && takes_part(c).is_some());
+        let think = self.items.first().map_or(0, |i| i.think);
+        let idle = first.saturating_sub(think);
+        let from = earlier.chain(before.map(|c| c.end)).fold(idle, u64::max);
+        self.from_idle = from == idle;
         let ends = placed.iter().filter_map(|w| op(device, w)).map(|o| o.end).max().unwrap_or(0);
+        let calls = calls.get(..self.items.len()).unwrap_or(calls);
         let returns = calls.iter().filter_map(|&f| run.call(f)).map(|(_, c)| c.end).max().unwrap_or(0);
-        self.measured = Observed::of(run).measure(Span::new(first, ends.max(returns)));
+        self.measured = Observed::of(run).measure(Span::new(from, ends.max(returns)));
         self.unblock_full_queue(device, calls, placed, run);
     }
 
     /// The model's error: measured against replayed with nothing changed.
     pub fn model(&self) -> Model {
+        let (first, second) = self.twice(Fixes::default(), &|_| true);
         Model {
             measured_ns: self.measured as f64,
-            replayed_ns: self.play(super::Fixes::default()) as f64,
+            replayed_ns: if self.from_idle { first } else { second } as f64,
             ops: self.works.len() as u64,
         }
     }
@@ -141,11 +210,35 @@ pub(super) fn clamp32(ns: u64) -> u32 {
     u32::try_from(ns).unwrap_or(NONE - 1)
 }
 
+/// What a call does in the model; `None`: it takes no part.
+pub(super) fn takes_part(c: &Call) -> Option<Role> {
+    Some(match c.class? {
+        Class::Launch | Class::GraphLaunch | Class::Memset | Class::Copy => Role::Launch,
+        Class::Sync => Role::Sync,
+        Class::Alloc | Class::Free => Role::Alloc,
+        _ => return None,
+    })
+}
+
+/// Median time of a call that launches one kernel, ns: what a copy takes the host once nobody waits for it.
+fn usual_call(run: &Run, calls: &[u32], items: &[Item]) -> u64 {
+    let launch = |(flat, item): (&u32, &Item)| {
+        let (_, c) = run.call(*flat)?;
+        (item.role == Role::Launch && c.class == Some(Class::Launch)).then_some(item.own)
+    };
+    let mut seen: Vec<u64> = calls.iter().zip(items).filter_map(launch).collect();
+    let middle = seen.len() / 2;
+    match seen.len() {
+        0 => LAUNCH_NS,
+        _ => *seen.select_nth_unstable(middle).1,
+    }
+}
+
 fn host_calls(run: &Run) -> usize {
     run.threads.iter().map(|t| t.calls.len()).sum()
 }
 
-/// Host time in which the calls of the replayed ops lie: the latest [`MAX_OPS`] ops of the steady span.
+/// Host time in which the calls of the replayed ops begin: the latest [`MAX_OPS`] ops of the steady span.
 fn window(run: &Run, device: &Device, steady: Span) -> Span {
     let inside = |o: &&crate::run::Op| o.start >= steady.start && o.start < steady.end;
     let mut calls: Vec<u64> = device
@@ -162,6 +255,5 @@ fn window(run: &Run, device: &Device, steady: Span) -> Span {
     }
     let first = calls.iter().copied().min().unwrap_or(0);
     let last = calls.iter().copied().max().unwrap_or(0);
-    // synchronizes after the last launch belong to the span too
-    Span::new(first, last.max(steady.end))
+    Span::new(first, last)
 }

@@ -3,9 +3,10 @@
 
 use trace::call::Class;
 
+use super::ops::before;
 use super::prepare::{clamp32, op, Placed, Prepared, Role};
-use super::{AHEAD_NS, CALL_NS, LAUNCH_NS, NODE_NS};
-use crate::gaps::HostView;
+use super::{AHEAD_NS, LAUNCH_NS, NODE_NS};
+use crate::gaps::{HostView, SMALL_COPY_BYTES};
 use crate::run::{Call, Device, Run, NONE};
 
 /// Ops looked at for the one that a call waited for: later ones ran beside it, on other streams or as a graph's nodes.
@@ -31,6 +32,7 @@ impl Prepared {
         let blocking: std::collections::HashSet<u32> = host.blockers.iter().map(|b| b.call).collect();
         // when the last of the ops launched so far ends
         let mut latest = 0;
+        let usual_call = self.usual_call;
         for (n, &flat) in calls.iter().enumerate() {
             let next_op = self.items.get(n + 1).map_or(self.works.len() as u32, |i| i.first_op);
             let Some(item) = self.items.get_mut(n) else { continue };
@@ -38,16 +40,20 @@ impl Prepared {
             match item.role {
                 Role::Launch if c.class == Some(Class::Copy) && blocking.contains(&flat) => {
                     let last = (item.first_op..next_op).next_back();
-                    if let Some(end) = last.and_then(|l| Some(op(device, placed.get(l as usize)?)?.end)) {
+                    let copy = last.and_then(|l| placed.get(l as usize)).filter(|w| holds(run, device, w, c));
+                    if let Some(end) = copy.and_then(|w| Some(op(device, w)?.end)) {
                         item.wait = last.unwrap_or(NONE);
                         item.back = clamp32(c.end.saturating_sub(end));
                         let big = last.and_then(|l| self.works.get(l as usize)).is_some_and(|w| w.big_copy);
                         item.role = if big { Role::Copy } else { Role::Sync };
-                        item.own = CALL_NS.min(c.end - c.start);
+                        item.own = usual_call.min(c.end - c.start);
                     }
                 }
                 Role::Sync | Role::Alloc => {
-                    if let Some((end, w)) = waited_for(device, placed, &by_end, n, c, item.role) {
+                    let found = waited_for(device, placed, &by_end, n, c, item.role);
+                    // allocating does not wait by itself: what ended while it was at work need not have been waited for
+                    let worked = |end: u64| c.class == Some(Class::Alloc) && c.end - end > end - c.start;
+                    if let Some((end, w)) = found.filter(|&(end, _)| !worked(end)) {
                         // the synchronize behind a blocking copy is part of it
                         if item.role == Role::Sync && self.works.get(w as usize).is_some_and(|w| w.big_copy) {
                             item.role = Role::Copy;
@@ -56,7 +62,7 @@ impl Prepared {
                         item.back = clamp32((c.end - end).min(item.own)); // less what was not observed
                         item.own = match item.role {
                             Role::Alloc => u64::from(item.back),
-                            _ => CALL_NS.min(c.end - c.start),
+                            _ => 0,
                         };
                     } else if c.class == Some(Class::Sync)
                         // one that returned beside a busy device does not wait for it (cudaFreeAsync)
@@ -100,6 +106,20 @@ impl Prepared {
             }
         }
     }
+}
+
+/// Did this copy hold its call, or was it only through by the return because the device was idle? It held it where it had
+/// work queued before it; else by what CUDA says of such copies: those between device and pageable memory, but for small
+/// ones to the device (staged at once), and those of the calls that are not `Async`, but for those on a device.
+fn holds(run: &Run, device: &Device, w: &Placed, c: &Call) -> bool {
+    const TO_HOST: u8 = 2;
+    const ON_DEVICE: u8 = 8;
+    let Some(o) = op(device, w) else { return false };
+    let copy = o.copy();
+    let queued = before(device, w).is_some_and(|b| b.end > c.start);
+    let staged = copy.direction != TO_HOST && copy.bytes <= SMALL_COPY_BYTES;
+    let blocking = !run.call_name(c).contains("Async") && copy.direction != ON_DEVICE;
+    queued || blocking || (copy.is_pageable() && !staged)
 }
 
 /// End and number of the op whose end let item `n`, a call that waits, return: the last that ended while it stood and was

@@ -94,7 +94,7 @@ fn by_hand(h: u64, g: u64, wait: Wait) -> [u64; 3] {
 
 fn replayed(run: &Run, a: &Analysis, fix: Fix) -> f64 {
     let device = &run.devices[0];
-    let prepared = Prepared::new(run, device, &HostView::new(run, device), &[], a.steady);
+    let prepared = Prepared::new(run, device, &HostView::new(run, device), &[], (a.steps.steady(), a.steady));
     let share = prepared.play(Fixes::of(&[fix])) as f64 / prepared.play(Fixes::default()) as f64;
     share * a.steps.mean_ns
 }
