@@ -32,7 +32,8 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     if share < super::NOTICED_SHARE {
         return None;
     }
-    let most = case.share(&[Bucket::Alloc, Bucket::Launch, Bucket::Host, Bucket::Sync]);
+    // a drained queue is caught up with in all of these
+    let most = case.share(&[Bucket::Alloc, Bucket::Launch, Bucket::Host, Bucket::Sync, Bucket::KernelGap]);
     let win =
         if case.trusts_replay() { case.win(&[Fix::Alloc], most) } else { share.min(case.elsewhere.room()) };
     let mut f = case.finding((CODE, NAME), share, win);
