@@ -21,11 +21,11 @@ const MOST_CODES: usize = 8192;
 /// What stands for a frame whose code object was gone: the frames around it are still true.
 const UNREADABLE: &[u8] = b"<unreadable>";
 
-/// A code object with its names in the recording. None: it was gone.
+/// A code object with its names in the recording.
 struct Known {
     code: Code,
-    file: u32,
-    function: u32,
+    /// File and function; `None`: there was no room for them.
+    names: Option<(u32, u32)>,
 }
 
 /// Belongs to the drain thread.
@@ -33,7 +33,7 @@ struct Known {
 pub(crate) struct Sites {
     /// By hash: the stack's id, and whether it is defined.
     stacks: HashMap<u64, (u32, bool)>,
-    /// By address and stamp.
+    /// By address and stamp; `None`: it was gone.
     codes: HashMap<(u64, u64), Option<Known>>,
     /// The stack whose frames are coming in.
     incoming: Option<Incoming>,
@@ -65,7 +65,11 @@ impl Sites {
                     }
                 }
             }
-            TAG_SITE => self.next = Some(self.id(first, store)),
+            TAG_SITE => {
+                let id = self.id(first, store);
+                losses::add(Loss::StackTableFull, u64::from(id == 0));
+                self.next = Some(id);
+            }
             _ => return false,
         }
         true
@@ -97,10 +101,9 @@ impl Sites {
         let ids: Option<Vec<u32>> =
             frames.iter().filter_map(|(f, stamp)| self.frame(f, *stamp, store)).collect();
         let id = ids.and_then(|ids| store.stack(&ids, known.map(|(id, _)| id)));
-        if id.is_none() {
-            losses::add(Loss::StackTableFull, 1);
-        }
-        self.stacks.insert(hash, (id.or(known.map(|k| k.0)).unwrap_or(0), true));
+        // calls that have the id already stay without a definition
+        losses::add(Loss::StackTableFull, u64::from(id.is_none() && known.is_some()));
+        self.stacks.insert(hash, (id.unwrap_or(0), true));
     }
 
     /// The frame's id (`Some(None)`: no room for it); `None` for one that the interpreter does not show.
@@ -114,15 +117,16 @@ impl Sites {
             if !walk::is_alive(frame.code, stamp) {
                 return None; // it died: what was read may be anything
             }
-            let (file, function) = (store.string(&code.file), store.string(&code.function));
-            Some(Known { code, file, function })
+            let (file, function) = (store.site_string(&code.file), store.site_string(&code.function));
+            Some(Known { code, names: file.zip(function) })
         });
         let line = known.as_ref().and_then(|k| k.code.line(frame));
         let info = match (known, line) {
             (Some(k), Some(_)) if k.code.is_incomplete(frame) => return None,
-            (Some(k), Some(line)) => {
-                FrameInfo { language: Language::Python, function: k.function, file: k.file, line }
-            }
+            (Some(k), Some(line)) => match k.names {
+                Some((file, function)) => FrameInfo { language: Language::Python, function, file, line },
+                None => return Some(None),
+            },
             _ => {
                 losses::add(Loss::FrameUnreadable, 1);
                 let function = store.string(UNREADABLE);
