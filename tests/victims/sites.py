@@ -61,11 +61,14 @@ def call_holding():
 
 
 def write_truth():
+    gc.collect()
+    gc.disable()  # what dies makes calls
     path = os.environ.get("SITES_TRUTH")
     if path:
         rows = {number: [[text(f), text(n), line] for f, n, line in stack] for stack, number in list(stacks.items())}
         with open(path, "w") as out:
             json.dump({"stacks": rows, "calls": dict(calls)}, out)
+        time.sleep(0.3)  # what is new is read by the drain thread; then the interpreter takes its code down
 
 
 def deep(n, then=call):
@@ -341,7 +344,8 @@ def stress(seconds):
         while time.monotonic() < end and len(calls) < 3000000:
             turn += 1
             deep(turn % 70)
-            executed_and_deleted(8)
+            executed_and_deleted(3)
+            time.sleep(0.003)
             list(delegating(2))
             Cycle()
             from_c()

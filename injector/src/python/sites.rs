@@ -18,6 +18,8 @@ use crate::store::Store;
 const MOST_STACKS: usize = 32_768;
 /// Code objects remembered at most, and bytes of their line tables.
 const MOST_CODES: usize = 8192;
+/// Time a round of the drain thread may spend on new stacks, ns: rings fill meanwhile.
+const MOST_TIME: u64 = 40_000_000;
 /// What stands for a frame whose code object was gone: the frames around it are still true.
 const UNREADABLE: &[u8] = b"<unreadable>";
 
@@ -39,6 +41,8 @@ pub(crate) struct Sites {
     incoming: Option<Incoming>,
     /// The stack of the call that comes next.
     next: Option<u32>,
+    /// Until when this round reads new stacks.
+    until: u64,
 }
 
 struct Incoming {
@@ -48,6 +52,11 @@ struct Incoming {
 }
 
 impl Sites {
+    /// A round of the drain thread begins.
+    pub(crate) fn begin_round(&mut self, now: u64) {
+        self.until = now + MOST_TIME;
+    }
+
     /// Takes a ring slot if it is one of ours. The slots of one push come one after the other.
     pub(crate) fn take(&mut self, words: [u64; SLOT_WORDS], store: &mut Store) -> bool {
         let [first, second, third, tagged] = words;
@@ -93,6 +102,11 @@ impl Sites {
         let known = self.stacks.get(&hash).copied();
         if known.is_some_and(|(_, defined)| defined) {
             return; // two threads at once, or thrown out of the table of what was sent
+        }
+        if crate::clock::monotonic() > self.until {
+            losses::add(Loss::StackTableFull, 1);
+            walk::forget(hash); // it comes again with its next call, and its id is defined then
+            return;
         }
         if self.stacks.len() >= MOST_STACKS {
             self.stacks.clear();
