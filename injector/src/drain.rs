@@ -107,6 +107,7 @@ impl Recorder {
         let (store, marks, capture, decoder) =
             (&mut self.store, &mut self.marks, &mut self.capture, &mut self.decoder);
         let (unanswered, sites) = (&mut self.unanswered, &mut self.sites);
+        sites.begin_round(now);
         let mut calls = 0;
         hostpool::drain(|tid, words| {
             if sites.take(words, store) || marks.take(tid, words, store, capture) {

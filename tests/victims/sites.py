@@ -4,8 +4,8 @@
     LD_LIBRARY_PATH=OUT/13.0 SITES_TRUTH=FILE python3 sites.py [all | stress SECONDS]
 
 Every call is a memset of a size that no other has, so that a recording's calls are known one by one. The truth, written
-at exit, is a JSON object: "stacks" [[file, function, line], ...] innermost first, file and function as hex of their
-bytes, at most 64 frames; "calls" {size: stack}. Code of files that begin with "gen_", "<string>", and a module's own once it is imported, is deleted at once.
+at exit, is a JSON object: "stacks" {number: [[file, function, line], ...]} innermost first, file and function as hex of their
+bytes, at most 64 frames; "calls" {size: number}. Code of files that begin with "gen_", "<string>", and a module's own once it is imported, is deleted at once.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ for library in (released, holding):
     library.cudaMemsetAsync.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t, ctypes.c_void_p]
 
 MOST = 64
-sizes = itertools.count(1)
+sizes, stack_numbers = itertools.count(1), itertools.count()
 stacks, calls = {}, {}
 memory = ctypes.c_void_p()
 QUALIFIED = sys.version_info >= (3, 11)
@@ -48,7 +48,7 @@ def note(frame):
         code = frame.f_code
         rows.append((code.co_filename, code.co_qualname if QUALIFIED else code.co_name, frame.f_lineno or 0))
         frame = frame.f_back
-    calls[size] = stacks.setdefault(tuple(rows), len(stacks))
+    calls[size] = stacks.setdefault(tuple(rows), next(stack_numbers))
     return size
 
 
@@ -61,11 +61,14 @@ def call_holding():
 
 
 def write_truth():
+    gc.collect()
+    gc.disable()  # what dies makes calls
     path = os.environ.get("SITES_TRUTH")
     if path:
-        rows = [[[text(f), text(n), line] for f, n, line in stack] for stack in list(stacks)]
+        rows = {number: [[text(f), text(n), line] for f, n, line in stack] for stack, number in list(stacks.items())}
         with open(path, "w") as out:
             json.dump({"stacks": rows, "calls": dict(calls)}, out)
+        time.sleep(0.3)  # what is new is read by the drain thread; then the interpreter takes its code down
 
 
 def deep(n, then=call):
@@ -341,7 +344,8 @@ def stress(seconds):
         while time.monotonic() < end and len(calls) < 3000000:
             turn += 1
             deep(turn % 70)
-            executed_and_deleted(8)
+            executed_and_deleted(3)
+            time.sleep(0.003)
             list(delegating(2))
             Cycle()
             from_c()

@@ -18,14 +18,16 @@ use crate::store::Store;
 const MOST_STACKS: usize = 32_768;
 /// Code objects remembered at most, and bytes of their line tables.
 const MOST_CODES: usize = 8192;
+/// Time a round of the drain thread may spend on new stacks, ns: rings fill meanwhile.
+const MOST_TIME: u64 = 40_000_000;
 /// What stands for a frame whose code object was gone: the frames around it are still true.
 const UNREADABLE: &[u8] = b"<unreadable>";
 
-/// A code object with its names in the recording. None: it was gone.
+/// A code object with its names in the recording.
 struct Known {
     code: Code,
-    file: u32,
-    function: u32,
+    /// File and function; `None`: there was no room for them.
+    names: Option<(u32, u32)>,
 }
 
 /// Belongs to the drain thread.
@@ -33,12 +35,14 @@ struct Known {
 pub(crate) struct Sites {
     /// By hash: the stack's id, and whether it is defined.
     stacks: HashMap<u64, (u32, bool)>,
-    /// By address and stamp.
+    /// By address and stamp; `None`: it was gone.
     codes: HashMap<(u64, u64), Option<Known>>,
     /// The stack whose frames are coming in.
     incoming: Option<Incoming>,
     /// The stack of the call that comes next.
     next: Option<u32>,
+    /// Until when this round reads new stacks.
+    until: u64,
 }
 
 struct Incoming {
@@ -48,6 +52,11 @@ struct Incoming {
 }
 
 impl Sites {
+    /// A round of the drain thread begins.
+    pub(crate) fn begin_round(&mut self, now: u64) {
+        self.until = now + MOST_TIME;
+    }
+
     /// Takes a ring slot if it is one of ours. The slots of one push come one after the other.
     pub(crate) fn take(&mut self, words: [u64; SLOT_WORDS], store: &mut Store) -> bool {
         let [first, second, third, tagged] = words;
@@ -65,7 +74,11 @@ impl Sites {
                     }
                 }
             }
-            TAG_SITE => self.next = Some(self.id(first, store)),
+            TAG_SITE => {
+                let id = self.id(first, store);
+                losses::add(Loss::StackTableFull, u64::from(id == 0));
+                self.next = Some(id);
+            }
             _ => return false,
         }
         true
@@ -90,6 +103,11 @@ impl Sites {
         if known.is_some_and(|(_, defined)| defined) {
             return; // two threads at once, or thrown out of the table of what was sent
         }
+        if crate::clock::monotonic() > self.until {
+            losses::add(Loss::StackTableFull, 1);
+            walk::forget(hash); // it comes again with its next call, and its id is defined then
+            return;
+        }
         if self.stacks.len() >= MOST_STACKS {
             self.stacks.clear();
             walk::send_again();
@@ -97,10 +115,9 @@ impl Sites {
         let ids: Option<Vec<u32>> =
             frames.iter().filter_map(|(f, stamp)| self.frame(f, *stamp, store)).collect();
         let id = ids.and_then(|ids| store.stack(&ids, known.map(|(id, _)| id)));
-        if id.is_none() {
-            losses::add(Loss::StackTableFull, 1);
-        }
-        self.stacks.insert(hash, (id.or(known.map(|k| k.0)).unwrap_or(0), true));
+        // calls that have the id already stay without a definition
+        losses::add(Loss::StackTableFull, u64::from(id.is_none() && known.is_some()));
+        self.stacks.insert(hash, (id.unwrap_or(0), true));
     }
 
     /// The frame's id (`Some(None)`: no room for it); `None` for one that the interpreter does not show.
@@ -114,15 +131,16 @@ impl Sites {
             if !walk::is_alive(frame.code, stamp) {
                 return None; // it died: what was read may be anything
             }
-            let (file, function) = (store.string(&code.file), store.string(&code.function));
-            Some(Known { code, file, function })
+            let (file, function) = (store.site_string(&code.file), store.site_string(&code.function));
+            Some(Known { code, names: file.zip(function) })
         });
         let line = known.as_ref().and_then(|k| k.code.line(frame));
         let info = match (known, line) {
             (Some(k), Some(_)) if k.code.is_incomplete(frame) => return None,
-            (Some(k), Some(line)) => {
-                FrameInfo { language: Language::Python, function: k.function, file: k.file, line }
-            }
+            (Some(k), Some(line)) => match k.names {
+                Some((file, function)) => FrameInfo { language: Language::Python, function, file, line },
+                None => return Some(None),
+            },
             _ => {
                 losses::add(Loss::FrameUnreadable, 1);
                 let function = store.string(UNREADABLE);

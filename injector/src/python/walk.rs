@@ -169,6 +169,15 @@ pub(crate) fn is_alive(code: u64, stamp: u64) -> bool {
     tables().is_some_and(|t| t.stamp_of(code) == stamp)
 }
 
+/// Forgets that this one was sent.
+pub(crate) fn forget(hash: u64) {
+    for place in tables().map(|t| t.places(hash)).into_iter().flatten() {
+        if place.load(Ordering::Relaxed) == hash {
+            place.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
 /// Forgets what was sent: every stack comes again with its next call.
 pub(crate) fn send_again() {
     for place in tables().map(|t| &t.sent).into_iter().flatten() {

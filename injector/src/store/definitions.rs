@@ -16,11 +16,15 @@ pub(crate) struct Dictionary {
     frames: HashMap<FrameInfo, u32>,
     stacks: HashMap<Box<[u32]>, u32>,
     bytes: usize,
+    site_bytes: usize,
     last_id: u32,
 }
 
 /// Heap the dictionary may take, bytes. Beyond it ids are not remembered: names are `<unknown>`, and counted.
 const MOST_BYTES: usize = 12 << 20;
+
+/// What call sites may take of it: programs that make code as they run must not cost kernels their names.
+const MOST_SITE_BYTES: usize = MOST_BYTES / 3;
 
 impl Dictionary {
     /// A new id; 0 is never given out.
@@ -70,17 +74,33 @@ impl Store {
         id
     }
 
+    /// Id of a string of a call site; `None` where there is no room.
+    pub(crate) fn site_string(&mut self, text: &[u8]) -> Option<u32> {
+        if !self.has_room_for_sites() {
+            return None;
+        }
+        let before = self.dictionary.bytes;
+        let id = self.string(text);
+        self.dictionary.site_bytes += self.dictionary.bytes - before;
+        (id != 0).then_some(id)
+    }
+
+    fn has_room_for_sites(&self) -> bool {
+        self.dictionary.has_room() && self.dictionary.site_bytes < MOST_SITE_BYTES
+    }
+
     /// Id of a frame; `None` where there is no room.
     pub(crate) fn frame(&mut self, info: FrameInfo) -> Option<u32> {
         if let Some(&id) = self.dictionary.frames.get(&info) {
             return Some(id);
         }
-        if !self.dictionary.has_room() {
+        if !self.has_room_for_sites() {
             return None;
         }
         let id = self.dictionary.fresh_id();
         self.define(id, Definition::Frame(info));
         self.dictionary.bytes += 64;
+        self.dictionary.site_bytes += 64;
         self.dictionary.frames.insert(info, id);
         Some(id)
     }
@@ -90,13 +110,14 @@ impl Store {
         if let (Some(&known), None) = (self.dictionary.stacks.get(frames), id) {
             return Some(known);
         }
-        if !self.dictionary.has_room() {
+        if !self.has_room_for_sites() {
             return None;
         }
         let id = id.unwrap_or_else(|| self.dictionary.fresh_id());
         let bytes: Vec<u8> = frames.iter().flat_map(|f| f.to_le_bytes()).collect();
         self.define(id, Definition::Stack(&bytes));
         self.dictionary.bytes += bytes.len() + 64;
+        self.dictionary.site_bytes += bytes.len() + 64;
         self.dictionary.stacks.insert(frames.into(), id);
         Some(id)
     }
