@@ -252,8 +252,8 @@ mod tests {
             assert!(cpu < 0.1, "{cpu}");
             if Watched::new(tid).expect("it lives").readable().1 {
                 // now and then it is awake
-                let asleep = Blocked::In(libc::SYS_clock_nanosleep as u32, 0);
-                assert!((0..50).any(|_| look(7).2 == asleep));
+                let asleep = |b| matches!(b, Blocked::In(n, _) if i64::from(n) == libc::SYS_clock_nanosleep);
+                assert!((0..50).any(|_| asleep(look(7).2)));
             }
             spin.store(true, Ordering::Release);
             std::thread::sleep(Duration::from_millis(30));
