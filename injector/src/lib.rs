@@ -5,7 +5,7 @@
 //! through [`guard`], nothing is printed but one line by [`say`]. The first line after the licence of each file tells
 //! its heat:
 //! * HOT: the trainer's thread or CUPTI's. Clock, stores into memory faulted in before, release-store; nothing else.
-//! * WARM: our two background threads (`drain`, `flush`). Syscalls yes; no lock that a callback takes; bounded growth.
+//! * WARM: our own background threads (`drain`, `flush`, `sampler`). Syscalls yes; no lock that a callback takes; bounded growth.
 //! * COLD: attach, context creation, exit, fork. Anything, but it must never fail the host.
 //!
 //! One event's way: [`cupti::callbacks`] and [`cupti::buffers`] (HOT) -> [`ring`], the buffer pool -> [`drain`] ->

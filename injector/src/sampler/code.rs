@@ -13,6 +13,9 @@ use crate::python::code::{self, Code};
 use crate::python::interpreter::Interpreter;
 use crate::python::walk::RawFrame;
 
+/// A name, kept once.
+pub(super) type Text = Arc<[u8]>;
+
 /// Code objects known at most: some 20 MB where each has a long line table.
 const MOST: usize = 32_768;
 /// Lines remembered at most.
@@ -32,8 +35,8 @@ struct Identity {
 /// A code object, and how it is called.
 struct Known {
     code: Code,
-    function: Arc<[u8]>,
-    file: Arc<[u8]>,
+    function: Text,
+    file: Text,
 }
 
 /// Those seen.
@@ -41,7 +44,7 @@ struct Known {
 pub(super) struct Codes {
     all: Vec<Known>,
     at: HashMap<u64, (Identity, u32)>,
-    texts: HashMap<Vec<u8>, Arc<[u8]>>,
+    texts: HashMap<Vec<u8>, Text>,
     lines: HashMap<(u32, u64), Option<u32>>,
 }
 
@@ -97,17 +100,17 @@ impl Codes {
         Some(id)
     }
 
-    fn shared(&mut self, text: &[u8]) -> Arc<[u8]> {
+    fn shared(&mut self, text: &[u8]) -> Text {
         if let Some(known) = self.texts.get(text) {
             return Arc::clone(known);
         }
-        let shared: Arc<[u8]> = text.into();
+        let shared: Text = text.into();
         self.texts.insert(text.to_vec(), Arc::clone(&shared));
         shared
     }
 
     /// Function and file of a code object.
-    pub(super) fn names(&self, id: u32) -> Option<(Arc<[u8]>, Arc<[u8]>)> {
+    pub(super) fn names(&self, id: u32) -> Option<(Text, Text)> {
         self.all.get(id as usize).map(|k| (Arc::clone(&k.function), Arc::clone(&k.file)))
     }
 

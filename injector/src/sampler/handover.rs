@@ -5,13 +5,13 @@
 //! callback takes them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::Arc;
 
 use parking_lot::Mutex;
 use trace::define::{FrameInfo, Language, TrackInfo};
 use trace::event::{Event, Kind};
 use trace::Loss;
 
+use super::code::Text;
 use crate::losses;
 use crate::program::Capture;
 use crate::store::Store;
@@ -22,7 +22,7 @@ const MOST: usize = 4096;
 pub(super) const THREADS: usize = 16;
 
 /// A frame as the sampler knows it: function, file, line.
-pub(super) type Frame = (Arc<[u8]>, Arc<[u8]>, u32);
+pub(super) type Frame = (Text, Text, u32);
 
 /// One thing for the store.
 pub(super) enum Item {

@@ -125,6 +125,12 @@ impl Python {
         Search::Found(found)
     }
 
+    /// Has it begun to end?
+    pub(super) fn is_ending(&self) -> bool {
+        // SAFETY: CPython's documented signature; reads a variable of the interpreter, needs no lock.
+        unsafe { (self.known.finalizing)() != 0 }
+    }
+
     /// What is known of it, for the recording.
     pub(super) fn describe(&self) -> String {
         let known = |what: &str, is: bool| if is { what.to_owned() } else { format!("{what} unknown") };
