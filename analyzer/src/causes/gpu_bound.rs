@@ -6,15 +6,16 @@
 //!
 //! # How it is recognised
 //! Computing kernels run in at least 85 % of the steady wall time (`GPU_BOUND_SHARE`), and no single cause of idle
-//! time is worth 10 % of it.
+//! time is worth 10 % of it. Where a recording holds several GPUs, no fix is worth more than what the one that computes most
+//! leaves of a step: if that one computes 85 %, it is named, whatever the GPU with most idle time waits for.
 //!
 //! # How sure
 //! Exact for what it says. That kernels run does not mean that they use the chip well: see GP103 SMALL-KERNELS, and a
-//! kernel profiler for the largest ones.
+//! kernel profiler for the largest ones. That one GPU's steps depend on another's is inferred: medium.
 //!
 //! # What to change
 //! Look at the largest kernels in the trace: lower precision (bf16, fp8), fused attention, `torch.compile`, larger
-//! matrix products, less work.
+//! matrix products, less work. Where another GPU computes and this one waits: equal work for both.
 
 use crate::analysis::{Bucket, DeviceAnalysis};
 

@@ -55,7 +55,7 @@ fn layers_of_a_cut_trace_are_never_surely_steps() {
 
 #[test]
 fn whole_steps_are_not_doubted() {
-    for name in ["h200_gpt", "h200_tiny", "own_generate", "own_mlp_eager", "own_empty_cache"] {
+    for name in ["h200_gpt", "h200_tiny", "own_generate", "own_mlp_eager_shared", "own_empty_cache"] {
         let (run, a, _) = window(name, 0.0, 1.0);
         assert!(!a.steps.may_be_parts, "{name}");
         assert!(!line(&run, &a, None).contains("perhaps parts"), "{name}");
