@@ -169,6 +169,7 @@ pub(crate) fn losses(run: &Run, a: &Analysis) -> String {
         Some((loss, _)) => format!("{total} ({})", loss.key()),
         None if a.unanswered > damaged => format!("{total} (kernels launched and not there)"),
         None if damaged > 0 => format!("{total} (damaged)"),
+        None if !run.missing.is_empty() => "of unknown number".to_owned(),
         None => "0".to_owned(),
     }
 }

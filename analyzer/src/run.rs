@@ -436,6 +436,8 @@ pub struct Run {
     pub slowed_host: bool,
     /// Another tool's trace in which so many processes launch under the same ids (ranks merged into one file); else 0.
     pub merged: u32,
+    /// What its recorder says is missing, without saying how much of it; "": nothing.
+    pub missing: String,
     /// Begin of the last `ProfilerStep` as torch.profiler shows it on the GPU, too (`tables/hta.rs`).
     pub last_gpu_step: Option<u64>,
     /// Flat number of each thread's first call; one entry more than threads.

@@ -287,6 +287,19 @@ fn impossible_times_are_counted_and_left_out() {
     assert_eq!((r.no_time, r.negative, r.duplicates, r.broken, r.cut), (4, 1, 1, 0, false));
 }
 
+/// A complete event without its length is not whole: nobody knows how long the kernel ran. A moment has none.
+#[test]
+fn a_length_that_is_not_there_is_a_loss() {
+    let whole = one_kernel("1000", "5");
+    let bare = one_kernel("1010", "5").replace(r#","dur":5"#, "");
+    let call = r#"{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":1001,"args":{"correlation":1}}"#;
+    let moment = r#"{"ph":"i","cat":"user_annotation","name":"here","pid":1,"tid":1,"ts":1002}"#;
+    assert!(!bare.contains("dur"));
+    let input = read_bytes(format!("[{whole},{bare},{call},{moment}]").as_bytes()).unwrap();
+    assert_eq!((input.refused.no_time, input.refused.lost(), input.run.problems.damaged()), (2, 2, 2));
+    assert_eq!(input.run.devices[0].ops(), 1);
+}
+
 #[test]
 fn what_is_no_trace_says_what_it_is() {
     let cases: [(&[u8], &str); 9] = [

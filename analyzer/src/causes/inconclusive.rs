@@ -6,7 +6,7 @@
 //!
 //! # How it is recognised
 //! One of: nothing of the GPU was observed (no operation, or another profiler held the records); too little was seen;
-//! more than 0.1 % of the events of the valid span were lost or their timestamps broken (in the traces of others: launched and not there); the file ends before what was written to it; CUDA graphs were launched and
+//! more than 0.1 % of the events of the valid span were lost or their timestamps broken (in the traces of others: launched and not there); the file ends before what was written to it; the recorder itself says that events are missing; CUDA graphs were launched and
 //! their nodes were not recorded; the traces of several ranks were merged into one file, where whose kernel it is cannot be told; most of the time lies in steps unlike the others; more than 15 % of the time, or more than the largest cause, is unexplained.
 //!
 //! # How sure
@@ -74,6 +74,9 @@ pub(super) fn before(run: &Run, a: &Analysis) -> Option<String> {
             "{} processes launch under the same ids: analyze each rank's own trace",
             run.merged
         ));
+    }
+    if !run.missing.is_empty() {
+        return Some(run.missing.clone());
     }
     let Some(device) = a.worst.and_then(|w| a.devices.get(w)) else {
         return Some(match run.header.gpu_complete_to {

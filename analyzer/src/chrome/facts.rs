@@ -99,6 +99,9 @@ pub(super) fn of(run: &Run, base: u64) -> Value {
     out.insert("recorder".into(), run.recorder.key().into());
     out.insert("base_monotonic_ns".into(), base.into());
     out.insert("slowed_host".into(), run.slowed_host.into());
+    if !run.missing.is_empty() {
+        out.insert("missing".into(), run.missing.as_str().into());
+    }
     out.extend(times(&mut header).map(|(key, n)| (key.to_owned(), json!(*n))));
     out.extend(numbers(&mut header).map(|(key, n)| (key.to_owned(), json!(*n))));
     let h = &run.header;

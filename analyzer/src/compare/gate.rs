@@ -335,7 +335,8 @@ fn require(side: &Side<'_>, name: &str) -> Judged {
     let (count, ns) =
         ranges().filter(ids).fold((0u64, 0u64), |(n, ns), r| (n + 1, ns.saturating_add(r.span.ns())));
     if count > 0 {
-        let text = format!("{name:?} occurs {count} times, {} in all", words::time(ns as f64));
+        let times = if count == 1 { "once".to_owned() } else { format!("{count} times") };
+        let text = format!("{name:?} occurs {times}, {} in all", words::time(ns as f64));
         return Judged { value: Some(count as f64), ..Judged::new("require-range", Answer::Ok, text) };
     }
     if incomplete(side) {
@@ -363,5 +364,8 @@ fn require(side: &Side<'_>, name: &str) -> Judged {
 fn incomplete(side: &Side<'_>) -> bool {
     let (run, a): (&Run, _) = (side.run, side.analysis);
     let lost = share(a.data_losses, a.data_losses.saturating_add(a.events)) > 0.0;
-    lost || a.coverage.overwritten || run.left_out > 0 || run.problems.cut_segments > 0
+    lost || !run.missing.is_empty()
+        || a.coverage.overwritten
+        || run.left_out > 0
+        || run.problems.cut_segments > 0
 }

@@ -109,6 +109,10 @@ fn ranges_must_occur() {
     assert_eq!(one(&place, &["t.gz", "--require-range", "data"]), words(8, "failed"));
     let said = out(&place.run(&["check", "t.gz", "--require-range", "forward"]));
     assert!(said.contains("\"forward\" does not occur: there are data_load"), "{said}");
+    assert!(out(&place.run(&["check", "t.gz", "--require-range", "data_load"])).contains("occurs 20 times, "));
+    let once = br#"[{"ph":"X","cat":"user_annotation","name":"once","pid":1,"tid":1,"ts":1000001,"dur":3},"#;
+    write(&place, "t.gz", &[&once[..], &loading(1_000)[1..]].concat());
+    assert!(out(&place.run(&["check", "t.gz", "--require-range", "once"])).contains("occurs once, "));
     // what a lossy recording does not hold may have been
     put(&place, "lossy", Shape { lost: 1, steps: 300, ..Shape::default() });
     assert_eq!(one(&place, &["lossy", "--require-range", "forward"]), words(5, "unjudged"));

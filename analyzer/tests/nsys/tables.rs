@@ -295,3 +295,29 @@ fn a_newer_schema_and_lost_events_are_remarked() {
     assert_eq!(input.notes.len(), 2, "{:?}", input.notes);
     assert!(input.notes[0].contains("schema 4.1.0") && input.notes[1].contains("Not all CUDA events"));
 }
+
+/// What nsys says is missing of the GPU's events no verdict can do without, however little it may be.
+#[test]
+fn a_verdict_is_not_given_where_nsys_says_that_events_are_missing() {
+    let w = training(60, &[(100, &[0])], 1);
+    let with = |message: &str| {
+        let sql = format!(
+            "CREATE TABLE DIAGNOSTIC_EVENT (timestamp INTEGER, severity INTEGER, text TEXT);
+            INSERT INTO DIAGNOSTIC_EVENT VALUES (1, 2, '{message}')"
+        );
+        read(&export(&w, Schema::New, |c| c.execute_batch(&sql).unwrap())).unwrap().run
+    };
+    for (message, missing) in [
+        ("Not all CUDA events might have been collected.", true),
+        ("Event buffers were full: some events were lost.", true),
+        ("Not all NVTX events might have been collected.", true),
+        ("Not all OS runtime libraries events might have been collected.", false),
+        ("12 sampling events were dropped", false),
+        ("Number of CUDA events collected: 5", false),
+    ] {
+        let run = with(message);
+        let verdict = analyzer::analyze(&run).verdict;
+        let said = verdict.inconclusive.as_deref().unwrap_or("");
+        assert_eq!(said.contains(message.trim_end_matches('.')), missing, "{message}: {verdict:?}");
+    }
+}

@@ -102,7 +102,8 @@ fn complete(f: &Fields<'_>, part: &mut Part) {
         Some(Value::Bare(t) | Value::Text(t)) => nanoseconds(t),
         _ => None,
     };
-    let length = if f.dur.is_some() { time(&f.dur) } else { Some(0) };
+    // how long a complete event took must be said; a moment takes no time
+    let length = if f.phase == b"i" && f.dur.is_none() { Some(0) } else { time(&f.dur) };
     let span =
         time(&f.ts).zip(length).and_then(|(start, length)| Some((start, length, start.checked_add(length)?)));
     let Some((start, length, end)) = span else {

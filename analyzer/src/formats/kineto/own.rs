@@ -35,6 +35,7 @@ impl Own {
     pub(super) fn apply(&self, run: &mut Run) {
         let number = |of: &Json, key: &str| of.get(key).and_then(Json::as_u64);
         run.recorder = self.recorder();
+        run.missing = self.facts.get("missing").and_then(Json::as_str).unwrap_or("").to_owned();
         run.slowed_host |= self.facts.get("slowed_host").and_then(Json::as_bool).unwrap_or(false);
         for (key, to) in numbers(&mut run.header) {
             *to = number(&self.facts, key).and_then(|n| u32::try_from(n).ok()).unwrap_or(*to);

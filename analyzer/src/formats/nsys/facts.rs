@@ -79,6 +79,7 @@ pub(super) fn finish(reader: Reader<'_>) -> Result<Nsys, ReadError> {
         refused.orphans += ids.nameless;
     }
     let mut run = assembly.finish();
+    run.missing = about.missing;
     // of one whose operations all lay too far away
     run.devices.retain(|d| d.ops() > 0);
     refused.duplicates += run.duplicates;
@@ -128,6 +129,14 @@ pub(super) fn finish(reader: Reader<'_>) -> Result<Nsys, ReadError> {
     Ok(Nsys { run, refused, rows, bytes: 0, notes, os_calls })
 }
 
+/// Lost events (a message in small letters) that a verdict needs: all but those of sources that it does not rest on. How many
+/// they are nsys does not say.
+fn needed(message: &str) -> bool {
+    const OTHERS: [&str; 8] =
+        ["os runtime", "sampl", "sched", "thread state", "context switch", "ftrace", "opengl", "vulkan"];
+    message.contains("cuda") || !OTHERS.iter().any(|other| message.contains(other))
+}
+
 /// What small tables say.
 #[derive(Default)]
 struct About {
@@ -142,6 +151,8 @@ struct About {
     driver: u32,
     /// What nsys itself says was lost.
     messages: Vec<String>,
+    /// The first of them that a verdict cannot do without.
+    missing: String,
 }
 
 impl About {
@@ -174,6 +185,9 @@ impl About {
             let lost =
                 ["lost", "dropped", "not all"].iter().any(|w| words.contains(w)) && words.contains("event");
             let told = format!("nsys says: {}", message.trim());
+            if lost && about.missing.is_empty() && needed(&words) {
+                about.missing = told.trim_end_matches('.').to_owned();
+            }
             if lost && about.messages.len() < MOST_MESSAGES && !about.messages.contains(&told) {
                 about.messages.push(told);
             }
