@@ -8,6 +8,9 @@
 //! most work of its own: step time less the time in which only collectives ran and less waits on other streams. It is
 //! named where it is [`STANDS_OUT`] above the median; else the ranks are even, and the one with the most idle time is
 //! the one the line quotes.
+//!
+//! What makes a rank slow is what it has more of than the others, which its own verdict cannot know: of a rank that computes
+//! longer the line says that, and never COMM, which is what the others suffer from.
 
 mod read;
 mod words;
@@ -51,6 +54,22 @@ impl Fleet {
         let mut fleet = Fleet { ranks, missing, older, ..Fleet::default() };
         fleet.find_worst();
         fleet
+    }
+
+    /// What the worst rank has most more of, where it stands out: bucket, its ns a step, the median of the others' (ns).
+    pub fn more(&self) -> Option<(&str, f64, f64)> {
+        let worst = self.worst.filter(|_| self.stands_out)?;
+        let rank = self.ranks.get(worst)?;
+        let others = |key: &str| {
+            let others = self.ranks.iter().enumerate().filter(|(i, _)| *i != worst);
+            let mut all: Vec<f64> = others.filter_map(|(_, r)| r.own_part(key)).collect();
+            median(&mut all)
+        };
+        let parts = rank
+            .buckets
+            .iter()
+            .filter_map(|(key, _)| Some((key.as_str(), rank.own_part(key)?, others(key)?)));
+        parts.filter(|p| p.1 > p.2).max_by(|x, y| (x.1 - x.2).total_cmp(&(y.1 - y.2)))
     }
 
     fn find_worst(&mut self) {
@@ -103,6 +122,7 @@ impl Fleet {
             "older_summaries": self.older,
             "worst": self.worst.and_then(|w| self.ranks.get(w)).map(|r| json!({
                 "rank": r.rank, "file": r.file, "stands_out": self.stands_out,
+                "more": self.more().map(|(key, ns, others)| json!({"bucket": key, "ns": ns, "others_ns": others})),
             })),
             "steps": steps.map(|(least, median, most)| json!({
                 "shortest_ns": least, "median_ns": median, "longest_ns": most,

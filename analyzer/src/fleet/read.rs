@@ -135,6 +135,13 @@ impl Rank {
         self.median_ns.map(|ns| ns * (1.0 - self.share_of(|key| WAITING.contains(&key))))
     }
 
+    /// One bucket of its own time, ns a step; `None` without steps and of buckets in which it waits for others.
+    pub fn own_part(&self, bucket: &str) -> Option<f64> {
+        self.median_ns
+            .filter(|_| !WAITING.contains(&bucket))
+            .map(|ns| ns * self.share_of(|key| key == bucket))
+    }
+
     /// How reports call it.
     pub fn name(&self) -> String {
         match self.rank {

@@ -5,10 +5,13 @@ use std::borrow::Cow;
 use std::fmt::Write;
 
 use super::{Fleet, Rank};
-use crate::causes::inconclusive;
+use crate::analysis::Bucket;
+use crate::causes::{comm, inconclusive};
 use crate::fit::{self, Wanted};
 use crate::visible::visible;
 
+/// Key of the bucket in which kernels compute.
+const COMPUTE: &str = Bucket::Compute.key();
 /// Missing ranks named one by one, at most.
 const NAMED: usize = 8;
 
@@ -28,7 +31,18 @@ pub fn line(fleet: &Fleet) -> String {
             false => "",
         };
         let at = if worst.host.is_empty() { String::new() } else { format!(" on {}", worst.host) };
-        let _ = write!(out, "; {how}{}{at}: {}", worst.name(), verdict(worst));
+        let _ = write!(out, "; {how}{}{at}: ", worst.name());
+        match fleet.more().filter(|more| more.0 == COMPUTE || worst.code == comm::CODE) {
+            Some((bucket, ns, others)) => {
+                let (what, s) = match bucket {
+                    COMPUTE => ("computes".to_owned(), ""),
+                    _ => (format!("{} takes", words(bucket)), "'"),
+                };
+                let (ns, others) = (ms(ns), ms(others));
+                let _ = write!(out, "{what} {ns} ms a step, the others{s} {others}: they wait for it");
+            }
+            None => out.push_str(&verdict(worst)),
+        }
         if let (true, Some(own)) = (fleet.stands_out, worst.own_ns()) {
             let _ = write!(out, ", {} ms of its own a step", ms(own));
         }

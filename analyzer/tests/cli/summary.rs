@@ -63,6 +63,35 @@ fn the_worst_of_a_thousand_ranks_is_the_one_that_all_wait_for() {
     assert_eq!(all["ranks"][0]["losses"], 3);
 }
 
+/// A slow rank is told by what it has more of than the others: COMM is what they suffer from, waiting for it.
+#[test]
+fn a_rank_that_computes_longer_is_not_accused_of_its_collectives() {
+    let place = Place::new("slow-rank");
+    let ns = |ms: f64| (ms * 1e6) as u64 * 100;
+    let rank = |n: u32, compute: f64, host: f64| {
+        let mut one = summary(n, 4, 50.0, 0.0, "COMM");
+        one["verdict"]["code"] = json!(analyzer::causes::comm::CODE);
+        one["devices"][0]["buckets_ns"] =
+            json!({"compute": ns(compute), "host": ns(host), "collective_only": ns(50.0 - compute - host)});
+        write(&place, &n.to_string(), &one);
+    };
+    (0..4).for_each(|n| rank(n, if n == 1 { 40.0 } else { 15.0 }, 1.0));
+    let line = out(&place.run(&["summary", "--line", "."]));
+    assert!(
+        line.contains("slowest: rank 1 on node0: computes 40.0 ms a step, the others 15.0: they wait for it"),
+        "{line}"
+    );
+    assert!(!line.contains("COMM"), "{line}");
+    let all: Value = serde_json::from_str(&out(&place.run(&["summary", "--json", "."]))).unwrap();
+    assert_eq!(all["worst"]["more"]["bucket"], "compute");
+    (0..4).for_each(|n| rank(n, 15.0, if n == 2 { 20.0 } else { 1.0 }));
+    let line = out(&place.run(&["summary", "--line", "."]));
+    assert!(
+        line.contains("rank 2 on node0: host takes 20.0 ms a step, the others' 1.0: they wait for it"),
+        "{line}"
+    );
+}
+
 #[test]
 fn even_ranks_accuse_nobody_of_being_slow() {
     let place = Place::new("even");
