@@ -214,6 +214,16 @@ pub(super) fn fix_of(code: &str) -> Option<Fix> {
     })
 }
 
+/// The largest causes, where no set of them is worth naming.
+fn listed(parts: &[String]) -> String {
+    match parts {
+        [] => "no cause above 1 %".to_owned(),
+        // were its fix worth more, it would be the verdict
+        [one] => format!("only {one}, of which its fix wins less than {:.0} %", NAMED_WIN * 100.0),
+        _ => parts.join(", "),
+    }
+}
+
 /// One of several causes that are to be fixed together.
 #[derive(Clone, Copy)]
 struct Part {
@@ -286,7 +296,7 @@ fn mix(case: &Case, findings: &[Finding]) -> Verdict {
         None => {
             let parts: Vec<String> =
                 largest.iter().take(3).map(|f| format!("{} {:.0} %", f.cause, f.charged * 100.0)).collect();
-            v.text = if parts.is_empty() { "no cause above 1 %".to_owned() } else { parts.join(", ") };
+            v.text = listed(&parts);
             v.share = largest.iter().take(3).map(|f| f.charged).sum();
         }
     }

@@ -251,16 +251,19 @@ fn calls(out: &mut Page, o: &Overview<'_>) {
     out.section("Blocking calls", table.iter().take(4), |r, most| {
         let cost = match r.number("idle_ns") {
             0.0 => format!("costs 0: {}", meanwhile(o.source, r.text("name"), r.text("site"))),
-            ns => format!("costs {} of idle GPU, {:.1} %", time(ns as u64), r.number("idle_pct")),
+            ns => {
+                format!("costs {}, {:.1} % of all idle time", time(ns as u64), r.number("idle_pct"))
+            }
         };
         let site = match r.text("site") {
             "" => String::new(),
             site => format!(" ({})", name(site, most)),
         };
         format!(
-            "{}{site}: {} calls, {} blocked, {cost}",
+            "{}{site}: {} call{}, {} blocked, {cost}",
             name(r.text("name"), most),
             thousands(r.number("num_calls") as u64),
+            if r.number("num_calls") == 1.0 { "" } else { "s" },
             time(r.number("blocked_ns") as u64)
         )
     });

@@ -49,8 +49,9 @@ pub(crate) fn name(text: &str) -> Cow<'_, str> {
 
 /// A text that no spreadsheet takes for a formula.
 fn plain(text: &str) -> Cow<'_, str> {
-    // the wide forms count as = + - @ where they are usual
-    match text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠']) {
+    // some strip leading blanks before they look; the wide forms count as = + - @ where they are usual
+    let first = text.trim_start_matches(|c: char| c.is_whitespace() && !matches!(c, '\t' | '\r' | '\n'));
+    match first.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠']) {
         true => Cow::Owned(format!("'{text}")),
         false => Cow::Borrowed(text),
     }
@@ -80,6 +81,9 @@ mod tests {
             ("\tx", "'\tx"),
             ("\rx", "\"'\rx\""),
             ("＝1", "'＝1"),
+            (" =1", "' =1"),
+            ("\u{a0} @x", "'\u{a0} @x"),
+            (" a=b", " a=b"),
             ("a=b", "a=b"),
             ("'=1", "'=1"),
             ("", ""),

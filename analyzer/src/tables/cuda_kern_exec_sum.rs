@@ -16,7 +16,7 @@ use super::cuda_gpu_kern_sum::{CLASS, FLAGS, OCCUPANCY, REGISTERS, WAVES};
 use super::groups::{by_total, Groups};
 use super::occupancy::Filling;
 use super::stats::Samples;
-use super::table::{five, ns, number, row, text, Cell, Row};
+use super::table::{five, naming, ns, number, row, text, Cell, Row};
 use super::{Report, Source};
 
 pub(super) static REPORT: Report = Report {
@@ -29,7 +29,7 @@ pub(super) static REPORT: Report = Report {
     columns: &[
         number("PID", "pid"),
         number("TID", "tid"),
-        number("DevId", "device"),
+        naming("DevId", "device"),
         number("Count", "count"),
         number("QCount", "queue_count"),
         ns("TAvg", "total_avg_ns"),

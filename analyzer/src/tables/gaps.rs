@@ -13,7 +13,7 @@ use foldhash::{HashMap, HashMapExt};
 use trace::Kind;
 
 use super::cuda_gpu_mem_time_sum::operation;
-use super::table::{ns, number, percent, percent_of, row, text, Cell, Row};
+use super::table::{naming, ns, percent, percent_of, row, text, Cell, Row};
 use super::{Report, Source};
 use crate::analysis::Bucket;
 use crate::run::NONE;
@@ -29,7 +29,7 @@ pub(super) static REPORT: Report = Report {
         percent("Idle", "idle_pct"),
         ns("Length", "length_ns"),
         ns("Start", "start_ns"),
-        number("DevId", "device"),
+        naming("DevId", "device"),
         text("Cause", "cause"),
         text("Call", "call"),
         text("Before", "before"),

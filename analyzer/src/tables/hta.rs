@@ -18,7 +18,7 @@
 
 use foldhash::{HashMap, HashMapExt};
 
-use super::table::{ns, number, percent_of, row, text, Cell, Column, Row, Unit};
+use super::table::{naming, ns, number, percent_of, row, text, Cell, Column, Row, Unit};
 use super::{Report, Source};
 use crate::analysis::{Bucket, Buckets, IdleSlice};
 use crate::run::{Op, Run, Span, Stream};
@@ -45,7 +45,7 @@ pub static REPORT: Report = Report {
 };
 
 const FIRST: [Column; 9] = [
-    number("DevId", "device"),
+    naming("DevId", "device"),
     number("Stream", "stream"),
     text("Category", "category"),
     number("HTA Idle us", "hta_idle_us"),
@@ -57,6 +57,7 @@ const FIRST: [Column; 9] = [
         text: false,
         part: false,
         spare: false,
+        names: false,
     },
     ns("Time", "time_ns"),
     text("Mostly", "mostly"),

@@ -4,7 +4,7 @@
 
 use std::io;
 
-use super::table::{ns, number, part, row, text, Column, Row};
+use super::table::{naming, ns, number, part, row, text, Column, Row};
 use super::{Report, Source};
 use crate::analysis::{Analysis, Bucket, Buckets, DeviceAnalysis, IdleSlice, Step};
 use crate::kernels::KernelTable;
@@ -44,7 +44,7 @@ const SPLIT: [(Bucket, Column); Bucket::COUNT] = [
 
 const FIRST: [Column; 4] = [
     number("Step", "step"),
-    number("DevId", "device"),
+    naming("DevId", "device"),
     ns("Start", "start_ns"),
     part("Step Time", "step_ns"),
 ];

@@ -49,6 +49,8 @@ pub struct Column {
     pub part: bool,
     /// Not shown to people where no row has anything in it; csv and json have it always.
     pub spare: bool,
+    /// Says what a row is of: where rows differ in it, they cannot be told apart without.
+    pub names: bool,
 }
 
 impl Column {
@@ -66,7 +68,7 @@ impl Column {
 
 /// A column of texts.
 pub(super) const fn text(name: &'static str, key: &'static str) -> Column {
-    Column { name, unit: Unit::None, key, decimals: 0, text: true, part: false, spare: false }
+    Column { name, unit: Unit::None, key, decimals: 0, text: true, part: false, spare: false, names: false }
 }
 
 /// A column of texts that many traces have nothing for.
@@ -76,12 +78,17 @@ pub(super) const fn spare_text(name: &'static str, key: &'static str) -> Column 
 
 /// A column of counts and other numbers without unit.
 pub(super) const fn number(name: &'static str, key: &'static str) -> Column {
-    Column { name, unit: Unit::None, key, decimals: 1, text: false, part: false, spare: false }
+    Column { name, unit: Unit::None, key, decimals: 1, text: false, part: false, spare: false, names: false }
+}
+
+/// A column of numbers by which rows are told apart.
+pub(super) const fn naming(name: &'static str, key: &'static str) -> Column {
+    Column { names: true, ..number(name, key) }
 }
 
 /// A column of times.
 pub(super) const fn ns(name: &'static str, key: &'static str) -> Column {
-    Column { name, unit: Unit::Ns, key, decimals: 1, text: false, part: false, spare: false }
+    Column { name, unit: Unit::Ns, key, decimals: 1, text: false, part: false, spare: false, names: false }
 }
 
 /// A column of times that are parts of a whole, or the whole.
@@ -91,12 +98,30 @@ pub(super) const fn part(name: &'static str, key: &'static str) -> Column {
 
 /// A column of shares.
 pub(super) const fn percent(name: &'static str, key: &'static str) -> Column {
-    Column { name, unit: Unit::Percent, key, decimals: 1, text: false, part: false, spare: false }
+    Column {
+        name,
+        unit: Unit::Percent,
+        key,
+        decimals: 1,
+        text: false,
+        part: false,
+        spare: false,
+        names: false,
+    }
 }
 
 /// A column of sizes.
 pub(super) const fn megabytes(name: &'static str, key: &'static str) -> Column {
-    Column { name, unit: Unit::Megabytes, key, decimals: 3, text: false, part: false, spare: false }
+    Column {
+        name,
+        unit: Unit::Megabytes,
+        key,
+        decimals: 3,
+        text: false,
+        part: false,
+        spare: false,
+        names: false,
+    }
 }
 
 /// Share of the row's total in the sum of all rows' totals.

@@ -44,6 +44,17 @@ pub(super) fn write(
             }
         })
         .collect();
+    let differs = |n: usize| rows.iter().any(|r| r.get(n) != rows.first().and_then(|first| first.get(n)));
+    for (n, column) in columns.iter().enumerate().filter(|(_, c)| c.names) {
+        if let Some(wanted) = wanted.get_mut(n) {
+            // last to go, and of the parts none goes later
+            (wanted.keep, wanted.weight) = match differs(n) {
+                true => (true, u128::MAX),
+                false => (wanted.keep, wanted.weight),
+            };
+        }
+        debug_assert!(!column.part);
+    }
     for row in rows {
         for ((wanted, column), cell) in wanted.iter_mut().zip(columns).zip(row) {
             wanted.width = wanted.width.max(fit::width(&shown(column, cell)));

@@ -11,6 +11,7 @@ use serde_json::json;
 
 use crate::hostile_names::{self, FILE};
 use crate::place::{code, err, out, Place};
+use crate::training::{steps_of, work, write, Work};
 
 fn input(path: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(path).display().to_string()
@@ -198,5 +199,18 @@ fn data_on_a_terminal_is_made_visible_and_compressed_data_refused() {
             "{}",
             err(&output)
         );
+    }
+}
+
+/// Rows of several GPUs cannot be told apart without the GPU's number, however narrow the terminal.
+#[test]
+fn the_number_of_the_gpu_stays_where_there_are_several() {
+    let place = Place::new("terminal-devices");
+    let gemm = work("gemm", 1000, 200_000, 20);
+    write(&place, "two", &steps_of(0, true, &[gemm, Work { gpu: 1, ..gemm }]));
+    for width in ["60", "80"] {
+        let output = place.run(&["steps", "two", "--width", width]);
+        let text = out(&output);
+        assert!(text.lines().any(|l| l.contains("DevId") && l.contains("Step Time")), "{text}");
     }
 }
