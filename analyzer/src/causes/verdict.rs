@@ -302,3 +302,13 @@ fn mix(case: &Case, findings: &[Finding]) -> Verdict {
     }
     v
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn one_cause_is_no_list() {
+        let of = |parts: &[&str]| super::listed(&parts.iter().map(|&p| p.to_owned()).collect::<Vec<_>>());
+        assert_eq!(of(&["COPY 18 %", "HOST 4 %"]), "COPY 18 %, HOST 4 %");
+        assert_eq!(of(&["COPY 18 %"]), "only COPY 18 %, of which its fix wins less than 10 %");
+    }
+}

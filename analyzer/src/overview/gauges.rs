@@ -209,8 +209,12 @@ mod tests {
             }
         }
         let steady = Span::new(0, steps * STEP);
-        let device = DeviceAnalysis { steady, ..DeviceAnalysis::default() };
-        let a = Analysis { steps: Steps { mean_ns: STEP as f64, ..Steps::default() }, ..Analysis::default() };
+        let device = DeviceAnalysis::default();
+        let a = Analysis {
+            steady,
+            steps: Steps { mean_ns: STEP as f64, ..Steps::default() },
+            ..Analysis::default()
+        };
         Gauges::of(&run, &a, &device)
     }
 
