@@ -207,7 +207,7 @@ class Recordings(CannedRun):
         with tarfile.open(self.plan.out / "x.tar.gz") as tar:
             self.assertEqual(tar.getnames(), ["host_gc.slow.gprec.gz", "causes.json"])
             known = json.load(tar.extractfile("causes.json"))["recordings"]
-        self.assertEqual(known["host_gc.slow"]["causes"], ["HOST"])
+        self.assertEqual(known["host_gc.slow"]["causes"], ["GC", "HOST"])
         self.assertEqual(list(known["host_gc.slow"]["sites"].values()), ["step"])
         self.assertEqual(known["host_gc.fixed"]["causes"], list(HEALTHY))
 
