@@ -191,7 +191,7 @@ fn one_long_step_is_no_slower_program() {
 #[test]
 fn a_run_in_two_formats_is_one_run() {
     let place = Place::new("diff-formats");
-    for name in ["own_host_sleep", "own_mlp_eager_shared"] {
+    for name in ["own_host_sleep", "own_compiled"] {
         let mut bytes = Vec::new();
         let packed = std::fs::read(real(name)).unwrap();
         flate2::read::GzDecoder::new(&packed[..]).read_to_end(&mut bytes).unwrap();
