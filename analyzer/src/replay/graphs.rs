@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! [`Fix::Launch`]: which launches go into one graph. One for each step, cut wherever the host is needed: by a call that
+//! [`super::Fix::Launch`]: which launches go into one graph. One for each step, cut wherever the host is needed: by a call that
 //! stays, by a copy to the host or from pageable memory, and by host work that is too long to be dispatch, or that fetches data.
 
 use super::prepare::{Item, Prepared, Role};

@@ -84,7 +84,7 @@ struct Playing<'a> {
     prepared: &'a Prepared,
     fixes: Fixes,
     at: &'a dyn Fn(u32) -> bool,
-    /// With [`Fix::Launch`]: what becomes of each item.
+    /// With [`super::Fix::Launch`]: what becomes of each item.
     graphs: Vec<Part>,
     starts: Vec<u64>,
     ends: Vec<u64>,

@@ -313,7 +313,9 @@ fn the_python_package_with_its_domains_categories_and_registered_names() {
     assert!(r.named("", "moment").iter().all(|(_, e)| e.flags == MARK));
     let worker = r.named("", "worker")[0];
     assert!(worker.0 != run.truth().pid && worker.1.start > across.start && worker.1.end < across.end);
-    assert_eq!(r.recorded.losses(), [], "nothing is lost");
+    // a module's own code is gone once it is imported: a call made from it may have no line, and is counted
+    let lost = r.recorded.losses().into_iter().filter(|(key, _)| *key != "frame_unreadable");
+    assert_eq!(lost.collect::<Vec<_>>(), [], "no range is lost");
     assert_eq!(table(&run).get("training:layer"), Some(&(240, "PushPop".to_owned())));
     // a step that the program names in a domain of its own is one
     assert!(run.stderr.contains("12 steps"), "{}", run.stderr);
