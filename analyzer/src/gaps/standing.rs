@@ -25,6 +25,11 @@ const SOON_NS: u64 = 200_000;
 /// Samples by what was done.
 type Tally = HashMap<Doing, u32>;
 
+/// Enough to say something.
+fn is_enough(tally: &Tally) -> bool {
+    tally.values().sum::<u32>() >= LEAST_SAMPLES
+}
+
 /// Half of them or more, and enough.
 fn most(tally: &Tally, is: impl Fn(Doing) -> bool) -> bool {
     let all: u32 = tally.values().sum();
@@ -83,7 +88,8 @@ impl Standing {
                 continue; // of a graph the first node speaks
             }
             last = op.call;
-            if let Some(tally) = own.get(&op.call) {
+            // what has samples enough speaks for itself alone: a pause of ten seconds before the first step is no vote on the others
+            if let Some(tally) = own.get(&op.call).filter(|t| !is_enough(t)) {
                 let group = groups.entry((key(op), is_long(op.call))).or_default();
                 for (&doing, n) in tally {
                     *group.entry(doing).or_default() += n;
@@ -97,7 +103,7 @@ impl Standing {
                 continue;
             }
             let long = is_long(op.call);
-            let alone = own.get(&op.call).filter(|t| t.values().sum::<u32>() >= LEAST_SAMPLES);
+            let alone = own.get(&op.call).filter(|t| is_enough(t));
             let Some(tally) = alone.or_else(|| groups.get(&(key(op), long))) else { continue };
             if long && most(tally, Doing::is_fetching) {
                 standing.fetched.insert(op.call);

@@ -251,6 +251,24 @@ fn data_read_by_the_launching_thread() {
     names(&standing(|p| Pose::computing(stack(p, &[ITEM]))), "HOST", 17);
 }
 
+/// Seen on the H200: ten seconds in front of the first step, a hundred samples for each of a step's, outvoted the fetching.
+#[test]
+fn a_long_wait_before_the_first_step_is_no_vote_on_the_others() {
+    let mut begun = false;
+    let (_, a) = run(|p| {
+        if !begun {
+            work(p);
+            let waits = Pose::blocked(stack(p, &[("wait", "/job/gpt/gate.py", 9)]), 0);
+            p.stand(3_000_000_000, waits);
+            begun = true;
+        }
+        work(p);
+        let fetch = stack(p, &[ITEM, SINGLE, NEXT]);
+        p.stand(AWAY, Pose::computing(fetch));
+    });
+    verdict(&a, "INPUT-MAIN");
+}
+
 #[test]
 fn data_that_waits_for_a_disk() {
     let found = standing(|p| Pose::blocked(stack(p, &[ITEM, SINGLE, NEXT]), 17));
