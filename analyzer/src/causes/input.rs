@@ -154,10 +154,17 @@ fn waits(case: &Case, cause: (&'static str, &'static str)) -> Option<Finding> {
     let fetching = input::all(case.run, case.analysis.steady, &case.device.slices);
     let part = crate::analysis::share(fetching.exposed_ns.min(fetching.ns), fetching.ns) * 100.0;
     let steps = (case.analysis.steps.steady().len() as f64).max(1.0);
+    let takes = match fetching.complete {
+        true => format!(
+            "takes {:.1} ms {}",
+            fetching.ns as f64 / 1e6 / steps,
+            if case.analysis.steps.steady().is_empty() { "in all" } else { "a step" }
+        ),
+        false => "is".to_owned(),
+    };
     f.text = format!(
-        "fetching data takes {:.1} ms {}, hidden {:.0} %, exposed {part:.0} %{}",
-        fetching.ns as f64 / 1e6 / steps,
-        if case.analysis.steps.steady().is_empty() { "in all" } else { "a step" },
+        "fetching data {takes}{} hidden {:.0} %, exposed {part:.0} %{}",
+        if fetching.complete { "," } else { "" },
         100.0 - part,
         match fetching.workers {
             Some(true) => "; the workers are too few or too slow",

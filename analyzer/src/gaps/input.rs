@@ -44,6 +44,8 @@ pub struct Fetched {
     pub ns: u64,
     /// Of it, while the device was idle.
     pub exposed_ns: u64,
+    /// `ns` is all of it; else (by samples, of which many could not be read) there is more.
+    pub complete: bool,
     /// By workers of a PyTorch DataLoader, or by the thread itself; `None` where the names do not tell.
     pub workers: Option<bool>,
 }
@@ -54,15 +56,16 @@ pub fn all(run: &Run, span: Span, idle: &[IdleSlice]) -> Fetched {
     let fetching = Fetching::of(ranges(&names, run.threads.iter()).map(|r| r.span));
     let named =
         |part: &str| names.iter().any(|&n| run.definitions.string(n).is_some_and(|n| n.contains(part)));
-    let (sampled, by) = if names.is_empty() { super::standing::fetching(run) } else { (Vec::new(), None) };
-    let fetching = if sampled.is_empty() { fetching } else { Fetching::of(sampled.into_iter()) };
+    let sampled = names.is_empty().then(|| super::standing::fetching(run)).filter(|s| !s.spans.is_empty());
+    let (by, complete) = sampled.as_ref().map_or((None, true), |s| (s.workers, s.complete));
+    let fetching = sampled.map_or(fetching, |s| Fetching::of(s.spans.into_iter()));
     let workers = match (named("_MultiProcessing"), named("_SingleProcess")) {
         (true, false) => Some(true),
         (false, true) => Some(false),
         _ => by,
     };
     let exposed = idle.iter().map(|s| s.span().clip(span)).map(|s| fetching.within(s.start, s.end));
-    Fetched { ns: fetching.within(span.start, span.end), exposed_ns: exposed.sum(), workers }
+    Fetched { ns: fetching.within(span.start, span.end), exposed_ns: exposed.sum(), complete, workers }
 }
 
 /// Ranges that fetch data, of some threads.

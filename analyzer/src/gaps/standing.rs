@@ -176,7 +176,9 @@ fn place(run: &Run, device: &Device, stretches: &[Stretch]) -> Vec<Placed> {
     let mut frames: HashMap<u32, Frames> = HashMap::new();
     let mut placed = Vec::new();
     for (t, thread) in run.threads.iter().enumerate() {
-        for (s, sample) in thread.samples.iter().enumerate() {
+        // a Python thread whose frames moved while they were read: what it did then is not known
+        let has_stacks = thread.samples.iter().any(|s| s.stack != 0);
+        for (s, sample) in thread.samples.iter().enumerate().filter(|(_, s)| s.stack != 0 || !has_stacks) {
             let at = sample.span.end;
             let next = stretches.partition_point(|x| x.span.end <= at);
             let Some(stretch) = stretches.get(next).filter(|x| x.span.start <= at) else { continue };
@@ -317,18 +319,36 @@ fn common(sites: &mut Sites<'_>, stacks: impl Iterator<Item = u32>) -> Option<Si
     enough(n).then(|| Site { line: 0, via: None, ..site.clone() })
 }
 
-/// Time of any thread in a loader, by samples: the spans they stand for, and whether workers do the work.
-pub(super) fn fetching(run: &Run) -> (Vec<Span>, Option<bool>) {
+/// Samples of threads in a loader.
+pub(super) struct Fetched {
+    /// The spans they stand for.
+    pub(super) spans: Vec<Span>,
+    /// Whether workers do the work.
+    pub(super) workers: Option<bool>,
+    /// Of the threads that were seen in one, nearly every sample could be read: the spans are all of its time.
+    pub(super) complete: bool,
+}
+
+/// A thread of which more than this share of the samples have no stack was in the loader for longer than they tell.
+const UNREAD_SHARE: f64 = 0.1;
+
+/// Time of any thread in a loader, by samples.
+pub(super) fn fetching(run: &Run) -> Fetched {
     let mut frames: HashMap<u32, Frames> = HashMap::new();
     let mut spans = Vec::new();
-    let (mut workers, mut here) = (0, 0);
-    for s in run.threads.iter().flat_map(|t| &t.samples) {
-        let stack = *frames.entry(s.stack).or_insert_with(|| Frames::of(run, s.stack));
-        if let Frames::Loader(doing) = stack {
-            spans.push(s.span);
-            workers += u32::from(doing == Doing::FetchesFromWorkers);
-            here += u32::from(doing == Doing::FetchesHere);
+    let (mut workers, mut here, mut complete) = (0, 0, true);
+    for thread in &run.threads {
+        let before = spans.len();
+        for s in &thread.samples {
+            let stack = *frames.entry(s.stack).or_insert_with(|| Frames::of(run, s.stack));
+            if let Frames::Loader(doing) = stack {
+                spans.push(s.span);
+                workers += u32::from(doing == Doing::FetchesFromWorkers);
+                here += u32::from(doing == Doing::FetchesHere);
+            }
         }
+        let unread = thread.samples.iter().filter(|s| s.stack == 0).count() as f64;
+        complete &= spans.len() == before || unread <= UNREAD_SHARE * thread.samples.len() as f64;
     }
     let all = spans.len() as u32;
     let who = match () {
@@ -337,5 +357,5 @@ pub(super) fn fetching(run: &Run) -> (Vec<Span>, Option<bool>) {
         () if here * 2 >= all => Some(false),
         () => None,
     };
-    (spans, who)
+    Fetched { spans, workers: who, complete }
 }
