@@ -69,7 +69,7 @@ LABELS = {
     "host_log_flush": slow("LOGGING", "FILE-IO", "HOST", kind="log"),
     "host_stall_50": slow("HOST", kind="stall"),
     "alloc_empty_cache": slow("ALLOC", kind="empty-cache", fixed=OR_LAUNCH),
-    "two_input_sync": slow("INPUT", "SYNC", coarse=("HOST",), both=True, fixed=OR_LAUNCH,
+    "two_input_sync": slow("INPUT-MAIN", "SYNC", coarse=("HOST",), both=True, fixed=OR_LAUNCH,
                            proofs={"workers": WINS, "no_sync": WINS, "fixed": WINS}),
     "two_copy_host": slow("COPY", "HOST", both=True, proofs={"pinned": WINS, "no_python": WINS, "fixed": WINS}),
     "jax_host": slow("HOST", kind="python", other=True),
