@@ -29,6 +29,8 @@ pub(crate) struct Settings {
     pub(crate) graph_level: bool,
     /// Wait for cudaProfilerStart.
     pub(crate) capture_waits: bool,
+    /// Do not read Python's frames.
+    pub(crate) no_sites: bool,
     /// Looks of the gap sampler a second; 0: none.
     pub(crate) sample_hz: u64,
     /// Id of the `gapprobe run` around us.
@@ -80,6 +82,7 @@ pub(crate) fn read() -> Settings {
     let sample_hz = number(setting::SAMPLE_HZ, 0, 1000, 100, &mut complaint);
     Settings {
         sample_hz,
+        no_sites: choice(setting::SITES, ["1", "0"], &mut complaint),
         directory: environment::path(setting::DIR).map_or_else(|| PathBuf::from("."), PathBuf::from),
         max_bytes: (max_mb as usize) << 20,
         exit_ms,

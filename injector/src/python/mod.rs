@@ -49,6 +49,10 @@ fn off(why: &str) {
 
 /// At the first GPU use: which Python is it?
 pub(crate) fn start() {
+    if crate::attach::settings().is_some_and(|s| s.no_sites) {
+        off("GAPPROBE_SITES=0");
+        return;
+    }
     let Some(version) = interpreter::version() else {
         off("no Python in this process at its first GPU use");
         return;

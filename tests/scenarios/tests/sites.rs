@@ -212,6 +212,23 @@ fn older_pythons_are_left_alone_and_it_is_said() {
     }
 }
 
+/// The off switch: no frame is read, at a call or in a sample, and nothing of the interpreter is touched.
+#[test]
+fn switched_off_no_frame_is_read() {
+    let script = "import ctypes, time\nlibrary = ctypes.CDLL('libcudart.so')\n\
+                  for n in range(100): library.cudaDeviceSynchronize(); time.sleep(0.01)\nprint('done')\n";
+    for (version, python) in pythons(&READ) {
+        let run = Victim::of(&python, &["-c", script], "13.0").env("GAPPROBE_SITES", "0").run();
+        assert_eq!((run.ending(), run.stdout.as_str()), (0, "done\n"), "{version}: {}", run.stderr);
+        let recorded = run.recorded();
+        assert_eq!(attribute(&recorded, "python.sites"), "off: GAPPROBE_SITES=0", "{version}");
+        assert!(recorded.of(Kind::Call).count() >= 100, "{version}");
+        assert!(recorded.of(Kind::Call).all(|(_, e)| e.c == 0), "{version}");
+        let samples: Vec<_> = recorded.of(Kind::Sample).collect();
+        assert!(samples.len() > 20 && samples.iter().all(|(_, e)| e.a == 0), "{version}: {}", samples.len());
+    }
+}
+
 /// The loop of C that Python stands around, `depth` frames deep.
 fn below_python(python: &Path, words: &[&str], preload: bool) -> Victim {
     let library = built().victims.join("13.0/libfrom_python.so");
