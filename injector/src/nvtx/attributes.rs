@@ -186,7 +186,8 @@ mod tests {
         let whole =
             Raw { payload_type: 1, payload: 7, message_type: 1, message: text.as_ptr() as usize, ..raw() };
         for size in 0..=48u16 {
-            let a = read(&Raw { size, ..whole });
+            let cut = Raw { size, ..whole };
+            let a = read(&cut);
             assert_eq!(a.is_some(), size > 16, "{size}");
             let Some(a) = a else { continue };
             assert_eq!(a.number(0).is_some(), size >= 32, "{size}");
