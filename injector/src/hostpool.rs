@@ -164,7 +164,7 @@ pub(crate) fn push_behind(before: [u64; SLOT_WORDS], event: [u64; SLOT_WORDS]) {
             if roomy && place.ring.push(&[before, event]) {
                 return;
             }
-            losses::add(Loss::StackTableFull, u64::from(!roomy));
+            losses::add(Loss::SiteDropped, u64::from(!roomy));
             if !place.ring.push(&[event]) {
                 losses::add(Loss::HostRingFull, 1);
             }

@@ -92,7 +92,7 @@ losses! {
     NoDrainThread = 21, Data, "no_drain_thread", "background threads that could not be started: nothing was recorded";
     // 22 was used by an earlier recorder
     /// Calls from new stacks while there was no room for more of them, in the thread's ring or the name table.
-    StackTableFull = 23, Note, "stack_table_full", "calls without their Python line: too many different call stacks at once";
+    SiteDropped = 23, Note, "site_dropped", "calls without their Python line: too many different call stacks at once";
     /// Frames whose code object could not be read or was gone when the drain thread looked.
     FrameUnreadable = 24, Note, "frame_unreadable", "Python frames that could not be read";
     /// The sampler's queue to the drain thread was full.

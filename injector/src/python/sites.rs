@@ -76,7 +76,7 @@ impl Sites {
             }
             TAG_SITE => {
                 let id = self.id(first, store);
-                losses::add(Loss::StackTableFull, u64::from(id == 0));
+                losses::add(Loss::SiteDropped, u64::from(id == 0));
                 self.next = Some(id);
             }
             _ => return false,
@@ -104,7 +104,7 @@ impl Sites {
             return; // two threads at once, or thrown out of the table of what was sent
         }
         if crate::clock::monotonic() > self.until {
-            losses::add(Loss::StackTableFull, 1);
+            losses::add(Loss::SiteDropped, 1);
             walk::forget(hash); // it comes again with its next call, and its id is defined then
             return;
         }
@@ -116,7 +116,7 @@ impl Sites {
             frames.iter().filter_map(|(f, stamp)| self.frame(f, *stamp, store)).collect();
         let id = ids.and_then(|ids| store.stack(&ids, known.map(|(id, _)| id)));
         // calls that have the id already stay without a definition
-        losses::add(Loss::StackTableFull, u64::from(id.is_none() && known.is_some()));
+        losses::add(Loss::SiteDropped, u64::from(id.is_none() && known.is_some()));
         self.stacks.insert(hash, (id.unwrap_or(0), true));
     }
 

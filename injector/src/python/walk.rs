@@ -324,7 +324,7 @@ fn send(tables: &Tables, interpreter: &Interpreter, thread: usize) -> u64 {
     }
     let sent = slots.get(..hash.depth as usize + 1).is_some_and(hostpool::push_together);
     if !sent {
-        losses::add(Loss::StackTableFull, 1);
+        losses::add(Loss::SiteDropped, 1);
         return 0;
     }
     tables.remember(hash.end());

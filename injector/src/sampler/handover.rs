@@ -137,7 +137,7 @@ fn define(frames: &[Frame], store: &mut Store) -> u32 {
     }
     let id = if ids.len() == frames.len() { store.stack(&ids, None) } else { None };
     if id.is_none() {
-        losses::add(Loss::StackTableFull, 1);
+        losses::add(Loss::SiteDropped, 1);
     }
     id.unwrap_or(0)
 }

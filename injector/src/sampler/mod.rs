@@ -299,7 +299,7 @@ fn tell(stack: &Stack, codes: &mut Codes, stacks: &mut HashMap<Vec<(u32, u32)>, 
     };
     let frames: Vec<Frame> = key.iter().map(frame).collect::<Option<_>>()?;
     if stacks.len() >= MOST_STACKS {
-        losses::add(Loss::StackTableFull, 1);
+        losses::add(Loss::SiteDropped, 1);
         return Some(0);
     }
     if !put(Item::Stack(frames)) {

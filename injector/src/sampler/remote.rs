@@ -7,6 +7,8 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+use crate::cupti::names::read_memory;
+
 /// Places a call takes at most (IOV_MAX is 1024).
 const MOST: usize = 512;
 
@@ -86,9 +88,8 @@ pub(super) fn is_address(address: u64) -> bool {
 
 /// `length` bytes at `address`.
 pub(super) fn read(address: u64, length: usize) -> Option<Vec<u8>> {
-    let mut batch = Batch::default();
-    let slot = batch.want(address, length)?;
-    batch.read().then(|| batch.bytes(slot).to_vec())
+    let mut bytes = vec![0; length];
+    (is_address(address) && read_memory(address, &mut bytes)? == length).then_some(bytes)
 }
 
 /// The word at `address`.
@@ -107,15 +108,11 @@ pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
 
 /// As [`u64_at`], four bytes.
 pub(super) fn i32_at(bytes: &[u8], at: usize) -> i32 {
-    u64_at_most(bytes, at) as i32
-}
-
-fn u64_at_most(bytes: &[u8], at: usize) -> u32 {
     let mut word = [0; 4];
     if let Some(from) = bytes.get(at..at + 4) {
         word.copy_from_slice(from);
     }
-    u32::from_le_bytes(word)
+    i32::from_le_bytes(word)
 }
 
 #[cfg(test)]

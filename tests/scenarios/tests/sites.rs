@@ -136,7 +136,7 @@ fn compare(label: &str, run: &Run) -> Tally {
     }
     // (a stack that is refused counts once, however many calls of the same round had its id already)
     // (and one that the drain thread put off may have no later call that would define it)
-    let counted = recorded.loss(Loss::StackTableFull) + tally.calls as u64 / 5;
+    let counted = recorded.loss(Loss::SiteDropped) + tally.calls as u64 / 5;
     assert!(tally.without as u64 <= counted, "{label}: {tally:?} {:?}", recorded.losses());
     let missing: Vec<_> = truth.iter().filter(|(size, _)| !seen.contains(size)).collect();
     assert!(
