@@ -13,6 +13,7 @@ mod examples;
 mod export;
 mod help;
 mod hostile_names;
+mod html_page;
 mod html_report;
 mod leftovers;
 mod living;
