@@ -6,11 +6,11 @@ Fixed: the results stay on the GPU."""
 import cupy
 from cupyside import Heavy, main
 
-LIGHT = 700
+LIGHT = 300
 
 
 def build(form, ctx):
-    heavy = Heavy(ctx, ms=5)
+    heavy = Heavy(ctx, ms=8)
     x = cupy.ones((128, 128), dtype=cupy.float32)
     norms = []
 
