@@ -11,7 +11,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use gapprobe_scenarios::built::root;
-use gapprobe_scenarios::{Run, Victim, CORES};
+use gapprobe_scenarios::{skipped, Run, Victim, CORES};
 use serde_json::Value;
 
 /// Runs of a program until one was left alone.
@@ -28,7 +28,7 @@ fn python() -> Option<&'static PathBuf> {
         let output = Command::new(root().join("scripts/cpu-torch")).output().expect("scripts/cpu-torch");
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
         if !output.status.success() {
-            println!("SKIPPED: the real DataLoader: {}", text(&output.stderr));
+            skipped(format!("the real DataLoader: {}", text(&output.stderr)));
             return None;
         }
         Some(PathBuf::from(text(&output.stdout)))
@@ -79,9 +79,7 @@ fn undisturbed(form: &str, workers_must_be_busy: bool) -> Option<(Run, Value)> {
         assert!(run.others().is_empty(), "{form}: {}", run.stderr);
         let pins = run.stdout.trim_end().rsplit("pinned_in").next().unwrap_or_default().trim();
         if pins.is_empty() && !pinned_by(form).is_empty() {
-            println!(
-                "SKIPPED: the DataLoader program {form}: the loader of this PyTorch pins only where CUDA is"
-            );
+            skipped(format!("DataLoader, {form}: the loader of this PyTorch pins only where CUDA is"));
             return None;
         }
         assert_eq!(pins.split(' ').next(), Some(pinned_by(form)), "{form}: {}", run.stdout);
@@ -92,7 +90,7 @@ fn undisturbed(form: &str, workers_must_be_busy: bool) -> Option<(Run, Value)> {
             return Some((run, summary));
         }
     }
-    println!("SKIPPED: the DataLoader program {form}: the machine is too busy to judge what it waits for");
+    skipped(format!("DataLoader, {form}: the machine is too busy to judge what it waits for"));
     None
 }
 
