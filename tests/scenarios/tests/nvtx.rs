@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use gapprobe_scenarios::built::{built, root};
-use gapprobe_scenarios::{Recorded, Run, Victim};
+use gapprobe_scenarios::{skipped, Recorded, Run, Victim};
 use trace::define::TrackInfo;
 use trace::event::{MARK, OPEN_ENDED, PAYLOAD, PAYLOAD_REAL, PAYLOAD_SIGNED, START_END};
 use trace::reader::Track;
@@ -286,7 +286,7 @@ fn package() -> Option<(PathBuf, PathBuf)> {
 #[test]
 fn the_python_package_with_its_domains_categories_and_registered_names() {
     let Some((python, folder)) = package() else {
-        println!("SKIPPED: the Python package nvtx cannot be installed here (scripts/nvtx-wheel)");
+        skipped("the Python package nvtx cannot be installed here (scripts/nvtx-wheel)");
         return;
     };
     let script = root().join("tests/scenarios/victims/nvtx_python.py");
