@@ -6,6 +6,7 @@ the other in the all-reduce is COMM, and never GPU-BOUND; the starved one INPUT 
 Where the fixed form wins less than the suite `causes` asks for, the program is wrong and no verdict is judged.
 """
 
+import gzip
 import json
 import socket
 import subprocess
@@ -133,6 +134,8 @@ def run(plan, only=None):
         forms[form] = ended(plan, started(plan, form))
         for rank, e in forms[form].items():
             plan.detail(NAME, f"{form} rank {rank}", e.as_detail())
+            for recording in e.recordings()[:1]:
+                (plan.out / f"ddp.{form}.rank{rank}.gprec.gz").write_bytes(gzip.compress(recording.read_bytes(), 9))
         wrong = [f"rank {r}: exit {e.code}, late {e.late}, {e.err[-160:]!r}" for r, e in forms[form].items()
                  if e.code != 0 or e.late or "step_ms" not in e.truth or (e.summary() is None and not plan.dry)]
         if wrong or plan.dry:
