@@ -313,6 +313,12 @@ pub fn working(devices: &[DeviceAnalysis]) -> impl Iterator<Item = (usize, &Devi
     devices.iter().enumerate().filter(move |(_, d)| tenth(d.ops, most) || tenth(d.steady_busy_ns(), longest))
 }
 
+/// The devices that did something, and too little to be judged by their idle time.
+pub fn passing(devices: &[DeviceAnalysis]) -> impl Iterator<Item = &DeviceAnalysis> {
+    let judged: Vec<u32> = working(devices).map(|(_, d)| d.ordinal).collect();
+    devices.iter().filter(move |d| d.ops > 0 && !judged.contains(&d.ordinal))
+}
+
 impl DeviceAnalysis {
     /// Where the launching thread stood in idle time of HOST or INPUT, by samples: a stack id, 0 where there is none.
     pub fn stack_of(&self, slice: &IdleSlice) -> u32 {

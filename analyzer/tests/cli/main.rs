@@ -27,6 +27,7 @@ mod recover;
 mod rfc4180;
 mod run;
 mod run_refuses;
+mod same_work;
 mod special_files;
 mod stats;
 mod summary;
