@@ -28,6 +28,7 @@ mod rfc4180;
 mod run;
 mod run_refuses;
 mod same_work;
+mod small_gpu;
 mod special_files;
 mod stats;
 mod summary;
