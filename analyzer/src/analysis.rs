@@ -302,6 +302,8 @@ pub struct DeviceAnalysis {
     pub kernels: u64,
     /// Ops that start before their launch call (clock error), in the valid span.
     pub start_before_launch: u64,
+    /// Ops whose launch call is known, of those that were looked at for that.
+    pub launched: u64,
 }
 
 /// The devices that work, with their indices: those with a tenth of the operations of the busiest one, or with a tenth of
