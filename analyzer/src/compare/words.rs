@@ -265,17 +265,7 @@ pub(super) fn waived(a: &Side<'_>, b: &Side<'_>, work: &Work) -> String {
 
 /// What a step gets from the host in both.
 pub(super) fn from_host(a: &Side<'_>, b: &Side<'_>) -> String {
-    format!("{} -> {} from the host a step", bytes(a.bytes_from_host), bytes(b.bytes_from_host))
-}
-
-/// Three digits and a unit.
-fn bytes(n: f64) -> String {
-    match n {
-        n if n >= 1e9 => format!("{:.2} GB", n / 1e9),
-        n if n >= 1e6 => format!("{:.2} MB", n / 1e6),
-        n if n >= 1e3 => format!("{:.2} kB", n / 1e3),
-        n => format!("{n:.0} B"),
-    }
+    format!("{} -> {} from the host a step", fit::bytes(a.bytes_from_host), fit::bytes(b.bytes_from_host))
 }
 
 /// Key in words.

@@ -9,7 +9,7 @@ use super::rows::{Fields, Rows};
 use super::{ncu, Overview};
 use crate::analysis::{working, Analysis, Bucket, DeviceAnalysis, StepSource};
 use crate::causes::inconclusive;
-use crate::fit::thousands;
+use crate::fit::{bytes, thousands};
 use crate::line;
 use crate::tables::syncs::meanwhile;
 use crate::visible::{visible, word};
@@ -291,9 +291,11 @@ fn copies(out: &mut Page, o: &Overview<'_>) {
         let size = sizes.iter().find(|s| s.text("operation") == name).map_or(0.0, |s| s.number("total_mb"));
         let rate = size * 1e6 / r.number("total_ns").max(1.0);
         format!(
-            "{name}: {} x, {size:.1} MB in {} ({rate:.1} GB/s)",
+            "{name}: {} x, {} in {} ({}/s)",
             thousands(r.number("count") as u64),
-            time(r.number("total_ns") as u64)
+            bytes(size * 1e6),
+            time(r.number("total_ns") as u64),
+            bytes(rate * 1e9)
         )
     });
 }

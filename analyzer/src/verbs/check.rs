@@ -46,19 +46,19 @@ pub(crate) struct Args {
     /// The trace
     file: PathBuf,
     /// The GPU idles for at most this share of the steps' time (10% or 0.1)
-    #[arg(long, value_name = "SHARE", value_parser = figures::part)]
+    #[arg(long, value_name = "SHARE", allow_hyphen_values = true, value_parser = figures::part)]
     max_idle: Option<f64>,
     /// The median step takes at most so long
-    #[arg(long, value_name = "MS", value_parser = figures::ms)]
+    #[arg(long, value_name = "MS", allow_hyphen_values = true, value_parser = figures::ms)]
     max_step_ms: Option<f64>,
     /// A trace to compare with
     #[arg(long, value_name = "TRACE")]
     baseline: Option<PathBuf>,
     /// The median step takes at most this much longer than the baseline's (3% or 0.03)
-    #[arg(long, value_name = "SHARE", value_parser = figures::share, requires = "baseline")]
+    #[arg(long, value_name = "SHARE", allow_hyphen_values = true, value_parser = figures::share, requires = "baseline")]
     max_regression: Option<f64>,
     /// The baseline's median step takes at least so many times as long (1.1)
-    #[arg(long, value_name = "FACTOR", value_parser = figures::factor, requires = "baseline")]
+    #[arg(long, value_name = "FACTOR", allow_hyphen_values = true, value_parser = figures::factor, requires = "baseline")]
     min_speedup: Option<f64>,
     /// The verdict is not this one (name or code, as gapprobe explain lists them); may be given more than once
     #[arg(long, value_name = "CAUSE", value_delimiter = ',', value_parser = cause)]
@@ -72,7 +72,7 @@ pub(crate) struct Args {
     same_work: bool,
     /// What two runs of one program differ by here, as 2% or 0.02 [default: 15% of waiting for the host and for ranks, as
     /// seen on a shared host, and 2% of computing and copying]
-    #[arg(long, value_name = "SHARE", value_parser = figures::share, requires = "baseline")]
+    #[arg(long, value_name = "SHARE", allow_hyphen_values = true, value_parser = figures::share, requires = "baseline")]
     run_noise: Option<f64>,
     /// Print one JSON object instead
     #[arg(long)]

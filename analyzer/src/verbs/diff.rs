@@ -34,7 +34,7 @@ pub(crate) struct Args {
     #[arg(long)]
     scaling: bool,
     /// GPUs of A and B, where the traces do not tell [default: world size, else the devices in the trace]
-    #[arg(long, value_name = "A,B", value_parser = figures::gpus, requires = "scaling")]
+    #[arg(long, value_name = "A,B", allow_hyphen_values = true, value_parser = figures::gpus, requires = "scaling")]
     gpus: Option<(u32, u32)>,
     /// You know that both do the same work though their kernels are not the same: the fix fuses, compiles, or computes in
     /// another type. How far the kernels differ is said, and no more; losses, GPUs and what a step is are checked as ever
@@ -42,7 +42,7 @@ pub(crate) struct Args {
     same_work: bool,
     /// What two runs of one program differ by here, as 2% or 0.02 [default: 15% of waiting for the host and for ranks, as
     /// seen on a shared host, and 2% of computing and copying]
-    #[arg(long, value_name = "SHARE", value_parser = figures::share)]
+    #[arg(long, value_name = "SHARE", allow_hyphen_values = true, value_parser = figures::share)]
     run_noise: Option<f64>,
     /// Print one JSON object instead
     #[arg(long)]

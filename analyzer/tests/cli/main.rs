@@ -7,6 +7,7 @@ mod analyze;
 mod check;
 mod claims;
 mod damaged;
+mod dash;
 mod diff;
 mod doctor;
 mod examples;
