@@ -77,6 +77,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
         return Err(Failure::new(Exit::Unreadable, what).hint(advice));
     }
     let fleet = Fleet::new(ranks);
+    if fleet.repeated > 0 {
+        let copies = if fleet.repeated == 1 { "copy" } else { "copies" };
+        talk::say(format!("gapprobe: {} {copies} of summaries left out", fleet.repeated));
+    }
     if fleet.older > 0 {
         let summaries = if fleet.older == 1 { "summary" } else { "summaries" };
         talk::say(format!("gapprobe: {} older {summaries} of the same ranks left out", fleet.older));
