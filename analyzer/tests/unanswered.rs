@@ -75,6 +75,20 @@ fn a_trace_that_lost_kernels_has_no_verdict_and_says_why() {
     }
 }
 
+/// Only the launches before the first copy or memset, and those behind the last, may rightly have none.
+#[test]
+fn a_trace_that_lost_every_kernel_accuses_nobody() {
+    let mut some = events();
+    let launches = some.iter().filter(|e| category(e) == "kernel").count() as u64;
+    some.retain(|e| category(e) != "kernel");
+    let (_, a) = judged(some.clone());
+    assert_eq!(a.verdict.cause, "INCONCLUSIVE", "{:?}", a.verdict);
+    assert!(a.unanswered <= launches && a.unanswered > launches * 9 / 10, "{} of {launches}", a.unanswered);
+    // who launches nothing, lost nothing
+    some.retain(|e| !is_launch(e));
+    assert_eq!(judged(some).1.unanswered, 0);
+}
+
 /// 0.1 % of the events is what DESIGN.md 7 allows: of 2,892 kernels, 480 memsets, 4 copies and their calls six.
 #[test]
 fn one_kernel_that_is_missing_is_counted_and_no_more() {
