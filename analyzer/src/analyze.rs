@@ -7,6 +7,7 @@ use trace::loss::Severity;
 use trace::{Loss, Total};
 
 use crate::analysis::{working, Analysis, Bucket, Cost, Coverage, DeviceAnalysis, StepSource};
+use crate::gaps::dispatching::Dispatched;
 use crate::gaps::{attribute, HostView, Whose};
 use crate::kernels::KernelTable;
 use crate::replay::Prepared;
@@ -53,6 +54,7 @@ pub fn analyze(run: &Run) -> Analysis {
             buckets: found.buckets,
             host: of_host,
             input: of_input,
+            launch: Dispatched::new(run, &found.slices, a.steady),
             stood,
             slices: found.slices,
             small: found.small,

@@ -16,8 +16,12 @@ mod gpus;
 mod host;
 #[path = "causes/launch.rs"]
 mod launch;
+#[path = "causes/launch_lines.rs"]
+mod launch_lines;
 #[path = "causes/samples.rs"]
 mod samples;
+#[path = "causes/saves.rs"]
+mod saves;
 #[path = "causes/sites.rs"]
 mod sites;
 #[path = "causes/sync.rs"]

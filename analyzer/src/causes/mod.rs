@@ -2,11 +2,13 @@
 //! One cause of idle time a file. A cause's module doc is the page that `gapprobe explain CODE` prints, in fixed
 //! sections: What it means / How it is recognised / How sure / What to change.
 //!
-//! Here: the registry and what causes are judged by. `verdict.rs`: which of them the line names; `spots.rs`: which line of the program.
+//! Here: the registry and what causes are judged by. `verdict.rs`: which of them the line names; `spots.rs`: which line of the program;
+//! `saves.rs`: what a checkpoint costs.
 //! Adding one: a file with its doc and `evaluate`, a row in [`ALL`], a recording that triggers it and one close by
 //! that does not in `tests/causes/`.
 
 mod profiled;
+mod saves;
 mod spots;
 mod verdict;
 
@@ -19,6 +21,7 @@ pub mod file_io;
 pub mod gc;
 pub mod gil;
 pub mod gpu_bound;
+pub mod graph_breaks;
 pub mod host;
 pub mod inconclusive;
 pub mod input;
@@ -27,6 +30,7 @@ pub mod input_storage;
 pub mod input_workers;
 pub mod kernel_gap;
 pub mod launch;
+pub mod launch_optimizer;
 pub mod lock;
 pub mod logging;
 pub mod mixed;
@@ -125,6 +129,8 @@ registry! {
     alloc 1 Some(alloc::evaluate);
     device_wait 6 Some(device_wait::evaluate);
     input 3 Some(input::evaluate);
+    launch_optimizer 1 Some(launch_optimizer::evaluate);
+    graph_breaks 3 Some(graph_breaks::evaluate);
     input_main 2 Some(input_main::evaluate);
     input_workers 3 Some(input_workers::evaluate);
     input_storage 4 Some(input_storage::evaluate);
@@ -162,7 +168,11 @@ pub(crate) fn bucket_of(code: &str) -> Option<Bucket> {
 
 /// The cause that this one is a kind of (GP123 LOGGING of GP105 HOST); `None` where it is none.
 pub fn kind_of(code: &str) -> Option<&'static str> {
-    let families = [(host::CODE, &host::CODES[..]), (input::CODE, &input::CODES[..])];
+    let families = [
+        (host::CODE, &host::CODES[..]),
+        (input::CODE, &input::CODES[..]),
+        (launch::CODE, &launch::CODES[..]),
+    ];
     families.into_iter().find(|(of, kinds)| *of != code && kinds.contains(&code)).map(|f| f.0)
 }
 
@@ -187,6 +197,8 @@ pub(crate) struct Case<'a> {
     pub(crate) calls: HashMap<Bucket, Vec<Blame>>,
     /// What another GPU computes in the same time: no fix makes a step shorter than that.
     pub(crate) elsewhere: Elsewhere,
+    /// What goes with writing checkpoints: it counts for that alone.
+    saves: saves::Saves,
 }
 
 /// The device that computes most, of those that the replay does not play.
@@ -239,12 +251,14 @@ impl<'a> Case<'a> {
     ) -> Case<'a> {
         let base = prepared.play(Fixes::default()) as f64;
         let elsewhere = Elsewhere::of(analysis);
-        Case { run, analysis, device, prepared, base, calls: blame(run, analysis, device), elsewhere }
+        let saves = saves::Saves::of(run, analysis, device);
+        Case { run, analysis, device, prepared, base, calls: blame(run, analysis, device), elsewhere, saves }
     }
 
-    /// Share of the wall time in these buckets.
+    /// Share of the wall time in these buckets, less what goes with writing checkpoints.
     pub(crate) fn share(&self, buckets: &[Bucket]) -> f64 {
-        buckets.iter().map(|&b| self.device.buckets.share(b)).sum()
+        let own = |b: Bucket| self.device.buckets.share(b) - self.saves.share(b, self.device);
+        buckets.iter().map(|&b| own(b).max(0.0)).sum()
     }
 
     /// The replay with `fixes`, as a share won; what it wins beyond `most` (the time that could be saved at all) is

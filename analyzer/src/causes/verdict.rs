@@ -202,7 +202,7 @@ fn next(findings: &[Finding], said: &[&str], share: f64) -> Option<(&'static str
 pub(super) fn fix_of(code: &str) -> Option<Fix> {
     Some(match code {
         super::sync::CODE => Fix::Sync,
-        super::launch::CODE => Fix::Launch,
+        code if super::launch::CODES.contains(&code) => Fix::Launch,
         code if super::host::CODES.contains(&code) => Fix::Host,
         code if super::input::CODES.contains(&code) => Fix::Input,
         super::copy::CODE => Fix::Copy,

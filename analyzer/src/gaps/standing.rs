@@ -260,11 +260,11 @@ impl Stood {
         let mut sites = Sites::new(run);
         let main = stood.main();
         let stacks = samples.iter().filter(|s| main.is_none_or(|m| m == s.0)).map(|s| s.2.stack);
-        stood.site = common(&mut sites, stacks);
+        stood.site = common(&mut sites, stacks).map(|c| c.0);
         if main == Some(Doing::WaitsForGil) {
             let waits = samples.iter().filter(|s| s.0 == Doing::WaitsForGil);
             let holders = waits.map(|s| holder(run, s.1, s.2.span.end).map_or(0, |h| h.stack));
-            stood.holder = common(&mut sites, holders);
+            stood.holder = common(&mut sites, holders).map(|c| c.0);
         }
         stood
     }
@@ -294,8 +294,8 @@ fn holder(run: &Run, but: usize, at: u64) -> Option<&Sample> {
     })
 }
 
-/// The line in which at least half of the stacks stand, else the function.
-fn common(sites: &mut Sites<'_>, stacks: impl Iterator<Item = u32>) -> Option<Site> {
+/// The line in which at least half of the stacks stand, else the function; and how many do.
+pub(crate) fn common(sites: &mut Sites<'_>, stacks: impl Iterator<Item = u32>) -> Option<(Site, u32)> {
     let mut lines: HashMap<u32, u32> = HashMap::new();
     let mut all = 0;
     for stack in stacks {
@@ -307,7 +307,7 @@ fn common(sites: &mut Sites<'_>, stacks: impl Iterator<Item = u32>) -> Option<Si
     let enough = |n: u32| all >= LEAST_SAMPLES && n * 2 >= all;
     let (&line, &n) = lines.iter().max_by_key(|l| (*l.1, u32::MAX - l.0))?;
     if enough(n) {
-        return sites.get(line).cloned();
+        return Some((sites.get(line)?.clone(), n));
     }
     let mut functions: HashMap<(&str, &str), (u32, &Site)> = HashMap::new();
     for (&line, n) in &lines {
@@ -316,7 +316,7 @@ fn common(sites: &mut Sites<'_>, stacks: impl Iterator<Item = u32>) -> Option<Si
         }
     }
     let (n, site) = functions.into_values().max_by_key(|f| f.0)?;
-    enough(n).then(|| Site { line: 0, via: None, ..site.clone() })
+    enough(n).then(|| (Site { line: 0, via: None, ..site.clone() }, n))
 }
 
 /// Samples of threads in a loader.

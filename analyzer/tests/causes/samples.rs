@@ -14,7 +14,7 @@ const TORCH: &str = "/venv/lib/python3.11/site-packages/torch";
 const LIBRARY: &str = "/usr/lib/python3.11";
 
 /// A stack below the program's loop, innermost first.
-fn stack(p: &mut Program, inner: &[(&str, &str, u32)]) -> u32 {
+pub(super) fn stack(p: &mut Program, inner: &[(&str, &str, u32)]) -> u32 {
     let paths: Vec<String> = inner.iter().map(|f| f.1.replace('@', TORCH).replace('%', LIBRARY)).collect();
     let mut frames: Vec<(&str, &str, u32)> =
         inner.iter().zip(&paths).map(|(f, path)| (f.0, path.as_str(), f.2)).collect();
@@ -46,7 +46,7 @@ fn names(found: &(Run, Analysis), cause: &str, line: u32) {
     assert!(page.starts_with(&format!("{} {cause}: ", a.verdict.code)));
 }
 
-const PREPARE: (&str, &str, u32) = ("prepare", "/job/gpt/train.py", 41);
+pub(super) const PREPARE: (&str, &str, u32) = ("prepare", "/job/gpt/train.py", 41);
 
 #[test]
 fn computing_in_one_line_is_host_at_that_line() {

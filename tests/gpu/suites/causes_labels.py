@@ -61,7 +61,7 @@ LABELS = {
     "copy_pageable": slow("COPY", kind="pageable"),
     "copy_stream_wait": slow("COPY", "DEVICE-WAIT", kind="copy-stream"),
     "launch_tiny": slow("LAUNCH", kind="tiny-kernels", fixed=HEALTHY, site=False),
-    "launch_optimizer": slow("LAUNCH", kind="optimizer"),
+    "launch_optimizer": slow("LAUNCH-OPTIMIZER", "LAUNCH", kind="optimizer"),
     "host_python": slow("HOST", kind="python"),
     "host_gc": slow("GC", "HOST", kind="gc"),
     "host_gil": slow("GIL", "HOST", kind="gil"),
