@@ -14,6 +14,8 @@ mod device;
 mod gpus;
 #[path = "causes/host.rs"]
 mod host;
+#[path = "causes/input.rs"]
+mod input;
 #[path = "causes/launch.rs"]
 mod launch;
 #[path = "causes/launch_lines.rs"]

@@ -25,7 +25,9 @@ pub mod graph_breaks;
 pub mod host;
 pub mod inconclusive;
 pub mod input;
+pub mod input_collate;
 pub mod input_main;
+pub mod input_pin;
 pub mod input_storage;
 pub mod input_workers;
 pub mod kernel_gap;
@@ -134,6 +136,8 @@ registry! {
     input_main 2 Some(input_main::evaluate);
     input_workers 3 Some(input_workers::evaluate);
     input_storage 4 Some(input_storage::evaluate);
+    input_collate 2 Some(input_collate::evaluate);
+    input_pin 3 Some(input_pin::evaluate);
     gc 1 Some(gc::evaluate);
     gil 4 Some(gil::evaluate);
     file_io 3 Some(file_io::evaluate);

@@ -254,7 +254,7 @@ impl Stood {
         }
         let mut doings: Vec<(Doing, u32)> = tally.into_iter().collect();
         doings.sort_by_key(|d| (std::cmp::Reverse(d.1), d.0));
-        let reads = |s: &&(Doing, usize, &Sample)| s.0 == Doing::FetchesHere && blocked_reading(s.2);
+        let reads = |s: &&(Doing, usize, &Sample)| s.0.is_fetching_here() && blocked_reading(s.2);
         let reading = samples.iter().filter(reads).count() as u32;
         let mut stood = Stood { samples: samples.len() as u32, reading, doings, site: None, holder: None };
         let mut sites = Sites::new(run);
@@ -344,7 +344,7 @@ pub(super) fn fetching(run: &Run) -> Fetched {
             if let Frames::Loader(doing) = stack {
                 spans.push(s.span);
                 workers += u32::from(doing == Doing::FetchesFromWorkers);
-                here += u32::from(doing == Doing::FetchesHere);
+                here += u32::from(doing.is_fetching_here());
             }
         }
         let unread = thread.samples.iter().filter(|s| s.stack == 0).count() as f64;

@@ -52,7 +52,7 @@ LABELS = {
     "loader_two_workers": slow("INPUT-WORKERS", "INPUT", kind="too-few-workers", coarse=("HOST",)),
     "loader_slow_reads": slow("INPUT-STORAGE", "INPUT", kind="slow-reads", coarse=("HOST",)),
     "loader_generator": slow("INPUT-MAIN", "INPUT", "HOST", kind="no-loader"),
-    "loader_hf_collate": slow("INPUT-MAIN", "INPUT", kind="collate", coarse=("HOST",)),
+    "loader_hf_collate": slow("INPUT-COLLATE", "INPUT-MAIN", "INPUT", kind="collate", coarse=("HOST",)),
     "sync_item_layers": slow("SYNC", kind="item", fixed=OR_LAUNCH),
     "sync_print_loss": slow("SYNC", kind="print", fixed=OR_LAUNCH),
     "sync_timing": slow("SYNC", kind="synchronize", fixed=OR_LAUNCH),
