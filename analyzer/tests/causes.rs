@@ -20,6 +20,8 @@ mod input;
 mod launch;
 #[path = "causes/launch_lines.rs"]
 mod launch_lines;
+#[path = "causes/memory.rs"]
+mod memory;
 #[path = "causes/samples.rs"]
 mod samples;
 #[path = "causes/saves.rs"]

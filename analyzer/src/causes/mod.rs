@@ -3,16 +3,18 @@
 //! sections: What it means / How it is recognised / How sure / What to change.
 //!
 //! Here: the registry and what causes are judged by. `verdict.rs`: which of them the line names; `spots.rs`: which line of the program;
-//! `saves.rs`: what a checkpoint costs.
+//! `saves.rs`: what a checkpoint costs; `memory.rs`: allocations that failed, memory that grows.
 //! Adding one: a file with its doc and `evaluate`, a row in [`ALL`], a recording that triggers it and one close by
 //! that does not in `tests/causes/`.
 
+mod memory;
 mod profiled;
 mod saves;
 mod spots;
 mod verdict;
 
 pub mod alloc;
+pub mod alloc_fragmented;
 pub mod comm;
 pub mod compile;
 pub mod copy;
@@ -35,9 +37,11 @@ pub mod launch;
 pub mod launch_optimizer;
 pub mod lock;
 pub mod logging;
+pub mod memory_growth;
 pub mod mixed;
 pub mod network;
 pub mod no_work;
+pub mod out_of_memory;
 pub mod sleep;
 pub mod small_kernels;
 pub mod starved;
@@ -148,6 +152,9 @@ registry! {
     lock 4 Some(lock::evaluate);
     network 3 Some(network::evaluate);
     no_work 9 Some(no_work::evaluate);
+    alloc_fragmented 1 Some(alloc_fragmented::evaluate);
+    memory_growth 4 Some(memory_growth::evaluate);
+    out_of_memory 4 Some(out_of_memory::evaluate);
     gpu_bound 9 None;
     mixed 9 None;
     inconclusive 9 None;
@@ -163,7 +170,7 @@ pub(crate) fn bucket_of(code: &str) -> Option<Bucket> {
     Some(match code {
         sync::CODE => Bucket::Sync,
         copy::CODE => Bucket::CopyWait,
-        alloc::CODE => Bucket::Alloc,
+        code if alloc::CODES.contains(&code) => Bucket::Alloc,
         code if input::CODES.contains(&code) => Bucket::Input,
         code if host::CODES.contains(&code) => Bucket::Host,
         _ => return None,
@@ -176,6 +183,7 @@ pub fn kind_of(code: &str) -> Option<&'static str> {
         (host::CODE, &host::CODES[..]),
         (input::CODE, &input::CODES[..]),
         (launch::CODE, &launch::CODES[..]),
+        (alloc::CODE, &alloc::CODES[..]),
     ];
     families.into_iter().find(|(of, kinds)| *of != code && kinds.contains(&code)).map(|f| f.0)
 }
