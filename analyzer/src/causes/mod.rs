@@ -39,6 +39,7 @@ pub mod lock;
 pub mod logging;
 pub mod memory_growth;
 pub mod mixed;
+pub mod native_cpu;
 pub mod network;
 pub mod no_work;
 pub mod out_of_memory;
@@ -151,6 +152,7 @@ registry! {
     sleep 1 Some(sleep::evaluate);
     lock 4 Some(lock::evaluate);
     network 3 Some(network::evaluate);
+    native_cpu 4 Some(native_cpu::evaluate);
     no_work 9 Some(no_work::evaluate);
     alloc_fragmented 1 Some(alloc_fragmented::evaluate);
     memory_growth 4 Some(memory_growth::evaluate);

@@ -8,7 +8,7 @@
 use std::collections::{HashMap, HashSet};
 
 use trace::call::Class;
-use trace::event::sample::HOLDS_GIL;
+use trace::event::sample::{HOLDS_GIL, WAITS_GIL};
 use trace::Kind;
 
 use crate::analysis::{Bucket, IdleSlice};
@@ -175,6 +175,9 @@ fn place(run: &Run, device: &Device, stretches: &[Stretch]) -> Vec<Placed> {
     let copies = copies_to_host(device);
     let mut frames: HashMap<u32, Frames> = HashMap::new();
     let mut placed = Vec::new();
+    // whose the lock was could be read: a thread without it is known to be without it
+    let samples = || run.threads.iter().flat_map(|t| &t.samples);
+    let knows_lock = samples().any(|s| s.bits & (HOLDS_GIL | WAITS_GIL) != 0);
     for (t, thread) in run.threads.iter().enumerate() {
         // a Python thread whose frames moved while they were read: what it did then is not known
         let has_stacks = thread.samples.iter().any(|s| s.stack != 0);
@@ -193,12 +196,20 @@ fn place(run: &Run, device: &Device, stretches: &[Stretch]) -> Vec<Placed> {
             let (thread, sample_) = (t as u32, s as u32);
             let doing = match blocked_natively(sample, frames) && ends_with_copy(&copies, at, stretch.span) {
                 true => Doing::WaitsForDevice,
-                false => doing(sample, frames),
+                false => match doing(sample, frames) {
+                    Doing::Computes if knows_lock && is_native(sample) => Doing::ComputesNatively,
+                    doing => doing,
+                },
             };
             placed.push(Placed { flat: stretch.flat, thread, sample: sample_, doing });
         }
     }
     placed
+}
+
+/// Below a line of Python, without Python's lock: no bytecode runs.
+fn is_native(sample: &Sample) -> bool {
+    sample.stack != 0 && sample.bits & HOLDS_GIL == 0
 }
 
 /// Ends of copies to the host, sorted.

@@ -56,13 +56,15 @@ pub enum Doing {
     Allocates,
     /// Computes.
     Computes,
+    /// Computes in native code that its line of Python called, without Python's lock: found by `gaps/standing.rs`.
+    ComputesNatively,
     /// None of these can be told.
     Unknown,
 }
 
 impl Doing {
     /// All of them.
-    pub const ALL: [Doing; 20] = [
+    pub const ALL: [Doing; 21] = [
         Doing::FetchesHere,
         Doing::Collates,
         Doing::FetchesFromWorkers,
@@ -82,6 +84,7 @@ impl Doing {
         Doing::Idles,
         Doing::Allocates,
         Doing::Computes,
+        Doing::ComputesNatively,
         Doing::Unknown,
     ];
 
@@ -107,6 +110,7 @@ impl Doing {
             Doing::Idles => "waits for requests",
             Doing::Allocates => "allocates host memory",
             Doing::Computes => "computes on the CPU",
+            Doing::ComputesNatively => "computes on the CPU in native code",
             Doing::Unknown => "is elsewhere",
         }
     }
@@ -127,6 +131,7 @@ impl Doing {
             self,
             Doing::Unknown
                 | Doing::Computes
+                | Doing::ComputesNatively
                 | Doing::Waits
                 | Doing::Starves
                 | Doing::WaitsForGil

@@ -119,6 +119,38 @@ fn samples_that_disagree_are_host_without_a_kind() {
     assert!(a.findings.iter().all(|f| !["GC", "LOGGING", "SLEEP"].contains(&f.cause)), "{:?}", a.findings);
 }
 
+/// On a CPU below a line of Python and without its lock: native code. With the lock it is Python, and where nobody was ever seen to hold it,
+/// nothing is known.
+#[test]
+fn native_code_is_told_from_python_by_its_lock() {
+    let mut n = 0;
+    let mut computes = |holds: fn(u32) -> bool| {
+        standing(|p| {
+            n += 1;
+            let bits = if holds(n) { HOLDS_GIL } else { 0 };
+            Pose { bits, ..Pose::computing(stack(p, &[PREPARE])) }
+        })
+    };
+    let native = computes(|n| n % 5 == 0);
+    names(&native, "NATIVE-CPU", 41);
+    assert!(
+        native.1.verdict.text.contains("computes on the CPU in native code"),
+        "{}",
+        native.1.verdict.text
+    );
+    assert_eq!(analyzer::causes::kind_of("GP129"), Some("GP105"));
+    names(&computes(|n| n % 5 != 0), "HOST", 41);
+    names(&computes(|_| false), "HOST", 41);
+    // blocked without the lock: no computing
+    let sleeps = standing(|p| {
+        let other = Pose { bits: HOLDS_GIL, ..Pose::computing(stack(p, &[PREPARE])) };
+        let tick = p.t.next_multiple_of(TICK);
+        p.sample(500, tick, other);
+        Pose::blocked(stack(p, &[PREPARE]), 230)
+    });
+    names(&sleeps, "SLEEP", 41);
+}
+
 #[test]
 fn the_garbage_collector() {
     let found = standing(|p| Pose { bits: COLLECTING, ..Pose::computing(stack(p, &[PREPARE])) });
