@@ -6,6 +6,8 @@ mod program;
 
 #[path = "causes/alloc.rs"]
 mod alloc;
+#[path = "causes/casts.rs"]
+mod casts;
 #[path = "causes/copy.rs"]
 mod copy;
 #[path = "causes/device.rs"]
