@@ -5,7 +5,7 @@ use trace::call::Class;
 use trace::event::Gauge;
 
 use crate::analysis::Analysis;
-use crate::run::{Call, Run, Span, NONE};
+use crate::run::{Call, Reading, Run, Span, NONE};
 
 /// `cudaErrorMemoryAllocation` and `CUDA_ERROR_OUT_OF_MEMORY`.
 const OUT_OF_MEMORY: u32 = 2;
@@ -63,46 +63,57 @@ fn is_of_device(run: &Run, c: &Call) -> bool {
 
 /// Memory in use that grew all through the steady state.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Growth {
-    /// At the first reading and at the last, bytes.
-    pub(super) from: u64,
-    /// See `from`.
-    pub(super) to: u64,
-    /// Between them, ns.
-    pub(super) ns: u64,
+pub(crate) struct Growth {
+    /// Bytes a step.
+    pub(crate) a_step: f64,
+    /// At the first reading, bytes.
+    pub(crate) from: f64,
+    /// At the last.
+    pub(crate) to: f64,
 }
 
 impl Growth {
-    /// Fewer readings do not show that it goes on.
-    const LEAST_READINGS: usize = 6;
-    /// Less is no leak that matters: three segments of PyTorch's allocator are 60 MiB.
-    const LEAST_BYTES: u64 = 64 << 20;
-    /// Steps that count, at least.
-    const LEAST_STEPS: usize = 10;
+    /// Fewer readings in a third of the time are no picture.
+    const LEAST: usize = 5;
+    /// Memory that grows by less in all is no leak, bytes.
+    const BYTES: f64 = 16.0 * 1024.0 * 1024.0;
+    /// ... or by less of what there was.
+    const PART: f64 = 0.01;
+    /// A reading that falls by this part of the growth: a collector, or a cache that is filled and emptied.
+    const FALLS: f64 = 0.1;
 
-    /// Of a gauge; `None` where it stands still, falls, or has stopped growing: each third of the readings must bring at least half of
-    /// its share, and none may fall by a tenth of all (a collector, or a cache that is filled and emptied).
-    pub(super) fn of(run: &Run, a: &Analysis, gauge: Gauge, device: u32) -> Option<Growth> {
-        if a.steps.steady().len() < Growth::LEAST_STEPS {
+    /// Growth where it is clear: each third of the time has more than the one before, the last third grows no less than half as
+    /// fast as before (a cache that fills up levels off), nothing comes back, and what was won is worth a word.
+    pub(crate) fn of(run: &Run, a: &Analysis, gauge: Gauge, device: u32) -> Option<Growth> {
+        let fits = |r: &&Reading| {
+            let at = r.span.start;
+            r.gauge == gauge as u32
+                && u32::from(r.device) == device
+                && at >= a.steady.start
+                && at < a.steady.end
+        };
+        let readings: Vec<&Reading> = run.readings.iter().filter(fits).collect();
+        let third = readings.len() / 3;
+        if third < Growth::LEAST || a.steps.mean_ns <= 0.0 {
             return None;
         }
-        let fits = |r: &&crate::run::Reading| {
-            r.gauge == gauge as u32 && u32::from(r.device) == device && a.counts.contains(r.span.end)
+        let mean = |part: &[&Reading]| {
+            let n = part.len() as f64;
+            let sum = part.iter().fold((0.0, 0.0), |s, r| (s.0 + r.span.start as f64, s.1 + r.value as f64));
+            (sum.0 / n, sum.1 / n)
         };
-        let values: Vec<(u64, u64)> =
-            run.readings.iter().filter(fits).map(|r| (r.span.end, r.value)).collect();
-        let (&(begin, from), &(end, to)) = (values.first()?, values.last()?);
-        let all = to.checked_sub(from).filter(|&n| n >= Growth::LEAST_BYTES)?;
-        let at = |third: usize| values.get((values.len() - 1) * third / 3).map_or(0, |v| v.1);
-        let goes_on = (0..3).all(|third| at(third + 1).saturating_sub(at(third)) >= all / 6);
-        let falls = values.windows(2).any(|w| matches!(w, [x, y] if x.1.saturating_sub(y.1) > all / 10));
-        let enough = values.len() >= Growth::LEAST_READINGS && (end - begin) * 2 >= a.steady.ns();
-        (enough && goes_on && !falls).then_some(Growth { from, to, ns: end - begin })
-    }
-
-    /// Bytes a step of this length.
-    pub(super) fn a_step(&self, step_ns: f64) -> f64 {
-        (self.to - self.from) as f64 / self.ns.max(1) as f64 * step_ns
+        let thirds: Vec<(f64, f64)> = readings.chunks(third).take(3).map(mean).collect();
+        let [x, y, z] = thirds.as_slice() else { return None };
+        let (early, late) = (y.1 - x.1, z.1 - y.1);
+        let (from, to) = (readings.first()?.value as f64, readings.last()?.value as f64);
+        let grown = to - from;
+        let falls = |w: &[&Reading]| matches!(w, [x, y] if x.value.saturating_sub(y.value) as f64 > grown * Growth::FALLS);
+        let clear = early > 0.0
+            && late >= early * 0.5
+            && grown >= Growth::BYTES.max(from * Growth::PART)
+            && !readings.windows(2).any(falls);
+        let rate = (z.1 - x.1) / (z.0 - x.0).max(1.0);
+        clear.then_some(Growth { a_step: rate * a.steps.mean_ns, from, to })
     }
 }
 

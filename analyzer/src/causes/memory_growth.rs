@@ -6,8 +6,9 @@
 //! new key each time. It costs no time until memory is full; then GP118 ALLOC-FRAGMENTED, GP130 OUT-OF-MEMORY, or the end of the process by the kernel.
 //!
 //! # How it is recognised
-//! Memory in use on the device (NVML, all processes) or resident on the host (this process), read about once a second: six readings or more over at
-//! least half of the steady state, 64 MiB of growth or more, in each third of them, and none that falls by a tenth of it. Warm-up is left out. It is no lost time and never the
+//! Memory in use on the device (NVML, all processes) or resident on the host (this process), read about once a second: fifteen readings or more
+//! of the steady state, of which each third has more than the one before, the last third grows no less than half as fast, none falls by a tenth of the
+//! growth, and that is 16 MiB and 1 % or more. Warm-up is left out. It is no lost time and never the
 //! verdict; the line's verdict says it beside its own words.
 //!
 //! # How sure
@@ -33,15 +34,14 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let ordinal = case.device.ordinal;
     let device = Growth::of(case.run, case.analysis, Gauge::MemoryUsed, ordinal);
     let host = Growth::of(case.run, case.analysis, Gauge::ResidentBytes, 0);
-    let step = case.step_ns();
     let said = |what: &str, g: &Growth| {
-        let a_step = bytes(g.a_step(step));
-        format!("{what} grows {a_step} a step, from {} to {}", bytes(g.from as f64), bytes(g.to as f64))
+        let a_step = bytes(g.a_step);
+        format!("{what} grows {a_step} a step, from {} to {}", bytes(g.from), bytes(g.to))
     };
     let mut parts: Vec<String> = Vec::new();
     if let Some(g) = &device {
         let memory = case.run.devices.iter().find(|d| d.ordinal == ordinal).map_or(0, |d| d.info.memory);
-        let left = memory.saturating_sub(g.to) as f64 / g.a_step(step).max(1.0);
+        let left = (memory as f64 - g.to).max(0.0) / g.a_step.max(1.0);
         let full = if memory > 0 { format!(", full in about {left:.0} steps") } else { String::new() };
         parts.push(format!("{}{full}", said("GPU memory", g)));
     }

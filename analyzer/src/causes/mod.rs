@@ -7,7 +7,7 @@
 //! Adding one: a file with its doc and `evaluate`, a row in [`ALL`], a recording that triggers it and one close by
 //! that does not in `tests/causes/`.
 
-mod memory;
+pub(crate) mod memory;
 mod profiled;
 mod saves;
 mod spots;
