@@ -84,7 +84,7 @@ fn is_cast(name: &str) -> bool {
 mod tests {
     use super::is_cast;
 
-    /// As PyTorch 2.9 and CuPy 13 name them (recordings of an H200).
+    /// As PyTorch 2.11 and CuPy 14 name them (recordings of an H200).
     #[test]
     fn casts_by_name() {
         for name in [
