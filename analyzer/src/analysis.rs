@@ -6,6 +6,7 @@
 
 use trace::Loss;
 
+use crate::gaps::dispatching::Dispatched;
 use crate::gaps::standing::Stood;
 use crate::run::{Blind, Span, NONE};
 use crate::sites::Site;
@@ -292,6 +293,10 @@ pub struct DeviceAnalysis {
     pub host: Stood,
     /// The same of INPUT.
     pub input: Stood,
+    /// Time of the steady span that they spent in front of launches with fetching data, hidden by the device's work or not, ns.
+    pub fetched_ns: u64,
+    /// Where they stood in its LAUNCH time, by samples.
+    pub launch: Dispatched,
     /// Late launching calls (flat numbers, sorted), and the stack id that samples in front of each show.
     pub stood: Vec<(u32, u32)>,
     /// Small kernels in the steady span.

@@ -7,6 +7,7 @@ use trace::loss::Severity;
 use trace::{Loss, Total};
 
 use crate::analysis::{working, Analysis, Bucket, Cost, Coverage, DeviceAnalysis, StepSource};
+use crate::gaps::dispatching::Dispatched;
 use crate::gaps::{attribute, HostView, Whose};
 use crate::kernels::KernelTable;
 use crate::replay::Prepared;
@@ -41,6 +42,7 @@ pub fn analyze(run: &Run) -> Analysis {
         let stood = |bucket| host.standing.stood(run, &found.slices, bucket, a.steady);
         let (of_host, of_input) = (stood(Bucket::Host), stood(Bucket::Input));
         let stood = host.standing.stacks(run);
+        let fetched_ns = host.fetched_ns(run, &a.counts);
         last = Some(host);
         a.devices.push(DeviceAnalysis {
             ordinal: device.ordinal,
@@ -53,6 +55,8 @@ pub fn analyze(run: &Run) -> Analysis {
             buckets: found.buckets,
             host: of_host,
             input: of_input,
+            fetched_ns,
+            launch: Dispatched::new(run, &found.slices, a.steady),
             stood,
             slices: found.slices,
             small: found.small,

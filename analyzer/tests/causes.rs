@@ -6,6 +6,8 @@ mod program;
 
 #[path = "causes/alloc.rs"]
 mod alloc;
+#[path = "causes/casts.rs"]
+mod casts;
 #[path = "causes/copy.rs"]
 mod copy;
 #[path = "causes/device.rs"]
@@ -14,10 +16,18 @@ mod device;
 mod gpus;
 #[path = "causes/host.rs"]
 mod host;
+#[path = "causes/input.rs"]
+mod input;
 #[path = "causes/launch.rs"]
 mod launch;
+#[path = "causes/launch_lines.rs"]
+mod launch_lines;
+#[path = "causes/memory.rs"]
+mod memory;
 #[path = "causes/samples.rs"]
 mod samples;
+#[path = "causes/saves.rs"]
+mod saves;
 #[path = "causes/sites.rs"]
 mod sites;
 #[path = "causes/sync.rs"]

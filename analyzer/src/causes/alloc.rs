@@ -9,7 +9,7 @@
 //! # How it is recognised
 //! An allocating or freeing call stood until the queue was empty, and nobody launched meanwhile: the gaps after it
 //! are charged to it up to the time it stood; so is the time it stood while the device was idle already. The prediction
-//! leaves these calls out.
+//! leaves these calls out. Where it belongs to allocations that failed and were made again it is GP118 ALLOC-FRAGMENTED.
 //!
 //! # How sure
 //! The calls and their times are exact.
@@ -18,7 +18,8 @@
 //! Remove `torch.cuda.empty_cache()` from the loop; leave head room in memory; avoid shapes that grow step by step
 //! (`PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`); allocate pinned buffers once.
 
-use super::Case;
+use super::memory::Failures;
+use super::{alloc_fragmented, Case};
 use crate::analysis::{Bucket, Finding};
 use crate::replay::Fix;
 
@@ -27,7 +28,44 @@ pub const CODE: &str = "GP108";
 /// Name in the line.
 pub const NAME: &str = "ALLOC";
 
+/// This cause and its kinds.
+pub(super) const CODES: [&str; 2] = [CODE, alloc_fragmented::CODE];
+
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
+    match kind(case) {
+        Some(_) => None, // it has a name of its own
+        None => stops(case, (CODE, NAME), FIX),
+    }
+}
+
+const FIX: &str =
+    "remove empty_cache() from the loop, leave head room in memory, allocate pinned buffers once";
+
+/// The finding where it is of this kind.
+pub(super) fn of_kind(
+    case: &Case,
+    cause: (&'static str, &'static str),
+    fix: &'static str,
+) -> Option<Finding> {
+    kind(case).filter(|k| *k == cause.0).and_then(|_| stops(case, cause, fix))
+}
+
+/// The code of what at least half of the time belongs to; `None`: no more is known.
+fn kind(case: &Case) -> Option<&'static str> {
+    let failures = Failures::of(case.run);
+    if failures.retried.is_empty() {
+        return None;
+    }
+    let (mut retried, mut all) = (0u64, 0u64);
+    for s in case.device.slices.iter().filter(|s| s.bucket == Bucket::Alloc) {
+        let ns = case.analysis.counts.measure(s.span());
+        all += ns;
+        retried += if ns > 0 && failures.retry_of(case.run, s.call).is_some() { ns } else { 0 };
+    }
+    (all > 0 && retried * 2 >= all).then_some(alloc_fragmented::CODE)
+}
+
+fn stops(case: &Case, cause: (&'static str, &'static str), fix: &'static str) -> Option<Finding> {
     let share = case.share(&[Bucket::Alloc]);
     if share < super::NOTICED_SHARE {
         return None;
@@ -36,8 +74,8 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let most = case.share(&[Bucket::Alloc, Bucket::Launch, Bucket::Host, Bucket::Sync, Bucket::KernelGap]);
     let win =
         if case.trusts_replay() { case.win(&[Fix::Alloc], most) } else { share.min(case.elsewhere.room()) };
-    let mut f = case.finding((CODE, NAME), share, win);
-    f.fix = "remove empty_cache() from the loop, leave head room in memory, allocate pinned buffers once";
+    let mut f = case.finding(cause, share, win);
+    f.fix = fix;
     if let Some(top) = case.top(Bucket::Alloc) {
         f.text = format!("{} stops the device {}", top.name, case.rhythm(top.calls));
         f.call = top.flat;

@@ -8,6 +8,10 @@
 //! As GP105 HOST; and at least half of the samples of the launching thread's stack in these stretches stand in functions that save a
 //! checkpoint, or blocked in a system call that writes.
 //!
+//! Or: the launching thread saves a checkpoint (5 samples or more of its stack), and in these calls the GPU copies to the host, or has run out of work
+//! for a wait. Then all time below the `save` calls in which nothing computes is charged to this cause, and none of it to GP106 COPY, GP101 SYNC or GP105 HOST:
+//! it goes with the saving. The prediction takes waits, copies and long host stretches out, up to that time.
+//!
 //! # How sure
 //! Samples are taken about every 10 ms: what most of them show is so, how long each piece took is not measured. Fewer
 //! than 5 samples, or less than half agreeing, are GP105 HOST without a kind.
@@ -16,8 +20,10 @@
 //! Save less often; copy the state to pinned memory and write it in a thread or process (`torch.distributed.checkpoint.async_save`,
 //! `AsyncCheckpointIO` of Lightning); print less.
 
-use super::{host, Case};
-use crate::analysis::Finding;
+use super::{host, Case, NOTICED_SHARE};
+use crate::analysis::{Bucket, Confidence, Finding};
+use crate::gaps::standing::LEAST_SAMPLES;
+use crate::replay::Fix;
 
 /// Stable code.
 pub const CODE: &str = "GP122";
@@ -25,5 +31,36 @@ pub const CODE: &str = "GP122";
 pub const NAME: &str = "FILE-IO";
 
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
-    host::of_kind(case, (CODE, NAME), "save less often or in the background (async_save); print less")
+    saving(case).or_else(|| host::of_kind(case, (CODE, NAME), FIX))
+}
+
+const FIX: &str = "save less often or in the background (async_save); print less";
+
+/// Below calls that save, with their waits and copies.
+fn saving(case: &Case) -> Option<Finding> {
+    let saves = &case.saves;
+    let lost: f64 = Bucket::ALL.iter().map(|&b| saves.share(b, case.device)).sum();
+    if lost < NOTICED_SHARE {
+        return None;
+    }
+    let win = case.win(&[Fix::Copy, Fix::Sync, Fix::Host, Fix::Alloc], lost);
+    let mut f = case.finding((CODE, NAME), lost, win);
+    f.fix = FIX;
+    f.count = saves.calls;
+    let copies = saves.share(Bucket::Copy, case.device) + saves.share(Bucket::CopyWait, case.device);
+    f.text = format!(
+        "the launching thread writes a checkpoint {}, up to {:.0} ms; {:.0} % of it in copies to the host; {} samples",
+        case.rhythm(saves.calls),
+        saves.longest as f64 / 1e6,
+        copies / lost * 100.0,
+        saves.samples,
+    );
+    if saves.samples < 2 * LEAST_SAMPLES {
+        f.confidence = f.confidence.min(Confidence::Medium);
+    }
+    if let Some(site) = &saves.site {
+        f.text = format!("{site}: {}", f.text);
+        f.site = Some(site.clone());
+    }
+    Some(f)
 }

@@ -27,7 +27,8 @@
 use trace::event::Gauge;
 
 use super::{
-    compile, file_io, gc, gil, lock, logging, network, no_work, sleep, starved, sync, Case, NAMED_WIN,
+    compile, file_io, gc, gil, lock, logging, native_cpu, network, no_work, sleep, starved, sync, Case,
+    NAMED_WIN,
 };
 use crate::analysis::{Bucket, Confidence, Finding};
 use crate::gaps::standing::LEAST_SAMPLES;
@@ -39,7 +40,7 @@ pub const CODE: &str = "GP105";
 /// Name in the line.
 pub const NAME: &str = "HOST";
 /// This cause and its kinds.
-pub(super) const CODES: [&str; 10] = [
+pub(super) const CODES: [&str; 11] = [
     CODE,
     gc::CODE,
     gil::CODE,
@@ -50,6 +51,7 @@ pub(super) const CODES: [&str; 10] = [
     sleep::CODE,
     lock::CODE,
     network::CODE,
+    native_cpu::CODE,
 ];
 
 /// Host gaps of the steps spread wildly where half of the steps lie further apart than this many medians. A program's own work
@@ -167,6 +169,7 @@ fn kind(case: &Case) -> Option<Kind> {
             Doing::Waits => lock::CODE,
             Doing::Talks => network::CODE,
             Doing::Idles => no_work::CODE,
+            Doing::ComputesNatively => native_cpu::CODE,
             _ => return None,
         })
     };

@@ -12,19 +12,24 @@
 //!
 //! # How sure
 //! That the thread was in that range is exact. Why fetching takes so long is told where samples tell it: GP111 INPUT-MAIN,
-//! GP112 INPUT-WORKERS, GP113 INPUT-STORAGE.
+//! GP112 INPUT-WORKERS, GP113 INPUT-STORAGE, GP116 INPUT-COLLATE, GP117 INPUT-PIN. The time that fetching takes is `about` where many
+//! stacks could not be read: then it is the host's time in front of launches most of whose readable samples fetch.
 //!
 //! # What to change
 //! `DataLoader(..., num_workers=N, pin_memory=True, persistent_workers=True)`: N is the fetching time of a batch divided
 //! by the step time without it, rounded up, and no more than the cores there are; beyond that decode on the GPU (DALI),
-//! or cache decoded data.
+//! or cache decoded data. `.to(device, non_blocking=True)` lets the copy of pinned batches run beside the host. Workers that keep up on
+//! average and are waited for all the same fetch unevenly: `prefetch_factor=4` or more. Where workers come and go (told in the text: each epoch
+//! starts its own), `persistent_workers=True`.
 
 use std::collections::HashMap;
 
-use super::{input_main, input_storage, input_workers, Case};
+use super::{input_collate, input_main, input_pin, input_storage, input_workers, Case};
 use crate::analysis::{Bucket, Finding};
-use crate::gaps::input;
+use crate::gaps::input::{self, Pinned};
+use crate::gaps::standing::LEAST_SAMPLES;
 use crate::replay::Fix;
+use crate::run::Span;
 use crate::sites::doing::Doing;
 
 /// Stable code.
@@ -32,7 +37,8 @@ pub const CODE: &str = "GP110";
 /// Name in the line.
 pub const NAME: &str = "INPUT";
 /// This cause and its kinds.
-pub(super) const CODES: [&str; 4] = [CODE, input_main::CODE, input_workers::CODE, input_storage::CODE];
+pub(super) const CODES: [&str; 6] =
+    [CODE, input_main::CODE, input_workers::CODE, input_storage::CODE, input_collate::CODE, input_pin::CODE];
 
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     match kind(case) {
@@ -67,15 +73,21 @@ const READS: f64 = 1_048_576.0;
 /// The code of what samples and child processes tell; `None`: INPUT, and no more is known.
 fn kind(case: &Case) -> Option<&'static str> {
     let stood = &case.device.input;
-    if stood.mostly(|d| d == Doing::FetchesHere) {
-        let reads = stood.reading * 2 >= stood.count(|d| d == Doing::FetchesHere);
-        return Some(if reads { input_storage::CODE } else { input_main::CODE });
+    if stood.mostly(Doing::is_fetching_here) {
+        let here = stood.count(Doing::is_fetching_here);
+        return Some(match () {
+            () if stood.reading * 2 >= here => input_storage::CODE,
+            () if stood.count(|d| d == Doing::Collates) * 2 >= here => input_collate::CODE,
+            () => input_main::CODE,
+        });
     }
     if !stood.mostly(|d| d == Doing::FetchesFromWorkers) {
         return None;
     }
     let workers = Workers::of(case);
+    let pinned = pinned(case);
     match () {
+        () if workers.on_cpu < BUSY && is_busy(pinned) => Some(input_pin::CODE),
         () if workers.count == 0 => None,
         () if workers.on_disk >= ON_DISK => Some(input_storage::CODE),
         () if workers.on_cpu >= BUSY => Some(input_workers::CODE),
@@ -84,10 +96,38 @@ fn kind(case: &Case) -> Option<&'static str> {
     }
 }
 
+/// How many of the spans lie side by side at most.
+fn at_a_time(spans: impl Iterator<Item = Span>) -> u64 {
+    let mut edges: Vec<(u64, i64)> = spans.flat_map(|s| [(s.start, 1), (s.end, -1)]).collect();
+    edges.sort_unstable(); // at one moment ends come first
+    let mut now = 0;
+    edges
+        .iter()
+        .map(|e| {
+            now += e.1;
+            now
+        })
+        .max()
+        .map_or(0, |n| n.max(0) as u64)
+}
+
+/// What the threads did that pin batches.
+pub(super) fn pinned(case: &Case) -> Pinned {
+    input::pinned(case.run, &case.device.slices, case.analysis.steady)
+}
+
+/// They are what is waited for.
+fn is_busy(pinned: Pinned) -> bool {
+    pinned.samples >= LEAST_SAMPLES && f64::from(pinned.busy) >= BUSY * f64::from(pinned.samples)
+}
+
 /// The child processes that do anything, in the steady state.
+#[derive(Default)]
 pub(super) struct Workers {
-    /// How many.
+    /// How many at a time.
     pub(super) count: u64,
+    /// How many more there were, one after the other: workers that were started anew.
+    pub(super) anew: u64,
     /// Mean share of the time on a CPU, on a disk, 0 to 1 each.
     pub(super) on_cpu: f64,
     pub(super) on_disk: f64,
@@ -97,33 +137,45 @@ pub(super) struct Workers {
     cpu_ns: f64,
 }
 
+/// What one of them did.
+#[derive(Clone, Copy, Default)]
+struct Worker {
+    /// From when it was first seen to when it was last.
+    span: Span,
+    seen_ns: f64,
+    cpu_ns: f64,
+    disk_ns: f64,
+    bytes: f64,
+}
+
 impl Workers {
     /// Children used for less than this on a CPU and a disk do nothing (the resource tracker of multiprocessing).
     const DOES_NOTHING: f64 = 0.02;
 
     pub(super) fn of(case: &Case) -> Workers {
         let steady = case.analysis.steady;
-        // by process: time seen, on a CPU, on a disk, bytes
-        let mut each: HashMap<u32, (f64, f64, f64, f64)> = HashMap::new();
-        for c in &case.run.children {
-            let ns = c.span.clip(steady).ns() as f64;
-            let part = ns / (c.span.ns() as f64).max(1.0);
-            let sum = each.entry(c.pid).or_default();
-            sum.0 += ns;
-            sum.1 += ns * f64::from(c.on_cpu) / 1e3;
-            sum.2 += ns * f64::from(c.on_disk) / 1e3;
-            sum.3 += part * f64::from(c.read_kib) * 1024.0;
+        let mut each: HashMap<u32, Worker> = HashMap::new();
+        for c in case.run.children.iter().filter(|c| c.span.clip(steady).ns() > 0) {
+            let span = c.span.clip(steady);
+            let ns = span.ns() as f64;
+            let w = each.entry(c.pid).or_insert(Worker { span, ..Worker::default() });
+            w.span = Span::new(w.span.start.min(span.start), w.span.end.max(span.end));
+            w.seen_ns += ns;
+            w.cpu_ns += ns * f64::from(c.on_cpu) / 1e3;
+            w.disk_ns += ns * f64::from(c.on_disk) / 1e3;
+            w.bytes += ns / (c.span.ns() as f64).max(1.0) * f64::from(c.read_kib) * 1024.0;
         }
-        each.retain(|_, s| s.0 > 0.0 && (s.1 + s.2) / s.0 >= Workers::DOES_NOTHING);
-        let sum = each.values().fold((0.0, 0.0, 0.0), |a, s| (a.0 + s.0, a.1 + s.1, a.2 + s.2));
-        let seen = sum.0.max(1.0);
-        let read_rate = each.values().map(|s| s.3 / s.0 * 1e9).sum();
+        each.retain(|_, w| (w.cpu_ns + w.disk_ns) / w.seen_ns >= Workers::DOES_NOTHING);
+        let sum = |of: fn(&Worker) -> f64| each.values().map(of).sum::<f64>();
+        let seen = sum(|w| w.seen_ns).max(1.0);
+        let count = at_a_time(each.values().map(|w| w.span));
         Workers {
-            count: each.len() as u64,
-            on_cpu: sum.1 / seen,
-            on_disk: sum.2 / seen,
-            read_rate,
-            cpu_ns: sum.1,
+            count,
+            anew: each.len() as u64 - count,
+            on_cpu: sum(|w| w.cpu_ns) / seen,
+            on_disk: sum(|w| w.disk_ns) / seen,
+            read_rate: sum(|w| w.bytes) / seen * 1e9 * count as f64,
+            cpu_ns: sum(|w| w.cpu_ns),
         }
     }
 
@@ -132,6 +184,62 @@ impl Workers {
         let steps = case.analysis.steps.steady().len() as f64;
         let step = case.analysis.steps.mean_ns * (1.0 - win);
         (steps > 0.0 && step > 0.0).then(|| (self.cpu_ns / steps / step).ceil() as u64)
+    }
+}
+
+/// What is to be changed where there are no workers.
+pub(super) const WITH_WORKERS: &str = "DataLoader(num_workers=N, pin_memory=True, persistent_workers=True) and .to(device, non_blocking=True): fetch the next batch while the GPU works on this one";
+/// ... where there are too few.
+pub(super) const MORE_WORKERS: &str = "more DataLoader workers, up to the cores there are, persistent_workers=True; else decode on the GPU or cache";
+/// ... where they are not busy all the time.
+const EVEN_WORKERS: &str = "prefetch_factor=4 or more where batches take unevenly long, more DataLoader workers, persistent_workers=True";
+/// ... where every epoch starts its own.
+const KEPT_WORKERS: &str =
+    "persistent_workers=True: every epoch starts its workers anew, and waits for their first batches";
+/// ... where there are not cores enough for those that are needed.
+pub(super) const BEYOND_CPUS: &str = "as many workers as there are CPUs, and make a sample cheaper: decode on the GPU (DALI, nvJPEG), cache decoded data";
+
+/// Fetching in the steady state.
+pub(super) struct Fetching {
+    /// Time in it, ns.
+    ns: f64,
+    /// Part of it in which the device waited, 0 to 1.
+    exposed: f64,
+    /// By the ranges or samples themselves; else by the stretches between launches in which most samples that could be read fetch.
+    exact: bool,
+    workers: Option<bool>,
+}
+
+impl Fetching {
+    pub(super) fn of(case: &Case) -> Fetching {
+        let seen = input::all(case.run, case.analysis.steady, &case.device.slices);
+        let (ns, exposed) = match seen.complete {
+            true => (seen.ns, seen.exposed_ns),
+            // not less than what the samples that could be read tell
+            false => (case.device.fetched_ns.max(seen.ns), case.device.buckets.get(Bucket::Input)),
+        };
+        let exposed = crate::analysis::share(exposed.min(ns), ns);
+        Fetching { ns: ns as f64, exposed, exact: seen.complete, workers: seen.workers }
+    }
+
+    /// Workers of which each takes as long for a batch as this thread does, that keep up with steps that do not wait; `None` where steps are
+    /// not known.
+    pub(super) fn wanted(&self, case: &Case, win: f64) -> Option<u64> {
+        let steps = case.analysis.steps.steady().len() as f64;
+        let step = case.analysis.steps.mean_ns * (1.0 - win);
+        (steps > 0.0 && step > 0.0).then(|| (self.ns / steps / step).ceil() as u64)
+    }
+}
+
+/// Says how many workers would take over what this thread does; no more than there are CPUs.
+pub(super) fn advise_workers(case: &Case, f: &mut Finding) {
+    let Some(n) = Fetching::of(case).wanted(case, f.win).filter(|&n| n > 0) else { return };
+    let cpus = u64::from(case.run.header.cpus);
+    if cpus > 0 && n > cpus {
+        f.fix = BEYOND_CPUS;
+        f.text.push_str(&format!("; {n} would keep up and there are {cpus} CPUs"));
+    } else {
+        f.text.push_str(&format!("; num_workers={n} would keep up"));
     }
 }
 
@@ -151,31 +259,30 @@ fn waits(case: &Case, cause: (&'static str, &'static str)) -> Option<Finding> {
             f.call = s.call;
         }
     }
-    let fetching = input::all(case.run, case.analysis.steady, &case.device.slices);
-    let part = crate::analysis::share(fetching.exposed_ns.min(fetching.ns), fetching.ns) * 100.0;
-    let steps = (case.analysis.steps.steady().len() as f64).max(1.0);
-    let takes = match fetching.complete {
-        true => format!(
-            "takes {:.1} ms {}",
-            fetching.ns as f64 / 1e6 / steps,
-            if case.analysis.steps.steady().is_empty() { "in all" } else { "a step" }
-        ),
-        false => "is".to_owned(),
-    };
+    let fetching = Fetching::of(case);
     f.text = format!(
-        "fetching data {takes}{} hidden {:.0} %, exposed {part:.0} %{}",
-        if fetching.complete { "," } else { "" },
-        100.0 - part,
+        "fetching data takes {}{:.1} ms {}, hidden {:.0} %, exposed {:.0} %{}",
+        if fetching.exact { "" } else { "about " },
+        fetching.ns / 1e6 / (case.analysis.steps.steady().len() as f64).max(1.0),
+        if case.analysis.steps.steady().is_empty() { "in all" } else { "a step" },
+        (1.0 - fetching.exposed) * 100.0,
+        fetching.exposed * 100.0,
         match fetching.workers {
             Some(true) => "; the workers are too few or too slow",
             Some(false) => "; no workers",
             None => "",
         }
     );
+    let workers = Workers::of(case);
     f.fix = match fetching.workers {
-        Some(true) => "more DataLoader workers, up to the cores there are, persistent_workers=True; else decode on the GPU or cache",
-        _ => "DataLoader(num_workers=4 or more, pin_memory=True): fetch the next batch while the GPU works on this one",
+        _ if workers.anew > 0 && cause.0 == CODE => KEPT_WORKERS,
+        Some(true) if workers.count > 0 && workers.on_cpu < BUSY => EVEN_WORKERS,
+        Some(true) => MORE_WORKERS,
+        _ => WITH_WORKERS,
     };
+    if workers.anew > 0 {
+        f.text.push_str(&format!("; {} workers were started anew", workers.anew));
+    }
     if let Some(site) = &case.device.input.site {
         f.text = format!("{site}: {}", f.text);
         f.site = Some(site.clone());

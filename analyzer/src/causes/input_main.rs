@@ -14,8 +14,9 @@
 //! than 5 samples, or less than half agreeing, are GP105 HOST without a kind.
 //!
 //! # What to change
-//! `DataLoader(num_workers=4 or more, pin_memory=True, persistent_workers=True)`; the line named is what costs: cheaper decoding,
-//! cached results.
+//! `DataLoader(num_workers=N, pin_memory=True, persistent_workers=True)`; the line named is what costs: cheaper decoding,
+//! cached results. N is told: what fetching a batch takes by the step time without the wait, rounded up; where that is more than the CPUs
+//! the process may use, workers alone do not do.
 
 use super::{input, Case};
 use crate::analysis::Finding;
@@ -26,9 +27,7 @@ pub const CODE: &str = "GP111";
 pub const NAME: &str = "INPUT-MAIN";
 
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
-    input::of_kind(
-        case,
-        (CODE, NAME),
-        "DataLoader(num_workers=4 or more, pin_memory=True): fetch the next batch while the GPU works on this one",
-    )
+    let mut f = input::of_kind(case, (CODE, NAME), input::WITH_WORKERS)?;
+    input::advise_workers(case, &mut f);
+    Some(f)
 }

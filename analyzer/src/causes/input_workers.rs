@@ -30,11 +30,7 @@ pub const CODE: &str = "GP112";
 pub const NAME: &str = "INPUT-WORKERS";
 
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
-    let mut f = input::of_kind(
-        case,
-        (CODE, NAME),
-        "more DataLoader workers, up to the cores there are, persistent_workers=True; else decode on the GPU or cache",
-    )?;
+    let mut f = input::of_kind(case, (CODE, NAME), input::MORE_WORKERS)?;
     let workers = Workers::of(case);
     let _ = write!(f.text, "; {} workers, {:.0} % on a CPU", workers.count, workers.on_cpu * 100.0);
     if let Some(n) = workers.wanted(case, f.win) {
@@ -43,6 +39,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
             f.fix =
                 "the CPUs are all in use: decode on the GPU, cache decoded data, or make a sample cheaper";
         } else if cpus > 0 && n > cpus {
+            f.fix = input::BEYOND_CPUS;
             let _ = write!(f.text, ", {n} would keep up and there are {cpus} CPUs");
         } else if n > workers.count {
             let _ = write!(f.text, ", {n} would keep up");

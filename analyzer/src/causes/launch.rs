@@ -14,16 +14,22 @@
 //! (`CAPTURABLE_NS`); shorter ones between kernels (guards of a compiled region, an optimizer's Python) go with the graph,
 //! up to as much again as LAUNCH itself.
 //!
+//! The line is the program's own under which at least half of the waiting stands, by samples of the launching threads taken while
+//! the GPU waited for a launch (about every 10 ms, 5 or more); for autograd's threads, the line that waits in `backward()`. Where no
+//! line holds half, the function that does; else none is named. GP114 LAUNCH-OPTIMIZER and GP115 GRAPH-BREAKS are kinds of it.
+//!
 //! # How sure
 //! Launch times are exact where the recorder saw the calls. The prediction is what a graph of the whole step would
-//! reach; parts that cannot be captured (changing shapes, data-dependent control flow) stay as they are.
+//! reach; parts that cannot be captured (changing shapes, data-dependent control flow) stay as they are. The line rests on samples:
+//! how many of them stand there is told.
 //!
 //! # What to change
 //! Launch less often or more cheaply: `torch.compile(mode="reduce-overhead")` or CUDA graphs, `foreach=True` or
 //! `fused=True` optimizers, larger batches, fused layers; fewer small tensor operations in Python.
 
-use super::Case;
+use super::{graph_breaks, launch_optimizer, Case, NAMED_WIN};
 use crate::analysis::{Bucket, Finding};
+use crate::gaps::standing::LEAST_SAMPLES;
 use crate::replay::{Fix, CAPTURABLE_NS};
 use trace::Kind;
 
@@ -31,8 +37,80 @@ use trace::Kind;
 pub const CODE: &str = "GP102";
 /// Name in the line.
 pub const NAME: &str = "LAUNCH";
+/// This cause and its kinds.
+pub(super) const CODES: [&str; 3] = [CODE, launch_optimizer::CODE, graph_breaks::CODE];
 
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
+    let f = waits(case, (CODE, NAME))?;
+    match kind(case) {
+        Some(kind) if !kind.leaves_too_little(&f) => None, // it has a name of its own
+        _ => Some(f),
+    }
+}
+
+/// What at least half of the samples show, where that is a cause of its own.
+struct Shown {
+    code: &'static str,
+    /// Share of the samples; 1 from [`ALL_OF_IT`] on.
+    part: f64,
+}
+
+/// From this share of the samples on a kind is charged with all of the time.
+const ALL_OF_IT: f64 = 0.9;
+
+impl Shown {
+    /// Its part of a win that would be named is too small to be: then the whole stays together.
+    fn leaves_too_little(&self, f: &Finding) -> bool {
+        f.win >= NAMED_WIN && f.win * self.part < NAMED_WIN
+    }
+}
+
+fn kind(case: &Case) -> Option<Shown> {
+    let stood = &case.device.launch;
+    if stood.samples < LEAST_SAMPLES {
+        return None;
+    }
+    let [single, together, other] = stood.optimizer;
+    let optimizer = single + together + other;
+    let (code, n) = match () {
+        () if optimizer * 2 >= stood.samples && single * 2 >= optimizer => {
+            (launch_optimizer::CODE, optimizer)
+        }
+        // what it costs is not only what stands behind the break
+        () if stood.broken * 2 >= stood.samples => (graph_breaks::CODE, stood.samples),
+        () => return None,
+    };
+    let part = f64::from(n) / f64::from(stood.samples);
+    Some(Shown { code, part: if part >= ALL_OF_IT { 1.0 } else { part } })
+}
+
+/// The finding where samples show that it is this kind of it.
+pub(super) fn of_kind(
+    case: &Case,
+    cause: (&'static str, &'static str),
+    fix: &'static str,
+) -> Option<Finding> {
+    let kind = kind(case).filter(|k| k.code == cause.0)?;
+    let all = waits(case, cause)?;
+    if kind.leaves_too_little(&all) {
+        return None;
+    }
+    let part = case.finding(cause, all.share * kind.part, all.win * kind.part);
+    let charged = all.charged * kind.part;
+    Some(Finding {
+        share: part.share,
+        charged,
+        win: part.win,
+        predicted_ns: part.predicted_ns,
+        error_ns: part.error_ns,
+        confidence: part.confidence,
+        fix,
+        ..all
+    })
+}
+
+/// All of the waiting for launches.
+fn waits(case: &Case, cause: (&'static str, &'static str)) -> Option<Finding> {
     let share = case.share(&[Bucket::Launch]);
     if share < super::NOTICED_SHARE {
         return None;
@@ -41,7 +119,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     // waits 1 ms for its input in every step is not launch-bound
     let stretches = case.short_host_share(CAPTURABLE_NS).min(share);
     let win = case.win(&[Fix::Launch], share + stretches);
-    let mut f = case.finding((CODE, NAME), share, win);
+    let mut f = case.finding(cause, share, win);
     f.fix = "CUDA graphs or torch.compile(mode=\"reduce-overhead\"), fused optimizer, larger batch";
     let (waiting, kernels) = (waiting(case), case.device.kernels);
     let steps = case.analysis.steps.steady().len() as u64;
@@ -52,7 +130,22 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         f.call = top.flat;
         f.count = top.calls;
     }
+    place(case, &mut f);
     Some(f)
+}
+
+/// Puts the line in front of the text: that of the launching calls where they carry one, else what samples show.
+fn place(case: &Case, f: &mut Finding) {
+    if let Some(spot) = case.spot(Bucket::Launch) {
+        f.text = format!("{}: {}{}", spot.site, f.text, spot.rest());
+        f.count = spot.calls;
+        return spot.into(f);
+    }
+    let stood = &case.device.launch;
+    if let Some((site, n)) = &stood.site {
+        f.text = format!("{site}: {}; {n} of {} samples there", f.text, stood.samples);
+        f.site = Some(site.clone());
+    }
 }
 
 /// Kernels of the steady span in front of which the GPU was idle until they were launched.

@@ -2,15 +2,19 @@
 //! One cause of idle time a file. A cause's module doc is the page that `gapprobe explain CODE` prints, in fixed
 //! sections: What it means / How it is recognised / How sure / What to change.
 //!
-//! Here: the registry and what causes are judged by. `verdict.rs`: which of them the line names; `spots.rs`: which line of the program.
+//! Here: the registry and what causes are judged by. `verdict.rs`: which of them the line names; `spots.rs`: which line of the program;
+//! `saves.rs`: what a checkpoint costs; `memory.rs`: allocations that failed, memory that grows.
 //! Adding one: a file with its doc and `evaluate`, a row in [`ALL`], a recording that triggers it and one close by
 //! that does not in `tests/causes/`.
 
+pub(crate) mod memory;
 mod profiled;
+mod saves;
 mod spots;
 mod verdict;
 
 pub mod alloc;
+pub mod alloc_fragmented;
 pub mod comm;
 pub mod compile;
 pub mod copy;
@@ -19,19 +23,27 @@ pub mod file_io;
 pub mod gc;
 pub mod gil;
 pub mod gpu_bound;
+pub mod graph_breaks;
 pub mod host;
 pub mod inconclusive;
 pub mod input;
+pub mod input_collate;
 pub mod input_main;
+pub mod input_pin;
 pub mod input_storage;
 pub mod input_workers;
 pub mod kernel_gap;
 pub mod launch;
+pub mod launch_optimizer;
 pub mod lock;
 pub mod logging;
+pub mod memory_growth;
 pub mod mixed;
+pub mod native_cpu;
 pub mod network;
 pub mod no_work;
+pub mod out_of_memory;
+pub mod repeated_casts;
 pub mod sleep;
 pub mod small_kernels;
 pub mod starved;
@@ -128,6 +140,12 @@ registry! {
     input_main 2 Some(input_main::evaluate);
     input_workers 3 Some(input_workers::evaluate);
     input_storage 4 Some(input_storage::evaluate);
+    launch_optimizer 1 Some(launch_optimizer::evaluate);
+    graph_breaks 3 Some(graph_breaks::evaluate);
+    input_collate 2 Some(input_collate::evaluate);
+    input_pin 3 Some(input_pin::evaluate);
+    alloc_fragmented 1 Some(alloc_fragmented::evaluate);
+    memory_growth 4 Some(memory_growth::evaluate);
     gc 1 Some(gc::evaluate);
     gil 4 Some(gil::evaluate);
     file_io 3 Some(file_io::evaluate);
@@ -137,6 +155,9 @@ registry! {
     sleep 1 Some(sleep::evaluate);
     lock 4 Some(lock::evaluate);
     network 3 Some(network::evaluate);
+    native_cpu 4 Some(native_cpu::evaluate);
+    out_of_memory 4 Some(out_of_memory::evaluate);
+    repeated_casts 3 Some(repeated_casts::evaluate);
     no_work 9 Some(no_work::evaluate);
     gpu_bound 9 None;
     mixed 9 None;
@@ -153,7 +174,7 @@ pub(crate) fn bucket_of(code: &str) -> Option<Bucket> {
     Some(match code {
         sync::CODE => Bucket::Sync,
         copy::CODE => Bucket::CopyWait,
-        alloc::CODE => Bucket::Alloc,
+        code if alloc::CODES.contains(&code) => Bucket::Alloc,
         code if input::CODES.contains(&code) => Bucket::Input,
         code if host::CODES.contains(&code) => Bucket::Host,
         _ => return None,
@@ -162,7 +183,12 @@ pub(crate) fn bucket_of(code: &str) -> Option<Bucket> {
 
 /// The cause that this one is a kind of (GP123 LOGGING of GP105 HOST); `None` where it is none.
 pub fn kind_of(code: &str) -> Option<&'static str> {
-    let families = [(host::CODE, &host::CODES[..]), (input::CODE, &input::CODES[..])];
+    let families = [
+        (host::CODE, &host::CODES[..]),
+        (input::CODE, &input::CODES[..]),
+        (launch::CODE, &launch::CODES[..]),
+        (alloc::CODE, &alloc::CODES[..]),
+    ];
     families.into_iter().find(|(of, kinds)| *of != code && kinds.contains(&code)).map(|f| f.0)
 }
 
@@ -187,6 +213,8 @@ pub(crate) struct Case<'a> {
     pub(crate) calls: HashMap<Bucket, Vec<Blame>>,
     /// What another GPU computes in the same time: no fix makes a step shorter than that.
     pub(crate) elsewhere: Elsewhere,
+    /// What goes with writing checkpoints: it counts for that alone.
+    saves: saves::Saves,
 }
 
 /// The device that computes most, of those that the replay does not play.
@@ -239,12 +267,14 @@ impl<'a> Case<'a> {
     ) -> Case<'a> {
         let base = prepared.play(Fixes::default()) as f64;
         let elsewhere = Elsewhere::of(analysis);
-        Case { run, analysis, device, prepared, base, calls: blame(run, analysis, device), elsewhere }
+        let saves = saves::Saves::of(run, analysis, device);
+        Case { run, analysis, device, prepared, base, calls: blame(run, analysis, device), elsewhere, saves }
     }
 
-    /// Share of the wall time in these buckets.
+    /// Share of the wall time in these buckets, less what goes with writing checkpoints.
     pub(crate) fn share(&self, buckets: &[Bucket]) -> f64 {
-        buckets.iter().map(|&b| self.device.buckets.share(b)).sum()
+        let own = |b: Bucket| self.device.buckets.share(b) - self.saves.share(b, self.device);
+        buckets.iter().map(|&b| own(b).max(0.0)).sum()
     }
 
     /// The replay with `fixes`, as a share won; what it wins beyond `most` (the time that could be saved at all) is

@@ -2,8 +2,8 @@
 //! Which cause the line names: the one whose realisable fix wins most, or none, with the reason.
 
 use super::{
-    gpu_bound, inconclusive, mixed, no_work, profiled, Case, Elsewhere, ALL, GPU_BOUND_SHARE, MINOR_WIN,
-    MODEL_ERROR, NAMED_WIN,
+    gpu_bound, inconclusive, memory_growth, mixed, no_work, out_of_memory, profiled, Case, Elsewhere, ALL,
+    GPU_BOUND_SHARE, MINOR_WIN, MODEL_ERROR, NAMED_WIN,
 };
 use crate::analysis::{Analysis, Bucket, Confidence, Finding, Tied, Verdict};
 use crate::replay::{Fix, Prepared};
@@ -21,6 +21,7 @@ pub(crate) fn judge(run: &Run, a: &mut Analysis, prepared: &Prepared) {
         // causes are still evaluated where there is a device: the report shows them
         a.findings = evaluate(run, a, prepared);
         a.verdict = abstain(a, why);
+        note(a);
         return;
     }
     let findings = evaluate(run, a, prepared);
@@ -32,6 +33,16 @@ pub(crate) fn judge(run: &Run, a: &mut Analysis, prepared: &Prepared) {
         a.verdict.profiled = profiled::without(&Case::new(run, a, device, prepared), &findings);
     }
     a.findings = findings;
+    note(a);
+}
+
+/// What costs no time and still has to be said, beside whatever the verdict is.
+fn note(a: &mut Analysis) {
+    for code in [out_of_memory::CODE, memory_growth::CODE] {
+        if let Some(f) = a.findings.iter().find(|f| f.code == code) {
+            a.verdict.text.push_str(&format!("; {}", f.text));
+        }
+    }
 }
 
 fn evaluate(run: &Run, a: &Analysis, prepared: &Prepared) -> Vec<Finding> {
@@ -202,11 +213,11 @@ fn next(findings: &[Finding], said: &[&str], share: f64) -> Option<(&'static str
 pub(super) fn fix_of(code: &str) -> Option<Fix> {
     Some(match code {
         super::sync::CODE => Fix::Sync,
-        super::launch::CODE => Fix::Launch,
+        code if super::launch::CODES.contains(&code) => Fix::Launch,
         code if super::host::CODES.contains(&code) => Fix::Host,
         code if super::input::CODES.contains(&code) => Fix::Input,
         super::copy::CODE => Fix::Copy,
-        super::alloc::CODE => Fix::Alloc,
+        code if super::alloc::CODES.contains(&code) => Fix::Alloc,
         super::comm::CODE => Fix::Comm,
         super::small_kernels::CODE | super::kernel_gap::CODE => Fix::Fuse,
         super::device_wait::CODE => Fix::DeviceWait,
@@ -255,6 +266,7 @@ fn together(case: &Case, sets: impl Iterator<Item = Vec<Part>>) -> Option<(f64, 
 /// place, else the three largest.
 fn mix(case: &Case, findings: &[Finding]) -> Verdict {
     let mut largest: Vec<&Finding> = findings.iter().collect();
+    largest.retain(|f| f.charged > 0.0 || fix_of(f.code).is_some());
     largest.sort_by(|x, y| y.charged.total_cmp(&x.charged));
     largest.truncate(4);
     let parts: Vec<Part> = largest

@@ -255,6 +255,17 @@ impl HostView {
         self.fetched.get(flat as usize) == Some(&true) || self.standing.fetched.contains(&flat)
     }
 
+    /// The host's own time before launches of what counts that was, for the most part, fetching data, ns.
+    pub fn fetched_ns(&self, run: &Run, counts: &Observed) -> u64 {
+        let threads = self.threads.iter().filter_map(|&t| Some((t, run.threads.get(t)?)));
+        let calls = threads.flat_map(|(t, thread)| {
+            let inside =
+                thread.calls.iter().enumerate().filter(|(_, c)| c.launches() && counts.contains(c.start));
+            inside.map(move |(i, _)| run.flat(t, i))
+        });
+        calls.filter(|&flat| self.is_fetch(flat)).map(|flat| self.stretch(flat)).sum()
+    }
+
     /// The host was busy with something other than launching before this call: for long, or as samples tell.
     pub fn is_long(&self, flat: u32) -> bool {
         self.stretch(flat) > self.limit || self.standing.elsewhere.contains(&flat)

@@ -3,8 +3,11 @@
 //! DataLoader by itself, NVTX and `gapprobe_range` by the program's word. Without any such range: as far as samples tell (`standing.rs`).
 
 use super::host::HostView;
-use crate::analysis::IdleSlice;
-use crate::run::{Range, RangeKind, Run, Span, Thread};
+use std::collections::HashMap;
+
+use crate::analysis::{Bucket, IdleSlice};
+use crate::run::{Range, RangeKind, Run, Sample, Span, Thread};
+use crate::sites::doing::{pins, Pinning};
 
 /// Ranges that begin so (any case) are a loader's: torch.profiler's own (`enumerate(DataLoader)#..`), Lightning's
 /// (`[pl][profile][_TrainingEpochLoop].train_dataloader_next`).
@@ -66,6 +69,33 @@ pub fn all(run: &Run, span: Span, idle: &[IdleSlice]) -> Fetched {
     };
     let exposed = idle.iter().map(|s| s.span().clip(span)).map(|s| fetching.within(s.start, s.end));
     Fetched { ns: fetching.within(span.start, span.end), exposed_ns: exposed.sum(), complete, workers }
+}
+
+/// The threads of DataLoaders that pin batches, while the device waited for data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Pinned {
+    /// Samples of them.
+    pub samples: u32,
+    /// In which they receive a batch or pin it, rather than wait for the workers.
+    pub busy: u32,
+}
+
+/// What those threads did in the INPUT time of a device.
+pub fn pinned(run: &Run, slices: &[IdleSlice], steady: Span) -> Pinned {
+    let idle: Vec<&IdleSlice> =
+        slices.iter().filter(|s| s.bucket == Bucket::Input && s.span().clip(steady).ns() > 0).collect();
+    let mut known: HashMap<u32, Option<Pinning>> = HashMap::new();
+    let mut found = Pinned::default();
+    let waited = |s: &&Sample| {
+        let next = idle.partition_point(|i| i.end <= s.span.end);
+        idle.get(next).is_some_and(|i| i.start <= s.span.end)
+    };
+    for s in run.threads.iter().flat_map(|t| &t.samples).filter(|s| s.stack != 0).filter(waited) {
+        let Some(doing) = *known.entry(s.stack).or_insert_with(|| pins(run, s.stack)) else { continue };
+        found.samples += 1;
+        found.busy += u32::from(doing.is_busy(s));
+    }
+    found
 }
 
 /// Ranges that fetch data, of some threads.

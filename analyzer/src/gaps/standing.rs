@@ -8,7 +8,7 @@
 use std::collections::{HashMap, HashSet};
 
 use trace::call::Class;
-use trace::event::sample::HOLDS_GIL;
+use trace::event::sample::{HOLDS_GIL, WAITS_GIL};
 use trace::Kind;
 
 use crate::analysis::{Bucket, IdleSlice};
@@ -175,6 +175,9 @@ fn place(run: &Run, device: &Device, stretches: &[Stretch]) -> Vec<Placed> {
     let copies = copies_to_host(device);
     let mut frames: HashMap<u32, Frames> = HashMap::new();
     let mut placed = Vec::new();
+    // whose the lock was could be read: a thread without it is known to be without it
+    let samples = || run.threads.iter().flat_map(|t| &t.samples);
+    let knows_lock = samples().any(|s| s.bits & (HOLDS_GIL | WAITS_GIL) != 0);
     for (t, thread) in run.threads.iter().enumerate() {
         // a Python thread whose frames moved while they were read: what it did then is not known
         let has_stacks = thread.samples.iter().any(|s| s.stack != 0);
@@ -193,12 +196,20 @@ fn place(run: &Run, device: &Device, stretches: &[Stretch]) -> Vec<Placed> {
             let (thread, sample_) = (t as u32, s as u32);
             let doing = match blocked_natively(sample, frames) && ends_with_copy(&copies, at, stretch.span) {
                 true => Doing::WaitsForDevice,
-                false => doing(sample, frames),
+                false => match doing(sample, frames) {
+                    Doing::Computes if knows_lock && is_native(sample) => Doing::ComputesNatively,
+                    doing => doing,
+                },
             };
             placed.push(Placed { flat: stretch.flat, thread, sample: sample_, doing });
         }
     }
     placed
+}
+
+/// Below a line of Python, without Python's lock: no bytecode runs.
+fn is_native(sample: &Sample) -> bool {
+    sample.stack != 0 && sample.bits & HOLDS_GIL == 0
 }
 
 /// Ends of copies to the host, sorted.
@@ -254,17 +265,17 @@ impl Stood {
         }
         let mut doings: Vec<(Doing, u32)> = tally.into_iter().collect();
         doings.sort_by_key(|d| (std::cmp::Reverse(d.1), d.0));
-        let reads = |s: &&(Doing, usize, &Sample)| s.0 == Doing::FetchesHere && blocked_reading(s.2);
+        let reads = |s: &&(Doing, usize, &Sample)| s.0.is_fetching_here() && blocked_reading(s.2);
         let reading = samples.iter().filter(reads).count() as u32;
         let mut stood = Stood { samples: samples.len() as u32, reading, doings, site: None, holder: None };
         let mut sites = Sites::new(run);
         let main = stood.main();
         let stacks = samples.iter().filter(|s| main.is_none_or(|m| m == s.0)).map(|s| s.2.stack);
-        stood.site = common(&mut sites, stacks);
+        stood.site = common(&mut sites, stacks).map(|c| c.0);
         if main == Some(Doing::WaitsForGil) {
             let waits = samples.iter().filter(|s| s.0 == Doing::WaitsForGil);
             let holders = waits.map(|s| holder(run, s.1, s.2.span.end).map_or(0, |h| h.stack));
-            stood.holder = common(&mut sites, holders);
+            stood.holder = common(&mut sites, holders).map(|c| c.0);
         }
         stood
     }
@@ -294,8 +305,8 @@ fn holder(run: &Run, but: usize, at: u64) -> Option<&Sample> {
     })
 }
 
-/// The line in which at least half of the stacks stand, else the function.
-fn common(sites: &mut Sites<'_>, stacks: impl Iterator<Item = u32>) -> Option<Site> {
+/// The line in which at least half of the stacks stand, else the function; and how many do.
+pub(crate) fn common(sites: &mut Sites<'_>, stacks: impl Iterator<Item = u32>) -> Option<(Site, u32)> {
     let mut lines: HashMap<u32, u32> = HashMap::new();
     let mut all = 0;
     for stack in stacks {
@@ -307,7 +318,7 @@ fn common(sites: &mut Sites<'_>, stacks: impl Iterator<Item = u32>) -> Option<Si
     let enough = |n: u32| all >= LEAST_SAMPLES && n * 2 >= all;
     let (&line, &n) = lines.iter().max_by_key(|l| (*l.1, u32::MAX - l.0))?;
     if enough(n) {
-        return sites.get(line).cloned();
+        return Some((sites.get(line)?.clone(), n));
     }
     let mut functions: HashMap<(&str, &str), (u32, &Site)> = HashMap::new();
     for (&line, n) in &lines {
@@ -316,7 +327,7 @@ fn common(sites: &mut Sites<'_>, stacks: impl Iterator<Item = u32>) -> Option<Si
         }
     }
     let (n, site) = functions.into_values().max_by_key(|f| f.0)?;
-    enough(n).then(|| Site { line: 0, via: None, ..site.clone() })
+    enough(n).then(|| (Site { line: 0, via: None, ..site.clone() }, n))
 }
 
 /// Samples of threads in a loader.
@@ -344,7 +355,7 @@ pub(super) fn fetching(run: &Run) -> Fetched {
             if let Frames::Loader(doing) = stack {
                 spans.push(s.span);
                 workers += u32::from(doing == Doing::FetchesFromWorkers);
-                here += u32::from(doing == Doing::FetchesHere);
+                here += u32::from(doing.is_fetching_here());
             }
         }
         let unread = thread.samples.iter().filter(|s| s.stack == 0).count() as f64;

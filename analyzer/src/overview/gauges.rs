@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the device says of itself (NVML) beside what it did: "100 % utilised" may be a device that waits, and clocks may be held
-//! down. And memory that grows step by step. Of recordings that have readings; others say nothing here.
+//! down. Memory that grows step by step is in the verdict's own words (`causes/memory_growth.rs`); here for programs. Of recordings that
+//! have readings; others say nothing here.
 
 use serde_json::{json, Value};
 use trace::event::Gauge;
 
 use crate::analysis::{Analysis, DeviceAnalysis};
+use crate::causes::memory::Growth;
 use crate::run::{Reading, Run, Span};
 
 /// Fewer readings than this are no picture.
@@ -18,11 +20,6 @@ const LOW_POWER: f64 = 0.5;
 const NOT_FULL: f64 = 0.9;
 /// A reason for low clocks in this share of the readings is named.
 const OFTEN: f64 = 0.1;
-/// Memory that grows by less in all is no leak, bytes.
-const GROWN: f64 = 16.0 * 1024.0 * 1024.0;
-/// ... or by less of what there was.
-const GROWN_PART: f64 = 0.01;
-
 /// NVML's bits that hold clocks down although there is work; the numbers are NVML's ABI (nvml.h, nvmlClocksEventReason*).
 const REASONS: [(u64, &str); 5] = [
     (0x04, "the power cap"),
@@ -46,8 +43,8 @@ pub(super) struct Gauges {
     /// Why clocks are held down, and the share of readings that say so, 0 to 1; most first.
     held_down: Vec<(&'static str, f64)>,
     /// Bytes a step, and first and last figure: device memory, memory of the process.
-    device_grows: Option<(f64, f64, f64)>,
-    host_grows: Option<(f64, f64, f64)>,
+    device_grows: Option<Growth>,
+    host_grows: Option<Growth>,
 }
 
 impl Gauges {
@@ -80,7 +77,6 @@ impl Gauges {
         let mut held_down: Vec<(&str, f64)> =
             REASONS.iter().map(|&(bit, name)| (name, share(bit))).filter(|r| r.1 >= OFTEN).collect();
         held_down.sort_by(|x, y| y.1.total_cmp(&x.1));
-        let step = a.steps.mean_ns;
         Gauges {
             utilization: mean(Gauge::Utilization, 1.0),
             power: mean(Gauge::PowerMw, 1e3),
@@ -88,8 +84,8 @@ impl Gauges {
             clock: mean(Gauge::SmClockMhz, 1.0),
             clock_max: last(Gauge::SmClockMaxMhz, 1.0),
             held_down,
-            device_grows: growth(&of(Gauge::MemoryUsed, device.ordinal), step),
-            host_grows: growth(&of(Gauge::ResidentBytes, 0), step),
+            device_grows: Growth::of(run, a, Gauge::MemoryUsed, device.ordinal),
+            host_grows: Growth::of(run, a, Gauge::ResidentBytes, 0),
         }
     }
 
@@ -129,16 +125,6 @@ impl Gauges {
                 self.held_down.iter().map(of).collect::<Vec<_>>().join(", ")
             ));
         }
-        for (what, grows) in [("GPU", self.device_grows), ("Host", self.host_grows)] {
-            if let Some((a_step, from, to)) = grows {
-                out.push(format!(
-                    "{what} memory grows all the time, {:.1} MB a step ({:.2} to {:.2} GB): a leak?",
-                    a_step / 1e6,
-                    from / 1e9,
-                    to / 1e9
-                ));
-            }
-        }
         out
     }
 
@@ -148,7 +134,7 @@ impl Gauges {
             return Value::Null;
         }
         let grows =
-            |g: Option<(f64, f64, f64)>| g.map(|g| json!({"bytes_a_step": g.0, "from": g.1, "to": g.2}));
+            |g: Option<Growth>| g.map(|g| json!({"bytes_a_step": g.a_step, "from": g.from, "to": g.to}));
         json!({
             "utilization_pct": self.utilization,
             "power_w": self.power,
@@ -164,27 +150,6 @@ impl Gauges {
 
 fn within(r: &Reading, steady: Span) -> bool {
     r.span.start >= steady.start && r.span.start < steady.end
-}
-
-/// Growth a step where it is clear: each third of the time has more than the one before, the last third grows no
-/// less than half as fast as before (a cache that fills up levels off), and what was won is worth a word.
-fn growth(readings: &[&Reading], step_ns: f64) -> Option<(f64, f64, f64)> {
-    let third = readings.len() / 3;
-    if third < LEAST || step_ns <= 0.0 {
-        return None;
-    }
-    let mean = |part: &[&Reading]| {
-        let n = part.len() as f64;
-        let sum = part.iter().fold((0.0, 0.0), |s, r| (s.0 + r.span.start as f64, s.1 + r.value as f64));
-        (sum.0 / n, sum.1 / n)
-    };
-    let thirds: Vec<(f64, f64)> = readings.chunks(third).take(3).map(mean).collect();
-    let [a, b, c] = thirds.as_slice() else { return None };
-    let (early, late) = (b.1 - a.1, c.1 - b.1);
-    let (first, last) = (readings.first()?.value as f64, readings.last()?.value as f64);
-    let clear = early > 0.0 && late >= early * 0.5 && last - first >= GROWN.max(first * GROWN_PART);
-    let rate = (c.1 - a.1) / (c.0 - a.0).max(1.0);
-    clear.then_some((rate * step_ns, first, last))
 }
 
 #[cfg(test)]
@@ -262,13 +227,13 @@ mod tests {
 
     #[test]
     fn memory_that_grows_and_memory_that_fills_up() {
-        let said = |bytes: &dyn Fn(u64) -> u64| gauges(30, &[(Gauge::MemoryUsed, bytes)]).sentences(0.5);
-        let grows = said(&|n| 3_000_000_000 + n * 20_000_000);
-        assert_eq!(grows, ["GPU memory grows all the time, 20.0 MB a step (3.00 to 3.58 GB): a leak?"]);
-        assert!(said(&|n| 3_000_000_000 + n.min(9) * 60_000_000).is_empty(), "a cache that is full");
-        assert!(said(&|n| 3_000_000_000 + n % 5 * 500_000_000).is_empty(), "to and fro");
-        assert!(said(&|n| 3_000_000_000 + n * 1000).is_empty(), "nothing to speak of");
-        let host = gauges(30, &[(Gauge::ResidentBytes, &|n| 1_000_000_000 + n * 5_000_000)]).sentences(0.5);
-        assert!(host[0].starts_with("Host memory grows all the time, 5.0 MB a step"), "{host:?}");
+        let of = |bytes: &dyn Fn(u64) -> u64| gauges(30, &[(Gauge::MemoryUsed, bytes)]).device_grows;
+        let g = of(&|n| 3_000_000_000 + n * 20_000_000).expect("growth");
+        assert_eq!((g.a_step.round(), g.from, g.to), (20e6, 3e9, 3.58e9));
+        assert_eq!(of(&|n| 3_000_000_000 + n.min(9) * 60_000_000), None, "a cache that is full");
+        assert_eq!(of(&|n| 3_000_000_000 + n % 5 * 500_000_000), None, "to and fro");
+        assert_eq!(of(&|n| 3_000_000_000 + n * 1000), None, "nothing to speak of");
+        let host = gauges(30, &[(Gauge::ResidentBytes, &|n| 1_000_000_000 + n * 5_000_000)]);
+        assert_eq!(host.json()["host_memory_grows"]["bytes_a_step"].as_f64().map(f64::round), Some(5e6));
     }
 }

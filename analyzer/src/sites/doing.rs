@@ -20,6 +20,8 @@ const MOST: u16 = 500;
 pub enum Doing {
     /// Reads or prepares data below a loader, in this thread.
     FetchesHere,
+    /// Puts samples together to a batch, in this thread.
+    Collates,
     /// Waits for a loader's workers.
     FetchesFromWorkers,
     /// In a loader of which it is not known who does the work.
@@ -54,14 +56,17 @@ pub enum Doing {
     Allocates,
     /// Computes.
     Computes,
+    /// Computes in native code that its line of Python called, without Python's lock: found by `gaps/standing.rs`.
+    ComputesNatively,
     /// None of these can be told.
     Unknown,
 }
 
 impl Doing {
     /// All of them.
-    pub const ALL: [Doing; 19] = [
+    pub const ALL: [Doing; 21] = [
         Doing::FetchesHere,
+        Doing::Collates,
         Doing::FetchesFromWorkers,
         Doing::Fetches,
         Doing::Collects,
@@ -79,6 +84,7 @@ impl Doing {
         Doing::Idles,
         Doing::Allocates,
         Doing::Computes,
+        Doing::ComputesNatively,
         Doing::Unknown,
     ];
 
@@ -86,6 +92,7 @@ impl Doing {
     pub fn words(self) -> &'static str {
         match self {
             Doing::FetchesHere => "reads data itself",
+            Doing::Collates => "puts batches together itself",
             Doing::FetchesFromWorkers => "waits for the workers",
             Doing::Fetches => "waits for the loader",
             Doing::Collects => "runs Python's garbage collector",
@@ -103,13 +110,19 @@ impl Doing {
             Doing::Idles => "waits for requests",
             Doing::Allocates => "allocates host memory",
             Doing::Computes => "computes on the CPU",
+            Doing::ComputesNatively => "computes on the CPU in native code",
             Doing::Unknown => "is elsewhere",
         }
     }
 
     /// Fetches data, by itself or by others.
     pub fn is_fetching(self) -> bool {
-        matches!(self, Doing::FetchesHere | Doing::FetchesFromWorkers | Doing::Fetches)
+        self.is_fetching_here() || matches!(self, Doing::FetchesFromWorkers | Doing::Fetches)
+    }
+
+    /// Fetches data by itself.
+    pub fn is_fetching_here(self) -> bool {
+        matches!(self, Doing::FetchesHere | Doing::Collates)
     }
 
     /// Never part of dispatching an operation.
@@ -118,6 +131,7 @@ impl Doing {
             self,
             Doing::Unknown
                 | Doing::Computes
+                | Doing::ComputesNatively
                 | Doing::Waits
                 | Doing::Starves
                 | Doing::WaitsForGil
@@ -228,9 +242,14 @@ fn loader(frames: &[(&str, &str, Origin)]) -> Option<Doing> {
         };
         return Some(match () {
             () if frames.iter().filter(torch).any(waits) => Doing::FetchesFromWorkers,
+            () if collates(frames) => Doing::Collates,
             () if frames.iter().any(here) => Doing::FetchesHere,
             () => Doing::Fetches,
         });
+    }
+    // an epoch begins: workers are started
+    if frames.iter().filter(torch).any(|f| f.1.contains("_MultiProcessing") && last(f.1) == "__init__") {
+        return Some(Doing::Fetches);
     }
     if frames.iter().any(|f| f.0.contains("tensorflow/python/data/") || f.0.contains("nvidia/dali/")) {
         return Some(Doing::Fetches);
@@ -240,6 +259,27 @@ fn loader(frames: &[(&str, &str, Origin)]) -> Option<Doing> {
         _ => None,
     };
     frames.iter().find_map(reader)
+}
+
+/// `fetch` calls the data set for samples, and then `collate_fn` to make a batch of them. Whose function is neither of a data
+/// set's nor of an iterator's is that one, whatever it is called; of what an iterable data set is nothing is known but its
+/// own names.
+fn collates(frames: &[(&str, &str, Origin)]) -> bool {
+    let Some(fetch) = frames.iter().position(|f| f.0.ends_with("torch/utils/data/_utils/fetch.py")) else {
+        return false;
+    };
+    let Some(called) = fetch.checked_sub(1).and_then(|inner| frames.get(inner)) else { return false };
+    let by_name = |f: &(&str, &str, Origin)| {
+        f.0.ends_with("torch/utils/data/_utils/collate.py") || f.1.to_ascii_lowercase().contains("collat")
+    };
+    if by_name(called) {
+        return true;
+    }
+    let of_data_set = ["__getitem__", "__getitems__", "<listcomp>", "__iter__", "__next__"];
+    let maps = frames.get(fetch).is_some_and(|f| f.1.contains("_MapDatasetFetcher"));
+    // further in, too: a data set's method may be wrapped by a decorator's function
+    let inner = frames.get(..fetch).unwrap_or(&[]);
+    maps && !inner.iter().any(|f| of_data_set.contains(&last(f.1)))
 }
 
 /// Not what runs compiled code: `torch/_dynamo/eval_frame.py` stands on the stack of each compiled call.
@@ -273,6 +313,34 @@ fn logs(file: &str, origin: Origin) -> bool {
         || library(file, "logging/__init__.py")
         || library(file, "logging/handlers.py")
         || matches!(origin, Origin::Package(p) if packages.contains(&p))
+}
+
+/// Where the thread of a DataLoader that pins batches stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pinning {
+    /// In the pinning itself.
+    Pins,
+    /// Between two batches: it waits for one, or receives it.
+    Receives,
+}
+
+impl Pinning {
+    /// It works, and does not wait for the workers.
+    pub(crate) fn is_busy(self, sample: &Sample) -> bool {
+        self == Pinning::Pins || sample.on_cpu >= MOST
+    }
+}
+
+/// `None`: no such thread's stack.
+pub(crate) fn pins(run: &Run, stack: u32) -> Option<Pinning> {
+    let text = |id| run.definitions.string(id).unwrap_or("");
+    let own = |f: &&FrameInfo| text(f.file).ends_with("torch/utils/data/_utils/pin_memory.py");
+    let mut frames = run.definitions.stack(stack).filter(own).map(|f| text(f.function)).peekable();
+    let innermost = last(frames.peek()?);
+    frames.any(|f| f.contains("_pin_memory_loop")).then_some(match innermost {
+        "pin_memory" => Pinning::Pins,
+        _ => Pinning::Receives,
+    })
 }
 
 /// System calls of x86-64 Linux, the only one there are recordings of.

@@ -13,8 +13,9 @@
 //!
 //! Else there is no site. A wrong line is worse than none.
 //!
-//! Here: [`Site`], [`Sites`]. `origin.rs`: whose a file is. `doing.rs`: what a sampled thread was doing.
+//! Here: [`Site`], [`Sites`]. `origin.rs`: whose a file is. `doing.rs`: what a sampled thread was doing. `dispatch.rs`: what kind of dispatching it was.
 
+pub(crate) mod dispatch;
 pub mod doing;
 mod origin;
 
@@ -32,13 +33,14 @@ use origin::Origin;
 pub const DIRECTORY: &str = "cwd";
 
 /// Functions that only call another: not worth telling.
-const WRAPPERS: [&str; 10] = [
+const WRAPPERS: [&str; 11] = [
     "_wrapped_call_impl",
     "_call_impl",
     "__call__",
     "wrapper",
     "wrapped",
     "decorate_context",
+    "_use_grad",
     "inner",
     "_fn",
     "_call_and_handle_interrupt",

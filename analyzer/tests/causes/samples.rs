@@ -2,19 +2,20 @@
 //! HOST and INPUT by samples of the launching thread's stack: each kind, and the same program with samples that do not
 //! say it. In all of them a step is 1.4 ms of kernels and `AWAY` of something else.
 
-use analyzer::analysis::{Bucket, Confidence};
+use analyzer::analysis::Confidence;
 use analyzer::{Analysis, Run};
-use trace::event::sample::{COLLECTING, HOLDS_GIL, RUNNABLE, WAITS_GIL};
+use trace::event::sample::{COLLECTING, HOLDS_GIL, WAITS_GIL};
 
+use super::input::{ITEM, NEXT, SINGLE};
 use super::program::{Pose, TICK};
 use super::{kept, run, time, verdict, Program};
 
-const AWAY: u64 = 12_000_000;
+pub(super) const AWAY: u64 = 12_000_000;
 const TORCH: &str = "/venv/lib/python3.11/site-packages/torch";
 const LIBRARY: &str = "/usr/lib/python3.11";
 
 /// A stack below the program's loop, innermost first.
-fn stack(p: &mut Program, inner: &[(&str, &str, u32)]) -> u32 {
+pub(super) fn stack(p: &mut Program, inner: &[(&str, &str, u32)]) -> u32 {
     let paths: Vec<String> = inner.iter().map(|f| f.1.replace('@', TORCH).replace('%', LIBRARY)).collect();
     let mut frames: Vec<(&str, &str, u32)> =
         inner.iter().zip(&paths).map(|(f, path)| (f.0, path.as_str(), f.2)).collect();
@@ -22,12 +23,12 @@ fn stack(p: &mut Program, inner: &[(&str, &str, u32)]) -> u32 {
     p.b.stack(&frames)
 }
 
-fn work(p: &mut Program) {
+pub(super) fn work(p: &mut Program) {
     p.train_step(6, 20_000);
 }
 
 /// Steps that stand somewhere in between.
-fn standing(mut pose: impl FnMut(&mut Program) -> Pose) -> (Run, Analysis) {
+pub(super) fn standing(mut pose: impl FnMut(&mut Program) -> Pose) -> (Run, Analysis) {
     run(|p| {
         work(p);
         let pose = pose(p);
@@ -37,7 +38,7 @@ fn standing(mut pose: impl FnMut(&mut Program) -> Pose) -> (Run, Analysis) {
 
 /// The verdict with its line (0: none), and the promise kept.
 #[track_caller]
-fn names(found: &(Run, Analysis), cause: &str, line: u32) {
+pub(super) fn names(found: &(Run, Analysis), cause: &str, line: u32) {
     let a = &found.1;
     verdict(a, cause);
     assert_eq!(a.verdict.site.as_ref().map_or(0, |s| s.line), line, "{}", a.verdict.text);
@@ -46,7 +47,7 @@ fn names(found: &(Run, Analysis), cause: &str, line: u32) {
     assert!(page.starts_with(&format!("{} {cause}: ", a.verdict.code)));
 }
 
-const PREPARE: (&str, &str, u32) = ("prepare", "/job/gpt/train.py", 41);
+pub(super) const PREPARE: (&str, &str, u32) = ("prepare", "/job/gpt/train.py", 41);
 
 #[test]
 fn computing_in_one_line_is_host_at_that_line() {
@@ -116,6 +117,38 @@ fn samples_that_disagree_are_host_without_a_kind() {
     verdict(&a, "HOST");
     assert!(a.verdict.text.contains("of the samples"), "{}", a.verdict.text);
     assert!(a.findings.iter().all(|f| !["GC", "LOGGING", "SLEEP"].contains(&f.cause)), "{:?}", a.findings);
+}
+
+/// On a CPU below a line of Python and without its lock: native code. With the lock it is Python, and where nobody was ever seen to hold it,
+/// nothing is known.
+#[test]
+fn native_code_is_told_from_python_by_its_lock() {
+    let mut n = 0;
+    let mut computes = |holds: fn(u32) -> bool| {
+        standing(|p| {
+            n += 1;
+            let bits = if holds(n) { HOLDS_GIL } else { 0 };
+            Pose { bits, ..Pose::computing(stack(p, &[PREPARE])) }
+        })
+    };
+    let native = computes(|n| n % 5 == 0);
+    names(&native, "NATIVE-CPU", 41);
+    assert!(
+        native.1.verdict.text.contains("computes on the CPU in native code"),
+        "{}",
+        native.1.verdict.text
+    );
+    assert_eq!(analyzer::causes::kind_of("GP129"), Some("GP105"));
+    names(&computes(|n| n % 5 != 0), "HOST", 41);
+    names(&computes(|_| false), "HOST", 41);
+    // blocked without the lock: no computing
+    let sleeps = standing(|p| {
+        let other = Pose { bits: HOLDS_GIL, ..Pose::computing(stack(p, &[PREPARE])) };
+        let tick = p.t.next_multiple_of(TICK);
+        p.sample(500, tick, other);
+        Pose::blocked(stack(p, &[PREPARE]), 230)
+    });
+    names(&sleeps, "SLEEP", 41);
 }
 
 #[test]
@@ -228,132 +261,6 @@ fn what_is_left_beside_waiting_for_requests_is_judged() {
         }
     });
     verdict(&a, "GPU-BOUND");
-}
-
-const NEXT: (&str, &str, u32) = ("_BaseDataLoaderIter.__next__", "@/utils/data/dataloader.py", 733);
-const SINGLE: (&str, &str, u32) =
-    ("_SingleProcessDataLoaderIter._next_data", "@/utils/data/dataloader.py", 789);
-const GET: (&str, &str, u32) =
-    ("_MultiProcessingDataLoaderIter._try_get_data", "@/utils/data/dataloader.py", 1251);
-const ITEM: (&str, &str, u32) = ("ImageSet.__getitem__", "/job/gpt/data.py", 17);
-
-#[test]
-fn data_read_by_the_launching_thread() {
-    let found = standing(|p| Pose::computing(stack(p, &[ITEM, SINGLE, NEXT])));
-    names(&found, "INPUT-MAIN", 17);
-    let d = &found.1.devices[0];
-    assert!(
-        d.buckets.share(Bucket::Input) > 0.5
-            && d.buckets.get(Bucket::Host) < d.buckets.get(Bucket::Input) / 10
-    );
-    assert!(found.1.verdict.text.contains("; no workers"), "{}", found.1.verdict.text);
-    // the same work outside of a loader
-    names(&standing(|p| Pose::computing(stack(p, &[ITEM]))), "HOST", 17);
-}
-
-/// Seen on the H200: ten seconds in front of the first step, a hundred samples for each of a step's, outvoted the fetching.
-#[test]
-fn a_long_wait_before_the_first_step_is_no_vote_on_the_others() {
-    let mut begun = false;
-    let (_, a) = run(|p| {
-        if !begun {
-            work(p);
-            let waits = Pose::blocked(stack(p, &[("wait", "/job/gpt/gate.py", 9)]), 0);
-            p.stand(3_000_000_000, waits);
-            begun = true;
-        }
-        work(p);
-        let fetch = stack(p, &[ITEM, SINGLE, NEXT]);
-        p.stand(AWAY, Pose::computing(fetch));
-    });
-    verdict(&a, "INPUT-MAIN");
-}
-
-/// Frames that come and go while they are read (a collator's lambdas; 132 of 216 samples on the H200) are no stack, and no vote.
-#[test]
-fn samples_without_a_stack_do_not_outvote_those_that_have_one() {
-    let mut n = 0;
-    let found = standing(|p| {
-        n += 1;
-        Pose::computing(if n % 3 == 0 { stack(p, &[ITEM, SINGLE, NEXT]) } else { 0 })
-    });
-    names(&found, "INPUT-MAIN", 17);
-    let text = &found.1.verdict.text;
-    assert!(text.contains("fetching data is hidden "), "how long it takes is not known: {text}");
-    // where no sample has one there is no Python to read
-    names(&standing(|_| Pose::computing(0)), "HOST", 0);
-}
-
-#[test]
-fn data_that_waits_for_a_disk() {
-    let found = standing(|p| Pose::blocked(stack(p, &[ITEM, SINGLE, NEXT]), 17));
-    names(&found, "INPUT-STORAGE", 17);
-}
-
-/// On a machine with too much to do a thread that decodes has a CPU for less than half of the time, and its last wait for one
-/// is in no figure yet (a real loader beside fourteen busy processes: said INPUT-STORAGE).
-#[test]
-fn data_that_waits_for_a_cpu_does_not_wait_for_a_disk() {
-    let faulting = |bits| {
-        standing(move |p| {
-            let stack = stack(p, &[ITEM, SINGLE, NEXT]);
-            Pose { on_cpu: 400, run_queue: 300, bits, ..Pose::computing(stack) }
-        })
-    };
-    names(&faulting(0), "INPUT-STORAGE", 17);
-    names(&faulting(RUNNABLE), "INPUT-MAIN", 17);
-}
-
-/// `count` workers, each so much on a CPU and a disk, KiB a step; eight CPUs.
-fn with_workers(count: u32, on_cpu: u32, on_disk: u32, kib: u32) -> (Run, Analysis) {
-    run(move |p| {
-        p.b.header.cpus = 8;
-        let from = p.t;
-        work(p);
-        let pose = Pose::blocked(stack(p, &[GET, NEXT]), 7);
-        p.stand(AWAY, pose);
-        for worker in 0..count {
-            p.child(1000 + worker, from, on_cpu, on_disk, kib);
-        }
-        p.child(999, from, 0, 0, 0); // the resource tracker
-    })
-}
-
-#[test]
-fn too_few_workers() {
-    let (_, a) = with_workers(2, 980, 0, 100);
-    verdict(&a, "INPUT-WORKERS");
-    let v = &a.verdict;
-    assert!(v.text.contains("; 2 workers, 98 % on a CPU"), "{}", v.text);
-    // 2 x 0.98 of a step's time in CPU, in a step without the wait: as many times as the step is longer now
-    let wanted = (1.96 * v.step_ns / v.predicted_ns).ceil() as u64;
-    assert!(
-        wanted > 8 && v.text.contains(&format!(", {wanted} would keep up and there are 8 CPUs")),
-        "{}",
-        v.text
-    );
-    assert_eq!(v.site.as_ref().map(|s| s.line), Some(60), "the loop's line");
-}
-
-#[test]
-fn all_cpus_in_use() {
-    let (_, a) = with_workers(8, 990, 0, 0);
-    verdict(&a, "INPUT-WORKERS");
-    assert!(a.verdict.fix.contains("CPUs are all in use"), "{}", a.verdict.fix);
-}
-
-#[test]
-fn workers_that_wait_for_storage() {
-    verdict(&with_workers(4, 200, 700, 4000).1, "INPUT-STORAGE");
-    verdict(&with_workers(4, 200, 0, 4000).1, "INPUT-STORAGE");
-}
-
-/// Neither busy nor reading: why they are late is not known, and no kind is claimed.
-#[test]
-fn workers_that_wait_for_something_unknown_are_input() {
-    verdict(&with_workers(4, 200, 0, 0).1, "INPUT");
-    verdict(&with_workers(4, 600, 0, 4000).1, "INPUT");
-    verdict(&with_workers(0, 0, 0, 0).1, "INPUT");
 }
 
 /// The sampler ticks beside a GPU that is busy: what the host does meanwhile costs nothing.

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//! GP115 GRAPH-BREAKS: a compiled function falls apart, and its pieces are launched one by one.
+//!
+//! # What it means
+//! `torch.compile` could not compile the function as a whole: at a call it cannot trace (`print`, `.item()`, a C extension, control flow that depends on
+//! data) it breaks the graph, goes back to Python, checks its guards and enters the next piece. The GPU waits for this.
+//!
+//! # How it is recognised
+//! As GP102 LAUNCH; and at least half of the samples of the launching thread's stack, taken while the GPU waited for a launch (5 or more), stand
+//! behind such a break: TorchDynamo compiles the rest of the function under the name `torch_dynamo_resume_in_NAME_at_LINE`. The break told is the one that most of
+//! them stand behind. The prediction is GP102's: one graph of the whole step.
+//!
+//! # How sure
+//! That the graph breaks there is so; how much of the waiting the break itself costs is not known, so the confidence is medium at most. Breaks whose rest
+//! is not waited for are not seen.
+//!
+//! # What to change
+//! `TORCH_LOGS=graph_breaks` prints each break and its reason; `torch.compile(fullgraph=True)` makes it an error. Take logging and
+//! `.item()` out of the compiled function, use `torch.where` or `torch.cond` for control flow; then `mode="reduce-overhead"`.
+
+use super::{launch, Case};
+use crate::analysis::{Confidence, Finding};
+
+/// Stable code.
+pub const CODE: &str = "GP115";
+/// Name in the line.
+pub const NAME: &str = "GRAPH-BREAKS";
+
+pub(super) fn evaluate(case: &Case) -> Option<Finding> {
+    let mut f = launch::of_kind(
+        case,
+        (CODE, NAME),
+        "take out what breaks the graph (TORCH_LOGS=graph_breaks names it), then torch.compile(mode=\"reduce-overhead\")",
+    )?;
+    f.confidence = f.confidence.min(Confidence::Medium);
+    let stood = &case.device.launch;
+    if let Some((file, line)) = &stood.break_at {
+        let file = file.rsplit('/').next().unwrap_or(file);
+        f.text.push_str(&format!("; the graph breaks at {file}:{line}"));
+    }
+    f.text.push_str(&format!("; {} of {} samples behind a break", stood.broken, stood.samples));
+    Some(f)
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//! GP130 OUT-OF-MEMORY: the run ended when an allocation failed.
+//!
+//! # What it means
+//! An allocation on the device returned out of memory, freeing the cache did not help, and the program gave up. What the steps before it waited for
+//! is still the verdict; this is said beside it.
+//!
+//! # How it is recognised
+//! A device allocation failed, no later one on its thread succeeded, and fewer launches followed than a step has (none, where
+//! steps are not known). A program that catches the error and goes on with a smaller batch is not meant.
+//!
+//! # How sure
+//! The call, its result and what followed are exact; the line is that of the failing call. How much was asked for is not
+//! recorded.
+//!
+//! # What to change
+//! A smaller batch with gradient accumulation, activation checkpointing, a lower precision; where GP119 MEMORY-GROWTH stands beside it, what is
+//! kept; where allocations failed and were retried before, `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`.
+
+use trace::event::Gauge;
+
+use super::memory::{bytes, Failures};
+use super::Case;
+use crate::analysis::{Confidence, Finding};
+use crate::run::Call;
+use crate::sites::Sites;
+
+/// Stable code.
+pub const CODE: &str = "GP130";
+/// Name in the line.
+pub const NAME: &str = "OUT-OF-MEMORY";
+
+pub(super) fn evaluate(case: &Case) -> Option<Finding> {
+    let failures = Failures::of(case.run);
+    let (flat, call) = failures.last?;
+    let launches = || case.run.threads.iter().flat_map(|t| &t.calls).filter(|c| c.launches());
+    let after = launches().filter(|c| c.start >= call.end).count() as u64;
+    let steps = case.analysis.steps.steady();
+    let a_step = launches().filter(|c| case.analysis.counts.contains(c.start)).count() / steps.len().max(1);
+    if after > 0 && (steps.is_empty() || after >= a_step as u64) {
+        return None;
+    }
+    let mut f = case.finding((CODE, NAME), 0.0, 0.0);
+    (f.call, f.count, f.confidence) = (flat, 1, Confidence::High);
+    f.text = format!("ended out of memory: {} failed{}", case.run.call_name(&call), in_use(case, &call));
+    f.fix = "a smaller batch with gradient accumulation, activation checkpointing, or what is kept from step to step";
+    let mut sites = Sites::new(case.run);
+    if let Some(site) = sites.of(call.site).and_then(|s| sites.get(s)) {
+        f.text.push_str(&format!(" at {site}"));
+        f.site = Some(site.clone());
+    }
+    let retried = failures.retried.len();
+    if retried > 0 {
+        f.text.push_str(&format!(", after {retried} retries that succeeded"));
+    }
+    Some(f)
+}
+
+/// Memory in use on the device at the last reading before it.
+fn in_use(case: &Case, call: &Call) -> String {
+    let ordinal = case.device.ordinal;
+    let of = |r: &&crate::run::Reading| r.gauge == Gauge::MemoryUsed as u32 && u32::from(r.device) == ordinal;
+    let before = case.run.readings.iter().filter(of).filter(|r| r.span.end <= call.end);
+    let memory = case.run.devices.iter().find(|d| d.ordinal == ordinal).map_or(0, |d| d.info.memory);
+    match before.last() {
+        Some(r) if memory > 0 => {
+            format!(" with {} of {} in use", bytes(r.value as f64), bytes(memory as f64))
+        }
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//! GP131 REPEATED-CASTS: the GPU converts numbers from one type to another, over and over.
+//!
+//! # What it means
+//! Kernels that only turn float32 into bfloat16 and back take a large part of the step: weights that are cast anew for each use, activations that go
+//! to and fro between layers of different types, `.float()` and `.half()` in the loop. The GPU is busy, and nothing is computed.
+//!
+//! # How it is recognised
+//! By the names of kernels: PyTorch's `bfloat16_copy_kernel_cuda` and `float16_copy_kernel_cuda` (from float32), its `direct_copy_kernel_cuda` with `LoadWithCast`, CuPy's
+//! `cupy_copy` between two types. Twice a step or more. The share is their time on the device and the time the GPU waited for
+//! their launches; the prediction takes half of it out, as some casts are needed.
+//!
+//! # How sure
+//! Number and time of these kernels are exact; casts with another layout on both sides, and those fused into other kernels, are not told
+//! apart and not counted. Which of them can go is for you to judge: medium confidence at most.
+//!
+//! # What to change
+//! Cast once and keep it: `model.to(torch.bfloat16)`, inputs in the model's type, constants cast outside of the loop; one `torch.autocast` region around the
+//! whole forward pass (its cache of cast weights ends with the region); `torch.compile` fuses casts into the kernels that use them.
+
+use std::collections::HashMap;
+
+use trace::Kind;
+
+use super::Case;
+use crate::analysis::{share, Bucket, Finding};
+use crate::run::Op;
+
+/// Stable code.
+pub const CODE: &str = "GP131";
+/// Name in the line.
+pub const NAME: &str = "REPEATED-CASTS";
+
+/// Part of the casts that is taken to be needless. How many are is not known: the ± is as large as for fusing.
+const NEEDLESS: f64 = 0.5;
+
+pub(super) fn evaluate(case: &Case) -> Option<Finding> {
+    let index = case.run.devices.iter().position(|d| d.ordinal == case.device.ordinal)?;
+    let mut known: HashMap<u32, bool> = HashMap::new();
+    let mut casts = |op: &Op| {
+        op.kind == Kind::Kernel
+            && *known.entry(op.a).or_insert_with(|| is_cast(case.run.definitions.kernel_name(op.a)))
+    };
+    let (mut count, mut ns) = (0u64, 0u64);
+    for op in case.run.devices.get(index)?.streams.iter().flat_map(|s| &s.ops).filter(|o| casts(o)) {
+        let seen = case.analysis.counts.measure(op.span());
+        count += u64::from(seen > 0);
+        ns = ns.saturating_add(seen);
+    }
+    let steps = case.analysis.steps.steady().len() as u64;
+    if count < 2 * steps.max(1) {
+        return None;
+    }
+    let computing = share(ns, case.device.wall_ns).min(case.share(&[Bucket::Compute]));
+    let waits = case.device.slices.iter().filter(|s| {
+        let next = || case.run.op(index, s.after_stream, s.after);
+        s.bucket == Bucket::Launch && next().is_some_and(&mut casts)
+    });
+    let waiting: u64 = waits.map(|s| case.analysis.counts.measure(s.span())).sum();
+    let lost = computing + share(waiting, case.device.wall_ns);
+    if lost < super::NOTICED_SHARE {
+        return None;
+    }
+    let mut f = case.fusing((CODE, NAME), lost, (lost * NEEDLESS).min(case.elsewhere.room()));
+    f.fix = "cast once and keep it (model.to(torch.bfloat16), inputs in the model's type), one autocast region, torch.compile";
+    f.count = count;
+    f.text = format!(
+        "kernels that only convert types run {} and take {:.0} % of the time; half of them taken out",
+        case.rhythm(count),
+        computing * 100.0
+    );
+    Some(f)
+}
+
+/// A kernel that converts types and does nothing else, by its (mangled or plain) name.
+fn is_cast(name: &str) -> bool {
+    let between = |types: &str| types.split_once('_').is_some_and(|(from, to)| from != to);
+    name.contains("float16_copy_kernel_cuda")
+        || (name.contains("direct_copy_kernel_cuda") && name.contains("LoadWithCast"))
+        || name.strip_prefix("cupy_copy__").is_some_and(between)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_cast;
+
+    /// As PyTorch 2.11 and CuPy 14 name them (recordings of an H200).
+    #[test]
+    fn casts_by_name() {
+        for name in [
+            "_ZN2at6native29vectorized_elementwise_kernelILi8EZNS0_25bfloat16_copy_kernel_cudaERNS_18TensorIteratorBaseEEUlfE_St5arrayIPcLm2EEEEviT0_T1_",
+            "_ZN2at6native27unrolled_elementwise_kernelIZZZNS0_23direct_copy_kernel_cudaERNS_18TensorIteratorBaseEENKUlvE1_clEvENKUlvE10_clEvEUlN3c108BFloat16EE_St5arrayIPcLm2EELi4E23TrivialOffsetCalculatorILi1EjESD_NS0_6memory12LoadWithCastILi1EEENSE_13StoreWithCastILi1EEEEEviT_T0_T2_T3_T4_T5_",
+            "cupy_copy__float_float16",
+        ] {
+            assert!(is_cast(name), "{name}");
+        }
+        for name in [
+            "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)>>",
+            "cupy_copy__float_float",
+            "nvjet_sm90_tst_192x192_64x4_1x2_h_bz_coopB_TNN",
+            "",
+        ] {
+            assert!(!is_cast(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Where the launching threads stood while the device waited for launches, by samples of their stacks.
+//!
+//! Launches carry no call site: there are too many of them. A sample says where its thread stood at one moment, the end of its span;
+//! where the device was idle for a launch at that moment, it is a vote. Autograd's own threads have no Python frames: for them speaks
+//! the thread that stands in `backward()` then. What stands behind a vote is the program's line, and what kind of dispatching it is.
+
+use std::collections::HashMap;
+
+use super::standing::common;
+use crate::analysis::{Bucket, IdleSlice};
+use crate::run::{Run, Sample, Span, Thread};
+use crate::sites::dispatch::{Dispatch, Way};
+use crate::sites::doing::Frames;
+use crate::sites::{Site, Sites};
+
+/// One look of the sampler at all threads takes less than this, ns: samples closer to each other show one moment. (H200: 50 to 80 µs
+/// a look with everything.)
+const ONE_LOOK_NS: u64 = 1_000_000;
+
+/// The samples taken while the device waited for launches.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Dispatched {
+    /// How many.
+    pub samples: u32,
+    /// The line, or the function (then without a line), where at least half of them stand, and how many do.
+    pub site: Option<(Site, u32)>,
+    /// How many stand in an optimizer that takes one tensor after the other, in one that takes many at once, and somewhere else
+    /// in an optimizer's step.
+    pub optimizer: [u32; 3],
+    /// How many stand behind a break of a compiled graph, and where most of these breaks are: file and line.
+    pub broken: u32,
+    /// See `broken`.
+    pub break_at: Option<(String, u32)>,
+}
+
+impl Dispatched {
+    /// Of the LAUNCH time of a device in `steady`.
+    pub fn new(run: &Run, slices: &[IdleSlice], steady: Span) -> Dispatched {
+        if run.threads.iter().all(|t| t.samples.is_empty()) {
+            return Dispatched::default();
+        }
+        let late: Vec<&IdleSlice> =
+            slices.iter().filter(|s| s.bucket == Bucket::Launch && s.span().clip(steady).ns() > 0).collect();
+        let mut stacks: Vec<u32> = Vec::new();
+        for (t, thread) in run.threads.iter().enumerate() {
+            let has_stacks = thread.samples.iter().any(|s| s.stack != 0);
+            for sample in &thread.samples {
+                let at = sample.span.end;
+                let next = late.partition_point(|s| s.end <= at);
+                let slice = late.get(next).filter(|s| s.start <= at);
+                let launches = slice.and_then(|s| run.call(s.call)).is_some_and(|(by, _)| by == t);
+                if !launches {
+                    continue;
+                }
+                stacks.push(match has_stacks {
+                    true => sample.stack,
+                    false => waits_in_backward(run, t, at),
+                });
+            }
+        }
+        Dispatched::of(run, &stacks)
+    }
+
+    fn of(run: &Run, stacks: &[u32]) -> Dispatched {
+        let mut found = Dispatched {
+            samples: stacks.len() as u32,
+            site: common(&mut Sites::new(run), stacks.iter().copied()),
+            ..Dispatched::default()
+        };
+        let mut known: HashMap<u32, Dispatch> = HashMap::new();
+        let mut breaks: HashMap<(String, u32), u32> = HashMap::new();
+        for &stack in stacks {
+            let dispatch = known.entry(stack).or_insert_with(|| Dispatch::of(run, stack));
+            let [single, many, other] = &mut found.optimizer;
+            match dispatch.optimizer {
+                Some(Way::OneByOne) => *single += 1,
+                Some(Way::Together) => *many += 1,
+                Some(Way::Unknown) => *other += 1,
+                None => {}
+            }
+            if let Some(at) = &dispatch.broken_at {
+                found.broken += 1;
+                *breaks.entry(at.clone()).or_default() += 1;
+            }
+        }
+        let most = breaks.into_iter().max_by(|x, y| x.1.cmp(&y.1).then_with(|| y.0.cmp(&x.0)));
+        found.break_at = most.map(|m| m.0);
+        found
+    }
+}
+
+/// The stack of the thread that waits in `backward()` at this time, 0 where none does.
+fn waits_in_backward(run: &Run, but: usize, at: u64) -> u32 {
+    let nearest = |t: &Thread| -> Option<Sample> {
+        let next = t.samples.partition_point(|s| s.span.end < at);
+        let near = [next.checked_sub(1), Some(next)].into_iter().flatten().filter_map(|i| t.samples.get(i));
+        near.filter(|s| s.span.end.abs_diff(at) <= ONE_LOOK_NS)
+            .min_by_key(|s| s.span.end.abs_diff(at))
+            .copied()
+    };
+    let others = run.threads.iter().enumerate().filter(|(t, _)| *t != but);
+    let stacks = others.filter_map(|(_, t)| nearest(t)).map(|s| s.stack);
+    stacks.filter(|&s| s != 0).find(|&s| Frames::of(run, s) == Frames::Backward).unwrap_or(0)
+}

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+//! INPUT and its kinds, by samples of the launching thread, of the thread that pins, and of the workers' CPU time; and what is close by.
+//! In all of them a step is 1.4 ms of kernels and `AWAY` of fetching.
+
+use analyzer::analysis::Bucket;
+use analyzer::{Analysis, Run};
+use trace::event::sample::RUNNABLE;
+
+use super::program::{Pose, TICK};
+use super::samples::{names, stack, standing, work, AWAY};
+use super::{run, verdict, Program};
+
+pub(super) const NEXT: (&str, &str, u32) =
+    ("_BaseDataLoaderIter.__next__", "@/utils/data/dataloader.py", 733);
+pub(super) const SINGLE: (&str, &str, u32) =
+    ("_SingleProcessDataLoaderIter._next_data", "@/utils/data/dataloader.py", 789);
+const GET: (&str, &str, u32) =
+    ("_MultiProcessingDataLoaderIter._try_get_data", "@/utils/data/dataloader.py", 1251);
+pub(super) const ITEM: (&str, &str, u32) = ("ImageSet.__getitem__", "/job/gpt/data.py", 17);
+
+#[test]
+fn data_read_by_the_launching_thread() {
+    let found = standing(|p| Pose::computing(stack(p, &[ITEM, SINGLE, NEXT])));
+    names(&found, "INPUT-MAIN", 17);
+    let d = &found.1.devices[0];
+    assert!(
+        d.buckets.share(Bucket::Input) > 0.5
+            && d.buckets.get(Bucket::Host) < d.buckets.get(Bucket::Input) / 10
+    );
+    // 12 ms of fetching in steps of less than 2 ms without it: eight workers
+    let (text, fix) = (&found.1.verdict.text, found.1.verdict.fix);
+    assert!(text.contains("; no workers; num_workers=") && text.ends_with(" would keep up"), "{text}");
+    assert!(fix.contains("persistent_workers=True") && fix.contains("non_blocking=True"), "{fix}");
+    // the same work outside of a loader
+    names(&standing(|p| Pose::computing(stack(p, &[ITEM]))), "HOST", 17);
+}
+
+/// Seen on the H200: ten seconds in front of the first step, a hundred samples for each of a step's, outvoted the fetching.
+#[test]
+fn a_long_wait_before_the_first_step_is_no_vote_on_the_others() {
+    let mut begun = false;
+    let (_, a) = run(|p| {
+        if !begun {
+            work(p);
+            let waits = Pose::blocked(stack(p, &[("wait", "/job/gpt/gate.py", 9)]), 0);
+            p.stand(3_000_000_000, waits);
+            begun = true;
+        }
+        work(p);
+        let fetch = stack(p, &[ITEM, SINGLE, NEXT]);
+        p.stand(AWAY, Pose::computing(fetch));
+    });
+    verdict(&a, "INPUT-MAIN");
+}
+
+/// Frames that come and go while they are read (a collator's lambdas; 132 of 216 samples on the H200) are no stack, and no vote.
+#[test]
+fn samples_without_a_stack_do_not_outvote_those_that_have_one() {
+    let mut n = 0;
+    let found = standing(|p| {
+        n += 1;
+        Pose::computing(if n % 3 == 0 { stack(p, &[ITEM, SINGLE, NEXT]) } else { 0 })
+    });
+    names(&found, "INPUT-MAIN", 17);
+    // how long it takes is known by the host's time between launches; behind the last step there is none
+    let (text, d) = (&found.1.verdict.text, &found.1.devices[0]);
+    let a_step = d.fetched_ns as f64 / super::STEPS as f64;
+    assert!((a_step / AWAY as f64 - 1.0).abs() < 0.05, "{a_step}");
+    let exposed = d.buckets.get(Bucket::Input) as f64 / d.fetched_ns as f64 * 100.0;
+    let takes =
+        format!("fetching data takes about {:.1} ms a step, hidden {:.0} %", a_step / 1e6, 100.0 - exposed);
+    assert!(exposed > 80.0 && text.contains(&takes), "{takes}: {text}");
+    // where no sample has one there is no Python to read
+    names(&standing(|_| Pose::computing(0)), "HOST", 0);
+}
+
+#[test]
+fn workers_beyond_the_cpus_are_no_advice() {
+    let with = |cpus| {
+        let fetches = run(|p| {
+            p.b.header.cpus = cpus;
+            work(p);
+            let pose = Pose::computing(stack(p, &[ITEM, SINGLE, NEXT]));
+            p.stand(AWAY, pose);
+        });
+        let v = fetches.1.verdict;
+        assert_eq!(v.cause, "INPUT-MAIN");
+        (v.text, v.fix, (AWAY as f64 / v.predicted_ns).ceil() as u32)
+    };
+    let (text, fix, wanted) = with(64);
+    assert!(
+        wanted > 4 && text.ends_with(&format!("; num_workers={wanted} would keep up")),
+        "{wanted}: {text}"
+    );
+    assert!(!fix.contains("DALI"), "{fix}");
+    let (text, fix, wanted) = with(4);
+    assert!(text.ends_with(&format!("; {wanted} would keep up and there are 4 CPUs")), "{text}");
+    assert!(fix.contains("DALI") && fix.contains("cache"), "{fix}");
+}
+
+const FETCH: (&str, &str, u32) = ("_MapDatasetFetcher.fetch", "@/utils/data/_utils/fetch.py", 57);
+
+#[test]
+fn batches_put_together_by_the_launching_thread() {
+    let below = |inner: &[(&'static str, &'static str, u32)]| {
+        let frames = [inner, &[FETCH, SINGLE, NEXT]].concat();
+        standing(move |p| Pose::computing(stack(p, &frames)))
+    };
+    let own = ("Padding.__call__", "/job/gpt/data.py", 22);
+    let found = below(&[("<lambda>", "/job/gpt/data.py", 23), own]);
+    names(&found, "INPUT-COLLATE", 23);
+    assert!(
+        found.1.verdict.text.contains(" samples in the collate function; num_workers="),
+        "{}",
+        found.1.verdict.text
+    );
+    let torchs = below(&[("collate_tensor_fn", "@/utils/data/_utils/collate.py", 200)]);
+    names(&torchs, "INPUT-COLLATE", 60);
+    // the data set's own work, also below a decorator's function; and a fetcher of which nothing is known
+    names(&below(&[ITEM]), "INPUT-MAIN", 17);
+    names(&below(&[ITEM, ("timed.<locals>.wrapper", "/job/gpt/data.py", 5)]), "INPUT-MAIN", 17);
+    names(&below(&[]), "INPUT-MAIN", 60);
+    let iterable = ("_IterableDatasetFetcher.fetch", "@/utils/data/_utils/fetch.py", 33);
+    let rows = ("rows", "/job/gpt/data.py", 31);
+    names(&standing(|p| Pose::computing(stack(p, &[rows, iterable, SINGLE, NEXT]))), "INPUT-MAIN", 31);
+}
+
+#[test]
+fn fewer_than_half_in_the_collate_function_is_the_reading() {
+    let mut n = 0;
+    let found = standing(|p| {
+        n += 1;
+        let called = if n % 3 == 0 { ("Padding.__call__", "/job/gpt/data.py", 22) } else { ITEM };
+        Pose::computing(stack(p, &[called, FETCH, SINGLE, NEXT]))
+    });
+    names(&found, "INPUT-MAIN", 17);
+}
+
+/// The launching thread waits for the queue behind the thread that pins; workers use `on_cpu` permille.
+fn with_pinning(on_cpu: u32, pin: impl Fn(&mut Program) -> Pose) -> (Run, Analysis) {
+    run(|p| {
+        p.b.header.cpus = 8;
+        let from = p.t;
+        work(p);
+        let tick = p.t.next_multiple_of(TICK);
+        let waits = Pose::blocked(stack(p, &[("Queue.get", "%/queue.py", 180), GET, NEXT]), 202);
+        p.stand(AWAY, waits);
+        let pose = pin(p);
+        p.sample(300, tick, pose);
+        for worker in 0..4 {
+            p.child(1000 + worker, from, on_cpu, 0, 0);
+        }
+    })
+}
+
+#[test]
+fn the_thread_that_pins_is_what_is_waited_for() {
+    let own = |p: &mut Program, inner: &[(&str, &str, u32)]| {
+        let frames = [
+            inner,
+            &[
+                ("_pin_memory_loop.<locals>.do_one_step", "@/utils/data/_utils/pin_memory.py", 34),
+                ("_pin_memory_loop", "@/utils/data/_utils/pin_memory.py", 52),
+            ],
+        ];
+        stack(p, &frames.concat())
+    };
+    let pins = |p: &mut Program| {
+        Pose::blocked(own(p, &[("pin_memory", "@/utils/data/_utils/pin_memory.py", 57)]), 28)
+    };
+    let receives = |p: &mut Program| {
+        Pose::computing(own(p, &[("rebuild_tensor", "@/multiprocessing/reductions.py", 111)]))
+    };
+    let waits = |p: &mut Program| {
+        Pose::blocked(own(p, &[("Connection.poll", "%/multiprocessing/connection.py", 257)]), 7)
+    };
+    for found in [with_pinning(200, pins), with_pinning(200, receives)] {
+        verdict(&found.1, "INPUT-PIN");
+        let v = &found.1.verdict;
+        assert!(
+            v.text.contains("the thread that pins batches is busy in ")
+                && v.text.contains("4 workers 20 % on a CPU")
+        );
+        assert!(!v.text.contains("workers are too few"), "{}", v.text);
+        assert_eq!(v.site.as_ref().map(|s| s.line), Some(60), "{}", v.text);
+    }
+    // it waits itself; or the workers have no time either
+    verdict(&with_pinning(200, waits).1, "INPUT");
+    verdict(&with_pinning(950, pins).1, "INPUT-WORKERS");
+}
+
+/// Every tenth step an epoch begins, with workers of its own: those of one time count, and that they come and go is told.
+#[test]
+fn workers_that_each_epoch_starts_anew() {
+    let epochs = |keeps: bool| {
+        let mut step = 0;
+        run(|p| {
+            p.b.header.cpus = 16;
+            let from = p.t;
+            work(p);
+            let start = ("_MultiProcessingDataLoaderIter.__init__", "@/utils/data/dataloader.py", 1100);
+            let pose =
+                Pose::computing(stack(p, &[("Popen._launch", "%/multiprocessing/popen_fork.py", 71), start]));
+            p.stand(AWAY, pose);
+            for worker in 0..3 {
+                p.child(1000 + worker + if keeps { 0 } else { step / 10 * 10 }, from, 300, 0, 0);
+            }
+            step += 1;
+        })
+    };
+    let (_, a) = epochs(false);
+    verdict(&a, "INPUT");
+    assert!(a.verdict.text.contains("; 6 workers were started anew"), "{}", a.verdict.text);
+    assert!(a.verdict.fix.starts_with("persistent_workers=True"), "{}", a.verdict.fix);
+    let (_, a) = epochs(true);
+    verdict(&a, "INPUT");
+    assert!(
+        !a.verdict.text.contains("anew") && !a.verdict.fix.starts_with("persistent"),
+        "{}",
+        a.verdict.text
+    );
+}
+
+#[test]
+fn data_that_waits_for_a_disk() {
+    let found = standing(|p| Pose::blocked(stack(p, &[ITEM, SINGLE, NEXT]), 17));
+    names(&found, "INPUT-STORAGE", 17);
+}
+
+/// On a machine with too much to do a thread that decodes has a CPU for less than half of the time, and its last wait for one
+/// is in no figure yet (a real loader beside fourteen busy processes: said INPUT-STORAGE).
+#[test]
+fn data_that_waits_for_a_cpu_does_not_wait_for_a_disk() {
+    let faulting = |bits| {
+        standing(move |p| {
+            let stack = stack(p, &[ITEM, SINGLE, NEXT]);
+            Pose { on_cpu: 400, run_queue: 300, bits, ..Pose::computing(stack) }
+        })
+    };
+    names(&faulting(0), "INPUT-STORAGE", 17);
+    names(&faulting(RUNNABLE), "INPUT-MAIN", 17);
+}
+
+/// `count` workers, each so much on a CPU and a disk, KiB a step; eight CPUs.
+fn with_workers(count: u32, on_cpu: u32, on_disk: u32, kib: u32) -> (Run, Analysis) {
+    run(move |p| {
+        p.b.header.cpus = 8;
+        let from = p.t;
+        work(p);
+        let pose = Pose::blocked(stack(p, &[GET, NEXT]), 7);
+        p.stand(AWAY, pose);
+        for worker in 0..count {
+            p.child(1000 + worker, from, on_cpu, on_disk, kib);
+        }
+        p.child(999, from, 0, 0, 0); // the resource tracker
+    })
+}
+
+#[test]
+fn too_few_workers() {
+    let (_, a) = with_workers(2, 980, 0, 100);
+    verdict(&a, "INPUT-WORKERS");
+    let v = &a.verdict;
+    assert!(v.text.contains("; 2 workers, 98 % on a CPU"), "{}", v.text);
+    // 2 x 0.98 of a step's time in CPU, in a step without the wait: as many times as the step is longer now
+    let wanted = (1.96 * v.step_ns / v.predicted_ns).ceil() as u64;
+    assert!(
+        wanted > 8 && v.text.contains(&format!(", {wanted} would keep up and there are 8 CPUs")),
+        "{}",
+        v.text
+    );
+    assert_eq!(v.site.as_ref().map(|s| s.line), Some(60), "the loop's line");
+}
+
+#[test]
+fn all_cpus_in_use() {
+    let (_, a) = with_workers(8, 990, 0, 0);
+    verdict(&a, "INPUT-WORKERS");
+    assert!(a.verdict.fix.contains("CPUs are all in use"), "{}", a.verdict.fix);
+}
+
+#[test]
+fn workers_that_wait_for_storage() {
+    verdict(&with_workers(4, 200, 700, 4000).1, "INPUT-STORAGE");
+    verdict(&with_workers(4, 200, 0, 4000).1, "INPUT-STORAGE");
+}
+
+/// Neither busy nor reading: why they are late is not known, and no kind is claimed.
+#[test]
+fn workers_that_wait_for_something_unknown_are_input() {
+    verdict(&with_workers(4, 200, 0, 0).1, "INPUT");
+    verdict(&with_workers(4, 600, 0, 4000).1, "INPUT");
+    verdict(&with_workers(0, 0, 0, 0).1, "INPUT");
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+//! GP102 LAUNCH by samples: its line, GP114 LAUNCH-OPTIMIZER and GP115 GRAPH-BREAKS, and programs close by that are none of them.
+
+use analyzer::analysis::Confidence;
+use analyzer::{Analysis, Run};
+
+use super::program::Pose;
+use super::{kept, run, time, verdict, Program};
+
+const PACKAGES: &str = "/venv/lib/python3.11/site-packages";
+/// Between two samples here: steps are short.
+const TICK: u64 = 500_000;
+
+fn stack(p: &mut Program, inner: &[(&str, &str, u32)]) -> u32 {
+    let paths: Vec<String> = inner.iter().map(|f| f.1.replace('@', PACKAGES)).collect();
+    let mut frames: Vec<(&str, &str, u32)> =
+        inner.iter().zip(&paths).map(|(f, path)| (f.0, path.as_str(), f.2)).collect();
+    frames.push(("<module>", "/job/gpt/train.py", 60));
+    p.b.stack(&frames)
+}
+
+/// Samples of a thread that launches from `from` until now.
+fn sampled(p: &mut Program, tid: u32, from: u64, stack: u32) {
+    let mut at = from.next_multiple_of(TICK);
+    while at < p.t {
+        p.sample(tid, at, Pose::computing(stack));
+        at += TICK;
+    }
+}
+
+/// Tiny kernels below this stack, as many as make 1.8 ms of launching.
+fn tiny(p: &mut Program, inner: &[(&str, &str, u32)]) {
+    let from = p.t;
+    p.forward(40, 1_000);
+    let stack = stack(p, inner);
+    sampled(p, p.tid, from, stack);
+}
+
+const STEP: (&str, &str, u32) = ("train_step", "/job/gpt/train.py", 17);
+
+/// The verdict, its line (0: none), and its text.
+#[track_caller]
+fn says<'a>(found: &'a (Run, Analysis), cause: &str, line: u32) -> &'a str {
+    verdict(&found.1, cause);
+    let v = &found.1.verdict;
+    assert_eq!(v.site.as_ref().map_or(0, |s| s.line), line, "{}", v.text);
+    &v.text
+}
+
+#[test]
+fn the_line_in_which_most_launches_are_waited_for() {
+    let found = run(|p| tiny(p, &[STEP]));
+    let text = says(&found, "LAUNCH", 17);
+    assert!(
+        text.starts_with("gpt/train.py:17 in train_step: ") && text.ends_with(" samples there"),
+        "{text}"
+    );
+    // two thirds in one line: the line, and how many
+    let mut n = 0;
+    let found = run(|p| {
+        n += 1;
+        tiny(p, &[("train_step", "/job/gpt/train.py", if n % 3 == 0 { 40 } else { 17 })]);
+    });
+    says(&found, "LAUNCH", 17);
+}
+
+#[test]
+fn launches_all_over_the_program_have_no_line() {
+    let mut n = 0;
+    let found = run(|p| {
+        n += 1;
+        let function = format!("layer_{}", n % 5);
+        tiny(p, &[(&function, "/job/gpt/model.py", 100 + n % 5)]);
+    });
+    let text = says(&found, "LAUNCH", 0);
+    assert!(text.ends_with(" wait for their launch"), "{text}");
+    // without samples neither
+    says(&run(|p| p.forward(40, 1_000)), "LAUNCH", 0);
+}
+
+/// Where the GPU is busy while the host launches, the samples taken then are no votes: only those taken while it waits.
+#[test]
+fn what_launches_ahead_of_the_gpu_is_not_waited_for() {
+    let found = run(|p| {
+        let from = p.t;
+        for _ in 0..100 {
+            p.launch("gemm_kernel", 264, 30_000);
+        }
+        let ahead = stack(p, &[("build", "/job/gpt/train.py", 9)]);
+        sampled(p, p.tid, from, ahead);
+        p.sync();
+        for _ in 0..3 {
+            tiny(p, &[STEP]);
+        }
+    });
+    let launch = &found.1.devices[0].launch;
+    assert_eq!(launch.site.as_ref().map(|s| s.0.line), Some(17), "{launch:?}");
+    says(&found, "LAUNCH", 17);
+}
+
+/// Autograd's thread has no frames: the line that waits in `backward()` speaks for it.
+#[test]
+fn launches_of_autograds_thread_are_of_the_line_that_waits_in_backward() {
+    let engine = ("_engine_run_backward", "@/torch/autograd/graph.py", 823);
+    let backward = ("Tensor.backward", "@/torch/_tensor.py", 581);
+    let step = |p: &mut Program, inner: &[(&str, &str, u32)]| {
+        let (from, main) = (p.t, p.tid);
+        p.backward(40, 1_000);
+        let waits = stack(p, inner);
+        sampled(p, main, from, waits);
+        sampled(p, main + 1, from, 0);
+    };
+    let text_of = run(|p| step(p, &[engine, backward, STEP]));
+    let text = says(&text_of, "LAUNCH", 17);
+    assert!(text.contains("via Tensor.backward"), "{text}");
+    // the main thread does something else: who launches is not known
+    says(&run(|p| step(p, &[STEP])), "LAUNCH", 0);
+}
+
+const OPTIMIZER: [(&str, &str, u32); 3] = [
+    ("Adam.step", "@/torch/optim/adam.py", 248),
+    ("Optimizer.profile_hook_step.<locals>.wrapper", "@/torch/optim/optimizer.py", 533),
+    STEP,
+];
+
+/// Work of an optimizer on the GPU, ns: as much memory is moved in few launches as in many.
+const UPDATE: u64 = 840_000;
+
+/// Four layers forward, then an optimizer with `launches`, in this function.
+fn optimizes(p: &mut Program, launches: u64, function: &str) {
+    let from = p.t;
+    p.forward(4, 30_000);
+    let forward = stack(p, &[("train_step", "/job/gpt/train.py", 15)]);
+    sampled(p, p.tid, from, forward);
+    let from = p.t;
+    for _ in 0..launches {
+        p.launch("vectorized_elementwise_kernel<adam>", 16, UPDATE / launches);
+    }
+    let inner = [&[(function, "@/torch/optim/adam.py", 476)], &OPTIMIZER[..]].concat();
+    let stack = stack(p, &inner);
+    sampled(p, p.tid, from, stack);
+}
+
+#[test]
+fn an_optimizer_that_takes_one_tensor_after_the_other() {
+    let found = run(|p| optimizes(p, 700, "_single_tensor_adam"));
+    let text = says(&found, "LAUNCH-OPTIMIZER", 17);
+    assert!(text.contains("via Adam.step") && text.contains("without foreach or fused"), "{text}");
+    assert!(found.1.verdict.fix.contains("fused=True"), "{}", found.1.verdict.fix);
+    assert!(
+        found.1.findings.iter().all(|f| f.cause != "LAUNCH"),
+        "one cause, one name: {:?}",
+        found.1.findings
+    );
+    kept(&found.1, time(|p| optimizes(p, 8, "_multi_tensor_adam")));
+    assert_eq!(analyzer::causes::kind_of("GP114"), Some("GP102"));
+}
+
+/// The same launches from an optimizer that has many tensors in each, or outside of any optimizer.
+#[test]
+fn optimizers_with_foreach_and_other_loops_are_launch() {
+    says(&run(|p| optimizes(p, 700, "_multi_tensor_adam")), "LAUNCH", 17);
+    says(&run(|p| optimizes(p, 700, "_fused_adam")), "LAUNCH", 17);
+    let found = run(|p| {
+        p.forward(4, 30_000);
+        let from = p.t;
+        for _ in 0..700 {
+            p.launch("vectorized_elementwise_kernel<ema>", 16, 1_200);
+        }
+        let own = stack(p, &[("_single_tensor_ema", "/job/gpt/ema.py", 9)]);
+        sampled(p, p.tid, from, own);
+    });
+    says(&found, "LAUNCH", 9);
+}
+
+#[test]
+fn pieces_of_a_compiled_function_that_broke() {
+    let compiled = ("_fn", "@/torch/_dynamo/eval_frame.py", 700);
+    let resumed = ("torch_dynamo_resume_in_forward_at_88", "/job/gpt/model.py", 88);
+    let found = run(|p| tiny(p, &[resumed, ("Net.forward", "/job/gpt/model.py", 80), compiled, STEP]));
+    let text = says(&found, "GRAPH-BREAKS", 88);
+    assert!(text.contains("; the graph breaks at model.py:88"), "{text}");
+    assert!(found.1.verdict.confidence <= Confidence::Medium);
+    // compiled as a whole, and still launched one by one
+    says(&run(|p| tiny(p, &[("Net.forward", "/job/gpt/model.py", 80), compiled, STEP])), "LAUNCH", 80);
+}
