@@ -9,6 +9,7 @@ use super::gauges::Gauges;
 use super::{next, Overview};
 use crate::analysis::Bucket;
 use crate::line;
+use crate::phases::Phases;
 use crate::summary::{summary, Around};
 
 /// One object.
@@ -25,6 +26,7 @@ pub fn json(o: &Overview<'_>) -> Value {
             verdict.insert("next".to_owned(), json!(next(o.source, a)));
         }
         keys.insert("gauges".to_owned(), worst.map_or(Value::Null, |d| Gauges::of(run, a, d).json()));
+        keys.insert("phases".to_owned(), Phases::of(run, a).map_or(Value::Null, |p| p.json()));
         keys.insert("buckets_ns".to_owned(), Value::Object(buckets.collect()));
         keys.insert(
             "input".to_owned(),
