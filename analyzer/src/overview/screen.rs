@@ -3,10 +3,9 @@
 
 use std::fmt::Write;
 
-use super::gauges::Gauges;
 use super::page::{name, Page};
 use super::rows::{Fields, Rows};
-use super::{ncu, Overview};
+use super::{gauges, ncu, Overview};
 use crate::analysis::{Analysis, Bucket, DeviceAnalysis, StepSource};
 use crate::causes::inconclusive;
 use crate::fit::thousands;
@@ -31,7 +30,7 @@ pub fn screen(o: &Overview<'_>, width: Option<usize>) -> String {
     verdict(out, a);
     if let Some(d) = a.worst.and_then(|w| a.devices.get(w)) {
         buckets(out, a, d);
-        let said = Gauges::of(&o.input.run, a, d).sentences(d.busy_share());
+        let said = gauges(&o.input.run, a);
         for sentence in &said {
             out.sentence("", sentence);
         }
