@@ -43,6 +43,9 @@ fn main() {
     for (key, value) in recording.definitions.attributes() {
         builder.attribute(key, value);
     }
+    for t in run.threads.iter().filter(|t| t.name != 0) {
+        builder.name_thread(t.tid, run.definitions.string(t.name).unwrap_or(""));
+    }
     let mut kernels: HashMap<u32, u32> = HashMap::new();
     let mut stacks: HashMap<u32, u32> = HashMap::from([(0, 0)]);
     let mut stack = |builder: &mut Builder, old: u32| {

@@ -3,14 +3,14 @@
 
 use std::fmt::Write;
 
-use super::gauges::Gauges;
 use super::page::{name, Page};
 use super::rows::{Fields, Rows};
-use super::{ncu, Overview};
+use super::{gauges, ncu, Overview};
 use crate::analysis::{working, Analysis, Bucket, DeviceAnalysis, StepSource};
 use crate::causes::inconclusive;
 use crate::fit::{bytes, thousands};
 use crate::line;
+use crate::phases::Phases;
 use crate::tables::syncs::meanwhile;
 use crate::visible::{visible, word};
 
@@ -30,7 +30,7 @@ pub fn screen(o: &Overview<'_>, width: Option<usize>) -> String {
     verdict(out, a);
     if let Some(d) = a.worst.and_then(|w| a.devices.get(w)) {
         buckets(out, a, d);
-        let said = Gauges::of(&o.input.run, a, d).sentences(d.busy_share());
+        let said = gauges(&o.input.run, a);
         for sentence in &said {
             out.sentence("", sentence);
         }
@@ -39,6 +39,7 @@ pub fn screen(o: &Overview<'_>, width: Option<usize>) -> String {
         }
     }
     steps(out, o, a);
+    phases(out, o, a);
     gaps(out, o);
     kernels(out, o);
     calls(out, o);
@@ -160,6 +161,28 @@ fn steps(out: &mut Page, o: &Overview<'_>, a: &Analysis) {
         let _ = write!(text, "; {why}");
     }
     out.sentence("", &text);
+    out.text.push('\n');
+}
+
+/// Dataload, forward, backward, optimizer: how much of a step each has, what of it the GPU idles, and how that is known.
+fn phases(out: &mut Page, o: &Overview<'_>, a: &Analysis) {
+    let Some(phases) = Phases::of(&o.input.run, a) else { return };
+    let each = |ns: u64| time((ns as f64 / phases.steps.max(1) as f64) as u64);
+    let part = |what: &str, ns: u64, idle: u64| {
+        let idle = if phases.share(idle) >= DRAWN { format!(", {} of it idle", each(idle)) } else { String::new() };
+        format!("{what} {:.0} % ({}{idle})", phases.share(ns) * 100.0, each(ns))
+    };
+    let mut parts: Vec<String> =
+        phases.parts.iter().map(|p| part(p.kind.key(), p.ns(), p.idle_ns)).collect();
+    let (busy, idle) = phases.other;
+    if phases.share(busy + idle) >= DRAWN {
+        parts.push(part("other", busy + idle, idle));
+    }
+    out.sentence("", &format!("Phases of a step: {}.", parts.join(", ")));
+    out.sentence("  ", &format!("known by: {}.", phases.known_by()));
+    for remark in &phases.remarks {
+        out.sentence("  ", remark);
+    }
     out.text.push('\n');
 }
 
