@@ -24,6 +24,13 @@ unsafe impl Sync for Reserve {}
 static MEMORY: Reserve = Reserve(UnsafeCell::new([0; RESERVE]));
 static FROM_RESERVE: AtomicUsize = AtomicUsize::new(0);
 
+static REFUSED: AtomicBool = AtomicBool::new(false);
+
+/// Memory was refused: nothing of ours goes on.
+pub(crate) fn has_ended_us() -> bool {
+    REFUSED.load(Ordering::Acquire)
+}
+
 /// The system's memory, and what is done where it is refused.
 struct Heap;
 
@@ -84,6 +91,7 @@ fn is_of_the_reserve(memory: *const u8) -> bool {
 #[cold]
 #[inline(never)]
 fn refused(layout: Layout) -> *mut u8 {
+    REFUSED.store(true, Ordering::Release);
     lifecycle::set(lifecycle::State::Inert);
     if is_thread_of_ours() {
         say_it();

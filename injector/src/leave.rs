@@ -16,7 +16,7 @@ use crate::drain::RECORDER;
 use crate::guard::guard;
 use crate::store::image::Image;
 use crate::threads::Signal;
-use crate::{attach, clock, flush, lifecycle, losses, recording, say};
+use crate::{attach, clock, flush, heap, lifecycle, losses, recording, say};
 
 /// The report is written, or its thread has failed. Looked at, not waited for: a lock that the failing thread still holds
 /// must not hold the program.
@@ -52,8 +52,8 @@ pub(crate) fn leave() {
     DEADLINE.store(clock::monotonic() + left.as_nanos() as u64, Ordering::Relaxed);
     WANTED.set();
     while !DONE.load(Ordering::Acquire) && Instant::now() < deadline {
-        if lifecycle::get() == lifecycle::State::Inert {
-            return; // memory was refused, and the line was said (`heap`)
+        if heap::has_ended_us() {
+            return; // said there
         }
         attach::pause(1);
     }
@@ -93,18 +93,11 @@ fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &[u8] {
 /// The body of the thread that reports.
 pub(crate) fn run() {
     while !WANTED.is_set() {
-        if lifecycle::get() == lifecycle::State::Inert {
-            return;
-        }
         WANTED.wait(Duration::from_secs(3600));
     }
-    let left = DEADLINE.load(Ordering::Relaxed).saturating_sub(clock::monotonic());
-    finish(Instant::now() + Duration::from_nanos(left));
-}
-
-fn finish(deadline: Instant) {
     let ended = guard(false, || {
-        report(deadline);
+        let left = DEADLINE.load(Ordering::Relaxed).saturating_sub(clock::monotonic());
+        report(Instant::now() + Duration::from_nanos(left));
         true
     });
     if !ended && !SPOKEN.swap(true, Ordering::AcqRel) {
