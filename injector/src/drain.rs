@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use trace::event::{Event, Kind, Unobserved};
 use trace::header::{state, Header};
 use trace::segment::SEGMENT_EVENTS;
@@ -21,6 +21,7 @@ use crate::program::{Capture, Marks};
 use crate::python::sites::Sites;
 use crate::recording::Mirror;
 use crate::store::Store;
+use crate::threads::Signal;
 use crate::{clock, flush, hostpool, lifecycle, losses, nvtx, python, sampler};
 
 /// Longest pause between two rounds, ms.
@@ -63,7 +64,7 @@ pub(crate) struct Recorder {
 /// The recorder, from the first GPU use on.
 pub(crate) static RECORDER: Mutex<Option<Recorder>> = Mutex::new(None);
 
-static WAKE: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
+static WAKE: Signal = Signal::new();
 /// CPU time of the drain thread so far, ns.
 static DRAIN_CPU: AtomicU64 = AtomicU64::new(0);
 /// Rounds the drain thread has finished.
@@ -315,15 +316,10 @@ pub(crate) fn before_unload() {
     let before = ROUNDS.load(Ordering::Acquire);
     // two rounds: the one under way may have looked before the flush
     while ROUNDS.load(Ordering::Acquire) < before + 2 && clock::monotonic().saturating_sub(now) < 5_000_000 {
-        wake();
+        WAKE.set();
         std::thread::sleep(Duration::from_micros(100));
     }
     SPENT.fetch_add(clock::monotonic().saturating_sub(now), Ordering::Relaxed);
-}
-
-fn wake() {
-    *WAKE.0.lock() = true;
-    WAKE.1.notify_all();
 }
 
 /// The thread's body.
@@ -341,13 +337,8 @@ pub(crate) fn run() {
             false => hostpool::quarter_full_in((now - drained) / 1_000_000).clamp(SHORTEST_PERIOD_MS, PERIOD_MS),
         };
         drained = now;
-        {
-            let mut asked = WAKE.0.lock();
-            if !*asked {
-                WAKE.1.wait_for(&mut asked, Duration::from_millis(ms));
-            }
-            *asked = false;
-        }
+        WAKE.wait(Duration::from_millis(ms));
+        WAKE.take();
         if lifecycle::get() == lifecycle::State::Inert {
             return;
         }

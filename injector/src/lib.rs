@@ -45,6 +45,8 @@ mod flush;
 #[cfg(not(loom))]
 mod guard;
 #[cfg(not(loom))]
+mod heap;
+#[cfg(not(loom))]
 mod hostpool;
 #[cfg(not(loom))]
 mod identity;
@@ -78,6 +80,8 @@ mod settings;
 mod store;
 #[cfg(not(loom))]
 mod thread_block;
+#[cfg(not(loom))]
+mod threads;
 
 #[cfg(not(loom))]
 pub use exports::*;
