@@ -230,11 +230,7 @@ impl Recorder {
         h.sources = session::source_bits();
         let (recycled, overwritten) = self.store.overwritten();
         let callbacks = t.get(Total::Callbacks as usize).copied().unwrap_or(0);
-        let (sampler_cpu, samples, moved) = sampler::spent();
         let values = [
-            (Total::SamplerCpuNs, sampler_cpu),
-            (Total::Samples, samples),
-            (Total::SamplesMoved, moved),
             (Total::Steps, self.marks.steps),
             (Total::DrainCpuNs, DRAIN_CPU.load(Ordering::Relaxed)),
             (Total::CallbackNs, callbacks / 2 * callbacks_ns()),
@@ -243,7 +239,7 @@ impl Recorder {
             (Total::Recycled, recycled),
             (Total::Overwritten, overwritten),
         ];
-        for (which, value) in values {
+        for (which, value) in values.into_iter().chain(sampler::spent()) {
             if let Some(slot) = t.get_mut(which as usize) {
                 *slot = value;
             }
