@@ -7,7 +7,8 @@
 //!
 //! # How it is recognised
 //! As GP110 INPUT; at least half of the samples of the launching thread's stack in these stretches wait for workers; the workers are on a CPU for less than
-//! 70 % of the time; and of the samples of the pinning thread taken while the GPU waited (5 or more), 70 % or more pin, or are on a CPU, rather than wait for a batch.
+//! 70 % of the time; and of the samples of the pinning thread taken while the GPU waited (5 or more), 70 % or more pin, take a batch over tensor by tensor
+//! (`torch/multiprocessing/reductions.py`), or are on a CPU, rather than wait for a batch.
 //!
 //! # How sure
 //! Samples are taken about every 10 ms: what most of them show is so. What the thread would need without the wait is not

@@ -28,7 +28,7 @@
 //! `fused=True` optimizers, larger batches, fused layers; fewer small tensor operations in Python.
 
 use super::{graph_breaks, launch_optimizer, Case, NAMED_WIN};
-use crate::analysis::{Bucket, Finding};
+use crate::analysis::{Bucket, Confidence, Finding};
 use crate::gaps::standing::LEAST_SAMPLES;
 use crate::replay::{Fix, CAPTURABLE_NS};
 use trace::Kind;
@@ -41,10 +41,14 @@ pub const NAME: &str = "LAUNCH";
 pub(super) const CODES: [&str; 3] = [CODE, launch_optimizer::CODE, graph_breaks::CODE];
 
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
-    let f = waits(case, (CODE, NAME))?;
-    match kind(case) {
-        Some(kind) if !kind.leaves_too_little(&f) => None, // it has a name of its own
-        _ => Some(f),
+    let mut f = waits(case, (CODE, NAME))?;
+    match kind(case).filter(|k| !k.leaves_too_little(&f)) {
+        // it has a name of its own; what else waits has no line
+        Some(kind) => (kind.part < 1.0).then(|| part_of(case, f, 1.0 - kind.part)),
+        None => {
+            place(case, &mut f);
+            Some(f)
+        }
     }
 }
 
@@ -95,18 +99,19 @@ pub(super) fn of_kind(
     if kind.leaves_too_little(&all) {
         return None;
     }
-    let part = case.finding(cause, all.share * kind.part, all.win * kind.part);
-    let charged = all.charged * kind.part;
-    Some(Finding {
-        share: part.share,
-        charged,
-        win: part.win,
-        predicted_ns: part.predicted_ns,
-        error_ns: part.error_ns,
-        confidence: part.confidence,
-        fix,
-        ..all
-    })
+    let mut f = part_of(case, all, kind.part);
+    f.fix = fix;
+    if case.device.launch.samples < 2 * LEAST_SAMPLES {
+        f.confidence = f.confidence.min(Confidence::Medium);
+    }
+    place(case, &mut f);
+    Some(f)
+}
+
+/// This part of a finding, 0 to 1.
+fn part_of(case: &Case, all: Finding, part: f64) -> Finding {
+    let f = case.finding((all.code, all.cause), all.charged * part, all.win * part);
+    Finding { text: all.text, fix: all.fix, call: all.call, count: all.count, ..f }
 }
 
 /// All of the waiting for launches.
@@ -130,7 +135,6 @@ fn waits(case: &Case, cause: (&'static str, &'static str)) -> Option<Finding> {
         f.call = top.flat;
         f.count = top.calls;
     }
-    place(case, &mut f);
     Some(f)
 }
 

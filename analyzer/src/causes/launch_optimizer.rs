@@ -13,7 +13,7 @@
 //!
 //! # How sure
 //! What the frames say is so. Samples are taken about every 10 ms: the optimizer's part is an estimate, and how many
-//! samples it rests on is told. Launches outside of the optimizer stay.
+//! samples it rests on is told (fewer than 10: medium confidence at most). Launches outside of the optimizer stay.
 //!
 //! # What to change
 //! `foreach=True`, or `fused=True` where the optimizer has it: many tensors in one launch. It is PyTorch's default on CUDA,

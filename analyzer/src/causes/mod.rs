@@ -16,6 +16,7 @@ mod verdict;
 
 pub mod alloc;
 pub mod alloc_fragmented;
+pub mod casts;
 pub mod comm;
 pub mod compile;
 pub mod copy;
@@ -44,7 +45,6 @@ pub mod native_cpu;
 pub mod network;
 pub mod no_work;
 pub mod out_of_memory;
-pub mod repeated_casts;
 pub mod sleep;
 pub mod small_kernels;
 pub mod starved;
@@ -160,7 +160,7 @@ registry! {
     network 3 Some(network::evaluate);
     native_cpu 4 Some(native_cpu::evaluate);
     out_of_memory 4 Some(out_of_memory::evaluate);
-    repeated_casts 3 Some(repeated_casts::evaluate);
+    casts 3 Some(casts::evaluate);
     no_work 9 Some(no_work::evaluate);
     gpu_bound 9 None;
     mixed 9 None;

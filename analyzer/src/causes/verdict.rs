@@ -199,9 +199,9 @@ fn effort(f: &Finding) -> u8 {
 /// The largest other cause worth a word. Never one that costs more than what is named: it was not named because its fix
 /// wins less or is more work for as much, and in second place it would read as if the wrong cause were named.
 fn next(findings: &[Finding], said: &[&str], share: f64) -> Option<(&'static str, f64)> {
-    // small kernels are no lost time: what they are is in the text of their own verdict and in the report
-    let time =
-        |f: &&Finding| !said.contains(&f.code) && f.code != super::small_kernels::CODE && f.charged <= share;
+    // small kernels and casts are no idle time: what they are is in the text of their own verdict and in the report
+    let busy = [super::small_kernels::CODE, super::casts::CODE];
+    let time = |f: &&Finding| !said.contains(&f.code) && !busy.contains(&f.code) && f.charged <= share;
     let worth = |f: &&Finding| {
         f.win >= f.charged * LEAST_PART && f.charged.min(f.win.max(f.charged / 2.0)) >= MINOR_WIN
     };

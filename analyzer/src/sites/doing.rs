@@ -318,29 +318,31 @@ fn logs(file: &str, origin: Origin) -> bool {
 /// Where the thread of a DataLoader that pins batches stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pinning {
-    /// In the pinning itself.
-    Pins,
-    /// Between two batches: it waits for one, or receives it.
-    Receives,
+    /// It pins a batch, or takes one over from a worker, tensor by tensor.
+    Works,
+    /// Between two batches.
+    Waits,
 }
 
 impl Pinning {
-    /// It works, and does not wait for the workers.
+    /// It works, and does not wait for the workers to have made a batch.
     pub(crate) fn is_busy(self, sample: &Sample) -> bool {
-        self == Pinning::Pins || sample.on_cpu >= MOST
+        self == Pinning::Works || sample.on_cpu >= MOST
     }
 }
 
 /// `None`: no such thread's stack.
 pub(crate) fn pins(run: &Run, stack: u32) -> Option<Pinning> {
     let text = |id| run.definitions.string(id).unwrap_or("");
-    let own = |f: &&FrameInfo| text(f.file).ends_with("torch/utils/data/_utils/pin_memory.py");
-    let mut frames = run.definitions.stack(stack).filter(own).map(|f| text(f.function)).peekable();
-    let innermost = last(frames.peek()?);
-    frames.any(|f| f.contains("_pin_memory_loop")).then_some(match innermost {
-        "pin_memory" => Pinning::Pins,
-        _ => Pinning::Receives,
-    })
+    let frames = || run.definitions.stack(stack).map(|f| (text(f.file), last(text(f.function))));
+    let own = |f: &(&str, &str)| f.0.ends_with("torch/utils/data/_utils/pin_memory.py");
+    if !frames().any(|f| own(&f) && f.1 == "_pin_memory_loop") {
+        return None;
+    }
+    // a tensor's storage comes by a message of its own, for which it may have to wait: the batch is there
+    let takes_over = frames().any(|f| f.0.ends_with("torch/multiprocessing/reductions.py"));
+    let pins = frames().find(own).is_some_and(|f| f.1 == "pin_memory");
+    Some(if pins || takes_over { Pinning::Works } else { Pinning::Waits })
 }
 
 /// System calls of x86-64 Linux, the only one there are recordings of.

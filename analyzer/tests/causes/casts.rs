@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! GP131 REPEATED-CASTS: a step of which a third is casting, the same with half of the casts, and what is close by.
+//! GP131 CASTS: a step of which a third is casting, the same with half of the casts, and what is close by.
 
 use analyzer::analysis::Confidence;
 
@@ -30,7 +30,7 @@ fn layers(p: &mut Program, casts: usize, names: [&str; 2]) {
 #[test]
 fn a_third_of_the_step_in_casts() {
     let (_, a) = run(|p| layers(p, 20, [TO_BF16, TO_FLOAT]));
-    verdict(&a, "REPEATED-CASTS");
+    verdict(&a, "CASTS");
     let v = &a.verdict;
     assert!(v.text.starts_with("kernels that only convert types run 40 times a step"), "{}", v.text);
     assert!((0.28..0.36).contains(&v.share), "{}", v.share);
@@ -43,7 +43,7 @@ fn few_casts_and_copies_of_one_type_are_no_cause() {
     verdict(&run(|p| layers(p, 5, [TO_BF16, TO_FLOAT])).1, "GPU-BOUND");
     let (_, a) = run(|p| layers(p, 20, [PLAIN, PLAIN]));
     verdict(&a, "GPU-BOUND");
-    assert!(a.findings.iter().all(|f| f.cause != "REPEATED-CASTS"), "{:?}", a.findings);
+    assert!(a.findings.iter().all(|f| f.cause != "CASTS"), "{:?}", a.findings);
 }
 
 /// One large cast a step is not repeated.
@@ -54,5 +54,5 @@ fn one_cast_a_step_is_no_cause() {
         p.launch(TO_BF16, 264, 2_000_000);
     });
     verdict(&a, "GPU-BOUND");
-    assert!(a.findings.iter().all(|f| f.cause != "REPEATED-CASTS"), "{:?}", a.findings);
+    assert!(a.findings.iter().all(|f| f.cause != "CASTS"), "{:?}", a.findings);
 }

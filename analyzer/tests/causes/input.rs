@@ -169,12 +169,19 @@ fn the_thread_that_pins_is_what_is_waited_for() {
         Pose::blocked(own(p, &[("pin_memory", "@/utils/data/_utils/pin_memory.py", 57)]), 28)
     };
     let receives = |p: &mut Program| {
-        Pose::computing(own(p, &[("rebuild_tensor", "@/multiprocessing/reductions.py", 111)]))
+        Pose::computing(own(p, &[("Connection.recv_bytes", "%/multiprocessing/connection.py", 216)]))
     };
     let waits = |p: &mut Program| {
         Pose::blocked(own(p, &[("Connection.poll", "%/multiprocessing/connection.py", 257)]), 7)
     };
-    for found in [with_pinning(200, pins), with_pinning(200, receives)] {
+    let takes_over = |p: &mut Program| {
+        let inner = [
+            ("recvfds", "%/multiprocessing/reduction.py", 157),
+            ("rebuild_storage_fd", "@/multiprocessing/reductions.py", 540),
+        ];
+        Pose::blocked(own(p, &inner), 47)
+    };
+    for found in [with_pinning(200, pins), with_pinning(200, receives), with_pinning(200, takes_over)] {
         verdict(&found.1, "INPUT-PIN");
         let v = &found.1.verdict;
         assert!(

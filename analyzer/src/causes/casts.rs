@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! GP131 REPEATED-CASTS: the GPU converts numbers from one type to another, over and over.
+//! GP131 CASTS: the GPU converts numbers from one type to another for much of the step.
 //!
 //! # What it means
 //! Kernels that only turn float32 into bfloat16 and back take a large part of the step: weights that are cast anew for each use, activations that go
@@ -7,12 +7,13 @@
 //!
 //! # How it is recognised
 //! By the names of kernels: PyTorch's `bfloat16_copy_kernel_cuda` and `float16_copy_kernel_cuda` (from float32), its `direct_copy_kernel_cuda` with `LoadWithCast`, CuPy's
-//! `cupy_copy` between two types. Twice a step or more. The share is their time on the device and the time the GPU waited for
-//! their launches; the prediction takes half of it out, as some casts are needed.
+//! `cupy_copy` between two types. Twice a step or more. The share is their time on the device; where the GPU waits for their launches, that is
+//! GP102 LAUNCH. The prediction takes half of it out, as some casts are needed: it is named where casts take a fifth of the time or more.
 //!
 //! # How sure
 //! Number and time of these kernels are exact; casts with another layout on both sides, and those fused into other kernels, are not told
-//! apart and not counted. Which of them can go is for you to judge: medium confidence at most.
+//! apart and not counted. Operands are not recorded: whether the same numbers are cast again, or each once a step as an optimizer in float32 asks for, is for you to judge: medium confidence at most, and a
+//! ± as large as the promise.
 //!
 //! # What to change
 //! Cast once and keep it: `model.to(torch.bfloat16)`, inputs in the model's type, constants cast outside of the loop; one `torch.autocast` region around the
@@ -29,9 +30,9 @@ use crate::run::Op;
 /// Stable code.
 pub const CODE: &str = "GP131";
 /// Name in the line.
-pub const NAME: &str = "REPEATED-CASTS";
+pub const NAME: &str = "CASTS";
 
-/// Part of the casts that is taken to be needless. How many are is not known: the ± is as large as for fusing.
+/// Part of the casts that is taken to be needless. How many are is not known, none or all: the ± is as large as what is promised.
 const NEEDLESS: f64 = 0.5;
 
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
@@ -51,23 +52,18 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     if count < 2 * steps.max(1) {
         return None;
     }
-    let computing = share(ns, case.device.wall_ns).min(case.share(&[Bucket::Compute]));
-    let waits = case.device.slices.iter().filter(|s| {
-        let next = || case.run.op(index, s.after_stream, s.after);
-        s.bucket == Bucket::Launch && next().is_some_and(&mut casts)
-    });
-    let waiting: u64 = waits.map(|s| case.analysis.counts.measure(s.span())).sum();
-    let lost = computing + share(waiting, case.device.wall_ns);
+    let lost = share(ns, case.device.wall_ns).min(case.share(&[Bucket::Compute]));
     if lost < super::NOTICED_SHARE {
         return None;
     }
     let mut f = case.fusing((CODE, NAME), lost, (lost * NEEDLESS).min(case.elsewhere.room()));
+    f.error_ns *= if f.predicted_ns > 0.0 { 1.0 / super::FUSED } else { 0.0 };
     f.fix = "cast once and keep it (model.to(torch.bfloat16), inputs in the model's type), one autocast region, torch.compile";
     f.count = count;
     f.text = format!(
         "kernels that only convert types run {} and take {:.0} % of the time; half of them taken out",
         case.rhythm(count),
-        computing * 100.0
+        lost * 100.0
     );
     Some(f)
 }
