@@ -103,6 +103,28 @@ fn answers(run: &Run, kernels: bool) -> (Vec<bool>, HashMap<usize, u64>) {
     (answered, frontier)
 }
 
+/// Copies that were called for while kernels ran, where the trace has none at all (somebody took them out to make the file
+/// smaller): what waited for them would look like the host's time. Fewer than a few may be of no bytes, or between buffers of
+/// the host.
+pub(crate) fn all_copies(run: &Run) -> Option<u64> {
+    const A_FEW: u64 = 3;
+    let ops = || run.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops);
+    if ops().any(|o| matches!(o.kind, Kind::Memcpy | Kind::GraphTrace)) {
+        return None;
+    }
+    let kernels = || ops().filter(|o| o.kind == Kind::Kernel).map(|o| o.start);
+    let (first, last) = (kernels().min()?, kernels().max()?);
+    // into a capture they are no copies yet
+    let breaks = Breaks::new(run);
+    let copies = run
+        .threads
+        .iter()
+        .flat_map(|t| &t.calls)
+        .filter(|c| c.class == Some(Class::Copy) && c.result == 0 && c.start > first && c.end < last);
+    let count = copies.count() as u64;
+    (count >= A_FEW && !breaks.explain(first, last)).then_some(count)
+}
+
 /// A launch, with those that it made itself.
 #[derive(Clone, Copy)]
 struct Launch {

@@ -7,6 +7,7 @@
 //! other kernels                     no, but where the user vouches for the work: then by what a fix of kernels leaves alone
 //!                                     as many steps in both runs, where those of a whole run are known, or
 //!                                     as many bytes from the host a step
+//!                                   never where a step gets twice, three times ... the bytes: that is what two steps get
 //! ```
 //! Units differ by whole factors (half a step, two steps, a layer), so equal to a tenth is equal.
 
@@ -24,7 +25,8 @@ pub(crate) fn same_unit(a: &Side<'_>, b: &Side<'_>, work: &Work, vouched: bool) 
     if (told(a) && told(b)) || matches!(work.sameness, Sameness::Same | Sameness::Nearly) {
         return true;
     }
-    vouched && !may_be_parts(a, b) && (as_many_steps(a, b) || as_many_bytes(a, b))
+    let as_many = as_many_bytes(a, b) || (as_many_steps(a, b) && !multiple_of_bytes(a, b));
+    vouched && !may_be_parts(a, b) && as_many
 }
 
 fn may_be_parts(a: &Side<'_>, b: &Side<'_>) -> bool {
@@ -48,6 +50,13 @@ fn steps_of_run(s: &Side<'_>) -> Option<u64> {
 fn as_many_bytes(a: &Side<'_>, b: &Side<'_>) -> bool {
     let (x, y) = (a.bytes_from_host, b.bytes_from_host);
     x > 0.0 && y > 0.0 && near((x, y), AS_MANY)
+}
+
+/// Runs of one length in time may have as many steps because the one's unit is as much longer as its steps are faster.
+fn multiple_of_bytes(a: &Side<'_>, b: &Side<'_>) -> bool {
+    let (x, y) = (a.bytes_from_host, b.bytes_from_host);
+    let factor = x.max(y) / x.min(y);
+    factor.is_finite() && factor.round() >= 2.0 && near((factor, factor.round()), AS_MANY)
 }
 
 /// Why the units are not known to be the same though the user vouches for the work.

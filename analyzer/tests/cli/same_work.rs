@@ -105,6 +105,12 @@ fn what_a_step_is_stays_checked() {
     let (code, judged) = gate(&place, Loop { batch, ..EAGER }, Loop { batch: twice, ..half }, true);
     assert_eq!(code, 5, "{judged:#}");
     assert!(text(&judged).contains("4.00 MB -> 8.00 MB from the host a step"), "{judged:#}");
+    // runs of one length: as many steps, because a step of the one is two of the other's; a batch that lost one of its
+    // tensors is no whole factor
+    for (new, expected) in [(twice, 5), (batch / 2, 5), (batch / 4 * 5, 0), (batch / 3 * 2, 0)] {
+        let (code, judged) = gate(&place, Loop { batch, ..EAGER }, Loop { batch: new, ..FUSED }, true);
+        assert_eq!(code, expected, "{new}: {judged:#}");
+    }
     // marks say what a step is however many there are; that it gets less from the host is said
     let marks = Loop { batch, marks: true, ..EAGER };
     let (code, judged) = gate(&place, marks, Loop { fused: true, steps: 20, batch: twice, ..marks }, true);
