@@ -26,5 +26,6 @@ mod replay;
 mod sampler;
 mod settings;
 mod sites;
+mod stopped;
 mod strangers;
 mod untouched;
