@@ -22,7 +22,7 @@ use crate::python::sites::Sites;
 use crate::recording::Mirror;
 use crate::store::Store;
 use crate::threads::Signal;
-use crate::{clock, flush, hostpool, lifecycle, losses, nvtx, python, sampler};
+use crate::{clock, flush, hostpool, lifecycle, losses, nvtx, python, sampler, stopped};
 
 /// Longest pause between two rounds, ms.
 const PERIOD_MS: u64 = 50;
@@ -144,6 +144,9 @@ impl Recorder {
             }
         }
         self.decoder.sampled.round(&mut self.store, &self.capture, self.decoder.devices);
+        if let Some((from, to)) = stopped::take() {
+            self.unobserved(from, to, Unobserved::Stopped);
+        }
         self.look_for_strangers();
         self.say_of_sites(false);
         self.describe_devices();
@@ -177,7 +180,7 @@ impl Recorder {
         if arbiter::is_yielded() || buffers::is_bare() {
             self.unanswered.forget();
         } else if let Some((from, to)) = self.unanswered.look(buffers_now()) {
-            self.unobserved(from, to);
+            self.unobserved(from, to, Unobserved::Yielded);
         }
     }
 
@@ -252,10 +255,10 @@ impl Recorder {
         h.losses = losses::all();
     }
 
-    /// Another client had the records in this span.
-    fn unobserved(&mut self, from: u64, to: u64) {
+    /// Nothing is known of this span.
+    fn unobserved(&mut self, from: u64, to: u64, why: Unobserved) {
         let mut e = Event::new(Kind::Unobserved, from, to);
-        e.a = Unobserved::Yielded as u32;
+        e.a = why as u32;
         self.store.add_recorder(&e);
     }
 
@@ -263,7 +266,7 @@ impl Recorder {
     pub(crate) fn close(&mut self, now: u64) {
         let stranger = || self.unanswered.at_the_end(buffers_now());
         if let Some(since) = arbiter::open_span().or_else(stranger) {
-            self.unobserved(since, now);
+            self.unobserved(since, now, Unobserved::Yielded);
         }
         if let Some(session) = session::get().filter(|_| !buffers::is_bare()) {
             // the time for flushing is over: what is complete is read where it lies, the rest is lost and said to be
@@ -346,7 +349,7 @@ pub(crate) fn run() {
                 return; // closed: the exit thread has it
             }
             if let Some((from, to)) = returned {
-                recorder.unobserved(from, to);
+                recorder.unobserved(from, to, Unobserved::Yielded);
             }
             recorder.round(false);
         }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
 use std::time::Duration;
 
 use crate::cupti::{arbiter, buffers, choose, reroute, session};
+use crate::stopped::Sleep;
 use crate::threads::Signal;
 use crate::{clock, lifecycle, neighbours};
 
@@ -51,7 +52,9 @@ pub(crate) fn run() {
     let mut loads = choose::load_count();
     loop {
         if FINAL.load(Ordering::Acquire) == 0 {
+            let sleep = Sleep::begin(PERIOD_MS * 1_000_000);
             WAKE.wait(Duration::from_millis(PERIOD_MS));
+            sleep.end();
         }
         if lifecycle::get() == lifecycle::State::Inert {
             return;

@@ -77,6 +77,8 @@ mod say;
 #[cfg(not(loom))]
 mod settings;
 #[cfg(not(loom))]
+mod stopped;
+#[cfg(not(loom))]
 mod store;
 #[cfg(not(loom))]
 mod thread_block;

@@ -28,5 +28,6 @@ mod sampled;
 mod sampler;
 mod settings;
 mod sites;
+mod stopped;
 mod strangers;
 mod untouched;
