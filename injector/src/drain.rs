@@ -338,7 +338,9 @@ pub(crate) fn run() {
         let now = clock::monotonic();
         let ms = match buffers::under_pressure() {
             true => SHORTEST_PERIOD_MS,
-            false => hostpool::quarter_full_in((now - drained) / 1_000_000).clamp(SHORTEST_PERIOD_MS, PERIOD_MS),
+            false => {
+                hostpool::quarter_full_in((now - drained) / 1_000_000).clamp(SHORTEST_PERIOD_MS, PERIOD_MS)
+            }
         };
         drained = now;
         {

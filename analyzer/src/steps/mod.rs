@@ -34,7 +34,9 @@ pub fn find(run: &Run, kernels: &KernelTable, valid: Span) -> Steps {
     if let Some(found) = marks::from_marks(run, &observed, valid, last_op) {
         steps.source = StepSource::Marks;
         (steps.steps, steps.unplaced) = found;
-    } else if let Some(found) = whole_ranges(run).then(|| marks::from_ranges(run, &observed, valid, last_op)).flatten() {
+    } else if let Some(found) =
+        whole_ranges(run).then(|| marks::from_ranges(run, &observed, valid, last_op)).flatten()
+    {
         steps.source = StepSource::Ranges;
         (steps.steps, steps.unplaced) = found;
     } else if let Some(found) = period::find(run, kernels, &observed.parts(valid).collect::<Vec<_>>()) {
