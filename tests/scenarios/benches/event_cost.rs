@@ -34,7 +34,7 @@ fn number(line: &str, after: &str) -> Option<f64> {
 
 /// Whether the tail is what it must be.
 fn tail(title: &str) -> bool {
-    let text = run(&["hot_path", "tail", TAIL_CALLS]).stdout;
+    let text = run(&["hot_path", "tail", TAIL_CALLS]).stdout.clone();
     let p9999 =
         |who| text.lines().find(|l| l.starts_with(who)).and_then(|l| number(l, "p99.99")).unwrap_or(f64::MAX);
     let added = number(&text, "to").unwrap_or(f64::MAX);
