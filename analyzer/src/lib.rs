@@ -11,6 +11,7 @@
 //! causes/       one cause a file: evidence, words, what to change
 //! analyze.rs    all of it in order -> analysis.rs (the result's types)
 //! line.rs       the one line
+//! array_waits.rs  waits that no CUDA call shows (JAX)
 //! unanswered.rs  launches whose kernels a foreign trace lost
 //! alive.rs      is the process that made a file still there?
 //! chrome.rs     the trace file; summary.rs the figures as JSON; report.rs recording -> files and line
@@ -25,6 +26,7 @@
 pub mod alive;
 pub mod analysis;
 pub mod analyze;
+mod array_waits;
 pub mod causes;
 pub mod chrome;
 #[cfg(feature = "cli")]

@@ -11,6 +11,7 @@ use trace::event::{FROM_RECORD, PAYLOAD};
 use trace::reader::Track;
 use trace::{Event, Kind, Recording, Source};
 
+use crate::array_waits;
 use crate::run::{
     Blind, Call, Child, Device, LoadError, LossMark, Mark, Op, Range, RangeKind, Reading, Run, Sample, Span,
     Stream, SyncRecord, Thread, CLOCK_SLACK_NS, MAX_TIME, NONE,
@@ -329,8 +330,6 @@ pub(crate) fn finish(run: &mut Run) {
     take_unseen_waits(run);
     qualify(run);
     run.threads.sort_by_key(|t| t.tid);
-    let mut base = 0u32;
-    run.call_base.push(0);
     for t in &mut run.threads {
         sort(&mut t.calls, |c| (c.start, c.end));
         if t.ranges.iter().any(Range::is_moment) {
@@ -341,6 +340,11 @@ pub(crate) fn finish(run: &mut Run) {
         t.moments.sort_by_key(|m| m.span);
         t.marks.sort_by_key(|m| m.span);
         t.samples.sort_by_key(|s| s.span);
+    }
+    array_waits::find(run);
+    let mut base = 0u32;
+    run.call_base.push(0);
+    for t in &run.threads {
         base = base.saturating_add(t.calls.len() as u32);
         run.call_base.push(base);
     }
@@ -353,6 +357,7 @@ pub(crate) fn finish(run: &mut Run) {
     run.blind.sort_by_key(|b| b.span);
     run.loss_marks.sort_by_key(|m| m.at);
     join(run);
+    array_waits::take_copies(run);
 }
 
 /// Ranges of an NVTX domain are called as nsys calls them, `domain:name`: so they are in every table and text, and are never

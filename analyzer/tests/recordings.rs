@@ -253,3 +253,25 @@ fn the_lines_are_the_golden_ones() {
         assert_eq!(line, golden, "{name}");
     }
 }
+
+/// Two ranks of `tests/gpu/programs/ddp.py` on two H200s, recorded on 2026-11-22 (library 04ff0fe) and cut to 40 steps: rank 1's two
+/// workers cannot keep up, and rank 0 waits for it in the all-reduce. By the programs' own clocks 37.7 ms a step, and 12.1 once
+/// all shards hold small images.
+#[test]
+fn of_two_ranks_the_one_that_waits_is_comm_and_the_starved_one_input_and_the_slow_one() {
+    let ranks: Vec<_> = ["ddp_rank0", "ddp_rank1"]
+        .map(|name| {
+            let (run, a) = load(name);
+            let around = analyzer::summary::Around { line: "", trace: None, written: None };
+            let text = analyzer::summary::summary(&run, &a, &around).to_string();
+            (a.verdict, analyzer::fleet::read(name, text.as_bytes()).expect("a summary"))
+        })
+        .into();
+    assert_eq!((ranks[0].0.cause, ranks[1].0.cause), ("COMM", "INPUT-WORKERS"));
+    assert!(ranks[1].0.text.contains("ddp.py:58 in train"), "{}", ranks[1].0.text);
+    assert!(ranks[1].0.text.contains("; 2 workers, "), "{}", ranks[1].0.text);
+    let promised = ranks[1].0.predicted_ns / 1e6;
+    assert!((promised - 12.1).abs() < 0.05 * 37.7, "{promised}");
+    let fleet = analyzer::fleet::Fleet::new(ranks.into_iter().map(|r| r.1).collect());
+    assert_eq!((fleet.worst, fleet.stands_out), (Some(1), true), "{}", analyzer::fleet::line(&fleet));
+}

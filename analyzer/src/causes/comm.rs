@@ -7,7 +7,9 @@
 //! # How it is recognised
 //! By kernel name (`nccl`, `nvshmem`, `deep_ep`, ...): time in which a collective and no computing runs. How much of
 //! it is the transfer and how much is waiting for a late rank is not known from one rank's recording. The prediction
-//! hides collectives behind computing; their own time is the only limit.
+//! hides collectives behind computing; their own time is the only limit. Where they run alone for more than half of the time and
+//! no fix wins enough, hiding them included (a rank that computes little and waits for a late one), they are named all the
+//! same, without a prediction.
 //!
 //! # How sure
 //! The share is exact. The prediction is the best that overlapping could reach; compare the ranks before believing
@@ -25,6 +27,9 @@ use crate::replay::Fix;
 pub const CODE: &str = "GP107";
 /// Name in the line.
 pub const NAME: &str = "COMM";
+
+/// From this share on they are what the GPU waits for, whatever hiding them wins: nothing else has as much of the time.
+pub(super) const ALONE_SHARE: f64 = 0.5;
 
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let share = case.share(&[Bucket::Comm]);

@@ -2,8 +2,8 @@
 //! Which cause the line names: the one whose realisable fix wins most, or none, with the reason.
 
 use super::{
-    gpu_bound, inconclusive, memory_growth, mixed, no_work, out_of_memory, profiled, Case, Elsewhere, ALL,
-    GPU_BOUND_SHARE, MINOR_WIN, MODEL_ERROR, NAMED_WIN,
+    comm, gpu_bound, inconclusive, memory_growth, mixed, no_work, out_of_memory, profiled, Case, Elsewhere,
+    ALL, GPU_BOUND_SHARE, MINOR_WIN, MODEL_ERROR, NAMED_WIN,
 };
 use crate::analysis::{Analysis, Bucket, Confidence, Finding, Tied, Verdict};
 use crate::replay::{Fix, Prepared};
@@ -108,21 +108,22 @@ fn decide(run: &Run, a: &Analysis, prepared: &Prepared, findings: &[Finding]) ->
             site: f.site.clone(),
         };
     }
+    let unpromised = |f: &Finding, more: &str| Verdict {
+        code: f.code,
+        cause: f.cause,
+        text: format!("{}; {more}", f.text),
+        fix: f.fix,
+        confidence: f.confidence,
+        share: f.share,
+        step_ns: a.steps.mean_ns,
+        call: f.call,
+        site: f.site.clone(),
+        ..Verdict::default()
+    };
     let asked = findings.iter().find(|f| f.code == no_work::CODE);
     let compute_asked = compute / (1.0 - asked.map_or(0.0, |f| f.share)).max(compute).max(f64::MIN_POSITIVE);
     if let Some(f) = asked.filter(|f| f.share >= NAMED_WIN) {
-        return Verdict {
-            code: f.code,
-            cause: f.cause,
-            text: format!("{}; GPU busy {:.0} % of the rest", f.text, compute_asked * 100.0),
-            fix: f.fix,
-            confidence: f.confidence,
-            share: f.share,
-            step_ns: a.steps.mean_ns,
-            call: f.call,
-            site: f.site.clone(),
-            ..Verdict::default()
-        };
+        return unpromised(f, &format!("GPU busy {:.0} % of the rest", compute_asked * 100.0));
     }
     if compute_asked >= GPU_BOUND_SHARE {
         return Verdict {
@@ -156,6 +157,9 @@ fn decide(run: &Run, a: &Analysis, prepared: &Prepared, findings: &[Finding]) ->
             call: NONE,
             ..Verdict::default()
         };
+    }
+    if let Some(f) = findings.iter().find(|f| f.code == comm::CODE && f.share >= comm::ALONE_SHARE) {
+        return unpromised(f, "there is too little computing to hide them behind");
     }
     let case = Case::new(run, a, device, prepared);
     mix(&case, findings)

@@ -37,6 +37,8 @@ pub struct Rank {
     pub steps: u64,
     /// Median step, ns; `None` without steps.
     pub median_ns: Option<f64>,
+    /// Mean step, ns: what shares of the time are shares of. `None` without steps, and in older summaries.
+    pub mean_ns: Option<f64>,
     /// 95th percentile of the steps, ns.
     pub p95_ns: Option<f64>,
     /// Buckets of the worst device, ns of its steady wall time.
@@ -88,6 +90,7 @@ pub fn read(file: &str, bytes: &[u8]) -> Result<Rank, Unusable> {
         confidence: text("/verdict/confidence"),
         steps: number("/steps/count").unwrap_or(0),
         median_ns: real("/steps/median_ns").filter(|ns| *ns > 0.0),
+        mean_ns: real("/steps/mean_ns").filter(|ns| *ns > 0.0),
         p95_ns: real("/steps/p95_ns"),
         buckets: buckets(&value),
         // what a foreign trace lost stands in both (`gapprobe analyze --json`)
@@ -130,14 +133,20 @@ impl Rank {
         self.share_of(|key| BUSY.contains(&key))
     }
 
+    /// What a step takes, for shares of it: two workers that deliver together make every second step short, and the median of
+    /// one rank may be such a one, of another not.
+    fn step_ns(&self) -> Option<f64> {
+        self.mean_ns.or(self.median_ns)
+    }
+
     /// Step time less waiting for others, ns; `None` without steps.
     pub fn own_ns(&self) -> Option<f64> {
-        self.median_ns.map(|ns| ns * (1.0 - self.share_of(|key| WAITING.contains(&key))))
+        self.step_ns().map(|ns| ns * (1.0 - self.share_of(|key| WAITING.contains(&key))))
     }
 
     /// One bucket of its own time, ns a step; `None` without steps and of buckets in which it waits for others.
     pub fn own_part(&self, bucket: &str) -> Option<f64> {
-        self.median_ns
+        self.step_ns()
             .filter(|_| !WAITING.contains(&bucket))
             .map(|ns| ns * self.share_of(|key| key == bucket))
     }
@@ -162,6 +171,7 @@ impl Rank {
             "confidence": self.confidence,
             "steps": self.steps,
             "median_ns": self.median_ns,
+            "mean_ns": self.mean_ns,
             "p95_ns": self.p95_ns,
             "own_ns": self.own_ns(),
             "busy_share": self.busy_share(),

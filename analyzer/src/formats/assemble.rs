@@ -9,6 +9,7 @@ use trace::event::{GRAPH_NODE, OPEN_ENDED};
 use trace::header::{sources, state};
 use trace::{KernelInfo, Kind};
 
+use crate::array_waits;
 use crate::load;
 use crate::run::{Call, Device, Mark, Op, Range, Run, Span, Stream, SyncRecord, Thread, NAMED_CALL, NONE};
 use crate::unanswered;
@@ -209,7 +210,9 @@ impl Assembly {
             (Some(c), _) => (name.packed, Some(c.class)),
             (None, Some(c)) if shown == plain => (call::pack(c.domain, c.id), Some(c.class)),
             (None, row) => {
-                let (class, shown) = (row.map(|c| c.class), shown.to_owned());
+                // our own trace has the waits that no call shows as calls of this name
+                let made = (shown == array_waits::NAME).then_some(Class::Sync);
+                let (class, shown) = (row.map(|c| c.class).or(made), shown.to_owned());
                 (NAMED_CALL | self.string(shown.as_bytes()) & 0xff_ffff, class)
             }
         };

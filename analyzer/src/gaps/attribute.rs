@@ -258,7 +258,10 @@ impl<'a> Walk<'a> {
                 self.give(next, before, reason, true);
             }
         }
-        self.latest_launch = self.latest_launch.max(begin);
+        // a copy that is part of a wait (`array_waits.rs`) was not launched beside it
+        if call.launches() || next.op.kind != Kind::Memcpy {
+            self.latest_launch = self.latest_launch.max(begin);
+        }
     }
 
     /// Whose the time before an op is that the host launched too late, from `end` on. Where the call itself is long, the

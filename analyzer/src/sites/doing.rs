@@ -371,6 +371,11 @@ pub(crate) fn blocked_reading(sample: &Sample) -> bool {
     reads && sample.bits & RUNNABLE == 0 && sample.on_cpu < MOST && sample.run_queue < MOST
 }
 
+/// Blocked on a futex that is not Python's lock, whatever was done since the sample before.
+pub(crate) fn stands_on_futex(sample: &Sample) -> bool {
+    sample.bits & (WAITS_GIL | RUNNABLE) == 0 && sample.syscall.is_some_and(|n| call::FUTEX.contains(&n))
+}
+
 /// Blocked on a futex by native code that the program's own line, or the reading of an array, called: no lock, queue or
 /// event of Python's, whose frames would be there.
 pub(crate) fn blocked_natively(sample: &Sample, frames: Frames) -> bool {

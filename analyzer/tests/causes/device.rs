@@ -21,6 +21,29 @@ fn a_collective_that_everything_waits_for_is_comm() {
     assert!(a.verdict.confidence < Confidence::High, "one rank cannot know");
 }
 
+/// A rank that computes little and waits for a late one: there is nothing to hide the collective behind (was MIXED).
+#[test]
+fn a_collective_that_is_nearly_all_of_the_step_is_comm_without_a_promise() {
+    let (_, a) = run(|p| data_parallel(p, 60_000_000));
+    verdict(&a, "COMM");
+    assert_eq!(a.verdict.predicted_ns, 0.0, "{}", a.verdict.text);
+    assert!(a.verdict.share > 0.9 && a.verdict.confidence < Confidence::High, "{}", a.verdict.share);
+}
+
+/// They take as long as the step, and most of it is hidden.
+#[test]
+fn collectives_that_are_hidden_for_the_most_part_are_not() {
+    let (_, a) = run(|p| {
+        p.launch_on(20, "ncclDevKernel_AllReduce_Sum_bf16_RING_LL", 24, 5_000_000);
+        for _ in 0..6 {
+            p.launch("gemm_kernel", 264, 500_000);
+        }
+        p.wait(7, 20, 0);
+        p.optimizer(2_000);
+    });
+    verdict(&a, "MIXED");
+}
+
 #[test]
 fn a_short_collective_is_not() {
     let (_, a) = run(|p| data_parallel(p, 60_000));

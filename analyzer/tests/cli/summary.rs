@@ -92,6 +92,26 @@ fn a_rank_that_computes_longer_is_not_accused_of_its_collectives() {
     );
 }
 
+/// Two workers deliver their batches together: every second step is short. Which kind the median is of is chance; on both ranks a
+/// step takes 36 ms, of which rank 0 waits 25 for rank 1 (its own time was 19 ms by its median, that of rank 1 11: rank 0 was named).
+#[test]
+fn steps_that_are_short_and_long_in_turn_are_told_by_their_mean() {
+    let place = Place::new("in-turn");
+    for (rank, median, comm) in [(0, 61.0, 25.0), (1, 11.0, 0.0)] {
+        let mut one = summary(rank, 2, 36.0, comm, if rank == 1 { "INPUT" } else { "COMM" });
+        one["devices"][0]["buckets_ns"]["compute"] = json!(1_100_000_000u64);
+        one["devices"][0]["buckets_ns"]["host"] = json!(((25.0 - comm) * 1e8) as u64);
+        one["steps"]["median_ns"] = json!(median * 1e6);
+        one["steps"]["mean_ns"] = json!(36e6);
+        write(&place, &rank.to_string(), &one);
+    }
+    let line = out(&place.run(&["summary", "--line", "."]));
+    assert!(
+        line.contains("slowest: rank 1 on node0: INPUT costs 38 % (why), 36.0 ms of its own a step"),
+        "{line}"
+    );
+}
+
 #[test]
 fn even_ranks_accuse_nobody_of_being_slow() {
     let place = Place::new("even");
