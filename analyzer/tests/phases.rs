@@ -14,7 +14,8 @@ const STEPS: usize = 30;
 const MS: u64 = 1_000_000;
 const MAIN: u32 = 100;
 const ENGINE: u32 = 101;
-const BACKWARD: [&str; 5] = ["_nt", "gelu_backward", "flash_bwd", "layer_norm_backward", "embedding_backward"];
+const BACKWARD: [&str; 5] =
+    ["_nt", "gelu_backward", "flash_bwd", "layer_norm_backward", "embedding_backward"];
 const UPDATE: &str = "multi_tensor_apply";
 
 fn named_engine() -> Program {
@@ -63,7 +64,8 @@ fn known(phases: &Phases) -> Vec<(Kind, By)> {
 fn without_ranges_by_autograds_thread_and_the_optimizers_kernels() {
     let (run, a, phases) = run(named_engine(), |p| p.train_step(6, 40_000));
     let phases = phases.expect("phases");
-    let expected = [(Kind::Forward, By::Between), (Kind::Backward, By::Thread), (Kind::Optimizer, By::Kernels)];
+    let expected =
+        [(Kind::Forward, By::Between), (Kind::Backward, By::Thread), (Kind::Optimizer, By::Kernels)];
     assert_eq!(known(&phases), expected);
     let of = |kind| phases.get(kind).unwrap().busy_ns;
     assert_eq!(of(Kind::Backward), busy(&run, &a, is_backward));
@@ -135,7 +137,10 @@ fn named_ranges_come_first_and_another_threads_launches_inside_backward_are_its_
     let of = |kind| phases.get(kind).unwrap();
     let loss = |n: &str| n.contains("nll_loss_backward");
     assert_eq!(of(Kind::Backward).busy_ns, busy(&run, &a, |n| is_backward(n) || loss(n)));
-    assert_eq!(of(Kind::Optimizer).busy_ns, busy(&run, &a, |n| n.contains(UPDATE) || n.contains("zero_grad")));
+    assert_eq!(
+        of(Kind::Optimizer).busy_ns,
+        busy(&run, &a, |n| n.contains(UPDATE) || n.contains("zero_grad"))
+    );
     assert_eq!((phases.other.0, of(Kind::Dataload).busy_ns), (0, 0));
     // the GPU is still at work for the first of it
     let (fetched, steps) = (of(Kind::Dataload).host_ns.unwrap(), phases.steps as u64);

@@ -123,7 +123,9 @@ impl Gauges {
             if above || full && busy < NOT_FULL {
                 text.push_str(": NVML counts periods in which any kernel ran, however short or small");
             } else if full && low {
-                text.push_str(": what runs leaves most of the GPU unused (small kernels, or such as wait for memory)");
+                text.push_str(
+                    ": what runs leaves most of the GPU unused (small kernels, or such as wait for memory)",
+                );
             }
             out.push(format!("{text}."));
         }

@@ -166,11 +166,11 @@ fn phases(out: &mut Page, o: &Overview<'_>, a: &Analysis) {
     let Some(phases) = Phases::of(&o.input.run, a) else { return };
     let each = |ns: u64| time((ns as f64 / phases.steps.max(1) as f64) as u64);
     let part = |what: &str, ns: u64, idle: u64| {
-        let idle = if phases.share(idle) >= DRAWN { format!(", {} of it idle", each(idle)) } else { String::new() };
+        let idle =
+            if phases.share(idle) >= DRAWN { format!(", {} of it idle", each(idle)) } else { String::new() };
         format!("{what} {:.0} % ({}{idle})", phases.share(ns) * 100.0, each(ns))
     };
-    let mut parts: Vec<String> =
-        phases.parts.iter().map(|p| part(p.kind.key(), p.ns(), p.idle_ns)).collect();
+    let mut parts: Vec<String> = phases.parts.iter().map(|p| part(p.kind.key(), p.ns(), p.idle_ns)).collect();
     let (busy, idle) = phases.other;
     if phases.share(busy + idle) >= DRAWN {
         parts.push(part("other", busy + idle, idle));

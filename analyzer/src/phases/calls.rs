@@ -147,7 +147,8 @@ impl Calls {
         }
         // without an optimizer the main thread's launches may be anything
         let calls = run.threads.get(main).map_or(&[][..], |t| &t.calls);
-        let syncs: Vec<u64> = calls.iter().filter(|c| c.class == Some(Class::Sync)).map(|c| c.start).collect();
+        let syncs: Vec<u64> =
+            calls.iter().filter(|c| c.class == Some(Class::Sync)).map(|c| c.start).collect();
         if forward && self.by[Kind::Optimizer as usize].is_some() {
             let found: Vec<Part> = chunks.iter().filter_map(|c| c.forward(launches, main, &syncs)).collect();
             if !found.is_empty() {
@@ -203,9 +204,11 @@ impl Chunk {
         let until = own.get(sure)?.span.start;
         let synced = syncs.get(syncs.partition_point(|&s| s < until).checked_sub(1).unwrap_or(usize::MAX));
         let before = own.get(..sure)?;
-        let begins = before.iter().rposition(|l| l.thread == main && l.what == What::Transfer).map_or(0, |i| i + 1);
+        let begins =
+            before.iter().rposition(|l| l.thread == main && l.what == What::Transfer).map_or(0, |i| i + 1);
         let behind = |l: &Launch| synced.is_none_or(|&s| l.span.start > s);
-        let first = before.iter().skip(begins).position(|l| is_kernel(l) && behind(l)).map_or(sure, |i| begins + i);
+        let first =
+            before.iter().skip(begins).position(|l| is_kernel(l) && behind(l)).map_or(sure, |i| begins + i);
         let own = own.get_mut(first..)?;
         for l in own.iter_mut().filter(|l| is_free(l)) {
             l.kind = Some(Kind::Forward);

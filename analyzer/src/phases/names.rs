@@ -14,7 +14,15 @@ const TORCH_OPTIMIZER: [&str; 2] = ["optimizer.step#", "optimizer.zero_grad#"];
 const WORDS: [(Kind, &[&str]); 3] = [
     (
         Kind::Forward,
-        &["forward", "fwd", "forward pass", "forward compute", "forward step", "model forward", "training step"],
+        &[
+            "forward",
+            "fwd",
+            "forward pass",
+            "forward compute",
+            "forward step",
+            "model forward",
+            "training step",
+        ],
     ),
     (
         Kind::Backward,
@@ -22,7 +30,16 @@ const WORDS: [(Kind, &[&str]); 3] = [
     ),
     (
         Kind::Optimizer,
-        &["optimizer", "optim", "opt", "optimizer step", "optim step", "opt step", "optimize", "update weights"],
+        &[
+            "optimizer",
+            "optim",
+            "opt",
+            "optimizer step",
+            "optim step",
+            "opt step",
+            "optimize",
+            "update weights",
+        ],
     ),
 ];
 

@@ -27,7 +27,13 @@ const BACKWARD_USUAL: f64 = 2.5;
 const LEAST_AGAIN: f64 = 0.5;
 
 /// One sentence each.
-pub(super) fn remarks(run: &Run, a: &Analysis, device: &Device, calls: &Calls, phases: &Phases) -> Vec<String> {
+pub(super) fn remarks(
+    run: &Run,
+    a: &Analysis,
+    device: &Device,
+    calls: &Calls,
+    phases: &Phases,
+) -> Vec<String> {
     let (Some(forward), Some(backward)) = (phases.get(Kind::Forward), phases.get(Kind::Backward)) else {
         return Vec::new();
     };
@@ -85,5 +91,9 @@ fn again(a: &Analysis, device: &Device, calls: &Calls) -> f64 {
     }
     let all: f64 = kernels.values().map(|k| k[0].1 as f64).sum();
     let again = kernels.values().map(|[f, b]| f.1 as f64 * (b.0 as f64 / f.0.max(1) as f64).min(1.0));
-    if all > 0.0 { again.sum::<f64>() / all } else { 0.0 }
+    if all > 0.0 {
+        again.sum::<f64>() / all
+    } else {
+        0.0
+    }
 }

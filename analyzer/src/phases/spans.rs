@@ -122,7 +122,8 @@ mod tests {
         let mut b = Builder::new();
         let named: Vec<(u32, u64, u64)> = ranges.iter().map(|&(n, s, e)| (b.string(n), s, e)).collect();
         let run = crate::load(b.finish().as_slice()).expect("a recording");
-        let range = |&(name, s, e): &(u32, u64, u64)| Range { span: Span::new(s, e), name, ..Range::default() };
+        let range =
+            |&(name, s, e): &(u32, u64, u64)| Range { span: Span::new(s, e), name, ..Range::default() };
         let thread = Thread { ranges: named.iter().map(range).collect(), ..Thread::default() };
         (run, thread)
     }

@@ -19,7 +19,9 @@ use foldhash::{HashMap, HashMapExt};
 
 use super::groups::{by_total, Groups};
 use super::ranges::{unnumbered, Named};
-use super::table::{five, ns, number, percent_of, row, spare_text, text, Row, AVG, MAX, MED, MIN, STDDEV, TIME, TOTAL};
+use super::table::{
+    five, ns, number, percent_of, row, spare_text, text, Row, AVG, MAX, MED, MIN, STDDEV, TIME, TOTAL,
+};
 use super::{Report, Source};
 use crate::analysis::{Step, StepSource};
 use crate::phases::{inferred, Kind};

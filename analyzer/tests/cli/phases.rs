@@ -33,9 +33,16 @@ fn the_object_the_screen_the_tables_and_the_page_agree() {
             let rows = table.as_array().unwrap().iter().filter(steady);
             rows.map(|r| r[format!("{kind}_ns")].as_f64().unwrap_or(0.0)).sum()
         };
-        let of = |kind: &str| parts.iter().find(|p| p["phase"] == kind).map_or(0.0, |p| p["ns_a_step"].as_f64().unwrap());
+        let of = |kind: &str| {
+            parts.iter().find(|p| p["phase"] == kind).map_or(0.0, |p| p["ns_a_step"].as_f64().unwrap())
+        };
         for kind in PARTS {
-            assert!((of(kind) * steps - in_table(kind)).abs() < 1.0, "{path}: {kind} {} {}", of(kind), in_table(kind));
+            assert!(
+                (of(kind) * steps - in_table(kind)).abs() < 1.0,
+                "{path}: {kind} {} {}",
+                of(kind),
+                in_table(kind)
+            );
         }
         // with the rest they are the whole step
         let other = &phases["other"];
