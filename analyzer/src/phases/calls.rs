@@ -44,7 +44,7 @@ pub(super) struct Launch {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Calls {
     /// By flat call number.
-    kinds: HashMap<u32, Kind>,
+    kinds: Vec<Option<Kind>>,
     /// Of the host's threads together: disjoint, by time.
     pub(super) spans: Vec<Part>,
     /// How each is known.
@@ -78,7 +78,13 @@ impl Calls {
             calls.infer(run, &mut launches, &is_engine);
         }
         calls.spans = spans::painted(&calls.spans);
-        calls.kinds = launches.iter().filter_map(|l| Some((l.flat, l.kind?))).collect();
+        let flats = launches.iter().map(|l| l.flat as usize + 1).max().unwrap_or(0);
+        calls.kinds = vec![None; flats];
+        for l in &launches {
+            if let Some(kind) = calls.kinds.get_mut(l.flat as usize) {
+                *kind = l.kind;
+            }
+        }
         calls
     }
 
@@ -89,7 +95,7 @@ impl Calls {
 
     /// The phase a launching call is in.
     pub(super) fn of_call(&self, flat: u32) -> Option<Kind> {
-        self.kinds.get(&flat).copied()
+        self.kinds.get(flat as usize).copied().flatten()
     }
 
     /// The phase the host is in at a time.
@@ -272,7 +278,8 @@ fn named(run: &Run, launches: &[Launch], is_engine: &dyn Fn(usize) -> bool) -> V
 fn launches(run: &Run, device: &Device) -> Vec<Launch> {
     let table = KernelTable::new(run);
     let mut products: HashMap<u32, bool> = HashMap::new();
-    let mut by_call: HashMap<u32, What> = HashMap::new();
+    let calls = run.threads.iter().map(|t| t.calls.len()).sum();
+    let mut by_call: Vec<Option<What>> = vec![None; calls];
     for op in device.streams.iter().flat_map(|s| &s.ops) {
         let mut is_product = |id| {
             *products.entry(id).or_insert_with(|| {
@@ -289,14 +296,15 @@ fn launches(run: &Run, device: &Device) -> Vec<Launch> {
             Event::Memcpy | Event::Memset => What::Memory,
             _ => What::Kernel,
         };
-        let known = by_call.entry(op.call).or_insert(what);
-        *known = (*known).max(what);
+        if let Some(known) = by_call.get_mut(op.call as usize) {
+            *known = (*known).max(Some(what));
+        }
     }
-    let launch = |(flat, what): (u32, What)| {
-        let (thread, call) = run.call(flat)?;
+    let launch = |(flat, what): (u32, Option<What>)| {
+        let (what, (thread, call)) = (what?, run.call(flat)?);
         Some(Launch { span: call.span(), thread, flat, what, kind: None })
     };
-    let mut launches: Vec<Launch> = by_call.into_iter().filter_map(launch).collect();
+    let mut launches: Vec<Launch> = (0..).zip(by_call).filter_map(launch).collect();
     launches.sort_unstable_by_key(|l| (l.span.start, l.flat));
     launches
 }

@@ -22,6 +22,7 @@ mod living;
 mod nvml;
 mod outputs;
 mod parquet;
+mod phases;
 mod place;
 mod private_folder;
 #[path = "../program/mod.rs"]
