@@ -60,9 +60,9 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
 fn in_use(case: &Case, call: &Call) -> String {
     let ordinal = case.device.ordinal;
     let of = |r: &&crate::run::Reading| r.gauge == Gauge::MemoryUsed as u32 && u32::from(r.device) == ordinal;
-    let before = case.run.readings.iter().filter(of).filter(|r| r.span.end <= call.end);
+    let mut before = case.run.readings.iter().filter(of).filter(|r| r.span.end <= call.end);
     let memory = case.run.devices.iter().find(|d| d.ordinal == ordinal).map_or(0, |d| d.info.memory);
-    match before.last() {
+    match before.next_back() {
         Some(r) if memory > 0 => {
             format!(" with {} of {} in use", bytes(r.value as f64), bytes(memory as f64))
         }
