@@ -26,7 +26,7 @@ use crate::{clock, flush, hostpool, lifecycle, losses, nvtx, python, sampler};
 /// Longest pause between two rounds, ms.
 const PERIOD_MS: u64 = 50;
 /// Pause while a ring or the pool fills quickly, ms.
-const PERIOD_UNDER_PRESSURE_MS: u64 = 5;
+const SHORTEST_PERIOD_MS: u64 = 5;
 /// Between two looks at how fast records come, ns.
 const RATE_PERIOD: u64 = 250_000_000;
 /// Between two updates of the recording file, ns: every round that is not hurried. An event waits for the round and for
@@ -333,12 +333,16 @@ pub(crate) fn run() {
     if let Some(recorder) = RECORDER.lock().as_mut() {
         recorder.write_mirror();
     }
+    let mut drained = clock::monotonic();
     loop {
-        let ms = if hostpool::under_pressure() || buffers::under_pressure() {
-            PERIOD_UNDER_PRESSURE_MS
-        } else {
-            PERIOD_MS
+        let now = clock::monotonic();
+        let ms = match buffers::under_pressure() {
+            true => SHORTEST_PERIOD_MS,
+            false => {
+                hostpool::quarter_full_in((now - drained) / 1_000_000).clamp(SHORTEST_PERIOD_MS, PERIOD_MS)
+            }
         };
+        drained = now;
         {
             let mut asked = WAKE.0.lock();
             if !*asked {

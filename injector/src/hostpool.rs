@@ -36,7 +36,8 @@ struct Pool {
 static POOL: AtomicPtr<Pool> = AtomicPtr::new(std::ptr::null_mut());
 /// Offset of the thread id in libc's thread descriptor, where the self-check at attach found it; 0 = unknown.
 static TID_OFFSET: AtomicU32 = AtomicU32::new(0);
-static PRESSURE: AtomicU64 = AtomicU64::new(0);
+/// Events the last drain found in the ring that had most.
+static FULLEST: AtomicU64 = AtomicU64::new(0);
 
 /// ThreadBlock::ring value of a thread that found no free ring.
 const NO_RING: usize = 1;
@@ -178,6 +179,9 @@ pub(crate) fn push_together(items: &[[u64; SLOT_WORDS]]) -> bool {
     place.is_some_and(|place| place.ring.waiting() < BESIDE_EVENTS && place.ring.push(items))
 }
 
+/// Ranges get no more than this much of a ring: what waits for the GPU comes behind them, and must find room.
+const FOR_RANGES: u64 = RING_EVENTS as u64 / 4 * 3;
+
 /// As [`push`], for items that belong together and mean nothing without the ones stored before. Once some were refused,
 /// `gap` is stored before the next. In the overflow ring, where several could be mixed with another thread's, `alone` is
 /// stored for them, and their loss is counted. `false`: not stored.
@@ -193,18 +197,18 @@ pub(crate) fn push_ranges(
         let tid = block.tid.get();
         if block.gap.get() {
             let told = match place {
-                Some(place) => place.ring.push(&[gap]),
+                Some(place) => place.ring.waiting() < FOR_RANGES && place.ring.push(&[gap]),
                 None => push_overflow(pool, tid, gap),
             };
             block.gap.set(!told);
         }
         let stored = !block.gap.get()
             && match place {
-                Some(place) => place.ring.push(items),
+                Some(place) => place.ring.waiting() < FOR_RANGES && place.ring.push(items),
                 None => push_overflow(pool, tid, alone),
             };
         match place {
-            Some(_) if !stored => losses::add(Loss::HostRingFull, items.len() as u64),
+            Some(_) if !stored => losses::add(Loss::RangeDropped, 1),
             None if stored && items.len() > 1 => losses::add(Loss::OverflowRingFull, 1),
             _ => {}
         }
@@ -233,12 +237,13 @@ pub(crate) fn drain(mut f: impl FnMut(u32, [u64; SLOT_WORDS])) {
         }
     }
     most = most.max(pool.overflow.drain(|[a, b, c, d, tid]| f(tid as u32, [a, b, c, d])));
-    PRESSURE.store(most, Ordering::Relaxed);
+    FULLEST.store(most, Ordering::Relaxed);
 }
 
-/// The last drain found some ring a quarter full or more: come back sooner.
-pub(crate) fn under_pressure() -> bool {
-    PRESSURE.load(Ordering::Relaxed) > RING_EVENTS as u64 / 4
+/// How long until the fullest ring is a quarter full, at the speed at which it filled in the `elapsed` ms before the last
+/// drain, ms.
+pub(crate) fn quarter_full_in(elapsed: u64) -> u64 {
+    (RING_EVENTS as u64 / 4).saturating_mul(elapsed.max(1)) / FULLEST.load(Ordering::Relaxed).max(1)
 }
 
 /// Gives back the rings of threads that no longer exist (a file in /proc/self/task says so).

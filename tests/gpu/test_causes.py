@@ -11,7 +11,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
-from check import victim  # noqa: E402
+from check import native, victim  # noqa: E402
 from check.plan import FAIL, INFO, NOT_RUN, PASS  # noqa: E402
 from suites import causes  # noqa: E402
 from suites.causes_labels import HEALTHY, LABELS, WINS, WINS_LITTLE  # noqa: E402
@@ -32,7 +32,8 @@ class Labels(CannedRun):
         self.assertGreaterEqual(sum(bool(l.forbidden) for l in LABELS.values()), 3)
         self.assertGreaterEqual(sum(l.both for l in LABELS.values()), 2)
         files = {p.stem for p in causes.PROGRAMS.glob("*.py")} - {"frame", "torchside", "jaxside", "cupyside", "storage"}
-        self.assertEqual(files, set(LABELS))
+        self.assertEqual(files, {name for name, label in LABELS.items() if not label.native})
+        self.assertTrue(all(causes.source(name).is_file() for name in LABELS))
 
     def test_a_program_whose_cause_is_a_line_marks_it_and_no_other_does(self):
         for name, label in LABELS.items():
@@ -40,7 +41,7 @@ class Labels(CannedRun):
 
     def test_every_proof_is_a_form_of_its_program(self):
         for name, label in LABELS.items():
-            text = (causes.PROGRAMS / f"{name}.py").read_text()
+            text = causes.source(name).read_text()
             for form in label.proofs:
                 self.assertTrue(f'"{form}"' in text or (form == "fixed" and "forms=" not in text), f"{name} {form}")
 
@@ -303,6 +304,35 @@ class TheWholeSuite(CannedRun):
         rows = self.run_with({})
         self.assertEqual(rows["points lost"], NOT_RUN)
         self.assertEqual(set(rows.values()), {NOT_RUN, INFO})
+
+
+class Native(CannedRun):
+    """A program of CUDA C++ is built on the machine; here a script stands for what nvcc makes."""
+
+    def run_with(self, built):
+        self.addCleanup(setattr, native, "built", native.built)
+        native.built = built
+        self.plan.budget_s = 1000
+        causes.run(self.plan, ["native_sync"])
+        return {r["check"]: r["result"] for r in self.plan.rows}
+
+    def test_it_runs_as_the_others_do_and_has_no_line(self):
+        def built(_plan, *programs):
+            self.assertEqual(programs, ("native_sync",))
+            path = self.folder / "native_sync"
+            insert = "sys.argv[1:1] = ['native_sync']; sys.argv[4:] = ['SYNC', 'null'] if sys.argv[3] == 'slow' else ['GPU-BOUND', 'null']"
+            path.write_text(f"#!{sys.executable}\nimport sys\n{insert}\n{PRETENDER}")
+            path.chmod(0o700)
+            return {"native_sync": path}
+
+        self.assertEqual(self.run_with(built), {
+            "native_sync: real win": PASS, "native_sync slow: verdict": PASS, "native_sync fixed: verdict": PASS, "native_sync: promise": PASS,
+            "recordings kept": INFO, "points lost": PASS})
+        with tarfile.open(self.plan.out / "causes-native_sync.tar.gz") as tar:
+            self.assertEqual(json.load(tar.extractfile("causes.json"))["recordings"]["native_sync.slow"]["sites"], {})
+
+    def test_without_a_compiler_it_is_not_right(self):
+        self.assertEqual(self.run_with(lambda _plan, *_programs: {})["points lost"], NOT_RUN)
 
 
 # Stands for build/gapprobe: its `analyze --json` says what a file beside it says of each recording.

@@ -17,7 +17,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from check import pairing, victim  # noqa: E402
 from check.plan import FAIL, INFO, NOT_RUN, PASS, Plan  # noqa: E402
 from check.tracefile import Trace  # noqa: E402
-from suites import clock, cost, dataloader, exactness, harmless, neighbours, nvtx, others, records, steps, verdicts  # noqa: E402
+from suites import clock, cost, dataloader, event_cost, exactness, harmless, neighbours, nvtx, others, records, steps, verdicts  # noqa: E402
 
 
 def plan_in(directory, **options):
@@ -222,6 +222,32 @@ class Cost(CannedRun):
         self.assertEqual([r["result"] for r in self.plan.rows[-4:]], [PASS] * 4)
         cost.judge_memory(self.plan, run(100, 0), run(900, 90), run(110, 10))
         self.assertEqual([r["result"] for r in self.plan.rows[-4:]], [FAIL] * 4)
+
+
+class EventCost(CannedRun):
+    TAIL = "bare p50 210 p99.9 450 p99.99 {bare} calls 300000 waits 0 late 9\nours p50 260 p99.9 470 p99.99 {ours} calls 300000 waits 0 late 9\nadded 0.1 to {high} late in 10,000 calls\n"
+
+    def judged(self, **figures):
+        plan = plan_in(self.folder / "out")
+        event_cost.judge_tail(plan, "disk idle", self.TAIL.format(**figures))
+        return plan.rows[-1]["result"]
+
+    def test_on_a_quiet_machine_the_tail_itself_is_judged(self):
+        self.assertEqual(self.judged(bare=900, ours=1200, high=0.2), PASS)
+        self.assertEqual(self.judged(bare=900, ours=5200, high=0.2), FAIL)
+
+    def test_on_a_machine_that_is_late_itself_what_we_add_is_judged(self):
+        self.assertEqual(self.judged(bare=23000, ours=25000, high=0.3), PASS)
+        self.assertEqual(self.judged(bare=23000, ours=25000, high=1.2), FAIL)
+
+    def test_without_figures_nothing_passes(self):
+        event_cost.judge_tail(self.plan, "disk idle", "")
+        self.assertEqual(self.plan.rows[-1]["result"], FAIL)
+
+    def test_the_best_of_three_counts(self):
+        event_cost.judge_cost(self.plan, ["event 70.0 (quarter 40.0, clock 25.0)", "event 59.0 (quarter 40.0, clock 25.0)"])
+        event_cost.judge_cost(self.plan, ["event 70.0 (quarter 40.0, clock 25.0)"])
+        self.assertEqual([r["result"] for r in self.plan.rows[-2:]], [PASS, FAIL])
 
 
 class Harmless(CannedRun):

@@ -97,6 +97,8 @@ losses! {
     FrameUnreadable = 24, Note, "frame_unreadable", "Python frames that could not be read";
     /// The sampler's queue to the drain thread was full.
     SampleQueueFull = 25, Note, "sample_queue_full", "samples of host threads lost because the drain thread was late";
+    /// A thread's ring had no room left for ranges; the rest of it is for events.
+    RangeDropped = 26, Note, "range_dropped", "begins and ends of named ranges dropped because a thread made them faster than they were taken";
 }
 
 #[cfg(test)]

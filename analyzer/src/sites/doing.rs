@@ -5,7 +5,7 @@
 //! given are what the sample itself says, whatever the frames; then the frames, then the system call. What none of them
 //! tells is [`Doing::Unknown`].
 
-use trace::event::sample::{COLLECTING, WAITS_GIL};
+use trace::event::sample::{COLLECTING, RUNNABLE, WAITS_GIL};
 use trace::{FrameInfo, Language};
 
 use super::origin::Origin;
@@ -364,10 +364,11 @@ pub(crate) fn waits_for_its_turn(sample: &Sample) -> bool {
     sample.stack == 0 && sample.on_cpu < MOST && sample.syscall.is_some_and(|n| call::FUTEX.contains(&n))
 }
 
-/// Off the CPU, and not by its own wish or another thread's: in a system call that reads, or in none (a page is fetched).
+/// Off the CPU, and not by its own wish or another thread's: in a system call that reads, or in none (a page is fetched). Not
+/// who could run: the kernel counts a wait for a CPU when it ends, so that one that goes on is in no figure yet.
 pub(crate) fn blocked_reading(sample: &Sample) -> bool {
     let reads = sample.syscall.is_none_or(|n| call::READ.contains(&n) || call::SOCKET.contains(&n));
-    reads && sample.on_cpu < MOST && sample.run_queue < MOST
+    reads && sample.bits & RUNNABLE == 0 && sample.on_cpu < MOST && sample.run_queue < MOST
 }
 
 /// Blocked on a futex by native code that the program's own line, or the reading of an array, called: no lock, queue or

@@ -12,6 +12,8 @@ mod parts;
 pub mod period;
 pub mod sequence;
 
+use trace::Loss;
+
 use crate::analysis::{Step, StepSource, Steps};
 use crate::kernels::KernelTable;
 use crate::run::{Op, Run, Span};
@@ -32,7 +34,9 @@ pub fn find(run: &Run, kernels: &KernelTable, valid: Span) -> Steps {
     if let Some(found) = marks::from_marks(run, &observed, valid, last_op) {
         steps.source = StepSource::Marks;
         (steps.steps, steps.unplaced) = found;
-    } else if let Some(found) = marks::from_ranges(run, &observed, valid, last_op) {
+    } else if let Some(found) =
+        whole_ranges(run).then(|| marks::from_ranges(run, &observed, valid, last_op)).flatten()
+    {
         steps.source = StepSource::Ranges;
         (steps.steps, steps.unplaced) = found;
     } else if let Some(found) = period::find(run, kernels, &observed.parts(valid).collect::<Vec<_>>()) {
@@ -51,6 +55,11 @@ pub fn find(run: &Run, kernels: &KernelTable, valid: Span) -> Steps {
     leave_warm_up_out(&mut steps);
     measure(&mut steps);
     steps
+}
+
+/// Ranges some of which were dropped tell no steps: one whose begin is missing makes two steps one.
+fn whole_ranges(run: &Run) -> bool {
+    run.header.loss(Loss::RangeDropped) == 0
 }
 
 /// A step of a period ends where the next one begins, the last one before an unobserved span with its last op: without the
@@ -98,16 +107,25 @@ pub(crate) fn median(values: &mut [u64]) -> u64 {
 }
 
 fn leave_warm_up_out(steps: &mut Steps) {
-    let n = steps.steps.len();
-    let mut later: Vec<u64> = steps.steps.iter().skip(n / 2).map(|s| s.span.ns()).collect();
-    let limit = median(&mut later) as f64 * WARM_UP_MEDIANS;
-    let slow = steps.steps.iter().take_while(|s| s.span.ns() as f64 > limit).count();
-    // more than that is no warm-up but a phase of the run, and counts
-    let slow = if slow <= (n / 4).max(MOST_WARM_UP).min(n / 2) { slow } else { 0 };
-    steps.warm_up = slow;
-    for s in steps.steps.iter_mut().take(slow) {
+    let times: Vec<u64> = steps.steps.iter().map(|s| s.span.ns()).collect();
+    steps.warm_up = warm_up(&times);
+    for s in steps.steps.iter_mut().take(steps.warm_up) {
         s.warm_up = true;
         steps.warm_up_ns += s.span.ns();
+    }
+}
+
+/// How many of the first of these step times are warm-up: those far above the later half, if they are few. Many are a phase
+/// of the run, and count (a host that is slow for half of it); then so far as they are far above the later half of the phase.
+fn warm_up(times: &[u64]) -> usize {
+    let n = times.len();
+    let Some(later) = times.get(n / 2..).filter(|later| !later.is_empty()) else { return 0 };
+    let limit = median(&mut later.to_vec()) as f64 * WARM_UP_MEDIANS;
+    let slow = times.iter().take_while(|ns| **ns as f64 > limit).count();
+    match slow <= (n / 4).max(MOST_WARM_UP).min(n / 2) {
+        true => slow,
+        // never the whole of it: `slow` is less than what it is counted of
+        false => times.get(..slow).map_or(0, warm_up),
     }
 }
 
@@ -135,7 +153,33 @@ pub(crate) fn step(span: Span, number: u32) -> Step {
 
 #[cfg(test)]
 mod tests {
-    use super::median;
+    use super::{median, warm_up};
+
+    /// Step times of this many steps each.
+    fn phases(of: &[(usize, u64)]) -> Vec<u64> {
+        of.iter().flat_map(|&(count, ns)| std::iter::repeat_n(ns, count)).collect()
+    }
+
+    #[test]
+    fn few_slow_steps_in_front_are_warm_up_and_many_are_a_phase() {
+        assert_eq!(warm_up(&phases(&[(3, 90), (9, 10)])), 3);
+        assert_eq!(warm_up(&phases(&[(12, 10)])), 0);
+        assert_eq!(warm_up(&phases(&[(20, 27), (28, 17)])), 0);
+    }
+
+    #[test]
+    fn what_is_slow_within_a_slow_phase_is_warm_up() {
+        // seen on an H200: the first steps held the setting up, the next twenty a slower host
+        assert_eq!(warm_up(&phases(&[(1, 11_898), (1, 260), (20, 27), (28, 17)])), 2);
+        assert_eq!(warm_up(&phases(&[(1, 11_898), (2, 27), (9, 10)])), 3);
+    }
+
+    #[test]
+    fn steps_of_no_length_harm_nothing() {
+        assert_eq!(warm_up(&[]), 0);
+        assert_eq!(warm_up(&[0, 0, 0]), 0);
+        assert_eq!(warm_up(&[5, 0, 0, 0]), 1);
+    }
 
     #[test]
     fn the_median_of_an_even_number_is_the_mean_of_the_middle_two() {

@@ -4,6 +4,7 @@
 
 use analyzer::analysis::Bucket;
 use analyzer::{Analysis, Run};
+use trace::event::sample::RUNNABLE;
 
 use super::program::{Pose, TICK};
 use super::samples::{names, stack, standing, work, AWAY};
@@ -231,6 +232,20 @@ fn workers_that_each_epoch_starts_anew() {
 fn data_that_waits_for_a_disk() {
     let found = standing(|p| Pose::blocked(stack(p, &[ITEM, SINGLE, NEXT]), 17));
     names(&found, "INPUT-STORAGE", 17);
+}
+
+/// On a machine with too much to do a thread that decodes has a CPU for less than half of the time, and its last wait for one
+/// is in no figure yet (a real loader beside fourteen busy processes: said INPUT-STORAGE).
+#[test]
+fn data_that_waits_for_a_cpu_does_not_wait_for_a_disk() {
+    let faulting = |bits| {
+        standing(move |p| {
+            let stack = stack(p, &[ITEM, SINGLE, NEXT]);
+            Pose { on_cpu: 400, run_queue: 300, bits, ..Pose::computing(stack) }
+        })
+    };
+    names(&faulting(0), "INPUT-STORAGE", 17);
+    names(&faulting(RUNNABLE), "INPUT-MAIN", 17);
 }
 
 /// `count` workers, each so much on a CPU and a disk, KiB a step; eight CPUs.

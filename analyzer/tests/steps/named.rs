@@ -5,7 +5,7 @@
 use analyzer::analysis::StepSource;
 use analyzer::Analysis;
 use trace::event::{MARK, START_END};
-use trace::{Event, Kind};
+use trace::{Event, Kind, Loss};
 
 use super::program::Program;
 
@@ -52,6 +52,24 @@ fn the_profilers_steps_go_before_those_they_lie_across() {
     }
     let (_, a) = p.analyze();
     assert_eq!(a.steps.source, StepSource::Ranges);
+    of_seven_ms(&a, STEPS as usize);
+}
+
+#[test]
+fn ranges_some_of_which_were_dropped_name_no_steps() {
+    let mut p = Program::new();
+    p.noise = 0;
+    for n in 0..STEPS {
+        let begin = step(&mut p);
+        let (tid, end) = (p.tid, p.t);
+        // every third is missing: by the rest, a step of two would last as long as two
+        if n % 3 != 2 {
+            range(&mut p, tid, "train_step", begin, end);
+        }
+    }
+    p.b.header.losses[usize::from(Loss::RangeDropped.code())] = 20;
+    let (_, a) = p.analyze();
+    assert_eq!(a.steps.source, StepSource::Period);
     of_seven_ms(&a, STEPS as usize);
 }
 

@@ -254,8 +254,10 @@ impl Sampler {
         let permille = |ns: u64| (ns.saturating_mul(1000) / span).min(1000) as u32;
         e.a = subject.stack;
         e.c = permille(spent.cpu) | permille(spent.queued) << 16;
-        if let Blocked::In(call, _) = blocked {
-            e.b = call.saturating_add(1);
+        match blocked {
+            Blocked::In(call, _) => e.b = call.saturating_add(1),
+            Blocked::No => e.x = sample::RUNNABLE,
+            Blocked::Unknown => {}
         }
         if let (Some(python), Some(thread)) = (&self.python, subject.python) {
             let waits = match blocked {
@@ -263,7 +265,7 @@ impl Sampler {
                 _ => false,
             };
             let holds = locks.holder == thread.state && python.gil.is_some();
-            e.x = if waits { sample::WAITS_GIL } else { 0 }
+            e.x |= if waits { sample::WAITS_GIL } else { 0 }
                 | if holds && !waits { sample::HOLDS_GIL } else { 0 }
                 | if locks.is_collecting { sample::COLLECTING } else { 0 };
         }

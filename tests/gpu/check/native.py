@@ -12,7 +12,8 @@ from check.victim import PROGRAMS
 
 # program -> how it is built. "static": the CUDA runtime inside the program; "shared": libcudart.so;
 # "library": a shared object for ctypes; "driver": C against libcuda only.
-KINDS = {"count": "static", "cost_launch": "static", "ticker": "library", "driver_api": "driver", "plain": "static"}
+KINDS = {"count": "static", "cost_launch": "static", "ticker": "library", "driver_api": "driver", "plain": "static",
+         "native_sync": "static"}
 
 
 def nvcc():

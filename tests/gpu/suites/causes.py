@@ -13,7 +13,7 @@ import json
 import pathlib
 import tarfile
 
-from check import pairing, victim
+from check import native, pairing, victim
 from check.plan import FAIL, INFO, NOT_RUN, PASS
 from suites.causes_labels import LABELS, LEAST_WIN, MOST_HARMLESS, SILENT, WINS
 
@@ -54,8 +54,17 @@ def found_causes(summary):
 
 
 def marked_lines(program):
+    """As `lines_marked`, of a program of this suite; none of one without Python."""
+    return {} if LABELS[program].native else lines_marked(source(program))
+
+
+def source(program):
+    """The file of a program."""
+    return victim.PROGRAMS / f"{program}.cu" if LABELS[program].native else PROGRAMS / f"{program}.py"
+
+
+def lines_marked(path):
     """{line: enclosing function} of the lines that end in `# SITE`."""
-    path = PROGRAMS / f"{program}.py"
     lines = path.read_text().splitlines()
     functions = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
     found = {}
@@ -110,6 +119,12 @@ def judged(label, form, summary):
     return False, first not in SILENT and first not in label.coarse, words
 
 
+def right_line(path, expected, site):
+    """Whether the line that a verdict names is one of the `expected` ones of that file, in its function."""
+    file, line, function = pathlib.Path(str(site.get("file"))).name, site.get("line"), str(site.get("function"))
+    return file == path.name and line in expected and function.split(".")[-1] == expected[line]
+
+
 def judge_site(plan, program, summary):
     """The line of Python that is named, against the marked ones. Absent: not run, which is no pass."""
     expected = marked_lines(program)
@@ -117,9 +132,8 @@ def judge_site(plan, program, summary):
     said = "; ".join(f"{program}.py:{n} in {f}" for n, f in expected.items())
     if site is None:
         return plan.row(NAME, f"{program}: line", NOT_RUN, "the verdict names no line", said)
-    file, line, function = pathlib.Path(str(site.get("file"))).name, site.get("line"), str(site.get("function"))
-    right = file == f"{program}.py" and line in expected and function.split(".")[-1] == expected[line]
-    return plan.row(NAME, f"{program}: line", right, f"{file}:{line} in {function}", said)
+    right = right_line(source(program), expected, site)
+    return plan.row(NAME, f"{program}: line", right, f"{pathlib.Path(str(site.get('file'))).name}:{site.get('line')} in {site.get('function')}", said)
 
 
 def judge_promise(plan, program, slow, fixed):
@@ -253,8 +267,8 @@ def chosen(only):
     return [n for i, n in enumerate(names) if n in only or str(1 + i % 2) in only]
 
 
-def starts_of(plan, program):
-    """The gated processes of one program: [((program, form), how to start it)]."""
+def starts_of(plan, program, built):
+    """The gated processes of one program: [((program, form), how to start it)]. `built`: paths of the native ones."""
     label = LABELS[program]
     forms = (["win"] if label.proofs else []) + ["slow"] + (["fixed"] if label.fixed else [])
     short = ["--rounds", "2"] if plan.quick or plan.dry else []
@@ -263,6 +277,9 @@ def starts_of(plan, program):
     def start(form):
         options = ["--form", form, *(short if form == "win" else steps)]
         env = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **ENVIRONMENT}
+        if label.native:
+            command, env = [built[program], *options], {**env, **native.cupti()}
+            return victim.Victim(plan, command, ours=form != "win", env=env, gate=True, name=program)
         return victim.python(plan, f"causes/{program}", *options, ours=form != "win", env=env, gate=True)
 
     return [((program, form), lambda form=form: start(form)) for form in forms]
@@ -271,9 +288,13 @@ def starts_of(plan, program):
 def run(plan, only=None):
     programs = [p for p in chosen(only) if not (plan.dry and LABELS[p].other)]
     matrix, wins, ran = Matrix(), {}, {}
+    wanted = [p for p in programs if LABELS[p].native]
+    built = native.built(plan, *wanted) if wanted else {}
+    lacking = [p for p in wanted if p not in built]  # its row says why
+    matrix.missing += lacking
     archive = Archive(plan, f"causes-{'+'.join(only) if only and len(only) < 3 else 'some' if only else 'all'}.tar.gz")
     try:
-        starts = [s for p in programs for s in starts_of(plan, p)]
+        starts = [s for p in programs if p not in lacking for s in starts_of(plan, p, built)]
         for (program, form), ended in victim.ready_together(plan, starts, SETUP_S, EACH_S):
             if ended is None:
                 matrix.missing.append(f"{program} {form}")

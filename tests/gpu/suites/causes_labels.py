@@ -29,6 +29,7 @@ class Label:
     fixed: tuple = HEALTHY  # right for the fixed form; () where it is not recorded
     site: bool = False  # a line of Python is the cause
     other: bool = False  # no PyTorch
+    native: bool = False  # programs/<name>.cu, built on the machine; no Python, so no line
 
     @property
     def healthy(self):
@@ -76,6 +77,8 @@ LABELS = {
                            proofs={"workers": WINS, "no_sync": WINS, "fixed": WINS}),
     "two_copy_host": slow("COPY", "HOST", both=True, proofs={"pinned": WINS, "no_python": WINS, "fixed": WINS}),
     "jax_host": slow("HOST", kind="python", other=True),
+    "jax_float": slow("SYNC", kind="item", fixed=OR_LAUNCH, other=True),
+    "native_sync": slow("SYNC", kind="synchronize", fixed=OR_LAUNCH, site=False, other=True, native=True),
     "cupy_item": slow("SYNC", kind="item", fixed=OR_LAUNCH, other=True),
     "ok_gemm": ok(),
     "ok_graph": ok(proofs={}),

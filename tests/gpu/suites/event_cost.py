@@ -15,7 +15,8 @@ NAME = "event_cost"
 ABOUT = "ns a recorded call and its p99.99, with an idle and a saturated disk, simulated driver (about 30 s)"
 
 EVENT_LIMIT_NS = 60.0
-TAIL_LIMIT_NS = 5_000.0
+TAIL_LIMIT_NS = 5_000.0  # the victim's LATE_NS
+ADDED_LIMIT = 1.0  # late calls in 10,000: what a p99.99 at the limit allows
 
 
 def number(text, key):
@@ -34,14 +35,19 @@ def judge_cost(plan, texts):
 
 
 def judge_tail(plan, title, text):
-    ours = "\n".join(line for line in text.splitlines() if line.startswith("ours"))
-    worst = number(ours, "p99.99")
-    plan.row(NAME, f"p99.99, {title}", worst is not None and worst < TAIL_LIMIT_NS, " | ".join(text.splitlines()[-2:]), f"< {TAIL_LIMIT_NS:.0f} ns")
+    """Where the machine alone (bare CUPTI, in turn with ours) is late more often than one call in 10,000, what we add is judged."""
+    lines = text.splitlines()
+    ours, bare = (number("\n".join(line for line in lines if line.startswith(who)), "p99.99") for who in ("ours", "bare"))
+    added = number(text, "to")
+    known = ours is not None and bare is not None and added is not None
+    quiet = known and bare < TAIL_LIMIT_NS
+    limit = f"p99.99 < {TAIL_LIMIT_NS:.0f} ns" if quiet else f"machine late: we add at most {ADDED_LIMIT:.0f} in 10,000, upper end"
+    plan.row(NAME, f"p99.99, {title}", known and (ours < TAIL_LIMIT_NS if quiet else added <= ADDED_LIMIT), " | ".join(lines[-3:]), limit)
 
 
-def measure(plan, sim, what):
+def measure(plan, sim, what, *more):
     env = {"LD_LIBRARY_PATH": str(sim), "SIM_TRUTH": "", "SIM_LAUNCH_NS": "0", "GAPPROBE_QUIET": "1"}
-    ended = victim.Victim(plan, [sim / "hot_path", what], ours=True, env=env, name="hot_path").wait(min(60, plan.left() - 2))
+    ended = victim.Victim(plan, [sim / "hot_path", what, *more], ours=True, env=env, name="hot_path").wait(min(60, plan.left() - 2))
     plan.detail(NAME, f"{what} {plan.left():.0f} s left", ended.as_detail())
     return ended.out
 
@@ -52,12 +58,12 @@ def run(plan, only=None):
         plan.row(NAME, "whole suite", NOT_RUN, f"{sim}/hot_path is not there")
         return
     judge_cost(plan, [measure(plan, sim, "cost") for _ in range(3)])
-    judge_tail(plan, "disk idle", measure(plan, sim, "tail"))
+    judge_tail(plan, "disk idle", measure(plan, sim, "tail", "300000"))
     ballast = plan.scratch / "ballast"
     write = f"while :; do dd if=/dev/zero of={ballast} bs=1M count=256 conv=fsync; done"
     writer = subprocess.Popen(["sh", "-c", write], stderr=subprocess.DEVNULL, start_new_session=True)
     try:
-        judge_tail(plan, "disk saturated", measure(plan, sim, "tail"))
+        judge_tail(plan, "disk saturated", measure(plan, sim, "tail", "300000"))
     finally:
         with contextlib.suppress(OSError):
             os.killpg(writer.pid, signal.SIGKILL)

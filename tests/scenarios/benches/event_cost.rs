@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What one recorded call costs on the program's thread above bare CUPTI: ns an event, clock reads included, and the
 //! tail with the disk saturated. Paired blocks in one process (`gapprobe_test_bare`), the median of 40; the best of
-//! three processes, since anything else that runs only adds. Target: 60 ns an event, p99.99 under 5 us on a quiet machine.
+//! three processes, since anything else that runs only adds. Target: 60 ns an event, p99.99 under 5 us. A machine
+//! where bare CUPTI itself is later than 5 us more often than once in 10,000 calls (interrupts, a hypervisor) cannot show
+//! that: there the calls that gapprobe makes late are counted, in pairs of blocks: at most 1 in 10,000, by the upper end of
+//! the 95 % interval.
 //!
 //! What an NVTX range costs (push and pop, by a registered name and by a text; a mark) is printed beside it.
 //!
@@ -12,6 +15,9 @@ use std::process::Command;
 use gapprobe_scenarios::{Run, Victim};
 
 const TARGET_NS: f64 = 60.0;
+const LATE_NS: f64 = 5_000.0;
+const MOST_ADDED: f64 = 1.0;
+const TAIL_CALLS: &str = "1000000";
 
 fn run(words: &[&str]) -> Run {
     let victim = Victim::ours("13.0", words).env("SIM_TRUTH", "").env("SIM_LAUNCH_NS", "0");
@@ -20,6 +26,22 @@ fn run(words: &[&str]) -> Run {
     // correctness first: what was measured was recorded
     assert!(run.recorded().total(trace::Total::Syncs) > 50_000, "{}", run.stderr);
     run
+}
+
+fn number(line: &str, after: &str) -> Option<f64> {
+    line.split_whitespace().skip_while(|word| *word != after).nth(1)?.parse().ok()
+}
+
+/// Whether the tail is what it must be.
+fn tail(title: &str) -> bool {
+    let text = run(&["hot_path", "tail", TAIL_CALLS]).stdout;
+    let p9999 =
+        |who| text.lines().find(|l| l.starts_with(who)).and_then(|l| number(l, "p99.99")).unwrap_or(f64::MAX);
+    let added = number(&text, "to").unwrap_or(f64::MAX);
+    let (bare, ours) = (p9999("bare"), p9999("ours"));
+    let kept = if bare < LATE_NS { ours < LATE_NS } else { added <= MOST_ADDED };
+    println!("{title}:\n{text}{}", if kept { "kept" } else { "NOT kept" });
+    kept
 }
 
 fn main() {
@@ -33,16 +55,14 @@ fn main() {
     let ballast = gapprobe_scenarios::built::built().scratch.join("ballast");
     let writer =
         format!("while :; do dd if=/dev/zero of={} bs=1M count=256 conv=fsync; done", ballast.display());
-    println!("disk idle:");
-    print!("{}", run(&["hot_path", "tail"]).stdout);
+    let idle = tail("disk idle");
     let mut disk = {
         use std::os::unix::process::CommandExt;
         let mut shell = Command::new("sh");
         shell.args(["-c", &writer]).stderr(std::process::Stdio::null()).process_group(0);
         shell.spawn().expect("sh")
     };
-    println!("disk saturated:");
-    print!("{}", run(&["hot_path", "tail"]).stdout);
+    let saturated = tail("disk saturated");
     // SAFETY: the process group of the shell we started.
     unsafe { libc::kill(-(disk.id() as i32), libc::SIGKILL) };
     disk.wait().expect("wait");
@@ -53,7 +73,7 @@ fn main() {
     assert_eq!(recorded.of(trace::Kind::Range).count(), 40 * 3 * 1000, "{:?}", recorded.losses());
     print!("nvtx ns, push and pop: {}", nvtx.stdout);
     println!("event {best:.1} ns (target {TARGET_NS:.0})");
-    if best > TARGET_NS {
+    if best > TARGET_NS || !idle || !saturated {
         std::process::exit(1);
     }
 }

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use gapprobe_scenarios::built::built;
-use gapprobe_scenarios::{Run, Victim};
+use gapprobe_scenarios::{skipped, Run, Victim};
 
 const LOOP: [&str; 4] = ["loop", "10", "20", "20"];
 
@@ -123,7 +123,7 @@ impl Drop for Small {
 fn a_full_disk() {
     for bytes in [4096, 40_960, 65_536] {
         let Some(small) = Small::mount(bytes) else {
-            println!("SKIPPED: no tmpfs can be mounted here (needs root)");
+            skipped("no tmpfs can be mounted here (needs root)");
             return;
         };
         for variable in ["TMPDIR", "GAPPROBE_DIR"] {

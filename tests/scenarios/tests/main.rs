@@ -4,6 +4,7 @@
 
 mod adversity;
 mod clients;
+mod dataloader;
 mod dependencies;
 mod exactness;
 mod exits;

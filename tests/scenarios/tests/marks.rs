@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use gapprobe_scenarios::built::{built, root, target};
-use gapprobe_scenarios::Victim;
+use gapprobe_scenarios::{skipped, Victim};
 use trace::define::TrackInfo;
 use trace::event::{Unobserved, MARK, OPEN_ENDED};
 use trace::reader::Track;
@@ -91,9 +91,7 @@ fn libclang() -> Option<PathBuf> {
 #[test]
 fn a_rust_program_with_real_nvtx_ranges_runs_unharmed() {
     let Some(libclang) = libclang() else {
-        println!(
-            "SKIPPED: the crate nvtx needs libclang to build (LIBCLANG_PATH, or run scripts/bindings once)"
-        );
+        skipped("the crate nvtx needs libclang to build (LIBCLANG_PATH, or run scripts/bindings once)");
         return;
     };
     let include = Command::new("gcc").arg("-print-file-name=include").output().expect("gcc");

@@ -9,11 +9,11 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use gapprobe_scenarios::built::{built, root};
-use gapprobe_scenarios::{Recorded, Run, Victim};
+use gapprobe_scenarios::{skipped, Recorded, Run, Victim};
 use trace::define::TrackInfo;
 use trace::event::{MARK, OPEN_ENDED, PAYLOAD, PAYLOAD_REAL, PAYLOAD_SIGNED, START_END};
 use trace::reader::Track;
-use trace::{Event, Kind, Loss};
+use trace::{Event, Kind, Loss, Total};
 
 /// A range as recorded: its thread, the event.
 type Placed = (u32, Event);
@@ -211,7 +211,10 @@ fn a_ring_that_overflows_never_ends_the_wrong_range() {
     let run = Victim::ours("13.0", &["nvtx_calls", "burst"]).run();
     assert_eq!((run.ending(), run.launched()), (0, 2), "{}", run.stderr);
     let r = Ranges::of(&run);
-    assert!(r.recorded.loss(Loss::HostRingFull) > 0, "{:?}", r.recorded.losses());
+    assert!(r.recorded.loss(Loss::RangeDropped) > 0, "{:?}", r.recorded.losses());
+    // ranges cost no event: XLA's compiler makes thousands of them in a few ms, and the verdict is not theirs
+    assert_eq!(r.recorded.loss(Loss::HostRingFull), 0, "{:?}", r.recorded.losses());
+    assert_eq!(r.recorded.total(Total::Syncs), 61);
     // what is whole is right: y in x, both short; the ones after the burst as they were
     let (after, inside) = (r.named("", "after"), r.named("", "inside"));
     assert_eq!((after.len(), inside.len()), (1, 1), "{:?}", r.counts());
@@ -283,7 +286,7 @@ fn package() -> Option<(PathBuf, PathBuf)> {
 #[test]
 fn the_python_package_with_its_domains_categories_and_registered_names() {
     let Some((python, folder)) = package() else {
-        println!("SKIPPED: the Python package nvtx cannot be installed here (scripts/nvtx-wheel)");
+        skipped("the Python package nvtx cannot be installed here (scripts/nvtx-wheel)");
         return;
     };
     let script = root().join("tests/scenarios/victims/nvtx_python.py");

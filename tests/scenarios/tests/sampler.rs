@@ -130,6 +130,7 @@ fn a_thread_that_sleeps_is_found_in_its_line_and_its_system_call() {
         let calls = [libc::SYS_clock_nanosleep, libc::SYS_select, libc::SYS_pselect6].map(|n| n as u32 + 1);
         let blocked = |s: &Sampled| asleep(s) && calls.contains(&s.event.b) && s.on_cpu() < 100;
         assert!(share(&all, blocked) > 0.75, "{} {}", share(&all, blocked), what());
+        assert!(share(&all, |s| s.event.x & sample::RUNNABLE == 0) > 0.75, "{}", what());
         assert!(all.iter().all(|s| s.event.x & sample::WAITS_GIL == 0), "nobody else wants it");
         assert_eq!(recorded.total(Total::Samples), all.len() as u64);
         println!(
@@ -170,6 +171,7 @@ fn a_thread_that_computes_is_found_on_the_cpu_in_its_function() {
             "{name}: {cpu} on a CPU, {queued} waiting for one"
         );
         assert!(share(&of_it, |s| s.event.b == 0) > 0.9, "{name}: in no system call");
+        assert!(share(&of_it, |s| s.event.x & sample::RUNNABLE != 0) > 0.9, "{name}: it could run");
         println!(
             "{name}: {:.2} of {} samples, {cpu:.2} on CPU, {queued:.2} queued, {} ns CPU each, {} moved",
             found,

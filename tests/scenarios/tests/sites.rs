@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use gapprobe_scenarios::built::{built, root};
-use gapprobe_scenarios::{Recorded, Run, Victim};
+use gapprobe_scenarios::{skipped, Recorded, Run, Victim};
 use trace::call::Class;
 use trace::{Kind, Loss};
 
@@ -38,7 +38,7 @@ pub(crate) fn pythons(versions: &[&'static str]) -> Vec<(&'static str, PathBuf)>
     let all = versions.iter().filter_map(|v| {
         let found = python(v);
         if found.is_none() {
-            println!("SKIPPED: no Python {v} on this machine, its frames were not compared");
+            skipped(format!("no Python {v} on this machine, its frames were not compared"));
         }
         Some((*v, found?))
     });
@@ -156,7 +156,7 @@ fn greenlet(version: &str, python: &Path) -> Option<PathBuf> {
         pip.args(["-m", "pip", "install", "-q", "--no-deps", "--only-binary", ":all:", "--target"]);
         let done = pip.arg(&folder).arg("greenlet").output().ok()?;
         if !done.status.success() {
-            println!("SKIPPED: no greenlet for Python {version} from PyPI");
+            skipped(format!("no greenlet for Python {version} from PyPI"));
             return None;
         }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// link: -rdynamic -lcudart -lcuda
+// link: -rdynamic -lcudart -lcuda -lm
 // What gapprobe does on the program's threads once recording runs: allocations, system calls, page faults, time.
 //
 // usage: hot_path allocations | syscalls | faults | cost [CALLS] | tail [CALLS]
@@ -10,13 +10,17 @@
 //                "faults bare A B C ours D E F"
 //   cost         ns a recorded call costs above bare CUPTI, median of paired blocks: "event NS"
 //   tail         times of single calls, batches in which this thread was preempted left out, two lines:
-//                "bare|ours p50 NS p99.9 NS p99.99 NS calls N waits W"
+//                "bare|ours p50 NS p99.9 NS p99.99 NS calls N waits W late L" (late: calls of 5 us or more), and what
+//                gapprobe adds to those: "added MEAN to HIGH late in 10,000 calls", over pairs of blocks, bare and ours
+//                in turn; HIGH is the upper end of the 95 % interval. Interrupts strike a call as often as it is long:
+//                the late ones of bare CUPTI count times p50 by p50
 #define _GNU_SOURCE
 #include "nvtx.h"
 #include "sim.h"
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <link.h>
+#include <math.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -188,7 +192,7 @@ int main(int argc, char **argv) {
         for (int n = 0; n < 1000000; n++) now_ns();
         printf("event %.1f (quarter %.1f, clock %.1f)\n", added[BLOCKS / 2], added[BLOCKS / 4], (now_ns() - from) / 1e6);
     } else if (!strcmp(mode, "tail")) {
-        enum { BATCH = 50 };
+        enum { BATCH = 50, LATE_NS = 5000 };
         if (!count) count = 100000;
         double *taken[2];
         long kept[2] = {0, 0}, waits[2] = {0, 0};
@@ -196,7 +200,11 @@ int main(int argc, char **argv) {
             taken[round] = __libc_malloc((count + BATCH) * sizeof(double));
             memset(taken[round], 1, (count + BATCH) * sizeof(double));
         }
+        long pairs = 0;
+        double(*rates)[2] = __libc_malloc((count + 1) * sizeof *rates);
         while (kept[0] < count || kept[1] < count) {
+            double late[2] = {0, 0};
+            long began[2] = {kept[0], kept[1]};
             for (int round = 0; round < 2; round++) {
                 if (bare) bare(round == 0);
                 usleep(60000);  // the drain thread empties the ring
@@ -211,17 +219,32 @@ int main(int argc, char **argv) {
                     }
                     struct rusage after = usage();
                     waits[round] += after.ru_nvcsw - before.ru_nvcsw;
-                    if (after.ru_nivcsw == before.ru_nivcsw) kept[round] += BATCH;
+                    if (after.ru_nivcsw != before.ru_nivcsw) continue;
+                    for (int n = 0; n < BATCH; n++) late[round] += into[n] >= LATE_NS;
+                    kept[round] += BATCH;
                 }
             }
+            if (kept[0] == began[0] || kept[1] == began[1]) continue;
+            for (int round = 0; round < 2; round++) rates[pairs][round] = 1e4 * late[round] / (kept[round] - began[round]);
+            pairs++;
         }
         for (int round = 0; round < 2; round++) {
             qsort(taken[round], kept[round], sizeof(double), ascending);
             double *of = taken[round];
             long n = kept[round];
-            printf("%s p50 %.0f p99.9 %.0f p99.99 %.0f calls %ld waits %ld\n", round ? "ours" : "bare", of[n / 2],
-                   of[n - n / 1000], of[n - n / 10000], n, waits[round]);
+            long late = 0;
+            while (late < n && of[n - 1 - late] >= LATE_NS) late++;
+            printf("%s p50 %.0f p99.9 %.0f p99.99 %.0f calls %ld waits %ld late %ld\n", round ? "ours" : "bare",
+                   of[n / 2], of[n - n / 1000], of[n - n / 10000], n, waits[round], late);
         }
+        double longer = taken[1][kept[1] / 2] / taken[0][kept[0] / 2], sum = 0, squares = 0;
+        for (long n = 0; n < pairs; n++) {
+            double added = rates[n][1] - longer * rates[n][0];
+            sum += added;
+            squares += added * added;
+        }
+        double mean = sum / pairs, spread = sqrt((squares / pairs - mean * mean) / (pairs - 1));
+        printf("added %.3f to %.3f late in 10,000 calls\n", mean, mean + 1.96 * spread);
     }
     return 0;
 }

@@ -6,7 +6,8 @@
 //                            in tests/scenarios/tests/nvtx.rs. Prints "tables A B" (two objects), "depth D", "launched N"
 //        nvtx_calls hostile  attributes that make no sense, a million of them. Prints "alive"
 //        nvtx_calls no_cuda  ranges of a process that never touches CUDA. Prints "alive"
-//        nvtx_calls burst    more ranges at once than a ring holds, then one more. Prints "launched 2"
+//        nvtx_calls burst    more ranges at once than a ring holds, 60 synchronizes among them, then one more range.
+//                            Prints "launched 2"
 //        nvtx_calls crowd    64 threads with a range each: "launched 64"
 //        nvtx_calls fork     a child with ranges of its own: "child 0", "launched 2"
 //        nvtx_calls cost     ns of a push and its pop: "registered NS text NS mark NS"
@@ -231,7 +232,10 @@ static int burst(void) {
     usleep(200000);
     nvtx_push("around");
     // far more than a ring holds, faster than it is drained: pushes and pops are refused alike
-    for (int n = 0; n < 60000; n++) nvtx_push("x"), nvtx_push("y"), nvtx_pop(), nvtx_pop();
+    for (int n = 0; n < 60000; n++) {
+        nvtx_push("x"), nvtx_push("y"), nvtx_pop(), nvtx_pop();
+        if (n % 1000 == 999) CHECK(cudaStreamSynchronize(NULL));
+    }
     usleep(200000);
     nvtx_push("after");
     work();

@@ -11,7 +11,7 @@ from training import Context
 
 WIDTH = 8192
 ROWS_A_MS = 2300  # of Heavy.train, two products a step, at 690 TFLOP/s and with what stands around them
-LIGHT = 256
+LIGHT = 64
 
 
 class Torch(frame.Sizes, Context):

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Purpose: the real torch.utils.data.DataLoader, without a GPU. Programs that train from it (victims/dataloader.py: the loader
+//! of a PyTorch for the CPU, kernels on the simulated driver), with too few workers or none, pinned and not, get the kind of
+//! INPUT, the line and the number of workers; those close by, whose loader keeps up, are not accused of it.
+//!
+//! Each has the machine to itself, for a program that waits for a CPU is another one: what it says of itself tells how quiet
+//! it was, and a run that was disturbed is not judged but made again.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+
+use gapprobe_scenarios::built::root;
+use gapprobe_scenarios::{skipped, Run, Victim, CORES};
+use serde_json::Value;
+
+/// Runs of a program until one was left alone.
+const TRIES: u32 = 4;
+/// A launching thread that waited for a CPU for this part of the time was disturbed.
+const MOST_WAITED: f64 = 0.1;
+/// Workers that never wait for the loop compute all the time; with less of a CPU each they were disturbed.
+const LEAST_ON_CPU: f64 = 0.85;
+
+/// The interpreter that has PyTorch, where `scripts/cpu-torch` finds or installs one; the reason is said once.
+fn python() -> Option<&'static PathBuf> {
+    static PYTHON: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let found = PYTHON.get_or_init(|| {
+        let output = Command::new(root().join("scripts/cpu-torch")).output().expect("scripts/cpu-torch");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+        if !output.status.success() {
+            skipped(format!("the real DataLoader: {}", text(&output.stderr)));
+            return None;
+        }
+        Some(PathBuf::from(text(&output.stdout)))
+    });
+    found.as_ref()
+}
+
+fn source() -> PathBuf {
+    root().join("tests/scenarios/victims/dataloader.py")
+}
+
+/// The lines of the victim that end in this mark.
+fn marked(mark: &str) -> Vec<u64> {
+    let text = std::fs::read_to_string(source()).expect("source");
+    let lines = text.lines().zip(1..).filter(|(line, _)| line.ends_with(&format!("# {mark}")));
+    let found: Vec<u64> = lines.map(|(_, n)| n).collect();
+    assert!(!found.is_empty(), "{mark}");
+    found
+}
+
+/// The thread that pins a program's batches: the loader's own, or the launching one.
+fn pinned_by(form: &str) -> &'static str {
+    match form {
+        "workers_pinned" | "enough_pinned" | "other_work" => "Thread-1",
+        "main_pinned" => "MainThread",
+        _ => "",
+    }
+}
+
+/// A number of the program's own last line.
+fn told(run: &Run, name: &str) -> f64 {
+    let mut words = run.stdout.split_whitespace().skip_while(|w| *w != name);
+    words
+        .nth(1)
+        .and_then(|w| w.parse().ok())
+        .unwrap_or_else(|| panic!("{name}: {} {}", run.stdout, run.stderr))
+}
+
+/// A run that was left alone, and what was said of it; `None` where the machine had too much else to do.
+fn undisturbed(form: &str, workers_must_be_busy: bool) -> Option<(Run, Value)> {
+    let python = python()?;
+    let _alone = CORES.write().unwrap_or_else(|e| e.into_inner());
+    let (script, folder) = (source(), root().join("tests/victims"));
+    for _ in 0..TRIES {
+        let words = [&*script.to_string_lossy(), &*folder.to_string_lossy(), form];
+        let run = Victim::of(python, &words, "13.0").env("SIM_TRUTH", "").run_alone_on_the_cores();
+        assert_eq!(run.ending(), 0, "{form}: {}", run.stderr);
+        assert!(run.others().is_empty(), "{form}: {}", run.stderr);
+        let pins = run.stdout.trim_end().rsplit("pinned_in").next().unwrap_or_default().trim();
+        if pins.is_empty() && !pinned_by(form).is_empty() {
+            skipped(format!("DataLoader, {form}: the loader of this PyTorch pins only where CUDA is"));
+            return None;
+        }
+        assert_eq!(pins.split(' ').next(), Some(pinned_by(form)), "{form}: {}", run.stdout);
+        let summary = run.summary().expect("a summary");
+        println!("{form}: {} {}", run.stdout.trim(), run.lines().join(" "));
+        let busy = told(&run, "workers_on_cpu") >= LEAST_ON_CPU;
+        if told(&run, "waited") <= MOST_WAITED && (busy || !workers_must_be_busy) {
+            return Some((run, summary));
+        }
+    }
+    skipped(format!("DataLoader, {form}: the machine is too busy to judge what it waits for"));
+    None
+}
+
+/// A step of the programs whose loader keeps up, ms: 8.0 of kernels, the launching of the first one.
+const GPU_STEP: std::ops::Range<f64> = 7.5..9.5;
+
+/// The verdict names this cause, at one of these lines of the program, in this function; and promises the step of those that do not wait.
+#[track_caller]
+fn names(form: &str, summary: &Value, cause: &str, mark: &str, function: &str) {
+    let verdict = &summary["verdict"];
+    assert_eq!(verdict["cause"], cause, "{form}: {verdict}");
+    let site = &verdict["site"];
+    let file = site["file"].as_str().unwrap_or_default();
+    assert!(file.ends_with("dataloader.py"), "{form}: {verdict}");
+    assert!(site["line"].as_u64().is_some_and(|n| marked(mark).contains(&n)), "{form}: {verdict}");
+    assert_eq!(site["function"], function, "{form}: {verdict}");
+    let promised = verdict["predicted_ns"].as_f64().unwrap_or_default() / 1e6;
+    assert!(GPU_STEP.contains(&promised), "{form}: {verdict}");
+}
+
+#[test]
+fn a_loader_without_workers_is_input_main_at_the_line_that_decodes() {
+    for form in ["main", "main_pinned"] {
+        let Some((_, summary)) = undisturbed(form, false) else { continue };
+        names(form, &summary, "INPUT-MAIN", "DECODE", "Images.__getitem__");
+    }
+}
+
+#[test]
+fn workers_that_are_too_few_are_counted_and_the_line_is_where_the_loop_waits() {
+    for form in ["workers", "workers_pinned"] {
+        let Some((run, summary)) = undisturbed(form, true) else { continue };
+        names(form, &summary, "INPUT-WORKERS", "NEXT", "main");
+        let text = summary["verdict"]["text"].as_str().unwrap_or_default();
+        assert!(text.contains("; 2 workers, "), "{form}: {text}");
+        let part = text.split("; 2 workers, ").nth(1).and_then(|t| t.split(' ').next()?.parse::<f64>().ok());
+        let (said, truth) = (part.expect("how busy they are") / 100.0, told(&run, "workers_on_cpu"));
+        assert!(
+            (said - truth).abs() < 0.15,
+            "{form}: {said} on a CPU, {truth} by the kernel's count: {text}"
+        );
+    }
+}
+
+#[test]
+fn a_loader_that_keeps_up_is_not_accused() {
+    for form in ["cheap", "enough", "enough_pinned"] {
+        let Some((run, summary)) = undisturbed(form, false) else { continue };
+        assert!(GPU_STEP.contains(&told(&run, "step_ms")), "{form}: {}", run.stdout);
+        assert_eq!(summary["verdict"]["cause"], "GPU-BOUND", "{form}: {}", summary["verdict"]);
+        assert_eq!(summary["verdict"]["then"], Value::Null, "{form}: {}", summary["verdict"]);
+    }
+}
+
+#[test]
+fn other_work_beside_a_loader_that_keeps_up_is_host_at_its_line() {
+    let Some((_, summary)) = undisturbed("other_work", false) else { return };
+    names("other_work", &summary, "HOST", "OTHER", "bookkeeping");
+    let then = summary["verdict"]["then"]["cause"].as_str().unwrap_or_default();
+    assert!(!then.starts_with("INPUT"), "{}", summary["verdict"]);
+}
