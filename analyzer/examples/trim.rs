@@ -9,9 +9,13 @@ use std::io::Write;
 
 use trace::build::Builder;
 use trace::define::TrackInfo;
-use trace::event::FROM_RECORD;
+use trace::event::{Gauge, FROM_RECORD};
 use trace::reader::Track;
 use trace::{Kind, Recording};
+
+fn is_limit(gauge: u32) -> bool {
+    [Gauge::PowerLimitMw, Gauge::SmClockMaxMhz].iter().any(|&g| g as u32 == gauge)
+}
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -43,6 +47,9 @@ fn main() {
     for (key, value) in recording.definitions.attributes() {
         builder.attribute(key, value);
     }
+    for t in run.threads.iter().filter(|t| t.name != 0) {
+        builder.name_thread(t.tid, run.definitions.string(t.name).unwrap_or(""));
+    }
     let mut kernels: HashMap<u32, u32> = HashMap::new();
     let mut stacks: HashMap<u32, u32> = HashMap::from([(0, 0)]);
     let mut stack = |builder: &mut Builder, old: u32| {
@@ -57,6 +64,11 @@ fn main() {
     recording.for_each_event(bytes.as_slice(), |track, e| {
         let mut e = *e;
         match track {
+            // limits are read once
+            Track::Recorder if e.kind == Kind::Gauge && e.end < called && is_limit(e.a) => {
+                (e.start, e.end) = (called, called);
+                builder.on_recorder(e);
+            }
             Track::Recorder if matches!(e.kind, Kind::Process | Kind::Gauge) && e.end < called => {}
             Track::Recorder => builder.on_recorder(e),
             Track::Of(TrackInfo::Stream { device, context, stream }) if e.start >= begin => {

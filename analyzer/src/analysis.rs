@@ -307,6 +307,8 @@ pub struct DeviceAnalysis {
     pub kernels: u64,
     /// Ops that start before their launch call (clock error), in the valid span.
     pub start_before_launch: u64,
+    /// Ops whose launch call is known, of those that were looked at for that.
+    pub launched: u64,
 }
 
 /// The devices that work, with their indices: those with a tenth of the operations of the busiest one, or with a tenth of
@@ -316,6 +318,12 @@ pub fn working(devices: &[DeviceAnalysis]) -> impl Iterator<Item = (usize, &Devi
     let longest = devices.iter().map(DeviceAnalysis::steady_busy_ns).max().unwrap_or(0);
     let tenth = |part: u64, of: u64| part > 0 && part.saturating_mul(10) >= of;
     devices.iter().enumerate().filter(move |(_, d)| tenth(d.ops, most) || tenth(d.steady_busy_ns(), longest))
+}
+
+/// The devices that did something, and too little to be judged by their idle time.
+pub fn passing(devices: &[DeviceAnalysis]) -> impl Iterator<Item = &DeviceAnalysis> {
+    let judged: Vec<u32> = working(devices).map(|(_, d)| d.ordinal).collect();
+    devices.iter().filter(move |d| d.ops > 0 && !judged.contains(&d.ordinal))
 }
 
 impl DeviceAnalysis {

@@ -63,6 +63,7 @@ pub fn analyze(run: &Run) -> Analysis {
             ops: found.ops,
             kernels: found.kernels,
             start_before_launch: found.start_before_launch,
+            launched: found.launched,
         });
     }
     a.worst = worst(&a.devices);

@@ -25,6 +25,22 @@ pub fn width(text: &str) -> usize {
     text.width()
 }
 
+/// An amount of data: three digits and a unit (powers of ten).
+pub fn bytes(n: f64) -> String {
+    let (value, unit) = match n {
+        n if n >= 1e12 => (n / 1e12, "TB"),
+        n if n >= 1e9 => (n / 1e9, "GB"),
+        n if n >= 1e6 => (n / 1e6, "MB"),
+        n if n >= 1e3 => (n / 1e3, "kB"),
+        n => return format!("{n:.0} B"),
+    };
+    match value {
+        v if v >= 99.95 => format!("{v:.0} {unit}"),
+        v if v >= 9.995 => format!("{v:.1} {unit}"),
+        v => format!("{v:.2} {unit}"),
+    }
+}
+
 /// A count, thousands set apart.
 pub fn thousands(n: impl std::fmt::Display) -> String {
     let digits = n.to_string();

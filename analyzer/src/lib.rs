@@ -15,6 +15,7 @@
 //! alive.rs      is the process that made a file still there?
 //! chrome.rs     the trace file; summary.rs the figures as JSON; report.rs recording -> files and line
 //! tables/       tables of a run, as nsys stats has them, and our own
+//! phases/       dataload, forward, backward, optimizer of a step
 //! visible.rs    names that others chose, safe to show; fit.rs text in the room there is
 //! ```
 //! Linked into the training process for its exit (without the feature `cli`), and into `gapprobe`.
@@ -45,6 +46,8 @@ pub mod load;
 pub mod merge;
 #[cfg(feature = "cli")]
 pub mod overview;
+#[cfg(feature = "cli")]
+pub mod phases;
 pub mod replay;
 pub mod report;
 pub mod run;

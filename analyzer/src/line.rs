@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use crate::analysis::{Analysis, Profiled, StepSource, Tied, Verdict};
+use crate::analysis::{passing, working, Analysis, Profiled, StepSource, Tied, Verdict};
 use crate::causes::{gpu_bound, inconclusive, mixed, small_kernels};
 use crate::run::Run;
 use crate::visible::visible;
@@ -34,10 +34,13 @@ pub fn figures(run: &Run, a: &Analysis) -> String {
     };
     if let Some(d) = a.worst.and_then(|w| a.devices.get(w)) {
         let busy = percent(d.busy_share());
-        if a.devices.len() > 1 {
-            let _ = write!(out, " GPU {} busy {busy}, worst of {}", d.ordinal, a.devices.len());
-        } else {
-            let _ = write!(out, " GPU busy {busy}");
+        let _ = match (a.devices.len(), working(&a.devices).count()) {
+            (0 | 1, _) => write!(out, " GPU busy {busy}"),
+            (_, 0 | 1) => write!(out, " GPU {} busy {busy}", d.ordinal),
+            (_, n) => write!(out, " GPU {} busy {busy}, worst of {n}", d.ordinal),
+        };
+        if let Some(rest) = not_counted(a) {
+            let _ = write!(out, " ({rest})");
         }
         out.push_str(", ");
     } else {
@@ -52,6 +55,17 @@ pub fn figures(run: &Run, a: &Analysis) -> String {
         let _ = write!(out, " {}", under_the_profiler(v, &p));
     }
     visible(&out).into_owned()
+}
+
+/// The GPUs whose idle time is in no figure, for they did next to nothing; `None` where there are none.
+pub(crate) fn not_counted(a: &Analysis) -> Option<String> {
+    const WHY: &str = "with under a tenth of the work";
+    let rest: Vec<_> = passing(&a.devices).collect();
+    match rest.as_slice() {
+        [] => None,
+        [d] => Some(format!("GPU {}, busy {} {WHY}, not counted", d.ordinal, percent(d.busy_share()))),
+        more => Some(format!("{} GPUs {WHY} not counted", more.len())),
+    }
 }
 
 /// What the verdict is worth on a trace whose host was slowed by its profiler.

@@ -353,6 +353,7 @@ impl Blind {
             r if r == Unobserved::Yielded as u32 => "another profiler held the GPU records",
             r if r == Unobserved::CaptureOff as u32 => "the program switched capture off",
             r if r == Unobserved::Limit as u32 => "recording stopped at a limit",
+            r if r == Unobserved::Stopped as u32 => "the process was stopped",
             _ => "not observed",
         }
     }

@@ -259,6 +259,27 @@ fn kernels_that_start_before_their_launch_accuse_nobody() {
     );
 }
 
+/// Of all that were looked at, also before the steps that count: never more than all.
+#[test]
+fn the_share_that_starts_early_is_a_share() {
+    let mut h = Hand::default();
+    let mut host = 1_000_000_000;
+    for step in 0..30u64 {
+        let begin = host;
+        for _ in 0..if step < 2 { 400 } else { 10 } {
+            h.correlation += 1;
+            h.call("cudaLaunchKernel", host, host + 5_000);
+            h.kernel(host - 40_000, host - 10_000);
+            host += 100_000;
+        }
+        h.range(&format!("ProfilerStep#{step}"), begin, host);
+    }
+    let a = h.analyze("early-share");
+    let why = a.verdict.inconclusive.as_deref().unwrap_or("");
+    let share = why.split_whitespace().find_map(|w| w.parse::<f64>().ok());
+    assert!(why.contains("clocks do not fit") && share.is_some_and(|s| s <= 100.0), "{:?}", a.verdict);
+}
+
 #[test]
 fn steps_whose_stamps_overlap_by_a_nanosecond_are_all_steps() {
     let mut h = Hand::default();

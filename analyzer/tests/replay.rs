@@ -13,7 +13,7 @@ use analyzer::causes::GPU_BOUND_SHARE;
 use analyzer::gaps::HostView;
 use analyzer::replay::{Fix, Fixes, Prepared};
 use analyzer::{Analysis, Run};
-use programs::{of_two_sites, of_two_waits, program, Fault, Program, Random};
+use programs::{of_two_sites, of_two_waits, of_values, program, Fault, Program, Random};
 use truth::{simulate, Simulated};
 
 /// Of them 48 are looked at: what happens in every second or third step happens in as many of them as it should.
@@ -21,10 +21,6 @@ const STEPS: usize = 61;
 /// A saving is right within this share of itself, or of the slow step: what the recording tells of the steps.
 const OF_SAVING: f64 = 0.05;
 const OF_STEP: f64 = 0.01;
-/// In so many of a hundred programs; no other is off by more than these.
-const RIGHT: usize = 90;
-const FAR_OF_SAVING: f64 = 0.20;
-const FAR_OF_STEP: f64 = 0.02;
 
 fn fix_of(fault: Fault) -> Fix {
     match fault {
@@ -103,13 +99,7 @@ fn all_right(cases: &[Case]) {
     let wrong: Vec<String> =
         cases.iter().filter(|c| !c.is_within(OF_SAVING, OF_STEP)).map(Case::to_string).collect();
     let said = wrong.join("\n");
-    assert!(
-        (cases.len() - wrong.len()) * 100 >= cases.len() * RIGHT,
-        "{} of {}\n{said}",
-        wrong.len(),
-        cases.len()
-    );
-    assert!(cases.iter().all(|c| c.is_within(FAR_OF_SAVING, FAR_OF_STEP)), "far off\n{said}");
+    assert!(wrong.is_empty(), "{} of {}\n{said}", wrong.len(), cases.len());
     // a test of programs in which nothing is to be won would be none
     let worth = cases.iter().filter(|c| c.slow - c.truth > 0.1 * c.slow).count();
     assert!(worth * 5 >= cases.len(), "{worth} of {} programs have something to win", cases.len());
@@ -201,6 +191,30 @@ fn what_the_waits_of_one_site_cost() {
     }
     assert!(cases.len() >= 100, "{} sites", cases.len());
     all_right(&cases);
+}
+
+/// Values are fetched and the host works on them: from pinned memory they come sooner, and are waited for as before; work that
+/// goes elsewhere takes its copy along.
+#[test]
+fn what_values_that_the_host_works_on_cost() {
+    let (mut pinned, mut elsewhere) = (Vec::new(), Vec::new());
+    for seed in 0..40 {
+        let mut r = Random::new(seed * 31 + 14);
+        let slow = of_values(&mut r, STEPS);
+        let simulated = play(&slow);
+        let recorded = Recorded::of(&simulated);
+        let case = |fault: Fault| Case {
+            seed,
+            what: format!("{fault:?}"),
+            slow: simulated.step(),
+            said: simulated.step() * recorded.left(&[fix_of(fault)]),
+            truth: play(&slow.mended(&[fault])).step(),
+        };
+        pinned.push(case(Fault::Pageable));
+        elsewhere.push(case(Fault::Elsewhere));
+    }
+    all_right(&pinned);
+    all_right(&elsewhere);
 }
 
 /// Two fixes together: what is won is not the sum of what each wins.

@@ -331,6 +331,25 @@ fn the_parts_of_a_step_sum_up_and_agree_with_the_buckets() {
     }
 }
 
+/// `max_gap_ns` of a device is in the table, too: the longest gap between two operations, whatever the number of its slices.
+#[test]
+fn the_longest_gap_is_the_same_in_the_table_and_in_the_object() {
+    for name in ["traces/h200_gpt.json.gz", "traces/h200_gptsync.json.gz", "tables/three_steps.json"] {
+        let input = input(name);
+        let source = Source::new(&input.run, NameStyle::Whole);
+        let report = tables::find("gaps").unwrap();
+        let [gap, length, before, after] =
+            ["gap_ns", "length_ns", "before", "after"].map(|c| report.column(c).unwrap());
+        let rows = report.table(&source).rows;
+        let inner = rows.iter().filter(|r| r[before] != Cell::Nothing && r[after] != Cell::Nothing);
+        let longest = inner.map(|r| whole_number(&r[gap])).max().unwrap();
+        assert_eq!(longest, u128::from(source.analysis().devices[0].max_gap_ns), "{name}");
+        assert!(rows.iter().all(|r| whole_number(&r[length]) <= whole_number(&r[gap])), "{name}");
+        // some gaps have several slices, or the column would say nothing
+        assert!(rows.iter().any(|r| whole_number(&r[length]) < whole_number(&r[gap])), "{name}");
+    }
+}
+
 #[test]
 fn idle_time_is_charged_once() {
     for name in ["traces/h200_gptsync.json.gz", "tables/three_steps.json"] {
@@ -342,7 +361,7 @@ fn idle_time_is_charged_once() {
         let slices = source.analysis().devices.iter().flat_map(|d| &d.slices);
         assert_eq!(all, slices.map(|s| u128::from(s.end - s.start)).sum::<u128>(), "{name}");
         let held = ["SYNC", "COPY-WAIT", "ALLOC"];
-        let blamed = gaps.iter().filter(|r| held.contains(&text_cell(&r[4])) && r[5] != Cell::Nothing);
+        let blamed = gaps.iter().filter(|r| held.contains(&text_cell(&r[5])) && r[6] != Cell::Nothing);
         let blamed: u128 = blamed.map(|r| whole_number(&r[1])).sum();
         assert_eq!(blamed, table("syncs").iter().map(|r| whole_number(&r[1])).sum::<u128>(), "{name}");
         assert!(blamed > 0, "{name}");

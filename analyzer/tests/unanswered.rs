@@ -12,7 +12,11 @@ use serde_json::{json, Value};
 
 /// The events of a trace of this repository: one transformer, four steps, 2,892 launches on two threads.
 fn events() -> Vec<Value> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces/h200_gpt.json.gz");
+    events_of("h200_gpt")
+}
+
+fn events_of(name: &str) -> Vec<Value> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/traces/{name}.json.gz"));
     let mut text = String::new();
     flate2::read::GzDecoder::new(std::fs::File::open(path).unwrap()).read_to_string(&mut text).unwrap();
     let mut all: Value = serde_json::from_str(&text).unwrap();
@@ -73,6 +77,39 @@ fn a_trace_that_lost_kernels_has_no_verdict_and_says_why() {
         );
         assert!(line.contains(&format!("losses {}", a.unanswered)), "{line}");
     }
+}
+
+/// Only the launches before the first copy or memset, and those behind the last, may rightly have none.
+#[test]
+fn a_trace_that_lost_every_kernel_accuses_nobody() {
+    let mut some = events();
+    let launches = some.iter().filter(|e| category(e) == "kernel").count() as u64;
+    some.retain(|e| category(e) != "kernel");
+    let (_, a) = judged(some.clone());
+    assert_eq!(a.verdict.cause, "INCONCLUSIVE", "{:?}", a.verdict);
+    assert!(a.unanswered <= launches && a.unanswered > launches * 9 / 10, "{} of {launches}", a.unanswered);
+    // who launches nothing, lost nothing
+    some.retain(|e| !is_launch(e));
+    assert_eq!(judged(some).1.unanswered, 0);
+}
+
+/// Without the copy that it waits for, what the host does before the next launch would be its own time.
+#[test]
+fn a_trace_whose_copies_were_taken_out_accuses_nobody() {
+    let mut some = events_of("h200_gptsync");
+    let copies = |e: &Value| category(e) == "gpu_memcpy";
+    // one kind of them: a program may well copy nothing to the host
+    some.retain(|e| !(copies(e) && e["name"].as_str().is_some_and(|n| n.contains("DtoH"))));
+    assert_eq!(judged(some.clone()).1.verdict.cause, "LAUNCH");
+    some.retain(|e| !copies(e));
+    let (run, a) = judged(some.clone());
+    assert_eq!(a.verdict.cause, "INCONCLUSIVE", "{:?}", a.verdict);
+    let line = analyzer::line::line(&run, &a, None);
+    assert!(line.contains("copies were called for") && line.contains("none is in the trace"), "{line}");
+    assert!(line.contains("losses of unknown number"), "{line}");
+    // who calls for none has none
+    some.retain(|e| e["name"].as_str().is_none_or(|n| !n.contains("cudaMemcpy")));
+    assert_eq!(judged(some).1.verdict.cause, "LAUNCH");
 }
 
 /// 0.1 % of the events is what DESIGN.md 7 allows: of 2,892 kernels, 480 memsets, 4 copies and their calls six.

@@ -4,11 +4,9 @@
 //! the first context or buffer starts the drain thread and the recording. Anything missing: one line, and off.
 
 use std::ffi::{c_char, c_void, CStr};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::OnceLock;
-use std::time::Duration;
-
-use parking_lot::{Condvar, Mutex};
+use std::time::{Duration, Instant};
 
 use trace::header::Header;
 use trace::{setting, DeviceInfo, Loss, Total};
@@ -20,6 +18,8 @@ use crate::recording::Mirror;
 use crate::settings::{self, Settings};
 use crate::store::image::Image;
 use crate::store::Store;
+pub(crate) use crate::threads::spawn_quietly;
+use crate::threads::{self, Signal};
 use crate::{
     clock, environment, flush, guard, hostpool, identity, leave, lifecycle, losses, neighbours, python,
     sampler, say,
@@ -74,6 +74,7 @@ pub(crate) fn constructor() {
         return;
     }
     say::remember_stderr();
+    threads::remember_cpus();
     if environment::get("CUDA_INJECTION64_PATH").is_some() {
         return; // ours already (a child of ours), or another tool's: leave it
     }
@@ -167,13 +168,19 @@ fn off(text: &str) {
 /// Exit and fork handlers. Called here and again with the first context: handlers registered later run earlier, and
 /// the driver's own may be registered between the two; leaving twice does nothing.
 fn register_leaving() {
+    static PROCESS: AtomicU32 = AtomicU32::new(0);
     extern "C" fn at_exit() {
-        guard::guard((), leave::leave);
+        // a child that the fork handlers were not run for (_Fork, the system call itself, vfork) is not this process:
+        // the recording and its file are its parent's
+        if PROCESS.load(Ordering::Relaxed) == std::process::id() {
+            guard::guard((), leave::leave);
+        }
     }
     extern "C" fn in_child() {
         // one store: the child has neither our thread nor CUPTI's
         lifecycle::set(lifecycle::State::Inert);
     }
+    PROCESS.store(std::process::id(), Ordering::Relaxed);
     // SAFETY: a function that lives as long as the process (the library is never unmapped).
     unsafe { libc::atexit(at_exit) };
     static ONCE: AtomicBool = AtomicBool::new(false);
@@ -186,13 +193,12 @@ fn register_leaving() {
 /// First GPU use, on the program's thread, once: starts our thread and waits until it has memory, file and rings. All
 /// that is done there because the program's thread may have a stack of a few KB.
 pub(crate) fn begin_recording() {
-    static READY: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
+    static READY: Signal = Signal::new();
     register_leaving();
     python::start();
     let started = spawn_quietly("gapprobe", || {
         guard::guard((), prepare_recording);
-        *READY.0.lock() = true;
-        READY.1.notify_all();
+        READY.set();
         if lifecycle::get() == lifecycle::State::Recording {
             drain::run();
         }
@@ -202,11 +208,16 @@ pub(crate) fn begin_recording() {
         off("not recording: the background thread could not be started");
         return;
     }
-    let mut ready = READY.0.lock();
-    while !*ready && !READY.1.wait_for(&mut ready, Duration::from_secs(2)).timed_out() {}
+    let begin = Instant::now();
+    while !READY.is_set() && lifecycle::is_live() && begin.elapsed() < LONGEST_WAIT {
+        READY.wait(LONGEST_WAIT);
+    }
 }
 
-/// Memory, file, rings, and the thread that flushes. On our thread.
+/// Longest the program's first use of a GPU waits for the rings.
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
+
+/// Memory, file, rings, and the threads that flush and report. On our thread.
 fn prepare_recording() {
     let begin = clock::monotonic();
     let Some(settings) = settings() else { return };
@@ -218,7 +229,7 @@ fn prepare_recording() {
     };
     let recorder = new_recorder(image, settings);
     *RECORDER.lock() = Some(recorder);
-    if !spawn_quietly("gapprobe-flush", flush::run) {
+    if !spawn_quietly("gapprobe-flush", flush::run) || !spawn_quietly("gapprobe-exit", leave::run) {
         losses::add(Loss::NoDrainThread, 1);
         off("not recording: the background thread could not be started");
         return;
@@ -292,25 +303,6 @@ fn new_recorder(image: Image, settings: &Settings) -> Recorder {
         raw::RawFile::create(path, session.version, soname, monotonic)
     });
     Recorder::new(store, mirror, header, capture, raw)
-}
-
-/// Starts a thread with all signals blocked: the program's handlers run on the program's threads, and SIGPIPE or
-/// SIGXFSZ of our own writes reach nobody.
-pub(crate) fn spawn_quietly(name: &str, body: impl FnOnce() + Send + 'static) -> bool {
-    let mut all = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
-    let mut before = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
-    // SAFETY: a valid sigset.
-    unsafe { libc::sigfillset(all.as_mut_ptr()) };
-    // SAFETY: valid sigsets; the mask is this thread's only and restored below.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
-    let started = std::thread::Builder::new()
-        .name(name.to_owned())
-        .stack_size(512 << 10)
-        .spawn(move || guard::guard((), body))
-        .is_ok();
-    // SAFETY: the mask saved above.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
-    started
 }
 
 /// What the driver says of a device: plain attribute queries that need no context and touch no stream.

@@ -25,6 +25,11 @@ pub(crate) fn thread_cpu() -> u64 {
     read(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
+/// CPU time of the process, ns.
+pub(crate) fn process_cpu() -> u64 {
+    read(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
 /// Both clocks at one moment (realtime read between two monotonic reads, the middle taken).
 pub(crate) fn pair() -> (u64, u64) {
     let a = monotonic();

@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use trace::event::{Event, Kind, Unobserved};
 use trace::header::{state, Header};
 use trace::segment::SEGMENT_EVENTS;
@@ -21,7 +21,8 @@ use crate::program::{Capture, Marks};
 use crate::python::sites::Sites;
 use crate::recording::Mirror;
 use crate::store::Store;
-use crate::{clock, flush, hostpool, lifecycle, losses, nvtx, python, sampler};
+use crate::threads::Signal;
+use crate::{clock, flush, hostpool, lifecycle, losses, nvtx, python, sampler, stopped};
 
 /// Longest pause between two rounds, ms.
 const PERIOD_MS: u64 = 50;
@@ -63,7 +64,7 @@ pub(crate) struct Recorder {
 /// The recorder, from the first GPU use on.
 pub(crate) static RECORDER: Mutex<Option<Recorder>> = Mutex::new(None);
 
-static WAKE: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
+static WAKE: Signal = Signal::new();
 /// CPU time of the drain thread so far, ns.
 static DRAIN_CPU: AtomicU64 = AtomicU64::new(0);
 /// Rounds the drain thread has finished.
@@ -143,6 +144,9 @@ impl Recorder {
             }
         }
         self.decoder.sampled.round(&mut self.store, &self.capture, self.decoder.devices);
+        if let Some((from, to)) = stopped::take() {
+            self.unobserved(from, to, Unobserved::Stopped);
+        }
         self.look_for_strangers();
         self.say_of_sites(false);
         self.describe_devices();
@@ -176,7 +180,7 @@ impl Recorder {
         if arbiter::is_yielded() || buffers::is_bare() {
             self.unanswered.forget();
         } else if let Some((from, to)) = self.unanswered.look(buffers_now()) {
-            self.unobserved(from, to);
+            self.unobserved(from, to, Unobserved::Yielded);
         }
     }
 
@@ -229,11 +233,7 @@ impl Recorder {
         h.sources = session::source_bits();
         let (recycled, overwritten) = self.store.overwritten();
         let callbacks = t.get(Total::Callbacks as usize).copied().unwrap_or(0);
-        let (sampler_cpu, samples, moved) = sampler::spent();
         let values = [
-            (Total::SamplerCpuNs, sampler_cpu),
-            (Total::Samples, samples),
-            (Total::SamplesMoved, moved),
             (Total::Steps, self.marks.steps),
             (Total::DrainCpuNs, DRAIN_CPU.load(Ordering::Relaxed)),
             (Total::CallbackNs, callbacks / 2 * callbacks_ns()),
@@ -242,7 +242,7 @@ impl Recorder {
             (Total::Recycled, recycled),
             (Total::Overwritten, overwritten),
         ];
-        for (which, value) in values {
+        for (which, value) in values.into_iter().chain(sampler::spent()) {
             if let Some(slot) = t.get_mut(which as usize) {
                 *slot = value;
             }
@@ -255,10 +255,10 @@ impl Recorder {
         h.losses = losses::all();
     }
 
-    /// Another client had the records in this span.
-    fn unobserved(&mut self, from: u64, to: u64) {
+    /// Nothing is known of this span.
+    fn unobserved(&mut self, from: u64, to: u64, why: Unobserved) {
         let mut e = Event::new(Kind::Unobserved, from, to);
-        e.a = Unobserved::Yielded as u32;
+        e.a = why as u32;
         self.store.add_recorder(&e);
     }
 
@@ -266,7 +266,7 @@ impl Recorder {
     pub(crate) fn close(&mut self, now: u64) {
         let stranger = || self.unanswered.at_the_end(buffers_now());
         if let Some(since) = arbiter::open_span().or_else(stranger) {
-            self.unobserved(since, now);
+            self.unobserved(since, now, Unobserved::Yielded);
         }
         if let Some(session) = session::get().filter(|_| !buffers::is_bare()) {
             // the time for flushing is over: what is complete is read where it lies, the rest is lost and said to be
@@ -315,15 +315,10 @@ pub(crate) fn before_unload() {
     let before = ROUNDS.load(Ordering::Acquire);
     // two rounds: the one under way may have looked before the flush
     while ROUNDS.load(Ordering::Acquire) < before + 2 && clock::monotonic().saturating_sub(now) < 5_000_000 {
-        wake();
+        WAKE.set();
         std::thread::sleep(Duration::from_micros(100));
     }
     SPENT.fetch_add(clock::monotonic().saturating_sub(now), Ordering::Relaxed);
-}
-
-fn wake() {
-    *WAKE.0.lock() = true;
-    WAKE.1.notify_all();
 }
 
 /// The thread's body.
@@ -343,13 +338,8 @@ pub(crate) fn run() {
             }
         };
         drained = now;
-        {
-            let mut asked = WAKE.0.lock();
-            if !*asked {
-                WAKE.1.wait_for(&mut asked, Duration::from_millis(ms));
-            }
-            *asked = false;
-        }
+        WAKE.wait(Duration::from_millis(ms));
+        WAKE.take();
         if lifecycle::get() == lifecycle::State::Inert {
             return;
         }
@@ -359,7 +349,7 @@ pub(crate) fn run() {
                 return; // closed: the exit thread has it
             }
             if let Some((from, to)) = returned {
-                recorder.unobserved(from, to);
+                recorder.unobserved(from, to, Unobserved::Yielded);
             }
             recorder.round(false);
         }

@@ -7,9 +7,9 @@
 use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
-
 use crate::cupti::{arbiter, buffers, choose, reroute, session};
+use crate::stopped::Sleep;
+use crate::threads::Signal;
 use crate::{clock, lifecycle, neighbours};
 
 /// Between two plain flushes, ms.
@@ -19,7 +19,7 @@ const PLAIN_FOR: u64 = 500_000_000;
 /// What a forced flush has not brought back after this long since the first plain one is given up, ns.
 const FORCED_BY: u64 = 650_000_000;
 
-static WAKE: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
+static WAKE: Signal = Signal::new();
 /// Progress of the final flush: 0 not asked, 1 asked, 2 done.
 static FINAL: AtomicU8 = AtomicU8::new(0);
 /// Everything the GPU did before this time was delivered, ns.
@@ -52,8 +52,9 @@ pub(crate) fn run() {
     let mut loads = choose::load_count();
     loop {
         if FINAL.load(Ordering::Acquire) == 0 {
-            let mut guard = WAKE.0.lock();
-            WAKE.1.wait_for(&mut guard, Duration::from_millis(PERIOD_MS));
+            let sleep = Sleep::begin(PERIOD_MS * 1_000_000);
+            WAKE.wait(Duration::from_millis(PERIOD_MS));
+            sleep.end();
         }
         if lifecycle::get() == lifecycle::State::Inert {
             return;
@@ -93,8 +94,7 @@ fn last() {
 /// Asks for the final flush. COLD.
 pub(crate) fn ask_last() {
     FINAL.store(1, Ordering::Release);
-    let _guard = WAKE.0.lock();
-    WAKE.1.notify_all();
+    WAKE.set();
 }
 
 /// Is it done?

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // COLD
 //! The program ends: flush, last round, trace, summary and line, within one deadline (`GAPPROBE_EXIT_MS`). The work is
-//! done on threads of ours with all signals blocked; the exiting thread only waits. What is not done in time stays in
+//! done on threads of ours, which have been there since recording began; the exiting thread only waits, takes no lock
+//! and allocates nothing: it may be in a signal handler that interrupted malloc, or be allowed no more threads. What is not done in time stays in
 //! the recording, and the line names the command that finishes it. Never `cuptiFinalize`, nothing in destructors.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use trace::Loss;
@@ -13,12 +15,16 @@ use trace::Loss;
 use crate::drain::RECORDER;
 use crate::guard::guard;
 use crate::store::image::Image;
-use crate::{attach, clock, flush, lifecycle, losses, recording, say};
+use crate::threads::Signal;
+use crate::{attach, clock, flush, heap, lifecycle, losses, recording, say};
 
 /// The report is written, or its thread has failed. Looked at, not waited for: a lock that the failing thread still holds
 /// must not hold the program.
 static DONE: AtomicBool = AtomicBool::new(false);
 static SPOKEN: AtomicBool = AtomicBool::new(false);
+/// The report is wanted, by this time.
+static WANTED: Signal = Signal::new();
+static DEADLINE: AtomicU64 = AtomicU64::new(0);
 
 /// The exit handler. A second call, a fork child, a process without GPU use: nothing.
 pub(crate) fn leave() {
@@ -42,8 +48,13 @@ pub(crate) fn leave() {
     if !flush::last_is_done() {
         losses::add(Loss::ExitFlushLate, 1);
     }
-    let started = attach::spawn_quietly("gapprobe-exit", move || finish(deadline));
-    while started && !DONE.load(Ordering::Acquire) && Instant::now() < deadline {
+    let left = deadline.saturating_duration_since(Instant::now());
+    DEADLINE.store(clock::monotonic() + left.as_nanos() as u64, Ordering::Relaxed);
+    WANTED.set();
+    while !DONE.load(Ordering::Acquire) && Instant::now() < deadline {
+        if heap::has_ended_us() {
+            return; // said there
+        }
         attach::pause(1);
     }
     if !DONE.load(Ordering::Acquire) && !SPOKEN.swap(true, Ordering::AcqRel) {
@@ -55,19 +66,38 @@ pub(crate) fn leave() {
 }
 
 fn unfinished(recording: Option<&Path>, exit_ms: u64) {
+    let mut digits = [0; 20];
+    let start: &[u8] = b"gapprobe: the report was not ready within ";
+    let (ms, end): (&[u8], &[u8]) = (decimal(exit_ms, &mut digits), b" ms (GAPPROBE_EXIT_MS)");
     match recording {
-        Some(path) => say::line(&format!(
-            "gapprobe: the report was not ready within {exit_ms} ms (GAPPROBE_EXIT_MS). Next: gapprobe recover {}",
-            path.display()
-        )),
-        None => say::line(&format!("gapprobe: the report was not ready within {exit_ms} ms (GAPPROBE_EXIT_MS)")),
+        Some(path) => {
+            say::parts(&[start, ms, end, b". Next: gapprobe recover ", path.as_os_str().as_bytes()]);
+        }
+        None => say::parts(&[start, ms, end]),
     }
 }
 
-/// On the exit thread.
-fn finish(deadline: Instant) {
+/// The digits of a number, at the end of `digits`.
+fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &[u8] {
+    let mut from = digits.len();
+    for (at, digit) in digits.iter_mut().enumerate().rev() {
+        *digit = b'0' + (number % 10) as u8;
+        (number, from) = (number / 10, at);
+        if number == 0 {
+            break;
+        }
+    }
+    digits.get(from..).unwrap_or(&[])
+}
+
+/// The body of the thread that reports.
+pub(crate) fn run() {
+    while !WANTED.is_set() {
+        WANTED.wait(Duration::from_secs(3600));
+    }
     let ended = guard(false, || {
-        report(deadline);
+        let left = DEADLINE.load(Ordering::Relaxed).saturating_sub(clock::monotonic());
+        report(Instant::now() + Duration::from_nanos(left));
         true
     });
     if !ended && !SPOKEN.swap(true, Ordering::AcqRel) {

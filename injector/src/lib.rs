@@ -45,6 +45,8 @@ mod flush;
 #[cfg(not(loom))]
 mod guard;
 #[cfg(not(loom))]
+mod heap;
+#[cfg(not(loom))]
 mod hostpool;
 #[cfg(not(loom))]
 mod identity;
@@ -75,9 +77,13 @@ mod say;
 #[cfg(not(loom))]
 mod settings;
 #[cfg(not(loom))]
+mod stopped;
+#[cfg(not(loom))]
 mod store;
 #[cfg(not(loom))]
 mod thread_block;
+#[cfg(not(loom))]
+mod threads;
 
 #[cfg(not(loom))]
 pub use exports::*;

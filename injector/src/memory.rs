@@ -5,7 +5,7 @@
 use std::ptr::NonNull;
 
 /// `bytes` of zeroed, private, anonymous memory; with `populate` every page is faulted in now. `None` on failure.
-/// Not inherited by fork children where the kernel can be told so (they have no use for it).
+/// Not inherited by fork children (they have no use for it).
 pub(crate) fn map(bytes: usize, populate: bool) -> Option<NonNull<u8>> {
     let flags = libc::MAP_PRIVATE
         | libc::MAP_ANONYMOUS
@@ -16,5 +16,9 @@ pub(crate) fn map(bytes: usize, populate: bool) -> Option<NonNull<u8>> {
     if p == libc::MAP_FAILED {
         return None;
     }
+    // The pages of a forked child are its parent's until one of them writes: each store of a program's thread into a ring
+    // would be a page fault and a copy, after every worker it forks. A child finds zeroes (Linux 4.14; else as ever).
+    // SAFETY: the mapping made above.
+    unsafe { libc::madvise(p, bytes, libc::MADV_WIPEONFORK) };
     NonNull::new(p.cast())
 }

@@ -21,6 +21,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 import weakref
 
 released = ctypes.CDLL("libcudart.so")  # lets the GIL go during a call
@@ -263,7 +264,8 @@ def in_threads(n, work):
 
 
 def in_greenlets():
-    sys.path.append(os.environ["SITES_GREENLET"])
+    if os.environ["SITES_GREENLET"] not in sys.path:
+        sys.path.append(os.environ["SITES_GREENLET"])
     import greenlet
 
     def one():
@@ -281,7 +283,7 @@ def in_greenlets():
     first, other = greenlet.greenlet(one), greenlet.greenlet(two)
     deep(3, first.switch)
     call()
-    print("greenlets", greenlet.__version__)
+    return greenlet.__version__
 
 
 def everywhere():
@@ -314,9 +316,14 @@ def all_of_it():
     executed_and_deleted(15, wait=0.06)
     in_threads(4, everywhere_in_a_thread)
     if os.environ.get("SITES_GREENLET"):
-        in_greenlets()
+        print("greenlets", in_greenlets())
     forked()
     everywhere_in_a_thread()
+    still_running_at_the_end()
+
+
+def still_running_at_the_end():
+    """A thread that makes calls while the interpreter is taken down."""
 
     def for_ever():
         while True:
@@ -352,11 +359,21 @@ def stress(seconds):
             if turn % 10 == 0:
                 gc.collect()
                 executed_and_deleted(1, wait=0.002)
+                deep(600)
+                if os.environ.get("SITES_GREENLET"):
+                    in_greenlets()
+            if turn % 40 == 0:
+                child = os.fork()
+                if child == 0:
+                    os._exit(deep(100, lambda: 7))
+                assert os.waitpid(child, 0)[1] == 7 << 8
+                call()
             kept.append(compile("def f%d():\n    call()\nf%d()" % (turn, turn), "gen_kept_%d.py" % (turn % 50), "exec"))
             exec(kept[-1], {"call": call})
             if len(kept) > 500:
                 del kept[:250]
 
+    warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads
     sys.setswitchinterval(1e-4)
     threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
     for thread in threads:
@@ -383,6 +400,7 @@ def main():
     atexit.register(at_exit)
     if sys.argv[1:2] == ["stress"]:
         stress(float(sys.argv[2]))
+        still_running_at_the_end()
     else:
         all_of_it()
     sys.modules["at_the_very_end"] = AtTheVeryEnd()

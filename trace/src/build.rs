@@ -21,6 +21,7 @@ pub struct Builder {
     strings: HashMap<Vec<u8>, u32>,
     kernels: HashMap<KernelInfo, u32>,
     tracks: Vec<(Track, u32, Vec<Event>)>,
+    thread_names: HashMap<u32, u32>,
     next_id: u32,
 }
 
@@ -117,9 +118,16 @@ impl Builder {
         self.push(Track::Of(TrackInfo::Stream { device, context, stream }), event);
     }
 
+    /// Names a host thread, before its first event.
+    pub fn name_thread(&mut self, tid: u32, name: &str) {
+        let name = self.string(name);
+        self.thread_names.insert(tid, name);
+    }
+
     /// Adds an event to a host thread.
     pub fn on_thread(&mut self, tid: u32, event: Event) {
-        self.push(Track::Of(TrackInfo::Thread { tid, name: 0 }), event);
+        let name = self.thread_names.get(&tid).copied().unwrap_or(0);
+        self.push(Track::Of(TrackInfo::Thread { tid, name }), event);
     }
 
     /// Adds an event of the recorder itself.

@@ -178,6 +178,8 @@ pub enum Unobserved {
     CaptureOff = 2,
     /// Recording stopped at a limit (memory, disk).
     Limit = 3,
+    /// The whole process was stopped (SIGSTOP, suspend, a debugger, a frozen container).
+    Stopped = 4,
 }
 
 /// Direction and memory kinds of a copy, packed in field `b` of [`Kind::Memcpy`]:

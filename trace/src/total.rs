@@ -69,6 +69,8 @@ totals! {
     Samples = 22, "samples";
     /// Samples without a Python stack because it moved while it was read.
     SamplesMoved = 23, "samples_moved";
+    /// Samples of a thread that waited for Python's lock, in which its holder could not be told.
+    GilHoldersMissed = 24, "gil_holders_missed";
 }
 
 #[cfg(test)]

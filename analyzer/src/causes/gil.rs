@@ -7,7 +7,8 @@
 //!
 //! # How it is recognised
 //! As GP105 HOST; and at least half of the samples of the launching thread's stack in these stretches were taken while it waited for the
-//! lock. Where most of the holders stand in one line, the text has it.
+//! lock. While it waits the recorder also reads the thread that holds the lock; where at least half of these stand in one line or
+//! function, that is the line named. Else none is: the line that waits is not to blame.
 //!
 //! # How sure
 //! Samples are taken about every 10 ms: what most of them show is so, how long each piece took is not measured. Fewer

@@ -34,6 +34,7 @@ use crate::analysis::{Bucket, Confidence, Finding};
 use crate::gaps::standing::LEAST_SAMPLES;
 use crate::replay::Fix;
 use crate::sites::doing::Doing;
+use crate::sites::Site;
 
 /// Stable code.
 pub const CODE: &str = "GP105";
@@ -195,13 +196,14 @@ pub(super) fn of_kind(
     (f.count, f.call, f.fix) = (all.count, all.call, fix);
     f.text = format!("the launching thread {} {}, up to {longest}", kind.doing.words(), case.rhythm(f.count));
     told_by(case, &mut f, kind.doing);
-    if let Some(holder) = &case.device.host.holder {
-        f.text.push_str(&format!("; held in {holder}"));
+    match kind.doing {
+        Doing::WaitsForGil => place_holder(case, &mut f),
+        Doing::Starves => {
+            f.text.push_str(&throttled(case));
+            place(case, &mut f);
+        }
+        _ => place(case, &mut f),
     }
-    if kind.doing == Doing::Starves {
-        f.text.push_str(&throttled(case));
-    }
-    place(case, &mut f);
     Some(f)
 }
 
@@ -220,6 +222,26 @@ fn place(case: &Case, f: &mut Finding) {
     if let Some(site) = &case.device.host.site {
         f.text = format!("{site}: {}", f.text);
         f.site = Some(site.clone());
+    }
+}
+
+/// Whose line it is where Python's lock is waited for: the holder's. The line that waits did nothing wrong.
+fn place_holder(case: &Case, f: &mut Finding) {
+    let stood = &case.device.host;
+    if let Some(holder) = &stood.holder {
+        f.text.push_str(&held_by(holder));
+        f.site = Some(holder.clone());
+    } else if let Some(waits) = &stood.site {
+        f.text.push_str(&format!("; it waits in {waits}, who holds it is not known"));
+    }
+}
+
+/// `; held by hog at train.py:20`.
+fn held_by(holder: &Site) -> String {
+    let at = Site { function: String::new(), ..holder.clone() };
+    match holder.function.is_empty() {
+        true => format!("; held at {at}"),
+        false => format!("; held by {} at {at}", holder.function),
     }
 }
 

@@ -98,7 +98,7 @@ pub(super) fn before(run: &Run, a: &Analysis) -> Option<String> {
     if lost > LOSS_SHARE {
         return Some(format!("{} events lost, {:.1} % of the span", a.data_losses, lost * 100.0));
     }
-    let early = share(device.start_before_launch, device.ops);
+    let early = share(device.start_before_launch, device.launched);
     if early > EARLY_SHARE {
         return Some(format!(
             "the clocks do not fit: {:.0} % of the operations start before their launch",

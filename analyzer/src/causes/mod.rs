@@ -8,6 +8,7 @@
 //! that does not in `tests/causes/`.
 
 pub(crate) mod memory;
+mod power;
 mod profiled;
 mod saves;
 mod spots;
@@ -80,6 +81,8 @@ const CLEAR_WIN: f64 = 0.2;
 /// a step, slow form and fixed form of one program (tests/gpu/results, 7754a9d): host_sleep 4.36 -> 4.96 ms (+14 %),
 /// pageable_copies 8.37 -> 9.58 ms (+14 %), empty_cache +7 %, compiled +6 %, gpt_item 0.
 const BUSIER_KERNELS: f64 = 0.15;
+/// The same where readings of power tell how much of it is to be expected ([`power`]): what they are off by.
+const BUSIER_KNOWN: f64 = 0.05;
 /// Share of a promised win that may not come: launches never come out as evenly as in a model.
 const UNEVEN_LAUNCHES: f64 = 0.10;
 /// The same where every second kernel is taken to be fused: it may be every fourth, or three of four.
@@ -215,6 +218,8 @@ pub(crate) struct Case<'a> {
     pub(crate) elsewhere: Elsewhere,
     /// What goes with writing checkpoints: it counts for that alone.
     saves: saves::Saves,
+    /// What computing draws, where it was read.
+    power: Option<power::Power>,
 }
 
 /// The device that computes most, of those that the replay does not play.
@@ -268,7 +273,9 @@ impl<'a> Case<'a> {
         let base = prepared.play(Fixes::default()) as f64;
         let elsewhere = Elsewhere::of(analysis);
         let saves = saves::Saves::of(run, analysis, device);
-        Case { run, analysis, device, prepared, base, calls: blame(run, analysis, device), elsewhere, saves }
+        let power = power::Power::of(run, device.ordinal, analysis.steady);
+        let calls = blame(run, analysis, device);
+        Case { run, analysis, device, prepared, base, calls, elsewhere, saves, power }
     }
 
     /// Share of the wall time in these buckets, less what goes with writing checkpoints.
@@ -285,8 +292,20 @@ impl<'a> Case<'a> {
         if !self.trusts_replay() {
             return most;
         }
-        let after = self.prepared.play(Fixes::of(fixes)) as f64;
+        let after = self.played(fixes, &|_| true);
         ((self.base - after) / self.base).clamp(0.0, most.max(0.0))
+    }
+
+    /// What all takes with these fixes at these calls, ns: with the clock that the GPU has once it is so much busier.
+    pub(crate) fn played(&self, fixes: &[Fix], at: &dyn Fn(u32) -> bool) -> f64 {
+        let fixes = Fixes::of(fixes);
+        let after = self.prepared.play_at(fixes, at) as f64;
+        let Some(power) = self.power.filter(|_| after > 0.0) else { return after };
+        let busy = self.share(&[Bucket::Compute]);
+        match power.slower(busy * self.base / after) {
+            slower if slower > 1.0 => self.prepared.play_slower(fixes, at, slower) as f64,
+            _ => after,
+        }
     }
 
     /// What taking long host stretches out wins (`fix`; `share`: gap time that is charged to them), or `None` where they
@@ -300,7 +319,9 @@ impl<'a> Case<'a> {
         if !self.trusts_replay() {
             return (share >= NOTICED_SHARE).then_some(share.min(self.elsewhere.room()));
         }
-        let win = self.win(&[fix], share + waits);
+        // what it takes along is won with it
+        let along = if self.prepared.takes_copies_along(fix) { self.share(&[Bucket::Copy]) } else { 0.0 };
+        let win = self.win(&[fix], share + waits + along);
         let own = if share < NOTICED_SHARE { win - self.win(&[Fix::Sync], win) } else { share };
         (own >= NOTICED_SHARE).then_some(win)
     }
@@ -348,7 +369,8 @@ impl<'a> Case<'a> {
     pub(crate) fn finding(&self, cause: (&'static str, &'static str), charged: f64, win: f64) -> Finding {
         let step = self.step_ns();
         let promised = self.analysis.model.error() <= MODEL_ERROR && win > 0.0;
-        let busier = self.share(&[Bucket::Compute]) * (win / CLEAR_WIN).min(1.0) * BUSIER_KERNELS;
+        let doubt = if self.power.is_some() { BUSIER_KNOWN } else { BUSIER_KERNELS };
+        let busier = self.share(&[Bucket::Compute]) * (win / CLEAR_WIN).min(1.0) * doubt;
         let error = self.error_ns(busier.max(win * UNEVEN_LAUNCHES));
         Finding {
             code: cause.0,

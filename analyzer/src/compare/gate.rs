@@ -12,19 +12,21 @@
 //! the whole band misses it              failed
 //! the limit lies inside the band        cannot be judged    the runs are too short or too noisy for so tight a limit
 //! ```
-//! Only the same work is compared, or nearly the same: then the band is wider by what the work differs by.
+//! Only the same work is compared, or nearly the same: then the band is wider by what the work differs by. Where the user
+//! vouches for the work ([`Conditions::same_work`]) its kernels are not asked; that a step is the same unit still is.
 //!
 //! So a small regression within the noise passes where the limit is wider than the noise, and nothing passes or fails by
 //! luck. Median steps are compared: a single long step is no regression. Where the mean step is clearly on the other side of
 //! the limit (many long steps, or one very long one), it cannot be judged either.
 
-use crate::analysis::{share, working, DeviceAnalysis, Verdict};
+use crate::analysis::{passing, Verdict};
 use crate::causes::{self, inconclusive, Cause};
-use crate::run::{RangeKind, Run};
+use crate::run::RangeKind;
 
 use super::noise::{Difference, Place};
+use super::unit::{self, same_unit};
 use super::work::Sameness;
-use super::{compare, other_gpus, other_numbers, same_unit, words, Comparison, Options, Side};
+use super::{compare, other_gpus, other_numbers, words, Comparison, Options, Side};
 
 /// Ranges named where one is missing, at most.
 const NAMED: usize = 8;
@@ -44,6 +46,8 @@ pub struct Conditions {
     pub forbid: Vec<&'static Cause>,
     /// Named ranges that must occur.
     pub ranges: Vec<String>,
+    /// The user says that the baseline does the same work, whatever its kernels ([`Options::same_work`]).
+    pub same_work: bool,
     /// What two runs of one program differ by ([`Options::run_noise`]).
     pub run_noise: Option<f64>,
 }
@@ -100,13 +104,15 @@ pub struct Judged {
     pub limit: Option<f64>,
     /// Half the width of the 95 % band of the value.
     pub band: Option<f64>,
+    /// Of a comparison: share of the kernels' time in kernels that both runs have ([`super::work::Work::common`]).
+    pub common: Option<f64>,
     /// Figures and limit, in words.
     pub text: String,
 }
 
 impl Judged {
     fn new(condition: &'static str, result: Answer, text: String) -> Judged {
-        Judged { condition, result, value: None, limit: None, band: None, text }
+        Judged { condition, result, value: None, limit: None, band: None, common: None, text }
     }
 
     fn figures(self, value: f64, limit: f64) -> Judged {
@@ -150,13 +156,16 @@ pub fn check(side: &Side<'_>, baseline: Option<&Side<'_>>, conditions: &Conditio
         add(max_step(side, limit));
     }
     if let Some(baseline) = baseline {
-        let options = Options { run_noise: conditions.run_noise, ..Options::default() };
+        let (run_noise, same_work) = (conditions.run_noise, conditions.same_work);
+        let options = Options { run_noise, same_work, ..Options::default() };
         let c = compare(baseline, side, options);
+        let common = (c.work.sameness != Sameness::Unknown).then_some(c.work.common);
+        let against = |condition, most| Judged { common, ..against(&c, condition, most) };
         if let Some(limit) = conditions.max_regression {
-            add(against(&c, "max-regression", 1.0 + limit));
+            add(against("max-regression", 1.0 + limit));
         }
         if let Some(limit) = conditions.min_speedup {
-            add(against(&c, "min-speedup", 1.0 / limit));
+            add(against("min-speedup", 1.0 / limit));
         }
     }
     for cause in &conditions.forbid {
@@ -179,7 +188,7 @@ fn max_idle(side: &Side<'_>, limit: f64) -> Judged {
     if let Some(p) = side.analysis.verdict.profiled {
         text.push_str(&format!(" (under the profiler; without it from {})", words::percent(1.0 - p.busy)));
     }
-    for d in passing(side) {
+    for d in passing(&side.analysis.devices) {
         text.push_str(&format!(
             " (not counted: GPU {}, with under a tenth of the work, idle for {})",
             d.ordinal,
@@ -188,12 +197,6 @@ fn max_idle(side: &Side<'_>, limit: f64) -> Judged {
     }
     let without = side.analysis.verdict.profiled.map(|p| 1.0 - p.busy);
     Judged::new("max-idle", slowed(idle, without, limit), text).figures(idle, limit)
-}
-
-/// The devices that did something, and too little to be judged by their idle time.
-fn passing<'a>(side: &'a Side<'_>) -> impl Iterator<Item = &'a DeviceAnalysis> {
-    let working: Vec<u32> = working(&side.analysis.devices).map(|(_, d)| d.ordinal).collect();
-    side.analysis.devices.iter().filter(move |d| d.ops > 0 && !working.contains(&d.ordinal))
 }
 
 fn max_step(side: &Side<'_>, limit: f64) -> Judged {
@@ -235,13 +238,24 @@ fn against(c: &Comparison<'_>, condition: &'static str, most: f64) -> Judged {
     };
     match c.work.sameness {
         Sameness::Same | Sameness::Nearly => {}
+        _ if c.same_work && same_unit(c.a, c.b, &c.work, true) => {}
+        _ if c.same_work => {
+            let why = unit::why_not(c.a, c.b);
+            return unjudged(format!(
+                "--same-work, but a step may be another unit than the baseline's: {why}"
+            ));
+        }
         // a step of less work is no faster step
         Sameness::Other => {
-            let units = match same_unit(c.a, c.b, &c.work) {
+            let units = match same_unit(c.a, c.b, &c.work, false) {
                 true => "",
                 false => "; the steps were found by their launches: they may be other units",
             };
-            return unjudged(format!("other work than the baseline's: {}{units}", words::common(&c.work)));
+            let hint = " (a fix that changes kernels: --same-work)";
+            return unjudged(format!(
+                "other work than the baseline's: {}{units}{hint}",
+                words::common(&c.work)
+            ));
         }
         Sameness::Unknown => {
             return unjudged(format!("whether it is the baseline's work is not known: {}", c.work.why));
@@ -258,7 +272,7 @@ fn against(c: &Comparison<'_>, condition: &'static str, most: f64) -> Judged {
     }
     let (a, b) = (median.a.value, median.b.value);
     // what the work differs by may be all of it time of a step
-    let work_ns = c.work.differs() * a.max(b);
+    let work_ns = if c.same_work { 0.0 } else { c.work.differs() * a.max(b) };
     let d = Difference::new(&median.a, &median.b, most, median.run_ns + work_ns);
     let ratio = b / a;
     let Some(band) = d.band.map(|ns| ns / a) else {
@@ -307,7 +321,9 @@ fn against(c: &Comparison<'_>, condition: &'static str, most: f64) -> Judged {
     } else if (mean - ratio).abs() > band {
         text.push_str(&format!(" (the mean step: {})", words::change(&step.a, &step.b)));
     }
-    if c.work.sameness == Sameness::Nearly {
+    if c.same_work && c.work.sameness != Sameness::Same {
+        text.push_str(&format!(" ({})", words::waived(c.a, c.b, &c.work)));
+    } else if c.work.sameness == Sameness::Nearly {
         text.push_str(&format!(" (nearly the baseline's work: {})", words::common(&c.work)));
     }
     Judged { band: Some(band), ..Judged::new(condition, result, text).figures(value, limit_value) }
@@ -339,7 +355,7 @@ fn require(side: &Side<'_>, name: &str) -> Judged {
         let text = format!("{name:?} occurs {times}, {} in all", words::time(ns as f64));
         return Judged { value: Some(count as f64), ..Judged::new("require-range", Answer::Ok, text) };
     }
-    if incomplete(side) {
+    if !side.whole() {
         let text = format!("{name:?} does not occur, but the trace is not whole");
         return Judged::new("require-range", Answer::Unjudged, text);
     }
@@ -358,14 +374,4 @@ fn require(side: &Side<'_>, name: &str) -> Judged {
     };
     let text = format!("{name:?} does not occur: {there}");
     Judged { value: Some(0.0), ..Judged::new("require-range", Answer::Failed, text) }
-}
-
-/// What does not occur in it may have occurred in the run.
-fn incomplete(side: &Side<'_>) -> bool {
-    let (run, a): (&Run, _) = (side.run, side.analysis);
-    let lost = share(a.data_losses, a.data_losses.saturating_add(a.events)) > 0.0;
-    lost || !run.missing.is_empty()
-        || a.coverage.overwritten
-        || run.left_out > 0
-        || run.problems.cut_segments > 0
 }

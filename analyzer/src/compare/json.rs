@@ -37,6 +37,7 @@ impl Comparison<'_> {
             "b": side(self.b),
             "work": {
                 "same": self.work.sameness.key(),
+                "told_same": self.same_work,
                 "common_share": self.work.common,
                 "reshaped_share": self.work.reshaped,
                 "remark": (!self.work.why.is_empty()).then_some(&self.work.why),

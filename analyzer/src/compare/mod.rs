@@ -6,7 +6,7 @@
 //! side.rs      one run: steps by bucket, kernels by name     noise.rs    what a difference is
 //! work.rs      is it the same work?                          scaling.rs  one GPU against many
 //! words.rs     report and line                               json.rs     the same for programs
-//! gate.rs      conditions on one run
+//! gate.rs      conditions on one run              unit.rs     is a step the same unit in both?
 //! ```
 //! A figure of a step is its mean over the steps that count, so that the buckets sum up to the step and the step is the one
 //! of the line; the median stands beside it. Nothing is called faster or slower that lies within the noise, or where a
@@ -17,16 +17,18 @@ mod json;
 pub mod noise;
 mod scaling;
 pub mod side;
+mod unit;
 mod words;
 pub mod work;
 
 pub use scaling::Scaling;
 pub use side::Side;
 
-use crate::analysis::{Bucket, StepSource};
+use crate::analysis::Bucket;
 use crate::causes::inconclusive;
 
 use noise::{Difference, Estimate, Place, MIN_STEPS, RUN_GPU, RUN_HOST};
+use unit::same_unit;
 use work::{Sameness, Work};
 
 /// What can be said of the step time.
@@ -95,6 +97,8 @@ impl Figure {
 pub struct Options {
     /// What two runs of one program differ by, share 0 to 1; `None`: [`RUN_HOST`] and [`RUN_GPU`].
     pub run_noise: Option<f64>,
+    /// The user says that both do the same work, whatever their kernels.
+    pub same_work: bool,
     /// Compare by number of GPUs.
     pub scaling: bool,
     /// GPUs of A and B, where the user tells.
@@ -114,6 +118,8 @@ pub struct Comparison<'a> {
     pub remarks: Vec<String>,
     /// Is it the same work?
     pub work: Work,
+    /// [`Options::same_work`].
+    pub same_work: bool,
     /// What can be said of the step time.
     pub outcome: Outcome,
     /// Mean step; `None` where a run has no steps.
@@ -137,6 +143,7 @@ pub fn compare<'a>(a: &'a Side<'a>, b: &'a Side<'a>, options: Options) -> Compar
         cautions: Vec::new(),
         remarks: Vec::new(),
         work,
+        same_work: options.same_work,
         outcome: Outcome::NoSteps,
         step: None,
         median: None,
@@ -175,12 +182,6 @@ pub(crate) fn run_share(bucket: Bucket, told: Option<f64>) -> f64 {
     })
 }
 
-/// A step is the same unit in both runs: the program marks it in both, or it holds the same work.
-pub(crate) fn same_unit(a: &Side<'_>, b: &Side<'_>, work: &Work) -> bool {
-    let told = |s: &Side<'_>| matches!(s.analysis.steps.source, StepSource::Marks | StepSource::Ranges);
-    (told(a) && told(b)) || matches!(work.sameness, Sameness::Same | Sameness::Nearly)
-}
-
 /// The names of the GPUs where they are known to differ.
 pub(crate) fn other_gpus<'a>(a: &'a Side<'_>, b: &'a Side<'_>) -> Option<(&'a str, &'a str)> {
     let names = (a.gpu(), b.gpu());
@@ -195,7 +196,7 @@ fn outcome(c: &Comparison<'_>) -> Outcome {
     if unsure(c.a) || unsure(c.b) {
         return Outcome::Inconclusive;
     }
-    if !same_unit(c.a, c.b, &c.work) {
+    if !same_unit(c.a, c.b, &c.work, c.same_work) {
         return Outcome::OtherSteps;
     }
     if c.a.run.slowed_host != c.b.run.slowed_host {
@@ -236,8 +237,16 @@ fn cautions(c: &Comparison<'_>, scaling: bool) -> Vec<String> {
             "the steps found in {letter} may be parts of a step: much work beside them does not repeat"
         ));
     }
+    if c.outcome == Outcome::OtherSteps && c.same_work {
+        said.push(format!(
+            "the steps were found by their launches, and beside the kernels nothing shows that a step of A is the unit of B's: \
+             {} (marks tell: gapprobe.step(), record_function(\"step\"))",
+            unit::why_not(a, b)
+        ));
+    }
     match c.work.sameness {
         Sameness::Same | Sameness::Nearly => {}
+        _ if c.same_work => said.push(words::waived(a, b, &c.work)),
         Sameness::Unknown => said.push(format!("whether it is the same work is not known: {}", c.work.why)),
         Sameness::Other => {
             said.push(format!("other work: {}", words::common(&c.work)));
@@ -246,7 +255,7 @@ fn cautions(c: &Comparison<'_>, scaling: bool) -> Vec<String> {
             }
         }
     }
-    if c.outcome == Outcome::OtherSteps {
+    if c.outcome == Outcome::OtherSteps && !c.same_work {
         said.push(
             "the steps were found by their launches and their work differs: a step of A may be another unit than one of B \
              (marks tell: gapprobe.step(), record_function(\"step\"))"

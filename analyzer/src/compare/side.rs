@@ -33,6 +33,8 @@ pub struct Side<'a> {
     pub kernels: HashMap<String, Kernels>,
     /// The same of all devices together.
     pub all_kernels: HashMap<String, Kernels>,
+    /// Copied from the host to all devices, bytes a step that counts; 0 without steps.
+    pub bytes_from_host: f64,
 }
 
 /// One step.
@@ -71,15 +73,20 @@ impl<'a> Side<'a> {
         let facts = KernelTable::new(run);
         let all = device.map(|d| parts(run, analysis, d, &facts.collectives())).unwrap_or_default();
         let steps = analysis.steps.steps.iter().zip(all).skip(analysis.steps.warm_up);
-        let steps = steps.map(|(s, p)| StepTime { ns: s.span.ns(), buckets: p.buckets }).collect();
+        let steps: Vec<_> = steps.map(|(s, p)| StepTime { ns: s.span.ns(), buckets: p.buckets }).collect();
         let streams = |d: usize| run.devices.get(d).map_or(&[][..], |d| &d.streams);
         let of_device = device.map(|d| kernels(run, analysis, streams(d), &facts)).unwrap_or_default();
         let all_kernels = match run.devices.len() {
             1 => of_device.clone(),
             _ => kernels(run, analysis, run.devices.iter().flat_map(|d| &d.streams), &facts),
         };
+        let bytes_from_host = match steps.len() {
+            0 => 0.0,
+            n => bytes_from_host(run, analysis) as f64 / n as f64,
+        };
         let (name, format) = (name.to_owned(), input.format);
-        Side { name, format, run, analysis, device, steps, kernels: of_device, all_kernels }
+        let kernels = of_device;
+        Side { name, format, run, analysis, device, steps, kernels, all_kernels, bytes_from_host }
     }
 
     /// Mean step, ns.
@@ -147,11 +154,32 @@ impl<'a> Side<'a> {
         }
     }
 
+    /// The trace holds the whole run: what does not occur in it did not occur.
+    pub fn whole(&self) -> bool {
+        let (run, a) = (self.run, self.analysis);
+        a.data_losses == 0
+            && run.missing.is_empty()
+            && !a.coverage.overwritten
+            && run.left_out == 0
+            && run.problems.cut_segments == 0
+    }
+
+    /// Kernels a step on all devices; without steps in all.
+    pub fn kernels_a_step(&self) -> f64 {
+        let all: u64 = self.all_kernels.values().map(|k| k.count).sum();
+        all as f64 / self.steps.len().max(1) as f64
+    }
+
     /// Devices that work in the trace.
     pub fn working(&self) -> u32 {
         working(&self.analysis.devices).count() as u32
     }
 }
+
+/// [`trace::event::Copy::direction`]: from host to device.
+const FROM_HOST: u8 = 1;
+/// From host to a device's array (texture memory).
+const FROM_HOST_TO_ARRAY: u8 = 3;
 
 /// A name that was cut is cut here, characters: its end depends on how long the numbers in front of it are.
 const CUT: usize = 60;
@@ -226,6 +254,13 @@ fn kernels<'a>(
         sum.collective |= collective;
     }
     by_name
+}
+
+/// What the steps that count got from the host.
+fn bytes_from_host(run: &Run, analysis: &Analysis) -> u64 {
+    let ops = run.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops);
+    let copies = ops.filter(|o| matches!(o.copy().direction, FROM_HOST | FROM_HOST_TO_ARRAY));
+    copies.filter(|o| counts(run, analysis, o)).map(Op::bytes).fold(0, u64::saturating_add)
 }
 
 /// An operation of the steps that count.

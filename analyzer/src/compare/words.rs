@@ -4,8 +4,8 @@
 use std::fmt::{Display, Write};
 
 use super::noise::{Estimate, RUN_GPU, RUN_HOST};
-use super::work::{Change, Changed, Work, WORTH_A_WORD};
-use super::{Comparison, Figure, Outcome, Side};
+use super::work::{Change, Changed, Sameness, Work, WORTH_A_WORD};
+use super::{unit, Comparison, Figure, Outcome, Side};
 use crate::analysis::Bucket;
 use crate::causes::{gpu_bound, inconclusive};
 use crate::fit;
@@ -245,6 +245,27 @@ pub(super) fn common(work: &Work) -> String {
         text.push_str(&format!(", {} of it in grids of another size", percent(work.reshaped)));
     }
     text
+}
+
+/// That the comparison of the kernels was waived, and by how much they differ.
+pub(super) fn waived(a: &Side<'_>, b: &Side<'_>, work: &Work) -> String {
+    let mut text = "--same-work: kernels not compared; ".to_owned();
+    match work.sameness {
+        Sameness::Unknown => text.push_str(&work.why),
+        _ => {
+            let (x, y) = (count(a.kernels_a_step()), count(b.kernels_a_step()));
+            text.push_str(&format!("{}, {x} -> {y} kernels a step", common(work)));
+        }
+    }
+    if unit::bytes_differ(a, b) {
+        text.push_str(&format!(", {}", from_host(a, b)));
+    }
+    text
+}
+
+/// What a step gets from the host in both.
+pub(super) fn from_host(a: &Side<'_>, b: &Side<'_>) -> String {
+    format!("{} -> {} from the host a step", fit::bytes(a.bytes_from_host), fit::bytes(b.bytes_from_host))
 }
 
 /// Key in words.

@@ -210,7 +210,7 @@ fn compare(ka: &HashMap<String, Kernels>, kb: &HashMap<String, Kernels>, steps: 
 }
 
 /// Equal up to a share of the larger.
-fn near((a, b): (f64, f64), share: f64) -> bool {
+pub(super) fn near((a, b): (f64, f64), share: f64) -> bool {
     (a - b).abs() <= share * a.max(b)
 }
 

@@ -32,6 +32,8 @@ pub struct Fleet {
     pub missing: Vec<u32>,
     /// Older summaries of a rank that has a newer one, left out.
     pub older: usize,
+    /// Copies of a process's summary, left out.
+    pub repeated: usize,
     /// Index of the worst rank.
     pub worst: Option<usize>,
     /// The worst one stands out (see the module's doc); else the ranks are even.
@@ -43,15 +45,21 @@ impl Fleet {
     pub fn new(mut ranks: Vec<Rank>) -> Fleet {
         ranks.sort_by(|a, b| {
             let key = |r: &Rank| (r.rank.is_none(), r.rank, std::cmp::Reverse(r.start_unix_ns));
-            key(a).cmp(&key(b)).then_with(|| a.file.cmp(&b.file))
+            key(a).cmp(&key(b)).then_with(|| (&a.host, a.pid, &a.file).cmp(&(&b.host, b.pid, &b.file)))
         });
+        let given = ranks.len();
+        // a process has one number, begin and name; where none is known, nothing tells two apart
+        let process =
+            |r: &Rank| (r.pid > 0 && r.start_unix_ns > 0).then(|| (r.start_unix_ns, r.host.clone(), r.pid));
+        ranks.dedup_by(|b, a| a.rank == b.rank && process(a).is_some() && process(a) == process(b));
+        let repeated = given - ranks.len();
         let all = ranks.len();
         ranks.dedup_by(|b, a| a.rank.is_some() && a.rank == b.rank);
         let older = all - ranks.len();
         let world = ranks.iter().map(|r| r.world_size).max().unwrap_or(0).min(MOST_RANKS);
         let have: std::collections::HashSet<u32> = ranks.iter().filter_map(|r| r.rank).collect();
         let missing = (0..world).filter(|r| !have.is_empty() && !have.contains(r)).collect();
-        let mut fleet = Fleet { ranks, missing, older, ..Fleet::default() };
+        let mut fleet = Fleet { ranks, missing, older, repeated, ..Fleet::default() };
         fleet.find_worst();
         fleet
     }
@@ -120,6 +128,7 @@ impl Fleet {
             "ranks": self.ranks.iter().map(Rank::json).collect::<Vec<_>>(),
             "missing_ranks": self.missing,
             "older_summaries": self.older,
+            "repeated_summaries": self.repeated,
             "worst": self.worst.and_then(|w| self.ranks.get(w)).map(|r| json!({
                 "rank": r.rank, "file": r.file, "stands_out": self.stands_out,
                 "more": self.more().map(|(key, ns, others)| json!({"bucket": key, "ns": ns, "others_ns": others})),

@@ -11,6 +11,7 @@ use trace::{KernelInfo, Kind};
 
 use crate::load;
 use crate::run::{Call, Device, Mark, Op, Range, Run, Span, Stream, SyncRecord, Thread, NAMED_CALL, NONE};
+use crate::unanswered;
 
 /// More streams of a device than this are not told apart: their operations are refused.
 const MOST_STREAMS: usize = 60_000;
@@ -269,6 +270,9 @@ impl Assembly {
         mark_graph_nodes(&mut run);
         for t in &mut run.threads {
             nest(&mut t.ranges);
+        }
+        if let Some(copies) = unanswered::all_copies(&run) {
+            run.missing = format!("copies were called for {copies} times, and none is in the trace");
         }
         run
     }

@@ -29,6 +29,8 @@ pub struct Attributed {
     pub kernels: u64,
     /// Ops that start before their launch call.
     pub start_before_launch: u64,
+    /// Of so many ops whose call is known.
+    pub launched: u64,
     /// Valid span: time with anything running, ns.
     pub busy_ns: u64,
     /// Valid span: gaps.
@@ -214,6 +216,7 @@ impl<'a> Walk<'a> {
         let call = self.run.call(next.op.call).map(|(_, c)| c);
         if let Some(c) = call {
             self.out.start_before_launch += u64::from(next.op.start < c.start);
+            self.out.launched += 1;
         }
         // E: the end of the op before the first piece; without a piece, of the last op
         let before = match self.pending.first() {

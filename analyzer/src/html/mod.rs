@@ -31,6 +31,8 @@ use serde_json::{json, Value};
 use crate::analysis::{Analysis, DeviceAnalysis};
 use crate::formats::Input;
 use crate::kernels::KernelTable;
+use crate::overview;
+use crate::phases::Phases;
 use crate::run::{Device, Run};
 
 /// Version of the figures' keys.
@@ -108,6 +110,8 @@ fn device(shown: Shown<'_>) -> Value {
         "of": shown.analysis.devices.len(),
         "wall_ns": found.wall_ns,
         "buckets": buckets::figures(&found.buckets),
+        "gauges": overview::gauges(shown.run, shown.analysis),
+        "phases": Phases::of(shown.run, shown.analysis).map(|p| p.json()),
         "steps": series::figures(shown),
         "timeline": timeline::figures(shown),
         "gaps": histogram::gaps(shown),

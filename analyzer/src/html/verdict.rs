@@ -13,6 +13,8 @@ use crate::timeline::Observed;
 /// Remarks at most; findings at most.
 const MOST_REMARKS: usize = 20;
 const MOST_FINDINGS: usize = 8;
+/// Frames of a stack at most, innermost first.
+const MOST_FRAMES: usize = 48;
 
 /// The whole line, without a trace file.
 pub(super) fn line(subject: &Subject<'_>) -> String {
@@ -35,6 +37,7 @@ pub(super) fn figures(subject: &Subject<'_>) -> Value {
             "fix": f.fix, "confidence": f.confidence.key(), "count": f.count,
         })
     });
+    let stack = overview::stack(&subject.input.run, subject.analysis);
     let promise = v.step_ns > 0.0 && v.predicted_ns > 0.0;
     json!({
         "code": v.code,
@@ -43,6 +46,9 @@ pub(super) fn figures(subject: &Subject<'_>) -> Value {
         "sentence": clean(&sentence),
         "rest": clean(&rest),
         "line": clean(&line(subject)),
+        "site": v.site.as_ref().map(|s| clean(&s.to_string())),
+        "stack": stack.iter().take(MOST_FRAMES).map(|f| clean(f)).collect::<Vec<_>>(),
+        "stack_left_out": stack.len().saturating_sub(MOST_FRAMES),
         "fix": v.fix,
         "or": v.tied.map(|t| json!({ "cause": t.cause, "fix": t.fix })),
         "next": overview::next(&Source::new(&subject.input.run, NameStyle::Short), subject.analysis).map(|n| clean(&n)),

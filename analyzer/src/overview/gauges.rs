@@ -14,6 +14,8 @@ use crate::run::{Reading, Run, Span};
 const LEAST: usize = 5;
 /// NVML's utilisation from here on reads as "the GPU is full".
 const FULL_PCT: f64 = 90.0;
+/// ... and is not what ran where it is so much above the share of the time in which anything did, percent.
+const FAR_ABOVE: f64 = 20.0;
 /// A device that is full and draws less than this part of its limit is not.
 const LOW_POWER: f64 = 0.5;
 /// The share of the time with a kernel running is worth setting against the utilisation below this.
@@ -113,8 +115,13 @@ impl Gauges {
             }
             let low = matches!((self.power, self.power_limit), (Some(p), Some(l)) if p < l * LOW_POWER);
             let full = self.utilization.is_some_and(|u| u >= FULL_PCT);
-            if full && (low || busy < NOT_FULL) {
+            let above = self.utilization.is_some_and(|u| u - busy * 100.0 >= FAR_ABOVE);
+            if above || full && busy < NOT_FULL {
                 text.push_str(": NVML counts periods in which any kernel ran, however short or small");
+            } else if full && low {
+                text.push_str(
+                    ": what runs leaves most of the GPU unused (small kernels, or such as wait for memory)",
+                );
             }
             out.push(format!("{text}."));
         }
@@ -208,7 +215,13 @@ mod tests {
                 (Gauge::PowerLimitMw, &|_| 700_000),
             ],
         );
-        assert!(!used.sentences(0.97)[0].contains("NVML counts"), "{:?}", used.sentences(0.97));
+        assert!(used.sentences(0.97)[0].ends_with("97 % of the time."), "{:?}", used.sentences(0.97));
+        // busy all the time and cool: little of the GPU is at work
+        assert!(full.sentences(0.97)[0].contains("most of the GPU unused"), "{:?}", full.sentences(0.97));
+        // far from full, and further from what NVML says
+        let third = gauges(20, &[(Gauge::Utilization, &|_| 31)]);
+        assert!(third.sentences(0.04)[0].contains("NVML counts"), "{:?}", third.sentences(0.04));
+        assert!(third.sentences(0.25)[0].ends_with("25 % of the time."), "{:?}", third.sentences(0.25));
         assert!(gauges(20, &[]).sentences(0.5).is_empty());
         assert!(gauges(3, &[(Gauge::Utilization, &|_| 100)]).sentences(0.5).is_empty(), "three readings");
     }

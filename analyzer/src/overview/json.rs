@@ -6,9 +6,10 @@
 use serde_json::{json, Value};
 
 use super::gauges::Gauges;
-use super::{next, Overview};
+use super::{next, stack, Overview};
 use crate::analysis::Bucket;
 use crate::line;
+use crate::phases::Phases;
 use crate::summary::{summary, Around};
 
 /// One object.
@@ -23,8 +24,10 @@ pub fn json(o: &Overview<'_>) -> Value {
     if let Value::Object(keys) = &mut all {
         if let Some(verdict) = keys.get_mut("verdict").and_then(Value::as_object_mut) {
             verdict.insert("next".to_owned(), json!(next(o.source, a)));
+            verdict.insert("stack".to_owned(), json!(stack(run, a)));
         }
         keys.insert("gauges".to_owned(), worst.map_or(Value::Null, |d| Gauges::of(run, a, d).json()));
+        keys.insert("phases".to_owned(), Phases::of(run, a).map_or(Value::Null, |p| p.json()));
         keys.insert("buckets_ns".to_owned(), Value::Object(buckets.collect()));
         keys.insert(
             "input".to_owned(),

@@ -3,14 +3,14 @@
 
 use std::fmt::Write;
 
-use super::gauges::Gauges;
 use super::page::{name, Page};
 use super::rows::{Fields, Rows};
-use super::{ncu, Overview};
-use crate::analysis::{Analysis, Bucket, DeviceAnalysis, StepSource};
+use super::{gauges, ncu, Overview};
+use crate::analysis::{working, Analysis, Bucket, DeviceAnalysis, StepSource};
 use crate::causes::inconclusive;
-use crate::fit::thousands;
+use crate::fit::{bytes, thousands};
 use crate::line;
+use crate::phases::Phases;
 use crate::tables::syncs::meanwhile;
 use crate::visible::{visible, word};
 
@@ -30,7 +30,7 @@ pub fn screen(o: &Overview<'_>, width: Option<usize>) -> String {
     verdict(out, a);
     if let Some(d) = a.worst.and_then(|w| a.devices.get(w)) {
         buckets(out, a, d);
-        let said = Gauges::of(&o.input.run, a, d).sentences(d.busy_share());
+        let said = gauges(&o.input.run, a);
         for sentence in &said {
             out.sentence("", sentence);
         }
@@ -39,6 +39,7 @@ pub fn screen(o: &Overview<'_>, width: Option<usize>) -> String {
         }
     }
     steps(out, o, a);
+    phases(out, o, a);
     gaps(out, o);
     kernels(out, o);
     calls(out, o);
@@ -82,10 +83,10 @@ fn verdict(out: &mut Page, a: &Analysis) {
 fn buckets(out: &mut Page, a: &Analysis, d: &DeviceAnalysis) {
     let steps = a.steps.steady().len().max(1) as f64;
     let per = if a.steps.source == StepSource::None { "in all" } else { "a step" };
-    let gpu = if a.devices.len() > 1 {
-        format!("GPU {} (the worst of {})", d.ordinal, a.devices.len())
-    } else {
-        "the GPU".to_owned()
+    let gpu = match (a.devices.len(), working(&a.devices).count()) {
+        (0 | 1, _) => "the GPU".to_owned(),
+        (_, 0 | 1) => format!("GPU {}", d.ordinal),
+        (_, n) => format!("GPU {} (the worst of {n})", d.ordinal),
     };
     let wall = time((d.wall_ns as f64 / steps) as u64);
     out.sentence("", &format!("Where the time of {gpu} goes ({wall} {per})"));
@@ -111,6 +112,9 @@ fn buckets(out: &mut Page, a: &Analysis, d: &DeviceAnalysis) {
     }
     if rest >= 0.0005 {
         let _ = writeln!(out.text, "  {:<17}{:>5.1} %", "less than 0.5 %", rest * 100.0);
+    }
+    if let Some(rest) = line::not_counted(a) {
+        out.sentence("  ", &rest);
     }
     out.text.push('\n');
 }
@@ -160,6 +164,28 @@ fn steps(out: &mut Page, o: &Overview<'_>, a: &Analysis) {
     out.text.push('\n');
 }
 
+/// Dataload, forward, backward, optimizer: how much of a step each has, what of it the GPU idles, and how that is known.
+fn phases(out: &mut Page, o: &Overview<'_>, a: &Analysis) {
+    let Some(phases) = Phases::of(&o.input.run, a) else { return };
+    let each = |ns: u64| time((ns as f64 / phases.steps.max(1) as f64) as u64);
+    let part = |what: &str, ns: u64, idle: u64| {
+        let idle =
+            if phases.share(idle) >= DRAWN { format!(", {} of it idle", each(idle)) } else { String::new() };
+        format!("{what} {:.0} % ({}{idle})", phases.share(ns) * 100.0, each(ns))
+    };
+    let mut parts: Vec<String> = phases.parts.iter().map(|p| part(p.kind.key(), p.ns(), p.idle_ns)).collect();
+    let (busy, idle) = phases.other;
+    if phases.share(busy + idle) >= DRAWN {
+        parts.push(part("other", busy + idle, idle));
+    }
+    out.sentence("", &format!("Phases of a step: {}.", parts.join(", ")));
+    out.sentence("  ", &format!("known by: {}.", phases.known_by()));
+    for remark in &phases.remarks {
+        out.sentence("  ", remark);
+    }
+    out.text.push('\n');
+}
+
 /// The slowest step against the median one: what it has more of.
 fn slowest(o: &Overview<'_>, a: &Analysis) -> Option<String> {
     let ordinal = f64::from(a.worst.and_then(|w| a.devices.get(w))?.ordinal);
@@ -199,7 +225,11 @@ fn slowest(o: &Overview<'_>, a: &Analysis) -> Option<String> {
 fn gaps(out: &mut Page, o: &Overview<'_>) {
     let Some(table) = Rows::of(o.source, "gaps") else { return };
     let (begin, counts) = (o.input.run.header.start_monotonic, &o.source.analysis().counts);
-    let inside = |r: &Fields<'_>| counts.contains((r.number("start_ns") as u64).saturating_add(begin));
+    let judged: Vec<f64> = working(&o.source.analysis().devices).map(|(_, d)| f64::from(d.ordinal)).collect();
+    let inside = |r: &Fields<'_>| {
+        let start = (r.number("start_ns") as u64).saturating_add(begin);
+        counts.contains(start) && judged.contains(&r.number("device"))
+    };
     out.section("Longest idle", table.iter().filter(inside).take(3), |r, most| {
         let call = match r.text("call") {
             "" => String::new(),
@@ -209,8 +239,12 @@ fn gaps(out: &mut Page, o: &Overview<'_>) {
             "" => "(nothing)".to_owned(),
             text => name(text, most),
         };
+        let gpu = match judged.len() {
+            0 | 1 => String::new(),
+            _ => format!("GPU {}, ", r.number("device")),
+        };
         format!(
-            "{:>9}  {}{call}: {} .. {}",
+            "{:>9}  {gpu}{}{call}: {} .. {}",
             time(r.number("length_ns") as u64),
             r.text("cause"),
             name("before"),
@@ -280,9 +314,11 @@ fn copies(out: &mut Page, o: &Overview<'_>) {
         let size = sizes.iter().find(|s| s.text("operation") == name).map_or(0.0, |s| s.number("total_mb"));
         let rate = size * 1e6 / r.number("total_ns").max(1.0);
         format!(
-            "{name}: {} x, {size:.1} MB in {} ({rate:.1} GB/s)",
+            "{name}: {} x, {} in {} ({}/s)",
             thousands(r.number("count") as u64),
-            time(r.number("total_ns") as u64)
+            bytes(size * 1e6),
+            time(r.number("total_ns") as u64),
+            bytes(rate * 1e9)
         )
     });
 }

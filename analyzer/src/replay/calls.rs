@@ -70,14 +70,32 @@ impl Prepared {
                 role,
                 whole_device: role == Role::Alloc || (role == Role::Sync && is_device_wide(run.call_name(c))),
                 for_host: false,
+                values: false,
+                with_stretch: false,
                 first_of_step: false,
                 overlaps,
                 long: host.is_long(flat),
                 fetch: host.is_fetch(flat),
             });
         }
+        self.forget_pauses(run, window);
         self.shrink_stretches(host.usual);
         flats
+    }
+
+    /// A thread's first item comes when it came after the window's begin. What lay before it may be seconds of loading, compiling
+    /// or of another thread's turn (a pool of XLA's fetches a JAX program's results: one thread paused 18 s in front of the
+    /// steps), and played it would be time between this item and the thread's last.
+    fn forget_pauses(&mut self, run: &Run, window: Span) {
+        let mut seen = vec![false; self.chains];
+        for (n, item) in self.items.iter_mut().enumerate() {
+            let Some(seen) = seen.get_mut(usize::from(item.chain)) else { continue };
+            if !std::mem::replace(seen, true) && n > 0 {
+                let start = run.call(item.call).map_or(0, |(_, c)| c.start);
+                item.think = item.think.min(start.saturating_sub(window.start));
+                item.shrunk = item.think;
+            }
+        }
     }
 
     /// What is left of each item's time once the host does nothing but launch. A stretch goes from launch to launch; calls

@@ -37,8 +37,17 @@ impl Prepared {
         self.twice(fixes, at).1
     }
 
+    /// The same with kernels that take `slower` times as long as recorded (a GPU that no longer waits lowers its clock).
+    pub fn play_slower(&self, fixes: Fixes, at: &dyn Fn(u32) -> bool, slower: f64) -> u64 {
+        self.twice_at(fixes, at, slower).1
+    }
+
     /// What the first time takes, in front of an idle device, and the second.
     pub(super) fn twice(&self, fixes: Fixes, at: &dyn Fn(u32) -> bool) -> (u64, u64) {
+        self.twice_at(fixes, at, 1.0)
+    }
+
+    fn twice_at(&self, fixes: Fixes, at: &dyn Fn(u32) -> bool, slower: f64) -> (u64, u64) {
         let mut by_chain: Vec<Vec<u32>> = vec![Vec::new(); self.chains.max(1)];
         if self.chains > 1 {
             for (n, i) in self.items.iter().enumerate() {
@@ -56,23 +65,28 @@ impl Prepared {
             starts: vec![0; self.works.len()],
             ends: vec![0; self.works.len()],
             streams: vec![0; self.streams.max(1)],
-            ahead: 0,
+            ahead: [0; 2],
             last: 0,
-            bound_copy: 0,
+            bound_copy: [0; 2],
             bound_comm: 0,
+            slower,
         };
         p.once(&mut chains, &by_chain);
         let from = p.last;
-        (p.bound_copy, p.bound_comm) = (0, 0);
+        (p.bound_copy, p.bound_comm) = ([0; 2], 0);
         p.once(&mut chains, &by_chain);
-        (from, (p.last - from).max(p.bound_copy).max(p.bound_comm))
+        let [to_device, to_host] = p.bound_copy;
+        (from, (p.last - from).max(to_device).max(to_host).max(p.bound_comm))
     }
 
     /// Is this call not made, with these fixes?
     pub(super) fn is_left_out(item: &Item, fixes: Fixes, at: &dyn Fn(u32) -> bool) -> bool {
         let fixed = match item.role {
             Role::Sync => fixes.has(Fix::Sync),
-            Role::Copy => fixes.has(Fix::Copy),
+            // from pinned memory the values come sooner, and they are waited for as before
+            Role::Copy => {
+                (fixes.has(Fix::Copy) && !item.values) || (fixes.has(Fix::Host) && item.with_stretch)
+            }
             Role::Alloc => fixes.has(Fix::Alloc),
             Role::Launch => false,
         };
@@ -89,11 +103,13 @@ struct Playing<'a> {
     starts: Vec<u64>,
     ends: Vec<u64>,
     streams: Vec<u64>,
-    /// With [`Fix::Copy`]: when the stream of the copies made ahead is through.
-    ahead: u64,
+    /// With [`Fix::Copy`]: when the streams of the copies on streams of their own are through, to the device and to the host.
+    ahead: [u64; 2],
     last: u64,
-    bound_copy: u64,
+    bound_copy: [u64; 2],
     bound_comm: u64,
+    /// Kernels take this many times as long.
+    slower: f64,
 }
 
 impl Playing<'_> {
@@ -171,7 +187,7 @@ impl Playing<'_> {
         let nodes = to.saturating_sub(first) as u64;
         for w in first..to {
             if let Some(work) = prepared.works.get(w) {
-                self.work(w, work, began, part);
+                self.work(w, work, item, began, part);
             }
         }
         let own = match part {
@@ -185,7 +201,8 @@ impl Playing<'_> {
         if !left_out && item.wait != NONE {
             let mut done = self.ends.get(item.wait as usize).copied().unwrap_or(0);
             if item.whole_device {
-                done = self.streams.iter().copied().fold(done.max(self.ahead), u64::max);
+                done =
+                    self.streams.iter().copied().fold(done.max(self.ahead[0]).max(self.ahead[1]), u64::max);
             }
             ended = ended.max(done + u64::from(item.back));
         }
@@ -209,8 +226,11 @@ impl Playing<'_> {
         before.and_then(|n| self.starts.get(n)).copied().unwrap_or(0)
     }
 
-    fn work(&mut self, n: usize, w: &Work, began: u64, part: Part) {
-        let mut duration = w.duration;
+    fn work(&mut self, n: usize, w: &Work, item: &Item, began: u64, part: Part) {
+        let mut duration = match w.bucket == Bucket::Compute && self.slower > 1.0 {
+            true => (w.duration as f64 * self.slower) as u64,
+            false => w.duration,
+        };
         let mut spacing = i64::from(w.spacing);
         let latency = match part {
             // a graph's nodes start when it has been handed over as a whole
@@ -218,13 +238,9 @@ impl Playing<'_> {
             Part::Inner => 0,
             Part::None => self.host_time(u64::from(w.latency)),
         };
-        if w.big_copy && self.fixes.has(Fix::Copy) && (self.at)(w.call) {
-            // on a stream of its own, a step ahead: only who waits for the whole device waits for it, the link must carry
-            // all of them
-            self.bound_copy += u64::from(w.pinned);
-            self.ahead = self.ahead.max(began + latency) + u64::from(w.pinned);
-            self.times(n, began, began);
-            return;
+        let copied = w.big_copy && self.fixes.has(Fix::Copy) && (self.at)(w.call);
+        if copied || (item.with_stretch && self.fixes.has(Fix::Host)) {
+            return self.copy_aside(n, w, began + latency, began);
         }
         if w.bucket == Bucket::Comm && self.fixes.has(Fix::Comm) {
             self.bound_comm += duration;
@@ -248,6 +264,25 @@ impl Playing<'_> {
         *stream = (*stream).max(end);
         self.last = self.last.max(end);
         self.times(n, start, end);
+    }
+
+    /// A copy on a stream of its own, from or to pinned memory; the link must carry all of them. To the device: a step ahead, so
+    /// only who waits for the whole device waits for it. To the host: behind what its stream has been given so far.
+    fn copy_aside(&mut self, n: usize, w: &Work, ready: u64, began: u64) {
+        let pinned = u64::from(w.pinned);
+        let [ahead, behind] = &mut self.ahead;
+        if let Some(bound) = self.bound_copy.get_mut(usize::from(w.to_host)) {
+            *bound += pinned;
+        }
+        if !w.to_host {
+            *ahead = ready.max(*ahead) + pinned;
+            return self.times(n, began, began);
+        }
+        let given = self.streams.get(usize::from(w.stream)).copied().unwrap_or(0);
+        let start = ready.max(*behind).max(given);
+        *behind = start + pinned;
+        self.last = self.last.max(start + pinned);
+        self.times(n, start, start + pinned);
     }
 
     fn times(&mut self, n: usize, start: u64, end: u64) {

@@ -10,6 +10,8 @@ use crate::gaps::{KERNEL_GAP_NS, SMALL_COPY_BYTES, SMALL_KERNEL_NS};
 use crate::run::{Device, Op, Run, NONE};
 use crate::timeline::class;
 
+/// CUPTI's number for copies to the host.
+pub(super) const TO_HOST: u8 = 2;
 /// Latency from launch call to start that is assumed where the recording shows none, ns (H200: 8.7–9.3 µs).
 const DEFAULT_LATENCY_NS: u64 = 9_000;
 /// An op that starts this soon after another stream's op ended is taken to have waited for it, ns.
@@ -42,7 +44,7 @@ impl Prepared {
                 continue;
             };
             if let Some(item) = self.items.get_mut(w.item as usize) {
-                item.for_host |= o.copy().is_pageable() || o.copy().direction == 2;
+                item.for_host |= o.copy().is_pageable() || o.copy().direction == TO_HOST;
             }
             let (before, node) = before(device, w).map_or((0, false), |b| (b.end, b.call == o.call));
             let bucket = class(o, collectives);
@@ -61,7 +63,9 @@ impl Prepared {
                     && o.kind == Kind::Kernel
                     && o.end - o.start < SMALL_KERNEL_NS,
                 big_copy: o.kind == Kind::Memcpy && o.bytes() > SMALL_COPY_BYTES && o.copy().direction != 8,
+                to_host: false,
             };
+            work.to_host = work.big_copy && o.copy().direction == TO_HOST;
             if work.big_copy {
                 let pinned = o.bytes() / super::PINNED_BYTES_PER_NS;
                 work.pinned = clamp32(pinned.min(work.duration));

@@ -47,6 +47,10 @@ pub(super) struct Item {
     pub whole_device: bool,
     /// A copy to the host, or from or to pageable memory: no graph holds it.
     pub for_host: bool,
+    /// A large copy to the host that holds it, or the synchronize behind one: the host goes on with what was copied.
+    pub values: bool,
+    /// The same, and a long stretch of the host's follows: work on these values, which takes its copy along wherever it goes.
+    pub with_stretch: bool,
     /// Launches the first op of a step.
     pub first_of_step: bool,
     pub overlaps: bool,
@@ -79,6 +83,8 @@ pub(super) struct Work {
     pub bucket: Bucket,
     pub small: bool,
     pub big_copy: bool,
+    /// One of those, from the device to the host.
+    pub to_host: bool,
 }
 
 /// A device's steady span, ready to be replayed.
@@ -132,22 +138,34 @@ impl Prepared {
         drop(item_of);
         placed.sort_by_key(|w| (w.item, w.start));
         p.take_ops(run, device, collectives, &placed);
-        p.take_steps(steps, &placed);
+        p.take_steps(run, steps, &placed);
         p.take_usual_ends();
         p.usual_call = usual_call(run, &calls, &p.items);
         p.link_waits(run, device, host, &calls, &placed);
+        p.tie_copies_to_stretches();
         p.measure(run, device, host, &calls, &placed);
         p
     }
 
-    /// Which items launch the first op of a step.
-    fn take_steps(&mut self, steps: &[Step], placed: &[Placed]) {
+    /// Which items launch the first op of a step: the one that begins there, or, where the program marks its steps, what is
+    /// launched first behind the mark (what was launched before it may begin later).
+    fn take_steps(&mut self, run: &Run, steps: &[Step], placed: &[Placed]) {
+        let called = |i: &Item| run.call(i.call).map_or(0, |(_, c)| c.start);
         let mut by_start: Vec<(u64, u32)> = placed.iter().map(|w| (w.start, w.item)).collect();
         by_start.sort_unstable();
         for step in steps {
             let at = by_start.partition_point(|w| w.0 < step.span.start);
             let first = by_start.get(at).filter(|w| w.0 < step.span.end);
-            if let Some(item) = first.and_then(|w| self.items.get_mut(w.1 as usize)) {
+            let begins = step.host == step.span && first.is_some_and(|w| w.0 == step.span.start);
+            let first = match first.filter(|_| begins) {
+                Some(w) => Some(w.1 as usize),
+                None => {
+                    let from = self.items.partition_point(|i| called(i) < step.host.start);
+                    let launch = self.items.iter().skip(from).position(|i| i.role == Role::Launch);
+                    launch.map(|n| from + n)
+                }
+            };
+            if let Some(item) = first.and_then(|n| self.items.get_mut(n)) {
                 item.first_of_step = true;
             }
         }

@@ -3,9 +3,9 @@
 
 use trace::call::Class;
 
-use super::ops::before;
+use super::ops::{before, TO_HOST};
 use super::prepare::{clamp32, op, Placed, Prepared, Role};
-use super::{AHEAD_NS, LAUNCH_NS, NODE_NS};
+use super::{Fix, AHEAD_NS, LAUNCH_NS, NODE_NS};
 use crate::gaps::{HostView, SMALL_COPY_BYTES};
 use crate::run::{Call, Device, Run, NONE};
 
@@ -29,14 +29,18 @@ impl Prepared {
         let mut by_end: Vec<(u64, u32)> =
             placed.iter().enumerate().filter_map(|(n, w)| Some((op(device, w)?.end, n as u32))).collect();
         by_end.sort_unstable();
+        let streams = synchronized_streams(run, device);
         let blocking: std::collections::HashSet<u32> = host.blockers.iter().map(|b| b.call).collect();
         // when the last of the ops launched so far ends
         let mut latest = 0;
         let usual_call = self.usual_call;
+        // the call before this one, and the stack it was made from
+        let mut before = None;
         for (n, &flat) in calls.iter().enumerate() {
             let next_op = self.items.get(n + 1).map_or(self.works.len() as u32, |i| i.first_op);
             let Some(item) = self.items.get_mut(n) else { continue };
             let Some((_, c)) = run.call(flat) else { continue };
+            let copied = before.replace((flat, c.site)).filter(|_| !item.whole_device);
             match item.role {
                 Role::Launch if c.class == Some(Class::Copy) && blocking.contains(&flat) => {
                     let last = (item.first_op..next_op).next_back();
@@ -46,17 +50,22 @@ impl Prepared {
                         item.back = clamp32(c.end.saturating_sub(end));
                         let big = last.and_then(|l| self.works.get(l as usize)).is_some_and(|w| w.big_copy);
                         item.role = if big { Role::Copy } else { Role::Sync };
+                        item.values =
+                            last.and_then(|l| self.works.get(l as usize)).is_some_and(|w| w.to_host);
                         item.own = usual_call.min(c.end - c.start);
                     }
                 }
                 Role::Sync | Role::Alloc => {
-                    let found = waited_for(device, placed, &by_end, n, c, item.role);
+                    let stream = streams.get(&c.correlation).copied();
+                    let found = waited_for(device, placed, &by_end, n, c, (item.role, stream));
                     // allocating does not wait by itself: what ended while it was at work need not have been waited for
                     let worked = |end: u64| c.class == Some(Class::Alloc) && c.end - end > end - c.start;
                     if let Some((end, w)) = found.filter(|&(end, _)| !worked(end)) {
                         // the synchronize behind a blocking copy is part of it
-                        if item.role == Role::Sync && self.works.get(w as usize).is_some_and(|w| w.big_copy) {
-                            item.role = Role::Copy;
+                        if let Some(work) = self.works.get(w as usize).filter(|w| {
+                            item.role == Role::Sync && w.big_copy && copied == Some((w.call, c.site))
+                        }) {
+                            (item.role, item.values) = (Role::Copy, work.to_host);
                         }
                         item.wait = w;
                         item.back = clamp32((c.end - end).min(item.own)); // less what was not observed
@@ -69,7 +78,12 @@ impl Prepared {
                         || (c.class == Some(Class::Free) && latest <= c.start)
                     {
                         let to = by_end.partition_point(|e| e.0 <= c.start);
-                        if let Some((_, w)) = last_launched_before(placed, by_end.get(..to), n) {
+                        if let Some((_, w)) = last_launched_before(
+                            placed,
+                            by_end.get(..to),
+                            n,
+                            streams.get(&c.correlation).copied(),
+                        ) {
                             item.wait = w;
                             item.back = clamp32(item.own);
                         }
@@ -80,6 +94,41 @@ impl Prepared {
             let own = placed.get(item.first_op as usize..next_op as usize).unwrap_or(&[]);
             latest = own.iter().filter_map(|p| Some(op(device, p)?.end)).fold(latest, u64::max);
         }
+    }
+
+    /// Copies to the host right in front of a long stretch: what is written to a file is fetched first. Once that is done
+    /// elsewhere, it is fetched elsewhere as well (a snapshot on the device, a stream and a thread of its own).
+    pub(super) fn tie_copies_to_stretches(&mut self) {
+        let mut open: Vec<Vec<usize>> = vec![Vec::new(); self.chains.max(1)];
+        for n in 0..self.items.len() {
+            let Some(item) = self.items.get(n) else { continue };
+            let (role, values) = (item.role, item.values);
+            let away = item.long && !item.fetch;
+            let Some(open) = open.get_mut(usize::from(item.chain)) else { continue };
+            let launch = role == Role::Launch || (role == Role::Copy && self.op_of(n).is_some());
+            if launch {
+                for n in open.drain(..).filter(|_| away) {
+                    if let Some(copy) = self.items.get_mut(n) {
+                        copy.with_stretch = true;
+                    }
+                }
+            }
+            if values {
+                open.push(n);
+            }
+        }
+    }
+
+    /// Does this fix take copies off the launching thread that are not its own?
+    pub(crate) fn takes_copies_along(&self, fix: Fix) -> bool {
+        fix == Fix::Host && self.items.iter().any(|i| i.with_stretch)
+    }
+
+    /// The first op that an item launched.
+    fn op_of(&self, n: usize) -> Option<usize> {
+        let first = self.items.get(n)?.first_op as usize;
+        let to = self.items.get(n + 1).map_or(self.works.len(), |i| i.first_op as usize);
+        (first < to).then_some(first)
     }
 
     /// A launch made far ahead of the device may have stood because a queue was full (1,024 kernels, or the driver's
@@ -108,11 +157,21 @@ impl Prepared {
     }
 }
 
+/// CUPTI's number for a call that waits for one stream.
+const WAITS_FOR_STREAM: u32 = 3;
+
+/// By correlation id: the stream (as in [`Placed`]) that a call waited for alone. What ended on another stream while it stood
+/// did not let it return.
+fn synchronized_streams(run: &Run, device: &Device) -> std::collections::HashMap<u32, u16> {
+    let of = |stream: u32| device.streams.iter().position(|s| s.stream == stream);
+    let one = run.waits.iter().filter(|w| w.what == WAITS_FOR_STREAM && w.correlation != 0);
+    one.filter_map(|w| Some((w.correlation, u16::try_from(of(w.stream)?).ok()?))).collect()
+}
+
 /// Did this copy hold its call, or was it only through by the return because the device was idle? It held it where it had
 /// work queued before it; else by what CUDA says of such copies: those between device and pageable memory, but for small
 /// ones to the device (staged at once), and those of the calls that are not `Async`, but for those on a device.
 fn holds(run: &Run, device: &Device, w: &Placed, c: &Call) -> bool {
-    const TO_HOST: u8 = 2;
     const ON_DEVICE: u8 = 8;
     let Some(o) = op(device, w) else { return false };
     let copy = o.copy();
@@ -130,17 +189,24 @@ fn waited_for(
     by_end: &[(u64, u32)],
     n: usize,
     c: &Call,
-    role: Role,
+    (role, stream): (Role, Option<u16>),
 ) -> Option<(u64, u32)> {
     let to = by_end.partition_point(|e| e.0 <= c.end);
-    let found = last_launched_before(placed, by_end.get(..to), n).filter(|e| e.0 >= c.start)?;
+    let found = last_launched_before(placed, by_end.get(..to), n, stream).filter(|e| e.0 >= c.start)?;
     let next = by_end.get(to).and_then(|e| op(device, placed.get(e.1 as usize)?));
     // an allocation beside which the device went on had not waited for it
     (role == Role::Sync || next.is_none_or(|o| o.start >= c.end)).then_some(found)
 }
 
-/// The last of these ops (by end) that was launched before item `n`; only the last few are looked at.
-fn last_launched_before(placed: &[Placed], by_end: Option<&[(u64, u32)]>, n: usize) -> Option<(u64, u32)> {
-    let launched = |e: &&(u64, u32)| placed.get(e.1 as usize).is_some_and(|p| (p.item as usize) < n);
+/// The last of these ops (by end) that was launched before item `n`, on this stream where one is given; only the last few are
+/// looked at.
+fn last_launched_before(
+    placed: &[Placed],
+    by_end: Option<&[(u64, u32)]>,
+    n: usize,
+    stream: Option<u16>,
+) -> Option<(u64, u32)> {
+    let fits = |p: &Placed| (p.item as usize) < n && stream.is_none_or(|s| s == p.stream);
+    let launched = |e: &&(u64, u32)| placed.get(e.1 as usize).is_some_and(fits);
     by_end?.iter().rev().take(LOOK_BACK).find(launched).copied()
 }

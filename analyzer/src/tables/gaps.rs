@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The GPU's idle time, slice by slice: how long, why, between which operations, and the call blamed. The longest first.
 //!
-//! All that was recorded: the time before the first operation and behind the last one too (`idle_ns`, `gaps` and `max_gap_ns`
-//! of a device in `--json` are of its first operation's start to its last one's end).
+//! A gap may have several slices: part of it a blocking call's, the rest the launching's. Gap is the length of the whole one;
+//! Start counts from the begin of the recording.
 //!
-//! A gap may have several slices: part of it a blocking call's, the rest the launching's. Start counts from the begin of
-//! the recording.
+//! All that was recorded: the time before the first operation and behind the last one too. A device's `idle_ns`, `gaps` and
+//! `max_gap_ns` in `--json` are of its first operation's start to its last one's end: `max_gap_ns` is the longest Gap of a row that has
+//! an operation Before and After.
 
 use std::rc::Rc;
 
@@ -15,7 +16,7 @@ use trace::Kind;
 use super::cuda_gpu_mem_time_sum::operation;
 use super::table::{naming, ns, percent, percent_of, row, text, Cell, Row};
 use super::{Report, Source};
-use crate::analysis::Bucket;
+use crate::analysis::{Bucket, DeviceAnalysis, IdleSlice};
 use crate::run::NONE;
 
 pub(super) static REPORT: Report = Report {
@@ -28,6 +29,7 @@ pub(super) static REPORT: Report = Report {
     columns: &[
         percent("Idle", "idle_pct"),
         ns("Length", "length_ns"),
+        ns("Gap", "gap_ns"),
         ns("Start", "start_ns"),
         naming("DevId", "device"),
         text("Cause", "cause"),
@@ -57,9 +59,14 @@ fn rows(source: &Source<'_>) -> Vec<Row> {
     };
     let mut calls: HashMap<u32, Cell> = HashMap::new();
     let causes = Bucket::ALL.map(|b| Cell::from(b.label()));
-    let slices = analysis.devices.iter().enumerate().flat_map(|(d, a)| a.slices.iter().map(move |s| (d, s)));
+    let of_device = |(d, a): (usize, &'_ DeviceAnalysis)| -> Vec<(usize, IdleSlice, u64)> {
+        let gaps = a.slices.chunk_by(|a, b| a.end == b.start);
+        let whole = |gap: &[IdleSlice]| gap.iter().map(|s| s.span().ns()).sum::<u64>();
+        gaps.flat_map(|gap| gap.iter().map(move |s| (d, *s, whole(gap)))).collect()
+    };
+    let slices = analysis.devices.iter().enumerate().flat_map(of_device);
     // rows in the order of time, which is that of the events in memory; then sorted
-    let rows = slices.map(|(d, s)| {
+    let rows = slices.map(|(d, s, gap)| {
         let call = run.call(s.call).map_or(Cell::Nothing, |(_, c)| {
             calls.entry(c.packed).or_insert_with(|| run.call_name(c).into()).clone()
         });
@@ -70,6 +77,7 @@ fn rows(source: &Source<'_>) -> Vec<Row> {
         let cells = row![
             percent_of(length.into(), all),
             length,
+            gap,
             start,
             device,
             causes.get(s.bucket as usize).cloned().unwrap_or(Cell::Nothing),

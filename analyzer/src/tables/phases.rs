@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The phases of a step: the outermost named ranges inside steps (forward, backward, optimizer, data ...), warm-up left
-//! out.
+//! out; and forward, backward and optimizer as far as they are sure where no range names them (`phases/`): then the column
+//! Known By says by what.
 //!
 //! A range that is a step, or holds a whole one, is no phase but a frame around phases; a library's own (domain NCCL) is none. A phase belongs to the step it
 //! begins in on the host; where steps were found by a period of the launches (times of the device), to the one in which
@@ -18,16 +19,19 @@ use foldhash::{HashMap, HashMapExt};
 
 use super::groups::{by_total, Groups};
 use super::ranges::{unnumbered, Named};
-use super::table::{five, ns, number, percent_of, row, text, Row, AVG, MAX, MED, MIN, STDDEV, TIME, TOTAL};
+use super::table::{
+    five, ns, number, percent_of, row, spare_text, text, Row, AVG, MAX, MED, MIN, STDDEV, TIME, TOTAL,
+};
 use super::{Report, Source};
 use crate::analysis::{Step, StepSource};
+use crate::phases::{inferred, Kind};
 use crate::run::Span;
 
 pub(super) static REPORT: Report = Report {
     name: "phases",
     title: "Phases of the Steps",
-    what: "outermost named ranges inside steps: time a step on the host and on the GPU",
-    needs: "named ranges inside steps",
+    what: "outermost named ranges inside steps, or phases that are sure without: time a step on host and GPU",
+    needs: "steps with named ranges, or with phases that are sure without",
     usual: false,
     shown: 50,
     columns: &[
@@ -43,6 +47,7 @@ pub(super) static REPORT: Report = Report {
         ns("GPU Time", "gpu_ns"),
         ns("GPU Proj", "gpu_proj_ns"),
         text("Phase", "phase"),
+        spare_text("Known By", "known_by"),
     ],
     rows,
     each: None,
@@ -54,6 +59,8 @@ struct Part {
     instances: u64,
     gpu_ns: u128,
     projected_ns: u128,
+    /// Nothing of named ranges.
+    by: Option<&'static str>,
 }
 
 fn rows(source: &Source<'_>) -> Vec<Row> {
@@ -77,6 +84,23 @@ fn rows(source: &Source<'_>) -> Vec<Row> {
         part.gpu_ns += gpu_ns;
         part.projected_ns += u128::from(last.saturating_sub(first));
     }
+    for phase in inferred(run, source.analysis()) {
+        let begin = if on_device { phase.gpu.map_or(u64::MAX, |g| g.start) } else { phase.host.start };
+        let Some(step) = step_at(steps, begin) else { continue };
+        // a range may have the name that is shown for it: what it has is told apart
+        let name = match phase.kind {
+            Kind::Dataload => "(dataload)",
+            Kind::Forward => "(forward)",
+            Kind::Backward => "(backward)",
+            Kind::Optimizer => "(optimizer)",
+        };
+        *host.entry((name, step)).or_default() += phase.host.ns();
+        let part = parts.entry(name).or_default();
+        part.instances += 1;
+        part.gpu_ns += u128::from(phase.gpu_ns);
+        part.projected_ns += u128::from(phase.gpu.map_or(0, |g| g.ns()));
+        part.by = Some(phase.by.words());
+    }
     let mut groups: Groups<&str> = Groups::new();
     for ((name, _), ns) in host {
         groups.add(name, ns);
@@ -90,7 +114,7 @@ fn rows(source: &Source<'_>) -> Vec<Row> {
             let mut cells = row![percent_of(s.total, all), s.total, s.count, part.instances];
             cells.extend(five(&s));
             cells.extend(row![part.gpu_ns, part.projected_ns]);
-            (s.total, cells, row![name])
+            (s.total, cells, row![name, part.by])
         })
         .collect();
     by_total(rows)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Each step's time on each device, split: what the device did, and why it did nothing. The parts of a row sum up to its
-//! Step Time; Not Seen is what was not observed of it. Steps of warm-up are marked: other figures leave them out.
+//! Step Time; Not Seen is what was not observed of it. Steps of warm-up are marked: other figures leave them out. Phases
+//! (`phases/`), where they are known, are parts of the same time in another way.
 
 use std::io;
 
@@ -8,6 +9,7 @@ use super::table::{naming, ns, number, part, row, text, Column, Row};
 use super::{Report, Source};
 use crate::analysis::{Analysis, Bucket, Buckets, DeviceAnalysis, IdleSlice, Step};
 use crate::kernels::KernelTable;
+use crate::phases::{self, Piece};
 use crate::run::{Device, Run, Span};
 use crate::timeline::{Observed, Placed, Sweep, Visitor};
 
@@ -48,7 +50,18 @@ const FIRST: [Column; 4] = [
     ns("Start", "start_ns"),
     part("Step Time", "step_ns"),
 ];
-const LAST: [Column; 3] = [part("Not Seen", "not_seen_ns"), number("Ops", "gpu_ops"), text("Flags", "flags")];
+const NOT_SEEN: Column = part("Not Seen", "not_seen_ns");
+const LAST: [Column; 3 + phases::Kind::COUNT] = [
+    NOT_SEEN,
+    Column { spare: true, ..part("Dataload", "dataload_ns") },
+    Column { spare: true, ..part("Forward", "forward_ns") },
+    Column { spare: true, ..part("Backward", "backward_ns") },
+    Column { spare: true, ..part("Optimizer", "optimizer_ns") },
+    number("Ops", "gpu_ops"),
+    text("Flags", "flags"),
+];
+/// Phases are looked for on no more devices: each looks at all of the run.
+const MOST_WITH_PHASES: usize = 16;
 
 static COLUMNS: [Column; FIRST.len() + SPLIT.len() + LAST.len()] = {
     let mut all = [FIRST[0]; FIRST.len() + SPLIT.len() + LAST.len()];
@@ -180,6 +193,11 @@ fn each(source: &Source<'_>, give: &mut dyn FnMut(Row) -> io::Result<bool>) -> i
         .zip(&run.devices)
         .map(|(i, d): (usize, _)| (d.ordinal, Walk::new(d, analysis.devices.get(i))))
         .collect();
+    let phased = run.devices.len() <= MOST_WITH_PHASES;
+    let phases: Vec<Vec<Piece>> = match phased {
+        true => (0..walks.len()).map(|i| phases::pieces(run, analysis, i)).collect(),
+        false => Vec::new(),
+    };
     let most = (ROWS_AT_ONCE / walks.len().max(1)).max(1);
     let mut from = 0;
     while from < steps.len() {
@@ -192,13 +210,15 @@ fn each(source: &Source<'_>, give: &mut dyn FnMut(Row) -> io::Result<bool>) -> i
         }
         let some = steps.get(from..to).unwrap_or(&[]);
         let mut rows = Vec::with_capacity(some.len() * walks.len());
-        for (ordinal, walk) in &mut walks {
+        for (i, (ordinal, walk)) in walks.iter_mut().enumerate() {
             let parts = walk.parts(some, reach, &observed, &collectives);
-            rows.extend(some.iter().zip(parts).map(|(step, part)| (step, *ordinal, part)));
+            let pieces = phases.get(i).map_or(&[][..], Vec::as_slice);
+            rows.extend(some.iter().zip(parts).map(|(step, part)| (step, *ordinal, part, pieces)));
         }
-        rows.sort_by_key(|(step, ordinal, _)| (step.span.start, *ordinal));
-        for (step, ordinal, part) in rows {
-            if !give(cells(run, step, ordinal, &part))? {
+        rows.sort_by_key(|(step, ordinal, ..)| (step.span.start, *ordinal));
+        for (step, ordinal, part, pieces) in rows {
+            let phases = of_phases(pieces, step.span, &observed);
+            if !give(cells(run, step, ordinal, &part, phases))? {
                 return Ok(());
             }
         }
@@ -207,7 +227,25 @@ fn each(source: &Source<'_>, give: &mut dyn FnMut(Row) -> io::Result<bool>) -> i
     Ok(())
 }
 
-fn cells(run: &Run, step: &Step, ordinal: u32, part: &Part) -> Row {
+/// A step's time by phase; `None` where none is known.
+fn of_phases(pieces: &[Piece], step: Span, observed: &Observed) -> Option<[u64; phases::Kind::COUNT]> {
+    let mut sums = [0; phases::Kind::COUNT];
+    let from = pieces.partition_point(|p| p.span.end <= step.start);
+    for piece in pieces.iter().skip(from).take_while(|p| p.span.start < step.end) {
+        if let Some(kind) = piece.kind {
+            sums[kind as usize] += observed.measure(piece.span.clip(step));
+        }
+    }
+    (!pieces.is_empty()).then_some(sums)
+}
+
+fn cells(
+    run: &Run,
+    step: &Step,
+    ordinal: u32,
+    part: &Part,
+    phases: Option<[u64; phases::Kind::COUNT]>,
+) -> Row {
     let start = step.span.start.saturating_sub(run.header.start_monotonic);
     let mut cells = row![step.number, ordinal, start, step.span.ns()];
     let mut rest = step.span.ns();
@@ -218,7 +256,11 @@ fn cells(run: &Run, step: &Step, ordinal: u32, part: &Part) -> Row {
     }
     let flags = [("warm-up", step.warm_up), ("odd", step.odd)];
     let flags: Vec<&str> = flags.iter().filter(|f| f.1).map(|f| f.0).collect();
-    cells.extend(row![rest, part.ops, (!flags.is_empty()).then(|| flags.join(" ")).as_deref()]);
+    cells.extend(row![rest]);
+    for kind in phases::Kind::ALL {
+        cells.extend(row![phases.map(|p| p[kind as usize]).filter(|&ns| ns > 0)]);
+    }
+    cells.extend(row![part.ops, (!flags.is_empty()).then(|| flags.join(" ")).as_deref()]);
     cells
 }
 

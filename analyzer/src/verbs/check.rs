@@ -26,6 +26,7 @@ Examples:
   gapprobe check new.json.gz --max-idle 10% --max-step-ms 50
   gapprobe check new.json.gz --baseline old.json.gz --max-regression 3%
   gapprobe check new.json.gz --baseline old.json.gz --min-speedup 1.1 --run-noise 2%
+  gapprobe check new.json.gz --baseline old.json.gz --min-speedup 1.1 --same-work
   gapprobe check new.json.gz --forbid-cause INPUT,ALLOC --require-range data_load
   gapprobe check --json new.json.gz > check.json";
 
@@ -45,19 +46,19 @@ pub(crate) struct Args {
     /// The trace
     file: PathBuf,
     /// The GPU idles for at most this share of the steps' time (10% or 0.1)
-    #[arg(long, value_name = "SHARE", value_parser = figures::part)]
+    #[arg(long, value_name = "SHARE", allow_hyphen_values = true, value_parser = figures::part)]
     max_idle: Option<f64>,
     /// The median step takes at most so long
-    #[arg(long, value_name = "MS", value_parser = figures::ms)]
+    #[arg(long, value_name = "MS", allow_hyphen_values = true, value_parser = figures::ms)]
     max_step_ms: Option<f64>,
     /// A trace to compare with
     #[arg(long, value_name = "TRACE")]
     baseline: Option<PathBuf>,
     /// The median step takes at most this much longer than the baseline's (3% or 0.03)
-    #[arg(long, value_name = "SHARE", value_parser = figures::share, requires = "baseline")]
+    #[arg(long, value_name = "SHARE", allow_hyphen_values = true, value_parser = figures::share, requires = "baseline")]
     max_regression: Option<f64>,
     /// The baseline's median step takes at least so many times as long (1.1)
-    #[arg(long, value_name = "FACTOR", value_parser = figures::factor, requires = "baseline")]
+    #[arg(long, value_name = "FACTOR", allow_hyphen_values = true, value_parser = figures::factor, requires = "baseline")]
     min_speedup: Option<f64>,
     /// The verdict is not this one (name or code, as gapprobe explain lists them); may be given more than once
     #[arg(long, value_name = "CAUSE", value_delimiter = ',', value_parser = cause)]
@@ -65,9 +66,13 @@ pub(crate) struct Args {
     /// A range of this name occurs; may be given more than once
     #[arg(long, value_name = "NAME")]
     require_range: Vec<String>,
+    /// You know that both do the same work though their kernels are not the same: the fix fuses, compiles, or computes in
+    /// another type. How far the kernels differ is said, and no more; losses, GPUs and what a step is are checked as ever
+    #[arg(long, requires = "baseline")]
+    same_work: bool,
     /// What two runs of one program differ by here, as 2% or 0.02 [default: 15% of waiting for the host and for ranks, as
     /// seen on a shared host, and 2% of computing and copying]
-    #[arg(long, value_name = "SHARE", value_parser = figures::share, requires = "baseline")]
+    #[arg(long, value_name = "SHARE", allow_hyphen_values = true, value_parser = figures::share, requires = "baseline")]
     run_noise: Option<f64>,
     /// Print one JSON object instead
     #[arg(long)]
@@ -113,6 +118,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         forbid: args.forbid_cause.clone(),
         ranges: args.require_range.clone(),
         run_noise: args.run_noise,
+        same_work: args.same_work,
     };
     let judged = gate::check(&side, base.as_ref(), &conditions);
     let exit = match gate::all(&judged) {
@@ -141,6 +147,7 @@ fn object(args: &Args, judged: &[Judged], exit: Exit) -> Value {
             "value": j.value,
             "limit": j.limit,
             "band": j.band,
+            "common_share": j.common,
             "text": j.text,
         })
     };
@@ -148,6 +155,7 @@ fn object(args: &Args, judged: &[Judged], exit: Exit) -> Value {
         "check_version": CHECK_VERSION,
         "file": args.file.display().to_string(),
         "baseline": args.baseline.as_ref().map(|b| b.display().to_string()),
+        "same_work": args.same_work,
         "result": gate::all(judged).key(),
         "exit": exit as u8,
         "conditions": judged.iter().map(one).collect::<Vec<_>>(),

@@ -15,6 +15,7 @@ const EXAMPLES: &str = "\
 Examples:
   gapprobe diff before.json.gz after.json.gz       what a change did to the steps, beyond the noise
   gapprobe diff --run-noise 2% before.json.gz after.json.gz
+  gapprobe diff --same-work before.json.gz after.json.gz
   gapprobe diff --scaling --gpus 1,8 before.json.gz after.json.gz
   gapprobe diff --json before.json.gz after.json.gz > diff.json";
 
@@ -33,11 +34,15 @@ pub(crate) struct Args {
     #[arg(long)]
     scaling: bool,
     /// GPUs of A and B, where the traces do not tell [default: world size, else the devices in the trace]
-    #[arg(long, value_name = "A,B", value_parser = figures::gpus, requires = "scaling")]
+    #[arg(long, value_name = "A,B", allow_hyphen_values = true, value_parser = figures::gpus, requires = "scaling")]
     gpus: Option<(u32, u32)>,
+    /// You know that both do the same work though their kernels are not the same: the fix fuses, compiles, or computes in
+    /// another type. How far the kernels differ is said, and no more; losses, GPUs and what a step is are checked as ever
+    #[arg(long, conflicts_with = "scaling")]
+    same_work: bool,
     /// What two runs of one program differ by here, as 2% or 0.02 [default: 15% of waiting for the host and for ranks, as
     /// seen on a shared host, and 2% of computing and copying]
-    #[arg(long, value_name = "SHARE", value_parser = figures::share)]
+    #[arg(long, value_name = "SHARE", allow_hyphen_values = true, value_parser = figures::share)]
     run_noise: Option<f64>,
     /// Print one JSON object instead
     #[arg(long)]
@@ -53,7 +58,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let (device_a, device_b) = side::devices(&found_a, &found_b);
     let a = Side::new(&args.a.display().to_string(), &a, &found_a, device_a);
     let b = Side::new(&args.b.display().to_string(), &b, &found_b, device_b);
-    let options = Options { run_noise: args.run_noise, scaling: args.scaling, gpus: args.gpus };
+    let (run_noise, same_work) = (args.run_noise, args.same_work);
+    let options = Options { run_noise, same_work, scaling: args.scaling, gpus: args.gpus };
     let comparison = compare(&a, &b, options);
     match args.json {
         true => talk::print_json(format!("{:#}", comparison.json()))?,

@@ -22,6 +22,10 @@ const TICK: Duration = Duration::from_millis(50);
 /// [`Exit::Unreadable`], with advice.
 pub(crate) fn open(path: &Path) -> Result<Input, Failure> {
     process::explain_bus_errors(Exit::Unreadable as i32);
+    if path == Path::new("-") && !path.exists() {
+        return Err(Failure::new(Exit::Unreadable, "-: a trace is not read from stdin")
+            .hint("write it to a file first, and give that"));
+    }
     let input = read(path).map_err(|e| a_summary(path).unwrap_or_else(|| unreadable(&e)))?;
     for remark in remarks(&input) {
         talk::say(format!("gapprobe: {}: {remark}", path.display()));

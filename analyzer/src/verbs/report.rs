@@ -28,7 +28,7 @@ pub(crate) struct Args {
     file: PathBuf,
     /// The trace after a change
     after: Option<PathBuf>,
-    /// Where the page goes [default: FILE's name with .report.html, in the current directory]
+    /// Where the page goes, - is stdout [default: FILE's name with .report.html, in the current directory]
     #[arg(short, long, value_name = "PAGE")]
     output: Option<PathBuf>,
     /// Replace a file that is there
@@ -45,7 +45,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
     // before the files are read: they may be large
     let inputs: Vec<&Path> =
         [Some(&args.file), args.after.as_ref()].into_iter().flatten().map(PathBuf::as_path).collect();
-    output::is_free(&output, args.force, &inputs)?;
+    let to_stdout = output == Path::new("-");
+    if !to_stdout {
+        output::is_free(&output, args.force, &inputs)?;
+    }
     let before = input::open(&args.file)?;
     let after = args.after.as_deref().map(input::open).transpose()?;
     let analyses = (analyzer::analyze(&before.run), after.as_ref().map(|a| analyzer::analyze(&a.run)));
@@ -56,6 +59,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
         _ => None,
     };
     let page = html::page(&subject, after.as_ref());
+    if to_stdout {
+        return talk::to_stdout(|out| out.write_all(page.as_bytes())).map(|()| Exit::Ok);
+    }
     output::write(&output, args.force, |file| file.write_all(page.as_bytes()))?;
     talk::print(output.display()).map(|()| Exit::Ok)
 }

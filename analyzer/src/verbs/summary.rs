@@ -54,6 +54,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
             false => files.push(path.clone()),
         }
     }
+    let folders: Vec<String> =
+        args.what.iter().filter(|p| p.is_dir()).map(|p| p.display().to_string()).collect();
     let (mut ranks, mut unread) = (Vec::new(), Vec::new());
     for file in &files {
         match rank(file) {
@@ -67,13 +69,18 @@ pub(crate) fn run(args: &Args) -> Outcome {
             talk::print_json(format!("{:#}", object(&Fleet::default(), &unread)))?;
         }
         let what = match files.len() {
-            0 => "no *.summary.json here".to_owned(),
+            0 => format!("no *.summary.json in {}", folders.join(", ")),
+            1 => "no summary was given".to_owned(),
             n => format!("none of {n} files is a summary"),
         };
         let advice = "a run under gapprobe writes one beside its trace (GAPPROBE_DIR); gapprobe recover writes it for a killed run";
         return Err(Failure::new(Exit::Unreadable, what).hint(advice));
     }
     let fleet = Fleet::new(ranks);
+    if fleet.repeated > 0 {
+        let copies = if fleet.repeated == 1 { "copy" } else { "copies" };
+        talk::say(format!("gapprobe: {} {copies} of summaries left out", fleet.repeated));
+    }
     if fleet.older > 0 {
         let summaries = if fleet.older == 1 { "summary" } else { "summaries" };
         talk::say(format!("gapprobe: {} older {summaries} of the same ranks left out", fleet.older));

@@ -15,7 +15,7 @@ use crate::html_report::{number, read, repository, HOSTILE};
 use crate::place::{code, err, out, recording, Place};
 
 /// What a reader of a page sees, by the page's own script (needs node).
-fn looked_at(place: &Place, args: &[&str]) -> Value {
+pub(crate) fn looked_at(place: &Place, args: &[&str]) -> Value {
     let output = place.run(&[&["report"], args, &["-o", "looked-at.html", "--force"]].concat());
     assert_eq!(code(&output), 0, "{}", err(&output));
     let mut node = Command::new("node");

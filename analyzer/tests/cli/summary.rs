@@ -123,6 +123,37 @@ fn of_two_runs_the_newer_counts_and_what_is_no_summary_is_named() {
     }
 }
 
+/// A copy, or a folder given twice: one process is one rank, with a rank's number and without.
+#[test]
+fn a_summary_that_is_there_twice_counts_once() {
+    for numbered in [true, false] {
+        let place = Place::new("twice");
+        let one = |n: u32| {
+            let mut value = summary(n, 0, [50.0, 60.0, 70.0][n as usize], 0.0, "HOST");
+            if !numbered {
+                value["rank"] = Value::Null;
+            }
+            value
+        };
+        (0..3).for_each(|n| write(&place, &format!("z{n}"), &one(n)));
+        ["a", "zz"].iter().for_each(|copy| write(&place, copy, &one(2)));
+        let output = place.run(&["summary", "--line", "."]);
+        let (line, said) = (out(&output), err(&output));
+        assert_eq!(code(&output), 0);
+        assert!(line.contains("3 ranks, step 60.0 ms (median; 50.0 to 70.0)"), "{line}");
+        assert_eq!(said, "gapprobe: 2 copies of summaries left out\n");
+        let v: Value = serde_json::from_str(&out(&place.run(&["summary", "--json", "."]))).unwrap();
+        assert_eq!((&v["repeated_summaries"], &v["older_summaries"]), (&2.into(), &0.into()));
+        // two processes that a container calls the same began at other times
+        let mut other = one(2);
+        other["times"]["start_unix_ns"] = 999_999.into();
+        write(&place, "other", &other);
+        let ranks = if numbered { "3 ranks" } else { "4 ranks" };
+        let line = out(&place.run(&["summary", "--line", "."]));
+        assert!(line.contains(ranks), "{line}");
+    }
+}
+
 #[test]
 fn a_folder_without_summaries_says_where_they_come_from() {
     let place = Place::new("nosummary");

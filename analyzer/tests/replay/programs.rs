@@ -96,6 +96,7 @@ enum Plan {
     Sleep { ns: u64, every: usize },
     Fetch(u64),
     CopyIn(u64),
+    CopyOut(u64),
     Free(u64),
     Malloc(u64),
     Wait { stream: u32, on: u32 },
@@ -124,6 +125,21 @@ pub(crate) fn of_two_sites(r: &mut Random, steps: usize) -> Program {
     };
     let (long, short) = (launches(r, 40 * US, 120 * US), launches(r, 2 * US, 6 * US));
     let plan = [&long[..], &[Plan::Item { site: 0 }], &short[..], &[Plan::Item { site: 1 }]].concat();
+    Program { machine, steps: (0..steps).map(|n| step(r, &plan, dispatch, n)).collect() }
+}
+
+/// A program that fetches values from the GPU and works on them in each step.
+pub(crate) fn of_values(r: &mut Random, steps: usize) -> Program {
+    let machine = machine(r);
+    let dispatch = r.of(6 * US, 20 * US);
+    let mut plan = Vec::new();
+    for kernel in 0..r.of(20, 60) as usize {
+        plan.push(Plan::Launch { stream: MAIN, kernel: kernel % 23, ns: r.spread(20 * US, 200 * US) });
+    }
+    let at = r.of(plan.len() as u64 / 2, plan.len() as u64) as usize;
+    let values =
+        [Plan::CopyOut(r.spread(2_000_000, 40_000_000)), Plan::Sleep { ns: r.spread(MS, 6 * MS), every: 1 }];
+    plan.splice(at..at, values);
     Program { machine, steps: (0..steps).map(|n| step(r, &plan, dispatch, n)).collect() }
 }
 
@@ -247,6 +263,10 @@ fn step(r: &mut Random, plan: &[Plan], dispatch: u64, n: usize) -> Vec<Act> {
                 acts.push(Act::Think(r.about(dispatch)));
                 acts.push(Act::CopyIn { stream: MAIN, bytes, pinned: false });
             }
+            Plan::CopyOut(bytes) => {
+                acts.push(Act::Think(r.about(dispatch)));
+                acts.push(Act::CopyOut { bytes, pinned: false, aside: false });
+            }
             Plan::Free(ns) => acts.push(Act::Free(r.about(ns))),
             Plan::Malloc(ns) => acts.push(Act::Malloc(r.about(ns))),
             Plan::Wait { stream, on } => acts.push(Act::Wait { stream, on, late: false }),
@@ -294,7 +314,8 @@ fn mend(acts: &mut Vec<Act>, fault: Fault) {
     for act in acts {
         match (fault, act) {
             (Fault::Waits, Act::Item { later, .. }) => *later = true,
-            (Fault::Pageable, Act::CopyIn { pinned, .. }) => *pinned = true,
+            (Fault::Pageable, Act::CopyIn { pinned, .. } | Act::CopyOut { pinned, .. }) => *pinned = true,
+            (Fault::Elsewhere, Act::CopyOut { aside, .. }) => *aside = true,
             (Fault::Streams, Act::Wait { late, .. }) => *late = true,
             _ => {}
         }

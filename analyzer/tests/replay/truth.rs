@@ -24,6 +24,9 @@ pub(crate) enum Act {
     Graph(Vec<Act>),
     /// Data to the device. From pageable memory the call stands until it is there.
     CopyIn { stream: u32, bytes: u64, pinned: bool },
+    /// Values to the host, of what was launched before. The call stands until they are there; from pinned memory, and where it is
+    /// done `aside` by another thread, on a stream of its own.
+    CopyOut { bytes: u64, pinned: bool, aside: bool },
     /// `.item()`: four bytes to the host and a wait for them; `later`: into pinned memory, and nobody waits. `site`: which of
     /// the program's lines it is.
     Item { later: bool, site: usize },
@@ -63,6 +66,9 @@ pub(crate) struct Machine {
 const QUEUE: usize = 1024;
 /// The stream that pinned copies one step ahead take.
 const AHEAD: u32 = 20;
+
+/// The stream of copies to pinned memory.
+const OUT: u32 = 21;
 
 pub(crate) struct Simulated {
     /// When each step's work was done and its host was through, ns since the first began.
@@ -233,6 +239,7 @@ impl Playing {
                 }
             }
             Act::CopyIn { stream, bytes, pinned } => self.copy_in(*stream, *bytes, *pinned),
+            Act::CopyOut { bytes, pinned, aside } => self.copy_out(*bytes, *pinned || *aside, *aside),
             Act::Item { later, site } => self.item(*later, *site),
             Act::Sync => {
                 let end = self.streams.values().copied().max().unwrap_or(0);
@@ -280,6 +287,20 @@ impl Playing {
         self.call(RUNTIME, 41, Class::Copy, begin);
     }
 
+    fn copy_out(&mut self, bytes: u64, pinned: bool, aside: bool) {
+        let begin = self.t;
+        let mut e = Event::new(Kind::Memcpy, 0, 0);
+        let destination = if pinned { 2 } else { 1 };
+        (e.a, e.b) = Copy { bytes, direction: 2, source: 3, destination, peer: false }.pack();
+        e.correlation = self.correlation + 1;
+        let (latency, own) = (self.about(self.m.latency), self.about(self.m.launch));
+        let (stream, speed) = if pinned { (OUT, self.m.pinned) } else { (7, self.m.pageable) };
+        let given = self.streams.get(&7).copied().unwrap_or(0);
+        let (_, end) = self.op(stream, given.max(begin + latency), bytes / speed, e);
+        self.t = if aside { begin + own } else { end + self.m.back };
+        self.call(RUNTIME, 41, Class::Copy, begin);
+    }
+
     fn item(&mut self, later: bool, site: usize) {
         let begin = self.t;
         let mut e = Event::new(Kind::Memcpy, 0, 0);
@@ -297,6 +318,9 @@ impl Playing {
         let begin = self.t;
         self.t = (begin + 2_000).max(if waits { 0 } else { end + self.m.back });
         let sync = self.call(RUNTIME, 131, Class::Sync, begin);
+        let mut e = Event::new(Kind::SyncRecord, begin, self.t);
+        (e.a, e.c, e.correlation) = (3, 7, sync);
+        self.b.on_recorder(e);
         self.sites.entry(site).or_default().extend([copy, sync]);
     }
 }

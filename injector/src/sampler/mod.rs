@@ -14,29 +14,34 @@
 mod cgroup;
 mod children;
 mod code;
+mod counts;
 mod handover;
+mod holder;
 mod layout;
 mod nvml;
 mod python;
 mod remote;
 mod stack;
 mod threads;
+mod told;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use trace::event::{sample, Event, Gauge, Kind};
-use trace::Loss;
 
+pub(crate) use counts::spent;
 pub(crate) use handover::Taker;
 
-use crate::{attach, clock, lifecycle, losses};
+use crate::{attach, clock, lifecycle};
 use children::Children;
 use code::Codes;
-use handover::{gauge, put, Frame, Item};
+use counts::{CPU, LOOKS, MOVED};
+use handover::{gauge, put, Item};
+use holder::{Holders, Waits};
 use python::{Locks, PyThread, Python, Search};
-use stack::{Guess, Reader, Stack, Why};
+use stack::{Guess, Reader, Why};
 use threads::{Blocked, Watched};
+use told::Told;
 
 /// Share of one CPU above which the rate is halved. Measured on two busy virtual CPUs whose system calls take 1.5 to 3 µs:
 /// 57 to 78 µs of CPU time a look with one thread that computes, 32 to 62 µs with one that sleeps, everything else in it:
@@ -49,20 +54,8 @@ const MOST_HALVED: u32 = 4;
 const SECOND: u64 = 1_000_000_000;
 /// No call for so long: ten looks a second; for so long: one.
 const QUIET: [(u64, u64); 2] = [(60 * SECOND, SECOND), (2 * SECOND, SECOND / 10)];
-/// Distinct stacks told at most.
-const MOST_STACKS: usize = 8192;
 /// After the start Python is looked for, once a second, this often.
 const MOST_SEARCHES: u32 = 60;
-
-static CPU: AtomicU64 = AtomicU64::new(0);
-static LOOKS: AtomicU64 = AtomicU64::new(0);
-static MOVED: AtomicU64 = AtomicU64::new(0);
-
-/// What the sampler cost and could not do: its CPU time in ns, samples taken, samples whose stack moved while it was
-/// read.
-pub(crate) fn spent() -> (u64, u64, u64) {
-    (CPU.load(Ordering::Relaxed), LOOKS.load(Ordering::Relaxed), MOVED.load(Ordering::Relaxed))
-}
 
 /// Starts the threads, with the recording. Where they cannot be started there are no samples.
 pub(crate) fn start() {
@@ -95,7 +88,8 @@ struct Sampler {
     searches: u32,
     reader: Reader,
     codes: Codes,
-    stacks: HashMap<Vec<(u32, u32)>, u32>,
+    told: Told,
+    holders: Holders,
     children: Children,
     limits: cgroup::Limits,
     second: u64,
@@ -113,7 +107,8 @@ impl Sampler {
             searches: 0,
             reader: Reader::default(),
             codes: Codes::default(),
-            stacks: HashMap::new(),
+            told: Told::default(),
+            holders: Holders::default(),
             children: Children::default(),
             limits: cgroup::Limits::find(),
             second: 0,
@@ -154,8 +149,12 @@ impl Sampler {
         }
         self.subjects.retain(|tid, _| callers.iter().any(|c| c.0 == *tid));
         let locks = self.python.as_ref().map(|p| p.locks()).unwrap_or_default();
+        let mut waits = None;
         for (tid, _) in callers.into_iter().filter(|c| c.0 != 0) {
-            self.look_at(tid, locks);
+            waits = self.look_at(tid, locks).or(waits);
+        }
+        if let Some(waits) = waits {
+            self.look_at_holder(waits);
         }
         self.children.look(now, |e| {
             put(Item::Recorder(e));
@@ -164,7 +163,7 @@ impl Sampler {
             self.each_second(now);
         }
         let cpu = clock::thread_cpu();
-        CPU.store(cpu, Ordering::Relaxed);
+        CPU.set(cpu);
         let newest = callers.iter().map(|c| c.1).max().unwrap_or(0);
         let quiet = QUIET.iter().find(|q| now.saturating_sub(newest) > q.0).map_or(0, |q| q.1);
         (self.period << self.halved).max(quiet)
@@ -207,18 +206,18 @@ impl Sampler {
         }
     }
 
-    /// A sample of one thread; the first look at it only reads its clocks.
-    fn look_at(&mut self, tid: u32, locks: Locks) {
+    /// A sample of one thread; the first look at it only reads its clocks. Told is whether it waits for Python's lock.
+    fn look_at(&mut self, tid: u32, locks: Locks) -> Option<Waits> {
         let now = clock::monotonic();
         let Some(subject) = self.subjects.get_mut(&tid) else {
             self.begin(tid, now);
-            return;
+            return None;
         };
         let span = now.saturating_sub(subject.looked).max(1);
         let Some((spent, blocked)) = subject.watched.look(span) else {
             // gone; its number may be another's soon
             self.subjects.remove(&tid);
-            return;
+            return None;
         };
         let from = std::mem::replace(&mut subject.looked, now);
         let mut blocked = blocked;
@@ -227,23 +226,19 @@ impl Sampler {
                 subject.python = python.thread(tid, now);
                 let Some(thread) = subject.python else { return Err(Why::Empty) };
                 let (reader, codes) = (&mut self.reader, &mut self.codes);
-                let first = reader.stack(python, &thread, &mut subject.guess, codes);
-                match first {
-                    Err(Why::Moved) => reader.stack(python, &thread, &mut subject.guess, codes),
-                    told => told,
-                }
+                reader.stack_of_running(python, &thread, &mut subject.guess, codes)
             });
             subject.is_settled = matches!(read, Ok(_) | Err(Why::Empty)) && subject.watched.stands_still();
             if !subject.watched.stands_still() {
                 blocked = Blocked::No; // not any more: it ran while its stack was read
             }
             let told = match &read {
-                Ok(stack) => tell(stack, &mut self.codes, &mut self.stacks),
+                Ok(stack) => self.told.number(stack, &mut self.codes),
                 Err(Why::Moved) => None,
                 Err(Why::Empty | Why::Gone) => Some(0),
             };
             if told.is_none() {
-                MOVED.fetch_add(1, Ordering::Relaxed);
+                MOVED.add(1);
             }
             if let (Err(Why::Gone), Some(python)) = (read, &mut self.python) {
                 python.distrust();
@@ -269,9 +264,11 @@ impl Sampler {
                 | if holds && !waits { sample::HOLDS_GIL } else { 0 }
                 | if locks.is_collecting { sample::COLLECTING } else { 0 };
         }
-        LOOKS.fetch_add(1, Ordering::Relaxed);
+        LOOKS.add(1);
         put(Item::Sample(tid, e));
+        (e.x & sample::WAITS_GIL != 0).then_some(Waits { tid, from })
     }
+
     fn begin(&mut self, tid: u32, now: u64) {
         let Some(watched) = Watched::new(tid) else { return };
         if !std::mem::replace(&mut self.has_told, true) {
@@ -286,30 +283,6 @@ impl Sampler {
         let subject = Subject { watched, looked: now, guess, stack: 0, is_settled: false, python: None };
         self.subjects.insert(tid, subject);
     }
-}
-
-/// The number of a stack, told with its first use; 0 where there is no room; `None`: a frame stands outside of its code.
-fn tell(stack: &Stack, codes: &mut Codes, stacks: &mut HashMap<Vec<(u32, u32)>, u32>) -> Option<u32> {
-    let lines = stack.iter().map(|(id, frame)| codes.line(*id, frame).map(|line| (*id, line)));
-    let key: Vec<(u32, u32)> = lines.collect::<Option<_>>()?;
-    if let Some(number) = stacks.get(&key) {
-        return Some(*number);
-    }
-    let frame = |&(id, line): &(u32, u32)| {
-        let (function, file) = codes.names(id)?;
-        Some((function, file, line))
-    };
-    let frames: Vec<Frame> = key.iter().map(frame).collect::<Option<_>>()?;
-    if stacks.len() >= MOST_STACKS {
-        losses::add(Loss::SiteDropped, 1);
-        return Some(0);
-    }
-    if !put(Item::Stack(frames)) {
-        return Some(0);
-    }
-    let number = stacks.len() as u32 + 1;
-    stacks.insert(key, number);
-    Some(number)
 }
 
 /// Until the monotonic clock shows `at`, ns.

@@ -182,7 +182,16 @@ impl Python {
     /// The interpreter's thread with this kernel id. The list is made anew every second, and where a thread is missing
     /// twice as often.
     pub(super) fn thread(&mut self, tid: u32, now: u64) -> Option<PyThread> {
-        let find = |threads: &[PyThread]| threads.iter().find(|t| t.tid == tid).copied();
+        self.which(now, |t| t.tid == tid)
+    }
+
+    /// The interpreter's thread of this PyThreadState.
+    pub(super) fn thread_of(&mut self, state: u64, now: u64) -> Option<PyThread> {
+        (state != 0).then(|| self.which(now, |t| t.state == state))?
+    }
+
+    fn which(&mut self, now: u64, is: impl Fn(&PyThread) -> bool) -> Option<PyThread> {
+        let find = |threads: &[PyThread]| threads.iter().find(|t| is(t)).copied();
         let known = find(&self.threads);
         let age = now.saturating_sub(self.listed_at);
         if age > 1_000_000_000 || (known.is_none() && age > 500_000_000) {

@@ -71,8 +71,22 @@ pub(super) struct Reader {
 }
 
 impl Reader {
+    /// The stack of `thread`, which may run meanwhile: one that moved is read once more.
+    pub(super) fn stack_of_running(
+        &mut self,
+        python: &Python,
+        thread: &PyThread,
+        guess: &mut Guess,
+        codes: &mut Codes,
+    ) -> Result<Stack, Why> {
+        match self.stack(python, thread, guess, codes) {
+            Err(Why::Moved) => self.stack(python, thread, guess, codes),
+            told => told,
+        }
+    }
+
     /// The stack of `thread`.
-    pub(super) fn stack(
+    fn stack(
         &mut self,
         python: &Python,
         thread: &PyThread,

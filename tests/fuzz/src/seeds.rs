@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Writes the seeds anew: `cargo run --bin seeds` in this folder. Run it when the recording's layout changes.
 //! Not made here, but by hand: those of `kineto` and `file`.
+//!
+//! `cargo run --bin seeds -- NAME.gpr ...` makes seeds of recordings too (`loader`, `gc`: two of `tests/gpu/recordings`, cut
+//! down to their last two steps by `analyzer/examples/trim.rs`).
 
 #[path = "../../../analyzer/tests/nsys/fixture.rs"]
 #[allow(dead_code, reason = "the writer of it is used here")]
@@ -11,7 +14,8 @@ use std::path::Path;
 use fixture::{export, Schema};
 use trace::build::Builder;
 use trace::call::{pack, CALLS};
-use trace::event::{Event, Kind};
+use trace::define::Language;
+use trace::event::{sample, Event, Gauge, Kind, MARK, OPEN_ENDED, PAYLOAD, PAYLOAD_REAL, START_END};
 
 /// A training loop: `steps` steps of `kernels` kernels, each launched by thread 100, then a synchronize.
 fn training(steps: u64, kernels: u64, marks: bool) -> Vec<u8> {
@@ -53,15 +57,80 @@ fn training(steps: u64, kernels: u64, marks: bool) -> Vec<u8> {
     b.finish()
 }
 
+/// What format 1.2 has beside operations and calls: stacks of Python and of C, samples, ranges with numbers, gauges, children,
+/// time that nobody observed, and the shared track. Four steps of two kernels.
+fn standing() -> Vec<u8> {
+    const STEP: u64 = 40_000_000;
+    let mut b = Builder::new();
+    b.device(0, "GPU", 132);
+    let kernel = b.kernel("gemm", 256, 64);
+    let python = b.stack(&[
+        ("__next__", "/site-packages/torch/utils/data/dataloader.py", 701),
+        ("train", "/home/u/train.py", 33),
+    ]);
+    let native = b.frames(&[(Language::Native, "gemm_call", "libx.so", 7), (Language::Python, "f", "m.py", 2)]);
+    let (range, domain) = (b.string("forward"), b.string("NCCL"));
+    let call = |b: &mut Builder, tid, name: &str, span: (u64, u64), correlation, c| {
+        let Some(known) = CALLS.iter().find(|c| c.name == name) else { return };
+        let (a, x) = (pack(known.domain, known.id), known.class as u8);
+        b.on_thread(tid, Event { correlation, a, x, c, ..Event::new(Kind::Call, span.0, span.1) });
+    };
+    for step in 0..4u32 {
+        let t = 1_000_000 + u64::from(step) * STEP;
+        for (n, start) in [(1, t), (2, t + 30_000_000)] {
+            let correlation = step * 2 + n;
+            call(&mut b, 100, "cudaLaunchKernel", (start, start + 5_000), correlation, 0);
+            let op = Event::new(Kind::Kernel, start + 9_000, start + 2_000_000);
+            b.on_stream(0, 1, 7, Event { correlation, a: kernel, b: 264, ..op });
+        }
+        call(&mut b, 100, "cudaStreamSynchronize", (t + 6_000, t + 2_001_000), 0, python);
+        let mark = Event::new(Kind::Range, t, t + 2_000_000);
+        b.on_thread(100, Event { a: range, ..mark });
+        let flags = [PAYLOAD | START_END, PAYLOAD | PAYLOAD_REAL | MARK, OPEN_ENDED, MARK][step as usize];
+        let number = Event { correlation: 4096, c: 1, flags, a: range, b: domain, x: 1, ..mark };
+        b.on_thread(101, number);
+        for tick in 1..3 {
+            let at = t + tick * 10_000_000;
+            let (a, x) = [(python, 0), (native, sample::HOLDS_GIL | sample::COLLECTING)][tick as usize % 2];
+            let (b_, c) = if tick == 1 { (1, 3) } else { (0, 900 | 50 << 16) };
+            b.on_thread(100, Event { a, b: b_, c, x, ..Event::new(Kind::Sample, at - 10_000_000, at) });
+        }
+        let gauge = Gauge::ALL[step as usize * 2] as u32;
+        b.on_recorder(Event { a: gauge, b: 97, c: 1, ..Event::new(Kind::Gauge, t, t + STEP) });
+        b.on_recorder(Event { a: 4242, b: 950 | 20 << 16, c: 512, ..Event::new(Kind::Process, t, t + STEP) });
+    }
+    b.on_recorder(Event { a: 1, ..Event::new(Kind::Unobserved, 3 * STEP, 3 * STEP + 900_000) });
+    let of = Event::new(Kind::TrackOf, 2 * STEP, 2 * STEP);
+    b.on_recorder(Event { x: 1, a: 102, ..of });
+    b.on_recorder(Event { a: range, ..Event::new(Kind::Range, 2 * STEP, 2 * STEP + 7_000) });
+    b.finish()
+}
+
+/// A seed's name and its recording.
+type Seed = (String, Vec<u8>);
+
+/// Those that the command names.
+fn given() -> std::io::Result<Vec<Seed>> {
+    let read = |path: std::ffi::OsString| {
+        let name = Path::new(&path).file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        Ok((name, std::fs::read(path)?))
+    };
+    std::env::args_os().skip(1).map(read).collect()
+}
+
 fn main() -> std::io::Result<()> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds");
-    let seeds = [
+    let mut seeds: Vec<Seed> = [
         ("empty", Builder::new().finish()),
         ("one-step", training(1, 3, false)),
         ("marked", training(6, 4, true)),
         ("unmarked", training(12, 6, false)),
         ("cut", training(6, 4, true)[..40_000].to_vec()),
-    ];
+        ("standing", standing()),
+    ]
+    .map(|(name, recording)| (name.to_owned(), recording))
+    .into();
+    seeds.extend(given()?);
     for target in ["reader", "analysis"] {
         std::fs::create_dir_all(here.join(target))?;
         for (name, recording) in &seeds {

@@ -10,8 +10,8 @@
 
 #include "native.h"
 
-// Two grids of 36 MB: more than the L2 cache of an H200 holds, about 20 us for a sweep.
-static const int SIDE = 3072, SWEEPS = 2, WARMUP = 50, LOOK_EVERY = 100;
+// Two grids of 9 MB: a few microseconds a sweep, and as long again for the host to see the end and launch the next one.
+static const int SIDE = 1536, SWEEPS = 4, WARMUP = 50, LOOK_EVERY = 100;
 static const double BLOCK_MS = 100;
 
 __global__ void sweep(const float* from, float* to, unsigned* residual, int look) {

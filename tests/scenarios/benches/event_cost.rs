@@ -34,10 +34,11 @@ fn number(line: &str, after: &str) -> Option<f64> {
 
 /// Whether the tail is what it must be.
 fn tail(title: &str) -> bool {
-    let text = run(&["hot_path", "tail", TAIL_CALLS]).stdout;
+    let run = run(&["hot_path", "tail", TAIL_CALLS]);
+    let text = &run.stdout;
     let p9999 =
         |who| text.lines().find(|l| l.starts_with(who)).and_then(|l| number(l, "p99.99")).unwrap_or(f64::MAX);
-    let added = number(&text, "to").unwrap_or(f64::MAX);
+    let added = number(text, "to").unwrap_or(f64::MAX);
     let (bare, ours) = (p9999("bare"), p9999("ours"));
     let kept = if bare < LATE_NS { ours < LATE_NS } else { added <= MOST_ADDED };
     println!("{title}:\n{text}{}", if kept { "kept" } else { "NOT kept" });

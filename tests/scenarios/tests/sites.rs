@@ -183,18 +183,30 @@ fn every_call_has_the_stack_it_was_made_from() {
     }
 }
 
+/// Threads, generators, C in between, recursion, greenlets, forks, dying code and the interpreter's end; each call held
+/// against `sys._getframe`.
 #[test]
 fn threads_recursion_and_dying_code_for_a_while() {
     let seconds = std::env::var("GAPPROBE_STRESS_S").unwrap_or_else(|_| "2".into());
     let limit = Duration::from_secs(120 + 4 * seconds.parse::<u64>().expect("GAPPROBE_STRESS_S: seconds"));
     for (version, python) in pythons(&READ) {
-        let victim = victim("13.0", &python, &["stress", &seconds]).env("GAPPROBE_MAX_MB", "1024");
-        let run = victim.limit(limit).run();
-        assert_eq!(run.ending(), 0, "{version}: {}", run.stderr);
-        assert!(run.others().is_empty(), "{version}: {}", run.stderr);
-        let tally = compare(version, &run);
-        println!("{version}: {tally:?}");
-        assert!(tally.calls > 500 && tally.without <= tally.calls / 2, "{version}: {tally:?}");
+        let stressed = |greenlet: Option<PathBuf>| {
+            let mut victim = victim("13.0", &python, &["stress", &seconds]).env("GAPPROBE_MAX_MB", "1024");
+            if let Some(folder) = &greenlet {
+                victim = victim.env("SITES_GREENLET", folder);
+            }
+            let label = format!("{version}, greenlets {}", greenlet.is_some());
+            let run = victim.limit(limit).run();
+            assert_eq!(run.ending(), 0, "{label}: {}", run.stderr);
+            assert!(run.others().is_empty(), "{label}: {}", run.stderr);
+            let tally = compare(&label, &run);
+            println!("{label}: {tally:?}");
+            assert!(tally.calls > 500 && tally.without <= tally.calls / 2, "{label}: {tally:?}");
+        };
+        stressed(None);
+        if let Some(folder) = greenlet(version, &python) {
+            stressed(Some(folder));
+        }
     }
 }
 

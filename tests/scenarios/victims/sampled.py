@@ -81,6 +81,27 @@ def lock():
     other.join()
 
 
+def lock_steps():
+    """A training loop that gives the lock away for a moment before each launch, to a thread that keeps it."""
+    kernels = [device.kernel(name, 300) for name in ("forward", "backward", "optimizer")]
+    end = time.monotonic() + SECONDS
+    other = threading.Thread(target=hold_the_lock, args=(end,))
+    other.start()
+    while time.monotonic() < end:
+        for one in kernels:
+            time.sleep(0.0002)
+            device.launch(one)
+    other.join()
+
+
+def sleep_beside():
+    """As `sleep`, beside a thread that sleeps too."""
+    other = threading.Thread(target=time.sleep, args=(SECONDS,))
+    other.start()
+    sleep()
+    other.join()
+
+
 def collecting():
     keep = [[n] for n in range(400000)]
     long_run(SECONDS, collect)

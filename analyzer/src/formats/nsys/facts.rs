@@ -79,7 +79,9 @@ pub(super) fn finish(reader: Reader<'_>) -> Result<Nsys, ReadError> {
         refused.orphans += ids.nameless;
     }
     let mut run = assembly.finish();
-    run.missing = about.missing;
+    if !about.missing.is_empty() {
+        run.missing = about.missing;
+    }
     // of one whose operations all lay too far away
     run.devices.retain(|d| d.ops() > 0);
     refused.duplicates += run.duplicates;

@@ -20,6 +20,32 @@ function bucketBar(legend, device) {
     h("li", { class: "sum" }, h("span"), h("span", null, "All"), h("span", { class: "t" }, time(device.wall_ns)), h("span", { class: "n" }, (all / 10).toFixed(1) + " %"))));
 }
 
+/** Dataload, forward, backward, optimizer and the rest: work and idle time of a step. */
+function phases(data) {
+  const other = { ...data.other, phase: "other", ns_a_step: data.other.busy_ns_a_step + data.other.idle_ns_a_step };
+  const rows = data.parts.concat(other.ns_a_step > 0 ? [other] : []);
+  const most = Math.max(...rows.map((r) => r.share));
+  const meter = (r) => {
+    const wide = Math.max(2, r.share / most * 100), works = r.ns_a_step ? r.busy_ns_a_step / r.ns_a_step * 100 : 0;
+    return h("span", { class: "meter", style: "width:" + wide + "%;background:linear-gradient(90deg, var(--compute) " + works + "%, var(--soft) 0)" });
+  };
+  const time_or_none = (ns) => (ns === null || ns === undefined ? "–" : time(ns));
+  const cells = (r) => [
+    h("td", { class: "text" }, r.phase), h("td", { class: "share" }, percent(r.share, 1), meter(r)),
+    h("td", null, time(r.ns_a_step)), h("td", null, time(r.busy_ns_a_step)), h("td", null, time(r.idle_ns_a_step)),
+    h("td", null, time_or_none(r.host_ns_a_step)), h("td", { class: "text by" }, r.by || ""),
+  ];
+  const heads = ["Phase", "Share", "A step", "GPU works", "GPU idles", "On the host", "Known by"];
+  return [
+    h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Phases" }, h("table", { class: "cards" },
+      h("thead", null, h("tr", null, heads.map((t, i) => h("th", { scope: "col", class: i === 0 ? "text" : i === 6 ? "text by" : null }, t)))),
+      h("tbody", null, rows.map((r) => h("tr", null, cells(r)))))),
+    h("ul", { class: "keys" }, [["compute", "the GPU works"], ["soft", "the GPU idles"]].map(([key, what]) =>
+      h("li", null, h("span", { class: "key", style: "background:" + colour(key) }), what))),
+    data.remarks.length > 0 && h("ul", { class: "note" }, data.remarks.map((r) => h("li", null, r))),
+  ];
+}
+
 /** Only the buckets that occur. */
 function keys(legend, parts) {
   return h("ul", { class: "keys" }, legend.filter((b, i) => parts[i] > 0).map((b) =>

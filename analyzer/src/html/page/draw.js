@@ -50,6 +50,7 @@ function percent(part, whole) {
   return p < 0.1 ? "<0.1 %" : p.toFixed(1) + " %";
 }
 function many(n, one, more) { return n.toLocaleString("en") + " " + (n === 1 ? one : more || one + "s"); }
+function capital(text) { return text.charAt(0).toUpperCase() + text.slice(1); }
 function colour(key) { return "var(--" + key + ")"; }
 
 /** Shows lines of text beside a point of the window; nothing hides it. */

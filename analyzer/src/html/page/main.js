@@ -16,7 +16,9 @@ function details(run) {
   const t = d.timeline, f = d.idle_by_range, st = d.steps;
   const many_bars = st && st.bars.some((b) => b.steps > 1);
   return [
-    section("Where the time went", gpu + ": all of " + time(d.wall_ns) + " that count" + (st && st.warm_up ? " (" + many(st.warm_up, "warm-up step") + ", " + time(st.warm_up_ns) + ", left out)" : "") + ".", bucketBar(legend, d)),
+    section("Where the time went", gpu + ": all of " + time(d.wall_ns) + " that count" + (st && st.warm_up ? " (" + many(st.warm_up, "warm-up step") + ", " + time(st.warm_up_ns) + ", left out)" : "") + ".", bucketBar(legend, d),
+      d.gauges.map((g) => h("p", { class: "note" }, g))),
+    d.phases && section("Phases of a step", "How much of the GPU's time each has: its work, and what the GPU idled while the host was in it.", phases(d.phases)),
     t && section(t.step === null ? "A part of the run in detail" : "Step " + t.step + " in detail",
       (t.step === null ? "No steps were found: this is the middle of the run. " : "The steady step nearest to the median. ") + time(t.length_ns) + ".", timeline(legend, t)),
     st ? section("Every step", many(st.count, "step") + (st.warm_up ? ", " + st.warm_up + " of them warm-up" : "") + "; mean " + time(st.mean_ns) + ", median " + time(st.median_ns) + ", 90 % below " + time(st.p90_ns)
@@ -36,8 +38,8 @@ function compared() {
   const c = figures.change;
   return [
     h("section", { "aria-label": "Before and after" },
-      h("h1", null, c.line.charAt(0).toUpperCase() + c.line.slice(1)),
-      remarks(c.cautions), c.remarks.length > 0 && h("p", { class: "rest" }, c.remarks.join("; ") + "."),
+      h("h1", null, capital(c.line)),
+      remarks(c.cautions), c.remarks.length > 0 && h("p", { class: "rest" }, capital(c.remarks.join("; ")) + "."),
       sideBySide(legend, c, runs.map((r) => r.file)), c.parts && moved(legend, c)),
     h("div", { class: "two" }, verdict(runs[0], "h2", "A, before:"), verdict(runs[1], "h2", "B, after:")),
     c.kernels && section("Kernels that differ most", "Time on the GPU of one step; a few percent are what two runs of one program differ by.", changedKernels(c)),

@@ -12,6 +12,7 @@ function verdict(run, level, title) {
     title && h("p", { class: "soft" }, h("b", null, title), " ", run.file),
     badges,
     h(level, null, v.sentence || v.line),
+    v.site && where(v),
     v.fix && h("p", { class: "fix" }, h("b", null, "What to change"), v.fix),
     v.or && h("p", { class: "fix" }, h("b", null, "Or (" + v.or.cause + ")"), v.or.fix),
     v.next && h("p", { class: "fix" }, h("b", null, "Next"), h("code", null, v.next)),
@@ -19,6 +20,13 @@ function verdict(run, level, title) {
     v.rest && h("p", { class: "rest" }, v.rest),
     remarks(run.remarks),
     findings(v));
+}
+
+/** The line to look at, and how the program came to it. */
+function where(v) {
+  const frames = v.stack.concat(v.stack_left_out ? ["and " + many(v.stack_left_out, "more frame")] : []);
+  return h("div", { class: "fix where" }, h("b", null, "Where"), h("code", null, v.site),
+    frames.length > 0 && h("details", null, h("summary", null, "Call stack, innermost first"), h("ol", null, frames.map((f) => h("li", null, h("code", null, f))))));
 }
 
 function remarks(all) {

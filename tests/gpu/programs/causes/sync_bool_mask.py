@@ -6,7 +6,7 @@ from torchside import Heavy, Stem, main
 
 
 def build(form, ctx):
-    stem, head = Stem(ctx, 50), Heavy(ctx, ms=12)
+    stem, head = Stem(ctx, 50), Heavy(ctx, ms=20)
 
     def step(_i):
         scores = head.infer(stem.run()).float()

@@ -6,7 +6,7 @@ from torchside import Heavy, Stem, main
 
 
 def build(form, ctx):
-    stem, head = Stem(ctx, 30), Heavy(ctx, ms=6)
+    stem, head = Stem(ctx, 30), Heavy(ctx, ms=9.5)
 
     def step(_i):
         x, seen = stem.input, []

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From where the program came to the line that the verdict names: of all stacks that end there, the one that costs most.
+
+use std::collections::HashMap;
+
+use crate::analysis::Analysis;
+use crate::gaps::stacks::{frame_name, idle_stacks};
+use crate::run::Run;
+use crate::sites::Sites;
+
+/// The frames, innermost first; none where the verdict has no line.
+pub fn stack(run: &Run, analysis: &Analysis) -> Vec<String> {
+    let Some(site) = &analysis.verdict.site else { return Vec::new() };
+    let mut sites = Sites::new(run);
+    let mut is_there = |stack: u32| {
+        let found = sites.of(stack).and_then(|s| sites.get(s));
+        found.is_some_and(|s| (&s.path, s.line, &s.function) == (&site.path, site.line, &site.function))
+    };
+    let mut cost: HashMap<u32, u64> = HashMap::new();
+    if let Some(found) = analysis.worst.and_then(|w| analysis.devices.get(w)) {
+        idle_stacks(run, found, &analysis.counts, |idle| {
+            if idle.stack != 0 && is_there(idle.stack) {
+                *cost.entry(idle.stack).or_default() += idle.ns;
+            }
+        });
+    }
+    // what costs no idle time of its own has the call that stands for it
+    let call = run.call(analysis.verdict.call).map_or(0, |(_, c)| c.site);
+    let most = cost.into_iter().max_by_key(|&(stack, ns)| (ns, u32::MAX - stack)).map(|c| c.0);
+    let stack = most.or_else(|| is_there(call).then_some(call)).unwrap_or(0);
+    run.definitions.stack(stack).map(|f| frame_name(run, f)).collect()
+}

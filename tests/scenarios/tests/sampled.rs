@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the scenarios of the gap sampler share: every CPython there is, the victim, the samples of its recording.
+
+use std::path::PathBuf;
+
+use gapprobe_scenarios::built::root;
+use gapprobe_scenarios::{Recorded, Run, Victim};
+use trace::define::TrackInfo;
+use trace::reader::Track;
+use trace::{Event, FrameInfo, Kind, Loss};
+
+/// `python3`, and those that pyenv has, where they are of a version that can be sampled.
+pub(crate) fn pythons() -> Vec<PathBuf> {
+    let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+    let versions =
+        std::fs::read_dir(home.join(".pyenv/versions")).into_iter().flatten().filter_map(Result::ok);
+    let known = ["3.8.", "3.9.", "3.10.", "3.11.", "3.12.", "3.13."];
+    let mut all: Vec<PathBuf> = versions
+        .filter(|v| known.iter().any(|k| v.file_name().to_string_lossy().starts_with(k)))
+        .map(|v| v.path().join("bin/python3"))
+        .filter(|p| p.exists())
+        .collect();
+    all.sort();
+    if all.is_empty() {
+        all.push("python3".into());
+    }
+    all
+}
+
+pub(crate) fn source() -> PathBuf {
+    root().join("tests/scenarios/victims/sampled.py")
+}
+
+pub(crate) fn victim(python: &PathBuf, mode: &str, seconds: &str) -> Victim {
+    let (script, folder) = (source(), root().join("tests/victims"));
+    Victim::of(python, &[&script.to_string_lossy(), &folder.to_string_lossy(), mode, seconds], "13.0")
+}
+
+/// The line of the victim that ends in this mark.
+pub(crate) fn marked(mark: &str) -> u32 {
+    let text = std::fs::read_to_string(source()).expect("source");
+    let is = |line: &str| line.ends_with(&format!("# {mark}"));
+    text.lines().position(is).expect("the mark") as u32 + 1
+}
+
+/// A sample with its frames as (function, file, line), innermost first.
+pub(crate) struct Sampled {
+    pub(crate) tid: u32,
+    pub(crate) event: Event,
+    pub(crate) frames: Vec<(String, String, u32)>,
+}
+
+impl Sampled {
+    pub(crate) fn stands_in(&self, function: &str) -> bool {
+        self.frames.first().is_some_and(|f| f.0.rsplit('.').next() == Some(function))
+    }
+
+    pub(crate) fn on_cpu(&self) -> u32 {
+        self.event.c & 0xffff
+    }
+
+    pub(crate) fn queued(&self) -> u32 {
+        self.event.c >> 16
+    }
+}
+
+pub(crate) fn samples(recorded: &Recorded) -> Vec<Sampled> {
+    let text = |id: u32| recorded.definitions.string(id).unwrap_or("").to_owned();
+    let frame = |f: &FrameInfo| (text(f.function), text(f.file), f.line);
+    let thread = |t: &Track| match t {
+        Track::Of(TrackInfo::Thread { tid, .. }) => *tid,
+        other => panic!("a sample on {other:?}"),
+    };
+    let all = recorded.of(Kind::Sample).map(|(track, event)| Sampled {
+        tid: thread(track),
+        event: *event,
+        frames: recorded.definitions.stack(event.a).map(frame).collect(),
+    });
+    all.collect()
+}
+
+pub(crate) fn fine(run: &Run, python: &std::path::Path) -> Recorded {
+    assert_eq!(run.ending(), 0, "{}: {}", python.display(), run.stderr);
+    assert!(run.stdout.ends_with("done\n"), "{}: {}", python.display(), run.stdout);
+    let recorded = run.recorded();
+    assert_eq!(recorded.problems, Default::default());
+    assert_eq!(recorded.loss(Loss::CaughtPanic), 0);
+    recorded
+}
+
+/// Share of the samples' time that `is` holds for.
+pub(crate) fn share(all: &[Sampled], is: impl Fn(&Sampled) -> bool) -> f64 {
+    let time = |s: &Sampled| (s.event.end - s.event.start) as f64;
+    let total: f64 = all.iter().map(time).sum();
+    all.iter().filter(|s| is(s)).map(time).sum::<f64>() / total.max(1.0)
+}
