@@ -13,7 +13,12 @@ use crate::place::{code, err, out, Place};
 
 /// Recording, its file and function, the bucket of its slices, a frame on the way there.
 const KNOWN: [(&str, &str, &str, &str); 4] = [
-    ("loader_two_workers.slow", "loader_two_workers.py", "INPUT", "_MultiProcessingDataLoaderIter._try_get_data"),
+    (
+        "loader_two_workers.slow",
+        "loader_two_workers.py",
+        "INPUT",
+        "_MultiProcessingDataLoaderIter._try_get_data",
+    ),
     ("sync_item_layers.slow", "sync_item_layers.py", "SYNC", "loop (frame.py"),
     ("alloc_empty_cache.slow", "alloc_empty_cache.py", "ALLOC", "empty_cache (memory.py"),
     ("host_log_flush.slow", "host_log_flush.py", "HOST", "Logger.info"),
@@ -84,7 +89,8 @@ fn site_stack_workers_and_promise_stand_in_every_place() {
         }
         let is_cause = |e: &&Value| e["cat"] == "idle" && e["name"] == bucket;
         let slices = || trace["traceEvents"].as_array().unwrap().iter().filter(is_cause);
-        let says = |e: &Value, key: &str, text: &str| e["args"][key].as_str().is_some_and(|t| t.contains(text));
+        let says =
+            |e: &Value, key: &str, text: &str| e["args"][key].as_str().is_some_and(|t| t.contains(text));
         let of_line: Vec<&Value> = slices().filter(|e| says(e, "site", &site)).collect();
         assert!(of_line.len() * 2 > slices().count(), "{name}: {} slices of the line", of_line.len());
         for slice in of_line {

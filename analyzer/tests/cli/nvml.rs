@@ -32,7 +32,10 @@ fn an_h200_that_waits_says_so() {
     assert!((100.0..200.0).contains(&number("power_w")), "{gauges}");
     let said = format!("{:.0} of 700 W, {:.0} of 1980 MHz", number("power_w"), number("sm_clock_mhz"));
     for text in [&screen, &page] {
-        assert!(text.contains(&said) && text.contains("something ran on the GPU 1 % of the time"), "{said}\n{text}");
+        assert!(
+            text.contains(&said) && text.contains("something ran on the GPU 1 % of the time"),
+            "{said}\n{text}"
+        );
         assert!(!text.contains("Clocks held down"), "{text}");
     }
 }
