@@ -11,13 +11,13 @@
 //! memory, the same thread freed device memory, and its next allocation succeeded. The line is the one that costs most.
 //!
 //! # How sure
-//! The calls, their results and times are exact. That the memory was there, in pieces, follows from freeing the cache having been enough;
-//! how large the pieces were is not recorded. Below `torch.cuda.set_per_process_memory_fraction` the allocator refuses by itself and no call fails: that is GP108
-//! ALLOC.
+//! The calls, their results and times are exact. That the memory was there, in pieces, follows from freeing the cache having been
+//! enough; how large the pieces were is not recorded. Below `torch.cuda.set_per_process_memory_fraction` the allocator refuses by
+//! itself and no call fails: that is GP108 ALLOC.
 //!
 //! # What to change
-//! `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`: segments grow instead of being cut. Shapes that vary less (padding to a few lengths), a smaller batch, the largest
-//! shape first.
+//! `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`: segments grow instead of being cut. Shapes that vary less (padding to a
+//! few lengths), a smaller batch, the largest shape first.
 
 use super::memory::Failures;
 use super::{alloc, Case};

@@ -8,9 +8,10 @@
 //! As GP105 HOST; and at least half of the samples of the launching thread's stack in these stretches stand in functions that save a
 //! checkpoint, or blocked in a system call that writes.
 //!
-//! Or: the launching thread saves a checkpoint (5 samples or more of its stack), and in these calls the GPU copies to the host, or has run out of work
-//! for a wait. Then all time below the `save` calls in which nothing computes is charged to this cause, and none of it to GP106 COPY, GP101 SYNC or GP105 HOST:
-//! it goes with the saving. The prediction takes waits, copies and long host stretches out, up to that time.
+//! Or: the launching thread saves a checkpoint (5 samples or more of its stack), and in these calls the GPU copies to the host,
+//! or has run out of work for a wait. Then all time below the `save` calls in which nothing computes is charged to this cause,
+//! and none of it to GP106 COPY, GP101 SYNC or GP105 HOST: it goes with the saving. The prediction takes waits, copies and long
+//! host stretches out, up to that time.
 //!
 //! # How sure
 //! Samples are taken about every 10 ms: what most of them show is so, how long each piece took is not measured. Fewer

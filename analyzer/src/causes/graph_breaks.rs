@@ -2,17 +2,19 @@
 //! GP115 GRAPH-BREAKS: a compiled function falls apart, and its pieces are launched one by one.
 //!
 //! # What it means
-//! `torch.compile` could not compile the function as a whole: at a call it cannot trace (`print`, `.item()`, a C extension, control flow that depends on
-//! data) it breaks the graph, goes back to Python, checks its guards and enters the next piece. The GPU waits for this.
+//! `torch.compile` could not compile the function as a whole: at a call it cannot trace (`print`, `.item()`, a C extension,
+//! control flow that depends on data) it breaks the graph, goes back to Python, checks its guards and enters the next piece. The
+//! GPU waits for this.
 //!
 //! # How it is recognised
-//! As GP102 LAUNCH; and at least half of the samples of the launching thread's stack, taken while the GPU waited for a launch (5 or more), stand
-//! behind such a break: TorchDynamo compiles the rest of the function under the name `torch_dynamo_resume_in_NAME_at_LINE`. The break told is the one that most of
-//! them stand behind. The prediction is GP102's: one graph of the whole step.
+//! As GP102 LAUNCH; and at least half of the samples of the launching thread's stack, taken while the GPU waited for a launch (5
+//! or more), stand behind such a break: TorchDynamo compiles the rest of the function under the name
+//! `torch_dynamo_resume_in_NAME_at_LINE`. The break told is the one that most of them stand behind. The prediction is GP102's:
+//! one graph of the whole step.
 //!
 //! # How sure
-//! That the graph breaks there is so; how much of the waiting the break itself costs is not known, so the confidence is medium at most. Breaks whose rest
-//! is not waited for are not seen.
+//! That the graph breaks there is so; how much of the waiting the break itself costs is not known, so the confidence is medium at
+//! most. Breaks whose rest is not waited for are not seen.
 //!
 //! # What to change
 //! `TORCH_LOGS=graph_breaks` prints each break and its reason; `torch.compile(fullgraph=True)` makes it an error. Take logging and

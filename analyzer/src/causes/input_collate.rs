@@ -7,15 +7,17 @@
 //!
 //! # How it is recognised
 //! As GP111 INPUT-MAIN; and at least half of these samples stand in the loader's `collate_fn`: in PyTorch's own, in a function
-//! whose name says so, or in what a map-style data set's fetcher calls that is no method of the data set. How many workers would take it over is told as there.
+//! whose name says so, or in what a map-style data set's fetcher calls that is no method of the data set. How many workers would
+//! take it over is told as there.
 //!
 //! # How sure
-//! Samples are taken about every 10 ms: what most of them show is so, how long each piece took is not measured. Collating in workers is not seen: of them only
-//! the CPU time is known (GP112 INPUT-WORKERS).
+//! Samples are taken about every 10 ms: what most of them show is so, how long each piece took is not measured. Collating in
+//! workers is not seen: of them only the CPU time is known (GP112 INPUT-WORKERS).
 //!
 //! # What to change
-//! Workers collate, too: `DataLoader(num_workers=N, pin_memory=True, persistent_workers=True)`. Cheaper: samples that are tensors of one shape,
-//! `torch.nn.utils.rnn.pad_sequence` rather than Python lists, tokenized ahead of time, batches made once and stored.
+//! Workers collate, too: `DataLoader(num_workers=N, pin_memory=True, persistent_workers=True)`. Cheaper: samples that are tensors
+//! of one shape, `torch.nn.utils.rnn.pad_sequence` rather than Python lists, tokenized ahead of time, batches made once and
+//! stored.
 
 use super::{input, Case};
 use crate::analysis::Finding;

@@ -3,17 +3,18 @@
 //!
 //! # What it means
 //! Something is kept that the next step does not need: a loss summed with its graph, outputs collected in a list, a cache with a
-//! new key each time. It costs no time until memory is full; then GP118 ALLOC-FRAGMENTED, GP130 OUT-OF-MEMORY, or the end of the process by the kernel.
+//! new key each time. It costs no time until memory is full; then GP118 ALLOC-FRAGMENTED, GP130 OUT-OF-MEMORY, or the end of the
+//! process by the kernel.
 //!
 //! # How it is recognised
-//! Memory in use on the device (NVML, all processes) or resident on the host (this process), read about once a second: fifteen readings or more
-//! of the steady state, of which each third has more than the one before, the last third grows no less than half as fast, none falls by a tenth of the
-//! growth, and that is 16 MiB and 1 % or more. Warm-up is left out. It is no lost time and never the
-//! verdict; the line's verdict says it beside its own words.
+//! Memory in use on the device (NVML, all processes) or resident on the host (this process), read about once a second: fifteen
+//! readings or more of the steady state, of which each third has more than the one before, the last third grows no less than half
+//! as fast, none falls by a tenth of the growth, and that is 16 MiB and 1 % or more. Warm-up is left out. It is no lost time and
+//! never the verdict; the line's verdict says it beside its own words.
 //!
 //! # How sure
-//! The readings are the driver's and the kernel's. On a device that other processes use, theirs is in it. Growth by plan (a replay buffer, a key-value cache)
-//! looks the same: confidence medium at most.
+//! The readings are the driver's and the kernel's. On a device that other processes use, theirs is in it. Growth by plan (a
+//! replay buffer, a key-value cache) looks the same: confidence medium at most.
 //!
 //! # What to change
 //! `total += loss.item()` or `loss.detach()`, not `total += loss`; no lists of tensors that need gradients; bound caches.

@@ -2,8 +2,8 @@
 //! GP130 OUT-OF-MEMORY: the run ended when an allocation failed.
 //!
 //! # What it means
-//! An allocation on the device returned out of memory, freeing the cache did not help, and the program gave up. What the steps before it waited for
-//! is still the verdict; this is said beside it.
+//! An allocation on the device returned out of memory, freeing the cache did not help, and the program gave up. What the steps
+//! before it waited for is still the verdict; this is said beside it.
 //!
 //! # How it is recognised
 //! A device allocation failed, no later one on its thread succeeded, and fewer launches followed than a step has (none, where
@@ -14,8 +14,8 @@
 //! recorded.
 //!
 //! # What to change
-//! A smaller batch with gradient accumulation, activation checkpointing, a lower precision; where GP119 MEMORY-GROWTH stands beside it, what is
-//! kept; where allocations failed and were retried before, `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`.
+//! A smaller batch with gradient accumulation, activation checkpointing, a lower precision; where GP119 MEMORY-GROWTH stands
+//! beside it, what is kept; where allocations failed and were retried before, `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`.
 
 use trace::event::Gauge;
 
@@ -60,9 +60,9 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
 fn in_use(case: &Case, call: &Call) -> String {
     let ordinal = case.device.ordinal;
     let of = |r: &&crate::run::Reading| r.gauge == Gauge::MemoryUsed as u32 && u32::from(r.device) == ordinal;
-    let before = case.run.readings.iter().filter(of).filter(|r| r.span.end <= call.end);
+    let mut before = case.run.readings.iter().filter(of).filter(|r| r.span.end <= call.end);
     let memory = case.run.devices.iter().find(|d| d.ordinal == ordinal).map_or(0, |d| d.info.memory);
-    match before.last() {
+    match before.next_back() {
         Some(r) if memory > 0 => {
             format!(" with {} of {} in use", bytes(r.value as f64), bytes(memory as f64))
         }
