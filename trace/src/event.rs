@@ -46,6 +46,8 @@ pub mod sample {
     pub const WAITS_GIL: u8 = 1 << 1;
     /// Python's garbage collector was running in its interpreter.
     pub const COLLECTING: u8 = 1 << 2;
+    /// The innermost frames of the stack are left out: they moved while they were read.
+    pub const OUTER: u8 = 1 << 3;
 }
 
 /// What a [`Kind::Gauge`] measures; the number is stored.

@@ -58,17 +58,28 @@ fn the_verdict_names_the_line_that_holds_the_lock() {
     let lines = marked("HOLD") - 1..=marked("HOLD");
     for python in pythons() {
         let name = python.display();
-        let run = victim(&python, "lock_steps", "3").run();
-        fine(&run, &python);
-        let summary = run.summary().expect("a summary");
-        let verdict = &summary["verdict"];
-        assert_eq!(verdict["cause"], "GIL", "{name}: {}", run.stderr);
-        let site = &verdict["site"];
-        assert!(site["file"].as_str().is_some_and(|f| f.ends_with("sampled.py")), "{name}: {verdict}");
-        assert_eq!(site["function"], "hold_the_lock", "{name}: {verdict}");
-        assert!(site["line"].as_u64().is_some_and(|l| lines.contains(&(l as u32))), "{name}: {verdict}");
-        let text = verdict["text"].as_str().unwrap_or("");
-        assert!(text.contains("; held by hold_the_lock at "), "{name}: {text}");
-        println!("{name}: {}", run.lines().join(" "));
+        // where others have the CPUs it is starved of those for half of the time: then there is no GIL to be named
+        let named = (0..4).any(|_| {
+            let run = victim(&python, "lock_steps", "3").run();
+            fine(&run, &python);
+            let summary = run.summary().expect("a summary");
+            let verdict = &summary["verdict"];
+            println!("{name}: {}", run.lines().join(" "));
+            if verdict["cause"] != "GIL" {
+                assert!(
+                    ["HOST", "CPU-STARVED"].map(|c| verdict["cause"] == c).contains(&true),
+                    "{name}: {verdict}"
+                );
+                return false;
+            }
+            let site = &verdict["site"];
+            assert!(site["file"].as_str().is_some_and(|f| f.ends_with("sampled.py")), "{name}: {verdict}");
+            assert_eq!(site["function"], "hold_the_lock", "{name}: {verdict}");
+            assert!(site["line"].as_u64().is_some_and(|l| lines.contains(&(l as u32))), "{name}: {verdict}");
+            let text = verdict["text"].as_str().unwrap_or("");
+            assert!(text.contains("; held by hold_the_lock at "), "{name}: {text}");
+            true
+        });
+        assert!(named, "{name}: four times no GIL");
     }
 }

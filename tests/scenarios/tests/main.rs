@@ -24,5 +24,6 @@ mod sampled;
 mod sampler;
 mod settings;
 mod sites;
+mod stacks;
 mod strangers;
 mod untouched;
