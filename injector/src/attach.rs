@@ -74,6 +74,7 @@ pub(crate) fn constructor() {
         return;
     }
     say::remember_stderr();
+    identity::remember_directory();
     if environment::get("CUDA_INJECTION64_PATH").is_some() {
         return; // ours already (a child of ours), or another tool's: leave it
     }
@@ -282,6 +283,9 @@ fn new_recorder(image: Image, settings: &Settings) -> Recorder {
     }
     let directory = std::path::absolute(&settings.directory).unwrap_or_else(|_| settings.directory.clone());
     store.attribute("directory", &directory.to_string_lossy());
+    if let Some(directory) = identity::started_in() {
+        store.attribute(trace::define::DIRECTORY, &directory.to_string_lossy());
+    }
     if let Some(id) = &settings.run_id {
         store.attribute("run.id", id);
     }
