@@ -11,9 +11,9 @@ pub(super) struct Count(AtomicU64);
 
 /// CPU time, ns.
 pub(super) static CPU: Count = Count(AtomicU64::new(0));
-/// Samples of threads that call CUDA.
+/// Samples.
 pub(super) static LOOKS: Count = Count(AtomicU64::new(0));
-/// Of those without a stack because it moved while it was read.
+/// Of those of threads that call CUDA without a stack because it moved while it was read.
 pub(super) static MOVED: Count = Count(AtomicU64::new(0));
 /// Of those with the outer frames only.
 pub(super) static OUTER: Count = Count(AtomicU64::new(0));

@@ -6,7 +6,7 @@
 
 use trace::event::{sample, Event, Kind};
 
-use super::counts::HOLDERS_MISSED;
+use super::counts::{HOLDERS_MISSED, LOOKS};
 use super::handover::{put, Item};
 use super::python::PyThread;
 use super::stack::{Guess, Stack, Why};
@@ -102,5 +102,6 @@ fn put_sample(holder: &mut Holder, from: u64, stack: u32, bits: u8) {
         e.c = (ran.saturating_mul(1000) / (now - from).max(1)).min(1000) as u32;
     }
     (holder.read, holder.cpu) = (now, cpu);
+    LOOKS.add(1);
     put(Item::Sample(holder.tid, e));
 }

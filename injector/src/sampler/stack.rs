@@ -94,6 +94,9 @@ pub(super) struct Reader {
     pieces: Vec<Piece>,
 }
 
+/// Where a code object's head was read to, and its name's hash where that is needed.
+type Head = (Slot, Option<Slot>);
+
 /// Frames that readings agree on, innermost first.
 struct Agreed {
     frames: Vec<(Frame, Option<u32>)>,
@@ -301,7 +304,7 @@ impl Reader {
     ) -> Result<Vec<Option<u32>>, Why> {
         let layout = &python.layout;
         self.batch.clear();
-        let mut wanted: Vec<(u64, Option<(Slot, Option<Slot>)>)> = Vec::with_capacity(frames.len());
+        let mut wanted: Vec<(u64, Option<Head>)> = Vec::with_capacity(frames.len());
         for address in frames.iter().map(|f| f.code) {
             let slots = match wanted.iter().find(|w| w.0 == address) {
                 _ if address == 0 => None,
@@ -319,7 +322,7 @@ impl Reader {
         if wanted.iter().any(|w| w.1.is_some()) && !self.batch.read() {
             return Err(Why::Moved);
         }
-        let id = |(address, slots): (u64, Option<(Slot, Option<Slot>)>)| {
+        let id = |(address, slots): (u64, Option<Head>)| {
             let (head, hash) = slots?;
             let hash = hash.map(|slot| u64_at(self.batch.bytes(slot), 0));
             codes.id(address, self.batch.bytes(head), hash, python.known, layout)
