@@ -198,7 +198,7 @@ def collate(text, until):
 
 def below_a_loader():
     """What a data loader in the training's own thread does: small calls without end, a few frames below one that stays."""
-    text = ["a ", "b ", "c "] * 5
+    text = ["a ", "b ", "c "] * 2000
 
     def work():
         collate(text, time.monotonic() + 0.2)
