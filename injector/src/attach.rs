@@ -75,6 +75,7 @@ pub(crate) fn constructor() {
     }
     say::remember_stderr();
     threads::remember_cpus();
+    identity::remember_directory();
     if environment::get("CUDA_INJECTION64_PATH").is_some() {
         return; // ours already (a child of ours), or another tool's: leave it
     }
@@ -293,6 +294,9 @@ fn new_recorder(image: Image, settings: &Settings) -> Recorder {
     }
     let directory = std::path::absolute(&settings.directory).unwrap_or_else(|_| settings.directory.clone());
     store.attribute("directory", &directory.to_string_lossy());
+    if let Some(directory) = identity::started_in() {
+        store.attribute(trace::define::DIRECTORY, &directory.to_string_lossy());
+    }
     if let Some(id) = &settings.run_id {
         store.attribute("run.id", id);
     }

@@ -4,8 +4,25 @@
 //! later process can tell which recording belongs to whom, and whether its writer still lives.
 
 use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use crate::environment;
+
+static STARTED_IN: OnceLock<PathBuf> = OnceLock::new();
+
+/// Remembers the current directory. In the constructor: a program may go elsewhere, and what it names by a relative path
+/// (code of its main file, up to Python 3.8) is relative to where it was started.
+pub(crate) fn remember_directory() {
+    if let Ok(directory) = std::env::current_dir() {
+        STARTED_IN.get_or_init(|| directory);
+    }
+}
+
+/// The directory the program was started in, where it could be told.
+pub(crate) fn started_in() -> Option<&'static PathBuf> {
+    STARTED_IN.get()
+}
 
 /// Rank, world size and local rank where a launcher's variables tell them (torchrun, Slurm, Open MPI, PMI).
 pub(crate) fn ranks() -> (Option<u32>, Option<u32>, Option<u32>) {

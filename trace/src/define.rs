@@ -33,6 +33,9 @@ pub struct KernelInfo {
     pub dynamic_shared: u32,
 }
 
+/// The attribute that says in which directory the program was started: relative paths of code count from there.
+pub const DIRECTORY: &str = "cwd";
+
 /// Frames of a stack stored at most, the innermost ones.
 pub const MAX_FRAMES: usize = 64;
 

@@ -48,6 +48,8 @@ pub mod sample {
     pub const COLLECTING: u8 = 1 << 2;
     /// The thread was blocked in nothing at the sample's end: it ran, or waited for a CPU.
     pub const RUNNABLE: u8 = 1 << 3;
+    /// The innermost frames of the stack are left out: they moved while they were read.
+    pub const OUTER: u8 = 1 << 4;
 }
 
 /// What a [`Kind::Gauge`] measures; the number is stored.

@@ -71,6 +71,8 @@ totals! {
     SamplesMoved = 23, "samples_moved";
     /// Samples of a thread that waited for Python's lock, in which its holder could not be told.
     GilHoldersMissed = 24, "gil_holders_missed";
+    /// Samples with the outer frames of their Python stack only: the inner ones moved while they were read.
+    SamplesOuter = 25, "samples_outer";
 }
 
 #[cfg(test)]

@@ -22,15 +22,13 @@ mod origin;
 use std::collections::HashMap;
 use std::fmt;
 
+pub use trace::define::DIRECTORY;
 use trace::define::MAX_FRAMES;
 use trace::{FrameInfo, Language};
 
 use crate::chrome::name::demangled;
 use crate::run::Run;
 use origin::Origin;
-
-/// The recording's attribute that says in which directory the program was started.
-pub const DIRECTORY: &str = "cwd";
 
 /// Functions that only call another: not worth telling.
 const WRAPPERS: [&str; 11] = [
@@ -208,6 +206,8 @@ fn short(path: &str, directory: Option<&str>) -> String {
     if path.starts_with('<') {
         return path.to_owned();
     }
+    let whole = directory.filter(|_| !path.starts_with('/')).map(|d| absolute(d, path));
+    let path = whole.as_deref().unwrap_or(path);
     let inside = directory.and_then(|d| path.strip_prefix(d)?.strip_prefix('/')).filter(|r| !r.is_empty());
     if let Some(inside) = inside.filter(|r| !r.contains("site-packages/")) {
         return inside.to_owned();
@@ -215,6 +215,21 @@ fn short(path: &str, directory: Option<&str>) -> String {
     let path = path.strip_prefix("./").unwrap_or(path);
     let slashes = path.rmatch_indices('/').nth(1).map(|(at, _)| at + 1);
     path.get(slashes.unwrap_or(0)..).unwrap_or(path).trim_start_matches('/').to_owned()
+}
+
+/// A relative path as seen from `directory`, by its words alone: the trace may be of another machine.
+fn absolute(directory: &str, path: &str) -> String {
+    let mut parts: Vec<&str> = directory.split('/').collect();
+    for part in path.split('/').filter(|p| !p.is_empty() && *p != ".") {
+        match part {
+            ".." if parts.len() > 1 => {
+                parts.pop();
+            }
+            ".." => {}
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
 }
 
 #[cfg(test)]

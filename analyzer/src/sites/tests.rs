@@ -39,6 +39,26 @@ fn item_has_no_frame_so_its_own_line_is_it() {
 }
 
 #[test]
+fn a_relative_path_counts_from_where_the_program_was_started() {
+    let said = |directory, path| said_in(directory, &[("step", path, 7)]).unwrap();
+    let here = Some("/home/me/gpt");
+    for (path, shown) in [
+        ("train.py", "train.py:7 in step"),
+        ("./train.py", "train.py:7 in step"),
+        ("src/deep/train.py", "src/deep/train.py:7 in step"),
+        ("src/../train.py", "train.py:7 in step"),
+        ("../gpt/train.py", "train.py:7 in step"),
+        ("../other/train.py", "other/train.py:7 in step"),
+        ("../../../../../train.py", "train.py:7 in step"),
+    ] {
+        assert_eq!(said(here, path), shown, "{path}");
+    }
+    assert_eq!(said(None, "src/deep/train.py"), "deep/train.py:7 in step", "not known where that is");
+    // the file system's root is no place to count from
+    assert_eq!(said(Some("/"), "src/deep/train.py"), "deep/train.py:7 in step");
+}
+
+#[test]
 fn backward_is_the_line_that_calls_it() {
     let stack = [
         ("_engine_run_backward", "@/torch/autograd/graph.py", 823),

@@ -11,10 +11,12 @@ pub(super) struct Count(AtomicU64);
 
 /// CPU time, ns.
 pub(super) static CPU: Count = Count(AtomicU64::new(0));
-/// Samples of threads that call CUDA.
+/// Samples.
 pub(super) static LOOKS: Count = Count(AtomicU64::new(0));
-/// Of those without a stack because it moved while it was read.
+/// Of those of threads that call CUDA without a stack because it moved while it was read.
 pub(super) static MOVED: Count = Count(AtomicU64::new(0));
+/// Of those with the outer frames only.
+pub(super) static OUTER: Count = Count(AtomicU64::new(0));
 /// Waits for Python's lock whose holder could not be told.
 pub(super) static HOLDERS_MISSED: Count = Count(AtomicU64::new(0));
 
@@ -29,11 +31,12 @@ impl Count {
 }
 
 /// All of them, as the header has them.
-pub(crate) fn spent() -> [(Total, u64); 4] {
+pub(crate) fn spent() -> [(Total, u64); 5] {
     let counts = [
         (Total::SamplerCpuNs, &CPU),
         (Total::Samples, &LOOKS),
         (Total::SamplesMoved, &MOVED),
+        (Total::SamplesOuter, &OUTER),
         (Total::GilHoldersMissed, &HOLDERS_MISSED),
     ];
     counts.map(|(total, count)| (total, count.0.load(Ordering::Relaxed)))

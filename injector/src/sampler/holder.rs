@@ -6,7 +6,7 @@
 
 use trace::event::{sample, Event, Kind};
 
-use super::counts::HOLDERS_MISSED;
+use super::counts::{HOLDERS_MISSED, LOOKS};
 use super::handover::{put, Item};
 use super::python::PyThread;
 use super::stack::{Guess, Stack, Why};
@@ -72,9 +72,12 @@ impl Sampler {
         if let (Err(Why::Gone), Some(python)) = (&read, &mut self.python) {
             python.distrust();
         }
-        let stack = read.ok().and_then(|stack| self.told.number(&stack, &mut self.codes));
-        match stack {
-            Some(stack) if is_still => put_sample(&mut holder, waits.from, stack),
+        let told = read.ok().and_then(|stack| {
+            let number = self.told.number(&stack.frames, &mut self.codes)?;
+            Some((number, if stack.is_outer { sample::OUTER } else { 0 }))
+        });
+        match told {
+            Some((stack, bits)) if is_still => put_sample(&mut holder, waits.from, stack, bits),
             _ => HOLDERS_MISSED.add(1),
         }
         self.holders.seen.push(holder);
@@ -82,22 +85,23 @@ impl Sampler {
 
     fn read_holder(&mut self, thread: PyThread, guess: &mut Guess) -> Result<Stack, Why> {
         let Some(python) = &self.python else { return Err(Why::Empty) };
-        self.reader.stack_of_running(python, &thread, guess, &mut self.codes)
+        self.reader.stack(python, &thread, guess, &mut self.codes)
     }
 }
 
 /// The holder's sample stands for the time that was waited for it.
-fn put_sample(holder: &mut Holder, from: u64, stack: u32) {
+fn put_sample(holder: &mut Holder, from: u64, stack: u32, bits: u8) {
     let now = clock::monotonic();
     let from = from.max(holder.read).min(now);
     let cpu = clock_of(thread_clock(holder.tid)).unwrap_or(holder.cpu);
     let mut e = Event::new(Kind::Sample, from, now);
-    (e.a, e.x) = (stack, sample::HOLDS_GIL);
+    (e.a, e.x) = (stack, sample::HOLDS_GIL | bits);
     // only where it was read at the beginning of this span is it known how long it ran in it
     if holder.read == from {
         let ran = cpu.saturating_sub(holder.cpu);
         e.c = (ran.saturating_mul(1000) / (now - from).max(1)).min(1000) as u32;
     }
     (holder.read, holder.cpu) = (now, cpu);
+    LOOKS.add(1);
     put(Item::Sample(holder.tid, e));
 }

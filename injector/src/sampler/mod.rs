@@ -35,7 +35,7 @@ pub(crate) use handover::Taker;
 use crate::{attach, clock, lifecycle};
 use children::Children;
 use code::Codes;
-use counts::{CPU, LOOKS, MOVED};
+use counts::{CPU, LOOKS, MOVED, OUTER};
 use handover::{gauge, put, Item};
 use holder::{Holders, Waits};
 use python::{Locks, PyThread, Python, Search};
@@ -74,7 +74,9 @@ struct Subject {
     guess: Guess,
     /// Its stack at the last look, told already, plus one; 0: none.
     stack: u32,
-    /// That holds as long as the thread does not run.
+    /// That has the outer frames only.
+    is_outer: bool,
+    /// It holds as long as the thread does not run.
     is_settled: bool,
     /// What it is to Python.
     python: Option<PyThread>,
@@ -226,20 +228,24 @@ impl Sampler {
                 subject.python = python.thread(tid, now);
                 let Some(thread) = subject.python else { return Err(Why::Empty) };
                 let (reader, codes) = (&mut self.reader, &mut self.codes);
-                reader.stack_of_running(python, &thread, &mut subject.guess, codes)
+                reader.stack(python, &thread, &mut subject.guess, codes)
             });
-            subject.is_settled = matches!(read, Ok(_) | Err(Why::Empty)) && subject.watched.stands_still();
+            subject.is_outer = matches!(&read, Ok(stack) if stack.is_outer);
+            let is_read = matches!(read, Ok(_) | Err(Why::Empty)) && !subject.is_outer;
+            subject.is_settled = is_read && subject.watched.stands_still();
             if !subject.watched.stands_still() {
                 blocked = Blocked::No; // not any more: it ran while its stack was read
             }
             let told = match &read {
-                Ok(stack) => self.told.number(stack, &mut self.codes),
+                Ok(stack) => self.told.number(&stack.frames, &mut self.codes),
                 Err(Why::Moved) => None,
                 Err(Why::Empty | Why::Gone) => Some(0),
             };
             if told.is_none() {
                 MOVED.add(1);
+                subject.is_outer = false;
             }
+            OUTER.add(u64::from(subject.is_outer));
             if let (Err(Why::Gone), Some(python)) = (read, &mut self.python) {
                 python.distrust();
             }
@@ -249,9 +255,10 @@ impl Sampler {
         let permille = |ns: u64| (ns.saturating_mul(1000) / span).min(1000) as u32;
         e.a = subject.stack;
         e.c = permille(spent.cpu) | permille(spent.queued) << 16;
+        e.x = if subject.is_outer { sample::OUTER } else { 0 };
         match blocked {
             Blocked::In(call, _) => e.b = call.saturating_add(1),
-            Blocked::No => e.x = sample::RUNNABLE,
+            Blocked::No => e.x |= sample::RUNNABLE,
             Blocked::Unknown => {}
         }
         if let (Some(python), Some(thread)) = (&self.python, subject.python) {
@@ -280,7 +287,15 @@ impl Sampler {
             }
         }
         let guess = Guess::default();
-        let subject = Subject { watched, looked: now, guess, stack: 0, is_settled: false, python: None };
+        let subject = Subject {
+            watched,
+            looked: now,
+            guess,
+            stack: 0,
+            is_outer: false,
+            is_settled: false,
+            python: None,
+        };
         self.subjects.insert(tid, subject);
     }
 }

@@ -8,7 +8,7 @@ use trace::Loss;
 
 use super::code::Codes;
 use super::handover::{put, Frame, Item};
-use super::stack::Stack;
+use super::stack::Frames;
 use crate::losses;
 
 /// Distinct stacks told at most.
@@ -22,7 +22,7 @@ pub(super) struct Told {
 
 impl Told {
     /// The number of a stack, told with its first use; 0 where there is no room; `None`: a frame stands outside of its code.
-    pub(super) fn number(&mut self, stack: &Stack, codes: &mut Codes) -> Option<u32> {
+    pub(super) fn number(&mut self, stack: &Frames, codes: &mut Codes) -> Option<u32> {
         let lines = stack.iter().map(|(id, frame)| codes.line(*id, frame).map(|line| (*id, line)));
         let key: Vec<(u32, u32)> = lines.collect::<Option<_>>()?;
         if let Some(number) = self.stacks.get(&key) {

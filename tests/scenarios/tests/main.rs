@@ -28,6 +28,7 @@ mod sampled;
 mod sampler;
 mod settings;
 mod sites;
+mod stacks;
 mod stopped;
 mod strangers;
 mod untouched;

@@ -118,6 +118,38 @@ fn who_holds_pythons_lock_and_who_waits_for_it() {
     }
 }
 
+/// Of a stack whose inner frames come and go while it is read the outer ones are kept: the line that calls them all is known
+/// nearly always, and in a sample that says so no frame further in is made up.
+#[test]
+fn what_stands_around_quick_calls_is_known() {
+    let line = marked("COLLATE");
+    let mut outer = 0;
+    for python in pythons() {
+        let run = victim(&python, "below_a_loader", "1.5").run();
+        let recorded = fine(&run, &python);
+        let all = samples(&recorded);
+        let name = python.display();
+        let below = |s: &Sampled| {
+            let at = s.frames.iter().position(|f| f.0 == "collate");
+            at.is_some_and(|n| {
+                (n == 0 || s.frames[n].2 == line) && s.frames.last().is_some_and(|f| f.0 == "<module>")
+            })
+        };
+        let found = share(&all, below);
+        let cut = |s: &&Sampled| s.event.x & sample::OUTER != 0;
+        let kept = all.iter().filter(cut).count();
+        let moved = recorded.total(Total::SamplesMoved);
+        println!(
+            "{name}: {found:.2} of {} samples, {kept} of the outer frames alone, {moved} moved",
+            all.len()
+        );
+        assert!(found > 0.85, "{name}: {found}, {moved} moved");
+        assert_eq!(recorded.total(Total::SamplesOuter), kept as u64, "{name}");
+        outer += kept;
+    }
+    assert!(outer > 0, "no inner frame moved while it was read: nothing was shown");
+}
+
 #[test]
 fn garbage_collection_is_seen() {
     for python in pythons() {

@@ -210,6 +210,27 @@ fn threads_recursion_and_dying_code_for_a_while() {
     }
 }
 
+/// A program started by a relative path that goes elsewhere before it uses the GPU: its line is told from where it was started.
+#[test]
+fn a_relative_path_is_told_from_where_the_program_was_started() {
+    let program = "import os, sys\nos.chdir('/')\nwith open(sys.argv[1]) as file: text = file.read()\n\
+                   sys.argv[1:] = ['--mode', 'sync', '--steps', '60']\n\
+                   exec(compile(text, 'src/deep/train.py', 'exec'))\n";
+    let train = root().join("tests/victims/train.py");
+    for (version, python) in pythons(&READ) {
+        let victim = Victim::of(&python, &["src/main.py", &train.to_string_lossy()], "13.0");
+        let out = victim.folder.join("out");
+        std::fs::create_dir(out.join("src")).expect("folder");
+        std::fs::write(out.join("src/main.py"), program).expect("program");
+        let run = victim.run();
+        assert_eq!(run.ending(), 0, "{version}: {}", run.stderr);
+        let started_in = PathBuf::from(attribute(&run.recorded(), "cwd"));
+        assert_eq!(started_in, out.canonicalize().expect("path"), "{version}");
+        let site = &run.summary().expect("a summary")["verdict"]["site"];
+        assert_eq!(site["file"], "src/deep/train.py", "{version}: {}", run.stderr);
+    }
+}
+
 #[test]
 fn older_pythons_are_left_alone_and_it_is_said() {
     let script = "import ctypes\nlibrary = ctypes.CDLL('libcudart.so')\n\

@@ -179,6 +179,33 @@ def alternating():
     step()
 
 
+def clean(word):
+    return word.strip()
+
+
+def known(word):
+    return clean(word) in ("a", "b")
+
+
+def tokenize(text):
+    return [known(word) for word in text]
+
+
+def collate(text, until):
+    while time.monotonic() < until:
+        tokenize(text)  # COLLATE
+
+
+def below_a_loader():
+    """What a data loader in the training's own thread does: small calls without end, a few frames below one that stays."""
+    text = ["a ", "b ", "c "] * 2000
+
+    def work():
+        collate(text, time.monotonic() + 0.2)
+
+    long_run(SECONDS, work)
+
+
 def down(depth):
     if depth:
         return down(depth - 1) + 1
