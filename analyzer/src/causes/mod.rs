@@ -6,6 +6,7 @@
 //! Adding one: a file with its doc and `evaluate`, a row in [`ALL`], a recording that triggers it and one close by
 //! that does not in `tests/causes/`.
 
+mod needed;
 mod power;
 mod profiled;
 mod spots;
@@ -28,6 +29,7 @@ pub mod input_storage;
 pub mod input_workers;
 pub mod kernel_gap;
 pub mod launch;
+pub mod lines;
 pub mod lock;
 pub mod logging;
 pub mod mixed;
