@@ -120,7 +120,7 @@ fn verdict(run: &Run, analysis: &Analysis) -> Value {
 }
 
 /// A line of the program: `file` as the interpreter names it.
-fn site(s: &Site) -> Value {
+pub(crate) fn site(s: &Site) -> Value {
     json!({
         "file": s.path,
         "line": (s.line > 0).then_some(s.line),

@@ -8,7 +8,8 @@
 //! # How it is recognised
 //! Time in which only copies run, plus gaps after a blocking copy of more than 64 KiB (`SMALL_COPY_BYTES`) up to the
 //! time its transfer stood; what the call waited for earlier work is GP101 SYNC. The prediction replays large copies
-//! from pinned memory on a stream of their own: they hold nobody, the link (25 GB/s) is the only limit.
+//! from pinned memory on a stream of their own: they hold nobody, the link (25 GB/s) is the only limit. Copies to the host
+//! still hold the host until they are there, since it goes on with what was copied.
 //!
 //! # How sure
 //! Times, bytes, directions and kinds of memory are the driver's. The prediction assumes that the data can be

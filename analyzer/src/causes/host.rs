@@ -9,7 +9,8 @@
 //! The next kernel had not been launched when the GPU fell idle, no blocking call had drained the queue, and the
 //! host's stretch since the launch before was longer than 150 µs and 5 times the run's median stretch, or than 1 ms.
 //! The prediction shrinks these stretches to the usual one, with what stands in them before a waiting call: a GPU that
-//! drains while the host works waits for the host, whichever call the host makes next.
+//! drains while the host works waits for the host, whichever call the host makes next. A large copy to the host right in front of
+//! such a stretch (a checkpoint's) goes with it.
 //!
 //! A wait before the host's work claims the same gap as GP101 SYNC; where the prediction says that more goes with the
 //! work than what is left of the gap, that is what it costs.

@@ -8,6 +8,7 @@
 //! that does not in `tests/causes/`.
 
 pub(crate) mod memory;
+mod needed;
 mod power;
 mod profiled;
 mod saves;
@@ -37,6 +38,7 @@ pub mod input_workers;
 pub mod kernel_gap;
 pub mod launch;
 pub mod launch_optimizer;
+pub mod lines;
 pub mod lock;
 pub mod logging;
 pub mod memory_growth;

@@ -18,14 +18,17 @@
 //!
 //! # How sure
 //! The calls, their times and, where the line is told, the Python line that made them are exact. The prediction assumes that nothing after the call needs its value: where
-//! the next launches, shapes or the next input depend on it, it can only be overlapped or batched, and less is won.
+//! the next launches, shapes or the next input depend on it, it can only be overlapped or batched, and less is won. Where the
+//! recording shows that they do, the text says "needed" and nothing is promised: the call waits for a small copy to the host, the
+//! next launch follows within 150 µs and is of one and the same kernel, the 4 launches before were the same as at other times, and
+//! still its grid varies (3 or more in 8 or more times, half of all times at that line).
 //!
 //! # What to change
 //! Read the value later (log the loss of the step before), collect values on the GPU and read them every N steps,
 //! copy with `non_blocking=True` to pinned memory and check an event, replace `if tensor:` by `torch.where`. Remove
 //! `torch.cuda.synchronize()` left over from timing.
 
-use super::{host, Case};
+use super::{host, needed, Case};
 use crate::analysis::{Bucket, Finding};
 use crate::replay::Fix;
 
@@ -35,6 +38,9 @@ pub const CODE: &str = "GP101";
 pub const NAME: &str = "SYNC";
 
 const FIX: &str = "read the value later or on the GPU; remove synchronizes left over from timing";
+
+const NEEDED_FIX: &str =
+    "launch other work before the value is read, read several values at once, or compute without it (torch.where)";
 
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let share = case.share(&[Bucket::Sync]);
@@ -58,6 +64,11 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         let rhythm = case.rhythm(spot.calls);
         f.text = format!("{}: {} drains the queue {rhythm}{}", spot.site, spot.name, spot.rest());
         f.count = spot.calls;
+        let device = case.run.devices.iter().find(|d| d.ordinal == case.device.ordinal);
+        if device.is_some_and(|d| needed::is_needed(case.run, d, &spot.site)) {
+            f.text = format!("{}; {}", f.text, needed::WORDS);
+            (f.predicted_ns, f.error_ns, f.fix) = (0.0, 0.0, NEEDED_FIX);
+        }
         spot.into(&mut f);
     }
     Some(f)

@@ -8,9 +8,21 @@ use serde_json::{json, Value};
 use super::gauges::Gauges;
 use super::{next, stack, Overview};
 use crate::analysis::Bucket;
+use crate::causes::lines::{Line, Lines};
 use crate::line;
 use crate::phases::Phases;
-use crate::summary::{summary, Around};
+use crate::summary::{site, summary, Around};
+
+/// The lines that wait, and what each would win by itself.
+fn lines(lines: &Lines) -> Value {
+    let of = |l: &Line| {
+        json!({
+            "site": site(&l.site), "calls": l.calls, "blocked_ns": l.blocked_ns, "win": l.win, "needed": l.needed,
+        })
+    };
+    let pair = lines.pair.map(|p| json!({ "lines": [p.one, p.other], "win": p.win }));
+    json!({ "alone": lines.lines.iter().map(of).collect::<Vec<_>>(), "together": pair })
+}
 
 /// One object.
 pub fn json(o: &Overview<'_>) -> Value {
@@ -26,6 +38,7 @@ pub fn json(o: &Overview<'_>) -> Value {
             verdict.insert("next".to_owned(), json!(next(o.source, a)));
             verdict.insert("stack".to_owned(), json!(stack(run, a)));
         }
+        keys.insert("lines".to_owned(), lines(&Lines::of(run, a)));
         keys.insert("gauges".to_owned(), worst.map_or(Value::Null, |d| Gauges::of(run, a, d).json()));
         keys.insert("phases".to_owned(), Phases::of(run, a).map_or(Value::Null, |p| p.json()));
         keys.insert("buckets_ns".to_owned(), Value::Object(buckets.collect()));

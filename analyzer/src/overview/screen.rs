@@ -8,6 +8,8 @@ use super::rows::{Fields, Rows};
 use super::{gauges, ncu, Overview};
 use crate::analysis::{working, Analysis, Bucket, DeviceAnalysis, StepSource};
 use crate::causes::inconclusive;
+use crate::causes::lines::{Line, Lines};
+use crate::causes::NOTICED_SHARE;
 use crate::fit::{bytes, thousands};
 use crate::line;
 use crate::phases::Phases;
@@ -282,6 +284,7 @@ fn kernels(out: &mut Page, o: &Overview<'_>) {
 /// Calls that block: what they cost, and those that cost nothing.
 fn calls(out: &mut Page, o: &Overview<'_>) {
     let Some(table) = Rows::of(o.source, "syncs") else { return };
+    let lines = Lines::of(&o.input.run, o.source.analysis());
     out.section("Blocking calls", table.iter().take(4), |r, most| {
         let cost = match r.number("idle_ns") {
             0.0 => format!("costs 0: {}", meanwhile(o.source, r.text("name"), r.text("site"))),
@@ -294,13 +297,32 @@ fn calls(out: &mut Page, o: &Overview<'_>) {
             site => format!(" ({})", name(site, most)),
         };
         format!(
-            "{}{site}: {} call{}, {} blocked, {cost}",
+            "{}{site}: {} call{}, {} blocked, {cost}{}",
             name(r.text("name"), most),
             thousands(r.number("num_calls") as u64),
             if r.number("num_calls") == 1.0 { "" } else { "s" },
-            time(r.number("blocked_ns") as u64)
+            time(r.number("blocked_ns") as u64),
+            alone(&lines, r.text("site"))
         )
     });
+    let line = |n: usize| lines.lines.get(n).map(|l| l.site.to_string()).unwrap_or_default();
+    if let Some(pair) = lines.pair {
+        let (one, other) = (line(pair.one), line(pair.other));
+        let win = pair.win * 100.0;
+        out.sentence("  ", &format!("neither wins much alone: {one} and {other} together {win:.0} %"));
+    }
+}
+
+/// What a line wins by itself, where that is worth a word.
+fn alone(lines: &Lines, site: &str) -> String {
+    let is = |l: &&Line| !site.is_empty() && l.site.to_string() == site;
+    match lines.lines.iter().find(is) {
+        Some(line) if line.needed => "; needed: overlap or batch it".to_owned(),
+        Some(Line { win: Some(win), .. }) if *win >= NOTICED_SHARE => {
+            format!("; this line alone wins {:.0} %", win * 100.0)
+        }
+        _ => String::new(),
+    }
 }
 
 fn copies(out: &mut Page, o: &Overview<'_>) {

@@ -39,7 +39,7 @@ impl Prepared {
             let Some(open) = open.get_mut(usize::from(item.chain)) else { continue };
             let launch = item.role == Role::Launch && !item.for_host;
             if (launch && (item.first_of_step || !item.may_be_captured()))
-                || (!launch && !Prepared::is_left_out(item, fixes, at))
+                || (!launch && (item.for_host || !Prepared::is_left_out(item, fixes, at)))
             {
                 close(open, &mut parts);
             }

@@ -7,9 +7,10 @@
 //! time: both are times with it.
 //!
 //! What it is held against: random programs and their mended forms (`tests/replay.rs`), and pairs of recordings from the H200
-//! (`tests/recordings.rs`). What no recording of the slow form tells, as measured there: a GPU that no longer waits lowers
-//! its clock. The matrix products of host_sleep take 7 to 16 % longer in its fixed form, those of pageable_copies 3 to 7 %,
-//! kernels bound by memory 0 to 2 %: that, and not the replay, is why both were promised about a tenth too short a step.
+//! (`tests/recordings.rs`, `tests/replay_h200.rs`). What durations alone do not tell, as measured there: a GPU that no longer
+//! waits lowers its clock once its power reaches the limit. The matrix products of host_sleep take 7 to 16 % longer in its fixed
+//! form, those of pageable_copies 3 to 7 %, kernels bound by memory 0 to 2 %. Where the recording has readings of power,
+//! `causes/power.rs` says by how much kernels are played slower; without any, both are promised about a tenth too short a step.
 //! And the host's own speed, which varies by 15 % from process to process. Compare times of one and the same recorder, not
 //! shares: a slow form that waits for its host takes as long as its host (gpt_item 43.2 ms without gapprobe, 53.5 with it in
 //! another process: a win of 25 % or of 38 % for the same fixed form).
@@ -21,6 +22,7 @@ mod ops;
 pub mod prepare;
 mod waits;
 
+pub(crate) use ops::TO_HOST;
 pub use prepare::Prepared;
 
 /// Ops replayed at most, the latest of the steady span.

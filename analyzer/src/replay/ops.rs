@@ -11,7 +11,7 @@ use crate::run::{Device, Op, Run, NONE};
 use crate::timeline::class;
 
 /// CUPTI's number for copies to the host.
-pub(super) const TO_HOST: u8 = 2;
+pub(crate) const TO_HOST: u8 = 2;
 /// Latency from launch call to start that is assumed where the recording shows none, ns (H200: 8.7–9.3 µs).
 const DEFAULT_LATENCY_NS: u64 = 9_000;
 /// An op that starts this soon after another stream's op ended is taken to have waited for it, ns.

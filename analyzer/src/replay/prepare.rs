@@ -181,6 +181,10 @@ impl Prepared {
         let launches = self.items.iter().rposition(|i| i.role == Role::Launch).map_or(0, |last| last + 1);
         self.items.truncate(launches + waits);
         if let (Some(usual), Some(first)) = (self.items.get(n).copied(), self.items.first_mut()) {
+            // what is left of the step before (launched before the mark, begun behind it) has its own time
+            if !first.first_of_step && first.think <= usual.think {
+                return;
+            }
             (first.think, first.shrunk, first.overlaps) = (usual.think, usual.shrunk, usual.overlaps);
             (first.long, first.fetch, first.pace) = (usual.long, usual.fetch, usual.pace);
         }

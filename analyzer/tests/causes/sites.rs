@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which line of the program the verdict names, and when it names none.
 
-use super::{run, verdict, Program};
+use analyzer::causes::lines::Lines;
+
+use super::{run, time, verdict, Program};
 
 const TORCH: &str = "/venv/lib/python3.11/site-packages/torch";
+
+/// No line: nobody waits.
+const QUIET: u32 = u32::MAX;
 
 /// From now on the program stands in `file`:`line`.
 fn at(p: &mut Program, function: &str, line: u32) {
@@ -25,6 +30,8 @@ fn blocks(p: &mut Program, lines: &[u32]) {
         }
         match line {
             0 => p.item(),
+            // the value comes into pinned memory, and nobody waits
+            QUIET => p.copy(7, false, 4, false),
             line => item_at(p, line),
         }
     }
@@ -174,4 +181,92 @@ fn a_suspect_that_costs_nothing_is_cleared_with_its_line() {
     let screen = analyzer::overview::screen(&overview, Some(200));
     let said = screen.lines().find(|l| l.contains("gpt/monitor.py:9 in watch")).expect("the line");
     assert!(said.contains("30 calls") && said.contains("costs 0"), "{said}");
+}
+
+/// What each line wins alone is what the program without its waits takes; the verdict's win is that of all lines together.
+#[test]
+fn each_line_is_told_what_it_wins_alone() {
+    let waits = [88, 88, 88, 140, 88, 88, 88, 88];
+    let (run_, a) = run(|p| blocks(p, &waits));
+    let lines = Lines::of(&run_, &a);
+    let of = |line: u32| lines.lines.iter().find(|l| l.site.line == line).expect("the line");
+    for gone in [88, 140] {
+        let kept: Vec<u32> = waits.iter().map(|&w| if w == gone { QUIET } else { w }).collect();
+        let truth = 1.0 - time(|p| blocks(p, &kept)) / a.steps.mean_ns;
+        let said = of(gone).win.expect("a promise");
+        assert!((said - truth).abs() < 0.02, "line {gone}: {said:.3} said, {truth:.3} in truth");
+        assert!(!of(gone).needed);
+    }
+    assert!(lines.lines[0].site.line == 88 && lines.pair.is_none(), "{lines:?}");
+}
+
+/// Two lines, one right behind the other: without the one the program waits at the other.
+#[test]
+fn two_lines_that_stand_in_for_each_other_are_named_together() {
+    let (run_, a) = run(|p| {
+        for _ in 0..14 {
+            p.launch("gemm_kernel", 132, 60_000);
+        }
+        item_at(p, 3);
+        item_at(p, 9);
+        tail(p);
+    });
+    let lines = Lines::of(&run_, &a);
+    let win = |line: u32| lines.lines.iter().find(|l| l.site.line == line).and_then(|l| l.win);
+    let (one, other) = (win(3).expect("a promise"), win(9).expect("a promise"));
+    let pair = lines.pair.unwrap_or_else(|| panic!("{lines:?}"));
+    assert!(one < 0.05 && other < 0.05 && pair.win > 0.1, "{lines:?}");
+    let named = [lines.lines[pair.one].site.line, lines.lines[pair.other].site.line];
+    assert!(named == [3, 9] || named == [9, 3], "{lines:?}");
+}
+
+/// Launches that the GPU waits for where the queue is empty.
+fn tail(p: &mut Program) {
+    for _ in 0..14 {
+        p.launch("small_kernel", 132, 3_000);
+    }
+}
+
+/// A program that reads how many elements a mask has, then launches a kernel of that size.
+fn masked(p: &mut Program, blocks: u32) {
+    for _ in 0..14 {
+        p.launch("gemm_kernel", 132, 40_000);
+    }
+    item_at(p, 15);
+    p.launch("index_kernel", blocks, 10_000);
+    tail(p);
+}
+
+#[test]
+fn a_value_that_the_next_launch_needs_is_needed_and_nothing_is_promised() {
+    let mut n = 0;
+    let (run_, a) = run(|p| {
+        n += 1;
+        masked(p, 40 + n * 7 % 11);
+    });
+    assert_eq!(a.verdict.cause, "SYNC", "{:?}", a.verdict);
+    assert!(a.verdict.text.contains("needed: the next launch depends on the value"), "{}", a.verdict.text);
+    assert_eq!(a.verdict.predicted_ns, 0.0);
+    let line = &Lines::of(&run_, &a).lines[0];
+    assert!(line.needed && line.win.is_none(), "{line:?}");
+}
+
+/// The same where the size is always the same, and where all sizes vary, before the wait as well (a batch of another length).
+#[test]
+fn what_does_not_follow_from_the_value_is_not_needed() {
+    let (_, a) = run(|p| masked(p, 40));
+    assert!(a.verdict.cause == "SYNC" && !a.verdict.text.contains("needed"), "{:?}", a.verdict);
+    assert!(a.verdict.predicted_ns > 0.0);
+    let mut n = 0;
+    let (_, a) = run(|p| {
+        n += 1;
+        let length = 100 + n * 7 % 11;
+        for _ in 0..14 {
+            p.launch("gemm_kernel", length, 40_000);
+        }
+        item_at(p, 15);
+        p.launch("index_kernel", length, 10_000);
+        tail(p);
+    });
+    assert!(!a.verdict.text.contains("needed"), "{:?}", a.verdict);
 }

@@ -200,3 +200,25 @@ fn a_sleep_before_one_graph_a_step_is_host() {
     assert!(a.verdict.confidence > analyzer::analysis::Confidence::Low);
     kept(&a, time(|p| p.graph(1, &nodes)));
 }
+
+/// A thread that only copies did so once, 20 s before the steps (loading weights), and again in the midst of them: its pause is
+/// none of the steps' time.
+#[test]
+fn a_copying_threads_pause_before_the_steps_is_not_played() {
+    let mut p = Program::new();
+    let fetch = |p: &mut Program| {
+        p.tid = 200;
+        p.copy(20, false, 4, false);
+        p.tid = 100;
+    };
+    fetch(&mut p);
+    p.t += 20_000_000_000;
+    for n in 0..30 {
+        p.train_step(6, 60_000);
+        if n > 10 {
+            fetch(&mut p);
+        }
+    }
+    let (_, a) = p.analyze();
+    assert!(a.model.error() < 0.02, "{:?}", a.model);
+}
