@@ -71,7 +71,7 @@ pub(crate) fn line(text: &str) {
 /// Most parts of a line.
 const PARTS: usize = 7;
 
-/// As [`line`], the text in parts. Allocates nothing.
+/// As [`line()`], the text in parts. Allocates nothing.
 pub(crate) fn parts(text: &[&[u8]]) {
     let same = KNOWN.load(Ordering::Acquire)
         && identity() == Some((DEVICE.load(Ordering::Relaxed), INODE.load(Ordering::Relaxed)));
