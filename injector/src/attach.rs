@@ -211,7 +211,7 @@ pub(crate) fn begin_recording() {
     }
     let begin = Instant::now();
     while !READY.is_set() && lifecycle::is_live() && begin.elapsed() < LONGEST_WAIT {
-        READY.wait(LONGEST_WAIT);
+        READY.wait(Duration::from_millis(20)); // it may have been refused memory, and then sets nothing
     }
 }
 

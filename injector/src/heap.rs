@@ -93,28 +93,32 @@ fn is_of_the_reserve(memory: *const u8) -> bool {
 fn refused(layout: Layout) -> *mut u8 {
     REFUSED.store(true, Ordering::Release);
     lifecycle::set(lifecycle::State::Inert);
+    say_it();
     if is_thread_of_ours() {
-        say_it();
         // Nobody of the program waits for a lock of ours without an end: `leave` looks at the state.
         loop {
             std::thread::sleep(Duration::from_secs(3600));
         }
     }
-    let room = layout.size() + layout.align();
-    let from = FROM_RESERVE.fetch_add(room, Ordering::Relaxed);
-    if from.checked_add(room).is_none_or(|to| to > RESERVE) {
+    let room = layout.size().saturating_add(layout.align());
+    // what does not fit leaves the rest to what does
+    let taken = |from: usize| from.checked_add(room).filter(|to| *to <= RESERVE);
+    let Ok(from) = FROM_RESERVE.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken) else {
         return std::ptr::null_mut();
-    }
+    };
     let at = MEMORY.0.get().cast::<u8>().wrapping_add(from);
     at.wrapping_add(at.align_offset(layout.align()))
 }
 
-/// Threads of ours, and those that the report starts, have names that begin so: a thread inherits its maker's.
+/// Threads of ours are called `gapprobe` or `gapprobe-...`, and so are those that the report starts: a thread inherits its maker's
+/// name. The program's own main thread is none, whatever its file is called.
 fn is_thread_of_ours() -> bool {
     let mut name = [0u8; 16];
     // SAFETY: room for 16 bytes, which is what the kernel writes.
     let rc = unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
-    rc == 0 && name.starts_with(b"gapprobe")
+    let ours = rc == 0 && (name.starts_with(b"gapprobe-") || name.starts_with(b"gapprobe\0"));
+    // SAFETY: take nothing, cannot fail.
+    ours && unsafe { libc::gettid() } != unsafe { libc::getpid() }
 }
 
 fn say_it() {

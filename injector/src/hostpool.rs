@@ -243,7 +243,10 @@ pub(crate) fn drain(mut f: impl FnMut(u32, [u64; SLOT_WORDS])) {
 /// How long until the fullest ring is a quarter full, at the speed at which it filled in the `elapsed` ms before the last
 /// drain, ms.
 pub(crate) fn quarter_full_in(elapsed: u64) -> u64 {
-    (RING_EVENTS as u64 / 4).saturating_mul(elapsed.max(1)) / FULLEST.load(Ordering::Relaxed).max(1)
+    match FULLEST.load(Ordering::Relaxed) {
+        full if full >= FOR_RANGES => 0, // how much more there would have been is not known
+        found => (RING_EVENTS as u64 / 4).saturating_mul(elapsed.max(1)) / found.max(1),
+    }
 }
 
 /// Gives back the rings of threads that no longer exist (a file in /proc/self/task says so).

@@ -53,6 +53,7 @@ pub(crate) fn leave() {
     WANTED.set();
     while !DONE.load(Ordering::Acquire) && Instant::now() < deadline {
         if heap::has_ended_us() {
+            analyzer::report::abandon();
             return; // said there
         }
         attach::pause(1);

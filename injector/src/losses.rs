@@ -17,7 +17,6 @@ pub(crate) fn add(loss: Loss, n: u64) {
 }
 
 /// Reads a counter.
-#[cfg(test)]
 pub(crate) fn get(loss: Loss) -> u64 {
     COUNTERS.get(loss.code() as usize).map_or(0, |c| c.load(Ordering::Relaxed))
 }

@@ -396,9 +396,15 @@ impl Ranges {
         }
     }
 
-    /// At the end: ranges still open are stored as such.
+    /// At the end: ranges still open are stored as such. Where some begins or ends were dropped nobody knows whether they
+    /// are: a range that ended would reach to the end of the run.
     pub(crate) fn finish(&mut self, now: u64, sink: &mut Sink<'_>) {
         losses::add(Loss::RangeUnbalanced, self.ended.drain().count() as u64);
+        if losses::get(Loss::RangeDropped) > 0 {
+            let open = self.stacks.drain().map(|(_, (open, _))| open.len()).sum::<usize>();
+            losses::add(Loss::RangeUnbalanced, (open + self.started.drain().count()) as u64);
+            return;
+        }
         for (_, (open, _)) in self.stacks.drain() {
             open.iter().rev().for_each(|begun| sink.range(begun, now, OPEN_ENDED));
         }

@@ -5,7 +5,7 @@
 /// How bad a counter above zero is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
 pub enum Severity {
-    /// Worth knowing; nothing is missing from the recording.
+    /// Worth knowing; no operation of a GPU and no call is missing.
     Note,
     /// Events are missing: figures of the span around it may be off.
     Data,

@@ -44,11 +44,30 @@ fn file_name(path: &Path) -> &str {
     path.file_name().and_then(OsStr::to_str).unwrap_or("")
 }
 
-/// Is any of these libraries mapped (by a part of the file name)?
+/// Is any of these libraries mapped (by a part of the path)? Allocates nothing: asked again and again, and what is refused
+/// memory inside of the loader's walk would stop with the loader's lock (`heap`).
 pub(crate) fn is_mapped(parts: &[&str]) -> bool {
-    mapped()
-        .iter()
-        .any(|p| parts.iter().any(|part| file_name(p).contains(part) || p.to_string_lossy().contains(part)))
+    struct Search<'a> {
+        parts: &'a [&'a str],
+        found: bool,
+    }
+    unsafe extern "C" fn compare(info: *mut libc::dl_phdr_info, _size: usize, data: *mut c_void) -> c_int {
+        // SAFETY: `data` is the Search that `is_mapped` passed, alive during the walk.
+        let search = unsafe { &mut *data.cast::<Search<'_>>() };
+        // SAFETY: the loader passes a valid record.
+        let name = unsafe { (*info).dlpi_name };
+        if !name.is_null() {
+            // SAFETY: a C string owned by the loader, valid during the callback.
+            let name = unsafe { CStr::from_ptr(name) }.to_bytes();
+            let holds = |part: &&str| name.windows(part.len().max(1)).any(|w| w == part.as_bytes());
+            search.found |= search.parts.iter().any(holds);
+        }
+        c_int::from(search.found)
+    }
+    let mut search = Search { parts, found: false };
+    // SAFETY: the callback only touches `search`.
+    unsafe { libc::dl_iterate_phdr(Some(compare), std::ptr::from_mut(&mut search).cast()) };
+    search.found
 }
 
 /// Counter of the loader that changes whenever a library is mapped.
