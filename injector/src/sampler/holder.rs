@@ -6,7 +6,7 @@
 
 use trace::event::{sample, Event, Kind};
 
-use super::counts::{HOLDERS_MISSED, LOOKS};
+use super::counts::{HOLDERS_MISSED, LOOKS, OUTER};
 use super::handover::{put, Item};
 use super::python::PyThread;
 use super::stack::{Guess, Stack, Why};
@@ -103,5 +103,6 @@ fn put_sample(holder: &mut Holder, from: u64, stack: u32, bits: u8) {
     }
     (holder.read, holder.cpu) = (now, cpu);
     LOOKS.add(1);
+    OUTER.add(u64::from(bits & sample::OUTER != 0));
     put(Item::Sample(holder.tid, e));
 }
