@@ -14,6 +14,7 @@ use trace::call::Class;
 use trace::event::FROM_RECORD;
 use trace::{Definition, Kind};
 
+use crate::causes::shown::ALL_OF_IT;
 use crate::gaps::standing::LEAST_SAMPLES;
 use crate::gaps::SMALL_COPY_BYTES;
 use crate::run::{Call, Op, Run, Sample, Span, Thread, NAMED_CALL};
@@ -25,8 +26,6 @@ pub(crate) const NAME: &str = "reading an array (no CUDA call)";
 const NAME_ID: u32 = 0xf0_0000;
 /// No thread goes on sooner after what it waited for has ended, ns.
 const WAKES_NS: u64 = 5_000;
-/// With so many of the samples the thread was blocked all of the time: the others are its ends.
-const ALL_OF_IT: f64 = 0.9;
 
 /// A gap between two calls of a thread in which a copy to the host ended.
 struct Gap {
@@ -76,7 +75,7 @@ fn arrays_read(run: &Run) -> HashSet<u32> {
 }
 
 fn is_small_copy_to_host(op: &Op) -> bool {
-    op.kind == Kind::Memcpy && op.copy().direction == 2 && op.bytes() <= SMALL_COPY_BYTES
+    op.is_copy_to_host() && op.bytes() <= SMALL_COPY_BYTES
 }
 
 /// Ends of small copies to the host, sorted.

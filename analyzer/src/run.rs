@@ -99,6 +99,11 @@ impl Op {
         }
     }
 
+    /// A copy from the device to the host.
+    pub fn is_copy_to_host(&self) -> bool {
+        self.kind == Kind::Memcpy && self.copy().direction == 2
+    }
+
     /// A node of a CUDA graph launch.
     pub fn is_graph_node(&self) -> bool {
         self.flags & GRAPH_NODE != 0

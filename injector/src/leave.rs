@@ -2,8 +2,9 @@
 // COLD
 //! The program ends: flush, last round, trace, summary and line, within one deadline (`GAPPROBE_EXIT_MS`). The work is
 //! done on threads of ours, which have been there since recording began; the exiting thread only waits, takes no lock
-//! and allocates nothing: it may be in a signal handler that interrupted malloc, or be allowed no more threads. What is not done in time stays in
-//! the recording, and the line names the command that finishes it. Never `cuptiFinalize`, nothing in destructors.
+//! and allocates nothing: it may be in a signal handler that interrupted malloc, or be allowed no more threads. (But where the report
+//! is late: taking its half file away frees memory.) What is not done in time stays in the recording, and the line names the
+//! command that finishes it. Never `cuptiFinalize`, nothing in destructors.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};

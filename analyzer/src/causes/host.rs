@@ -27,9 +27,9 @@
 
 use trace::event::Gauge;
 
+use super::shown::Shown;
 use super::{
     compile, file_io, gc, gil, lock, logging, native_cpu, network, no_work, sleep, starved, sync, Case,
-    NAMED_WIN,
 };
 use crate::analysis::{Bucket, Confidence, Finding};
 use crate::gaps::standing::LEAST_SAMPLES;
@@ -85,7 +85,7 @@ fn may_wait_for_work(case: &Case) -> bool {
 
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let (mut f, longest) = stretches(case, (CODE, NAME))?;
-    if kind(case).is_some_and(|k| !k.leaves_too_little(&f)) {
+    if kind(case).is_some_and(|k| !k.shown.leaves_too_little(&f)) {
         return None; // it has a name of its own
     }
     f.fix = "have the next input ready in time, move logging and checkpoints off the launching thread";
@@ -138,22 +138,10 @@ fn stretches(case: &Case, cause: (&'static str, &'static str)) -> Option<(Findin
     Some((f, format!("{:.1} ms", longest as f64 / 1e6)))
 }
 
-/// What most samples show, where that is a cause of its own.
+/// What most samples show, and what is done there.
 struct Kind {
-    code: &'static str,
+    shown: Shown,
     doing: Doing,
-    /// Share of the samples; 1 from [`ALL_OF_IT`] on.
-    part: f64,
-}
-
-/// From this share of the samples on a kind is charged with all of the time: the rest are its ends.
-const ALL_OF_IT: f64 = 0.9;
-
-impl Kind {
-    /// Its part of a win that would be named is too small to be: then the whole stays together.
-    fn leaves_too_little(&self, f: &Finding) -> bool {
-        f.win >= NAMED_WIN && f.win * self.part < NAMED_WIN
-    }
 }
 
 fn kind(case: &Case) -> Option<Kind> {
@@ -178,8 +166,8 @@ fn kind(case: &Case) -> Option<Kind> {
     let &(doing, _) =
         stood.doings.iter().find(|d| code(d.0).is_some_and(|c| stood.mostly(|x| code(x) == Some(c))))?;
     let code_ = code(doing)?;
-    let part = f64::from(stood.count(|x| code(x) == Some(code_))) / f64::from(stood.samples.max(1));
-    Some(Kind { code: code_, doing, part: if part >= ALL_OF_IT { 1.0 } else { part } })
+    let n = stood.count(|x| code(x) == Some(code_));
+    Some(Kind { shown: Shown::new(code_, n, stood.samples), doing })
 }
 
 /// The finding where most samples show this cause.
@@ -188,12 +176,12 @@ pub(super) fn of_kind(
     cause: (&'static str, &'static str),
     fix: &'static str,
 ) -> Option<Finding> {
-    let kind = kind(case).filter(|k| k.code == cause.0)?;
+    let kind = kind(case).filter(|k| k.shown.code == cause.0)?;
     let (all, longest) = stretches(case, cause)?;
-    if kind.leaves_too_little(&all) {
+    if kind.shown.leaves_too_little(&all) {
         return None;
     }
-    let mut f = case.finding(cause, all.share * kind.part, all.win * kind.part);
+    let mut f = case.finding(cause, all.share * kind.shown.part, all.win * kind.shown.part);
     (f.count, f.call, f.fix) = (all.count, all.call, fix);
     f.text = format!("the launching thread {} {}, up to {longest}", kind.doing.words(), case.rhythm(f.count));
     told_by(case, &mut f, kind.doing);

@@ -27,7 +27,8 @@
 //! Launch less often or more cheaply: `torch.compile(mode="reduce-overhead")` or CUDA graphs, `foreach=True` or
 //! `fused=True` optimizers, larger batches, fused layers; fewer small tensor operations in Python.
 
-use super::{graph_breaks, launch_optimizer, Case, NAMED_WIN};
+use super::shown::Shown;
+use super::{graph_breaks, launch_optimizer, Case};
 use crate::analysis::{Bucket, Confidence, Finding};
 use crate::gaps::standing::LEAST_SAMPLES;
 use crate::replay::{Fix, CAPTURABLE_NS};
@@ -52,23 +53,6 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     }
 }
 
-/// What at least half of the samples show, where that is a cause of its own.
-struct Shown {
-    code: &'static str,
-    /// Share of the samples; 1 from [`ALL_OF_IT`] on.
-    part: f64,
-}
-
-/// From this share of the samples on a kind is charged with all of the time.
-const ALL_OF_IT: f64 = 0.9;
-
-impl Shown {
-    /// Its part of a win that would be named is too small to be: then the whole stays together.
-    fn leaves_too_little(&self, f: &Finding) -> bool {
-        f.win >= NAMED_WIN && f.win * self.part < NAMED_WIN
-    }
-}
-
 fn kind(case: &Case) -> Option<Shown> {
     let stood = &case.device.launch;
     if stood.samples < LEAST_SAMPLES {
@@ -84,8 +68,7 @@ fn kind(case: &Case) -> Option<Shown> {
         () if stood.broken * 2 >= stood.samples => (graph_breaks::CODE, stood.samples),
         () => return None,
     };
-    let part = f64::from(n) / f64::from(stood.samples);
-    Some(Shown { code, part: if part >= ALL_OF_IT { 1.0 } else { part } })
+    Some(Shown::new(code, n, stood.samples))
 }
 
 /// The finding where samples show that it is this kind of it.

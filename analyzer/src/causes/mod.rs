@@ -12,6 +12,7 @@ mod needed;
 mod power;
 mod profiled;
 mod saves;
+pub(crate) mod shown;
 mod spots;
 mod verdict;
 

@@ -36,6 +36,9 @@ pub(super) struct Saves {
 impl Saves {
     /// Where the samples show it, and calls of the device stand in it: else it is HOST, as any other work.
     pub(super) fn of(run: &Run, analysis: &Analysis, device: &DeviceAnalysis) -> Saves {
+        if run.threads.iter().all(|t| t.samples.is_empty()) {
+            return Saves::default(); // before any call is looked at
+        }
         let (spans, stacks) = spans(run, analysis);
         let Some(of) = run.devices.iter().find(|d| d.ordinal == device.ordinal) else {
             return Saves::default();

@@ -214,11 +214,7 @@ fn is_native(sample: &Sample) -> bool {
 
 /// Ends of copies to the host, sorted.
 fn copies_to_host(device: &Device) -> Vec<u64> {
-    let copies = device
-        .streams
-        .iter()
-        .flat_map(|s| &s.ops)
-        .filter(|o| o.kind == Kind::Memcpy && o.copy().direction == 2);
+    let copies = device.streams.iter().flat_map(|s| &s.ops).filter(|o| o.is_copy_to_host());
     let mut ends: Vec<u64> = copies.map(|o| o.end).collect();
     ends.sort_unstable();
     ends

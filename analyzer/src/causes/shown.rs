@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What at least half of the samples show, where that is a cause of its own.
+
+use super::NAMED_WIN;
+use crate::analysis::Finding;
+
+/// From this share of the samples on a kind is charged with all of the time: the rest are its ends.
+pub(crate) const ALL_OF_IT: f64 = 0.9;
+
+/// A kind of a cause, and its part of it.
+pub(super) struct Shown {
+    pub(super) code: &'static str,
+    /// Share of the samples, 0 to 1; 1 from [`ALL_OF_IT`] on.
+    pub(super) part: f64,
+}
+
+impl Shown {
+    /// By `n` of `all` samples.
+    pub(super) fn new(code: &'static str, n: u32, all: u32) -> Shown {
+        let part = f64::from(n) / f64::from(all.max(1));
+        Shown { code, part: if part >= ALL_OF_IT { 1.0 } else { part } }
+    }
+
+    /// Its part of a win that would be named is too small to be: then the whole stays together.
+    pub(super) fn leaves_too_little(&self, f: &Finding) -> bool {
+        f.win >= NAMED_WIN && f.win * self.part < NAMED_WIN
+    }
+}
