@@ -7,7 +7,7 @@
 Prints one loss a step, so that a test can compare stdout with and without a profiler. What the modes show:
 
     gpu-bound  the device is always busy; the host runs ahead
-    sync       the loss is read back after every block: the queue drains each time
+    sync       the loss is read back and looked at after every block: the queue drains, and the device waits for the host
     launch     many tiny kernels: the host cannot launch as fast as the device runs
     host       the host sleeps between steps (an input pipeline that is late)
     copy       a large pageable copy before every step
@@ -110,6 +110,13 @@ class Model:
         self.source.value = 2.0 + 8.0 * math.exp(-step / 40.0) + 0.01 * math.sin(step)
         self.device.copy(self.loss_on_device, self.pinned, 8, HOST_TO_DEVICE)
 
+    def look_at(self, microseconds=100):
+        """Reads the loss and spends time on it, the same on every host: what the device waits, it waits everywhere."""
+        value, until = self.item(), time.perf_counter() + microseconds / 1e6
+        while time.perf_counter() < until:
+            pass
+        return value
+
     def item(self):
         """As tensor.item(): copy back, wait."""
         self.device.copy(self.pinned.value + 8, self.loss_on_device, 8, DEVICE_TO_HOST)
@@ -128,7 +135,7 @@ class Model:
 
 # mode: (blocks, kernel microseconds)
 SHAPES = {
-    "gpu-bound": (12, 100), "sync": (12, 20), "launch": (40, 1.5), "host": (12, 40),
+    "gpu-bound": (12, 100), "sync": (12, 30), "launch": (40, 1.5), "host": (12, 40),
     "copy": (12, 40), "alloc": (12, 20), "graph": (40, 1.5), "small": (40, 4.5),
 }
 
@@ -165,7 +172,7 @@ def main():
             device.copy(batch_on_device, ctypes.addressof(batch), arguments.copy_mb << 20, HOST_TO_DEVICE)
         model.set_loss(step)
         if arguments.mode == "sync":
-            model.step(after_block=model.item)
+            model.step(after_block=model.look_at)
         elif arguments.mode == "alloc":
             model.step(after_block=lambda: device.check(device.runtime.cudaFree(device.malloc(64 << 20))))
         else:
