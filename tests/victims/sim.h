@@ -45,6 +45,7 @@ int cuLaunchKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned,
 
 // Private to the simulated driver: see tests/sim/README.md.
 int simRegisterKernel(const char *name, uint64_t duration_ns);
+size_t simTimeCallbacks(uint32_t *ns, size_t room);
 
 #define CHECK(call)                                                                                   \
     do {                                                                                              \

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What one recorded call costs on the program's thread above bare CUPTI: ns an event, clock reads included, and the
-//! tail with the disk saturated. Paired blocks in one process (`gapprobe_test_bare`), the median of 40; the best of
-//! three processes, since anything else that runs only adds. Target: 60 ns an event, p99.99 under 5 us. A machine
-//! where bare CUPTI itself is later than 5 us more often than once in 10,000 calls (interrupts, a hypervisor) cannot show
-//! that: there the calls that gapprobe makes late are counted, in pairs of blocks: at most 1 in 10,000, by the upper end of
-//! the 95 % interval.
+//! What one recorded call costs on the program's thread above bare CUPTI: ns an event, clock reads included, paired
+//! blocks in one process (`gapprobe_test_bare`), the median of 40. And the tail of the callback path, with the disk idle and saturated by another process: the time that
+//! each single call spends in our two callbacks, taken around them by the simulated driver, every call counted, beside
+//! the same with empty callbacks. The best of three processes counts for each figure, since anything else that runs and the
+//! interrupts of a virtual machine only add; all are printed. Target: 60 ns an event, p99.99 under 5 us.
 //!
 //! What an NVTX range costs (push and pop, by a registered name and by a text; a mark) is printed beside it.
 //!
@@ -15,9 +14,8 @@ use std::process::Command;
 use gapprobe_scenarios::{Run, Victim};
 
 const TARGET_NS: f64 = 60.0;
-const LATE_NS: f64 = 5_000.0;
-const MOST_ADDED: f64 = 1.0;
-const TAIL_CALLS: &str = "1000000";
+const TAIL_TARGET_NS: f64 = 5_000.0;
+const TAIL_CALLS: &str = "300000";
 
 fn run(words: &[&str]) -> Run {
     let victim = Victim::ours("13.0", words).env("SIM_TRUTH", "").env("SIM_LAUNCH_NS", "0");
@@ -32,17 +30,15 @@ fn number(line: &str, after: &str) -> Option<f64> {
     line.split_whitespace().skip_while(|word| *word != after).nth(1)?.parse().ok()
 }
 
-/// Whether the tail is what it must be.
-fn tail(title: &str) -> bool {
-    let run = run(&["hot_path", "tail", TAIL_CALLS]);
-    let text = &run.stdout;
-    let p9999 =
-        |who| text.lines().find(|l| l.starts_with(who)).and_then(|l| number(l, "p99.99")).unwrap_or(f64::MAX);
-    let added = number(text, "to").unwrap_or(f64::MAX);
-    let (bare, ours) = (p9999("bare"), p9999("ours"));
-    let kept = if bare < LATE_NS { ours < LATE_NS } else { added <= MOST_ADDED };
-    println!("{title}:\n{text}{}", if kept { "kept" } else { "NOT kept" });
-    kept
+/// p99.99 of a call's time in our callbacks, ns: the best of three processes.
+fn tail(title: &str) -> f64 {
+    let once = || {
+        let run = run(&["hot_path", "tail", TAIL_CALLS]);
+        print!("{title}:\n{}", run.stdout);
+        let ours = run.stdout.lines().find(|l| l.starts_with("ours"));
+        ours.and_then(|l| number(l, "p99.99")).unwrap_or(f64::MAX)
+    };
+    (0..3).map(|_| once()).fold(f64::MAX, f64::min)
 }
 
 fn main() {
@@ -74,7 +70,8 @@ fn main() {
     assert_eq!(recorded.of(trace::Kind::Range).count(), 40 * 3 * 1000, "{:?}", recorded.losses());
     print!("nvtx ns, push and pop: {}", nvtx.stdout);
     println!("event {best:.1} ns (target {TARGET_NS:.0})");
-    if best > TARGET_NS || !idle || !saturated {
+    println!("p99.99 {idle:.0} ns, disk saturated {saturated:.0} ns (target {TAIL_TARGET_NS:.0})");
+    if best > TARGET_NS || idle.max(saturated) >= TAIL_TARGET_NS {
         std::process::exit(1);
     }
 }

@@ -7,7 +7,7 @@
 use crate::clock;
 use crate::cupti::{activity, subscriber, timestamps};
 use crate::gpu::{code, gpu, tag};
-use crate::{injection, truth};
+use crate::{injection, stopwatch, truth};
 use std::cell::Cell;
 use std::ffi::{c_char, c_void, CStr};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -101,6 +101,9 @@ pub(crate) fn traced(call: &Call, body: impl FnOnce() -> i32) -> i32 {
         activity::api(call.domain, call.cbid, start, timestamps::now(), correlation, result);
     }
     UNDER_WAY.set((depth, outer));
+    if depth == 0 {
+        stopwatch::call_ended();
+    }
     if let Some(start) = truth_from {
         truth::call(&call.name.to_string_lossy(), start, clock::now(), correlation, result);
     }
@@ -123,5 +126,5 @@ fn deliver(call: &Call, site: u32, correlation: u32, result: *const i32, shared:
         correlation_data: shared,
         correlation_id: correlation,
     };
-    subscriber::deliver(call.domain, call.cbid, std::ptr::from_ref(&data).cast());
+    stopwatch::timed(|| subscriber::deliver(call.domain, call.cbid, std::ptr::from_ref(&data).cast()));
 }

@@ -32,5 +32,6 @@ pub mod replay;
 mod runtime;
 mod runtime_memory;
 mod settings;
+mod stopwatch;
 mod submit;
 mod truth;
