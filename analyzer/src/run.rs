@@ -458,6 +458,11 @@ impl Run {
         Some((thread, call))
     }
 
+    /// How many calls there are: flat numbers lie below it.
+    pub(crate) fn calls(&self) -> usize {
+        self.threads.iter().map(|t| t.calls.len()).sum()
+    }
+
     /// The frames of a call's site, innermost first; none where it is not known.
     pub fn site(&self, call: &Call) -> impl DoubleEndedIterator<Item = &trace::FrameInfo> {
         self.definitions.stack(call.site)

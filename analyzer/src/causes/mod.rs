@@ -53,7 +53,7 @@ pub mod small_kernels;
 pub mod starved;
 pub mod sync;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 pub(crate) use verdict::judge;
 
@@ -423,20 +423,26 @@ impl<'a> Case<'a> {
 
 /// Idle time of the steady span by bucket and function, most expensive first.
 fn blame(run: &Run, analysis: &Analysis, device: &DeviceAnalysis) -> HashMap<Bucket, Vec<Blame>> {
-    let mut sums: HashMap<(Bucket, u32), (u64, u64, u32)> = HashMap::new();
-    // a call can have several slices, with others' between them
-    let mut seen: HashSet<(Bucket, u32)> = HashSet::new();
+    let mut sums: HashMap<(Bucket, u32), Blame> = HashMap::new();
+    // a call can have several slices, with others' between them: the buckets it was seen in, a bit each
+    let mut seen = vec![0u16; run.calls()];
     for s in &device.slices {
         let ns = analysis.counts.measure(s.span());
         let Some((_, c)) = run.call(s.call).filter(|_| ns > 0) else { continue };
-        let sum = sums.entry((s.bucket, c.packed)).or_insert((0, 0, s.call));
-        sum.0 += ns;
-        sum.1 += u64::from(seen.insert((s.bucket, s.call)));
+        let sum = sums.entry((s.bucket, c.packed)).or_insert_with(|| {
+            let name = trace::call::find(c.packed).map_or("(unknown call)", |c| c.name);
+            Blame { name, ns: 0, calls: 0, flat: s.call }
+        });
+        sum.ns += ns;
+        if let Some(seen) = seen.get_mut(s.call as usize) {
+            let bit = 1 << s.bucket as u16;
+            sum.calls += u64::from(*seen & bit == 0);
+            *seen |= bit;
+        }
     }
     let mut out: HashMap<Bucket, Vec<Blame>> = HashMap::new();
-    for ((bucket, packed), (ns, calls, flat)) in sums {
-        let name = trace::call::find(packed).map_or("(unknown call)", |c| c.name);
-        out.entry(bucket).or_default().push(Blame { name, ns, calls, flat });
+    for ((bucket, _), blame) in sums {
+        out.entry(bucket).or_default().push(blame);
     }
     for list in out.values_mut() {
         list.sort_by(|a, b| b.ns.cmp(&a.ns).then(a.name.cmp(b.name)));

@@ -17,22 +17,15 @@ const TIE: f64 = 0.2;
 
 /// Fills `findings` and `verdict`.
 pub(crate) fn judge(run: &Run, a: &mut Analysis, prepared: &Prepared) {
-    if let Some(why) = inconclusive::before(run, a) {
-        // causes are still evaluated where there is a device: the report shows them
-        a.findings = evaluate(run, a, prepared);
-        a.verdict = abstain(a, why);
-        note(a);
-        return;
-    }
-    let findings = evaluate(run, a, prepared);
-    a.verdict = decide(run, a, prepared, &findings);
-    if a.steps.may_be_parts {
-        a.verdict.confidence = Confidence::Low;
-    }
-    if let Some(device) = a.worst.and_then(|w| a.devices.get(w)) {
-        a.verdict.profiled = profiled::without(&Case::new(run, a, device, prepared), &findings);
-    }
-    a.findings = findings;
+    let device = a.worst.and_then(|w| a.devices.get(w));
+    let case = device.map(|device| Case::new(run, a, device, prepared));
+    // where the verdict abstains causes are still evaluated: the report shows them
+    let findings = case.as_ref().map_or_else(Vec::new, evaluate);
+    let verdict = match inconclusive::before(run, a) {
+        Some(why) => abstain(a, why),
+        None => decide(a, case.as_ref(), &findings),
+    };
+    (a.findings, a.verdict) = (findings, verdict);
     note(a);
 }
 
@@ -45,11 +38,9 @@ fn note(a: &mut Analysis) {
     }
 }
 
-fn evaluate(run: &Run, a: &Analysis, prepared: &Prepared) -> Vec<Finding> {
-    let Some(device) = a.worst.and_then(|w| a.devices.get(w)) else { return Vec::new() };
-    let case = Case::new(run, a, device, prepared);
+fn evaluate(case: &Case) -> Vec<Finding> {
     let mut findings: Vec<Finding> =
-        ALL.iter().filter_map(|c| c.evaluate).filter_map(|evaluate| evaluate(&case)).collect();
+        ALL.iter().filter_map(|c| c.evaluate).filter_map(|evaluate| evaluate(case)).collect();
     findings.sort_by(|x, y| y.win.total_cmp(&x.win).then(y.share.total_cmp(&x.share)));
     findings
 }
@@ -67,18 +58,28 @@ fn abstain(a: &Analysis, why: String) -> Verdict {
     }
 }
 
-fn decide(run: &Run, a: &Analysis, prepared: &Prepared, findings: &[Finding]) -> Verdict {
-    let Some(device) = a.worst.and_then(|w| a.devices.get(w)) else {
+fn decide(a: &Analysis, case: Option<&Case>, findings: &[Finding]) -> Verdict {
+    let Some(case) = case else {
         return abstain(a, "no GPU operation was recorded".to_owned());
     };
+    let mut verdict = named(a, case, findings);
+    if a.steps.may_be_parts {
+        verdict.confidence = Confidence::Low;
+    }
+    verdict.profiled = profiled::without(case, findings);
+    verdict
+}
+
+fn named(a: &Analysis, case: &Case, findings: &[Finding]) -> Verdict {
+    let device = case.device;
     let compute = device.buckets.share(Bucket::Compute);
     let elsewhere = Elsewhere::of(a);
-    let named = pick(findings, a.model.error());
-    let best = named.map_or_else(|| device.buckets.share(Bucket::Compute).min(GPU_BOUND_SHARE), |f| f.share);
-    if let Some(why) = inconclusive::after(run, a, device, best) {
+    let picked = pick(findings, a.model.error());
+    let best = picked.map_or_else(|| device.buckets.share(Bucket::Compute).min(GPU_BOUND_SHARE), |f| f.share);
+    if let Some(why) = inconclusive::after(case.run, a, device, best) {
         return abstain(a, why);
     }
-    if let Some(f) = named {
+    if let Some(f) = picked {
         let predicted = |ns: f64| if a.steps.mean_ns > 0.0 { ns } else { 0.0 };
         let tied = tied(findings, f, a.model.error()).map(|t| Tied {
             code: t.code,
@@ -161,8 +162,7 @@ fn decide(run: &Run, a: &Analysis, prepared: &Prepared, findings: &[Finding]) ->
     if let Some(f) = findings.iter().find(|f| f.code == comm::CODE && f.share >= comm::ALONE_SHARE) {
         return unpromised(f, "there is too little computing to hide them behind");
     }
-    let case = Case::new(run, a, device, prepared);
-    mix(&case, findings)
+    mix(case, findings)
 }
 
 /// What was seen, with what its figures need to agree with those of the buckets and of the other GPUs.
