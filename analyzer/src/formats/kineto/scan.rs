@@ -81,7 +81,7 @@ impl<'a> Scan<'a> {
         let begin = self.at;
         loop {
             let rest = self.bytes.get(self.at..).unwrap_or(&[]);
-            match memchr2(b'"', b'\\', rest) {
+            match quote_or_escape(rest) {
                 Some(n) if rest.get(n) == Some(&b'"') => {
                     let text = self.bytes.get(begin..self.at + n).unwrap_or(&[]);
                     self.at += n + 1;
@@ -103,8 +103,10 @@ impl<'a> Scan<'a> {
             _ => {
                 let begin = self.at;
                 let rest = self.bytes.get(begin..).unwrap_or(&[]);
-                let ends = |&b: &u8| b <= b' ' || matches!(b, b',' | b'}' | b']' | b'"' | b'{' | b'[' | b':');
-                let n = rest.iter().position(ends).ok_or(Bad::End(self.bytes.len()))?;
+                let n = rest
+                    .iter()
+                    .position(|&b| ENDS_A_WORD[usize::from(b)])
+                    .ok_or(Bad::End(self.bytes.len()))?;
                 self.at += n;
                 Ok(Value::Bare(rest.get(..n).unwrap_or(&[])))
             }
@@ -156,6 +158,40 @@ impl<'a> Scan<'a> {
     }
 }
 
+/// Bytes that a number, `true`, `false` or `null` ends before.
+static ENDS_A_WORD: [bool; 256] = {
+    let mut ends = [false; 256];
+    let mut b = 0;
+    while b < 256 {
+        ends[b] = b <= b' ' as usize || matches!(b as u8, b',' | b'}' | b']' | b'"' | b'{' | b'[' | b':');
+        b += 1;
+    }
+    ends
+};
+
+/// Where a string's text ends or has an escape. Most strings are keys and short names: their words are looked at here,
+/// eight bytes at once, before what is longer goes to memchr.
+#[inline]
+fn quote_or_escape(text: &[u8]) -> Option<usize> {
+    const SHORT: usize = 32;
+    const EACH: u64 = u64::from_ne_bytes([1; 8]);
+    // the lowest byte of `word` that equals `b` has its high bit set; none below it has
+    let equal = |word: u64, b: u8| {
+        let zero = word ^ (EACH * u64::from(b));
+        zero.wrapping_sub(EACH) & !zero & (EACH << 7)
+    };
+    let words = text.get(..SHORT.min(text.len()))?.chunks_exact(8);
+    let at = 8 * words.len();
+    for (n, word) in words.enumerate() {
+        let word = u64::from_le_bytes(word.try_into().ok()?);
+        let found = equal(word, b'"') | equal(word, b'\\');
+        if found != 0 {
+            return Some(8 * n + found.trailing_zeros() as usize / 8);
+        }
+    }
+    memchr2(b'"', b'\\', text.get(at..)?).map(|n| at + n)
+}
+
 /// Where an object whose first key is one of `first` begins at or after `from`: `{`, white space, the key. A quote inside
 /// a string is escaped, and behind a string's closing quote stands no letter, so this cannot be found inside a string.
 pub(super) fn next_object(bytes: &[u8], from: usize, first: &[&[u8]]) -> Option<usize> {
@@ -179,6 +215,16 @@ pub(super) fn next_object(bytes: &[u8], from: usize, first: &[&[u8]]) -> Option<
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    proptest::proptest! {
+        #[test]
+        fn a_strings_end_is_found_where_it_is(text in proptest::collection::vec(proptest::sample::select(&b"\"\\!#[]a\x00\xa2\xdc\xff"[..]), 0..80), ones in 0usize..80) {
+            let mut all = vec![b'a'; ones];
+            all.extend(text);
+            let naive = all.iter().position(|&b| b == b'"' || b == b'\\');
+            proptest::prop_assert_eq!(quote_or_escape(&all), naive);
+        }
+    }
 
     #[test]
     fn values_are_taken_whole_and_nothing_else() {

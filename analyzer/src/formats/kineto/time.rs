@@ -21,6 +21,9 @@ fn scaled(text: &[u8], decimals: i32) -> Option<i64> {
         (b'-', rest) => (true, rest),
         _ => (false, text),
     };
+    if let Some(value) = plain(digits, decimals) {
+        return signed(negative, value);
+    }
     let mut value: u64 = 0;
     let mut after: i32 = -1; // decimals seen, once past the point
     let mut read = 0;
@@ -47,6 +50,28 @@ fn scaled(text: &[u8], decimals: i32) -> Option<i64> {
         value = value.checked_mul(10)?;
     }
     signed(negative, value)
+}
+
+/// What nearly every number is: up to 16 digits in all, a point among them or not, no decimals beyond those that are kept:
+/// nothing to round, and nothing that could overflow (16 digits, times 1,000).
+#[inline]
+fn plain(digits: &[u8], decimals: i32) -> Option<u64> {
+    const MOST: usize = 16;
+    if digits.is_empty() || digits.len() > MOST + 1 {
+        return None;
+    }
+    let (mut value, mut point) = (0u64, None);
+    for (i, &b) in digits.iter().enumerate() {
+        match b {
+            b'0'..=b'9' => value = value * 10 + u64::from(b - b'0'),
+            b'.' if point.is_none() && i > 0 => point = Some(i),
+            _ => return None,
+        }
+    }
+    let after = point.map_or(0, |i| digits.len() - i - 1);
+    let missing = usize::try_from(decimals).ok()?.checked_sub(after)?;
+    let scale = [1, 10, 100, 1000].get(missing)?;
+    (digits.len() - usize::from(point.is_some()) <= MOST).then_some(value * scale)
 }
 
 /// Behind the decimals that are kept: one that rounds, others that only have to be digits.
@@ -110,12 +135,27 @@ mod tests {
             ("1.623142623460111e15", 1_623_142_623_460_111_000),
             ("15E-1", 1_500),
             ("1e-9", 0),
+            ("9999999999999.999", 9_999_999_999_999_999),
+            ("99999999999999.999", 99_999_999_999_999_999),
+            ("12.", 12_000),
         ] {
             assert_eq!(nanoseconds(text.as_bytes()), Some(ns), "{text}");
         }
-        for text in
-            ["", "-", ".", ".5", "1.2.3", "1e", "0x10", "NaN", "null", "99999999999999999999", "1e400", "1 "]
-        {
+        for text in [
+            "",
+            "-",
+            ".",
+            ".5",
+            "1.2.3",
+            "1e",
+            "0x10",
+            "NaN",
+            "null",
+            "99999999999999999999",
+            "9999999999999999",
+            "1e400",
+            "1 ",
+        ] {
             assert_eq!(nanoseconds(text.as_bytes()), None, "{text}");
         }
     }
