@@ -376,10 +376,13 @@ class Replay(CannedRun):
 
     THEN = {("host_gc", "slow"): "HOST", ("host_gc", "fixed"): "GPU-BOUND"}
 
-    def test_right_again(self):
+    @property
+    def site(self):
         line, function = next(iter(causes.marked_lines("host_gc").items()))
-        site = {"file": "host_gc.py", "line": line, "function": function}
-        now = {("host_gc", "slow"): said("HOST", site=site, step_ns=20e6, predicted_ns=10.5e6), ("host_gc", "fixed"): said("GPU-BOUND")}
+        return {"file": "host_gc.py", "line": line, "function": function}
+
+    def test_right_again(self):
+        now = {("host_gc", "slow"): said("HOST", site=self.site, step_ns=20e6, predicted_ns=10.5e6), ("host_gc", "fixed"): said("GPU-BOUND")}
         code, out = self.replay(self.THEN, now, "--same")
         self.assertEqual((code, out.splitlines()[-1]), (0, "3 passed, 0 failed"), out)
         code, out = self.replay(self.THEN, {**now, ("host_gc", "fixed"): said("SYNC")})
@@ -387,12 +390,14 @@ class Replay(CannedRun):
         self.assertIn("2 points lost", out)
 
     def test_a_broken_promise_and_another_line_fail(self):
-        now = {("host_gc", "slow"): said("HOST", step_ns=20e6, predicted_ns=2e6), ("host_gc", "fixed"): said("GPU-BOUND")}
+        now = {("host_gc", "slow"): said("HOST", site=self.site, step_ns=20e6, predicted_ns=2e6), ("host_gc", "fixed"): said("GPU-BOUND")}
         for order in (self.THEN, dict(reversed(self.THEN.items()))):
             code, out = self.replay(order, now)
             self.assertEqual((code, out.splitlines()[-1]), (1, "2 passed, 1 failed"), out)
             self.assertIn("OVER-PROMISE", out)
         now = {("host_gc", "slow"): said("HOST", site={"file": "x.py", "line": 1, "function": "f"}), ("host_gc", "fixed"): said("GPU-BOUND")}
+        self.assertEqual(self.replay(self.THEN, now)[0], 1)
+        now = {("host_gc", "slow"): said("HOST"), ("host_gc", "fixed"): said("GPU-BOUND")}
         self.assertEqual(self.replay(self.THEN, now)[0], 1)
 
     def test_another_verdict_than_on_the_machine_fails_if_asked(self):
