@@ -19,6 +19,27 @@ fn tiny_kernels_launched_one_by_one_are_launch() {
     kept(&a, time(|p| p.graph(1, &nodes)));
 }
 
+/// Launched ahead, the device comes to a memset and from it half a microsecond later than from kernel to kernel.
+#[test]
+fn memsets_among_tiny_kernels_are_not_promised_the_pace_of_kernels() {
+    let (_, kernels) = run(|p| {
+        p.launch("embedding", 4, 1_500);
+        (0..200).for_each(|_| p.launch("k", 4, 1_500));
+    });
+    let (_, memsets) = run(|p| {
+        p.launch("embedding", 4, 1_500);
+        for _ in 0..100 {
+            p.launch("k", 4, 1_500);
+            p.memset(1_500);
+        }
+    });
+    for a in [&kernels, &memsets] {
+        verdict(a, "LAUNCH");
+    }
+    let more = memsets.verdict.predicted_ns - kernels.verdict.predicted_ns;
+    assert!((90_000.0..110_000.0).contains(&more), "{more} ns a step more for 200 gaps");
+}
+
 #[test]
 fn the_same_kernels_when_long_are_gpu_bound() {
     let (_, a) = run(|p| p.train_step(12, 200_000));

@@ -160,6 +160,16 @@ impl Program {
         self.launches += 1;
     }
 
+    /// cudaMemsetAsync.
+    pub fn memset(&mut self, duration: u64) {
+        self.think(DISPATCH);
+        let begin = self.t;
+        self.think(LAUNCH_CALL);
+        let mut e = Event::new(Kind::Memset, 0, 0);
+        e.correlation = self.call(RUNTIME, 51, Class::Memset, begin, self.t);
+        self.op(7, begin, duration, e);
+    }
+
     pub fn graph(&mut self, id: u32, nodes: &[(&str, u64)]) {
         self.think(DISPATCH);
         let begin = self.t;
