@@ -21,6 +21,7 @@
 
 use crate::analysis::{passing, Verdict};
 use crate::causes::{self, inconclusive, Cause};
+use crate::plural::counted;
 use crate::run::RangeKind;
 
 use super::noise::{Difference, Place};
@@ -276,7 +277,11 @@ fn against(c: &Comparison<'_>, condition: &'static str, most: f64) -> Judged {
     let d = Difference::new(&median.a, &median.b, most, median.run_ns + work_ns);
     let ratio = b / a;
     let Some(band) = d.band.map(|ns| ns / a) else {
-        return unjudged(format!("{} and {} steps: too few for a band", c.a.steps.len(), c.b.steps.len()));
+        return unjudged(format!(
+            "{} and {}: too few for a band",
+            c.a.steps.len(),
+            counted(c.b.steps.len() as u64, "step")
+        ));
     };
     // the mean lies beyond the limit by more than the band, the other way
     let mean = step.b.value / step.a.value;

@@ -26,6 +26,7 @@ pub use side::Side;
 
 use crate::analysis::Bucket;
 use crate::causes::inconclusive;
+use crate::plural::counted;
 
 use noise::{Difference, Estimate, Place, MIN_STEPS, RUN_GPU, RUN_HOST};
 use unit::same_unit;
@@ -282,7 +283,8 @@ fn cautions(c: &Comparison<'_>, scaling: bool) -> Vec<String> {
         match side.steps.len() {
             0 => said.push(format!("{letter} has no steps: there is no step time to compare")),
             n if n < MIN_STEPS => {
-                said.push(format!("{letter} has {n} steps, fewer than {MIN_STEPS}: no band"))
+                let steps = counted(n as u64, "step");
+                said.push(format!("{letter} has {steps}, fewer than {MIN_STEPS}: no band"))
             }
             _ => {}
         }

@@ -158,6 +158,7 @@ impl<'a> Side<'a> {
     pub fn whole(&self) -> bool {
         let (run, a) = (self.run, self.analysis);
         a.data_losses == 0
+            && run.uncalled.calls == 0
             && run.missing.is_empty()
             && !a.coverage.overwritten
             && run.left_out == 0

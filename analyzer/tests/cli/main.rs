@@ -20,6 +20,7 @@ mod html_report;
 mod leftovers;
 mod living;
 mod nvml;
+mod odd_files;
 mod outputs;
 mod parquet;
 mod phases;
