@@ -401,7 +401,7 @@ impl Recorder {
     }
 }
 
-/// Operations of another tool's trace whose launching call was lost (`formats/uncalled.rs`).
+/// Operations of another tool's trace without a launching call that can be theirs (`formats/uncalled.rs`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Uncalled {
     /// Calls that are missing; one may have launched a graph of many operations.
@@ -410,6 +410,8 @@ pub struct Uncalled {
     pub ops: u64,
     /// Of them, copies.
     pub copies: u64,
+    /// Operations whose call is there, and begins later than they do by more than [`CLOCK_SLACK_NS`].
+    pub early: u64,
 }
 
 /// Everything a recording says.

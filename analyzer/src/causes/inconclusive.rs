@@ -6,7 +6,7 @@
 //!
 //! # How it is recognised
 //! One of: nothing of the GPU was observed (no operation, or another profiler held the records); too little was seen;
-//! more than 0.1 % of the events of the valid span were lost or their timestamps broken (in the traces of others: launched and not there); the calls that launched more than 5 % of the operations or of the copies are missing from another tool's trace, and computing is not 85 %; the file ends before what was written to it; the recorder itself says that events are missing; CUDA graphs were launched and
+//! more than 0.1 % of the events of the valid span were lost or their timestamps broken (in the traces of others: launched and not there); the calls that launched more than 5 % of the operations or of the copies are missing from another tool's trace, and computing is not 85 %; another tool's stamps contradict themselves (operations before their calls, or over what is queued behind them); the file ends before what was written to it; the recorder itself says that events are missing; CUDA graphs were launched and
 //! their nodes were not recorded; the traces of several ranks were merged into one file, where whose kernel it is cannot be told; most of the time lies in steps unlike the others; more than 15 % of the time, or more than the largest cause, is unexplained.
 //!
 //! # How sure
@@ -24,8 +24,8 @@ use super::{LOSS_SHARE, UNEXPLAINED_SHARE};
 use crate::analysis::{share, Analysis, Bucket, DeviceAnalysis, StepSource};
 use crate::gaps::STARTS_WITHIN_NS;
 use crate::line;
-use crate::plural::counted;
-use crate::run::{Run, Span, Uncalled};
+use crate::plural::{self, counted};
+use crate::run::{Op, Run, Span, Uncalled, CLOCK_SLACK_NS};
 
 /// Stable code.
 pub const CODE: &str = "GP199";
@@ -100,6 +100,9 @@ pub(super) fn before(run: &Run, a: &Analysis) -> Option<String> {
     if run.foreign && run.problems.bad_segments > 0 {
         return Some("the file is damaged".to_owned());
     }
+    if let Some(why) = stamps(run, a, device) {
+        return Some(why);
+    }
     let lost = share(a.data_losses, a.data_losses.saturating_add(a.events));
     if share(a.unanswered, a.unanswered.saturating_add(a.events)) > LOSS_SHARE {
         return Some(line::missing_kernels(a.unanswered));
@@ -144,9 +147,58 @@ pub(super) fn before(run: &Run, a: &Analysis) -> Option<String> {
     None
 }
 
+/// Operations of a stream that end while one before them runs, which another call launched: it has this many only where its
+/// end is wrong. One or two may be dependent launches.
+const INSIDE: usize = 20;
+
+/// What of another tool's stamps contradicts itself.
+fn stamps(run: &Run, a: &Analysis, device: &DeviceAnalysis) -> Option<String> {
+    if !run.foreign {
+        return None;
+    }
+    let all = run.devices.iter().flat_map(|d| &d.streams).map(|s| s.ops.len() as u64).sum();
+    let early = share(run.uncalled.early, all);
+    if early > EARLY_SHARE {
+        return Some(format!(
+            "the clocks do not fit: {:.0} % of the operations start more than {} ms before their launch",
+            early * 100.0,
+            CLOCK_SLACK_NS / 1_000_000
+        ));
+    }
+    let streams = &run.devices.iter().find(|d| d.ordinal == device.ordinal)?.streams;
+    let overlong: Vec<Span> = streams.iter().flat_map(|s| overlong(&s.ops)).collect();
+    let ns = overlong.iter().fold(0u64, |ns, span| ns.saturating_add(a.counts.measure(*span)));
+    let count = overlong.len() as u64;
+    (share(ns, device.wall_ns) > EARLY_SHARE).then(|| {
+        let (lasts, it) = (plural::of(count, "lasts", "last"), plural::of(count, "it", "them"));
+        format!(
+            "the stamps cannot be right: {} {lasts} over what is queued behind {it}",
+            counted(count, "operation")
+        )
+    })
+}
+
+/// Operations inside which too many lie that came behind them on their stream (and are no branches of the same graph).
+fn overlong(ops: &[Op]) -> Vec<Span> {
+    let mut found = Vec::new();
+    let mut latest: Option<(&Op, usize)> = None;
+    for o in ops {
+        match &mut latest {
+            Some((l, inside)) if o.end < l.end => {
+                *inside += usize::from(o.correlation != l.correlation);
+                if *inside == INSIDE {
+                    found.push(l.span());
+                }
+            }
+            _ => latest = Some((o, 0)),
+        }
+    }
+    found
+}
+
 /// Whose launching calls are missing, where these are too many: what the host did before an operation is not known then.
 fn uncalled(run: &Run) -> Option<String> {
-    let Uncalled { calls, ops, copies } = run.uncalled;
+    let Uncalled { calls, ops, copies, .. } = run.uncalled;
     if calls == 0 {
         return None;
     }
@@ -175,7 +227,8 @@ pub(super) fn after(run: &Run, a: &Analysis, device: &DeviceAnalysis, best: f64)
             ),
             None => match stood_ready(run, a, device) {
                 Some((n, ns)) => format!(
-                    "{share}: {n} times work that was launched began up to {:.1} ms later (is another process on the GPU?)",
+                    "{share}: {} work that was launched began up to {:.1} ms later (is another process on the GPU?)",
+ counted(n, "time"),
                     ns as f64 / 1e6
                 ),
                 None => share,

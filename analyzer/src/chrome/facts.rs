@@ -103,8 +103,9 @@ pub(super) fn of(run: &Run, base: u64) -> Value {
         out.insert("missing".into(), run.missing.as_str().into());
     }
     if run.uncalled != Uncalled::default() {
-        let Uncalled { calls, ops, copies } = run.uncalled;
-        out.insert("uncalled".into(), json!({"calls": calls, "operations": ops, "copies": copies}));
+        let Uncalled { calls, ops, copies, early } = run.uncalled;
+        let all = json!({"calls": calls, "operations": ops, "copies": copies, "early": early});
+        out.insert("uncalled".into(), all);
     }
     out.extend(times(&mut header).map(|(key, n)| (key.to_owned(), json!(*n))));
     out.extend(numbers(&mut header).map(|(key, n)| (key.to_owned(), json!(*n))));

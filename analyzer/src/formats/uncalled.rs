@@ -59,14 +59,17 @@ pub(super) fn launching(assembly: &Assembly) -> Vec<Ids> {
 /// What a run lacks whose operations were joined to their calls.
 pub(super) fn count(run: &Run, launching: &[Ids]) -> Uncalled {
     let mut found = Uncalled::default();
-    if run.unjoined == 0 || launching.is_empty() {
+    if run.unjoined == 0 {
         return found;
     }
     // a call of a class that we do not know is there
-    let there: HashSet<u32> = run.threads.iter().flat_map(|t| &t.calls).map(|c| c.correlation).collect();
+    let calls = || run.threads.iter().flat_map(|t| &t.calls);
+    let there: HashSet<u32> = calls().map(|c| c.correlation).collect();
+    let launch: HashSet<u32> = calls().filter(|c| c.launches()).map(|c| c.correlation).collect();
     let ops = run.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops);
-    let without: Vec<&Op> =
-        ops.filter(|o| o.call == NONE && o.correlation != 0 && !there.contains(&o.correlation)).collect();
+    let unjoined = ops.filter(|o| o.call == NONE && o.correlation != 0);
+    let (early, without): (Vec<&Op>, Vec<&Op>) = unjoined.partition(|o| there.contains(&o.correlation));
+    found.early = early.iter().filter(|o| launch.contains(&o.correlation)).count() as u64;
     for of in launching {
         let behind = |o: &Op| o.correlation > of.last && o.correlation <= of.most;
         let late: HashSet<u32> = without.iter().filter(|o| behind(o)).map(|o| o.correlation).collect();

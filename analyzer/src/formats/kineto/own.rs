@@ -37,7 +37,12 @@ impl Own {
         run.recorder = self.recorder();
         let told =
             |key: &str| self.facts.get("uncalled").and_then(|t| number(t, key)).unwrap_or(0).min(1 << 40);
-        run.uncalled = Uncalled { calls: told("calls"), ops: told("operations"), copies: told("copies") };
+        run.uncalled = Uncalled {
+            calls: told("calls"),
+            ops: told("operations"),
+            copies: told("copies"),
+            early: told("early"),
+        };
         run.missing = self.facts.get("missing").and_then(Json::as_str).unwrap_or("").to_owned();
         run.slowed_host |= self.facts.get("slowed_host").and_then(Json::as_bool).unwrap_or(false);
         for (key, to) in numbers(&mut run.header) {
