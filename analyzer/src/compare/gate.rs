@@ -139,7 +139,10 @@ pub fn check(side: &Side<'_>, baseline: Option<&Side<'_>>, conditions: &Conditio
         "verdict",
         if sure { Answer::Ok } else { Answer::Unjudged },
         match sure {
-            true => format!("{} {} ({})", v.code, v.cause, v.text),
+            true => {
+                let lost = side.lost().map_or(String::new(), |lost| format!("; {lost}"));
+                format!("{} {} ({}){lost}", v.code, v.cause, v.text)
+            }
             false => format!("{} INCONCLUSIVE: {}", v.code, v.text),
         },
     )];

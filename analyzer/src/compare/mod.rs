@@ -232,6 +232,7 @@ fn cautions(c: &Comparison<'_>, scaling: bool) -> Vec<String> {
         if let Some(why) = &side.analysis.verdict.inconclusive {
             said.push(format!("{letter} is INCONCLUSIVE: {why}"));
         }
+        said.extend(side.lost().map(|lost| format!("{letter} lost something: {lost}")));
     }
     for (letter, _) in [("A", a), ("B", b)].into_iter().filter(|s| s.1.analysis.steps.may_be_parts) {
         said.push(format!(

@@ -19,6 +19,7 @@ mod html_page;
 mod html_report;
 mod leftovers;
 mod living;
+mod lossy;
 mod nvml;
 mod odd_files;
 mod outputs;
