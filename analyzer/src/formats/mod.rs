@@ -150,7 +150,7 @@ impl ReadError {
         let lost = if lost > 0 { format!(", {lost} of which could not be read") } else { String::new() };
         ReadError::new(
             format!("no GPU operation among its {}{lost}", counted(events, "event")),
-            "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], while the GPU works",
+            "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], while the GPU works; of other tools' Chrome JSON only complete events (\"ph\": \"X\") of category kernel, gpu_memcpy and gpu_memset are read",
         )
     }
 
