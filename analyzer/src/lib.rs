@@ -12,11 +12,12 @@
 //! analyze.rs    all of it in order -> analysis.rs (the result's types)
 //! line.rs       the one line
 //! array_waits.rs  waits that no CUDA call shows (JAX)
-//! unanswered.rs  launches whose kernels a foreign trace lost
+//! unanswered.rs  launches whose kernels a foreign trace lost (the other way round: formats/uncalled.rs)
 //! alive.rs      is the process that made a file still there?
 //! chrome.rs     the trace file; summary.rs the figures as JSON; report.rs recording -> files and line
 //! tables/       tables of a run, as nsys stats has them, and our own
 //! phases/       dataload, forward, backward, optimizer of a step
+//! plural.rs     counts in sentences
 //! visible.rs    names that others chose, safe to show; fit.rs text in the room there is
 //! ```
 //! Linked into the training process for its exit (without the feature `cli`), and into `gapprobe`.
@@ -50,6 +51,7 @@ pub mod merge;
 pub mod overview;
 #[cfg(feature = "cli")]
 pub mod phases;
+pub mod plural;
 pub mod replay;
 pub mod report;
 pub mod run;

@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use crate::analysis::{passing, working, Analysis, Profiled, StepSource, Tied, Verdict};
 use crate::causes::{gpu_bound, inconclusive, mixed, small_kernels};
+use crate::plural::{self, counted};
 use crate::run::Run;
 use crate::visible::visible;
 
@@ -116,9 +117,8 @@ pub(crate) fn finding(a: &Analysis, v: &Verdict) -> String {
     if a.steps.warm_up > 0 && a.steps.warm_up_ns as f64 > LONG_WARM_UP * a.coverage.seen_ns as f64 {
         let _ = write!(
             out,
-            "; warm-up left out ({} step{}, {})",
-            a.steps.warm_up,
-            if a.steps.warm_up == 1 { "" } else { "s" },
+            "; warm-up left out ({}, {})",
+            counted(a.steps.warm_up as u64, "step"),
             long(a.steps.warm_up_ns)
         );
     }
@@ -175,13 +175,21 @@ pub(crate) fn seen(a: &Analysis) -> String {
     out
 }
 
+/// What launches without kernels say.
+pub(crate) fn missing_kernels(n: u64) -> String {
+    let (was, is) = (plural::of(n, "was", "were"), plural::of(n, "is", "are"));
+    format!("{} that {was} launched {is} not in the trace", counted(n, "kernel"))
+}
+
 pub(crate) fn losses(run: &Run, a: &Analysis) -> String {
     let damaged = run.problems.damaged();
-    let counted = a.losses.iter().map(|l| l.1).fold(damaged, u64::saturating_add);
-    let total = counted.saturating_add(a.unanswered);
+    let known = a.losses.iter().map(|l| l.1).fold(damaged, u64::saturating_add);
+    let calls = run.uncalled.calls;
+    let total = known.saturating_add(a.unanswered).saturating_add(calls);
     match a.losses.iter().max_by_key(|l| l.1) {
         Some((loss, _)) => format!("{total} ({})", loss.key()),
-        None if a.unanswered > damaged => format!("{total} (kernels launched and not there)"),
+        None if a.unanswered > damaged.max(calls) => format!("{total} (kernels launched and not there)"),
+        None if calls > damaged => format!("{total} (launching calls not there)"),
         None if damaged > 0 => format!("{total} (damaged)"),
         None if !run.missing.is_empty() => "of unknown number".to_owned(),
         None => "0".to_owned(),

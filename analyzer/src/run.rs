@@ -401,6 +401,19 @@ impl Recorder {
     }
 }
 
+/// Operations of another tool's trace without a launching call that can be theirs (`formats/uncalled.rs`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Uncalled {
+    /// Calls that are missing; one may have launched a graph of many operations.
+    pub calls: u64,
+    /// Operations they launched.
+    pub ops: u64,
+    /// Of them, copies.
+    pub copies: u64,
+    /// Operations whose call is there, and begins later than they do by more than [`CLOCK_SLACK_NS`].
+    pub early: u64,
+}
+
 /// Everything a recording says.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
@@ -428,6 +441,8 @@ pub struct Run {
     pub readings: Vec<Reading>,
     /// Ops whose launching call is not in the recording.
     pub unjoined: u64,
+    /// Of them in another tool's trace, those whose call was lost; 0 of our own recordings, which have counters.
+    pub uncalled: Uncalled,
     /// Events read (all kinds).
     pub events: u64,
     /// Of them, older ones that were not kept (`load_newest`).

@@ -37,7 +37,7 @@ pub fn summary(run: &Run, analysis: &Analysis, around: &Around<'_>) -> Value {
         "steps": steps(analysis),
         "devices": analysis.devices.iter().enumerate().map(|(i, d)| device(run, i, d)).collect::<Vec<_>>(),
         "worst_device": analysis.worst.and_then(|i| analysis.devices.get(i)).map(|d| d.ordinal),
-        "losses": losses(analysis),
+        "losses": losses(run, analysis),
         "reading_problems": problems(run),
         "totals": (!run.foreign).then(|| Total::ALL.iter().map(|&t| (t.key().to_owned(), json!(h.total(t)))).collect::<Map<_, _>>()),
         "cost": {
@@ -203,10 +203,11 @@ fn buckets(buckets: &Buckets) -> Map<String, Value> {
 }
 
 /// Every loss by name, the zeros too: a reader need not know which there are.
-fn losses(analysis: &Analysis) -> Map<String, Value> {
+fn losses(run: &Run, analysis: &Analysis) -> Map<String, Value> {
     let count = |l: Loss| analysis.losses.iter().find(|(m, _)| *m == l).map_or(0, |(_, n)| *n);
-    let missing = ("kernels_missing".to_owned(), json!(analysis.unanswered));
-    Loss::ALL.iter().map(|&l| (l.key().to_owned(), json!(count(l)))).chain([missing]).collect()
+    let missing = [("kernels_missing", analysis.unanswered), ("calls_missing", run.uncalled.calls)];
+    let all = Loss::ALL.iter().map(|&l| (l.key(), count(l))).chain(missing);
+    all.map(|(key, n)| (key.to_owned(), json!(n))).collect()
 }
 
 fn problems(run: &Run) -> Value {

@@ -6,7 +6,7 @@
 //!
 //! # How it is recognised
 //! One of: nothing of the GPU was observed (no operation, or another profiler held the records); too little was seen;
-//! more than 0.1 % of the events of the valid span were lost or their timestamps broken (in the traces of others: launched and not there); the file ends before what was written to it; the recorder itself says that events are missing; CUDA graphs were launched and
+//! more than 0.1 % of the events of the valid span were lost or their timestamps broken (in the traces of others: launched and not there); the calls that launched more than 5 % of the operations or of the copies are missing from another tool's trace, and computing is not 85 %; another tool's stamps contradict themselves (operations before their calls, or over what is queued behind them); the file ends before what was written to it; the recorder itself says that events are missing; CUDA graphs were launched and
 //! their nodes were not recorded; the traces of several ranks were merged into one file, where whose kernel it is cannot be told; most of the time lies in steps unlike the others; more than 15 % of the time, or more than the largest cause, is unexplained.
 //!
 //! # How sure
@@ -18,16 +18,25 @@
 
 use trace::call::Class;
 use trace::header::sources;
+use trace::Kind;
 
 use super::{LOSS_SHARE, UNEXPLAINED_SHARE};
 use crate::analysis::{share, Analysis, Bucket, DeviceAnalysis, StepSource};
 use crate::gaps::STARTS_WITHIN_NS;
-use crate::run::{Run, Span};
+use crate::line;
+use crate::plural::{self, counted};
+use crate::run::{Op, Run, Span, Uncalled, CLOCK_SLACK_NS};
 
 /// Stable code.
 pub const CODE: &str = "GP199";
 /// Name in the line.
 pub const NAME: &str = "INCONCLUSIVE";
+/// Without the calls that launched more than this share of the operations, or of the copies, there is no verdict. Four of our
+/// traces and two of others, with calls taken out at random and in one piece: up to here verdicts stay and promises move by 3 %
+/// of a step at most; a tenth taken out moves them by 15 %, and the third names causes that are none.
+pub const UNCALLED_SHARE: f64 = 0.05;
+/// Fewer copies without their calls than this are no share.
+const A_FEW: u64 = 3;
 /// Fewer operations than this are too little for a verdict.
 pub const MIN_OPS: u64 = 50;
 /// More than this share of the operations starting before their launch call: host and device times cannot be compared (the
@@ -91,12 +100,20 @@ pub(super) fn before(run: &Run, a: &Analysis) -> Option<String> {
     if run.foreign && run.problems.bad_segments > 0 {
         return Some("the file is damaged".to_owned());
     }
+    if let Some(why) = stamps(run, a, device) {
+        return Some(why);
+    }
     let lost = share(a.data_losses, a.data_losses.saturating_add(a.events));
     if share(a.unanswered, a.unanswered.saturating_add(a.events)) > LOSS_SHARE {
-        return Some(format!("{} kernels that were launched are not in the trace", a.unanswered));
+        return Some(line::missing_kernels(a.unanswered));
     }
     if lost > LOSS_SHARE {
-        return Some(format!("{} events lost, {:.1} % of the span", a.data_losses, lost * 100.0));
+        return Some(format!("{} lost, {:.1} % of the span", counted(a.data_losses, "event"), lost * 100.0));
+    }
+    if let Some(why) =
+        uncalled(run).filter(|_| device.buckets.share(Bucket::Compute) < super::GPU_BOUND_SHARE)
+    {
+        return Some(why);
     }
     let early = share(device.start_before_launch, device.launched);
     if early > EARLY_SHARE {
@@ -107,8 +124,8 @@ pub(super) fn before(run: &Run, a: &Analysis) -> Option<String> {
     }
     if device.ops < MIN_OPS || device.wall_ns < MIN_NS {
         return Some(format!(
-            "too little seen ({} GPU operations in {:.1} ms)",
-            device.ops,
+            "too little seen ({} in {:.1} ms)",
+            counted(device.ops, "GPU operation"),
             device.wall_ns as f64 / 1e6
         ));
     }
@@ -130,6 +147,73 @@ pub(super) fn before(run: &Run, a: &Analysis) -> Option<String> {
     None
 }
 
+/// Operations of a stream that end while one before them runs, which another call launched: it has this many only where its
+/// end is wrong. One or two may be dependent launches.
+const INSIDE: usize = 20;
+
+/// What of another tool's stamps contradicts itself.
+fn stamps(run: &Run, a: &Analysis, device: &DeviceAnalysis) -> Option<String> {
+    if !run.foreign {
+        return None;
+    }
+    let all = run.devices.iter().flat_map(|d| &d.streams).map(|s| s.ops.len() as u64).sum();
+    let early = share(run.uncalled.early, all);
+    if early > EARLY_SHARE {
+        return Some(format!(
+            "the clocks do not fit: {:.0} % of the operations start more than {} ms before their launch",
+            early * 100.0,
+            CLOCK_SLACK_NS / 1_000_000
+        ));
+    }
+    let streams = &run.devices.iter().find(|d| d.ordinal == device.ordinal)?.streams;
+    let overlong: Vec<Span> = streams.iter().flat_map(|s| overlong(&s.ops)).collect();
+    let ns = overlong.iter().fold(0u64, |ns, span| ns.saturating_add(a.counts.measure(*span)));
+    let count = overlong.len() as u64;
+    (share(ns, device.wall_ns) > EARLY_SHARE).then(|| {
+        let (lasts, it) = (plural::of(count, "lasts", "last"), plural::of(count, "it", "them"));
+        format!(
+            "the stamps cannot be right: {} {lasts} over what is queued behind {it}",
+            counted(count, "operation")
+        )
+    })
+}
+
+/// Operations inside which too many lie that came behind them on their stream (and are no branches of the same graph).
+fn overlong(ops: &[Op]) -> Vec<Span> {
+    let mut found = Vec::new();
+    let mut latest: Option<(&Op, usize)> = None;
+    for o in ops {
+        match &mut latest {
+            Some((l, inside)) if o.end < l.end => {
+                *inside += usize::from(o.correlation != l.correlation);
+                if *inside == INSIDE {
+                    found.push(l.span());
+                }
+            }
+            _ => latest = Some((o, 0)),
+        }
+    }
+    found
+}
+
+/// Whose launching calls are missing, where these are too many: what the host did before an operation is not known then.
+fn uncalled(run: &Run) -> Option<String> {
+    let Uncalled { calls, ops, copies, .. } = run.uncalled;
+    if calls == 0 {
+        return None;
+    }
+    let all = || run.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops);
+    let (many, many_copies) = (all().count() as u64, all().filter(|o| o.kind == Kind::Memcpy).count() as u64);
+    let (lost, of, what) = match () {
+        () if share(ops, many) > UNCALLED_SHARE => (ops, many, "operations"),
+        () if copies >= A_FEW && share(copies, many_copies) > UNCALLED_SHARE => {
+            (copies, many_copies, "copies")
+        }
+        () => return None,
+    };
+    Some(format!("the calls that launched {lost} of its {of} {what} are not in the trace"))
+}
+
 /// Why there can be no verdict although a cause wins `best` (share of wall time of the winning cause).
 pub(super) fn after(run: &Run, a: &Analysis, device: &DeviceAnalysis, best: f64) -> Option<String> {
     let unexplained = device.buckets.share(Bucket::Unexplained);
@@ -143,7 +227,8 @@ pub(super) fn after(run: &Run, a: &Analysis, device: &DeviceAnalysis, best: f64)
             ),
             None => match stood_ready(run, a, device) {
                 Some((n, ns)) => format!(
-                    "{share}: {n} times work that was launched began up to {:.1} ms later (is another process on the GPU?)",
+                    "{share}: {} work that was launched began up to {:.1} ms later (is another process on the GPU?)",
+ counted(n, "time"),
                     ns as f64 / 1e6
                 ),
                 None => share,

@@ -28,6 +28,7 @@ use super::{input_collate, input_main, input_pin, input_storage, input_workers, 
 use crate::analysis::{Bucket, Finding};
 use crate::gaps::input::{self, Pinned};
 use crate::gaps::standing::LEAST_SAMPLES;
+use crate::plural::{self, counted};
 use crate::replay::Fix;
 use crate::run::Span;
 use crate::sites::doing::Doing;
@@ -281,7 +282,11 @@ fn waits(case: &Case, cause: (&'static str, &'static str)) -> Option<Finding> {
         _ => WITH_WORKERS,
     };
     if workers.anew > 0 {
-        f.text.push_str(&format!("; {} workers were started anew", workers.anew));
+        f.text.push_str(&format!(
+            "; {} {} started anew",
+            counted(workers.anew, "worker"),
+            plural::of(workers.anew, "was", "were")
+        ));
     }
     if let Some(site) = &case.device.input.site {
         f.text = format!("{site}: {}", f.text);

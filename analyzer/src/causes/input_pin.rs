@@ -22,6 +22,7 @@
 
 use super::{input, Case};
 use crate::analysis::Finding;
+use crate::plural::counted;
 
 /// Stable code.
 pub const CODE: &str = "GP117";
@@ -42,7 +43,11 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     ));
     let workers = input::Workers::of(case);
     if workers.count > 0 {
-        f.text.push_str(&format!(", {} workers {:.0} % on a CPU", workers.count, workers.on_cpu * 100.0));
+        f.text.push_str(&format!(
+            ", {} {:.0} % on a CPU",
+            counted(workers.count, "worker"),
+            workers.on_cpu * 100.0
+        ));
     }
     Some(f)
 }

@@ -22,6 +22,7 @@ use std::fmt::Write;
 use super::input::Workers;
 use super::{input, Case};
 use crate::analysis::Finding;
+use crate::plural::counted;
 
 /// Stable code.
 pub const CODE: &str = "GP113";
@@ -37,7 +38,12 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let workers = Workers::of(case);
     if workers.count > 0 {
         let (n, rate) = (workers.count, workers.read_rate / 1e6);
-        let _ = write!(f.text, "; {n} workers, {:.0} % on a CPU, {rate:.0} MB/s", workers.on_cpu * 100.0);
+        let _ = write!(
+            f.text,
+            "; {}, {:.0} % on a CPU, {rate:.0} MB/s",
+            counted(n, "worker"),
+            workers.on_cpu * 100.0
+        );
     }
     Some(f)
 }

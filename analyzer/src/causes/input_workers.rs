@@ -23,6 +23,7 @@ use std::fmt::Write;
 use super::input::Workers;
 use super::{input, Case};
 use crate::analysis::Finding;
+use crate::plural::counted;
 
 /// Stable code.
 pub const CODE: &str = "GP112";
@@ -32,7 +33,8 @@ pub const NAME: &str = "INPUT-WORKERS";
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let mut f = input::of_kind(case, (CODE, NAME), input::MORE_WORKERS)?;
     let workers = Workers::of(case);
-    let _ = write!(f.text, "; {} workers, {:.0} % on a CPU", workers.count, workers.on_cpu * 100.0);
+    let _ =
+        write!(f.text, "; {}, {:.0} % on a CPU", counted(workers.count, "worker"), workers.on_cpu * 100.0);
     if let Some(n) = workers.wanted(case, f.win) {
         let cpus = u64::from(case.run.header.cpus);
         if cpus > 0 && cpus <= workers.count {

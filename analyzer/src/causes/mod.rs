@@ -58,6 +58,7 @@ use std::collections::HashMap;
 pub(crate) use verdict::judge;
 
 use crate::analysis::{Analysis, Bucket, Confidence, DeviceAnalysis, Finding};
+use crate::plural::counted;
 use crate::replay::{Fix, Fixes, Prepared};
 use crate::run::{Run, NONE};
 
@@ -348,10 +349,10 @@ impl<'a> Case<'a> {
         let steps = self.analysis.steps.steady().len() as f64;
         let per = count as f64 / steps.max(1.0);
         match () {
-            () if steps < 1.0 => format!("{count} times"),
+            () if steps < 1.0 => counted(count, "time"),
             () if (0.8..1.5).contains(&per) => "every step".to_owned(),
             () if per >= 1.5 => format!("{per:.0} times a step"),
-            () => format!("{count} times in {steps} steps"),
+            () => format!("{} in {}", counted(count, "time"), counted(steps as u64, "step")),
         }
     }
 

@@ -22,6 +22,7 @@ use trace::event::Gauge;
 use super::memory::{bytes, Failures};
 use super::Case;
 use crate::analysis::{Confidence, Finding};
+use crate::plural;
 use crate::run::Call;
 use crate::sites::Sites;
 
@@ -51,7 +52,10 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     }
     let retried = failures.retried.len();
     if retried > 0 {
-        f.text.push_str(&format!(", after {retried} retries that succeeded"));
+        f.text.push_str(&format!(
+            ", after {retried} {} that succeeded",
+            plural::of(retried as u64, "retry", "retries")
+        ));
     }
     Some(f)
 }

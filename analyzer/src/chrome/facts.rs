@@ -8,7 +8,7 @@ use serde_json::{json, Map, Value};
 use trace::event::Gauge;
 use trace::{Header, Loss, Total};
 
-use crate::run::{Run, Thread};
+use crate::run::{Run, Thread, Uncalled};
 use crate::sites::DIRECTORY;
 
 /// Key of the object.
@@ -101,6 +101,11 @@ pub(super) fn of(run: &Run, base: u64) -> Value {
     out.insert("slowed_host".into(), run.slowed_host.into());
     if !run.missing.is_empty() {
         out.insert("missing".into(), run.missing.as_str().into());
+    }
+    if run.uncalled != Uncalled::default() {
+        let Uncalled { calls, ops, copies, early } = run.uncalled;
+        let all = json!({"calls": calls, "operations": ops, "copies": copies, "early": early});
+        out.insert("uncalled".into(), all);
     }
     out.extend(times(&mut header).map(|(key, n)| (key.to_owned(), json!(*n))));
     out.extend(numbers(&mut header).map(|(key, n)| (key.to_owned(), json!(*n))));

@@ -21,6 +21,7 @@
 
 use crate::analysis::{passing, Verdict};
 use crate::causes::{self, inconclusive, Cause};
+use crate::plural::counted;
 use crate::run::RangeKind;
 
 use super::noise::{Difference, Place};
@@ -138,7 +139,10 @@ pub fn check(side: &Side<'_>, baseline: Option<&Side<'_>>, conditions: &Conditio
         "verdict",
         if sure { Answer::Ok } else { Answer::Unjudged },
         match sure {
-            true => format!("{} {} ({})", v.code, v.cause, v.text),
+            true => {
+                let lost = side.lost().map_or(String::new(), |lost| format!("; {lost}"));
+                format!("{} {} ({}){lost}", v.code, v.cause, v.text)
+            }
             false => format!("{} INCONCLUSIVE: {}", v.code, v.text),
         },
     )];
@@ -276,7 +280,11 @@ fn against(c: &Comparison<'_>, condition: &'static str, most: f64) -> Judged {
     let d = Difference::new(&median.a, &median.b, most, median.run_ns + work_ns);
     let ratio = b / a;
     let Some(band) = d.band.map(|ns| ns / a) else {
-        return unjudged(format!("{} and {} steps: too few for a band", c.a.steps.len(), c.b.steps.len()));
+        return unjudged(format!(
+            "{} and {}: too few for a band",
+            c.a.steps.len(),
+            counted(c.b.steps.len() as u64, "step")
+        ));
     };
     // the mean lies beyond the limit by more than the band, the other way
     let mean = step.b.value / step.a.value;

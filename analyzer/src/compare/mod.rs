@@ -26,6 +26,7 @@ pub use side::Side;
 
 use crate::analysis::Bucket;
 use crate::causes::inconclusive;
+use crate::plural::counted;
 
 use noise::{Difference, Estimate, Place, MIN_STEPS, RUN_GPU, RUN_HOST};
 use unit::same_unit;
@@ -231,6 +232,7 @@ fn cautions(c: &Comparison<'_>, scaling: bool) -> Vec<String> {
         if let Some(why) = &side.analysis.verdict.inconclusive {
             said.push(format!("{letter} is INCONCLUSIVE: {why}"));
         }
+        said.extend(side.lost().map(|lost| format!("{letter} lost something: {lost}")));
     }
     for (letter, _) in [("A", a), ("B", b)].into_iter().filter(|s| s.1.analysis.steps.may_be_parts) {
         said.push(format!(
@@ -282,7 +284,8 @@ fn cautions(c: &Comparison<'_>, scaling: bool) -> Vec<String> {
         match side.steps.len() {
             0 => said.push(format!("{letter} has no steps: there is no step time to compare")),
             n if n < MIN_STEPS => {
-                said.push(format!("{letter} has {n} steps, fewer than {MIN_STEPS}: no band"))
+                let steps = counted(n as u64, "step");
+                said.push(format!("{letter} has {steps}, fewer than {MIN_STEPS}: no band"))
             }
             _ => {}
         }

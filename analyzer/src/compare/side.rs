@@ -9,6 +9,7 @@ use crate::analysis::{working, Analysis, Bucket, Buckets, Step, StepSource};
 use crate::chrome::name::{demangled, shortened};
 use crate::formats::{Format, Input};
 use crate::kernels::{KernelFacts, KernelTable};
+use crate::line;
 use crate::run::{Op, Run, Stream};
 use crate::tables::steps::parts;
 
@@ -154,10 +155,18 @@ impl<'a> Side<'a> {
         }
     }
 
+    /// What little was lost, in words, where the verdict stands all the same.
+    pub fn lost(&self) -> Option<String> {
+        let (run, a) = (self.run, self.analysis);
+        let lost = a.data_losses > 0 || run.uncalled.calls > 0;
+        (lost && a.verdict.inconclusive.is_none()).then(|| format!("losses {}", line::losses(run, a)))
+    }
+
     /// The trace holds the whole run: what does not occur in it did not occur.
     pub fn whole(&self) -> bool {
         let (run, a) = (self.run, self.analysis);
         a.data_losses == 0
+            && run.uncalled.calls == 0
             && run.missing.is_empty()
             && !a.coverage.overwritten
             && run.left_out == 0

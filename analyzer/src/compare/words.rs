@@ -9,6 +9,7 @@ use super::{unit, Comparison, Figure, Outcome, Side};
 use crate::analysis::Bucket;
 use crate::causes::{gpu_bound, inconclusive};
 use crate::fit;
+use crate::plural::{self, counted};
 use crate::visible::visible;
 
 /// Kernels named one by one, at most.
@@ -131,8 +132,8 @@ fn run(side: &Side<'_>) -> String {
     let mut out = match side.steps.len() {
         0 => "no steps found".to_owned(),
         n => format!(
-            "{n} step{} ({}), mean {}, median {}",
-            if n == 1 { "" } else { "s" },
+            "{} ({}), mean {}, median {}",
+            counted(n as u64, "step"),
             side.analysis.steps.source.key(),
             time(side.mean().value),
             time(side.median().value)
@@ -166,9 +167,10 @@ fn kernels(c: &Comparison<'_>) -> String {
             }
             Change::Grid => writeln!(
                 out,
-                "   {} -> {} blocks: {name} ({} -> {})",
+                "   {} -> {} {}: {name} ({} -> {})",
                 count(k.blocks.0),
                 count(k.blocks.1),
+                if k.blocks.1 == 1.0 { "block" } else { "blocks" },
                 time(k.ns.0),
                 time(k.ns.1)
             ),
@@ -176,7 +178,7 @@ fn kernels(c: &Comparison<'_>) -> String {
     }
     let more = c.work.changed.len() - named.len();
     if more > 0 {
-        let _ = writeln!(out, "   {more} more kernel{} changed", if more == 1 { "" } else { "s" });
+        let _ = writeln!(out, "   {more} more {} changed", plural::of(more as u64, "kernel", "kernels"));
     }
     out
 }

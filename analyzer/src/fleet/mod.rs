@@ -30,6 +30,8 @@ pub struct Fleet {
     pub ranks: Vec<Rank>,
     /// Ranks that the world size asks for and no summary has.
     pub missing: Vec<u32>,
+    /// World sizes that the summaries tell, ascending: more than one is more than one job.
+    pub worlds: Vec<u32>,
     /// Older summaries of a rank that has a newer one, left out.
     pub older: usize,
     /// Copies of a process's summary, left out.
@@ -56,10 +58,13 @@ impl Fleet {
         let all = ranks.len();
         ranks.dedup_by(|b, a| a.rank.is_some() && a.rank == b.rank);
         let older = all - ranks.len();
-        let world = ranks.iter().map(|r| r.world_size).max().unwrap_or(0).min(MOST_RANKS);
+        let mut worlds: Vec<u32> = ranks.iter().map(|r| r.world_size).filter(|&n| n > 0).collect();
+        worlds.sort_unstable();
+        worlds.dedup();
+        let world = worlds.last().map_or(0, |&n| n.min(MOST_RANKS));
         let have: std::collections::HashSet<u32> = ranks.iter().filter_map(|r| r.rank).collect();
         let missing = (0..world).filter(|r| !have.is_empty() && !have.contains(r)).collect();
-        let mut fleet = Fleet { ranks, missing, older, repeated, ..Fleet::default() };
+        let mut fleet = Fleet { ranks, missing, worlds, older, repeated, ..Fleet::default() };
         fleet.find_worst();
         fleet
     }
@@ -127,6 +132,7 @@ impl Fleet {
             "line": line(self),
             "ranks": self.ranks.iter().map(Rank::json).collect::<Vec<_>>(),
             "missing_ranks": self.missing,
+            "world_sizes": self.worlds,
             "older_summaries": self.older,
             "repeated_summaries": self.repeated,
             "worst": self.worst.and_then(|w| self.ranks.get(w)).map(|r| json!({

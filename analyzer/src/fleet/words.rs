@@ -72,6 +72,9 @@ pub fn line(fleet: &Fleet) -> String {
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let _ = write!(out, " No summary of rank{} {}{more}.", plural(fleet.missing.len()), named.join(", "));
     }
+    if let [least, .., most] = fleet.worlds.as_slice() {
+        let _ = write!(out, " World sizes from {least} to {most}: summaries of several jobs?");
+    }
     visible(&out).into_owned()
 }
 

@@ -9,6 +9,7 @@ use trace::event::{GRAPH_NODE, OPEN_ENDED};
 use trace::header::{sources, state};
 use trace::{KernelInfo, Kind};
 
+use super::uncalled;
 use crate::array_waits;
 use crate::load;
 use crate::run::{Call, Device, Mark, Op, Range, Run, Span, Stream, SyncRecord, Thread, NAMED_CALL, NONE};
@@ -250,6 +251,7 @@ impl Assembly {
     /// Sorted, joined, with a header.
     pub(super) fn finish(mut self) -> Run {
         self.tell_processes_apart();
+        let launching = uncalled::launching(&self);
         let mut run = self.run;
         let h = &mut run.header;
         let ops = run.devices.iter().flat_map(|d| &d.streams).flat_map(|s| s.ops.iter().map(Op::span));
@@ -270,6 +272,7 @@ impl Assembly {
         run.foreign = true;
         run.duplicates = drop_duplicates(&mut run);
         load::finish(&mut run);
+        run.uncalled = uncalled::count(&run, &launching);
         mark_graph_nodes(&mut run);
         for t in &mut run.threads {
             nest(&mut t.ranges);

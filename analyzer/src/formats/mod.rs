@@ -5,6 +5,7 @@
 //! `settle.rs` and `processes.rs` what foreign readers share. Our own recordings are read by `load.rs`. Not here: opinions.
 
 mod assemble;
+mod gzip;
 pub mod kineto;
 #[expect(unsafe_code, reason = "a mapped file")]
 mod map;
@@ -12,12 +13,14 @@ mod nsys;
 mod processes;
 mod settle;
 mod sniff;
+mod uncalled;
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::plural::{self, counted};
 use crate::run::{Recorder, Run, Span};
 pub use kineto::Refused;
 
@@ -145,20 +148,20 @@ impl ReadError {
 
     fn nothing_of_the_gpu(events: u64, lost: u64) -> ReadError {
         let lost = if lost > 0 { format!(", {lost} of which could not be read") } else { String::new() };
-        let events = if events == 1 { "1 event".to_owned() } else { format!("{events} events") };
         ReadError::new(
-            format!("no GPU operation among its {events}{lost}"),
-            "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], while the GPU works",
+            format!("no GPU operation among its {}{lost}", counted(events, "event")),
+            "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], while the GPU works; of other tools' Chrome JSON only complete events (\"ph\": \"X\") of category kernel, gpu_memcpy and gpu_memset are read",
         )
     }
 
     /// torch.profiler writes the host's events first.
     fn cut_before_the_gpu(events: u64) -> ReadError {
         ReadError::new(
-            match events {
-                1 => "the file ends in the middle, before any GPU operation (1 event was read)".to_owned(),
-                n => format!("the file ends in the middle, before any GPU operation ({n} events were read)"),
-            },
+            format!(
+                "the file ends in the middle, before any GPU operation ({} {} read)",
+                counted(events, "event"),
+                plural::of(events, "was", "were")
+            ),
             "copy it once more, whole; if it is so where it was written: did the program end, or the disk fill, while it was written?",
         )
     }

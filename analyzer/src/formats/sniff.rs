@@ -4,14 +4,17 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
+use std::sync::atomic::AtomicU64;
 
 use trace::header::{Header, HEADER_BYTES};
 use trace::segment::SEGMENT_BYTES;
 
+use super::gzip::Members;
 use super::kineto::{self, Kineto};
 use super::nsys::{self, Nsys};
 use super::{Format, Input, Progress, ReadError, Refused};
 use crate::load;
+use crate::plural::{self, counted};
 use crate::run::Recorder;
 
 const GZIP: &[u8] = &[0x1f, 0x8b];
@@ -85,8 +88,20 @@ fn encoding(first: &[u8]) -> Result<(), ReadError> {
 
 /// A `.gz` of any of them.
 fn compressed(bytes: &[u8], progress: &Progress) -> Result<Input, ReadError> {
+    let behind = AtomicU64::new(0);
+    let mut input = inflated(bytes, &behind, progress)?;
+    let behind = behind.into_inner();
+    if behind > 0 {
+        input.notes.push(behind_the_end(behind, "compressed data", "ignored"));
+    }
+    Ok(input)
+}
+
+/// The same; `behind` is told what stands behind what is compressed.
+fn inflated(bytes: &[u8], behind: &AtomicU64, progress: &Progress) -> Result<Input, ReadError> {
+    let inflate = || Members::new(bytes, behind);
     let mut first = [0u8; 32];
-    let got = read_up_to(&mut inflate(bytes), &mut first).map_err(|e| match e.kind() {
+    let got = read_up_to(&mut inflate(), &mut first).map_err(|e| match e.kind() {
         io::ErrorKind::UnexpectedEof => ReadError::new(
             format!(
                 "the compressed file ends in the middle, behind byte {}, before anything can be unpacked",
@@ -99,7 +114,7 @@ fn compressed(bytes: &[u8], progress: &Progress) -> Result<Input, ReadError> {
     if first[..got].starts_with(RECORDING) {
         // as much as its header says, and a little to see that there is more
         let mut all = Vec::new();
-        let mut from = inflate(bytes);
+        let mut from = inflate();
         let mut end = from.by_ref().take(HEADER_BYTES as u64).read_to_end(&mut all);
         let known = all.first_chunk::<HEADER_BYTES>().and_then(|h| Header::decode(h).ok());
         let segments = known.map_or(0, |h| u64::from(h.segments) * SEGMENT_BYTES as u64);
@@ -110,7 +125,7 @@ fn compressed(bytes: &[u8], progress: &Progress) -> Result<Input, ReadError> {
         // what was unpacked before it is a recording that ends in the middle, as one that was cut without being compressed
         let place = match e.kind() {
             io::ErrorKind::UnexpectedEof => format!("it ends in the middle, behind byte {}", bytes.len()),
-            _ => format!("it is damaged at about byte {}", bytes.len() - from.get_ref().len()),
+            _ => format!("it is damaged at about byte {}", bytes.len() - from.left()),
         };
         let mut input = recording(&all).map_err(|e| {
             ReadError::new(
@@ -123,18 +138,19 @@ fn compressed(bytes: &[u8], progress: &Progress) -> Result<Input, ReadError> {
         return Ok(input);
     }
     if first[..got].starts_with(SQLITE) {
-        return nsys::read_packed(inflate(bytes), bytes.len() as u64, progress).map(from_nsys);
+        return nsys::read_packed(inflate(), bytes.len() as u64, progress).map(from_nsys);
     }
     if first[..got].starts_with(nsys::REPORT) {
         return Err(ReadError::new("a compressed nsys report", "unpack it: gunzip FILE"));
     }
     encoding(first.get(..got).unwrap_or(&[]))?;
     progress.of(0); // how much text there is, nobody knows
-    kineto::read_inflated(|| Box::new(inflate(bytes)), progress).map(from_kineto)
+    kineto::read_inflated(|| Box::new(inflate()), progress).map(from_kineto)
 }
 
-fn inflate(bytes: &[u8]) -> flate2::read::MultiGzDecoder<&[u8]> {
-    flate2::read::MultiGzDecoder::new(bytes)
+fn behind_the_end(bytes: u64, what: &str, how: &str) -> String {
+    let (stand, are) = (plural::of(bytes, "stands", "stand"), plural::of(bytes, "is", "are"));
+    format!("{} {stand} behind the end of the {what} and {are} {how}", counted(bytes, "byte"))
 }
 
 fn read_up_to(from: &mut impl Read, to: &mut [u8]) -> io::Result<usize> {
@@ -183,12 +199,13 @@ fn from_kineto(k: Kineto) -> Input {
     }
     notes.extend(k.refused.nowhere());
     if k.behind > 0 {
-        notes.push(format!("{} bytes stand behind the end of the trace and are not read", k.behind));
+        notes.push(behind_the_end(k.behind, "trace", "not read"));
     }
     if k.refused.left_out > 0 {
         notes.push(format!(
-            "{} events were left out of it when it was written, to keep it small: the recording has them",
-            k.refused.left_out
+            "{} {} left out of it when it was written, to keep it small: the recording has them",
+            counted(k.refused.left_out, "event"),
+            plural::of(k.refused.left_out, "was", "were")
         ));
     }
     let Kineto { mut run, refused, events, bytes, own, .. } = k;

@@ -7,6 +7,8 @@ use super::names::clean;
 use super::Subject;
 use crate::line;
 use crate::overview;
+use crate::plural::{counted, of};
+use crate::run::Uncalled;
 use crate::tables::{NameStyle, Source};
 use crate::timeline::Observed;
 
@@ -86,8 +88,8 @@ pub(super) fn remarks(subject: &Subject<'_>) -> Vec<String> {
     if let Some(blind) = analysis.blind.first() {
         let long = line::long(not_observed);
         remarks.push(format!(
-            "{long} in {} spans were not observed ({} ...).",
-            analysis.blind.len(),
+            "{long} in {} were not observed ({} ...).",
+            counted(analysis.blind.len() as u64, "span"),
             blind.text()
         ));
     }
@@ -95,7 +97,12 @@ pub(super) fn remarks(subject: &Subject<'_>) -> Vec<String> {
         remarks.push(format!("Lost: {count} {}.", loss.sentence()));
     }
     if analysis.unanswered > 0 {
-        remarks.push(format!("{} kernels that were launched are not in the trace.", analysis.unanswered));
+        remarks.push(format!("{}.", line::missing_kernels(analysis.unanswered)));
+    }
+    if run.uncalled.calls > 0 {
+        let Uncalled { calls, ops, .. } = run.uncalled;
+        let (calls, are, ops) = (counted(calls, "call"), of(calls, "is", "are"), counted(ops, "operation"));
+        remarks.push(format!("{calls} that launched {ops} {are} not in the trace."));
     }
     let counted = [
         (refused.no_time, "events without a time that can be read"),

@@ -13,6 +13,7 @@ use crate::causes::NOTICED_SHARE;
 use crate::fit::{bytes, thousands};
 use crate::line;
 use crate::phases::Phases;
+use crate::plural;
 use crate::tables::syncs::meanwhile;
 use crate::visible::{visible, word};
 
@@ -59,8 +60,9 @@ fn head(out: &mut Page, o: &Overview<'_>) {
         (n, None) => format!("{n} GPU{}", if n == 1 { "" } else { "s" }),
     };
     let format = o.input.format.name();
-    let (events, seen) = (thousands(o.input.events), time(a.coverage.seen_ns));
-    out.line(&format!("{}: {format}, {events} events, {gpus}, {seen} seen", visible(o.file)));
+    let events = format!("{} {}", thousands(o.input.events), plural::of(o.input.events, "event", "events"));
+    let seen = time(a.coverage.seen_ns);
+    out.line(&format!("{}: {format}, {events}, {gpus}, {seen} seen", visible(o.file)));
     out.text.push('\n');
 }
 

@@ -6,6 +6,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use analyzer::chrome::{self, ChromeOptions, WriteError};
+use analyzer::plural::counted;
 use analyzer::{export, line, Analysis, Run};
 use clap::ValueEnum;
 
@@ -103,7 +104,8 @@ fn write(kind: Kind, run: &Run, analysis: &Analysis, out: &mut dyn Write) -> io:
             let left = written.ops_left_out + written.calls_left_out + written.ranges_left_out;
             if left > 0 {
                 talk::say(format!(
-                    "gapprobe: {left} events far from idle time left out, to stay below 50 MB"
+                    "gapprobe: {} far from idle time left out, to stay below 50 MB",
+                    counted(left, "event")
                 ));
             }
             out.write_all(&bytes)?;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use analyzer::fleet;
 use analyzer::formats::{self, Input, Progress, ReadError};
+use analyzer::plural::counted;
 use serde_json::Value;
 
 use crate::verbs::exit::{Exit, Failure};
@@ -88,33 +89,25 @@ fn a_summary(path: &Path) -> Option<Failure> {
 fn remarks(input: &Input) -> Vec<String> {
     let r = &input.refused;
     let mut remarks = input.notes.clone();
-    let counted = [
+    let kinds = [
         (r.no_time, "without a time that can be read"),
         (r.negative, "that end before they begin"),
         (r.duplicates, "that stand in it more than once (counted once)"),
     ];
-    for (count, what) in counted.into_iter().filter(|c| c.0 > 0) {
-        remarks.push(format!("{} {what}", events(count)));
+    for (count, what) in kinds.into_iter().filter(|c| c.0 > 0) {
+        remarks.push(format!("{} {what}", counted(count, "event")));
     }
     if r.broken > 0 {
-        let places = if r.broken == 1 { "1 place".to_owned() } else { format!("{} places", r.broken) };
+        let places = counted(r.broken, "place");
         remarks.push(format!("{places} that cannot be parsed: what stood there is lost"));
     }
     // what a foreign reader refused stands in the problems too, and was said
     let damaged = input.run.problems.damaged().saturating_sub(r.lost());
     if damaged > 0 {
-        let parts = if damaged == 1 { "1 part".to_owned() } else { format!("{damaged} parts") };
+        let parts = counted(damaged, "part");
         remarks.push(format!("damaged: {parts} of it could not be read"));
     }
     remarks
-}
-
-fn events(count: u64) -> String {
-    if count == 1 {
-        "1 event".to_owned()
-    } else {
-        format!("{count} events")
-    }
 }
 
 #[cfg(test)]

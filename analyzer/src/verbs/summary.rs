@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use analyzer::fit;
 use analyzer::fleet::{self, Fleet, Rank};
+use analyzer::plural::counted;
 use serde_json::{json, Value};
 
 use crate::verbs::exit::{Exit, Failure};
@@ -95,7 +96,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
         fit::wrap(&mut text, "", &fleet::line(&fleet), most.unwrap_or(usize::MAX), false);
         talk::print(text.trim_end())?;
         if left_out > 0 {
-            talk::say(format!("gapprobe: {left_out} columns left out; --width 0 prints all"));
+            talk::say(format!(
+                "gapprobe: {} left out; --width 0 prints all",
+                counted(left_out as u64, "column")
+            ));
         }
     }
     Ok(if unread.is_empty() { Exit::Ok } else { Exit::Unreadable })

@@ -143,6 +143,18 @@ fn of_two_runs_the_newer_counts_and_what_is_no_summary_is_named() {
     }
 }
 
+/// Ranks of two jobs say nothing together.
+#[test]
+fn summaries_of_several_jobs_are_asked_about() {
+    let place = Place::new("jobs");
+    write(&place, "a", &summary(0, 2, 50.0, 10.0, "HOST"));
+    write(&place, "b", &summary(1, 2, 50.0, 10.0, "HOST"));
+    let line = || out(&place.run(&["summary", "--line", "."]));
+    assert!(!line().contains("World sizes"), "{}", line());
+    write(&place, "c", &summary(2, 16, 50.0, 10.0, "HOST"));
+    assert!(line().contains(" World sizes from 2 to 16: summaries of several jobs?"), "{}", line());
+}
+
 /// A copy, or a folder given twice: one process is one rank, with a rank's number and without.
 #[test]
 fn a_summary_that_is_there_twice_counts_once() {

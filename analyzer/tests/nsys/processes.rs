@@ -141,3 +141,29 @@ fn rows_without_a_process() {
     let input = read(&export(&two, Schema::New, |c| c.execute_batch(nameless).unwrap())).unwrap();
     assert_eq!(input.refused.orphans, kernels);
 }
+
+/// Where one process's ids end and the other's begin, what was launched before the recording is told from what was lost.
+#[test]
+fn missing_calls_are_counted_for_each_process() {
+    for schema in BOTH {
+        let whole = training(30, &[(100, &[0]), (200, &[1])], 9);
+        let launched = |pid: u32, correlation: u32| {
+            whole.ops.iter().any(|o| (o.pid, o.correlation) == (pid, correlation))
+        };
+        // from the 40th call of each process on the recorder saw them, then lost the 90th and the 100th
+        let kept = |pid: u32, n: u32| pid == 200 || (n >= 40 && n != 90 && n != 100);
+        let mut w = whole.clone();
+        w.calls.retain(|c| c.correlation == 0 || kept(c.pid, c.correlation));
+        assert!(launched(100, 90) && launched(100, 100) && launched(100, 39));
+        let run = read(&export(&w, schema, |_| ())).unwrap().run;
+        let of = |n: u32| whole.ops.iter().filter(|o| (o.pid, o.correlation) == (100, n)).count() as u64;
+        assert_eq!((run.uncalled.calls, run.uncalled.ops), (2, of(90) + of(100)), "{schema:?}");
+        // and the head of the second one, behind the ids of the first
+        let kept = |pid: u32, n: u32| pid == 100 || n >= 40;
+        let mut w = whole.clone();
+        w.calls.retain(|c| c.correlation == 0 || kept(c.pid, c.correlation));
+        let run = read(&export(&w, schema, |_| ())).unwrap().run;
+        assert!(run.unjoined >= 39, "{}", run.unjoined);
+        assert_eq!(run.uncalled.calls, 0, "{schema:?}");
+    }
+}

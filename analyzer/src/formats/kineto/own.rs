@@ -7,7 +7,7 @@ use trace::define::{Definition, MAX_FRAMES};
 use trace::{FrameInfo, Header, Language, Loss, Total};
 
 use crate::chrome::facts::{numbers, times, MOST_MARKS, MOST_SAMPLES};
-use crate::run::{Child, LossMark, Reading, Recorder, Run, Sample, Span, Thread, MAX_TIME};
+use crate::run::{Child, LossMark, Reading, Recorder, Run, Sample, Span, Thread, Uncalled, MAX_TIME};
 use crate::sites::DIRECTORY;
 
 /// Facts of a trace of ours.
@@ -35,6 +35,14 @@ impl Own {
     pub(super) fn apply(&self, run: &mut Run) {
         let number = |of: &Json, key: &str| of.get(key).and_then(Json::as_u64);
         run.recorder = self.recorder();
+        let told =
+            |key: &str| self.facts.get("uncalled").and_then(|t| number(t, key)).unwrap_or(0).min(1 << 40);
+        run.uncalled = Uncalled {
+            calls: told("calls"),
+            ops: told("operations"),
+            copies: told("copies"),
+            early: told("early"),
+        };
         run.missing = self.facts.get("missing").and_then(Json::as_str).unwrap_or("").to_owned();
         run.slowed_host |= self.facts.get("slowed_host").and_then(Json::as_bool).unwrap_or(false);
         for (key, to) in numbers(&mut run.header) {

@@ -8,6 +8,7 @@ use std::hash::Hash;
 use foldhash::fast::FixedState;
 use trace::KernelInfo;
 
+use crate::plural::counted;
 use crate::run::RangeKind;
 
 /// A table that gives equal things equal numbers, in the order they were first seen.
@@ -219,7 +220,7 @@ impl Refused {
     /// What to say of the events that are nowhere, if there are any.
     pub(in crate::formats) fn nowhere(&self) -> Option<String> {
         let what = "on no device that can be, or of more devices, streams or threads than can be told apart";
-        (self.unplaced > 0).then(|| format!("{} events {what}", self.unplaced))
+        (self.unplaced > 0).then(|| format!("{} {what}", counted(self.unplaced, "event")))
     }
 
     /// Items that are missing from the run.

@@ -10,6 +10,7 @@ use super::schema::Schema;
 use super::Nsys;
 use crate::formats::settle::ORIGIN;
 use crate::formats::ReadError;
+use crate::plural::{self, counted};
 
 /// The newest major number of the schema that is known.
 const NEWEST_MAJOR: u32 = 3;
@@ -63,7 +64,7 @@ pub(super) fn finish(reader: Reader<'_>) -> Result<Nsys, ReadError> {
             String::new()
         };
         return Err(ReadError::new(
-            format!("an nsys export with no operation of a GPU among its {rows} rows{lost}"),
+            format!("an nsys export with no operation of a GPU among its {}{lost}", counted(rows, "row")),
             "record with nsys profile --trace=cuda,nvtx,osrt, while the GPU works",
         ));
     }
@@ -123,8 +124,9 @@ pub(super) fn finish(reader: Reader<'_>) -> Result<Nsys, ReadError> {
     }
     if refused.orphans > 0 {
         notes.push(format!(
-            "{} rows refer to names or processes that the file does not have",
-            refused.orphans
+            "{} {} to names or processes that the file does not have",
+            counted(refused.orphans, "row"),
+            plural::of(refused.orphans, "refers", "refer")
         ));
     }
     notes.extend(about.messages);
