@@ -228,7 +228,7 @@ pub(super) fn after(run: &Run, a: &Analysis, device: &DeviceAnalysis, best: f64)
             None => match stood_ready(run, a, device) {
                 Some((n, ns)) => format!(
                     "{share}: {} work that was launched began up to {:.1} ms later (is another process on the GPU?)",
- counted(n, "time"),
+                    counted(n, "time"),
                     ns as f64 / 1e6
                 ),
                 None => share,
