@@ -31,9 +31,9 @@ use crate::run::{Op, Run, Span, Uncalled, CLOCK_SLACK_NS};
 pub const CODE: &str = "GP199";
 /// Name in the line.
 pub const NAME: &str = "INCONCLUSIVE";
-/// Without the calls that launched more than this share of the operations, or of the copies, there is no verdict. Four of our
-/// traces and two of others, with calls taken out at random and in one piece: up to here verdicts stay and promises move by 3 %
-/// of a step at most; a tenth taken out moves them by 15 %, and the third names causes that are none.
+/// Without the calls that launched more than this share of the operations, or of the copies, there is no verdict. Four eager
+/// traces of ours and two of others, with calls taken out at random, in one piece and at the end: up to here verdicts stay and
+/// promises move by 3.5 % of a step at most; a tenth taken out moves them by up to 10 %, and seven tenths named a cause that is none.
 pub const UNCALLED_SHARE: f64 = 0.05;
 /// Fewer copies without their calls than this are no share.
 const A_FEW: u64 = 3;
