@@ -12,9 +12,20 @@ use crate::cupti::names::read_memory;
 /// Places a call takes at most (IOV_MAX is 1024).
 const MOST: usize = 512;
 
+/// Memory that may change while it is read.
+pub(super) trait Memory: Default {
+    /// Copies the places one behind the other to `out`, in their order. Whether all could be read.
+    fn copy(&mut self, places: &[libc::iovec], out: &mut [u8]) -> bool;
+}
+
+/// Our own process's.
+#[derive(Default)]
+pub(super) struct Own;
+
 /// Places to be read together.
 #[derive(Default)]
-pub(super) struct Batch {
+pub(super) struct Batch<M: Memory = Own> {
+    pub(super) memory: M,
     places: Vec<libc::iovec>,
     bytes: Vec<u8>,
     wanted: usize,
@@ -27,7 +38,7 @@ pub(super) struct Slot {
     length: usize,
 }
 
-impl Batch {
+impl<M: Memory> Batch<M> {
     /// Forgets all places.
     pub(super) fn clear(&mut self) {
         self.places.clear();
@@ -48,37 +59,50 @@ impl Batch {
     /// Reads them. Whether all could be read.
     pub(super) fn read(&mut self) -> bool {
         self.bytes.resize(self.wanted.max(self.bytes.len()), 0);
-        let local = libc::iovec { iov_base: self.bytes.as_mut_ptr().cast(), iov_len: self.wanted };
-        // SAFETY: takes nothing, cannot fail.
-        let pid = unsafe { libc::getpid() };
-        let count = self.places.len() as libc::c_ulong;
-        // SAFETY: `local` is a buffer of ours; the kernel checks the other side and stops where it is not mapped.
-        let n = unsafe { libc::process_vm_readv(pid, &local, 1, self.places.as_ptr(), count, 0) };
-        if n >= 0 {
-            return n as usize == self.wanted;
-        }
-        // a container's seccomp filter may forbid the call; the same memory is a file
-        match std::io::Error::last_os_error().raw_os_error() {
-            Some(libc::EPERM | libc::ENOSYS) => self.read_file().is_some(),
-            _ => false,
-        }
+        self.bytes.get_mut(..self.wanted).is_some_and(|out| self.memory.copy(&self.places, out))
     }
 
-    fn read_file(&mut self) -> Option<()> {
-        let memory = File::open("/proc/self/mem").ok()?;
-        let mut at = 0;
-        for place in &self.places {
-            let out = self.bytes.get_mut(at..at + place.iov_len)?;
-            memory.read_exact_at(out, place.iov_base as u64).ok()?;
-            at += place.iov_len;
-        }
-        Some(())
+    /// `length` bytes at `address`, alone.
+    pub(super) fn read_one(&mut self, address: u64, length: usize) -> Option<Vec<u8>> {
+        let mut out = vec![0; length];
+        let place = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: length };
+        (is_address(address) && self.memory.copy(&[place], &mut out)).then_some(out)
     }
 
     /// The bytes of a place.
     pub(super) fn bytes(&self, slot: Slot) -> &[u8] {
         self.bytes.get(slot.at..slot.at + slot.length).unwrap_or(&[])
     }
+}
+
+impl Memory for Own {
+    fn copy(&mut self, places: &[libc::iovec], out: &mut [u8]) -> bool {
+        let local = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: out.len() };
+        // SAFETY: takes nothing, cannot fail.
+        let pid = unsafe { libc::getpid() };
+        let count = places.len() as libc::c_ulong;
+        // SAFETY: `local` is a buffer of ours; the kernel checks the other side and stops where it is not mapped.
+        let n = unsafe { libc::process_vm_readv(pid, &local, 1, places.as_ptr(), count, 0) };
+        if n >= 0 {
+            return n as usize == out.len();
+        }
+        // a container's seccomp filter may forbid the call; the same memory is a file
+        match std::io::Error::last_os_error().raw_os_error() {
+            Some(libc::EPERM | libc::ENOSYS) => read_file(places, out).is_some(),
+            _ => false,
+        }
+    }
+}
+
+fn read_file(places: &[libc::iovec], out: &mut [u8]) -> Option<()> {
+    let memory = File::open("/proc/self/mem").ok()?;
+    let mut at = 0;
+    for place in places {
+        let piece = out.get_mut(at..at + place.iov_len)?;
+        memory.read_exact_at(piece, place.iov_base as u64).ok()?;
+        at += place.iov_len;
+    }
+    Some(())
 }
 
 /// Could this be an address of a program (page 0 and the kernel's half are not)?
@@ -122,7 +146,7 @@ mod tests {
     #[test]
     fn several_places_come_back_in_order_and_a_hole_is_an_error() {
         let (a, b) = (0x1122_3344_5566_7788u64, [7u8; 40]);
-        let mut batch = Batch::default();
+        let mut batch: Batch = Batch::default();
         let first = batch.want(std::ptr::from_ref(&a) as u64, 8).unwrap();
         let second = batch.want(b.as_ptr() as u64, 40).unwrap();
         assert!(batch.read());
@@ -139,11 +163,14 @@ mod tests {
     #[test]
     fn the_file_gives_the_same_as_the_call() {
         let text = *b"0123456789abcdef";
-        let mut batch = Batch::default();
-        let one = batch.want(text.as_ptr() as u64, 4).unwrap();
-        let two = batch.want(text.as_ptr() as u64 + 10, 6).unwrap();
-        batch.bytes.resize(16, 0);
-        assert!(batch.read_file().is_some());
-        assert_eq!((batch.bytes(one), batch.bytes(two)), (&b"0123"[..], &b"abcdef"[..]));
+        let place = |from: usize, length| libc::iovec {
+            iov_base: (text.as_ptr() as u64 + from as u64) as *mut libc::c_void,
+            iov_len: length,
+        };
+        let places = [place(0, 4), place(10, 6)];
+        let (mut by_call, mut by_file) = ([0; 10], [0; 10]);
+        assert!(Own.copy(&places, &mut by_call));
+        assert!(read_file(&places, &mut by_file).is_some());
+        assert_eq!((&by_call, &by_file), (b"0123abcdef", b"0123abcdef"));
     }
 }

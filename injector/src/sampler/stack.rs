@@ -14,7 +14,7 @@ use trace::define::MAX_FRAMES;
 
 use super::code::{head_bytes, Codes};
 use super::python::{PyThread, Python};
-use super::remote::{is_address, u64_at, Batch, Slot};
+use super::remote::{is_address, u64_at, Batch, Memory, Own, Slot};
 use crate::python::interpreter::Interpreter;
 use crate::python::versions::Instruction;
 use crate::python::walk::RawFrame;
@@ -90,8 +90,8 @@ struct Piece {
 
 /// Reads stacks; keeps its buffers.
 #[derive(Default)]
-pub(super) struct Reader {
-    batch: Batch,
+pub(super) struct Reader<M: Memory = Own> {
+    batch: Batch<M>,
     pieces: Vec<Piece>,
 }
 
@@ -146,7 +146,7 @@ fn finish(frames: Vec<(Frame, Option<u32>)>, is_outer: bool, codes: &Codes) -> R
     }
 }
 
-impl Reader {
+impl<M: Memory> Reader<M> {
     /// The stack of `thread`, which may run meanwhile.
     pub(super) fn stack(
         &mut self,
@@ -232,7 +232,7 @@ impl Reader {
                 Some(slot) => u64_at(self.batch.bytes(slot), 0),
                 None => {
                     guess.c_frame = top;
-                    super::remote::word(top.wrapping_add(inner as u64)).ok_or(Why::Moved)?
+                    self.word(top.wrapping_add(inner as u64)).ok_or(Why::Moved)?
                 }
             },
         };
@@ -256,6 +256,10 @@ impl Reader {
         guess.frames.clear();
         guess.frames.extend(frames.iter().map(|f| f.address));
         Ok(frames)
+    }
+
+    fn word(&mut self, address: u64) -> Option<u64> {
+        self.batch.read_one(address, 8).map(|b| u64_at(&b, 0))
     }
 
     /// Asks for the thread state, the C frame, and the frames where they were.
@@ -284,7 +288,7 @@ impl Reader {
     }
 
     /// The frame at `at`: from what was read, else read now.
-    fn frame(&self, python: &Python, at: u64) -> Option<Frame> {
+    fn frame(&mut self, python: &Python, at: u64) -> Option<Frame> {
         let size = frame_bytes(python.known) as u64;
         let piece = self.pieces.iter().find(|p| p.from <= at && at + size <= p.to);
         match piece {
@@ -292,7 +296,7 @@ impl Reader {
                 let bytes = self.batch.bytes(piece.slot).get((at - piece.from) as usize..)?;
                 Some(decode(python, at, bytes))
             }
-            None => Some(decode(python, at, &super::remote::read(at, size as usize)?)),
+            None => Some(decode(python, at, &self.batch.read_one(at, size as usize)?)),
         }
     }
 
@@ -367,46 +371,6 @@ fn is_root(python: &Python, bytes: &[u8], owner: u8) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A chain, innermost first, of frames at these addresses that stand at these instructions.
-    fn chain(frames: &[(u64, u64)]) -> Vec<Frame> {
-        let back = frames.iter().skip(1).map(|f| f.0).chain([0]);
-        let frame = |(f, back): (&(u64, u64), u64)| Frame {
-            address: f.0,
-            back,
-            code: f.0 * 10,
-            instruction: f.1,
-            owner: 0,
-            is_root: back == 0,
-        };
-        frames.iter().zip(back).map(frame).collect()
-    }
-
-    #[test]
-    fn outer_frames_are_those_that_both_have_at_the_same_call() {
-        let same = |a: &[(u64, u64)], b: &[(u64, u64)]| {
-            let found = common(&chain(a), &chain(b), |a, b| a == b);
-            found.iter().map(|f| f.address).collect::<Vec<_>>()
-        };
-        let base = [(3, 30), (2, 20), (1, 10)];
-        assert_eq!(same(&base, &base), [3, 2, 1]);
-        assert_eq!(
-            same(&[(4, 40), (3, 30), (2, 20), (1, 10)], &base),
-            [3, 2, 1],
-            "what it called has returned"
-        );
-        assert_eq!(same(&[(9, 90), (2, 20), (1, 10)], &base), [2, 1], "another was called in its place");
-        assert_eq!(same(&[(3, 31), (2, 20), (1, 10)], &base), [2, 1], "it has gone on");
-        assert_eq!(
-            same(&[(3, 30), (2, 21), (1, 10)], &base),
-            [1],
-            "an outer one has: what it calls is another call"
-        );
-        assert_eq!(same(&[(3, 30), (2, 20)], &base), [0; 0], "another outermost frame");
-        let mut cut = chain(&base);
-        cut[2].back = 7;
-        assert_eq!(common(&cut, &cut.clone(), |a, b| a == b), [], "no outer end");
-    }
-}
+mod moving;
+#[cfg(test)]
+mod tests;
