@@ -1,26 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! Memory of our own process that another thread may change or free meanwhile, read through the kernel
-//! (`process_vm_readv` on ourselves): what is gone is an error, never a fault. Several places at once, since each call
-//! costs 0.3 to 3 µs and each place in it about a third of that.
+//! Memory of our own process that another thread may change or free meanwhile, read through the kernel: what is gone is
+//! an error, never a fault. Several places at once, in the order that was asked for.
+//!
+//! The call is `process_vm_writev` on ourselves, from many places to one, and not `process_vm_readv`: the side that lies in the
+//! caller is copied as any system call's argument is, the other one is looked up and pinned place by place. Measured (Linux 6.18, KVM,
+//! EPYC): 1 µs and 20 ns a place against 0.6 µs and 345 ns a place. So 20 frames are seen within 0.4 µs and not 7 µs.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use crate::cupti::names::read_memory;
 
-/// Places a call takes at most (IOV_MAX is 1024).
-const MOST: usize = 512;
+/// Places a call takes at most (IOV_MAX).
+const MOST: usize = 1024;
 
 /// Memory that may change while it is read.
 pub(super) trait Memory: Default {
     /// Copies the places one behind the other to `out`, in their order. Whether all could be read.
     fn copy(&mut self, places: &[libc::iovec], out: &mut [u8]) -> bool;
+
+    /// Is it the quick way, some 20 ns a place?
+    fn is_quick(&self) -> bool;
 }
 
-/// Our own process's.
+/// Our own process's, by a way that is allowed: a container's seccomp filter may forbid a call.
 #[derive(Default)]
-pub(super) struct Own;
+pub(super) struct Own {
+    way: Way,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Way {
+    #[default]
+    Together,
+    PlaceByPlace,
+    /// The same memory is a file.
+    File,
+}
 
 /// Places to be read together.
 #[derive(Default)]
@@ -69,6 +86,11 @@ impl<M: Memory> Batch<M> {
         (is_address(address) && self.memory.copy(&[place], &mut out)).then_some(out)
     }
 
+    /// See [`Memory::is_quick`].
+    pub(super) fn is_quick(&self) -> bool {
+        self.memory.is_quick()
+    }
+
     /// The bytes of a place.
     pub(super) fn bytes(&self, slot: Slot) -> &[u8] {
         self.bytes.get(slot.at..slot.at + slot.length).unwrap_or(&[])
@@ -77,20 +99,30 @@ impl<M: Memory> Batch<M> {
 
 impl Memory for Own {
     fn copy(&mut self, places: &[libc::iovec], out: &mut [u8]) -> bool {
-        let local = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: out.len() };
+        let wanted = out.len();
+        let own = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: wanted };
         // SAFETY: takes nothing, cannot fail.
         let pid = unsafe { libc::getpid() };
-        let count = places.len() as libc::c_ulong;
-        // SAFETY: `local` is a buffer of ours; the kernel checks the other side and stops where it is not mapped.
-        let n = unsafe { libc::process_vm_readv(pid, &local, 1, places.as_ptr(), count, 0) };
-        if n >= 0 {
-            return n as usize == out.len();
+        let (from, count) = (places.as_ptr(), places.len() as libc::c_ulong);
+        loop {
+            let n = match self.way {
+                // SAFETY: what is written to is `out`, a buffer of ours; the kernel checks what is read, and stops where it is
+                // not mapped.
+                Way::Together => unsafe { libc::process_vm_writev(pid, from, count, &own, 1, 0) },
+                // SAFETY: as above.
+                Way::PlaceByPlace => unsafe { libc::process_vm_readv(pid, &own, 1, from, count, 0) },
+                Way::File => return read_file(places, out).is_some(),
+            };
+            let forbids = [Some(libc::EPERM), Some(libc::ENOSYS)];
+            if n >= 0 || !forbids.contains(&std::io::Error::last_os_error().raw_os_error()) {
+                return usize::try_from(n) == Ok(wanted);
+            }
+            self.way = if self.way == Way::Together { Way::PlaceByPlace } else { Way::File };
         }
-        // a container's seccomp filter may forbid the call; the same memory is a file
-        match std::io::Error::last_os_error().raw_os_error() {
-            Some(libc::EPERM | libc::ENOSYS) => read_file(places, out).is_some(),
-            _ => false,
-        }
+    }
+
+    fn is_quick(&self) -> bool {
+        self.way == Way::Together
     }
 }
 
@@ -160,17 +192,48 @@ mod tests {
         assert_eq!(word(page as u64), None, "not mapped any more");
     }
 
+    /// The kernel refuses these calls to the calling thread from here on, as a container's filter may.
+    fn forbid(calls: &[libc::c_long]) {
+        let op = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+        let refuse = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+        let mut filter = vec![op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0)];
+        for call in calls {
+            filter.push(op(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, *call as u32));
+            filter.push(op(libc::BPF_RET | libc::BPF_K, 0, 0, refuse));
+        }
+        filter.push(op(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW));
+        let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+        // SAFETY: numbers only; about the calling thread alone.
+        assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
+        // SAFETY: a program that ends in a return, and its length, which the kernel copies; about the calling thread alone.
+        let set = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program) };
+        assert_eq!(set, 0);
+    }
+
     #[test]
-    fn the_file_gives_the_same_as_the_call() {
-        let text = *b"0123456789abcdef";
-        let place = |from: usize, length| libc::iovec {
-            iov_base: (text.as_ptr() as u64 + from as u64) as *mut libc::c_void,
-            iov_len: length,
-        };
-        let places = [place(0, 4), place(10, 6)];
-        let (mut by_call, mut by_file) = ([0; 10], [0; 10]);
-        assert!(Own.copy(&places, &mut by_call));
-        assert!(read_file(&places, &mut by_file).is_some());
-        assert_eq!((&by_call, &by_file), (b"0123abcdef", b"0123abcdef"));
+    fn where_a_call_is_forbidden_the_next_way_gives_the_same() {
+        let ways = [
+            vec![],
+            vec![libc::SYS_process_vm_writev],
+            vec![libc::SYS_process_vm_writev, libc::SYS_process_vm_readv],
+        ];
+        for forbidden in ways {
+            let reader = move || {
+                let text = *b"0123456789abcdef";
+                let place = |from: u64, length| libc::iovec {
+                    iov_base: (text.as_ptr() as u64 + from) as *mut libc::c_void,
+                    iov_len: length,
+                };
+                forbid(&forbidden);
+                let mut out = [0; 10];
+                let mut own = Own::default();
+                assert!(own.copy(&[place(10, 6), place(0, 4)], &mut out), "{forbidden:?}");
+                assert_eq!(own.is_quick(), forbidden.is_empty());
+                assert_eq!(&out, b"abcdef0123", "{forbidden:?}");
+                let nowhere = libc::iovec { iov_base: 4096 as *mut libc::c_void, iov_len: 4 };
+                assert!(!own.copy(&[place(0, 6), nowhere], &mut out), "{forbidden:?}");
+            };
+            std::thread::scope(|s| s.spawn(reader).join()).expect("the same bytes");
+        }
     }
 }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+mod moving;
+
 use super::*;
 
 /// A chain, innermost first, of frames at these addresses that stand at these instructions.
@@ -11,6 +13,7 @@ fn chain(frames: &[(u64, u64)]) -> Vec<Frame> {
         instruction: f.1,
         owner: 0,
         is_root: back == 0,
+        is_running: true,
     };
     frames.iter().zip(back).map(frame).collect()
 }
