@@ -110,6 +110,22 @@ fn text(interpreter: &Interpreter, at: u64) -> Option<Vec<u8>> {
 }
 
 impl Code {
+    /// One without a line, for tests.
+    #[cfg(test)]
+    pub(crate) fn empty() -> Code {
+        Code {
+            file: Vec::new(),
+            function: Vec::new(),
+            first_line: 0,
+            table: Vec::new(),
+            lines: Lines::Lnotab,
+            bytecode: 0,
+            length: 0,
+            begins: 0,
+            instruction_is: Instruction::Bytes,
+        }
+    }
+
     /// Byte of the bytecode at which a frame stands; below 0: not begun. `None`: that is not in this code.
     fn offset(&self, frame: &RawFrame) -> Option<i64> {
         let offset = match self.instruction_is {

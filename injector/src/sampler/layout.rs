@@ -30,6 +30,8 @@ pub(super) struct Layout {
     pub(super) thread: usize,
     /// ... its kernel thread id (3.11 and newer).
     pub(super) native: Option<usize>,
+    /// Frame: a byte, and what it is while the frame runs (up to 3.10, where a frame that was left stays as it was).
+    pub(super) running: Option<(usize, &'static [u8])>,
     /// Code object: a number that no two share (3.12 and newer).
     pub(super) version: Option<usize>,
     /// The global lock.
@@ -61,16 +63,21 @@ const PY38: Layout = Layout {
     interpreter: 16,
     thread: 176,
     native: None,
+    // f_executing
+    running: Some((116, &[1])),
     version: None,
     gil: From::Runtime(1152),
     gc: From::Runtime(344),
     collecting: 200,
 };
 const PY39: Layout = Layout { gil: From::Runtime(352), gc: From::Interpreter(616), ..PY38 };
+/// f_state: executing, or unwinding to a handler (finalizers run then, too).
+const PY310: Layout = Layout { running: Some((108, &[0, 2])), ..PY39 };
 const PY311: Layout = Layout {
     threads: 16,
     thread: 152,
     native: Some(160),
+    running: None,
     gil: From::Runtime(360),
     gc: From::Interpreter(648),
     ..PY39
@@ -99,7 +106,8 @@ impl Layout {
     pub(super) fn of(version: (u32, u32), runtime: u64) -> Option<Layout> {
         match version {
             (3, 8) => Some(PY38),
-            (3, 9 | 10) => Some(PY39),
+            (3, 9) => Some(PY39),
+            (3, 10) => Some(PY310),
             (3, 11) => Some(PY311),
             (3, 12) => Some(PY312),
             (3, 13) => debug_offsets(&read(runtime, 73 * 8)?),

@@ -15,6 +15,7 @@ mod cgroup;
 mod children;
 mod code;
 mod counts;
+mod frame;
 mod handover;
 mod holder;
 mod layout;

@@ -125,6 +125,13 @@ impl Python {
         Search::Found(found)
     }
 
+    /// One of these layouts, for tests.
+    #[cfg(test)]
+    pub(super) fn of(version: (u32, u32), known: &'static Interpreter, layout: Layout) -> Python {
+        let (gil, gc, threads) = (None, None, Vec::new());
+        Python { version, known, layout, interpreter: 0x7000, gil, gc, threads, listed_at: 0 }
+    }
+
     /// Has it begun to end?
     pub(super) fn is_ending(&self) -> bool {
         // SAFETY: CPython's documented signature; reads a variable of the interpreter, needs no lock.
@@ -151,7 +158,7 @@ impl Python {
         self.threads.clear();
         let layout = &self.layout;
         let Some(mut next) = word(self.interpreter + layout.threads as u64) else { return };
-        let mut batch = Batch::default();
+        let mut batch: Batch = Batch::default();
         for _ in 0..MOST_THREADS {
             batch.clear();
             let Some(slot) = batch.want(next, layout.thread_bytes()) else { return };
@@ -210,7 +217,7 @@ impl Python {
 
     /// Lock and collector now.
     pub(super) fn locks(&self) -> Locks {
-        let mut batch = Batch::default();
+        let mut batch: Batch = Batch::default();
         let gil = self.gil.and_then(|at| batch.want(at, GIL_WAITED.start as usize));
         let gc = self.gc.and_then(|at| batch.want(at + self.layout.collecting as u64, 4));
         if !batch.read() {

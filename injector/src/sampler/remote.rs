@@ -1,20 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! Memory of our own process that another thread may change or free meanwhile, read through the kernel
-//! (`process_vm_readv` on ourselves): what is gone is an error, never a fault. Several places at once, since each call
-//! costs 0.3 to 3 µs and each place in it about a third of that.
+//! Memory of our own process that another thread may change or free meanwhile, read through the kernel: what is gone is
+//! an error, never a fault. Several places at once, in the order that was asked for.
+//!
+//! The call is `process_vm_writev` on ourselves, from many places to one, and not `process_vm_readv`: the side that lies in the
+//! caller is copied as any system call's argument is, the other one is looked up and pinned place by place. Measured (Linux 6.18, KVM,
+//! EPYC): 1 µs and 20 ns a place against 0.6 µs and 345 ns a place. So 20 frames are seen within 0.4 µs and not 7 µs.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use crate::cupti::names::read_memory;
 
-/// Places a call takes at most (IOV_MAX is 1024).
-const MOST: usize = 512;
+/// Places a call takes at most (IOV_MAX).
+const MOST: usize = 1024;
+
+/// Memory that may change while it is read.
+pub(super) trait Memory: Default {
+    /// Copies the places one behind the other to `out`, in their order. Whether all could be read.
+    fn copy(&mut self, places: &[libc::iovec], out: &mut [u8]) -> bool;
+
+    /// Is it the quick way, some 20 ns a place?
+    fn is_quick(&self) -> bool;
+}
+
+/// Our own process's, by a way that is allowed: a container's seccomp filter may forbid a call.
+#[derive(Default)]
+pub(super) struct Own {
+    way: Way,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Way {
+    #[default]
+    Together,
+    PlaceByPlace,
+    /// The same memory is a file.
+    File,
+}
 
 /// Places to be read together.
 #[derive(Default)]
-pub(super) struct Batch {
+pub(super) struct Batch<M: Memory = Own> {
+    pub(super) memory: M,
     places: Vec<libc::iovec>,
     bytes: Vec<u8>,
     wanted: usize,
@@ -27,7 +55,7 @@ pub(super) struct Slot {
     length: usize,
 }
 
-impl Batch {
+impl<M: Memory> Batch<M> {
     /// Forgets all places.
     pub(super) fn clear(&mut self) {
         self.places.clear();
@@ -48,37 +76,65 @@ impl Batch {
     /// Reads them. Whether all could be read.
     pub(super) fn read(&mut self) -> bool {
         self.bytes.resize(self.wanted.max(self.bytes.len()), 0);
-        let local = libc::iovec { iov_base: self.bytes.as_mut_ptr().cast(), iov_len: self.wanted };
-        // SAFETY: takes nothing, cannot fail.
-        let pid = unsafe { libc::getpid() };
-        let count = self.places.len() as libc::c_ulong;
-        // SAFETY: `local` is a buffer of ours; the kernel checks the other side and stops where it is not mapped.
-        let n = unsafe { libc::process_vm_readv(pid, &local, 1, self.places.as_ptr(), count, 0) };
-        if n >= 0 {
-            return n as usize == self.wanted;
-        }
-        // a container's seccomp filter may forbid the call; the same memory is a file
-        match std::io::Error::last_os_error().raw_os_error() {
-            Some(libc::EPERM | libc::ENOSYS) => self.read_file().is_some(),
-            _ => false,
-        }
+        self.bytes.get_mut(..self.wanted).is_some_and(|out| self.memory.copy(&self.places, out))
     }
 
-    fn read_file(&mut self) -> Option<()> {
-        let memory = File::open("/proc/self/mem").ok()?;
-        let mut at = 0;
-        for place in &self.places {
-            let out = self.bytes.get_mut(at..at + place.iov_len)?;
-            memory.read_exact_at(out, place.iov_base as u64).ok()?;
-            at += place.iov_len;
-        }
-        Some(())
+    /// `length` bytes at `address`, alone.
+    pub(super) fn read_one(&mut self, address: u64, length: usize) -> Option<Vec<u8>> {
+        let mut out = vec![0; length];
+        let place = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: length };
+        (is_address(address) && self.memory.copy(&[place], &mut out)).then_some(out)
+    }
+
+    /// See [`Memory::is_quick`].
+    pub(super) fn is_quick(&self) -> bool {
+        self.memory.is_quick()
     }
 
     /// The bytes of a place.
     pub(super) fn bytes(&self, slot: Slot) -> &[u8] {
         self.bytes.get(slot.at..slot.at + slot.length).unwrap_or(&[])
     }
+}
+
+impl Memory for Own {
+    fn copy(&mut self, places: &[libc::iovec], out: &mut [u8]) -> bool {
+        let wanted = out.len();
+        let own = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: wanted };
+        // SAFETY: takes nothing, cannot fail.
+        let pid = unsafe { libc::getpid() };
+        let (from, count) = (places.as_ptr(), places.len() as libc::c_ulong);
+        loop {
+            let n = match self.way {
+                // SAFETY: what is written to is `out`, a buffer of ours; the kernel checks what is read, and stops where it is
+                // not mapped.
+                Way::Together => unsafe { libc::process_vm_writev(pid, from, count, &own, 1, 0) },
+                // SAFETY: as above.
+                Way::PlaceByPlace => unsafe { libc::process_vm_readv(pid, &own, 1, from, count, 0) },
+                Way::File => return read_file(places, out).is_some(),
+            };
+            let forbids = [Some(libc::EPERM), Some(libc::ENOSYS)];
+            if n >= 0 || !forbids.contains(&std::io::Error::last_os_error().raw_os_error()) {
+                return usize::try_from(n) == Ok(wanted);
+            }
+            self.way = if self.way == Way::Together { Way::PlaceByPlace } else { Way::File };
+        }
+    }
+
+    fn is_quick(&self) -> bool {
+        self.way == Way::Together
+    }
+}
+
+fn read_file(places: &[libc::iovec], out: &mut [u8]) -> Option<()> {
+    let memory = File::open("/proc/self/mem").ok()?;
+    let mut at = 0;
+    for place in places {
+        let piece = out.get_mut(at..at + place.iov_len)?;
+        memory.read_exact_at(piece, place.iov_base as u64).ok()?;
+        at += place.iov_len;
+    }
+    Some(())
 }
 
 /// Could this be an address of a program (page 0 and the kernel's half are not)?
@@ -122,7 +178,7 @@ mod tests {
     #[test]
     fn several_places_come_back_in_order_and_a_hole_is_an_error() {
         let (a, b) = (0x1122_3344_5566_7788u64, [7u8; 40]);
-        let mut batch = Batch::default();
+        let mut batch: Batch = Batch::default();
         let first = batch.want(std::ptr::from_ref(&a) as u64, 8).unwrap();
         let second = batch.want(b.as_ptr() as u64, 40).unwrap();
         assert!(batch.read());
@@ -136,14 +192,48 @@ mod tests {
         assert_eq!(word(page as u64), None, "not mapped any more");
     }
 
+    /// The kernel refuses these calls to the calling thread from here on, as a container's filter may.
+    fn forbid(calls: &[libc::c_long]) {
+        let op = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+        let refuse = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+        let mut filter = vec![op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0)];
+        for call in calls {
+            filter.push(op(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, *call as u32));
+            filter.push(op(libc::BPF_RET | libc::BPF_K, 0, 0, refuse));
+        }
+        filter.push(op(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW));
+        let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+        // SAFETY: numbers only; about the calling thread alone.
+        assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
+        // SAFETY: a program that ends in a return, and its length, which the kernel copies; about the calling thread alone.
+        let set = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program) };
+        assert_eq!(set, 0);
+    }
+
     #[test]
-    fn the_file_gives_the_same_as_the_call() {
-        let text = *b"0123456789abcdef";
-        let mut batch = Batch::default();
-        let one = batch.want(text.as_ptr() as u64, 4).unwrap();
-        let two = batch.want(text.as_ptr() as u64 + 10, 6).unwrap();
-        batch.bytes.resize(16, 0);
-        assert!(batch.read_file().is_some());
-        assert_eq!((batch.bytes(one), batch.bytes(two)), (&b"0123"[..], &b"abcdef"[..]));
+    fn where_a_call_is_forbidden_the_next_way_gives_the_same() {
+        let ways = [
+            vec![],
+            vec![libc::SYS_process_vm_writev],
+            vec![libc::SYS_process_vm_writev, libc::SYS_process_vm_readv],
+        ];
+        for forbidden in ways {
+            let reader = move || {
+                let text = *b"0123456789abcdef";
+                let place = |from: u64, length| libc::iovec {
+                    iov_base: (text.as_ptr() as u64 + from) as *mut libc::c_void,
+                    iov_len: length,
+                };
+                forbid(&forbidden);
+                let mut out = [0; 10];
+                let mut own = Own::default();
+                assert!(own.copy(&[place(10, 6), place(0, 4)], &mut out), "{forbidden:?}");
+                assert_eq!(own.is_quick(), forbidden.is_empty());
+                assert_eq!(&out, b"abcdef0123", "{forbidden:?}");
+                let nowhere = libc::iovec { iov_base: 4096 as *mut libc::c_void, iov_len: 4 };
+                assert!(!own.copy(&[place(0, 6), nowhere], &mut out), "{forbidden:?}");
+            };
+            std::thread::scope(|s| s.spawn(reader).join()).expect("the same bytes");
+        }
     }
 }

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every stack that can be, by the interpreter itself: stacks.py FOLDER SECONDS TRUTH, FOLDER that of train.py.
 
-Quick calls in all their combinations: each function is called from several lines, by itself, by generators, by C. In
-its first rounds every function writes down its `sys._getframe()`; later rounds make the same calls without a word. TRUTH, JSON,
-written at the end: stacks as [function, [[function, line] of its caller, ...]], innermost first."""
+Quick calls in all their combinations: each function is called from several lines, by itself, by generators, by C, in loops
+whose turns (20 ns to a µs) come round many times while a stack is read. In its first rounds every function writes down its
+`sys._getframe()`; later rounds make the same calls without a word. TRUTH, JSON, written at the end: stacks as
+[function, [[function, line] of its caller, ...]], innermost first."""
 
 import ctypes
 import functools
@@ -22,6 +23,7 @@ QUALIFIED = sys.version_info >= (3, 11)
 device = train.Device()
 kernel = device.kernel("step", 20)
 noting, truth = True, set()
+QUICK = 200  # turns of each loop: more than half of the time is spent in them
 
 
 def name_of(code):
@@ -141,8 +143,63 @@ def below_c():
     Dying()
 
 
+def down_f(depth):
+    if noting: note()
+    return down_f(depth - 1) if depth else leaf_f()
+
+
+def down_g(depth):
+    if noting: note()
+    return down_g(depth - 1) if depth else leaf_g()
+
+
+def quick(n):
+    if noting: note()
+    while n:
+        leaf_f()
+        leaf_g()
+        n -= 1
+
+
+def once(n):
+    if noting: note()
+    while n:
+        leaf_f()
+        n -= 1
+
+
+def padded(n):
+    if noting: note()
+    while n:
+        leaf_f()
+        once = n
+        twice = once
+        once = twice
+        n -= 1
+
+
+def deep(n, depth):
+    if noting: note()
+    while n:
+        down_f(depth)
+        down_g(depth)
+        n -= 1
+
+
+def loops(n, depth):
+    if noting: note()
+    if depth:
+        return loops(n, depth - 1)
+    quick(n)
+    once(n)
+    padded(n)
+    for k in (0, 1, 2, 4):
+        deep(n, k)
+
+
 def everything(turn):
     if noting: note()
+    loops(2 if noting else QUICK, turn % 16)
     tree(5, turn & 63)
     sum(numbers(3))
     sum(delegating(3))
