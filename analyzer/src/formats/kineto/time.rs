@@ -71,7 +71,7 @@ fn plain(digits: &[u8], decimals: i32) -> Option<u64> {
     let after = point.map_or(0, |i| digits.len() - i - 1);
     let missing = usize::try_from(decimals).ok()?.checked_sub(after)?;
     let scale = [1, 10, 100, 1000].get(missing)?;
-    (digits.len() - usize::from(point.is_some()) <= MOST).then_some(value * scale)
+    (digits.len() - usize::from(point.is_some()) <= MOST).then(|| value * scale)
 }
 
 /// Behind the decimals that are kept: one that rounds, others that only have to be digits.
@@ -153,6 +153,7 @@ mod tests {
             "null",
             "99999999999999999999",
             "9999999999999999",
+            "99999999999999999",
             "1e400",
             "1 ",
         ] {
