@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What must hold after a run, whatever happened in it: the program is as it would be without gapprobe; what it did is in
+//! the recording, or counted as lost, or within the stated bounds of a kill; nothing is made up; nothing is left over.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use trace::header::state;
+use trace::{Kind, Loss};
+
+use super::plan::{Place, Plan};
+use super::Played;
+use crate::built::built;
+use crate::truth::{Op, Truth};
+use crate::Recorded;
+
+/// Stated bounds of a kill (DESIGN.md 4, "Leaving"), ns.
+const HOST_BOUND: u64 = 100_000_000;
+const GPU_BOUND: u64 = 250_000_000;
+/// The time a kill takes to arrive, a thread to get a CPU and a write to finish where other things run, ns.
+const SLACK: u64 = 250_000_000;
+/// A program ends at most so much later (GAPPROBE_EXIT_MS), and what a busy machine adds.
+const LATER: Duration = Duration::from_millis(2000 + 500);
+
+/// What a run showed.
+#[derive(Default, Debug)]
+pub struct Found {
+    /// What must not be.
+    pub failures: Vec<String>,
+    /// Recordings of processes whose exit handlers ran.
+    pub closed: u64,
+    /// Recordings of killed processes, each made into line, trace and summary.
+    pub recovered: u64,
+    /// Processes that were killed before there was anything to record, or where no file could be made.
+    pub without: u64,
+    /// Operations that the device ran, by the simulated driver.
+    pub operations: u64,
+    /// Those that are in no recording, each accounted for.
+    pub lost: u64,
+    /// Loss counters, by key.
+    pub losses: BTreeMap<&'static str, u64>,
+}
+
+type Key = (u32, u64, u64);
+
+fn key(op: &Op) -> Key {
+    (op.correlation, op.start, op.end)
+}
+
+/// Compares both runs and holds the recordings of the second against the truth.
+pub fn judge(plan: &Plan, alone: &Played, with: &Played) -> Found {
+    let mut found = Found::default();
+    is_the_programs_own(plan, alone, with, &mut found.failures);
+    let truths = with.run.truths();
+    is_tidy(plan, with, &truths, &mut found.failures);
+    let mut recordings: BTreeMap<String, PathBuf> = BTreeMap::new();
+    for path in with.left_anywhere().into_iter().chain(with.run.recordings()) {
+        let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        if name.ends_with(".gpr") {
+            recordings.entry(name).or_insert(path);
+        }
+    }
+    let mut taken = HashSet::new();
+    for path in recordings.values() {
+        let recorded = Recorded::read(path);
+        // a program that replaced itself has the pid of the one before
+        let of = truths.iter().enumerate().filter(|(_, t)| t.pid == recorded.header.pid);
+        let of = of.filter(|(_, t)| t.began <= recorded.header.start_monotonic).max_by_key(|(_, t)| t.began);
+        let Some((index, truth)) = of else {
+            found.failures.push(format!("a recording of nobody: {}", path.display()));
+            continue;
+        };
+        if !taken.insert(index) {
+            found.failures.push(format!("a second recording of process {}", truth.pid));
+        }
+        Held { plan, with, truth, recorded: &recorded }.judge(path, &mut found);
+    }
+    for (_, truth) in truths.iter().enumerate().filter(|(index, _)| !taken.contains(index)) {
+        found.operations += truth.ops.len() as u64;
+        let could = plan.place == Place::Fine && !plan.records_nothing() && truth.ended.is_none();
+        let old = truth.ops.iter().any(|o| with.ran(o.end) > HOST_BOUND + SLACK);
+        if could && old && !with.run.stdout.contains("another") {
+            found.failures.push(format!("process {} left no recording", truth.pid));
+        }
+        found.without += 1;
+    }
+    found
+}
+
+/// Status, stdout, the rest of stderr and the time are those of the program alone.
+fn is_the_programs_own(plan: &Plan, alone: &Played, with: &Played, failures: &mut Vec<String>) {
+    let (alone, with) = (&alone.run, &with.run);
+    if alone.ending() != with.ending() {
+        failures.push(format!("ends with {}, alone with {}: {}", with.ending(), alone.ending(), with.stderr));
+    }
+    let same = match plan.kill {
+        None => alone.stdout == with.stdout && alone.others() == with.others(),
+        // killed at the same time, not at the same place
+        Some(_) => {
+            (alone.stdout.starts_with(&with.stdout) || with.stdout.starts_with(&alone.stdout))
+                && alone.others() == with.others()
+        }
+    };
+    if !same {
+        failures.push(format!(
+            "says {:?} {:?}, alone {:?} {:?}",
+            with.stdout,
+            with.others(),
+            alone.stdout,
+            alone.others()
+        ));
+    }
+    if with.stdout.contains("DAMAGED") {
+        failures.push("the program's own file was written to".into());
+    }
+    let ends = 1 + with.stdout.matches("another").count() as u32;
+    if plan.kill.is_none() && with.wall > alone.wall + LATER * ends {
+        failures.push(format!("took {:?}, alone {:?}", with.wall, alone.wall));
+    }
+}
+
+/// At most a line a process, no files but those of processes that used CUDA, nothing half-written after an orderly end.
+fn is_tidy(plan: &Plan, with: &Played, truths: &[Truth], failures: &mut Vec<String>) {
+    let lines = with.run.lines();
+    let ended = truths.iter().filter(|t| t.ended.is_some()).count();
+    let (most, least) = match plan.records_nothing() {
+        true => (truths.len(), 0),
+        false => (ended, ended),
+    };
+    if lines.len() > most || lines.len() < least {
+        failures.push(format!("{} lines, {ended} of {} processes ended: {lines:?}", lines.len(), truths.len()));
+    }
+    let kinds = ["gapprobe[GP", "gapprobe: the report was not ready within 2000 ms", "gapprobe: trace or summary"];
+    let expected = |l: &&&str| {
+        kinds.iter().any(|k| l.starts_with(k)) || (plan.records_nothing() && l.contains("not recording"))
+    };
+    if let Some(odd) = lines.iter().find(|l| !expected(l)) {
+        failures.push(format!("an odd line: {odd}"));
+    }
+    let pids: BTreeSet<String> = truths.iter().map(|t| t.pid.to_string()).collect();
+    for path in with.left_anywhere() {
+        let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        let whose = name.trim_start_matches('.').split('-').nth(2).unwrap_or("");
+        if !pids.contains(whose) {
+            failures.push(format!("a file of no process that used CUDA: {name}"));
+        }
+        let half = name.ends_with(".part") || name.ends_with(".new");
+        if half && truths.iter().all(|t| t.ended.is_some()) {
+            failures.push(format!("half a file after an orderly end: {name}"));
+        }
+        if name.ends_with(".summary.json") {
+            let text = std::fs::read(&path).unwrap_or_default();
+            if serde_json::from_slice::<serde_json::Value>(&text).is_err() {
+                failures.push(format!("a cut summary: {name}"));
+            }
+        }
+    }
+    let late = lines.iter().any(|l| l.contains("not ready within"));
+    if plan.place == Place::Fine && !plan.records_nothing() && !late {
+        let summaries = with.run.left().iter().filter(|p| p.to_string_lossy().ends_with(".summary.json")).count();
+        if summaries != ended {
+            failures.push(format!("{summaries} summaries of {ended} processes: {:?} {lines:?}", with.run.left()));
+        }
+    }
+}
+
+impl Played {
+    /// How long the program ran from `from` to its end, ns: the time it stood still does not count.
+    fn ran(&self, from: u64) -> u64 {
+        let still: u64 = self
+            .stopped
+            .iter()
+            .map(|(a, b)| (*b).min(self.at).saturating_sub((*a).max(from)))
+            .sum();
+        self.at.saturating_sub(from).saturating_sub(still)
+    }
+}
+
+/// A recording and what really happened.
+struct Held<'a> {
+    plan: &'a Plan,
+    with: &'a Played,
+    truth: &'a Truth,
+    recorded: &'a Recorded,
+}
+
+impl Held<'_> {
+    fn judge(&self, path: &Path, found: &mut Found) {
+        let header = &self.recorded.header;
+        let closed = header.state >= state::CLOSED;
+        for (name, count) in self.recorded.losses() {
+            *found.losses.entry(name).or_default() += count;
+        }
+        let damaged = self.recorded.problems.damaged();
+        let in_memory = self.is_in_memory();
+        if damaged > 0 && self.recorded.loss(Loss::MirrorWrite) == 0 && !in_memory {
+            found.failures.push(format!("damaged: {:?}", self.recorded.problems));
+        }
+        if self.truth.ended.is_some() && !closed && !in_memory {
+            found.failures.push(format!("process {} ended and its recording does not say so", self.truth.pid));
+        }
+        self.operations(found);
+        self.calls(found);
+        match self.truth.ended {
+            Some(_) => found.closed += 1,
+            None => match recover(path, &self.with.run.folder) {
+                Ok(()) => found.recovered += 1,
+                Err(why) => found.failures.push(format!("not recovered: {why}")),
+            },
+        }
+    }
+
+    /// What is beyond the file is in memory: it could not be written, or its descriptor was closed.
+    fn is_in_memory(&self) -> bool {
+        self.plan.place != Place::Fine || self.with.run.stdout.contains("closed\n")
+    }
+
+    /// This program itself was killed at a known time (not one that it had started).
+    fn is_killed_one(&self) -> bool {
+        self.truth.ended.is_none() && self.with.run.status.code().is_none_or(|c| c == 4 || c == 9)
+    }
+
+    fn operations(&self, found: &mut Found) {
+        let header = &self.recorded.header;
+        let ops = || self.recorded.events.iter().map(|(_, e)| e).filter(|e| {
+            matches!(e.kind, Kind::Kernel | Kind::Memcpy | Kind::Memset)
+        });
+        let mut have: HashMap<Key, i64> = HashMap::new();
+        for e in ops() {
+            *have.entry((e.correlation, e.start, e.end)).or_default() += 1;
+        }
+        let mut missing: Vec<&Op> = Vec::new();
+        for op in &self.truth.ops {
+            match have.get_mut(&key(op)) {
+                Some(n) if *n > 0 => *n -= 1,
+                _ => missing.push(op),
+            }
+        }
+        found.operations += self.truth.ops.len() as u64;
+        found.lost += missing.len() as u64;
+        let made_up = have.values().filter(|n| **n > 0).count();
+        if made_up > 0 {
+            let one = have.iter().find(|(_, n)| **n > 0);
+            found.failures.push(format!("{made_up} operations were made up, {one:?}"));
+        }
+        if self.is_in_memory() && self.truth.ended.is_some() {
+            return; // the file is not what was reported
+        }
+        let loss = |l: Loss| self.recorded.loss(l);
+        let counted = loss(Loss::CuptiDropped) + loss(Loss::ZeroTimestamp) + loss(Loss::BackwardTimestamp);
+        let whole_buffers = loss(Loss::BufferExhausted) + loss(Loss::BufferNotReturned);
+        // before the end, of the time that is said to be complete
+        let claimed = header.gpu_complete_to.min(self.with.at);
+        let in_claim = missing.iter().filter(|o| o.end < claimed && o.start >= header.valid_from);
+        let in_claim: Vec<_> = in_claim.collect();
+        let torn = self.recorded.problems.damaged() + loss(Loss::MirrorWrite) > 0;
+        if in_claim.len() as u64 > counted && whole_buffers == 0 && !torn {
+            found.failures.push(format!(
+                "{} operations are missing before {claimed}, up to which all is said to be there; {:?}; first {:?}",
+                in_claim.len(),
+                self.recorded.losses(),
+                in_claim.first()
+            ));
+        }
+        if self.truth.ended.is_some() {
+            let reported = counted + loss(Loss::Unfinished);
+            // while we were leaving, its other threads went on
+            let due = missing.iter().filter(|o| o.start < header.exit_monotonic).count() as u64;
+            let unknown = whole_buffers + loss(Loss::ExitFlushLate) + loss(Loss::CuptiError);
+            if due > reported && unknown == 0 {
+                found.failures.push(format!(
+                    "{due} operations are missing of {}; {:?}",
+                    self.truth.ops.len(),
+                    self.recorded.losses()
+                ));
+            }
+        } else if self.is_killed_one() && !self.is_in_memory() && !self.plan.has("flush=") && whole_buffers == 0 {
+            let worker = if self.plan.has("worker=") { GPU_BOUND } else { 0 };
+            let bound = GPU_BOUND + SLACK + worker;
+            let mut ages: Vec<u64> = missing.iter().map(|o| self.with.ran(o.end)).filter(|a| *a > bound).collect();
+            ages.sort_unstable();
+            if ages.len() as u64 > counted {
+                found.failures.push(format!(
+                    "{} operations that ended up to {} ms before the kill are missing; {:?}",
+                    ages.len(),
+                    ages.last().unwrap_or(&0) / 1_000_000,
+                    self.recorded.losses()
+                ));
+            }
+        }
+    }
+
+    /// Calls that wait are seen by callback: each is there, or counted, or of the last 100 ms.
+    fn calls(&self, found: &mut Found) {
+        if self.plan.has("subscribe=") || self.plan.has("callback:") {
+            return;
+        }
+        if self.is_in_memory() && self.truth.ended.is_some() {
+            return;
+        }
+        let header = &self.recorded.header;
+        let have: HashSet<u32> = self.recorded.of(Kind::Call).map(|(_, e)| e.correlation).collect();
+        let waits = self.truth.calls.iter().filter(|c| c.name.contains("Synchronize") && c.start >= header.first_use);
+        let missing: Vec<_> = waits.filter(|c| !have.contains(&c.correlation)).collect();
+        let counted = self.recorded.loss(Loss::HostRingFull) + self.recorded.loss(Loss::OverflowRingFull);
+        let due = match self.truth.ended {
+            Some(_) => missing.iter().filter(|c| c.end < header.exit_monotonic).count(),
+            None if !self.is_killed_one() || self.is_in_memory() => {
+                missing.iter().filter(|c| c.end < header.host_complete_to).count()
+            }
+            None => missing
+                .iter()
+                .filter(|c| c.end < header.host_complete_to || self.with.ran(c.end) > HOST_BOUND + SLACK)
+                .count(),
+        };
+        if due as u64 > counted {
+            found.failures.push(format!(
+                "{due} calls that wait are missing, complete to {}, killed at {}; {:?}; {:?}",
+                header.host_complete_to,
+                self.with.at,
+                self.recorded.losses(),
+                missing.first()
+            ));
+        }
+    }
+}
+
+/// Line, trace and summary of a recording that was left.
+fn recover(path: &Path, folder: &Path) -> Result<(), String> {
+    let mut command = Command::new(&built().command);
+    command.arg("recover").arg(path).args(["--keep", "--json", "--dir"]).arg(folder.join("recovered"));
+    std::fs::create_dir_all(folder.join("recovered")).map_err(|e| e.to_string())?;
+    let output = command.output().map_err(|e| e.to_string())?;
+    let error = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        return Err(format!("{:?} {error}", output.status));
+    }
+    let summary: serde_json::Value = serde_json::from_slice(&output.stdout).map_err(|e| e.to_string())?;
+    let line = summary["line"].as_str().unwrap_or("");
+    if !line.starts_with("gapprobe[GP") || summary["coverage"]["killed"] != true {
+        return Err(format!("{line} {}", summary["coverage"]));
+    }
+    Ok(())
+}
