@@ -111,6 +111,18 @@ fn a_flush_that_hangs_does_not_hold_up_the_end() {
 }
 
 #[test]
+fn a_flush_that_hangs_or_is_slow_does_not_hold_up_the_unloading_of_modules() {
+    for fault in ["flush=hang", "flush=slow:1000ms"] {
+        let victim = Victim::sim("13.0", &["modules", "12", "50"]).limit(Duration::from_secs(15));
+        let run = victim.env("SIM_FAULT", fault).run();
+        assert_eq!((run.ending(), run.stdout.as_str()), (0, "launched 600\n"), "{fault}: {}", run.stderr);
+        // the program itself takes about 30 ms, its end at most 2 s
+        assert!(run.wall < Duration::from_millis(2800), "{fault}: {:?}", run.wall);
+        nothing_is_made_up(&run);
+    }
+}
+
+#[test]
 fn a_flush_that_is_slow_or_fails() {
     let run = faulty("flush=slow:300ms");
     assert!(run.wall < Duration::from_millis(2400), "{:?}", run.wall);

@@ -9,6 +9,7 @@
 //   threads      may make no more threads (as user 65534, if it is root's)
 //   library FILE loads FILE, whose constructor uses the GPU: "loading took MS ms"
 //   place        bound to one CPU; realtime: of class SCHED_FIFO, both before the first use. "NAME cpus N class N" a thread
+//   capture      calls cudaProfilerStop, says "off" and goes on until it is killed
 //   faults       "faults N" three times: page faults of this thread in 2,000 launches after a fork
 // Prints "launched N" at a normal end.
 #define _GNU_SOURCE
@@ -137,6 +138,10 @@ int main(int argc, char **argv) {
         work(20);
     } else if (!strcmp(way, "place") || !strcmp(way, "realtime")) {
         show_threads();
+    } else if (!strcmp(way, "capture")) {
+        CHECK(cudaProfilerStop());
+        if (write(1, "off\n", 4) != 4) return 94;
+        for (;;) work(1);
     } else if (!strcmp(way, "faults")) {
         usleep(200000);
         for (int round = 0; round < 3; round++) {

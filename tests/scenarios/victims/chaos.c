@@ -253,6 +253,7 @@ static void get_signals(uint64_t *state) {
 
 static void be_stopped(uint64_t *state) {
     long before = between(state, 0, 5000), length = next(state) % 4 ? between(state, 100, 50000) : between(state, 300000, 700000);
+    uint64_t own = *state;  // how often it is used is chance
     pid_t parent = getpid(), helper = fork();
     if (helper == 0) {
         pause_us(before);
@@ -263,7 +264,7 @@ static void be_stopped(uint64_t *state) {
     }
     int status;
     while (waitpid(helper, &status, WNOHANG) == 0) {
-        launches(state, 10, NULL);
+        launches(&own, 10, NULL);
         CHECK(cudaStreamSynchronize(NULL));
     }
     __atomic_store_n(&launched, 0, __ATOMIC_RELAXED);  // how many it were is chance: "launched" counts from here on
@@ -420,6 +421,18 @@ static void act(uint64_t *state, int nested) {
     }
 }
 
+// When our end began: what other threads do from then on is followed by nobody.
+static void note_the_end(void) {
+    char path[300], text[40];
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    snprintf(path, sizeof path, "%s/end.%d", getenv("CHAOS_FOLDER"), getpid());
+    int length = snprintf(text, sizeof text, "%lld", now.tv_sec * 1000000000ll + now.tv_nsec);
+    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    if (write(file, text, length) != length) _exit(97);
+    close(file);
+}
+
 static void *exits(void *unused) {
     exit(5);
     return unused;
@@ -468,6 +481,7 @@ int main(int argc, char **argv) {
     CHECK(cudaDeviceSynchronize());
     check_data();
     say("launched %ld\n", launched);
+    note_the_end();
     if (!polite) launches(&state, between(&state, 0, 500), streams[3]);  // queued when it ends
     if (!strcmp(way, "exit")) exit(3);
     if (!strcmp(way, "_exit")) _exit(4);

@@ -32,6 +32,7 @@ impl Tally {
         sum.without += found.without;
         sum.operations += found.operations;
         sum.lost += found.lost;
+        sum.unobserved += found.unobserved;
         for (key, count) in found.losses {
             *sum.losses.entry(key).or_default() += count;
         }
@@ -54,6 +55,7 @@ impl fmt::Display for Tally {
         writeln!(f, "with nothing to record, or no place for it {:>10}", sum.without)?;
         writeln!(f, "operations of the device                   {:>10}", sum.operations)?;
         writeln!(f, "in no recording                            {:>10}", sum.lost)?;
+        writeln!(f, "  while capture was off                    {:>10}", sum.unobserved)?;
         for (key, count) in &sum.losses {
             writeln!(f, "  counter {key:<32} {count:>10}")?;
         }
