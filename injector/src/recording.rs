@@ -132,7 +132,15 @@ impl Mirror {
         let in_file = vec![Mirrored::default(); segments as usize];
         // never closed: by the time it could be, the number may be the program's
         let file = ManuallyDrop::new(file);
-        Some(Mirror { file, identity, path, unfinished: Some(unfinished), in_file, whole_to: (0, 0), bytes: 0 })
+        Some(Mirror {
+            file,
+            identity,
+            path,
+            unfinished: Some(unfinished),
+            in_file,
+            whole_to: (0, 0),
+            bytes: 0,
+        })
     }
 
     /// Gives the file its name, once its header is there (the directory is ours alone; `create` saw the name free).

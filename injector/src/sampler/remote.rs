@@ -49,8 +49,9 @@ impl Batch {
     pub(super) fn read(&mut self) -> bool {
         self.bytes.resize(self.wanted.max(self.bytes.len()), 0);
         let local = libc::iovec { iov_base: self.bytes.as_mut_ptr().cast(), iov_len: self.wanted };
+        // this thread, which has the memory of the process even when the main thread has ended
         // SAFETY: takes nothing, cannot fail.
-        let pid = unsafe { libc::getpid() };
+        let pid = unsafe { libc::syscall(libc::SYS_gettid) } as libc::pid_t;
         let count = self.places.len() as libc::c_ulong;
         // SAFETY: `local` is a buffer of ours; the kernel checks the other side and stops where it is not mapped.
         let n = unsafe { libc::process_vm_readv(pid, &local, 1, self.places.as_ptr(), count, 0) };
@@ -65,7 +66,7 @@ impl Batch {
     }
 
     fn read_file(&mut self) -> Option<()> {
-        let memory = File::open("/proc/self/mem").ok()?;
+        let memory = File::open("/proc/thread-self/mem").ok()?;
         let mut at = 0;
         for place in &self.places {
             let out = self.bytes.get_mut(at..at + place.iov_len)?;

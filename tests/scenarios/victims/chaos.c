@@ -481,6 +481,7 @@ int main(int argc, char **argv) {
     CHECK(cudaDeviceSynchronize());
     check_data();
     say("launched %ld\n", launched);
+    say(polite ? "ends alone\n" : "ends among threads\n");
     note_the_end();
     if (!polite) launches(&state, between(&state, 0, 500), streams[3]);  // queued when it ends
     if (!strcmp(way, "exit")) exit(3);
