@@ -16,7 +16,7 @@ use trace::segment::SEGMENT_EVENTS;
 use trace::{total, Loss, Total};
 
 use crate::cupti::unanswered::{Buffers, Unanswered};
-use crate::cupti::{arbiter, buffers, callbacks, decode, session};
+use crate::cupti::{arbiter, buffers, callbacks, decode, session, walk};
 use crate::program::{Capture, Marks};
 use crate::python::sites::Sites;
 use crate::recording::Mirror;
@@ -127,6 +127,12 @@ impl Recorder {
         marks.settle();
         decoder.count(Total::Callbacks, calls * 2);
         if let Some(session) = session::get() {
+            if !session::is_subscribed() && !capture.is_on() {
+                let starts = full.iter().filter_map(|b| walk::first_start_in(&session.cupti, b));
+                if let Some(time) = starts.min() {
+                    capture.switch(true, time, store);
+                }
+            }
             for buffer in full {
                 if !buffers::is_bare() {
                     decoder.buffer(&session.cupti, &buffer, &mut decode::Sink { store, capture, now });

@@ -61,6 +61,17 @@ fn a_subscription_that_is_taken_leaves_the_records() {
 }
 
 #[test]
+fn what_is_launched_right_after_the_profilers_start_is_there_without_the_subscription_too() {
+    for fault in ["", "subscribe=39"] {
+        let victim = Victim::sim("13.0", &["loop", "40", "100", "10", "200", "1", "r"]);
+        let run = victim.env("SIM_FAULT", fault).env("GAPPROBE_CAPTURE", "profiler").run();
+        assert_eq!((run.ending(), run.launched()), (0, 4000), "{fault}: {}", run.stderr);
+        assert_eq!(run.recorded().kernels().len(), 2000, "{fault}: {:?}", run.recorded().losses());
+        nothing_is_made_up(&run);
+    }
+}
+
+#[test]
 fn what_cupti_refuses_at_the_start_is_said_in_one_line() {
     for fault in ["register=error1", "timestamp=error1", "enable:10=error2"] {
         let run = faulty(fault);

@@ -111,6 +111,7 @@ fn play(plan: &Plan, with: bool) -> Played {
     let group = -(running.pid() as i32);
     let (at, stopped) = wait(&mut running, plan);
     let run = running.finish();
+    let at = at.unwrap_or_else(now);
     // what a killed program left running
     for _ in 0..100 {
         // SAFETY: the process group that began with our own child; none of ours is in it.
@@ -119,7 +120,7 @@ fn play(plan: &Plan, with: bool) -> Played {
         }
         std::thread::sleep(Duration::from_millis(2));
     }
-    Played { small, run, at: at.unwrap_or_else(now), stopped }
+    Played { small, run, at, stopped }
 }
 
 /// Waits for its end, kills it when it is time, and sees when it stood still.
