@@ -15,7 +15,7 @@ use trace::{Kind, Loss};
 use super::plan::{Place, Plan};
 use super::Played;
 use crate::built::built;
-use crate::truth::{Op, Truth};
+use crate::truth::{Call, Op, Truth};
 use crate::Recorded;
 
 /// Stated bounds of a kill (DESIGN.md 4, "Leaving"), ns.
@@ -334,10 +334,10 @@ impl Held<'_> {
         } else if self.is_killed_one()
             && !self.is_in_memory()
             && !self.plan.has("flush=")
+            && !self.plan.has("worker=")
             && whole_buffers == 0
         {
-            let worker = if self.plan.has("worker=") { GPU_BOUND } else { 0 };
-            let bound = GPU_BOUND + SLACK + worker;
+            let bound = GPU_BOUND + SLACK;
             let mut ages: Vec<u64> =
                 missing.iter().map(|o| self.with.ran(o.end)).filter(|a| *a > bound).collect();
             ages.sort_unstable();
@@ -380,7 +380,11 @@ impl Held<'_> {
             self.truth.calls.iter().filter(|c| c.name.contains("Synchronize") && c.start >= header.first_use);
         let unobserved = self.unobserved();
         let waits = waits.filter(|c| !unobserved.iter().any(|(a, b)| c.end >= *a && c.start < *b));
-        let missing: Vec<_> = waits.filter(|c| !have.contains(&c.correlation)).collect();
+        // killed between the end of a call and its event: each thread's last one may have been under way
+        let newest: HashMap<u32, u64> = self.truth.calls.iter().map(|c| (c.tid, c.end)).collect();
+        let under_way = |c: &&Call| self.truth.ended.is_none() && newest.get(&c.tid) == Some(&c.end);
+        let waits = waits.filter(|c| !have.contains(&c.correlation));
+        let missing: Vec<_> = waits.filter(|c| !under_way(c)).collect();
         let counted = self.recorded.loss(Loss::HostRingFull) + self.recorded.loss(Loss::OverflowRingFull);
         let due = match self.truth.ended {
             Some(_) => {
