@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use trace::place::Owner;
 
@@ -28,13 +29,27 @@ pub fn life(owner: &Owner) -> Life {
         return Life::Unknown;
     }
     match stat_of(owner.pid) {
-        // a zombie runs no more: its parent just has not asked yet
-        Some((state, start))
-            if state != 'Z' && state != 'X' && (owner.start == 0 || start == owner.start) =>
-        {
-            Life::Runs
-        }
+        Some((state, start)) if owner.start == 0 || start == owner.start => match runs(state) {
+            true => Life::Runs,
+            false => others_run(owner.pid),
+        },
         _ => Life::Ended,
+    }
+}
+
+fn runs(state: char) -> bool {
+    state != 'Z' && state != 'X'
+}
+
+/// The main thread is a zombie. That of a process whose other threads go on; or the process's, whose parent just has not
+/// asked yet: it has no thread any more.
+fn others_run(pid: u32) -> Life {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().filter_map(Result::ok);
+    let mut states = tasks.filter_map(|t| stat_in(&t.path().join("stat"))).map(|(state, _)| state);
+    if states.any(runs) {
+        Life::Runs
+    } else {
+        Life::Ended
     }
 }
 
@@ -51,7 +66,11 @@ pub fn own() -> Owner {
 
 /// State letter and start time (clock ticks since boot) of a process: fields 3 and 22 of /proc/PID/stat.
 pub fn stat_of(pid: u32) -> Option<(char, u64)> {
-    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    stat_in(Path::new(&format!("/proc/{pid}/stat")))
+}
+
+fn stat_in(path: &Path) -> Option<(char, u64)> {
+    let stat = fs::read(path).ok()?;
     let stat = String::from_utf8_lossy(&stat);
     // the name in parentheses may hold anything, parentheses too: count from the last one
     let mut fields = stat[stat.rfind(')')? + 1..].split_ascii_whitespace();

@@ -16,7 +16,7 @@ use trace::segment::SEGMENT_EVENTS;
 use trace::{total, Loss, Total};
 
 use crate::cupti::unanswered::{Buffers, Unanswered};
-use crate::cupti::{arbiter, buffers, callbacks, decode, session};
+use crate::cupti::{arbiter, buffers, callbacks, decode, session, walk};
 use crate::program::{Capture, Marks};
 use crate::python::sites::Sites;
 use crate::recording::Mirror;
@@ -59,6 +59,8 @@ pub(crate) struct Recorder {
     last_clock: u64,
     last_mirror: u64,
     rate_since: u64,
+    /// How far the GPU's records were delivered when the last round began, ns.
+    delivered_to: u64,
 }
 
 /// The recorder, from the first GPU use on.
@@ -95,6 +97,7 @@ impl Recorder {
             last_clock: 0,
             last_mirror: 0,
             rate_since: now,
+            delivered_to: 0,
         }
     }
 
@@ -102,7 +105,7 @@ impl Recorder {
     pub(crate) fn round(&mut self, mirror_now: bool) {
         let now = clock::monotonic();
         // the promise before the buffers: a flush that ends while we decode has given back buffers we did not take
-        self.header.gpu_complete_to = flush::complete_to();
+        self.delivered_to = flush::complete_to();
         // the buffers first, then the rings, then decode: a capture mark is known before the ops launched after it
         let full = buffers::take_full();
         let (store, marks, capture, decoder) =
@@ -124,6 +127,12 @@ impl Recorder {
         marks.settle();
         decoder.count(Total::Callbacks, calls * 2);
         if let Some(session) = session::get() {
+            if !session::is_subscribed() && !capture.is_on() {
+                let starts = full.iter().filter_map(|b| walk::first_start_in(&session.cupti, b));
+                if let Some(time) = starts.min() {
+                    capture.switch(true, time, store);
+                }
+            }
             for buffer in full {
                 if !buffers::is_bare() {
                     decoder.buffer(&session.cupti, &buffer, &mut decode::Sink { store, capture, now });
@@ -186,10 +195,9 @@ impl Recorder {
 
     fn write_mirror(&mut self) {
         self.header.segments_used = self.store.begun();
-        let bytes = self.header.encode();
-        self.store.image.put_header(&bytes);
+        self.store.image.put_header(&self.header.encode());
         if let Some(mirror) = &mut self.mirror {
-            mirror.update(&mut self.store, &bytes);
+            mirror.update(&mut self.store, &self.header);
         }
     }
 
@@ -228,7 +236,13 @@ impl Recorder {
         let h = &mut self.header;
         let t = &mut self.decoder.totals;
         h.last_write = now;
-        h.host_complete_to = h.host_complete_to.max(now);
+        // a span that is open is in the file only once it ends: a program killed in it promises nothing of it
+        let known_to = match h.state {
+            state::RECORDING => self.capture.off_since().or_else(arbiter::open_span).unwrap_or(now),
+            _ => now,
+        };
+        h.gpu_complete_to = self.delivered_to.min(known_to);
+        h.host_complete_to = known_to;
         h.valid_from = self.store.valid_from();
         h.sources = session::source_bits();
         let (recycled, overwritten) = self.store.overwritten();
@@ -280,8 +294,8 @@ impl Recorder {
         self.capture.finish(now, &mut self.store);
         self.marks.finish(now, &mut self.store, &self.capture);
         self.name_threads();
-        self.refresh_header(now);
         self.header.state = state::CLOSED;
+        self.refresh_header(now);
         self.header.exit_monotonic = now;
         self.write_mirror();
     }
@@ -311,10 +325,14 @@ pub(crate) fn before_unload() {
     if SPENT.load(Ordering::Relaxed) > allowed || lifecycle::get() != lifecycle::State::Recording {
         return;
     }
-    flush::plain();
+    let in_time = || clock::monotonic().saturating_sub(now) < 5_000_000;
+    let flush = flush::ask();
+    while !flush::has_ended(flush) && in_time() {
+        std::thread::sleep(Duration::from_micros(100));
+    }
     let before = ROUNDS.load(Ordering::Acquire);
     // two rounds: the one under way may have looked before the flush
-    while ROUNDS.load(Ordering::Acquire) < before + 2 && clock::monotonic().saturating_sub(now) < 5_000_000 {
+    while ROUNDS.load(Ordering::Acquire) < before + 2 && in_time() {
         WAKE.set();
         std::thread::sleep(Duration::from_micros(100));
     }

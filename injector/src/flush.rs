@@ -24,6 +24,9 @@ static WAKE: Signal = Signal::new();
 static FINAL: AtomicU8 = AtomicU8::new(0);
 /// Everything the GPU did before this time was delivered, ns.
 static COMPLETE_TO: AtomicU64 = AtomicU64::new(0);
+/// Flushes of the thread that began, and that ended.
+static BEGUN: AtomicU64 = AtomicU64::new(0);
+static ENDED: AtomicU64 = AtomicU64::new(0);
 static LONGEST: AtomicU64 = AtomicU64::new(0);
 
 /// How far the GPU's side of the recording is complete, ns.
@@ -54,6 +57,8 @@ pub(crate) fn run() {
         if FINAL.load(Ordering::Acquire) == 0 {
             let sleep = Sleep::begin(PERIOD_MS * 1_000_000);
             WAKE.wait(Duration::from_millis(PERIOD_MS));
+            // before FINAL is looked at: who sets it wakes us after that
+            WAKE.take();
             sleep.end();
         }
         if lifecycle::get() == lifecycle::State::Inert {
@@ -64,7 +69,9 @@ pub(crate) fn run() {
             FINAL.store(2, Ordering::Release);
             return;
         }
+        BEGUN.fetch_add(1, Ordering::AcqRel);
         plain();
+        ENDED.fetch_add(1, Ordering::AcqRel);
         step_aside_for_new_clients(&mut loads);
     }
 }
@@ -89,6 +96,19 @@ fn last() {
     while buffers::oldest_pending().is_some() && clock::monotonic().saturating_sub(begin) < FORCED_BY {
         std::thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// Asks the thread for a flush now and returns the number it will have at least: [`has_ended`] tells. A thread of the
+/// program's must not flush itself: it would hang with it.
+pub(crate) fn ask() -> u64 {
+    let number = BEGUN.load(Ordering::Acquire) + 1;
+    WAKE.set();
+    number
+}
+
+/// Has the flush of this number, or a later one, ended?
+pub(crate) fn has_ended(number: u64) -> bool {
+    ENDED.load(Ordering::Acquire) >= number
 }
 
 /// Asks for the final flush. COLD.

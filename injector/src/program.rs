@@ -74,6 +74,11 @@ impl Capture {
         self.off_since.is_none()
     }
 
+    /// Since when nothing is wanted, while nothing is.
+    pub(crate) fn off_since(&self) -> Option<u64> {
+        self.off_since
+    }
+
     /// Recording on or off from `now`.
     pub(crate) fn switch(&mut self, on: bool, now: u64, store: &mut Store) {
         match (self.off_since, on) {

@@ -12,9 +12,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use trace::header::HEADER_BYTES;
 use trace::segment::{SegmentHeader, SEGMENT_HEADER_BYTES, TRACK_DEFINITIONS};
-use trace::{place, setting, Loss};
+use trace::{place, setting, Header, Loss};
 
 use crate::store::image::Image;
 use crate::store::{Mirrored, Store};
@@ -30,6 +29,8 @@ pub(crate) struct Mirror {
     /// The name it has until its header is written: a file that ends in .gpr is a recording.
     unfinished: Option<PathBuf>,
     in_file: Vec<Mirrored>,
+    /// What the header last said of a file that held everything: GPU and host complete to, ns.
+    whole_to: (u64, u64),
     /// Bytes written.
     pub(crate) bytes: u64,
 }
@@ -131,7 +132,15 @@ impl Mirror {
         let in_file = vec![Mirrored::default(); segments as usize];
         // never closed: by the time it could be, the number may be the program's
         let file = ManuallyDrop::new(file);
-        Some(Mirror { file, identity, path, unfinished: Some(unfinished), in_file, bytes: 0 })
+        Some(Mirror {
+            file,
+            identity,
+            path,
+            unfinished: Some(unfinished),
+            in_file,
+            whole_to: (0, 0),
+            bytes: 0,
+        })
     }
 
     /// Gives the file its name, once its header is there (the directory is ours alone; `create` saw the name free).
@@ -219,8 +228,9 @@ impl Mirror {
         identity_of(self.file.as_raw_fd()) == Some(self.identity)
     }
 
-    /// Brings the file up to date: changed segments, then the header. `false` where something could not be written.
-    pub(crate) fn update(&mut self, store: &mut Store, header: &[u8; HEADER_BYTES]) -> bool {
+    /// Brings the file up to date: changed segments, then the header. `false` where something could not be written; the
+    /// header then promises no more than the file held before.
+    pub(crate) fn update(&mut self, store: &mut Store, header: &Header) -> bool {
         if !self.is_ours() {
             losses::add(Loss::MirrorWrite, 1);
             return false;
@@ -234,7 +244,12 @@ impl Mirror {
                 store.mark_again(index);
             }
         }
-        if !self.write_bytes(header, 0) {
+        if fine {
+            self.whole_to = (header.gpu_complete_to, header.host_complete_to);
+        }
+        let (gpu_complete_to, host_complete_to) = self.whole_to;
+        let header = Header { gpu_complete_to, host_complete_to, ..header.clone() };
+        if !self.write_bytes(&header.encode(), 0) {
             return false;
         }
         self.publish();
@@ -282,7 +297,6 @@ mod tests {
     use trace::define::TrackInfo;
     use trace::event::{Event, Kind};
     use trace::reader::Recording;
-    use trace::Header;
 
     #[test]
     fn a_descriptor_that_became_the_programs_is_not_written_to() {
@@ -294,7 +308,7 @@ mod tests {
         // SAFETY: puts the program's file under our number, as a program that closes and reopens everything does.
         assert!(unsafe { libc::dup2(file.as_raw_fd(), mirror.file.as_raw_fd()) } >= 0);
         store.string(b"something to write");
-        assert!(!mirror.update(&mut store, &Header::default().encode()));
+        assert!(!mirror.update(&mut store, &Header::default()));
         assert_eq!(std::fs::metadata(&other).unwrap().len(), 0);
         std::fs::remove_file(&other).unwrap();
         mirror.remove();
@@ -321,7 +335,7 @@ mod tests {
                 valid_from: store.valid_from(),
                 ..Header::default()
             };
-            assert!(mirror.update(&mut store, &header.encode()));
+            assert!(mirror.update(&mut store, &header));
             let bytes = std::fs::read(&mirror.path).unwrap();
             let mut r = Recording::open(bytes.as_slice()).unwrap();
             let mut newest = 0;

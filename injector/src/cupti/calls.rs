@@ -108,6 +108,17 @@ fn are_close(a: (u64, u64), b: (u64, u64)) -> bool {
     a.0.max(b.0).saturating_sub(a.1.min(b.1)) < CLOSE
 }
 
+/// cudaProfilerStart and cuProfilerStart.
+const STARTS: [u32; 2] = [
+    call::pack(call::RUNTIME, cbid::runtime::CUDA_PROFILER_START_V4000),
+    call::pack(call::DRIVER, cbid::driver::CU_PROFILER_START),
+];
+
+/// Does this call switch capture on?
+pub(super) fn is_profiler_start(runtime: bool, cbid: u32) -> bool {
+    STARTS.contains(&call::pack(if runtime { call::RUNTIME } else { call::DRIVER }, cbid))
+}
+
 impl Decoder {
     /// An API record of the filter.
     pub(super) fn call(&mut self, runtime: bool, r: &record::Api, sink: &mut Sink<'_>) {
@@ -129,10 +140,6 @@ impl Decoder {
     }
 
     fn recorded_call(&mut self, thread: u32, call: Event, sink: &mut Sink<'_>) {
-        const STARTS: [u32; 2] = [
-            call::pack(call::RUNTIME, cbid::runtime::CUDA_PROFILER_START_V4000),
-            call::pack(call::DRIVER, cbid::driver::CU_PROFILER_START),
-        ];
         if call.x == Class::Profiler as u8 {
             self.profiler_calls.push((call.end, STARTS.contains(&call.a)));
         } else {

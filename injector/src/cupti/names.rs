@@ -109,8 +109,9 @@ pub(crate) fn read_string(address: u64) -> Option<Vec<u8>> {
 pub(crate) fn read_memory(address: u64, out: &mut [u8]) -> Option<usize> {
     let local = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: out.len() };
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: out.len() };
+    // this thread, which has the memory of the process even when the main thread has ended
     // SAFETY: takes nothing, cannot fail.
-    let pid = unsafe { libc::getpid() };
+    let pid = unsafe { libc::syscall(libc::SYS_gettid) } as libc::pid_t;
     // SAFETY: `local` is a valid buffer of ours; the kernel checks `remote` and fails where it is not mapped.
     let n = unsafe { libc::process_vm_readv(pid, &local, 1, &remote, 1, 0) };
     if n > 0 {
@@ -120,7 +121,7 @@ pub(crate) fn read_memory(address: u64, out: &mut [u8]) -> Option<usize> {
     match std::io::Error::last_os_error().raw_os_error() {
         Some(libc::EPERM | libc::ENOSYS) => {
             use std::os::unix::fs::FileExt;
-            std::fs::File::open("/proc/self/mem").ok()?.read_at(out, address).ok().filter(|n| *n > 0)
+            std::fs::File::open("/proc/thread-self/mem").ok()?.read_at(out, address).ok().filter(|n| *n > 0)
         }
         _ => None,
     }

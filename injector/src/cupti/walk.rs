@@ -5,8 +5,8 @@
 
 use std::ptr::NonNull;
 
-use super::buffers;
 use super::decode::{Decoder, Sink};
+use super::{buffers, calls};
 use cupti_sys::{kind, record, Cupti};
 
 /// Highest offset that is read of any record.
@@ -35,6 +35,25 @@ impl Iterator for Offsets<'_> {
 
 fn offsets(cupti: &Cupti, base: NonNull<u8>, bytes: usize) -> Offsets<'_> {
     Offsets { cupti, base, bytes, next: std::ptr::null_mut() }
+}
+
+/// When the first cudaProfilerStart of a buffer returned, ns. What was launched after it may lie before its record is
+/// decoded, in this buffer or another.
+pub(crate) fn first_start_in(cupti: &Cupti, full: &buffers::Full) -> Option<u64> {
+    // SAFETY: the drain thread owns the buffer; `valid` is at most its size.
+    let bytes = unsafe { std::slice::from_raw_parts(full.address.as_ptr(), full.valid) };
+    offsets(cupti, full.address, full.valid)
+        .filter_map(|offset| {
+            let record = bytes.get(offset..)?;
+            let runtime = match record::kind_of(record)? {
+                kind::RUNTIME => true,
+                kind::DRIVER => false,
+                _ => return None,
+            };
+            let call = record::Api::read(record)?;
+            calls::is_profiler_start(runtime, call.cbid).then_some(call.end).filter(|end| *end > 0)
+        })
+        .min()
 }
 
 impl Decoder {

@@ -5,10 +5,12 @@
 //! * [`victim`]: one run of one program, with gapprobe or without, in folders of its own.
 //! * [`truth`]: what the simulated driver says really happened.
 //! * [`recorded`]: what the recording says happened.
+//! * [`chaos`]: random programs under random faults, and what must hold after each (`benches/chaos.rs`).
 //!
-//! The scenarios themselves are `tests/*.rs`, one a file. Nothing here asserts a property of gapprobe.
+//! The scenarios themselves are `tests/*.rs`, one a file. Nothing but `chaos` says what gapprobe must do.
 
 pub mod built;
+pub mod chaos;
 pub mod recorded;
 pub mod truth;
 pub mod victim;

@@ -68,6 +68,10 @@ pub struct Truth {
     pub cupti: Vec<Client>,
     /// The process id.
     pub pid: u32,
+    /// When the driver began, ns.
+    pub began: u64,
+    /// When exit handlers ran, ns; `None`: they did not.
+    pub ended: Option<u64>,
 }
 
 fn text<'a>(line: &'a str, key: &str) -> &'a str {
@@ -130,7 +134,11 @@ impl Truth {
                     result: number(line, "\"ret\":"),
                     tid: number(line, "\"tid\":") as u32,
                 }),
-                "meta" => truth.pid = number(line, "\"pid\":") as u32,
+                "meta" => {
+                    truth.pid = number(line, "\"pid\":") as u32;
+                    truth.began = number(line, "\"mono_ns\":");
+                }
+                "exit" => truth.ended = Some(number(line, "\"mono_ns\":")),
                 _ => {}
             }
         }

@@ -34,9 +34,12 @@ impl Victim {
     /// As [`Victim::sim`], with the run's folder in memory where /dev/shm is there: for bounds on the age of what is
     /// written, which a disk that others keep busy breaks (a header took 340 ms to reach one).
     pub fn sim_in_memory(release: &str, words: &[&str]) -> Victim {
-        let memory = Path::new("/dev/shm");
-        let base = if memory.is_dir() { memory } else { &built().scratch };
-        Victim::at(base, built().sim.join(release).join(words[0]), &words[1..], release)
+        Victim::at(memory(), built().sim.join(release).join(words[0]), &words[1..], release)
+    }
+
+    /// As [`Victim::ours`], with the run's folder in memory.
+    pub fn ours_in_memory(release: &str, words: &[&str]) -> Victim {
+        Victim::at(memory(), built().victims.join(release).join(words[0]), &words[1..], release)
     }
 
     /// Any program, with the libraries of `release` in reach.
@@ -121,6 +124,16 @@ impl Victim {
     /// Runs it to its end while the caller holds [`CORES`] for writing.
     pub fn run_alone_on_the_cores(self) -> Run {
         self.start().finish()
+    }
+}
+
+/// A folder in memory, where there is one.
+fn memory() -> &'static Path {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() {
+        memory
+    } else {
+        &built().scratch
     }
 }
 
@@ -274,13 +287,18 @@ impl Run {
         serde_json::from_slice(&bytes).ok()
     }
 
-    /// The truth of the program itself (not of its children); empty where it was killed before the driver began.
-    pub fn truth(&self) -> Truth {
-        let mut all: Vec<Truth> = files(&self.folder)
+    /// The truths of all programs of the run that used the driver.
+    pub fn truths(&self) -> Vec<Truth> {
+        files(&self.folder)
             .iter()
             .filter(|p| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with("truth.")))
             .map(|p| Truth::read(p))
-            .collect();
+            .collect()
+    }
+
+    /// The truth of the program itself (not of its children); empty where it was killed before the driver began.
+    pub fn truth(&self) -> Truth {
+        let mut all = self.truths();
         all.sort_by_key(|t| std::cmp::Reverse(t.ops.len()));
         all.into_iter().next().unwrap_or_default()
     }

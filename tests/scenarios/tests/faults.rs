@@ -61,6 +61,17 @@ fn a_subscription_that_is_taken_leaves_the_records() {
 }
 
 #[test]
+fn what_is_launched_right_after_the_profilers_start_is_there_without_the_subscription_too() {
+    for fault in ["", "subscribe=39"] {
+        let victim = Victim::sim("13.0", &["loop", "40", "100", "10", "200", "1", "r"]);
+        let run = victim.env("SIM_FAULT", fault).env("GAPPROBE_CAPTURE", "profiler").run();
+        assert_eq!((run.ending(), run.launched()), (0, 4000), "{fault}: {}", run.stderr);
+        assert_eq!(run.recorded().kernels().len(), 2000, "{fault}: {:?}", run.recorded().losses());
+        nothing_is_made_up(&run);
+    }
+}
+
+#[test]
 fn what_cupti_refuses_at_the_start_is_said_in_one_line() {
     for fault in ["register=error1", "timestamp=error1", "enable:10=error2"] {
         let run = faulty(fault);
@@ -108,6 +119,18 @@ fn a_flush_that_hangs_does_not_hold_up_the_end() {
     assert_eq!((run.ending(), run.launched()), (0, 1000));
     assert!(run.wall < Duration::from_secs(4), "{:?}", run.wall);
     nothing_is_made_up(&run);
+}
+
+#[test]
+fn a_flush_that_hangs_or_is_slow_does_not_hold_up_the_unloading_of_modules() {
+    for fault in ["flush=hang", "flush=slow:1000ms"] {
+        let victim = Victim::sim("13.0", &["modules", "12", "50"]).limit(Duration::from_secs(15));
+        let run = victim.env("SIM_FAULT", fault).run();
+        assert_eq!((run.ending(), run.stdout.as_str()), (0, "launched 600\n"), "{fault}: {}", run.stderr);
+        // the program itself takes about 30 ms, its end at most 2 s
+        assert!(run.wall < Duration::from_millis(2800), "{fault}: {:?}", run.wall);
+        nothing_is_made_up(&run);
+    }
 }
 
 #[test]

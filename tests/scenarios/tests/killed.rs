@@ -144,3 +144,47 @@ fn with_a_queue_that_never_runs_dry_the_recording_says_how_far_it_goes() {
         );
     }
 }
+
+#[test]
+fn killed_while_the_program_wants_nothing_recorded_it_promises_nothing_of_that_time() {
+    let mut running = Victim::ours("13.0", &["adverse", "capture"]).start();
+    assert!(running.wait_for(|f| std::fs::read(f.join("stdout")).is_ok_and(|t| t == b"off\n")));
+    let off = now();
+    assert!(running.wait_for(|_| now() - off > 600_000_000));
+    running.signal(libc::SIGKILL);
+    let run = running.finish();
+    let recorded = run.recorded();
+    assert_eq!(recorded.kernels().len(), 400, "{:?}", recorded.losses());
+    let (gpu, host) = (recorded.header.gpu_complete_to, recorded.header.host_complete_to);
+    assert!(gpu <= off && host <= off, "off at {off}, complete to {gpu} and {host}");
+    recover(&run, off, "capture off");
+}
+
+#[test]
+fn where_the_file_may_not_grow_the_recording_says_how_far_it_goes() {
+    let mut running = Victim::sim_in_memory("13.0", &["loop", "100000", "20", "30", "2000"]).start();
+    assert!(running.wait_for(|f| std::fs::read_dir(f.join("kept")).is_ok_and(|mut d| d.next().is_some())));
+    let limit = libc::rlimit { rlim_cur: 200_000, rlim_max: 200_000 };
+    // SAFETY: a child of ours that was not waited for yet, a valid structure, nothing to be written back.
+    let set =
+        unsafe { libc::prlimit(running.pid() as i32, libc::RLIMIT_FSIZE, &limit, std::ptr::null_mut()) };
+    assert_eq!(set, 0);
+    let from = now();
+    assert!(running.wait_for(|_| now() - from > 1_200_000_000));
+    running.signal(libc::SIGKILL);
+    let at = now();
+    let run = running.finish();
+    assert_eq!(run.ending(), 1009, "{}", run.stderr);
+    let (recorded, truth) = (run.recorded(), run.truth());
+    let ops: HashSet<u32> = recorded.kernels().iter().map(|(_, e)| e.correlation).collect();
+    let missing =
+        |before: u64| truth.kernels().filter(|k| k.end < before && !ops.contains(&k.correlation)).count();
+    assert!(missing(at) > 100, "the limit was met: {}", missing(at));
+    assert_eq!(
+        missing(recorded.header.gpu_complete_to),
+        0,
+        "it says complete to {}",
+        recorded.header.gpu_complete_to
+    );
+    assert!(recorded.loss(trace::Loss::MirrorWrite) > 0, "{:?}", recorded.losses());
+}

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Purpose: a process that ends in a way that leaves little room still ends as it would without us: in a signal handler
-//! that interrupted malloc, when it may make no more threads, and in a child that no fork handler was run for, whose
+//! that interrupted malloc, when it may make no more threads, when its main thread is gone, and in a child that no fork handler was run for, whose
 //! recording is its parent's.
 
+use std::process::Command;
 use std::time::Duration;
 
+use gapprobe_scenarios::built::built;
 use gapprobe_scenarios::Victim;
 
 #[test]
@@ -39,4 +41,28 @@ fn children_without_fork_handlers_leave_the_parents_recording_alone() {
     assert_eq!(run.left().len(), 2, "the parent's trace and summary: {:?}", run.left());
     let recorded = run.recorded();
     assert_eq!(recorded.kernels().len(), 800, "{:?}", recorded.losses());
+}
+
+#[test]
+fn a_process_whose_main_thread_has_ended_is_recorded_and_taken_for_alive() {
+    let mut running = Victim::ours("13.0", &["adverse", "last"]).start();
+    let stat = format!("/proc/{}/stat", running.pid());
+    assert!(running.wait_for(|_| std::fs::read_to_string(&stat).is_ok_and(|s| s.contains(") Z "))));
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(running.wait_for(|f| std::fs::read_dir(f.join("kept")).is_ok_and(|mut d| d.next().is_some())));
+    // SAFETY: takes nothing, cannot fail.
+    let uid = unsafe { libc::geteuid() };
+    let listed = Command::new(&built().command)
+        .args(["recover", "--list"])
+        .arg(running.folder.join("tmp").join(format!("gapprobe-{uid}")))
+        .output()
+        .expect("gapprobe recover");
+    let list = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let run = running.finish();
+    assert!(list.starts_with("running "), "its other threads go on: {list:?} {listed:?}");
+    assert_eq!(run.ending(), 6, "{}", run.stderr);
+    assert!(run.lines().len() == 1 && run.others().is_empty(), "{}", run.stderr);
+    let recorded = run.recorded();
+    let named = recorded.kernels().iter().filter(|(_, k)| recorded.name(k) == "after_main").count();
+    assert_eq!((recorded.kernels().len(), named), (1600, 1200), "{:?}", recorded.losses());
 }

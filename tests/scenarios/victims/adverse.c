@@ -6,15 +6,18 @@
 //   clone        4 children made by the system call alone (no fork handlers run) that end by exit(7): "child STATUS" each
 //   memory go|exit  takes all memory its limit leaves, sleeps 1.2 s; go: gives it back and goes on, exit: ends with status 3
 //   handler      ends by exit(0) in a handler of SIGTERM, which interrupts malloc and free; prints "ready" before
+//   last         its main thread ends; another uses new kernels for 600 ms, then ends the process with status 6
 //   threads      may make no more threads (as user 65534, if it is root's)
 //   library FILE loads FILE, whose constructor uses the GPU: "loading took MS ms"
 //   place        bound to one CPU; realtime: of class SCHED_FIFO, both before the first use. "NAME cpus N class N" a thread
+//   capture      calls cudaProfilerStop, says "off" and goes on until it is killed
 //   faults       "faults N" three times: page faults of this thread in 2,000 launches after a fork
 // Prints "launched N" at a normal end.
 #define _GNU_SOURCE
 #include "sim.h"
 #include <dirent.h>
 #include <dlfcn.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -37,6 +40,14 @@ static void work(int steps) {
 static void end(int signal) {
     (void)signal;
     exit(0);
+}
+
+static void *go_on(void *unused) {
+    usleep(50000);  // main is gone
+    function = kernel("after_main", 20);
+    for (int n = 0; n < 60; n++) work(1), usleep(10000);
+    exit(6);
+    return unused;
 }
 
 static void limit(int what, rlim_t soft) {
@@ -131,12 +142,19 @@ int main(int argc, char **argv) {
             for (int n = 0; n < 64; n++) blocks[n] = malloc(3000 + n * 1000);
             for (int n = 0; n < 64; n++) free(blocks[n]);
         }
+    } else if (!strcmp(way, "last")) {
+        pthread_t thread;
+        if (!pthread_create(&thread, NULL, go_on, NULL)) pthread_exit(NULL);
     } else if (!strcmp(way, "threads")) {
         if (getuid() == 0 && setuid(65534)) perror("setuid");
         limit(RLIMIT_NPROC, 0);
         work(20);
     } else if (!strcmp(way, "place") || !strcmp(way, "realtime")) {
         show_threads();
+    } else if (!strcmp(way, "capture")) {
+        CHECK(cudaProfilerStop());
+        if (write(1, "off\n", 4) != 4) return 94;
+        for (;;) work(1);
     } else if (!strcmp(way, "faults")) {
         usleep(200000);
         for (int round = 0; round < 3; round++) {
