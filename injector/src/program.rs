@@ -5,6 +5,7 @@
 //! the drain thread.
 
 use std::ffi::c_char;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use trace::define::TrackInfo;
 use trace::event::{Event, Kind, Unobserved};
@@ -39,13 +40,46 @@ pub(crate) fn range_pop() {
 /// Recording on or off from now.
 pub(crate) fn capture(on: bool) {
     if lifecycle::is_live() {
-        hostpool::push(&[[clock::monotonic(), u64::from(on), 0, TAG_CAPTURE]]);
+        let now = clock::monotonic();
+        SWITCHES.add(now, on);
+        hostpool::push(&[[now, u64::from(on), 0, TAG_CAPTURE]]);
     }
 }
 
 /// cudaProfilerStart or Stop returned.
 pub(crate) fn on_profiler_call(start: bool) {
     capture(start);
+}
+
+/// Switches remembered: more than any program makes between two rounds of the drain thread.
+const LATEST: usize = 64;
+
+/// When recording was switched last, by any thread. Rings are emptied one after the other: what a thread did after another one
+/// switched recording on may come out before that switch does.
+struct Switches {
+    /// Time in ns and, in the lowest bit, on or off; 0: none.
+    latest: [AtomicU64; LATEST],
+    next: AtomicUsize,
+}
+
+static SWITCHES: Switches =
+    Switches { latest: [const { AtomicU64::new(0) }; LATEST], next: AtomicUsize::new(0) };
+
+impl Switches {
+    /// Before the call that switches returns: who does something after it was told so by that thread.
+    fn add(&self, time: u64, on: bool) {
+        let at = self.next.fetch_add(1, Ordering::Relaxed) % LATEST;
+        if let Some(slot) = self.latest.get(at) {
+            slot.store(time << 1 | u64::from(on), Ordering::Release);
+        }
+    }
+
+    /// Was it switched on after `since`, and not off again, by `time`?
+    fn is_on(&self, since: u64, time: u64) -> bool {
+        let all = self.latest.iter().map(|s| s.load(Ordering::Acquire));
+        let last = all.filter(|s| s >> 1 > since && s >> 1 <= time).max();
+        last.is_some_and(|s| s & 1 == 1)
+    }
 }
 
 /// The spans in which the program wanted nothing recorded. Kinds stay on meanwhile (CUDA graphs captured with them off
@@ -65,7 +99,7 @@ impl Capture {
 
     /// Is an event that starts at `time` wanted?
     pub(crate) fn covers(&self, time: u64) -> bool {
-        self.off_since.is_none_or(|t| time < t)
+        self.off_since.is_none_or(|t| time < t || SWITCHES.is_on(t, time))
             && !self.closed.iter().rev().any(|&(a, b)| a <= time && time < b)
     }
 
@@ -153,5 +187,24 @@ impl Marks {
     /// At the end: ranges still open are stored as such.
     pub(crate) fn finish(&mut self, now: u64, store: &mut Store, capture: &Capture) {
         self.ranges.finish(now, &mut ranges::Sink { store, capture });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_follows_a_switch_that_was_not_taken_yet_is_known() {
+        let switches = Switches { latest: [const { AtomicU64::new(0) }; LATEST], next: AtomicUsize::new(0) };
+        assert!(!switches.is_on(0, u64::MAX), "none yet");
+        for (time, on) in [(20, true), (30, false), (40, true)] {
+            switches.add(time, on);
+        }
+        let on = |time| switches.is_on(10, time);
+        assert_eq!([15, 20, 29, 30, 39, 40, 99].map(on), [false, true, true, false, false, true, true]);
+        assert!(!switches.is_on(40, 99), "recording was switched off at 40 or after");
+        (0..LATEST as u64).for_each(|n| switches.add(100 + n, false));
+        assert!(!switches.is_on(10, 99), "what is forgotten is not on");
     }
 }

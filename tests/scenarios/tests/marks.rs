@@ -8,6 +8,7 @@ use std::process::Command;
 
 use gapprobe_scenarios::built::{built, root, target};
 use gapprobe_scenarios::{skipped, Victim};
+use trace::call::Class;
 use trace::define::TrackInfo;
 use trace::event::{Unobserved, MARK, OPEN_ENDED};
 use trace::reader::Track;
@@ -124,4 +125,16 @@ fn a_rust_program_with_real_nvtx_ranges_runs_unharmed() {
         assert!((0..25).all(|n| named(&format!("step {n}"), 0) == usize::from(n > 0)));
         assert_eq!(recorded.losses(), [("range_unbalanced", 2)], "the ends of those two");
     }
+}
+
+/// The rings of threads are emptied one after the other: what a thread calls after another one switched recording on may come
+/// out before the switch does.
+#[test]
+fn what_follows_a_start_that_another_thread_made_is_recorded() {
+    let victim = Victim::ours("13.0", &["adverse", "elsewhere"]).env("GAPPROBE_CAPTURE", "profiler");
+    let run = victim.run();
+    assert_eq!(run.ending(), 0, "{}", run.stderr);
+    let wanted: usize = run.stdout.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("wanted N");
+    let recorded = run.recorded();
+    assert_eq!(recorded.calls(Class::Sync).len(), wanted, "{:?}", recorded.losses());
 }

@@ -11,6 +11,8 @@
 //   library FILE loads FILE, whose constructor uses the GPU: "loading took MS ms"
 //   place        bound to one CPU; realtime: of class SCHED_FIFO, both before the first use. "NAME cpus N class N" a thread
 //   capture      calls cudaProfilerStop, says "off" and goes on until it is killed
+//   elsewhere    a thread of its own calls cudaProfilerStart and Stop 120 times, main synchronizes 40 times in between:
+//                "wanted N" calls
 //   faults       "faults N" three times: page faults of this thread in 2,000 launches after a fork
 // Prints "launched N" at a normal end.
 #define _GNU_SOURCE
@@ -40,6 +42,39 @@ static void work(int steps) {
 static void end(int signal) {
     (void)signal;
     exit(0);
+}
+
+static pthread_barrier_t turn;
+
+static void *switch_capture(void *rounds) {
+    for (long n = (long)rounds; n > 0; n--) {
+        pthread_barrier_wait(&turn);
+        CHECK(cudaProfilerStart());
+        pthread_barrier_wait(&turn);  // main works
+        pthread_barrier_wait(&turn);
+        CHECK(cudaProfilerStop());
+        pthread_barrier_wait(&turn);
+    }
+    return NULL;
+}
+
+static void capture_from_elsewhere(long rounds, int calls) {
+    pthread_t thread;
+    pthread_barrier_init(&turn, NULL, 2);
+    if (pthread_create(&thread, NULL, switch_capture, (void *)rounds)) abort();
+    for (long n = 0; n < rounds; n++) {
+        pthread_barrier_wait(&turn);
+        pthread_barrier_wait(&turn);
+        for (int call = 0; call < calls; call++) {
+            CHECK(cudaDeviceSynchronize());
+            usleep(50);
+        }
+        pthread_barrier_wait(&turn);
+        pthread_barrier_wait(&turn);
+        usleep(3000);
+    }
+    pthread_join(thread, NULL);
+    printf("wanted %ld\n", rounds * calls);
 }
 
 static void *go_on(void *unused) {
@@ -155,6 +190,8 @@ int main(int argc, char **argv) {
         CHECK(cudaProfilerStop());
         if (write(1, "off\n", 4) != 4) return 94;
         for (;;) work(1);
+    } else if (!strcmp(way, "elsewhere")) {
+        capture_from_elsewhere(120, 40);
     } else if (!strcmp(way, "faults")) {
         usleep(200000);
         for (int round = 0; round < 3; round++) {
