@@ -20,6 +20,9 @@ pub const NAMED_CALL: u32 = 0x7f << 24;
 /// "No such thing" in the 32-bit references of [`Op::call`] and the slices of `analysis.rs`.
 pub const NONE: u32 = u32::MAX;
 
+/// CUPTI's number for copies to the host.
+pub(crate) const TO_HOST: u8 = 2;
+
 /// A launch call may begin this much after its op by the two clocks' disagreement and still be joined, ns.
 pub const CLOCK_SLACK_NS: u64 = 1_000_000;
 
@@ -101,7 +104,7 @@ impl Op {
 
     /// A copy from the device to the host.
     pub fn is_copy_to_host(&self) -> bool {
-        self.kind == Kind::Memcpy && self.copy().direction == 2
+        self.kind == Kind::Memcpy && self.copy().direction == TO_HOST
     }
 
     /// A node of a CUDA graph launch.

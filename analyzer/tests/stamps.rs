@@ -2,23 +2,12 @@
 //! Stamps of another tool's trace that cannot be right: a file whose clocks or lengths contradict what a stream is gets no
 //! verdict, and the reason named is the stamps.
 
-use std::io::Read;
-use std::path::Path;
+mod events;
 
 use analyzer::formats::{self, Progress};
 use analyzer::Analysis;
+use events::events_of;
 use serde_json::{json, Value};
-
-fn events_of(name: &str) -> Vec<Value> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/traces/{name}.json.gz"));
-    let mut text = String::new();
-    flate2::read::GzDecoder::new(std::fs::File::open(path).unwrap()).read_to_string(&mut text).unwrap();
-    let mut all: Value = serde_json::from_str(&text).unwrap();
-    match all["traceEvents"].take() {
-        Value::Array(events) => events,
-        _ => panic!("no list of events"),
-    }
-}
 
 fn judged(events: &[Value]) -> Analysis {
     let text = json!({ "traceEvents": events }).to_string();

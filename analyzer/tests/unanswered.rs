@@ -2,28 +2,18 @@
 //! Kernels that were launched and are not in another tool's trace: counted, and no verdict where they are many; launches that
 //! rightly have none (the end of the trace, captures, work that the driver made of another call) are no loss.
 
+mod events;
+
 use std::collections::HashSet;
-use std::io::Read;
-use std::path::Path;
 
 use analyzer::formats::{self, Progress};
 use analyzer::{Analysis, Run};
+use events::events_of;
 use serde_json::{json, Value};
 
 /// The events of a trace of this repository: one transformer, four steps, 2,892 launches on two threads.
 fn events() -> Vec<Value> {
     events_of("h200_gpt")
-}
-
-fn events_of(name: &str) -> Vec<Value> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/traces/{name}.json.gz"));
-    let mut text = String::new();
-    flate2::read::GzDecoder::new(std::fs::File::open(path).unwrap()).read_to_string(&mut text).unwrap();
-    let mut all: Value = serde_json::from_str(&text).unwrap();
-    match all["traceEvents"].take() {
-        Value::Array(events) => events,
-        _ => panic!("no list of events"),
-    }
 }
 
 fn judged(events: Vec<Value>) -> (Run, Analysis) {

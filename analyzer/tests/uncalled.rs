@@ -2,26 +2,16 @@
 //! Calls that launched what another tool's trace holds, and are not in it themselves: counted by their correlation ids; a few
 //! leave the verdict, of many operations there is none. Operations launched before the recording began are no loss.
 
+mod events;
+
 use std::collections::HashSet;
 use std::io::Read;
-use std::path::Path;
 
 use analyzer::chrome::{self, ChromeOptions};
 use analyzer::formats::{self, Progress};
 use analyzer::{line, Analysis, Run};
+use events::events_of;
 use serde_json::{json, Value};
-
-/// The events of a trace of this repository.
-fn events_of(name: &str) -> Vec<Value> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/traces/{name}.json.gz"));
-    let mut text = String::new();
-    flate2::read::GzDecoder::new(std::fs::File::open(path).unwrap()).read_to_string(&mut text).unwrap();
-    let mut all: Value = serde_json::from_str(&text).unwrap();
-    match all["traceEvents"].take() {
-        Value::Array(events) => events,
-        _ => panic!("no list of events"),
-    }
-}
 
 fn read(text: &[u8]) -> (Run, Analysis) {
     let run = formats::kineto::read_in_blocks(text, 1 << 20, &Progress::default()).unwrap().run;

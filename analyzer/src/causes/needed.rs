@@ -18,7 +18,6 @@ use trace::call::Class;
 use trace::Kind;
 
 use crate::gaps::{LAUNCH_STRETCH_NS, SMALL_COPY_BYTES};
-use crate::replay::TO_HOST;
 use crate::run::{Call, Device, Op, Run};
 use crate::sites::{Site, Sites};
 
@@ -76,7 +75,7 @@ fn is_copy(c: &Call) -> bool {
 /// A few bytes to the host.
 fn brings_value(op: &Op) -> bool {
     let copy = op.copy();
-    op.kind == Kind::Memcpy && copy.direction == TO_HOST && copy.bytes <= SMALL_COPY_BYTES
+    op.is_copy_to_host() && copy.bytes <= SMALL_COPY_BYTES
 }
 
 /// Name and grid of a kernel.

@@ -22,7 +22,6 @@ mod ops;
 pub mod prepare;
 mod waits;
 
-pub(crate) use ops::TO_HOST;
 pub use prepare::Prepared;
 
 /// Ops replayed at most, the latest of the steady span.

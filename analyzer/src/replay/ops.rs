@@ -7,11 +7,9 @@ use super::prepare::{clamp32, op, Placed, Prepared, Work};
 use super::SPACING_NS;
 use crate::analysis::Bucket;
 use crate::gaps::{KERNEL_GAP_NS, SMALL_COPY_BYTES, SMALL_KERNEL_NS};
-use crate::run::{Device, Op, Run, NONE};
+use crate::run::{Device, Op, Run, NONE, TO_HOST};
 use crate::timeline::class;
 
-/// CUPTI's number for copies to the host.
-pub(crate) const TO_HOST: u8 = 2;
 /// Latency from launch call to start that is assumed where the recording shows none, ns (H200: 8.7–9.3 µs).
 const DEFAULT_LATENCY_NS: u64 = 9_000;
 /// By so much longer is the device's spacing before or behind a memset, where the recording shows none, ns. H200, pairs of
@@ -218,17 +216,17 @@ fn usual(run: &Run, device: &Device, placed: &[Placed]) -> Usual {
         .map(|(o, _, c)| o.start - c.start)
         .collect();
     let latency = median(&mut seen).unwrap_or(DEFAULT_LATENCY_NS);
-    let gaps = |memset: bool| -> Option<i64> {
-        let queued = calls().filter(|(o, last, c)| {
-            let before = end(*last);
-            c.start + SURELY * latency <= before && o.start < before + KERNEL_GAP_NS
-        });
-        let alike = queued.filter(|(o, last, _)| has_memset(*last, o) == memset);
-        let mut gaps: Vec<i64> = alike.map(|(o, last, _)| o.start as i64 - end(last) as i64).collect();
-        median(&mut gaps).map(|ns| ns.max(0))
-    };
-    let others = gaps(false).unwrap_or(SPACING_NS);
-    Usual { latency, memset: gaps(true).unwrap_or(others + MEMSET_NS), others }
+    let (mut with_memset, mut without) = (Vec::new(), Vec::new());
+    for (o, last, c) in calls() {
+        let before = end(last);
+        if c.start + SURELY * latency <= before && o.start < before + KERNEL_GAP_NS {
+            let gaps = if has_memset(last, o) { &mut with_memset } else { &mut without };
+            gaps.push(o.start as i64 - before as i64);
+        }
+    }
+    let spacing = |gaps: &mut Vec<i64>| median(gaps).map(|ns| ns.max(0));
+    let others = spacing(&mut without).unwrap_or(SPACING_NS);
+    Usual { latency, memset: spacing(&mut with_memset).unwrap_or(others + MEMSET_NS), others }
 }
 
 fn median<T: Ord + Copy>(seen: &mut [T]) -> Option<T> {

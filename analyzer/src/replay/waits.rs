@@ -3,11 +3,11 @@
 
 use trace::call::Class;
 
-use super::ops::{before, TO_HOST};
+use super::ops::before;
 use super::prepare::{clamp32, op, Placed, Prepared, Role};
 use super::{Fix, AHEAD_NS, LAUNCH_NS, NODE_NS};
 use crate::gaps::{HostView, SMALL_COPY_BYTES};
-use crate::run::{Call, Device, Run, NONE};
+use crate::run::{Call, Device, Run, NONE, TO_HOST};
 
 /// Ops looked at for the one that a call waited for: later ones ran beside it, on other streams or as a graph's nodes.
 const LOOK_BACK: usize = 64;

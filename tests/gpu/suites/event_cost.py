@@ -12,7 +12,7 @@ from check import victim
 from check.plan import NOT_RUN
 
 NAME = "event_cost"
-ABOUT = "ns a recorded call and its p99.99, with an idle and a saturated disk, simulated driver (about 30 s)"
+ABOUT = "ns a recorded call and its p99.99, with an idle and a saturated disk, simulated driver (about 60 s)"
 
 EVENT_LIMIT_NS = 60.0
 TAIL_LIMIT_NS = 5_000.0

@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use gapprobe_scenarios::built::built;
+use gapprobe_scenarios::small_disk::SmallDisk;
 use gapprobe_scenarios::{skipped, Run, Victim};
 
 const LOOP: [&str; 4] = ["loop", "10", "20", "20"];
@@ -97,32 +98,11 @@ fn a_directory_that_cannot_be_written() {
     assert!(!Path::new("/nonexistent-gapprobe").exists(), "no folders appear where the user made a mistake");
 }
 
-/// A tmpfs of a few KB, where this user may mount one.
-struct Small(PathBuf);
-
-impl Small {
-    fn mount(bytes: usize) -> Option<Small> {
-        let at = built().scratch.join(format!("full-{}-{bytes}", std::process::id()));
-        std::fs::create_dir_all(&at).ok()?;
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs"])
-            .arg(&at)
-            .output();
-        mounted.is_ok_and(|o| o.status.success()).then_some(Small(at))
-    }
-}
-
-impl Drop for Small {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status(); // else it stays, in the target folder
-        let _ = std::fs::remove_dir(&self.0);
-    }
-}
-
 #[test]
 fn a_full_disk() {
     for bytes in [4096, 40_960, 65_536] {
-        let Some(small) = Small::mount(bytes) else {
+        let at = built().scratch.join(format!("full-{}-{bytes}", std::process::id()));
+        let Some(small) = SmallDisk::mount(at, bytes) else {
             skipped("no tmpfs can be mounted here (needs root)");
             return;
         };

@@ -15,40 +15,20 @@ pub use judge::Found;
 pub use plan::{Place, Plan};
 pub use tally::Tally;
 
+use crate::small_disk::SmallDisk;
 use crate::{now, Run, Running, Victim};
 
 /// One run of a plan, and what is known of it besides.
 pub struct Played {
     /// A small disk that it wrote to; it goes before the folder it is in.
     #[expect(dead_code, reason = "held for its end")]
-    small: Option<Small>,
+    small: Option<SmallDisk>,
     /// What it left.
     pub run: Run,
     /// When it was killed, or its end was seen, ns.
     pub at: u64,
     /// When it stood still as a whole (SIGSTOP), ns.
     pub stopped: Vec<(u64, u64)>,
-}
-
-/// A tmpfs of a few KB.
-struct Small(PathBuf);
-
-impl Small {
-    fn mount(at: PathBuf, bytes: u32) -> Option<Small> {
-        std::fs::create_dir_all(&at).ok()?;
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs"])
-            .arg(&at)
-            .output();
-        mounted.is_ok_and(|o| o.status.success()).then_some(Small(at))
-    }
-}
-
-impl Drop for Small {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status(); // else it stays, in memory
-        let _ = std::fs::remove_dir(&self.0);
-    }
 }
 
 /// Runs the plan of a seed without gapprobe and with it, and judges: what was found, and what must not be.
@@ -89,11 +69,11 @@ fn play(plan: &Plan, with: bool) -> Played {
     let mut small = None;
     match plan.place {
         Place::SmallTmp(bytes) => {
-            small = Small::mount(folder.join("small"), bytes);
+            small = SmallDisk::mount(folder.join("small"), bytes);
             victim = victim.env("TMPDIR", folder.join("small"));
         }
         Place::SmallDir(bytes) => {
-            small = Small::mount(folder.join("small"), bytes);
+            small = SmallDisk::mount(folder.join("small"), bytes);
             victim = victim.env(trace::setting::DIR, folder.join("small"));
         }
         Place::NoTmp => victim = victim.env("TMPDIR", "/dev/null/tmp"),
