@@ -12,7 +12,7 @@
 //! - Everything that a frame points to as its code must be a code object: they are read in between.
 //!
 //! Where inner frames moved it is all done again; of a stack that moves again and again the outer frames are kept that four
-//! readings agree on, call sites and all; else there is none.
+//! readings agree on, call sites and all, and the function inside them if it is the same in all four; else there is none.
 //!
 //! It is no proof: nothing keeps both readings from being caught by calls that begin and end within 20 ns a frame (a call and
 //! its return take 18 ns from 3.11 on, 34 ns before), at the same place, or from being interrupted there. Where that happens is
@@ -86,14 +86,31 @@ struct Middle {
     c_frame: Option<(Slot, Slot)>,
 }
 
+/// A frame as it was read twice, before the thread state and after.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Seen {
+    frame: Frame,
+    /// Its code object (of [`Codes`]); `None`: C code, or not known.
+    id: Option<u32>,
+    /// It was at another instruction the second time, in the same function.
+    went_on: bool,
+}
+
 /// One reading of a chain of frames.
 struct Reading {
     /// Innermost first.
-    frames: Vec<Frame>,
-    /// The frames from this one on ran, and were the same before the thread state was read and after.
-    steady_from: usize,
+    frames: Vec<Seen>,
+    /// The frames from this one on ran, and were the same (but for the instruction) before the thread state was read and after.
+    there_from: usize,
     /// Some were not where the guess had them, and were read later, one after the other.
     is_late: bool,
+}
+
+impl Reading {
+    /// Did nothing change while it was read? (The innermost frame's instruction does all the time.)
+    fn is_steady(&self) -> bool {
+        self.there_from == 0 && self.frames.iter().skip(1).all(|f| !f.went_on)
+    }
 }
 
 /// Reads stacks; keeps its buffers.
@@ -108,35 +125,28 @@ type Head = (Slot, Option<Slot>);
 
 /// Frames that readings agree on, innermost first.
 struct Agreed {
-    frames: Vec<(Frame, Option<u32>)>,
+    frames: Vec<Seen>,
     is_outer: bool,
 }
 
-/// A frame, in a list of them.
-trait Framed: Clone {
-    fn frame(&self) -> &Frame;
-}
-
-impl Framed for Frame {
-    fn frame(&self) -> &Frame {
-        self
-    }
-}
-
-impl Framed for (Frame, Option<u32>) {
-    fn frame(&self) -> &Frame {
-        &self.0
-    }
-}
-
-/// The outermost frames of `a` that `b` has, too, one calling the other. None of a chain that was cut: it has no outer end.
-fn common<A: Framed, B: Framed>(a: &[A], b: &[B], is_same: impl Fn(&A, &B) -> bool) -> Vec<A> {
-    let is_cut = |last: Option<&Frame>| last.is_none_or(|f| f.back != 0);
-    if is_cut(a.last().map(Framed::frame)) || is_cut(b.last().map(Framed::frame)) {
+/// The outermost frames of `a` that `b` has, too, one calling the other. The innermost of them may have gone on: it is the same
+/// function, and what it calls is another call. None of a chain that was cut: it has no outer end.
+fn common(a: &[Seen], b: &[Seen]) -> Vec<Seen> {
+    let is_cut = |last: Option<&Seen>| last.is_none_or(|f| f.frame.back != 0);
+    if is_cut(a.last()) || is_cut(b.last()) {
         return Vec::new();
     }
-    let n = a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| is_same(a, b)).count();
-    a.get(a.len() - n..).unwrap_or(&[]).to_vec()
+    let is_same_code = |a: &Seen, b: &Seen| a.id.zip(b.id).is_none_or(|(a, b)| a == b);
+    let stayed = |a: &Seen, b: &Seen| a.frame == b.frame && !a.went_on && !b.went_on && is_same_code(a, b);
+    let mut pairs = a.iter().rev().zip(b.iter().rev()).peekable();
+    let mut found = Vec::new();
+    while let Some((a, _)) = pairs.next_if(|(a, b)| stayed(a, b)) {
+        found.push(*a);
+    }
+    let inside = pairs.next().filter(|(a, b)| is_same(&a.frame, &b.frame, true) && is_same_code(a, b));
+    found.extend(inside.map(|(a, _)| Seen { went_on: true, ..*a }));
+    found.reverse();
+    found
 }
 
 /// Is it the same frame at the same call? The innermost's instruction moves all the time.
@@ -146,16 +156,14 @@ fn is_same(a: &Frame, b: &Frame, is_innermost: bool) -> bool {
 }
 
 /// Is it the same chain, as far as it does not move all the time?
-fn are_same<'a, F: Framed + 'a>(
-    a: impl ExactSizeIterator<Item = &'a F>,
-    b: impl ExactSizeIterator<Item = &'a F>,
-) -> bool {
-    a.len() == b.len() && a.zip(b).enumerate().all(|(n, (a, b))| is_same(a.frame(), b.frame(), n == 0))
+fn are_same(a: &[Seen], b: &[Seen]) -> bool {
+    a.len() == b.len()
+        && a.iter().zip(b).enumerate().all(|(n, (a, b))| is_same(&a.frame, &b.frame, n == 0))
 }
 
 /// The stack of frames that were agreed on.
-fn finish(frames: Vec<(Frame, Option<u32>)>, is_outer: bool, codes: &Codes) -> Result<Stack, Why> {
-    let known = frames.into_iter().filter_map(|(f, id)| {
+fn finish(frames: Vec<Seen>, is_outer: bool, codes: &Codes) -> Result<Stack, Why> {
+    let known = frames.into_iter().filter_map(|Seen { frame: f, id, .. }| {
         let raw = RawFrame { code: f.code, instruction: f.instruction, owner: f.owner };
         id.map(|id| (id, raw))
     });
@@ -177,13 +185,13 @@ impl<M: Memory> Reader<M> {
         guess: &mut Guess,
         codes: &mut Codes,
     ) -> Result<Stack, Why> {
-        let mut outer: Option<Vec<(Frame, Option<u32>)>> = None;
-        let mut whole: Option<Vec<(Frame, Option<u32>)>> = None;
+        let mut outer: Option<Vec<Seen>> = None;
+        let mut whole: Option<Vec<Seen>> = None;
         let mut tries = 0;
         for _ in 0..MOST_TRIES {
             match self.twice(python, thread, guess, codes) {
                 Ok(Agreed { frames, is_outer: false }) => {
-                    let is_again = whole.as_ref().is_some_and(|w| are_same(w.iter(), frames.iter()));
+                    let is_again = whole.as_ref().is_some_and(|w| are_same(w, &frames));
                     if is_again || self.batch.is_quick() {
                         return finish(frames, false, codes);
                     }
@@ -193,7 +201,7 @@ impl<M: Memory> Reader<M> {
                 Ok(Agreed { frames, .. }) if frames.is_empty() => {}
                 Ok(Agreed { frames, .. }) => {
                     tries += 1;
-                    outer = Some(outer.map_or(frames.clone(), |o| common(&o, &frames, |a, b| a == b)));
+                    outer = Some(outer.map_or(frames.clone(), |o| common(&o, &frames)));
                 }
                 Err(Why::Moved) => {}
                 Err(why) => return Err(why),
@@ -223,17 +231,20 @@ impl<M: Memory> Reader<M> {
         }
         let ids = self.code(python, &first.frames, codes)?;
         let mut second = self.chain(python, thread, guess)?;
-        let is_steady = first.steady_from == 0 && second.steady_from == 0;
-        let is_whole = are_same(first.frames.iter(), second.frames.iter());
-        let mut frames: Vec<(Frame, Option<u32>)> = first.frames.into_iter().zip(ids).collect();
-        if is_steady && is_whole && frames.iter().all(|(f, id)| f.code == 0 || id.is_some()) {
-            return Ok(Agreed { frames, is_outer: false });
+        let is_whole =
+            first.is_steady() && second.is_steady() && are_same(&first.frames, &second.frames);
+        for (f, id) in first.frames.iter_mut().zip(ids) {
+            f.id = id;
         }
-        frames.drain(..first.steady_from);
-        second.frames.drain(..second.steady_from);
-        let mut frames = common(&frames, &second.frames, |a, b| a.0 == *b);
+        let is_unknown = |f: &Seen| f.frame.code != 0 && f.id.is_none();
+        if is_whole && !first.frames.iter().any(is_unknown) {
+            return Ok(Agreed { frames: first.frames, is_outer: false });
+        }
+        first.frames.drain(..first.there_from);
+        second.frames.drain(..second.there_from);
+        let mut frames = common(&first.frames, &second.frames);
         // what the innermost of no code object was called by may be anything
-        let unknown = frames.iter().rposition(|(f, id)| f.code != 0 && id.is_none());
+        let unknown = frames.iter().rposition(is_unknown);
         frames.drain(..unknown.map_or(0, |n| n + 1));
         Ok(Agreed { frames, is_outer: true })
     }
@@ -249,7 +260,7 @@ impl<M: Memory> Reader<M> {
                 return Err(Why::Gone);
             }
         }
-        let mut reading = Reading { frames: Vec::new(), steady_from: 0, is_late: false };
+        let mut reading = Reading { frames: Vec::new(), there_from: 0, is_late: false };
         let mut at = self.innermost(python, thread, guess, &middle.ok_or(Why::Gone)?, &mut reading)?;
         let mut functions = 0;
         while at != 0 && functions < DEEPEST {
@@ -260,11 +271,11 @@ impl<M: Memory> Reader<M> {
             functions += usize::from(frame.code != 0);
             at = frame.back;
         }
-        if at == 0 && reading.frames.last().is_some_and(|f| !f.is_root) {
+        if at == 0 && reading.frames.last().is_some_and(|f| !f.frame.is_root) {
             return Err(Why::Moved);
         }
         guess.frames.clear();
-        guess.frames.extend(reading.frames.iter().map(|f| f.address));
+        guess.frames.extend(reading.frames.iter().map(|f| f.frame.address));
         Ok(reading)
     }
 
@@ -325,22 +336,22 @@ impl<M: Memory> Reader<M> {
 
     /// The frame at `at`, the next one of this reading: from what was read, else read now.
     fn frame(&mut self, python: &Python, at: u64, reading: &mut Reading) -> Option<Frame> {
-        let frame = match self.asked.iter().rev().find(|a| a.address == at) {
+        let (frame, went_on) = match self.asked.iter().rev().find(|a| a.address == at) {
             Some(asked) => {
                 let [before, after] =
                     [asked.before, asked.after].map(|slot| decode(python, at, self.batch.bytes(slot)));
-                if !after.is_running || !is_same(&before, &after, reading.frames.is_empty()) {
-                    reading.steady_from = reading.frames.len() + 1;
+                if !after.is_running || !is_same(&before, &after, true) {
+                    reading.there_from = reading.frames.len() + 1;
                 }
-                after
+                (after, before.instruction != after.instruction)
             }
             None => {
                 reading.is_late = true;
-                reading.steady_from = reading.frames.len() + 1;
-                decode(python, at, &self.batch.read_one(at, frame_bytes(python))?)
+                reading.there_from = reading.frames.len() + 1;
+                (decode(python, at, &self.batch.read_one(at, frame_bytes(python))?), true)
             }
         };
-        reading.frames.push(frame);
+        reading.frames.push(Seen { frame, id: None, went_on });
         Some(frame)
     }
 
@@ -348,13 +359,13 @@ impl<M: Memory> Reader<M> {
     fn code(
         &mut self,
         python: &Python,
-        frames: &[Frame],
+        frames: &[Seen],
         codes: &mut Codes,
     ) -> Result<Vec<Option<u32>>, Why> {
         let layout = &python.layout;
         self.batch.clear();
         let mut wanted: Vec<(u64, Option<Head>)> = Vec::with_capacity(frames.len());
-        for address in frames.iter().map(|f| f.code) {
+        for address in frames.iter().map(|f| f.frame.code) {
             let slots = match wanted.iter().find(|w| w.0 == address) {
                 _ if address == 0 => None,
                 Some((_, slots)) => *slots,
