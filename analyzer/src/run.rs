@@ -362,6 +362,7 @@ impl Blind {
             r if r == Unobserved::CaptureOff as u32 => "the program switched capture off",
             r if r == Unobserved::Limit as u32 => "recording stopped at a limit",
             r if r == Unobserved::Stopped as u32 => "the process was stopped",
+            r if r == Unobserved::Window as u32 => "between two windows",
             _ => "not observed",
         }
     }

@@ -18,6 +18,7 @@ use crate::recording::Mirror;
 use crate::settings::{self, Settings};
 use crate::store::image::Image;
 use crate::store::Store;
+use crate::windows::{self, Windows};
 pub(crate) use crate::threads::spawn_quietly;
 use crate::threads::{self, Signal};
 use crate::{
@@ -228,6 +229,7 @@ fn prepare_recording() {
         off("not recording: no memory for the rings (GAPPROBE_MAX_MB)");
         return;
     };
+    windows::prepare(settings);
     let recorder = new_recorder(image, settings);
     *RECORDER.lock() = Some(recorder);
     if !spawn_quietly("gapprobe-flush", flush::run) || !spawn_quietly("gapprobe-exit", leave::run) {
@@ -306,7 +308,7 @@ fn new_recorder(image: Image, settings: &Settings) -> Recorder {
         let soname = session.path.rsplit('/').next().unwrap_or("");
         raw::RawFile::create(path, session.version, soname, monotonic)
     });
-    Recorder::new(store, mirror, header, capture, raw)
+    Recorder::new(store, mirror, header, capture, Windows::new(settings, monotonic), raw)
 }
 
 /// What the driver says of a device: plain attribute queries that need no context and touch no stream.

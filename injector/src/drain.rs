@@ -22,6 +22,7 @@ use crate::python::sites::Sites;
 use crate::recording::Mirror;
 use crate::store::Store;
 use crate::threads::Signal;
+use crate::windows::{Around, Windows};
 use crate::{clock, flush, hostpool, lifecycle, losses, nvtx, python, sampler, stopped};
 
 /// Longest pause between two rounds, ms.
@@ -54,6 +55,7 @@ pub(crate) struct Recorder {
     sites: Sites,
     sites_said: bool,
     capture: Capture,
+    pub(crate) windows: Windows,
     known_devices: u64,
     last_stuck: u64,
     last_clock: u64,
@@ -79,6 +81,7 @@ impl Recorder {
         mirror: Option<Mirror>,
         header: Header,
         capture: Capture,
+        windows: Windows,
         raw: Option<crate::cupti::raw::RawFile>,
     ) -> Recorder {
         let now = clock::monotonic();
@@ -92,6 +95,7 @@ impl Recorder {
             sites: Sites::default(),
             sites_said: false,
             capture,
+            windows,
             known_devices: 0,
             last_stuck: now,
             last_clock: 0,
@@ -106,6 +110,16 @@ impl Recorder {
         let now = clock::monotonic();
         // the promise before the buffers: a flush that ends while we decode has given back buffers we did not take
         self.delivered_to = flush::complete_to();
+        self.windows.round(
+            now,
+            &mut Around {
+                store: &mut self.store,
+                capture: &mut self.capture,
+                totals: &self.decoder.totals,
+                callback_ns: self.header.total(Total::CallbackNs),
+                first_op: &mut self.decoder.first_op,
+            },
+        );
         // the buffers first, then the rings, then decode: a capture mark is known before the ops launched after it
         let full = buffers::take_full();
         let (store, marks, capture, decoder) =
@@ -152,6 +166,7 @@ impl Recorder {
                 }
             }
         }
+        self.windows.settle(&mut self.decoder.first_op, &mut self.store);
         self.decoder.sampled.round(&mut self.store, &self.capture, self.decoder.devices);
         if let Some((from, to)) = stopped::take() {
             self.unobserved(from, to, Unobserved::Stopped);
@@ -186,7 +201,7 @@ impl Recorder {
 
     /// Do calls still leave records with us?
     fn look_for_strangers(&mut self) {
-        if arbiter::is_yielded() || buffers::is_bare() {
+        if arbiter::is_yielded() || buffers::is_bare() || !self.windows.is_open() {
             self.unanswered.forget();
         } else if let Some((from, to)) = self.unanswered.look(buffers_now()) {
             self.unobserved(from, to, Unobserved::Yielded);
@@ -241,7 +256,7 @@ impl Recorder {
             state::RECORDING => self.capture.off_since().or_else(arbiter::open_span).unwrap_or(now),
             _ => now,
         };
-        h.gpu_complete_to = self.delivered_to.min(known_to);
+        h.gpu_complete_to = self.delivered_to.min(known_to).min(self.windows.known_to().unwrap_or(u64::MAX));
         h.host_complete_to = known_to;
         h.valid_from = self.store.valid_from();
         h.sources = session::source_bits();
@@ -256,7 +271,7 @@ impl Recorder {
             (Total::Recycled, recycled),
             (Total::Overwritten, overwritten),
         ];
-        for (which, value) in values.into_iter().chain(sampler::spent()) {
+        for (which, value) in values.into_iter().chain(sampler::spent()).chain(self.windows.totals()) {
             if let Some(slot) = t.get_mut(which as usize) {
                 *slot = value;
             }
@@ -291,6 +306,7 @@ impl Recorder {
             }
         }
         self.say_of_sites(true);
+        self.windows.finish(now, &mut self.store);
         self.capture.finish(now, &mut self.store);
         self.marks.finish(now, &mut self.store, &self.capture);
         self.name_threads();
@@ -299,6 +315,11 @@ impl Recorder {
         self.header.exit_monotonic = now;
         self.write_mirror();
     }
+}
+
+/// The thread is wanted now: a window begins or ends. One call to the kernel.
+pub(crate) fn wake() {
+    WAKE.set();
 }
 
 /// What `unanswered` asks for.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::cupti::{arbiter, buffers, choose, reroute, session};
 use crate::stopped::Sleep;
 use crate::threads::Signal;
-use crate::{clock, lifecycle, neighbours};
+use crate::{clock, drain, lifecycle, neighbours};
 
 /// Between two plain flushes, ms.
 const PERIOD_MS: u64 = 250;
@@ -18,6 +18,14 @@ const PERIOD_MS: u64 = 250;
 const PLAIN_FOR: u64 = 500_000_000;
 /// What a forced flush has not brought back after this long since the first plain one is given up, ns.
 const FORCED_BY: u64 = 650_000_000;
+
+/// What the drain thread wants CUPTI to be, and what it is.
+static SWITCH: AtomicU8 = AtomicU8::new(IS_ON);
+const IS_ON: u8 = 0;
+const WANTS_OFF: u8 = 1;
+const IS_OFF: u8 = 2;
+const WANTS_ON: u8 = 3;
+const WANTS_OFF_FOR_GRAPHS: u8 = 4;
 
 static WAKE: Signal = Signal::new();
 /// Progress of the final flush: 0 not asked, 1 asked, 2 done.
@@ -70,7 +78,11 @@ pub(crate) fn run() {
             return;
         }
         BEGUN.fetch_add(1, Ordering::AcqRel);
+        if SWITCH.load(Ordering::Acquire) == WANTS_ON {
+            switch();
+        }
         plain();
+        switch();
         ENDED.fetch_add(1, Ordering::AcqRel);
         step_aside_for_new_clients(&mut loads);
     }
@@ -111,6 +123,51 @@ pub(crate) fn has_ended(number: u64) -> bool {
     ENDED.load(Ordering::Acquire) >= number
 }
 
+/// What CUPTI is to do for a window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Switch {
+    On = WANTS_ON,
+    Off = WANTS_OFF,
+    /// Off, on and off: what was on when the context was created goes on recording the nodes of graphs after it was switched off for
+    /// the first time (docs/windows.md).
+    OffForGraphs = WANTS_OFF_FOR_GRAPHS,
+}
+
+/// Asks the thread to switch CUPTI. By the drain thread.
+pub(crate) fn ask_switch(switch: Switch) {
+    SWITCH.store(switch as u8, Ordering::Release);
+    WAKE.set();
+}
+
+/// Is CUPTI to be on?
+pub(crate) fn is_wanted_on() -> bool {
+    matches!(SWITCH.load(Ordering::Acquire), IS_ON | WANTS_ON)
+}
+
+/// Is it done?
+pub(crate) fn is_switched(on: bool) -> bool {
+    SWITCH.load(Ordering::Acquire) == if on { IS_ON } else { IS_OFF }
+}
+
+/// Switches, if that was asked for; asks again where another client has CUPTI.
+fn switch() {
+    let wanted = SWITCH.load(Ordering::Acquire);
+    let (on, done) = match wanted {
+        WANTS_ON => (true, IS_ON),
+        WANTS_OFF | WANTS_OFF_FOR_GRAPHS => (false, IS_OFF),
+        _ => return,
+    };
+    if wanted == WANTS_OFF_FOR_GRAPHS && session::switch(false) {
+        session::switch(true);
+    }
+    // off: what was recorded is complete first, as far as it is; what comes back later is flushed as ever
+    if session::switch(on) || (!on && arbiter::is_yielded()) {
+        let _ = SWITCH.compare_exchange(wanted, done, Ordering::AcqRel, Ordering::Relaxed);
+        drain::wake();
+    }
+}
+
 /// Asks for the final flush. COLD.
 pub(crate) fn ask_last() {
     FINAL.store(1, Ordering::Release);
@@ -133,7 +190,7 @@ fn step_aside_for_new_clients(loads: &mut u64) {
     reroute::clients();
     if session::is_subscribed() && choose::is_mapped(neighbours::DLSYM_CLIENTS) {
         session::give_up_subscription();
-        if let Some(session) = session::get().filter(|_| !arbiter::is_yielded()) {
+        if let Some(session) = session::get().filter(|_| !arbiter::is_yielded() && is_wanted_on()) {
             let _ = session::arm(session); // now with all calls in the filter
         }
     }

@@ -51,6 +51,8 @@ mod hostpool;
 #[cfg(not(loom))]
 mod identity;
 #[cfg(not(loom))]
+mod imports;
+#[cfg(not(loom))]
 mod leave;
 #[cfg(not(loom))]
 mod lifecycle;
@@ -84,6 +86,8 @@ mod store;
 mod thread_block;
 #[cfg(not(loom))]
 mod threads;
+#[cfg(not(loom))]
+mod windows;
 
 #[cfg(not(loom))]
 pub use exports::*;

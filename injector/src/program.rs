@@ -13,7 +13,7 @@ use trace::event::{Event, Kind, Unobserved};
 use crate::ranges::Ranges;
 use crate::ring::{Tag, SLOT_WORDS};
 use crate::store::Store;
-use crate::{clock, hostpool, lifecycle, ranges};
+use crate::{clock, hostpool, lifecycle, ranges, windows};
 
 /// Tags in the kind byte of a ring slot; see [`Tag`].
 const TAG_STEP: u64 = Tag::Step as u64;
@@ -22,6 +22,7 @@ const TAG_CAPTURE: u64 = Tag::Capture as u64;
 /// A step begins here.
 pub(crate) fn step() {
     if lifecycle::is_live() {
+        windows::on_mark();
         hostpool::push(&[[clock::monotonic(), 0, 0, TAG_STEP]]);
     }
 }
@@ -87,6 +88,10 @@ impl Switches {
 #[derive(Default)]
 pub(crate) struct Capture {
     off_since: Option<u64>,
+    /// The program does not want any; it is between two windows.
+    off: [bool; 2],
+    /// The program switches itself.
+    is_the_programs: bool,
     /// Closed spans, newest last; old ones are forgotten once nothing from so far back can arrive.
     closed: Vec<(u64, u64)>,
 }
@@ -94,7 +99,12 @@ pub(crate) struct Capture {
 impl Capture {
     /// Starts switched off (`GAPPROBE_CAPTURE=profiler`).
     pub(crate) fn waiting_since(now: u64) -> Capture {
-        Capture { off_since: Some(now), closed: Vec::new() }
+        Capture { off_since: Some(now), off: [true, false], is_the_programs: true, ..Capture::default() }
+    }
+
+    /// Does the program switch itself? Then there are no windows of ours.
+    pub(crate) fn is_the_programs(&self) -> bool {
+        self.is_the_programs
     }
 
     /// Is an event that starts at `time` wanted?
@@ -113,12 +123,23 @@ impl Capture {
         self.off_since
     }
 
-    /// Recording on or off from `now`.
+    /// The program wants recording on or off from `now`.
     pub(crate) fn switch(&mut self, on: bool, now: u64, store: &mut Store) {
-        match (self.off_since, on) {
+        self.is_the_programs = true;
+        self.set([!on, self.off[1]], now, store);
+    }
+
+    /// A window begins (`on`) or ends `now`.
+    pub(crate) fn window(&mut self, on: bool, now: u64, store: &mut Store) {
+        self.set([self.off[0], !on], now, store);
+    }
+
+    fn set(&mut self, off: [bool; 2], now: u64, store: &mut Store) {
+        let before = std::mem::replace(&mut self.off, off);
+        match (self.off_since, off == [false; 2]) {
             (Some(since), true) => {
                 self.off_since = None;
-                store.add_recorder(&unobserved(since, now));
+                store.add_recorder(&unobserved(since, now, before));
                 if self.closed.len() >= 1024 {
                     self.closed.remove(0);
                 }
@@ -132,14 +153,15 @@ impl Capture {
     /// At the end: an open span is stored too.
     pub(crate) fn finish(&mut self, now: u64, store: &mut Store) {
         if let Some(since) = self.off_since.take() {
-            store.add_recorder(&unobserved(since, now));
+            store.add_recorder(&unobserved(since, now, self.off));
         }
     }
 }
 
-fn unobserved(from: u64, to: u64) -> Event {
+/// `off`: as in [`Capture`].
+fn unobserved(from: u64, to: u64, off: [bool; 2]) -> Event {
     let mut e = Event::new(Kind::Unobserved, from, to);
-    e.a = Unobserved::CaptureOff as u32;
+    e.a = if off[0] { Unobserved::CaptureOff } else { Unobserved::Window } as u32;
     e
 }
 

@@ -10,6 +10,17 @@ use trace::setting;
 
 use crate::environment;
 
+/// Which part of the run is to be recorded.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Wish {
+    /// Everything.
+    All,
+    /// As much as costs this share of the time.
+    Budget(f64),
+    /// The first steps of every so many.
+    Fixed { steps: u64, every: u64 },
+}
+
 /// What the user asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -29,6 +40,12 @@ pub(crate) struct Settings {
     pub(crate) graph_level: bool,
     /// Wait for cudaProfilerStart.
     pub(crate) capture_waits: bool,
+    /// Windows.
+    pub(crate) windows: Wish,
+    /// What recording may cost before its budget counts, ns (test switch).
+    pub(crate) free_ns: u64,
+    /// A step is slow that takes so many usual ones; 0: none is.
+    pub(crate) slow_step: f64,
     /// Do not read Python's frames.
     pub(crate) no_sites: bool,
     /// Looks of the gap sampler a second; 0: none.
@@ -74,6 +91,41 @@ fn choice(name: &str, allowed: [&str; 2], complaint: &mut Option<String>) -> boo
     }
 }
 
+fn decimal(name: &str, low: f64, high: f64, or_zero: bool, default: f64, complaint: &mut Option<String>) -> f64 {
+    let Some(raw) = environment::value(name) else { return default };
+    match std::str::from_utf8(raw).ok().and_then(|t| t.trim().parse::<f64>().ok()) {
+        Some(n) if (low..=high).contains(&n) || or_zero && n == 0.0 => n,
+        _ => {
+            let zero = if or_zero { ", nor 0" } else { "" };
+            complaint.get_or_insert(format!("{name} is not a number from {low} to {high}{zero}; using {default}"));
+            default
+        }
+    }
+}
+
+/// Most steps from one window to the next.
+const MOST_STEPS: u64 = 1 << 40;
+
+fn windows(complaint: &mut Option<String>) -> Wish {
+    let budget = decimal(setting::BUDGET, 0.01, 100.0, false, 0.5, complaint);
+    let wish = if budget >= 100.0 { Wish::All } else { Wish::Budget(budget / 100.0) };
+    let Some(text) = environment::text(setting::WINDOW).filter(|t| !t.trim().is_empty()) else { return wish };
+    let parts = text.split_once('/').map(|(a, b)| (a.trim().parse::<u64>(), b.trim().parse::<u64>()));
+    match parts {
+        Some((Ok(steps), Ok(every))) if steps > 0 && steps < every && every <= MOST_STEPS => {
+            Wish::Fixed { steps, every }
+        }
+        _ => {
+            complaint.get_or_insert(format!(
+                "{} is not STEPS/EVERY with fewer steps recorded than there are, as 20/2000; using {}",
+                setting::WINDOW,
+                setting::BUDGET
+            ));
+            wish
+        }
+    }
+}
+
 /// Reads all settings.
 pub(crate) fn read() -> Settings {
     let mut complaint = None;
@@ -82,6 +134,9 @@ pub(crate) fn read() -> Settings {
     let sample_hz = number(setting::SAMPLE_HZ, 0, 1000, 100, &mut complaint);
     Settings {
         sample_hz,
+        windows: windows(&mut complaint),
+        free_ns: number(setting::TEST_FREE_MS, 0, 3_600_000, 2000, &mut complaint) * 1_000_000,
+        slow_step: decimal(setting::SLOW_STEP, 1.05, 100.0, true, 1.5, &mut complaint),
         no_sites: choice(setting::SITES, ["1", "0"], &mut complaint),
         directory: environment::path(setting::DIR).map_or_else(|| PathBuf::from("."), PathBuf::from),
         max_bytes: (max_mb as usize) << 20,

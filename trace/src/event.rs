@@ -182,6 +182,8 @@ pub enum Unobserved {
     Limit = 3,
     /// The whole process was stopped (SIGSTOP, suspend, a debugger, a frozen container).
     Stopped = 4,
+    /// Between two windows (`GAPPROBE_BUDGET`, `GAPPROBE_WINDOW`), or a window had begun and no op of the GPU in it yet.
+    Window = 5,
 }
 
 /// Direction and memory kinds of a copy, packed in field `b` of [`Kind::Memcpy`]:

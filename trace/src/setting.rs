@@ -40,12 +40,16 @@ settings! {
     DENY "GAPPROBE_DENY" "" "0.1" false "Comma-separated executable names that are never recorded.";
     GRAPH "GAPPROBE_GRAPH" "node" "0.1" false "CUDA graphs are recorded node by node (node) or as one op a launch (graph); chosen once, at attach.";
     CAPTURE "GAPPROBE_CAPTURE" "start" "0.1" false "start records from the first GPU use; profiler waits for cudaProfilerStart or gapprobe_capture(1).";
+    BUDGET "GAPPROBE_BUDGET" "0.5" "0.1" false "What recording may cost, % of the run's time: beyond that (and two seconds) it goes on in windows (0.01 to 100; 100: everything is recorded).";
+    WINDOW "GAPPROBE_WINDOW" "" "0.1" false "Windows as asked for: STEPS/EVERY, 20/2000 records the first 20 of every 2,000 steps, from the start.";
+    SLOW_STEP "GAPPROBE_SLOW_STEP" "1.5" "0.1" false "Between windows, eight steps in a row that take so many times the usual one open a window, and so does a step that does not come (1.05 to 100; 0: never).";
     SITES "GAPPROBE_SITES" "1" "0.1" false "0 leaves the frames of Python alone: no line of code, neither at calls nor in samples.";
     FORCE "GAPPROBE_FORCE" "0" "0.1" false "1 records although another profiler (nsys, ncu, compute-sanitizer) seems to be around.";
     SAMPLE_HZ "GAPPROBE_SAMPLE_HZ" "100" "0.1" false "How often a second the threads that call CUDA are looked at: where they stand in Python, running or blocked in what (0 to 1000; 0: never).";
     RUN_ID "GAPPROBE_RUN_ID" "" "0.1" true "Set by gapprobe run: ties recordings to the run that started them.";
     TEST_BARE "GAPPROBE_TEST_BARE" "0" "0.1" true "1 starts with empty callbacks and buffer handlers (bare CUPTI); gapprobe_test_bare(0/1) switches.";
     TEST_DEVICE_POOL "GAPPROBE_TEST_DEVICE_POOL" "" "0.1" true "CUPTI's device buffers: bytes of one, most of them, how many ahead.";
+    TEST_FREE_MS "GAPPROBE_TEST_FREE_MS" "2000" "0.1" true "What recording may cost before its budget counts, ms.";
     TEST_KEEP "GAPPROBE_TEST_KEEP" "0" "0.1" true "1 keeps the recording after the report was written from it.";
     TEST_ROOT "GAPPROBE_TEST_ROOT" "/tmp" "0.1" true "The folder in place of /tmp where TMPDIR cannot be used for recordings.";
     TEST_RAW "GAPPROBE_TEST_RAW" "" "0.1" true "File that gets the raw CUPTI records as they arrive.";

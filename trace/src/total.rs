@@ -73,6 +73,14 @@ totals! {
     GilHoldersMissed = 24, "gil_holders_missed";
     /// Samples with the outer frames of their Python stack only: the inner ones moved while they were read.
     SamplesOuter = 25, "samples_outer";
+    /// Launches between windows, not recorded, as far as they go through the CUDA runtime's library.
+    LaunchesBetween = 26, "launches_between";
+    /// Windows that were recorded; 0: all was.
+    Windows = 27, "windows";
+    /// Windows that slow or missing steps opened.
+    Alarms = 28, "alarms";
+    /// Steps of the whole run as counted without records, in windows and between them; 0: not known.
+    ClockSteps = 29, "clock_steps";
 }
 
 #[cfg(test)]

@@ -23,6 +23,12 @@ use crate::timeline::Observed;
 pub const WARM_UP_MEDIANS: f64 = 1.5;
 /// Leading slow steps up to this many, or a quarter of the run, can be warm-up.
 const MOST_WARM_UP: usize = 3;
+/// One of the first steps that takes this many times the longest of all later ones happened once, before it all went steadily: the run
+/// waited for other ranks, compiled, or was held up (H200: the third of 158 steps stood for nine seconds at a gate, and 92 % of the
+/// run's time was HOST). What comes again is no warm-up: a later step is about as long.
+const ONCE: u64 = 10;
+/// Steps looked at for that.
+const FIRST: usize = 10;
 /// Fewer steps than this are no steps.
 pub const MIN_STEPS: usize = 3;
 
@@ -118,6 +124,20 @@ fn leave_warm_up_out(steps: &mut Steps) {
 /// How many of the first of these step times are warm-up: those far above the later half, if they are few. Many are a phase
 /// of the run, and count (a host that is slow for half of it); then so far as they are far above the later half of the phase.
 fn warm_up(times: &[u64]) -> usize {
+    slow_in_front(times).max(held_up(times))
+}
+
+/// Up to and with the last of the first steps that was held up once.
+fn held_up(times: &[u64]) -> usize {
+    let first = FIRST.min(times.len() / 4);
+    let is_once = |at: &usize| {
+        let later = times.get(at + 1..).and_then(|l| l.iter().max()).copied().unwrap_or(u64::MAX);
+        times.get(*at).is_some_and(|ns| *ns > later.saturating_mul(ONCE))
+    };
+    (0..first).rev().find(is_once).map_or(0, |at| at + 1)
+}
+
+fn slow_in_front(times: &[u64]) -> usize {
     let n = times.len();
     let Some(later) = times.get(n / 2..).filter(|later| !later.is_empty()) else { return 0 };
     let limit = median(&mut later.to_vec()) as f64 * WARM_UP_MEDIANS;
@@ -125,7 +145,7 @@ fn warm_up(times: &[u64]) -> usize {
     match slow <= (n / 4).max(MOST_WARM_UP).min(n / 2) {
         true => slow,
         // never the whole of it: `slow` is less than what it is counted of
-        false => times.get(..slow).map_or(0, warm_up),
+        false => times.get(..slow).map_or(0, slow_in_front),
     }
 }
 
@@ -172,6 +192,14 @@ mod tests {
         // seen on an H200: the first steps held the setting up, the next twenty a slower host
         assert_eq!(warm_up(&phases(&[(1, 11_898), (1, 260), (20, 27), (28, 17)])), 2);
         assert_eq!(warm_up(&phases(&[(1, 11_898), (2, 27), (9, 10)])), 3);
+    }
+
+    #[test]
+    fn what_held_the_run_up_once_before_it_went_steadily_is_warm_up() {
+        assert_eq!(warm_up(&phases(&[(2, 5), (1, 9120), (155, 5)])), 3);
+        assert_eq!(warm_up(&phases(&[(2, 5), (1, 90), (20, 5), (1, 90), (130, 5)])), 0, "it comes again");
+        assert_eq!(warm_up(&phases(&[(60, 5), (1, 9120), (95, 5)])), 0, "in the middle of the run");
+        assert_eq!(warm_up(&phases(&[(2, 5), (1, 9120), (3, 5)])), 0, "too few to say what is steady");
     }
 
     #[test]

@@ -112,7 +112,10 @@ pub(crate) fn try_to_return() -> Option<(u64, u64)> {
     if clock::monotonic().saturating_sub(LAST_CALL.load(Ordering::Relaxed)) < settle {
         return None;
     }
-    session::arm(session::get()?).ok()?;
+    // between two windows there is nothing to switch on
+    if flush::is_wanted_on() {
+        session::arm(session::get()?).ok()?;
+    }
     let now = clock::monotonic();
     YIELDED_AT.store(0, Ordering::Release);
     Some((since, now))

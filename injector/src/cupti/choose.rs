@@ -106,6 +106,14 @@ pub(crate) fn already_mapped() -> Option<Library> {
     open(path, libc::RTLD_NOLOAD)
 }
 
+/// The CUDA runtime of the process, if it has one and no more, as a library of its own. Takes a reference.
+pub(crate) fn only_runtime() -> Option<Library> {
+    let own = mapped();
+    let mut all = own.iter().filter(|p| file_name(p).starts_with("libcudart.so"));
+    let path = all.next()?;
+    all.next().is_none().then(|| open(path, libc::RTLD_NOLOAD)).flatten()
+}
+
 /// `13` of `libcudart.so.13` or `libcudart.so.12.4.127`.
 fn major(name: &str) -> Option<u32> {
     name.split(".so.").nth(1)?.split('.').next()?.parse().ok()

@@ -18,6 +18,7 @@ use crate::losses;
 use crate::program::Capture;
 use crate::sampler::Taker;
 use crate::store::Store;
+use crate::windows::FirstOp;
 
 /// The decoder's memory between buffers; belongs to the drain thread.
 pub(crate) struct Decoder {
@@ -34,6 +35,8 @@ pub(crate) struct Decoder {
     pub(crate) devices: u64,
     /// cudaProfilerStart (true) and Stop (false) seen as records, with their time: where no callback tells.
     pub(crate) profiler_calls: Vec<(u64, bool)>,
+    /// When a window's first op began.
+    pub(crate) first_op: FirstOp,
     /// Test switch: the raw records go here too.
     raw: Option<RawFile>,
 }
@@ -85,6 +88,7 @@ impl Decoder {
             records: 0,
             devices: 0,
             profiler_calls: Vec::new(),
+            first_op: FirstOp::default(),
             raw,
         }
     }
@@ -216,6 +220,7 @@ impl Decoder {
         self.devices |= 1u64.checked_shl(op.device).unwrap_or(0);
         let wanted = sink.capture.covers(event.start);
         if wanted {
+            self.first_op.note(event.start);
             let track = TrackInfo::Stream { device: op.device, context: op.context, stream: op.stream };
             sink.store.add(track, event);
         }

@@ -10,6 +10,8 @@ use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::OnceLock;
 
+use parking_lot::Mutex;
+
 use cupti_sys::bindings::{thread_id_type, CUpti_SubscriberHandle, CUpti_Subscriber_st};
 use cupti_sys::{attribute, cbid, domain, kind, Cupti, CuptiResult};
 use trace::call::{self, Class};
@@ -40,6 +42,8 @@ static FIRST_USE: AtomicU64 = AtomicU64::new(0);
 /// A forced flush was done: from then on a record without times is one that was not finished.
 static FORCED: AtomicBool = AtomicBool::new(false);
 static STARTED: AtomicBool = AtomicBool::new(false);
+/// Held while kinds are switched: a window of ours must not begin while another client takes over. No callback takes it.
+static ARMING: Mutex<()> = Mutex::new(());
 
 /// GPU memory CUPTI may take a device, bytes: its default pool could grow to 250 buffers of 3.2 MB.
 const DEVICE_POOL_BYTES: usize = 32 << 20;
@@ -177,15 +181,7 @@ fn subscribe(session: &Session) {
     }
     SUBSCRIBER.store(handle, Ordering::Release);
     SOURCES.fetch_or(sources::CALLBACKS, Ordering::Relaxed);
-    let filter = session.cupti.has_call_filter();
-    for c in call::CALLS {
-        // launches come from the filter where there is one: no callback on the hottest calls
-        if c.class != Class::Launch || !filter {
-            // an id that an older release does not know is refused: harmless
-            // SAFETY: our own subscription, serialised (attach runs once).
-            let _ = unsafe { (session.cupti.enable_callback)(1, handle, u32::from(c.domain), c.id) };
-        }
-    }
+    call_back(session, handle, true);
     for id in callbacks::UNLOADING {
         // SAFETY: as above; 12.x and newer know the library form, older ones refuse it.
         let _ = unsafe { (session.cupti.enable_callback)(1, handle, domain::DRIVER_API, id) };
@@ -194,6 +190,40 @@ fn subscribe(session: &Session) {
         // SAFETY: as above.
         ok(unsafe { (session.cupti.enable_callback)(1, handle, domain::RESOURCE, id) });
     }
+}
+
+/// Callbacks of the API calls we record, on or off.
+fn call_back(session: &Session, handle: CUpti_SubscriberHandle, on: bool) {
+    let filter = session.cupti.has_call_filter();
+    for c in call::CALLS {
+        // launches come from the filter where there is one: no callback on the hottest calls
+        if c.class != Class::Launch || !filter {
+            // an id that an older release does not know is refused: harmless
+            // SAFETY: our own subscription, serialised (attach runs once; windows hold `ARMING`).
+            let _ = unsafe { (session.cupti.enable_callback)(u32::from(on), handle, u32::from(c.domain), c.id) };
+        }
+    }
+}
+
+/// A window begins or ends: everything of ours on or off. On the flush thread. `false`: another client has CUPTI.
+pub(crate) fn switch(on: bool) -> bool {
+    let Some(session) = get() else { return false };
+    let _held = ARMING.lock();
+    if arbiter::is_yielded() {
+        return false;
+    }
+    let done = match on {
+        true => enable(session).is_ok(),
+        false => {
+            disable(session);
+            true
+        }
+    };
+    let handle = SUBSCRIBER.load(Ordering::Acquire);
+    if !handle.is_null() {
+        call_back(session, handle, on);
+    }
+    done
 }
 
 /// Do we hold the subscription?
@@ -214,6 +244,11 @@ pub(crate) fn give_up_subscription() {
 
 /// Registers clock and buffers and switches our kinds on: at attach, and again after another client has finished.
 pub(crate) fn arm(session: &Session) -> Result<(), CuptiResult> {
+    let _held = ARMING.lock();
+    enable(session)
+}
+
+fn enable(session: &Session) -> Result<(), CuptiResult> {
     // Each call's order matters: the clock before any kind, the buffers before any record.
     // SAFETY: a function that lives as long as the process.
     unsafe { (session.cupti.activity_register_timestamp_callback)(Some(timestamp)) }.ok()?;
@@ -234,6 +269,11 @@ pub(crate) fn arm(session: &Session) -> Result<(), CuptiResult> {
 
 /// Switches our kinds and filtered calls off (another client records; what we left on would land in its trace).
 pub(crate) fn disarm(session: &Session) {
+    let _held = ARMING.lock();
+    disable(session);
+}
+
+fn disable(session: &Session) {
     filter_calls(session, false);
     for k in kinds(session.graph_level) {
         // SAFETY: a kind number we enabled.

@@ -110,7 +110,9 @@ def judged(label, form, summary):
     words = f"{first} {v.get('confidence') or ''} {v.get('text') or ''}".strip()
     if form == "fixed":
         false = first not in SILENT and first not in label.fixed
-        return first in label.fixed, false, words
+        # several together: right if each of them is, or is the GPU's own (the spacing of kernels accuses nobody)
+        parts = named[1:] if first == "MIXED" else [first]
+        return bool(parts) and all(p in (*label.fixed, "KERNEL-GAP") for p in parts), false, words
     accused = [n for n in named if n in label.forbidden]
     if accused:
         return False, True, f"names {accused[0]}: {words}"
@@ -121,9 +123,9 @@ def judged(label, form, summary):
 
 
 def right_line(path, expected, site):
-    """Whether the line that a verdict names is one of the `expected` ones of that file, in its function."""
+    """Whether the line that a verdict names is one of the `expected` ones of that file, in its function (or a lambda in that line)."""
     file, line, function = pathlib.Path(str(site.get("file"))).name, site.get("line"), str(site.get("function"))
-    return file == path.name and line in expected and function.split(".")[-1] == expected[line]
+    return file == path.name and line in expected and function.split(".")[-1] in (expected[line], "<lambda>")
 
 
 def judge_site(plan, program, summary):

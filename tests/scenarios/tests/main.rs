@@ -32,3 +32,4 @@ mod stacks;
 mod stopped;
 mod strangers;
 mod untouched;
+mod windows;

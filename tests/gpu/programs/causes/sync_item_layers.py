@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`.item()` after each of 30 light layers, a heavy one behind them. Fixed: the statistics stay on the GPU."""
+"""`.item()` after each of 45 light layers, a heavy one behind them. Fixed: the statistics stay on the GPU."""
 
 import torch
 from torchside import Heavy, Stem, main
 
 
 def build(form, ctx):
-    stem, head = Stem(ctx, 30), Heavy(ctx, ms=9.5)
+    stem, head = Stem(ctx, 45), Heavy(ctx, ms=10)
 
     def step(_i):
         x, seen = stem.input, []

@@ -23,7 +23,7 @@ class Images(Dataset):
 
 
 def build(form, ctx):
-    stem, head = Stem(ctx, 40), Heavy(ctx, ms=6)
+    stem, head = Stem(ctx, 40), Heavy(ctx, ms=8)
     workers = 8 if form in ("workers", "fixed") else 0
     batches = iter(DataLoader(Images(ctx.seconds(0.0005)), batch_size=16, num_workers=workers, pin_memory=ctx.on_gpu,
                               persistent_workers=workers > 0))

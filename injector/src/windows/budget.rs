@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// WARM
+//! What recording costs the program: estimated from what was recorded and from what CUPTI is known to cost (H200.md), and measured by
+//! holding the last steps of each window against the first ones behind it.
+
+use trace::{total, Total};
+
+use super::plan::{Costs, RESIDUE_FIRST_NS, RESIDUE_NS};
+use super::step_clock;
+
+/// A launch that is recorded, ns: CONCURRENT_KERNEL adds 0.9 to 1.1 µs, whatever the tool (H200.md).
+const LAUNCH_NS: f64 = 1000.0;
+/// A node of a graph that is recorded, ns: +12 to 16 % on a graph of 645 kernels that takes 1.41 ms (H200.md).
+const NODE_NS: f64 = 350.0;
+/// Steps held against each other, of a window and of what follows it.
+const STEPS: u64 = 100;
+/// Steps left out at a switch.
+const LEFT_OUT: u64 = 3;
+/// Fewer pairs than this tell nothing.
+const LEAST_PAIRS: usize = 8;
+const MOST_PAIRS: usize = 64;
+
+/// Counts of what was recorded so far.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Spent {
+    launches: u64,
+    nodes: u64,
+    callback_ns: u64,
+}
+
+impl Spent {
+    pub(crate) fn of(totals: &[u64; total::SLOTS], callback_ns: u64) -> Spent {
+        let of = |t: Total| totals.get(t as usize).copied().unwrap_or(0);
+        let launches = of(Total::Launches) + of(Total::GraphLaunches);
+        Spent { launches, nodes: of(Total::Kernels).saturating_sub(of(Total::Launches)), callback_ns }
+    }
+
+    /// ns since `before`.
+    fn cost(&self, before: &Spent) -> f64 {
+        (self.launches - before.launches) as f64 * LAUNCH_NS
+            + self.nodes.saturating_sub(before.nodes) as f64 * NODE_NS
+            + self.callback_ns.saturating_sub(before.callback_ns) as f64
+    }
+}
+
+/// The account.
+pub(crate) struct Budget {
+    began: u64,
+    /// This much is spent before any window is closed, ns: a run of a minute or two is recorded whole.
+    free_ns: f64,
+    last: u64,
+    last_spent: Spent,
+    last_launches: u64,
+    /// All of it, ns.
+    spent_ns: f64,
+    /// While a window was open: time, cost, launches, nodes.
+    open: [f64; 4],
+    /// Windows were opened again: what stays of CUPTI is more from then on.
+    was_reopened: bool,
+    /// Step time in a window over step time behind it, less 1.
+    pairs: Vec<f64>,
+    held_at: u64,
+}
+
+impl Budget {
+    pub(super) fn new(now: u64, free_ns: u64) -> Budget {
+        Budget {
+            began: now,
+            free_ns: free_ns as f64,
+            last: now,
+            last_spent: Spent::default(),
+            last_launches: 0,
+            spent_ns: 0.0,
+            open: [0.0; 4],
+            was_reopened: false,
+            pairs: Vec::new(),
+            held_at: u64::MAX,
+        }
+    }
+
+    /// What has come since the last look, with a window open or not; `launches`: of the step clock.
+    pub(super) fn look(&mut self, now: u64, is_open: bool, spent: Spent, launches: u64) {
+        let cost = spent.cost(&self.last_spent);
+        self.spent_ns += cost;
+        if is_open {
+            let [time, ns, n, nodes] = &mut self.open;
+            *time += now.saturating_sub(self.last) as f64;
+            *ns += cost;
+            *n += (spent.launches - self.last_spent.launches) as f64;
+            *nodes += spent.nodes.saturating_sub(self.last_spent.nodes) as f64;
+        } else {
+            let stays = if self.was_reopened { RESIDUE_NS } else { RESIDUE_FIRST_NS };
+            self.spent_ns += launches.saturating_sub(self.last_launches) as f64 * stays;
+        }
+        (self.last, self.last_spent, self.last_launches) = (now, spent, launches);
+    }
+
+    /// Did nodes of graphs run?
+    pub(super) fn has_graphs(&self) -> bool {
+        self.last_spent.nodes > 0
+    }
+
+    /// A window was opened after another one.
+    pub(super) fn reopened(&mut self) {
+        self.was_reopened = true;
+    }
+
+    /// Is more spent than this share of the time so far, and what is free?
+    pub(super) fn is_spent(&self, now: u64, share: f64) -> bool {
+        self.spent_ns > self.free_ns + share * now.saturating_sub(self.began) as f64
+    }
+
+    /// The window that ended at `step` against the steps behind it, once they are there.
+    pub(super) fn hold_against(&mut self, step: u64) {
+        if self.held_at == step || step_clock::steps() < step + LEFT_OUT + STEPS {
+            return;
+        }
+        self.held_at = step;
+        let inside = step_clock::times(step.saturating_sub(STEPS), step.saturating_sub(1));
+        let behind = step_clock::times(step + LEFT_OUT, step + LEFT_OUT + STEPS);
+        if let (Some(a), Some(b)) = (median(inside), median(behind)) {
+            if self.pairs.len() == MOST_PAIRS {
+                self.pairs.remove(0);
+            }
+            self.pairs.push(a / b - 1.0);
+        }
+    }
+
+    /// Mean of the pairs and half its 95 % interval; `None`: too few.
+    fn measured(&self) -> Option<(f64, f64)> {
+        let n = self.pairs.len() as f64;
+        if self.pairs.len() < LEAST_PAIRS {
+            return None;
+        }
+        let mean = self.pairs.iter().sum::<f64>() / n;
+        let variance = self.pairs.iter().map(|p| (p - mean).powi(2)).sum::<f64>() / (n - 1.0);
+        // Student's t for 7 degrees of freedom, and less for more
+        Some((mean, 2.36 * (variance / n).sqrt()))
+    }
+
+    /// Shares of the program's time.
+    pub(super) fn costs(&self) -> Costs {
+        let [time, ns, launches, nodes] = self.open;
+        if time == 0.0 {
+            return Costs::default();
+        }
+        let stays = |each: f64| (launches * each + nodes * each / 3.0) / time;
+        let off = stays(RESIDUE_NS);
+        // what a window was seen to cost more than no window, where that is known: where the GPU is behind, launches are free
+        let on = match self.measured() {
+            Some((mean, half)) => off + (mean + half).max(0.0),
+            None => ns / time,
+        };
+        Costs { on, off_once: stays(RESIDUE_FIRST_NS), off }
+    }
+
+    /// The usual step time, ns; 0: not known.
+    pub(super) fn step_ns(&self) -> u64 {
+        median(step_clock::times(0, u64::MAX)).unwrap_or(0.0) as u64
+    }
+
+    /// What was measured, in words.
+    pub(super) fn describe(&self) -> Option<(&'static str, String)> {
+        let (mean, half) = self.measured()?;
+        let [mean, low, high] = [mean, mean - half, mean + half].map(|share| share * 100.0);
+        Some((
+            "windows.cost",
+            format!("{mean:+.2} % of a step in a window [{low:+.2}, {high:+.2}], {} pairs", self.pairs.len()),
+        ))
+    }
+}
+
+/// The middle one.
+pub(super) fn median(mut values: Vec<u64>) -> Option<f64> {
+    let middle = values.len() / 2;
+    (!values.is_empty()).then(|| *values.select_nth_unstable(middle).1 as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn spent(launches: u64) -> Spent {
+        Spent { launches, ..Spent::default() }
+    }
+
+    #[test]
+    fn a_run_that_launches_much_spends_its_budget_and_one_that_launches_little_never_does() {
+        for (a_second, spends_after) in [(33_000, Some(72)), (500, None)] {
+            let mut budget = Budget::new(0, 2 * SECOND);
+            let first = (1..3600u64).find(|s| {
+                budget.look(s * SECOND, true, spent(a_second * s), a_second * s);
+                budget.is_spent(s * SECOND, 0.005)
+            });
+            assert_eq!(first, spends_after, "{a_second} launches a second");
+        }
+    }
+
+    #[test]
+    fn what_stays_of_cupti_counts_too() {
+        let mut budget = Budget::new(0, 2 * SECOND);
+        budget.look(SECOND, true, spent(1000), 1000);
+        let before = budget.spent_ns;
+        budget.look(2 * SECOND, false, spent(1000), 2000);
+        assert_eq!(budget.spent_ns - before, 1000.0 * RESIDUE_FIRST_NS);
+        budget.reopened();
+        budget.look(3 * SECOND, false, spent(1000), 3000);
+        assert_eq!(budget.spent_ns - before, 1000.0 * (RESIDUE_FIRST_NS + RESIDUE_NS));
+    }
+
+    #[test]
+    fn a_window_that_was_seen_to_cost_nothing_is_not_held_to_the_estimate() {
+        let mut budget = Budget::new(0, 2 * SECOND);
+        budget.look(SECOND, true, spent(40_000), 40_000);
+        assert!((budget.costs().on - 0.04).abs() < 1e-9);
+        budget.pairs = [0.001, -0.001].repeat(8);
+        let costs = budget.costs();
+        assert!(costs.on - costs.off < 0.001, "{costs:?}");
+        budget.pairs = [0.05, 0.06].repeat(8);
+        let costs = budget.costs();
+        assert!((0.05..0.06).contains(&(costs.on - costs.off)), "{costs:?}");
+    }
+}

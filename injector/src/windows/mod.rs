@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+// WARM (HOT: `wake`)
+//! Recording in windows, so that what gapprobe costs stays within `GAPPROBE_BUDGET`: from the start until the budget is spent, then
+//! some steps in many. Between two windows nothing of CUPTI is switched on.
+//!
+//! | file | |
+//! |---|---|
+//! | `plan` | which steps are recorded: arithmetic |
+//! | `budget` | what recording costs, from counts and from windows held against the steps behind them |
+//! | `step_clock` | launches and steps, counted without CUPTI |
+//! | `runtime` | where the launches come from |
+//! | `alarm` | steps that have become slow, or do not come |
+//! | here | opening and closing, on the drain thread; the flush thread asks CUPTI |
+
+mod alarm;
+mod budget;
+mod plan;
+mod runtime;
+mod step_clock;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use trace::event::{Event, Kind, Unobserved};
+use trace::{total, Total};
+
+pub(crate) use budget::Spent;
+pub(crate) use step_clock::on_mark;
+
+use crate::cupti::choose;
+use crate::flush::Switch;
+use crate::program::Capture;
+use crate::settings::{Settings, Wish};
+use crate::store::Store;
+use crate::{clock, drain, flush};
+use alarm::Alarm;
+use budget::Budget;
+use plan::Plan;
+use step_clock::Source;
+
+/// The drain thread is wanted now.
+fn wake() {
+    drain::wake();
+}
+
+/// What windows are counted by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum By {
+    Steps,
+    /// Time of day, in units of [`plan::WINDOW_NS`]: where no steps are known. Clocks of the nodes of a job differ by less than that.
+    Clock,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// Everything is recorded.
+    Open,
+    /// Nothing is wanted any more; the flush thread was asked to switch CUPTI off.
+    Closing,
+    Closed,
+    /// The flush thread was asked to switch CUPTI on.
+    Opening,
+}
+
+/// Which windows there are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Schedule {
+    /// All is recorded.
+    All,
+    Windows(Plan, By),
+    /// None but those that are asked for.
+    Asked,
+}
+
+/// Opens and closes windows. Of the drain thread.
+pub(crate) struct Windows {
+    wish: Wish,
+    schedule: Schedule,
+    phase: Phase,
+    budget: Budget,
+    alarm: Alarm,
+    /// Recorded up to this step or this time whatever the schedule says.
+    asked: Option<Asked>,
+    blind: Option<Blind>,
+    last_look: u64,
+    closed_at_step: u64,
+    launches_at: u64,
+    /// Launches between windows, windows begun, those that an alarm opened.
+    counts: [u64; 3],
+}
+
+/// The front of a window: nothing of the GPU is known of it until an op has begun, for what ran when the window opened is not
+/// recorded. Its records may come when the window is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Blind {
+    since: u64,
+    /// The window's end, once it is over.
+    until: Option<u64>,
+}
+
+/// A window that was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Asked {
+    until_step: u64,
+    until: u64,
+}
+
+/// Between two looks at costs and steps, ns.
+const LOOK: u64 = 250_000_000;
+/// A window that an alarm opens lasts so long at least and at most, ns.
+const ALARM_NS: u64 = 5_000_000_000;
+
+/// What a window's opening has to wait for, and what it ends with.
+pub(crate) struct Around<'a> {
+    pub(crate) store: &'a mut Store,
+    pub(crate) capture: &'a mut Capture,
+    pub(crate) totals: &'a [u64; total::SLOTS],
+    /// When the first op of the GPU began that was recorded since the window opened.
+    pub(crate) first_op: &'a mut FirstOp,
+    pub(crate) callback_ns: u64,
+}
+
+/// Watches for the first op that begins after a moment.
+#[derive(Default)]
+pub(crate) struct FirstOp {
+    since: Option<u64>,
+    at: Option<u64>,
+}
+
+impl FirstOp {
+    /// An op was recorded.
+    #[inline]
+    pub(crate) fn note(&mut self, start: u64) {
+        if self.since.is_some_and(|s| start >= s) {
+            self.at = Some(self.at.map_or(start, |a| a.min(start)));
+        }
+    }
+
+    fn watch(&mut self, since: u64) {
+        *self = FirstOp { since: Some(since), at: None };
+    }
+
+    fn take(&mut self) -> Option<u64> {
+        let at = self.at.take();
+        if at.is_some() {
+            self.since = None;
+        }
+        at
+    }
+}
+
+impl Windows {
+    /// As the settings say, from now on.
+    pub(crate) fn new(settings: &Settings, now: u64) -> Windows {
+        let wish = if settings.capture_waits { Wish::All } else { settings.windows };
+        let schedule = match wish {
+            Wish::Fixed { steps, every } => Schedule::Windows(Plan { length: steps, every }, By::Steps),
+            _ => Schedule::All,
+        };
+        Windows {
+            wish,
+            schedule,
+            phase: Phase::Open,
+            budget: Budget::new(now, settings.free_ns),
+            alarm: Alarm::new(settings.slow_step),
+            asked: None,
+            blind: None,
+            last_look: 0,
+            closed_at_step: 0,
+            launches_at: 0,
+            counts: [0, 1, 0],
+        }
+    }
+
+    /// One round, before rings and buffers are taken. `now` is no later than any event that is still in them.
+    pub(crate) fn round(&mut self, now: u64, around: &mut Around<'_>) {
+        if self.wish == Wish::All {
+            return;
+        }
+        if now.saturating_sub(self.last_look) >= LOOK {
+            self.look(now, around);
+        }
+        if self.phase != Phase::Open {
+            self.count_launches();
+        }
+        let wanted = self.is_wanted(now) || around.capture.is_the_programs();
+        match self.phase {
+            Phase::Open if !wanted => {
+                around.capture.window(false, now, around.store);
+                if let Some(blind) = &mut self.blind {
+                    blind.until = Some(now);
+                }
+                self.closed_at_step = step_clock::steps();
+                self.launches_at = step_clock::launches();
+                let is_first = self.counts[1] == 1;
+                let for_graphs = is_first && self.budget.has_graphs();
+                flush::ask_switch(if for_graphs { Switch::OffForGraphs } else { Switch::Off });
+                if for_graphs {
+                    self.budget.reopened();
+                }
+                self.phase = Phase::Closing;
+            }
+            Phase::Closing if flush::is_switched(false) => self.phase = Phase::Closed,
+            Phase::Closed if wanted => {
+                flush::ask_switch(Switch::On);
+                self.phase = Phase::Opening;
+            }
+            Phase::Opening if flush::is_switched(true) => {
+                around.capture.window(true, now, around.store);
+                self.end_blindness(now, around.store);
+                around.first_op.watch(now);
+                self.blind = Some(Blind { since: now, until: None });
+                self.counts = [self.counts[0], self.counts[1] + 1, self.counts[2]];
+                self.budget.reopened();
+                self.phase = Phase::Open;
+            }
+            _ => {}
+        }
+    }
+
+    /// After buffers were decoded: is it known when the first op of the window began?
+    pub(crate) fn settle(&mut self, first_op: &mut FirstOp, store: &mut Store) {
+        if let Some(at) = first_op.take() {
+            self.end_blindness(at, store);
+        }
+    }
+
+    /// Up to when what the GPU did is known; `None`: no limit.
+    pub(crate) fn known_to(&self) -> Option<u64> {
+        self.blind.map(|b| b.since)
+    }
+
+    /// Is everything recorded now?
+    pub(crate) fn is_open(&self) -> bool {
+        self.phase == Phase::Open
+    }
+
+    /// At the end.
+    pub(crate) fn finish(&mut self, now: u64, store: &mut Store) {
+        self.end_blindness(now, store);
+        if self.phase != Phase::Open {
+            self.count_launches();
+        }
+        if self.counts[0] > 0 || self.schedule != Schedule::All {
+            store.attribute("windows", &self.describe());
+            if let Some((key, value)) = self.budget.describe() {
+                store.attribute(key, &value);
+            }
+        }
+    }
+
+    /// Counters for the header.
+    pub(crate) fn totals(&self) -> [(Total, u64); 4] {
+        let [between, windows, alarms] = self.counts;
+        let steps = if self.wish == Wish::All { 0 } else { step_clock::steps() };
+        [
+            (Total::LaunchesBetween, between),
+            (Total::Windows, if between > 0 || self.schedule != Schedule::All { windows } else { 0 }),
+            (Total::Alarms, alarms),
+            (Total::ClockSteps, steps),
+        ]
+    }
+
+    fn describe(&self) -> String {
+        match self.schedule {
+            Schedule::All => "all".to_owned(),
+            Schedule::Asked => "none but those asked for".to_owned(),
+            Schedule::Windows(p, By::Steps) => format!("{} of {} steps", p.length, p.every),
+            Schedule::Windows(p, By::Clock) => {
+                format!("{} of {} s", p.length * plan::WINDOW_NS / 1_000_000_000, p.every * plan::WINDOW_NS / 1_000_000_000)
+            }
+        }
+    }
+
+    fn end_blindness(&mut self, at: u64, store: &mut Store) {
+        let Some(blind) = self.blind.take() else { return };
+        let mut e = Event::new(Kind::Unobserved, blind.since, blind.until.map_or(at, |u| u.min(at)));
+        if e.start < e.end {
+            e.a = Unobserved::Window as u32;
+            store.add_recorder(&e);
+        }
+    }
+
+    fn count_launches(&mut self) {
+        let now = step_clock::launches();
+        self.counts[0] += now.saturating_sub(self.launches_at);
+        self.launches_at = now;
+    }
+
+    fn is_wanted(&mut self, now: u64) -> bool {
+        let begun = step_clock::steps();
+        let step = begun.saturating_sub(1);
+        if self.asked.is_some_and(|a| step >= a.until_step || now >= a.until) {
+            self.asked = None;
+        }
+        if self.asked.is_some() {
+            return true;
+        }
+        match self.schedule {
+            Schedule::All => true,
+            Schedule::Asked => false,
+            // which step it is, is not known: nothing is left out
+            Schedule::Windows(_, By::Steps) if step_clock::source() == Source::None => true,
+            Schedule::Windows(plan, By::Steps) => {
+                step_clock::wake_at(plan.next_change(step) + 1);
+                plan.records(step)
+            }
+            Schedule::Windows(plan, By::Clock) => plan.records(clock::pair().1 / plan::WINDOW_NS),
+        }
+    }
+
+    /// Costs, steps, and what follows from them.
+    fn look(&mut self, now: u64, around: &Around<'_>) {
+        self.last_look = now;
+        lead_launches();
+        step_clock::forget_stale(now);
+        let has_steps = step_clock::look_for_anchor();
+        let is_open = matches!(self.phase, Phase::Open | Phase::Closing);
+        self.budget.look(now, is_open, Spent::of(around.totals, around.callback_ns), step_clock::launches());
+        if self.phase == Phase::Closed {
+            self.budget.hold_against(self.closed_at_step);
+            let usual = matches!(self.schedule, Schedule::Windows(_, By::Steps) | Schedule::Asked);
+            if usual && self.asked.is_none() && self.alarm.rings(now, has_steps) {
+                self.counts[2] += 1;
+                let length = plan::window_steps(self.alarm.usual_step());
+                self.ask(step_clock::steps() + length, now + ALARM_NS);
+            }
+        }
+        let Wish::Budget(share) = self.wish else { return };
+        if around.capture.is_the_programs() || (self.schedule == Schedule::All && !self.budget.is_spent(now, share)) {
+            return;
+        }
+        let step_ns = self.budget.step_ns();
+        let by = if has_steps && step_ns > 0 { By::Steps } else { By::Clock };
+        let length = if by == By::Steps { plan::window_steps(step_ns) } else { 1 };
+        self.schedule = match (Plan::within(share, self.budget.costs(), length), self.schedule) {
+            // the length stays as it is: it would change with every wavering of the step time
+            (Some(p), Schedule::Windows(old, b)) if b == by => {
+                Schedule::Windows(Plan { length: old.length, every: p.every / p.length * old.length }, b)
+            }
+            (Some(p), _) => Schedule::Windows(p, by),
+            (None, Schedule::Windows(..)) => self.schedule,
+            (None, _) => Schedule::Asked,
+        };
+    }
+
+    /// A window from now on, whatever the schedule says.
+    fn ask(&mut self, until_step: u64, until: u64) {
+        self.asked = Some(Asked { until_step, until });
+    }
+}
+
+/// Before the first launch, while the program waits for us: every launch counts, or ranks would number their steps differently. COLD.
+pub(crate) fn prepare(settings: &Settings) {
+    if settings.windows != Wish::All {
+        lead_launches();
+    }
+}
+
+/// Has the launches of what was mapped since the last time counted, too.
+fn lead_launches() {
+    static LOADS: AtomicU64 = AtomicU64::new(0);
+    let loads = choose::load_count();
+    if LOADS.swap(loads, Ordering::Relaxed) != loads {
+        runtime::lead_here();
+    }
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// WARM
+//! When to record: a function of the step number (or, where no steps are known, of the wall clock), the same on every rank without
+//! a word between them. Windows begin at multiples of a power of two and are a power of two long, so that a rank which can
+//! afford more windows records in all those of the others, too: no rank is slow in a step in which the others are not.
+
+/// What recording costs, as shares of the program's time.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(super) struct Costs {
+    /// While everything is recorded.
+    pub(super) on: f64,
+    /// While nothing is: what CUPTI leaves behind, after the first time it was switched off (see [`RESIDUE_FIRST_NS`]).
+    pub(super) off_once: f64,
+    /// ... and after it was switched on and off again.
+    pub(super) off: f64,
+}
+
+/// What stays of CUPTI on a launch once its kinds, which were on when the context was created, are off again, ns. H200, CUPTI
+/// 13.0, `tests/gpu/programs/residue.c`: 1,130 instructions more than the 8,200 of a launch (470 of them CUPTI's).
+pub(super) const RESIDUE_FIRST_NS: f64 = 250.0;
+/// ... once they were switched on in a context that was there already, and off: 5,440 instructions more (3,735 of them CUPTI's).
+pub(super) const RESIDUE_NS: f64 = 600.0;
+
+/// Windows of `length` every `every`, in steps or units of time; both powers of two (or as the user set them).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Plan {
+    pub(super) length: u64,
+    pub(super) every: u64,
+}
+
+/// Windows are this much of the run at least.
+const SPARSEST: u32 = 10;
+
+impl Plan {
+    /// Is this step (or unit of time) recorded?
+    pub(super) fn records(&self, at: u64) -> bool {
+        at % self.every < self.length
+    }
+
+    /// The next step from which it is not as at `at`.
+    pub(super) fn next_change(&self, at: u64) -> u64 {
+        let begin = at - at % self.every;
+        if self.records(at) {
+            begin.saturating_add(self.length)
+        } else {
+            begin.saturating_add(self.every)
+        }
+    }
+
+    /// The windows that keep to `budget` (a share of time), each `length` long. `None`: none do, not even one: what stays of
+    /// CUPTI after a second window is more than the budget, and what stays now is not.
+    pub(super) fn within(budget: f64, costs: Costs, length: u64) -> Option<Plan> {
+        if costs.off > budget && costs.off_once <= budget {
+            return None;
+        }
+        // share of the run in windows = 2^-n: on / 2^n + off * (1 - 2^-n) <= budget; where what stays is beyond it, few
+        let room = budget - costs.off;
+        let n = if room <= 0.0 {
+            SPARSEST
+        } else {
+            let extra = (costs.on - costs.off).max(0.0);
+            ((extra / room).log2().ceil().max(0.0) as u32).min(SPARSEST)
+        };
+        Some(Plan { length, every: length << n })
+    }
+}
+
+/// Windows last about this long, ns: the gap sampler looks 100 times a second, and warm-up is left out of each.
+pub(super) const WINDOW_NS: u64 = 2_000_000_000;
+/// Fewest and most steps of a window.
+const STEPS: (u64, u64) = (16, 1 << 16);
+
+/// How many steps a window has where one takes `step_ns`: a power of two.
+pub(super) fn window_steps(step_ns: u64) -> u64 {
+    (WINDOW_NS / step_ns.max(1)).clamp(STEPS.0, STEPS.1).next_power_of_two()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GPT: Costs = Costs { on: 0.03, off_once: 0.002, off: 0.004 };
+
+    #[test]
+    fn a_plan_keeps_to_its_budget() {
+        for budget in [0.001, 0.005, 0.01, 0.02, 0.05] {
+            for on in [0.0, 0.001, 0.004, 0.01, 0.03, 0.2, 5.0] {
+                for off in [0.0, 0.0005, 0.002, 0.004] {
+                    let costs = Costs { on, off_once: off, off };
+                    let plan = Plan::within(budget, costs, 32).expect("a plan");
+                    let share = plan.length as f64 / plan.every as f64;
+                    let cost = on * share + off * (1.0 - share);
+                    let sparsest = plan.every == 32 << SPARSEST;
+                    assert!(cost <= budget + 1e-12 || sparsest, "{costs:?} {budget} {plan:?}: {cost}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn where_a_second_window_would_leave_too_much_behind_there_is_none() {
+        assert_eq!(Plan::within(0.003, GPT, 32), None);
+        assert!(Plan::within(0.001, GPT, 32).is_some(), "it is over the budget anyway");
+        assert_eq!(Plan::within(0.005, GPT, 32), Some(Plan { length: 32, every: 32 * 32 }));
+    }
+
+    #[test]
+    fn windows_of_a_rank_that_affords_fewer_are_windows_of_the_others() {
+        let [many, few] = [Plan { length: 64, every: 256 }, Plan { length: 32, every: 2048 }];
+        for step in 0..10_000 {
+            assert!(!few.records(step) || many.records(step), "step {step}");
+        }
+    }
+
+    #[test]
+    fn the_next_change_is_the_first_step_that_differs() {
+        let plan = Plan { length: 8, every: 32 };
+        for step in 0..200 {
+            let next = plan.next_change(step);
+            assert!((step + 1..next).all(|s| plan.records(s) == plan.records(step)));
+            assert_ne!(plan.records(next), plan.records(step), "step {step}");
+        }
+    }
+
+    #[test]
+    fn a_window_has_steps_for_about_two_seconds() {
+        let all = [(1, 1 << 16), (1_000_000, 2048), (22_000_000, 128), (500_000_000, 16), (60_000_000_000, 16)];
+        for (ns, steps) in all {
+            assert_eq!(window_steps(ns), steps, "{ns} ns");
+        }
+    }
+}

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+// HOT (`on_launch`, `on_mark`), WARM (the rest)
+//! Counts launches and steps without CUPTI: all that is known of the program between two windows.
+//!
+//! A step is what lies between two launches of one function that comes once a step (the anchor), or between two marks of the
+//! program. Which function that is, is learnt from the launches themselves: each function's distance to its last launch,
+//! counted in launches, and how often in a row it was the same. Of those that come evenly the one with the longest distance is
+//! the anchor; where several have it, the one that comes first in the step. All ranks of a job launch the same sequence and
+//! find the same anchor and the same step numbers, without a word between them.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use super::wake;
+use crate::clock;
+
+/// Launches seen, of all threads.
+static LAUNCHES: AtomicU64 = AtomicU64::new(0);
+/// The function that comes once a step; 0: not known, 1: the program marks its steps.
+static ANCHOR: AtomicUsize = AtomicUsize::new(0);
+const MARKS: usize = 1;
+static STEPS: AtomicU64 = AtomicU64::new(0);
+/// Time of the last step's begin, ns.
+static LAST: AtomicU64 = AtomicU64::new(0);
+/// At this step the drain thread is woken, once.
+static WAKE_AT: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// Step times kept, ns, by step number.
+const KEPT: usize = 256;
+static TIMES: [AtomicU64; KEPT] = [const { AtomicU64::new(0) }; KEPT];
+
+/// Functions told apart; more have to share.
+const FUNCTIONS: usize = 1024;
+/// Places looked at for one function.
+const PROBES: usize = 4;
+static TABLE: [Function; FUNCTIONS] = [const { Function::new() }; FUNCTIONS];
+
+struct Function {
+    address: AtomicUsize,
+    /// Number of its last launch.
+    last: AtomicU64,
+    /// How many launches before that the one before was.
+    gap: AtomicU64,
+    /// How often in a row it was that many.
+    repeats: AtomicU32,
+}
+
+/// So many equal distances in a row are even.
+const EVEN: u32 = 16;
+/// A function that comes with every launch is no step, unless it is a graph (see [`GRAPH`]).
+const SHORTEST: u64 = 2;
+/// Marks the address of a graph.
+pub(super) const GRAPH: usize = 1 << 63;
+
+impl Function {
+    const fn new() -> Function {
+        Function {
+            address: AtomicUsize::new(0),
+            last: AtomicU64::new(0),
+            gap: AtomicU64::new(0),
+            repeats: AtomicU32::new(0),
+        }
+    }
+
+    /// Two threads that launch one function at once may spoil a distance: it is then not even, and begins anew.
+    fn note(&self, number: u64) {
+        let gap = number.wrapping_sub(self.last.swap(number, Ordering::Relaxed));
+        if self.gap.swap(gap, Ordering::Relaxed) == gap {
+            self.repeats.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.repeats.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A launch of this function (its handle, or a graph's).
+#[inline]
+pub(super) fn on_launch(function: usize) {
+    let number = LAUNCHES.fetch_add(1, Ordering::Relaxed);
+    let anchor = ANCHOR.load(Ordering::Relaxed);
+    if anchor == function {
+        on_step();
+    } else if anchor == 0 {
+        learn(function, number);
+    }
+}
+
+/// The program marks a step.
+#[inline]
+pub(crate) fn on_mark() {
+    if ANCHOR.load(Ordering::Relaxed) != MARKS {
+        ANCHOR.store(MARKS, Ordering::Relaxed);
+        STEPS.store(0, Ordering::Relaxed);
+        LAST.store(0, Ordering::Relaxed);
+    }
+    on_step();
+}
+
+fn on_step() {
+    let now = clock::monotonic();
+    let last = LAST.swap(now, Ordering::Relaxed);
+    let step = STEPS.fetch_add(1, Ordering::Relaxed) + 1;
+    if last != 0 {
+        if let Some(slot) = TIMES.get(step as usize % KEPT) {
+            slot.store(now.saturating_sub(last), Ordering::Relaxed);
+        }
+    }
+    // one call to the kernel at each end of a window, and only there
+    if step >= WAKE_AT.load(Ordering::Relaxed) && WAKE_AT.swap(u64::MAX, Ordering::Relaxed) != u64::MAX {
+        wake();
+    }
+}
+
+fn learn(function: usize, number: u64) {
+    let hash = (function as u64 >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48;
+    for probe in 0..PROBES {
+        let Some(place) = TABLE.get((hash as usize + probe) % FUNCTIONS) else { return };
+        let holder = place.address.load(Ordering::Relaxed);
+        let is_ours = holder == function
+            || holder == 0
+                && place.address.compare_exchange(0, function, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if is_ours {
+            place.note(number);
+            return;
+        }
+    }
+}
+
+/// Launches so far.
+pub(super) fn launches() -> u64 {
+    LAUNCHES.load(Ordering::Relaxed)
+}
+
+/// What a step is told by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Source {
+    /// Nothing.
+    None,
+    /// A function that is launched once a step.
+    Anchor,
+    /// The program's marks.
+    Marks,
+}
+
+/// What a step is told by, now.
+pub(super) fn source() -> Source {
+    match ANCHOR.load(Ordering::Relaxed) {
+        0 => Source::None,
+        MARKS => Source::Marks,
+        _ => Source::Anchor,
+    }
+}
+
+/// Steps that have begun.
+pub(super) fn steps() -> u64 {
+    STEPS.load(Ordering::Relaxed)
+}
+
+/// When the last one began, ns; 0: none.
+pub(super) fn last_step_at() -> u64 {
+    LAST.load(Ordering::Relaxed)
+}
+
+/// The drain thread is to be woken at this step.
+pub(super) fn wake_at(step: u64) {
+    WAKE_AT.store(step, Ordering::Relaxed);
+}
+
+/// Times of the steps from `from` to before `to`, ns, of those that are still known.
+pub(super) fn times(from: u64, to: u64) -> Vec<u64> {
+    let oldest = steps().saturating_sub(KEPT as u64 - 1);
+    (from.max(oldest)..to.min(steps() + 1))
+        .filter_map(|step| TIMES.get(step as usize % KEPT))
+        .map(|t| t.load(Ordering::Relaxed))
+        .filter(|ns| *ns > 0)
+        .collect()
+}
+
+/// A function in the table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Known {
+    address: usize,
+    last: u64,
+    gap: u64,
+    repeats: u32,
+}
+
+/// The anchor among these, after so many launches.
+fn anchor(known: impl Iterator<Item = Known>, launches: u64) -> Option<Known> {
+    let is_even = |k: &Known| {
+        let is_step = k.gap >= SHORTEST || k.gap == 1 && k.address & GRAPH != 0;
+        k.repeats >= EVEN && is_step && launches.saturating_sub(k.last) <= 2 * k.gap
+    };
+    // the longest distance; the place in the step is the same in every step, and on every rank
+    known.filter(is_even).max_by_key(|k| (k.gap, std::cmp::Reverse(k.last % k.gap)))
+}
+
+/// Looks for the anchor, where there is none yet. Returns whether there is one.
+pub(super) fn look_for_anchor() -> bool {
+    if source() != Source::None {
+        return true;
+    }
+    let load = |f: &Function| Known {
+        address: f.address.load(Ordering::Relaxed),
+        last: f.last.load(Ordering::Relaxed),
+        gap: f.gap.load(Ordering::Relaxed),
+        repeats: f.repeats.load(Ordering::Relaxed),
+    };
+    let known = TABLE.iter().map(load).filter(|k| k.address > MARKS);
+    let Some(found) = anchor(known, launches()) else { return false };
+    STEPS.fetch_max(found.last / found.gap, Ordering::Relaxed);
+    LAST.store(0, Ordering::Relaxed);
+    ANCHOR.compare_exchange(0, found.address, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+}
+
+/// An anchor that has not come for this long is none any more, ns.
+const STALE: u64 = 60_000_000_000;
+
+/// The program does something else by now (evaluates, say): another anchor is looked for, and steps are counted on.
+pub(super) fn forget_stale(now: u64) {
+    let last = last_step_at();
+    if source() == Source::Anchor && last != 0 && now.saturating_sub(last) > STALE {
+        TABLE.iter().for_each(|f| f.repeats.store(0, Ordering::Relaxed));
+        ANCHOR.store(0, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(sequence: &[usize], steps: u64) -> Option<(usize, u64)> {
+        let table: Vec<(usize, Function)> = {
+            let mut all = sequence.to_vec();
+            all.sort_unstable();
+            all.dedup();
+            all.into_iter().map(|f| (f, Function::new())).collect()
+        };
+        let mut number = 0;
+        for _ in 0..steps {
+            for function in sequence {
+                let place = table.iter().find(|t| t.0 == *function).expect("in the table");
+                place.1.note(number);
+                number += 1;
+            }
+        }
+        let known = table.iter().map(|(address, f)| Known {
+            address: *address,
+            last: f.last.load(Ordering::Relaxed),
+            gap: f.gap.load(Ordering::Relaxed),
+            repeats: f.repeats.load(Ordering::Relaxed),
+        });
+        anchor(known, number).map(|k| (k.address, k.gap))
+    }
+
+    #[test]
+    fn the_anchor_comes_once_a_step_and_first_of_those_that_do() {
+        // 10: each layer's, at even distances; 20: once in the forward part; 30: once at the end
+        let step = [10, 11, 10, 11, 10, 11, 20, 12, 12, 30];
+        assert_eq!(run(&step, 40), Some((20, 10)));
+        assert_eq!(run(&step, 10), None, "too few to say");
+        assert_eq!(run(&[5; 7], 40), None, "one function over and over is no step");
+        assert_eq!(run(&[5 | GRAPH], 40), Some((5 | GRAPH, 1)), "a graph may be one");
+    }
+
+    #[test]
+    fn a_layers_function_is_no_anchor_where_the_step_has_one() {
+        let mut step = [10, 11, 12].repeat(8);
+        step.push(40);
+        assert_eq!(run(&step, 30), Some((40, 25)));
+    }
+}

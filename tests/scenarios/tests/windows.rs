@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Purpose: what is recorded in windows is what was asked for, and the same on every rank; what lies between is said not to have
+//! been seen, and is never idle; the budget is kept; slow steps open a window; CUDA graphs and other clients of CUPTI go on as
+//! without us while windows open and close.
+
+use std::collections::BTreeSet;
+
+use gapprobe_scenarios::recorded::Recorded;
+use gapprobe_scenarios::{Run, Victim};
+use trace::event::Unobserved;
+use trace::{Loss, Total};
+
+/// Launches of a step of the victim with 6 layers.
+const A_STEP: u64 = 13;
+
+fn steps(words: &[&str]) -> Victim {
+    Victim::ours("13.0", &[&["steps"], words].concat()).env("GAPPROBE_TEST_FREE_MS", "0")
+}
+
+/// Ended well, lost nothing, and said of what lies between windows that it was not seen.
+fn fine(run: &Run) -> Recorded {
+    assert_eq!(run.ending(), 0, "{}", run.stderr);
+    let recorded = run.recorded();
+    let lost: Vec<_> = recorded.losses().into_iter().filter(|l| l.1 > 0).collect();
+    assert_eq!(lost, [], "{}", run.stderr);
+    let unseen = recorded.unobserved();
+    assert!(unseen.iter().all(|s| s.a == Unobserved::Window as u32), "{unseen:?}");
+    let inside = |k: &trace::Event| unseen.iter().any(|s| k.start > s.start && k.end < s.end);
+    assert_eq!(recorded.kernels().iter().filter(|(_, k)| inside(k)).count(), 0, "kernels where nothing was seen");
+    recorded
+}
+
+/// Every kernel that ran where the recording says that it has seen all is in it, with its times.
+fn holds_what_it_saw(run: &Run, recorded: &Recorded) {
+    let have: std::collections::HashMap<u32, (u64, u64)> =
+        recorded.kernels().iter().map(|(_, k)| (k.correlation, (k.start, k.end))).collect();
+    let unseen = recorded.unobserved();
+    let seen = |start: u64, end: u64| unseen.iter().all(|s| end < s.start || start > s.end);
+    for kernel in run.truth().kernels().filter(|k| seen(k.start, k.end)) {
+        assert_eq!(have.get(&kernel.correlation), Some(&(kernel.start, kernel.end)), "{kernel:?}");
+    }
+}
+
+/// Steps that are in the recording whole, by their place in the sequence of all launches that the victim made.
+fn whole_steps(run: &Run, recorded: &Recorded) -> BTreeSet<u64> {
+    let have: BTreeSet<u32> = recorded.kernels().iter().map(|(_, k)| k.correlation).collect();
+    let all: Vec<u32> = run.truth().kernels().map(|k| k.correlation).collect();
+    let steps = all.chunks(A_STEP as usize).zip(0u64..);
+    steps.filter(|(step, _)| step.iter().all(|c| have.contains(c))).map(|(_, n)| n).collect()
+}
+
+#[test]
+fn windows_hold_the_steps_that_were_asked_for_and_all_of_them_count() {
+    let run = steps(&["4000", "6", "600"]).env("GAPPROBE_WINDOW", "100/1000").run();
+    let recorded = fine(&run);
+    holds_what_it_saw(&run, &recorded);
+    let seen = whole_steps(&run, &recorded);
+    for begin in [1000, 2000, 3000] {
+        let inside = (begin + 25..begin + 75).filter(|s| seen.contains(s)).count();
+        assert_eq!(inside, 50, "the middle of the window at step {begin}: {seen:?}");
+        let outside = (begin + 300..begin + 800).filter(|s| seen.contains(s)).count();
+        assert_eq!(outside, 0, "between the windows, from step {begin}");
+    }
+    let [launches, between] = [Total::Launches, Total::LaunchesBetween].map(|t| recorded.total(t));
+    assert_eq!(run.launched(), 4000 * A_STEP);
+    assert!(launches + between <= run.launched(), "{launches} recorded, {between} between");
+    // what was launched while a window opened or closed is in neither, or in both: a round of the drain thread each
+    assert!(launches + between > run.launched() * 95 / 100, "{launches} recorded, {between} between");
+    let summary = run.summary().expect("a summary");
+    let said = summary["coverage"]["steps_run"].as_u64().expect("a number");
+    assert!((3998..=4000).contains(&said), "{}", run.stderr);
+    // the host sleeps most of the time; were what lies between taken for idle time, next to nothing would be busy
+    let busy = summary["devices"][0]["busy_share"].as_f64().expect("a share");
+    let steady = run.truth();
+    let spans = recorded.unobserved();
+    let begun = recorded.kernels().iter().map(|(_, k)| k.start).min().expect("kernels");
+    let until = recorded.header.exit_monotonic;
+    let blind: u64 = gapprobe_scenarios::recorded::union(spans.iter().map(|s| (s.start, s.end)), begun, until);
+    let work: u64 = steady
+        .kernels()
+        .filter(|k| spans.iter().all(|s| k.end < s.start || k.start > s.end))
+        .map(|k| k.end - k.start)
+        .sum();
+    let share = work as f64 / (until - begun - blind) as f64;
+    assert!((busy - share).abs() < 0.1, "{busy} said, {share} true");
+}
+
+#[test]
+fn ranks_record_the_same_steps_without_a_word_between_them() {
+    // one has a slower host and begins later
+    let [a, b] = [("0", "500"), ("1", "800")].map(|(rank, host)| {
+        let run = steps(&["4000", "6", host])
+            .env("GAPPROBE_WINDOW", "64/512")
+            .env("RANK", rank)
+            .env("WORLD_SIZE", "2")
+            .run();
+        let recorded = fine(&run);
+        whole_steps(&run, &recorded).into_iter().filter(|s| *s >= 512).collect::<BTreeSet<_>>()
+    });
+    let both = a.intersection(&b).count();
+    assert!(a.len() > 300 && b.len() > 300, "{} and {} steps", a.len(), b.len());
+    assert!(both * 100 >= a.union(&b).count() * 85, "{both} of {} and {} are the same", a.len(), b.len());
+}
+
+#[test]
+fn recording_goes_on_in_windows_where_it_costs_more_than_its_budget() {
+    // 13 launches in about 0.7 ms: some 2 % of the time
+    let words = ["6000", "6", "500"];
+    let run = steps(&words).env("GAPPROBE_BUDGET", "0.5").run();
+    let recorded = fine(&run);
+    holds_what_it_saw(&run, &recorded);
+    assert!(recorded.total(Total::LaunchesBetween) > run.launched() / 4, "{}", run.stderr);
+    let whole = steps(&words).env("GAPPROBE_BUDGET", "100").run();
+    let recorded = fine(&whole);
+    assert_eq!(recorded.kernels().len() as u64, whole.launched(), "100 % records everything");
+    assert_eq!(recorded.total(Total::Windows), 0);
+}
+
+#[test]
+fn steps_that_become_slow_open_a_window() {
+    let run = steps(&["2500", "6", "500", "1500", "3000", "200"]).env("GAPPROBE_WINDOW", "16/100000").run();
+    let recorded = fine(&run);
+    assert_eq!(recorded.total(Total::Alarms), 1, "{}", run.stderr);
+    let seen = whole_steps(&run, &recorded);
+    let slow = (1500..1700).filter(|s| seen.contains(s)).count();
+    assert!(slow > 40, "{slow} of 200 slow steps: {seen:?}");
+    let run = steps(&["2500", "6", "500"]).env("GAPPROBE_WINDOW", "16/100000").run();
+    assert_eq!(fine(&run).total(Total::Alarms), 0, "nothing became slow");
+}
+
+#[test]
+fn graphs_are_made_and_replayed_while_windows_open_and_close() {
+    let words = ["6000", "6", "0", "g"];
+    let run = steps(&words).env("GAPPROBE_WINDOW", "8/16").env("GAPPROBE_SLOW_STEP", "0").run();
+    assert_eq!((run.ending(), run.launched()), (0, 6000 * A_STEP), "{}", run.stderr);
+    let recorded = run.recorded();
+    assert!(recorded.total(Total::Windows) > 20, "{} windows", recorded.total(Total::Windows));
+    for lost in [Loss::CaughtPanic, Loss::CuptiError, Loss::ForeignBuffer, Loss::BufferNotReturned] {
+        assert_eq!(recorded.loss(lost), 0, "{:?}", recorded.losses());
+    }
+}
+
+#[test]
+fn another_client_gets_its_records_while_windows_open_and_close() {
+    let victim = || Victim::ours("13.0", &["kineto_pauses", "300", "3"]);
+    let alone = victim().alone().run();
+    for window in ["1/2", "1/1000000"] {
+        let run = victim().env("GAPPROBE_WINDOW", window).run();
+        assert_eq!((run.ending(), &run.stdout), (0, &alone.stdout), "{window}: {}", run.stderr);
+        assert_eq!(run.recorded().loss(Loss::ForeignBuffer), 0, "{window}");
+    }
+}
