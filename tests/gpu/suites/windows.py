@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recording in windows on a real GPU: steps are counted without CUPTI, the verdict is the whole run's, and nothing breaks while windows
+open and close beside CUDA graphs that are captured, instantiated and replayed."""
+
+from check import victim
+from check.plan import FAIL, INFO, NOT_RUN
+
+NAME = "windows"
+ABOUT = "windows: steps, verdicts, what they cost, and CUDA graphs beside them (about 70 s)"
+
+# name -> (program, its arguments, GAPPROBE_WINDOW, verdicts that are right; None: any)
+RUNS = {
+    "mlp_eager": ("mlp_eager", ["--form", "slow", "--steps", "450"], "16/48", ("LAUNCH", "LAUNCH-OPTIMIZER")),
+    "gpt_item": ("gpt_item", ["--form", "slow", "--steps", "350"], "16/48", ("SYNC",)),
+    "mlp_graph": ("mlp_graph", ["--steps", "6000"], "256/768", ("SMALL-KERNELS", "GPU-BOUND")),
+    "graphs": ("window_graphs", ["--seconds", "20", "--threads"], "2/4", None),
+    "budget": ("mlp_eager", ["--form", "slow", "--steps", "450"], None, ("LAUNCH", "LAUNCH-OPTIMIZER")),
+}
+LEAST_WINDOWS = {"mlp_eager": 4, "gpt_item": 4, "mlp_graph": 4, "graphs": 300, "budget": 1}
+
+
+def judge(plan, name, ended):
+    summary, truth = ended.summary(), ended.truth
+    if ended.code != 0 or ended.late or summary is None or not truth:
+        plan.row(NAME, f"{name}: ends well", FAIL, f"exit {ended.code}, late {ended.late}, summary {summary is not None}: {ended.err[-200:]!r}")
+        return
+    totals, coverage = summary.get("totals") or {}, summary.get("coverage") or {}
+    windows, between = totals.get("windows") or 0, totals.get("launches_between") or 0
+    plan.row(NAME, f"{name}: windows", windows >= LEAST_WINDOWS[name] and between > 0,
+             f"{windows} windows, {between} launches between them, {totals.get('alarms')} alarms; {ended.line[:60]}", f">= {LEAST_WINDOWS[name]}")
+    true, said = truth["true_steps"], coverage.get("steps_run")
+    plan.row(NAME, f"{name}: steps of the run", said is not None and abs(said - true) <= max(2, true // 100),
+             f"{said} said ({totals.get('clock_steps')} counted), {coverage.get('steps_seen')} seen, {true} true", "±1 %")
+    lost = {k: v for k, v in (summary.get("losses") or {}).items() if v}
+    plan.row(NAME, f"{name}: losses", not lost, lost or "none", "none")
+    verdict = (summary.get("verdict") or {})
+    right = RUNS[name][3]
+    if right is not None:
+        plan.row(NAME, f"{name}: verdict", verdict.get("cause") in right, f"{verdict.get('cause')} {verdict.get('confidence')} {verdict.get('text')}",
+                 " or ".join(right))
+    if name == "graphs":
+        plan.row(NAME, "graphs: results", truth["wrong"] == 0 and truth["graphs"] > 0,
+                 f"{truth['graphs']} graphs captured, {truth['replays']} replays, {truth['wrong']} wrong", "0 wrong")
+    words = summary.get("attributes") or {}
+    plan.row(NAME, f"{name}: cost", INFO, f"{(summary.get('cost') or {}).get('share', 0):.2%} said; {words.get('windows')}; {words.get('windows.cost')}")
+
+
+def run(plan, only=None):
+    names = [n for n in RUNS if only is None or n in only]
+
+    def start(name):
+        program, words, window, _ = RUNS[name]
+        env = {"GAPPROBE_WINDOW": window} if window else {"GAPPROBE_BUDGET": "0.5", "GAPPROBE_TEST_FREE_MS": "100"}
+        return victim.python(plan, program, *words, ours=True, env=env, gate=True)
+
+    starts = [(n, lambda n=n: start(n)) for n in names]
+    for name, ended in victim.one_by_one(plan, starts, seconds_each=15):
+        if ended is None:
+            plan.row(NAME, name, NOT_RUN, "no time left")
+            continue
+        plan.detail(NAME, name, ended.as_detail())
+        judge(plan, name, ended)
