@@ -115,7 +115,6 @@ pub(crate) fn initialize() {
         return;
     }
     let begin = clock::monotonic();
-    guard::silence_panics();
     let settings = SETTINGS.get_or_init(settings::read);
     say::set_quiet(settings.quiet);
     if settings::switched_off() {
@@ -173,13 +172,17 @@ fn register_leaving() {
     extern "C" fn at_exit() {
         // a child that the fork handlers were not run for (_Fork, the system call itself, vfork) is not this process:
         // the recording and its file are its parent's
-        if PROCESS.load(Ordering::Relaxed) == std::process::id() {
-            guard::guard((), leave::leave);
-        }
+        guard::guard((), || {
+            if PROCESS.load(Ordering::Relaxed) == std::process::id() {
+                leave::leave();
+            }
+        });
     }
     extern "C" fn in_child() {
         // one store: the child has neither our thread nor CUPTI's
-        lifecycle::set(lifecycle::State::Inert);
+        guard::guard((), || {
+            lifecycle::set(lifecycle::State::Inert);
+        });
     }
     PROCESS.store(std::process::id(), Ordering::Relaxed);
     // SAFETY: a function that lives as long as the process (the library is never unmapped).

@@ -7,6 +7,7 @@
 
 use std::ffi::{c_char, c_int, c_void, CStr};
 
+use crate::guard::guard;
 use crate::{exports, neighbours};
 
 const DT_NULL: i64 = 0;
@@ -47,16 +48,23 @@ unsafe extern "C" fn dlsym_of_client(handle: *mut c_void, name: *const c_char) -
         return real;
     }
     // SAFETY: dlsym just read it as a C string.
-    let wrapper: *const c_void = match unsafe { CStr::from_ptr(name) }.to_bytes() {
+    let name = unsafe { CStr::from_ptr(name) };
+    // the real function, handed out after a fault of ours, would let the client free our buffers: comparing cannot fail
+    guard(None, || Some(wrapper_of(name))).unwrap_or_else(|| wrapper_of(name)).unwrap_or(real)
+}
+
+/// Ours for a function of CUPTI's, where there is one.
+fn wrapper_of(name: &CStr) -> Option<*mut c_void> {
+    let wrapper: *const c_void = match name.to_bytes() {
         b"cuptiSubscribe" => exports::cuptiSubscribe as *const c_void,
         b"cuptiActivityRegisterCallbacks" => exports::cuptiActivityRegisterCallbacks as *const c_void,
         b"cuptiActivityEnable" => exports::cuptiActivityEnable as *const c_void,
         b"cuptiActivityDisable" => exports::cuptiActivityDisable as *const c_void,
         b"cuptiActivityFlushAll" => exports::cuptiActivityFlushAll as *const c_void,
         b"cuptiFinalize" => exports::cuptiFinalize as *const c_void,
-        _ => return real,
+        _ => return None,
     };
-    wrapper.cast_mut()
+    Some(wrapper.cast_mut())
 }
 
 /// Reroutes `dlsym` in every client library mapped now. Harmless to repeat.
@@ -66,17 +74,19 @@ pub(crate) fn clients() {
 }
 
 unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, _data: *mut c_void) -> c_int {
-    // SAFETY: the loader passes a valid record for the duration of the callback.
-    let info = unsafe { &*info };
-    if info.dlpi_name.is_null() {
-        return 0;
-    }
-    // SAFETY: a C string of the loader's.
-    let name = unsafe { CStr::from_ptr(info.dlpi_name) }.to_string_lossy();
-    if neighbours::DLSYM_CLIENTS.iter().any(|part| name.contains(part)) {
-        patch(info);
-    }
-    0
+    guard(1, || {
+        // SAFETY: the loader passes a valid record for the duration of the callback.
+        let info = unsafe { &*info };
+        if info.dlpi_name.is_null() {
+            return 0;
+        }
+        // SAFETY: a C string of the loader's.
+        let name = unsafe { CStr::from_ptr(info.dlpi_name) }.to_string_lossy();
+        if neighbours::DLSYM_CLIENTS.iter().any(|part| name.contains(part)) {
+            patch(info);
+        }
+        0
+    })
 }
 
 fn patch(info: &libc::dl_phdr_info) {

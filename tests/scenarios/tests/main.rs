@@ -6,6 +6,7 @@ mod adversity;
 mod clients;
 mod dataloader;
 mod dependencies;
+mod entries;
 mod exactness;
 mod exits;
 mod faults;
