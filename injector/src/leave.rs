@@ -6,7 +6,6 @@
 //! is late: taking its half file away frees memory.) What is not done in time stays in the recording, and the line names the
 //! command that finishes it. Never `cuptiFinalize`, nothing in destructors.
 
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -62,18 +61,18 @@ pub(crate) fn leave() {
     if !DONE.load(Ordering::Acquire) && !SPOKEN.swap(true, Ordering::AcqRel) {
         // the thread that writes ends with the process, wherever it is: nobody else would remove its half file
         analyzer::report::abandon();
-        unfinished(recording::path(), settings.exit_ms);
+        unfinished(recording::shown_path(), settings.exit_ms);
     }
     lifecycle::set(lifecycle::State::Inert);
 }
 
-fn unfinished(recording: Option<&Path>, exit_ms: u64) {
+fn unfinished(recording: Option<&[u8]>, exit_ms: u64) {
     let mut digits = [0; 20];
     let start: &[u8] = b"gapprobe: the report was not ready within ";
     let (ms, end): (&[u8], &[u8]) = (decimal(exit_ms, &mut digits), b" ms (GAPPROBE_EXIT_MS)");
     match recording {
         Some(path) => {
-            say::parts(&[start, ms, end, b". Next: gapprobe recover ", path.as_os_str().as_bytes()]);
+            say::parts(&[start, ms, end, b". Next: gapprobe recover ", path]);
         }
         None => say::parts(&[start, ms, end]),
     }

@@ -27,6 +27,7 @@ mod refused;
 mod replay;
 mod sampled;
 mod sampler;
+mod security;
 mod settings;
 mod sites;
 mod stacks;
