@@ -120,10 +120,11 @@ fn is_nosuid(folder: &Path) -> bool {
     use std::os::unix::ffi::OsStrExt;
     let path = std::ffi::CString::new(folder.as_os_str().as_bytes()).expect("a path");
     let mut disk = std::mem::MaybeUninit::<libc::statvfs>::zeroed();
-    // SAFETY: a C string and a valid out-pointer; zeroed, so initialised whatever comes back.
-    let flags =
-        unsafe { (libc::statvfs(path.as_ptr(), disk.as_mut_ptr()) == 0).then(|| disk.assume_init().f_flag) };
-    flags.is_none_or(|f| f & libc::ST_NOSUID != 0)
+    // SAFETY: a C string and a valid out-pointer.
+    let done = unsafe { libc::statvfs(path.as_ptr(), disk.as_mut_ptr()) } == 0;
+    // SAFETY: zeroes are a value of it.
+    let flags = unsafe { disk.assume_init() }.f_flag;
+    !done || flags & libc::ST_NOSUID != 0
 }
 
 #[test]
