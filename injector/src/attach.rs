@@ -21,8 +21,8 @@ use crate::store::Store;
 pub(crate) use crate::threads::spawn_quietly;
 use crate::threads::{self, Signal};
 use crate::{
-    clock, environment, flush, guard, hostpool, identity, leave, lifecycle, losses, neighbours, python,
-    sampler, say,
+    clock, crashes, environment, flush, guard, hostpool, identity, leave, lifecycle, losses, neighbours,
+    python, sampler, say,
 };
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
@@ -131,11 +131,20 @@ pub(crate) fn initialize() {
         ));
         return;
     }
+    if environment::get(setting::SWITCH) != Some(b"1") {
+        if let Some(why) = crashes::why_off() {
+            off(&format!(
+                "not recording: this program {why}; it runs without gapprobe for 24 hours, GAPPROBE=1 records all the same"
+            ));
+            return;
+        }
+    }
     let Some(driver) = choose::driver() else {
         lifecycle::set(lifecycle::State::Inert);
         return; // nobody but the driver calls this: without it there is nothing to say
     };
     let driver_version = session::driver_version(&driver);
+    let _attaching = crashes::attaching();
     let library = match choose::library(settings.cupti.as_deref(), driver_version) {
         Ok(library) => library,
         Err(choose::NoCupti::NotFound) => {
@@ -174,6 +183,7 @@ fn register_leaving() {
         // the recording and its file are its parent's
         guard::guard((), || {
             if PROCESS.load(Ordering::Relaxed) == std::process::id() {
+                crashes::not_attaching();
                 leave::leave();
             }
         });
@@ -225,6 +235,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 fn prepare_recording() {
     let begin = clock::monotonic();
     let Some(settings) = settings() else { return };
+    let attaching = crashes::attaching();
     let pool = (settings.max_bytes / 100 * BUFFER_SHARE).min(buffers::MAX_BUFFERS * buffers::BUFFER_BYTES);
     let image = Image::map(settings.max_bytes / 100 * IMAGE_SHARE);
     let (Some(image), true, true) = (image, hostpool::prepare(), buffers::prepare(pool)) else {
@@ -239,6 +250,8 @@ fn prepare_recording() {
         return;
     }
     lifecycle::set(lifecycle::State::Recording);
+    drop(attaching);
+    crashes::attached();
     sampler::start();
     let spent = ATTACH_NS.load(Ordering::Relaxed) + clock::monotonic().saturating_sub(begin);
     if let Some(recorder) = RECORDER.lock().as_mut() {
@@ -296,6 +309,7 @@ fn new_recorder(image: Image, settings: &Settings) -> Recorder {
         store.attribute("cupti.path", &session.path);
     }
     let directory = std::path::absolute(&settings.directory).unwrap_or_else(|_| settings.directory.clone());
+    store.attribute(trace::define::JOB, &format!("{:016x}", crashes::job()));
     store.attribute("directory", &directory.to_string_lossy());
     if let Some(directory) = identity::started_in() {
         store.attribute(trace::define::DIRECTORY, &directory.to_string_lossy());

@@ -16,7 +16,7 @@ use crate::drain::RECORDER;
 use crate::guard::guard;
 use crate::store::image::Image;
 use crate::threads::Signal;
-use crate::{attach, clock, flush, heap, lifecycle, losses, recording, say};
+use crate::{attach, clock, crashes, flush, heap, lifecycle, losses, recording, say};
 
 /// The report is written, or its thread has failed. Looked at, not waited for: a lock that the failing thread still holds
 /// must not hold the program.
@@ -126,6 +126,7 @@ fn report(deadline: Instant) {
     let give_back = || give_back(&image);
     options.loaded = Some(&give_back);
     let report = analyzer::report::report(&image, &options);
+    crashes::ended_in_order();
     if SPOKEN.swap(true, Ordering::AcqRel) {
         return; // the deadline passed and the line was said
     }

@@ -64,7 +64,7 @@ fn is_network(path: &Path) -> bool {
 
 /// The private folders a recording may be made in, in the order to try: `gapprobe-<uid>` in each root of
 /// [`trace::place::roots`] that is on a local disk.
-fn private_directories() -> impl Iterator<Item = PathBuf> {
+pub(crate) fn private_directories() -> impl Iterator<Item = PathBuf> {
     let variable = |name: &str| environment::get(name).map(OsStr::from_bytes);
     // SAFETY: takes nothing, cannot fail.
     let uid = unsafe { libc::geteuid() };
@@ -75,7 +75,7 @@ fn private_directories() -> impl Iterator<Item = PathBuf> {
 }
 
 /// This process, as it is told in the name of a file it has not finished.
-fn owner() -> place::Owner {
+pub(crate) fn owner() -> place::Owner {
     place::Owner {
         pid: std::process::id(),
         start: identity::process_start(),
@@ -86,7 +86,7 @@ fn owner() -> place::Owner {
 
 /// Makes a private folder with mode 0700 and opens it; `None` where it cannot be, is a link, not ours, or open to others. What
 /// is made in it is made through this descriptor: whoever may rename things in its parent cannot put another folder there.
-fn open_private(directory: &Path) -> Option<std::fs::File> {
+pub(crate) fn open_private(directory: &Path) -> Option<std::fs::File> {
     use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
     let _ = std::fs::DirBuilder::new().mode(0o700).create(directory); // exists already: checked below
     let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;

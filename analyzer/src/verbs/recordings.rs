@@ -82,6 +82,13 @@ pub(crate) fn has_run_id(source: &FileSource, id: &str) -> bool {
     Recording::open(source).is_ok_and(|r| r.definitions.attributes().any(|(k, v)| k == "run.id" && v == id))
 }
 
+/// The recording's attribute of this name.
+pub(crate) fn attribute(source: &FileSource, key: &str) -> Option<String> {
+    let recording = Recording::open(source).ok()?;
+    let found = recording.definitions.attributes().find(|(k, _)| *k == key).map(|(_, v)| v.to_owned());
+    found
+}
+
 /// The folders the library may have recorded to, in its order. All of them are looked into: why it passed one over (a
 /// network file system, no right to write) may be known to its process alone.
 pub(crate) fn private_folders() -> Vec<PathBuf> {

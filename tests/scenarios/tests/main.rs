@@ -4,6 +4,7 @@
 
 mod adversity;
 mod clients;
+mod crashes;
 mod dataloader;
 mod dependencies;
 mod entries;
