@@ -6,10 +6,12 @@
 //! is late: taking its half file away frees memory.) What is not done in time stays in the recording, and the line names the
 //! command that finishes it. Never `cuptiFinalize`, nothing in destructors.
 
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use analyzer::report::retention;
 use trace::Loss;
 
 use crate::drain::RECORDER;
@@ -121,6 +123,8 @@ fn report(deadline: Instant) {
     let mirror: Option<PathBuf> = recorder.mirror.as_ref().map(|m| m.path.clone());
     let mut options = analyzer::report::ReportOptions::new(Path::new(&settings.directory));
     options.deadline = Some(deadline);
+    options.keep = settings.keep;
+    options.lock = lock;
     // about 81 bytes an event at the peak: 63 % of the memory allowed, while the image's 40 % are given back
     options.most_events = (settings.max_bytes / 128) as u64;
     let give_back = || give_back(&image);
@@ -144,6 +148,7 @@ fn report(deadline: Instant) {
             }
             if let Some(folder) = mirror.as_deref().and_then(Path::parent) {
                 analyzer::report::leftovers::recordings(folder, Some(deadline));
+                retention::recordings(folder, settings.keep.of_recordings(), lock, Some(deadline));
                 let _ = std::fs::remove_dir(folder); // it stays while it holds anything
             }
         }
@@ -152,6 +157,13 @@ fn report(deadline: Instant) {
             say::line(&format!("gapprobe: no report: {error}{next}"));
         }
     }
+}
+
+/// Locks a file or directory for as long as it is open, without waiting. Where the file system knows no locks it is ours.
+fn lock(file: &std::fs::File) -> bool {
+    // SAFETY: a descriptor that `file` keeps open.
+    let rc = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
+    rc == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::EWOULDBLOCK)
 }
 
 /// Gives the image's memory back to the system: the report has read it, what survives is in the file, nothing is

@@ -6,6 +6,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use analyzer::report::retention::Keep;
 use trace::setting;
 
 use crate::environment;
@@ -31,6 +32,8 @@ pub(crate) struct Settings {
     pub(crate) capture_waits: bool,
     /// Do not read Python's frames.
     pub(crate) no_sites: bool,
+    /// What is kept of earlier results and recordings.
+    pub(crate) keep: Keep,
     /// Looks of the gap sampler a second; 0: none.
     pub(crate) sample_hz: u64,
     /// Id of the `gapprobe run` around us.
@@ -79,9 +82,12 @@ pub(crate) fn read() -> Settings {
     let mut complaint = None;
     let max_mb = number(setting::MAX_MB, 64, 65_536, 256, &mut complaint);
     let exit_ms = number(setting::EXIT_MS, 0, 600_000, 2000, &mut complaint);
+    let keep_mb = number(setting::KEEP_MB, 0, u64::from(u32::MAX), 0, &mut complaint);
+    let keep_days = number(setting::KEEP_DAYS, 0, 36_500, 0, &mut complaint);
     let sample_hz = number(setting::SAMPLE_HZ, 0, 1000, 100, &mut complaint);
     Settings {
         sample_hz,
+        keep: Keep::new(Some(keep_mb), Some(keep_days)),
         no_sites: choice(setting::SITES, ["1", "0"], &mut complaint),
         directory: environment::path(setting::DIR).map_or_else(|| PathBuf::from("."), PathBuf::from),
         max_bytes: (max_mb as usize) << 20,

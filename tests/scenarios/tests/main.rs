@@ -26,6 +26,7 @@ mod panics;
 mod places;
 mod refused;
 mod replay;
+mod retention;
 mod sampled;
 mod sampler;
 mod security;
