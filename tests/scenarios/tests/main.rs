@@ -36,3 +36,4 @@ mod stacks;
 mod stopped;
 mod strangers;
 mod untouched;
+mod wraps;
