@@ -6,13 +6,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use analyzer::alive::Life;
-use analyzer::report::retention::Keep;
 use analyzer::report::{report, Report, ReportError, ReportOptions};
 use analyzer::visible::{visible, word};
 use trace::setting;
 
 use crate::verbs::exit::{Exit, Failure};
-use crate::verbs::process::{self, Claim};
+use crate::verbs::process;
 use crate::verbs::recordings::{self, FileSource, Found, Listing};
 use crate::verbs::talk::{self, Progress};
 use crate::Outcome;
@@ -57,8 +56,16 @@ pub(crate) struct Args {
     strict: bool,
 }
 
-/// Finds the recordings asked for and reports each.
+/// Finds the recordings asked for and reports each; what is left is bounded.
 pub(crate) fn run(args: &Args) -> Outcome {
+    let done = recover_all(args);
+    if !args.list {
+        recordings::keep_within_limits();
+    }
+    done
+}
+
+fn recover_all(args: &Args) -> Outcome {
     let (chosen, unreadable) = match &args.what {
         Some(path) if !path.is_dir() => {
             let (_, found) = recordings::look(path)?;
@@ -146,12 +153,6 @@ pub(crate) fn default_directory() -> PathBuf {
     std::env::var_os(setting::DIR).filter(|v| !v.is_empty()).map_or_else(|| PathBuf::from("."), PathBuf::from)
 }
 
-/// What the user wants kept of earlier results.
-fn keep() -> Keep {
-    let number = |name: &str| std::env::var(name).ok().and_then(|v| v.trim().parse().ok());
-    Keep::new(number(setting::KEEP_MB), number(setting::KEEP_DAYS))
-}
-
 /// The newest of an ended process (with `--all` each of them, with `--live` of any), and with `--all` what cannot be
 /// read; talks of the others.
 fn choose(listing: Listing, args: &Args) -> Result<(Vec<Found>, Vec<Failure>), Failure> {
@@ -236,8 +237,8 @@ pub(crate) fn write(
     let options = ReportOptions {
         live: found.life != Life::Ended,
         progress: Some(&show),
-        keep: keep(),
-        lock: |file| process::claim(file) == Claim::Ours,
+        keep: recordings::keep(),
+        lock: recordings::LOCK,
         // a process of its own: all of the recording
         most_events: u64::MAX,
         ..ReportOptions::new(directory)

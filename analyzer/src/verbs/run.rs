@@ -92,6 +92,7 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
     let talks = !args.quiet;
     crash::mark(&status, child.id(), &id, talks);
     report_the_killed(args, &id);
+    recordings::keep_within_limits();
     Ok(match (status.code(), status.signal()) {
         (Some(code), _) => ExitCode::from(code as u8),
         (None, Some(signal)) => ExitCode::from((128 + signal) as u8),

@@ -80,6 +80,15 @@ fn processes_that_end_together_keep_a_shared_directory_within_its_limits() {
     let _ = std::fs::remove_dir_all(&folder);
 }
 
+/// stderr of `gapprobe recover`, which takes the newest.
+fn recover_newest(out: &Path, tmp: &Path) -> String {
+    let mut command = Command::new(&built().command);
+    command.arg("recover").env("TMPDIR", tmp).env("GAPPROBE_TEST_ROOT", tmp).current_dir(out);
+    let output = command.output().expect("gapprobe");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
 #[test]
 fn recordings_that_nobody_recovered_are_bounded_and_all_of_them_can_be_recovered() {
     let tmp = shared("recordings");
@@ -112,6 +121,14 @@ fn recordings_that_nobody_recovered_are_bounded_and_all_of_them_can_be_recovered
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(files(&out, ".json.gz").0.len(), 3, "each of the dead");
     assert!(recordings.iter().all(|r| !r.exists()) && own.exists(), "and not of the one that runs");
+    // where every run is killed nobody but the command bounds them
+    killed(5);
+    let late = files(&private, ".gpr").0.into_iter().find(|p| *p != own).expect("one more");
+    age(&late, DAY * 8);
+    killed(6);
+    let output = recover_newest(&out, &tmp);
+    assert!(output.contains("removed 1 recording(s)"), "{output}");
+    assert!(!late.exists() && own.exists());
     living.signal(libc::SIGKILL);
     let _ = living.finish();
     for folder in [tmp, out] {
