@@ -23,8 +23,10 @@ use crate::summary::{summary, Around};
 mod ending;
 mod fresh;
 pub mod leftovers;
+pub mod retention;
 
 use fresh::Fresh;
+use retention::{Keep, Lock};
 
 /// Told which stage is at work, how much of it is done, how much there is.
 pub type Progress<'a> = &'a dyn Fn(&str, u64, u64);
@@ -61,6 +63,10 @@ pub struct ReportOptions<'a> {
     pub live: bool,
     /// Told from time to time.
     pub progress: Option<Progress<'a>>,
+    /// What is kept of earlier results in `directory`, once the new ones are written.
+    pub keep: Keep,
+    /// How a directory is locked meanwhile.
+    pub lock: Lock,
     /// Told once everything is loaded: the source is not read again, its memory can be given back.
     pub loaded: Option<&'a dyn Fn()>,
 }
@@ -77,6 +83,8 @@ impl<'a> ReportOptions<'a> {
             threaded: true,
             live: false,
             progress: None,
+            keep: Keep::default(),
+            lock: |_| true,
             loaded: None,
         }
     }
@@ -224,6 +232,15 @@ pub fn write(run: &Run, analysis: &Analysis, options: &ReportOptions<'_>) -> Rep
     report.summary_text = text;
     // with time to spare for what the caller has left to do
     leftovers::results(options.directory, before_summary(options.deadline));
+    let (own, host) = (&stem, host(run));
+    retention::results(
+        options.directory,
+        own,
+        &host,
+        options.keep,
+        options.lock,
+        before_summary(options.deadline),
+    );
     report
 }
 
@@ -296,19 +313,19 @@ fn on_time(options: &ReportOptions<'_>, stage: &'static str) -> Result<(), Repor
     Ok(())
 }
 
+/// The recorded process's host, as it may stand in a file's name.
+fn host(run: &Run) -> String {
+    let named = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
+    let host: String = run.header.host.chars().map(named).take(64).collect();
+    match host.trim_matches(|c| c == '-' || c == '.') {
+        "" => "host".to_owned(),
+        rest => rest.to_owned(),
+    }
+}
+
 /// `gapprobe-<host>-<pid>-<YYYYmmdd-HHMMSS>-<4 random>`.
 fn stem(run: &Run) -> String {
-    let h = &run.header;
-    let host: String = h
-        .host
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' })
-        .take(64)
-        .collect();
-    let host = match host.trim_matches(|c| c == '-' || c == '.') {
-        "" => "host",
-        rest => rest,
-    };
+    let (h, host) = (&run.header, host(run));
     let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
     hasher.write_u64(h.start_realtime);
     let random = hasher.finish() & 0xffff;

@@ -22,8 +22,8 @@ use crate::windows::{self, Windows};
 pub(crate) use crate::threads::spawn_quietly;
 use crate::threads::{self, Signal};
 use crate::{
-    clock, environment, flush, guard, hostpool, identity, leave, lifecycle, losses, neighbours, python,
-    sampler, say,
+    clock, crashes, environment, flush, guard, hostpool, identity, leave, lifecycle, losses, neighbours,
+    python, sampler, say,
 };
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
@@ -116,7 +116,6 @@ pub(crate) fn initialize() {
         return;
     }
     let begin = clock::monotonic();
-    guard::silence_panics();
     let settings = SETTINGS.get_or_init(settings::read);
     say::set_quiet(settings.quiet);
     if settings::switched_off() {
@@ -133,11 +132,20 @@ pub(crate) fn initialize() {
         ));
         return;
     }
+    if environment::get(setting::SWITCH) != Some(b"1") {
+        if let Some(why) = crashes::why_off() {
+            off(&format!(
+                "not recording: this program {why}; it runs without gapprobe for 24 hours, GAPPROBE=1 records all the same"
+            ));
+            return;
+        }
+    }
     let Some(driver) = choose::driver() else {
         lifecycle::set(lifecycle::State::Inert);
         return; // nobody but the driver calls this: without it there is nothing to say
     };
     let driver_version = session::driver_version(&driver);
+    let _attaching = crashes::attaching();
     let library = match choose::library(settings.cupti.as_deref(), driver_version) {
         Ok(library) => library,
         Err(choose::NoCupti::NotFound) => {
@@ -174,13 +182,18 @@ fn register_leaving() {
     extern "C" fn at_exit() {
         // a child that the fork handlers were not run for (_Fork, the system call itself, vfork) is not this process:
         // the recording and its file are its parent's
-        if PROCESS.load(Ordering::Relaxed) == std::process::id() {
-            guard::guard((), leave::leave);
-        }
+        guard::guard((), || {
+            if PROCESS.load(Ordering::Relaxed) == std::process::id() {
+                crashes::not_attaching();
+                leave::leave();
+            }
+        });
     }
     extern "C" fn in_child() {
         // one store: the child has neither our thread nor CUPTI's
-        lifecycle::set(lifecycle::State::Inert);
+        guard::guard((), || {
+            lifecycle::set(lifecycle::State::Inert);
+        });
     }
     PROCESS.store(std::process::id(), Ordering::Relaxed);
     // SAFETY: a function that lives as long as the process (the library is never unmapped).
@@ -223,6 +236,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 fn prepare_recording() {
     let begin = clock::monotonic();
     let Some(settings) = settings() else { return };
+    let attaching = crashes::attaching();
     let pool = (settings.max_bytes / 100 * BUFFER_SHARE).min(buffers::MAX_BUFFERS * buffers::BUFFER_BYTES);
     let image = Image::map(settings.max_bytes / 100 * IMAGE_SHARE);
     let (Some(image), true, true) = (image, hostpool::prepare(), buffers::prepare(pool)) else {
@@ -238,6 +252,8 @@ fn prepare_recording() {
         return;
     }
     lifecycle::set(lifecycle::State::Recording);
+    drop(attaching);
+    crashes::attached();
     sampler::start();
     let spent = ATTACH_NS.load(Ordering::Relaxed) + clock::monotonic().saturating_sub(begin);
     if let Some(recorder) = RECORDER.lock().as_mut() {
@@ -295,6 +311,7 @@ fn new_recorder(image: Image, settings: &Settings) -> Recorder {
         store.attribute("cupti.path", &session.path);
     }
     let directory = std::path::absolute(&settings.directory).unwrap_or_else(|_| settings.directory.clone());
+    store.attribute(trace::define::JOB, &format!("{:016x}", crashes::job()));
     store.attribute("directory", &directory.to_string_lossy());
     if let Some(directory) = identity::started_in() {
         store.attribute(trace::define::DIRECTORY, &directory.to_string_lossy());

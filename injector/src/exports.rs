@@ -23,6 +23,7 @@ use crate::{attach, nvtx, program};
 #[cfg(not(test))]
 #[ctor::ctor]
 fn constructor() {
+    crate::guard::silence_panics();
     guard((), attach::constructor);
 }
 
@@ -69,7 +70,7 @@ pub extern "C" fn gapprobe_capture(on: c_int) {
 /// Version of the library: major * 10000 + minor * 100 + patch.
 #[no_mangle]
 pub extern "C" fn gapprobe_version() -> c_int {
-    100
+    guard(100, || 100)
 }
 
 /// Test switch of gapprobe's own benchmarks: 1 = empty callbacks and buffer handlers (bare CUPTI), 0 = ours.
@@ -82,21 +83,17 @@ pub extern "C" fn gapprobe_test_bare(on: c_int) {
 }
 
 macro_rules! forward {
-    ($(#[$doc:meta])* $name:ident ($($arg:ident: $ty:ty),*) => $field:ident, before $before:expr, after $after:expr) => {
+    ($(#[$doc:meta])* $name:ident ($($arg:ident: $ty:ty),*) => $field:ident, takes_over $over:literal,
+        before $before:expr, after $after:expr) => {
         $(#[$doc])*
         ///
         /// # Safety
         /// As CUPTI's function of this name.
         #[no_mangle]
         pub unsafe extern "C" fn $name($($arg: $ty),*) -> CuptiResult {
-            let real = guard(None, || {
-                let real = arbiter::real();
-                if real.is_some() {
-                    $before
-                }
-                real
-            });
-            let Some(real) = real else { return arbiter::NONE };
+            let Some(real) = guard(None, arbiter::real).or_else(arbiter::attached) else { return arbiter::NONE };
+            guard((), || $before);
+            arbiter::after_fault($over);
             // SAFETY: the caller's own arguments, handed on unchanged to the function it meant to call.
             let result = unsafe { (real.$field)($($arg),*) };
             guard((), || $after(result));
@@ -108,18 +105,18 @@ macro_rules! forward {
 forward! {
     /// Another client subscribes: we give our subscription up first.
     cuptiSubscribe(subscriber: *mut CUpti_SubscriberHandle, callback: CUpti_CallbackFunc, userdata: *mut c_void)
-        => subscribe, before arbiter::before_subscribe(), after |_| ()
+        => subscribe, takes_over false, before arbiter::before_subscribe(), after |_| ()
 }
 
 forward! {
     /// Another client registers its buffers: we step aside first.
     cuptiActivityRegisterCallbacks(request: CUpti_BuffersCallbackRequestFunc, complete: CUpti_BuffersCallbackCompleteFunc)
-        => activity_register_callbacks, before arbiter::before_register(), after |_| ()
+        => activity_register_callbacks, takes_over true, before arbiter::before_register(), after |_| ()
 }
 
 forward! {
     /// Another client switches a kind on.
-    cuptiActivityEnable(kind: u32) => activity_enable, before (), after |r: CuptiResult| {
+    cuptiActivityEnable(kind: u32) => activity_enable, takes_over false, before (), after |r: CuptiResult| {
         if r.is_success() {
             arbiter::on_kind(kind, true);
         }
@@ -128,12 +125,12 @@ forward! {
 
 forward! {
     /// Another client switches a kind off.
-    cuptiActivityDisable(kind: u32) => activity_disable, before (), after |_| arbiter::on_kind(kind, false)
+    cuptiActivityDisable(kind: u32) => activity_disable, takes_over false, before (), after |_| arbiter::on_kind(kind, false)
 }
 
 forward! {
     /// Another client collects its buffers.
-    cuptiActivityFlushAll(flag: u32) => activity_flush_all, before (), after |_| arbiter::on_flush()
+    cuptiActivityFlushAll(flag: u32) => activity_flush_all, takes_over false, before (), after |_| arbiter::on_flush()
 }
 
 /// Another client tears CUPTI down for everybody.
@@ -142,9 +139,8 @@ forward! {
 /// As CUPTI's function of this name.
 #[no_mangle]
 pub unsafe extern "C" fn cuptiFinalize() -> CuptiResult {
-    let Some(finalize) = guard(None, || arbiter::real().and_then(|r| r.finalize)) else {
-        return arbiter::NONE;
-    };
+    let real = guard(None, arbiter::real).or_else(arbiter::attached);
+    let Some(finalize) = real.and_then(|r| r.finalize) else { return arbiter::NONE };
     guard((), arbiter::before_finalize);
     // SAFETY: the caller's own wish.
     unsafe { finalize() }

@@ -8,9 +8,15 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use crate::{lifecycle, losses};
 use trace::Loss;
 
+#[cfg(feature = "forced-panics")]
+mod forced;
+
 /// Runs `body`; after a panic gapprobe is off for good and `neutral` is returned.
 #[inline]
+#[cfg_attr(feature = "forced-panics", track_caller)]
 pub(crate) fn guard<R>(neutral: R, body: impl FnOnce() -> R) -> R {
+    #[cfg(feature = "forced-panics")]
+    let body = forced::before(std::panic::Location::caller(), body);
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(value) => value,
         Err(payload) => {
@@ -23,7 +29,7 @@ pub(crate) fn guard<R>(neutral: R, body: impl FnOnce() -> R) -> R {
     }
 }
 
-/// Our copy of std prints panics to stderr by default: a guest does not. COLD, once, at attach.
+/// Our copy of std prints panics to stderr by default: a guest does not. COLD, in the constructor.
 pub(crate) fn silence_panics() {
     std::panic::set_hook(Box::new(|_| {}));
 }

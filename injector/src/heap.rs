@@ -122,15 +122,14 @@ fn is_thread_of_ours() -> bool {
 }
 
 fn say_it() {
-    use std::os::unix::ffi::OsStrExt;
     static SAID: AtomicBool = AtomicBool::new(false);
     if SAID.swap(true, Ordering::AcqRel) {
         return;
     }
     let text: &[u8] =
         b"gapprobe: recording ended: memory was refused (a limit of this process, or none left)";
-    match recording::path() {
-        Some(path) => say::parts(&[text, b". Next: gapprobe recover ", path.as_os_str().as_bytes()]),
+    match recording::shown_path() {
+        Some(path) => say::parts(&[text, b". Next: gapprobe recover ", path]),
         None => say::parts(&[text]),
     }
 }

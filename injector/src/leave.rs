@@ -6,18 +6,19 @@
 //! is late: taking its half file away frees memory.) What is not done in time stays in the recording, and the line names the
 //! command that finishes it. Never `cuptiFinalize`, nothing in destructors.
 
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use analyzer::report::retention;
 use trace::Loss;
 
 use crate::drain::RECORDER;
 use crate::guard::guard;
 use crate::store::image::Image;
 use crate::threads::Signal;
-use crate::{attach, clock, flush, heap, lifecycle, losses, recording, say};
+use crate::{attach, clock, crashes, flush, heap, lifecycle, losses, recording, say};
 
 /// The report is written, or its thread has failed. Looked at, not waited for: a lock that the failing thread still holds
 /// must not hold the program.
@@ -62,18 +63,18 @@ pub(crate) fn leave() {
     if !DONE.load(Ordering::Acquire) && !SPOKEN.swap(true, Ordering::AcqRel) {
         // the thread that writes ends with the process, wherever it is: nobody else would remove its half file
         analyzer::report::abandon();
-        unfinished(recording::path(), settings.exit_ms);
+        unfinished(recording::shown_path(), settings.exit_ms);
     }
     lifecycle::set(lifecycle::State::Inert);
 }
 
-fn unfinished(recording: Option<&Path>, exit_ms: u64) {
+fn unfinished(recording: Option<&[u8]>, exit_ms: u64) {
     let mut digits = [0; 20];
     let start: &[u8] = b"gapprobe: the report was not ready within ";
     let (ms, end): (&[u8], &[u8]) = (decimal(exit_ms, &mut digits), b" ms (GAPPROBE_EXIT_MS)");
     match recording {
         Some(path) => {
-            say::parts(&[start, ms, end, b". Next: gapprobe recover ", path.as_os_str().as_bytes()]);
+            say::parts(&[start, ms, end, b". Next: gapprobe recover ", path]);
         }
         None => say::parts(&[start, ms, end]),
     }
@@ -122,11 +123,14 @@ fn report(deadline: Instant) {
     let mirror: Option<PathBuf> = recorder.mirror.as_ref().map(|m| m.path.clone());
     let mut options = analyzer::report::ReportOptions::new(Path::new(&settings.directory));
     options.deadline = Some(deadline);
+    options.keep = settings.keep;
+    options.lock = lock;
     // about 81 bytes an event at the peak: 63 % of the memory allowed, while the image's 40 % are given back
     options.most_events = (settings.max_bytes / 128) as u64;
     let give_back = || give_back(&image);
     options.loaded = Some(&give_back);
     let report = analyzer::report::report(&image, &options);
+    crashes::ended_in_order();
     if SPOKEN.swap(true, Ordering::AcqRel) {
         return; // the deadline passed and the line was said
     }
@@ -144,6 +148,7 @@ fn report(deadline: Instant) {
             }
             if let Some(folder) = mirror.as_deref().and_then(Path::parent) {
                 analyzer::report::leftovers::recordings(folder, Some(deadline));
+                retention::recordings(folder, settings.keep.of_recordings(), lock, Some(deadline));
                 let _ = std::fs::remove_dir(folder); // it stays while it holds anything
             }
         }
@@ -152,6 +157,13 @@ fn report(deadline: Instant) {
             say::line(&format!("gapprobe: no report: {error}{next}"));
         }
     }
+}
+
+/// Locks a file or directory for as long as it is open, without waiting. Where the file system knows no locks it is ours.
+fn lock(file: &std::fs::File) -> bool {
+    // SAFETY: a descriptor that `file` keeps open.
+    let rc = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
+    rc == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::EWOULDBLOCK)
 }
 
 /// Gives the image's memory back to the system: the report has read it, what survives is in the file, nothing is

@@ -12,6 +12,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use analyzer::visible::visible;
+
 use trace::segment::{SegmentHeader, SEGMENT_HEADER_BYTES, TRACK_DEFINITIONS};
 use trace::{place, setting, Header, Loss};
 
@@ -62,7 +64,7 @@ fn is_network(path: &Path) -> bool {
 
 /// The private folders a recording may be made in, in the order to try: `gapprobe-<uid>` in each root of
 /// [`trace::place::roots`] that is on a local disk.
-fn private_directories() -> impl Iterator<Item = PathBuf> {
+pub(crate) fn private_directories() -> impl Iterator<Item = PathBuf> {
     let variable = |name: &str| environment::get(name).map(OsStr::from_bytes);
     // SAFETY: takes nothing, cannot fail.
     let uid = unsafe { libc::geteuid() };
@@ -73,7 +75,7 @@ fn private_directories() -> impl Iterator<Item = PathBuf> {
 }
 
 /// This process, as it is told in the name of a file it has not finished.
-fn owner() -> place::Owner {
+pub(crate) fn owner() -> place::Owner {
     place::Owner {
         pid: std::process::id(),
         start: identity::process_start(),
@@ -82,21 +84,30 @@ fn owner() -> place::Owner {
     }
 }
 
-/// Makes a private folder with mode 0700; `false` where it cannot be, is a link, not ours, or open to others.
-fn prepare_directory(directory: &Path) -> bool {
-    use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+/// Makes a private folder with mode 0700 and opens it; `None` where it cannot be, is a link, not ours, or open to others. What
+/// is made in it is made through this descriptor: whoever may rename things in its parent cannot put another folder there.
+pub(crate) fn open_private(directory: &Path) -> Option<std::fs::File> {
+    use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
     let _ = std::fs::DirBuilder::new().mode(0o700).create(directory); // exists already: checked below
-                                                                      // SAFETY: takes nothing, cannot fail.
+    let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
+    let folder = std::fs::File::options().read(true).custom_flags(flags).open(directory).ok()?;
+    // SAFETY: takes nothing, cannot fail.
     let uid = unsafe { libc::geteuid() };
-    std::fs::symlink_metadata(directory).is_ok_and(|m| m.is_dir() && m.uid() == uid && m.mode() & 0o077 == 0)
+    let is_ours = folder.metadata().is_ok_and(|m| m.uid() == uid && m.mode() & 0o077 == 0);
+    is_ours.then_some(folder)
 }
 
-/// Where the recording of this process is, once it has its name.
-static PATH: OnceLock<PathBuf> = OnceLock::new();
+/// Where the recording of this process is, once it has its name, and that as it may be shown.
+static PATH: OnceLock<(PathBuf, String)> = OnceLock::new();
 
 /// Where the recording of this process is: readable without the recorder's lock.
 pub(crate) fn path() -> Option<&'static Path> {
-    PATH.get().map(PathBuf::as_path)
+    PATH.get().map(|(path, _)| path.as_path())
+}
+
+/// As [`path`], for a line on stderr.
+pub(crate) fn shown_path() -> Option<&'static [u8]> {
+    PATH.get().map(|(_, shown)| shown.as_bytes())
 }
 
 impl Mirror {
@@ -110,18 +121,17 @@ impl Mirror {
     }
 
     fn create_in(directory: &Path, name: &str, segments: u32) -> Option<Mirror> {
-        if !prepare_directory(directory) {
-            return None;
-        }
+        let folder = open_private(directory)?;
         let unfinished = place::unfinished_recording(name, &owner());
-        let (path, unfinished) = (directory.join(name), directory.join(unfinished));
+        let path = directory.join(name);
         if path.symlink_metadata().is_ok() {
             return None;
         }
-        let c = CString::new(unfinished.as_os_str().as_bytes()).ok()?;
+        let c = CString::new(unfinished.as_bytes()).ok()?;
+        let unfinished = directory.join(unfinished);
         let flags = libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_RDWR;
-        // SAFETY: a C string; a mode for O_CREAT.
-        let fd = unsafe { libc::open(c.as_ptr(), flags, 0o600) };
+        // SAFETY: an open folder, a C string; a mode for O_CREAT.
+        let fd = unsafe { libc::openat(folder.as_raw_fd(), c.as_ptr(), flags, 0o600) };
         if fd < 0 {
             return None;
         }
@@ -150,7 +160,7 @@ impl Mirror {
                 losses::add(Loss::MirrorWrite, 1);
                 self.path = unfinished;
             }
-            let _ = PATH.set(self.path.clone());
+            let _ = PATH.set((self.path.clone(), visible(&self.path.to_string_lossy()).into_owned()));
         }
     }
 

@@ -3,6 +3,7 @@
 //! The only place that writes to stderr: one write of one line, only if file descriptor 2 is still what it was at
 //! start, and only if it takes the line now (poll): a full pipe must not hold the program up.
 
+use analyzer::visible::visible;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 static KNOWN: AtomicBool = AtomicBool::new(false);
@@ -63,15 +64,15 @@ fn without_write_signals(body: impl FnOnce()) {
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
 }
 
-/// Writes `text` and a newline in one write, on any thread.
+/// Writes `text` and a newline in one write, on any thread. Paths and values that others chose are in it: one line, no escapes.
 pub(crate) fn line(text: &str) {
-    parts(&[text.as_bytes()]);
+    parts(&[visible(text).as_bytes()]);
 }
 
 /// Most parts of a line.
 const PARTS: usize = 7;
 
-/// As [`line()`], the text in parts. Allocates nothing.
+/// As [`line()`], the text in parts, which can be shown as they are. Allocates nothing.
 pub(crate) fn parts(text: &[&[u8]]) {
     let same = KNOWN.load(Ordering::Acquire)
         && identity() == Some((DEVICE.load(Ordering::Relaxed), INODE.load(Ordering::Relaxed)));

@@ -6,6 +6,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use analyzer::report::retention::Keep;
 use trace::setting;
 
 use crate::environment;
@@ -48,6 +49,8 @@ pub(crate) struct Settings {
     pub(crate) slow_step: f64,
     /// Do not read Python's frames.
     pub(crate) no_sites: bool,
+    /// What is kept of earlier results and recordings.
+    pub(crate) keep: Keep,
     /// Looks of the gap sampler a second; 0: none.
     pub(crate) sample_hz: u64,
     /// Id of the `gapprobe run` around us.
@@ -131,12 +134,15 @@ pub(crate) fn read() -> Settings {
     let mut complaint = None;
     let max_mb = number(setting::MAX_MB, 64, 65_536, 256, &mut complaint);
     let exit_ms = number(setting::EXIT_MS, 0, 600_000, 2000, &mut complaint);
+    let keep_mb = number(setting::KEEP_MB, 0, u64::from(u32::MAX), 0, &mut complaint);
+    let keep_days = number(setting::KEEP_DAYS, 0, 36_500, 0, &mut complaint);
     let sample_hz = number(setting::SAMPLE_HZ, 0, 1000, 100, &mut complaint);
     Settings {
         sample_hz,
         windows: windows(&mut complaint),
         free_ns: number(setting::TEST_FREE_MS, 0, 3_600_000, 2000, &mut complaint) * 1_000_000,
         slow_step: decimal(setting::SLOW_STEP, 1.05, 100.0, true, 1.5, &mut complaint),
+        keep: Keep::new(Some(keep_mb), Some(keep_days)),
         no_sites: choice(setting::SITES, ["1", "0"], &mut complaint),
         directory: environment::path(setting::DIR).map_or_else(|| PathBuf::from("."), PathBuf::from),
         max_bytes: (max_mb as usize) << 20,

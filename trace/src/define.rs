@@ -35,6 +35,8 @@ pub struct KernelInfo {
 
 /// The attribute that says in which directory the program was started: relative paths of code count from there.
 pub const DIRECTORY: &str = "cwd";
+/// Key of a recording's attribute: which job it is a start of (program, arguments, directory, rank), 16 hexadecimal digits.
+pub const JOB: &str = "job";
 
 /// Frames of a stack stored at most, the innermost ones.
 pub const MAX_FRAMES: usize = 64;

@@ -24,6 +24,26 @@ pub const NEW: &str = "new";
 /// File name ending of a trace or summary being written.
 pub const PART: &str = "part";
 
+/// For so long a program that crashed stays without gapprobe, from its last crash on.
+pub const CRASH_COUNTS: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
+
+/// Name of the file that is there while `owner`, a start of the job `job`, is being attached to: what is left of a dead process
+/// tells that it died in our hands.
+pub fn attaching(owner: &Owner, job: u64) -> String {
+    format!("gapprobe-attaching-{owner}.{job:016x}")
+}
+
+/// The inverse of [`attaching`].
+pub fn parse_attaching(name: &str) -> Option<(Owner, u64)> {
+    let (owner, job) = name.strip_prefix("gapprobe-attaching-")?.rsplit_once('.')?;
+    Some((Owner::parse(owner)?, u64::from_str_radix(job, 16).ok()?))
+}
+
+/// Name of the file that tells that the job `job` crashed: `gapprobe run` saw it. It holds the signal's number.
+pub fn crashed(job: u64) -> String {
+    format!("gapprobe-crashed-{job:016x}")
+}
+
 /// Where the private folder may be, in the order in which the library tries: `tmpdir` (the value of TMPDIR) if it is
 /// absolute (a relative one means another place after each chdir), then [`DEFAULT_ROOT`] (`test_root`, the value of
 /// [`crate::setting::TEST_ROOT`], in its place where it is set).
@@ -131,6 +151,9 @@ mod tests {
             assert_eq!(parse_unfinished(odd, PART).map(|p| p.1), Some(None), "{odd}");
         }
         assert_eq!(parse_unfinished("a.new", PART), None);
+        let name = attaching(&owner, 0xabc);
+        assert_eq!(parse_attaching(&name), Some((owner, 0xabc)));
+        assert_eq!(parse_attaching(&crashed(0xabc)), None);
         let zero = Owner::default();
         assert_eq!(Owner::parse(&zero.to_string()), Some(zero));
     }

@@ -29,7 +29,7 @@ macro_rules! settings {
 }
 
 settings! {
-    SWITCH "GAPPROBE" "1" "0.1" false "0 switches gapprobe off in this process and its children.";
+    SWITCH "GAPPROBE" "1" "0.1" false "0 switches gapprobe off in this process and its children; 1 records also where an earlier start of the program crashed.";
     DIR "GAPPROBE_DIR" "." "0.1" false "Directory for the trace and the summary.";
     MAX_MB "GAPPROBE_MAX_MB" "256" "0.1" false "Host memory for rings, buffers, names and the report at exit, MB (64 to 65536).";
     EXIT_MS "GAPPROBE_EXIT_MS" "2000" "0.1" false "Longest time the program's exit may be held up for flushing and writing, ms (0 to 600000).";
@@ -46,6 +46,8 @@ settings! {
     SITES "GAPPROBE_SITES" "1" "0.1" false "0 leaves the frames of Python alone: no line of code, neither at calls nor in samples.";
     FORCE "GAPPROBE_FORCE" "0" "0.1" false "1 records although another profiler (nsys, ncu, compute-sanitizer) seems to be around.";
     SAMPLE_HZ "GAPPROBE_SAMPLE_HZ" "100" "0.1" false "How often a second the threads that call CUDA are looked at: where they stand in Python, running or blocked in what (0 to 1000; 0: never).";
+    KEEP_MB "GAPPROBE_KEEP_MB" "" "0.1" false "Room for this user's traces and summaries in GAPPROBE_DIR, MB: after a report the oldest of ended processes of this host go. Also the room for recordings that nobody recovered (4096 where unset). Unset or 0: traces and summaries are never removed.";
+    KEEP_DAYS "GAPPROBE_KEEP_DAYS" "" "0.1" false "As GAPPROBE_KEEP_MB, by age in days (recordings: 7 where unset).";
     RUN_ID "GAPPROBE_RUN_ID" "" "0.1" true "Set by gapprobe run: ties recordings to the run that started them.";
     TEST_BARE "GAPPROBE_TEST_BARE" "0" "0.1" true "1 starts with empty callbacks and buffer handlers (bare CUPTI); gapprobe_test_bare(0/1) switches.";
     TEST_DEVICE_POOL "GAPPROBE_TEST_DEVICE_POOL" "" "0.1" true "CUPTI's device buffers: bytes of one, most of them, how many ahead.";

@@ -9,12 +9,13 @@
 //!   left is removed by the next recorded process of this user that ends and by `gapprobe recover` and `run`
 //!   ([`recordings`]); if the header is there and only the renaming is missing, it becomes a recording.
 //!
-//! Never touched: a file of a process that lives, or of which nobody can tell from here. Cold; bounded by [`MOST`]
+//! Never touched: a file of another user, of a process that lives, or of which nobody can tell from here. Cold; bounded by [`MOST`]
 //! entries and the caller's deadline, for a directory of results is the user's own and may be on a network.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirEntry, File};
 use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -22,7 +23,7 @@ use trace::header::HEADER_BYTES;
 use trace::place::{parse_unfinished, NEW, PART, RECORDING};
 use trace::Header;
 
-use crate::alive::{boot_id, life, pid_namespace, Life};
+use crate::alive::{boot_id, life, pid_namespace, user, Life};
 
 /// Entries of a directory looked at: a readdir of so many takes a few milliseconds on a local disk.
 const MOST: usize = 10_000;
@@ -32,7 +33,7 @@ const LONG_AGO: Duration = Duration::from_secs(24 * 3600);
 
 /// Removes traces and summaries that were never finished from a directory of results.
 pub(super) fn results(directory: &Path, deadline: Option<Instant>) {
-    let here = (boot_id(), pid_namespace());
+    let (here, user) = ((boot_id(), pid_namespace()), user());
     each(directory, deadline, |entry, name| {
         if !name.starts_with(".gapprobe-") {
             return;
@@ -43,7 +44,7 @@ pub(super) fn results(directory: &Path, deadline: Option<Instant>) {
             Some(o) if (Some(o.boot), o.namespace) == here => life(&o) == Life::Ended,
             _ => is_old(entry),
         };
-        if left {
+        if left && entry.metadata().is_ok_and(|m| Some(m.uid()) == user) {
             let _ = fs::remove_file(entry.path()); // somebody else did: fine
         }
     });
@@ -192,6 +193,20 @@ mod tests {
         ];
         expected.sort();
         assert_eq!(names(&dir), expected);
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn a_part_of_another_user_stays() {
+        let dir = folder("other-user");
+        let [_, dead, ..] = owners();
+        let part = dir.join(unfinished_result("gapprobe-b.json.gz", &dead));
+        fs::write(&part, "x").unwrap();
+        assert_eq!(crate::alive::user(), fs::metadata(&part).ok().map(|m| m.uid()));
+        if std::os::unix::fs::chown(&part, Some(65534), None).is_ok() {
+            results(&dir, None);
+            assert!(part.exists(), "not ours to remove");
+        }
         fs::remove_dir_all(&dir).unwrap();
     }
 

@@ -10,12 +10,14 @@ use std::time::SystemTime;
 
 use analyzer::alive::{life, Life};
 use analyzer::report::leftovers;
+use analyzer::report::retention::{self, Keep, Lock};
 use analyzer::visible::word;
 use trace::header::{state, HEADER_BYTES};
 use trace::{place, setting, Header, OpenError, Recording, Source};
 
 use crate::verbs::exit::{Exit, Failure};
-use crate::verbs::process::user_id;
+use crate::verbs::process::{self, user_id, Claim};
+use crate::verbs::talk;
 
 mod source;
 
@@ -82,12 +84,39 @@ pub(crate) fn has_run_id(source: &FileSource, id: &str) -> bool {
     Recording::open(source).is_ok_and(|r| r.definitions.attributes().any(|(k, v)| k == "run.id" && v == id))
 }
 
+/// The recording's attribute of this name.
+pub(crate) fn attribute(source: &FileSource, key: &str) -> Option<String> {
+    let recording = Recording::open(source).ok()?;
+    let found = recording.definitions.attributes().find(|(k, _)| *k == key).map(|(_, v)| v.to_owned());
+    found
+}
+
 /// The folders the library may have recorded to, in its order. All of them are looked into: why it passed one over (a
 /// network file system, no right to write) may be known to its process alone.
 pub(crate) fn private_folders() -> Vec<PathBuf> {
     let (tmpdir, test_root) = (std::env::var_os("TMPDIR"), std::env::var_os(setting::TEST_ROOT));
     let roots = place::roots(tmpdir.as_deref(), test_root.as_deref());
     roots.iter().map(|root| place::folder(root, user_id())).collect()
+}
+
+/// What the user wants kept of earlier results and recordings.
+pub(crate) fn keep() -> Keep {
+    let number = |name: &str| std::env::var(name).ok().and_then(|v| v.trim().parse().ok());
+    Keep::new(number(setting::KEEP_MB), number(setting::KEEP_DAYS))
+}
+
+/// A file or directory is ours for as long as it is open.
+pub(crate) const LOCK: Lock = |file| process::claim(file) == Claim::Ours;
+
+/// Removes recordings beyond the limits, and says so.
+pub(crate) fn keep_within_limits() {
+    let folders = private_folders().into_iter().filter(|f| f.is_dir() && distrust(f).is_none());
+    let gone: usize = folders.map(|f| retention::recordings(&f, keep().of_recordings(), LOCK, None)).sum();
+    if gone > 0 {
+        talk::say(format!(
+            "gapprobe: removed {gone} recording(s) that nobody recovered (GAPPROBE_KEEP_MB, GAPPROBE_KEEP_DAYS)"
+        ));
+    }
 }
 
 /// What is wrong with a private folder: another user could have put files there.

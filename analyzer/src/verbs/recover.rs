@@ -56,8 +56,16 @@ pub(crate) struct Args {
     strict: bool,
 }
 
-/// Finds the recordings asked for and reports each.
+/// Finds the recordings asked for and reports each; what is left is bounded.
 pub(crate) fn run(args: &Args) -> Outcome {
+    let done = recover_all(args);
+    if !args.list {
+        recordings::keep_within_limits();
+    }
+    done
+}
+
+fn recover_all(args: &Args) -> Outcome {
     let (chosen, unreadable) = match &args.what {
         Some(path) if !path.is_dir() => {
             let (_, found) = recordings::look(path)?;
@@ -229,6 +237,8 @@ pub(crate) fn write(
     let options = ReportOptions {
         live: found.life != Life::Ended,
         progress: Some(&show),
+        keep: recordings::keep(),
+        lock: recordings::LOCK,
         // a process of its own: all of the recording
         most_events: u64::MAX,
         ..ReportOptions::new(directory)

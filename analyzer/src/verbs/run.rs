@@ -19,6 +19,8 @@ use crate::verbs::process;
 use crate::verbs::{recordings, recover, talk};
 use crate::Outcome;
 
+mod crash;
+
 const EXAMPLES: &str = "\
 Examples:
   gapprobe run -- python train.py --epochs 1
@@ -87,7 +89,10 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
     let status =
         child.wait().map_err(|e| Failure::new(Exit::Problem, format!("waiting for the command: {e}")))?;
 
+    let talks = !args.quiet;
+    crash::mark(&status, child.id(), &id, talks);
     report_the_killed(args, &id);
+    recordings::keep_within_limits();
     Ok(match (status.code(), status.signal()) {
         (Some(code), _) => ExitCode::from(code as u8),
         (None, Some(signal)) => ExitCode::from((128 + signal) as u8),

@@ -14,9 +14,11 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cupti_sys::{Cupti, CuptiResult};
+use trace::Loss;
 
 use super::{buffers, choose, session};
-use crate::{clock, flush, lifecycle};
+use crate::guard::guard;
+use crate::{clock, flush, heap, lifecycle, losses};
 
 static YIELDED_AT: AtomicU64 = AtomicU64::new(0);
 /// Kinds the other client has on, one bit each.
@@ -45,6 +47,35 @@ pub(crate) fn real() -> Option<Cupti> {
     let library = choose::already_mapped()?;
     // SAFETY: an open handle, kept for ever; libcupti by name.
     unsafe { cupti_sys::open_handle(library.handle.as_ptr()) }.ok()
+}
+
+/// The real functions if we are attached. Where the search for them failed (a fault of ours) the client's call still arrives.
+pub(crate) fn attached() -> Option<Cupti> {
+    session::get().map(|s| s.cupti)
+}
+
+/// After a fault gapprobe is off, but CUPTI still records for us, and has buffers of ours: nothing of it may reach another
+/// client. Called where one of its calls is about to be forwarded; `takes_over`: the one that registers its buffers.
+pub(crate) fn after_fault(takes_over: bool) {
+    static DISARMED: AtomicBool = AtomicBool::new(false);
+    static TAKEN_OVER: AtomicBool = AtomicBool::new(false);
+    if losses::get(Loss::CaughtPanic) == 0 && !heap::has_ended_us() {
+        return;
+    }
+    guard((), || {
+        if is_yielded() || TAKEN_OVER.load(Ordering::Acquire) {
+            return;
+        }
+        let Some(session) = session::get() else { return };
+        if !DISARMED.swap(true, Ordering::AcqRel) && THEIR_KINDS.load(Ordering::Acquire) == 0 {
+            session::give_up_subscription();
+            session::disarm(session);
+        }
+        if takes_over {
+            TAKEN_OVER.store(true, Ordering::Release);
+            session::flush(true); // the other would free our buffers
+        }
+    });
 }
 
 fn note() {

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
 use crate::environment;
+use crate::guard::guard;
 
 /// A library we hold a reference to, for ever.
 #[derive(Clone, Debug)]
@@ -23,16 +24,18 @@ pub(crate) struct Library {
 /// Paths of all mapped shared objects. No file is opened: the loader's own list.
 fn mapped() -> Vec<PathBuf> {
     unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _size: usize, data: *mut c_void) -> c_int {
-        // SAFETY: `data` is the Vec that `mapped` passed, alive during the walk.
-        let list = unsafe { &mut *data.cast::<Vec<PathBuf>>() };
-        // SAFETY: the loader passes a valid record.
-        let name = unsafe { (*info).dlpi_name };
-        if !name.is_null() {
-            // SAFETY: a C string owned by the loader, valid during the callback.
-            let name = unsafe { CStr::from_ptr(name) };
-            list.push(PathBuf::from(OsStr::from_bytes(name.to_bytes())));
-        }
-        0
+        guard(1, || {
+            // SAFETY: `data` is the Vec that `mapped` passed, alive during the walk.
+            let list = unsafe { &mut *data.cast::<Vec<PathBuf>>() };
+            // SAFETY: the loader passes a valid record.
+            let name = unsafe { (*info).dlpi_name };
+            if !name.is_null() {
+                // SAFETY: a C string owned by the loader, valid during the callback.
+                let name = unsafe { CStr::from_ptr(name) };
+                list.push(PathBuf::from(OsStr::from_bytes(name.to_bytes())));
+            }
+            0
+        })
     }
     let mut list: Vec<PathBuf> = Vec::new();
     // SAFETY: the callback only touches `list`.
@@ -52,17 +55,19 @@ pub(crate) fn is_mapped(parts: &[&str]) -> bool {
         found: bool,
     }
     unsafe extern "C" fn compare(info: *mut libc::dl_phdr_info, _size: usize, data: *mut c_void) -> c_int {
-        // SAFETY: `data` is the Search that `is_mapped` passed, alive during the walk.
-        let search = unsafe { &mut *data.cast::<Search<'_>>() };
-        // SAFETY: the loader passes a valid record.
-        let name = unsafe { (*info).dlpi_name };
-        if !name.is_null() {
-            // SAFETY: a C string owned by the loader, valid during the callback.
-            let name = unsafe { CStr::from_ptr(name) }.to_bytes();
-            let holds = |part: &&str| name.windows(part.len().max(1)).any(|w| w == part.as_bytes());
-            search.found |= search.parts.iter().any(holds);
-        }
-        c_int::from(search.found)
+        guard(1, || {
+            // SAFETY: `data` is the Search that `is_mapped` passed, alive during the walk.
+            let search = unsafe { &mut *data.cast::<Search<'_>>() };
+            // SAFETY: the loader passes a valid record.
+            let name = unsafe { (*info).dlpi_name };
+            if !name.is_null() {
+                // SAFETY: a C string owned by the loader, valid during the callback.
+                let name = unsafe { CStr::from_ptr(name) }.to_bytes();
+                let holds = |part: &&str| name.windows(part.len().max(1)).any(|w| w == part.as_bytes());
+                search.found |= search.parts.iter().any(holds);
+            }
+            c_int::from(search.found)
+        })
     }
     let mut search = Search { parts, found: false };
     // SAFETY: the callback only touches `search`.
@@ -73,13 +78,15 @@ pub(crate) fn is_mapped(parts: &[&str]) -> bool {
 /// Counter of the loader that changes whenever a library is mapped.
 pub(crate) fn load_count() -> u64 {
     unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, size: usize, data: *mut c_void) -> c_int {
-        if size >= std::mem::offset_of!(libc::dl_phdr_info, dlpi_adds) + 8 {
-            // SAFETY: the record is long enough to have the field (checked).
-            let adds = unsafe { (*info).dlpi_adds };
-            // SAFETY: `data` is a u64 of `load_count`.
-            unsafe { data.cast::<u64>().write(adds) };
-        }
-        1
+        guard(1, || {
+            if size >= std::mem::offset_of!(libc::dl_phdr_info, dlpi_adds) + 8 {
+                // SAFETY: the record is long enough to have the field (checked).
+                let adds = unsafe { (*info).dlpi_adds };
+                // SAFETY: `data` is a u64 of `load_count`.
+                unsafe { data.cast::<u64>().write(adds) };
+            }
+            1
+        })
     }
     let mut count = 0u64;
     // SAFETY: the callback only writes `count`.

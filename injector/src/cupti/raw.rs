@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// The open file.
@@ -17,7 +18,7 @@ pub(crate) struct RawFile {
 impl RawFile {
     /// Creates the file and writes the header; `None` where it cannot be created.
     pub(crate) fn create(path: &Path, cupti_version: u32, soname: &str, now: u64) -> Option<RawFile> {
-        let mut file = File::options().write(true).create_new(true).open(path).ok()?;
+        let mut file = File::options().write(true).create_new(true).mode(0o600).open(path).ok()?;
         let mut name = [0u8; 32];
         for (to, from) in name.iter_mut().zip(soname.bytes()) {
             *to = from;

@@ -8,6 +8,7 @@
 use std::ffi::{c_char, c_void, CStr};
 use std::ops::Range;
 
+use crate::guard::guard;
 use crate::{exports, imports, neighbours};
 
 /// What the clients get for `dlsym`.
@@ -18,16 +19,23 @@ unsafe extern "C" fn dlsym_of_client(handle: *mut c_void, name: *const c_char) -
         return real;
     }
     // SAFETY: dlsym just read it as a C string.
-    let wrapper: *const c_void = match unsafe { CStr::from_ptr(name) }.to_bytes() {
+    let name = unsafe { CStr::from_ptr(name) };
+    // the real function, handed out after a fault of ours, would let the client free our buffers: comparing cannot fail
+    guard(None, || Some(wrapper_of(name))).unwrap_or_else(|| wrapper_of(name)).unwrap_or(real)
+}
+
+/// Ours for a function of CUPTI's, where there is one.
+fn wrapper_of(name: &CStr) -> Option<*mut c_void> {
+    let wrapper: *const c_void = match name.to_bytes() {
         b"cuptiSubscribe" => exports::cuptiSubscribe as *const c_void,
         b"cuptiActivityRegisterCallbacks" => exports::cuptiActivityRegisterCallbacks as *const c_void,
         b"cuptiActivityEnable" => exports::cuptiActivityEnable as *const c_void,
         b"cuptiActivityDisable" => exports::cuptiActivityDisable as *const c_void,
         b"cuptiActivityFlushAll" => exports::cuptiActivityFlushAll as *const c_void,
         b"cuptiFinalize" => exports::cuptiFinalize as *const c_void,
-        _ => return real,
+        _ => return None,
     };
-    wrapper.cast_mut()
+    Some(wrapper.cast_mut())
 }
 
 /// Reroutes `dlsym` in every client library mapped now. Harmless to repeat.

@@ -19,6 +19,7 @@ use trace::header::sources;
 use trace::Loss;
 
 use super::{arbiter, buffers, callbacks, choose, reroute};
+use crate::guard::guard;
 use crate::settings::Settings;
 use crate::{attach, clock, lifecycle, losses};
 
@@ -100,7 +101,8 @@ fn ok(result: CuptiResult) -> bool {
 }
 
 unsafe extern "C" fn timestamp() -> u64 {
-    clock::monotonic()
+    // CUPTI asks for others too: the time is right whatever happens
+    guard(None, || Some(clock::monotonic())).unwrap_or_else(clock::monotonic)
 }
 
 /// Opens the session. Only with libcuda mapped, once, from `InitializeInjection`.

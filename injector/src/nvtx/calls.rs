@@ -99,6 +99,7 @@ impl Domain {
 
 /// Runs an event's body where somebody records.
 #[inline]
+#[cfg_attr(feature = "forced-panics", track_caller)]
 fn live<R: Copy>(neutral: R, body: impl FnOnce() -> R) -> R {
     match lifecycle::is_live() {
         true => guard(neutral, body),
@@ -108,6 +109,7 @@ fn live<R: Copy>(neutral: R, body: impl FnOnce() -> R) -> R {
 
 /// A push's body.
 #[inline]
+#[cfg_attr(feature = "forced-panics", track_caller)]
 fn pushed(body: impl FnOnce()) -> c_int {
     live((), body);
     NOT_TRACKED
@@ -179,6 +181,7 @@ extern "C" fn domain_pop(domain: Domain) -> c_int {
 }
 
 /// Registers; 0 in a fork child and where gapprobe is off.
+#[cfg_attr(feature = "forced-panics", track_caller)]
 fn registered(name: impl FnOnce() -> Vec<u8>, into: fn(&[u8]) -> u32) -> usize {
     if lifecycle::get() == lifecycle::State::Inert {
         return 0;

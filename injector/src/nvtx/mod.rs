@@ -18,7 +18,7 @@ pub(crate) mod handles;
 
 use std::ffi::{c_int, c_void};
 
-use crate::{guard, lifecycle};
+use crate::lifecycle;
 
 /// `NvtxGetExportTableFunc_t`.
 pub(crate) type GetExportTable = unsafe extern "C" fn(u32) -> *const c_void;
@@ -47,7 +47,6 @@ pub(crate) fn initialize(get: Option<GetExportTable>) -> c_int {
     if lifecycle::get() == lifecycle::State::Inert {
         return 0;
     }
-    guard::silence_panics();
     let Some(get) = get else { return 0 };
     // SAFETY: NVTX's own function, called as its contract says, from inside the initialisation it waits for.
     let table = unsafe { get(CALLBACKS) }.cast::<Callbacks>();

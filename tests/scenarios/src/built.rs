@@ -81,6 +81,23 @@ pub fn built() -> &'static Built {
     })
 }
 
+/// The library with feature `forced-panics`, unoptimized: `tests/entries.rs`.
+pub fn forced_panics() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let target = target();
+        let _lock = Lock::take(&built().scratch.join("lock"));
+        let words = ["build", "-q", "-p", "gapprobe-injector", "--features", "forced-panics"];
+        must(Command::new(env!("CARGO")).args(words).current_dir(root()).env("CARGO_TARGET_DIR", &target));
+        // another build may put its own where cargo does
+        let kept = built().scratch.join("libgapprobe-forced-panics.so");
+        let new = kept.with_extension(format!("{}.new", std::process::id()));
+        std::fs::copy(target.join("debug/libgapprobe.so"), &new).expect("a copy");
+        std::fs::rename(&new, &kept).expect("a name");
+        kept
+    })
+}
+
 fn must(command: &mut Command) {
     let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
     assert!(output.status.success(), "{command:?}\n{}", String::from_utf8_lossy(&output.stderr));

@@ -22,7 +22,7 @@ fn unharmed(run: &Run, label: &str) -> Vec<String> {
 }
 
 /// A folder with driver and runtime of 13.0, without CUPTI.
-fn without_cupti() -> PathBuf {
+pub(crate) fn without_cupti() -> PathBuf {
     let folder = built().scratch.join("without-cupti");
     std::fs::create_dir_all(&folder).expect("folder");
     for file in ["libcuda.so.1", "libcudart.so.13"] {

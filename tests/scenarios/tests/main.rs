@@ -4,8 +4,10 @@
 
 mod adversity;
 mod clients;
+mod crashes;
 mod dataloader;
 mod dependencies;
+mod entries;
 mod exactness;
 mod exits;
 mod faults;
@@ -24,8 +26,10 @@ mod panics;
 mod places;
 mod refused;
 mod replay;
+mod retention;
 mod sampled;
 mod sampler;
+mod security;
 mod settings;
 mod sites;
 mod stacks;
@@ -33,3 +37,4 @@ mod stopped;
 mod strangers;
 mod untouched;
 mod windows;
+mod wraps;

@@ -7,6 +7,7 @@
 use crate::clock;
 use crate::cupti::{activity, subscriber, timestamps};
 use crate::gpu::{code, gpu, tag};
+use crate::settings::settings;
 use crate::{injection, stopwatch, truth};
 use std::cell::Cell;
 use std::ffi::{c_char, c_void, CStr};
@@ -19,7 +20,18 @@ pub(crate) const RUNTIME: u32 = 2;
 /// cuInit, the one driver call that works before cuInit.
 const CBID_INIT: u32 = 1;
 
-static NEXT: AtomicU32 = AtomicU32::new(1);
+/// Correlation ids handed out so far.
+static HANDED_OUT: AtomicU32 = AtomicU32::new(0);
+
+/// The next correlation id: 32 bits that come round, and 0 is none (CUPTI_CORRELATION_ID_UNKNOWN).
+fn next_correlation() -> u32 {
+    loop {
+        let id = settings().correlation.wrapping_add(HANDED_OUT.fetch_add(1, Ordering::Relaxed));
+        if id != 0 {
+            return id;
+        }
+    }
+}
 
 thread_local! {
     /// Nesting depth and correlation id of the call under way.
@@ -80,7 +92,7 @@ pub(crate) fn traced(call: &Call, body: impl FnOnce() -> i32) -> i32 {
         return code::NOT_INITIALIZED;
     }
     let (depth, outer) = UNDER_WAY.get();
-    let correlation = if depth == 0 { NEXT.fetch_add(1, Ordering::Relaxed) } else { outer };
+    let correlation = if depth == 0 { next_correlation() } else { outer };
     UNDER_WAY.set((depth + 1, correlation));
     let truth_from = (depth == 0 && truth::wanted()).then(clock::now);
     let record_from = activity::api_wanted(call.domain, call.cbid).then(timestamps::now);

@@ -40,6 +40,8 @@ pub(crate) struct Settings {
     pub(crate) replay: Option<String>,
     /// What `__cudaLaunchKernel` shows as: 211 (seen under PyTorch 2.11) or 505.
     pub(crate) stub_cbid: u32,
+    /// The first correlation id.
+    pub(crate) correlation: u32,
     faults: Vec<Fault>,
 }
 
@@ -78,6 +80,7 @@ pub(crate) fn settings() -> &'static Settings {
         truth: std::env::var("SIM_TRUTH").ok().filter(|p| !p.is_empty()),
         replay: std::env::var("SIM_REPLAY").ok().filter(|p| !p.is_empty()),
         stub_cbid: number("SIM_STUB_CBID", 211) as u32,
+        correlation: number("SIM_CORRELATION", 1) as u32,
         faults: parse_faults(&std::env::var("SIM_FAULT").unwrap_or_default()),
     })
 }

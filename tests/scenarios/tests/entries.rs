@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Purpose: a panic in any function that C code calls (the driver, CUPTI, NVTX, the loader, libc at exit and fork, Python, the
+//! program) leaves the program as it is without us: status, stdout, stderr. The library is built with feature `forced-panics`,
+//! which is never in one that is shipped: each place where a body is guarded can be told to panic. And a look at the source:
+//! no `extern "C"` body is without its guard, and each guarded place is among those that panicked here.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use gapprobe_scenarios::built::{built, forced_panics, root};
+use gapprobe_scenarios::{Run, Victim};
+
+use super::sampled;
+
+/// What guards a body: the guard, and what in `nvtx/calls.rs` goes through it.
+const GUARDS: [&str; 4] = ["guard", "live", "pushed", "registered"];
+
+/// The injector's files with their code: no tests, no comments.
+fn sources() -> BTreeMap<String, Vec<String>> {
+    fn below(folder: &Path, all: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(folder).expect("sources").map(|e| e.expect("entry").path()) {
+            match entry.is_dir() {
+                true => below(&entry, all),
+                false => all.push(entry),
+            }
+        }
+    }
+    let mut files = Vec::new();
+    below(&root().join("injector/src"), &mut files);
+    let is_test = |p: &PathBuf| p.components().any(|c| c.as_os_str() == "tests") || p.ends_with("tests.rs");
+    let files = files.into_iter().filter(|p| !is_test(p) && p.extension().is_some_and(|e| e == "rs"));
+    let code = |path: &Path| {
+        let text = std::fs::read_to_string(path).expect("a source");
+        let text = text.split("#[cfg(test)]\nmod ").next().unwrap_or("").to_owned();
+        text.lines().map(|l| l.split("//").next().unwrap_or("").to_owned()).collect()
+    };
+    let name = |p: &Path| p.strip_prefix(root()).expect("inside").to_string_lossy().into_owned();
+    files.map(|p| (name(&p), code(&p))).collect()
+}
+
+/// First and last line of the block that the first `{` from `line` on begins.
+fn block(lines: &[String], line: usize) -> (usize, usize) {
+    let mut depth = 0;
+    for (at, text) in lines.iter().enumerate().skip(line) {
+        for c in text.chars() {
+            match c {
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                _ => continue,
+            }
+            if depth == 0 {
+                return (line, at);
+            }
+        }
+    }
+    panic!("a block without an end: {}", lines[line]);
+}
+
+fn calls_a_guard(text: &str) -> bool {
+    GUARDS.iter().any(|g| {
+        text.match_indices(&format!("{g}("))
+            .any(|(at, _)| !text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_'))
+    })
+}
+
+#[test]
+fn no_body_is_without_its_guard() {
+    let mut entries = 0;
+    for (file, lines) in sources() {
+        for (at, line) in lines.iter().enumerate() {
+            let is_guard = GUARDS
+                .iter()
+                .any(|g| line.contains(&format!("fn {g}(")) || line.contains(&format!("fn {g}<")));
+            if !is_guard && !line.contains("extern \"C\" fn ") {
+                continue;
+            }
+            let (from, to) = block(&lines, at);
+            let body = lines[from..=to].join("\n");
+            let body = body.split_once('{').expect("a body").1;
+            let is_empty = body.trim() == "}";
+            let is_caught = body.contains("catch_unwind"); // the guard itself
+            assert!(
+                is_empty || is_caught || calls_a_guard(body),
+                "{file}:{}: no guard: {}",
+                at + 1,
+                line.trim()
+            );
+            entries += usize::from(!is_guard);
+        }
+    }
+    assert!(entries > 40, "only {entries} found: has the look of the source changed?");
+}
+
+/// Every place that can be told to panic, by its name.
+fn places() -> BTreeSet<String> {
+    let mut all = BTreeSet::new();
+    for (file, lines) in sources() {
+        let mut at = 0;
+        while at < lines.len() {
+            let line = &lines[at];
+            let is_helper = GUARDS.iter().any(|g| line.contains(&format!("fn {g}")));
+            if line.contains("macro_rules!") || is_helper {
+                at = block(&lines, at).1 + 1; // who calls these is the place
+                continue;
+            }
+            if calls_a_guard(line) || line.starts_with("forward! {") {
+                all.insert(format!("{file}:{}", at + 1));
+            }
+            at += 1;
+        }
+    }
+    all
+}
+
+type MakeVictim = Box<dyn Fn() -> Victim>;
+
+/// Programs that come by all of them.
+fn victims() -> Vec<(&'static str, MakeVictim)> {
+    let plugin = built().victims.join("13.0/libxla_cuda_plugin_victim.so").to_string_lossy().into_owned();
+    let python = || {
+        let folder = root().join("tests/victims");
+        let script = format!(
+            "import sys, time\nsys.path.insert(0, {folder:?})\nimport train\ndevice = train.Device()\n\
+             kernel = device.kernel('step', 20)\nfor n in range(230):\n exec('def made(n): device.launch(kernel); device.synchronize()')\n \
+             made(n); del made; time.sleep(0.01)\nprint('done')"
+        );
+        let python = sampled::pythons().pop().expect("a python");
+        let victim = Victim::of(&python, &["-c", &script], "13.0");
+        let folder = victim.folder.join("nvml");
+        std::fs::create_dir_all(&folder).expect("folder");
+        let library = built().victims.join("13.0/libnvidia-ml.so");
+        std::os::unix::fs::symlink(library, folder.join("libnvidia-ml.so.1")).expect("link");
+        let path = format!("{}:{}", built().sim.join("13.0").display(), folder.display());
+        victim.env("LD_LIBRARY_PATH", path).env("FAKE_NVML", "fine").env("SIM_DEVICES", "2")
+    };
+    vec![
+        ("entries", Box::new(|| Victim::ours("13.0", &["entries"]))),
+        ("python", Box::new(python)),
+        ("kineto", Box::new(|| Victim::sim("13.0", &["kineto_cupti", "200", "2"]))),
+        ("xla", Box::new(move || Victim::ours("13.0", &["xla_host", &plugin, "1", "1"]))),
+    ]
+}
+
+/// Runs it under the library with forced panics; the places it came by, and whether `place` panicked.
+fn forced(victim: Victim, place: &str) -> (Run, BTreeSet<String>, bool) {
+    let folder = victim.folder.join("places");
+    std::fs::create_dir(&folder).expect("folder");
+    let victim =
+        victim.env("LD_PRELOAD", forced_panics()).env("FORCED_FOLDER", &folder).env("FORCED_PLACE", place);
+    let run = victim.run();
+    let names = std::fs::read_dir(&folder).expect("folder").map(|e| e.expect("entry").file_name());
+    let mut names: BTreeSet<String> = names.map(|n| n.to_string_lossy().replace('!', "/")).collect();
+    let panicked = names.remove("panicked");
+    (run, names, panicked)
+}
+
+#[test]
+fn a_panic_in_any_entry_leaves_the_program_as_it_is() {
+    const LATER: Duration = Duration::from_secs(5); // GAPPROBE_EXIT_MS, an unoptimized library, a busy machine
+    let (mut tested, mut failures) = (BTreeSet::new(), Vec::new());
+    for (name, victim) in victims() {
+        let alone = victim().alone().run();
+        let (with, reached, _) = forced(victim(), "none");
+        let same = |a: &Run, b: &Run| {
+            (a.ending(), &a.stdout, a.others()) == (b.ending(), &b.stdout, b.others()) && b.lines().len() <= 1
+        };
+        assert!(
+            same(&alone, &with),
+            "{name}: {:?} {:?}",
+            (&alone.stdout, &alone.stderr),
+            (&with.stdout, &with.stderr)
+        );
+        let mut todo: Vec<String> = reached.difference(&tested).cloned().collect();
+        while let Some(place) = todo.pop() {
+            let last = place.rsplit(',').next().unwrap_or("");
+            if tested.contains(last) {
+                continue;
+            }
+            let (with, more, panicked) = forced(victim(), &place);
+            let says = || format!("{name}, {place}: {} {:?} {:?}", with.ending(), with.stdout, with.stderr);
+            // its name is the last one's: those before it lead there
+            let place = place.rsplit(',').next().unwrap_or("").to_owned();
+            if !panicked {
+                failures.push(format!("{} did not panic", says()));
+            } else if !same(&alone, &with) || with.wall > alone.wall + LATER {
+                failures.push(format!("{}; alone: {} {:?}", says(), alone.ending(), alone.stdout));
+            }
+            // what is done only after a fault: with that fault
+            for after in more.difference(&reached).filter(|p| !tested.contains(*p) && **p != place) {
+                todo.push(format!("{place},{after}"));
+            }
+            tested.insert(place);
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    let all = places();
+    let odd: Vec<_> = all.symmetric_difference(&tested).collect();
+    assert!(odd.is_empty(), "guarded places that no victim comes by, or unknown ones: {odd:?}");
+    println!("{} guarded places panicked", tested.len());
+}
