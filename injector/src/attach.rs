@@ -297,6 +297,9 @@ fn new_recorder(image: Image, settings: &Settings) -> Recorder {
     if let Some(directory) = identity::started_in() {
         store.attribute(trace::define::DIRECTORY, &directory.to_string_lossy());
     }
+    if let Some(job) = identity::job() {
+        store.attribute(trace::define::JOB, job);
+    }
     if let Some(id) = &settings.run_id {
         store.attribute("run.id", id);
     }

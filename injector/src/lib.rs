@@ -33,6 +33,8 @@ mod attach;
 #[cfg(not(loom))]
 mod clock;
 #[cfg(not(loom))]
+mod control;
+#[cfg(not(loom))]
 mod cupti;
 #[cfg(not(loom))]
 mod drain;

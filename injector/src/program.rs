@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// HOT (`step`, `range_push`, `range_pop`, `capture`), WARM (`Marks`, `Capture`)
+// HOT (`step`, `range_push`, `range_pop`, `capture`), WARM (`force_until`, `release`, `Marks`, `Capture`)
 //! What the program itself tells us (`include/gapprobe.h`, cudaProfilerStart/Stop): step marks, capture on and off, and
 //! named ranges (`ranges.rs`, with NVTX's). It travels through the thread's own ring in slots with tags of their own and becomes events here, on
 //! the drain thread.
@@ -46,6 +46,25 @@ pub(crate) fn capture(on: bool) {
     }
 }
 
+/// Until when recording is on whatever the program wants, CLOCK_MONOTONIC ns; 0: it is as the program wants it.
+static FORCED_UNTIL: AtomicU64 = AtomicU64::new(0);
+
+/// Recording is on until `deadline` (CLOCK_MONOTONIC, ns), whatever the program wants; a later call replaces an earlier one.
+/// The drain thread heeds it when its round begins ([`Capture::heed`]).
+pub(crate) fn force_until(deadline: u64) {
+    FORCED_UNTIL.store(deadline, Ordering::Relaxed);
+}
+
+/// From the next round on recording is as the program wants it.
+pub(crate) fn release() {
+    FORCED_UNTIL.store(0, Ordering::Relaxed);
+}
+
+/// Is recording on whatever the program wants?
+pub(crate) fn is_forced(now: u64) -> bool {
+    now < FORCED_UNTIL.load(Ordering::Relaxed)
+}
+
 /// cudaProfilerStart or Stop returned.
 pub(crate) fn on_profiler_call(start: bool) {
     capture(start);
@@ -86,6 +105,8 @@ impl Switches {
 /// would stay dark); what falls into such a span is dropped here.
 #[derive(Default)]
 pub(crate) struct Capture {
+    /// The program wants nothing recorded. What is recorded all the same ([`force_until`]) is no such span.
+    unwanted: bool,
     off_since: Option<u64>,
     /// Closed spans, newest last; old ones are forgotten once nothing from so far back can arrive.
     closed: Vec<(u64, u64)>,
@@ -94,7 +115,7 @@ pub(crate) struct Capture {
 impl Capture {
     /// Starts switched off (`GAPPROBE_CAPTURE=profiler`).
     pub(crate) fn waiting_since(now: u64) -> Capture {
-        Capture { off_since: Some(now), closed: Vec::new() }
+        Capture { unwanted: true, off_since: Some(now), closed: Vec::new() }
     }
 
     /// Is an event that starts at `time` wanted?
@@ -113,8 +134,25 @@ impl Capture {
         self.off_since
     }
 
-    /// Recording on or off from `now`.
+    /// Does the program want anything recorded?
+    pub(crate) fn is_wanted(&self) -> bool {
+        !self.unwanted
+    }
+
+    /// The program wants recording on or off from `now`.
     pub(crate) fn switch(&mut self, on: bool, now: u64, store: &mut Store) {
+        self.unwanted = !on;
+        self.set(on || is_forced(now), now, store);
+    }
+
+    /// Recording is held on from outside, or no more ([`force_until`]).
+    pub(crate) fn heed(&mut self, now: u64, store: &mut Store) {
+        if self.unwanted {
+            self.set(is_forced(now), now, store);
+        }
+    }
+
+    fn set(&mut self, on: bool, now: u64, store: &mut Store) {
         match (self.off_since, on) {
             (Some(since), true) => {
                 self.off_since = None;
@@ -193,6 +231,25 @@ impl Marks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::image::Image;
+
+    #[test]
+    fn what_is_held_on_from_outside_ends_with_its_time_and_the_programs_own_wish_stays() {
+        let mut store = Store::new(Image::map(64 * 32 * 1024).unwrap());
+        let mut capture = Capture::waiting_since(10);
+        // by hand what `heed` does with `is_forced`: the word itself is the whole process's
+        capture.set(true, 30, &mut store);
+        assert!(!capture.covers(20) && !capture.covers(29) && capture.covers(30) && !capture.is_wanted());
+        capture.set(false, 40, &mut store);
+        assert!(capture.covers(39) && !capture.covers(40), "what came before the end is still wanted");
+        capture.set(true, 50, &mut store);
+        capture.switch(true, 55, &mut store);
+        assert!(capture.is_wanted() && capture.covers(52) && capture.off_since().is_none());
+        capture.heed(60, &mut store);
+        assert!(capture.is_on(), "the program wants it");
+        capture.switch(false, 70, &mut store);
+        assert!(!capture.is_wanted() && !capture.covers(75) && capture.covers(69));
+    }
 
     #[test]
     fn what_follows_a_switch_that_was_not_taken_yet_is_known() {

@@ -7,7 +7,8 @@
 //! (a network file system, a folder that cannot be written).
 //!
 //! Unfinished files carry the process that makes them in their name ([`Owner`]), so that anybody can tell whether they
-//! are leftovers: `<recording>.gpr.<owner>.new`, `.<trace or summary>.<owner>.part`.
+//! are leftovers: `<recording>.gpr.<owner>.new`, `.<trace or summary>.<owner>.part`. So does a process's control socket,
+//! which lies beside its recording: `<owner>.sock`.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -23,6 +24,9 @@ pub const RECORDING: &str = "gpr";
 pub const NEW: &str = "new";
 /// File name ending of a trace or summary being written.
 pub const PART: &str = "part";
+
+/// File name ending of control sockets.
+pub const SOCKET: &str = "sock";
 
 /// Where the private folder may be, in the order in which the library tries: `tmpdir` (the value of TMPDIR) if it is
 /// absolute (a relative one means another place after each chdir), then [`DEFAULT_ROOT`] (`test_root`, the value of
@@ -42,6 +46,16 @@ pub fn roots(tmpdir: Option<&OsStr>, test_root: Option<&OsStr>) -> Vec<PathBuf> 
 /// The private folder of user `uid` (the effective one) in `root`.
 pub fn folder(root: &Path, uid: u32) -> PathBuf {
     root.join(format!("gapprobe-{uid}"))
+}
+
+/// Name of a process's control socket ([`crate::control`]). Its owner tells it: a recording may be named otherwise.
+pub fn control_socket(owner: &Owner) -> String {
+    format!("{owner}.{SOCKET}")
+}
+
+/// Whose control socket a file of this name is; `None`: of nobody.
+pub fn parse_control_socket(name: &str) -> Option<Owner> {
+    Owner::parse(name.strip_suffix(SOCKET)?.strip_suffix('.')?)
 }
 
 /// Name of a recording until its header is written.
@@ -131,6 +145,8 @@ mod tests {
             assert_eq!(parse_unfinished(odd, PART).map(|p| p.1), Some(None), "{odd}");
         }
         assert_eq!(parse_unfinished("a.new", PART), None);
+        assert_eq!(parse_control_socket(&control_socket(&owner)), Some(owner));
+        assert_eq!(parse_control_socket("x.sock"), None);
         let zero = Owner::default();
         assert_eq!(Owner::parse(&zero.to_string()), Some(zero));
     }
