@@ -59,6 +59,8 @@ pub struct ReportOptions<'a> {
     pub threaded: bool,
     /// The recording is still being written: its end is not the end of the program.
     pub live: bool,
+    /// In the names of the files: when what they hold began, ns since 1970; `None`: when the recording did.
+    pub named_by: Option<u64>,
     /// Told from time to time.
     pub progress: Option<Progress<'a>>,
     /// Told once everything is loaded: the source is not read again, its memory can be given back.
@@ -76,6 +78,7 @@ impl<'a> ReportOptions<'a> {
             max_trace_bytes: chrome::MAX_BYTES,
             threaded: true,
             live: false,
+            named_by: None,
             progress: None,
             loaded: None,
         }
@@ -147,7 +150,7 @@ impl std::error::Error for ReportError {}
 
 /// Loads, analyses, writes trace and summary. Their names are
 /// `gapprobe-<host>-<pid>-<YYYYmmdd-HHMMSS>-<4 random>.json.gz` and `.summary.json`, the time being the start of the
-/// recording in UTC. No existing file is touched.
+/// recording (or [`ReportOptions::named_by`]) in UTC. No existing file is touched.
 ///
 /// # Errors
 /// Where not even the line can be given. Files that could not be written are in [`Report::problems`].
@@ -198,7 +201,7 @@ pub fn write(run: &Run, analysis: &Analysis, options: &ReportOptions<'_>) -> Rep
         left_out: run.left_out,
         ..Report::default()
     };
-    let stem = stem(run);
+    let stem = stem(run, options.named_by);
     if options.write_trace {
         if is_late(options) {
             report.late = Some("trace");
@@ -297,7 +300,7 @@ fn on_time(options: &ReportOptions<'_>, stage: &'static str) -> Result<(), Repor
 }
 
 /// `gapprobe-<host>-<pid>-<YYYYmmdd-HHMMSS>-<4 random>`.
-fn stem(run: &Run) -> String {
+fn stem(run: &Run, named_by: Option<u64>) -> String {
     let h = &run.header;
     let host: String = h
         .host
@@ -312,7 +315,8 @@ fn stem(run: &Run) -> String {
     let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
     hasher.write_u64(h.start_realtime);
     let random = hasher.finish() & 0xffff;
-    format!("gapprobe-{host}-{}-{}-{random:04x}", h.pid, utc(h.start_realtime / 1_000_000_000))
+    let since = named_by.unwrap_or(h.start_realtime);
+    format!("gapprobe-{host}-{}-{}-{random:04x}", h.pid, utc(since / 1_000_000_000))
 }
 
 /// `YYYYmmdd-HHMMSS` of seconds since 1970, UTC. Days to a date as in Howard Hinnant's `civil_from_days`
@@ -352,7 +356,7 @@ mod tests {
     fn a_hostile_host_name_stays_inside_the_directory() {
         let mut run = Run::default();
         run.header.host = "../../etc/ä b".into();
-        let stem = stem(&run);
+        let stem = stem(&run, None);
         assert!(stem.starts_with("gapprobe-"), "{stem}");
         assert!(stem.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.'), "{stem}");
         assert!(!stem.contains('/'));
