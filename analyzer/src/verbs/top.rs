@@ -28,7 +28,7 @@ Examples:
   gapprobe top --once --json | jq .[].step_ns
   gapprobe top --last 30s --every 5s   figures of the last 30 seconds";
 
-/// Watch your recorded processes: step time, how busy their GPUs are, where the rest of the time goes
+/// Watch your recorded processes: step time, how busy the GPUs are, why idle
 ///
 /// A row a process and GPU. STEP and P90 are the median and the 90th percentile of its last steps. BUSY is the time in which
 /// anything ran on the GPU; COMPUTE to OTHER is where all of the time went, and sums up to 100 %. COST is what recording costs,

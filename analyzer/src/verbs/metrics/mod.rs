@@ -18,12 +18,12 @@ mod textfile;
 
 const EXAMPLES: &str = "\
 Examples:
-  gapprobe metrics --textfile prom                          for node-exporter's textfile collector, until told to end
+  gapprobe metrics --textfile prom                       for node-exporter, every 15 s
   gapprobe metrics --textfile prom --every 30s
-  gapprobe metrics --otlp http://localhost:4318 --once      to an OpenTelemetry collector, once
-  gapprobe metrics --once                                   to the terminal";
+  gapprobe metrics --otlp http://localhost:4318 --once   to an OpenTelemetry collector, once
+  gapprobe metrics --once                                to the terminal";
 
-/// Hand the figures of your recorded processes to Prometheus or an OpenTelemetry collector
+/// Figures of your recorded processes, for Prometheus or an OpenTelemetry collector
 ///
 /// The node's companion: one is enough for all processes of a user. --textfile writes gapprobe-<uid>.prom (whole or not at all)
 /// into the directory that node-exporter's --collector.textfile.directory names, and removes it when it ends; --otlp sends the
