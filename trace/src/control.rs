@@ -42,12 +42,10 @@ pub enum Refusal {
     Unknown,
     /// More than [`MOST_BYTES`] without an end of line.
     TooLong,
-    /// The process is ending.
-    Leaving,
 }
 
 impl Refusal {
-    const ALL: [Refusal; 4] = [Refusal::Version, Refusal::Unknown, Refusal::TooLong, Refusal::Leaving];
+    const ALL: [Refusal; 3] = [Refusal::Version, Refusal::Unknown, Refusal::TooLong];
 
     /// As sent.
     pub const fn word(self) -> &'static str {
@@ -55,7 +53,6 @@ impl Refusal {
             Refusal::Version => "version",
             Refusal::Unknown => "unknown",
             Refusal::TooLong => "too-long",
-            Refusal::Leaving => "leaving",
         }
     }
 }

@@ -98,7 +98,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
         let what = format!("{} is no directory", directory.display());
         return Err(Failure::new(Exit::Problem, what).hint("make it first, or name another: -o DIR"));
     }
-    let mut capture = Capture { args, target: &target, hold: None, begin: process::monotonic() };
+    let mut capture =
+        Capture { args, target: &target, hold: None, elsewhere: false, begin: process::monotonic() };
     let cut = match args.last {
         true => capture.last(&mut source)?,
         false => capture.next(&mut source)?,
@@ -146,6 +147,8 @@ struct Capture<'a> {
     target: &'a Living,
     /// Recording is held on for us as long as this lives.
     hold: Option<Peer>,
+    /// Recording is off although the program wants it on.
+    elsewhere: bool,
     /// The window begins here or later.
     begin: u64,
 }
@@ -208,6 +211,7 @@ impl Capture<'_> {
         let valid = Span::new(self.begin, to);
         let why = match (self.steps(), ended) {
             (_, true) => Some("the program ended meanwhile: this is what it did until then".to_owned()),
+            _ if valid.ns() == 0 => Some(self.nothing().to_owned()),
             (Some(wanted), false) => {
                 let seen = if seen == 0 { "no step".to_owned() } else { counted(seen as u64, "step") };
                 let time = self.longest().as_secs_f64();
@@ -215,14 +219,18 @@ impl Capture<'_> {
                     "{seen} of {wanted} found in {time} s: this is all of that time (--seconds waits longer)"
                 ))
             }
-            (None, false) if valid.ns() == 0 => Some(match self.hold.is_some() {
-                true => "nothing came although recording is on: it seems to use no GPU".to_owned(),
-                false => "nothing was recorded in that time (gapprobe ps shows how its recording stands)"
-                    .to_owned(),
-            }),
             (None, false) => None,
         };
         Cut { valid, margin: 0, why }
+    }
+
+    /// Why nothing at all was recorded.
+    fn nothing(&self) -> &'static str {
+        match (self.elsewhere, self.hold.is_some()) {
+            (true, _) => "nothing was recorded in that time: another profiler holds the GPU's records",
+            (_, true) => "nothing came although recording is on: it seems to use no GPU",
+            _ => "nothing was recorded in that time (gapprobe ps shows how its recording stands)",
+        }
     }
 
     /// The last steps or seconds.
@@ -287,6 +295,7 @@ impl Capture<'_> {
         match peer.ask(Request::Status).map_err(off)? {
             Answer::Is(Told::On) => {
                 // another profiler holds the records: that is not ours to end. Or it was switched on just now
+                self.elsewhere = true;
                 return Ok(());
             }
             Answer::Is(Told::Off | Told::Held) => {}

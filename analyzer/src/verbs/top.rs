@@ -70,7 +70,8 @@ const PARTS: [(&str, &[Bucket]); 9] = [
 pub(crate) fn run(args: &Args) -> Outcome {
     process::give_way();
     let mut watch = Watch::default();
-    if args.once || !io::stdout().is_terminal() {
+    // (keys come from the same terminal)
+    if args.once || !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         let all = watch.look(args.last, true)?;
         if args.json {
             talk::print_json(format!("{:#}", Value::Array(all.iter().flat_map(objects).collect())))?;
@@ -83,6 +84,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
             false => Ok(Exit::Ok),
         };
     }
+    process::end_when_asked(); // the terminal is given back as it was
     let screen = Screen::new().map_err(|e| Failure::new(Exit::Problem, format!("the terminal: {e}")))?;
     let ended = watching(args, &mut watch);
     drop(screen);
@@ -115,10 +117,18 @@ enum Asked {
     Nothing,
 }
 
+/// Between two looks whether a signal came.
+const SIGNALS: Duration = Duration::from_millis(200);
+
 /// What the user asks for, if that comes in time.
 fn asked(within: Duration) -> Asked {
-    if !event::poll(within).unwrap_or(false) {
-        return Asked::Nothing;
+    if process::was_asked_to_end() {
+        return Asked::End;
+    }
+    match event::poll(within.min(SIGNALS)) {
+        Ok(true) => {}
+        Ok(false) => return Asked::Nothing,
+        Err(_) => return Asked::End, // the terminal is gone
     }
     match event::read() {
         Ok(Event::Key(key)) => {
@@ -131,7 +141,7 @@ fn asked(within: Duration) -> Asked {
         }
         Ok(Event::Resize(..)) => Asked::Again,
         Ok(_) => Asked::Nothing,
-        Err(_) => Asked::End, // the terminal is gone
+        Err(_) => Asked::End, // as above
     }
 }
 
@@ -142,7 +152,7 @@ impl Screen {
     fn new() -> io::Result<Screen> {
         terminal::enable_raw_mode()?;
         let screen = Screen;
-        execute!(io::stdout(), EnterAlternateScreen, cursor::Hide)?;
+        execute!(io::stdout(), EnterAlternateScreen, cursor::Hide, terminal::DisableLineWrap)?;
         Ok(screen)
     }
 }
@@ -150,7 +160,7 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         // nobody can be told where that fails
-        let _ = execute!(io::stdout(), cursor::Show, LeaveAlternateScreen);
+        let _ = execute!(io::stdout(), terminal::EnableLineWrap, cursor::Show, LeaveAlternateScreen);
         let _ = terminal::disable_raw_mode();
     }
 }

@@ -199,7 +199,7 @@ fn answers_that_are_none_are_not_believed() {
     let odd: [(&str, &[u8], &str); 4] = [
         ("noise", &[0xff; 300], "of another version"),
         ("http", b"HTTP/1.1 400 Bad Request\r\n\r\n", "of another version"),
-        ("refusal", b"gapprobe/1 error leaving\n", "refuses to say so"),
+        ("refusal", b"gapprobe/1 error unknown\n", "refuses to say so"),
         ("odd", b"gapprobe/1 ok recording 7\n", "refuses to say so"),
     ];
     for (name, answer, wanted) in odd {

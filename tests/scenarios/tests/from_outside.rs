@@ -74,7 +74,8 @@ fn summary(text: &str) -> Value {
 
 #[test]
 fn a_window_of_a_recording_process_is_cut_out_while_it_runs_on() {
-    let mut running = start("1500", &[]);
+    let job = [("SLURM_JOB_ID", "77"), ("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4")];
+    let mut running = start("1500", &job);
     let pid = running.pid().to_string();
     let (code, list, complaint) = said(&gapprobe(&running, &["ps"]).output().expect("ps"));
     assert_eq!(code, 0, "{complaint}");
@@ -102,6 +103,10 @@ fn a_window_of_a_recording_process_is_cut_out_while_it_runs_on() {
     assert!((900_000_000..=1_000_000_000).contains(&seen), "{top}");
     let step = top[0]["step_ns"].as_f64().unwrap();
     assert!((2.4e6..20e6).contains(&step), "{top}");
+    assert_eq!(
+        (&top[0]["job"], &top[0]["rank"], &top[0]["world_size"]),
+        (&"77".into(), &0.into(), &4.into())
+    );
     assert!(running.child.try_wait().expect("wait").is_none(), "it runs on");
     let run = running.finish();
     assert_eq!((run.ending(), run.launched()), (0, 15_000), "{}", run.stderr);

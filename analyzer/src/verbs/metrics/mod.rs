@@ -65,7 +65,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         let begun = Instant::now();
         let handed = hand_on(args, &mut watch);
         match handed {
-            Err(failure) if args.once || first && failure.exit == Exit::Problem && args.otlp.is_none() => {
+            Err(failure) if args.once || (first && failure.exit == Exit::Problem && args.otlp.is_none()) => {
                 return Err(failure);
             }
             Err(failure) => troubles.are(Some(failure.what)),
