@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(is_closed(&[b'x'; 95], S), (false, String::new()), "more may come");
         let long = is_closed(&[b'x'; MOST_BYTES], S);
         assert_eq!(long, (true, "gapprobe/1 error too-long\n".to_owned()));
-        assert_eq!(is_closed(b"gapprobe/1 sta", S + PATIENCE - 1).0, false);
+        assert!(!is_closed(b"gapprobe/1 sta", S + PATIENCE - 1).0);
         assert_eq!(is_closed(b"gapprobe/1 sta", S + PATIENCE), (true, String::new()));
         let crowd: Vec<UnixStream> = (0..2 * MOST_CLIENTS).map(|_| connect(&folder)).collect();
         for _ in 0..3 {
