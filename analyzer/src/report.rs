@@ -12,6 +12,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use trace::header::state;
 use trace::{OpenError, Source};
 
 use crate::analysis::Analysis;
@@ -156,7 +157,10 @@ impl std::error::Error for ReportError {}
 /// Where not even the line can be given. Files that could not be written are in [`Report::problems`].
 pub fn report<S: Source + ?Sized>(source: &S, options: &ReportOptions<'_>) -> Result<Report, ReportError> {
     tell(options, "load", 0, 1);
-    let run = load(source, options)?;
+    let mut run = load(source, options)?;
+    if options.live {
+        run.header.state = state::CLOSED; // nobody was killed, nor says so the trace when it is read again
+    }
     let bytes = source.len();
     if let Some(loaded) = options.loaded {
         loaded();
@@ -167,8 +171,7 @@ pub fn report<S: Source + ?Sized>(source: &S, options: &ReportOptions<'_>) -> Re
     }
     on_time(options, "analyse")?;
     tell(options, "analyse", 0, 1);
-    let mut analysis = crate::analyze(&run);
-    analysis.coverage.killed &= !options.live;
+    let analysis = crate::analyze(&run);
     Ok(write(&run, &analysis, options))
 }
 

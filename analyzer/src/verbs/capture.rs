@@ -15,6 +15,7 @@ use analyzer::visible::word;
 use analyzer::{load_window, steps, Run, Window};
 use trace::control::{Answer, Request, Standing as Told, MOST_MS};
 use trace::define::NO_CONTROL;
+use trace::header::state;
 use trace::{Header, Recording};
 
 use crate::verbs::exit::{Exit, Failure};
@@ -109,12 +110,12 @@ pub(crate) fn run(args: &Args) -> Outcome {
         return Err(Failure::new(Exit::Problem, format!("process {}: {nothing}", target.header.pid)));
     }
     let window = Window { valid: cut.valid, margin: cut.margin, most: u64::MAX };
-    let run = load(&target, &source, &window)?;
+    let mut run = load(&target, &source, &window)?;
+    run.header.state = state::CLOSED; // the window is whole, and nobody was killed in it
     drop(capture); // what was held on is let go before the work begins
     process::survive_file_limit();
     process::give_way();
-    let mut analysis = analyzer::analyze(&run);
-    analysis.coverage.killed = false;
+    let analysis = analyzer::analyze(&run);
     let from = run.realtime(analysis.valid.start.max(cut.valid.start));
     let options = ReportOptions { live: true, named_by: Some(from), ..ReportOptions::new(&directory) };
     let done = report::write(&run, &analysis, &options);

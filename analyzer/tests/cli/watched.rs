@@ -112,6 +112,9 @@ fn capture_cuts_out_the_next_steps_or_the_last_or_a_time() {
     assert!(err(&output).matches("gapprobe: wrote ./gapprobe-testhost-").count() == 2, "{}", err(&output));
     assert_eq!(place.results().len(), 2);
     assert!(crate::beating::now() - begun >= 20 * STEP, "they had not happened yet");
+    let trace = place.results().into_iter().find(|n| n.ends_with(".json.gz")).unwrap();
+    let line = out(&place.run(&["analyze", "--line", &trace]));
+    assert!(line.contains("20 of ") && !line.contains("killed"), "the same when it is read again: {line}");
 
     let output = place.run(&["capture", beating.path.to_str().unwrap(), "--last", "--steps", "50"]);
     assert_eq!(code(&output), 0, "{}", err(&output));
