@@ -289,6 +289,28 @@ fn a_folder_too_deep_for_an_address_is_no_obstacle() {
 }
 
 #[test]
+fn a_program_that_ends_meanwhile_leaves_what_it_did_until_then() {
+    for settings in [&[][..], &[("GAPPROBE_CAPTURE", "profiler")]] {
+        let mut running = start("500", settings);
+        assert!(running.wait_for(|_| true));
+        std::thread::sleep(Duration::from_millis(300));
+        let pid = running.pid().to_string();
+        let capture = gapprobe(&running, &["capture", &pid, "--steps", "10000", "--json"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("capture");
+        let run = running.finish();
+        assert_eq!((run.ending(), run.launched()), (0, 5_000), "{}", run.stderr);
+        let (code, text, talk) = said(&capture.wait_with_output().expect("capture"));
+        assert!(code == 0 && talk.contains("the program ended meanwhile"), "{talk}");
+        let steps = summary(&text)["steps"]["count"].as_u64().unwrap();
+        assert!((50..500).contains(&steps), "{steps} {talk}");
+        assert!(run.left_recordings().is_empty(), "it is not kept by us: {:?}", run.left_recordings());
+    }
+}
+
+#[test]
 fn a_stopped_process_is_said_not_to_answer() {
     let mut running = start("1500", &[("GAPPROBE_CAPTURE", "profiler")]);
     assert!(running.wait_for(|_| true));
