@@ -92,6 +92,7 @@ struct Cut {
 
 /// Waits for the window, cuts it out, writes it.
 pub(crate) fn run(args: &Args) -> Outcome {
+    process::give_way();
     let target = living::one(&args.process)?;
     let mut source = target.open()?;
     let directory = args.dir.clone().unwrap_or_else(recover::default_directory);
@@ -114,7 +115,6 @@ pub(crate) fn run(args: &Args) -> Outcome {
     run.header.state = state::CLOSED; // the window is whole, and nobody was killed in it
     drop(capture); // what was held on is let go before the work begins
     process::survive_file_limit();
-    process::give_way();
     let analysis = analyzer::analyze(&run);
     let from = run.realtime(analysis.valid.start.max(cut.valid.start));
     let options = ReportOptions { live: true, named_by: Some(from), ..ReportOptions::new(&directory) };
