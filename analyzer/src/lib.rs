@@ -13,6 +13,7 @@
 //! line.rs       the one line
 //! array_waits.rs  waits that no CUDA call shows (JAX)
 //! unanswered.rs  launches whose kernels a foreign trace lost (the other way round: formats/uncalled.rs)
+//! live/         the newest seconds of a process that runs
 //! alive.rs      is the process that made a file still there?
 //! chrome.rs     the trace file; summary.rs the figures as JSON; report.rs recording -> files and line
 //! tables/       tables of a run, as nsys stats has them, and our own
@@ -45,6 +46,8 @@ pub mod gaps;
 pub mod html;
 pub mod kernels;
 pub mod line;
+#[cfg(feature = "cli")]
+pub mod live;
 pub mod load;
 pub mod merge;
 #[cfg(feature = "cli")]
@@ -66,5 +69,5 @@ pub mod visible;
 
 pub use analysis::Analysis;
 pub use analyze::analyze;
-pub use load::{load, load_newest};
+pub use load::{load, load_newest, load_window, Window};
 pub use run::{LoadError, Run};

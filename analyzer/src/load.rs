@@ -34,15 +34,47 @@ pub fn load<S: Source + ?Sized>(source: &S) -> Result<Run, LoadError> {
 /// again while they are analysed. What is left out counts as overwritten: `header.valid_from` moves to where the kept
 /// part begins.
 pub fn load_newest<S: Source + ?Sized>(source: &S, most: u64) -> Result<Run, LoadError> {
+    load_window(source, &Window { most, ..Window::default() })
+}
+
+/// A part of a recording.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Window {
+    /// What is believed of it, and said to have been seen: the recording's valid span, cut to this.
+    pub valid: Span,
+    /// What lies so far before and behind is loaded as well, ns: the calls that launched its first operations, the mark that
+    /// ends its last step.
+    pub margin: u64,
+    /// About so many events at most, the newest.
+    pub most: u64,
+}
+
+impl Default for Window {
+    fn default() -> Window {
+        Window { valid: Span { start: 0, end: u64::MAX }, margin: 0, most: u64::MAX }
+    }
+}
+
+/// Reads a part of a recording. Of segments that lie outside of it only the header is read.
+pub fn load_window<S: Source + ?Sized>(source: &S, window: &Window) -> Result<Run, LoadError> {
+    let most = window.most;
+    let (begin, until) =
+        (window.valid.start.saturating_sub(window.margin), window.valid.end.saturating_add(window.margin));
     let mut recording = Recording::open(source)?;
+    let skipped = recording.keep(begin, until);
     let mut counts: HashMap<Track, [usize; 4]> = HashMap::new();
     let mut last: Option<(Track, [usize; 4])> = None;
     let bound = recording.event_bound();
     let opened = recording.problems;
-    let from = if bound > most { newest(&mut recording, source, most) } else { 0 };
-    recording.header.valid_from = recording.header.valid_from.max(from);
+    let newest = if bound > most { newest(&mut recording, source, begin, most) } else { 0 };
+    let from = newest.max(begin);
+    let h = &mut recording.header;
+    h.valid_from = h.valid_from.max(newest).max(window.valid.start);
+    for complete_to in [&mut h.gpu_complete_to, &mut h.host_complete_to] {
+        *complete_to = (*complete_to).min(window.valid.end);
+    }
     recording.for_each_event(source, |track, e| {
-        if e.end < from {
+        if e.end < from || e.start > until {
             return;
         }
         let slot = slot(e.kind);
@@ -62,10 +94,11 @@ pub fn load_newest<S: Source + ?Sized>(source: &S, most: u64) -> Result<Run, Loa
         counts.insert(t, n);
     }
     recording.problems = opened; // the second pass counts them again
-    let mut loader = Loader { room: counts, from, ..Loader::default() };
-    loader.run.events = 0;
+    let mut loader = Loader { room: counts, from, until, ..Loader::default() };
+    loader.run.events = skipped;
+    loader.run.left_out = skipped;
     recording.for_each_event(source, |track, e| loader.take(track, e));
-    debug_assert!(loader.run.events <= bound);
+    debug_assert!(loader.run.events <= bound + skipped);
     let mut run = loader.run;
     let unfit = run.problems.bad_events;
     run.problems = recording.problems;
@@ -89,8 +122,8 @@ pub fn load_newest<S: Source + ?Sized>(source: &S, most: u64) -> Result<Run, Loa
 }
 
 /// The time from which on there are at most `most` events, by a histogram over the recorded time.
-fn newest<S: Source + ?Sized>(recording: &mut Recording, source: &S, most: u64) -> u64 {
-    let begin = recording.header.start_monotonic.min(MAX_TIME);
+fn newest<S: Source + ?Sized>(recording: &mut Recording, source: &S, from: u64, most: u64) -> u64 {
+    let begin = recording.header.start_monotonic.max(from).min(MAX_TIME);
     let end = recording.header.last_write.max(recording.header.gpu_complete_to).clamp(begin, MAX_TIME);
     let width = ((end - begin) / SLOTS as u64).max(1);
     let mut ends = vec![0u64; SLOTS + 1];
@@ -136,6 +169,8 @@ struct Loader {
     last_thread: Option<(u32, usize)>,
     /// Events that end before this are left out.
     from: u64,
+    /// And those that begin after this.
+    until: u64,
 }
 
 impl Loader {
@@ -145,7 +180,7 @@ impl Loader {
             self.run.problems.bad_events += 1;
             return;
         }
-        if e.end < self.from && track != Track::Recorder {
+        if (e.end < self.from || e.start > self.until) && track != Track::Recorder {
             self.run.left_out += 1;
             return;
         }

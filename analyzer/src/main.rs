@@ -22,6 +22,10 @@ Examples:
   gapprobe summary .                  all ranks of a job in one line
   gapprobe diff a.json.gz b.json.gz   what a change did to the steps, beyond the noise
   gapprobe check trace.json.gz        a run held against limits, for CI
+  gapprobe ps                         who is recorded now
+  gapprobe top                        what they do: step time, busy, why idle
+  gapprobe capture 4242 --steps 20    a trace of the next steps of one, while it runs on
+  gapprobe metrics --textfile prom    figures of all of them for Prometheus, or by OTLP
   gapprobe explain GP101              what a verdict means and what to change
   gapprobe doctor                     is everything there?";
 
@@ -46,6 +50,10 @@ enum Verb {
     Summary(verbs::summary::Args),
     Diff(verbs::diff::Args),
     Check(verbs::check::Args),
+    Ps(verbs::ps::Args),
+    Top(verbs::top::Args),
+    Capture(verbs::capture::Args),
+    Metrics(verbs::metrics::Args),
     Doctor(verbs::doctor::Args),
     Explain(verbs::explain::Args),
     Completions(verbs::completions::Args),
@@ -65,6 +73,10 @@ fn main() -> ExitCode {
         Verb::Summary(args) => verbs::summary::run(&args).map(ExitCode::from),
         Verb::Diff(args) => verbs::diff::run(&args).map(ExitCode::from),
         Verb::Check(args) => verbs::check::run(&args).map(ExitCode::from),
+        Verb::Ps(args) => verbs::ps::run(&args).map(ExitCode::from),
+        Verb::Top(args) => verbs::top::run(&args).map(ExitCode::from),
+        Verb::Capture(args) => verbs::capture::run(&args).map(ExitCode::from),
+        Verb::Metrics(args) => verbs::metrics::run(&args).map(ExitCode::from),
         Verb::Doctor(args) => verbs::doctor::run(&args).map(ExitCode::from),
         Verb::Explain(args) => verbs::explain::run(&args).map(ExitCode::from),
         Verb::Completions(args) => verbs::completions::run(&args).map(ExitCode::from),

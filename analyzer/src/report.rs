@@ -12,6 +12,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use trace::header::state;
 use trace::{OpenError, Source};
 
 use crate::analysis::Analysis;
@@ -61,6 +62,8 @@ pub struct ReportOptions<'a> {
     pub threaded: bool,
     /// The recording is still being written: its end is not the end of the program.
     pub live: bool,
+    /// In the names of the files: when what they hold began, ns since 1970; `None`: when the recording did.
+    pub named_by: Option<u64>,
     /// Told from time to time.
     pub progress: Option<Progress<'a>>,
     /// What is kept of earlier results in `directory`, once the new ones are written.
@@ -82,6 +85,7 @@ impl<'a> ReportOptions<'a> {
             max_trace_bytes: chrome::MAX_BYTES,
             threaded: true,
             live: false,
+            named_by: None,
             progress: None,
             keep: Keep::default(),
             lock: |_| true,
@@ -155,13 +159,16 @@ impl std::error::Error for ReportError {}
 
 /// Loads, analyses, writes trace and summary. Their names are
 /// `gapprobe-<host>-<pid>-<YYYYmmdd-HHMMSS>-<4 random>.json.gz` and `.summary.json`, the time being the start of the
-/// recording in UTC. No existing file is touched.
+/// recording (or [`ReportOptions::named_by`]) in UTC. No existing file is touched.
 ///
 /// # Errors
 /// Where not even the line can be given. Files that could not be written are in [`Report::problems`].
 pub fn report<S: Source + ?Sized>(source: &S, options: &ReportOptions<'_>) -> Result<Report, ReportError> {
     tell(options, "load", 0, 1);
-    let run = load(source, options)?;
+    let mut run = load(source, options)?;
+    if options.live {
+        run.header.state = state::CLOSED; // nobody was killed, nor says so the trace when it is read again
+    }
     let bytes = source.len();
     if let Some(loaded) = options.loaded {
         loaded();
@@ -172,8 +179,7 @@ pub fn report<S: Source + ?Sized>(source: &S, options: &ReportOptions<'_>) -> Re
     }
     on_time(options, "analyse")?;
     tell(options, "analyse", 0, 1);
-    let mut analysis = crate::analyze(&run);
-    analysis.coverage.killed &= !options.live;
+    let analysis = crate::analyze(&run);
     Ok(write(&run, &analysis, options))
 }
 
@@ -206,7 +212,7 @@ pub fn write(run: &Run, analysis: &Analysis, options: &ReportOptions<'_>) -> Rep
         left_out: run.left_out,
         ..Report::default()
     };
-    let stem = stem(run);
+    let stem = stem(run, options.named_by);
     if options.write_trace {
         if is_late(options) {
             report.late = Some("trace");
@@ -324,12 +330,13 @@ fn host(run: &Run) -> String {
 }
 
 /// `gapprobe-<host>-<pid>-<YYYYmmdd-HHMMSS>-<4 random>`.
-fn stem(run: &Run) -> String {
+fn stem(run: &Run, named_by: Option<u64>) -> String {
     let (h, host) = (&run.header, host(run));
     let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
     hasher.write_u64(h.start_realtime);
     let random = hasher.finish() & 0xffff;
-    format!("gapprobe-{host}-{}-{}-{random:04x}", h.pid, utc(h.start_realtime / 1_000_000_000))
+    let since = named_by.unwrap_or(h.start_realtime);
+    format!("gapprobe-{host}-{}-{}-{random:04x}", h.pid, utc(since / 1_000_000_000))
 }
 
 /// `YYYYmmdd-HHMMSS` of seconds since 1970, UTC. Days to a date as in Howard Hinnant's `civil_from_days`
@@ -369,7 +376,7 @@ mod tests {
     fn a_hostile_host_name_stays_inside_the_directory() {
         let mut run = Run::default();
         run.header.host = "../../etc/ä b".into();
-        let stem = stem(&run);
+        let stem = stem(&run, None);
         assert!(stem.starts_with("gapprobe-"), "{stem}");
         assert!(stem.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.'), "{stem}");
         assert!(!stem.contains('/'));

@@ -2,6 +2,7 @@
 //! One file a verb, and what verbs share: exit codes, talk, the folder of recordings, programs and processes.
 
 pub(crate) mod analyze;
+pub(crate) mod capture;
 pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod diff;
@@ -11,16 +12,24 @@ pub(crate) mod explain;
 pub(crate) mod export;
 pub(crate) mod figures;
 pub(crate) mod input;
+pub(crate) mod metrics;
 pub(crate) mod output;
+pub(crate) mod ps;
 pub(crate) mod recover;
 pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod stats;
 pub(crate) mod summary;
 pub(crate) mod talk;
+pub(crate) mod top;
+mod watched;
 pub(crate) mod width;
 
 mod elf;
+mod living;
+#[expect(unsafe_code, reason = "credentials and limits of a Unix socket need libc")]
+mod peer;
 #[expect(unsafe_code, reason = "signals and wait need libc")]
 mod process;
 mod recordings;
+mod rows;

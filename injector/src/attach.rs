@@ -311,10 +311,13 @@ fn new_recorder(image: Image, settings: &Settings) -> Recorder {
         store.attribute("cupti.path", &session.path);
     }
     let directory = std::path::absolute(&settings.directory).unwrap_or_else(|_| settings.directory.clone());
-    store.attribute(trace::define::JOB, &format!("{:016x}", crashes::job()));
+    store.attribute(trace::define::START, &format!("{:016x}", crashes::job()));
     store.attribute("directory", &directory.to_string_lossy());
     if let Some(directory) = identity::started_in() {
         store.attribute(trace::define::DIRECTORY, &directory.to_string_lossy());
+    }
+    if let Some(job) = identity::job() {
+        store.attribute(trace::define::JOB, job);
     }
     if let Some(id) = &settings.run_id {
         store.attribute("run.id", id);

@@ -15,6 +15,7 @@ use trace::header::{state, Header};
 use trace::segment::SEGMENT_EVENTS;
 use trace::{total, Loss, Total};
 
+use crate::control::Control;
 use crate::cupti::unanswered::{Buffers, Unanswered};
 use crate::cupti::{arbiter, buffers, callbacks, decode, session, walk};
 use crate::program::{Capture, Marks};
@@ -23,7 +24,7 @@ use crate::recording::Mirror;
 use crate::store::Store;
 use crate::threads::Signal;
 use crate::windows::{Around, Windows};
-use crate::{clock, flush, hostpool, lifecycle, losses, nvtx, python, sampler, stopped};
+use crate::{clock, flush, hostpool, lifecycle, losses, nvtx, python, recording, sampler, stopped};
 
 /// Longest pause between two rounds, ms.
 const PERIOD_MS: u64 = 50;
@@ -110,6 +111,7 @@ impl Recorder {
         let now = clock::monotonic();
         // the promise before the buffers: a flush that ends while we decode has given back buffers we did not take
         self.delivered_to = flush::complete_to();
+        self.capture.heed(now, &mut self.store);
         self.windows.round(
             now,
             &mut Around {
@@ -186,6 +188,19 @@ impl Recorder {
         if mirror_now || now.saturating_sub(self.last_mirror) >= MIRROR_PERIOD {
             self.last_mirror = now;
             self.write_mirror();
+        }
+    }
+
+    /// Opens the control socket beside the recording. Where that cannot be, the recording says why: who asks for it reads
+    /// that first.
+    fn listen(&mut self) -> Option<Control> {
+        let folder = recording::path()?.parent()?;
+        match Control::open(folder) {
+            Ok(control) => Some(control),
+            Err(e) => {
+                self.store.attribute(trace::define::NO_CONTROL, &e.to_string());
+                None
+            }
         }
     }
 
@@ -364,8 +379,10 @@ pub(crate) fn before_unload() {
 pub(crate) fn run() {
     // a program that is killed before the first round leaves a recording too (not from the program's own thread:
     // SIGXFSZ)
+    let mut control = None;
     if let Some(recorder) = RECORDER.lock().as_mut() {
         recorder.write_mirror();
+        control = recorder.listen();
     }
     let mut drained = clock::monotonic();
     loop {
@@ -389,6 +406,9 @@ pub(crate) fn run() {
             }
             if let Some((from, to)) = returned {
                 recorder.unobserved(from, to, Unobserved::Yielded);
+            }
+            if let Some(control) = &mut control {
+                control.poll(clock::monotonic(), recorder.capture.is_wanted());
             }
             recorder.round(false);
         }

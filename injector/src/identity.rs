@@ -40,6 +40,14 @@ pub(crate) fn ranks() -> (Option<u32>, Option<u32>, Option<u32>) {
         .unwrap_or((None, None, None))
 }
 
+/// What the batch system, else the launcher, calls this job; `None` where neither says.
+pub(crate) fn job() -> Option<&'static str> {
+    let names = ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "TORCHELASTIC_RUN_ID", "PMIX_NAMESPACE"];
+    let given = names.into_iter().filter_map(environment::text).map(str::trim);
+    // torchrun calls a run without --rdzv-id "none"
+    given.filter(|job| !job.is_empty() && *job != "none").map(|job| job.get(..128).unwrap_or(job)).next()
+}
+
 /// The host's name, cut at the first dot; "host" where unknown.
 pub(crate) fn host() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();

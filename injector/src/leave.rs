@@ -18,7 +18,7 @@ use crate::drain::RECORDER;
 use crate::guard::guard;
 use crate::store::image::Image;
 use crate::threads::Signal;
-use crate::{attach, clock, crashes, flush, heap, lifecycle, losses, recording, say};
+use crate::{attach, clock, control, crashes, flush, heap, lifecycle, losses, recording, say};
 
 /// The report is written, or its thread has failed. Looked at, not waited for: a lock that the failing thread still holds
 /// must not hold the program.
@@ -119,6 +119,7 @@ fn report(deadline: Instant) {
     let Some(settings) = attach::settings() else { return };
     recorder.round(true);
     recorder.close(clock::monotonic());
+    control::remove();
     let image = recorder.store.image;
     let mirror: Option<PathBuf> = recorder.mirror.as_ref().map(|m| m.path.clone());
     let mut options = analyzer::report::ReportOptions::new(Path::new(&settings.directory));

@@ -34,6 +34,7 @@ mod attach;
 mod clock;
 #[cfg(not(loom))]
 mod crashes;
+mod control;
 #[cfg(not(loom))]
 mod cupti;
 #[cfg(not(loom))]

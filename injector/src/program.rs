@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// HOT (`step`, `range_push`, `range_pop`, `capture`), WARM (`Marks`, `Capture`)
+// HOT (`step`, `range_push`, `range_pop`, `capture`), WARM (`force_until`, `release`, `Marks`, `Capture`)
 //! What the program itself tells us (`include/gapprobe.h`, cudaProfilerStart/Stop): step marks, capture on and off, and
 //! named ranges (`ranges.rs`, with NVTX's). It travels through the thread's own ring in slots with tags of their own and becomes events here, on
 //! the drain thread.
@@ -47,6 +47,25 @@ pub(crate) fn capture(on: bool) {
     }
 }
 
+/// Until when recording is on whatever the program wants, CLOCK_MONOTONIC ns; 0: it is as the program wants it.
+static FORCED_UNTIL: AtomicU64 = AtomicU64::new(0);
+
+/// Recording is on until `deadline` (CLOCK_MONOTONIC, ns), whatever the program wants; a later call replaces an earlier one.
+/// The drain thread heeds it when its round begins ([`Capture::heed`]).
+pub(crate) fn force_until(deadline: u64) {
+    FORCED_UNTIL.store(deadline, Ordering::Relaxed);
+}
+
+/// From the next round on recording is as the program wants it.
+pub(crate) fn release() {
+    FORCED_UNTIL.store(0, Ordering::Relaxed);
+}
+
+/// Is recording on whatever the program wants?
+pub(crate) fn is_forced(now: u64) -> bool {
+    now < FORCED_UNTIL.load(Ordering::Relaxed)
+}
+
 /// cudaProfilerStart or Stop returned.
 pub(crate) fn on_profiler_call(start: bool) {
     capture(start);
@@ -88,8 +107,11 @@ impl Switches {
 #[derive(Default)]
 pub(crate) struct Capture {
     off_since: Option<u64>,
-    /// The program does not want any; it is between two windows.
+    /// The program wants nothing recorded (what is recorded all the same, by [`force_until`], is no such span); it is between two
+    /// windows.
     off: [bool; 2],
+    /// Why nothing is wanted, while nothing is: was it the program?
+    by_the_program: bool,
     /// The program switches itself.
     is_the_programs: bool,
     /// Closed spans, newest last; old ones are forgotten once nothing from so far back can arrive.
@@ -99,7 +121,7 @@ pub(crate) struct Capture {
 impl Capture {
     /// Starts switched off (`GAPPROBE_CAPTURE=profiler`).
     pub(crate) fn waiting_since(now: u64) -> Capture {
-        Capture { off_since: Some(now), off: [true, false], is_the_programs: true, ..Capture::default() }
+        Capture { off_since: Some(now), off: [true, false], by_the_program: true, is_the_programs: true, ..Capture::default() }
     }
 
     /// Does the program switch itself? Then there are no windows of ours.
@@ -123,29 +145,46 @@ impl Capture {
         self.off_since
     }
 
+    /// Does the program want anything recorded?
+    pub(crate) fn is_wanted(&self) -> bool {
+        !self.off[0]
+    }
+
     /// The program wants recording on or off from `now`.
     pub(crate) fn switch(&mut self, on: bool, now: u64, store: &mut Store) {
         self.is_the_programs = true;
-        self.set([!on, self.off[1]], now, store);
+        self.off[0] = !on;
+        self.set(is_forced(now), now, store);
     }
 
     /// A window begins (`on`) or ends `now`.
     pub(crate) fn window(&mut self, on: bool, now: u64, store: &mut Store) {
-        self.set([self.off[0], !on], now, store);
+        self.off[1] = !on;
+        self.set(is_forced(now), now, store);
     }
 
-    fn set(&mut self, off: [bool; 2], now: u64, store: &mut Store) {
-        let before = std::mem::replace(&mut self.off, off);
-        match (self.off_since, off == [false; 2]) {
+    /// Recording is held on from outside, or no more ([`force_until`]).
+    pub(crate) fn heed(&mut self, now: u64, store: &mut Store) {
+        if self.off[0] {
+            self.set(is_forced(now), now, store);
+        }
+    }
+
+    fn set(&mut self, forced: bool, now: u64, store: &mut Store) {
+        let [program, window] = self.off;
+        match (self.off_since, (!program || forced) && !window) {
             (Some(since), true) => {
                 self.off_since = None;
-                store.add_recorder(&unobserved(since, now, before));
+                store.add_recorder(&unobserved(since, now, self.by_the_program));
                 if self.closed.len() >= 1024 {
                     self.closed.remove(0);
                 }
                 self.closed.push((since, now));
             }
-            (None, false) => self.off_since = Some(now),
+            (None, false) => {
+                self.off_since = Some(now);
+                self.by_the_program = program;
+            }
             _ => {}
         }
     }
@@ -153,15 +192,14 @@ impl Capture {
     /// At the end: an open span is stored too.
     pub(crate) fn finish(&mut self, now: u64, store: &mut Store) {
         if let Some(since) = self.off_since.take() {
-            store.add_recorder(&unobserved(since, now, self.off));
+            store.add_recorder(&unobserved(since, now, self.by_the_program));
         }
     }
 }
 
-/// `off`: as in [`Capture`].
-fn unobserved(from: u64, to: u64, off: [bool; 2]) -> Event {
+fn unobserved(from: u64, to: u64, by_the_program: bool) -> Event {
     let mut e = Event::new(Kind::Unobserved, from, to);
-    e.a = if off[0] { Unobserved::CaptureOff } else { Unobserved::Window } as u32;
+    e.a = if by_the_program { Unobserved::CaptureOff } else { Unobserved::Window } as u32;
     e
 }
 
@@ -215,6 +253,25 @@ impl Marks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::image::Image;
+
+    #[test]
+    fn what_is_held_on_from_outside_ends_with_its_time_and_the_programs_own_wish_stays() {
+        let mut store = Store::new(Image::map(64 * 32 * 1024).unwrap());
+        let mut capture = Capture::waiting_since(10);
+        // by hand what `heed` does with `is_forced`: the word itself is the whole process's
+        capture.set(true, 30, &mut store);
+        assert!(!capture.covers(20) && !capture.covers(29) && capture.covers(30) && !capture.is_wanted());
+        capture.set(false, 40, &mut store);
+        assert!(capture.covers(39) && !capture.covers(40), "what came before the end is still wanted");
+        capture.set(true, 50, &mut store);
+        capture.switch(true, 55, &mut store);
+        assert!(capture.is_wanted() && capture.covers(52) && capture.off_since().is_none());
+        capture.heed(60, &mut store);
+        assert!(capture.is_on(), "the program wants it");
+        capture.switch(false, 70, &mut store);
+        assert!(!capture.is_wanted() && !capture.covers(75) && capture.covers(69));
+    }
 
     #[test]
     fn what_follows_a_switch_that_was_not_taken_yet_is_known() {

@@ -74,7 +74,7 @@ pub(crate) fn private_directories() -> impl Iterator<Item = PathBuf> {
     local.map(move |root| place::folder(&root, uid))
 }
 
-/// This process, as it is told in the name of a file it has not finished.
+/// This process, as it is told in the names of its files: one it has not finished, its control socket.
 pub(crate) fn owner() -> place::Owner {
     place::Owner {
         pid: std::process::id(),
@@ -278,7 +278,7 @@ impl Mirror {
 }
 
 /// Device and inode of an open descriptor.
-fn identity_of(fd: i32) -> Option<(u64, u64)> {
+pub(crate) fn identity_of(fd: i32) -> Option<(u64, u64)> {
     let mut s = std::mem::MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: a stat buffer; a closed descriptor fails without touching it.
     if unsafe { libc::fstat(fd, s.as_mut_ptr()) } != 0 {

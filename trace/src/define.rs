@@ -36,6 +36,12 @@ pub struct KernelInfo {
 /// The attribute that says in which directory the program was started: relative paths of code count from there.
 pub const DIRECTORY: &str = "cwd";
 /// Key of a recording's attribute: which job it is a start of (program, arguments, directory, rank), 16 hexadecimal digits.
+pub const START: &str = "start";
+
+/// The attribute that says why the process has no control socket ([`crate::control`]).
+pub const NO_CONTROL: &str = "control.none";
+
+/// The attribute that names the job, as the batch system or launcher numbers it.
 pub const JOB: &str = "job";
 
 /// Frames of a stack stored at most, the innermost ones.

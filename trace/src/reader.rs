@@ -225,6 +225,18 @@ impl Recording {
         self.segments.iter().map(|s| u64::from(s.header.used)).sum()
     }
 
+    /// From now on only segments with an event in `[from, to]` are read, which their headers tell: the newest seconds of a long
+    /// recording cost what they hold. Returns how many events are left out.
+    pub fn keep(&mut self, from: u64, to: u64) -> u64 {
+        let mut left_out = 0;
+        self.segments.retain(|s| {
+            let kept = s.header.last_end >= from && s.header.first_start <= to;
+            left_out += if kept { 0 } else { u64::from(s.header.used) };
+            kept
+        });
+        left_out
+    }
+
     /// Calls `f` for every event, track by track, within a track in the order written (GPU ops of a stream may be
     /// out of time order). Problems met are added to [`Recording::problems`].
     pub fn for_each_event<S: Source + ?Sized>(&mut self, source: &S, mut f: impl FnMut(Track, &Event)) {

@@ -9,18 +9,20 @@
 //!   left is removed by the next recorded process of this user that ends and by `gapprobe recover` and `run`
 //!   ([`recordings`]); if the header is there and only the renaming is missing, it becomes a recording.
 //!
+//! - The control socket of a killed process is `<owner>.sock` and goes with them.
+//!
 //! Never touched: a file of another user, of a process that lives, or of which nobody can tell from here. Cold; bounded by [`MOST`]
 //! entries and the caller's deadline, for a directory of results is the user's own and may be on a network.
 
 use std::ffi::OsStr;
-use std::fs::{self, DirEntry, File};
+use std::fs::{self, DirEntry, File, FileType};
 use std::io::Read;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use trace::header::HEADER_BYTES;
-use trace::place::{parse_unfinished, NEW, PART, RECORDING};
+use trace::place::{parse_control_socket, parse_unfinished, NEW, PART, RECORDING};
 use trace::Header;
 
 use crate::alive::{boot_id, life, pid_namespace, user, Life};
@@ -53,6 +55,7 @@ pub(super) fn results(directory: &Path, deadline: Option<Instant>) {
 /// Removes recordings that never got a header from a private folder (on a local disk), and gives those their name that
 /// only lack it.
 pub fn recordings(folder: &Path, deadline: Option<Instant>) {
+    sockets(folder, deadline);
     each(folder, deadline, |entry, name| {
         let Some((recording, owner)) = parse_unfinished(name, NEW) else { return };
         if Path::new(recording).extension() != Some(OsStr::new(RECORDING)) {
@@ -73,8 +76,27 @@ pub fn recordings(folder: &Path, deadline: Option<Instant>) {
     });
 }
 
+/// Removes control sockets of dead processes from a private folder.
+fn sockets(folder: &Path, deadline: Option<Instant>) {
+    every(folder, deadline, FileTypeExt::is_socket, |entry, name| {
+        if parse_control_socket(name).is_some_and(|o| life(&o) == Life::Ended) {
+            let _ = fs::remove_file(entry.path()); // somebody else did: fine
+        }
+    });
+}
+
 /// Calls `f` for the regular files of a directory.
 fn each(directory: &Path, deadline: Option<Instant>, f: impl Fn(&DirEntry, &str)) {
+    every(directory, deadline, FileType::is_file, f);
+}
+
+/// Calls `f` for the files of one type in a directory.
+fn every(
+    directory: &Path,
+    deadline: Option<Instant>,
+    of_type: impl Fn(&FileType) -> bool,
+    f: impl Fn(&DirEntry, &str),
+) {
     let Ok(entries) = fs::read_dir(directory) else { return };
     for entry in entries.flatten().take(MOST) {
         if deadline.is_some_and(|d| Instant::now() >= d) {
@@ -82,7 +104,7 @@ fn each(directory: &Path, deadline: Option<Instant>, f: impl Fn(&DirEntry, &str)
         }
         let name = entry.file_name();
         match name.to_str() {
-            Some(name) if entry.file_type().is_ok_and(|t| t.is_file()) => f(&entry, name),
+            Some(name) if entry.file_type().is_ok_and(|t| of_type(&t)) => f(&entry, name),
             _ => {}
         }
     }
@@ -104,7 +126,7 @@ mod tests {
     use super::*;
     use crate::alive::own;
     use std::path::PathBuf;
-    use trace::place::{unfinished_recording, unfinished_result, Owner};
+    use trace::place::{control_socket, unfinished_recording, unfinished_result, Owner};
 
     fn folder(name: &str) -> PathBuf {
         let path = std::env::temp_dir().join(format!("gapprobe-leftovers-{name}-{}", std::process::id()));
@@ -207,6 +229,26 @@ mod tests {
             results(&dir, None);
             assert!(part.exists(), "not ours to remove");
         }
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn control_sockets_of_the_dead_go() {
+        let dir = folder("sockets");
+        let [own, dead, container, _] = owners();
+        for owner in [&own, &dead, &container] {
+            // an address has no room for both names
+            std::os::unix::net::UnixListener::bind(dir.join("s")).unwrap();
+            fs::rename(dir.join("s"), dir.join(control_socket(owner))).unwrap();
+        }
+        fs::write(dir.join(control_socket(&Owner { start: 5, ..dead })), "a file is none").unwrap();
+        std::os::unix::net::UnixListener::bind(dir.join("x.sock")).unwrap();
+        recordings(&dir, None);
+        let stays = [control_socket(&own), control_socket(&container), "x.sock".to_owned()];
+        let mut expected = vec![control_socket(&Owner { start: 5, ..dead })];
+        expected.extend(stays);
+        expected.sort();
+        assert_eq!(names(&dir), expected);
         fs::remove_dir_all(&dir).unwrap();
     }
 

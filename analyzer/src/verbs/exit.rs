@@ -29,6 +29,8 @@ pub(crate) enum Exit {
     SomeFailed = 7,
     /// `check`: a condition is not met.
     CheckFailed = 8,
+    /// `ps`, `top`, `capture`: no process of this user is recorded now, or not this one.
+    NotRecorded = 9,
     /// `run`: gapprobe cannot record this command (library missing; static, musl or 32-bit program). As env(1) does.
     CannotRun = 125,
     /// `run`: the command is not executable. As shells do.
@@ -49,6 +51,7 @@ Exit codes:
   6    recover: the recorded process still runs
   7    recover --all: some recordings could not be reported, the others were
   8    check: a condition is not met
+  9    ps, top, capture: no recorded process of yours, or not this one
   125  run: this command cannot be recorded
   126  run: the command is not executable
   127  run: the command was not found

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Figures on the command line: shares, factors, times. What is refused says what is allowed.
 
+use std::time::Duration;
+
 /// A share: `10%` or `0.1`. A plain number from 1 on is ambiguous, and refused.
 pub(crate) fn share(text: &str) -> Result<f64, String> {
     let allowed = "a percentage such as 10%, or a fraction below 1 such as 0.1";
@@ -25,6 +27,24 @@ pub(crate) fn part(text: &str) -> Result<f64, String> {
 pub(crate) fn ms(text: &str) -> Result<f64, String> {
     let number = text.trim().trim_end_matches("ms").trim_end();
     positive(number).filter(|v| *v > 0.0).ok_or_else(|| "milliseconds above 0, such as 50 or 0.8".to_owned())
+}
+
+/// A time: `15s`, `500ms`, `2m`, `1.5h`, or a plain number of seconds; from a millisecond to a day.
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
+    let text = text.trim();
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let seconds = match unit.trim() {
+        "" | "s" => Some(1.0),
+        "ms" => Some(1e-3),
+        "m" | "min" => Some(60.0),
+        "h" => Some(3600.0),
+        _ => None,
+    };
+    let value = seconds.and_then(|s| Some(positive(number)? * s));
+    let allowed = "a time such as 15s, 500ms or 2m, at most 24h";
+    let value = value.filter(|s| (0.001..=86_400.0).contains(s)).ok_or_else(|| allowed.to_owned())?;
+    Ok(Duration::from_secs_f64(value))
 }
 
 /// A factor above 0: `1.1` or `1.1x`.
@@ -63,6 +83,18 @@ mod tests {
             assert!(share(text).is_err(), "{text}");
         }
         assert!(share("10").unwrap_err().contains("10% or 0.1?"));
+    }
+
+    #[test]
+    fn times_have_a_unit_and_a_limit() {
+        for (text, ms) in
+            [("15s", 15_000), ("15", 15_000), ("500ms", 500), ("2m", 120_000), ("1.5 h", 5_400_000)]
+        {
+            assert_eq!(time(text), Ok(Duration::from_millis(ms)), "{text}");
+        }
+        for text in ["", "s", "0", "-1s", "1e3", "25h", "nan", "1d", "1 2", "inf", "0.0001s"] {
+            assert!(time(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 /// A file that is cut off while it is mapped ends the program with SIGBUS: says so, and ends with exit code `code`.
 pub(crate) fn explain_bus_errors(code: i32) {
@@ -36,6 +36,40 @@ pub(crate) fn terminal_columns() -> Option<usize> {
 pub(crate) fn user_id() -> u32 {
     // SAFETY: geteuid has no preconditions and cannot fail.
     unsafe { libc::geteuid() }
+}
+
+/// CLOCK_MONOTONIC, ns: the clock of recordings.
+pub(crate) fn monotonic() -> u64 {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a valid out-pointer and a clock that always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+/// Was this process asked to end, since [`end_when_asked`]?
+static ASKED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn asked(_: libc::c_int) {
+    ASKED.store(true, Ordering::Relaxed);
+}
+
+/// From now on SIGTERM, SIGINT and SIGHUP are noted, for a verb that goes on until then ([`was_asked_to_end`]).
+pub(crate) fn end_when_asked() {
+    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+        // SAFETY: the handler only stores to an atomic.
+        unsafe { libc::signal(signal, asked as *const () as libc::sighandler_t) };
+    }
+}
+
+/// Did one of them come?
+pub(crate) fn was_asked_to_end() -> bool {
+    ASKED.load(Ordering::Relaxed)
+}
+
+/// What is done for people who look on gives way to the work that is looked at.
+pub(crate) fn give_way() {
+    // SAFETY: takes numbers; 0: this process.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 10) };
 }
 
 /// glibc's version text, for example `2.36`.

@@ -11,7 +11,9 @@ use std::process::{Command, Output, Stdio};
 use rusqlite::Connection;
 use serde_json::{json, Value};
 
+use crate::beating::Beating;
 use crate::check::loading;
+use crate::metrics::{collector, FINE};
 use crate::place::{code, err, harmless_library, out, recording, Place, BINARY};
 use crate::training::{put, write, Shape};
 
@@ -47,7 +49,9 @@ fn lay_out(place: &Place) {
         fs::create_dir_all(folder.join(node)).unwrap();
         fs::write(folder.join(node).join("run.summary.json"), summary.to_string()).unwrap();
     }
-    for made in ["traces", ".zfunc", ".local/share/bash-completion/completions", ".config/fish/completions"] {
+    for made in
+        ["traces", "prom", ".zfunc", ".local/share/bash-completion/completions", ".config/fish/completions"]
+    {
         fs::create_dir_all(folder.join(made)).unwrap();
     }
     let bin = place.0.join("bin");
@@ -76,6 +80,9 @@ fn lay_out_recordings(place: &Place) {
     }
 }
 
+/// Port of an OpenTelemetry collector.
+const COLLECTOR: &str = "4318";
+
 /// Runs one as a user would, in a shell. Its home is the folder of results.
 fn shell(place: &Place, example: &str) -> Output {
     let mut path = OsString::from(place.0.join("bin"));
@@ -83,7 +90,16 @@ fn shell(place: &Place, example: &str) -> Output {
     path.push(std::env::var_os("PATH").unwrap_or_default());
     let mut sh = Command::new("sh");
     place.surround(&mut sh);
-    sh.args(["-ec", &example.replace("/tmp/traces", "traces")]).env("PATH", path).env("HOME", place.out());
+    let mut example = example.replace("/tmp/traces", "traces");
+    // who is watched is this test, and where the figures go a collector of its own
+    example = example.replace("4242", &std::process::id().to_string());
+    if example.contains(COLLECTOR) {
+        example = example.replace(COLLECTOR, &collector(FINE).0.to_string());
+    }
+    if example.contains(" metrics ") && !example.contains("--once") {
+        example = format!("timeout --preserve-status 3 {example}"); // it goes on until it is told to end
+    }
+    sh.args(["-ec", &example]).env("PATH", path).env("HOME", place.out());
     sh.stdin(Stdio::null()).output().unwrap()
 }
 
@@ -108,7 +124,7 @@ fn every_example_of_every_help_runs_as_it_stands_there() {
     let (_, commands) = help.split_once("\nCommands:\n").unwrap();
     let verbs = commands.lines().take_while(|l| !l.is_empty()).map(|l| l.split_whitespace().next().unwrap());
     let verbs: Vec<&str> = verbs.filter(|v| *v != "help").collect();
-    assert!(verbs.len() >= 14, "{verbs:?}");
+    assert!(verbs.len() >= 18, "{verbs:?}");
     let mut ran = 0;
     for verb in [""].iter().chain(&verbs) {
         let place = Place::new(&format!("examples-{verb}"));
@@ -116,6 +132,9 @@ fn every_example_of_every_help_runs_as_it_stands_there() {
         let all = examples(&out(&place.run(&args[usize::from(verb.is_empty())..])));
         assert!(!all.is_empty(), "{verb}");
         lay_out(&place);
+        let watching =
+            all.iter().any(|e| ["ps", "top", "capture", "metrics"].contains(&e.split(' ').nth(1).unwrap()));
+        let _beating = watching.then(|| Beating::new(&place, |_| {}));
         for example in &all {
             assert!(example.starts_with(&format!("gapprobe {verb}")), "{verb}: {example}");
             lay_out_recordings(&place);
@@ -136,7 +155,8 @@ fn runs(place: &Place, example: &str) {
     // what it wrote, and that a long table is cut
     let usual = |l: &str| l.starts_with("gapprobe: wrote ") || l.ends_with(" rows; --limit 0 prints all");
     assert!(said.lines().all(usual), "{example}: {said}");
-    assert_eq!(text.is_empty(), example.contains('>') || verb == "run", "{example}: {text}");
+    let elsewhere = ["--textfile", "--otlp"].iter().any(|option| example.contains(option));
+    assert_eq!(text.is_empty(), example.contains('>') || elsewhere || verb == "run", "{example}: {text}");
     if let Some((_, file)) = example.split_once('>') {
         let file = file.trim().replace('~', &place.out().display().to_string());
         assert!(fs::metadata(place.out().join(&file)).unwrap().len() > 0, "{example}: {file}");

@@ -23,6 +23,10 @@ fn help_begins_with_examples_and_names_the_exit_codes() {
         ("help-summary", vec!["summary", "--help"]),
         ("help-diff", vec!["diff", "--help"]),
         ("help-check", vec!["check", "--help"]),
+        ("help-ps", vec!["ps", "--help"]),
+        ("help-top", vec!["top", "--help"]),
+        ("help-capture", vec!["capture", "--help"]),
+        ("help-metrics", vec!["metrics", "--help"]),
         ("help-doctor", vec!["doctor", "--help"]),
         ("help-explain", vec!["explain", "--help"]),
         ("help-completions", vec!["completions", "--help"]),
@@ -91,7 +95,9 @@ fn completions_know_every_verb() {
     for shell in ["bash", "zsh", "fish"] {
         let output = place.run(&["completions", shell]);
         assert_eq!(code(&output), 0);
-        for verb in ["run", "recover", "stats", "doctor", "explain", "completions"] {
+        for verb in
+            ["run", "recover", "ps", "top", "capture", "metrics", "stats", "doctor", "explain", "completions"]
+        {
             assert!(out(&output).contains(verb), "{shell}: {verb}");
         }
     }

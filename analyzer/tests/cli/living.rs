@@ -10,7 +10,10 @@ use crate::place::{code, err, out, recording, Place};
 fn recover_of_a_living_process_only_when_told_and_never_removes() {
     let place = Place::new("living");
     let file = place.private().join("run.gpr");
-    fs::write(&file, recording(|b| b.header.pid = std::process::id())).unwrap();
+    let grows = |b: &mut trace::build::Builder| {
+        (b.header.pid, b.header.state) = (std::process::id(), trace::header::state::RECORDING);
+    };
+    fs::write(&file, recording(grows)).unwrap();
     let path = file.to_str().unwrap();
     let output = place.run(&["recover", path]);
     assert_eq!((code(&output), out(&output).as_str()), (6, ""));
@@ -22,6 +25,9 @@ fn recover_of_a_living_process_only_when_told_and_never_removes() {
     assert_eq!(code(&output), 0);
     assert!(!out(&output).contains("killed"), "{}", out(&output));
     assert!(file.exists());
+    let trace = place.results().into_iter().find(|n| n.ends_with(".json.gz")).unwrap();
+    let line = out(&place.run(&["analyze", "--line", &trace]));
+    assert!(!line.contains("killed"), "nor when the trace is read again: {line}");
 }
 
 #[test]

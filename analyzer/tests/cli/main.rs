@@ -4,6 +4,7 @@
 //! them anew.
 
 mod analyze;
+mod beating;
 mod check;
 mod claims;
 mod damaged;
@@ -20,6 +21,7 @@ mod html_report;
 mod leftovers;
 mod living;
 mod lossy;
+mod metrics;
 mod nvml;
 mod odd_files;
 mod outputs;
@@ -41,3 +43,4 @@ mod summary;
 mod terminal;
 mod training;
 mod unwritable;
+mod watched;

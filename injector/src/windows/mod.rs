@@ -31,7 +31,7 @@ use crate::flush::Switch;
 use crate::program::Capture;
 use crate::settings::{Settings, Wish};
 use crate::store::Store;
-use crate::{clock, drain, flush};
+use crate::{clock, drain, flush, program};
 use alarm::Alarm;
 use budget::Budget;
 use plan::Plan;
@@ -182,7 +182,8 @@ impl Windows {
         if self.phase != Phase::Open {
             self.count_launches();
         }
-        let wanted = self.is_wanted(now) || around.capture.is_the_programs();
+        let wanted =
+            self.is_wanted(now) || around.capture.is_the_programs() || program::is_forced(now);
         match self.phase {
             Phase::Open if !wanted => {
                 around.capture.window(false, now, around.store);

@@ -12,6 +12,7 @@ mod exactness;
 mod exits;
 mod faults;
 mod forks;
+mod from_outside;
 mod gil;
 mod guests;
 mod hot_path;

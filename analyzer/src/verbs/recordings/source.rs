@@ -45,6 +45,11 @@ impl FileSource {
         Ok(FileSource { path: path.to_owned(), file, length: meta.len(), identity: (meta.dev(), meta.ino()) })
     }
 
+    /// Looks how long a growing file is now.
+    pub(crate) fn refresh(&mut self) {
+        self.length = self.file.metadata().map_or(self.length, |m| m.len());
+    }
+
     /// Claims the recording for this process until the source is dropped; `false` where another process reports it
     /// just now, or has done so and removed it.
     pub(crate) fn claim(&self) -> bool {

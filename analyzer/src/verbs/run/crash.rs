@@ -57,7 +57,7 @@ fn crashed_job(pid: Option<u32>, run: &str) -> Option<(PathBuf, u64)> {
         if !recordings::has_run_id(&source, run) {
             return None;
         }
-        let job = recordings::attribute(&source, define::JOB)?;
+        let job = recordings::attribute(&source, define::START)?;
         Some((f.path.parent()?.to_owned(), u64::from_str_radix(&job, 16).ok()?))
     };
     let mut jobs: Vec<_> = found.iter().filter(died).filter_map(job).collect();
