@@ -19,6 +19,7 @@ use crate::chrome::{self, ChromeOptions, WriteError, Written};
 use crate::line::{self, line};
 use crate::run::Run;
 use crate::summary::{summary, Around};
+use crate::symbols;
 
 mod ending;
 mod fresh;
@@ -61,6 +62,8 @@ pub struct ReportOptions<'a> {
     pub live: bool,
     /// Told from time to time.
     pub progress: Option<Progress<'a>>,
+    /// Who names the callers of CUDA: [`symbols::name`], or in the command what finds their lines as well.
+    pub names: fn(&mut Run, Option<Instant>),
     /// Told once everything is loaded: the source is not read again, its memory can be given back.
     pub loaded: Option<&'a dyn Fn()>,
 }
@@ -77,6 +80,7 @@ impl<'a> ReportOptions<'a> {
             threaded: true,
             live: false,
             progress: None,
+            names: symbols::name,
             loaded: None,
         }
     }
@@ -153,7 +157,8 @@ impl std::error::Error for ReportError {}
 /// Where not even the line can be given. Files that could not be written are in [`Report::problems`].
 pub fn report<S: Source + ?Sized>(source: &S, options: &ReportOptions<'_>) -> Result<Report, ReportError> {
     tell(options, "load", 0, 1);
-    let run = load(source, options)?;
+    let mut run = load(source, options)?;
+    (options.names)(&mut run, options.deadline);
     let bytes = source.len();
     if let Some(loaded) = options.loaded {
         loaded();

@@ -15,6 +15,7 @@ use trace::header::{state, Header};
 use trace::segment::SEGMENT_EVENTS;
 use trace::{total, Loss, Total};
 
+use crate::callers::Callers;
 use crate::cupti::unanswered::{Buffers, Unanswered};
 use crate::cupti::{arbiter, buffers, callbacks, decode, session, walk};
 use crate::program::{Capture, Marks};
@@ -52,6 +53,7 @@ pub(crate) struct Recorder {
     unanswered: Unanswered,
     marks: Marks,
     sites: Sites,
+    callers: Callers,
     sites_said: bool,
     capture: Capture,
     known_devices: u64,
@@ -79,6 +81,7 @@ impl Recorder {
         mirror: Option<Mirror>,
         header: Header,
         capture: Capture,
+        callers: Callers,
         raw: Option<crate::cupti::raw::RawFile>,
     ) -> Recorder {
         let now = clock::monotonic();
@@ -90,6 +93,7 @@ impl Recorder {
             unanswered: Unanswered::default(),
             marks: Marks::default(),
             sites: Sites::default(),
+            callers,
             sites_said: false,
             capture,
             known_devices: 0,
@@ -110,21 +114,26 @@ impl Recorder {
         let full = buffers::take_full();
         let (store, marks, capture, decoder) =
             (&mut self.store, &mut self.marks, &mut self.capture, &mut self.decoder);
-        let (unanswered, sites) = (&mut self.unanswered, &mut self.sites);
+        let (unanswered, sites, callers) = (&mut self.unanswered, &mut self.sites, &mut self.callers);
         sites.begin_round(now);
+        callers.begin_round();
         let mut calls = 0;
         hostpool::drain(|tid, words| {
-            if sites.take(words, store) || marks.take(tid, words, store, capture) {
+            if sites.take(words, store)
+                || callers.take(words, store)
+                || marks.take(tid, words, store, capture)
+            {
                 return;
             }
             if let Some(mut event) = Event::decode(words) {
-                event.c = sites.of_the_call();
+                event.c = sites.of_the_call().max(callers.of_the_call()); // one of them, or neither
                 calls += 1;
                 unanswered.call(&event);
                 decoder.host_event(tid, event, store, capture);
             }
         });
         marks.settle();
+        callers.settle(store);
         decoder.count(Total::Callbacks, calls * 2);
         if let Some(session) = session::get() {
             if !session::is_subscribed() && !capture.is_on() {
@@ -313,6 +322,12 @@ fn buffers_now() -> Buffers {
 /// Measured mean of an exit callback and, about as much again, its entry.
 fn callbacks_ns() -> u64 {
     2 * callbacks::mean_ns()
+}
+
+/// Lets a round begin now. A system call.
+#[cold]
+pub(crate) fn wake() {
+    WAKE.set();
 }
 
 /// A module is about to be unloaded, and the kernel names in its records with it: lets the drain thread read what is

@@ -171,7 +171,7 @@ fn subscribe(session: &Session) {
     let mut handle: CUpti_SubscriberHandle = std::ptr::null_mut();
     // SAFETY: a valid out-pointer and a callback that lives as long as the process.
     let result =
-        unsafe { (session.cupti.subscribe)(&mut handle, Some(callbacks::on_callback), std::ptr::null_mut()) };
+        unsafe { (session.cupti.subscribe)(&mut handle, Some(callbacks::gapprobe_callback), std::ptr::null_mut()) };
     if !result.is_success() {
         return; // somebody holds it: activity records alone
     }
