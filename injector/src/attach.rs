@@ -21,8 +21,8 @@ use crate::store::Store;
 pub(crate) use crate::threads::spawn_quietly;
 use crate::threads::{self, Signal};
 use crate::{
-    callers, clock, environment, flush, guard, hostpool, identity, leave, lifecycle, losses, neighbours, python,
-    sampler, say,
+    callers, clock, environment, flush, guard, hostpool, identity, leave, lifecycle, losses, neighbours,
+    python, sampler, say,
 };
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();

@@ -46,7 +46,8 @@ pub(crate) fn symbol(name: &str) -> String {
         Some(at) => name.split_at(at),
         None => (name, ""),
     };
-    let rust = catch_unwind(AssertUnwindSafe(|| Some(format!("{:#}", rustc_demangle::try_demangle(stem).ok()?))));
+    let rust =
+        catch_unwind(AssertUnwindSafe(|| Some(format!("{:#}", rustc_demangle::try_demangle(stem).ok()?))));
     let text = rust.ok().flatten().unwrap_or_else(|| demangled(stem));
     text + behind
 }

@@ -65,7 +65,8 @@ fn kind(name: &[u8]) -> Kind {
     if is(b"libcudart") {
         return Kind::Cudart;
     }
-    let drivers = is(b"libcuda") || is(b"libcupti") || is(b"libcudadebugger") || name.starts_with(b"libnvidia-");
+    let drivers =
+        is(b"libcuda") || is(b"libcupti") || is(b"libcudadebugger") || name.starts_with(b"libnvidia-");
     if drivers {
         Kind::Cuda
     } else {
@@ -362,7 +363,11 @@ mod tests {
         assert_eq!(found(&at(5, 1, None), &at(7, 2, Some("b"))), None, "one of two that came");
         assert_eq!(found(&at(5, 1, Some("a")), &at(6, 2, None)), a, "the only one that went");
         assert_eq!(found(&at(5, 1, Some("a")), &at(6, 3, None)), None, "one of two that went");
-        assert_eq!(found(&at(5, 1, Some("a")), &at(6, 2, Some("a"))), a, "another one came and went elsewhere");
+        assert_eq!(
+            found(&at(5, 1, Some("a")), &at(6, 2, Some("a"))),
+            a,
+            "another one came and went elsewhere"
+        );
         assert_eq!(found(&at(5, 1, Some("a")), &at(7, 3, Some("a"))), None, "b may have been there between");
         let libc = Some(b"libc".to_vec());
         assert_eq!(found(&at(5, 1, Some("libc")), &at(9, 5, Some("libc"))), libc, "never unloaded");

@@ -116,11 +116,7 @@ impl Place {
             below if below <= length => load(cfa - below)?,
             _ => return None,
         };
-        Some(Place {
-            at: cfa - 8,
-            rbp,
-            through_cudart: self.through_cudart | frame.in_cudart,
-        })
+        Some(Place { at: cfa - 8, rbp, through_cudart: self.through_cudart | frame.in_cudart })
     }
 }
 
@@ -275,7 +271,8 @@ mod tests {
     #[test]
     fn a_frame_that_leads_inwards_or_far_away_is_refused() {
         let rows = table();
-        assert!(rows.learn(0x10, Row::Frame(Frame { from_rbp: true, offset: 16, rbp_below: 0, in_cudart: false })));
+        assert!(rows
+            .learn(0x10, Row::Frame(Frame { from_rbp: true, offset: 16, rbp_below: 0, in_cudart: false })));
         for rbp in [0, 900, 991, 1000 + (2 << 20), u64::MAX - 8] {
             let place = Place { at: 1000, rbp, through_cudart: false };
             assert_eq!(rows.walk(place, |_| 0x10), End::Refused, "{rbp}");

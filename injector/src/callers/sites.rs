@@ -294,7 +294,9 @@ mod tests {
 
     #[test]
     fn the_static_runtime_is_known_by_its_names() {
-        for name in ["cudaMemcpy", "cuStreamSynchronize", "__cudaPushCallConfiguration", "libcudart_static_ab12"] {
+        for name in
+            ["cudaMemcpy", "cuStreamSynchronize", "__cudaPushCallConfiguration", "libcudart_static_ab12"]
+        {
             assert!(is_of_the_runtime(name), "{name}");
         }
         for name in ["cuda_step", "cudastep", "custom", "main", "_Z8cudaStepv", "cuda", ""] {

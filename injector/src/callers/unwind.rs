@@ -4,7 +4,9 @@
 //! searched in place, one entry after the other; of `.eh_frame` the one description and its common part are copied and
 //! given to gimli.
 
-use gimli::{BaseAddresses, CfaRule, EhFrame, EndianSlice, LittleEndian, RegisterRule, UnwindSection, X86_64};
+use gimli::{
+    BaseAddresses, CfaRule, EhFrame, EndianSlice, LittleEndian, RegisterRule, UnwindSection, X86_64,
+};
 
 use super::memory::{read, u32_at};
 use super::modules::Module;
@@ -30,7 +32,10 @@ pub(super) fn frame(module: &Module, address: u64, in_cudart: bool) -> Option<Fr
     let (bytes, description, bases) = description(module, call)?;
     let section = EhFrame::from(EndianSlice::new(&bytes, LittleEndian));
     let found = section.fde_from_offset(&bases, description.into(), EhFrame::cie_from_offset).ok()?;
-    if !found.contains(call) || found.is_signal_trampoline() || found.cie().return_address_register() != X86_64::RA {
+    if !found.contains(call)
+        || found.is_signal_trampoline()
+        || found.cie().return_address_register() != X86_64::RA
+    {
         return None;
     }
     let mut context = gimli::UnwindContext::<usize, Fixed>::new_in();
@@ -174,7 +179,10 @@ mod tests {
         let libc = modules.find(libc::getpid as *const () as u64).unwrap();
         assert_eq!(frame(libc, libc.to + 100, false), None);
         assert_eq!(frame(libc, libc.from, false), None);
-        assert_eq!(frame(&Module { unwind: 0, ..libc.clone() }, libc::getpid as *const () as u64, false), None);
+        assert_eq!(
+            frame(&Module { unwind: 0, ..libc.clone() }, libc::getpid as *const () as u64, false),
+            None
+        );
         assert_eq!(frame(&Module { unwind: libc.from, ..libc.clone() }, libc.from + 5000, false), None);
     }
 
@@ -199,7 +207,8 @@ mod tests {
             bytes[12..20].copy_from_slice(&[0, 0, 0, 0, 100, 0, 0, 0]);
             if round % 2 == 0 {
                 // a common part at 40 and a description at 100, both of a likely shape with random instructions
-                bytes[40..62].copy_from_slice(b"\x38\0\0\0\0\0\0\0\x01zR\0\x01\x78\x10\x01\x1b\x0c\x07\x08\x90\x01");
+                bytes[40..62]
+                    .copy_from_slice(b"\x38\0\0\0\0\0\0\0\x01zR\0\x01\x78\x10\x01\x1b\x0c\x07\x08\x90\x01");
                 bytes[62..100].fill(0);
                 bytes[100..108].copy_from_slice(&[60, 0, 0, 0, 64, 0, 0, 0]);
                 bytes[108..117].copy_from_slice(&[0x94, 0xff, 0xff, 0xff, 0, 1, 0, 0, 0]);

@@ -15,8 +15,8 @@ use trace::call::{self, Class};
 use trace::{Event, Kind, Loss};
 
 use super::{names, session};
-use crate::guard::guard;
 use crate::callers::{self, Place};
+use crate::guard::guard;
 use crate::{clock, drain, hostpool, lifecycle, program, python, thread_block};
 
 /// Class of each call id, 0 = not ours.
@@ -69,7 +69,12 @@ pub(crate) use entry::gapprobe_callback;
 
 /// Elsewhere no caller is looked for.
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) unsafe extern "C" fn gapprobe_callback(user: *mut c_void, area: u32, id: u32, data: *const c_void) {
+pub(crate) unsafe extern "C" fn gapprobe_callback(
+    user: *mut c_void,
+    area: u32,
+    id: u32,
+    data: *const c_void,
+) {
     // SAFETY: CUPTI's own arguments.
     unsafe { on_callback(user, area, id, data, 0, 0) }
 }

@@ -96,7 +96,9 @@ fn victims_of_ours(sim: &Path, out: &Path) {
         let name = source.file_stem().and_then(|n| n.to_str()).expect("a name");
         if source.extension().is_some_and(|e| e == "rs") {
             let mut rustc = Command::new("rustc");
-            rustc.args(["--edition", "2021", "-C", "opt-level=2", "-l", "cudart", "-l", "cuda", "-L"]).arg(sim);
+            rustc
+                .args(["--edition", "2021", "-C", "opt-level=2", "-l", "cudart", "-l", "cuda", "-L"])
+                .arg(sim);
             must(rustc.arg("-o").arg(out.join(name)).arg(&source));
         }
         if source.extension().is_none_or(|e| e != "c") {
