@@ -29,7 +29,7 @@ pub(crate) struct Settings {
     pub(crate) graph_level: bool,
     /// Wait for cudaProfilerStart.
     pub(crate) capture_waits: bool,
-    /// Do not read Python's frames.
+    /// Do not read Python's frames, nor look for callers.
     pub(crate) no_sites: bool,
     /// Looks of the gap sampler a second; 0: none.
     pub(crate) sample_hz: u64,

@@ -40,7 +40,7 @@ settings! {
     DENY "GAPPROBE_DENY" "" "0.1" false "Comma-separated executable names that are never recorded.";
     GRAPH "GAPPROBE_GRAPH" "node" "0.1" false "CUDA graphs are recorded node by node (node) or as one op a launch (graph); chosen once, at attach.";
     CAPTURE "GAPPROBE_CAPTURE" "start" "0.1" false "start records from the first GPU use; profiler waits for cudaProfilerStart or gapprobe_capture(1).";
-    SITES "GAPPROBE_SITES" "1" "0.1" false "0 leaves the frames of Python alone: no line of code, neither at calls nor in samples.";
+    SITES "GAPPROBE_SITES" "1" "0.1" false "0 leaves all stacks alone: no line of code, neither at calls (of Python, or the calling function of machine code) nor in samples.";
     FORCE "GAPPROBE_FORCE" "0" "0.1" false "1 records although another profiler (nsys, ncu, compute-sanitizer) seems to be around.";
     SAMPLE_HZ "GAPPROBE_SAMPLE_HZ" "100" "0.1" false "How often a second the threads that call CUDA are looked at: where they stand in Python, running or blocked in what (0 to 1000; 0: never).";
     RUN_ID "GAPPROBE_RUN_ID" "" "0.1" true "Set by gapprobe run: ties recordings to the run that started them.";

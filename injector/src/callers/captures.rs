@@ -155,15 +155,17 @@ mod tests {
     fn what_is_mapped_is_copied_and_the_rest_left_out() {
         let page = memory::map(2 * 4096, true).unwrap().as_ptr();
         // SAFETY: the second page of a mapping of our own that nobody else knows.
-        unsafe { libc::munmap(page.add(4096).cast(), 4096) };
+        unsafe { libc::munmap(page.wrapping_add(4096).cast(), 4096) };
         // SAFETY: inside of the first page.
-        unsafe { page.add(4088).cast::<u64>().write(7) };
+        unsafe { page.wrapping_add(4088).cast::<u64>().write(7) };
         let mut out = [1u8; BYTES];
+        // SAFETY: takes nothing; the calling thread's own errno.
+        let errno = unsafe { libc::__errno_location() };
         // SAFETY: this thread's errno.
-        unsafe { *libc::__errno_location() = 5 };
+        unsafe { errno.write(5) };
         assert_eq!(copy(page as u64 + 4000, &mut out), 96);
         // SAFETY: as above.
-        assert_eq!(unsafe { *libc::__errno_location() }, 5, "errno is the program's");
+        assert_eq!(unsafe { errno.read() }, 5, "errno is the program's");
         assert_eq!(out[88..97], [7, 0, 0, 0, 0, 0, 0, 0, 1]);
         assert_eq!(copy(page as u64 + 4096, &mut out), 0);
         assert_eq!(copy(0, &mut out), 0);

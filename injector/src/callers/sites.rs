@@ -24,6 +24,8 @@ use crate::{clock, losses};
 const MOST_CALLERS: usize = 16_384;
 /// So long after modules came or went, what is known of calls in those that may go is not used before a round's end, ns.
 const MOVING: u64 = 1_000_000_000;
+/// One round of so many looks at what is loaded although no caller came.
+const SELDOM: u64 = 20;
 /// Time a round of the drain thread may spend on new callers, ns: rings fill meanwhile.
 const MOST_TIME: u64 = 40_000_000;
 
@@ -60,6 +62,8 @@ pub(crate) struct Callers {
     /// When modules last came or went, and whether that is not long ago.
     moved: u64,
     moving: bool,
+    /// Was it looked what is loaded, in this round?
+    looked: bool,
 }
 
 impl Callers {
@@ -68,10 +72,21 @@ impl Callers {
         Callers { begun: modules.clone(), settled: modules, ..Callers::default() }
     }
 
-    /// A round of the drain thread begins: before anything is taken from the rings.
+    /// A round of the drain thread begins.
     pub(crate) fn begin_round(&mut self) {
-        let Some(rows) = rows() else { return };
         self.round += 1;
+        self.looked = false;
+        // a call after a long time should find most of what is loaded known
+        if self.round % SELDOM == 0 {
+            self.look();
+        }
+    }
+
+    /// What is loaded now? Once a round, before the first of its callers is taken. (Not in rounds without one: a child that is
+    /// forked while the loader's lock is held finds it held for ever.)
+    fn look(&mut self) {
+        let Some(rows) = rows().filter(|_| !self.looked) else { return };
+        self.looked = true;
         if modules::counts() != self.begun.counts {
             self.begun = modules::look();
             self.drop_the_unloaded(rows);
@@ -102,6 +117,7 @@ impl Callers {
         let [what, _, _, tagged] = words;
         match tagged & 0xff {
             TAG_CALLER => {
+                self.look();
                 self.next = match self.known.get_mut(&what) {
                     Some(known) if known.permanent || !self.moving => {
                         (known.round, known.calls) = (self.round, known.calls + 1);
@@ -116,6 +132,7 @@ impl Callers {
                 };
             }
             TAG_COPY => {
+                self.look();
                 self.next = store.dictionary.fresh_id();
                 self.copies.push((what, self.next));
             }
@@ -131,7 +148,7 @@ impl Callers {
 
     /// At the end of a round: what the ids of this round stand for.
     pub(crate) fn settle(&mut self, store: &mut Store) {
-        let Some(rows) = rows() else { return };
+        let Some(rows) = rows().filter(|_| self.looked) else { return };
         let until = clock::monotonic() + MOST_TIME;
         if modules::counts() != self.begun.counts {
             let after = modules::look();
