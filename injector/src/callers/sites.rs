@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use analyzer::symbols;
 use trace::define::{CallerInfo, ModuleInfo};
@@ -24,7 +25,7 @@ use crate::{clock, losses};
 const MOST_CALLERS: usize = 16_384;
 /// So long after modules came or went, what is known of calls in those that may go is not used before a round's end, ns.
 const MOVING: u64 = 1_000_000_000;
-/// One round of so many looks at what is loaded although no caller came.
+/// One round of so many looks at what is loaded although no caller came in as many.
 const SELDOM: u64 = 20;
 /// Time a round of the drain thread may spend on new callers, ns: rings fill meanwhile.
 const MOST_TIME: u64 = 40_000_000;
@@ -44,10 +45,12 @@ struct Known {
 /// Belongs to the drain thread. The default is off.
 #[derive(Default)]
 pub(crate) struct Callers {
-    /// What was loaded at the end of the round before.
-    settled: Modules,
-    /// What was loaded when this round began.
-    begun: Modules,
+    /// What was loaded before the rings were read in an earlier round: every call of this round was made after that.
+    settled: Arc<Modules>,
+    /// What was loaded when last looked at before the rings were read.
+    start: Arc<Modules>,
+    /// What was loaded when last looked at.
+    begun: Arc<Modules>,
     /// By return address, in the modules of `begun`.
     known: HashMap<u64, Known>,
     /// Those that were known when the round before ended, in modules that are not there any more.
@@ -64,31 +67,38 @@ pub(crate) struct Callers {
     moving: bool,
     /// Was it looked what is loaded, in this round?
     looked: bool,
+    /// The round that last had a caller; 0: none.
+    used: u64,
 }
 
 impl Callers {
     /// On, `modules` being loaded.
     pub(super) fn new(modules: Modules) -> Callers {
-        Callers { begun: modules.clone(), settled: modules, ..Callers::default() }
+        let modules = Arc::new(modules);
+        Callers { begun: modules.clone(), start: modules.clone(), settled: modules, ..Callers::default() }
     }
 
-    /// A round of the drain thread begins.
+    /// A round of the drain thread begins: before the rings are read.
     pub(crate) fn begin_round(&mut self) {
         self.round += 1;
         self.looked = false;
-        // a call after a long time should find most of what is loaded known
-        if self.round % SELDOM == 0 {
+        // a call that this round finds may have been made right behind the reading of its ring in the round before: before what was
+        // loaded at that round's end
+        self.settled = self.start.clone();
+        let in_use = self.used != 0 && self.round - self.used < SELDOM;
+        if in_use || self.round % SELDOM == 0 {
             self.look();
+            self.start = self.begun.clone();
         }
     }
 
-    /// What is loaded now? Once a round, before the first of its callers is taken. (Not in rounds without one: a child that is
+    /// What is loaded now? Once a round, before the first of its callers is taken. (Seldom where there are none: a child that is
     /// forked while the loader's lock is held finds it held for ever.)
     fn look(&mut self) {
         let Some(rows) = rows().filter(|_| !self.looked) else { return };
         self.looked = true;
         if modules::counts() != self.begun.counts {
-            self.begun = modules::look();
+            self.begun = Arc::new(modules::look());
             self.drop_the_unloaded(rows);
         }
         if self.settled.counts != self.begun.counts {
@@ -118,6 +128,7 @@ impl Callers {
         match tagged & 0xff {
             TAG_CALLER => {
                 self.look();
+                self.used = self.round;
                 self.next = match self.known.get_mut(&what) {
                     Some(known) if known.permanent || !self.moving => {
                         (known.round, known.calls) = (self.round, known.calls + 1);
@@ -133,6 +144,7 @@ impl Callers {
             }
             TAG_COPY => {
                 self.look();
+                self.used = self.round;
                 self.next = store.dictionary.fresh_id();
                 self.copies.push((what, self.next));
             }
@@ -148,12 +160,12 @@ impl Callers {
 
     /// At the end of a round: what the ids of this round stand for.
     pub(crate) fn settle(&mut self, store: &mut Store) {
-        let Some(rows) = rows().filter(|_| self.looked) else { return };
+        let Some(rows) = rows().filter(|_| self.used == self.round) else { return };
         let until = clock::monotonic() + MOST_TIME;
         if modules::counts() != self.begun.counts {
             let after = modules::look();
             self.retract_the_replaced(&after, store);
-            self.begun = after;
+            self.begun = Arc::new(after);
             self.moved = clock::monotonic();
             self.drop_the_unloaded(rows);
         }
@@ -189,9 +201,6 @@ impl Callers {
         if self.known.len() >= MOST_CALLERS {
             self.known.clear();
             rows.forget(|_, row| row == Row::Caller);
-        }
-        if self.settled.counts != self.begun.counts {
-            self.settled = self.begun.clone();
         }
     }
 
