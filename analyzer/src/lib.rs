@@ -16,6 +16,7 @@
 //! live/         the newest seconds of a process that runs
 //! alive.rs      is the process that made a file still there?
 //! chrome.rs     the trace file; summary.rs the figures as JSON; report.rs recording -> files and line
+//! symbols.rs    functions and lines of machine code that called CUDA
 //! tables/       tables of a run, as nsys stats has them, and our own
 //! phases/       dataload, forward, backward, optimizer of a step
 //! plural.rs     counts in sentences
@@ -61,6 +62,7 @@ pub mod run;
 pub mod sites;
 pub mod steps;
 pub mod summary;
+pub mod symbols;
 #[cfg(feature = "cli")]
 pub mod tables;
 pub mod timeline;

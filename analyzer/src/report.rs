@@ -20,6 +20,7 @@ use crate::chrome::{self, ChromeOptions, WriteError, Written};
 use crate::line::{self, line};
 use crate::run::Run;
 use crate::summary::{summary, Around};
+use crate::symbols;
 
 mod ending;
 mod fresh;
@@ -70,6 +71,8 @@ pub struct ReportOptions<'a> {
     pub keep: Keep,
     /// How a directory is locked meanwhile.
     pub lock: Lock,
+    /// Who names the callers of CUDA: [`symbols::name`], or in the command what finds their lines as well.
+    pub names: fn(&mut Run, Option<Instant>),
     /// Told once everything is loaded: the source is not read again, its memory can be given back.
     pub loaded: Option<&'a dyn Fn()>,
 }
@@ -89,6 +92,7 @@ impl<'a> ReportOptions<'a> {
             progress: None,
             keep: Keep::default(),
             lock: |_| true,
+            names: symbols::name,
             loaded: None,
         }
     }
@@ -169,6 +173,7 @@ pub fn report<S: Source + ?Sized>(source: &S, options: &ReportOptions<'_>) -> Re
     if options.live {
         run.header.state = state::CLOSED; // nobody was killed, nor says so the trace when it is read again
     }
+    (options.names)(&mut run, options.deadline);
     let bytes = source.len();
     if let Some(loaded) = options.loaded {
         loaded();

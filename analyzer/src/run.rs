@@ -487,6 +487,16 @@ impl Run {
         self.definitions.stack(call.site)
     }
 
+    /// The stack of Python functions that a call was made from; 0 where there is none, or it is known by its calling function alone.
+    pub(crate) fn python_stack(&self, call: &Call) -> u32 {
+        let is_caller = self.site(call).next().is_some_and(|f| f.language == trace::Language::Caller);
+        if is_caller {
+            0
+        } else {
+            call.site
+        }
+    }
+
     /// A range's name without its domain.
     pub fn plain_name(&self, range: &Range) -> &str {
         let name = self.definitions.string(range.name).unwrap_or("");

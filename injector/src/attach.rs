@@ -22,7 +22,7 @@ use crate::windows::{self, Windows};
 pub(crate) use crate::threads::spawn_quietly;
 use crate::threads::{self, Signal};
 use crate::{
-    clock, crashes, environment, flush, guard, hostpool, identity, leave, lifecycle, losses, neighbours,
+    callers, clock, crashes, environment, flush, guard, hostpool, identity, leave, lifecycle, losses, neighbours,
     python, sampler, say,
 };
 
@@ -76,6 +76,7 @@ pub(crate) fn constructor() {
     }
     say::remember_stderr();
     threads::remember_cpus();
+    callers::at_load();
     identity::remember_directory();
     if environment::get("CUDA_INJECTION64_PATH").is_some() {
         return; // ours already (a child of ours), or another tool's: leave it
@@ -239,12 +240,13 @@ fn prepare_recording() {
     let attaching = crashes::attaching();
     let pool = (settings.max_bytes / 100 * BUFFER_SHARE).min(buffers::MAX_BUFFERS * buffers::BUFFER_BYTES);
     let image = Image::map(settings.max_bytes / 100 * IMAGE_SHARE);
+    let callers = callers::start(settings.no_sites);
     let (Some(image), true, true) = (image, hostpool::prepare(), buffers::prepare(pool)) else {
         off("not recording: no memory for the rings (GAPPROBE_MAX_MB)");
         return;
     };
     windows::prepare(settings);
-    let recorder = new_recorder(image, settings);
+    let recorder = new_recorder(image, settings, callers);
     *RECORDER.lock() = Some(recorder);
     if !spawn_quietly("gapprobe-flush", flush::run) || !spawn_quietly("gapprobe-exit", leave::run) {
         losses::add(Loss::NoDrainThread, 1);
@@ -263,7 +265,7 @@ fn prepare_recording() {
     }
 }
 
-fn new_recorder(image: Image, settings: &Settings) -> Recorder {
+fn new_recorder(image: Image, settings: &Settings, callers: callers::Callers) -> Recorder {
     let (monotonic, realtime) = clock::pair();
     let (rank, world, local) = identity::ranks();
     let host = identity::host();
@@ -328,7 +330,7 @@ fn new_recorder(image: Image, settings: &Settings) -> Recorder {
         let soname = session.path.rsplit('/').next().unwrap_or("");
         raw::RawFile::create(path, session.version, soname, monotonic)
     });
-    Recorder::new(store, mirror, header, capture, Windows::new(settings, monotonic), raw)
+    Recorder::new(store, mirror, header, capture, callers, Windows::new(settings, monotonic), raw)
 }
 
 /// What the driver says of a device: plain attribute queries that need no context and touch no stream.

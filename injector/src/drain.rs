@@ -15,6 +15,7 @@ use trace::header::{state, Header};
 use trace::segment::SEGMENT_EVENTS;
 use trace::{total, Loss, Total};
 
+use crate::callers::Callers;
 use crate::control::Control;
 use crate::cupti::unanswered::{Buffers, Unanswered};
 use crate::cupti::{arbiter, buffers, callbacks, decode, session, walk};
@@ -54,6 +55,7 @@ pub(crate) struct Recorder {
     unanswered: Unanswered,
     marks: Marks,
     sites: Sites,
+    callers: Callers,
     sites_said: bool,
     capture: Capture,
     pub(crate) windows: Windows,
@@ -82,6 +84,7 @@ impl Recorder {
         mirror: Option<Mirror>,
         header: Header,
         capture: Capture,
+        callers: Callers,
         windows: Windows,
         raw: Option<crate::cupti::raw::RawFile>,
     ) -> Recorder {
@@ -94,6 +97,7 @@ impl Recorder {
             unanswered: Unanswered::default(),
             marks: Marks::default(),
             sites: Sites::default(),
+            callers,
             sites_said: false,
             capture,
             windows,
@@ -126,21 +130,26 @@ impl Recorder {
         let full = buffers::take_full();
         let (store, marks, capture, decoder) =
             (&mut self.store, &mut self.marks, &mut self.capture, &mut self.decoder);
-        let (unanswered, sites) = (&mut self.unanswered, &mut self.sites);
+        let (unanswered, sites, callers) = (&mut self.unanswered, &mut self.sites, &mut self.callers);
         sites.begin_round(now);
+        callers.begin_round();
         let mut calls = 0;
         hostpool::drain(|tid, words| {
-            if sites.take(words, store) || marks.take(tid, words, store, capture) {
+            if sites.take(words, store)
+                || callers.take(words, store)
+                || marks.take(tid, words, store, capture)
+            {
                 return;
             }
             if let Some(mut event) = Event::decode(words) {
-                event.c = sites.of_the_call();
+                event.c = sites.of_the_call().max(callers.of_the_call()); // one of them, or neither
                 calls += 1;
                 unanswered.call(&event);
                 decoder.host_event(tid, event, store, capture);
             }
         });
         marks.settle();
+        callers.settle(store);
         decoder.count(Total::Callbacks, calls * 2);
         if let Some(session) = session::get() {
             if !session::is_subscribed() && !capture.is_on() {

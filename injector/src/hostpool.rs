@@ -152,10 +152,11 @@ pub(crate) fn push(items: &[[u64; SLOT_WORDS]]) {
 /// What goes with events but is none must not cost one: it gets no more than this much of a ring.
 const BESIDE_EVENTS: u64 = RING_EVENTS as u64 / 2;
 
-/// Stores `event` with `before` in front of it: the event alone where the ring is half full, or shared by threads.
+/// Stores `event` with `before` in front of it: the event alone where the ring is half full (counted as `loss`), or shared by
+/// threads. Was `before` stored?
 #[inline]
-pub(crate) fn push_behind(before: [u64; SLOT_WORDS], event: [u64; SLOT_WORDS]) {
-    let Some(pool) = pool() else { return };
+pub(crate) fn push_behind(before: [u64; SLOT_WORDS], event: [u64; SLOT_WORDS], loss: Loss) -> bool {
+    let Some(pool) = pool() else { return false };
     match own_place(pool) {
         Err(tid) => {
             push_overflow(pool, tid, event);
@@ -163,14 +164,15 @@ pub(crate) fn push_behind(before: [u64; SLOT_WORDS], event: [u64; SLOT_WORDS]) {
         Ok(place) => {
             let roomy = place.ring.waiting() < BESIDE_EVENTS;
             if roomy && place.ring.push(&[before, event]) {
-                return;
+                return true;
             }
-            losses::add(Loss::SiteDropped, u64::from(!roomy));
+            losses::add(loss, u64::from(!roomy));
             if !place.ring.push(&[event]) {
                 losses::add(Loss::HostRingFull, 1);
             }
         }
     }
+    false
 }
 
 /// Stores `items` together in the calling thread's own ring, or says that it is half full or that there is none.

@@ -31,6 +31,8 @@ pub mod ring;
 #[cfg(not(loom))]
 mod attach;
 #[cfg(not(loom))]
+mod callers;
+#[cfg(not(loom))]
 mod clock;
 #[cfg(not(loom))]
 mod crashes;

@@ -47,7 +47,7 @@ pub(crate) struct Settings {
     pub(crate) free_ns: u64,
     /// A step is slow that takes so many usual ones; 0: none is.
     pub(crate) slow_step: f64,
-    /// Do not read Python's frames.
+    /// Do not read Python's frames, nor look for callers.
     pub(crate) no_sites: bool,
     /// What is kept of earlier results and recordings.
     pub(crate) keep: Keep,

@@ -3,7 +3,9 @@
 
 use std::collections::HashMap;
 
-use crate::define::{Definition, DeviceInfo, FrameInfo, KernelInfo, Language, TrackInfo, MAX_RECORD};
+use crate::define::{
+    CallerInfo, Definition, DeviceInfo, FrameInfo, KernelInfo, Language, ModuleInfo, TrackInfo, MAX_RECORD,
+};
 use crate::event::{Event, Kind};
 use crate::header::Header;
 use crate::reader::Track;
@@ -91,6 +93,17 @@ impl Builder {
         let id = self.fresh();
         self.define(id, Definition::Stack(&bytes));
         id
+    }
+
+    /// Id of the stack of a call that machine code made: its module (path and build id, loaded at `base`), and the return
+    /// address as one of the module's file.
+    pub fn caller(&mut self, (path, build_id, base): (&str, &str, u64), offset: u64) -> u32 {
+        let (path, build_id) = (self.string(path), self.string(build_id));
+        let (module, frame, stack) = (self.fresh(), self.fresh(), self.fresh());
+        self.define(module, Definition::Module(ModuleInfo { path, build_id, base }));
+        self.define(frame, Definition::Caller(CallerInfo { module, module_only: false, offset }));
+        self.define(stack, Definition::Stack(&frame.to_le_bytes()));
+        stack
     }
 
     /// Describes a device.

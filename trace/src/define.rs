@@ -10,6 +10,8 @@
 //! tag 5 attribute  u32 key (string id), u32 value (string id)
 //! tag 6 frame      u32 language (0 Python, 1 native), u32 function, u32 file (string ids), u32 line (0 unknown)
 //! tag 7 stack      u32 count, count times u32 frame id, innermost first
+//! tag 8 module     u32 path, u32 build id in hex (string ids, 0 none), u64 load base
+//! tag 9 caller     u32 module (its id), u32 1: the function is not known, u64 return address less the load base
 //! ```
 //! String id 0 is "no string". A later definition of the same id replaces the earlier one.
 
@@ -69,6 +71,37 @@ pub enum Language {
     Python = 0,
     /// Machine code, by module and symbol.
     Native = 1,
+    /// Machine code that called CUDA, found by the recorder: a [`CallerInfo`], by symbol or file and line once those were read.
+    Caller = 2,
+}
+
+impl Language {
+    /// The one with this number.
+    pub fn from_u32(number: u32) -> Option<Language> {
+        [Language::Python, Language::Native, Language::Caller].into_iter().find(|l| *l as u32 == number)
+    }
+}
+
+/// An executable or shared object as it was loaded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub struct ModuleInfo {
+    /// Its file, a string id.
+    pub path: u32,
+    /// Its build id in hex, a string id (0: it has none).
+    pub build_id: u32,
+    /// What was added to the addresses of its file.
+    pub base: u64,
+}
+
+/// Where machine code called CUDA. It shares its ids with frames.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub struct CallerInfo {
+    /// Id of the module.
+    pub module: u32,
+    /// The call was made in this module, but by a function of it that is not known (a CUDA runtime linked into it, without symbols).
+    pub module_only: bool,
+    /// Return address of the call, as an address of the module's file.
+    pub offset: u64,
 }
 
 /// Whose events a track holds.
@@ -124,6 +157,10 @@ pub enum Definition<'a> {
     Frame(FrameInfo),
     /// Tag 7: frame ids, innermost first, each four little-endian bytes (a record is not aligned).
     Stack(&'a [u8]),
+    /// Tag 8.
+    Module(ModuleInfo),
+    /// Tag 9.
+    Caller(CallerInfo),
 }
 
 /// Longest encoded record.
@@ -185,6 +222,18 @@ impl Definition<'_> {
                 w.bytes(frames)?;
                 7
             }
+            Definition::Module(m) => {
+                w.u32(m.path)?;
+                w.u32(m.build_id)?;
+                w.bytes(&m.base.to_le_bytes())?;
+                8
+            }
+            Definition::Caller(c) => {
+                w.u32(c.module)?;
+                w.u32(u32::from(c.module_only))?;
+                w.bytes(&c.offset.to_le_bytes())?;
+                9
+            }
         };
         let end = w.at.next_multiple_of(4);
         while w.at < end {
@@ -230,14 +279,13 @@ impl Definition<'_> {
                 compute_major: u32_at(body, 4)?,
                 compute_minor: u32_at(body, 8)?,
                 name: u32_at(body, 12)?,
-                memory: u64::from(u32_at(body, 16)?) | u64::from(u32_at(body, 20)?) << 32,
+                memory: u64_at(body, 16)?,
             }),
             5 => Definition::Attribute(u32_at(body, 0)?, u32_at(body, 4)?),
             6 => Definition::Frame(FrameInfo {
-                language: match u32_at(body, 0)? {
-                    0 => Language::Python,
-                    1 => Language::Native,
-                    _ => return Some((id, None, length)),
+                language: match Language::from_u32(u32_at(body, 0)?) {
+                    Some(language) => language,
+                    None => return Some((id, None, length)),
                 },
                 function: u32_at(body, 4)?,
                 file: u32_at(body, 8)?,
@@ -247,6 +295,16 @@ impl Definition<'_> {
                 let count = u32_at(body, 0)? as usize;
                 Definition::Stack(body.get(4..4usize.checked_add(count.checked_mul(4)?)?)?)
             }
+            8 => Definition::Module(ModuleInfo {
+                path: u32_at(body, 0)?,
+                build_id: u32_at(body, 4)?,
+                base: u64_at(body, 8)?,
+            }),
+            9 => Definition::Caller(CallerInfo {
+                module: u32_at(body, 0)?,
+                module_only: u32_at(body, 4)? & 1 == 1,
+                offset: u64_at(body, 8)?,
+            }),
             _ => return Some((id, None, length)),
         };
         Some((id, Some(definition), length))
@@ -268,6 +326,10 @@ fn cut(s: &[u8]) -> &[u8] {
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     let b = bytes.get(at..at.checked_add(4)?)?;
     Some(u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from(u32_at(bytes, at)?) | u64::from(u32_at(bytes, at.checked_add(4)?)?) << 32)
 }
 
 struct Put<'a> {
@@ -298,6 +360,8 @@ pub struct Definitions {
     attributes: Vec<(u32, u32)>,
     frames: HashMap<u32, FrameInfo>,
     stacks: HashMap<u32, Box<[u32]>>,
+    modules: HashMap<u32, ModuleInfo>,
+    callers: HashMap<u32, CallerInfo>,
 }
 
 impl Definitions {
@@ -323,6 +387,15 @@ impl Definitions {
             Definition::Stack(frames) => {
                 let ids = frames.chunks_exact(4).filter_map(|b| u32_at(b, 0)).take(MAX_FRAMES);
                 self.stacks.insert(id, ids.collect());
+            }
+            Definition::Module(m) => {
+                self.modules.insert(id, m);
+            }
+            Definition::Caller(c) => {
+                let file = self.modules.get(&c.module).map_or(0, |m| m.path);
+                let frame = FrameInfo { language: Language::Caller, function: 0, file, line: 0 };
+                self.frames.insert(id, frame);
+                self.callers.insert(id, c);
             }
         }
     }
@@ -355,6 +428,21 @@ impl Definitions {
     /// The frames of the stack with this id, innermost first; nothing for 0, ids never defined and frames never defined.
     pub fn stack(&self, id: u32) -> impl DoubleEndedIterator<Item = &FrameInfo> {
         self.stacks.get(&id).map_or(&[][..], |s| s).iter().filter_map(|f| self.frames.get(f))
+    }
+
+    /// The module with this id.
+    pub fn module(&self, id: u32) -> Option<&ModuleInfo> {
+        self.modules.get(&id)
+    }
+
+    /// The callers of CUDA, by the id of their frame.
+    pub fn callers(&self) -> impl Iterator<Item = (u32, &CallerInfo)> {
+        self.callers.iter().map(|(id, c)| (*id, c))
+    }
+
+    /// An id that no string has, above all that have one.
+    pub fn free_string_id(&self) -> u32 {
+        self.strings.keys().max().map_or(1, |id| id.saturating_add(1))
     }
 
     /// Free-form facts of the run (key, value), in the order they were stored; keys like `cupti.path`.
@@ -392,6 +480,8 @@ mod tests {
             Definition::Frame(FrameInfo { language: Language::Native, function: 3, file: 4, line: 88 }),
             Definition::Stack(&[1, 0, 0, 0, 7, 1, 0, 0]),
             Definition::Stack(&[]),
+            Definition::Module(ModuleInfo { path: 1, build_id: 2, base: 0x7f00_1234_5000 }),
+            Definition::Caller(CallerInfo { module: 3, module_only: true, offset: 1 << 33 }),
         ];
         let mut buffer = [0; MAX_RECORD];
         for d in all {

@@ -31,7 +31,9 @@ pub mod segment;
 pub mod setting;
 pub mod total;
 
-pub use define::{Definition, Definitions, DeviceInfo, FrameInfo, KernelInfo, Language, TrackInfo};
+pub use define::{
+    CallerInfo, Definition, Definitions, DeviceInfo, FrameInfo, KernelInfo, Language, ModuleInfo, TrackInfo,
+};
 pub use event::{Event, Kind};
 pub use header::Header;
 pub use loss::Loss;

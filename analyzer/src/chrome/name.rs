@@ -40,6 +40,18 @@ pub(crate) fn demangled(name: &str) -> String {
     parsed.ok().flatten().unwrap_or_else(|| name.to_owned())
 }
 
+/// A symbol for people, of C++ or Rust, with the distance behind it that it may have (`_ZN3foo4stepEi+0x1c`).
+pub(crate) fn symbol(name: &str) -> String {
+    let (stem, behind) = match name.rfind("+0x") {
+        Some(at) => name.split_at(at),
+        None => (name, ""),
+    };
+    let rust =
+        catch_unwind(AssertUnwindSafe(|| Some(format!("{:#}", rustc_demangle::try_demangle(stem).ok()?))));
+    let text = rust.ok().flatten().unwrap_or_else(|| demangled(stem));
+    text + behind
+}
+
 /// A demangled name without return type, parameters, namespaces and lambdas, cut to 96 bytes:
 /// `void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float> >(int, ...)` becomes
 /// `vectorized_elementwise_kernel<4, CUDAFunctor_add<float>>`.

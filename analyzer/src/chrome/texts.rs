@@ -3,12 +3,13 @@
 
 use std::collections::HashMap;
 
-use trace::{call, Kind};
+use trace::{call, Kind, Language};
 
 use super::json::{put_text, put_u64};
 use super::name::{demangled, shortened};
 use crate::analysis::{Bucket, Finding};
 use crate::causes;
+use crate::gaps::stacks::frame_name;
 use crate::kernels::KernelTable;
 use crate::run::{Op, Run};
 use crate::sites::Sites;
@@ -98,7 +99,10 @@ impl<'a> Texts<'a> {
             let said: Vec<String> = run
                 .definitions
                 .stack(stack)
-                .map(|f| format!("{} ({}:{})", text(f.function), text(f.file), f.line))
+                .map(|f| match f.language {
+                    Language::Caller => frame_name(run, f),
+                    _ => format!("{} ({}:{})", text(f.function), text(f.file), f.line),
+                })
                 .collect();
             if !said.is_empty() {
                 frames.extend_from_slice(b",\"stack\":");

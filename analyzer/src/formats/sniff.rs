@@ -165,7 +165,9 @@ fn read_up_to(from: &mut impl Read, to: &mut [u8]) -> io::Result<usize> {
 }
 
 fn recording(bytes: &[u8]) -> Result<Input, ReadError> {
-    let run = load(bytes).map_err(|e| ReadError::new(e.to_string(), "gapprobe recover FILE tells more"))?;
+    let mut run =
+        load(bytes).map_err(|e| ReadError::new(e.to_string(), "gapprobe recover FILE tells more"))?;
+    crate::symbols::name_with_lines(&mut run, None);
     let (events, bytes) = (run.events, bytes.len() as u64);
     Ok(Input {
         format: Format::Recording,

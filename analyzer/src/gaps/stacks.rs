@@ -4,9 +4,10 @@
 
 use std::cmp::Reverse;
 
-use trace::FrameInfo;
+use trace::{FrameInfo, Language};
 
 use crate::analysis::{Bucket, DeviceAnalysis, IdleSlice};
+use crate::chrome::name::symbol;
 use crate::run::{Call, Range, Run, Thread};
 use crate::timeline::Observed;
 
@@ -84,9 +85,14 @@ pub fn frame_name(run: &Run, frame: &FrameInfo) -> String {
     let text = |id| run.definitions.string(id).unwrap_or("?");
     let file = text(frame.file);
     let file = file.rsplit('/').next().unwrap_or(file);
+    let function = match frame.language {
+        Language::Caller => symbol(run.definitions.string(frame.function).unwrap_or("")),
+        Language::Python | Language::Native => text(frame.function).to_owned(),
+    };
     match frame.line {
-        0 => format!("{} ({file})", text(frame.function)),
-        line => format!("{} ({file}:{line})", text(frame.function)),
+        0 if function.is_empty() => file.to_owned(),
+        0 => format!("{function} ({file})"),
+        line => format!("{function} ({file}:{line})"),
     }
 }
 

@@ -34,13 +34,17 @@ impl Prepared {
         // when the last of the ops launched so far ends
         let mut latest = 0;
         let usual_call = self.usual_call;
-        // the call before this one, and the stack it was made from
+        // the call before this one
         let mut before = None;
         for (n, &flat) in calls.iter().enumerate() {
             let next_op = self.items.get(n + 1).map_or(self.works.len() as u32, |i| i.first_op);
             let Some(item) = self.items.get_mut(n) else { continue };
             let Some((_, c)) = run.call(flat) else { continue };
-            let copied = before.replace((flat, c.site)).filter(|_| !item.whole_device);
+            let copied = before.replace((flat, c)).filter(|_| !item.whole_device);
+            let is_of = |w: u32| {
+                let same = |of: &Call| of.site == c.site || run.python_stack(of) == run.python_stack(c);
+                copied.is_some_and(|(flat, of)| flat == w && same(of))
+            };
             match item.role {
                 Role::Launch if c.class == Some(Class::Copy) && blocking.contains(&flat) => {
                     let last = (item.first_op..next_op).next_back();
@@ -62,9 +66,11 @@ impl Prepared {
                     let worked = |end: u64| c.class == Some(Class::Alloc) && c.end - end > end - c.start;
                     if let Some((end, w)) = found.filter(|&(end, _)| !worked(end)) {
                         // the synchronize behind a blocking copy is part of it
-                        if let Some(work) = self.works.get(w as usize).filter(|w| {
-                            item.role == Role::Sync && w.big_copy && copied == Some((w.call, c.site))
-                        }) {
+                        if let Some(work) = self
+                            .works
+                            .get(w as usize)
+                            .filter(|w| item.role == Role::Sync && w.big_copy && is_of(w.call))
+                        {
                             (item.role, item.values) = (Role::Copy, work.to_host);
                         }
                         item.wait = w;

@@ -9,7 +9,8 @@
 //! 2. Without such a frame the program itself is installed (`python -m package`): the outermost package that does not only
 //!    start programs (`accelerate`, `ray`, `pytest` ...), and its innermost frame. Not if the stack was cut: what is missing is
 //!    outermost.
-//! 3. Without any Python frame: the innermost function of the executable itself, not of a library.
+//! 3. Without any Python frame: the function that called CUDA, which the recorder found; in another tool's call chain the innermost
+//!    function of the executable itself, not of a library.
 //!
 //! Else there is no site. A wrong line is worse than none.
 //!
@@ -26,7 +27,7 @@ pub use trace::define::DIRECTORY;
 use trace::define::MAX_FRAMES;
 use trace::{FrameInfo, Language};
 
-use crate::chrome::name::demangled;
+use crate::chrome::name::symbol;
 use crate::run::Run;
 use origin::Origin;
 
@@ -48,20 +49,21 @@ const WRAPPERS: [&str; 11] = [
 /// A line of the program.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Hash)]
 pub struct Site {
-    /// Its file as the interpreter names it; without Python, the executable.
+    /// Its file as the interpreter names it; without Python the source file where that is known, else the module.
     pub path: String,
-    /// The same, short: below the directory the program was started in, else with one folder.
+    /// The same, short: below the directory the program was started in, else with one folder; a module without folders.
     pub file: String,
     /// 1 the first; 0 where it is not known.
     pub line: u32,
-    /// The function it is in; empty at the top of a file.
+    /// The function it is in; empty at the top of a file. Of machine code without a line: `step(int)+0x1c`, or where it has no symbol
+    /// the address in its module's file.
     pub function: String,
     /// The framework's function that is called there; `None` where there is none, or not always the same.
     pub via: Option<String>,
 }
 
 impl fmt::Display for Site {
-    /// `train.py:88 in train_step`, `train.py:90 in train_step via Tensor.backward`.
+    /// `train.py:88 in train_step`, `train.py:90 in train_step via Tensor.backward`, `step(int)+0x1c in libfoo.so`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
             0 if !self.function.is_empty() => return write!(f, "{} in {}", self.function, self.file),
@@ -134,9 +136,12 @@ impl<'a> Sites<'a> {
         let path = self.text(frame.file);
         let function = match frame.language {
             Language::Python => plain(self.text(frame.function)),
-            Language::Native => demangled(self.text(frame.function)),
+            Language::Native | Language::Caller => symbol(self.text(frame.function)),
         };
-        let file = short(path, self.directory);
+        let file = match (frame.language, frame.line) {
+            (Language::Caller, 0) => path.rsplit('/').next().unwrap_or(path).to_owned(),
+            _ => short(path, self.directory),
+        };
         let number = self.sites.len() as u32;
         self.sites.push(Site { path: path.to_owned(), file, line: frame.line, function, via });
         self.by_line.insert(key, number);
@@ -146,6 +151,9 @@ impl<'a> Sites<'a> {
     /// The rules of the module's head, in their order.
     fn choose(&self, frames: &[&FrameInfo]) -> Option<usize> {
         let python = |f: &FrameInfo| f.language == Language::Python;
+        if let Some(caller) = frames.iter().position(|f| f.language == Language::Caller) {
+            return Some(caller);
+        }
         if !frames.iter().any(|f| python(f)) {
             return frames.iter().position(|f| is_executable(self.text(f.file)) && f.function != 0);
         }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use analyzer::alive::Life;
 use analyzer::report::{report, Report, ReportError, ReportOptions};
+use analyzer::symbols;
 use analyzer::visible::{visible, word};
 use trace::setting;
 
@@ -241,6 +242,7 @@ pub(crate) fn write(
         lock: recordings::LOCK,
         // a process of its own: all of the recording
         most_events: u64::MAX,
+        names: symbols::name_with_lines,
         ..ReportOptions::new(directory)
     };
     let result = report(source, &options);

@@ -12,9 +12,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use cupti_sys::bindings::{site, CUpti_CallbackData};
 use cupti_sys::{cbid, domain};
 use trace::call::{self, Class};
-use trace::{Event, Kind};
+use trace::{Event, Kind, Loss};
 
 use super::{names, session};
+use crate::callers::{self, Place};
 use crate::guard::guard;
 use crate::{clock, drain, hostpool, lifecycle, program, python, thread_block};
 
@@ -39,8 +40,54 @@ pub(crate) fn mean_ns() -> u64 {
     SAMPLED_NS.load(Ordering::Relaxed).checked_div(SAMPLED.load(Ordering::Relaxed)).unwrap_or(0)
 }
 
-/// The one callback of the subscription.
-pub(crate) unsafe extern "C" fn on_callback(_user: *mut c_void, area: u32, id: u32, data: *const c_void) {
+#[cfg(target_arch = "x86_64")]
+mod entry {
+    use std::ffi::c_void;
+
+    // What CUPTI calls: adds where its own return address lies and what its rbp holds, and goes on as `on_callback`. A jump, no
+    // frame: whoever unwinds sees nothing of it.
+    std::arch::global_asm!(
+        ".globl gapprobe_callback",
+        ".hidden gapprobe_callback",
+        ".type gapprobe_callback,@function",
+        ".p2align 4",
+        "gapprobe_callback:",
+        ".cfi_startproc",
+        "mov r8, rsp",
+        "mov r9, rbp",
+        "jmp {on_callback}",
+        ".cfi_endproc",
+        ".size gapprobe_callback, . - gapprobe_callback",
+        on_callback = sym super::on_callback,
+    );
+    extern "C" {
+        pub(crate) fn gapprobe_callback(user: *mut c_void, area: u32, id: u32, data: *const c_void);
+    }
+}
+#[cfg(target_arch = "x86_64")]
+pub(crate) use entry::gapprobe_callback;
+
+/// Elsewhere no caller is looked for.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) unsafe extern "C" fn gapprobe_callback(
+    user: *mut c_void,
+    area: u32,
+    id: u32,
+    data: *const c_void,
+) {
+    // SAFETY: CUPTI's own arguments.
+    unsafe { on_callback(user, area, id, data, 0, 0) }
+}
+
+/// The one callback of the subscription, with where it returns to and CUPTI's rbp.
+unsafe extern "C" fn on_callback(
+    _user: *mut c_void,
+    area: u32,
+    id: u32,
+    data: *const c_void,
+    at: u64,
+    rbp: u64,
+) {
     if BARE.load(Ordering::Relaxed) || !lifecycle::is_live() {
         return;
     }
@@ -49,7 +96,7 @@ pub(crate) unsafe extern "C" fn on_callback(_user: *mut c_void, area: u32, id: u
             // SAFETY: for these domains CUPTI passes a CUpti_CallbackData that lives for the call (documented; layout
             // the same from 11.8 to 13.5, held by cupti-sys's tests).
             if let Some(data) = unsafe { data.cast::<CUpti_CallbackData>().as_ref() } {
-                on_api(area, id, data);
+                on_api(area, id, data, Place { at, rbp, through_cudart: false });
             }
         }
         domain::RESOURCE => on_resource(id),
@@ -61,7 +108,7 @@ pub(crate) unsafe extern "C" fn on_callback(_user: *mut c_void, area: u32, id: u
 pub(crate) const UNLOADING: [u32; 2] = [cbid::driver::CU_MODULE_UNLOAD, cbid::driver::CU_LIBRARY_UNLOAD];
 
 #[inline]
-fn on_api(area: u32, id: u32, data: &CUpti_CallbackData) {
+fn on_api(area: u32, id: u32, data: &CUpti_CallbackData, inside: Place) {
     let table = if area == domain::DRIVER_API { &DRIVER } else { &RUNTIME };
     let class = table.get(id as usize).copied().unwrap_or(0);
     if class == 0 || data.correlationData.is_null() {
@@ -98,10 +145,16 @@ fn on_api(area: u32, id: u32, data: &CUpti_CallbackData) {
         event.b = unsafe { data.functionReturnValue.cast::<u32>().read() };
     }
     // not for launches: they are the many, and it is the calls that wait, copy or allocate whose line is asked for
-    let is_launch = class == Class::Launch as u8 || class == Class::GraphLaunch as u8;
-    match if is_launch { 0 } else { python::site() } {
-        0 => hostpool::push(&[event.encode()]),
-        site => hostpool::push_behind([site, 0, 0, python::walk::TAG_SITE], event.encode()),
+    if class == Class::Launch as u8 || class == Class::GraphLaunch as u8 {
+        hostpool::push(&[event.encode()]);
+    } else {
+        match python::site() {
+            0 => callers::push(inside, area == domain::RUNTIME_API, event.encode()),
+            site => {
+                let site = [site, 0, 0, python::walk::TAG_SITE];
+                hostpool::push_behind(site, event.encode(), Loss::SiteDropped);
+            }
+        }
     }
     if data.correlationId % SAMPLE == 0 {
         SAMPLED_NS.fetch_add(clock::monotonic().saturating_sub(end), Ordering::Relaxed);

@@ -176,8 +176,9 @@ fn may_subscribe() -> bool {
 fn subscribe(session: &Session) {
     let mut handle: CUpti_SubscriberHandle = std::ptr::null_mut();
     // SAFETY: a valid out-pointer and a callback that lives as long as the process.
-    let result =
-        unsafe { (session.cupti.subscribe)(&mut handle, Some(callbacks::on_callback), std::ptr::null_mut()) };
+    let result = unsafe {
+        (session.cupti.subscribe)(&mut handle, Some(callbacks::gapprobe_callback), std::ptr::null_mut())
+    };
     if !result.is_success() {
         return; // somebody holds it: activity records alone
     }

@@ -30,6 +30,9 @@ pub(crate) enum Tag {
     Stack = 0xd0,
     Frame = 0xd1,
     Site = 0xd2,
+    /// Callers that are no Python (`callers/`).
+    Caller = 0xd4,
+    StackCopy = 0xd5,
     /// Named ranges (`ranges.rs`).
     RangePush = 0xe0,
     RangePop = 0xe1,

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use trace::define::{Definition, DeviceInfo, FrameInfo, KernelInfo};
+use trace::define::{CallerInfo, Definition, DeviceInfo, FrameInfo, KernelInfo, ModuleInfo};
 
 use super::Store;
 
@@ -15,6 +15,8 @@ pub(crate) struct Dictionary {
     kernels: HashMap<KernelInfo, u32>,
     frames: HashMap<FrameInfo, u32>,
     stacks: HashMap<Box<[u32]>, u32>,
+    modules: HashMap<ModuleInfo, u32>,
+    callers: HashMap<CallerInfo, u32>,
     bytes: usize,
     site_bytes: usize,
     last_id: u32,
@@ -94,15 +96,47 @@ impl Store {
         if let Some(&id) = self.dictionary.frames.get(&info) {
             return Some(id);
         }
+        let id = self.site_definition(Definition::Frame(info))?;
+        self.dictionary.frames.insert(info, id);
+        Some(id)
+    }
+
+    /// Id of a module; `None` where there is no room.
+    pub(crate) fn module(&mut self, info: ModuleInfo) -> Option<u32> {
+        if let Some(&id) = self.dictionary.modules.get(&info) {
+            return Some(id);
+        }
+        let id = self.site_definition(Definition::Module(info))?;
+        self.dictionary.modules.insert(info, id);
+        Some(id)
+    }
+
+    /// Id of a caller, as of a frame; `None` where there is no room.
+    pub(crate) fn caller(&mut self, info: CallerInfo) -> Option<u32> {
+        if let Some(&id) = self.dictionary.callers.get(&info) {
+            return Some(id);
+        }
+        let id = self.site_definition(Definition::Caller(info))?;
+        self.dictionary.callers.insert(info, id);
+        Some(id)
+    }
+
+    /// Defines something small of a call site.
+    fn site_definition(&mut self, definition: Definition<'_>) -> Option<u32> {
         if !self.has_room_for_sites() {
             return None;
         }
         let id = self.dictionary.fresh_id();
-        self.define(id, Definition::Frame(info));
+        self.define(id, definition);
         self.dictionary.bytes += 64;
         self.dictionary.site_bytes += 64;
-        self.dictionary.frames.insert(info, id);
         Some(id)
+    }
+
+    /// Takes the frames of a stack back: calls that have the id already have none.
+    pub(crate) fn retract_stack(&mut self, id: u32) {
+        self.dictionary.stacks.retain(|_, known| *known != id);
+        self.define(id, Definition::Stack(&[]));
     }
 
     /// Id of a stack of frames, innermost first: `id` where that was given out before; `None` where there is no room.

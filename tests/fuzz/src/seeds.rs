@@ -57,7 +57,7 @@ fn training(steps: u64, kernels: u64, marks: bool) -> Vec<u8> {
     b.finish()
 }
 
-/// What format 1.2 has beside operations and calls: stacks of Python and of C, samples, ranges with numbers, gauges, children,
+/// What format 1.3 has beside operations and calls: stacks of Python and of C, callers, samples, ranges with numbers, gauges, children,
 /// time that nobody observed, and the shared track. Four steps of two kernels.
 fn standing() -> Vec<u8> {
     const STEP: u64 = 40_000_000;
@@ -69,6 +69,7 @@ fn standing() -> Vec<u8> {
         ("train", "/home/u/train.py", 33),
     ]);
     let native = b.frames(&[(Language::Native, "gemm_call", "libx.so", 7), (Language::Python, "f", "m.py", 2)]);
+    let caller = b.caller(("/bin/true", "", 0x5555_0000_0000), 0x1234);
     let (range, domain) = (b.string("forward"), b.string("NCCL"));
     let call = |b: &mut Builder, tid, name: &str, span: (u64, u64), correlation, c| {
         let Some(known) = CALLS.iter().find(|c| c.name == name) else { return };
@@ -84,6 +85,7 @@ fn standing() -> Vec<u8> {
             b.on_stream(0, 1, 7, Event { correlation, a: kernel, b: 264, ..op });
         }
         call(&mut b, 100, "cudaStreamSynchronize", (t + 6_000, t + 2_001_000), 0, python);
+        call(&mut b, 101, "cudaStreamSynchronize", (t + 6_000, t + 2_001_000), 0, caller);
         let mark = Event::new(Kind::Range, t, t + 2_000_000);
         b.on_thread(100, Event { a: range, ..mark });
         let flags = [PAYLOAD | START_END, PAYLOAD | PAYLOAD_REAL | MARK, OPEN_ENDED, MARK][step as usize];

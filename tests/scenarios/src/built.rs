@@ -103,16 +103,24 @@ fn must(command: &mut Command) {
     assert!(output.status.success(), "{command:?}\n{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Compiles `victims/*.c` against the libraries of one release. The first line of a victim may say how: `// link: FLAGS`; `lib*.c` become shared libraries.
+/// Compiles `victims/*.c` and `*.rs` against the libraries of one release. The first line of a victim may say how: `// link: FLAGS`;
+/// `lib*.c` become shared libraries.
 fn victims_of_ours(sim: &Path, out: &Path) {
     std::fs::create_dir_all(out).expect("victims folder");
     let folder = root().join("tests/scenarios/victims");
     let Ok(entries) = std::fs::read_dir(&folder) else { return };
     for source in entries.filter_map(|e| e.ok().map(|e| e.path())) {
+        let name = source.file_stem().and_then(|n| n.to_str()).expect("a name");
+        if source.extension().is_some_and(|e| e == "rs") {
+            let mut rustc = Command::new("rustc");
+            rustc
+                .args(["--edition", "2021", "-C", "opt-level=2", "-l", "cudart", "-l", "cuda", "-L"])
+                .arg(sim);
+            must(rustc.arg("-o").arg(out.join(name)).arg(&source));
+        }
         if source.extension().is_none_or(|e| e != "c") {
             continue;
         }
-        let name = source.file_stem().and_then(|n| n.to_str()).expect("a name");
         let text = std::fs::read_to_string(&source).expect("source");
         let flags = text.lines().take(4).find_map(|l| l.strip_prefix("// link: ")).unwrap_or("");
         let shared = name.starts_with("lib");

@@ -85,7 +85,7 @@ impl Own {
             for frame in stack.get(1).and_then(Json::as_array).into_iter().flatten().take(MAX_FRAMES) {
                 let text = |i: usize| frame.get(i).and_then(Json::as_str).unwrap_or("");
                 let (function, file) = (texts.id(run, text(1)), texts.id(run, text(2)));
-                let language = if small(frame, 0) == Some(1) { Language::Native } else { Language::Python };
+                let language = small(frame, 0).and_then(Language::from_u32).unwrap_or_default();
                 let frame = FrameInfo { language, function, file, line: small(frame, 3).unwrap_or(0) };
                 let number = texts.next();
                 run.definitions.insert(number, Definition::Frame(frame));
