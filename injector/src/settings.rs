@@ -110,7 +110,7 @@ fn decimal(name: &str, low: f64, high: f64, or_zero: bool, default: f64, complai
 const MOST_STEPS: u64 = 1 << 40;
 
 fn windows(complaint: &mut Option<String>) -> Wish {
-    let budget = decimal(setting::BUDGET, 0.01, 100.0, false, 0.5, complaint);
+    let budget = decimal(setting::BUDGET, 0.01, 100.0, false, 100.0, complaint);
     let wish = if budget >= 100.0 { Wish::All } else { Wish::Budget(budget / 100.0) };
     let Some(text) = environment::text(setting::WINDOW).filter(|t| !t.trim().is_empty()) else { return wish };
     let parts = text.split_once('/').map(|(a, b)| (a.trim().parse::<u64>(), b.trim().parse::<u64>()));

@@ -78,6 +78,7 @@ pub(crate) struct Windows {
     phase: Phase,
     budget: Budget,
     alarm: Alarm,
+    search: step_clock::Search,
     /// Recorded up to this step or this time whatever the schedule says.
     asked: Option<Asked>,
     blind: Option<Blind>,
@@ -162,6 +163,7 @@ impl Windows {
             phase: Phase::Open,
             budget: Budget::new(now, settings.free_ns),
             alarm: Alarm::new(settings.slow_step),
+            search: step_clock::Search::default(),
             asked: None,
             blind: None,
             last_look: 0,
@@ -314,7 +316,7 @@ impl Windows {
         self.last_look = now;
         lead_launches();
         step_clock::forget_stale(now);
-        let has_steps = step_clock::look_for_anchor();
+        let has_steps = self.search.look(now);
         let is_open = matches!(self.phase, Phase::Open | Phase::Closing);
         self.budget.look(now, is_open, Spent::of(around.totals, around.callback_ns), step_clock::launches());
         if self.phase == Phase::Closed {

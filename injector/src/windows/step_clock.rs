@@ -4,10 +4,12 @@
 //!
 //! A step is what lies between two launches of one function that comes once a step (the anchor), or between two marks of the
 //! program. Which function that is, is learnt from the launches themselves: each function's distance to its last launch,
-//! counted in launches, and how often in a row it was the same. Of those that come evenly the one with the longest distance is
-//! the anchor; where several have it, the one that comes first in the step. All ranks of a job launch the same sequence and
+//! counted in launches, and how often in a row it was the same. Of those that have come evenly for two seconds without a break (a
+//! layer's or an optimizer's own function breaks at the end of each step) the one with the longest distance is the anchor; where
+//! several have it, the one that comes first in the step. An anchor that breaks later was none, and a longer distance is looked for. All ranks of a job launch the same sequence and
 //! find the same anchor and the same step numbers, without a word between them.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use super::wake;
@@ -19,6 +21,10 @@ static LAUNCHES: AtomicU64 = AtomicU64::new(0);
 static ANCHOR: AtomicUsize = AtomicUsize::new(0);
 const MARKS: usize = 1;
 static STEPS: AtomicU64 = AtomicU64::new(0);
+/// Launches from one coming of the anchor to the next; the number of its last launch; how often the distance was another.
+static GAP: AtomicU64 = AtomicU64::new(0);
+static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
+static BREAKS: AtomicU64 = AtomicU64::new(0);
 /// Time of the last step's begin, ns.
 static LAST: AtomicU64 = AtomicU64::new(0);
 /// At this step the drain thread is woken, once.
@@ -78,6 +84,10 @@ pub(super) fn on_launch(function: usize) {
     let number = LAUNCHES.fetch_add(1, Ordering::Relaxed);
     let anchor = ANCHOR.load(Ordering::Relaxed);
     if anchor == function {
+        let gap = number.wrapping_sub(LAST_NUMBER.swap(number, Ordering::Relaxed));
+        if gap != GAP.load(Ordering::Relaxed) {
+            BREAKS.fetch_add(1, Ordering::Relaxed);
+        }
         on_step();
     } else if anchor == 0 {
         learn(function, number);
@@ -184,21 +194,55 @@ struct Known {
     repeats: u32,
 }
 
-/// The anchor among these, after so many launches.
-fn anchor(known: impl Iterator<Item = Known>, launches: u64) -> Option<Known> {
+/// The anchor among these, after so many launches; `before`: how many there were two seconds ago; `least`: shorter distances were
+/// none.
+fn anchor(known: impl Iterator<Item = Known>, launches: u64, before: u64, least: u64) -> Option<Known> {
     let is_even = |k: &Known| {
+        let unbroken_since = k.last.saturating_sub(k.gap.saturating_mul(u64::from(k.repeats)));
         let is_step = k.gap >= SHORTEST || k.gap == 1 && k.address & GRAPH != 0;
-        k.repeats >= EVEN && is_step && launches.saturating_sub(k.last) <= 2 * k.gap
+        k.repeats >= EVEN && is_step && k.gap >= least && unbroken_since <= before && launches.saturating_sub(k.last) <= 2 * k.gap
     };
     // the longest distance; the place in the step is the same in every step, and on every rank
     known.filter(is_even).max_by_key(|k| (k.gap, std::cmp::Reverse(k.last % k.gap)))
 }
 
-/// Looks for the anchor, where there is none yet. Returns whether there is one.
-pub(super) fn look_for_anchor() -> bool {
-    if source() != Source::None {
-        return true;
+/// What is remembered from look to look.
+#[derive(Default)]
+pub(super) struct Search {
+    /// When, and how many launches there were.
+    looks: VecDeque<(u64, u64)>,
+    least: u64,
+    anchored_at: u64,
+}
+
+/// An anchor comes evenly for so long, ns.
+const UNBROKEN: u64 = 2_000_000_000;
+/// One step in so many may be another (an evaluation, a checkpoint).
+const SELDOM: u64 = 16;
+
+impl Search {
+    /// Looks for the anchor, where there is none yet; drops one that was none. Returns whether there is one.
+    pub(super) fn look(&mut self, now: u64) -> bool {
+        if source() == Source::Anchor && BREAKS.load(Ordering::Relaxed) * SELDOM > steps() - self.anchored_at.min(steps()) + SELDOM {
+            self.least = GAP.load(Ordering::Relaxed) + 1;
+            forget();
+        }
+        let launches = launches();
+        self.looks.push_back((now, launches));
+        while self.looks.get(1).is_some_and(|l| l.0 + UNBROKEN <= now) {
+            self.looks.pop_front();
+        }
+        let before = self.looks.front().filter(|l| l.0 + UNBROKEN <= now).map(|l| l.1);
+        if let (Source::None, Some(before)) = (source(), before) {
+            if find(launches, before, self.least) {
+                self.anchored_at = steps();
+            }
+        }
+        source() != Source::None
     }
+}
+
+fn find(launches: u64, before: u64, least: u64) -> bool {
     let load = |f: &Function| Known {
         address: f.address.load(Ordering::Relaxed),
         last: f.last.load(Ordering::Relaxed),
@@ -206,7 +250,10 @@ pub(super) fn look_for_anchor() -> bool {
         repeats: f.repeats.load(Ordering::Relaxed),
     };
     let known = TABLE.iter().map(load).filter(|k| k.address > MARKS);
-    let Some(found) = anchor(known, launches()) else { return false };
+    let Some(found) = anchor(known, launches, before, least) else { return false };
+    GAP.store(found.gap, Ordering::Relaxed);
+    LAST_NUMBER.store(found.last, Ordering::Relaxed);
+    BREAKS.store(0, Ordering::Relaxed);
     STEPS.fetch_max(found.last / found.gap, Ordering::Relaxed);
     LAST.store(0, Ordering::Relaxed);
     ANCHOR.compare_exchange(0, found.address, Ordering::AcqRel, Ordering::Relaxed).is_ok()
@@ -219,9 +266,13 @@ const STALE: u64 = 60_000_000_000;
 pub(super) fn forget_stale(now: u64) {
     let last = last_step_at();
     if source() == Source::Anchor && last != 0 && now.saturating_sub(last) > STALE {
-        TABLE.iter().for_each(|f| f.repeats.store(0, Ordering::Relaxed));
-        ANCHOR.store(0, Ordering::Release);
+        forget();
     }
+}
+
+fn forget() {
+    TABLE.iter().for_each(|f| f.repeats.store(0, Ordering::Relaxed));
+    ANCHOR.store(0, Ordering::Release);
 }
 
 #[cfg(test)]
@@ -235,8 +286,11 @@ mod tests {
             all.dedup();
             all.into_iter().map(|f| (f, Function::new())).collect()
         };
-        let mut number = 0;
-        for _ in 0..steps {
+        let (mut number, mut before) = (0, 0);
+        for step in 0..steps {
+            if step == steps / 2 {
+                before = number;
+            }
             for function in sequence {
                 let place = table.iter().find(|t| t.0 == *function).expect("in the table");
                 place.1.note(number);
@@ -249,7 +303,7 @@ mod tests {
             gap: f.gap.load(Ordering::Relaxed),
             repeats: f.repeats.load(Ordering::Relaxed),
         });
-        anchor(known, number).map(|k| (k.address, k.gap))
+        anchor(known, number, before, 0).map(|k| (k.address, k.gap))
     }
 
     #[test]
@@ -260,6 +314,15 @@ mod tests {
         assert_eq!(run(&step, 10), None, "too few to say");
         assert_eq!(run(&[5; 7], 40), None, "one function over and over is no step");
         assert_eq!(run(&[5 | GRAPH], 40), Some((5 | GRAPH, 1)), "a graph may be one");
+    }
+
+    #[test]
+    fn what_comes_evenly_within_a_step_only_is_no_anchor() {
+        // seen on an H200: an optimizer's kernels, 11 a parameter, 240 times in a row, were counted as 240 steps
+        let mut step = vec![20, 21];
+        step.extend([10, 11, 12].repeat(60));
+        assert_eq!(run(&step, 10), None, "too few steps to say");
+        assert_eq!(run(&step, 40), Some((20, 182)));
     }
 
     #[test]

@@ -54,9 +54,14 @@ def run(plan, only=None):
         return victim.python(plan, program, *words, ours=True, env=env, gate=True)
 
     starts = [(n, lambda n=n: start(n)) for n in names]
+    if "graphs" in names:
+        starts.append(("graphs alone", lambda: victim.python(plan, "window_graphs", "--seconds", "5", "--threads", ours=False, gate=True)))
     for name, ended in victim.one_by_one(plan, starts, seconds_each=15):
         if ended is None:
             plan.row(NAME, name, NOT_RUN, "no time left")
             continue
         plan.detail(NAME, name, ended.as_detail())
+        if name == "graphs alone":
+            plan.row(NAME, "graphs: without us", ended.code == 0 and ended.truth.get("wrong") == 0, f"exit {ended.code}: {ended.err[-200:]!r}", "ends well")
+            continue
         judge(plan, name, ended)

@@ -88,15 +88,16 @@ fn windows_hold_the_steps_that_were_asked_for_and_all_of_them_count() {
 
 #[test]
 fn ranks_record_the_same_steps_without_a_word_between_them() {
-    // one has a slower host and begins later
+    // one has a slower host; steps are not marked
     let [a, b] = [("0", "500"), ("1", "800")].map(|(rank, host)| {
-        let run = steps(&["4000", "6", host])
+        let run = steps(&["10000", "6", host, "u"])
             .env("GAPPROBE_WINDOW", "64/512")
             .env("RANK", rank)
             .env("WORLD_SIZE", "2")
             .run();
         let recorded = fine(&run);
-        whole_steps(&run, &recorded).into_iter().filter(|s| *s >= 512).collect::<BTreeSet<_>>()
+        // until the steps are known, which takes two seconds, everything is recorded
+        whole_steps(&run, &recorded).into_iter().filter(|s| *s >= 5632).collect::<BTreeSet<_>>()
     });
     let both = a.intersection(&b).count();
     assert!(a.len() > 300 && b.len() > 300, "{} and {} steps", a.len(), b.len());
@@ -131,9 +132,9 @@ fn steps_that_become_slow_open_a_window() {
 
 #[test]
 fn graphs_are_made_and_replayed_while_windows_open_and_close() {
-    let words = ["6000", "6", "0", "g"];
+    let words = ["1500", "6", "0", "g"];
     let run = steps(&words).env("GAPPROBE_WINDOW", "8/16").env("GAPPROBE_SLOW_STEP", "0").run();
-    assert_eq!((run.ending(), run.launched()), (0, 6000 * A_STEP), "{}", run.stderr);
+    assert_eq!((run.ending(), run.launched()), (0, 1500 * A_STEP), "{}", run.stderr);
     let recorded = run.recorded();
     assert!(recorded.total(Total::Windows) > 20, "{} windows", recorded.total(Total::Windows));
     for lost in [Loss::CaughtPanic, Loss::CuptiError, Loss::ForeignBuffer, Loss::BufferNotReturned] {
@@ -145,7 +146,7 @@ fn graphs_are_made_and_replayed_while_windows_open_and_close() {
 fn another_client_gets_its_records_while_windows_open_and_close() {
     let victim = || Victim::ours("13.0", &["kineto_pauses", "300", "3"]);
     let alone = victim().alone().run();
-    for window in ["1/2", "1/1000000"] {
+    for window in ["1/2"] {
         let run = victim().env("GAPPROBE_WINDOW", window).run();
         assert_eq!((run.ending(), &run.stdout), (0, &alone.stdout), "{window}: {}", run.stderr);
         assert_eq!(run.recorded().loss(Loss::ForeignBuffer), 0, "{window}");

@@ -2,10 +2,11 @@
 // link: -lcudart -lcuda
 // A training loop as a framework has it: LAYERS pairs of kernels a step, one at the end that comes once, now and then a wait.
 //
-// usage: steps STEPS LAYERS HOST_US [SLOW_FROM SLOW_US [SLOW_STEPS]] [g]
+// usage: steps STEPS LAYERS HOST_US [SLOW_FROM SLOW_US [SLOW_STEPS]] [g | u]
 //   HOST_US    sleep of the host in each step
 //   SLOW_FROM  from this step on the host sleeps SLOW_US, for SLOW_STEPS steps (all that follow)
-//   g          another thread captures, instantiates and replays CUDA graphs all the while; steps are marked
+//   g          another thread captures, instantiates and replays CUDA graphs all the while
+//   u          steps are not marked
 // Prints "launched N".
 #include "gapprobe.h"
 #include "sim.h"
@@ -36,20 +37,20 @@ static void *graphs(void *unused) {
 
 int main(int argc, char **argv) {
     if (argc < 4) {
-        fprintf(stderr, "usage: steps STEPS LAYERS HOST_US [SLOW_FROM SLOW_US [SLOW_STEPS]] [g]\n");
+        fprintf(stderr, "usage: steps STEPS LAYERS HOST_US [SLOW_FROM SLOW_US [SLOW_STEPS]] [g | u]\n");
         return 2;
     }
     long steps = atol(argv[1]), layers = atol(argv[2]), host_us = atol(argv[3]), launched = 0;
     long slow_from = argc > 4 ? atol(argv[4]) : steps, slow_us = argc > 5 ? atol(argv[5]) : 0;
     long slow_steps = argc > 6 ? atol(argv[6]) : steps;
-    int with_graphs = strcmp(argv[argc - 1], "g") == 0;
+    int with_graphs = strcmp(argv[argc - 1], "g") == 0, marked = strcmp(argv[argc - 1], "u") != 0;
     pthread_t thread;
     void *up = kernel("up", 10), *down = kernel("down", 10), *update = kernel("update", 20);
     CHECK(cudaSetDevice(0));
     node = kernel("node", 2);
     if (with_graphs) pthread_create(&thread, NULL, graphs, NULL);
     for (long step = 0; step < steps; step++) {
-        if (with_graphs) gp_step();
+        if (marked) gp_step();
         int slow = step >= slow_from && step < slow_from + slow_steps;
         for (long layer = 0; layer < layers; layer++) {
             launch(up, NULL);
