@@ -48,7 +48,7 @@ pub fn analyze(run: &Run) -> Analysis {
             ordinal: device.ordinal,
             span: found.span,
             busy_ns: found.busy_ns,
-            idle_ns: observed.measure(found.span).saturating_sub(found.busy_ns),
+            idle_ns: found.span.ns() - found.busy_ns,
             gaps: found.gaps,
             max_gap_ns: found.max_gap_ns,
             wall_ns: a.counts.total(),

@@ -18,12 +18,12 @@ use crate::recording::Mirror;
 use crate::settings::{self, Settings};
 use crate::store::image::Image;
 use crate::store::Store;
-use crate::windows::{self, Windows};
 pub(crate) use crate::threads::spawn_quietly;
 use crate::threads::{self, Signal};
+use crate::windows::{self, Windows};
 use crate::{
-    callers, clock, crashes, environment, flush, guard, hostpool, identity, leave, lifecycle, losses, neighbours,
-    python, sampler, say,
+    callers, clock, crashes, environment, flush, guard, hostpool, identity, leave, lifecycle, losses,
+    neighbours, python, sampler, say,
 };
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
@@ -212,6 +212,10 @@ pub(crate) fn begin_recording() {
     static READY: Signal = Signal::new();
     register_leaving();
     python::start();
+    if let Some(settings) = settings() {
+        // here and not on our thread: the program's may hold the loader's lock (a GPU used in a constructor of a library)
+        windows::prepare(settings);
+    }
     let started = spawn_quietly("gapprobe", || {
         guard::guard((), prepare_recording);
         READY.set();
@@ -245,7 +249,6 @@ fn prepare_recording() {
         off("not recording: no memory for the rings (GAPPROBE_MAX_MB)");
         return;
     };
-    windows::prepare(settings);
     let recorder = new_recorder(image, settings, callers);
     *RECORDER.lock() = Some(recorder);
     if !spawn_quietly("gapprobe-flush", flush::run) || !spawn_quietly("gapprobe-exit", leave::run) {

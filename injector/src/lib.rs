@@ -34,9 +34,9 @@ mod attach;
 mod callers;
 #[cfg(not(loom))]
 mod clock;
+mod control;
 #[cfg(not(loom))]
 mod crashes;
-mod control;
 #[cfg(not(loom))]
 mod cupti;
 #[cfg(not(loom))]

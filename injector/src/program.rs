@@ -121,7 +121,13 @@ pub(crate) struct Capture {
 impl Capture {
     /// Starts switched off (`GAPPROBE_CAPTURE=profiler`).
     pub(crate) fn waiting_since(now: u64) -> Capture {
-        Capture { off_since: Some(now), off: [true, false], by_the_program: true, is_the_programs: true, ..Capture::default() }
+        Capture {
+            off_since: Some(now),
+            off: [true, false],
+            by_the_program: true,
+            is_the_programs: true,
+            ..Capture::default()
+        }
     }
 
     /// Does the program switch itself? Then there are no windows of ours.

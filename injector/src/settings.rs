@@ -94,13 +94,21 @@ fn choice(name: &str, allowed: [&str; 2], complaint: &mut Option<String>) -> boo
     }
 }
 
-fn decimal(name: &str, low: f64, high: f64, or_zero: bool, default: f64, complaint: &mut Option<String>) -> f64 {
+fn decimal(
+    name: &str,
+    low: f64,
+    high: f64,
+    or_zero: bool,
+    default: f64,
+    complaint: &mut Option<String>,
+) -> f64 {
     let Some(raw) = environment::value(name) else { return default };
     match std::str::from_utf8(raw).ok().and_then(|t| t.trim().parse::<f64>().ok()) {
         Some(n) if (low..=high).contains(&n) || or_zero && n == 0.0 => n,
         _ => {
             let zero = if or_zero { ", nor 0" } else { "" };
-            complaint.get_or_insert(format!("{name} is not a number from {low} to {high}{zero}; using {default}"));
+            complaint
+                .get_or_insert(format!("{name} is not a number from {low} to {high}{zero}; using {default}"));
             default
         }
     }

@@ -115,7 +115,11 @@ impl Request {
     /// # Errors
     /// What is wrong with it.
     pub fn parse(line: &[u8]) -> Result<Request, Refusal> {
-        match words(line).ok_or(Refusal::Version)? {
+        let three = words(line).ok_or(Refusal::Version)?;
+        if line.windows(2).any(|w| w == b"  ") {
+            return Err(Refusal::Unknown); // one blank between words, and none behind the last
+        }
+        match three {
             ["status", "", ""] => Ok(Request::Status),
             ["release", "", ""] => Ok(Request::Release),
             ["record", ms, ""] => {

@@ -7,6 +7,7 @@ use std::ffi::{c_int, c_void, CStr};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::memory::{self, u32_at};
+use crate::guard::guard;
 
 /// Modules looked at most; beyond that there are no callers.
 const MOST: usize = 8192;
@@ -123,10 +124,12 @@ pub(super) fn remember_start() {
 /// The loader's counts now. Allocates nothing: the loader's lock is held.
 pub(super) fn counts() -> Counts {
     unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, size: usize, data: *mut c_void) -> c_int {
-        if let Some(counts) = counts_of(info, size) {
-            // SAFETY: `data` is the Counts of `counts`, alive during the walk.
-            unsafe { data.cast::<Counts>().write(counts) };
-        }
+        guard((), || {
+            if let Some(counts) = counts_of(info, size) {
+                // SAFETY: `data` is the Counts of `counts`, alive during the walk.
+                unsafe { data.cast::<Counts>().write(counts) };
+            }
+        });
         1
     }
     let mut found = Counts::default();
@@ -166,51 +169,59 @@ struct Walk {
 }
 
 unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, size: usize, data: *mut c_void) -> c_int {
-    // SAFETY: `data` is the Walk of `look`, alive during the walk.
-    let walk = unsafe { &mut *data.cast::<Walk>() };
-    if let Some(counts) = counts_of(info, size) {
-        walk.counts = counts;
-    }
-    // SAFETY: the loader passes a valid record for the duration of the callback.
-    let info = unsafe { &*info };
-    let name: &[u8] = match info.dlpi_name.is_null() {
-        true => &[],
-        // SAFETY: a C string of the loader's, valid during the callback.
-        false => unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes(),
-    };
-    if walk.list.len() == walk.list.capacity() || name.len() > walk.names.capacity() - walk.names.len() {
-        walk.full = true;
-        return 1;
-    }
-    let mut raw = Raw {
-        base: info.dlpi_addr,
-        from: u64::MAX,
-        to: 0,
-        unwind: 0,
-        notes: [(0, 0); NOTES],
-        name: (walk.names.len(), name.len()),
-    };
-    walk.names.extend_from_slice(name);
-    // SAFETY: the loader's own table of that many program headers.
-    let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
-    for header in headers {
-        let at = info.dlpi_addr.wrapping_add(header.p_vaddr);
-        match header.p_type {
-            libc::PT_LOAD => {
-                raw.from = raw.from.min(at);
-                raw.to = raw.to.max(at.saturating_add(header.p_memsz));
-            }
-            libc::PT_GNU_EH_FRAME => raw.unwind = at,
-            libc::PT_NOTE => {
-                if let Some(free) = raw.notes.iter_mut().find(|n| n.1 == 0) {
-                    *free = (at, header.p_memsz);
-                }
-            }
-            _ => {}
+    guard(1, || {
+        // SAFETY: `data` is the Walk of `look`, alive during the walk.
+        let walk = unsafe { &mut *data.cast::<Walk>() };
+        if let Some(counts) = counts_of(info, size) {
+            walk.counts = counts;
         }
+        // SAFETY: the loader passes a valid record for the duration of the callback.
+        walk.add(unsafe { &*info })
+    })
+}
+
+impl Walk {
+    /// One module. 1: there is no room for it, and the walk ends.
+    fn add(&mut self, info: &libc::dl_phdr_info) -> c_int {
+        let name: &[u8] = match info.dlpi_name.is_null() {
+            true => &[],
+            // SAFETY: a C string of the loader's, valid during the callback.
+            false => unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes(),
+        };
+        if self.list.len() == self.list.capacity() || name.len() > self.names.capacity() - self.names.len() {
+            self.full = true;
+            return 1;
+        }
+        let mut raw = Raw {
+            base: info.dlpi_addr,
+            from: u64::MAX,
+            to: 0,
+            unwind: 0,
+            notes: [(0, 0); NOTES],
+            name: (self.names.len(), name.len()),
+        };
+        self.names.extend_from_slice(name);
+        // SAFETY: the loader's own table of that many program headers.
+        let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+        for header in headers {
+            let at = info.dlpi_addr.wrapping_add(header.p_vaddr);
+            match header.p_type {
+                libc::PT_LOAD => {
+                    raw.from = raw.from.min(at);
+                    raw.to = raw.to.max(at.saturating_add(header.p_memsz));
+                }
+                libc::PT_GNU_EH_FRAME => raw.unwind = at,
+                libc::PT_NOTE => {
+                    if let Some(free) = raw.notes.iter_mut().find(|n| n.1 == 0) {
+                        *free = (at, header.p_memsz);
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.list.push(raw);
+        0
     }
-    walk.list.push(raw);
-    0
 }
 
 /// What is loaded now. Nothing where the loader does not say, or has too many.

@@ -205,7 +205,8 @@ fn call_back(session: &Session, handle: CUpti_SubscriberHandle, on: bool) {
         if c.class != Class::Launch || !filter {
             // an id that an older release does not know is refused: harmless
             // SAFETY: our own subscription, serialised (attach runs once; windows hold `ARMING`).
-            let _ = unsafe { (session.cupti.enable_callback)(u32::from(on), handle, u32::from(c.domain), c.id) };
+            let _ =
+                unsafe { (session.cupti.enable_callback)(u32::from(on), handle, u32::from(c.domain), c.id) };
         }
     }
 }

@@ -157,8 +157,7 @@ fn is_same(a: &Frame, b: &Frame, is_innermost: bool) -> bool {
 
 /// Is it the same chain, as far as it does not move all the time?
 fn are_same(a: &[Seen], b: &[Seen]) -> bool {
-    a.len() == b.len()
-        && a.iter().zip(b).enumerate().all(|(n, (a, b))| is_same(&a.frame, &b.frame, n == 0))
+    a.len() == b.len() && a.iter().zip(b).enumerate().all(|(n, (a, b))| is_same(&a.frame, &b.frame, n == 0))
 }
 
 /// The stack of frames that were agreed on.
@@ -231,8 +230,7 @@ impl<M: Memory> Reader<M> {
         }
         let ids = self.code(python, &first.frames, codes)?;
         let mut second = self.chain(python, thread, guess)?;
-        let is_whole =
-            first.is_steady() && second.is_steady() && are_same(&first.frames, &second.frames);
+        let is_whole = first.is_steady() && second.is_steady() && are_same(&first.frames, &second.frames);
         for (f, id) in first.frames.iter_mut().zip(ids) {
             f.id = id;
         }
@@ -356,12 +354,7 @@ impl<M: Memory> Reader<M> {
     }
 
     /// The code object of each frame; `None` for one of C code, or where there is no code object.
-    fn code(
-        &mut self,
-        python: &Python,
-        frames: &[Seen],
-        codes: &mut Codes,
-    ) -> Result<Vec<Option<u32>>, Why> {
+    fn code(&mut self, python: &Python, frames: &[Seen], codes: &mut Codes) -> Result<Vec<Option<u32>>, Why> {
         let layout = &python.layout;
         self.batch.clear();
         let mut wanted: Vec<(u64, Option<Head>)> = Vec::with_capacity(frames.len());

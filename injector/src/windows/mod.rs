@@ -184,8 +184,7 @@ impl Windows {
         if self.phase != Phase::Open {
             self.count_launches();
         }
-        let wanted =
-            self.is_wanted(now) || around.capture.is_the_programs() || program::is_forced(now);
+        let wanted = self.is_wanted(now) || around.capture.is_the_programs() || program::is_forced(now);
         match self.phase {
             Phase::Open if !wanted => {
                 around.capture.window(false, now, around.store);
@@ -269,7 +268,11 @@ impl Windows {
             Schedule::Asked => "none but those asked for".to_owned(),
             Schedule::Windows(p, By::Steps) => format!("{} of {} steps", p.length, p.every),
             Schedule::Windows(p, By::Clock) => {
-                format!("{} of {} s", p.length * plan::WINDOW_NS / 1_000_000_000, p.every * plan::WINDOW_NS / 1_000_000_000)
+                format!(
+                    "{} of {} s",
+                    p.length * plan::WINDOW_NS / 1_000_000_000,
+                    p.every * plan::WINDOW_NS / 1_000_000_000
+                )
             }
         }
     }
@@ -329,7 +332,9 @@ impl Windows {
             }
         }
         let Wish::Budget(share) = self.wish else { return };
-        if around.capture.is_the_programs() || (self.schedule == Schedule::All && !self.budget.is_spent(now, share)) {
+        if around.capture.is_the_programs()
+            || (self.schedule == Schedule::All && !self.budget.is_spent(now, share))
+        {
             return;
         }
         let step_ns = self.budget.step_ns();

@@ -124,7 +124,8 @@ mod tests {
 
     #[test]
     fn a_window_has_steps_for_about_two_seconds() {
-        let all = [(1, 1 << 16), (1_000_000, 2048), (22_000_000, 128), (500_000_000, 16), (60_000_000_000, 16)];
+        let all =
+            [(1, 1 << 16), (1_000_000, 2048), (22_000_000, 128), (500_000_000, 16), (60_000_000_000, 16)];
         for (ns, steps) in all {
             assert_eq!(window_steps(ns), steps, "{ns} ns");
         }

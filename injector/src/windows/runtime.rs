@@ -24,8 +24,7 @@ struct Dim3 {
     z: u32,
 }
 
-type Launch =
-    unsafe extern "C" fn(*const c_void, Dim3, Dim3, *mut *mut c_void, usize, *mut c_void) -> c_int;
+type Launch = unsafe extern "C" fn(*const c_void, Dim3, Dim3, *mut *mut c_void, usize, *mut c_void) -> c_int;
 type LaunchEx = unsafe extern "C" fn(*const c_void, *const c_void, *mut *mut c_void) -> c_int;
 type LaunchGraph = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
 
@@ -34,7 +33,8 @@ const NOT_INITIALIZED: c_int = 3;
 
 /// The runtime's functions, as [`NAMES`].
 static REAL: [AtomicUsize; 4] = [const { AtomicUsize::new(0) }; 4];
-const NAMES: [&CStr; 4] = [c"__cudaLaunchKernel", c"cudaLaunchKernel", c"cudaLaunchKernelExC", c"cudaGraphLaunch"];
+const NAMES: [&CStr; 4] =
+    [c"__cudaLaunchKernel", c"cudaLaunchKernel", c"cudaLaunchKernelExC", c"cudaGraphLaunch"];
 
 fn ours(index: usize) -> usize {
     match index {
@@ -123,7 +123,9 @@ struct Launches;
 impl imports::Rewrite for Launches {
     fn wants(&mut self, object: &[u8]) -> bool {
         let name = object.rsplit(|b| *b == b'/').next().unwrap_or(object);
-        !name.starts_with(b"libcudart.so") && !name.starts_with(b"libgapprobe") && !name.starts_with(b"linux-vdso")
+        !name.starts_with(b"libcudart.so")
+            && !name.starts_with(b"libgapprobe")
+            && !name.starts_with(b"linux-vdso")
     }
 
     fn replacement(&mut self, name: &[u8], now: usize, own: &Range<u64>) -> Option<usize> {

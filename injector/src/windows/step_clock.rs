@@ -200,7 +200,11 @@ fn anchor(known: impl Iterator<Item = Known>, launches: u64, before: u64, least:
     let is_even = |k: &Known| {
         let unbroken_since = k.last.saturating_sub(k.gap.saturating_mul(u64::from(k.repeats)));
         let is_step = k.gap >= SHORTEST || k.gap == 1 && k.address & GRAPH != 0;
-        k.repeats >= EVEN && is_step && k.gap >= least && unbroken_since <= before && launches.saturating_sub(k.last) <= 2 * k.gap
+        k.repeats >= EVEN
+            && is_step
+            && k.gap >= least
+            && unbroken_since <= before
+            && launches.saturating_sub(k.last) <= 2 * k.gap
     };
     // the longest distance; the place in the step is the same in every step, and on every rank
     known.filter(is_even).max_by_key(|k| (k.gap, std::cmp::Reverse(k.last % k.gap)))
@@ -223,7 +227,9 @@ const SELDOM: u64 = 16;
 impl Search {
     /// Looks for the anchor, where there is none yet; drops one that was none. Returns whether there is one.
     pub(super) fn look(&mut self, now: u64) -> bool {
-        if source() == Source::Anchor && BREAKS.load(Ordering::Relaxed) * SELDOM > steps() - self.anchored_at.min(steps()) + SELDOM {
+        if source() == Source::Anchor
+            && BREAKS.load(Ordering::Relaxed) * SELDOM > steps() - self.anchored_at.min(steps()) + SELDOM
+        {
             self.least = GAP.load(Ordering::Relaxed) + 1;
             forget();
         }

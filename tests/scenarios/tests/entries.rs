@@ -138,6 +138,13 @@ fn victims() -> Vec<(&'static str, MakeVictim)> {
         ("entries", Box::new(|| Victim::ours("13.0", &["entries"]))),
         ("python", Box::new(python)),
         ("kineto", Box::new(|| Victim::sim("13.0", &["kineto_cupti", "200", "2"]))),
+        // what counts launches between windows
+        (
+            "windows",
+            Box::new(|| {
+                Victim::ours("13.0", &["steps", "400", "2", "500", "g"]).env("GAPPROBE_WINDOW", "4/8")
+            }),
+        ),
         ("xla", Box::new(move || Victim::ours("13.0", &["xla_host", &plugin, "1", "1"]))),
     ]
 }

@@ -26,7 +26,11 @@ fn fine(run: &Run) -> Recorded {
     let unseen = recorded.unobserved();
     assert!(unseen.iter().all(|s| s.a == Unobserved::Window as u32), "{unseen:?}");
     let inside = |k: &trace::Event| unseen.iter().any(|s| k.start > s.start && k.end < s.end);
-    assert_eq!(recorded.kernels().iter().filter(|(_, k)| inside(k)).count(), 0, "kernels where nothing was seen");
+    assert_eq!(
+        recorded.kernels().iter().filter(|(_, k)| inside(k)).count(),
+        0,
+        "kernels where nothing was seen"
+    );
     recorded
 }
 
@@ -63,20 +67,25 @@ fn windows_hold_the_steps_that_were_asked_for_and_all_of_them_count() {
     }
     let [launches, between] = [Total::Launches, Total::LaunchesBetween].map(|t| recorded.total(t));
     assert_eq!(run.launched(), 4000 * A_STEP);
-    assert!(launches + between <= run.launched(), "{launches} recorded, {between} between");
+    assert!(launches + between <= run.launched() * 101 / 100, "{launches} recorded, {between} between");
     // what was launched while a window opened or closed is in neither, or in both: a round of the drain thread each
     assert!(launches + between > run.launched() * 95 / 100, "{launches} recorded, {between} between");
     let summary = run.summary().expect("a summary");
     let said = summary["coverage"]["steps_run"].as_u64().expect("a number");
     assert!((3998..=4000).contains(&said), "{}", run.stderr);
     // the host sleeps most of the time; were what lies between taken for idle time, next to nothing would be busy
-    let [busy, idle] = ["busy_ns", "idle_ns"].map(|k| summary["devices"][0][k].as_f64().expect("a time"));
-    let busy = busy / (busy + idle);
+    let buckets = summary["devices"][0]["buckets_ns"].as_object().expect("buckets");
+    let sum = |of: &dyn Fn(&str) -> bool| -> u64 {
+        buckets.iter().filter(|b| of(b.0)).filter_map(|b| b.1.as_u64()).sum()
+    };
+    let busy = sum(&|name| ["compute", "copy_only", "collective_only"].contains(&name)) as f64
+        / sum(&|_| true) as f64;
     let steady = run.truth();
     let spans = recorded.unobserved();
     let begun = recorded.kernels().iter().map(|(_, k)| k.start).min().expect("kernels");
     let until = recorded.header.exit_monotonic;
-    let blind: u64 = gapprobe_scenarios::recorded::union(spans.iter().map(|s| (s.start, s.end)), begun, until);
+    let blind: u64 =
+        gapprobe_scenarios::recorded::union(spans.iter().map(|s| (s.start, s.end)), begun, until);
     let work: u64 = steady
         .kernels()
         .filter(|k| spans.iter().all(|s| k.end < s.start || k.start > s.end))
@@ -146,9 +155,7 @@ fn graphs_are_made_and_replayed_while_windows_open_and_close() {
 fn another_client_gets_its_records_while_windows_open_and_close() {
     let victim = || Victim::ours("13.0", &["kineto_pauses", "300", "3"]);
     let alone = victim().alone().run();
-    for window in ["1/2"] {
-        let run = victim().env("GAPPROBE_WINDOW", window).run();
-        assert_eq!((run.ending(), &run.stdout), (0, &alone.stdout), "{window}: {}", run.stderr);
-        assert_eq!(run.recorded().loss(Loss::ForeignBuffer), 0, "{window}");
-    }
+    let run = victim().env("GAPPROBE_WINDOW", "1/2").run();
+    assert_eq!((run.ending(), &run.stdout), (0, &alone.stdout), "{}", run.stderr);
+    assert_eq!(run.recorded().loss(Loss::ForeignBuffer), 0);
 }

@@ -14,6 +14,15 @@
 #include <string.h>
 #include <unistd.h>
 
+struct config {
+    dim3 grid, block;
+    size_t shared;
+    cudaStream_t stream;
+    void *attributes;
+    unsigned count;
+};
+int cudaLaunchKernelExC(const void *, const void *, void **);
+
 static volatile int over;
 static void *node;
 static long replayed;
@@ -56,7 +65,11 @@ int main(int argc, char **argv) {
             launch(up, NULL);
             launch(down, NULL);
         }
-        launch(update, NULL);
+        if (with_graphs) {
+            struct config config = {{1, 1, 1}, {1, 1, 1}, 0, NULL, NULL, 0};
+            CHECK(cudaLaunchKernelExC(&config, update, NULL));
+        } else
+            launch(update, NULL);
         launched += 2 * layers + 1;
         if (host_us || slow) usleep(slow ? slow_us : host_us);
         if (step % 8 == 7) CHECK(cudaDeviceSynchronize());
