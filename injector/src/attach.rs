@@ -22,7 +22,7 @@ pub(crate) use crate::threads::spawn_quietly;
 use crate::threads::{self, Signal};
 use crate::windows::{self, Windows};
 use crate::{
-    callers, clock, crashes, environment, flush, guard, hostpool, identity, leave, lifecycle, losses,
+    callers, clock, crashes, environment, flush, guard, hostpool, identity, leave, lifecycle, loader, losses,
     neighbours, python, sampler, say,
 };
 
@@ -191,9 +191,10 @@ fn register_leaving() {
         });
     }
     extern "C" fn in_child() {
-        // one store: the child has neither our thread nor CUPTI's
+        // a few stores: the child has neither our thread nor CUPTI's
         guard::guard((), || {
             lifecycle::set(lifecycle::State::Inert);
+            loader::in_child();
         });
     }
     PROCESS.store(std::process::id(), Ordering::Relaxed);
@@ -202,7 +203,7 @@ fn register_leaving() {
     static ONCE: AtomicBool = AtomicBool::new(false);
     if !ONCE.swap(true, Ordering::AcqRel) {
         // SAFETY: as above.
-        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+        unsafe { libc::pthread_atfork(Some(loader::before_fork), Some(loader::after_fork), Some(in_child)) };
     }
 }
 

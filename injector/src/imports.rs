@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::guard::guard;
+use crate::loader;
 
 const UNDEFINED: u16 = 0;
 const DT_NULL: i64 = 0;
@@ -54,7 +55,7 @@ pub(crate) trait Rewrite {
 pub(crate) fn rewrite(mut who: &mut dyn Rewrite) {
     let data: *mut &mut dyn Rewrite = &mut who;
     // SAFETY: the callback only reads the loader's records and writes slots as documented there; `data` outlives the call.
-    unsafe { libc::dl_iterate_phdr(Some(visit), data.cast()) };
+    unsafe { loader::walk(visit, data.cast()) };
 }
 
 unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, data: *mut c_void) -> c_int {

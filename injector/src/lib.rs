@@ -62,6 +62,8 @@ mod leave;
 #[cfg(not(loom))]
 mod lifecycle;
 #[cfg(not(loom))]
+mod loader;
+#[cfg(not(loom))]
 mod losses;
 #[cfg(not(loom))]
 mod memory;

@@ -16,7 +16,7 @@ use trace::header::HEADER_BYTES;
 use trace::place::RECORDING;
 use trace::Header;
 
-use crate::alive::{life, stat_of, user, Life};
+use crate::alive::{boot_id, life, stat_of, user, Life};
 
 /// Entries of a directory looked at.
 const MOST: usize = 10_000;
@@ -100,11 +100,22 @@ pub fn recordings(folder: &Path, keep: Keep, lock: Lock, deadline: Option<Instan
         let mut bytes = [0; HEADER_BYTES];
         let Ok(mut open) = File::open(&path) else { return };
         let header = open.read_exact(&mut bytes).ok().and_then(|()| Header::decode(&bytes).ok());
-        let dead = header.is_some_and(|h| life(&(&h).into()) == Life::Ended);
-        let mut kept = Kept { spare: dead && lock(&open), ..Kept::default() };
+        // of this host: what another one's processes do is not known here, and they may live
+        let is_here = |h: &Header| {
+            boot_id().is_some_and(|id| id == h.boot_id) || host_name().is_some_and(|n| n == h.host)
+        };
+        let dead = header.is_some_and(|h| is_here(&h) && life(&(&h).into()) == Life::Ended);
+        if !dead || !lock(&open) {
+            return; // nor does it count: beside many that live the first that dies would be gone at once
+        }
+        let mut kept = Kept { spare: true, ..Kept::default() };
         kept.add(path.clone(), file);
         all.insert(path.to_string_lossy().into_owned(), kept);
     })
+}
+
+fn host_name() -> Option<String> {
+    fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|n| n.trim_end().to_owned())
 }
 
 fn within(

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::memory::{self, u32_at};
 use crate::guard::guard;
+use crate::loader;
 
 /// Modules looked at most; beyond that there are no callers.
 const MOST: usize = 8192;
@@ -134,7 +135,7 @@ pub(super) fn counts() -> Counts {
     }
     let mut found = Counts::default();
     // SAFETY: the callback only writes `found`.
-    unsafe { libc::dl_iterate_phdr(Some(first), std::ptr::from_mut(&mut found).cast()) };
+    unsafe { loader::walk(first, std::ptr::from_mut(&mut found).cast()) };
     found
 }
 
@@ -235,7 +236,7 @@ pub(super) fn look() -> Modules {
             full: false,
         };
         // SAFETY: the callback only touches `walk`.
-        unsafe { libc::dl_iterate_phdr(Some(visit), std::ptr::from_mut(&mut walk).cast()) };
+        unsafe { loader::walk(visit, std::ptr::from_mut(&mut walk).cast()) };
         if !walk.full {
             return walk.finish();
         }

@@ -28,6 +28,9 @@ static LAST_CALL: AtomicU64 = AtomicU64::new(0);
 /// Another client tore CUPTI down: re-enabling after that has crashed processes with CUDA graphs (H200.md).
 static TORN_DOWN: AtomicBool = AtomicBool::new(false);
 
+/// The buffers that CUPTI has are another client's: they are handed over again with the next window.
+static BUFFERS_WERE_THEIRS: AtomicBool = AtomicBool::new(false);
+
 /// After the other's last call of any kind we wait this long before we re-arm, ns.
 const SETTLE: u64 = 300_000_000;
 /// ... and this long where it switched its kinds off but was never seen to flush.
@@ -36,6 +39,11 @@ const SETTLE_UNFLUSHED: u64 = 5_000_000_000;
 /// Another client has the activity buffers.
 pub(crate) fn is_yielded() -> bool {
     YIELDED_AT.load(Ordering::Acquire) != 0
+}
+
+/// Are the buffers another client's? From now on they are ours again.
+pub(crate) fn buffers_were_theirs() -> bool {
+    BUFFERS_WERE_THEIRS.swap(false, Ordering::AcqRel)
 }
 
 /// The real functions: ours if attached, else of whatever libcupti is mapped by now. `None`: no CUPTI in the process.
@@ -92,6 +100,9 @@ pub(crate) fn before_subscribe() {
 pub(crate) fn before_register() {
     note();
     let Some(session) = session::get() else { return };
+    BUFFERS_WERE_THEIRS.store(true, Ordering::Release);
+    // who is about to come back has come back, or sees that we were here
+    drop(session::hold());
     if lifecycle::is_live() && YIELDED_AT.load(Ordering::Acquire) == 0 {
         // what is still queued comes back unfinished: it belongs to the span we do not observe, which begins with it
         let since = flush::plain().min(clock::monotonic()).max(1);
@@ -131,6 +142,10 @@ pub(crate) fn before_finalize() {
 
 /// WARM, from the drain thread: re-arms once the other client is done. Returns the span that was not observed.
 pub(crate) fn try_to_return() -> Option<(u64, u64)> {
+    if YIELDED_AT.load(Ordering::Acquire) == 0 {
+        return None;
+    }
+    let held = session::hold();
     let since = YIELDED_AT.load(Ordering::Acquire);
     if since == 0
         || TORN_DOWN.load(Ordering::Acquire)
@@ -145,7 +160,8 @@ pub(crate) fn try_to_return() -> Option<(u64, u64)> {
     }
     // between two windows there is nothing to switch on
     if flush::is_wanted_on() {
-        session::arm(session::get()?).ok()?;
+        session::arm_again(session::get()?, &held).ok()?;
+        BUFFERS_WERE_THEIRS.store(false, Ordering::Release);
     }
     let now = clock::monotonic();
     YIELDED_AT.store(0, Ordering::Release);

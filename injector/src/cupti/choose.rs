@@ -9,8 +9,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
-use crate::environment;
 use crate::guard::guard;
+use crate::{environment, loader};
 
 /// A library we hold a reference to, for ever.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ fn mapped() -> Vec<PathBuf> {
     }
     let mut list: Vec<PathBuf> = Vec::new();
     // SAFETY: the callback only touches `list`.
-    unsafe { libc::dl_iterate_phdr(Some(collect), std::ptr::from_mut(&mut list).cast()) };
+    unsafe { loader::walk(collect, std::ptr::from_mut(&mut list).cast()) };
     list
 }
 
@@ -71,8 +71,20 @@ pub(crate) fn is_mapped(parts: &[&str]) -> bool {
     }
     let mut search = Search { parts, found: false };
     // SAFETY: the callback only touches `search`.
-    unsafe { libc::dl_iterate_phdr(Some(compare), std::ptr::from_mut(&mut search).cast()) };
+    unsafe { loader::walk(compare, std::ptr::from_mut(&mut search).cast()) };
     search.found
+}
+
+/// Waits until those of these libraries that are mapped are loaded to the end, and keeps them. `false`: none is mapped.
+pub(crate) fn finish_loading(parts: &[&str]) -> bool {
+    if !is_mapped(parts) {
+        return false;
+    }
+    let holds = |path: &PathBuf| parts.iter().any(|part| path.to_string_lossy().contains(part));
+    for path in mapped().iter().filter(|p| holds(p)) {
+        open(path, libc::RTLD_NOLOAD);
+    }
+    true
 }
 
 /// Counter of the loader that changes whenever a library is mapped.
@@ -90,7 +102,7 @@ pub(crate) fn load_count() -> u64 {
     }
     let mut count = 0u64;
     // SAFETY: the callback only writes `count`.
-    unsafe { libc::dl_iterate_phdr(Some(first), std::ptr::from_mut(&mut count).cast()) };
+    unsafe { loader::walk(first, std::ptr::from_mut(&mut count).cast()) };
     count
 }
 

@@ -8,6 +8,7 @@
 use std::ffi::{c_char, c_void, CStr};
 use std::ops::Range;
 
+use super::choose;
 use crate::guard::guard;
 use crate::{exports, imports, neighbours};
 
@@ -40,6 +41,11 @@ fn wrapper_of(name: &CStr) -> Option<*mut c_void> {
 
 /// Reroutes `dlsym` in every client library mapped now. Harmless to repeat.
 pub(crate) fn clients() {
+    // An object is in the loader's list before it is relocated, and what is written meanwhile is written over. Opening it once more waits
+    // until that is done (and keeps it: these libraries are never unloaded while CUPTI may call them).
+    if !choose::finish_loading(neighbours::DLSYM_CLIENTS) {
+        return;
+    }
     struct Clients;
     impl imports::Rewrite for Clients {
         fn wants(&mut self, object: &[u8]) -> bool {

@@ -10,7 +10,7 @@ use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::OnceLock;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use cupti_sys::bindings::{thread_id_type, CUpti_SubscriberHandle, CUpti_Subscriber_st};
 use cupti_sys::{attribute, cbid, domain, kind, Cupti, CuptiResult};
@@ -221,6 +221,7 @@ pub(crate) fn switch(on: bool) -> bool {
     let done = match on {
         // the buffers are still ours, and are not handed over again (H200: half of the launches were missing in windows that did; that this
         // is why is not proven yet)
+        true if arbiter::buffers_were_theirs() => enable(session).is_ok(),
         true => switch_on(session).is_ok(),
         false => {
             disable(session);
@@ -241,6 +242,7 @@ pub(crate) fn is_subscribed() -> bool {
 
 /// Gives the subscription up; API calls then come from the filter. From the thread of the client that asks.
 pub(crate) fn give_up_subscription() {
+    let _held = hold();
     let handle = SUBSCRIBER.swap(std::ptr::null_mut(), Ordering::AcqRel);
     if let (false, Some(session)) = (handle.is_null(), get()) {
         // SAFETY: the handle is ours and given up once (swap).
@@ -251,10 +253,27 @@ pub(crate) fn give_up_subscription() {
 }
 
 /// Registers clock and buffers and switches our kinds on: at attach, and again after another client has finished.
+/// Nothing where another client has CUPTI.
 pub(crate) fn arm(session: &Session) -> Result<(), CuptiResult> {
-    let _held = ARMING.lock();
+    let _held = hold();
+    if arbiter::is_yielded() {
+        return Ok(());
+    }
     enable(session)
 }
+
+/// As [`arm`], by who decided that the other client is done, `held` all the while.
+pub(crate) fn arm_again(session: &Session, _held: &Held) -> Result<(), CuptiResult> {
+    enable(session)
+}
+
+/// Nobody else switches anything of ours while this is held.
+pub(crate) fn hold() -> Held {
+    ARMING.lock()
+}
+
+/// See [`hold`].
+pub(crate) type Held = MutexGuard<'static, ()>;
 
 fn enable(session: &Session) -> Result<(), CuptiResult> {
     // Each call's order matters: the clock before any kind, the buffers before any record.

@@ -260,7 +260,7 @@ fn find(launches: u64, before: u64, least: u64) -> bool {
     GAP.store(found.gap, Ordering::Relaxed);
     LAST_NUMBER.store(found.last, Ordering::Relaxed);
     BREAKS.store(0, Ordering::Relaxed);
-    STEPS.fetch_max(found.last / found.gap, Ordering::Relaxed);
+    STEPS.store(found.last / found.gap, Ordering::Relaxed);
     LAST.store(0, Ordering::Relaxed);
     ANCHOR.compare_exchange(0, found.address, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
