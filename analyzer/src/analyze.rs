@@ -158,7 +158,11 @@ fn coverage(run: &Run, a: &Analysis, observed: &Observed) -> Coverage {
     let counted = match a.steps.source {
         StepSource::Marks => h.total(Total::Steps),
         _ if h.total(Total::LaunchesBetween) > 0 => h.total(Total::ClockSteps),
-        StepSource::Period if overwritten => steps_by_launches(run, a),
+        // no more than there was time for: a program that went over from launches to graphs launched more a step before
+        StepSource::Period if overwritten => {
+            let most = last.saturating_sub(first).checked_div(a.steps.median_ns).unwrap_or(0);
+            steps_by_launches(run, a).min(most)
+        }
         _ => 0,
     };
     Coverage {

@@ -128,7 +128,10 @@ pub(crate) fn already_mapped() -> Option<Library> {
 /// The CUDA runtime of the process, if it has one and no more, as a library of its own. Takes a reference.
 pub(crate) fn only_runtime() -> Option<Library> {
     let own = mapped();
-    let mut all = own.iter().filter(|p| file_name(p).starts_with("libcudart.so"));
+    // wheels rename theirs: libcudart-d0da41ae.so.11.0
+    let is_runtime =
+        |p: &&PathBuf| ["libcudart.so", "libcudart-"].iter().any(|n| file_name(p).starts_with(n));
+    let mut all = own.iter().filter(is_runtime);
     let path = all.next()?;
     all.next().is_none().then(|| open(path, libc::RTLD_NOLOAD)).flatten()
 }

@@ -123,7 +123,7 @@ struct Launches;
 impl imports::Rewrite for Launches {
     fn wants(&mut self, object: &[u8]) -> bool {
         let name = object.rsplit(|b| *b == b'/').next().unwrap_or(object);
-        !name.starts_with(b"libcudart.so")
+        !name.starts_with(b"libcudart")
             && !name.starts_with(b"libgapprobe")
             && !name.starts_with(b"linux-vdso")
     }

@@ -80,8 +80,9 @@ fn no_body_is_without_its_guard() {
             let body = body.split_once('{').expect("a body").1;
             let is_empty = body.trim() == "}";
             let is_caught = body.contains("catch_unwind"); // the guard itself
+            let hands_on = body.contains("unsafe { on_callback("); // all it does is to call one that is guarded
             assert!(
-                is_empty || is_caught || calls_a_guard(body),
+                is_empty || is_caught || hands_on || calls_a_guard(body),
                 "{file}:{}: no guard: {}",
                 at + 1,
                 line.trim()
