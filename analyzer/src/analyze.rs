@@ -190,14 +190,11 @@ fn steps_by_launches(run: &Run, a: &Analysis) -> u64 {
     (all / seen * a.steps.steps.len() as f64).round() as u64
 }
 
-/// What CUPTI leaves on a launch between two windows, ns (H200, CUPTI 13.0: `tests/gpu/programs/residue.c`).
-const LEFT_BEHIND_NS: u64 = 600;
-
 fn cost(run: &Run, coverage: &Coverage) -> Cost {
     let h = &run.header;
     let callback_ns = h.total(Total::CallbackNs);
     let launches = h.total(Total::Launches).saturating_add(h.total(Total::GraphLaunches));
-    let between = h.total(Total::LaunchesBetween).saturating_mul(LEFT_BEHIND_NS);
+    let between = h.total(Total::LaunchesBetween).saturating_mul(trace::total::LEFT_BEHIND_NS);
     let cupti_ns = launches.saturating_mul(u64::from(h.launch_cost_ns)).saturating_add(between);
     let share = crate::analysis::share(callback_ns.saturating_add(cupti_ns), coverage.run_ns);
     Cost { callback_ns, cupti_ns, share }

@@ -294,8 +294,7 @@ fn new_recorder(image: Image, settings: &Settings, callers: callers::Callers) ->
         world_size: world.unwrap_or(0),
         local_rank: local.map_or(0, |r| r + 1),
         cpus: identity::cpus(),
-        // H200.md: CONCURRENT_KERNEL adds 0.9 to 1.1 µs a launch, whatever the tool
-        launch_cost_ns: 1000,
+        launch_cost_ns: windows::LAUNCH_NS,
         boot_id: identity::boot_id(),
         command: identity::command(),
         gapprobe: concat!(env!("CARGO_PKG_VERSION")).to_owned(),

@@ -417,7 +417,8 @@ pub(crate) fn run() {
                 recorder.unobserved(from, to, Unobserved::Yielded);
             }
             if let Some(control) = &mut control {
-                control.poll(clock::monotonic(), recorder.capture.is_wanted());
+                let all = recorder.capture.is_wanted() && recorder.windows.record_all();
+                control.poll(clock::monotonic(), all);
             }
             recorder.round(false);
         }

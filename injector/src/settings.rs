@@ -3,8 +3,10 @@
 //! The `GAPPROBE_*` variables (table in `trace::setting`), read once at attach. An empty value is none. A value that makes
 //! no sense is replaced by the default and said in one line.
 
+use std::fmt::Display;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use analyzer::report::retention::Keep;
 use trace::setting;
@@ -67,19 +69,29 @@ pub(crate) struct Settings {
     pub(crate) complaint: Option<String>,
 }
 
-fn number(name: &str, low: u64, high: u64, default: u64, complaint: &mut Option<String>) -> u64 {
+/// The value of `name` if it is one that `is_good`, else `default`; `good`: which ones are, in words.
+fn parsed<T: FromStr + Display>(
+    name: &str,
+    good: impl FnOnce() -> String,
+    is_good: impl Fn(&T) -> bool,
+    default: T,
+    complaint: &mut Option<String>,
+) -> T {
     let Some(raw) = environment::value(name) else { return default };
-    match std::str::from_utf8(raw).ok().and_then(|t| t.trim().parse::<u64>().ok()) {
-        Some(n) if (low..=high).contains(&n) => n,
-        _ => {
+    match std::str::from_utf8(raw).ok().and_then(|t| t.trim().parse().ok()).filter(is_good) {
+        Some(n) => n,
+        None => {
             let raw = String::from_utf8_lossy(raw);
             let shown: String = raw.chars().filter(|c| !c.is_control()).take(40).collect();
-            complaint.get_or_insert(format!(
-                "{name}={shown} is not a number from {low} to {high}; using {default}"
-            ));
+            complaint.get_or_insert(format!("{name}={shown} is not {}; using {default}", good()));
             default
         }
     }
+}
+
+fn number(name: &str, low: u64, high: u64, default: u64, complaint: &mut Option<String>) -> u64 {
+    let good = || format!("a number from {low} to {high}");
+    parsed(name, good, |n| (low..=high).contains(n), default, complaint)
 }
 
 fn choice(name: &str, allowed: [&str; 2], complaint: &mut Option<String>) -> bool {
@@ -94,6 +106,7 @@ fn choice(name: &str, allowed: [&str; 2], complaint: &mut Option<String>) -> boo
     }
 }
 
+/// As [`number`]; 0 is good, too, where `or_zero` says so.
 fn decimal(
     name: &str,
     low: f64,
@@ -102,16 +115,8 @@ fn decimal(
     default: f64,
     complaint: &mut Option<String>,
 ) -> f64 {
-    let Some(raw) = environment::value(name) else { return default };
-    match std::str::from_utf8(raw).ok().and_then(|t| t.trim().parse::<f64>().ok()) {
-        Some(n) if (low..=high).contains(&n) || or_zero && n == 0.0 => n,
-        _ => {
-            let zero = if or_zero { ", nor 0" } else { "" };
-            complaint
-                .get_or_insert(format!("{name} is not a number from {low} to {high}{zero}; using {default}"));
-            default
-        }
-    }
+    let good = || format!("a number from {low} to {high}{}", if or_zero { ", nor 0" } else { "" });
+    parsed(name, good, |n| (low..=high).contains(n) || or_zero && *n == 0.0, default, complaint)
 }
 
 /// Most steps from one window to the next.

@@ -83,6 +83,9 @@ totals! {
     ClockSteps = 29, "clock_steps";
 }
 
+/// What CUPTI leaves on each launch of [`Total::LaunchesBetween`], ns (H200, CUPTI 13.0: docs/windows.md).
+pub const LEFT_BEHIND_NS: u64 = 600;
+
 #[cfg(test)]
 mod tests {
     use super::*;

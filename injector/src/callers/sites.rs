@@ -92,8 +92,8 @@ impl Callers {
         }
     }
 
-    /// What is loaded now? Once a round, before the first of its callers is taken. (Seldom where there are none: a child that is
-    /// forked while the loader's lock is held finds it held for ever.)
+    /// What is loaded now? Once a round, before the first of its callers is taken. (Seldom where there are none: a fork waits
+    /// for it.)
     fn look(&mut self) {
         let Some(rows) = rows().filter(|_| !self.looked) else { return };
         self.looked = true;

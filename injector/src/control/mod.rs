@@ -61,8 +61,8 @@ impl Control {
         Ok(Control { listener, clients: [const { None }; MOST_CLIENTS], holds: false })
     }
 
-    /// Takes who came, answers who asked. A bounded number of calls that do not wait. `wanted`: the program itself wants
-    /// recording on.
+    /// Takes who came, answers who asked. A bounded number of calls that do not wait. `wanted`: everything is
+    /// recorded as it is, the program wants that and there are no windows.
     pub(crate) fn poll(&mut self, now: u64, wanted: bool) {
         for _ in 0..MOST_CLIENTS {
             let Some(socket) = self.listener.accept() else { break };

@@ -145,7 +145,7 @@ pub(crate) fn try_to_return() -> Option<(u64, u64)> {
     if YIELDED_AT.load(Ordering::Acquire) == 0 {
         return None;
     }
-    let held = session::hold();
+    let held = session::hold()?;
     let since = YIELDED_AT.load(Ordering::Acquire);
     if since == 0
         || TORN_DOWN.load(Ordering::Acquire)

@@ -47,29 +47,52 @@ fn file_name(path: &Path) -> &str {
     path.file_name().and_then(OsStr::to_str).unwrap_or("")
 }
 
-/// Is any of these libraries mapped (by a part of the path)? Allocates nothing: asked again and again, and what is refused
-/// memory inside of the loader's walk would stop with the loader's lock (`heap`).
+/// Is any of these libraries mapped (by a part of the path)? Allocates nothing: see [`copy_name`].
 pub(crate) fn is_mapped(parts: &[&str]) -> bool {
+    copy_name(parts, 0, &mut []).is_some()
+}
+
+/// Path of a mapped library that has one of these parts in its path, `skip` of them left out.
+fn find(parts: &[&str], skip: usize) -> Option<PathBuf> {
+    let mut name = [0; libc::PATH_MAX as usize];
+    let length = copy_name(parts, skip, &mut name)?;
+    Some(PathBuf::from(OsStr::from_bytes(name.get(..length)?)))
+}
+
+/// Copies as much of that path as there is room for; its length. Allocates nothing: asked again and again, and what is refused memory
+/// inside of the loader's walk would stop with the loader's lock (`heap`).
+fn copy_name(parts: &[&str], skip: usize, out: &mut [u8]) -> Option<usize> {
     struct Search<'a> {
         parts: &'a [&'a str],
-        found: bool,
+        skip: usize,
+        out: &'a mut [u8],
+        found: Option<usize>,
     }
     unsafe extern "C" fn compare(info: *mut libc::dl_phdr_info, _size: usize, data: *mut c_void) -> c_int {
         guard(1, || {
-            // SAFETY: `data` is the Search that `is_mapped` passed, alive during the walk.
+            // SAFETY: `data` is the Search that `copy_name` passed, alive during the walk.
             let search = unsafe { &mut *data.cast::<Search<'_>>() };
             // SAFETY: the loader passes a valid record.
             let name = unsafe { (*info).dlpi_name };
-            if !name.is_null() {
-                // SAFETY: a C string owned by the loader, valid during the callback.
-                let name = unsafe { CStr::from_ptr(name) }.to_bytes();
-                let holds = |part: &&str| name.windows(part.len().max(1)).any(|w| w == part.as_bytes());
-                search.found |= search.parts.iter().any(holds);
+            if name.is_null() {
+                return 0;
             }
-            c_int::from(search.found)
+            // SAFETY: a C string owned by the loader, valid during the callback.
+            let name = unsafe { CStr::from_ptr(name) }.to_bytes();
+            let holds = |part: &&str| name.windows(part.len().max(1)).any(|w| w == part.as_bytes());
+            if !search.parts.iter().any(holds) {
+                return 0;
+            }
+            if search.skip > 0 {
+                search.skip -= 1;
+                return 0;
+            }
+            search.out.iter_mut().zip(name).for_each(|(to, from)| *to = *from);
+            search.found = Some(name.len());
+            1
         })
     }
-    let mut search = Search { parts, found: false };
+    let mut search = Search { parts, skip, out, found: None };
     // SAFETY: the callback only touches `search`.
     unsafe { loader::walk(compare, std::ptr::from_mut(&mut search).cast()) };
     search.found
@@ -77,15 +100,16 @@ pub(crate) fn is_mapped(parts: &[&str]) -> bool {
 
 /// Waits until those of these libraries that are mapped are loaded to the end, and keeps them. `false`: none is mapped.
 pub(crate) fn finish_loading(parts: &[&str]) -> bool {
-    if !is_mapped(parts) {
-        return false;
+    let mut is_mapped = false;
+    for path in (0..MOST_ALIKE).map_while(|skip| find(parts, skip)) {
+        is_mapped = true;
+        open(&path, libc::RTLD_NOLOAD);
     }
-    let holds = |path: &PathBuf| parts.iter().any(|part| path.to_string_lossy().contains(part));
-    for path in mapped().iter().filter(|p| holds(p)) {
-        open(path, libc::RTLD_NOLOAD);
-    }
-    true
+    is_mapped
 }
+
+/// Libraries of one kind looked at.
+const MOST_ALIKE: usize = 16;
 
 /// Counter of the loader that changes whenever a library is mapped.
 pub(crate) fn load_count() -> u64 {
@@ -127,13 +151,10 @@ pub(crate) fn already_mapped() -> Option<Library> {
 
 /// The CUDA runtime of the process, if it has one and no more, as a library of its own. Takes a reference.
 pub(crate) fn only_runtime() -> Option<Library> {
-    let own = mapped();
     // wheels rename theirs: libcudart-d0da41ae.so.11.0
-    let is_runtime =
-        |p: &&PathBuf| ["libcudart.so", "libcudart-"].iter().any(|n| file_name(p).starts_with(n));
-    let mut all = own.iter().filter(is_runtime);
-    let path = all.next()?;
-    all.next().is_none().then(|| open(path, libc::RTLD_NOLOAD)).flatten()
+    const NAMES: &[&str] = &["/libcudart.so", "/libcudart-"];
+    let path = find(NAMES, 0).filter(|_| find(NAMES, 1).is_none())?;
+    open(&path, libc::RTLD_NOLOAD)
 }
 
 /// `13` of `libcudart.so.13` or `libcudart.so.12.4.127`.

@@ -9,6 +9,7 @@
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -214,10 +215,7 @@ fn call_back(session: &Session, handle: CUpti_SubscriberHandle, on: bool) {
 /// A window begins or ends: everything of ours on or off. On the flush thread. `false`: another client has CUPTI.
 pub(crate) fn switch(on: bool) -> bool {
     let Some(session) = get() else { return false };
-    let _held = ARMING.lock();
-    if arbiter::is_yielded() {
-        return false;
-    }
+    let Some(_held) = hold().filter(|_| !arbiter::is_yielded()) else { return false };
     let done = match on {
         // the buffers are still ours, and are not handed over again (H200: half of the launches were missing in windows that did; that this
         // is why is not proven yet)
@@ -267,13 +265,17 @@ pub(crate) fn arm_again(session: &Session, _held: &Held) -> Result<(), CuptiResu
     enable(session)
 }
 
-/// Nobody else switches anything of ours while this is held.
-pub(crate) fn hold() -> Held {
-    ARMING.lock()
+/// Nobody else switches anything of ours while this is held. Waited for on threads of the program's too, so not for ever: in a child that
+/// was forked while it was held nobody gives it back.
+pub(crate) fn hold() -> Option<Held> {
+    ARMING.try_lock_for(LONGEST_HOLD)
 }
 
 /// See [`hold`].
 pub(crate) type Held = MutexGuard<'static, ()>;
+
+/// Switching takes 0.3 ms at most on an H200 (docs/windows.md).
+const LONGEST_HOLD: Duration = Duration::from_millis(200);
 
 fn enable(session: &Session) -> Result<(), CuptiResult> {
     // Each call's order matters: the clock before any kind, the buffers before any record.
@@ -301,7 +303,7 @@ fn switch_on(session: &Session) -> Result<(), CuptiResult> {
 
 /// Switches our kinds and filtered calls off (another client records; what we left on would land in its trace).
 pub(crate) fn disarm(session: &Session) {
-    let _held = ARMING.lock();
+    let _held = hold();
     disable(session);
 }
 

@@ -9,7 +9,7 @@ use super::plan::{Costs, RESIDUE_FIRST_NS, RESIDUE_NS};
 use super::step_clock;
 
 /// A launch that is recorded, ns: CONCURRENT_KERNEL adds 0.9 to 1.1 µs, whatever the tool (H200.md).
-const LAUNCH_NS: f64 = 1000.0;
+pub(crate) const LAUNCH_NS: u32 = 1000;
 /// A node of a graph that is recorded, ns: +12 to 16 % on a graph of 645 kernels that takes 1.41 ms (H200.md).
 const NODE_NS: f64 = 350.0;
 /// Steps held against each other, of a window and of what follows it.
@@ -37,7 +37,7 @@ impl Spent {
 
     /// ns since `before`.
     fn cost(&self, before: &Spent) -> f64 {
-        (self.launches - before.launches) as f64 * LAUNCH_NS
+        (self.launches - before.launches) as f64 * f64::from(LAUNCH_NS)
             + self.nodes.saturating_sub(before.nodes) as f64 * NODE_NS
             + self.callback_ns.saturating_sub(before.callback_ns) as f64
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// WARM (HOT: `wake`)
+// WARM
 //! Recording in windows, so that what gapprobe costs stays within `GAPPROBE_BUDGET`: from the start until the budget is spent, then
 //! some steps in many. Between two windows nothing of CUPTI is switched on.
 //!
@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use trace::event::{Event, Kind, Unobserved};
 use trace::{total, Total};
 
-pub(crate) use budget::Spent;
+pub(crate) use budget::{Spent, LAUNCH_NS};
 pub(crate) use step_clock::on_mark;
 
 use crate::cupti::choose;
@@ -31,16 +31,11 @@ use crate::flush::Switch;
 use crate::program::Capture;
 use crate::settings::{Settings, Wish};
 use crate::store::Store;
-use crate::{clock, drain, flush, program};
+use crate::{clock, flush, program};
 use alarm::Alarm;
 use budget::Budget;
 use plan::Plan;
 use step_clock::Source;
-
-/// The drain thread is wanted now.
-fn wake() {
-    drain::wake();
-}
 
 /// What windows are counted by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,8 +80,11 @@ pub(crate) struct Windows {
     last_look: u64,
     closed_at_step: u64,
     launches_at: u64,
-    /// Launches between windows, windows begun, those that an alarm opened.
-    counts: [u64; 3],
+    /// Launches between windows.
+    between: u64,
+    /// Windows begun, and those that an alarm opened.
+    begun: u64,
+    alarms: u64,
 }
 
 /// The front of a window: nothing of the GPU is known of it until an op has begun, for what ran when the window opened is not
@@ -169,7 +167,9 @@ impl Windows {
             last_look: 0,
             closed_at_step: 0,
             launches_at: 0,
-            counts: [0, 1, 0],
+            between: 0,
+            begun: 1,
+            alarms: 0,
         }
     }
 
@@ -193,8 +193,7 @@ impl Windows {
                 }
                 self.closed_at_step = step_clock::steps();
                 self.launches_at = step_clock::launches();
-                let is_first = self.counts[1] == 1;
-                let for_graphs = is_first && self.budget.has_graphs();
+                let for_graphs = self.begun == 1 && self.budget.has_graphs();
                 flush::ask_switch(if for_graphs { Switch::OffForGraphs } else { Switch::Off });
                 if for_graphs {
                     self.budget.reopened();
@@ -211,7 +210,7 @@ impl Windows {
                 self.end_blindness(now, around.store);
                 around.first_op.watch(now);
                 self.blind = Some(Blind { since: now, until: None });
-                self.counts = [self.counts[0], self.counts[1] + 1, self.counts[2]];
+                self.begun += 1;
                 self.budget.reopened();
                 self.phase = Phase::Open;
             }
@@ -231,6 +230,11 @@ impl Windows {
         self.blind.map(|b| b.since)
     }
 
+    /// Is everything recorded, now and from now on?
+    pub(crate) fn record_all(&self) -> bool {
+        self.schedule == Schedule::All && self.is_open()
+    }
+
     /// Is everything recorded now?
     pub(crate) fn is_open(&self) -> bool {
         self.phase == Phase::Open
@@ -242,7 +246,7 @@ impl Windows {
         if self.phase != Phase::Open {
             self.count_launches();
         }
-        if self.counts[0] > 0 || self.schedule != Schedule::All {
+        if self.between > 0 || self.schedule != Schedule::All {
             store.attribute("windows", &self.describe());
             if let Some((key, value)) = self.budget.describe() {
                 store.attribute(key, &value);
@@ -252,12 +256,12 @@ impl Windows {
 
     /// Counters for the header.
     pub(crate) fn totals(&self) -> [(Total, u64); 4] {
-        let [between, windows, alarms] = self.counts;
+        let is_windowed = self.between > 0 || self.schedule != Schedule::All;
         let steps = if self.wish == Wish::All { 0 } else { step_clock::steps() };
         [
-            (Total::LaunchesBetween, between),
-            (Total::Windows, if between > 0 || self.schedule != Schedule::All { windows } else { 0 }),
-            (Total::Alarms, alarms),
+            (Total::LaunchesBetween, self.between),
+            (Total::Windows, if is_windowed { self.begun } else { 0 }),
+            (Total::Alarms, self.alarms),
             (Total::ClockSteps, steps),
         ]
     }
@@ -288,7 +292,7 @@ impl Windows {
 
     fn count_launches(&mut self) {
         let now = step_clock::launches();
-        self.counts[0] += now.saturating_sub(self.launches_at);
+        self.between += now.saturating_sub(self.launches_at);
         self.launches_at = now;
     }
 
@@ -326,7 +330,7 @@ impl Windows {
             self.budget.hold_against(self.closed_at_step);
             let usual = matches!(self.schedule, Schedule::Windows(_, By::Steps) | Schedule::Asked);
             if usual && self.asked.is_none() && self.alarm.rings(now, has_steps) {
-                self.counts[2] += 1;
+                self.alarms += 1;
                 let length = plan::window_steps(self.alarm.usual_step());
                 self.ask(step_clock::steps() + length, now + ALARM_NS);
             }

@@ -4,6 +4,8 @@
 //! a word between them. Windows begin at multiples of a power of two and are a power of two long, so that a rank which can
 //! afford more windows records in all those of the others, too: no rank is slow in a step in which the others are not.
 
+use trace::total;
+
 /// What recording costs, as shares of the program's time.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(super) struct Costs {
@@ -19,7 +21,7 @@ pub(super) struct Costs {
 /// 13.0, `tests/gpu/programs/residue.c`: 1,130 instructions more than the 8,200 of a launch (470 of them CUPTI's).
 pub(super) const RESIDUE_FIRST_NS: f64 = 250.0;
 /// ... once they were switched on in a context that was there already, and off: 5,440 instructions more (3,735 of them CUPTI's).
-pub(super) const RESIDUE_NS: f64 = 600.0;
+pub(super) const RESIDUE_NS: f64 = total::LEFT_BEHIND_NS as f64;
 
 /// Windows of `length` every `every`, in steps or units of time; both powers of two (or as the user set them).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,8 +2,8 @@
 // HOT (the functions in the slots), COLD (`lead_here`)
 //! Launches of the CUDA runtime, seen without CUPTI: the slots through which the program's objects call the runtime lead here, and
 //! from here on to the runtime. Not by exported names: a process may have two runtimes, and an export cannot tell which of them
-//! a caller means. Where there are two, or anything else defines these names, nothing is led here; nor is a slot that holds anything
-//! but the runtime's own function.
+//! a caller means. Where there are two, or something else in the global scope defines these names, nothing is led here; nor is
+//! a slot that is bound to anything but the runtime's own function.
 //!
 //! What is launched through the driver, by a runtime that is linked in, or by way of dlsym is not seen.
 

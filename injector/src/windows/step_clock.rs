@@ -6,14 +6,13 @@
 //! program. Which function that is, is learnt from the launches themselves: each function's distance to its last launch,
 //! counted in launches, and how often in a row it was the same. Of those that have come evenly for two seconds without a break (a
 //! layer's or an optimizer's own function breaks at the end of each step) the one with the longest distance is the anchor; where
-//! several have it, the one that comes first in the step. An anchor that breaks later was none, and a longer distance is looked for. All ranks of a job launch the same sequence and
-//! find the same anchor and the same step numbers, without a word between them.
+//! several have it, the one that comes first in the step. An anchor that breaks later was none, and a longer distance is looked for.
+//! All ranks of a job launch the same sequence and find the same anchor and the same step numbers, without a word between them.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use super::wake;
-use crate::clock;
+use crate::{clock, drain};
 
 /// Launches seen, of all threads.
 static LAUNCHES: AtomicU64 = AtomicU64::new(0);
@@ -116,7 +115,7 @@ fn on_step() {
     }
     // one call to the kernel at each end of a window, and only there
     if step >= WAKE_AT.load(Ordering::Relaxed) && WAKE_AT.swap(u64::MAX, Ordering::Relaxed) != u64::MAX {
-        wake();
+        drain::wake();
     }
 }
 

@@ -80,13 +80,13 @@ fn windows_hold_the_steps_that_were_asked_for_and_all_of_them_count() {
     };
     let busy = sum(&|name| ["compute", "copy_only", "collective_only"].contains(&name)) as f64
         / sum(&|_| true) as f64;
-    let steady = run.truth();
+    let all = run.truth();
     let spans = recorded.unobserved();
     let begun = recorded.kernels().iter().map(|(_, k)| k.start).min().expect("kernels");
     let until = recorded.header.exit_monotonic;
     let blind: u64 =
         gapprobe_scenarios::recorded::union(spans.iter().map(|s| (s.start, s.end)), begun, until);
-    let work: u64 = steady
+    let work: u64 = all
         .kernels()
         .filter(|k| spans.iter().all(|s| k.end < s.start || k.start > s.end))
         .map(|k| k.end - k.start)
