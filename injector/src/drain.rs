@@ -393,7 +393,7 @@ pub(crate) fn run() {
         recorder.write_mirror();
         control = recorder.listen();
     }
-    let mut drained = clock::monotonic();
+    let (mut drained, mut soon) = (clock::monotonic(), SHORTEST_PERIOD_MS);
     loop {
         let now = clock::monotonic();
         let ms = match buffers::under_pressure() {
@@ -403,7 +403,7 @@ pub(crate) fn run() {
             }
         };
         drained = now;
-        WAKE.wait(Duration::from_millis(ms));
+        WAKE.wait(Duration::from_millis(ms.min(soon)));
         WAKE.take();
         if lifecycle::get() == lifecycle::State::Inert {
             return;
@@ -421,6 +421,7 @@ pub(crate) fn run() {
                 control.poll(clock::monotonic(), all);
             }
             recorder.round(false);
+            soon = recorder.callers.period(PERIOD_MS);
         }
         ROUNDS.fetch_add(1, Ordering::AcqRel);
         DRAIN_CPU.store(clock::thread_cpu(), Ordering::Relaxed);

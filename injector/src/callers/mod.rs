@@ -4,7 +4,7 @@
 //!
 //! * [`rows`]: HOT: a thread walks from our callback through CUPTI and CUDA's libraries to the return address of the call, by rows
 //!   of their unwind tables that were learnt before. What it sends with the call is that one address.
-//! * [`captures`]: HOT, where an address has no row yet: a copy of the top of the stack.
+//! * [`captures`]: HOT, where an address has no row yet: a copy of the top of the stack, as far as it can be read ([`mod@stack`]).
 //! * [`mod@sites`]: WARM, on the drain thread: unwinds the copies by the tables in memory ([`unwind`]), so learning the rows, and
 //!   makes module and offset of an address ([`modules`]). Symbols and lines are the analyzer's.
 //!
@@ -17,6 +17,7 @@ mod memory;
 mod modules;
 mod rows;
 mod sites;
+mod stack;
 mod unwind;
 
 pub(crate) use rows::Place;
@@ -74,7 +75,8 @@ pub(crate) fn push(inside: Place, of_runtime: bool, event: [u64; SLOT_WORDS]) {
 #[cold]
 #[inline(never)]
 fn push_copy(place: Place, of_runtime: bool, event: [u64; SLOT_WORDS]) {
-    match captures::capture(place, of_runtime) {
+    // SAFETY: where the walk ended: the frame of a function between CUDA's caller and our callback, all of which wait for us.
+    match unsafe { captures::capture(place, of_runtime) } {
         Some(number) => {
             if !hostpool::push_behind([number, 0, 0, TAG_COPY], event, Loss::CallerDropped) {
                 captures::give_back(number);

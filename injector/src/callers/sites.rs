@@ -29,6 +29,12 @@ const MOVING: u64 = 1_000_000_000;
 const SELDOM: u64 = 20;
 /// Time a round of the drain thread may spend on new callers, ns: rings fill meanwhile.
 const MOST_TIME: u64 = 40_000_000;
+/// Rounds of [`SOON_MS`] after the last new copy, and at the start: half a second.
+const SOON_ROUNDS: u32 = 250;
+/// Until the next round while copies come, ms: the pool is full after 192.
+const SOON_MS: u64 = 2;
+/// Such rounds are at most this many, and a tenth of all beyond it.
+const SOON_AT_LEAST: u64 = 2_000;
 
 /// A caller whose stack is defined.
 #[derive(Clone, Copy)]
@@ -69,13 +75,32 @@ pub(crate) struct Callers {
     looked: bool,
     /// The round that last had a caller; 0: none.
     used: u64,
+    /// Rounds from now on that look for copies soon, and how many there were.
+    soon: u32,
+    spent: u64,
 }
 
 impl Callers {
     /// On, `modules` being loaded.
     pub(super) fn new(modules: Modules) -> Callers {
         let modules = Arc::new(modules);
-        Callers { begun: modules.clone(), start: modules.clone(), settled: modules, ..Callers::default() }
+        Callers {
+            begun: modules.clone(),
+            start: modules.clone(),
+            settled: modules,
+            soon: SOON_ROUNDS,
+            ..Callers::default()
+        }
+    }
+
+    /// Until the next round at most, ms: sooner while ways to callers are learnt.
+    pub(crate) fn period(&mut self, usual: u64) -> u64 {
+        let Some(left) = self.soon.checked_sub(1).filter(|_| self.spent < SOON_AT_LEAST + self.round / 10)
+        else {
+            return usual;
+        };
+        (self.soon, self.spent) = (left, self.spent + 1);
+        usual.min(SOON_MS)
     }
 
     /// A round of the drain thread begins: before the rings are read.
@@ -176,6 +201,9 @@ impl Callers {
             let module = certain(address, &self.settled, &self.begun);
             let done = module.zip(module_only).map(|(m, only)| define(m, address, only, stack, store));
             count(done, calls);
+        }
+        if !self.copies.is_empty() {
+            self.soon = SOON_ROUNDS;
         }
         for (number, stack) in std::mem::take(&mut self.copies) {
             let copied = captures::taken(number);

@@ -12,8 +12,39 @@ use super::choose;
 use crate::guard::guard;
 use crate::{exports, imports, neighbours};
 
-/// What the clients get for `dlsym`.
-unsafe extern "C" fn dlsym_of_client(handle: *mut c_void, name: *const c_char) -> *mut c_void {
+#[cfg(target_arch = "x86_64")]
+mod entry {
+    use std::ffi::{c_char, c_void};
+
+    // What the clients get for `dlsym`. RTLD_DEFAULT (0) and RTLD_NEXT (-1) mean the scope of whoever calls, which dlsym tells by its
+    // return address: they jump on to the real one, so that it is still the client's.
+    std::arch::global_asm!(
+        ".globl gapprobe_dlsym_of_client",
+        ".hidden gapprobe_dlsym_of_client",
+        ".type gapprobe_dlsym_of_client,@function",
+        ".p2align 4",
+        "gapprobe_dlsym_of_client:",
+        ".cfi_startproc",
+        "lea rax, [rdi + 1]",
+        "cmp rax, 1",
+        "jbe 2f",
+        "jmp {with_handle}",
+        "2: jmp qword ptr [rip + dlsym@GOTPCREL]",
+        ".cfi_endproc",
+        ".size gapprobe_dlsym_of_client, . - gapprobe_dlsym_of_client",
+        with_handle = sym super::dlsym_with_handle,
+    );
+    extern "C" {
+        pub(super) fn gapprobe_dlsym_of_client(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+    }
+}
+#[cfg(not(target_arch = "x86_64"))]
+use dlsym_with_handle as dlsym_of_client;
+#[cfg(target_arch = "x86_64")]
+use entry::gapprobe_dlsym_of_client as dlsym_of_client;
+
+/// A client asks a library that it opened.
+unsafe extern "C" fn dlsym_with_handle(handle: *mut c_void, name: *const c_char) -> *mut c_void {
     // SAFETY: the client's own arguments to dlsym.
     let real = unsafe { libc::dlsym(handle, name) };
     if real.is_null() || name.is_null() {

@@ -18,7 +18,7 @@ mod plan;
 mod runtime;
 mod step_clock;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use trace::event::{Event, Kind, Unobserved};
 use trace::{total, Total};
@@ -368,11 +368,17 @@ pub(crate) fn prepare(settings: &Settings) {
     }
 }
 
-/// Has the launches of what was mapped since the last time counted, too.
+/// Has the launches of what was mapped since the last time counted, too; and of what was left alone then, at the second, fourth,
+/// eighth look after it, and so on.
 fn lead_launches() {
     static LOADS: AtomicU64 = AtomicU64::new(0);
+    static LOOKS: AtomicU64 = AtomicU64::new(0);
+    static LEFT: AtomicBool = AtomicBool::new(false);
     let loads = choose::load_count();
-    if LOADS.swap(loads, Ordering::Relaxed) != loads {
-        runtime::lead_here();
+    let is_new = LOADS.swap(loads, Ordering::Relaxed) != loads;
+    let looks = if is_new { 0 } else { LOOKS.load(Ordering::Relaxed) + 1 };
+    LOOKS.store(looks, Ordering::Relaxed);
+    if is_new || looks.is_power_of_two() && LEFT.load(Ordering::Relaxed) {
+        LEFT.store(runtime::lead_here(), Ordering::Relaxed);
     }
 }

@@ -97,28 +97,36 @@ unsafe extern "C" fn launch_graph(graph: *mut c_void, stream: *mut c_void) -> c_
     unsafe { real(graph, stream) }
 }
 
-/// Leads the launches of all objects mapped now here. Harmless to repeat.
-pub(super) fn lead_here() {
-    let Some(runtime) = choose::only_runtime() else { return };
-    for (name, real) in NAMES.iter().zip(&REAL) {
+/// Leads the launches of all objects mapped now here. Harmless to repeat. Returns whether slots were left alone for now: those that are
+/// not bound yet, where it cannot be told what to.
+pub(super) fn lead_here() -> bool {
+    let Some(runtime) = choose::only_runtime() else { return false };
+    let mut launches = Launches { is_global: [false; 4], left: false };
+    for ((name, real), is_global) in NAMES.iter().zip(&REAL).zip(&mut launches.is_global) {
         // SAFETY: an open handle and a C string.
         let found = unsafe { libc::dlsym(runtime.handle.as_ptr(), name.as_ptr()) } as usize;
-        // what a slot that is not bound yet would be bound to, were it not the runtime's
+        // what any slot that is not bound yet will be bound to, where the global scope has the name: it is searched first
         // SAFETY: a C string; the global scope is looked through.
         let first = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) } as usize;
         if first != 0 && first != found {
-            return;
+            return false;
         }
+        *is_global = first != 0;
         if real.compare_exchange(0, found, Ordering::AcqRel, Ordering::Acquire).is_err()
             && real.load(Ordering::Acquire) != found
         {
-            return; // another runtime than the one before
+            return false; // another runtime than the one before
         }
     }
-    imports::rewrite(&mut Launches);
+    imports::rewrite(&mut launches);
+    launches.left
 }
 
-struct Launches;
+struct Launches {
+    /// Is the function, by [`NAMES`], in the global scope? Else an object's own scope may hold another of its name.
+    is_global: [bool; 4],
+    left: bool,
+}
 
 impl imports::Rewrite for Launches {
     fn wants(&mut self, object: &[u8]) -> bool {
@@ -134,7 +142,10 @@ impl imports::Rewrite for Launches {
         }
         let index = NAMES.iter().position(|n| n.to_bytes() == name)?;
         let real = REAL.get(index)?.load(Ordering::Acquire);
-        // bound to the runtime, or not bound yet: then it leads to a stub of the object itself
-        (real != 0 && (now == real || own.contains(&(now as u64)))).then(|| ours(index))
+        // not bound yet: it leads to a stub of the object itself
+        let is_unbound = own.contains(&(now as u64));
+        let is_sure = self.is_global.get(index).is_some_and(|g| *g);
+        self.left |= real != 0 && is_unbound && !is_sure;
+        (real != 0 && (now == real || is_unbound && is_sure)).then(|| ours(index))
     }
 }

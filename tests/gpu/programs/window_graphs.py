@@ -54,7 +54,7 @@ def main():
             x = torch.tanh(x @ w)
         steps += 1
         if steps % 4 == 0:
-            torch.cuda.synchronize()
+            torch.cuda.current_stream().synchronize()
     stop.set()
     if other:
         other.join()

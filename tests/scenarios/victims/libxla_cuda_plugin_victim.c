@@ -2,6 +2,7 @@
 // A library that profiles with CUPTI as XLA's plugin does: finds every function by dlsym, subscribes, registers buffers
 // of its own, frees every buffer it is handed (so a buffer of anybody else's kills the process), unsubscribes, and tears
 // CUPTI down where it is told to.
+#define _GNU_SOURCE
 #include "sim.h"
 #include <dlfcn.h>
 #include <string.h>
@@ -28,6 +29,9 @@ static void completed(void *context, uint32_t stream, uint8_t *buffer, size_t si
 
 static void called(void) {}
 
+// Found by the plugin alone: the program maps it into no global scope.
+int xla_of_its_own(void) { return 0; }
+
 // Profiles `work`; prints what was seen. Returns 0 where that is exactly `expected` kernels.
 int xla_profile(void (*work)(void), long expected, int finalize) {
     void *cupti = dlopen("libcupti.so", RTLD_LAZY), *subscriber = NULL;
@@ -37,6 +41,10 @@ int xla_profile(void (*work)(void), long expected, int finalize) {
         register_buffers = (any)dlsym(cupti, "cuptiActivityRegisterCallbacks");
     next = (any)dlsym(cupti, "cuptiActivityGetNextRecord");
     kernels = others = 0;
+    if (dlsym(RTLD_DEFAULT, "xla_of_its_own") != (void *)xla_of_its_own || !dlsym(RTLD_NEXT, "printf")) {
+        printf("xla: dlsym looks in another scope\n");
+        return 1;
+    }
     int subscribed = subscribe(&subscriber, called, NULL);
     register_buffers(requested, completed);
     enable(10);
