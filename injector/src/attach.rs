@@ -195,6 +195,7 @@ fn register_leaving() {
         guard::guard((), || {
             lifecycle::set(lifecycle::State::Inert);
             loader::in_child();
+            windows::gate::in_child();
         });
     }
     PROCESS.store(std::process::id(), Ordering::Relaxed);

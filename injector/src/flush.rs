@@ -7,9 +7,12 @@
 use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
+
 use crate::cupti::{arbiter, buffers, choose, reroute, session};
 use crate::stopped::Sleep;
 use crate::threads::Signal;
+use crate::windows::gate;
 use crate::{clock, drain, lifecycle, neighbours};
 
 /// Between two plain flushes, ms.
@@ -77,12 +80,12 @@ pub(crate) fn run() {
             FINAL.store(2, Ordering::Release);
             return;
         }
+        gate::from_aside();
         BEGUN.fetch_add(1, Ordering::AcqRel);
-        if SWITCH.load(Ordering::Acquire) == WANTS_ON {
-            switch();
+        {
+            let _busy = BUSY.lock();
+            plain();
         }
-        plain();
-        switch();
         ENDED.fetch_add(1, Ordering::AcqRel);
         step_aside_for_new_clients(&mut loads);
     }
@@ -134,10 +137,10 @@ pub(crate) enum Switch {
     OffForGraphs = WANTS_OFF_FOR_GRAPHS,
 }
 
-/// Asks the thread to switch CUPTI. By the drain thread.
+/// Has CUPTI switched as soon as that can be done. By the drain thread.
 pub(crate) fn ask_switch(switch: Switch) {
     SWITCH.store(switch as u8, Ordering::Release);
-    WAKE.set();
+    gate::want(gate::SWITCH);
 }
 
 /// Is CUPTI to be on?
@@ -150,22 +153,29 @@ pub(crate) fn is_switched(on: bool) -> bool {
     SWITCH.load(Ordering::Acquire) == if on { IS_ON } else { IS_OFF }
 }
 
-/// Switches, if that was asked for; asks again where another client has CUPTI.
-fn switch() {
+/// Held while the thread flushes, and while CUPTI is switched: neither waits inside of CUPTI for the other.
+static BUSY: Mutex<()> = Mutex::new(());
+
+/// Switches as was asked for, by a thread that found no launch under way (`windows::gate`); waits for nothing. `false`: not now (a flush is
+/// under way, or another client has CUPTI).
+pub(crate) fn switch_at_rest() -> bool {
+    let Some(_busy) = BUSY.try_lock() else { return false };
     let wanted = SWITCH.load(Ordering::Acquire);
     let (on, done) = match wanted {
         WANTS_ON => (true, IS_ON),
         WANTS_OFF | WANTS_OFF_FOR_GRAPHS => (false, IS_OFF),
-        _ => return,
+        _ => return true,
     };
     if wanted == WANTS_OFF_FOR_GRAPHS && session::switch(false) {
         session::switch(true);
     }
-    // off: what was recorded is complete first, as far as it is; what comes back later is flushed as ever
-    if session::switch(on) || (!on && arbiter::is_yielded()) {
-        let _ = SWITCH.compare_exchange(wanted, done, Ordering::AcqRel, Ordering::Relaxed);
-        drain::wake();
+    // what was recorded comes back with later flushes
+    if !session::switch(on) && (on || !arbiter::is_yielded()) {
+        return false;
     }
+    let _ = SWITCH.compare_exchange(wanted, done, Ordering::AcqRel, Ordering::Relaxed);
+    drain::wake();
+    true
 }
 
 /// Asks for the final flush. COLD.

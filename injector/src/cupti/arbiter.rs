@@ -6,7 +6,8 @@
 //! * `cuptiSubscribe`: we give our subscription up, then forward.
 //! * `cuptiActivityRegisterCallbacks`: we flush, switch everything of ours off (a kind left on leaks into the other's
 //!   trace) and step aside; the span until we are back is recorded as unobserved, never as idle.
-//! * when all kinds the other switched on are off again and it has flushed, the drain thread re-arms us;
+//! * when all kinds the other switched on are off again and it has flushed, the drain thread has us re-armed, while no thread launches
+//!   (`windows::gate`);
 //! * after another client's `cuptiFinalize` we do not come back: the rest of the run is unobserved.
 //!
 //! Clients that resolve these functions by `dlsym` are led here too (`reroute`).
@@ -18,6 +19,7 @@ use trace::Loss;
 
 use super::{buffers, choose, session};
 use crate::guard::guard;
+use crate::windows::{self, gate};
 use crate::{clock, flush, heap, lifecycle, losses};
 
 static YIELDED_AT: AtomicU64 = AtomicU64::new(0);
@@ -140,27 +142,63 @@ pub(crate) fn before_finalize() {
     YIELDED_AT.compare_exchange(0, clock::monotonic().max(1), Ordering::AcqRel, Ordering::Relaxed).ok();
 }
 
-/// WARM, from the drain thread: re-arms once the other client is done. Returns the span that was not observed.
+/// The span that was not observed when we came back, until the drain thread takes it. Begin and end, ns; 0: none.
+static AWAY: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+/// WARM, from the drain thread: has us re-armed once the other client is done. Returns the span that was not observed.
 pub(crate) fn try_to_return() -> Option<(u64, u64)> {
+    let [from, to] = &AWAY;
+    // Acquire pairs with the Release of `return_at_rest`: with the end the begin is there.
+    let ended = to.swap(0, Ordering::Acquire);
+    if ended != 0 {
+        return Some((from.load(Ordering::Relaxed), ended));
+    }
     if YIELDED_AT.load(Ordering::Acquire) == 0 {
         return None;
     }
+    windows::see_launches();
+    if !is_over() {
+        return None;
+    }
+    if gate::is_possible() {
+        gate::want(gate::RETURN);
+        return None;
+    }
+    // launches cannot be told, and so no moment without one
     let held = session::hold()?;
-    let since = YIELDED_AT.load(Ordering::Acquire);
-    if since == 0
-        || TORN_DOWN.load(Ordering::Acquire)
-        || THEIR_KINDS.load(Ordering::Acquire) != 0
-        || !lifecycle::is_live()
-    {
-        return None;
-    }
+    return_now(&held)
+}
+
+/// As [`try_to_return`], by a thread that found no launch under way; waits for nothing. `false`: not now.
+pub(crate) fn return_at_rest() -> bool {
+    let Some(held) = session::try_hold() else { return false };
+    let Some((since, now)) = return_now(&held) else {
+        return YIELDED_AT.load(Ordering::Acquire) == 0 || !is_over();
+    };
+    let [from, to] = &AWAY;
+    from.store(since, Ordering::Relaxed);
+    to.store(now, Ordering::Release);
+    true
+}
+
+/// Does the other client seem to be done?
+fn is_over() -> bool {
     let settle = if THEY_FLUSHED.load(Ordering::Relaxed) { SETTLE } else { SETTLE_UNFLUSHED };
-    if clock::monotonic().saturating_sub(LAST_CALL.load(Ordering::Relaxed)) < settle {
+    YIELDED_AT.load(Ordering::Acquire) != 0
+        && !TORN_DOWN.load(Ordering::Acquire)
+        && THEIR_KINDS.load(Ordering::Acquire) == 0
+        && lifecycle::is_live()
+        && clock::monotonic().saturating_sub(LAST_CALL.load(Ordering::Relaxed)) >= settle
+}
+
+fn return_now(held: &session::Held) -> Option<(u64, u64)> {
+    if !is_over() {
         return None;
     }
+    let since = YIELDED_AT.load(Ordering::Acquire);
     // between two windows there is nothing to switch on
     if flush::is_wanted_on() {
-        session::arm_again(session::get()?, &held).ok()?;
+        session::arm_again(session::get()?, held).ok()?;
         BUFFERS_WERE_THEIRS.store(false, Ordering::Release);
     }
     let now = clock::monotonic();

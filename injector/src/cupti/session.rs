@@ -212,13 +212,13 @@ fn call_back(session: &Session, handle: CUpti_SubscriberHandle, on: bool) {
     }
 }
 
-/// A window begins or ends: everything of ours on or off. On the flush thread. `false`: another client has CUPTI.
+/// A window begins or ends: everything of ours on or off. While no thread launches (`windows::gate`). `false`: another client has CUPTI, or
+/// is about to.
 pub(crate) fn switch(on: bool) -> bool {
     let Some(session) = get() else { return false };
-    let Some(_held) = hold().filter(|_| !arbiter::is_yielded()) else { return false };
+    let Some(_held) = ARMING.try_lock().filter(|_| !arbiter::is_yielded()) else { return false };
     let done = match on {
-        // the buffers are still ours, and are not handed over again (H200: half of the launches were missing in windows that did; that this
-        // is why is not proven yet)
+        // else the buffers are still ours, and are not handed over again
         true if arbiter::buffers_were_theirs() => enable(session).is_ok(),
         true => switch_on(session).is_ok(),
         false => {
@@ -269,6 +269,11 @@ pub(crate) fn arm_again(session: &Session, _held: &Held) -> Result<(), CuptiResu
 /// was forked while it was held nobody gives it back.
 pub(crate) fn hold() -> Option<Held> {
     ARMING.try_lock_for(LONGEST_HOLD)
+}
+
+/// As [`hold`], without waiting.
+pub(crate) fn try_hold() -> Option<Held> {
+    ARMING.try_lock()
 }
 
 /// See [`hold`].

@@ -9,11 +9,13 @@
 //! | `budget` | what recording costs, from counts and from windows held against the steps behind them |
 //! | `step_clock` | launches and steps, counted without CUPTI |
 //! | `runtime` | where the launches come from |
+//! | `gate` | when CUPTI may be switched: while no thread is inside a launch |
 //! | `alarm` | steps that have become slow, or do not come |
-//! | here | opening and closing, on the drain thread; the flush thread asks CUPTI |
+//! | here | opening and closing, on the drain thread |
 
 mod alarm;
 mod budget;
+pub(crate) mod gate;
 mod plan;
 mod runtime;
 mod step_clock;
@@ -49,10 +51,10 @@ enum By {
 enum Phase {
     /// Everything is recorded.
     Open,
-    /// Nothing is wanted any more; the flush thread was asked to switch CUPTI off.
+    /// Nothing is wanted any more; CUPTI is to be switched off.
     Closing,
     Closed,
-    /// The flush thread was asked to switch CUPTI on.
+    /// CUPTI is to be switched on.
     Opening,
 }
 
@@ -257,7 +259,7 @@ impl Windows {
     /// Counters for the header.
     pub(crate) fn totals(&self) -> [(Total, u64); 4] {
         let is_windowed = self.between > 0 || self.schedule != Schedule::All;
-        let steps = if self.wish == Wish::All { 0 } else { step_clock::steps() };
+        let steps = if self.wish == Wish::All { 0 } else { step_clock::counted() };
         [
             (Total::LaunchesBetween, self.between),
             (Total::Windows, if is_windowed { self.begun } else { 0 }),
@@ -268,6 +270,9 @@ impl Windows {
 
     fn describe(&self) -> String {
         match self.schedule {
+            _ if !gate::is_possible() => {
+                "none: all is recorded, for no launch is seen without CUPTI".to_owned()
+            }
             Schedule::All => "all".to_owned(),
             Schedule::Asked => "none but those asked for".to_owned(),
             Schedule::Windows(p, By::Steps) => format!("{} of {} steps", p.length, p.every),
@@ -302,7 +307,8 @@ impl Windows {
         if self.asked.is_some_and(|a| step >= a.until_step || now >= a.until) {
             self.asked = None;
         }
-        if self.asked.is_some() {
+        // (without a moment at which nothing is launched CUPTI is not switched at all)
+        if self.asked.is_some() || !gate::is_possible() {
             return true;
         }
         match self.schedule {
@@ -325,7 +331,12 @@ impl Windows {
         step_clock::forget_stale(now);
         let has_steps = self.search.look(now);
         let is_open = matches!(self.phase, Phase::Open | Phase::Closing);
-        self.budget.look(now, is_open, Spent::of(around.totals, around.callback_ns), step_clock::launches());
+        self.budget.look(
+            now,
+            is_open,
+            Spent::of(around.totals, around.callback_ns + gate::spent()),
+            step_clock::launches(),
+        );
         if self.phase == Phase::Closed {
             self.budget.hold_against(self.closed_at_step);
             let usual = matches!(self.schedule, Schedule::Windows(_, By::Steps) | Schedule::Asked);
@@ -366,6 +377,11 @@ pub(crate) fn prepare(settings: &Settings) {
     if settings.windows != Wish::All {
         lead_launches();
     }
+}
+
+/// Launches are to be seen from now on, for [`gate`]: another client has come. Harmless to repeat.
+pub(crate) fn see_launches() {
+    lead_launches();
 }
 
 /// Has the launches of what was mapped since the last time counted, too; and of what was left alone then, at the second, fourth,

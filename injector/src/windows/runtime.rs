@@ -11,6 +11,7 @@ use std::ffi::{c_int, c_void, CStr};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::gate;
 use super::step_clock::{self, GRAPH};
 use crate::cupti::choose;
 use crate::guard::guard;
@@ -25,7 +26,16 @@ struct Dim3 {
 }
 
 type Launch = unsafe extern "C" fn(*const c_void, Dim3, Dim3, *mut *mut c_void, usize, *mut c_void) -> c_int;
-type LaunchEx = unsafe extern "C" fn(*const c_void, *const c_void, *mut *mut c_void) -> c_int;
+/// cudaLaunchConfig_t, as far as it is looked at.
+#[repr(C)]
+struct Config {
+    grid: Dim3,
+    block: Dim3,
+    shared: usize,
+    stream: *mut c_void,
+}
+
+type LaunchEx = unsafe extern "C" fn(*const Config, *const c_void, *mut *mut c_void) -> c_int;
 type LaunchGraph = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
 
 /// cudaErrorInitializationError, for a call that cannot come: a slot leads here only once the function behind it is known.
@@ -63,6 +73,7 @@ unsafe extern "C" fn launch<const N: usize>(
     if real == 0 {
         return NOT_INITIALIZED;
     }
+    let _inside = gate::enter(stream);
     // SAFETY: the runtime's function of this name and signature (stable from CUDA 7 to 13).
     let real: Launch = unsafe { std::mem::transmute(real) };
     // SAFETY: the caller's own arguments, handed on.
@@ -70,7 +81,7 @@ unsafe extern "C" fn launch<const N: usize>(
 }
 
 unsafe extern "C" fn launch_ex(
-    config: *const c_void,
+    config: *const Config,
     function: *const c_void,
     arguments: *mut *mut c_void,
 ) -> c_int {
@@ -79,6 +90,9 @@ unsafe extern "C" fn launch_ex(
     if real == 0 {
         return NOT_INITIALIZED;
     }
+    // SAFETY: the caller's own configuration; the runtime would read it next.
+    let stream = unsafe { config.as_ref() }.map_or(std::ptr::null_mut(), |c| c.stream);
+    let _inside = gate::enter(stream);
     // SAFETY: the runtime's function of this name and signature (from CUDA 11.8 on).
     let real: LaunchEx = unsafe { std::mem::transmute(real) };
     // SAFETY: the caller's own arguments, handed on.
@@ -91,6 +105,7 @@ unsafe extern "C" fn launch_graph(graph: *mut c_void, stream: *mut c_void) -> c_
     if real == 0 {
         return NOT_INITIALIZED;
     }
+    let _inside = gate::enter(stream);
     // SAFETY: the runtime's function of this name and signature (from CUDA 10 on).
     let real: LaunchGraph = unsafe { std::mem::transmute(real) };
     // SAFETY: the caller's own arguments, handed on.
@@ -117,6 +132,12 @@ pub(super) fn lead_here() -> bool {
         {
             return false; // another runtime than the one before
         }
+    }
+    if let Some(driver) = choose::driver() {
+        // SAFETY: an open handle and a C string.
+        gate::know_captures(
+            unsafe { libc::dlsym(driver.handle.as_ptr(), c"cuStreamIsCapturing".as_ptr()) } as usize
+        );
     }
     imports::rewrite(&mut launches);
     launches.left

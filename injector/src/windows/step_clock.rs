@@ -19,7 +19,10 @@ static LAUNCHES: AtomicU64 = AtomicU64::new(0);
 /// The function that comes once a step; 0: not known, 1: the program marks its steps.
 static ANCHOR: AtomicUsize = AtomicUsize::new(0);
 const MARKS: usize = 1;
+/// Number of the step, by which all ranks agree: launches before the first even one count as steps of the same length.
 static STEPS: AtomicU64 = AtomicU64::new(0);
+/// Steps that there were.
+static COUNTED: AtomicU64 = AtomicU64::new(0);
 /// Launches from one coming of the anchor to the next; the number of its last launch; how often the distance was another.
 static GAP: AtomicU64 = AtomicU64::new(0);
 static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
@@ -47,6 +50,8 @@ struct Function {
     gap: AtomicU64,
     /// How often in a row it was that many.
     repeats: AtomicU32,
+    /// How often it came, while an anchor was looked for.
+    times: AtomicU32,
 }
 
 /// So many equal distances in a row are even.
@@ -63,11 +68,13 @@ impl Function {
             last: AtomicU64::new(0),
             gap: AtomicU64::new(0),
             repeats: AtomicU32::new(0),
+            times: AtomicU32::new(0),
         }
     }
 
     /// Two threads that launch one function at once may spoil a distance: it is then not even, and begins anew.
     fn note(&self, number: u64) {
+        self.times.fetch_add(1, Ordering::Relaxed);
         let gap = number.wrapping_sub(self.last.swap(number, Ordering::Relaxed));
         if self.gap.swap(gap, Ordering::Relaxed) == gap {
             self.repeats.fetch_add(1, Ordering::Relaxed);
@@ -99,6 +106,7 @@ pub(crate) fn on_mark() {
     if ANCHOR.load(Ordering::Relaxed) != MARKS {
         ANCHOR.store(MARKS, Ordering::Relaxed);
         STEPS.store(0, Ordering::Relaxed);
+        COUNTED.store(0, Ordering::Relaxed);
         LAST.store(0, Ordering::Relaxed);
     }
     on_step();
@@ -108,6 +116,7 @@ fn on_step() {
     let now = clock::monotonic();
     let last = LAST.swap(now, Ordering::Relaxed);
     let step = STEPS.fetch_add(1, Ordering::Relaxed) + 1;
+    COUNTED.fetch_add(1, Ordering::Relaxed);
     if last != 0 {
         if let Some(slot) = TIMES.get(step as usize % KEPT) {
             slot.store(now.saturating_sub(last), Ordering::Relaxed);
@@ -159,9 +168,14 @@ pub(super) fn source() -> Source {
     }
 }
 
-/// Steps that have begun.
+/// Number of the last step that has begun.
 pub(super) fn steps() -> u64 {
     STEPS.load(Ordering::Relaxed)
+}
+
+/// Steps that there were so far.
+pub(super) fn counted() -> u64 {
+    COUNTED.load(Ordering::Relaxed)
 }
 
 /// When the last one began, ns; 0: none.
@@ -191,6 +205,7 @@ struct Known {
     last: u64,
     gap: u64,
     repeats: u32,
+    times: u32,
 }
 
 /// The anchor among these, after so many launches; `before`: how many there were two seconds ago; `least`: shorter distances were
@@ -216,6 +231,8 @@ pub(super) struct Search {
     looks: VecDeque<(u64, u64)>,
     least: u64,
     anchored_at: u64,
+    /// The anchor before was none: what it counted were no steps.
+    was_none: bool,
 }
 
 /// An anchor comes evenly for so long, ns.
@@ -230,6 +247,7 @@ impl Search {
             && BREAKS.load(Ordering::Relaxed) * SELDOM > steps() - self.anchored_at.min(steps()) + SELDOM
         {
             self.least = GAP.load(Ordering::Relaxed) + 1;
+            self.was_none = true;
             forget();
         }
         let launches = launches();
@@ -239,20 +257,22 @@ impl Search {
         }
         let before = self.looks.front().filter(|l| l.0 + UNBROKEN <= now).map(|l| l.1);
         if let (Source::None, Some(before)) = (source(), before) {
-            if find(launches, before, self.least) {
+            if find(launches, before, self.least, self.was_none) {
                 self.anchored_at = steps();
+                self.was_none = false;
             }
         }
         source() != Source::None
     }
 }
 
-fn find(launches: u64, before: u64, least: u64) -> bool {
+fn find(launches: u64, before: u64, least: u64, begin_anew: bool) -> bool {
     let load = |f: &Function| Known {
         address: f.address.load(Ordering::Relaxed),
         last: f.last.load(Ordering::Relaxed),
         gap: f.gap.load(Ordering::Relaxed),
         repeats: f.repeats.load(Ordering::Relaxed),
+        times: f.times.load(Ordering::Relaxed),
     };
     let known = TABLE.iter().map(load).filter(|k| k.address > MARKS);
     let Some(found) = anchor(known, launches, before, least) else { return false };
@@ -260,6 +280,10 @@ fn find(launches: u64, before: u64, least: u64) -> bool {
     LAST_NUMBER.store(found.last, Ordering::Relaxed);
     BREAKS.store(0, Ordering::Relaxed);
     STEPS.store(found.last / found.gap, Ordering::Relaxed);
+    match begin_anew {
+        true => COUNTED.store(found.last / found.gap, Ordering::Relaxed),
+        false => _ = COUNTED.fetch_add(u64::from(found.times), Ordering::Relaxed),
+    }
     LAST.store(0, Ordering::Relaxed);
     ANCHOR.compare_exchange(0, found.address, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
@@ -276,7 +300,10 @@ pub(super) fn forget_stale(now: u64) {
 }
 
 fn forget() {
-    TABLE.iter().for_each(|f| f.repeats.store(0, Ordering::Relaxed));
+    for f in &TABLE {
+        f.repeats.store(0, Ordering::Relaxed);
+        f.times.store(0, Ordering::Relaxed);
+    }
     ANCHOR.store(0, Ordering::Release);
 }
 
@@ -307,6 +334,7 @@ mod tests {
             last: f.last.load(Ordering::Relaxed),
             gap: f.gap.load(Ordering::Relaxed),
             repeats: f.repeats.load(Ordering::Relaxed),
+            times: f.times.load(Ordering::Relaxed),
         });
         anchor(known, number, before, 0).map(|k| (k.address, k.gap))
     }

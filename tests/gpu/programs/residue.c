@@ -9,6 +9,9 @@
  * PLAN   letters, done one after the other:
  *        A attach   1 switch on   0 switch off   f forced flush   U give up the subscription   F cuptiFinalize
  *        C create the context     G capture and instantiate a graph of 600 kernels            M measure     W 50 windows beside launches
+ *        before A: T a buffer a thread   D the device's buffers limited   Z buffers given out as zeroes
+ *        R 12 windows of 50 ms beside launches (and the first graph's replays): what each of them recorded
+ *        S the same, switched by the thread that launches   P by another one while that waits   Q the same, and the GPU has nothing to do
  *
  * Instructions are counted by single-stepping one launch from a parent process (ptrace): exact, unlike times on this machine.
  * No header of CUDA's is needed: everything is found by dlsym.
@@ -57,7 +60,7 @@ static launch_fn cudaLaunchKernel;
 static void launch_runtime(void) { cudaLaunchKernel(kernel, (dim3){1, 1, 1}, (dim3){1, 1, 1}, arguments, 0, stream); }
 
 /* ---- records ---- */
-static _Atomic long kernels, nodes, zero, others;
+static _Atomic long kernels, nodes, zero, others, calls, distinct;
 static fn next_record;
 static uint64_t clock_of_ours(void) { return now(); }
 static void request(uint8_t **buffer, size_t *size, size_t *most) {
@@ -72,10 +75,16 @@ static void complete(void *context, uint32_t id, uint8_t *buffer, size_t size, s
     while (valid && next_record(buffer, valid, &record) == 0) {
         if (*(uint32_t *)record == 10) {
             uint64_t end = *(uint64_t *)(record + 24);
+            static uint32_t last;
+            uint32_t correlation = *(uint32_t *)(record + 92);
+            if (correlation != last) distinct++;
+            last = correlation;
             if (!end) zero++;
             if (*(uint32_t *)(record + 156)) nodes++;
             else kernels++;
-        } else
+        } else if (*(uint32_t *)record == 4 || *(uint32_t *)record == 5)
+            calls++;
+        else
             others++;
     }
     free(buffer);
@@ -114,6 +123,9 @@ static void toggle(int on) {
         for (int i = 0; i < 5; i++) one_kind(KINDS[i], on);
     if (on && (is("filter") || is("records") || is("all"))) filter(1);
     for (int i = 0; subscriber && i < 4; i++) load(cupti, "cuptiEnableCallback")(on, subscriber, 2, SYNCS[i]);
+}
+static void attribute(int id, size_t value, size_t size) {
+    if (!is("none")) load(cupti, "cuptiActivitySetAttribute")(id, &size, &value);
 }
 static void flush(void) {
     if (!is("none")) load(cupti, "cuptiActivityFlushAll")(1);
@@ -258,6 +270,62 @@ static void cycles(void) {
            quiet, longest_us);
 }
 
+/* What twelve windows record. */
+static void *replayed;
+static pthread_mutex_t between_launches = PTHREAD_MUTEX_INITIALIZER;
+static volatile int pauses, wanted, is_on, by_launcher;
+static void *launcher_and_replayer(void *unused) {
+    (void)unused;
+    for (uint64_t n = 0; !stop; n++) {
+        if (by_launcher && wanted != is_on) {
+            toggle(wanted);
+            is_on = wanted;
+        }
+        if (pauses) pthread_mutex_lock(&between_launches);
+        if (cudaLaunchKernel && n % 2) launch_runtime();
+        else launch_driver();
+        if (replayed && n % 20 == 0) cuGraphLaunch(replayed, stream);
+        if (pauses) pthread_mutex_unlock(&between_launches);
+        if (n % 100 == 0) cuStreamSynchronize(stream);
+        if (pauses && n % 10 == 0) usleep(20);
+    }
+    return 0;
+}
+static void switch_beside(char way, int on) {
+    if (way == 'S') {
+        wanted = on;
+        while (is_on != on) usleep(50);
+        return;
+    }
+    if (pauses) pthread_mutex_lock(&between_launches);
+    if (way == 'Q') cuStreamSynchronize(stream);
+    toggle(on);
+    if (pauses) pthread_mutex_unlock(&between_launches);
+}
+static void record_windows(char way, void *graph, int was_on) {
+    pthread_t thread;
+    cuCtxSetCurrent(context);
+    (replayed = graph, stop = 0, by_launcher = way == 'S', pauses = way == 'P' || way == 'Q', wanted = is_on = was_on);
+    pthread_create(&thread, 0, launcher_and_replayer, 0);
+    printf("{\"windows\": [");
+    for (int i = 0; i < 12; i++) {
+        long k = kernels, n = nodes, c = calls, d = distinct, z = zero;
+        switch_beside(way, 1);
+        for (int j = 0; j < 5; j++) {
+            usleep(10000);
+            load(cupti, "cuptiActivityFlushAll")(0);
+        }
+        switch_beside(way, 0);
+        usleep(20000);
+        flush();
+        printf("%s\"%ld kernels, %ld nodes, %ld calls, %ld ids, %ld zero\"", i ? ", " : "", kernels - k, nodes - n, calls - c, distinct - d, zero - z);
+        fflush(stdout);
+    }
+    printf("]}, ");
+    stop = 1;
+    pthread_join(thread, 0);
+}
+
 static const char PTX[] = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry k(.param .u32 a) { ret; }\n";
 static void start_cuda(void) {
     void *module;
@@ -305,6 +373,10 @@ static void child(const char *plan) {
         case 'G': if (count < 8) graphs[count++] = new_graph(); break;
         case 'M': measure(graphs, count); break;
         case 'W': cycles(); break;
+        case 'R': case 'S': case 'P': case 'Q': record_windows(*plan, graphs[0], 0); break;
+        case 'T': attribute(9, 1, 1); break;
+        case 'Z': attribute(5, 1, 1); break;
+        case 'D': attribute(0, 3200000, 8), attribute(2, 10, 8), attribute(6, 3, 8); break;
         }
     printf("{}], \"without_end\": %ld}\n", zero);
     fflush(stdout);

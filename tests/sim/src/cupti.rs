@@ -8,5 +8,6 @@ mod exports;
 pub(crate) mod layout;
 pub(crate) mod records;
 pub(crate) mod subscriber;
+pub(crate) mod switching;
 pub(crate) mod timestamps;
 mod worker;

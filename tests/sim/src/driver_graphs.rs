@@ -2,6 +2,7 @@
 //! libcuda's exports: graphs, captured or built node by node.
 
 use crate::api::{current, traced, Call};
+use crate::cupti::switching::Launching;
 use crate::driver::{result, Args1, Args2, Args3, Args5};
 use crate::foreign::{get, put};
 use crate::gpu::{code, gpu, index, tag};
@@ -137,6 +138,7 @@ extern "C" fn cuGraphInstantiate_v2(
 
 #[no_mangle]
 pub(crate) extern "C" fn cuGraphLaunch(exec: usize, stream: usize) -> i32 {
+    let _launching = Launching::begin();
     traced(&Call::driver(514, c"cuGraphLaunch", &Args2(exec, stream)), || {
         let known = index(exec, tag::EXEC).filter(|e| gpu().execs.get(*e).is_some_and(|e| e.alive));
         match known {

@@ -3,6 +3,7 @@
 
 use crate::api::{current, traced, Call};
 use crate::cupti::subscriber;
+use crate::cupti::switching::Launching;
 use crate::driver::{result, Args1, Args2, Args3};
 use crate::foreign::{get, put, text};
 use crate::gpu::{code, tag};
@@ -99,6 +100,7 @@ struct Launch {
 fn launch(cbid: u32, name: &'static CStr, args: &Launch) -> i32 {
     let Some(function) = modules::function(args.function) else { return code::INVALID_HANDLE };
     let call = Call { symbol: function.symbol(), ..Call::driver(cbid, name, args) };
+    let _launching = Launching::begin();
     traced(&call, || {
         if current().is_none() {
             return code::INVALID_CONTEXT;

@@ -4,6 +4,7 @@
 use super::buffers::{append, make_ready};
 use super::layout::{self, kind};
 use super::records::{self, Place};
+use super::switching;
 use crate::api::{DRIVER, RUNTIME};
 use crate::clock;
 use crate::foreign::{lock, tid};
@@ -29,7 +30,9 @@ thread_local! {
 /// Switches a kind; false when there is no such kind.
 pub(crate) fn set_kind(kind: u32, on: bool) -> bool {
     let Some(flag) = KINDS.get(kind as usize) else { return false };
-    flag.store(on, Ordering::Relaxed);
+    if flag.swap(on, Ordering::Relaxed) != on && kind == kind::CONCURRENT_KERNEL {
+        switching::switched();
+    }
     true
 }
 
@@ -164,6 +167,7 @@ pub(crate) fn kernel(place: Place, grid: [u32; 3], block: [u32; 3], name: usize,
         if settings().cupti_ns > 0 {
             clock::spin_until(clock::now() + settings().cupti_ns);
         }
+        let place = Place { correlation: switching::correlation(place.correlation), ..place };
         append(&records::kernel(kind, place, grid, block, name), Some(times));
     }
 }
