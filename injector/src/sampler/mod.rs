@@ -33,7 +33,7 @@ use trace::event::{sample, Event, Gauge, Kind};
 pub(crate) use counts::spent;
 pub(crate) use handover::Taker;
 
-use crate::{attach, clock, lifecycle};
+use crate::{attach, clock, lifecycle, store};
 use children::Children;
 use code::Codes;
 use counts::{CPU, LOOKS, MOVED, OUTER};
@@ -190,7 +190,8 @@ impl Sampler {
             self.limits.throttled(0);
         }
         if let Some(bytes) = cgroup::resident() {
-            put(gauge(Gauge::ResidentBytes, 0, now, now, bytes));
+            // the recording's own pages grow with the run, up to GAPPROBE_MAX_MB: that is no leak of the program's
+            put(gauge(Gauge::ResidentBytes, 0, now, now, bytes.saturating_sub(store::touched())));
         }
         (self.second, self.cpu) = (now, cpu);
         if self.python.is_none() && self.searches < MOST_SEARCHES {

@@ -13,11 +13,13 @@ pub(crate) mod image;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use trace::define::{Definition, TrackInfo};
 use trace::event::{Event, Kind};
 use trace::segment::{
-    SegmentHeader, SEGMENT_EVENTS, SEGMENT_PAYLOAD, TRACK_DEFINITIONS, TRACK_OVERFLOW, TRACK_RECORDER,
+    SegmentHeader, SEGMENT_BYTES, SEGMENT_EVENTS, SEGMENT_PAYLOAD, TRACK_DEFINITIONS, TRACK_OVERFLOW,
+    TRACK_RECORDER,
 };
 use trace::Loss;
 
@@ -26,6 +28,14 @@ use image::Image;
 
 /// Tracks with segments of their own; streams and threads beyond share the overflow track.
 pub(crate) const MAX_TRACKS: usize = 512;
+
+/// Bytes of the process's memory that segments have taken so far: they count as resident once they are written.
+static TOUCHED: AtomicU64 = AtomicU64::new(0);
+
+/// Of what is resident, this much is the recording's, bytes.
+pub(crate) fn touched() -> u64 {
+    TOUCHED.load(Ordering::Relaxed)
+}
 
 /// A segment being filled.
 #[derive(Clone, Copy)]
@@ -108,6 +118,7 @@ impl Store {
     fn take_segment(&mut self, track: u32) -> Option<Open> {
         let index = if self.next_free < self.image.segments() {
             self.next_free += 1;
+            TOUCHED.fetch_add(SEGMENT_BYTES as u64, Ordering::Relaxed);
             self.next_free - 1
         } else {
             let Reverse((last_end, index)) = self.closed.pop()?;

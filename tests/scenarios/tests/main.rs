@@ -15,6 +15,7 @@ mod faults;
 mod forks;
 mod from_outside;
 mod gil;
+mod growth;
 mod guests;
 mod hot_path;
 mod killed;
