@@ -13,7 +13,7 @@ from check.victim import PROGRAMS
 # program -> how it is built. "static": the CUDA runtime inside the program; "shared": libcudart.so;
 # "library": a shared object for ctypes; "driver": C against libcuda only.
 KINDS = {"count": "static", "cost_launch": "static", "ticker": "library", "driver_api": "driver", "plain": "static",
-         "native_sync": "static"}
+         "native_sync": "static", "window_steps": "shared"}
 
 
 def nvcc():
@@ -38,8 +38,8 @@ def command(compiler, program, target):
     kind = KINDS[program]
     options = ["-O2", "-arch=sm_90", "-ldl", "-o", str(target)]
     extra = os.environ.get("GPUCHECK_NVCC_OPTIONS", "").split()
-    if kind == "static":
-        return [compiler, *extra, "-cudart", "static", str(PROGRAMS / f"{program}.cu"), *options]
+    if kind in ("static", "shared"):
+        return [compiler, *extra, "-cudart", kind, str(PROGRAMS / f"{program}.cu"), *options]
     if kind == "library":
         return [compiler, *extra, "-cudart", "static", "-shared", "-Xcompiler", "-fPIC", str(PROGRAMS / f"{program}.cu"), *options]
     return [compiler, *extra, "-cudart", "none", str(PROGRAMS / f"{program}.c"), *options]

@@ -2,11 +2,12 @@
 """Recording in windows on a real GPU: steps are counted without CUPTI, the verdict is the whole run's, and nothing breaks while windows
 open and close beside CUDA graphs that are captured, instantiated and replayed."""
 
-from check import victim
+from check import native, victim
 from check.plan import FAIL, INFO, NOT_RUN
 
 NAME = "windows"
-ABOUT = "windows: steps, verdicts, what they cost, and CUDA graphs beside them (about 70 s)"
+ABOUT = "windows: steps, verdicts, what they cost, and CUDA graphs beside them (about 135 s); part soak: 30 million launches (about 100 s)"
+SOAK = 30_000_000
 
 # name -> (program, its arguments, GAPPROBE_WINDOW, verdicts that are right; None: any)
 RUNS = {
@@ -45,7 +46,35 @@ def judge(plan, name, ended):
     plan.row(NAME, f"{name}: cost", INFO, f"{(summary.get('cost') or {}).get('share', 0):.2%} said; {words.get('windows')}; {words.get('windows.cost')}")
 
 
+def soak(plan):
+    """Windows opening and closing during 30 million launches, graphs and copies among them: nothing grows, nothing is lost unreported."""
+    made = native.built(plan, "window_steps")
+    if "window_steps" not in made or not plan.room_for(NAME, "soak", 120):
+        return
+    tell = [made["window_steps"], "soak", "--clocks", "0", "--launches", str(SOAK if not plan.quick else 1_000_000)]
+    ended = victim.Victim(plan, tell, ours=True, name="soak", env=dict(native.cupti(), GAPPROBE_WINDOW="256/1024", GAPPROBE_MAX_MB="64")).wait(240)
+    plan.detail(NAME, "soak", ended.as_detail())
+    summary, truth = ended.summary(), ended.truth
+    if ended.code != 0 or ended.late or summary is None or not truth:
+        plan.row(NAME, "soak: ends well", FAIL, f"exit {ended.code}, late {ended.late}: {ended.err[-200:]!r}")
+        return
+    totals = summary.get("totals") or {}
+    plan.row(NAME, "soak: windows", (totals.get("windows") or 0) >= truth["true_steps"] // 1024 - 1,
+             f"{totals.get('windows')} windows in {truth['launches']:,} launches, {truth['ran_s']} s; {ended.line[:100]}", "every 1,024 steps")
+    lost = {k: v for k, v in (summary.get("losses") or {}).items() if v}
+    plan.row(NAME, "soak: losses", not lost, lost or "none", "none")
+    grown = (truth["rss_end_kb"] - truth["rss_start_kb"]) / 1024
+    plan.row(NAME, "soak: host memory", grown <= 16, f"{truth['rss_start_kb'] / 1024:.0f} -> {truth['rss_end_kb'] / 1024:.0f} MB", "+16 MB")
+    gpu = (truth["gpu_free_start"] - truth["gpu_free_end"]) / 2**20
+    plan.row(NAME, "soak: GPU memory", gpu <= 8, f"{gpu:+.0f} MB", "+8 MB")
+    for what in ("threads", "descriptors"):
+        a, b = truth[f"{what}_start"], truth[f"{what}_end"]
+        plan.row(NAME, f"soak: {what}", b <= a, f"{a} -> {b}", "none more")
+
+
 def run(plan, only=None):
+    if only is not None and "soak" in only:
+        soak(plan)
     names = [n for n in RUNS if only is None or n in only]
 
     def start(name):
