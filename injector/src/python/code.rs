@@ -13,7 +13,7 @@ use crate::cupti::names::read_memory;
 const LONGEST_NAME: u64 = 4096;
 /// Longest line table read, bytes.
 const LONGEST_TABLE: u64 = 1 << 20;
-/// From the bytecode back to the index of the first instruction that is traced (3.11 to 3.14).
+/// From the bytecode back to the index of the first instruction that is traced (3.11 to 3.15).
 const FIRST_TRACEABLE: u64 = 16;
 
 /// What a code object says.

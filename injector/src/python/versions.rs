@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // COLD
-//! Where CPython 3.8 to 3.14 keep what a stack walk needs: offsets in bytes on x86-64, default builds. Up to 3.12 they
+//! Where CPython 3.8 to 3.15 keep what a stack walk needs: offsets in bytes on x86-64, default builds. Up to 3.12 they
 //! are constants of the minor version (compiled against the headers of 3.8.18, 3.9.18, 3.10.13, 3.11.7, 3.12.1); from
-//! 3.13 on the interpreter says them itself, in `_Py_DebugOffsets` at the start of `_PyRuntime`. Whatever stands here,
-//! `check` holds it against the running interpreter before a stack is recorded.
+//! 3.13 on the interpreter says them itself, in `_Py_DebugOffsets` at the start of `_PyRuntime` (which word says what:
+//! compiled against the headers of 3.13.0, 3.14.10, 3.15.2). Whatever stands here, `check` holds it against the running
+//! interpreter before a stack is recorded.
 
 use crate::cupti::names::read_memory;
 
@@ -131,7 +132,8 @@ impl Layout {
             (3, 12) => Ok(V312),
             (3, 13) => described(runtime, hex, &SLOTS_313),
             (3, 14) => described(runtime, hex, &SLOTS_314),
-            (3, 15..) | (4.., _) => Err("it is newer than this gapprobe knows (3.14)".into()),
+            (3, 15) => described(runtime, hex, &SLOTS_315),
+            (3, 16..) | (4.., _) => Err("it is newer than this gapprobe knows (3.15)".into()),
             _ => Err("it is older than gapprobe reads (3.8)".into()),
         }
     }
@@ -142,7 +144,8 @@ impl Layout {
 type Slots = [usize; 11];
 const SLOTS_313: Slots = [22, 28, 29, 30, 32, 34, 36, 38, 37, 42, 69];
 const SLOTS_314: Slots = [25, 31, 32, 33, 35, 39, 41, 43, 42, 47, 79];
-const WORDS: usize = 80;
+const SLOTS_315: Slots = [25, 39, 40, 41, 43, 47, 49, 51, 50, 55, 91];
+const WORDS: usize = 92;
 
 fn described(runtime: u64, hex: u32, slots: &Slots) -> Result<Layout, String> {
     let mut bytes = [0; 8 + WORDS * 8];
@@ -225,7 +228,7 @@ mod tests {
 
     #[test]
     fn versions_beyond_the_known_ones_are_refused() {
-        for (major, minor) in [(2, 7), (3, 6), (3, 7), (3, 15), (4, 0)] {
+        for (major, minor) in [(2, 7), (3, 6), (3, 7), (3, 16), (4, 0)] {
             assert!(Layout::of(major, minor, 0, 0).is_err(), "{major}.{minor}");
         }
     }

@@ -31,7 +31,7 @@ pub(crate) const TAG_FRAME: u64 = Tag::Frame as u64;
 /// Hash of the call that follows.
 pub(crate) const TAG_SITE: u64 = Tag::Site as u64;
 
-/// Owners from here on are the interpreter's own entry frames (3.12 to 3.14).
+/// Owners from here on are the interpreter's own entry frames (3.12 to 3.15).
 const OWNED_BY_INTERPRETER: u8 = 3;
 /// A generator's frame: it is a frame before its first line, too.
 pub(crate) const OWNED_BY_GENERATOR: u8 = 1;

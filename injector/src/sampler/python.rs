@@ -5,7 +5,7 @@
 
 use std::ffi::{c_int, c_void, CStr};
 
-use super::layout::{From, Layout, GC_GENERATION0, GC_GENERATIONS, GIL_HOLDER, GIL_LOCKED, GIL_WAITED};
+use super::layout::{From, Layout, GC_GENERATIONS, GIL_HOLDER, GIL_LOCKED, GIL_WAITED};
 use super::remote::{i32_at, is_address, read, u64_at, word, Batch};
 use crate::hostpool;
 use crate::python;
@@ -240,10 +240,15 @@ impl Python {
     }
 }
 
-/// Is the state of a collector there: its pointer to the youngest generation points into itself?
+/// Is the state of a collector there: running or not, on or off, and its pointer to the youngest generation, where there is
+/// one, into itself?
 fn is_gc(address: u64, layout: &Layout) -> bool {
-    let Some(bytes) = read(address, layout.collecting + 4) else { return false };
+    let last = layout.collecting.max(layout.generation0.map_or(0, |at| at + 4));
+    let Some(bytes) = read(address, last + 4) else { return false };
+    let is_flag = |at: usize| matches!(i32_at(&bytes, at), 0 | 1);
+    let points_home = |at: usize| u64_at(&bytes, at) == address + GC_GENERATIONS as u64;
     is_address(address)
-        && u64_at(&bytes, GC_GENERATION0) == address + GC_GENERATIONS as u64
-        && matches!(i32_at(&bytes, layout.collecting), 0 | 1)
+        && is_flag(layout.collecting)
+        && is_flag(layout.enabled)
+        && layout.generation0.is_none_or(points_home)
 }

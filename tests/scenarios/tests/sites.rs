@@ -9,41 +9,13 @@ use std::process::Command;
 use std::time::Duration;
 
 use gapprobe_scenarios::built::{built, root};
+use gapprobe_scenarios::pythons::{pythons, READ};
 use gapprobe_scenarios::{skipped, Recorded, Run, Victim};
 use trace::call::Class;
 use trace::{Kind, Language, Loss};
 
-/// Versions whose frames are read, and older ones that must be left alone.
-const READ: [&str; 7] = ["3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14"];
+/// Older ones, that must be left alone.
 const OLDER: [&str; 3] = ["2.7", "3.6", "3.7"];
-
-/// A python of this version: of pyenv, of the system.
-fn python(version: &str) -> Option<PathBuf> {
-    let home = std::env::var_os("PYENV_ROOT").map_or_else(|| PathBuf::from("/root/.pyenv"), PathBuf::from);
-    let mut found: Vec<PathBuf> = std::fs::read_dir(home.join("versions"))
-        .into_iter()
-        .flatten()
-        .filter_map(|e| Some(e.ok()?.path()))
-        .filter(|p| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with(&format!("{version}."))))
-        .map(|p| p.join(if version == "2.7" { "bin/python" } else { "bin/python3" }))
-        .filter(|p| p.is_file())
-        .collect();
-    found.sort();
-    let system = PathBuf::from(format!("/usr/bin/python{version}"));
-    found.pop().or_else(|| system.is_file().then_some(system))
-}
-
-/// The pythons of `versions` that are here; those that are not are named.
-pub(crate) fn pythons(versions: &[&'static str]) -> Vec<(&'static str, PathBuf)> {
-    let all = versions.iter().filter_map(|v| {
-        let found = python(v);
-        if found.is_none() {
-            skipped(format!("no Python {v} on this machine, its frames were not compared"));
-        }
-        Some((*v, found?))
-    });
-    all.collect()
-}
 
 fn victim(release: &str, python: &Path, words: &[&str]) -> Victim {
     let script = root().join("tests/victims/sites.py");
@@ -152,10 +124,15 @@ fn compare(label: &str, run: &Run) -> Tally {
 fn greenlet(version: &str, python: &Path) -> Option<PathBuf> {
     let folder = built().scratch.join(format!("greenlet-{version}"));
     if !folder.join("greenlet").is_dir() {
-        let mut pip = Command::new(python);
-        pip.args(["-m", "pip", "install", "-q", "--no-deps", "--only-binary", ":all:", "--target"]);
-        let done = pip.arg(&folder).arg("greenlet").output().ok()?;
-        if !done.status.success() {
+        // its own pip; one without (Debian's packages) has another's
+        let asked = |python: &Path, more: &[&str]| {
+            let mut pip = Command::new(python);
+            pip.args(["-m", "pip", "install", "-q", "--no-deps", "--only-binary", ":all:", "--target"]);
+            let done = pip.arg(&folder).args(more).arg("greenlet").output();
+            done.is_ok_and(|d| d.status.success())
+        };
+        let other = ["--python-version", version, "--implementation", "cp"];
+        if !asked(python, &[]) && !asked(Path::new("python3"), &other) {
             skipped(format!("no greenlet for Python {version} from PyPI"));
             return None;
         }
