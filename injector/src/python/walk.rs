@@ -233,8 +233,8 @@ impl Iterator for Frames<'_> {
             // The low bits are tags from 3.14 on; objects are aligned to 8 at least.
             // SAFETY: as above.
             let code = unsafe { load(at + layout.code) } & !7;
-            // SAFETY: an object that the frame keeps alive; its type stands in its second word.
-            if code == 0 || unsafe { load(code + 8) } != self.interpreter.code_type {
+            // SAFETY: an object that the frame keeps alive; its type stands in its head.
+            if code == 0 || unsafe { load(code + layout.object_type()) } != self.interpreter.code_type {
                 continue;
             }
             let instruction = match layout.instruction_is {

@@ -16,6 +16,8 @@ pub(super) enum From {
     Interpreter(usize),
     /// Where a pointer in the interpreter state points to.
     Pointer(usize),
+    /// A free-threaded build has none.
+    Nowhere,
 }
 
 /// Offsets of one version, bytes.
@@ -55,10 +57,8 @@ pub(super) const GIL_LOCKED: usize = 16;
 pub(super) const GIL_WAITED: std::ops::Range<u64> = 32..208;
 /// The collector's youngest generation, where [`Layout::generation0`] points to: tells a wrong offset.
 pub(super) const GC_GENERATIONS: usize = 24;
-/// In a string: its hash.
+/// In a string: its hash (where it is asked for: up to 3.11).
 pub(super) const UNICODE_HASH: usize = 24;
-/// Type of any object.
-pub(super) const TYPE: usize = 8;
 
 const PY38: Layout = Layout {
     threads: 8,
@@ -142,7 +142,9 @@ const THREADS: usize = 9;
 fn debug_offsets(minor: u32, table: &[u8]) -> Option<Layout> {
     let at = |word: usize| u64_at(table, word * 8) as usize;
     let is_its = at(VERSION) >> 16 == 0x0300 + minor as usize;
-    let is_known = table.starts_with(b"xdebugpy") && is_its && at(FREE_THREADED) == 0;
+    // later free-threaded builds have the bytecode once for each thread
+    let is_free_threaded = at(FREE_THREADED) != 0;
+    let is_known = table.starts_with(b"xdebugpy") && is_its && (minor == 13 || !is_free_threaded);
     let (slots, enabled, generation0) = match minor {
         13 => (SLOTS_313, PY313.enabled, PY313.generation0),
         14 => (SLOTS_314, 12, None),
@@ -150,7 +152,7 @@ fn debug_offsets(minor: u32, table: &[u8]) -> Option<Layout> {
         _ => return None,
     };
     let [gc, gil, next, interpreter, thread, native, collecting] = slots.map(at);
-    is_known.then(|| Layout {
+    let common = Layout {
         threads: at(THREADS),
         gc: From::Interpreter(gc),
         gil: From::Pointer(gil),
@@ -162,7 +164,15 @@ fn debug_offsets(minor: u32, table: &[u8]) -> Option<Layout> {
         enabled,
         generation0,
         ..PY313
-    })
+    };
+    let without_lock = Layout {
+        // behind a head of 16 bytes more
+        version: common.version.map(|at| at + 16),
+        gil: From::Nowhere,
+        generation0: None,
+        ..common
+    };
+    is_known.then_some(if is_free_threaded { without_lock } else { common })
 }
 
 #[cfg(test)]
@@ -188,9 +198,13 @@ mod tests {
         assert_eq!(debug_offsets(13, &of_313), Some(PY313));
         assert_eq!(debug_offsets(14, &of_313), None, "another version's");
         of_313[FREE_THREADED * 8] = 1;
-        assert_eq!(debug_offsets(13, &of_313), None, "free-threaded");
+        let without = Layout { version: Some(108), gil: From::Nowhere, generation0: None, ..PY313 };
+        assert_eq!(debug_offsets(13, &of_313), Some(without), "what the headers of 3.13.5 say");
         // what the headers of 3.14.10 and 3.15.2 say
         let of_314 = table(0x030e_0af0, 7344, &SLOTS_314, [7408, 16, 8, 16, 152, 160, 192]);
+        let mut threaded = of_314.clone();
+        threaded[FREE_THREADED * 8] = 1;
+        assert_eq!(debug_offsets(14, &threaded), None, "free-threaded");
         let gc = From::Interpreter(7408);
         let expected = Layout { gc, collecting: 192, generation0: None, ..PY313 };
         assert_eq!(debug_offsets(14, &of_314), Some(expected));

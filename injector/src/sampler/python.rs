@@ -119,6 +119,7 @@ impl Python {
             From::Runtime(at) => Some(runtime as u64 + at as u64),
             From::Interpreter(at) => Some(state + at as u64),
             From::Pointer(at) => word(state + at as u64),
+            From::Nowhere => None,
         };
         found.gil = place(layout.gil).filter(|gil| found.is_gil(*gil));
         found.gc = place(layout.gc).filter(|gc| is_gc(*gc, &layout));
@@ -141,7 +142,11 @@ impl Python {
     /// What is known of it, for the recording.
     pub(super) fn describe(&self) -> String {
         let known = |what: &str, is: bool| if is { what.to_owned() } else { format!("{what} unknown") };
-        let (gil, gc) = (known("GIL", self.gil.is_some()), known("GC", self.gc.is_some()));
+        let gil = match self.layout.gil {
+            From::Nowhere => "no GIL".to_owned(),
+            _ => known("GIL", self.gil.is_some()),
+        };
+        let gc = known("GC", self.gc.is_some());
         format!("{}.{}: frames, {gil}, {gc}", self.version.0, self.version.1)
     }
 

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use crate::built::root;
 use crate::skipped;
 
-/// The versions whose frames are read, the newest last.
-pub const READ: [&str; 8] = ["3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15"];
+/// The versions whose frames are read, the newest last; "3.13t" is free-threaded.
+pub const READ: [&str; 9] = ["3.8", "3.9", "3.10", "3.11", "3.12", "3.13t", "3.13", "3.14", "3.15"];
 
 /// A python of this version.
 pub fn python(version: &str) -> Option<PathBuf> {
@@ -16,7 +16,11 @@ pub fn python(version: &str) -> Option<PathBuf> {
         .into_iter()
         .flatten()
         .filter_map(|e| Some(e.ok()?.path()))
-        .filter(|p| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with(&format!("{version}."))))
+        .filter(|p| {
+            let name = p.file_name().unwrap_or_default().to_string_lossy();
+            let (number, own) = (version.trim_end_matches('t'), name.trim_end_matches('t'));
+            own.starts_with(&format!("{number}.")) && name.ends_with('t') == version.ends_with('t')
+        })
         .map(|p| p.join(if version == "2.7" { "bin/python" } else { "bin/python3" }))
         .filter(|p| p.is_file())
         .collect();

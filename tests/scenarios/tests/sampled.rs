@@ -20,6 +20,11 @@ pub(crate) fn pythons() -> Vec<PathBuf> {
     all
 }
 
+/// Those of them that have a global lock.
+pub(crate) fn with_a_lock() -> Vec<PathBuf> {
+    pythons().into_iter().filter(|p| !p.to_string_lossy().ends_with('t')).collect()
+}
+
 pub(crate) fn source() -> PathBuf {
     root().join("tests/scenarios/victims/sampled.py")
 }
