@@ -38,7 +38,7 @@ const SOON_MS: u64 = 2;
 /// Such rounds are at most this many, and a tenth of all beyond it.
 const SOON_AT_LEAST: u64 = 2_000;
 
-/// Bytes of a module's symbols that are read: 1.4 million functions, some 10 ms. Of a module with more than that only the module is
+/// Bytes of a module's symbols that are read: 1.4 million functions, 25 ms beside other work. Of a module with more than that only the module is
 /// known, as where it has none.
 const MOST_SYMBOLS: u64 = 32 << 20;
 /// So many times functions around an address are kept, up to half a megabyte each.
