@@ -6,13 +6,14 @@
 //! The function is the symbol whose bytes the call lies in; a symbol that merely comes before it is none. What has no
 //! symbol stays module and offset.
 
+mod elf;
+
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Instant, UNIX_EPOCH};
 
-use object::read::elf::ElfFile64;
-use object::{Endianness, Object, ObjectSymbol, ReadCache, SymbolKind};
+use elf::Elf;
+pub use elf::{Limit, Nearby};
 use trace::define::{CallerInfo, Definition, Definitions, FrameInfo, Language};
 
 use crate::run::Run;
@@ -21,6 +22,8 @@ use crate::run::Run;
 const LARGEST: u64 = 8 << 30;
 /// Callers named at most; a run has some dozens.
 const MOST: usize = 4096;
+/// Bytes of symbols that a report in the traced process reads of a module: five million functions.
+const MOST_IN_PROCESS: u64 = 128 << 20;
 
 /// A function of a module.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,59 +36,65 @@ pub struct Symbol {
 
 /// The file that was loaded, if this is it. `build_id` in hex, empty where it has none; then the file is not newer than
 /// `loaded_at` (ns since 1970).
-fn same_file(path: &Path, build_id: &str, loaded_at: u64) -> Option<ReadCache<File>> {
+fn same_file(path: &Path, build_id: &str, loaded_at: u64) -> Option<Elf> {
     // not a pipe, which would wait for a writer
     let about = std::fs::metadata(path).ok().filter(|m| m.is_file() && m.len() <= LARGEST)?;
-    let cache = ReadCache::new(File::open(path).ok()?);
-    let found = ElfFile64::<Endianness, _>::parse(&cache).ok()?.build_id().ok()?.map(hex).unwrap_or_default();
+    let mut elf = Elf::open(path)?;
+    let found = hex(&elf.build_id());
     let is_old = || {
         let changed = about.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
         Some(changed.as_nanos() <= u128::from(loaded_at))
     };
     let same = found == build_id && (!found.is_empty() || is_old().unwrap_or(false));
-    same.then_some(cache)
+    same.then_some(elf)
 }
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// The functions at these addresses of a module's file; see [`self`]. One pass over its symbols.
-pub fn of_file(path: &Path, build_id: &str, loaded_at: u64, addresses: &[u64]) -> Vec<Option<Symbol>> {
-    let mut found = vec![None; addresses.len()];
-    let Some(cache) = same_file(path, build_id, loaded_at) else { return found };
-    let Ok(elf) = ElfFile64::<Endianness, _>::parse(&cache) else { return found };
-    let mut best: Vec<Option<(u64, u64)>> = vec![None; addresses.len()]; // begin and length
-    for symbol in elf.symbols().chain(elf.dynamic_symbols()) {
-        if symbol.kind() != SymbolKind::Text {
-            continue;
-        }
-        let (begins, length) = (symbol.address(), symbol.size());
-        for ((address, best), found) in addresses.iter().zip(&mut best).zip(&mut found) {
-            let inside = address.checked_sub(begins).is_some_and(|into| into < length);
-            // the innermost of several; of two for the same bytes the first
-            if inside && best.is_none_or(|(b, l)| (begins, l) > (b, length)) {
-                if let Some(name) = symbol.name().ok().filter(|name| !name.is_empty()) {
-                    *best = Some((begins, length));
-                    *found = Some(Symbol { name: name.to_owned(), begins });
-                }
-            }
-        }
+/// The functions at these addresses of a module's file; see [`self`]. One pass over its symbols, within `limit`.
+pub fn of_file(
+    path: &Path,
+    build_id: &str,
+    loaded_at: u64,
+    addresses: &[u64],
+    limit: Limit,
+) -> Vec<Option<Symbol>> {
+    match same_file(path, build_id, loaded_at) {
+        Some(mut elf) => elf.functions(addresses, limit),
+        None => vec![None; addresses.len()],
     }
-    found
+}
+
+/// The functions around an address of a module's file, within `limit`; `None` where there was no time. Of a file that is not
+/// the one that was loaded, or has more symbols than that: none.
+pub fn nearby(path: &Path, build_id: &str, address: u64, limit: Limit) -> Option<Nearby> {
+    match same_file(path, build_id, u64::MAX) {
+        Some(mut elf) => elf.nearby(address, limit),
+        None => Some(Nearby::default()),
+    }
+}
+
+/// The function at an address of a module's file that `nearby` covers.
+pub fn at(path: &Path, build_id: &str, address: u64, nearby: &Nearby) -> Option<Symbol> {
+    nearby.find(address)?; // else no file is opened
+    same_file(path, build_id, u64::MAX)?.at(address, nearby)
 }
 
 /// Names the callers of a run by their symbols, as far as there is time.
 pub fn name(run: &mut Run, until: Option<Instant>) {
     let none: Lines = |_, _, _, calls| vec![None; calls.len()];
-    name_callers(&mut run.definitions, run.header.start_realtime, until, none);
+    let limit = Limit { bytes: MOST_IN_PROCESS, until };
+    name_callers(&mut run.definitions, run.header.start_realtime, limit, none);
 }
 
 /// Names the callers of a run by file and line where their modules have debug information, else by their symbols. Not in a
 /// traced process: it takes memory and time.
 #[cfg(feature = "cli")]
 pub fn name_with_lines(run: &mut Run, until: Option<Instant>) {
-    name_callers(&mut run.definitions, run.header.start_realtime, until, lines::of_file);
+    let limit = Limit { until, ..Limit::NONE };
+    name_callers(&mut run.definitions, run.header.start_realtime, limit, lines::of_file);
 }
 
 /// Function, file and line.
@@ -93,7 +102,7 @@ type Line = (Option<String>, String, u32);
 /// Of a module's file (path, build id, when it was loaded at the latest) the lines of addresses.
 type Lines = fn(&Path, &str, u64, &[u64]) -> Vec<Option<Line>>;
 
-fn name_callers(definitions: &mut Definitions, started: u64, until: Option<Instant>, lines: Lines) {
+fn name_callers(definitions: &mut Definitions, started: u64, limit: Limit, lines: Lines) {
     let mut modules: BTreeMap<u32, Vec<(u32, CallerInfo)>> = BTreeMap::new();
     for (frame, caller) in definitions.callers().take(MOST) {
         modules.entry(caller.module).or_default().push((frame, *caller));
@@ -104,9 +113,9 @@ fn name_callers(definitions: &mut Definitions, started: u64, until: Option<Insta
         let module = definitions.module(id).copied().unwrap_or_default();
         let path = PathBuf::from(definitions.string(module.path).unwrap_or(""));
         let build_id = definitions.string(module.build_id).unwrap_or("").to_owned();
-        let named = match until.is_some_and(|until| Instant::now() > until) {
+        let named = match limit.until.is_some_and(|until| Instant::now() > until) {
             true => vec![Named::default(); callers.len()],
-            false => Named::of(&path, &build_id, started, &callers, lines),
+            false => Named::of(&path, &build_id, (started, limit), &callers, lines),
         };
         for ((frame, caller), named) in callers.into_iter().zip(named) {
             let mut string = |definitions: &mut Definitions, text: &str| {
@@ -141,14 +150,14 @@ impl Named {
     fn of(
         path: &Path,
         build_id: &str,
-        started: u64,
+        (started, limit): (u64, Limit),
         callers: &[(u32, CallerInfo)],
         lines: Lines,
     ) -> Vec<Named> {
         // the call is before the address that it returns to, and may be the last of its function
         let calls: Vec<u64> = callers.iter().map(|c| c.1.offset.saturating_sub(1)).collect();
         let lines = lines(path, build_id, started, &calls);
-        let symbols = of_file(path, build_id, started, &calls);
+        let symbols = of_file(path, build_id, started, &calls, limit);
         let each = callers.iter().zip(lines).zip(symbols);
         each.map(|((caller, line), symbol)| {
             if let Some((function, file, line)) = line {

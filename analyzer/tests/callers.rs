@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use analyzer::chrome::{self, ChromeOptions};
 use analyzer::formats::{read, Progress};
 use analyzer::sites::Sites;
-use analyzer::symbols::{name, name_with_lines, of_file};
+use analyzer::symbols::{name, name_with_lines, of_file, Limit};
 use analyzer::Run;
 use program::Program;
 
@@ -37,7 +37,7 @@ fn build_id(path: &str, at: u64) -> String {
     let text = String::from_utf8_lossy(&shown.stdout).into_owned();
     let id =
         text.split("Build ID: ").nth(1).and_then(|t| t.split_whitespace().next()).unwrap_or("").to_owned();
-    assert!(of_file(path.as_ref(), &id, u64::MAX, &[at])[0].is_some(), "{id:?}");
+    assert!(of_file(path.as_ref(), &id, u64::MAX, &[at], Limit::NONE)[0].is_some(), "{id:?}");
     id
 }
 
@@ -122,7 +122,7 @@ fn only_the_file_that_was_loaded_names_it() {
 fn a_call_outside_of_every_symbol_has_no_function() {
     let (path, begins) = module();
     let id = build_id(&path, begins);
-    let found = of_file(path.as_ref(), &id, now(), &[begins, begins + 1, u64::MAX, 1]);
+    let found = of_file(path.as_ref(), &id, now(), &[begins, begins + 1, u64::MAX, 1], Limit::NONE);
     let names: Vec<Option<&str>> = found.iter().map(|s| s.as_ref().map(|s| s.name.as_str())).collect();
     assert_eq!(names[..2], [Some("gapprobe_test_waits_here"); 2]);
     assert_eq!(names[2..], [None, None]);

@@ -12,7 +12,8 @@
 //!
 //! # How sure
 //! Samples are taken about every 10 ms: what most of them show is so, how long each piece took is not measured. Collating in
-//! workers is not seen: of them only the CPU time is known (GP112 INPUT-WORKERS).
+//! workers is not told from decoding there: of a worker only the CPU time and what it read is known (GP112 INPUT-WORKERS), and
+//! both are CPU time; its stack lies in its own memory, which is not read.
 //!
 //! # What to change
 //! Workers collate, too: `DataLoader(num_workers=N, pin_memory=True, persistent_workers=True)`. Cheaper: samples that are tensors

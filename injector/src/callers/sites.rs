@@ -4,10 +4,12 @@
 //! it leaves its ring; what the id stands for is decided at the end of the round, when it is known which modules came and went
 //! since the round before. Where that leaves a doubt the id stays without a definition, counted.
 
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use analyzer::symbols;
 use trace::define::{CallerInfo, ModuleInfo};
@@ -35,6 +37,14 @@ const SOON_ROUNDS: u32 = 250;
 const SOON_MS: u64 = 2;
 /// Such rounds are at most this many, and a tenth of all beyond it.
 const SOON_AT_LEAST: u64 = 2_000;
+
+/// Bytes of a module's symbols that are read: 1.4 million functions, 25 ms beside other work. Of a module with more than that only the module is
+/// known, as where it has none.
+const MOST_SYMBOLS: u64 = 32 << 20;
+/// So many times functions around an address are kept, up to half a megabyte each.
+const MOST_NEARBY: usize = 8;
+/// So often that took longer than the time of a round (a slow disk); then no symbols are read any more.
+const MOST_LATE: u32 = 16;
 
 /// A caller whose stack is defined.
 #[derive(Clone, Copy)]
@@ -78,6 +88,10 @@ pub(crate) struct Callers {
     /// Rounds from now on that look for copies soon, and how many there were.
     soon: u32,
     spent: u64,
+    /// How often symbols could not be read in time.
+    late: Cell<u32>,
+    /// Functions of modules around addresses that were asked for, the newest last.
+    nearby: RefCell<Vec<(Module, symbols::Nearby)>>,
 }
 
 impl Callers {
@@ -212,7 +226,7 @@ impl Callers {
                 losses::add(Loss::CallerDropped, 1); // it comes again with its next call
                 continue;
             }
-            let found = copied.and_then(|copied| self.unwind(&copied, rows));
+            let found = copied.and_then(|copied| self.unwind(&copied, rows, until));
             let done = found.and_then(|(address, module_only)| {
                 let module = certain(address, &self.settled, &self.begun)?;
                 let defined = define(module, address, module_only, stack, store);
@@ -249,7 +263,7 @@ impl Callers {
     }
 
     /// The return address of CUDA's caller in a copy of a stack, and whether only its module is sure. Learns the rows.
-    fn unwind(&self, copied: &Copied, rows: &Rows) -> Option<(u64, bool)> {
+    fn unwind(&self, copied: &Copied, rows: &Rows, until: u64) -> Option<(u64, bool)> {
         let mut place = copied.place;
         for _ in 0..MOST_FRAMES {
             let address = copied.word(place.at)?;
@@ -258,7 +272,7 @@ impl Callers {
                 Some(Row::Caller) => (Row::Caller, self.known.get(&address).is_some_and(|k| k.module_only)),
                 Some(row) => (row, false),
                 None => {
-                    let (row, module_only) = self.row(address, linked_in)?;
+                    let (row, module_only) = self.row(address, linked_in, until)?;
                     rows.learn(address, row);
                     (row, module_only)
                 }
@@ -274,14 +288,14 @@ impl Callers {
 
     /// What is to be known about a return address. `linked_in`: a call of CUDA's runtime, of which no library was on the
     /// way: this is in a runtime linked into the program, or just outside of it. `None`: not certain now, maybe later.
-    fn row(&self, address: u64, linked_in: bool) -> Option<(Row, bool)> {
+    fn row(&self, address: u64, linked_in: bool, until: u64) -> Option<(Row, bool)> {
         let Some(module) = certain(address, &self.settled, &self.begun) else {
             let of_no_module = self.settled.counts == self.begun.counts;
             return of_no_module.then_some((Row::Refused, false));
         };
         let kind = module.kind();
         if kind == Kind::Program {
-            let symbol = if linked_in { symbol(module, address) } else { None };
+            let symbol = if linked_in { self.symbol(module, address, until).ok()? } else { None };
             let of_the_runtime = symbol.as_deref().is_some_and(is_of_the_runtime);
             // a row of what may be unloaded could be met where it does not hold any more: it is the caller, as a whole
             if !of_the_runtime || !module.permanent {
@@ -291,7 +305,36 @@ impl Callers {
         let frame = unwind::frame(module, address, kind == Kind::Cudart);
         Some((frame.map_or(Row::Refused, Row::Frame), false))
     }
+
+    /// The function that a call stands in, where it can be told by `until`.
+    fn symbol(&self, module: &Module, address: u64, until: u64) -> Result<Option<String>, Late> {
+        let Some(call) = address.wrapping_sub(module.base).checked_sub(1) else { return Ok(None) };
+        let path = Path::new(std::ffi::OsStr::from_bytes(&module.path));
+        let name = |nearby| symbols::at(path, &module.build_id, call, nearby).map(|s| s.name);
+        let mut all = self.nearby.borrow_mut();
+        if let Some((_, nearby)) = all.iter().find(|(m, nearby)| m == module && nearby.covers(call)) {
+            return Ok(name(nearby));
+        }
+        if self.late.get() >= MOST_LATE {
+            return Ok(None);
+        }
+        let left = Duration::from_nanos(until.saturating_sub(clock::monotonic()));
+        let limit = symbols::Limit { bytes: MOST_SYMBOLS, until: Some(Instant::now() + left) };
+        let Some(nearby) = symbols::nearby(path, &module.build_id, call, limit) else {
+            self.late.set(self.late.get() + 1);
+            return Err(Late);
+        };
+        let found = name(&nearby);
+        if all.len() >= MOST_NEARBY {
+            all.remove(0);
+        }
+        all.push((module.clone(), nearby));
+        Ok(found)
+    }
 }
+
+/// It took too long: what was asked for is not known now.
+struct Late;
 
 /// Was the module of this address there all the time, and is it still?
 fn stays(address: u64, before: &Modules, now: &Modules) -> bool {
@@ -321,14 +364,6 @@ fn define(module: &Module, address: u64, module_only: bool, stack: u32, store: &
         store.stack(&[frame], Some(stack))
     };
     defined().is_some()
-}
-
-/// The function that a call stands in.
-fn symbol(module: &Module, address: u64) -> Option<String> {
-    let path = Path::new(std::ffi::OsStr::from_bytes(&module.path));
-    let call = address.wrapping_sub(module.base).checked_sub(1)?;
-    let found = symbols::of_file(path, &module.build_id, u64::MAX, &[call]).into_iter().next()??;
-    Some(found.name)
 }
 
 /// Names of the functions that CUDA's static runtime consists of: its API (`cudaMalloc`), the driver's (stubs that load it:

@@ -81,7 +81,10 @@ fn by_the_kernel(interpreter: &Interpreter, thread: u64) -> Result<Vec<(u64, u32
         let executable = read(at, layout.code)? & !7;
         let instruction = read(at, layout.instruction)?;
         at = read(at, layout.previous)?;
-        if owner >= 3 || executable == 0 || read(executable, 8)? != interpreter.code_type as u64 {
+        if owner >= 3
+            || executable == 0
+            || read(executable, layout.object_type())? != interpreter.code_type as u64
+        {
             if layout.owner.is_none() {
                 return Err("its frames have no code");
             }

@@ -13,7 +13,7 @@ use crate::cupti::names::read_memory;
 const LONGEST_NAME: u64 = 4096;
 /// Longest line table read, bytes.
 const LONGEST_TABLE: u64 = 1 << 20;
-/// From the bytecode back to the index of the first instruction that is traced (3.11 to 3.14).
+/// From the bytecode back to the index of the first instruction that is traced (3.11 to 3.15).
 const FIRST_TRACEABLE: u64 = 16;
 
 /// What a code object says.
@@ -49,14 +49,14 @@ fn int(address: u64) -> Option<i64> {
 /// Reads the code object at `at`; `None` where no code object is.
 pub(crate) fn read(interpreter: &Interpreter, at: u64) -> Option<Code> {
     let layout = &interpreter.layout;
-    if word(at + 8)? != interpreter.code_type as u64 {
+    if word(at + layout.object_type() as u64)? != interpreter.code_type as u64 {
         return None;
     }
     let field = |offset: usize| word(at + offset as u64);
     let pointers = layout.instruction_is == Instruction::Pointer;
     let (bytecode, length, begins) = if pointers {
         let bytecode = at + layout.bytecode as u64;
-        (bytecode, word(at + 16)?.checked_mul(2)?, int(bytecode - FIRST_TRACEABLE)? * 2)
+        (bytecode, field(layout.object_size())?.checked_mul(2)?, int(bytecode - FIRST_TRACEABLE)? * 2)
     } else {
         (0, size_of_bytes(interpreter, field(layout.bytecode)?)?, 0)
     };
@@ -66,7 +66,7 @@ pub(crate) fn read(interpreter: &Interpreter, at: u64) -> Option<Code> {
         file: text(interpreter, field(layout.filename)?)?,
         function: text(interpreter, field(layout.name)?)?,
         first_line: int(at + layout.first_line as u64)?,
-        table: bytes_at(table + 32, table_length)?,
+        table: bytes_at(table + (32 + layout.head) as u64, table_length)?,
         lines: layout.lines,
         bytecode,
         length,
@@ -75,23 +75,25 @@ pub(crate) fn read(interpreter: &Interpreter, at: u64) -> Option<Code> {
     })
 }
 
-/// Size of a bytes object; its content begins 32 bytes behind its address in every version.
+/// Size of a bytes object; its content begins 32 bytes behind its address in every version, and what the head has more.
 fn size_of_bytes(interpreter: &Interpreter, at: u64) -> Option<u64> {
-    (word(at + 8)? == interpreter.bytes_type).then(|| word(at + 16))?
+    let layout = &interpreter.layout;
+    let is_one = word(at + layout.object_type() as u64)? == interpreter.bytes_type;
+    is_one.then(|| word(at + layout.object_size() as u64))?
 }
 
 /// A str, as UTF-8. What a file name holds of bytes that are none (surrogates U+DC80 to U+DCFF) becomes those bytes.
 fn text(interpreter: &Interpreter, at: u64) -> Option<Vec<u8>> {
-    if word(at + 8)? != interpreter.str_type {
+    let layout = &interpreter.layout;
+    if word(at + layout.object_type() as u64)? != interpreter.str_type {
         return None;
     }
-    let length = word(at + 16)?.min(LONGEST_NAME);
-    let state = word(at + 32)?;
+    let length = word(at + layout.object_size() as u64)?.min(LONGEST_NAME);
+    let state = word(at + (32 + layout.head) as u64)?;
     let (kind, compact, ascii) = (state >> 2 & 7, state >> 5 & 1 == 1, state >> 6 & 1 == 1);
     if !compact || !matches!(kind, 1 | 2 | 4) {
         return None;
     }
-    let layout = &interpreter.layout;
     let from = if ascii { layout.ascii } else { layout.wide };
     let bytes = bytes_at(at + from as u64, length * kind)?;
     if ascii {

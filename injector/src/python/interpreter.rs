@@ -19,7 +19,7 @@ pub(crate) type Take = unsafe extern "C" fn(*mut c_void);
 /// A function from an object to an `int`.
 pub(crate) type IntOf = unsafe extern "C" fn(*mut c_void) -> c_int;
 
-/// In a type object: its name, its size without items, its deallocator.
+/// In a type object, and what an object's head has more in this build: its name, its size without items, its deallocator.
 const TYPE_NAME: u64 = 24;
 const TYPE_SIZE: u64 = 32;
 const TYPE_DEALLOCATE: usize = 48;
@@ -107,13 +107,13 @@ pub(crate) fn find(version: &str) -> Result<Interpreter, String> {
     let missing = |name: &str| format!("it has no {name}");
     let type_at = |name: &CStr, called: &[u8]| {
         let at = symbol(name).ok_or_else(|| missing(&name.to_string_lossy()))? as u64;
-        let its = word(at + TYPE_NAME).and_then(read_string);
+        let its = word(at + TYPE_NAME + layout.head as u64).and_then(read_string);
         (its.as_deref() == Some(called))
             .then_some(at)
             .ok_or_else(|| "its types are laid out otherwise".to_owned())
     };
     let code_type = type_at(c"PyCode_Type", b"code")?;
-    if word(code_type + TYPE_SIZE) != Some(layout.code_size as u64) {
+    if word(code_type + TYPE_SIZE + layout.head as u64) != Some(layout.code_size as u64) {
         return Err("its code objects are of another size".into());
     }
     let finalizing = function!(c"Py_IsFinalizing" as Int).or_else(|| function!(c"_Py_IsFinalizing" as Int));
@@ -152,6 +152,6 @@ pub(crate) fn word(address: u64) -> Option<u64> {
 impl Interpreter {
     /// Where the type of code objects keeps its deallocator.
     pub(crate) fn deallocator(&self) -> *mut c_void {
-        (self.code_type + TYPE_DEALLOCATE) as *mut c_void
+        (self.code_type + TYPE_DEALLOCATE + self.layout.head) as *mut c_void
     }
 }

@@ -2,7 +2,7 @@
 // HOT (`site`), WARM (`standing`), COLD (`start`, `decide`)
 //! The Python line at a CUDA call: which stack of Python functions the calling thread stands in.
 //!
-//! * [`versions`]: offsets of CPython 3.8 to 3.14. [`mod@interpreter`]: this process's Python, by name.
+//! * [`versions`]: offsets of CPython 3.8 to 3.15. [`mod@interpreter`]: this process's Python, by name.
 //! * [`check`]: once, at the first call from Python: is it as those say? Else nothing is ever walked.
 //! * [`walk`]: HOT, at a call: a hash of the stack, and its raw frames with the first sight of it.
 //! * [`sites`]: WARM, on the drain thread: names and lines, by [`code`] and [`lines`].

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // COLD
-//! Where CPython 3.8 to 3.14 keep what a stack walk needs: offsets in bytes on x86-64, default builds. Up to 3.12 they
+//! Where CPython 3.8 to 3.15 keep what a stack walk needs: offsets in bytes on x86-64, default builds and 3.13's free-threaded. Up to 3.12 they
 //! are constants of the minor version (compiled against the headers of 3.8.18, 3.9.18, 3.10.13, 3.11.7, 3.12.1); from
-//! 3.13 on the interpreter says them itself, in `_Py_DebugOffsets` at the start of `_PyRuntime`. Whatever stands here,
-//! `check` holds it against the running interpreter before a stack is recorded.
+//! 3.13 on the interpreter says them itself, in `_Py_DebugOffsets` at the start of `_PyRuntime` (which word says what:
+//! compiled against the headers of 3.13.0, 3.14.10, 3.15.2). Whatever stands here, `check` holds it against the running
+//! interpreter before a stack is recorded.
 
 use crate::cupti::names::read_memory;
 
@@ -60,6 +61,8 @@ pub(crate) struct Layout {
     pub(crate) bytecode: usize,
     /// Size of a code object without its bytecode, as its type says.
     pub(crate) code_size: usize,
+    /// What an object's head has more than 16 bytes: a free-threaded build's counts of references and lock.
+    pub(crate) head: usize,
     /// In a str: the characters where all are ASCII.
     pub(crate) ascii: usize,
     /// ... and where not.
@@ -82,6 +85,7 @@ const V38: Layout = Layout {
     lines: Lines::Lnotab,
     bytecode: 48,
     code_size: 176,
+    head: 0,
     ascii: 48,
     wide: 72,
 };
@@ -104,6 +108,7 @@ const V311: Layout = Layout {
     lines: Lines::Locations,
     bytecode: 184,
     code_size: 184,
+    head: 0,
     ascii: 48,
     wide: 72,
 };
@@ -122,6 +127,17 @@ const V312: Layout = Layout {
 };
 
 impl Layout {
+    /// In an object: its type.
+    #[inline]
+    pub(crate) fn object_type(&self) -> usize {
+        8 + self.head
+    }
+
+    /// ... the number of its items, or a str's length.
+    pub(crate) fn object_size(&self) -> usize {
+        16 + self.head
+    }
+
     /// The layout of a version, `runtime` being the address of `_PyRuntime` (0: not found); else why there is none.
     pub(crate) fn of(major: u32, minor: u32, hex: u32, runtime: u64) -> Result<Layout, String> {
         match (major, minor) {
@@ -131,7 +147,8 @@ impl Layout {
             (3, 12) => Ok(V312),
             (3, 13) => described(runtime, hex, &SLOTS_313),
             (3, 14) => described(runtime, hex, &SLOTS_314),
-            (3, 15..) | (4.., _) => Err("it is newer than this gapprobe knows (3.14)".into()),
+            (3, 15) => described(runtime, hex, &SLOTS_315),
+            (3, 16..) | (4.., _) => Err("it is newer than this gapprobe knows (3.15)".into()),
             _ => Err("it is older than gapprobe reads (3.8)".into()),
         }
     }
@@ -142,7 +159,8 @@ impl Layout {
 type Slots = [usize; 11];
 const SLOTS_313: Slots = [22, 28, 29, 30, 32, 34, 36, 38, 37, 42, 69];
 const SLOTS_314: Slots = [25, 31, 32, 33, 35, 39, 41, 43, 42, 47, 79];
-const WORDS: usize = 80;
+const SLOTS_315: Slots = [25, 39, 40, 41, 43, 47, 49, 51, 50, 55, 91];
+const WORDS: usize = 92;
 
 fn described(runtime: u64, hex: u32, slots: &Slots) -> Result<Layout, String> {
     let mut bytes = [0; 8 + WORDS * 8];
@@ -156,7 +174,9 @@ fn described(runtime: u64, hex: u32, slots: &Slots) -> Result<Layout, String> {
     if !bytes.starts_with(b"xdebugpy") || word(0) != u64::from(hex) {
         return Err("its table of offsets is of another version".into());
     }
-    if word(1) != 0 {
+    let is_free_threaded = word(1) != 0;
+    // later ones have the bytecode once for each thread
+    if is_free_threaded && hex >> 16 != 0x030d {
         return Err("it is a free-threaded build".into());
     }
     let [frame, previous, code, instruction, owner, filename, name, first_line, table, bytecode, ascii] =
@@ -174,6 +194,7 @@ fn described(runtime: u64, hex: u32, slots: &Slots) -> Result<Layout, String> {
         table,
         bytecode,
         code_size: bytecode,
+        head: if is_free_threaded { 16 } else { 0 },
         ascii,
         wide: ascii + 16,
         ..V312
@@ -212,12 +233,21 @@ mod tests {
         assert_eq!(layout, expected);
         assert!(Layout::of(3, 13, 0x030d01f0, at).unwrap_err().contains("another version"));
         assert!(Layout::of(3, 13, 0x030d00f0, 0).unwrap_err().contains("_PyRuntime"));
-        let mut threaded = bytes.clone();
-        threaded[16] = 1;
-        assert!(Layout::of(3, 13, 0x030d00f0, threaded.as_ptr() as u64)
-            .unwrap_err()
-            .contains("free-threaded"));
         let mut odd = OF_313;
+        // what the headers of 3.13.5 say of a free-threaded build; later ones are left alone
+        let values = [72, 8, 0, 56, 70, 128, 144, 84, 152, 216, 56];
+        let threaded = |hex, slots| {
+            let mut bytes = table(hex, slots, values);
+            bytes[16] = 1;
+            bytes
+        };
+        let of_313 = threaded(0x030d05f0, &SLOTS_313);
+        let layout = Layout::of(3, 13, 0x030d05f0, of_313.as_ptr() as u64).unwrap();
+        assert_eq!((layout.head, layout.filename, layout.ascii, layout.wide), (16, 128, 56, 72));
+        assert_eq!((layout.object_type(), layout.object_size()), (24, 32));
+        let of_314 = threaded(0x030e0af0, &SLOTS_314);
+        let why = Layout::of(3, 14, 0x030e0af0, of_314.as_ptr() as u64).unwrap_err();
+        assert!(why.contains("free-threaded"), "{why}");
         odd[5] = 1 << 40;
         let odd = table(0x030d00f0, &SLOTS_313, odd);
         assert!(Layout::of(3, 13, 0x030d00f0, odd.as_ptr() as u64).unwrap_err().contains("no sense"));
@@ -225,7 +255,7 @@ mod tests {
 
     #[test]
     fn versions_beyond_the_known_ones_are_refused() {
-        for (major, minor) in [(2, 7), (3, 6), (3, 7), (3, 15), (4, 0)] {
+        for (major, minor) in [(2, 7), (3, 6), (3, 7), (3, 16), (4, 0)] {
             assert!(Layout::of(major, minor, 0, 0).is_err(), "{major}.{minor}");
         }
     }

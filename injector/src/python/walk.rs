@@ -31,7 +31,7 @@ pub(crate) const TAG_FRAME: u64 = Tag::Frame as u64;
 /// Hash of the call that follows.
 pub(crate) const TAG_SITE: u64 = Tag::Site as u64;
 
-/// Owners from here on are the interpreter's own entry frames (3.12 to 3.14).
+/// Owners from here on are the interpreter's own entry frames (3.12 to 3.15).
 const OWNED_BY_INTERPRETER: u8 = 3;
 /// A generator's frame: it is a frame before its first line, too.
 pub(crate) const OWNED_BY_GENERATOR: u8 = 1;
@@ -233,8 +233,8 @@ impl Iterator for Frames<'_> {
             // The low bits are tags from 3.14 on; objects are aligned to 8 at least.
             // SAFETY: as above.
             let code = unsafe { load(at + layout.code) } & !7;
-            // SAFETY: an object that the frame keeps alive; its type stands in its second word.
-            if code == 0 || unsafe { load(code + 8) } != self.interpreter.code_type {
+            // SAFETY: an object that the frame keeps alive; its type stands in its head.
+            if code == 0 || unsafe { load(code + layout.object_type()) } != self.interpreter.code_type {
                 continue;
             }
             let instruction = match layout.instruction_is {

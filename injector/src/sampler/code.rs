@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::layout::{Layout, TYPE, UNICODE_HASH};
+use super::layout::{Layout, UNICODE_HASH};
 use super::remote::{i32_at, read, u64_at};
 use crate::python::code::{self, Code};
 use crate::python::interpreter::Interpreter;
@@ -70,7 +70,7 @@ impl Codes {
         known: &Interpreter,
         layout: &Layout,
     ) -> Option<u32> {
-        if u64_at(head, TYPE) != known.code_type as u64 {
+        if u64_at(head, known.layout.object_type()) != known.code_type as u64 {
             return None;
         }
         let mut identity = Identity {

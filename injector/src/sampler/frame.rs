@@ -43,7 +43,8 @@ pub(super) fn decode(python: &Python, address: u64, bytes: &[u8]) -> Frame {
     Frame {
         address,
         back: u64_at(bytes, layout.previous),
-        code: if owner >= OWNED_BY_C { 0 } else { u64_at(bytes, layout.code) },
+        // the low bits are tags from 3.14 on; objects are aligned to 8 at least
+        code: if owner >= OWNED_BY_C { 0 } else { u64_at(bytes, layout.code) & !7 },
         instruction: if is_int { instruction & 0xffff_ffff } else { instruction },
         owner,
         is_root: is_root(python, bytes, owner),

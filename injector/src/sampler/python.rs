@@ -5,7 +5,7 @@
 
 use std::ffi::{c_int, c_void, CStr};
 
-use super::layout::{From, Layout, GC_GENERATION0, GC_GENERATIONS, GIL_HOLDER, GIL_LOCKED, GIL_WAITED};
+use super::layout::{From, Layout, GC_GENERATIONS, GIL_HOLDER, GIL_LOCKED, GIL_WAITED};
 use super::remote::{i32_at, is_address, read, u64_at, word, Batch};
 use crate::hostpool;
 use crate::python;
@@ -119,6 +119,7 @@ impl Python {
             From::Runtime(at) => Some(runtime as u64 + at as u64),
             From::Interpreter(at) => Some(state + at as u64),
             From::Pointer(at) => word(state + at as u64),
+            From::Nowhere => None,
         };
         found.gil = place(layout.gil).filter(|gil| found.is_gil(*gil));
         found.gc = place(layout.gc).filter(|gc| is_gc(*gc, &layout));
@@ -141,7 +142,11 @@ impl Python {
     /// What is known of it, for the recording.
     pub(super) fn describe(&self) -> String {
         let known = |what: &str, is: bool| if is { what.to_owned() } else { format!("{what} unknown") };
-        let (gil, gc) = (known("GIL", self.gil.is_some()), known("GC", self.gc.is_some()));
+        let gil = match self.layout.gil {
+            From::Nowhere => "no GIL".to_owned(),
+            _ => known("GIL", self.gil.is_some()),
+        };
+        let gc = known("GC", self.gc.is_some());
         format!("{}.{}: frames, {gil}, {gc}", self.version.0, self.version.1)
     }
 
@@ -240,10 +245,15 @@ impl Python {
     }
 }
 
-/// Is the state of a collector there: its pointer to the youngest generation points into itself?
+/// Is the state of a collector there: running or not, on or off, and its pointer to the youngest generation, where there is
+/// one, into itself?
 fn is_gc(address: u64, layout: &Layout) -> bool {
-    let Some(bytes) = read(address, layout.collecting + 4) else { return false };
+    let last = layout.collecting.max(layout.generation0.map_or(0, |at| at + 4));
+    let Some(bytes) = read(address, last + 4) else { return false };
+    let is_flag = |at: usize| matches!(i32_at(&bytes, at), 0 | 1);
+    let points_home = |at: usize| u64_at(&bytes, at) == address + GC_GENERATIONS as u64;
     is_address(address)
-        && u64_at(&bytes, GC_GENERATION0) == address + GC_GENERATIONS as u64
-        && matches!(i32_at(&bytes, layout.collecting), 0 | 1)
+        && is_flag(layout.collecting)
+        && is_flag(layout.enabled)
+        && layout.generation0.is_none_or(points_home)
 }

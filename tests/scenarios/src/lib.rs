@@ -5,6 +5,7 @@
 //! * [`victim`]: one run of one program, with gapprobe or without, in folders of its own.
 //! * [`truth`]: what the simulated driver says really happened.
 //! * [`recorded`]: what the recording says happened.
+//! * [`pythons`]: the CPythons of this machine.
 //! * [`small_disk`]: a disk that is soon full.
 //! * [`chaos`]: random programs under random faults, and what must hold after each (`benches/chaos.rs`).
 //!
@@ -12,6 +13,7 @@
 
 pub mod built;
 pub mod chaos;
+pub mod pythons;
 pub mod recorded;
 pub mod small_disk;
 pub mod truth;

@@ -4,6 +4,8 @@
 //! for the memset and for the wait that follows it. A call may be without its caller where that is counted; none has a wrong one.
 
 use std::collections::HashMap;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use analyzer::run::Run as Loaded;
@@ -185,6 +187,46 @@ fn a_runtime_linked_into_the_program_is_not_the_caller() {
     ended_well(&run);
     let tally = compare(&run, of_c);
     assert_eq!((tally.right, tally.without, tally.module), (0, 0, 400), "{tally:?}");
+}
+
+/// `program`, with its symbols at the end of a table of `room` bytes.
+fn with_symbols(program: &Path, room: u64) -> PathBuf {
+    let mut bytes = std::fs::read(program).expect("a program");
+    let word = |bytes: &[u8], at: usize, n: usize| {
+        bytes[at..at + n].iter().rev().fold(0, |w, b| w << 8 | u64::from(*b))
+    };
+    let (sections, count) = (word(&bytes, 40, 8) as usize, word(&bytes, 60, 2) as usize);
+    let mut all = (0..count).map(|n| sections + n * 64);
+    let of_symbols = all.find(|at| word(&bytes, at + 4, 4) == 2).expect("symbols");
+    let (at, length) = (word(&bytes, of_symbols + 24, 8), word(&bytes, of_symbols + 32, 8));
+    let symbols = bytes[at as usize..(at + length) as usize].to_vec();
+    let (begins, room) = ((bytes.len() as u64).next_multiple_of(8), room - room % 24);
+    bytes[of_symbols + 24..of_symbols + 32].copy_from_slice(&begins.to_le_bytes());
+    bytes[of_symbols + 32..of_symbols + 40].copy_from_slice(&room.to_le_bytes());
+    let path = built().scratch.join(format!("callers_symbols_{}_{room}", std::process::id()));
+    std::fs::copy(program, &path).expect("a copy that can be run");
+    let file = std::fs::File::options().write(true).open(&path).expect("the copy");
+    file.write_all_at(&bytes, 0).expect("written");
+    file.write_all_at(&symbols, begins + room - length).expect("written behind a hole");
+    path
+}
+
+/// As many symbols as can be read in time name the caller; of a module with more only the module is known.
+#[test]
+fn a_table_of_symbols_that_is_too_large_is_not_read() {
+    let program = built().victims.join(RELEASE).join("callers_linked_in");
+    for (megabytes, right) in [(24, 400), (64, 0)] {
+        let program = with_symbols(&program, megabytes << 20);
+        let run = Victim::of(&program, &["200"], RELEASE).run();
+        ended_well(&run);
+        let tally = compare(&run, of_c);
+        assert_eq!(
+            (tally.right, tally.without, tally.module),
+            (right, 0, 400 - right),
+            "{megabytes}: {tally:?}"
+        );
+        std::fs::remove_file(&program).expect("removed");
+    }
 }
 
 /// A file that is not the one that was loaded names nothing.

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use trace::event::sample;
 use trace::Total;
 
-use super::sampled::{fine, marked, pythons, samples, share, victim, Sampled};
+use super::sampled::{fine, marked, pythons, samples, share, victim, with_a_lock, Sampled};
 
 /// In the loop that holds the lock.
 fn holds(s: &Sampled) -> bool {
@@ -17,7 +17,7 @@ fn holds(s: &Sampled) -> bool {
 
 #[test]
 fn the_thread_that_holds_the_lock_is_read_while_another_waits_for_it() {
-    for python in pythons() {
+    for python in with_a_lock() {
         let name = python.display();
         let run = victim(&python, "lock", "1.5").run();
         let recorded = fine(&run, &python);
@@ -57,7 +57,7 @@ const MOST_STARVED: f64 = 0.2;
 #[test]
 fn the_verdict_names_the_line_that_holds_the_lock() {
     let lines = marked("HOLD") - 1..=marked("HOLD");
-    for python in pythons() {
+    for python in with_a_lock() {
         let name = python.display();
         let named = (0..4).any(|_| {
             let run = victim(&python, "lock_steps", "3").run();

@@ -125,7 +125,7 @@ fn no_system_call_on_a_thread_that_python_called_from() {
     // (isolated, without site: every system call of its start is a stack that strace unwinds)
     let words =
         ["-IS", script.to_str().expect("a path"), library.to_str().expect("a path"), "syscalls", "20"];
-    let (_, python) = super::sites::pythons(&["3.11", "3.12", "3.13", "3.10"]).swap_remove(0);
+    let (_, python) = gapprobe_scenarios::pythons::pythons(&["3.11", "3.12", "3.13", "3.10"]).swap_remove(0);
     let victim = Victim::of(python, &words, "13.0").env("SIM_TRUTH", "").env("SIM_LAUNCH_NS", "0");
     let _shared = CORES.read().unwrap_or_else(|e| e.into_inner());
     let (ours, windows) = calls_of_ours("python", victim);

@@ -4,27 +4,25 @@
 use std::path::PathBuf;
 
 use gapprobe_scenarios::built::root;
+use gapprobe_scenarios::pythons::READ;
 use gapprobe_scenarios::{Recorded, Run, Victim};
 use trace::define::TrackInfo;
 use trace::reader::Track;
 use trace::{Event, FrameInfo, Kind, Loss};
 
-/// `python3`, and those that pyenv has, where they are of a version that can be sampled.
+/// The CPythons that can be sampled, the newest last; `python3` where none is found.
 pub(crate) fn pythons() -> Vec<PathBuf> {
-    let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
-    let versions =
-        std::fs::read_dir(home.join(".pyenv/versions")).into_iter().flatten().filter_map(Result::ok);
-    let known = ["3.8.", "3.9.", "3.10.", "3.11.", "3.12.", "3.13."];
-    let mut all: Vec<PathBuf> = versions
-        .filter(|v| known.iter().any(|k| v.file_name().to_string_lossy().starts_with(k)))
-        .map(|v| v.path().join("bin/python3"))
-        .filter(|p| p.exists())
-        .collect();
-    all.sort();
+    let mut all: Vec<PathBuf> =
+        gapprobe_scenarios::pythons::pythons(&READ).into_iter().map(|(_, p)| p).collect();
     if all.is_empty() {
         all.push("python3".into());
     }
     all
+}
+
+/// Those of them that have a global lock.
+pub(crate) fn with_a_lock() -> Vec<PathBuf> {
+    pythons().into_iter().filter(|p| !p.to_string_lossy().ends_with('t')).collect()
 }
 
 pub(crate) fn source() -> PathBuf {

@@ -10,7 +10,7 @@ use gapprobe_scenarios::Run;
 use trace::event::{sample, Gauge};
 use trace::{Event, Kind, Total};
 
-use super::sampled::{fine, marked, pythons, samples, share, source, victim, Sampled};
+use super::sampled::{fine, marked, pythons, samples, share, source, victim, with_a_lock, Sampled};
 
 #[test]
 fn a_thread_that_sleeps_is_found_in_its_line_and_its_system_call() {
@@ -97,7 +97,7 @@ fn a_thread_that_computes_is_found_on_the_cpu_in_its_function() {
 
 #[test]
 fn who_holds_pythons_lock_and_who_waits_for_it() {
-    for python in pythons() {
+    for python in with_a_lock() {
         let run = victim(&python, "lock", "1.5").run();
         let recorded = fine(&run, &python);
         let all = samples(&recorded);
@@ -115,6 +115,21 @@ fn who_holds_pythons_lock_and_who_waits_for_it() {
         let all = samples(&fine(&run, &python));
         let asleep = share(&all, |s| s.stands_in("wait_for_data") && s.event.x == 0);
         assert!(asleep > 0.7, "{name}: who sleeps has given it up: {asleep}");
+    }
+}
+
+/// In a free-threaded build nobody holds a lock or waits for it; frames and collector are known all the same.
+#[test]
+fn without_a_lock_nobody_holds_one() {
+    for (_, python) in gapprobe_scenarios::pythons::pythons(&["3.13t"]) {
+        let run = victim(&python, "lock", "1.5").run();
+        let recorded = fine(&run, &python);
+        let said = recorded.definitions.attributes().find(|(k, _)| *k == "sampler.python");
+        assert_eq!(said, Some(("sampler.python", "3.13: frames, no GIL, GC")));
+        let all = samples(&recorded);
+        let computing = all.iter().filter(|s| s.stands_in("crunch")).count();
+        assert!(computing > 30, "{computing} of {}", all.len());
+        assert!(all.iter().all(|s| s.event.x & (sample::HOLDS_GIL | sample::WAITS_GIL) == 0));
     }
 }
 

@@ -9,41 +9,13 @@ use std::process::Command;
 use std::time::Duration;
 
 use gapprobe_scenarios::built::{built, root};
+use gapprobe_scenarios::pythons::{pythons, READ};
 use gapprobe_scenarios::{skipped, Recorded, Run, Victim};
 use trace::call::Class;
 use trace::{Kind, Language, Loss};
 
-/// Versions whose frames are read, and older ones that must be left alone.
-const READ: [&str; 7] = ["3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14"];
+/// Older ones, that must be left alone.
 const OLDER: [&str; 3] = ["2.7", "3.6", "3.7"];
-
-/// A python of this version: of pyenv, of the system.
-fn python(version: &str) -> Option<PathBuf> {
-    let home = std::env::var_os("PYENV_ROOT").map_or_else(|| PathBuf::from("/root/.pyenv"), PathBuf::from);
-    let mut found: Vec<PathBuf> = std::fs::read_dir(home.join("versions"))
-        .into_iter()
-        .flatten()
-        .filter_map(|e| Some(e.ok()?.path()))
-        .filter(|p| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with(&format!("{version}."))))
-        .map(|p| p.join(if version == "2.7" { "bin/python" } else { "bin/python3" }))
-        .filter(|p| p.is_file())
-        .collect();
-    found.sort();
-    let system = PathBuf::from(format!("/usr/bin/python{version}"));
-    found.pop().or_else(|| system.is_file().then_some(system))
-}
-
-/// The pythons of `versions` that are here; those that are not are named.
-pub(crate) fn pythons(versions: &[&'static str]) -> Vec<(&'static str, PathBuf)> {
-    let all = versions.iter().filter_map(|v| {
-        let found = python(v);
-        if found.is_none() {
-            skipped(format!("no Python {v} on this machine, its frames were not compared"));
-        }
-        Some((*v, found?))
-    });
-    all.collect()
-}
 
 fn victim(release: &str, python: &Path, words: &[&str]) -> Victim {
     let script = root().join("tests/victims/sites.py");
@@ -152,10 +124,15 @@ fn compare(label: &str, run: &Run) -> Tally {
 fn greenlet(version: &str, python: &Path) -> Option<PathBuf> {
     let folder = built().scratch.join(format!("greenlet-{version}"));
     if !folder.join("greenlet").is_dir() {
-        let mut pip = Command::new(python);
-        pip.args(["-m", "pip", "install", "-q", "--no-deps", "--only-binary", ":all:", "--target"]);
-        let done = pip.arg(&folder).arg("greenlet").output().ok()?;
-        if !done.status.success() {
+        // its own pip; one without (Debian's packages) has another's
+        let asked = |python: &Path, more: &[&str]| {
+            let mut pip = Command::new(python);
+            pip.args(["-m", "pip", "install", "-q", "--no-deps", "--only-binary", ":all:", "--target"]);
+            let done = pip.arg(&folder).args(more).arg("greenlet").output();
+            done.is_ok_and(|d| d.status.success())
+        };
+        let other = ["--python-version", version, "--implementation", "cp"];
+        if !asked(python, &[]) && !asked(Path::new("python3"), &other) {
             skipped(format!("no greenlet for Python {version} from PyPI"));
             return None;
         }
@@ -177,7 +154,7 @@ fn every_call_has_the_stack_it_was_made_from() {
         assert_eq!(run.stdout.contains("greenlets"), greenlet.is_some(), "{version}: {}", run.stdout);
         let tally = compare(version, &run);
         println!("{version}: {tally:?}, {}", attribute(&run.recorded(), "python.check"));
-        assert!(attribute(&run.recorded(), "python.version").starts_with(version));
+        assert!(attribute(&run.recorded(), "python.version").starts_with(version.trim_end_matches('t')));
         assert_eq!(tally.without, 0, "{version}: {:?}", run.recorded().losses());
         assert!(tally.deleted_and_read > 15, "{version}: {tally:?}");
     }
@@ -244,6 +221,26 @@ fn older_pythons_are_left_alone_and_it_is_said() {
         // what called CUDA is machine code of ctypes
         let mut frames = recorded.of(Kind::Call).flat_map(|(_, e)| recorded.definitions.stack(e.c));
         assert!(frames.all(|f| f.language == Language::Caller), "{version}");
+    }
+}
+
+/// Free-threaded builds from 3.14 on. Where none is here, one with a lock says of itself that it is one: what is told there, in
+/// the interpreter's table of offsets, is what counts.
+#[test]
+fn free_threaded_pythons_from_3_14_on_are_left_alone_and_it_is_said() {
+    let script = "import ctypes, time\nlibrary = ctypes.CDLL('libcudart.so')\n\
+                  table = ctypes.addressof(ctypes.c_char.in_dll(ctypes.pythonapi, '_PyRuntime'))\n\
+                  ctypes.c_uint64.from_address(table + 16).value = 1\n\
+                  for n in range(100): library.cudaDeviceSynchronize(); time.sleep(0.005)\nprint('done')\n";
+    for (version, python) in pythons(&["3.14", "3.15", "3.14t", "3.15t"]) {
+        let run = Victim::of(&python, &["-c", script], "13.0").run();
+        assert_eq!((run.ending(), run.stdout.as_str()), (0, "done\n"), "{version}: {}", run.stderr);
+        let recorded = run.recorded();
+        let said = attribute(&recorded, "python.sites");
+        assert!(said.starts_with("off: Python 3.1") && said.contains("free-threaded"), "{version}: {said}");
+        let mut frames = recorded.of(Kind::Call).flat_map(|(_, e)| recorded.definitions.stack(e.c));
+        assert!(frames.all(|f| f.language == Language::Caller), "{version}");
+        assert!(recorded.of(Kind::Sample).all(|(_, e)| e.a == 0), "{version}");
     }
 }
 

@@ -10,7 +10,7 @@ use super::super::*;
 use crate::python::interpreter::Interpreter;
 use crate::python::versions;
 use crate::sampler::frame::OWNED_BY_C;
-use crate::sampler::layout::{Layout, TYPE};
+use crate::sampler::layout::Layout;
 
 const STATE: u64 = 0x10_0000;
 const C_FRAME: u64 = 0x11_0000;
@@ -108,7 +108,7 @@ fn lay(bytes: &mut Bytes, python: &Python, f: Function, back: u64, stands: Stand
     let layout = &python.known.layout;
     put(bytes, f.0 + layout.previous as u64, &back.to_le_bytes());
     put(bytes, f.0 + layout.code as u64, &f.code().to_le_bytes());
-    put(bytes, f.code() + TYPE as u64, &CODE_TYPE.to_le_bytes());
+    put(bytes, f.code() + 8, &CODE_TYPE.to_le_bytes());
     let (runs, at) = match stands {
         Stands::Runs(at) => (true, at),
         Stands::Left(at) => (false, at),
