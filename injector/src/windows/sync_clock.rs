@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// HOT (`enter`, `leave`), WARM (the rest)
+// HOT (`enter`, `leave`), COLD (`prepare`), WARM (the rest)
 //! Synchronizing calls and the time in them, counted without CUPTI: the clock is read twice a call. Where they are seen: `waits.rs`.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -98,6 +98,13 @@ pub(super) fn leave(entered: Entered) {
         place.since.store(0, Ordering::Release);
     }
     thread_block::with(|b| b.in_sync.set(false));
+}
+
+/// Faults the places in: the program's threads write them. COLD.
+pub(super) fn prepare() {
+    for place in &UNDER_WAY {
+        place.tid.fetch_or(0, Ordering::Relaxed);
+    }
 }
 
 /// Calls that have returned so far.

@@ -109,6 +109,7 @@ unsafe extern "C" fn memcpy<const N: usize>(
 
 /// Leads the waiting calls of all objects mapped now here. Harmless to repeat.
 pub(super) fn lead_here() {
+    sync_clock::prepare();
     let runtime = choose::only_runtime();
     let driver = choose::driver();
     for (wait, real) in WAITS.iter().zip(&REAL) {
