@@ -17,7 +17,7 @@ pub fn complete_to(header: &Header) -> u64 {
 /// Nothing was recorded from `since` on, and the span had not ended when the recording was read: it is unobserved until `to`, and all
 /// is known up to there. Not where the GPU's own records are behind by more than a window's last ones: what they hold is not known.
 pub fn unobserved_to(run: &mut Run, since: u64, to: u64, why: Unobserved) {
-    let since = since.max(complete_to(&run.header));
+    let since = since.max(complete_to(&run.header)).max(run.header.valid_from);
     if run.header.host_complete_to >= to || to <= since {
         return; // it ended meanwhile, and is in the recording
     }
@@ -45,6 +45,10 @@ mod tests {
         unobserved_to(&mut between, 70, 100, Unobserved::Window);
         assert_eq!(between.blind, [Blind { span: Span::new(70, 100), reason: Unobserved::Window as u32 }]);
         assert_eq!(complete_to(&between.header), 100);
+        let mut window = run(70, 70);
+        window.header.valid_from = 90;
+        unobserved_to(&mut window, 70, 100, Unobserved::Window);
+        assert_eq!(window.blind.first().map(|b| b.span), Some(Span::new(90, 100)), "of the window alone");
         let mut ended = run(100, 100);
         unobserved_to(&mut ended, 70, 100, Unobserved::Window);
         assert_eq!((ended.blind.len(), complete_to(&ended.header)), (0, 100), "the recording has it");

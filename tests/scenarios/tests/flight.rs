@@ -161,7 +161,6 @@ fn between_windows_the_trace_says_what_was_not_recorded_and_calls_none_of_it_idl
     let victim = Victim::ours("13.0", &words);
     let mut running = victim.env("GAPPROBE_FLIGHT", "2").env("GAPPROBE_WINDOW", "16/100000").start();
     let (summary, trace) = flight(&mut running);
-    let captured = gapprobe(&running, &["capture", &running.pid().to_string(), "--last", "1", "--json"]);
     let run = running.finish();
     fine(&run);
     let line = said(&run, "steps take ");
@@ -180,13 +179,47 @@ fn between_windows_the_trace_says_what_was_not_recorded_and_calls_none_of_it_idl
         .iter()
         .filter(steps)
         .any(|e| e["args"]["value"].as_f64().is_some_and(|us| us > 500.0)));
-    // from outside it is the same
+}
+
+#[test]
+fn what_the_program_wanted_unrecorded_is_unobserved_in_the_trace() {
+    // it never switches recording on; steps are marked all the same
+    let words = ["steps", "6500", "6", "500", "5000", "3000", "1500"];
+    let victim = Victim::ours("13.0", &words);
+    let mut running = victim.env("GAPPROBE_FLIGHT", "2").env("GAPPROBE_CAPTURE", "profiler").start();
+    let (summary, trace) = flight(&mut running);
+    let run = running.finish();
+    assert_eq!(run.ending(), 0, "{}", run.stderr);
+    let line = said(&run, "steps take ");
+    assert!(line.contains("The last 2.0 s, 0 us of them recorded"), "{line}");
+    let unseen = summary["coverage"]["unobserved_ns"].as_u64().expect("a number");
+    assert!((1_900_000_000..=2_000_000_000).contains(&unseen), "{}", summary["coverage"]);
+    assert_eq!(summary["coverage"]["unobserved"][0]["reason"], "the program switched capture off");
+    assert_eq!(of(&trace, "kernel"), 0);
+}
+
+#[test]
+fn the_last_seconds_from_outside_are_those_up_to_now_also_between_windows() {
+    let words = ["steps", "8000", "6", "500"];
+    let victim = Victim::ours("13.0", &words).env("GAPPROBE_WINDOW", "16/100000");
+    let running = victim.env("GAPPROBE_SLOW_STEP", "0").start();
+    std::thread::sleep(Duration::from_secs(3));
+    let captured = gapprobe(&running, &["capture", &running.pid().to_string(), "--last", "1", "--json"]);
+    let run = running.finish();
+    fine(&run);
     let captured: Value = serde_json::from_str(&captured).expect("a summary");
-    let c = &captured["coverage"];
+    let coverage = &captured["coverage"];
+    let unseen = coverage["unobserved_ns"].as_u64().expect("a number");
+    assert!((900_000_000..=1_000_000_000).contains(&unseen), "{coverage}");
+    let line = captured["line"].as_str().expect("a line");
     assert!(
-        c["seen_ns"].as_u64().unwrap_or(0) + c["unobserved_ns"].as_u64().unwrap_or(0) > 900_000_000,
-        "{c}"
+        line.starts_with("the last 1.0 s, 1.0 s of them not recorded (between two windows): gapprobe["),
+        "{line}"
     );
+    // up to then
+    let ended = coverage["unobserved"][0]["to_ns"].as_u64().expect("a time");
+    let last = run.truth().kernels().map(|k| k.end).max().expect("kernels");
+    assert!(ended < last && last - ended < 8_000_000_000, "{ended} of {last}");
 }
 
 #[test]
