@@ -53,6 +53,7 @@ int main(int argc, char **argv) {
     long steps = atol(argv[1]), host_us = atol(argv[2]), launched = 0;
     long hang_at = argc > 4 ? atol(argv[4]) : -1;
     if (argc > 5) signal(SIGTERM, leave);
+    if (hang_at >= 0) alarm(90); // a test that failed leaves nobody hanging
     void *work = kernel("work", 300), *all_reduce = kernel("ncclDevKernel_AllReduce", 3600e6);
     char *device, host[64] = {0};
     cudaEvent_t event;
