@@ -10,6 +10,7 @@ use crate::analysis::{working, Analysis, Bucket, Cost, Coverage, DeviceAnalysis,
 use crate::gaps::dispatching::Dispatched;
 use crate::gaps::{attribute, HostView, Whose};
 use crate::kernels::KernelTable;
+use crate::known::complete_to;
 use crate::replay::Prepared;
 use crate::run::{Call, Device, Run, Span};
 use crate::timeline::Observed;
@@ -87,12 +88,7 @@ pub fn analyze(run: &Run) -> Analysis {
 /// too: a gap there has no launch to explain it.
 fn valid_span(run: &Run) -> Span {
     let h = &run.header;
-    let start = h.valid_from.max(h.start_monotonic);
-    let end = match h.host_complete_to {
-        0 => h.gpu_complete_to,
-        host => h.gpu_complete_to.min(host),
-    };
-    Span::new(start, end)
+    Span::new(h.valid_from.max(h.start_monotonic), complete_to(h))
 }
 
 /// The steps' span, else first to last op of any device; always inside the valid span.

@@ -46,6 +46,7 @@ pub mod gaps;
 #[cfg(feature = "cli")]
 pub mod html;
 pub mod kernels;
+pub mod known;
 pub mod line;
 #[cfg(feature = "cli")]
 pub mod live;

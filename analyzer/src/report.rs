@@ -21,6 +21,7 @@ use crate::line::{self, line};
 use crate::run::Run;
 use crate::summary::{summary, Around};
 use crate::symbols;
+use crate::visible::visible;
 
 mod ending;
 mod fresh;
@@ -63,6 +64,8 @@ pub struct ReportOptions<'a> {
     pub threaded: bool,
     /// The recording is still being written: its end is not the end of the program.
     pub live: bool,
+    /// In front of the line, in the trace too: why this part of a run was written.
+    pub because: Option<&'a str>,
     /// In the names of the files: when what they hold began, ns since 1970; `None`: when the recording did.
     pub named_by: Option<u64>,
     /// Told from time to time.
@@ -88,6 +91,7 @@ impl<'a> ReportOptions<'a> {
             max_trace_bytes: chrome::MAX_BYTES,
             threaded: true,
             live: false,
+            because: None,
             named_by: None,
             progress: None,
             keep: Keep::default(),
@@ -229,7 +233,7 @@ pub fn write(run: &Run, analysis: &Analysis, options: &ReportOptions<'_>) -> Rep
     // in the current directory the name alone is what one types
     let here = options.directory == Path::new(".");
     let path = report.trace.as_deref().map(|p| p.to_string_lossy().into_owned());
-    report.line = line(run, analysis, if here { name.as_deref() } else { path.as_deref() });
+    report.line = because(options, line(run, analysis, if here { name.as_deref() } else { path.as_deref() }));
     report.figures = line::figures(run, analysis);
     let around = Around { line: &report.line, trace: name.as_deref(), written: report.written };
     let mut text = serde_json::to_string_pretty(&summary(run, analysis, &around)).unwrap_or_default();
@@ -255,8 +259,16 @@ pub fn write(run: &Run, analysis: &Analysis, options: &ReportOptions<'_>) -> Rep
     report
 }
 
+/// The line, and in front of it why there is one.
+fn because(options: &ReportOptions<'_>, line: String) -> String {
+    match options.because {
+        Some(why) => format!("{}: {line}", visible(why)),
+        None => line,
+    }
+}
+
 fn trace_file(run: &Run, analysis: &Analysis, options: &ReportOptions<'_>, stem: &str, report: &mut Report) {
-    let said = line(run, analysis, None);
+    let said = because(options, line(run, analysis, None));
     let progress = |done: u64, all: u64| tell(options, "trace", done, all);
     let chrome_options = ChromeOptions {
         max_bytes: options.max_trace_bytes,

@@ -234,10 +234,26 @@ fn coverage(run: &Run, analysis: &Analysis) -> Value {
         "events": analysis.events,
         "operations_without_call": run.unjoined,
         "data_losses": analysis.data_losses,
+        "between_windows": between_windows(&run.header),
         "unobserved_ns": analysis.blind.iter().map(|b| b.span.ns()).sum::<u64>(),
         "unobserved": analysis.blind.iter().take(100).map(|b| json!({
             "from_ns": b.span.start, "to_ns": b.span.end, "reason": b.text(),
         })).collect::<Vec<_>>(),
+    })
+}
+
+/// What is known of the time between windows, for the whole run; `null` without windows.
+fn between_windows(h: &Header) -> Value {
+    let (steps, sync_ns) = (h.total(Total::StepsBetween), h.total(Total::SyncBetweenNs));
+    if h.total(Total::Windows) == 0 {
+        return Value::Null;
+    }
+    json!({
+        "steps": steps,
+        "launches": h.total(Total::LaunchesBetween),
+        "syncs": h.total(Total::SyncsBetween),
+        "sync_ns": sync_ns,
+        "sync_ns_per_step": (steps > 0).then(|| sync_ns as f64 / steps as f64),
     })
 }
 

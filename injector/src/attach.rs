@@ -22,8 +22,8 @@ pub(crate) use crate::threads::spawn_quietly;
 use crate::threads::{self, Signal};
 use crate::windows::{self, Windows};
 use crate::{
-    callers, clock, crashes, environment, flush, guard, hostpool, identity, leave, lifecycle, loader, losses,
-    neighbours, python, sampler, say,
+    callers, clock, crashes, environment, flight, flush, guard, hostpool, identity, leave, lifecycle, loader,
+    losses, neighbours, python, sampler, say,
 };
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
@@ -262,6 +262,7 @@ fn prepare_recording() {
     drop(attaching);
     crashes::attached();
     sampler::start();
+    flight::start(settings, image);
     let spent = ATTACH_NS.load(Ordering::Relaxed) + clock::monotonic().saturating_sub(begin);
     if let Some(recorder) = RECORDER.lock().as_mut() {
         if let Some(slot) = recorder.header.totals.get_mut(Total::AttachNs as usize) {

@@ -98,6 +98,17 @@ fn own_tid() -> u32 {
     }
 }
 
+/// The calling thread's id. No call to the kernel where libc's descriptor has it, else one a thread.
+#[inline]
+pub(crate) fn tid() -> u32 {
+    thread_block::with(|block| {
+        if block.tid.get() == 0 {
+            block.tid.set(own_tid());
+        }
+        block.tid.get()
+    })
+}
+
 fn claim(pool: &Pool, tid: u32) -> usize {
     for place in &pool.places {
         if place.owner.load(Ordering::Relaxed) == 0

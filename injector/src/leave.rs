@@ -18,7 +18,7 @@ use crate::drain::RECORDER;
 use crate::guard::guard;
 use crate::store::image::Image;
 use crate::threads::Signal;
-use crate::{attach, clock, control, crashes, flush, heap, lifecycle, losses, recording, say};
+use crate::{attach, clock, control, crashes, flight, flush, heap, lifecycle, losses, recording, say};
 
 /// The report is written, or its thread has failed. Looked at, not waited for: a lock that the failing thread still holds
 /// must not hold the program.
@@ -64,6 +64,9 @@ pub(crate) fn leave() {
         // the thread that writes ends with the process, wherever it is: nobody else would remove its half file
         analyzer::report::abandon();
         unfinished(recording::shown_path(), settings.exit_ms);
+    }
+    if flight::is_busy() {
+        analyzer::report::abandon(); // its thread ends with the process, too
     }
     lifecycle::set(lifecycle::State::Inert);
 }

@@ -46,6 +46,8 @@ mod environment;
 #[cfg(not(loom))]
 mod exports;
 #[cfg(not(loom))]
+mod flight;
+#[cfg(not(loom))]
 mod flush;
 #[cfg(not(loom))]
 mod guard;

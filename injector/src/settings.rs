@@ -49,6 +49,8 @@ pub(crate) struct Settings {
     pub(crate) free_ns: u64,
     /// A step is slow that takes so many usual ones; 0: none is.
     pub(crate) slow_step: f64,
+    /// What the flight recorder writes is of so long, ns; 0: there is none.
+    pub(crate) flight_ns: u64,
     /// Do not read Python's frames, nor look for callers.
     pub(crate) no_sites: bool,
     /// What is kept of earlier results and recordings.
@@ -155,6 +157,7 @@ pub(crate) fn read() -> Settings {
         windows: windows(&mut complaint),
         free_ns: number(setting::TEST_FREE_MS, 0, 3_600_000, 2000, &mut complaint) * 1_000_000,
         slow_step: decimal(setting::SLOW_STEP, 1.05, 100.0, true, 1.5, &mut complaint),
+        flight_ns: number(setting::FLIGHT, 0, 600, 0, &mut complaint) * 1_000_000_000,
         keep: Keep::new(Some(keep_mb), Some(keep_days)),
         no_sites: choice(setting::SITES, ["1", "0"], &mut complaint),
         directory: environment::path(setting::DIR).map_or_else(|| PathBuf::from("."), PathBuf::from),

@@ -74,11 +74,17 @@ pub enum Gauge {
     CpuThrottledNs = 32,
     /// Host memory of this process, resident, bytes.
     ResidentBytes = 33,
+    /// Between windows: mean time of the steps that began from begin to end, ns, counted without records.
+    StepNs = 34,
+    /// Between windows: launches from begin to end, not recorded.
+    Launches = 35,
+    /// Between windows: time in synchronizing calls from begin to end, ns, summed over threads.
+    SyncNs = 36,
 }
 
 impl Gauge {
     /// All of them.
-    pub const ALL: [Gauge; 9] = [
+    pub const ALL: [Gauge; 12] = [
         Gauge::Utilization,
         Gauge::PowerMw,
         Gauge::SmClockMhz,
@@ -88,6 +94,9 @@ impl Gauge {
         Gauge::PowerLimitMw,
         Gauge::CpuThrottledNs,
         Gauge::ResidentBytes,
+        Gauge::StepNs,
+        Gauge::Launches,
+        Gauge::SyncNs,
     ];
 
     /// The gauge with this number; `None` for one this version does not know.

@@ -43,6 +43,7 @@ settings! {
     BUDGET "GAPPROBE_BUDGET" "100" "0.1" false "What recording may cost, % of the run's time: beyond that (and two seconds) it goes on in windows (0.01 to 100; 100: everything is recorded).";
     WINDOW "GAPPROBE_WINDOW" "" "0.1" false "Windows as asked for: STEPS/EVERY, 20/2000 records the first 20 of every 2,000 steps, from the start.";
     SLOW_STEP "GAPPROBE_SLOW_STEP" "1.5" "0.1" false "Between windows, eight steps in a row that take so many times the usual one open a window, and so does a step that does not come (1.05 to 100; 0: never).";
+    FLIGHT "GAPPROBE_FLIGHT" "0" "0.1" false "Flight recorder: when steps become slow (GAPPROBE_SLOW_STEP) or nothing happens any more, a trace of the last so many seconds is written at once while the program goes on, at most one in five minutes and ten a process (1 to 600; 0: none).";
     SITES "GAPPROBE_SITES" "1" "0.1" false "0 leaves all stacks alone: no line of code, neither at calls (of Python, or the calling function of machine code) nor in samples.";
     FORCE "GAPPROBE_FORCE" "0" "0.1" false "1 records although another profiler (nsys, ncu, compute-sanitizer) seems to be around.";
     SAMPLE_HZ "GAPPROBE_SAMPLE_HZ" "100" "0.1" false "How often a second the threads that call CUDA are looked at: where they stand in Python, running or blocked in what (0 to 1000; 0: never).";

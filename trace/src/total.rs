@@ -81,10 +81,34 @@ totals! {
     Alarms = 28, "alarms";
     /// Steps of the whole run as counted without records, in windows and between them; 0: not known.
     ClockSteps = 29, "clock_steps";
+    /// Of them, steps between windows.
+    StepsBetween = 30, "steps_between";
+    /// Synchronizing calls between windows, not recorded, as far as the program's objects make them through the loader's slots.
+    SyncsBetween = 31, "syncs_between";
+    /// Time in them, ns, summed over threads.
+    SyncBetweenNs = 32, "sync_between_ns";
+    /// Median of the last steps as counted without records, ns; 0: not known.
+    ClockStepNs = 33, "clock_step_ns";
+    /// Time in synchronizing calls a step, ns, summed over threads: mean of the last second or so with steps in it, as counted without
+    /// records.
+    ClockSyncNs = 34, "clock_sync_ns";
+    /// When the last step began as counted without records, CLOCK_MONOTONIC ns; 0: not known.
+    LastStepAt = 35, "last_step_at_ns";
+    /// When a launch, a step or the end of a synchronizing call was seen last, CLOCK_MONOTONIC ns (to a quarter of a second); 0: not looked for.
+    LastActivityAt = 36, "last_activity_at_ns";
+    /// Since when a thread has been in the synchronizing call that is under way longest, CLOCK_MONOTONIC ns; 0: none is.
+    InSyncSince = 37, "in_sync_since_ns";
+    /// Which call that is, packed as in a call's event.
+    InSyncCall = 38, "in_sync_call";
+    /// Traces that the flight recorder wrote (`GAPPROBE_FLIGHT`).
+    Flights = 39, "flights";
 }
 
 /// What CUPTI leaves on each launch of [`Total::LaunchesBetween`], ns (H200, CUPTI 13.0: docs/windows.md).
 pub const LEFT_BEHIND_NS: u64 = 600;
+
+/// A program hangs that does nothing for so many usual steps, and so long, ns ([`Total::LastActivityAt`]).
+pub const HANGS: (u64, u64) = (20, 10_000_000_000);
 
 #[cfg(test)]
 mod tests {

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Counter tracks: how busy a GPU is, how many launched operations wait for it. Sampled at even times, so that their
+//! Counter tracks: how busy a GPU is, how many launched operations wait for it, and what was counted between windows. Sampled at even times, so that their
 //! number does not grow with the run; exact figures are in the summary.
 
 use std::io::Write;
+
+use trace::event::Gauge;
 
 use super::json::{put_micros, put_u64};
 use super::output::Output;
 use super::slices::Frame;
 use super::WriteError;
 use crate::analysis::{Analysis, DeviceAnalysis};
-use crate::run::{Run, Span};
+use crate::run::{Reading, Run, Span};
 
 /// Samples of a counter at most.
 const SAMPLES: u64 = 4000;
@@ -49,6 +51,7 @@ pub(super) fn write<W: Write>(
     run: &Run,
     analysis: &Analysis,
 ) -> Result<(), WriteError> {
+    between(out, frame, run)?;
     for (i, device) in analysis.devices.iter().enumerate() {
         let ordinal = u64::from(device.ordinal);
         let bins = Bins::over(analysis.valid.clip(device.span));
@@ -62,6 +65,54 @@ pub(super) fn write<W: Write>(
         }
     }
     Ok(())
+}
+
+/// What was counted between windows, a reading each second: steps, launches, and the share of the time in which a thread was in a
+/// synchronizing call (over 100 % where several were).
+fn between<W: Write>(out: &mut Output<W>, frame: Frame, run: &Run) -> Result<(), WriteError> {
+    type Shown = fn(&Reading) -> u64;
+    let shown: [(Gauge, &[u8], Shown); 3] = [
+        (Gauge::StepNs, b"between windows: step us", |r| r.value / 1000),
+        (Gauge::Launches, b"between windows: launches/s", |r| per_second(r, r.value)),
+        (Gauge::SyncNs, b"between windows: in syncs %", |r| per_second(r, r.value) / 10_000_000),
+    ];
+    let most = run.readings.len().saturating_sub(super::facts::MOST_SAMPLES);
+    for (gauge, name, value) in shown {
+        let all = run.readings.iter().skip(most).filter(|r| r.gauge == gauge as u32);
+        let mut last_end = 0;
+        for r in all {
+            if last_end != 0 && last_end != r.span.start {
+                point(out, frame, name, last_end, 0)?; // a window lies between
+            }
+            point(out, frame, name, r.span.start, value(r))?;
+            last_end = r.span.end;
+        }
+        if last_end != 0 {
+            point(out, frame, name, last_end, 0)?;
+        }
+    }
+    Ok(())
+}
+
+fn per_second(r: &Reading, n: u64) -> u64 {
+    (n as f64 * 1e9 / r.span.ns().max(1) as f64) as u64
+}
+
+fn point<W: Write>(
+    out: &mut Output<W>,
+    frame: Frame,
+    name: &[u8],
+    at: u64,
+    value: u64,
+) -> Result<(), WriteError> {
+    out.number(b"{\"ph\":\"C\",\"pid\":", u64::from(frame.pid));
+    out.put(b",\"ts\":");
+    put_micros(&mut out.block, at.saturating_sub(frame.base));
+    out.put(b",\"name\":\"");
+    out.put(name);
+    out.number(b"\",\"args\":{\"value\":", value);
+    out.put(b"}");
+    out.end()
 }
 
 /// Percent of each piece in which the device ran something: what is neither idle nor unobserved.

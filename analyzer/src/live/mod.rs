@@ -5,10 +5,13 @@
 //! read (64 bytes of 32 KiB), and of what is inside at most so many events, the newest ([`MOST_EVENTS`]). What it rests
 //! on is said ([`Figures::seen_ns`]).
 
+pub mod counted;
+
 use trace::header::state;
 use trace::{Header, Loss, Source, Total};
 
 use crate::analysis::{share, working, Analysis, Buckets, StepSource};
+pub use crate::known::{complete_to, unobserved_to};
 use crate::load::{load_window, Window};
 use crate::run::{LoadError, Run, Span};
 
@@ -69,14 +72,6 @@ impl Standing {
             0 => Standing::Off,
             _ => Standing::DiskFull,
         }
-    }
-}
-
-/// How far everything is known, ns: device and host.
-pub fn complete_to(header: &Header) -> u64 {
-    match header.host_complete_to {
-        0 => header.gpu_complete_to,
-        host => header.gpu_complete_to.min(host),
     }
 }
 

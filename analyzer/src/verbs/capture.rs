@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use analyzer::kernels::KernelTable;
+use analyzer::line::long;
 use analyzer::live::{complete_to, Standing};
 use analyzer::plural::counted;
 use analyzer::report::{self, ReportOptions};
@@ -15,8 +16,9 @@ use analyzer::visible::word;
 use analyzer::{load_window, steps, Run, Window};
 use trace::control::{Answer, Request, Standing as Told, MOST_MS};
 use trace::define::NO_CONTROL;
+use trace::event::Unobserved;
 use trace::header::state;
-use trace::{Header, Recording};
+use trace::{Header, Recording, Total};
 
 use crate::verbs::exit::{Exit, Failure};
 use crate::verbs::living::{self, header_now, Living};
@@ -30,7 +32,8 @@ Examples:
   gapprobe capture 4242                      the next 20 steps of process 4242
   gapprobe capture 4242 --steps 5 -o traces
   gapprobe capture 4242 --seconds 2          two seconds, steps or not
-  gapprobe capture 4242 --last --steps 50    what it did just now, without waiting";
+  gapprobe capture 4242 --last --steps 50    what it did just now, without waiting
+  gapprobe capture 4242 --last 30            the last 30 seconds, what was not recorded of them too";
 
 /// A trace of the next steps of a recorded process, which runs on
 ///
@@ -49,9 +52,9 @@ pub(crate) struct Args {
     /// At most so long, at most 10m [default: 60s]
     #[arg(long, value_name = "S", value_parser = window)]
     seconds: Option<Duration>,
-    /// The last steps (or seconds) that are recorded already, not the next
-    #[arg(long)]
-    last: bool,
+    /// The last steps that are recorded already, not the next; with S, the last so many seconds up to now
+    #[arg(long, value_name = "S", num_args = 0..=1, value_parser = window)]
+    last: Option<Option<Duration>>,
     /// Directory for trace and summary [default: GAPPROBE_DIR, else the current one]
     #[arg(short = 'o', long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -82,12 +85,15 @@ const DELIVERY: Duration = Duration::from_secs(3);
 const BEYOND_MS: u64 = 5_000;
 
 /// What came of the waiting.
+#[derive(Default)]
 struct Cut {
     valid: Span,
     /// Around it, for calls that launched its first operations.
     margin: u64,
     /// Why it is not all that was asked for.
     why: Option<String>,
+    /// Since then nothing was recorded, and why.
+    unobserved: Option<(u64, Unobserved)>,
 }
 
 /// Waits for the window, cuts it out, writes it.
@@ -103,8 +109,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let mut capture =
         Capture { args, target: &target, hold: None, elsewhere: false, begin: process::monotonic() };
     let cut = match args.last {
-        true => capture.last(&mut source)?,
-        false => capture.next(&mut source)?,
+        Some(time) => capture.last(&mut source, time)?,
+        None => capture.next(&mut source)?,
     };
     if cut.valid.ns() == 0 {
         let nothing = cut.why.unwrap_or_else(|| "nothing was recorded in that time".to_owned());
@@ -112,12 +118,17 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
     let window = Window { valid: cut.valid, margin: cut.margin, most: u64::MAX };
     let mut run = load(&target, &source, &window)?;
+    if let Some((since, why)) = cut.unobserved {
+        analyzer::known::unobserved_to(&mut run, since, cut.valid.end, why);
+    }
     run.header.state = state::CLOSED; // the window is whole, and nobody was killed in it
     drop(capture); // what was held on is let go before the work begins
     process::survive_file_limit();
     let analysis = analyzer::analyze(&run);
     let from = run.realtime(analysis.valid.start.max(cut.valid.start));
-    let options = ReportOptions { live: true, named_by: Some(from), ..ReportOptions::new(&directory) };
+    let because = cut.unobserved.and(cut.why.as_deref());
+    let options =
+        ReportOptions { live: true, because, named_by: Some(from), ..ReportOptions::new(&directory) };
     let done = report::write(&run, &analysis, &options);
     if let Some(why) = &cut.why {
         talk::say(format!("gapprobe: {why}"));
@@ -222,7 +233,7 @@ impl Capture<'_> {
             }
             (None, false) => None,
         };
-        Cut { valid, margin: 0, why }
+        Cut { valid, why, ..Cut::default() }
     }
 
     /// Why nothing at all was recorded.
@@ -234,13 +245,16 @@ impl Capture<'_> {
         }
     }
 
-    /// The last steps or seconds.
-    fn last(&mut self, source: &mut FileSource) -> Result<Cut, Failure> {
+    /// The last steps or seconds; `time`: so long, up to now.
+    fn last(&mut self, source: &mut FileSource, time: Option<Duration>) -> Result<Cut, Failure> {
         let header = self.header(source)?;
+        if let Some(time) = time {
+            return Ok(up_to_now(&header, time));
+        }
         let to = complete_to(&header);
         let span = Span::new(to.saturating_sub(self.longest().as_nanos() as u64), to);
         let span = Span::new(span.start.max(header.valid_from).max(header.start_monotonic), to);
-        let Some(wanted) = self.steps() else { return Ok(Cut { valid: span, margin: 0, why: None }) };
+        let Some(wanted) = self.steps() else { return Ok(Cut { valid: span, ..Cut::default() }) };
         let found = self.find(source, span)?;
         if let Some(cut) = found.last(wanted) {
             return Ok(cut);
@@ -249,7 +263,7 @@ impl Capture<'_> {
         let seen = counted(found.spans.len() as u64, "step");
         let why =
             format!("only {seen} of {wanted} are in the recording's last {:.1} s", span.ns() as f64 / 1e9);
-        Ok(Cut { valid: span, margin: 0, why: Some(why) })
+        Ok(Cut { valid: span, why: Some(why), ..Cut::default() })
     }
 
     /// Whole steps inside `span`. What is before it is looked at as well: a period shows in several of its turns.
@@ -323,6 +337,23 @@ impl Capture<'_> {
     }
 }
 
+/// The last seconds, recorded or not: what was not is unobserved, never idle.
+fn up_to_now(header: &Header, time: Duration) -> Cut {
+    let is_off = Standing::of(header, header.last_write) == Standing::Off;
+    let to = if is_off { header.last_write } else { complete_to(header) };
+    let from = to.saturating_sub(time.as_nanos() as u64).max(header.valid_from).max(header.start_monotonic);
+    let by_windows = header.total(Total::Windows) > 0;
+    let why = if by_windows { Unobserved::Window } else { Unobserved::CaptureOff };
+    let unobserved = is_off.then_some((header.host_complete_to, why));
+    let valid = Span::new(from.min(to), to);
+    let text = unobserved.map(|(since, _)| {
+        let off = Span::new(since.max(valid.start), valid.end).ns();
+        let why = if by_windows { "between two windows" } else { "recording is switched off" };
+        format!("the last {}, {} of them not recorded ({why})", long(valid.ns()), long(off))
+    });
+    Cut { valid, why: text, unobserved, ..Cut::default() }
+}
+
 struct Found {
     /// From its mark (or first operation) to its end on the GPU, each.
     spans: Vec<Span>,
@@ -340,6 +371,6 @@ impl Found {
 
     fn cut(&self, steps: &[Span]) -> Option<Cut> {
         let valid = Span::new(steps.first()?.start, steps.last()?.end);
-        Some(Cut { valid, margin: self.median, why: None })
+        Some(Cut { valid, margin: self.median, ..Cut::default() })
     }
 }

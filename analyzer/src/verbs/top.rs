@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use analyzer::analysis::{Bucket, Buckets};
 use analyzer::line::long;
+use analyzer::live::counted::{Counted, Hang};
 use analyzer::live::{DeviceFigures, Figures};
 use analyzer::plural::counted;
 use analyzer::visible::visible;
@@ -33,7 +34,9 @@ Examples:
 /// A row a process and GPU. STEP and P90 are the median and the 90th percentile of its last steps. BUSY is the time in which
 /// anything ran on the GPU; COMPUTE to OTHER is where all of the time went, and sums up to 100 %. COST is what recording costs,
 /// an estimate over the whole run. SEEN is what the figures rest on: of a program with very many launches less than was asked
-/// for. What cannot be said is a dash.
+/// for. Of a process that records in windows COUNTED is what it counts between them: the median of its steps now, and of it the time
+/// in synchronizing calls (of all threads). One that did nothing for 20 steps and ten seconds is said to be hung, and in what call
+/// a thread waits. What cannot be said is a dash.
 #[derive(clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -195,20 +198,31 @@ fn table(all: &[Watched], most: Option<usize>) -> Vec<String> {
         .collect();
     let mut headings = vec!["PID", "RANK", "GPU", "STEP ms", "P90 ms", "STEPS", "BUSY %"];
     headings.extend(shown.iter().map(|&p| PARTS[p].0));
-    headings.extend(["COST %", "LOSSES", "SEEN", "RECORDING", "VERDICT", "PROGRAM"]);
-    let texts = [headings.len() - 3, headings.len() - 2, headings.len() - 1];
+    let counts = all.iter().any(|w| w.counted().is_some_and(|c| c.between.is_some()));
+    headings.extend(["COST %", "LOSSES", "SEEN"]);
+    headings.extend(counts.then_some("COUNTED"));
+    headings.extend(["RECORDING", "VERDICT", "PROGRAM"]);
+    let texts: Vec<usize> = (headings.len() - if counts { 4 } else { 3 }..headings.len()).collect();
     let mut rows = vec![headings.into_iter().map(str::to_owned).collect::<Vec<_>>()];
     for w in all {
         match w.figures.as_ref().map(|f| (f, f.devices.as_slice())) {
-            Some((f, [])) => rows.push(row(w, Some(f), None, &shown)),
-            Some((f, devices)) => rows.extend(devices.iter().map(|d| row(w, Some(f), Some(d), &shown))),
-            None => rows.push(row(w, None, None, &shown)),
+            Some((f, [])) => rows.push(row(w, Some(f), None, (&shown, counts))),
+            Some((f, devices)) => {
+                rows.extend(devices.iter().map(|d| row(w, Some(f), Some(d), (&shown, counts))))
+            }
+            None => rows.push(row(w, None, None, (&shown, counts))),
         }
     }
     lay_out(&rows, &texts, most)
 }
 
-fn row(w: &Watched, f: Option<&Figures>, d: Option<&DeviceFigures>, shown: &[usize]) -> Vec<String> {
+fn row(
+    w: &Watched,
+    f: Option<&Figures>,
+    d: Option<&DeviceFigures>,
+    (shown, counts): (&[usize], bool),
+) -> Vec<String> {
+    let counted = w.counted();
     let dash = || "-".to_owned();
     let ms = |ns: Option<u64>| ns.map_or_else(dash, |ns| format!("{:.2}", ns as f64 / 1e6));
     let percent = |share: f64| format!("{:.0}", share * 100.0);
@@ -228,7 +242,13 @@ fn row(w: &Watched, f: Option<&Figures>, d: Option<&DeviceFigures>, shown: &[usi
         f.map_or_else(dash, |f| format!("{:.2}", f.cost * 100.0)),
         w.process.losses().to_string(),
         f.map_or_else(dash, |f| long(f.seen_ns)),
-        w.process.standing().word().to_owned(),
+    ]);
+    row.extend(counts.then(|| counted.and_then(|c| between(&c)).unwrap_or_else(dash)));
+    row.extend([
+        match counted.and_then(|c| c.hang) {
+            Some(hang) => hung(hang),
+            None => w.process.standing().word().to_owned(),
+        },
         f.map_or_else(dash, |f| match f.lost {
             Some(lost) => format!("{} {} %", f.verdict.1, percent(lost)),
             None => f.verdict.1.to_owned(),
@@ -238,6 +258,18 @@ fn row(w: &Watched, f: Option<&Figures>, d: Option<&DeviceFigures>, shown: &[usi
     row
 }
 
+/// What is counted between windows: "3.21 ms a step, 0.80 in syncs".
+fn between(c: &Counted) -> Option<String> {
+    c.between?;
+    let ms = |ns: u64| ns as f64 / 1e6;
+    c.step_ns.map(|ns| format!("{:.2} ms a step, {:.2} in syncs", ms(ns), ms(c.sync_ns)))
+}
+
+fn hung(hang: Hang) -> String {
+    let call = hang.call.map_or(String::new(), |name| format!(" in {name}"));
+    format!("hung for {}{call}", long(hang.ns))
+}
+
 fn part(buckets: &Buckets, part: usize) -> f64 {
     PARTS[part].1.iter().map(|&b| buckets.share(b)).sum()
 }
@@ -245,6 +277,7 @@ fn part(buckets: &Buckets, part: usize) -> f64 {
 /// One a device. Keys are part of the interface: added, not renamed.
 fn objects(w: &Watched) -> Vec<Value> {
     let h = &w.process.header;
+    let counted = w.counted();
     let one = |d: Option<&DeviceFigures>| {
         let f = w.figures.as_ref();
         let buckets = d.map(|d| {
@@ -267,6 +300,15 @@ fn objects(w: &Watched) -> Vec<Value> {
             "cost_share": f.map(|f| f.cost),
             "losses": w.process.losses(),
             "seen_ns": f.map(|f| f.seen_ns),
+            "counted": counted.map(|c| json!({
+                "step_ns": c.step_ns,
+                "sync_ns": c.step_ns.map(|_| c.sync_ns),
+                "hung_ns": c.hang.map(|h| h.ns),
+                "hung_in": c.hang.and_then(|h| h.call),
+                "between": c.between.map(|b| json!({
+                    "steps": b.steps, "launches": b.launches, "syncs": b.syncs, "sync_ns": b.sync_ns,
+                })),
+            })),
             "standing": w.process.standing().word(),
             "verdict": f.map(|f| json!({
                 "code": f.verdict.0, "cause": f.verdict.1, "share": f.lost, "inconclusive": f.inconclusive, "site": f.site,

@@ -5,16 +5,31 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use analyzer::live::{load_tail, Figures, MOST_EVENTS};
+use analyzer::live::counted::Counted;
+use analyzer::live::{load_tail, Figures, Standing, MOST_EVENTS};
 use trace::Header;
 
 use crate::verbs::exit::Failure;
 use crate::verbs::living::{self, header_now, Living};
+use crate::verbs::process;
 
 /// A process and its figures; none where its recording was gone or could not be read.
 pub(crate) struct Watched {
     pub(crate) process: Living,
     pub(crate) figures: Option<Figures>,
+}
+
+impl Watched {
+    /// What it counts without records, now.
+    pub(crate) fn counted(&self) -> Option<Counted> {
+        let header = &self.process.header;
+        let now = process::monotonic();
+        Counted::of(header, now).map(|c| match self.process.standing() {
+            Standing::On | Standing::Off | Standing::DiskFull => c,
+            // who is stopped, or ends, does not hang
+            Standing::Stalled | Standing::Ending => Counted { hang: None, ..c },
+        })
+    }
 }
 
 /// Looks at all of them again and again.

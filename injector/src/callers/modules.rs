@@ -67,8 +67,12 @@ fn kind(name: &[u8]) -> Kind {
     if is(b"libcudart") {
         return Kind::Cudart;
     }
-    let drivers =
-        is(b"libcuda") || is(b"libcupti") || is(b"libcudadebugger") || name.starts_with(b"libnvidia-");
+    let drivers = is(b"libcuda")
+        || is(b"libcupti")
+        || is(b"libcudadebugger")
+        || name.starts_with(b"libnvidia-")
+        // what stands between the program and the runtime while windows are used (`windows/waits.rs`)
+        || is(b"libgapprobe");
     if drivers {
         Kind::Cuda
     } else {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! Steps that take longer than they did, or do not come any more: reasons to record although it is no window's turn.
+//! Steps that take longer than they did, or do not come any more: reasons to record although it is no window's turn, and for the
+//! flight recorder to write.
 
 use super::budget::median;
 use super::step_clock;
@@ -9,8 +10,8 @@ use super::step_clock;
 const IN_A_ROW: u64 = 8;
 /// Steps that tell what is usual.
 const USUAL: u64 = 200;
-/// A step that has not come for this many usual ones, and this long, ns, hangs.
-const HANGS: (u64, u64) = (20, 10_000_000_000);
+/// A step that has not come for this many usual ones, and this long, ns, is missing.
+const MISSING: (u64, u64) = (trace::total::HANGS.0, trace::total::HANGS.1);
 /// Between two alarms, ns: what stays slow is the new usual by then.
 const PAUSE: u64 = 300_000_000_000;
 
@@ -19,12 +20,35 @@ pub(super) struct Alarm {
     /// A step is slow that takes so many usual ones; 0: there is no alarm.
     factor: f64,
     last: Option<u64>,
+    /// Steps when the alarm rang for a missing one: it is missing once.
+    missing_at: Option<u64>,
     usual: u64,
+}
+
+/// Why it rings; ns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reason {
+    /// The newest steps take so long.
+    Slow {
+        /// Median of them.
+        ns: u64,
+        /// What is usual.
+        usual: u64,
+    },
+    /// No step begins any more.
+    Missing {
+        /// Since so long.
+        ns: u64,
+        /// Nothing else happened either (no launch, no end of a synchronizing call) for so long.
+        idle: u64,
+        /// What is usual.
+        usual: u64,
+    },
 }
 
 impl Alarm {
     pub(super) fn new(factor: f64) -> Alarm {
-        Alarm { factor, last: None, usual: 0 }
+        Alarm { factor, last: None, missing_at: None, usual: 0 }
     }
 
     /// The usual step time when it last looked, ns.
@@ -32,23 +56,36 @@ impl Alarm {
         self.usual
     }
 
-    /// Is there a reason, now? Once in a while.
-    pub(super) fn rings(&mut self, now: u64, has_steps: bool) -> bool {
+    /// Is there a reason, now? Once in a while. `active_at`: when the program did anything last.
+    pub(super) fn rings(&mut self, now: u64, has_steps: bool, active_at: u64) -> Option<Reason> {
         let steps = step_clock::steps();
         let is_over = self.last.is_none_or(|last| now.saturating_sub(last) >= PAUSE);
         if self.factor == 0.0 || !has_steps || !is_over || steps < USUAL / 4 + IN_A_ROW {
-            return false;
+            return None;
         }
         let newest = step_clock::times(steps + 1 - IN_A_ROW, steps + 1);
-        let usual = median(step_clock::times(steps.saturating_sub(USUAL), steps + 1 - IN_A_ROW));
-        let waited = now.saturating_sub(step_clock::last_step_at());
-        let Some(usual) = usual else { return false };
+        let usual = median(step_clock::times(steps.saturating_sub(USUAL), steps + 1 - IN_A_ROW))?;
         self.usual = usual as u64;
-        let rings = is_slow(&newest, usual, self.factor) || waited > HANGS.1.max(self.usual * HANGS.0);
-        if rings {
-            self.last = Some(now);
+        let waited = now.saturating_sub(step_clock::last_step_at());
+        let reason = self.reason(&newest, usual, (steps, waited), now.saturating_sub(active_at))?;
+        self.last = Some(now);
+        Some(reason)
+    }
+
+    fn reason(
+        &mut self,
+        newest: &[u64],
+        usual: f64,
+        (steps, waited): (u64, u64),
+        idle: u64,
+    ) -> Option<Reason> {
+        let usual_ns = usual as u64;
+        if waited > MISSING.1.max(usual_ns.saturating_mul(MISSING.0)) {
+            let is_new = self.missing_at.replace(steps) != Some(steps);
+            return is_new.then_some(Reason::Missing { ns: waited, idle, usual: usual_ns });
         }
-        rings
+        let ns = median(newest.to_vec())? as u64;
+        is_slow(newest, usual, self.factor).then_some(Reason::Slow { ns, usual: usual_ns })
     }
 }
 
@@ -66,5 +103,21 @@ mod tests {
         assert!(is_slow(&[160; 8], 100.0, 1.5));
         assert!(!is_slow(&[160, 160, 160, 160, 140, 160, 160, 160], 100.0, 1.5));
         assert!(!is_slow(&[160; 7], 100.0, 1.5));
+    }
+
+    #[test]
+    fn a_step_is_missing_once() {
+        let mut alarm = Alarm::new(1.5);
+        let (usual, s) = (100_000_000.0, 1_000_000_000);
+        let mut rings = |steps, waited| alarm.reason(&[100_000_000; 8], usual, (steps, waited), 3);
+        assert_eq!(rings(500, 10 * s), None, "not yet");
+        let missing = |ns| Some(Reason::Missing { ns, idle: 3, usual: 100_000_000 });
+        assert_eq!(rings(500, 11 * s), missing(11 * s));
+        assert_eq!(rings(500, 400 * s), None, "the same one");
+        assert_eq!(rings(501, 12 * s), missing(12 * s), "another one");
+        let mut long = Alarm::new(1.5);
+        let slow = |waited| (500, waited);
+        assert_eq!(long.reason(&[s; 8], s as f64, slow(19 * s), 0), None, "a step of a second");
+        assert!(long.reason(&[s; 8], s as f64, slow(21 * s), 0).is_some());
     }
 }

@@ -35,6 +35,11 @@ impl Spent {
         Spent { launches, nodes: of(Total::Kernels).saturating_sub(of(Total::Launches)), callback_ns }
     }
 
+    /// Launches, of kernels and graphs.
+    pub(super) fn launches(&self) -> u64 {
+        self.launches
+    }
+
     /// ns since `before`.
     fn cost(&self, before: &Spent) -> f64 {
         (self.launches - before.launches) as f64 * f64::from(LAUNCH_NS)

@@ -9,35 +9,46 @@
 //! | `budget` | what recording costs, from counts and from windows held against the steps behind them |
 //! | `step_clock` | launches and steps, counted without CUPTI |
 //! | `runtime` | where the launches come from |
+//! | `slots` | which of the program's calls may be led to `runtime` and `waits` |
 //! | `gate` | when CUPTI may be switched: while no thread is inside a launch |
-//! | `alarm` | steps that have become slow, or do not come |
+//! | `sync_clock`, `waits` | synchronizing calls and the time in them, counted without CUPTI, and where they come from |
+//! | `between` | what is known of the time between windows |
+//! | `watch`, `alarm` | steps that have become slow, or do not come |
 //! | here | opening and closing, on the drain thread |
 
 mod alarm;
+mod between;
 mod budget;
 pub(crate) mod gate;
 mod plan;
 mod runtime;
+mod slots;
 mod step_clock;
+mod sync_clock;
+mod waits;
+mod watch;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use trace::event::{Event, Kind, Unobserved};
 use trace::{total, Total};
 
+pub(crate) use alarm::Reason;
 pub(crate) use budget::{Spent, LAUNCH_NS};
 pub(crate) use step_clock::on_mark;
+pub(crate) use sync_clock::UnderWay;
 
 use crate::cupti::choose;
 use crate::flush::Switch;
 use crate::program::Capture;
 use crate::settings::{Settings, Wish};
 use crate::store::Store;
-use crate::{clock, flush, program};
-use alarm::Alarm;
+use crate::{clock, flight, flush, program};
+use between::Between;
 use budget::Budget;
 use plan::Plan;
 use step_clock::Source;
+use watch::Watch;
 
 /// What windows are counted by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,16 +85,16 @@ pub(crate) struct Windows {
     schedule: Schedule,
     phase: Phase,
     budget: Budget,
-    alarm: Alarm,
+    watch: Watch,
+    /// The flight recorder is on: slow and missing steps are looked for all the time.
+    flies: bool,
     search: step_clock::Search,
     /// Recorded up to this step or this time whatever the schedule says.
     asked: Option<Asked>,
     blind: Option<Blind>,
     last_look: u64,
     closed_at_step: u64,
-    launches_at: u64,
-    /// Launches between windows.
-    between: u64,
+    between: Between,
     /// Windows begun, and those that an alarm opened.
     begun: u64,
     alarms: u64,
@@ -162,14 +173,14 @@ impl Windows {
             schedule,
             phase: Phase::Open,
             budget: Budget::new(now, settings.free_ns),
-            alarm: Alarm::new(settings.slow_step),
+            watch: Watch::new(settings.slow_step),
+            flies: settings.flight_ns > 0,
             search: step_clock::Search::default(),
             asked: None,
             blind: None,
             last_look: 0,
             closed_at_step: 0,
-            launches_at: 0,
-            between: 0,
+            between: Between::default(),
             begun: 1,
             alarms: 0,
         }
@@ -177,14 +188,17 @@ impl Windows {
 
     /// One round, before rings and buffers are taken. `now` is no later than any event that is still in them.
     pub(crate) fn round(&mut self, now: u64, around: &mut Around<'_>) {
-        if self.wish == Wish::All {
+        if self.wish == Wish::All && !self.flies {
             return;
         }
         if now.saturating_sub(self.last_look) >= LOOK {
             self.look(now, around);
         }
+        if self.wish == Wish::All {
+            return;
+        }
         if self.phase != Phase::Open {
-            self.count_launches();
+            self.between.count(now, false, around.store);
         }
         let wanted = self.is_wanted(now) || around.capture.is_the_programs() || program::is_forced(now);
         match self.phase {
@@ -194,7 +208,7 @@ impl Windows {
                     blind.until = Some(now);
                 }
                 self.closed_at_step = step_clock::steps();
-                self.launches_at = step_clock::launches();
+                self.between.begin(now);
                 let for_graphs = self.begun == 1 && self.budget.has_graphs();
                 flush::ask_switch(if for_graphs { Switch::OffForGraphs } else { Switch::Off });
                 if for_graphs {
@@ -209,6 +223,7 @@ impl Windows {
             }
             Phase::Opening if flush::is_switched(true) => {
                 around.capture.window(true, now, around.store);
+                self.between.count(now, true, around.store);
                 self.end_blindness(now, around.store);
                 around.first_op.watch(now);
                 self.blind = Some(Blind { since: now, until: None });
@@ -246,9 +261,9 @@ impl Windows {
     pub(crate) fn finish(&mut self, now: u64, store: &mut Store) {
         self.end_blindness(now, store);
         if self.phase != Phase::Open {
-            self.count_launches();
+            self.between.count(now, true, store);
         }
-        if self.between > 0 || self.schedule != Schedule::All {
+        if self.between.launches() > 0 || self.schedule != Schedule::All {
             store.attribute("windows", &self.describe());
             if let Some((key, value)) = self.budget.describe() {
                 store.attribute(key, &value);
@@ -257,15 +272,17 @@ impl Windows {
     }
 
     /// Counters for the header.
-    pub(crate) fn totals(&self) -> [(Total, u64); 4] {
-        let is_windowed = self.between > 0 || self.schedule != Schedule::All;
-        let steps = if self.wish == Wish::All { 0 } else { step_clock::counted() };
-        [
-            (Total::LaunchesBetween, self.between),
+    pub(crate) fn totals(&self) -> impl Iterator<Item = (Total, u64)> {
+        let is_windowed = self.between.launches() > 0 || self.schedule != Schedule::All;
+        let is_watched = self.wish != Wish::All || self.flies;
+        let steps = if is_watched { step_clock::counted() } else { 0 };
+        let watched = is_watched.then(|| self.watch.totals());
+        let own = [
             (Total::Windows, if is_windowed { self.begun } else { 0 }),
             (Total::Alarms, self.alarms),
             (Total::ClockSteps, steps),
-        ]
+        ];
+        own.into_iter().chain(self.between.totals()).chain(watched.into_iter().flatten())
     }
 
     fn describe(&self) -> String {
@@ -295,12 +312,6 @@ impl Windows {
         }
     }
 
-    fn count_launches(&mut self) {
-        let now = step_clock::launches();
-        self.between += now.saturating_sub(self.launches_at);
-        self.launches_at = now;
-    }
-
     fn is_wanted(&mut self, now: u64) -> bool {
         let begun = step_clock::steps();
         let step = begun.saturating_sub(1);
@@ -327,9 +338,15 @@ impl Windows {
     /// Costs, steps, and what follows from them.
     fn look(&mut self, now: u64, around: &Around<'_>) {
         self.last_look = now;
-        lead_launches();
-        step_clock::forget_stale(now);
+        lead_calls();
+        let step_ns = self.budget.step_ns();
+        step_clock::forget_stale(now, step_ns);
         let has_steps = self.search.look(now);
+        self.watch.look(now, step_ns, Spent::of(around.totals, 0).launches());
+        if self.wish == Wish::All {
+            self.watch.alarm(now, has_steps, self.unobserved(around.capture));
+            return;
+        }
         let is_open = matches!(self.phase, Phase::Open | Phase::Closing);
         self.budget.look(
             now,
@@ -340,11 +357,14 @@ impl Windows {
         if self.phase == Phase::Closed {
             self.budget.hold_against(self.closed_at_step);
             let usual = matches!(self.schedule, Schedule::Windows(_, By::Steps) | Schedule::Asked);
-            if usual && self.asked.is_none() && self.alarm.rings(now, has_steps) {
+            let unobserved = self.unobserved(around.capture);
+            if usual && self.asked.is_none() && self.watch.alarm(now, has_steps, unobserved) {
                 self.alarms += 1;
-                let length = plan::window_steps(self.alarm.usual_step());
+                let length = plan::window_steps(self.watch.alarm.usual_step());
                 self.ask(step_clock::steps() + length, now + ALARM_NS);
             }
+        } else if self.flies {
+            self.watch.alarm(now, has_steps, self.unobserved(around.capture));
         }
         let Wish::Budget(share) = self.wish else { return };
         if around.capture.is_the_programs()
@@ -352,7 +372,6 @@ impl Windows {
         {
             return;
         }
-        let step_ns = self.budget.step_ns();
         let by = if has_steps && step_ns > 0 { By::Steps } else { By::Clock };
         let length = if by == By::Steps { plan::window_steps(step_ns) } else { 1 };
         self.schedule = match (Plan::within(share, self.budget.costs(), length), self.schedule) {
@@ -366,6 +385,12 @@ impl Windows {
         };
     }
 
+    /// Since when nothing is recorded, and why, while nothing is.
+    fn unobserved(&self, capture: &Capture) -> Option<flight::Open> {
+        let why = if self.phase == Phase::Open { Unobserved::CaptureOff } else { Unobserved::Window };
+        capture.off_since().map(|since| flight::Open { since, why })
+    }
+
     /// A window from now on, whatever the schedule says.
     fn ask(&mut self, until_step: u64, until: u64) {
         self.asked = Some(Asked { until_step, until });
@@ -374,19 +399,19 @@ impl Windows {
 
 /// Before the first launch, while the program waits for us: every launch counts, or ranks would number their steps differently. COLD.
 pub(crate) fn prepare(settings: &Settings) {
-    if settings.windows != Wish::All {
-        lead_launches();
+    if settings.windows != Wish::All || settings.flight_ns > 0 {
+        lead_calls();
     }
 }
 
 /// Launches are to be seen from now on, for [`gate`]: another client has come. Harmless to repeat.
 pub(crate) fn see_launches() {
-    lead_launches();
+    lead_calls();
 }
 
-/// Has the launches of what was mapped since the last time counted, too; and of what was left alone then, at the second, fourth,
-/// eighth look after it, and so on.
-fn lead_launches() {
+/// Has the launches and waits of what was mapped since the last time counted, too; and of what was left alone then, at the second,
+/// fourth, eighth look after it, and so on.
+fn lead_calls() {
     static LOADS: AtomicU64 = AtomicU64::new(0);
     static LOOKS: AtomicU64 = AtomicU64::new(0);
     static LEFT: AtomicBool = AtomicBool::new(false);
@@ -395,6 +420,7 @@ fn lead_launches() {
     let looks = if is_new { 0 } else { LOOKS.load(Ordering::Relaxed) + 1 };
     LOOKS.store(looks, Ordering::Relaxed);
     if is_new || looks.is_power_of_two() && LEFT.load(Ordering::Relaxed) {
-        LEFT.store(runtime::lead_here(), Ordering::Relaxed);
+        let left = [runtime::lead_here(), waits::lead_here()];
+        LEFT.store(left.contains(&true), Ordering::Relaxed);
     }
 }

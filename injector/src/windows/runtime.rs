@@ -12,6 +12,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::gate;
+use super::slots::Target;
 use super::step_clock::{self, GRAPH};
 use crate::cupti::choose;
 use crate::guard::guard;
@@ -116,36 +117,28 @@ unsafe extern "C" fn launch_graph(graph: *mut c_void, stream: *mut c_void) -> c_
 /// not bound yet, where it cannot be told what to.
 pub(super) fn lead_here() -> bool {
     let Some(runtime) = choose::only_runtime() else { return false };
-    let mut launches = Launches { is_global: [false; 4], left: false };
-    for ((name, real), is_global) in NAMES.iter().zip(&REAL).zip(&mut launches.is_global) {
-        // SAFETY: an open handle and a C string.
-        let found = unsafe { libc::dlsym(runtime.handle.as_ptr(), name.as_ptr()) } as usize;
-        // what any slot that is not bound yet will be bound to, where the global scope has the name: it is searched first
-        // SAFETY: a C string; the global scope is looked through.
-        let first = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) } as usize;
-        if first != 0 && first != found {
-            return false;
-        }
-        *is_global = first != 0;
-        if real.compare_exchange(0, found, Ordering::AcqRel, Ordering::Acquire).is_err()
-            && real.load(Ordering::Acquire) != found
+    let mut launches = Launches { targets: [Target::default(); NAMES.len()], left: false };
+    for ((name, real), target) in NAMES.iter().zip(&REAL).zip(&mut launches.targets) {
+        let Some(found) = Target::find(&runtime, name) else { return false };
+        *target = found;
+        if real.compare_exchange(0, found.address, Ordering::AcqRel, Ordering::Acquire).is_err()
+            && real.load(Ordering::Acquire) != found.address
         {
             return false; // another runtime than the one before
         }
     }
     if let Some(driver) = choose::driver() {
         // SAFETY: an open handle and a C string.
-        gate::know_captures(
-            unsafe { libc::dlsym(driver.handle.as_ptr(), c"cuStreamIsCapturing".as_ptr()) } as usize
-        );
+        let function = unsafe { libc::dlsym(driver.handle.as_ptr(), c"cuStreamIsCapturing".as_ptr()) };
+        gate::know_captures(function as usize);
     }
     imports::rewrite(&mut launches);
     launches.left
 }
 
 struct Launches {
-    /// Is the function, by [`NAMES`], in the global scope? Else an object's own scope may hold another of its name.
-    is_global: [bool; 4],
+    /// By [`NAMES`].
+    targets: [Target; NAMES.len()],
     left: bool,
 }
 
@@ -162,11 +155,8 @@ impl imports::Rewrite for Launches {
             return None;
         }
         let index = NAMES.iter().position(|n| n.to_bytes() == name)?;
-        let real = REAL.get(index)?.load(Ordering::Acquire);
-        // not bound yet: it leads to a stub of the object itself
-        let is_unbound = own.contains(&(now as u64));
-        let is_sure = self.is_global.get(index).is_some_and(|g| *g);
-        self.left |= real != 0 && is_unbound && !is_sure;
-        (real != 0 && (now == real || is_unbound && is_sure)).then(|| ours(index))
+        let target = self.targets.get(index)?.is_in(now, own);
+        self.left |= target.is_none();
+        (target == Some(true)).then(|| ours(index))
     }
 }

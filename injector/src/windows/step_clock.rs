@@ -12,6 +12,8 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+use trace::total;
+
 use crate::{clock, drain};
 
 /// Launches seen, of all threads.
@@ -288,13 +290,14 @@ fn find(launches: u64, before: u64, least: u64, begin_anew: bool) -> bool {
     ANCHOR.compare_exchange(0, found.address, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
 
-/// An anchor that has not come for this long is none any more, ns.
-const STALE: u64 = 60_000_000_000;
+/// An anchor that has not come for this long, and for this many usual steps, is none any more, ns.
+const STALE: (u64, u64) = (60_000_000_000, 2 * total::HANGS.0);
 
 /// The program does something else by now (evaluates, say): another anchor is looked for, and steps are counted on.
-pub(super) fn forget_stale(now: u64) {
+pub(super) fn forget_stale(now: u64, step_ns: u64) {
     let last = last_step_at();
-    if source() == Source::Anchor && last != 0 && now.saturating_sub(last) > STALE {
+    let stale = STALE.0.max(step_ns.saturating_mul(STALE.1));
+    if source() == Source::Anchor && last != 0 && now.saturating_sub(last) > stale {
         forget();
     }
 }

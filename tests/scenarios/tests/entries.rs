@@ -146,6 +146,11 @@ fn victims() -> Vec<(&'static str, MakeVictim)> {
                 Victim::ours("13.0", &["steps", "400", "2", "500", "g"]).env("GAPPROBE_WINDOW", "4/8")
             }),
         ),
+        // and what counts waits
+        (
+            "waits",
+            Box::new(|| Victim::ours("13.0", &["waits", "200", "500", "sdm"]).env("GAPPROBE_WINDOW", "4/8")),
+        ),
         ("xla", Box::new(move || Victim::ours("13.0", &["xla_host", &plugin, "1", "1"]))),
     ]
 }

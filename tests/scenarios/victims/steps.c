@@ -50,7 +50,8 @@ int main(int argc, char **argv) {
         return 2;
     }
     long steps = atol(argv[1]), layers = atol(argv[2]), host_us = atol(argv[3]), launched = 0;
-    long slow_from = argc > 4 ? atol(argv[4]) : steps, slow_us = argc > 5 ? atol(argv[5]) : 0;
+    long slow_from = argc > 5 ? atol(argv[4]) : steps, // (a letter alone is none)
+         slow_us = argc > 5 ? atol(argv[5]) : 0;
     long slow_steps = argc > 6 ? atol(argv[6]) : steps;
     int with_graphs = strcmp(argv[argc - 1], "g") == 0, marked = strcmp(argv[argc - 1], "u") != 0;
     pthread_t thread;

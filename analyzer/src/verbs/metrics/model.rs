@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use analyzer::analysis::Bucket;
+use analyzer::live::counted::{Between, Counted};
 use analyzer::live::Standing;
 use analyzer::visible::visible;
 use trace::{Header, Loss, Total};
@@ -201,6 +202,7 @@ pub(super) fn families(all: &[Watched], took: Duration) -> Vec<Family> {
     ] {
         f.new_one((name, "1", Counter), help, &[], |w| one(Some(of_header(w, &[total]) as f64)), all);
     }
+    counted(&mut f, all);
     f.new_one(
         ("gapprobe_recording_bytes", "By", Gauge),
         "Size of the recording on disk.",
@@ -209,6 +211,56 @@ pub(super) fn families(all: &[Watched], took: Duration) -> Vec<Family> {
         all,
     );
     f.0
+}
+
+/// What processes count without records: between windows, and with the flight recorder on.
+fn counted(f: &mut Families, all: &[Watched]) {
+    use Kind::{Counter, Gauge};
+    type OfBetween = fn(&Between) -> f64;
+    type OfCounted = fn(&Counted) -> Option<u64>;
+    let between: [(_, _, _, OfBetween); 4] = [
+        ("gapprobe_between_steps_total", "1", "Steps between windows.", |b| b.steps as f64),
+        ("gapprobe_between_launches_total", "1", "Kernel launches between windows, not recorded.", |b| {
+            b.launches as f64
+        }),
+        ("gapprobe_between_syncs_total", "1", "Synchronizing calls between windows, not recorded.", |b| {
+            b.syncs as f64
+        }),
+        (
+            "gapprobe_between_sync_seconds_total",
+            "s",
+            "Time in synchronizing calls between windows, summed over threads; by gapprobe_between_steps_total: a step.",
+            |b| seconds(b.sync_ns),
+        ),
+    ];
+    for (name, unit, help, get) in between {
+        let points = |w: &Watched| one(w.counted().and_then(|c| c.between).map(|b| get(&b)));
+        f.new_one((name, unit, Counter), help, &[], points, all);
+    }
+    let gauges: [(_, _, OfCounted); 3] = [
+        ("gapprobe_counted_step_seconds", "Median of the last steps, counted without records.", |c| c.step_ns),
+        (
+            "gapprobe_counted_sync_seconds",
+            "Time in synchronizing calls a step, summed over threads, counted without records: the last second or so.",
+            |c| c.step_ns.map(|_| c.sync_ns),
+        ),
+        (
+            "gapprobe_hung_seconds",
+            "For how long the process has done nothing, where that is 20 of its steps and ten seconds; else 0.",
+            |c| c.step_ns.map(|_| c.hang.map_or(0, |h| h.ns)),
+        ),
+    ];
+    for (name, help, get) in gauges {
+        let points = |w: &Watched| one(w.counted().and_then(|c| get(&c)).map(seconds));
+        f.new_one((name, "s", Gauge), help, &[], points, all);
+    }
+    f.new_one(
+        ("gapprobe_flights_total", "1", Counter),
+        "Traces that the flight recorder wrote.",
+        &[],
+        |w| one(w.counted().map(|_| of_header(w, &[Total::Flights]) as f64)),
+        all,
+    );
 }
 
 fn of_header(w: &Watched, totals: &[Total]) -> u64 {

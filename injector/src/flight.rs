@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+// COLD (`ask` is WARM: the drain thread's)
+//! The flight recorder (`GAPPROBE_FLIGHT`): when the alarm rings, a trace of the last seconds is cut out of the recording in memory
+//! and written at once, on a thread of its own, while the program goes on and recording with it. Nothing here is ever waited for: at
+//! the program's end what is not written stays unwritten.
+//!
+//! Bounded: [`MOST`] traces a process, one in [`PAUSE`]; events by memory. A directory that takes none costs the trace, not the line.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use analyzer::line::long;
+use analyzer::report::{self, Report, ReportOptions};
+use analyzer::run::Span;
+use analyzer::{known, Window};
+use parking_lot::Mutex;
+use trace::event::Unobserved;
+use trace::header::{state, HEADER_BYTES};
+use trace::{Header, Source};
+
+use crate::drain::RECORDER;
+use crate::settings::Settings;
+use crate::store::image::Image;
+use crate::threads::{spawn_quietly, Signal};
+use crate::windows::{Reason, UnderWay};
+use crate::{attach, clock, lifecycle, say};
+
+/// Traces a process.
+const MOST: u64 = 10;
+/// Between two of them, ns.
+const PAUSE: u64 = 300_000_000_000;
+/// Records of what happened before the alarm may take so long to come, ns: a flush, a round. What a hung GPU holds never comes.
+const DELIVERY: u64 = 1_500_000_000;
+/// Between two looks whether they have come, ms.
+const LOOK_MS: u64 = 100;
+/// Loaded around the seconds that count, ns: calls that launched their first operations.
+const MARGIN: u64 = 20_000_000;
+/// Bytes of `GAPPROBE_MAX_MB` for one event: some 125 at the peak of load and analysis, out of the half that is neither the store's nor
+/// the buffers'.
+const EVENT_BYTES: usize = 256;
+
+static WANTED: Signal = Signal::new();
+static ORDER: Mutex<Option<Order>> = Mutex::new(None);
+static LAST: AtomicU64 = AtomicU64::new(0);
+static ASKED: AtomicU64 = AtomicU64::new(0);
+static WRITTEN: AtomicU64 = AtomicU64::new(0);
+/// The thread is there; it is at work.
+static IS_ON: AtomicBool = AtomicBool::new(false);
+static IS_BUSY: AtomicBool = AtomicBool::new(false);
+
+/// A span in which nothing is recorded, and which has not ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Open {
+    pub(crate) since: u64,
+    pub(crate) why: Unobserved,
+}
+
+/// What is wanted.
+struct Order {
+    /// When the alarm rang, ns.
+    at: u64,
+    why: String,
+    /// Nothing was recorded then.
+    unobserved: Option<Open>,
+}
+
+/// Traces written so far.
+pub(crate) fn written() -> u64 {
+    WRITTEN.load(Ordering::Relaxed)
+}
+
+/// Is it writing? Who ends the process then has half files removed (`report::abandon`).
+pub(crate) fn is_busy() -> bool {
+    IS_BUSY.load(Ordering::Acquire)
+}
+
+/// Starts the thread, where the recorder is wanted.
+pub(crate) fn start(settings: &'static Settings, image: Image) {
+    if settings.flight_ns == 0 {
+        return;
+    }
+    if !spawn_quietly("gapprobe-flight", move || run(settings, &image)) {
+        say::complain("no flight recorder (GAPPROBE_FLIGHT): its thread could not be started");
+        return;
+    }
+    IS_ON.store(true, Ordering::Release);
+}
+
+/// The alarm rang `now`: a trace is written, unless there were enough. By the drain thread; waits for nobody.
+pub(crate) fn ask(now: u64, reason: Reason, in_sync: Option<UnderWay>, unobserved: Option<Open>) {
+    // a program that still launches or waits by turns does something else (it evaluates, say): that is no reason
+    if matches!(reason, Reason::Missing { ns, idle, .. } if idle < ns / 2) {
+        return;
+    }
+    let last = LAST.load(Ordering::Relaxed);
+    let is_early = last != 0 && now.saturating_sub(last) < PAUSE;
+    if !IS_ON.load(Ordering::Acquire) || is_early || ASKED.load(Ordering::Relaxed) >= MOST {
+        return;
+    }
+    let Some(mut order) = ORDER.try_lock() else { return };
+    if order.is_some() || is_busy() {
+        return;
+    }
+    LAST.store(now, Ordering::Relaxed);
+    ASKED.fetch_add(1, Ordering::Relaxed);
+    *order = Some(Order { at: now, why: why(reason, now, in_sync), unobserved });
+    drop(order);
+    WANTED.set();
+}
+
+/// The reason in words.
+fn why(reason: Reason, now: u64, in_sync: Option<UnderWay>) -> String {
+    match reason {
+        Reason::Slow { ns, usual } => {
+            format!("steps take {}, usually {}", step(ns), step(usual))
+        }
+        Reason::Missing { ns, idle, usual } => {
+            let mut text = format!(
+                "no step for {} and nothing else for {} (a step usually takes {})",
+                long(ns),
+                long(idle),
+                step(usual)
+            );
+            if let Some(call) = in_sync {
+                let name = trace::call::find(call.call).map_or("a synchronizing call", |c| c.name);
+                let since = long(now.saturating_sub(call.since));
+                text.push_str(&format!("; thread {} is in {name} for {since}", call.tid));
+            }
+            text
+        }
+    }
+}
+
+/// A step's time: `long` has no decimals below a second.
+fn step(ns: u64) -> String {
+    if ns < 1_000_000_000 {
+        format!("{:.1} ms", ns as f64 / 1e6)
+    } else {
+        long(ns)
+    }
+}
+
+/// The thread's body.
+fn run(settings: &'static Settings, image: &Image) {
+    while goes_on() {
+        WANTED.wait(Duration::from_secs(3600));
+        WANTED.take();
+        let Some(order) = ORDER.lock().take() else { continue };
+        IS_BUSY.store(true, Ordering::Release);
+        fly(settings, image, &order);
+        IS_BUSY.store(false, Ordering::Release);
+    }
+}
+
+fn header(image: &Image) -> Option<Header> {
+    let mut bytes = [0; HEADER_BYTES];
+    image.read_at(0, &mut bytes).then(|| Header::decode(&bytes).ok()).flatten()
+}
+
+/// Has the program not begun to end? What is read of the image later may be gone.
+fn goes_on() -> bool {
+    lifecycle::get() == lifecycle::State::Recording
+}
+
+/// Writes one trace.
+fn fly(settings: &Settings, image: &Image, order: &Order) {
+    let late = order.at.saturating_add(DELIVERY);
+    let is_complete = || header(image).is_some_and(|h| known::complete_to(&h) >= order.at);
+    while goes_on() && clock::monotonic() < late && !is_complete() {
+        attach::pause(LOOK_MS);
+    }
+    let valid = Span::new(order.at.saturating_sub(settings.flight_ns), order.at);
+    let most = (settings.max_bytes / EVENT_BYTES) as u64;
+    let Ok(mut run) = analyzer::load_window(image, &Window { valid, margin: MARGIN, most }) else { return };
+    if !goes_on() {
+        return;
+    }
+    if let Some(open) = order.unobserved {
+        known::unobserved_to(&mut run, open.since, order.at, open.why);
+    }
+    run.header.state = state::CLOSED; // nobody was killed
+    let mut options = ReportOptions::new(Path::new(&settings.directory));
+    (options.names)(&mut run, None);
+    let analysis = analyzer::analyze(&run);
+    if !goes_on() {
+        return;
+    }
+    let valid = Span::new(valid.start.max(run.header.start_monotonic), valid.end);
+    let because = because(&order.why, valid, analysis.coverage.seen_ns, order.unobserved.is_some());
+    (options.live, options.threaded) = (true, false);
+    options.named_by = Some(run.realtime(valid.start));
+    options.because = Some(&because);
+    let report = report::write(&run, &analysis, &options);
+    if goes_on() {
+        tell(settings, run.header.rank, order, &report);
+    }
+}
+
+/// Why, of how long the trace is, and how much of that was recorded.
+fn because(why: &str, valid: Span, seen: u64, is_off: bool) -> String {
+    let all = valid.ns();
+    if seen.saturating_add(all / 50) >= all {
+        return format!("{why}. The last {}", long(all));
+    }
+    let rest = match is_off {
+        true => "of the rest steps, launches and waits are counted at most",
+        false => "of the rest the GPU has delivered nothing yet",
+    };
+    format!("{why}. The last {}, {} of them recorded ({rest})", long(all), long(seen))
+}
+
+fn tell(settings: &Settings, rank: u32, order: &Order, report: &Report) {
+    let problem = report.problems.first();
+    if report.trace.is_some() {
+        let number = WRITTEN.fetch_add(1, Ordering::Relaxed) + 1;
+        let name = report.trace.as_deref().and_then(Path::file_name).unwrap_or_default();
+        let text = format!("{}: {}", name.to_string_lossy(), order.why);
+        // the run's own recording says which there are
+        if let Some(mut recorder) = RECORDER.try_lock_for(Duration::from_secs(1)) {
+            if let Some(recorder) = recorder.as_mut().filter(|r| r.header.state == state::RECORDING) {
+                recorder.store.attribute(&format!("flight.{number}"), &text);
+            }
+        }
+    }
+    if settings.print_all || rank <= 1 {
+        let problem = problem.map_or(String::new(), |p| format!(" ({p})"));
+        say::line(&format!("gapprobe: {}{problem}", report.line));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    #[test]
+    fn the_reason_names_times_and_the_call_under_way() {
+        let slow = Reason::Slow { ns: 5_100_000, usual: 3_000_000 };
+        assert_eq!(why(slow, 0, None), "steps take 5.1 ms, usually 3.0 ms");
+        let missing = Reason::Missing { ns: 12 * S, idle: 11 * S, usual: 3_000_000 };
+        let call = UnderWay { since: 8 * S, tid: 42, call: trace::call::pack(trace::call::RUNTIME, 131) };
+        assert_eq!(
+            why(missing, 20 * S, Some(call)),
+            "no step for 12 s and nothing else for 11 s (a step usually takes 3.0 ms); thread 42 is in cudaStreamSynchronize for 12 s"
+        );
+    }
+
+    #[test]
+    fn what_was_not_recorded_is_said() {
+        let of = |seen, is_off| because("why", Span::new(S, 31 * S), seen, is_off);
+        assert_eq!(of(30 * S, true), "why. The last 30 s");
+        let part = "why. The last 30 s, 4.0 s of them recorded (of the rest ";
+        assert_eq!(of(4 * S, true), format!("{part}steps, launches and waits are counted at most)"));
+        assert_eq!(of(4 * S, false), format!("{part}the GPU has delivered nothing yet)"));
+    }
+
+    #[test]
+    fn there_are_ten_traces_and_five_minutes_between_two() {
+        let slow = Reason::Slow { ns: 2, usual: 1 };
+        ask(S, slow, None, None);
+        assert!(ORDER.lock().is_none(), "it is not on");
+        IS_ON.store(true, Ordering::Release);
+        let mut now = S;
+        let mut asked = |after: u64| {
+            now += after;
+            ask(now, slow, None, None);
+            ORDER.lock().take().is_some()
+        };
+        assert!(asked(0));
+        assert!(!asked(PAUSE - 1));
+        assert_eq!((0..20).filter(|_| asked(PAUSE)).count() as u64, MOST - 1);
+        let evaluates = Reason::Missing { ns: 12 * S, idle: S, usual: 1 };
+        ASKED.store(0, Ordering::Relaxed);
+        ask(now + 10 * PAUSE, evaluates, None, None);
+        assert!(ORDER.lock().is_none(), "it does something else");
+        ask(now + 10 * PAUSE, Reason::Missing { ns: 12 * S, idle: 12 * S, usual: 1 }, None, None);
+        assert!(ORDER.lock().take().is_some());
+        WANTED.take();
+        IS_ON.store(false, Ordering::Release);
+    }
+}
