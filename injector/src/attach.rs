@@ -74,6 +74,7 @@ pub(crate) fn constructor() {
         lifecycle::set(lifecycle::State::Inert);
         return;
     }
+    clock::at_load();
     say::remember_stderr();
     threads::remember_cpus();
     callers::at_load();

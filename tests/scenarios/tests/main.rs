@@ -26,6 +26,7 @@ mod nvtx;
 mod odd_ends;
 mod panics;
 mod places;
+mod preloads;
 mod refused;
 mod replay;
 mod retention;
