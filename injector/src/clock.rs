@@ -62,7 +62,11 @@ unsafe extern "C" fn clock_sleep(
         // SAFETY: the caller's own arguments.
         let rc = unsafe { libc::syscall(libc::SYS_clock_nanosleep, clock, flags, time, left) };
         // this function tells its error by its value
-        return if rc == 0 { 0 } else { std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL) };
+        return if rc == 0 {
+            0
+        } else {
+            std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL)
+        };
     }
     // SAFETY: libc's clock_nanosleep, which is never unloaded.
     let own: ClockSleep = unsafe { std::mem::transmute(own) };

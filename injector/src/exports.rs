@@ -111,7 +111,7 @@ forward! {
 forward! {
     /// Another client registers its buffers: we step aside first.
     cuptiActivityRegisterCallbacks(request: CUpti_BuffersCallbackRequestFunc, complete: CUpti_BuffersCallbackCompleteFunc)
-        => activity_register_callbacks, takes_over true, before arbiter::before_register(), after |_| ()
+        => activity_register_callbacks, takes_over true, before arbiter::before_register(), after |_| arbiter::registered()
 }
 
 forward! {
@@ -130,7 +130,7 @@ forward! {
 
 forward! {
     /// Another client collects its buffers.
-    cuptiActivityFlushAll(flag: u32) => activity_flush_all, takes_over false, before (), after |_| arbiter::on_flush()
+    cuptiActivityFlushAll(flag: u32) => activity_flush_all, takes_over false, before arbiter::before_flush(), after |_| arbiter::on_flush()
 }
 
 /// Another client tears CUPTI down for everybody.

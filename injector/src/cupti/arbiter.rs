@@ -4,14 +4,15 @@
 //! over (`exports.rs`); PyTorch's calls arrive here first (measured on the H200).
 //!
 //! * `cuptiSubscribe`: we give our subscription up, then forward.
-//! * `cuptiActivityRegisterCallbacks`: we flush, switch everything of ours off (a kind left on leaks into the other's
+//! * `cuptiActivityRegisterCallbacks`: we flush, wait for flushes of ours that are under way (what they hand out later would
+//!   be handed to the other, which frees it), switch everything of ours off (a kind left on leaks into the other's
 //!   trace) and step aside; the span until we are back is recorded as unobserved, never as idle.
 //! * when all kinds the other switched on are off again and it has flushed, the drain thread re-arms us;
 //! * after another client's `cuptiFinalize` we do not come back: the rest of the run is unobserved.
 //!
 //! Clients that resolve these functions by `dlsym` are led here too (`reroute`).
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use cupti_sys::{Cupti, CuptiResult};
 use trace::Loss;
@@ -31,6 +32,9 @@ static TORN_DOWN: AtomicBool = AtomicBool::new(false);
 /// The buffers that CUPTI has are another client's: they are handed over again with the next window.
 static BUFFERS_WERE_THEIRS: AtomicBool = AtomicBool::new(false);
 
+/// Calls of the other that are under way and take long: it registers its buffers (and waits for us), or it flushes.
+static UNDER_WAY: AtomicU32 = AtomicU32::new(0);
+
 /// After the other's last call of any kind we wait this long before we re-arm, ns.
 const SETTLE: u64 = 300_000_000;
 /// ... and this long where it switched its kinds off but was never seen to flush.
@@ -38,7 +42,7 @@ const SETTLE_UNFLUSHED: u64 = 5_000_000_000;
 
 /// Another client has the activity buffers.
 pub(crate) fn is_yielded() -> bool {
-    YIELDED_AT.load(Ordering::Acquire) != 0
+    YIELDED_AT.load(Ordering::SeqCst) != 0
 }
 
 /// Are the buffers another client's? From now on they are ours again.
@@ -81,6 +85,7 @@ pub(crate) fn after_fault(takes_over: bool) {
         }
         if takes_over {
             TAKEN_OVER.store(true, Ordering::Release);
+            session::wait_for_flushes();
             session::flush(true); // the other would free our buffers
         }
     });
@@ -98,6 +103,7 @@ pub(crate) fn before_subscribe() {
 
 /// Before another client's `cuptiActivityRegisterCallbacks` is forwarded.
 pub(crate) fn before_register() {
+    UNDER_WAY.fetch_add(1, Ordering::AcqRel);
     note();
     let Some(session) = session::get() else { return };
     BUFFERS_WERE_THEIRS.store(true, Ordering::Release);
@@ -107,11 +113,19 @@ pub(crate) fn before_register() {
         // what is still queued comes back unfinished: it belongs to the span we do not observe, which begins with it
         let since = flush::plain().min(clock::monotonic()).max(1);
         session::flush(true);
-        YIELDED_AT.store(since, Ordering::Release);
+        YIELDED_AT.store(since, Ordering::SeqCst);
+        session::wait_for_flushes();
         session::disarm(session);
+        session::flush_rest(session);
         buffers::write_off_lent();
         THEY_FLUSHED.store(false, Ordering::Relaxed);
     }
+}
+
+/// It was forwarded.
+pub(crate) fn registered() {
+    note();
+    UNDER_WAY.fetch_sub(1, Ordering::AcqRel);
 }
 
 /// Another client switched a kind on or off.
@@ -126,9 +140,15 @@ pub(crate) fn on_kind(kind: u32, on: bool) {
     }
 }
 
+/// Another client begins to flush.
+pub(crate) fn before_flush() {
+    UNDER_WAY.fetch_add(1, Ordering::AcqRel);
+}
+
 /// Another client flushed.
 pub(crate) fn on_flush() {
     note();
+    UNDER_WAY.fetch_sub(1, Ordering::AcqRel);
     THEY_FLUSHED.store(true, Ordering::Relaxed);
 }
 
@@ -150,6 +170,7 @@ pub(crate) fn try_to_return() -> Option<(u64, u64)> {
     if since == 0
         || TORN_DOWN.load(Ordering::Acquire)
         || THEIR_KINDS.load(Ordering::Acquire) != 0
+        || UNDER_WAY.load(Ordering::Acquire) != 0
         || !lifecycle::is_live()
     {
         return None;

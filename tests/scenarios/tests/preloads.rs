@@ -33,8 +33,7 @@ fn library(name: &str) -> Option<&'static PathBuf> {
 fn three(other: &Path, victim: impl Fn() -> Victim) -> (Run, [(&'static str, Run); 2]) {
     let (other, ours) = (other.to_string_lossy(), built().library.to_string_lossy());
     let run = |preload: &str| victim().env("LD_PRELOAD", preload).run();
-    let both =
-        [("behind", run(&format!("{other}:{ours}"))), ("before", run(&format!("{ours} {other}")))];
+    let both = [("behind", run(&format!("{other}:{ours}"))), ("before", run(&format!("{ours} {other}")))];
     (run(&other), both)
 }
 
@@ -101,7 +100,9 @@ fn step_ms(run: &Run) -> f64 {
 #[test]
 fn beside_a_faked_clock() {
     let Some(other) = library("faketime") else { return };
-    for (faked, what) in [("+0 x10", "ten times as fast"), ("2020-01-01 00:00:00", "still"), ("-365d", "a year ago")] {
+    for (faked, what) in
+        [("+0 x10", "ten times as fast"), ("2020-01-01 00:00:00", "still"), ("-365d", "a year ago")]
+    {
         let begin = now();
         let victim = || Victim::sim("13.0", &["loop", "60", "50", "20", "0", "1"]).env("FAKETIME", faked);
         let (alone, both) = three(other, victim);
@@ -110,11 +111,17 @@ fn beside_a_faked_clock() {
             whole(&alone, &with, &label);
             let recorded = with.recorded();
             let header = &recorded.header;
-            assert!(begin < header.start_monotonic && header.exit_monotonic < now(), "{label}: the kernel's clock");
+            assert!(
+                begin < header.start_monotonic && header.exit_monotonic < now(),
+                "{label}: the kernel's clock"
+            );
             let lasted = header.exit_monotonic - header.start_monotonic;
             assert!(lasted > 50_000_000 && lasted < 60_000_000_000, "{label}: {lasted} ns");
             let since_1970 = std::time::UNIX_EPOCH.elapsed().expect("after 1970").as_nanos() as u64;
-            assert!(since_1970.abs_diff(header.start_realtime) < 600_000_000_000, "{label}: the kernel's date");
+            assert!(
+                since_1970.abs_diff(header.start_realtime) < 600_000_000_000,
+                "{label}: the kernel's date"
+            );
             // 50 kernels of 20 us and their gaps: 1 ms and more, whatever the program believes
             let step = step_ms(&with);
             assert!(step > 1.0 && step < 20.0, "{label}: {step} ms a step");

@@ -15,7 +15,9 @@ type Sleep = unsafe extern "C" fn(libc::clockid_t, i32, *const libc::timespec, *
 /// libc's own function of this name: by its handle, which finds nobody who is preloaded.
 fn of_libc(name: &CStr) -> *mut std::ffi::c_void {
     // SAFETY: C strings; libc is mapped for ever.
-    unsafe { libc::dlsym(libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD), name.as_ptr()) }
+    unsafe {
+        libc::dlsym(libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD), name.as_ptr())
+    }
 }
 
 fn get_time() -> GetTime {
