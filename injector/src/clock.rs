@@ -22,7 +22,6 @@ static GET_TIME: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 static CLOCK_SLEEP: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 static SLEEP: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
-#[cfg_attr(test, expect(dead_code, reason = "unit tests have no constructor"))]
 /// In the constructor: finds libc's own clock. By its handle: a search by name alone finds who is preloaded. COLD.
 pub(crate) fn at_load() {
     // SAFETY: a C string; libc is mapped, this takes a reference to it.

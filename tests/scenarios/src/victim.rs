@@ -71,6 +71,9 @@ impl Victim {
             .env("SIM_TRUTH", folder.join("truth.%p"))
             .current_dir(folder.join("out"))
             .stdin(Stdio::null());
+        if runtime().is_some() {
+            command.env("GAPPROBE_EXIT_MS", "30000"); // a sanitizer makes us some ten times as slow
+        }
         Victim { command, folder, limit: Duration::from_secs(60) }
     }
 
