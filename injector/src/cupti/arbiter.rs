@@ -123,7 +123,7 @@ pub(crate) fn before_register() {
 }
 
 /// It was forwarded.
-pub(crate) fn registered() {
+pub(crate) fn after_register() {
     note();
     UNDER_WAY.fetch_sub(1, Ordering::AcqRel);
 }

@@ -17,6 +17,7 @@ mod from_outside;
 mod gil;
 mod guests;
 mod hot_path;
+mod injections;
 mod killed;
 mod lapped;
 mod marks;
