@@ -44,6 +44,10 @@ static FIRST_USE: AtomicU64 = AtomicU64::new(0);
 /// A forced flush was done: from then on a record without times is one that was not finished.
 static FORCED: AtomicBool = AtomicBool::new(false);
 static STARTED: AtomicBool = AtomicBool::new(false);
+/// Rings and buffers are there, or will never be.
+static BEGUN: AtomicBool = AtomicBool::new(false);
+/// The thread that makes them.
+static STARTER: AtomicU32 = AtomicU32::new(0);
 /// Which calls of [`call::CALLS`] are filtered.
 static FILTERED: [AtomicBool; call::CALLS.len()] = [const { AtomicBool::new(false) }; call::CALLS.len()];
 /// Held while kinds are switched: a window of ours must not begin while another client takes over. No callback takes it.
@@ -81,19 +85,38 @@ pub(crate) fn first_use_at() -> u64 {
 /// relaxed load.
 #[inline]
 pub(crate) fn first_use() {
-    if !STARTED.load(Ordering::Relaxed) {
+    if !BEGUN.load(Ordering::Relaxed) {
         start();
     }
 }
 
 #[cold]
 fn start() {
-    if lifecycle::get() != lifecycle::State::Attached || STARTED.swap(true, Ordering::AcqRel) {
+    if !lifecycle::is_live() {
         return;
     }
-    FIRST_USE.store(clock::monotonic(), Ordering::Relaxed);
-    attach::begin_recording();
+    // SAFETY: takes nothing, cannot fail.
+    let own = unsafe { libc::gettid() } as u32;
+    if !STARTED.swap(true, Ordering::AcqRel) {
+        STARTER.store(own, Ordering::Relaxed);
+        FIRST_USE.store(clock::monotonic(), Ordering::Relaxed);
+        attach::begin_recording();
+        BEGUN.store(true, Ordering::Release);
+        return;
+    }
+    // threads that use the GPU for the first time all at once: what they launched before the buffers are there would be lost
+    let begin = clock::monotonic();
+    while !BEGUN.load(Ordering::Acquire)
+        && STARTER.load(Ordering::Relaxed) != own
+        && lifecycle::is_live()
+        && clock::monotonic().saturating_sub(begin) < LONGEST_START
+    {
+        attach::pause(1);
+    }
 }
+
+/// As long as the first of them waits.
+const LONGEST_START: u64 = 2_000_000_000;
 
 /// Counts an error of a CUPTI call of ours; true on success.
 fn ok(result: CuptiResult) -> bool {

@@ -76,6 +76,15 @@ fn two_hundred_thousand_kernels_in_every_release() {
 }
 
 #[test]
+fn threads_that_use_the_gpu_first_all_at_once_lose_nothing() {
+    for release in ["12.4", "13.0", "13.5"] {
+        let run = Victim::sim(release, &["threads", "1", "16", "50", "own"]).run();
+        assert_eq!((run.ending(), run.launched()), (0, 800), "{release}: {}", run.stderr);
+        holds_every_kernel(&run, release);
+    }
+}
+
+#[test]
 fn driver_calls_and_graphs_and_copies_in_every_release() {
     for &release in releases() {
         for flags in ["d", "g", "ps"] {

@@ -68,7 +68,7 @@ fn whole(alone: &Run, with: &Run, label: &str) {
 fn beside_an_allocator(name: &str) {
     let Some(other) = library(name) else { return };
     let programs: [&[&str]; 3] = [
-        &["threads", "20", "4", "200", "own"],
+        &["threads", "20", "4", "20", "own"],
         &["loop", "60", "50", "20", "500", "1", "gpa"],
         &["fork_after", "20", "exit"],
     ];
