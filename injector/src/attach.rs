@@ -22,8 +22,8 @@ pub(crate) use crate::threads::spawn_quietly;
 use crate::threads::{self, Signal};
 use crate::windows::{self, Windows};
 use crate::{
-    callers, clock, crashes, environment, flight, flush, guard, hostpool, identity, leave, lifecycle, loader,
-    losses, neighbours, python, sampler, say,
+    callers, clock, copies, crashes, environment, flight, flush, guard, hostpool, identity, leave, lifecycle,
+    loader, losses, neighbours, nvtx, python, sampler, say,
 };
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
@@ -74,27 +74,39 @@ pub(crate) fn constructor() {
         lifecycle::set(lifecycle::State::Inert);
         return;
     }
+    clock::at_load();
     say::remember_stderr();
     threads::remember_cpus();
     callers::at_load();
     identity::remember_directory();
-    if environment::get("CUDA_INJECTION64_PATH").is_some() {
-        return; // ours already (a child of ours), or another tool's: leave it
+    if copies::is_second() {
+        lifecycle::set(lifecycle::State::Inert); // another copy of us records, or was told not to
+        return;
     }
     let Some(path) = own_path() else { return };
-    // the environment keeps the strings for ever
-    let entry = |name: &str| {
-        let entry = [name.as_bytes(), b"=", &path, b"\0"].concat();
-        Box::leak(entry.into_boxed_slice()).as_mut_ptr().cast::<c_char>()
-    };
-    match environment::get(NVTX_VARIABLE) {
+    if let Some(taken) = environment::get("CUDA_INJECTION64_PATH") {
+        // ours already (a child of ours), switched off, or another tool's: it stays, unless we are to record all the same
+        if taken != path && taken != b"none" && is_only_thread() {
+            let changes = match (copies::is_ours(taken), environment::get(nvtx::VARIABLE)) {
+                (true, None) => vec![copies::entry(nvtx::VARIABLE, &path)], // a copy that hands on to us
+                (true, Some(_)) => Vec::new(),
+                (false, _) => copies::beside(taken, &path),
+            };
+            if !changes.is_empty() {
+                environment::add(&changes);
+            }
+        }
+        return;
+    }
+    let entry = |name: &str| copies::entry(name, &path);
+    match environment::get(nvtx::VARIABLE) {
         // NVTX itself loads us, some time in the run, and other threads may be reading the environment
         Some(nvtx) if nvtx == path && !is_only_thread() => {}
         Some(_) => {
             environment::add(&[entry("CUDA_INJECTION64_PATH")]);
         }
         None => {
-            environment::add(&[entry("CUDA_INJECTION64_PATH"), entry(NVTX_VARIABLE)]);
+            environment::add(&[entry("CUDA_INJECTION64_PATH"), entry(nvtx::VARIABLE)]);
         }
     }
 }
@@ -107,9 +119,6 @@ fn is_only_thread() -> bool {
     // SAFETY: zeroed, and filled where stat succeeded.
     done && unsafe { status.assume_init() }.st_nlink == 3
 }
-
-/// Where NVTX looks for the tool that receives its calls.
-const NVTX_VARIABLE: &str = "NVTX_INJECTION64_PATH";
 
 /// `InitializeInjection`: inside `cuInit`, on the program's thread.
 pub(crate) fn initialize() {
@@ -261,6 +270,7 @@ fn prepare_recording() {
     lifecycle::set(lifecycle::State::Recording);
     drop(attaching);
     crashes::attached();
+    copies::say_whose_nvtx();
     sampler::start();
     flight::start(settings, image);
     let spent = ATTACH_NS.load(Ordering::Relaxed) + clock::monotonic().saturating_sub(begin);

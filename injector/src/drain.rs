@@ -321,6 +321,9 @@ impl Recorder {
         if let Some(since) = arbiter::open_span().or_else(stranger) {
             self.unobserved(since, now, Unobserved::Yielded);
         }
+        if let Some((from, to)) = arbiter::take_span() {
+            self.unobserved(from, to, Unobserved::Yielded);
+        }
         if let Some(session) = session::get().filter(|_| !buffers::is_bare()) {
             // the time for flushing is over: what is complete is read where it lies, the rest is lost and said to be
             for stuck in buffers::stuck(u64::MAX) {

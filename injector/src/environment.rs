@@ -57,16 +57,21 @@ pub(crate) fn path(name: &str) -> Option<&'static Path> {
 }
 
 /// Adds `NAME=value` (C strings, which must live for ever) to the environment of this process and its children.
-/// The array is replaced by a longer copy, as libc's own `setenv` does. Only from the constructor: no other thread yet.
+/// What had one of these names goes. The array is replaced by a longer copy, as libc's own `setenv` does. Only from the constructor: no other thread yet.
 pub(crate) fn add(new: &[*mut c_char]) -> bool {
-    let count = entries().count();
+    let is_new = |old: &&CStr| {
+        let name = |entry: &CStr| entry.to_bytes().split(|b| *b == b'=').next().map(<[u8]>::to_vec);
+        // SAFETY: C strings, as said above.
+        !new.iter().any(|n| name(unsafe { CStr::from_ptr(*n) }) == name(old))
+    };
+    let count = entries().filter(is_new).count();
     // SAFETY: plain allocation; never freed (the environment lives as long as the process).
     let list =
         unsafe { libc::malloc((count + new.len() + 1) * size_of::<*mut c_char>()) }.cast::<*mut c_char>();
     if list.is_null() {
         return false;
     }
-    for (i, e) in entries().enumerate() {
+    for (i, e) in entries().filter(is_new).enumerate() {
         // SAFETY: `list` has room for all, the new ones and a null pointer, and `i < count`.
         unsafe { list.wrapping_add(i).write(e.as_ptr().cast_mut()) };
     }

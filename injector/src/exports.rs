@@ -17,7 +17,7 @@ use cupti_sys::CuptiResult;
 
 use crate::cupti::{arbiter, buffers, callbacks};
 use crate::guard::guard;
-use crate::{attach, nvtx, program};
+use crate::{attach, copies, nvtx, program};
 
 /// Called by the loader. SAFETY of the attribute: the body touches nothing but the environment and its own statics.
 #[cfg(not(test))]
@@ -30,14 +30,18 @@ fn constructor() {
 /// Called by the CUDA driver inside `cuInit`. 1 = fine.
 #[no_mangle]
 pub extern "C" fn InitializeInjection() -> c_int {
-    guard((), attach::initialize);
+    // the other copy, or the other tool, has its own guard or none: a fault of theirs is not ours
+    if !guard(false, copies::hand_on) {
+        guard((), attach::initialize);
+        guard((), copies::call_next);
+    }
     1
 }
 
 /// Called by NVTX with an object's first call of it. 1 = its tables are filled.
 #[no_mangle]
 pub extern "C" fn InitializeInjectionNvtx2(get: Option<nvtx::GetExportTable>) -> c_int {
-    guard(0, || nvtx::initialize(get))
+    guard(None, || copies::hand_on_nvtx(get)).unwrap_or_else(|| guard(0, || nvtx::initialize(get)))
 }
 
 /// Marks the begin of a training step (and the end of the one before).
@@ -111,7 +115,7 @@ forward! {
 forward! {
     /// Another client registers its buffers: we step aside first.
     cuptiActivityRegisterCallbacks(request: CUpti_BuffersCallbackRequestFunc, complete: CUpti_BuffersCallbackCompleteFunc)
-        => activity_register_callbacks, takes_over true, before arbiter::before_register(), after |_| ()
+        => activity_register_callbacks, takes_over true, before arbiter::before_register(), after |_| arbiter::after_register()
 }
 
 forward! {
@@ -130,7 +134,7 @@ forward! {
 
 forward! {
     /// Another client collects its buffers.
-    cuptiActivityFlushAll(flag: u32) => activity_flush_all, takes_over false, before (), after |_| arbiter::on_flush()
+    cuptiActivityFlushAll(flag: u32) => activity_flush_all, takes_over false, before arbiter::before_flush(), after |_| arbiter::on_flush()
 }
 
 /// Another client tears CUPTI down for everybody.

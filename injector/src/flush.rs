@@ -200,8 +200,9 @@ fn step_aside_for_new_clients(loads: &mut u64) {
     reroute::clients();
     if session::is_subscribed() && choose::is_mapped(neighbours::DLSYM_CLIENTS) {
         session::give_up_subscription();
-        if let Some(session) = session::get().filter(|_| !arbiter::is_yielded() && is_wanted_on()) {
-            let _ = session::arm(session); // now with all calls in the filter
+        if let Some(session) = session::get().filter(|_| !arbiter::is_yielded() && is_switched(true)) {
+            // now with all calls in the filter; the kinds are on already
+            let _ = session::arm(session);
         }
     }
 }

@@ -36,6 +36,8 @@ mod callers;
 mod clock;
 mod control;
 #[cfg(not(loom))]
+mod copies;
+#[cfg(not(loom))]
 mod crashes;
 #[cfg(not(loom))]
 mod cupti;

@@ -24,7 +24,6 @@ pub(crate) fn step() {
     if lifecycle::is_live() {
         windows::on_mark();
         hostpool::push(&[[clock::monotonic(), 0, 0, TAG_STEP]]);
-        windows::gate::at_mark();
     }
 }
 

@@ -4,7 +4,8 @@
 //! over (`exports.rs`); PyTorch's calls arrive here first (measured on the H200).
 //!
 //! * `cuptiSubscribe`: we give our subscription up, then forward.
-//! * `cuptiActivityRegisterCallbacks`: we flush, switch everything of ours off (a kind left on leaks into the other's
+//! * `cuptiActivityRegisterCallbacks`: we flush, wait for flushes of ours that are under way (what they hand out later would
+//!   be handed to the other, which frees it), switch everything of ours off (a kind left on leaks into the other's
 //!   trace) and step aside; the span until we are back is recorded as unobserved, never as idle.
 //! * when all kinds the other switched on are off again and it has flushed, the drain thread has us re-armed, while no thread launches
 //!   (`windows::gate`);
@@ -12,7 +13,7 @@
 //!
 //! Clients that resolve these functions by `dlsym` are led here too (`reroute`).
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use cupti_sys::{Cupti, CuptiResult};
 use trace::Loss;
@@ -20,7 +21,7 @@ use trace::Loss;
 use super::{buffers, choose, session};
 use crate::guard::guard;
 use crate::windows::{self, gate};
-use crate::{clock, flush, heap, lifecycle, losses};
+use crate::{clock, drain, flush, heap, lifecycle, losses};
 
 static YIELDED_AT: AtomicU64 = AtomicU64::new(0);
 /// Kinds the other client has on, one bit each.
@@ -33,14 +34,20 @@ static TORN_DOWN: AtomicBool = AtomicBool::new(false);
 /// The buffers that CUPTI has are another client's: they are handed over again with the next window.
 static BUFFERS_WERE_THEIRS: AtomicBool = AtomicBool::new(false);
 
+/// Calls of the other that are under way and take long: it registers its buffers (and waits for us), or it flushes.
+static UNDER_WAY: AtomicU32 = AtomicU32::new(0);
+
 /// After the other's last call of any kind we wait this long before we re-arm, ns.
 const SETTLE: u64 = 300_000_000;
 /// ... and this long where it switched its kinds off but was never seen to flush.
 const SETTLE_UNFLUSHED: u64 = 5_000_000_000;
 
+/// Where no launch was seen for so long, ns, there is no gate to wait at.
+const NO_LAUNCH: u64 = 1_000_000_000;
+
 /// Another client has the activity buffers.
 pub(crate) fn is_yielded() -> bool {
-    YIELDED_AT.load(Ordering::Acquire) != 0
+    YIELDED_AT.load(Ordering::SeqCst) != 0
 }
 
 /// Are the buffers another client's? From now on they are ours again.
@@ -83,6 +90,7 @@ pub(crate) fn after_fault(takes_over: bool) {
         }
         if takes_over {
             TAKEN_OVER.store(true, Ordering::Release);
+            session::wait_for_flushes();
             session::flush(true); // the other would free our buffers
         }
     });
@@ -100,6 +108,7 @@ pub(crate) fn before_subscribe() {
 
 /// Before another client's `cuptiActivityRegisterCallbacks` is forwarded.
 pub(crate) fn before_register() {
+    UNDER_WAY.fetch_add(1, Ordering::AcqRel);
     note();
     let Some(session) = session::get() else { return };
     BUFFERS_WERE_THEIRS.store(true, Ordering::Release);
@@ -109,11 +118,20 @@ pub(crate) fn before_register() {
         // what is still queued comes back unfinished: it belongs to the span we do not observe, which begins with it
         let since = flush::plain().min(clock::monotonic()).max(1);
         session::flush(true);
-        YIELDED_AT.store(since, Ordering::Release);
+        YIELDED_AT.store(since, Ordering::SeqCst);
+        BUFFERS_WERE_THEIRS.store(true, Ordering::Release); // a window may have begun meanwhile
+        session::wait_for_flushes();
         session::disarm(session);
+        session::flush_rest(session);
         buffers::write_off_lent();
         THEY_FLUSHED.store(false, Ordering::Relaxed);
     }
+}
+
+/// It was forwarded.
+pub(crate) fn after_register() {
+    note();
+    UNDER_WAY.fetch_sub(1, Ordering::AcqRel);
 }
 
 /// Another client switched a kind on or off.
@@ -128,9 +146,15 @@ pub(crate) fn on_kind(kind: u32, on: bool) {
     }
 }
 
+/// Another client begins to flush.
+pub(crate) fn before_flush() {
+    UNDER_WAY.fetch_add(1, Ordering::AcqRel);
+}
+
 /// Another client flushed.
 pub(crate) fn on_flush() {
     note();
+    UNDER_WAY.fetch_sub(1, Ordering::AcqRel);
     THEY_FLUSHED.store(true, Ordering::Relaxed);
 }
 
@@ -145,26 +169,29 @@ pub(crate) fn before_finalize() {
 /// The span that was not observed when we came back, until the drain thread takes it. Begin and end, ns; 0: none.
 static AWAY: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
-/// WARM, from the drain thread: has us re-armed once the other client is done. Returns the span that was not observed.
-pub(crate) fn try_to_return() -> Option<(u64, u64)> {
+/// The span that was not observed until we came back, once.
+pub(crate) fn take_span() -> Option<(u64, u64)> {
     let [from, to] = &AWAY;
     // Acquire pairs with the Release of `return_at_rest`: with the end the begin is there.
     let ended = to.swap(0, Ordering::Acquire);
-    if ended != 0 {
-        return Some((from.load(Ordering::Relaxed), ended));
-    }
-    if YIELDED_AT.load(Ordering::Acquire) == 0 {
-        return None;
+    (ended != 0).then(|| (from.load(Ordering::Relaxed), ended))
+}
+
+/// WARM, from the drain thread: has us re-armed once the other client is done. Returns the span that was not observed.
+pub(crate) fn try_to_return() -> Option<(u64, u64)> {
+    let span = take_span();
+    if span.is_some() || YIELDED_AT.load(Ordering::Acquire) == 0 {
+        return span;
     }
     windows::see_launches();
     if !is_over() {
         return None;
     }
-    if gate::is_possible() {
+    if windows::has_launched_since(clock::monotonic().saturating_sub(NO_LAUNCH)) {
         gate::want(gate::RETURN);
         return None;
     }
-    // launches cannot be told, and so no moment without one
+    // nothing is launched, or nothing that is seen: then no moment is known to be better than this one
     let held = session::hold()?;
     return_now(&held)
 }
@@ -178,6 +205,7 @@ pub(crate) fn return_at_rest() -> bool {
     let [from, to] = &AWAY;
     from.store(since, Ordering::Relaxed);
     to.store(now, Ordering::Release);
+    drain::wake();
     true
 }
 
@@ -187,6 +215,7 @@ fn is_over() -> bool {
     YIELDED_AT.load(Ordering::Acquire) != 0
         && !TORN_DOWN.load(Ordering::Acquire)
         && THEIR_KINDS.load(Ordering::Acquire) == 0
+        && UNDER_WAY.load(Ordering::Acquire) == 0
         && lifecycle::is_live()
         && clock::monotonic().saturating_sub(LAST_CALL.load(Ordering::Relaxed)) >= settle
 }

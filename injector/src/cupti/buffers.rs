@@ -294,6 +294,12 @@ pub(crate) fn oldest_pending() -> Option<u64> {
     oldest
 }
 
+/// Is any buffer with CUPTI?
+pub(crate) fn is_any_lent() -> bool {
+    let count = COUNT.load(Ordering::Acquire);
+    SLOTS.iter().take(count).any(|slot| slot.state.load(Ordering::Acquire) == LENT)
+}
+
 /// More than a quarter of the pool is in use: come back sooner.
 pub(crate) fn under_pressure() -> bool {
     IN_USE.load(Ordering::Relaxed) * 4 > COUNT.load(Ordering::Relaxed)

@@ -44,6 +44,10 @@ static FIRST_USE: AtomicU64 = AtomicU64::new(0);
 /// A forced flush was done: from then on a record without times is one that was not finished.
 static FORCED: AtomicBool = AtomicBool::new(false);
 static STARTED: AtomicBool = AtomicBool::new(false);
+/// Rings and buffers are there, or will never be.
+static BEGUN: AtomicBool = AtomicBool::new(false);
+/// The thread that makes them.
+static STARTER: AtomicU32 = AtomicU32::new(0);
 /// Which calls of [`call::CALLS`] are filtered.
 static FILTERED: [AtomicBool; call::CALLS.len()] = [const { AtomicBool::new(false) }; call::CALLS.len()];
 /// Held while kinds are switched: a window of ours must not begin while another client takes over. No callback takes it.
@@ -81,19 +85,38 @@ pub(crate) fn first_use_at() -> u64 {
 /// relaxed load.
 #[inline]
 pub(crate) fn first_use() {
-    if !STARTED.load(Ordering::Relaxed) {
+    if !BEGUN.load(Ordering::Relaxed) {
         start();
     }
 }
 
 #[cold]
 fn start() {
-    if lifecycle::get() != lifecycle::State::Attached || STARTED.swap(true, Ordering::AcqRel) {
+    if !lifecycle::is_live() {
         return;
     }
-    FIRST_USE.store(clock::monotonic(), Ordering::Relaxed);
-    attach::begin_recording();
+    // SAFETY: takes nothing, cannot fail.
+    let own = unsafe { libc::gettid() } as u32;
+    if !STARTED.swap(true, Ordering::AcqRel) {
+        STARTER.store(own, Ordering::Relaxed);
+        FIRST_USE.store(clock::monotonic(), Ordering::Relaxed);
+        attach::begin_recording();
+        BEGUN.store(true, Ordering::Release);
+        return;
+    }
+    // threads that use the GPU for the first time all at once: what they launched before the buffers are there would be lost
+    let begin = clock::monotonic();
+    while !BEGUN.load(Ordering::Acquire)
+        && STARTER.load(Ordering::Relaxed) != own
+        && lifecycle::is_live()
+        && clock::monotonic().saturating_sub(begin) < LONGEST_START
+    {
+        attach::pause(1);
+    }
 }
+
+/// As long as the first of them waits.
+const LONGEST_START: u64 = 2_000_000_000;
 
 /// Counts an error of a CUPTI call of ours; true on success.
 fn ok(result: CuptiResult) -> bool {
@@ -360,14 +383,47 @@ pub(crate) fn dropped_records(context: cupti_sys::bindings::CUcontext, stream: u
 /// comes back with end 0 and never again. Blocks; WARM threads only, no lock held.
 pub(crate) fn flush(forced: bool) -> bool {
     let Some(session) = get() else { return false };
-    if arbiter::is_yielded() {
-        return false;
-    }
+    // counted before it is asked whether we stand aside, and the other way round there: one of the two sees the other
+    FLUSHING.fetch_add(1, Ordering::SeqCst);
+    let done = !arbiter::is_yielded() && flush_now(session, forced);
+    FLUSHING.fetch_sub(1, Ordering::SeqCst);
+    done
+}
+
+fn flush_now(session: &Session, forced: bool) -> bool {
     if forced {
         FORCED.store(true, Ordering::Release);
     }
     // SAFETY: plain call; no lock of ours is held (callers' contract).
     ok(unsafe { (session.cupti.activity_flush_all)(u32::from(forced)) })
+}
+
+/// Flushes of ours under way.
+static FLUSHING: AtomicU32 = AtomicU32::new(0);
+/// A slow flush takes three seconds (measured, under CUDA graphs); one that takes longer hangs.
+const LONGEST_FLUSH: u64 = 5_000_000_000;
+
+/// Another client is about to register its buffers, and we stand aside already: waits until no flush of ours is under way. What such a
+/// flush still has to hand out would be handed to the other client, which frees it. Not without end: a flush may hang.
+pub(crate) fn wait_for_flushes() {
+    let begin = clock::monotonic();
+    while FLUSHING.load(Ordering::SeqCst) != 0 && clock::monotonic().saturating_sub(begin) < LONGEST_FLUSH {
+        attach::pause(1);
+    }
+}
+
+/// Together 127 ms, where one never comes back.
+const REST_PAUSES: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
+
+/// Everything of ours is switched off, and buffers are out all the same: other threads launched meanwhile. Collects them.
+pub(crate) fn flush_rest(session: &Session) {
+    for pause in REST_PAUSES {
+        if !buffers::is_any_lent() {
+            return;
+        }
+        flush_now(session, true);
+        attach::pause(pause); // one of them may be in a launch that has just been given it
+    }
 }
 
 /// Was anything ever flushed by force?

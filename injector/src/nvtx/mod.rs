@@ -20,6 +20,9 @@ use std::ffi::{c_int, c_void};
 
 use crate::lifecycle;
 
+/// Where NVTX looks for the tool that receives its calls.
+pub(crate) const VARIABLE: &str = "NVTX_INJECTION64_PATH";
+
 /// `NvtxGetExportTableFunc_t`.
 pub(crate) type GetExportTable = unsafe extern "C" fn(u32) -> *const c_void;
 /// A slot's content: a function whose type the slot's number tells.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// HOT (`enter`, `at_mark`), COLD (the rest)
+// HOT (`enter`), COLD (the rest)
 //! When CUPTI may be switched in a program that runs: while no thread is inside a launch.
 //!
 //! Measured on an H200 with CUPTI 12.9, 13.0 and 13.5 (`tests/gpu/programs/residue.c`, plans R and S, P, Q; docs/windows.md): where kinds are
@@ -7,19 +7,19 @@
 //! correlation id, for the rest of the process, for whoever records. Switched by the thread that launches, or while that is kept waiting,
 //! every window of every release is whole, whatever the GPU does meanwhile.
 //!
-//! So who wants to switch says so ([`want`]), and a thread of the program's that is about to launch, or marks a step, does it, once no other
-//! one is inside of a launch (others wait at the gate meanwhile: 0.3 ms at most, two times a window). Where nothing is launched, as in a
-//! program that hangs, the flush thread does it ([`from_aside`]). Launches that do not come through the slots of `runtime` are not
-//! seen: a thread that launches those alone, while another one comes to the gate, is not waited for.
+//! So who wants to switch says so ([`want`]), and a thread of the program's that is about to launch does it, once no other one is inside
+//! of a launch (others wait at the gate meanwhile: 0.3 ms at most, two times a window). Where every thread that launches is waiting for the
+//! GPU, as in a program that hangs, the flush thread does it ([`from_aside`]). Launches that do not come through the slots of `runtime`
+//! are not seen: where they are the most, nothing is switched at all ([`is_possible`]); a thread that launches those alone, while another
+//! one comes to the gate, is not waited for.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicU8, AtomicUsize, Ordering};
-use std::time::Duration;
 
-use super::step_clock::{self, Source};
+use super::sync_clock;
 use crate::cupti::arbiter;
 use crate::guard::guard;
-use crate::{clock, flush};
+use crate::{clock, flush, lifecycle, thread_block};
 
 /// Threads inside of a launch.
 static INSIDE: AtomicU32 = AtomicU32::new(0);
@@ -27,11 +27,13 @@ static INSIDE: AtomicU32 = AtomicU32::new(0);
 static CLOSED: AtomicBool = AtomicBool::new(false);
 /// What is to be done, see [`SWITCH`] and [`RETURN`].
 static WANTED: AtomicU8 = AtomicU8::new(0);
-/// When the last of it was asked for, and how many launches there were, ns.
-static WANTED_AT: AtomicU64 = AtomicU64::new(0);
-static LAUNCHES_THEN: AtomicU64 = AtomicU64::new(0);
-/// No attempt before this time, ns.
+/// No attempt before this time, and how long it was put off last, ns.
 static NOT_BEFORE: AtomicU64 = AtomicU64::new(0);
+static PAUSE: AtomicU64 = AtomicU64::new(SHORTEST_PAUSE);
+/// Threads that have launched.
+static THREADS: AtomicU32 = AtomicU32::new(0);
+/// Launches that CUPTI records are seen here, too.
+static POSSIBLE: AtomicBool = AtomicBool::new(false);
 /// Time that threads of the program's spent here, ns.
 static SPENT: AtomicU64 = AtomicU64::new(0);
 /// The driver's `cuStreamIsCapturing`; 0: not known.
@@ -44,12 +46,15 @@ pub(crate) const RETURN: u8 = 2;
 
 /// So long the others are waited for, ns: a launch takes some µs, one that finds its queue full much longer.
 const PATIENCE: u64 = 200_000;
-/// After an attempt that failed, ns.
-const PAUSE: u64 = 2_000_000;
+/// After an attempt that failed, ns; twice as long after each further one.
+const SHORTEST_PAUSE: u64 = 2_000_000;
+const LONGEST_PAUSE: u64 = 256_000_000;
 /// A thread waits here no longer, ns, whatever has become of who switches.
 const LONGEST_WAIT: u64 = 50_000_000;
-/// Where nothing was launched for so long, ns, the flush thread switches.
+/// Where all threads that launch have waited for so long, ns, the flush thread switches.
 const AT_REST: u64 = 250_000_000;
+/// Launches that tell whether they are seen.
+const TELLING: u64 = 200;
 
 /// A thread is inside of a launch while this lives.
 pub(super) struct Inside(());
@@ -65,7 +70,10 @@ impl Drop for Inside {
 #[inline]
 pub(super) fn enter(stream: *mut c_void) -> Inside {
     if WANTED.load(Ordering::Relaxed) != 0 {
-        guard((), || attempt(stream));
+        attempt(stream);
+    }
+    if !thread_block::with(|b| b.launches.replace(true)) {
+        THREADS.fetch_add(1, Ordering::Relaxed);
     }
     // Sequentially consistent on both sides: either who closed the gate sees this thread inside, or this thread sees it closed.
     INSIDE.fetch_add(1, Ordering::SeqCst);
@@ -75,40 +83,53 @@ pub(super) fn enter(stream: *mut c_void) -> Inside {
     Inside(())
 }
 
-/// A thread marks a step: it launches nothing just now.
-#[inline]
-pub(crate) fn at_mark() {
-    if WANTED.load(Ordering::Relaxed) != 0 {
-        attempt(std::ptr::null_mut());
-    }
-}
-
 #[cold]
 #[inline(never)]
 fn wait_outside() {
     let begin = clock::monotonic();
     while CLOSED.load(Ordering::SeqCst) && clock::monotonic().saturating_sub(begin) < LONGEST_WAIT {
         INSIDE.fetch_sub(1, Ordering::SeqCst);
-        std::thread::sleep(Duration::from_micros(20));
+        nap();
         INSIDE.fetch_add(1, Ordering::SeqCst);
     }
     SPENT.fetch_add(clock::monotonic().saturating_sub(begin), Ordering::Relaxed);
 }
 
-/// Can it be told when no thread is inside of a launch?
+/// 20 us, unlike `sleep` no place where a thread is cancelled. Leaves errno as it was.
+fn nap() {
+    static NEVER: AtomicU32 = AtomicU32::new(0);
+    let time = libc::timespec { tv_sec: 0, tv_nsec: 20_000 };
+    // SAFETY: takes nothing; the calling thread's own errno.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: the address of this thread's errno.
+    let before = unsafe { errno.read() };
+    // SAFETY: a word of our own that nobody changes, a time, and numbers.
+    unsafe {
+        libc::syscall(libc::SYS_futex, NEVER.as_ptr(), libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG, 0, &time)
+    };
+    // SAFETY: as above.
+    unsafe { errno.write(before) };
+}
+
+/// Can it be told when no thread is inside of a launch? Once it could, it can.
 pub(crate) fn is_possible() -> bool {
-    step_clock::launches() > 0 || step_clock::source() == Source::Marks
+    POSSIBLE.load(Ordering::Relaxed)
+}
+
+/// While all is recorded: so many launches are in the recording, of so many that were seen here meanwhile. (Some are on their way.)
+pub(super) fn compare(recorded: u64, seen: u64) {
+    if recorded >= TELLING && seen >= TELLING && recorded / 2 <= seen && seen / 2 <= recorded {
+        POSSIBLE.store(true, Ordering::Relaxed);
+    }
 }
 
 /// This is to be done as soon as it can be.
 pub(crate) fn want(job: u8) {
-    if WANTED.load(Ordering::Relaxed) & job != 0 {
-        return;
+    if WANTED.load(Ordering::Relaxed) & job == 0 {
+        PAUSE.store(SHORTEST_PAUSE, Ordering::Relaxed);
+        NOT_BEFORE.store(0, Ordering::Relaxed);
+        WANTED.fetch_or(job, Ordering::Release);
     }
-    WANTED_AT.store(clock::monotonic(), Ordering::Relaxed);
-    LAUNCHES_THEN.store(step_clock::launches(), Ordering::Relaxed);
-    NOT_BEFORE.store(0, Ordering::Relaxed);
-    WANTED.fetch_or(job, Ordering::Release);
 }
 
 /// Time that the program's threads have spent on switching, ns.
@@ -121,15 +142,15 @@ pub(super) fn know_captures(function: usize) {
     IS_CAPTURING.store(function, Ordering::Relaxed);
 }
 
-/// By the flush thread: what is wanted, where no thread has launched since it was.
+/// By the flush thread: what is wanted, where every thread that has ever launched has been waiting for the GPU for a while.
 pub(crate) fn from_aside() {
-    let waited = clock::monotonic().saturating_sub(WANTED_AT.load(Ordering::Relaxed));
-    let launches = step_clock::launches();
-    let is_at_rest = waited >= AT_REST && launches > 0 && launches == LAUNCHES_THEN.load(Ordering::Relaxed);
-    if WANTED.load(Ordering::Acquire) != 0 && is_at_rest {
-        attempt(std::ptr::null_mut());
+    let threads = THREADS.load(Ordering::Relaxed) as usize;
+    if WANTED.load(Ordering::Acquire) != 0 && threads > 0 {
+        let before = clock::monotonic().saturating_sub(AT_REST);
+        if sync_clock::under_way_since(before) >= threads {
+            attempt(std::ptr::null_mut());
+        }
     }
-    LAUNCHES_THEN.store(launches, Ordering::Relaxed);
 }
 
 /// In a child that was forked: nobody of the parent's threads is here.
@@ -144,22 +165,46 @@ pub(crate) fn in_child() {
 #[inline(never)]
 fn attempt(stream: *mut c_void) {
     let begin = clock::monotonic();
-    if begin < NOT_BEFORE.load(Ordering::Relaxed) || CLOSED.swap(true, Ordering::SeqCst) {
+    if begin < NOT_BEFORE.load(Ordering::Relaxed) || !may_succeed() || CLOSED.swap(true, Ordering::SeqCst) {
         return;
     }
     // SAFETY: the calling thread's own errno.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above.
     let before = unsafe { errno.read() };
+    let was = cancellable(PTHREAD_CANCEL_DISABLE);
     // a fault in here must leave the gate open
     let done = guard(false, || are_out(begin) && !is_capturing(stream) && work());
     if !done {
-        NOT_BEFORE.store(clock::monotonic() + PAUSE, Ordering::Relaxed);
+        let pause = PAUSE.load(Ordering::Relaxed);
+        PAUSE.store((2 * pause).min(LONGEST_PAUSE), Ordering::Relaxed);
+        NOT_BEFORE.store(clock::monotonic() + pause, Ordering::Relaxed);
     }
     CLOSED.store(false, Ordering::SeqCst);
+    cancellable(was);
     // SAFETY: as above.
     unsafe { errno.write(before) };
     SPENT.fetch_add(clock::monotonic().saturating_sub(begin), Ordering::Relaxed);
+}
+
+extern "C" {
+    fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
+}
+const PTHREAD_CANCEL_DISABLE: c_int = 1;
+
+/// May the calling thread be cancelled? Returns what held before.
+fn cancellable(state: c_int) -> c_int {
+    let mut before = 0;
+    // SAFETY: glibc's function of this signature; a valid out-pointer.
+    unsafe { pthread_setcancelstate(state, &mut before) };
+    before
+}
+
+/// Not in a program that is leaving, after a fault of ours, or while another client has CUPTI and a window is all that is wanted.
+fn may_succeed() -> bool {
+    let is_window_alone = WANTED.load(Ordering::Relaxed) == SWITCH;
+    lifecycle::get() == lifecycle::State::Recording
+        && !(is_window_alone && flush::is_wanted_on() && arbiter::is_yielded())
 }
 
 /// Is nobody inside any more?
@@ -189,7 +234,8 @@ fn is_capturing(stream: *mut c_void) -> bool {
 
 /// `true`: nothing is left to do.
 fn work() -> bool {
-    let wanted = WANTED.load(Ordering::Acquire);
+    // taken first: what is wanted from now on is another thing
+    let wanted = WANTED.swap(0, Ordering::AcqRel);
     let mut left = 0;
     if wanted & SWITCH != 0 && !flush::switch_at_rest() {
         left |= SWITCH;
@@ -197,6 +243,6 @@ fn work() -> bool {
     if wanted & RETURN != 0 && !arbiter::return_at_rest() {
         left |= RETURN;
     }
-    WANTED.fetch_and(!wanted | left, Ordering::AcqRel);
+    WANTED.fetch_or(left, Ordering::AcqRel);
     left == 0
 }

@@ -348,6 +348,9 @@ impl Windows {
             return;
         }
         let is_open = matches!(self.phase, Phase::Open | Phase::Closing);
+        if self.begun == 1 && self.phase == Phase::Open {
+            gate::compare(Spent::of(around.totals, 0).launches(), step_clock::launches());
+        }
         self.budget.look(
             now,
             is_open,
@@ -400,6 +403,7 @@ impl Windows {
 /// Before the first launch, while the program waits for us: every launch counts, or ranks would number their steps differently. COLD.
 pub(crate) fn prepare(settings: &Settings) {
     if settings.windows != Wish::All || settings.flight_ns > 0 {
+        step_clock::learns();
         lead_calls();
     }
 }
@@ -407,6 +411,17 @@ pub(crate) fn prepare(settings: &Settings) {
 /// Launches are to be seen from now on, for [`gate`]: another client has come. Harmless to repeat.
 pub(crate) fn see_launches() {
     lead_calls();
+}
+
+/// Was a launch seen since then? As exact as the question is asked often.
+pub(crate) fn has_launched_since(then: u64) -> bool {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    static AT: AtomicU64 = AtomicU64::new(0);
+    let launches = step_clock::launches();
+    if LAST.swap(launches, Ordering::Relaxed) != launches {
+        AT.store(clock::monotonic(), Ordering::Relaxed);
+    }
+    launches > 0 && AT.load(Ordering::Relaxed) >= then
 }
 
 /// Has the launches and waits of what was mapped since the last time counted, too; and of what was left alone then, at the second,

@@ -10,7 +10,7 @@
 //! All ranks of a job launch the same sequence and find the same anchor and the same step numbers, without a word between them.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use trace::total;
 
@@ -25,6 +25,7 @@ const MARKS: usize = 1;
 static STEPS: AtomicU64 = AtomicU64::new(0);
 /// Steps that there were.
 static COUNTED: AtomicU64 = AtomicU64::new(0);
+static LEARNS: AtomicBool = AtomicBool::new(false);
 /// Launches from one coming of the anchor to the next; the number of its last launch; how often the distance was another.
 static GAP: AtomicU64 = AtomicU64::new(0);
 static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
@@ -97,9 +98,14 @@ pub(super) fn on_launch(function: usize) {
             BREAKS.fetch_add(1, Ordering::Relaxed);
         }
         on_step();
-    } else if anchor == 0 {
+    } else if anchor == 0 && LEARNS.load(Ordering::Relaxed) {
         learn(function, number);
     }
+}
+
+/// Steps are to be told from now on (else launches are counted, no more).
+pub(super) fn learns() {
+    LEARNS.store(true, Ordering::Relaxed);
 }
 
 /// The program marks a step.
@@ -249,7 +255,8 @@ impl Search {
             && BREAKS.load(Ordering::Relaxed) * SELDOM > steps() - self.anchored_at.min(steps()) + SELDOM
         {
             self.least = GAP.load(Ordering::Relaxed) + 1;
-            self.was_none = true;
+            let since = steps() - self.anchored_at.min(steps());
+            self.was_none = BREAKS.load(Ordering::Relaxed) * 2 > since;
             forget();
         }
         let launches = launches();

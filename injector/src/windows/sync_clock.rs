@@ -119,6 +119,11 @@ pub(super) fn ns(now: u64) -> u64 {
     NS.load(Ordering::Relaxed).saturating_add(under_way)
 }
 
+/// Calls under way that began before this time, ns.
+pub(super) fn under_way_since(before: u64) -> usize {
+    UNDER_WAY.iter().filter_map(Place::read).filter(|c| c.since < before).count()
+}
+
 /// A call that took so long is asked whether its thread is still there, ns: one that ended in it (`pthread_cancel`) never returns.
 const LONG: u64 = 1_000_000_000;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Builds what the scenarios need, once a change: the library, the simulated driver, the victims of this folder.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -79,6 +80,18 @@ pub fn built() -> &'static Built {
         }
         Built { library, command, sim, victims, scratch }
     })
+}
+
+/// What LD_PRELOAD holds: the library, behind a sanitizer's runtime where it was built with one (`scripts/sanitizers`).
+pub fn preload() -> OsString {
+    let mut all = runtime().map_or(OsString::new(), |r| [r, " ".into()].into_iter().collect());
+    all.push(&built().library);
+    all
+}
+
+/// That runtime (`GAPPROBE_TEST_RUNTIME`), which a program that is run without us needs too where we are loaded later.
+pub fn runtime() -> Option<OsString> {
+    std::env::var_os("GAPPROBE_TEST_RUNTIME")
 }
 
 /// The library with feature `forced-panics`, unoptimized: `tests/entries.rs`.

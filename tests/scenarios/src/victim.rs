@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::built::built;
+use crate::built::{built, preload, runtime};
 use crate::{Recorded, Truth, CORES};
 
 /// A program about to run: preloaded with gapprobe unless told otherwise.
@@ -65,12 +65,15 @@ impl Victim {
         }
         command
             .env("LD_LIBRARY_PATH", built().sim.join(release))
-            .env("LD_PRELOAD", &built().library)
+            .env("LD_PRELOAD", preload())
             .env("TMPDIR", folder.join("tmp"))
             .env("GAPPROBE_DIR", folder.join("out"))
             .env("SIM_TRUTH", folder.join("truth.%p"))
             .current_dir(folder.join("out"))
             .stdin(Stdio::null());
+        if runtime().is_some() {
+            command.env("GAPPROBE_EXIT_MS", "30000"); // a sanitizer makes us some ten times as slow
+        }
         Victim { command, folder, limit: Duration::from_secs(60) }
     }
 
@@ -88,7 +91,11 @@ impl Victim {
 
     /// Loaded by the driver only (`CUDA_INJECTION64_PATH`), not preloaded.
     pub fn injected(mut self) -> Victim {
-        self.command.env_remove("LD_PRELOAD").env("CUDA_INJECTION64_PATH", &built().library);
+        self.command.env("CUDA_INJECTION64_PATH", &built().library);
+        match runtime() {
+            Some(runtime) => self.command.env("LD_PRELOAD", runtime),
+            None => self.command.env_remove("LD_PRELOAD"),
+        };
         self
     }
 

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use gapprobe_scenarios::truth::Op;
-use gapprobe_scenarios::{Run, Victim, RELEASES};
+use gapprobe_scenarios::{releases, Run, Victim, RELEASES};
 use trace::call::Class;
 use trace::{Loss, Total};
 
@@ -76,8 +76,17 @@ fn two_hundred_thousand_kernels_in_every_release() {
 }
 
 #[test]
+fn threads_that_use_the_gpu_first_all_at_once_lose_nothing() {
+    for release in ["12.4", "13.0", "13.5"] {
+        let run = Victim::sim(release, &["threads", "1", "16", "50", "own"]).run();
+        assert_eq!((run.ending(), run.launched()), (0, 800), "{release}: {}", run.stderr);
+        holds_every_kernel(&run, release);
+    }
+}
+
+#[test]
 fn driver_calls_and_graphs_and_copies_in_every_release() {
-    for release in RELEASES {
+    for &release in releases() {
         for flags in ["d", "g", "ps"] {
             let run = Victim::sim(release, &["loop", "30", "50", "8", "300", "2", flags]).run();
             assert_eq!((run.ending(), run.launched()), (0, 1500), "{release} {flags}: {}", run.stderr);

@@ -278,6 +278,9 @@ pub(crate) fn flush(forced: bool) {
     drop(slots);
     // Slots of threads that are gone: only this list still holds them.
     lock(&SLOTS).retain(|slot| Arc::strong_count(slot) > 1 || lock(&slot.0).is_some());
+    if let (false, false, Some(ms)) = (forced, out.is_empty(), settings().fault_slow_ms("hand_out")) {
+        clock::nap(ms * 1_000_000); // nobody else sees these buffers, as with one that CUPTI's own thread is about to deliver
+    }
     out.into_iter().for_each(Buffer::hand_out);
     let mut full = lock(&FULL.0);
     while full.under_way > 0 && settings().fault_slow_ms("worker").is_none() {

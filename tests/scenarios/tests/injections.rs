@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Purpose: CUDA_INJECTION64_PATH and NVTX_INJECTION64_PATH that are taken by another tool's library (victims/libothertool.c): it
+//! is initialised and gets its events as without us, one line says that we stay off, or what is missing; GAPPROBE_FORCE=1
+//! records beside it. And a second copy of our own library, preloaded too or named there: one of the two records, all of it.
+
+use std::path::PathBuf;
+
+use gapprobe_scenarios::built::{built, preload};
+use gapprobe_scenarios::{Run, Victim};
+use trace::event::Unobserved;
+
+const LOOP: [&str; 4] = ["loop", "20", "50", "20"];
+const KERNELS: usize = 1000;
+
+fn tool() -> PathBuf {
+    built().victims.join("13.0/libothertool.so")
+}
+
+/// The program with the tool alone, and with us preloaded.
+fn both(victim: impl Fn() -> Victim) -> (Run, Run) {
+    let (alone, with) = (victim().alone().run(), victim().run());
+    assert_eq!(alone.ending(), 0, "{} {}", alone.stdout, alone.stderr);
+    assert_eq!((with.ending(), &with.stdout), (0, &alone.stdout), "{}", with.stderr);
+    assert!(with.others().is_empty(), "{}", with.stderr);
+    (alone, with)
+}
+
+#[test]
+fn another_tools_library_in_cudas_place_stays_and_one_line_says_so() {
+    for cupti in [false, true] {
+        let victim = || Victim::sim("13.0", &LOOP).env("CUDA_INJECTION64_PATH", tool());
+        let (alone, with) = both(|| if cupti { victim().env("OTHERTOOL", "cupti") } else { victim() });
+        let kernels = if cupti { KERNELS } else { 0 };
+        let said = format!("tool: initialised 1, objects 0, pushes 0, kernels {kernels}, other records 0\n");
+        assert_eq!(alone.stdout, format!("launched {KERNELS}\n{said}"));
+        let lines = with.lines();
+        assert_eq!(lines.len(), 1, "{}", with.stderr);
+        assert!(lines[0].contains("CUDA_INJECTION64_PATH is taken by /"), "{lines:?}");
+        assert!(with.left_anywhere().is_empty(), "{:?}", with.left_anywhere());
+    }
+}
+
+#[test]
+fn a_program_that_uses_no_gpu_beside_it_says_nothing() {
+    let run = Victim::of("/bin/sh", &["-c", "echo $CUDA_INJECTION64_PATH"], "13.0")
+        .env("CUDA_INJECTION64_PATH", tool());
+    let run = run.run();
+    assert_eq!((run.ending(), run.stderr.as_str()), (0, ""));
+    assert_eq!(run.stdout.trim(), tool().to_string_lossy(), "and its children have the tool's");
+}
+
+#[test]
+fn forced_we_record_beside_another_tool_that_leaves_cupti_alone() {
+    let victim =
+        || Victim::sim("13.0", &LOOP).env("CUDA_INJECTION64_PATH", tool()).env("GAPPROBE_FORCE", "1");
+    let (alone, with) = both(victim);
+    assert!(alone.stdout.contains("tool: initialised 1,"), "{}", alone.stdout);
+    assert_eq!(with.lines().len(), 1, "{}", with.stderr);
+    assert_eq!(with.recorded().kernels().len(), KERNELS);
+}
+
+#[test]
+fn forced_we_step_aside_for_a_tool_that_records_itself() {
+    let victim =
+        || Victim::sim("13.0", &LOOP).env("CUDA_INJECTION64_PATH", tool()).env("GAPPROBE_FORCE", "1");
+    let (alone, with) = both(|| victim().env("OTHERTOOL", "cupti"));
+    assert!(alone.stdout.contains(&format!("kernels {KERNELS}, other records 0")), "{}", alone.stdout);
+    assert!(with.lines().len() <= 1, "{}", with.stderr);
+    if !with.recordings().is_empty() {
+        let recorded = with.recorded();
+        assert!(recorded.kernels().is_empty());
+        assert!(recorded.unobserved().iter().all(|s| s.a == Unobserved::Yielded as u32));
+    }
+}
+
+#[test]
+fn another_tools_library_in_nvtxs_place_has_the_ranges_and_one_line_says_so() {
+    let victim = || Victim::ours("13.0", &["nvtx_calls", "story"]).env("NVTX_INJECTION64_PATH", tool());
+    let (alone, with) = both(victim);
+    assert!(alone.stdout.contains("objects 2,") && !alone.stdout.contains("pushes 0"), "{}", alone.stdout);
+    let said: Vec<_> =
+        with.lines().into_iter().filter(|l| l.contains("NVTX_INJECTION64_PATH is taken by /")).collect();
+    assert_eq!((said.len(), with.lines().len()), (1, 2), "{}", with.stderr);
+    assert_eq!(with.recorded().kernels().len(), 14, "everything else is recorded");
+}
+
+/// A copy of the library in a folder of its own.
+fn copy() -> PathBuf {
+    let folder = built().scratch.join(format!("second-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let copy = folder.join("libgapprobe.so");
+    if !copy.exists() {
+        let new = folder.join(format!("new-{:?}", std::thread::current().id()));
+        std::fs::copy(&built().library, &new).expect("a copy");
+        std::fs::rename(&new, &copy).expect("a name");
+    }
+    copy
+}
+
+#[test]
+fn of_two_copies_of_us_one_records_everything() {
+    let (own, second) = (preload().to_string_lossy().into_owned(), copy().to_string_lossy().into_owned());
+    let link = copy().with_file_name("link.so");
+    let _ = std::os::unix::fs::symlink(&built().library, &link); // it may be there
+    let ways: [(&str, Vec<(&str, String)>); 6] = [
+        ("preloaded twice", vec![("LD_PRELOAD", format!("{own} {second}"))]),
+        ("the other way round", vec![("LD_PRELOAD", format!("{second} {own}"))]),
+        ("by a link", vec![("LD_PRELOAD", format!("{own} {}", link.display()))]),
+        ("inherited", vec![("CUDA_INJECTION64_PATH", second.clone())]),
+        ("inherited by NVTX", vec![("NVTX_INJECTION64_PATH", second.clone())]),
+        (
+            "inherited by both",
+            vec![("CUDA_INJECTION64_PATH", second.clone()), ("NVTX_INJECTION64_PATH", second.clone())],
+        ),
+    ];
+    for (way, set) in ways {
+        let with = |victim: Victim| set.iter().fold(victim, |v, (name, value)| v.env(name, value));
+        let run = with(Victim::ours("13.0", &["nvtx_calls", "story"])).run();
+        assert_eq!(run.stdout, "tables 1 1\ndepth -2\nlaunched 14\n", "{way}: {}", run.stderr);
+        assert_eq!((run.ending(), run.lines().len(), run.others().len()), (0, 1, 0), "{way}: {}", run.stderr);
+        let recorded = run.recorded();
+        assert_eq!(recorded.kernels().len(), 14, "{way}");
+        let ranges = recorded.of(trace::Kind::Range).count();
+        assert!(ranges > 90, "{way}: {ranges} ranges");
+
+        // the copy that a client of CUPTI reaches is the one that steps aside for it
+        let run = with(Victim::ours("13.0", &["kineto_pauses", "300", "1"])).run();
+        let profile = "profile 0: subscribe 0, kernels 300 of 300, copies 5 of 5, others 0\nlaunched 900\n";
+        assert_eq!((run.ending(), run.stdout.as_str()), (0, profile), "{way}: {}", run.stderr);
+        assert!(run.lines().len() == 1 && run.others().is_empty(), "{way}: {}", run.stderr);
+        assert_eq!(run.recorded().unobserved().len(), 1, "{way}");
+    }
+}
