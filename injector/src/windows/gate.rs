@@ -30,6 +30,8 @@ static WANTED: AtomicU8 = AtomicU8::new(0);
 /// No attempt before this time, and how long it was put off last, ns.
 static NOT_BEFORE: AtomicU64 = AtomicU64::new(0);
 static PAUSE: AtomicU64 = AtomicU64::new(SHORTEST_PAUSE);
+/// Attempts that failed, since one did not.
+static FAILED: AtomicU32 = AtomicU32::new(0);
 /// Threads that have launched.
 static THREADS: AtomicU32 = AtomicU32::new(0);
 /// Launches that CUPTI records are seen here, too.
@@ -46,9 +48,11 @@ pub(crate) const RETURN: u8 = 2;
 
 /// So long the others are waited for, ns: a launch takes some µs, one that finds its queue full much longer.
 const PATIENCE: u64 = 200_000;
-/// After an attempt that failed, ns; twice as long after each further one.
+/// After an attempt that failed, ns; twice as long after each further one, up to the longer, and after this many the longest.
 const SHORTEST_PAUSE: u64 = 2_000_000;
-const LONGEST_PAUSE: u64 = 256_000_000;
+const LONGER_PAUSE: u64 = 32_000_000;
+const LONGEST_PAUSE: u64 = 1_000_000_000;
+const MANY: u32 = 100;
 /// A thread waits here no longer, ns, whatever has become of who switches.
 const LONGEST_WAIT: u64 = 50_000_000;
 /// Where all threads that launch have waited for so long, ns, the flush thread switches.
@@ -165,7 +169,9 @@ pub(crate) fn in_child() {
 #[inline(never)]
 fn attempt(stream: *mut c_void) {
     let begin = clock::monotonic();
-    if begin < NOT_BEFORE.load(Ordering::Relaxed) || !may_succeed() || CLOSED.swap(true, Ordering::SeqCst) {
+    let is_early = begin < NOT_BEFORE.load(Ordering::Relaxed);
+    // (who captures leaves it to the others: no failure)
+    if is_early || !may_succeed() || is_capturing(stream) || CLOSED.swap(true, Ordering::SeqCst) {
         return;
     }
     // SAFETY: the calling thread's own errno.
@@ -174,17 +180,27 @@ fn attempt(stream: *mut c_void) {
     let before = unsafe { errno.read() };
     let was = cancellable(PTHREAD_CANCEL_DISABLE);
     // a fault in here must leave the gate open
-    let done = guard(false, || are_out(begin) && !is_capturing(stream) && work());
-    if !done {
-        let pause = PAUSE.load(Ordering::Relaxed);
-        PAUSE.store((2 * pause).min(LONGEST_PAUSE), Ordering::Relaxed);
-        NOT_BEFORE.store(clock::monotonic() + pause, Ordering::Relaxed);
-    }
+    let done = guard(false, || are_out(begin) && work());
+    put_off(!done);
     CLOSED.store(false, Ordering::SeqCst);
     cancellable(was);
     // SAFETY: as above.
     unsafe { errno.write(before) };
     SPENT.fetch_add(clock::monotonic().saturating_sub(begin), Ordering::Relaxed);
+}
+
+/// When the next attempt may be made. One costs up to [`PATIENCE`].
+fn put_off(has_failed: bool) {
+    if !has_failed {
+        FAILED.store(0, Ordering::Relaxed);
+        return;
+    }
+    let pause = match FAILED.fetch_add(1, Ordering::Relaxed) {
+        0..MANY => PAUSE.load(Ordering::Relaxed),
+        _ => LONGEST_PAUSE,
+    };
+    PAUSE.store((2 * pause).min(LONGER_PAUSE), Ordering::Relaxed);
+    NOT_BEFORE.store(clock::monotonic() + pause, Ordering::Relaxed);
 }
 
 extern "C" {

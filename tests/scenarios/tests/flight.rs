@@ -114,10 +114,10 @@ fn a_kill_at_the_alarm_leaves_the_recording_whole() {
     assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
     let recorded = run.recorded();
     let kernels = recorded.kernels().len();
-    assert_eq!(
-        (run.ending(), kernels),
-        (1000 + libc::SIGKILL, ended_by(&run, recorded.header.gpu_complete_to))
-    );
+    let promised = ended_by(&run, recorded.header.gpu_complete_to);
+    assert_eq!(run.ending(), 1000 + libc::SIGKILL);
+    // (what came back behind that time may be in the file, too)
+    assert!((promised..=700).contains(&kernels), "{kernels}, {promised} promised");
     assert!(kernels > 400, "{kernels} of 700");
 }
 

@@ -42,6 +42,8 @@ pub(crate) struct Settings {
     pub(crate) stub_cbid: u32,
     /// The first correlation id.
     pub(crate) correlation: u32,
+    /// Kernels' records do not bear being switched beside a launch.
+    pub(crate) switching: bool,
     faults: Vec<Fault>,
 }
 
@@ -81,6 +83,7 @@ pub(crate) fn settings() -> &'static Settings {
         replay: std::env::var("SIM_REPLAY").ok().filter(|p| !p.is_empty()),
         stub_cbid: number("SIM_STUB_CBID", 211) as u32,
         correlation: number("SIM_CORRELATION", 1) as u32,
+        switching: number("SIM_SWITCHING", 1) != 0,
         faults: parse_faults(&std::env::var("SIM_FAULT").unwrap_or_default()),
     })
 }
