@@ -10,7 +10,7 @@
  *        A attach   1 switch on   0 switch off   f forced flush   U give up the subscription   F cuptiFinalize
  *        C create the context     G capture and instantiate a graph of 600 kernels            M measure     W 50 windows beside launches
  *        before A: T a buffer a thread   D the device's buffers limited   Z buffers given out as zeroes
- *        R 12 windows of 50 ms beside launches (and the first graph's replays): what each of them recorded
+ *        R 12 windows of 50 ms beside launches (and the first graph's replays): what each of them recorded, and what is resident
  *        S the same, switched by the thread that launches   P by another one while that waits   Q the same, and the GPU has nothing to do
  *
  * Instructions are counted by single-stepping one launch from a parent process (ptrace): exact, unlike times on this machine.
@@ -302,6 +302,13 @@ static void switch_beside(char way, int on) {
     toggle(on);
     if (pauses) pthread_mutex_unlock(&between_launches);
 }
+static long resident_kb(void) {
+    long pages = 0, kb = -1;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (f && fscanf(f, "%*s %ld", &pages) == 1) kb = pages * 4;
+    if (f) fclose(f);
+    return kb;
+}
 static void record_windows(char way, void *graph, int was_on) {
     pthread_t thread;
     cuCtxSetCurrent(context);
@@ -318,7 +325,8 @@ static void record_windows(char way, void *graph, int was_on) {
         switch_beside(way, 0);
         usleep(20000);
         flush();
-        printf("%s\"%ld kernels, %ld nodes, %ld calls, %ld ids, %ld zero\"", i ? ", " : "", kernels - k, nodes - n, calls - c, distinct - d, zero - z);
+        printf("%s\"%ld kernels, %ld nodes, %ld calls, %ld ids, %ld zero, %ld kB\"", i ? ", " : "", kernels - k, nodes - n, calls - c,
+               distinct - d, zero - z, resident_kb());
         fflush(stdout);
     }
     printf("]}, ");
