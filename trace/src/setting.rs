@@ -52,6 +52,7 @@ settings! {
     RUN_ID "GAPPROBE_RUN_ID" "" "0.1" true "Set by gapprobe run: ties recordings to the run that started them.";
     TEST_BARE "GAPPROBE_TEST_BARE" "0" "0.1" true "1 starts with empty callbacks and buffer handlers (bare CUPTI); gapprobe_test_bare(0/1) switches.";
     TEST_DEVICE_POOL "GAPPROBE_TEST_DEVICE_POOL" "" "0.1" true "CUPTI's device buffers: bytes of one, most of them, how many ahead.";
+    TEST_CLOCK "GAPPROBE_TEST_CLOCK" "" "0.1" true "Set: clock and sleeps are what the loader finds, a test's own.";
     TEST_FREE_MS "GAPPROBE_TEST_FREE_MS" "2000" "0.1" true "What recording may cost before its budget counts, ms.";
     TEST_KEEP "GAPPROBE_TEST_KEEP" "0" "0.1" true "1 keeps the recording after the report was written from it.";
     TEST_ROOT "GAPPROBE_TEST_ROOT" "/tmp" "0.1" true "The folder in place of /tmp where TMPDIR cannot be used for recordings.";

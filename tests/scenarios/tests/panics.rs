@@ -19,7 +19,7 @@ const MOST: Duration = Duration::from_millis(600 + EXIT_MS + 900);
 /// Runs the victim; returns how many calls failed.
 fn run(release: &str, words: [&str; 3]) -> (Run, u64) {
     let victim = Victim::ours(release, &[&["panics"][..], &words].concat());
-    let run = victim.env("GAPPROBE_EXIT_MS", EXIT_MS.to_string()).run();
+    let run = victim.env("GAPPROBE_EXIT_MS", EXIT_MS.to_string()).env("GAPPROBE_TEST_CLOCK", "1").run();
     let label = format!("{release} {words:?}: {}", run.stderr);
     assert_eq!(run.ending(), 0, "{label}");
     let (launched, failed) = run.stdout.split_once('\n').unwrap_or_default();
