@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{clockid_t, timespec};
 
+use crate::environment;
+
 type GetTime = unsafe extern "C" fn(clockid_t, *mut timespec) -> c_int;
 type ClockSleep = unsafe extern "C" fn(clockid_t, c_int, *const timespec, *mut timespec) -> c_int;
 type Sleep = unsafe extern "C" fn(*const timespec, *mut timespec) -> c_int;
@@ -22,7 +24,7 @@ static GET_TIME: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 static CLOCK_SLEEP: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 static SLEEP: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
-/// In the constructor: finds libc's own clock. By its handle: a search by name alone finds who is preloaded. COLD.
+/// In the constructor, of no setuid program: finds libc's own clock. By its handle: a search by name alone finds who is preloaded. COLD.
 pub(crate) fn at_load() {
     // SAFETY: a C string; libc is mapped, this takes a reference to it.
     let libc = unsafe { libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
@@ -30,11 +32,7 @@ pub(crate) fn at_load() {
         return;
     }
     // (a test's program has functions that fail)
-    // SAFETY: C strings and a number.
-    let is_test = unsafe {
-        libc::getauxval(libc::AT_SECURE) == 0 && !libc::getenv(c"GAPPROBE_TEST_CLOCK".as_ptr()).is_null()
-    };
-    let from = if is_test { libc::RTLD_DEFAULT } else { libc };
+    let from = if environment::get("GAPPROBE_TEST_CLOCK").is_some() { libc::RTLD_DEFAULT } else { libc };
     for (place, name) in
         [(&GET_TIME, c"clock_gettime"), (&CLOCK_SLEEP, c"clock_nanosleep"), (&SLEEP, c"nanosleep")]
     {

@@ -62,6 +62,10 @@ impl Sampler {
             HOLDERS_MISSED.add(1);
             return;
         };
+        if thread.tid == waits.tid {
+            HOLDERS_MISSED.add(1); // it has got it by now
+            return;
+        }
         if self.subjects.contains_key(&thread.tid) {
             return; // it calls CUDA, too: it has a sample of its own, from this look
         }
