@@ -22,7 +22,7 @@
 //! plural.rs     counts in sentences
 //! visible.rs    names that others chose, safe to show; fit.rs text in the room there is
 //! ```
-//! Linked into the training process for its exit (without the feature `cli`), and into `gapprobe`.
+//! Linked into the training process for its exit (without features), and into `gapprobe`.
 //! Nothing here panics on hostile input or grows beyond a small multiple of the recording.
 #![deny(unsafe_code)]
 
@@ -36,11 +36,11 @@ pub mod chrome;
 pub mod compare;
 #[cfg(feature = "cli")]
 pub mod export;
-#[cfg(feature = "cli")]
+#[cfg(feature = "readers")]
 pub mod fit;
-#[cfg(feature = "cli")]
+#[cfg(feature = "readers")]
 pub mod fleet;
-#[cfg(feature = "cli")]
+#[cfg(feature = "readers")]
 pub mod formats;
 pub mod gaps;
 #[cfg(feature = "cli")]

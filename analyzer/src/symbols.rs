@@ -91,7 +91,7 @@ pub fn name(run: &mut Run, until: Option<Instant>) {
 
 /// Names the callers of a run by file and line where their modules have debug information, else by their symbols. Not in a
 /// traced process: it takes memory and time.
-#[cfg(feature = "cli")]
+#[cfg(feature = "readers")]
 pub fn name_with_lines(run: &mut Run, until: Option<Instant>) {
     let limit = Limit { until, ..Limit::NONE };
     name_callers(&mut run.definitions, run.header.start_realtime, limit, lines::of_file);
@@ -171,7 +171,7 @@ impl Named {
     }
 }
 
-#[cfg(feature = "cli")]
+#[cfg(feature = "readers")]
 mod lines {
     use std::panic::{catch_unwind, AssertUnwindSafe};
     use std::path::Path;

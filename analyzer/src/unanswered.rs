@@ -106,7 +106,7 @@ fn answers(run: &Run, kernels: bool) -> (Vec<bool>, HashMap<usize, u64>) {
 /// Copies that were called for while kernels ran, where the trace has none at all (somebody took them out to make the file
 /// smaller): what waited for them would look like the host's time. Fewer than a few may be of no bytes, or between buffers of
 /// the host.
-#[cfg(feature = "cli")]
+#[cfg(feature = "readers")]
 pub(crate) fn all_copies(run: &Run) -> Option<u64> {
     const A_FEW: u64 = 3;
     let ops = || run.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops);

@@ -7,16 +7,15 @@
 //!
 //! What is launched through the driver, by a runtime that is linked in, or by way of dlsym is not seen.
 
-use std::ffi::{c_int, c_void, CStr};
-use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::ffi::{c_int, c_void};
+
+use trace::call::{pack, RUNTIME};
 
 use super::gate;
-use super::slots::Target;
+use super::slots::{Lead, Leads};
 use super::step_clock::{self, GRAPH};
 use crate::cupti::choose;
 use crate::guard::guard;
-use crate::imports;
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -42,22 +41,15 @@ type LaunchGraph = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
 /// cudaErrorInitializationError, for a call that cannot come: a slot leads here only once the function behind it is known.
 const NOT_INITIALIZED: c_int = 3;
 
-/// The runtime's functions, as [`NAMES`].
-static REAL: [AtomicUsize; 4] = [const { AtomicUsize::new(0) }; 4];
-const NAMES: [&CStr; 4] =
-    [c"__cudaLaunchKernel", c"cudaLaunchKernel", c"cudaLaunchKernelExC", c"cudaGraphLaunch"];
-
-fn ours(index: usize) -> usize {
-    match index {
-        0 => launch::<0> as Launch as usize,
-        1 => launch::<1> as Launch as usize,
-        2 => launch_ex as LaunchEx as usize,
-        _ => launch_graph as LaunchGraph as usize,
-    }
-}
+pub(super) static LAUNCHES: [Lead; 4] = [
+    Lead::new(c"__cudaLaunchKernel", pack(RUNTIME, 505), || launch::<0> as Launch as usize),
+    Lead::new(c"cudaLaunchKernel", pack(RUNTIME, 211), || launch::<1> as Launch as usize),
+    Lead::new(c"cudaLaunchKernelExC", pack(RUNTIME, 430), || launch_ex as LaunchEx as usize),
+    Lead::new(c"cudaGraphLaunch", pack(RUNTIME, 311), || launch_graph as LaunchGraph as usize),
+];
 
 fn real<const N: usize>() -> usize {
-    REAL.get(N).map_or(0, |r| r.load(Ordering::Relaxed))
+    LAUNCHES.get(N).map_or(0, Lead::real)
 }
 
 /// cudaLaunchKernel, and (N = 0) the name under which the compiler of CUDA 13 calls it.
@@ -113,50 +105,14 @@ unsafe extern "C" fn launch_graph(graph: *mut c_void, stream: *mut c_void) -> c_
     unsafe { real(graph, stream) }
 }
 
-/// Leads the launches of all objects mapped now here. Harmless to repeat. Returns whether slots were left alone for now: those that are
-/// not bound yet, where it cannot be told what to.
+/// Leads the launches here, all or none. Returns whether slots were left alone for now.
 pub(super) fn lead_here() -> bool {
     let Some(runtime) = choose::only_runtime() else { return false };
-    let mut launches = Launches { targets: [Target::default(); NAMES.len()], left: false };
-    for ((name, real), target) in NAMES.iter().zip(&REAL).zip(&mut launches.targets) {
-        let Some(found) = Target::find(&runtime, name) else { return false };
-        *target = found;
-        if real.compare_exchange(0, found.address, Ordering::AcqRel, Ordering::Acquire).is_err()
-            && real.load(Ordering::Acquire) != found.address
-        {
-            return false; // another runtime than the one before
-        }
-    }
+    let Some(launches) = Leads::find(&LAUNCHES, |_| Some(&runtime)).whole() else { return false };
     if let Some(driver) = choose::driver() {
         // SAFETY: an open handle and a C string.
         let function = unsafe { libc::dlsym(driver.handle.as_ptr(), c"cuStreamIsCapturing".as_ptr()) };
         gate::know_captures(function as usize);
     }
-    imports::rewrite(&mut launches);
-    launches.left
-}
-
-struct Launches {
-    /// By [`NAMES`].
-    targets: [Target; NAMES.len()],
-    left: bool,
-}
-
-impl imports::Rewrite for Launches {
-    fn wants(&mut self, object: &[u8]) -> bool {
-        let name = object.rsplit(|b| *b == b'/').next().unwrap_or(object);
-        !name.starts_with(b"libcudart")
-            && !name.starts_with(b"libgapprobe")
-            && !name.starts_with(b"linux-vdso")
-    }
-
-    fn replacement(&mut self, name: &[u8], now: usize, own: &Range<u64>) -> Option<usize> {
-        if !name.starts_with(b"cuda") && !name.starts_with(b"__cuda") {
-            return None;
-        }
-        let index = NAMES.iter().position(|n| n.to_bytes() == name)?;
-        let target = self.targets.get(index)?.is_in(now, own);
-        self.left |= target.is_none();
-        (target == Some(true)).then(|| ours(index))
-    }
+    launches.rewrite()
 }

@@ -1,11 +1,91 @@
 // SPDX-License-Identifier: Apache-2.0
-// COLD
-//! Which slots of the program's objects may be led to us (`runtime`, `waits`): those that lead to one certain function of CUDA's.
+// COLD (`Lead::real` is HOT)
+//! Slots of the program's objects that are led to us (`runtime`, `waits`): those that lead to one certain function of CUDA's.
 
 use std::ffi::CStr;
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::cupti::choose::Library;
+use crate::imports;
+
+/// A function of CUDA's, and ours that stands before it.
+pub(super) struct Lead {
+    name: &'static CStr,
+    /// Domain and id of the call, as recordings number it (`trace::call`).
+    pub(super) call: u32,
+    ours: fn() -> usize,
+    /// The function itself, once it is known; a slot leads to ours only from then on.
+    real: AtomicUsize,
+}
+
+impl Lead {
+    pub(super) const fn new(name: &'static CStr, call: u32, ours: fn() -> usize) -> Lead {
+        Lead { name, call, ours, real: AtomicUsize::new(0) }
+    }
+
+    /// 0: not known.
+    #[inline]
+    pub(super) fn real(&self) -> usize {
+        self.real.load(Ordering::Relaxed)
+    }
+
+    /// The function in this library, if it is the one of all calls before (ours can hand on to one only).
+    fn find(&self, library: &Library) -> Option<Target> {
+        let found = Target::find(library, self.name)?;
+        let _ = self.real.compare_exchange(0, found.address, Ordering::AcqRel, Ordering::Acquire);
+        (self.real.load(Ordering::Acquire) == found.address).then_some(found)
+    }
+}
+
+/// A table of functions, and where they are now.
+pub(super) struct Leads<const N: usize> {
+    table: &'static [Lead; N],
+    targets: [Option<Target>; N],
+    left: bool,
+}
+
+impl<const N: usize> Leads<N> {
+    /// As far as `library` of a call has them.
+    pub(super) fn find<'a>(
+        table: &'static [Lead; N],
+        library: impl Fn(&Lead) -> Option<&'a Library>,
+    ) -> Leads<N> {
+        let targets = table.each_ref().map(|lead| lead.find(library(lead)?));
+        Leads { table, targets, left: false }
+    }
+
+    /// All of them or none.
+    pub(super) fn whole(self) -> Option<Leads<N>> {
+        self.targets.iter().all(Option::is_some).then_some(self)
+    }
+
+    /// Leads the calls of all objects mapped now to us. Harmless to repeat. Returns whether slots were left alone for now: those that are
+    /// not bound yet, where it cannot be told what to.
+    pub(super) fn rewrite(mut self) -> bool {
+        imports::rewrite(&mut self);
+        self.left
+    }
+}
+
+impl<const N: usize> imports::Rewrite for Leads<N> {
+    fn wants(&mut self, object: &[u8]) -> bool {
+        let name = object.rsplit(|b| *b == b'/').next().unwrap_or(object);
+        let not: [&[u8]; 6] =
+            [b"libcudart", b"libcuda.so", b"libcupti", b"libnvidia-", b"libgapprobe", b"linux-vdso"];
+        !not.iter().any(|library| name.starts_with(library))
+    }
+
+    fn replacement(&mut self, name: &[u8], now: usize, own: &Range<u64>) -> Option<usize> {
+        if !name.starts_with(b"cu") && !name.starts_with(b"__cuda") {
+            return None;
+        }
+        let (lead, target) = self.table.iter().zip(&self.targets).find(|(l, _)| l.name.to_bytes() == name)?;
+        let is_it = (*target)?.is_in(now, own);
+        self.left |= is_it.is_none();
+        (is_it == Some(true)).then(|| (lead.ours)())
+    }
+}
 
 /// A function that slots may lead to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -56,5 +136,17 @@ mod tests {
         assert_eq!(target(true).is_in(0x1800, &own), Some(true), "will be bound to it");
         assert_eq!(target(false).is_in(0x1800, &own), None, "may be bound to anything");
         assert_eq!(Target::default().is_in(0x1800, &own), Some(false));
+    }
+
+    #[test]
+    fn each_call_has_the_name_that_recordings_give_its_number() {
+        let tables = super::super::waits::WAITS.iter().chain(&super::super::runtime::LAUNCHES);
+        let mut ours = std::collections::HashSet::new();
+        for lead in tables {
+            let known = trace::call::find(lead.call).expect("in the table");
+            let name = lead.name.to_str().expect("ASCII");
+            assert_eq!(known.name, name.trim_end_matches("_ptsz").trim_end_matches("_ptds"));
+            assert!(ours.insert((lead.ours)()), "{name}: a function of its own");
+        }
     }
 }

@@ -215,16 +215,14 @@ fn with_symbols(program: &Path, room: u64) -> PathBuf {
 #[test]
 fn a_table_of_symbols_that_is_too_large_is_not_read() {
     let program = built().victims.join(RELEASE).join("callers_linked_in");
-    for (megabytes, right) in [(24, 400), (64, 0)] {
+    for (megabytes, right) in [(24, true), (64, false)] {
         let program = with_symbols(&program, megabytes << 20);
         let run = Victim::of(&program, &["200"], RELEASE).run();
         ended_well(&run);
         let tally = compare(&run, of_c);
-        assert_eq!(
-            (tally.right, tally.without, tally.module),
-            (right, 0, 400 - right),
-            "{megabytes}: {tally:?}"
-        );
+        // (a drain thread that a busy machine does not run may drop the first calls' stacks: counted, see `compare`)
+        let (meant, other) = if right { (tally.right, tally.module) } else { (tally.module, tally.right) };
+        assert!(tally.without <= 100 && meant + tally.without == 400 && other == 0, "{megabytes}: {tally:?}");
         std::fs::remove_file(&program).expect("removed");
     }
 }

@@ -108,7 +108,9 @@ fn strace(victim: &Victim, logs: &Path) -> Result<(), String> {
 #[test]
 fn no_system_call_on_the_programs_threads() {
     for release in RELEASES {
-        for (label, victim) in ways(release, &["hot_path", "syscalls"]) {
+        // (where launches are records it is the simulated driver that calls the kernel, and strace unwinds each call: fewer rounds)
+        let rounds = if release == "11.8" { "3000" } else { "500" };
+        for (label, victim) in ways(release, &["hot_path", "syscalls", rounds]) {
             let _shared = CORES.read().unwrap_or_else(|e| e.into_inner());
             let (ours, windows) = calls_of_ours(&label, victim);
             assert_eq!(windows, 2, "{label}: the main thread's window and a fresh thread's");

@@ -145,6 +145,7 @@ fn a_counted_wait_costs_under_a_fifth_of_a_microsecond() {
     let run = between_windows(&["200", "1000", "sp"]).run_alone_on_the_cores();
     let price = run.stdout.lines().find_map(|l| l.strip_prefix("price ")).expect("a price");
     let price: f64 = price.parse().expect("a number");
-    // above nothing: the slot leads to us
-    assert!((5.0..200.0).contains(&price), "{price} ns a call");
+    // of the 2,000 batches of 100 through the slot; the first ones may still be in a window
+    let counted = run.recorded().total(Total::SyncsBetween);
+    assert!(counted > 50_000 && price < 200.0, "{price} ns a call, {counted} counted");
 }

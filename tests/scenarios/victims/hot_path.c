@@ -2,7 +2,7 @@
 // link: -rdynamic -lcudart -lcuda
 // What gapprobe does on the program's threads once recording runs: allocations, system calls, page faults, time.
 //
-// usage: hot_path allocations | syscalls | faults | cost [CALLS] | tail [CALLS]
+// usage: hot_path allocations | syscalls [ROUNDS] | faults | cost [CALLS] | tail [CALLS]
 //   allocations  counts those with a frame of libgapprobe.so on the stack, on the main thread after its warm-up and on
 //                fresh threads from their first instruction: "allocations A (checked C)"
 //   syscalls     marks the window by write(-1, "begin") and write(-1, "end"), on the main and on a fresh thread
@@ -161,7 +161,7 @@ int main(int argc, char **argv) {
     } else if (!strcmp(mode, "syscalls")) {
         pthread_t thread;
         if (write(-1, "begin", 5) > 0) abort();
-        calls(3000);
+        calls(count ? count : 3000);
         if (write(-1, "end", 3) > 0) abort();
         pthread_create(&thread, NULL, fresh_thread, "mark");
         pthread_join(thread, NULL);
