@@ -70,6 +70,12 @@ fn main() {
                 builder.on_recorder(e);
             }
             Track::Recorder if matches!(e.kind, Kind::Process | Kind::Gauge) && e.end < called => {}
+            Track::Recorder if e.kind == Kind::ChildSample => {
+                if e.end >= called {
+                    e.a = stack(&mut builder, e.a);
+                    builder.on_recorder(e);
+                }
+            }
             Track::Recorder => builder.on_recorder(e),
             Track::Of(TrackInfo::Stream { device, context, stream }) if e.start >= begin => {
                 if e.kind == Kind::Kernel {

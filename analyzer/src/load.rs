@@ -13,8 +13,8 @@ use trace::{Event, Kind, Recording, Source};
 
 use crate::array_waits;
 use crate::run::{
-    Blind, Call, Child, Device, LoadError, LossMark, Mark, Op, Range, RangeKind, Reading, Run, Sample, Span,
-    Stream, SyncRecord, Thread, CLOCK_SLACK_NS, MAX_TIME, NONE,
+    Blind, Call, Child, ChildSample, Device, LoadError, LossMark, Mark, Op, Range, RangeKind, Reading, Run,
+    Sample, Span, Stream, SyncRecord, Thread, CLOCK_SLACK_NS, MAX_TIME, NONE,
 };
 
 /// Records of shorter synchronizations are not made into calls, ns.
@@ -210,6 +210,11 @@ impl Loader {
                 on_disk: (e.b >> 16) as u16,
                 read_kib: e.c,
             }),
+            Kind::ChildSample => self.run.child_samples.push(ChildSample {
+                span: Span::new(e.start, e.end),
+                pid: e.b,
+                stack: e.a,
+            }),
             Kind::Gauge => self.run.readings.push(Reading {
                 span: Span::new(e.start, e.end),
                 gauge: e.a,
@@ -388,6 +393,7 @@ pub(crate) fn finish(run: &mut Run) {
     run.clocks.sort_unstable();
     run.clocks.dedup();
     run.children.sort_by_key(|c| c.span);
+    run.child_samples.sort_by_key(|s| s.span);
     run.readings.sort_by_key(|r| r.span);
     run.blind.sort_by_key(|b| b.span);
     run.loss_marks.sort_by_key(|m| m.at);

@@ -332,6 +332,17 @@ pub struct Child {
     pub read_kib: u32,
 }
 
+/// Where a forked child stood while it ran, see [`Kind::ChildSample`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ChildSample {
+    /// Since it was looked at before.
+    pub span: Span,
+    /// Process id.
+    pub pid: u32,
+    /// Stack id of its main thread, 0 where none could be read.
+    pub stack: u32,
+}
+
 /// A number read while recording, see [`Kind::Gauge`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reading {
@@ -441,6 +452,8 @@ pub struct Run {
     pub loss_marks: Vec<LossMark>,
     /// By start.
     pub children: Vec<Child>,
+    /// Samples of child processes.
+    pub child_samples: Vec<ChildSample>,
     /// By start.
     pub readings: Vec<Reading>,
     /// Ops whose launching call is not in the recording.

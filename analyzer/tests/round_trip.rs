@@ -226,6 +226,10 @@ fn recording(steps: u64) -> Vec<u8> {
     let mut child = Event::new(Kind::Process, end, end + 10_000);
     (child.a, child.b, child.c) = (4321, 1_950 | 40 << 16, 77);
     b.on_recorder(child);
+    let own = b.stack(&[("Images.__getitem__", "/job/data.py", 12)]);
+    let mut stands = Event::new(Kind::ChildSample, end, end + 10_000);
+    (stands.a, stands.b, stands.c) = (own, 4321, 970);
+    b.on_recorder(stands);
     let mut power = Event::new(Kind::Gauge, end, end);
     (power.a, power.b) = (trace::event::Gauge::PowerMw as u32, 123_000);
     b.on_recorder(power);
@@ -272,7 +276,9 @@ fn what_a_recording_alone_can_say_goes_through() {
     };
     assert!(samples(&run).iter().all(|t| t.1.len() == 1) && samples(&run).len() == 2);
     assert_eq!(samples(&again.run), samples(&run));
-    assert_eq!((run.children.len(), run.readings.len()), (1, 1));
+    assert_eq!((run.children.len(), run.child_samples.len(), run.readings.len()), (1, 1, 1));
+    assert_eq!(again.run.child_samples, run.child_samples);
+    assert_eq!(again.run.definitions.stack(run.child_samples[0].stack).count(), 1);
     assert_eq!((&again.run.children, &again.run.readings), (&run.children, &run.readings));
 }
 

@@ -136,6 +136,10 @@ pub enum Kind {
     /// A child process (a DataLoader worker, say) from begin to end. `a` pid, `b` permille of one CPU it used
     /// (bits 0..16, saturated) and permille of the time blocked on a disk (bits 16..32), `c` KiB it read.
     Process = 35,
+    /// Where a child process stood that was forked from this one (a DataLoader worker), when it was looked at; begin to end: the time
+    /// since the look before. `a` stack id of its main thread (0: none to be read), `b` pid, `c` permille of that time on a CPU
+    /// (saturated), `x` bit `OUTER` of [`sample`]. Only of those that ran.
+    ChildSample = 37,
     /// A number read at `start` (from `start` to `end` where it counts up). `a` = [`Gauge`], `x` device ordinal
     /// (0 for the host's), `b` | `c` << 32 value.
     Gauge = 36,
@@ -165,6 +169,7 @@ impl Kind {
             34 => Kind::Sample,
             35 => Kind::Process,
             36 => Kind::Gauge,
+            37 => Kind::ChildSample,
             48 => Kind::ClockPair,
             49 => Kind::Unobserved,
             50 => Kind::LossMark,

@@ -11,7 +11,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"GAPPROBE");
 /// Readers refuse another major number; a higher minor number only adds.
 pub const VERSION_MAJOR: u16 = 1;
 /// See [`VERSION_MAJOR`].
-pub const VERSION_MINOR: u16 = 3;
+pub const VERSION_MINOR: u16 = 4;
 
 const LOSSES_AT: usize = 2048;
 const TOTALS_AT: usize = 2560;

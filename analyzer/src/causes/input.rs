@@ -24,14 +24,17 @@
 
 use std::collections::HashMap;
 
+use trace::FrameInfo;
+
 use super::{input_collate, input_main, input_pin, input_storage, input_workers, Case};
 use crate::analysis::{Bucket, Finding};
 use crate::gaps::input::{self, Pinned};
-use crate::gaps::standing::LEAST_SAMPLES;
+use crate::gaps::standing::{common, LEAST_SAMPLES};
 use crate::plural::{self, counted};
 use crate::replay::Fix;
-use crate::run::Span;
-use crate::sites::doing::Doing;
+use crate::run::{Run, Span};
+use crate::sites::doing::{works, Doing, Worker as Works};
+use crate::sites::{Site, Sites};
 
 /// Stable code.
 pub const CODE: &str = "GP110";
@@ -91,6 +94,7 @@ fn kind(case: &Case) -> Option<&'static str> {
         () if workers.on_cpu < BUSY && is_busy(pinned) => Some(input_pin::CODE),
         () if workers.count == 0 => None,
         () if workers.on_disk >= ON_DISK => Some(input_storage::CODE),
+        () if workers.on_cpu >= BUSY && Worked::of(case).collates() => Some(input_collate::CODE),
         () if workers.on_cpu >= BUSY => Some(input_workers::CODE),
         () if workers.on_cpu < WAITING && workers.read_rate >= READS => Some(input_storage::CODE),
         () => None,
@@ -186,6 +190,55 @@ impl Workers {
         let step = case.analysis.steps.mean_ns * (1.0 - win);
         (steps > 0.0 && step > 0.0).then(|| (self.cpu_ns / steps / step).ceil() as u64)
     }
+}
+
+/// Where the workers stood that were forked and ran, in the steady state.
+#[derive(Default)]
+pub(super) struct Worked {
+    /// Samples in which they fetched or collated.
+    pub(super) samples: u32,
+    /// Of these, in the collate function.
+    pub(super) collating: u32,
+    /// The line or function of the program that most of them stand in, and how many do.
+    pub(super) site: Option<(Site, u32)>,
+}
+
+impl Worked {
+    pub(super) fn of(case: &Case) -> Worked {
+        let (run, steady) = (case.run, case.analysis.steady);
+        let mut known: HashMap<u32, Option<Works>> = HashMap::new();
+        let mut sites = Sites::new(run);
+        let mut worked = Worked::default();
+        let mut stacks = Vec::new();
+        for s in run.child_samples.iter().filter(|s| s.span.clip(steady).ns() > 0) {
+            let Some(worker) = *known.entry(s.stack).or_insert_with(|| works(run, s.stack)) else { continue };
+            worked.samples += 1;
+            worked.collating += u32::from(worker.doing == Doing::Collates);
+            stacks.push(if is_inside(run, s.stack, worker.own, &mut sites) { s.stack } else { 0 });
+        }
+        worked.site = common(&mut sites, stacks.into_iter());
+        worked
+    }
+
+    /// Is it in collating that they spend most of their time?
+    pub(super) fn collates(&self) -> bool {
+        self.samples >= LEAST_SAMPLES && self.collating * 2 >= self.samples
+    }
+
+    /// "`, 83 of 100 samples of theirs at data.py:33 in Words.__getitem__`"; nothing where most stand nowhere in particular.
+    pub(super) fn say(&self) -> String {
+        match &self.site {
+            Some((site, n)) => format!(", {n} of {} samples of theirs at {site}", self.samples),
+            None => String::new(),
+        }
+    }
+}
+
+/// Is a stack's line among its innermost frames, so many of them?
+fn is_inside(run: &Run, stack: u32, own: usize, sites: &mut Sites<'_>) -> bool {
+    let Some(site) = sites.of(stack).and_then(|n| sites.get(n)) else { return false };
+    let file = |f: &FrameInfo| run.definitions.string(f.file) == Some(&*site.path);
+    run.definitions.stack(stack).take(own).any(|f| f.line == site.line && file(f))
 }
 
 /// What is to be changed where there are no workers.

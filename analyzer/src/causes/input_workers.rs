@@ -8,7 +8,8 @@
 //! # How it is recognised
 //! As GP110 INPUT; at least half of the samples of the launching thread's stack in these stretches wait for workers; and the
 //! child processes that do anything are on a CPU for 70 % of the time or more. How many would keep up: their CPU time a step by the step time
-//! without the wait, rounded up; no more than the CPUs the process may use.
+//! without the wait, rounded up; no more than the CPUs the process may use. Where workers were forked, their own stacks tell the line most
+//! of their time goes to; most of it in the collate function is GP116 INPUT-COLLATE.
 //!
 //! # How sure
 //! Samples are taken about every 10 ms: what most of them show is so, how long each piece took is not measured. Fewer
@@ -20,7 +21,7 @@
 
 use std::fmt::Write;
 
-use super::input::Workers;
+use super::input::{Worked, Workers};
 use super::{input, Case};
 use crate::analysis::Finding;
 use crate::plural::counted;
@@ -47,5 +48,6 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
             let _ = write!(f.text, ", {n} would keep up");
         }
     }
+    f.text.push_str(&Worked::of(case).say());
     Some(f)
 }

@@ -24,7 +24,7 @@ fn newest<T>(list: &[T]) -> &[T] {
     list.get(list.len().saturating_sub(MOST_SAMPLES)..).unwrap_or(&[])
 }
 
-/// What the host side knows (1.2 of the recording's format): stacks of calls and samples, samples, children, gauges. Nothing
+/// What the host side knows (1.2 of the recording's format): stacks of calls and samples, samples, children and where they stood, gauges. Nothing
 /// of it where the recording has nothing of it.
 fn host(run: &Run, out: &mut Map<String, Value>) {
     let mut used: BTreeSet<u32> = BTreeSet::new();
@@ -32,6 +32,7 @@ fn host(run: &Run, out: &mut Map<String, Value>) {
         used.extend(t.calls.iter().map(|c| c.site));
         used.extend(newest(&t.samples).iter().map(|s| s.stack));
     }
+    used.extend(newest(&run.child_samples).iter().map(|s| s.stack));
     used.remove(&0);
     let text = |id| run.definitions.string(id).unwrap_or("");
     let frames = |id| -> Value {
@@ -56,6 +57,8 @@ fn host(run: &Run, out: &mut Map<String, Value>) {
     let child =
         |c: &crate::run::Child| json!([c.span.start, c.span.end, c.pid, c.on_cpu, c.on_disk, c.read_kib]);
     put("children", newest(&run.children).iter().map(child).collect());
+    let stood = |s: &crate::run::ChildSample| json!([s.span.start, s.span.end, s.pid, s.stack]);
+    put("child_samples", newest(&run.child_samples).iter().map(stood).collect());
     let known = newest(&run.readings).iter().filter(|r| Gauge::from_u32(r.gauge).is_some());
     put("readings", known.map(|r| json!([r.span.start, r.span.end, r.gauge, r.device, r.value])).collect());
     if let Some((_, directory)) = run.definitions.attributes().find(|a| a.0 == DIRECTORY) {

@@ -345,6 +345,29 @@ pub(crate) fn pins(run: &Run, stack: u32) -> Option<Pinning> {
     Some(if pins || takes_over { Pinning::Works } else { Pinning::Waits })
 }
 
+/// Where a process stands that works for a DataLoader.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Worker {
+    /// [`Doing::Collates`] or [`Doing::FetchesHere`].
+    pub(crate) doing: Doing,
+    /// So many frames, the innermost ones, are its own: what is outside of them the launching process stood in when it was forked.
+    pub(crate) own: usize,
+}
+
+/// `None`: no such process's stack, or one that waits for what it is to do.
+pub(crate) fn works(run: &Run, stack: u32) -> Option<Worker> {
+    let text = |id| run.definitions.string(id).unwrap_or("");
+    let frames = run.definitions.stack(stack);
+    let frames: Vec<(&str, &str, Origin)> = frames
+        .map(|f| (text(f.file), text(f.function), Origin::of(text(f.file), text(f.function))))
+        .collect();
+    let own = frames.iter().position(|f| f.0.ends_with("torch/utils/data/_utils/worker.py"))?;
+    let frames = frames.get(..own)?;
+    let fetches = frames.iter().any(|f| f.0.ends_with("torch/utils/data/_utils/fetch.py"));
+    let doing = if collates(frames) { Doing::Collates } else { Doing::FetchesHere };
+    fetches.then_some(Worker { doing, own })
+}
+
 /// System calls of x86-64 Linux, the only one there are recordings of.
 mod call {
     pub(super) const READ: [u32; 5] = [0, 17, 19, 295, 327];

@@ -279,6 +279,76 @@ fn too_few_workers() {
     assert_eq!(v.site.as_ref().map(|s| s.line), Some(60), "the loop's line");
 }
 
+type Frame = (&'static str, &'static str, u32);
+
+/// Two forked workers that compute all the time stand in turn below their loop as `inner` says; around it lie the frames of the
+/// launching process when it forked them.
+fn workers_below(inner: &[&[Frame]]) -> (Run, Analysis) {
+    let around = [
+        ("_worker_loop", "@/utils/data/_utils/worker.py", 349),
+        ("BaseProcess.run", "%/multiprocessing/process.py", 108),
+        ("_MultiProcessingDataLoaderIter.__init__", "@/utils/data/dataloader.py", 1100),
+        ("train", "/job/gpt/train.py", 60),
+    ];
+    let mut turn = 0;
+    run(|p| {
+        p.b.header.cpus = 8;
+        let from = p.t;
+        work(p);
+        let pose = Pose::blocked(stack(p, &[GET, NEXT]), 7);
+        p.stand(AWAY, pose);
+        for worker in 1000..1002 {
+            p.child(worker, from, 980, 0, 100);
+            let at = stack(p, &[inner[turn % inner.len()], &around].concat());
+            p.child_stands(worker, from, at);
+            turn += 1;
+        }
+    })
+}
+
+#[test]
+fn the_line_that_takes_the_workers_time_is_told() {
+    let decode: &[Frame] = &[("decode", "/job/gpt/data.py", 44), ITEM, FETCH];
+    let collate: &[Frame] = &[("Padding.__call__", "/job/gpt/data.py", 22), FETCH];
+    let waits: &[Frame] = &[("Queue.get", "%/multiprocessing/queues.py", 103)];
+    let (_, a) = workers_below(&[decode, decode, collate, waits]);
+    verdict(&a, "INPUT-WORKERS");
+    let text = &a.verdict.text;
+    assert!(text.contains(" of "), "{text}");
+    assert!(text.ends_with(" samples of theirs at gpt/data.py:44 in decode"), "{text}");
+    // the line where the loop waits is where to change it
+    assert_eq!(a.verdict.site.as_ref().map(|s| s.line), Some(60), "{text}");
+    // half of them in other lines each: none is told, nor one of the launching process's
+    let torchs: &[Frame] = &[("default_collate", "@/utils/data/_utils/collate.py", 120), FETCH];
+    let fetches: &[Frame] = &[FETCH];
+    let (_, a) = workers_below(&[decode, fetches, fetches, torchs]);
+    verdict(&a, "INPUT-WORKERS");
+    assert!(!a.verdict.text.contains("theirs"), "{}", a.verdict.text);
+}
+
+#[test]
+fn batches_put_together_by_workers() {
+    let decode: &[Frame] = &[("decode", "/job/gpt/data.py", 44), ITEM, FETCH];
+    let collate: &[Frame] =
+        &[("<lambda>", "/job/gpt/data.py", 23), ("Padding.__call__", "/job/gpt/data.py", 22), FETCH];
+    let torchs: &[Frame] = &[("default_collate", "@/utils/data/_utils/collate.py", 120), FETCH];
+    let (_, a) = workers_below(&[collate, decode, collate]);
+    verdict(&a, "INPUT-COLLATE");
+    let text = &a.verdict.text;
+    assert!(text.contains("; 2 workers, 98 % on a CPU, "), "{text}");
+    assert!(text.ends_with(" samples of theirs at gpt/data.py:23 in <lambda>"), "{text}");
+    assert!(
+        a.verdict.fix.contains("pad_sequence") && a.verdict.fix.contains("more DataLoader workers"),
+        "{}",
+        a.verdict.fix
+    );
+    let (_, a) = workers_below(&[torchs]);
+    verdict(&a, "INPUT-COLLATE");
+    assert!(a.verdict.text.ends_with(" samples of theirs in the collate function"), "{}", a.verdict.text);
+    // fewer than half
+    verdict(&workers_below(&[collate, decode, decode]).1, "INPUT-WORKERS");
+}
+
 #[test]
 fn all_cpus_in_use() {
     let (_, a) = with_workers(8, 990, 0, 0);

@@ -306,6 +306,13 @@ impl Program {
         self.b.on_recorder(e);
     }
 
+    /// Where a forked child stands, which has run since `from`.
+    pub fn child_stands(&mut self, pid: u32, from: u64, stack: u32) {
+        let mut e = Event::new(Kind::ChildSample, from, self.t);
+        (e.a, e.b, e.c) = (stack, pid, 1000);
+        self.b.on_recorder(e);
+    }
+
     pub fn mark(&mut self, number: u32, end: u64) {
         let mut e = Event::new(Kind::Step, self.t, end);
         e.a = number;

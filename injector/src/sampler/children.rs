@@ -10,7 +10,7 @@ use trace::event::{Event, Kind};
 use super::threads::{clock_of, process_clock};
 
 /// Children followed at most.
-const MOST: usize = 64;
+pub(super) const MOST: usize = 64;
 /// Between two looks at them, ns.
 pub(super) const PERIOD: u64 = 500_000_000;
 /// Between two questions who they are, ns: of the main thread's, and of everybody's.
@@ -110,6 +110,11 @@ impl Children {
             f(e);
         }
         self.known = alive;
+    }
+
+    /// Who they are.
+    pub(super) fn pids(&self) -> &[u32] {
+        &self.pids
     }
 
     /// Nothing was wanted meanwhile: what comes counts from the next look on.

@@ -23,13 +23,27 @@ const MOST_LINES: usize = 65_536;
 
 /// What tells one code object from another at the same address later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Identity {
-    name: u64,
+pub(super) struct Identity {
+    pub(super) name: u64,
     name_hash: u64,
-    file: u64,
-    table: u64,
+    pub(super) file: u64,
+    pub(super) table: u64,
     first_line: i32,
     version: i32,
+}
+
+impl Identity {
+    /// By the head of a code object.
+    pub(super) fn of(head: &[u8], hash: Option<u64>, known: &Interpreter, layout: &Layout) -> Identity {
+        Identity {
+            name: u64_at(head, known.layout.name),
+            name_hash: hash.unwrap_or(0),
+            file: u64_at(head, known.layout.filename),
+            table: u64_at(head, known.layout.table),
+            first_line: i32_at(head, known.layout.first_line),
+            version: layout.version.map_or(0, |at| i32_at(head, at)),
+        }
+    }
 }
 
 /// A code object, and how it is called.
@@ -73,14 +87,7 @@ impl Codes {
         if u64_at(head, known.layout.object_type()) != known.code_type as u64 {
             return None;
         }
-        let mut identity = Identity {
-            name: u64_at(head, known.layout.name),
-            name_hash: hash.unwrap_or(0),
-            file: u64_at(head, known.layout.filename),
-            table: u64_at(head, known.layout.table),
-            first_line: i32_at(head, known.layout.first_line),
-            version: layout.version.map_or(0, |at| i32_at(head, at)),
-        };
+        let mut identity = Identity::of(head, hash, known, layout);
         if let Some((same, id)) = self.at.get(&address) {
             if *same == identity {
                 return Some(*id);

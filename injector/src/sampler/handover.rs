@@ -30,6 +30,8 @@ pub(super) enum Item {
     Sample(u32, Event),
     /// An event of the recorder's track.
     Recorder(Event),
+    /// A [`Kind::ChildSample`], its stack as of a [`Item::Sample`].
+    ChildSample(Event),
     /// The next stack, innermost frame first.
     Stack(Vec<Frame>),
     /// A fact of the run.
@@ -106,15 +108,26 @@ impl Taker {
         }
     }
 
+    /// The stack of this number; 0: none.
+    fn stack(&self, number: u32) -> u32 {
+        (number as usize).checked_sub(1).and_then(|n| self.stacks.get(n)).copied().unwrap_or(0)
+    }
+
     fn take(&mut self, item: Item, store: &mut Store, capture: &Capture) {
         match item {
             Item::Sample(tid, mut e) => {
-                e.a = (e.a as usize).checked_sub(1).and_then(|n| self.stacks.get(n)).copied().unwrap_or(0);
+                e.a = self.stack(e.a);
                 if capture.covers(e.start) {
                     store.add(TrackInfo::Thread { tid, name: 0 }, &e);
                 }
             }
             Item::Recorder(e) => {
+                if capture.covers(e.start) {
+                    store.add_recorder(&e);
+                }
+            }
+            Item::ChildSample(mut e) => {
+                e.a = self.stack(e.a);
                 if capture.covers(e.start) {
                     store.add_recorder(&e);
                 }

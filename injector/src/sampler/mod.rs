@@ -2,8 +2,8 @@
 // WARM
 //! The gap sampler: a thread of ours that looks, about 100 times a second (`GAPPROBE_SAMPLE_HZ`), at the threads that
 //! call CUDA: where they stand in Python, what they are blocked in, how much of the time since the look before they
-//! ran or waited for a CPU, who holds Python's lock; twice a second at the child processes, once a second at memory
-//! and CPU quota. (The GPU's own figures come from `nvml`, a thread of its own.)
+//! ran or waited for a CPU, who holds Python's lock; 25 times a second where one of the forked children stands; twice a
+//! second at what all children use, once a second at memory and CPU quota. (The GPU's own figures come from `nvml`, a thread of its own.)
 //!
 //! It takes nothing from the program: no signal, no lock of the interpreter, no lock that a callback takes; foreign
 //! memory is read through the kernel. A thread that did not run since the look before is not read again: what it is
@@ -15,6 +15,7 @@ mod cgroup;
 mod children;
 mod code;
 mod counts;
+mod forked;
 mod frame;
 mod handover;
 mod holder;
@@ -25,6 +26,7 @@ mod remote;
 mod stack;
 mod threads;
 mod told;
+mod workers;
 
 use std::collections::HashMap;
 
@@ -32,6 +34,7 @@ use trace::event::{sample, Event, Gauge, Kind};
 
 pub(crate) use counts::spent;
 pub(crate) use handover::Taker;
+pub(crate) use workers::at_load;
 
 use crate::{attach, clock, lifecycle, store};
 use children::Children;
@@ -43,6 +46,7 @@ use python::{Locks, PyThread, Python, Search};
 use stack::{Guess, Reader, Why};
 use threads::{Blocked, Watched};
 use told::Told;
+use workers::Workers;
 
 /// Share of one CPU above which the rate is halved. Measured on two busy virtual CPUs whose system calls take 1.5 to 3 µs:
 /// 57 to 78 µs of CPU time a look with one thread that computes, 32 to 62 µs with one that sleeps, everything else in it:
@@ -94,6 +98,7 @@ struct Sampler {
     told: Told,
     holders: Holders,
     children: Children,
+    workers: Workers,
     limits: cgroup::Limits,
     second: u64,
     cpu: u64,
@@ -113,6 +118,7 @@ impl Sampler {
             told: Told::default(),
             holders: Holders::default(),
             children: Children::default(),
+            workers: Workers::default(),
             limits: cgroup::Limits::find(),
             second: 0,
             cpu: 0,
@@ -134,6 +140,7 @@ impl Sampler {
                 // what comes after counts from there on
                 self.subjects.clear();
                 self.children.forget();
+                self.workers.forget();
                 self.second = 0;
                 SECOND / 20
             };
@@ -162,6 +169,9 @@ impl Sampler {
         self.children.look(now, |e| {
             put(Item::Recorder(e));
         });
+        if let Some(python) = &self.python {
+            self.workers.look(now, self.children.pids(), python, &mut self.codes, &mut self.told);
+        }
         if now.saturating_sub(self.second) >= SECOND {
             self.each_second(now);
         }

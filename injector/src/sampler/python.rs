@@ -6,13 +6,17 @@
 use std::ffi::{c_int, c_void, CStr};
 
 use super::layout::{From, Layout, GC_GENERATIONS, GIL_HOLDER, GIL_LOCKED, GIL_WAITED};
-use super::remote::{i32_at, is_address, read, u64_at, word, Batch};
+use super::remote::{i32_at, is_address, read, u64_at, word, Batch, Forked};
+use super::stack::Reader;
 use crate::hostpool;
 use crate::python;
 use crate::python::interpreter::Interpreter;
 
 /// Threads of the interpreter that are looked at.
 const MOST_THREADS: usize = 512;
+
+/// ... of a forked process.
+const MOST_THREADS_OF_FORKED: usize = 16;
 
 /// A thread of the interpreter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -189,6 +193,28 @@ impl Python {
                 }
             }
         }
+    }
+
+    /// The thread of a process that was forked from this one, by which it was forked: its main thread.
+    pub(super) fn forked(&self, pid: u32, reader: &mut Reader<Forked>) -> Option<PyThread> {
+        let layout = &self.layout;
+        let at_tid = hostpool::tid_offset()? as u64;
+        let first = reader.read_one(self.interpreter + layout.threads as u64, 8)?;
+        let mut state = u64_at(&first, 0);
+        // (a worker has one or two besides: what it sends is sent by a thread)
+        for _ in 0..MOST_THREADS_OF_FORKED {
+            let bytes = reader.read_one(state, layout.thread_bytes())?;
+            if u64_at(&bytes, layout.interpreter) != self.interpreter {
+                return None;
+            }
+            let thread = u64_at(&bytes, layout.thread);
+            let tid = i32_at(&reader.read_one(thread + at_tid, 4)?, 0) as u32;
+            if tid == pid {
+                return Some(PyThread { tid, state, thread });
+            }
+            state = u64_at(&bytes, layout.next);
+        }
+        None
     }
 
     /// The interpreter's thread with this kernel id. The list is made anew every second, and where a thread is missing

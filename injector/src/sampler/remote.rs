@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! Memory of our own process that another thread may change or free meanwhile, read through the kernel: what is gone is
-//! an error, never a fault. Several places at once, in the order that was asked for.
+//! Memory of our own process that another thread may change or free meanwhile, or of one that was forked from it, read through the
+//! kernel: what is gone is an error, never a fault. Several places at once, in the order that was asked for.
 //!
 //! The call is `process_vm_writev` on ourselves, from many places to one, and not `process_vm_readv`: the side that lies in the
 //! caller is copied as any system call's argument is, the other one is looked up and pinned place by place. Measured (Linux 6.18, KVM,
@@ -17,12 +17,19 @@ const MOST: usize = 1024;
 
 /// Memory that may change while it is read.
 pub(super) trait Memory: Default {
+    /// It is another process's, forked from ours: what lay at an address then may be something else here.
+    const IS_FORKED: bool = false;
+
     /// Copies the places one behind the other to `out`, in their order. Whether all could be read.
     fn copy(&mut self, places: &[libc::iovec], out: &mut [u8]) -> bool;
 
     /// Is it the quick way, some 20 ns a place?
     fn is_quick(&self) -> bool;
 }
+
+/// A process's that was forked from ours.
+#[derive(Default)]
+pub(super) struct Forked(pub(super) u32);
 
 /// Our own process's, by a way that is allowed: a container's seccomp filter may forbid a call.
 #[derive(Default)]
@@ -56,6 +63,11 @@ pub(super) struct Slot {
 }
 
 impl<M: Memory> Batch<M> {
+    /// Of this memory.
+    pub(super) fn of(memory: M) -> Batch<M> {
+        Batch { memory, places: Vec::new(), bytes: Vec::new(), wanted: 0 }
+    }
+
     /// Forgets all places.
     pub(super) fn clear(&mut self) {
         self.places.clear();
@@ -94,6 +106,22 @@ impl<M: Memory> Batch<M> {
     /// The bytes of a place.
     pub(super) fn bytes(&self, slot: Slot) -> &[u8] {
         self.bytes.get(slot.at..slot.at + slot.length).unwrap_or(&[])
+    }
+}
+
+impl Memory for Forked {
+    const IS_FORKED: bool = true;
+
+    fn copy(&mut self, places: &[libc::iovec], out: &mut [u8]) -> bool {
+        let own = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: out.len() };
+        let count = places.len() as libc::c_ulong;
+        // SAFETY: what is written to is `out`, a buffer of ours; of the other process the kernel only reads, what is mapped there.
+        let n = unsafe { libc::process_vm_readv(self.0 as libc::pid_t, &own, 1, places.as_ptr(), count, 0) };
+        usize::try_from(n) == Ok(out.len())
+    }
+
+    fn is_quick(&self) -> bool {
+        false
     }
 }
 

@@ -25,6 +25,7 @@
 use trace::define::MAX_FRAMES;
 
 use super::code::{head_bytes, Codes};
+use super::forked;
 use super::frame::{decode, frame_bytes, Frame};
 use super::python::{PyThread, Python};
 use super::remote::{is_address, u64_at, Batch, Memory, Own, Slot};
@@ -176,6 +177,16 @@ fn finish(frames: Vec<Seen>, is_outer: bool, codes: &Codes) -> Result<Stack, Why
 }
 
 impl<M: Memory> Reader<M> {
+    /// Of this memory.
+    pub(super) fn of(memory: M) -> Reader<M> {
+        Reader { batch: Batch::of(memory), asked: Vec::new() }
+    }
+
+    /// `length` bytes at `address`.
+    pub(super) fn read_one(&mut self, address: u64, length: usize) -> Option<Vec<u8>> {
+        self.batch.read_one(address, length)
+    }
+
     /// The stack of `thread`, which may run meanwhile.
     pub(super) fn stack(
         &mut self,
@@ -355,6 +366,10 @@ impl<M: Memory> Reader<M> {
 
     /// The code object of each frame; `None` for one of C code, or where there is no code object.
     fn code(&mut self, python: &Python, frames: &[Seen], codes: &mut Codes) -> Result<Vec<Option<u32>>, Why> {
+        if M::IS_FORKED {
+            let all: Vec<u64> = frames.iter().map(|f| f.frame.code).collect();
+            return Ok(forked::known_here(&mut self.batch, python, &all, codes));
+        }
         let layout = &python.layout;
         self.batch.clear();
         let mut wanted: Vec<(u64, Option<Head>)> = Vec::with_capacity(frames.len());

@@ -119,12 +119,30 @@ fn a_loader_without_workers_is_input_main_at_the_line_that_decodes() {
     }
 }
 
+/// The text says where the workers stand: at a line with this mark, in this function.
+#[track_caller]
+fn theirs(text: &str, mark: &str, function: &str) {
+    let at_line = |line: &u64| text.ends_with(&format!("dataloader.py:{line} in {function}"));
+    // where no line has half of them, the function
+    let at =
+        marked(mark).iter().any(at_line) || text.ends_with(&format!("{function} in victims/dataloader.py"));
+    assert!(text.contains(" samples of theirs at ") && at, "{text}");
+}
+
+#[test]
+fn workers_that_take_long_to_put_batches_together_are_input_collate() {
+    let Some((_, summary)) = undisturbed("workers_collate", true) else { return };
+    names("workers_collate", &summary, "INPUT-COLLATE", "NEXT", "main");
+    theirs(summary["verdict"]["text"].as_str().unwrap_or_default(), "COLLATE", "Padding.__call__");
+}
+
 #[test]
 fn workers_that_are_too_few_are_counted_and_the_line_is_where_the_loop_waits() {
     for form in ["workers", "workers_pinned"] {
         let Some((run, summary)) = undisturbed(form, true) else { continue };
         names(form, &summary, "INPUT-WORKERS", "NEXT", "main");
         let text = summary["verdict"]["text"].as_str().unwrap_or_default();
+        theirs(text, "DECODE", "Images.__getitem__");
         assert!(text.contains("; 2 workers, "), "{form}: {text}");
         let part = text.split("; 2 workers, ").nth(1).and_then(|t| t.split(' ').next()?.parse::<f64>().ok());
         let (said, truth) = (part.expect("how busy they are") / 100.0, told(&run, "workers_on_cpu"));

@@ -29,12 +29,14 @@ BLOCKS, KERNEL_US = 4, 154  # a step: 33 kernels, 8 ms of the GPU
 LOG_EVERY = 10  # steps
 MS = 1e-3
 
-# form: (workers, pinned, ms that decoding a sample takes, ms of other work on the host in a step, steps)
+# form: (workers, pinned, ms that decoding a sample takes, ms of other work on the host in a step, steps); ms that collating takes
+COLLATE_MS = {"workers_collate": 44.0}
 FORMS = {
     "main": (0, False, 3.0, 0, 60),
     "main_pinned": (0, True, 3.0, 0, 60),
     "workers": (2, False, 6.0, 0, 60),
     "workers_pinned": (2, True, 6.0, 0, 60),
+    "workers_collate": (2, False, 0.3, 0, 60),
     "cheap": (0, False, 0.05, 0, 150),
     "enough": (2, False, 0.3, 0, 150),
     "enough_pinned": (2, True, 0.3, 0, 150),
@@ -83,6 +85,19 @@ class Batch:
         cls.in_use.clear()
 
 
+class Padding:
+    """Puts batches together, slowly."""
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+
+    def __call__(self, rows):
+        until = time.perf_counter() + self.seconds
+        while time.perf_counter() < until:  # COLLATE
+            sum(range(100))  # COLLATE
+        return Batch(rows)
+
+
 def bookkeeping(seconds):
     until = time.perf_counter() + seconds
     while time.perf_counter() < until:  # OTHER
@@ -101,7 +116,8 @@ def main(form):
     Batch.device = device
     model = train.Model(device, BLOCKS, KERNEL_US)
     place = device.malloc(ROWS * WIDTH * 4)
-    loader = DataLoader(Images(decode_ms * MS), batch_size=ROWS, num_workers=workers, collate_fn=Batch, pin_memory=pinned,
+    collate = Padding(COLLATE_MS[form] * MS) if form in COLLATE_MS else Batch
+    loader = DataLoader(Images(decode_ms * MS), batch_size=ROWS, num_workers=workers, collate_fn=collate, pin_memory=pinned,
                         pin_memory_device="simulated" if pinned else "", persistent_workers=workers > 0)
     began, queued = time.perf_counter(), waited_for_a_cpu()
     batches = iter(loader)

@@ -152,6 +152,47 @@ def forked():
     long_run(0.4, wait_for_data)
 
 
+def made_in(whose, number):
+    """As `made_up`: a function of this process's own, gone when it returns."""
+    name, scope = "%s_%05d" % (whose, number % 100000), {}
+    exec(compile("def %s():\n    t = 0\n    for i in range(20000):\n        t += i\n" % name, "<made>", "exec"), scope)
+    scope[name]()
+
+
+def old_code(until):
+    crunch(until)
+
+
+def new_code(until):
+    number = 0
+    while time.monotonic() < until:
+        number += 1
+        made_in("childs", number)
+
+
+def copies():
+    """Two children that were forked and one that was started anew compute. The parent makes functions meanwhile, at the addresses at
+    which one of the children makes its own."""
+    end = time.monotonic() + SECONDS
+    pids = []
+    for work in (old_code, new_code):
+        pids.append(os.fork())
+        if pids[-1] == 0:
+            work(end)
+            os._exit(0)
+    started = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    print("old", pids[0], "new", pids[1], "started", started.pid, flush=True)
+    number = 0
+    while time.monotonic() < end:
+        step()
+        number += 1
+        made_in("parents", number)
+    started.kill()
+    started.wait()
+    for pid in pids:
+        os.waitpid(pid, 0)
+
+
 def call_f(f):
     f()
 

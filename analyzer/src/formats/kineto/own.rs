@@ -7,7 +7,9 @@ use trace::define::{Definition, MAX_FRAMES};
 use trace::{FrameInfo, Header, Language, Loss, Total};
 
 use crate::chrome::facts::{numbers, times, MOST_MARKS, MOST_SAMPLES};
-use crate::run::{Child, LossMark, Reading, Recorder, Run, Sample, Span, Thread, Uncalled, MAX_TIME};
+use crate::run::{
+    Child, ChildSample, LossMark, Reading, Recorder, Run, Sample, Span, Thread, Uncalled, MAX_TIME,
+};
 use crate::sites::DIRECTORY;
 
 /// Facts of a trace of ours.
@@ -126,6 +128,8 @@ impl Own {
             })
         };
         run.children.extend(list("children").iter().take(MOST_SAMPLES).filter_map(child));
+        let stood = |s: &Json| Some(ChildSample { span: span(s)?, pid: small(s, 2)?, stack: small(s, 3)? });
+        run.child_samples.extend(list("child_samples").iter().take(MOST_SAMPLES).filter_map(stood));
         let reading = |r: &Json| {
             let device = small(r, 3).and_then(|n| u8::try_from(n).ok())?;
             Some(Reading { span: span(r)?, gauge: small(r, 2)?, device, value: r.get(4)?.as_u64()? })
