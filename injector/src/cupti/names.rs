@@ -112,8 +112,19 @@ pub(crate) fn read_memory(address: u64, out: &mut [u8]) -> Option<usize> {
     // this thread, which has the memory of the process even when the main thread has ended
     // SAFETY: takes nothing, cannot fail.
     let pid = unsafe { libc::syscall(libc::SYS_gettid) } as libc::pid_t;
+    // (by number: see `sampler/remote.rs`)
     // SAFETY: `local` is a valid buffer of ours; the kernel checks `remote` and fails where it is not mapped.
-    let n = unsafe { libc::process_vm_readv(pid, &local, 1, &remote, 1, 0) };
+    let n = unsafe {
+        libc::syscall(
+            libc::SYS_process_vm_readv,
+            pid,
+            &raw const local,
+            1usize,
+            &raw const remote,
+            1usize,
+            0usize,
+        )
+    };
     if n > 0 {
         return usize::try_from(n).ok();
     }

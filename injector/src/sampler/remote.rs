@@ -6,6 +6,9 @@
 //! The call is `process_vm_writev` on ourselves, from many places to one, and not `process_vm_readv`: the side that lies in the
 //! caller is copied as any system call's argument is, the other one is looked up and pinned place by place. Measured (Linux 6.18, KVM,
 //! EPYC): 1 µs and 20 ns a place against 0.6 µs and 345 ns a place. So 20 frames are seen within 0.4 µs and not 7 µs.
+//!
+//! By number, not by libc's functions: AddressSanitizer puts its own in their place, wants memory that is not ours to be sound,
+//! and ends the program where another thread frees some of it meanwhile ("CHECK failed: asan_poisoning").
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -116,7 +119,17 @@ impl Memory for Forked {
         let own = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: out.len() };
         let count = places.len() as libc::c_ulong;
         // SAFETY: what is written to is `out`, a buffer of ours; of the other process the kernel only reads, what is mapped there.
-        let n = unsafe { libc::process_vm_readv(self.0 as libc::pid_t, &own, 1, places.as_ptr(), count, 0) };
+        let n = unsafe {
+            libc::syscall(
+                libc::SYS_process_vm_readv,
+                self.0,
+                &raw const own,
+                1usize,
+                places.as_ptr(),
+                count,
+                0usize,
+            )
+        };
         usize::try_from(n) == Ok(out.len())
     }
 
@@ -137,9 +150,29 @@ impl Memory for Own {
             let n = match self.way {
                 // SAFETY: what is written to is `out`, a buffer of ours; the kernel checks what is read, and stops where it is
                 // not mapped.
-                Way::Together => unsafe { libc::process_vm_writev(pid, from, count, &own, 1, 0) },
+                Way::Together => unsafe {
+                    libc::syscall(
+                        libc::SYS_process_vm_writev,
+                        pid,
+                        from,
+                        count,
+                        &raw const own,
+                        1usize,
+                        0usize,
+                    )
+                },
                 // SAFETY: as above.
-                Way::PlaceByPlace => unsafe { libc::process_vm_readv(pid, &own, 1, from, count, 0) },
+                Way::PlaceByPlace => unsafe {
+                    libc::syscall(
+                        libc::SYS_process_vm_readv,
+                        pid,
+                        &raw const own,
+                        1usize,
+                        from,
+                        count,
+                        0usize,
+                    )
+                },
                 Way::File => return read_file(places, out).is_some(),
             };
             let forbids = [Some(libc::EPERM), Some(libc::ENOSYS)];
