@@ -225,10 +225,10 @@ impl Worked {
         self.samples >= LEAST_SAMPLES && self.collating * 2 >= self.samples
     }
 
-    /// "`, 83 of 100 samples of theirs at data.py:33 in Words.__getitem__`"; nothing where most stand nowhere in particular.
+    /// "`, 83 of their 100 samples at data.py:33 in Words.__getitem__`"; nothing where most stand nowhere in particular.
     pub(super) fn say(&self) -> String {
         match &self.site {
-            Some((site, n)) => format!(", {n} of {} samples of theirs at {site}", self.samples),
+            Some((site, n)) => format!(", {n} of their {} samples at {site}", self.samples),
             None => String::new(),
         }
     }

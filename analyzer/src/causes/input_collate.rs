@@ -49,13 +49,15 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     }
     let (workers, worked) = (Workers::of(case), Worked::of(case));
     f.text.push_str(&format!(
-        "; {}, {:.0} % on a CPU, {} of {} samples of theirs in the collate function",
+        "; {}, {:.0} % on a CPU, {} of their {} samples in the collate function",
         counted(workers.count, "worker"),
         workers.on_cpu * 100.0,
         worked.collating,
         worked.samples
     ));
-    f.text.push_str(&worked.say());
+    if let Some((site, n)) = &worked.site {
+        f.text.push_str(&format!(", {n} at {site}"));
+    }
     f.fix = CHEAPER;
     Some(f)
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use trace::Loss;
 
-use crate::losses;
+use crate::{losses, memory};
 
 /// Time of the newest module unloading, ns.
 static UNLOADED_AT: AtomicU64 = AtomicU64::new(0);
@@ -107,24 +107,8 @@ pub(crate) fn read_string(address: u64) -> Option<Vec<u8>> {
 
 /// Copies our own memory at `address` into `out` and says how much of it there was.
 pub(crate) fn read_memory(address: u64, out: &mut [u8]) -> Option<usize> {
-    let local = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: out.len() };
-    let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: out.len() };
-    // this thread, which has the memory of the process even when the main thread has ended
-    // SAFETY: takes nothing, cannot fail.
-    let pid = unsafe { libc::syscall(libc::SYS_gettid) } as libc::pid_t;
-    // (by number: see `sampler/remote.rs`)
-    // SAFETY: `local` is a valid buffer of ours; the kernel checks `remote` and fails where it is not mapped.
-    let n = unsafe {
-        libc::syscall(
-            libc::SYS_process_vm_readv,
-            pid,
-            &raw const local,
-            1usize,
-            &raw const remote,
-            1usize,
-            0usize,
-        )
-    };
+    let place = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: out.len() };
+    let n = memory::copy_from(memory::own_id(), &[place], out);
     if n > 0 {
         return usize::try_from(n).ok();
     }

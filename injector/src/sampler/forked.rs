@@ -87,8 +87,7 @@ pub(super) fn known_here<M: Memory>(
 fn is_same(of: &Pair, head: usize) -> bool {
     let length = usize::try_from(u64_at(&of.ours, 0)).unwrap_or(COMPARED);
     let end = head.saturating_add(length).min(of.ours.len());
-    let parts = |b: &[u8]| Some((b.get(..HASH.start)?.to_vec(), b.get(HASH.end..end)?.to_vec()));
-    parts(&of.theirs) == parts(&of.ours)
+    [0..HASH.start, HASH.end..end].into_iter().all(|part| of.theirs.get(part.clone()) == of.ours.get(part))
 }
 
 #[cfg(test)]

@@ -57,7 +57,7 @@ fn training(steps: u64, kernels: u64, marks: bool) -> Vec<u8> {
     b.finish()
 }
 
-/// What format 1.3 has beside operations and calls: stacks of Python and of C, callers, samples, ranges with numbers, gauges, children,
+/// What format 1.4 has beside operations and calls: stacks of Python and of C, callers, samples, ranges with numbers, gauges, children,
 /// time that nobody observed, and the shared track. Four steps of two kernels.
 fn standing() -> Vec<u8> {
     const STEP: u64 = 40_000_000;
@@ -100,6 +100,7 @@ fn standing() -> Vec<u8> {
         let gauge = Gauge::ALL[step as usize * 2] as u32;
         b.on_recorder(Event { a: gauge, b: 97, c: 1, ..Event::new(Kind::Gauge, t, t + STEP) });
         b.on_recorder(Event { a: 4242, b: 950 | 20 << 16, c: 512, ..Event::new(Kind::Process, t, t + STEP) });
+        b.on_recorder(Event { a: python, b: 4242, c: 950, x: sample::OUTER, ..Event::new(Kind::ChildSample, t, t + STEP) });
     }
     b.on_recorder(Event { a: 1, ..Event::new(Kind::Unobserved, 3 * STEP, 3 * STEP + 900_000) });
     let of = Event::new(Kind::TrackOf, 2 * STEP, 2 * STEP);

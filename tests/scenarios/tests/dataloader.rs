@@ -122,7 +122,8 @@ fn a_loader_without_workers_is_input_main_at_the_line_that_decodes() {
 /// The text says where the workers stand: at a line with this mark, in this function.
 #[track_caller]
 fn theirs(text: &str, mark: &str, function: &str) {
-    let at = text.split(" samples of theirs at ").nth(1).unwrap_or_else(|| panic!("{text}"));
+    let of_workers = text.split(" on a CPU, ").nth(1);
+    let at = of_workers.and_then(|t| t.split(" at ").nth(1)).unwrap_or_else(|| panic!("{text}"));
     let at_line = |line: &u64| at.starts_with(&format!("victims/dataloader.py:{line} in {function}"));
     // where no line has half of them, the function
     let in_function = at.starts_with(&format!("{function} in victims/dataloader.py"));
