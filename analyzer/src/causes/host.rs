@@ -18,7 +18,8 @@
 //! # How sure
 //! That the host was not launching is exact; what it did instead is not known without host samples (named ranges
 //! over the gaps tell it in the trace). With samples of the thread's stack the text has what at least half of them show (of 5 or
-//! more), and the line they stand in; collecting, locks, files, logs, compiling and the like are causes of their own. Whether it can all be moved off the critical path is for you to judge.
+//! more), and the line they stand in; collecting, locks, files, logs, compiling and the like are causes of their own. Where half of the samples show one thing and many
+//! others another, each has its part (`host_parts.rs`). Whether it can all be moved off the critical path is for you to judge.
 //! Without samples the confidence is low where the gaps differ wildly from step to step: it may wait for requests.
 //!
 //! # What to change
@@ -27,10 +28,8 @@
 
 use trace::event::Gauge;
 
-use super::shown::Shown;
-use super::{
-    compile, file_io, gc, gil, lock, logging, native_cpu, network, no_work, sleep, starved, sync, Case,
-};
+use super::host_parts::{code_of, parts};
+use super::{compile, file_io, gc, gil, lock, logging, native_cpu, network, sleep, starved, Case};
 use crate::analysis::{Bucket, Confidence, Finding};
 use crate::gaps::standing::LEAST_SAMPLES;
 use crate::replay::Fix;
@@ -85,12 +84,21 @@ fn may_wait_for_work(case: &Case) -> bool {
 
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let (mut f, longest) = stretches(case, (CODE, NAME))?;
-    if kind(case).is_some_and(|k| !k.shown.leaves_too_little(&f)) {
-        return None; // it has a name of its own
-    }
     f.fix = "have the next input ready in time, move logging and checkpoints off the launching thread";
     let stood = &case.device.host;
-    let main = stood.main();
+    let parts = parts(stood, f.win);
+    let own = parts.iter().find(|p| p.code.is_none());
+    if let Some(own) = own {
+        let whole = f;
+        f = case.finding((CODE, NAME), whole.share * own.part, whole.win * own.part);
+        (f.count, f.call, f.fix) = (whole.count, whole.call, whole.fix);
+    } else if !parts.is_empty() {
+        return None; // it has a name of its own
+    }
+    let of = |doing: Doing| own.is_none() || code_of(doing).is_none();
+    let all = own.map_or(stood.samples, |own| own.samples);
+    let main =
+        stood.doings.iter().find(|d| of(d.0)).filter(|d| all >= LEAST_SAMPLES && d.1 * 2 >= all).map(|d| d.0);
     if matches!(main, Some(Doing::Computes | Doing::Reads | Doing::Allocates)) {
         f.fix = "move it to another thread or process, do it one step ahead, or on the GPU";
     }
@@ -107,7 +115,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
             f.text = format!("{}: {} of the samples", f.text, parts.join(", "));
         }
     }
-    place(case, &mut f);
+    place(case, &mut f, main);
     if may_wait_for_work(case) {
         f.confidence = Confidence::Low;
         f.text.push_str(", each time for another time: perhaps it has nothing to do");
@@ -138,60 +146,25 @@ fn stretches(case: &Case, cause: (&'static str, &'static str)) -> Option<(Findin
     Some((f, format!("{:.1} ms", longest as f64 / 1e6)))
 }
 
-/// What most samples show, and what is done there.
-struct Kind {
-    shown: Shown,
-    doing: Doing,
-}
-
-fn kind(case: &Case) -> Option<Kind> {
-    let stood = &case.device.host;
-    let code = |d: Doing| {
-        Some(match d {
-            Doing::WaitsForDevice => sync::CODE,
-            Doing::Collects => gc::CODE,
-            Doing::WaitsForGil => gil::CODE,
-            Doing::Saves | Doing::Writes => file_io::CODE,
-            Doing::Logs => logging::CODE,
-            Doing::Compiles => compile::CODE,
-            Doing::Starves => starved::CODE,
-            Doing::Sleeps => sleep::CODE,
-            Doing::Waits => lock::CODE,
-            Doing::Talks => network::CODE,
-            Doing::Idles => no_work::CODE,
-            Doing::ComputesNatively => native_cpu::CODE,
-            _ => return None,
-        })
-    };
-    let &(doing, _) =
-        stood.doings.iter().find(|d| code(d.0).is_some_and(|c| stood.mostly(|x| code(x) == Some(c))))?;
-    let code_ = code(doing)?;
-    let n = stood.count(|x| code(x) == Some(code_));
-    Some(Kind { shown: Shown::new(code_, n, stood.samples), doing })
-}
-
-/// The finding where most samples show this cause.
+/// The finding where samples show this cause.
 pub(super) fn of_kind(
     case: &Case,
     cause: (&'static str, &'static str),
     fix: &'static str,
 ) -> Option<Finding> {
-    let kind = kind(case).filter(|k| k.shown.code == cause.0)?;
     let (all, longest) = stretches(case, cause)?;
-    if kind.shown.leaves_too_little(&all) {
-        return None;
-    }
-    let mut f = case.finding(cause, all.share * kind.shown.part, all.win * kind.shown.part);
+    let part = parts(&case.device.host, all.win).into_iter().find(|p| p.code == Some(cause.0))?;
+    let mut f = case.finding(cause, all.share * part.part, all.win * part.part);
     (f.count, f.call, f.fix) = (all.count, all.call, fix);
-    f.text = format!("the launching thread {} {}, up to {longest}", kind.doing.words(), case.rhythm(f.count));
-    told_by(case, &mut f, kind.doing);
-    match kind.doing {
+    f.text = format!("the launching thread {} {}, up to {longest}", part.doing.words(), case.rhythm(f.count));
+    told_by(case, &mut f, part.doing);
+    match part.doing {
         Doing::WaitsForGil => place_holder(case, &mut f),
         Doing::Starves => {
             f.text.push_str(&throttled(case));
-            place(case, &mut f);
+            place(case, &mut f, Some(part.doing));
         }
-        _ => place(case, &mut f),
+        doing => place(case, &mut f, Some(doing)),
     }
     Some(f)
 }
@@ -206,9 +179,9 @@ fn told_by(case: &Case, f: &mut Finding, doing: Doing) {
     }
 }
 
-/// Puts the line in front of the text.
-fn place(case: &Case, f: &mut Finding) {
-    if let Some(site) = &case.device.host.site {
+/// Puts the line in front of the text: of those samples that show this, or of all.
+fn place(case: &Case, f: &mut Finding, doing: Option<Doing>) {
+    if let Some(site) = case.device.host.site_of(doing) {
         f.text = format!("{site}: {}", f.text);
         f.site = Some(site.clone());
     }
@@ -220,7 +193,7 @@ fn place_holder(case: &Case, f: &mut Finding) {
     if let Some(holder) = &stood.holder {
         f.text.push_str(&held_by(holder));
         f.site = Some(holder.clone());
-    } else if let Some(waits) = &stood.site {
+    } else if let Some(waits) = stood.site_of(Some(Doing::WaitsForGil)) {
         f.text.push_str(&format!("; it waits in {waits}, who holds it is not known"));
     }
 }

@@ -29,6 +29,7 @@ pub mod gil;
 pub mod gpu_bound;
 pub mod graph_breaks;
 pub mod host;
+mod host_parts;
 pub mod inconclusive;
 pub mod input;
 pub mod input_collate;

@@ -178,9 +178,13 @@ fn said(f: &Finding, elsewhere: Elsewhere) -> String {
     text
 }
 
-/// The finding to name. Of two that are as good, the one that is less work to fix.
+/// The finding to name. Of two that are as good, the one that is less work to fix; of two parts of the same time (`host_parts.rs`) the larger,
+/// for one is no way around the other.
 fn pick(findings: &[Finding], model_error: f64) -> Option<&Finding> {
-    as_good(findings, model_error).min_by_key(|f| effort(f))
+    let best = findings.first()?;
+    let is_way =
+        |f: &&Finding| f.code == best.code || fix_of(f.code).is_none_or(|x| fix_of(best.code) != Some(x));
+    as_good(findings, model_error).filter(is_way).min_by_key(|f| effort(f))
 }
 
 /// The best of the others that are as good as `named` and have another fix: what is won by one and the same is no second way.

@@ -249,6 +249,8 @@ pub struct Stood {
     /// The line, or the function (then without a line), where at least half of them stand; of those alone that do what
     /// most do, where most do one thing.
     pub site: Option<Site>,
+    /// The same of each thing that is done, as `doings`, where enough samples show it.
+    sites: Vec<Option<Site>>,
     /// The line of the thread that held Python's lock in at least half of those that waited for it; then the time is
     /// this line's, and `site` only waits.
     pub holder: Option<Site>,
@@ -264,16 +266,20 @@ impl Stood {
         doings.sort_by_key(|d| (std::cmp::Reverse(d.1), d.0));
         let reads = |s: &&(Doing, usize, &Sample)| s.0.is_fetching_here() && blocked_reading(s.2);
         let reading = samples.iter().filter(reads).count() as u32;
-        let mut stood = Stood { samples: samples.len() as u32, reading, doings, site: None, holder: None };
+        let mut stood = Stood { samples: samples.len() as u32, reading, doings, ..Stood::default() };
         let mut sites = Sites::new(run);
-        let main = stood.main();
-        let stacks = samples.iter().filter(|s| main.is_none_or(|m| m == s.0)).map(|s| s.2.stack);
-        stood.site = common(&mut sites, stacks).map(|c| c.0);
-        if main == Some(Doing::WaitsForGil) {
-            let waits = samples.iter().filter(|s| s.0 == Doing::WaitsForGil);
-            let holders = waits.map(|s| holder(run, s.1, s.2.span.end).map_or(0, |h| h.stack));
-            stood.holder = common(&mut sites, holders).map(|c| c.0);
-        }
+        let mut site = |of: Option<Doing>| {
+            let stacks = samples.iter().filter(|s| of.is_none_or(|d| d == s.0)).map(|s| s.2.stack);
+            common(&mut sites, stacks).map(|c| c.0)
+        };
+        stood.sites = stood.doings.iter().map(|d| site(Some(d.0))).collect();
+        stood.site = match stood.main() {
+            Some(main) => stood.site_of(Some(main)).cloned(),
+            None => site(None),
+        };
+        let waits = samples.iter().filter(|s| s.0 == Doing::WaitsForGil);
+        let holders = waits.map(|s| holder(run, s.1, s.2.span.end).map_or(0, |h| h.stack));
+        stood.holder = common(&mut sites, holders).map(|c| c.0);
         stood
     }
 
@@ -281,6 +287,13 @@ impl Stood {
     pub fn main(&self) -> Option<Doing> {
         let &(doing, n) = self.doings.first()?;
         (self.samples >= LEAST_SAMPLES && n * 2 >= self.samples).then_some(doing)
+    }
+
+    /// Where those stand that do this, or (`None`) as `site`.
+    pub fn site_of(&self, doing: Option<Doing>) -> Option<&Site> {
+        let Some(doing) = doing else { return self.site.as_ref() };
+        let at = self.doings.iter().position(|d| d.0 == doing)?;
+        self.sites.get(at)?.as_ref()
     }
 
     /// How many do this.

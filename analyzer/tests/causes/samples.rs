@@ -2,7 +2,7 @@
 //! HOST and INPUT by samples of the launching thread's stack: each kind, and the same program with samples that do not
 //! say it. In all of them a step is 1.4 ms of kernels and `AWAY` of something else.
 
-use analyzer::analysis::Confidence;
+use analyzer::analysis::{Bucket, Confidence};
 use analyzer::{Analysis, Run};
 use trace::event::sample::{COLLECTING, HOLDS_GIL, WAITS_GIL};
 
@@ -106,6 +106,31 @@ fn few_samples_say_nothing() {
     verdict(&a, "HOST");
     assert_eq!(a.verdict.site, None);
     assert!(a.verdict.text.starts_with("the launching thread is elsewhere"), "{}", a.verdict.text);
+}
+
+/// Half of the time it sleeps, the other half it computes in another line: each has its part, and fixing one wins no more than that.
+#[test]
+fn a_sleep_and_python_in_the_same_stretch_are_told_apart() {
+    const COMPUTES: (&str, &str, u32) = ("tokenize", "/job/gpt/words.py", 7);
+    let (_, a) = run(|p| {
+        work(p);
+        let (sleeps, computes) = (stack(p, &[PREPARE]), stack(p, &[COMPUTES]));
+        p.stand(AWAY / 2, Pose::blocked(sleeps, 230));
+        p.stand(AWAY / 2, Pose::computing(computes));
+    });
+    let find =
+        |cause| a.findings.iter().find(|f| f.cause == cause).unwrap_or_else(|| panic!("{:?}", a.findings));
+    let (sleep, host) = (find("SLEEP"), find("HOST"));
+    let line = |f: &analyzer::analysis::Finding| f.site.as_ref().map(|s| s.line);
+    assert_eq!((line(sleep), line(host)), (Some(41), Some(7)), "{} / {}", sleep.text, host.text);
+    assert!((sleep.share - host.share).abs() < 0.1 * sleep.share, "{} {}", sleep.share, host.share);
+    assert!(sleep.share + host.share <= a.devices[0].buckets.share(Bucket::Host) + 1e-9);
+    assert!(a.verdict.tied.is_none() && a.verdict.then.is_some_and(|t| ["SLEEP", "HOST"].contains(&t.0)));
+    let without_sleep = time(|p| {
+        work(p);
+        p.t += AWAY / 2;
+    });
+    kept(&a, without_sleep);
 }
 
 /// A third collects, a third logs, a third computes: no kind, and the text says so.

@@ -11,7 +11,9 @@
  *        C create the context     G capture and instantiate a graph of 600 kernels            M measure     W 50 windows beside launches
  *        before A: T a buffer a thread   D the device's buffers limited   Z buffers given out as zeroes
  *        R 12 windows of 50 ms beside launches (and the first graph's replays): what each of them recorded, and what is resident
- *        S the same, switched by the thread that launches   P by another one while that waits   Q the same, and the GPU has nothing to do
+ *        n w i b 60 windows, switched by the thread that launches: with no launches, with 5,000 in and 20,000 behind each, in alone, behind alone;
+ *        g as w, each fifth launch a replay of the first graph: what is resident before and after
+ *        S the same as R, switched by the thread that launches   P by another one while that waits   Q the same, and the GPU has nothing to do
  *
  * Instructions are counted by single-stepping one launch from a parent process (ptrace): exact, unlike times on this machine.
  * No header of CUDA's is needed: everything is found by dlsym.
@@ -334,6 +336,32 @@ static void record_windows(char way, void *graph, int was_on) {
     pthread_join(thread, 0);
 }
 
+/* What 60 windows leave in memory, by where the launches are. */
+static void launch_many(int n, void *graph) {
+    for (int i = 0; i < n; i++) {
+        if (graph && i % 5 == 0) cuGraphLaunch(graph, stream);
+        else launch_driver();
+        if (i % 100 == 0) cuStreamSynchronize(stream);
+    }
+}
+static void keep(char way, void *graph) {
+    cuCtxSetCurrent(context);
+    int in = way == 'i' || way == 'w' || way == 'g', behind = way == 'b' || way == 'w' || way == 'g';
+    printf("{\"%c kB\": [", way);
+    if (way != 'g') graph = 0;
+    for (int i = 0; i < 60; i++) {
+        toggle(1);
+        launch_many(in ? 5000 : 0, graph);
+        load(cupti, "cuptiActivityFlushAll")(0);
+        toggle(0);
+        flush();
+        launch_many(behind ? 20000 : 0, graph);
+        if (i == 2 || i % 19 == 2) printf("%s%ld", i == 2 ? "" : ", ", resident_kb());
+    }
+    printf("]}, ");
+    fflush(stdout);
+}
+
 static const char PTX[] = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry k(.param .u32 a) { ret; }\n";
 static void start_cuda(void) {
     void *module;
@@ -382,6 +410,7 @@ static void child(const char *plan) {
         case 'M': measure(graphs, count); break;
         case 'W': cycles(); break;
         case 'R': case 'S': case 'P': case 'Q': record_windows(*plan, graphs[0], 0); break;
+        case 'n': case 'w': case 'i': case 'b': case 'g': keep(*plan, graphs[0]); break;
         case 'T': attribute(9, 1, 1); break;
         case 'Z': attribute(5, 1, 1); break;
         case 'D': attribute(0, 3200000, 8), attribute(2, 10, 8), attribute(6, 3, 8); break;

@@ -18,7 +18,7 @@ NO_WAIT = ("SMALL-KERNELS", "GPU-BOUND")
 LABELS = {
     "gpt_item": ("SYNC",),
     "mlp_eager": ("LAUNCH", "LAUNCH-OPTIMIZER"),  # its optimizer is foreach=False, two thirds of its launches
-    "host_sleep": ("HOST",),
+    "host_sleep": ("SLEEP", "HOST"),
     "pageable_copies": ("COPY",),
     "empty_cache": ("ALLOC",),
     "gpt_bound": ("GPU-BOUND",),

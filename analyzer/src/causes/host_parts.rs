@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the host did in its long stretches (GP105 HOST): half a step's sleep and half a step's Python are two things to mend, and mending
+//! one wins no more than its part.
+
+use super::shown::ALL_OF_IT;
+use super::{
+    compile, file_io, gc, gil, lock, logging, native_cpu, network, no_work, sleep, starved, sync, NAMED_WIN,
+};
+use crate::gaps::standing::{Stood, LEAST_SAMPLES};
+use crate::sites::doing::Doing;
+
+/// A part of the host's time.
+pub(super) struct Part {
+    /// The cause of its own that this is; `None`: no other than HOST.
+    pub(super) code: Option<&'static str>,
+    /// What most of its samples show.
+    pub(super) doing: Doing,
+    pub(super) samples: u32,
+    /// Share of the host's time, 0 to 1.
+    pub(super) part: f64,
+}
+
+/// The cause that doing this is, where it is one of its own.
+pub(super) fn code_of(doing: Doing) -> Option<&'static str> {
+    Some(match doing {
+        Doing::WaitsForDevice => sync::CODE,
+        Doing::Collects => gc::CODE,
+        Doing::WaitsForGil => gil::CODE,
+        Doing::Saves | Doing::Writes => file_io::CODE,
+        Doing::Logs => logging::CODE,
+        Doing::Compiles => compile::CODE,
+        Doing::Starves => starved::CODE,
+        Doing::Sleeps => sleep::CODE,
+        Doing::Waits => lock::CODE,
+        Doing::Talks => network::CODE,
+        Doing::Idles => no_work::CODE,
+        Doing::ComputesNatively => native_cpu::CODE,
+        _ => return None,
+    })
+}
+
+/// By samples: the thing that half of them or more show, first, with all of the time from [`ALL_OF_IT`] on; and others of which there are
+/// enough samples and that are worth a word, of a time whose end wins `win`. What is too little stays with HOST. Empty where nothing is that
+/// common, or its part too small to be named where the whole is not.
+pub(super) fn parts(stood: &Stood, win: f64) -> Vec<Part> {
+    let mut all: Vec<Part> = Vec::new();
+    for &(doing, n) in &stood.doings {
+        let code = code_of(doing);
+        match all.iter_mut().find(|p| p.code == code) {
+            Some(same) => same.samples += n,
+            None => all.push(Part { code, doing, samples: n, part: 0.0 }),
+        }
+    }
+    all.sort_by_key(|p| std::cmp::Reverse(p.samples));
+    for p in &mut all {
+        p.part = f64::from(p.samples) / f64::from(stood.samples.max(1));
+    }
+    let Some(first) = all.first_mut().filter(|p| p.part >= 0.5 && stood.samples >= LEAST_SAMPLES) else {
+        return Vec::new();
+    };
+    if win >= NAMED_WIN && win * first.part < NAMED_WIN {
+        return Vec::new();
+    }
+    // (whoever waits for requests most of the time is asked nothing about the rest)
+    if first.part >= ALL_OF_IT || first.code == Some(no_work::CODE) {
+        first.part = if first.part >= ALL_OF_IT { 1.0 } else { first.part };
+        all.truncate(1);
+        return all;
+    }
+    let mut is_first = true;
+    all.retain(|p| {
+        std::mem::take(&mut is_first) || (p.samples >= LEAST_SAMPLES && win * p.part >= NAMED_WIN)
+    });
+    let others: f64 = all.iter().skip(1).map(|p| p.part).sum();
+    if let Some(first) = all.first_mut().filter(|p| p.code.is_none()) {
+        first.part = 1.0 - others;
+    }
+    all
+}
