@@ -107,6 +107,10 @@ totals! {
 /// What CUPTI leaves on each launch of [`Total::LaunchesBetween`], ns (H200, CUPTI 13.0: docs/windows.md).
 pub const LEFT_BEHIND_NS: u64 = 600;
 
+/// What CUPTI keeps in host memory for each launch through the CUDA runtime until the process ends, bytes: 24 and malloc's 8 (H200,
+/// CUPTI 13.0.85, recording or between windows: docs/windows.md).
+pub const KEPT_BYTES: u64 = 32;
+
 /// A program hangs that does nothing for so many usual steps, and so long, ns ([`Total::LastActivityAt`]).
 pub const HANGS: (u64, u64) = (20, 10_000_000_000);
 

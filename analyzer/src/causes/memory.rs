@@ -64,8 +64,10 @@ fn is_of_device(run: &Run, c: &Call) -> bool {
 /// Memory in use that grew all through the steady state.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Growth {
-    /// Bytes a step.
+    /// Bytes a step, without `kept`.
     pub(crate) a_step: f64,
+    /// Bytes a step that CUPTI may keep of the program's launches, host memory only.
+    pub(crate) kept: f64,
     /// At the first reading, bytes.
     pub(crate) from: f64,
     /// At the last.
@@ -113,8 +115,24 @@ impl Growth {
             && grown >= Growth::BYTES.max(from * Growth::PART)
             && !readings.windows(2).any(falls);
         let rate = (z.1 - x.1) / (z.0 - x.0).max(1.0);
-        clear.then_some(Growth { a_step: rate * a.steps.mean_ns, from, to })
+        let kept = if gauge == Gauge::ResidentBytes { kept_a_step(run, a) } else { 0.0 };
+        let of_the_program = 1.0 - kept / (rate * a.steps.mean_ns).max(f64::MIN_POSITIVE);
+        (clear && grown * of_the_program >= Growth::BYTES.max(from * Growth::PART)).then_some(Growth {
+            a_step: rate * a.steps.mean_ns - kept,
+            kept,
+            from,
+            to,
+        })
     }
+}
+
+/// What CUPTI keeps of a step's launches at most, bytes: that is the recorder's doing, and not the program's.
+fn kept_a_step(run: &Run, a: &Analysis) -> f64 {
+    let launches = run.threads.iter().flat_map(|t| &t.calls).filter(|c| c.class == Some(Class::Launch));
+    let steady = launches.filter(|c| c.start >= a.steady.start && c.start < a.steady.end).count();
+    let seen: u64 = a.steps.steady().iter().map(|s| s.span.ns()).sum();
+    let steps = seen as f64 / a.steps.mean_ns.max(1.0);
+    steady as f64 * trace::total::KEPT_BYTES as f64 / steps.max(1.0)
 }
 
 /// `12.3 MB`, `1.20 GB`.

@@ -9,7 +9,8 @@
 //! # How it is recognised
 //! Memory in use on the device (NVML, all processes) or resident on the host (this process), read about once a second: fifteen
 //! readings or more of the steady state, of which each third has more than the one before, the last third grows no less than half
-//! as fast, none falls by a tenth of the growth, and that is 16 MiB and 1 % or more. Warm-up is left out. It is no lost time and
+//! as fast, none falls by a tenth of the growth, and that is 16 MiB and 1 % or more. Warm-up is left out, and on the host 32 bytes a
+//! launch, which CUPTI keeps while a recorder is attached (H200, CUPTI 13.0.85). It is no lost time and
 //! never the verdict; the line's verdict says it beside its own words.
 //!
 //! # How sure
@@ -31,13 +32,21 @@ pub const CODE: &str = "GP119";
 /// Name in the line.
 pub const NAME: &str = "MEMORY-GROWTH";
 
+/// What CUPTI keeps is said from this part of the growth on.
+const WORTH_A_WORD: f64 = 0.05;
+
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let ordinal = case.device.ordinal;
     let device = Growth::of(case.run, case.analysis, Gauge::MemoryUsed, ordinal);
     let host = Growth::of(case.run, case.analysis, Gauge::ResidentBytes, 0);
     let said = |what: &str, g: &Growth| {
         let a_step = bytes(g.a_step);
-        format!("{what} grows {a_step} a step, from {} to {}", bytes(g.from), bytes(g.to))
+        let kept = if g.kept >= g.a_step * WORTH_A_WORD {
+            format!(" (and {} that CUPTI keeps of its launches)", bytes(g.kept))
+        } else {
+            String::new()
+        };
+        format!("{what} grows {a_step} a step{kept}, from {} to {}", bytes(g.from), bytes(g.to))
     };
     let mut parts: Vec<String> = Vec::new();
     if let Some(g) = &device {

@@ -140,6 +140,33 @@ fn memory_that_grows_with_every_step_is_said_beside_the_verdict() {
     assert!(a.verdict.text.contains("; host memory grows "), "{}", a.verdict.text);
 }
 
+/// The recorder's own presence costs memory, by launches: it is told apart, and alone it is no growth of the program's.
+#[test]
+fn what_cupti_keeps_of_launches_is_not_the_programs() {
+    const LAUNCHES: u64 = 20_000;
+    let grown = |bytes: u64| {
+        let mut step = 0;
+        let (_, a) = run(|p| {
+            for _ in 0..LAUNCHES {
+                p.launch("gemm_kernel", 264, 8_000);
+            }
+            p.sync();
+            let value = 100 * MB + step * bytes;
+            let mut e = Event::new(Kind::Gauge, p.t, p.t);
+            (e.a, e.b, e.c) = (Gauge::ResidentBytes as u32, value as u32, (value >> 32) as u32);
+            p.b.on_recorder(e);
+            step += 1;
+        });
+        a.findings.iter().find(|f| f.code == "GP119").map(|f| f.text.clone())
+    };
+    assert_eq!(grown(LAUNCHES * 32), None, "19 MB in all, and CUPTI's");
+    let text = grown(2 * MB).expect("the program's");
+    assert!(
+        text.starts_with("host memory grows 1.4 MB a step (and 640.0 kB that CUPTI keeps of its launches)"),
+        "{text}"
+    );
+}
+
 #[test]
 fn memory_that_stands_still_or_comes_back_does_not_grow() {
     let grows = |of_step: fn(u64) -> u64| has(&readings(Gauge::MemoryUsed, of_step).1, "MEMORY-GROWTH");

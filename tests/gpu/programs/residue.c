@@ -5,14 +5,16 @@
  *     residue KINDS PLAN [CUPTI [CUDART]]        prints one line of JSON
  *
  * KINDS  none, registered (buffers and clock only), filter (launch calls), kernel, memcpy, records (kinds and filter), all (records,
- *        the subscription, callbacks of synchronizing calls), context (kinds switched context by context)
+ *        the subscription, callbacks of synchronizing calls), context (kinds switched context by context), rt, drv (as records, launch
+ *        calls of the runtime, of the driver alone), callbacks (as records, launch calls by callbacks and not by the filter)
  * PLAN   letters, done one after the other:
  *        A attach   1 switch on   0 switch off   f forced flush   U give up the subscription   F cuptiFinalize
  *        C create the context     G capture and instantiate a graph of 600 kernels            M measure     W 50 windows beside launches
  *        before A: T a buffer a thread   D the device's buffers limited   Z buffers given out as zeroes
  *        R 12 windows of 50 ms beside launches (and the first graph's replays): what each of them recorded, and what is resident
  *        n w i b 60 windows, switched by the thread that launches: with no launches, with 5,000 in and 20,000 behind each, in alone, behind alone;
- *        g as w, each fifth launch a replay of the first graph: what is resident before and after
+ *        g as w, each fifth launch a replay of the first graph; r as w, launched by the runtime, x by the name that
+ *          CUDA 13's compiler calls: what is resident after 3, 22, 41 and 60
  *        S the same as R, switched by the thread that launches   P by another one while that waits   Q the same, and the GPU has nothing to do
  *
  * Instructions are counted by single-stepping one launch from a parent process (ptrace): exact, unlike times on this machine.
@@ -59,6 +61,8 @@ static uint64_t now(void) {
 static void launch_driver(void) { cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, arguments, (void *)0); }
 typedef int (*launch_fn)(const void *, dim3, dim3, void **, size_t, void *);
 static launch_fn cudaLaunchKernel;
+static launch_fn cudaLaunchKernel13;
+static void launch_compiled(void) { cudaLaunchKernel13(kernel, (dim3){1, 1, 1}, (dim3){1, 1, 1}, arguments, 0, stream); }
 static void launch_runtime(void) { cudaLaunchKernel(kernel, (dim3){1, 1, 1}, (dim3){1, 1, 1}, arguments, 0, stream); }
 
 /* ---- records ---- */
@@ -95,20 +99,19 @@ static void callback(void *user, int domain, uint32_t id, const void *data) { (v
 
 static void *subscriber, *context;
 static const int KINDS[] = {1, 22, 2, 38, 10};
-static const int LAUNCHES_RUNTIME[] = {211, 430}, LAUNCHES_DRIVER[] = {307, 652}, SYNCS[] = {131, 165, 137, 41};
+static const int LAUNCHES_RUNTIME[] = {211, 430, 505}, LAUNCHES_DRIVER[] = {307, 652}, SYNCS[] = {131, 165, 137, 41};
 static const char *kinds;
 static int is(const char *name) { return strcmp(kinds, name) == 0; }
 
 static void filter(int on) {
     fn r = load(cupti, "cuptiActivityEnableRuntimeApi"), d = load(cupti, "cuptiActivityEnableDriverApi");
-    for (int i = 0; r && i < 2; i++) {
-        r(LAUNCHES_RUNTIME[i], on);
-        d(LAUNCHES_DRIVER[i], on);
-    }
+    for (int i = 0; r && !is("drv") && i < 3; i++) r(LAUNCHES_RUNTIME[i], on);
+    for (int i = 0; d && !is("rt") && i < 2; i++) d(LAUNCHES_DRIVER[i], on);
 }
+static int has_filter(void) { return is("filter") || is("records") || is("all") || is("rt") || is("drv"); }
 static void attach(void) {
     if (is("none")) return;
-    if (is("all")) load(cupti, "cuptiSubscribe")(&subscriber, callback, (void *)0);
+    if (is("all") || is("callbacks")) load(cupti, "cuptiSubscribe")(&subscriber, callback, (void *)0);
     load(cupti, "cuptiActivityRegisterTimestampCallback")(clock_of_ours);
     load(cupti, "cuptiActivityRegisterCallbacks")(request, complete);
 }
@@ -118,13 +121,15 @@ static void one_kind(int kind, int on) {
 }
 static void toggle(int on) {
     if (is("none") || is("registered")) return;
-    if (!on && (is("filter") || is("records") || is("all"))) filter(0);
+    if (!on && has_filter()) filter(0);
     if (is("memcpy")) one_kind(1, on);
     else if (is("kernel")) one_kind(10, on);
     else if (!is("filter"))
         for (int i = 0; i < 5; i++) one_kind(KINDS[i], on);
-    if (on && (is("filter") || is("records") || is("all"))) filter(1);
+    if (on && has_filter()) filter(1);
     for (int i = 0; subscriber && i < 4; i++) load(cupti, "cuptiEnableCallback")(on, subscriber, 2, SYNCS[i]);
+    for (int i = 0; is("callbacks") && i < 3; i++) load(cupti, "cuptiEnableCallback")(on, subscriber, 2, LAUNCHES_RUNTIME[i]);
+    for (int i = 0; is("callbacks") && i < 2; i++) load(cupti, "cuptiEnableCallback")(on, subscriber, 1, LAUNCHES_DRIVER[i]);
 }
 static void attribute(int id, size_t value, size_t size) {
     if (!is("none")) load(cupti, "cuptiActivitySetAttribute")(id, &size, &value);
@@ -337,25 +342,26 @@ static void record_windows(char way, void *graph, int was_on) {
 }
 
 /* What 60 windows leave in memory, by where the launches are. */
-static void launch_many(int n, void *graph) {
+static void launch_many(int n, void *graph, void (*launch)(void)) {
     for (int i = 0; i < n; i++) {
         if (graph && i % 5 == 0) cuGraphLaunch(graph, stream);
-        else launch_driver();
+        else launch();
         if (i % 100 == 0) cuStreamSynchronize(stream);
     }
 }
 static void keep(char way, void *graph) {
     cuCtxSetCurrent(context);
-    int in = way == 'i' || way == 'w' || way == 'g', behind = way == 'b' || way == 'w' || way == 'g';
+    int both = strchr("wgrx", way) != 0, in = way == 'i' || both, behind = way == 'b' || both;
+    void (*launch)(void) = way == 'r' && cudaLaunchKernel ? launch_runtime : way == 'x' && cudaLaunchKernel13 ? launch_compiled : launch_driver;
     printf("{\"%c kB\": [", way);
     if (way != 'g') graph = 0;
     for (int i = 0; i < 60; i++) {
         toggle(1);
-        launch_many(in ? 5000 : 0, graph);
+        launch_many(in ? 5000 : 0, graph, launch);
         load(cupti, "cuptiActivityFlushAll")(0);
         toggle(0);
         flush();
-        launch_many(behind ? 20000 : 0, graph);
+        launch_many(behind ? 20000 : 0, graph, launch);
         if (i == 2 || i % 19 == 2) printf("%s%ld", i == 2 ? "" : ", ", resident_kb());
     }
     printf("]}, ");
@@ -374,7 +380,7 @@ static void start_cuda(void) {
         void *library;
         fn l = load(cudart, "cudaLibraryLoadData"), k = load(cudart, "cudaLibraryGetKernel");
         if (l && l(&library, PTX, (void *)0, (void *)0, 0, (void *)0, (void *)0, 0) == 0 && k(&kernel, library, "k") == 0)
-            cudaLaunchKernel = (launch_fn)dlsym(cudart, "cudaLaunchKernel");
+            cudaLaunchKernel = (launch_fn)dlsym(cudart, "cudaLaunchKernel"), cudaLaunchKernel13 = (launch_fn)dlsym(cudart, "__cudaLaunchKernel");
     }
     for (int i = 0; i < 3000; i++) launch_driver();
     if (cudaLaunchKernel) launch_runtime();
@@ -410,7 +416,7 @@ static void child(const char *plan) {
         case 'M': measure(graphs, count); break;
         case 'W': cycles(); break;
         case 'R': case 'S': case 'P': case 'Q': record_windows(*plan, graphs[0], 0); break;
-        case 'n': case 'w': case 'i': case 'b': case 'g': keep(*plan, graphs[0]); break;
+        case 'n': case 'w': case 'i': case 'b': case 'g': case 'r': case 'x': keep(*plan, graphs[0]); break;
         case 'T': attribute(9, 1, 1); break;
         case 'Z': attribute(5, 1, 1); break;
         case 'D': attribute(0, 3200000, 8), attribute(2, 10, 8), attribute(6, 3, 8); break;
