@@ -2,11 +2,17 @@
 """Recording in windows on a real GPU: steps are counted without CUPTI, the verdict is the whole run's, and nothing breaks while windows
 open and close beside CUDA graphs that are captured, instantiated and replayed."""
 
+import concurrent.futures
+import pathlib
+import re
+import subprocess
+import sys
+
 from check import native, victim
 from check.plan import FAIL, INFO, NOT_RUN
 
 NAME = "windows"
-ABOUT = "windows: steps, verdicts, what they cost, and CUDA graphs beside them (about 135 s); part soak: 30 million launches (about 100 s)"
+ABOUT = "windows: steps, verdicts, what they cost, and CUDA graphs beside them (about 135 s); part soak: 30 million launches (about 100 s); part kept: what CUPTI keeps in memory of a launch (about 60 s)"
 SOAK = 30_000_000
 
 # name -> (program, its arguments, GAPPROBE_WINDOW, verdicts that are right; None: any)
@@ -72,9 +78,45 @@ def soak(plan):
         plan.row(NAME, f"soak: {what}", b <= a, f"{a} -> {b}", "none more")
 
 
+# What is switched on, and by what name launches are made (programs/residue.c).
+KEPT = [(kinds, "A1C" + launches) for launches in "rx" for kinds in ("records", "all", "callbacks", "kernel", "filter", "rt", "drv", "registered")]
+KEPT += [("records", "A1Cw"), ("records", "AC1r")]
+LAUNCHES_A_WINDOW, WINDOWS_BETWEEN = 25_000, 38  # residue.c's `keep` prints what is resident after 3, 22, 41 and 60 windows
+
+
+def kept(plan):
+    """Bytes of host memory that stay of a launch, by what is switched on and by release: what grows while nothing of ours runs at all."""
+    program = plan.scratch / "residue"
+    made = subprocess.run(["gcc", "-O1", "-o", program, victim.PROGRAMS / "residue.c", "-ldl", "-lpthread"], capture_output=True, text=True)
+    theirs = native.cupti().get("GAPPROBE_CUPTI")
+    runtime = next((str(p) for d in sys.path for p in pathlib.Path(d or ".").glob("nvidia/*/lib/libcudart.so.*")), None)
+    if made.returncode != 0 or theirs is None or runtime is None:
+        plan.row(NAME, "kept", NOT_RUN, f"no gcc, CUPTI or CUDA runtime here: {made.stderr[-200:]}")
+        return
+    runs = [(kinds, way, theirs) for kinds, way in KEPT]
+    for release in ("12.4", "12.9", "13.5"):
+        runs += [("records", "A1Cr", str(p)) for p in sorted((plan.build / "cupti" / release).glob("libcupti.so.*"))[:1]]
+
+    def one(run):
+        kinds, way, cupti = run
+        try:
+            done = subprocess.run([program, kinds, way, cupti, runtime], capture_output=True, text=True, timeout=60)
+            resident = re.search(r'kB": \[(\d+), (\d+), (\d+), (\d+)\]', done.stdout)
+            return run, resident and (int(resident[4]) - int(resident[2])) * 1024 / (WINDOWS_BETWEEN * LAUNCHES_A_WINDOW), done.stderr[-120:]
+        except subprocess.TimeoutExpired:
+            return run, None, "more than 60 s"
+
+    with concurrent.futures.ThreadPoolExecutor(plan.jobs) as pool:
+        for (kinds, way, cupti), each, err in pool.map(one, runs):
+            name = f"kept: {kinds} {way}" + ("" if cupti == theirs else f", {pathlib.Path(cupti).parent.name}")
+            plan.row(NAME, name, INFO if each is not None else FAIL, f"{each:.1f} bytes a launch" if each is not None else f"no figure: {err}")
+
+
 def run(plan, only=None):
     if only is not None and "soak" in only:
         soak(plan)
+    if only is not None and "kept" in only:
+        kept(plan)
     names = [n for n in RUNS if only is None or n in only]
 
     def start(name):
