@@ -238,6 +238,12 @@ class EventCost(CannedRun):
         self.assertEqual(self.judged(bare=900, ours=5200), FAIL)
         self.assertEqual(self.judged(bare=23000, ours=25000), FAIL)
 
+    def test_on_a_machine_that_interrupts_loops_too_we_are_late_no_more_often(self):
+        text = "ours p50 230 p99.99 {0} max 90000 ns calls 100000 late {1}\nloop p50 230 p99.99 {2} max 90000 ns calls 100000 late {3}\n"
+        for ours, loops, right in [((20000, 30), (25000, 28), PASS), ((20000, 90), (25000, 28), FAIL), ((20000, 30), (900, 28), FAIL)]:
+            event_cost.judge_tail(self.plan, "disk idle", [text.format(*ours, *loops)])
+            self.assertEqual(self.plan.rows[-1]["result"], right, (ours, loops))
+
     def test_without_figures_nothing_passes(self):
         event_cost.judge_tail(self.plan, "disk idle", ["", "", ""])
         self.assertEqual(self.plan.rows[-1]["result"], FAIL)

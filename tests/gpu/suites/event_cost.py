@@ -4,6 +4,7 @@
 Needs build/sim/13.0 (`scripts/sim-build build/sim --release`) and hot_path in it (tests/gpu/README.md)."""
 
 import contextlib
+import math
 import os
 import signal
 import subprocess
@@ -34,11 +35,22 @@ def judge_cost(plan, texts):
 
 
 def judge_tail(plan, title, texts):
-    """The callbacks of single calls, every call counted; bare CUPTI (empty callbacks) stands beside; the best of three counts."""
-    ours = [number("\n".join(line for line in t.splitlines() if line.startswith("ours")), "p99.99") for t in texts]
-    known = [n for n in ours if n is not None]
-    seen = " | ".join(line for t in texts for line in t.splitlines()[-2:])
-    plan.row(NAME, f"p99.99, {title}", bool(known) and min(known) < TAIL_LIMIT_NS, seen, f"best of three < {TAIL_LIMIT_NS:.0f} ns")
+    """The callbacks of single calls, every call counted; bare CUPTI (empty callbacks) and loops that do nothing for as long stand beside; the best
+    of three counts. Where the machine alone takes half of the limit from a loop, ours may be late no more often than the loops (three standard
+    deviations of a count)."""
+
+    def figures(who, what):
+        found = (number("\n".join(line for line in t.splitlines() if line.startswith(who)), what) for t in texts)
+        return [n for n in found if n is not None]
+
+    ours, loops = figures("ours", "p99.99"), figures("loop", "p99.99")
+    late, machine = sum(figures("ours", "late")), sum(figures("loop", "late"))
+    seen = " | ".join(line for t in texts for line in t.splitlines()[-3:])
+    right = bool(ours) and min(ours) < TAIL_LIMIT_NS
+    if not right and ours and loops and min(loops) > TAIL_LIMIT_NS / 2:
+        right = late <= machine + 3 * math.sqrt(late + machine)
+        seen = f"by the machine's own: {late:.0f} calls late, {machine:.0f} loops; {seen}"
+    plan.row(NAME, f"p99.99, {title}", right, seen, f"best of three < {TAIL_LIMIT_NS:.0f} ns, or late as seldom as loops")
 
 
 def measure(plan, sim, what, *more):

@@ -2,8 +2,10 @@
 //! What one recorded call costs on the program's thread above bare CUPTI: ns an event, clock reads included, paired
 //! blocks in one process (`gapprobe_test_bare`), the median of 40. And the tail of the callback path, with the disk idle and saturated by another process: the time that
 //! each single call spends in our two callbacks, taken around them by the simulated driver, every call counted, beside
-//! the same with empty callbacks. The best of three processes counts for each figure, since anything else that runs and the
-//! interrupts of a virtual machine only add; all are printed. Target: 60 ns an event, p99.99 under 5 us.
+//! the same with empty callbacks, and loops as long as ours usually take that only read the clock: what the machine itself takes from a
+//! program. The best of three processes counts for each figure, since anything else that runs and the
+//! interrupts of a virtual machine only add; all are printed. Target: 60 ns an event, p99.99 under 5 us; on a machine that lets the loops' own
+//! p99.99 grow beyond half of that, no more calls over 5 us than loops, within three standard deviations of a count.
 //!
 //! What finding the calling function adds to a call (GAPPROBE_SITES; a program of C) is measured the same way. Target: 100 ns, as for
 //! the line of Python (`--bench call_site`).
@@ -37,15 +39,39 @@ fn number(line: &str, after: &str) -> Option<f64> {
     line.split_whitespace().skip_while(|word| *word != after).nth(1)?.parse().ok()
 }
 
-/// p99.99 of a call's time in our callbacks, ns: the best of three processes.
-fn tail(title: &str) -> f64 {
-    let once = || {
+/// The tail of calls' time in our callbacks.
+struct Tail {
+    /// p99.99, ns: the best of three processes.
+    p9999: f64,
+    /// The same of loops that do nothing.
+    machine: f64,
+    /// Over the target, in all three processes: ours, and the loops'.
+    late: (f64, f64),
+}
+
+impl Tail {
+    fn is_right(&self) -> bool {
+        let (ours, loops) = self.late;
+        let as_the_machine =
+            self.machine > TAIL_TARGET_NS / 2.0 && ours <= loops + 3.0 * (ours + loops).sqrt();
+        self.p9999 < TAIL_TARGET_NS || as_the_machine
+    }
+}
+
+fn tail(title: &str) -> Tail {
+    let mut all = Tail { p9999: f64::MAX, machine: f64::MAX, late: (0.0, 0.0) };
+    for _ in 0..3 {
         let run = run(&["hot_path", "tail", TAIL_CALLS], "1");
         print!("{title}:\n{}", run.stdout);
-        let ours = run.stdout.lines().find(|l| l.starts_with("ours"));
-        ours.and_then(|l| number(l, "p99.99")).unwrap_or(f64::MAX)
-    };
-    (0..3).map(|_| once()).fold(f64::MAX, f64::min)
+        let of = |who: &str, what: &str| {
+            let line = run.stdout.lines().find(|l| l.starts_with(who));
+            line.and_then(|l| number(l, what)).expect("a figure")
+        };
+        all.p9999 = all.p9999.min(of("ours", "p99.99"));
+        all.machine = all.machine.min(of("loop", "p99.99"));
+        all.late = (all.late.0 + of("ours", "late"), all.late.1 + of("loop", "late"));
+    }
+    all
 }
 
 fn main() {
@@ -80,8 +106,14 @@ fn main() {
     assert_eq!(recorded.of(trace::Kind::Range).count(), 40 * 3 * 1000, "{:?}", recorded.losses());
     print!("nvtx ns, push and pop: {}", nvtx.stdout);
     println!("event {best:.1} ns (target {TARGET_NS:.0}), its caller {caller:.1} ns more (target {CALLER_TARGET_NS:.0})");
-    println!("p99.99 {idle:.0} ns, disk saturated {saturated:.0} ns (target {TAIL_TARGET_NS:.0})");
-    if best > TARGET_NS || caller > CALLER_TARGET_NS || idle.max(saturated) >= TAIL_TARGET_NS {
+    for (title, t) in [("disk idle", &idle), ("disk saturated", &saturated)] {
+        let (ours, loops) = t.late;
+        println!(
+            "{title}: p99.99 {:.0} ns (target {TAIL_TARGET_NS:.0}; loops that do nothing {:.0}), over the target {ours} calls and {loops} loops",
+            t.p9999, t.machine
+        );
+    }
+    if best > TARGET_NS || caller > CALLER_TARGET_NS || !idle.is_right() || !saturated.is_right() {
         std::process::exit(1);
     }
 }
