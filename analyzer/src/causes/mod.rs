@@ -166,9 +166,9 @@ registry! {
     native_cpu 4 Some(native_cpu::evaluate);
     out_of_memory 4 Some(out_of_memory::evaluate);
     casts 3 Some(casts::evaluate);
-    no_work 9 Some(no_work::evaluate);
     gpu_bound 9 None;
     mixed 9 None;
+    no_work 9 Some(no_work::evaluate);
     inconclusive 9 None;
 }
 

@@ -291,7 +291,11 @@ fn calls(out: &mut Page, o: &Overview<'_>) {
         let cost = match r.number("idle_ns") {
             0.0 => format!("costs 0: {}", meanwhile(o.source, r.text("name"), r.text("site"))),
             ns => {
-                format!("costs {}, {:.1} % of all idle time", time(ns as u64), r.number("idle_pct"))
+                let whose = match o.input.run.devices.len() {
+                    0 | 1 => String::new(),
+                    n => format!(" of {n} GPUs together"),
+                };
+                format!("costs {}{whose}, {:.1} % of all idle time", time(ns as u64), r.number("idle_pct"))
             }
         };
         let site = match r.text("site") {

@@ -75,8 +75,9 @@ fn settings_page() -> String {
 /// All codes, one a line.
 fn codes() -> String {
     let mut text = String::new();
+    let width = analyzer::causes::ALL.iter().map(|c| c.name.len()).max().unwrap_or(0);
     for cause in analyzer::causes::ALL {
-        let _ = writeln!(text, "{}  {:<13} {}", cause.code, cause.name, cause.title());
+        let _ = writeln!(text, "{}  {:<width$} {}", cause.code, cause.name, cause.title());
     }
     text
 }
