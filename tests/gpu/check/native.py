@@ -10,10 +10,10 @@ import sys
 
 from check.victim import PROGRAMS
 
-# program -> how it is built. "static": the CUDA runtime inside the program; "shared": libcudart.so;
+# program -> how it is built. "static": the CUDA runtime inside the program; "shared": libcudart.so; "shared library": both;
 # "library": a shared object for ctypes; "driver": C against libcuda only.
 KINDS = {"count": "static", "cost_launch": "static", "ticker": "library", "driver_api": "driver", "plain": "static",
-         "native_sync": "static", "window_steps": "shared"}
+         "native_sync": "static", "window_steps": "shared", "launch_symbol": "shared library"}
 
 
 def nvcc():
@@ -40,6 +40,8 @@ def command(compiler, program, target):
     extra = os.environ.get("GPUCHECK_NVCC_OPTIONS", "").split()
     if kind in ("static", "shared"):
         return [compiler, *extra, "-cudart", kind, str(PROGRAMS / f"{program}.cu"), *options]
+    if kind == "shared library":
+        return [compiler, *extra, "-cudart", "shared", "-shared", "-Xcompiler", "-fPIC", str(PROGRAMS / f"{program}.cu"), *options]
     if kind == "library":
         return [compiler, *extra, "-cudart", "static", "-shared", "-Xcompiler", "-fPIC", str(PROGRAMS / f"{program}.cu"), *options]
     return [compiler, *extra, "-cudart", "none", str(PROGRAMS / f"{program}.c"), *options]
@@ -52,7 +54,7 @@ def built(plan, *programs):
     compiler = nvcc()
 
     def build(program):
-        target = folder / (f"lib{program}.so" if KINDS[program] == "library" else program)
+        target = folder / (f"lib{program}.so" if KINDS[program].endswith("library") else program)
         if target.is_file():
             return target, ""
         if compiler is None:

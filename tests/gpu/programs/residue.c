@@ -2,7 +2,7 @@
  * What a launch costs before CUPTI is attached, while it records, and after everything was switched off again: in ns, and in
  * instructions by the library that runs them. One plan a process:
  *
- *     residue KINDS PLAN [CUPTI [CUDART]]        prints one line of JSON
+ *     residue KINDS PLAN [CUPTI [CUDART [LAUNCHER]]]        prints one line of JSON
  *
  * KINDS  none, registered (buffers and clock only), filter (launch calls), kernel, memcpy, records (kinds and filter), all (records,
  *        the subscription, callbacks of synchronizing calls), context (kinds switched context by context), rt, drv (as records, launch
@@ -14,7 +14,7 @@
  *        R 12 windows of 50 ms beside launches (and the first graph's replays): what each of them recorded, and what is resident
  *        n w i b 60 windows, switched by the thread that launches: with no launches, with 5,000 in and 20,000 behind each, in alone, behind alone;
  *        g as w, each fifth launch a replay of the first graph; r as w, launched by the runtime, x by the name that
- *          CUDA 13's compiler calls: what is resident after 3, 22, 41 and 60
+ *          CUDA 13's compiler calls, s by launch_symbol.cu: what is resident after 3, 22, 41 and 60
  *        S the same as R, switched by the thread that launches   P by another one while that waits   Q the same, and the GPU has nothing to do
  *
  * Instructions are counted by single-stepping one launch from a parent process (ptrace): exact, unlike times on this machine.
@@ -63,6 +63,8 @@ typedef int (*launch_fn)(const void *, dim3, dim3, void **, size_t, void *);
 static launch_fn cudaLaunchKernel;
 static launch_fn cudaLaunchKernel13;
 static void launch_compiled(void) { cudaLaunchKernel13(kernel, (dim3){1, 1, 1}, (dim3){1, 1, 1}, arguments, 0, stream); }
+static void (*by_symbol)(void *);
+static void launch_symbol(void) { by_symbol(stream); }
 static void launch_runtime(void) { cudaLaunchKernel(kernel, (dim3){1, 1, 1}, (dim3){1, 1, 1}, arguments, 0, stream); }
 
 /* ---- records ---- */
@@ -351,8 +353,9 @@ static void launch_many(int n, void *graph, void (*launch)(void)) {
 }
 static void keep(char way, void *graph) {
     cuCtxSetCurrent(context);
-    int both = strchr("wgrx", way) != 0, in = way == 'i' || both, behind = way == 'b' || both;
-    void (*launch)(void) = way == 'r' && cudaLaunchKernel ? launch_runtime : way == 'x' && cudaLaunchKernel13 ? launch_compiled : launch_driver;
+    int both = strchr("wgrxs", way) != 0, in = way == 'i' || both, behind = way == 'b' || both;
+    void (*launch)(void) = way == 'r' && cudaLaunchKernel ? launch_runtime : way == 'x' && cudaLaunchKernel13 ? launch_compiled
+                           : way == 's' && by_symbol ? launch_symbol : launch_driver;
     printf("{\"%c kB\": [", way);
     if (way != 'g') graph = 0;
     for (int i = 0; i < 60; i++) {
@@ -416,7 +419,7 @@ static void child(const char *plan) {
         case 'M': measure(graphs, count); break;
         case 'W': cycles(); break;
         case 'R': case 'S': case 'P': case 'Q': record_windows(*plan, graphs[0], 0); break;
-        case 'n': case 'w': case 'i': case 'b': case 'g': case 'r': case 'x': keep(*plan, graphs[0]); break;
+        case 'n': case 'w': case 'i': case 'b': case 'g': case 'r': case 'x': case 's': keep(*plan, graphs[0]); break;
         case 'T': attribute(9, 1, 1); break;
         case 'Z': attribute(5, 1, 1); break;
         case 'D': attribute(0, 3200000, 8), attribute(2, 10, 8), attribute(6, 3, 8); break;
@@ -427,11 +430,14 @@ static void child(const char *plan) {
 }
 
 int main(int argc, char **argv) {
-    if (argc < 3) { fprintf(stderr, "usage: residue KINDS PLAN [CUPTI [CUDART]]\n"); return 2; }
+    if (argc < 3) { fprintf(stderr, "usage: residue KINDS PLAN [CUPTI [CUDART [LAUNCHER]]]\n"); return 2; }
     kinds = argv[1];
     cuda = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
     if (!cuda) { fprintf(stderr, "no libcuda: %s\n", dlerror()); return 1; }
     if (argc > 4) cudart = dlopen(argv[4], RTLD_NOW | RTLD_GLOBAL);
+    void *launcher = argc > 5 ? dlopen(argv[5], RTLD_NOW) : 0;
+    if (argc > 5 && !launcher) { fprintf(stderr, "no launcher: %s\n", dlerror()); return 1; }
+    if (launcher) by_symbol = (void (*)(void *))dlsym(launcher, "launch_symbol");
     if (argc > 3 && !is("none")) {
         cupti = dlopen(argv[3], RTLD_NOW | RTLD_GLOBAL);
         if (!cupti) { fprintf(stderr, "no cupti: %s\n", dlerror()); return 1; }

@@ -79,8 +79,8 @@ def soak(plan):
 
 
 # What is switched on, and by what name launches are made (programs/residue.c).
-KEPT = [(kinds, "A1C" + launches) for launches in "rx" for kinds in ("records", "all", "callbacks", "kernel", "filter", "rt", "drv", "registered")]
-KEPT += [("records", "A1Cw"), ("records", "AC1r")]
+KEPT = [(kinds, "A1C" + launches) for launches in "srx" for kinds in ("records", "all", "callbacks", "kernel", "filter", "rt", "drv", "registered")]
+KEPT += [("records", "A1Cw"), ("records", "AC1s")]
 LAUNCHES_A_WINDOW, WINDOWS_BETWEEN = 25_000, 38  # residue.c's `keep` prints what is resident after 3, 22, 41 and 60 windows
 
 
@@ -90,17 +90,18 @@ def kept(plan):
     made = subprocess.run(["gcc", "-O1", "-o", program, victim.PROGRAMS / "residue.c", "-ldl", "-lpthread"], capture_output=True, text=True)
     theirs = native.cupti().get("GAPPROBE_CUPTI")
     runtime = next((str(p) for d in sys.path for p in pathlib.Path(d or ".").glob("nvidia/*/lib/libcudart.so.*")), None)
-    if made.returncode != 0 or theirs is None or runtime is None:
-        plan.row(NAME, "kept", NOT_RUN, f"no gcc, CUPTI or CUDA runtime here: {made.stderr[-200:]}")
+    launcher = native.built(plan, "launch_symbol").get("launch_symbol")
+    if made.returncode != 0 or launcher is None or theirs is None or runtime is None:
+        plan.row(NAME, "kept", NOT_RUN, f"no gcc, nvcc, CUPTI or CUDA runtime here: {made.stderr[-200:]}")
         return
     runs = [(kinds, way, theirs) for kinds, way in KEPT]
     for release in ("12.4", "12.9", "13.5"):
-        runs += [("records", "A1Cr", str(p)) for p in sorted((plan.build / "cupti" / release).glob("libcupti.so.*"))[:1]]
+        runs += [("records", "A1Cs", str(p)) for p in sorted((plan.build / "cupti" / release).glob("libcupti.so.*"))[:1]]
 
     def one(run):
         kinds, way, cupti = run
         try:
-            done = subprocess.run([program, kinds, way, cupti, runtime], capture_output=True, text=True, timeout=60)
+            done = subprocess.run([program, kinds, way, cupti, runtime, launcher], capture_output=True, text=True, timeout=60)
             resident = re.search(r'kB": \[(\d+), (\d+), (\d+), (\d+)\]', done.stdout)
             return run, resident and (int(resident[4]) - int(resident[2])) * 1024 / (WINDOWS_BETWEEN * LAUNCHES_A_WINDOW), done.stderr[-120:]
         except subprocess.TimeoutExpired:
