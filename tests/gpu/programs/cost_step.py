@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What gapprobe's own code costs a GPU-bound training step: blocks of GPT steps, gapprobe's callbacks and buffer
 handlers swapped for empty ones (bare CUPTI) in every other block. Step times are taken on the GPU, by events, so that
-the measuring does not empty the queue. Prints all of them; the statistics are the runner's."""
+the measuring does not empty the queue. Blocks of six: with two a p99 was four or five steps of 440, whatever those had met (results of 2026-11-23).
+Prints all of them; the statistics are the runner's."""
 
 import json
 import time
@@ -32,7 +33,7 @@ def block(ctx, step, n):
 
 
 def main():
-    a = arguments("cost_step", lambda p: p.add_argument("--block", type=int, default=2))
+    a = arguments("cost_step", lambda p: p.add_argument("--block", type=int, default=6))
     pass_gate(a)
     torch.manual_seed(20261120)
     ctx = Context(a.device, a.tiny)

@@ -6,7 +6,7 @@ from check import native, pairing, victim
 from check.plan import FAIL, INFO, NOT_RUN
 
 NAME = "cost"
-ABOUT = "added time a launch and a GPU-bound step over bare CUPTI, host and GPU memory (about 110 s)"
+ABOUT = "added time a launch and a GPU-bound step over bare CUPTI, host and GPU memory (about 160 s)"
 
 LAUNCH_LIMIT_NS = 150
 LAUNCH_LIMIT_SHARE = 0.15  # of what bare CUPTI itself adds
@@ -92,8 +92,8 @@ def run(plan, only=None):
         plan.detail(NAME, "launch", with_us.as_detail())
         judge_launch(plan, with_us, bases)
     if step is not None:
-        if plan.room_for(NAME, "step", 50):
-            ended = step.wait(min(120, plan.left() - 2))
+        if plan.room_for(NAME, "step", 110):
+            ended = step.wait(min(240, plan.left() - 2))
             plan.detail(NAME, "step", ended.as_detail())
             judge_step(plan, ended)
         else:
