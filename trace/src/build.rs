@@ -233,7 +233,8 @@ fn whole_records(chunk: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reader::Recording;
+    use crate::header::HEADER_BYTES;
+    use crate::reader::{Recording, Source};
 
     #[test]
     fn what_is_built_is_read_back_in_order() {
@@ -284,6 +285,48 @@ mod tests {
                     assert!(n == 2000 || r.problems.cut_segments > 0, "{n} events of {cut} bytes");
                 }
             }
+        }
+    }
+
+    /// A file that its process goes on writing: more segments, then the header that counts them, at every look at the header.
+    struct Growing {
+        whole: Vec<u8>,
+        looks: std::cell::Cell<u32>,
+    }
+
+    impl Source for Growing {
+        fn len(&self) -> u64 {
+            (HEADER_BYTES + SEGMENT_BYTES * self.looks.get() as usize) as u64
+        }
+
+        fn read_at(&self, offset: u64, out: &mut [u8]) -> bool {
+            let from = offset as usize;
+            if from == 0 {
+                self.looks.set(self.looks.get() + 1);
+                let mut header = Header::decode(self.whole[..HEADER_BYTES].try_into().unwrap()).unwrap();
+                header.segments_used = self.looks.get();
+                out.copy_from_slice(&header.encode()[..out.len()]);
+                return true;
+            }
+            let Some(there) = self.whole[..self.len() as usize].get(from..from + out.len()) else {
+                return false;
+            };
+            out.copy_from_slice(there);
+            true
+        }
+    }
+
+    #[test]
+    fn a_recording_that_grows_while_it_is_opened_is_not_cut_off() {
+        let mut b = Builder::new();
+        for i in 0..4 * SEGMENT_EVENTS as u64 {
+            b.on_stream(0, 1, 7, Event::new(Kind::Memset, i, i + 1));
+        }
+        let source = Growing { whole: b.finish(), looks: std::cell::Cell::new(2) };
+        for more in 1..=2 {
+            let r = Recording::open(&source).unwrap();
+            assert_eq!((r.problems, source.looks.get()), (Default::default(), 2 + more));
+            assert!(r.event_bound() >= u64::from(more) * SEGMENT_EVENTS as u64, "{}", r.event_bound());
         }
     }
 }

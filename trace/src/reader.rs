@@ -15,7 +15,8 @@ use crate::segment::{
 
 /// Where the bytes of a recording come from: a file, a byte slice, the live image in memory.
 pub trait Source {
-    /// Bytes there are.
+    /// Bytes there are now: of a file that grows, more each time. The reader asks once it has the header, which is written
+    /// behind all that it counts: the two fit together, whenever the source was opened.
     fn len(&self) -> u64;
 
     /// Fills `out` from `offset`; `false` where that many bytes cannot be had.
@@ -140,6 +141,7 @@ impl Recording {
     }
 
     fn scan<S: Source + ?Sized>(&mut self, source: &S) {
+        // not before the header was read: a file that grows would look cut off
         let room = source.len().saturating_sub(HEADER_BYTES as u64).div_ceil(SEGMENT_BYTES as u64);
         let count = u64::from(self.header.segments).min(room).min(u64::from(u32::MAX));
         let begun = self.header.segments_used.min(self.header.segments);

@@ -100,7 +100,7 @@ struct Cut {
 pub(crate) fn run(args: &Args) -> Outcome {
     process::give_way();
     let target = living::one(&args.process)?;
-    let mut source = target.open()?;
+    let source = target.open()?;
     let directory = args.dir.clone().unwrap_or_else(recover::default_directory);
     if !directory.is_dir() {
         let what = format!("{} is no directory", directory.display());
@@ -109,8 +109,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let mut capture =
         Capture { args, target: &target, hold: None, elsewhere: false, begin: process::monotonic() };
     let cut = match args.last {
-        Some(time) => capture.last(&mut source, time)?,
-        None => capture.next(&mut source)?,
+        Some(time) => capture.last(&source, time)?,
+        None => capture.next(&source)?,
     };
     if cut.valid.ns() == 0 {
         let nothing = cut.why.unwrap_or_else(|| "nothing was recorded in that time".to_owned());
@@ -178,7 +178,7 @@ impl Capture<'_> {
     }
 
     /// The next steps or seconds.
-    fn next(&mut self, source: &mut FileSource) -> Result<Cut, Failure> {
+    fn next(&mut self, source: &FileSource) -> Result<Cut, Failure> {
         let longest = self.longest().as_nanos() as u64;
         let mut header = self.header(source)?;
         self.hold_if_off(&header)?;
@@ -186,13 +186,11 @@ impl Capture<'_> {
         let mut pause = LOOK;
         loop {
             std::thread::sleep(pause);
-            source.refresh();
             header = self.header(source)?;
             self.hold_if_off(&header)?;
             let ended = Standing::of(&header, process::monotonic()) == Standing::Ending || !self.runs();
             if ended {
                 // its last records come with its last round
-                source.refresh();
                 header = self.header(source)?;
             }
             let until = self.begin.saturating_add(longest);
@@ -246,7 +244,7 @@ impl Capture<'_> {
     }
 
     /// The last steps or seconds; `time`: so long, up to now.
-    fn last(&mut self, source: &mut FileSource, time: Option<Duration>) -> Result<Cut, Failure> {
+    fn last(&mut self, source: &FileSource, time: Option<Duration>) -> Result<Cut, Failure> {
         let header = self.header(source)?;
         if let Some(time) = time {
             return Ok(up_to_now(&header, time));

@@ -51,7 +51,12 @@ fn sockets(running: &Running) -> Vec<PathBuf> {
 
 /// Starts a loop of steps of 3 ms (10 kernels of 50 µs, 2 ms of the host) and waits until its socket is there.
 fn start(steps: &str, settings: &[(&str, &str)]) -> Running {
-    let mut victim = Victim::sim("13.0", &["loop", steps, "10", "50", "2000"]);
+    start_loop(&[steps, "10", "50", "2000"], settings)
+}
+
+/// The same with what is given to `loop`.
+fn start_loop(shape: &[&str], settings: &[(&str, &str)]) -> Running {
+    let mut victim = Victim::sim("13.0", &[&["loop"], shape].concat());
     for (name, value) in settings {
         victim = victim.env(name, value);
     }
@@ -116,6 +121,29 @@ fn a_window_of_a_recording_process_is_cut_out_while_it_runs_on() {
         "the socket is gone"
     );
     assert_eq!(below(&run.folder.join("tmp"), |t| t.is_socket(), ""), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_long_recording_that_grows_while_it_is_read_is_not_cut_off() {
+    let mut running = start_loop(&["40000", "100", "10", "200"], &[]);
+    let size = |f: &Path| {
+        let found = below(&f.join("tmp"), |t| t.is_file(), ".gpr");
+        found.first().and_then(|p| p.metadata().ok()).map_or(0, |m| m.len())
+    };
+    assert!(running.wait_for(|f| size(f) > 5 << 20), "5 MB");
+    let pid = running.pid().to_string();
+    for words in [&["--steps", "5"][..], &["--last", "1", "--steps", "5"], &["--seconds", "300ms"]] {
+        let output =
+            gapprobe(&running, &[&["capture", &pid, "--json"], words].concat()).output().expect("capture");
+        let (code, text, talk) = said(&output);
+        assert_eq!(code, 0, "{talk}");
+        let s = summary(&text);
+        assert_eq!(s["reading_problems"]["cut_segments"], 0, "{words:?}: {text}");
+        assert!(!text.contains("ends in the middle"), "{words:?}: {text}");
+    }
+    assert!(running.child.try_wait().expect("wait").is_none(), "it runs on");
+    running.signal(libc::SIGKILL);
+    assert_eq!(running.finish().ending(), 1009);
 }
 
 #[test]

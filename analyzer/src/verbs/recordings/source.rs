@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A recording as an open file: only a regular one, opened without waiting, of the length it had then.
+//! A recording as an open file: only a regular one, opened without waiting. It may grow, and shall not shrink.
 
 use std::fs::{self, File, FileType};
 use std::io;
@@ -11,18 +11,19 @@ use trace::Source;
 use crate::verbs::exit::{Exit, Failure};
 use crate::verbs::process::{self, Claim};
 
-/// A recording in a file. The length is taken once: a growing file is read as far as it was.
+/// A recording in a file.
 pub(crate) struct FileSource {
     path: PathBuf,
     file: File,
-    length: u64,
+    /// How long it was when it was opened.
+    opened: u64,
     /// Device and inode.
     identity: (u64, u64),
 }
 
 impl Source for FileSource {
     fn len(&self) -> u64 {
-        self.length
+        self.file.metadata().map_or(self.opened, |m| m.len())
     }
 
     fn read_at(&self, offset: u64, out: &mut [u8]) -> bool {
@@ -42,12 +43,7 @@ impl FileSource {
         // the name may stand for something else by now
         let meta = file.metadata().map_err(wrong)?;
         regular(path, meta.file_type())?;
-        Ok(FileSource { path: path.to_owned(), file, length: meta.len(), identity: (meta.dev(), meta.ino()) })
-    }
-
-    /// Looks how long a growing file is now.
-    pub(crate) fn refresh(&mut self) {
-        self.length = self.file.metadata().map_or(self.length, |m| m.len());
+        Ok(FileSource { path: path.to_owned(), file, opened: meta.len(), identity: (meta.dev(), meta.ino()) })
     }
 
     /// Claims the recording for this process until the source is dropped; `false` where another process reports it
@@ -57,16 +53,16 @@ impl FileSource {
         process::claim(&self.file) == Claim::Ours && still()
     }
 
-    /// Whether the file is as long as when it was opened.
+    /// Whether the file is at least as long as when it was opened.
     ///
     /// # Errors
     /// Somebody cut it while it was read: what was read is not to be trusted.
     pub(crate) fn check_length(&self) -> Result<(), Failure> {
         let now = self.file.metadata().map_or(0, |m| m.len());
-        if now >= self.length {
+        if now >= self.opened {
             return Ok(());
         }
-        let (path, before) = (self.path.display(), self.length);
+        let (path, before) = (self.path.display(), self.opened);
         Err(Failure::new(
             Exit::Unreadable,
             format!("{path}: shrank while it was read, from {before} bytes to {now}"),
@@ -106,6 +102,10 @@ fn system(path: &Path, e: &io::Error) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use trace::build::Builder;
+    use trace::reader::Problems;
+    use trace::{Event, Kind, Recording};
+
     use super::*;
 
     fn file(name: &str, bytes: usize) -> PathBuf {
@@ -126,11 +126,29 @@ mod tests {
         let failure = source.check_length().unwrap_err();
         assert_eq!(failure.exit, Exit::Unreadable);
         assert!(failure.what.ends_with("from 9000 bytes to 4096"), "{}", failure.what);
-        // one that grows is read as far as it was
+        // one that grows has what it has now
         let source = FileSource::open(&path).unwrap();
         File::options().write(true).open(&path).unwrap().set_len(9000).unwrap();
         source.check_length().unwrap();
-        assert_eq!(source.len(), 4096);
+        assert_eq!(source.len(), 9000);
+        fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_recording_that_grew_since_it_was_opened_is_not_cut_off() {
+        let grown = |events: u64| {
+            let mut b = Builder::new();
+            (0..events).for_each(|i| b.on_stream(0, 1, 7, Event::new(Kind::Memset, i, i + 1)));
+            b.finish()
+        };
+        let path = file("grows", 0);
+        fs::write(&path, grown(100)).unwrap();
+        let source = FileSource::open(&path).unwrap();
+        fs::write(&path, grown(5000)).unwrap();
+        let mut recording = Recording::open(&source).unwrap();
+        let mut events = 0;
+        recording.for_each_event(&source, |_, _| events += 1);
+        assert_eq!((events, recording.problems), (5000, Problems::default()));
         fs::remove_file(&path).unwrap();
     }
 
