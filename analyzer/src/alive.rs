@@ -53,6 +53,26 @@ fn others_run(pid: u32) -> Life {
     }
 }
 
+/// Has the process begun to end, as a whole? All its threads leave, or have a SIGKILL to heed: it is gone in a moment, but for what
+/// the kernel has to take down.
+pub fn is_ending(pid: u32) -> bool {
+    /// PF_EXITING of the kernel's include/linux/sched.h.
+    const LEAVES: u64 = 4;
+    /// SIGKILL in a mask.
+    const KILL: u64 = 1 << 8;
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return true };
+    let leaves = |task: &Path| {
+        let Some([flags]) = fields(&task.join("stat"), [6]) else { return true };
+        let status = fs::read_to_string(task.join("status")).unwrap_or_default();
+        let pending = |name| {
+            status.lines().find_map(|l: &str| u64::from_str_radix(l.strip_prefix(name)?.trim(), 16).ok())
+        };
+        let killed = pending("SigPnd:").unwrap_or(0) | pending("ShdPnd:").unwrap_or(0);
+        flags.parse().unwrap_or(0) & LEAVES != 0 || killed & KILL != 0
+    };
+    tasks.filter_map(Result::ok).all(|t| leaves(&t.path()))
+}
+
 /// This process.
 pub fn own() -> Owner {
     let pid = std::process::id();
@@ -70,12 +90,17 @@ pub fn stat_of(pid: u32) -> Option<(char, u64)> {
 }
 
 fn stat_in(path: &Path) -> Option<(char, u64)> {
+    let [state, start] = fields(path, [0, 19])?;
+    Some((state.chars().next()?, start.parse().ok()?))
+}
+
+/// Fields of a file `stat`, counted from the one behind the name.
+fn fields<const N: usize>(path: &Path, numbers: [usize; N]) -> Option<[String; N]> {
     let stat = fs::read(path).ok()?;
     let stat = String::from_utf8_lossy(&stat);
     // the name in parentheses may hold anything, parentheses too: count from the last one
-    let mut fields = stat[stat.rfind(')')? + 1..].split_ascii_whitespace();
-    let state = fields.next()?.chars().next()?;
-    Some((state, fields.nth(18)?.parse().ok()?))
+    let all: Vec<&str> = stat[stat.rfind(')')? + 1..].split_ascii_whitespace().collect();
+    numbers.iter().all(|&n| n < all.len()).then(|| numbers.map(|n| all[n].to_owned()))
 }
 
 /// The kernel's boot id as 16 bytes.
@@ -113,5 +138,16 @@ mod tests {
         assert_eq!(life(&Owner { boot: [1; 16], ..own }), Life::Ended, "booted since");
         assert_eq!(life(&Owner { namespace: own.namespace + 1, ..own }), Life::Unknown);
         assert_eq!(life(&Owner { pid: i32::MAX as u32, ..own }), Life::Ended);
+    }
+
+    #[test]
+    fn a_process_that_was_killed_is_ending_before_anybody_asked_for_it() {
+        assert!(!is_ending(std::process::id()));
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        assert!(!is_ending(child.id()));
+        child.kill().unwrap();
+        assert!(is_ending(child.id()));
+        child.wait().unwrap();
+        assert!(is_ending(child.id()), "and gone");
     }
 }

@@ -16,6 +16,7 @@ use trace::header::{state, HEADER_BYTES};
 use trace::{place, setting, Header, OpenError, Recording, Source};
 
 use crate::verbs::exit::{Exit, Failure};
+use crate::verbs::living;
 use crate::verbs::process::{self, user_id, Claim};
 use crate::verbs::talk;
 
@@ -66,6 +67,12 @@ impl Found {
     /// Trace and line were already written from it.
     pub(crate) fn is_reported(&self) -> bool {
         self.header.state == state::REPORTED
+    }
+
+    /// Looks again: whether its process lives, then what its header says by now. The last word of one that has ended is in it.
+    pub(crate) fn look_again(&mut self, source: &FileSource) {
+        self.life = life(&(&self.header).into());
+        self.header = living::header_now(source).unwrap_or_else(|| self.header.clone());
     }
 
     /// `python train.py (host node1, pid 17)`.

@@ -9,17 +9,17 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use analyzer::alive::Life;
 use analyzer::visible::word;
 use trace::setting;
 
 use crate::verbs::elf::{self, Program};
 use crate::verbs::exit::{Exit, Failure};
 use crate::verbs::process;
-use crate::verbs::{recordings, recover, talk};
+use crate::verbs::{recordings, talk};
 use crate::Outcome;
 
 mod crash;
+mod left;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -91,7 +91,7 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
 
     let talks = !args.quiet;
     crash::mark(&status, child.id(), &id, talks);
-    report_the_killed(args, &id);
+    left::report(args, &id);
     recordings::keep_within_limits();
     Ok(match (status.code(), status.signal()) {
         (Some(code), _) => ExitCode::from(code as u8),
@@ -222,37 +222,4 @@ fn random_id() -> String {
     let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
     hasher.write_u32(std::process::id());
     format!("{:016x}", hasher.finish())
-}
-
-/// Trace and line for the recordings of this run whose processes ended without writing them. stdout belongs to the
-/// command: everything goes to stderr, and nothing here changes the exit code.
-fn report_the_killed(args: &Args, id: &str) {
-    // what cannot be read, or others could have put there, is `gapprobe recover`'s to tell
-    let found = recordings::list_private().found;
-    let mut running = 0;
-    for one in found.iter().filter(|f| !f.is_reported()) {
-        let Ok((source, now)) = recordings::look(&one.path) else { continue };
-        if !recordings::has_run_id(&source, id) {
-            continue;
-        }
-        if now.life != Life::Ended {
-            running += 1;
-            continue;
-        }
-        if !source.claim() {
-            continue;
-        }
-        let quiet = args.quiet || (now.header.rank > 1 && !args.all_ranks);
-        let directory = args.dir.clone().unwrap_or_else(recover::default_directory);
-        match recover::write(&source, &now, &directory, true) {
-            Ok(report) if !quiet => talk::say(&report.line),
-            Ok(_) => {}
-            Err(failure) => talk::fail(&failure),
-        }
-    }
-    if running > 0 && !args.quiet {
-        talk::say(format!(
-            "gapprobe: {running} recorded process(es) of this run still go on; later: gapprobe recover"
-        ));
-    }
 }

@@ -3,6 +3,7 @@
 //! simulated driver; one process each, since a preloaded library cannot be taken out again.
 
 mod adversity;
+mod after_run;
 mod callers;
 mod clients;
 mod crashes;

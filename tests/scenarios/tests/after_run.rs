@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Purpose: what `gapprobe run` says and does behind a command.
+
+use gapprobe_scenarios::built::built;
+use gapprobe_scenarios::{Run, Victim};
+
+/// `gapprobe run` of a shell's script; `$SIM` names the folder of the simulated driver's victims, `$OURS` that of ours.
+fn run(script: &str) -> Run {
+    let library = built().library.to_string_lossy().into_owned();
+    let words = ["run", "--lib", &library, "--", "bash", "-c", script];
+    let victim = Victim::of(&built().command, &words, "13.0").alone();
+    victim.env("SIM", built().sim.join("13.0")).env("OURS", built().victims.join("13.0")).run()
+}
+
+fn summaries(run: &Run) -> usize {
+    run.left().iter().filter(|p| p.to_string_lossy().ends_with(".summary.json")).count()
+}
+
+/// The one verdict.
+fn verdict(run: &Run) -> &str {
+    let lines: Vec<&str> = run.stderr.lines().filter(|l| l.starts_with("gapprobe[")).collect();
+    assert_eq!((lines.len(), summaries(run)), (1, 1), "{} {:?}", run.stderr, run.left());
+    lines[0]
+}
+
+#[test]
+fn a_process_that_is_still_being_taken_down_is_waited_for() {
+    for _ in 0..3 {
+        let run = run("$SIM/loop 20000 100 10 200 >/dev/null & sleep 0.6; kill -9 $!");
+        assert!(verdict(&run).contains("steps seen"), "{}", run.stderr);
+        assert!(!run.stderr.contains("still go"), "{}", run.stderr);
+        assert_eq!(run.left_recordings().len(), 0);
+    }
+}
+
+#[test]
+fn a_process_that_goes_on_is_not_waited_for() {
+    let run = run("$SIM/loop 600 100 10 1000 >/dev/null 2>&1 & sleep 0.4");
+    assert!(
+        run.stderr.contains("gapprobe: 1 recorded process of this run still goes on; later: "),
+        "{}",
+        run.stderr
+    );
+    assert!(run.wall.as_millis() < 5000, "{:?}", run.wall);
+}
