@@ -506,8 +506,10 @@ pub struct Coverage {
     pub steps_estimated: bool,
     /// The rings were lapped: the beginning is gone, by design.
     pub overwritten: bool,
-    /// The recording is of a process that never reached our exit handler.
+    /// The recording is of a process that never reached our exit handler: a signal, `_exit`, exec. Which, it cannot tell.
     pub killed: bool,
+    /// The signal that ended it, where somebody saw it (`gapprobe run` of its own command).
+    pub signal: Option<i32>,
 }
 
 /// What recording cost, an estimate.

@@ -169,6 +169,7 @@ fn coverage(run: &Run, a: &Analysis, observed: &Observed) -> Coverage {
         steps_estimated: overwritten && a.steps.source == StepSource::Period,
         overwritten,
         killed: h.state == state::RECORDING,
+        signal: None, // a recording does not tell
     }
 }
 

@@ -169,8 +169,12 @@ pub(crate) fn seen(a: &Analysis) -> String {
     } else if part || a.steps.source == StepSource::None {
         let _ = write!(out, " (seen: {} of {})", long(c.seen_ns), long(c.run_ns.max(c.seen_ns)));
     }
-    if c.killed {
-        out.push_str(", the program was killed");
+    match c.signal {
+        Some(signal) if c.killed => {
+            let _ = write!(out, ", the program was killed by signal {signal}");
+        }
+        _ if c.killed => out.push_str(", the program ended without its exit handlers"),
+        _ => {}
     }
     out
 }

@@ -78,6 +78,8 @@ pub struct ReportOptions<'a> {
     pub names: fn(&mut Run, Option<Instant>),
     /// Told once everything is loaded: the source is not read again, its memory can be given back.
     pub loaded: Option<&'a dyn Fn()>,
+    /// The signal that ended the process, where somebody saw it.
+    pub signal: Option<i32>,
 }
 
 impl<'a> ReportOptions<'a> {
@@ -98,6 +100,7 @@ impl<'a> ReportOptions<'a> {
             lock: |_| true,
             names: symbols::name,
             loaded: None,
+            signal: None,
         }
     }
 }
@@ -188,7 +191,8 @@ pub fn report<S: Source + ?Sized>(source: &S, options: &ReportOptions<'_>) -> Re
     }
     on_time(options, "analyse")?;
     tell(options, "analyse", 0, 1);
-    let analysis = crate::analyze(&run);
+    let mut analysis = crate::analyze(&run);
+    analysis.coverage.signal = options.signal.filter(|_| analysis.coverage.killed);
     Ok(write(&run, &analysis, options))
 }
 

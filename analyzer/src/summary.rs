@@ -230,7 +230,9 @@ fn coverage(run: &Run, analysis: &Analysis) -> Value {
         "steps_seen": c.steps_seen,
         "steps_run": c.steps_run,
         "overwritten": c.overwritten,
+        // it never reached our exit handler: a signal, _exit, exec
         "killed": c.killed,
+        "signal": c.signal,
         "events": analysis.events,
         "operations_without_call": run.unjoined,
         "data_losses": analysis.data_losses,

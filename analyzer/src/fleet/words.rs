@@ -64,7 +64,7 @@ pub fn line(fleet: &Fleet) -> String {
     }
     let killed = fleet.ranks.iter().filter(|r| r.killed).count();
     if killed > 0 {
-        let _ = write!(out, " {killed} killed.");
+        let _ = write!(out, " {killed} ended without exit handlers.");
     }
     if !fleet.missing.is_empty() {
         let named: Vec<String> = fleet.missing.iter().take(NAMED).map(u32::to_string).collect();

@@ -146,7 +146,7 @@ fn recover(path: &Path, args: &Args, directory: &Path) -> Result<Option<Report>,
     } else if !args.live {
         return Err(still_running(&found));
     }
-    write(&source, &found, directory, !args.keep && found.life == Life::Ended).map(Some)
+    write(&source, &found, directory, !args.keep && found.life == Life::Ended, None).map(Some)
 }
 
 /// Where trace and summary go if nobody says.
@@ -225,12 +225,13 @@ fn still_running(found: &Found) -> Failure {
 }
 
 /// Writes trace and summary of one recording into `directory`; `remove`: the recording goes, if both were written (the
-/// caller has claimed it).
+/// caller has claimed it); `signal`: what its process died of, where that is known.
 pub(crate) fn write(
     source: &FileSource,
     found: &Found,
     directory: &Path,
     remove: bool,
+    signal: Option<i32>,
 ) -> Result<Report, Failure> {
     process::survive_file_limit();
     let progress = Progress::new();
@@ -243,6 +244,7 @@ pub(crate) fn write(
         // a process of its own: all of the recording
         most_events: u64::MAX,
         names: symbols::name_with_lines,
+        signal,
         ..ReportOptions::new(directory)
     };
     let result = report(source, &options);

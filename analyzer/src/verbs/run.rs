@@ -91,7 +91,7 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
 
     let talks = !args.quiet;
     crash::mark(&status, child.id(), &id, talks);
-    left::report(args, &id);
+    left::report(args, &id, child.id(), status.signal());
     recordings::keep_within_limits();
     Ok(match (status.code(), status.signal()) {
         (Some(code), _) => ExitCode::from(code as u8),

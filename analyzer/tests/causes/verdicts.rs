@@ -119,11 +119,20 @@ fn the_time_after_the_last_flush_is_not_idle() {
     p.b.header.host_complete_to = end + 1_000_000_000;
     p.b.header.last_write = end + 1_000_000_000;
     p.b.header.state = trace::header::state::RECORDING;
-    let (_, a) = p.analyze();
+    let (run, mut a) = p.analyze();
     assert_eq!(a.valid.end, end - 50_000_000);
     assert!(a.devices[0].slices.iter().all(|s| s.end <= a.valid.end));
     assert!(a.steady.end <= a.valid.end);
-    assert!(a.coverage.killed);
+    // a recording does not tell a kill from os._exit or exec
+    assert!(a.coverage.killed && a.coverage.signal.is_none());
+    let line = analyzer::line::line(&run, &a, None);
+    assert!(
+        line.contains("the program ended without its exit handlers") && !line.contains("killed"),
+        "{line}"
+    );
+    a.coverage.signal = Some(9);
+    let line = analyzer::line::line(&run, &a, None);
+    assert!(line.contains(", the program was killed by signal 9,"), "{line}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: what `gapprobe run` says and does behind a command.
+//! Purpose: what `gapprobe run` says and does behind a command: of its end only what is known.
 
 use gapprobe_scenarios::built::built;
 use gapprobe_scenarios::{Run, Victim};
@@ -24,10 +24,28 @@ fn verdict(run: &Run) -> &str {
 }
 
 #[test]
+fn only_who_was_killed_is_said_to_have_been() {
+    for (script, ending, words) in [
+        ("exec $SIM/ways_out _exit4 3000", 4, "the program ended without its exit handlers"),
+        ("$SIM/ways_out sigkill 3000; exit 7", 7, "the program ended without its exit handlers"),
+        ("exec $SIM/ways_out sigkill 3000", 137, "the program was killed by signal 9"),
+        ("exec $SIM/ways_out sigterm 3000", 143, "the program was killed by signal 15"),
+    ] {
+        let run = run(script);
+        assert_eq!(run.ending(), ending, "{script}: {}", run.stderr);
+        let line = verdict(&run);
+        assert!(line.contains(words), "{script}: {line}");
+        let coverage = &run.summary().expect("a summary")["coverage"];
+        let signal = (ending > 128).then(|| ending - 128);
+        assert_eq!((&coverage["killed"], coverage["signal"].as_i64()), (&true.into(), signal.map(i64::from)));
+    }
+}
+
+#[test]
 fn a_process_that_is_still_being_taken_down_is_waited_for() {
     for _ in 0..3 {
         let run = run("$SIM/loop 20000 100 10 200 >/dev/null & sleep 0.6; kill -9 $!");
-        assert!(verdict(&run).contains("steps seen"), "{}", run.stderr);
+        assert!(verdict(&run).contains("without its exit handlers"), "{}", run.stderr);
         assert!(!run.stderr.contains("still go"), "{}", run.stderr);
         assert_eq!(run.left_recordings().len(), 0);
     }

@@ -15,18 +15,22 @@ const PATIENCE: Duration = Duration::from_millis(300);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Reports for those of this run that ended.
-pub(super) fn report(args: &Args, id: &str) {
+/// Reports for those of this run that ended. `command`: the command's pid; `signal`: what it died of.
+pub(super) fn report(args: &Args, id: &str, command: u32, signal: Option<i32>) {
     let mut left = of_this_run(id);
     wait_for_the_ending(&mut left);
     let running = left.iter().filter(|(_, f)| f.life != Life::Ended).count();
     let directory = args.dir.clone().unwrap_or_else(recover::default_directory);
+    // what a process recorded before it called exec did not die of the signal
+    let last =
+        left.iter().map(|(_, f)| &f.header).filter(|h| h.pid == command).map(|h| h.start_monotonic).max();
     for (source, found) in left.iter().filter(|(_, f)| f.life == Life::Ended) {
         if !source.claim() {
             continue;
         }
+        let is_last = found.header.pid == command && Some(found.header.start_monotonic) == last;
         let quiet = args.quiet || (found.header.rank > 1 && !args.all_ranks);
-        match recover::write(source, found, &directory, true) {
+        match recover::write(source, found, &directory, true, signal.filter(|_| is_last)) {
             Ok(report) if !quiet => talk::say(&report.line),
             Ok(_) => {}
             Err(failure) => talk::fail(&failure),
