@@ -7,7 +7,6 @@
 //! never panics on what a recording holds.
 
 use std::fs::File;
-use std::hash::{BuildHasher, Hasher};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -23,12 +22,15 @@ use crate::summary::{summary, Around};
 use crate::symbols;
 use crate::visible::visible;
 
+pub mod earlier;
 mod ending;
 mod fresh;
 pub mod leftovers;
+mod names;
 pub mod retention;
 
 use fresh::Fresh;
+use names::{host, stem};
 use retention::{Keep, Lock};
 
 /// Told which stage is at work, how much of it is done, how much there is.
@@ -80,7 +82,12 @@ pub struct ReportOptions<'a> {
     pub loaded: Option<&'a dyn Fn()>,
     /// The signal that ended the process, where somebody saw it.
     pub signal: Option<i32>,
+    /// Asked once everything is analysed; `false`: nothing is written.
+    pub wanted: Option<Wanted<'a>>,
 }
+
+/// Is a report wanted?
+pub type Wanted<'a> = &'a dyn Fn(&Run, &Analysis) -> bool;
 
 impl<'a> ReportOptions<'a> {
     /// Everything, into `directory`, without a deadline.
@@ -101,6 +108,7 @@ impl<'a> ReportOptions<'a> {
             names: symbols::name,
             loaded: None,
             signal: None,
+            wanted: None,
         }
     }
 }
@@ -151,6 +159,8 @@ pub enum ReportError {
     },
     /// The deadline came before there was a verdict.
     Late(&'static str),
+    /// [`ReportOptions::wanted`] said no.
+    Unwanted,
 }
 
 impl std::fmt::Display for ReportError {
@@ -162,6 +172,7 @@ impl std::fmt::Display for ReportError {
                 "no event can be read: all of its {segments} segments, from byte 4096 to {bytes}, are damaged or cut off"
             ),
             ReportError::Late(stage) => write!(f, "no time left to {stage}"),
+            ReportError::Unwanted => write!(f, "its process has reported more than it holds"),
         }
     }
 }
@@ -193,6 +204,9 @@ pub fn report<S: Source + ?Sized>(source: &S, options: &ReportOptions<'_>) -> Re
     tell(options, "analyse", 0, 1);
     let mut analysis = crate::analyze(&run);
     analysis.coverage.signal = options.signal.filter(|_| analysis.coverage.killed);
+    if options.wanted.is_some_and(|wanted| !wanted(&run, &analysis)) {
+        return Err(ReportError::Unwanted);
+    }
     Ok(write(&run, &analysis, options))
 }
 
@@ -251,7 +265,7 @@ pub fn write(run: &Run, analysis: &Analysis, options: &ReportOptions<'_>) -> Rep
     report.summary_text = text;
     // with time to spare for what the caller has left to do
     leftovers::results(options.directory, before_summary(options.deadline));
-    let (own, host) = (&stem, host(run));
+    let (own, host) = (&stem, host(&run.header));
     retention::results(
         options.directory,
         own,
@@ -338,68 +352,4 @@ fn on_time(options: &ReportOptions<'_>, stage: &'static str) -> Result<(), Repor
         return Err(ReportError::Late(stage));
     }
     Ok(())
-}
-
-/// The recorded process's host, as it may stand in a file's name.
-fn host(run: &Run) -> String {
-    let named = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
-    let host: String = run.header.host.chars().map(named).take(64).collect();
-    match host.trim_matches(|c| c == '-' || c == '.') {
-        "" => "host".to_owned(),
-        rest => rest.to_owned(),
-    }
-}
-
-/// `gapprobe-<host>-<pid>-<YYYYmmdd-HHMMSS>-<4 random>`.
-fn stem(run: &Run, named_by: Option<u64>) -> String {
-    let (h, host) = (&run.header, host(run));
-    let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
-    hasher.write_u64(h.start_realtime);
-    let random = hasher.finish() & 0xffff;
-    let since = named_by.unwrap_or(h.start_realtime);
-    format!("gapprobe-{host}-{}-{}-{random:04x}", h.pid, utc(since / 1_000_000_000))
-}
-
-/// `YYYYmmdd-HHMMSS` of seconds since 1970, UTC. Days to a date as in Howard Hinnant's `civil_from_days`
-/// (<http://howardhinnant.github.io/date_algorithms.html>).
-fn utc(seconds: u64) -> String {
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    let shifted = days + 719_468; // days since 0000-03-01
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!("{year:04}{month:02}{day:02}-{:02}{:02}{:02}", rest / 3600, rest / 60 % 60, rest % 60)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn dates_are_right_around_leap_days() {
-        for (seconds, expected) in [
-            (0, "19700101-000000"),
-            (951_782_399, "20000228-235959"),
-            (951_782_400, "20000229-000000"),
-            (1_078_099_200, "20040301-000000"),
-            (1_795_000_000, "20261118-110640"),
-            (4_107_542_400, "21000301-000000"),
-        ] {
-            assert_eq!(utc(seconds), expected);
-        }
-    }
-
-    #[test]
-    fn a_hostile_host_name_stays_inside_the_directory() {
-        let mut run = Run::default();
-        run.header.host = "../../etc/ä b".into();
-        let stem = stem(&run, None);
-        assert!(stem.starts_with("gapprobe-"), "{stem}");
-        assert!(stem.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.'), "{stem}");
-        assert!(!stem.contains('/'));
-    }
 }

@@ -144,6 +144,9 @@ fn report(deadline: Instant) {
             let speaks = settings.print_all || recorder.header.rank <= 1;
             if !whole && (mirror.is_some() || speaks) {
                 say::line(&report.unfinished(mirror.as_deref(), settings.exit_ms));
+                if let Some(m) = &mut recorder.mirror {
+                    m.note_spoken();
+                }
             } else if speaks {
                 say::line(&report.line);
             }

@@ -14,6 +14,7 @@ use std::sync::OnceLock;
 
 use analyzer::visible::visible;
 
+use trace::header::{state, STATE_AT};
 use trace::segment::{SegmentHeader, SEGMENT_HEADER_BYTES, TRACK_DEFINITIONS};
 use trace::{place, setting, Header, Loss};
 
@@ -264,6 +265,14 @@ impl Mirror {
         }
         self.publish();
         fine
+    }
+
+    /// Notes in the file that the line was said: who finds it has more to add, or nothing to say. Only the state: the image's memory
+    /// may have been given back.
+    pub(crate) fn note_spoken(&mut self) {
+        if self.is_ours() {
+            self.write_bytes(&state::SPOKEN.to_le_bytes(), STATE_AT);
+        }
     }
 
     /// Deletes the file: trace and summary are written.

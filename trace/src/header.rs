@@ -13,6 +13,9 @@ pub const VERSION_MAJOR: u16 = 1;
 /// See [`VERSION_MAJOR`].
 pub const VERSION_MINOR: u16 = 4;
 
+/// Where the field `state` lies.
+pub const STATE_AT: usize = 16;
+
 const LOSSES_AT: usize = 2048;
 const TOTALS_AT: usize = 2560;
 const HOST_AT: usize = 1024;
@@ -30,6 +33,9 @@ pub mod state {
     pub const CLOSED: u32 = 2;
     /// Trace and line were already written from it.
     pub const REPORTED: u32 = 3;
+    /// The process has said its line, but its trace or its summary could not be written, or holds less than is here. (What does not
+    /// know this takes it for [`CLOSED`].)
+    pub const SPOKEN: u32 = 4;
 }
 
 /// How events reached the recorder (field `sources`, bits).
@@ -255,6 +261,13 @@ mod tests {
         assert_eq!(back.command.len(), COMMAND_BYTES);
         h.command = back.command.clone();
         assert_eq!(back, h);
+    }
+
+    #[test]
+    fn the_state_lies_where_it_is_said_to() {
+        let mut bytes = Header { state: state::CLOSED, ..Header::default() }.encode();
+        bytes[STATE_AT..STATE_AT + 4].copy_from_slice(&state::SPOKEN.to_le_bytes());
+        assert_eq!(Header::decode(&bytes).unwrap(), Header { state: state::SPOKEN, ..Header::default() });
     }
 
     #[test]

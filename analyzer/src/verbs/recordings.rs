@@ -69,6 +69,11 @@ impl Found {
         self.header.state == state::REPORTED
     }
 
+    /// Its process has said its line, and could not write all that belongs to it.
+    pub(crate) fn is_spoken(&self) -> bool {
+        self.header.state == state::SPOKEN
+    }
+
     /// Looks again: whether its process lives, then what its header says by now. The last word of one that has ended is in it.
     pub(crate) fn look_again(&mut self, source: &FileSource) {
         self.life = life(&(&self.header).into());

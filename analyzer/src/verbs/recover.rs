@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use analyzer::alive::Life;
-use analyzer::report::{report, Report, ReportError, ReportOptions};
+use analyzer::report::{report, Report, ReportError, ReportOptions, Wanted};
 use analyzer::symbols;
 use analyzer::visible::{visible, word};
 use trace::setting;
@@ -146,7 +146,7 @@ fn recover(path: &Path, args: &Args, directory: &Path) -> Result<Option<Report>,
     } else if !args.live {
         return Err(still_running(&found));
     }
-    write(&source, &found, directory, !args.keep && found.life == Life::Ended, None).map(Some)
+    write(&source, &found, directory, !args.keep && found.life == Life::Ended, &Known::default()).map(Some)
 }
 
 /// Where trace and summary go if nobody says.
@@ -224,33 +224,25 @@ fn still_running(found: &Found) -> Failure {
     ))
 }
 
+/// What `gapprobe run` knows of a process beyond its recording.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Known<'a> {
+    /// The signal that ended it.
+    pub(crate) signal: Option<i32>,
+    /// Whether what can be made of the recording is wanted at all.
+    pub(crate) wanted: Option<Wanted<'a>>,
+}
+
 /// Writes trace and summary of one recording into `directory`; `remove`: the recording goes, if both were written (the
-/// caller has claimed it); `signal`: what its process died of, where that is known.
+/// caller has claimed it).
 pub(crate) fn write(
     source: &FileSource,
     found: &Found,
     directory: &Path,
     remove: bool,
-    signal: Option<i32>,
+    known: &Known<'_>,
 ) -> Result<Report, Failure> {
-    process::survive_file_limit();
-    let progress = Progress::new();
-    let show = |stage: &str, done: u64, all: u64| progress.show(stage, done, all);
-    let options = ReportOptions {
-        live: found.life != Life::Ended,
-        progress: Some(&show),
-        keep: recordings::keep(),
-        lock: recordings::LOCK,
-        // a process of its own: all of the recording
-        most_events: u64::MAX,
-        names: symbols::name_with_lines,
-        signal,
-        ..ReportOptions::new(directory)
-    };
-    let result = report(source, &options);
-    progress.clear();
-    // before all else: what was read of a file that somebody cut is neither whole nor our mistake
-    let whole = source.check_length();
+    let (result, whole) = make(source, found, directory, known);
     let done = match (result, whole) {
         (Ok(done), Ok(())) => done,
         (Ok(done), Err(failure)) => {
@@ -273,14 +265,47 @@ pub(crate) fn write(
         .hint("name a directory that can be written: --dir DIR"));
     }
     if remove {
-        match fs::remove_file(&found.path) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                talk::say(format!("gapprobe: could not remove {}: {e}", found.path.display()));
-            }
-            _ => {}
-        }
+        remove_recording(&found.path);
     }
     Ok(done)
+}
+
+/// Trace and summary of a recording, and whether it was whole while it was read. Says nothing, removes nothing.
+pub(crate) fn make(
+    source: &FileSource,
+    found: &Found,
+    directory: &Path,
+    known: &Known<'_>,
+) -> (Result<Report, ReportError>, Result<(), Failure>) {
+    process::survive_file_limit();
+    let progress = Progress::new();
+    let show = |stage: &str, done: u64, all: u64| progress.show(stage, done, all);
+    let options = ReportOptions {
+        live: found.life != Life::Ended,
+        progress: Some(&show),
+        keep: recordings::keep(),
+        lock: recordings::LOCK,
+        // a process of its own: all of the recording
+        most_events: u64::MAX,
+        names: symbols::name_with_lines,
+        signal: known.signal,
+        wanted: known.wanted,
+        ..ReportOptions::new(directory)
+    };
+    let result = report(source, &options);
+    progress.clear();
+    // before all else: what was read of a file that somebody cut is neither whole nor our mistake
+    (result, source.check_length())
+}
+
+/// The recording goes: its trace and summary are written.
+pub(crate) fn remove_recording(path: &Path) {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => {
+            talk::say(format!("gapprobe: could not remove {}: {e}", path.display()));
+        }
+        _ => {}
+    }
 }
 
 fn unreadable(path: &Path, e: &ReportError) -> Failure {

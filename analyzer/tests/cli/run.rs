@@ -84,3 +84,58 @@ fn run_reports_for_a_command_that_was_killed_and_for_no_other() {
     assert_eq!(place.results().len(), 2);
     assert!(!place.private().join("own.gpr").exists() && place.private().join("other.gpr").exists());
 }
+
+/// A process of the run said its line and could not write its trace: its verdict stays, whatever can be made of its recording.
+#[test]
+fn run_adds_the_trace_to_a_verdict_that_was_said_only_where_the_recording_holds_as_much() {
+    let spoken = |b: &mut trace::build::Builder| {
+        b.header.state = trace::header::state::SPOKEN;
+        b.attribute("run.id", "RUNIDRUNIDRUNID!");
+    };
+    let whole = recording(spoken);
+    let cut = &whole[..whole.len() - 40_000];
+    let name = "gapprobe-testhost-2147483647-20261118-110640-";
+    let own_summary = |events: u64, text: &str| {
+        format!(
+            r#"{{"line": "said", "trace": null, "verdict": {{"code": "GP101", "text": "{text}"}}, "coverage": {{"events": {events}}}}}"#
+        )
+    };
+    let sync = "cudaStreamSynchronize drains the queue every step";
+    // the recording, the summary beside it; what is said, what is there afterwards
+    for (case, bytes, summary, says, stays) in [
+        ("whole", whole.as_slice(), Some(own_summary(100, sync)), "gapprobe: wrote ", false),
+        ("part", &whole, Some(own_summary(100, "other")), "gapprobe[GP101 ", false),
+        ("damaged", cut, Some(own_summary(100, sync)), "", true),
+        ("less", &whole, Some(own_summary(1_000_000, sync)), "", true),
+        ("bare", &whole, None, "gapprobe: wrote ", false),
+        ("bare-damaged", cut, None, "", true),
+    ] {
+        let place = Place::new(&format!("spoken-{case}"));
+        let template = place.0.join("template");
+        fs::write(&template, bytes).unwrap();
+        let earlier = place.out().join(format!("{name}0000.summary.json"));
+        if let Some(text) = &summary {
+            fs::write(&earlier, text).unwrap();
+        }
+        let own = place.private().join("own.gpr");
+        let script = format!(
+            "LC_ALL=C sed \"s/RUNIDRUNIDRUNID!/$GAPPROBE_RUN_ID/\" {} > {}",
+            template.display(),
+            own.display()
+        );
+        let output = place.run(&["run", "--lib", &harmless_library(), "--", "sh", "-c", &script]);
+        let said = err(&output);
+        let lines = if says.is_empty() { 0 } else { 1 };
+        assert!(said.starts_with(says) && said.lines().count() == lines, "{case}: {said}");
+        assert_eq!((own.exists(), code(&output)), (stays, 0), "{case}");
+        let results = place.results();
+        let of = |ending: &str| results.iter().filter(|n| n.ends_with(ending)).count();
+        let summaries = usize::from(!stays || summary.is_some());
+        assert_eq!(
+            (of(".summary.json"), of(".json.gz")),
+            (summaries, usize::from(!stays)),
+            "{case}: {results:?}"
+        );
+        assert_eq!(earlier.exists(), stays && summary.is_some(), "{case}: the new one takes its place");
+    }
+}

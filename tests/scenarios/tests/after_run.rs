@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: what `gapprobe run` says and does behind a command: of its end only what is known.
+//! Purpose: what `gapprobe run` says and does behind a command: once for each process, of its end only what is known, and a verdict
+//! that the process gave itself is not replaced by a worse one.
 
 use gapprobe_scenarios::built::built;
 use gapprobe_scenarios::{Run, Victim};
@@ -21,6 +22,27 @@ fn verdict(run: &Run) -> &str {
     let lines: Vec<&str> = run.stderr.lines().filter(|l| l.starts_with("gapprobe[")).collect();
     assert_eq!((lines.len(), summaries(run)), (1, 1), "{} {:?}", run.stderr, run.left());
     lines[0]
+}
+
+#[test]
+fn a_verdict_whose_trace_could_not_be_written_stays_the_only_one() {
+    // neither the recording nor the trace fits, the summary does
+    let run = run("unset SIM_TRUTH; ulimit -f 100; exec $SIM/loop 300 100 10 200");
+    let line = verdict(&run);
+    assert!(line.contains("300 of 300 steps seen") && line.contains("no trace in "), "{line}");
+    assert_eq!(run.left_recordings().len(), 1, "what the line names is there");
+    assert!(line.contains(&*run.left_recordings()[0].to_string_lossy()), "{line}");
+    assert_ne!(run.summary().expect("a summary")["verdict"]["code"], "GP199");
+}
+
+#[test]
+fn a_verdict_that_found_no_folder_is_not_said_again() {
+    let run = run("export GAPPROBE_DIR=$GAPPROBE_DIR/gone; exec $SIM/loop 300 100 10 200");
+    let lines: Vec<&str> = run.stderr.lines().filter(|l| l.starts_with("gapprobe[")).collect();
+    assert!(lines.len() == 1 && lines[0].contains("no trace in "), "{}", run.stderr);
+    // `run` itself has another folder, into which all of it goes
+    assert_eq!((summaries(&run), run.left_recordings().len()), (1, 0), "{:?}", run.left());
+    assert!(run.stderr.contains("gapprobe: wrote "), "{}", run.stderr);
 }
 
 #[test]

@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the processes of a run left: a recording without a report (they were killed, or had no time). stdout belongs to the command: everything goes to stderr, and nothing here changes the exit code.
+//! What the processes of a run left: a recording without a report (they were killed, or had no time), or one whose line was said and
+//! whose trace could not be written. stdout belongs to the command: everything goes to stderr, and nothing here changes the exit code.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use analyzer::alive::{self, Life};
+use analyzer::analysis::Analysis;
 use analyzer::plural;
+use analyzer::report::earlier::{self, Earlier};
+use analyzer::report::ReportError;
+use analyzer::Run;
 
 use super::Args;
 use crate::verbs::recordings::{self, FileSource, Found};
-use crate::verbs::{recover, talk};
+use crate::verbs::recover::{self, Known};
+use crate::verbs::talk;
 
 /// A process that was killed at the end of the run may take so long to be gone: its memory is taken down first.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -30,11 +37,7 @@ pub(super) fn report(args: &Args, id: &str, command: u32, signal: Option<i32>) {
         }
         let is_last = found.header.pid == command && Some(found.header.start_monotonic) == last;
         let quiet = args.quiet || (found.header.rank > 1 && !args.all_ranks);
-        match recover::write(source, found, &directory, true, signal.filter(|_| is_last)) {
-            Ok(report) if !quiet => talk::say(&report.line),
-            Ok(_) => {}
-            Err(failure) => talk::fail(&failure),
-        }
+        report_one(source, found, &directory, signal.filter(|_| is_last), quiet);
     }
     if running > 0 && !args.quiet {
         let go = plural::of(running as u64, "goes", "go");
@@ -61,5 +64,54 @@ fn wait_for_the_ending(left: &mut [(FileSource, Found)]) {
             return;
         }
         std::thread::sleep(LOOK);
+    }
+}
+
+fn report_one(source: &FileSource, found: &Found, directory: &Path, signal: Option<i32>, quiet: bool) {
+    let earlier = earlier::find(&found.header, directory);
+    if !found.is_spoken() && earlier.is_none() {
+        match recover::write(source, found, directory, true, &Known { signal, wanted: None }) {
+            Ok(report) if !quiet => talk::say(&report.line),
+            Ok(_) => {}
+            Err(failure) => talk::fail(&failure),
+        }
+        return;
+    }
+    try_again(source, found, directory, earlier.as_ref(), quiet);
+}
+
+/// The process has its verdict: the trace is tried once more, the recording goes if that is whole, and a second line comes only where
+/// it says something else.
+fn try_again(source: &FileSource, found: &Found, directory: &Path, earlier: Option<&Earlier>, quiet: bool) {
+    let wanted = |run: &Run, now: &Analysis| match earlier {
+        Some(earlier) => !earlier.tells_more_than(run, now),
+        None => run.problems.damaged() == 0,
+    };
+    let known = Known { signal: None, wanted: Some(&wanted) };
+    let done = match recover::make(source, found, directory, &known) {
+        (Ok(done), Ok(())) => done,
+        (Err(ReportError::Unwanted), _) if !found.is_spoken() && !quiet => {
+            // it had written its summary and not said its line
+            return earlier.into_iter().for_each(|e| talk::say(&e.line));
+        }
+        // its own line has named the recording, and what to do
+        _ => return,
+    };
+    let agrees = match earlier {
+        Some(earlier) => earlier.agrees_with(&done.summary_text),
+        None => true,
+    };
+    if !quiet && (!found.is_spoken() || !agrees) {
+        talk::say(&done.line);
+    } else if let (false, Some(trace)) = (quiet, &done.trace) {
+        talk::say(format!("gapprobe: wrote {}", trace.display()));
+    }
+    if done.summary.is_some() {
+        if let Some(earlier) = earlier {
+            let _ = std::fs::remove_file(&earlier.path); // the new one takes its place
+        }
+    }
+    if done.is_complete() {
+        recover::remove_recording(&found.path);
     }
 }
