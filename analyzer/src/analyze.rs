@@ -147,8 +147,13 @@ fn coverage(run: &Run, a: &Analysis, observed: &Observed) -> Coverage {
         0 => h.last_write,
         exit => exit,
     };
-    let last = last.max(a.valid.end);
-    let seen = observed.measure(Span::new(first.max(a.valid.start), a.valid.end));
+    let unproven = run.unproven();
+    let last = last.max(a.valid.end).max(unproven.unwrap_or(0));
+    let seen = match unproven {
+        // not known to be whole, but there
+        Some(end) => Observed::new(Span::new(first.max(a.valid.start), end), &run.blind).total(),
+        None => observed.measure(Span::new(first.max(a.valid.start), a.valid.end)),
+    };
     let steps_seen = a.steps.steps.len() as u64;
     let overwritten = h.valid_from > h.start_monotonic;
     let counted = match a.steps.source {

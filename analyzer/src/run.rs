@@ -490,6 +490,24 @@ impl Run {
         Some((thread, call))
     }
 
+    /// The end of the last GPU operation, where operations were recorded and all of them lie behind what a flush that ended says is
+    /// whole: they are true, but how many are missing between them nobody knows.
+    pub fn unproven(&self) -> Option<u64> {
+        let (h, to) = (&self.header, crate::known::complete_to(&self.header));
+        let failed = h.state >= trace::header::state::CLOSED && self.flush_failed();
+        let ops = || self.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops);
+        if self.foreign || (to > 0 && !failed) || ops().any(|o| o.start < to) {
+            return None;
+        }
+        ops().map(|o| o.end).max()
+    }
+
+    /// Did CUPTI keep, or may it have kept, buffers that it was asked for?
+    pub fn flush_failed(&self) -> bool {
+        let signs = [trace::Loss::ExitFlushLate, trace::Loss::CuptiError, trace::Loss::BufferNotReturned];
+        signs.into_iter().any(|loss| self.header.loss(loss) > 0)
+    }
+
     /// How many calls there are: flat numbers lie below it.
     pub(crate) fn calls(&self) -> usize {
         self.threads.iter().map(|t| t.calls.len()).sum()

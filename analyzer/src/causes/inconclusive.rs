@@ -5,7 +5,7 @@
 //! Something is missing that any verdict would have to guess. A false accusation is worse than none.
 //!
 //! # How it is recognised
-//! One of: nothing of the GPU was observed (no operation, or another profiler held the records); too little was seen;
+//! One of: nothing of the GPU was observed (no operation, or another profiler held the records); no flush of CUPTI's buffers ended, so that of what is there nobody knows until when it is whole; too little was seen;
 //! more than 0.1 % of the events of the valid span were lost or their timestamps broken (in the traces of others: launched and not there); the calls that launched more than 5 % of the operations or of the copies are missing from another tool's trace, and computing is not 85 %; another tool's stamps contradict themselves (operations before their calls, or over what is queued behind them); the file ends before what was written to it; the recorder itself says that events are missing; CUDA graphs were launched and
 //! their nodes were not recorded; the traces of several ranks were merged into one file, where whose kernel it is cannot be told; most of the time lies in steps unlike the others; more than 15 % of the time, or more than the largest cause, is unexplained.
 //!
@@ -89,6 +89,7 @@ pub(super) fn before(run: &Run, a: &Analysis) -> Option<String> {
     }
     let Some(device) = a.worst.and_then(|w| a.devices.get(w)) else {
         return Some(match run.header.gpu_complete_to {
+            _ if run.unproven().is_some() => unproven(run),
             0 => "nothing of the GPU was recorded before the end".to_owned(),
             _ => "no GPU operation was recorded".to_owned(),
         });
@@ -145,6 +146,15 @@ pub(super) fn before(run: &Run, a: &Analysis) -> Option<String> {
         return Some(format!("{missing} graph launches without records of their nodes"));
     }
     None
+}
+
+/// Operations are there, and no flush that ended says until when they are all of them.
+fn unproven(run: &Run) -> String {
+    let why = match run.flush_failed() {
+        true => "CUPTI did not give back its buffers (a flush hung or failed)",
+        false => "no flush of CUPTI's buffers ended",
+    };
+    format!("until when the GPU's record is whole is not known: {why}")
 }
 
 /// Operations of a stream that end while one before them runs, which another call launched: it has this many only where its

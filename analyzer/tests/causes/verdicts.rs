@@ -111,6 +111,30 @@ fn nothing_and_almost_nothing_are_inconclusive() {
 }
 
 #[test]
+fn operations_that_no_flush_vouches_for_are_not_nothing() {
+    let text = |p: Program, complete_to: u64, lost: bool| {
+        let mut run = analyzer::load(p.finish().as_slice()).expect("a recording");
+        run.header.gpu_complete_to = complete_to;
+        run.header.state = trace::header::state::CLOSED;
+        run.header.losses[Loss::ExitFlushLate.code() as usize] = u64::from(lost);
+        let a = analyzer::analyze(&run);
+        assert_eq!(a.verdict.cause, "INCONCLUSIVE");
+        assert!(a.coverage.seen_ns <= a.coverage.run_ns, "{:?}", a.coverage);
+        (a.verdict.text, a.coverage.seen_ns)
+    };
+    assert_eq!(text(Program::new(), 0, true).0, "nothing of the GPU was recorded before the end");
+    for (complete_to, lost, why) in [
+        (0, true, "CUPTI did not give back its buffers (a flush hung or failed)"),
+        (0, false, "no flush of CUPTI's buffers ended"),
+        (1, true, "CUPTI did not give back its buffers (a flush hung or failed)"),
+    ] {
+        let (text, seen) = text(healthy(), complete_to, lost);
+        assert_eq!(text, format!("until when the GPU's record is whole is not known: {why}"));
+        assert!(seen > 100_000_000, "what is there is seen: {seen}");
+    }
+}
+
+#[test]
 fn the_time_after_the_last_flush_is_not_idle() {
     let mut p = healthy();
     // killed: the last flush was 50 ms before; a quiet second follows

@@ -2,8 +2,10 @@
 //! Purpose: what CUPTI gets wrong is counted by its name, never drawn, and never the program's trouble: refused
 //! subscriptions and kinds, a flush that hangs, is slow or fails, names that die, lost and swapped times, dropped records.
 
+use std::process::Command;
 use std::time::Duration;
 
+use gapprobe_scenarios::built::built;
 use gapprobe_scenarios::{Run, Victim};
 use trace::call::Class;
 use trace::header::{sources, state};
@@ -149,6 +151,33 @@ fn a_flush_that_is_slow_or_fails() {
     assert!(run.recorded().loss(Loss::CuptiError) > 0, "{:?}", run.recorded().losses());
     assert_eq!(run.recorded().header.gpu_complete_to, 0, "nothing is promised");
     assert!(run.stderr.contains("INCONCLUSIVE"), "{}", run.stderr);
+}
+
+#[test]
+fn what_no_flush_has_ended_is_not_called_nothing() {
+    for fault in ["flush=hang", "flush=error999"] {
+        let run = Victim::sim("13.0", &["loop", "100", "100", "10", "200"]).env("SIM_FAULT", fault).run();
+        assert_eq!((run.ending(), run.launched()), (0, 10_000), "{fault}: {}", run.stderr);
+        let summary = run.summary().expect("a summary");
+        let drawn = summary["trace_file"]["gpu_operations"].as_u64().expect("a number");
+        assert!(drawn > 9000, "{fault}: {drawn} of 10,000 are in the trace");
+        let line = &run.stderr;
+        assert!(line.contains("INCONCLUSIVE") && !line.contains("nothing of the GPU"), "{fault}: {line}");
+        assert!(line.contains("is whole is not known: CUPTI did not give back"), "{fault}: {line}");
+        let coverage = &summary["coverage"];
+        let (seen, all) = (coverage["seen_ns"].as_u64(), coverage["run_ns"].as_u64());
+        let truth = run.truth();
+        let first = truth.kernels().map(|k| k.start).min().expect("kernels");
+        let ran = truth.kernels().map(|k| k.end).max().map(|end| end - first);
+        // up to the last operation that is there; the rest of the time the end waits for the flush
+        assert!(seen > ran.map(|ns| ns / 10 * 9) && seen <= all, "{fault}: {seen:?} of {ran:?} in {all:?}");
+        // read again, the trace says the same
+        let trace = run.folder.join("out").join(summary["trace"].as_str().expect("its name"));
+        let again = Command::new(&built().command).args(["analyze", "--line"]).arg(trace).output();
+        let again = String::from_utf8(again.expect("gapprobe").stdout).expect("text");
+        let said = |line: &str| line.split(" Next:").next().map(str::to_owned);
+        assert_eq!(said(&again), said(line), "{fault}");
+    }
 }
 
 #[test]
