@@ -9,7 +9,8 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use trace::header::Header;
-use trace::{setting, DeviceInfo, Loss, Total};
+use trace::setting::Switch;
+use trace::{DeviceInfo, Loss, Total};
 
 use crate::cupti::{buffers, callbacks, choose, raw, session};
 use crate::drain::{self, Recorder, RECORDER};
@@ -133,17 +134,18 @@ pub(crate) fn initialize() {
         lifecycle::set(lifecycle::State::Inert);
         return;
     }
-    if let Some(text) = &settings.complaint {
-        say::complain(text);
+    let switch = settings::switch();
+    if switch == Switch::Neither {
+        off(""); // what is said of the settings says it
+        return;
     }
-    let forced = environment::get(setting::FORCE) == Some(b"1");
-    if let (Some((tool, sign)), false) = (neighbours::other_profiler(), forced) {
+    if let (Some((tool, sign)), false) = (neighbours::other_profiler(), settings.force) {
         off(&format!(
             "not recording: {tool} seems to be around ({sign}); GAPPROBE_FORCE=1 records all the same"
         ));
         return;
     }
-    if environment::get(setting::SWITCH) != Some(b"1") {
+    if switch != Switch::On {
         if let Some(why) = crashes::why_off() {
             off(&format!(
                 "not recording: this program {why}; it runs without gapprobe for 24 hours, GAPPROBE=1 records all the same"
@@ -179,11 +181,16 @@ pub(crate) fn initialize() {
         return;
     }
     ATTACH_NS.store(clock::monotonic().saturating_sub(begin), Ordering::Relaxed);
+    if let Some(text) = settings.complaints.with("") {
+        say::complain(&text);
+    }
 }
 
+/// Not recording, and why: one line, with what is wrong in the settings.
 fn off(text: &str) {
     lifecycle::set(lifecycle::State::Inert);
-    say::complain(text);
+    let all = settings().and_then(|s| s.complaints.with(text));
+    say::complain(all.as_deref().unwrap_or(text));
 }
 
 /// Exit and fork handlers. Called here and again with the first context: handlers registered later run earlier, and

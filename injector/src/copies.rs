@@ -124,10 +124,12 @@ fn say_at_exit() {
         return;
     }
     if choose::is_mapped(&[path]) && choose::is_mapped(&["/libcuda.so"]) {
-        say::set_quiet(settings::read().quiet);
-        say::complain(&format!(
+        let settings = settings::read();
+        say::set_quiet(settings.quiet);
+        let why = format!(
             "not recording: CUDA_INJECTION64_PATH is taken by {path}; GAPPROBE_FORCE=1 records beside it"
-        ));
+        );
+        say::complain(&settings.complaints.with(&why).unwrap_or(why));
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // COLD
-//! The `GAPPROBE_*` variables (table in `trace::setting`), read once at attach. An empty value is none. A value that makes
-//! no sense is replaced by the default and said in one line.
+//! The `GAPPROBE_*` variables (table in `trace::setting`), read once at attach. An empty value is none. Values that make
+//! no sense are replaced by the default (`GAPPROBE` itself: by off) and all said in one line.
 
 use std::fmt::Display;
 use std::os::unix::ffi::OsStrExt;
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use analyzer::report::retention::Keep;
-use trace::setting;
+use trace::setting::{self, Switch};
 
 use crate::environment;
 
@@ -39,6 +39,8 @@ pub(crate) struct Settings {
     pub(crate) print_all: bool,
     /// Print nothing.
     pub(crate) quiet: bool,
+    /// Record beside other profilers.
+    pub(crate) force: bool,
     /// Graph launches as one op.
     pub(crate) graph_level: bool,
     /// Wait for cudaProfilerStart.
@@ -67,8 +69,27 @@ pub(crate) struct Settings {
     pub(crate) test_keep: bool,
     /// File for raw CUPTI records (test switch).
     pub(crate) test_raw: Option<PathBuf>,
-    /// The first value that made no sense, as a sentence.
-    pub(crate) complaint: Option<String>,
+    /// The values that made no sense.
+    pub(crate) complaints: Complaints,
+}
+
+/// Values that made no sense, each said in a part of a sentence.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Complaints(Vec<String>);
+
+impl Complaints {
+    /// `is`: what is wrong with the value, and what holds instead.
+    fn add(&mut self, name: &str, raw: &[u8], is: &str) {
+        let raw = String::from_utf8_lossy(raw);
+        let shown: String = raw.chars().filter(|c| !c.is_control()).take(40).collect();
+        self.0.push(format!("{name}={shown} is {is}"));
+    }
+
+    /// `text` (may be empty) and all of them; `None` where there is nothing to say.
+    pub(crate) fn with(&self, text: &str) -> Option<String> {
+        let parts = Some(text).filter(|t| !t.is_empty()).into_iter().chain(self.0.iter().map(String::as_str));
+        Some(parts.collect::<Vec<_>>().join("; ")).filter(|all| !all.is_empty())
+    }
 }
 
 /// The value of `name` if it is one that `is_good`, else `default`; `good`: which ones are, in words.
@@ -77,68 +98,59 @@ fn parsed<T: FromStr + Display>(
     good: impl FnOnce() -> String,
     is_good: impl Fn(&T) -> bool,
     default: T,
-    complaint: &mut Option<String>,
+    complaints: &mut Complaints,
 ) -> T {
     let Some(raw) = environment::value(name) else { return default };
     match std::str::from_utf8(raw).ok().and_then(|t| t.trim().parse().ok()).filter(is_good) {
         Some(n) => n,
         None => {
-            let raw = String::from_utf8_lossy(raw);
-            let shown: String = raw.chars().filter(|c| !c.is_control()).take(40).collect();
-            complaint.get_or_insert(format!("{name}={shown} is not {}; using {default}", good()));
+            complaints.add(name, raw, &format!("not {}, using {default}", good()));
             default
         }
     }
 }
 
-fn number(name: &str, low: u64, high: u64, default: u64, complaint: &mut Option<String>) -> u64 {
+fn number(name: &str, low: u64, high: u64, default: u64, complaints: &mut Complaints) -> u64 {
     let good = || format!("a number from {low} to {high}");
-    parsed(name, good, |n| (low..=high).contains(n), default, complaint)
+    parsed(name, good, |n| (low..=high).contains(n), default, complaints)
 }
 
-fn choice(name: &str, allowed: [&str; 2], complaint: &mut Option<String>) -> bool {
+fn choice(name: &str, allowed: [&str; 2], complaints: &mut Complaints) -> bool {
     let Some(raw) = environment::value(name) else { return false };
     match allowed.iter().position(|a| raw == a.as_bytes()) {
         Some(i) => i == 1,
         None => {
             let [a, b] = allowed;
-            complaint.get_or_insert(format!("{name} is neither {a} nor {b}; using {a}"));
+            complaints.add(name, raw, &format!("neither {a} nor {b}, using {a}"));
             false
         }
     }
 }
 
 /// As [`number`]; 0 is good, too, where `or_zero` says so.
-fn decimal(
-    name: &str,
-    low: f64,
-    high: f64,
-    or_zero: bool,
-    default: f64,
-    complaint: &mut Option<String>,
-) -> f64 {
+fn decimal(name: &str, low: f64, high: f64, or_zero: bool, default: f64, complaints: &mut Complaints) -> f64 {
     let good = || format!("a number from {low} to {high}{}", if or_zero { ", nor 0" } else { "" });
-    parsed(name, good, |n| (low..=high).contains(n) || or_zero && *n == 0.0, default, complaint)
+    parsed(name, good, |n| (low..=high).contains(n) || or_zero && *n == 0.0, default, complaints)
 }
 
 /// Most steps from one window to the next.
 const MOST_STEPS: u64 = 1 << 40;
 
-fn windows(complaint: &mut Option<String>) -> Wish {
-    let budget = decimal(setting::BUDGET, 0.01, 100.0, false, 100.0, complaint);
+fn windows(complaints: &mut Complaints) -> Wish {
+    let budget = decimal(setting::BUDGET, 0.01, 100.0, false, 100.0, complaints);
     let wish = if budget >= 100.0 { Wish::All } else { Wish::Budget(budget / 100.0) };
-    let Some(text) = environment::text(setting::WINDOW).filter(|t| !t.trim().is_empty()) else { return wish };
+    let Some(raw) = environment::value(setting::WINDOW).filter(|v| !v.trim_ascii().is_empty()) else {
+        return wish;
+    };
+    let text = std::str::from_utf8(raw).unwrap_or("");
     let parts = text.split_once('/').map(|(a, b)| (a.trim().parse::<u64>(), b.trim().parse::<u64>()));
     match parts {
         Some((Ok(steps), Ok(every))) if steps > 0 && steps < every && every <= MOST_STEPS => {
             Wish::Fixed { steps, every }
         }
         _ => {
-            complaint.get_or_insert(format!(
-                "{} is not STEPS/EVERY with fewer steps recorded than there are, as 20/2000; using {}",
-                setting::WINDOW,
-                setting::BUDGET
-            ));
+            let good = "STEPS/EVERY with fewer steps recorded than there are, as 20/2000";
+            complaints.add(setting::WINDOW, raw, &format!("not {good}, using {}", setting::BUDGET));
             wish
         }
     }
@@ -146,44 +158,54 @@ fn windows(complaint: &mut Option<String>) -> Wish {
 
 /// Reads all settings.
 pub(crate) fn read() -> Settings {
-    let mut complaint = None;
-    let max_mb = number(setting::MAX_MB, 64, 65_536, 256, &mut complaint);
-    let exit_ms = number(setting::EXIT_MS, 0, 600_000, 2000, &mut complaint);
-    let keep_mb = number(setting::KEEP_MB, 0, u64::from(u32::MAX), 0, &mut complaint);
-    let keep_days = number(setting::KEEP_DAYS, 0, 36_500, 0, &mut complaint);
-    let sample_hz = number(setting::SAMPLE_HZ, 0, 1000, 100, &mut complaint);
+    let mut complaints = Complaints::default();
+    if let (Switch::Neither, Some(raw)) = (switch(), environment::value(setting::SWITCH)) {
+        complaints.add(setting::SWITCH, raw, "neither 1 (on) nor 0 (off), not recording");
+    }
+    let max_mb = number(setting::MAX_MB, 64, 65_536, 256, &mut complaints);
+    let exit_ms = number(setting::EXIT_MS, 0, 600_000, 2000, &mut complaints);
+    let keep_mb = number(setting::KEEP_MB, 0, u64::from(u32::MAX), 0, &mut complaints);
+    let keep_days = number(setting::KEEP_DAYS, 0, 36_500, 0, &mut complaints);
+    let sample_hz = number(setting::SAMPLE_HZ, 0, 1000, 100, &mut complaints);
     Settings {
         sample_hz,
-        windows: windows(&mut complaint),
-        free_ns: number(setting::TEST_FREE_MS, 0, 3_600_000, 2000, &mut complaint) * 1_000_000,
-        slow_step: decimal(setting::SLOW_STEP, 1.05, 100.0, true, 1.5, &mut complaint),
-        flight_ns: number(setting::FLIGHT, 0, 600, 0, &mut complaint) * 1_000_000_000,
+        windows: windows(&mut complaints),
+        free_ns: number(setting::TEST_FREE_MS, 0, 3_600_000, 2000, &mut complaints) * 1_000_000,
+        slow_step: decimal(setting::SLOW_STEP, 1.05, 100.0, true, 1.5, &mut complaints),
+        flight_ns: number(setting::FLIGHT, 0, 600, 0, &mut complaints) * 1_000_000_000,
         keep: Keep::new(Some(keep_mb), Some(keep_days)),
-        no_sites: choice(setting::SITES, ["1", "0"], &mut complaint),
+        no_sites: choice(setting::SITES, ["1", "0"], &mut complaints),
         directory: environment::path(setting::DIR).map_or_else(|| PathBuf::from("."), PathBuf::from),
         max_bytes: (max_mb as usize) << 20,
         exit_ms,
         cupti: environment::path(setting::CUPTI).map(PathBuf::from),
-        print_all: choice(setting::PRINT, ["rank0", "all"], &mut complaint),
-        quiet: choice(setting::QUIET, ["0", "1"], &mut complaint),
-        graph_level: choice(setting::GRAPH, ["node", "graph"], &mut complaint),
-        capture_waits: choice(setting::CAPTURE, ["start", "profiler"], &mut complaint),
+        print_all: choice(setting::PRINT, ["rank0", "all"], &mut complaints),
+        quiet: choice(setting::QUIET, ["0", "1"], &mut complaints),
+        force: choice(setting::FORCE, ["0", "1"], &mut complaints),
+        graph_level: choice(setting::GRAPH, ["node", "graph"], &mut complaints),
+        capture_waits: choice(setting::CAPTURE, ["start", "profiler"], &mut complaints),
         run_id: environment::text(setting::RUN_ID).map(str::to_owned),
-        test_bare: choice(setting::TEST_BARE, ["0", "1"], &mut complaint),
+        test_bare: choice(setting::TEST_BARE, ["0", "1"], &mut complaints),
         test_device_pool: environment::text(setting::TEST_DEVICE_POOL).and_then(|t| {
             let numbers: Vec<usize> = t.split(',').filter_map(|n| n.trim().parse().ok()).collect();
             numbers.try_into().ok()
         }),
-        test_keep: choice(setting::TEST_KEEP, ["0", "1"], &mut complaint),
+        test_keep: choice(setting::TEST_KEEP, ["0", "1"], &mut complaints),
         test_raw: environment::path(setting::TEST_RAW).map(PathBuf::from),
-        complaint,
+        complaints,
     }
 }
 
-/// `GAPPROBE=0`, or the executable is on the deny list or not on the allow list. Cheap enough for the constructor:
-/// reads the environment and, only where a list is set, the link /proc/self/exe.
+/// What `GAPPROBE` says.
+pub(crate) fn switch() -> Switch {
+    Switch::of(environment::get(setting::SWITCH))
+}
+
+/// `GAPPROBE` says off, or the executable is on the deny list or not on the allow list. Cheap enough for the constructor:
+/// reads the environment and, only where a list is set, the link /proc/self/exe. (What is neither on nor off is said once CUDA
+/// is used, and switches off there.)
 pub(crate) fn switched_off() -> bool {
-    if environment::get(setting::SWITCH) == Some(b"0") {
+    if switch() == Switch::Off {
         return true;
     }
     let (allow, deny) = (environment::value(setting::ALLOW), environment::value(setting::DENY));

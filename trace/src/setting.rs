@@ -17,6 +17,33 @@ pub struct Setting {
     pub internal: bool,
 }
 
+/// What a value of `GAPPROBE` says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Switch {
+    /// Nothing: unset or empty.
+    Unset,
+    /// Record, whatever happened to earlier starts.
+    On,
+    /// Do not record.
+    Off,
+    /// Neither: to be named, and nothing is recorded.
+    Neither,
+}
+
+impl Switch {
+    /// By the value, in any case of letters; `None`: the variable is not set.
+    pub fn of(value: Option<&[u8]>) -> Switch {
+        let is_one_of =
+            |v: &[u8], words: [&str; 4]| words.iter().any(|w| v.eq_ignore_ascii_case(w.as_bytes()));
+        match value.unwrap_or_default().trim_ascii() {
+            b"" => Switch::Unset,
+            v if is_one_of(v, ["1", "on", "true", "yes"]) => Switch::On,
+            v if is_one_of(v, ["0", "off", "false", "no"]) => Switch::Off,
+            _ => Switch::Neither,
+        }
+    }
+}
+
 macro_rules! settings {
     ($($const_name:ident $name:literal $default:literal $since:literal $internal:literal $meaning:literal;)*) => {
         $(#[doc = $meaning] pub const $const_name: &str = $name;)*
@@ -29,7 +56,7 @@ macro_rules! settings {
 }
 
 settings! {
-    SWITCH "GAPPROBE" "1" "0.1" false "0 switches gapprobe off in this process and its children; 1 records also where an earlier start of the program crashed.";
+    SWITCH "GAPPROBE" "1" "0.1" false "0 (or off, false, no) switches gapprobe off in this process and its children; 1 (or on, true, yes) records also where an earlier start of the program crashed. Anything else is named, and nothing is recorded.";
     DIR "GAPPROBE_DIR" "." "0.1" false "Directory for the trace and the summary.";
     MAX_MB "GAPPROBE_MAX_MB" "256" "0.1" false "Host memory for rings, buffers, names and the report at exit, MB (64 to 65536).";
     EXIT_MS "GAPPROBE_EXIT_MS" "2000" "0.1" false "Longest time the program's exit may be held up for flushing and writing, ms (0 to 600000).";
@@ -45,7 +72,7 @@ settings! {
     SLOW_STEP "GAPPROBE_SLOW_STEP" "1.5" "0.1" false "Between windows, eight steps in a row that take so many times the usual one open a window, and so does a step that does not come (1.05 to 100; 0: never).";
     FLIGHT "GAPPROBE_FLIGHT" "0" "0.1" false "Flight recorder: when steps become slow (GAPPROBE_SLOW_STEP) or nothing happens any more, a trace of the last so many seconds is written at once while the program goes on, at most one in five minutes and ten a process (1 to 600; 0: none).";
     SITES "GAPPROBE_SITES" "1" "0.1" false "0 leaves all stacks alone: no line of code, neither at calls (of Python, or the calling function of machine code) nor in samples.";
-    FORCE "GAPPROBE_FORCE" "0" "0.1" false "1 records although another profiler (nsys, ncu, compute-sanitizer) seems to be around.";
+    FORCE "GAPPROBE_FORCE" "0" "0.1" false "1 records although another profiler (nsys, ncu, compute-sanitizer) seems to be around (0 or 1).";
     SAMPLE_HZ "GAPPROBE_SAMPLE_HZ" "100" "0.1" false "How often a second the threads that call CUDA are looked at: where they stand in Python, running or blocked in what (0 to 1000; 0: never).";
     KEEP_MB "GAPPROBE_KEEP_MB" "" "0.1" false "Room for this user's traces and summaries in GAPPROBE_DIR, MB: after a report the oldest of ended processes of this host go. Also the room for recordings that nobody recovered (4096 where unset). Unset or 0: traces and summaries are never removed.";
     KEEP_DAYS "GAPPROBE_KEEP_DAYS" "" "0.1" false "As GAPPROBE_KEEP_MB, by age in days (recordings: 7 where unset).";

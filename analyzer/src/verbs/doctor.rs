@@ -4,11 +4,12 @@
 
 use std::fmt;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use analyzer::visible::visible;
-use trace::setting;
+use trace::setting::{self, Switch};
 
 use crate::verbs::exit::Exit;
 use crate::verbs::process::glibc_version;
@@ -73,6 +74,7 @@ fn problem(subject: &'static str, text: impl Into<String>, fix: impl Into<String
 /// Runs all checks and prints them.
 pub(crate) fn run(args: &Args) -> Outcome {
     let mut all = vec![driver(), device(), cupti::check()];
+    all.extend(switch());
     all.extend(other_holders());
     all.push(counters());
     all.extend(folders::check());
@@ -221,6 +223,21 @@ fn other_holders() -> Vec<Finding> {
         all.push(ok("others", "no other profiler announced in the environment"));
     }
     all
+}
+
+/// Does `GAPPROBE` in this environment let programs be recorded?
+fn switch() -> Option<Finding> {
+    let value = std::env::var_os(setting::SWITCH)?;
+    let shown = format!("{}={}", setting::SWITCH, value.display());
+    match Switch::of(Some(value.as_bytes())) {
+        Switch::Unset | Switch::On => None,
+        Switch::Off => Some(note("switch", format!("{shown}: programs started from here are not recorded"))),
+        Switch::Neither => Some(problem(
+            "switch",
+            format!("{shown} is neither 1 (on) nor 0 (off): programs started from here are not recorded"),
+            format!("unset {}", setting::SWITCH),
+        )),
+    }
 }
 
 /// The driver's switch for performance counters. It does not concern us, but people look for it.

@@ -61,7 +61,7 @@ fn settings_page() -> String {
         "<!-- Made by scripts/settings from trace/src/setting.rs: change it there. -->\n\
          # Settings\n\n\
          gapprobe is set by environment variables. `gapprobe run` has options for the most used ones. A value that\n\
-         makes no sense is named in one line on stderr, and the default holds.\n\n\
+         makes no sense is named in one line on stderr, and the default holds (of `GAPPROBE` itself: off).\n\n\
          | variable | default | since | meaning |\n|---|---|---|---|\n",
     );
     for s in SETTINGS.iter().filter(|s| !s.internal) {

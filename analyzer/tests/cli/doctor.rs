@@ -29,3 +29,22 @@ fn doctor_has_a_fix_for_each_problem_and_says_so_in_its_exit_code() {
         assert!(text.lines().any(|l| l.split_whitespace().nth(1) == Some(subject)), "{subject} in\n{text}");
     }
 }
+
+#[test]
+fn doctor_says_what_the_switch_says() {
+    let place = Place::new("doctor-switch");
+    let said = |value: &str| {
+        let output = place.gapprobe(&["doctor", "--json"]).env("GAPPROBE", value).output().unwrap();
+        let rows: Vec<serde_json::Value> = serde_json::from_str(&out(&output)).unwrap();
+        let row = rows.into_iter().find(|r| r["subject"] == "switch")?;
+        Some((row["state"].as_str()?.to_owned(), row["text"].as_str()?.to_owned()))
+    };
+    for on in ["", "1", "On", "true", "YES"] {
+        assert_eq!(said(on), None, "{on:?}");
+    }
+    for (value, state) in [("0", "note"), ("False", "note"), ("maybe", "problem")] {
+        let (found, text) = said(value).unwrap_or_else(|| panic!("{value}: nothing"));
+        assert_eq!(found, state, "{text}");
+        assert!(text.contains(&format!("GAPPROBE={value}")) && text.contains("not recorded"), "{text}");
+    }
+}

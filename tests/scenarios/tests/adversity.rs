@@ -267,6 +267,8 @@ fn settings_with_nonsense_in_them() {
         ("GAPPROBE_PRINT", "\u{1b}[31m"),
         ("GAPPROBE_GRAPH", "both"),
         ("GAPPROBE_CAPTURE", "0x1"),
+        ("GAPPROBE_FORCE", "yes"),
+        ("GAPPROBE_WINDOW", "5"),
     ];
     for (name, value) in nonsense {
         let run = Victim::sim("13.0", &LOOP).env(name, value).run();
@@ -275,6 +277,43 @@ fn settings_with_nonsense_in_them() {
         assert_eq!((report.len(), complaint.len()), (1, 1), "{name}: {}", run.stderr);
         assert!(complaint[0].contains(name) && !complaint[0].contains('\u{1b}'), "{complaint:?}");
         assert_eq!(run.recorded().kernels().len(), 200, "{name}");
+    }
+}
+
+#[test]
+fn all_values_that_make_no_sense_are_in_the_one_line() {
+    let nonsense = [("GAPPROBE_FORCE", "x"), ("GAPPROBE_MAX_MB", "banana"), ("GAPPROBE_EXIT_MS", "-1")];
+    let victim = || nonsense.iter().fold(Victim::sim("13.0", &LOOP), |v, (name, value)| v.env(name, value));
+    let named =
+        |line: &str| nonsense.iter().all(|(name, value)| line.contains(&format!("{name}={value} is n")));
+    let run = victim().run();
+    let lines = unharmed(&run, "all of them");
+    assert_eq!(lines.iter().filter(|l| named(l)).count(), 1, "{lines:?}");
+    assert_eq!((lines.len(), run.recorded().kernels().len()), (2, 200), "{lines:?}");
+    // beside why nothing is recorded
+    let run = victim().env("NSYS_PROFILING_SESSION_ID", "17").run();
+    let lines = unharmed(&run, "nsys");
+    assert!(lines.len() == 1 && named(&lines[0]) && lines[0].contains("Nsight Systems"), "{lines:?}");
+}
+
+#[test]
+fn a_switch_that_is_neither_on_nor_off_is_named_and_nothing_is_recorded() {
+    for value in ["maybe", "2", "\u{1b}[31m0"] {
+        let run = Victim::sim("13.0", &LOOP).env("GAPPROBE", value).run();
+        let lines = unharmed(&run, value);
+        let line = lines.first().map_or("", |l| l);
+        assert!(
+            lines.len() == 1 && line.contains("GAPPROBE=") && line.contains("not recording"),
+            "{lines:?}"
+        );
+        assert!(!line.contains('\u{1b}'), "{line:?}");
+        assert!(run.truth().cupti.is_empty() && run.left_anywhere().is_empty(), "{value}");
+        let quiet = Victim::of("/bin/echo", &["no CUDA"], "13.0").env("GAPPROBE", value).run();
+        assert_eq!((quiet.stdout.as_str(), quiet.stderr.as_str()), ("no CUDA\n", ""), "{value}");
+    }
+    for value in ["on", "TRUE", "Yes", " 1 "] {
+        let run = Victim::sim("13.0", &LOOP).env("GAPPROBE", value).run();
+        assert_eq!((unharmed(&run, value).len(), run.recorded().kernels().len()), (1, 200), "{value}");
     }
 }
 

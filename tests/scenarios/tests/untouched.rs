@@ -154,8 +154,9 @@ fn cuinit_alone_leaves_nothing() {
 
 #[test]
 fn switched_off_it_does_not_touch_cupti() {
-    let off = [("GAPPROBE", "0"), ("GAPPROBE_DENY", "python3, loop"), ("GAPPROBE_ALLOW", "python3,torchrun")];
-    for (name, value) in off {
+    let lists = [("GAPPROBE_DENY", "python3, loop"), ("GAPPROBE_ALLOW", "python3,torchrun")];
+    let switches = ["0", "off", "False", "NO"].map(|value| ("GAPPROBE", value));
+    for (name, value) in switches.into_iter().chain(lists) {
         let run = Victim::sim("13.0", &["loop", "5", "10", "10"]).env(name, value).run();
         assert_eq!((run.ending(), run.launched(), run.stderr.as_str()), (0, 50, ""), "{name}");
         assert!(run.truth().cupti.is_empty(), "{name}: {:?}", run.truth().cupti);
