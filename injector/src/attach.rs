@@ -335,7 +335,8 @@ fn new_recorder(image: Image, settings: &Settings, callers: callers::Callers) ->
     if let Some(session) = session {
         store.attribute("cupti.path", &session.path);
     }
-    let directory = std::path::absolute(&settings.directory).unwrap_or_else(|_| settings.directory.clone());
+    let folder = settings.folder();
+    let directory = std::path::absolute(&folder).unwrap_or(folder);
     store.attribute(trace::define::START, &format!("{:016x}", crashes::job()));
     store.attribute("directory", &directory.to_string_lossy());
     if let Some(directory) = identity::started_in() {

@@ -180,7 +180,8 @@ fn fly(settings: &Settings, image: &Image, order: &Order) {
         known::unobserved_to(&mut run, open.since, order.at, open.why);
     }
     run.header.state = state::CLOSED; // nobody was killed
-    let mut options = ReportOptions::new(Path::new(&settings.directory));
+    let folder = settings.folder();
+    let mut options = ReportOptions::new(&folder);
     (options.names)(&mut run, None);
     let analysis = analyzer::analyze(&run);
     if !goes_on() {

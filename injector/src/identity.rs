@@ -12,7 +12,7 @@ use crate::environment;
 static STARTED_IN: OnceLock<PathBuf> = OnceLock::new();
 
 /// Remembers the current directory. In the constructor: a program may go elsewhere, and what it names by a relative path
-/// (code of its main file, up to Python 3.8) is relative to where it was started.
+/// (code of its main file, up to Python 3.8; GAPPROBE_DIR) is relative to where it was started.
 pub(crate) fn remember_directory() {
     if let Ok(directory) = std::env::current_dir() {
         STARTED_IN.get_or_init(|| directory);

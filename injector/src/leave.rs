@@ -125,7 +125,8 @@ fn report(deadline: Instant) {
     control::remove();
     let image = recorder.store.image;
     let mirror: Option<PathBuf> = recorder.mirror.as_ref().map(|m| m.path.clone());
-    let mut options = analyzer::report::ReportOptions::new(Path::new(&settings.directory));
+    let folder = settings.folder();
+    let mut options = analyzer::report::ReportOptions::new(&folder);
     options.deadline = Some(deadline);
     options.keep = settings.keep;
     options.lock = lock;

@@ -5,13 +5,13 @@
 
 use std::fmt::Display;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use analyzer::report::retention::Keep;
 use trace::setting::{self, Switch};
 
-use crate::environment;
+use crate::{environment, identity};
 
 /// Which part of the run is to be recorded.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -27,7 +27,7 @@ pub(crate) enum Wish {
 /// What the user asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// Directory of trace and summary.
+    /// Directory of trace and summary, as it was given: [`Settings::folder`].
     pub(crate) directory: PathBuf,
     /// Bytes for everything of ours in host memory.
     pub(crate) max_bytes: usize,
@@ -71,6 +71,19 @@ pub(crate) struct Settings {
     pub(crate) test_raw: Option<PathBuf>,
     /// The values that made no sense.
     pub(crate) complaints: Complaints,
+}
+
+impl Settings {
+    /// Where trace and summary go now: a relative directory is one of where the program was started, wherever it went since.
+    /// `.` only where it still stands there: then the name alone is what one types.
+    pub(crate) fn folder(&self) -> PathBuf {
+        let Some(start) = identity::started_in() else { return self.directory.clone() };
+        if self.directory == Path::new(".") && std::env::current_dir().is_ok_and(|now| now == *start) {
+            return self.directory.clone();
+        }
+        let folder = start.join(&self.directory);
+        std::path::absolute(&folder).unwrap_or(folder)
+    }
 }
 
 /// Values that made no sense, each said in a part of a sentence.

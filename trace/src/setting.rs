@@ -57,7 +57,7 @@ macro_rules! settings {
 
 settings! {
     SWITCH "GAPPROBE" "1" "0.1" false "0 (or off, false, no) switches gapprobe off in this process and its children; 1 (or on, true, yes) records also where an earlier start of the program crashed. Anything else is named, and nothing is recorded.";
-    DIR "GAPPROBE_DIR" "." "0.1" false "Directory for the trace and the summary.";
+    DIR "GAPPROBE_DIR" "." "0.1" false "Directory for the trace and the summary; a relative one is of where the program was started, even if it goes elsewhere.";
     MAX_MB "GAPPROBE_MAX_MB" "256" "0.1" false "Host memory for rings, buffers, names and the report at exit, MB (64 to 65536).";
     EXIT_MS "GAPPROBE_EXIT_MS" "2000" "0.1" false "Longest time the program's exit may be held up for flushing and writing, ms (0 to 600000).";
     CUPTI "GAPPROBE_CUPTI" "" "0.1" false "Path of the libcupti to use where the process has none of its own.";

@@ -9,6 +9,7 @@ mod clients;
 mod crashes;
 mod dataloader;
 mod dependencies;
+mod elsewhere;
 mod entries;
 mod exactness;
 mod exits;
