@@ -13,6 +13,8 @@ use crate::sites::DIRECTORY;
 
 /// Key of the object.
 pub(crate) const KEY: &str = "gapprobe";
+/// Key of the program's command line.
+pub(crate) const COMMAND: &str = "command";
 /// Marks of losses written at most; the losses of others are in the totals, and taken to lie in the observed time.
 pub(crate) const MOST_MARKS: usize = 10_000;
 
@@ -109,6 +111,9 @@ pub(super) fn of(run: &Run, base: u64) -> Value {
         let Uncalled { calls, ops, copies, early } = run.uncalled;
         let all = json!({"calls": calls, "operations": ops, "copies": copies, "early": early});
         out.insert("uncalled".into(), all);
+    }
+    if !run.header.command.is_empty() {
+        out.insert(COMMAND.into(), run.header.command.as_str().into());
     }
     out.extend(times(&mut header).map(|(key, n)| (key.to_owned(), json!(*n))));
     out.extend(numbers(&mut header).map(|(key, n)| (key.to_owned(), json!(*n))));

@@ -234,6 +234,12 @@ fn the_next_command_of_a_gpu_bound_program_is_everywhere() {
     assert_eq!(code(&page), 0, "{}", err(&page));
     let page = fs::read_to_string(place.out().join("page.html")).unwrap();
     assert!(page.contains(&format!("\"next\":\"ncu {command}")), "{command}");
+    // our own trace of it knows the program's command, too
+    let exported = place.run(&["export", &path, "-o", "trace.json.gz"]);
+    assert_eq!(code(&exported), 0, "{}", err(&exported));
+    let again = out(&place.run(&["analyze", "trace.json.gz"]));
+    assert_eq!(again.lines().find_map(|l| l.strip_prefix("Next: ncu ")), Some(command));
+    assert!(!command.ends_with("--launch-count 1 python train.py"), "{command}");
     let other: Value =
         serde_json::from_str(&out(&place.run(&["analyze", "--json", &trace("traces/h200_gpt.json.gz")])))
             .unwrap();

@@ -6,11 +6,14 @@ use serde_json::Value as Json;
 use trace::define::{Definition, MAX_FRAMES};
 use trace::{FrameInfo, Header, Language, Loss, Total};
 
-use crate::chrome::facts::{numbers, times, MOST_MARKS, MOST_SAMPLES};
+use crate::chrome::facts::{numbers, times, COMMAND, MOST_MARKS, MOST_SAMPLES};
 use crate::run::{
     Child, ChildSample, LossMark, Reading, Recorder, Run, Sample, Span, Thread, Uncalled, MAX_TIME,
 };
 use crate::sites::DIRECTORY;
+
+/// Longest command line that is read.
+const MOST_COMMAND: usize = 4096;
 
 /// Facts of a trace of ours.
 #[derive(Debug, Clone)]
@@ -46,6 +49,8 @@ impl Own {
             early: told("early"),
         };
         run.missing = self.facts.get("missing").and_then(Json::as_str).unwrap_or("").to_owned();
+        let command = self.facts.get(COMMAND).and_then(Json::as_str).unwrap_or("");
+        run.header.command = command.chars().take(MOST_COMMAND).collect();
         run.slowed_host |= self.facts.get("slowed_host").and_then(Json::as_bool).unwrap_or(false);
         for (key, to) in numbers(&mut run.header) {
             *to = number(&self.facts, key).and_then(|n| u32::try_from(n).ok()).unwrap_or(*to);
