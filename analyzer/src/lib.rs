@@ -51,6 +51,8 @@ pub mod line;
 #[cfg(feature = "cli")]
 pub mod live;
 pub mod load;
+#[cfg(feature = "cli")]
+pub mod lost;
 pub mod merge;
 #[cfg(feature = "cli")]
 pub mod overview;

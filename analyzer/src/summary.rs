@@ -203,7 +203,7 @@ fn buckets(buckets: &Buckets) -> Map<String, Value> {
 }
 
 /// Every loss by name, the zeros too: a reader need not know which there are.
-fn losses(run: &Run, analysis: &Analysis) -> Map<String, Value> {
+pub(crate) fn losses(run: &Run, analysis: &Analysis) -> Map<String, Value> {
     let count = |l: Loss| analysis.losses.iter().find(|(m, _)| *m == l).map_or(0, |(_, n)| *n);
     let missing = [("kernels_missing", analysis.unanswered), ("calls_missing", run.uncalled.calls)];
     let all = Loss::ALL.iter().map(|&l| (l.key(), count(l))).chain(missing);

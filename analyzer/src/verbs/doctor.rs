@@ -228,7 +228,7 @@ fn other_holders() -> Vec<Finding> {
 /// Does `GAPPROBE` in this environment let programs be recorded?
 fn switch() -> Option<Finding> {
     let value = std::env::var_os(setting::SWITCH)?;
-    let shown = format!("{}={}", setting::SWITCH, value.display());
+    let shown = format!("{}={}", setting::SWITCH, value.to_string_lossy());
     match Switch::of(Some(value.as_bytes())) {
         Switch::Unset | Switch::On => None,
         Switch::Off => Some(note("switch", format!("{shown}: programs started from here are not recorded"))),

@@ -5,8 +5,10 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use analyzer::fit;
+use analyzer::lost::Lost;
 use analyzer::tables::{self, NameStyle, Report, Source, Table};
 use clap::ValueEnum;
+use serde_json::Value;
 
 use crate::verbs::exit::{Exit, Failure};
 use crate::verbs::width::Width;
@@ -36,7 +38,8 @@ pub(crate) struct Args {
     #[arg(short, long = "report", value_name = "NAME", value_delimiter = ',')]
     reports: Vec<String>,
     /// How tables are printed: csv takes one report, and writes a text that begins with = + - @ behind a ', or a spreadsheet
-    /// would run it; json is an array of rows, of several reports an object of arrays
+    /// would run it; json is an array of rows, of several reports an object of arrays, with
+    /// what was lost as `losses`
     #[arg(short, long, value_enum, default_value_t = Format::Table)]
     format: Format,
     /// Sort by a column (heading, or key as in json): numbers down, texts up [default: total time]
@@ -152,7 +155,11 @@ pub(crate) fn run(args: &Args) -> Outcome {
         Names::Whole => NameStyle::Whole,
     };
     let source = Source::new(&input.run, names).with_os_calls(&input.os_calls);
-    talk::to_stdout(|out| print(args, &wanted, &source, out)).map(|()| Exit::Ok)
+    let lost = Lost::of(&input.run);
+    if let Some(losses) = lost.text() {
+        talk::say(format!("gapprobe: {}: {losses}", file.display()));
+    }
+    talk::to_stdout(|out| print(args, &wanted, &source, &lost, out)).map(|()| Exit::Ok)
 }
 
 fn list() -> String {
@@ -198,7 +205,13 @@ fn column(report: &Report, name: &str) -> Result<usize, Failure> {
     })
 }
 
-fn print(args: &Args, wanted: &[Wanted], source: &Source<'_>, out: &mut dyn Write) -> io::Result<()> {
+fn print(
+    args: &Args,
+    wanted: &[Wanted],
+    source: &Source<'_>,
+    lost: &Lost<'_>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let several = wanted.len() > 1;
     if several && args.format == Format::Json {
         out.write_all(b"{")?;
@@ -234,7 +247,8 @@ fn print(args: &Args, wanted: &[Wanted], source: &Source<'_>, out: &mut dyn Writ
         }
     }
     match args.format {
-        Format::Json => writeln!(out, "{}", if several { "\n}" } else { "" }),
+        Format::Json if several => writeln!(out, ",\n\"losses\": {}\n}}", Value::Object(lost.json())),
+        Format::Json => writeln!(out),
         _ => Ok(()),
     }
 }

@@ -6,7 +6,7 @@ use std::io::Read;
 
 use serde_json::{json, Value};
 
-use crate::place::{code, out, Place};
+use crate::place::{code, err, out, Place};
 use crate::training::{put, Shape};
 
 /// A trace of torch.profiler in which the calls of every 30th kernel are missing; how many.
@@ -61,4 +61,30 @@ fn a_recording_of_ours_too_and_nothing_where_nothing_was_lost() {
     assert!(!says(&["check", "whole"]).contains("losses"));
     let diff = says(&["diff", "whole", "lossy"]);
     assert!(diff.contains("!  B lost something: losses 1 (") && !diff.contains("A lost"), "{diff}");
+}
+
+/// Tables are data: what was lost stands on stderr, one line, in the words of `analyze`.
+#[test]
+fn tables_too() {
+    let place = Place::new("lossy-tables");
+    let lost = without_calls(&place, "some.json");
+    put(&place, "lossy", Shape { lost: 7, steps: 300, ..Shape::default() });
+    put(&place, "whole", Shape { steps: 300, ..Shape::default() });
+    for (file, said) in [
+        ("some.json", format!("gapprobe: some.json: losses {lost} (launching calls not there)")),
+        ("lossy", "gapprobe: lossy: losses 7 (cupti_dropped)".to_owned()),
+    ] {
+        for args in [&["stats", file][..], &["steps", file], &["gaps", file], &["steps", file, "-f", "csv"]] {
+            let output = place.run(args);
+            assert_eq!(code(&output), 0, "{args:?}: {}", err(&output));
+            assert_eq!(err(&output).lines().filter(|l| *l == said).count(), 1, "{args:?}: {}", err(&output));
+            assert!(!out(&output).contains("losses"), "{args:?}: data is data");
+        }
+    }
+    for args in [["stats", "whole"], ["steps", "whole"], ["gaps", "whole"]] {
+        assert!(!err(&place.run(&args)).contains("losses"), "{args:?}");
+    }
+    let both = place.run(&["stats", "lossy", "-r", "steps", "-r", "gaps", "-f", "json"]);
+    let both: Value = serde_json::from_str(&out(&both)).unwrap();
+    assert_eq!((&both["losses"]["cupti_dropped"], both["steps"].is_array()), (&json!(7), true));
 }

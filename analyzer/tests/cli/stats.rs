@@ -169,7 +169,10 @@ fn a_file_that_cannot_be_read_ends_with_4_and_a_damaged_one_is_read_with_remarks
     let lost = text.replacen("\"dur\": 200.000", "\"dur\": -1.000", 2);
     fs::write(place.out().join("lost.json"), lost).unwrap();
     let output = place.run(&["stats", "lost.json", "-r", "cuda_gpu_kern_sum", "-f", "json"]);
-    assert_eq!(err(&output), "gapprobe: lost.json: 2 events that end before they begin\n");
+    assert_eq!(
+        err(&output),
+        "gapprobe: lost.json: 2 events that end before they begin\ngapprobe: lost.json: losses 3 (damaged)\n"
+    );
     let rows: Value = serde_json::from_str(&out(&output)).unwrap();
     assert_eq!(rows[0]["instances"], 4);
 }
