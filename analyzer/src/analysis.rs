@@ -494,7 +494,7 @@ impl Model {
 /// How much of the run the recording shows.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Coverage {
-    /// Valid span less unobserved spans, ns. Where no flush says that anything is whole ([`Run::unproven`]): up to the last operation.
+    /// Valid span less unobserved spans, ns. Where no flush says that anything is whole ([`crate::run::Run::unproven`]): up to the last operation.
     pub seen_ns: u64,
     /// First GPU use to the last thing known of the program, ns.
     pub run_ns: u64,
