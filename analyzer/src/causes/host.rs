@@ -28,7 +28,7 @@
 
 use trace::event::Gauge;
 
-use super::host_parts::{code_of, parts};
+use super::host_parts::{parts, Part};
 use super::{compile, file_io, gc, gil, lock, logging, native_cpu, network, sleep, starved, Case};
 use crate::analysis::{Bucket, Confidence, Finding};
 use crate::gaps::standing::LEAST_SAMPLES;
@@ -95,10 +95,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     } else if !parts.is_empty() {
         return None; // it has a name of its own
     }
-    let of = |doing: Doing| own.is_none() || code_of(doing).is_none();
-    let all = own.map_or(stood.samples, |own| own.samples);
-    let main =
-        stood.doings.iter().find(|d| of(d.0)).filter(|d| all >= LEAST_SAMPLES && d.1 * 2 >= all).map(|d| d.0);
+    let main = own.map_or_else(|| stood.main(), |own| own.main(stood));
     if matches!(main, Some(Doing::Computes | Doing::Reads | Doing::Allocates)) {
         f.fix = "move it to another thread or process, do it one step ahead, or on the GPU";
     }
@@ -152,8 +149,12 @@ pub(super) fn of_kind(
     cause: (&'static str, &'static str),
     fix: &'static str,
 ) -> Option<Finding> {
+    let of = |win: f64| -> Option<Part> {
+        parts(&case.device.host, win).into_iter().find(|p| p.code == Some(cause.0))
+    };
+    of(1.0)?; // whatever it wins; what it wins takes a replay
     let (all, longest) = stretches(case, cause)?;
-    let part = parts(&case.device.host, all.win).into_iter().find(|p| p.code == Some(cause.0))?;
+    let part = of(all.win)?;
     let mut f = case.finding(cause, all.share * part.part, all.win * part.part);
     (f.count, f.call, f.fix) = (all.count, all.call, fix);
     f.text = format!("the launching thread {} {}, up to {longest}", part.doing.words(), case.rhythm(f.count));

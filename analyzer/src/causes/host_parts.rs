@@ -2,7 +2,7 @@
 //! What the host did in its long stretches (GP105 HOST): half a step's sleep and half a step's Python are two things to mend, and mending
 //! one wins no more than its part.
 
-use super::shown::ALL_OF_IT;
+use super::shown;
 use super::{
     compile, file_io, gc, gil, lock, logging, native_cpu, network, no_work, sleep, starved, sync, NAMED_WIN,
 };
@@ -13,15 +13,23 @@ use crate::sites::doing::Doing;
 pub(super) struct Part {
     /// The cause of its own that this is; `None`: no other than HOST.
     pub(super) code: Option<&'static str>,
-    /// What most of its samples show.
+    /// What more of its samples show than anything else.
     pub(super) doing: Doing,
     pub(super) samples: u32,
     /// Share of the host's time, 0 to 1.
     pub(super) part: f64,
 }
 
+impl Part {
+    /// What at least half of its samples show, if they are enough.
+    pub(super) fn main(&self, stood: &Stood) -> Option<Doing> {
+        let n = stood.count(|d| d == self.doing);
+        (self.samples >= LEAST_SAMPLES && n * 2 >= self.samples).then_some(self.doing)
+    }
+}
+
 /// The cause that doing this is, where it is one of its own.
-pub(super) fn code_of(doing: Doing) -> Option<&'static str> {
+fn code_of(doing: Doing) -> Option<&'static str> {
     Some(match doing {
         Doing::WaitsForDevice => sync::CODE,
         Doing::Collects => gc::CODE,
@@ -39,7 +47,7 @@ pub(super) fn code_of(doing: Doing) -> Option<&'static str> {
     })
 }
 
-/// By samples: the thing that half of them or more show, first, with all of the time from [`ALL_OF_IT`] on; and others of which there are
+/// By samples: the thing that half of them or more show, first, with all of the time from [`shown::ALL_OF_IT`] on; and others of which there are
 /// enough samples and that are worth a word, of a time whose end wins `win`. What is too little stays with HOST. Empty where nothing is that
 /// common, or its part too small to be named where the whole is not.
 pub(super) fn parts(stood: &Stood, win: f64) -> Vec<Part> {
@@ -53,17 +61,16 @@ pub(super) fn parts(stood: &Stood, win: f64) -> Vec<Part> {
     }
     all.sort_by_key(|p| std::cmp::Reverse(p.samples));
     for p in &mut all {
-        p.part = f64::from(p.samples) / f64::from(stood.samples.max(1));
+        p.part = shown::part(p.samples, stood.samples);
     }
-    let Some(first) = all.first_mut().filter(|p| p.part >= 0.5 && stood.samples >= LEAST_SAMPLES) else {
+    let Some(first) = all.first().filter(|p| p.part >= 0.5 && stood.samples >= LEAST_SAMPLES) else {
         return Vec::new();
     };
-    if win >= NAMED_WIN && win * first.part < NAMED_WIN {
+    if shown::is_too_little(win, first.part) {
         return Vec::new();
     }
     // (whoever waits for requests most of the time is asked nothing about the rest)
-    if first.part >= ALL_OF_IT || first.code == Some(no_work::CODE) {
-        first.part = if first.part >= ALL_OF_IT { 1.0 } else { first.part };
+    if first.part >= shown::ALL_OF_IT || first.code == Some(no_work::CODE) {
         all.truncate(1);
         return all;
     }

@@ -17,12 +17,26 @@ pub(super) struct Shown {
 impl Shown {
     /// By `n` of `all` samples.
     pub(super) fn new(code: &'static str, n: u32, all: u32) -> Shown {
-        let part = f64::from(n) / f64::from(all.max(1));
-        Shown { code, part: if part >= ALL_OF_IT { 1.0 } else { part } }
+        Shown { code, part: part(n, all) }
     }
 
     /// Its part of a win that would be named is too small to be: then the whole stays together.
     pub(super) fn leaves_too_little(&self, f: &Finding) -> bool {
-        f.win >= NAMED_WIN && f.win * self.part < NAMED_WIN
+        is_too_little(f.win, self.part)
     }
+}
+
+/// Share of the time that `n` of `all` samples stand for, 0 to 1; 1 from [`ALL_OF_IT`] on.
+pub(super) fn part(n: u32, all: u32) -> f64 {
+    let part = f64::from(n) / f64::from(all.max(1));
+    if part >= ALL_OF_IT {
+        1.0
+    } else {
+        part
+    }
+}
+
+/// See [`Shown::leaves_too_little`].
+pub(super) fn is_too_little(win: f64, part: f64) -> bool {
+    win >= NAMED_WIN && win * part < NAMED_WIN
 }

@@ -11,7 +11,7 @@
 //   cost         ns a recorded call costs above bare CUPTI, median of paired blocks: "event NS"
 //   tail         what the callbacks of single calls take, ENTER and EXIT together, by the simulated driver's own
 //                stopwatch around them (four clock reads, two of them in the figure); no call left out; blocks of bare
-//                CUPTI and ours in turn: "bare|ours p50 NS p99.9 NS p99.99 NS max NS ns calls N late L" (late: 5 us or more)
+//                CUPTI, ours, and loops as long as ours that only read the clock in turn: "bare|ours|loop p50 NS p99.9 NS p99.99 NS max NS ns calls N late L" (late: 5 us or more)
 #define _GNU_SOURCE
 #include "nvtx.h"
 #include "sim.h"
