@@ -521,6 +521,8 @@ pub struct Cost {
     pub cupti_ns: u64,
     /// Both as a share of the run, 0 to 1.
     pub share: f64,
+    /// Host memory that CUPTI keeps of the run's launches at most, bytes ([`trace::total::kept_bytes`]).
+    pub kept_bytes: u64,
 }
 
 impl Analysis {

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use crate::analysis::{passing, working, Analysis, Profiled, StepSource, Tied, Verdict};
+use crate::analysis::{passing, working, Analysis, Cost, Profiled, StepSource, Tied, Verdict};
 use crate::causes::{gpu_bound, inconclusive, mixed, small_kernels};
 use crate::plural::{self, counted};
 use crate::run::Run;
@@ -49,7 +49,7 @@ pub fn figures(run: &Run, a: &Analysis) -> String {
     }
     out.push_str(&seen(a));
     if !run.foreign {
-        let _ = write!(out, ", cost {}", cost(a.cost.share));
+        let _ = write!(out, ", cost {}", cost(&a.cost));
     }
     let _ = write!(out, ", losses {}.", losses(run, a));
     if let Some(p) = v.profiled {
@@ -200,10 +200,17 @@ pub(crate) fn losses(run: &Run, a: &Analysis) -> String {
     }
 }
 
-/// Cost, one decimal below 10 %.
-fn cost(share: f64) -> String {
-    format!("{:.1} %", share * 100.0)
+/// Cost, one decimal; memory that CUPTI keeps, where it is more than the recorder's own.
+fn cost(c: &Cost) -> String {
+    let kept = match c.kept_bytes {
+        0..=WORTH_A_WORD => String::new(),
+        n => format!(" and up to {:.1} GB that CUPTI keeps", n as f64 / 1e9),
+    };
+    format!("{:.1} %{kept}", c.share * 100.0)
 }
+
+/// Bytes: `GAPPROBE_MAX_MB` unless set.
+const WORTH_A_WORD: u64 = 256 << 20;
 
 fn percent(share: f64) -> String {
     let p = share * 100.0;

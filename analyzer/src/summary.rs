@@ -44,6 +44,7 @@ pub fn summary(run: &Run, analysis: &Analysis, around: &Around<'_>) -> Value {
             "share": analysis.cost.share,
             "callback_ns": analysis.cost.callback_ns,
             "cupti_ns": analysis.cost.cupti_ns,
+            "cupti_kept_bytes": analysis.cost.kept_bytes,
         },
         "coverage": coverage(run, analysis),
         "model": {

@@ -103,6 +103,8 @@ losses! {
     CallerUnknown = 27, Note, "caller_unknown", "calls without Python whose calling function could not be found (no unwind tables, or code of no module)";
     /// Calls without Python from new places while there was no room for more of them.
     CallerDropped = 28, Note, "caller_dropped", "calls without Python and without their calling function: too many new ones at once";
+    /// Times that lie before the GPU's first use or in the future: of another clock than the recording's.
+    ForeignClock = 29, Data, "foreign_clock", "GPU operations and calls with times of another clock (another profiler's), left out";
 }
 
 #[cfg(test)]

@@ -107,9 +107,15 @@ totals! {
 /// What CUPTI leaves on each launch of [`Total::LaunchesBetween`], ns (H200, CUPTI 13.0: docs/windows.md).
 pub const LEFT_BEHIND_NS: u64 = 600;
 
-/// What CUPTI keeps in host memory for each launch through the CUDA runtime until the process ends, bytes: 24 and malloc's 8 (H200,
-/// CUPTI 13.0.85, recording or between windows: docs/windows.md).
-pub const KEPT_BYTES: u64 = 32;
+/// What CUPTI keeps in host memory, bytes, for each launch through the CUDA runtime that follows the process's first instantiation of a CUDA
+/// graph, until the process ends: 24 and malloc's 8 under 13.0 to 13.3, as soon as any client is attached, nothing under 12.8, 12.9, 13.4 and 13.5
+/// (H200: docs/windows.md). `cupti`: `cuptiGetVersion`'s number.
+pub const fn kept_bytes(cupti: u32) -> u64 {
+    match cupti {
+        130_000..=130_399 => 32,
+        _ => 0,
+    }
+}
 
 /// A program hangs that does nothing for so many usual steps, and so long, ns ([`Total::LastActivityAt`]).
 pub const HANGS: (u64, u64) = (20, 10_000_000_000);

@@ -3,6 +3,7 @@
 
 use trace::call::Class;
 use trace::event::Gauge;
+use trace::Total;
 
 use crate::analysis::Analysis;
 use crate::run::{Call, Reading, Run, Span, NONE};
@@ -126,13 +127,37 @@ impl Growth {
     }
 }
 
-/// What CUPTI keeps of a step's launches at most, bytes: that is the recorder's doing, and not the program's.
+/// What CUPTI keeps of a step's launches, bytes ([`trace::total::kept_bytes`]): that is the recorder's doing, and not the program's.
 fn kept_a_step(run: &Run, a: &Analysis) -> f64 {
+    let each = trace::total::kept_bytes(run.header.cupti_version);
+    let Some(since) = first_graph(run).filter(|_| each > 0) else { return 0.0 };
+    let (from, to) = (a.steady.start.max(since), a.steady.end);
     let launches = run.threads.iter().flat_map(|t| &t.calls).filter(|c| c.class == Some(Class::Launch));
-    let steady = launches.filter(|c| c.start >= a.steady.start && c.start < a.steady.end).count();
+    let steady = launches.filter(|c| is_of_the_runtime(c) && c.start >= from && c.start < to).count();
     let seen: u64 = a.steps.steady().iter().map(|s| s.span.ns()).sum();
     let steps = seen as f64 / a.steps.mean_ns.max(1.0);
-    steady as f64 * trace::total::KEPT_BYTES as f64 / steps.max(1.0)
+    steady as f64 * each as f64 / steps.max(1.0)
+}
+
+/// What CUPTI keeps of the whole run's launches at most, bytes: launches through the driver and those before the first graph, of which
+/// it keeps nothing, are not told apart in the run's totals.
+pub(crate) fn kept_by_cupti(run: &Run) -> u64 {
+    let total = |t: Total| run.header.total(t);
+    let has_graph = total(Total::GraphLaunches) > 0 || first_graph(run).is_some();
+    let launches = total(Total::Launches).saturating_add(total(Total::LaunchesBetween));
+    let each = if has_graph { trace::total::kept_bytes(run.header.cupti_version) } else { 0 };
+    launches.saturating_mul(each)
+}
+
+/// When the program first instantiated or launched a CUDA graph, as far as is recorded.
+fn first_graph(run: &Run) -> Option<u64> {
+    let calls = run.threads.iter().flat_map(|t| &t.calls);
+    let of_graphs = |c: &&Call| matches!(c.class, Some(Class::GraphSetup | Class::GraphLaunch));
+    calls.filter(of_graphs).map(|c| c.start).min()
+}
+
+fn is_of_the_runtime(c: &Call) -> bool {
+    c.packed >> 24 == u32::from(trace::call::RUNTIME)
 }
 
 /// `12.3 MB`, `1.20 GB`.

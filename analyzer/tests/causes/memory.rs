@@ -4,9 +4,9 @@
 use analyzer::analysis::{Bucket, Confidence};
 use analyzer::{Analysis, Run};
 use trace::event::Gauge;
-use trace::{call, Event, Kind};
+use trace::{call, Event, Kind, Total};
 
-use super::{kept, run, time, verdict, Program};
+use super::{kept, run, time, verdict, Program, STEPS};
 
 const MB: u64 = 1_000_000;
 
@@ -140,31 +140,69 @@ fn memory_that_grows_with_every_step_is_said_beside_the_verdict() {
     assert!(a.verdict.text.contains("; host memory grows "), "{}", a.verdict.text);
 }
 
-/// The recorder's own presence costs memory, by launches: it is told apart, and alone it is no growth of the program's.
+/// The recorder's own presence costs memory, by launches, once there is a CUDA graph: it is told apart, and alone it is no growth of the
+/// program's. Other releases of CUPTI keep nothing, nor does this one without a graph: there all of it is the program's.
 #[test]
 fn what_cupti_keeps_of_launches_is_not_the_programs() {
     const LAUNCHES: u64 = 20_000;
-    let grown = |bytes: u64| {
-        let mut step = 0;
-        let (_, a) = run(|p| {
+    let made = |has_graph: bool| {
+        let mut p = Program::new();
+        for step in 0..STEPS {
+            if has_graph && step == 0 {
+                p.graph(1, &[("tiny_kernel", 150); 3]);
+            }
             for _ in 0..LAUNCHES {
                 p.launch("gemm_kernel", 264, 8_000);
             }
             p.sync();
-            let value = 100 * MB + step * bytes;
             let mut e = Event::new(Kind::Gauge, p.t, p.t);
-            (e.a, e.b, e.c) = (Gauge::ResidentBytes as u32, value as u32, (value >> 32) as u32);
+            e.a = Gauge::ResidentBytes as u32;
             p.b.on_recorder(e);
-            step += 1;
-        });
+        }
+        analyzer::load(p.finish().as_slice()).expect("a recording")
+    };
+    let grown = |run: &mut Run, cupti: u32, bytes: u64| {
+        run.header.cupti_version = cupti;
+        for (r, step) in run.readings.iter_mut().zip(0..) {
+            r.value = 100 * MB + step * bytes;
+        }
+        let a = analyzer::analyze(run);
         a.findings.iter().find(|f| f.code == "GP119").map(|f| f.text.clone())
     };
-    assert_eq!(grown(LAUNCHES * 32), None, "19 MB in all, and CUPTI's");
-    let text = grown(2 * MB).expect("the program's");
+    let (mut with, mut without) = (made(true), made(false));
+    assert_eq!(grown(&mut with, 130_000, LAUNCHES * 32), None, "19 MB in all, and CUPTI's");
+    let text = grown(&mut with, 130_300, 2 * MB).expect("the program's");
     assert!(
         text.starts_with("host memory grows 1.4 MB a step (and 640.0 kB that CUPTI keeps of its launches)"),
         "{text}"
     );
+    let theirs = [
+        grown(&mut without, 130_000, LAUNCHES * 32),
+        grown(&mut with, 130_400, LAUNCHES * 32),
+        grown(&mut with, 28, LAUNCHES * 32),
+    ];
+    for text in theirs {
+        assert!(text.as_ref().is_some_and(|t| t.starts_with("host memory grows 640")), "{text:?}");
+    }
+}
+
+/// What a run of days costs in memory beside its time.
+#[test]
+fn what_cupti_keeps_of_a_long_run_is_said_as_cost() {
+    let said = |cupti: u32, launches: u64, graphs: u64| {
+        let (mut run, _) = run(|p| p.train_step(6, 300_000));
+        run.header.cupti_version = cupti;
+        run.header.totals[Total::Launches as usize] = launches;
+        run.header.totals[Total::GraphLaunches as usize] = graphs;
+        let a = analyzer::analyze(&run);
+        let line = analyzer::line::line(&run, &a, None);
+        assert!(line.contains(", cost "), "{line}");
+        line.contains("and up to 3.2 GB that CUPTI keeps")
+    };
+    assert!(said(130_000, 100_000_000, 1));
+    assert!(!said(130_000, 100_000_000, 0), "without a graph it keeps nothing");
+    assert!(!said(130_500, 100_000_000, 1));
+    assert!(!said(130_000, 1_000_000, 1), "32 MB");
 }
 
 #[test]

@@ -124,7 +124,7 @@ impl Decoder {
     pub(super) fn call(&mut self, runtime: bool, r: &record::Api, sink: &mut Sink<'_>) {
         let packed = call::pack(if runtime { call::RUNTIME } else { call::DRIVER }, r.cbid);
         let Some(class) = call::find_fast(packed) else { return };
-        let Some(mut e) = timed(Kind::Call, r.start, r.end) else { return };
+        let Some(mut e) = timed(Kind::Call, r.start, r.end, sink.now) else { return };
         (e.a, e.b, e.x, e.correlation) = (packed, r.return_value, class as u8, r.correlation);
         e.flags = FROM_RECORD;
         if let Some(done) = self.calls.take(r.thread, e) {

@@ -14,11 +14,11 @@ use super::calls::Calls;
 use super::names::{self, Names};
 use super::raw::RawFile;
 use super::session;
-use crate::losses;
 use crate::program::Capture;
 use crate::sampler::Taker;
 use crate::store::Store;
 use crate::windows::FirstOp;
+use crate::{clock, losses};
 
 /// The decoder's memory between buffers; belongs to the drain thread.
 pub(crate) struct Decoder {
@@ -151,7 +151,7 @@ impl Decoder {
 
     fn kernel(&mut self, r: &record::Kernel, sink: &mut Sink<'_>) {
         let op = Op::from(r);
-        let Some(mut e) = op.event(Kind::Kernel) else { return };
+        let Some(mut e) = op.event(Kind::Kernel, sink.now) else { return };
         e.a = self.kernel_id(r, sink);
         e.b =
             [r.grid_x, r.grid_y, r.grid_z].iter().fold(1u32, |all, n| all.saturating_mul((*n).max(0) as u32));
@@ -191,7 +191,7 @@ impl Decoder {
     }
 
     fn copy(&mut self, op: Op, copy: Copy, flags: u8, sink: &mut Sink<'_>) {
-        let Some(mut e) = op.event(Kind::Memcpy) else { return };
+        let Some(mut e) = op.event(Kind::Memcpy, sink.now) else { return };
         (e.a, e.b) = copy.pack();
         e.flags |= if u32::from(flags) & record::flag::MEMCPY_ASYNC != 0 { COPY_ASYNC } else { 0 };
         if self.place(&op, &e, sink) {
@@ -202,7 +202,7 @@ impl Decoder {
     }
 
     fn memset(&mut self, op: Op, bytes: u64, sink: &mut Sink<'_>) {
-        let Some(mut e) = op.event(Kind::Memset) else { return };
+        let Some(mut e) = op.event(Kind::Memset, sink.now) else { return };
         (e.a, e.b) = (bytes as u32, (bytes >> 32) as u32);
         if self.place(&op, &e, sink) {
             self.count(Total::Memsets, 1);
@@ -210,7 +210,7 @@ impl Decoder {
     }
 
     fn graph(&mut self, op: Op, sink: &mut Sink<'_>) {
-        if let Some(e) = op.event(Kind::GraphTrace) {
+        if let Some(e) = op.event(Kind::GraphTrace, sink.now) {
             self.place(&op, &e, sink);
         }
     }
@@ -232,7 +232,9 @@ fn synchronization(r: &record::Synchronization, sink: &mut Sink<'_>) {
     // a wait of a stream has no duration on the host; zero times are normal for some types
     let mut e = Event::new(Kind::SyncRecord, r.start, r.end.max(r.start));
     (e.a, e.b, e.c, e.correlation) = (r.sync_type, r.event, r.stream, r.correlation);
-    if r.start != 0 && sink.capture.covers(r.start) {
+    if r.start != 0 && !is_of_our_clock(e.start, e.end, sink.now) {
+        losses::add(Loss::ForeignClock, 1);
+    } else if r.start != 0 && sink.capture.covers(r.start) {
         sink.store.add_recorder(&e);
     }
 }
@@ -280,27 +282,41 @@ device_work! {
 
 impl Op {
     /// The event, as far as all kinds have it in common.
-    fn event(&self, kind: Kind) -> Option<Event> {
-        let mut e = timed(kind, self.start, self.end)?;
+    fn event(&self, kind: Kind, now: u64) -> Option<Event> {
+        let mut e = timed(kind, self.start, self.end, now)?;
         (e.correlation, e.c) = (self.correlation, self.graph);
         e.flags = if self.is_node { GRAPH_NODE } else { 0 };
         Some(e)
     }
 }
 
-/// The event, unless its times say that it must not be drawn: those are counted by name.
-pub(super) fn timed(kind: Kind, start: u64, end: u64) -> Option<Event> {
+/// The event, unless its times say that it must not be drawn: those are counted by name. `now`: of this round, ns.
+pub(super) fn timed(kind: Kind, start: u64, end: u64, now: u64) -> Option<Event> {
     let loss = match (start, end) {
         // measured on the H200: the unfinished ones of a forced flush have neither start nor end
         (0, 0) if session::was_forced() => Loss::Unfinished,
         (0, 0) => Loss::ZeroTimestamp,
         (_, 0) => Loss::Unfinished,
         (start, end) if end < start => Loss::BackwardTimestamp,
+        _ if !is_of_our_clock(start, end, now) => Loss::ForeignClock,
         _ => return Some(Event::new(kind, start, end)),
     };
     losses::add(loss, 1);
     None
 }
+
+/// After another client has registered its clock, CUPTI has been seen to give the first records that follow in a clock that is not ours
+/// (pytorch/pytorch#192021: 1e14 ns off). One of them would make the run days long.
+fn is_of_our_clock(start: u64, end: u64, now: u64) -> bool {
+    let is_past = |now: u64| end <= now.saturating_add(CLOCK_SLACK);
+    start.saturating_add(CLOCK_SLACK) >= session::first_use_at()
+        // the process may have been stopped since this round's time was read
+        && (is_past(now) || is_past(clock::monotonic()))
+}
+
+/// How far CUPTI's times may lie before the first use of the GPU, or in the future, ns: more than any error of its conversion (medians of
+/// some microseconds, tests/gpu/results), less than any difference between two clocks.
+const CLOCK_SLACK: u64 = 1_000_000_000;
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What gapprobe's own code costs a GPU-bound training step: blocks of GPT steps, gapprobe's callbacks and buffer
-handlers swapped for empty ones (bare CUPTI) in every other block. Step times are taken on the GPU, by events, so that
-the measuring does not empty the queue. Blocks of six: with two a p99 was four or five steps of 440, whatever those had met (results of 2026-11-23).
+handlers swapped for empty ones (bare CUPTI) in every other block. Step times are taken on the GPU, by events, and the queue is never
+emptied between blocks: a GPU-bound program's is not either, and behind an empty queue the host's own hiccups, of milliseconds on a shared
+machine and seconds long, decide the slowest steps (results of 2026-11-23: they filled one side's tail or the other's, by chance).
 Prints all of them; the statistics are the runner's."""
 
 import json
@@ -12,24 +13,25 @@ from gpt import training_step
 from training import Context, Marks, arguments, pass_gate
 
 
-def block(ctx, step, n):
-    """Times of `n` steps, ms."""
-    if not ctx.on_gpu:
-        times = []
-        for i in range(n):
-            t = time.perf_counter()
-            step(i)
-            times.append((time.perf_counter() - t) * 1e3)
-        return times
-    ctx.sync()
-    step(0)  # fills the queue again; not counted
-    marks = [torch.cuda.Event(enable_timing=True) for _ in range(n + 1)]
-    marks[0].record()
-    for i in range(n):
-        step(i)
-        marks[i + 1].record()
-    ctx.sync()
-    return [a.elapsed_time(b) for a, b in zip(marks, marks[1:])]
+class Clock:
+    """Times of what was put into the queue between two calls of `lap`, ms."""
+
+    def __init__(self, ctx):
+        self.on_gpu, self.laps = ctx.on_gpu, []
+        self.lap()
+
+    def lap(self):
+        if self.on_gpu:
+            self.laps.append(torch.cuda.Event(enable_timing=True))
+            self.laps[-1].record()
+        else:
+            self.laps.append(time.perf_counter())
+
+    def times(self):
+        if self.on_gpu:
+            torch.cuda.synchronize()
+            return [a.elapsed_time(b) for a, b in zip(self.laps, self.laps[1:])]
+        return [(b - a) * 1e3 for a, b in zip(self.laps, self.laps[1:])]
 
 
 def main():
@@ -41,14 +43,18 @@ def main():
     switch = Marks(False)
     for i in range(10):
         step(i)
-    pairs = []
+    clock, blocks, switched = Clock(ctx), [], False
     for k in range(a.pairs):
-        one = {}
         for bare in (False, True) if k % 2 == 0 else (True, False):
             switched = switch.bare(bare)
-            one[bare] = block(ctx, step, a.block)
-        pairs.append([one[False], one[True]])
+            blocks.append(bare)
+            for i in range(a.block):
+                step(i)
+                clock.lap()
     switch.bare(False)
+    times = clock.times()
+    of_block = [times[n * a.block : (n + 1) * a.block] for n in range(len(blocks))]
+    pairs = [[of_block[n + blocks[n]], of_block[n + 1 - blocks[n]]] for n in range(0, len(blocks), 2)]
     print(json.dumps({"program": "cost_step", "switch": switched, "pairs_ms": pairs}), flush=True)
 
 

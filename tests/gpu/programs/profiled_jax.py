@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A JAX training loop with JAX's profiler over five steps, twice: what its user gets, counted by plane and line.
+"""A JAX training loop with JAX's profiler over five steps, five times: what its user gets, counted by plane and line.
 
 The profile is an XSpace protocol buffer; its planes, lines and events are counted here by walking the wire format, so
 that no profile viewer is needed."""
@@ -89,7 +89,7 @@ def main():
 
     train(50)
     profiles = []
-    for _ in range(2):
+    for _ in range(5):
         with tempfile.TemporaryDirectory() as d:
             jax.profiler.start_trace(d)
             train(5)

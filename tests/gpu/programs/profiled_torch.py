@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training with torch.profiler over five steps, twice: what its user gets, counted by category and name."""
+"""Training with torch.profiler over five steps, five times: what its user gets, counted by category and name."""
 
 import collections
 import json
@@ -37,7 +37,7 @@ def main():
         step(i)
     ctx.sync()
     profiles = []
-    for _ in range(2):
+    for _ in range(5):
         profiles.append(profile(ctx, step))
         for i in range(100):
             step(i)

@@ -79,8 +79,7 @@ def soak(plan):
 
 
 # What is switched on, and by what name launches are made (programs/residue.c).
-KEPT = [(kinds, "A1C" + launches) for launches in "srx" for kinds in ("records", "all", "callbacks", "kernel", "filter", "rt", "drv", "registered")]
-KEPT += [("records", "A1Cw"), ("records", "AC1s")]
+KEPT = [("registered", "A1CGs"), ("records", "A1CGs"), ("records", "A1Cs"), ("records", "A1CGw")]  # G: a graph is instantiated
 LAUNCHES_A_WINDOW, WINDOWS_BETWEEN = 25_000, 38  # residue.c's `keep` prints what is resident after 3, 22, 41 and 60 windows
 
 
@@ -95,8 +94,8 @@ def kept(plan):
         plan.row(NAME, "kept", NOT_RUN, f"no gcc, nvcc, CUPTI or CUDA runtime here: {made.stderr[-200:]}")
         return
     runs = [(kinds, way, theirs) for kinds, way in KEPT]
-    for release in ("12.4", "12.9", "13.5"):
-        runs += [("records", "A1Cs", str(p)) for p in sorted((plan.build / "cupti" / release).glob("libcupti.so.*"))[:1]]
+    for release in ("12.9", "13.0", "13.2", "13.4", "13.5"):
+        runs += [("records", "A1CGs", str(p)) for p in sorted((plan.build / "cupti" / release).glob("libcupti.so.*"))[:1]]
 
     def one(run):
         kinds, way, cupti = run

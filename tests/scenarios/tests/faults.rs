@@ -226,6 +226,17 @@ fn times_that_run_backward() {
 }
 
 #[test]
+fn times_of_another_clock() {
+    let run = faulty("foreign_ts:every=100");
+    assert_eq!(run.recorded().kernels().len() as u64, KERNELS - 20);
+    is_reported(&run, Loss::ForeignClock, 20);
+    nothing_is_made_up(&run);
+    let summary = run.summary().expect("a summary");
+    let said = summary["coverage"]["run_ns"].as_u64().expect("a number");
+    assert!(said < 600_000_000_000, "the run took seconds, not {said} ns");
+}
+
+#[test]
 fn records_that_are_dropped() {
     let run = faulty("drop:every=1000");
     let recorded = run.recorded();

@@ -315,6 +315,8 @@ fn faults_come_when_asked_for() {
     );
     let backward = fault("backward_ts", "10");
     assert_eq!(backward.records(10).iter().filter(|k| number(k, "end") < number(k, "start")).count(), 10);
+    let foreign = fault("foreign_ts:every=100", "10");
+    assert_eq!(foreign.records(10).iter().filter(|k| number(k, "end") > 1 << 60).count(), 10);
     let dropped = fault("drop:every=100", "10");
     let counted: u64 = dropped.lines.iter().filter_map(|l| l.strip_prefix("D ")?.parse::<u64>().ok()).sum();
     assert_eq!((dropped.records(10).len(), counted), (990, 10));

@@ -168,9 +168,14 @@ fn synchronizations_are_the_recorders() {
 
 #[test]
 fn times_that_cannot_be_are_counted_and_not_drawn() {
-    for (start, end, loss) in
-        [(0, 0, Loss::ZeroTimestamp), (1000, 0, Loss::Unfinished), (1000, 999, Loss::BackwardTimestamp)]
-    {
+    const SINCE_1970: u64 = 1_800_000_000_000_000_000;
+    for (start, end, loss) in [
+        (0, 0, Loss::ZeroTimestamp),
+        (1000, 0, Loss::Unfinished),
+        (1000, 999, Loss::BackwardTimestamp),
+        (SINCE_1970, SINCE_1970 + 9, Loss::ForeignClock),
+        (1000, SINCE_1970, Loss::ForeignClock),
+    ] {
         let before = losses::get(loss);
         let mut reader = Reader::new();
         let mut bytes = [0; 248];

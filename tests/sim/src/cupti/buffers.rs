@@ -154,8 +154,12 @@ impl Buffer {
     /// Writes the times and hands the buffer to the client.
     pub(crate) fn hand_out(self) {
         let (converter, now) = (converter(), clock::now());
-        let (zero_every, backward) =
-            (settings().fault_every("zero_ts"), settings().fault_is("backward_ts", ""));
+        let (zero_every, backward, foreign) = (
+            settings().fault_every("zero_ts"),
+            settings().fault_is("backward_ts", ""),
+            settings().fault_every("foreign_ts"),
+        );
+        let ahead = clock::realtime().saturating_sub(now);
         for pending in &self.pending {
             let nth = WRITTEN.fetch_add(1, Ordering::Relaxed) + 1;
             let lost = zero_every.is_some_and(|n| nth % n == 0);
@@ -163,6 +167,9 @@ impl Buffer {
             let mut end = if pending.end <= now && !lost { converter.apply(pending.end) } else { 0 };
             if backward && nth % 100 == 0 {
                 std::mem::swap(&mut start, &mut end);
+            }
+            if foreign.is_some_and(|n| nth % n == 0) && end != 0 {
+                (start, end) = (start + ahead, end + ahead);
             }
             let at = (self.at + pending.at) as *mut u64;
             // SAFETY: `push` put the record, with both its time fields, inside the client's buffer.
