@@ -271,6 +271,7 @@ fn versions(h: &Header) -> Value {
         "sources": {
             "callbacks": source(sources::CALLBACKS),
             "call_filter": source(sources::CALL_FILTER),
+            "call_kinds": source(sources::CALL_KINDS),
             "graph_level": source(sources::GRAPH_LEVEL),
             "gave_up": source(sources::GAVE_UP),
             "no_launches": source(sources::NO_LAUNCHES),

@@ -50,6 +50,8 @@ pub mod sources {
     pub const GAVE_UP: u32 = 8;
     /// No launch times at all: neither filter nor callbacks.
     pub const NO_LAUNCHES: u32 = 16;
+    /// After another client of CUPTI calls come from the whole kinds RUNTIME and DRIVER: its filter had none left.
+    pub const CALL_KINDS: u32 = 32;
 }
 
 macro_rules! header {

@@ -107,7 +107,7 @@ totals! {
 /// What CUPTI leaves on each launch of [`Total::LaunchesBetween`], ns (H200, CUPTI 13.0: docs/windows.md).
 pub const LEFT_BEHIND_NS: u64 = 600;
 
-/// What CUPTI keeps in host memory, bytes, for each launch through the CUDA runtime that follows the process's first instantiation of a CUDA
+/// What CUPTI keeps in host memory, bytes, for each launch of a kernel that follows the process's first instantiation of a CUDA
 /// graph, until the process ends: 24 and malloc's 8 under 13.0 to 13.3, as soon as any client is attached, nothing under 12.8, 12.9, 13.4 and 13.5
 /// (H200: docs/windows.md). `cupti`: `cuptiGetVersion`'s number.
 pub const fn kept_bytes(cupti: u32) -> u64 {

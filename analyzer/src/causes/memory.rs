@@ -133,14 +133,14 @@ fn kept_a_step(run: &Run, a: &Analysis) -> f64 {
     let Some(since) = first_graph(run).filter(|_| each > 0) else { return 0.0 };
     let (from, to) = (a.steady.start.max(since), a.steady.end);
     let launches = run.threads.iter().flat_map(|t| &t.calls).filter(|c| c.class == Some(Class::Launch));
-    let steady = launches.filter(|c| is_of_the_runtime(c) && c.start >= from && c.start < to).count();
+    let steady = launches.filter(|c| c.start >= from && c.start < to).count();
     let seen: u64 = a.steps.steady().iter().map(|s| s.span.ns()).sum();
     let steps = seen as f64 / a.steps.mean_ns.max(1.0);
     steady as f64 * each as f64 / steps.max(1.0)
 }
 
-/// What CUPTI keeps of the whole run's launches at most, bytes: launches through the driver and those before the first graph, of which
-/// it keeps nothing, are not told apart in the run's totals.
+/// What CUPTI keeps of the whole run's launches at most, bytes: those before the first graph, of which it keeps nothing, are not told apart in
+/// the run's totals.
 pub(crate) fn kept_by_cupti(run: &Run) -> u64 {
     let total = |t: Total| run.header.total(t);
     let has_graph = total(Total::GraphLaunches) > 0 || first_graph(run).is_some();
@@ -154,10 +154,6 @@ fn first_graph(run: &Run) -> Option<u64> {
     let calls = run.threads.iter().flat_map(|t| &t.calls);
     let of_graphs = |c: &&Call| matches!(c.class, Some(Class::GraphSetup | Class::GraphLaunch));
     calls.filter(of_graphs).map(|c| c.start).min()
-}
-
-fn is_of_the_runtime(c: &Call) -> bool {
-    c.packed >> 24 == u32::from(trace::call::RUNTIME)
 }
 
 /// `12.3 MB`, `1.20 GB`.

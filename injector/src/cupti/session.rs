@@ -19,7 +19,7 @@ use trace::call::{self, Class};
 use trace::header::sources;
 use trace::Loss;
 
-use super::{arbiter, buffers, callbacks, choose, reroute};
+use super::{api_records, arbiter, buffers, callbacks, choose, reroute};
 use crate::guard::guard;
 use crate::settings::Settings;
 use crate::{attach, clock, lifecycle, losses};
@@ -48,8 +48,6 @@ static STARTED: AtomicBool = AtomicBool::new(false);
 static BEGUN: AtomicBool = AtomicBool::new(false);
 /// The thread that makes them.
 static STARTER: AtomicU32 = AtomicU32::new(0);
-/// Which calls of [`call::CALLS`] are filtered.
-static FILTERED: [AtomicBool; call::CALLS.len()] = [const { AtomicBool::new(false) }; call::CALLS.len()];
 /// Held while kinds are switched: a window of ours must not begin while another client takes over. No callback takes it.
 static ARMING: Mutex<()> = Mutex::new(());
 
@@ -74,6 +72,10 @@ pub(crate) fn get() -> Option<&'static Session> {
 /// Bits of `trace::header::sources`.
 pub(crate) fn source_bits() -> u32 {
     SOURCES.load(Ordering::Relaxed)
+}
+
+fn add_sources(bits: u32) {
+    SOURCES.fetch_or(bits, Ordering::Relaxed);
 }
 
 /// Time of the first GPU use, 0 before it.
@@ -315,7 +317,7 @@ fn enable(session: &Session) -> Result<(), CuptiResult> {
     switch_on(session)
 }
 
-/// Our kinds and filtered calls on.
+/// Our kinds and records of calls on.
 fn switch_on(session: &Session) -> Result<(), CuptiResult> {
     let mut kernels = CuptiResult::SUCCESS;
     for k in kinds(session.graph_level) {
@@ -325,44 +327,22 @@ fn switch_on(session: &Session) -> Result<(), CuptiResult> {
             kernels = result;
         }
     }
-    filter_calls(session, true);
+    add_sources(api_records::switch_on(&session.cupti, session.version, is_subscribed()));
     kernels.ok()
 }
 
-/// Switches our kinds and filtered calls off (another client records; what we left on would land in its trace).
+/// Switches our kinds and records of calls off (another client records; what we left on would land in its trace).
 pub(crate) fn disarm(session: &Session) {
     let _held = hold();
     disable(session);
+    api_records::another_takes_over();
 }
 
 fn disable(session: &Session) {
-    filter_calls(session, false);
+    api_records::switch_off(&session.cupti);
     for k in kinds(session.graph_level) {
         // SAFETY: a kind number we enabled.
         ok(unsafe { (session.cupti.activity_disable)(k) });
-    }
-}
-
-/// Records of single API calls: launches always, every call of ours where we hold no subscription.
-fn filter_calls(session: &Session, on: bool) {
-    let (Some(runtime), Some(driver)) =
-        (session.cupti.activity_enable_runtime_api, session.cupti.activity_enable_driver_api)
-    else {
-        if !is_subscribed() {
-            SOURCES.fetch_or(sources::NO_LAUNCHES, Ordering::Relaxed);
-        }
-        return;
-    };
-    SOURCES.fetch_or(sources::CALL_FILTER, Ordering::Relaxed);
-    for (c, is_on) in call::CALLS.iter().zip(&FILTERED) {
-        // off: what was switched on, no more
-        if if on { c.class == Class::Launch || !is_subscribed() } else { is_on.load(Ordering::Relaxed) } {
-            let enable = if c.domain == call::RUNTIME { runtime } else { driver };
-            // an id that an older release does not know is refused: harmless
-            // SAFETY: a call id and a switch.
-            let _ = unsafe { enable(c.id, u8::from(on)) };
-            is_on.store(on, Ordering::Relaxed);
-        }
     }
 }
 

@@ -5,6 +5,7 @@
 
 use gapprobe_scenarios::built::built;
 use gapprobe_scenarios::{Run, Victim};
+use trace::call::Class;
 use trace::event::Unobserved;
 use trace::header::sources;
 use trace::Loss;
@@ -20,6 +21,12 @@ fn holds_what_it_observed(run: &Run, label: &str) -> usize {
     let outside = |start: u64, end: u64| spans.iter().all(|s| end < s.start || start > s.end);
     for kernel in truth.kernels().filter(|k| outside(k.start, k.end)) {
         assert!(have.contains(&kernel.correlation), "{label}: {kernel:?} is missing; unobserved: {spans:?}");
+    }
+    // and so are the calls that launched them: without these a kernel waits for no reason
+    let calls: std::collections::HashSet<u32> =
+        recorded.calls(Class::Launch).iter().map(|(_, c)| c.correlation).collect();
+    for call in truth.calls.iter().filter(|c| c.name.contains("Launch") && outside(c.start, c.end)) {
+        assert!(calls.contains(&call.correlation), "{label}: {call:?} is missing; unobserved: {spans:?}");
     }
     let real: std::collections::HashMap<u32, (u64, u64)> =
         truth.kernels().map(|k| (k.correlation, (k.start, k.end))).collect();

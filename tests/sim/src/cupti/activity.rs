@@ -20,6 +20,8 @@ static DRIVER_CALLS: [AtomicBool; 1024] = [const { AtomicBool::new(false) }; 102
 static RUNTIME_CALLS: [AtomicBool; 1024] = [const { AtomicBool::new(false) }; 1024];
 /// Set once any call is filtered in: keeps the usual path short.
 static ANY_CALL: AtomicBool = AtomicBool::new(false);
+/// The filters do nothing any more: below 13.5 they do not outlive the kinds' being switched off (H200, 12.9 and 13.0: ARCHITECTURE.md, "Other clients").
+static FILTERS_GONE: AtomicBool = AtomicBool::new(false);
 static THREAD_ID_TYPE: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
@@ -30,8 +32,14 @@ thread_local! {
 /// Switches a kind; false when there is no such kind.
 pub(crate) fn set_kind(kind: u32, on: bool) -> bool {
     let Some(flag) = KINDS.get(kind as usize) else { return false };
-    if flag.swap(on, Ordering::Relaxed) != on && kind == kind::CONCURRENT_KERNEL {
-        switching::switched();
+    if flag.swap(on, Ordering::Relaxed) != on {
+        match kind {
+            kind::CONCURRENT_KERNEL => switching::switched(),
+            kind::DRIVER | kind::RUNTIME if !on && layout::release() < 1305 => {
+                FILTERS_GONE.store(true, Ordering::Relaxed);
+            }
+            _ => {}
+        }
     }
     true
 }
@@ -107,7 +115,8 @@ pub(crate) fn api_wanted(domain: u32, cbid: u32) -> bool {
         _ => return false,
     };
     let filtered = || calls.get(cbid as usize).is_some_and(|c| c.load(Ordering::Relaxed));
-    kind_on(kind) || (ANY_CALL.load(Ordering::Relaxed) && filtered() && !layout::silent())
+    let has_filters = || ANY_CALL.load(Ordering::Relaxed) && !FILTERS_GONE.load(Ordering::Relaxed);
+    kind_on(kind) || (has_filters() && filtered() && !layout::silent())
 }
 
 /// The record of a call; times already in the client's clock.

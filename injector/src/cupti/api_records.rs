@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// COLD
+//! Records of API calls: of single ones by CUPTI's filter (12.5 and newer), which costs least: launches always, every call of ours where we
+//! hold no subscription. After another client they are of all calls, by the whole kinds.
+//!
+//! Why: on an H200, under CUPTI 12.9 and 13.0, the filter gives nothing any more once another client has had the kinds RUNTIME or DRIVER on
+//! and off again, as torch.profiler does at the end of each profile, whatever is switched off and on in which order; nor where it is first
+//! used after a context was created. The kinds themselves do. Under 13.5 the filter goes on. (tests/gpu/results/2026-11-23-h200-call-filter.txt)
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use cupti_sys::{kind, Cupti};
+use trace::call::{self, Class};
+use trace::header::sources;
+
+/// From this release on (`cuptiGetVersion`) the filter outlives another client.
+const FILTER_LASTS: u32 = 130_500;
+
+const CALLS: [u32; 2] = [kind::RUNTIME, kind::DRIVER];
+
+/// Which calls of [`call::CALLS`] are filtered.
+static FILTERED: [AtomicBool; call::CALLS.len()] = [const { AtomicBool::new(false) }; call::CALLS.len()];
+/// Another client has had CUPTI.
+static SHARED: AtomicBool = AtomicBool::new(false);
+/// The whole kinds are on.
+static WHOLE: AtomicBool = AtomicBool::new(false);
+
+/// Another client is about to switch kinds of its own.
+pub(super) fn another_takes_over() {
+    SHARED.store(true, Ordering::Relaxed);
+}
+
+/// Records of calls on. Serialised by the callers (`session::ARMING`, or attaching). Where they come from: bits of `sources`.
+pub(super) fn switch_on(cupti: &Cupti, version: u32, is_subscribed: bool) -> u32 {
+    if SHARED.load(Ordering::Relaxed) && version < FILTER_LASTS {
+        for k in CALLS {
+            // SAFETY: a kind number.
+            let _ = unsafe { (cupti.activity_enable)(k) };
+        }
+        WHOLE.store(true, Ordering::Relaxed);
+        return sources::CALL_KINDS;
+    }
+    if !cupti.has_call_filter() {
+        return if is_subscribed { 0 } else { sources::NO_LAUNCHES };
+    }
+    for (c, is_on) in call::CALLS.iter().zip(&FILTERED) {
+        if c.class == Class::Launch || !is_subscribed {
+            filter(cupti, c, true);
+            is_on.store(true, Ordering::Relaxed);
+        }
+    }
+    sources::CALL_FILTER
+}
+
+/// Off what was switched on, and no more. As [`switch_on`].
+pub(super) fn switch_off(cupti: &Cupti) {
+    if WHOLE.swap(false, Ordering::Relaxed) {
+        for k in CALLS {
+            // SAFETY: a kind number that we enabled.
+            let _ = unsafe { (cupti.activity_disable)(k) };
+        }
+    }
+    for (c, is_on) in call::CALLS.iter().zip(&FILTERED) {
+        if is_on.swap(false, Ordering::Relaxed) {
+            filter(cupti, c, false);
+        }
+    }
+}
+
+fn filter(cupti: &Cupti, c: &call::Call, on: bool) {
+    let of = if c.domain == call::RUNTIME {
+        cupti.activity_enable_runtime_api
+    } else {
+        cupti.activity_enable_driver_api
+    };
+    if let Some(enable) = of {
+        // an id that an older release does not know is refused: harmless
+        // SAFETY: a call id and a switch.
+        let _ = unsafe { enable(c.id, u8::from(on)) };
+    }
+}
