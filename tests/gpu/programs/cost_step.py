@@ -2,7 +2,8 @@
 """What gapprobe's own code costs a GPU-bound training step: blocks of GPT steps, gapprobe's callbacks and buffer
 handlers swapped for empty ones (bare CUPTI) in every other block. Step times are taken on the GPU, by events, and the queue is never
 emptied between blocks: a GPU-bound program's is not either, and behind an empty queue the host's own hiccups, of milliseconds on a shared
-machine and seconds long, decide the slowest steps (results of 2026-11-23: they filled one side's tail or the other's, by chance).
+machine and seconds long, decide the slowest steps (results of 2026-11-23: they filled one side's tail or the other's, by chance). The batch
+is large, so that the GPU needs a step's time also where that host takes 36 ms to launch one (f2e333c, with half the batch: not GPU-bound then).
 Prints all of them; the statistics are the runner's."""
 
 import json
@@ -35,11 +36,11 @@ class Clock:
 
 
 def main():
-    a = arguments("cost_step", lambda p: p.add_argument("--block", type=int, default=6))
+    a = arguments("cost_step", lambda p: p.add_argument("--block", type=int, default=3))
     pass_gate(a)
     torch.manual_seed(20261120)
     ctx = Context(a.device, a.tiny)
-    step = training_step(ctx, batch=16, length=512)
+    step = training_step(ctx, batch=32, length=512)
     switch = Marks(False)
     for i in range(10):
         step(i)
