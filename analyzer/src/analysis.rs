@@ -307,6 +307,8 @@ pub struct DeviceAnalysis {
     pub kernels: u64,
     /// Ops that start before their launch call (clock error), in the valid span.
     pub start_before_launch: u64,
+    /// By how much at most, ns.
+    pub most_before_launch_ns: u64,
     /// Ops whose launch call is known, of those that were looked at for that.
     pub launched: u64,
 }

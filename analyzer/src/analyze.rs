@@ -64,6 +64,7 @@ pub fn analyze(run: &Run) -> Analysis {
             ops: found.ops,
             kernels: found.kernels,
             start_before_launch: found.start_before_launch,
+            most_before_launch_ns: found.most_before_launch_ns,
             launched: found.launched,
         });
     }

@@ -196,6 +196,7 @@ fn device(run: &Run, index: usize, d: &DeviceAnalysis) -> Value {
             "median_ns": d.small.median_ns,
         },
         "start_before_launch": d.start_before_launch,
+        "most_before_launch_ns": d.most_before_launch_ns,
     })
 }
 

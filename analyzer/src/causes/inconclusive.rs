@@ -119,8 +119,9 @@ pub(super) fn before(run: &Run, a: &Analysis) -> Option<String> {
     let early = share(device.start_before_launch, device.launched);
     if early > EARLY_SHARE {
         return Some(format!(
-            "the clocks do not fit: {:.0} % of the operations start before their launch",
-            early * 100.0
+            "the clocks do not fit: {:.0} % of the operations start before their launch, by up to {:.1} us",
+            early * 100.0,
+            device.most_before_launch_ns as f64 / 1e3
         ));
     }
     if device.ops < MIN_OPS || device.wall_ns < MIN_NS {

@@ -29,6 +29,8 @@ pub struct Attributed {
     pub kernels: u64,
     /// Ops that start before their launch call.
     pub start_before_launch: u64,
+    /// By how much at most, ns.
+    pub most_before_launch_ns: u64,
     /// Of so many ops whose call is known.
     pub launched: u64,
     /// Valid span: time with anything running, ns.
@@ -215,7 +217,9 @@ impl<'a> Walk<'a> {
     fn resolve(&mut self, next: Placed<'a>) {
         let call = self.run.call(next.op.call).map(|(_, c)| c);
         if let Some(c) = call {
-            self.out.start_before_launch += u64::from(next.op.start < c.start);
+            let before = c.start.saturating_sub(next.op.start);
+            self.out.start_before_launch += u64::from(before > 0);
+            self.out.most_before_launch_ns = self.out.most_before_launch_ns.max(before);
             self.out.launched += 1;
         }
         // E: the end of the op before the first piece; without a piece, of the last op
