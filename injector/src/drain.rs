@@ -24,6 +24,7 @@ use crate::python::sites::Sites;
 use crate::recording::Mirror;
 use crate::store::Store;
 use crate::threads::Signal;
+use crate::ticks::Keeper;
 use crate::windows::{Around, Windows};
 use crate::{clock, flush, hostpool, lifecycle, losses, nvtx, python, recording, sampler, stopped};
 
@@ -66,6 +67,7 @@ pub(crate) struct Recorder {
     rate_since: u64,
     /// How far the GPU's records were delivered when the last round began, ns.
     delivered_to: u64,
+    ticks: Keeper,
 }
 
 /// The recorder, from the first GPU use on.
@@ -107,11 +109,13 @@ impl Recorder {
             last_mirror: 0,
             rate_since: now,
             delivered_to: 0,
+            ticks: Keeper::default(),
         }
     }
 
     /// One round: rings and buffers into the store; header, and the file where it is due.
     pub(crate) fn round(&mut self, mirror_now: bool) {
+        self.ticks.keep();
         let now = clock::monotonic();
         // the promise before the buffers: a flush that ends while we decode has given back buffers we did not take
         self.delivered_to = flush::complete_to();

@@ -98,6 +98,8 @@ mod thread_block;
 #[cfg(not(loom))]
 mod threads;
 #[cfg(not(loom))]
+mod ticks;
+#[cfg(not(loom))]
 mod windows;
 
 #[cfg(not(loom))]

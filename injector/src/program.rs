@@ -13,7 +13,7 @@ use trace::event::{Event, Kind, Unobserved};
 use crate::ranges::Ranges;
 use crate::ring::{Tag, SLOT_WORDS};
 use crate::store::Store;
-use crate::{clock, hostpool, lifecycle, ranges, windows};
+use crate::{clock, hostpool, lifecycle, ranges, ticks, windows};
 
 /// Tags in the kind byte of a ring slot; see [`Tag`].
 const TAG_STEP: u64 = Tag::Step as u64;
@@ -23,7 +23,7 @@ const TAG_CAPTURE: u64 = Tag::Capture as u64;
 pub(crate) fn step() {
     if lifecycle::is_live() {
         windows::on_mark();
-        hostpool::push(&[[clock::monotonic(), 0, 0, TAG_STEP]]);
+        hostpool::push(&[[ticks::now(), 0, 0, TAG_STEP]]);
     }
 }
 

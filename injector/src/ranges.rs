@@ -24,7 +24,7 @@ use crate::nvtx::handles;
 use crate::program::Capture;
 use crate::ring::{Tag, SLOT_WORDS};
 use crate::store::Store;
-use crate::{clock, hostpool, lifecycle, losses};
+use crate::{hostpool, lifecycle, losses, ticks};
 
 /// Tags in the kind byte of a ring slot; see [`Tag`].
 const TAG_PUSH: u64 = Tag::RangePush as u64;
@@ -173,7 +173,7 @@ fn begin(tag: u64, domain: u32, name: &Name, number: Option<Number>, id: u64) ->
             }
         }
     }
-    let (time, place) = (clock::monotonic(), u64::from(handle) | u64::from(domain) << 32);
+    let (time, place) = (ticks::now(), u64::from(handle) | u64::from(domain) << 32);
     let head =
         |style: u64, used: usize| [time, bits, place, tag | style << 8 | (used as u64) << 12 | id << 16];
     if let Some(first) = slots.first_mut() {
@@ -210,7 +210,7 @@ pub(crate) unsafe fn push_plain(name: *const c_char) {
 #[inline]
 pub(crate) fn pop(domain: u32) {
     if lifecycle::is_live() {
-        one([clock::monotonic(), 0, u64::from(domain) << 32, TAG_POP]);
+        one([ticks::now(), 0, u64::from(domain) << 32, TAG_POP]);
     }
 }
 
@@ -235,7 +235,7 @@ pub(crate) fn start(domain: u32, name: &Name, number: Option<Number>) -> u64 {
 #[inline]
 pub(crate) fn end(id: u64) {
     if id != 0 && lifecycle::is_live() {
-        one([clock::monotonic(), id, 0, TAG_END]);
+        one([ticks::now(), id, 0, TAG_END]);
     }
 }
 

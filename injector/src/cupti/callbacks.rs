@@ -17,7 +17,7 @@ use trace::{Event, Kind, Loss};
 use super::{names, session};
 use crate::callers::{self, Place};
 use crate::guard::guard;
-use crate::{clock, drain, hostpool, lifecycle, program, python, thread_block};
+use crate::{clock, drain, hostpool, lifecycle, program, python, thread_block, ticks};
 
 /// Class of each call id, 0 = not ours.
 static DRIVER: [u8; 1024] = call::classes(call::DRIVER);
@@ -119,7 +119,7 @@ fn on_api(area: u32, id: u32, data: &CUpti_CallbackData, inside: Place) {
     }
     if data.callbackSite == site::ENTER {
         let outermost = thread_block::with(|b| b.outer.replace(data.correlationId) != data.correlationId);
-        let start = if outermost { clock::monotonic() } else { 0 };
+        let start = if outermost { ticks::now() } else { 0 };
         // SAFETY: CUPTI gives each call 8 bytes that are the same at entry and exit (documented).
         unsafe { data.correlationData.write(start) };
         return;
@@ -129,7 +129,7 @@ fn on_api(area: u32, id: u32, data: &CUpti_CallbackData, inside: Place) {
     if start == 0 {
         return; // nested in another call of the same correlation, or entered before we were switched on
     }
-    let end = clock::monotonic();
+    let end = ticks::now().max(start);
     thread_block::with(|b| b.outer.set(0));
     if class == Class::Profiler as u8 {
         program::on_profiler_call(
@@ -157,7 +157,7 @@ fn on_api(area: u32, id: u32, data: &CUpti_CallbackData, inside: Place) {
         }
     }
     if data.correlationId % SAMPLE == 0 {
-        SAMPLED_NS.fetch_add(clock::monotonic().saturating_sub(end), Ordering::Relaxed);
+        SAMPLED_NS.fetch_add(ticks::now().saturating_sub(end), Ordering::Relaxed);
         SAMPLED.fetch_add(1, Ordering::Relaxed);
     }
 }
