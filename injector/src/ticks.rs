@@ -13,11 +13,11 @@
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{__cpuid, _rdtsc};
-use std::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering};
 
 use crate::clock;
+use crate::ring::latest::{Latest, WORDS};
 
-/// Nanoseconds that a line may be off when it is measured, ns: more is a clock that was set about, or a machine that moved.
+/// How far a line may be off when it is measured, ns: more is a clock that was set about, or a machine that moved.
 const WORST: u64 = 1_000;
 /// How long a line is used, ns: twenty rounds.
 const HOLDS: u64 = 1_000_000_000;
@@ -28,13 +28,13 @@ const TURNS: u64 = 100_000_000;
 const BASE: u64 = 250_000_000;
 /// A reading of both clocks that took longer says nothing, ns.
 const SLOWEST_PAIR: u64 = 1_000;
-/// Fraction bits of [`Line::slope`].
+/// Fraction bits of [`Line`]'s slope.
 const FRACTION: u32 = 32;
 
 /// CLOCK_MONOTONIC, ns.
 #[inline]
 pub(crate) fn now() -> u64 {
-    LINE.at(counter()).unwrap_or_else(clock::monotonic)
+    LINE.read().and_then(|words| Line::of(words).at(counter())).unwrap_or_else(clock::monotonic)
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -50,74 +50,32 @@ fn counter() -> u64 {
     0
 }
 
-static LINE: Line = Line::new();
+/// Written by one thread at a time: the recorder's lock is held.
+static LINE: Latest = Latest::new();
 
-/// From the counter to ns, as readers see it: written by one thread at a time, whole or not at all.
-struct Line {
-    /// Odd while it is written.
-    version: AtomicU32,
-    from: AtomicU64,
-    ns: AtomicU64,
-    /// ns a tick, with [`FRACTION`] bits behind the point.
-    slope: AtomicU64,
-    /// Ticks from `from` on for which it holds; 0: there is none.
-    holds: AtomicU64,
-}
-
-/// What a [`Line`] holds.
+/// From the counter to ns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct Drawn {
+struct Line {
     from: u64,
     ns: u64,
+    /// ns a tick, with [`FRACTION`] bits behind the point.
     slope: u64,
+    /// Ticks from `from` on for which it holds; 0: there is no line.
     holds: u64,
 }
 
-impl Drawn {
+impl Line {
+    #[inline]
+    fn of([from, ns, slope, holds]: [u64; WORDS]) -> Line {
+        Line { from, ns, slope, holds }
+    }
+
     #[inline]
     fn at(&self, counter: u64) -> Option<u64> {
         // a counter a little behind (another core took it before the line was written) is far ahead here
         let ticks = counter.wrapping_sub(self.from);
         (ticks < self.holds)
             .then(|| self.ns.wrapping_add(((u128::from(ticks) * u128::from(self.slope)) >> FRACTION) as u64))
-    }
-}
-
-impl Line {
-    const fn new() -> Line {
-        Line {
-            version: AtomicU32::new(0),
-            from: AtomicU64::new(0),
-            ns: AtomicU64::new(0),
-            slope: AtomicU64::new(0),
-            holds: AtomicU64::new(0),
-        }
-    }
-
-    #[inline]
-    fn at(&self, counter: u64) -> Option<u64> {
-        let before = self.version.load(Ordering::Acquire);
-        let drawn = Drawn {
-            from: self.from.load(Ordering::Relaxed),
-            ns: self.ns.load(Ordering::Relaxed),
-            slope: self.slope.load(Ordering::Relaxed),
-            holds: self.holds.load(Ordering::Relaxed),
-        };
-        fence(Ordering::Acquire);
-        let whole = before & 1 == 0 && self.version.load(Ordering::Relaxed) == before;
-        drawn.at(counter).filter(|_| whole)
-    }
-
-    /// By one thread at a time: the recorder's lock is held.
-    fn draw(&self, new: Drawn) {
-        let version = self.version.load(Ordering::Relaxed);
-        self.version.store(version.wrapping_add(1), Ordering::Relaxed);
-        fence(Ordering::Release);
-        self.from.store(new.from, Ordering::Relaxed);
-        self.ns.store(new.ns, Ordering::Relaxed);
-        self.slope.store(new.slope, Ordering::Relaxed);
-        self.holds.store(new.holds, Ordering::Relaxed);
-        self.version.store(version.wrapping_add(2), Ordering::Release);
     }
 }
 
@@ -132,7 +90,7 @@ pub(crate) struct Keeper {
     /// The rate is measured from `base`, and later from `next`.
     base: Option<Pair>,
     next: Option<Pair>,
-    drawn: Drawn,
+    drawn: Line,
 }
 
 impl Keeper {
@@ -145,13 +103,13 @@ impl Keeper {
             let new = self.next_line(pair);
             if new != self.drawn {
                 self.drawn = new;
-                LINE.draw(new);
+                LINE.write([new.from, new.ns, new.slope, new.holds]);
             }
         }
     }
 
     /// The line from this reading on.
-    fn next_line(&mut self, (counter, ns): Pair) -> Drawn {
+    fn next_line(&mut self, (counter, ns): Pair) -> Line {
         let base = *self.base.get_or_insert((counter, ns));
         let (ticks, span) = (counter.wrapping_sub(base.0), ns.saturating_sub(base.1));
         if span < BASE {
@@ -167,7 +125,7 @@ impl Keeper {
             }
         }
         let Some(told) = self.drawn.at(counter) else {
-            return Drawn { from: counter, ns, slope, holds };
+            return Line { from: counter, ns, slope, holds };
         };
         if told.abs_diff(ns) > WORST {
             *self = Keeper { usable: self.usable, base: Some((counter, ns)), ..Keeper::default() };
@@ -176,7 +134,7 @@ impl Keeper {
         // at most a thousandth of a percent of the rate
         let turn = i128::from(ns) - i128::from(told);
         let slope = i128::from(slope) + i128::from(slope) * turn / i128::from(TURNS);
-        Drawn { from: counter, ns: told, slope: slope as u64, holds }
+        Line { from: counter, ns: told, slope: slope as u64, holds }
     }
 }
 

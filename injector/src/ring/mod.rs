@@ -4,8 +4,10 @@
 //!
 //! [`spsc::Ring`]: one thread's own ring. [`overflow::Ring`]: shared by the threads beyond the pool.
 //! [`segment::Cells`]: the segments of the recording, one writer (the drain thread), lock-free readers.
-//! All three are plain atomics in zeroed memory, no `unsafe`, and are checked under loom (`scripts/loom`).
+//! [`latest::Latest`]: a few words the other way round, from the drain thread to all.
+//! All four are plain atomics in zeroed memory, no `unsafe`, and are checked under loom (`scripts/loom`).
 
+pub mod latest;
 pub mod overflow;
 pub mod segment;
 pub mod spsc;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn off(rounds: u64, ppm: impl Fn(u64) -> i64) -> (Keeper, u64) {
 
 #[test]
 fn there_is_a_line_after_a_quarter_of_a_second_and_none_before() {
-    assert_eq!(off(13, |_| 0).0.drawn, Drawn::default());
+    assert_eq!(off(13, |_| 0).0.drawn, Line::default());
     let (keeper, most) = off(15, |_| 0);
     assert!(keeper.drawn.holds > 0 && most <= 1, "{:?}", keeper.drawn);
 }
@@ -38,7 +38,7 @@ fn it_follows_a_clock_that_is_slewed() {
 #[test]
 fn it_is_thrown_away_where_the_kernels_clock_is_turned_fast_and_comes_back() {
     let (keeper, _) = off(101, |round| if round < 100 { 0 } else { 10_000 });
-    assert_eq!(keeper.drawn, Drawn::default());
+    assert_eq!(keeper.drawn, Line::default());
     let (keeper, most) = off(140, |round| if round == 100 { 10_000 } else { 0 });
     assert!(keeper.drawn.holds > 0);
     assert!(most >= 200_000, "{most}");
