@@ -139,7 +139,9 @@ pub(super) fn find(run: &Run, kernels: &KernelTable, observed: &[Span]) -> Optio
         if let Some((anchor, micro)) = sample.choose() {
             if sample.is_tile(&anchor) {
                 if let Some(steps) = super::drains::find(run, &sequence, &anchor) {
-                    return Some(Found { steps, micro: 1, may_be_parts: false });
+                    // a step that waits after each layer has as many drains as layers
+                    let may_be_parts = steps.len() < FEW_DRAINS;
+                    return Some(Found { steps, micro: 1, may_be_parts });
                 }
                 // one kernel over and over is a part of anything: nothing says where a step begins
                 if sample.types_of(&anchor).len() < 2 {
@@ -155,6 +157,10 @@ pub(super) fn find(run: &Run, kernels: &KernelTable, observed: &[Span]) -> Optio
     }
     None
 }
+
+/// Of fewer steps that were found by waits for the device it is not said that they are whole: a single step that waits after each layer looks
+/// the same. (A choice: a window's steps; a run that anybody judges has more.)
+const FEW_DRAINS: usize = 20;
 
 struct Sample<'a> {
     sequence: &'a Sequence,

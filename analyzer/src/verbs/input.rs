@@ -6,10 +6,12 @@ use std::path::Path;
 use std::sync::mpsc::{channel, RecvTimeoutError};
 use std::time::Duration;
 
+use analyzer::alive::{life, Life};
 use analyzer::fleet;
-use analyzer::formats::{self, Input, Progress, ReadError};
+use analyzer::formats::{self, Format, Input, Progress, ReadError};
 use analyzer::plural::counted;
 use serde_json::Value;
+use trace::header::state;
 
 use crate::verbs::exit::{Exit, Failure};
 use crate::verbs::{process, talk};
@@ -27,11 +29,28 @@ pub(crate) fn open(path: &Path) -> Result<Input, Failure> {
         return Err(Failure::new(Exit::Unreadable, "-: a trace is not read from stdin")
             .hint("write it to a file first, and give that"));
     }
-    let input = read(path).map_err(|e| a_summary(path).unwrap_or_else(|| unreadable(&e)))?;
+    let mut input = read(path).map_err(|e| a_summary(path).unwrap_or_else(|| unreadable(&e)))?;
+    // what is said of it stands in reports and exported traces too: its program has not ended
+    if input.format == Format::Recording
+        && input.run.header.state == state::RECORDING
+        && is_of_a_living(&input)
+    {
+        input.run.header.state = state::CLOSED;
+        let pid = input.run.header.pid;
+        talk::say(format!(
+            "gapprobe: {}: process {pid} still runs: this is what it has recorded so far",
+            path.display()
+        ));
+    }
     for remark in remarks(&input) {
         talk::say(format!("gapprobe: {}: {remark}", path.display()));
     }
     Ok(input)
+}
+
+fn is_of_a_living(input: &Input) -> bool {
+    let header = &input.run.header;
+    life(&header.into()) == Life::Runs
 }
 
 /// Reads on a thread of its own and draws the bar meanwhile.

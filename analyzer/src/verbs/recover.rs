@@ -93,6 +93,9 @@ fn recover_all(args: &Args) -> Outcome {
     let mut exit = Exit::Ok;
     let (mut reported, mut failed) = (0, unreadable.len());
     for one in &chosen {
+        if args.what.is_none() {
+            talk::say(format!("gapprobe: recovering {}: {}", one.path.display(), one.title()));
+        }
         match recover(&one.path, args, &directory) {
             Ok(Some(done)) => {
                 reported += 1;

@@ -152,8 +152,10 @@ fn runs(place: &Place, example: &str) {
     // without a GPU there is something to mend
     let fine = if verb == "doctor" { 0..=1 } else { 0..=0 };
     assert!(fine.contains(&code(&output)), "{example}: {}: {said}", code(&output));
-    // what it wrote, and that a long table is cut
-    let usual = |l: &str| l.starts_with("gapprobe: wrote ") || l.ends_with(" rows; --limit 0 prints all");
+    // whose recording it takes, what it wrote, and that a long table is cut
+    let starts = ["gapprobe: recovering ", "gapprobe: wrote "];
+    let usual =
+        |l: &str| starts.iter().any(|s| l.starts_with(s)) || l.ends_with(" rows; --limit 0 prints all");
     assert!(said.lines().all(usual), "{example}: {said}");
     let elsewhere = ["--textfile", "--otlp"].iter().any(|option| example.contains(option));
     assert_eq!(text.is_empty(), example.contains('>') || elsewhere || verb == "run", "{example}: {text}");

@@ -31,6 +31,28 @@ fn recover_of_a_living_process_only_when_told_and_never_removes() {
 }
 
 #[test]
+fn a_recording_that_is_read_while_its_program_runs_is_not_of_one_that_ended() {
+    let place = Place::new("still-running");
+    let file = place.private().join("run.gpr");
+    let path = file.to_str().unwrap();
+    let of = |pid: u32| {
+        let shape = |b: &mut trace::build::Builder| {
+            (b.header.pid, b.header.state) = (pid, trace::header::state::RECORDING);
+        };
+        fs::write(&file, recording(shape)).unwrap();
+        place.run(&["analyze", "--line", path])
+    };
+    let own = std::process::id();
+    let output = of(own);
+    let said = format!("run.gpr: process {own} still runs: this is what it has recorded so far");
+    assert!(err(&output).contains(&said), "{}", err(&output));
+    assert!(!out(&output).contains("exit handlers"), "{}", out(&output));
+    let output = of(i32::MAX as u32);
+    assert!(!err(&output).contains("still runs"), "{}", err(&output));
+    assert!(out(&output).contains("ended without its exit handlers"), "{}", out(&output));
+}
+
+#[test]
 fn recover_of_a_recording_that_grows_meanwhile_is_of_what_was_there_and_takes_nothing_away() {
     let place = Place::new("growing");
     let file = place.private().join("run.gpr");

@@ -2,7 +2,7 @@
 //! Whether a period that was found is believed: where most of the time lies in few steps that hold other work than the
 //! rest, it is not the program's (`causes/inconclusive.rs`, `LONG_STEP`, `LONG_STEPS_SHARE`).
 
-use analyzer::analysis::StepSource;
+use analyzer::analysis::{Confidence, StepSource};
 use analyzer::Analysis;
 
 use super::program::Program;
@@ -75,4 +75,25 @@ fn a_long_pause_in_one_step_does_not() {
         }
     });
     assert_eq!((a.verdict.inconclusive.as_deref(), a.verdict.cause), (None, "HOST"), "{:?}", a.verdict);
+}
+
+/// A single training step whose layers each end in a wait for the device looks like a dozen steps of one layer.
+#[test]
+fn a_few_steps_found_by_waits_for_the_device_may_be_a_steps_layers() {
+    let of = |waits: usize| {
+        let mut p = Program::new();
+        for _ in 0..waits {
+            for i in 0..24 {
+                p.launch(["gemm_forward", "layer_norm", "gelu", "add"][i % 4], 100, 15_000);
+            }
+            p.sync();
+        }
+        let (_, a) = p.analyze();
+        assert!(a.steps.steps.len().abs_diff(waits) <= 2, "{} of {waits}", a.steps.steps.len());
+        a
+    };
+    let few = of(12);
+    assert!(few.steps.may_be_parts);
+    assert!(few.verdict.confidence <= Confidence::Low, "{:?}", few.verdict);
+    assert!(!of(60).steps.may_be_parts);
 }
