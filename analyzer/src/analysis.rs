@@ -506,6 +506,8 @@ pub struct Coverage {
     pub steps_run: u64,
     /// `steps_run` is estimated from the run-wide count of launches.
     pub steps_estimated: bool,
+    /// Steps as found for each that was counted between windows: 1 but where the two are of different units.
+    pub clock_unit: f64,
     /// The rings were lapped: the beginning is gone, by design.
     pub overwritten: bool,
     /// The recording is of a process that never reached our exit handler: a signal, `_exit`, exec. Which, it cannot tell.

@@ -238,7 +238,7 @@ fn coverage(run: &Run, analysis: &Analysis) -> Value {
         "events": analysis.events,
         "operations_without_call": run.unjoined,
         "data_losses": analysis.data_losses,
-        "between_windows": between_windows(&run.header),
+        "between_windows": between_windows(&run.header, c.clock_unit),
         "unobserved_ns": analysis.blind.iter().map(|b| b.span.ns()).sum::<u64>(),
         "unobserved": analysis.blind.iter().take(100).map(|b| json!({
             "from_ns": b.span.start, "to_ns": b.span.end, "reason": b.text(),
@@ -246,9 +246,10 @@ fn coverage(run: &Run, analysis: &Analysis) -> Value {
     })
 }
 
-/// What is known of the time between windows, for the whole run; `null` without windows.
-fn between_windows(h: &Header) -> Value {
-    let (steps, sync_ns) = (h.total(Total::StepsBetween), h.total(Total::SyncBetweenNs));
+/// What is known of the time between windows, for the whole run; `null` without windows. `unit`: see [`crate::analysis::Coverage::clock_unit`].
+fn between_windows(h: &Header, unit: f64) -> Value {
+    let steps = (h.total(Total::StepsBetween) as f64 * unit).round() as u64;
+    let sync_ns = h.total(Total::SyncBetweenNs);
     if h.total(Total::Windows) == 0 {
         return Value::Null;
     }

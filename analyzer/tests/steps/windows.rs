@@ -5,7 +5,7 @@
 use analyzer::analysis::StepSource;
 use analyzer::Analysis;
 use trace::event::Unobserved;
-use trace::{Event, Kind};
+use trace::{Event, Kind, Total};
 
 use super::program::Program;
 
@@ -253,4 +253,30 @@ fn steps_whose_work_fell_into_the_dark_are_none() {
         let ms = s.span.ns() as f64 / 1e6;
         assert!((ms - 10.0).abs() < 0.4, "{ms} ms, in truth 10");
     }
+}
+
+/// Between windows steps are counted by a launch that comes evenly. Where that is every fourth kernel of one that is launched over and over, and
+/// the records show the loop, the run has as many steps as the loop.
+#[test]
+fn steps_counted_between_windows_are_of_the_unit_that_the_records_show() {
+    let seen = |clock_steps: u64, a_step: f64| {
+        let mut p = Program::new();
+        for _ in 0..40 {
+            step(&mut p);
+        }
+        let (mut run, a) = p.analyze();
+        run.header.totals[Total::LaunchesBetween as usize] = 100_000;
+        run.header.totals[Total::ClockSteps as usize] = clock_steps;
+        run.header.totals[Total::StepsBetween as usize] = clock_steps / 2;
+        run.header.totals[Total::Windows as usize] = 3;
+        run.header.totals[Total::ClockStepNs as usize] = (a.steps.median_ns as f64 * a_step) as u64;
+        let a = analyzer::analyze(&run);
+        let summary = analyzer::summary::summary(&run, &a, &analyzer::summary::Around::default());
+        let between = summary["coverage"]["between_windows"]["steps"].as_u64();
+        (a.coverage.steps_run, a.coverage.steps_estimated, between.expect("a number"))
+    };
+    assert_eq!(seen(4_000, 1.0), (4_000, false, 2_000));
+    assert_eq!(seen(4_000, 0.8), (4_000, false, 2_000), "recording slows a little");
+    let (run, about, between) = seen(100_000, 0.04);
+    assert!(about && run.abs_diff(4_000) < 40 && between.abs_diff(2_000) < 20, "{run} {between}");
 }

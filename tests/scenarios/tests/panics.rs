@@ -111,7 +111,9 @@ fn records_that_no_cupti_writes() {
         let recorded = run.recorded();
         assert_eq!(recorded.loss(Loss::CaughtPanic), 0, "{apart}: {:?}", recorded.losses());
         assert_eq!(recorded.problems, Default::default(), "{apart}: what is recorded can be read");
-        assert!(!recorded.kernels().is_empty(), "{apart}: it was replayed");
+        // the replay takes its clock from the records: an impossible time among them can move all of them out of the run
+        let left_out = recorded.loss(Loss::ForeignClock);
+        assert!(!recorded.kernels().is_empty() || left_out > 100, "{apart}: it was replayed: {left_out}");
         assert!(!recorded.losses().is_empty(), "{apart}: and it was noticed");
     }
 }
