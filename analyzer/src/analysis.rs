@@ -504,7 +504,7 @@ pub struct Coverage {
     pub steps_seen: u64,
     /// Steps of the whole run where the recorder counted them (marks), else the same as `steps_seen`.
     pub steps_run: u64,
-    /// `steps_run` is estimated from the run-wide count of launches.
+    /// `steps_run` is estimated: from the run-wide count of launches, or from a count of another unit (`clock_unit`).
     pub steps_estimated: bool,
     /// Steps as found for each that was counted between windows: 1 but where the two are of different units.
     pub clock_unit: f64,

@@ -209,7 +209,7 @@ fn cost(c: &Cost) -> String {
     format!("{:.1} %{kept}", c.share * 100.0)
 }
 
-/// Bytes: `GAPPROBE_MAX_MB` unless set.
+/// Bytes: what the recorder itself may take, where `GAPPROBE_MAX_MB` is not set.
 const WORTH_A_WORD: u64 = 256 << 20;
 
 fn percent(share: f64) -> String {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // HOT
 //! The one clock: CLOCK_MONOTONIC in ns (vDSO, 24 to 35 ns a read). CUPTI gets the same through its timestamp callback. What the program's threads
-//! stamp themselves is read by `ticks`, at a third of the cost.
+//! stamp themselves is read by `ticks`, at about half the cost.
 //!
 //! The time is libc's own, whatever another preloaded library makes of it: libfaketime defines `clock_gettime` and the
 //! sleeps anew for the whole process, and stamps by a clock that stands still, jumps or runs ten times as fast would be

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // HOT (keeping the line: WARM)
-//! The same clock as `clock::monotonic`, read at a third of its cost, for what the program's threads stamp.
+//! The same clock as `clock::monotonic`, read at about half its cost, for what the program's threads stamp.
 //!
 //! The kernel's clock_gettime is the CPU's time stamp counter and a line through it, behind a fence and a lock's count: 24 to 35 ns. Here the
 //! drain thread keeps a line of its own, measured against the kernel's clock in each of its rounds (5 to 50 ms), and a reader takes
-//! the counter and the line: 12 to 15 ns. Only where the kernel itself goes by that counter, which it does if it is the same on
+//! the counter (11.5 ns) and the line. Only where the kernel itself goes by that counter, which it does if it is the same on
 //! all cores and never stops; a line that is off by more than [`WORST`] when it is measured is thrown away, one that was not measured for
 //! [`HOLDS`] is not used. Then, and before there is one, it is the kernel's clock that is read.
 //!
-//! The line never steps: a new one begins where the old one is and turns towards the kernel's clock. So a thread's stamps never run
-//! backward. How far it is off: `tests::it_is_the_kernels_clock` (some tens of ns).
+//! The line never steps: a new one begins where the old one is and turns towards the kernel's clock. So stamps by lines never run backward;
+//! from a line to the kernel's clock they may, by what the line is off, [`WORST`] at most. How far that is: `tests::it_is_the_kernels_clock`.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{__cpuid, _rdtsc};

@@ -143,10 +143,11 @@ fn kept_a_step(run: &Run, a: &Analysis) -> f64 {
 /// the run's totals.
 pub(crate) fn kept_by_cupti(run: &Run) -> u64 {
     let total = |t: Total| run.header.total(t);
-    let has_graph = total(Total::GraphLaunches) > 0 || first_graph(run).is_some();
-    let launches = total(Total::Launches).saturating_add(total(Total::LaunchesBetween));
-    let each = if has_graph { trace::total::kept_bytes(run.header.cupti_version) } else { 0 };
-    launches.saturating_mul(each)
+    let each = trace::total::kept_bytes(run.header.cupti_version);
+    if each == 0 || (total(Total::GraphLaunches) == 0 && first_graph(run).is_none()) {
+        return 0;
+    }
+    total(Total::Launches).saturating_add(total(Total::LaunchesBetween)).saturating_mul(each)
 }
 
 /// When the program first instantiated or launched a CUDA graph, as far as is recorded.

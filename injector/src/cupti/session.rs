@@ -74,10 +74,6 @@ pub(crate) fn source_bits() -> u32 {
     SOURCES.load(Ordering::Relaxed)
 }
 
-fn add_sources(bits: u32) {
-    SOURCES.fetch_or(bits, Ordering::Relaxed);
-}
-
 /// Time of the first GPU use, 0 before it.
 pub(crate) fn first_use_at() -> u64 {
     FIRST_USE.load(Ordering::Relaxed)
@@ -327,7 +323,8 @@ fn switch_on(session: &Session) -> Result<(), CuptiResult> {
             kernels = result;
         }
     }
-    add_sources(api_records::switch_on(&session.cupti, session.version, is_subscribed()));
+    let of_calls = api_records::switch_on(&session.cupti, session.version, is_subscribed());
+    SOURCES.fetch_or(of_calls, Ordering::Relaxed);
     kernels.ok()
 }
 
