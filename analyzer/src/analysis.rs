@@ -386,6 +386,8 @@ pub struct Finding {
     pub charged: f64,
     /// What its realisable fix wins by the replay, share of the step (or wall) time, 0 to 1.
     pub win: f64,
+    /// The same of a step that nobody records: what causes are named by. [`Self::win`] where that is not known.
+    pub unrecorded_win: f64,
     /// Step time (without steps: steady wall time) after the fix, ns; 0 where nothing is promised.
     pub predicted_ns: f64,
     /// ± of `predicted_ns`, ns.
@@ -523,7 +525,8 @@ pub struct Cost {
     pub callback_ns: u64,
     /// Launches times the assumed cost of one kernel record inside CUPTI, ns.
     pub cupti_ns: u64,
-    /// Both as a share of the run, 0 to 1.
+    /// What recorded steps take longer, a share of them, by the replay ([`crate::replay::RECORDER_SLOWS`]), times the share of the run's launches that
+    /// were recorded. Where the replay is no good or there are no steps: the two above as a share of the run. 0 to 1.
     pub share: f64,
     /// Host memory that CUPTI keeps of the run's launches at most, bytes ([`trace::total::kept_bytes`]).
     pub kept_bytes: u64,

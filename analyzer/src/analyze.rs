@@ -127,7 +127,12 @@ fn weigh_losses(run: &Run, a: &mut Analysis) {
             .filter(|m| m.at >= a.valid.start && m.at <= a.valid.end)
             .map(|m| u64::from(m.count))
             .sum();
-        a.data_losses = a.data_losses.saturating_add(inside).saturating_add(total.saturating_sub(marked));
+        let anywhere = total.saturating_sub(marked);
+        let counted = match loss {
+            Loss::ZeroTimestamp | Loss::BackwardTimestamp => lacking(run, a, anywhere),
+            _ => anywhere,
+        };
+        a.data_losses = a.data_losses.saturating_add(inside).saturating_add(counted);
     }
     a.unanswered = unanswered::count(run);
     a.data_losses = a.data_losses.saturating_add(run.problems.damaged()).saturating_add(a.unanswered);
@@ -135,6 +140,33 @@ fn weigh_losses(run: &Run, a: &mut Analysis) {
     let ops = run.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops).filter(|o| inside(o.start));
     let calls = run.threads.iter().flat_map(|t| &t.calls).filter(|c| inside(c.start));
     a.events = ops.count() as u64 + calls.count() as u64;
+}
+
+/// How many of `lost` single operations may be missing in the steps that count: where nearly all steps have equally many, those that lack
+/// some. All of them where steps are too few or too different to tell, or where each may lack one.
+fn lacking(run: &Run, a: &Analysis, lost: u64) -> u64 {
+    const LEAST_STEPS: usize = 10;
+    const ALIKE_OF_TEN: usize = 9;
+    let steps = a.steps.steady();
+    if steps.len() < LEAST_STEPS || lost.saturating_mul(2) > steps.len() as u64 {
+        return lost;
+    }
+    let mut counts = vec![0u64; steps.len()];
+    for op in run.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops) {
+        let at = steps.partition_point(|s| s.span.start <= op.start);
+        let step = at.checked_sub(1).filter(|&i| steps.get(i).is_some_and(|s| op.start < s.span.end));
+        if let Some(n) = step.and_then(|i| counts.get_mut(i)) {
+            *n += 1;
+        }
+    }
+    let mut sorted = counts.clone();
+    sorted.sort_unstable();
+    let usual = sorted.get(sorted.len() / 2).copied().unwrap_or(0);
+    let alike = counts.iter().filter(|&&n| n == usual).count();
+    if alike * 10 < counts.len() * ALIKE_OF_TEN {
+        return lost;
+    }
+    lost.min(counts.iter().map(|&n| usual.saturating_sub(n)).sum())
 }
 
 fn coverage(run: &Run, a: &Analysis, observed: &Observed) -> Coverage {

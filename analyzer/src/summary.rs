@@ -136,6 +136,7 @@ fn finding(run: &Run, f: &Finding) -> Value {
         "cause": f.cause,
         "share": f.share,
         "win": f.win,
+        "unrecorded_win": f.unrecorded_win,
         "predicted_ns": promised(f.predicted_ns),
         "error_ns": promised(f.predicted_ns).map(|_| f.error_ns),
         "text": f.text,

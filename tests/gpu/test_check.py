@@ -6,18 +6,21 @@ A check that cannot fail is worth nothing: each judge is shown a right and a wro
 
 import array
 import gzip
+import importlib.util
+import io
 import json
 import pathlib
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
-from check import pairing, victim  # noqa: E402
+from check import pairing, turns, victim  # noqa: E402
 from check.plan import FAIL, INFO, NOT_RUN, PASS, Plan  # noqa: E402
 from check.tracefile import Trace  # noqa: E402
-from suites import clock, cost, dataloader, event_cost, exactness, harmless, neighbours, nvtx, others, records, steps, verdicts  # noqa: E402
+from suites import always_on, clock, cost, dataloader, event_cost, exactness, harmless, neighbours, nvtx, others, records, steps, verdicts  # noqa: E402
 
 
 def plan_in(directory, **options):
@@ -422,6 +425,53 @@ class RunningVictims(CannedRun):
         self.assertEqual(set(victim.several_at_once(self.plan, [(i, start) for i in range(4)], 5)), {0, 1, 2, 3})
         short = plan_in(self.folder / "none", budget_s=1)
         self.assertEqual([e for _, e in victim.one_by_one(short, [(1, start)], 5)], [None])
+
+
+class Turns(CannedRun):
+    """Processes that take turns: what one adds to another, and what the budget may add."""
+
+    @staticmethod
+    def rounds(**step_ms):
+        """Thirty rounds, the machine half as fast in every second one."""
+        return [{name: {"steps": 10, "took_ms": ms * 10 * (1 + k % 2), "steps_ms": [ms * (1 + k % 2)] * 10} for name, ms in step_ms.items()}
+                for k in range(30)]
+
+    def test_what_a_machine_that_halves_its_speed_does_is_not_added(self):
+        more = turns.added(self.rounds(plain=30.0, ours=42.0), "ours", "plain")
+        for value in more["percent"]:
+            self.assertAlmostEqual(value, 40.0)
+        self.assertAlmostEqual(more["p99_percent"][0], 40.0)
+
+    def test_the_budget_is_judged_and_nothing_else(self):
+        for budget, result in ((30.05, PASS), (30.2, FAIL)):
+            always_on.judge(self.plan, "mlp_eager", self.rounds(plain=30.0, ours=42.0, budget=budget), {})
+            rows = {r["check"]: r["result"] for r in self.plan.rows[-2:]}
+            self.assertEqual(rows, {"mlp_eager: ours": INFO, "mlp_eager: budget": result})
+
+    def test_few_rounds_show_nothing(self):
+        always_on.judge(self.plan, "gpt_small", self.rounds(plain=30.0, budget=30.0)[:5], {})
+        self.assertEqual(self.last(), FAIL)
+
+    def test_a_program_does_as_many_steps_as_it_is_told(self):
+        spec = importlib.util.spec_from_file_location("turns_program", victim.PROGRAMS / "turns.py")
+        turns_program = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(turns_program)
+        answers, told = io.StringIO(), io.StringIO("3\n2\nend\n")
+
+        class Nothing:
+            on_gpu = False
+
+            def sync(self):
+                pass
+
+        loop, done = turns_program.Turns(Nothing(), answers), 0
+        with mock.patch.object(sys, "stdin", told):
+            while loop.before():
+                done += 1
+        said = [json.loads(line) for line in answers.getvalue().splitlines()]
+        self.assertEqual([s.get("steps") for s in said], [None, 3, 2])
+        self.assertEqual([len(s["steps_ms"]) for s in said[1:]], [3, 2])
+        self.assertEqual(done, turns_program.WARM_UP + 3 + 2 + 2 * turns_program.LEAD)
 
 
 if __name__ == "__main__":

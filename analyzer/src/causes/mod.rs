@@ -218,6 +218,8 @@ pub(crate) struct Case<'a> {
     pub(crate) prepared: &'a Prepared,
     /// Replay with nothing changed, ns.
     pub(crate) base: f64,
+    /// The same on a host that our recording does not slow, ns; `base` where another tool recorded, or the replay is no good.
+    unrecorded: f64,
     pub(crate) calls: HashMap<Bucket, Vec<Blame>>,
     /// What another GPU computes in the same time: no fix makes a step shorter than that.
     pub(crate) elsewhere: Elsewhere,
@@ -277,10 +279,16 @@ impl<'a> Case<'a> {
     ) -> Case<'a> {
         let base = prepared.play(Fixes::default()) as f64;
         let elsewhere = Elsewhere::of(analysis);
+        let faster = !run.foreign && analysis.model.error() <= MODEL_ERROR;
+        let unrecorded = match faster {
+            true => prepared.play(Fixes::of(&[Fix::FasterHost])) as f64 - prepared.recorded_nodes_ns() as f64,
+            false => base,
+        };
+        let unrecorded = unrecorded.max(elsewhere.compute * base).min(base);
         let saves = saves::Saves::of(run, analysis, device);
         let power = power::Power::of(run, device.ordinal, analysis.steady);
         let calls = blame(run, analysis, device);
-        Case { run, analysis, device, prepared, base, calls, elsewhere, saves, power }
+        Case { run, analysis, device, prepared, base, unrecorded, calls, elsewhere, saves, power }
     }
 
     /// Share of the wall time in these buckets, less what goes with writing checkpoints.
@@ -299,6 +307,29 @@ impl<'a> Case<'a> {
         }
         let after = self.played(fixes, &|_| true);
         ((self.base - after) / self.base).clamp(0.0, most.max(0.0))
+    }
+
+    /// By how much recording it made the replayed steps longer, a share of them as recorded, 0 to 1: an estimate
+    /// ([`crate::replay::RECORDER_SLOWS`]). `None` where none can be made.
+    pub(crate) fn slowed_by_us(&self) -> Option<f64> {
+        let known = !self.run.foreign && self.trusts_replay() && self.analysis.steps.mean_ns > 0.0;
+        known.then(|| 1.0 - self.unrecorded / self.base)
+    }
+
+    /// What a finding's fix wins of a step that is not recorded: the host is slower while it is recorded, the GPU is not. Causes are
+    /// named by this; what is promised is of recorded steps, for those can be measured again.
+    pub(crate) fn unrecorded_win(&self, f: &Finding) -> f64 {
+        // merging kernels takes no time from the host
+        let fix = verdict::fix_of(f.code).filter(|&fix| fix != Fix::Fuse && self.unrecorded < self.base);
+        let Some(fix) = fix.filter(|_| f.win > 0.0) else { return f.win };
+        let recorded = (self.base - self.played(&[fix], &|_| true)) / self.base;
+        if recorded <= 0.0 {
+            return f.win;
+        }
+        let won = self.unrecorded - self.played(&[fix, Fix::FasterHost], &|_| true);
+        let idle = 1.0 - self.share(&[Bucket::Compute]) * self.base / self.unrecorded;
+        // a finding of one part of what the replay takes out is the same part of it here
+        (f.win / recorded * won / self.unrecorded).clamp(0.0, idle.max(0.0))
     }
 
     /// What all takes with these fixes at these calls, ns: with the clock that the GPU has once it is so much busier.
@@ -383,6 +414,7 @@ impl<'a> Case<'a> {
             share: charged.max(win),
             charged,
             win,
+            unrecorded_win: win,
             predicted_ns: if promised { step * (1.0 - win) } else { 0.0 },
             error_ns: if promised { error } else { 0.0 },
             text: String::new(),

@@ -5,7 +5,9 @@ use super::{
     comm, gpu_bound, inconclusive, memory_growth, mixed, no_work, out_of_memory, profiled, Case, Elsewhere,
     ALL, GPU_BOUND_SHARE, MINOR_WIN, MODEL_ERROR, NAMED_WIN,
 };
-use crate::analysis::{Analysis, Bucket, Confidence, Finding, Tied, Verdict};
+use trace::Total;
+
+use crate::analysis::{share, Analysis, Bucket, Confidence, Finding, Tied, Verdict};
 use crate::replay::{Fix, Prepared};
 use crate::run::{Run, NONE};
 
@@ -21,12 +23,26 @@ pub(crate) fn judge(run: &Run, a: &mut Analysis, prepared: &Prepared) {
     let case = device.map(|device| Case::new(run, a, device, prepared));
     // where the verdict abstains causes are still evaluated: the report shows them
     let findings = case.as_ref().map_or_else(Vec::new, evaluate);
+    let slowed = case.as_ref().and_then(Case::slowed_by_us);
     let verdict = match inconclusive::before(run, a) {
         Some(why) => abstain(a, why),
         None => decide(a, case.as_ref(), &findings),
     };
     (a.findings, a.verdict) = (findings, verdict);
+    if let Some(slowed) = slowed {
+        a.cost.share = slowed * recorded_share(run);
+    }
     note(a);
+}
+
+/// The share of the run's launches that was recorded, 0 to 1: all of them where it did not record in windows.
+fn recorded_share(run: &Run) -> f64 {
+    let h = &run.header;
+    let recorded = h.total(Total::Launches).saturating_add(h.total(Total::GraphLaunches));
+    match h.total(Total::LaunchesBetween) {
+        0 => 1.0,
+        between => share(recorded, recorded.saturating_add(between)),
+    }
 }
 
 /// What costs no time and still has to be said, beside whatever the verdict is.
@@ -41,7 +57,10 @@ fn note(a: &mut Analysis) {
 fn evaluate(case: &Case) -> Vec<Finding> {
     let mut findings: Vec<Finding> =
         ALL.iter().filter_map(|c| c.evaluate).filter_map(|evaluate| evaluate(case)).collect();
-    findings.sort_by(|x, y| y.win.total_cmp(&x.win).then(y.share.total_cmp(&x.share)));
+    for f in &mut findings {
+        f.unrecorded_win = case.unrecorded_win(f);
+    }
+    findings.sort_by(|x, y| y.unrecorded_win.total_cmp(&x.unrecorded_win).then(y.share.total_cmp(&x.share)));
     findings
 }
 
@@ -126,11 +145,16 @@ fn named(a: &Analysis, case: &Case, findings: &[Finding]) -> Verdict {
     if let Some(f) = asked.filter(|f| f.share >= NAMED_WIN) {
         return unpromised(f, &format!("GPU busy {:.0} % of the rest", compute_asked * 100.0));
     }
-    if compute_asked >= GPU_BOUND_SHARE {
+    let unrecorded = (compute / (1.0 - case.slowed_by_us().unwrap_or(0.0))).min(1.0);
+    if compute_asked >= GPU_BOUND_SHARE || unrecorded >= GPU_BOUND_SHARE {
+        let mut text = gpu_bound::text(device);
+        if compute_asked < GPU_BOUND_SHARE {
+            text.push_str(&format!("; of unrecorded steps about {:.0} %", unrecorded * 100.0));
+        }
         return Verdict {
             code: gpu_bound::CODE,
             cause: gpu_bound::NAME,
-            text: gpu_bound::text(device),
+            text,
             fix: "look at the largest kernels in the trace",
             confidence: Confidence::High,
             share: 1.0 - compute,
@@ -194,9 +218,9 @@ fn tied<'a>(findings: &'a [Finding], named: &Finding, model_error: f64) -> Optio
 
 /// The findings whose fixes win as much as the best, as far as can be said, the best first.
 fn as_good(findings: &[Finding], model_error: f64) -> impl Iterator<Item = &Finding> {
-    let best = findings.first().map_or(0.0, |f| f.win);
+    let best = findings.first().map_or(0.0, |f| f.unrecorded_win);
     let slack = (best * TIE).max(if model_error <= MODEL_ERROR { best.min(model_error) / 2.0 } else { 0.0 });
-    findings.iter().filter(move |f| f.win >= NAMED_WIN && f.win >= best - slack)
+    findings.iter().filter(move |f| f.unrecorded_win >= NAMED_WIN && f.unrecorded_win >= best - slack)
 }
 
 /// How much work the fix of a finding is.
@@ -211,7 +235,8 @@ fn next(findings: &[Finding], said: &[&str], share: f64) -> Option<(&'static str
     let busy = [super::small_kernels::CODE, super::casts::CODE];
     let time = |f: &&Finding| !said.contains(&f.code) && !busy.contains(&f.code) && f.charged <= share;
     let worth = |f: &&Finding| {
-        f.win >= f.charged * LEAST_PART && f.charged.min(f.win.max(f.charged / 2.0)) >= MINOR_WIN
+        let win = f.unrecorded_win;
+        win >= f.charged * LEAST_PART && f.charged.min(win.max(f.charged / 2.0)) >= MINOR_WIN
     };
     let others = findings.iter().filter(time).filter(worth);
     others.max_by(|x, y| x.charged.total_cmp(&y.charged)).map(|f| (f.cause, f.charged))

@@ -5,7 +5,10 @@
 
 use super::graphs::Part;
 use super::prepare::{Item, Prepared, Role, Work};
-use super::{Fix, Fixes, LAUNCH_NS, LAUNCH_QUEUE, NODE_NS, PROFILER_SLOWS, SPACING_NS};
+use super::{
+    Fix, Fixes, Slowed, GRAPH_NODES, LAUNCH_NS, LAUNCH_QUEUE, NODE_NS, PROFILER_SLOWS, RECORDER_MOST,
+    RECORDER_SLOWS, SPACING_NS,
+};
 use crate::analysis::Bucket;
 use crate::gaps::KERNEL_GAP_NS;
 use crate::run::NONE;
@@ -148,9 +151,15 @@ impl Playing<'_> {
 
     /// Time of the host's own, ns.
     fn host_time(&self, ns: u64) -> u64 {
-        match self.fixes.has(Fix::FasterHost) {
-            true => ns.saturating_mul(PROFILER_SLOWS.1) / PROFILER_SLOWS.0,
-            false => ns,
+        let without = |(slow, fast): (u64, u64)| ns.saturating_mul(fast) / slow;
+        match self.prepared.slowed {
+            _ if !self.fixes.has(Fix::FasterHost) => ns,
+            Slowed::Unknown => ns,
+            Slowed::ByProfiler => without(PROFILER_SLOWS),
+            Slowed::ByRecorder => {
+                let most = self.prepared.usual_call.saturating_mul(RECORDER_MOST) / 10;
+                without(RECORDER_SLOWS).max(ns.saturating_sub(most))
+            }
         }
     }
 
@@ -206,7 +215,7 @@ impl Playing<'_> {
             }
             ended = ended.max(done + u64::from(item.back));
         }
-        if item.role == Role::Launch && part == Part::None && (1..8).contains(&nodes) {
+        if item.role == Role::Launch && part == Part::None && (1..GRAPH_NODES).contains(&nodes) {
             ended = ended.max(self.queue_has_room(first));
         }
         chain.began = began;

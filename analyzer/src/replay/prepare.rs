@@ -6,7 +6,7 @@
 
 use trace::call::Class;
 
-use super::{Fixes, LAUNCH_NS, MAX_OPS};
+use super::{Fixes, Slowed, GRAPH_NODES, LAUNCH_NS, MAX_OPS, RECORDED_NODE_NS};
 use crate::analysis::{Bucket, Model, Step};
 use crate::gaps::HostView;
 use crate::run::{Call, Device, Run, Span, NONE};
@@ -101,6 +101,7 @@ pub struct Prepared {
     /// A usual stretch of the host before a launch, and a usual launch call, ns.
     pub(super) usual: u64,
     pub(super) usual_call: u64,
+    pub(super) slowed: Slowed,
     /// Measured length of what is replayed, ns, and whether it began in front of an idle device.
     pub(super) measured: u64,
     pub(super) from_idle: bool,
@@ -115,6 +116,13 @@ pub(super) struct Placed {
 }
 
 impl Prepared {
+    /// What the device took longer because the nodes of graphs were recorded, ns, by [`RECORDED_NODE_NS`].
+    pub(crate) fn recorded_nodes_ns(&self) -> u64 {
+        let ends = self.items.iter().skip(1).map(|i| i.first_op).chain([self.works.len() as u32]);
+        let nodes = self.items.iter().zip(ends).map(|(i, end)| u64::from(end.saturating_sub(i.first_op)));
+        nodes.filter(|&n| n >= GRAPH_NODES).sum::<u64>().saturating_mul(RECORDED_NODE_NS)
+    }
+
     /// Reads the part of the steady span that is replayed. O(n log n).
     pub fn new(
         run: &Run,
@@ -123,7 +131,13 @@ impl Prepared {
         collectives: &[u32],
         (steps, steady): (&[Step], Span),
     ) -> Prepared {
-        let mut p = Prepared { streams: device.streams.len(), usual: host.usual, ..Prepared::default() };
+        let slowed = match () {
+            () if run.slowed_host => Slowed::ByProfiler,
+            () if !run.foreign => Slowed::ByRecorder,
+            () => Slowed::Unknown,
+        };
+        let mut p =
+            Prepared { streams: device.streams.len(), usual: host.usual, slowed, ..Prepared::default() };
         let window = window(run, device, steady);
         let mut item_of = vec![NONE; host_calls(run)];
         let calls = p.take_calls(run, host, window, steady.end, &mut item_of);

@@ -89,7 +89,7 @@ fn what_launches_ahead_of_the_gpu_is_not_waited_for() {
         let ahead = stack(p, &[("build", "/job/gpt/train.py", 9)]);
         sampled(p, p.tid, from, ahead);
         p.sync();
-        for _ in 0..3 {
+        for _ in 0..8 {
             tiny(p, &[STEP]);
         }
     });

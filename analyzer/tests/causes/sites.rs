@@ -235,6 +235,7 @@ fn masked(p: &mut Program, blocks: u32) {
     item_at(p, 15);
     p.launch("index_kernel", blocks, 10_000);
     tail(p);
+    tail(p);
 }
 
 #[test]

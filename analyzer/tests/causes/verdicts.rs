@@ -86,6 +86,37 @@ fn losses_inside_the_valid_span_make_no_verdict_possible() {
     assert!(a.coverage.overwritten);
 }
 
+/// Two kernels of a run that CUPTI gave without times (JAX on an H200, 2 of 856): the steps that count have all of theirs, so
+/// they ran elsewhere.
+#[test]
+fn operations_without_times_that_no_step_lacks_stop_no_verdict() {
+    let lost = healthy().launches * 2 / 500;
+    assert!(lost < STEPS as u64 / 2, "{lost}");
+    for (loss, lacking, cause) in [
+        (Loss::ZeroTimestamp, false, "HOST"),
+        (Loss::ZeroTimestamp, true, "INCONCLUSIVE"),
+        (Loss::BackwardTimestamp, false, "HOST"),
+        // calls are lost with dropped buffers as well
+        (Loss::CuptiDropped, false, "INCONCLUSIVE"),
+    ] {
+        let mut p = Program::new();
+        for step in 0..STEPS {
+            // a kernel less in the steps that lack one
+            let short = lacking && step >= 10 && (step as u64) < 10 + lost;
+            p.train_step(if short { 5 } else { 6 }, 20_000);
+            p.t += 10_000_000;
+        }
+        p.b.header.losses[loss.code() as usize] = lost;
+        let (_, a) = p.analyze();
+        assert_eq!(
+            (a.verdict.cause, a.losses.first()),
+            (cause, Some(&(loss, lost))),
+            "{loss:?} {lacking} {}",
+            a.verdict.text
+        );
+    }
+}
+
 #[test]
 fn graphs_without_their_nodes_make_no_verdict_possible() {
     let mut p = Program::new();

@@ -62,6 +62,12 @@ class Context:
         if self.on_gpu:
             torch.cuda.synchronize()
 
+    def event(self):
+        """An event that remembers when the GPU comes by here."""
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
     def captured(self, step):
         """`step` recorded as one CUDA graph; without a GPU the step itself."""
         if not self.on_gpu:

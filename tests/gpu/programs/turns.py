@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A training loop that goes on only when it is told to: several processes of it, with profilers and without, take turns on one GPU, a block
+of steps each. What a profiler costs is the difference between neighbours in time, and the one without has none of its code in it.
+
+The runner writes `N` to stdin, the program does N steps and writes one JSON line to --answers: how long all of them took on the host from an
+empty queue to an empty queue, and each step's time on the GPU, by events. An empty stdin, or anything that is no number, ends it.
+`--answers` is a named pipe; its first line says that the program is ready: it has taken its GPU and done its warm-up steps.
+"""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+
+LEAD = 2  # steps of a block that do not count: behind a pause everything is cold
+WARM_UP = 6
+
+
+class Turns:
+    """Stands between the steps of a loop: `before()` each one says whether there is to be one more."""
+
+    def __init__(self, ctx, answers):
+        self.ctx, self.answers = ctx, answers
+        self.left, self.done = WARM_UP, None
+        self.events, self.began = [], None
+
+    def mark(self):
+        """Remember when the GPU comes by here."""
+        self.events.append(self.ctx.event() if self.ctx.on_gpu else time.perf_counter())
+
+    def times(self):
+        """Step times of the block, ms."""
+        if self.ctx.on_gpu:
+            return [a.elapsed_time(b) for a, b in zip(self.events, self.events[1:])]
+        return [(b - a) * 1e3 for a, b in zip(self.events, self.events[1:])]
+
+    def say(self, **what):
+        self.answers.write(json.dumps(what) + "\n")
+        self.answers.flush()
+
+    def before(self):
+        """Call it before each step. False: there is no more to do."""
+        if self.done is not None:
+            if self.done == LEAD:
+                self.ctx.sync()
+                self.events, self.began = [], time.perf_counter()
+            if self.done >= LEAD:
+                self.mark()
+            self.done += 1
+        if self.left == 0:
+            self.ctx.sync()
+            if self.done is None:
+                self.say(ready=True)
+            else:
+                took = (time.perf_counter() - self.began) * 1e3
+                self.say(steps=self.done - 1 - LEAD, took_ms=took, steps_ms=self.times())
+            told = sys.stdin.readline().strip()
+            if not told.isdigit():
+                return False
+            self.left, self.done = int(told) + LEAD, 0
+            return self.before()
+        self.left -= 1
+        return True
+
+
+def gpt_large(ctx):
+    from gpt import training_step
+    return training_step(ctx, batch=32, length=512)
+
+
+def gpt_small(ctx):
+    from gpt import training_step
+    return training_step(ctx, batch=4, length=256, vocabulary=8192)
+
+
+def mlp_eager(ctx):
+    from mlp import training_step
+    return training_step(ctx, fused=False)
+
+
+def mlp_graph(ctx):
+    from mlp import training_step
+    return ctx.captured(training_step(ctx, fused=True))
+
+
+def compiled(ctx):
+    from compiled import build
+    return build("slow", ctx)
+
+
+def trainer(ctx, turns):
+    """transformers' own loop, whole: its callback asks before each step."""
+    import torch
+    import transformers
+    from torch import nn
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            from mlp import Block
+            self.net = nn.Sequential(*(Block(ctx.size(512, 16)) for _ in range(ctx.size(12, 2))))
+
+        def forward(self, x, labels):
+            out = self.net(x)
+            return {"loss": (out - labels).square().mean(), "logits": out}
+
+    class Ask(transformers.TrainerCallback):
+        def on_step_begin(self, _args, _state, control, **_rest):
+            if not turns.before():
+                control.should_training_stop = True
+            return control
+
+        def on_step_end(self, _args, _state, control, **_rest):
+            return control
+
+    width = ctx.size(512, 16)
+    data = [{"x": torch.randn(width), "labels": torch.randn(width)} for _ in range(512)]
+    with tempfile.TemporaryDirectory() as folder:
+        options = transformers.TrainingArguments(
+            output_dir=folder, max_steps=10**8, per_device_train_batch_size=64, report_to=[], logging_strategy="no", save_strategy="no",
+            disable_tqdm=True, use_cpu=not ctx.on_gpu)
+        transformers.Trainer(model=Model(), args=options, train_dataset=data, callbacks=[Ask()]).train()
+
+
+LOOPS = {"gpt_large": gpt_large, "gpt_small": gpt_small, "mlp_eager": mlp_eager, "mlp_graph": mlp_graph, "compiled": compiled}
+
+
+def profiled(kind):
+    """torch.profiler over the whole run, as a user would leave it on; `none` and what is no name of one: nothing."""
+    import torch
+
+    kinds = {"cuda": [torch.profiler.ProfilerActivity.CUDA],
+             "cpu+cuda": [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]}
+    return torch.profiler.profile(activities=kinds[kind]) if kind in kinds else None
+
+
+def main():
+    import torch
+    from training import Context
+
+    p = argparse.ArgumentParser(prog="turns")
+    p.add_argument("--program", choices=[*LOOPS, "trainer"], required=True)
+    p.add_argument("--answers", required=True)
+    p.add_argument("--profiler", choices=("none", "cuda", "cpu+cuda"), default="none")
+    p.add_argument("--gate", action="store_true", help="taken and not looked at: stdin is the gate")
+    p.add_argument("--device", default="cuda")
+    p.add_argument("--tiny", action="store_true")
+    a = p.parse_args()
+    torch.manual_seed(20261120)
+    ctx = Context(a.device, a.tiny)
+    with open(a.answers, "w") as answers:
+        turns = Turns(ctx, answers)
+        profiler = profiled(a.profiler)
+        if a.program == "trainer":
+            if profiler is not None:
+                profiler.start()
+            trainer(ctx, turns)
+        else:
+            step, i = LOOPS[a.program](ctx), 0
+            if profiler is not None:
+                profiler.start()
+            while turns.before():
+                step(i)
+                i += 1
+    if profiler is not None:
+        os._exit(0)  # what it has collected is nobody's, and takes it a minute to sort
+
+
+if __name__ == "__main__":
+    main()

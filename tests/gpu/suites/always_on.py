@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run with gapprobe costs against the same run without: the programs of one name, each a process of its own with a profiler or none, take
+turns on the GPU, a block of half a second each (check/turns.py). A second process without any profiler shows what two equal ones differ by.
+
+Parts are programs, and sides may be chosen: always_on:mlp_eager+side=ours+side=torch_cuda."""
+
+import shutil
+import time
+
+from check import pairing, turns
+from check.plan import FAIL, INFO, NOT_RUN
+
+NAME = "always_on"
+ABOUT = "what a run costs against one without us, and against other profilers, in turns of half a second (about 60 s a program)"
+
+PROGRAMS = ("gpt_large", "gpt_small", "mlp_eager", "mlp_graph", "compiled", "trainer")
+BLOCK_S = 0.4
+ROUNDS = 30
+LEAST_ROUNDS = 10
+MOST_STEPS = 400
+BASE = "plain"
+# The budget is 0.5 % (docs/windows.md), 0.3 % where the GPU is the limit (issue: always on).
+LIMITS = {"gpt_large": 0.3}
+LIMIT = 0.5
+
+
+def nsys():
+    """Path of an nsys on this machine, or None."""
+    import pathlib
+    found = shutil.which("nsys")
+    return found or next((str(p) for p in sorted(pathlib.Path("/opt/nvidia").glob("nsight-*/**/target-linux-x64/nsys"))), None)
+
+
+def sides(plan):
+    """name -> what its process is started with."""
+    traced = nsys()
+    known = {
+        BASE: {"ours": False},
+        "again": {"ours": False},
+        "ours": {"ours": True},
+        "budget": {"ours": True, "env": {"GAPPROBE_BUDGET": "0.5"}},
+        "bare": {"ours": True, "env": {"GAPPROBE_TEST_BARE": "1"}},
+        "no_samples": {"ours": True, "env": {"GAPPROBE_SAMPLE_HZ": "0"}},
+        "no_sites": {"ours": True, "env": {"GAPPROBE_SITES": "0"}},
+        "torch_cuda": {"ours": False, "profiler": "cuda"},
+        "torch_cpu_cuda": {"ours": False, "profiler": "cpu+cuda"},
+    }
+    if traced:
+        known["nsys"] = {"ours": False, "command_prefix": (traced, "profile", "-t", "cuda", "-s", "none", "--cpuctxsw=none", "-o",
+                                                           plan.scratch / f"nsys-{time.monotonic_ns()}")}
+    return known
+
+
+DEFAULT_SIDES = (BASE, "again", "ours", "budget", "torch_cuda", "torch_cpu_cuda", "nsys")
+
+
+def words(middle, low, high, unit):
+    return f"{middle:+.2f} {unit} [{low:+.2f}, {high:+.2f}]"
+
+
+def judge(plan, program, rounds, ended):
+    """Rows of one program from its rounds; `ended`: {side: what its process left}."""
+    if len(rounds) < LEAST_ROUNDS:
+        return plan.row(NAME, f"{program}: rounds", FAIL, f"{len(rounds)} whole ones", f">= {LEAST_ROUNDS}")
+    base = pairing.median([turns.step_ms(r[BASE]) for r in rounds])
+    for side in rounds[0]:
+        if side == BASE:
+            continue
+        more = turns.added(rounds, side, BASE)
+        said = ((ended.get(side) and ended[side].summary()) or {}).get("cost") or {}
+        text = f"{words(*more['percent'], '%')} of {base:.2f} ms, {words(*more['us'], 'us')} a step; p99 {words(*more['p99_percent'], '%')}; {len(rounds)} rounds"
+        if said.get("share") is not None:
+            text += f"; says {said['share']:.2%}"
+        plan.detail(NAME, f"{program} {side}", more)
+        if side == "budget":
+            limit = LIMITS.get(program, LIMIT)
+            plan.row(NAME, f"{program}: {side}", more["percent"][0] <= limit and more["p99_percent"][0] <= limit, text, f"{limit} %")
+        else:
+            plan.row(NAME, f"{program}: {side}", INFO, text)
+    return None
+
+
+def start(plan, program, chosen):
+    return [turns.Player(plan, program, name, **how) for name, how in sides(plan).items() if name in chosen]
+
+
+def steps_of_a_block(player):
+    """So many that a block takes BLOCK_S; None where it does not run."""
+    first = player.block(4)
+    return first and max(3, min(MOST_STEPS, round(BLOCK_S * 1e3 / turns.step_ms(first))))
+
+
+def run_program(plan, program, players):
+    for p in players:
+        if not p.wait_ready(min(turns.READY_S, max(plan.left() - 10, 1))):
+            left = p.end(1)
+            plan.row(NAME, f"{program}: {p.name}", NOT_RUN if p.name == "nsys" else FAIL, f"not ready, exit {left.code}: {left.err[-300:]!r}")
+    playing = [p for p in players if p.ready]
+    plain = next((p for p in playing if p.name == BASE), None)
+    steps = steps_of_a_block(plain) if plain else None
+    if not steps:
+        plan.row(NAME, f"{program}: rounds", FAIL, "the program without us did not run")
+        for p in playing:
+            p.victim.stop()
+        return
+    turns.play(playing, steps, 2, time.monotonic() + plan.left() - 20, seed=0)  # not counted: the first seconds of a process are its own
+    rounds = turns.play(playing, steps, ROUNDS if not plan.quick else LEAST_ROUNDS, time.monotonic() + plan.left() - 20)
+    ended = {p.name: p.end(5 if p.name == "nsys" else 20) for p in playing}
+    plan.detail(NAME, f"{program} rounds", [{n: {"step_ms": turns.step_ms(b), "steps": b["steps"]} for n, b in r.items()} for r in rounds])
+    plan.detail(NAME, f"{program} ended", {n: e.as_detail() for n, e in ended.items() if n not in ("nsys",)})
+    judge(plan, program, rounds, ended)
+
+
+def run(plan, only=None):
+    only = only or list(PROGRAMS)
+    chosen = [o[5:] for o in only if o.startswith("side=")] or DEFAULT_SIDES
+    chosen = [BASE, *(c for c in chosen if c != BASE)]
+    unknown = [o for o in only if not o.startswith("side=") and o not in PROGRAMS] + [c for c in chosen if c not in (*sides(plan), "nsys")]
+    if unknown:
+        raise ValueError(f"no such program or side: {', '.join(unknown)}")
+    programs = [o for o in only if o in PROGRAMS] or list(PROGRAMS)
+    waiting = []
+    for at, program in enumerate(programs):
+        # The next program's processes import meanwhile only while nothing is timed.
+        if not waiting:
+            waiting = [(p, start(plan, p, chosen)) for p in programs[at:at + 2]]
+        name, players = waiting.pop(0)
+        if not plan.room_for(NAME, name, 30):
+            for p in players:
+                p.victim.stop()
+            continue
+        for _, others in waiting:
+            for p in others:
+                p.wait_ready(min(turns.READY_S, max(plan.left() - 10, 1)))
+        run_program(plan, name, players)
