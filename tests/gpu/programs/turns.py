@@ -124,7 +124,44 @@ def trainer(ctx, turns):
         transformers.Trainer(model=Model(), args=options, train_dataset=data, callbacks=[Ask()]).train()
 
 
-LOOPS = {"gpt_large": gpt_large, "gpt_small": gpt_small, "mlp_eager": mlp_eager, "mlp_graph": mlp_graph, "compiled": compiled}
+CALLS = 20_000
+
+
+def calls_of(make):
+    """A step of nothing but one call of the CUDA runtime, many times; `make` gives what makes it."""
+    def build(ctx):
+        call, range_ = make(), range(ctx.size(CALLS, 10))
+
+        def step(_i):
+            for _ in range_:
+                call()
+
+        return step
+    return build
+
+
+def event_record():
+    import torch
+    return torch.cuda.Event().record
+
+
+def stream_query():
+    import torch
+    return torch.cuda.current_stream().query
+
+
+def is_capturing():
+    import torch
+    return torch._C._cuda_isCurrentStreamCapturing
+
+
+def get_device():
+    import torch
+    return torch._C._cuda_getDevice
+
+
+LOOPS = {"call_get_device": calls_of(get_device), "call_is_capturing": calls_of(is_capturing), "call_event_record": calls_of(event_record),
+         "call_stream_query": calls_of(stream_query), "gpt_large": gpt_large, "gpt_small": gpt_small, "mlp_eager": mlp_eager, "mlp_graph": mlp_graph, "compiled": compiled}
 
 
 def profiled(kind):

@@ -2,18 +2,22 @@
 """What a run with gapprobe costs against the same run without: the programs of one name, each a process of its own with a profiler or none, take
 turns on the GPU, a block of half a second each (check/turns.py). A second process without any profiler shows what two equal ones differ by.
 
-Parts are programs, and sides may be chosen: always_on:mlp_eager+side=ours+side=torch_cuda."""
+Parts are programs, and sides may be chosen: always_on:mlp_eager+side=ours+side=torch_cuda. Programs `call_...` make one call of the runtime
+20,000 times a step, and a side `client:subscribe:kernel` is a client of CUPTI that does just that (programs/client.c): what of CUPTI costs what."""
 
+import pathlib
 import shutil
+import subprocess
 import time
 
-from check import pairing, turns
+from check import native, pairing, turns, victim
 from check.plan import FAIL, INFO, NOT_RUN
 
 NAME = "always_on"
 ABOUT = "what a run costs against one without us, and against other profilers, in turns of half a second (about 60 s a program)"
 
 PROGRAMS = ("gpt_large", "gpt_small", "mlp_eager", "mlp_graph", "compiled", "trainer")
+CALLS = ("call_get_device", "call_is_capturing", "call_event_record", "call_stream_query")
 BLOCK_S = 0.4
 ROUNDS = 30
 LEAST_ROUNDS = 10
@@ -26,13 +30,21 @@ LIMIT = 0.5
 
 def nsys():
     """Path of an nsys on this machine, or None."""
-    import pathlib
     found = shutil.which("nsys")
     return found or next((str(p) for p in sorted(pathlib.Path("/opt/nvidia").glob("nsight-*/**/target-linux-x64/nsys"))), None)
 
 
-def sides(plan):
-    """name -> what its process is started with."""
+def client(plan, words):
+    """What starts a program with programs/client.c, told these words."""
+    library = plan.scratch / "client.so"
+    if not library.exists():
+        subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "-o", library, victim.PROGRAMS / "client.c", "-ldl"], check=True)
+    cupti = native.cupti().get("GAPPROBE_CUPTI", "libcupti.so.13")
+    return {"ours": False, "env": {"LD_PRELOAD": str(library), "CLIENT": " ".join(words), "CLIENT_CUPTI": cupti}}
+
+
+def sides(plan, chosen=()):
+    """name -> what its process is started with; `client:WORD:WORD` are those of `chosen`."""
     traced = nsys()
     known = {
         BASE: {"ours": False},
@@ -45,6 +57,7 @@ def sides(plan):
         "torch_cuda": {"ours": False, "profiler": "cuda"},
         "torch_cpu_cuda": {"ours": False, "profiler": "cpu+cuda"},
     }
+    known |= {c: client(plan, c.split(":")[1:]) for c in chosen if c.startswith("client:")}
     if traced:
         known["nsys"] = {"ours": False, "command_prefix": (traced, "profile", "-t", "cuda", "-s", "none", "--cpuctxsw=none", "-o",
                                                            plan.scratch / f"nsys-{time.monotonic_ns()}")}
@@ -81,7 +94,7 @@ def judge(plan, program, rounds, ended):
 
 
 def start(plan, program, chosen):
-    return [turns.Player(plan, program, name, **how) for name, how in sides(plan).items() if name in chosen]
+    return [turns.Player(plan, program, name, **how) for name, how in sides(plan, chosen).items() if name in chosen]
 
 
 def steps_of_a_block(player):
@@ -104,7 +117,7 @@ def run_program(plan, program, players):
             p.victim.stop()
         return
     turns.play(playing, steps, 2, time.monotonic() + plan.left() - 20, seed=0)  # not counted: the first seconds of a process are its own
-    rounds = turns.play(playing, steps, ROUNDS if not plan.quick else LEAST_ROUNDS, time.monotonic() + plan.left() - 20)
+    rounds = turns.play(playing, steps, ROUNDS if not plan.quick and program not in CALLS else LEAST_ROUNDS, time.monotonic() + plan.left() - 20)
     ended = {p.name: p.end(5 if p.name == "nsys" else 20) for p in playing}
     plan.detail(NAME, f"{program} rounds", [{n: {"step_ms": turns.step_ms(b), "steps": b["steps"]} for n, b in r.items()} for r in rounds])
     plan.detail(NAME, f"{program} ended", {n: e.as_detail() for n, e in ended.items() if n not in ("nsys",)})
@@ -115,10 +128,10 @@ def run(plan, only=None):
     only = only or list(PROGRAMS)
     chosen = [o[5:] for o in only if o.startswith("side=")] or DEFAULT_SIDES
     chosen = [BASE, *(c for c in chosen if c != BASE)]
-    unknown = [o for o in only if not o.startswith("side=") and o not in PROGRAMS] + [c for c in chosen if c not in (*sides(plan), "nsys")]
+    unknown = [o for o in only if not o.startswith("side=") and o not in (*PROGRAMS, *CALLS)] + [c for c in chosen if c not in (*sides(plan, chosen), "nsys")]
     if unknown:
         raise ValueError(f"no such program or side: {', '.join(unknown)}")
-    programs = [o for o in only if o in PROGRAMS] or list(PROGRAMS)
+    programs = [o for o in only if o in (*PROGRAMS, *CALLS)] or list(PROGRAMS)
     waiting = []
     for at, program in enumerate(programs):
         # The next program's processes import meanwhile only while nothing is timed.
