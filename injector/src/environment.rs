@@ -56,6 +56,12 @@ pub(crate) fn path(name: &str) -> Option<&'static Path> {
     value(name).map(|v| Path::new(OsStr::from_bytes(v)))
 }
 
+/// Names of variables that begin with `prefix`; those that are not UTF-8 are left out.
+pub(crate) fn names(prefix: &'static str) -> impl Iterator<Item = &'static str> {
+    let named = |e: &'static CStr| std::str::from_utf8(e.to_bytes().split(|b| *b == b'=').next()?).ok();
+    entries().filter_map(named).filter(move |n| n.starts_with(prefix))
+}
+
 /// Adds `NAME=value` (C strings, which must live for ever) to the environment of this process and its children.
 /// What had one of these names goes. The array is replaced by a longer copy, as libc's own `setenv` does. Only from the constructor: no other thread yet.
 pub(crate) fn add(new: &[*mut c_char]) -> bool {

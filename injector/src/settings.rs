@@ -98,6 +98,11 @@ impl Complaints {
         self.0.push(format!("{name}={shown} is {is}"));
     }
 
+    /// A variable that is no setting, and the one that was meant.
+    fn add_slip(&mut self, name: &str, meant: &str) {
+        self.0.push(format!("{name} is no setting, {meant} is"));
+    }
+
     /// `text` (may be empty) and all of them; `None` where there is nothing to say.
     pub(crate) fn with(&self, text: &str) -> Option<String> {
         let parts = Some(text).filter(|t| !t.is_empty()).into_iter().chain(self.0.iter().map(String::as_str));
@@ -174,6 +179,9 @@ pub(crate) fn read() -> Settings {
     let mut complaints = Complaints::default();
     if let (Switch::Neither, Some(raw)) = (switch(), environment::value(setting::SWITCH)) {
         complaints.add(setting::SWITCH, raw, "neither 1 (on) nor 0 (off), not recording");
+    }
+    for (name, meant) in environment::names("GAP").filter_map(|n| Some((n, setting::meant_by(n)?))) {
+        complaints.add_slip(name, meant);
     }
     let max_mb = number(setting::MAX_MB, 64, 65_536, 256, &mut complaints);
     let exit_ms = number(setting::EXIT_MS, 0, 600_000, 2000, &mut complaints);

@@ -44,6 +44,25 @@ impl Switch {
     }
 }
 
+/// The setting that somebody meant who wrote `name`: one letter more, less or other than in it, or two neighbours that changed places. `None` where it
+/// is a setting itself, or near none.
+pub fn meant_by(name: &str) -> Option<&'static str> {
+    let near = |s: &&Setting| !s.internal && is_one_slip(name.as_bytes(), s.name.as_bytes());
+    let known = SETTINGS.iter().any(|s| s.name == name);
+    SETTINGS.iter().find(near).filter(|_| !known).map(|s| s.name)
+}
+
+fn is_one_slip(a: &[u8], b: &[u8]) -> bool {
+    let same = a.iter().zip(b).take_while(|(x, y)| x == y).count();
+    let (a, b) = (&a[same..], &b[same..]);
+    let same = a.iter().rev().zip(b.iter().rev()).take_while(|(x, y)| x == y).count();
+    match (&a[..a.len() - same], &b[..b.len() - same]) {
+        ([_], [] | [_]) | ([], [_]) => true,
+        ([a, b], [c, d]) => (a, b) == (d, c),
+        _ => false,
+    }
+}
+
 macro_rules! settings {
     ($($const_name:ident $name:literal $default:literal $since:literal $internal:literal $meaning:literal;)*) => {
         $(#[doc = $meaning] pub const $const_name: &str = $name;)*
@@ -84,4 +103,28 @@ settings! {
     TEST_KEEP "GAPPROBE_TEST_KEEP" "0" "0.1" true "1 keeps the recording after the report was written from it.";
     TEST_ROOT "GAPPROBE_TEST_ROOT" "/tmp" "0.1" true "The folder in place of /tmp where TMPDIR cannot be used for recordings.";
     TEST_RAW "GAPPROBE_TEST_RAW" "" "0.1" true "File that gets the raw CUPTI records as they arrive.";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_in_a_name_is_known_and_another_tools_variable_is_not() {
+        for (name, meant) in [
+            ("GAPPROBE_BUGDET", Some(BUDGET)),
+            ("GAPPROBE_WINDOWS", Some(WINDOW)),
+            ("GAPPROBE_MAXMB", Some(MAX_MB)),
+            ("GAPROBE_DIR", Some(DIR)),
+            ("GAPPROBE_QUEIT", Some(QUIET)),
+            ("GAPPROBE_BUDGET", None),
+            ("GAPPROBE_TOOLS", None),
+            ("GAPPROBE_PYTHON", None),
+            ("GAPPROBE_", Some(SWITCH)),
+            ("", None),
+        ] {
+            assert_eq!(meant_by(name), meant, "{name}");
+        }
+        assert!(SETTINGS.iter().all(|s| meant_by(s.name).is_none()));
+    }
 }

@@ -281,6 +281,18 @@ fn settings_with_nonsense_in_them() {
 }
 
 #[test]
+fn a_slip_in_a_settings_name_is_said_and_nothing_of_other_tools() {
+    let others = |v: Victim| v.env("GAPPROBE_TOOLS", "/opt").env("GAP", "1").env("GAPPY_MODE", "2");
+    let run = others(Victim::sim("13.0", &LOOP).env("GAPPROBE_WINDOWS", "20/2000")).run();
+    let lines = unharmed(&run, "GAPPROBE_WINDOWS");
+    let said = "gapprobe: GAPPROBE_WINDOWS is no setting, GAPPROBE_WINDOW is";
+    assert!(lines.len() == 2 && lines.iter().any(|l| l.starts_with(said)), "{lines:?}");
+    assert_eq!(run.recorded().kernels().len(), 200);
+    let lines = unharmed(&others(Victim::sim("13.0", &LOOP)).run(), "none of ours");
+    assert_eq!(lines.len(), 1, "{lines:?}");
+}
+
+#[test]
 fn all_values_that_make_no_sense_are_in_the_one_line() {
     let nonsense = [("GAPPROBE_FORCE", "x"), ("GAPPROBE_MAX_MB", "banana"), ("GAPPROBE_EXIT_MS", "-1")];
     let victim = || nonsense.iter().fold(Victim::sim("13.0", &LOOP), |v, (name, value)| v.env(name, value));
