@@ -386,7 +386,7 @@ pub struct Finding {
     pub charged: f64,
     /// What its realisable fix wins by the replay, share of the step (or wall) time, 0 to 1.
     pub win: f64,
-    /// The same of a step that nobody records: what causes are named by. [`Self::win`] where that is not known.
+    /// The same of a step that nobody records: what causes are named by. [`Self::win`] where that is not known, and of findings under 5 %.
     pub unrecorded_win: f64,
     /// Step time (without steps: steady wall time) after the fix, ns; 0 where nothing is promised.
     pub predicted_ns: f64,

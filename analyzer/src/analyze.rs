@@ -253,6 +253,6 @@ fn cost(run: &Run, coverage: &Coverage) -> Cost {
     let launches = h.total(Total::Launches).saturating_add(h.total(Total::GraphLaunches));
     let between = h.total(Total::LaunchesBetween).saturating_mul(trace::total::LEFT_BEHIND_NS);
     let cupti_ns = launches.saturating_mul(u64::from(h.launch_cost_ns)).saturating_add(between);
-    let share = crate::analysis::share(callback_ns.saturating_add(cupti_ns), coverage.run_ns);
+    let share = crate::analysis::share(callback_ns.saturating_add(cupti_ns), coverage.run_ns).min(1.0);
     Cost { callback_ns, cupti_ns, share, kept_bytes: crate::causes::memory::kept_by_cupti(run) }
 }

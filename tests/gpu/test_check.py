@@ -442,14 +442,15 @@ class Turns(CannedRun):
             self.assertAlmostEqual(value, 40.0)
         self.assertAlmostEqual(more["p99_percent"][0], 40.0)
 
-    def test_the_budget_is_judged_and_nothing_else(self):
-        for budget, result in ((30.05, PASS), (30.2, FAIL)):
-            always_on.judge(self.plan, "mlp_eager", self.rounds(plain=30.0, ours=42.0, budget=budget), {})
-            rows = {r["check"]: r["result"] for r in self.plan.rows[-2:]}
-            self.assertEqual(rows, {"mlp_eager: ours": INFO, "mlp_eager: budget": result})
+    def test_the_budget_is_judged_where_so_little_can_be_seen(self):
+        for budget, again, result in ((30.05, 30.01, PASS), (30.3, 30.01, FAIL), (33.0, 32.0, FAIL), (30.05, 32.0, NOT_RUN), (30.05, None, NOT_RUN)):
+            sides = {"plain": 30.0, "ours": 42.0, "budget": budget} | ({"again": again} if again else {})
+            always_on.judge(self.plan, "mlp_eager", self.rounds(**sides))
+            rows = {r["check"]: r["result"] for r in self.plan.rows[-3:]}
+            self.assertEqual((rows["mlp_eager: ours"], rows["mlp_eager: budget"]), (INFO, result), (budget, again))
 
     def test_few_rounds_show_nothing(self):
-        always_on.judge(self.plan, "gpt_small", self.rounds(plain=30.0, budget=30.0)[:5], {})
+        always_on.judge(self.plan, "gpt_small", self.rounds(plain=30.0, budget=30.0)[:5])
         self.assertEqual(self.last(), FAIL)
 
     def test_a_program_does_as_many_steps_as_it_is_told(self):

@@ -5,13 +5,13 @@
 //! There is little idle time to win back. Faster steps need faster or fewer kernels.
 //!
 //! # How it is recognised
-//! Computing kernels run in at least 85 % of the steady wall time (`GPU_BOUND_SHARE`), and no single cause of idle
-//! time is worth 10 % of it. Where a recording holds several GPUs, no fix is worth more than what the one that computes most
+//! Computing kernels run in at least 85 % of the steady wall time (`GPU_BOUND_SHARE`), or would if the host were not slowed by being
+//! recorded (docs/run-cost.md; the line says both figures then), and no single cause of idle time is worth 10 % of it. Where a recording holds several GPUs, no fix is worth more than what the one that computes most
 //! leaves of a step: if that one computes 85 %, it is named, whatever the GPU with most idle time waits for.
 //!
 //! # How sure
 //! Exact for what it says. That kernels run does not mean that they use the chip well: see GP103 SMALL-KERNELS, and a
-//! kernel profiler for the largest ones. That one GPU's steps depend on another's is inferred: medium.
+//! kernel profiler for the largest ones. That one GPU's steps depend on another's is inferred, and what steps would be that nobody records is estimated: medium.
 //!
 //! # What to change
 //! Look at the largest kernels in the trace: lower precision (bf16, fp8), fused attention, `torch.compile`, larger

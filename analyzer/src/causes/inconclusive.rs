@@ -6,7 +6,7 @@
 //!
 //! # How it is recognised
 //! One of: nothing of the GPU was observed (no operation, or another profiler held the records); no flush of CUPTI's buffers ended, so that of what is there nobody knows until when it is whole; too little was seen;
-//! more than 0.1 % of the events of the valid span were lost or their timestamps broken (but for operations without times where no step lacks one) (in the traces of others: launched and not there); the calls that launched more than 5 % of the operations or of the copies are missing from another tool's trace, and computing is not 85 %; another tool's stamps contradict themselves (operations before their calls, or over what is queued behind them); the file ends before what was written to it; the recorder itself says that events are missing; CUDA graphs were launched and
+//! more than 0.1 % of the events of the valid span were lost or their timestamps broken (in the traces of others: launched and not there; operations without sound times count only where a step may lack one); the calls that launched more than 5 % of the operations or of the copies are missing from another tool's trace, and computing is not 85 %; another tool's stamps contradict themselves (operations before their calls, or over what is queued behind them); the file ends before what was written to it; the recorder itself says that events are missing; CUDA graphs were launched and
 //! their nodes were not recorded; the traces of several ranks were merged into one file, where whose kernel it is cannot be told; most of the time lies in steps unlike the others; more than 15 % of the time, or more than the largest cause, is unexplained.
 //!
 //! # How sure
@@ -109,7 +109,11 @@ pub(super) fn before(run: &Run, a: &Analysis) -> Option<String> {
         return Some(line::missing_kernels(a.unanswered));
     }
     if lost > LOSS_SHARE {
-        return Some(format!("{} lost, {:.1} % of all", counted(a.data_losses, "event"), lost * 100.0));
+        return Some(format!(
+            "{} lost, {:.1} % of all events",
+            counted(a.data_losses, "event"),
+            lost * 100.0
+        ));
     }
     if let Some(why) =
         uncalled(run).filter(|_| device.buckets.share(Bucket::Compute) < super::GPU_BOUND_SHARE)

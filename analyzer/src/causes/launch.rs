@@ -12,7 +12,8 @@
 //! threads hand over to each other). Longer stretches are GP105 HOST. The prediction replays the step as if launching
 //! cost the host nothing (one CUDA graph), with the device's spacing and synchronizes kept, and host stretches above 2 ms
 //! (`CAPTURABLE_NS`); shorter ones between kernels (guards of a compiled region, an optimizer's Python) go with the graph,
-//! up to as much again as LAUNCH itself.
+//! up to as much again as LAUNCH itself. Launching is slow while it is recorded, so LAUNCH is named only where it is worth as much without that
+//! (docs/run-cost.md).
 //!
 //! The line is the program's own under which at least half of the waiting stands, by samples of the launching threads taken while
 //! the GPU waited for a launch (about every 10 ms, 5 or more); for autograd's threads, the line that waits in `backward()`. Where no

@@ -5,7 +5,7 @@
 //! The GPU is idle for several reasons, each of which wins less than 10 % of the step time when fixed alone.
 //!
 //! # How it is recognised
-//! Less than 85 % computing, no cause whose fix wins 10 % in the replay. Pairs and triples of fixes are replayed
+//! Less than 85 % computing, no cause whose fix wins 10 % in the replay of steps that nobody records (docs/run-cost.md). Pairs and triples of fixes are replayed
 //! together; the smallest set that wins 10 % is named, else the three largest shares. A wait that costs nothing is tried
 //! beside a cause, too: it may stand behind another one, and wait in its place as soon as that is gone.
 //!

@@ -54,6 +54,7 @@ pub mod small_kernels;
 pub mod starved;
 pub mod sync;
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 
 pub(crate) use verdict::judge;
@@ -63,7 +64,7 @@ use crate::plural::counted;
 use crate::replay::{Fix, Fixes, Prepared};
 use crate::run::{Run, NONE};
 
-/// A cause whose fix wins at least this share of the step is named.
+/// A cause whose fix wins at least this share of the step, as nobody records it ([`Finding::unrecorded_win`]), is named.
 pub const NAMED_WIN: f64 = 0.10;
 /// From here to [`NAMED_WIN`] a cause is minor.
 pub const MINOR_WIN: f64 = 0.05;
@@ -218,8 +219,8 @@ pub(crate) struct Case<'a> {
     pub(crate) prepared: &'a Prepared,
     /// Replay with nothing changed, ns.
     pub(crate) base: f64,
-    /// The same on a host that our recording does not slow, ns; `base` where another tool recorded, or the replay is no good.
-    unrecorded: f64,
+    /// See [`Case::unrecorded`].
+    unrecorded: OnceCell<f64>,
     pub(crate) calls: HashMap<Bucket, Vec<Blame>>,
     /// What another GPU computes in the same time: no fix makes a step shorter than that.
     pub(crate) elsewhere: Elsewhere,
@@ -279,16 +280,21 @@ impl<'a> Case<'a> {
     ) -> Case<'a> {
         let base = prepared.play(Fixes::default()) as f64;
         let elsewhere = Elsewhere::of(analysis);
-        let faster = !run.foreign && analysis.model.error() <= MODEL_ERROR;
-        let unrecorded = match faster {
-            true => prepared.play(Fixes::of(&[Fix::FasterHost])) as f64 - prepared.recorded_nodes_ns() as f64,
-            false => base,
-        };
-        let unrecorded = unrecorded.max(elsewhere.compute * base).min(base);
         let saves = saves::Saves::of(run, analysis, device);
         let power = power::Power::of(run, device.ordinal, analysis.steady);
         let calls = blame(run, analysis, device);
-        Case { run, analysis, device, prepared, base, unrecorded, calls, elsewhere, saves, power }
+        Case {
+            run,
+            analysis,
+            device,
+            prepared,
+            base,
+            unrecorded: OnceCell::new(),
+            calls,
+            elsewhere,
+            saves,
+            power,
+        }
     }
 
     /// Share of the wall time in these buckets, less what goes with writing checkpoints.
@@ -309,27 +315,58 @@ impl<'a> Case<'a> {
         ((self.base - after) / self.base).clamp(0.0, most.max(0.0))
     }
 
-    /// By how much recording it made the replayed steps longer, a share of them as recorded, 0 to 1: an estimate
+    /// By how much recording it made what was replayed longer, a share of it as recorded, 0 to 1: an estimate
     /// ([`crate::replay::RECORDER_SLOWS`]). `None` where none can be made.
     pub(crate) fn slowed_by_us(&self) -> Option<f64> {
-        let known = !self.run.foreign && self.trusts_replay() && self.analysis.steps.mean_ns > 0.0;
-        known.then(|| 1.0 - self.unrecorded / self.base)
+        (!self.run.foreign && self.trusts_replay()).then(|| 1.0 - self.unrecorded() / self.base)
+    }
+
+    /// Replay of what nobody records, ns; as recorded where another tool did, or the replay is no good.
+    fn unrecorded(&self) -> f64 {
+        *self.unrecorded.get_or_init(|| {
+            if self.run.foreign || !self.trusts_replay() {
+                return self.base;
+            }
+            // never shorter than what the devices compute in it
+            let least = self.share(&[Bucket::Compute]).max(self.elsewhere.compute) * self.base;
+            self.played(&[Fix::FasterHost], &|_| true).max(least).clamp(1.0, self.base.max(1.0))
+        })
+    }
+
+    /// As [`Case::win`], of a step that nobody records.
+    pub(crate) fn unrecorded_win(&self, fixes: &[Fix], most: f64) -> f64 {
+        let from = self.unrecorded();
+        if from >= self.base {
+            return self.win(fixes, most);
+        }
+        let with: Vec<Fix> = fixes.iter().copied().chain([Fix::FasterHost]).collect();
+        let won = from - self.played(&with, &|_| true);
+        // what computes goes on, here and elsewhere
+        let computes = self.share(&[Bucket::Compute]).max(self.elsewhere.compute) * self.base / from;
+        (won / from).clamp(0.0, (1.0 - computes).max(0.0))
     }
 
     /// What a finding's fix wins of a step that is not recorded: the host is slower while it is recorded, the GPU is not. Causes are
-    /// named by this; what is promised is of recorded steps, for those can be measured again.
-    pub(crate) fn unrecorded_win(&self, f: &Finding) -> f64 {
-        // merging kernels takes no time from the host
-        let fix = verdict::fix_of(f.code).filter(|&fix| fix != Fix::Fuse && self.unrecorded < self.base);
-        let Some(fix) = fix.filter(|_| f.win > 0.0) else { return f.win };
-        let recorded = (self.base - self.played(&[fix], &|_| true)) / self.base;
-        if recorded <= 0.0 {
+    /// named by this; what is promised is of recorded steps, for those can be measured again. `known`: by fix, what it wins of a recorded step
+    /// and of another.
+    fn win_without_us(&self, f: &Finding, known: &mut HashMap<u16, (f64, f64)>) -> f64 {
+        let longer = self.base / self.unrecorded();
+        // (NaN and infinity, of a base of 0, too)
+        if !(longer > 1.0 && longer.is_finite()) || f.win.max(f.charged) < MINOR_WIN {
             return f.win;
         }
-        let won = self.unrecorded - self.played(&[fix, Fix::FasterHost], &|_| true);
-        let idle = 1.0 - self.share(&[Bucket::Compute]) * self.base / self.unrecorded;
-        // a finding of one part of what the replay takes out is the same part of it here
-        (f.win / recorded * won / self.unrecorded).clamp(0.0, idle.max(0.0))
+        // merging kernels and leaving some out takes the same time from a shorter step
+        let Some(fix) = verdict::fix_of(f.code).filter(|&fix| fix != Fix::Fuse) else {
+            return (f.win * longer).min(1.0);
+        };
+        let (recorded, unrecorded) = *known
+            .entry(fix as u16)
+            .or_insert_with(|| (self.win(&[fix], 1.0), self.unrecorded_win(&[fix], 1.0)));
+        // a part of what the replay takes out is the same part here; where more than that was taken out (a checkpoint's copies), it is no launching
+        match f.win / recorded {
+            part if (0.0..=1.0).contains(&part) => part * unrecorded,
+            _ => f.win,
+        }
     }
 
     /// What all takes with these fixes at these calls, ns: with the clock that the GPU has once it is so much busier.

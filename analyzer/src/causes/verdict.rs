@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which cause the line names: the one whose realisable fix wins most, or none, with the reason.
+//! Which cause the line names: the one whose realisable fix wins most of a step that nobody records, or none, with the reason.
+
+use std::collections::HashMap;
+
+use trace::Total;
 
 use super::{
     comm, gpu_bound, inconclusive, memory_growth, mixed, no_work, out_of_memory, profiled, Case, Elsewhere,
     ALL, GPU_BOUND_SHARE, MINOR_WIN, MODEL_ERROR, NAMED_WIN,
 };
-use trace::Total;
-
 use crate::analysis::{share, Analysis, Bucket, Confidence, Finding, Tied, Verdict};
 use crate::replay::{Fix, Prepared};
 use crate::run::{Run, NONE};
@@ -30,7 +32,8 @@ pub(crate) fn judge(run: &Run, a: &mut Analysis, prepared: &Prepared) {
     };
     (a.findings, a.verdict) = (findings, verdict);
     if let Some(slowed) = slowed {
-        a.cost.share = slowed * recorded_share(run);
+        let between = run.header.total(Total::LaunchesBetween).saturating_mul(trace::total::LEFT_BEHIND_NS);
+        a.cost.share = (slowed * recorded_share(run) + share(between, a.coverage.run_ns)).min(1.0);
     }
     note(a);
 }
@@ -57,8 +60,9 @@ fn note(a: &mut Analysis) {
 fn evaluate(case: &Case) -> Vec<Finding> {
     let mut findings: Vec<Finding> =
         ALL.iter().filter_map(|c| c.evaluate).filter_map(|evaluate| evaluate(case)).collect();
+    let mut known = HashMap::new();
     for f in &mut findings {
-        f.unrecorded_win = case.unrecorded_win(f);
+        f.unrecorded_win = case.win_without_us(f, &mut known);
     }
     findings.sort_by(|x, y| y.unrecorded_win.total_cmp(&x.unrecorded_win).then(y.share.total_cmp(&x.share)));
     findings
@@ -145,24 +149,8 @@ fn named(a: &Analysis, case: &Case, findings: &[Finding]) -> Verdict {
     if let Some(f) = asked.filter(|f| f.share >= NAMED_WIN) {
         return unpromised(f, &format!("GPU busy {:.0} % of the rest", compute_asked * 100.0));
     }
-    let unrecorded = (compute / (1.0 - case.slowed_by_us().unwrap_or(0.0))).min(1.0);
-    if compute_asked >= GPU_BOUND_SHARE || unrecorded >= GPU_BOUND_SHARE {
-        let mut text = gpu_bound::text(device);
-        if compute_asked < GPU_BOUND_SHARE {
-            text.push_str(&format!("; of unrecorded steps about {:.0} %", unrecorded * 100.0));
-        }
-        return Verdict {
-            code: gpu_bound::CODE,
-            cause: gpu_bound::NAME,
-            text,
-            fix: "look at the largest kernels in the trace",
-            confidence: Confidence::High,
-            share: 1.0 - compute,
-            step_ns: a.steps.mean_ns,
-            then: next(findings, &[], 1.0 - compute),
-            call: NONE,
-            ..Verdict::default()
-        };
+    if compute_asked >= GPU_BOUND_SHARE {
+        return computing(a, case, findings, 0.0);
     }
     if elsewhere.compute >= GPU_BOUND_SHARE {
         // the steps are the other GPU's; that this one depends on it is inferred
@@ -186,7 +174,34 @@ fn named(a: &Analysis, case: &Case, findings: &[Finding]) -> Verdict {
     if let Some(f) = findings.iter().find(|f| f.code == comm::CODE && f.share >= comm::ALONE_SHARE) {
         return unpromised(f, "there is too little computing to hide them behind");
     }
-    mix(case, findings)
+    let mixed = mix(case, findings);
+    // what steps would be that nobody records is an estimate: a set of causes that wins enough there goes before it
+    let unrecorded = (compute_asked / (1.0 - case.slowed_by_us().unwrap_or(0.0))).min(1.0);
+    if unrecorded >= GPU_BOUND_SHARE && mixed.confidence == Confidence::Low {
+        return computing(a, case, findings, unrecorded);
+    }
+    mixed
+}
+
+/// GPU-BOUND. `unrecorded`: computing as a share of what steps would be that nobody records, where that is what makes it so; else 0.
+fn computing(a: &Analysis, case: &Case, findings: &[Finding], unrecorded: f64) -> Verdict {
+    let compute = case.device.buckets.share(Bucket::Compute);
+    let mut text = gpu_bound::text(case.device);
+    if unrecorded > 0.0 {
+        text.push_str(&format!("; of unrecorded steps about {:.0} %", unrecorded * 100.0));
+    }
+    Verdict {
+        code: gpu_bound::CODE,
+        cause: gpu_bound::NAME,
+        text,
+        fix: "look at the largest kernels in the trace",
+        confidence: if unrecorded > 0.0 { Confidence::Medium } else { Confidence::High },
+        share: 1.0 - compute,
+        step_ns: a.steps.mean_ns,
+        then: next(findings, &[], 1.0 - compute),
+        call: NONE,
+        ..Verdict::default()
+    }
 }
 
 /// What was seen, with what its figures need to agree with those of the buckets and of the other GPUs.
@@ -263,7 +278,10 @@ fn listed(parts: &[String]) -> String {
     match parts {
         [] => "no cause above 1 %".to_owned(),
         // were its fix worth more, it would be the verdict
-        [one] => format!("only {one}, of which its fix wins less than {:.0} %", NAMED_WIN * 100.0),
+        [one] => format!(
+            "only {one}, of which its fix wins less than {:.0} % of an unrecorded step",
+            NAMED_WIN * 100.0
+        ),
         _ => parts.join(", "),
     }
 }
@@ -288,7 +306,7 @@ fn together(case: &Case, sets: impl Iterator<Item = Vec<Part>>) -> Option<(f64, 
         let fixes: Vec<Fix> = set.iter().map(|p| p.fix).collect();
         let win = case.win(&fixes, idle);
         let better = best.as_ref().is_none_or(|(most, b)| (set.len(), -win) < (b.len(), -most));
-        if win >= NAMED_WIN && better {
+        if win >= NAMED_WIN && better && case.unrecorded_win(&fixes, idle) >= NAMED_WIN {
             best = Some((win, set));
         }
     }
@@ -354,6 +372,9 @@ mod tests {
     fn one_cause_is_no_list() {
         let of = |parts: &[&str]| super::listed(&parts.iter().map(|&p| p.to_owned()).collect::<Vec<_>>());
         assert_eq!(of(&["COPY 18 %", "HOST 4 %"]), "COPY 18 %, HOST 4 %");
-        assert_eq!(of(&["COPY 18 %"]), "only COPY 18 %, of which its fix wins less than 10 %");
+        assert_eq!(
+            of(&["COPY 18 %"]),
+            "only COPY 18 %, of which its fix wins less than 10 % of an unrecorded step"
+        );
     }
 }

@@ -122,7 +122,7 @@ pub struct Figures {
     pub inconclusive: Option<String>,
     /// Line of the program that the verdict names.
     pub site: Option<String>,
-    /// What recording costs, share of the whole run, an estimate.
+    /// What recording costs, a share ([`crate::analysis::Cost::share`]), an estimate.
     pub cost: f64,
     /// CPU time of the recorder's own threads, share of one CPU over the whole run.
     pub own_cpu: f64,

@@ -47,20 +47,20 @@ pub const PINNED_BYTES_PER_NS: u64 = 25;
 /// 1.37 to 1.7 times as long, see ARCHITECTURE.md).
 pub const PROFILER_SLOWS: (u64, u64) = (17, 10);
 
-/// By how much CUPTI slows a host that launches, at most, as a part of each stretch of its own time and in usual launch calls. H200 (a virtual host),
+/// By how much CUPTI slows a host that launches, as a fraction of each stretch of its own time. H200 (a virtual host),
 /// PyTorch 2.11, CUPTI 13.0, processes with and without us in turn (`tests/gpu/results/2026-11-23-h200-a529ca4-always-on.json`): steps of eager MLP blocks took
 /// 1.40 times as long (95 %: 1.37 to 1.46; 4.6 us a launch), of a small GPT 1.31 times (1.22 to 1.46; 12 us a launch, with launch calls of 7 us), and as
 /// long with torch.profiler, or with handlers that do nothing: it is CUPTI's own cost, most of it outside of the launch calls. A loop of launches in
 /// C++: 1.30 times. Stretches of Python without CUDA calls: nothing, hence the limit in launch calls.
 pub const RECORDER_SLOWS: (u64, u64) = (7, 5);
-/// See [`RECORDER_SLOWS`]; tenths of a launch call.
-pub const RECORDER_MOST: u64 = 17;
+/// See [`RECORDER_SLOWS`]: no stretch is taken to be longer by more than so many usual launch calls, as a fraction.
+pub const RECORDER_MOST_CALLS: (u64, u64) = (17, 10);
 
-/// A call with so many operations launched a graph.
+/// A call with so many operations or more launched a graph.
 pub const GRAPH_NODES: u64 = 8;
-/// What each node of a graph takes longer for being recorded, ns: graphs of 645 kernels of 2 us +0.26 us (H200.md), of eager MLP blocks' training +0.23 to
+/// By how much later each node of a graph starts for being recorded, ns: graphs of 645 kernels of 2 us +0.26 us (H200.md), of eager MLP blocks' training +0.23 to
 /// +0.46 (H200, CUPTI 13.0, steps of one process and of another; graphs of empty kernels: 0.9 to 1.4, docs/windows.md).
-pub const RECORDED_NODE_NS: u64 = 350;
+pub const RECORDED_NODE_NS: i64 = 350;
 
 /// Who made the host slower while it was recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

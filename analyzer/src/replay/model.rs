@@ -6,8 +6,8 @@
 use super::graphs::Part;
 use super::prepare::{Item, Prepared, Role, Work};
 use super::{
-    Fix, Fixes, Slowed, GRAPH_NODES, LAUNCH_NS, LAUNCH_QUEUE, NODE_NS, PROFILER_SLOWS, RECORDER_MOST,
-    RECORDER_SLOWS, SPACING_NS,
+    Fix, Fixes, Slowed, GRAPH_NODES, LAUNCH_NS, LAUNCH_QUEUE, NODE_NS, PROFILER_SLOWS, RECORDED_NODE_NS,
+    RECORDER_MOST_CALLS, RECORDER_SLOWS, SPACING_NS,
 };
 use crate::analysis::Bucket;
 use crate::gaps::KERNEL_GAP_NS;
@@ -157,7 +157,8 @@ impl Playing<'_> {
             Slowed::Unknown => ns,
             Slowed::ByProfiler => without(PROFILER_SLOWS),
             Slowed::ByRecorder => {
-                let most = self.prepared.usual_call.saturating_mul(RECORDER_MOST) / 10;
+                let (calls, of) = RECORDER_MOST_CALLS;
+                let most = self.prepared.usual_call.saturating_mul(calls) / of;
                 without(RECORDER_SLOWS).max(ns.saturating_sub(most))
             }
         }
@@ -168,7 +169,7 @@ impl Playing<'_> {
         let shrinks = self.fixes.has(if item.fetch { Fix::Input } else { Fix::Host });
         let mut think = if shrinks { item.shrunk } else { item.think };
         if item.may_be_captured() {
-            // a profiler pays for each operator: what is too long to be dispatch is not its doing
+            // a profiler slows what dispatches: what is too long for that is not its doing
             think = self.host_time(think);
             think = match part {
                 Part::Inner => 0,
@@ -196,7 +197,7 @@ impl Playing<'_> {
         let nodes = to.saturating_sub(first) as u64;
         for w in first..to {
             if let Some(work) = prepared.works.get(w) {
-                self.work(w, work, item, began, part);
+                self.work(w, work, item, (began, part), nodes >= GRAPH_NODES);
             }
         }
         let own = match part {
@@ -235,12 +236,16 @@ impl Playing<'_> {
         before.and_then(|n| self.starts.get(n)).copied().unwrap_or(0)
     }
 
-    fn work(&mut self, n: usize, w: &Work, item: &Item, began: u64, part: Part) {
+    /// `is_node`: one call launches it with others, as a graph.
+    fn work(&mut self, n: usize, w: &Work, item: &Item, (began, part): (u64, Part), is_node: bool) {
         let mut duration = match w.bucket == Bucket::Compute && self.slower > 1.0 {
             true => (w.duration as f64 * self.slower) as u64,
             false => w.duration,
         };
         let mut spacing = i64::from(w.spacing);
+        if is_node && self.fixes.has(Fix::FasterHost) && self.prepared.slowed == Slowed::ByRecorder {
+            spacing = (spacing - RECORDED_NODE_NS).max(spacing.min(0));
+        }
         let latency = match part {
             // a graph's nodes start when it has been handed over as a whole
             Part::First(nodes) => LAUNCH_NS + u64::from(nodes) * NODE_NS,

@@ -6,7 +6,7 @@
 
 use trace::call::Class;
 
-use super::{Fixes, Slowed, GRAPH_NODES, LAUNCH_NS, MAX_OPS, RECORDED_NODE_NS};
+use super::{Fixes, Slowed, LAUNCH_NS, MAX_OPS};
 use crate::analysis::{Bucket, Model, Step};
 use crate::gaps::HostView;
 use crate::run::{Call, Device, Run, Span, NONE};
@@ -116,13 +116,6 @@ pub(super) struct Placed {
 }
 
 impl Prepared {
-    /// What the device took longer because the nodes of graphs were recorded, ns, by [`RECORDED_NODE_NS`].
-    pub(crate) fn recorded_nodes_ns(&self) -> u64 {
-        let ends = self.items.iter().skip(1).map(|i| i.first_op).chain([self.works.len() as u32]);
-        let nodes = self.items.iter().zip(ends).map(|(i, end)| u64::from(end.saturating_sub(i.first_op)));
-        nodes.filter(|&n| n >= GRAPH_NODES).sum::<u64>().saturating_mul(RECORDED_NODE_NS)
-    }
-
     /// Reads the part of the steady span that is replayed. O(n log n).
     pub fn new(
         run: &Run,
@@ -131,10 +124,12 @@ impl Prepared {
         collectives: &[u32],
         (steps, steady): (&[Step], Span),
     ) -> Prepared {
-        let slowed = match () {
-            () if run.slowed_host => Slowed::ByProfiler,
-            () if !run.foreign => Slowed::ByRecorder,
-            () => Slowed::Unknown,
+        let slowed = if run.slowed_host {
+            Slowed::ByProfiler
+        } else if run.foreign {
+            Slowed::Unknown
+        } else {
+            Slowed::ByRecorder
         };
         let mut p =
             Prepared { streams: device.streams.len(), usual: host.usual, slowed, ..Prepared::default() };

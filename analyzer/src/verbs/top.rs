@@ -32,8 +32,8 @@ Examples:
 /// Watch your recorded processes: step time, how busy the GPUs are, why idle
 ///
 /// A row a process and GPU. STEP and P90 are the median and the 90th percentile of its last steps. BUSY is the time in which
-/// anything ran on the GPU; COMPUTE to OTHER is where all of the time went, and sums up to 100 %. COST is what recording costs,
-/// an estimate over the whole run. SEEN is what the figures rest on: of a program with very many launches less than was asked
+/// anything ran on the GPU; COMPUTE to OTHER is where all of the time went, and sums up to 100 %. COST is what recording adds
+/// to the steps looked at, a share of them, or of the whole run where that cannot be told: an estimate. SEEN is what the figures rest on: of a program with very many launches less than was asked
 /// for. Of a process that records in windows COUNTED is what it counts between them: the median of its steps now, and of it the time
 /// in synchronizing calls (of all threads). One that did nothing for 20 steps and ten seconds is said to be hung, and in what call
 /// a thread waits. What cannot be said is a dash.

@@ -63,16 +63,17 @@ class Player:
 
 def play(players, steps, rounds, until, seed=1):
     """`rounds` rounds of a block each, in a new order each time; ends before `until` (time.monotonic) at the end of a round.
-    [{name: block}], whole rounds only."""
+    ([{name: block}], whole rounds only; who ended or said nothing, or None)."""
     draw, found = random.Random(seed), []
     while len(found) < rounds and time.monotonic() < until:
         order = list(players)
         draw.shuffle(order)
         round_ = {p.name: p.block(steps) for p in order}
-        if any(b is None for b in round_.values()):
-            break
+        gone = next((name for name, block in round_.items() if block is None), None)
+        if gone:
+            return found, gone
         found.append(round_)
-    return found
+    return found, None
 
 
 def step_ms(block):

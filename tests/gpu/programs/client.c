@@ -56,7 +56,7 @@ static int each(const char *function, const int *ids, int n, void *handle) {
 
 static int one(const char *word) {
     static void *handle;
-    static const int launches[] = {211, 430, 505}, waits[] = {131, 165, 135, 31, 41};
+    static const int launches[] = {211, 430, 505}, waits[] = {131, 165, 137, 31, 41};
     int (*on)() = load("cuptiActivityEnable");
     if (!strcmp(word, "subscribe")) return load("cuptiSubscribe")(&handle, callback, (void *)0);
     if (!strcmp(word, "clock")) return load("cuptiActivityRegisterTimestampCallback")(stamp);
@@ -67,7 +67,7 @@ static int one(const char *word) {
     if (!strcmp(word, "runtime")) return on(RUNTIME);
     if (!strcmp(word, "driver")) return on(DRIVER);
     if (!strcmp(word, "filter")) return each("cuptiActivityEnableRuntimeApi", launches, 3, 0);
-    if (!strcmp(word, "waits")) return each("cuptiEnableCallback", waits, 5, handle);
+    if (!strcmp(word, "waits")) return !handle ? -2 : each("cuptiEnableCallback", waits, 5, handle);
     if (!strcmp(word, "finalize")) return load("cuptiFinalize")();
     return -1;
 }

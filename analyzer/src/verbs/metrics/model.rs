@@ -176,7 +176,7 @@ pub(super) fn families(all: &[Watched], took: Duration) -> Vec<Family> {
     );
     f.new_one(
         ("gapprobe_cost_ratio", "1", Gauge),
-        "What recording costs the program, share of the whole run (an estimate).",
+        "What recording adds to the steps looked at, a share of them; of the run where that cannot be told (an estimate).",
         &[],
         figures(|f| Some(f.cost)),
         all,

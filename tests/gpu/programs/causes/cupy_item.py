@@ -25,4 +25,4 @@ def build(form, ctx):
 
 
 if __name__ == "__main__":
-    main(build, steps=20)
+    main(build, steps=60)

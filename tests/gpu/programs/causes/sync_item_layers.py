@@ -21,4 +21,4 @@ def build(form, ctx):
 
 
 if __name__ == "__main__":
-    main(build, steps=40)
+    main(build, steps=100)
