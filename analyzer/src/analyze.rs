@@ -148,7 +148,7 @@ fn lacking(run: &Run, a: &Analysis, lost: u64) -> u64 {
     const LEAST_STEPS: usize = 10;
     const ALIKE_OF_TEN: usize = 9;
     let steps = a.steps.steady();
-    if steps.len() < LEAST_STEPS || lost.saturating_mul(2) > steps.len() as u64 {
+    if lost == 0 || steps.len() < LEAST_STEPS || lost.saturating_mul(2) > steps.len() as u64 {
         return lost;
     }
     let mut counts = vec![0u64; steps.len()];

@@ -44,7 +44,7 @@ pub const MOST_EVENTS: u64 = 2_000_000;
 const EVENT_NS: u128 = 600;
 /// However little time there is, so many are looked at: they take a few milliseconds.
 const LEAST_EVENTS: u64 = 20_000;
-/// Analysis takes so many times as long as loading, at most (2 million events: 0.14 to 0.23 s and 0.77 to 0.95 s, replays of causes included).
+/// Analysis takes so many times as long as loading, at most (2 million events: 0.14 and 0.60 s, replays of causes included).
 const ANALYSE_LOADS: u32 = 5;
 /// Kept back of the time before a deadline for the summary.
 const SUMMARY_TIME: Duration = Duration::from_millis(50);

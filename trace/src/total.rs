@@ -107,6 +107,10 @@ totals! {
 /// What CUPTI leaves on each launch of [`Total::LaunchesBetween`], ns (H200, CUPTI 13.0: docs/windows.md).
 pub const LEFT_BEHIND_NS: u64 = 600;
 
+/// What recording costs each node of a CUDA graph, ns: graphs of 645 kernels of 2 us +0.26 us (H200.md), of eager MLP blocks' training +0.23 to +0.46
+/// (H200, CUPTI 13.0, steps of one process and of another); graphs of empty kernels: 0.9 to 1.4 (docs/windows.md).
+pub const RECORDED_NODE_NS: u64 = 350;
+
 /// What CUPTI keeps in host memory, bytes, for each launch of a kernel that follows the process's first instantiation of a CUDA
 /// graph, until the process ends: 24 and malloc's 8 under 13.0 to 13.3, as soon as any client is attached, nothing under 12.8, 12.9, 13.4 and 13.5
 /// (H200: docs/windows.md). `cupti`: `cuptiGetVersion`'s number.

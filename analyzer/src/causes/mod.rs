@@ -333,11 +333,11 @@ impl<'a> Case<'a> {
         })
     }
 
-    /// As [`Case::win`], of a step that nobody records.
-    pub(crate) fn unrecorded_win(&self, fixes: &[Fix], most: f64) -> f64 {
+    /// As [`Case::win`], of a step that nobody records: at most what nothing computes in.
+    pub(crate) fn unrecorded_win(&self, fixes: &[Fix]) -> f64 {
         let from = self.unrecorded();
         if from >= self.base {
-            return self.win(fixes, most);
+            return self.win(fixes, 1.0);
         }
         let with: Vec<Fix> = fixes.iter().copied().chain([Fix::FasterHost]).collect();
         let won = from - self.played(&with, &|_| true);
@@ -359,9 +359,8 @@ impl<'a> Case<'a> {
         let Some(fix) = verdict::fix_of(f.code).filter(|&fix| fix != Fix::Fuse) else {
             return (f.win * longer).min(1.0);
         };
-        let (recorded, unrecorded) = *known
-            .entry(fix as u16)
-            .or_insert_with(|| (self.win(&[fix], 1.0), self.unrecorded_win(&[fix], 1.0)));
+        let (recorded, unrecorded) =
+            *known.entry(fix as u16).or_insert_with(|| (self.win(&[fix], 1.0), self.unrecorded_win(&[fix])));
         // a part of what the replay takes out is the same part here; where more than that was taken out (a checkpoint's copies), it is no launching
         match f.win / recorded {
             part if (0.0..=1.0).contains(&part) => part * unrecorded,

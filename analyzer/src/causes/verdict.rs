@@ -306,7 +306,7 @@ fn together(case: &Case, sets: impl Iterator<Item = Vec<Part>>) -> Option<(f64, 
         let fixes: Vec<Fix> = set.iter().map(|p| p.fix).collect();
         let win = case.win(&fixes, idle);
         let better = best.as_ref().is_none_or(|(most, b)| (set.len(), -win) < (b.len(), -most));
-        if win >= NAMED_WIN && better && case.unrecorded_win(&fixes, idle) >= NAMED_WIN {
+        if win >= NAMED_WIN && better && case.unrecorded_win(&fixes) >= NAMED_WIN {
             best = Some((win, set));
         }
     }

@@ -11,7 +11,7 @@
 //! waits lowers its clock once its power reaches the limit. The matrix products of host_sleep take 7 to 16 % longer in its fixed
 //! form, those of pageable_copies 3 to 7 %, kernels bound by memory 0 to 2 %. Where the recording has readings of power,
 //! `causes/power.rs` says by how much kernels are played slower; without any, both are promised about a tenth too short a step.
-//! And the host's own speed, which varies by 15 % from process to process. Compare times of one and the same recorder, not
+//! And the host's own speed, which varies by 15 % from process to process, and by what recording it costs (docs/run-cost.md). Compare times of one and the same recorder, not
 //! shares: a slow form that waits for its host takes as long as its host (gpt_item 43.2 ms without gapprobe, 53.5 with it in
 //! another process: a win of 25 % or of 38 % for the same fixed form).
 
@@ -58,9 +58,6 @@ pub const RECORDER_MOST_CALLS: (u64, u64) = (17, 10);
 
 /// A call with so many operations or more launched a graph.
 pub const GRAPH_NODES: u64 = 8;
-/// By how much later each node of a graph starts for being recorded, ns: graphs of 645 kernels of 2 us +0.26 us (H200.md), of eager MLP blocks' training +0.23 to
-/// +0.46 (H200, CUPTI 13.0, steps of one process and of another; graphs of empty kernels: 0.9 to 1.4, docs/windows.md).
-pub const RECORDED_NODE_NS: i64 = 350;
 
 /// Who made the host slower while it was recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

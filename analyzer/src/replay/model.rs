@@ -3,11 +3,13 @@
 //! One pass in the order of simulated time over the chains; an op's times are known when it is launched, because all
 //! it can wait for was launched before it.
 
+use trace::total::RECORDED_NODE_NS;
+
 use super::graphs::Part;
 use super::prepare::{Item, Prepared, Role, Work};
 use super::{
-    Fix, Fixes, Slowed, GRAPH_NODES, LAUNCH_NS, LAUNCH_QUEUE, NODE_NS, PROFILER_SLOWS, RECORDED_NODE_NS,
-    RECORDER_MOST_CALLS, RECORDER_SLOWS, SPACING_NS,
+    Fix, Fixes, Slowed, GRAPH_NODES, LAUNCH_NS, LAUNCH_QUEUE, NODE_NS, PROFILER_SLOWS, RECORDER_MOST_CALLS,
+    RECORDER_SLOWS, SPACING_NS,
 };
 use crate::analysis::Bucket;
 use crate::gaps::KERNEL_GAP_NS;
@@ -244,7 +246,7 @@ impl Playing<'_> {
         };
         let mut spacing = i64::from(w.spacing);
         if is_node && self.fixes.has(Fix::FasterHost) && self.prepared.slowed == Slowed::ByRecorder {
-            spacing = (spacing - RECORDED_NODE_NS).max(spacing.min(0));
+            spacing = (spacing - RECORDED_NODE_NS as i64).max(spacing.min(0));
         }
         let latency = match part {
             // a graph's nodes start when it has been handed over as a whole

@@ -11,8 +11,6 @@ use super::step_clock;
 /// A launch that is recorded, with all that CUPTI costs the calls around it, ns: 4.6 µs in eager PyTorch of tiny blocks, 12 in a small GPT (docs/run-cost.md); 1.1 in a
 /// loop of launches in C++ (`gpu-check --only cost:launch`).
 pub(crate) const LAUNCH_NS: u32 = 4600;
-/// A node of a graph that is recorded, ns: +12 to 16 % on a graph of 645 kernels that takes 1.41 ms (H200.md).
-const NODE_NS: f64 = 350.0;
 /// Steps held against each other, of a window and of what follows it.
 const STEPS: u64 = 100;
 /// Steps left out at a switch.
@@ -44,7 +42,7 @@ impl Spent {
     /// ns since `before`.
     fn cost(&self, before: &Spent) -> f64 {
         (self.launches - before.launches) as f64 * f64::from(LAUNCH_NS)
-            + self.nodes.saturating_sub(before.nodes) as f64 * NODE_NS
+            + self.nodes.saturating_sub(before.nodes) as f64 * total::RECORDED_NODE_NS as f64
             + self.callback_ns.saturating_sub(before.callback_ns) as f64
     }
 }

@@ -5,7 +5,7 @@
  *
  * The words of CLIENT are done in their order when the driver starts: subscribe (callbacks of nothing), clock (a timestamp callback), buffers
  * (given and thrown away), kernel, copies, sync (the kinds CONCURRENT_KERNEL, MEMCPY and MEMSET, SYNCHRONIZATION), filter (launch calls by
- * cuptiActivityEnableRuntimeApi), runtime, driver (the whole kinds), waits (callbacks of synchronizing calls), finalize (all of it undone).
+ * cuptiActivityEnableRuntimeApi), runtime, driver (the whole kinds), waits (callbacks of synchronizing calls and copies), finalize (all of it undone).
  * Says on stderr what it did, and at the end how many buffers there were. Used by the suite always_on (side=client:WORD:WORD).
  * No header of CUDA's is needed. Build: gcc -O1 -shared -fPIC -o client.so client.c -ldl
  */

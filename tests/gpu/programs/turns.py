@@ -112,9 +112,6 @@ def trainer(ctx, turns):
                 control.should_training_stop = True
             return control
 
-        def on_step_end(self, _args, _state, control, **_rest):
-            return control
-
     width = ctx.size(512, 16)
     data = [{"x": torch.randn(width), "labels": torch.randn(width)} for _ in range(512)]
     with tempfile.TemporaryDirectory() as folder:
