@@ -60,7 +60,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         return None;
     }
     let mut f = case.fusing((CODE, NAME), lost, (lost * NEEDLESS).min(case.elsewhere.room()));
-    f.error_ns *= if f.predicted_ns > 0.0 { 1.0 / super::FUSED } else { 0.0 };
+    f.error_ns *= if f.predicted_ns > 0.0 { 1.0 / super::case::FUSED } else { 0.0 };
     f.fix = "cast once and keep it (model.to(torch.bfloat16), inputs in the model's type), one autocast region, torch.compile";
     f.count = count;
     f.text = format!(

@@ -27,8 +27,8 @@ const LEAST_BUSY: f64 = 0.1;
 const IDLE_PART: f64 = 0.18;
 /// Readings looked at, the newest.
 const MOST_READINGS: usize = 64;
-/// Beyond this no GPU was seen to go (see [`super::BUSIER_KERNELS`]).
-const MOST_SLOWER: f64 = 1.0 + super::BUSIER_KERNELS;
+/// Beyond this no GPU was seen to go (see [`super::case::BUSIER_KERNELS`]).
+const MOST_SLOWER: f64 = 1.0 + super::case::BUSIER_KERNELS;
 
 /// Power, mW.
 #[derive(Clone, Copy, Debug, PartialEq)]

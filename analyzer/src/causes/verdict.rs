@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use trace::Total;
 
 use super::{
-    comm, gpu_bound, inconclusive, memory_growth, mixed, no_work, out_of_memory, profiled, Case, Elsewhere,
+    comm, gpu_bound, inconclusive, memory_growth, mixed, no_work, out_of_memory, unrecorded, Case, Elsewhere,
     ALL, GPU_BOUND_SHARE, MINOR_WIN, MODEL_ERROR, NAMED_WIN,
 };
 use crate::analysis::{share, Analysis, Bucket, Confidence, Finding, Tied, Verdict};
@@ -89,7 +89,7 @@ fn decide(a: &Analysis, case: Option<&Case>, findings: &[Finding]) -> Verdict {
     if a.steps.may_be_parts {
         verdict.confidence = Confidence::Low;
     }
-    verdict.profiled = profiled::without(case, findings);
+    verdict.profiled = unrecorded::without_profiler(case, findings);
     verdict
 }
 

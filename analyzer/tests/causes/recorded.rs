@@ -2,7 +2,87 @@
 //! What recording itself does to a step (docs/run-cost.md): CUPTI slows a host that launches, and neither waits nor the GPU. That the cause named is
 //! that of a step which nobody records: `sync_bool_mask` and `sync_eval_metric` of tests/gpu/recordings (`scripts/test labelled`).
 
-use super::run;
+use analyzer::replay::RECORDER_SLOWS;
+use analyzer::Analysis;
+
+use super::program::Program;
+use super::{run, verdict};
+
+/// The same program, recorded and not: what goes with its launches takes longer while it is recorded.
+fn both(step: impl Fn(&mut Program)) -> (Analysis, Analysis) {
+    let recorded = run(|p| {
+        p.slowed = RECORDER_SLOWS;
+        step(p);
+    });
+    (recorded.1, run(step).1)
+}
+
+/// What the fix of a cause wins: of the step as it was recorded, and of one that nobody records.
+fn wins(a: &Analysis, cause: &str) -> (f64, f64) {
+    let f = a
+        .findings
+        .iter()
+        .find(|f| f.cause == cause)
+        .unwrap_or_else(|| panic!("no {cause}: {:#?}", a.findings));
+    (f.win, f.unrecorded_win)
+}
+
+/// Layers whose launches the GPU waits for, then larger ones that fill the queue, which the wait at the step's end drains. Unrecorded the host
+/// would be as fast as the GPU but for that wait; recorded it is slower anyway.
+fn drained(p: &mut Program) {
+    p.forward(50, 2_000);
+    p.forward(97, 20_000);
+    p.item();
+    p.think(1_250_000);
+}
+
+/// Short layers with a wait behind each few.
+fn waiting(p: &mut Program, waits: bool) {
+    for _ in 0..6 {
+        p.forward(4, 12_000);
+        if waits {
+            p.item();
+        }
+    }
+}
+
+#[test]
+fn what_a_fix_wins_is_what_it_wins_of_the_program_that_nobody_records() {
+    type Form = fn(&mut Program);
+    let programs: [(&str, Form, Form); 3] = [
+        ("SYNC", drained, |p| {
+            p.forward(50, 2_000);
+            p.forward(97, 20_000);
+            p.think(1_250_000);
+        }),
+        ("SYNC", |p| waiting(p, true), |p| waiting(p, false)),
+        (
+            "HOST",
+            |p| {
+                p.forward(30, 3_000);
+                p.t += 1_500_000;
+            },
+            |p| p.forward(30, 3_000),
+        ),
+    ];
+    for (cause, slow, fixed) in programs {
+        let (recorded, alone) = both(slow);
+        let (step, truth) = (alone.steps.mean_ns, 1.0 - run(fixed).1.steps.mean_ns / alone.steps.mean_ns);
+        let cost = 1.0 - step / recorded.steps.mean_ns;
+        assert!((recorded.cost.share - cost).abs() < 0.02, "{cause}: {:?}, {cost:.3} true", recorded.cost);
+        let (_, said) = wins(&recorded, cause);
+        assert!((said - truth).abs() < 0.03, "{cause}: {said:.3} said, {truth:.3} true");
+    }
+}
+
+#[test]
+fn the_cause_named_is_that_of_the_step_which_nobody_records() {
+    let (recorded, alone) = both(drained);
+    let [launch, sync] = ["LAUNCH", "SYNC"].map(|cause| wins(&recorded, cause));
+    assert!(launch.0 > 1.3 * sync.0 && sync.1 > 1.3 * launch.1, "no such program: {launch:?} {sync:?}");
+    verdict(&alone, "SYNC");
+    verdict(&recorded, "SYNC");
+}
 
 #[test]
 fn the_cost_of_recording_is_what_the_step_takes_longer() {

@@ -66,6 +66,8 @@ pub struct Program {
     pub site: u32,
     /// Synchronizes are only seen as CUPTI's records.
     pub syncs_are_records: bool,
+    /// By how much recording slows what goes with a launch: (7, 5) takes 1.4 times as long.
+    pub slowed: (u64, u64),
     calls: Vec<(u32, Event)>,
 }
 
@@ -87,6 +89,7 @@ impl Program {
             shared: 0,
             site: 0,
             syncs_are_records: false,
+            slowed: (1, 1),
             calls: Vec::new(),
         }
     }
@@ -101,6 +104,11 @@ impl Program {
     fn vary(&mut self, ns: u64) -> u64 {
         let off = ns * self.noise / 100;
         ns - off / 2 + self.random(off + 1)
+    }
+
+    /// What goes with a launch, under the recorder.
+    fn launching(&self, ns: u64) -> u64 {
+        ns * self.slowed.0 / self.slowed.1
     }
 
     pub fn think(&mut self, ns: u64) {
@@ -129,7 +137,8 @@ impl Program {
 
     fn op(&mut self, stream: u32, launched: u64, duration: u64, mut e: Event) -> (u64, u64) {
         let end = self.streams.entry((self.device, stream)).or_insert(0);
-        let start = if launched + LATENCY > *end + SPACING { launched + LATENCY } else { *end + SPACING };
+        let latency = self.slowed.0 * LATENCY / self.slowed.1;
+        let start = (launched + latency).max(*end + SPACING);
         let slice = start.checked_div(self.shared).unwrap_or(0);
         let start = if slice % 2 == 1 { (slice + 1) * self.shared } else { start };
         *end = start + duration;
@@ -143,11 +152,12 @@ impl Program {
     }
 
     pub fn launch_on(&mut self, stream: u32, name: &str, blocks: u32, duration: u64) {
-        self.think(DISPATCH);
+        self.think(self.launching(DISPATCH));
         let begin = self.t;
         // the queue holds 1,024
         let held = self.begins.len().checked_sub(1024).map_or(0, |i| self.begins[i]);
-        self.t = (begin + self.vary(LAUNCH_CALL)).max(held);
+        let call = self.vary(self.launching(LAUNCH_CALL));
+        self.t = (begin + call).max(held);
         let end = self.t;
         let correlation = self.call(RUNTIME, 211, Class::Launch, begin, end);
         let mut e = Event::new(Kind::Kernel, 0, 0);

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a cause is judged by: shares of the time, what a fix wins in the replay, who is to blame for idle time, and a finding made of these.
+
+use std::cell::OnceCell;
+use std::collections::HashMap;
+
+use super::{power, saves, MODEL_ERROR, NOTICED_SHARE};
+use crate::analysis::{Analysis, Bucket, Confidence, DeviceAnalysis, Finding};
+use crate::plural::counted;
+use crate::replay::{Fix, Fixes, Prepared};
+use crate::run::{Run, NONE};
+
+/// From this win on the GPU is so much busier that its clock may be another one.
+const CLEAR_WIN: f64 = 0.2;
+/// By how much the kernels of a GPU that no longer waits may take longer, its clocks being lower under load. H200, kernels
+/// a step, slow form and fixed form of one program (tests/gpu/results, 7754a9d): host_sleep 4.36 -> 4.96 ms (+14 %),
+/// pageable_copies 8.37 -> 9.58 ms (+14 %), empty_cache +7 %, compiled +6 %, gpt_item 0.
+pub(super) const BUSIER_KERNELS: f64 = 0.15;
+/// The same where readings of power tell how much of it is to be expected ([`power`]): what they are off by.
+const BUSIER_KNOWN: f64 = 0.05;
+/// Share of a promised win that may not come: launches never come out as evenly as in a model.
+const UNEVEN_LAUNCHES: f64 = 0.10;
+/// The same where every second kernel is taken to be fused: it may be every fourth, or three of four.
+pub(super) const FUSED: f64 = 0.50;
+
+/// What a cause is judged by.
+pub(crate) struct Case<'a> {
+    pub(crate) run: &'a Run,
+    pub(crate) analysis: &'a Analysis,
+    pub(crate) device: &'a DeviceAnalysis,
+    pub(crate) prepared: &'a Prepared,
+    /// Replay with nothing changed, ns.
+    pub(crate) base: f64,
+    /// See `unrecorded.rs`.
+    pub(super) unrecorded: OnceCell<f64>,
+    pub(crate) calls: HashMap<Bucket, Vec<Blame>>,
+    /// What another GPU computes in the same time: no fix makes a step shorter than that.
+    pub(crate) elsewhere: Elsewhere,
+    /// What goes with writing checkpoints: it counts for that alone.
+    pub(super) saves: saves::Saves,
+    /// What computing draws, where it was read.
+    pub(super) power: Option<power::Power>,
+}
+
+/// The device that computes most, of those that the replay does not play.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Elsewhere {
+    /// Its ordinal.
+    pub(crate) ordinal: u32,
+    /// Its exclusive computing as a share of the steady wall time, 0 to 1; 0 where there is no other device.
+    pub(crate) compute: f64,
+}
+
+impl Elsewhere {
+    pub(crate) fn of(a: &Analysis) -> Elsewhere {
+        let others = a.devices.iter().enumerate().filter(|(i, _)| Some(*i) != a.worst);
+        let shares = others.map(|(_, d)| (d.buckets.share(Bucket::Compute), d.ordinal));
+        let most = shares.max_by(|x, y| x.0.total_cmp(&y.0));
+        most.map_or_else(Elsewhere::default, |(compute, ordinal)| Elsewhere { ordinal, compute })
+    }
+
+    /// What can be won at most while it computes as it does, a share of the step.
+    pub(crate) fn room(self) -> f64 {
+        1.0 - self.compute
+    }
+
+    /// This win is all that the other device leaves.
+    pub(crate) fn bounds(self, win: f64) -> bool {
+        self.compute > 0.0 && win >= self.room()
+    }
+}
+
+/// Idle time by the API function to blame.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Blame {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// Idle ns.
+    pub(crate) ns: u64,
+    /// Calls of it that cost something.
+    pub(crate) calls: u64,
+    /// One of them.
+    pub(crate) flat: u32,
+}
+
+impl<'a> Case<'a> {
+    pub(crate) fn new(
+        run: &'a Run,
+        analysis: &'a Analysis,
+        device: &'a DeviceAnalysis,
+        prepared: &'a Prepared,
+    ) -> Case<'a> {
+        let base = prepared.play(Fixes::default()) as f64;
+        let elsewhere = Elsewhere::of(analysis);
+        let saves = saves::Saves::of(run, analysis, device);
+        let power = power::Power::of(run, device.ordinal, analysis.steady);
+        let calls = blame(run, analysis, device);
+        Case {
+            run,
+            analysis,
+            device,
+            prepared,
+            base,
+            unrecorded: OnceCell::new(),
+            calls,
+            elsewhere,
+            saves,
+            power,
+        }
+    }
+
+    /// Share of the wall time in these buckets, less what goes with writing checkpoints.
+    pub(crate) fn share(&self, buckets: &[Bucket]) -> f64 {
+        let own = |b: Bucket| self.device.buckets.share(b) - self.saves.share(b, self.device);
+        buckets.iter().map(|&b| own(b).max(0.0)).sum()
+    }
+
+    /// The replay with `fixes`, as a share won; what it wins beyond `most` (the time that could be saved at all) is
+    /// the model's error, not a win. Where the model does not give the measured time back, the share stands in. The replay is of
+    /// one device; what another computes in a step stays.
+    pub(crate) fn win(&self, fixes: &[Fix], most: f64) -> f64 {
+        let most = most.min(self.elsewhere.room());
+        if !self.trusts_replay() {
+            return most;
+        }
+        let after = self.played(fixes, &|_| true);
+        ((self.base - after) / self.base).clamp(0.0, most.max(0.0))
+    }
+
+    /// What all takes with these fixes at these calls, ns: with the clock that the GPU has once it is so much busier.
+    pub(crate) fn played(&self, fixes: &[Fix], at: &dyn Fn(u32) -> bool) -> f64 {
+        let fixes = Fixes::of(fixes);
+        let after = self.prepared.play_at(fixes, at) as f64;
+        let Some(power) = self.power.filter(|_| after > 0.0) else { return after };
+        let busy = self.share(&[Bucket::Compute]);
+        match power.slower(busy * self.base / after) {
+            slower if slower > 1.0 => self.prepared.play_slower(fixes, at, slower) as f64,
+            _ => after,
+        }
+    }
+
+    /// What taking long host stretches out wins (`fix`; `share`: gap time that is charged to them), or `None` where they
+    /// cost nothing of their own. A wait in front of a stretch claims the same gap and is charged for it: rightly, where
+    /// taking the wait out wins it as well; wrongly, where another call would wait instead (`x.to(device)` in between).
+    pub(crate) fn stretch_win(&self, fix: Fix, share: f64) -> Option<f64> {
+        let waits = self.share(&[Bucket::Sync, Bucket::CopyWait, Bucket::Alloc]);
+        if share.max(waits) < NOTICED_SHARE {
+            return None;
+        }
+        if !self.trusts_replay() {
+            return (share >= NOTICED_SHARE).then_some(share.min(self.elsewhere.room()));
+        }
+        // what it takes along is won with it
+        let along = if self.prepared.takes_copies_along(fix) { self.share(&[Bucket::Copy]) } else { 0.0 };
+        let win = self.win(&[fix], share + waits + along);
+        let own = if share < NOTICED_SHARE { win - self.win(&[Fix::Sync], win) } else { share };
+        (own >= NOTICED_SHARE).then_some(win)
+    }
+
+    /// The replay gives the measured time back well enough to be asked.
+    pub(crate) fn trusts_replay(&self) -> bool {
+        self.analysis.model.error() <= MODEL_ERROR && self.base > 0.0
+    }
+
+    /// Time of a step (without steps: of the steady span), ns.
+    pub(crate) fn step_ns(&self) -> f64 {
+        if self.analysis.steps.mean_ns > 0.0 {
+            self.analysis.steps.mean_ns
+        } else {
+            self.device.wall_ns as f64
+        }
+    }
+
+    /// "every step", "12 times a step", "312 times".
+    pub(crate) fn rhythm(&self, count: u64) -> String {
+        let steps = self.analysis.steps.steady().len() as f64;
+        let per = count as f64 / steps.max(1.0);
+        match () {
+            () if steps < 1.0 => counted(count, "time"),
+            () if (0.8..1.5).contains(&per) => "every step".to_owned(),
+            () if per >= 1.5 => format!("{per:.0} times a step"),
+            () => format!("{} in {}", counted(count, "time"), counted(steps as u64, "step")),
+        }
+    }
+
+    /// The function that costs most in these buckets.
+    pub(crate) fn top(&self, bucket: Bucket) -> Option<Blame> {
+        self.calls.get(&bucket)?.first().copied()
+    }
+
+    /// Share of the wall time in HOST gaps up to `longest` ns each.
+    pub(crate) fn short_host_share(&self, longest: u64) -> f64 {
+        let host =
+            self.device.slices.iter().filter(|s| s.bucket == Bucket::Host && s.end - s.start <= longest);
+        let ns: u64 = host.map(|s| self.analysis.counts.measure(s.span())).sum();
+        crate::analysis::share(ns, self.device.wall_ns)
+    }
+
+    /// A finding of what the buckets charge to a cause, and of what its fix wins. What is won was lost.
+    pub(crate) fn finding(&self, cause: (&'static str, &'static str), charged: f64, win: f64) -> Finding {
+        let step = self.step_ns();
+        let promised = self.analysis.model.error() <= MODEL_ERROR && win > 0.0;
+        let doubt = if self.power.is_some() { BUSIER_KNOWN } else { BUSIER_KERNELS };
+        let busier = self.share(&[Bucket::Compute]) * (win / CLEAR_WIN).min(1.0) * doubt;
+        let error = self.error_ns(busier.max(win * UNEVEN_LAUNCHES));
+        Finding {
+            code: cause.0,
+            cause: cause.1,
+            share: charged.max(win),
+            charged,
+            win,
+            unrecorded_win: win,
+            predicted_ns: if promised { step * (1.0 - win) } else { 0.0 },
+            error_ns: if promised { error } else { 0.0 },
+            text: String::new(),
+            fix: "",
+            confidence: self.confidence(win),
+            call: NONE,
+            count: 0,
+            site: None,
+            more_lines: 0,
+        }
+    }
+
+    /// A finding of kernels to be fused: the GPU gets no busier by it, and how many can be fused is a guess.
+    pub(crate) fn fusing(&self, cause: (&'static str, &'static str), share: f64, win: f64) -> Finding {
+        let mut f = self.finding(cause, share, win);
+        f.confidence = f.confidence.min(Confidence::Medium);
+        f.error_ns = if f.predicted_ns > 0.0 { self.error_ns(win * FUSED) } else { 0.0 };
+        f
+    }
+
+    /// ± of a promise: the model's own error, and `doubt`, a share of the step.
+    fn error_ns(&self, doubt: f64) -> f64 {
+        self.step_ns() * (self.analysis.model.error() + doubt)
+    }
+
+    /// High: steps known, the model within 10 %, a clear win that no other device limits. Low: no steps or only what may be parts of
+    /// one, or a model that is off by 20 %.
+    fn confidence(&self, win: f64) -> Confidence {
+        let steps = self.analysis.steps.steady().len();
+        let error = self.analysis.model.error();
+        if steps < 3 || error > 0.20 || self.analysis.steps.may_be_parts {
+            Confidence::Low
+        } else if error <= 0.10 && win >= 0.15 && steps >= 5 && !self.elsewhere.bounds(win) {
+            Confidence::High
+        } else {
+            Confidence::Medium
+        }
+    }
+}
+
+/// Idle time of the steady span by bucket and function, most expensive first.
+fn blame(run: &Run, analysis: &Analysis, device: &DeviceAnalysis) -> HashMap<Bucket, Vec<Blame>> {
+    let mut sums: HashMap<(Bucket, u32), Blame> = HashMap::new();
+    // a call can have several slices, with others' between them: the buckets it was seen in, a bit each
+    let mut seen = vec![0u16; run.calls()];
+    for s in &device.slices {
+        let ns = analysis.counts.measure(s.span());
+        let Some((_, c)) = run.call(s.call).filter(|_| ns > 0) else { continue };
+        let sum = sums.entry((s.bucket, c.packed)).or_insert_with(|| {
+            let name = trace::call::find(c.packed).map_or("(unknown call)", |c| c.name);
+            Blame { name, ns: 0, calls: 0, flat: s.call }
+        });
+        sum.ns += ns;
+        if let Some(seen) = seen.get_mut(s.call as usize) {
+            let bit = 1 << s.bucket as u16;
+            sum.calls += u64::from(*seen & bit == 0);
+            *seen |= bit;
+        }
+    }
+    let mut out: HashMap<Bucket, Vec<Blame>> = HashMap::new();
+    for ((bucket, _), blame) in sums {
+        out.entry(bucket).or_default().push(blame);
+    }
+    for list in out.values_mut() {
+        list.sort_by(|a, b| b.ns.cmp(&a.ns).then(a.name.cmp(b.name)));
+    }
+    out
+}

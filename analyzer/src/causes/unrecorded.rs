@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Steps as they are when nobody records them: the replay with the host as fast as it may be then ([`Fix::FasterHost`]). Causes are named by
+//! what they cost such steps; what is promised is of recorded ones, for those can be measured again. On a trace of torch.profiler, whose slowing is a
+//! range and no estimate, the verdict is of the steps as recorded, and the other end of the range is said beside it.
+
+use std::collections::HashMap;
+
+use super::verdict::fix_of;
+use super::{gpu_bound, mixed, Case, GPU_BOUND_SHARE, MINOR_WIN, NAMED_WIN};
+use crate::analysis::{Bucket, Finding, Profiled};
+use crate::replay::Fix;
+
+impl Case<'_> {
+    /// By how much recording it made what was replayed longer, a share of it as recorded, 0 to 1: an estimate
+    /// ([`crate::replay::RECORDER_SLOWS`]). `None` where none can be made.
+    pub(crate) fn slowed_by_us(&self) -> Option<f64> {
+        (!self.run.foreign && self.trusts_replay()).then(|| 1.0 - self.unrecorded() / self.base)
+    }
+
+    /// As [`Case::win`], of a step that nobody records: at most what nothing computes in.
+    pub(crate) fn unrecorded_win(&self, fixes: &[Fix]) -> f64 {
+        let from = self.unrecorded();
+        if from >= self.base {
+            return self.win(fixes, 1.0);
+        }
+        (1.0 - self.faster(fixes) / from).max(0.0)
+    }
+
+    /// What a finding's fix wins of a step that is not recorded: the host is slower while it is recorded, the GPU is not. `known`: by fix, what it
+    /// wins of a recorded step and of another.
+    pub(super) fn win_without_us(&self, f: &Finding, known: &mut HashMap<u16, (f64, f64)>) -> f64 {
+        let longer = self.base / self.unrecorded();
+        // (NaN and infinity, of a base of 0, too)
+        if !(longer > 1.0 && longer.is_finite()) || f.win.max(f.charged) < MINOR_WIN {
+            return f.win;
+        }
+        // merging kernels and leaving some out takes the same time from a shorter step
+        let Some(fix) = fix_of(f.code).filter(|&fix| fix != Fix::Fuse) else {
+            return (f.win * longer).min(1.0);
+        };
+        let (recorded, unrecorded) =
+            *known.entry(fix as u16).or_insert_with(|| (self.win(&[fix], 1.0), self.unrecorded_win(&[fix])));
+        // a part of what the replay takes out is the same part here; where more than that was taken out (a checkpoint's copies), it is no launching
+        match f.win / recorded {
+            part if (0.0..=1.0).contains(&part) => part * unrecorded,
+            _ => f.win,
+        }
+    }
+
+    /// Replay of what nobody records, ns; as recorded where another tool did, or the replay is no good.
+    fn unrecorded(&self) -> f64 {
+        *self.unrecorded.get_or_init(|| {
+            if self.run.foreign || !self.trusts_replay() {
+                return self.base;
+            }
+            self.faster(&[]).clamp(1.0, self.base.max(1.0))
+        })
+    }
+
+    /// Replay with these fixes and a host that nobody slows, ns: never shorter than what the devices compute in it.
+    fn faster(&self, fixes: &[Fix]) -> f64 {
+        let with: Vec<Fix> = fixes.iter().copied().chain([Fix::FasterHost]).collect();
+        let least = self.share(&[Bucket::Compute]).max(self.elsewhere.compute) * self.base;
+        self.played(&with, &|_| true).max(least)
+    }
+}
+
+/// The verdict at the other end of the range ([`crate::replay::PROFILER_SLOWS`]) on a trace whose host was slowed by the profiler that took it;
+/// `None` where nothing can be said.
+pub(super) fn without_profiler(case: &Case, findings: &[Finding]) -> Option<Profiled> {
+    if !case.run.slowed_host || !case.trusts_replay() {
+        return None;
+    }
+    let faster = case.faster(&[]);
+    let part = (faster / case.base).clamp(0.0, 1.0);
+    if part <= 0.0 {
+        return None;
+    }
+    // the kernels take as long as they did
+    let compute = (case.device.buckets.share(Bucket::Compute) / part).min(1.0);
+    let wins =
+        findings.iter().filter_map(|f| Some((1.0 - case.faster(&[fix_of(f.code)?]) / faster, f.cause)));
+    let best = wins.max_by(|x, y| x.0.total_cmp(&y.0)).filter(|b| b.0 >= NAMED_WIN);
+    let cause = match best {
+        _ if compute >= GPU_BOUND_SHARE => gpu_bound::NAME,
+        Some((_, cause)) => cause,
+        None => mixed::NAME,
+    };
+    Some(Profiled { cause, step_ns: case.step_ns() * part, busy: (case.device.busy_share() / part).min(1.0) })
+}
