@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! All stages in order: spans and coverage here, everything else in the stage's own file.
 
+use std::time::Instant;
+
 use trace::call::Class;
 use trace::header::state;
 use trace::loss::Severity;
@@ -14,11 +16,16 @@ use crate::known::complete_to;
 use crate::replay::Prepared;
 use crate::run::{Call, Device, Run, Span};
 use crate::timeline::Observed;
-use crate::{causes, steps, unanswered};
+use crate::{causes, replay, steps, unanswered};
 
 /// Analyses a run. Never fails: what cannot be said is INCONCLUSIVE with its reason.
 /// O(n log n) in events; about 100 bytes an event of memory besides the run, most of it given back before it returns.
 pub fn analyze(run: &Run) -> Analysis {
+    analyze_by(run, None)
+}
+
+/// The same with less replayed where the deadline is near: what fixes win is then told by the last part of the steps. All else takes its time.
+pub fn analyze_by(run: &Run, deadline: Option<Instant>) -> Analysis {
     let kernels = KernelTable::new(run);
     let collectives = kernels.collectives();
     let valid = valid_span(run);
@@ -77,10 +84,11 @@ pub fn analyze(run: &Run) -> Analysis {
         let host = last.take().filter(|_| w + 1 == run.devices.len());
         (device, host.unwrap_or_else(|| HostView::of(run, device, &whose)))
     });
-    let prepared = worst
-        .map(|(device, host)| Prepared::new(run, device, &host, &collectives, (a.steps.steady(), a.steady)))
-        .unwrap_or_default();
-    a.model = prepared.model();
+    let steady = (a.steps.steady(), a.steady);
+    let (prepared, model) = worst.map_or_else(Default::default, |(device, host)| {
+        replay::by(deadline, |most| Prepared::latest(most, run, device, &host, &collectives, steady))
+    });
+    a.model = model;
     causes::judge(run, &mut a, &prepared);
     a
 }

@@ -73,6 +73,6 @@ mod unanswered;
 pub mod visible;
 
 pub use analysis::Analysis;
-pub use analyze::analyze;
+pub use analyze::{analyze, analyze_by};
 pub use load::{load, load_newest, load_window, Window};
 pub use run::{LoadError, Run};

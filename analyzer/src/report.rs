@@ -202,7 +202,7 @@ pub fn report<S: Source + ?Sized>(source: &S, options: &ReportOptions<'_>) -> Re
     }
     on_time(options, "analyse")?;
     tell(options, "analyse", 0, 1);
-    let mut analysis = crate::analyze(&run);
+    let mut analysis = crate::analyze_by(&run, before_summary(options.deadline));
     analysis.coverage.signal = options.signal.filter(|_| analysis.coverage.killed);
     if options.wanted.is_some_and(|wanted| !wanted(&run, &analysis)) {
         return Err(ReportError::Unwanted);

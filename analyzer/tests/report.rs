@@ -139,6 +139,16 @@ fn what_memory_has_no_room_for_is_said_and_stays_in_the_recording() {
 }
 
 #[test]
+fn with_little_time_less_is_replayed_and_the_verdict_is_the_same() {
+    let run = analyzer::load(million::recording(50_000).as_slice()).unwrap();
+    let (all, short) = (analyzer::analyze(&run), analyzer::analyze_by(&run, Some(Instant::now())));
+    assert!(all.model.ops > 40_000 && short.model.ops < 6_000, "{:?} {:?}", all.model, short.model);
+    assert!(short.model.error() < 0.05, "{:?}", short.model);
+    assert_eq!(short.verdict.cause, all.verdict.cause);
+    assert!((short.cost.share - all.cost.share).abs() < 0.02, "{:?} {:?}", short.cost, all.cost);
+}
+
+#[test]
 fn a_short_deadline_still_gives_line_and_summary() {
     let folder = Folder::new("short");
     let bytes = million::recording(400_000);

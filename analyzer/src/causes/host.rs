@@ -130,7 +130,8 @@ fn stretches(case: &Case, cause: (&'static str, &'static str)) -> Option<(Findin
     let mut last = None;
     for s in slices.filter(|s| case.analysis.counts.measure(s.span()) > 0) {
         longest = longest.max(s.end - s.start);
-        f.count += u64::from(last != s.call());
+        // (where no call ended them, each is one)
+        f.count += u64::from(last.is_none() || last != s.call());
         last = s.call();
         if longest == s.end - s.start {
             f.call = s.call;

@@ -35,7 +35,7 @@ pub(super) fn figures(subject: &Subject<'_>) -> Value {
     }
     let findings = subject.analysis.findings.iter().take(MOST_FINDINGS).map(|f| {
         json!({
-            "code": f.code, "cause": f.cause, "share": f.share, "win": f.win, "text": clean(&f.text),
+            "code": f.code, "cause": f.cause, "share": f.share, "win": f.win, "unrecorded_win": f.unrecorded_win, "text": clean(&f.text),
             "fix": f.fix, "confidence": f.confidence.key(), "count": f.count,
         })
     });

@@ -22,10 +22,19 @@ mod ops;
 pub mod prepare;
 mod waits;
 
+use std::time::{Duration, Instant};
+
 pub use prepare::Prepared;
+
+use crate::analysis::Model;
 
 /// Ops replayed at most, the latest of the steady span.
 pub const MAX_OPS: usize = 200_000;
+/// A verdict asks so many replays at most, nearly always (25 recordings of an H200: up to 21; several causes together: more): what a deadline must
+/// have time for, or fewer ops are replayed.
+const REPLAYS: u32 = 40;
+/// However little time there is, so many ops are replayed: some milliseconds.
+const LEAST_OPS: usize = 5_000;
 /// The driver's launch queue: a launch waits until the op this many before it has begun.
 pub const LAUNCH_QUEUE: usize = 1024;
 /// A host stretch between launches up to this long goes with a graph, ns: a compiled region's guards or an optimizer's
@@ -114,4 +123,22 @@ impl Fixes {
     pub fn has(self, fix: Fix) -> bool {
         self.0 & 1 << fix as u16 != 0
     }
+}
+
+/// What is replayed, and how well the replay gives it back: as many of the latest ops as can be replayed [`REPLAYS`] times before the deadline.
+/// `prepare` is asked for a number of them.
+pub(crate) fn by(deadline: Option<Instant>, prepare: impl Fn(usize) -> Prepared) -> (Prepared, Model) {
+    let prepared = prepare(MAX_OPS);
+    let begin = Instant::now();
+    let model = prepared.model();
+    let took = begin.elapsed().max(Duration::from_nanos(1));
+    let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
+    let Some(left) = left.filter(|&left| left < took * REPLAYS && prepared.ops() > LEAST_OPS) else {
+        return (prepared, model);
+    };
+    // half of what would fit: preparing it takes as long again
+    let share = left.as_secs_f64() / (took.as_secs_f64() * f64::from(2 * REPLAYS));
+    let prepared = prepare(((prepared.ops() as f64 * share) as usize).max(LEAST_OPS));
+    let model = prepared.model();
+    (prepared, model)
 }

@@ -116,8 +116,20 @@ pub(super) struct Placed {
 }
 
 impl Prepared {
-    /// Reads the part of the steady span that is replayed. O(n log n).
+    /// Reads the part of the steady span that is replayed: its latest [`MAX_OPS`] operations. O(n log n).
     pub fn new(
+        run: &Run,
+        device: &Device,
+        host: &HostView,
+        collectives: &[u32],
+        span: (&[Step], Span),
+    ) -> Prepared {
+        Prepared::latest(MAX_OPS, run, device, host, collectives, span)
+    }
+
+    /// The same of the latest `most` operations.
+    pub(crate) fn latest(
+        most: usize,
         run: &Run,
         device: &Device,
         host: &HostView,
@@ -133,7 +145,7 @@ impl Prepared {
         };
         let mut p =
             Prepared { streams: device.streams.len(), usual: host.usual, slowed, ..Prepared::default() };
-        let window = window(run, device, steady);
+        let window = window(run, device, steady, most);
         let mut item_of = vec![NONE; host_calls(run)];
         let calls = p.take_calls(run, host, window, steady.end, &mut item_of);
         let mut placed = Vec::new();
@@ -222,6 +234,11 @@ impl Prepared {
         self.unblock_full_queue(device, calls, placed, run);
     }
 
+    /// Operations that are replayed.
+    pub fn ops(&self) -> usize {
+        self.works.len()
+    }
+
     /// The model's error: measured against replayed with nothing changed.
     pub fn model(&self) -> Model {
         let (first, second) = self.twice(Fixes::default(), &|_| true);
@@ -269,8 +286,8 @@ fn host_calls(run: &Run) -> usize {
     run.threads.iter().map(|t| t.calls.len()).sum()
 }
 
-/// Host time in which the calls of the replayed ops begin: the latest [`MAX_OPS`] ops of the steady span.
-fn window(run: &Run, device: &Device, steady: Span) -> Span {
+/// Host time in which the calls of the replayed ops begin: the latest `most` ops of the steady span.
+fn window(run: &Run, device: &Device, steady: Span, most: usize) -> Span {
     let inside = |o: &&crate::run::Op| o.start >= steady.start && o.start < steady.end;
     let mut calls: Vec<u64> = device
         .streams
@@ -279,8 +296,8 @@ fn window(run: &Run, device: &Device, steady: Span) -> Span {
         .filter_map(|o| run.call(o.call))
         .map(|(_, c)| c.start)
         .collect();
-    if calls.len() > MAX_OPS {
-        let from = calls.len() - MAX_OPS;
+    if calls.len() > most {
+        let from = calls.len() - most;
         calls.select_nth_unstable(from);
         calls.drain(..from);
     }

@@ -46,12 +46,15 @@ function numbers(v) {
 
 function findings(v) {
   if (!v.findings.length) return null;
+  // what they are ordered by, where recording slowed the host
+  const both = v.findings.some((f) => Math.abs(f.unrecorded_win - f.win) >= 0.005);
   const row = (f) => h("tr", null,
     h("td", { class: "text" }, f.code + " " + f.cause), h("td", null, percent(f.share, 1)), h("td", null, percent(f.win, 1)),
-    h("td", { class: "text" }, f.confidence), h("td", { class: "name" }, f.text, f.text && f.fix ? ". " : "", f.fix));
-  const head = ["Cause", "Lost to it", "A fix wins", "Confidence", "Seen by, and what to change"];
+    both && h("td", null, percent(f.unrecorded_win, 1)), h("td", { class: "text" }, f.confidence), h("td", { class: "name" }, f.text, f.text && f.fix ? ". " : "", f.fix));
+  const figures = ["Lost to it", "A fix wins"].concat(both ? ["… of a step not recorded"] : []);
+  const head = ["Cause", ...figures, "Confidence", "Seen by, and what to change"];
   return h("details", null, h("summary", null, "All causes there is evidence of (" + v.findings.length + ")"),
     h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "All causes" }, h("table", null,
-      h("thead", null, h("tr", null, head.map((t, i) => h("th", { scope: "col", class: i === 1 || i === 2 ? null : "text" }, t)))),
+      h("thead", null, h("tr", null, head.map((t, i) => h("th", { scope: "col", class: i >= 1 && i <= figures.length ? null : "text" }, t)))),
       h("tbody", null, v.findings.map(row)))));
 }
