@@ -3,6 +3,8 @@
 
 use std::fmt::Write;
 
+use trace::define;
+
 use crate::analysis::{passing, working, Analysis, Cost, Profiled, StepSource, Tied, Verdict};
 use crate::causes::{gpu_bound, inconclusive, mixed, small_kernels};
 use crate::plural::{self, counted};
@@ -49,7 +51,7 @@ pub fn figures(run: &Run, a: &Analysis) -> String {
     }
     out.push_str(&seen(a));
     if !run.foreign {
-        let _ = write!(out, ", cost {}", cost(&a.cost));
+        let _ = write!(out, ", cost {}{}", cost(&a.cost), not_possible(run));
     }
     let _ = write!(out, ", losses {}.", losses(run, a));
     if let Some(p) = v.profiled {
@@ -207,6 +209,17 @@ fn cost(c: &Cost) -> String {
         n => format!(" and up to {:.1} GB that CUPTI keeps", n as f64 / 1e9),
     };
     format!("{:.1} %{kept}", c.share * 100.0)
+}
+
+/// What was asked for to keep the cost low, or to see a hang, and could not be had; empty where nothing was.
+fn not_possible(run: &Run) -> String {
+    let has = |key| run.definitions.attributes().any(|a| a == (key, define::UNSEEN));
+    let names = [(define::WINDOWS, "no windows"), (define::FLIGHT, "no flight recorder")];
+    let missing: Vec<&str> = names.into_iter().filter(|(key, _)| has(*key)).map(|(_, name)| name).collect();
+    match define::UNSEEN.split_once(": ") {
+        Some((_, why)) if !missing.is_empty() => format!(" ({}: {why})", missing.join(", ")),
+        _ => String::new(),
+    }
 }
 
 /// Bytes: what the recorder itself may take, where `GAPPROBE_MAX_MB` is not set.

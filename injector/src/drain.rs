@@ -337,7 +337,7 @@ impl Recorder {
             }
         }
         self.say_of_sites(true);
-        self.windows.finish(now, &mut self.store);
+        self.windows.finish(now, &self.decoder.totals, &mut self.store);
         self.capture.finish(now, &mut self.store);
         self.marks.finish(now, &mut self.store, &self.capture);
         self.name_threads();

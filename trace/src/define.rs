@@ -43,6 +43,12 @@ pub const START: &str = "start";
 /// The attribute that says why the process has no control socket ([`crate::control`]).
 pub const NO_CONTROL: &str = "control.none";
 
+/// The attribute that says which windows there were, where the run was recorded in windows.
+pub const WINDOWS: &str = "windows";
+/// The attribute that says why there was no flight recorder, where one was asked for.
+pub const FLIGHT: &str = "flight";
+/// Value of [`WINDOWS`] and [`FLIGHT`]: neither was possible.
+pub const UNSEEN: &str = "none: launches are not seen without CUPTI";
 /// The attribute that names the job, as the batch system or launcher numbers it.
 pub const JOB: &str = "job";
 

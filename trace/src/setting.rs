@@ -87,7 +87,7 @@ settings! {
     GRAPH "GAPPROBE_GRAPH" "node" "0.1" false "CUDA graphs are recorded node by node (node) or as one op a launch (graph); chosen once, at attach.";
     CAPTURE "GAPPROBE_CAPTURE" "start" "0.1" false "start records from the first GPU use; profiler waits for cudaProfilerStart or gapprobe_capture(1).";
     BUDGET "GAPPROBE_BUDGET" "100" "0.1" false "What recording may cost, % of the run's time: beyond that (and two seconds) it goes on in windows (0.01 to 100; 100: everything is recorded).";
-    WINDOW "GAPPROBE_WINDOW" "" "0.1" false "Windows as asked for: STEPS/EVERY, 20/2000 records the first 20 of every 2,000 steps, from the start.";
+    WINDOW "GAPPROBE_WINDOW" "" "0.1" false "Windows as asked for: STEPS/EVERY, 20/2000 records the first 20 of every 2,000 steps; all of them until steps are known (marks, or some 60 steps).";
     SLOW_STEP "GAPPROBE_SLOW_STEP" "1.5" "0.1" false "Between windows, eight steps in a row that take so many times the usual one open a window, and so does a step that does not come (1.05 to 100; 0: never).";
     FLIGHT "GAPPROBE_FLIGHT" "0" "0.1" false "Flight recorder: when steps become slow (GAPPROBE_SLOW_STEP) or nothing happens any more, a trace of the last so many seconds is written at once while the program goes on, at most one in five minutes and ten a process (1 to 600; 0: none).";
     SITES "GAPPROBE_SITES" "1" "0.1" false "0 leaves all stacks alone: no line of code, neither at calls (of Python, or the calling function of machine code) nor in samples.";

@@ -127,6 +127,11 @@ pub(super) fn compare(recorded: u64, seen: u64) {
     }
 }
 
+/// At the end: of so many recorded launches less than half were seen here, as in a program that launches through the driver alone.
+pub(super) fn are_unseen(recorded: u64, seen: u64) -> bool {
+    !is_possible() && recorded >= TELLING && seen < recorded / 2
+}
+
 /// This is to be done as soon as it can be.
 pub(crate) fn want(job: u8) {
     if WANTED.load(Ordering::Relaxed) & job == 0 {

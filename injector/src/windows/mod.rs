@@ -31,7 +31,7 @@ mod watch;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use trace::event::{Event, Kind, Unobserved};
-use trace::{total, Total};
+use trace::{define, total, Total};
 
 pub(crate) use alarm::Reason;
 pub(crate) use budget::{Spent, LAUNCH_NS};
@@ -258,13 +258,19 @@ impl Windows {
     }
 
     /// At the end.
-    pub(crate) fn finish(&mut self, now: u64, store: &mut Store) {
+    pub(crate) fn finish(&mut self, now: u64, totals: &[u64; total::SLOTS], store: &mut Store) {
         self.end_blindness(now, store);
         if self.phase != Phase::Open {
             self.between.count(now, true, store);
         }
-        if self.between.launches() > 0 || self.schedule != Schedule::All {
-            store.attribute("windows", &self.describe());
+        let unseen = gate::are_unseen(Spent::of(totals, 0).launches(), step_clock::launches());
+        if unseen && self.flies && step_clock::source() == Source::None {
+            store.attribute(define::FLIGHT, define::UNSEEN);
+        }
+        if unseen && self.wish != Wish::All {
+            store.attribute(define::WINDOWS, define::UNSEEN);
+        } else if self.between.launches() > 0 || self.schedule != Schedule::All {
+            store.attribute(define::WINDOWS, &self.describe());
             if let Some((key, value)) = self.budget.describe() {
                 store.attribute(key, &value);
             }
@@ -287,10 +293,8 @@ impl Windows {
 
     fn describe(&self) -> String {
         match self.schedule {
-            _ if !gate::is_possible() => {
-                "none: all is recorded, for no launch is seen without CUPTI".to_owned()
-            }
             Schedule::All => "all".to_owned(),
+            _ if !gate::is_possible() => "none: the run was too short".to_owned(),
             Schedule::Asked => "none but those asked for".to_owned(),
             Schedule::Windows(p, By::Steps) => format!("{} of {} steps", p.length, p.every),
             Schedule::Windows(p, By::Clock) => {

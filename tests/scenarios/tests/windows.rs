@@ -160,3 +160,22 @@ fn another_client_gets_its_records_while_windows_open_and_close() {
     assert_eq!((run.ending(), &run.stdout), (0, &alone.stdout), "{}", run.stderr);
     assert_eq!(run.recorded().loss(Loss::ForeignBuffer), 0);
 }
+
+#[test]
+fn where_launches_are_not_seen_all_is_recorded_and_the_line_says_so() {
+    let driver = |steps: &str, set: &[(&str, &str)]| {
+        let victim = Victim::sim("13.0", &["loop", steps, "4", "100", "1000", "1", "d"]);
+        set.iter().fold(victim, |v, (key, value)| v.env(key, value)).run()
+    };
+    let why = "launches are not seen without CUPTI";
+    let run = driver("400", &[("GAPPROBE_WINDOW", "20/200"), ("GAPPROBE_FLIGHT", "30")]);
+    let recorded = fine(&run);
+    assert_eq!(recorded.kernels().len() as u64, run.launched());
+    assert!(run.stderr.contains(&format!("(no windows, no flight recorder: {why})")), "{}", run.stderr);
+    let run = driver("400", &[("GAPPROBE_FLIGHT", "30")]);
+    assert!(run.stderr.contains(&format!("(no flight recorder: {why})")), "{}", run.stderr);
+    // nobody asked, or it was over too soon to tell
+    for run in [driver("400", &[]), driver("20", &[("GAPPROBE_WINDOW", "2/20")])] {
+        assert!(run.stderr.contains(", cost ") && !run.stderr.contains(why), "{}", run.stderr);
+    }
+}
