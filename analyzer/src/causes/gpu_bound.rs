@@ -7,17 +7,22 @@
 //! # How it is recognised
 //! Computing kernels run in at least 85 % of the steady wall time (`GPU_BOUND_SHARE`), or would if the host were not slowed by being
 //! recorded (docs/run-cost.md; the line says both figures then), and no single cause of idle time is worth 10 % of it. Where a recording holds several GPUs, no fix is worth more than what the one that computes most
-//! leaves of a step: if that one computes 85 %, it is named, whatever the GPU with most idle time waits for.
+//! leaves of a step: if that one computes 85 %, it is named, whatever the GPU with most idle time waits for. Where a single launch among many steps has a
+//! quarter of the time in kernels (a kernel that hung, a tuner's trial), it is said, and no other step is as the mean is.
 //!
 //! # How sure
 //! Exact for what it says. That kernels run does not mean that they use the chip well: see GP103 SMALL-KERNELS, and a
-//! kernel profiler for the largest ones. That one GPU's steps depend on another's is inferred, and what steps would be that nobody records is estimated: medium.
+//! kernel profiler for the largest ones. With such a single launch: medium. That one GPU's steps depend on another's is inferred, and what steps would be that nobody records is estimated: medium.
 //!
 //! # What to change
 //! Look at the largest kernels in the trace: lower precision (bf16, fp8), fused attention, `torch.compile`, larger
 //! matrix products, less work. Where another GPU computes and this one waits: equal work for both.
 
+use trace::Kind;
+
+use super::Case;
 use crate::analysis::{Bucket, DeviceAnalysis};
+use crate::line::long;
 
 /// Stable code.
 pub const CODE: &str = "GP190";
@@ -41,4 +46,48 @@ pub(super) fn text(device: &DeviceAnalysis) -> String {
 /// Another GPU than the one with most idle time computes.
 pub(super) fn computes(elsewhere: super::Elsewhere) -> String {
     format!("GPU {} computes {:.0} % of the time", elsewhere.ordinal, elsewhere.compute * 100.0)
+}
+
+/// A single launch from this share of the time in kernels on, among at least so many steps or kernels, is no step's usual work.
+const LONE_SHARE: f64 = 0.25;
+const LONE_STEPS: usize = 10;
+const LONE_KERNELS: u64 = 1_000;
+
+/// The single launch that much of the computing is, in words; `None` where there is none.
+pub(super) fn lone(case: &Case) -> Option<String> {
+    let steps = case.analysis.steps.steady().len();
+    if steps < LONE_STEPS && (steps > 0 || case.device.kernels < LONE_KERNELS) {
+        return None;
+    }
+    let device = case.run.devices.iter().find(|d| d.ordinal == case.device.ordinal)?;
+    let kernels = device.streams.iter().flat_map(|s| &s.ops).filter(|o| o.kind == Kind::Kernel);
+    let counted = kernels.map(|o| (case.analysis.counts.measure(o.span()), o.a));
+    let (all, longest) = counted.fold((0u64, (0, 0)), |(all, longest), one| (all + one.0, longest.max(one)));
+    let share = crate::analysis::share(longest.0, all);
+    (share >= LONE_SHARE).then(|| {
+        let name = base_name(case.run.definitions.kernel_name(longest.1));
+        format!("{:.0} % of that in a single launch of {name}, {}", share * 100.0, long(longest.0))
+    })
+}
+
+/// Name of a kernel without its namespaces, template arguments and parameters.
+fn base_name(name: &str) -> String {
+    const MOST: usize = 40;
+    let end = name.find(['<', '(']).unwrap_or(name.len());
+    let plain = name.get(..end).unwrap_or(name);
+    let plain = plain.rsplit([':', ' ']).next().unwrap_or(plain);
+    match plain {
+        "" => "a kernel".to_owned(),
+        plain => plain.chars().take(MOST).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn kernels_are_named_in_a_word() {
+        let name = "void at::native::vectorized_elementwise_kernel<4, at::native::f(int)>(int)";
+        assert_eq!(super::base_name(name), "vectorized_elementwise_kernel");
+        assert_eq!([super::base_name("spin"), super::base_name("(x)")], ["spin", "a kernel"]);
+    }
 }

@@ -190,12 +190,16 @@ fn computing(a: &Analysis, case: &Case, findings: &[Finding], unrecorded: f64) -
     if unrecorded > 0.0 {
         text.push_str(&format!("; of unrecorded steps about {:.0} %", unrecorded * 100.0));
     }
+    let lone = gpu_bound::lone(case);
+    if let Some(lone) = &lone {
+        text.push_str(&format!(", {lone}"));
+    }
     Verdict {
         code: gpu_bound::CODE,
         cause: gpu_bound::NAME,
         text,
         fix: "look at the largest kernels in the trace",
-        confidence: if unrecorded > 0.0 { Confidence::Medium } else { Confidence::High },
+        confidence: if unrecorded > 0.0 || lone.is_some() { Confidence::Medium } else { Confidence::High },
         share: 1.0 - compute,
         step_ns: a.steps.mean_ns,
         then: next(findings, &[], 1.0 - compute),

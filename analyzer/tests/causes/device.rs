@@ -136,3 +136,22 @@ fn a_gpu_that_another_process_has_half_of_the_time_is_not_the_hosts_fault() {
     assert_eq!(shared.verdict.cause, "INCONCLUSIVE", "{:?}", shared.verdict);
     assert!(shared.verdict.text.contains("another process on the GPU"), "{}", shared.verdict.text);
 }
+
+/// One kernel hung for twenty seconds: true that the GPU computed, and no step is as the mean is.
+#[test]
+fn a_single_launch_that_is_most_of_the_time_is_said() {
+    let mut step = 0;
+    let (_, a) = run(|p| {
+        step += 1;
+        p.forward(20, 60_000);
+        if step == 20 {
+            p.launch("void user::spin_kernel(int)", 132, 20_000_000_000);
+        }
+    });
+    verdict(&a, "GPU-BOUND");
+    assert!(a.verdict.text.contains(" % of that in a single launch of spin_kernel, 2"), "{}", a.verdict.text);
+    assert_eq!(a.verdict.confidence, Confidence::Medium);
+    let (_, a) = run(|p| p.forward(1, 3_000_000));
+    verdict(&a, "GPU-BOUND");
+    assert!(!a.verdict.text.contains("single"), "{}", a.verdict.text);
+}
