@@ -24,6 +24,8 @@ mod launch;
 mod launch_lines;
 #[path = "causes/memory.rs"]
 mod memory;
+#[path = "causes/pace.rs"]
+mod pace;
 #[path = "causes/recorded.rs"]
 mod recorded;
 #[path = "causes/samples.rs"]

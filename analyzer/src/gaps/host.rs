@@ -250,6 +250,11 @@ impl HostView {
         self.stretch.get(flat as usize).map_or(0, |&s| u64::from(s))
     }
 
+    /// Did others, or the clock, end the stretch in front of this launch, by samples of it or of its like?
+    pub fn waits_for_others(&self, flat: u32) -> bool {
+        self.standing.waiting.contains(&flat)
+    }
+
     /// The host's own time before this launching call was, for the most part, fetching data.
     pub fn is_fetch(&self, flat: u32) -> bool {
         self.fetched.get(flat as usize) == Some(&true) || self.standing.fetched.contains(&flat)

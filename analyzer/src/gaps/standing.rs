@@ -63,6 +63,8 @@ pub struct Standing {
     pub(super) fetched: HashSet<u32>,
     /// Launching calls after short stretches in which something else than dispatching was done.
     pub(super) elsewhere: HashSet<u32>,
+    /// Launching calls after long stretches in which others were waited for.
+    pub(super) waiting: HashSet<u32>,
     /// The loader's workers are waited for.
     pub(super) paced: bool,
 }
@@ -105,6 +107,9 @@ impl Standing {
             let long = is_long(op.call);
             let alone = own.get(&op.call).filter(|t| is_enough(t));
             let Some(tally) = alone.or_else(|| groups.get(&(key(op), long))) else { continue };
+            if long && most(tally, Doing::waits_for_others) {
+                standing.waiting.insert(op.call);
+            }
             if long && most(tally, Doing::is_fetching) {
                 standing.fetched.insert(op.call);
             } else if !long && Doing::ALL.iter().any(|&d| d.is_no_dispatch() && most(tally, |x| x == d)) {

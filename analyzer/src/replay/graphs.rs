@@ -19,7 +19,7 @@ pub(super) enum Part {
 impl Item {
     /// The host's time before it is dispatch, or little enough to go with a graph.
     pub(super) fn may_be_captured(&self) -> bool {
-        !self.long || (!self.fetch && self.think <= CAPTURABLE_NS)
+        self.pace.is_none() && (!self.long || (!self.fetch && self.think <= CAPTURABLE_NS))
     }
 }
 

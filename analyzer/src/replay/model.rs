@@ -183,7 +183,7 @@ impl Playing<'_> {
         let ready = if item.overlaps { chain.began + think } else { chain.ended + think };
         match (item.pace, chain.batch) {
             // asking earlier does not bring the batch earlier
-            (Some(pace), Some(batch)) if !self.fixes.has(Fix::Input) => ready.max(batch + pace),
+            (Some(pace), Some(batch)) if !shrinks => ready.max(batch + pace),
             _ => ready,
         }
     }

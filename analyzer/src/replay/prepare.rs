@@ -56,8 +56,7 @@ pub(super) struct Item {
     pub overlaps: bool,
     /// The host did something else than launching before it.
     pub long: bool,
-    /// It follows a wait for workers' data, which come at their own pace: no sooner than this after the item that followed
-    /// the wait before, ns.
+    /// It follows a wait that ends at its own pace (workers' data; `pace.rs`): no sooner than this after the item that followed the wait before, ns.
     pub pace: Option<u64>,
     /// The stretch it belongs to is one of fetching data.
     pub fetch: bool,
@@ -161,6 +160,7 @@ impl Prepared {
         p.take_ops(run, device, collectives, &placed);
         p.take_steps(run, steps, &placed);
         p.take_usual_ends();
+        p.take_paces(run, host);
         p.usual_call = usual_call(run, &calls, &p.items);
         p.link_waits(run, device, host, &calls, &placed);
         p.tie_copies_to_stretches();

@@ -125,6 +125,12 @@ impl Doing {
         matches!(self, Doing::FetchesHere | Doing::Collates)
     }
 
+    /// It ends when another thread, another process or the clock says so.
+    pub fn waits_for_others(self) -> bool {
+        use Doing::{Fetches, FetchesFromWorkers, Idles, Sleeps, Talks, Waits};
+        matches!(self, Fetches | FetchesFromWorkers | Idles | Sleeps | Talks | Waits)
+    }
+
     /// Never part of dispatching an operation.
     pub fn is_no_dispatch(self) -> bool {
         !matches!(
@@ -434,6 +440,7 @@ pub(crate) fn doing(sample: &Sample, frames: Frames) -> Doing {
     let is = |list: &[u32]| list.contains(&n);
     match () {
         () if is(&call::WRITE) => Doing::Writes,
+        () if is(&call::READ) && frames == Frames::Pipe => Doing::Waits,
         () if is(&call::READ) => Doing::Reads,
         () if is(&call::SOCKET) => Doing::Talks,
         () if is(&call::SLEEP) => Doing::Sleeps,

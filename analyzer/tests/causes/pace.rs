@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Waits that end when something outside the program says so (a batch from another process, a loop held to a rate): no fix but their own wins
+//! anything, for who comes earlier waits longer. And waits that look the same and take as long as they take.
+
+use super::program::{Pose, Program};
+use super::{kept, run, time, verdict};
+
+const INTERVAL: u64 = 8_000_000;
+/// recvfrom.
+const RECEIVES: u32 = 45;
+
+/// Kernels that take 3 to 5 ms, read at once.
+fn step(p: &mut Program, waits: bool) {
+    let more = p.random(2_000_000);
+    p.launch("gemm_kernel", 264, 3_000_000 + more);
+    p.optimizer(20_000);
+    if waits {
+        p.item();
+    }
+}
+
+fn win(a: &analyzer::Analysis, cause: &str) -> f64 {
+    a.findings.iter().find(|f| f.cause == cause).map_or(0.0, |f| f.win)
+}
+
+#[test]
+fn where_batches_come_at_their_own_pace_nothing_but_their_coming_wins() {
+    let mut batch = 1_000_000_000;
+    let (_, a) = run(|p| {
+        batch += INTERVAL;
+        p.t = p.t.max(batch);
+        step(p, true);
+    });
+    assert!(win(&a, "SYNC") < 0.05, "{:#?}", a.findings);
+    verdict(&a, "HOST");
+    assert!(a.cost.share < 0.02, "a faster host waits longer: {:?}", a.cost);
+}
+
+#[test]
+fn a_pause_of_its_own_length_is_no_pace() {
+    let paused = |waits| {
+        move |p: &mut Program| {
+            p.t += 2_500_000;
+            step(p, waits);
+        }
+    };
+    let (_, a) = run(paused(true));
+    verdict(&a, "SYNC");
+    kept(&a, time(paused(false)));
+}
+
+/// Steps that are all alike cannot tell; samples of the thread can, where they show it waiting for others.
+#[test]
+fn where_all_steps_are_alike_the_samples_tell() {
+    let alike = |pose: fn(u32) -> Pose| {
+        let (mut batch, mut stack) = (1_000_000_000, 0);
+        run(|p| {
+            if stack == 0 {
+                p.noise = 0;
+                stack = p.b.stack(&[("step", "/home/u/train.py", 17)]);
+            }
+            batch += INTERVAL + 300_000; // (another part of the step at each tick of the sampler)
+            p.stand(batch.saturating_sub(p.t), pose(stack));
+            p.launch("gemm_kernel", 264, 4_000_000);
+            p.item();
+        })
+        .1
+    };
+    let receives = alike(|stack| Pose::blocked(stack, RECEIVES));
+    assert!(win(&receives, "SYNC") < 0.05, "{:#?}", receives.findings);
+    verdict(&receives, "NETWORK");
+    let computes = alike(Pose::computing);
+    assert!(win(&computes, "SYNC") > 0.2, "{:#?}", computes.findings);
+}
