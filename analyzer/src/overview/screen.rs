@@ -324,8 +324,8 @@ fn alone(lines: &Lines, site: &str) -> String {
     let is = |l: &&Line| !site.is_empty() && l.site.to_string() == site;
     match lines.lines.iter().find(is) {
         Some(line) if line.needed => "; needed: overlap or batch it".to_owned(),
-        Some(Line { win: Some(win), .. }) if *win >= NOTICED_SHARE => {
-            format!("; this line alone wins {:.0} %", win * 100.0)
+        Some(Line { site, win: Some(win), .. }) if *win >= NOTICED_SHARE => {
+            format!("; this {} alone wins {:.0} %", site.word(), win * 100.0)
         }
         _ => String::new(),
     }
