@@ -9,13 +9,12 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use analyzer::visible::word;
 use trace::setting;
 
 use crate::verbs::elf::{self, Program};
 use crate::verbs::exit::{Exit, Failure};
 use crate::verbs::process;
-use crate::verbs::{recordings, talk};
+use crate::verbs::{output, recordings, talk};
 use crate::Outcome;
 
 mod crash;
@@ -188,10 +187,7 @@ fn settings(args: &Args, command: &mut Command) -> Result<(), Failure> {
     if let Some(dir) = &args.dir {
         let dir =
             std::path::absolute(dir).map_err(|e| Failure::new(Exit::WrongUse, format!("--dir: {e}")))?;
-        if !dir.is_dir() {
-            return Err(Failure::new(Exit::WrongUse, format!("--dir: {} is not a directory", dir.display()))
-                .hint(format!("mkdir -p {}", word(&dir.to_string_lossy()))));
-        }
+        output::is_directory(&dir, "--dir", Exit::WrongUse)?;
         command.env(setting::DIR, dir);
     }
     if let Some(cupti) = &args.cupti {

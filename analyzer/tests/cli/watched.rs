@@ -149,7 +149,8 @@ fn capture_says_who_is_not_recorded_and_what_cannot_be() {
     assert!(code(&output) == 9 && err(&output).contains("has ended"), "{}", err(&output));
     let beating = Beating::new(&place, |_| {});
     let output = place.run(&["capture", &pid(), "-o", "nowhere"]);
-    assert!(code(&output) == 1 && err(&output).contains("nowhere is no directory"), "{}", err(&output));
+    let said = "gapprobe: --dir: nowhere is not there\n\nhint: mkdir -p nowhere\n";
+    assert_eq!((code(&output), err(&output).as_str()), (1, said));
     for wrong in [&["--steps", "2"][..], &["--seconds", "11m"], &["--seconds", "0"]] {
         assert_eq!(code(&place.run(&[&["capture", &pid()], wrong].concat())), 2, "{wrong:?}");
     }
