@@ -32,6 +32,7 @@ pub(crate) struct Args {
 
 mod cupti;
 mod folders;
+mod settings;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
@@ -75,6 +76,7 @@ fn problem(subject: &'static str, text: impl Into<String>, fix: impl Into<String
 pub(crate) fn run(args: &Args) -> Outcome {
     let mut all = vec![driver(), device(), cupti::check()];
     all.extend(switch());
+    all.extend(settings::check());
     all.extend(other_holders());
     all.push(counters());
     all.extend(folders::check());
