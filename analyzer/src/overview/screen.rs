@@ -24,7 +24,7 @@ const BEFORE_BAR: usize = 38;
 /// Buckets below this share are not drawn.
 const DRAWN: f64 = 0.005;
 
-/// The overview as text. `width`: columns of a line, at most; `None`: nobody says, then a hundred, but for paths and commands.
+/// The overview as text. `width`: columns of a line, at most; `None`: nobody says, then a hundred, but for names, paths and commands.
 pub fn screen(o: &Overview<'_>, width: Option<usize>) -> String {
     let a = o.source.analysis();
     let mut out = Page::new(width);
