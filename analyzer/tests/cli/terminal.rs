@@ -289,6 +289,8 @@ fn top_draws_again_and_again_until_q_or_a_signal_and_gives_the_terminal_back() {
         let (enter, leave, show) = ("\x1b[?1049h", "\x1b[?1049l", "\x1b[?25h");
         assert!(shown.starts_with(enter) && shown.contains(leave) && shown.contains(show), "{shown:?}");
         assert!(shown.contains("gapprobe top: 1 process, the last 1 s; q ends"), "{shown:?}");
+        assert!(shown.contains("VERDICT") && shown.contains("BUSY %"), "{columns}: {shown:?}");
+        assert_eq!(shown.contains("; q ends; "), columns < 200, "{columns}: {shown:?}");
         assert!(!shown.contains("\x1b[31m"), "a name that the terminal would obey");
         // each line is placed, and none is wider than the terminal
         let widest =
