@@ -2,10 +2,11 @@
 //! Text for people in the room there is: widths as a terminal counts them, names shortened in the middle (what tells
 //! kernels apart stands at both ends), sentences over several lines, columns of a table.
 //!
-//! A number is never shortened. Where a table is too wide its texts are; then columns are left out, and whoever prints says
+//! A number is never shortened, nor is that of a line behind its file (`train.py:88 in step`). Where a table is too wide its texts are; then columns are left out, and whoever prints says
 //! so: first those that say nothing, then numbers from the right, then texts.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -54,10 +55,14 @@ pub fn thousands(n: impl std::fmt::Display) -> String {
     out
 }
 
-/// `text` in at most so many columns, its middle replaced by `…` where it is wider.
+/// `text` in at most so many columns, its middle replaced by `…` where it is wider; of `file:line in function` the ends of
+/// the file and of the function are.
 pub fn middle(text: &str, most: usize) -> Cow<'_, str> {
     if width(text) <= most {
         return Cow::Borrowed(text);
+    }
+    if let Some(short) = around_a_line_number(text, most) {
+        return Cow::Owned(short);
     }
     let room = most.saturating_sub(1);
     let head = fitting(text.chars(), room.div_ceil(2));
@@ -67,6 +72,54 @@ pub fn middle(text: &str, most: usize) -> Cow<'_, str> {
     let all = text.chars().count();
     out.extend(text.chars().skip(all.saturating_sub(tail)));
     Cow::Owned(out)
+}
+
+/// `…layers.py:17 in st…`; `None` where the text names no line, or there is room for nothing beside its number.
+fn around_a_line_number(text: &str, most: usize) -> Option<String> {
+    let number = line_number(text)?;
+    let (file, behind) = (text.get(..number.start)?, text.get(number.end..)?);
+    let number = text.get(number)?;
+    let room = most.checked_sub(width(number))?;
+    // a third for what stands behind, or what the file leaves
+    let behind_room = match room.saturating_sub(width(file)).max(room / 3).min(width(behind)) {
+        // less than two letters of the function say nothing
+        few if few < width(behind) && few < " in ab…".chars().count() => room.saturating_sub(1).min(1),
+        enough => enough,
+    };
+    let file_room = room - behind_room;
+    if file_room == 0 {
+        return None;
+    }
+    let mut out = String::new();
+    if width(file) > file_room {
+        out.push('…');
+        let all = file.chars().count();
+        let tail = fitting(file.chars().rev(), file_room - 1);
+        out.extend(file.chars().skip(all - tail));
+    } else {
+        out.push_str(file);
+    }
+    out.push_str(number);
+    if width(behind) > behind_room && behind_room > 0 {
+        let head = fitting(behind.chars(), behind_room - 1);
+        let head: String = behind.chars().take(head).collect();
+        out.push_str(head.trim_end());
+        out.push('…');
+    } else if behind_room > 0 {
+        out.push_str(behind);
+    }
+    Some(out)
+}
+
+/// Where `:88` stands, behind a file and in front of ` in step`, or at the end.
+fn line_number(text: &str) -> Option<Range<usize>> {
+    text.match_indices(':').find_map(|(at, _)| {
+        let rest = text.get(at + 1..)?;
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let behind = rest.get(digits..)?;
+        let ends = behind.starts_with(" in ") || behind.bytes().all(|b| b",.;:)]".contains(&b));
+        (at > 0 && digits > 0 && ends).then_some(at..at + 1 + digits)
+    })
 }
 
 /// How many of the characters fit.
@@ -274,6 +327,27 @@ mod tests {
         ] {
             assert_eq!(middle(text, most), short, "{text} {most}");
             assert!(width(&middle(text, most)) <= most);
+        }
+    }
+
+    #[test]
+    fn the_number_of_a_line_is_never_shortened() {
+        let site = "causes/sync_item_layers.py:17 in train_one_step";
+        for (text, most, short) in [
+            (site, 47, site),
+            (site, 46, "causes/sync_item_layers.py:17 in train_one_st…"),
+            (site, 34, "…/sync_item_layers.py:17 in train…"),
+            (site, 20, "…_item_layers.py:17…"),
+            (site, 12, "…yers.py:17…"),
+            (site, 5, "…:17…"),
+            ("(causes/sync_item_layers.py:1234),", 20, "…em_layers.py:1234),"),
+            ("/a/long/path/to/train.py:88", 15, "…to/train.py:88"),
+            // these are no lines
+            ("at::native::abcdefgh", 9, "at::…efgh"),
+            ("cuda:0 and more of it", 9, "cuda…f it"),
+        ] {
+            assert_eq!(middle(text, most), short, "{text} {most}");
+            assert!(width(&middle(text, most)) <= most, "{text} {most}");
         }
     }
 

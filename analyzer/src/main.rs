@@ -2,6 +2,7 @@
 //! The command `gapprobe`: its verbs, and how it ends. stdout is data, stderr is talk.
 #![deny(unsafe_code)]
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use analyzer::visible::is_hidden;
@@ -92,7 +93,16 @@ fn main() -> ExitCode {
 fn wrong_use(error: &clap::Error) -> ! {
     let odd = std::env::args_os().any(|a| a.to_string_lossy().contains(is_hidden));
     if !odd {
-        error.exit();
+        let printed = error.print().and_then(|()| io::stdout().flush());
+        let exit = match verbs::talk::written(printed) {
+            // what goes to stdout was asked for
+            Err(failure) if !error.use_stderr() => {
+                verbs::talk::fail(&failure);
+                failure.exit as i32
+            }
+            _ => error.exit_code(),
+        };
+        std::process::exit(exit);
     }
     for line in error.render().to_string().lines() {
         verbs::talk::say(line);

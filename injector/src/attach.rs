@@ -259,6 +259,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// Memory, file, rings, and the threads that flush and report. On our thread.
 fn prepare_recording() {
     let begin = clock::monotonic();
+    crashes::cuda_was_used();
     let Some(settings) = settings() else { return };
     let attaching = crashes::attaching();
     let pool = (settings.max_bytes / 100 * BUFFER_SHARE).min(buffers::MAX_BUFFERS * buffers::BUFFER_BYTES);

@@ -22,8 +22,9 @@ use std::time::{Duration, SystemTime};
 
 use analyzer::alive::{life, Life};
 use trace::place::{self, Owner};
+use trace::setting;
 
-use crate::{identity, recording};
+use crate::{environment, identity, recording};
 
 /// Deaths closer to each other are those of one start: a job of several processes that was killed.
 const APART: Duration = Duration::from_secs(10);
@@ -185,5 +186,13 @@ pub(crate) fn attached() {
 pub(crate) fn ended_in_order() {
     for folder in folders() {
         let _ = fs::remove_file(folder.join(place::crashed(job()))); // seldom there
+    }
+}
+
+/// For the `gapprobe run` around us, where there is one: CUDA was used here, so that it need not say that it was not.
+pub(crate) fn cuda_was_used() {
+    let Some(mark) = environment::text(setting::RUN_ID).and_then(place::run_mark) else { return };
+    for folder in folders() {
+        let _ = fs::remove_file(folder.join(&mark)); // another process did: fine
     }
 }

@@ -3,8 +3,11 @@
 //! The only place that writes to stderr: one write of one line, only if file descriptor 2 is still what it was at
 //! start, and only if it takes the line now (poll): a full pipe must not hold the program up.
 
-use analyzer::visible::visible;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use analyzer::visible::visible;
+
+use crate::crashes;
 
 static KNOWN: AtomicBool = AtomicBool::new(false);
 static DEVICE: AtomicU64 = AtomicU64::new(0);
@@ -100,6 +103,7 @@ pub(crate) fn parts(text: &[&[u8]]) {
 
 /// The one complaint of a process: why gapprobe does not record. Later ones are swallowed.
 pub(crate) fn complain(text: &str) {
+    crashes::cuda_was_used();
     if !COMPLAINED.swap(true, Ordering::AcqRel) {
         line(&format!("gapprobe: {text}"));
     }

@@ -48,6 +48,16 @@ pub fn crashed(job: u64) -> String {
     format!("gapprobe-crashed-{job:016x}")
 }
 
+/// Name of the empty file that the `gapprobe run` with this id (hexadecimal) leaves in the private folders: the first process that
+/// records, or says why it does not, takes it away. What is there at the end tells that nobody used CUDA. `None`: no such id.
+pub fn run_mark(id: &str) -> Option<String> {
+    let good = !id.is_empty() && id.len() <= 16 && id.bytes().all(|b| b.is_ascii_hexdigit());
+    good.then(|| format!("{RUN_MARK}{id}"))
+}
+
+/// What names of [`run_mark`] begin with.
+pub const RUN_MARK: &str = "gapprobe-run-";
+
 /// Where the private folder may be, in the order in which the library tries: `tmpdir` (the value of TMPDIR) if it is
 /// absolute (a relative one means another place after each chdir), then [`DEFAULT_ROOT`] (`test_root`, the value of
 /// [`crate::setting::TEST_ROOT`], in its place where it is set).

@@ -112,8 +112,13 @@ fn most<'a>(c: &'a Comparison<'_>) -> Option<(Bucket, &'a Figure)> {
     moved.max_by(|x, y| (x.1.difference.ns * way).total_cmp(&(y.1.difference.ns * way))).map(|(b, f)| (*b, f))
 }
 
+/// What became of the bottleneck. Runs that did other work, or may have, are two programs: what the one waits for is neither still
+/// nor no longer there in the other.
 fn bottleneck(c: &Comparison<'_>) -> Option<String> {
     let (a, b) = (&c.a.analysis.verdict, &c.b.analysis.verdict);
+    if !c.same_work && !matches!(c.work.sameness, Sameness::Same | Sameness::Nearly) {
+        return None;
+    }
     if [a.code, b.code].contains(&inconclusive::CODE)
         || c.outcome == Outcome::NoDifference && a.code == b.code
     {

@@ -11,6 +11,10 @@
 //!
 //! What makes a rank slow is what it has more of than the others, which its own verdict cannot know: of a rank that computes
 //! longer the line says that, and never COMM, which is what the others suffer from.
+//!
+//! **Runs that are no job's.** All of that is true of ranks that work together. Summaries without a rank, of a world of one, or of
+//! different commands are of separate runs: each is listed, nothing is added up, none waits for another ([`Fleet::apart`]). Beside the
+//! ranks of a job those without a rank, or of a world of one, are left out ([`Fleet::beside`]).
 
 mod read;
 mod words;
@@ -23,11 +27,15 @@ pub use words::{line, table};
 /// A rank's own time this much above the median of all ranks makes it the worst one.
 pub const STANDS_OUT: f64 = 0.05;
 
-/// All ranks of a job.
+/// All ranks of a job, or separate runs.
 #[derive(Clone, Debug, Default)]
 pub struct Fleet {
-    /// By rank (those without one behind, in the order of their files).
+    /// By rank; separate runs by their begin.
     pub ranks: Vec<Rank>,
+    /// Why these are separate runs; `None`: ranks of a job.
+    pub apart: Option<&'static str>,
+    /// Separate runs beside the ranks of a job, left out.
+    pub beside: Vec<Rank>,
     /// Ranks that the world size asks for and no summary has.
     pub missing: Vec<u32>,
     /// World sizes that the summaries tell, ascending: more than one is more than one job.
@@ -43,7 +51,7 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// Puts ranks together. Of several summaries of one rank the latest counts.
+    /// Puts ranks together. Of several summaries of one rank of a job the latest counts.
     pub fn new(mut ranks: Vec<Rank>) -> Fleet {
         ranks.sort_by(|a, b| {
             let key = |r: &Rank| (r.rank.is_none(), r.rank, std::cmp::Reverse(r.start_unix_ns));
@@ -55,6 +63,18 @@ impl Fleet {
             |r: &Rank| (r.pid > 0 && r.start_unix_ns > 0).then(|| (r.start_unix_ns, r.host.clone(), r.pid));
         ranks.dedup_by(|b, a| a.rank == b.rank && process(a).is_some() && process(a) == process(b));
         let repeated = given - ranks.len();
+        let (mut ranks, beside): (Vec<Rank>, Vec<Rank>) = ranks.into_iter().partition(is_of_a_job);
+        let first = ranks.first().and_then(|r| r.rank);
+        let several = ranks.iter().any(|r| r.rank != first);
+        let apart =
+            if beside.is_empty() || several { differ(&ranks) } else { Some(no_rank(&ranks, &beside)) };
+        if apart.is_some() {
+            ranks.extend(beside);
+            ranks.sort_by(|a, b| (a.start_unix_ns, &a.file).cmp(&(b.start_unix_ns, &b.file)));
+            let mut fleet = Fleet { ranks, apart, repeated, ..Fleet::default() };
+            fleet.worst = fleet.idlest();
+            return fleet;
+        }
         let all = ranks.len();
         ranks.dedup_by(|b, a| a.rank.is_some() && a.rank == b.rank);
         let older = all - ranks.len();
@@ -64,7 +84,7 @@ impl Fleet {
         let world = worlds.last().map_or(0, |&n| n.min(MOST_RANKS));
         let have: std::collections::HashSet<u32> = ranks.iter().filter_map(|r| r.rank).collect();
         let missing = (0..world).filter(|r| !have.is_empty() && !have.contains(r)).collect();
-        let mut fleet = Fleet { ranks, missing, worlds, older, repeated, ..Fleet::default() };
+        let mut fleet = Fleet { ranks, beside, missing, worlds, older, repeated, ..Fleet::default() };
         fleet.find_worst();
         fleet
     }
@@ -98,9 +118,18 @@ impl Fleet {
                 return;
             }
         }
-        let idlest =
-            indexed().max_by(|a, b| a.1.idle_share().total_cmp(&b.1.idle_share()).then(b.0.cmp(&a.0)));
-        self.worst = idlest.map(|(i, _)| i);
+        self.worst = self.idlest();
+    }
+
+    fn idlest(&self) -> Option<usize> {
+        let indexed = self.ranks.iter().enumerate();
+        let most = indexed.max_by(|a, b| a.1.idle_share().total_cmp(&b.1.idle_share()).then(b.0.cmp(&a.0)));
+        most.map(|(i, _)| i)
+    }
+
+    /// Several runs of which nothing can be added up.
+    fn is_a_list(&self) -> bool {
+        self.apart.is_some() && self.ranks.len() > 1
     }
 
     /// Step times of the ranks that found steps: (shortest, median, longest), ns.
@@ -125,12 +154,15 @@ impl Fleet {
         sums.into_iter().filter(|s| s.1 > 0).map(|(key, ns)| (key, part(ns))).collect()
     }
 
-    /// Everything, for programs. Times ns, shares 0 to 1, unknown `null`.
+    /// Everything, for programs. Times ns, shares 0 to 1, unknown `null`; of several separate runs nothing together.
     pub fn json(&self) -> Value {
-        let steps = self.steps();
+        let steps = self.steps().filter(|_| !self.is_a_list());
+        let buckets = if self.is_a_list() { Vec::new() } else { self.buckets() };
         json!({
             "line": line(self),
+            "one_job": self.apart.is_none(),
             "ranks": self.ranks.iter().map(Rank::json).collect::<Vec<_>>(),
+            "separate_runs": self.beside.iter().map(Rank::json).collect::<Vec<_>>(),
             "missing_ranks": self.missing,
             "world_sizes": self.worlds,
             "older_summaries": self.older,
@@ -142,9 +174,42 @@ impl Fleet {
             "steps": steps.map(|(least, median, most)| json!({
                 "shortest_ns": least, "median_ns": median, "longest_ns": most,
             })),
-            "buckets": self.buckets().into_iter().map(|(k, v)| (k, json!(v))).collect::<serde_json::Map<_, _>>(),
+            "buckets": buckets.into_iter().map(|(k, v)| (k, json!(v))).collect::<serde_json::Map<_, _>>(),
         })
     }
+}
+
+/// A launcher gave it a rank among others (how many need not be known).
+fn is_of_a_job(rank: &Rank) -> bool {
+    rank.rank.is_some() && rank.world_size != 1
+}
+
+/// Why `beside` makes all of these separate runs.
+fn no_rank(ranks: &[Rank], beside: &[Rank]) -> &'static str {
+    match ranks.iter().chain(beside).all(|r| r.rank.is_none()) {
+        true => "none has a rank",
+        false => "not all have a rank in a world of several",
+    }
+}
+
+/// Why these ranks are of separate runs.
+fn differ(ranks: &[Rank]) -> Option<&'static str> {
+    let mut commands = ranks.iter().map(|r| program(&r.command)).filter(|c| !c.is_empty());
+    let first = commands.next();
+    commands.any(|c| Some(&c) != first.as_ref()).then_some("their commands differ")
+}
+
+/// A command without its numbers: ranks of a job may have been told theirs (`--local_rank=3`).
+fn program(command: &str) -> String {
+    let mut out = String::new();
+    for c in command.chars() {
+        match c {
+            '0'..='9' if out.ends_with('#') => {}
+            '0'..='9' => out.push('#'),
+            c => out.push(c),
+        }
+    }
+    out
 }
 
 /// World sizes beyond this are damage.

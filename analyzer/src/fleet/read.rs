@@ -17,6 +17,8 @@ pub struct Rank {
     pub rank: Option<u32>,
     /// World size, 0 unknown.
     pub world_size: u32,
+    /// What was started; "" unknown.
+    pub command: String,
     /// Host name.
     pub host: String,
     /// Process.
@@ -80,6 +82,7 @@ pub fn read(file: &str, bytes: &[u8]) -> Result<Rank, Unusable> {
         file: file.to_owned(),
         rank: small("/rank"),
         world_size: small("/world_size").unwrap_or(0),
+        command: text("/command"),
         host: text("/host"),
         pid: number("/pid").unwrap_or(0),
         start_unix_ns: number("/times/start_unix_ns").unwrap_or(0),
@@ -163,6 +166,7 @@ impl Rank {
         json!({
             "file": self.file,
             "rank": self.rank,
+            "command": self.command,
             "host": self.host,
             "pid": self.pid,
             "code": self.code,

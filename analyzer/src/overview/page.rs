@@ -7,7 +7,7 @@ use super::rows::Fields;
 use crate::fit;
 use crate::visible::{visible, words};
 
-/// Columns where nobody says how many there are.
+/// Columns of bars and sentences where nobody says how many there are; names are whole there.
 const USUAL: usize = 100;
 /// Sentences are not wider, columns: they are read.
 const SENTENCE: usize = 96;
@@ -87,6 +87,12 @@ impl Page {
         self.sentence("", title);
         let room = self.room(2);
         for fields in rows {
+            if !self.fitted {
+                self.text.push_str("  ");
+                self.text.push_str(row(&fields, usize::MAX).trim_end());
+                self.text.push('\n');
+                continue;
+            }
             // the longest names with which it fits
             let fits = |most: usize| fit::width(row(&fields, most).trim_end()) <= room;
             let (mut low, mut high) = (LEAST_NAME, room.max(LEAST_NAME));

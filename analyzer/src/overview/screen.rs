@@ -24,7 +24,7 @@ const BEFORE_BAR: usize = 38;
 /// Buckets below this share are not drawn.
 const DRAWN: f64 = 0.005;
 
-/// The overview as text. `width`: columns of a line, at most; `None`: nobody says, then a hundred, but for paths and commands.
+/// The overview as text. `width`: columns of a line, at most; `None`: nobody says, then a hundred, but for names, paths and commands.
 pub fn screen(o: &Overview<'_>, width: Option<usize>) -> String {
     let a = o.source.analysis();
     let mut out = Page::new(width);
@@ -324,8 +324,8 @@ fn alone(lines: &Lines, site: &str) -> String {
     let is = |l: &&Line| !site.is_empty() && l.site.to_string() == site;
     match lines.lines.iter().find(is) {
         Some(line) if line.needed => "; needed: overlap or batch it".to_owned(),
-        Some(Line { win: Some(win), .. }) if *win >= NOTICED_SHARE => {
-            format!("; this line alone wins {:.0} %", win * 100.0)
+        Some(Line { site, win: Some(win), .. }) if *win >= NOTICED_SHARE => {
+            format!("; this {} alone wins {:.0} %", site.word(), win * 100.0)
         }
         _ => String::new(),
     }

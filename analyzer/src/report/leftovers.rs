@@ -22,7 +22,7 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use trace::header::HEADER_BYTES;
-use trace::place::{parse_control_socket, parse_unfinished, NEW, PART, RECORDING};
+use trace::place::{parse_control_socket, parse_unfinished, NEW, PART, RECORDING, RUN_MARK};
 use trace::Header;
 
 use crate::alive::{boot_id, life, pid_namespace, user, Life};
@@ -57,6 +57,10 @@ pub(super) fn results(directory: &Path, deadline: Option<Instant>) {
 pub fn recordings(folder: &Path, deadline: Option<Instant>) {
     sockets(folder, deadline);
     each(folder, deadline, |entry, name| {
+        if name.starts_with(RUN_MARK) && is_old(entry) {
+            let _ = fs::remove_file(entry.path()); // of a `gapprobe run` that was killed
+            return;
+        }
         let Some((recording, owner)) = parse_unfinished(name, NEW) else { return };
         if Path::new(recording).extension() != Some(OsStr::new(RECORDING)) {
             return;

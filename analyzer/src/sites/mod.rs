@@ -62,6 +62,19 @@ pub struct Site {
     pub via: Option<String>,
 }
 
+impl Site {
+    /// What it is, to say "this ... alone": without a line it may be no more than the module.
+    pub fn word(&self) -> &'static str {
+        match self.function.as_str() {
+            _ if self.line > 0 => "line",
+            "" => "module",
+            // one address
+            f if f.starts_with("0x") || f.contains("+0x") => "place",
+            _ => "function",
+        }
+    }
+}
+
 impl fmt::Display for Site {
     /// `train.py:88 in train_step`, `train.py:90 in train_step via Tensor.backward`, `step(int)+0x1c in libfoo.so`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

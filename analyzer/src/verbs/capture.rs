@@ -18,13 +18,14 @@ use trace::control::{Answer, Request, Standing as Told, MOST_MS};
 use trace::define::NO_CONTROL;
 use trace::event::Unobserved;
 use trace::header::state;
+use trace::setting;
 use trace::{Header, Recording, Total};
 
 use crate::verbs::exit::{Exit, Failure};
 use crate::verbs::living::{self, header_now, Living};
 use crate::verbs::peer::Peer;
 use crate::verbs::recordings::FileSource;
-use crate::verbs::{figures, process, recover, talk};
+use crate::verbs::{figures, output, process, recover, talk};
 use crate::Outcome;
 
 const EXAMPLES: &str = "\
@@ -102,10 +103,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let target = living::one(&args.process)?;
     let source = target.open()?;
     let directory = args.dir.clone().unwrap_or_else(recover::default_directory);
-    if !directory.is_dir() {
-        let what = format!("{} is no directory", directory.display());
-        return Err(Failure::new(Exit::Problem, what).hint("make it first, or name another: -o DIR"));
-    }
+    output::is_directory(&directory, if args.dir.is_some() { "--dir" } else { setting::DIR }, Exit::Problem)?;
     let mut capture =
         Capture { args, target: &target, hold: None, elsewhere: false, begin: process::monotonic() };
     let cut = match args.last {

@@ -13,7 +13,7 @@ use trace::setting::{self, Switch};
 
 use crate::verbs::exit::Exit;
 use crate::verbs::process::glibc_version;
-use crate::verbs::{elf, run as run_verb, talk};
+use crate::verbs::{run as run_verb, talk};
 use crate::Outcome;
 
 const EXAMPLES: &str = "\
@@ -32,6 +32,7 @@ pub(crate) struct Args {
 
 mod cupti;
 mod folders;
+mod settings;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
@@ -75,6 +76,7 @@ fn problem(subject: &'static str, text: impl Into<String>, fix: impl Into<String
 pub(crate) fn run(args: &Args) -> Outcome {
     let mut all = vec![driver(), device(), cupti::check()];
     all.extend(switch());
+    all.extend(settings::check());
     all.extend(other_holders());
     all.push(counters());
     all.extend(folders::check());
@@ -279,23 +281,15 @@ fn library() -> Finding {
             "build it: cargo build --release",
         );
     };
-    // the loader itself is asked, with a program that does nothing
-    let Some(program) = elf::find("true", "/bin:/usr/bin") else {
-        return note("library", format!("{} (not tried: no `true` here)", path.display()));
-    };
-    let output = Command::new(program).env("LD_PRELOAD", &path).env(setting::SWITCH, "0").output();
-    match output {
-        Ok(o) if o.status.success() && o.stderr.is_empty() => ok("library", path.display().to_string()),
-        Ok(o) => {
-            let said = String::from_utf8_lossy(&o.stderr);
-            let first = said.lines().next().unwrap_or("it ends the program").to_owned();
-            problem(
-                "library",
-                format!("{} does not load: {first}", path.display()),
-                "build it on this machine: cargo build --release",
-            )
-        }
-        Err(e) => note("library", format!("{} (not tried: {e})", path.display())),
+    // the loader itself is asked
+    match run_verb::loads(&path) {
+        Some(Ok(())) => ok("library", path.display().to_string()),
+        Some(Err(first)) => problem(
+            "library",
+            format!("{} does not load: {first}", path.display()),
+            "build it on this machine: cargo build --release",
+        ),
+        None => note("library", format!("{} (not tried: no `true` here)", path.display())),
     }
 }
 

@@ -6,9 +6,11 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use analyzer::chrome::{self, ChromeOptions, WriteError};
+use analyzer::lost::Lost;
 use analyzer::plural::counted;
 use analyzer::{export, line, Analysis, Run};
 use clap::ValueEnum;
+use flate2::read::GzDecoder;
 
 use crate::verbs::exit::{Exit, Failure};
 use crate::verbs::{input, output, talk};
@@ -18,7 +20,7 @@ const EXAMPLES: &str = "\
 Examples:
   gapprobe export trace.json.gz                      a trace for Perfetto with a why-idle track
   gapprobe export nsys.sqlite -o perfetto.json.gz    of any input
-  gapprobe export trace.json.gz --to csv             one row an event
+  gapprobe export trace.json.gz -o events.csv        one row an event
   gapprobe export trace.json.gz --to parquet         the same, for DuckDB, Polars, pandas
   gapprobe export trace.json.gz --to folded -o - | flamegraph.pl > idle.svg";
 
@@ -28,9 +30,9 @@ Examples:
 pub(crate) struct Args {
     /// The trace: a recording (.gpr), or one of gapprobe, torch.profiler or nsys
     file: PathBuf,
-    /// What to write
-    #[arg(long, visible_alias = "format", value_enum, default_value_t = Kind::Chrome)]
-    to: Kind,
+    /// What to write [default: what the ending of -o says (.json.gz, .json, .csv, .parquet, .folded), else chrome]
+    #[arg(long, visible_alias = "format", value_enum)]
+    to: Option<Kind>,
     /// Where it goes, - is stdout [default: FILE's name with another ending, in the current directory]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -41,7 +43,7 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Kind {
-    /// Chrome JSON, compressed: opens in ui.perfetto.dev
+    /// Chrome JSON, compressed (where -o ends in .json: plain): opens in ui.perfetto.dev
     Chrome,
     /// RFC 4180, one row an event; a name that begins with = + - @ stands behind a ', or a spreadsheet would run it
     Csv,
@@ -64,30 +66,66 @@ impl Kind {
             Kind::Folded => ".idle.folded",
         }
     }
+
+    /// What a file of this name holds: nobody may find compressed JSON in a file called .csv.
+    ///
+    /// # Errors
+    /// [`Exit::WrongUse`] where the name promises what is not written.
+    fn named(output: &Path) -> Result<Kind, Failure> {
+        let name = output::name(output).to_lowercase();
+        let (name, packed) = name.strip_suffix(".gz").map_or((name.as_str(), false), |inner| (inner, true));
+        let ending = Path::new(name).extension().and_then(|e| e.to_str());
+        match (ending, packed) {
+            (None | Some("json"), _) => Ok(Kind::Chrome),
+            (Some("csv"), false) => Ok(Kind::Csv),
+            (Some("parquet"), false) => Ok(Kind::Parquet),
+            (Some("folded"), false) => Ok(Kind::Folded),
+            _ => {
+                let what = format!("{}: its ending is of no format that export writes", output.display());
+                Err(Failure::new(Exit::WrongUse, what)
+                    .hint("--to says which (chrome, csv, parquet or folded), or an ending does: .json.gz, .csv, .parquet, .folded"))
+            }
+        }
+    }
+}
+
+/// Chrome JSON that is not compressed.
+fn is_plain(output: &Path) -> bool {
+    output.extension().is_some_and(|e| e.eq_ignore_ascii_case("json"))
 }
 
 /// Reads, analyses, writes; stdout says where it is.
 pub(crate) fn run(args: &Args) -> Outcome {
-    let default = || PathBuf::from(output::stem(&args.file) + args.to.ending());
+    let kind = match (args.to, args.output.as_deref()) {
+        (Some(kind), _) => kind,
+        (None, Some(output)) => Kind::named(output)?,
+        (None, None) => Kind::Chrome,
+    };
+    let default = || PathBuf::from(output::stem(&args.file) + kind.ending());
     let output = args.output.clone().unwrap_or_else(default);
     let to_stdout = output == Path::new("-");
     if !to_stdout {
         output::is_free(&output, args.force, &[&args.file])?;
     }
-    if to_stdout && args.to.is_binary() && io::stdout().is_terminal() {
+    if to_stdout && kind.is_binary() && io::stdout().is_terminal() {
         return Err(Failure::new(Exit::WrongUse, "compressed data is not for a terminal")
             .hint("-o FILE writes a file; or pipe it into another program"));
     }
     let input = input::open(&args.file)?;
     let analysis = analyzer::analyze(&input.run);
-    if to_stdout {
-        return talk::to_stdout(|out| write(args.to, &input.run, &analysis, out)).map(|()| Exit::Ok);
+    if let Some(losses) = Lost::of(&input.run).text() {
+        talk::say(format!("gapprobe: {}: {losses}", args.file.display()));
     }
-    output::write(&output, args.force, |file: &mut File| write(args.to, &input.run, &analysis, file))?;
+    let write = |out: &mut dyn Write| write(kind, is_plain(&output), &input.run, &analysis, out);
+    if to_stdout {
+        return talk::to_stdout(write).map(|()| Exit::Ok);
+    }
+    output::write(&output, args.force, |file: &mut File| write(file))?;
     talk::print(output.display()).map(|()| Exit::Ok)
 }
 
-fn write(kind: Kind, run: &Run, analysis: &Analysis, out: &mut dyn Write) -> io::Result<()> {
+/// `plain`: no compression where it is the format's own choice.
+fn write(kind: Kind, plain: bool, run: &Run, analysis: &Analysis, out: &mut dyn Write) -> io::Result<()> {
     let mut out = BufWriter::with_capacity(1 << 20, out);
     match kind {
         Kind::Chrome => {
@@ -108,7 +146,10 @@ fn write(kind: Kind, run: &Run, analysis: &Analysis, out: &mut dyn Write) -> io:
                     counted(left, "event")
                 ));
             }
-            out.write_all(&bytes)?;
+            match plain {
+                true => io::copy(&mut GzDecoder::new(bytes.as_slice()), &mut out).map(|_| ())?,
+                false => out.write_all(&bytes)?,
+            }
         }
         Kind::Csv => export::csv(run, analysis, &mut out)?,
         Kind::Parquet => export::parquet(run, analysis, &mut out)?,

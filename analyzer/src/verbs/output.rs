@@ -6,6 +6,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use analyzer::visible::word;
+
 use crate::verbs::exit::{Exit, Failure};
 
 /// Endings that say what kind of file a trace is, not which.
@@ -41,6 +43,29 @@ pub(crate) fn is_free(output: &Path, force: bool, inputs: &[&Path]) -> Result<()
 fn taken(output: &Path) -> Failure {
     Failure::new(Exit::Problem, format!("{} is there already", output.display()))
         .hint("--force replaces it, -o names another")
+}
+
+/// Is `directory`, named by `option`, one? What is not there can be made; what is there and is none cannot.
+///
+/// # Errors
+/// `exit`, with the way out.
+pub(crate) fn is_directory(directory: &Path, option: &str, exit: Exit) -> Result<(), Failure> {
+    let shown = directory.display();
+    let another = format!("{option} names a directory");
+    let (what, hint) = match directory.metadata() {
+        Ok(there) if there.is_dir() => return Ok(()),
+        Ok(there) if there.is_file() => (format!("{shown} is a file, not a directory"), another),
+        Ok(_) => (format!("{shown} is not a directory"), another),
+        Err(_) if directory.is_symlink() => {
+            (format!("{shown} is a link that leads to no directory"), another)
+        }
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            let make = format!("mkdir -p {}", word(&directory.to_string_lossy()));
+            (format!("{shown} is not there"), make)
+        }
+        Err(e) => (format!("{shown}: {e}"), another),
+    };
+    Err(Failure::new(exit, format!("{option}: {what}")).hint(hint))
 }
 
 /// The file's name without its folder.

@@ -9,17 +9,17 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use analyzer::visible::word;
 use trace::setting;
 
 use crate::verbs::elf::{self, Program};
 use crate::verbs::exit::{Exit, Failure};
 use crate::verbs::process;
-use crate::verbs::{recordings, talk};
+use crate::verbs::{output, recordings, talk};
 use crate::Outcome;
 
 mod crash;
 mod left;
+mod unused;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -75,12 +75,13 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
         None => beside().ok_or_else(no_library)?,
     };
     check_library(&library)?;
-    check_program(name)?;
+    let may_record = check_program(name)?;
     let id = random_id();
     let mut command = Command::new(name);
     command.args(rest).env("LD_PRELOAD", preload(&library)).env(setting::RUN_ID, &id);
     settings(args, &mut command)?;
 
+    let watch = if may_record { unused::Watch::begin(args, &library, &id) } else { None };
     process::forward_signals();
     let mut child = command.spawn().map_err(|e| cannot_start(name, &e))?;
     process::command_runs(child.id());
@@ -89,6 +90,9 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
     let status =
         child.wait().map_err(|e| Failure::new(Exit::Problem, format!("waiting for the command: {e}")))?;
 
+    if watch.is_some_and(|w| w.saw_nothing()) {
+        talk::say(NO_CUDA);
+    }
     let talks = !args.quiet;
     crash::mark(&status, child.id(), &id, talks);
     left::report(args, &id, child.id(), status.signal());
@@ -98,6 +102,20 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
         (None, Some(signal)) => ExitCode::from((128 + signal) as u8),
         (None, None) => Exit::Problem.into(),
     })
+}
+
+const NO_CUDA: &str = "gapprobe: nothing was recorded: no process with gapprobe in it made a CUDA context";
+
+/// Tries whether the loader takes the library, with a program that does nothing; the first words of what it says where not.
+/// `None`: there is no such program here, or it cannot be started.
+pub(crate) fn loads(library: &Path) -> Option<Result<(), String>> {
+    let program = elf::find("true", "/bin:/usr/bin")?;
+    let output = Command::new(program).env("LD_PRELOAD", library).env(setting::SWITCH, "0").output().ok()?;
+    if output.status.success() && output.stderr.is_empty() {
+        return Some(Ok(()));
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Some(Err(said.lines().next().unwrap_or("it ends the program").to_owned()))
 }
 
 /// libgapprobe.so beside this executable, or in the `lib` next to its folder.
@@ -139,16 +157,17 @@ fn check_library(library: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Refuses, in one line, programs into which nothing of ours can be loaded.
-fn check_program(name: &OsStr) -> Result<(), Failure> {
+/// Refuses, in one line, programs into which nothing of ours can be loaded. `false`: that nothing will be recorded was said.
+fn check_program(name: &OsStr) -> Result<bool, Failure> {
     let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/local/bin:/bin:/usr/bin".into());
     let shown = name.to_string_lossy();
     let Some(file) = elf::find(&shown, &path) else {
         return Err(cannot_start(name, &io::Error::from(io::ErrorKind::NotFound)));
     };
     // what cannot be read may still be run: the kernel decides
-    let Ok((program, class)) = elf::resolve(&file, &path) else { return Ok(()) };
-    if program.metadata().is_ok_and(|m| m.permissions().mode() & 0o6000 != 0) {
+    let Ok((program, class)) = elf::resolve(&file, &path) else { return Ok(true) };
+    let changes_user = program.metadata().is_ok_and(|m| m.permissions().mode() & 0o6000 != 0);
+    if changes_user {
         let shown = program.display();
         talk::say(format!(
             "gapprobe: {shown} changes the user: the loader drops LD_PRELOAD, nothing will be recorded"
@@ -160,7 +179,7 @@ fn check_program(name: &OsStr) -> Result<(), Failure> {
         Program::Musl => "uses musl: libgapprobe.so needs glibc",
         Program::Narrow => "is a 32-bit program: libgapprobe.so is a 64-bit library",
         Program::Dynamic { machine } if machine != elf::own_machine() => "is for another kind of processor",
-        _ => return Ok(()),
+        _ => return Ok(!changes_user),
     };
     Err(Failure::new(Exit::CannotRun, format!("{} {why}; not started", program.display())))
 }
@@ -188,10 +207,7 @@ fn settings(args: &Args, command: &mut Command) -> Result<(), Failure> {
     if let Some(dir) = &args.dir {
         let dir =
             std::path::absolute(dir).map_err(|e| Failure::new(Exit::WrongUse, format!("--dir: {e}")))?;
-        if !dir.is_dir() {
-            return Err(Failure::new(Exit::WrongUse, format!("--dir: {} is not a directory", dir.display()))
-                .hint(format!("mkdir -p {}", word(&dir.to_string_lossy()))));
-        }
+        output::is_directory(&dir, "--dir", Exit::WrongUse)?;
         command.env(setting::DIR, dir);
     }
     if let Some(cupti) = &args.cupti {

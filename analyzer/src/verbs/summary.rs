@@ -23,7 +23,8 @@ Examples:
 
 /// Merge the summaries of many ranks
 ///
-/// The line goes to stdout, behind a table with one row a rank. Of several summaries of one rank the newest counts.
+/// The line goes to stdout, behind a table with one row a rank. Of several summaries of one rank the newest counts. Separate
+/// runs (without a rank, of a world of one, or of different commands) are listed and not merged.
 #[derive(clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -40,7 +41,7 @@ pub(crate) struct Args {
     width: Width,
 }
 
-/// Files that are no summary named one by one, at most.
+/// Files that are left out named one by one, at most.
 const NAMED: usize = 5;
 
 const SUFFIX: &str = ".summary.json";
@@ -86,6 +87,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
         let summaries = if fleet.older == 1 { "summary" } else { "summaries" };
         talk::say(format!("gapprobe: {} older {summaries} of the same ranks left out", fleet.older));
     }
+    if !fleet.beside.is_empty() {
+        let runs = counted(fleet.beside.len() as u64, "separate run");
+        talk::say(format!("gapprobe: {runs} beside the job left out: {}", files_of(&fleet.beside)));
+    }
     if args.json {
         talk::print_json(format!("{:#}", object(&fleet, &unread)))?;
     } else if args.line {
@@ -103,6 +108,14 @@ pub(crate) fn run(args: &Args) -> Outcome {
         }
     }
     Ok(if unread.is_empty() { Exit::Ok } else { Exit::Unreadable })
+}
+
+/// The first few files, and how many more.
+fn files_of(runs: &[Rank]) -> String {
+    let named: Vec<&str> = runs.iter().take(NAMED).map(|r| r.file.as_str()).collect();
+    let more = runs.len() - named.len();
+    let more = if more > 0 { format!(" and {} more", fit::thousands(more)) } else { String::new() };
+    format!("{}{more}", named.join(", "))
 }
 
 /// A file that is no summary.

@@ -39,7 +39,15 @@ pub(crate) fn to_stdout(fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> 
     } else {
         fill(&mut out)
     };
-    match filled.and_then(|()| out.flush()) {
+    written(filled.and_then(|()| out.flush()))
+}
+
+/// What came of writing to stdout.
+///
+/// # Errors
+/// As [`print`].
+pub(crate) fn written(result: io::Result<()>) -> Result<(), Failure> {
+    match result {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::new(Exit::Problem, format!("cannot write to stdout: {e}")))
         }

@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use analyzer::analysis::{Bucket, Buckets};
+use analyzer::fit::{self, Wanted};
 use analyzer::line::long;
 use analyzer::live::counted::{Counted, Hang};
 use analyzer::live::{DeviceFigures, Figures};
@@ -36,7 +37,7 @@ Examples:
 /// to the steps looked at, a share of them, or of the whole run where that cannot be told: an estimate. SEEN is what the figures rest on: of a program with very many launches less than was asked
 /// for. Of a process that records in windows COUNTED is what it counts between them: the median of its steps now, and of it the time
 /// in synchronizing calls (of all threads). One that did nothing for 20 steps and ten seconds is said to be hung, and in what call
-/// a thread waits. What cannot be said is a dash.
+/// a thread waits. What cannot be said is a dash. Where the lines are too short for all columns, those that say least are left out.
 #[derive(clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -79,7 +80,12 @@ pub(crate) fn run(args: &Args) -> Outcome {
         if args.json {
             talk::print_json(format!("{:#}", Value::Array(all.iter().flat_map(objects).collect())))?;
         } else if !all.is_empty() {
-            talk::print(table(&all, args.width.most()).join("\n"))?;
+            let table = table(&all, args.width.most());
+            talk::print(table.lines.join("\n"))?;
+            if table.shown < table.columns {
+                let (shown, all) = (table.shown, table.columns);
+                talk::say(format!("gapprobe: top: {shown} of {all} columns; --width 0 prints all"));
+            }
         }
         return match all.is_empty() {
             true if args.json => Ok(Exit::NotRecorded),
@@ -171,13 +177,19 @@ impl Drop for Screen {
 fn draw(all: &[Watched], args: &Args) -> io::Result<()> {
     let (columns, rows) = terminal::size().unwrap_or((80, 24));
     let processes = counted(all.len() as u64, "process");
-    let mut lines =
-        vec![format!("gapprobe top: {processes}, the last {} s; q ends", args.last.as_secs_f64())];
-    lines.push(String::new());
-    match all {
-        [] => lines.push("no process of yours is recorded now".to_owned()),
-        all => lines.extend(table(all, Some(usize::from(columns)))),
-    }
+    let mut title = format!("gapprobe top: {processes}, the last {} s; q ends", args.last.as_secs_f64());
+    let table = match all {
+        [] => vec!["no process of yours is recorded now".to_owned()],
+        all => {
+            let most = args.width.told().unwrap_or(usize::MAX).min(columns.into());
+            let table = table(all, Some(most));
+            if table.shown < table.columns {
+                title.push_str(&format!("; {} of {} columns", table.shown, table.columns));
+            }
+            table.lines
+        }
+    };
+    let lines = [title, String::new()].into_iter().chain(table);
     let mut out = io::stdout().lock();
     for (row, line) in (0..rows).zip(lines) {
         let line = visible(&line).chars().take(usize::from(columns)).collect::<String>();
@@ -188,32 +200,81 @@ fn draw(all: &[Watched], args: &Args) -> io::Result<()> {
     out.flush()
 }
 
-/// The table's lines; where it is too wide, without the parts that nobody has.
-fn table(all: &[Watched], most: Option<usize>) -> Vec<String> {
-    let shown: Vec<usize> = (0..PARTS.len())
+/// A table laid out.
+struct Table {
+    lines: Vec<String>,
+    /// Columns there are, and those that had room.
+    columns: usize,
+    shown: usize,
+}
+
+/// The table; where its width is limited without the parts that nobody has, and then without what says least. What a process does
+/// and why stays: step, busy, verdict.
+fn table(all: &[Watched], most: Option<usize>) -> Table {
+    let parts: Vec<usize> = (0..PARTS.len())
         .filter(|&p| {
             let has = |d: &DeviceFigures| part(&d.buckets, p) >= 0.005;
             most.is_none() || all.iter().flat_map(|w| &w.figures).flat_map(|f| &f.devices).any(has)
         })
         .collect();
+    let shown = &parts;
     let mut headings = vec!["PID", "RANK", "GPU", "STEP ms", "P90 ms", "STEPS", "BUSY %"];
     headings.extend(shown.iter().map(|&p| PARTS[p].0));
     let counts = all.iter().any(|w| w.counted().is_some_and(|c| c.between.is_some()));
     headings.extend(["COST %", "LOSSES", "SEEN"]);
     headings.extend(counts.then_some("COUNTED"));
     headings.extend(["RECORDING", "VERDICT", "PROGRAM"]);
-    let texts: Vec<usize> = (headings.len() - if counts { 4 } else { 3 }..headings.len()).collect();
     let mut rows = vec![headings.into_iter().map(str::to_owned).collect::<Vec<_>>()];
     for w in all {
         match w.figures.as_ref().map(|f| (f, f.devices.as_slice())) {
-            Some((f, [])) => rows.push(row(w, Some(f), None, (&shown, counts))),
+            Some((f, [])) => rows.push(row(w, Some(f), None, (shown, counts))),
             Some((f, devices)) => {
-                rows.extend(devices.iter().map(|d| row(w, Some(f), Some(d), (&shown, counts))))
+                rows.extend(devices.iter().map(|d| row(w, Some(f), Some(d), (shown, counts))))
             }
-            None => rows.push(row(w, None, None, (&shown, counts))),
+            None => rows.push(row(w, None, None, (shown, counts))),
         }
     }
-    lay_out(&rows, &texts, most)
+    let columns = rows.first().map_or(0, Vec::len);
+    if let Some(most) = most {
+        let several = all.iter().flat_map(|w| &w.figures).any(|f| f.devices.len() > 1);
+        rows = fitting(&rows, several, most);
+    }
+    let is_text =
+        |heading: &String| ["COUNTED", "RECORDING", "VERDICT", "PROGRAM"].contains(&heading.as_str());
+    let headings = rows.first().map_or(&[][..], Vec::as_slice);
+    let texts: Vec<usize> = headings.iter().enumerate().filter(|(_, h)| is_text(h)).map(|(n, _)| n).collect();
+    let shown = headings.len();
+    Table { lines: lay_out(&rows, &texts, None), columns, shown }
+}
+
+/// The columns that fit, headings first, their texts shortened. `several`: a process has more than one GPU, and its rows differ by that.
+fn fitting(rows: &[Vec<String>], several: bool, most: usize) -> Vec<Vec<String>> {
+    let Some((headings, cells)) = rows.split_first() else { return Vec::new() };
+    let wanted = headings.iter().enumerate().map(|(n, heading)| {
+        let column = || cells.iter().filter_map(move |row| row.get(n)).map(String::as_str);
+        let heading_width = fit::width(heading);
+        let is_part = PARTS.iter().any(|p| p.0 == heading);
+        Wanted {
+            width: column().map(fit::width).max().unwrap_or(0).max(heading_width),
+            heading: heading_width,
+            // a verdict is not shortened: LAUNCH and LAUNCH-OPTIMIZER are two
+            text: matches!(heading.as_str(), "COUNTED" | "RECORDING" | "PROGRAM"),
+            says: column().any(|cell| !matches!(cell, "" | "-" | "0" | "0.00" | "on")),
+            keep: matches!(heading.as_str(), "STEP ms" | "BUSY %" | "VERDICT") || several && heading == "GPU",
+            weight: match heading.as_str() {
+                "RANK" | "GPU" => u128::MAX, // behind the parts
+                _ if is_part => column().filter_map(|cell| cell.parse::<u128>().ok()).sum(),
+                _ => 0,
+            },
+        }
+    });
+    // no gap in front of the first column
+    let widths = fit::layout(&wanted.collect::<Vec<_>>(), Some(most.saturating_add(2)));
+    let shortened = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths);
+        cells.filter_map(|(cell, width)| Some(fit::middle(cell, (*width)?).into_owned())).collect()
+    };
+    rows.iter().map(shortened).collect()
 }
 
 fn row(

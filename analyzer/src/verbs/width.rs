@@ -15,10 +15,14 @@ pub(crate) struct Width {
 }
 
 impl Width {
+    /// What the user says.
+    pub(crate) fn told(self) -> Option<usize> {
+        self.width.map(|n| if n == 0 { usize::MAX } else { n })
+    }
+
     /// Columns; `None` where nobody looks on and nobody said.
     pub(crate) fn most(self) -> Option<usize> {
-        match self.width {
-            Some(0) => Some(usize::MAX),
+        match self.told() {
             Some(n) => Some(n),
             None if !io::stdout().is_terminal() => None,
             None => {

@@ -7,6 +7,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::place::{code, err, out, recording, same_as_file, Place};
+use crate::program::Program;
 
 fn trace(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name).display().to_string()
@@ -24,8 +25,8 @@ fn the_screen_of_real_traces_is_as_in_the_files_beside() {
         let output = place.run(&["analyze", &path]);
         assert_eq!((code(&output), err(&output).as_str()), (0, ""), "{name}");
         let text = out(&output).replace(&path, file);
-        // commands to copy stay whole
-        let fits = |l: &str| l.starts_with("Next: ") || l.chars().count() <= 100;
+        // commands to copy stay whole, and nobody looks on: names do, too
+        let fits = |l: &str| l.starts_with("Next: ") || l.starts_with("  ") || l.chars().count() <= 100;
         assert!(text.lines().all(fits), "{text}");
         assert!(text.lines().count() <= 48, "one screen: {text}");
         same_as_file(name, &text);
@@ -165,6 +166,42 @@ fn the_median_step_is_the_same_everywhere() {
 }
 
 /// Calls that cost no idle time do so for different reasons: not every one had the GPU at work.
+/// What wins is called a line only where one is known: else the place in the code, the function, or no more than the module.
+#[test]
+fn what_wins_alone_is_a_line_only_where_a_line_is_known() {
+    use trace::Language::{Caller, Native};
+    let place = Place::new("analyze-alone");
+    for (language, function, file, line, shown) in [
+        (Caller, "train_step", "/job/train.cpp", 88, "job/train.cpp:88 in train_step): "),
+        (Caller, "_Z5stepai+0x1c", "/job/libtrain.so", 0, "stepa(int)+0x1c in libtrain.so): "),
+        (Caller, "0x1f40", "/job/libtrain.so", 0, "0x1f40 in libtrain.so): "),
+        (Native, "main_loop", "/job/train", 0, "main_loop in job/train): "),
+        (Caller, "", "/job/libtrain.so", 0, "libtrain.so): "),
+    ] {
+        let mut p = Program::new();
+        p.site = p.b.frames(&[(language, function, file, line)]);
+        for _ in 0..30 {
+            (0..12).for_each(|_| {
+                p.launch("gemm_kernel", 264, 14_000);
+                p.item();
+            });
+            p.optimizer(14_000);
+        }
+        fs::write(place.out().join("run.gpr"), p.finish()).unwrap();
+        let text = out(&place.run(&["analyze", "--width", "0", "run.gpr"]));
+        let wins: Vec<&str> = text.lines().filter(|l| l.contains(" alone wins ")).collect();
+        assert!(!wins.is_empty(), "{shown}: {text}");
+        let word = match (line, function) {
+            (0, "") => "module",
+            (0, "main_loop") => "function",
+            (0, _) => "place",
+            _ => "line",
+        };
+        let says = |row: &&str| row.contains(shown) && row.contains(&format!("; this {word} alone wins "));
+        assert!(wins.iter().all(says), "{wins:?}");
+    }
+}
+
 #[test]
 fn calls_that_cost_nothing_say_why() {
     use trace::call::{pack, Class, RUNTIME};

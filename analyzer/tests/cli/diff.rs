@@ -113,6 +113,30 @@ fn other_kernels_are_said_first() {
     assert!(v["cautions"][0].as_str().unwrap().starts_with("other work"));
 }
 
+/// Two programs: a cause that the one has is neither still nor no longer there in the other, whatever marks say of their steps. Who
+/// vouches for the work has it said.
+#[test]
+fn of_other_work_nothing_is_said_of_what_is_still_or_no_longer_a_cause() {
+    let host = Shape { item: false, ..Shape::default() };
+    let other = Shape { run: 1, extra_kernels: true, host_percent: 200, ..host };
+    let becomes = |v: &Value, line: &str| {
+        assert_eq!((&v["a"]["cause"], &v["b"]["cause"]), (&"HOST".into(), &"HOST".into()), "{line}");
+        line.contains("still") || line.contains("bottleneck")
+    };
+    let (v, line) = pair("diff-two-programs", host, other, &[]);
+    assert_eq!((&v["result"], &v["work"]["same"]), (&"slower".into(), &"other".into()), "{line}");
+    assert!(!becomes(&v, &line), "{line}");
+    let (v, line) = pair("diff-two-programs", host, other, &["--same-work"]);
+    assert!(becomes(&v, &line), "{line}");
+    let (v, line) = pair("diff-two-programs", host, Shape { extra_kernels: false, ..other }, &[]);
+    assert!(v["work"]["same"] == "same" && becomes(&v, &line), "{line}");
+    // two programs of an H200 with causes of their own
+    let place = Place::new("diff-two-real-programs");
+    let (v, line) = diff(&place, &[&real("own_gpt_item"), &real("own_host_sleep")]);
+    assert_eq!((&v["a"]["cause"], &v["b"]["cause"]), (&"SYNC".into(), &"HOST".into()), "{line}");
+    assert!(!line.contains("bottleneck") && !line.contains("now"), "{line}");
+}
+
 /// Warm-up is left out with the work it queued, though that runs in steps that count.
 #[test]
 fn warm_up_and_its_work_are_left_out() {

@@ -83,6 +83,45 @@ fn csv_has_a_row_an_event_and_the_idle_time_of_the_table() {
     assert_eq!(idle, 1_751_267);
 }
 
+/// A file holds what its name says; where no format has such a name, none is written (compressed JSON stood in files called .csv).
+#[test]
+fn the_ending_of_the_output_chooses_the_format_and_one_of_no_format_is_refused() {
+    let place = Place::new("export-endings");
+    let file = trace("h200_gptsync");
+    let exported = |name: &str, args: &[&str]| {
+        let output = place.run(&[&["export", &file, "-o", name], args].concat());
+        assert_eq!((code(&output), out(&output).trim()), (0, name), "{}", err(&output));
+        fs::read(place.out().join(name)).unwrap()
+    };
+    for (name, begins) in [
+        ("x.csv", &b"kind,name,"[..]),
+        ("X.CSV", b"kind,name,"),
+        ("x.parquet", b"PAR1"),
+        ("x.folded", b"GPU 0;"),
+        ("x.json.gz", &[0x1f, 0x8b]),
+        ("x.gz", &[0x1f, 0x8b]),
+        ("no_ending", &[0x1f, 0x8b]),
+        ("x.json", b"{"),
+    ] {
+        assert!(exported(name, &[]).starts_with(begins), "{name}");
+    }
+    assert_eq!(exported("x.json", &["--force"]), {
+        let mut plain = Vec::new();
+        let packed = exported("x.json.gz", &["--force"]);
+        flate2::read::GzDecoder::new(packed.as_slice()).read_to_end(&mut plain).unwrap();
+        plain
+    });
+    // who names the format has it, whatever the file is called
+    assert!(exported("events.txt", &["--to", "csv"]).starts_with(b"kind,name,"));
+    for name in ["x.svg", "x.html", "x.csv.gz", "x.sqlite", "x.txt"] {
+        let output = place.run(&["export", &file, "-o", name]);
+        assert_eq!((code(&output), out(&output).as_str()), (2, ""), "{name}");
+        let said = err(&output);
+        assert!(said.contains(name) && said.contains("hint: --to "), "{said}");
+        assert!(!place.out().join(name).exists());
+    }
+}
+
 fn ns(row: &str) -> u64 {
     row.rsplit(',').nth(3).unwrap().parse().unwrap()
 }

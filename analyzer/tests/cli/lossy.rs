@@ -63,9 +63,9 @@ fn a_recording_of_ours_too_and_nothing_where_nothing_was_lost() {
     assert!(diff.contains("!  B lost something: losses 1 (") && !diff.contains("A lost"), "{diff}");
 }
 
-/// Tables are data: what was lost stands on stderr, one line, in the words of `analyze`.
+/// Tables and exports are data: what was lost stands on stderr, one line, in the words of `analyze`.
 #[test]
-fn tables_too() {
+fn tables_and_exports_too() {
     let place = Place::new("lossy-tables");
     let lost = without_calls(&place, "some.json");
     put(&place, "lossy", Shape { lost: 7, steps: 300, ..Shape::default() });
@@ -74,14 +74,21 @@ fn tables_too() {
         ("some.json", format!("gapprobe: some.json: losses {lost} (launching calls not there)")),
         ("lossy", "gapprobe: lossy: losses 7 (cupti_dropped)".to_owned()),
     ] {
-        for args in [&["stats", file][..], &["steps", file], &["gaps", file], &["steps", file, "-f", "csv"]] {
+        for args in [
+            &["stats", file][..],
+            &["steps", file],
+            &["gaps", file],
+            &["steps", file, "-f", "csv"],
+            &["export", file, "--to", "csv", "-o", "-"],
+            &["export", file, "--force", "-o", "x.parquet"],
+        ] {
             let output = place.run(args);
             assert_eq!(code(&output), 0, "{args:?}: {}", err(&output));
             assert_eq!(err(&output).lines().filter(|l| *l == said).count(), 1, "{args:?}: {}", err(&output));
             assert!(!out(&output).contains("losses"), "{args:?}: data is data");
         }
     }
-    for args in [["stats", "whole"], ["steps", "whole"], ["gaps", "whole"]] {
+    for args in [["stats", "whole"], ["steps", "whole"], ["gaps", "whole"], ["export", "whole"]] {
         assert!(!err(&place.run(&args)).contains("losses"), "{args:?}");
     }
     let both = place.run(&["stats", "lossy", "-r", "steps", "-r", "gaps", "-f", "json"]);

@@ -139,3 +139,47 @@ fn run_adds_the_trace_to_a_verdict_that_was_said_only_where_the_recording_holds_
         assert_eq!(earlier.exists(), stays && summary.is_some(), "{case}: the new one takes its place");
     }
 }
+
+/// A library by the name of ours that leaves nothing, as ours does where CUDA is not used; in its place the script leaves what ours does
+/// where it is.
+#[test]
+fn that_nothing_was_recorded_is_said_only_where_nothing_used_cuda() {
+    const SAID: &str = "gapprobe: nothing was recorded: no process with gapprobe in it made a CUDA context\n";
+    let place = Place::new("run-unused");
+    let library = place.0.join("libgapprobe.so");
+    fs::copy(harmless_library(), &library).unwrap();
+    let library = library.display().to_string();
+    let private = place.private().display().to_string();
+    let run = |script: &str, args: &[&str], settings: &[(&str, &str)]| {
+        let args = [&["run", "--lib", &library], args, &["--", "sh", "-c", script]].concat();
+        let output = place.gapprobe(&args).envs(settings.iter().copied()).output().unwrap();
+        (code(&output), out(&output), err(&output))
+    };
+    let attached = format!("rm {private}/gapprobe-run-$GAPPROBE_RUN_ID; exit 3");
+    let said = |status: i32| (status, String::new(), SAID.to_owned());
+    let other = place.private().join("other");
+    fs::write(&other, "").unwrap();
+    for there in [true, false] {
+        if !there {
+            fs::remove_file(&other).unwrap();
+            fs::remove_dir(place.private()).unwrap();
+        }
+        assert_eq!(run("exit 0", &[], &[]), said(0));
+        assert_eq!(run("sh -c 'exit 7'", &[], &[]), said(7));
+        assert_eq!(run("kill -9 $$", &[], &[]), said(137));
+        assert_eq!(place.private().exists(), there, "what was there is there, and nothing else");
+        assert!(!there || fs::read_dir(place.private()).unwrap().count() == 1);
+        assert_eq!(run(&attached, &[], &[]), (3, String::new(), String::new()), "a process attached");
+    }
+    let silent = (0, String::new(), String::new());
+    assert_eq!(run("touch gapprobe-far-away.summary.json", &[], &[]), silent, "recorded on another host");
+    assert_eq!(run("true", &["--quiet"], &[]), silent);
+    for setting in
+        [("GAPPROBE_QUIET", "1"), ("GAPPROBE", "0"), ("GAPPROBE_ALLOW", "python3"), ("GAPPROBE_DENY", "sh")]
+    {
+        assert_eq!(run("true", &[], &[setting]), silent, "{setting:?}");
+    }
+    // what the loader does not take was loaded into nothing
+    fs::write(&library, fs::read("/bin/true").unwrap()).unwrap();
+    assert!(!run("true", &[], &[]).2.contains("CUDA"));
+}

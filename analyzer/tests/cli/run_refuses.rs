@@ -61,3 +61,24 @@ fn run_refuses_in_one_line_what_it_cannot_record() {
     assert_eq!(code(&output), 2);
     assert!(err(&output).contains("hint: mkdir -p /nonexistent"), "{}", err(&output));
 }
+
+/// `mkdir` is no advice where something is there already.
+#[test]
+fn a_directory_that_is_none_is_said_to_be_what_it_is() {
+    let place = Place::new("run-dir");
+    fs::write(place.out().join("file"), "").unwrap();
+    std::os::unix::fs::symlink("nowhere", place.out().join("link")).unwrap();
+    for (dir, what, hint) in [
+        ("file", "/file is a file, not a directory", "--dir names a directory"),
+        ("file/deeper", "/file/deeper: Not a directory (os error 20)", "--dir names a directory"),
+        ("/dev/null", "/dev/null is not a directory", "--dir names a directory"),
+        ("link", "/link is a link that leads to no directory", "--dir names a directory"),
+        ("new dir", "/new dir is not there", "mkdir -p '"),
+    ] {
+        let output = place.run(&["run", "--lib", &harmless_library(), "--dir", dir, "--", "echo", "started"]);
+        let said = err(&output);
+        assert_eq!((code(&output), output.stdout.as_slice()), (2, &b""[..]), "{dir}: {said}");
+        assert!(said.starts_with("gapprobe: --dir: ") && said.contains(&format!("{what}\n")), "{said}");
+        assert!(said.contains(&format!("\nhint: {hint}")), "{said}");
+    }
+}

@@ -126,8 +126,8 @@ fn even_ranks_accuse_nobody_of_being_slow() {
 #[test]
 fn of_two_runs_the_newer_counts_and_what_is_no_summary_is_named() {
     let place = Place::new("odd");
-    write(&place, "old", &summary(0, 1, 90.0, 0.0, "HOST"));
-    let mut newer = summary(0, 1, 50.0, 0.0, "HOST");
+    write(&place, "old", &summary(0, 2, 90.0, 0.0, "HOST"));
+    let mut newer = summary(0, 2, 50.0, 0.0, "HOST");
     newer["times"]["start_unix_ns"] = json!(9_999);
     write(&place, "newer", &newer);
     let mut later = summary(1, 1, 50.0, 0.0, "HOST");
@@ -155,6 +155,80 @@ fn summaries_of_several_jobs_are_asked_about() {
     assert!(line().contains(" World sizes from 2 to 16: summaries of several jobs?"), "{}", line());
 }
 
+/// Three programs of one afternoon in one folder: no rank waits for another, and no figure of all of them means anything.
+#[test]
+fn separate_runs_are_listed_and_not_merged() {
+    type Change = fn(&mut Value, u32);
+    let unnumbered: Change = |v, _| (v["rank"], v["world_size"]) = (Value::Null, Value::Null);
+    let alone: Change = |v, _| (v["rank"], v["world_size"]) = (json!(0), json!(1));
+    let others: Change =
+        |v, n| v["command"] = json!(format!("python {}.py", ["bert", "gpt", "vit"][n as usize]));
+    for (why, change) in [
+        ("none has a rank", unnumbered),
+        ("not all have a rank in a world of several", alone),
+        ("their commands differ", others),
+    ] {
+        let place = Place::new("separate-runs");
+        for n in 0..3 {
+            // the second is slow and idles most
+            let mut one = summary(n, 8, if n == 1 { 90.0 } else { 50.0 }, 10.0, "HOST");
+            one["command"] = json!("python train.py");
+            change(&mut one, n);
+            write(&place, &n.to_string(), &one);
+        }
+        let output = place.run(&["summary", "."]);
+        assert_eq!((code(&output), err(&output).as_str()), (0, ""));
+        let text = out(&output);
+        assert_eq!(
+            text.lines().last().unwrap(),
+            format!(
+                "gapprobe: 3 runs, not the ranks of one job ({why}), steps from 50.0 to 90.0 ms; \
+                 most idle: process 1001 on node0: HOST costs 38 % (why)."
+            )
+        );
+        // a row each, with what was run
+        assert_eq!(text.lines().count(), 1 + 3 + 1, "{text}");
+        assert!(text.lines().next().unwrap().trim_start().starts_with("run "), "{text}");
+        let rows: Vec<&str> =
+            text.lines().filter(|l| l.contains("pid 100") && l.contains("python ")).collect();
+        assert_eq!(rows.len(), 3, "{text}");
+        for words in ["median", "slowest", "even", "All ranks", "No summary of"] {
+            assert!(!text.contains(words), "{words}: {text}");
+        }
+        let all: Value = serde_json::from_str(&out(&place.run(&["summary", "--json", "."]))).unwrap();
+        assert_eq!(
+            (&all["one_job"], &all["steps"], &all["older_summaries"]),
+            (&json!(false), &Value::Null, &json!(0))
+        );
+        assert_eq!((&all["buckets"], &all["missing_ranks"]), (&json!({}), &json!([])));
+        assert_eq!(all["worst"]["stands_out"], false);
+    }
+}
+
+/// A job stays one: launchers tell ranks their number on the command line, and a run of its own in the same folder is not among them.
+#[test]
+fn a_job_stays_one_beside_a_separate_run() {
+    let place = Place::new("job-beside");
+    for rank in 0..4 {
+        let mut one = summary(rank, 4, 50.0, if rank == 2 { 5.0 } else { 20.0 }, "HOST");
+        one["command"] = json!(format!("python train.py --local_rank={rank}"));
+        write(&place, &rank.to_string(), &one);
+    }
+    let before = out(&place.run(&["summary", "."]));
+    assert!(
+        before.contains("gapprobe: 4 ranks, step 50.0 ms") && before.contains("slowest: rank 2"),
+        "{before}"
+    );
+    let mut alone = summary(0, 1, 500.0, 0.0, "HOST");
+    (alone["rank"], alone["command"], alone["pid"]) = (Value::Null, json!("python evaluate.py"), json!(77));
+    write(&place, "alone", &alone);
+    let output = place.run(&["summary", "."]);
+    assert_eq!(out(&output), before);
+    assert_eq!(err(&output), "gapprobe: 1 separate run beside the job left out: ./alone.summary.json\n");
+    let all: Value = serde_json::from_str(&out(&place.run(&["summary", "--json", "."]))).unwrap();
+    assert_eq!((&all["one_job"], &all["separate_runs"][0]["pid"]), (&json!(true), &json!(77)));
+}
+
 /// A copy, or a folder given twice: one process is one rank, with a rank's number and without.
 #[test]
 fn a_summary_that_is_there_twice_counts_once() {
@@ -172,7 +246,11 @@ fn a_summary_that_is_there_twice_counts_once() {
         let output = place.run(&["summary", "--line", "."]);
         let (line, said) = (out(&output), err(&output));
         assert_eq!(code(&output), 0);
-        assert!(line.contains("3 ranks, step 60.0 ms (median; 50.0 to 70.0)"), "{line}");
+        let expected = match numbered {
+            true => "3 ranks, step 60.0 ms (median; 50.0 to 70.0)",
+            false => "3 runs, not the ranks of one job (none has a rank), steps from 50.0 to 70.0 ms;",
+        };
+        assert!(line.contains(expected), "{line}");
         assert_eq!(said, "gapprobe: 2 copies of summaries left out\n");
         let v: Value = serde_json::from_str(&out(&place.run(&["summary", "--json", "."]))).unwrap();
         assert_eq!((&v["repeated_summaries"], &v["older_summaries"]), (&2.into(), &0.into()));
@@ -180,7 +258,7 @@ fn a_summary_that_is_there_twice_counts_once() {
         let mut other = one(2);
         other["times"]["start_unix_ns"] = 999_999.into();
         write(&place, "other", &other);
-        let ranks = if numbered { "3 ranks" } else { "4 ranks" };
+        let ranks = if numbered { "3 ranks" } else { "4 runs" };
         let line = out(&place.run(&["summary", "--line", "."]));
         assert!(line.contains(ranks), "{line}");
     }
@@ -218,7 +296,11 @@ fn thousands_of_files_that_are_none_are_counted_not_listed() {
         lines[5],
         "gapprobe: and 1,195 more: 796 no JSON, 399 no gapprobe summary; all listed with --json"
     );
-    assert!(out(&output).contains("1 rank, step 50.0 ms"), "{}", out(&output));
+    assert!(
+        out(&output).contains("1 run, step 50.0 ms (median); process 1000 on node0: "),
+        "{}",
+        out(&output)
+    );
     let listed = |args: &[&str]| -> Value {
         let output = place.run(args);
         assert_eq!(code(&output), 4);

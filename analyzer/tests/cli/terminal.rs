@@ -12,6 +12,7 @@ use serde_json::json;
 use crate::beating::Beating;
 use crate::hostile_names::{self, FILE};
 use crate::place::{code, err, out, Place};
+use crate::program::Program;
 use crate::training::{steps_of, work, write, Work};
 
 fn input(path: &str) -> String {
@@ -177,6 +178,37 @@ fn what_goes_elsewhere_is_whole_unless_asked() {
     assert!(said.contains("columns; --width 0 prints all"), "{said}");
 }
 
+/// A site without the number of its line is none: however narrow, the number stays; in a pipe all of it does.
+#[test]
+fn the_number_of_a_line_is_never_shortened() {
+    let place = Place::new("terminal-lines");
+    let file = "experiments_of_this_year/train_the_large_model_with_everything_on.py";
+    let mut p = Program::new();
+    p.site = p.b.stack(&[("one_step_of_the_training_loop", file, 13579)]);
+    for _ in 0..30 {
+        for _ in 0..6 {
+            p.launch("gemm_kernel", 264, 14_000);
+            p.item();
+        }
+        p.optimizer(14_000);
+    }
+    write(&place, "sites", &p.finish());
+    let whole = format!("{file}:13579 in one_step_of_the_training_loop");
+    for args in [&["analyze", "sites"][..], &["stats", "sites", "-r", "syncs"]] {
+        let piped = out(&place.run(args));
+        assert!(piped.contains(&whole) && !piped.contains('…'), "{args:?}: {piped}");
+        for columns in [60, 80, 100, 132] {
+            let (lines, output) = on_terminal(&place, columns, None, args);
+            assert_eq!(code(&output), 0, "{}", err(&output));
+            assert!(widest(&lines) <= columns.into(), "{args:?} {columns}: {lines:#?}");
+            let sites: Vec<&String> =
+                lines.iter().filter(|l| l.contains("_on.py") || l.contains("everything")).collect();
+            assert!(sites.iter().all(|l| l.contains(":13579")), "{args:?} {columns}: {sites:#?}");
+            assert!(!sites.is_empty() || lines.concat().contains(":13579"), "{args:?} {columns}: {lines:#?}");
+        }
+    }
+}
+
 /// csv and stacks are for programs, and keep their bytes; a terminal is none.
 #[test]
 fn data_on_a_terminal_is_made_visible_and_compressed_data_refused() {
@@ -257,6 +289,8 @@ fn top_draws_again_and_again_until_q_or_a_signal_and_gives_the_terminal_back() {
         let (enter, leave, show) = ("\x1b[?1049h", "\x1b[?1049l", "\x1b[?25h");
         assert!(shown.starts_with(enter) && shown.contains(leave) && shown.contains(show), "{shown:?}");
         assert!(shown.contains("gapprobe top: 1 process, the last 1 s; q ends"), "{shown:?}");
+        assert!(shown.contains("VERDICT") && shown.contains("BUSY %"), "{columns}: {shown:?}");
+        assert_eq!(shown.contains("; q ends; "), columns < 200, "{columns}: {shown:?}");
         assert!(!shown.contains("\x1b[31m"), "a name that the terminal would obey");
         // each line is placed, and none is wider than the terminal
         let widest =

@@ -2,7 +2,7 @@
 //! Results that cannot be written.
 
 use std::fs;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::place::{code, err, out, recording, Place, BINARY};
 
@@ -43,4 +43,40 @@ fn a_file_size_limit_is_an_error_and_leaves_no_half_file() {
     assert!(err(&output).contains(&reason), "{}", err(&output));
     assert!(err(&output).contains("gapprobe[GP101 ") && file.exists());
     assert!(place.results().iter().all(|n| n.ends_with(".summary.json")), "{:?}", place.results());
+}
+
+/// Whatever prints to a full disk says so and ends with 1; whoever reads no more is no error, and nothing is said.
+#[test]
+fn data_that_cannot_be_printed_is_an_error_and_a_closed_pipe_is_none() {
+    let place = Place::new("full");
+    fs::write(place.out().join("run.gpr"), recording(|_| {})).unwrap();
+    for args in [
+        &["--help"][..],
+        &["-h"],
+        &["--version"],
+        &["help"],
+        &["help", "run"],
+        &["stats", "--help"],
+        &["completions", "bash"],
+        &["explain"],
+        &["analyze", "run.gpr"],
+        &["analyze", "--json", "run.gpr"],
+        &["gaps", "run.gpr", "-f", "csv"],
+        &["export", "run.gpr", "-o", "-"],
+        &["export", "run.gpr", "--to", "parquet", "-o", "-"],
+        &["report", "run.gpr", "-o", "-"],
+    ] {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = place.gapprobe(args).stdout(full).output().unwrap();
+        let expected = "gapprobe: cannot write to stdout: No space left on device (os error 28)\n";
+        assert_eq!((code(&output), err(&output).as_str()), (1, expected), "{args:?}");
+        let mut reader = Command::new("true").stdin(Stdio::piped()).spawn().unwrap();
+        let writer = reader.stdin.take().unwrap();
+        reader.wait().unwrap();
+        let output = place.gapprobe(args).stdout(writer).output().unwrap();
+        assert_eq!((code(&output), err(&output).as_str()), (0, ""), "{args:?}");
+    }
+    // what is said of wrong use is no data
+    let full = || fs::File::options().write(true).open("/dev/full").unwrap();
+    assert_eq!(code(&place.gapprobe(&["stats", "--nonsense"]).stderr(full()).output().unwrap()), 2);
 }

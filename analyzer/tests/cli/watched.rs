@@ -94,6 +94,39 @@ fn top_prints_one_table_for_scripts_whose_parts_are_all_of_the_time() {
     assert!((busy - 0.8).abs() < 0.001, "{busy}");
 }
 
+/// As wide as is asked for, and however narrow with step, busy and verdict: those are what one looks for.
+#[test]
+fn top_is_as_wide_as_is_asked_and_keeps_the_verdict() {
+    let place = Place::new("top-width");
+    let _beating =
+        Beating::new(&place, |b| b.header.command = "python train_a_large_model.py --with options".into());
+    let whole = out(&place.run(&["top", "--once", "--last", "2s"]));
+    let verdict = |table: &str| {
+        let mut lines = table.lines();
+        let at = lines.next().unwrap().find("VERDICT")?;
+        lines.next()?.get(at..)?.split("  ").next().map(str::to_owned)
+    };
+    let expected = verdict(&whole).unwrap();
+    assert!(expected.ends_with(" %"), "{whole}");
+    for width in [60, 80, 100, 140] {
+        let output = place.run(&["top", "--once", "--last", "2s", "--width", &width.to_string()]);
+        let (table, said) = (out(&output), err(&output));
+        assert!(table.lines().all(|l| l.chars().count() <= width), "{width}: {table}");
+        assert!(table.lines().any(|l| l.chars().count() > width - 20), "{width}: {table}");
+        assert_eq!(verdict(&table).as_deref(), Some(expected.as_str()), "{table}");
+        for heading in ["PID", "STEP ms", "BUSY %"] {
+            assert!(table.lines().next().unwrap().contains(heading), "{width}: {table}");
+        }
+        assert!(
+            width > 100 && said.is_empty()
+                || said.starts_with("gapprobe: top: ") && said.ends_with("columns; --width 0 prints all\n"),
+            "{said}"
+        );
+    }
+    let output = place.run(&["top", "--once", "--last", "2s", "--width", "0"]);
+    assert!(out(&output).contains("--with options") && err(&output).is_empty(), "{}", out(&output));
+}
+
 #[test]
 fn capture_cuts_out_the_next_steps_or_the_last_or_a_time() {
     let place = Place::new("capture");
@@ -149,7 +182,8 @@ fn capture_says_who_is_not_recorded_and_what_cannot_be() {
     assert!(code(&output) == 9 && err(&output).contains("has ended"), "{}", err(&output));
     let beating = Beating::new(&place, |_| {});
     let output = place.run(&["capture", &pid(), "-o", "nowhere"]);
-    assert!(code(&output) == 1 && err(&output).contains("nowhere is no directory"), "{}", err(&output));
+    let said = "gapprobe: --dir: nowhere is not there\n\nhint: mkdir -p nowhere\n";
+    assert_eq!((code(&output), err(&output).as_str()), (1, said));
     for wrong in [&["--steps", "2"][..], &["--seconds", "11m"], &["--seconds", "0"]] {
         assert_eq!(code(&place.run(&[&["capture", &pid()], wrong].concat())), 2, "{wrong:?}");
     }

@@ -83,3 +83,27 @@ fn a_process_that_goes_on_is_not_waited_for() {
     );
     assert!(run.wall.as_millis() < 5000, "{:?}", run.wall);
 }
+
+/// That nothing was recorded is said where no process used CUDA, and where none has the library; not where one of them recorded, or
+/// said by itself why it did not.
+#[test]
+fn a_run_without_cuda_says_that_nothing_was_recorded() {
+    let said = "gapprobe: nothing was recorded: no process with gapprobe in it made a CUDA context";
+    for script in ["exit 5", "env -u LD_PRELOAD true; exit 5"] {
+        let run = run(script);
+        assert_eq!((run.ending(), run.stderr.trim_end()), (5, said), "{script}");
+        assert!(run.left_anywhere().is_empty(), "{:?}", run.left_anywhere());
+    }
+    for script in [
+        "exec $SIM/loop 10 20 20",
+        "bash -c '$SIM/loop 10 20 20; exit 0' | cat",
+        "$SIM/loop 10 20 20 & $SIM/loop 10 20 20; wait",
+        "mkdir elsewhere; cd elsewhere; exec $SIM/loop 10 20 20",
+        "GAPPROBE_QUIET=1 $SIM/loop 10 20 20",
+        "GAPPROBE_CUPTI=/nowhere $SIM/loop 10 20 20",
+        "NSYS_PROFILING_SESSION_ID=17 $SIM/loop 10 20 20",
+    ] {
+        let run = run(script);
+        assert!(!run.stderr.contains("nothing was recorded"), "{script}: {}", run.stderr);
+    }
+}

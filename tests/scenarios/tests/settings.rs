@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: what the `GAPPROBE_*` variables may hold: an empty value is no value, for all of them and without a word, and a
-//! path is bytes, UTF-8 or not. (Values that make no sense: `adversity`.)
+//! Purpose: what the `GAPPROBE_*` variables may hold: an empty value is no value, for all of them and without a word, a
+//! path is bytes, UTF-8 or not, and which values make no sense the table says (`gapprobe doctor` goes by it). (What comes of
+//! such values: `adversity`.)
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use gapprobe_scenarios::built::built;
 use gapprobe_scenarios::{Run, Victim};
-use trace::setting::SETTINGS;
+use trace::setting::{self, Rule, Setting, SETTINGS};
 
 const LOOP: [&str; 4] = ["loop", "10", "20", "20"];
 /// A name that is no UTF-8 from any position on.
@@ -105,4 +106,27 @@ fn a_list_of_executables_may_name_one_that_is_no_text() {
     let run = victim().env("GAPPROBE_DENY", list).run();
     assert_eq!((run.ending(), run.stdout.as_str(), run.stderr.as_str()), (0, "launched 200\n", ""));
     assert!(run.left_anywhere().is_empty() && run.recordings().is_empty(), "denied by its name");
+}
+
+#[test]
+fn the_recorder_complains_of_the_values_of_which_the_table_does() {
+    let values =
+        ["0", "1", "64", "65537", "banana", "all", "graph", "profiler", "20/2000", "2000/20", "1.05", "101"];
+    // one run a value: all settings that may be any of numbers and words
+    for value in values {
+        let of_words = |s: &&Setting| s.rule != Rule::Any && s.name != setting::SWITCH && !s.internal;
+        // a program that is told to be quiet says nothing of the others
+        let is_quiet = |s: &&Setting| s.name == setting::QUIET && value == "1";
+        let settings: Vec<&Setting> = SETTINGS.iter().filter(of_words).filter(|s| !is_quiet(s)).collect();
+        let victim = settings.iter().fold(Victim::sim("13.0", &LOOP), |v, s| v.env(s.name, value));
+        let run = victim.run();
+        for s in settings {
+            let said = format!("{}={value} is ", s.name);
+            let expected = s.rule.complaint(value.as_bytes()).map(|is| format!("{said}{is}"));
+            match expected {
+                Some(all) => assert!(run.stderr.contains(&all), "{all}: {}", run.stderr),
+                None => assert!(!run.stderr.contains(&said), "{said}: {}", run.stderr),
+            }
+        }
+    }
 }
