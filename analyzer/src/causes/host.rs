@@ -59,14 +59,17 @@ pub(super) const CODES: [&str; 11] = [
 /// takes about as long in every step: evenly spread from half to one and a half of its median it is 0.5. Requests that
 /// arrive at random (exponential) make it 1.6.
 const WILD_SPREAD: f64 = 1.0;
+/// Half of the time in a tenth of the steps, of at least so many, is bursts.
+const BURSTS_OF: usize = 20;
 
-/// A host that waits for work to do (a server between requests) cannot be told from one that works, without samples of it; how
-/// long it is away then differs from step to step.
-fn may_wait_for_work(case: &Case) -> bool {
-    let steps = case.analysis.steps.steady();
-    if case.run.threads.iter().any(|t| !t.samples.is_empty()) {
+/// A host that waits for work to do (a server between requests) cannot be told from one that works, without samples of it; nor, with them, a
+/// thread that waits for requests of another one from a thread that waits for its data. How long it is away then differs from step to step.
+fn may_wait_for_work(case: &Case, doing: Doing) -> bool {
+    let has_samples = case.run.threads.iter().any(|t| !t.samples.is_empty());
+    if has_samples && !doing.waits_for_others() {
         return false;
     }
+    let steps = case.analysis.steps.steady();
     let mut away: Vec<u64> = vec![0; steps.len()];
     for s in case.device.slices.iter().filter(|s| s.bucket == Bucket::Host) {
         let from = steps.partition_point(|step| step.span.end <= s.start);
@@ -78,8 +81,18 @@ fn may_wait_for_work(case: &Case) -> bool {
     away.sort_unstable();
     let quarter = |n: usize| away.get(away.len() * n / 4).copied().unwrap_or(0);
     let (low, middle, high) = (quarter(1), quarter(2), quarter(3));
-    // what only some steps have (a checkpoint) is the program's
-    low > 0 && (high - low) as f64 > WILD_SPREAD * middle as f64
+    // what only some steps have (a checkpoint) is the program's, but where it is seen to wait for others: requests come in bursts
+    let longest: u64 = away.iter().rev().take(away.len().div_ceil(10)).sum();
+    let in_bursts = has_samples && longest * 2 > away.iter().sum::<u64>() && away.len() >= BURSTS_OF;
+    in_bursts || (low > 0 && (high - low) as f64 > WILD_SPREAD * middle as f64)
+}
+
+/// Lowers what is said of a host that perhaps has nothing to do.
+fn doubt(case: &Case, f: &mut Finding, doing: Doing) {
+    if may_wait_for_work(case, doing) {
+        f.confidence = Confidence::Low;
+        f.text.push_str(", each time for another time: perhaps it has nothing to do");
+    }
 }
 
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
@@ -113,10 +126,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         }
     }
     place(case, &mut f, main);
-    if may_wait_for_work(case) {
-        f.confidence = Confidence::Low;
-        f.text.push_str(", each time for another time: perhaps it has nothing to do");
-    }
+    doubt(case, &mut f, doing);
     Some(f)
 }
 
@@ -168,6 +178,7 @@ pub(super) fn of_kind(
         }
         doing => place(case, &mut f, Some(doing)),
     }
+    doubt(case, &mut f, part.doing);
     Some(f)
 }
 

@@ -10,7 +10,8 @@
 //!
 //! # How sure
 //! Samples are taken about every 10 ms: what most of them show is so, how long each piece took is not measured. Fewer
-//! than 5 samples, or less than half agreeing, are GP105 HOST without a kind.
+//! than 5 samples, or less than half agreeing, are GP105 HOST without a kind. Where a tenth of the steps have half of the waiting,
+//! or the steps differ wildly, the thread may wait for requests and have nothing to do: low.
 //!
 //! # What to change
 //! Look at what the other side does: have it ready one step earlier (a deeper queue), or do it without waiting.

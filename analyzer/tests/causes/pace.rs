@@ -2,6 +2,8 @@
 //! Waits that end when something outside the program says so (a batch from another process, a loop held to a rate): no fix but their own wins
 //! anything, for who comes earlier waits longer. And waits that look the same and take as long as they take.
 
+use analyzer::analysis::Confidence;
+
 use super::program::{Pose, Program};
 use super::{kept, run, time, verdict};
 
@@ -71,4 +73,29 @@ fn where_all_steps_are_alike_the_samples_tell() {
     verdict(&receives, "NETWORK");
     let computes = alike(Pose::computing);
     assert!(win(&computes, "SYNC") > 0.2, "{:#?}", computes.findings);
+}
+
+/// A server: requests come in bursts, handed over by another thread. It may have nothing to do.
+#[test]
+fn a_thread_that_waits_for_another_at_odd_times_may_have_nothing_to_do() {
+    let serve = |pause: fn(usize) -> u64| {
+        let (mut n, mut stack) = (0, 0);
+        run(|p| {
+            if stack == 0 {
+                stack = p.b.stack(&[("serve", "/home/u/server.py", 9)]);
+            }
+            n += 1;
+            p.stand(pause(n), Pose::blocked(stack, 202));
+            p.forward(2, 60_000);
+            p.item();
+        })
+        .1
+    };
+    let bursts = serve(|n| if n % 10 == 0 { 200_000_000 } else { 1_500_000 });
+    verdict(&bursts, "LOCK");
+    assert_eq!(bursts.verdict.confidence, Confidence::Low, "{}", bursts.verdict.text);
+    assert!(bursts.verdict.text.contains("perhaps it has nothing to do"), "{}", bursts.verdict.text);
+    let regular = serve(|_| 21_500_000);
+    verdict(&regular, "LOCK");
+    assert_eq!(regular.verdict.confidence, Confidence::High, "{}", regular.verdict.text);
 }
