@@ -60,12 +60,12 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let mut f = case.finding((CODE, NAME), share, win);
     f.fix = FIX;
     if let Some(top) = case.top(Bucket::Sync) {
-        f.text = format!("{} drains the queue {}", top.name, case.rhythm(top.calls));
+        f.text = format!("{} drains the queue {}", top.name, case.rhythm_by(Bucket::Sync, &top));
         f.call = top.flat;
         f.count = top.calls;
     }
     if let Some(spot) = case.spot(Bucket::Sync) {
-        let rhythm = case.rhythm(spot.calls);
+        let rhythm = case.rhythm_at(Bucket::Sync, &spot);
         let beside = case.beside(&spot, win);
         f.text = format!("{}: {} drains the queue {rhythm}{}", spot.site, spot.name, beside.words);
         f.count = spot.calls;
