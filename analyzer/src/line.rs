@@ -235,6 +235,12 @@ fn percent(share: f64) -> String {
     }
 }
 
+/// A step's time with its unit: "6.0 ms".
+pub(crate) fn step_time(ns: f64) -> String {
+    let unit = Time::of(ns);
+    format!("{} {}", unit.text(ns), unit.unit)
+}
+
 /// Step times in a unit that fits the measured one.
 struct Time {
     unit: &'static str,
