@@ -577,4 +577,17 @@ pub struct Analysis {
     pub coverage: Coverage,
     /// What recording cost.
     pub cost: Cost,
+    /// The steps that were recorded are not like those of the whole run.
+    pub unlike: Option<Unlike>,
+}
+
+/// Steps recorded in windows that take another time than those of the whole run, which were counted (`causes/unlike.rs`).
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Unlike {
+    /// Mean of the steps that were recorded, ns.
+    pub recorded_ns: f64,
+    /// Mean of all steps, ns.
+    pub all_ns: f64,
+    /// So far off that what was recorded carries no verdict.
+    pub far: bool,
 }

@@ -213,12 +213,17 @@ fn cost(c: &Cost) -> String {
 
 /// What was asked for to keep the cost low, or to see a hang, and could not be had; empty where nothing was.
 fn not_possible(run: &Run) -> String {
-    let has = |key| run.definitions.attributes().any(|a| a == (key, define::UNSEEN));
     let names = [(define::WINDOWS, "no windows"), (define::FLIGHT, "no flight recorder")];
-    let missing: Vec<&str> = names.into_iter().filter(|(key, _)| has(*key)).map(|(_, name)| name).collect();
-    match define::UNSEEN.split_once(": ") {
-        Some((_, why)) if !missing.is_empty() => format!(" ({}: {why})", missing.join(", ")),
-        _ => String::new(),
+    let parts = [define::UNSEEN, define::NO_STEPS].into_iter().filter_map(|value| {
+        let has = |key| run.definitions.attributes().any(|a| a == (key, value));
+        let missing: Vec<&str> = names.into_iter().filter(|n| has(n.0)).map(|n| n.1).collect();
+        let (_, why) = value.split_once(": ").filter(|_| !missing.is_empty())?;
+        Some(format!("{}: {why}", missing.join(", ")))
+    });
+    let parts: Vec<String> = parts.collect();
+    match parts.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", parts.join("; ")),
     }
 }
 
@@ -233,6 +238,12 @@ fn percent(share: f64) -> String {
         p if p > 99.0 && p < 100.0 => ">99 %".to_owned(),
         p => format!("{p:.0} %"),
     }
+}
+
+/// A step's time with its unit: "6.0 ms".
+pub(crate) fn step_time(ns: f64) -> String {
+    let unit = Time::of(ns);
+    format!("{} {}", unit.text(ns), unit.unit)
 }
 
 /// Step times in a unit that fits the measured one.

@@ -77,12 +77,12 @@ fn stops(case: &Case, cause: (&'static str, &'static str), fix: &'static str) ->
     let mut f = case.finding(cause, share, win);
     f.fix = fix;
     if let Some(top) = case.top(Bucket::Alloc) {
-        f.text = format!("{} stops the device {}", top.name, case.rhythm(top.calls));
+        f.text = format!("{} stops the device {}", top.name, case.rhythm_by(Bucket::Alloc, &top));
         f.call = top.flat;
         f.count = top.calls;
     }
     if let Some(spot) = case.spot(Bucket::Alloc) {
-        let rhythm = case.rhythm(spot.calls);
+        let rhythm = case.rhythm_at(Bucket::Alloc, &spot);
         f.text = format!("{}: {} stops the device {rhythm}{}", spot.site, spot.name, spot.rest());
         f.count = spot.calls;
         spot.into(&mut f);

@@ -37,7 +37,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     f.fix = "record events earlier, wait later, or use one stream";
     f.text = "queued work waits for another stream".to_owned();
     if let Some(top) = case.top(Bucket::DeviceWait) {
-        f.text = format!("queued work waits after {} {}", top.name, case.rhythm(top.calls));
+        f.text = format!("queued work waits after {} {}", top.name, case.rhythm_by(Bucket::DeviceWait, &top));
         f.call = top.flat;
         f.count = top.calls;
     }

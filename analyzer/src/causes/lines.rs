@@ -7,11 +7,12 @@ use std::collections::HashMap;
 
 use trace::call::Class;
 
+use super::stand_ins::WAITS;
 use super::{needed, Case, MINOR_WIN, NAMED_WIN};
 use crate::analysis::{Analysis, Bucket};
 use crate::gaps::HostView;
 use crate::kernels::KernelTable;
-use crate::replay::{Fix, Prepared};
+use crate::replay::Prepared;
 use crate::run::{Run, Span};
 use crate::sites::{Site, Sites};
 
@@ -19,9 +20,6 @@ use crate::sites::{Site, Sites};
 const MOST_LINES: usize = 8;
 /// Two lines are named together if that wins so much more than both alone.
 const MORE_TOGETHER: f64 = MINOR_WIN;
-/// Everything a line can wait by.
-const WAITS: [Fix; 3] = [Fix::Sync, Fix::Copy, Fix::Alloc];
-
 /// A line that waits.
 #[derive(Clone, Debug)]
 pub struct Line {

@@ -17,6 +17,8 @@ pub(super) struct Spot {
     pub(super) site: Site,
     /// Further lines that cost about as much.
     pub(super) more: u32,
+    /// Which.
+    pub(super) others: Vec<Site>,
     /// The function that costs most there.
     pub(super) name: String,
     /// Calls of it there that cost something.
@@ -88,12 +90,14 @@ impl<'a> Spots<'a> {
             *line = line.saturating_add(sum.0);
         }
         let (&worst, &most) = lines.iter().max_by_key(|(&site, &ns)| (ns, u32::MAX - site))?;
-        let more = lines.values().filter(|&&ns| ns as f64 >= most as f64 * SAME_COST).count() - 1;
+        let about = lines.iter().filter(|(&site, &ns)| site != worst && ns as f64 >= most as f64 * SAME_COST);
+        let others: Vec<Site> = about.filter_map(|(&site, _)| self.sites.get(site).cloned()).collect();
+        let more = u32::try_from(others.len()).unwrap_or(u32::MAX);
         let there = self.sums.iter().filter(|((site, _), _)| *site == worst);
         let (_, &(_, calls, flat)) = there.max_by_key(|((_, packed), sum)| (sum.0, u32::MAX - packed))?;
         let name = self.run.call(flat).map_or("", |(_, c)| self.run.call_name(c)).to_owned();
         let site = self.sites.get(worst)?.clone();
-        Some(Spot { site, more: u32::try_from(more).unwrap_or(u32::MAX), name, calls, flat })
+        Some(Spot { site, more, others, name, calls, flat })
     }
 }
 

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use trace::Total;
 
 use super::{
-    comm, gpu_bound, inconclusive, memory_growth, mixed, no_work, out_of_memory, unrecorded, Case, Elsewhere,
-    ALL, GPU_BOUND_SHARE, MINOR_WIN, MODEL_ERROR, NAMED_WIN,
+    comm, gpu_bound, inconclusive, memory_growth, mixed, no_work, out_of_memory, unlike, unrecorded, Case,
+    Elsewhere, ALL, GPU_BOUND_SHARE, MINOR_WIN, MODEL_ERROR, NAMED_WIN,
 };
 use crate::analysis::{share, Analysis, Bucket, Confidence, Finding, Tied, Verdict};
 use crate::replay::{Fix, Prepared};
@@ -31,11 +31,25 @@ pub(crate) fn judge(run: &Run, a: &mut Analysis, prepared: &Prepared) {
         None => decide(a, case.as_ref(), &findings),
     };
     (a.findings, a.verdict) = (findings, verdict);
+    doubt(run, a, slowed.unwrap_or(0.0));
     if let Some(slowed) = slowed {
         let between = run.header.total(Total::LaunchesBetween).saturating_mul(trace::total::LEFT_BEHIND_NS);
         a.cost.share = (slowed * recorded_share(run) + share(between, a.coverage.run_ns)).min(1.0);
     }
     note(a);
+}
+
+/// Where the steps that were recorded are not like those of the run. `slowed`: by what recording made them longer.
+fn doubt(run: &Run, a: &mut Analysis, slowed: f64) {
+    a.unlike = unlike::unlike(run, a, slowed);
+    let Some(unlike) = a.unlike.filter(|_| a.verdict.inconclusive.is_none()) else { return };
+    let words = unlike.words();
+    if unlike.far {
+        a.verdict = abstain(a, words);
+    } else {
+        a.verdict.text.push_str(&format!("; {words}"));
+        a.verdict.confidence = Confidence::Low;
+    }
 }
 
 /// The share of the run's launches that was recorded, 0 to 1: all of them where it did not record in windows.

@@ -146,11 +146,17 @@ pub fn check(side: &Side<'_>, baseline: Option<&Side<'_>>, conditions: &Conditio
             false => format!("{} INCONCLUSIVE: {}", v.code, v.text),
         },
     )];
+    let unlike = side.analysis.unlike.map(|u| u.words());
     let mut add = |j: Judged| {
-        judged.push(match sure || j.condition == "require-range" {
-            true => j,
+        judged.push(match &unlike {
+            _ if j.condition == "require-range" => j,
+            // what was recorded is not the run
+            Some(words) if sure => {
+                Judged { result: Answer::Unjudged, text: format!("{words}; {}", j.text), ..j }
+            }
+            _ if sure => j,
             // losses make gaps: neither way
-            false => Judged { result: Answer::Unjudged, text: format!("INCONCLUSIVE; {}", j.text), ..j },
+            _ => Judged { result: Answer::Unjudged, text: format!("INCONCLUSIVE; {}", j.text), ..j },
         });
     };
     if let Some(limit) = conditions.max_idle {

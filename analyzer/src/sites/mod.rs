@@ -93,6 +93,21 @@ impl fmt::Display for Site {
     }
 }
 
+impl Site {
+    /// `train.py:88`; of machine code without a line as it is shown.
+    pub fn place(&self) -> String {
+        match self.line {
+            0 => self.to_string(),
+            line => format!("{}:{line}", self.file),
+        }
+    }
+
+    /// The same place in the program, whatever is called there.
+    pub fn is_same_line(&self, other: &Site) -> bool {
+        (&self.path, self.line, &self.function) == (&other.path, other.line, &other.function)
+    }
+}
+
 /// The sites of a run's stacks, each looked for once.
 pub struct Sites<'a> {
     run: &'a Run,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which line of the program the verdict names, and when it names none.
 
+use analyzer::analysis::Confidence;
 use analyzer::causes::lines::Lines;
 
 use super::{run, time, verdict, Program};
@@ -67,7 +68,9 @@ fn the_worst_of_two_lines_is_named_and_counted_alone() {
 fn lines_of_about_the_same_cost_are_counted() {
     let (_, a) = run(|p| blocks(p, &[88, 89, 90, 91, 88, 89, 90, 91, 88, 89, 90, 91]));
     verdict(&a, "SYNC");
-    assert!(a.verdict.text.ends_with("; and 3 more lines"), "{}", a.verdict.text);
+    assert!(a.verdict.text.ends_with("; only together with 3 more lines"), "{}", a.verdict.text);
+    let (_, a) = run(|p| blocks(p, &[88, 90, 88, 90, 88, 90, 88, 90]));
+    assert!(a.verdict.text.contains("; only together with gpt/train.py:"), "{}", a.verdict.text);
 }
 
 /// Where most of the waiting comes from lines that are not known, the one that is known is not named.
@@ -218,6 +221,70 @@ fn two_lines_that_stand_in_for_each_other_are_named_together() {
     assert!(one < 0.05 && other < 0.05 && pair.win > 0.1, "{lines:?}");
     let named = [lines.lines[pair.one].site.line, lines.lines[pair.other].site.line];
     assert!(named == [3, 9] || named == [9, 3], "{lines:?}");
+}
+
+/// What the line promises is what the lines win together that it names, and `analyze` says the same.
+#[test]
+fn the_verdict_names_the_line_without_which_its_own_wins_nothing() {
+    let step = |p: &mut Program, waits: &[u32]| {
+        for _ in 0..14 {
+            p.launch("gemm_kernel", 132, 60_000);
+        }
+        for &line in waits {
+            at(p, "train_step", line);
+            p.sync();
+            p.site = 0;
+        }
+        p.think(300_000);
+        tail(p);
+    };
+    let (run_, a) = run(|p| step(p, &[3, 9]));
+    verdict(&a, "SYNC");
+    let text = &a.verdict.text;
+    assert!(
+        text.contains("train.py:3 in train_step: cuda")
+            && text.ends_with("; only together with gpt/train.py:9"),
+        "{text}"
+    );
+    super::kept(&a, time(|p| step(p, &[])));
+    let alone = Lines::of(&run_, &a).lines.iter().find(|l| l.site.line == 3).and_then(|l| l.win);
+    assert!(alone.expect("a promise") < 0.05);
+    // one more behind them: no two lines win it
+    let (_, a) = run(|p| step(p, &[3, 9, 12]));
+    verdict(&a, "SYNC");
+    let text = &a.verdict.text;
+    assert!(
+        text.contains("; this line alone wins ") && text.ends_with("%, all that wait together the rest"),
+        "{text}"
+    );
+    assert!(a.verdict.confidence < Confidence::High, "{:?}", a.verdict);
+    // a single one
+    let (_, a) = run(|p| step(p, &[3]));
+    verdict(&a, "SYNC");
+    assert!(a.verdict.text.ends_with("every step"), "{}", a.verdict.text);
+    assert_eq!(a.verdict.confidence, Confidence::High, "{:?}", a.verdict);
+}
+
+/// A value that the next launch needs, read behind a wait that nobody needs: without the first the program waits at the second.
+#[test]
+fn nothing_is_promised_where_the_other_line_is_needed() {
+    let mut n = 0;
+    let (_, a) = run(|p| {
+        n += 1;
+        for _ in 0..14 {
+            p.launch("gemm_kernel", 132, 40_000);
+        }
+        at(p, "train_step", 11);
+        p.sync();
+        item_at(p, 15);
+        p.launch("index_kernel", 40 + n * 7 % 11, 10_000);
+        tail(p);
+        tail(p);
+    });
+    assert_eq!(a.verdict.cause, "SYNC", "{:?}", a.verdict);
+    let text = &a.verdict.text;
+    assert!(text.contains("train.py:11") && text.contains("only together with gpt/train.py:15, "), "{text}");
+    assert!(text.contains("needed: the next launch") && a.verdict.predicted_ns == 0.0, "{:?}", a.verdict);
 }
 
 /// Launches that the GPU waits for where the queue is empty.

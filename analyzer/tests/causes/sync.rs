@@ -35,6 +35,29 @@ fn an_item_after_every_block_is_sync() {
     kept(&a, time(|p| blocks(p, 0, 14_000)));
 }
 
+/// Steps of a program that marks them, some of which evaluate: the waits are those steps' alone.
+#[test]
+fn waits_of_few_steps_are_told_with_how_many_have_them() {
+    let step = |p: &mut Program, n: u32, evaluates: bool| {
+        p.mark(n, 0);
+        blocks(p, 0, 14_000);
+        for _ in 0..if evaluates { 9 } else { 0 } {
+            p.launch("fwd_eval_kernel", 264, 60_000);
+            p.launch("fwd_eval_kernel", 264, 60_000);
+            p.item();
+            p.think(300_000);
+        }
+    };
+    let mut p = Program::new();
+    for n in 0..56 {
+        step(&mut p, n, n % 7 == 3);
+    }
+    let (_, a) = p.analyze();
+    let text = &a.findings.iter().find(|f| f.cause == "SYNC").expect("a finding").text;
+    let steps = a.steps.steady().len();
+    assert!(text.ends_with(&format!("drains the queue 72 times in 8 of {steps} steps")), "{text}");
+}
+
 #[test]
 fn waits_known_from_records_alone_are_sync_too() {
     // the subscription was given up: synchronizes are CUPTI records without a thread

@@ -3,6 +3,8 @@
 //! it was seen, and a step's time is that of such steps.
 
 use analyzer::analysis::StepSource;
+use analyzer::compare::{gate, Side};
+use analyzer::formats::Input;
 use analyzer::Analysis;
 use trace::event::Unobserved;
 use trace::{Event, Kind, Total};
@@ -279,4 +281,81 @@ fn steps_counted_between_windows_are_of_the_unit_that_the_records_show() {
     assert_eq!(seen(4_000, 0.8), (4_000, false, 2_000), "recording slows a little");
     let (run, about, between) = seen(100_000, 0.04);
     assert!(about && run.abs_diff(4_000) < 40 && between.abs_diff(2_000) < 20, "{run} {between}");
+}
+
+/// Windows of ten steps, then ninety that are only counted; the host pauses for `pause` where `pauses` says so, of the step's number.
+fn in_windows(pauses: impl Fn(u32) -> bool, pause: u64) -> (Input, Analysis) {
+    let mut p = Program::new();
+    let (mut between, mut steps) = (0, 0);
+    for n in 0..600 {
+        let recorded = n % 100 < 10;
+        steps += 1;
+        if recorded {
+            p.mark(n, 0);
+            p.train_step(6, 60_000);
+            p.t += if pauses(n) { pause } else { 0 };
+        } else {
+            if n % 100 == 10 {
+                p.mark(n, 0);
+                p.sync();
+            }
+            let mut e = Event::new(Kind::Unobserved, p.t, p.t + STEP + if pauses(n) { pause } else { 0 });
+            e.a = Unobserved::Window as u32;
+            p.t = e.end;
+            p.b.on_recorder(e);
+            between += 1;
+        }
+    }
+    let path = std::env::temp_dir().join(format!("gapprobe-unlike-{}-{pause}.gprec", std::process::id()));
+    std::fs::write(&path, p.finish()).unwrap();
+    let input = analyzer::formats::read(&path, &analyzer::formats::Progress::default());
+    std::fs::remove_file(&path).unwrap();
+    let mut input = input.unwrap_or_else(|e| panic!("{e}"));
+    let totals = &mut input.run.header.totals;
+    totals[Total::LaunchesBetween as usize] = between * 76;
+    totals[Total::Steps as usize] = steps;
+    totals[Total::ClockSteps as usize] = steps;
+    totals[Total::StepsBetween as usize] = between;
+    totals[Total::Windows as usize] = 6;
+    let a = analyzer::analyze(&input.run);
+    (input, a)
+}
+
+/// What `check --max-idle 50%` says, the verdict first.
+fn idle_at_most_half((input, a): &(Input, Analysis)) -> [gate::Answer; 2] {
+    let conditions = gate::Conditions { max_idle: Some(0.5), ..gate::Conditions::default() };
+    let judged = gate::check(&Side::new("x", input, a, None), None, &conditions);
+    [judged[0].result, judged[1].result]
+}
+
+/// About what a step of [`in_windows`] takes.
+const STEP: u64 = 3_300_000;
+
+/// A long step that each window has and the run has seldom, and one that no window has.
+#[test]
+fn windows_whose_steps_are_not_the_runs_are_no_verdict_of_it() {
+    use gate::Answer::{Ok, Unjudged};
+    let even = in_windows(|_| false, 0);
+    assert_eq!(idle_at_most_half(&even), [Ok, Ok]);
+    let a = even.1;
+    assert!((a.steps.mean_ns / STEP as f64 - 1.0).abs() < 0.1, "{}", a.steps.mean_ns);
+    assert_eq!((a.unlike, a.verdict.cause), (None, "GPU-BOUND"), "{:?}", a.verdict);
+    let often = in_windows(|n| n % 100 == 5, 60_000_000);
+    assert_eq!(idle_at_most_half(&often), [Unjudged; 2]);
+    let often = often.1;
+    assert_eq!(often.verdict.cause, "INCONCLUSIVE", "{:?}", often.verdict);
+    let unlike = often.unlike.expect("unlike");
+    let (recorded, all) = (unlike.recorded_ns / 1e6, unlike.all_ns / 1e6);
+    assert!((7.0..10.0).contains(&recorded) && (all - 3.9).abs() < 0.3, "{recorded} {all}");
+    let words = format!("recorded steps take {recorded:.1} ms, those of the whole run {all:.1} ms");
+    assert_eq!(often.verdict.text, words);
+    let missed = in_windows(|n| n % 100 == 50, 100_000_000);
+    assert_eq!(idle_at_most_half(&missed), [Ok, Unjudged]);
+    let missed = missed.1;
+    let (line, v) = (&missed.verdict.text, &missed.verdict);
+    assert!(
+        line.contains("recorded steps take 3.") && line.contains(", those of the whole run 4."),
+        "{line}"
+    );
+    assert_eq!((v.cause, v.confidence), ("GPU-BOUND", analyzer::analysis::Confidence::Low), "{v:?}");
 }

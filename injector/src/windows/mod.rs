@@ -279,7 +279,7 @@ impl Windows {
 
     /// Counters for the header.
     pub(crate) fn totals(&self) -> impl Iterator<Item = (Total, u64)> {
-        let is_windowed = self.between.launches() > 0 || self.schedule != Schedule::All;
+        let is_windowed = self.has_closed();
         let is_watched = self.wish != Wish::All || self.flies;
         let steps = if is_watched { step_clock::counted() } else { 0 };
         let watched = is_watched.then(|| self.watch.totals());
@@ -294,7 +294,24 @@ impl Windows {
     fn describe(&self) -> String {
         match self.schedule {
             Schedule::All => "all".to_owned(),
-            _ if !gate::is_possible() => "none: the run was too short".to_owned(),
+            _ if self.has_closed() => self.schedule_in_words(),
+            Schedule::Windows(_, By::Steps)
+                if gate::is_possible() && step_clock::source() == Source::None =>
+            {
+                define::NO_STEPS.to_owned()
+            }
+            _ => "none: the run was too short".to_owned(),
+        }
+    }
+
+    /// Something was left out.
+    fn has_closed(&self) -> bool {
+        self.begun > 1 || self.phase != Phase::Open || self.between.launches() > 0
+    }
+
+    fn schedule_in_words(&self) -> String {
+        match self.schedule {
+            Schedule::All => "all".to_owned(),
             Schedule::Asked => "none but those asked for".to_owned(),
             Schedule::Windows(p, By::Steps) => format!("{} of {} steps", p.length, p.every),
             Schedule::Windows(p, By::Clock) => {

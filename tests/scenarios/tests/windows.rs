@@ -179,3 +179,19 @@ fn where_launches_are_not_seen_all_is_recorded_and_the_line_says_so() {
         assert!(run.stderr.contains(", cost ") && !run.stderr.contains(why), "{}", run.stderr);
     }
 }
+
+#[test]
+fn windows_that_never_began_are_not_said_to_have_been() {
+    let said = |words: &[&str]| {
+        let run = steps(words).env("GAPPROBE_WINDOW", "2/10").run();
+        let recorded = fine(&run);
+        assert_eq!(recorded.kernels().len() as u64, run.launched(), "all is recorded: {}", run.stderr);
+        assert_eq!(recorded.total(Total::Windows), 0, "{}", run.stderr);
+        let summary = run.summary().expect("a summary");
+        let windows = summary["attributes"]["windows"].as_str().expect("the attribute").to_owned();
+        (windows, run.stderr.contains("(no windows: no steps are known)"))
+    };
+    // steps are looked for in vain, and a run that is over before anything is known
+    assert_eq!(said(&["5000", "6", "500", "t"]), ("none: no steps are known".to_owned(), true));
+    assert_eq!(said(&["3", "6", "500", "t"]), ("none: the run was too short".to_owned(), false));
+}

@@ -2,11 +2,12 @@
 // link: -lcudart -lcuda
 // A training loop as a framework has it: LAYERS pairs of kernels a step, one at the end that comes once, now and then a wait.
 //
-// usage: steps STEPS LAYERS HOST_US [SLOW_FROM SLOW_US [SLOW_STEPS]] [g | u]
+// usage: steps STEPS LAYERS HOST_US [SLOW_FROM SLOW_US [SLOW_STEPS]] [g | u | t]
 //   HOST_US    sleep of the host in each step
 //   SLOW_FROM  from this step on the host sleeps SLOW_US, for SLOW_STEPS steps (all that follow)
 //   g          another thread captures, instantiates and replays CUDA graphs all the while
 //   u          steps are not marked
+//   t          steps are not marked, and the kernel at their end comes twice: no launch comes once a step
 // Prints "launched N".
 #include "gapprobe.h"
 #include "sim.h"
@@ -46,14 +47,15 @@ static void *graphs(void *unused) {
 
 int main(int argc, char **argv) {
     if (argc < 4) {
-        fprintf(stderr, "usage: steps STEPS LAYERS HOST_US [SLOW_FROM SLOW_US [SLOW_STEPS]] [g | u]\n");
+        fprintf(stderr, "usage: steps STEPS LAYERS HOST_US [SLOW_FROM SLOW_US [SLOW_STEPS]] [g | u | t]\n");
         return 2;
     }
     long steps = atol(argv[1]), layers = atol(argv[2]), host_us = atol(argv[3]), launched = 0;
     long slow_from = argc > 5 ? atol(argv[4]) : steps, // (a letter alone is none)
          slow_us = argc > 5 ? atol(argv[5]) : 0;
     long slow_steps = argc > 6 ? atol(argv[6]) : steps;
-    int with_graphs = strcmp(argv[argc - 1], "g") == 0, marked = strcmp(argv[argc - 1], "u") != 0;
+    int with_graphs = strcmp(argv[argc - 1], "g") == 0, twice = strcmp(argv[argc - 1], "t") == 0;
+    int marked = strcmp(argv[argc - 1], "u") != 0 && !twice;
     pthread_t thread;
     void *up = kernel("up", 10), *down = kernel("down", 10), *update = kernel("update", 20);
     CHECK(cudaSetDevice(0));
@@ -71,7 +73,8 @@ int main(int argc, char **argv) {
             CHECK(cudaLaunchKernelExC(&config, update, NULL));
         } else
             launch(update, NULL);
-        launched += 2 * layers + 1;
+        if (twice) launch(update, NULL);
+        launched += 2 * layers + 1 + twice;
         if (host_us || slow) usleep(slow ? slow_us : host_us);
         if (step % 8 == 7) CHECK(cudaDeviceSynchronize());
     }
