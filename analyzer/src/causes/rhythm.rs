@@ -16,7 +16,7 @@ const NEARLY_ALL: f64 = 0.8;
 /// Steps are alike if what they have differs from the mean by no more than this share of it, or by [`ONE_OFF`].
 const ALIKE: f64 = 0.25;
 /// The same of few.
-const ONE_OFF: f64 = 0.5;
+const ONE_OFF: f64 = 0.45;
 
 impl Case<'_> {
     /// Of the function that costs most at this line.
@@ -121,6 +121,7 @@ mod tests {
     #[test]
     fn what_varies_from_step_to_step_has_no_number_a_step() {
         assert_eq!(of(&[1, 2, 1, 2, 1, 2, 1, 2, 2, 2]), "16 times in 10 steps");
+        assert_eq!(of(&[1, 2, 1, 2, 1, 2, 1, 2]), "12 times in 8 steps");
         assert_eq!(of(&[1, 20, 1, 20, 1, 20]), "63 times in 6 steps");
     }
 
