@@ -308,7 +308,8 @@ fn calls(out: &mut Page, o: &Overview<'_>) {
             thousands(r.number("num_calls") as u64),
             if r.number("num_calls") == 1.0 { "" } else { "s" },
             time(r.number("blocked_ns") as u64),
-            alone(&lines, r.text("site"))
+            // (what the line wins is said where it costs, not beside a call of the same line that costs nothing)
+            if r.number("idle_ns") > 0.0 { alone(&lines, r.text("site")) } else { String::new() }
         )
     });
     let line = |n: usize| lines.lines.get(n).map(|l| l.site.to_string()).unwrap_or_default();
