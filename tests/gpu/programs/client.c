@@ -4,8 +4,8 @@
  *     CLIENT="subscribe clock buffers kernel" LD_PRELOAD=client.so python train.py
  *
  * The words of CLIENT are done in their order when the driver starts: subscribe (callbacks of nothing), clock (a timestamp callback), buffers
- * (given and thrown away), kernel, copies, sync (the kinds CONCURRENT_KERNEL, MEMCPY and MEMSET, SYNCHRONIZATION), filter (launch calls by
- * cuptiActivityEnableRuntimeApi), runtime, driver (the whole kinds), waits (callbacks of synchronizing calls and copies), finalize (all of it undone).
+ * (given and thrown away), kernel, memcpy, memset, copies (both), sync (the kinds CONCURRENT_KERNEL, MEMCPY, MEMSET, SYNCHRONIZATION), filter (launch
+ * calls by cuptiActivityEnableRuntimeApi), runtime, driver (the whole kinds), waits (callbacks of synchronizing calls and copies), finalize (all of it undone).
  * Says on stderr what it did, and at the end how many buffers there were. Used by the suite always_on (side=client:WORD:WORD).
  * No header of CUDA's is needed. Build: gcc -O1 -shared -fPIC -o client.so client.c -ldl
  */
@@ -62,6 +62,8 @@ static int one(const char *word) {
     if (!strcmp(word, "clock")) return load("cuptiActivityRegisterTimestampCallback")(stamp);
     if (!strcmp(word, "buffers")) return load("cuptiActivityRegisterCallbacks")(requested, completed);
     if (!strcmp(word, "kernel")) return on(CONCURRENT_KERNEL);
+    if (!strcmp(word, "memcpy")) return on(MEMCPY);
+    if (!strcmp(word, "memset")) return on(MEMSET);
     if (!strcmp(word, "copies")) return on(MEMCPY) | on(MEMSET);
     if (!strcmp(word, "sync")) return on(SYNCHRONIZATION);
     if (!strcmp(word, "runtime")) return on(RUNTIME);

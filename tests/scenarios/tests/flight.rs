@@ -40,9 +40,10 @@ fn ended_by(run: &Run, time: u64) -> usize {
     run.truth().kernels().filter(|k| k.end <= time).count()
 }
 
-/// What stderr says of it: one line.
+/// What stderr says of it: one line. (The run's own has its code behind the name.)
 fn said(run: &Run, why: &str) -> String {
-    let lines: Vec<_> = run.lines().into_iter().filter(|l| l.contains(why)).collect();
+    let begin = format!("gapprobe: {why}");
+    let lines: Vec<_> = run.lines().into_iter().filter(|l| l.starts_with(&begin)).collect();
     assert_eq!(lines.len(), 1, "{}", run.stderr);
     lines[0].to_owned()
 }
