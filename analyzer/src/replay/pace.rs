@@ -3,7 +3,7 @@
 //! second. Who comes to such a wait earlier waits longer, and no fix but one of the wait itself wins anything.
 //!
 //! Looked at: in each step the longest time `w` that the host spends between two calls. The times of the steps tell more than samples can, of which a short
-//! step has none: with `b` the time since the step before left its own such wait, `w` goes with `b` by a slope of -1 where the end is given from outside
+//! step has none: with `b` the time since the wait before ended, `w` goes with `b` by a slope of -1 where the end is given from outside
 //! (`w` is what `b` leaves of the interval), and of 0 where the host works or sleeps so long whatever came before. Steps are compared whose `w` before
 //! are alike: a synchronize behind a stretch of work is shorter by as much as that is longer, and successive stretches are alike. Where `b` is too much the
 //! same in all steps to tell, samples decide: a thread that mostly stands waiting for others there is taken to be paced by them, for a fix that wins too
@@ -38,7 +38,7 @@ struct Longest {
     think: u64,
     /// When it ended.
     end: u64,
-    /// Since the one before ended, ns; 0 of the first.
+    /// Since the one before of those that are looked at, ns; 0 of the first.
     interval: u64,
 }
 
@@ -77,13 +77,11 @@ impl Prepared {
             }
         }
         let observed = Observed::of(run);
-        let mut before = None;
-        for l in &mut all {
-            let since = before.replace(l.end).unwrap_or(l.end);
-            l.interval = observed.measure(Span::new(since, l.end));
-        }
+        measure(&mut all, &observed);
         let usual = median(all.iter().map(|l| l.interval as f64).collect());
         all.retain(|l| l.think as f64 >= LEAST_SHARE * usual);
+        // steps that did not wait had theirs in reserve, and bring the next no sooner
+        measure(&mut all, &observed);
         all
     }
 
@@ -95,6 +93,15 @@ impl Prepared {
             launch.is_some_and(|i| host.waits_for_others(i.call))
         };
         waits.len() >= LEAST_STEPS && waits.iter().filter(stands).count() * 2 > waits.len()
+    }
+}
+
+/// Intervals between the ends of these.
+fn measure(waits: &mut [Longest], observed: &Observed) {
+    let mut before = None;
+    for wait in waits {
+        let since = before.replace(wait.end).unwrap_or(wait.end);
+        wait.interval = observed.measure(Span::new(since, wait.end));
     }
 }
 

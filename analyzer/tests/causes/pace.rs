@@ -7,6 +7,7 @@ use analyzer::analysis::Confidence;
 use super::program::{Pose, Program};
 use super::{kept, run, time, verdict};
 
+/// More than a step takes.
 const INTERVAL: u64 = 8_000_000;
 /// recvfrom.
 const RECEIVES: u32 = 45;
@@ -36,6 +37,22 @@ fn where_batches_come_at_their_own_pace_nothing_but_their_coming_wins() {
     assert!(win(&a, "SYNC") < 0.05, "{:#?}", a.findings);
     verdict(&a, "HOST");
     assert!(a.cost.share < 0.02, "a faster host waits longer: {:?}", a.cost);
+}
+
+/// Every third step has its batch in reserve and waits for nothing; a program that is done earlier waits for the next one as long as it did.
+#[test]
+fn steps_that_had_their_batch_in_reserve_bring_the_next_no_sooner() {
+    let mut p = Program::new();
+    let mut batch = 1_000_000_000;
+    for n in 0..120 {
+        if n % 3 != 0 {
+            batch += INTERVAL * 3 / 2;
+            p.t = p.t.max(batch);
+        }
+        step(&mut p, true);
+    }
+    let (_, a) = p.analyze();
+    assert!(win(&a, "SYNC") < 0.05, "{:#?}", a.findings);
 }
 
 #[test]
