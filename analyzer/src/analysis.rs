@@ -526,7 +526,7 @@ pub struct Cost {
     /// Launches times the assumed cost of one kernel record inside CUPTI, ns.
     pub cupti_ns: u64,
     /// What recorded steps take longer, a share of them, by the replay ([`crate::replay::RECORDER_SLOWS`]), times the share of the run's launches that
-    /// were recorded. with what stays between windows. Where the replay is no good: the two above as a share of the run. 0 to 1.
+    /// were recorded, and what stays of CUPTI between windows. Where the replay is no good: the two above as a share of the run. 0 to 1.
     pub share: f64,
     /// Host memory that CUPTI keeps of the run's launches at most, bytes ([`trace::total::kept_bytes`]).
     pub kept_bytes: u64,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From a recording to files and the line: the one way, in the process at its exit and in `gapprobe recover`.
 //!
-//! Stages: load, analyse, trace, summary. Between stages (and inside the trace) the deadline is looked at; what is
+//! Stages: load, analyse, trace, summary. Between stages (in front of the replays and inside the trace too) the deadline is looked at; what is
 //! not done in time is named and stays in the recording. A directory that cannot be written costs the files, not the
 //! line. Who removes files that were never finished, and when: `report/leftovers.rs`. Cold: allocates, writes files;
 //! never panics on what a recording holds.

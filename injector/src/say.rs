@@ -103,6 +103,7 @@ pub(crate) fn parts(text: &[&[u8]]) {
 
 /// The one complaint of a process: why gapprobe does not record. Later ones are swallowed.
 pub(crate) fn complain(text: &str) {
+    // who complains would have recorded: `gapprobe run` is not to say that nobody used CUDA
     crashes::cuda_was_used();
     if !COMPLAINED.swap(true, Ordering::AcqRel) {
         line(&format!("gapprobe: {text}"));

@@ -62,7 +62,8 @@ pub(super) fn lone(case: &Case) -> Option<String> {
     let device = case.run.devices.iter().find(|d| d.ordinal == case.device.ordinal)?;
     let kernels = device.streams.iter().flat_map(|s| &s.ops).filter(|o| o.kind == Kind::Kernel);
     let counted = kernels.map(|o| (case.analysis.counts.measure(o.span()), o.a));
-    let (all, longest) = counted.fold((0u64, (0, 0)), |(all, longest), one| (all + one.0, longest.max(one)));
+    let (all, longest) =
+        counted.fold((0u64, (0, 0)), |(all, longest), one| (all.saturating_add(one.0), longest.max(one)));
     let share = crate::analysis::share(longest.0, all);
     (share >= LONE_SHARE).then(|| {
         let name = base_name(case.run.definitions.kernel_name(longest.1));

@@ -16,8 +16,6 @@ const SAME_COST: f64 = 0.5;
 pub(super) struct Spot {
     pub(super) site: Site,
     /// Further lines that cost about as much.
-    pub(super) more: u32,
-    /// Which.
     pub(super) others: Vec<Site>,
     /// The function that costs most there.
     pub(super) name: String,
@@ -30,7 +28,7 @@ pub(super) struct Spot {
 impl Spot {
     /// "; and 3 more lines", or nothing.
     pub(super) fn rest(&self) -> String {
-        match self.more {
+        match self.others.len() {
             0 => String::new(),
             1 => "; and 1 more line".to_owned(),
             n => format!("; and {n} more lines"),
@@ -40,7 +38,7 @@ impl Spot {
     /// Puts the line into a finding.
     pub(super) fn into(self, f: &mut Finding) {
         f.call = self.flat;
-        f.more_lines = self.more;
+        f.more_lines = u32::try_from(self.others.len()).unwrap_or(u32::MAX);
         f.site = Some(self.site);
     }
 }
@@ -92,12 +90,11 @@ impl<'a> Spots<'a> {
         let (&worst, &most) = lines.iter().max_by_key(|(&site, &ns)| (ns, u32::MAX - site))?;
         let about = lines.iter().filter(|(&site, &ns)| site != worst && ns as f64 >= most as f64 * SAME_COST);
         let others: Vec<Site> = about.filter_map(|(&site, _)| self.sites.get(site).cloned()).collect();
-        let more = u32::try_from(others.len()).unwrap_or(u32::MAX);
         let there = self.sums.iter().filter(|((site, _), _)| *site == worst);
         let (_, &(_, calls, flat)) = there.max_by_key(|((_, packed), sum)| (sum.0, u32::MAX - packed))?;
         let name = self.run.call(flat).map_or("", |(_, c)| self.run.call_name(c)).to_owned();
         let site = self.sites.get(worst)?.clone();
-        Some(Spot { site, more, others, name, calls, flat })
+        Some(Spot { site, others, name, calls, flat })
     }
 }
 

@@ -73,14 +73,11 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
             f.confidence = f.confidence.min(Confidence::Medium);
         }
         let device = case.run.devices.iter().find(|d| d.ordinal == case.device.ordinal);
-        if beside.needed {
-            f.text = format!("{}, {}", f.text, needed::WORDS);
-        }
         let needed = device.is_some_and(|d| needed::is_needed(case.run, d, &spot.site));
-        if needed && !beside.needed {
-            f.text = format!("{}; {}", f.text, needed::WORDS);
-        }
         if needed || beside.needed {
+            // (behind a comma it is the other line's value)
+            let then = if beside.needed { ", " } else { "; " };
+            f.text = format!("{}{then}{}", f.text, needed::WORDS);
             (f.predicted_ns, f.error_ns, f.fix) = (0.0, 0.0, NEEDED_FIX);
         }
         spot.into(&mut f);

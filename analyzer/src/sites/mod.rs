@@ -73,6 +73,19 @@ impl Site {
             _ => "function",
         }
     }
+
+    /// `train.py:88`; of machine code without a line as it is shown.
+    pub fn place(&self) -> String {
+        match self.line {
+            0 => self.to_string(),
+            line => format!("{}:{line}", self.file),
+        }
+    }
+
+    /// The same place in the program, whatever is called there.
+    pub fn is_same_line(&self, other: &Site) -> bool {
+        (&self.path, self.line, &self.function) == (&other.path, other.line, &other.function)
+    }
 }
 
 impl fmt::Display for Site {
@@ -90,21 +103,6 @@ impl fmt::Display for Site {
             Some(via) => write!(f, " via {via}"),
             None => Ok(()),
         }
-    }
-}
-
-impl Site {
-    /// `train.py:88`; of machine code without a line as it is shown.
-    pub fn place(&self) -> String {
-        match self.line {
-            0 => self.to_string(),
-            line => format!("{}:{line}", self.file),
-        }
-    }
-
-    /// The same place in the program, whatever is called there.
-    pub fn is_same_line(&self, other: &Site) -> bool {
-        (&self.path, self.line, &self.function) == (&other.path, other.line, &other.function)
     }
 }
 
