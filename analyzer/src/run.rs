@@ -366,6 +366,11 @@ pub struct Blind {
 }
 
 impl Blind {
+    /// Were the program's calls recorded all the same?
+    pub fn is_host_seen(&self) -> bool {
+        self.reason == Unobserved::Front as u32
+    }
+
     /// The reason in words.
     pub fn text(&self) -> &'static str {
         match self.reason {
@@ -374,6 +379,7 @@ impl Blind {
             r if r == Unobserved::Limit as u32 => "recording stopped at a limit",
             r if r == Unobserved::Stopped as u32 => "the process was stopped",
             r if r == Unobserved::Window as u32 => "between two windows",
+            r if r == Unobserved::Front as u32 => "what it did then was launched unrecorded",
             _ => "not observed",
         }
     }

@@ -19,6 +19,7 @@ use crate::callers::Callers;
 use crate::control::Control;
 use crate::cupti::unanswered::{Buffers, Unanswered};
 use crate::cupti::{arbiter, buffers, callbacks, decode, session, walk};
+use crate::front::Front;
 use crate::program::{Capture, Marks};
 use crate::python::sites::Sites;
 use crate::recording::Mirror;
@@ -60,6 +61,7 @@ pub(crate) struct Recorder {
     sites_said: bool,
     capture: Capture,
     pub(crate) windows: Windows,
+    front: Front,
     known_devices: u64,
     last_stuck: u64,
     last_clock: u64,
@@ -103,6 +105,7 @@ impl Recorder {
             sites_said: false,
             capture,
             windows,
+            front: Front::default(),
             known_devices: 0,
             last_stuck: now,
             last_clock: 0,
@@ -127,6 +130,7 @@ impl Recorder {
                 capture: &mut self.capture,
                 totals: &self.decoder.totals,
                 callback_ns: self.header.total(Total::CallbackNs),
+                front: &mut self.front,
                 first_op: &mut self.decoder.first_op,
             },
         );
@@ -181,7 +185,7 @@ impl Recorder {
                 }
             }
         }
-        self.windows.settle(&mut self.decoder.first_op, &mut self.store);
+        self.front.settle(&mut self.decoder.first_op, &mut self.store);
         self.decoder.sampled.round(&mut self.store, &self.capture, self.decoder.devices);
         if let Some((from, to)) = stopped::take() {
             self.unobserved(from, to, Unobserved::Stopped);
@@ -232,8 +236,14 @@ impl Recorder {
         if arbiter::is_yielded() || buffers::is_bare() || !self.windows.is_open() {
             self.unanswered.forget();
         } else if let Some((from, to)) = self.unanswered.look(buffers_now()) {
-            self.unobserved(from, to, Unobserved::Yielded);
+            self.returned(from, to);
         }
+    }
+
+    /// Another client had CUPTI, from one time to the other.
+    fn returned(&mut self, from: u64, to: u64) {
+        self.unobserved(from, to, Unobserved::Yielded);
+        self.front.begin(to, &mut self.decoder.first_op, &mut self.store);
     }
 
     fn write_mirror(&mut self) {
@@ -284,7 +294,7 @@ impl Recorder {
             state::RECORDING => self.capture.off_since().or_else(arbiter::open_span).unwrap_or(now),
             _ => now,
         };
-        h.gpu_complete_to = self.delivered_to.min(known_to).min(self.windows.known_to().unwrap_or(u64::MAX));
+        h.gpu_complete_to = self.delivered_to.min(known_to).min(self.front.known_to().unwrap_or(u64::MAX));
         h.host_complete_to = known_to;
         h.valid_from = self.store.valid_from();
         h.sources = session::source_bits();
@@ -337,6 +347,7 @@ impl Recorder {
             }
         }
         self.say_of_sites(true);
+        self.front.end(now, &mut self.store);
         self.windows.finish(now, &self.decoder.totals, &mut self.store);
         self.capture.finish(now, &mut self.store);
         self.marks.finish(now, &mut self.store, &self.capture);
@@ -421,7 +432,7 @@ pub(crate) fn run() {
                 return; // closed: the exit thread has it
             }
             if let Some((from, to)) = returned {
-                recorder.unobserved(from, to, Unobserved::Yielded);
+                recorder.returned(from, to);
             }
             if let Some(control) = &mut control {
                 let all = recorder.capture.is_wanted() && recorder.windows.record_all();

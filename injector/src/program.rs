@@ -141,6 +141,13 @@ impl Capture {
             && !self.closed.iter().rev().any(|&(a, b)| a <= time && time < b)
     }
 
+    /// Is what the GPU did then wanted? What it still did when recording was switched on: the GPU was busy.
+    pub(crate) fn covers_op(&self, start: u64, end: u64) -> bool {
+        self.covers(start)
+            || self.closed.iter().rev().any(|&(a, b)| a <= start && start < b && b < end)
+            || self.off_since.is_some_and(|t| SWITCHES.is_on(t, end))
+    }
+
     /// Is anything wanted now?
     pub(crate) fn is_on(&self) -> bool {
         self.off_since.is_none()

@@ -196,8 +196,10 @@ pub enum Unobserved {
     Limit = 3,
     /// The whole process was stopped (SIGSTOP, suspend, a debugger, a frozen container).
     Stopped = 4,
-    /// Between two windows (`GAPPROBE_BUDGET`, `GAPPROBE_WINDOW`), or a window had begun and no op of the GPU in it yet.
+    /// Between two windows (`GAPPROBE_BUDGET`, `GAPPROBE_WINDOW`).
     Window = 5,
+    /// Recording had begun again, and the GPU was at work that was launched before, or idle. The host was seen.
+    Front = 6,
 }
 
 /// Direction and memory kinds of a copy, packed in field `b` of [`Kind::Memcpy`]:

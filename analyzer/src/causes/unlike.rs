@@ -21,7 +21,7 @@ const LEAST_STEPS: u64 = 20;
 /// steps were not counted.
 pub(super) fn unlike(run: &Run, a: &Analysis, slowed: f64) -> Option<Unlike> {
     let h = &run.header;
-    let between = a.blind.iter().filter(|b| b.reason == Unobserved::Window as u32);
+    let between = a.blind.iter().filter(|b| b.is_host_seen() || b.reason == Unobserved::Window as u32);
     let last = between.map(|b| b.span.end).max()?;
     if a.steps.source == StepSource::None || h.total(Total::StepsBetween) == 0 {
         return None;

@@ -10,7 +10,8 @@ use trace::call::Class;
 use trace::Kind;
 
 use crate::replay::AHEAD_NS;
-use crate::run::{Call, Op, Run, Stream};
+use crate::run::{Blind, Call, Op, Run, Span, Stream, MAX_TIME};
+use crate::timeline::Observed;
 
 /// Steps as the host names them.
 pub(super) struct Host<'a> {
@@ -32,8 +33,6 @@ pub(super) struct OnDevice {
 /// What the marking threads launched in a step.
 #[derive(Clone, Copy, Default)]
 struct Work {
-    /// Some kernel or graph.
-    launched: bool,
     /// Kernels on the stream that tells; 0: none was recorded.
     kernels: u32,
     /// Begin of the first of them, if the GPU was not ready for it when it was launched; else 0.
@@ -61,15 +60,19 @@ pub(super) fn on_device(run: &Run, host: &Host<'_>) -> Option<OnDevice> {
         }
     }
     let mut works = vec![Work::default(); host.begins.len()];
+    let mut launched: Vec<Option<u64>> = vec![None; host.begins.len()];
     let (mut inside, mut outside) = (0u64, 0u64);
     let counting = counts.iter().enumerate().filter(|t| *t.1).map(|t| t.0);
     for call in counting.flat_map(calls).filter(launches) {
-        match step_at(call.start).and_then(|step| works.get_mut(step)) {
-            Some(work) => (work.launched, inside) = (true, inside + 1),
+        match step_at(call.start).and_then(|step| launched.get_mut(step)) {
+            Some(first) => {
+                *first = Some(first.map_or(call.start, |f| f.min(call.start)));
+                inside += 1;
+            }
             None => outside += 1,
         }
     }
-    let with_work = works.iter().filter(|w| w.launched).count();
+    let with_work = launched.iter().flatten().count();
     if !marking && (inside < outside || (inside > 0 && with_work * 2 < works.len())) {
         return None;
     }
@@ -89,7 +92,7 @@ pub(super) fn on_device(run: &Run, host: &Host<'_>) -> Option<OnDevice> {
                 }
                 _ => {
                     let held = if is_held(op, call) { op.start } else { 0 };
-                    let fresh = (step, Work { launched: true, kernels: 1, held, end: op.end });
+                    let fresh = (step, Work { kernels: 1, held, end: op.end });
                     run_of.replace(fresh).into_iter().for_each(|(of, work)| each(of, work));
                 }
             }
@@ -114,9 +117,12 @@ pub(super) fn on_device(run: &Run, host: &Host<'_>) -> Option<OnDevice> {
             }
         });
     }
+    let dark = Dark::new(run, host, |call, thread| {
+        step_at(call.start).filter(|_| counts.get(thread) == Some(&true))
+    });
     let mut latest = 0;
-    let begins = works.iter().zip(host.begins).map(|(w, &mark)| {
-        if w.launched && w.kernels == 0 {
+    let begins = works.iter().zip(&launched).zip(host.begins).zip(0..).map(|(((w, first), &mark), step)| {
+        if (first.is_some() && w.kernels == 0) || dark.hides_begin(step, mark, *first) {
             return None;
         }
         latest = w.held.max(mark).max(latest);
@@ -124,7 +130,7 @@ pub(super) fn on_device(run: &Run, host: &Host<'_>) -> Option<OnDevice> {
     });
     let begins: Vec<Option<u64>> = begins.collect();
     let last = works.last().copied().unwrap_or_default();
-    let known = !last.launched || last.kernels > 0;
+    let known = launched.last().is_none_or(|first| first.is_none()) || last.kernels > 0;
     let end = host.end.filter(|_| known).map(|end| end.max(last.end).max(latest));
     Some(OnDevice { begins, end })
 }
@@ -132,4 +138,39 @@ pub(super) fn on_device(run: &Run, host: &Host<'_>) -> Option<OnDevice> {
 /// Launched, and not begun for long: the GPU was at other work.
 fn is_held(op: &Op, call: &Call) -> bool {
     op.start > call.end.saturating_add(AHEAD_NS)
+}
+
+/// Where recording was off for a while, a host that runs ahead has launched steps of which it was off for the calls, or for the kernels.
+struct Dark<'a> {
+    host: &'a Host<'a>,
+    /// The time in which calls were recorded.
+    seen: Observed,
+    /// Of each step, the first launch call whose kernel was recorded.
+    ran: Vec<u64>,
+}
+
+impl<'a> Dark<'a> {
+    /// `step_of`: the step that a thread's call belongs to.
+    fn new(run: &Run, host: &'a Host<'a>, step_of: impl Fn(&Call, usize) -> Option<usize>) -> Dark<'a> {
+        if run.blind.is_empty() {
+            return Dark { host, seen: Observed::default(), ran: Vec::new() };
+        }
+        let mut ran = vec![u64::MAX; host.begins.len()];
+        for op in run.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops) {
+            let Some((thread, call)) = run.call(op.call) else { continue };
+            if let Some(first) = step_of(call, thread).and_then(|step| ran.get_mut(step)) {
+                *first = call.start.min(*first);
+            }
+        }
+        let unseen: Vec<Blind> = run.blind.iter().filter(|b| !b.is_host_seen()).copied().collect();
+        Dark { host, seen: Observed::new(Span::new(0, MAX_TIME), &unseen), ran }
+    }
+
+    /// Does nobody know which op was the first of this step? Its first recorded launch call is `first`.
+    fn hides_begin(&self, step: usize, mark: u64, first: Option<u64>) -> bool {
+        let Some(&ran) = self.ran.get(step) else { return false };
+        let next = || self.host.begins.get(step + 1).copied().or(self.host.end).unwrap_or(mark);
+        let until = Span::new(mark, first.unwrap_or_else(next));
+        self.seen.measure(until) < until.ns() || first.is_some_and(|first| ran > first)
+    }
 }

@@ -153,6 +153,7 @@ impl Decoder {
             return;
         }
         self.sampled.called(thread, event.end);
+        self.first_op.called(event.start, event.correlation);
         match Class::from_u8(event.x) {
             Some(Class::Launch) => self.count(Total::Launches, 1),
             Some(Class::GraphLaunch) => self.count(Total::GraphLaunches, 1),

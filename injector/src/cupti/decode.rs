@@ -14,10 +14,10 @@ use super::calls::Calls;
 use super::names::{self, Names};
 use super::raw::RawFile;
 use super::session;
+use crate::front::FirstOp;
 use crate::program::Capture;
 use crate::sampler::Taker;
 use crate::store::Store;
-use crate::windows::FirstOp;
 use crate::{clock, losses};
 
 /// The decoder's memory between buffers; belongs to the drain thread.
@@ -218,9 +218,9 @@ impl Decoder {
     /// Into its stream's track, unless the program wanted nothing recorded then. Whether it was.
     fn place(&mut self, op: &Op, event: &Event, sink: &mut Sink<'_>) -> bool {
         self.devices |= 1u64.checked_shl(op.device).unwrap_or(0);
-        let wanted = sink.capture.covers(event.start);
+        let wanted = sink.capture.covers_op(event.start, event.end);
         if wanted {
-            self.first_op.note(event.start);
+            self.first_op.ran(event.start, op.correlation);
             let track = TrackInfo::Stream { device: op.device, context: op.context, stream: op.stream };
             sink.store.add(track, event);
         }

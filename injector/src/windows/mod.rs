@@ -30,7 +30,7 @@ mod watch;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use trace::event::{Event, Kind, Unobserved};
+use trace::event::Unobserved;
 use trace::{define, total, Total};
 
 pub(crate) use alarm::Reason;
@@ -40,6 +40,7 @@ pub(crate) use sync_clock::UnderWay;
 
 use crate::cupti::choose;
 use crate::flush::Switch;
+use crate::front::{FirstOp, Front};
 use crate::program::Capture;
 use crate::settings::{Settings, Wish};
 use crate::store::Store;
@@ -91,22 +92,12 @@ pub(crate) struct Windows {
     search: step_clock::Search,
     /// Recorded up to this step or this time whatever the schedule says.
     asked: Option<Asked>,
-    blind: Option<Blind>,
     last_look: u64,
     closed_at_step: u64,
     between: Between,
     /// Windows begun, and those that an alarm opened.
     begun: u64,
     alarms: u64,
-}
-
-/// The front of a window: nothing of the GPU is known of it until an op has begun, for what ran when the window opened is not
-/// recorded. Its records may come when the window is over.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Blind {
-    since: u64,
-    /// The window's end, once it is over.
-    until: Option<u64>,
 }
 
 /// A window that was asked for.
@@ -126,38 +117,9 @@ pub(crate) struct Around<'a> {
     pub(crate) store: &'a mut Store,
     pub(crate) capture: &'a mut Capture,
     pub(crate) totals: &'a [u64; total::SLOTS],
-    /// When the first op of the GPU began that was recorded since the window opened.
+    pub(crate) front: &'a mut Front,
     pub(crate) first_op: &'a mut FirstOp,
     pub(crate) callback_ns: u64,
-}
-
-/// Watches for the first op that begins after a moment.
-#[derive(Default)]
-pub(crate) struct FirstOp {
-    since: Option<u64>,
-    at: Option<u64>,
-}
-
-impl FirstOp {
-    /// An op was recorded.
-    #[inline]
-    pub(crate) fn note(&mut self, start: u64) {
-        if self.since.is_some_and(|s| start >= s) {
-            self.at = Some(self.at.map_or(start, |a| a.min(start)));
-        }
-    }
-
-    fn watch(&mut self, since: u64) {
-        *self = FirstOp { since: Some(since), at: None };
-    }
-
-    fn take(&mut self) -> Option<u64> {
-        let at = self.at.take();
-        if at.is_some() {
-            self.since = None;
-        }
-        at
-    }
 }
 
 impl Windows {
@@ -177,7 +139,6 @@ impl Windows {
             flies: settings.flight_ns > 0,
             search: step_clock::Search::default(),
             asked: None,
-            blind: None,
             last_look: 0,
             closed_at_step: 0,
             between: Between::default(),
@@ -204,9 +165,7 @@ impl Windows {
         match self.phase {
             Phase::Open if !wanted => {
                 around.capture.window(false, now, around.store);
-                if let Some(blind) = &mut self.blind {
-                    blind.until = Some(now);
-                }
+                around.front.cut(now);
                 self.closed_at_step = step_clock::steps();
                 self.between.begin(now);
                 let for_graphs = self.begun == 1 && self.budget.has_graphs();
@@ -224,27 +183,13 @@ impl Windows {
             Phase::Opening if flush::is_switched(true) => {
                 around.capture.window(true, now, around.store);
                 self.between.count(now, true, around.store);
-                self.end_blindness(now, around.store);
-                around.first_op.watch(now);
-                self.blind = Some(Blind { since: now, until: None });
+                around.front.begin(now, around.first_op, around.store);
                 self.begun += 1;
                 self.budget.reopened();
                 self.phase = Phase::Open;
             }
             _ => {}
         }
-    }
-
-    /// After buffers were decoded: is it known when the first op of the window began?
-    pub(crate) fn settle(&mut self, first_op: &mut FirstOp, store: &mut Store) {
-        if let Some(at) = first_op.take() {
-            self.end_blindness(at, store);
-        }
-    }
-
-    /// Up to when what the GPU did is known; `None`: no limit.
-    pub(crate) fn known_to(&self) -> Option<u64> {
-        self.blind.map(|b| b.since)
     }
 
     /// Is everything recorded, now and from now on?
@@ -259,7 +204,6 @@ impl Windows {
 
     /// At the end.
     pub(crate) fn finish(&mut self, now: u64, totals: &[u64; total::SLOTS], store: &mut Store) {
-        self.end_blindness(now, store);
         if self.phase != Phase::Open {
             self.between.count(now, true, store);
         }
@@ -321,15 +265,6 @@ impl Windows {
                     p.every * plan::WINDOW_NS / 1_000_000_000
                 )
             }
-        }
-    }
-
-    fn end_blindness(&mut self, at: u64, store: &mut Store) {
-        let Some(blind) = self.blind.take() else { return };
-        let mut e = Event::new(Kind::Unobserved, blind.since, blind.until.map_or(at, |u| u.min(at)));
-        if e.start < e.end {
-            e.a = Unobserved::Window as u32;
-            store.add_recorder(&e);
         }
     }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use trace::call::Class;
 use trace::define::TrackInfo;
+use trace::event::Unobserved;
 use trace::reader::Track;
 use trace::{Definitions, Event, Header, Kind, Loss, Problems, Recording, Total};
 
@@ -64,6 +65,12 @@ impl Recorded {
     /// Unobserved spans.
     pub fn unobserved(&self) -> Vec<Event> {
         self.of(Kind::Unobserved).map(|(_, e)| *e).collect()
+    }
+
+    /// The spans of them in which recording was off: without the fronts of what is recorded again behind them.
+    pub fn off(&self) -> Vec<Event> {
+        let is_off = |e: &Event| e.a != Unobserved::Front as u32;
+        self.unobserved().into_iter().filter(is_off).collect()
     }
 
     /// A loss counter.

@@ -69,7 +69,7 @@ fn forced_we_step_aside_for_a_tool_that_records_itself() {
     if !with.recordings().is_empty() {
         let recorded = with.recorded();
         assert!(recorded.kernels().is_empty());
-        assert!(recorded.unobserved().iter().all(|s| s.a == Unobserved::Yielded as u32));
+        assert!(recorded.off().iter().all(|s| s.a == Unobserved::Yielded as u32));
     }
 }
 
@@ -128,6 +128,6 @@ fn of_two_copies_of_us_one_records_everything() {
         let profile = "profile 0: subscribe 0, kernels 300 of 300, copies 5 of 5, others 0\nlaunched 900\n";
         assert_eq!((run.ending(), run.stdout.as_str()), (0, profile), "{way}: {}", run.stderr);
         assert!(run.lines().len() == 1 && run.others().is_empty(), "{way}: {}", run.stderr);
-        assert_eq!(run.recorded().unobserved().len(), 1, "{way}");
+        assert_eq!(run.recorded().off().len(), 1, "{way}");
     }
 }

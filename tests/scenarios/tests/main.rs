@@ -4,6 +4,7 @@
 
 mod adversity;
 mod after_run;
+mod ahead;
 mod callers;
 mod clients;
 mod crashes;

@@ -2,12 +2,14 @@
 // link: -lcudart -lcuda
 // A training loop as a framework has it: LAYERS pairs of kernels a step, one at the end that comes once, now and then a wait.
 //
-// usage: steps STEPS LAYERS HOST_US [SLOW_FROM SLOW_US [SLOW_STEPS]] [g | u | t]
+// usage: steps STEPS LAYERS HOST_US [SLOW_FROM SLOW_US [SLOW_STEPS]] [g | u | t | a | c]
 //   HOST_US    sleep of the host in each step
 //   SLOW_FROM  from this step on the host sleeps SLOW_US, for SLOW_STEPS steps (all that follow)
 //   g          another thread captures, instantiates and replays CUDA graphs all the while
 //   u          steps are not marked
 //   t          steps are not marked, and the kernel at their end comes twice: no launch comes once a step
+//   a          the host runs ahead: it never waits, and kernels take ten times as long
+//   c          as a, and the program has the first half of each twenty steps recorded (by its own time, not the GPU's)
 // Prints "launched N".
 #include "gapprobe.h"
 #include "sim.h"
@@ -47,7 +49,7 @@ static void *graphs(void *unused) {
 
 int main(int argc, char **argv) {
     if (argc < 4) {
-        fprintf(stderr, "usage: steps STEPS LAYERS HOST_US [SLOW_FROM SLOW_US [SLOW_STEPS]] [g | u | t]\n");
+        fprintf(stderr, "usage: steps STEPS LAYERS HOST_US [SLOW_FROM SLOW_US [SLOW_STEPS]] [g | u | t | a | c]\n");
         return 2;
     }
     long steps = atol(argv[1]), layers = atol(argv[2]), host_us = atol(argv[3]), launched = 0;
@@ -56,13 +58,17 @@ int main(int argc, char **argv) {
     long slow_steps = argc > 6 ? atol(argv[6]) : steps;
     int with_graphs = strcmp(argv[argc - 1], "g") == 0, twice = strcmp(argv[argc - 1], "t") == 0;
     int marked = strcmp(argv[argc - 1], "u") != 0 && !twice;
+    int switched = strcmp(argv[argc - 1], "c") == 0, ahead = strcmp(argv[argc - 1], "a") == 0 || switched;
+    int us = ahead ? 100 : 10;
     pthread_t thread;
-    void *up = kernel("up", 10), *down = kernel("down", 10), *update = kernel("update", 20);
+    void *up = kernel("up", us), *down = kernel("down", us), *update = kernel("update", 2 * us);
     CHECK(cudaSetDevice(0));
     node = kernel("node", 2);
     if (with_graphs) pthread_create(&thread, NULL, graphs, NULL);
     for (long step = 0; step < steps; step++) {
         if (marked) gp_step();
+        if (switched && step % 20 == 0) gp_capture(1);
+        if (switched && step % 20 == 10) gp_capture(0);
         int slow = step >= slow_from && step < slow_from + slow_steps;
         for (long layer = 0; layer < layers; layer++) {
             launch(up, NULL);
@@ -76,7 +82,7 @@ int main(int argc, char **argv) {
         if (twice) launch(update, NULL);
         launched += 2 * layers + 1 + twice;
         if (host_us || slow) usleep(slow ? slow_us : host_us);
-        if (step % 8 == 7) CHECK(cudaDeviceSynchronize());
+        if (!ahead && step % 8 == 7) CHECK(cudaDeviceSynchronize());
     }
     CHECK(cudaDeviceSynchronize());
     if (with_graphs) {
