@@ -13,7 +13,9 @@ use trace::Kind;
 
 use crate::analysis::{Bucket, IdleSlice};
 use crate::run::{Device, Op, Run, Sample, Span, Thread};
-use crate::sites::doing::{blocked_natively, blocked_reading, doing, waits_for_its_turn, Doing, Frames};
+use crate::sites::doing::{
+    blocked_natively, blocked_reading, doing, sleeps_by_select, waits_for_its_turn, Doing, Frames,
+};
 use crate::sites::{Site, Sites};
 
 /// Fewer samples than this say nothing.
@@ -178,6 +180,7 @@ fn key(op: &Op) -> u64 {
 /// nothing, nor does one in a call that blocks.
 fn place(run: &Run, device: &Device, stretches: &[Stretch]) -> Vec<Placed> {
     let copies = copies_to_host(device);
+    let selects_to_sleep = sleeps_by_select(run);
     let mut frames: HashMap<u32, Frames> = HashMap::new();
     let mut placed = Vec::new();
     // whose the lock was could be read: a thread without it is known to be without it
@@ -201,7 +204,7 @@ fn place(run: &Run, device: &Device, stretches: &[Stretch]) -> Vec<Placed> {
             let (thread, sample_) = (t as u32, s as u32);
             let doing = match blocked_natively(sample, frames) && ends_with_copy(&copies, at, stretch.span) {
                 true => Doing::WaitsForDevice,
-                false => match doing(sample, frames) {
+                false => match doing(sample, frames, selects_to_sleep) {
                     Doing::Computes if knows_lock && is_native(sample) => Doing::ComputesNatively,
                     doing => doing,
                 },

@@ -10,6 +10,7 @@ use crate::analysis::{working, Analysis, Bucket, DeviceAnalysis, StepSource};
 use crate::causes::inconclusive;
 use crate::causes::lines::{Line, Lines};
 use crate::causes::NOTICED_SHARE;
+use crate::chrome::document::first_time;
 use crate::fit::{bytes, thousands};
 use crate::line;
 use crate::phases::Phases;
@@ -228,7 +229,8 @@ fn slowest(o: &Overview<'_>, a: &Analysis) -> Option<String> {
 
 fn gaps(out: &mut Page, o: &Overview<'_>) {
     let Some(table) = Rows::of(o.source, "gaps") else { return };
-    let (begin, counts) = (o.input.run.header.start_monotonic, &o.source.analysis().counts);
+    let analysis = o.source.analysis();
+    let (begin, counts) = (first_time(&o.input.run, analysis), &analysis.counts);
     let judged: Vec<f64> = working(&o.source.analysis().devices).map(|(_, d)| f64::from(d.ordinal)).collect();
     let inside = |r: &Fields<'_>| {
         let start = (r.number("start_ns") as u64).saturating_add(begin);

@@ -415,8 +415,18 @@ pub(crate) fn blocked_natively(sample: &Sample, frames: Frames) -> bool {
         && sample.on_cpu < MOST
 }
 
-/// What the thread did.
-pub(crate) fn doing(sample: &Sample, frames: Frames) -> Doing {
+/// From this release on `time.sleep` waits by a call of the clock's: who selects waits for files.
+const SLEEPS_BY_CLOCK: (u32, u32) = (3, 11);
+
+/// May a thread that selects, from the program's own line, be in `time.sleep`?
+pub(crate) fn sleeps_by_select(run: &Run) -> bool {
+    let version = run.definitions.attributes().find(|(key, _)| *key == "python.version").map(|(_, v)| v);
+    let mut parts = version.unwrap_or_default().split('.').map(|n| n.parse().unwrap_or(0));
+    version.is_none() || (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) < SLEEPS_BY_CLOCK
+}
+
+/// What the thread did. `selects_to_sleep`: [`sleeps_by_select`].
+pub(crate) fn doing(sample: &Sample, frames: Frames, selects_to_sleep: bool) -> Doing {
     if sample.bits & COLLECTING != 0 {
         return Doing::Collects;
     }
@@ -444,8 +454,8 @@ pub(crate) fn doing(sample: &Sample, frames: Frames) -> Doing {
         () if is(&call::READ) => Doing::Reads,
         () if is(&call::SOCKET) => Doing::Talks,
         () if is(&call::SLEEP) => Doing::Sleeps,
-        // time.sleep up to Python 3.10 has no frame of its own; a library that selects has
-        () if is(&call::SELECT) && frames == Frames::User => Doing::Sleeps,
+        // time.sleep has no frame of its own; a library that selects has
+        () if is(&call::SELECT) && frames == Frames::User && selects_to_sleep => Doing::Sleeps,
         () if is(&call::EVENTS) => Doing::Idles,
         () if (is(&call::SELECT) || is(&call::POLL)) && frames == Frames::EventLoop => Doing::Idles,
         () if is(&call::POLL) && frames == Frames::Pipe => Doing::Waits,
@@ -478,7 +488,7 @@ mod tests {
         let mut sample =
             Sample { span: Span::new(0, 1), stack, syscall: None, on_cpu: 1000, run_queue: 0, bits: 0 };
         change(&mut sample);
-        doing(&sample, Frames::of(&run, stack))
+        doing(&sample, Frames::of(&run, stack), true)
     }
 
     fn blocked(n: u32) -> impl Fn(&mut Sample) {
@@ -547,6 +557,23 @@ mod tests {
         let bar = ("tqdm.__iter__", "@/tqdm/std.py", 1181);
         assert_eq!(said(&[("batches", "/job/data.py", 7), bar, LOOP], |_| ()), Doing::Computes);
         assert_eq!(said(&[("tqdm.refresh", "@/tqdm/std.py", 1300), bar, LOOP], |_| ()), Doing::Logs);
+    }
+
+    #[test]
+    fn who_selects_sleeps_up_to_python_3_10() {
+        let sleeps = |version: Option<&str>| {
+            let mut b = Builder::new();
+            version.iter().for_each(|v| b.attribute("python.version", v));
+            sleeps_by_select(&crate::load(b.finish().as_slice()).unwrap())
+        };
+        assert_eq!(
+            ["3.8.10", "3.10.4", "3.11.2", "3.14.0rc1"].map(|v| sleeps(Some(v))),
+            [true, true, false, false]
+        );
+        assert!(sleeps(None), "not known");
+        let sample =
+            Sample { span: Span::new(0, 1), stack: 1, syscall: Some(270), on_cpu: 0, run_queue: 0, bits: 0 };
+        assert_eq!(doing(&sample, Frames::User, false), Doing::Unknown);
     }
 
     #[test]

@@ -121,8 +121,15 @@ pub(super) fn on_device(run: &Run, host: &Host<'_>) -> Option<OnDevice> {
         step_at(call.start).filter(|_| counts.get(thread) == Some(&true))
     });
     let mut latest = 0;
+    // the end of the step before, where all of it is known
+    let mut before = None;
     let begins = works.iter().zip(&launched).zip(host.begins).zip(0..).map(|(((w, first), &mark), step)| {
-        if (first.is_some() && w.kernels == 0) || dark.hides_begin(step, mark, *first) {
+        let is_drained = before.is_some_and(|end| end <= mark);
+        before = dark.shows_all(step, mark).then_some(w.end);
+        // (nothing of the step before was left to wait for)
+        let is_hidden = !is_drained && dark.hides_begin(step, mark, *first);
+        if (first.is_some() && w.kernels == 0) || is_hidden {
+            before = None;
             return None;
         }
         latest = w.held.max(mark).max(latest);
@@ -164,6 +171,12 @@ impl<'a> Dark<'a> {
         }
         let unseen: Vec<Blind> = run.blind.iter().filter(|b| !b.is_host_seen()).copied().collect();
         Dark { host, seen: Observed::new(Span::new(0, MAX_TIME), &unseen), ran }
+    }
+
+    /// Were all calls of this step recorded?
+    fn shows_all(&self, step: usize, mark: u64) -> bool {
+        let next = self.host.begins.get(step + 1).copied().or(self.host.end);
+        next.is_some_and(|next| self.seen.measure(Span::new(mark, next)) == next.saturating_sub(mark))
     }
 
     /// Does nobody know which op was the first of this step? Its first recorded launch call is `first`.

@@ -2,7 +2,7 @@
 //! The GPU's idle time, slice by slice: how long, why, between which operations, and the call blamed. The longest first.
 //!
 //! A gap may have several slices: part of it a blocking call's, the rest the launching's. Gap is the length of the whole one;
-//! Start counts from the begin of the recording.
+//! Start counts from the time zero of the trace and of `gapprobe export`: the first thing that is drawn.
 //!
 //! All that was recorded: the time before the first operation and behind the last one too. A device's `idle_ns`, `gaps` and
 //! `max_gap_ns` in `--json` are of its first operation's start to its last one's end: `max_gap_ns` is the longest Gap of a row that has
@@ -17,6 +17,7 @@ use super::cuda_gpu_mem_time_sum::operation;
 use super::table::{naming, ns, percent, percent_of, row, text, Cell, Row};
 use super::{Report, Source};
 use crate::analysis::{Bucket, DeviceAnalysis, IdleSlice};
+use crate::chrome::document::first_time;
 use crate::run::NONE;
 
 pub(super) static REPORT: Report = Report {
@@ -57,6 +58,7 @@ fn rows(source: &Source<'_>) -> Vec<Row> {
             _ => Cell::Text(format!("[CUDA graph {}]", op.graph).into()),
         }
     };
+    let begin = first_time(run, analysis);
     let mut calls: HashMap<u32, Cell> = HashMap::new();
     let causes = Bucket::ALL.map(|b| Cell::from(b.label()));
     let of_device = |(d, a): (usize, &'_ DeviceAnalysis)| -> Vec<(usize, IdleSlice, u64)> {
@@ -70,7 +72,7 @@ fn rows(source: &Source<'_>) -> Vec<Row> {
         let call = run.call(s.call).map_or(Cell::Nothing, |(_, c)| {
             calls.entry(c.packed).or_insert_with(|| run.call_name(c).into()).clone()
         });
-        let start = s.start.saturating_sub(run.header.start_monotonic);
+        let start = s.start.saturating_sub(begin);
         let device = run.devices.get(d).map(|d| d.ordinal);
         let length = s.span().ns();
         let (before, after) = (name(d, s.before_stream, s.before), name(d, s.after_stream, s.after));

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Each step's time on each device, split: what the device did, and why it did nothing. The parts of a row sum up to its
 //! Step Time; Not Seen is what was not observed of it. Steps of warm-up are marked: other figures leave them out. Phases
-//! (`phases/`), where they are known, are parts of the same time in another way.
+//! (`phases/`), where they are known, are parts of the same time in another way. Start counts from the time zero of the trace.
 
 use std::io;
 
 use super::table::{naming, ns, number, part, row, text, Column, Row};
 use super::{Report, Source};
 use crate::analysis::{Analysis, Bucket, Buckets, DeviceAnalysis, IdleSlice, Step};
+use crate::chrome::document::first_time;
 use crate::kernels::KernelTable;
 use crate::phases::{self, Piece};
 use crate::run::{Device, Run, Span};
@@ -199,6 +200,7 @@ fn each(source: &Source<'_>, give: &mut dyn FnMut(Row) -> io::Result<bool>) -> i
         false => Vec::new(),
     };
     let most = (ROWS_AT_ONCE / walks.len().max(1)).max(1);
+    let begin = first_time(run, analysis);
     let mut from = 0;
     while from < steps.len() {
         let mut to = (from + most).min(steps.len());
@@ -218,7 +220,8 @@ fn each(source: &Source<'_>, give: &mut dyn FnMut(Row) -> io::Result<bool>) -> i
         rows.sort_by_key(|(step, ordinal, ..)| (step.span.start, *ordinal));
         for (step, ordinal, part, pieces) in rows {
             let phases = of_phases(pieces, step.span, &observed);
-            if !give(cells(run, step, ordinal, &part, phases))? {
+            let start = step.span.start.saturating_sub(begin);
+            if !give(cells((start, step), ordinal, &part, phases))? {
                 return Ok(());
             }
         }
@@ -240,13 +243,11 @@ fn of_phases(pieces: &[Piece], step: Span, observed: &Observed) -> Option<[u64; 
 }
 
 fn cells(
-    run: &Run,
-    step: &Step,
+    (start, step): (u64, &Step),
     ordinal: u32,
     part: &Part,
     phases: Option<[u64; phases::Kind::COUNT]>,
 ) -> Row {
-    let start = step.span.start.saturating_sub(run.header.start_monotonic);
     let mut cells = row![step.number, ordinal, start, step.span.ns()];
     let mut rest = step.span.ns();
     for (bucket, _) in SPLIT {

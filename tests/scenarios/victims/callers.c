@@ -59,9 +59,13 @@ static void handler(int number) {
     function_2();
 }
 
+static pthread_barrier_t together;
+
 static void *thread(void *number) {
     char *rest;
     long rounds = strtol(getenv("ROUNDS"), &rest, 10);
+    functions[0]();
+    pthread_barrier_wait(&together);  // each has its ring, or none is left
     for (long n = 0; n < rounds; n++) {
         functions[(long)number % 4]();
         usleep(300);
@@ -143,6 +147,7 @@ int main(int count, char **words) {
     } else if (is_threads) {
         long number = atol(words[2]);
         pthread_t all[64];
+        pthread_barrier_init(&together, NULL, number < 64 ? number : 64);
         for (long n = 0; n < number && n < 64; n++) pthread_create(&all[n], NULL, thread, (void *)n);
         for (long n = 0; n < number && n < 64; n++) pthread_join(all[n], NULL);
     } else if (is_plugins) {
