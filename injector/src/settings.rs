@@ -66,6 +66,8 @@ pub(crate) struct Settings {
     /// CUPTI's device buffers: bytes of one, most, how many ahead (test switch).
     pub(crate) test_device_pool: Option<[usize; 3]>,
     /// Keep the recording after the report (test switch).
+    /// Kinds of records that are left out, for measurements.
+    pub(crate) test_without: Vec<u32>,
     pub(crate) test_keep: bool,
     /// File for raw CUPTI records (test switch).
     pub(crate) test_raw: Option<PathBuf>,
@@ -211,6 +213,8 @@ pub(crate) fn read() -> Settings {
             let numbers: Vec<usize> = t.split(',').filter_map(|n| n.trim().parse().ok()).collect();
             numbers.try_into().ok()
         }),
+        test_without: environment::text(setting::TEST_WITHOUT)
+            .map_or_else(Vec::new, |t| t.split(',').filter_map(|n| n.trim().parse().ok()).collect()),
         test_keep: choice(setting::TEST_KEEP, ["0", "1"], &mut complaints),
         test_raw: environment::path(setting::TEST_RAW).map(PathBuf::from),
         complaints,

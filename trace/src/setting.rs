@@ -162,6 +162,7 @@ settings! {
     TEST_KEEP "GAPPROBE_TEST_KEEP" "0" Rule::Choice(["0", "1"]), "0.1" true "1 keeps the recording after the report was written from it.";
     TEST_ROOT "GAPPROBE_TEST_ROOT" "/tmp" Rule::Any, "0.1" true "The folder in place of /tmp where TMPDIR cannot be used for recordings.";
     TEST_RAW "GAPPROBE_TEST_RAW" "" Rule::Any, "0.1" true "File that gets the raw CUPTI records as they arrive.";
+    TEST_WITHOUT "GAPPROBE_TEST_WITHOUT" "" Rule::Any, "0.1" true "CUPTI's kinds of records that are left out, by number and comma (1 MEMCPY, 2 MEMSET, 22 MEMCPY2, 38 SYNCHRONIZATION): what does each cost?";
 }
 
 #[cfg(test)]

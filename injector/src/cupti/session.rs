@@ -35,6 +35,8 @@ pub(crate) struct Session {
     /// cuDriverGetVersion.
     pub(crate) driver_version: u32,
     graph_level: bool,
+    /// Kinds that a test leaves out.
+    without: Vec<u32>,
 }
 
 static SESSION: OnceLock<Session> = OnceLock::new();
@@ -57,10 +59,11 @@ const DEVICE_BUFFER_BYTES: usize = 3_200_000;
 const DEVICE_PRE_ALLOCATED: usize = 3;
 
 /// The kinds we record, MEMCPY before MEMCPY2 (which needs it).
-fn kinds(graph_level: bool) -> impl Iterator<Item = u32> {
-    let graph = graph_level.then_some(kind::GRAPH_TRACE);
+fn kinds(session: &Session) -> impl Iterator<Item = u32> + '_ {
+    let graph = session.graph_level.then_some(kind::GRAPH_TRACE);
     [kind::MEMCPY, kind::MEMCPY2, kind::MEMSET, kind::SYNCHRONIZATION, kind::CONCURRENT_KERNEL]
         .into_iter()
+        .filter(|k| !session.without.contains(k))
         .chain(graph)
 }
 
@@ -153,6 +156,7 @@ pub(crate) fn open(
         version,
         driver_version,
         graph_level: settings.graph_level,
+        without: settings.test_without.clone(),
     };
     limit_device_memory(&session.cupti, settings.test_device_pool);
     // SAFETY: plain call; thread ids in API records become kernel thread ids.
@@ -316,7 +320,7 @@ fn enable(session: &Session) -> Result<(), CuptiResult> {
 /// Our kinds and records of calls on.
 fn switch_on(session: &Session) -> Result<(), CuptiResult> {
     let mut kernels = CuptiResult::SUCCESS;
-    for k in kinds(session.graph_level) {
+    for k in kinds(session) {
         // SAFETY: a kind number; unknown ones are refused.
         let result = unsafe { (session.cupti.activity_enable)(k) };
         if !ok(result) && k == kind::CONCURRENT_KERNEL {
@@ -337,7 +341,7 @@ pub(crate) fn disarm(session: &Session) {
 
 fn disable(session: &Session) {
     api_records::switch_off(&session.cupti);
-    for k in kinds(session.graph_level) {
+    for k in kinds(session) {
         // SAFETY: a kind number we enabled.
         ok(unsafe { (session.cupti.activity_disable)(k) });
     }

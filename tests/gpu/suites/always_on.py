@@ -3,7 +3,8 @@
 turns on the GPU, a block of half a second each (check/turns.py). A second process without any profiler shows what two equal ones differ by.
 
 Parts are programs, and sides may be chosen: always_on:mlp_eager+side=ours+side=torch_cuda. Programs `call_...` make one call of the runtime
-20,000 times a step, and a side `client:subscribe:kernel` is a client of CUPTI that does just that (programs/client.c): what of CUPTI costs what."""
+20,000 times a step, and a side `client:subscribe:kernel` is a client of CUPTI that does just that (programs/client.c): what of CUPTI costs what. `without:38`
+is gapprobe without that kind of records."""
 
 import pathlib
 import shutil
@@ -44,7 +45,7 @@ def client(plan, words):
 
 
 def sides(plan, chosen=()):
-    """name -> what its process is started with; `client:WORD:WORD` are those of `chosen`."""
+    """name -> what its process is started with; `client:WORD:WORD` and `without:KIND` are those of `chosen`."""
     traced = nsys()
     known = {
         BASE: {"ours": False},
@@ -57,6 +58,7 @@ def sides(plan, chosen=()):
         "torch_cuda": {"ours": False, "profiler": "cuda"},
         "torch_cpu_cuda": {"ours": False, "profiler": "cpu+cuda"},
     }
+    known |= {w: {"ours": True, "env": {"GAPPROBE_TEST_WITHOUT": w.partition(":")[2].replace(":", ",")}} for w in chosen if w.startswith("without:")}
     known |= {c: client(plan, c.split(":")[1:]) for c in chosen if c.startswith("client:")}
     if traced:
         known["nsys"] = {"ours": False, "command_prefix": (traced, "profile", "-t", "cuda", "-s", "none", "--cpuctxsw=none", "-o",

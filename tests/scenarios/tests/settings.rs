@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use gapprobe_scenarios::built::built;
 use gapprobe_scenarios::{Run, Victim};
 use trace::setting::{self, Rule, Setting, SETTINGS};
+use trace::Kind;
 
 const LOOP: [&str; 4] = ["loop", "10", "20", "20"];
 /// A name that is no UTF-8 from any position on.
@@ -52,6 +53,15 @@ fn an_empty_value_is_none() {
     }
     let all = SETTINGS.iter().fold(Victim::sim("13.0", &LOOP), |v, s| v.env(s.name, ""));
     reports(&all.run(), "all of them");
+}
+
+#[test]
+fn a_kind_that_is_left_out_leaves_no_records() {
+    for (without, has_waits) in [("", true), ("38", false), ("1,2, 22", true)] {
+        let run = Victim::sim("13.0", &LOOP).env("GAPPROBE_TEST_WITHOUT", without).run();
+        reports(&run, without);
+        assert_eq!(run.recorded().of(Kind::SyncRecord).next().is_some(), has_waits, "{without}");
+    }
 }
 
 #[test]
