@@ -267,6 +267,10 @@ pathlib.Path("ready").touch()
 sys.stdin.readline()
 if form == "win":
     print(json.dumps({"rounds_ms": {"slow": [10, 10], "fixed": [5, 5], "bare": [9.9, 9.9]}}))
+elif form == "turns":  # a faster host: of one process by itself both the promise and the fix are other ones
+    v = {"cause": cause, "step_ns": 8e6, "predicted_ns": 5.2e6, "site": site}
+    pathlib.Path(f"gapprobe-host-{os.getpid()}-a1.summary.json").write_text(json.dumps({"verdict": v}))
+    print(json.dumps({"rounds_ms": {"slow": [8, 8], "fixed": [5.2, 5.2]}}))
 else:
     v = {"cause": cause, "step_ns": 10e6, "predicted_ns": 5.2e6, "site": site}
     pathlib.Path(f"gapprobe-host-{os.getpid()}-a1.summary.json").write_text(json.dumps({"verdict": v}))
@@ -284,8 +288,9 @@ class TheWholeSuite(CannedRun):
         def python(plan, program, *options, ours, env, gate):
             name, form = program.split("/")[1], options[1]
             self.assertEqual((ours, gate), (form != "win", True))
-            self.assertEqual(env["GAPPROBE_TEST_KEEP"], "1")
-            command = [sys.executable, "-c", PRETENDER, name, "--form", form, causes_said.get((name, form), ""), json.dumps(site)]
+            self.assertEqual((env.get("GAPPROBE_TEST_KEEP"), env.get("GAPPROBE_CAPTURE")), (None, "profiler") if form == "turns" else ("1", None))
+            said = causes_said.get((name, form), causes_said.get((name, "slow"), ""))
+            command = [sys.executable, "-c", PRETENDER, name, "--form", form, said, json.dumps(site)]
             return victim.Victim(plan, command, ours=False, gate=gate, name=name)
 
         self.addCleanup(setattr, victim, "python", victim.python)
@@ -305,6 +310,19 @@ class TheWholeSuite(CannedRun):
         self.assertIn("3 right, 0 wrong, 0 falsely accused: 0 points lost", self.plan.closing[0])
         kept = json.loads((self.plan.out / "results.json").read_text())["details"]["causes"]["confusion matrix"]
         self.assertEqual(kept["points lost"], 0)
+
+    def test_a_promise_is_held_against_the_fix_in_the_same_process(self):
+        self.plan.budget_s = 1000
+        said = {("host_gc", "slow"): "HOST", ("host_gc", "fixed"): "GPU-BOUND", ("ok_gemm", "slow"): "GPU-BOUND"}
+        self.run_with(said)
+        row = next(r for r in self.plan.rows if r["check"] == "host_gc: promise")
+        self.assertIn("2.80 ms said, 2.80 ms saved (+0%); 8.00 -> 5.20 ms measured, in turns", row["value"])
+
+    def test_another_verdict_in_turns_is_no_measure(self):
+        self.plan.budget_s = 1000
+        self.run_with({("host_gc", "slow"): "HOST", ("host_gc", "turns"): "SYNC", ("host_gc", "fixed"): "GPU-BOUND", ("ok_gemm", "slow"): "GPU-BOUND"})
+        row = next(r for r in self.plan.rows if r["check"] == "host_gc: promise")
+        self.assertIn("10.00 -> 5.00 ms measured, two processes; in turns it says SYNC", row["value"])
 
     def test_one_false_accusation_is_counted_double_and_fails(self):
         self.plan.budget_s = 1000

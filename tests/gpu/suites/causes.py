@@ -2,7 +2,8 @@
 """Labelled programs for every cause: verdict, file and line, promise and real win; and the confusion matrix of all of them.
 
 Each program runs all its forms in turn in one process without gapprobe (what does each fix really win?), then the slow form
-and the fixed one alone under gapprobe, nothing annotated. Where a proof fails the program is wrong, not the verdict: the
+and the fixed one alone under gapprobe, nothing annotated; then both in turn in one process of which the slow one's blocks are recorded: a promise
+is held against a fix on the same host in the same minute (hosts of two processes have differed by half). Where a proof fails the program is wrong, not the verdict: the
 row says so and nothing else of it is judged. Recordings go to causes-<part>.tar.gz with causes.json, what is true of them.
 """
 
@@ -30,6 +31,7 @@ SETUP_S = 25  # a batch of programs until all are ready
 EACH_S = 6  # one program's own time, alone
 # gapprobe keeps the recording, in a ring that is large enough for these runs.
 ENVIRONMENT = {"GAPPROBE_TEST_KEEP": "1", "GAPPROBE_MAX_MB": "64"}
+IN_TURN = {"GAPPROBE_CAPTURE": "profiler", "GAPPROBE_MAX_MB": "64"}
 
 
 def named_causes(summary):
@@ -139,11 +141,18 @@ def judge_site(plan, program, summary):
     return plan.row(NAME, f"{program}: line", right, f"{pathlib.Path(str(site.get('file'))).name}:{site.get('line')} in {site.get('function')}", said)
 
 
-def judge_promise(plan, program, slow, fixed):
-    """The step time that the slow form's verdict says its fix saves, against what it saved, by the program's own clock.
+def judge_promise(plan, program, slow, fixed, turns=None):
+    """The step time that the verdict says the slow form's fix saves, against what it saved, by the program's own clock. `turns`: both forms in one
+    process; None, or one that says something else than the slow form's own verdict: by the two processes of `slow` and `fixed`.
     Returns by which share of the saving it is off; None: nothing promised."""
-    v = (slow.summary() or {}).get("verdict") or {}
+    v, how = (slow.summary() or {}).get("verdict") or {}, "two processes"
     before, after = slow.truth.get("step_ms"), fixed.truth.get("step_ms")
+    in_turn = (turns.summary() or {}).get("verdict") or {} if turns and turns.code == 0 else {}
+    if turns and in_turn.get("cause") != v.get("cause"):
+        how += f"; in turns it says {in_turn.get('cause')}"
+    elif turns and turns.truth.get("rounds_ms"):
+        v, how = in_turn, "in turns"
+        before, after = (pairing.median(turns.truth["rounds_ms"][form]) for form in ("slow", "fixed"))
     if not v.get("step_ns") or not v.get("predicted_ns") or not before or not after or before <= after:
         plan.row(NAME, f"{program}: promise", INFO, "nothing promised" if before and after else "no step times")
         return None
@@ -153,7 +162,7 @@ def judge_promise(plan, program, slow, fixed):
     off = said / saved - 1
     flag = "OVER-PROMISE " if off > PROMISE_OVER else ""
     plan.row(NAME, f"{program}: promise", abs(off) <= PROMISE_OFF,
-             f"{flag}{said:.2f} ms said, {saved:.2f} ms saved ({off:+.0%}); {before:.2f} -> {after:.2f} ms measured",
+             f"{flag}{said:.2f} ms said, {saved:.2f} ms saved ({off:+.0%}); {before:.2f} -> {after:.2f} ms measured, {how}",
              f"±{PROMISE_OFF:.0%}, more than +{PROMISE_OVER:.0%} is flagged")
     return off
 
@@ -290,13 +299,14 @@ def chosen(only):
 def starts_of(plan, program, built):
     """The gated processes of one program: [((program, form), how to start it)]. `built`: paths of the native ones."""
     label = LABELS[program]
-    forms = (["win"] if label.proofs else []) + ["slow"] + (["fixed"] if label.fixed else [])
+    in_turn = label.fixed and not label.native and not label.both
+    forms = (["win"] if label.proofs else []) + ["slow"] + (["fixed"] if label.fixed else []) + (["turns"] if in_turn else [])
     short = ["--rounds", "2"] if plan.quick or plan.dry else []
     steps = ["--steps", "12"] if plan.quick or plan.dry else []
 
     def start(form):
-        options = ["--form", form, *(short if form == "win" else steps)]
-        env = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **ENVIRONMENT}
+        options = ["--form", form, *(short if form in ("win", "turns") else steps)]
+        env = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **(IN_TURN if form == "turns" else ENVIRONMENT)}
         if label.native:
             command, env = [built[program], *options], {**env, **native.cupti()}
             return victim.Victim(plan, command, ours=form != "win", env=env, gate=True, name=program)
@@ -326,13 +336,16 @@ def run(plan, only=None):
                 continue
             holds = wins.get(program) is not None or not LABELS[program].proofs
             if plan.dry:
-                plan.row(NAME, f"{program} {form}", ended.code == 0 and "step_ms" in ended.truth, f"exit {ended.code} {ended.err[-200:]!r}")
+                timed = "rounds_ms" if form == "turns" else "step_ms"
+                plan.row(NAME, f"{program} {form}", ended.code == 0 and timed in ended.truth, f"exit {ended.code} {ended.err[-200:]!r}")
                 continue
-            judge_run(plan, matrix, program, form, ended, holds)
-            archive.add(program, form, ended, holds)
+            if form != "turns":
+                judge_run(plan, matrix, program, form, ended, holds)
+                archive.add(program, form, ended, holds)
             ran[program, form] = ended
-            if form == "fixed" and holds and not LABELS[program].both and (program, "slow") in ran:
-                off = judge_promise(plan, program, ran[program, "slow"], ended)
+            last = "fixed" if LABELS[program].native else "turns"
+            if form == last and holds and not LABELS[program].both and {(program, "slow"), (program, "fixed")} <= set(ran):
+                off = judge_promise(plan, program, ran[program, "slow"], ran[program, "fixed"], ran.get((program, "turns")))
                 offs |= {program: off} if off is not None else {}
     finally:
         archive.close()

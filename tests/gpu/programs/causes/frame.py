@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The frame around the programs in this folder; knows no framework and not gapprobe. A program is run as
+"""The frame around the programs in this folder; knows no framework, and of gapprobe only how to say what is to be recorded. A program is run as
 
   --form slow | fixed   a plain loop, as a user would write it (this is what gapprobe watches), or
-  --form win            all its forms in one process, a block of each in turn: what each fix really wins.
+  --form win            all its forms in one process, a block of each in turn: what each fix really wins;
+  --form turns          the slow and the fixed one so, under gapprobe, which records the slow one's blocks: what it promises for this process,
+                        this host and this minute, beside what the fix wins there (with the same kinds of CUPTI on in both).
 
 With --gate it imports, takes its GPU and builds its model, says so with a file `ready`, and waits: many programs are made
 ready side by side, and then each has the machine to itself. The last line on stdout is one JSON object, the truth.
@@ -19,6 +21,8 @@ from dataclasses import dataclass
 from typing import Callable, Optional
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))  # the programs next door
+
+from capture import capture  # noqa: E402
 
 
 @dataclass
@@ -45,26 +49,31 @@ class Sizes:
         return real / 20 if self.tiny else real
 
 
-def block_ms(ctx, form, n):
-    """Mean step time of `n` steps, ms, from an empty queue to an empty queue; what leads up to them is left out."""
+def block_ms(ctx, form, n, recorded=False):
+    """Mean step time of `n` steps, ms, from an empty queue to an empty queue; what leads up to them is left out, and not `recorded`."""
     value = None
     if form.begin is not None:
         form.begin()
     for _ in range(form.lead):
         value = form.step(0)
     ctx.sync(value)
+    if recorded:
+        capture(True)
     began = time.perf_counter()
     for i in range(n):
         value = form.step(i)
     ctx.sync(value)
     took = (time.perf_counter() - began) * 1e3 / n
+    if recorded:
+        capture(False)
     if form.end is not None:
         form.end()
     return took
 
 
-def alternate(ctx, rounds, forms, block_s):
-    """A block of each form in turn, `rounds` times, the order turned by one each time: {form: [ms a step]}."""
+def alternate(ctx, rounds, forms, block_s, recorded=""):
+    """A block of each form in turn, `rounds` times, the order turned by one each time: {form: [ms a step]}. The form that is `recorded` is,
+    the others are not."""
     lengths = {}
     for name, form in forms.items():
         block_ms(ctx, form, form.period)  # loads kernels
@@ -74,7 +83,7 @@ def alternate(ctx, rounds, forms, block_s):
     for k in range(rounds):
         at = k % len(names)
         for name in names[at:] + names[:at]:
-            found[name].append(block_ms(ctx, forms[name], lengths[name]))
+            found[name].append(block_ms(ctx, forms[name], lengths[name], name == recorded))
     return {"rounds_ms": found, "block_steps": lengths}
 
 
@@ -98,9 +107,9 @@ def loop(ctx, form, warmup, steps):
 def main(build, side, *, steps, forms=("slow", "fixed"), warmup=5, block_s=0.2):
     """Run the program. `build(form, ctx)` gives a Form or a plain step function; `steps` in a watched loop, or {form: steps}."""
     p = argparse.ArgumentParser()
-    p.add_argument("--form", choices=(*forms, "win"), default=forms[0])
+    p.add_argument("--form", choices=(*forms, "win", "turns"), default=forms[0])
     p.add_argument("--steps", type=int, default=None, help="steps after warm-up (default: the program's own)")
-    p.add_argument("--rounds", type=int, default=7, help="with --form win: blocks of each form")
+    p.add_argument("--rounds", type=int, default=7, help="with --form win or turns: blocks of each form")
     p.add_argument("--gate", action="store_true", help="when all is built, write the file `ready` and wait for a line on stdin")
     p.add_argument("--device", default="cuda")
     p.add_argument("--tiny", action="store_true", help="tiny sizes: try the program without a GPU")
@@ -112,15 +121,16 @@ def main(build, side, *, steps, forms=("slow", "fixed"), warmup=5, block_s=0.2):
 
     began = time.monotonic()
     ctx = side(a.device, a.tiny)
-    made = {form: built(form) for form in (forms if a.form == "win" else (a.form,))}
+    made = {form: built(form) for form in {"win": forms, "turns": (forms[0], "fixed")}.get(a.form, (a.form,))}
     ctx.sync(None)
     setup_s = time.monotonic() - began
     if a.gate:
         pathlib.Path("ready").touch()
         sys.stdin.readline()
     began = time.monotonic()
-    if a.form == "win":
-        truth = alternate(ctx, a.rounds, made, block_s if not a.tiny else 0.01)
+    if a.form in ("win", "turns"):
+        recorded = forms[0] if a.form == "turns" else ""
+        truth = alternate(ctx, a.rounds, made, (2 * block_s if recorded else block_s) if not a.tiny else 0.01, recorded)
     else:
         truth = loop(ctx, made[a.form], warmup, a.steps or (steps if isinstance(steps, int) else steps[a.form]))
     truth.update(program=pathlib.Path(sys.argv[0]).stem, form=a.form, setup_s=round(setup_s, 2), ran_s=round(time.monotonic() - began, 2))
