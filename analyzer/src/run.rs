@@ -7,7 +7,7 @@
 
 use trace::call::Class;
 use trace::event::{
-    Copy, Unobserved, FROM_RECORD, GRAPH_NODE, MARK, PAYLOAD_REAL, PAYLOAD_SIGNED, START_END,
+    Copy, Unobserved, FROM_RECORD, GRAPH_NODE, MARK, OPEN_ENDED, PAYLOAD_REAL, PAYLOAD_SIGNED, START_END,
 };
 use trace::{Definitions, DeviceInfo, Header, Kind, OpenError, Problems};
 
@@ -298,6 +298,15 @@ pub struct Thread {
     pub marks: Vec<Mark>,
     /// By start.
     pub samples: Vec<Sample>,
+}
+
+impl Thread {
+    /// One of its ranges was never closed, and another of the same name began later: its end was forgotten (a `continue` in a loop), and
+    /// nobody knows when it was. (What is still open at the end, and the last of its name, may be where the program stands.)
+    pub fn is_left_open(&self, r: &Range) -> bool {
+        let again = |o: &Range| (o.kind, o.name) == (r.kind, r.name) && o.span.start > r.span.start;
+        r.flags & OPEN_ENDED != 0 && self.ranges.iter().any(again)
+    }
 }
 
 /// Where a host thread stood (the gap sampler), see [`Kind::Sample`].

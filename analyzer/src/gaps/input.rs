@@ -103,8 +103,8 @@ fn ranges<'a>(
     names: &'a [u32],
     threads: impl Iterator<Item = &'a Thread>,
 ) -> impl Iterator<Item = &'a Range> {
-    let fetches = move |r: &&Range| r.kind != RangeKind::Python && names.binary_search(&r.name).is_ok();
-    threads.flat_map(|t| &t.ranges).filter(fetches)
+    let fetches = |r: &Range| r.kind != RangeKind::Python && names.binary_search(&r.name).is_ok();
+    threads.flat_map(move |t| t.ranges.iter().filter(move |r| fetches(r) && !t.is_left_open(r)))
 }
 
 /// Ids of the names, sorted.
@@ -173,6 +173,8 @@ impl Fetching {
 
 #[cfg(test)]
 mod tests {
+    use trace::event::OPEN_ENDED;
+
     use super::*;
 
     #[test]
@@ -191,6 +193,24 @@ mod tests {
         {
             assert!(!is_input(name), "{name}");
         }
+    }
+
+    #[test]
+    fn a_range_whose_end_was_forgotten_does_not_last_to_the_end_of_the_run() {
+        let of = |ranges: &[(u64, u64, u8)]| {
+            let kind = RangeKind::User;
+            let range = |&(start, end, flags)| Range {
+                span: Span::new(start, end),
+                name: 1,
+                flags,
+                kind,
+                ..Range::default()
+            };
+            let thread = Thread { ranges: ranges.iter().map(range).collect(), ..Thread::default() };
+            Fetching::of(super::ranges(&[1], [thread].iter()).map(|r| r.span)).within(0, 1000)
+        };
+        assert_eq!(of(&[(0, 10, 0), (20, 1000, OPEN_ENDED), (100, 110, 0)]), 20);
+        assert_eq!(of(&[(0, 10, 0), (20, 1000, OPEN_ENDED)]), 990, "there it stands");
     }
 
     #[test]

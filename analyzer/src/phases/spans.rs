@@ -3,7 +3,7 @@
 
 use super::names;
 use super::Kind;
-use crate::run::{RangeKind, Run, Span, Thread};
+use crate::run::{Range, RangeKind, Run, Span, Thread};
 
 /// Named phases open at once on a thread; deeper ones are not looked at, so that work stays linear.
 const MOST_OPEN: usize = 64;
@@ -52,7 +52,8 @@ pub(super) fn named(run: &Run, thread: &Thread, names: &mut Names<'_>) -> Vec<Pa
         joins = !open.is_empty();
         *at = to.max(*at);
     };
-    let ranges = thread.ranges.iter().filter(|r| r.kind != RangeKind::Python && !run.is_librarys(r));
+    let is_said = |r: &&Range| r.kind != RangeKind::Python && !run.is_librarys(r) && !thread.is_left_open(r);
+    let ranges = thread.ranges.iter().filter(is_said);
     for r in ranges {
         let Some(kind) = names.of(r.name) else { continue };
         until(&mut open, r.span.start, &mut at);
@@ -115,7 +116,6 @@ pub(super) fn at(parts: &[Part], time: u64) -> Option<Kind> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::Range;
     use trace::build::Builder;
 
     fn thread_of(ranges: &[(&str, u64, u64)]) -> (Run, Thread) {
