@@ -33,7 +33,8 @@ use crate::gaps::standing::{common, LEAST_SAMPLES};
 use crate::plural::{self, counted};
 use crate::replay::Fix;
 use crate::run::{Run, Span};
-use crate::sites::doing::{works, Doing, Worker as Works};
+use crate::sites::doing::Doing;
+use crate::sites::workers::{works, Worker as Works};
 use crate::sites::{Site, Sites};
 
 /// Stable code.

@@ -8,7 +8,7 @@ use crate::analysis::{share, Analysis, Bucket, Buckets, DeviceAnalysis};
 use crate::gaps::standing::{common, LEAST_SAMPLES};
 use crate::kernels::KernelTable;
 use crate::run::{Run, Span, Thread};
-use crate::sites::doing::Frames;
+use crate::sites::frames::Frames;
 use crate::sites::{Site, Sites};
 use crate::timeline::{sweep, Observed, Placed, Visitor};
 

@@ -11,7 +11,7 @@ use super::standing::common;
 use crate::analysis::{Bucket, IdleSlice};
 use crate::run::{Run, Sample, Span, Thread};
 use crate::sites::dispatch::{Dispatch, Way};
-use crate::sites::doing::Frames;
+use crate::sites::frames::Frames;
 use crate::sites::{Site, Sites};
 
 /// One look of the sampler at all threads takes less than this, ns: samples closer to each other show one moment. (H200: 50 to 80 µs

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use crate::analysis::{Bucket, IdleSlice};
 use crate::run::{Range, RangeKind, Run, Sample, Span, Thread};
-use crate::sites::doing::{pins, Pinning};
+use crate::sites::workers::{pins, Pinning};
 
 /// Ranges that begin so (any case) are a loader's: torch.profiler's own (`enumerate(DataLoader)#..`), Lightning's
 /// (`[pl][profile][_TrainingEpochLoop].train_dataloader_next`).

@@ -14,8 +14,9 @@ use trace::Kind;
 use crate::analysis::{Bucket, IdleSlice};
 use crate::run::{Device, Op, Run, Sample, Span, Thread};
 use crate::sites::doing::{
-    blocked_natively, blocked_reading, doing, sleeps_by_select, waits_for_its_turn, Doing, Frames,
+    blocked_natively, blocked_reading, doing, sleeps_by_select, waits_for_its_turn, Doing,
 };
+use crate::sites::frames::Frames;
 use crate::sites::{Site, Sites};
 
 /// Fewer samples than this say nothing.
