@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The steps of a run.
+
+use crate::run::Span;
+
+/// Where the steps come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum StepSource {
+    /// The program's own marks.
+    Marks,
+    /// Named ranges (`step`, `ProfilerStep#`).
+    Ranges,
+    /// A period in the sequence of launches.
+    Period,
+    /// No steps found.
+    #[default]
+    None,
+}
+
+impl StepSource {
+    /// Stable machine-readable name.
+    pub const fn key(self) -> &'static str {
+        match self {
+            StepSource::Marks => "marks",
+            StepSource::Ranges => "ranges",
+            StepSource::Period => "period",
+            StepSource::None => "none",
+        }
+    }
+}
+
+/// One step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Step {
+    /// Marks and ranges: from its mark or, where the device was not ready for its first kernel, from when that began
+    /// (`steps/behind.rs`), to the same of the next one. Periods: from its first op to that of the next step.
+    pub span: Span,
+    /// Marks and ranges: from mark to mark on the program's thread, where calls and ranges lie. Periods: as `span`.
+    pub host: Span,
+    /// The program's step number, else its position.
+    pub number: u32,
+    /// Left out of all figures as warm-up.
+    pub warm_up: bool,
+    /// Not like the others (evaluation, checkpoint between two steps): longer than the launches of one step.
+    pub odd: bool,
+}
+
+/// The steps of the run.
+#[derive(Clone, Debug, Default)]
+pub struct Steps {
+    /// Where they come from.
+    pub source: StepSource,
+    /// In time order, warm-up included.
+    pub steps: Vec<Step>,
+    /// How many more the program marked, of which it is not known when they began or ended on the GPU: work was launched in them
+    /// or behind them that is not in the recording.
+    pub unplaced: usize,
+    /// How many of them, from the first, are warm-up.
+    pub warm_up: usize,
+    /// Time of the warm-up steps, ns.
+    pub warm_up_ns: u64,
+    /// Time of the steps that count, ns.
+    pub steady_ns: u64,
+    /// Found by a period, beside much work of other kinds that does not repeat: the trace may be shorter than a few steps, and
+    /// these be layers (`steps/parts.rs`).
+    pub may_be_parts: bool,
+    /// Equal sub-periods in a step (gradient accumulation); 1 where there are none.
+    pub micro: u32,
+    /// Steady-state step times, ns: mean of wall time, median and 90th percentile of single steps; 0 without steps.
+    pub mean_ns: f64,
+    /// Median.
+    pub median_ns: u64,
+    /// 90th percentile.
+    pub p90_ns: u64,
+}
+
+impl Steps {
+    /// Steps that count (warm-up left out).
+    pub fn steady(&self) -> &[Step] {
+        self.steps.get(self.warm_up..).unwrap_or(&[])
+    }
+}

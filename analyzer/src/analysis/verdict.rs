@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is wrong, how sure that is, and what its fix wins.
+
+use super::Profiled;
+use crate::sites::Site;
+
+/// How sure a verdict is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, PartialOrd, Ord)]
+pub enum Confidence {
+    /// Take it as a hint.
+    #[default]
+    Low,
+    /// Probably.
+    Medium,
+    /// The evidence is direct.
+    High,
+}
+
+impl Confidence {
+    /// As printed.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Confidence::Low => "low",
+            Confidence::Medium => "medium",
+            Confidence::High => "high",
+        }
+    }
+}
+
+/// One cause's evidence and what its fix would win.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// Stable code, `GP101`.
+    pub code: &'static str,
+    /// Name as in the line, `SYNC`.
+    pub cause: &'static str,
+    /// Share of the steady wall time lost to it, 0 to 1: its idle time, or what its fix wins where that is more.
+    pub share: f64,
+    /// Of it, what the buckets charge to it: the rest counts for other causes, which go with it (a wait that keeps the host from
+    /// running ahead of its own pauses).
+    pub charged: f64,
+    /// What its realisable fix wins by the replay, share of the step (or wall) time, 0 to 1.
+    pub win: f64,
+    /// The same of a step that nobody records: what causes are named by. [`Self::win`] where that is not known, and of findings under 5 %.
+    pub unrecorded_win: f64,
+    /// Step time (without steps: steady wall time) after the fix, ns; 0 where nothing is promised.
+    pub predicted_ns: f64,
+    /// ± of `predicted_ns`, ns.
+    pub error_ns: f64,
+    /// What was seen, in words (goes into the parentheses of the line).
+    pub text: String,
+    /// What to change, one sentence.
+    pub fix: &'static str,
+    /// How sure.
+    pub confidence: Confidence,
+    /// Flat number of the call that stands for it ([`crate::run::Run::call`]), or [`crate::run::NONE`].
+    pub call: u32,
+    /// How often (calls, gaps).
+    pub count: u64,
+    /// The line of the program that costs most; `None` where that is not known.
+    pub site: Option<Site>,
+    /// Further lines that cost about as much.
+    pub more_lines: u32,
+}
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Verdict {
+    /// Stable code (`GP101`; `GP190` GPU-BOUND, `GP191` MIXED, `GP199` INCONCLUSIVE).
+    pub code: &'static str,
+    /// Name as in the line.
+    pub cause: &'static str,
+    /// What was seen, in words.
+    pub text: String,
+    /// What to change, one sentence.
+    pub fix: &'static str,
+    /// How sure.
+    pub confidence: Confidence,
+    /// Share of the steady wall time lost to it, 0 to 1.
+    pub share: f64,
+    /// Step time now, ns (0: no steps found).
+    pub step_ns: f64,
+    /// Step time after the fix, ns (0: no promise).
+    pub predicted_ns: f64,
+    /// ± of `predicted_ns`, ns.
+    pub error_ns: f64,
+    /// Another cause whose fix, another one, wins as much; `None` where one alone wins.
+    pub tied: Option<Tied>,
+    /// The next cause worth naming (label, share 0 to 1).
+    pub then: Option<(&'static str, f64)>,
+    /// Set with INCONCLUSIVE: why.
+    pub inconclusive: Option<String>,
+    /// The trace was taken by a profiler that slows the host: what may be true without it.
+    pub profiled: Option<Profiled>,
+    /// Flat number of the call that stands for it, or [`crate::run::NONE`].
+    pub call: u32,
+    /// The line of the program that costs most; `None` where that is not known.
+    pub site: Option<Site>,
+}
+
+/// A cause as good as the one that is named: their wins differ by less than the model's error or a fifth.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tied {
+    /// Stable code.
+    pub code: &'static str,
+    /// Name as in the line.
+    pub cause: &'static str,
+    /// What to change, one sentence.
+    pub fix: &'static str,
+    /// Its fix is more work than that of the named one, by the registry's order.
+    pub more_work: bool,
+    /// Share of the steady wall time lost to it, 0 to 1.
+    pub share: f64,
+    /// Step time after its fix alone, ns (0: no promise).
+    pub predicted_ns: f64,
+    /// ± of `predicted_ns`, ns.
+    pub error_ns: f64,
+}
+
+/// Steps recorded in windows that take another time than those of the whole run, which were counted (`causes/unlike.rs`).
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Unlike {
+    /// Mean of the steps that were recorded, ns.
+    pub recorded_ns: f64,
+    /// Mean of all steps, ns.
+    pub all_ns: f64,
+    /// So far off that what was recorded carries no verdict.
+    pub far: bool,
+}
