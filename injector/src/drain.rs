@@ -4,7 +4,9 @@
 //! disk. All its signals are blocked. (Asking CUPTI for buffers is a thread of its own, `flush`: it may take seconds.)
 //!
 //! The recorder's lock is held while buffers and rings are taken and while the mirror is written, never across a call
-//! that makes CUPTI call us back. No callback takes it. Who leaves takes it over (`leave`).
+//! that makes CUPTI call us back. No callback takes it. Who leaves takes it over (`leave`). `drain/facts.rs`: header and names.
+
+mod facts;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -18,7 +20,7 @@ use trace::{total, Loss, Total};
 use crate::callers::Callers;
 use crate::control::Control;
 use crate::cupti::unanswered::{Buffers, Unanswered};
-use crate::cupti::{arbiter, buffers, callbacks, decode, session, walk};
+use crate::cupti::{arbiter, buffers, decode, session, walk};
 use crate::front::Front;
 use crate::program::{Capture, Marks};
 use crate::python::sites::Sites;
@@ -27,7 +29,7 @@ use crate::store::Store;
 use crate::threads::Signal;
 use crate::ticks::Keeper;
 use crate::windows::{Around, Windows};
-use crate::{clock, flush, hostpool, lifecycle, losses, nvtx, python, recording, sampler, stopped};
+use crate::{clock, flush, hostpool, lifecycle, losses, recording, stopped};
 
 /// Longest pause between two rounds, ms.
 const PERIOD_MS: u64 = 50;
@@ -221,16 +223,6 @@ impl Recorder {
         }
     }
 
-    /// Are Python's lines recorded, and if not why? Once it is known.
-    fn say_of_sites(&mut self, at_the_end: bool) {
-        if !self.sites_said {
-            for (key, value) in python::standing(at_the_end).into_iter().flatten() {
-                self.sites_said = true;
-                self.store.attribute(key, &value);
-            }
-        }
-    }
-
     /// Do calls still leave records with us?
     fn look_for_strangers(&mut self) {
         if arbiter::is_yielded() || buffers::is_bare() || !self.windows.is_open() {
@@ -254,24 +246,6 @@ impl Recorder {
         }
     }
 
-    /// Names that the program gave its threads through NVTX.
-    fn name_threads(&mut self) {
-        for (tid, name) in nvtx::handles::thread_names() {
-            self.store.name_thread(tid, name);
-        }
-    }
-
-    fn describe_devices(&mut self) {
-        let new = self.decoder.devices & !self.known_devices;
-        for ordinal in (0..64).filter(|o| new >> o & 1 == 1) {
-            if let Some((info, name)) = crate::attach::device(ordinal) {
-                let name = self.store.string(&name);
-                self.store.device(ordinal, trace::DeviceInfo { name, ..info });
-            }
-        }
-        self.known_devices |= new;
-    }
-
     /// Small buffers where launches are slow, so that the newest records come back in time (see `buffers`).
     fn adapt_buffers(&mut self, now: u64) {
         let span = now.saturating_sub(self.rate_since);
@@ -282,44 +256,6 @@ impl Recorder {
         self.rate_since = now;
         let wanted = (records * BUFFER_TIME / span) as usize;
         buffers::set_record_limit(if wanted > 400 { 0 } else { wanted.max(16) });
-    }
-
-    /// The header as of `now`.
-    pub(crate) fn refresh_header(&mut self, now: u64) {
-        let h = &mut self.header;
-        let t = &mut self.decoder.totals;
-        h.last_write = now;
-        // a span that is open is in the file only once it ends: a program killed in it promises nothing of it
-        let known_to = match h.state {
-            state::RECORDING => self.capture.off_since().or_else(arbiter::open_span).unwrap_or(now),
-            _ => now,
-        };
-        h.gpu_complete_to = self.delivered_to.min(known_to).min(self.front.known_to().unwrap_or(u64::MAX));
-        h.host_complete_to = known_to;
-        h.valid_from = self.store.valid_from();
-        h.sources = session::source_bits();
-        let (recycled, overwritten) = self.store.overwritten();
-        let callbacks = t.get(Total::Callbacks as usize).copied().unwrap_or(0);
-        let values = [
-            (Total::Steps, self.marks.steps),
-            (Total::DrainCpuNs, DRAIN_CPU.load(Ordering::Relaxed)),
-            (Total::CallbackNs, callbacks / 2 * callbacks_ns()),
-            (Total::LongestFlushNs, flush::longest()),
-            (Total::MirrorBytes, self.mirror.as_ref().map_or(0, |m| m.bytes)),
-            (Total::Recycled, recycled),
-            (Total::Overwritten, overwritten),
-        ];
-        for (which, value) in values.into_iter().chain(sampler::spent()).chain(self.windows.totals()) {
-            if let Some(slot) = t.get_mut(which as usize) {
-                *slot = value;
-            }
-        }
-        let attach = h.totals.get(Total::AttachNs as usize).copied().unwrap_or(0);
-        h.totals = self.decoder.totals;
-        if let Some(slot) = h.totals.get_mut(Total::AttachNs as usize) {
-            *slot = attach;
-        }
-        h.losses = losses::all();
     }
 
     /// Nothing is known of this span.
@@ -371,11 +307,6 @@ fn buffers_now() -> Buffers {
         pending: buffers::oldest_pending().is_some(),
         complete_to: flush::complete_to(),
     }
-}
-
-/// Measured mean of an exit callback and, about as much again, its entry.
-fn callbacks_ns() -> u64 {
-    2 * callbacks::mean_ns()
 }
 
 /// A module is about to be unloaded, and the kernel names in its records with it: lets the drain thread read what is
