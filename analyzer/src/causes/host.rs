@@ -31,7 +31,7 @@ use trace::event::Gauge;
 use super::host_parts::{parts, Part};
 use super::{compile, file_io, gc, gil, lock, logging, native_cpu, network, sleep, starved, Case};
 use crate::analysis::{Bucket, Confidence, Finding};
-use crate::gaps::standing::LEAST_SAMPLES;
+use crate::gaps::standing::{Stood, LEAST_SAMPLES};
 use crate::replay::Fix;
 use crate::sites::doing::Doing;
 use crate::sites::Site;
@@ -176,6 +176,10 @@ pub(super) fn of_kind(
             f.text.push_str(&throttled(case));
             place(case, &mut f, Some(part.doing));
         }
+        Doing::Waits => {
+            f.text.push_str(&meanwhile(&case.device.host));
+            place(case, &mut f, Some(part.doing));
+        }
         doing => place(case, &mut f, Some(doing)),
     }
     doubt(case, &mut f, part.doing);
@@ -208,6 +212,19 @@ fn place_holder(case: &Case, f: &mut Finding) {
         f.site = Some(holder.clone());
     } else if let Some(waits) = stood.site_of(Some(Doing::WaitsForGil)) {
         f.text.push_str(&format!("; it waits in {waits}, who holds it is not known"));
+    }
+}
+
+/// `; meanwhile prepare at train.py:20 computes`: what is waited for, as far as it is in this process.
+fn meanwhile(stood: &Stood) -> String {
+    let Some(other) = stood.meanwhile.as_ref().filter(|m| Some(*m) != stood.site_of(Some(Doing::Waits)))
+    else {
+        return String::new();
+    };
+    let at = Site { function: String::new(), ..other.clone() };
+    match other.function.is_empty() {
+        true => format!("; meanwhile another thread computes at {at}"),
+        false => format!("; meanwhile {} at {at} computes", other.function),
     }
 }
 

@@ -13,6 +13,9 @@
 //! than 5 samples, or less than half agreeing, are GP105 HOST without a kind. Where a tenth of the steps have half of the waiting,
 //! or the steps differ wildly, the thread may wait for requests and have nothing to do: low.
 //!
+//! Where another thread of the program that calls CUDA or holds Python's lock computed in at least half of these samples, its line is told as well
+//! (`meanwhile prepare at train.py:20 computes`): that it is what is waited for is likely, not known.
+//!
 //! # What to change
 //! Look at what the other side does: have it ready one step earlier (a deeper queue), or do it without waiting.
 

@@ -14,7 +14,7 @@ use trace::Kind;
 use crate::analysis::{Bucket, IdleSlice};
 use crate::run::{Device, Op, Run, Sample, Span, Thread};
 use crate::sites::doing::{
-    blocked_natively, blocked_reading, doing, sleeps_by_select, waits_for_its_turn, Doing,
+    blocked_natively, blocked_reading, doing, sleeps_by_select, waits_for_its_turn, Doing, MOST,
 };
 use crate::sites::frames::Frames;
 use crate::sites::{Site, Sites};
@@ -213,7 +213,25 @@ fn place(run: &Run, device: &Device, stretches: &[Stretch]) -> Vec<Placed> {
             placed.push(Placed { flat: stretch.flat, thread, sample: sample_, doing });
         }
     }
-    placed
+    one_side(run, placed)
+}
+
+/// Of two threads that hand the launching to each other one waits while the other works: the one that works says what is done.
+fn one_side(run: &Run, placed: Vec<Placed>) -> Vec<Placed> {
+    let end = |p: &Placed| -> u64 {
+        let thread = run.threads.get(p.thread as usize);
+        thread.and_then(|t| t.samples.get(p.sample as usize)).map_or(0, |s| s.span.end)
+    };
+    let works = |p: &&Placed| !p.doing.waits_for_others() && p.doing != Doing::Unknown;
+    let mut working: Vec<(u64, u32)> = placed.iter().filter(works).map(|p| (end(p), p.thread)).collect();
+    working.sort_unstable();
+    let is_waited_for = |p: &Placed| {
+        let at = end(p);
+        let from = working.partition_point(|w| w.0 + ONE_LOOK_NS < at);
+        let mut near = working.iter().skip(from).take_while(|w| w.0 <= at + ONE_LOOK_NS);
+        near.any(|w| w.1 != p.thread)
+    };
+    placed.into_iter().filter(|p| p.doing != Doing::Waits || !is_waited_for(p)).collect()
 }
 
 /// Below a line of Python, without Python's lock: no bytecode runs.
@@ -263,6 +281,8 @@ pub struct Stood {
     /// The line of the thread that held Python's lock in at least half of those that waited for it; then the time is
     /// this line's, and `site` only waits.
     pub holder: Option<Site>,
+    /// The line in which another thread of the program computed in at least half of those that waited for somebody.
+    pub meanwhile: Option<Site>,
 }
 
 impl Stood {
@@ -289,6 +309,9 @@ impl Stood {
         let waits = samples.iter().filter(|s| s.0 == Doing::WaitsForGil);
         let holders = waits.map(|s| holder(run, s.1, s.2.span.end).map_or(0, |h| h.stack));
         stood.holder = common(&mut sites, holders).map(|c| c.0);
+        let waits = samples.iter().filter(|s| s.0 == Doing::Waits);
+        let others = waits.map(|s| computes(run, s.1, s.2.span.end).map_or(0, |h| h.stack));
+        stood.meanwhile = common(&mut sites, others).map(|c| c.0);
         stood
     }
 
@@ -319,15 +342,26 @@ impl Stood {
 /// Samples of one look end this close to each other, ns: a look at sixteen threads takes about as long (50 µs each).
 const ONE_LOOK_NS: u64 = 1_000_000;
 
-/// The sample of the thread that held Python's lock at this time, by the same look. (One of another look tells who held
-/// it 10 ms before or after: the lock changes hands every 5 ms.)
-fn holder(run: &Run, but: usize, at: u64) -> Option<&Sample> {
-    let others = run.threads.iter().enumerate().filter(|(t, _)| *t != but);
-    let near = others.flat_map(|(_, t)| {
+/// The samples of other threads by the same look as the one that ended at this time. (One of another look tells who held Python's
+/// lock 10 ms before or after: it changes hands every 5 ms.)
+fn of_this_look(run: &Run, but: usize, at: u64) -> impl Iterator<Item = &Sample> {
+    let others = run.threads.iter().enumerate().filter(move |(t, _)| *t != but);
+    others.flat_map(move |(_, t)| {
         let from = t.samples.partition_point(|s| s.span.end + ONE_LOOK_NS < at);
         t.samples.get(from..).unwrap_or(&[]).iter().take_while(move |s| s.span.end <= at + ONE_LOOK_NS)
-    });
-    near.filter(|s| s.bits & HOLDS_GIL != 0).min_by_key(|s| s.span.end.abs_diff(at))
+    })
+}
+
+/// The sample of the thread that held Python's lock at this time.
+fn holder(run: &Run, but: usize, at: u64) -> Option<&Sample> {
+    let holds = of_this_look(run, but, at).filter(|s| s.bits & HOLDS_GIL != 0);
+    holds.min_by_key(|s| s.span.end.abs_diff(at))
+}
+
+/// The sample of the thread that had a CPU for most of the time, and half of it at least.
+fn computes(run: &Run, but: usize, at: u64) -> Option<&Sample> {
+    let busy = of_this_look(run, but, at).filter(|s| s.stack != 0 && s.on_cpu >= MOST);
+    busy.max_by_key(|s| s.on_cpu)
 }
 
 /// The line in which at least half of the stacks stand, else the function; and how many do.

@@ -11,7 +11,7 @@ use super::frames::Frames;
 use crate::run::{Run, Sample};
 
 /// A thread that waited for a CPU for this part of the time is starved, permille; one that had one for it computes.
-pub(super) const MOST: u16 = 500;
+pub(crate) const MOST: u16 = 500;
 
 /// See the module's head.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]

@@ -341,6 +341,54 @@ fn locks_and_autograds_own_thread() {
     names(&standing(|p| Pose::blocked(stack(p, &[engine, PREPARE]), 202)), "HOST", 41);
 }
 
+/// The thread that is waited for is named where it computes at the same moments, not where it waits itself, or computed at others.
+#[test]
+fn what_another_thread_computes_while_it_is_waited_for() {
+    let found = |at: i64, busy: bool| {
+        run(|p| {
+            work(p);
+            let waits = stack(p, &[("Queue.get", "%/queue.py", 171), PREPARE]);
+            let tick = p.t.next_multiple_of(TICK);
+            p.stand(AWAY, Pose::blocked(waits, 202));
+            let other = stack(p, &[("pack", "/job/gpt/data.py", 7), ("run", "%/threading.py", 9)]);
+            let pose = if busy { Pose::computing(other) } else { Pose::blocked(other, 202) };
+            p.sample(HOLDER, tick.saturating_add_signed(at), pose);
+        })
+    };
+    let together = found(300_000, true);
+    names(&together, "LOCK", 41);
+    assert!(
+        together.1.verdict.text.contains("; meanwhile pack at gpt/data.py:7 computes"),
+        "{}",
+        together.1.verdict.text
+    );
+    for other in [found(300_000, false), found(4_000_000, true)] {
+        names(&other, "LOCK", 41);
+        assert!(!other.1.verdict.text.contains("meanwhile"), "{}", other.1.verdict.text);
+    }
+}
+
+/// Two threads hand the launching to each other: the line is that of the one that works, not of the one that waits for it.
+#[test]
+fn of_two_threads_that_launch_in_turn_the_one_that_works_is_named() {
+    let handed = |p: &mut Program, away: u64| {
+        work(p);
+        let waits = stack(p, &[("Queue.get", "%/queue.py", 171), PREPARE]);
+        let works = stack(p, &[("pack", "/job/gpt/data.py", 7), ("run", "%/threading.py", 9)]);
+        let ticks = (p.t.next_multiple_of(TICK)..p.t + away).step_by(TICK as usize);
+        for tick in ticks {
+            p.sample(HOLDER, tick + 300_000, Pose::computing(works));
+        }
+        p.stand(away, Pose::blocked(waits, 202));
+        let main = std::mem::replace(&mut p.tid, HOLDER);
+        p.launch("layer_gemm", 264, 500_000);
+        p.tid = main;
+    };
+    let found = run(|p| handed(p, AWAY));
+    names_with(&found, "HOST", 7, time(|p| handed(p, 0)));
+    assert!(found.1.verdict.text.starts_with("gpt/data.py:7 in pack: "), "{}", found.1.verdict.text);
+}
+
 #[test]
 fn the_network() {
     names(&standing(|p| Pose::blocked(stack(p, &[PREPARE]), 45)), "NETWORK", 41);
