@@ -34,7 +34,8 @@ pub(crate) fn judge(run: &Run, a: &mut Analysis, prepared: &Prepared) {
     doubt(run, a, slowed.unwrap_or(0.0));
     if let Some(slowed) = slowed {
         let between = run.header.total(Total::LaunchesBetween).saturating_mul(trace::total::LEFT_BEHIND_NS);
-        a.cost.share = (slowed * recorded_share(run) + share(between, a.coverage.run_ns)).min(1.0);
+        let between = share(between, a.coverage.run_ns) * exposed(run, a, slowed);
+        a.cost.share = (slowed * recorded_share(run) + between).min(1.0);
     }
     note(a);
 }
@@ -49,6 +50,18 @@ fn doubt(run: &Run, a: &mut Analysis, slowed: f64) {
     } else {
         a.verdict.text.push_str(&format!("; {words}"));
         a.verdict.confidence = Confidence::Low;
+    }
+}
+
+/// How much of what recording puts on launches makes the steps longer, 0 (the GPU is the limit, or what the host waits for comes in its own time)
+/// to 1: it is the same with what stays of it between windows. `slowed`: by what recording made the recorded steps longer.
+fn exposed(run: &Run, a: &Analysis, slowed: f64) -> f64 {
+    let launches = run.header.total(Total::Launches).saturating_add(run.header.total(Total::GraphLaunches));
+    let put = share(launches.saturating_mul(u64::from(run.header.launch_cost_ns)), a.coverage.seen_ns);
+    if put > 0.0 {
+        (slowed / put).min(1.0)
+    } else {
+        1.0
     }
 }
 

@@ -4,6 +4,7 @@
 
 use analyzer::replay::RECORDER_SLOWS;
 use analyzer::Analysis;
+use trace::Total;
 
 use super::program::Program;
 use super::{run, verdict};
@@ -96,6 +97,23 @@ fn the_cost_of_recording_is_what_the_step_takes_longer() {
         p.t += 10_000_000;
     });
     assert!(python.1.cost.share < 0.02, "{:?}", python.1.cost);
+}
+
+/// Twenty times as many launches between windows as in them, in the time of the recording ten times over.
+#[test]
+fn what_stays_between_windows_costs_what_launches_cost_the_steps() {
+    let cost = |scale: u64| {
+        let (mut run, a) = run(|p| p.forward(60, scale));
+        let launches = run.devices.iter().map(|d| d.ops() as u64).sum::<u64>();
+        run.header.totals[Total::Launches as usize] = launches;
+        run.header.totals[Total::LaunchesBetween as usize] = 20 * launches;
+        run.header.launch_cost_ns = 4_600;
+        run.header.exit_monotonic = run.header.first_use + 10 * a.coverage.run_ns;
+        analyzer::analyze(&run).cost
+    };
+    let (launching, ahead) = (cost(1_000), cost(60_000));
+    assert!(launching.share > 0.05, "{launching:?}");
+    assert!(ahead.share < 0.01, "the GPU is the limit: {ahead:?}");
 }
 
 #[test]
