@@ -96,7 +96,7 @@ impl FirstOp {
         }
     }
 
-    /// An op was recorded.
+    /// An op was recorded that may end the front.
     #[inline]
     pub(crate) fn ran(&mut self, start: u64, correlation: u32) {
         let is_new = match self.launch {

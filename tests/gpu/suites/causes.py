@@ -19,7 +19,7 @@ from check.plan import FAIL, INFO, NOT_RUN, PASS
 from suites.causes_labels import LABELS, LEAST_WIN, MOST_HARMLESS, SILENT, WINS
 
 NAME = "causes"
-ABOUT = f"{len(LABELS)} programs, one cause each, some two, some none: verdict, line, promise (two parts, 1 and 2, of about 300 s)"
+ABOUT = f"{len(LABELS)} programs, one cause each, some two, some none: verdict, line, promise (two parts, 1 and 2, of about 400 s)"
 
 PROGRAMS = victim.PROGRAMS / "causes"
 PROMISE_OFF = 0.20  # a promised saving may be off by this share of the measured one

@@ -2,13 +2,14 @@
 // link: -lcudart -lcuda
 // A training loop as a framework has it: LAYERS pairs of kernels a step, one at the end that comes once, now and then a wait.
 //
-// usage: steps STEPS LAYERS HOST_US [SLOW_FROM SLOW_US [SLOW_STEPS]] [g | u | t | a | c]
+// usage: steps STEPS LAYERS HOST_US [SLOW_FROM SLOW_US [SLOW_STEPS]] [g | u | t | a | c | p]
 //   HOST_US    sleep of the host in each step
 //   SLOW_FROM  from this step on the host sleeps SLOW_US, for SLOW_STEPS steps (all that follow)
 //   g          another thread captures, instantiates and replays CUDA graphs all the while
 //   u          steps are not marked
 //   t          steps are not marked, and the kernel at their end comes twice: no launch comes once a step
 //   a          the host runs ahead: it never waits, and kernels take ten times as long
+//   p          as a, with a copy in front of each step, on a stream of its own that waits for nothing
 //   c          as a, and the program has the first half of each twenty steps recorded (by its own time, not the GPU's)
 // Prints "launched N".
 #include "gapprobe.h"
@@ -49,7 +50,7 @@ static void *graphs(void *unused) {
 
 int main(int argc, char **argv) {
     if (argc < 4) {
-        fprintf(stderr, "usage: steps STEPS LAYERS HOST_US [SLOW_FROM SLOW_US [SLOW_STEPS]] [g | u | t | a | c]\n");
+        fprintf(stderr, "usage: steps STEPS LAYERS HOST_US [SLOW_FROM SLOW_US [SLOW_STEPS]] [g | u | t | a | c | p]\n");
         return 2;
     }
     long steps = atol(argv[1]), layers = atol(argv[2]), host_us = atol(argv[3]), launched = 0;
@@ -58,17 +59,24 @@ int main(int argc, char **argv) {
     long slow_steps = argc > 6 ? atol(argv[6]) : steps;
     int with_graphs = strcmp(argv[argc - 1], "g") == 0, twice = strcmp(argv[argc - 1], "t") == 0;
     int marked = strcmp(argv[argc - 1], "u") != 0 && !twice;
-    int switched = strcmp(argv[argc - 1], "c") == 0, ahead = strcmp(argv[argc - 1], "a") == 0 || switched;
+    int switched = strcmp(argv[argc - 1], "c") == 0, fetches = strcmp(argv[argc - 1], "p") == 0;
+    int ahead = strcmp(argv[argc - 1], "a") == 0 || switched || fetches;
     int us = ahead ? 100 : 10;
     pthread_t thread;
     void *up = kernel("up", us), *down = kernel("down", us), *update = kernel("update", 2 * us);
     CHECK(cudaSetDevice(0));
     node = kernel("node", 2);
+    cudaStream_t side;
+    void *host, *device;
+    CHECK(cudaStreamCreateWithFlags(&side, 1));
+    CHECK(cudaMallocHost(&host, 4096));
+    CHECK(cudaMalloc(&device, 4096));
     if (with_graphs) pthread_create(&thread, NULL, graphs, NULL);
     for (long step = 0; step < steps; step++) {
         if (marked) gp_step();
         if (switched && step % 20 == 0) gp_capture(1);
         if (switched && step % 20 == 10) gp_capture(0);
+        if (fetches) CHECK(cudaMemcpyAsync(device, host, 4096, 1, side));
         int slow = step >= slow_from && step < slow_from + slow_steps;
         for (long layer = 0; layer < layers; layer++) {
             launch(up, NULL);
