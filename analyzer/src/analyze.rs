@@ -14,7 +14,7 @@ use crate::gaps::{attribute, HostView, Whose};
 use crate::kernels::KernelTable;
 use crate::known::complete_to;
 use crate::replay::Prepared;
-use crate::run::{Call, Device, Run, Span};
+use crate::run::{Blind, Call, Device, Run, Span};
 use crate::timeline::Observed;
 use crate::{causes, replay, steps, unanswered};
 
@@ -32,7 +32,7 @@ pub fn analyze_by(run: &Run, deadline: Option<Instant>) -> Analysis {
     let observed = Observed::new(valid, &run.blind);
     let mut a = Analysis {
         valid,
-        blind: run.blind.iter().copied().filter(|b| b.span.clip(valid).ns() > 0).collect(),
+        blind: disjoint(run.blind.iter().filter(|b| b.span.clip(valid).ns() > 0)),
         steps: steps::find(run, &kernels, valid),
         ..Analysis::default()
     };
@@ -253,6 +253,18 @@ fn steps_by_launches(run: &Run, a: &Analysis) -> u64 {
         return 0;
     }
     (all / seen * a.steps.steps.len() as f64).round() as u64
+}
+
+/// Unobserved spans (by start, may overlap) side by side: what two of them have in common is the first one's.
+fn disjoint<'a>(spans: impl Iterator<Item = &'a Blind>) -> Vec<Blind> {
+    let mut all: Vec<Blind> = Vec::new();
+    for b in spans {
+        let from = all.last().map_or(0, |last| last.span.end).max(b.span.start);
+        if from < b.span.end {
+            all.push(Blind { span: Span::new(from, b.span.end), ..*b });
+        }
+    }
+    all
 }
 
 fn cost(run: &Run, coverage: &Coverage) -> Cost {

@@ -187,7 +187,7 @@ impl Recorder {
                 }
             }
         }
-        self.front.settle(&mut self.decoder.first_op, &mut self.store);
+        self.front.settle(now, &mut self.decoder.first_op, &mut self.store);
         self.decoder.sampled.round(&mut self.store, &self.capture, self.decoder.devices);
         if let Some((from, to)) = stopped::take() {
             self.unobserved(from, to, Unobserved::Stopped);
@@ -232,10 +232,13 @@ impl Recorder {
         }
     }
 
-    /// Another client had CUPTI, from one time to the other.
+    /// Another client had CUPTI, from one time to the other. (Between windows it was off anyway, and opening one begins a front.)
     fn returned(&mut self, from: u64, to: u64) {
+        self.front.cut(from);
         self.unobserved(from, to, Unobserved::Yielded);
-        self.front.begin(to, &mut self.decoder.first_op, &mut self.store);
+        if self.windows.is_open() {
+            self.front.begin(to, &mut self.decoder.first_op, &mut self.store);
+        }
     }
 
     fn write_mirror(&mut self) {
@@ -269,10 +272,11 @@ impl Recorder {
     pub(crate) fn close(&mut self, now: u64) {
         let stranger = || self.unanswered.at_the_end(buffers_now());
         if let Some(since) = arbiter::open_span().or_else(stranger) {
+            self.front.cut(since);
             self.unobserved(since, now, Unobserved::Yielded);
         }
         if let Some((from, to)) = arbiter::take_span() {
-            self.unobserved(from, to, Unobserved::Yielded);
+            self.returned(from, to);
         }
         if let Some(session) = session::get().filter(|_| !buffers::is_bare()) {
             // the time for flushing is over: what is complete is read where it lies, the rest is lost and said to be
@@ -283,6 +287,7 @@ impl Recorder {
             }
         }
         self.say_of_sites(true);
+        self.front.settle(now, &mut self.decoder.first_op, &mut self.store);
         self.front.end(now, &mut self.store);
         self.windows.finish(now, &self.decoder.totals, &mut self.store);
         self.capture.finish(now, &mut self.store);

@@ -65,9 +65,9 @@ pub(crate) struct Settings {
     pub(crate) test_bare: bool,
     /// CUPTI's device buffers: bytes of one, most, how many ahead (test switch).
     pub(crate) test_device_pool: Option<[usize; 3]>,
-    /// Keep the recording after the report (test switch).
-    /// Kinds of records that are left out, for measurements.
+    /// Kinds of records that are left out (test switch).
     pub(crate) test_without: Vec<u32>,
+    /// Keep the recording after the report (test switch).
     pub(crate) test_keep: bool,
     /// File for raw CUPTI records (test switch).
     pub(crate) test_raw: Option<PathBuf>,

@@ -14,7 +14,8 @@ use trace::Kind;
 use crate::analysis::{Bucket, IdleSlice};
 use crate::run::{Device, Op, Run, Sample, Span, Thread};
 use crate::sites::doing::{
-    blocked_natively, blocked_reading, doing, sleeps_by_select, waits_for_its_turn, Doing, MOST,
+    blocked_natively, blocked_reading, doing, sleeps_by_select, stands_on_futex, waits_for_its_turn, Doing,
+    MOST,
 };
 use crate::sites::frames::Frames;
 use crate::sites::{Site, Sites};
@@ -216,20 +217,20 @@ fn place(run: &Run, device: &Device, stretches: &[Stretch]) -> Vec<Placed> {
     one_side(run, placed)
 }
 
-/// Of two threads that hand the launching to each other one waits while the other works: the one that works says what is done.
+/// Of two threads that hand the launching to each other one waits while the other works: the one that works says what is done. (Who waits for another
+/// process waits for none of them.)
 fn one_side(run: &Run, placed: Vec<Placed>) -> Vec<Placed> {
-    let end = |p: &Placed| -> u64 {
-        let thread = run.threads.get(p.thread as usize);
-        thread.and_then(|t| t.samples.get(p.sample as usize)).map_or(0, |s| s.span.end)
-    };
+    let sample = |p: &Placed| run.threads.get(p.thread as usize)?.samples.get(p.sample as usize);
     let works = |p: &&Placed| !p.doing.waits_for_others() && p.doing != Doing::Unknown;
-    let mut working: Vec<(u64, u32)> = placed.iter().filter(works).map(|p| (end(p), p.thread)).collect();
+    let mut working: Vec<(u64, u32, u32)> =
+        placed.iter().filter(works).filter_map(|p| Some((sample(p)?.span.end, p.thread, p.flat))).collect();
     working.sort_unstable();
     let is_waited_for = |p: &Placed| {
-        let at = end(p);
+        let Some(own) = sample(p).filter(|s| stands_on_futex(s)) else { return false };
+        let at = own.span.end;
         let from = working.partition_point(|w| w.0 + ONE_LOOK_NS < at);
         let mut near = working.iter().skip(from).take_while(|w| w.0 <= at + ONE_LOOK_NS);
-        near.any(|w| w.1 != p.thread)
+        near.any(|w| w.1 != p.thread && w.2 == p.flat)
     };
     placed.into_iter().filter(|p| p.doing != Doing::Waits || !is_waited_for(p)).collect()
 }
@@ -358,9 +359,9 @@ fn holder(run: &Run, but: usize, at: u64) -> Option<&Sample> {
     holds.min_by_key(|s| s.span.end.abs_diff(at))
 }
 
-/// The sample of the thread that had a CPU for most of the time, and half of it at least.
+/// The sample of the thread that had a CPU for most of the time, half of it at least, and is blocked in nothing.
 fn computes(run: &Run, but: usize, at: u64) -> Option<&Sample> {
-    let busy = of_this_look(run, but, at).filter(|s| s.stack != 0 && s.on_cpu >= MOST);
+    let busy = of_this_look(run, but, at).filter(|s| s.stack != 0 && s.syscall.is_none() && s.on_cpu >= MOST);
     busy.max_by_key(|s| s.on_cpu)
 }
 

@@ -152,12 +152,19 @@ pub struct Thread {
     pub samples: Vec<Sample>,
 }
 
+/// The next one of a name is looked for among so many ranges behind it: a damaged trace has as many open ones as ranges.
+const NEAR: usize = 4096;
+
 impl Thread {
     /// One of its ranges was never closed, and another of the same name began later: its end was forgotten (a `continue` in a loop), and
     /// nobody knows when it was. (What is still open at the end, and the last of its name, may be where the program stands.)
     pub fn is_left_open(&self, r: &Range) -> bool {
-        let again = |o: &Range| (o.kind, o.name) == (r.kind, r.name) && o.span.start > r.span.start;
-        r.flags & OPEN_ENDED != 0 && self.ranges.iter().any(again)
+        if r.flags & OPEN_ENDED == 0 || r.is_start_end() {
+            return false;
+        }
+        let later = self.ranges.partition_point(|o| o.span.start <= r.span.start);
+        let mut later = self.ranges.iter().skip(later).take(NEAR);
+        later.any(|o| (o.kind, o.name) == (r.kind, r.name))
     }
 }
 

@@ -7,6 +7,7 @@
 //! threads launched in it: what others launch, on this or another GPU, holds no step up.
 
 use trace::call::Class;
+use trace::event::Unobserved;
 use trace::Kind;
 
 use crate::replay::AHEAD_NS;
@@ -60,13 +61,14 @@ pub(super) fn on_device(run: &Run, host: &Host<'_>) -> Option<OnDevice> {
         }
     }
     let mut works = vec![Work::default(); host.begins.len()];
-    let mut launched: Vec<Option<u64>> = vec![None; host.begins.len()];
+    // of each step the first and the last call that launched something
+    let mut launched: Vec<Option<Span>> = vec![None; host.begins.len()];
     let (mut inside, mut outside) = (0u64, 0u64);
     let counting = counts.iter().enumerate().filter(|t| *t.1).map(|t| t.0);
-    for call in counting.flat_map(calls).filter(launches) {
+    for call in counting.flat_map(calls).filter(|c| launches(c) && c.result == 0) {
         match step_at(call.start).and_then(|step| launched.get_mut(step)) {
-            Some(first) => {
-                *first = Some(first.map_or(call.start, |f| f.min(call.start)));
+            Some(calls) => {
+                *calls = Some(joined(*calls, call));
                 inside += 1;
             }
             None => outside += 1,
@@ -121,23 +123,27 @@ pub(super) fn on_device(run: &Run, host: &Host<'_>) -> Option<OnDevice> {
         step_at(call.start).filter(|_| counts.get(thread) == Some(&true))
     });
     let mut latest = 0;
-    // the end of the step before, where all of it is known
+    // the end of the last step that launched something, where all of it is known
     let mut before = None;
-    let begins = works.iter().zip(&launched).zip(host.begins).zip(0..).map(|(((w, first), &mark), step)| {
+    let begins = works.iter().zip(&launched).zip(host.begins).zip(0..).map(|(((w, calls), &mark), step)| {
+        let is_hidden = dark.hides_begin(step, mark, *calls);
         let is_drained = before.is_some_and(|end| end <= mark);
-        before = dark.shows_all(step, mark).then_some(w.end);
-        // (nothing of the step before was left to wait for)
-        let is_hidden = !is_drained && dark.hides_begin(step, mark, *first);
-        if (first.is_some() && w.kernels == 0) || is_hidden {
-            before = None;
+        before = match calls {
+            _ if !dark.shows_all(step, mark, *calls) => None,
+            Some(_) => Some(w.end),
+            None => before,
+        };
+        // (where nothing of the step before was left to wait for it began at its mark)
+        if (calls.is_some() && w.kernels == 0) || (is_hidden && !is_drained) {
             return None;
         }
-        latest = w.held.max(mark).max(latest);
+        let held = if is_hidden { 0 } else { w.held };
+        latest = held.max(mark).max(latest);
         Some(latest)
     });
     let begins: Vec<Option<u64>> = begins.collect();
     let last = works.last().copied().unwrap_or_default();
-    let known = launched.last().is_none_or(|first| first.is_none()) || last.kernels > 0;
+    let known = launched.last().is_none_or(|calls| calls.is_none()) || last.kernels > 0;
     let end = host.end.filter(|_| known).map(|end| end.max(last.end).max(latest));
     Some(OnDevice { begins, end })
 }
@@ -147,13 +153,20 @@ fn is_held(op: &Op, call: &Call) -> bool {
     op.start > call.end.saturating_add(AHEAD_NS)
 }
 
+/// These calls and one more: from the begin of the first to the begin of the last.
+fn joined(calls: Option<Span>, call: &Call) -> Span {
+    calls.map_or(Span::new(call.start, call.start), |c| {
+        Span::new(c.start.min(call.start), c.end.max(call.start))
+    })
+}
+
 /// Where recording was off for a while, a host that runs ahead has launched steps of which it was off for the calls, or for the kernels.
 struct Dark<'a> {
     host: &'a Host<'a>,
     /// The time in which calls were recorded.
     seen: Observed,
-    /// Of each step, the first launch call whose kernel was recorded.
-    ran: Vec<u64>,
+    /// Of each step, the first and the last call that launched something which was recorded.
+    ran: Vec<Option<Span>>,
 }
 
 impl<'a> Dark<'a> {
@@ -162,28 +175,43 @@ impl<'a> Dark<'a> {
         if run.blind.is_empty() {
             return Dark { host, seen: Observed::default(), ran: Vec::new() };
         }
-        let mut ran = vec![u64::MAX; host.begins.len()];
+        let mut ran = vec![None; host.begins.len()];
         for op in run.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops) {
-            let Some((thread, call)) = run.call(op.call) else { continue };
-            if let Some(first) = step_of(call, thread).and_then(|step| ran.get_mut(step)) {
-                *first = call.start.min(*first);
+            let launches = |c: &Call| matches!(c.class, Some(Class::Launch | Class::GraphLaunch));
+            let Some((thread, call)) = run.call(op.call).filter(|(_, c)| launches(c)) else { continue };
+            if let Some(calls) = step_of(call, thread).and_then(|step| ran.get_mut(step)) {
+                *calls = Some(joined(*calls, call));
             }
         }
-        let unseen: Vec<Blind> = run.blind.iter().filter(|b| !b.is_host_seen()).copied().collect();
+        // (a process that was stopped made no calls)
+        let hides = |b: &&Blind| !b.is_host_seen() && b.reason != Unobserved::Stopped as u32;
+        let unseen: Vec<Blind> = run.blind.iter().filter(hides).copied().collect();
         Dark { host, seen: Observed::new(Span::new(0, MAX_TIME), &unseen), ran }
     }
 
-    /// Were all calls of this step recorded?
-    fn shows_all(&self, step: usize, mark: u64) -> bool {
-        let next = self.host.begins.get(step + 1).copied().or(self.host.end);
-        next.is_some_and(|next| self.seen.measure(Span::new(mark, next)) == next.saturating_sub(mark))
+    fn next(&self, step: usize) -> Option<u64> {
+        self.host.begins.get(step + 1).copied().or(self.host.end)
     }
 
-    /// Does nobody know which op was the first of this step? Its first recorded launch call is `first`.
-    fn hides_begin(&self, step: usize, mark: u64, first: Option<u64>) -> bool {
-        let Some(&ran) = self.ran.get(step) else { return false };
-        let next = || self.host.begins.get(step + 1).copied().or(self.host.end).unwrap_or(mark);
-        let until = Span::new(mark, first.unwrap_or_else(next));
-        self.seen.measure(until) < until.ns() || first.is_some_and(|first| ran > first)
+    fn ran(&self, step: usize) -> Option<Span> {
+        self.ran.get(step).copied().flatten()
+    }
+
+    /// Were all calls of this step recorded, and what the last of them launched?
+    fn shows_all(&self, step: usize, mark: u64, calls: Option<Span>) -> bool {
+        let is_seen = |next: u64| self.seen.measure(Span::new(mark, next)) == next.saturating_sub(mark);
+        let ran = calls.is_none_or(|calls| self.ran(step).is_some_and(|ran| ran.end >= calls.end));
+        ran && self.next(step).is_some_and(is_seen)
+    }
+
+    /// Does nobody know which op was the first of this step? `calls`: the launches that were recorded.
+    fn hides_begin(&self, step: usize, mark: u64, calls: Option<Span>) -> bool {
+        if self.ran.is_empty() {
+            return false;
+        }
+        let until = calls.map_or_else(|| self.next(step).unwrap_or(mark), |calls| calls.start);
+        let until = Span::new(mark, until);
+        let lacks_first = calls.is_some_and(|calls| self.ran(step).is_none_or(|ran| ran.start > calls.start));
+        self.seen.measure(until) < until.ns() || lacks_first
     }
 }

@@ -81,7 +81,8 @@ fn named(run: &Run, thread: &Thread, profilers: bool) -> Vec<Named> {
         // a step named inside a step (a library's own range) is no step of its own; one that begins a little before
         // the other ends (rounded stamps) is
         if found.last().is_none_or(|f| r.span.start >= f.1 || r.span.end > f.1) {
-            found.push((r.span.start, r.span.end, number, r.flags & OPEN_ENDED != 0));
+            let end = if thread.is_left_open(r) { r.span.start } else { r.span.end };
+            found.push((r.span.start, end, number, r.flags & OPEN_ENDED != 0));
         }
     }
     found

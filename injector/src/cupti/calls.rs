@@ -127,6 +127,10 @@ impl Decoder {
         let Some(mut e) = timed(Kind::Call, r.start, r.end, sink.now) else { return };
         (e.a, e.b, e.x, e.correlation) = (packed, r.return_value, class as u8, r.correlation);
         e.flags = FROM_RECORD;
+        // (now: the event follows with the thread's next call, when kernels of this one were read)
+        if sink.capture.covers(r.start) {
+            self.first_op.called(r.start, r.correlation);
+        }
         if let Some(done) = self.calls.take(r.thread, e) {
             self.recorded_call(r.thread, done, sink);
         }

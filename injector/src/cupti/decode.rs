@@ -220,11 +220,8 @@ impl Decoder {
         self.devices |= 1u64.checked_shl(op.device).unwrap_or(0);
         let wanted = sink.capture.covers_op(event.start, event.end);
         if wanted {
-            // (a copy on a stream of its own begins at once, beside kernels of before)
-            let kernels = self.totals.get(Total::Kernels as usize).copied().unwrap_or(0);
-            if kernels == 0 || matches!(event.kind, Kind::Kernel | Kind::GraphTrace) {
-                self.first_op.ran(event.start, op.correlation);
-            }
+            let is_kernel = matches!(event.kind, Kind::Kernel | Kind::GraphTrace);
+            self.first_op.ran(event.start, op.correlation, op.device, is_kernel);
             let track = TrackInfo::Stream { device: op.device, context: op.context, stream: op.stream };
             sink.store.add(track, event);
         }

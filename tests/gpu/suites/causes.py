@@ -28,7 +28,7 @@ WITHIN_OF_24, OVER_OF_24 = 20, 1  # of 24 promises so many are within PROMISE_OF
 RECORDING_BYTES = 300_000  # what a recording for CI may weigh, compressed; larger ones are kept, and named
 ARCHIVE_BYTES = 15 << 20
 SETUP_S = 25  # a batch of programs until all are ready
-EACH_S = 6  # one program's own time, alone
+EACH_S = 7  # one program's own time, alone
 # gapprobe keeps the recording, in a ring that is large enough for these runs.
 ENVIRONMENT = {"GAPPROBE_TEST_KEEP": "1", "GAPPROBE_MAX_MB": "64"}
 IN_TURN = {"GAPPROBE_CAPTURE": "profiler", "GAPPROBE_MAX_MB": "64"}
@@ -343,8 +343,8 @@ def run(plan, only=None):
                 judge_run(plan, matrix, program, form, ended, holds)
                 archive.add(program, form, ended, holds)
             ran[program, form] = ended
-            last = "fixed" if LABELS[program].native else "turns"
-            if form == last and holds and not LABELS[program].both and {(program, "slow"), (program, "fixed")} <= set(ran):
+        for program in programs:
+            if wins.get(program) is not None and not LABELS[program].both and {(program, "slow"), (program, "fixed")} <= set(ran):
                 off = judge_promise(plan, program, ran[program, "slow"], ran[program, "fixed"], ran.get((program, "turns")))
                 offs |= {program: off} if off is not None else {}
     finally:
