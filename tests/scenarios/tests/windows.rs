@@ -143,15 +143,21 @@ fn steps_that_become_slow_open_a_window() {
 
 #[test]
 fn graphs_are_made_and_replayed_while_windows_open_and_close() {
-    let words = ["1500", "6", "0", "g"];
-    let run = steps(&words).env("GAPPROBE_WINDOW", "8/16").env("GAPPROBE_SLOW_STEP", "0").run();
-    assert_eq!((run.ending(), run.launched()), (0, 1500 * A_STEP), "{}", run.stderr);
-    let recorded = run.recorded();
-    // (on a busy machine the gate waits for a thread that stands still inside a launch)
-    assert!(recorded.total(Total::Windows) > 5, "{} windows", recorded.total(Total::Windows));
-    for lost in [Loss::CaughtPanic, Loss::CuptiError, Loss::ForeignBuffer, Loss::BufferNotReturned] {
-        assert_eq!(recorded.loss(lost), 0, "{:?}", recorded.losses());
-    }
+    // (1,500 steps are over within half a second, and windows begin a quarter of a second after the first look at the steps; and two
+    // threads launch all the time: how often neither is inside a launch for a moment is the machine's to say)
+    let windows = |steps: u64| {
+        let run = self::steps(&[&steps.to_string(), "6", "0", "g"])
+            .env("GAPPROBE_WINDOW", "8/16")
+            .env("GAPPROBE_SLOW_STEP", "0")
+            .run();
+        assert_eq!((run.ending(), run.launched()), (0, steps * A_STEP), "{}", run.stderr);
+        let recorded = run.recorded();
+        for lost in [Loss::CaughtPanic, Loss::CuptiError, Loss::ForeignBuffer, Loss::BufferNotReturned] {
+            assert_eq!(recorded.loss(lost), 0, "{:?}", recorded.losses());
+        }
+        recorded.total(Total::Windows)
+    };
+    assert!([6_000, 24_000].into_iter().any(|steps| windows(steps) > 5), "hardly any windows");
 }
 
 #[test]
