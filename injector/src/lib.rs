@@ -51,6 +51,7 @@ mod exports;
 mod flight;
 #[cfg(not(loom))]
 mod flush;
+#[cfg(not(loom))]
 mod front;
 #[cfg(not(loom))]
 mod guard;

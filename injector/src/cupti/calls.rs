@@ -157,7 +157,9 @@ impl Decoder {
             return;
         }
         self.sampled.called(thread, event.end);
-        self.first_op.called(event.start, event.correlation);
+        if event.flags & FROM_RECORD == 0 {
+            self.first_op.called(event.start, event.correlation);
+        }
         match Class::from_u8(event.x) {
             Some(Class::Launch) => self.count(Total::Launches, 1),
             Some(Class::GraphLaunch) => self.count(Total::GraphLaunches, 1),
