@@ -56,8 +56,10 @@ fn doubt(run: &Run, a: &mut Analysis, slowed: f64) {
 /// How much of what recording puts on launches makes the steps longer, 0 (the GPU is the limit, or what the host waits for comes in its own time)
 /// to 1: it is the same with what stays of it between windows. `slowed`: by what recording made the recorded steps longer.
 fn exposed(run: &Run, a: &Analysis, slowed: f64) -> f64 {
-    let launches = run.header.total(Total::Launches).saturating_add(run.header.total(Total::GraphLaunches));
-    let put = share(launches.saturating_mul(u64::from(run.header.launch_cost_ns)), a.coverage.seen_ns);
+    let put = share(
+        recorded_launches(run).saturating_mul(u64::from(run.header.launch_cost_ns)),
+        a.coverage.seen_ns,
+    );
     if put > 0.0 {
         (slowed / put).min(1.0)
     } else {
@@ -67,12 +69,15 @@ fn exposed(run: &Run, a: &Analysis, slowed: f64) -> f64 {
 
 /// The share of the run's launches that was recorded, 0 to 1: all of them where it did not record in windows.
 fn recorded_share(run: &Run) -> f64 {
-    let h = &run.header;
-    let recorded = h.total(Total::Launches).saturating_add(h.total(Total::GraphLaunches));
-    match h.total(Total::LaunchesBetween) {
+    let recorded = recorded_launches(run);
+    match run.header.total(Total::LaunchesBetween) {
         0 => 1.0,
         between => share(recorded, recorded.saturating_add(between)),
     }
+}
+
+fn recorded_launches(run: &Run) -> u64 {
+    run.header.total(Total::Launches).saturating_add(run.header.total(Total::GraphLaunches))
 }
 
 /// What costs no time and still has to be said, beside whatever the verdict is.
