@@ -278,6 +278,7 @@ fn versions(h: &Header) -> Value {
             "graph_level": source(sources::GRAPH_LEVEL),
             "gave_up": source(sources::GAVE_UP),
             "no_launches": source(sources::NO_LAUNCHES),
+            "waits_by_calls": source(sources::WAITS_BY_CALLS),
         },
     })
 }

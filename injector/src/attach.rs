@@ -315,7 +315,7 @@ fn new_recorder(image: Image, settings: &Settings, callers: callers::Callers) ->
         world_size: world.unwrap_or(0),
         local_rank: local.map_or(0, |r| r + 1),
         cpus: identity::cpus(),
-        launch_cost_ns: windows::LAUNCH_NS,
+        launch_cost_ns: windows::launch_ns(),
         boot_id: identity::boot_id(),
         command: identity::command(),
         gapprobe: concat!(env!("CARGO_PKG_VERSION")).to_owned(),

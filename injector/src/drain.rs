@@ -152,6 +152,12 @@ impl Recorder {
                 return;
             }
             if let Some(mut event) = Event::decode(words) {
+                if event.kind == Kind::SyncRecord {
+                    if capture.covers(event.start) {
+                        store.add_recorder(&event);
+                    }
+                    return;
+                }
                 event.c = sites.of_the_call().max(callers.of_the_call()); // one of them, or neither
                 calls += 1;
                 unanswered.call(&event);

@@ -115,9 +115,10 @@ pub enum Kind {
     Memcpy = 2,
     /// GPU memset. `a` bytes bits 0..32, `b` bytes bits 32..64, `c` graph id.
     Memset = 3,
-    /// CUPTI synchronization record (start and end of the waiting as CUPTI saw it). `a` type
+    /// A wait and what is waited for: CUPTI's synchronization record (start and end of the waiting as CUPTI saw it), or the same told
+    /// by the callback of the call (its start and end; types 2 and 3 alone, `b` not known). `a` type
     /// (1 event synchronize, 2 stream waits for event, 3 stream synchronize, 4 context synchronize),
-    /// `b` CUDA event id, `c` CUPTI stream id.
+    /// `b` CUDA event id (`u32::MAX`: not known), `c` CUPTI stream id.
     SyncRecord = 4,
     /// A whole CUDA graph launch as one op (only with graph-level recording). `c` graph id.
     GraphTrace = 5,

@@ -52,6 +52,9 @@ pub mod sources {
     pub const NO_LAUNCHES: u32 = 16;
     /// After another client of CUPTI calls come from the whole kinds RUNTIME and DRIVER: its filter had none left.
     pub const CALL_KINDS: u32 = 32;
+    /// Waits come from callbacks all the time: CUPTI's kind SYNCHRONIZATION, which makes every call of the runtime slower, was never on.
+    /// Not set by gapprobe before 2026-11-23, which always had it on.
+    pub const WAITS_BY_CALLS: u32 = 64;
 }
 
 macro_rules! header {

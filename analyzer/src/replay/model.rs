@@ -8,8 +8,7 @@ use trace::total::RECORDED_NODE_NS;
 use super::graphs::Part;
 use super::prepare::{Item, Prepared, Role, Work};
 use super::{
-    Fix, Fixes, Slowed, GRAPH_NODES, LAUNCH_NS, LAUNCH_QUEUE, NODE_NS, PROFILER_SLOWS, RECORDER_MOST_CALLS,
-    RECORDER_SLOWS, SPACING_NS,
+    Fix, Fixes, Slowed, GRAPH_NODES, LAUNCH_NS, LAUNCH_QUEUE, NODE_NS, PROFILER_SLOWS, SPACING_NS,
 };
 use crate::analysis::Bucket;
 use crate::gaps::KERNEL_GAP_NS;
@@ -158,10 +157,10 @@ impl Playing<'_> {
             _ if !self.fixes.has(Fix::FasterHost) => ns,
             Slowed::Unknown => ns,
             Slowed::ByProfiler => without(PROFILER_SLOWS),
-            Slowed::ByRecorder => {
-                let (calls, of) = RECORDER_MOST_CALLS;
+            Slowed::ByRecorder(slows) => {
+                let (calls, of) = slows.most_calls;
                 let most = self.prepared.usual_call.saturating_mul(calls) / of;
-                without(RECORDER_SLOWS).max(ns.saturating_sub(most))
+                without(slows.by).max(ns.saturating_sub(most))
             }
         }
     }
@@ -245,7 +244,9 @@ impl Playing<'_> {
             false => w.duration,
         };
         let mut spacing = i64::from(w.spacing);
-        if is_node && self.fixes.has(Fix::FasterHost) && self.prepared.slowed == Slowed::ByRecorder {
+        let recorder_gone =
+            self.fixes.has(Fix::FasterHost) && matches!(self.prepared.slowed, Slowed::ByRecorder(_));
+        if is_node && recorder_gone {
             spacing = (spacing - RECORDED_NODE_NS as i64).max(spacing.min(0));
         }
         let latency = match part {

@@ -5,8 +5,9 @@
 //! `waits.rs`: what calls waited for.
 
 use trace::call::Class;
+use trace::header::sources;
 
-use super::{Fixes, Slowed, LAUNCH_NS, MAX_OPS};
+use super::{Fixes, Slowed, LAUNCH_NS, MAX_OPS, RECORDER_SLOWS, RECORDER_SLOWS_WITH_WAITS};
 use crate::analysis::{Bucket, Model, Step};
 use crate::gaps::HostView;
 use crate::run::{Call, Device, Run, Span, NONE};
@@ -139,8 +140,10 @@ impl Prepared {
             Slowed::ByProfiler
         } else if run.foreign {
             Slowed::Unknown
+        } else if run.header.sources & sources::WAITS_BY_CALLS != 0 {
+            Slowed::ByRecorder(RECORDER_SLOWS)
         } else {
-            Slowed::ByRecorder
+            Slowed::ByRecorder(RECORDER_SLOWS_WITH_WAITS)
         };
         let mut p =
             Prepared { streams: device.streams.len(), usual: host.usual, slowed, ..Prepared::default() };

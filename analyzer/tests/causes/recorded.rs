@@ -2,8 +2,9 @@
 //! What recording itself does to a step (docs/run-cost.md): CUPTI slows a host that launches, and neither waits nor the GPU. That the cause named is
 //! that of a step which nobody records: `sync_bool_mask` and `sync_eval_metric` of tests/gpu/recordings (`scripts/test labelled`).
 
-use analyzer::replay::RECORDER_SLOWS;
+use analyzer::replay::{RECORDER_SLOWS, RECORDER_SLOWS_WITH_WAITS};
 use analyzer::Analysis;
+use trace::header::sources::WAITS_BY_CALLS;
 use trace::Total;
 
 use super::program::Program;
@@ -12,7 +13,7 @@ use super::{run, verdict};
 /// The same program, recorded and not: what goes with its launches takes longer while it is recorded.
 fn both(step: impl Fn(&mut Program)) -> (Analysis, Analysis) {
     let recorded = run(|p| {
-        p.slowed = RECORDER_SLOWS;
+        p.slowed = RECORDER_SLOWS_WITH_WAITS.by;
         step(p);
     });
     (recorded.1, run(step).1)
@@ -74,6 +75,22 @@ fn what_a_fix_wins_is_what_it_wins_of_the_program_that_nobody_records() {
         let (_, said) = wins(&recorded, cause);
         assert!((said - truth).abs() < 0.03, "{cause}: {said:.3} said, {truth:.3} true");
     }
+}
+
+#[test]
+fn a_recording_without_cuptis_records_of_waits_slows_the_program_less() {
+    let step: fn(&mut Program) = |p| p.forward(60, 1_000);
+    let (with, alone) = both(step);
+    let without = run(|p| {
+        p.b.header.sources |= WAITS_BY_CALLS;
+        p.slowed = RECORDER_SLOWS.by;
+        step(p);
+    });
+    for recorded in [&with, &without.1] {
+        let cost = 1.0 - alone.steps.mean_ns / recorded.steps.mean_ns;
+        assert!((recorded.cost.share - cost).abs() < 0.02, "{:?}, {cost:.3} true", recorded.cost);
+    }
+    assert!(without.1.cost.share < 0.75 * with.cost.share, "{:?} {:?}", without.1.cost, with.cost);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use cupti_sys::{cbid, domain};
 use trace::call::{self, Class};
 use trace::{Event, Kind, Loss};
 
-use super::{names, session};
+use super::{names, session, streams};
 use crate::callers::{self, Place};
 use crate::guard::guard;
 use crate::{clock, drain, hostpool, lifecycle, program, python, thread_block, ticks};
@@ -148,6 +148,9 @@ fn on_api(area: u32, id: u32, data: &CUpti_CallbackData, inside: Place) {
     if class == Class::Launch as u8 || class == Class::GraphLaunch as u8 {
         hostpool::push(&[event.encode()]);
     } else {
+        if let Some(wait) = streams::wait(area, id, data, &event) {
+            hostpool::push(&[wait.encode()]);
+        }
         match python::site() {
             0 => callers::push(inside, area == domain::RUNTIME_API, event.encode()),
             site => {
@@ -166,6 +169,7 @@ fn on_resource(id: u32) {
     match id {
         cbid::resource::CONTEXT_CREATED => session::first_use(),
         cbid::resource::MODULE_UNLOAD_STARTING => names::module_unloading(clock::monotonic()),
+        cbid::resource::STREAM_DESTROY_STARTING | cbid::resource::CONTEXT_DESTROY_STARTING => streams::forget(),
         _ => {}
     }
 }

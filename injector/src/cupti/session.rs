@@ -52,16 +52,20 @@ static BEGUN: AtomicBool = AtomicBool::new(false);
 static STARTER: AtomicU32 = AtomicU32::new(0);
 /// Held while kinds are switched: a window of ours must not begin while another client takes over. No callback takes it.
 static ARMING: Mutex<()> = Mutex::new(());
+/// Our kinds are on. Switched under `ARMING`, as the next.
+static ON: AtomicBool = AtomicBool::new(false);
+/// The kind SYNCHRONIZATION is on.
+static WAITS_ON: AtomicBool = AtomicBool::new(false);
 
 /// GPU memory CUPTI may take a device, bytes: its default pool could grow to 250 buffers of 3.2 MB.
 const DEVICE_POOL_BYTES: usize = 32 << 20;
 const DEVICE_BUFFER_BYTES: usize = 3_200_000;
 const DEVICE_PRE_ALLOCATED: usize = 3;
 
-/// The kinds we record, MEMCPY before MEMCPY2 (which needs it).
+/// The kinds we always record, MEMCPY before MEMCPY2 (which needs it).
 fn kinds(session: &Session) -> impl Iterator<Item = u32> + '_ {
     let graph = session.graph_level.then_some(kind::GRAPH_TRACE);
-    [kind::MEMCPY, kind::MEMCPY2, kind::MEMSET, kind::SYNCHRONIZATION, kind::CONCURRENT_KERNEL]
+    [kind::MEMCPY, kind::MEMCPY2, kind::MEMSET, kind::CONCURRENT_KERNEL]
         .into_iter()
         .filter(|k| !session.without.contains(k))
         .chain(graph)
@@ -211,17 +215,25 @@ fn subscribe(session: &Session) {
         return; // somebody holds it: activity records alone
     }
     SUBSCRIBER.store(handle, Ordering::Release);
-    SOURCES.fetch_or(sources::CALLBACKS, Ordering::Relaxed);
+    SOURCES.fetch_or(sources::CALLBACKS | sources::WAITS_BY_CALLS, Ordering::Relaxed);
     call_back(session, handle, true);
     for id in callbacks::UNLOADING {
         // SAFETY: as above; 12.x and newer know the library form, older ones refuse it.
         let _ = unsafe { (session.cupti.enable_callback)(1, handle, domain::DRIVER_API, id) };
     }
-    for id in [cbid::resource::CONTEXT_CREATED, cbid::resource::MODULE_UNLOAD_STARTING] {
+    for id in RESOURCES {
         // SAFETY: as above.
         ok(unsafe { (session.cupti.enable_callback)(1, handle, domain::RESOURCE, id) });
     }
 }
+
+/// What becomes of contexts, streams and modules that we want to know.
+const RESOURCES: [u32; 4] = [
+    cbid::resource::CONTEXT_CREATED,
+    cbid::resource::CONTEXT_DESTROY_STARTING,
+    cbid::resource::STREAM_DESTROY_STARTING,
+    cbid::resource::MODULE_UNLOAD_STARTING,
+];
 
 /// Callbacks of the API calls we record, on or off.
 fn call_back(session: &Session, handle: CUpti_SubscriberHandle, on: bool) {
@@ -272,6 +284,21 @@ pub(crate) fn give_up_subscription() {
         ok(unsafe { (session.cupti.unsubscribe)(handle) });
         SOURCES.fetch_or(sources::GAVE_UP, Ordering::Relaxed);
         SOURCES.fetch_and(!sources::CALLBACKS, Ordering::Relaxed);
+        if ON.load(Ordering::Relaxed) {
+            record_waits(session);
+        }
+    }
+}
+
+/// CUPTI's own records of waits, where no callbacks tell us of them (`streams`): not otherwise, since this one kind makes all calls slower.
+fn record_waits(session: &Session) {
+    if is_subscribed() || session.without.contains(&kind::SYNCHRONIZATION) {
+        return;
+    }
+    // SAFETY: a kind number.
+    if ok(unsafe { (session.cupti.activity_enable)(kind::SYNCHRONIZATION) }) {
+        WAITS_ON.store(true, Ordering::Relaxed);
+        SOURCES.fetch_and(!sources::WAITS_BY_CALLS, Ordering::Relaxed);
     }
 }
 
@@ -327,6 +354,8 @@ fn switch_on(session: &Session) -> Result<(), CuptiResult> {
             kernels = result;
         }
     }
+    ON.store(true, Ordering::Relaxed);
+    record_waits(session);
     let of_calls = api_records::switch_on(&session.cupti, session.version, is_subscribed());
     SOURCES.fetch_or(of_calls, Ordering::Relaxed);
     kernels.ok()
@@ -341,7 +370,9 @@ pub(crate) fn disarm(session: &Session) {
 
 fn disable(session: &Session) {
     api_records::switch_off(&session.cupti);
-    for k in kinds(session) {
+    ON.store(false, Ordering::Relaxed);
+    let waits = WAITS_ON.swap(false, Ordering::Relaxed).then_some(kind::SYNCHRONIZATION);
+    for k in kinds(session).chain(waits) {
         // SAFETY: a kind number we enabled.
         ok(unsafe { (session.cupti.activity_disable)(k) });
     }

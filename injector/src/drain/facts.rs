@@ -9,7 +9,7 @@ use trace::Total;
 
 use super::{Recorder, DRAIN_CPU};
 use crate::cupti::{arbiter, callbacks, session};
-use crate::{flush, losses, nvtx, python, sampler};
+use crate::{flush, losses, nvtx, python, sampler, windows};
 
 impl Recorder {
     /// Are Python's lines recorded, and if not why? Once it is known.
@@ -54,6 +54,7 @@ impl Recorder {
         h.host_complete_to = known_to;
         h.valid_from = self.store.valid_from();
         h.sources = session::source_bits();
+        h.launch_cost_ns = windows::launch_ns();
         let (recycled, overwritten) = self.store.overwritten();
         let callbacks = t.get(Total::Callbacks as usize).copied().unwrap_or(0);
         let values = [

@@ -3,14 +3,26 @@
 //! What recording costs the program: estimated from what was recorded and from what CUPTI is known to cost (H200.md), and measured by
 //! holding the last steps of each window against the first ones behind it.
 
+use trace::header::sources;
 use trace::{total, Total};
 
 use super::plan::{Costs, RESIDUE_FIRST_NS, RESIDUE_NS};
 use super::step_clock;
+use crate::cupti::session;
 
-/// A launch that is recorded, with all that CUPTI costs the calls around it, ns: 4.6 µs in eager PyTorch of tiny blocks, 12 in a small GPT (docs/run-cost.md); 1.1 in a
+/// A launch that is recorded, with all that CUPTI costs the calls around it, ns: 2.3 µs in eager PyTorch of tiny blocks (docs/run-cost.md); 1.1 in a
 /// loop of launches in C++ (`gpu-check --only cost:launch`).
-pub(crate) const LAUNCH_NS: u32 = 4600;
+const LAUNCH_NS: u32 = 2300;
+/// The same with CUPTI's records of waits (`cupti::streams`).
+const LAUNCH_WITH_WAITS_NS: u32 = 4600;
+
+/// What a recorded launch costs here, ns.
+pub(crate) fn launch_ns() -> u32 {
+    match session::source_bits() & sources::WAITS_BY_CALLS {
+        0 => LAUNCH_WITH_WAITS_NS,
+        _ => LAUNCH_NS,
+    }
+}
 /// Steps held against each other, of a window and of what follows it.
 const STEPS: u64 = 100;
 /// Steps left out at a switch.
@@ -41,7 +53,7 @@ impl Spent {
 
     /// ns since `before`.
     fn cost(&self, before: &Spent) -> f64 {
-        (self.launches - before.launches) as f64 * f64::from(LAUNCH_NS)
+        (self.launches - before.launches) as f64 * f64::from(launch_ns())
             + self.nodes.saturating_sub(before.nodes) as f64 * total::RECORDED_NODE_NS as f64
             + self.callback_ns.saturating_sub(before.callback_ns) as f64
     }

@@ -34,7 +34,7 @@ use trace::event::Unobserved;
 use trace::{define, total, Total};
 
 pub(crate) use alarm::Reason;
-pub(crate) use budget::{Spent, LAUNCH_NS};
+pub(crate) use budget::{launch_ns, Spent};
 pub(crate) use step_clock::on_mark;
 pub(crate) use sync_clock::UnderWay;
 
