@@ -11,6 +11,8 @@ mod doubt;
 mod graphs;
 #[path = "steps/holes.rs"]
 mod holes;
+#[path = "steps/last.rs"]
+mod last;
 #[path = "steps/named.rs"]
 mod named;
 #[path = "steps/nothing.rs"]

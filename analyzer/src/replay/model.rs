@@ -7,9 +7,7 @@ use trace::total::RECORDED_NODE_NS;
 
 use super::graphs::Part;
 use super::prepare::{Item, Prepared, Role, Work};
-use super::{
-    Fix, Fixes, Slowed, GRAPH_NODES, LAUNCH_NS, LAUNCH_QUEUE, NODE_NS, PROFILER_SLOWS, SPACING_NS,
-};
+use super::{Fix, Fixes, Slowed, GRAPH_NODES, LAUNCH_NS, LAUNCH_QUEUE, NODE_NS, PROFILER_SLOWS, SPACING_NS};
 use crate::analysis::Bucket;
 use crate::gaps::KERNEL_GAP_NS;
 use crate::run::NONE;

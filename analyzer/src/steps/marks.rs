@@ -9,8 +9,9 @@ use crate::analysis::Step;
 use crate::run::{Mark, RangeKind, Run, Span, Thread};
 use crate::timeline::Observed;
 
-/// An open-ended last step counts if it is at least this share of the median step.
-const OPEN_STEP_SHARE: f64 = 0.5;
+/// An open-ended last step counts if it takes so many times the median of the others: a shorter one was cut off, and a longer one has what came behind
+/// the steps in it (a checkpoint saved, an evaluation).
+const OPEN_STEP: std::ops::RangeInclusive<f64> = 0.5..=1.5;
 
 /// Steps, and how many of the marks inside the observed time have none: their begin or end on the GPU is not known.
 pub(super) type Tiled = (Vec<Step>, usize);
@@ -139,12 +140,14 @@ fn tile(
         let host = Span::new(start, marked);
         steps.extend(span.map(|span| Step { host, ..step(span, number) }));
     }
-    let mut times: Vec<u64> = steps.iter().map(|s| s.span.ns()).collect();
-    let usual = super::median(&mut times) as f64;
     let open = marks.last().filter(|_| last.is_none());
-    let short = |s: &&Step| (s.span.ns() as f64) < usual * OPEN_STEP_SHARE;
-    if steps.last().filter(short).is_some_and(|s| open.is_some_and(|o| o.0 == s.host.start)) {
-        steps.pop();
+    if let Some((end, others)) = steps.split_last().filter(|(s, _)| open.is_some_and(|o| o.0 == s.host.start))
+    {
+        let mut times: Vec<u64> = others.iter().map(|s| s.span.ns()).collect();
+        let usual = super::median(&mut times) as f64;
+        if !times.is_empty() && !OPEN_STEP.contains(&(end.span.ns() as f64 / usual.max(1.0))) {
+            steps.pop();
+        }
     }
     Some((steps, unplaced))
 }

@@ -169,7 +169,9 @@ fn on_resource(id: u32) {
     match id {
         cbid::resource::CONTEXT_CREATED => session::first_use(),
         cbid::resource::MODULE_UNLOAD_STARTING => names::module_unloading(clock::monotonic()),
-        cbid::resource::STREAM_DESTROY_STARTING | cbid::resource::CONTEXT_DESTROY_STARTING => streams::forget(),
+        cbid::resource::STREAM_DESTROY_STARTING | cbid::resource::CONTEXT_DESTROY_STARTING => {
+            streams::forget()
+        }
         _ => {}
     }
 }

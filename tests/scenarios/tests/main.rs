@@ -44,6 +44,7 @@ mod sites;
 mod stacks;
 mod stopped;
 mod strangers;
+mod streams;
 mod untouched;
 mod waits;
 mod windows;

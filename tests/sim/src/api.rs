@@ -11,6 +11,7 @@ use crate::settings::settings;
 use crate::{injection, stopwatch, truth};
 use std::cell::Cell;
 use std::ffi::{c_char, c_void, CStr};
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// CUPTI's callback domains.
@@ -40,30 +41,32 @@ thread_local! {
 }
 
 /// One exported call.
-pub(crate) struct Call {
+pub(crate) struct Call<'a> {
     pub(crate) domain: u32,
     pub(crate) cbid: u32,
     pub(crate) name: &'static CStr,
     /// The call's arguments, laid out in their order.
     pub(crate) params: *const c_void,
+    pub(crate) arguments: PhantomData<&'a ()>,
     /// Kernel name, for launches.
     pub(crate) symbol: *const c_char,
 }
 
-impl Call {
+impl<'a> Call<'a> {
     /// A driver call.
-    pub(crate) fn driver<T>(cbid: u32, name: &'static CStr, params: &T) -> Self {
+    pub(crate) fn driver<T>(cbid: u32, name: &'static CStr, params: &'a T) -> Self {
         Call {
             domain: DRIVER,
             cbid,
             name,
             params: std::ptr::from_ref(params).cast(),
+            arguments: PhantomData,
             symbol: std::ptr::null(),
         }
     }
 
     /// A runtime call.
-    pub(crate) fn runtime<T>(cbid: u32, name: &'static CStr, params: &T) -> Self {
+    pub(crate) fn runtime<T>(cbid: u32, name: &'static CStr, params: &'a T) -> Self {
         Call { domain: RUNTIME, ..Call::driver(cbid, name, params) }
     }
 }
@@ -84,7 +87,7 @@ pub(crate) fn correlation() -> u32 {
 }
 
 /// Runs `body` as the exported call `call`.
-pub(crate) fn traced(call: &Call, body: impl FnOnce() -> i32) -> i32 {
+pub(crate) fn traced(call: &Call<'_>, body: impl FnOnce() -> i32) -> i32 {
     if let Some(refusal) = injection::refusal() {
         return refusal;
     }
@@ -122,7 +125,7 @@ pub(crate) fn traced(call: &Call, body: impl FnOnce() -> i32) -> i32 {
     result
 }
 
-fn deliver(call: &Call, site: u32, correlation: u32, result: *const i32, shared: &mut u64) {
+fn deliver(call: &Call<'_>, site: u32, correlation: u32, result: *const i32, shared: &mut u64) {
     let (context, context_uid) = match current() {
         Some(context) => (tag::CONTEXT + context, gpu().contexts.get(context).map_or(0, |c| c.id)),
         None => (0, 0),

@@ -168,8 +168,16 @@ impl Gpu {
     pub(crate) fn add_stream(&mut self, context: usize, nonblocking: bool) -> usize {
         let id = self.contexts[context].next_stream_id;
         self.contexts[context].next_stream_id += 1;
+        // as the driver's: the handle of a stream that is gone comes again for another one
+        let gone = self.streams.iter().position(|s| !s.alive && s.context == context && s.capture.is_none());
         self.push_stream(id, context, nonblocking);
-        self.streams.len() - 1
+        match gone {
+            Some(place) => {
+                self.streams.swap_remove(place);
+                place
+            }
+            None => self.streams.len() - 1,
+        }
     }
 
     /// The stream behind a handle; 0, 1 and 2 are the default stream of `current`.

@@ -37,7 +37,7 @@ fn remember(result: i32) -> i32 {
 }
 
 /// One runtime call that needs a device.
-pub(crate) fn on_device(call: &Call, body: impl FnOnce() -> i32) -> i32 {
+pub(crate) fn on_device(call: &Call<'_>, body: impl FnOnce() -> i32) -> i32 {
     remember(traced(call, || match ready() {
         Ok(()) => body(),
         Err(code) => code,
@@ -249,13 +249,15 @@ extern "C" fn sim_cudaStreamCreate(out: *mut usize) -> i32 {
 
 #[no_mangle]
 extern "C" fn sim_cudaStreamCreateWithFlags(out: *mut usize, flags: u32) -> i32 {
-    let call = Call::runtime(198, c"cudaStreamCreateWithFlags", &Args2(out, flags));
+    let params = Args2(out, flags);
+    let call = Call::runtime(198, c"cudaStreamCreateWithFlags", &params);
     on_device(&call, || driver_streams::cuStreamCreate(out, flags))
 }
 
 #[no_mangle]
 extern "C" fn sim_cudaStreamCreateWithPriority(out: *mut usize, flags: u32, priority: i32) -> i32 {
-    let call = Call::runtime(202, c"cudaStreamCreateWithPriority", &Args3(out, flags, priority));
+    let params = Args3(out, flags, priority);
+    let call = Call::runtime(202, c"cudaStreamCreateWithPriority", &params);
     on_device(&call, || driver_streams::cuStreamCreate(out, flags))
 }
 
@@ -282,7 +284,8 @@ extern "C" fn sim_cudaStreamQuery(stream: usize) -> i32 {
 
 #[no_mangle]
 extern "C" fn sim_cudaStreamWaitEvent(stream: usize, event: usize, flags: u32) -> i32 {
-    let call = Call::runtime(147, c"cudaStreamWaitEvent", &Args3(stream, event, flags));
+    let params = Args3(stream, event, flags);
+    let call = Call::runtime(147, c"cudaStreamWaitEvent", &params);
     on_device(&call, || driver_streams::cuStreamWaitEvent(stream, event, flags))
 }
 
@@ -293,7 +296,8 @@ extern "C" fn sim_cudaEventCreate(out: *mut usize) -> i32 {
 
 #[no_mangle]
 extern "C" fn sim_cudaEventCreateWithFlags(out: *mut usize, flags: u32) -> i32 {
-    let call = Call::runtime(134, c"cudaEventCreateWithFlags", &Args2(out, flags));
+    let params = Args2(out, flags);
+    let call = Call::runtime(134, c"cudaEventCreateWithFlags", &params);
     on_device(&call, || driver_streams::cuEventCreate(out, flags))
 }
 
@@ -306,7 +310,8 @@ extern "C" fn sim_cudaEventDestroy(event: usize) -> i32 {
 
 #[no_mangle]
 extern "C" fn sim_cudaEventRecord(event: usize, stream: usize) -> i32 {
-    let call = Call::runtime(135, c"cudaEventRecord", &Args2(event, stream));
+    let params = Args2(event, stream);
+    let call = Call::runtime(135, c"cudaEventRecord", &params);
     on_device(&call, || driver_streams::cuEventRecord(event, stream))
 }
 
@@ -324,7 +329,8 @@ extern "C" fn sim_cudaEventSynchronize(event: usize) -> i32 {
 
 #[no_mangle]
 extern "C" fn sim_cudaEventElapsedTime(out: *mut f32, from: usize, to: usize) -> i32 {
-    let call = Call::runtime(139, c"cudaEventElapsedTime", &Args3(out, from, to));
+    let params = Args3(out, from, to);
+    let call = Call::runtime(139, c"cudaEventElapsedTime", &params);
     on_device(&call, || driver_streams::cuEventElapsedTime(out, from, to))
 }
 
@@ -332,19 +338,22 @@ extern "C" fn sim_cudaEventElapsedTime(out: *mut f32, from: usize, to: usize) ->
 
 #[no_mangle]
 extern "C" fn sim_cudaStreamBeginCapture(stream: usize, mode: u32) -> i32 {
-    let call = Call::runtime(315, c"cudaStreamBeginCapture", &Args2(stream, mode));
+    let params = Args2(stream, mode);
+    let call = Call::runtime(315, c"cudaStreamBeginCapture", &params);
     on_device(&call, || driver_graphs::cuStreamBeginCapture_v2(stream, mode))
 }
 
 #[no_mangle]
 extern "C" fn sim_cudaStreamEndCapture(stream: usize, out: *mut usize) -> i32 {
-    let call = Call::runtime(319, c"cudaStreamEndCapture", &Args2(stream, out));
+    let params = Args2(stream, out);
+    let call = Call::runtime(319, c"cudaStreamEndCapture", &params);
     on_device(&call, || driver_graphs::cuStreamEndCapture(stream, out))
 }
 
 #[no_mangle]
 extern "C" fn sim_cudaStreamIsCapturing(stream: usize, out: *mut i32) -> i32 {
-    let call = Call::runtime(317, c"cudaStreamIsCapturing", &Args2(stream, out));
+    let params = Args2(stream, out);
+    let call = Call::runtime(317, c"cudaStreamIsCapturing", &params);
     on_device(&call, || driver_graphs::cuStreamIsCapturing(stream, out))
 }
 
@@ -372,7 +381,8 @@ extern "C" fn sim_cudaGraphAddKernelNode(
     count: usize,
     params: usize,
 ) -> i32 {
-    let call = Call::runtime(289, c"cudaGraphAddKernelNode", &Args5(out, graph, after, count, params));
+    let given = Args5(out, graph, after, count, params);
+    let call = Call::runtime(289, c"cudaGraphAddKernelNode", &given);
     on_device(&call, || {
         let Some(node) = get(params as *const KernelNode) else { return code::INVALID_VALUE };
         let Some(function) = modules::function(node.function) else { return code::INVALID_VALUE };
@@ -382,13 +392,15 @@ extern "C" fn sim_cudaGraphAddKernelNode(
 
 #[no_mangle]
 extern "C" fn sim_cudaGraphInstantiate(out: *mut usize, graph: usize, flags: u64) -> i32 {
-    let call = Call::runtime(443, c"cudaGraphInstantiate", &Args3(out, graph, flags));
+    let params = Args3(out, graph, flags);
+    let call = Call::runtime(443, c"cudaGraphInstantiate", &params);
     on_device(&call, || driver_graphs::cuGraphInstantiateWithFlags(out, graph, flags))
 }
 
 #[no_mangle]
 extern "C" fn sim_cudaGraphInstantiateWithFlags(out: *mut usize, graph: usize, flags: u64) -> i32 {
-    let call = Call::runtime(418, c"cudaGraphInstantiateWithFlags", &Args3(out, graph, flags));
+    let params = Args3(out, graph, flags);
+    let call = Call::runtime(418, c"cudaGraphInstantiateWithFlags", &params);
     on_device(&call, || driver_graphs::cuGraphInstantiateWithFlags(out, graph, flags))
 }
 

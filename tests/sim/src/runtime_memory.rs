@@ -41,7 +41,8 @@ extern "C" fn sim_cudaFreeAsync(at: usize, stream: usize) -> i32 {
 
 #[no_mangle]
 extern "C" fn sim_cudaHostAlloc(out: *mut usize, bytes: usize, flags: u32) -> i32 {
-    let call = Call::runtime(27, c"cudaHostAlloc", &Args3(out, bytes, flags));
+    let params = Args3(out, bytes, flags);
+    let call = Call::runtime(27, c"cudaHostAlloc", &params);
     on_device(&call, || driver::cuMemHostAlloc(out, bytes, flags))
 }
 
