@@ -216,8 +216,10 @@ fn register_leaving() {
         });
     }
     PROCESS.store(std::process::id(), Ordering::Relaxed);
-    // SAFETY: a function that lives as long as the process (the library is never unmapped).
-    unsafe { libc::atexit(at_exit) };
+    for _ in 0..leave::MOST_LEAVERS {
+        // SAFETY: a function that lives as long as the process (the library is never unmapped).
+        unsafe { libc::atexit(at_exit) };
+    }
     static ONCE: AtomicBool = AtomicBool::new(false);
     if !ONCE.swap(true, Ordering::AcqRel) {
         // SAFETY: as above.

@@ -8,7 +8,7 @@
 
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use analyzer::report::retention;
@@ -28,16 +28,41 @@ static SPOKEN: AtomicBool = AtomicBool::new(false);
 static WANTED: Signal = Signal::new();
 static DEADLINE: AtomicU64 = AtomicU64::new(0);
 
+/// Threads that may call `exit` at once: before glibc 2.41 each goes on with the handlers that no other has begun, and the first to be through ends
+/// the process. So the handler is registered so many times, and those that come later wait in theirs ([`wait_for_the_leaver`]).
+pub(crate) const MOST_LEAVERS: usize = 4;
+/// The thread in [`leave`].
+static LEAVER: AtomicU32 = AtomicU32::new(0);
+
+/// Another thread writes the report already: the process must not end under it, within the deadline.
+fn wait_for_the_leaver(exit_ms: u64) {
+    // SAFETY: takes nothing, cannot fail.
+    let own = unsafe { libc::gettid() } as u32;
+    let until = Instant::now() + Duration::from_millis(exit_ms);
+    // a handler of a signal that interrupted the leaver itself waits for nobody
+    while lifecycle::get() == lifecycle::State::Leaving
+        && LEAVER.load(Ordering::Acquire) != own
+        && Instant::now() < until
+    {
+        attach::pause(1);
+    }
+}
+
 /// The exit handler. A second call, a fork child, a process without GPU use: nothing.
 pub(crate) fn leave() {
     if lifecycle::get() == lifecycle::State::Attached {
         lifecycle::set(lifecycle::State::Inert); // CUDA was initialised and never used
         return;
     }
-    if lifecycle::get() != lifecycle::State::Recording || !lifecycle::set(lifecycle::State::Leaving) {
+    let Some(settings) = attach::settings() else { return };
+    if (lifecycle::get() as u32) < lifecycle::State::Recording as u32 {
         return;
     }
-    let Some(settings) = attach::settings() else { return };
+    if !lifecycle::set(lifecycle::State::Leaving) {
+        return wait_for_the_leaver(settings.exit_ms);
+    }
+    // SAFETY: takes nothing, cannot fail.
+    LEAVER.store(unsafe { libc::gettid() } as u32, Ordering::Release);
     let begin = Instant::now();
     let deadline = begin + Duration::from_millis(settings.exit_ms);
     // flushing may take 0.6 s of it at most; a hung flush is left hanging on its own thread

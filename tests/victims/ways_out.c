@@ -2,8 +2,8 @@
 // Every way out of a process, with work on the device, for tests that a profiler changes none of them.
 //
 // usage: ways_out WAY [KERNELS] [QUEUED_MS]
-//   WAY        return, exit3, _exit4, abort, sigterm, sigkill, segv, thread (exit from another thread), hang (sleeps
-//              until killed, after saying "ready")
+//   WAY        return, exit3, _exit4, abort, sigterm, sigkill, segv, thread (exit from another thread), two (from two
+//              at once), hang (sleeps until killed, after saying "ready")
 //   KERNELS    launched and finished before leaving (1000)
 //   QUEUED_MS  of work still queued on the device when leaving (0)
 // Prints "launched N" first: these kernels were synchronized, so they have ended by then. "hang" goes on launching.
@@ -13,9 +13,12 @@
 #include <string.h>
 #include <unistd.h>
 
-static void *leave_from_thread(void *unused) {
+static pthread_barrier_t together;
+
+static void *leave_from_thread(void *at_once) {
+    if (at_once) pthread_barrier_wait(&together);
     exit(5);
-    return unused;
+    return NULL;
 }
 
 int main(int argc, char **argv) {
@@ -38,6 +41,12 @@ int main(int argc, char **argv) {
         pthread_t thread;
         pthread_create(&thread, NULL, leave_from_thread, NULL);
         pthread_join(thread, NULL);
+    }
+    if (!strcmp(way, "two")) {
+        pthread_t thread;
+        pthread_barrier_init(&together, NULL, 2);
+        pthread_create(&thread, NULL, leave_from_thread, &together);
+        leave_from_thread(&together);
     }
     if (!strcmp(way, "hang")) {
         printf("ready\n");

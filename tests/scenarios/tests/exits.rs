@@ -9,11 +9,12 @@ use trace::header::state;
 use trace::Loss;
 
 /// Way of `ways_out`, and the status it ends with (1000 + signal).
-const WAYS: [(&str, i32); 8] = [
+const WAYS: [(&str, i32); 9] = [
     ("return", 0),
     ("exit3", 3),
     ("_exit4", 4),
     ("thread", 5),
+    ("two", 5),
     ("abort", 1006),
     ("segv", 1011),
     ("sigterm", 1015),
