@@ -8,7 +8,7 @@ use super::{power, saves, MODEL_ERROR, NOTICED_SHARE};
 use crate::analysis::{Analysis, Bucket, Confidence, DeviceAnalysis, Finding};
 use crate::plural::counted;
 use crate::replay::{Fix, Fixes, Prepared};
-use crate::run::{Run, NONE};
+use crate::run::{Run, Span, NONE};
 
 /// From this win on the GPU is so much busier that its clock may be another one.
 const CLEAR_WIN: f64 = 0.2;
@@ -40,6 +40,8 @@ pub(crate) struct Case<'a> {
     pub(super) saves: saves::Saves,
     /// What computing draws, where it was read.
     pub(super) power: Option<power::Power>,
+    /// By bucket: the longest time in one piece, a share of the wall time.
+    longest: [f64; Bucket::COUNT],
 }
 
 /// The device that computes most, of those that the replay does not play.
@@ -95,6 +97,7 @@ impl<'a> Case<'a> {
         let saves = saves::Saves::of(run, analysis, device);
         let power = power::Power::of(run, device.ordinal, analysis.steady);
         let calls = blame(run, analysis, device);
+        let longest = longest(analysis, device);
         Case {
             run,
             analysis,
@@ -106,6 +109,7 @@ impl<'a> Case<'a> {
             elsewhere,
             saves,
             power,
+            longest,
         }
     }
 
@@ -230,6 +234,16 @@ impl<'a> Case<'a> {
         f
     }
 
+    /// As sure as [`Self::finding`] says, but where most of what is won may be a single pause of the bucket: what happened once is nobody's step.
+    pub(crate) fn more_than_once(&self, mut f: Finding, bucket: Bucket) -> Finding {
+        let steps = self.analysis.steps.steady().len();
+        let longest = self.longest.get(bucket as usize).copied().unwrap_or(0.0);
+        if steps >= STEPS_FOR_ONCE && longest > f.win * MOST_OF_IT {
+            f.confidence = Confidence::Low;
+        }
+        f
+    }
+
     /// ± of a promise: the model's own error, and `doubt`, a share of the step.
     fn error_ns(&self, doubt: f64) -> f64 {
         self.step_ns() * (self.analysis.model.error() + doubt)
@@ -248,6 +262,26 @@ impl<'a> Case<'a> {
             Confidence::Medium
         }
     }
+}
+
+/// A single pause is this much of a win at least where it is most of it.
+const MOST_OF_IT: f64 = 0.5;
+/// Among fewer steps than this each is a large part of what is won.
+const STEPS_FOR_ONCE: usize = 10;
+
+/// See [`Case::longest`].
+fn longest(analysis: &Analysis, device: &DeviceAnalysis) -> [f64; Bucket::COUNT] {
+    let mut most = [0; Bucket::COUNT];
+    let (mut piece, mut bucket) = (Span::default(), None);
+    for s in &device.slices {
+        let goes_on = s.start == piece.end && bucket == Some(s.bucket);
+        piece = if goes_on { Span::new(piece.start, s.end) } else { s.span() };
+        bucket = Some(s.bucket);
+        if let Some(most) = most.get_mut(s.bucket as usize).filter(|most| piece.ns() > **most) {
+            *most = analysis.counts.measure(piece).max(*most);
+        }
+    }
+    most.map(|ns| crate::analysis::share(ns, device.wall_ns))
 }
 
 /// Idle time of the steady span by bucket and function, most expensive first.

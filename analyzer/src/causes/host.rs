@@ -103,7 +103,10 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let own = parts.iter().find(|p| p.code.is_none());
     if let Some(own) = own {
         let whole = f;
-        f = case.finding((CODE, NAME), whole.share * own.part, whole.win * own.part);
+        f = case.more_than_once(
+            case.finding((CODE, NAME), whole.share * own.part, whole.win * own.part),
+            Bucket::Host,
+        );
         (f.count, f.call, f.fix) = (whole.count, whole.call, whole.fix);
     } else if !parts.is_empty() {
         return None; // it has a name of its own
@@ -134,7 +137,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
 fn stretches(case: &Case, cause: (&'static str, &'static str)) -> Option<(Finding, String)> {
     let share = case.share(&[Bucket::Host]);
     let win = case.stretch_win(Fix::Host, share)?;
-    let mut f = case.finding(cause, share, win);
+    let mut f = case.more_than_once(case.finding(cause, share, win), Bucket::Host);
     let slices = case.device.slices.iter().filter(|s| s.bucket == Bucket::Host);
     let mut longest = 0;
     let mut last = None;
@@ -166,7 +169,8 @@ pub(super) fn of_kind(
     of(1.0)?; // whatever it wins; what it wins takes a replay
     let (all, longest) = stretches(case, cause)?;
     let part = of(all.win)?;
-    let mut f = case.finding(cause, all.share * part.part, all.win * part.part);
+    let mut f =
+        case.more_than_once(case.finding(cause, all.share * part.part, all.win * part.part), Bucket::Host);
     (f.count, f.call, f.fix) = (all.count, all.call, fix);
     f.text = format!("the launching thread {} {}, up to {longest}", part.doing.words(), case.rhythm(f.count));
     told_by(case, &mut f, part.doing);

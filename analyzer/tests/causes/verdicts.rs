@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! GP191 MIXED, GP199 INCONCLUSIVE, and which device the line is about.
 
-use analyzer::analysis::Bucket;
+use analyzer::analysis::{Bucket, Confidence};
 use trace::Loss;
 
 use super::{kept, run, time, verdict, Program, STEPS};
@@ -24,6 +24,26 @@ fn many_small_reasons_are_mixed() {
     });
     verdict(&a, "MIXED");
     assert!(a.verdict.text.contains(" + ") || a.verdict.text.contains(", "), "{}", a.verdict.text);
+}
+
+/// 1 ms of work a step, and pauses of the host's own.
+#[test]
+fn what_happened_once_is_never_sure() {
+    let confidence = |often: usize, pause: u64| {
+        let mut n = 0;
+        let (_, a) = run(|p| {
+            (0..20).for_each(|_| p.launch("gemm", 264, 50_000));
+            p.sync();
+            n += 1;
+            if n % often == 0 {
+                p.t += pause;
+            }
+        });
+        verdict(&a, "HOST");
+        a.verdict.confidence
+    };
+    assert_eq!(confidence(1, 5_000_000), Confidence::High);
+    assert_eq!(confidence(STEPS * 2 / 3, 300_000_000), Confidence::Low);
 }
 
 /// Every step waits a few times when the GPU has nearly caught up: the waits themselves are short, but each leaves the
