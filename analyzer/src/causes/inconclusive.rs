@@ -17,6 +17,7 @@
 //! `gapprobe doctor`. The trace can be looked at all the same.
 
 use trace::call::Class;
+use trace::event::Unobserved;
 use trace::header::sources;
 use trace::Kind;
 
@@ -72,6 +73,18 @@ fn unlike_steps(a: &Analysis) -> Option<f64> {
     (part > LONG_STEPS_SHARE).then_some(part)
 }
 
+/// No operation, and why where it is known.
+fn nothing_recorded(a: &Analysis) -> String {
+    let why = match a.blind.first() {
+        None => return "no GPU operation was recorded".to_owned(),
+        Some(b) if b.reason == Unobserved::CaptureOff as u32 => {
+            "capture was off: switched off by the program, or under GAPPROBE_CAPTURE=profiler never on, which takes cudaProfilerStart"
+        }
+        Some(b) => b.text(),
+    };
+    format!("no GPU operation was recorded ({why})")
+}
+
 /// Why there can be no verdict, before any cause is looked at.
 pub(super) fn before(run: &Run, a: &Analysis) -> Option<String> {
     if run.problems.cut_segments > 0 {
@@ -91,7 +104,7 @@ pub(super) fn before(run: &Run, a: &Analysis) -> Option<String> {
         return Some(match run.header.gpu_complete_to {
             _ if run.unproven().is_some() => unproven(run),
             0 => "nothing of the GPU was recorded before the end".to_owned(),
-            _ => "no GPU operation was recorded".to_owned(),
+            _ => nothing_recorded(a),
         });
     };
     let reason = a.blind.first().map_or("no GPU operation in it", |b| b.text());

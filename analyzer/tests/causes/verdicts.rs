@@ -2,7 +2,8 @@
 //! GP191 MIXED, GP199 INCONCLUSIVE, and which device the line is about.
 
 use analyzer::analysis::{Bucket, Confidence};
-use trace::Loss;
+use trace::event::Unobserved;
+use trace::{Event, Kind, Loss};
 
 use super::{kept, run, time, verdict, Program, STEPS};
 
@@ -24,6 +25,21 @@ fn many_small_reasons_are_mixed() {
     });
     verdict(&a, "MIXED");
     assert!(a.verdict.text.contains(" + ") || a.verdict.text.contains(", "), "{}", a.verdict.text);
+}
+
+#[test]
+fn where_nothing_was_recorded_the_reason_is_named() {
+    let mut p = Program::new();
+    let begin = p.t;
+    p.b.header.first_use = begin;
+    let mut off = Event::new(Kind::Unobserved, begin, begin + 300_000_000);
+    off.a = Unobserved::CaptureOff as u32;
+    p.b.on_recorder(off);
+    p.t += 300_000_000;
+    (p.b.header.gpu_complete_to, p.b.header.host_complete_to) = (p.t, p.t);
+    let (_, a) = p.analyze();
+    assert_eq!(a.verdict.cause, "INCONCLUSIVE");
+    assert!(a.verdict.text.contains("cudaProfilerStart"), "{}", a.verdict.text);
 }
 
 /// 1 ms of work a step, and pauses of the host's own.
