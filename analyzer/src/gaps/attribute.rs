@@ -115,6 +115,8 @@ struct Credit {
 struct Reason {
     bucket: Bucket,
     call: u32,
+    /// Up to here the host was late: what it did meanwhile says whose the time is, launch by launch.
+    late: u64,
     begin: u64,
     inside: Bucket,
     returned: u64,
@@ -123,7 +125,15 @@ struct Reason {
 
 impl Reason {
     fn of(bucket: Bucket, call: u32) -> Reason {
-        Reason { bucket, call, begin: u64::MAX, inside: bucket, returned: u64::MAX, stalled: (bucket, call) }
+        Reason {
+            bucket,
+            call,
+            late: 0,
+            begin: u64::MAX,
+            inside: bucket,
+            returned: u64::MAX,
+            stalled: (bucket, call),
+        }
     }
 }
 
@@ -251,7 +261,7 @@ impl<'a> Walk<'a> {
                     true => Bucket::Host,
                     false => Bucket::Launch,
                 };
-                let mut reason = self.late(next.op, call, end, bucket);
+                let mut reason = Reason { late: begin, ..self.late(next.op, call, end, bucket) };
                 if self.begins_late(next.op, call) {
                     reason.returned = call.end.max(end);
                     reason.stalled = self.stalled(next);
@@ -399,6 +409,9 @@ impl<'a> Walk<'a> {
 
     /// What neither a credit nor an allocation takes.
     fn rest(&mut self, span: Span, before: Option<Before<'a>>, next: Placed<'a>, reason: Reason) {
+        let late =
+            self.away(Span::new(span.start, reason.late.clamp(span.start, span.end)), before, next, reason);
+        let span = Span::new(late, span.end);
         let begin = reason.begin.clamp(span.start, span.end);
         let returned = reason.returned.clamp(begin, span.end);
         let parts = [
@@ -409,6 +422,20 @@ impl<'a> Walk<'a> {
         for (from, to, (bucket, call)) in parts.into_iter().filter(|p| p.0 < p.1) {
             self.slice(Span::new(from, to), before, Some(next), bucket, call);
         }
+    }
+
+    /// Time in which the host was late: elsewhere in front of any launch that it made meanwhile (to another device, of a copy beside the
+    /// computing), and launching for the rest. Returns where the time begins of which nothing of that is known.
+    fn away(&mut self, late: Span, before: Option<Before<'a>>, next: Placed<'a>, reason: Reason) -> u64 {
+        let (run, host) = (self.run, self.host);
+        let mut at = late.start;
+        for (away, call) in host.away(run, late) {
+            self.slice(Span::new(at, away.start), before, Some(next), Bucket::Launch, reason.call);
+            let bucket = if host.is_fetch(call) { Bucket::Input } else { Bucket::Host };
+            self.slice(away, before, Some(next), bucket, call);
+            at = away.end;
+        }
+        at
     }
 
     /// Charges the begin of `span` to the credits, oldest first, until they are spent; returns where the rest begins.

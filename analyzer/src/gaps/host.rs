@@ -50,6 +50,9 @@ pub struct HostView {
     stretch: Vec<u32>,
     /// By flat call number, as `stretch`: at least half of it went into fetching data.
     fetched: Vec<bool>,
+    /// Where there are several devices: long stretches, by begin of the launches behind them: when each began, and the launch's
+    /// flat number. To whatever device that went, the host was elsewhere.
+    away: Vec<(u64, u32)>,
     /// By return time.
     pub blockers: Vec<Blocker>,
     /// Median stretch, ns.
@@ -115,6 +118,9 @@ impl HostView {
             view.fetching.paced |= view.standing.paced;
             view.usual_without_elsewhere(&stretches);
         }
+        if run.devices.len() > 1 {
+            view.find_away(run);
+        }
         view
     }
 
@@ -173,6 +179,31 @@ impl HostView {
         }
         self.blockers.sort_by_key(|b| (b.end, b.start));
         self.blockers.dedup_by_key(|b| b.call); // one copy call, several records
+    }
+
+    /// The launching calls of its threads, by begin, each with the latest return of those before (0: none).
+    fn launches<'a>(&'a self, run: &'a Run) -> impl Iterator<Item = (u64, u32, &'a Call)> + 'a {
+        let lists = self.threads.iter().filter_map(|&t| run.threads.get(t)).map(|t| t.calls.as_slice());
+        let calls = Merge::new(lists.collect(), |c: &Call| c.start).filter(|(_, _, c)| c.launches());
+        let mut returned = 0;
+        calls.map(move |(list, i, c)| {
+            let before = returned;
+            returned = returned.max(c.end);
+            (before, self.threads.get(list).map_or(NONE, |&t| run.flat(t, i)), c)
+        })
+    }
+
+    fn find_away(&mut self, run: &Run) {
+        let long = self.launches(run).filter(|(before, flat, _)| *before > 0 && self.is_long(*flat));
+        self.away = long.map(|(before, flat, _)| (before, flat)).collect();
+    }
+
+    /// The parts of `span` in which the host was elsewhere, in order: each with the launch that came late by it.
+    pub fn away<'a>(&'a self, run: &'a Run, span: Span) -> impl Iterator<Item = (Span, u32)> + 'a {
+        let begin = move |flat: u32| run.call(flat).map_or(0, |(_, c)| c.start);
+        let from = self.away.partition_point(|a| begin(a.1) <= span.start);
+        let near = self.away.get(from..).unwrap_or(&[]).iter().take_while(move |a| a.0 < span.end);
+        near.map(move |a| (Span::new(a.0, begin(a.1)).clip(span), a.1)).filter(|a| a.0.ns() > 0)
     }
 
     /// Gives the stretches back where there are samples that could stand in them.

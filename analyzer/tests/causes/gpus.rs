@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Several GPUs in one recording: whose wait it is, and what a fix of one is worth while another computes.
 
+use super::program::{DISPATCH, LATENCY, LAUNCH_CALL};
 use super::{Program, STEPS};
-use analyzer::Analysis;
+use analyzer::analysis::Bucket;
+use analyzer::{Analysis, Run};
 
 const MS: u64 = 1_000_000;
 
@@ -132,4 +134,81 @@ fn a_collective_that_waits_for_a_slower_gpu_is_not_promised_away() {
     assert_eq!(v.cause, "GPU-BOUND", "{v:?}");
     assert!(v.text.contains("GPU 1 computes 9") && v.text.contains("GPU 0 4"), "{}", v.text);
     assert!(v.confidence < analyzer::analysis::Confidence::High, "{v:?}");
+}
+
+/// One thread drives two GPUs as a pipeline, and the host works for `think` before each step.
+fn pipeline(think: u64, launches: [usize; 2], marked: bool, waits: bool) -> (Run, Analysis) {
+    let mut p = Program::new();
+    p.b.device(1, "SIM H200", 132);
+    for step in 0..2 * STEPS as u32 {
+        if marked {
+            p.mark(step, 0);
+        }
+        for (device, name) in [(0, "first_kernel"), (1, "second_kernel")] {
+            p.device = device;
+            for _ in 0..launches[device as usize] {
+                p.launch(name, 264, 50_000);
+            }
+            p.launch("last_kernel", 264, 30_000);
+        }
+        for device in [0, 1].into_iter().filter(|_| waits) {
+            p.device = device;
+            p.sync();
+        }
+        p.think(think);
+    }
+    p.analyze()
+}
+
+/// What stands between the host's work and the second GPU's launch is a launch to the first GPU: the work keeps the second one
+/// waiting all the same.
+#[test]
+fn work_in_front_of_a_launch_to_another_gpu_is_the_hosts() {
+    for (launches, marked, waits) in [
+        ([20, 3], true, true),
+        ([20, 3], true, false),
+        ([10, 10], true, true),
+        ([10, 10], true, false),
+        ([10, 10], false, true),
+        ([3, 20], true, true),
+    ] {
+        for think in [1_900_000, 5 * MS] {
+            let (_, a) = pipeline(think, launches, marked, waits);
+            let name = format!("{launches:?}, marked {marked}, waits {waits}, {think}: {:?}", a.verdict);
+            let truth = pipeline(0, launches, marked, waits).1.steps.mean_ns;
+            assert_eq!(a.verdict.cause, "HOST", "{name}");
+            assert!(
+                (a.verdict.predicted_ns - truth).abs() <= a.verdict.error_ns.max(truth * 0.1),
+                "{name}: {truth}"
+            );
+            // (a wait in front of the work may claim its part)
+            for d in &a.devices {
+                let launching = d.buckets.share(Bucket::Launch) * a.steps.mean_ns;
+                let most = (launches[0] + launches[1] + 2) as u64 * (DISPATCH + LAUNCH_CALL) + LATENCY;
+                assert!(launching < 1.1 * most as f64, "{name}: GPU {} {:?}", d.ordinal, d.buckets);
+            }
+        }
+    }
+}
+
+/// ... and what the launches to the first GPU take is launching.
+#[test]
+fn launching_to_another_gpu_stays_launching() {
+    let mut p = Program::new();
+    p.b.device(1, "SIM H200", 132);
+    for step in 0..STEPS as u32 {
+        p.mark(step, 0);
+        for (device, kernels) in [(0, 400), (1, 3)] {
+            p.device = device;
+            for _ in 0..kernels {
+                p.launch("quick_kernel", 264, 2_000);
+            }
+        }
+    }
+    let (_, a) = p.analyze();
+    for d in &a.devices {
+        assert!(d.buckets.share(Bucket::Launch) > 0.7, "GPU {} {:?}", d.ordinal, d.buckets);
+        // (nothing is known of the time before the second GPU's first launch)
+        assert!(d.buckets.share(Bucket::Host) < 1.1 / STEPS as f64, "GPU {} {:?}", d.ordinal, d.buckets);
+    }
 }
