@@ -4,6 +4,7 @@
 //! ```text
 //! chrome.rs           what is asked for, what was written
 //! chrome/document.rs  the order of things in the file
+//! chrome/cursors.rs   how far it has been written
 //! chrome/essential.rs what is in it in any case when it grows too large
 //! chrome/facts.rs     what is known beside the events, for who reads the trace again
 //! chrome/tracks.rs    which track has which number and name
@@ -24,6 +25,7 @@ use crate::analysis::Analysis;
 use crate::run::Run;
 
 mod counters;
+mod cursors;
 pub(crate) mod document;
 mod essential;
 pub(crate) mod facts;
@@ -71,6 +73,8 @@ pub struct Written {
     pub ops: u64,
     /// Slices of API calls.
     pub calls: u64,
+    /// Named ranges.
+    pub ranges: u64,
     /// GPU operations left out at the size limit.
     pub ops_left_out: u64,
     /// API calls left out at the size limit.
@@ -79,6 +83,13 @@ pub struct Written {
     pub ranges_left_out: u64,
     /// Idle slices left out at the size limit (the shortest first).
     pub gaps_left_out: u64,
+}
+
+impl Written {
+    /// Operations, calls and ranges that the recording has and the trace has not.
+    pub fn left_out(&self) -> u64 {
+        self.ops_left_out + self.calls_left_out + self.ranges_left_out
+    }
 }
 
 /// Why there is no trace.

@@ -136,12 +136,37 @@ pub struct Report {
     pub left_out: u64,
     /// Files that could not be written, in which folder, and why; one sentence each, without a full stop.
     pub problems: Vec<String>,
+    /// `gapprobe run` waits for this process, takes the recording up where this is not whole, and removes it then: no line may send
+    /// anybody there.
+    pub taken_up: bool,
 }
 
 impl Report {
     /// Trace and summary are there: the recording is needed no more.
     pub fn is_complete(&self) -> bool {
-        self.problems.is_empty() && self.late.is_none() && self.left_out == 0 && self.summary.is_some()
+        self.problems.is_empty()
+            && self.late.is_none()
+            && self.left_out == 0
+            && self.summary.is_some()
+            && self.not_in_the_trace() == 0
+    }
+
+    /// Nothing is missing but older events in the trace, which was kept small: another trace would be no better.
+    pub fn is_cut_to_size(&self) -> bool {
+        let whole = Report { written: None, ..self.clone() };
+        self.not_in_the_trace() > 0 && whole.is_complete()
+    }
+
+    /// Events that the recording has and the trace has not, to keep it small.
+    pub fn not_in_the_trace(&self) -> u64 {
+        self.written.map_or(0, |w| w.left_out())
+    }
+
+    /// What of the recording is in the trace, where that is not all; without a full stop.
+    pub fn share_in_the_trace(&self) -> Option<String> {
+        let (left, w) = (self.not_in_the_trace(), self.written?);
+        let has = w.ops + w.calls + w.ranges;
+        (left > 0).then(|| format!("the trace has {has} of {} events, the newest whole", has + left))
     }
 }
 

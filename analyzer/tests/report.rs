@@ -7,7 +7,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use analyzer::report::{report, write, ReportError, ReportOptions};
+use analyzer::report::{earlier, report, write, ReportError, ReportOptions};
 
 #[path = "chrome/million.rs"]
 mod million;
@@ -228,4 +228,44 @@ fn what_was_not_in_time_or_left_out_is_named_with_the_command_that_does_it() {
     );
     assert!(line.ends_with(&expected), "{line}");
     assert_eq!(line.matches("Next:").count(), 1, "{line}");
+}
+
+/// The trace is kept under a size; the recording then has what it has not, stays, and is what the line sends to.
+#[test]
+fn a_trace_cut_to_its_size_leaves_the_recording_and_says_so() {
+    let folder = Folder::new("cut-to-size");
+    let bytes = million::recording(150_000);
+    let options = ReportOptions { max_trace_bytes: 2_000_000, ..ReportOptions::new(&folder.0) };
+    let mut made = report(bytes.as_slice(), &options).unwrap();
+    assert!(made.is_cut_to_size() && !made.is_complete(), "{made:?}");
+    let w = made.written.unwrap();
+    let (has, all) = (w.ops + w.calls + w.ranges, w.ops + w.calls + w.ranges + w.left_out());
+    let share = format!("the trace has {has} of {all} events, the newest whole");
+    let recording = Path::new("/tmp/gapprobe-7/run.gpr");
+    for taken_up in [false, true] {
+        // `gapprobe run` does not remove it
+        made.taken_up = taken_up;
+        let line = made.unfinished(Some(recording), 123);
+        let expected = format!("; {share}. Next: gapprobe analyze /tmp/gapprobe-7/run.gpr. Trace: ");
+        assert!(line.contains(&expected), "{line}");
+    }
+    // and makes no second trace that would be cut as well
+    let run = analyzer::load(bytes.as_slice()).unwrap();
+    let analysis = analyzer::analyze(&run);
+    assert!(earlier::has_trace_of(&run.header, &folder.0, &analysis));
+    let other = Folder::new("cut-to-size-empty");
+    assert!(!earlier::has_trace_of(&run.header, &other.0, &analysis));
+}
+
+/// Where `gapprobe run` takes the recording up, and removes it, the line sends nobody there.
+#[test]
+fn under_run_the_line_names_no_command_for_a_recording_that_goes() {
+    let folder = Folder::new("taken-up");
+    let bytes = million::recording(50_000);
+    let options = ReportOptions { most_events: 30_000, ..ReportOptions::new(&folder.0) };
+    let mut made = report(bytes.as_slice(), &options).unwrap();
+    made.taken_up = true;
+    let line = made.unfinished(Some(Path::new("/tmp/gapprobe-7/run.gpr")), 123);
+    assert!(line.contains("; gapprobe run goes on with the recording /tmp/gapprobe-7/run.gpr"), "{line}");
+    assert!(!line.contains("Next:"), "{line}");
 }

@@ -6,7 +6,7 @@
 //!   whose functions a program reaches by name records, for it alone sees the program's marks and CUPTI's other clients. The
 //!   others are off, and hand on what the driver and NVTX ask of them.
 //! * **Another tool's** in `CUDA_INJECTION64_PATH`: it stays, the driver never calls us, and at the exit of a program that
-//!   used CUDA one line says so. With `GAPPROBE_FORCE=1` we take its place and call it in our turn, after we are attached: what
+//!   used CUDA one line says so; so it does where there is no such file, of which the driver says nothing. With `GAPPROBE_FORCE=1` we take its place and call it in our turn, after we are attached: what
 //!   it does to CUPTI then reaches our wrappers (`cupti/arbiter.rs`). Its path goes to children in [`NEXT`].
 
 use std::ffi::{c_char, c_int, c_void, CStr, CString};
@@ -117,20 +117,46 @@ pub(crate) fn beside(path: &'static [u8], own: &[u8]) -> Vec<*mut c_char> {
     Vec::new()
 }
 
-/// The library is mapped, as the driver does inside `cuInit`, and so is the driver: CUDA was used.
+/// CUDA was used: the library is mapped, as the driver does inside `cuInit`, and so is the driver; or the driver says so, where it
+/// found no library to load.
 fn say_at_exit() {
     let Some(path) = OTHER.get().and_then(|p| std::str::from_utf8(p).ok()) else { return };
     if lifecycle::get() != lifecycle::State::Dormant || path.is_empty() {
         return;
     }
-    if choose::is_mapped(&[path]) && choose::is_mapped(&["/libcuda.so"]) {
-        let settings = settings::read();
-        say::set_quiet(settings.quiet);
-        let why = format!(
-            "not recording: CUDA_INJECTION64_PATH is taken by {path}; GAPPROBE_FORCE=1 records beside it"
-        );
-        say::complain(&settings.complaints.with(&why).unwrap_or(why));
+    if !choose::is_mapped(&["/libcuda.so"]) || !(choose::is_mapped(&[path]) || was_initialised()) {
+        return;
     }
+    let settings = settings::read();
+    say::set_quiet(settings.quiet);
+    // a name without a folder is looked for by the loader
+    let is_there = !path.contains('/') || Path::new(path).exists();
+    let why = match is_there {
+        true => format!(
+            "not recording: CUDA_INJECTION64_PATH is taken by {path}; GAPPROBE_FORCE=1 records beside it"
+        ),
+        false => format!("not recording: CUDA_INJECTION64_PATH names {path}, which is not there: unset it"),
+    };
+    say::complain(&settings.complaints.with(&why).unwrap_or(why));
+}
+
+/// Has anybody called `cuInit`? Asks the driver for the number of GPUs, which it tells only then; before it, and once it has ended
+/// (its exit handlers come before ours, which was there first), it refuses at once, with different reasons.
+fn was_initialised() -> bool {
+    const NOT_INITIALISED: c_int = 3;
+    // SAFETY: a C string; the driver is mapped, and this takes a reference to it.
+    let handle = unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    if handle.is_null() {
+        return false;
+    }
+    // SAFETY: an open handle and a C string.
+    let function = unsafe { libc::dlsym(handle, c"cuDeviceGetCount".as_ptr()) };
+    if function.is_null() {
+        return false;
+    }
+    // SAFETY: `CUresult cuDeviceGetCount(int *count)`, since CUDA 2.0.
+    let count_of: extern "C" fn(*mut c_int) -> c_int = unsafe { std::mem::transmute(function) };
+    count_of(&mut 0) != NOT_INITIALISED
 }
 
 /// A string `NAME=value` that the environment keeps for ever.

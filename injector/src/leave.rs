@@ -88,7 +88,7 @@ pub(crate) fn leave() {
     if !DONE.load(Ordering::Acquire) && !SPOKEN.swap(true, Ordering::AcqRel) {
         // the thread that writes ends with the process, wherever it is: nobody else would remove its half file
         analyzer::report::abandon();
-        unfinished(recording::shown_path(), settings.exit_ms);
+        unfinished(recording::shown_path(), settings.exit_ms, settings.run_id.is_some());
     }
     if flight::is_busy() {
         analyzer::report::abandon(); // its thread ends with the process, too
@@ -96,11 +96,15 @@ pub(crate) fn leave() {
     lifecycle::set(lifecycle::State::Inert);
 }
 
-fn unfinished(recording: Option<&[u8]>, exit_ms: u64) {
+/// `taken_up`: `gapprobe run` makes the report then, and removes the recording.
+fn unfinished(recording: Option<&[u8]>, exit_ms: u64, taken_up: bool) {
     let mut digits = [0; 20];
     let start: &[u8] = b"gapprobe: the report was not ready within ";
     let (ms, end): (&[u8], &[u8]) = (decimal(exit_ms, &mut digits), b" ms (GAPPROBE_EXIT_MS)");
     match recording {
+        Some(path) if taken_up => {
+            say::parts(&[start, ms, end, b"; gapprobe run goes on with the recording ", path]);
+        }
         Some(path) => {
             say::parts(&[start, ms, end, b". Next: gapprobe recover ", path]);
         }
@@ -165,16 +169,18 @@ fn report(deadline: Instant) {
         return; // the deadline passed and the line was said
     }
     match report {
-        Ok(report) => {
+        Ok(mut report) => {
+            report.taken_up = settings.run_id.is_some();
             let whole = report.is_complete();
             let speaks = settings.print_all || recorder.header.rank <= 1;
-            if !whole && (mirror.is_some() || speaks) {
+            let calls_for_more = mirror.is_some() && !report.is_cut_to_size();
+            if !whole && (calls_for_more || speaks) {
                 say::line(&report.unfinished(mirror.as_deref(), settings.exit_ms));
-                if let Some(m) = &mut recorder.mirror {
-                    m.note_spoken();
-                }
             } else if speaks {
                 say::line(&report.line);
+            }
+            if let (Some(m), false) = (&mut recorder.mirror, whole) {
+                m.note_spoken();
             }
             if let (Some(m), true) = (&recorder.mirror, whole && !settings.test_keep) {
                 m.remove();

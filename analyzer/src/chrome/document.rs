@@ -2,23 +2,25 @@
 //! The file from its first byte to its last: what stands where, and what is left out when it grows too large.
 //!
 //! Order in the file means nothing to a reader (it sorts by time). So a trace near the size limit is written in several
-//! passes, each in time order until the limit: idle slices, the operations beside them and the calls that block for
-//! them; then the other operations; then the other calls and the ranges.
+//! passes: idle slices, the operations beside them and the calls that block for them, of the whole run; then all the rest, piece by
+//! piece from the run's end back until the limit. So the file holds all of the newest part of the run, and says from where on
+//! (`complete_from_ns`): who reads it again judges that part, as of a recording whose older events were overwritten.
 
 use std::io::Write;
 
 use serde_json::json;
 use trace::Total;
 
+use super::cursors::{Cursors, StreamCursor, ThreadCursor, WaitCursor};
 use super::essential::{arrows, blocking, choose, shortest_gap, Arrow, Essential};
-use super::lane::{Flat, Nested};
+use super::lane::Flat;
 use super::output::{Output, RESERVE};
 use super::slices::{self, Frame};
 use super::texts::Texts;
-use super::tracks::{idle_spans, stream_waits, IdleItem, Tracks};
+use super::tracks::{idle_spans, is_stream_wait, stream_waits, IdleItem, Tracks};
 use super::{counters, facts, ChromeOptions, WriteError, Written};
 use crate::analysis::{Analysis, IdleSlice};
-use crate::run::{Run, NONE};
+use crate::run::Run;
 
 /// Compressed bytes of one event, rounded up (measured: 21 a launch and kernel of PyTorch).
 const EVENT_BYTES: u64 = 30;
@@ -32,8 +34,10 @@ const PIECES: u64 = 256;
 enum Pass {
     All,
     Essential,
-    Ops,
-    Calls,
+    /// What is not essential, from the run's end back.
+    Rest,
+    /// Of the rest that begins before the part that is whole: what reaches into it.
+    Across,
 }
 
 struct Document<'a, W: Write> {
@@ -49,6 +53,10 @@ struct Document<'a, W: Write> {
     arrows: Vec<Arrow>,
     written: Written,
     seen: u64,
+    /// From here on everything is in the file; 0: from the begin.
+    complete_from: u64,
+    /// The end of the newest operation or call that was left out of the piece in which the file was full.
+    left_to: u64,
 }
 
 /// See [`super::write`].
@@ -83,6 +91,8 @@ pub(super) fn write<W: Write>(
         arrows,
         written,
         seen,
+        complete_from: 0,
+        left_to: 0,
     };
     d.head()?;
     d.tracks.write_names(&mut d.out)?;
@@ -91,12 +101,10 @@ pub(super) fn write<W: Write>(
     counters::write(&mut d.out, d.frame, run, analysis)?;
     if d.essential.is_some() {
         d.events(Pass::Essential)?;
-        d.events(Pass::Ops)?;
-        d.events(Pass::Calls)?;
+        d.newest_first()?;
     } else {
         d.events(Pass::All)?;
     }
-    d.stream_waits()?;
     d.tail()?;
     let mut written = d.written;
     written.events = d.out.events + 1; // the last one ends without a comma
@@ -250,50 +258,87 @@ impl<W: Write> Document<'_, W> {
 
     /// One pass over all ops, calls and ranges, piece by piece of the run.
     fn events(&mut self, pass: Pass) -> Result<(), WriteError> {
-        let run = self.run;
-        let all = (op_count(run) + call_count(run)) * if self.essential.is_some() { 3 } else { 1 };
-        let mut streams: Vec<StreamCursor> = Vec::new();
-        for (device, d) in run.devices.iter().enumerate() {
-            streams.extend((0..d.streams.len()).map(|stream| StreamCursor::new(run, device, stream)));
-        }
-        let mut threads: Vec<ThreadCursor> =
-            (0..run.threads.len()).map(|thread| ThreadCursor { thread, ..ThreadCursor::default() }).collect();
-        let end = last_start(run).saturating_sub(self.frame.base);
-        for piece in 1..=PIECES {
-            let part = (u128::from(end) * u128::from(piece) / u128::from(PIECES)) as u64;
-            let until = if piece == PIECES { u64::MAX } else { self.frame.base.saturating_add(part) };
-            for cursor in &mut streams {
-                self.stream_piece(cursor, until, pass)?;
-            }
-            for cursor in &mut threads {
-                self.thread_piece(cursor, until, pass)?;
-            }
-            if let Some(tell) = self.options.progress {
-                tell(self.seen, all);
-            }
+        let mut cursors = Cursors::new(self.run);
+        for piece in 0..PIECES {
+            self.piece(&mut cursors, self.end_of(piece), pass)?;
         }
         Ok(())
     }
 
-    /// Is it this pass's turn (`own`: the pass for the rest of its kind), and is there room? Counts what is left out
-    /// in `left`.
+    /// What is not essential, from the end of the run back to where the file is full. What of the rest lasts into that part comes, too.
+    fn newest_first(&mut self) -> Result<(), WriteError> {
+        // lanes and arrows go by what came before: each piece begins with the cursors that the one before it leaves
+        let mut cursors = Cursors::new(self.run);
+        let mut begins = Vec::with_capacity(PIECES as usize);
+        for piece in 0..PIECES {
+            begins.push(cursors.clone());
+            cursors.pass_over(self.run, &self.texts, self.end_of(piece));
+        }
+        let mut first = PIECES;
+        while first > 0 && !self.out.is_full() {
+            first -= 1;
+            let Some(mut cursors) = begins.pop() else { break };
+            self.piece(&mut cursors, self.end_of(first), Pass::Rest)?;
+        }
+        if !self.out.is_full() {
+            return Ok(());
+        }
+        // the piece in which the file was full has a part of its own events
+        self.complete_from = self.left_to.max(self.end_of(first.min(PIECES - 1))).saturating_add(1);
+        let mut cursors = Cursors::new(self.run);
+        for piece in 0..first {
+            self.piece(&mut cursors, self.end_of(piece), Pass::Across)?;
+        }
+        Ok(())
+    }
+
+    /// The last moment of a piece of the run.
+    fn end_of(&self, piece: u64) -> u64 {
+        let end = last_start(self.run).saturating_sub(self.frame.base);
+        let part = (u128::from(end) * u128::from(piece + 1) / u128::from(PIECES)) as u64;
+        if piece + 1 >= PIECES {
+            u64::MAX
+        } else {
+            self.frame.base.saturating_add(part)
+        }
+    }
+
+    /// From where the cursors stand up to `until`.
+    fn piece(&mut self, cursors: &mut Cursors, until: u64, pass: Pass) -> Result<(), WriteError> {
+        for cursor in &mut cursors.streams {
+            self.stream_piece(cursor, until, pass)?;
+        }
+        for cursor in &mut cursors.threads {
+            self.thread_piece(cursor, until, pass)?;
+        }
+        self.wait_piece(&mut cursors.waits, until, pass)?;
+        if let Some(tell) = self.options.progress {
+            let all = op_count(self.run) + call_count(self.run);
+            tell(self.seen, all * if self.essential.is_some() { 2 } else { 1 });
+        }
+        Ok(())
+    }
+
+    /// Is it this pass's turn, and is there room? Counts what is left out in `left`. `end`: when the event ends.
     fn wanted(
         &self,
         pass: Pass,
-        own: Pass,
+        end: u64,
         essential: impl FnOnce(&Essential) -> bool,
         left: &mut u64,
     ) -> bool {
         let mine = match (pass, &self.essential) {
             (Pass::Essential, Some(e)) => essential(e),
-            (Pass::Ops | Pass::Calls, Some(e)) => pass == own && !essential(e),
+            (Pass::Rest | Pass::Across, Some(e)) => !essential(e),
             _ => true,
         };
-        if mine && self.out.is_full() {
-            *left += 1;
-            return false;
-        }
-        mine
+        let room = match pass {
+            // few at any moment, and what the file keeps free has room for them
+            Pass::Across => end >= self.complete_from,
+            _ => !self.out.is_full(),
+        };
+        *left += u64::from(mine && !room);
+        mine && room
     }
 
     fn stream_piece(&mut self, cursor: &mut StreamCursor, until: u64, pass: Pass) -> Result<(), WriteError> {
@@ -302,19 +347,19 @@ impl<W: Write> Document<'_, W> {
         else {
             return Ok(());
         };
-        let mut left = 0;
+        let (mut left, mut left_to) = (0, 0);
         while let Some(op) = ops.get(cursor.next).filter(|o| o.start <= until) {
             let collective = self.texts.is_collective(op);
-            let lanes = if collective { &mut cursor.collectives } else { &mut cursor.work };
-            let lane = lanes.place(op.start, op.end);
-            let first_of_call = op.call != cursor.call; // of a graph's nodes only the first gets the arrow
-            cursor.call = op.call;
             let index = cursor.next;
-            cursor.next += 1;
+            let (lane, first_of_call) = cursor.step(op, collective);
             self.seen += 1;
             let essential =
                 |e: &Essential| e.ops.get(device).and_then(|d| d.get(stream)).is_some_and(|b| b.get(index));
-            if !self.wanted(pass, Pass::Ops, essential, &mut left) {
+            let before = left;
+            if !self.wanted(pass, op.end, essential, &mut left) {
+                if left > before {
+                    left_to = op.end.max(left_to);
+                }
                 continue;
             }
             let Some(tracks) = self.tracks.devices.get(device).and_then(|d| d.streams.get(stream)) else {
@@ -329,6 +374,7 @@ impl<W: Write> Document<'_, W> {
             self.written.ops += 1;
         }
         self.written.ops_left_out += left;
+        self.left_to = self.left_to.max(left_to);
         Ok(())
     }
 
@@ -338,13 +384,17 @@ impl<W: Write> Document<'_, W> {
         else {
             return Ok(());
         };
-        let (mut calls_left, mut ranges_left) = (0, 0);
+        let (mut calls_left, mut ranges_left, mut left_to) = (0, 0, 0);
         while let Some(call) = thread.calls.get(cursor.call).filter(|c| c.start <= until) {
             let tid = tracks.calls.lane(cursor.calls.place(call.start, call.end));
             let flat = self.run.flat(cursor.thread, cursor.call);
             cursor.call += 1;
             self.seen += 1;
-            if !self.wanted(pass, Pass::Calls, |e| e.calls.get(flat as usize), &mut calls_left) {
+            let before = calls_left;
+            if !self.wanted(pass, call.end, |e| e.calls.get(flat as usize), &mut calls_left) {
+                if calls_left > before {
+                    left_to = call.end.max(left_to);
+                }
                 continue;
             }
             let arrow = (call.launches() && call.correlation != 0).then(|| u64::from(call.correlation));
@@ -359,26 +409,33 @@ impl<W: Write> Document<'_, W> {
             let tid = tracks.ranges.lane(cursor.ranges.place(range.span.start, range.span.end));
             cursor.range += 1;
             self.seen += 1;
-            if self.wanted(pass, Pass::Calls, |_| false, &mut ranges_left) {
+            // none is essential: what the first pass does not take is no range left out
+            if pass != Pass::Essential && self.wanted(pass, range.span.end, |_| false, &mut ranges_left) {
                 slices::range(&mut self.out, self.frame, tid, range, self.run)?;
+                self.written.ranges += 1;
             }
         }
         self.written.calls_left_out += calls_left;
         self.written.ranges_left_out += ranges_left;
+        self.left_to = self.left_to.max(left_to);
         Ok(())
     }
 
     /// Waits of one stream for another.
-    fn stream_waits(&mut self) -> Result<(), WriteError> {
-        let mut lanes = Flat::default();
-        for wait in stream_waits(self.run) {
-            let tid = self.tracks.waits.lane(lanes.place(wait.span.start, wait.span.end));
-            if self.out.is_full() {
-                self.written.calls_left_out += 1;
-            } else {
+    fn wait_piece(&mut self, cursor: &mut WaitCursor, until: u64, pass: Pass) -> Result<(), WriteError> {
+        let mut left = 0;
+        while let Some(wait) = self.run.waits.get(cursor.next).filter(|w| w.span.start <= until) {
+            cursor.next += 1;
+            if !is_stream_wait(wait) {
+                continue;
+            }
+            let tid = self.tracks.waits.lane(cursor.lanes.place(wait.span.start, wait.span.end));
+            // none is essential
+            if pass != Pass::Essential && self.wanted(pass, wait.span.end, |_| false, &mut left) {
                 slices::stream_wait(&mut self.out, self.frame, tid, wait)?;
             }
         }
+        self.written.calls_left_out += left;
         Ok(())
     }
 
@@ -406,6 +463,8 @@ impl<W: Write> Document<'_, W> {
                 "ranges": w.ranges_left_out,
                 "idle_slices": w.gaps_left_out,
                 "idle_slices_drawn_from_ns": self.shortest,
+                // from here on nothing is left out; null: from the begin on
+                "complete_from_ns": (self.complete_from > 0 && self.complete_from < u64::MAX).then(|| self.complete_from.saturating_sub(self.frame.base)),
             },
         });
         self.out.number(b"{\"ph\":\"M\",\"pid\":", u64::from(self.frame.pid));
@@ -426,46 +485,4 @@ fn last_start(run: &Run) -> u64 {
     let calls = run.threads.iter().filter_map(|t| t.calls.last()).map(|c| c.start);
     let ranges = run.threads.iter().filter_map(|t| t.ranges.last()).map(|r| r.span.start);
     ops.chain(calls).chain(ranges).max().unwrap_or(0)
-}
-
-/// How far a stream has been written.
-struct StreamCursor {
-    device: usize,
-    stream: usize,
-    next: usize,
-    call: u32,
-    work: Flat,
-    collectives: Flat,
-    /// `"device":0,"context":1,"stream":7`
-    place: Vec<u8>,
-}
-
-impl StreamCursor {
-    fn new(run: &Run, device: usize, stream: usize) -> StreamCursor {
-        let ordinal = run.devices.get(device).map_or(0, |d| d.ordinal);
-        let ids = run
-            .devices
-            .get(device)
-            .and_then(|d| d.streams.get(stream))
-            .map_or((0, 0), |s| (s.context, s.stream));
-        StreamCursor {
-            device,
-            stream,
-            next: 0,
-            call: NONE,
-            work: Flat::default(),
-            collectives: Flat::default(),
-            place: format!("\"device\":{ordinal},\"context\":{},\"stream\":{}", ids.0, ids.1).into_bytes(),
-        }
-    }
-}
-
-/// How far a thread has been written.
-#[derive(Default)]
-struct ThreadCursor {
-    thread: usize,
-    call: usize,
-    range: usize,
-    calls: Nested,
-    ranges: Nested,
 }

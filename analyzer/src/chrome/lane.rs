@@ -8,7 +8,7 @@
 const MOST: usize = 256;
 
 /// Lanes whose slices never touch one another (GPU work of one stream).
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Flat {
     ends: Vec<u64>,
 }
@@ -32,7 +32,7 @@ impl Flat {
 }
 
 /// Lanes whose slices may stand inside one another, whole (calls and ranges of a thread).
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Nested {
     open: Vec<Vec<u64>>,
 }

@@ -220,7 +220,11 @@ fn has_number(name: &str, number: &str) -> bool {
 
 /// CUPTI's records of a stream waiting for an event of another; its other waits are calls (`load.rs`).
 pub(super) fn stream_waits(run: &Run) -> impl Iterator<Item = &SyncRecord> {
-    run.waits.iter().filter(|w| w.what == 2)
+    run.waits.iter().filter(|w| is_stream_wait(w))
+}
+
+pub(super) fn is_stream_wait(wait: &SyncRecord) -> bool {
+    wait.what == 2
 }
 
 /// Begin and end of everything on the idle track of device `index`, by begin: idle slices and unobserved spans.

@@ -210,6 +210,14 @@ fn from_kineto(k: Kineto) -> Input {
             plural::of(k.refused.left_out, "was", "were")
         ));
     }
+    if k.refused.older > 0 {
+        notes.push(format!(
+            "{} older {} left out of it when it was written, to keep it small: what is said is of the part it has whole; \
+             the recording, where it was kept, has them all",
+            k.refused.older,
+            plural::of(k.refused.older, "event was", "events were")
+        ));
+    }
     let Kineto { mut run, refused, events, bytes, own, .. } = k;
     let ends = u64::from(refused.cut) + u64::from(refused.damaged);
     run.problems.bad_events += refused.lost() - ends;

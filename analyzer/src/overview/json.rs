@@ -52,6 +52,7 @@ pub fn json(o: &Overview<'_>) -> Value {
                 "refused": {
                     "no_time": r.no_time, "negative": r.negative, "broken": r.broken,
                     "unplaced": r.unplaced, "orphans": r.orphans, "left_out": r.left_out,
+                    "older": r.older,
                     "duplicates": r.duplicates, "cut": r.cut, "damaged": r.damaged,
                 },
                 // of `losses`: they stand in `reading_problems`, too

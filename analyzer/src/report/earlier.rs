@@ -37,12 +37,22 @@ pub fn find(header: &Header, directory: &Path) -> Option<Earlier> {
     found.find_map(|e| read(e.path()))
 }
 
+/// Did this recording's process write a trace into `directory` of as much as was read of the recording now?
+pub fn has_trace_of(header: &Header, directory: &Path, now: &Analysis) -> bool {
+    let prefix = prefix(header, None);
+    let Ok(entries) = fs::read_dir(directory) else { return false };
+    let named = |name: &str| name.starts_with(&prefix) && name.ends_with(".summary.json");
+    let mut found = entries.filter_map(Result::ok).filter(|e| e.file_name().to_str().is_some_and(named));
+    found.any(|e| {
+        let Some(summary) = parse(&e.path()) else { return false };
+        let events = summary.pointer("/coverage/events").and_then(Value::as_u64);
+        let trace = summary.get("trace").and_then(Value::as_str);
+        trace.is_some_and(|t| directory.join(t).is_file()) && events.is_some_and(|n| n >= now.events)
+    })
+}
+
 fn read(path: PathBuf) -> Option<Earlier> {
-    let meta = fs::symlink_metadata(&path).ok()?;
-    if !meta.is_file() || meta.len() > MOST_BYTES {
-        return None;
-    }
-    let summary: Value = serde_json::from_slice(&fs::read(&path).ok()?).ok()?;
+    let summary = parse(&path)?;
     let text = |at: &str| summary.pointer(at).and_then(Value::as_str).map(str::to_owned);
     if !summary.get("trace")?.is_null() {
         return None;
@@ -54,6 +64,14 @@ fn read(path: PathBuf) -> Option<Earlier> {
         events: summary.pointer("/coverage/events")?.as_u64()?,
         path,
     })
+}
+
+fn parse(path: &Path) -> Option<Value> {
+    let meta = fs::symlink_metadata(path).ok()?;
+    if !meta.is_file() || meta.len() > MOST_BYTES {
+        return None;
+    }
+    serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
 impl Earlier {

@@ -15,6 +15,7 @@ impl Report {
         let word = |path: &Path| visible::word(&path.to_string_lossy()).into_owned();
         let mut out = self.figures.trim_end_matches('.').to_owned();
         let mut other_folder = None;
+        let mut verb = "recover";
         if let Some(problem) = self.problems.first() {
             let _ = write!(out, "; {problem}");
             // the folder of the private folder is one that this user can write
@@ -23,13 +24,19 @@ impl Report {
             let _ = write!(out, "; no {stage}: not ready within {exit_ms} ms (GAPPROBE_EXIT_MS)");
         } else if self.left_out > 0 {
             let _ = write!(out, "; {} older events not looked at", self.left_out);
+        } else if let Some(share) = self.share_in_the_trace() {
+            let _ = write!(out, "; {share}");
+            verb = "analyze"; // another trace would be as large
         }
         match (recording, other_folder) {
+            (Some(file), _) if self.taken_up && verb == "recover" => {
+                let _ = write!(out, "; gapprobe run goes on with the recording {}", word(file));
+            }
             (Some(file), Some(folder)) => {
                 let _ = write!(out, ". Next: gapprobe recover --dir {} {}", word(folder), word(file));
             }
             (Some(file), None) => {
-                let _ = write!(out, ". Next: gapprobe recover {}", word(file));
+                let _ = write!(out, ". Next: gapprobe {verb} {}", word(file));
             }
             (None, _) if !self.problems.is_empty() => {
                 out.push_str(". Next: set GAPPROBE_DIR to a folder that can be written, and run again");

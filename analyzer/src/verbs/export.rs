@@ -139,7 +139,7 @@ fn write(kind: Kind, plain: bool, run: &Run, analysis: &Analysis, out: &mut dyn 
                 WriteError::Io(e) => e,
                 WriteError::Late => io::Error::other("no time left"),
             })?;
-            let left = written.ops_left_out + written.calls_left_out + written.ranges_left_out;
+            let left = written.left_out();
             if left > 0 {
                 talk::say(format!(
                     "gapprobe: {} far from idle time left out, to stay below 50 MB",

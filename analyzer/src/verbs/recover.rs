@@ -26,8 +26,8 @@ Examples:
 
 /// Make trace and line from a recording
 ///
-/// The line goes to stdout. A recording is removed once its trace and summary are written. Two that recover at once
-/// report each recording once.
+/// The line goes to stdout. A recording is removed once its trace and summary are written; it stays where the trace is cut to its
+/// size. Two that recover at once report each recording once.
 #[derive(clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -268,9 +268,22 @@ pub(crate) fn write(
         .hint("name a directory that can be written: --dir DIR"));
     }
     if remove {
-        remove_recording(&found.path);
+        remove_if_needless(found, &done, false);
     }
     Ok(done)
+}
+
+/// The recording goes, if all of it is in trace and summary; else it is said what is in it alone.
+pub(crate) fn remove_if_needless(found: &Found, done: &Report, quiet: bool) {
+    if done.is_complete() {
+        remove_recording(&found.path);
+    } else if let (Some(share), false) = (done.share_in_the_trace(), quiet) {
+        let file = found.path.to_string_lossy();
+        talk::say(format!(
+            "gapprobe: {share}; the recording stays, it has all: gapprobe analyze {}",
+            word(&file)
+        ));
+    }
 }
 
 /// Trace and summary of a recording, and whether it was whole while it was read. Says nothing, removes nothing.
@@ -302,7 +315,7 @@ pub(crate) fn make(
 }
 
 /// The recording goes: its trace and summary are written.
-pub(crate) fn remove_recording(path: &Path) {
+fn remove_recording(path: &Path) {
     match fs::remove_file(path) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => {
             talk::say(format!("gapprobe: could not remove {}: {e}", path.display()));

@@ -40,6 +40,31 @@ fn another_tools_library_in_cudas_place_stays_and_one_line_says_so() {
     }
 }
 
+/// The driver says nothing of a library that it cannot find; nothing records then, and a user waits for a line.
+#[test]
+fn a_library_in_cudas_place_that_is_not_there_is_named_in_one_line() {
+    let victim = || Victim::sim("13.0", &LOOP).env("CUDA_INJECTION64_PATH", "/nowhere/libtool.so");
+    let (_, with) = both(victim);
+    let line = "gapprobe: not recording: CUDA_INJECTION64_PATH names /nowhere/libtool.so, which is not there: unset it";
+    assert_eq!(with.lines(), [line], "{}", with.stderr);
+    assert!(with.left_anywhere().is_empty(), "{:?}", with.left_anywhere());
+    // `gapprobe run` does not say beside it that nobody used CUDA
+    let library = built().library.to_string_lossy().into_owned();
+    let program = built().sim.join("13.0/loop").to_string_lossy().into_owned();
+    let run =
+        Victim::of(&built().command, &["run", "--lib", &library, "--", &program, "20", "50", "20"], "13.0")
+            .alone()
+            .env("CUDA_INJECTION64_PATH", "/nowhere/libtool.so")
+            .run();
+    assert_eq!((run.ending(), run.stderr.trim_end()), (0, line));
+    // a program that has the driver, and calls nothing of it
+    let loaded = "import ctypes; ctypes.CDLL('libcuda.so.1')";
+    let run = Victim::of("/usr/bin/env", &["python3", "-c", loaded], "13.0")
+        .env("CUDA_INJECTION64_PATH", "/nowhere/libtool.so")
+        .run();
+    assert_eq!((run.ending(), run.stderr.as_str()), (0, ""));
+}
+
 #[test]
 fn a_program_that_uses_no_gpu_beside_it_says_nothing() {
     let run = Victim::of("/bin/sh", &["-c", "echo $CUDA_INJECTION64_PATH"], "13.0")

@@ -6,6 +6,7 @@ use serde_json::Value as Json;
 use super::own::Own;
 use super::scan::{Bad, Scan, Scanned, Value};
 use crate::chrome::facts;
+use crate::run::MAX_TIME;
 
 /// Facts of the whole trace.
 #[derive(Debug, Default, Clone)]
@@ -26,6 +27,8 @@ pub(super) struct Head {
     pub(super) own: Option<Own>,
     /// Events left out when it was written (see [`super::own`]).
     pub(super) left_out: u64,
+    /// From this moment of the trace on nothing is, ns.
+    pub(super) complete_from: Option<u64>,
     /// Any key that only Kineto or gapprobe writes was there.
     pub(super) schema: bool,
 }
@@ -80,6 +83,12 @@ pub(super) fn after_events(text: &[u8], head: &mut Head) -> Scanned<usize> {
 }
 
 impl Head {
+    /// Where a trace of ours begins to be whole, in the recording's time; `None` where nothing is left out in front of that.
+    pub(super) fn whole_from(&self) -> Option<u64> {
+        let own = self.own.as_ref().filter(|_| self.left_out > 0)?;
+        Some(u64::try_from(own.base).ok()?.saturating_add(self.complete_from?).min(MAX_TIME))
+    }
+
     fn take(&mut self, key: &[u8], value: Value<'_>) {
         let number = |v: Value<'_>| match v {
             Value::Bare(t) | Value::Text(t) => super::time::whole(t),
@@ -110,6 +119,7 @@ impl Head {
             b"otherData" => {
                 let left = json(value).unwrap_or_default();
                 let left = |key: &str| left.get("left_out_at_the_size_limit")?.get(key)?.as_u64();
+                self.complete_from = left("complete_from_ns");
                 let counts = ["gpu_operations", "api_calls", "ranges"].map(|k| left(k).unwrap_or(0));
                 self.left_out = counts.iter().fold(0u64, |a, b| a.saturating_add(*b)).min(1 << 40);
             }

@@ -71,6 +71,8 @@ pub(super) fn join(parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadError> {
         Some(track) => (track.key(), track.tid),
         None => (key, thread_id(key)),
     };
+    // what is older than the part that is whole stands in the file for who looks at it, and proves nothing
+    let from = head.whole_from().unwrap_or(0);
     let own_stack = |stack: u32| if head.own.is_some() { stack } else { 0 };
     for (part, strings, kernels) in named {
         let Part { streams, threads: own, ops, calls, ranges, details, waits, marks, thread_names, .. } =
@@ -98,6 +100,9 @@ pub(super) fn join(parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadError> {
                 refused.no_time += 1;
                 continue;
             };
+            if span.end < from {
+                continue;
+            }
             let Some(stream) = streams.get(o.stream as usize).copied().flatten() else {
                 refused.unplaced += 1;
                 continue;
@@ -115,6 +120,9 @@ pub(super) fn join(parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadError> {
                 refused.no_time += 1;
                 continue;
             };
+            if span.end < from {
+                continue;
+            }
             let Some(thread) = thread(c.thread) else {
                 refused.unplaced += 1;
                 continue;
@@ -128,7 +136,8 @@ pub(super) fn join(parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadError> {
         let mut details = details.into_iter().peekable();
         for (i, r) in ranges.into_iter().enumerate() {
             let more = details.next_if(|t| t.0 == i).map(|t| t.1);
-            if let (Some(span), Some(thread)) = (frame.span(r.start, r.end), thread(r.thread)) {
+            let span = frame.span(r.start, r.end).filter(|s| s.end >= from);
+            if let (Some(span), Some(thread)) = (span, thread(r.thread)) {
                 let (name, flags, kind) = (string(r.name), r.flags, r.kind);
                 let domain = more.and_then(|m| m.domain).map_or(0, string);
                 let payload = more.and_then(|m| m.payload);
@@ -136,13 +145,14 @@ pub(super) fn join(parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadError> {
             }
         }
         for m in marks {
-            if let (Some(span), Some(thread)) = (frame.span(m.start, m.end), thread(m.thread)) {
+            let span = frame.span(m.start, m.end).filter(|s| s.end >= from);
+            if let (Some(span), Some(thread)) = (span, thread(m.thread)) {
                 assembly.mark(thread, Mark { span, number: m.number, flags: m.flags });
             }
         }
         blind.extend(part.blind.iter().filter_map(|&(start, end, why)| Some((frame.span(start, end)?, why))));
         for w in waits {
-            if let Some(span) = frame.span(w.start, w.end) {
+            if let Some(span) = frame.span(w.start, w.end).filter(|s| s.end >= from) {
                 assembly.wait(span, w.correlation, w.what, w.stream);
             }
         }
@@ -170,6 +180,8 @@ pub(super) fn join(parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadError> {
     h.sources |= sources::CALLBACKS;
     if let Some(own) = &head.own {
         own.apply(&mut run);
+        run.header.valid_from = run.header.valid_from.max(from);
+        run.threads.iter_mut().for_each(|t| t.samples.retain(|s| s.span.end >= from));
     }
     let h = &mut run.header;
     // what the trace's clock showed at `start_monotonic`

@@ -264,7 +264,10 @@ fn finish(
     }
     r.cut &= !r.damaged;
     // of a trace that is not whole its head says more than there is
-    r.left_out = head.left_out;
+    match head.whole_from() {
+        Some(_) => r.older = head.left_out,
+        None => r.left_out = head.left_out,
+    }
     kineto.run.foreign |= r.cut || r.damaged || r.left_out > 0;
     kineto.own = head.own.is_some();
     Ok(kineto)

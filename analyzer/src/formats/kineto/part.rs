@@ -196,8 +196,10 @@ pub struct Refused {
     pub duplicates: u64,
     /// References to what the file does not have (a name, a process); what refers to it is kept, without.
     pub orphans: u64,
-    /// Events that gapprobe left out when it wrote the file, to keep it small.
+    /// Events that gapprobe left out when it wrote the file, to keep it small, anywhere: the file does not say what of it is whole.
     pub left_out: u64,
+    /// Events that gapprobe left out in front of the part that the file has whole: not lost, no more than what a recording overwrote.
+    pub older: u64,
     /// The file ends in the middle.
     pub cut: bool,
     /// It goes on, and from some place on cannot be read.
@@ -213,6 +215,7 @@ impl Refused {
         self.duplicates += other.duplicates;
         self.orphans += other.orphans;
         self.left_out += other.left_out;
+        self.older += other.older;
         self.cut |= other.cut;
         self.damaged |= other.damaged;
     }

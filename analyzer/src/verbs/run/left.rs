@@ -10,6 +10,7 @@ use analyzer::analysis::Analysis;
 use analyzer::plural;
 use analyzer::report::earlier::{self, Earlier};
 use analyzer::report::ReportError;
+use analyzer::visible::word;
 use analyzer::Run;
 
 use super::Args;
@@ -85,7 +86,8 @@ fn report_one(source: &FileSource, found: &Found, directory: &Path, signal: Opti
 fn try_again(source: &FileSource, found: &Found, directory: &Path, earlier: Option<&Earlier>, quiet: bool) {
     let wanted = |run: &Run, now: &Analysis| match earlier {
         Some(earlier) => !earlier.tells_more_than(run, now),
-        None => run.problems.damaged() == 0,
+        // a trace cut to its size would be cut there again
+        None => run.problems.damaged() == 0 && !earlier::has_trace_of(&found.header, directory, now),
     };
     let known = Known { signal: None, wanted: Some(&wanted) };
     let done = match recover::make(source, found, directory, &known) {
@@ -94,8 +96,16 @@ fn try_again(source: &FileSource, found: &Found, directory: &Path, earlier: Opti
             // it had written its summary and not said its line
             return earlier.into_iter().for_each(|e| talk::say(&e.line));
         }
-        // its own line has named the recording, and what to do
-        _ => return,
+        // there is a trace as good as the one that can be made
+        (Err(ReportError::Unwanted), _) => return,
+        // its own line has told what is missing, and that we go on with it
+        _ => {
+            if found.path.exists() && !quiet {
+                let file = found.path.to_string_lossy();
+                talk::say(format!("gapprobe: the recording stays: gapprobe recover {}", word(&file)));
+            }
+            return;
+        }
     };
     let agrees = match earlier {
         Some(earlier) => earlier.agrees_with(&done.summary_text),
@@ -111,7 +121,5 @@ fn try_again(source: &FileSource, found: &Found, directory: &Path, earlier: Opti
             let _ = std::fs::remove_file(&earlier.path); // the new one takes its place
         }
     }
-    if done.is_complete() {
-        recover::remove_recording(&found.path);
-    }
+    recover::remove_if_needless(found, &done, quiet);
 }
