@@ -4,6 +4,7 @@
 use std::time::Instant;
 
 use trace::call::Class;
+use trace::event::Unobserved;
 use trace::header::state;
 use trace::loss::Severity;
 use trace::{Loss, Total};
@@ -78,7 +79,7 @@ pub fn analyze_by(run: &Run, deadline: Option<Instant>) -> Analysis {
     a.worst = worst(&a.devices);
     weigh_losses(run, &mut a);
     a.coverage = coverage(run, &a, &observed);
-    a.cost = cost(run, &a.coverage);
+    a.cost = cost(run, &a);
     let worst = a.worst.and_then(|w| Some((w, run.devices.get(w)?)));
     let worst = worst.map(|(w, device)| {
         let host = last.take().filter(|_| w + 1 == run.devices.len());
@@ -198,16 +199,21 @@ fn coverage(run: &Run, a: &Analysis, observed: &Observed) -> Coverage {
     let steps_seen = a.steps.steps.len() as u64;
     let overwritten = h.valid_from > h.start_monotonic;
     let clock_unit = clock_unit(run, a);
+    let most = last.saturating_sub(first).checked_div(a.steps.median_ns).unwrap_or(0);
+    let (between, by_clock) = (h.total(Total::StepsBetween), h.total(Total::ClockSteps));
+    let in_units = |steps: u64| (steps as f64 * clock_unit).round() as u64;
+    // a clock that was learnt on the way has not counted what came before; one that never was has counted nothing
+    let windowed = steps_seen > 0 && a.steps.source != StepSource::Marks && unseen_between(run);
+    let by_launches = windowed && by_clock == 0;
     let counted = match a.steps.source {
         StepSource::Marks => h.total(Total::Steps),
-        _ if h.total(Total::LaunchesBetween) > 0 => {
-            (h.total(Total::ClockSteps) as f64 * clock_unit).round() as u64
+        _ if by_launches => {
+            let recorded = if overwritten { steps_by_launches(run, a) } else { 0 };
+            (recorded.max(steps_seen) + steps_between(run, a)).min(most.max(steps_seen))
         }
+        _ if windowed => in_units(by_clock).max(steps_seen + in_units(between)),
         // no more than there was time for: a program that went over from launches to graphs launched more a step before
-        StepSource::Period if overwritten => {
-            let most = last.saturating_sub(first).checked_div(a.steps.median_ns).unwrap_or(0);
-            steps_by_launches(run, a).min(most)
-        }
+        StepSource::Period if overwritten => steps_by_launches(run, a).min(most),
         _ => 0,
     };
     Coverage {
@@ -215,11 +221,33 @@ fn coverage(run: &Run, a: &Analysis, observed: &Observed) -> Coverage {
         run_ns: last.saturating_sub(first),
         steps_seen,
         steps_run: counted.max(steps_seen + a.steps.unplaced as u64),
-        steps_estimated: a.steps.source == StepSource::Period && (overwritten || clock_unit != 1.0),
+        steps_estimated: by_launches
+            || a.steps.source == StepSource::Period && (overwritten || clock_unit != 1.0),
         clock_unit,
         overwritten,
         killed: h.state == state::RECORDING,
         signal: None, // a recording does not tell
+    }
+}
+
+/// Did the program go on between two windows, unrecorded?
+fn unseen_between(run: &Run) -> bool {
+    run.header.total(Total::LaunchesBetween) > 0 || between_ns(run) > 0
+}
+
+fn between_ns(run: &Run) -> u64 {
+    let window = |b: &&Blind| b.reason == Unobserved::Window as u32;
+    run.blind.iter().filter(window).map(|b| b.span.ns()).sum()
+}
+
+/// Steps between windows where nothing counted them: by the launches that were counted there, else by the time.
+fn steps_between(run: &Run, a: &Analysis) -> u64 {
+    let by_time = between_ns(run).checked_div(a.steps.median_ns).unwrap_or(0);
+    let (launches, steps) = launches_of_steps(run, a);
+    match run.header.total(Total::LaunchesBetween) {
+        0 => by_time,
+        _ if launches == 0 => by_time,
+        between => (between as f64 / launches as f64 * steps as f64).round() as u64,
     }
 }
 
@@ -243,16 +271,22 @@ fn clock_unit(run: &Run, a: &Analysis) -> f64 {
 
 /// Steps of the whole run where only the last of them are in the recording: all launches by launches a step.
 fn steps_by_launches(run: &Run, a: &Analysis) -> u64 {
-    let (Some(first), Some(last)) = (a.steps.steps.first(), a.steps.steps.last()) else { return 0 };
+    let (seen, steps) = launches_of_steps(run, a);
+    let all = run.header.total(Total::Launches).saturating_add(run.header.total(Total::GraphLaunches)) as f64;
+    if seen == 0 {
+        return 0;
+    }
+    (all / seen as f64 * steps as f64).round() as u64
+}
+
+/// The recorded launches from the first step to the end of the last, and these steps.
+fn launches_of_steps(run: &Run, a: &Analysis) -> (usize, usize) {
+    let (Some(first), Some(last)) = (a.steps.steps.first(), a.steps.steps.last()) else { return (0, 0) };
     let span = Span::new(first.span.start, last.span.end);
     let launch = |c: &&Call| matches!(c.class, Some(Class::Launch | Class::GraphLaunch));
     let inside = |c: &&Call| c.start >= span.start && c.start < span.end;
-    let seen = run.threads.iter().flat_map(|t| &t.calls).filter(launch).filter(inside).count() as f64;
-    let all = run.header.total(Total::Launches).saturating_add(run.header.total(Total::GraphLaunches)) as f64;
-    if seen == 0.0 {
-        return 0;
-    }
-    (all / seen * a.steps.steps.len() as f64).round() as u64
+    let launches = run.threads.iter().flat_map(|t| &t.calls).filter(launch).filter(inside).count();
+    (launches, a.steps.steps.len())
 }
 
 /// Unobserved spans (by start, may overlap) side by side: what two of them have in common is the first one's.
@@ -267,12 +301,21 @@ fn disjoint<'a>(spans: impl Iterator<Item = &'a Blind>) -> Vec<Blind> {
     all
 }
 
-fn cost(run: &Run, coverage: &Coverage) -> Cost {
+/// What recording cost: a share of the run; of a window that was cut out, of that window: the process's counters are of all its life.
+fn cost(run: &Run, a: &Analysis) -> Cost {
     let h = &run.header;
-    let callback_ns = h.total(Total::CallbackNs);
-    let launches = h.total(Total::Launches).saturating_add(h.total(Total::GraphLaunches));
-    let between = h.total(Total::LaunchesBetween).saturating_mul(trace::total::LEFT_BEHIND_NS);
-    let cupti_ns = launches.saturating_mul(u64::from(h.launch_cost_ns)).saturating_add(between);
-    let share = crate::analysis::share(callback_ns.saturating_add(cupti_ns), coverage.run_ns).min(1.0);
+    let each = u64::from(h.launch_cost_ns);
+    let (callback_ns, cupti_ns, time) = if run.cut_out {
+        let launch = |c: &&Call| matches!(c.class, Some(Class::Launch | Class::GraphLaunch));
+        let inside = |c: &&Call| c.start >= a.valid.start && c.start < a.valid.end;
+        let launches = run.threads.iter().flat_map(|t| &t.calls).filter(launch).filter(inside).count();
+        (0, each.saturating_mul(launches as u64), a.coverage.seen_ns)
+    } else {
+        let launches = h.total(Total::Launches).saturating_add(h.total(Total::GraphLaunches));
+        let between = h.total(Total::LaunchesBetween).saturating_mul(trace::total::LEFT_BEHIND_NS);
+        let cupti_ns = launches.saturating_mul(each).saturating_add(between);
+        (h.total(Total::CallbackNs), cupti_ns, a.coverage.run_ns)
+    };
+    let share = crate::analysis::share(callback_ns.saturating_add(cupti_ns), time).min(1.0);
     Cost { callback_ns, cupti_ns, share, kept_bytes: crate::causes::memory::kept_by_cupti(run) }
 }

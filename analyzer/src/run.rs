@@ -183,6 +183,8 @@ pub struct Run {
     pub events: u64,
     /// Of them, older ones that were not kept (`load_newest`).
     pub left_out: u64,
+    /// A window cut out of a process that goes on (`gapprobe capture`): the counters of its header are of another time.
+    pub cut_out: bool,
     /// Operations that a foreign trace holds more than once; one of each is kept.
     pub duplicates: u64,
     /// Who recorded it, whatever file it was read from.

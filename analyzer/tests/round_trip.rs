@@ -410,7 +410,13 @@ fn half_a_trace_has_no_verdict() {
     let packed = written(&run, &a);
     for part in [2, 3] {
         let again = read_bytes("half", &packed[..packed.len() / 4 * part]);
-        assert_eq!(analyzer::analyze(&again.run).verdict.cause, "INCONCLUSIVE", "{part} quarters");
+        let b = analyzer::analyze(&again.run);
+        assert_eq!(b.verdict.cause, "INCONCLUSIVE", "{part} quarters");
+        // nor is what is missing said to have been seen
+        let (seen, all) = (b.coverage.seen_ns as f64, a.coverage.seen_ns as f64);
+        let has = again.run.devices[0].ops() as f64 / run.devices[0].ops() as f64;
+        assert!((seen / all - has).abs() < 0.1, "{seen} of {all} ns seen, {has} of the operations there");
+        assert_eq!(b.coverage.run_ns, a.coverage.run_ns);
     }
 }
 

@@ -35,7 +35,10 @@ pub(crate) fn judge(run: &Run, a: &mut Analysis, prepared: &Prepared) {
     if let Some(slowed) = slowed {
         let between = run.header.total(Total::LaunchesBetween).saturating_mul(trace::total::LEFT_BEHIND_NS);
         let between = share(between, a.coverage.run_ns) * exposed(run, a, slowed);
-        a.cost.share = (slowed * recorded_share(run) + between).min(1.0);
+        a.cost.share = match run.cut_out {
+            true => slowed.min(1.0), // all of the window was recorded
+            false => (slowed * recorded_share(run) + between).min(1.0),
+        };
     }
     note(a);
 }

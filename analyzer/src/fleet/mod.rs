@@ -21,7 +21,7 @@ mod words;
 
 use serde_json::{json, Value};
 
-pub use read::{read, Rank, Unusable, MOST_BYTES};
+pub use read::{is_a_trace, read, Rank, Unusable, MOST_BYTES};
 pub use words::{line, table};
 
 /// A rank's own time this much above the median of all ranks makes it the worst one.

@@ -4,6 +4,7 @@
 use serde_json::{json, Value};
 
 use crate::summary::SUMMARY_VERSION;
+use crate::visible::word;
 
 /// A summary larger than this is none.
 pub const MOST_BYTES: u64 = 16 << 20;
@@ -51,14 +52,32 @@ pub struct Rank {
     pub killed: bool,
 }
 
+/// How compressed traces, recordings and exports of nsys begin.
+const TRACES: [&[u8]; 3] = [&[0x1f, 0x8b], b"GAPPROBE", b"SQLite format 3\0"];
+
+/// Is this the begin of something that `gapprobe analyze` reads? (A trace in plain JSON is told by its keys.)
+pub fn is_a_trace(bytes: &[u8]) -> bool {
+    TRACES.iter().any(|first| bytes.starts_with(first))
+}
+
 /// Why a file is no summary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unusable(pub String);
 
 /// Reads one summary. `file` is how reports name it.
 pub fn read(file: &str, bytes: &[u8]) -> Result<Rank, Unusable> {
+    if bytes.is_empty() {
+        return Err(Unusable("the file is empty".to_owned()));
+    }
+    let trace = || Unusable(format!("a trace or a recording, no summary (gapprobe analyze {})", word(file)));
+    if is_a_trace(bytes) {
+        return Err(trace());
+    }
     let value: Value = serde_json::from_slice(bytes)
         .map_err(|e| Unusable(format!("no JSON (line {}, column {})", e.line(), e.column())))?;
+    if value.get("traceEvents").is_some() {
+        return Err(trace());
+    }
     let version = value.get("summary_version").and_then(Value::as_u64);
     match version {
         Some(v) if v == u64::from(SUMMARY_VERSION) => {}

@@ -15,6 +15,7 @@ use super::nsys::{self, Nsys};
 use super::{Format, Input, Progress, ReadError, Refused};
 use crate::load;
 use crate::plural::{self, counted};
+use crate::report::ReportError;
 use crate::run::Recorder;
 
 const GZIP: &[u8] = &[0x1f, 0x8b];
@@ -22,6 +23,7 @@ const SQLITE: &[u8] = b"SQLite format 3\0";
 const RECORDING: &[u8] = b"GAPPROBE";
 /// What to do about a file that is not whole.
 const ONCE_MORE: &str = "copy it once more, whole: gzip -t FILE tells whether it is";
+const ONCE_MORE_WHOLE: &str = "copy it once more, whole";
 /// Other things that people have at hand, and what to do with them.
 const OTHERS: [(&[u8], &str, &str); 4] = [
     (b"PK\x03\x04", "a zip archive", "unpack it and give the trace inside"),
@@ -167,6 +169,10 @@ fn read_up_to(from: &mut impl Read, to: &mut [u8]) -> io::Result<usize> {
 fn recording(bytes: &[u8]) -> Result<Input, ReadError> {
     let mut run =
         load(bytes).map_err(|e| ReadError::new(e.to_string(), "gapprobe recover FILE tells more"))?;
+    if run.events == 0 && run.problems.damaged() > 0 {
+        let why = ReportError::Damaged { segments: run.header.segments, bytes: bytes.len() as u64 };
+        return Err(ReadError::new(why.to_string(), ONCE_MORE_WHOLE));
+    }
     crate::symbols::name_with_lines(&mut run, None);
     let (events, bytes) = (run.events, bytes.len() as u64);
     Ok(Input {

@@ -119,6 +119,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     if let Some((since, why)) = cut.unobserved {
         analyzer::known::unobserved_to(&mut run, since, cut.valid.end, why);
     }
+    run.cut_out = true;
     run.header.state = state::CLOSED; // the window is whole, and nobody was killed in it
     drop(capture); // what was held on is let go before the work begins
     process::survive_file_limit();

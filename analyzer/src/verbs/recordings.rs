@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -12,7 +12,7 @@ use analyzer::alive::{life, Life};
 use analyzer::report::leftovers;
 use analyzer::report::retention::{self, Keep, Lock};
 use analyzer::visible::word;
-use trace::header::{state, HEADER_BYTES};
+use trace::header::{state, HEADER_BYTES, STATE_AT};
 use trace::{place, setting, Header, OpenError, Recording, Source};
 
 use crate::verbs::exit::{Exit, Failure};
@@ -64,6 +64,13 @@ pub(crate) fn look(path: &Path) -> Result<(FileSource, Found), Failure> {
 }
 
 impl Found {
+    /// What can be made of it has been made: it is not looked for again. Where the file cannot be written it is.
+    pub(crate) fn note_reported(&self) {
+        if let Ok(file) = fs::OpenOptions::new().write(true).open(&self.path) {
+            let _ = file.write_all_at(&state::REPORTED.to_le_bytes(), STATE_AT as u64);
+        }
+    }
+
     /// Trace and line were already written from it.
     pub(crate) fn is_reported(&self) -> bool {
         self.header.state == state::REPORTED

@@ -284,6 +284,9 @@ pub(crate) fn remove_if_needless(found: &Found, done: &Report, quiet: bool) {
             word(&file)
         ));
     }
+    if done.is_cut_to_size() {
+        found.note_reported(); // else each `recover --all` would write the same trace once more
+    }
 }
 
 /// Trace and summary of a recording, and whether it was whole while it was read. Says nothing, removes nothing.

@@ -186,7 +186,7 @@ fn rank(path: &Path) -> Result<Rank, String> {
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(|e| e.to_string())?;
     file.take(fleet::MOST_BYTES + 1).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
-    if bytes.len() as u64 > fleet::MOST_BYTES {
+    if bytes.len() as u64 > fleet::MOST_BYTES && !fleet::is_a_trace(&bytes) {
         return Err(format!("larger than {} MB: no summary", fleet::MOST_BYTES >> 20));
     }
     fleet::read(&path.display().to_string(), &bytes).map_err(|u| u.0)

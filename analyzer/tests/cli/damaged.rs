@@ -35,6 +35,17 @@ fn damaged_recordings_are_named_with_file_and_place() {
         assert!(said.contains(expected) && said.contains("\nhint: "), "{said}");
         assert_eq!(fs::read(&file).unwrap(), bytes, "left as it is");
     }
+    // the other verbs make nothing of nothing, either
+    let file = place.0.join("header.gpr");
+    fs::write(&file, &good[..4096]).unwrap();
+    let path = file.to_str().unwrap();
+    for words in
+        [&["recover", path][..], &["analyze", path], &["report", path], &["export", path], &["stats", path]]
+    {
+        let output = place.run(words);
+        assert_eq!((code(&output), out(&output).as_str()), (4, ""), "{words:?}: {}", err(&output));
+        assert!(err(&output).contains("no event can be read"), "{words:?}: {}", err(&output));
+    }
     assert!(place.results().is_empty(), "{:?}", place.results());
     let missing = place.run(&["recover", "/nonexistent.gpr"]);
     assert_eq!(code(&missing), 4);

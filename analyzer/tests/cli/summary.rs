@@ -143,6 +143,30 @@ fn of_two_runs_the_newer_counts_and_what_is_no_summary_is_named() {
     }
 }
 
+/// Who gives the trace is told what to do with it, who gives an empty file that it is empty.
+#[test]
+fn a_trace_and_an_empty_file_are_called_what_they_are() {
+    let place = Place::new("no-summaries");
+    fs::write(place.out().join("empty.summary.json"), "").unwrap();
+    let output = place.run(&["summary", "empty.summary.json"]);
+    assert_eq!(code(&output), 4);
+    assert!(err(&output).contains("empty.summary.json: the file is empty"), "{}", err(&output));
+    let large = [&[0x1f, 0x8b, 8, 0][..], &vec![7; 17 << 20]].concat();
+    let traces: [(&str, &[u8]); 4] = [
+        ("trace.json.gz", b"\x1f\x8b\x08\x00 and more"),
+        ("large.json.gz", &large),
+        ("run.gpr", b"GAPPROBE and more"),
+        ("trace.json", b"{\"traceEvents\":[]}"),
+    ];
+    for (name, bytes) in traces {
+        fs::write(place.out().join(name), bytes).unwrap();
+        let output = place.run(&["summary", name]);
+        assert_eq!(code(&output), 4);
+        let said = format!("{name}: a trace or a recording, no summary (gapprobe analyze {name})");
+        assert!(err(&output).contains(&said), "{}", err(&output));
+    }
+}
+
 /// Ranks of two jobs say nothing together.
 #[test]
 fn summaries_of_several_jobs_are_asked_about() {

@@ -283,6 +283,62 @@ fn steps_counted_between_windows_are_of_the_unit_that_the_records_show() {
     assert!(about && run.abs_diff(4_000) < 40 && between.abs_diff(2_000) < 20, "{run} {between}");
 }
 
+/// Windows without a clock of steps, or with one that was learnt on the way: what lies between is steps of the run all the same.
+#[test]
+fn steps_between_windows_are_of_the_run_whoever_counted_them() {
+    let seen = |clock: u64, between: u64, launches: u64| {
+        let (mut input, a) = in_windows(|_| false, 0);
+        let totals = &mut input.run.header.totals;
+        totals[Total::LaunchesBetween as usize] = launches;
+        totals[Total::ClockSteps as usize] = clock;
+        totals[Total::StepsBetween as usize] = between;
+        // found by their launches, not by marks
+        input.run.threads.iter_mut().for_each(|t| t.marks.clear());
+        let b = analyzer::analyze(&input.run);
+        assert_eq!(a.coverage.steps_run, 600);
+        let said = analyzer::line::line(&input.run, &b, None);
+        let (seen, all) = (b.coverage.steps_seen, b.coverage.steps_run);
+        assert!(seen < 70, "{said}");
+        assert!(said.contains(&format!(" {all} steps seen (seen: ")), "{said}");
+        (all, seen, b.coverage.steps_estimated)
+    };
+    assert_eq!(seen(600, 540, 540 * 76).0, 600);
+    // the clock began to count when half was over
+    let (all, own, _) = seen(300, 540, 540 * 76);
+    assert_eq!(all, own + 540);
+    // nothing counted steps: by launches, and where these were not counted either by the time
+    for launches in [540 * 76, 0] {
+        let (all, _, about) = seen(0, 0, launches);
+        assert!(about && all.abs_diff(600) < 40, "{all} of {launches} launches");
+    }
+}
+
+/// What `gapprobe capture` cuts out is one of many moments of a process: what recording cost is of that moment.
+#[test]
+fn the_cost_of_a_window_that_was_cut_out_is_the_windows() {
+    let mut p = Program::new();
+    for _ in 0..40 {
+        step(&mut p);
+    }
+    let (mut run, _) = p.analyze();
+    run.header.launch_cost_ns = 3_000;
+    run.cut_out = true;
+    let young = analyzer::analyze(&run).cost.share;
+    assert!(young > 0.001, "{young}");
+    // the same steps in a process of a thousand times that age
+    run.header.valid_from = run.header.start_monotonic.max(run.header.valid_from);
+    run.header.start_monotonic = 1;
+    run.header.first_use = 1;
+    run.header.totals[Total::LaunchesBetween as usize] = 50_000_000;
+    let a = analyzer::analyze(&run);
+    assert!((a.cost.share - young).abs() < young * 0.01, "{} beside {young}", a.cost.share);
+    let summary = analyzer::summary::summary(&run, &a, &analyzer::summary::Around::default());
+    assert!(summary["cost"]["callback_ns"].is_null());
+    run.cut_out = false;
+    let all = analyzer::analyze(&run).cost.share;
+    assert!((all - young).abs() > young * 0.5, "of all its life it is another share: {all}, {young}");
+}
+
 /// Windows of ten steps, then ninety that are only counted; the host pauses for `pause` where `pauses` says so, of the step's number.
 fn in_windows(pauses: impl Fn(u32) -> bool, pause: u64) -> (Input, Analysis) {
     let mut p = Program::new();

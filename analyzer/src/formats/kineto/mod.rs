@@ -270,5 +270,18 @@ fn finish(
     }
     kineto.run.foreign |= r.cut || r.damaged || r.left_out > 0;
     kineto.own = head.own.is_some();
+    if kineto.own && (kineto.refused.cut || kineto.refused.damaged) {
+        known_to_the_last(&mut kineto.run);
+    }
     Ok(kineto)
+}
+
+/// What the head says was complete was so in the recording; in a file that ends in the middle nothing is known behind its last operation.
+fn known_to_the_last(run: &mut Run) {
+    let ops = run.devices.iter().flat_map(|d| &d.streams).filter_map(|s| s.ops.iter().map(|o| o.end).max());
+    let last = ops.max().unwrap_or(0);
+    let h = &mut run.header;
+    for complete_to in [&mut h.gpu_complete_to, &mut h.host_complete_to] {
+        *complete_to = (*complete_to).min(last);
+    }
 }
