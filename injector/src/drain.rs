@@ -20,7 +20,7 @@ use trace::{total, Loss, Total};
 use crate::callers::Callers;
 use crate::control::Control;
 use crate::cupti::unanswered::{Buffers, Unanswered};
-use crate::cupti::{arbiter, buffers, decode, session, walk};
+use crate::cupti::{arbiter, buffers, decode, session, streams, walk};
 use crate::front::Front;
 use crate::program::{Capture, Marks};
 use crate::python::sites::Sites;
@@ -152,11 +152,8 @@ impl Recorder {
                 return;
             }
             if let Some(mut event) = Event::decode(words) {
-                if event.kind == Kind::SyncRecord {
-                    if capture.covers(event.start) {
-                        store.add_recorder(&event);
-                    }
-                    return;
+                if let Some(wait) = streams::told(&event).filter(|w| capture.covers(w.start)) {
+                    store.add_recorder(&wait);
                 }
                 event.c = sites.of_the_call().max(callers.of_the_call()); // one of them, or neither
                 calls += 1;

@@ -148,9 +148,8 @@ fn on_api(area: u32, id: u32, data: &CUpti_CallbackData, inside: Place) {
     if class == Class::Launch as u8 || class == Class::GraphLaunch as u8 {
         hostpool::push(&[event.encode()]);
     } else {
-        if let Some(wait) = streams::wait(area, id, data, &event) {
-            hostpool::push(&[wait.encode()]);
-        }
+        // the drain thread reads it and puts the place in the program there
+        event.c = streams::named_by(area, id, data, event.b);
         match python::site() {
             0 => callers::push(inside, area == domain::RUNTIME_API, event.encode()),
             site => {

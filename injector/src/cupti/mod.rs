@@ -18,6 +18,6 @@ pub(crate) mod names;
 pub(crate) mod raw;
 pub(crate) mod reroute;
 pub(crate) mod session;
-mod streams;
+pub(crate) mod streams;
 pub(crate) mod unanswered;
 pub(crate) mod walk;

@@ -19,7 +19,7 @@ use trace::call::{self, Class};
 use trace::header::sources;
 use trace::Loss;
 
-use super::{api_records, arbiter, buffers, callbacks, choose, reroute};
+use super::{api_records, arbiter, buffers, callbacks, choose, reroute, streams};
 use crate::guard::guard;
 use crate::settings::Settings;
 use crate::{attach, clock, lifecycle, losses};
@@ -214,6 +214,7 @@ fn subscribe(session: &Session) {
     if !result.is_success() {
         return; // somebody holds it: activity records alone
     }
+    streams::prepare();
     SUBSCRIBER.store(handle, Ordering::Release);
     SOURCES.fetch_or(sources::CALLBACKS | sources::WAITS_BY_CALLS, Ordering::Relaxed);
     call_back(session, handle, true);
