@@ -52,13 +52,20 @@ pub(crate) fn longest() -> u64 {
 
 /// A plain flush. Returns how far the GPU's side of the recording is complete after it, ns.
 pub(crate) fn plain() -> u64 {
+    flushed();
+    complete_to()
+}
+
+/// A plain flush; `false` where CUPTI refused it: then nothing is known of what it still holds, buffers of ours out or not.
+fn flushed() -> bool {
     let begin = clock::monotonic();
-    if session::flush(false) {
+    let done = session::flush(false);
+    if done {
         let complete = buffers::oldest_pending().map_or(begin, |lent| lent.min(begin));
         COMPLETE_TO.fetch_max(complete, Ordering::AcqRel);
     }
     LONGEST.fetch_max(clock::monotonic().saturating_sub(begin), Ordering::Relaxed);
-    complete_to()
+    done
 }
 
 /// The thread's body.
@@ -96,9 +103,11 @@ pub(crate) fn run() {
 fn last() {
     let begin = clock::monotonic();
     loop {
-        plain();
+        let done = flushed() || arbiter::is_yielded();
         if buffers::oldest_pending().is_none() {
-            COMPLETE_TO.fetch_max(begin, Ordering::AcqRel);
+            if done {
+                COMPLETE_TO.fetch_max(begin, Ordering::AcqRel);
+            }
             return;
         }
         if clock::monotonic().saturating_sub(begin) > PLAIN_FOR {

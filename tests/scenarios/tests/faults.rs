@@ -89,7 +89,7 @@ fn what_cupti_refuses_at_the_start_is_said_in_one_line() {
 
 #[test]
 fn what_cupti_refuses_besides_is_counted() {
-    for fault in ["enable:38=error1", "enable:1=error1", "attribute:9=error1", "attribute:0=error15"] {
+    for fault in ["enable:2=error1", "enable:1=error1", "attribute:9=error1", "attribute:0=error15"] {
         let run = faulty(fault);
         assert_eq!(run.recorded().loss(Loss::CuptiError), 1, "{fault}: {:?}", run.recorded().losses());
         assert_eq!(run.recorded().kernels().len() as u64, KERNELS, "{fault}");
