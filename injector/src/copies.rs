@@ -6,8 +6,8 @@
 //!   whose functions a program reaches by name records, for it alone sees the program's marks and CUPTI's other clients. The
 //!   others are off, and hand on what the driver and NVTX ask of them.
 //! * **Another tool's** in `CUDA_INJECTION64_PATH`: it stays, the driver never calls us, and at the exit of a program that
-//!   used CUDA one line says so; so it does where there is no such file, of which the driver says nothing. With `GAPPROBE_FORCE=1` we take its place and call it in our turn, after we are attached: what
-//!   it does to CUPTI then reaches our wrappers (`cupti/arbiter.rs`). Its path goes to children in [`NEXT`].
+//!   used CUDA one line says so; so it does where there is no such file, of which the driver says nothing. With
+//!   `GAPPROBE_FORCE=1` we take its place and call it in our turn, after we are attached: what it does to CUPTI then reaches our wrappers (`cupti/arbiter.rs`). Its path goes to children in [`NEXT`].
 
 use std::ffi::{c_char, c_int, c_void, CStr, CString};
 use std::os::unix::ffi::OsStrExt;

@@ -31,20 +31,27 @@ static DEADLINE: AtomicU64 = AtomicU64::new(0);
 /// Threads that may call `exit` at once: before glibc 2.41 each goes on with the handlers that no other has begun, and the first to be through ends
 /// the process. So the handler is registered so many times, and those that come later wait in theirs ([`wait_for_the_leaver`]).
 pub(crate) const MOST_LEAVERS: usize = 4;
-/// The thread in [`leave`].
+/// The thread in [`leave`], and behind it.
 static LEAVER: AtomicU32 = AtomicU32::new(0);
+/// A leaver that is not through with the program's other handlers by then may be waiting for the thread that waits for it.
+const OTHER_HANDLERS: Duration = Duration::from_secs(10);
 
-/// Another thread writes the report already: the process must not end under it, within the deadline.
+/// Another thread runs the exit handlers already: this one lets it, to the end of the process (so does glibc 2.41). It must not end the process
+/// under the report, and may not come back from here at all while the other is busy: glibc frees a block of handlers when its last one has been
+/// taken, and a thread that comes back to that block reads, and frees, what is freed.
 fn wait_for_the_leaver(exit_ms: u64) {
     // SAFETY: takes nothing, cannot fail.
     let own = unsafe { libc::gettid() } as u32;
-    let until = Instant::now() + Duration::from_millis(exit_ms);
-    // a handler of a signal that interrupted the leaver itself waits for nobody
-    while lifecycle::get() == lifecycle::State::Leaving
-        && LEAVER.load(Ordering::Acquire) != own
-        && Instant::now() < until
-    {
-        attach::pause(1);
+    let until = Instant::now() + Duration::from_millis(exit_ms) + OTHER_HANDLERS;
+    loop {
+        match LEAVER.load(Ordering::Acquire) {
+            // the leaver itself: our other registrations, or a signal that interrupted it
+            leaver if leaver == own => return,
+            // inert for another reason; or the leaver has not said yet who it is
+            0 if lifecycle::get() != lifecycle::State::Leaving => return,
+            _ if Instant::now() >= until => return,
+            _ => attach::pause(1),
+        }
     }
 }
 

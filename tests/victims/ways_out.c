@@ -3,7 +3,8 @@
 //
 // usage: ways_out WAY [KERNELS] [QUEUED_MS]
 //   WAY        return, exit3, _exit4, abort, sigterm, sigkill, segv, thread (exit from another thread), two (from two
-//              at once), hang (sleeps until killed, after saying "ready")
+//              at once), two_slow (the same, with exit handlers of the program's own, in two blocks of glibc's), hang
+//              (sleeps until killed, after saying "ready")
 //   KERNELS    launched and finished before leaving (1000)
 //   QUEUED_MS  of work still queued on the device when leaving (0)
 // Prints "launched N" first: these kernels were synchronized, so they have ended by then. "hang" goes on launching.
@@ -15,6 +16,17 @@
 
 static pthread_barrier_t together;
 
+static void quick(void) {}
+static void slow_100_ms(void) { usleep(100000); }
+static void slow_300_ms(void) { usleep(300000); }
+
+// glibc's first block has 32 places, its second is allocated, and freed once its handlers have begun
+static void register_handlers(void) {
+    atexit(slow_300_ms);
+    for (int k = 0; k < 40; k++) atexit(quick);
+    atexit(slow_100_ms);
+}
+
 static void *leave_from_thread(void *at_once) {
     if (at_once) pthread_barrier_wait(&together);
     exit(5);
@@ -24,6 +36,7 @@ static void *leave_from_thread(void *at_once) {
 int main(int argc, char **argv) {
     const char *way = argc > 1 ? argv[1] : "return";
     long kernels = argc > 2 ? atol(argv[2]) : 1000, queued_ms = argc > 3 ? atol(argv[3]) : 0;
+    if (!strcmp(way, "two_slow")) register_handlers();
     void *function = kernel("work", 10), *slow = kernel("queued_work", 1000);
     for (long k = 0; k < kernels; k++) launch(function, NULL);
     CHECK(cudaDeviceSynchronize());
@@ -42,7 +55,7 @@ int main(int argc, char **argv) {
         pthread_create(&thread, NULL, leave_from_thread, NULL);
         pthread_join(thread, NULL);
     }
-    if (!strcmp(way, "two")) {
+    if (!strncmp(way, "two", 3)) {
         pthread_t thread;
         pthread_barrier_init(&together, NULL, 2);
         pthread_create(&thread, NULL, leave_from_thread, &together);

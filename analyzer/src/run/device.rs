@@ -78,16 +78,16 @@ pub struct Stream {
     pub ops: Vec<Op>,
 }
 
-/// CUPTI's record of a wait (see [`trace::Kind::SyncRecord`]).
+/// A wait, by CUPTI's record or by the call's callback (see [`trace::Kind::SyncRecord`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SyncRecord {
-    /// When CUPTI saw the waiting, ns.
+    /// When CUPTI saw the waiting, or the call stood, ns.
     pub span: Span,
     /// CUPTI correlation id of the call.
     pub correlation: u32,
     /// 1 event, 2 stream waits for event, 3 stream, 4 context.
     pub what: u32,
-    /// CUDA event id.
+    /// CUDA event id; `u32::MAX` where it is not known.
     pub event: u32,
     /// CUPTI stream id.
     pub stream: u32,

@@ -87,7 +87,7 @@ static KNOWN: [Place; PLACES] =
 /// Counts streams and contexts that went: what was learned before is asked for again.
 static GENERATION: AtomicU32 = AtomicU32::new(1);
 
-/// CUPTI's number of a stream; asked for once where the handle alone names it.
+/// CUPTI's number of a stream: known from before, or asked for (each time for a thread's own default stream, which no handle tells apart).
 fn number(context: CUcontext, stream: CUstream, own: bool) -> Option<u32> {
     // before the question: a stream that goes meanwhile makes the answer old at once
     let generation = GENERATION.load(Ordering::Acquire);

@@ -23,6 +23,7 @@ pub(crate) fn launch_ns() -> u32 {
         _ => LAUNCH_NS,
     }
 }
+
 /// Steps held against each other, of a window and of what follows it.
 const STEPS: u64 = 100;
 /// Steps left out at a switch.

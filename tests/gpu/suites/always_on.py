@@ -3,8 +3,8 @@
 turns on the GPU, a block of half a second each (check/turns.py). A second process without any profiler shows what two equal ones differ by.
 
 Parts are programs, and sides may be chosen: always_on:mlp_eager+side=ours+side=torch_cuda. Programs `call_...` make one call of the runtime
-20,000 times a step, and a side `client:subscribe:kernel` is a client of CUPTI that does just that (programs/client.c): what of CUPTI costs what. `without:38`
-is gapprobe without that kind of records."""
+20,000 times a step, and a side `client:subscribe:kernel` is a client of CUPTI that does just that (programs/client.c): what of CUPTI costs what. `without:1:2`
+is gapprobe without these kinds of records (38, SYNCHRONIZATION, is off anyway while gapprobe holds the subscription)."""
 
 import pathlib
 import shutil

@@ -114,3 +114,12 @@ fn python_ends_as_it_says() {
         assert!(with.wall < alone.wall + Duration::from_secs(2), "{way}");
     }
 }
+
+/// Freed memory is overwritten (`MALLOC_PERTURB_`), so a thread that comes back to a freed block of handlers crashes.
+#[test]
+fn two_threads_that_exit_at_once_do_not_take_the_handlers_from_under_each_other() {
+    let run = Victim::sim("13.0", &["ways_out", "two_slow", "2000"]).env("MALLOC_PERTURB_", "165").run();
+    assert_eq!(run.ending(), 5, "{}", run.stderr);
+    assert_eq!(run.lines().len(), 1, "{:?}", run.lines());
+    assert!(run.wall < Duration::from_secs(5), "nobody waits for anybody's end: {:?}", run.wall);
+}
