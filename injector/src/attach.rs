@@ -79,7 +79,6 @@ pub(crate) fn constructor() {
     say::remember_stderr();
     threads::remember_cpus();
     callers::at_load();
-    sampler::at_load();
     identity::remember_directory();
     if copies::is_second() {
         lifecycle::set(lifecycle::State::Inert); // another copy of us records, or was told not to

@@ -137,7 +137,7 @@ pub enum Kind {
     /// A child process (a DataLoader worker, say) from begin to end. `a` pid, `b` permille of one CPU it used
     /// (bits 0..16, saturated) and permille of the time blocked on a disk (bits 16..32), `c` KiB it read.
     Process = 35,
-    /// Where a child process stood that was forked from this one (a DataLoader worker), when it was looked at; begin to end: the time
+    /// Where a child process stood that runs the same Python (a DataLoader worker), when it was looked at; begin to end: the time
     /// since the look before. `a` stack id of its main thread (0: none to be read), `b` pid, `c` permille of that time on a CPU
     /// (saturated), `x` bit `OUTER` of [`sample`]. Only of those that ran.
     ChildSample = 37,

@@ -193,7 +193,7 @@ impl Workers {
     }
 }
 
-/// Where the workers stood that were forked and ran, in the steady state.
+/// Where the workers stood that ran, in the steady state.
 #[derive(Default)]
 pub(super) struct Worked {
     /// Samples in which they fetched or collated.

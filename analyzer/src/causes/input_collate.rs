@@ -11,8 +11,8 @@
 //! take it over is told as there. Or as GP112 INPUT-WORKERS; and at least half of the samples of the workers (5 or more) stand there.
 //!
 //! # How sure
-//! Samples of the launching thread are taken about every 10 ms, of all workers together every 40 ms, and only of those that were
-//! forked (those of `spawn` and `forkserver` are GP112 INPUT-WORKERS without a line): what most of them show is so, how long each
+//! Samples of the launching thread are taken about every 10 ms, of all workers together every 40 ms (where their
+//! memory may be read: else they are GP112 INPUT-WORKERS without a line): what most of them show is so, how long each
 //! piece took is not measured.
 //!
 //! # What to change

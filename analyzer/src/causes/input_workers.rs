@@ -8,7 +8,7 @@
 //! # How it is recognised
 //! As GP110 INPUT; at least half of the samples of the launching thread's stack in these stretches wait for workers; and the
 //! child processes that do anything are on a CPU for 70 % of the time or more. How many would keep up: their CPU time a step by the step time
-//! without the wait, rounded up; no more than the CPUs the process may use. Where workers were forked, their own stacks tell the line most
+//! without the wait, rounded up; no more than the CPUs the process may use. Where workers run the same Python, their own stacks tell the line most
 //! of their time goes to; most of it in the collate function is GP116 INPUT-COLLATE.
 //!
 //! # How sure

@@ -25,6 +25,7 @@ const TYPE_SIZE: u64 = 32;
 const TYPE_DEALLOCATE: usize = 48;
 
 /// What the walk needs.
+#[derive(Clone)]
 pub(crate) struct Interpreter {
     /// Offsets.
     pub(crate) layout: Layout,
@@ -43,6 +44,7 @@ pub(crate) struct Interpreter {
 }
 
 /// The interpreter's own view of a thread's frames; only with the GIL.
+#[derive(Clone)]
 pub(crate) struct Api {
     /// The thread state that is current: the calling thread's own only while it holds the GIL.
     pub(crate) current: Pointer,
@@ -150,6 +152,23 @@ pub(crate) fn word(address: u64) -> Option<u64> {
 }
 
 impl Interpreter {
+    /// Where the type of code objects keeps the pointer to its name, which lies in the interpreter's file, too.
+    pub(crate) fn name_of_code_type(&self) -> u64 {
+        self.code_type as u64 + TYPE_NAME + self.layout.head as u64
+    }
+
+    /// The same in a process where everything of the interpreter's file lies by so much further.
+    pub(crate) fn moved_by(&self, slide: u64) -> Interpreter {
+        let by = |at: u64| at.wrapping_add(slide);
+        let code_type = by(self.code_type as u64) as usize;
+        Interpreter {
+            code_type,
+            str_type: by(self.str_type),
+            bytes_type: by(self.bytes_type),
+            ..self.clone()
+        }
+    }
+
     /// Where the type of code objects keeps its deallocator.
     pub(crate) fn deallocator(&self) -> *mut c_void {
         (self.code_type + TYPE_DEALLOCATE + self.layout.head) as *mut c_void

@@ -9,7 +9,7 @@
 use crate::cupti::names::read_memory;
 
 /// How a frame says which instruction it is at.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Instruction {
     /// An `int`: bytes into the bytecode (3.8, 3.9).
     Bytes,
@@ -20,7 +20,7 @@ pub(crate) enum Instruction {
 }
 
 /// How line numbers are stored; see `lines`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Lines {
     /// `co_lnotab` (3.8, 3.9).
     Lnotab,

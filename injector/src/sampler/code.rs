@@ -2,14 +2,15 @@
 // WARM
 //! The code objects that stacks were found to stand in, each read once. Addresses are used again when code is deleted,
 //! so a code object is known by its address and what its head says: from 3.12 on a number that no two share, before
-//! that also the hash of its name.
+//! that also the hash of its name. The same function in several processes (the workers of a DataLoader) is one.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::layout::{Layout, UNICODE_HASH};
-use super::remote::{i32_at, read, u64_at};
-use crate::python::code::{self, Code};
+use super::python::Python;
+use super::remote::{i32_at, u64_at};
+use crate::python::code::{self, Code, Memory};
 use crate::python::interpreter::Interpreter;
 use crate::python::walk::RawFrame;
 
@@ -23,18 +24,18 @@ const MOST_LINES: usize = 65_536;
 
 /// What tells one code object from another at the same address later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Identity {
-    pub(super) name: u64,
+struct Identity {
+    name: u64,
     name_hash: u64,
-    pub(super) file: u64,
-    pub(super) table: u64,
+    file: u64,
+    table: u64,
     first_line: i32,
     version: i32,
 }
 
 impl Identity {
     /// By the head of a code object.
-    pub(super) fn of(head: &[u8], hash: Option<u64>, known: &Interpreter, layout: &Layout) -> Identity {
+    fn of(head: &[u8], hash: Option<u64>, known: &Interpreter, layout: &Layout) -> Identity {
         Identity {
             name: u64_at(head, known.layout.name),
             name_hash: hash.unwrap_or(0),
@@ -48,18 +49,30 @@ impl Identity {
 
 /// A code object, and how it is called.
 struct Known {
-    code: Code,
+    code: Arc<Code>,
     function: Text,
     file: Text,
+}
+
+/// A process (0: this one), and an address in it.
+type Place = (u32, u64);
+
+/// What was read just now of what may be a code object.
+pub(super) struct Head<'a> {
+    pub(super) place: Place,
+    pub(super) bytes: &'a [u8],
+    /// What lay at [`Codes::hash_of_name`].
+    pub(super) hash: Option<u64>,
 }
 
 /// Those seen.
 #[derive(Default)]
 pub(super) struct Codes {
     all: Vec<Known>,
-    at: HashMap<u64, (Identity, u32)>,
+    at: HashMap<Place, (Identity, u32)>,
+    same: HashMap<Arc<Code>, u32>,
     texts: HashMap<Vec<u8>, Text>,
-    lines: HashMap<(u32, u64), Option<u32>>,
+    lines: HashMap<(u32, i64), u32>,
 }
 
 /// Bytes of a code object's head.
@@ -68,43 +81,61 @@ pub(super) fn head_bytes(known: &Interpreter) -> usize {
 }
 
 impl Codes {
-    /// Where the name's hash lies of the code object known at this address, if it has to be looked at.
-    pub(super) fn hash_of_name(&self, address: u64, layout: &Layout) -> Option<u64> {
-        let (identity, _) = self.at.get(&address)?;
+    /// Where the name's hash lies of the code object known at this place, if it has to be looked at.
+    pub(super) fn hash_of_name(&self, place: Place, layout: &Layout) -> Option<u64> {
+        let (identity, _) = self.at.get(&place)?;
         layout.version.is_none().then_some(identity.name + UNICODE_HASH as u64)
     }
 
-    /// The code object at `address`, whose head was read just now; `hash`: what lay at [`Codes::hash_of_name`]. `None`
-    /// where it is none, cannot be read, or too many are known.
-    pub(super) fn id(
-        &mut self,
-        address: u64,
-        head: &[u8],
-        hash: Option<u64>,
-        known: &Interpreter,
-        layout: &Layout,
-    ) -> Option<u32> {
-        if u64_at(head, known.layout.object_type()) != known.code_type as u64 {
+    /// The code object of this head in `memory`, which is the process's that `python` is in. `None` where it is none, cannot be read,
+    /// or too many are known.
+    pub(super) fn id(&mut self, head: &Head<'_>, python: &Python, memory: &mut Memory<'_>) -> Option<u32> {
+        let (known, layout) = (&python.known, &python.layout);
+        if u64_at(head.bytes, known.layout.object_type()) != known.code_type as u64 {
             return None;
         }
-        let mut identity = Identity::of(head, hash, known, layout);
-        if let Some((same, id)) = self.at.get(&address) {
+        let mut identity = Identity::of(head.bytes, head.hash, known, layout);
+        if let Some((same, id)) = self.at.get(&head.place) {
             if *same == identity {
                 return Some(*id);
             }
         }
         if layout.version.is_none() {
-            identity.name_hash = u64_at(&read(identity.name + UNICODE_HASH as u64, 8)?, 0);
+            let mut hash = [0; 8];
+            if !memory(identity.name.wrapping_add(UNICODE_HASH as u64), &mut hash) {
+                return None;
+            }
+            identity.name_hash = u64_at(&hash, 0);
         }
+        let code = code::read_from(known, head.place.1, memory)?;
+        // meanwhile it may have been deleted, and another one made in its place
+        let mut again = vec![0; head.bytes.len()];
+        let is_read = memory(head.place.1, &mut again);
+        if !is_read || Identity::of(&again, Some(identity.name_hash), known, layout) != identity {
+            return None;
+        }
+        let id = match self.same.get(&code) {
+            Some(id) => *id,
+            None => self.add(code)?,
+        };
+        self.at.insert(head.place, (identity, id));
+        Some(id)
+    }
+
+    fn add(&mut self, code: Code) -> Option<u32> {
         if self.all.len() >= MOST {
             return None;
         }
-        let code = code::read(known, address)?;
         let (function, file) = (self.shared(&code.function), self.shared(&code.file));
-        let id = self.all.len() as u32;
+        let (id, code) = (self.all.len() as u32, Arc::new(code));
+        self.same.insert(Arc::clone(&code), id);
         self.all.push(Known { code, function, file });
-        self.at.insert(address, (identity, id));
         Some(id)
+    }
+
+    /// These processes are all there are: what is known of others' addresses is dropped.
+    pub(super) fn only_of(&mut self, is_there: impl Fn(u32) -> bool) {
+        self.at.retain(|(process, _), _| *process == 0 || is_there(*process));
     }
 
     /// A code object of this name whose head is all zeroes, for tests.
@@ -112,8 +143,8 @@ impl Codes {
     pub(super) fn know(&mut self, address: u64, function: &str) {
         let none = Identity { name: 0, name_hash: 0, file: 0, table: 0, first_line: 0, version: 0 };
         let function = self.shared(function.as_bytes());
-        self.at.insert(address, (none, self.all.len() as u32));
-        self.all.push(Known { code: Code::empty(), file: Arc::clone(&function), function });
+        self.at.insert((0, address), (none, self.all.len() as u32));
+        self.all.push(Known { code: Arc::new(Code::empty()), file: Arc::clone(&function), function });
     }
 
     fn shared(&mut self, text: &[u8]) -> Text {
@@ -137,15 +168,16 @@ impl Codes {
 
     /// The line a frame stands in, 0 where its instruction has none; `None`: it stands outside of this code.
     pub(super) fn line(&mut self, id: u32, frame: &RawFrame) -> Option<u32> {
-        let key = (id, frame.instruction);
+        let code = &self.all.get(id as usize)?.code;
+        let key = (id, code.offset(frame)?);
         if let Some(line) = self.lines.get(&key) {
-            return *line;
+            return Some(*line);
         }
-        let line = self.all.get(id as usize)?.code.line(frame);
+        let line = code.line_at(key.1);
         if self.lines.len() >= MOST_LINES {
             self.lines.clear();
         }
         self.lines.insert(key, line);
-        line
+        Some(line)
     }
 }

@@ -2,7 +2,7 @@
 // WARM
 //! The gap sampler: a thread of ours that looks, about 100 times a second (`GAPPROBE_SAMPLE_HZ`), at the threads that
 //! call CUDA: where they stand in Python, what they are blocked in, how much of the time since the look before they
-//! ran or waited for a CPU, who holds Python's lock; 25 times a second where one of the forked children stands; twice a
+//! ran or waited for a CPU, who holds Python's lock; 25 times a second where one of the children stands; twice a
 //! second at what all children use, once a second at memory and CPU quota. (The GPU's own figures come from `nvml`, a thread of its own.)
 //!
 //! It takes nothing from the program: no signal, no lock of the interpreter, no lock that a callback takes; foreign
@@ -15,7 +15,6 @@ mod cgroup;
 mod children;
 mod code;
 mod counts;
-mod forked;
 mod frame;
 mod handover;
 mod holder;
@@ -23,6 +22,7 @@ mod layout;
 mod nvml;
 mod python;
 mod remote;
+mod slide;
 mod stack;
 mod threads;
 mod told;
@@ -34,7 +34,6 @@ use trace::event::{sample, Event, Gauge, Kind};
 
 pub(crate) use counts::spent;
 pub(crate) use handover::Taker;
-pub(crate) use workers::at_load;
 
 use crate::{attach, clock, lifecycle, store};
 use children::Children;

@@ -6,7 +6,7 @@
 use std::ffi::{c_int, c_void, CStr};
 
 use super::layout::{From, Layout, GC_GENERATIONS, GIL_HOLDER, GIL_LOCKED, GIL_WAITED};
-use super::remote::{i32_at, is_address, read, u64_at, word, Batch, Forked};
+use super::remote::{i32_at, is_address, read, u64_at, word, Batch, Child};
 use super::stack::Reader;
 use crate::hostpool;
 use crate::python;
@@ -15,8 +15,11 @@ use crate::python::interpreter::Interpreter;
 /// Threads of the interpreter that are looked at.
 const MOST_THREADS: usize = 512;
 
-/// ... of a forked process.
-const MOST_THREADS_OF_FORKED: usize = 16;
+/// ... of a child.
+const MOST_THREADS_OF_CHILD: usize = 16;
+
+/// Bytes of `_PyRuntime` in which the main interpreter is looked for.
+const RUNTIME_HEAD: usize = 1280;
 
 /// A thread of the interpreter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,11 +46,13 @@ pub(super) struct Python {
     /// Major and minor version.
     pub(super) version: (u32, u32),
     /// Its frames and code objects.
-    pub(super) known: &'static Interpreter,
+    pub(super) known: Interpreter,
     /// Where it keeps the rest.
     pub(super) layout: Layout,
     /// The main interpreter's state.
     pub(super) interpreter: u64,
+    /// Where a pointer to that lies; 0: not found.
+    pub(super) main: u64,
     /// The global lock, where its place was confirmed.
     pub(super) gil: Option<u64>,
     gc: Option<u64>,
@@ -108,8 +113,9 @@ impl Python {
         let mut found = Box::new(Python {
             version,
             layout,
-            known,
+            known: known.clone(),
             interpreter: state,
+            main: pointer_to(state, runtime as u64).unwrap_or(0),
             gil: None,
             gc: None,
             threads: Vec::new(),
@@ -132,9 +138,26 @@ impl Python {
 
     /// One of these layouts, for tests.
     #[cfg(test)]
-    pub(super) fn of(version: (u32, u32), known: &'static Interpreter, layout: Layout) -> Python {
+    pub(super) fn of(version: (u32, u32), known: Interpreter, layout: Layout) -> Python {
         let (gil, gc, threads) = (None, None, Vec::new());
-        Python { version, known, layout, interpreter: 0x7000, gil, gc, threads, listed_at: 0 }
+        Python { version, known, layout, interpreter: 0x7000, main: 0, gil, gc, threads, listed_at: 0 }
+    }
+
+    /// The same Python in a child where everything of the interpreter's file lies by `slide` further; `None` where it has not begun.
+    pub(super) fn of_child(&self, slide: u64, reader: &mut Reader<Child>) -> Option<Python> {
+        let main = self.main.wrapping_add(slide);
+        let interpreter = u64_at(&reader.read_one(main, 8)?, 0);
+        Some(Python {
+            version: self.version,
+            known: self.known.moved_by(slide),
+            layout: self.layout,
+            interpreter,
+            main,
+            gil: None,
+            gc: None,
+            threads: Vec::new(),
+            listed_at: 0,
+        })
     }
 
     /// Has it begun to end?
@@ -195,14 +218,14 @@ impl Python {
         }
     }
 
-    /// The thread of a process that was forked from this one, by which it was forked: its main thread.
-    pub(super) fn forked(&self, pid: u32, reader: &mut Reader<Forked>) -> Option<PyThread> {
+    /// The main thread of the child that this is the Python of.
+    pub(super) fn main_thread(&self, pid: u32, reader: &mut Reader<Child>) -> Option<PyThread> {
         let layout = &self.layout;
         let at_tid = hostpool::tid_offset()? as u64;
         let first = reader.read_one(self.interpreter + layout.threads as u64, 8)?;
         let mut state = u64_at(&first, 0);
         // (a worker has one or two besides: what it sends is sent by a thread)
-        for _ in 0..MOST_THREADS_OF_FORKED {
+        for _ in 0..MOST_THREADS_OF_CHILD {
             let bytes = reader.read_one(state, layout.thread_bytes())?;
             if u64_at(&bytes, layout.interpreter) != self.interpreter {
                 return None;
@@ -269,6 +292,13 @@ impl Python {
     pub(super) fn is_of_gil(&self, futex: u64) -> bool {
         self.gil.is_some_and(|gil| GIL_WAITED.contains(&futex.wrapping_sub(gil)))
     }
+}
+
+/// Where near the beginning of `_PyRuntime` (all of it is 1.4 KB in 3.8 and more later) the state of the main interpreter is pointed to.
+fn pointer_to(state: u64, runtime: u64) -> Option<u64> {
+    let bytes = read(runtime, RUNTIME_HEAD)?;
+    let word = bytes.chunks_exact(8).position(|word| word == state.to_le_bytes())?;
+    Some(runtime + word as u64 * 8)
 }
 
 /// Is the state of a collector there: running or not, on or off, and its pointer to the youngest generation, where there is

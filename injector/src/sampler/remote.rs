@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! Memory of our own process that another thread may change or free meanwhile, or of one that was forked from it, read through the
-//! kernel: what is gone is an error, never a fault. Several places at once, in the order that was asked for.
+//! Memory of our own process that another thread may change or free meanwhile, or of a child, read through the kernel: what is gone is an error, never a fault. Several places at once, in the order that was asked for.
 //!
 //! The call is `process_vm_writev` on ourselves, from many places to one, and not `process_vm_readv`: the side that lies in the
 //! caller is copied as any system call's argument is, the other one is looked up and pinned place by place. Measured (Linux 6.18, KVM,
@@ -18,19 +17,19 @@ const MOST: usize = 1024;
 
 /// Memory that may change while it is read.
 pub(super) trait Memory: Default {
-    /// It is another process's, forked from ours: what lay at an address then may be something else here.
-    const IS_FORKED: bool = false;
-
     /// Copies the places one behind the other to `out`, in their order. Whether all could be read.
     fn copy(&mut self, places: &[libc::iovec], out: &mut [u8]) -> bool;
 
     /// Is it the quick way, some 20 ns a place?
     fn is_quick(&self) -> bool;
+
+    /// Whose it is: a process id; 0: ours.
+    fn process(&self) -> u32;
 }
 
-/// A process's that was forked from ours.
+/// Of this process.
 #[derive(Default)]
-pub(super) struct Forked(pub(super) u32);
+pub(super) struct Child(pub(super) u32);
 
 /// Our own process's, by a way that is allowed: a container's seccomp filter may forbid a call.
 #[derive(Default)]
@@ -95,8 +94,7 @@ impl<M: Memory> Batch<M> {
     /// `length` bytes at `address`, alone.
     pub(super) fn read_one(&mut self, address: u64, length: usize) -> Option<Vec<u8>> {
         let mut out = vec![0; length];
-        let place = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: length };
-        (is_address(address) && self.memory.copy(&[place], &mut out)).then_some(out)
+        read_to(&mut self.memory, address, &mut out).then_some(out)
     }
 
     /// See [`Memory::is_quick`].
@@ -106,13 +104,29 @@ impl<M: Memory> Batch<M> {
 
     /// The bytes of a place.
     pub(super) fn bytes(&self, slot: Slot) -> &[u8] {
-        self.bytes.get(slot.at..slot.at + slot.length).unwrap_or(&[])
+        slot.of(&self.bytes)
+    }
+
+    /// What was read, and where more can be read.
+    pub(super) fn parts(&mut self) -> (&[u8], &mut M) {
+        (&self.bytes, &mut self.memory)
     }
 }
 
-impl Memory for Forked {
-    const IS_FORKED: bool = true;
+impl Slot {
+    /// This place's bytes, of all that was read.
+    pub(super) fn of(self, all: &[u8]) -> &[u8] {
+        all.get(self.at..self.at + self.length).unwrap_or(&[])
+    }
+}
 
+/// Fills `out` from `address`. Whether it could be read.
+pub(super) fn read_to(memory: &mut impl Memory, address: u64, out: &mut [u8]) -> bool {
+    let place = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: out.len() };
+    is_address(address) && memory.copy(&[place], out)
+}
+
+impl Memory for Child {
     fn copy(&mut self, places: &[libc::iovec], out: &mut [u8]) -> bool {
         let n = memory::copy_from(self.0 as libc::pid_t, places, out);
         usize::try_from(n) == Ok(out.len())
@@ -120,6 +134,10 @@ impl Memory for Forked {
 
     fn is_quick(&self) -> bool {
         false
+    }
+
+    fn process(&self) -> u32 {
+        self.0
     }
 }
 
@@ -141,6 +159,10 @@ impl Memory for Own {
 
     fn is_quick(&self) -> bool {
         self.way == Way::Together
+    }
+
+    fn process(&self) -> u32 {
+        0
     }
 }
 

@@ -24,11 +24,10 @@
 
 use trace::define::MAX_FRAMES;
 
-use super::code::{head_bytes, Codes};
-use super::forked;
+use super::code::{head_bytes, Codes, Head};
 use super::frame::{decode, frame_bytes, Frame};
 use super::python::{PyThread, Python};
-use super::remote::{is_address, u64_at, Batch, Memory, Own, Slot};
+use super::remote::{self, is_address, u64_at, Batch, Memory, Own, Slot};
 use crate::python::walk::RawFrame;
 
 /// Frames of Python followed at most: of these [`MAX_FRAMES`] are kept, the innermost, where some are not shown (see
@@ -122,7 +121,7 @@ pub(super) struct Reader<M: Memory = Own> {
 }
 
 /// Where a code object's head was read to, and its name's hash where that is needed.
-type Head = (Slot, Option<Slot>);
+type HeadSlots = (Slot, Option<Slot>);
 
 /// Frames that readings agree on, innermost first.
 struct Agreed {
@@ -366,21 +365,17 @@ impl<M: Memory> Reader<M> {
 
     /// The code object of each frame; `None` for one of C code, or where there is no code object.
     fn code(&mut self, python: &Python, frames: &[Seen], codes: &mut Codes) -> Result<Vec<Option<u32>>, Why> {
-        if M::IS_FORKED {
-            let all: Vec<u64> = frames.iter().map(|f| f.frame.code).collect();
-            return Ok(forked::known_here(&mut self.batch, python, &all, codes));
-        }
-        let layout = &python.layout;
+        let (layout, process) = (&python.layout, self.batch.memory.process());
         self.batch.clear();
-        let mut wanted: Vec<(u64, Option<Head>)> = Vec::with_capacity(frames.len());
+        let mut wanted: Vec<(u64, Option<HeadSlots>)> = Vec::with_capacity(frames.len());
         for address in frames.iter().map(|f| f.frame.code) {
             let slots = match wanted.iter().find(|w| w.0 == address) {
                 _ if address == 0 => None,
                 Some((_, slots)) => *slots,
                 None => {
-                    let head = self.batch.want(address, head_bytes(python.known));
+                    let head = self.batch.want(address, head_bytes(&python.known));
                     head.map(|head| {
-                        let hash = codes.hash_of_name(address, layout);
+                        let hash = codes.hash_of_name((process, address), layout);
                         (head, hash.and_then(|at| self.batch.want(at, 8)))
                     })
                 }
@@ -390,10 +385,12 @@ impl<M: Memory> Reader<M> {
         if wanted.iter().any(|w| w.1.is_some()) && !self.batch.read() {
             return Err(Why::Moved);
         }
-        let id = |(address, slots): (u64, Option<Head>)| {
+        let (bytes, memory) = self.batch.parts();
+        let id = |(address, slots): (u64, Option<HeadSlots>)| {
             let (head, hash) = slots?;
-            let hash = hash.map(|slot| u64_at(self.batch.bytes(slot), 0));
-            codes.id(address, self.batch.bytes(head), hash, python.known, layout)
+            let hash = hash.map(|slot| u64_at(slot.of(bytes), 0));
+            let head = Head { place: (process, address), bytes: head.of(bytes), hash };
+            codes.id(&head, python, &mut |from, out| remote::read_to(memory, from, out))
         };
         Ok(wanted.into_iter().map(id).collect())
     }

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! Where children stand in Python that were forked from this process (workers of a DataLoader): one of those that run at a time,
-//! 25 looks a second for all of them together.
+//! Where children stand in Python (workers of a DataLoader, by fork, by spawn, by a fork server): one of those that run at a time, 25
+//! looks a second for all of them together.
 //!
-//! A forked process has what this one had at the same addresses, and only that is made use of: the interpreter, the thread that
-//! forked, code that lies at the same place in both. That it is one (and has not become another program by exec) is seen by a
-//! number of our own that it has, too, before and after each reading. Of others nothing is read. The kernel allows
-//! reading one's own children's memory unless they forbid it (`PR_SET_DUMPABLE`), or Yama forbids everything (`ptrace_scope` 2 and more).
+//! What is known of this process's Python holds for a child that has it from the same file, by as much further as it lies there
+//! (`slide`). That it is still so (and the child has not become another program by exec) is seen by a pointer of the interpreter's
+//! into its own file, before and after each reading. Of others nothing is read. The kernel allows reading one's own children's
+//! memory unless they forbid it (`PR_SET_DUMPABLE`), or Yama forbids everything (`ptrace_scope` 2 and more).
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use trace::event::{sample, Event, Kind};
 
@@ -17,11 +16,11 @@ use super::children::MOST;
 use super::code::Codes;
 use super::handover::{put, Item};
 use super::python::{PyThread, Python};
-use super::remote::{u64_at, Forked};
+use super::remote::{u64_at, word, Child};
+use super::slide::Part;
 use super::stack::{Guess, Reader, Why};
 use super::threads::{clock_of, process_clock};
 use super::told::Told;
-use crate::clock;
 
 /// Between two looks, ns. One reads place by place (`remote`): some 0.1 ms for 25 frames, 0.3 % of a CPU.
 const PERIOD: u64 = 40_000_000;
@@ -30,81 +29,82 @@ const LEAST_ON_CPU: u64 = 10;
 /// After so many failures in a row its memory is not read any more.
 const MOST_FAILED: u32 = 16;
 
-/// What tells a copy of this process from any other: not 0 once it is made, and the same nowhere else.
-static COOKIE: AtomicU64 = AtomicU64::new(0);
-
 /// One of them.
 struct Worker {
     looked: u64,
     cpu: u64,
-    reader: Reader<Forked>,
-    thread: Option<PyThread>,
+    reader: Reader<Child>,
+    python: Option<TheirPython>,
     guess: Guess,
     failed: u32,
+}
+
+/// Of a child.
+struct TheirPython {
+    python: Box<Python>,
+    thread: PyThread,
+    /// Where the pointer is that tells it, and what it says.
+    mark: (u64, u64),
 }
 
 /// All of them.
 #[derive(Default)]
 pub(super) struct Workers {
     each: HashMap<u32, Worker>,
+    /// This process's interpreter, and what it was found for.
+    own: Option<(u64, Option<Part>)>,
     /// Whose turn it is.
     next: usize,
     looked: u64,
 }
 
-/// In the constructor, before anything is forked: makes the number that copies of this process have.
-pub(crate) fn at_load() {
-    // SAFETY: takes a number, returns one.
-    let random = unsafe { libc::getauxval(libc::AT_RANDOM) } as *const u64;
-    if random.is_null() {
-        return;
-    }
-    // SAFETY: 16 random bytes that the kernel put above the program's stack; never unmapped.
-    let random = unsafe { random.read_unaligned() };
-    let own = random ^ clock::monotonic().rotate_left(32) ^ u64::from(std::process::id());
-    COOKIE.store(own | 1, Ordering::Relaxed);
-}
-
 impl Worker {
     fn new(pid: u32) -> Worker {
-        let reader = Reader::of(Forked(pid));
-        Worker { looked: 0, cpu: 0, reader, thread: None, guess: Guess::default(), failed: 0 }
+        let reader = Reader::of(Child(pid));
+        Worker { looked: 0, cpu: 0, reader, python: None, guess: Guess::default(), failed: 0 }
     }
 
-    /// Is it a copy of this process, now?
-    fn is_copy(&mut self, cookie: u64) -> bool {
-        let at = std::ptr::from_ref(&COOKIE) as u64;
-        cookie != 0 && self.reader.read_one(at, 8).is_some_and(|bytes| u64_at(&bytes, 0) == cookie)
+    /// Looks for `ours` in it.
+    fn find(&mut self, pid: u32, ours: &Python, file: &Part) -> Option<TheirPython> {
+        let slide = file.slide(pid)?;
+        let at = ours.known.name_of_code_type();
+        let mark = (at.wrapping_add(slide), word(at)?.wrapping_add(slide));
+        if u64_at(&self.reader.read_one(mark.0, 8)?, 0) != mark.1 {
+            return None;
+        }
+        let python = Box::new(ours.of_child(slide, &mut self.reader)?);
+        let thread = python.main_thread(pid, &mut self.reader)?;
+        Some(TheirPython { python, thread, mark })
     }
 
     /// The number of the stack it stands in, and the bits of a sample; the number 0 where the stack moved.
     fn stack(
         &mut self,
         pid: u32,
-        cookie: u64,
-        python: &Python,
+        ours: &Python,
+        file: &Part,
         codes: &mut Codes,
         told: &mut Told,
     ) -> Option<(u32, u8)> {
-        if !self.is_copy(cookie) {
+        let theirs = match self.python.take() {
+            Some(known) => known,
+            None => self.find(pid, ours, file)?,
+        };
+        let (mark, reader) = (theirs.mark, &mut self.reader);
+        let is_there = |reader: &mut Reader<Child>| {
+            reader.read_one(mark.0, 8).is_some_and(|bytes| u64_at(&bytes, 0) == mark.1)
+        };
+        if !is_there(reader) {
             return None;
         }
-        self.thread = self.thread.or_else(|| python.forked(pid, &mut self.reader));
-        let read = self.reader.stack(python, &self.thread?, &mut self.guess, codes);
-        if !self.is_copy(cookie) {
+        let read = reader.stack(&theirs.python, &theirs.thread, &mut self.guess, codes);
+        if !is_there(reader) || matches!(read, Err(Why::Gone)) {
             return None;
         }
-        match read {
-            Ok(stack) => {
-                let number = told.number(&stack.frames, codes).unwrap_or(0);
-                Some((number, if stack.is_outer && number != 0 { sample::OUTER } else { 0 }))
-            }
-            Err(Why::Moved | Why::Empty) => Some((0, 0)),
-            Err(Why::Gone) => {
-                self.thread = None;
-                None
-            }
-        }
+        self.python = Some(theirs);
+        let Ok(stack) = read else { return Some((0, 0)) };
+        let number = told.number(&stack.frames, codes).unwrap_or(0);
+        Some((number, if stack.is_outer && number != 0 { sample::OUTER } else { 0 }))
     }
 }
 
@@ -122,7 +122,11 @@ impl Workers {
             return;
         }
         self.looked = now;
+        let before = self.each.len();
         self.each.retain(|pid, _| pids.contains(pid));
+        if self.each.len() != before {
+            codes.only_of(|pid| self.each.contains_key(&pid));
+        }
         let pids = pids.get(..MOST).unwrap_or(pids);
         let is_given_up = |pid: &u32| self.each.get(pid).is_some_and(|w| w.failed >= MOST_FAILED);
         let turn = (0..pids.len())
@@ -130,7 +134,11 @@ impl Workers {
             .find(|n| pids.get(*n).is_some_and(|p| !is_given_up(p)));
         let Some((turn, &pid)) = turn.and_then(|n| Some((n, pids.get(n)?))) else { return };
         self.next = turn + 1;
-        let cookie = COOKIE.load(Ordering::Relaxed);
+        let type_at = python.known.code_type as u64;
+        if self.own.as_ref().is_none_or(|own| own.0 != type_at) {
+            self.own = Some((type_at, Part::at(type_at)));
+        }
+        let Some((_, Some(file))) = &self.own else { return };
         let worker = self.each.entry(pid).or_insert_with(|| Worker::new(pid));
         let Some(cpu) = clock_of(process_clock(pid)) else { return };
         let from = std::mem::replace(&mut worker.looked, now);
@@ -139,7 +147,7 @@ impl Workers {
         if from == 0 || ran.saturating_mul(100) < span.saturating_mul(LEAST_ON_CPU) {
             return;
         }
-        let Some((stack, bits)) = worker.stack(pid, cookie, python, codes, told) else {
+        let Some((stack, bits)) = worker.stack(pid, python, file, codes, told) else {
             worker.failed += 1;
             return;
         };
@@ -153,34 +161,5 @@ impl Workers {
     /// Nothing was wanted meanwhile: what comes counts from the next look on.
     pub(super) fn forget(&mut self) {
         self.each.clear();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_forked_process_is_known_and_any_other_is_not() {
-        at_load();
-        let cookie = COOKIE.load(Ordering::Relaxed);
-        assert_ne!(cookie, 0);
-        let mut other = std::process::Command::new("sleep").arg("20").spawn().expect("sleep");
-        assert!(!Worker::new(other.id()).is_copy(cookie));
-        other.kill().expect("kill");
-        other.wait().expect("wait");
-        // SAFETY: the child waits for its end and does nothing else.
-        let pid = unsafe { libc::fork() };
-        if pid == 0 {
-            // SAFETY: takes nothing.
-            unsafe { libc::pause() };
-        }
-        assert!(pid > 0);
-        assert!(Worker::new(pid as u32).is_copy(cookie));
-        // SAFETY: numbers of a child of ours.
-        unsafe { libc::kill(pid, libc::SIGKILL) };
-        // SAFETY: as above.
-        assert_eq!(unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) }, pid);
-        assert!(!Worker::new(pid as u32).is_copy(cookie), "gone");
     }
 }

@@ -132,9 +132,11 @@ fn theirs(text: &str, mark: &str, function: &str) {
 
 #[test]
 fn workers_that_take_long_to_put_batches_together_are_input_collate() {
-    let Some((_, summary)) = undisturbed("workers_collate", true) else { return };
-    names("workers_collate", &summary, "INPUT-COLLATE", "NEXT", "main");
-    theirs(summary["verdict"]["text"].as_str().unwrap_or_default(), "COLLATE", "Padding.__call__");
+    for form in ["workers_collate", "spawned_collate"] {
+        let Some((_, summary)) = undisturbed(form, true) else { continue };
+        names(form, &summary, "INPUT-COLLATE", "NEXT", "main");
+        theirs(summary["verdict"]["text"].as_str().unwrap_or_default(), "COLLATE", "Padding.__call__");
+    }
 }
 
 #[test]

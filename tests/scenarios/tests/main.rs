@@ -6,6 +6,7 @@ mod adversity;
 mod after_run;
 mod ahead;
 mod callers;
+mod children;
 mod clients;
 mod crashes;
 mod dataloader;

@@ -155,8 +155,8 @@ def forked():
 def made_in(whose, number):
     """As `made_up`: a function of this process's own, gone when it returns."""
     name, scope = "%s_%05d" % (whose, number % 100000), {}
-    exec(compile("def %s():\n    t = 0\n    for i in range(20000):\n        t += i\n" % name, "<made>", "exec"), scope)
-    scope[name]()
+    exec(compile("def %s(n):\n    t = 0\n    for i in range(n * 20):\n        t += i\n" % name, "<made>", "exec"), scope)
+    (call_odd if number % 2 else call_even)(scope[name])
 
 
 def old_code(until):

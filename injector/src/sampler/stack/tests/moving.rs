@@ -54,6 +54,10 @@ impl Memory for Program {
     fn is_quick(&self) -> bool {
         !self.is_slow
     }
+
+    fn process(&self) -> u32 {
+        0
+    }
 }
 
 /// One of the program's functions: its frame, and its code object behind that.
@@ -92,7 +96,7 @@ fn python(version: (u32, u32)) -> Python {
         bytes_type: 0,
         api: None,
     };
-    Python::of(version, Box::leak(Box::new(interpreter)), Layout::of(version, 0).expect("known"))
+    Python::of(version, interpreter, Layout::of(version, 0).expect("known"))
 }
 
 /// How a frame stands.
