@@ -3,7 +3,6 @@
 
 use std::time::Instant;
 
-use trace::call::Class;
 use trace::event::Unobserved;
 use trace::header::state;
 use trace::loss::Severity;
@@ -144,7 +143,7 @@ fn weigh_losses(run: &Run, a: &mut Analysis) {
         a.data_losses = a.data_losses.saturating_add(inside).saturating_add(counted);
     }
     a.unanswered = unanswered::count(run);
-    a.data_losses = a.data_losses.saturating_add(run.problems.damaged()).saturating_add(a.unanswered);
+    a.data_losses = a.data_losses.saturating_add(run.damaged_events()).saturating_add(a.unanswered);
     let inside = |start: u64| start >= a.valid.start && start < a.valid.end;
     let ops = run.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops).filter(|o| inside(o.start));
     let calls = run.threads.iter().flat_map(|t| &t.calls).filter(|c| inside(c.start));
@@ -283,9 +282,8 @@ fn steps_by_launches(run: &Run, a: &Analysis) -> u64 {
 fn launches_of_steps(run: &Run, a: &Analysis) -> (usize, usize) {
     let (Some(first), Some(last)) = (a.steps.steps.first(), a.steps.steps.last()) else { return (0, 0) };
     let span = Span::new(first.span.start, last.span.end);
-    let launch = |c: &&Call| matches!(c.class, Some(Class::Launch | Class::GraphLaunch));
-    let inside = |c: &&Call| c.start >= span.start && c.start < span.end;
-    let launches = run.threads.iter().flat_map(|t| &t.calls).filter(launch).filter(inside).count();
+    let inside = |c: &&Call| c.is_launch() && c.start >= span.start && c.start < span.end;
+    let launches = run.threads.iter().flat_map(|t| &t.calls).filter(inside).count();
     (launches, a.steps.steps.len())
 }
 
@@ -306,9 +304,8 @@ fn cost(run: &Run, a: &Analysis) -> Cost {
     let h = &run.header;
     let each = u64::from(h.launch_cost_ns);
     let (callback_ns, cupti_ns, time) = if run.cut_out {
-        let launch = |c: &&Call| matches!(c.class, Some(Class::Launch | Class::GraphLaunch));
-        let inside = |c: &&Call| c.start >= a.valid.start && c.start < a.valid.end;
-        let launches = run.threads.iter().flat_map(|t| &t.calls).filter(launch).filter(inside).count();
+        let inside = |c: &&Call| c.is_launch() && c.start >= a.valid.start && c.start < a.valid.end;
+        let launches = run.threads.iter().flat_map(|t| &t.calls).filter(inside).count();
         (0, each.saturating_mul(launches as u64), a.coverage.seen_ns)
     } else {
         let launches = h.total(Total::Launches).saturating_add(h.total(Total::GraphLaunches));

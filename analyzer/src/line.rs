@@ -188,7 +188,7 @@ pub(crate) fn missing_kernels(n: u64) -> String {
 }
 
 pub(crate) fn losses(run: &Run, a: &Analysis) -> String {
-    let damaged = run.problems.damaged();
+    let damaged = run.damaged_events();
     let known = a.losses.iter().map(|l| l.1).fold(damaged, u64::saturating_add);
     let calls = run.uncalled.calls;
     let total = known.saturating_add(a.unanswered).saturating_add(calls);
@@ -196,6 +196,7 @@ pub(crate) fn losses(run: &Run, a: &Analysis) -> String {
         Some((loss, _)) => format!("{total} ({})", loss.key()),
         None if a.unanswered > damaged.max(calls) => format!("{total} (kernels launched and not there)"),
         None if calls > damaged => format!("{total} (launching calls not there)"),
+        None if damaged > run.problems.damaged() => format!("up to {total} (damaged)"),
         None if damaged > 0 => format!("{total} (damaged)"),
         None if !run.missing.is_empty() => "of unknown number".to_owned(),
         None => "0".to_owned(),

@@ -437,13 +437,8 @@ fn take_unseen_waits(run: &mut Run) {
     if run.waits.is_empty() {
         return;
     }
-    let mut seen: Vec<u32> = run
-        .threads
-        .iter()
-        .flat_map(|t| &t.calls)
-        .filter(|c| !matches!(c.class, Some(Class::Launch | Class::GraphLaunch)))
-        .map(|c| c.correlation)
-        .collect();
+    let mut seen: Vec<u32> =
+        run.threads.iter().flat_map(|t| &t.calls).filter(|c| !c.is_launch()).map(|c| c.correlation).collect();
     seen.sort_unstable();
     let mut calls = Vec::new();
     for w in &run.waits {

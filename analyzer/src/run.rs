@@ -223,6 +223,15 @@ impl Run {
         ops().map(|o| o.end).max()
     }
 
+    /// Events that are missing because the file is damaged, at most. Of a file of another writer: places in it.
+    pub(crate) fn damaged_events(&self) -> u64 {
+        if self.foreign {
+            self.problems.damaged()
+        } else {
+            self.problems.events()
+        }
+    }
+
     /// Did CUPTI keep, or may it have kept, buffers that it was asked for?
     pub fn flush_failed(&self) -> bool {
         let signs = [trace::Loss::ExitFlushLate, trace::Loss::CuptiError, trace::Loss::BufferNotReturned];

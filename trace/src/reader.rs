@@ -94,6 +94,11 @@ impl Problems {
     pub fn damaged(&self) -> u64 {
         self.bad_segments + self.cut_segments + self.bad_events + self.bad_definitions + self.unknown_tracks
     }
+
+    /// Events that are missing because of damage, at most: a segment that cannot be read may have been full.
+    pub fn events(&self) -> u64 {
+        self.damaged().saturating_add(self.bad_segments.saturating_mul(SEGMENT_EVENTS as u64 - 1))
+    }
 }
 
 /// The track an event belongs to, as the reader hands it out.

@@ -123,7 +123,8 @@ pub(super) fn before(run: &Run, a: &Analysis) -> Option<String> {
     }
     if lost > LOSS_SHARE {
         return Some(format!(
-            "{} lost, {:.1} % of all events",
+            "{}{} lost, {:.1} % of all events",
+            if run.problems.bad_segments > 0 { "up to " } else { "" },
             counted(a.data_losses, "event"),
             lost * 100.0
         ));

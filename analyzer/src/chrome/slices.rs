@@ -4,7 +4,6 @@
 
 use std::io::Write;
 
-use trace::call::Class;
 use trace::event::OPEN_ENDED;
 use trace::Kind;
 
@@ -330,8 +329,7 @@ pub(super) fn idle<W: Write>(
     // launches late by themselves are as many as the kernels: their slices say all in the name
     let late_launch = matches!(slice.bucket, Bucket::Launch | Bucket::KernelGap);
     if let Some((call, name)) = blame.filter(|_| !late_launch) {
-        let launch = matches!(call.class, Some(Class::Launch | Class::GraphLaunch));
-        out.put(if launch { b",\"args\":{\"late launch\":" } else { b",\"args\":{\"call\":" });
+        out.put(if call.is_launch() { b",\"args\":{\"late launch\":" } else { b",\"args\":{\"call\":" });
         put_text(&mut out.block, name);
         out.put(b",\"call us\":");
         put_micros(&mut out.block, call.end.saturating_sub(call.start));

@@ -2,8 +2,6 @@
 //! The host's side of a recording: calls -> items, each with the host's own time before it. What was not observed is not
 //! replayed: the time before it and behind it lies side by side.
 
-use trace::call::Class;
-
 use super::prepare::{takes_part, Item, Prepared, Role};
 use crate::gaps::HostView;
 use crate::merge::Merge;
@@ -137,10 +135,9 @@ fn is_device_wide(name: &str) -> bool {
 fn chains(run: &Run, host: &HostView) -> Vec<u16> {
     let mut next = 0;
     let kernels = |t: usize| {
-        run.threads.get(t).is_some_and(|t| {
-            t.calls.iter().any(|c| matches!(c.class, Some(Class::Launch | Class::GraphLaunch)))
-                || !t.calls.iter().any(|c| c.launches())
-        })
+        run.threads
+            .get(t)
+            .is_some_and(|t| t.calls.iter().any(Call::is_launch) || !t.calls.iter().any(|c| c.launches()))
     };
     host.threads
         .iter()

@@ -41,6 +41,11 @@ impl Call {
         trace::call::find(self.packed).map_or("(unknown call)", |c| c.name)
     }
 
+    /// Launches a kernel or a graph.
+    pub fn is_launch(&self) -> bool {
+        matches!(self.class, Some(Class::Launch | Class::GraphLaunch))
+    }
+
     /// Puts work into a stream (kernel, graph, copy or memset).
     pub fn launches(&self) -> bool {
         matches!(self.class, Some(Class::Launch | Class::GraphLaunch | Class::Copy | Class::Memset))

@@ -6,7 +6,6 @@
 //! the GPU was not ready for its first kernel, when that kernel began. Each step is judged by itself, by what the marking
 //! threads launched in it: what others launch, on this or another GPU, holds no step up.
 
-use trace::call::Class;
 use trace::event::Unobserved;
 use trace::Kind;
 
@@ -50,10 +49,9 @@ pub(super) fn on_device(run: &Run, host: &Host<'_>) -> Option<OnDevice> {
         let step = host.begins.partition_point(|&b| b <= t).checked_sub(1)?;
         (step + 1 < host.begins.len() || host.end.is_none_or(|end| t < end)).then_some(step)
     };
-    let launches = |c: &&Call| matches!(c.class, Some(Class::Launch | Class::GraphLaunch));
     let calls = |t: usize| run.threads.get(t).map_or(&[][..], |t| t.calls.as_slice());
     // marks of a thread that launches nothing are about the work of the others
-    let marking = host.threads.iter().any(|&t| calls(t).iter().any(|c| launches(&c)));
+    let marking = host.threads.iter().any(|&t| calls(t).iter().any(Call::is_launch));
     let mut counts = vec![!marking; run.threads.len()];
     for &t in host.threads {
         if let Some(counts) = counts.get_mut(t) {
@@ -65,7 +63,7 @@ pub(super) fn on_device(run: &Run, host: &Host<'_>) -> Option<OnDevice> {
     let mut launched: Vec<Option<Span>> = vec![None; host.begins.len()];
     let (mut inside, mut outside) = (0u64, 0u64);
     let counting = counts.iter().enumerate().filter(|t| *t.1).map(|t| t.0);
-    for call in counting.flat_map(calls).filter(|c| launches(c) && c.result == 0) {
+    for call in counting.flat_map(calls).filter(|c| c.is_launch() && c.result == 0) {
         match step_at(call.start).and_then(|step| launched.get_mut(step)) {
             Some(calls) => {
                 *calls = Some(joined(*calls, call));
@@ -177,8 +175,7 @@ impl<'a> Dark<'a> {
         }
         let mut ran = vec![None; host.begins.len()];
         for op in run.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops) {
-            let launches = |c: &Call| matches!(c.class, Some(Class::Launch | Class::GraphLaunch));
-            let Some((thread, call)) = run.call(op.call).filter(|(_, c)| launches(c)) else { continue };
+            let Some((thread, call)) = run.call(op.call).filter(|(_, c)| c.is_launch()) else { continue };
             if let Some(calls) = step_of(call, thread).and_then(|step| ran.get_mut(step)) {
                 *calls = Some(joined(*calls, call));
             }

@@ -93,6 +93,31 @@ fn a_cut_recording_gets_no_verdict_and_passes_no_check() {
     }
 }
 
+/// One segment that cannot be read is up to a thousand events, wherever it lies; not "one lost event" of many thousands.
+#[test]
+fn a_recording_with_a_damaged_segment_gets_no_verdict() {
+    let place = Place::new("segment");
+    let mut real = Vec::new();
+    let packed =
+        fs::File::open(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/recordings/own_gpt_bound.gprec.gz"));
+    flate2::read::GzDecoder::new(packed.unwrap()).read_to_end(&mut real).unwrap();
+    let file = place.0.join("damaged.gpr");
+    let name = file.to_str().unwrap();
+    fs::write(&file, &real).unwrap();
+    assert!(!out(&place.run(&["analyze", "--line", name])).contains("INCONCLUSIVE"));
+    let segment = |n: usize| 4096 + n * 32_768;
+    let all = (real.len() - 4096) / 32_768;
+    for n in [all / 3, all / 2, all - 2] {
+        let mut bytes = real.clone();
+        bytes[segment(n)..segment(n) + 64].fill(0xff);
+        fs::write(&file, &bytes).unwrap();
+        let line = out(&place.run(&["analyze", "--line", name]));
+        assert!(line.contains("INCONCLUSIVE: up to 102"), "{line}");
+        assert!(line.contains("losses up to 102"), "{line}");
+        assert_eq!(code(&place.run(&["check", name, "--max-idle", "99%"])), 5);
+    }
+}
+
 /// A copy of a compressed recording that broke off, or was damaged on its way: named with file and place, what is there is
 /// read, and no verdict rests on it.
 #[test]
