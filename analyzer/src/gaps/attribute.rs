@@ -167,7 +167,7 @@ struct Walk<'a> {
     frontier: Option<Before<'a>>,
     /// Latest begin of a launch call among the ops seen so far.
     latest_launch: u64,
-    /// Gap pieces in front of small copies that do not end a gap, and the op before the first of them.
+    /// Gap pieces in front of small copies, and of what threads aside launch, that do not end a gap, and the op before the first of them.
     pending: Vec<(Span, Option<Before<'a>>)>,
     durations: Vec<u32>,
     small_ns: u64,
@@ -194,7 +194,7 @@ impl<'a> Visitor<'a> for Walk<'a> {
         let small_copy = matches!(op.kind, Kind::Memcpy | Kind::Memset)
             && placed.stream != self.main
             && op.end - op.start <= SMALL_COPY_NS;
-        if !small_copy {
+        if !small_copy && !self.host.is_aside(self.run, op) {
             self.resolve(placed);
         }
         if self.frontier.is_none_or(|b| op.end >= b.end) {

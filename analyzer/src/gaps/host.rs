@@ -68,6 +68,8 @@ pub struct HostView {
     pub standing: Standing,
     /// Indices of the threads that launch to the device, and of those that only wait for it in their turn.
     pub threads: Vec<usize>,
+    /// By thread: it does something small beside ([`mod@super::aside`]).
+    aside: Vec<bool>,
 }
 
 impl HostView {
@@ -90,7 +92,11 @@ impl HostView {
                         if let Some(l) = launches.get_mut(t) {
                             *l = true;
                         }
-                        if op.kind == Kind::Memcpy && c.class == Some(Class::Copy) && held(c, op) {
+                        if op.kind == Kind::Memcpy
+                            && c.class == Some(Class::Copy)
+                            && held(c, op)
+                            && !whose.is_aside(t)
+                        {
                             copies.push(copy_blocker(op.call, c, op, before));
                         }
                     }
@@ -101,7 +107,10 @@ impl HostView {
         let mut view = HostView {
             stretch: vec![0; run.threads.iter().map(|t| t.calls.len()).sum()],
             fetched: vec![false; run.threads.iter().map(|t| t.calls.len()).sum()],
-            threads: (0..launches.len()).filter(|&t| launches.get(t) == Some(&true)).collect(),
+            threads: (0..launches.len())
+                .filter(|&t| launches.get(t) == Some(&true) && !whose.is_aside(t))
+                .collect(),
+            aside: (0..launches.len()).map(|t| whose.is_aside(t)).collect(),
             blockers: copies,
             ..HostView::default()
         };
@@ -122,6 +131,11 @@ impl HostView {
             view.find_away(run);
         }
         view
+    }
+
+    /// Was this launched by a thread that the device does not wait for?
+    pub(super) fn is_aside(&self, run: &Run, op: &Op) -> bool {
+        self.aside.contains(&true) && run.call(op.call).is_some_and(|(t, _)| self.aside.get(t) == Some(&true))
     }
 
     /// Threads that launch nothing but wait for the device while nobody launches (a main thread in front of a

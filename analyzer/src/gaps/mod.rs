@@ -4,10 +4,11 @@
 //! `host.rs`: what the host did between launches, and which calls held it. `attribute.rs`: the walk over a device
 //! that gives each gap to a bucket. `input.rs`: when the host fetched data. `standing.rs`: what it did, by samples.
 //! `dispatching.rs`: where it launched while the device waited for launches, by samples.
-//! `whose.rs`: which of several devices a wait is about.
+//! `whose.rs`: which of several devices a wait is about. `aside.rs`: threads that the device does not wait for.
 //! `stacks.rs`: idle time by the ranges around the blamed call. Not here: what a fix would win (`replay/`), words (`causes/`).
 
-pub mod attribute;
+mod aside;
+mod attribute;
 pub mod dispatching;
 pub mod host;
 pub mod input;

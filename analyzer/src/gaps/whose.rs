@@ -9,6 +9,7 @@ use std::collections::HashMap;
 
 use trace::call::Class;
 
+use super::aside::aside;
 use crate::run::{Call, Run, Span, NONE};
 
 /// What each thread launches to, and what the calls outside of it waited for.
@@ -20,12 +21,15 @@ pub struct Whose {
     uses: Vec<Vec<(usize, Span)>>,
     /// By flat number, for holding calls outside of those times: index of the device.
     others: HashMap<u32, usize>,
+    /// See [`Whose::is_aside`].
+    aside: Vec<bool>,
 }
 
 impl Whose {
     /// Looks at all operations once, and sorts their ends where some call needs it.
     pub fn new(run: &Run) -> Whose {
-        let mut whose = Whose { uses: vec![Vec::new(); run.threads.len()], ..Whose::default() };
+        let (uses, aside) = (vec![Vec::new(); run.threads.len()], aside(run));
+        let mut whose = Whose { uses, aside, ..Whose::default() };
         for (d, device) in run.devices.iter().enumerate() {
             for s in &device.streams {
                 let mut last = NONE;
@@ -42,6 +46,11 @@ impl Whose {
             whose.find_others(run);
         }
         whose
+    }
+
+    /// Does this thread only do something small beside the program's work ([`mod@super::aside`])?
+    pub(super) fn is_aside(&self, thread: usize) -> bool {
+        self.aside.get(thread) == Some(&true)
     }
 
     fn find_others(&mut self, run: &Run) {

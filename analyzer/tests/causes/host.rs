@@ -3,6 +3,7 @@
 
 use analyzer::analysis::{Bucket, Confidence};
 
+use super::program::Pose;
 use super::{kept, run, time, verdict, Program};
 
 #[test]
@@ -93,4 +94,47 @@ fn a_host_that_may_be_waiting_for_requests_is_host_with_low_confidence_at_most()
     // a checkpoint of 60 ms in every sixth step
     let checkpoint = |p: &mut Program| if p.launches % 120 == 0 { 60_000_000 } else { 200_000 };
     assert!(away(checkpoint) > Confidence::Low);
+}
+
+/// A host that computes 4 ms between its steps; beside it a thread that wakes up every millisecond, launches a kernel of 2 us into a
+/// stream of its own and sleeps again.
+#[test]
+fn a_thread_that_does_something_small_beside_is_not_what_the_gpu_waits_for() {
+    let (_, a) = run(|p| {
+        let computes = p.b.stack(&[("crunch", "/job/busy.py", 7), ("<module>", "/job/train.py", 60)]);
+        let sleeps = p.b.stack(&[("beat", "/job/monitor.py", 3), ("run", "/job/monitor.py", 9)]);
+        for _ in 0..20 {
+            p.launch("gemm_kernel", 264, 100_000);
+        }
+        let from = p.t;
+        p.stand(4_000_000, Pose::computing(computes));
+        let until = p.t;
+        (p.tid, p.t) = (200, from + 300_000);
+        while p.t + 1_000_000 < until {
+            p.launch_on(9, "beat_kernel", 1, 2_000);
+            p.stand(1_000_000, Pose::blocked(sleeps, 230));
+        }
+        (p.tid, p.t) = (100, until);
+    });
+    verdict(&a, "HOST");
+    assert!(a.devices[0].buckets.share(Bucket::Host) > 0.5, "{:?}", a.devices[0].buckets);
+    assert!(a.verdict.text.contains("busy.py:7"), "{}", a.verdict.text);
+}
+
+/// A thread that computes 4 ms and launches one small kernel, behind which another thread launches the step's work into the same stream:
+/// it is part of the step.
+#[test]
+fn a_thread_that_begins_the_step_is_what_the_gpu_waits_for_however_little_it_launches() {
+    let (_, a) = run(|p| {
+        let computes = p.b.stack(&[("crunch", "/job/busy.py", 7), ("<module>", "/job/train.py", 60)]);
+        p.tid = 200;
+        p.stand(4_000_000, Pose::computing(computes));
+        p.launch("first_kernel", 1, 2_000);
+        p.tid = 100;
+        for _ in 0..20 {
+            p.launch("gemm_kernel", 264, 100_000);
+        }
+    });
+    verdict(&a, "HOST");
+    assert!(a.verdict.text.contains("busy.py:7"), "{}", a.verdict.text);
 }
