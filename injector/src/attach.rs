@@ -4,7 +4,7 @@
 //! the first context or buffer starts the drain thread and the recording. Anything missing: one line, and off.
 
 use std::ffi::{c_char, c_void, CStr};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -192,20 +192,9 @@ fn off(text: &str) {
     say::complain(all.as_deref().unwrap_or(text));
 }
 
-/// Exit and fork handlers. Called here and again with the first context: handlers registered later run earlier, and
-/// the driver's own may be registered between the two; leaving twice does nothing.
+/// Exit and fork handlers. Called here and again with the first context: the driver's own exit handlers may be registered between
+/// the two, and those registered later run earlier.
 fn register_leaving() {
-    static PROCESS: AtomicU32 = AtomicU32::new(0);
-    extern "C" fn at_exit() {
-        // a child that the fork handlers were not run for (_Fork, the system call itself, vfork) is not this process:
-        // the recording and its file are its parent's
-        guard::guard((), || {
-            if PROCESS.load(Ordering::Relaxed) == std::process::id() {
-                crashes::not_attaching();
-                leave::leave();
-            }
-        });
-    }
     extern "C" fn in_child() {
         // a few stores: the child has neither our thread nor CUPTI's
         guard::guard((), || {
@@ -214,14 +203,10 @@ fn register_leaving() {
             windows::gate::in_child();
         });
     }
-    PROCESS.store(std::process::id(), Ordering::Relaxed);
-    for _ in 0..leave::MOST_LEAVERS {
-        // SAFETY: a function that lives as long as the process (the library is never unmapped).
-        unsafe { libc::atexit(at_exit) };
-    }
+    leave::handler::register();
     static ONCE: AtomicBool = AtomicBool::new(false);
     if !ONCE.swap(true, Ordering::AcqRel) {
-        // SAFETY: as above.
+        // SAFETY: functions that live as long as the process (the library is never unmapped).
         unsafe { libc::pthread_atfork(Some(loader::before_fork), Some(loader::after_fork), Some(in_child)) };
     }
 }

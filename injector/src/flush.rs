@@ -189,7 +189,7 @@ pub(crate) fn switch_at_rest() -> bool {
 
 /// Asks for the final flush. COLD.
 pub(crate) fn ask_last() {
-    FINAL.store(1, Ordering::Release);
+    let _ = FINAL.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire); // asked before, or done: fine
     WAKE.set();
 }
 

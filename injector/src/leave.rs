@@ -8,7 +8,7 @@
 
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use analyzer::report::retention;
@@ -16,9 +16,14 @@ use trace::Loss;
 
 use crate::drain::RECORDER;
 use crate::guard::guard;
+use crate::settings::Settings;
 use crate::store::image::Image;
 use crate::threads::Signal;
 use crate::{attach, clock, control, crashes, flight, flush, heap, lifecycle, losses, recording, say};
+
+pub(crate) mod handler;
+
+use handler::Who;
 
 /// The report is written, or its thread has failed. Looked at, not waited for: a lock that the failing thread still holds
 /// must not hold the program.
@@ -28,53 +33,36 @@ static SPOKEN: AtomicBool = AtomicBool::new(false);
 static WANTED: Signal = Signal::new();
 static DEADLINE: AtomicU64 = AtomicU64::new(0);
 
-/// Threads that may call `exit` at once: before glibc 2.41 each goes on with the handlers that no other has begun, and the first to be through ends
-/// the process. So the handler is registered so many times, and those that come later wait in theirs ([`wait_for_the_leaver`]).
-pub(crate) const MOST_LEAVERS: usize = 4;
-/// The thread in [`leave`], and behind it.
-static LEAVER: AtomicU32 = AtomicU32::new(0);
-/// A leaver that is not through with the program's other handlers by then may be waiting for the thread that waits for it.
-const OTHER_HANDLERS: Duration = Duration::from_secs(10);
-
-/// Another thread runs the exit handlers already: this one lets it, to the end of the process (so does glibc 2.41). It must not end the process
-/// under the report, and may not come back from here at all while the other is busy: glibc frees a block of handlers when its last one has been
-/// taken, and a thread that comes back to that block reads, and frees, what is freed.
-fn wait_for_the_leaver(exit_ms: u64) {
-    // SAFETY: takes nothing, cannot fail.
-    let own = unsafe { libc::gettid() } as u32;
-    let until = Instant::now() + Duration::from_millis(exit_ms) + OTHER_HANDLERS;
-    loop {
-        match LEAVER.load(Ordering::Acquire) {
-            // the leaver itself: our other registrations, or a signal that interrupted it
-            leaver if leaver == own => return,
-            // inert for another reason; or the leaver has not said yet who it is
-            0 if lifecycle::get() != lifecycle::State::Leaving => return,
-            _ if Instant::now() >= until => return,
-            _ => attach::pause(1),
-        }
-    }
-}
-
-/// The exit handler. A second call, a fork child, a process without GPU use: nothing.
-pub(crate) fn leave() {
+/// The exit handler. `None`, and nothing done: it was left before, or there is nothing to leave (no GPU use).
+fn leave() -> Option<Who> {
     if lifecycle::get() == lifecycle::State::Attached {
         lifecycle::set(lifecycle::State::Inert); // CUDA was initialised and never used
-        return;
     }
-    let Some(settings) = attach::settings() else { return };
-    if (lifecycle::get() as u32) < lifecycle::State::Recording as u32 {
-        return;
+    let settings = attach::settings()?;
+    if !matches!(lifecycle::get(), lifecycle::State::Recording | lifecycle::State::Leaving) {
+        return None;
     }
-    if !lifecycle::set(lifecycle::State::Leaving) {
-        return wait_for_the_leaver(settings.exit_ms);
+    let who = handler::come(settings.exit_ms);
+    if let Who::Leaver = who {
+        lifecycle::set(lifecycle::State::Leaving);
+        see_the_report_made(settings);
+        lifecycle::set(lifecycle::State::Inert);
     }
-    // SAFETY: takes nothing, cannot fail.
-    LEAVER.store(unsafe { libc::gettid() } as u32, Ordering::Release);
+    Some(who)
+}
+
+/// On the leaver. A signal may interrupt it anywhere here, and the handler call `exit`: then this begins anew, with what is left of the
+/// time, and the interrupted call never goes on.
+fn see_the_report_made(settings: &Settings) {
+    static BEGIN: AtomicU64 = AtomicU64::new(0);
+    let now = clock::monotonic();
+    let begin = BEGIN.compare_exchange(0, now, Ordering::AcqRel, Ordering::Acquire).err().unwrap_or(now);
+    let spent = Duration::from_nanos(now.saturating_sub(begin));
     let begin = Instant::now();
-    let deadline = begin + Duration::from_millis(settings.exit_ms);
+    let within = |ms: u64| begin + Duration::from_millis(ms).saturating_sub(spent);
+    let deadline = within(settings.exit_ms);
     // flushing may take 0.6 s of it at most; a hung flush is left hanging on its own thread
-    let flush_until =
-        (begin + Duration::from_millis(700)).min(begin + Duration::from_millis(settings.exit_ms / 2));
+    let flush_until = within(700.min(settings.exit_ms / 2));
     flush::ask_last();
     while !flush::last_is_done() && Instant::now() < flush_until {
         attach::pause(1);
@@ -100,7 +88,6 @@ pub(crate) fn leave() {
     if flight::is_busy() {
         analyzer::report::abandon(); // its thread ends with the process, too
     }
-    lifecycle::set(lifecycle::State::Inert);
 }
 
 /// `taken_up`: `gapprobe run` makes the report then, and removes the recording.

@@ -38,6 +38,13 @@ pub(crate) struct Code {
     instruction_is: Instruction,
 }
 
+impl Code {
+    /// Bytes it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of::<Code>() + self.file.len() + self.function.len() + self.table.len()
+    }
+}
+
 fn bytes_at(memory: &mut Memory<'_>, address: u64, length: u64) -> Option<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(length).ok()?];
     let whole = bytes.is_empty() || memory(address, &mut bytes);

@@ -17,8 +17,11 @@ use crate::python::walk::RawFrame;
 /// A name, kept once.
 pub(super) type Text = Arc<[u8]>;
 
-/// Code objects known at most: some 20 MB where each has a long line table.
+/// Code objects known at most, and bytes they take at most: a program, or its children, may make ever new ones.
 const MOST: usize = 32_768;
+const MOST_BYTES: usize = 16 << 20;
+/// Places remembered at most, of this process and of all children.
+const MOST_PLACES: usize = 2 * MOST;
 /// Lines remembered at most.
 const MOST_LINES: usize = 65_536;
 
@@ -69,6 +72,7 @@ pub(super) struct Head<'a> {
 #[derive(Default)]
 pub(super) struct Codes {
     all: Vec<Known>,
+    bytes: usize,
     at: HashMap<Place, (Identity, u32)>,
     same: HashMap<Arc<Code>, u32>,
     texts: HashMap<Vec<u8>, Text>,
@@ -107,6 +111,9 @@ impl Codes {
             }
             identity.name_hash = u64_at(&hash, 0);
         }
+        if self.is_full() {
+            return None; // not even read: it may be a megabyte, each time anew
+        }
         let code = code::read_from(known, head.place.1, memory)?;
         // meanwhile it may have been deleted, and another one made in its place
         let mut again = vec![0; head.bytes.len()];
@@ -116,21 +123,32 @@ impl Codes {
         }
         let id = match self.same.get(&code) {
             Some(id) => *id,
-            None => self.add(code)?,
+            None => self.add(code),
         };
+        if self.at.len() >= MOST_PLACES {
+            self.at.clear();
+        }
         self.at.insert(head.place, (identity, id));
         Some(id)
     }
 
-    fn add(&mut self, code: Code) -> Option<u32> {
-        if self.all.len() >= MOST {
-            return None;
-        }
+    /// No more can be known.
+    fn is_full(&self) -> bool {
+        self.all.len() >= MOST || self.bytes >= MOST_BYTES
+    }
+
+    fn add(&mut self, code: Code) -> u32 {
+        self.bytes += code.bytes();
         let (function, file) = (self.shared(&code.function), self.shared(&code.file));
         let (id, code) = (self.all.len() as u32, Arc::new(code));
         self.same.insert(Arc::clone(&code), id);
         self.all.push(Known { code, function, file });
-        Some(id)
+        id
+    }
+
+    /// This process runs another program now.
+    pub(super) fn forget(&mut self, process: u32) {
+        self.at.retain(|(of, _), _| *of != process);
     }
 
     /// These processes are all there are: what is known of others' addresses is dropped.
@@ -151,6 +169,7 @@ impl Codes {
         if let Some(known) = self.texts.get(text) {
             return Arc::clone(known);
         }
+        self.bytes += 2 * text.len();
         let shared: Text = text.into();
         self.texts.insert(text.to_vec(), Arc::clone(&shared));
         shared

@@ -4,8 +4,9 @@
 //! looks a second for all of them together.
 //!
 //! What is known of this process's Python holds for a child that has it from the same file, by as much further as it lies there
-//! (`slide`). That it is still so (and the child has not become another program by exec) is seen by a pointer of the interpreter's
-//! into its own file, before and after each reading. Of others nothing is read. The kernel allows reading one's own children's
+//! (`slide`); that it is so is seen by a pointer of the interpreter's into its own file. That it still is, and the child has not become
+//! another program by exec (not even the same one, at the same addresses), is seen before and after each reading by the random bytes
+//! that the kernel gives each program at its start (`AT_RANDOM`). Of others nothing is read. The kernel allows reading one's own children's
 //! memory unless they forbid it (`PR_SET_DUMPABLE`), or Yama forbids everything (`ptrace_scope` 2 and more).
 
 use std::collections::HashMap;
@@ -19,12 +20,13 @@ use super::python::{PyThread, Python};
 use super::remote::{u64_at, word, Child};
 use super::slide::Part;
 use super::stack::{Guess, Reader, Why};
-use super::threads::{clock_of, process_clock};
+use super::threads::ran_of_main_thread;
 use super::told::Told;
 
 /// Between two looks, ns. One reads place by place (`remote`): some 0.1 ms for 25 frames, 0.3 % of a CPU.
 const PERIOD: u64 = 40_000_000;
-/// A worker that was on a CPU for less than this part of the time, in percent, waits for something.
+/// A worker whose main thread was on a CPU for less than this part of the time, in percent, waits for something: for other threads of its
+/// own, where the process did run.
 const LEAST_ON_CPU: u64 = 10;
 /// After so many failures in a row its memory is not read any more.
 const MOST_FAILED: u32 = 16;
@@ -43,8 +45,18 @@ struct Worker {
 struct TheirPython {
     python: Box<Python>,
     thread: PyThread,
-    /// Where the pointer is that tells it, and what it says.
-    mark: (u64, u64),
+    /// Where the random bytes of the program it runs are, and what they say.
+    random: (u64, u64),
+}
+
+/// The type and value that the kernel tells a program at its start: auxiliary vector, `AT_RANDOM`.
+const AT_RANDOM: u64 = 25;
+
+/// Where process `pid` has the random bytes of the program it runs.
+fn random_at(pid: u32) -> Option<u64> {
+    let vector = std::fs::read(format!("/proc/{pid}/auxv")).ok()?;
+    let entry = vector.chunks_exact(16).find(|entry| u64_at(entry, 0) == AT_RANDOM)?;
+    Some(u64_at(entry, 8))
 }
 
 /// All of them.
@@ -66,15 +78,17 @@ impl Worker {
 
     /// Looks for `ours` in it.
     fn find(&mut self, pid: u32, ours: &Python, file: &Part) -> Option<TheirPython> {
+        let at = random_at(pid)?;
+        let random = (at, u64_at(&self.reader.read_one(at, 8)?, 0));
         let slide = file.slide(pid)?;
         let at = ours.known.name_of_code_type();
-        let mark = (at.wrapping_add(slide), word(at)?.wrapping_add(slide));
-        if u64_at(&self.reader.read_one(mark.0, 8)?, 0) != mark.1 {
+        let pointer = self.reader.read_one(at.wrapping_add(slide), 8)?;
+        if u64_at(&pointer, 0) != word(at)?.wrapping_add(slide) {
             return None;
         }
         let python = Box::new(ours.of_child(slide, &mut self.reader)?);
         let thread = python.main_thread(pid, &mut self.reader)?;
-        Some(TheirPython { python, thread, mark })
+        Some(TheirPython { python, thread, random })
     }
 
     /// The number of the stack it stands in, and the bits of a sample; the number 0 where the stack moved.
@@ -88,9 +102,12 @@ impl Worker {
     ) -> Option<(u32, u8)> {
         let theirs = match self.python.take() {
             Some(known) => known,
-            None => self.find(pid, ours, file)?,
+            None => {
+                codes.forget(pid);
+                self.find(pid, ours, file)?
+            }
         };
-        let (mark, reader) = (theirs.mark, &mut self.reader);
+        let (mark, reader) = (theirs.random, &mut self.reader);
         let is_there = |reader: &mut Reader<Child>| {
             reader.read_one(mark.0, 8).is_some_and(|bytes| u64_at(&bytes, 0) == mark.1)
         };
@@ -140,7 +157,7 @@ impl Workers {
         }
         let Some((_, Some(file))) = &self.own else { return };
         let worker = self.each.entry(pid).or_insert_with(|| Worker::new(pid));
-        let Some(cpu) = clock_of(process_clock(pid)) else { return };
+        let Some(cpu) = ran_of_main_thread(pid) else { return };
         let from = std::mem::replace(&mut worker.looked, now);
         let ran = cpu.saturating_sub(std::mem::replace(&mut worker.cpu, cpu));
         let span = now.saturating_sub(from).max(1);

@@ -110,3 +110,63 @@ fn where_spawned_workers_and_those_of_a_fork_server_stand_is_known() {
         }
     }
 }
+
+fn odd(python: &std::path::PathBuf, mode: &str, seconds: &str) -> (Run, Recorded) {
+    let (script, folder) =
+        (root().join("tests/scenarios/victims/odd_children.py"), root().join("tests/victims"));
+    let words = [&*script.to_string_lossy(), &*folder.to_string_lossy(), mode, seconds];
+    let run = Victim::of(python, &words, "13.0").run();
+    let recorded = fine(&run, python);
+    (run, recorded)
+}
+
+/// Without address randomization (a debugger, `setarch -R`) the new program lies where the old one lay, and from 3.12 on numbers its code
+/// objects alike: what was known of the old one is not said of the new one.
+#[test]
+fn a_child_that_becomes_the_same_python_at_the_same_addresses_is_another_program() {
+    for python in pythons().into_iter().rev().take(4) {
+        let (run, recorded) = odd(&python, "becomes", "3");
+        let name = python.display().to_string();
+        let at = run.stdout.lines().filter_map(|l| l.strip_prefix("at "));
+        let at: Vec<(&str, u64)> = at
+            .filter_map(|l| l.split_once(' ').map(|(address, ns)| (address, ns.parse().expect("ns"))))
+            .collect();
+        let [(first, _), (second, became)] = at[..] else { panic!("{name}: {}", run.stdout) };
+        if first != second {
+            println!("{name}: not shown, the addresses differ");
+        }
+        let text = |id: u32| recorded.definitions.string(id).unwrap_or("").to_owned();
+        let (mut old, mut new) = (0, 0);
+        for e in recorded.of(Kind::ChildSample).map(|(_, e)| *e).filter(|e| e.b == pid(&run, "child")) {
+            let function =
+                recorded.definitions.stack(e.a).next().map(|f| text(f.function)).unwrap_or_default();
+            match &*function {
+                "crunch_1" if e.start > became => panic!("{name}: {e:?} is behind {became}"),
+                "crunch_1" => old += 1,
+                "crunch_2" => new += 1,
+                _ => {}
+            }
+        }
+        assert!(old >= 4 && new >= 4, "{name}: {old} of the first program, {new} of the second");
+    }
+}
+
+#[test]
+fn a_child_whose_main_thread_waits_for_its_other_threads_is_not_said_to_work_there() {
+    let python = pythons().pop().expect("a python");
+    let (run, recorded) = odd(&python, "threads", "2");
+    let child = pid(&run, "child");
+    let cpu = recorded.of(Kind::Process).filter(|(_, e)| e.a == child).map(|(_, e)| e.b & 0xffff).max();
+    assert!(cpu.is_some_and(|c| c > 200), "{cpu:?}: it computes");
+    let stacks = stacks(&recorded, child);
+    assert!(stacks.len() <= 1, "its main thread does not, but for the start: {stacks:?}");
+}
+
+/// A long run with children that make functions without end (generated code) does not fill the program's memory.
+#[test]
+fn ever_new_code_of_children_takes_bounded_memory() {
+    let python = pythons().pop().expect("a python");
+    let (run, _) = odd(&python, "new_code", "6");
+    let grown = pid(&run, "grown"); // kB
+    assert!(grown < 24 << 10, "{}", run.stdout);
+}

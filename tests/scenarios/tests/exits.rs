@@ -123,3 +123,51 @@ fn two_threads_that_exit_at_once_do_not_take_the_handlers_from_under_each_other(
     assert_eq!(run.lines().len(), 1, "{:?}", run.lines());
     assert!(run.wall < Duration::from_secs(5), "nobody waits for anybody's end: {:?}", run.wall);
 }
+
+/// From 2.41 on glibc lets one thread through `exit`, and any other wait for the end: a program whose handler waits for another
+/// that exits hangs there without us, too.
+fn several_threads_go_through_exit() -> bool {
+    // SAFETY: a static C string.
+    let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) }.to_string_lossy();
+    let several =
+        version.strip_prefix("2.").and_then(|minor| minor.parse().ok()).is_some_and(|minor: u32| minor < 41);
+    if !several {
+        eprintln!("not shown here: glibc {version} lets one thread through exit");
+    }
+    several
+}
+
+/// The second comes while the report is made (its flush is slow here), and is let go once the report is made: the first may be waiting for it, or be busy for long.
+#[test]
+fn a_second_exiting_thread_ends_the_process_where_the_first_waits_for_it_or_takes_long() {
+    if !several_threads_go_through_exit() {
+        return;
+    }
+    for way in ["joins", "uploads"] {
+        let victim = || Victim::sim("13.0", &["ways_out", way, "2000"]).env("MALLOC_PERTURB_", "165");
+        let (alone, with) = (victim().alone().run(), victim().env("SIM_FAULT", "flush=slow:200ms").run());
+        assert_eq!((alone.ending(), with.ending()), (5, 5), "{way}: {}", with.stderr);
+        assert_eq!(alone.stdout, with.stdout, "{way}");
+        assert!(with.wall < alone.wall + Duration::from_secs(2), "{way}: {:?} {:?}", alone.wall, with.wall);
+        assert_eq!(with.lines().len(), 1, "{way}: {:?}", with.lines());
+        assert_eq!(with.recorded().kernels().len(), 2000, "{way}");
+    }
+}
+
+#[test]
+fn nine_threads_that_exit_at_once_wait_for_the_report() {
+    let run = Victim::sim("13.0", &["ways_out", "nine", "20000"]).env("MALLOC_PERTURB_", "165").run();
+    assert_eq!(run.ending(), 5, "{}", run.stderr);
+    assert_eq!(run.lines().len(), 1, "{:?}", run.lines());
+    assert_eq!(run.recorded().kernels().len(), 20000);
+}
+
+/// The flush hangs for some 700 ms here: the signal comes in the middle of it.
+#[test]
+fn a_signal_whose_handler_exits_while_the_report_is_made_does_not_cost_the_report() {
+    let run = Victim::sim("13.0", &["ways_out", "interrupted", "2000"]).env("SIM_FAULT", "flush=hang").run();
+    assert_eq!(run.ending(), 6, "{}", run.stderr);
+    assert_eq!(run.lines().len(), 1, "{:?}", run.lines());
+    assert!(run.summary().is_some(), "{:?}", run.left());
+    assert!(run.wall < Duration::from_secs(4), "{:?}", run.wall);
+}
