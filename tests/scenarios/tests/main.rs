@@ -22,6 +22,7 @@ mod from_outside;
 mod gil;
 mod growth;
 mod guests;
+mod header;
 mod hot_path;
 mod injections;
 mod killed;
