@@ -205,7 +205,8 @@ fn coverage(run: &Run, a: &Analysis, observed: &Observed) -> Coverage {
     let windowed = steps_seen > 0 && a.steps.source != StepSource::Marks && unseen_between(run);
     let by_launches = windowed && by_clock == 0;
     let counted = match a.steps.source {
-        StepSource::Marks => h.total(Total::Steps),
+        // the counter has every thread's marks
+        StepSource::Marks => (h.total(Total::Steps) as f64 * steps::marks::used_share(run)).round() as u64,
         _ if by_launches => {
             let recorded = if overwritten { steps_by_launches(run, a) } else { 0 };
             (recorded.max(steps_seen) + steps_between(run, a)).min(most.max(steps_seen))

@@ -267,9 +267,9 @@ fn of_two_ranks_the_one_that_waits_is_comm_and_the_starved_one_input_and_the_slo
             (a.verdict, analyzer::fleet::read(name, text.as_bytes()).expect("a summary"))
         })
         .into();
-    assert_eq!((ranks[0].0.cause, ranks[1].0.cause), ("COMM", "INPUT-WORKERS"));
+    assert_eq!((ranks[0].0.cause, ranks[1].0.cause), ("COMM", "INPUT"));
     assert!(ranks[1].0.text.contains("ddp.py:58 in train"), "{}", ranks[1].0.text);
-    assert!(ranks[1].0.text.contains("; 2 workers, "), "{}", ranks[1].0.text);
+    assert!(ranks[1].0.text.contains("; 2 child processes, "), "{}", ranks[1].0.text);
     let promised = ranks[1].0.predicted_ns / 1e6;
     assert!((promised - 12.1).abs() < 0.05 * 37.7, "{promised}");
     let fleet = analyzer::fleet::Fleet::new(ranks.into_iter().map(|r| r.1).collect());

@@ -29,10 +29,12 @@
 use trace::event::Gauge;
 
 use super::host_parts::{parts, Part};
+use super::input::busy_children;
 use super::{compile, file_io, gc, gil, lock, logging, native_cpu, network, sleep, starved, Case};
 use crate::analysis::{Bucket, Confidence, Finding};
 use crate::gaps::standing::{Stood, LEAST_SAMPLES};
 use crate::replay::Fix;
+use crate::run::Sample;
 use crate::sites::doing::Doing;
 use crate::sites::Site;
 
@@ -129,6 +131,13 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         }
     }
     place(case, &mut f, main);
+    if doing == Doing::Awaits {
+        f.text.push_str(
+            ", for its own tasks (an executor's thread, another process) or for requests: which is not known",
+        );
+        f.fix = "start what it awaits one step ahead, and await it when it is needed";
+        unpromised(&mut f, Confidence::Low);
+    }
     doubt(case, &mut f, doing);
     Some(f)
 }
@@ -183,6 +192,11 @@ pub(super) fn of_kind(
         Doing::Waits => {
             f.text.push_str(&meanwhile(&case.device.host));
             place(case, &mut f, Some(part.doing));
+            other_side(case, &mut f);
+        }
+        Doing::Sleeps => {
+            place(case, &mut f, Some(part.doing));
+            may_poll(case, &mut f);
         }
         doing => place(case, &mut f, Some(doing)),
     }
@@ -230,6 +244,70 @@ fn meanwhile(stood: &Stood) -> String {
         true => format!("; meanwhile another thread computes at {at}"),
         false => format!("; meanwhile {} at {at} computes", other.function),
     }
+}
+
+/// What is won is not known, and nothing is promised.
+fn unpromised(f: &mut Finding, most: Confidence) {
+    (f.predicted_ns, f.error_ns) = (0.0, 0.0);
+    f.confidence = f.confidence.min(most);
+}
+
+/// The part of the time that counts in which the thread that computes meanwhile was on a CPU, 0 to 1.
+fn other_on_cpu(case: &Case) -> Option<f64> {
+    let thread = case.run.threads.get(case.device.host.meanwhile_thread?)?;
+    let counts = &case.analysis.counts;
+    let on_cpu = |s: &Sample| counts.measure(s.span) as f64 * f64::from(s.on_cpu) / 1e3;
+    Some(thread.samples.iter().map(on_cpu).sum::<f64>() / (case.device.wall_ns as f64).max(1.0))
+}
+
+/// "`1 child process computes`", of those that are no workers of a loader.
+fn child_computes(case: &Case) -> Option<String> {
+    match busy_children(case) {
+        0 => None,
+        1 => Some("a child process computes".to_owned()),
+        n => Some(format!("{n} child processes compute")),
+    }
+}
+
+/// Who waits for another thread or process has what that makes no sooner than it is made.
+fn other_side(case: &Case, f: &mut Finding) {
+    match (other_on_cpu(case), child_computes(case)) {
+        // one step earlier is early enough
+        (Some(on_cpu), _) if on_cpu + f.win <= 1.0 => {}
+        (Some(on_cpu), _) => {
+            let percent = (on_cpu * 100.0).min(100.0);
+            f.text.push_str(&format!(", on a CPU for {percent:.0} % of the time: that is the limit"));
+            f.fix = "make what the other thread does cheaper, or share it among several; to have it one step earlier is not enough";
+            unpromised(f, Confidence::Medium);
+        }
+        (None, Some(child)) => {
+            f.text.push_str(&format!(
+                "; meanwhile {child}: if that is what is waited for, it has to get cheaper or be shared among several"
+            ));
+            unpromised(f, Confidence::Low);
+        }
+        (None, None) => {
+            f.text.push_str("; at most: what the other side needs is not known");
+            f.confidence = Confidence::Low;
+        }
+    }
+}
+
+/// A thread that sleeps may poll for what others make: without the sleep it waits for them as long.
+fn may_poll(case: &Case, f: &mut Finding) {
+    let other = match case.device.host.meanwhile {
+        Some(_) => meanwhile(&case.device.host),
+        None => child_computes(case).map_or_else(String::new, |child| format!("; meanwhile {child}")),
+    };
+    if other.is_empty() && !case.prepared.ends_from_outside {
+        return;
+    }
+    f.text.push_str(&other);
+    f.text.push_str(match other.is_empty() {
+        true => "; it ends at times given from outside: if it polls, or holds a rate, for something else, removing it wins nothing",
+        false => ": if it polls for that, it wins no more than that leaves",
+    });
+    unpromised(f, Confidence::Low);
 }
 
 /// `; held by hog at train.py:20`.

@@ -20,7 +20,8 @@
 //! by the step time without it, rounded up, and no more than the cores there are; beyond that decode on the GPU (DALI),
 //! or cache decoded data. `.to(device, non_blocking=True)` lets the copy of pinned batches run beside the host. Workers that keep up on
 //! average and are waited for all the same fetch unevenly: `prefetch_factor=4` or more. Where workers come and go (told in the text: each epoch
-//! starts its own), `persistent_workers=True`.
+//! starts its own), `persistent_workers=True`. Which children are workers is told by their stacks, which stand in the loop of PyTorch's worker. Of
+//! workers that wait nearly all of the time (remote reads), or whose memory may not be read, there are none: why they are late is not told then.
 
 use std::collections::HashMap;
 
@@ -34,7 +35,7 @@ use crate::plural::{self, counted};
 use crate::replay::Fix;
 use crate::run::{Run, Span};
 use crate::sites::doing::Doing;
-use crate::sites::workers::{works, Worker as Works};
+use crate::sites::workers::{is_worker, works, Worker as Works};
 use crate::sites::{Site, Sites};
 
 /// Stable code.
@@ -92,7 +93,8 @@ fn kind(case: &Case) -> Option<&'static str> {
     let workers = Workers::of(case);
     let pinned = pinned(case);
     match () {
-        () if workers.on_cpu < BUSY && is_busy(pinned) => Some(input_pin::CODE),
+        // (children that compute all the time may be the workers)
+        () if workers.on_cpu.max(workers.strangers.1) < BUSY && is_busy(pinned) => Some(input_pin::CODE),
         () if workers.count == 0 => None,
         () if workers.on_disk >= ON_DISK => Some(input_storage::CODE),
         () if workers.on_cpu >= BUSY && Worked::of(case).collates() => Some(input_collate::CODE),
@@ -127,7 +129,7 @@ fn is_busy(pinned: Pinned) -> bool {
     pinned.samples >= LEAST_SAMPLES && f64::from(pinned.busy) >= BUSY * f64::from(pinned.samples)
 }
 
-/// The child processes that do anything, in the steady state.
+/// The DataLoader's workers in the steady state: the child processes that were seen in a worker's loop.
 #[derive(Default)]
 pub(super) struct Workers {
     /// How many at a time.
@@ -141,6 +143,8 @@ pub(super) struct Workers {
     pub(super) read_rate: f64,
     /// CPU time of all, ns.
     cpu_ns: f64,
+    /// Children that use a CPU or a disk, and what they use of CPUs: whether these are workers is not known. Only where no worker is known.
+    strangers: (u64, f64),
 }
 
 /// What one of them did.
@@ -154,10 +158,36 @@ struct Worker {
     bytes: f64,
 }
 
-impl Workers {
+impl Worker {
     /// Children used for less than this on a CPU and a disk do nothing (the resource tracker of multiprocessing).
     const DOES_NOTHING: f64 = 0.02;
 
+    fn does_something(&self) -> bool {
+        (self.cpu_ns + self.disk_ns) / self.seen_ns >= Worker::DOES_NOTHING
+    }
+}
+
+/// What the stacks of a child tell.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Is {
+    Worker,
+    /// A process of the same Python that was never seen in a worker's loop.
+    Other,
+}
+
+/// Children of which stacks could be read, in the whole run. One that waits nearly all of the time, or runs no Python, has none.
+fn told(case: &Case) -> HashMap<u32, Is> {
+    let mut known: HashMap<u32, bool> = HashMap::new();
+    let mut each: HashMap<u32, Is> = HashMap::new();
+    for s in case.run.child_samples.iter().filter(|s| s.stack != 0) {
+        let is_worker = *known.entry(s.stack).or_insert_with(|| is_worker(case.run, s.stack));
+        let is = each.entry(s.pid).or_insert(Is::Other);
+        *is = if is_worker { Is::Worker } else { *is };
+    }
+    each
+}
+
+impl Workers {
     pub(super) fn of(case: &Case) -> Workers {
         let steady = case.analysis.steady;
         let mut each: HashMap<u32, Worker> = HashMap::new();
@@ -171,17 +201,46 @@ impl Workers {
             w.disk_ns += ns * f64::from(c.on_disk) / 1e3;
             w.bytes += ns / (c.span.ns() as f64).max(1.0) * f64::from(c.read_kib) * 1024.0;
         }
-        each.retain(|_, w| (w.cpu_ns + w.disk_ns) / w.seen_ns >= Workers::DOES_NOTHING);
-        let sum = |of: fn(&Worker) -> f64| each.values().map(of).sum::<f64>();
+        let told = told(case);
+        let strangers = || each.iter().filter(|(pid, w)| !told.contains_key(pid) && w.does_something());
+        let mut workers: Vec<Worker> =
+            each.iter().filter(|(pid, _)| told.get(pid) == Some(&Is::Worker)).map(|(_, w)| *w).collect();
+        if workers.is_empty() {
+            let seen = strangers().map(|(_, w)| w.seen_ns).sum::<f64>().max(1.0);
+            let count = at_a_time(strangers().map(|(_, w)| w.span));
+            let on_cpu = strangers().map(|(_, w)| w.cpu_ns).sum::<f64>() / seen;
+            return Workers { strangers: (count, on_cpu), ..Workers::default() };
+        }
+        // those of another loader that has nothing to do (an evaluation's) are not the ones waited for; where none does anything, all may be
+        if workers.iter().any(Worker::does_something) {
+            workers.retain(Worker::does_something);
+        }
+        let sum = |of: fn(&Worker) -> f64| workers.iter().map(of).sum::<f64>();
         let seen = sum(|w| w.seen_ns).max(1.0);
-        let count = at_a_time(each.values().map(|w| w.span));
+        let count = at_a_time(workers.iter().map(|w| w.span));
         Workers {
             count,
-            anew: each.len() as u64 - count,
+            anew: workers.len() as u64 - count,
             on_cpu: sum(|w| w.cpu_ns) / seen,
             on_disk: sum(|w| w.disk_ns) / seen,
             read_rate: sum(|w| w.bytes) / seen * 1e9 * count as f64,
             cpu_ns: sum(|w| w.cpu_ns),
+            strangers: (0, 0.0),
+        }
+    }
+
+    /// "`; 2 child processes use a CPU for 98 % of the time: whether they are its workers is not known`".
+    fn say_strangers(&self) -> String {
+        match self.strangers {
+            (0, _) => String::new(),
+            (n, on_cpu) => format!(
+                "; {}, {:.0} % on a CPU: whether that is the workers is not known",
+                match n {
+                    1 => "1 child process".to_owned(),
+                    n => format!("{n} child processes"),
+                },
+                on_cpu * 100.0
+            ),
         }
     }
 
@@ -193,6 +252,20 @@ impl Workers {
     }
 }
 
+/// A child on a CPU for this part of the time makes something.
+const MAKES: f64 = 0.5;
+
+/// How many children compute most of the steady state that are no workers of a loader.
+pub(super) fn busy_children(case: &Case) -> usize {
+    let steady = case.analysis.steady;
+    let told = told(case);
+    let mut each: HashMap<u32, f64> = HashMap::new();
+    for c in case.run.children.iter().filter(|c| told.get(&c.pid) != Some(&Is::Worker)) {
+        *each.entry(c.pid).or_default() += c.span.clip(steady).ns() as f64 * f64::from(c.on_cpu) / 1e3;
+    }
+    each.values().filter(|cpu| **cpu >= MAKES * steady.ns() as f64).count()
+}
+
 /// Where the workers stood that ran, in the steady state.
 #[derive(Default)]
 pub(super) struct Worked {
@@ -200,6 +273,8 @@ pub(super) struct Worked {
     pub(super) samples: u32,
     /// Of these, in the collate function.
     pub(super) collating: u32,
+    /// Samples besides, in which they waited for threads or processes of their own.
+    waiting: u32,
     /// The line or function of the program that most of them stand in, and how many do.
     pub(super) site: Option<(Site, u32)>,
 }
@@ -213,11 +288,19 @@ impl Worked {
         let mut stacks = Vec::new();
         for s in run.child_samples.iter().filter(|s| s.span.clip(steady).ns() > 0) {
             let Some(worker) = *known.entry(s.stack).or_insert_with(|| works(run, s.stack)) else { continue };
+            if worker.waits {
+                worked.waiting += 1;
+                continue; // the CPU is other threads'
+            }
             worked.samples += 1;
             worked.collating += u32::from(worker.doing == Doing::Collates);
             stacks.push(if is_inside(run, s.stack, worker.own, &mut sites) { s.stack } else { 0 });
         }
         worked.site = common(&mut sites, stacks.into_iter());
+        if worked.waiting >= worked.samples {
+            // what they wait for takes the time, and that is not seen
+            (worked.samples, worked.collating, worked.site) = (0, 0, None);
+        }
         worked
     }
 
@@ -230,6 +313,9 @@ impl Worked {
     pub(super) fn say(&self) -> String {
         match &self.site {
             Some((site, n)) => format!(", {n} of their {} samples at {site}", self.samples),
+            None if self.waiting >= LEAST_SAMPLES.max(self.samples) => {
+                ", whose main threads wait for threads or processes of their own".to_owned()
+            }
             None => String::new(),
         }
     }
@@ -248,6 +334,8 @@ pub(super) const WITH_WORKERS: &str = "DataLoader(num_workers=N, pin_memory=True
 pub(super) const MORE_WORKERS: &str = "more DataLoader workers, up to the cores there are, persistent_workers=True; else decode on the GPU or cache";
 /// ... where they are not busy all the time.
 const EVEN_WORKERS: &str = "prefetch_factor=4 or more where batches take unevenly long, more DataLoader workers, persistent_workers=True";
+/// ... where it is not known what they do.
+const UNSEEN_WORKERS: &str = "see what the workers do: if they wait (remote reads), more of them wait in parallel; if they compute, more up to the cores there are; prefetch_factor=4 or more, persistent_workers=True";
 /// ... where every epoch starts its own.
 const KEPT_WORKERS: &str =
     "persistent_workers=True: every epoch starts its workers anew, and waits for their first batches";
@@ -258,8 +346,8 @@ pub(super) const BEYOND_CPUS: &str = "as many workers as there are CPUs, and mak
 pub(super) struct Fetching {
     /// Time in it, ns.
     ns: f64,
-    /// Part of it in which the device waited, 0 to 1.
-    exposed: f64,
+    /// Part of it in which the device waited, 0 to 1, where that is known.
+    exposed: Option<f64>,
     /// By the ranges or samples themselves; else by the stretches between launches in which most samples that could be read fetch.
     exact: bool,
     workers: Option<bool>,
@@ -268,12 +356,12 @@ pub(super) struct Fetching {
 impl Fetching {
     pub(super) fn of(case: &Case) -> Fetching {
         let seen = input::all(case.run, case.analysis.steady, &case.device.slices);
-        let (ns, exposed) = match seen.complete {
-            true => (seen.ns, seen.exposed_ns),
+        let ns = match seen.complete {
+            true => seen.ns,
             // not less than what the samples that could be read tell
-            false => (case.device.fetched_ns.max(seen.ns), case.device.buckets.get(Bucket::Input)),
+            false => case.device.fetched_ns.max(seen.ns),
         };
-        let exposed = crate::analysis::share(exposed.min(ns), ns);
+        let exposed = seen.exposed_ns.map(|e| crate::analysis::share(e.min(seen.ns), seen.ns));
         Fetching { ns: ns as f64, exposed, exact: seen.complete, workers: seen.workers }
     }
 
@@ -286,13 +374,21 @@ impl Fetching {
     }
 }
 
-/// Says how many workers would take over what this thread does; no more than there are CPUs.
+/// Says how many workers would take over what this thread does; no more than there are CPUs for what they would use of them.
 pub(super) fn advise_workers(case: &Case, f: &mut Finding) {
     let Some(n) = Fetching::of(case).wanted(case, f.win).filter(|&n| n > 0) else { return };
     let cpus = u64::from(case.run.header.cpus);
-    if cpus > 0 && n > cpus {
+    let stood = &case.device.input;
+    // what another thread computes meanwhile, a worker's would have to compute, too
+    let on_cpu = if stood.meanwhile.is_some() { 1.0 } else { stood.here_on_cpu };
+    if cpus > 0 && (n as f64 * on_cpu).ceil() as u64 > cpus {
         f.fix = BEYOND_CPUS;
         f.text.push_str(&format!("; {n} would keep up and there are {cpus} CPUs"));
+    } else if on_cpu < WAITING {
+        f.text.push_str(&format!(
+            "; it waits, on a CPU for {:.0} % of it: num_workers={n} would keep up if what it waits for serves as many at a time",
+            on_cpu * 100.0
+        ));
     } else {
         f.text.push_str(&format!("; num_workers={n} would keep up"));
     }
@@ -316,12 +412,15 @@ fn waits(case: &Case, cause: (&'static str, &'static str)) -> Option<Finding> {
     }
     let fetching = Fetching::of(case);
     f.text = format!(
-        "fetching data takes {}{:.1} ms {}, hidden {:.0} %, exposed {:.0} %{}",
+        "fetching data takes {}{:.1} ms {}{}{}",
         if fetching.exact { "" } else { "about " },
         fetching.ns / 1e6 / (case.analysis.steps.steady().len() as f64).max(1.0),
         if case.analysis.steps.steady().is_empty() { "in all" } else { "a step" },
-        (1.0 - fetching.exposed) * 100.0,
-        fetching.exposed * 100.0,
+        fetching.exposed.map_or_else(String::new, |e| format!(
+            ", hidden {:.0} %, exposed {:.0} %",
+            (1.0 - e) * 100.0,
+            e * 100.0
+        )),
         match fetching.workers {
             Some(true) => "; the workers are too few or too slow",
             Some(false) => "; no workers",
@@ -331,6 +430,7 @@ fn waits(case: &Case, cause: (&'static str, &'static str)) -> Option<Finding> {
     let workers = Workers::of(case);
     f.fix = match fetching.workers {
         _ if workers.anew > 0 && cause.0 == CODE => KEPT_WORKERS,
+        Some(true) if workers.count == 0 => UNSEEN_WORKERS,
         Some(true) if workers.count > 0 && workers.on_cpu < BUSY => EVEN_WORKERS,
         Some(true) => MORE_WORKERS,
         _ => WITH_WORKERS,
@@ -341,6 +441,9 @@ fn waits(case: &Case, cause: (&'static str, &'static str)) -> Option<Finding> {
             counted(workers.anew, "worker"),
             plural::of(workers.anew, "was", "were")
         ));
+    }
+    if cause.0 == CODE && fetching.workers == Some(true) {
+        f.text.push_str(&workers.say_strangers());
     }
     if let Some(site) = &case.device.input.site {
         f.text = format!("{site}: {}", f.text);

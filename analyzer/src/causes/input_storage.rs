@@ -6,7 +6,7 @@
 //! not help.
 //!
 //! # How it is recognised
-//! As GP110 INPUT; and either the launching thread waits for workers that are blocked on a disk for 30 % of the time or
+//! As GP110 INPUT; and either the launching thread waits for workers (child processes seen in the loop of PyTorch's worker by their stacks) that are blocked on a disk for 30 % of the time or
 //! more, or use less than half a CPU each and read 1 MiB/s or more in all; or it reads itself and is blocked reading in half of these samples.
 //!
 //! # How sure

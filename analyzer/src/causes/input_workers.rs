@@ -7,7 +7,7 @@
 //!
 //! # How it is recognised
 //! As GP110 INPUT; at least half of the samples of the launching thread's stack in these stretches wait for workers; and the
-//! child processes that do anything are on a CPU for 70 % of the time or more. How many would keep up: their CPU time a step by the step time
+//! workers (child processes seen in the loop of PyTorch's worker by their stacks) are on a CPU for 70 % of the time or more. How many would keep up: their CPU time a step by the step time
 //! without the wait, rounded up; no more than the CPUs the process may use. Where workers run the same Python, their own stacks tell the line most
 //! of their time goes to; most of it in the collate function is GP116 INPUT-COLLATE.
 //!
@@ -38,10 +38,13 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         write!(f.text, "; {}, {:.0} % on a CPU", counted(workers.count, "worker"), workers.on_cpu * 100.0);
     if let Some(n) = workers.wanted(case, f.win) {
         let cpus = u64::from(case.run.header.cpus);
-        if cpus > 0 && cpus <= workers.count {
+        // a worker with threads of its own uses more than one
+        let each = workers.on_cpu.max(1.0);
+        let (needs, n) = (n, (n as f64 / each).ceil() as u64);
+        if cpus > 0 && cpus as f64 <= workers.count as f64 * each {
             f.fix =
                 "the CPUs are all in use: decode on the GPU, cache decoded data, or make a sample cheaper";
-        } else if cpus > 0 && n > cpus {
+        } else if cpus > 0 && needs > cpus {
             f.fix = input::BEYOND_CPUS;
             let _ = write!(f.text, ", {n} would keep up and there are {cpus} CPUs");
         } else if n > workers.count {

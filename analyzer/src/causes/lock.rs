@@ -11,7 +11,8 @@
 //! # How sure
 //! Samples are taken about every 10 ms: what most of them show is so, how long each piece took is not measured. Fewer
 //! than 5 samples, or less than half agreeing, are GP105 HOST without a kind. Where a tenth of the steps have half of the waiting,
-//! or the steps differ wildly, the thread may wait for requests and have nothing to do: low.
+//! or the steps differ wildly, the thread may wait for requests and have nothing to do: low. What the other side needs bounds what is won: where that is not
+//! known, low; where it computes for longer than a step without the wait would take, no promise, and it is what has to get cheaper.
 //!
 //! Where another thread of the program that calls CUDA or holds Python's lock computed in at least half of these samples, its line is told as well
 //! (`meanwhile prepare at train.py:20 computes`): that it is what is waited for is likely, not known.

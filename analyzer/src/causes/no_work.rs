@@ -6,7 +6,8 @@
 //!
 //! # How it is recognised
 //! As GP105 HOST; and at least half of the samples of the launching thread's stack in these stretches are blocked
-//! waiting for events or connections (`epoll_wait`, `accept`). It is named where no other cause is; the time is left out of GPU-BOUND.
+//! waiting for events or connections (`epoll_wait`, `accept`). Not in asyncio's loop without a server's frames around it (uvicorn, aiohttp and the
+//! like): such a program may await tasks of its own, and is GP105 HOST with low confidence. It is named where no other cause is; the time is left out of GPU-BOUND.
 //!
 //! # How sure
 //! Samples are taken about every 10 ms: what most of them show is so, how long each piece took is not measured. Fewer

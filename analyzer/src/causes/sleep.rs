@@ -11,7 +11,8 @@
 //! # How sure
 //! Samples are taken about every 10 ms: what most of them show is so, how long each piece took is not measured. Fewer
 //! than 5 samples, or less than half agreeing, are GP105 HOST without a kind. Where a tenth of the steps have half of the waiting,
-//! or the steps differ wildly, the thread may wait for requests and have nothing to do: low.
+//! or the steps differ wildly, the thread may wait for requests and have nothing to do: low. A sleep may be a loop's that polls for what a child process
+//! or thread makes: where one computes meanwhile, or the sleep ends at a time that is given from outside, low and without a promise.
 //!
 //! # What to change
 //! Remove the sleep, or wait for an event instead of polling.

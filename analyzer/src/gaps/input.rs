@@ -3,6 +3,7 @@
 //! DataLoader by itself, NVTX and `gapprobe_range` by the program's word. Without any such range: as far as samples tell (`standing.rs`).
 
 use super::host::HostView;
+use super::standing::LEAST_SAMPLES;
 use std::collections::HashMap;
 
 use crate::analysis::{Bucket, IdleSlice};
@@ -45,8 +46,8 @@ pub fn is_input(name: &str) -> bool {
 pub struct Fetched {
     /// Time in it, ns, over all threads.
     pub ns: u64,
-    /// Of it, while the device was idle.
-    pub exposed_ns: u64,
+    /// Of it, while the device was idle; by samples: as much of it as of the moments in which they were taken. `None`: too few of them.
+    pub exposed_ns: Option<u64>,
     /// `ns` is all of it; else (by samples, of which many could not be read) there is more.
     pub complete: bool,
     /// By workers of a PyTorch DataLoader, or by the thread itself; `None` where the names do not tell.
@@ -61,14 +62,33 @@ pub fn all(run: &Run, span: Span, idle: &[IdleSlice]) -> Fetched {
         |part: &str| names.iter().any(|&n| run.definitions.string(n).is_some_and(|n| n.contains(part)));
     let sampled = names.is_empty().then(|| super::standing::fetching(run)).filter(|s| !s.spans.is_empty());
     let (by, complete) = sampled.as_ref().map_or((None, true), |s| (s.workers, s.complete));
+    // a sample's span is the time since the one before, in which its thread may have been elsewhere: only the moment itself is known
+    let moments = sampled.as_ref().map(|s| moments(&s.spans, span, idle));
     let fetching = sampled.map_or(fetching, |s| Fetching::of(s.spans.into_iter()));
     let workers = match (named("_MultiProcessing"), named("_SingleProcess")) {
         (true, false) => Some(true),
         (false, true) => Some(false),
         _ => by,
     };
-    let exposed = idle.iter().map(|s| s.span().clip(span)).map(|s| fetching.within(s.start, s.end));
-    Fetched { ns: fetching.within(span.start, span.end), exposed_ns: exposed.sum(), complete, workers }
+    let ns = fetching.within(span.start, span.end);
+    let exposed_ns = match moments {
+        None => {
+            let exposed = idle.iter().map(|s| s.span().clip(span)).map(|s| fetching.within(s.start, s.end));
+            Some(exposed.sum())
+        }
+        Some((all, _)) if all < LEAST_SAMPLES => None,
+        Some((all, exposed)) => Some((ns as f64 * f64::from(exposed) / f64::from(all)) as u64),
+    };
+    Fetched { ns, exposed_ns, complete, workers }
+}
+
+/// How many of the samples were taken inside `span`, and how many of these while the device was idle.
+fn moments(samples: &[Span], span: Span, idle: &[IdleSlice]) -> (u32, u32) {
+    let inside = samples.iter().map(|s| s.end).filter(|at| (span.start..span.end).contains(at));
+    inside.fold((0, 0), |(all, exposed), at| {
+        let next = idle.partition_point(|i| i.end <= at);
+        (all + 1, exposed + u32::from(idle.get(next).is_some_and(|i| i.start <= at)))
+    })
 }
 
 /// The threads of DataLoaders that pin batches, while the device waited for data.

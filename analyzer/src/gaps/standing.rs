@@ -8,7 +8,7 @@
 use std::collections::{HashMap, HashSet};
 
 use trace::call::Class;
-use trace::event::sample::{HOLDS_GIL, WAITS_GIL};
+use trace::event::sample::{HOLDS_GIL, RUNNABLE, WAITS_GIL};
 use trace::Kind;
 
 use crate::analysis::{Bucket, IdleSlice};
@@ -272,6 +272,8 @@ pub struct Stood {
     pub samples: u32,
     /// Of those that read data in this thread: blocked reading, or on no CPU for no reason seen (a page that is not there).
     pub reading: u32,
+    /// Of the time of those that fetch data in this thread, the part on a CPU or waiting for one, 0 to 1.
+    pub here_on_cpu: f64,
     /// By what was done, most first.
     pub doings: Vec<(Doing, u32)>,
     /// The line, or the function (then without a line), where at least half of them stand; of those alone that do what
@@ -282,8 +284,11 @@ pub struct Stood {
     /// The line of the thread that held Python's lock in at least half of those that waited for it; then the time is
     /// this line's, and `site` only waits.
     pub holder: Option<Site>,
-    /// The line in which another thread of the program computed in at least half of those that waited for somebody.
+    /// The line in which another thread of the program computed in at least half of those that waited for somebody or slept (of those that wait in
+    /// a loader that works in this thread, too).
     pub meanwhile: Option<Site>,
+    /// That thread, by its index.
+    pub meanwhile_thread: Option<usize>,
 }
 
 impl Stood {
@@ -297,6 +302,9 @@ impl Stood {
         let reads = |s: &&(Doing, usize, &Sample)| s.0.is_fetching_here() && blocked_reading(s.2);
         let reading = samples.iter().filter(reads).count() as u32;
         let mut stood = Stood { samples: samples.len() as u32, reading, doings, ..Stood::default() };
+        let here: Vec<f64> =
+            samples.iter().filter(|s| s.0.is_fetching_here()).map(|s| wants_cpu(s.2)).collect();
+        stood.here_on_cpu = here.iter().sum::<f64>() / (here.len() as f64).max(1.0);
         let mut sites = Sites::new(run);
         let mut site = |of: Option<Doing>| {
             let stacks = samples.iter().filter(|s| of.is_none_or(|d| d == s.0)).map(|s| s.2.stack);
@@ -310,9 +318,18 @@ impl Stood {
         let waits = samples.iter().filter(|s| s.0 == Doing::WaitsForGil);
         let holders = waits.map(|s| holder(run, s.1, s.2.span.end).map_or(0, |h| h.stack));
         stood.holder = common(&mut sites, holders).map(|c| c.0);
-        let waits = samples.iter().filter(|s| s.0 == Doing::Waits);
-        let others = waits.map(|s| computes(run, s.1, s.2.span.end).map_or(0, |h| h.stack));
-        stood.meanwhile = common(&mut sites, others).map(|c| c.0);
+        let is_away = |s: &&(Doing, usize, &Sample)| {
+            matches!(s.0, Doing::Waits | Doing::Sleeps) || (s.0.is_fetching_here() && stands_on_futex(s.2))
+        };
+        let others: Vec<Option<(usize, &Sample)>> =
+            samples.iter().filter(is_away).map(|s| computes(run, s.1, s.2.span.end)).collect();
+        stood.meanwhile = common(&mut sites, others.iter().map(|o| o.map_or(0, |o| o.1.stack))).map(|c| c.0);
+        let mut threads: HashMap<usize, u32> = HashMap::new();
+        for (thread, _) in others.iter().flatten() {
+            *threads.entry(*thread).or_default() += 1;
+        }
+        let most = threads.into_iter().max_by_key(|t| (t.1, std::cmp::Reverse(t.0)));
+        stood.meanwhile_thread = most.map(|t| t.0).filter(|_| stood.meanwhile.is_some());
         stood
     }
 
@@ -343,26 +360,35 @@ impl Stood {
 /// Samples of one look end this close to each other, ns: a look at sixteen threads takes about as long (50 µs each).
 const ONE_LOOK_NS: u64 = 1_000_000;
 
-/// The samples of other threads by the same look as the one that ended at this time. (One of another look tells who held Python's
+/// The part of a sample's time in which its thread had a CPU or waited for one, 0 to 1.
+fn wants_cpu(sample: &Sample) -> f64 {
+    let permille =
+        if sample.bits & RUNNABLE != 0 { 1000 } else { sample.on_cpu.saturating_add(sample.run_queue) };
+    f64::from(permille.min(1000)) / 1e3
+}
+
+/// The samples of other threads (by index) by the same look as the one that ended at this time. (One of another look tells who held Python's
 /// lock 10 ms before or after: it changes hands every 5 ms.)
-fn of_this_look(run: &Run, but: usize, at: u64) -> impl Iterator<Item = &Sample> {
+fn of_this_look(run: &Run, but: usize, at: u64) -> impl Iterator<Item = (usize, &Sample)> {
     let others = run.threads.iter().enumerate().filter(move |(t, _)| *t != but);
-    others.flat_map(move |(_, t)| {
+    others.flat_map(move |(thread, t)| {
         let from = t.samples.partition_point(|s| s.span.end + ONE_LOOK_NS < at);
-        t.samples.get(from..).unwrap_or(&[]).iter().take_while(move |s| s.span.end <= at + ONE_LOOK_NS)
+        let near = t.samples.get(from..).unwrap_or(&[]).iter();
+        near.take_while(move |s| s.span.end <= at + ONE_LOOK_NS).map(move |s| (thread, s))
     })
 }
 
 /// The sample of the thread that held Python's lock at this time.
 fn holder(run: &Run, but: usize, at: u64) -> Option<&Sample> {
-    let holds = of_this_look(run, but, at).filter(|s| s.bits & HOLDS_GIL != 0);
+    let holds = of_this_look(run, but, at).map(|s| s.1).filter(|s| s.bits & HOLDS_GIL != 0);
     holds.min_by_key(|s| s.span.end.abs_diff(at))
 }
 
 /// The sample of the thread that had a CPU for most of the time, half of it at least, and is blocked in nothing.
-fn computes(run: &Run, but: usize, at: u64) -> Option<&Sample> {
-    let busy = of_this_look(run, but, at).filter(|s| s.stack != 0 && s.syscall.is_none() && s.on_cpu >= MOST);
-    busy.max_by_key(|s| s.on_cpu)
+fn computes(run: &Run, but: usize, at: u64) -> Option<(usize, &Sample)> {
+    let busy =
+        of_this_look(run, but, at).filter(|(_, s)| s.stack != 0 && s.syscall.is_none() && s.on_cpu >= MOST);
+    busy.max_by_key(|s| s.1.on_cpu)
 }
 
 /// The line in which at least half of the stacks stand, else the function; and how many do.

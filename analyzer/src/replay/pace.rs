@@ -51,8 +51,9 @@ impl Prepared {
         }
         let waits = self.longest_of_steps(run);
         let steep = steep(&waits);
-        let is_paced = steep.is_some_and(|s| s >= CLEAR)
-            || (steep.is_none_or(|s| s > FREE) && self.wait_for_others(&waits, host));
+        self.ends_from_outside = steep.is_some_and(|s| s >= CLEAR);
+        let is_paced =
+            self.ends_from_outside || (steep.is_none_or(|s| s > FREE) && self.wait_for_others(&waits, host));
         for wait in waits.iter().filter(|_| is_paced) {
             if let Some(item) = self.items.get_mut(wait.item) {
                 item.pace = Some(wait.interval);

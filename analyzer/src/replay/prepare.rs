@@ -102,6 +102,8 @@ pub struct Prepared {
     pub(super) usual: u64,
     pub(super) usual_call: u64,
     pub(super) slowed: Slowed,
+    /// The longest host time of a step ends at a time that is given from outside, by the times alone.
+    pub(crate) ends_from_outside: bool,
     /// Measured length of what is replayed, ns, and whether it began in front of an idle device.
     pub(super) measured: u64,
     pub(super) from_idle: bool,

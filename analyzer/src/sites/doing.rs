@@ -51,6 +51,8 @@ pub enum Doing {
     Sleeps,
     /// Waits for somebody to ask for something.
     Idles,
+    /// Waits in its own event loop, for its own tasks (a thread of an executor, another process) or for somebody's requests.
+    Awaits,
     /// Allocates or gives back memory of the host.
     Allocates,
     /// Computes.
@@ -63,7 +65,7 @@ pub enum Doing {
 
 impl Doing {
     /// All of them.
-    pub const ALL: [Doing; 21] = [
+    pub const ALL: [Doing; 22] = [
         Doing::FetchesHere,
         Doing::Collates,
         Doing::FetchesFromWorkers,
@@ -81,6 +83,7 @@ impl Doing {
         Doing::WaitsForDevice,
         Doing::Sleeps,
         Doing::Idles,
+        Doing::Awaits,
         Doing::Allocates,
         Doing::Computes,
         Doing::ComputesNatively,
@@ -107,6 +110,7 @@ impl Doing {
             Doing::WaitsForDevice => "waits for a copy from the GPU",
             Doing::Sleeps => "sleeps",
             Doing::Idles => "waits for requests",
+            Doing::Awaits => "waits in its event loop",
             Doing::Allocates => "allocates host memory",
             Doing::Computes => "computes on the CPU",
             Doing::ComputesNatively => "computes on the CPU in native code",
@@ -126,8 +130,8 @@ impl Doing {
 
     /// It ends when another thread, another process or the clock says so.
     pub fn waits_for_others(self) -> bool {
-        use Doing::{Fetches, FetchesFromWorkers, Idles, Sleeps, Talks, Waits};
-        matches!(self, Fetches | FetchesFromWorkers | Idles | Sleeps | Talks | Waits)
+        use Doing::{Awaits, Fetches, FetchesFromWorkers, Idles, Sleeps, Talks, Waits};
+        matches!(self, Awaits | Fetches | FetchesFromWorkers | Idles | Sleeps | Talks | Waits)
     }
 
     /// Never part of dispatching an operation.
@@ -227,6 +231,9 @@ pub(crate) fn doing(sample: &Sample, frames: Frames, selects_to_sleep: bool) -> 
         () if is(&call::SLEEP) => Doing::Sleeps,
         // time.sleep has no frame of its own; a library that selects has
         () if is(&call::SELECT) && frames == Frames::User && selects_to_sleep => Doing::Sleeps,
+        () if (is(&call::EVENTS) || is(&call::SELECT) || is(&call::POLL)) && frames == Frames::Tasks => {
+            Doing::Awaits
+        }
         () if is(&call::EVENTS) => Doing::Idles,
         () if (is(&call::SELECT) || is(&call::POLL)) && frames == Frames::EventLoop => Doing::Idles,
         () if is(&call::POLL) && frames == Frames::Pipe => Doing::Waits,

@@ -21,6 +21,8 @@ pub(crate) enum Frames {
     Backward,
     /// A loop of asynchronous events.
     EventLoop,
+    /// asyncio's, of a program that is no server as far as its frames tell: what it awaits may be its own.
+    Tasks,
     /// Another process' pipe.
     Pipe,
     /// An array of JAX is read.
@@ -61,6 +63,7 @@ impl Frames {
         match () {
             () if innermost(|file, f| library(file, "queue.py") && f == "get") => Frames::Queue,
             () if innermost(|file, _| file.contains("torch/autograd/")) => Frames::Backward,
+            () if inner().any(|f| is_asyncio(f.0)) && !frames.iter().any(|f| serves(f.2)) => Frames::Tasks,
             () if innermost(|file, _| library(file, "selectors.py") || library(file, "socketserver.py")) => {
                 Frames::EventLoop
             }
@@ -85,6 +88,32 @@ pub(super) fn last(function: &str) -> &str {
 /// A file of Python's library.
 fn library(file: &str, path: &str) -> bool {
     file.ends_with(path) && Origin::of(file, "") == Origin::Standard
+}
+
+fn is_asyncio(file: &str) -> bool {
+    file.contains("/asyncio/") && Origin::of(file, "") == Origin::Standard
+}
+
+/// Packages that wait for requests in asyncio's loop.
+const SERVERS: [&str; 14] = [
+    "uvicorn",
+    "hypercorn",
+    "aiohttp",
+    "sanic",
+    "tornado",
+    "gunicorn",
+    "daphne",
+    "grpc",
+    "starlette",
+    "fastapi",
+    "quart",
+    "websockets",
+    "litserve",
+    "bentoml",
+];
+
+fn serves(origin: Origin) -> bool {
+    matches!(origin, Origin::Package(name) if SERVERS.contains(&name))
 }
 
 /// Packages whose frames fetch data: in the calling thread, or in threads of their own.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Threads and processes that work for a DataLoader of PyTorch: what they do, by their stacks.
 
+use trace::FrameInfo;
+
 use super::doing::{Doing, MOST};
 use super::frames::{collates, last};
 use super::origin::Origin;
@@ -43,6 +45,33 @@ pub(crate) struct Worker {
     pub(crate) doing: Doing,
     /// So many frames, the innermost ones, are its own: what is outside of them the launching process stood in when it was forked.
     pub(crate) own: usize,
+    /// It waits for other threads or processes of its own: what costs is not where it stands.
+    pub(crate) waits: bool,
+}
+
+/// The file in which a worker of a DataLoader loops.
+const LOOP: &str = "torch/utils/data/_utils/worker.py";
+
+/// Is this the stack of a worker of a DataLoader, whatever it does?
+pub(crate) fn is_worker(run: &Run, stack: u32) -> bool {
+    let file = |f: &FrameInfo| run.definitions.string(f.file).unwrap_or("").ends_with(LOOP);
+    run.definitions.stack(stack).any(file)
+}
+
+/// Functions of Python's library in which a thread waits for another thread or process.
+const WAITS: [(&str, &[&str]); 6] = [
+    ("threading.py", &["wait", "acquire", "join", "_wait_for_tstate_lock"]),
+    ("concurrent/futures/_base.py", &["result", "exception", "wait", "as_completed", "result_iterator"]),
+    ("queue.py", &["get", "put"]),
+    ("selectors.py", &["select"]),
+    ("multiprocessing/connection.py", &["wait", "poll", "_poll", "_recv", "recv", "recv_bytes"]),
+    ("subprocess.py", &["wait", "_wait", "_try_wait", "communicate", "_communicate"]),
+];
+
+/// Does the program's innermost line stand in one of them? (The CPU that a process uses is then that of other threads of its.)
+fn waits(frames: &[(&str, &str, Origin)]) -> bool {
+    let inner = frames.iter().take_while(|f| f.2 == Origin::Standard);
+    inner.into_iter().any(|f| WAITS.iter().any(|w| f.0.ends_with(w.0) && w.1.contains(&last(f.1))))
 }
 
 /// `None`: no such process's stack, or one that waits for what it is to do.
@@ -52,9 +81,9 @@ pub(crate) fn works(run: &Run, stack: u32) -> Option<Worker> {
     let frames: Vec<(&str, &str, Origin)> = frames
         .map(|f| (text(f.file), text(f.function), Origin::of(text(f.file), text(f.function))))
         .collect();
-    let own = frames.iter().position(|f| f.0.ends_with("torch/utils/data/_utils/worker.py"))?;
+    let own = frames.iter().position(|f| f.0.ends_with(LOOP))?;
     let frames = frames.get(..own)?;
     let fetches = frames.iter().any(|f| f.0.ends_with("torch/utils/data/_utils/fetch.py"));
     let doing = if collates(frames) { Doing::Collates } else { Doing::FetchesHere };
-    fetches.then_some(Worker { doing, own })
+    fetches.then_some(Worker { doing, own, waits: waits(frames) })
 }

@@ -21,6 +21,21 @@ type Named = (u64, u64, u32, bool);
 
 /// Steps by the marks of the thread that set most of them; by those of all threads where they count on together.
 pub(super) fn from_marks(run: &Run, observed: &Observed, valid: Span, last_op: u64) -> Option<Tiled> {
+    let (threads, marks) = used(run)?;
+    // a mark is a moment: its step ends at the next one
+    let open = |m: &Mark| m.flags & OPEN_ENDED != 0 || m.span.ns() == 0;
+    let named = marks.iter().map(|m| (m.span.start, m.span.end, m.number, open(m)));
+    tile(run, &threads, &named.collect::<Vec<Named>>(), observed, valid, last_op)
+}
+
+/// The share of all recorded marks that name steps: others are of a second thread with steps of its own, or name the same step again.
+pub fn used_share(run: &Run) -> f64 {
+    let all: usize = run.threads.iter().map(|t| t.marks.len()).sum();
+    used(run).map_or(1.0, |(_, marks)| marks.len() as f64 / all.max(1) as f64)
+}
+
+/// The marks that name the steps, and the threads that set them.
+fn used(run: &Run) -> Option<(Vec<usize>, Vec<&Mark>)> {
     let marking: Vec<usize> = (0..run.threads.len()).filter(|&t| !marks_of(run, t).is_empty()).collect();
     let mut all: Vec<&Mark> = marking.iter().flat_map(|&t| marks_of(run, t)).collect();
     all.sort_by_key(|m| m.span.start);
@@ -28,18 +43,14 @@ pub(super) fn from_marks(run: &Run, observed: &Observed, valid: Span, last_op: u
     all.dedup_by_key(|m| m.number);
     let together = all.windows(2).all(|w| matches!(w, [a, b] if a.number < b.number));
     let most = marking.iter().copied().max_by_key(|&t| marks_of(run, t).len())?;
-    let (threads, marks) = match together {
+    Some(match together {
         true => (marking, all),
         false => {
             let mut own: Vec<&Mark> = marks_of(run, most).iter().collect();
             own.dedup_by_key(|m| m.number);
             (vec![most], own)
         }
-    };
-    // a mark is a moment: its step ends at the next one
-    let open = |m: &Mark| m.flags & OPEN_ENDED != 0 || m.span.ns() == 0;
-    let named = marks.iter().map(|m| (m.span.start, m.span.end, m.number, open(m)));
-    tile(run, &threads, &named.collect::<Vec<Named>>(), observed, valid, last_op)
+    })
 }
 
 fn marks_of(run: &Run, thread: usize) -> &[Mark] {

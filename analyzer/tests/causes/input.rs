@@ -66,10 +66,10 @@ fn samples_without_a_stack_do_not_outvote_those_that_have_one() {
     let (text, d) = (&found.1.verdict.text, &found.1.devices[0]);
     let a_step = d.fetched_ns as f64 / super::STEPS as f64;
     assert!((a_step / AWAY as f64 - 1.0).abs() < 0.05, "{a_step}");
-    let exposed = d.buckets.get(Bucket::Input) as f64 / d.fetched_ns as f64 * 100.0;
-    let takes =
-        format!("fetching data takes about {:.1} ms a step, hidden {:.0} %", a_step / 1e6, 100.0 - exposed);
-    assert!(exposed > 80.0 && text.contains(&takes), "{takes}: {text}");
+    let takes = format!("fetching data takes about {:.1} ms a step, hidden ", a_step / 1e6);
+    let hidden: f64 = text.split(&takes).nth(1).and_then(|t| t.split(' ').next()?.parse().ok()).expect(text);
+    // the kernels of a step run for 1.4 of these 12 ms
+    assert!(hidden < 20.0, "{text}");
     // where no sample has one there is no Python to read
     names(&standing(|_| Pose::computing(0)), "HOST", 0);
 }
@@ -96,6 +96,52 @@ fn workers_beyond_the_cpus_are_no_advice() {
     let (text, fix, wanted) = with(4);
     assert!(text.ends_with(&format!("; {wanted} would keep up and there are 4 CPUs")), "{text}");
     assert!(fix.contains("DALI") && fix.contains("cache"), "{fix}");
+}
+
+/// Fetches that wait (a remote store) use no CPU: as many overlap as the store serves, whatever the number of CPUs.
+#[test]
+fn fetches_that_wait_are_not_bounded_by_the_cpus() {
+    let with = |on_cpu, meanwhile: bool| {
+        let fetches = run(|p| {
+            p.b.header.cpus = 2;
+            work(p);
+            let frames = [("Queue.get", "%/queue.py", 171), ITEM, SINGLE, NEXT];
+            let pose = Pose { on_cpu, ..Pose::blocked(stack(p, &frames), 202) };
+            let tick = p.t.next_multiple_of(TICK);
+            p.stand(AWAY, pose);
+            if meanwhile {
+                let other = stack(p, &[("decode", "/job/gpt/data.py", 7), ("run", "%/threading.py", 9)]);
+                p.sample(300, tick + 300_000, Pose::computing(other));
+            }
+        });
+        let v = fetches.1.verdict;
+        assert_eq!(v.cause, "INPUT-MAIN");
+        (v.text, v.fix)
+    };
+    let (text, fix) = with(20, false);
+    assert!(text.contains("; it waits, on a CPU for 2 % of it: num_workers="), "{text}");
+    assert!(text.ends_with(" would keep up if what it waits for serves as many at a time"), "{text}");
+    assert!(!fix.contains("DALI"), "{fix}");
+    // where it has a CPU for a third of the time, three CPUs are needed; and what another thread computes meanwhile needs one, too
+    for (on_cpu, meanwhile) in [(400, false), (20, true)] {
+        let (text, fix) = with(on_cpu, meanwhile);
+        assert!(text.ends_with(" would keep up and there are 2 CPUs") && fix.contains("DALI"), "{text}");
+    }
+}
+
+/// The loss is read after every step: the GPU has nothing to do while the next batch is fetched. A sample's span reaches back into the step
+/// before (seen: "hidden 34 %").
+#[test]
+fn nothing_is_hidden_where_the_gpu_never_works_meanwhile() {
+    let (_, a) = run(|p| {
+        work(p);
+        p.item();
+        let pose = Pose::computing(stack(p, &[ITEM, SINGLE, NEXT]));
+        p.stand(AWAY, pose);
+    });
+    let input =
+        a.findings.iter().find(|f| f.cause == "INPUT-MAIN").unwrap_or_else(|| panic!("{:?}", a.findings));
+    assert!(input.text.contains(", hidden 0 %, exposed 100 %"), "{}", input.text);
 }
 
 const FETCH: (&str, &str, u32) = ("_MapDatasetFetcher.fetch", "@/utils/data/_utils/fetch.py", 57);
@@ -136,6 +182,15 @@ fn fewer_than_half_in_the_collate_function_is_the_reading() {
     names(&found, "INPUT-MAIN", 17);
 }
 
+const LOOP: (&str, &str, u32) = ("_worker_loop", "@/utils/data/_utils/worker.py", 349);
+
+/// A child that uses `on_cpu` permille of a CPU, a disk and KiB, and stands in a worker's loop.
+fn worker(p: &mut Program, pid: u32, from: u64, (on_cpu, on_disk, kib): (u32, u32, u32)) {
+    p.child(pid, from, on_cpu, on_disk, kib);
+    let at = stack(p, &[("Queue.get", "%/multiprocessing/queues.py", 103), LOOP]);
+    p.child_stands(pid, from, at);
+}
+
 /// The launching thread waits for the queue behind the thread that pins; workers use `on_cpu` permille.
 fn with_pinning(on_cpu: u32, pin: impl Fn(&mut Program) -> Pose) -> (Run, Analysis) {
     run(|p| {
@@ -147,8 +202,8 @@ fn with_pinning(on_cpu: u32, pin: impl Fn(&mut Program) -> Pose) -> (Run, Analys
         p.stand(AWAY, waits);
         let pose = pin(p);
         p.sample(300, tick, pose);
-        for worker in 0..4 {
-            p.child(1000 + worker, from, on_cpu, 0, 0);
+        for n in 0..4 {
+            worker(p, 1000 + n, from, (on_cpu, 0, 0));
         }
     })
 }
@@ -209,8 +264,8 @@ fn workers_that_each_epoch_starts_anew() {
             let pose =
                 Pose::computing(stack(p, &[("Popen._launch", "%/multiprocessing/popen_fork.py", 71), start]));
             p.stand(AWAY, pose);
-            for worker in 0..3 {
-                p.child(1000 + worker + if keeps { 0 } else { step / 10 * 10 }, from, 300, 0, 0);
+            for n in 0..3 {
+                worker(p, 1000 + n + if keeps { 0 } else { step / 10 * 10 }, from, (300, 0, 0));
             }
             step += 1;
         })
@@ -256,8 +311,8 @@ fn with_workers(count: u32, on_cpu: u32, on_disk: u32, kib: u32) -> (Run, Analys
         work(p);
         let pose = Pose::blocked(stack(p, &[GET, NEXT]), 7);
         p.stand(AWAY, pose);
-        for worker in 0..count {
-            p.child(1000 + worker, from, on_cpu, on_disk, kib);
+        for n in 0..count {
+            worker(p, 1000 + n, from, (on_cpu, on_disk, kib));
         }
         p.child(999, from, 0, 0, 0); // the resource tracker
     })
@@ -277,6 +332,75 @@ fn too_few_workers() {
         v.text
     );
     assert_eq!(v.site.as_ref().map(|s| s.line), Some(60), "the loop's line");
+}
+
+/// Beside the loader there are other children. Real workers that wait (for a remote store) are seen on no CPU, so no stack of theirs is read.
+fn beside_waiting_workers(mut other: impl FnMut(&mut Program, u64)) -> Analysis {
+    let (_, a) = run(|p| {
+        p.b.header.cpus = 8;
+        let from = p.t;
+        work(p);
+        let pose = Pose::blocked(stack(p, &[GET, NEXT]), 7);
+        p.stand(AWAY, pose);
+        for n in 0..4 {
+            p.child(1000 + n, from, 8, 0, 0);
+        }
+        other(p, from);
+    });
+    a
+}
+
+/// Seen with a busy shell beside a loader whose workers sleep: "2 workers, 98 % on a CPU, 17 would keep up".
+#[test]
+fn children_that_are_not_known_to_be_workers_are_not_judged_as_workers() {
+    let a = beside_waiting_workers(|p, from| {
+        p.child(2000, from, 980, 0, 0);
+        p.child(2001, from, 980, 0, 0);
+    });
+    verdict(&a, "INPUT");
+    let v = &a.verdict;
+    assert!(
+        v.text.contains("; 2 child processes, 98 % on a CPU: whether that is the workers is not known"),
+        "{}",
+        v.text
+    );
+    assert!(!v.text.contains("would keep up") && v.fix.starts_with("see what the workers do"), "{v:?}");
+    // a log shipper that reads from the page cache; and children that come and go
+    let reads = beside_waiting_workers(|p, from| p.child(2000, from, 200, 0, 4000));
+    verdict(&reads, "INPUT");
+    let mut n = 2000;
+    let come_and_go = beside_waiting_workers(|p, from| {
+        n += 1;
+        p.child(n, from, 900, 0, 0);
+    });
+    verdict(&come_and_go, "INPUT");
+    assert!(!come_and_go.verdict.text.contains("anew"), "{}", come_and_go.verdict.text);
+}
+
+/// A child that runs the same Python elsewhere is none of them, however busy it is; those that are known to be count alone.
+#[test]
+fn a_child_that_stands_elsewhere_is_no_worker() {
+    let elsewhere = |p: &mut Program, from| {
+        p.child(2000, from, 980, 0, 0);
+        let at = stack(p, &[("compress", "/job/gpt/ship.py", 12)]);
+        p.child_stands(2000, from, at);
+    };
+    let a = beside_waiting_workers(elsewhere);
+    verdict(&a, "INPUT");
+    assert!(!a.verdict.text.contains("child process"), "{}", a.verdict.text);
+    let a = beside_waiting_workers(|p, from| {
+        elsewhere(p, from);
+        for n in 0..4 {
+            worker(p, 1000 + n, from, (30, 0, 0));
+        }
+    });
+    verdict(&a, "INPUT");
+    let a = beside_waiting_workers(|p, from| {
+        elsewhere(p, from);
+        worker(p, 3000, from, (900, 0, 0));
+    });
+    verdict(&a, "INPUT-WORKERS");
+    assert!(a.verdict.text.contains("; 1 worker, 90 % on a CPU"), "{}", a.verdict.text);
 }
 
 type Frame = (&'static str, &'static str, u32);
@@ -351,6 +475,25 @@ fn batches_put_together_by_workers() {
     assert!(a.verdict.text.ends_with(" samples in the collate function"), "{}", a.verdict.text);
     // fewer than half
     verdict(&workers_below(&[collate, decode, decode]).1, "INPUT-WORKERS");
+}
+
+/// Workers that decode in threads of their own: where their main threads wait is not where the time goes (seen: "INPUT-COLLATE", by a
+/// `collate_fn` that asks futures for their results).
+#[test]
+fn workers_that_wait_for_threads_of_their_own_are_not_where_they_wait() {
+    let result: &[Frame] = &[
+        ("Condition.wait", "%/threading.py", 355),
+        ("Future.result", "%/concurrent/futures/_base.py", 451),
+        ("collate", "/job/gpt/data.py", 22),
+        FETCH,
+    ];
+    let (_, a) = workers_below(&[result]);
+    verdict(&a, "INPUT-WORKERS");
+    assert!(
+        a.verdict.text.ends_with(", whose main threads wait for threads or processes of their own"),
+        "{}",
+        a.verdict.text
+    );
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use analyzer::analysis::StepSource;
 use analyzer::Analysis;
 use trace::event::{MARK, START_END};
-use trace::{Event, Kind, Loss};
+use trace::{Event, Kind, Loss, Total};
 
 use super::program::Program;
 
@@ -154,6 +154,28 @@ fn a_step_that_two_libraries_mark_is_one() {
         step(&mut p);
     }
     of_seven_ms(&p.analyze().1, STEPS as usize);
+}
+
+/// The process counts the marks of all threads: an evaluation that counts steps of its own beside is none of the run's (seen: "100 of 135
+/// steps seen" of 100).
+#[test]
+fn marks_of_another_thread_are_no_steps_of_the_run() {
+    let mut p = Program::new();
+    p.noise = 0;
+    for n in 0..STEPS {
+        let begin = p.t;
+        p.mark(n, begin);
+        if n % 2 == 0 {
+            let own = std::mem::replace(&mut p.tid, 300);
+            p.mark(n / 2, begin);
+            p.tid = own;
+        }
+        step(&mut p);
+    }
+    p.b.header.totals[Total::Steps as usize] = u64::from(STEPS + STEPS / 2);
+    let (_, a) = p.analyze();
+    of_seven_ms(&a, STEPS as usize);
+    assert_eq!(a.coverage.steps_run, u64::from(STEPS), "{:?}", a.coverage);
 }
 
 #[test]
