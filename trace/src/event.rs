@@ -139,7 +139,7 @@ pub enum Kind {
     Process = 35,
     /// Where a child process stood that runs the same Python (a DataLoader worker), when it was looked at; begin to end: the time
     /// since the look before. `a` stack id of its main thread (0: none to be read), `b` pid, `c` permille of that time on a CPU
-    /// (saturated), `x` bit `OUTER` of [`sample`]. Only of those that ran.
+    /// (saturated), `x` bit `OUTER` of [`sample`]. Of those that ran; and where one waited, of no time.
     ChildSample = 37,
     /// A number read at `start` (from `start` to `end` where it counts up). `a` = [`Gauge`], `x` device ordinal
     /// (0 for the host's), `b` | `c` << 32 value.

@@ -28,6 +28,10 @@ const PERIOD: u64 = 40_000_000;
 /// A worker whose main thread was on a CPU for less than this part of the time, in percent, waits for something: for other threads of its
 /// own, where the process did run.
 const LEAST_ON_CPU: u64 = 10;
+/// One that waits is asked what it is so often at most, and not again within so many ns: a worker that begins does not stand yet where
+/// workers wait.
+const MOST_ASKED: u32 = 64;
+const ASKED_EVERY: u64 = 500_000_000;
 /// After so many failures in a row its memory is not read any more.
 const MOST_FAILED: u32 = 16;
 
@@ -39,6 +43,10 @@ struct Worker {
     python: Option<TheirPython>,
     guess: Guess,
     failed: u32,
+    /// How often it was asked what it is while it waited, when, and the stack it stood in then.
+    asked: u32,
+    asked_at: u64,
+    waits_in: u32,
 }
 
 /// Of a child.
@@ -73,7 +81,17 @@ pub(super) struct Workers {
 impl Worker {
     fn new(pid: u32) -> Worker {
         let reader = Reader::of(Child(pid));
-        Worker { looked: 0, cpu: 0, reader, python: None, guess: Guess::default(), failed: 0 }
+        Worker {
+            looked: 0,
+            cpu: 0,
+            reader,
+            python: None,
+            guess: Guess::default(),
+            failed: 0,
+            asked: 0,
+            asked_at: 0,
+            waits_in: 0,
+        }
     }
 
     /// Looks for `ours` in it.
@@ -89,6 +107,28 @@ impl Worker {
         let python = Box::new(ours.of_child(slide, &mut self.reader)?);
         let thread = python.main_thread(pid, &mut self.reader)?;
         Some(TheirPython { python, thread, random })
+    }
+
+    /// It waits, for long perhaps: what it is shows in where it stands, told once for each place, of no time.
+    fn introduce(
+        &mut self,
+        now: u64,
+        pid: u32,
+        (ours, file): (&Python, &Part),
+        codes: &mut Codes,
+        told: &mut Told,
+    ) {
+        if self.asked >= MOST_ASKED || now.saturating_sub(self.asked_at) < ASKED_EVERY {
+            return;
+        }
+        (self.asked, self.asked_at) = (self.asked + 1, now);
+        let Some((stack @ 1.., bits)) = self.stack(pid, ours, file, codes, told) else { return };
+        if std::mem::replace(&mut self.waits_in, stack) == stack {
+            return;
+        }
+        let mut e = Event::new(Kind::ChildSample, now, now);
+        (e.a, e.b, e.x) = (stack, pid, bits);
+        put(Item::ChildSample(e));
     }
 
     /// The number of the stack it stands in, and the bits of a sample; the number 0 where the stack moved.
@@ -161,8 +201,11 @@ impl Workers {
         let from = std::mem::replace(&mut worker.looked, now);
         let ran = cpu.saturating_sub(std::mem::replace(&mut worker.cpu, cpu));
         let span = now.saturating_sub(from).max(1);
-        if from == 0 || ran.saturating_mul(100) < span.saturating_mul(LEAST_ON_CPU) {
+        if from == 0 {
             return;
+        }
+        if ran.saturating_mul(100) < span.saturating_mul(LEAST_ON_CPU) {
+            return worker.introduce(now, pid, (python, file), codes, told);
         }
         let Some((stack, bits)) = worker.stack(pid, python, file, codes, told) else {
             worker.failed += 1;

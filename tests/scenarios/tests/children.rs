@@ -158,8 +158,11 @@ fn a_child_whose_main_thread_waits_for_its_other_threads_is_not_said_to_work_the
     let child = pid(&run, "child");
     let cpu = recorded.of(Kind::Process).filter(|(_, e)| e.a == child).map(|(_, e)| e.b & 0xffff).max();
     assert!(cpu.is_some_and(|c| c > 200), "{cpu:?}: it computes");
+    let worked = recorded.of(Kind::ChildSample).filter(|(_, e)| e.b == child && e.end > e.start).count();
+    assert!(worked <= 1, "its main thread does not, but for the start: {worked} samples");
     let stacks = stacks(&recorded, child);
-    assert!(stacks.len() <= 1, "its main thread does not, but for the start: {stacks:?}");
+    let joins = stacks.iter().filter(|s| s.iter().any(|f| f.0.ends_with("join"))).count();
+    assert_eq!(joins, 1, "what it is was told once, where it waits: {stacks:?}");
 }
 
 /// A long run with children that make functions without end (generated code) does not fill the program's memory.

@@ -127,8 +127,10 @@ fn two_threads_that_exit_at_once_do_not_take_the_handlers_from_under_each_other(
 /// From 2.41 on glibc lets one thread through `exit`, and any other wait for the end: a program whose handler waits for another
 /// that exits hangs there without us, too.
 fn several_threads_go_through_exit() -> bool {
+    // SAFETY: takes nothing, cannot fail.
+    let version = unsafe { libc::gnu_get_libc_version() };
     // SAFETY: a static C string.
-    let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) }.to_string_lossy();
+    let version = unsafe { std::ffi::CStr::from_ptr(version) }.to_string_lossy();
     let several =
         version.strip_prefix("2.").and_then(|minor| minor.parse().ok()).is_some_and(|minor: u32| minor < 41);
     if !several {

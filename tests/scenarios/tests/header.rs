@@ -114,7 +114,11 @@ fn every_name_reaches_the_library_and_does_nothing_without_it() {
         ] {
             let program = folder.compile(compiler, how, &[&calls, &elsewhere], "calls");
             assert_eq!(run(&program, None), alone, "{compiler} {how:?}, without the library");
-            assert_eq!(run(&program, Some(&stand_in)), (Some(0), reached.clone()), "{compiler} {how:?}, with one");
+            assert_eq!(
+                run(&program, Some(&stand_in)),
+                (Some(0), reached.clone()),
+                "{compiler} {how:?}, with one"
+            );
             assert_eq!(run(&program, Some(&built().library)), ours, "{compiler} {how:?}, with the library");
         }
     }

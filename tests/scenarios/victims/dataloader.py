@@ -114,6 +114,12 @@ def waited_for_a_cpu():
         return int(counters.read().split()[1]) / 1e9
 
 
+def on_a_cpu(pid):
+    """Seconds that a process's main thread was on a CPU."""
+    with open("/proc/%d/schedstat" % pid) as counters:
+        return int(counters.read().split()[0]) / 1e9
+
+
 def silence(worker):
     """Spawned workers of PyTorch 1.13 abort at their end now and then, without gapprobe, too (3 of 14 runs on a busy machine)."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
@@ -133,6 +139,7 @@ def main(form):
     batches = iter(loader)
     if form in METHODS:
         next(batches)  # they take seconds to begin
+    started = sum(on_a_cpu(worker.pid) for worker in batches._workers) if workers else 0  # what they took to begin
     began, queued = time.perf_counter(), waited_for_a_cpu()
     for i in range(steps):
         batch = next(batches)  # NEXT
@@ -151,7 +158,7 @@ def main(form):
     del batches
     loader._iterator = None  # ends the workers, so that their CPU time can be asked for
     spent = resource.getrusage(resource.RUSAGE_CHILDREN)
-    share = (spent.ru_utime + spent.ru_stime) / workers / took if workers else 0
+    share = (spent.ru_utime + spent.ru_stime - started) / workers / took if workers else 0
     print("step_ms", took / steps / MS, "waited", waited, "workers_on_cpu", share, "pinned_in", *sorted(Batch.pinned_in))
 
 
