@@ -91,7 +91,7 @@ pub(crate) fn finding(a: &Analysis, v: &Verdict) -> String {
     let mut out = match v.code {
         gpu_bound::CODE => format!("GPU-BOUND ({})", v.text),
         mixed::CODE => format!("MIXED: {}", v.text),
-        // the kernels do run, and what fusing wins is in the prediction
+        // the kernels do run: their time is not lost, and what fusing wins is in the prediction
         small_kernels::CODE => format!("SMALL-KERNELS ({})", v.text),
         _ => format!("{} costs {} ({})", v.cause, percent(v.share), v.text),
     };

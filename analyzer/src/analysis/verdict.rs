@@ -34,8 +34,7 @@ pub struct Finding {
     pub code: &'static str,
     /// Name as in the line, `SYNC`.
     pub cause: &'static str,
-    /// Share of the steady wall time lost to it, 0 to 1: its idle time, or what its fix wins where that is more (of SMALL-KERNELS that alone: the
-    /// kernels do run).
+    /// Share of the steady wall time lost to it, 0 to 1: its idle time, or what its fix wins where that is more.
     pub share: f64,
     /// Of it, what the buckets charge to it: the rest counts for other causes, which go with it (a wait that keeps the host from
     /// running ahead of its own pauses).
@@ -77,7 +76,7 @@ pub struct Verdict {
     pub fix: &'static str,
     /// How sure.
     pub confidence: Confidence,
-    /// Share of the steady wall time lost to it, 0 to 1: [`Finding::share`]; 0 of GPU-BOUND, where no fix is known to win anything.
+    /// Share of the steady wall time lost to it, 0 to 1.
     pub share: f64,
     /// Step time now, ns (0: no steps found).
     pub step_ns: f64,

@@ -10,8 +10,7 @@
 //! At least 30 % of the kernels' time is in kernels shorter than 10 µs (`SMALL_KERNEL_NS`) or with a smaller grid than
 //! the GPU has multiprocessors. The prediction merges every second kernel shorter than 10 µs into its neighbour: half
 //! of their spacing and half of their fixed time (the run's shortest kernels) go. Kernels that are long but narrow
-//! are counted and not promised anything. What is said to be lost (`top`, `metrics`, the summary's `share`) is that
-//! prediction: the kernels do run.
+//! are counted and not promised anything.
 //!
 //! # How sure
 //! The share is exact; how much can be fused is a guess, so this is never named with high confidence.
@@ -37,8 +36,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let share = small.share * case.share(&[Bucket::Compute]);
     let most = (share + case.share(&[Bucket::KernelGap])) / 2.0;
     let win = if case.trusts_replay() { case.win(&[Fix::Fuse], most) } else { 0.0 };
-    // the kernels do run: lost is what fusing them wins, not what they take
-    let mut f = case.fusing((CODE, NAME), win, win);
+    let mut f = case.fusing((CODE, NAME), share, win);
     f.fix = "fuse them: torch.compile, fused optimizer and norms, larger batch";
     f.text = format!(
         "{:.0} % of kernel time is in kernels under {} us or smaller than the GPU, median {:.1} us",

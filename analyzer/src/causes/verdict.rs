@@ -188,7 +188,7 @@ fn named(a: &Analysis, case: &Case, findings: &[Finding]) -> Verdict {
         return computing(a, case, findings, 0.0);
     }
     if elsewhere.compute >= GPU_BOUND_SHARE {
-        // (share: no fix is known to win what is left, here and in `computing`) the steps are the other GPU's; that this one depends on it is inferred
+        // the steps are the other GPU's; that this one depends on it is inferred
         return Verdict {
             code: gpu_bound::CODE,
             cause: gpu_bound::NAME,
@@ -200,6 +200,7 @@ fn named(a: &Analysis, case: &Case, findings: &[Finding]) -> Verdict {
             ),
             fix: "give the GPUs equal work, or look at the largest kernels of the one that computes",
             confidence: Confidence::Medium,
+            share: elsewhere.room(),
             step_ns: a.steps.mean_ns,
             call: NONE,
             ..Verdict::default()
@@ -234,6 +235,7 @@ fn computing(a: &Analysis, case: &Case, findings: &[Finding], unrecorded: f64) -
         text,
         fix: "look at the largest kernels in the trace",
         confidence: if unrecorded > 0.0 || lone.is_some() { Confidence::Medium } else { Confidence::High },
+        share: 1.0 - compute,
         step_ns: a.steps.mean_ns,
         then: next(findings, &[], 1.0 - compute),
         call: NONE,

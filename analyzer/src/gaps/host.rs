@@ -133,6 +133,12 @@ impl HostView {
         view
     }
 
+    /// Indices of `threads`, and of those that launch to the device and that it does not wait for.
+    pub(crate) fn all_that_launch(&self) -> impl Iterator<Item = usize> + '_ {
+        let aside = (0..self.aside.len()).filter(|&t| self.aside.get(t) == Some(&true));
+        self.threads.iter().copied().chain(aside)
+    }
+
     /// Was this launched by a thread that the device does not wait for?
     pub(super) fn is_aside(&self, run: &Run, op: &Op) -> bool {
         self.aside.contains(&true) && run.call(op.call).is_some_and(|(t, _)| self.aside.get(t) == Some(&true))

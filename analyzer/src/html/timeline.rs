@@ -127,7 +127,7 @@ fn streams(shown: Shown<'_>, window: Span, texts: &mut Texts) -> (Vec<Value>, Le
 
 fn threads(shown: Shown<'_>, window: Span, texts: &mut Texts) -> (Vec<Value>, Less) {
     let host = HostView::new(shown.run, shown.device);
-    let threads = host.threads.iter().filter_map(|&t| shown.run.threads.get(t));
+    let threads = host.all_that_launch().filter_map(|t| shown.run.threads.get(t));
     let rows = threads.map(|thread| {
         let calls = thread.calls.iter().filter(|c| c.start < window.end && c.end > window.start);
         let items = calls.map(|c| {

@@ -116,7 +116,7 @@ pub struct Figures {
     pub devices: Vec<DeviceFigures>,
     /// The verdict's code and name.
     pub verdict: (&'static str, &'static str),
-    /// Share of the time lost to it, 0 to 1; `None` where nothing is accused, or where nothing is known to be won.
+    /// Share of the time lost to it, 0 to 1; `None` where nothing is accused.
     pub lost: Option<f64>,
     /// Why there is no verdict.
     pub inconclusive: Option<String>,

@@ -133,7 +133,6 @@ fn a_collective_that_waits_for_a_slower_gpu_is_not_promised_away() {
     let v = &a.verdict;
     assert_eq!(v.cause, "GPU-BOUND", "{v:?}");
     assert!(v.text.contains("GPU 1 computes 9") && v.text.contains("GPU 0 4"), "{}", v.text);
-    assert_eq!(v.share, 0.0, "no fix is known to win what GPU 0 waits");
     assert!(v.confidence < analyzer::analysis::Confidence::High, "{v:?}");
 }
 

@@ -2,7 +2,6 @@
 //! GP191 MIXED, GP199 INCONCLUSIVE, and which device the line is about.
 
 use analyzer::analysis::{Bucket, Confidence};
-use analyzer::live::Figures;
 use trace::event::Unobserved;
 use trace::{Event, Kind, Loss};
 
@@ -347,27 +346,4 @@ fn what_a_fix_wins_was_lost_and_the_line_says_what_the_bars_show_of_it() {
     for f in &a.findings {
         assert!(f.share >= f.win && f.charged <= f.share, "{f:?}");
     }
-}
-
-/// Kernels that run are no lost time, small or not: what is said to be lost to them (`top`, `metrics`, the summary) is what a fix wins.
-#[test]
-fn time_in_kernels_is_lost_as_far_as_it_can_be_won() {
-    let nodes: Vec<(&str, u64)> = (0..600).map(|i| (["a", "b", "c"][i % 3], 1_500)).collect();
-    let (run_, a) = run(|p| p.graph(1, &nodes));
-    verdict(&a, "SMALL-KERNELS");
-    let v = &a.verdict;
-    let (won, takes) = (1.0 - v.predicted_ns / v.step_ns, a.devices[0].buckets.share(Bucket::Compute));
-    assert!(won + 0.1 < takes, "not the program that this is about: wins {won} of {takes}");
-    assert!((v.share - won).abs() < 1e-9, "{} is lost, {won} can be won", v.share);
-    assert_eq!(Figures::new(&run_).lost, Some(v.share));
-    assert!(v.then.is_none_or(|(_, share)| share <= v.share), "{v:?}");
-
-    let (run_, a) = run(|p| {
-        p.train_step(12, 200_000);
-        p.t += 1_500_000;
-        p.sync();
-    });
-    verdict(&a, "GPU-BOUND");
-    assert!(a.devices[0].buckets.share(Bucket::Compute) < 0.99, "not the program that this is about");
-    assert_eq!((a.verdict.share, Figures::new(&run_).lost), (0.0, None));
 }

@@ -166,7 +166,7 @@ pub(super) fn families(all: &[Watched], took: Duration) -> Vec<Family> {
     );
     f.new_one(
         ("gapprobe_verdict_lost_ratio", "1", Gauge),
-        "Share of the time that is lost to the cause which the verdict names (gapprobe explain CODE): of SMALL-KERNELS what fusing wins, of GPU-BOUND 0.",
+        "Share of the time that is lost to the cause which the verdict names (gapprobe explain CODE).",
         &["code", "cause"],
         |w| {
             let Some(f) = &w.figures else { return Vec::new() };
