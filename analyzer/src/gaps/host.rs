@@ -134,6 +134,7 @@ impl HostView {
     }
 
     /// Indices of `threads`, and of those that launch to the device and that it does not wait for.
+    #[cfg(feature = "cli")]
     pub(crate) fn all_that_launch(&self) -> impl Iterator<Item = usize> + '_ {
         let aside = (0..self.aside.len()).filter(|&t| self.aside.get(t) == Some(&true));
         self.threads.iter().copied().chain(aside)
