@@ -268,9 +268,9 @@ sys.stdin.readline()
 if form == "win":
     print(json.dumps({"rounds_ms": {"slow": [10, 10], "fixed": [5, 5], "bare": [9.9, 9.9]}}))
 elif form == "turns":  # a faster host: of one process by itself both the promise and the fix are other ones
-    v = {"cause": cause, "step_ns": 8e6, "predicted_ns": 5.2e6, "site": site}
+    v = {"cause": cause, "step_ns": 8.6e6, "predicted_ns": 5.8e6, "site": site}
     pathlib.Path(f"gapprobe-host-{os.getpid()}-a1.summary.json").write_text(json.dumps({"verdict": v}))
-    print(json.dumps({"rounds_ms": {"slow": [8, 8], "fixed": [5.2, 5.2]}}))
+    print(json.dumps({"rounds_ms": {"recorded": [8.6, 8.6], "slow": [8, 8], "fixed": [5.2, 5.2]}}))
 else:
     v = {"cause": cause, "step_ns": 10e6, "predicted_ns": 5.2e6, "site": site}
     pathlib.Path(f"gapprobe-host-{os.getpid()}-a1.summary.json").write_text(json.dumps({"verdict": v}))
@@ -316,7 +316,7 @@ class TheWholeSuite(CannedRun):
         said = {("host_gc", "slow"): "HOST", ("host_gc", "fixed"): "GPU-BOUND", ("ok_gemm", "slow"): "GPU-BOUND"}
         self.run_with(said)
         row = next(r for r in self.plan.rows if r["check"] == "host_gc: promise")
-        self.assertIn("2.80 ms said, 2.80 ms saved (+0%); 8.00 -> 5.20 ms measured, in turns", row["value"])
+        self.assertIn("2.80 ms said, 2.80 ms saved (+0%); 8.00 -> 5.20 ms measured, in turns, 8.60 recorded", row["value"])
 
     def test_another_verdict_in_turns_is_no_measure(self):
         self.plan.budget_s = 1000

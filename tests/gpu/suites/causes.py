@@ -2,9 +2,9 @@
 """Labelled programs for every cause: verdict, file and line, promise and real win; and the confusion matrix of all of them.
 
 Each program runs all its forms in turn in one process without gapprobe (what does each fix really win?), then the slow form
-and the fixed one alone under gapprobe, nothing annotated; then both in turn in one process of which the slow one's blocks are recorded: a promise
-is held against a fix on the same host in the same minute (hosts of two processes have differed by half). Where a proof fails the program is wrong, not the verdict: the
-row says so and nothing else of it is judged. Recordings go to causes-<part>.tar.gz with causes.json, what is true of them.
+and the fixed one alone under gapprobe, nothing annotated; then both in turn in one process, the slow one once recorded and once not: a promise is
+held against a fix on the same host in the same minute (hosts of two processes have differed by half), between steps that nobody records. Where a proof fails
+the program is wrong, not the verdict: the row says so and nothing else of it is judged. Recordings go to causes-<part>.tar.gz with causes.json, what is true of them.
 """
 
 import ast
@@ -147,22 +147,24 @@ def judge_promise(plan, program, slow, fixed, turns=None):
     Returns by which share of the saving it is off; None: nothing promised."""
     v, how = (slow.summary() or {}).get("verdict") or {}, "two processes"
     before, after = slow.truth.get("step_ms"), fixed.truth.get("step_ms")
+    watched = before
     in_turn = (turns.summary() or {}).get("verdict") or {} if turns and turns.code == 0 else {}
     if turns and in_turn.get("cause") != v.get("cause"):
         how += f"; in turns it says {in_turn.get('cause')}"
     elif turns and turns.truth.get("rounds_ms"):
         v, how = in_turn, "in turns"
-        before, after = (pairing.median(turns.truth["rounds_ms"][form]) for form in ("slow", "fixed"))
+        watched, before, after = (pairing.median(turns.truth["rounds_ms"][form]) for form in ("recorded", "slow", "fixed"))
     if not v.get("step_ns") or not v.get("predicted_ns") or not before or not after or before <= after:
         plan.row(NAME, f"{program}: promise", INFO, "nothing promised" if before and after else "no step times")
         return None
-    # as a share of the step, of the program's own step: what gapprobe takes for one may be a part of it (host_gil has two equal
+    # as a share of the recorded step, of the program's own recorded step: what gapprobe takes for one may be a part of it (host_gil has two equal
     # networks in turn), and the time behind the last launch (the last of host_stall_50's five pauses) is in no step
-    said, saved = (1 - v["predicted_ns"] / v["step_ns"]) * before, before - after
+    said, saved = (1 - v["predicted_ns"] / v["step_ns"]) * watched, before - after
     off = said / saved - 1
     flag = "OVER-PROMISE " if off > PROMISE_OVER else ""
     plan.row(NAME, f"{program}: promise", abs(off) <= PROMISE_OFF,
-             f"{flag}{said:.2f} ms said, {saved:.2f} ms saved ({off:+.0%}); {before:.2f} -> {after:.2f} ms measured, {how}",
+             f"{flag}{said:.2f} ms said, {saved:.2f} ms saved ({off:+.0%}); {before:.2f} -> {after:.2f} ms measured, {how}"
+             + (f", {watched:.2f} recorded" if how == "in turns" else ""),
              f"±{PROMISE_OFF:.0%}, more than +{PROMISE_OVER:.0%} is flagged")
     return off
 

@@ -3,8 +3,9 @@
 
   --form slow | fixed   a plain loop, as a user would write it (this is what gapprobe watches), or
   --form win            all its forms in one process, a block of each in turn: what each fix really wins;
-  --form turns          the slow and the fixed one so, under gapprobe, which records the slow one's blocks: what it promises for this process,
-                        this host and this minute, beside what the fix wins there (with the same kinds of CUPTI on in both).
+  --form turns          the slow and the fixed one so, under gapprobe, and the slow one once more while gapprobe records: what it promises for this
+                        process, this host and this minute, beside what the fix wins there. The win is that of steps nobody records: what
+                        recording adds to the slow one's steps (a tenth where the host is waited for) is no fix's merit.
 
 With --gate it imports, takes its GPU and builds its model, says so with a file `ready`, and waits: many programs are made
 ready side by side, and then each has the machine to itself. The last line on stdout is one JSON object, the truth.
@@ -23,6 +24,8 @@ from typing import Callable, Optional
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))  # the programs next door
 
 from capture import capture  # noqa: E402
+
+RECORDED = "recorded"  # with --form turns: the slow form's blocks that gapprobe records
 
 
 @dataclass
@@ -129,7 +132,9 @@ def main(build, side, *, steps, forms=("slow", "fixed"), warmup=5, block_s=0.2):
         sys.stdin.readline()
     began = time.monotonic()
     if a.form in ("win", "turns"):
-        recorded = forms[0] if a.form == "turns" else ""
+        recorded = RECORDED if a.form == "turns" else ""
+        if recorded:
+            made = {RECORDED: made[forms[0]], **made}
         truth = alternate(ctx, a.rounds, made, (2 * block_s if recorded else block_s) if not a.tiny else 0.01, recorded)
     else:
         truth = loop(ctx, made[a.form], warmup, a.steps or (steps if isinstance(steps, int) else steps[a.form]))
