@@ -191,6 +191,30 @@ class Promises(CannedRun):
         self.assertTrue(causes.judge_promises(self.plan, {}))
 
 
+class TheModels(CannedRun):
+    """The replay with nothing changed takes as long as what was recorded, in each form alone."""
+
+    def ran(self, **errors):
+        class Ended:
+            def __init__(self, error):
+                self.error = error
+
+            def summary(self):
+                return {"model": {"error": self.error}} if self.error is not None else None
+
+        causes.judge_models(self.plan, {tuple(name.rsplit("_", 1)): Ended(error) for name, error in errors.items()})
+        return [r["result"] for r in self.plan.rows if "replay" in r["check"]]
+
+    def test_within_three_percent_in_every_form(self):
+        self.assertEqual(self.ran(p_slow=0.03, p_fixed=-0.01, q_slow=None), [PASS])
+
+    def test_one_beyond_fails(self):
+        self.assertEqual(self.ran(p_slow=-0.031, p_fixed=0.0), [FAIL])
+
+    def test_blocks_in_turn_are_no_programs_steps(self):
+        self.assertEqual(self.ran(p_turns=0.5), [])
+
+
 class TheMatrix(CannedRun):
     def test_a_false_accusation_counts_double(self):
         m = causes.Matrix()

@@ -24,6 +24,7 @@ ABOUT = f"{len(LABELS)} programs, one cause each, some two, some none: verdict, 
 PROGRAMS = victim.PROGRAMS / "causes"
 PROMISE_OFF = 0.20  # a promised saving may be off by this share of the measured one
 PROMISE_OVER = 0.10  # promising more than that much too much is flagged
+MODEL_ERROR = 0.03  # the replay with nothing changed may take so much longer or shorter than what was recorded
 WITHIN_OF_24, OVER_OF_24 = 20, 1  # of 24 promises so many are within PROMISE_OFF at least, so many above PROMISE_OVER at most
 RECORDING_BYTES = 300_000  # what a recording for CI may weigh, compressed; larger ones are kept, and named
 ARCHIVE_BYTES = 15 << 20
@@ -179,6 +180,20 @@ def judge_promises(plan, offs):
     plan.row(NAME, "promises", kept, f"{within} of {len(offs)} within {PROMISE_OFF:.0%}, {over} above +{PROMISE_OVER:.0%}; "
              f"worst {worst} {offs[worst]:+.0%}", f"of 24: {WITHIN_OF_24} at least, {OVER_OF_24} at most")
     return kept
+
+
+def judge_models(plan, ran):
+    """The replay with nothing changed, of each recorded form alone (the turns' blocks are no one program's steps). `ran`: {(program, form): ended}."""
+    errors = {}
+    for (program, form), ended in ran.items():
+        model = (ended.summary() or {}).get("model") or {}
+        if form != "turns" and model.get("error") is not None:
+            errors[f"{program} {form}"] = model["error"]
+    if errors:
+        worst = max(errors, key=lambda name: abs(errors[name]))
+        within = sum(abs(e) <= MODEL_ERROR for e in errors.values())
+        plan.row(NAME, "replay with nothing changed", within == len(errors),
+                 f"{within} of {len(errors)} within {MODEL_ERROR:.0%}; worst {worst} {errors[worst]:.2%}", f"all within {MODEL_ERROR:.0%}")
 
 
 class Matrix:
@@ -354,6 +369,7 @@ def run(plan, only=None):
         plan.detail(NAME, "confusion matrix", matrix.as_detail())
         if not plan.dry:
             judge_promises(plan, offs)
+            judge_models(plan, ran)
             plan.row(NAME, "points lost", FAIL if matrix.points else NOT_RUN if matrix.missing or matrix.unproven else PASS,
                      f"{matrix.points}: {len(matrix.right)} right, {len(matrix.wrong)} wrong, {len(matrix.false)} falsely accused; "
                      f"{len(matrix.unproven)} not proven, {len(matrix.missing)} not run", "0, all judged")
