@@ -4,7 +4,8 @@ turns on the GPU, a block of half a second each (check/turns.py). A second proce
 
 Parts are programs, and sides may be chosen: always_on:mlp_eager+side=ours+side=torch_cuda. Programs `call_...` make one call of the runtime
 20,000 times a step, and a side `client:subscribe:kernel` is a client of CUPTI that does just that (programs/client.c): what of CUPTI costs what. `without:1:2`
-is gapprobe without these kinds of records (38, SYNCHRONIZATION, is off anyway while gapprobe holds the subscription)."""
+is gapprobe without these kinds of records (38, SYNCHRONIZATION, is off anyway while gapprobe holds the subscription), `with:WINDOW=48/1000000:SAMPLE_HZ=0` gapprobe
+with these settings (`GAPPROBE_` before each). `rounds=60` for more rounds than usual, `limit=150` for so many seconds a program at most."""
 
 import pathlib
 import shutil
@@ -61,6 +62,7 @@ def sides(plan, chosen=()):
         "torch_cpu_cuda": {"ours": False, "profiler": "cpu+cuda"},
     }
     known |= {w: {"ours": True, "env": {"GAPPROBE_TEST_WITHOUT": w.partition(":")[2].replace(":", ",")}} for w in chosen if w.startswith("without:")}
+    known |= {w: {"ours": True, "env": {f"GAPPROBE_{k}": v for k, _, v in (s.partition("=") for s in w.split(":")[1:])}} for w in chosen if w.startswith("with:")}
     known |= {c: client(plan, c.split(":")[1:]) for c in chosen if c.startswith("client:")}
     if traced:
         known["nsys"] = {"ours": False, "command_prefix": (traced, "profile", "-t", "cuda", "-s", "none", "--cpuctxsw=none", "-o",
@@ -108,7 +110,12 @@ def steps_of_a_block(player):
     return first and max(3, min(MOST_STEPS, round(BLOCK_S * 1e3 / turns.step_ms(first))))
 
 
-def run_program(plan, program, players):
+def option(only, name, usual):
+    """The number behind `name=` among the parts."""
+    return next((int(o.partition("=")[2]) for o in only if o.startswith(f"{name}=")), usual)
+
+
+def run_program(plan, program, players, most=ROUNDS, limit_s=None):
     for p in players:
         if not p.wait_ready(min(turns.READY_S, max(plan.left() - 10, 1))):
             left = p.end(1)
@@ -122,7 +129,8 @@ def run_program(plan, program, players):
             p.victim.stop()
         return
     turns.play(playing, steps, 2, time.monotonic() + plan.left() - 20, seed=0)  # not counted: the first seconds of a process are its own
-    rounds, gone = turns.play(playing, steps, ROUNDS if not plan.quick and program not in CALLS else LEAST_ROUNDS, time.monotonic() + plan.left() - 20)
+    until = time.monotonic() + min(plan.left() - 20, limit_s or plan.left())
+    rounds, gone = turns.play(playing, steps, most if not plan.quick and program not in CALLS else LEAST_ROUNDS, until)
     if gone:
         plan.row(NAME, f"{program}: {gone}", FAIL, f"ended after {len(rounds)} rounds")
     ended = {p.name: p.end(5 if p.name == "nsys" else 20) for p in playing}
@@ -135,7 +143,7 @@ def run(plan, only=None):
     only = only or list(PROGRAMS)
     chosen = [o[5:] for o in only if o.startswith("side=")] or DEFAULT_SIDES
     chosen = [BASE, *(c for c in chosen if c != BASE)]
-    unknown = [o for o in only if not o.startswith("side=") and o not in (*PROGRAMS, *CALLS)] + [c for c in chosen if c not in (*sides(plan, chosen), "nsys")]
+    unknown = [o for o in only if not o.startswith(("side=", "rounds=", "limit=")) and o not in (*PROGRAMS, *CALLS)] + [c for c in chosen if c not in (*sides(plan, chosen), "nsys")]
     if unknown:
         raise ValueError(f"no such program or side: {', '.join(unknown)}")
     programs = [o for o in only if o in (*PROGRAMS, *CALLS)] or list(PROGRAMS)
@@ -152,4 +160,4 @@ def run(plan, only=None):
         for _, others in waiting:
             for p in others:
                 p.wait_ready(min(turns.READY_S, max(plan.left() - 10, 1)))
-        run_program(plan, name, players)
+        run_program(plan, name, players, option(only, "rounds", ROUNDS), option(only, "limit", None))
