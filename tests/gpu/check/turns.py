@@ -19,7 +19,8 @@ class Player:
 
     def __init__(self, plan, program, name, *, ours, env=None, profiler="none", command_prefix=()):
         self.name, self.ready, self.blocks = name, False, []
-        folder = plan.scratch / f"turns-{program}-{name}"
+        called = name.replace("/", "-")  # a side's settings may hold one
+        folder = plan.scratch / f"turns-{program}-{called}"
         folder.mkdir()
         self.pipe = folder / "answers"
         os.mkfifo(self.pipe)
@@ -28,7 +29,7 @@ class Player:
         self.rest = b""
         command = [*command_prefix, sys.executable, victim.PROGRAMS / "turns.py", "--program", program, "--answers", self.pipe,
                    "--profiler", profiler] + (["--device", "cpu", "--tiny"] if plan.dry else [])
-        self.victim = victim.Victim(plan, command, ours=ours, env=env, gate=True, name=f"{program}-{name}")
+        self.victim = victim.Victim(plan, command, ours=ours, env=env, gate=True, name=f"{program}-{called}")
 
     def answer(self, timeout_s):
         """The next line, or None where it has ended or says nothing in time."""
