@@ -59,6 +59,8 @@ pub(crate) struct Settings {
     pub(crate) keep: Keep,
     /// Looks of the gap sampler a second; 0: none.
     pub(crate) sample_hz: u64,
+    /// NVML is asked nothing.
+    pub(crate) no_nvml: bool,
     /// Id of the `gapprobe run` around us.
     pub(crate) run_id: Option<String>,
     /// Start with empty handlers (test switch).
@@ -197,6 +199,7 @@ pub(crate) fn read() -> Settings {
         slow_step: decimal(setting::SLOW_STEP, 1.05, 100.0, true, 1.5, &mut complaints),
         flight_ns: number(setting::FLIGHT, 0, 600, 0, &mut complaints) * 1_000_000_000,
         keep: Keep::new(Some(keep_mb), Some(keep_days)),
+        no_nvml: choice(setting::NVML, ["1", "0"], &mut complaints),
         no_sites: choice(setting::SITES, ["1", "0"], &mut complaints),
         directory: environment::path(setting::DIR).map_or_else(|| PathBuf::from("."), PathBuf::from),
         max_bytes: (max_mb as usize) << 20,

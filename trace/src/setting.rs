@@ -152,6 +152,7 @@ settings! {
     SITES "GAPPROBE_SITES" "1" Rule::Choice(["1", "0"]), "0.1" false "0 leaves all stacks alone: no line of code, neither at calls (of Python, or the calling function of machine code) nor in samples.";
     FORCE "GAPPROBE_FORCE" "0" Rule::Choice(["0", "1"]), "0.1" false "1 records although another profiler (nsys, ncu, compute-sanitizer) seems to be around (0 or 1).";
     SAMPLE_HZ "GAPPROBE_SAMPLE_HZ" "100" Rule::Whole(0, 1000), "0.1" false "How often a second the threads that call CUDA are looked at: where they stand in Python, running or blocked in what (0 to 1000; 0: never).";
+    NVML "GAPPROBE_NVML" "1" Rule::Choice(["1", "0"]), "0.1" false "0 asks NVIDIA's management library nothing: no utilisation, power, clock and memory of the GPU (else once a second).";
     KEEP_MB "GAPPROBE_KEEP_MB" "" Rule::Whole(0, u32::MAX as u64), "0.1" false "Room for this user's traces and summaries in GAPPROBE_DIR, MB: after a report the oldest of ended processes of this host go. Also the room for recordings that nobody recovered (4096 where unset). Unset or 0: traces and summaries are never removed.";
     KEEP_DAYS "GAPPROBE_KEEP_DAYS" "" Rule::Whole(0, 36_500), "0.1" false "As GAPPROBE_KEEP_MB, by age in days (recordings: 7 where unset).";
     RUN_ID "GAPPROBE_RUN_ID" "" Rule::Any, "0.1" true "Set by gapprobe run: ties recordings to the run that started them.";

@@ -68,7 +68,9 @@ pub(crate) fn start() {
         return;
     }
     attach::spawn_quietly("gapprobe-sample", move || Sampler::new(hz).run());
-    attach::spawn_quietly("gapprobe-nvml", nvml::run);
+    if !attach::settings().is_some_and(|s| s.no_nvml) {
+        attach::spawn_quietly("gapprobe-nvml", nvml::run);
+    }
 }
 
 /// A thread under watch.
