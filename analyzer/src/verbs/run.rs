@@ -205,7 +205,8 @@ fn settings(args: &Args, command: &mut Command) -> Result<(), Failure> {
     if let Some(dir) = &args.dir {
         let dir =
             std::path::absolute(dir).map_err(|e| Failure::new(Exit::WrongUse, format!("--dir: {e}")))?;
-        output::is_directory(&dir, "--dir", Exit::WrongUse)?;
+        output::is_directory(&dir, "--dir")?;
+        process::within_file_limit(|| output::takes_files(&dir, "--dir"))?;
         command.env(setting::DIR, dir);
     }
     if let Some(cupti) = &args.cupti {
