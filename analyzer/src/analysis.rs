@@ -166,6 +166,9 @@ pub struct Coverage {
     pub overwritten: bool,
     /// The recording is of a process that never reached our exit handler: a signal, `_exit`, exec. Which, it cannot tell.
     pub killed: bool,
+    /// The end of the run is not in it: [`Coverage::killed`], or its last records were not waited for (`GAPPROBE_EXIT_MS`). How many steps there were
+    /// behind what was seen is not known.
+    pub cut: bool,
     /// The signal that ended it, where somebody saw it (`gapprobe run` of its own command).
     pub signal: Option<i32>,
 }

@@ -226,8 +226,15 @@ fn coverage(run: &Run, a: &Analysis, observed: &Observed) -> Coverage {
         clock_unit,
         overwritten,
         killed: h.state == state::RECORDING,
+        cut: h.state == state::RECORDING || ends_before_its_exit(run, a),
         signal: None, // a recording does not tell
     }
+}
+
+/// Is more than a step of the run's end not in what was flushed?
+fn ends_before_its_exit(run: &Run, a: &Analysis) -> bool {
+    let exit = run.header.exit_monotonic;
+    exit > 0 && a.steps.median_ns > 0 && a.valid.end.saturating_add(a.steps.median_ns) < exit
 }
 
 /// Did the program go on between two windows, unrecorded?

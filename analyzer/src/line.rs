@@ -152,6 +152,11 @@ pub(crate) fn seen(a: &Analysis) -> String {
     let c = &a.coverage;
     let mut out = match a.steps.source {
         StepSource::None => "no steps found".to_owned(),
+        // of what came behind the last flush nobody knows, "15 of 15" would say that it was nothing
+        _ if c.cut && c.steps_run <= c.steps_seen => {
+            format!("{} seen before the recording was cut", counted(c.steps_seen, "step"))
+        }
+        _ if c.cut => format!("{} of at least {} steps seen", c.steps_seen, c.steps_run),
         _ if c.steps_estimated => format!("{} of about {} steps seen", c.steps_seen, c.steps_run),
         _ => format!("{} of {} steps seen", c.steps_seen, c.steps_run),
     };

@@ -61,7 +61,10 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::try_parse().unwrap_or_else(|e| wrong_use(&e));
+    let cli = Cli::try_parse().unwrap_or_else(|e| {
+        let arguments: Vec<_> = std::env::args_os().collect();
+        wrong_use(&verbs::misuse::with_tip(e, &arguments))
+    });
     let result = match cli.verb {
         Verb::Run(args) => verbs::run::run(&args),
         Verb::Recover(args) => verbs::recover::run(&args).map(ExitCode::from),

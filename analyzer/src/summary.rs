@@ -236,6 +236,8 @@ fn coverage(run: &Run, analysis: &Analysis) -> Value {
         "overwritten": c.overwritten,
         // it never reached our exit handler: a signal, _exit, exec
         "killed": c.killed,
+        // its last steps may be missing: killed, or the exit did not wait for the last records
+        "cut": c.cut,
         "signal": c.signal,
         "events": analysis.events,
         "operations_without_call": run.unjoined,

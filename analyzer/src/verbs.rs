@@ -13,6 +13,7 @@ pub(crate) mod export;
 pub(crate) mod figures;
 pub(crate) mod input;
 pub(crate) mod metrics;
+pub(crate) mod misuse;
 pub(crate) mod output;
 pub(crate) mod ps;
 pub(crate) mod recover;

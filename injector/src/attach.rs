@@ -4,6 +4,7 @@
 //! the first context or buffer starts the drain thread and the recording. Anything missing: one line, and off.
 
 use std::ffi::{c_char, c_void, CStr};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -169,6 +170,7 @@ pub(crate) fn initialize() {
             return;
         }
     };
+    let is_set = settings.cupti.as_deref().is_some_and(|set| set == Path::new(&library.path));
     if settings.test_bare {
         callbacks::set_bare(true);
         buffers::set_bare(true);
@@ -176,11 +178,14 @@ pub(crate) fn initialize() {
     lifecycle::set(lifecycle::State::Attached);
     register_leaving();
     if let Err(text) = session::open(&library, driver_version, settings) {
-        off(&format!("not recording: {text}"));
+        let setting = if is_set { "GAPPROBE_CUPTI=" } else { "" }; // the text begins with the library's path
+        off(&format!("not recording: {setting}{text}"));
         return;
     }
     ATTACH_NS.store(clock::monotonic().saturating_sub(begin), Ordering::Relaxed);
-    if let Some(text) = settings.complaints.with("") {
+    let unused =
+        settings.cupti.as_deref().filter(|_| !is_set).and_then(|set| choose::complaint(set, &library));
+    if let Some(text) = settings.complaints.clone().and(unused).with("") {
         say::complain(&text);
     }
 }

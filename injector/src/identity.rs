@@ -3,6 +3,8 @@
 //! Who this process is: host, boot, pid namespace, start time, command line, rank. Stored in the recording so that a
 //! later process can tell which recording belongs to whom, and whether its writer still lives.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -98,6 +100,13 @@ pub(crate) fn command() -> String {
     let raw = std::fs::read("/proc/self/cmdline").unwrap_or_default();
     let spaced: Vec<u8> = raw.iter().map(|&b| if b == 0 { b' ' } else { b }).take(2048).collect();
     String::from_utf8_lossy(&spaced).trim().to_owned()
+}
+
+/// What the program was called by: its first argument. Empty where it has none.
+pub(crate) fn called_by() -> PathBuf {
+    let raw = std::fs::read("/proc/self/cmdline").unwrap_or_default();
+    let first = raw.split(|b| *b == 0).next().unwrap_or_default();
+    PathBuf::from(OsStr::from_bytes(first))
 }
 
 /// CPUs this process may run on.

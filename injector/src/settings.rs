@@ -107,6 +107,12 @@ impl Complaints {
         self.0.push(format!("{name} is no setting, {meant} is"));
     }
 
+    /// The same and what is wrong with `GAPPROBE_CUPTI`, where that was not needed.
+    pub(crate) fn and(mut self, one: Option<String>) -> Complaints {
+        self.0.extend(one);
+        self
+    }
+
     /// `text` (may be empty) and all of them; `None` where there is nothing to say.
     pub(crate) fn with(&self, text: &str) -> Option<String> {
         let parts = Some(text).filter(|t| !t.is_empty()).into_iter().chain(self.0.iter().map(String::as_str));
@@ -229,9 +235,9 @@ pub(crate) fn switch() -> Switch {
     Switch::of(environment::get(setting::SWITCH))
 }
 
-/// `GAPPROBE` says off, or the executable is on the deny list or not on the allow list. Cheap enough for the constructor:
-/// reads the environment and, only where a list is set, the link /proc/self/exe. (What is neither on nor off is said once CUDA
-/// is used, and switches off there.)
+/// `GAPPROBE` says off, or the program is on the deny list or not on the allow list. Cheap enough for the constructor: reads the
+/// environment and, only where a list is set, /proc/self/exe and cmdline. (What is neither on nor off is said once CUDA is used, and
+/// switches off there.)
 pub(crate) fn switched_off() -> bool {
     if switch() == Switch::Off {
         return true;
@@ -240,8 +246,10 @@ pub(crate) fn switched_off() -> bool {
     if allow.is_none() && deny.is_none() {
         return false;
     }
-    let executable = std::fs::read_link("/proc/self/exe").ok();
-    let name = executable.as_deref().and_then(|p| p.file_name()).map_or(&[][..], |n| n.as_bytes());
-    let listed = |list: &[u8]| list.split(|b| *b == b',').any(|n| n.trim_ascii() == name);
-    deny.is_some_and(listed) || allow.is_some_and(|a| !listed(a))
+    // /usr/bin/python3 is a link, and the kernel tells where it leads to: the name it was called by is its first argument's
+    let executable = std::fs::read_link("/proc/self/exe").unwrap_or_default();
+    let called = identity::called_by();
+    let base = |path: &Path| path.file_name().map_or_else(Vec::new, |n| n.as_bytes().to_vec());
+    let names = [base(&called), base(&executable)];
+    setting::kept_out(allow, deny, &names.each_ref().map(Vec::as_slice)).is_some()
 }

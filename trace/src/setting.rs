@@ -103,6 +103,23 @@ impl Switch {
     }
 }
 
+/// Which of the lists `GAPPROBE_ALLOW` and `GAPPROBE_DENY` keeps a program out that has these names (what it was called by, its
+/// executable's), and its value; `None`: none does. An empty list is none.
+pub fn kept_out<'a>(
+    allow: Option<&'a [u8]>,
+    deny: Option<&'a [u8]>,
+    names: &[&[u8]],
+) -> Option<(&'static str, &'a [u8])> {
+    let listed = |list: &[u8]| {
+        let mut items = list.split(|b| *b == b',').map(<[u8]>::trim_ascii);
+        items.any(|item| !item.is_empty() && names.contains(&item))
+    };
+    let is_set = |list: &&[u8]| !list.is_empty();
+    let denied = deny.filter(is_set).filter(|list| listed(list)).map(|list| (DENY, list));
+    let not_allowed = || allow.filter(is_set).filter(|list| !listed(list)).map(|list| (ALLOW, list));
+    denied.or_else(not_allowed)
+}
+
 /// The setting that somebody meant who wrote `name`: one letter more, less or other than in it, or two neighbours that changed places. `None` where it
 /// is a setting itself, or near none.
 pub fn meant_by(name: &str) -> Option<&'static str> {
@@ -141,8 +158,8 @@ settings! {
     CUPTI "GAPPROBE_CUPTI" "" Rule::Any, "0.1" false "Path of the libcupti to use where the process has none of its own.";
     PRINT "GAPPROBE_PRINT" "rank0" Rule::Choice(["rank0", "all"]), "0.1" false "Who prints the line: rank0 or all.";
     QUIET "GAPPROBE_QUIET" "0" Rule::Choice(["0", "1"]), "0.1" false "1 prints nothing; trace and summary are written all the same.";
-    ALLOW "GAPPROBE_ALLOW" "" Rule::Any, "0.1" false "Comma-separated executable names: only these are recorded.";
-    DENY "GAPPROBE_DENY" "" Rule::Any, "0.1" false "Comma-separated executable names that are never recorded.";
+    ALLOW "GAPPROBE_ALLOW" "" Rule::Any, "0.1" false "Comma-separated names of programs, as they are called (python3) or as the executable is (python3.11): only these are recorded.";
+    DENY "GAPPROBE_DENY" "" Rule::Any, "0.1" false "Comma-separated names of programs, as they are called (python3) or as the executable is (python3.11), that are never recorded.";
     GRAPH "GAPPROBE_GRAPH" "node" Rule::Choice(["node", "graph"]), "0.1" false "CUDA graphs are recorded node by node (node) or as one op a launch (graph); chosen once, at attach.";
     CAPTURE "GAPPROBE_CAPTURE" "start" Rule::Choice(["start", "profiler"]), "0.1" false "start records from the first GPU use; profiler waits for cudaProfilerStart or gapprobe_capture(1).";
     BUDGET "GAPPROBE_BUDGET" "100" Rule::Decimal(0.01, 100.0, false), "0.1" false "What recording may cost, % of the run's time: beyond that (and two seconds) it goes on in windows (0.01 to 100; 100: everything is recorded).";

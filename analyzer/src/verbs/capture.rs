@@ -103,7 +103,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let target = living::one(&args.process)?;
     let source = target.open()?;
     let directory = args.dir.clone().unwrap_or_else(recover::default_directory);
-    output::is_directory(&directory, if args.dir.is_some() { "--dir" } else { setting::DIR }, Exit::Problem)?;
+    output::is_directory(&directory, if args.dir.is_some() { "--dir" } else { setting::DIR })?;
     let mut capture =
         Capture { args, target: &target, hold: None, elsewhere: false, begin: process::monotonic() };
     let cut = match args.last {

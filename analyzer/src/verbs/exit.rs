@@ -19,7 +19,7 @@ pub(crate) enum Exit {
     WrongUse = 2,
     /// `recover` found no recording of an ended process, or another `recover` is reporting it.
     NothingToRecover = 3,
-    /// A recording could not be read: damaged, of another version, or no recording (a pipe, a device, an empty file).
+    /// A file that was given could not be read: not there, damaged, of another version, or no trace or recording (a pipe, a device, an empty file).
     Unreadable = 4,
     /// With `--strict`: the verdict is INCONCLUSIVE. `check`: nothing failed, and something cannot be judged.
     Inconclusive = 5,
@@ -43,10 +43,10 @@ pub(crate) enum Exit {
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
   0    done
-  1    doctor found a problem, or a file could not be written
+  1    doctor found a problem, or something cannot be written (a file, a folder, stdout)
   2    wrong use
   3    recover: no recording of an ended process
-  4    the recording cannot be read
+  4    a file that was given cannot be read: not there, no trace or recording, or damaged
   5    with --strict: the verdict is INCONCLUSIVE; check: a condition cannot be judged
   6    recover: the recorded process still runs
   7    recover --all: some recordings could not be reported, the others were

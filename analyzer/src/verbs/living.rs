@@ -125,7 +125,13 @@ pub(crate) fn all(talks: bool) -> Result<Vec<Living>, Failure> {
 /// [`Exit::NotRecorded`] with those there are.
 pub(crate) fn one(which: &str) -> Result<Living, Failure> {
     let Ok(pid) = which.parse::<u32>() else {
-        let (_, found) = recordings::look(Path::new(which))?;
+        let path = Path::new(which);
+        if !path.exists() {
+            let what = format!("{which}: neither the number of a process nor a file");
+            return Err(Failure::new(Exit::Unreadable, what)
+                .hint("gapprobe ps shows the processes that are recorded"));
+        }
+        let (_, found) = recordings::look(path)?;
         let ended = Failure::new(Exit::NotRecorded, format!("{which}: its process has ended"))
             .hint(format!("trace and line of it: gapprobe recover {}", word(which)));
         return Living::new(found).ok_or(ended);

@@ -2,7 +2,7 @@
 //! Files that verbs write: their default names, and that no other file is lost by them.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -48,8 +48,8 @@ fn taken(output: &Path) -> Failure {
 /// Is `directory`, named by `option`, one? What is not there can be made; what is there and is none cannot.
 ///
 /// # Errors
-/// `exit`, with the way out.
-pub(crate) fn is_directory(directory: &Path, option: &str, exit: Exit) -> Result<(), Failure> {
+/// [`Exit::Problem`], with the way out.
+pub(crate) fn is_directory(directory: &Path, option: &str) -> Result<(), Failure> {
     let shown = directory.display();
     let another = format!("{option} names a directory");
     let (what, hint) = match directory.metadata() {
@@ -65,7 +65,32 @@ pub(crate) fn is_directory(directory: &Path, option: &str, exit: Exit) -> Result
         }
         Err(e) => (format!("{shown}: {e}"), another),
     };
-    Err(Failure::new(exit, format!("{option}: {what}")).hint(hint))
+    Err(Failure::new(Exit::Problem, format!("{option}: {what}")).hint(hint))
+}
+
+/// Can files be written into `directory`, named by `option`? Tried with a page of a file, which is removed: root may write by all rights,
+/// and not on a disk that is full or mounted read-only.
+///
+/// # Errors
+/// [`Exit::Problem`], with the way out.
+pub(crate) fn takes_files(directory: &Path, option: &str) -> Result<(), Failure> {
+    let name = format!(".gapprobe-{}.tmp", std::process::id());
+    let temporary = directory.join(name);
+    let written = File::create_new(&temporary).and_then(|mut file| file.write_all(&[0; 4096]));
+    let _ = fs::remove_file(&temporary); // it may not be there
+    written.map_err(|e| {
+        let shown = directory.display();
+        let advice = match e.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                format!(
+                    "make room (df -h {}), or {option} names another directory",
+                    word(&directory.to_string_lossy())
+                )
+            }
+            _ => format!("{option} names a directory that you can write"),
+        };
+        Failure::new(Exit::Problem, format!("{option}: {shown} cannot be written: {e}")).hint(advice)
+    })
 }
 
 /// The file's name without its folder.

@@ -121,6 +121,16 @@ pub(crate) fn survive_file_limit() {
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
+/// The same for `body` alone: what is started later has its limit as it was.
+pub(crate) fn within_file_limit<T>(body: impl FnOnce() -> T) -> T {
+    // SAFETY: ignoring a signal installs no handler; the call has no other preconditions.
+    let before = unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    let result = body();
+    // SAFETY: what the first call returned (a failed one changed nothing, and SIG_ERR is refused).
+    unsafe { libc::signal(libc::SIGXFSZ, before) };
+    result
+}
+
 /// Pid of the running command; 0 before it runs, -1 after it ended.
 static COMMAND: AtomicI32 = AtomicI32::new(0);
 /// A signal that came before the command ran.

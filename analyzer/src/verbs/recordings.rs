@@ -12,7 +12,7 @@ use analyzer::alive::{life, Life};
 use analyzer::report::leftovers;
 use analyzer::report::retention::{self, Keep, Lock};
 use analyzer::visible::word;
-use trace::header::{state, HEADER_BYTES, STATE_AT};
+use trace::header::{state, HeaderError, HEADER_BYTES, MAGIC, STATE_AT};
 use trace::{place, setting, Header, OpenError, Recording, Source};
 
 use crate::verbs::exit::{Exit, Failure};
@@ -48,7 +48,7 @@ pub(crate) fn look(path: &Path) -> Result<(FileSource, Found), Failure> {
     let header = if source.read_at(0, &mut bytes) {
         Header::decode(&bytes).map_err(OpenError::Header)
     } else {
-        Err(OpenError::TooShort(source.len()))
+        Err(too_short(&source))
     };
     let header = header.map_err(|e| {
         named(&e).hint(match e {
@@ -61,6 +61,16 @@ pub(crate) fn look(path: &Path) -> Result<(FileSource, Found), Failure> {
     let modified = fs::metadata(path).and_then(|m| m.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
     let life = life(&(&header).into());
     Ok((source, Found { path: path.to_owned(), header, life, modified }))
+}
+
+/// Of a file without room for a header: the begin of a recording, or none at all.
+fn too_short(source: &FileSource) -> OpenError {
+    let magic = MAGIC.to_le_bytes();
+    let mut begin = vec![0; (source.len() as usize).min(magic.len())];
+    match source.read_at(0, &mut begin) && !magic.starts_with(&begin) {
+        true => OpenError::Header(HeaderError::NotARecording),
+        false => OpenError::TooShort(source.len()),
+    }
 }
 
 impl Found {

@@ -9,6 +9,7 @@ use analyzer::alive::Life;
 use analyzer::report::{report, Report, ReportError, ReportOptions, Wanted};
 use analyzer::symbols;
 use analyzer::visible::{visible, word};
+use serde_json::{json, Value};
 use trace::setting;
 
 use crate::verbs::exit::{Exit, Failure};
@@ -49,7 +50,7 @@ pub(crate) struct Args {
     /// Also if the process still runs: what it has recorded so far; the recording stays
     #[arg(long)]
     live: bool,
-    /// Print the summary (JSON) instead of the line
+    /// Print the summary (JSON) instead of the line; with --list an array of the recordings
     #[arg(long)]
     json: bool,
     /// End with 5 where the verdict is INCONCLUSIVE
@@ -71,7 +72,7 @@ fn recover_all(args: &Args) -> Outcome {
         Some(path) if !path.is_dir() => {
             let (_, found) = recordings::look(path)?;
             if args.list {
-                return print_list(&[found]);
+                return print_list(&[found], args.json);
             }
             (vec![found], Vec::new())
         }
@@ -84,7 +85,7 @@ fn recover_all(args: &Args) -> Outcome {
                 talk::fail(failure);
             }
             if args.list {
-                return print_list(&listing.found);
+                return print_list(&listing.found, args.json);
             }
             choose(listing, args)?
         }
@@ -197,20 +198,43 @@ fn choose(listing: Listing, args: &Args) -> Result<(Vec<Found>, Vec<Failure>), F
     Ok((fit, unreadable))
 }
 
-fn print_list(found: &[Found]) -> Outcome {
+fn print_list(found: &[Found], as_json: bool) -> Outcome {
+    if as_json {
+        let all: Vec<Value> = found.iter().map(entry).collect();
+        talk::print_json(format!("{:#}", Value::from(all)))?;
+    }
     if found.is_empty() {
         return Err(Failure::new(Exit::NothingToRecover, "no recordings"));
     }
-    for one in found {
-        let life = match one.life {
-            Life::Runs => "running",
-            Life::Unknown => "unknown",
-            Life::Ended if one.is_reported() => "reported",
-            Life::Ended => "ended",
-        };
+    for one in found.iter().filter(|_| !as_json) {
+        let life = life(one);
         talk::print(visible(&format!("{life:<9} {}  {}", one.path.display(), one.title())))?;
     }
     Ok(Exit::Ok)
+}
+
+fn life(one: &Found) -> &'static str {
+    match one.life {
+        Life::Runs => "running",
+        Life::Unknown => "unknown",
+        Life::Ended if one.is_reported() => "reported",
+        Life::Ended => "ended",
+    }
+}
+
+/// A recording in the list, for programs.
+fn entry(one: &Found) -> Value {
+    let h = &one.header;
+    json!({
+        "file": one.path.to_string_lossy(),
+        "state": life(one),
+        "command": h.command,
+        "host": h.host,
+        "pid": h.pid,
+        "rank": h.rank.checked_sub(1),
+        "start_unix_ns": h.start_realtime,
+        "bytes": one.path.metadata().ok().map(|m| m.len()),
+    })
 }
 
 fn still_running(found: &Found) -> Failure {

@@ -91,7 +91,7 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
         child.wait().map_err(|e| Failure::new(Exit::Problem, format!("waiting for the command: {e}")))?;
 
     if watch.is_some_and(|w| w.saw_nothing()) {
-        talk::say(NO_CUDA);
+        talk::say(unused::why(name));
     }
     let talks = !args.quiet;
     crash::mark(&status, child.id(), &id, talks);
@@ -103,8 +103,6 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
         (None, None) => Exit::Problem.into(),
     })
 }
-
-const NO_CUDA: &str = "gapprobe: nothing was recorded: no process with gapprobe in it made a CUDA context";
 
 /// Tries whether the loader takes the library, with a program that does nothing; the first words of what it says where not.
 /// `None`: there is no such program here, or it cannot be started.
@@ -207,7 +205,8 @@ fn settings(args: &Args, command: &mut Command) -> Result<(), Failure> {
     if let Some(dir) = &args.dir {
         let dir =
             std::path::absolute(dir).map_err(|e| Failure::new(Exit::WrongUse, format!("--dir: {e}")))?;
-        output::is_directory(&dir, "--dir", Exit::WrongUse)?;
+        output::is_directory(&dir, "--dir")?;
+        process::within_file_limit(|| output::takes_files(&dir, "--dir"))?;
         command.env(setting::DIR, dir);
     }
     if let Some(cupti) = &args.cupti {

@@ -226,6 +226,37 @@ fn the_time_after_the_last_flush_is_not_idle() {
     assert!(line.contains(", the program was killed by signal 9,"), "{line}");
 }
 
+/// "15 of 15 steps seen" says that nothing is missing: of a run whose end was not recorded nobody knows.
+#[test]
+fn of_a_run_that_was_cut_the_steps_are_not_said_to_be_all() {
+    // in which state it ended; how long before its exit the last flush was, in steps; is it cut?
+    let (recording, closed) = (trace::header::state::RECORDING, trace::header::state::CLOSED);
+    for (state, missing, cut) in
+        [(recording, 0.0, true), (closed, 0.0, false), (closed, 0.5, false), (closed, 2.5, true)]
+    {
+        let mut p = healthy();
+        let end = p.t;
+        let (_, whole) = healthy().analyze();
+        let step = whole.steps.median_ns;
+        p.b.header.gpu_complete_to = end;
+        p.b.header.host_complete_to = end;
+        p.b.header.state = state;
+        if state == closed {
+            p.b.header.exit_monotonic = whole.valid.end.max(end) + (step as f64 * missing) as u64;
+        }
+        let (run, a) = p.analyze();
+        assert_eq!(a.coverage.cut, cut, "{missing} steps before its exit: {:?}", a.coverage);
+        let line = analyzer::line::line(&run, &a, None);
+        let n = a.coverage.steps_seen;
+        let said = if cut {
+            format!("{n} steps seen before the recording was cut")
+        } else {
+            format!("{n} of {n} steps seen")
+        };
+        assert!(line.contains(&said), "{said}: {line}");
+    }
+}
+
 #[test]
 fn unobserved_time_is_cut_out() {
     let mut p = Program::new();

@@ -102,3 +102,30 @@ fn strict_ends_with_5_where_nothing_can_be_said() {
     assert!(out(&output).contains("INCONCLUSIVE"), "{}", out(&output));
     assert_eq!(code(&place.run(&["recover", "--keep", "--strict", path])), 5);
 }
+
+/// stdout is data: what asks for JSON gets JSON, an empty list too.
+#[test]
+fn the_list_is_json_where_that_is_asked_for() {
+    let place = Place::new("list-json");
+    let list = |args: &[&str], status: i32| -> serde_json::Value {
+        let output = place.run(&[&["recover", "--list", "--json"], args].concat());
+        assert_eq!(code(&output), status, "{}", err(&output));
+        serde_json::from_str(&out(&output)).unwrap_or_else(|e| panic!("{e}: {}", out(&output)))
+    };
+    assert_eq!(list(&[], 3), serde_json::json!([]));
+    let bytes = recording(|b| b.header.rank = 5);
+    for name in ["a.gpr", "b.gpr"] {
+        fs::write(place.private().join(name), &bytes).unwrap();
+    }
+    let all = list(&[], 0);
+    assert_eq!(all.as_array().unwrap().len(), 2, "{all}");
+    let file = place.private().join("a.gpr");
+    let one = list(&[file.to_str().unwrap()], 0);
+    let entry = &one[0];
+    assert_eq!(entry["file"], file.to_str().unwrap());
+    assert_eq!((&entry["state"], &entry["host"]), (&"ended".into(), &"testhost".into()));
+    assert_eq!((&entry["pid"], &entry["rank"]), (&i32::MAX.into(), &4.into()));
+    assert_eq!(entry["bytes"], bytes.len());
+    assert!(entry["start_unix_ns"].as_u64().is_some_and(|ns| ns > 0), "{entry}");
+    assert!(all.as_array().unwrap().contains(entry));
+}

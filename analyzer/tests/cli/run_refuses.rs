@@ -3,8 +3,9 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
-use crate::place::{code, err, harmless_library, Place};
+use crate::place::{code, err, harmless_library, Place, BINARY};
 
 /// A program file without a section of code: header, one program header, and a loader's name.
 fn program(class: u8, loader: Option<&str>) -> Vec<u8> {
@@ -58,7 +59,7 @@ fn run_refuses_in_one_line_what_it_cannot_record() {
     assert_eq!(code(&output), 125);
     assert!(err(&output).contains("\nhint: "), "{}", err(&output));
     let output = place.run(&["run", "--lib", &library, "--dir", "/nonexistent", "--", "true"]);
-    assert_eq!(code(&output), 2);
+    assert_eq!(code(&output), 1);
     assert!(err(&output).contains("hint: mkdir -p /nonexistent"), "{}", err(&output));
 }
 
@@ -77,8 +78,43 @@ fn a_directory_that_is_none_is_said_to_be_what_it_is() {
     ] {
         let output = place.run(&["run", "--lib", &harmless_library(), "--dir", dir, "--", "echo", "started"]);
         let said = err(&output);
-        assert_eq!((code(&output), output.stdout.as_slice()), (2, &b""[..]), "{dir}: {said}");
+        assert_eq!((code(&output), output.stdout.as_slice()), (1, &b""[..]), "{dir}: {said}");
         assert!(said.starts_with("gapprobe: --dir: ") && said.contains(&format!("{what}\n")), "{said}");
         assert!(said.contains(&format!("\nhint: {hint}")), "{said}");
     }
+}
+
+/// Hours of training later is late to hear of it.
+#[test]
+fn a_directory_that_takes_no_files_is_named_before_the_command_starts() {
+    let place = Place::new("run-dir-full");
+    let library = harmless_library();
+    // root may write everywhere but in /proc
+    let dir = "/proc/1/task";
+    let output = place.run(&["run", "--lib", &library, "--dir", dir, "--", "echo", "started"]);
+    let said = err(&output);
+    assert_eq!((code(&output), output.stdout.as_slice()), (1, &b""[..]), "{said}");
+    assert!(said.starts_with("gapprobe: --dir: /proc/1/task cannot be written: "), "{said}");
+    assert!(said.ends_with("\nhint: --dir names a directory that you can write\n"), "{said}");
+    // nothing fits
+    let script = format!("ulimit -f 0; exec {BINARY} run --lib {library} --dir . -- echo started");
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]).current_dir(place.out());
+    place.surround(&mut command);
+    let output = command.output().unwrap();
+    let said = err(&output);
+    assert_eq!((code(&output), output.stdout.as_slice()), (1, &b""[..]), "{said}");
+    assert!(said.contains(" cannot be written: File too large"), "{said}");
+    assert!(place.results().is_empty(), "{:?}", place.results());
+    // what fits is tried, and the command dies of its limit as it does by itself
+    let script =
+        format!("ulimit -f 8; exec {BINARY} run --lib {library} --dir . -- head -c 100000 /dev/zero > 'big'");
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]).current_dir(&place.0);
+    place.surround(&mut command);
+    assert_eq!(code(&command.current_dir(&place.0).output().unwrap()), 128 + 25, "SIGXFSZ");
+    // a page is written to know, and nothing of it stays
+    let output = place.run(&["run", "--lib", &library, "--dir", ".", "--", "echo", "started"]);
+    assert_eq!((code(&output), output.stdout.as_slice()), (0, &b"started\n"[..]), "{}", err(&output));
+    assert!(place.results().is_empty(), "{:?}", place.results());
 }

@@ -5,6 +5,7 @@
 //! Nothing here calls into CUPTI; some releases crash when called before libcuda is mapped.
 
 use std::ffi::{c_int, c_void, CStr, CString, OsStr};
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
@@ -223,6 +224,42 @@ pub(crate) fn library(setting: Option<&Path>, driver_version: u32) -> Result<Lib
     }
     toolkit(driver_version).iter().find_map(|p| open(p, libc::RTLD_LOCAL)).ok_or(NoCupti::NotFound)
 }
+
+/// What is wrong with a `GAPPROBE_CUPTI` that was not needed, for the process has a libcupti of its own. Nothing is loaded to find out.
+pub(crate) fn complaint(set: &Path, used: &Library) -> Option<String> {
+    // a name alone is the loader's to find
+    let is_name = !set.as_os_str().as_bytes().contains(&b'/');
+    let why = match std::fs::File::open(set) {
+        _ if is_name && file_name(set).starts_with("libcupti.so") => return None,
+        Ok(file) if is_cupti(&file) => return None,
+        Ok(_) => "is no libcupti",
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => "does not exist",
+        Err(_) => "cannot be read",
+    };
+    Some(format!("GAPPROBE_CUPTI={} {why}, using {}", set.display(), used.path))
+}
+
+/// Does a file hold the name of a function that every libcupti exports and we need? Read in pieces, up to the first that has it.
+fn is_cupti(file: &std::fs::File) -> bool {
+    const NAME: &[u8] = b"\0cuptiActivityRegisterCallbacks\0";
+    const PIECE: usize = 1 << 16;
+    let mut piece = Vec::with_capacity(PIECE + NAME.len());
+    for _ in 0..MOST_PIECES {
+        let kept = piece.len().min(NAME.len() - 1);
+        piece.drain(..piece.len() - kept);
+        match file.take(PIECE as u64).read_to_end(&mut piece) {
+            Ok(1..) => {}
+            _ => return false,
+        }
+        if piece.windows(NAME.len()).any(|w| w == NAME) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Of 64 KB: 64 MB, several times the largest libcupti; a device has no end.
+const MOST_PIECES: usize = 1024;
 
 #[cfg(test)]
 mod tests {

@@ -75,8 +75,28 @@ fn a_wrong_cupti_is_named() {
         let run = victim.env("GAPPROBE_CUPTI", &wrong).run();
         let lines = unharmed(&run, "wrong CUPTI");
         assert_eq!(lines.len(), 1, "{lines:?}");
-        assert!(lines[0].contains(&*wrong.to_string_lossy()), "it is named: {lines:?}");
+        let setting = format!("not recording: GAPPROBE_CUPTI={} cannot be ", wrong.display());
+        assert!(lines[0].contains(&setting), "it is named: {lines:?}");
         assert!(run.left_anywhere().is_empty());
+        // a program that has one of its own records with that, and says so
+        let run = Victim::sim("13.0", &LOOP).env("GAPPROBE_CUPTI", &wrong).run();
+        let lines = unharmed(&run, "a wrong CUPTI beside the program's");
+        let own = built().sim.join("13.0").canonicalize().expect("the simulated driver");
+        let why = if wrong.exists() { "is no libcupti" } else { "does not exist" };
+        let said = format!("gapprobe: GAPPROBE_CUPTI={} {why}, using {}/", wrong.display(), own.display());
+        assert!(lines.len() == 2 && lines[0].starts_with(&said), "{said}: {lines:?}");
+        assert!(lines[1].starts_with("gapprobe["), "{lines:?}");
+        assert_eq!(run.recorded().kernels().len(), 200);
+    }
+}
+
+#[test]
+fn a_libcupti_that_is_not_needed_is_no_mistake() {
+    // by its path, and by a name that the loader finds
+    for good in [built().sim.join("12.4/libcupti.so.12"), PathBuf::from("libcupti.so.13")] {
+        let run = Victim::sim("13.0", &LOOP).env("GAPPROBE_CUPTI", &good).run();
+        let lines = unharmed(&run, "another CUPTI");
+        assert!(lines.len() == 1 && lines[0].starts_with("gapprobe["), "{good:?}: {lines:?}");
     }
 }
 

@@ -27,6 +27,7 @@ mod hot_path;
 mod injections;
 mod killed;
 mod lapped;
+mod listed;
 mod marks;
 mod memory;
 mod no_cuda;

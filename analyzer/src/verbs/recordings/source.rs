@@ -92,7 +92,13 @@ fn system(path: &Path, e: &io::Error) -> Failure {
     let named =
         |what: &dyn std::fmt::Display| Failure::new(Exit::Unreadable, format!("{}: {what}", path.display()));
     match e.kind() {
-        io::ErrorKind::NotFound => named(&"no such file").hint("gapprobe recover --list shows what there is"),
+        io::ErrorKind::NotFound => {
+            let failure = named(&"no such file").hint("gapprobe recover --list shows what there is");
+            match path.to_str().filter(|name| name.parse::<u32>().is_ok()) {
+                Some(pid) => failure.hint(format!("of a process that runs: gapprobe capture {pid}")),
+                None => failure,
+            }
+        }
         io::ErrorKind::PermissionDenied => {
             named(e).hint("a recording belongs to the user whose program it recorded")
         }

@@ -5,7 +5,7 @@
 //! nothing is said.
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -15,7 +15,7 @@ use trace::place;
 use trace::setting::{self, Switch};
 
 use super::{loads, Args, LIBRARY};
-use crate::verbs::{recordings, recover};
+use crate::verbs::{elf, recordings, recover};
 
 /// What tells of CUDA while the command runs.
 pub(super) struct Watch {
@@ -35,10 +35,9 @@ impl Watch {
             Switch::Off | Switch::Neither => false,
         };
         let quiet = args.quiet || value(setting::QUIET).is_some_and(|v| v == "1");
-        // lists of programs; a run around this one, which says it
-        let others = [setting::ALLOW, setting::DENY, setting::RUN_ID];
         let is_ours = library.file_name().is_some_and(|n| n == LIBRARY);
-        if !is_on || quiet || !is_ours || others.into_iter().any(|name| value(name).is_some()) {
+        // a run around this one says it
+        if !is_on || quiet || !is_ours || value(setting::RUN_ID).is_some() {
             return None;
         }
         let name = place::run_mark(id)?;
@@ -55,6 +54,47 @@ impl Watch {
             && summaries(&self.results).is_subset(&self.summaries)
             && loads(&self.library).is_some_and(|taken| taken.is_ok())
     }
+}
+
+/// Nothing was recorded: why, as far as it is known.
+pub(super) fn why(command: &OsStr) -> String {
+    let value = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty());
+    let (allow, deny) = (value(setting::ALLOW), value(setting::DENY));
+    let names = names(command);
+    let bytes: Vec<&[u8]> = names.iter().map(|n| n.as_bytes()).collect();
+    let shown = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+    let called = match &names[..] {
+        [called, file] if called != file => format!("{} ({})", called.display(), file.display()),
+        _ => names.first().map_or_else(String::new, |n| n.display().to_string()),
+    };
+    let of = |list: &Option<OsString>| list.as_ref().map(|v| v.as_bytes().to_vec());
+    let (allow, deny) = (of(&allow), of(&deny));
+    let list = setting::kept_out(allow.as_deref(), deny.as_deref(), &bytes);
+    let why = match (list.filter(|_| !bytes.is_empty()), deny.as_deref()) {
+        (Some((name @ setting::DENY, value)), _) => {
+            format!("{name}={} keeps gapprobe out of {called}", shown(value))
+        }
+        (Some((name, value)), _) => format!(
+            "{name}={} does not name {called}, and nothing that it names made a CUDA context",
+            shown(value)
+        ),
+        (None, Some(value)) => {
+            format!("{NO_CUDA}; {}={} keeps it out of what it names", setting::DENY, shown(value))
+        }
+        (None, None) => NO_CUDA.to_owned(),
+    };
+    format!("gapprobe: nothing was recorded: {why}")
+}
+
+const NO_CUDA: &str = "no process with gapprobe in it made a CUDA context";
+
+/// What the command's program is called by, and what its file is called: the two names that the lists know it by.
+fn names(command: &OsStr) -> Vec<OsString> {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let found = elf::find(&command.to_string_lossy(), &path).and_then(|file| elf::resolve(&file, &path).ok());
+    let Some((program, _)) = found else { return Vec::new() };
+    let file = program.canonicalize().unwrap_or_else(|_| program.clone());
+    [&program, &file].into_iter().filter_map(|p| p.file_name()).map(OsStr::to_owned).collect()
 }
 
 fn summaries(folder: &Path) -> BTreeSet<OsString> {
