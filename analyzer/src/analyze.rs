@@ -307,6 +307,13 @@ fn disjoint<'a>(spans: impl Iterator<Item = &'a Blind>) -> Vec<Blind> {
     all
 }
 
+/// What CUPTI left on the launches between windows, ns.
+pub(crate) fn left_behind(run: &Run) -> u64 {
+    let h = &run.header;
+    let each = trace::total::left_behind_ns(h.total(Total::Windows), h.total(Total::GraphLaunches));
+    h.total(Total::LaunchesBetween).saturating_mul(each)
+}
+
 /// What recording cost: a share of the run; of a window that was cut out, of that window: the process's counters are of all its life.
 fn cost(run: &Run, a: &Analysis) -> Cost {
     let h = &run.header;
@@ -317,8 +324,7 @@ fn cost(run: &Run, a: &Analysis) -> Cost {
         (0, each.saturating_mul(launches as u64), a.coverage.seen_ns)
     } else {
         let launches = h.total(Total::Launches).saturating_add(h.total(Total::GraphLaunches));
-        let between = h.total(Total::LaunchesBetween).saturating_mul(trace::total::LEFT_BEHIND_NS);
-        let cupti_ns = launches.saturating_mul(each).saturating_add(between);
+        let cupti_ns = launches.saturating_mul(each).saturating_add(left_behind(run));
         (h.total(Total::CallbackNs), cupti_ns, a.coverage.run_ns)
     };
     let share = crate::analysis::share(callback_ns.saturating_add(cupti_ns), time).min(1.0);

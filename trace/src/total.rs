@@ -104,8 +104,21 @@ totals! {
     Flights = 39, "flights";
 }
 
-/// What CUPTI leaves on each launch of [`Total::LaunchesBetween`], ns (H200, CUPTI 13.0: docs/windows.md).
-pub const LEFT_BEHIND_NS: u64 = 600;
+/// What CUPTI leaves on each launch of [`Total::LaunchesBetween`] once it was switched on a second time, ns: eager PyTorch in turns with
+/// a process without a profiler, 0.8, 1.5 and 2.0 us on three days (H200, CUPTI 13.0: docs/run-cost.md). Instructions of a launch alone, single-stepped, would
+/// say 0.6 us (docs/windows.md).
+pub const LEFT_BEHIND_NS: u64 = 1500;
+/// ... while there was one window only, ns: 1,130 instructions; in turns nothing to be seen (docs/run-cost.md).
+pub const LEFT_BEHIND_FIRST_NS: u64 = 250;
+
+/// Which of the two it is. Where graphs were launched the first switching off is off, on and off (docs/windows.md).
+pub fn left_behind_ns(windows: u64, graph_launches: u64) -> u64 {
+    if windows <= 1 && graph_launches == 0 {
+        LEFT_BEHIND_FIRST_NS
+    } else {
+        LEFT_BEHIND_NS
+    }
+}
 
 /// What recording costs each node of a CUDA graph, ns: graphs of 645 kernels of 2 us +0.26 us (H200.md), of eager MLP blocks' training +0.23 to +0.46
 /// (H200, CUPTI 13.0, steps of one process and of another); graphs of empty kernels: 0.9 to 1.4 (docs/windows.md).

@@ -33,8 +33,7 @@ pub(crate) fn judge(run: &Run, a: &mut Analysis, prepared: &Prepared) {
     (a.findings, a.verdict) = (findings, verdict);
     doubt(run, a, slowed.unwrap_or(0.0));
     if let Some(slowed) = slowed {
-        let between = run.header.total(Total::LaunchesBetween).saturating_mul(trace::total::LEFT_BEHIND_NS);
-        let between = share(between, a.coverage.run_ns) * exposed(run, a, slowed);
+        let between = share(crate::analyze::left_behind(run), a.coverage.run_ns) * exposed(run, a, slowed);
         a.cost.share = match run.cut_out {
             true => slowed.min(1.0), // all of the window was recorded
             false => (slowed * recorded_share(run) + between).min(1.0),

@@ -124,6 +124,7 @@ fn what_stays_between_windows_costs_what_launches_cost_the_steps() {
         let launches = run.devices.iter().map(|d| d.ops() as u64).sum::<u64>();
         run.header.totals[Total::Launches as usize] = launches;
         run.header.totals[Total::LaunchesBetween as usize] = 20 * launches;
+        run.header.totals[Total::Windows as usize] = 21;
         run.header.launch_cost_ns = 4_600;
         run.header.exit_monotonic = run.header.first_use + 10 * a.coverage.run_ns;
         analyzer::analyze(&run).cost
@@ -139,7 +140,13 @@ fn no_more_than_was_recorded_costs_anything() {
     run.header.totals[trace::Total::Launches as usize] = 1_800;
     run.header.totals[trace::Total::LaunchesBetween as usize] = 9 * 1_800;
     let windows = analyzer::analyze(&run);
-    let between = 9.0 * 1_800.0 * trace::total::LEFT_BEHIND_NS as f64 / windows.coverage.run_ns as f64;
-    let part = (windows.cost.share - between) / a.cost.share;
+    let between = |each: u64| 9.0 * 1_800.0 * each as f64 / windows.coverage.run_ns as f64;
+    let part = (windows.cost.share - between(trace::total::LEFT_BEHIND_FIRST_NS)) / a.cost.share;
     assert!((0.09..0.11).contains(&part), "{:?} {:?}", windows.cost, a.cost);
+    // a second window leaves more behind
+    run.header.totals[trace::Total::Windows as usize] = 2;
+    let again = analyzer::analyze(&run);
+    let more = again.cost.share - windows.cost.share;
+    let expected = between(trace::total::LEFT_BEHIND_NS - trace::total::LEFT_BEHIND_FIRST_NS);
+    assert!((more / expected - 1.0).abs() < 0.01, "{more} {expected}");
 }

@@ -168,7 +168,8 @@ impl Budget {
             Some((mean, half)) => off + (mean + half).max(0.0),
             None => ns / time,
         };
-        Costs { on, off_once: stays(RESIDUE_FIRST_NS), off }
+        let now = if self.was_reopened { RESIDUE_NS } else { RESIDUE_FIRST_NS };
+        Costs { on, off_once: stays(now), off }
     }
 
     /// The usual step time, ns; 0: not known.

@@ -11,7 +11,7 @@ use trace::total;
 pub(super) struct Costs {
     /// While everything is recorded.
     pub(super) on: f64,
-    /// While nothing is: what CUPTI leaves behind, after the first time it was switched off (see [`RESIDUE_FIRST_NS`]).
+    /// While nothing is: what CUPTI leaves behind now (after the first time it was switched off: [`RESIDUE_FIRST_NS`]).
     pub(super) off_once: f64,
     /// ... and after it was switched on and off again.
     pub(super) off: f64,
@@ -19,8 +19,9 @@ pub(super) struct Costs {
 
 /// What stays of CUPTI on a launch once its kinds, which were on when the context was created, are off again, ns. H200, CUPTI
 /// 13.0, `tests/gpu/programs/residue.c`: 1,130 instructions more than the 8,200 of a launch (470 of them CUPTI's).
-pub(super) const RESIDUE_FIRST_NS: f64 = 250.0;
-/// ... once they were switched on in a context that was there already, and off: 5,440 instructions more (3,735 of them CUPTI's).
+pub(super) const RESIDUE_FIRST_NS: f64 = total::LEFT_BEHIND_FIRST_NS as f64;
+/// ... once they were switched on in a context that was there already, and off: 5,440 instructions more of a launch (3,735 of them CUPTI's),
+/// and more of the calls around it.
 pub(super) const RESIDUE_NS: f64 = total::LEFT_BEHIND_NS as f64;
 
 /// Windows of `length` every `every`, in steps or units of time; both powers of two (or as the user set them).
@@ -49,10 +50,10 @@ impl Plan {
         }
     }
 
-    /// The windows that keep to `budget` (a share of time), each `length` long. `None`: none do, not even one: what stays of
-    /// CUPTI after a second window is more than the budget, and what stays now is not.
+    /// The windows that keep to `budget` (a share of time), each `length` long. `None`: none do, not even one: what would stay of
+    /// CUPTI after it is more than the budget, and more than what stays now.
     pub(super) fn within(budget: f64, costs: Costs, length: u64) -> Option<Plan> {
-        if costs.off > budget && costs.off_once <= budget {
+        if costs.off > budget && costs.off_once < costs.off {
             return None;
         }
         // share of the run in windows = 2^-n: on / 2^n + off * (1 - 2^-n) <= budget; where what stays is beyond it, few
@@ -88,6 +89,7 @@ mod tests {
         for budget in [0.001, 0.005, 0.01, 0.02, 0.05] {
             for on in [0.0, 0.001, 0.004, 0.01, 0.03, 0.2, 5.0] {
                 for off in [0.0, 0.0005, 0.002, 0.004] {
+                    // (a second window was open already)
                     let costs = Costs { on, off_once: off, off };
                     let plan = Plan::within(budget, costs, 32).expect("a plan");
                     let share = plan.length as f64 / plan.every as f64;
@@ -102,7 +104,15 @@ mod tests {
     #[test]
     fn where_a_second_window_would_leave_too_much_behind_there_is_none() {
         assert_eq!(Plan::within(0.003, GPT, 32), None);
-        assert!(Plan::within(0.001, GPT, 32).is_some(), "it is over the budget anyway");
+        assert_eq!(
+            Plan::within(0.001, GPT, 32),
+            None,
+            "what stays now is over it, and a second window leaves more"
+        );
+        assert!(
+            Plan::within(0.001, Costs { off_once: GPT.off, ..GPT }, 32).is_some(),
+            "there was a second one"
+        );
         assert_eq!(Plan::within(0.005, GPT, 32), Some(Plan { length: 32, every: 32 * 32 }));
     }
 

@@ -64,8 +64,10 @@ pub(super) fn why(command: &OsStr) -> String {
     let bytes: Vec<&[u8]> = names.iter().map(|n| n.as_bytes()).collect();
     let shown = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
     let called = match &names[..] {
-        [called, file] if called != file => format!("{} ({})", called.display(), file.display()),
-        _ => names.first().map_or_else(String::new, |n| n.display().to_string()),
+        [called, file] if called != file => {
+            format!("{} ({})", called.to_string_lossy(), file.to_string_lossy())
+        }
+        _ => names.first().map_or_else(String::new, |n| n.to_string_lossy().into_owned()),
     };
     let of = |list: &Option<OsString>| list.as_ref().map(|v| v.as_bytes().to_vec());
     let (allow, deny) = (of(&allow), of(&deny));
