@@ -231,10 +231,12 @@ fn coverage(run: &Run, a: &Analysis, observed: &Observed) -> Coverage {
     }
 }
 
-/// Is more than a step of the run's end not in what was flushed?
+/// Is more than a step of the run's end not in what was flushed? (A last flush that was waited for began behind that end, and the recording
+/// is closed some milliseconds later still.)
 fn ends_before_its_exit(run: &Run, a: &Analysis) -> bool {
     let exit = run.header.exit_monotonic;
-    exit > 0 && a.steps.median_ns > 0 && a.valid.end.saturating_add(a.steps.median_ns) < exit
+    let was_given_up = run.header.losses[trace::Loss::ExitFlushLate.code() as usize] > 0;
+    was_given_up && exit > 0 && a.steps.median_ns > 0 && a.valid.end.saturating_add(a.steps.median_ns) < exit
 }
 
 /// Did the program go on between two windows, unrecorded?

@@ -197,6 +197,7 @@ impl Recorder {
         }
         self.look_for_strangers();
         self.say_of_sites(false);
+        self.say_of_times();
         self.describe_devices();
         if now.saturating_sub(self.last_clock) >= CLOCK_PERIOD {
             self.last_clock = now;
@@ -290,6 +291,7 @@ impl Recorder {
             }
         }
         self.say_of_sites(true);
+        self.say_of_times();
         self.front.settle(now, &mut self.decoder.first_op, &mut self.store);
         self.front.end(now, &mut self.store);
         self.windows.finish(now, &self.decoder.totals, &mut self.store);

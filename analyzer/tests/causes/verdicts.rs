@@ -229,11 +229,16 @@ fn the_time_after_the_last_flush_is_not_idle() {
 /// "15 of 15 steps seen" says that nothing is missing: of a run whose end was not recorded nobody knows.
 #[test]
 fn of_a_run_that_was_cut_the_steps_are_not_said_to_be_all() {
-    // in which state it ended; how long before its exit the last flush was, in steps; is it cut?
+    // in which state it ended; how long before its end the last flush was, in steps; was the last one given up? is it cut?
     let (recording, closed) = (trace::header::state::RECORDING, trace::header::state::CLOSED);
-    for (state, missing, cut) in
-        [(recording, 0.0, true), (closed, 0.0, false), (closed, 0.5, false), (closed, 2.5, true)]
-    {
+    for (state, missing, late, cut) in [
+        (recording, 0.0, false, true),
+        (closed, 0.0, true, false),
+        (closed, 0.5, true, false),
+        (closed, 2.5, true, true),
+        // steps of 0.1 ms: closing the recording behind the flush takes many of them
+        (closed, 40.0, false, false),
+    ] {
         let mut p = healthy();
         let end = p.t;
         let (_, whole) = healthy().analyze();
@@ -241,6 +246,7 @@ fn of_a_run_that_was_cut_the_steps_are_not_said_to_be_all() {
         p.b.header.gpu_complete_to = end;
         p.b.header.host_complete_to = end;
         p.b.header.state = state;
+        p.b.header.losses[Loss::ExitFlushLate.code() as usize] = u64::from(late);
         if state == closed {
             p.b.header.exit_monotonic = whole.valid.end.max(end) + (step as f64 * missing) as u64;
         }

@@ -18,7 +18,8 @@ use trace::define::TrackInfo;
 use trace::event::{Event, Kind, FROM_RECORD};
 use trace::Total;
 
-use super::decode::{timed, Decoder, Sink};
+use super::decode::{Decoder, Sink};
+use super::times::timed;
 use crate::program::Capture;
 use crate::store::Store;
 
@@ -124,7 +125,7 @@ impl Decoder {
     pub(super) fn call(&mut self, runtime: bool, r: &record::Api, sink: &mut Sink<'_>) {
         let packed = call::pack(if runtime { call::RUNTIME } else { call::DRIVER }, r.cbid);
         let Some(class) = call::find_fast(packed) else { return };
-        let Some(mut e) = timed(Kind::Call, r.start, r.end, sink.now) else { return };
+        let Some(mut e) = timed((Kind::Call, false), r.start, r.end, sink.now) else { return };
         (e.a, e.b, e.x, e.correlation) = (packed, r.return_value, class as u8, r.correlation);
         e.flags = FROM_RECORD;
         // (now: the event follows with the thread's next call, when kernels of this one were read)

@@ -14,11 +14,12 @@ use super::calls::Calls;
 use super::names::{self, Names};
 use super::raw::RawFile;
 use super::session;
+use super::times::{is_of_our_clock, timed};
 use crate::front::FirstOp;
+use crate::losses;
 use crate::program::Capture;
 use crate::sampler::Taker;
 use crate::store::Store;
-use crate::{clock, losses};
 
 /// The decoder's memory between buffers; belongs to the drain thread.
 pub(crate) struct Decoder {
@@ -284,40 +285,12 @@ device_work! {
 impl Op {
     /// The event, as far as all kinds have it in common.
     fn event(&self, kind: Kind, now: u64) -> Option<Event> {
-        let mut e = timed(kind, self.start, self.end, now)?;
+        let mut e = timed((kind, self.is_node), self.start, self.end, now)?;
         (e.correlation, e.c) = (self.correlation, self.graph);
         e.flags = if self.is_node { GRAPH_NODE } else { 0 };
         Some(e)
     }
 }
-
-/// The event, unless its times say that it must not be drawn: those are counted by name. `now`: of this round, ns.
-pub(super) fn timed(kind: Kind, start: u64, end: u64, now: u64) -> Option<Event> {
-    let loss = match (start, end) {
-        // measured on the H200: the unfinished ones of a forced flush have neither start nor end
-        (0, 0) if session::was_forced() => Loss::Unfinished,
-        (0, 0) => Loss::ZeroTimestamp,
-        (_, 0) => Loss::Unfinished,
-        (start, end) if end < start => Loss::BackwardTimestamp,
-        _ if !is_of_our_clock(start, end, now) => Loss::ForeignClock,
-        _ => return Some(Event::new(kind, start, end)),
-    };
-    losses::add(loss, 1);
-    None
-}
-
-/// After another client has registered its clock, CUPTI has been seen to give the first records that follow in a clock that is not ours
-/// (pytorch/pytorch#192021: 1e14 ns off). One of them would make the run days long.
-fn is_of_our_clock(start: u64, end: u64, now: u64) -> bool {
-    let is_past = |now: u64| end <= now.saturating_add(CLOCK_SLACK);
-    start.saturating_add(CLOCK_SLACK) >= session::first_use_at()
-        // the process may have been stopped since this round's time was read
-        && (is_past(now) || is_past(clock::monotonic()))
-}
-
-/// How far CUPTI's times may lie before the first use of the GPU, or in the future, ns: more than any error of its conversion (medians of
-/// some microseconds, tests/gpu/results), less than any difference between two clocks.
-const CLOCK_SLACK: u64 = 1_000_000_000;
 
 #[cfg(test)]
 mod tests;

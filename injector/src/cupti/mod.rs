@@ -3,7 +3,7 @@
 //!
 //! [`choose`] finds the one library, [`session`] sets it up, [`api_records`] says which calls leave records, [`callbacks`] and [`buffers`] are what CUPTI calls,
 //! [`streams`] names the streams that calls wait for,
-//! [`walk`], [`decode`], [`calls`] and [`names`] read its records on the drain thread, [`arbiter`] stands between CUPTI and
+//! [`walk`], [`decode`], [`calls`], [`times`] and [`names`] read its records on the drain thread, [`arbiter`] stands between CUPTI and
 //! other clients, [`unanswered`] notices those it does not meet.
 //! A lock is never held across a call into CUPTI whose callbacks could take it: callbacks take none.
 
@@ -19,5 +19,6 @@ pub(crate) mod raw;
 pub(crate) mod reroute;
 pub(crate) mod session;
 pub(crate) mod streams;
+pub(crate) mod times;
 pub(crate) mod unanswered;
 pub(crate) mod walk;

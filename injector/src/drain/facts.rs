@@ -8,7 +8,7 @@ use trace::header::state;
 use trace::Total;
 
 use super::{Recorder, DRAIN_CPU};
-use crate::cupti::{arbiter, callbacks, session};
+use crate::cupti::{arbiter, callbacks, session, times};
 use crate::{flush, losses, nvtx, python, sampler, windows};
 
 impl Recorder {
@@ -19,6 +19,13 @@ impl Recorder {
                 self.sites_said = true;
                 self.store.attribute(key, &value);
             }
+        }
+    }
+
+    /// The first record of each kind whose times cannot be.
+    pub(super) fn say_of_times(&mut self) {
+        for (key, value) in times::told() {
+            self.store.attribute(&key, &value);
         }
     }
 

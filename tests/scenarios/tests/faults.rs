@@ -232,6 +232,9 @@ fn times_of_another_clock() {
     is_reported(&run, Loss::ForeignClock, 20);
     nothing_is_made_up(&run);
     let summary = run.summary().expect("a summary");
+    // the first of them is told whole: nobody else could say where it comes from
+    let first = summary["attributes"]["first.foreign_clock"].as_str().expect("what was seen");
+    assert!(first.starts_with("Kernel from ") && first.contains(" ns, read at "), "{first}");
     let said = summary["coverage"]["run_ns"].as_u64().expect("a number");
     assert!(said < 600_000_000_000, "the run took seconds, not {said} ns");
 }
