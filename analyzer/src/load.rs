@@ -214,6 +214,8 @@ impl Loader {
                 span: Span::new(e.start, e.end),
                 pid: e.b,
                 stack: e.a,
+                waits: (e.c >> 16).checked_sub(1),
+                bits: e.x,
             }),
             Kind::Gauge => self.run.readings.push(Reading {
                 span: Span::new(e.start, e.end),

@@ -40,6 +40,8 @@ mod sync;
 mod verdicts;
 #[path = "causes/waits.rs"]
 mod waits;
+#[path = "causes/worker_waits.rs"]
+mod worker_waits;
 
 use analyzer::analysis::Bucket;
 use analyzer::{Analysis, Run};

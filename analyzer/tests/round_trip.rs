@@ -230,6 +230,8 @@ fn recording(steps: u64) -> Vec<u8> {
     let mut stands = Event::new(Kind::ChildSample, end, end + 10_000);
     (stands.a, stands.b, stands.c) = (own, 4321, 970);
     b.on_recorder(stands);
+    (stands.c, stands.x) = (10 | 46 << 16, trace::event::sample::PIPE);
+    b.on_recorder(stands);
     let mut power = Event::new(Kind::Gauge, end, end);
     (power.a, power.b) = (trace::event::Gauge::PowerMw as u32, 123_000);
     b.on_recorder(power);

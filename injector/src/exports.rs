@@ -77,7 +77,7 @@ pub extern "C" fn gapprobe_version() -> c_int {
     guard(100, || 100)
 }
 
-/// Test switch of gapprobe's own benchmarks: 1 = empty callbacks and buffer handlers (bare CUPTI), 0 = ours.
+/// Test switch of gapprobe's own benchmarks: 1 = empty callbacks and buffer handlers, no samples (bare CUPTI), 0 = ours.
 #[no_mangle]
 pub extern "C" fn gapprobe_test_bare(on: c_int) {
     guard((), || {

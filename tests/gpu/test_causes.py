@@ -173,10 +173,10 @@ class Promises(CannedRun):
             row = self.promise(promised, 10.0)
             self.assertEqual((row["result"], "OVER-PROMISE" in row["value"]), (result, flagged), promised)
 
-    def test_no_promise_is_neither_kept_nor_broken(self):
-        self.assertEqual(self.promise(None, 10.0)["result"], INFO)
-        self.assertEqual(self.promise(10, None)["result"], INFO)
-
+    def test_no_promise_is_a_broken_one(self):
+        self.assertEqual(self.promise(None, 10.0)["result"], FAIL)
+        self.assertEqual(self.promise(10, None)["result"], FAIL)
+        self.assertIn("saved nothing", self.promise(10, 21.0)["value"])
 
     def test_all_together_two_in_24_may_not_be_over(self):
         def kept(*offs):
@@ -188,6 +188,10 @@ class Promises(CannedRun):
         self.assertFalse(kept(*[0.0] * 19, *[-0.5] * 5))
         self.assertFalse(kept(*[0.0] * 22, 0.11, 0.12))
         self.assertTrue(kept(*[0.0] * 4, 0.15))  # a few programs of the suite
+        # nothing promised is not within
+        self.assertTrue(kept(*[0.0] * 20, *[None] * 4))
+        self.assertFalse(kept(*[0.0] * 19, *[None] * 5))
+        self.assertFalse(kept(None))
         self.assertTrue(causes.judge_promises(self.plan, {}))
 
 
@@ -347,6 +351,12 @@ class TheWholeSuite(CannedRun):
         self.run_with({("host_gc", "slow"): "HOST", ("host_gc", "turns"): "SYNC", ("host_gc", "fixed"): "GPU-BOUND", ("ok_gemm", "slow"): "GPU-BOUND"})
         row = next(r for r in self.plan.rows if r["check"] == "host_gc: promise")
         self.assertIn("10.00 -> 5.00 ms measured, two processes; in turns it says SYNC", row["value"])
+
+    def test_nothing_promised_in_turns_is_no_measure_either(self):
+        slow, fixed = self.ended({"step_ms": 10.0}, said("INPUT", step_ns=10e6, predicted_ns=5e6)), self.ended({"step_ms": 5.0}, said("GPU-BOUND"))
+        turns = self.ended({"rounds_ms": {"recorded": [8.0], "slow": [8.0], "fixed": [5.0]}}, said("INPUT", step_ns=8e6))
+        self.assertEqual(causes.judge_promise(self.plan, "host_gc", slow, fixed, turns), 0)
+        self.assertIn("two processes; in turns it promises nothing", self.plan.rows[-1]["value"])
 
     def test_one_false_accusation_is_counted_double_and_fails(self):
         self.plan.budget_s = 1000

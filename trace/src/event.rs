@@ -50,7 +50,14 @@ pub mod sample {
     pub const RUNNABLE: u8 = 1 << 3;
     /// The innermost frames of the stack are left out: they moved while they were read.
     pub const OUTER: u8 = 1 << 4;
+    /// Of a [`Kind::ChildSample`]: what it waits to read is a pipe or the like, another process and not storage.
+    ///
+    /// [`Kind::ChildSample`]: super::Kind::ChildSample
+    pub const PIPE: u8 = 1 << 5;
 }
+
+/// Stands for the number of a system call where a thread is blocked outside of any: a page of memory is fetched (from a file, say).
+pub const PAGE_FAULT: u32 = 0xfffe;
 
 /// What a [`Kind::Gauge`] measures; the number is stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
@@ -139,7 +146,8 @@ pub enum Kind {
     Process = 35,
     /// Where a child process stood that runs the same Python (a DataLoader worker), when it was looked at; begin to end: the time
     /// since the look before. `a` stack id of its main thread (0: none to be read), `b` pid, `c` permille of that time on a CPU
-    /// (saturated), `x` bit `OUTER` of [`sample`]. Of those that ran; and where one waited, of no time.
+    /// (bits 0..16, saturated) and the system call in which it waits for data + 1 (bits 16..32; 0: in none; [`PAGE_FAULT`]), `x` bits `OUTER` and
+    /// `PIPE` of [`sample`]. Of those that ran or wait for data; and where one waited for something else, of no time.
     ChildSample = 37,
     /// A number read at `start` (from `start` to `end` where it counts up). `a` = [`Gauge`], `x` device ordinal
     /// (0 for the host's), `b` | `c` << 32 value.

@@ -7,10 +7,11 @@
 //! GPU waits for this.
 //!
 //! # How it is recognised
-//! As GP102 LAUNCH; and at least half of the samples of the launching thread's stack, taken while the GPU waited for a launch (5
-//! or more), stand behind such a break: TorchDynamo compiles the rest of the function under the name
-//! `torch_dynamo_resume_in_NAME_at_LINE`. The break told is the one that most of them stand behind. The prediction is GP102's:
-//! one graph of the whole step.
+//! As GP102 LAUNCH; and 5 samples or more of the launching thread's stack, taken while the GPU waited for a launch, stand behind such a break:
+//! TorchDynamo compiles the rest of the function under the name `torch_dynamo_resume_in_NAME_at_LINE`. They are half of the samples at least; or half
+//! stand inside of what `torch.compile` made (a frame of `torch/_dynamo/eval_frame.py` calls it), and of these a quarter behind a break: the others are
+//! in the pieces before it, and on the way from one to the next. The break told is the one that most of them stand behind. The prediction is
+//! GP102's: one graph of the whole step.
 //!
 //! # How sure
 //! That the graph breaks there is so; how much of the waiting the break itself costs is not known, so the confidence is medium at
@@ -21,6 +22,7 @@
 //! `.item()` out of the compiled function, use `torch.where` or `torch.cond` for control flow; then `mode="reduce-overhead"`.
 
 use super::{launch, Case};
+use crate::sites::is_users;
 use crate::analysis::{Confidence, Finding};
 
 /// Stable code.
@@ -36,10 +38,20 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     )?;
     f.confidence = f.confidence.min(Confidence::Medium);
     let stood = &case.device.launch;
-    if let Some((file, line)) = &stood.break_at {
-        let file = file.rsplit('/').next().unwrap_or(file);
-        f.text.push_str(&format!("; the graph breaks at {file}:{line}"));
+    match &stood.break_at {
+        // the line to change, not the one that calls all of it
+        Some((site, _)) if is_users(&site.path) => {
+            f.text = format!("{site}: {}; the graph breaks there", f.text);
+            f.site = Some(site.clone());
+        }
+        Some((site, _)) => {
+            launch::place(case, &mut f);
+            f.text.push_str(&format!("; the graph breaks at {}:{}", site.file, site.line));
+        }
+        None => launch::place(case, &mut f),
     }
-    f.text.push_str(&format!("; {} of {} samples behind a break", stood.broken, stood.samples));
+    let most = stood.break_at.as_ref().map_or(0, |b| b.1);
+    let others = if most < stood.broken { format!(" ({most} behind this one)") } else { String::new() };
+    f.text.push_str(&format!("; {} of {} samples behind a break{others}", stood.broken, stood.samples));
     Some(f)
 }

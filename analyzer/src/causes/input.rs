@@ -21,19 +21,20 @@
 //! or cache decoded data. `.to(device, non_blocking=True)` lets the copy of pinned batches run beside the host. Workers that keep up on
 //! average and are waited for all the same fetch unevenly: `prefetch_factor=4` or more. Where workers come and go (told in the text: each epoch
 //! starts its own), `persistent_workers=True`. Which children are workers is told by their stacks, which stand in the loop of PyTorch's worker. Of
-//! workers that wait nearly all of the time (remote reads), or whose memory may not be read, there are none: why they are late is not told then.
+//! workers whose memory may not be read there are none: why they are late is not told then.
 
 use std::collections::HashMap;
 
 use trace::FrameInfo;
 
+use super::worker_waits::Waited;
 use super::{input_collate, input_main, input_pin, input_storage, input_workers, Case};
 use crate::analysis::{Bucket, Finding};
 use crate::gaps::input::{self, Pinned};
 use crate::gaps::standing::{common, LEAST_SAMPLES};
 use crate::plural::{self, counted};
 use crate::replay::Fix;
-use crate::run::{Run, Span};
+use crate::run::{ChildSample, Run, Span};
 use crate::sites::doing::Doing;
 use crate::sites::workers::{is_worker, works, Worker as Works};
 use crate::sites::{Site, Sites};
@@ -99,7 +100,10 @@ fn kind(case: &Case) -> Option<&'static str> {
         () if workers.on_disk >= ON_DISK => Some(input_storage::CODE),
         () if workers.on_cpu >= BUSY && Worked::of(case).collates() => Some(input_collate::CODE),
         () if workers.on_cpu >= BUSY => Some(input_workers::CODE),
-        () if workers.on_cpu < WAITING && workers.read_rate >= READS => Some(input_storage::CODE),
+        () if workers.on_cpu >= WAITING => None,
+        () if workers.read_rate >= READS => Some(input_storage::CODE),
+        // (a child that computes may be who they wait for)
+        () if Waited::of(case).is_storage() && busy_children(case) == 0 => Some(input_storage::CODE),
         () => None,
     }
 }
@@ -286,7 +290,8 @@ impl Worked {
         let mut sites = Sites::new(run);
         let mut worked = Worked::default();
         let mut stacks = Vec::new();
-        for s in run.child_samples.iter().filter(|s| s.span.clip(steady).ns() > 0) {
+        let ran = |s: &&ChildSample| s.waits.is_none() && s.span.clip(steady).ns() > 0;
+        for s in run.child_samples.iter().filter(ran) {
             let Some(worker) = *known.entry(s.stack).or_insert_with(|| works(run, s.stack)) else { continue };
             if worker.waits {
                 worked.waiting += 1;

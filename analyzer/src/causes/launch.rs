@@ -66,13 +66,13 @@ fn kind(case: &Case) -> Option<Shown> {
             (launch_optimizer::CODE, optimizer)
         }
         // what it costs is not only what stands behind the break
-        () if stood.broken * 2 >= stood.samples => (graph_breaks::CODE, stood.samples),
+        () if stood.falls_apart() => (graph_breaks::CODE, stood.samples),
         () => return None,
     };
     Some(Shown::new(code, n, stood.samples))
 }
 
-/// The finding where samples show that it is this kind of it.
+/// The finding where samples show that it is this kind of it, without a line ([`place`]).
 pub(super) fn of_kind(
     case: &Case,
     cause: (&'static str, &'static str),
@@ -88,7 +88,6 @@ pub(super) fn of_kind(
     if case.device.launch.samples < 2 * LEAST_SAMPLES {
         f.confidence = f.confidence.min(Confidence::Medium);
     }
-    place(case, &mut f);
     Some(f)
 }
 
@@ -123,7 +122,7 @@ fn waits(case: &Case, cause: (&'static str, &'static str)) -> Option<Finding> {
 }
 
 /// Puts the line in front of the text: that of the launching calls where they carry one, else what samples show.
-fn place(case: &Case, f: &mut Finding) {
+pub(super) fn place(case: &Case, f: &mut Finding) {
     if let Some(spot) = case.spot(Bucket::Launch) {
         f.text = format!("{}: {}{}", spot.site, f.text, spot.rest());
         f.count = spot.calls;

@@ -33,6 +33,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         (CODE, NAME),
         "fused=True or foreach=True for the optimizer: many parameters in one launch",
     )?;
+    launch::place(case, &mut f);
     let stood = &case.device.launch;
     let [single, ..] = stood.optimizer;
     f.text.push_str(&format!("; {single} of {} in an optimizer without foreach or fused", stood.samples));

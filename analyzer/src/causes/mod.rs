@@ -21,6 +21,7 @@ mod stand_ins;
 mod unlike;
 mod unrecorded;
 mod verdict;
+mod worker_waits;
 
 pub mod alloc;
 pub mod alloc_fragmented;

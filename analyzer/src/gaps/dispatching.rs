@@ -7,10 +7,12 @@
 
 use std::collections::HashMap;
 
-use super::standing::common;
+use trace::event::sample::OUTER;
+
+use super::standing::{common, LEAST_SAMPLES};
 use crate::analysis::{Bucket, IdleSlice};
 use crate::run::{Run, Sample, Span, Thread};
-use crate::sites::dispatch::{Dispatch, Way};
+use crate::sites::dispatch::{Break, Dispatch, Way};
 use crate::sites::frames::Frames;
 use crate::sites::{Site, Sites};
 
@@ -28,10 +30,27 @@ pub struct Dispatched {
     /// How many stand in an optimizer that takes one tensor after the other, in one that takes many at once, and somewhere else
     /// in an optimizer's step.
     pub optimizer: [u32; 3],
-    /// How many stand behind a break of a compiled graph, and where most of these breaks are: file and line.
+    /// How many stand inside of a compiled function, and of how many of these the whole stack is known.
+    pub compiled: u32,
+    /// See `compiled`.
+    pub compiled_whole: u32,
+    /// How many stand behind a break of a compiled graph,
     pub broken: u32,
-    /// See `broken`.
-    pub break_at: Option<(String, u32)>,
+    /// where most of these breaks are, and how many of them.
+    pub break_at: Option<(Site, u32)>,
+}
+
+/// Of the samples inside of a compiled function this part stands behind a break at least, where its graph falls apart: the rest are the
+/// pieces in front of it and the way from one to the next. (H200 and CPU, 30 blocks with a break in the middle of each: a third.)
+const BEHIND: f64 = 0.25;
+
+impl Dispatched {
+    /// Does the device wait for a compiled function that falls apart?
+    pub fn falls_apart(&self) -> bool {
+        let inside = self.compiled * 2 >= self.samples
+            && f64::from(self.broken) >= BEHIND * f64::from(self.compiled_whole);
+        self.broken >= LEAST_SAMPLES && (self.broken * 2 >= self.samples || inside)
+    }
 }
 
 impl Dispatched {
@@ -42,7 +61,7 @@ impl Dispatched {
         }
         let late: Vec<&IdleSlice> =
             slices.iter().filter(|s| s.bucket == Bucket::Launch && s.span().clip(steady).ns() > 0).collect();
-        let mut stacks: Vec<u32> = Vec::new();
+        let mut stacks: Vec<(u32, bool)> = Vec::new();
         for (t, thread) in run.threads.iter().enumerate() {
             let has_stacks = thread.samples.iter().any(|s| s.stack != 0);
             for sample in &thread.samples {
@@ -54,23 +73,24 @@ impl Dispatched {
                     continue;
                 }
                 stacks.push(match has_stacks {
-                    true => sample.stack,
-                    false => waits_in_backward(run, t, at),
+                    true => (sample.stack, sample.bits & OUTER != 0),
+                    false => (waits_in_backward(run, t, at), false),
                 });
             }
         }
         Dispatched::of(run, &stacks)
     }
 
-    fn of(run: &Run, stacks: &[u32]) -> Dispatched {
+    /// Of samples: stack, and whether its inner frames are left out.
+    fn of(run: &Run, stacks: &[(u32, bool)]) -> Dispatched {
         let mut found = Dispatched {
             samples: stacks.len() as u32,
-            site: common(&mut Sites::new(run), stacks.iter().copied()),
+            site: common(&mut Sites::new(run), stacks.iter().map(|s| s.0)),
             ..Dispatched::default()
         };
         let mut known: HashMap<u32, Dispatch> = HashMap::new();
-        let mut breaks: HashMap<(String, u32), u32> = HashMap::new();
-        for &stack in stacks {
+        let mut breaks: HashMap<Break, u32> = HashMap::new();
+        for &(stack, is_outer) in stacks {
             let dispatch = known.entry(stack).or_insert_with(|| Dispatch::of(run, stack));
             let [single, many, other] = &mut found.optimizer;
             match dispatch.optimizer {
@@ -79,13 +99,15 @@ impl Dispatched {
                 Some(Way::Unknown) => *other += 1,
                 None => {}
             }
+            found.compiled += u32::from(dispatch.compiled);
+            found.compiled_whole += u32::from(dispatch.compiled && !is_outer);
             if let Some(at) = &dispatch.broken_at {
                 found.broken += 1;
                 *breaks.entry(at.clone()).or_default() += 1;
             }
         }
         let most = breaks.into_iter().max_by(|x, y| x.1.cmp(&y.1).then_with(|| y.0.cmp(&x.0)));
-        found.break_at = most.map(|m| m.0);
+        found.break_at = most.map(|(at, n)| (Sites::new(run).at_break(&at), n));
         found
     }
 }

@@ -205,7 +205,7 @@ pub struct Child {
     pub read_kib: u32,
 }
 
-/// Where a forked child stood while it ran, see [`trace::Kind::ChildSample`].
+/// Where a forked child stood while it ran or waited for data, see [`trace::Kind::ChildSample`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChildSample {
     /// Since it was looked at before.
@@ -214,4 +214,8 @@ pub struct ChildSample {
     pub pid: u32,
     /// Stack id of its main thread, 0 where none could be read.
     pub stack: u32,
+    /// The system call in which it waited for data ([`trace::event::PAGE_FAULT`]: in none, for a page).
+    pub waits: Option<u32>,
+    /// `OUTER` and `PIPE` of [`trace::event::sample`].
+    pub bits: u8,
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What kind of dispatching a stack is: an optimizer's step, and how it goes over its parameters; code behind a break of a
-//! compiled graph.
+//! What kind of dispatching a stack is: an optimizer's step, and how it goes over its parameters; a function that is compiled; code behind a
+//! break of its graph.
 //!
-//! PyTorch names both itself: `torch/optim` has a function `_single_tensor_adam`, `_multi_tensor_adam` and `_fused_adam` for each
-//! optimizer, and TorchDynamo compiles what stands behind a graph break into a function `torch_dynamo_resume_in_NAME_at_LINE`.
+//! PyTorch names all three itself: `torch/optim` has a function `_single_tensor_adam`, `_multi_tensor_adam` and `_fused_adam` for each
+//! optimizer; what `torch.compile` makes is called by a function of `torch/_dynamo/eval_frame.py` (`_TorchDynamoContext.__call__.<locals>.compile_wrapper`,
+//! `..._fn` before PyTorch 2.7; without the functions around it, in Pythons before 3.11, `_fn` may be `torch._dynamo.disable`'s); and TorchDynamo compiles what
+//! stands behind a graph break into a function `torch_dynamo_resume_in_NAME_at_LINE`.
 
 use trace::{FrameInfo, Language};
 
@@ -25,8 +27,19 @@ pub(crate) enum Way {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Dispatch {
     pub(crate) optimizer: Option<Way>,
-    /// The innermost break of a compiled graph that the stack stands behind: file and line.
-    pub(crate) broken_at: Option<(String, u32)>,
+    /// Inside of a function that `torch.compile` made.
+    pub(crate) compiled: bool,
+    /// The innermost break of a compiled graph that the stack stands behind.
+    pub(crate) broken_at: Option<Break>,
+}
+
+/// Where a graph breaks.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct Break {
+    pub(crate) file: String,
+    pub(crate) line: u32,
+    /// As the interpreter names what is compiled behind it.
+    pub(crate) resumed: String,
 }
 
 impl Dispatch {
@@ -40,8 +53,12 @@ impl Dispatch {
             .filter(python)
             .map(|f: &FrameInfo| (text(f.file), text(f.function)))
             .collect();
-        let broken_at = frames.iter().find_map(|f| Some((f.0.to_owned(), resumed_at(f.1)?)));
-        Dispatch { optimizer: optimizer(&frames), broken_at }
+        let broken_at = frames.iter().find_map(|f| {
+            let line = resumed_at(f.1)?;
+            Some(Break { file: f.0.to_owned(), line, resumed: f.1.to_owned() })
+        });
+        let compiled = broken_at.is_some() || frames.iter().any(|f| calls_compiled(f.0, f.1));
+        Dispatch { optimizer: optimizer(&frames), compiled, broken_at }
     }
 }
 
@@ -53,6 +70,12 @@ fn last(function: &str) -> &str {
 fn resumed_at(function: &str) -> Option<u32> {
     let (_, at) = last(function).strip_prefix("torch_dynamo_resume_in_")?.rsplit_once("_at_")?;
     at.parse().ok()
+}
+
+/// Is this the frame that calls what `torch.compile` made?
+fn calls_compiled(file: &str, function: &str) -> bool {
+    file.ends_with("torch/_dynamo/eval_frame.py")
+        && (function.contains("_TorchDynamoContext.") || last(function) == "compile_wrapper")
 }
 
 fn optimizer(frames: &[(&str, &str)]) -> Option<Way> {
@@ -107,6 +130,22 @@ mod tests {
             way(&[("/job/train.py", "closure"), ("@/lbfgs.py", "LBFGS.step"), STEP, LOOP]),
             Some(Way::Unknown)
         );
+    }
+
+    #[test]
+    fn what_calls_compiled_functions() {
+        let file = "/venv/lib/python3.12/site-packages/torch/_dynamo/eval_frame.py";
+        for function in [
+            "_TorchDynamoContext.__call__.<locals>.compile_wrapper",
+            "_TorchDynamoContext.__call__.<locals>._fn",
+            "compile_wrapper",
+        ] {
+            assert!(calls_compiled(file, function), "{function}");
+            assert!(!calls_compiled("/job/eval_frame.py", function), "{function}");
+        }
+        for other in ["DisableContext.__call__.<locals>._fn", "_fn", "OptimizedModule.__call__"] {
+            assert!(!calls_compiled(file, other), "{other}");
+        }
     }
 
     #[test]

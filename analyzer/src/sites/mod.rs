@@ -32,6 +32,7 @@ use trace::{FrameInfo, Language};
 
 use crate::chrome::name::symbol;
 use crate::run::Run;
+use dispatch::Break;
 use origin::Origin;
 
 /// Functions that only call another: not worth telling.
@@ -127,6 +128,17 @@ impl<'a> Sites<'a> {
         Sites { run, directory, by_stack: HashMap::new(), by_line: HashMap::new(), sites: Vec::new() }
     }
 
+    /// Where a graph breaks, as a site.
+    pub(crate) fn at_break(&self, at: &Break) -> Site {
+        Site {
+            path: at.file.clone(),
+            file: short(&at.file, self.directory),
+            line: at.line,
+            function: plain(&at.resumed),
+            via: None,
+        }
+    }
+
     /// Number of the site of a stack: equal for stacks of one line.
     pub fn of(&mut self, stack: u32) -> Option<u32> {
         if stack == 0 {
@@ -212,6 +224,11 @@ impl<'a> Sites<'a> {
         let says = !last.is_empty() && !last.starts_with('<') && !WRAPPERS.contains(&last);
         says.then_some(name)
     }
+}
+
+/// Is a source file the user's own, and no package's?
+pub(crate) fn is_users(path: &str) -> bool {
+    Origin::of(path, "") == Origin::User
 }
 
 /// A module that is no library: the program.

@@ -189,14 +189,56 @@ fn optimizers_with_foreach_and_other_loops_are_launch() {
     says(&found, "LAUNCH", 9);
 }
 
+const COMPILED: (&str, &str, u32) =
+    ("_TorchDynamoContext.__call__.<locals>.compile_wrapper", "@/torch/_dynamo/eval_frame.py", 1024);
+const RESUMED: (&str, &str, u32) = ("Net.torch_dynamo_resume_in_forward_at_88", "/job/gpt/model.py", 89);
+const BEFORE: (&str, &str, u32) = ("Net.forward", "/job/gpt/model.py", 88);
+
 #[test]
 fn pieces_of_a_compiled_function_that_broke() {
-    let compiled = ("_fn", "@/torch/_dynamo/eval_frame.py", 700);
-    let resumed = ("torch_dynamo_resume_in_forward_at_88", "/job/gpt/model.py", 88);
-    let found = run(|p| tiny(p, &[resumed, ("Net.forward", "/job/gpt/model.py", 80), compiled, STEP]));
+    let before = ("_fn", "@/torch/_dynamo/eval_frame.py", 700);
+    for calls in [COMPILED, before] {
+        let found = run(|p| tiny(p, &[RESUMED, ("Net.forward", "/job/gpt/model.py", 80), calls, STEP]));
+        let text = says(&found, "GRAPH-BREAKS", 88);
+        assert!(text.starts_with("gpt/model.py:88 in forward: "), "{text}");
+        assert!(text.contains("; the graph breaks there; "), "{text}");
+        assert!(found.1.verdict.confidence <= Confidence::Medium);
+        // compiled as a whole, and still launched one by one
+        says(&run(|p| tiny(p, &[("Net.forward", "/job/gpt/model.py", 80), calls, STEP])), "LAUNCH", 80);
+    }
+}
+
+/// Many small pieces: most of the time stands before a break, or on the way to the next piece (seen on the H200, and said to be LAUNCH
+/// without a line).
+#[test]
+fn a_third_behind_breaks_is_enough_inside_of_what_is_compiled() {
+    let module = ("Module._call_impl", "@/torch/nn/modules/module.py", 1790);
+    let pieces = |every: u32, calls: (&'static str, &'static str, u32)| {
+        let mut n = 0;
+        run(move |p| {
+            n += 1;
+            let inner = match n % every {
+                0 => vec![RESUMED, BEFORE, module, calls, STEP],
+                1 => vec![BEFORE, module, calls, STEP],
+                _ => vec![module, calls, STEP],
+            };
+            tiny(p, &inner);
+        })
+    };
+    let found = pieces(3, COMPILED);
     let text = says(&found, "GRAPH-BREAKS", 88);
-    assert!(text.contains("; the graph breaks at model.py:88"), "{text}");
-    assert!(found.1.verdict.confidence <= Confidence::Medium);
-    // compiled as a whole, and still launched one by one
-    says(&run(|p| tiny(p, &[("Net.forward", "/job/gpt/model.py", 80), compiled, STEP])), "LAUNCH", 80);
+    assert_eq!(found.1.verdict.site.as_ref().map(|s| &*s.function), Some("forward"), "{text}");
+    // one of ten, or where nothing says that the rest is compiled
+    verdict(&pieces(10, COMPILED).1, "LAUNCH");
+    verdict(&pieces(3, ("fit", "/job/gpt/fit.py", 9)).1, "LAUNCH");
+}
+
+/// The line to change is not in somebody else's package.
+#[test]
+fn a_break_in_a_package_is_told_and_the_line_is_the_programs() {
+    let resumed =
+        ("Attention.torch_dynamo_resume_in_forward_at_412", "@/transformers/models/gpt/modeling.py", 413);
+    let found = run(|p| tiny(p, &[resumed, COMPILED, STEP]));
+    let text = says(&found, "GRAPH-BREAKS", 17);
+    assert!(text.contains("; the graph breaks at gpt/modeling.py:412; "), "{text}");
 }

@@ -323,6 +323,13 @@ impl Program {
         self.b.on_recorder(e);
     }
 
+    /// As `child_stands`, of one that waits for data in a system call; `bits` as in `sample`.
+    pub fn child_waits(&mut self, pid: u32, from: u64, stack: u32, (call, bits): (u32, u8)) {
+        let mut e = Event::new(Kind::ChildSample, from, self.t);
+        (e.a, e.b, e.c, e.x) = (stack, pid, 10 | (call + 1) << 16, bits);
+        self.b.on_recorder(e);
+    }
+
     pub fn mark(&mut self, number: u32, end: u64) {
         let mut e = Event::new(Kind::Step, self.t, end);
         e.a = number;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! Where children stand in Python (workers of a DataLoader, by fork, by spawn, by a fork server): one of those that run at a time, 25
-//! looks a second for all of them together.
+//! Where children stand in Python (workers of a DataLoader, by fork, by spawn, by a fork server): one of those that run, or wait for
+//! data, at a time, 25 looks a second for all of them together.
 //!
 //! What is known of this process's Python holds for a child that has it from the same file, by as much further as it lies there
 //! (`slide`); that it is so is seen by a pointer of the interpreter's into its own file. That it still is, and the child has not become
@@ -13,6 +13,7 @@ use std::collections::HashMap;
 
 use trace::event::{sample, Event, Kind};
 
+use super::child_waits::ChildWait;
 use super::children::MOST;
 use super::code::Codes;
 use super::handover::{put, Item};
@@ -47,6 +48,8 @@ struct Worker {
     asked: u32,
     asked_at: u64,
     waits_in: u32,
+    /// Where it stood when it waited for data, and what its clock said then: until that goes on it stands there.
+    stands: Option<(u64, u32, u8)>,
 }
 
 /// Of a child.
@@ -91,6 +94,7 @@ impl Worker {
             asked: 0,
             asked_at: 0,
             waits_in: 0,
+            stands: None,
         }
     }
 
@@ -204,17 +208,27 @@ impl Workers {
         if from == 0 {
             return;
         }
+        let mut wait = None;
         if ran.saturating_mul(100) < span.saturating_mul(LEAST_ON_CPU) {
-            return worker.introduce(now, pid, (python, file), codes, told);
+            wait = ChildWait::of(pid);
+            if wait.is_none() {
+                return worker.introduce(now, pid, (python, file), codes, told);
+            }
         }
-        let Some((stack, bits)) = worker.stack(pid, python, file, codes, told) else {
+        let stood = worker.stands.filter(|s| wait.is_some() && s.0 == cpu).map(|s| (s.1, s.2));
+        let Some((stack, bits)) = stood.or_else(|| worker.stack(pid, python, file, codes, told)) else {
             worker.failed += 1;
             return;
         };
         worker.failed = 0;
+        worker.stands = (stack != 0).then_some((cpu, stack, bits));
         let mut e = Event::new(Kind::ChildSample, from, now);
         (e.a, e.b, e.x) = (stack, pid, bits);
         e.c = (ran.saturating_mul(1000) / span).min(65_535) as u32;
+        if let Some(wait) = wait {
+            e.c |= (wait.call + 1) << 16;
+            e.x |= if wait.on_pipe { sample::PIPE } else { 0 };
+        }
         put(Item::ChildSample(e));
     }
 

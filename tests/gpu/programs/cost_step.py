@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What gapprobe's own code costs a GPU-bound training step: blocks of GPT steps, gapprobe's callbacks and buffer
-handlers swapped for empty ones (bare CUPTI) in every other block. Step times are taken on the GPU, by events, and the queue is never
+handlers swapped for empty ones, its sampler stopped (bare CUPTI) in every other block. Step times are taken on the GPU, by events, and the queue is never
 emptied between blocks: a GPU-bound program's is not either, and behind an empty queue the host's own hiccups, of milliseconds on a shared
 machine and seconds long, decide the slowest steps (results of 2026-11-23: they filled one side's tail or the other's, by chance). The batch
 is large, so that the GPU needs a step's time also where that host takes 36 ms to launch one (f2e333c, with half the batch: not GPU-bound then).

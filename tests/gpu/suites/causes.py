@@ -144,19 +144,23 @@ def judge_site(plan, program, summary):
 
 def judge_promise(plan, program, slow, fixed, turns=None):
     """The step time that the verdict says the slow form's fix saves, against what it saved, by the program's own clock. `turns`: both forms in one
-    process; None, or one that says something else than the slow form's own verdict: by the two processes of `slow` and `fixed`.
-    Returns by which share of the saving it is off; None: nothing promised."""
+    process; None, or one that says something else than the slow form's own verdict, or the same and promises nothing (a DataLoader whose workers
+    went on while the other form had its turn): by the two processes of `slow` and `fixed`.
+    Returns by which share of the saving it is off; None: nothing promised, which is as far off as can be."""
     v, how = (slow.summary() or {}).get("verdict") or {}, "two processes"
     before, after = slow.truth.get("step_ms"), fixed.truth.get("step_ms")
     watched = before
     in_turn = (turns.summary() or {}).get("verdict") or {} if turns and turns.code == 0 else {}
     if turns and in_turn.get("cause") != v.get("cause"):
         how += f"; in turns it says {in_turn.get('cause')}"
+    elif turns and not in_turn.get("predicted_ns"):
+        how += "; in turns it promises nothing"
     elif turns and turns.truth.get("rounds_ms"):
         v, how = in_turn, "in turns"
         watched, before, after = (pairing.median(turns.truth["rounds_ms"][form]) for form in ("recorded", "slow", "fixed"))
     if not v.get("step_ns") or not v.get("predicted_ns") or not before or not after or before <= after:
-        plan.row(NAME, f"{program}: promise", INFO, "nothing promised" if before and after else "no step times")
+        why = "no step times" if not before or not after else f"the fix saved nothing here: {before:.2f} -> {after:.2f} ms" if before <= after else "nothing promised"
+        plan.row(NAME, f"{program}: promise", FAIL, f"{why}, {how}")
         return None
     # as a share of the recorded step, of the program's own recorded step: what gapprobe takes for one may be a part of it (host_gil has two equal
     # networks in turn), and the time behind the last launch (the last of host_stall_50's five pauses) is in no step
@@ -171,14 +175,17 @@ def judge_promise(plan, program, slow, fixed, turns=None):
 
 
 def judge_promises(plan, offs):
-    """All of a run together; `offs`: {program: by which share of the saving its promise is off}. Whether they are kept."""
-    if not offs:
-        return True
-    within, over = sum(abs(o) <= PROMISE_OFF for o in offs.values()), sum(o > PROMISE_OVER for o in offs.values())
+    """All of a run together; `offs`: {program: by which share of the saving its promise is off, None where nothing was promised}. Whether they
+    are kept."""
+    made = {program: off for program, off in offs.items() if off is not None}
+    if not made:
+        return not offs
+    within, over = sum(abs(o) <= PROMISE_OFF for o in made.values()), sum(o > PROMISE_OVER for o in made.values())
     kept = within * 24 >= WITHIN_OF_24 * len(offs) and over * 24 <= OVER_OF_24 * max(len(offs), 24)
-    worst = max(offs, key=lambda p: abs(offs[p]))
+    worst = max(made, key=lambda p: abs(made[p]))
+    none = f"; nothing promised: {', '.join(p for p in offs if p not in made)}" if len(made) < len(offs) else ""
     plan.row(NAME, "promises", kept, f"{within} of {len(offs)} within {PROMISE_OFF:.0%}, {over} above +{PROMISE_OVER:.0%}; "
-             f"worst {worst} {offs[worst]:+.0%}", f"of 24: {WITHIN_OF_24} at least, {OVER_OF_24} at most")
+             f"worst {worst} {made[worst]:+.0%}{none}", f"of 24: {WITHIN_OF_24} at least, {OVER_OF_24} at most")
     return kept
 
 
@@ -362,8 +369,7 @@ def run(plan, only=None):
             ran[program, form] = ended
         for program in programs:
             if wins.get(program) is not None and not LABELS[program].both and {(program, "slow"), (program, "fixed")} <= set(ran):
-                off = judge_promise(plan, program, ran[program, "slow"], ran[program, "fixed"], ran.get((program, "turns")))
-                offs |= {program: off} if off is not None else {}
+                offs[program] = judge_promise(plan, program, ran[program, "slow"], ran[program, "fixed"], ran.get((program, "turns")))
     finally:
         archive.close()
         plan.detail(NAME, "confusion matrix", matrix.as_detail())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What gapprobe adds to bare CUPTI (same kinds, same call ids, empty handlers), by paired blocks in one process, and
+"""What gapprobe adds to bare CUPTI (same kinds, same call ids, empty handlers, no sampler), by paired blocks in one process, and
 the host and GPU memory of a run at its start and after 1,000,000 launches."""
 
 from check import native, pairing, victim

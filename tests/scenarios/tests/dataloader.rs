@@ -156,6 +156,23 @@ fn workers_that_are_too_few_are_counted_and_the_line_is_where_the_loop_waits() {
     }
 }
 
+/// Workers that wait for a store, each on a CPU for a few percent of the time: where they wait, and how many would keep up. The same
+/// time asleep is nobody's fault that could be told.
+#[test]
+fn workers_that_wait_for_a_store_are_input_storage_at_the_line_that_reads() {
+    let Some((_, summary)) = undisturbed("stored", false) else { return };
+    names("stored", &summary, "INPUT-STORAGE", "NEXT", "main");
+    let text = summary["verdict"]["text"].as_str().unwrap_or_default();
+    assert!(text.contains("; 3 workers, ") && text.contains(", waiting for a socket in "), "{text}");
+    let line = marked("READ")[0];
+    assert!(text.contains(&format!(", most at victims/dataloader.py:{line} in Stored.__getitem__; ")), "{text}");
+    // eight reads of 6 ms a batch, a step of 8 ms without waiting: six at a time
+    let said = text.split("; ").last().and_then(|t| t.split(' ').next()?.parse::<u32>().ok());
+    assert!(said.is_some_and(|n| (6..=8).contains(&n)) && text.ends_with(" would keep up if it serves as many at a time"), "{text}");
+    let Some((_, summary)) = undisturbed("slept", false) else { return };
+    names("slept", &summary, "INPUT", "NEXT", "main");
+}
+
 #[test]
 fn a_loader_that_keeps_up_is_not_accused() {
     for form in ["cheap", "enough", "enough_pinned"] {

@@ -11,6 +11,7 @@ import ctypes
 import os
 import resource
 import signal
+import socket
 import sys
 import threading
 import time
@@ -45,7 +46,10 @@ FORMS = {
     "enough": (2, False, 0.3, 0, 150),
     "enough_pinned": (2, True, 0.3, 0, 150),
     "other_work": (2, True, 0.3, 24.0, 60),
+    "stored": (3, False, 6.0, 0, 60),
+    "slept": (3, False, 6.0, 0, 60),
 }
+STORED, SLEPT = "stored", "slept"
 
 
 class Images(Dataset):
@@ -59,6 +63,59 @@ class Images(Dataset):
         until = time.perf_counter() + self.decode_s
         while time.perf_counter() < until:  # DECODE
             sum(range(100))  # DECODE
+        return torch.full((WIDTH,), float(i % 7))
+
+
+def store(seconds):
+    """A process that answers each reader after so many seconds, as a remote store does, any number at once. Returns where it is."""
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind("")  # a name that the kernel makes up, without a file
+    listening.listen(64)
+    client = os.getpid()
+    if os.fork() == 0:
+        threading.Thread(target=end_with, args=(client,), daemon=True).start()
+        while True:
+            reader, _ = listening.accept()
+            threading.Thread(target=answer, args=(reader, seconds), daemon=True).start()
+    name = listening.getsockname()
+    listening.close()
+    return name
+
+
+def end_with(client):
+    while os.getppid() == client:
+        time.sleep(0.1)
+    os._exit(0)
+
+
+def answer(reader, seconds):
+    while reader.recv(1):
+        time.sleep(seconds)
+        reader.sendall(b"x" * WIDTH)
+
+
+class Stored(Images):
+    """Each sample is asked of a store, and waited for."""
+
+    def __init__(self, at):
+        self.at, self.reader = at, None
+
+    def __getitem__(self, i):
+        if self.reader is None:
+            self.reader = socket.socket(socket.AF_UNIX)
+            self.reader.connect(self.at)
+        self.reader.sendall(b"r")
+        left = WIDTH
+        while left:
+            left -= len(self.reader.recv(left))  # READ
+        return torch.full((WIDTH,), float(i % 7))
+
+
+class Slept(Images):
+    """Each sample takes as long, and is waited for without anybody being asked."""
+
+    def __getitem__(self, i):
+        time.sleep(self.decode_s)
         return torch.full((WIDTH,), float(i % 7))
 
 
@@ -132,7 +189,8 @@ def main(form):
     model = train.Model(device, BLOCKS, KERNEL_US)
     place = device.malloc(ROWS * WIDTH * 4)
     collate = Padding(COLLATE_MS[form] * MS) if form in COLLATE_MS else Batch
-    loader = DataLoader(Images(decode_ms * MS), batch_size=ROWS, num_workers=workers, collate_fn=collate, pin_memory=pinned,
+    images = Stored(store(decode_ms * MS)) if form == STORED else (Slept if form == SLEPT else Images)(decode_ms * MS)
+    loader = DataLoader(images, batch_size=ROWS, num_workers=workers, collate_fn=collate, pin_memory=pinned,
                         pin_memory_device="simulated" if pinned else "", persistent_workers=workers > 0,
                         multiprocessing_context=METHODS.get(form, "fork") if workers else None,
                         worker_init_fn=silence if form in METHODS else None)

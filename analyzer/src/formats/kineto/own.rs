@@ -133,7 +133,16 @@ impl Own {
             })
         };
         run.children.extend(list("children").iter().take(MOST_SAMPLES).filter_map(child));
-        let stood = |s: &Json| Some(ChildSample { span: span(s)?, pid: small(s, 2)?, stack: small(s, 3)? });
+        // (traces of before 2026-11-25 end with the stack)
+        let stood = |s: &Json| {
+            Some(ChildSample {
+                span: span(s)?,
+                pid: small(s, 2)?,
+                stack: small(s, 3)?,
+                waits: small(s, 4).and_then(|n| n.checked_sub(1)),
+                bits: small(s, 5).and_then(|n| u8::try_from(n).ok()).unwrap_or(0),
+            })
+        };
         run.child_samples.extend(list("child_samples").iter().take(MOST_SAMPLES).filter_map(stood));
         let reading = |r: &Json| {
             let device = small(r, 3).and_then(|n| u8::try_from(n).ok())?;
