@@ -189,14 +189,20 @@ fn optimizers_with_foreach_and_other_loops_are_launch() {
     says(&found, "LAUNCH", 9);
 }
 
+/// A compiled function, in the pieces that it broke into or as a whole.
+pub(super) fn compiled(p: &mut Program, broke: bool) {
+    let resumed = ("torch_dynamo_resume_in_forward_at_88", "/job/gpt/model.py", 88);
+    let forward = ("Net.forward", "/job/gpt/model.py", 80);
+    let all = [resumed, forward, ("_fn", "@/torch/_dynamo/eval_frame.py", 700), STEP];
+    tiny(p, if broke { &all } else { &all[1..] });
+}
+
 #[test]
 fn pieces_of_a_compiled_function_that_broke() {
-    let compiled = ("_fn", "@/torch/_dynamo/eval_frame.py", 700);
-    let resumed = ("torch_dynamo_resume_in_forward_at_88", "/job/gpt/model.py", 88);
-    let found = run(|p| tiny(p, &[resumed, ("Net.forward", "/job/gpt/model.py", 80), compiled, STEP]));
+    let found = run(|p| compiled(p, true));
     let text = says(&found, "GRAPH-BREAKS", 88);
     assert!(text.contains("; the graph breaks at model.py:88"), "{text}");
     assert!(found.1.verdict.confidence <= Confidence::Medium);
     // compiled as a whole, and still launched one by one
-    says(&run(|p| tiny(p, &[("Net.forward", "/job/gpt/model.py", 80), compiled, STEP])), "LAUNCH", 80);
+    says(&run(|p| compiled(p, false)), "LAUNCH", 80);
 }
