@@ -76,6 +76,9 @@ fn verdict(out: &mut Page, a: &Analysis) {
     if let Some(p) = &v.profiled {
         out.sentence("  ", &line::under_the_profiler(v, p));
     }
+    if let Some(replayed) = line::replayed(a) {
+        out.sentence("  ", &replayed);
+    }
     if !v.fix.is_empty() {
         out.sentence("  ", &format!("to change: {}", v.fix));
     }

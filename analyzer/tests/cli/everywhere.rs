@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a verdict knows stands wherever it is shown: the line, the screen, the object, the page and the trace. Of a program whose truth is known, and of recordings
-//! from an H200 with call sites; the label (`causes.json` beside them) says which line it is.
+//! What a verdict knows stands wherever it is shown: the line, the screen, the object, the page and the trace. Of a program whose
+//! truth is known, and of recordings from an H200 with call sites; the label (`causes.json` beside them) says which line it is.
 
 use std::fs;
 use std::io::Read;
@@ -184,4 +184,36 @@ fn the_count_of_workers_the_line_and_the_promise_of_input_workers_stand_in_every
         assert!(stack.contains("_try_get_data") && stack.contains("train.py"), "{slice}");
         assert_eq!(slice["args"]["to change"], verdict["fix"], "{slice}");
     }
+}
+
+/// By how much the replay with nothing changed is off the measured steps stands beside what it promises, and only there.
+#[test]
+fn the_error_of_the_replay_stands_beside_what_it_promises() {
+    const WORDS: &str = "replay with nothing changed: ";
+    let place = Place::new("everywhere-replay");
+    let (mut longer, mut shorter) = (0, 0);
+    for name in ["alloc_empty_cache.slow", "host_gc.slow", "sync_timing.slow", "ok_gemm.slow"] {
+        let path = path(name);
+        let object = object(&place, &path);
+        let screen = flat(&out(&place.run(&["analyze", &path])));
+        let page = flat(&texts(&looked_at(&place, &[&path])["seen"]));
+        if object["verdict"]["predicted_ns"].is_null() {
+            assert!(!screen.contains(WORDS) && !page.contains(WORDS), "{name}: {screen}\n{page}");
+            continue;
+        }
+        let of = |key: &str| object["model"][key].as_f64().unwrap();
+        let off = (of("replayed_ns") / of("measured_ns") - 1.0) * 100.0;
+        longer += u32::from(off > 0.05);
+        shorter += u32::from(off < -0.05);
+        for shown in [&screen, &page] {
+            let said = shown.split_once(WORDS).unwrap_or_else(|| panic!("{name}: {shown}")).1;
+            let (number, _) = said.split_once(" %").unwrap();
+            let number: f64 = number.parse().unwrap();
+            assert!((number - off).abs() <= 0.05 + 1e-9, "{name}: {number} said, {off}");
+        }
+        // ± is that and more
+        let least = (off / 100.0).abs() * object["verdict"]["step_ns"].as_f64().unwrap();
+        assert!(object["verdict"]["error_ns"].as_f64().unwrap() >= least, "{name}: {}", object["verdict"]);
+    }
+    assert!(longer > 0 && shorter > 0, "{longer} and {shorter}: the sign is not held");
 }
