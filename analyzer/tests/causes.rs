@@ -39,6 +39,8 @@ mod saves;
 mod sites;
 #[path = "causes/sync.rs"]
 mod sync;
+#[path = "causes/sync_calls.rs"]
+mod sync_calls;
 #[path = "causes/verdicts.rs"]
 mod verdicts;
 #[path = "causes/waits.rs"]
