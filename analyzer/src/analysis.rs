@@ -139,11 +139,12 @@ pub struct Model {
 impl Model {
     /// Relative error, 0 to 1 (1 where nothing was replayed).
     pub fn error(&self) -> f64 {
-        if self.measured_ns <= 0.0 {
-            1.0
-        } else {
-            ((self.replayed_ns - self.measured_ns) / self.measured_ns).abs().min(1.0)
-        }
+        self.off().map_or(1.0, |off| off.abs().min(1.0))
+    }
+
+    /// By how much the replay is longer than what was measured (below 0: shorter), a share of that; `None` where nothing was replayed.
+    pub fn off(&self) -> Option<f64> {
+        (self.measured_ns > 0.0).then(|| (self.replayed_ns - self.measured_ns) / self.measured_ns)
     }
 }
 

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use trace::define;
 
 use crate::analysis::{passing, working, Analysis, Cost, Profiled, StepSource, Tied, Verdict};
-use crate::causes::{gpu_bound, inconclusive, mixed, small_kernels};
+use crate::causes::{gpu_bound, inconclusive, mixed, small_kernels, MODEL_ERROR};
 use crate::plural::{self, counted};
 use crate::run::Run;
 use crate::visible::visible;
@@ -125,6 +125,26 @@ pub(crate) fn finding(a: &Analysis, v: &Verdict) -> String {
         );
     }
     out
+}
+
+/// How well the replay that made the predictions gives the measured step back, of verdicts that rest on it: "replay with nothing changed:
+/// +1.2 %".
+pub fn replayed(a: &Analysis) -> Option<String> {
+    let off = a.model.off().filter(|_| a.verdict.step_ns > 0.0)?;
+    let said = format!("replay with nothing changed: {}", signed(off));
+    match a.model.error() > MODEL_ERROR {
+        true => Some(format!("{said}, so nothing is predicted")),
+        false => (a.verdict.predicted_ns > 0.0).then_some(said),
+    }
+}
+
+/// A share with its sign, to a tenth of a percent: "-0.4 %"; no sign where it is less.
+fn signed(share: f64) -> String {
+    let tenths = (share * 1000.0).round();
+    match tenths == 0.0 {
+        true => "0.0 %".to_owned(),
+        false => format!("{:+.1} %", tenths / 10.0),
+    }
 }
 
 /// The cause that is as good as the named one. `step_ns`: the step now, whose unit its time is in.
@@ -293,5 +313,31 @@ pub fn long(ns: u64) -> String {
         s if s < 600.0 => format!("{s:.0} s"),
         s if s < 7200.0 => format!("{:.0} min", s / 60.0),
         s => format!("{:.1} h", s / 3600.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::Model;
+
+    #[test]
+    fn how_far_the_replay_is_off_is_said_with_its_sign_where_something_rests_on_it() {
+        let said = |replayed_ns: f64, predicted_ns: f64| {
+            let model = Model { measured_ns: 1e6, replayed_ns, ops: 1 };
+            let verdict = Verdict { step_ns: 1e6, predicted_ns, ..Verdict::default() };
+            replayed(&Analysis { model, verdict, ..Analysis::default() })
+        };
+        let of = |percent: &str| Some(format!("replay with nothing changed: {percent}"));
+        assert_eq!(said(0.996e6, 5e5), of("-0.4 %"));
+        assert_eq!(said(1.0234e6, 5e5), of("+2.3 %"));
+        // no sign of nothing
+        assert_eq!((said(0.9997e6, 5e5), said(1.0003e6, 5e5)), (of("0.0 %"), of("0.0 %")));
+        assert_eq!(said(0.996e6, 0.0), None, "nothing is predicted, and not because of that");
+        assert_eq!(
+            said((1.01 + MODEL_ERROR) * 1e6, 0.0),
+            of(&format!("+{:.1} %, so nothing is predicted", (MODEL_ERROR + 0.01) * 100.0))
+        );
+        assert_eq!(replayed(&Analysis::default()), None, "nothing was replayed");
     }
 }

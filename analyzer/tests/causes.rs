@@ -2,6 +2,7 @@
 //! Each cause: a program that has it, and one close by that does not. Where there is a fix, the fixed program is
 //! simulated too, and the promised step time is held against its true one. Here: what the tests of all causes use.
 
+mod kept;
 mod program;
 
 #[path = "causes/alloc.rs"]
@@ -28,6 +29,8 @@ mod memory;
 mod pace;
 #[path = "causes/recorded.rs"]
 mod recorded;
+#[path = "causes/registry.rs"]
+mod registry;
 #[path = "causes/samples.rs"]
 mod samples;
 #[path = "causes/saves.rs"]
@@ -36,6 +39,8 @@ mod saves;
 mod sites;
 #[path = "causes/sync.rs"]
 mod sync;
+#[path = "causes/sync_calls.rs"]
+mod sync_calls;
 #[path = "causes/verdicts.rs"]
 mod verdicts;
 #[path = "causes/waits.rs"]

@@ -22,8 +22,8 @@
 //! `.item()` out of the compiled function, use `torch.where` or `torch.cond` for control flow; then `mode="reduce-overhead"`.
 
 use super::{launch, Case};
-use crate::sites::is_users;
 use crate::analysis::{Confidence, Finding};
+use crate::sites::is_users;
 
 /// Stable code.
 pub const CODE: &str = "GP115";

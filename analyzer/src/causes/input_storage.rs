@@ -41,8 +41,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let workers = Workers::of(case);
     if workers.count > 0 {
         let (n, rate) = (workers.count, workers.read_rate / 1e6);
-        let _ =
-            write!(f.text, "; {}, {:.0} % on a CPU", counted(n, "worker"), workers.on_cpu * 100.0);
+        let _ = write!(f.text, "; {}, {:.0} % on a CPU", counted(n, "worker"), workers.on_cpu * 100.0);
         let waited = Waited::of(case);
         if waited.is_storage() {
             f.text.push_str(&waited.say());

@@ -5,9 +5,9 @@
 //! Here: the registry and its thresholds. `case.rs`: what causes are judged by; `unrecorded.rs`: what they cost steps that nobody records;
 //! `verdict.rs`: which of them the line names; `spots.rs`: which line of the program; `stand_ins.rs`: what that line wins by itself;
 //! `rhythm.rs`: in how many steps it happens; `unlike.rs`: windows whose steps are not the run's;
-//! `saves.rs`: what a checkpoint costs; `memory.rs`: allocations that failed, memory that grows.
+//! `saves.rs`: what a checkpoint costs; `sync_calls.rs`: which way of waiting a call is; `memory.rs`: allocations that failed, memory that grows.
 //! Adding one: a file with its doc and `evaluate`, a row in [`ALL`], a recording that triggers it and one close by
-//! that does not in `tests/causes/`.
+//! that does not in `tests/causes/registry.rs`.
 
 mod case;
 pub(crate) mod memory;
@@ -18,6 +18,7 @@ mod saves;
 pub(crate) mod shown;
 mod spots;
 mod stand_ins;
+pub(crate) mod sync_calls;
 mod unlike;
 mod unrecorded;
 mod verdict;

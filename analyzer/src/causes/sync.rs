@@ -29,10 +29,15 @@
 //!
 //! # What to change
 //! Read the value later (log the loss of the step before), collect values on the GPU and read them every N steps,
-//! copy with `non_blocking=True` to pinned memory and check an event, replace `if tensor:` by `torch.where`. Remove
-//! `torch.cuda.synchronize()` left over from timing.
+//! copy with `non_blocking=True` to pinned memory and check an event, replace `if tensor:` by `torch.where`.
+//!
+//! `torch.cuda.synchronize()`, or another wait for the whole device: remove it. What it was to time, CUDA events time without a wait:
+//! `torch.cuda.Event(enable_timing=True)`, recorded before and behind the work, `elapsed_time` read some steps later (in C++
+//! `cudaEventRecord`, `cudaEventElapsedTime`). `event.synchronize()`: ask `event.query()` and go on while it is not done, or
+//! wait later, behind more launches. Which of them it is, the call tells, and PyTorch's own frame above it; the advice
+//! speaks of them only where it does.
 
-use super::{host, needed, Case};
+use super::{host, needed, sync_calls, Case};
 use crate::analysis::{Bucket, Confidence, Finding};
 use crate::replay::Fix;
 
@@ -41,14 +46,19 @@ pub const CODE: &str = "GP101";
 /// Name in the line.
 pub const NAME: &str = "SYNC";
 
-const FIX: &str = "read the value later or on the GPU; remove synchronizes left over from timing";
-
 const NEEDED_FIX: &str =
     "launch other work before the value is read, read several values at once, or compute without it (torch.where)";
 
+/// By the call that the text names.
+fn fix_of(case: &Case, flat: u32) -> &'static str {
+    case.run.call(flat).map_or(sync_calls::READ_LATER, |(_, call)| sync_calls::fix(case.run, call))
+}
+
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let share = case.share(&[Bucket::Sync]);
-    if let Some(unseen) = host::of_kind(case, (CODE, NAME), FIX).filter(|f| f.share > share) {
+    if let Some(unseen) =
+        host::of_kind(case, (CODE, NAME), sync_calls::READ_LATER).filter(|f| f.share > share)
+    {
         return Some(unseen);
     }
     if share < super::NOTICED_SHARE {
@@ -58,17 +68,19 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let win =
         if case.trusts_replay() { case.win(&[Fix::Sync], most) } else { share.min(case.elsewhere.room()) };
     let mut f = case.finding((CODE, NAME), share, win);
-    f.fix = FIX;
+    f.fix = sync_calls::READ_LATER;
     if let Some(top) = case.top(Bucket::Sync) {
         f.text = format!("{} drains the queue {}", top.name, case.rhythm_by(Bucket::Sync, &top));
         f.call = top.flat;
         f.count = top.calls;
+        f.fix = fix_of(case, top.flat);
     }
     if let Some(spot) = case.spot(Bucket::Sync) {
         let rhythm = case.rhythm_at(Bucket::Sync, &spot);
         let beside = case.beside(&spot, win);
         f.text = format!("{}: {} drains the queue {rhythm}{}", spot.site, spot.name, beside.words);
         f.count = spot.calls;
+        f.fix = fix_of(case, spot.flat);
         if beside.unknown {
             f.confidence = f.confidence.min(Confidence::Medium);
         }

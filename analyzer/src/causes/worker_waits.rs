@@ -67,6 +67,9 @@ impl Waited {
     pub(super) fn say(&self) -> String {
         let what = if self.sockets * 2 >= self.waiting { "a socket" } else { "a file" };
         let site = self.site.as_ref().map_or_else(String::new, |(site, _)| format!(", most at {site}"));
-        format!(", waiting for {what} in {} of {} samples of their fetching{site}", self.waiting, self.fetching)
+        format!(
+            ", waiting for {what} in {} of {} samples of their fetching{site}",
+            self.waiting, self.fetching
+        )
     }
 }

@@ -59,7 +59,9 @@ fn host(run: &Run, out: &mut Map<String, Value>) {
     let child =
         |c: &crate::run::Child| json!([c.span.start, c.span.end, c.pid, c.on_cpu, c.on_disk, c.read_kib]);
     put("children", newest(&run.children).iter().map(child).collect());
-    let stood = |s: &crate::run::ChildSample| json!([s.span.start, s.span.end, s.pid, s.stack, s.waits.map_or(0, |n| n + 1), s.bits]);
+    let stood = |s: &crate::run::ChildSample| {
+        json!([s.span.start, s.span.end, s.pid, s.stack, s.waits.map_or(0, |n| n + 1), s.bits])
+    };
     put("child_samples", newest(&run.child_samples).iter().map(stood).collect());
     let known = newest(&run.readings).iter().filter(|r| Gauge::from_u32(r.gauge).is_some());
     put("readings", known.map(|r| json!([r.span.start, r.span.end, r.gauge, r.device, r.value])).collect());

@@ -339,7 +339,7 @@ pub(super) fn idle<W: Write>(
             out.put(site);
             out.put(stack);
         }
-        out.put(texts.advice(slice.bucket));
+        out.put(texts.advice(slice.bucket, call));
         out.put(b"}");
     }
     out.end()

@@ -8,10 +8,10 @@ use trace::{call, Kind, Language};
 use super::json::{put_text, put_u64};
 use super::name::{demangled, shortened};
 use crate::analysis::{Bucket, Finding};
-use crate::causes;
+use crate::causes::{self, sync_calls};
 use crate::gaps::stacks::frame_name;
 use crate::kernels::KernelTable;
-use crate::run::{Op, Run};
+use crate::run::{Call, Op, Run};
 use crate::sites::Sites;
 
 /// Kernel texts kept at most, bytes; beyond that they are made anew each time (hostile recordings only).
@@ -43,6 +43,8 @@ pub(super) struct Texts<'a> {
     stacks: HashMap<u32, (Vec<u8>, Vec<u8>)>,
     /// `,"to change":"..."` by bucket, where lines of the program are known.
     advice: Vec<Vec<u8>>,
+    /// Of waits: each way of waiting has its own.
+    of_waits: Vec<(&'static str, Vec<u8>)>,
     tell_always: bool,
 }
 
@@ -59,6 +61,7 @@ impl<'a> Texts<'a> {
             sites: Sites::new(run),
             stacks: HashMap::new(),
             advice: Vec::new(),
+            of_waits: Vec::new(),
             tell_always: run.devices.iter().map(|d| d.ops() as u64).sum::<u64>() <= TELL_ALWAYS_OPS,
         }
     }
@@ -66,20 +69,30 @@ impl<'a> Texts<'a> {
     /// Takes what is to be changed from the findings; only of runs whose lines are known.
     pub(super) fn advise(&mut self, findings: &[Finding]) {
         let known = findings.iter().any(|f| f.site.is_some());
-        let of = |bucket: &Bucket| {
-            let fits = |f: &&Finding| f.site.is_some() && causes::bucket_of(f.code) == Some(*bucket);
-            let mut json = Vec::new();
-            if let Some(f) = findings.iter().find(fits) {
-                json.extend_from_slice(b",\"to change\":");
-                put_text(&mut json, f.fix);
-            }
+        let json = |fix: &str| {
+            let mut json = b",\"to change\":".to_vec();
+            put_text(&mut json, fix);
             json
         };
-        self.advice = if known { Bucket::ALL.iter().map(of).collect() } else { Vec::new() };
+        let of = |bucket: Bucket| {
+            let fits = |f: &&Finding| f.site.is_some() && causes::bucket_of(f.code) == Some(bucket);
+            findings.iter().find(fits).map(|f| f.fix)
+        };
+        if !known {
+            return;
+        }
+        self.advice = Bucket::ALL.iter().map(|&b| of(b).map_or_else(Vec::new, json)).collect();
+        if of(Bucket::Sync).is_some_and(|fix| sync_calls::FIXES.contains(&fix)) {
+            self.of_waits = sync_calls::FIXES.iter().map(|&fix| (fix, json(fix))).collect();
+        }
     }
 
-    /// What is to be changed about idle time of this kind, as JSON behind other arguments.
-    pub(super) fn advice(&self, bucket: Bucket) -> &[u8] {
+    /// What is to be changed about idle time of this kind that this call stands for, as JSON behind other arguments.
+    pub(super) fn advice(&self, bucket: Bucket, call: &Call) -> &[u8] {
+        if bucket == Bucket::Sync && !self.of_waits.is_empty() {
+            let fix = sync_calls::fix(self.run, call);
+            return self.of_waits.iter().find(|f| f.0 == fix).map_or(&[], |f| f.1.as_slice());
+        }
         self.advice.get(bucket as usize).map_or(&[], Vec::as_slice)
     }
 

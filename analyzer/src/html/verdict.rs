@@ -58,6 +58,7 @@ pub(super) fn figures(subject: &Subject<'_>) -> Value {
         "step_ns": (v.step_ns > 0.0).then_some(v.step_ns),
         "predicted_ns": promise.then_some(v.predicted_ns),
         "error_ns": promise.then_some(v.error_ns),
+        "replayed": line::replayed(subject.analysis),
         "findings": findings.collect::<Vec<_>>(),
     })
 }

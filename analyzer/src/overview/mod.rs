@@ -16,7 +16,7 @@ mod whence;
 
 pub use json::json;
 pub use ncu::command as next;
-pub use screen::screen;
+pub use screen::{buckets, screen};
 pub use whence::stack;
 
 use crate::analysis::Analysis;

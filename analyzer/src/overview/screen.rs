@@ -33,7 +33,7 @@ pub fn screen(o: &Overview<'_>, width: Option<usize>) -> String {
     head(out, o);
     verdict(out, a);
     if let Some(d) = a.worst.and_then(|w| a.devices.get(w)) {
-        buckets(out, a, d);
+        bars(out, a, d);
         let said = gauges(&o.input.run, a);
         for sentence in &said {
             out.sentence("", sentence);
@@ -76,6 +76,9 @@ fn verdict(out: &mut Page, a: &Analysis) {
     if let Some(p) = &v.profiled {
         out.sentence("  ", &line::under_the_profiler(v, p));
     }
+    if let Some(replayed) = line::replayed(a) {
+        out.sentence("  ", &replayed);
+    }
     if !v.fix.is_empty() {
         out.sentence("  ", &format!("to change: {}", v.fix));
     }
@@ -85,7 +88,16 @@ fn verdict(out: &mut Page, a: &Analysis) {
     out.text.push('\n');
 }
 
-fn buckets(out: &mut Page, a: &Analysis, d: &DeviceAnalysis) {
+/// The part of the screen that says where the time of the worst GPU goes; empty without one.
+pub fn buckets(a: &Analysis, width: Option<usize>) -> String {
+    let mut out = Page::new(width);
+    if let Some(d) = a.worst.and_then(|w| a.devices.get(w)) {
+        bars(&mut out, a, d);
+    }
+    out.text
+}
+
+fn bars(out: &mut Page, a: &Analysis, d: &DeviceAnalysis) {
     let steps = a.steps.steady().len().max(1) as f64;
     let per = if a.steps.source == StepSource::None { "in all" } else { "a step" };
     let gpu = match (a.devices.len(), working(&a.devices).count()) {

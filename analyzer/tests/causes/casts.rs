@@ -5,15 +5,15 @@ use analyzer::analysis::Confidence;
 
 use super::{kept, run, time, verdict, Program};
 
-const TO_BF16: &str =
+pub(super) const TO_BF16: &str =
     "_ZN2at6native29vectorized_elementwise_kernelILi8EZNS0_25bfloat16_copy_kernel_cudaERNS_18TensorIteratorBaseEEUlfE_";
-const TO_FLOAT: &str =
+pub(super) const TO_FLOAT: &str =
     "at::native::unrolled_elementwise_kernel<direct_copy_kernel_cuda, LoadWithCast<1>, StoreWithCast<1>>";
-const PLAIN: &str =
+pub(super) const PLAIN: &str =
     "at::native::unrolled_elementwise_kernel<direct_copy_kernel_cuda, LoadWithoutCast, StoreWithoutCast>";
 
 /// Twenty layers, each between two kernels of these names, `casts` of 25 µs each in all of them.
-fn layers(p: &mut Program, casts: usize, names: [&str; 2]) {
+pub(super) fn layers(p: &mut Program, casts: usize, names: [&str; 2]) {
     for layer in 0..20 {
         let casting = layer * casts / 20 != (layer + 1) * casts / 20;
         if casting {

@@ -5,7 +5,7 @@ use analyzer::analysis::{Bucket, Confidence};
 
 use super::{run, verdict, Program, STEPS};
 
-fn data_parallel(p: &mut Program, collective: u64) {
+pub(super) fn data_parallel(p: &mut Program, collective: u64) {
     p.forward(6, 60_000);
     p.backward(6, 60_000);
     p.wait(20, 7, 0);
@@ -50,16 +50,18 @@ fn a_short_collective_is_not() {
     verdict(&a, "GPU-BOUND");
 }
 
+/// Something outside the device signals so late what the optimizer waits for.
+pub(super) fn signalled(p: &mut Program, late: u64) {
+    for _ in 0..20 {
+        p.launch("gemm_kernel", 264, 60_000);
+    }
+    p.wait(7, 7, late);
+    p.optimizer(60_000);
+}
+
 #[test]
 fn waiting_for_an_event_of_another_stream_is_device_wait() {
-    let (_, a) = run(|p| {
-        for _ in 0..20 {
-            p.launch("gemm_kernel", 264, 60_000);
-        }
-        p.wait(7, 7, 1_500_000); // something outside the device signals late
-        p.optimizer(60_000);
-    });
-    verdict(&a, "DEVICE-WAIT");
+    verdict(&run(|p| signalled(p, 1_500_000)).1, "DEVICE-WAIT");
 }
 
 #[test]

@@ -192,7 +192,7 @@ fn worker(p: &mut Program, pid: u32, from: u64, (on_cpu, on_disk, kib): (u32, u3
 }
 
 /// The launching thread waits for the queue behind the thread that pins; workers use `on_cpu` permille.
-fn with_pinning(on_cpu: u32, pin: impl Fn(&mut Program) -> Pose) -> (Run, Analysis) {
+pub(super) fn with_pinning(on_cpu: u32, pin: impl Fn(&mut Program) -> Pose) -> (Run, Analysis) {
     run(|p| {
         p.b.header.cpus = 8;
         let from = p.t;
@@ -208,33 +208,38 @@ fn with_pinning(on_cpu: u32, pin: impl Fn(&mut Program) -> Pose) -> (Run, Analys
     })
 }
 
+/// In the loop of the thread that pins.
+fn pinning_loop(p: &mut Program, inner: &[(&str, &str, u32)]) -> u32 {
+    let frames = [
+        inner,
+        &[
+            ("_pin_memory_loop.<locals>.do_one_step", "@/utils/data/_utils/pin_memory.py", 34),
+            ("_pin_memory_loop", "@/utils/data/_utils/pin_memory.py", 52),
+        ],
+    ];
+    stack(p, &frames.concat())
+}
+
+pub(super) fn pins(p: &mut Program) -> Pose {
+    Pose::blocked(pinning_loop(p, &[("pin_memory", "@/utils/data/_utils/pin_memory.py", 57)]), 28)
+}
+
+pub(super) fn waits_for_batches(p: &mut Program) -> Pose {
+    Pose::blocked(pinning_loop(p, &[("Connection.poll", "%/multiprocessing/connection.py", 257)]), 7)
+}
+
 #[test]
 fn the_thread_that_pins_is_what_is_waited_for() {
-    let own = |p: &mut Program, inner: &[(&str, &str, u32)]| {
-        let frames = [
-            inner,
-            &[
-                ("_pin_memory_loop.<locals>.do_one_step", "@/utils/data/_utils/pin_memory.py", 34),
-                ("_pin_memory_loop", "@/utils/data/_utils/pin_memory.py", 52),
-            ],
-        ];
-        stack(p, &frames.concat())
-    };
-    let pins = |p: &mut Program| {
-        Pose::blocked(own(p, &[("pin_memory", "@/utils/data/_utils/pin_memory.py", 57)]), 28)
-    };
     let receives = |p: &mut Program| {
-        Pose::computing(own(p, &[("Connection.recv_bytes", "%/multiprocessing/connection.py", 216)]))
-    };
-    let waits = |p: &mut Program| {
-        Pose::blocked(own(p, &[("Connection.poll", "%/multiprocessing/connection.py", 257)]), 7)
+        let inner = ("Connection.recv_bytes", "%/multiprocessing/connection.py", 216);
+        Pose::computing(pinning_loop(p, &[inner]))
     };
     let takes_over = |p: &mut Program| {
         let inner = [
             ("recvfds", "%/multiprocessing/reduction.py", 157),
             ("rebuild_storage_fd", "@/multiprocessing/reductions.py", 540),
         ];
-        Pose::blocked(own(p, &inner), 47)
+        Pose::blocked(pinning_loop(p, &inner), 47)
     };
     for found in [with_pinning(200, pins), with_pinning(200, receives), with_pinning(200, takes_over)] {
         verdict(&found.1, "INPUT-PIN");
@@ -247,7 +252,7 @@ fn the_thread_that_pins_is_what_is_waited_for() {
         assert_eq!(v.site.as_ref().map(|s| s.line), Some(60), "{}", v.text);
     }
     // it waits itself; or the workers have no time either
-    verdict(&with_pinning(200, waits).1, "INPUT");
+    verdict(&with_pinning(200, waits_for_batches).1, "INPUT");
     verdict(&with_pinning(950, pins).1, "INPUT-WORKERS");
 }
 
@@ -304,7 +309,7 @@ fn data_that_waits_for_a_cpu_does_not_wait_for_a_disk() {
 }
 
 /// `count` workers, each so much on a CPU and a disk, KiB a step; eight CPUs.
-fn with_workers(count: u32, on_cpu: u32, on_disk: u32, kib: u32) -> (Run, Analysis) {
+pub(super) fn with_workers(count: u32, on_cpu: u32, on_disk: u32, kib: u32) -> (Run, Analysis) {
     run(move |p| {
         p.b.header.cpus = 8;
         let from = p.t;

@@ -23,7 +23,7 @@ fn at(p: &mut Program, line: u32) {
 }
 
 /// A step in which an allocation returns `result`, blocks are freed, and another allocation succeeds or fails.
-fn allocates(p: &mut Program, first: u32, frees: u32, second: u32) {
+pub(super) fn allocates(p: &mut Program, first: u32, frees: u32, second: u32) {
     p.train_step(6, 30_000);
     at(p, 31);
     malloc(p, first);
@@ -67,29 +67,31 @@ fn frees_and_allocations_that_do_not_fail_are_alloc() {
     verdict(&a, "ALLOC");
 }
 
+/// Steps, an allocation that fails for good, and so many steps behind it.
+pub(super) fn fails(goes_on: u32) -> (Run, Analysis) {
+    let mut p = Program::new();
+    for _ in 0..30 {
+        p.train_step(12, 2_000);
+    }
+    for _ in 0..goes_on + 1 {
+        allocates(&mut p, 2, 2, 2);
+    }
+    for _ in 0..goes_on {
+        p.train_step(12, 2_000);
+    }
+    p.analyze()
+}
+
 #[test]
 fn a_run_that_ends_out_of_memory_keeps_its_verdict_and_says_so() {
-    let ends = |goes_on: u32| {
-        let mut p = Program::new();
-        for _ in 0..30 {
-            p.train_step(12, 2_000);
-        }
-        for _ in 0..goes_on + 1 {
-            allocates(&mut p, 2, 2, 2);
-        }
-        for _ in 0..goes_on {
-            p.train_step(12, 2_000);
-        }
-        p.analyze().1
-    };
-    let a = ends(0);
+    let (_, a) = fails(0);
     assert_eq!(a.verdict.cause, "LAUNCH", "{:?}", a.verdict);
     let said = "; ended out of memory: cudaMalloc failed at gpt/model.py:31 in forward";
     assert!(a.verdict.text.ends_with(said), "{}", a.verdict.text);
     let f = a.findings.iter().find(|f| f.code == "GP130").expect("the finding");
     assert_eq!((f.share, f.win, f.site.as_ref().map(|s| s.line)), (0.0, 0.0, Some(31)), "{f:?}");
     // a program that catches it and goes on has not ended by it
-    let a = ends(3);
+    let (_, a) = fails(3);
     assert!(!has(&a, "OUT-OF-MEMORY") && !a.verdict.text.contains("memory"), "{:?}", a.verdict);
 }
 
@@ -121,9 +123,14 @@ fn readings(gauge: Gauge, mut of_step: impl FnMut(u64) -> u64) -> (Run, Analysis
     (run, a)
 }
 
+/// So many MB of the GPU's memory in use in each step.
+pub(super) fn used(of_step: fn(u64) -> u64) -> (Run, Analysis) {
+    readings(Gauge::MemoryUsed, of_step)
+}
+
 #[test]
 fn memory_that_grows_with_every_step_is_said_beside_the_verdict() {
-    let (_, a) = readings(Gauge::MemoryUsed, |step| 10_000 + 100 * step);
+    let (_, a) = used(|step| 10_000 + 100 * step);
     verdict(&a, "GPU-BOUND");
     let f = a.findings.iter().find(|f| f.code == "GP119").expect("the finding");
     assert!(a.verdict.text.contains(&f.text), "{}", a.verdict.text);

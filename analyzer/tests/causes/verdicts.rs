@@ -7,22 +7,30 @@ use trace::{Event, Kind, Loss};
 
 use super::{kept, run, time, verdict, Program, STEPS};
 
+/// 3 ms of work, and an allocation behind it.
+pub(super) fn one_reason(p: &mut Program) {
+    for part in 0..8 {
+        for _ in 0..9 {
+            p.launch(["gemm_a", "gemm_b", "gemm_c"][part % 3], 264, 40_000);
+        }
+    }
+    p.optimizer(40_000);
+    p.free(200_000);
+}
+
+/// The same, then a wait with host work behind it and a pageable copy.
+pub(super) fn many_reasons(p: &mut Program) {
+    one_reason(p);
+    p.launch("gemm_d", 264, 100_000);
+    p.sync();
+    p.t += 170_000;
+    p.launch("gemm_e", 264, 100_000);
+    p.copy(7, true, 1_000_000, true);
+}
+
 #[test]
 fn many_small_reasons_are_mixed() {
-    let (_, a) = run(|p| {
-        for part in 0..8 {
-            for _ in 0..9 {
-                p.launch(["gemm_a", "gemm_b", "gemm_c"][part % 3], 264, 40_000);
-            }
-        }
-        p.optimizer(40_000);
-        p.free(200_000);
-        p.launch("gemm_d", 264, 100_000);
-        p.sync();
-        p.t += 170_000;
-        p.launch("gemm_e", 264, 100_000);
-        p.copy(7, true, 1_000_000, true);
-    });
+    let (_, a) = run(many_reasons);
     verdict(&a, "MIXED");
     assert!(a.verdict.text.contains(" + ") || a.verdict.text.contains(", "), "{}", a.verdict.text);
 }

@@ -53,7 +53,11 @@ fn workers_that_wait_for_a_socket_are_told_at_their_line_and_how_many_would_keep
     assert!(v.text.contains(", most at gpt/store.py:52 in read; "), "{}", v.text);
     // all of their time is waiting: as many times four as the step is longer now
     let wanted = (4.0 * v.step_ns / v.predicted_ns).ceil();
-    assert!(v.text.ends_with(&format!("; {wanted} would keep up if it serves as many at a time")), "{}", v.text);
+    assert!(
+        v.text.ends_with(&format!("; {wanted} would keep up if it serves as many at a time")),
+        "{}",
+        v.text
+    );
     // the loop's line is where the number of workers is to be changed
     assert_eq!(v.site.as_ref().map(|s| s.line), Some(60), "{}", v.text);
 }

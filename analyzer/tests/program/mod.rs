@@ -259,6 +259,11 @@ impl Program {
 
     /// cudaStreamSynchronize of stream 7.
     pub fn sync(&mut self) {
+        self.sync_by(131);
+    }
+
+    /// The same by another call of the runtime's, by CUPTI's number (165 cudaDeviceSynchronize, 137 cudaEventSynchronize).
+    pub fn sync_by(&mut self, number: u32) {
         let begin = self.t;
         let end = self.streams.get(&(self.device, 7)).copied().unwrap_or(0);
         self.t = (begin + 2_000).max(end + RETURN);
@@ -269,7 +274,7 @@ impl Program {
             self.b.on_recorder(e);
             return;
         }
-        self.call(RUNTIME, 131, Class::Sync, begin, self.t);
+        self.call(RUNTIME, number, Class::Sync, begin, self.t);
     }
 
     /// cudaFree: waits for the device, then takes `own`.

@@ -30,7 +30,8 @@ impl ChildWait {
         let text = std::fs::read(format!("/proc/{pid}/syscall")).ok()?;
         let (call, descriptor) = parse(std::str::from_utf8(&text).ok()?)?;
         let on_pipe = descriptor.is_some_and(|fd| {
-            std::fs::read_link(format!("/proc/{pid}/fd/{fd}")).is_ok_and(|to| !holds_data(&to.to_string_lossy()))
+            std::fs::read_link(format!("/proc/{pid}/fd/{fd}"))
+                .is_ok_and(|to| !holds_data(&to.to_string_lossy()))
         });
         Some(ChildWait { call, on_pipe })
     }

@@ -165,10 +165,17 @@ fn workers_that_wait_for_a_store_are_input_storage_at_the_line_that_reads() {
     let text = summary["verdict"]["text"].as_str().unwrap_or_default();
     assert!(text.contains("; 3 workers, ") && text.contains(", waiting for a socket in "), "{text}");
     let line = marked("READ")[0];
-    assert!(text.contains(&format!(", most at victims/dataloader.py:{line} in Stored.__getitem__; ")), "{text}");
+    assert!(
+        text.contains(&format!(", most at victims/dataloader.py:{line} in Stored.__getitem__; ")),
+        "{text}"
+    );
     // eight reads of 6 ms a batch, a step of 8 ms without waiting: six at a time
     let said = text.split("; ").last().and_then(|t| t.split(' ').next()?.parse::<u32>().ok());
-    assert!(said.is_some_and(|n| (6..=8).contains(&n)) && text.ends_with(" would keep up if it serves as many at a time"), "{text}");
+    assert!(
+        said.is_some_and(|n| (6..=8).contains(&n))
+            && text.ends_with(" would keep up if it serves as many at a time"),
+        "{text}"
+    );
     let Some((_, summary)) = undisturbed("slept", false) else { return };
     names("slept", &summary, "INPUT", "NEXT", "main");
 }

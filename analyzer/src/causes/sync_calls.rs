@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which way of waiting a synchronizing call is, by the call itself and by PyTorch's frame that made it: each has another way out.
+
+use trace::Language;
+
+use crate::run::{Call, Run};
+
+/// A value is read, a stream is waited for, or what it is for is not known.
+pub(super) const READ_LATER: &str =
+    "read the value later or on the GPU; remove synchronizes left over from timing";
+const TORCH: &str = "remove torch.cuda.synchronize(); where it is there to time, record CUDA events \
+    (torch.cuda.Event(enable_timing=True)) and read them later";
+const DEVICE: &str =
+    "remove the wait, or wait only for the event or stream that is needed; where it is there to time, \
+    record CUDA events and read them later";
+const EVENT: &str =
+    "ask the event whether it is done (query()) and go on, or wait for it later, behind more launches";
+const OF_EVENTS: [&str; 2] = ["cudaEventSynchronize", "cuEventSynchronize"];
+const OF_DEVICES: [&str; 3] = ["cudaDeviceSynchronize", "cudaThreadSynchronize", "cuCtxSynchronize"];
+/// All of the fixes.
+pub(crate) const FIXES: [&str; 4] = [READ_LATER, TORCH, DEVICE, EVENT];
+
+/// What to change about a wait in this call.
+pub(crate) fn fix(run: &Run, call: &Call) -> &'static str {
+    let name = run.call_name(call);
+    match () {
+        () if OF_EVENTS.contains(&name) => EVENT,
+        () if is_torchs_synchronize(run, call) => TORCH,
+        () if OF_DEVICES.contains(&name) => DEVICE,
+        () => READ_LATER,
+    }
+}
+
+/// `torch.cuda.synchronize()` is a function of Python's: the innermost one.
+fn is_torchs_synchronize(run: &Run, call: &Call) -> bool {
+    let text = |id| run.definitions.string(id).unwrap_or("");
+    let innermost = run.site(call).find(|f| f.language == Language::Python);
+    innermost.is_some_and(|f| {
+        text(f.function) == "synchronize" && text(f.file).ends_with("torch/cuda/__init__.py")
+    })
+}
