@@ -172,8 +172,10 @@ impl Worker {
 }
 
 /// What the stacks of a child tell.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Is {
+    /// A worker that was seen fetching, or waiting for what it fetches.
+    Fetching,
     Worker,
     /// A process of the same Python that was never seen in a worker's loop.
     Other,
@@ -181,12 +183,16 @@ enum Is {
 
 /// Children of which stacks could be read, in the whole run. One that waits nearly all of the time, or runs no Python, has none.
 fn told(case: &Case) -> HashMap<u32, Is> {
-    let mut known: HashMap<u32, bool> = HashMap::new();
+    let mut known: HashMap<u32, Is> = HashMap::new();
     let mut each: HashMap<u32, Is> = HashMap::new();
     for s in case.run.child_samples.iter().filter(|s| s.stack != 0) {
-        let is_worker = *known.entry(s.stack).or_insert_with(|| is_worker(case.run, s.stack));
-        let is = each.entry(s.pid).or_insert(Is::Other);
-        *is = if is_worker { Is::Worker } else { *is };
+        let is = *known.entry(s.stack).or_insert_with(|| match works(case.run, s.stack) {
+            Some(_) => Is::Fetching,
+            None if is_worker(case.run, s.stack) => Is::Worker,
+            None => Is::Other,
+        });
+        let most = each.entry(s.pid).or_insert(Is::Other);
+        *most = is.min(*most);
     }
     each
 }
@@ -207,8 +213,12 @@ impl Workers {
         }
         let told = told(case);
         let strangers = || each.iter().filter(|(pid, w)| !told.contains_key(pid) && w.does_something());
-        let mut workers: Vec<Worker> =
-            each.iter().filter(|(pid, _)| told.get(pid) == Some(&Is::Worker)).map(|(_, w)| *w).collect();
+        let is = |pid| told.get(pid).copied().unwrap_or(Is::Other);
+        let mut workers: Vec<(Worker, bool)> = each
+            .iter()
+            .filter(|(pid, _)| is(pid) != Is::Other)
+            .map(|(pid, w)| (*w, is(pid) == Is::Fetching || w.does_something()))
+            .collect();
         if workers.is_empty() {
             let seen = strangers().map(|(_, w)| w.seen_ns).sum::<f64>().max(1.0);
             let count = at_a_time(strangers().map(|(_, w)| w.span));
@@ -216,9 +226,10 @@ impl Workers {
             return Workers { strangers: (count, on_cpu), ..Workers::default() };
         }
         // those of another loader that has nothing to do (an evaluation's) are not the ones waited for; where none does anything, all may be
-        if workers.iter().any(Worker::does_something) {
-            workers.retain(Worker::does_something);
+        if workers.iter().any(|w| w.1) {
+            workers.retain(|w| w.1);
         }
+        let workers: Vec<Worker> = workers.into_iter().map(|w| w.0).collect();
         let sum = |of: fn(&Worker) -> f64| workers.iter().map(of).sum::<f64>();
         let seen = sum(|w| w.seen_ns).max(1.0);
         let count = at_a_time(workers.iter().map(|w| w.span));
@@ -264,7 +275,7 @@ pub(super) fn busy_children(case: &Case) -> usize {
     let steady = case.analysis.steady;
     let told = told(case);
     let mut each: HashMap<u32, f64> = HashMap::new();
-    for c in case.run.children.iter().filter(|c| told.get(&c.pid) != Some(&Is::Worker)) {
+    for c in case.run.children.iter().filter(|c| told.get(&c.pid).is_none_or(|is| *is == Is::Other)) {
         *each.entry(c.pid).or_default() += c.span.clip(steady).ns() as f64 * f64::from(c.on_cpu) / 1e3;
     }
     each.values().filter(|cpu| **cpu >= MAKES * steady.ns() as f64).count()
