@@ -15,7 +15,7 @@ class Block(nn.Module):
     def forward(self, x):
         hidden = torch.relu(self.up(x))
         if self.breaks:
-            torch._dynamo.graph_break()
+            torch._dynamo.graph_break()  # SITE
         return x + self.down(hidden)
 
 
