@@ -33,6 +33,7 @@ mod memory;
 mod no_cuda;
 mod nvtx;
 mod odd_ends;
+mod out_of_memory;
 mod panics;
 mod places;
 mod preloads;
