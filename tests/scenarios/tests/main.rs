@@ -37,6 +37,7 @@ mod out_of_memory;
 mod panics;
 mod places;
 mod preloads;
+mod promises;
 mod refused;
 mod replay;
 mod retention;
