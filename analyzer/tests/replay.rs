@@ -3,6 +3,8 @@
 //! `replay/truth.rs`. The slow form's recording is analysed; what the replay says of the fix is held against the time that
 //! the mended form takes.
 
+#[path = "replay/acts.rs"]
+mod acts;
 #[path = "replay/programs.rs"]
 mod programs;
 #[path = "replay/truth.rs"]

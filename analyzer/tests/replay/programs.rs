@@ -2,7 +2,7 @@
 //! Random programs in their slow form, and the same with something mended as a programmer would mend it. Everything random
 //! is drawn with the slow form: what is left of it in the mended one is equal to the nanosecond.
 
-use super::truth::{Act, Machine};
+use super::acts::{Act, Machine};
 
 pub(crate) const US: u64 = 1_000;
 pub(crate) const MS: u64 = 1_000_000;

@@ -18,6 +18,8 @@ pub(crate) struct Settings {
     pub(crate) launch_ns: u64,
     /// Host time of a graph launch, ns.
     pub(crate) graph_launch_ns: u64,
+    /// More of it for each node, ns.
+    pub(crate) graph_node_ns: u64,
     /// From the end of the launch's host time to its start on an empty stream, ns.
     pub(crate) latency_ns: u64,
     /// Between two operations of a stream that were both queued, ns.
@@ -32,6 +34,8 @@ pub(crate) struct Settings {
     pub(crate) pinned_rate: u64,
     pub(crate) pageable_rate: u64,
     pub(crate) device_rate: u64,
+    /// Bytes of a copy or memset that are really moved, at most.
+    pub(crate) moved: usize,
     /// Operations a stream takes before the launching call blocks.
     pub(crate) queue: usize,
     /// Where the truth is written.
@@ -70,6 +74,7 @@ pub(crate) fn settings() -> &'static Settings {
         devices: number("SIM_DEVICES", 1) as u32,
         launch_ns: number("SIM_LAUNCH_NS", 3_000),
         graph_launch_ns: number("SIM_GRAPH_LAUNCH_NS", 3 * number("SIM_LAUNCH_NS", 3_000)),
+        graph_node_ns: number("SIM_GRAPH_NODE_NS", 0),
         latency_ns: number("SIM_LATENCY_NS", 6_000),
         gap_ns: number("SIM_GAP_NS", 1_000),
         node_gap_ns: number("SIM_NODE_GAP_NS", 400),
@@ -78,6 +83,7 @@ pub(crate) fn settings() -> &'static Settings {
         pinned_rate: number("SIM_PINNED_MBPS", 50_000).max(1),
         pageable_rate: number("SIM_PAGEABLE_MBPS", 10_000).max(1),
         device_rate: number("SIM_DEVICE_MBPS", 2_000_000).max(1),
+        moved: number("SIM_MOVED", 1 << 20) as usize,
         queue: number("SIM_QUEUE", 1_024).max(1) as usize,
         truth: std::env::var("SIM_TRUTH").ok().filter(|p| !p.is_empty()),
         replay: std::env::var("SIM_REPLAY").ok().filter(|p| !p.is_empty()),
