@@ -2,8 +2,8 @@
 """Labelled programs for every cause: verdict, file and line, promise and real win; and the confusion matrix of all of them.
 
 Each program runs all its forms in turn in one process without gapprobe (what does each fix really win?), then the slow form
-and the fixed one alone under gapprobe, nothing annotated; then both in turn in one process, the slow one once recorded and once not: a promise is
-held against a fix on the same host in the same minute (hosts of two processes have differed by half), between steps that nobody records. Where a proof fails
+and the fixed one alone under gapprobe, nothing annotated: verdicts and promises are of these. Then both in turn in one process, the slow one once
+recorded and once not: what the fix saves on the same host in the same minute, between steps that nobody records (for information). Where a proof fails
 the program is wrong, not the verdict: the row says so and nothing else of it is judged. Recordings go to causes-<part>.tar.gz with causes.json, what is true of them.
 """
 
@@ -113,9 +113,11 @@ def judged(label, form, summary):
     words = f"{first} {v.get('confidence') or ''} {v.get('text') or ''}".strip()
     if form == "fixed":
         false = first not in SILENT and first not in label.fixed
-        # several together: right if each of them is, or is the GPU's own (the spacing of kernels accuses nobody)
+        # several together: right if each of them is, or is the GPU's own (the spacing of kernels accuses nobody), or what a host slow in launching does between
+        # its launches (where that may be what is left; alone it may not: H200, ee87ef9, jax_float on a host that took 2.21 ms a step of 1.92)
+        also = ("KERNEL-GAP", "HOST") if "LAUNCH" in label.fixed and "LAUNCH" in named else ("KERNEL-GAP",)
         parts = named[1:] if first == "MIXED" else [first]
-        return bool(parts) and all(p in (*label.fixed, "KERNEL-GAP") for p in parts), false, words
+        return bool(parts) and all(p in label.fixed or (first == "MIXED" and p in also) for p in parts), false, words
     accused = [n for n in named if n in label.forbidden]
     if accused:
         return False, True, f"names {accused[0]}: {words}"
@@ -142,36 +144,40 @@ def judge_site(plan, program, summary):
     return plan.row(NAME, f"{program}: line", right, f"{pathlib.Path(str(site.get('file'))).name}:{site.get('line')} in {site.get('function')}", said)
 
 
-def judge_promise(plan, program, slow, fixed, turns=None):
-    """The step time that the verdict says the slow form's fix saves, against what it saved, by the program's own clock. `turns`: both forms in one
-    process; None, or one that says something else than the slow form's own verdict, or the same and promises nothing (a DataLoader whose workers
-    went on while the other form had its turn): by the two processes of `slow` and `fixed`.
-    Returns by which share of the saving it is off; None: nothing promised, which is as far off as can be."""
-    v, how = (slow.summary() or {}).get("verdict") or {}, "two processes"
+def judge_promise(plan, program, slow, fixed):
+    """The step time that the verdict says the slow form's fix saves, against what it saved, by the program's own clock: both forms recorded, each in a
+    process of its own, for the line speaks of recorded steps. Returns by which share of the saving it is off; None: nothing promised, which is as far
+    off as can be."""
+    v = (slow.summary() or {}).get("verdict") or {}
     before, after = slow.truth.get("step_ms"), fixed.truth.get("step_ms")
-    watched = before
-    in_turn = (turns.summary() or {}).get("verdict") or {} if turns and turns.code == 0 else {}
-    if turns and in_turn.get("cause") != v.get("cause"):
-        how += f"; in turns it says {in_turn.get('cause')}"
-    elif turns and not in_turn.get("predicted_ns"):
-        how += "; in turns it promises nothing"
-    elif turns and turns.truth.get("rounds_ms"):
-        v, how = in_turn, "in turns"
-        watched, before, after = (pairing.median(turns.truth["rounds_ms"][form]) for form in ("recorded", "slow", "fixed"))
     if not v.get("step_ns") or not v.get("predicted_ns") or not before or not after or before <= after:
         why = "no step times" if not before or not after else f"the fix saved nothing here: {before:.2f} -> {after:.2f} ms" if before <= after else "nothing promised"
-        plan.row(NAME, f"{program}: promise", FAIL, f"{why}, {how}")
+        plan.row(NAME, f"{program}: promise", FAIL, why)
         return None
     # as a share of the recorded step, of the program's own recorded step: what gapprobe takes for one may be a part of it (host_gil has two equal
     # networks in turn), and the time behind the last launch (the last of host_stall_50's five pauses) is in no step
-    said, saved = (1 - v["predicted_ns"] / v["step_ns"]) * watched, before - after
+    said, saved = (1 - v["predicted_ns"] / v["step_ns"]) * before, before - after
     off = said / saved - 1
     flag = "OVER-PROMISE " if off > PROMISE_OVER else ""
     plan.row(NAME, f"{program}: promise", abs(off) <= PROMISE_OFF,
-             f"{flag}{said:.2f} ms said, {saved:.2f} ms saved ({off:+.0%}); {before:.2f} -> {after:.2f} ms measured, {how}"
-             + (f", {watched:.2f} recorded" if how == "in turns" else ""),
+             f"{flag}{said:.2f} ms said, {saved:.2f} ms saved ({off:+.0%}); {before:.2f} -> {after:.2f} ms measured",
              f"±{PROMISE_OFF:.0%}, more than +{PROMISE_OVER:.0%} is flagged")
     return off
+
+
+def judge_turns(plan, program, slow, turns):
+    """For information: the part of a step that the slow form's verdict says its fix saves, against the part it saves where both forms take turns in one process
+    and nobody records them. Another measure, with other faults: each form's blocks meet the GPU as the other left it (its power, of which what is
+    promised depends, is an average of a second), and a DataLoader's workers go on meanwhile."""
+    rounds = turns.truth.get("rounds_ms") if turns and turns.code == 0 else None
+    v = (slow.summary() or {}).get("verdict") or {}
+    if not rounds or not v.get("step_ns") or not v.get("predicted_ns"):
+        return
+    before, watched = (pairing.median(rounds[form]) for form in ("slow", "recorded"))
+    said, (saved, low, high) = 1 - v["predicted_ns"] / v["step_ns"], pairing.win(list(zip(rounds["slow"], rounds["fixed"])), rounds=500)
+    recorded = (turns.summary() or {}).get("verdict") or {}
+    plan.row(NAME, f"{program}: in turns", INFO, f"{said:.1%} said, {saved:.1%} [{low:.1%}, {high:.1%}] saved ({said / saved - 1:+.0%}) of {before:.2f} ms, "
+             f"{watched:.2f} recorded; there it says {recorded.get('cause')}")
 
 
 def judge_promises(plan, offs):
@@ -369,7 +375,8 @@ def run(plan, only=None):
             ran[program, form] = ended
         for program in programs:
             if wins.get(program) is not None and not LABELS[program].both and {(program, "slow"), (program, "fixed")} <= set(ran):
-                offs[program] = judge_promise(plan, program, ran[program, "slow"], ran[program, "fixed"], ran.get((program, "turns")))
+                offs[program] = judge_promise(plan, program, ran[program, "slow"], ran[program, "fixed"])
+                judge_turns(plan, program, ran[program, "slow"], ran.get((program, "turns")))
     finally:
         archive.close()
         plan.detail(NAME, "confusion matrix", matrix.as_detail())
