@@ -24,6 +24,13 @@ pub(crate) enum Wish {
     Fixed { steps: u64, every: u64 },
 }
 
+impl Wish {
+    /// May recording go off and on?
+    pub(crate) fn switches(self) -> bool {
+        self != Wish::All
+    }
+}
+
 /// What the user asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // COLD
-//! Records of API calls: of single ones by CUPTI's filter (12.5 and newer), which costs least: launches always, every call of ours where we
-//! hold no subscription. After another client they are of all calls, by the whole kinds.
+//! Records of API calls: of single ones by CUPTI's filter (12.5 and newer), which costs least: launches, where nothing of ours is switched off and on again; every
+//! call of ours where we hold no subscription. After another client they are of all calls, by the whole kinds.
 //!
-//! Why: on an H200, under CUPTI 12.9 and 13.0, the filter gives nothing any more once another client has had the kinds RUNTIME or DRIVER on
+//! Why not in windows: on an H200, under CUPTI 13.0, where windows opened and closed beside a thread that captured graphs, the filter went wrong for good: records of all
+//! calls of all threads came (4.3 million in 20 s, of 0.26 million launches), none of them with a time at which it began
+//! (tests/gpu/results/2026-11-25-h200-ee87ef9-causes-2-windows-graphs.json). Callbacks are switched call by call as well, and cost a launch no more (shared H200 figures:
+//! 0.8 to 1.5 us with them, 0.9 to 1.4 with the filter).
+//!
+//! Why not after another client: on an H200, under CUPTI 12.9 and 13.0, the filter gives nothing any more once another client has had the kinds RUNTIME or DRIVER on
 //! and off again, as torch.profiler does at the end of each profile, whatever is switched off and on in which order; nor where it is first
 //! used after a context was created. The kinds themselves do. Under 13.5 the filter goes on. (tests/gpu/results/2026-11-23-h200-call-filter.txt)
 
@@ -30,8 +35,17 @@ pub(super) fn another_takes_over() {
     SHARED.store(true, Ordering::Relaxed);
 }
 
+/// Which calls callbacks tell of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Told {
+    /// We hold no subscription.
+    None,
+    AllButLaunches,
+    All,
+}
+
 /// Records of calls on. Serialised by the callers (`session::ARMING`, or attaching). Where they come from: bits of `sources`.
-pub(super) fn switch_on(cupti: &Cupti, version: u32, is_subscribed: bool) -> u32 {
+pub(super) fn switch_on(cupti: &Cupti, version: u32, told: Told) -> u32 {
     if SHARED.load(Ordering::Relaxed) && version < FILTER_LASTS {
         for k in CALLS {
             // SAFETY: a kind number.
@@ -40,11 +54,14 @@ pub(super) fn switch_on(cupti: &Cupti, version: u32, is_subscribed: bool) -> u32
         WHOLE.store(true, Ordering::Relaxed);
         return sources::CALL_KINDS;
     }
+    if told == Told::All {
+        return 0;
+    }
     if !cupti.has_call_filter() {
-        return if is_subscribed { 0 } else { sources::NO_LAUNCHES };
+        return if told == Told::None { sources::NO_LAUNCHES } else { 0 };
     }
     for (c, is_on) in call::CALLS.iter().zip(&FILTERED) {
-        if c.class == Class::Launch || !is_subscribed {
+        if c.class == Class::Launch || told == Told::None {
             filter(cupti, c, true);
             is_on.store(true, Ordering::Relaxed);
         }

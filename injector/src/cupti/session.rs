@@ -35,6 +35,8 @@ pub(crate) struct Session {
     /// cuDriverGetVersion.
     pub(crate) driver_version: u32,
     graph_level: bool,
+    /// Launches are told by callbacks, too, while we hold the subscription: see [`api_records`].
+    launches_by_callbacks: bool,
     /// Kinds that a test leaves out.
     without: Vec<u32>,
 }
@@ -160,6 +162,7 @@ pub(crate) fn open(
         version,
         driver_version,
         graph_level: settings.graph_level,
+        launches_by_callbacks: settings.windows.switches(),
         without: settings.test_without.clone(),
     };
     limit_device_memory(&session.cupti, settings.test_device_pool);
@@ -238,7 +241,7 @@ const RESOURCES: [u32; 4] = [
 
 /// Callbacks of the API calls we record, on or off.
 fn call_back(session: &Session, handle: CUpti_SubscriberHandle, on: bool) {
-    let filter = session.cupti.has_call_filter();
+    let filter = session.cupti.has_call_filter() && !session.launches_by_callbacks;
     for c in call::CALLS {
         // launches come from the filter where there is one: no callback on the hottest calls
         if c.class != Class::Launch || !filter {
@@ -357,7 +360,12 @@ fn switch_on(session: &Session) -> Result<(), CuptiResult> {
     }
     ON.store(true, Ordering::Relaxed);
     record_waits(session);
-    let of_calls = api_records::switch_on(&session.cupti, session.version, is_subscribed());
+    let told = match is_subscribed() {
+        true if session.launches_by_callbacks => api_records::Told::All,
+        true => api_records::Told::AllButLaunches,
+        false => api_records::Told::None,
+    };
+    let of_calls = api_records::switch_on(&session.cupti, session.version, told);
     SOURCES.fetch_or(of_calls, Ordering::Relaxed);
     kernels.ok()
 }
