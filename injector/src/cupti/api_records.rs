@@ -5,7 +5,7 @@
 //!
 //! Why not in windows: on an H200, under CUPTI 13.0, where windows opened and closed beside a thread that captured graphs, the filter went wrong for good: records of all
 //! calls of all threads came (4.3 million in 20 s, of 0.26 million launches), none of them with a time at which it began
-//! (tests/gpu/results/2026-11-25-h200-ee87ef9-causes-2-windows-graphs.json). Callbacks are switched call by call as well, and cost a launch no more (shared H200 figures:
+//! (tests/gpu/results/2026-11-25-h200-ee87ef9-windows-graphs-causes-2.json). Callbacks are switched call by call as well, and cost a launch no more (shared H200 figures:
 //! 0.8 to 1.5 us with them, 0.9 to 1.4 with the filter).
 //!
 //! Why not after another client: on an H200, under CUPTI 12.9 and 13.0, the filter gives nothing any more once another client has had the kinds RUNTIME or DRIVER on
