@@ -278,7 +278,7 @@ fn what_a_recording_alone_can_say_goes_through() {
     };
     assert!(samples(&run).iter().all(|t| t.1.len() == 1) && samples(&run).len() == 2);
     assert_eq!(samples(&again.run), samples(&run));
-    assert_eq!((run.children.len(), run.child_samples.len(), run.readings.len()), (1, 1, 1));
+    assert_eq!((run.children.len(), run.child_samples.len(), run.readings.len()), (1, 2, 1));
     assert_eq!(again.run.child_samples, run.child_samples);
     assert_eq!(again.run.definitions.stack(run.child_samples[0].stack).count(), 1);
     assert_eq!((&again.run.children, &again.run.readings), (&run.children, &run.readings));

@@ -194,10 +194,9 @@ const COMPILED: (&str, &str, u32) =
 const RESUMED: (&str, &str, u32) = ("Net.torch_dynamo_resume_in_forward_at_88", "/job/gpt/model.py", 89);
 const BEFORE: (&str, &str, u32) = ("Net.forward", "/job/gpt/model.py", 88);
 
-/// A compiled function, in the pieces that it broke into or as a whole.
-pub(super) fn compiled(p: &mut Program, broke: bool) {
-    let all = [RESUMED, ("Net.forward", "/job/gpt/model.py", 80), COMPILED, STEP];
-    tiny(p, if broke { &all } else { &all[1..] });
+/// A compiled function that is whole, and launched kernel by kernel.
+pub(super) fn compiled(p: &mut Program) {
+    tiny(p, &[("Net.forward", "/job/gpt/model.py", 80), COMPILED, STEP]);
 }
 
 #[test]

@@ -75,28 +75,15 @@ const PAIRS: &[Pair] = &[
         Built(|| run(|p| device::signalled(p, 1_500_000))),
         Built(|| run(|p| device::signalled(p, 50_000))),
     ),
-    pair("INPUT", Named, Labelled("loader_two_workers.slow"), Labelled("ok_one_worker.slow")),
+    // workers that wait for something unknown; one that is enough
+    pair("INPUT", Named, Built(|| input::with_workers(4, 200, 0, 0)), Labelled("ok_one_worker.slow")),
     pair("INPUT-MAIN", Named, Labelled("loader_no_workers.slow"), Labelled("loader_no_workers.fixed")),
-    // workers that compute; workers that wait for something unknown
-    pair(
-        "INPUT-WORKERS",
-        Named,
-        Built(|| input::with_workers(2, 980, 0, 100)),
-        Built(|| input::with_workers(2, 200, 0, 100)),
-    ),
-    pair(
-        "INPUT-STORAGE",
-        Named,
-        Built(|| input::with_workers(4, 200, 700, 4000)),
-        Built(|| input::with_workers(4, 200, 0, 0)),
-    ),
+    // two workers that compute; eight
+    pair("INPUT-WORKERS", Named, Labelled("loader_two_workers.slow"), Labelled("loader_two_workers.fixed")),
+    // four that wait for a store; that have it read many samples at once
+    pair("INPUT-STORAGE", Named, Labelled("loader_slow_reads.slow"), Labelled("loader_slow_reads.fixed")),
     pair("LAUNCH-OPTIMIZER", Named, Labelled("launch_optimizer.slow"), Labelled("launch_optimizer.fixed")),
-    pair(
-        "GRAPH-BREAKS",
-        Named,
-        Built(|| run(|p| launch_lines::compiled(p, true))),
-        Built(|| run(|p| launch_lines::compiled(p, false))),
-    ),
+    pair("GRAPH-BREAKS", Named, Labelled("launch_graph_breaks.slow"), Built(|| run(launch_lines::compiled))),
     pair("INPUT-COLLATE", Named, Labelled("loader_hf_collate.slow"), Labelled("loader_hf_collate.fixed")),
     // the thread that pins is busy; it waits itself
     pair(

@@ -103,7 +103,7 @@ fn site_stack_workers_and_promise_stand_in_every_place() {
         let promise = format!("-> about {promise:.1} ms a step");
         let mut wanted = vec![site.as_str(), promise.as_str(), verdict["fix"].as_str().unwrap()];
         if bucket == "INPUT" {
-            wanted.extend(["2 child processes, ", "whether that is the workers is not known"]);
+            wanted.extend(["; 2 workers, ", " would keep up"]);
         }
         let stack = texts(&verdict["stack"]);
         assert!(stack.contains(frame) && stack.contains(file), "{name}: {stack}");
@@ -128,7 +128,8 @@ fn site_stack_workers_and_promise_stand_in_every_place() {
         let says =
             |e: &Value, key: &str, text: &str| e["args"][key].as_str().is_some_and(|t| t.contains(text));
         let of_line: Vec<&Value> = slices().filter(|e| says(e, "site", &site)).collect();
-        assert!(of_line.len() * 2 > slices().count(), "{name}: {} slices of the line", of_line.len());
+        // (one in front of the first step can be longer than all of them, and another line's many be shorter)
+        assert!(of_line.len() >= 10, "{name}: {} slices of the line", of_line.len());
         for slice in of_line {
             assert!(says(slice, "stack", file), "{name}: {slice}");
             assert_eq!(slice["args"]["to change"], verdict["fix"], "{name}: {slice}");
@@ -192,7 +193,9 @@ fn the_error_of_the_replay_stands_beside_what_it_promises() {
     const WORDS: &str = "replay with nothing changed: ";
     let place = Place::new("everywhere-replay");
     let (mut longer, mut shorter) = (0, 0);
-    for name in ["alloc_empty_cache.slow", "host_gc.slow", "sync_timing.slow", "ok_gemm.slow"] {
+    for name in
+        ["alloc_empty_cache.slow", "host_gc.slow", "jax_host.slow", "sync_timing.slow", "ok_gemm.slow"]
+    {
         let path = path(name);
         let object = object(&place, &path);
         let screen = flat(&out(&place.run(&["analyze", &path])));
