@@ -134,6 +134,7 @@ class Judged(CannedRun):
         self.assertEqual(self.judge("jax_float", "fixed", said("MIXED", text="HOST 9 %, COPY 8 %")), (FAIL, 1))
         self.assertEqual(self.judge("jax_float", "fixed", said("MIXED", text="LAUNCH + SYNC together 19 %")), (FAIL, 1))
         self.assertEqual(self.judge("jax_float", "fixed", said("HOST")), (FAIL, 2))
+        self.assertEqual(self.judge("sync_timing", "fixed", said("MIXED", text="LAUNCH + HOST together 19 %")), (FAIL, 1))
         self.assertEqual(self.judge("host_gc", "fixed", said("MIXED", text="LAUNCH + HOST together 19 %")), (FAIL, 1))
 
     def test_without_proof_or_summary_nothing_passes(self):
@@ -339,7 +340,7 @@ class TheWholeSuite(CannedRun):
         rows = self.run_with({("host_gc", "slow"): "HOST", ("host_gc", "fixed"): "GPU-BOUND", ("ok_gemm", "slow"): "GPU-BOUND"})
         self.assertEqual(rows, {
             "host_gc: real win": PASS, "host_gc slow: verdict": PASS, "host_gc: line": PASS, "host_gc fixed: verdict": PASS,
-            "host_gc: promise": PASS, "host_gc: in turns": INFO, "promises": PASS, "ok_gemm: real win": PASS, "ok_gemm slow: verdict": PASS, "recordings kept": INFO, "points lost": PASS})
+            "host_gc: promise": PASS, "host_gc: in turns": INFO, "promises": PASS, "promises in turns, unrecorded": INFO, "ok_gemm: real win": PASS, "ok_gemm slow: verdict": PASS, "recordings kept": INFO, "points lost": PASS})
         with tarfile.open(self.plan.out / "causes-host_gc+ok_gemm.tar.gz") as tar:
             self.assertEqual(tar.getnames(), ["host_gc.slow.gprec.gz", "host_gc.fixed.gprec.gz", "ok_gemm.slow.gprec.gz", "causes.json"])
             self.assertEqual(gzip.decompress(tar.extractfile("host_gc.fixed.gprec.gz").read()), b"GAPPROBEfixed")
@@ -412,7 +413,7 @@ class Replay(CannedRun):
         command.chmod(0o700)
         for (program, form), cause in then.items():
             step = {"slow": 20.0, "fixed": 10.0}[form]
-            ended = self.ended({"step_ms": step}, said(cause))
+            ended = self.ended({"step_ms": step}, said(cause, site=self.site if cause == "HOST" else None))
             (ended.directory / "gapprobe-0").mkdir()
             (ended.directory / "gapprobe-0" / "a.gpr").write_bytes(b"x")
             archive.add(program, form, ended, proven)
@@ -452,6 +453,12 @@ class Replay(CannedRun):
     def test_another_verdict_than_on_the_machine_fails_if_asked(self):
         then = {("ok_gemm", "slow"): "SMALL-KERNELS"}
         now = {("ok_gemm", "slow"): said("GPU-BOUND")}
+        self.assertEqual(self.replay(then, now)[0], 0)
+        self.assertEqual(self.replay(then, now, "--same")[0], 1)
+
+    def test_another_line_than_on_the_machine_fails_if_asked(self):
+        then = {("ok_gemm", "slow"): "GPU-BOUND"}
+        now = {("ok_gemm", "slow"): said("GPU-BOUND", site=self.site)}
         self.assertEqual(self.replay(then, now)[0], 0)
         self.assertEqual(self.replay(then, now, "--same")[0], 1)
 

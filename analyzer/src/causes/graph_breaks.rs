@@ -9,8 +9,8 @@
 //! # How it is recognised
 //! As GP102 LAUNCH; and 5 samples or more of the launching thread's stack, taken while the GPU waited for a launch, stand behind such a break:
 //! TorchDynamo compiles the rest of the function under the name `torch_dynamo_resume_in_NAME_at_LINE`. They are half of the samples at least; or half
-//! stand inside of what `torch.compile` made (a frame of `torch/_dynamo/eval_frame.py` calls it), and of these a quarter behind a break: the others are
-//! in the pieces before it, and on the way from one to the next. The break told is the one that most of them stand behind. The prediction is
+//! stand inside of what `torch.compile` made (a frame of `torch/_dynamo/eval_frame.py` calls it), and of these a fifth behind a break (of 10 or more whose whole stack is known): the others are
+//! in the pieces before it, and on the way from one to the next. What a break calls of `backward()` or of an optimizer is no piece. The break told is the one that most of them stand behind. The prediction is
 //! GP102's: one graph of the whole step.
 //!
 //! # How sure

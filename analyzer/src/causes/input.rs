@@ -103,7 +103,9 @@ fn kind(case: &Case) -> Option<&'static str> {
         () if workers.on_cpu >= WAITING => None,
         () if workers.read_rate >= READS => Some(input_storage::CODE),
         // (a child that computes may be who they wait for)
-        () if Waited::of(case).is_storage() && busy_children(case) == 0 => Some(input_storage::CODE),
+        () if Waited::of(case, &workers).is_storage() && busy_children(case) == 0 => {
+            Some(input_storage::CODE)
+        }
         () => None,
     }
 }
@@ -140,6 +142,9 @@ pub(super) struct Workers {
     pub(super) count: u64,
     /// How many more there were, one after the other: workers that were started anew.
     pub(super) anew: u64,
+    /// Their process ids, and how long all of them together were seen in the steady state, ns.
+    pub(super) pids: Vec<u32>,
+    pub(super) seen_ns: f64,
     /// Mean share of the time on a CPU, on a disk, 0 to 1 each.
     pub(super) on_cpu: f64,
     pub(super) on_disk: f64,
@@ -174,27 +179,38 @@ impl Worker {
 /// What the stacks of a child tell.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Is {
-    /// A worker that was seen fetching, or waiting for what it fetches.
+    /// A worker that fetches, or waits for what it fetches, in [`FETCHES`] of the steady state.
     Fetching,
     Worker,
     /// A process of the same Python that was never seen in a worker's loop.
     Other,
 }
 
-/// Children of which stacks could be read, in the whole run. One that waits nearly all of the time, or runs no Python, has none.
+/// A worker of a loader that is used fetches for this part of the steady state; one of an evaluation's that waits for its turn does not.
+const FETCHES: f64 = 0.05;
+
+/// Children of which stacks could be read, in the whole run. One that runs no Python has none.
 fn told(case: &Case) -> HashMap<u32, Is> {
+    let steady = case.analysis.steady;
     let mut known: HashMap<u32, Is> = HashMap::new();
-    let mut each: HashMap<u32, Is> = HashMap::new();
+    // what it is at most, and how long it fetches in the steady state
+    let mut each: HashMap<u32, (Is, u64)> = HashMap::new();
     for s in case.run.child_samples.iter().filter(|s| s.stack != 0) {
         let is = *known.entry(s.stack).or_insert_with(|| match works(case.run, s.stack) {
             Some(_) => Is::Fetching,
             None if is_worker(case.run, s.stack) => Is::Worker,
             None => Is::Other,
         });
-        let most = each.entry(s.pid).or_insert(Is::Other);
+        let (most, fetches) = each.entry(s.pid).or_insert((Is::Other, 0));
         *most = is.min(*most);
+        *fetches += if is == Is::Fetching { s.span.clip(steady).ns() } else { 0 };
     }
-    each
+    let least = FETCHES * steady.ns() as f64;
+    let is = |most: Is, fetches: u64| match most {
+        Is::Fetching if (fetches as f64) < least => Is::Worker,
+        most => most,
+    };
+    each.into_iter().map(|(pid, (most, fetches))| (pid, is(most, fetches))).collect()
 }
 
 impl Workers {
@@ -214,10 +230,10 @@ impl Workers {
         let told = told(case);
         let strangers = || each.iter().filter(|(pid, w)| !told.contains_key(pid) && w.does_something());
         let is = |pid| told.get(pid).copied().unwrap_or(Is::Other);
-        let mut workers: Vec<(Worker, bool)> = each
+        let mut workers: Vec<(Worker, bool, u32)> = each
             .iter()
             .filter(|(pid, _)| is(pid) != Is::Other)
-            .map(|(pid, w)| (*w, is(pid) == Is::Fetching || w.does_something()))
+            .map(|(pid, w)| (*w, is(pid) == Is::Fetching || w.does_something(), *pid))
             .collect();
         if workers.is_empty() {
             let seen = strangers().map(|(_, w)| w.seen_ns).sum::<f64>().max(1.0);
@@ -229,6 +245,7 @@ impl Workers {
         if workers.iter().any(|w| w.1) {
             workers.retain(|w| w.1);
         }
+        let pids = workers.iter().map(|w| w.2).collect();
         let workers: Vec<Worker> = workers.into_iter().map(|w| w.0).collect();
         let sum = |of: fn(&Worker) -> f64| workers.iter().map(of).sum::<f64>();
         let seen = sum(|w| w.seen_ns).max(1.0);
@@ -236,6 +253,8 @@ impl Workers {
         Workers {
             count,
             anew: workers.len() as u64 - count,
+            pids,
+            seen_ns: seen,
             on_cpu: sum(|w| w.cpu_ns) / seen,
             on_disk: sum(|w| w.disk_ns) / seen,
             read_rate: sum(|w| w.bytes) / seen * 1e9 * count as f64,

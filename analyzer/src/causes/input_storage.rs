@@ -7,8 +7,8 @@
 //!
 //! # How it is recognised
 //! As GP110 INPUT; and either the launching thread waits for workers (child processes seen in the loop of PyTorch's worker by their stacks) that are blocked on a disk for 30 % of the time or
-//! more; or use less than half a CPU each and read 1 MiB/s or more in all, or are blocked until a file, a socket or a page of memory has data in half of the samples (5 or more) in
-//! which they fetch, while no other child computes. Or it reads itself and is blocked reading in half of these samples.
+//! more; or use less than half a CPU each and read 1 MiB/s or more in all, or are blocked until a file, a socket or a page of memory has data in half of the time (5 samples or more) in
+//! which they fetch or are blocked in something else, while no other child computes. Or it reads itself and is blocked reading in half of these samples.
 //! How many workers would keep up: as many more as the step is longer than it would be without the wait, times the part of the time that they fetch.
 //!
 //! # How sure
@@ -42,10 +42,11 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     if workers.count > 0 {
         let (n, rate) = (workers.count, workers.read_rate / 1e6);
         let _ = write!(f.text, "; {}, {:.0} % on a CPU", counted(n, "worker"), workers.on_cpu * 100.0);
-        let waited = Waited::of(case);
+        let waited = Waited::of(case, &workers);
         if waited.is_storage() {
             f.text.push_str(&waited.say());
-            let wanted = (n as f64 * waited.fetch_share() / (1.0 - f.win).max(0.01)).ceil() as u64;
+            let share = waited.fetch_share().unwrap_or(0.0);
+            let wanted = (n as f64 * share / (1.0 - f.win).max(0.01)).ceil() as u64;
             if wanted > n {
                 let _ = write!(f.text, "; {wanted} would keep up if it serves as many at a time");
             }

@@ -30,25 +30,29 @@ pub struct Dispatched {
     /// How many stand in an optimizer that takes one tensor after the other, in one that takes many at once, and somewhere else
     /// in an optimizer's step.
     pub optimizer: [u32; 3],
-    /// How many stand inside of a compiled function, and of how many of these the whole stack is known.
+    /// How many stand inside of a compiled function.
     pub compiled: u32,
-    /// See `compiled`.
-    pub compiled_whole: u32,
-    /// How many stand behind a break of a compiled graph,
+    /// Of those whose whole stack is known: inside of a compiled function, and of these behind a break of its graph.
+    pub whole: [u32; 2],
+    /// How many stand behind a break of a compiled graph, and neither in `backward()` nor in an optimizer's step that it calls there (these are no
+    /// pieces of it),
     pub broken: u32,
     /// where most of these breaks are, and how many of them.
     pub break_at: Option<(Site, u32)>,
 }
 
 /// Of the samples inside of a compiled function this part stands behind a break at least, where its graph falls apart: the rest are the
-/// pieces in front of it and the way from one to the next. (H200 and CPU, 30 blocks with a break in the middle of each: a third.)
-const BEHIND: f64 = 0.25;
+/// pieces in front of it and the way from one to the next. (H200 and CPU, 30 blocks with a break in the middle of each: 0.30 and 0.35.)
+const BEHIND: f64 = 0.2;
 
 impl Dispatched {
     /// Does the device wait for a compiled function that falls apart?
     pub fn falls_apart(&self) -> bool {
+        let [compiled, broken] = self.whole;
         let inside = self.compiled * 2 >= self.samples
-            && f64::from(self.broken) >= BEHIND * f64::from(self.compiled_whole);
+            && compiled >= 2 * LEAST_SAMPLES
+            && broken >= LEAST_SAMPLES
+            && f64::from(broken) >= BEHIND * f64::from(compiled);
         self.broken >= LEAST_SAMPLES && (self.broken * 2 >= self.samples || inside)
     }
 }
@@ -100,8 +104,10 @@ impl Dispatched {
                 None => {}
             }
             found.compiled += u32::from(dispatch.compiled);
-            found.compiled_whole += u32::from(dispatch.compiled && !is_outer);
-            if let Some(at) = &dispatch.broken_at {
+            found.whole[0] += u32::from(dispatch.compiled && !is_outer);
+            let is_piece = dispatch.optimizer.is_none() && Frames::of(run, stack) != Frames::Backward;
+            if let Some(at) = dispatch.broken_at.as_ref().filter(|_| is_piece) {
+                found.whole[1] += u32::from(!is_outer);
                 found.broken += 1;
                 *breaks.entry(at.clone()).or_default() += 1;
             }

@@ -238,6 +238,17 @@ fn a_third_behind_breaks_is_enough_inside_of_what_is_compiled() {
     verdict(&pieces(3, ("fit", "/job/gpt/fit.py", 9)).1, "LAUNCH");
 }
 
+/// A graph that breaks at `loss.backward()` or `opt.step()`: what these launch is no piece of it, and the break cannot be taken out.
+#[test]
+fn what_a_break_calls_of_autograd_or_an_optimizer_is_no_piece() {
+    let engine = ("_engine_run_backward", "@/torch/autograd/graph.py", 823);
+    let backward = ("Tensor.backward", "@/torch/_tensor.py", 581);
+    verdict(&run(|p| tiny(p, &[engine, backward, RESUMED, COMPILED, STEP])).1, "LAUNCH");
+    let optimizer = [("_multi_tensor_adam", "@/torch/optim/adam.py", 476), OPTIMIZER[0], OPTIMIZER[1]];
+    let found = run(|p| tiny(p, &[&optimizer[..], &[RESUMED, COMPILED, STEP]].concat()));
+    verdict(&found.1, "LAUNCH");
+}
+
 /// The line to change is not in somebody else's package.
 #[test]
 fn a_break_in_a_package_is_told_and_the_line_is_the_programs() {

@@ -46,6 +46,9 @@ pub(super) enum Told {
 
 /// Records of calls on. Serialised by the callers (`session::ARMING`, or attaching). Where they come from: bits of `sources`.
 pub(super) fn switch_on(cupti: &Cupti, version: u32, told: Told) -> u32 {
+    if told == Told::All {
+        return 0; // not by records as well
+    }
     if SHARED.load(Ordering::Relaxed) && version < FILTER_LASTS {
         for k in CALLS {
             // SAFETY: a kind number.
@@ -53,9 +56,6 @@ pub(super) fn switch_on(cupti: &Cupti, version: u32, told: Told) -> u32 {
         }
         WHOLE.store(true, Ordering::Relaxed);
         return sources::CALL_KINDS;
-    }
-    if told == Told::All {
-        return 0;
     }
     if !cupti.has_call_filter() {
         return if told == Told::None { sources::NO_LAUNCHES } else { 0 };

@@ -126,10 +126,10 @@ fn on_api(area: u32, id: u32, data: &CUpti_CallbackData, inside: Place) {
     }
     // SAFETY: as above.
     let start = unsafe { data.correlationData.read() };
-    if start == 0 {
-        return; // nested in another call of the same correlation, or entered before we were switched on
+    let end = ticks::now();
+    if start == 0 || start > end {
+        return; // nested in another call of the same correlation, or entered before we were switched on (then it may be anything)
     }
-    let end = ticks::now().max(start);
     thread_block::with(|b| b.outer.set(0));
     if class == Class::Profiler as u8 {
         program::on_profiler_call(

@@ -288,8 +288,17 @@ pub(crate) fn give_up_subscription() {
         ok(unsafe { (session.cupti.unsubscribe)(handle) });
         SOURCES.fetch_or(sources::GAVE_UP, Ordering::Relaxed);
         SOURCES.fetch_and(!sources::CALLBACKS, Ordering::Relaxed);
+        if session.launches_by_callbacks {
+            // the filter was never used: where contexts are there already it gives nothing (`api_records`), the whole kinds do
+            api_records::another_takes_over();
+        }
         if ON.load(Ordering::Relaxed) {
             record_waits(session);
+            if session.launches_by_callbacks {
+                let of_calls =
+                    api_records::switch_on(&session.cupti, session.version, api_records::Told::None);
+                SOURCES.fetch_or(of_calls, Ordering::Relaxed);
+            }
         }
     }
 }

@@ -25,15 +25,21 @@ pub(super) struct ChildWait {
 }
 
 impl ChildWait {
-    /// Of the main thread of `pid`; `None`: it is in no such call, or nobody tells.
-    pub(super) fn of(pid: u32) -> Option<ChildWait> {
-        let text = std::fs::read(format!("/proc/{pid}/syscall")).ok()?;
-        let (call, descriptor) = parse(std::str::from_utf8(&text).ok()?)?;
+    /// Of the main thread of `pid`; `Ok(None)`: it is in no such call.
+    ///
+    /// # Errors
+    /// The kernel does not tell; asked again and again it may log each refusal (Yama, SELinux).
+    pub(super) fn of(pid: u32) -> Result<Option<ChildWait>, std::io::Error> {
+        let text = std::fs::read(format!("/proc/{pid}/syscall"))?;
+        let Some((call, descriptor)) = std::str::from_utf8(&text).ok().and_then(parse) else {
+            return Ok(None);
+        };
         let on_pipe = descriptor.is_some_and(|fd| {
-            std::fs::read_link(format!("/proc/{pid}/fd/{fd}"))
-                .is_ok_and(|to| !holds_data(&to.to_string_lossy()))
+            // what cannot be asked is not taken for storage
+            let to = std::fs::read_link(format!("/proc/{pid}/fd/{fd}"));
+            to.map_or(true, |to| !holds_data(&to.to_string_lossy()))
         });
-        Some(ChildWait { call, on_pipe })
+        Ok(Some(ChildWait { call, on_pipe }))
     }
 }
 
@@ -97,8 +103,8 @@ mod tests {
         let mut seen = (None, None);
         for _ in 0..200 {
             std::thread::sleep(Duration::from_millis(10));
-            seen = (ChildWait::of(reads.id()), ChildWait::of(sleeps.id()));
-            if seen == (Some(ChildWait { call: 0, on_pipe: true }), None) {
+            seen = (ChildWait::of(reads.id()).ok(), ChildWait::of(sleeps.id()).ok());
+            if seen == (Some(Some(ChildWait { call: 0, on_pipe: true })), Some(None)) {
                 break;
             }
         }
@@ -109,7 +115,7 @@ mod tests {
             child.wait().expect("wait");
         }
         if told.is_ok() {
-            assert_eq!(seen, (Some(ChildWait { call: 0, on_pipe: true }), None));
+            assert_eq!(seen, (Some(Some(ChildWait { call: 0, on_pipe: true })), Some(None)));
         }
     }
 }

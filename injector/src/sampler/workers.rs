@@ -50,6 +50,8 @@ struct Worker {
     waits_in: u32,
     /// Where it stood when it waited for data, and what its clock said then: until that goes on it stands there.
     stands: Option<(u64, u32, u8)>,
+    /// What it waits for is not told to us, and not asked any more.
+    is_untold: bool,
 }
 
 /// Of a child.
@@ -95,6 +97,7 @@ impl Worker {
             asked_at: 0,
             waits_in: 0,
             stands: None,
+            is_untold: false,
         }
     }
 
@@ -210,14 +213,26 @@ impl Workers {
         }
         let mut wait = None;
         if ran.saturating_mul(100) < span.saturating_mul(LEAST_ON_CPU) {
-            wait = ChildWait::of(pid);
+            if !worker.is_untold {
+                let asked = ChildWait::of(pid);
+                worker.is_untold = asked.is_err();
+                wait = asked.ok().flatten();
+            }
             if wait.is_none() {
                 return worker.introduce(now, pid, (python, file), codes, told);
             }
+            // one that begins waits for its own files for a while: no failure that counts
+            if worker.python.is_none() && now.saturating_sub(worker.asked_at) < ASKED_EVERY {
+                return;
+            }
         }
-        let stood = worker.stands.filter(|s| wait.is_some() && s.0 == cpu).map(|s| (s.1, s.2));
+        // (a clock that shows nothing at all is none)
+        let stood = worker.stands.filter(|s| wait.is_some() && cpu != 0 && s.0 == cpu).map(|s| (s.1, s.2));
         let Some((stack, bits)) = stood.or_else(|| worker.stack(pid, python, file, codes, told)) else {
-            worker.failed += 1;
+            match wait {
+                Some(_) => worker.asked_at = now,
+                None => worker.failed += 1,
+            }
             return;
         };
         worker.failed = 0;

@@ -113,9 +113,8 @@ def judged(label, form, summary):
     words = f"{first} {v.get('confidence') or ''} {v.get('text') or ''}".strip()
     if form == "fixed":
         false = first not in SILENT and first not in label.fixed
-        # several together: right if each of them is, or is the GPU's own (the spacing of kernels accuses nobody), or what a host slow in launching does between
-        # its launches (where that may be what is left; alone it may not: H200, ee87ef9, jax_float on a host that took 2.21 ms a step of 1.92)
-        also = ("KERNEL-GAP", "HOST") if "LAUNCH" in label.fixed and "LAUNCH" in named else ("KERNEL-GAP",)
+        # several together: right if each of them is, or is the GPU's own (the spacing of kernels accuses nobody)
+        also = ("KERNEL-GAP", *label.beside) if any(n in label.fixed for n in named) else ("KERNEL-GAP",)
         parts = named[1:] if first == "MIXED" else [first]
         return bool(parts) and all(p in label.fixed or (first == "MIXED" and p in also) for p in parts), false, words
     accused = [n for n in named if n in label.forbidden]
@@ -168,16 +167,20 @@ def judge_promise(plan, program, slow, fixed):
 def judge_turns(plan, program, slow, turns):
     """For information: the part of a step that the slow form's verdict says its fix saves, against the part it saves where both forms take turns in one process
     and nobody records them. Another measure, with other faults: each form's blocks meet the GPU as the other left it (its power, of which what is
-    promised depends, is an average of a second), and a DataLoader's workers go on meanwhile."""
+    promised depends, is an average of a second), and a DataLoader's workers go on meanwhile. Returns by which share it is off."""
     rounds = turns.truth.get("rounds_ms") if turns and turns.code == 0 else None
     v = (slow.summary() or {}).get("verdict") or {}
     if not rounds or not v.get("step_ns") or not v.get("predicted_ns"):
-        return
+        return None
     before, watched = (pairing.median(rounds[form]) for form in ("slow", "recorded"))
     said, (saved, low, high) = 1 - v["predicted_ns"] / v["step_ns"], pairing.win(list(zip(rounds["slow"], rounds["fixed"])), rounds=500)
     recorded = (turns.summary() or {}).get("verdict") or {}
+    if saved <= 0:
+        plan.row(NAME, f"{program}: in turns", INFO, f"{said:.1%} said, and the fix saved nothing there: {saved:.1%} [{low:.1%}, {high:.1%}]")
+        return None
     plan.row(NAME, f"{program}: in turns", INFO, f"{said:.1%} said, {saved:.1%} [{low:.1%}, {high:.1%}] saved ({said / saved - 1:+.0%}) of {before:.2f} ms, "
              f"{watched:.2f} recorded; there it says {recorded.get('cause')}")
+    return said / saved - 1
 
 
 def judge_promises(plan, offs):
@@ -185,6 +188,8 @@ def judge_promises(plan, offs):
     are kept."""
     made = {program: off for program, off in offs.items() if off is not None}
     if not made:
+        if offs:
+            plan.row(NAME, "promises", FAIL, f"nothing promised: {', '.join(offs)}")
         return not offs
     within, over = sum(abs(o) <= PROMISE_OFF for o in made.values()), sum(o > PROMISE_OVER for o in made.values())
     kept = within * 24 >= WITHIN_OF_24 * len(offs) and over * 24 <= OVER_OF_24 * max(len(offs), 24)
@@ -347,7 +352,7 @@ def starts_of(plan, program, built):
 
 def run(plan, only=None):
     programs = [p for p in chosen(only) if not (plan.dry and LABELS[p].other)]
-    matrix, wins, ran, offs = Matrix(), {}, {}, {}
+    matrix, wins, ran, offs, in_turns = Matrix(), {}, {}, {}, []
     wanted = [p for p in programs if LABELS[p].native]
     built = native.built(plan, *wanted) if wanted else {}
     lacking = [p for p in wanted if p not in built]  # its row says why
@@ -376,12 +381,16 @@ def run(plan, only=None):
         for program in programs:
             if wins.get(program) is not None and not LABELS[program].both and {(program, "slow"), (program, "fixed")} <= set(ran):
                 offs[program] = judge_promise(plan, program, ran[program, "slow"], ran[program, "fixed"])
-                judge_turns(plan, program, ran[program, "slow"], ran.get((program, "turns")))
+                in_turns.append(judge_turns(plan, program, ran[program, "slow"], ran.get((program, "turns"))))
     finally:
         archive.close()
         plan.detail(NAME, "confusion matrix", matrix.as_detail())
         if not plan.dry:
             judge_promises(plan, offs)
+            told = [off for off in in_turns if off is not None]
+            if told:
+                plan.row(NAME, "promises in turns, unrecorded", INFO, f"{sum(abs(o) <= PROMISE_OFF for o in told)} of {len(told)} within {PROMISE_OFF:.0%}, "
+                         f"{sum(o > PROMISE_OVER for o in told)} above +{PROMISE_OVER:.0%}; from {min(told):+.0%} to {max(told):+.0%}")
             judge_models(plan, ran)
             plan.row(NAME, "points lost", FAIL if matrix.points else NOT_RUN if matrix.missing or matrix.unproven else PASS,
                      f"{matrix.points}: {len(matrix.right)} right, {len(matrix.wrong)} wrong, {len(matrix.false)} falsely accused; "

@@ -27,6 +27,7 @@ class Label:
     both: bool = False  # all of `causes` must be named or found
     forbidden: tuple = ()  # must not even stand second
     fixed: tuple = HEALTHY  # right for the fixed form; () where it is not recorded
+    beside: tuple = ()  # right for the fixed form as a part of a MIXED one, beside what is in `fixed`
     site: bool = False  # a line of Python is the cause
     other: bool = False  # no PyTorch
     native: bool = False  # programs/<name>.cu, built on the machine; no Python, so no line
@@ -78,7 +79,8 @@ LABELS = {
                            proofs={"workers": WINS, "no_sync": WINS, "fixed": WINS}),
     "two_copy_host": slow("COPY", "HOST", both=True, proofs={"pinned": WINS, "no_python": WINS, "fixed": WINS}),
     "jax_host": slow("HOST", kind="python", other=True),
-    "jax_float": slow("SYNC", kind="item", fixed=OR_LAUNCH, other=True),
+    # (dispatching in JAX is no launching only: on a slow host its fixed form was MIXED, LAUNCH + HOST; H200, ee87ef9, 2.21 ms a step of 1.92)
+    "jax_float": slow("SYNC", kind="item", fixed=OR_LAUNCH, beside=("HOST",), other=True),
     "native_sync": slow("SYNC", kind="synchronize", fixed=OR_LAUNCH, site=False, other=True, native=True),
     "cupy_item": slow("SYNC", kind="item", fixed=OR_LAUNCH, other=True),
     "ok_gemm": ok(),
