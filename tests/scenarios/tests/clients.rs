@@ -65,6 +65,23 @@ fn a_client_like_kineto_gets_the_same_records_twice() {
     }
 }
 
+/// Where windows may open and close launches are told by callbacks, until another client takes the subscription.
+#[test]
+fn launches_go_on_where_a_client_takes_the_callbacks_that_told_them() {
+    for release in ["12.4", "13.0"] {
+        let victim = || Victim::ours(release, &["kineto_pauses", "300", "2", "subscribe"]);
+        let with = both(|| victim().env("GAPPROBE_BUDGET", "99"), release);
+        let recorded = with.recorded();
+        assert_ne!(recorded.header.sources & sources::GAVE_UP, 0, "{release}");
+        let kernels: std::collections::HashSet<u32> =
+            recorded.kernels().iter().map(|(_, k)| k.correlation).collect();
+        let calls: std::collections::HashSet<u32> =
+            recorded.calls(Class::Launch).iter().map(|(_, c)| c.correlation).collect();
+        let without = kernels.difference(&calls).count();
+        assert_eq!((kernels.len(), without), (1800, 0), "{release}: {:?}", recorded.losses());
+    }
+}
+
 #[test]
 fn a_client_like_kineto_that_profiles_without_a_pause() {
     let with = both(|| Victim::sim("13.0", &["kineto_cupti", "200", "4"]), "no pause");
