@@ -6,7 +6,8 @@
 //   KERNELS   launched before, during and after each profile (100)
 //   PROFILES  how many profiles (2)
 //   HOW       plt (default), or dlsym: resolves CUPTI itself, as XLA and Triton do, unsubscribes after each profile;
-//             or subscribe: takes the subscription and asks for no records
+//             or subscribe: takes the subscription and asks for no records; or kinds_first: switches its kinds on before it
+//             registers its buffers
 // Prints a line per profile: "profile N: subscribe R, kernels K of E, copies C of F, others O", then "launched N".
 // Exit code 1 when a profile missed an event or saw one that is not its own.
 #include "sim.h"
@@ -51,7 +52,7 @@ static void called(void) {}
 int main(int argc, char **argv) {
     long count = argc > 1 ? atol(argv[1]) : 100, profiles = argc > 2 ? atol(argv[2]) : 2, launched = 0;
     int by_dlsym = argc > 3 && !strcmp(argv[3], "dlsym"), code = 0, held = -1;
-    int records = argc <= 3 || strcmp(argv[3], "subscribe");
+    int records = argc <= 3 || strcmp(argv[3], "subscribe"), kinds_first = argc > 3 && !strcmp(argv[3], "kinds_first");
     void *function = kernel("torch_kernel", 5), *device, *subscriber = NULL, *host;
     static const int kinds[] = {1, 2, 10, 39, 5, 4, 17};
     if (by_dlsym) {
@@ -72,8 +73,9 @@ int main(int argc, char **argv) {
         usleep(50000);
         kernels = copies = others = 0;
         if (held != 0) held = subscribe(&subscriber, called, NULL);
-        if (records) register_buffers(requested, completed);
+        if (records && !kinds_first) register_buffers(requested, completed);
         for (size_t k = 0; records && k < sizeof kinds / sizeof *kinds; k++) enable(kinds[k]);
+        if (kinds_first) register_buffers(requested, completed);
         for (long k = 0; k < count; k++, launched++) launch(function, NULL);
         for (int k = 0; k < 5; k++) CHECK(cudaMemcpyAsync(device, host, 1 << 20, 1, NULL));
         CHECK(cudaDeviceSynchronize());

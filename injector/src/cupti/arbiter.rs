@@ -6,7 +6,8 @@
 //! * `cuptiSubscribe`: we give our subscription up, then forward.
 //! * `cuptiActivityRegisterCallbacks`: we flush, wait for flushes of ours that are under way (what they hand out later would
 //!   be handed to the other, which frees it), switch everything of ours off (a kind left on leaks into the other's
-//!   trace) and step aside; the span until we are back is recorded as unobserved, never as idle.
+//!   trace) and step aside; the span until we are back is recorded as unobserved, never as idle. What the other has switched on before it
+//!   (Proton does) went off with it, and goes on again once the buffers are its own.
 //! * when all kinds the other switched on are off again and it has flushed, the drain thread has us re-armed, while no thread launches
 //!   (`windows::gate`);
 //! * after another client's `cuptiFinalize` we do not come back: the rest of the run is unobserved.
@@ -27,6 +28,8 @@ static YIELDED_AT: AtomicU64 = AtomicU64::new(0);
 /// Kinds the other client has on, one bit each.
 static THEIR_KINDS: AtomicU64 = AtomicU64::new(0);
 static THEY_FLUSHED: AtomicBool = AtomicBool::new(false);
+/// Some of these went off with ours: CUPTI has one switch a kind.
+static THEIRS_WENT_OFF: AtomicBool = AtomicBool::new(false);
 static LAST_CALL: AtomicU64 = AtomicU64::new(0);
 /// Another client tore CUPTI down: re-enabling after that has crashed processes with CUDA graphs (H200.md).
 static TORN_DOWN: AtomicBool = AtomicBool::new(false);
@@ -122,6 +125,7 @@ pub(crate) fn before_register() {
         BUFFERS_WERE_THEIRS.store(true, Ordering::Release); // a window may have begun meanwhile
         session::wait_for_flushes();
         session::disarm(session);
+        THEIRS_WENT_OFF.store(THEIR_KINDS.load(Ordering::Acquire) != 0, Ordering::Release);
         session::flush_rest(session);
         buffers::write_off_lent();
         THEY_FLUSHED.store(false, Ordering::Relaxed);
@@ -131,6 +135,14 @@ pub(crate) fn before_register() {
 /// It was forwarded.
 pub(crate) fn after_register() {
     note();
+    if let (true, Some(session)) = (THEIRS_WENT_OFF.swap(false, Ordering::AcqRel), session::get()) {
+        // not before: a buffer of ours that is lent to such a kind would be handed to the other, which frees it
+        let theirs = THEIR_KINDS.load(Ordering::Acquire);
+        for kind in (0..u64::BITS).filter(|kind| theirs >> kind & 1 != 0) {
+            // SAFETY: a kind that the other switched on with success.
+            session::ok(unsafe { (session.cupti.activity_enable)(kind) });
+        }
+    }
     UNDER_WAY.fetch_sub(1, Ordering::AcqRel);
 }
 

@@ -126,7 +126,7 @@ fn start() {
 const LONGEST_START: u64 = 2_000_000_000;
 
 /// Counts an error of a CUPTI call of ours; true on success.
-fn ok(result: CuptiResult) -> bool {
+pub(super) fn ok(result: CuptiResult) -> bool {
     if !result.is_success() {
         losses::add(Loss::CuptiError, 1);
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Purpose: another client of CUPTI in the same process gets the same records with gapprobe as without, twice; we record
 //! before and after, and the span between is unobserved, never idle. One client as Kineto (linked, through the PLT), one
-//! as XLA (dlsym, frees every buffer it is handed, may tear CUPTI down at its end).
+//! as XLA (dlsym, frees every buffer it is handed, may tear CUPTI down at its end), one as Proton (its kinds first).
 
 use gapprobe_scenarios::built::built;
 use gapprobe_scenarios::{Run, Victim};
@@ -79,6 +79,16 @@ fn launches_go_on_where_a_client_takes_the_callbacks_that_told_them() {
             recorded.calls(Class::Launch).iter().map(|(_, c)| c.correlation).collect();
         let without = kernels.difference(&calls).count();
         assert_eq!((kernels.len(), without), (1800, 0), "{release}: {:?}", recorded.losses());
+    }
+}
+
+/// What we switch off when we step aside may be what the other has switched on already: CUPTI has one switch a kind.
+#[test]
+fn a_client_that_switches_its_kinds_on_before_it_registers_its_buffers() {
+    for release in ["12.4", "13.0"] {
+        let with = both(|| Victim::ours(release, &["kineto_pauses", "300", "2", "kinds_first"]), release);
+        let have = holds_what_it_observed(&with, release);
+        assert!(have >= 600, "{release}: {have} kernels");
     }
 }
 
@@ -163,4 +173,18 @@ fn a_client_like_xla_that_tears_cupti_down() {
 #[test]
 fn a_client_like_xla_that_comes_later_and_tears_cupti_down() {
     like_xla("13.0", false, true);
+}
+
+/// Triton's Proton: every session ends with `cuptiFinalize`, so what comes after the first is not observed.
+#[test]
+fn a_client_like_proton_gets_its_kernels() {
+    for (release, early) in [("12.9", "0"), ("13.0", "1")] {
+        let plugin = built().victims.join(release).join("libproton.so");
+        let with =
+            both(|| Victim::ours(release, &["xla_host", &plugin.to_string_lossy(), early, "2"]), release);
+        let have = holds_what_it_observed(&with, release);
+        assert!(have >= 200, "{release}: {have} kernels before the first session");
+        let last = with.recorded().unobserved().iter().map(|s| s.end).max();
+        assert!(last >= Some(with.recorded().header.exit_monotonic), "{release}: {last:?}");
+    }
 }

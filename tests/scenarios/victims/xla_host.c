@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // link: -lcudart -lcuda
-// A program that profiles itself twice through libxla_cuda_plugin_victim.so, with work before, between and after.
+// A program that profiles itself twice through libxla_cuda_plugin_victim.so or libproton.so, with work before, between and after.
 //
 // usage: xla_host PLUGIN EARLY FINALIZE: EARLY 1 maps the plugin before CUDA is used (as JAX does), FINALIZE 1 tears
-// CUPTI down after the second profile. Prints the plugin's lines and "launched N"; exit code 1 where a profile was wrong.
+// CUPTI down after the second profile, 2 after both. Prints the plugin's lines and "launched N"; exit code 1 where a profile was wrong.
 #include "sim.h"
 #include <dlfcn.h>
 #include <unistd.h>
@@ -26,9 +26,10 @@ int main(int argc, char **argv) {
     if (!plugin) plugin = dlopen(argv[1], RTLD_NOW);
     if (!plugin) return 83;
     profile = dlsym(plugin, "xla_profile");
+    if (!profile) profile = dlsym(plugin, "proton_profile");
     usleep(700000);
     work();
-    wrong |= profile(work, COUNT, 0);
+    wrong |= profile(work, COUNT, finalize > 1);
     usleep(900000);
     work();
     usleep(100000);
