@@ -15,6 +15,9 @@ pub(crate) fn other_profiler() -> Option<(&'static str, &'static str)> {
         ("Nsight Compute", "NV_NSIGHT_INJECTION_TRANSPORT_TYPE"),
         ("Nsight Compute", "NV_NSIGHT_INJECTION_PORT_BASE"),
         ("nvprof", "NVPROF_ID"),
+        // read off its binaries (13.5): set by the launcher, read by what it injects
+        ("compute-sanitizer", "NV_SANITIZER_INJECTION_TRANSPORT_TYPE"),
+        ("compute-sanitizer", "NV_SANITIZER_INJECTION_PORT_BASE"),
     ];
     if let Some(found) = variables.into_iter().find(|(_, v)| environment::get(v).is_some()) {
         return Some(found);

@@ -351,11 +351,17 @@ fn a_switch_that_is_neither_on_nor_off_is_named_and_nothing_is_recorded() {
 
 #[test]
 fn another_profiler_around_it_stays_off() {
-    let run = Victim::sim("13.0", &LOOP).env("NSYS_PROFILING_SESSION_ID", "17").run();
-    let lines = unharmed(&run, "nsys");
-    assert_eq!(lines.len(), 1);
-    assert!(lines[0].contains("Nsight Systems"), "{lines:?}");
-    assert!(run.truth().cupti.is_empty() && run.left_anywhere().is_empty());
+    let signs = [
+        ("Nsight Systems", "NSYS_PROFILING_SESSION_ID", "17"),
+        ("Nsight Compute", "NV_NSIGHT_INJECTION_PORT_BASE", "49152"),
+        ("compute-sanitizer", "NV_SANITIZER_INJECTION_PORT_BASE", "49152"),
+    ];
+    for (tool, variable, value) in signs {
+        let run = Victim::sim("13.0", &LOOP).env(variable, value).run();
+        let lines = unharmed(&run, variable);
+        assert!(lines.len() == 1 && lines[0].contains(tool) && lines[0].contains(variable), "{lines:?}");
+        assert!(run.truth().cupti.is_empty() && run.left_anywhere().is_empty(), "{variable}");
+    }
 }
 
 #[test]
