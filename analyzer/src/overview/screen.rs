@@ -163,7 +163,7 @@ fn steps(out: &mut Page, o: &Overview<'_>, a: &Analysis) {
         String::new()
     };
     let mut text = format!(
-        "Steps: {}{micro} (by {}{warm}), median {}, p95 {}",
+        "Steps: {}{micro} (by {}{warm}), mean {}, median {}, p95 {}",
         steady.len(),
         match a.steps.source {
             StepSource::Marks => "marks",
@@ -171,6 +171,7 @@ fn steps(out: &mut Page, o: &Overview<'_>, a: &Analysis) {
             _ if a.steps.may_be_parts => "the period of the launches, perhaps parts of a step",
             _ => "the period of the launches",
         },
+        time(a.steps.mean_ns as u64),
         time(a.steps.median_ns),
         time(p95)
     );
@@ -301,7 +302,7 @@ fn kernels(out: &mut Page, o: &Overview<'_>) {
 fn calls(out: &mut Page, o: &Overview<'_>) {
     let Some(table) = Rows::of(o.source, "syncs") else { return };
     let lines = Lines::of(&o.input.run, o.source.analysis());
-    out.section("Blocking calls", table.iter().take(4), |r, most| {
+    out.section("Blocking calls, of all that was recorded", table.iter().take(4), |r, most| {
         let cost = match r.number("idle_ns") {
             0.0 => format!("costs 0: {}", meanwhile(o.source, r.text("name"), r.text("site"))),
             ns => {
@@ -330,7 +331,11 @@ fn calls(out: &mut Page, o: &Overview<'_>) {
     if let Some(pair) = lines.pair {
         let (one, other) = (line(pair.one), line(pair.other));
         let win = pair.win * 100.0;
+        // (the section has ended with an empty line)
+        out.text.truncate(out.text.trim_end_matches('\n').len());
+        out.text.push('\n');
         out.sentence("  ", &format!("neither wins much alone: {one} and {other} together {win:.0} %"));
+        out.text.push('\n');
     }
 }
 
