@@ -115,7 +115,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     }
     let main = own.map_or_else(|| stood.main(), |own| own.main(stood));
     if matches!(main, Some(Doing::Computes | Doing::Reads | Doing::Allocates)) {
-        f.fix = "move it to another thread or process, do it one step ahead, or on the GPU";
+        f.fix = "move it to another process (or thread, where it holds no GIL), do it one step ahead, or on the GPU";
     }
     let doing = main.unwrap_or(Doing::Unknown);
     f.text = format!("the launching thread {} {}, up to {longest}", doing.words(), case.rhythm(f.count));

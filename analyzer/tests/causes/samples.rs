@@ -655,7 +655,7 @@ fn the_trace_and_the_folded_stacks_say_where_the_thread_stood() {
     let idle = || text.lines().filter(|l| l.contains("\"cat\":\"idle\",\"name\":\"HOST\""));
     let told = idle().filter(|l| {
         l.contains("\"site\":\"gpt/train.py:41 in prepare\"")
-            && l.contains("\"to change\":\"move it to another thread")
+            && l.contains("\"to change\":\"move it to another process")
     });
     let (told, all) = (told.count(), idle().count());
     assert!(told >= 20 && told <= all, "{told} of {all}");
