@@ -7,12 +7,18 @@ mod program;
 
 #[path = "causes/alloc.rs"]
 mod alloc;
+#[path = "causes/arrays.rs"]
+mod arrays;
+#[path = "causes/blocked.rs"]
+mod blocked;
 #[path = "causes/casts.rs"]
 mod casts;
 #[path = "causes/copy.rs"]
 mod copy;
 #[path = "causes/device.rs"]
 mod device;
+#[path = "causes/gil.rs"]
+mod gil;
 #[path = "causes/gpus.rs"]
 mod gpus;
 #[path = "causes/host.rs"]

@@ -80,6 +80,17 @@ impl Page {
         rows: impl Iterator<Item = Fields<'a>>,
         row: impl Fn(&Fields<'a>, usize) -> String,
     ) {
+        self.section_with(title, rows, row, None);
+    }
+
+    /// As [`Page::section`], with a sentence below the rows.
+    pub(super) fn section_with<'a>(
+        &mut self,
+        title: &str,
+        rows: impl Iterator<Item = Fields<'a>>,
+        row: impl Fn(&Fields<'a>, usize) -> String,
+        foot: Option<&str>,
+    ) {
         let mut rows = rows.peekable();
         if rows.peek().is_none() {
             return;
@@ -111,6 +122,9 @@ impl Page {
             } else {
                 fit::wrap(&mut self.text, "  ", &row(&fields, room / 2), self.most, true);
             }
+        }
+        if let Some(foot) = foot {
+            self.sentence("  ", foot);
         }
         self.text.push('\n');
     }

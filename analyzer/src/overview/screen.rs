@@ -302,7 +302,12 @@ fn kernels(out: &mut Page, o: &Overview<'_>) {
 fn calls(out: &mut Page, o: &Overview<'_>) {
     let Some(table) = Rows::of(o.source, "syncs") else { return };
     let lines = Lines::of(&o.input.run, o.source.analysis());
-    out.section("Blocking calls, of all that was recorded", table.iter().take(4), |r, most| {
+    let line = |n: usize| lines.lines.get(n).map(|l| l.site.to_string()).unwrap_or_default();
+    let pair = lines.pair.as_ref().map(|pair| {
+        let (one, other, win) = (line(pair.one), line(pair.other), pair.win * 100.0);
+        format!("neither wins much alone: {one} and {other} together {win:.0} %")
+    });
+    let row = |r: &Fields<'_>, most: usize| {
         let cost = match r.number("idle_ns") {
             0.0 => format!("costs 0: {}", meanwhile(o.source, r.text("name"), r.text("site"))),
             ns => {
@@ -326,17 +331,8 @@ fn calls(out: &mut Page, o: &Overview<'_>) {
             // (what the line wins is said where it costs, not beside a call of the same line that costs nothing)
             if r.number("idle_ns") > 0.0 { alone(&lines, r.text("site")) } else { String::new() }
         )
-    });
-    let line = |n: usize| lines.lines.get(n).map(|l| l.site.to_string()).unwrap_or_default();
-    if let Some(pair) = lines.pair {
-        let (one, other) = (line(pair.one), line(pair.other));
-        let win = pair.win * 100.0;
-        // (the section has ended with an empty line)
-        out.text.truncate(out.text.trim_end_matches('\n').len());
-        out.text.push('\n');
-        out.sentence("  ", &format!("neither wins much alone: {one} and {other} together {win:.0} %"));
-        out.text.push('\n');
-    }
+    };
+    out.section_with("Blocking calls, of all that was recorded", table.iter().take(4), row, pair.as_deref());
 }
 
 /// What a line wins by itself, where that is worth a word.

@@ -4,15 +4,15 @@
 
 use analyzer::analysis::{Bucket, Confidence};
 use analyzer::{Analysis, Run};
-use trace::event::sample::{COLLECTING, HOLDS_GIL, WAITS_GIL};
+use trace::event::sample::{COLLECTING, HOLDS_GIL};
 
 use super::input::{ITEM, NEXT, SINGLE};
 use super::program::{Pose, TICK};
 use super::{kept, run, time, verdict, Program};
 
 pub(super) const AWAY: u64 = 12_000_000;
-const TORCH: &str = "/venv/lib/python3.11/site-packages/torch";
-const LIBRARY: &str = "/usr/lib/python3.11";
+pub(super) const TORCH: &str = "/venv/lib/python3.11/site-packages/torch";
+pub(super) const LIBRARY: &str = "/usr/lib/python3.11";
 
 /// A stack below the program's loop, innermost first.
 pub(super) fn stack(p: &mut Program, inner: &[(&str, &str, u32)]) -> u32 {
@@ -44,7 +44,7 @@ pub(super) fn names(found: &(Run, Analysis), cause: &str, line: u32) {
 
 /// The same where the mended program is another one.
 #[track_caller]
-fn names_with(found: &(Run, Analysis), cause: &str, line: u32, truth: f64) {
+pub(super) fn names_with(found: &(Run, Analysis), cause: &str, line: u32, truth: f64) {
     let a = &found.1;
     verdict(a, cause);
     assert_eq!(a.verdict.site.as_ref().map_or(0, |s| s.line), line, "{}", a.verdict.text);
@@ -188,100 +188,6 @@ fn the_garbage_collector() {
     names(&found, "GC", 41);
 }
 
-/// Steps in which the launching thread waits for the lock; `hold` says what is known of who holds it at a tick.
-fn locked(mut hold: impl FnMut(&mut Program, u64)) -> (Run, Analysis) {
-    run(|p| {
-        work(p);
-        let pose = Pose { bits: WAITS_GIL, ..Pose::blocked(stack(p, &[PREPARE]), 202) };
-        let tick = p.t.next_multiple_of(TICK);
-        p.stand(AWAY, pose);
-        hold(p, tick);
-    })
-}
-
-const HOLDER: u32 = 500;
-
-fn decoding(p: &mut Program, line: u32) -> Pose {
-    let other =
-        p.b.stack(&[("decode", "/job/gpt/server.py", line), ("run", &format!("{LIBRARY}/threading.py"), 9)]);
-    Pose { bits: HOLDS_GIL, ..Pose::computing(other) }
-}
-
-#[test]
-fn the_global_lock_and_who_holds_it() {
-    let found = locked(|p, tick| {
-        let pose = decoding(p, 7);
-        p.sample(HOLDER, tick, pose);
-    });
-    names(&found, "GIL", 7);
-    assert!(
-        found.1.verdict.text.ends_with("; held by decode at gpt/server.py:7"),
-        "{}",
-        found.1.verdict.text
-    );
-    // the holder is read after all that wait, or, where it calls CUDA itself, before them
-    for late in [300_000, -300_000] {
-        let found = locked(|p, tick| {
-            let pose = decoding(p, 7);
-            p.sample(HOLDER, tick.saturating_add_signed(late), pose);
-        });
-        names(&found, "GIL", 7);
-    }
-}
-
-#[test]
-fn a_holder_all_over_its_function_is_that_function() {
-    let mut line = 0;
-    let found = locked(|p, tick| {
-        line += 1;
-        let pose = decoding(p, 10 + line % 7);
-        p.sample(HOLDER, tick, pose);
-    });
-    names(&found, "GIL", 0);
-    let text = &found.1.verdict.text;
-    assert!(text.ends_with("; held by decode at gpt/server.py"), "{text}");
-}
-
-/// Known in a third of the waits, or from another time than the wait: nobody is accused, not the line that waits either.
-#[test]
-fn a_lock_whose_holder_is_not_known_names_no_line() {
-    let mut n = 0;
-    let third = locked(|p, tick| {
-        n += 1;
-        if n % 3 == 0 {
-            let pose = decoding(p, 7);
-            p.sample(HOLDER, tick, pose);
-        }
-    });
-    let elsewhen = locked(|p, tick| {
-        let pose = decoding(p, 7);
-        p.sample(HOLDER, tick - 2_000_000, pose);
-    });
-    for found in [third, elsewhen] {
-        names(&found, "GIL", 0);
-        assert_eq!(found.1.verdict.site, None);
-        let text = &found.1.verdict.text;
-        assert!(
-            text.ends_with("; it waits in gpt/train.py:41 in prepare, who holds it is not known"),
-            "{text}"
-        );
-    }
-}
-
-/// A thread that is looked at only because it holds the lock may stand in a loader of its own: no input of the launching one.
-#[test]
-fn a_holder_in_a_loader_is_no_input() {
-    let found = locked(|p, tick| {
-        let frames = [
-            ("__next__", &*format!("{TORCH}/utils/data/dataloader.py"), 700),
-            ("ahead", "/job/gpt/ahead.py", 5),
-        ];
-        let pose = Pose { bits: HOLDS_GIL, ..Pose::computing(p.b.stack(&frames)) };
-        p.sample(HOLDER, tick, pose);
-    });
-    names(&found, "GIL", 5);
-}
-
 #[test]
 fn a_checkpoint_and_other_files() {
     let save = ("_save", "@/serialization.py", 900);
@@ -324,190 +230,6 @@ fn starved_of_cpu() {
     };
     names(&starved(900), "CPU-STARVED", 41);
     names(&starved(300), "HOST", 41);
-}
-
-#[test]
-fn sleeping() {
-    names(&standing(|p| Pose::blocked(stack(p, &[PREPARE]), 230)), "SLEEP", 41);
-    // up to Python 3.10 time.sleep selects; an event loop selects too
-    names(&standing(|p| Pose::blocked(stack(p, &[PREPARE]), 270)), "SLEEP", 41);
-}
-
-#[test]
-fn locks_and_autograds_own_thread() {
-    let wait = ("Condition.wait", "%/threading.py", 355);
-    names(&standing(|p| Pose::blocked(stack(p, &[wait, PREPARE]), 202)), "LOCK", 41);
-    let engine = ("_engine_run_backward", "@/autograd/graph.py", 823);
-    names(&standing(|p| Pose::blocked(stack(p, &[engine, PREPARE]), 202)), "HOST", 41);
-}
-
-/// The thread that is waited for is named where it computes at the same moments, not where it waits itself, or computed at others.
-#[test]
-fn what_another_thread_computes_while_it_is_waited_for() {
-    let found = |at: i64, busy: bool| {
-        run(|p| {
-            work(p);
-            let waits = stack(p, &[("Queue.get", "%/queue.py", 171), PREPARE]);
-            let tick = p.t.next_multiple_of(TICK);
-            p.stand(AWAY, Pose::blocked(waits, 202));
-            let other = stack(p, &[("pack", "/job/gpt/data.py", 7), ("run", "%/threading.py", 9)]);
-            let pose = if busy { Pose::computing(other) } else { Pose::blocked(other, 202) };
-            p.sample(HOLDER, tick.saturating_add_signed(at), pose);
-        })
-    };
-    let together = found(300_000, true);
-    verdict(&together.1, "LOCK");
-    let v = &together.1.verdict;
-    assert_eq!(v.site.as_ref().map(|s| s.line), Some(41), "{}", v.text);
-    // it computes for 10 of 13.5 ms: a step earlier is not early enough
-    assert!(v.text.contains(" % of the time: that is the limit") && v.predicted_ns == 0.0, "{v:?}");
-    assert!(v.fix.starts_with("make what the other thread does cheaper"), "{}", v.fix);
-    assert!(
-        together.1.verdict.text.contains("; meanwhile pack at gpt/data.py:7 computes"),
-        "{}",
-        together.1.verdict.text
-    );
-    for other in [found(300_000, false), found(4_000_000, true)] {
-        names(&other, "LOCK", 41);
-        assert!(!other.1.verdict.text.contains("meanwhile"), "{}", other.1.verdict.text);
-    }
-}
-
-/// A producer that is on a CPU for little of the time is the limit of nothing: to have it a step earlier wins all of the wait.
-#[test]
-fn a_producer_with_time_left_keeps_the_promise() {
-    let mut n = 0;
-    let found = run(|p| {
-        work(p);
-        let waits = stack(p, &[("Queue.get", "%/queue.py", 171), PREPARE]);
-        let from = p.t;
-        p.stand(AWAY, Pose::blocked(waits, 202));
-        // (the sample says so of its moment, over a time in which it slept)
-        let other = stack(p, &[("pack", "/job/gpt/data.py", 7), ("run", "%/threading.py", 9)]);
-        n += 1;
-        for tick in (from.next_multiple_of(TICK)..p.t).step_by(TICK as usize).filter(|_| n % 30 == 0) {
-            p.sample(HOLDER, tick + 300_000, Pose::computing(other));
-        }
-    });
-    verdict(&found.1, "LOCK");
-    assert!(!found.1.verdict.text.contains("limit"), "{}", found.1.verdict.text);
-    kept(&found.1, time(work));
-}
-
-/// A loop that polls with `time.sleep`, or a lock, for what a child process makes: the child is the limit.
-#[test]
-fn what_a_child_process_makes_is_had_no_sooner() {
-    let beside = |syscall: u32, child: u32| {
-        run(|p| {
-            let from = p.t;
-            work(p);
-            let at = stack(p, &[PREPARE]);
-            p.stand(AWAY, Pose::blocked(at, syscall));
-            p.child(2000, from, child, 0, 0);
-        })
-        .1
-    };
-    for (syscall, cause) in [(230, "SLEEP"), (202, "LOCK")] {
-        let a = beside(syscall, 900);
-        verdict(&a, cause);
-        let v = &a.verdict;
-        assert!(v.text.contains("; meanwhile a child process computes: if "), "{}", v.text);
-        assert_eq!((v.predicted_ns, v.confidence), (0.0, Confidence::Low), "{}", v.text);
-    }
-    let a = beside(230, 20);
-    verdict(&a, "SLEEP");
-    assert!(a.verdict.predicted_ns > 0.0 && a.verdict.confidence == Confidence::High, "{:?}", a.verdict);
-}
-
-/// A poll loop's sleep ends when the producer (which sleeps itself) is done: what the step does before takes of it.
-#[test]
-fn a_sleep_that_ends_at_a_given_time_promises_nothing() {
-    let mut batch = 1_000_000_000_u64;
-    let (_, a) = run(|p| {
-        let at = stack(p, &[PREPARE]);
-        batch += 20_000_000;
-        p.stand(batch.saturating_sub(p.t), Pose::blocked(at, 230));
-        let more = p.random(2_000_000);
-        p.launch("gemm_kernel", 264, 3_000_000 + more);
-        p.optimizer(20_000);
-        p.item();
-    });
-    verdict(&a, "SLEEP");
-    let v = &a.verdict;
-    assert!(v.text.contains("; it ends at times given from outside: if it polls"), "{}", v.text);
-    assert_eq!((v.predicted_ns, v.confidence), (0.0, Confidence::Low), "{}", v.text);
-}
-
-/// Two threads hand the launching to each other: the line is that of the one that works, not of the one that waits for it.
-#[test]
-fn of_two_threads_that_launch_in_turn_the_one_that_works_is_named() {
-    let handed = |p: &mut Program, away: u64| {
-        work(p);
-        let waits = stack(p, &[("Queue.get", "%/queue.py", 171), PREPARE]);
-        let works = stack(p, &[("pack", "/job/gpt/data.py", 7), ("run", "%/threading.py", 9)]);
-        let ticks = (p.t.next_multiple_of(TICK)..p.t + away).step_by(TICK as usize);
-        for tick in ticks {
-            p.sample(HOLDER, tick + 300_000, Pose::computing(works));
-        }
-        p.stand(away, Pose::blocked(waits, 202));
-        let main = std::mem::replace(&mut p.tid, HOLDER);
-        p.launch("layer_gemm", 264, 500_000);
-        p.tid = main;
-    };
-    let found = run(|p| handed(p, AWAY));
-    names_with(&found, "HOST", 7, time(|p| handed(p, 0)));
-    assert!(found.1.verdict.text.starts_with("gpt/data.py:7 in pack: "), "{}", found.1.verdict.text);
-}
-
-#[test]
-fn the_network() {
-    names(&standing(|p| Pose::blocked(stack(p, &[PREPARE]), 45)), "NETWORK", 41);
-    names(&standing(|p| Pose::blocked(stack(p, &[PREPARE]), 16)), "HOST", 41);
-}
-
-/// A server that waits for requests: not the code's fault, and not GPU-BOUND's or HOST's time.
-#[test]
-fn a_server_without_requests_has_no_work() {
-    let selector = ("EpollSelector.select", "%/selectors.py", 468);
-    let (_, a) = standing(|p| Pose::blocked(stack(p, &[selector]), 232));
-    verdict(&a, "NO-WORK");
-    assert_eq!((a.verdict.code, a.verdict.predicted_ns), ("GP192", 0.0));
-    assert!(a.findings.iter().all(|f| f.cause != "HOST"), "{:?}", a.findings);
-}
-
-/// A training loop in asyncio that awaits its batches from an executor: its own time, not a server's (seen: NO-WORK, "send more requests").
-#[test]
-fn an_event_loop_that_may_await_its_own_tasks_is_not_without_work() {
-    let selector = ("EpollSelector.select", "%/selectors.py", 468);
-    let turn = ("BaseEventLoop._run_once", "%/asyncio/base_events.py", 1898);
-    let (_, a) = standing(|p| Pose::blocked(stack(p, &[selector, turn]), 232));
-    verdict(&a, "HOST");
-    let v = &a.verdict;
-    assert!(
-        v.text.contains("waits in its event loop") && v.text.contains("which is not known"),
-        "{}",
-        v.text
-    );
-    assert_eq!((v.predicted_ns, v.confidence), (0.0, Confidence::Low), "{}", v.text);
-    // a server's
-    let serves = ("run", "/venv/lib/python3.11/site-packages/uvicorn/server.py", 65);
-    verdict(&standing(|p| Pose::blocked(stack(p, &[selector, turn, serves]), 232)).1, "NO-WORK");
-}
-
-/// Waiting for requests for a twentieth of the time leaves the rest to be judged: the GPU is busy then.
-#[test]
-fn what_is_left_beside_waiting_for_requests_is_judged() {
-    let mut step = 0;
-    let (_, a) = run(|p| {
-        p.train_step(6, 300_000);
-        step += 1;
-        if step % 4 == 0 {
-            p.sync();
-            let pose = Pose::blocked(stack(p, &[("EpollSelector.select", "%/selectors.py", 468)]), 232);
-            p.stand(6_000_000, pose);
-        }
-    });
-    verdict(&a, "GPU-BOUND");
 }
 
 /// The sampler ticks beside a GPU that is busy: what the host does meanwhile costs nothing.
@@ -563,85 +285,6 @@ fn launching_in_which_half_of_the_samples_log_is_host() {
     assert!(a.verdict.confidence <= Confidence::High);
     // in the program's own lines: that may be dispatching
     verdict(&run(|p| step(p, false)).1, "LAUNCH");
-}
-
-/// `float(x)` in JAX: no call, only a thread that is blocked until the copy has ended.
-fn reads_an_array(p: &mut Program, copies: bool, frame: (&str, &str, u32)) {
-    p.train_step(6, 20_000);
-    p.launch("loss_kernel", 264, 30_000_000);
-    let from = p.t;
-    let launched = p.t;
-    let end = from + 31_000_000;
-    if copies {
-        let tid = std::mem::replace(&mut p.tid, 900); // a thread of the runtime copies
-        p.copy(7, false, 4, false);
-        p.tid = tid;
-    }
-    p.t = launched;
-    let pose = Pose::blocked(stack(p, &[frame, ("step", "/job/gpt/train.py", 88)]), 202);
-    p.stand(end - from, pose);
-    p.t += 2_500_000; // the program's own work on the value
-}
-
-#[test]
-fn an_array_that_is_read_without_a_call_is_sync() {
-    let array = ("_value", "/venv/lib/python3.11/site-packages/jax/_src/array.py", 600);
-    let found = run(|p| reads_an_array(p, true, array));
-    let f = found.1.findings.iter().find(|f| f.code == "GP101").expect("SYNC");
-    assert_eq!(f.site.as_ref().map(|s| s.line), Some(88), "{}", f.text);
-    assert!(f.text.contains("reading an array (no CUDA call) drains the queue"), "{}", f.text);
-    assert!(
-        found.1.findings.iter().all(|f| f.cause != "LOCK" && f.cause != "HOST"),
-        "{:?}",
-        found.1.findings
-    );
-    // without a copy it waits for somebody else, and so it does in a lock of Python's
-    let lock = |found: (Run, Analysis)| {
-        assert!(found.1.findings.iter().all(|f| f.code != "GP101"), "{:?}", found.1.findings);
-        assert!(found.1.findings.iter().any(|f| f.cause == "LOCK"), "{:?}", found.1.findings);
-    };
-    lock(run(|p| reads_an_array(p, false, array)));
-    lock(run(|p| reads_an_array(p, true, ("Condition.wait", &format!("{LIBRARY}/threading.py"), 355))));
-}
-
-/// `float(loss)` behind a heavy step, in front of many calls of compiled functions, as JAX makes them on an H200: 24 of 40 us, the
-/// copy made by a thread of a pool while the one that waits makes no call. `reads`: blocked below JAX's array, else at work.
-fn fetches_the_loss(p: &mut Program, fetches: bool, reads: bool) {
-    for _ in 0..24 {
-        p.think(35_000);
-        p.launch("loop_fusion", 64, 6_000);
-    }
-    p.think(50_000);
-    p.launch("gemm_fusion_dot", 264, 2_000_000);
-    if !fetches {
-        return;
-    }
-    let launched = p.t;
-    let tid = std::mem::replace(&mut p.tid, 900);
-    p.t = launched + 2_250_000; // the kernel has ended
-    p.copy(26, false, 4, false);
-    p.tid = tid;
-    p.t = launched;
-    let array = ("_value", "/venv/lib/python3.11/site-packages/jax/_src/array.py", 600);
-    let pose = match reads {
-        // what it did since the sample before is as much dispatching as waiting
-        true => {
-            Pose { on_cpu: 600, ..Pose::blocked(stack(p, &[array, ("step", "/job/gpt/train.py", 88)]), 202) }
-        }
-        false => Pose::computing(stack(p, &[("step", "/job/gpt/train.py", 90)])),
-    };
-    p.stand(2_450_000, pose);
-}
-
-#[test]
-fn an_array_that_is_read_in_front_of_many_launches_is_sync_and_hides_them_all() {
-    let four = |p: &mut Program, fetches, reads| (0..4).for_each(|_| fetches_the_loss(p, fetches, reads)); // samples enough
-    let found = run(|p| four(p, true, true));
-    names_with(&found, "SYNC", 88, time(|p| four(p, false, true)));
-    assert_eq!(found.1.verdict.then.map_or("", |t| t.0), "", "{:?}", found.1.verdict.then);
-    // somebody else's copy, beside a thread that works: no wait
-    let works = run(|p| four(p, true, false)).1;
-    assert!(works.findings.iter().all(|f| f.code != "GP101"), "{:?}", works.findings);
 }
 
 /// Where the thread stood is in the slices of the trace and in the folded stacks.

@@ -295,9 +295,7 @@ pub(crate) fn give_up_subscription() {
         if ON.load(Ordering::Relaxed) {
             record_waits(session);
             if session.launches_by_callbacks {
-                let of_calls =
-                    api_records::switch_on(&session.cupti, session.version, api_records::Told::None);
-                SOURCES.fetch_or(of_calls, Ordering::Relaxed);
+                record_calls(session);
             }
         }
     }
@@ -369,6 +367,12 @@ fn switch_on(session: &Session) -> Result<(), CuptiResult> {
     }
     ON.store(true, Ordering::Relaxed);
     record_waits(session);
+    record_calls(session);
+    kernels.ok()
+}
+
+/// Records of those calls that no callback tells of.
+fn record_calls(session: &Session) {
     let told = match is_subscribed() {
         true if session.launches_by_callbacks => api_records::Told::All,
         true => api_records::Told::AllButLaunches,
@@ -376,7 +380,6 @@ fn switch_on(session: &Session) -> Result<(), CuptiResult> {
     };
     let of_calls = api_records::switch_on(&session.cupti, session.version, told);
     SOURCES.fetch_or(of_calls, Ordering::Relaxed);
-    kernels.ok()
 }
 
 /// Switches our kinds and records of calls off (another client records; what we left on would land in its trace).

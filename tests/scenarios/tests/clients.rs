@@ -130,7 +130,7 @@ fn threads_that_launch_meanwhile_leave_none_of_our_buffers_to_the_other() {
 fn like_xla(release: &str, early: bool, finalize: bool) {
     let plugin = built().victims.join(release).join("libxla_cuda_plugin_victim.so");
     let words = [early, finalize].map(|b| if b { "1" } else { "0" });
-    let with = Victim::ours(release, &["xla_host", &plugin.to_string_lossy(), words[0], words[1]]).run();
+    let with = Victim::ours(release, &["plugin_host", &plugin.to_string_lossy(), words[0], words[1]]).run();
     let label = format!("{release}, early {early}, finalize {finalize}");
     let profile = "xla: subscribe 0, kernels 200 of 200, others 0\n"; // as without us
     assert_eq!(with.stdout, format!("{profile}{profile}launched 1200\n"), "{label}: {}", with.stderr);
@@ -147,7 +147,7 @@ fn like_xla(release: &str, early: bool, finalize: bool) {
 #[test]
 fn the_client_like_xla_says_the_same_without_us() {
     let plugin = built().victims.join("13.0/libxla_cuda_plugin_victim.so");
-    let alone = Victim::ours("13.0", &["xla_host", &plugin.to_string_lossy(), "1", "1"]).alone().run();
+    let alone = Victim::ours("13.0", &["plugin_host", &plugin.to_string_lossy(), "1", "1"]).alone().run();
     let profile = "xla: subscribe 0, kernels 200 of 200, others 0\n";
     assert_eq!(
         (alone.ending(), alone.stdout.as_str()),
@@ -181,7 +181,7 @@ fn a_client_like_proton_gets_its_kernels() {
     for (release, early) in [("12.9", "0"), ("13.0", "1")] {
         let plugin = built().victims.join(release).join("libproton.so");
         let with =
-            both(|| Victim::ours(release, &["xla_host", &plugin.to_string_lossy(), early, "2"]), release);
+            both(|| Victim::ours(release, &["plugin_host", &plugin.to_string_lossy(), early, "2"]), release);
         let have = holds_what_it_observed(&with, release);
         assert!(have >= 200, "{release}: {have} kernels before the first session");
         let last = with.recorded().unobserved().iter().map(|s| s.end).max();

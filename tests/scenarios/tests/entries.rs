@@ -161,7 +161,7 @@ fn victims() -> Vec<(&'static str, MakeVictim)> {
                 Victim::sim("13.0", &["loop", "10", "20", "20"]).env("CUDA_INJECTION64_PATH", tool)
             }),
         ),
-        ("xla", Box::new(move || Victim::ours("13.0", &["xla_host", &plugin, "1", "1"]))),
+        ("xla", Box::new(move || Victim::ours("13.0", &["plugin_host", &plugin, "1", "1"]))),
     ]
 }
 

@@ -1,29 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A library that profiles with CUPTI as Triton's Proton does: finds every function by dlsym, subscribes, switches its kind on before it
 // registers its buffers, flushes twice (the second time by force), and tears CUPTI down at the end of each session.
-#include "sim.h"
+#include "own_buffers.h"
 #include <dlfcn.h>
-
-typedef int (*any)();
-static any next;
-static long kernels, others;
-
-static void requested(uint8_t **buffer, size_t *size, size_t *records) {
-    *size = 1 << 20;
-    *buffer = aligned_alloc(8, *size);
-    *records = 0;
-}
-
-static void completed(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid) {
-    uint8_t *record = NULL;
-    while (valid && next(buffer, valid, &record) == 0) {
-        if (*(int *)record == 10) kernels++;
-        else others++;
-    }
-    free(buffer);
-}
-
-static void called(void) {}
 
 // A session around `work`; prints what was seen. Returns 0 where that is exactly `expected` kernels.
 int proton_profile(void (*work)(void), long expected, int finalize) {

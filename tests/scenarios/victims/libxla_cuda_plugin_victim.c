@@ -3,31 +3,8 @@
 // of its own, frees every buffer it is handed (so a buffer of anybody else's kills the process), unsubscribes, and tears
 // CUPTI down where it is told to.
 #define _GNU_SOURCE
-#include "sim.h"
+#include "own_buffers.h"
 #include <dlfcn.h>
-#include <string.h>
-
-typedef int (*any)();
-static any next;
-static long kernels, others;
-
-static void requested(uint8_t **buffer, size_t *size, size_t *records) {
-    *size = 1 << 20;
-    *buffer = aligned_alloc(8, *size);
-    memset(*buffer, 0, *size);
-    *records = 0;
-}
-
-static void completed(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid) {
-    uint8_t *record = NULL;
-    while (valid && next(buffer, valid, &record) == 0) {
-        if (*(int *)record == 10) kernels++;
-        else others++;
-    }
-    free(buffer);
-}
-
-static void called(void) {}
 
 // Found by the plugin alone: the program maps it into no global scope.
 int xla_of_its_own(void) { return 0; }
