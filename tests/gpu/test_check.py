@@ -256,6 +256,11 @@ class EventCost(CannedRun):
         event_cost.judge_cost(self.plan, ["event 70.0 (quarter 40.0, clock 25.0)"])
         self.assertEqual([r["result"] for r in self.plan.rows[-2:]], [PASS, FAIL])
 
+    def test_a_walk_is_judged_by_the_best_of_three(self):
+        for texts, result in ((["walk 120.0 (quarter 99.0)", "walk 99.0 (quarter 90.0)"], PASS), (["walk 120.0 (quarter 99.0)"], FAIL), ([""], FAIL)):
+            event_cost.judge_walk(self.plan, texts)
+            self.assertEqual(self.last(), result)
+
 
 class Harmless(CannedRun):
     def left(self, *, died_s, ended_s, code=0, out="loss 1\n", err="gapprobe[GP101]: x", ticks=(), kernels=0, idle_after=False):
@@ -325,6 +330,20 @@ class Neighbours(CannedRun):
         self.assertEqual(self.judge([same, same]), [PASS] * 4 + [INFO, PASS])
         self.assertEqual(self.judge([same, dict(same, **{"kernel a": 4})]), [PASS, PASS, FAIL, PASS, INFO, PASS])
         self.assertEqual(self.judge([dict(same, **{"cuda_sync x": 2}), same]), [PASS, FAIL, PASS, PASS, INFO, PASS])
+
+    def told(self, calls, answer=0):
+        """An ended run whose trace holds these calls."""
+        run = self.ended({"subscribed": answer}, {"verdict": {}})
+        events = [{"ph": "X", "cat": "cuda_runtime", "name": n, "ts": i, "dur": 1, "pid": 1, "tid": 1} for i, n in enumerate(calls)]
+        path = run.directory / f"gapprobe-host-{run.pid}-a1.json.gz"
+        path.write_bytes(gzip.compress(json.dumps({"traceEvents": events}).encode()))
+        return run
+
+    def test_a_call_that_is_untold_beside_a_subscriber_fails(self):
+        both = ["cudaLaunchKernel", "cudaMemcpyAsync"] * 4
+        for calls, answer, result in ((both, 0, PASS), (both[:-1], 0, FAIL), (both, 39, FAIL)):
+            neighbours.judge_subscriber(self.plan, self.told(both), self.told(calls, answer))
+            self.assertEqual(self.last(), result)
 
 
 class Steps(CannedRun):

@@ -288,15 +288,12 @@ pub(crate) fn give_up_subscription() {
         ok(unsafe { (session.cupti.unsubscribe)(handle) });
         SOURCES.fetch_or(sources::GAVE_UP, Ordering::Relaxed);
         SOURCES.fetch_and(!sources::CALLBACKS, Ordering::Relaxed);
-        if session.launches_by_callbacks {
-            // the filter was never used: where contexts are there already it gives nothing (`api_records`), the whole kinds do
-            api_records::another_takes_over();
-        }
+        // the filter gives nothing of calls that are first put into it where contexts are there already (`api_records`); the whole kinds do
+        api_records::another_takes_over();
         if ON.load(Ordering::Relaxed) {
             record_waits(session);
-            if session.launches_by_callbacks {
-                record_calls(session);
-            }
+            api_records::switch_off(&session.cupti);
+            record_calls(session);
         }
     }
 }

@@ -1,22 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a recorded call costs on the program's thread, ns and tail, on this machine's quiet host: the victim of
 `cargo bench -p gapprobe-scenarios` over the simulated driver (the host's side is what is measured; the driver adds none).
-Needs build/sim/13.0 (`scripts/sim-build build/sim --release`) and hot_path in it (tests/gpu/README.md)."""
+And the walk: what the Python line of a call adds, 20 frames deep, by the victim of its own benchmark (`--bench call_site`).
+Needs build/sim/13.0 (`scripts/sim-build build/sim --release`), and hot_path and libfrom_python.so in it (tests/gpu/README.md)."""
 
 import contextlib
 import math
 import os
 import signal
 import subprocess
+import sys
 
 from check import victim
 from check.plan import NOT_RUN
 
 NAME = "event_cost"
-ABOUT = "ns a recorded call and its p99.99, with an idle and a saturated disk, simulated driver (about 60 s)"
+ABOUT = "ns a recorded call, its p99.99 with an idle and a saturated disk, and a walk of 20 frames, simulated driver (about 90 s)"
 
 EVENT_LIMIT_NS = 60.0
 TAIL_LIMIT_NS = 5_000.0
+WALK_LIMIT_NS = 100.0
 
 
 def number(text, key):
@@ -53,17 +56,42 @@ def judge_tail(plan, title, texts):
     plan.row(NAME, f"p99.99, {title}", right, seen, f"best of three < {TAIL_LIMIT_NS:.0f} ns, or late as seldom as loops")
 
 
-def measure(plan, sim, what, *more):
+def judge_walk(plan, texts):
+    costs = [n for n in (number(t, "walk") for t in texts) if n is not None]
+    best = min(costs) if costs else None
+    plan.row(NAME, "ns a walk of 20 frames", best is not None and best <= WALK_LIMIT_NS, f"{costs} ns", f"best of three <= {WALK_LIMIT_NS:.0f} ns")
+
+
+def started(plan, sim, command, what):
     env = {"LD_LIBRARY_PATH": str(sim), "SIM_TRUTH": "", "SIM_LAUNCH_NS": "0", "GAPPROBE_QUIET": "1"}
-    ended = victim.Victim(plan, [sim / "hot_path", what, *more], ours=True, env=env, name="hot_path").wait(min(60, plan.left() - 2))
+    ended = victim.Victim(plan, command, ours=True, env=env, name=what).wait(min(60, plan.left() - 2))
     plan.detail(NAME, f"{what} {plan.left():.0f} s left", ended.as_detail())
     return ended.out
 
 
+def measure(plan, sim, what, *more):
+    return started(plan, sim, [sim / "hot_path", what, *more], what)
+
+
+def run_walk(plan, sim):
+    library = sim / "libfrom_python.so"
+    if not library.is_file():
+        return plan.row(NAME, "walk", NOT_RUN, f"{library} is not there")
+    command = [sys.executable, victim.PROGRAMS.parent.parent / "victims" / "depth.py", library, "cost", "20"]
+    return judge_walk(plan, [started(plan, sim, command, "walk") for _ in range(3)])
+
+
 def run(plan, only=None):
     sim = plan.build / "sim" / "13.0"
+    if only is None or "walk" in only:
+        run_walk(plan, sim)
+    if only is None or "event" in only:
+        run_events(plan, sim)
+
+
+def run_events(plan, sim):
     if not (sim / "hot_path").is_file():
-        plan.row(NAME, "whole suite", NOT_RUN, f"{sim}/hot_path is not there")
+        plan.row(NAME, "events", NOT_RUN, f"{sim}/hot_path is not there")
         return
     judge_cost(plan, [measure(plan, sim, "cost") for _ in range(3)])
     judge_tail(plan, "disk idle", [measure(plan, sim, "tail", "100000") for _ in range(3)])

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Other profilers in the same process: torch.profiler and JAX's profiler give the same events with us as without, five times."""
+"""Other profilers in the same process: torch.profiler and JAX's profiler give the same events with us as without, five times; and a client that
+takes the subscription half-way and asks for nothing else leaves no call of ours untold."""
+
+import collections
 
 from check import victim
 from check.plan import FAIL, INFO, NOT_RUN
+from check.tracefile import Trace
 
 NAME = "neighbours"
-ABOUT = "torch.profiler and the JAX profiler, five times in a process, with and without us (about 50 s)"
+ABOUT = "torch.profiler and the JAX profiler, five times in a process, with and without us; a subscriber (about 60 s)"
 
 GPU_KINDS = ("kernel ", "gpu_memcpy ", "gpu_memset ")
 
@@ -38,7 +42,29 @@ def judge(plan, who, plain, ours):
                     ours.line[:110] or ours.err[-110:])
 
 
+def judge_subscriber(plan, without, with_one):
+    """The same program twice under us, in the second run with a subscriber from the middle on: as many calls of each name are told."""
+    paths = without.trace(), with_one.trace()
+    if None in paths or without.code or with_one.code or with_one.truth.get("subscribed") != 0:
+        return plan.row(NAME, "subscriber: ran", FAIL, f"exit {without.code}, {with_one.code}; {with_one.truth}; {with_one.err[-160:]!r}")
+    a, b = (dict(collections.Counter(c.name for c in Trace(p).calls)) for p in paths)
+    odd = difference(a, b)
+    return plan.row(NAME, "subscriber: calls told", bool(a) and not odd, f"{sum(a.values())} calls without it, {sum(b.values())} with; "
+                    f"{odd or 'all counts equal'}", "equal by name")
+
+
+def run_subscriber(plan):
+    starts = [(on, lambda on=on: victim.python(plan, "subscribed_torch", *(["--subscribe"] if on else []), ours=True)) for on in (False, True)]
+    ended = victim.several_at_once(plan, starts, seconds_each=20)
+    if None in (ended.get(False), ended.get(True)):
+        return plan.row(NAME, "subscriber", NOT_RUN, "no time left")
+    plan.detail(NAME, "subscriber", {"without": ended[False].as_detail(), "with": ended[True].as_detail()})
+    return judge_subscriber(plan, ended[False], ended[True])
+
+
 def run(plan, only=None):
+    if only is None or "subscriber" in only:
+        run_subscriber(plan)
     who = [w for w in ("torch", "jax") if only is None or w in only]
     starts = [((w, u), lambda w=w, u=u: (victim.python(plan, "profiled_torch", ours=u) if w == "torch" else
                                          victim.jax_program(plan, "profiled_jax", ours=u))) for w in who for u in (False, True)]

@@ -82,6 +82,25 @@ fn launches_go_on_where_a_client_takes_the_callbacks_that_told_them() {
     }
 }
 
+/// As above where nothing switches: what callbacks told of waits and copies is told by records from then on.
+#[test]
+fn calls_go_on_where_a_client_takes_the_subscription_and_asks_for_no_records() {
+    for release in ["12.4", "13.0", "13.5"] {
+        let with = both(|| Victim::ours(release, &["kineto_pauses", "300", "2", "subscribe"]), release);
+        let (truth, recorded) = (with.truth(), with.recorded());
+        assert_ne!(recorded.header.sources & sources::GAVE_UP, 0, "{release}");
+        for (class, word, made) in
+            [(Class::Launch, "Launch", 1800), (Class::Sync, "Synchronize", 6), (Class::Copy, "Memcpy", 10)]
+        {
+            let have: std::collections::HashSet<u32> =
+                recorded.calls(class).iter().map(|(_, c)| c.correlation).collect();
+            let all: Vec<_> = truth.calls.iter().filter(|c| c.name.contains(word)).collect();
+            let missing = all.iter().filter(|c| !have.contains(&c.correlation)).count();
+            assert_eq!((all.len(), missing), (made, 0), "{release}: {word}: {:?}", recorded.losses());
+        }
+    }
+}
+
 /// What we switch off when we step aside may be what the other has switched on already: CUPTI has one switch a kind.
 #[test]
 fn a_client_that_switches_its_kinds_on_before_it_registers_its_buffers() {
