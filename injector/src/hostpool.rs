@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use trace::Loss;
 
+use crate::python::memo::Memo;
 use crate::ring::{overflow, spsc, SLOT_WORDS};
 use crate::thread_block::ThreadBlock;
 use crate::{losses, memory, thread_block};
@@ -25,6 +26,8 @@ struct Place {
     /// Owner's thread id; 0 = free.
     owner: AtomicU32,
     ring: spsc::Ring<RING_EVENTS>,
+    /// What its walks found out about its Python stacks.
+    memo: Memo,
 }
 
 #[repr(C)]
@@ -190,6 +193,12 @@ pub(crate) fn push_behind(before: [u64; SLOT_WORDS], event: [u64; SLOT_WORDS], l
 pub(crate) fn push_together(items: &[[u64; SLOT_WORDS]]) -> bool {
     let place = pool().and_then(|pool| own_place(pool).ok());
     place.is_some_and(|place| place.ring.waiting() < BESIDE_EVENTS && place.ring.push(items))
+}
+
+/// The calling thread's, where it has a place of its own.
+#[inline]
+pub(crate) fn memo() -> Option<&'static Memo> {
+    pool().and_then(|pool| own_place(pool).ok()).map(|place| &place.memo)
 }
 
 /// Ranges get no more than this much of a ring: what waits for the GPU comes behind them, and must find room.

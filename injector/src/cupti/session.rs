@@ -288,11 +288,12 @@ pub(crate) fn give_up_subscription() {
         ok(unsafe { (session.cupti.unsubscribe)(handle) });
         SOURCES.fetch_or(sources::GAVE_UP, Ordering::Relaxed);
         SOURCES.fetch_and(!sources::CALLBACKS, Ordering::Relaxed);
-        // the filter gives nothing of calls that are first put into it where contexts are there already (`api_records`); the whole kinds do
-        api_records::another_takes_over();
+        if session.launches_by_callbacks || !session.cupti.has_call_filter() {
+            // a filter that is first used where contexts are there already gives nothing (`api_records`), the whole kinds do
+            api_records::another_takes_over();
+        }
         if ON.load(Ordering::Relaxed) {
             record_waits(session);
-            api_records::switch_off(&session.cupti);
             record_calls(session);
         }
     }

@@ -4,7 +4,7 @@
 //!
 //! * [`versions`]: offsets of CPython 3.8 to 3.15. [`mod@interpreter`]: this process's Python, by name.
 //! * [`check`]: once, at the first call from Python: is it as those say? Else nothing is ever walked.
-//! * [`walk`]: HOT, at a call: a hash of the stack, and its raw frames with the first sight of it.
+//! * [`walk`]: HOT, at a call: a hash of the stack, and its raw frames with the first sight of it. [`memo`]: what the last walks found out.
 //! * [`sites`]: WARM, on the drain thread: names and lines, by [`code`] and [`lines`].
 //!
 //! Without a GIL we may read the calling thread's own frames only, and only until finalisation begins: after that the
@@ -14,6 +14,7 @@ mod check;
 pub(crate) mod code;
 pub(crate) mod interpreter;
 mod lines;
+pub(crate) mod memo;
 pub(crate) mod sites;
 pub(crate) mod versions;
 pub(crate) mod walk;

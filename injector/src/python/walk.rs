@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // HOT (`site`, `on_code_dealloc`), COLD (`prepare`)
-//! The calling thread's Python frames, read where they lie: no GIL, no reference, 2 to 5 ns a frame. While a thread is
-//! inside a C call its own frames do not change, and they keep their code objects alive.
+//! The calling thread's Python frames, read where they lie: no GIL, no reference, some 2 ns a frame (`docs/event-cost.md`).
+//! While a thread is inside a C call its own frames do not change, and they keep their code objects alive.
 //!
 //! A stack is known by a hash over its frames. With the first sight of a hash its raw frames go through the thread's
 //! ring, for the drain thread to read names and lines; each call then sends the hash alone ([`TAG_SITE`]).
@@ -11,7 +11,7 @@
 //! that is never given twice, and loses it when it dies: the deallocator of the type of code objects is ours from the
 //! start, gives the address a new stamp, and goes on to the interpreter's. The stamp is part of the hash, and the drain
 //! thread looks at it again after it has read a code object. Nothing learnt about an address before a death is ever used
-//! after it.
+//! after it: what a thread keeps of its stacks ([`memo`]) ends with each death.
 
 use std::ffi::c_void;
 use std::sync::atomic::{fence, AtomicPtr, AtomicU64, Ordering};
@@ -20,6 +20,7 @@ use trace::define::MAX_FRAMES;
 use trace::Loss;
 
 use super::interpreter::Interpreter;
+use super::memo::{self, Memo};
 use super::versions::Instruction;
 use crate::ring::{Tag, SLOT_WORDS};
 use crate::{hostpool, losses, memory};
@@ -91,6 +92,7 @@ pub(crate) fn prepare(interpreter: &Interpreter) -> bool {
 /// ours is unloaded, and this needs nothing but two tables.
 unsafe extern "C" fn on_code_dealloc(code: *mut c_void) {
     crate::guard::guard((), || {
+        memo::end_era(); // of any: what a thread keeps may be of one whose entry another took since
         if let Some(entry) = tables().and_then(|t| t.entry(code as u64)) {
             entry.stamp.store(fresh(), Ordering::Release);
         }
@@ -196,16 +198,14 @@ pub(crate) struct RawFrame {
     pub(crate) owner: u8,
 }
 
-/// The frames of a thread, innermost first. What the loop needs of the layout is held by value: behind a reference it is read anew for each
-/// frame, since loads of stamps may not be passed.
-struct Frames {
+/// The calling thread's frames, innermost first. What differs by release and would be asked for each frame is in the type, and a walk is a function
+/// of its own that calls nothing: all that its loop needs is held in registers.
+#[derive(Clone, Copy)]
+struct Frames<const OWNED: bool, const POINTER: bool> {
     previous: usize,
-    owner: Option<usize>,
+    owner: usize,
     code: usize,
-    object_type: usize,
-    code_type: usize,
     instruction: usize,
-    is_pointer: bool,
     at: usize,
     steps: usize,
 }
@@ -218,76 +218,101 @@ unsafe fn load(address: usize) -> usize {
     unsafe { (address as *const usize).read() }
 }
 
-impl Iterator for Frames {
-    type Item = RawFrame;
-
+impl<const OWNED: bool, const POINTER: bool> Frames<OWNED, POINTER> {
+    /// The calling thread's, `thread` being its state.
     #[inline]
-    fn next(&mut self) -> Option<RawFrame> {
+    fn of(interpreter: &Interpreter, thread: usize) -> Self {
+        let layout = &interpreter.layout;
+        // SAFETY: the calling thread's own state, alive while the thread has it; the offsets were checked.
+        let mut at = unsafe { load(thread + layout.thread_frame) };
+        if let (Some(through), true) = (layout.through, at != 0) {
+            // SAFETY: as above.
+            at = unsafe { load(at + through) };
+        }
+        Frames {
+            previous: layout.previous,
+            owner: layout.owner.unwrap_or(0),
+            code: layout.code,
+            instruction: layout.instruction,
+            at,
+            steps: 4 * MAX_FRAMES,
+        }
+    }
+
+    /// The next that is none of the interpreter's own; not yet known to be a function's.
+    #[inline]
+    fn step(&mut self) -> Option<RawFrame> {
         while self.at != 0 && self.steps > 0 {
             let at = self.at;
             self.steps -= 1;
             // SAFETY: `at` is a frame of the calling thread, which is inside a C call: the frame is alive and does not
             // change. The offsets were checked against this interpreter (`check`).
             self.at = unsafe { load(at + self.previous) };
-            let owner = self.owner.map_or(0, |owner| {
+            let mut owner = 0;
+            if OWNED {
                 // SAFETY: as above.
-                unsafe { ((at + owner) as *const u8).read() }
-            });
+                owner = unsafe { ((at + self.owner) as *const u8).read() };
+            }
             if owner >= OWNED_BY_INTERPRETER {
                 continue;
             }
             // The low bits are tags from 3.14 on; objects are aligned to 8 at least.
             // SAFETY: as above.
-            let code = unsafe { load(at + self.code) } & !7;
-            // SAFETY: an object that the frame keeps alive; its type stands in its head.
-            if code == 0 || unsafe { load(code + self.object_type) } != self.code_type {
-                continue;
-            }
-            let instruction = if self.is_pointer {
+            let code = unsafe { load(at + self.code) } as u64 & !7;
+            let instruction = if POINTER {
                 // SAFETY: as above.
                 unsafe { load(at + self.instruction) as u64 }
             } else {
                 // SAFETY: as above, an int.
                 u64::from(unsafe { ((at + self.instruction) as *const u32).read() })
             };
-            return Some(RawFrame { code: code as u64, instruction, owner });
+            return Some(RawFrame { code, instruction, owner });
         }
         None
     }
-}
 
-/// The calling thread's frames, `thread` being its state.
-#[inline]
-fn frames(interpreter: &Interpreter, thread: usize) -> impl Iterator<Item = RawFrame> {
-    let layout = &interpreter.layout;
-    // SAFETY: the calling thread's own state, alive while the thread has it; the offsets were checked.
-    let mut at = unsafe { load(thread + layout.thread_frame) };
-    if let (Some(through), true) = (layout.through, at != 0) {
-        // SAFETY: as above.
-        at = unsafe { load(at + through) };
+    /// A hash over the words of all, as they lie there, and how many they are.
+    #[inline(never)]
+    fn words(mut self) -> Hash {
+        let mut hash = Hash::NONE;
+        while let Some(frame) = self.step() {
+            hash.add(mix(frame.code, frame.instruction));
+            if hash.depth == MAX_FRAMES as u64 {
+                break;
+            }
+        }
+        hash
     }
-    let frames = Frames {
-        previous: layout.previous,
-        owner: layout.owner,
-        code: layout.code,
-        object_type: layout.object_type(),
-        code_type: interpreter.code_type,
-        instruction: layout.instruction,
-        is_pointer: layout.instruction_is == Instruction::Pointer,
-        at,
-        steps: 4 * MAX_FRAMES,
-    };
-    frames.take(MAX_FRAMES)
+}
+
+/// Is the object that a frame holds as its code one?
+#[inline]
+fn is_function(interpreter: &Interpreter, frame: &RawFrame) -> bool {
+    // SAFETY: an object that the frame keeps alive; its type stands in its head.
+    frame.code != 0
+        && unsafe { load(frame.code as usize + interpreter.layout.object_type()) } == interpreter.code_type
 }
 
 #[inline]
-fn fold(hash: u64, a: u64, b: u64) -> u64 {
-    let product = u128::from(hash ^ a) * u128::from(b ^ 0x9e37_79b9_7f4a_7c15);
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a ^ 0x8ebc_6af0_9c88_c6e3) * u128::from(b ^ 0x9e37_79b9_7f4a_7c15);
     product as u64 ^ (product >> 64) as u64
 }
 
-/// The hash of stacks, a frame at a time. Frames are mixed each for itself, with their place, so that only a rotation and an addition wait for
-/// the frame before.
+/// A frame's own part of a stack's hash.
+#[inline]
+fn mix(code: u64, instruction: u64) -> u64 {
+    fold(code, instruction)
+}
+
+/// The same of a code object of this stamp.
+#[inline]
+fn mix_stamped(frame: &RawFrame, stamp: u64) -> u64 {
+    mix(frame.code, frame.instruction ^ stamp.wrapping_mul(0xd6e8_feb8_6659_fd93))
+}
+
+/// The hash of stacks, a frame at a time: a polynomial of what each is mixed to, so that a product and an addition alone wait for the frame before.
+#[derive(Clone, Copy)]
 struct Hash {
     value: u64,
     depth: u64,
@@ -297,16 +322,15 @@ impl Hash {
     const NONE: Hash = Hash { value: 0x2545_f491_4f6c_dd1d, depth: 0 };
 
     #[inline]
-    fn add(&mut self, frame: &RawFrame, stamp: u64) {
-        let instruction = frame.instruction ^ stamp.wrapping_mul(0xd6e8_feb8_6659_fd93);
-        let mixed = fold(self.depth.wrapping_mul(0xa24b_aed4_963e_e407), frame.code, instruction);
-        *self = Hash { value: self.value.rotate_left(23).wrapping_add(mixed), depth: self.depth + 1 };
+    fn add(&mut self, mixed: u64) {
+        let value = self.value.wrapping_mul(0xa24b_aed4_963e_e407).wrapping_add(mixed);
+        *self = Hash { value, depth: self.depth + 1 };
     }
 
     /// Never 0.
     #[inline]
     fn end(&self) -> u64 {
-        fold(self.value, self.depth, 0).max(1)
+        fold(self.value, self.depth).max(1)
     }
 }
 
@@ -315,27 +339,87 @@ impl Hash {
 #[inline]
 pub(super) fn site(interpreter: &Interpreter, thread: usize) -> u64 {
     let Some(tables) = tables() else { return 0 };
-    let mut hash = Hash::NONE;
-    for frame in frames(interpreter, thread) {
-        hash.add(&frame, tables.stamp_of(frame.code));
-    }
-    match hash.end() {
-        _ if hash.depth == 0 => 0,
-        sent if tables.was_sent(sent) => sent,
-        _ => send(tables, interpreter, thread),
-    }
+    let Some(memo) = hostpool::memo() else {
+        losses::add(Loss::SiteDropped, 1);
+        return 0;
+    };
+    let layout = &interpreter.layout;
+    let walk = match (layout.owner.is_some(), layout.instruction_is == Instruction::Pointer) {
+        (true, true) => walk::<true, true>,
+        (true, false) => walk::<true, false>,
+        (false, true) => walk::<false, true>,
+        (false, false) => walk::<false, false>,
+    };
+    walk(interpreter, thread, tables, memo)
 }
 
-/// Sends the frames of a new stack, stamped, and returns its hash; 0 where there is no room for them, or the thread has
-/// no ring of its own.
+#[inline]
+fn walk<const OWNED: bool, const POINTER: bool>(
+    interpreter: &Interpreter,
+    thread: usize,
+    tables: &Tables,
+    memo: &Memo,
+) -> u64 {
+    let era = memo::era();
+    let frames = Frames::<OWNED, POINTER>::of(interpreter, thread);
+    let words = frames.words();
+    if words.depth == 0 {
+        return 0;
+    }
+    if let Some(site) = memo.get(words.end(), era).filter(|site| tables.was_sent(*site)) {
+        return site;
+    }
+    let found = stamped(interpreter, tables, frames);
+    if found.site != 0 && found.of_functions {
+        memo.keep(words.end(), era, found.site);
+    }
+    found.site
+}
+
+/// What a stack is by its code objects and their stamps.
+struct Found {
+    site: u64,
+    /// All its frames are of functions: else what an address holds may become one, and no code object dies.
+    of_functions: bool,
+}
+
+/// Of a stack that `memo` knows nothing of. Sent where it is new, or its stamps are.
 #[cold]
 #[inline(never)]
-fn send(tables: &Tables, interpreter: &Interpreter, thread: usize) -> u64 {
+fn stamped<const OWNED: bool, const POINTER: bool>(
+    interpreter: &Interpreter,
+    tables: &Tables,
+    mut frames: Frames<OWNED, POINTER>,
+) -> Found {
+    let mut of_functions = true;
+    let mut stack = [RawFrame { code: 0, instruction: 0, owner: 0 }; MAX_FRAMES];
+    let mut hash = Hash::NONE;
+    let mut rest = stack.iter_mut();
+    while let Some(frame) = frames.step() {
+        if !is_function(interpreter, &frame) {
+            of_functions = false;
+            continue;
+        }
+        let Some(place) = rest.next() else { break };
+        *place = frame;
+        hash.add(mix_stamped(&frame, tables.stamp_of(frame.code)));
+    }
+    let stack = stack.get(..hash.depth as usize).unwrap_or(&[]);
+    let site = match hash.end() {
+        _ if stack.is_empty() => 0,
+        sent if tables.was_sent(sent) => sent,
+        _ => send(tables, stack),
+    };
+    Found { site, of_functions }
+}
+
+/// Sends the frames of a stack, stamped, and returns its hash; 0 where there is no room for them.
+fn send(tables: &Tables, stack: &[RawFrame]) -> u64 {
     let mut slots = [[0u64; SLOT_WORDS]; MAX_FRAMES + 1];
     let mut hash = Hash::NONE;
-    for (slot, frame) in slots.iter_mut().skip(1).zip(frames(interpreter, thread)) {
+    for (slot, frame) in slots.iter_mut().skip(1).zip(stack) {
         let stamp = tables.stamp(frame.code);
-        hash.add(&frame, stamp);
+        hash.add(mix_stamped(frame, stamp));
         *slot = [frame.code, frame.instruction, stamp, TAG_FRAME | u64::from(frame.owner) << 8];
     }
     if let Some(first) = slots.first_mut() {
