@@ -101,10 +101,10 @@ pub(crate) fn finding(a: &Analysis, v: &Verdict) -> String {
             let unit = now.unit;
             let _ = write!(
                 out,
-                ": {} -> about {} {unit} a step (±{})",
+                ": {} -> about {} {unit} a step ({})",
                 now.text(v.step_ns),
                 now.text(v.predicted_ns),
-                now.text(v.error_ns.max(now.least()))
+                give_or_take(&now, v.predicted_ns, v.error_ns)
             );
         } else {
             let _ = write!(out, ": {} {} a step", now.text(v.step_ns), now.unit);
@@ -125,6 +125,14 @@ pub(crate) fn finding(a: &Analysis, v: &Verdict) -> String {
         );
     }
     out
+}
+
+/// How far off a predicted step may be; "26 at most" where it may be off by more than it is: no step takes less than nothing.
+fn give_or_take(unit: &Time, predicted_ns: f64, error_ns: f64) -> String {
+    match error_ns < predicted_ns {
+        true => format!("±{}", unit.text(error_ns.max(unit.least()))),
+        false => format!("{} at most", unit.text(predicted_ns + error_ns)),
+    }
 }
 
 /// How well the replay that made the predictions gives the measured step back, of verdicts that rest on it: "replay with nothing changed:
@@ -158,10 +166,10 @@ fn as_good(t: &Tied, step_ns: f64) -> String {
         let unit = Time::of(step_ns);
         let _ = write!(
             out,
-            " -> about {} {} (±{})",
+            " -> about {} {} ({})",
             unit.text(t.predicted_ns),
             unit.unit,
-            unit.text(t.error_ns.max(unit.least()))
+            give_or_take(&unit, t.predicted_ns, t.error_ns)
         );
     }
     out

@@ -35,7 +35,8 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     saving(case).or_else(|| host::of_kind(case, (CODE, NAME), FIX))
 }
 
-const FIX: &str = "save less often or in the background (async_save); print less";
+const FIX: &str = "write and print less often, or in the background";
+const SAVE: &str = "save less often or in the background (async_save)";
 
 /// Below calls that save, with their waits and copies.
 fn saving(case: &Case) -> Option<Finding> {
@@ -46,7 +47,7 @@ fn saving(case: &Case) -> Option<Finding> {
     }
     let win = case.win(&[Fix::Copy, Fix::Sync, Fix::Host, Fix::Alloc], lost);
     let mut f = case.finding((CODE, NAME), lost, win);
-    f.fix = FIX;
+    f.fix = SAVE;
     f.count = saves.calls;
     let copies = saves.share(Bucket::Copy, case.device) + saves.share(Bucket::CopyWait, case.device);
     f.text = format!(

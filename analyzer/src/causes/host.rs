@@ -118,7 +118,11 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         f.fix = "move it to another process (or thread, where it holds no GIL), do it one step ahead, or on the GPU";
     }
     let doing = main.unwrap_or(Doing::Unknown);
-    f.text = format!("the launching thread {} {}, up to {longest}", doing.words(), case.rhythm(f.count));
+    f.text = format!(
+        "the launching thread {} {}, the GPU waits up to {longest}",
+        doing.words(),
+        case.rhythm(f.count)
+    );
     if main.is_some() {
         told_by(case, &mut f, doing);
     } else if stood.samples >= LEAST_SAMPLES {
@@ -142,23 +146,29 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     Some(f)
 }
 
+/// "N times a step" counts gaps of this part of the longest at least: what the host does between two launches is not what is spoken of.
+const NOTED: u64 = 10;
+
 /// The finding of all long stretches, and the longest of them in words.
 fn stretches(case: &Case, cause: (&'static str, &'static str)) -> Option<(Finding, String)> {
     let share = case.share(&[Bucket::Host]);
     let win = case.stretch_win(Fix::Host, share)?;
     let mut f = case.more_than_once(case.finding(cause, share, win), Bucket::Host);
     let slices = case.device.slices.iter().filter(|s| s.bucket == Bucket::Host);
+    // (a gap can be several slices that one call ended; where no call ended them, each is one)
+    let mut gaps: Vec<(Option<u32>, u64)> = Vec::new();
     let mut longest = 0;
-    let mut last = None;
     for s in slices.filter(|s| case.analysis.counts.measure(s.span()) > 0) {
-        longest = longest.max(s.end - s.start);
-        // (where no call ended them, each is one)
-        f.count += u64::from(last.is_none() || last != s.call());
-        last = s.call();
-        if longest == s.end - s.start {
-            f.call = s.call;
+        let ns = s.end - s.start;
+        if ns >= longest {
+            (longest, f.call) = (ns, s.call);
+        }
+        match gaps.last_mut() {
+            Some((call, sum)) if call.is_some() && *call == s.call() => *sum += ns,
+            _ => gaps.push((s.call(), ns)),
         }
     }
+    f.count = gaps.iter().filter(|(_, ns)| *ns >= longest / NOTED).count() as u64;
     if f.count == 0 {
         // its gaps stand under the waits in front of it
         (f.count, longest) = case.prepared.stretches[0];
@@ -181,7 +191,11 @@ pub(super) fn of_kind(
     let mut f =
         case.more_than_once(case.finding(cause, all.share * part.part, all.win * part.part), Bucket::Host);
     (f.count, f.call, f.fix) = (all.count, all.call, fix);
-    f.text = format!("the launching thread {} {}, up to {longest}", part.doing.words(), case.rhythm(f.count));
+    f.text = format!(
+        "the launching thread {} {}, the GPU waits up to {longest}",
+        part.doing.words(),
+        case.rhythm(f.count)
+    );
     told_by(case, &mut f, part.doing);
     match part.doing {
         Doing::WaitsForGil => place_holder(case, &mut f),

@@ -7,7 +7,7 @@ use crate::run::{Call, Run};
 
 /// A value is read, a stream is waited for, or what it is for is not known.
 pub(super) const READ_LATER: &str =
-    "read the value later or on the GPU; remove synchronizes left over from timing";
+    "read the value later or on the GPU (a mask as index, and nonzero(), ask for a size: where() does not); remove synchronizes left over from timing";
 const TORCH: &str = "remove torch.cuda.synchronize(); where it is there to time, record CUDA events \
     (torch.cuda.Event(enable_timing=True)) and read them later";
 const DEVICE: &str =

@@ -5,7 +5,7 @@ use serde_json::{json, Value};
 
 use super::buckets;
 use super::Shown;
-use crate::analysis::{Buckets, Step};
+use crate::analysis::{Bucket, Buckets, Step};
 use crate::tables::steps::{parts, Part};
 
 /// Bars of steady steps at most; warm-up has as many again at most.
@@ -59,8 +59,42 @@ fn bar(steps: &[(&Step, &Part)]) -> Option<Value> {
     }))
 }
 
-/// The steady step nearest to the median, one like the others if there is any; the first of several.
-pub(super) fn representative(shown: Shown<'_>) -> Option<&'_ Step> {
+/// The step that is drawn.
+pub(super) struct Drawn<'a> {
+    pub(super) step: &'a Step,
+    /// Why it is not the one nearest to the median.
+    pub(super) rare: Option<Rare>,
+}
+
+/// What idles a device most, and in few steps: the one nearest to the median has nothing of it.
+pub(super) struct Rare {
+    pub(super) bucket: Bucket,
+    /// Steady steps that have more of it than the mean.
+    pub(super) steps: usize,
+}
+
+/// A gap's cause is rare where the step nearest to the median has less than so much of its mean, in parts...
+const LITTLE_OF_THE_MEAN: u64 = 4;
+/// ... and worth looking at where it is at least so much of all time, in parts.
+const WORTH_DRAWING: u64 = 20;
+
+/// The steady step nearest to the median, one like the others if there is any; the first of several. Where it shows nothing of what idles the
+/// device most, because that comes now and then (a checkpoint, a stall, an epoch's end): of the steps that have it the middle one.
+pub(super) fn drawn(shown: Shown<'_>) -> Option<Drawn<'_>> {
     let steps = &shown.analysis.steps;
-    steps.steady().iter().min_by_key(|s| (s.odd, s.span.ns().abs_diff(steps.median_ns), s.span.start))
+    let near = |s: &Step| (s.odd, s.span.ns().abs_diff(steps.median_ns), s.span.start);
+    let parts = parts(shown.run, shown.analysis, shown.index, shown.collectives);
+    let steady: Vec<(&Step, &Part)> = steps.steps.iter().zip(&parts).skip(steps.warm_up).collect();
+    let typical = steady.iter().min_by_key(|(s, _)| near(s))?;
+    let count = steady.len() as u64;
+    let all = |bucket| steady.iter().map(|(_, p)| p.buckets.get(bucket)).sum::<u64>();
+    let most = Bucket::ALL.into_iter().filter(|b| b.is_gap()).max_by_key(|&b| all(b))?;
+    let (sum, wall) = (all(most), steady.iter().map(|(s, _)| s.span.ns()).sum::<u64>());
+    if typical.1.buckets.get(most) * count * LITTLE_OF_THE_MEAN > sum || sum * WORTH_DRAWING < wall {
+        return Some(Drawn { step: typical.0, rare: None });
+    }
+    let mut having: Vec<_> = steady.iter().filter(|(_, p)| p.buckets.get(most) * count > sum).collect();
+    having.sort_by_key(|(s, p)| (p.buckets.get(most), s.span.start));
+    let middle = having.get(having.len() / 2)?;
+    Some(Drawn { step: middle.0, rare: Some(Rare { bucket: most, steps: having.len() }) })
 }

@@ -30,9 +30,9 @@ const KINDS: [&str; 5] = ["launch", "copy", "blocking", "allocation", "other"];
 
 /// The window and its rows; `null` where the device ran nothing.
 pub(super) fn figures(shown: Shown<'_>) -> Option<Value> {
-    let step = series::representative(shown);
-    let window = match step {
-        Some(step) => step.span,
+    let drawn = series::drawn(shown);
+    let window = match &drawn {
+        Some(drawn) => drawn.step.span,
         None => around_the_middle(shown)?,
     };
     let mut texts = Texts::default();
@@ -40,7 +40,8 @@ pub(super) fn figures(shown: Shown<'_>) -> Option<Value> {
     let (threads, calls) = threads(shown, window, &mut texts);
     let (idle, hidden, hidden_ns) = idle(shown, window, &mut texts);
     Some(json!({
-        "step": step.map(|s| s.number),
+        "step": drawn.as_ref().map(|d| d.step.number),
+        "rare": drawn.and_then(|d| d.rare).map(|r| json!({"bucket": buckets::place(r.bucket), "steps": r.steps})),
         "length_ns": window.ns(),
         "from_ns": window.start.saturating_sub(shown.analysis.valid.start),
         "streams": streams,

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::page::{name, Page};
 use super::rows::{Fields, Rows};
-use super::{gauges, ncu, Overview};
+use super::{gauges, ncu, whence, Overview};
 use crate::analysis::{working, Analysis, Bucket, DeviceAnalysis, StepSource};
 use crate::causes::inconclusive;
 use crate::causes::lines::{Line, Lines};
@@ -15,6 +15,7 @@ use crate::fit::{bytes, thousands};
 use crate::line;
 use crate::phases::Phases;
 use crate::plural;
+use crate::run::Run;
 use crate::tables::syncs::meanwhile;
 use crate::visible::{visible, word};
 
@@ -31,7 +32,7 @@ pub fn screen(o: &Overview<'_>, width: Option<usize>) -> String {
     let mut out = Page::new(width);
     let out = &mut out;
     head(out, o);
-    verdict(out, a);
+    verdict(out, &o.input.run, a);
     if let Some(d) = a.worst.and_then(|w| a.devices.get(w)) {
         bars(out, a, d);
         let said = gauges(&o.input.run, a);
@@ -67,7 +68,7 @@ fn head(out: &mut Page, o: &Overview<'_>) {
     out.text.push('\n');
 }
 
-fn verdict(out: &mut Page, a: &Analysis) {
+fn verdict(out: &mut Page, run: &Run, a: &Analysis) {
     let v = &a.verdict;
     let sentence = line::finding(a, v);
     let sure = if v.code == inconclusive::CODE { String::new() } else { format!(", {}", v.confidence.key()) };
@@ -78,6 +79,10 @@ fn verdict(out: &mut Page, a: &Analysis) {
     }
     if let Some(replayed) = line::replayed(a) {
         out.sentence("  ", &replayed);
+    }
+    let callers = whence::callers(run, a);
+    if !callers.is_empty() {
+        out.sentence("  ", &format!("called from {}", visible(&callers.join(", "))));
     }
     if !v.fix.is_empty() {
         out.sentence("  ", &format!("to change: {}", v.fix));
@@ -332,7 +337,16 @@ fn calls(out: &mut Page, o: &Overview<'_>) {
             if r.number("idle_ns") > 0.0 { alone(&lines, r.text("site")) } else { String::new() }
         )
     };
-    out.section_with("Blocking calls, of all that was recorded", table.iter().take(4), row, pair.as_deref());
+    // the one that the line speaks of first, where it is among them: what was loaded once before the first step may have cost more
+    let accused = o.source.analysis().verdict.site.as_ref().map(ToString::to_string);
+    let mut rows: Vec<Fields<'_>> = table.iter().collect();
+    rows.sort_by_key(|r| accused.as_deref() != Some(r.text("site")));
+    out.section_with(
+        "Blocking calls, of all that was recorded",
+        rows.into_iter().take(4),
+        row,
+        pair.as_deref(),
+    );
 }
 
 /// What a line wins by itself, where that is worth a word.

@@ -30,3 +30,16 @@ pub fn stack(run: &Run, analysis: &Analysis) -> Vec<String> {
     let stack = most.or_else(|| is_there(call).then_some(call)).unwrap_or(0);
     run.definitions.stack(stack).map(|f| frame_name(run, f)).collect()
 }
+
+/// Callers shown.
+const CALLERS: usize = 2;
+
+/// Who calls the function that the verdict names, innermost first: where that is a helper of one line (`Device.synchronize`), they say which of its calls
+/// is meant. Not the program's outermost level.
+pub(super) fn callers(run: &Run, analysis: &Analysis) -> Vec<String> {
+    let Some(site) = &analysis.verdict.site else { return Vec::new() };
+    let file = site.path.rsplit('/').next().unwrap_or_default();
+    let here = format!("({file}:{})", site.line);
+    let stack = stack(run, analysis).into_iter().skip_while(|frame| !frame.ends_with(&here)).skip(1);
+    stack.take_while(|frame| !frame.starts_with("<module>")).take(CALLERS).collect()
+}

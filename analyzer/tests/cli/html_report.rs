@@ -197,7 +197,7 @@ fn the_step_in_detail_is_a_typical_one_and_holds_what_ran_in_it() {
         let ops = &input.run.devices[analysis.worst.unwrap()].streams[0].ops;
         let of_step: Vec<_> = ops.iter().filter(|o| o.start >= step.start && o.end <= step.end).collect();
         let middle = |i: usize| (of_step[i].start + of_step[i].end) / 2;
-        let cut = Span::new(middle(of_step.len() / 4), middle(of_step.len() * 3 / 4));
+        let cut = Span::new(middle(of_step.len() / 16), middle(of_step.len() * 15 / 16));
         analysis.steps.steps[at].span = cut;
         analysis.steps.median_ns = cut.ns();
         timeline_holds(&input, &analysis, wanted);

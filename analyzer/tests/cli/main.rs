@@ -18,6 +18,7 @@ mod faults;
 mod help;
 mod hostile_names;
 mod html_page;
+mod html_rare;
 mod html_report;
 mod leftovers;
 mod living;

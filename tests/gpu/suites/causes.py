@@ -2,8 +2,8 @@
 """Labelled programs for every cause: verdict, file and line, promise and real win; and the confusion matrix of all of them.
 
 Each program runs all its forms in turn in one process without gapprobe (what does each fix really win?), then the slow form
-and the fixed one alone under gapprobe, nothing annotated: verdicts and promises are of these. Then both in turn in one process, the slow one once
-recorded and once not: what the fix saves on the same host in the same minute, between steps that nobody records (for information). Where a proof fails
+and the fixed one alone under gapprobe, nothing annotated, and both once again: verdicts are of each, promises of the means of both (the host of one
+process is up to a quarter faster or slower than that of the next). Part `turns` adds both in turn in one process, the slow one once recorded and once not: what the fix saves between steps that nobody records (for information). Where a proof fails
 the program is wrong, not the verdict: the row says so and nothing else of it is judged. Recordings go to causes-<part>.tar.gz with causes.json, what is true of them.
 """
 
@@ -143,23 +143,34 @@ def judge_site(plan, program, summary):
     return plan.row(NAME, f"{program}: line", right, f"{pathlib.Path(str(site.get('file'))).name}:{site.get('line')} in {site.get('function')}", said)
 
 
-def judge_promise(plan, program, slow, fixed):
-    """The step time that the verdict says the slow form's fix saves, against what it saved, by the program's own clock: both forms recorded, each in a
-    process of its own, for the line speaks of recorded steps. Returns by which share of the saving it is off; None: nothing promised, which is as far
-    off as can be."""
-    v = (slow.summary() or {}).get("verdict") or {}
-    before, after = slow.truth.get("step_ms"), fixed.truth.get("step_ms")
-    if not v.get("step_ns") or not v.get("predicted_ns") or not before or not after or before <= after:
-        why = "no step times" if not before or not after else f"the fix saved nothing here: {before:.2f} -> {after:.2f} ms" if before <= after else "nothing promised"
-        plan.row(NAME, f"{program}: promise", FAIL, why)
+def promised_ms(slow):
+    """The step time that the verdict of a recorded slow form says its fix saves; None where it says nothing."""
+    v, before = (slow.summary() or {}).get("verdict") or {}, slow.truth.get("step_ms")
+    if not v.get("step_ns") or not v.get("predicted_ns") or not before:
         return None
     # as a share of the recorded step, of the program's own recorded step: what gapprobe takes for one may be a part of it (host_gil has two equal
     # networks in turn), and the time behind the last launch (the last of host_stall_50's five pauses) is in no step
-    said, saved = (1 - v["predicted_ns"] / v["step_ns"]) * before, before - after
+    return (1 - v["predicted_ns"] / v["step_ns"]) * before
+
+
+def judge_promise(plan, program, slow, fixed):
+    """The step time that the verdicts say the slow form's fix saves, against what it saved, by the program's own clock: both forms recorded, each in a
+    process of its own, for the line speaks of recorded steps; `slow`, `fixed`: the runs of each, whose means are compared. Returns by which share of
+    the saving it is off; None: nothing promised (or not by each run), which is as far off as can be."""
+    def mean(values):
+        return sum(values) / len(values) if values and all(values) else None
+
+    said = mean([promised_ms(run) for run in slow])
+    before, after = (mean([run.truth.get("step_ms") for run in runs]) for runs in (slow, fixed))
+    if not said or not before or not after or before <= after:
+        why = "no step times" if not before or not after else f"the fix saved nothing here: {before:.2f} -> {after:.2f} ms" if before <= after else "nothing promised"
+        plan.row(NAME, f"{program}: promise", FAIL, why)
+        return None
+    saved = before - after
     off = said / saved - 1
     flag = "OVER-PROMISE " if off > PROMISE_OVER else ""
     plan.row(NAME, f"{program}: promise", abs(off) <= PROMISE_OFF,
-             f"{flag}{said:.2f} ms said, {saved:.2f} ms saved ({off:+.0%}); {before:.2f} -> {after:.2f} ms measured",
+             f"{flag}{said:.2f} ms said, {saved:.2f} ms saved ({off:+.0%}); {before:.2f} -> {after:.2f} ms measured, {len(slow)} and {len(fixed)} runs",
              f"±{PROMISE_OFF:.0%}, more than +{PROMISE_OVER:.0%} is flagged")
     return off
 
@@ -248,8 +259,16 @@ class Matrix:
         return "\n".join(lines)
 
 
+AGAIN = " again"  # behind a form's name: its second run
+
+
+def of_form(form):
+    """The program's form: `fixed again` is `fixed`."""
+    return form.removesuffix(AGAIN)
+
+
 def truth_of(label, form):
-    return "fixed: nothing left" if form == "fixed" else "+".join(label.causes) if label.both else "/".join(label.causes)
+    return "fixed: nothing left" if of_form(form) == "fixed" else "+".join(label.causes) if label.both else "/".join(label.causes)
 
 
 def judge_run(plan, matrix, program, form, ended, holds):
@@ -260,18 +279,18 @@ def judge_run(plan, matrix, program, form, ended, holds):
         plan.row(NAME, f"{name}: verdict", FAIL,
                  f"exit {ended.code}, late {ended.late}, summary {summary is not None}: {ended.err[-160:]!r}")
         return
-    right, false, words = judged(label, form, summary)
+    right, false, words = judged(label, of_form(form), summary)
     steps = f"{(summary.get('steps') or {}).get('count')} steps found, {ended.truth.get('true_steps')} true"
     if not holds:
         matrix.unproven.append(name)
         plan.row(NAME, f"{name}: verdict", NOT_RUN, f"program wrong or its win not measured; says {words}")
         return
-    expected = label.fixed if form == "fixed" else label.causes
+    expected = label.fixed if of_form(form) == "fixed" else label.causes
     matrix.add(truth_of(label, form), named_causes(summary)[0] if named_causes(summary) else "none", name, right, false)
     plan.row(NAME, f"{name}: verdict", right, f"{'FALSE ACCUSATION ' if false else ''}{words}; {steps}",
-             (" and " if label.both and form == "slow" else " or ").join(expected)
+             (" and " if label.both and of_form(form) == "slow" else " or ").join(expected)
              + (f", not {' or '.join(label.forbidden)}" if label.forbidden else ""))
-    if form == "slow" and label.site:
+    if of_form(form) == "slow" and label.site:
         judge_site(plan, program, summary)
 
 
@@ -325,22 +344,34 @@ def chosen(only):
     if only is None:
         return list(LABELS)
     names = list(LABELS)
-    unknown = [o for o in only if o not in names and o not in ("1", "2")]
+    unknown = [o for o in only if o not in names and o not in ("1", "2", TURNS)]
     if unknown:
         raise ValueError(f"no such program: {', '.join(unknown)}")
+    if set(only) == {TURNS}:
+        return names
     return [n for i, n in enumerate(names) if n in only or str(1 + i % 2) in only]
 
 
-def starts_of(plan, program, built):
+TURNS = "turns"
+
+
+def forms_of(label, turns):
+    """The forms of a program, in their order. A form that promises nothing runs once."""
+    alone = ["slow", "fixed"] if label.fixed else ["slow"]
+    again = [form + AGAIN for form in alone] if label.fixed and not label.both else []
+    in_turn = turns and label.fixed and not label.native and not label.both
+    return (["win"] if label.proofs else []) + alone + again + ([TURNS] if in_turn else [])
+
+
+def starts_of(plan, program, built, turns=False):
     """The gated processes of one program: [((program, form), how to start it)]. `built`: paths of the native ones."""
     label = LABELS[program]
-    in_turn = label.fixed and not label.native and not label.both
-    forms = (["win"] if label.proofs else []) + ["slow"] + (["fixed"] if label.fixed else []) + (["turns"] if in_turn else [])
+    forms = forms_of(label, turns)
     short = ["--rounds", "2"] if plan.quick or plan.dry else []
     steps = ["--steps", "12"] if plan.quick or plan.dry else []
 
     def start(form):
-        options = ["--form", form, *(short if form in ("win", "turns") else steps)]
+        options = ["--form", of_form(form), *(short if form in ("win", "turns") else steps)]
         env = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **(IN_TURN if form == "turns" else ENVIRONMENT)}
         if label.native:
             command, env = [built[program], *options], {**env, **native.cupti()}
@@ -359,7 +390,8 @@ def run(plan, only=None):
     matrix.missing += lacking
     archive = Archive(plan, f"causes-{'+'.join(only) if only and len(only) < 3 else 'some' if only else 'all'}.tar.gz")
     try:
-        starts = [s for p in programs if p not in lacking for s in starts_of(plan, p, built)]
+        turns = bool(only) and TURNS in only
+        starts = [s for p in programs if p not in lacking for s in starts_of(plan, p, built, turns)]
         for (program, form), ended in victim.ready_together(plan, starts, SETUP_S, EACH_S):
             if ended is None:
                 matrix.missing.append(f"{program} {form}")
@@ -376,11 +408,13 @@ def run(plan, only=None):
                 continue
             if form != "turns":
                 judge_run(plan, matrix, program, form, ended, holds)
-                archive.add(program, form, ended, holds)
+                if not form.endswith(AGAIN):
+                    archive.add(program, form, ended, holds)
             ran[program, form] = ended
         for program in programs:
             if wins.get(program) is not None and not LABELS[program].both and {(program, "slow"), (program, "fixed")} <= set(ran):
-                offs[program] = judge_promise(plan, program, ran[program, "slow"], ran[program, "fixed"])
+                runs = {form: [ran[key] for key in ((program, form), (program, form + AGAIN)) if key in ran] for form in ("slow", "fixed")}
+                offs[program] = judge_promise(plan, program, runs["slow"], runs["fixed"])
                 in_turns.append(judge_turns(plan, program, ran[program, "slow"], ran.get((program, "turns"))))
     finally:
         archive.close()

@@ -20,7 +20,9 @@ function details(run) {
       d.gauges.map((g) => h("p", { class: "note" }, g))),
     d.phases && section("Phases of a step", "How much of the GPU's time each has: its work, and what the GPU idled while the host was in it.", phases(d.phases)),
     t && section(t.step === null ? "A part of the run in detail" : "Step " + t.step + " in detail",
-      (t.step === null ? "No steps were found: this is the middle of the run. " : "The steady step nearest to the median. ") + time(t.length_ns) + ".", timeline(legend, t)),
+      (t.step === null ? "No steps were found: this is the middle of the run. "
+        : t.rare ? "What idles the GPU most (" + legend[t.rare.bucket].name.toLowerCase() + ") is in " + many(t.rare.steps, "step") + " of " + (st.count - st.warm_up) + ": the middle one of these. The step nearest to the median shows nothing of it. "
+        : "The steady step nearest to the median. ") + time(t.length_ns) + ".", timeline(legend, t)),
     st ? section("Every step", many(st.count, "step") + (st.warm_up ? ", " + st.warm_up + " of them warm-up" : "") + "; mean " + time(st.mean_ns) + ", median " + time(st.median_ns) + ", 90 % below " + time(st.p90_ns)
       + (many_bars ? ". There are more steps than bars: a bar is the mean of neighbours" : "") + ".", perStep(legend, st), keys(legend, sums(st.bars.map((b) => b.parts))))
       : section("Every step", "No steps were found in this run."),
