@@ -9,7 +9,7 @@ use super::{
     comm, gpu_bound, inconclusive, memory_growth, mixed, no_work, out_of_memory, unlike, unrecorded, Case,
     Elsewhere, ALL, GPU_BOUND_SHARE, MINOR_WIN, MODEL_ERROR, NAMED_WIN,
 };
-use crate::analysis::{share, Analysis, Bucket, Confidence, Finding, Tied, Verdict};
+use crate::analysis::{share, Analysis, Bucket, Confidence, DeviceAnalysis, Finding, Tied, Verdict};
 use crate::replay::{Fix, Prepared};
 use crate::run::{Run, NONE};
 
@@ -18,6 +18,9 @@ use crate::run::{Run, NONE};
 const LEAST_PART: f64 = 0.1;
 /// Two causes are as good as each other if their wins differ by no more than this share of the larger.
 const TIE: f64 = 0.2;
+
+/// What a wait costs beyond its own gaps is told to be LAUNCH's where that has so much of it.
+const MOST_OF_THE_REST: f64 = 0.9;
 
 /// Fills `findings` and `verdict`.
 pub(crate) fn judge(run: &Run, a: &mut Analysis, prepared: &Prepared) {
@@ -151,7 +154,7 @@ fn named(a: &Analysis, case: &Case, findings: &[Finding]) -> Verdict {
         return Verdict {
             code: f.code,
             cause: f.cause,
-            text: said(f, elsewhere),
+            text: said(f, device, elsewhere),
             fix: f.fix,
             confidence: f.confidence,
             share: f.share,
@@ -243,11 +246,16 @@ fn computing(a: &Analysis, case: &Case, findings: &[Finding], unrecorded: f64) -
 }
 
 /// What was seen, with what its figures need to agree with those of the buckets and of the other GPUs.
-fn said(f: &Finding, elsewhere: Elsewhere) -> String {
+fn said(f: &Finding, device: &DeviceAnalysis, elsewhere: Elsewhere) -> String {
     let mut text = f.text.clone();
     // small kernels are no idle time, and their line has no share
-    if f.share - f.charged >= super::NOTICED_SHARE && f.code != super::small_kernels::CODE {
+    let rest = f.share - f.charged;
+    if rest >= super::NOTICED_SHARE && f.code != super::small_kernels::CODE {
         text.push_str(&format!("; counted as {} {:.0} %", f.cause, f.charged * 100.0));
+        // a queue that a wait has drained is filled again launch by launch, and those gaps are each launch's
+        if f.code == super::sync::CODE && device.buckets.share(Bucket::Launch) >= rest * MOST_OF_THE_REST {
+            text.push_str(", the rest as LAUNCH");
+        }
     }
     if elsewhere.bounds(f.win) {
         text.push_str(&format!("; {}", gpu_bound::computes(elsewhere)));
