@@ -7,7 +7,7 @@
 //! meanwhile. So what is kept holds for one [`Era`] only: a time in which no code object dies.
 //!
 //! One to a thread's place in the pool of rings: only the thread that owns it comes here (a signal's handler that calls CUDA on that thread
-//! included: see `get`). A thread that gets the place of one that is gone finds what is still true.
+//! included: see `Entry`). A thread that gets the place of one that is gone finds what is still true.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,9 +17,14 @@ const KEPT: usize = 256;
 /// All-zero is none.
 #[repr(C)]
 struct Entry {
-    words: AtomicU64,
-    era: AtomicU64,
+    /// Of words, era and `site` together ([`key`]): two halves of different entries match nothing, in whatever order a handler of a signal came between.
+    key: AtomicU64,
     site: AtomicU64,
+}
+
+#[inline]
+fn key(words: u64, era: Era, site: u64) -> u64 {
+    words ^ site.rotate_left(32) ^ era.0.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// All-zero is empty.
@@ -41,8 +46,8 @@ pub(super) fn era() -> Era {
     Era(ERA.load(Ordering::Relaxed))
 }
 
-/// To be called where a code object dies, before its address can be another's.
-pub(super) fn end_era() {
+/// To be called where a code object dies, before its address can be another's; and where a stack turns out not to be readable by its stamps.
+pub(crate) fn end_era() {
     ERA.fetch_add(1, Ordering::Release);
 }
 
@@ -53,23 +58,19 @@ impl Memo {
         &self.entries[words as usize % KEPT]
     }
 
-    /// The stack whose frames' words have this hash. `site` is read first and by Acquire: where a signal's handler replaces the entry meanwhile, the
-    /// words that are compared are the newer ones.
+    /// The stack whose frames' words have this hash.
     #[inline]
     pub(super) fn get(&self, words: u64, era: Era) -> Option<u64> {
         let entry = self.entry(words);
-        let site = entry.site.load(Ordering::Acquire);
-        let same = entry.words.load(Ordering::Relaxed) == words && entry.era.load(Ordering::Relaxed) == era.0;
-        same.then_some(site)
+        let site = entry.site.load(Ordering::Relaxed);
+        (site != 0 && entry.key.load(Ordering::Relaxed) == key(words, era, site)).then_some(site)
     }
 
-    /// Keeps it, in this order: an entry that is half written is of no era.
+    /// Keeps it. `site` is not 0.
     pub(super) fn keep(&self, words: u64, era: Era, site: u64) {
         let entry = self.entry(words);
-        entry.era.store(0, Ordering::Relaxed);
-        entry.words.store(words, Ordering::Release);
-        entry.site.store(site, Ordering::Release);
-        entry.era.store(era.0, Ordering::Release);
+        entry.site.store(site, Ordering::Relaxed);
+        entry.key.store(key(words, era, site), Ordering::Relaxed);
     }
 }
 
@@ -86,7 +87,7 @@ mod tests {
     fn a_stack_is_found_by_its_words_alone_and_replaced_where_another_lies() {
         let (memo, era) = (memo(), Era(1));
         assert_eq!(memo.get(0x1234, era), None);
-        assert_eq!(memo.get(0, era), None, "an empty entry is of no era");
+        assert_eq!(memo.get(0, era), None, "an empty entry is none");
         memo.keep(0x1234, era, 77);
         assert_eq!((memo.get(0x1234, era), memo.get(0x1235, era)), (Some(77), None));
         memo.keep(0x1234 + KEPT as u64, era, 78);
@@ -100,5 +101,20 @@ mod tests {
         end_era();
         assert_eq!(memo.get(0x1234, era()), None);
         assert_eq!(memo.get(0x1234, before), Some(77));
+    }
+
+    /// A handler of a signal that comes between the two words of an entry, reading or writing, leaves halves of two.
+    #[test]
+    fn halves_of_two_entries_are_no_entry() {
+        let (memo, era) = (memo(), Era(7));
+        let (one, other) = (0x1234, 0x1234 + KEPT as u64);
+        memo.keep(one, era, 77);
+        let entry = memo.entry(one);
+        entry.site.store(78, Ordering::Relaxed);
+        assert_eq!((memo.get(one, era), memo.get(other, era)), (None, None));
+        entry.key.store(key(other, era, 78), Ordering::Relaxed);
+        assert_eq!((memo.get(one, era), memo.get(other, era)), (None, Some(78)));
+        entry.site.store(77, Ordering::Relaxed);
+        assert_eq!((memo.get(one, era), memo.get(other, era)), (None, None));
     }
 }

@@ -9,6 +9,7 @@ use trace::define::{FrameInfo, Language};
 use trace::Loss;
 
 use super::code::{self, Code};
+use super::memo;
 use super::walk::{self, RawFrame, TAG_FRAME, TAG_SITE, TAG_STACK};
 use crate::losses;
 use crate::ring::SLOT_WORDS;
@@ -143,6 +144,7 @@ impl Sites {
             },
             _ => {
                 losses::add(Loss::FrameUnreadable, 1);
+                memo::end_era(); // the next call looks at the stamps again, and sends the stack by those that hold
                 let function = store.string(UNREADABLE);
                 FrameInfo { language: Language::Python, function, file: 0, line: 0 }
             }

@@ -93,8 +93,11 @@ pub(crate) fn prepare(interpreter: &Interpreter) -> bool {
 unsafe extern "C" fn on_code_dealloc(code: *mut c_void) {
     crate::guard::guard((), || {
         memo::end_era(); // of any: what a thread keeps may be of one whose entry another took since
-        if let Some(entry) = tables().and_then(|t| t.entry(code as u64)) {
-            entry.stamp.store(fresh(), Ordering::Release);
+                         // two threads that saw it first at the same time may have put it into two entries
+        for entry in tables().map(|t| t.entries(code as u64)).into_iter().flatten() {
+            if entry.code.load(Ordering::Acquire) == code as u64 {
+                entry.stamp.store(fresh(), Ordering::Release);
+            }
         }
     });
     let before = DEALLOCATE.load(Ordering::Acquire);
@@ -339,10 +342,7 @@ impl Hash {
 #[inline]
 pub(super) fn site(interpreter: &Interpreter, thread: usize) -> u64 {
     let Some(tables) = tables() else { return 0 };
-    let Some(memo) = hostpool::memo() else {
-        losses::add(Loss::SiteDropped, 1);
-        return 0;
-    };
+    let memo = hostpool::memo();
     let layout = &interpreter.layout;
     let walk = match (layout.owner.is_some(), layout.instruction_is == Instruction::Pointer) {
         (true, true) => walk::<true, true>,
@@ -358,7 +358,7 @@ fn walk<const OWNED: bool, const POINTER: bool>(
     interpreter: &Interpreter,
     thread: usize,
     tables: &Tables,
-    memo: &Memo,
+    memo: Option<&Memo>,
 ) -> u64 {
     let era = memo::era();
     let frames = Frames::<OWNED, POINTER>::of(interpreter, thread);
@@ -366,6 +366,10 @@ fn walk<const OWNED: bool, const POINTER: bool>(
     if words.depth == 0 {
         return 0;
     }
+    let Some(memo) = memo else {
+        losses::add(Loss::SiteDropped, 1); // a thread without a ring of its own
+        return 0;
+    };
     if let Some(site) = memo.get(words.end(), era).filter(|site| tables.was_sent(*site)) {
         return site;
     }
@@ -425,11 +429,13 @@ fn send(tables: &Tables, stack: &[RawFrame]) -> u64 {
     if let Some(first) = slots.first_mut() {
         *first = [hash.end(), hash.depth, 0, TAG_STACK];
     }
+    // before it is pushed: the drain thread may forget it at once
+    tables.remember(hash.end());
     let sent = slots.get(..hash.depth as usize + 1).is_some_and(hostpool::push_together);
     if !sent {
+        forget(hash.end());
         losses::add(Loss::SiteDropped, 1);
         return 0;
     }
-    tables.remember(hash.end());
     hash.end()
 }
