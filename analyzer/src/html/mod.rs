@@ -104,6 +104,10 @@ fn with_shown<T>(subject: &Subject<'_>, make: impl FnOnce(Shown<'_>) -> T) -> Op
 
 fn device(shown: Shown<'_>) -> Value {
     let found = shown.found;
+    let parts = match shown.analysis.steps.steps.is_empty() {
+        true => Vec::new(),
+        false => crate::tables::steps::parts(shown.run, shown.analysis, shown.index, shown.collectives),
+    };
     json!({
         "ordinal": found.ordinal,
         "name": shown.run.definitions.string(shown.device.info.name).map(names::clean),
@@ -112,8 +116,8 @@ fn device(shown: Shown<'_>) -> Value {
         "buckets": buckets::figures(&found.buckets),
         "gauges": overview::gauges(shown.run, shown.analysis),
         "phases": Phases::of(shown.run, shown.analysis).map(|p| p.json()),
-        "steps": series::figures(shown),
-        "timeline": timeline::figures(shown),
+        "steps": series::figures(shown, &parts),
+        "timeline": timeline::figures(shown, &parts),
         "gaps": histogram::gaps(shown),
         "durations": histogram::durations(shown),
         "idle_by_range": flame::figures(shown),

@@ -6,19 +6,18 @@ use serde_json::{json, Value};
 use super::buckets;
 use super::Shown;
 use crate::analysis::{Bucket, Buckets, Step};
-use crate::tables::steps::{parts, Part};
+use crate::tables::steps::Part;
 
 /// Bars of steady steps at most; warm-up has as many again at most.
 const MOST_BARS: usize = 240;
 
-/// Source, counts, times, bars; `null` of a run without steps.
-pub(super) fn figures(shown: Shown<'_>) -> Option<Value> {
+/// Source, counts, times, bars; `null` of a run without steps. `parts`: of each step.
+pub(super) fn figures(shown: Shown<'_>, parts: &[Part]) -> Option<Value> {
     let steps = &shown.analysis.steps;
     if steps.steps.is_empty() {
         return None;
     }
-    let parts = parts(shown.run, shown.analysis, shown.index, shown.collectives);
-    let each: Vec<(&Step, &Part)> = steps.steps.iter().zip(&parts).collect();
+    let each: Vec<(&Step, &Part)> = steps.steps.iter().zip(parts).collect();
     let (warm_up, steady) = each.split_at(steps.warm_up.min(each.len()));
     let bars = |of: &[(&Step, &Part)]| -> Vec<Value> {
         of.chunks(of.len().div_ceil(MOST_BARS).max(1)).filter_map(bar).collect()
@@ -80,11 +79,10 @@ const WORTH_DRAWING: u64 = 20;
 
 /// The steady step nearest to the median, one like the others if there is any; the first of several. Where it shows nothing of what idles the
 /// device most, because that comes now and then (a checkpoint, a stall, an epoch's end): of the steps that have it the middle one.
-pub(super) fn drawn(shown: Shown<'_>) -> Option<Drawn<'_>> {
+pub(super) fn drawn<'a>(shown: Shown<'a>, parts: &[Part]) -> Option<Drawn<'a>> {
     let steps = &shown.analysis.steps;
     let near = |s: &Step| (s.odd, s.span.ns().abs_diff(steps.median_ns), s.span.start);
-    let parts = parts(shown.run, shown.analysis, shown.index, shown.collectives);
-    let steady: Vec<(&Step, &Part)> = steps.steps.iter().zip(&parts).skip(steps.warm_up).collect();
+    let steady: Vec<(&Step, &Part)> = steps.steps.iter().zip(parts).skip(steps.warm_up).collect();
     let typical = steady.iter().min_by_key(|(s, _)| near(s))?;
     let count = steady.len() as u64;
     let all = |bucket| steady.iter().map(|(_, p)| p.buckets.get(bucket)).sum::<u64>();

@@ -13,6 +13,7 @@ use super::{buckets, series, Shown};
 use crate::analysis::IdleSlice;
 use crate::gaps::HostView;
 use crate::run::{Call, Span};
+use crate::tables::steps::Part;
 use crate::timeline::class;
 
 /// Items of all stream rows together at most, and of all host rows. Rows beyond these have one each.
@@ -29,8 +30,8 @@ const AROUND: usize = 2_000;
 const KINDS: [&str; 5] = ["launch", "copy", "blocking", "allocation", "other"];
 
 /// The window and its rows; `null` where the device ran nothing.
-pub(super) fn figures(shown: Shown<'_>) -> Option<Value> {
-    let drawn = series::drawn(shown);
+pub(super) fn figures(shown: Shown<'_>, parts: &[Part]) -> Option<Value> {
+    let drawn = series::drawn(shown, parts);
     let window = match &drawn {
         Some(drawn) => drawn.step.span,
         None => around_the_middle(shown)?,

@@ -92,8 +92,9 @@ pub(crate) fn prepare(interpreter: &Interpreter) -> bool {
 /// ours is unloaded, and this needs nothing but two tables.
 unsafe extern "C" fn on_code_dealloc(code: *mut c_void) {
     crate::guard::guard((), || {
-        memo::end_era(); // of any: what a thread keeps may be of one whose entry another took since
-                         // two threads that saw it first at the same time may have put it into two entries
+        // of any: what a thread keeps may be of one whose entry another took since
+        memo::end_era();
+        // two threads that saw it first at the same time may have put it into two entries
         for entry in tables().map(|t| t.entries(code as u64)).into_iter().flatten() {
             if entry.code.load(Ordering::Acquire) == code as u64 {
                 entry.stamp.store(fresh(), Ordering::Release);
@@ -279,7 +280,7 @@ impl<const OWNED: bool, const POINTER: bool> Frames<OWNED, POINTER> {
     fn words(mut self) -> Hash {
         let mut hash = Hash::NONE;
         while let Some(frame) = self.step() {
-            hash.add(mix(frame.code, frame.instruction));
+            hash.add(fold(frame.code, frame.instruction));
             if hash.depth == MAX_FRAMES as u64 {
                 break;
             }
@@ -302,20 +303,13 @@ fn fold(a: u64, b: u64) -> u64 {
     product as u64 ^ (product >> 64) as u64
 }
 
-/// A frame's own part of a stack's hash.
-#[inline]
-fn mix(code: u64, instruction: u64) -> u64 {
-    fold(code, instruction)
-}
-
-/// The same of a code object of this stamp.
+/// A frame's own part of a stack's hash, its code object being of this stamp.
 #[inline]
 fn mix_stamped(frame: &RawFrame, stamp: u64) -> u64 {
-    mix(frame.code, frame.instruction ^ stamp.wrapping_mul(0xd6e8_feb8_6659_fd93))
+    fold(frame.code, frame.instruction ^ stamp.wrapping_mul(0xd6e8_feb8_6659_fd93))
 }
 
 /// The hash of stacks, a frame at a time: a polynomial of what each is mixed to, so that a product and an addition alone wait for the frame before.
-#[derive(Clone, Copy)]
 struct Hash {
     value: u64,
     depth: u64,

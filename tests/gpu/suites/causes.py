@@ -19,7 +19,7 @@ from check.plan import FAIL, INFO, NOT_RUN, PASS
 from suites.causes_labels import LABELS, LEAST_WIN, MOST_HARMLESS, SILENT, WINS
 
 NAME = "causes"
-ABOUT = f"{len(LABELS)} programs, one cause each, some two, some none: verdict, line, promise (two parts, 1 and 2, of about 400 s)"
+ABOUT = f"{len(LABELS)} programs, one cause each, some two, some none: verdict, line, promise (two parts, 1 and 2, some 400 s each before each form ran twice; turns for more)"
 
 PROGRAMS = victim.PROGRAMS / "causes"
 PROMISE_OFF = 0.20  # a promised saving may be off by this share of the measured one
@@ -30,6 +30,8 @@ RECORDING_BYTES = 300_000  # what a recording for CI may weigh, compressed; larg
 ARCHIVE_BYTES = 15 << 20
 SETUP_S = 25  # a batch of programs until all are ready
 EACH_S = 7  # one program's own time, alone
+TURNS = "turns"  # the part, and the form, that is for information
+AGAIN = " again"  # behind a form's name: its second run
 # gapprobe keeps the recording, in a ring that is large enough for these runs.
 ENVIRONMENT = {"GAPPROBE_TEST_KEEP": "1", "GAPPROBE_MAX_MB": "64"}
 IN_TURN = {"GAPPROBE_CAPTURE": "profiler", "GAPPROBE_MAX_MB": "64"}
@@ -259,9 +261,6 @@ class Matrix:
         return "\n".join(lines)
 
 
-AGAIN = " again"  # behind a form's name: its second run
-
-
 def of_form(form):
     """The program's form: `fixed again` is `fixed`."""
     return form.removesuffix(AGAIN)
@@ -350,9 +349,6 @@ def chosen(only):
     if set(only) == {TURNS}:
         return names
     return [n for i, n in enumerate(names) if n in only or str(1 + i % 2) in only]
-
-
-TURNS = "turns"
 
 
 def forms_of(label, turns):
