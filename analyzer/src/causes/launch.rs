@@ -17,7 +17,7 @@
 //!
 //! The line is the program's own under which at least half of the waiting stands, by samples of the launching threads taken while
 //! the GPU waited for a launch (about every 10 ms, 5 or more); for autograd's threads, the line that waits in `backward()`. Where no
-//! line holds half, the function that does; else none is named. GP114 LAUNCH-OPTIMIZER and GP115 GRAPH-BREAKS are kinds of it.
+//! line holds half, the function that does; else the innermost line of a function below which half of it stands; else none is named. GP114 LAUNCH-OPTIMIZER and GP115 GRAPH-BREAKS are kinds of it.
 //!
 //! # How sure
 //! Launch times are exact where the recorder saw the calls. The prediction is what a graph of the whole step would
@@ -129,8 +129,9 @@ pub(super) fn place(case: &Case, f: &mut Finding) {
         return spot.into(f);
     }
     let stood = &case.device.launch;
-    if let Some((site, n)) = &stood.site {
-        f.text = format!("{site}: {}; {n} of {} samples there", f.text, stood.samples);
+    let stands = stood.site.as_ref().map(|s| (s, "there"));
+    if let Some(((site, n), stands)) = stands.or(stood.below.as_ref().map(|s| (s, "below it"))) {
+        f.text = format!("{site}: {}; {n} of {} samples {stands}", f.text, stood.samples);
         f.site = Some(site.clone());
     }
 }

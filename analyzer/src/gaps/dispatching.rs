@@ -27,6 +27,8 @@ pub struct Dispatched {
     pub samples: u32,
     /// The line, or the function (then without a line), where at least half of them stand, and how many do.
     pub site: Option<(Site, u32)>,
+    /// Where there is none: the innermost line below which at least half of them stand, and how many do.
+    pub below: Option<(Site, u32)>,
     /// How many stand in an optimizer that takes one tensor after the other, in one that takes many at once, and somewhere else
     /// in an optimizer's step.
     pub optimizer: [u32; 3],
@@ -44,16 +46,24 @@ pub struct Dispatched {
 /// Of the samples inside of a compiled function this part stands behind a break at least, where its graph falls apart: the rest are the
 /// pieces in front of it and the way from one to the next. (H200 and CPU, 30 blocks with a break in the middle of each: 0.30 and 0.35.)
 const BEHIND: f64 = 0.2;
+/// ... and this part where fewer than twice [`LEAST_SAMPLES`] stacks are known whole (a short run whose inner frames move too fast: 9 of 57 on an H100, 4 of
+/// them behind a break): of 9 that stand there one time in ten each, 3 or more do one time in twenty.
+const BEHIND_OF_FEW: f64 = 1.0 / 3.0;
+const LEAST_OF_FEW: u32 = 3;
 
 impl Dispatched {
     /// Does the device wait for a compiled function that falls apart?
     pub fn falls_apart(&self) -> bool {
         let [compiled, broken] = self.whole;
+        let (least, part) = match compiled >= 2 * LEAST_SAMPLES {
+            true => (LEAST_SAMPLES, BEHIND),
+            false => (LEAST_OF_FEW, BEHIND_OF_FEW),
+        };
         let inside = self.compiled * 2 >= self.samples
-            && compiled >= 2 * LEAST_SAMPLES
-            && broken >= LEAST_SAMPLES
-            && f64::from(broken) >= BEHIND * f64::from(compiled);
-        self.broken >= LEAST_SAMPLES && (self.broken * 2 >= self.samples || inside)
+            && compiled >= LEAST_SAMPLES
+            && broken >= least
+            && f64::from(broken) >= part * f64::from(compiled);
+        inside || (self.broken >= LEAST_SAMPLES && self.broken * 2 >= self.samples)
     }
 }
 
@@ -87,11 +97,10 @@ impl Dispatched {
 
     /// Of samples: stack, and whether its inner frames are left out.
     fn of(run: &Run, stacks: &[(u32, bool)]) -> Dispatched {
-        let mut found = Dispatched {
-            samples: stacks.len() as u32,
-            site: common(&mut Sites::new(run), stacks.iter().map(|s| s.0)),
-            ..Dispatched::default()
-        };
+        let mut sites = Sites::new(run);
+        let site = common(&mut sites, stacks.iter().map(|s| s.0));
+        let below = if site.is_none() { below(&mut sites, stacks) } else { None };
+        let mut found = Dispatched { samples: stacks.len() as u32, site, below, ..Dispatched::default() };
         let mut known: HashMap<u32, Dispatch> = HashMap::new();
         let mut breaks: HashMap<Break, u32> = HashMap::new();
         for &(stack, is_outer) in stacks {
@@ -116,6 +125,25 @@ impl Dispatched {
         found.break_at = most.map(|(at, n)| (Sites::new(run).at_break(&at), n));
         found
     }
+}
+
+/// The innermost of the program's lines that at least half of the stacks have in them; and how many do.
+fn below(sites: &mut Sites<'_>, stacks: &[(u32, bool)]) -> Option<(Site, u32)> {
+    // how many stacks have it, and how many lines stand further in, in all of these
+    let mut lines: HashMap<u32, (u32, u32)> = HashMap::new();
+    for &(stack, _) in stacks {
+        for (depth, site) in sites.all_of(stack).into_iter().enumerate() {
+            let (n, inside) = lines.entry(site).or_default();
+            (*n, *inside) = (*n + 1, *inside + depth as u32);
+        }
+    }
+    let all = stacks.len() as u32;
+    let enough = |n: u32| all >= LEAST_SAMPLES && n * 2 >= all;
+    let depth = |(n, inside): (u32, u32)| f64::from(inside) / f64::from(n.max(1));
+    let enough = lines.into_iter().filter(|l| enough(l.1 .0));
+    let (line, (n, _)) =
+        enough.min_by(|x, y| depth(x.1).total_cmp(&depth(y.1)).then_with(|| x.0.cmp(&y.0)))?;
+    Some((sites.get(line)?.clone(), n))
 }
 
 /// The stack of the thread that waits in `backward()` at this time, 0 where none does.

@@ -26,6 +26,26 @@ def _output(command, timeout=30):
         return None
 
 
+def _cpu():
+    """The CPU's model, and which CPUs share the first one's core."""
+    try:
+        lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+        model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None)
+        siblings = pathlib.Path("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list")
+        return f"{model}; CPUs of the first core: {siblings.read_text().strip() if siblings.is_file() else 'unknown'}"
+    except OSError:
+        return None
+
+
+def cpu_ticks():
+    """Time of all CPUs since boot, ticks: not idle, and stolen by the hypervisor."""
+    try:
+        ticks = [int(n) for n in pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+    except (OSError, ValueError, IndexError):
+        return None
+    return {"busy": sum(ticks) - ticks[3] - ticks[4], "stolen": ticks[7]}
+
+
 def facts(build):
     """Date, GPU, driver, versions, commit. Missing things are None, never an error."""
     gpu = _output(["nvidia-smi", "--query-gpu=name,driver_version,memory.total,clocks.sm,power.limit", "--format=csv,noheader"])
@@ -35,7 +55,7 @@ def facts(build):
     nvcc = _output(["nvcc", "--version"])
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "gpu": gpu, "python": platform.python_version(), "kernel": platform.release(), "cores": os.cpu_count(),
+        "gpu": gpu, "python": platform.python_version(), "kernel": platform.release(), "cores": os.cpu_count(), "cpu": _cpu(),
         "packages": json.loads(versions) if versions else None,
         "nvcc": nvcc.splitlines()[-2] if nvcc else None,
         "gapprobe": _output([str(pathlib.Path(build) / "gapprobe"), "--version"]), "commit": commit,

@@ -5,7 +5,7 @@ from torchside import Heavy, Stem, main
 
 
 def build(form, ctx):
-    stem, head = Stem(ctx, 80), Heavy(ctx, ms=12)
+    stem, head = Stem(ctx, 80), Heavy(ctx, ms=20)
     kept = []
 
     def step(_i):
