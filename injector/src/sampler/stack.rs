@@ -12,7 +12,10 @@
 //! - Everything that a frame points to as its code must be a code object: they are read in between.
 //!
 //! Where inner frames moved it is all done again; of a stack that moves again and again the outer frames are kept that four
-//! readings agree on, call sites and all, and the function inside them if it is the same in all four; else there is none.
+//! readings agree on, call sites and all, and the function inside them if it is the same in all four; else there is none. Where
+//! reading is quick, a whole stack with these frames in it is looked for some times more (100 µs at most): a thread that
+//! calls and returns all the time stands still in each launch for 5 µs and more (H100, blocks of a compiled model: 9 of 78 samples were whole
+//! without, 25 had none).
 //!
 //! It is no proof: nothing keeps both readings from being caught by calls that begin and end within 20 ns a frame (a call and
 //! its return take 18 ns from 3.11 on, 34 ns before), at the same place, or from being interrupted there. Where that happens is
@@ -63,6 +66,9 @@ pub(super) struct Stack {
 const LEAST_TRIES: u32 = 2;
 /// of so many at most: some come upon a frame that is being taken away.
 const MOST_TRIES: u32 = 4;
+
+/// Whole ones are looked for so often again, some 8 µs each.
+const MORE_TRIES: u32 = 12;
 
 /// Where the frames of a thread's last stack lay.
 #[derive(Default)]
@@ -219,10 +225,29 @@ impl<M: Memory> Reader<M> {
                 break;
             }
         }
-        match outer.filter(|_| tries >= LEAST_TRIES) {
-            Some(frames) => finish(frames, true, codes),
-            None => Err(Why::Moved),
+        let outer = outer.filter(|_| tries >= LEAST_TRIES);
+        if let Some(frames) = self.whole_inside(outer.as_deref(), python, thread, guess, codes) {
+            return finish(frames, false, codes);
         }
+        outer.map_or(Err(Why::Moved), |frames| finish(frames, true, codes))
+    }
+
+    /// A whole stack with these frames in it, where it is quickly looked for: what they call, a moment later.
+    fn whole_inside(
+        &mut self,
+        outer: Option<&[Seen]>,
+        python: &Python,
+        thread: &PyThread,
+        guess: &mut Guess,
+        codes: &mut Codes,
+    ) -> Option<Vec<Seen>> {
+        let tries = if self.batch.is_quick() { MORE_TRIES } else { 0 };
+        let mut whole = (0..tries).filter_map(|_| {
+            let read = self.twice(python, thread, guess, codes);
+            read.ok().filter(|agreed| !agreed.is_outer).map(|agreed| agreed.frames)
+        });
+        // the first one: where it has left these frames, they are all that is known
+        whole.next().filter(|whole| outer.is_none_or(|outer| common(whole, outer).len() == outer.len()))
     }
 
     /// Two readings of the chain, with its code objects in between, and the frames that are the same in both.

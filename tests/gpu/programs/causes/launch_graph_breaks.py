@@ -38,4 +38,4 @@ def build(form, ctx):
 
 
 if __name__ == "__main__":
-    main(build, steps={"slow": 150, "fixed": 600})
+    main(build, steps={"slow": 400, "fixed": 600})

@@ -6,7 +6,7 @@ from torchside import Heavy, Stem, main
 
 
 def build(form, ctx):
-    stem, head = Stem(ctx, 80), Heavy(ctx, ms=40)
+    stem, head = Stem(ctx, 80), Heavy(ctx, ms=30)
 
     def step(_i):
         scores = head.infer(stem.run()).float()

@@ -6,7 +6,7 @@ from torchside import Heavy, Stem, main
 
 
 def build(form, ctx):
-    stem, head = Stem(ctx, 80), Heavy(ctx, ms=40)
+    stem, head = Stem(ctx, 80), Heavy(ctx, ms=28)
     right_answers = torch.randint(0, 2, (1024,), device=ctx.device)[: head.rows.shape[0]]
     in_numpy = right_answers.cpu().numpy()
     hits, counted = [], torch.zeros((), dtype=torch.int64, device=ctx.device)

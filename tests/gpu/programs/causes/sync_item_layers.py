@@ -6,7 +6,7 @@ from torchside import Heavy, Stem, main
 
 
 def build(form, ctx):
-    stem, head = Stem(ctx, 45), Heavy(ctx, ms=18)
+    stem, head = Stem(ctx, 45), Heavy(ctx, ms=16)
 
     def step(_i):
         x, seen = stem.input, []

@@ -5,7 +5,7 @@ from torchside import Heavy, Stem, main
 
 
 def build(form, ctx):
-    stem, head = Stem(ctx, 80), Heavy(ctx, ms=20)
+    stem, head = Stem(ctx, 80), Heavy(ctx, ms=17)
     kept = []
 
     def step(_i):

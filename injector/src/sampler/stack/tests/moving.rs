@@ -204,6 +204,29 @@ fn a_program_that_goes_on_while_it_is_read_is_seen_where_it_was_or_not_at_all() 
 }
 
 #[test]
+fn a_program_that_stands_still_a_moment_later_is_seen_whole() {
+    for version in [(3, 8), (3, 9), (3, 10), (3, 11), (3, 12)] {
+        let python = python(version);
+        let mut caught = 0;
+        for goes_on_at in 0..32 {
+            let moving = sampled(&python, 0..goes_on_at, QUICK);
+            // of the same, once it has gone round for two tries and a half, or for all of them
+            let still = sampled(&python, 0..goes_on_at, (true, 10));
+            assert_eq!(still[2], 0, "{version:?}, {goes_on_at}: wrong");
+            assert!(still[0] >= moving[0], "{version:?}, {goes_on_at}: {still:?}, {moving:?}");
+            caught += still[0] - moving[0];
+            // slow reading looks no longer than it did
+            assert_eq!(
+                sampled(&python, 0..goes_on_at, (false, usize::MAX))[2],
+                0,
+                "{version:?}, {goes_on_at}"
+            );
+        }
+        assert!(caught > 4, "{version:?}: {caught} more");
+    }
+}
+
+#[test]
 fn a_frame_that_was_left_by_the_time_it_was_read_is_none() {
     // only the thread state, or one frame, is read while it is called: 3.8 to 3.10 say so
     for version in [(3, 8), (3, 9), (3, 10)] {
