@@ -58,13 +58,13 @@ pub const PINNED_BYTES_PER_NS: u64 = 25;
 pub const PROFILER_SLOWS: (u64, u64) = (17, 10);
 
 /// By how much CUPTI slows a host that launches, as a fraction of each stretch of its own time. H200 (a virtual host),
-/// PyTorch 2.11, CUPTI 13.0, processes with and without us in turn (`tests/gpu/results/2026-11-23-h200-a529ca4-always-on.json`): steps of eager MLP blocks took
+/// PyTorch 2.11, CUPTI 13.0, processes with and without us in turn (`tests/gpu/results/2026-11-23-h200-a529ca4-always-on.json.gz`): steps of eager MLP blocks took
 /// 1.40 times as long with CUPTI's records of waits (95 %: 1.37 to 1.46; 4.6 us a launch), of a small GPT 1.31 times (1.22 to 1.46; 12 us a launch, with launch calls of 7 us), and as
 /// long with torch.profiler, or with handlers that do nothing: it is CUPTI's own cost, most of it outside of the launch calls. A loop of launches in
 /// C++: 1.30 times. Stretches of Python without CUDA calls: nothing, hence the limit in launch calls.
 ///
 /// Without CUPTI's records of waits (`trace::header::sources::WAITS_BY_CALLS`) half of it: steps of the MLP blocks took 1.23 times as long (1.14 to 1.26;
-/// 2.3 us a launch), where they took 1.52 times with them (`2026-11-23-h200-f694da9-always-on-waits.json`).
+/// 2.3 us a launch), where they took 1.52 times with them (`2026-11-23-h200-f694da9-always-on-waits.json.gz`).
 pub const RECORDER_SLOWS: RecorderSlows = RecorderSlows { by: (6, 5), most_calls: (17, 20) };
 /// As [`RECORDER_SLOWS`], of recordings with CUPTI's records of waits: all before 2026-11-23, and those of processes in which another client
 /// holds CUPTI's subscription.

@@ -384,7 +384,7 @@ def run(plan, only=None):
     built = native.built(plan, *wanted) if wanted else {}
     lacking = [p for p in wanted if p not in built]  # its row says why
     matrix.missing += lacking
-    archive = Archive(plan, f"causes-{'+'.join(only) if only and len(only) < 3 else 'some' if only else 'all'}.tar.gz")
+    archive = Archive(plan, f"causes-{'-'.join(only) if only and len(only) < 3 else 'some' if only else 'all'}.tar.gz")
     try:
         turns = bool(only) and TURNS in only
         starts = [s for p in programs if p not in lacking for s in starts_of(plan, p, built, turns)]
