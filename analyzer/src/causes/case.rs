@@ -244,6 +244,24 @@ impl<'a> Case<'a> {
         f
     }
 
+    /// By how much longer than promised a step may be once a finding's fix is in, ns: were the host in all of them as slow as it is in the slowest
+    /// tenth. 0 where the GPU is the limit either way.
+    pub(super) fn slow_host_ns(&self, f: &Finding, fix: Fix) -> f64 {
+        if !self.trusts_replay() {
+            return 0.0;
+        }
+        let after = self.played(&[fix], &|_| true);
+        let slower = self.played(&[fix, Fix::SlowerHost], &|_| true);
+        // of the fix at some of the calls that part
+        let part = (f.win * self.base / (self.base - after)).clamp(0.0, 1.0);
+        let longer = (slower - after).max(0.0) / self.base * part;
+        if longer.is_finite() {
+            self.step_ns() * longer
+        } else {
+            0.0
+        }
+    }
+
     /// ± of a promise: the model's own error, and `doubt`, a share of the step.
     fn error_ns(&self, doubt: f64) -> f64 {
         self.step_ns() * (self.analysis.model.error() + doubt)

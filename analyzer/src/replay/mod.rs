@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a fix would win: the recorded steps, replayed through a small model with one cause changed.
 //!
-//! `prepare.rs` (with `calls.rs`, `ops.rs`, `waits.rs`, `pace.rs`) turns recorded calls and ops into items with durations and edges
+//! `prepare.rs` (with `calls.rs`, `ops.rs`, `waits.rs`, `pace.rs`, `uneven.rs`) turns recorded calls and ops into items with durations and edges
 //! (never absolute times), `model.rs` plays them (`graphs.rs`: what goes into one graph launch). The idea: Daydream (USENIX
 //! ATC 2020). Here: the fixes that can be asked for. The recorder's own cost stays in both the measured and the predicted
 //! time: both are times with it.
@@ -21,6 +21,7 @@ pub mod model;
 mod ops;
 mod pace;
 pub mod prepare;
+mod uneven;
 mod waits;
 
 use std::time::{Duration, Instant};
@@ -121,6 +122,8 @@ pub enum Fix {
     DeviceWait,
     /// Not a fix: the host as it may be without what recorded it, [`PROFILER_SLOWS`] and [`RECORDER_SLOWS`].
     FasterHost,
+    /// Not a fix: the host as slow in every step as it is in the slowest tenth of them (`uneven.rs`).
+    SlowerHost,
 }
 
 /// Set of fixes.

@@ -7,6 +7,7 @@ use trace::total::RECORDED_NODE_NS;
 
 use super::graphs::Part;
 use super::prepare::{Item, Prepared, Role, Work};
+use super::uneven::EVEN;
 use super::{Fix, Fixes, Slowed, GRAPH_NODES, LAUNCH_NS, LAUNCH_QUEUE, NODE_NS, PROFILER_SLOWS, SPACING_NS};
 use crate::analysis::Bucket;
 use crate::gaps::KERNEL_GAP_NS;
@@ -150,6 +151,9 @@ impl Playing<'_> {
 
     /// Time of the host's own, ns.
     fn host_time(&self, ns: u64) -> u64 {
+        if self.fixes.has(Fix::SlowerHost) {
+            return ns.saturating_mul(self.prepared.uneven) / EVEN;
+        }
         let without = |(slow, fast): (u64, u64)| ns.saturating_mul(fast) / slow;
         match self.prepared.slowed {
             _ if !self.fixes.has(Fix::FasterHost) => ns,

@@ -102,6 +102,8 @@ pub struct Prepared {
     pub(super) usual: u64,
     pub(super) usual_call: u64,
     pub(super) slowed: Slowed,
+    /// So many times as long as in the mean takes dispatching in slow steps, permille (`uneven.rs`).
+    pub(super) uneven: u64,
     /// The longest host time of a step ends at a time that is given from outside, by the times alone.
     pub(crate) ends_from_outside: bool,
     /// Measured length of what is replayed, ns, and whether it began in front of an idle device.
@@ -170,6 +172,7 @@ impl Prepared {
         p.link_waits(run, device, host, &calls, &placed);
         p.tie_copies_to_stretches();
         p.measure(run, device, host, &calls, &placed);
+        p.uneven = p.unevenness();
         p
     }
 
