@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A training loop that ends in a given way, if asked with seconds of GPU work still queued.
+"""A training loop that ends in a given way, if asked with seconds of GPU work still queued, or with a kernel that hangs.
 
 Its stdout is its losses and nothing else. The moment it begins to die goes to the file `death` (CLOCK_MONOTONIC, ns);
 what the GPU really did is in the file `ticks`, written by the kernels themselves (ticker.cu)."""
@@ -38,6 +38,7 @@ def main():
     p.add_argument("--way", choices=("normal", "exception", "exit3", "os_exit4", "sigterm", "sigkill", "abort"), required=True)
     p.add_argument("--ticker", help="libticker.so")
     p.add_argument("--queue", type=int, default=0, help="ticks of 20 ms left in the queue")
+    p.add_argument("--hang", type=float, default=0, help="seconds that a last kernel spins")
     p.add_argument("--seconds", type=float, default=3.0, help="train at least that long")
     p.add_argument("--device", default="cuda")
     p.add_argument("--tiny", action="store_true")
@@ -67,9 +68,11 @@ def main():
         elif i % 20 == 0:
             ctx.sync()
         i += 1
-    if a.queue and tick is not None:
+    if tick is not None and (a.queue or a.hang):
         for _ in range(a.queue):
             tick(QUEUED_TICK_NS)
+        if a.hang:
+            tick(int(a.hang * 1e9))
         time.sleep(1.5)
     with open("death", "w") as f:
         f.write(str(time.clock_gettime_ns(time.CLOCK_MONOTONIC)))

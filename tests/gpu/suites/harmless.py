@@ -9,13 +9,19 @@ from check.plan import FAIL, NOT_RUN
 from check.tracefile import Trace
 
 NAME = "harmless"
-ABOUT = "ten ways to end, with and without queued GPU work; recover held against the program's own counter (about 90 s)"
+ABOUT = "ten ways to end, with and without queued GPU work; recover held against the program's own counter (about 90 s); part hang: four of them while a kernel spins 20 s (about 60 s)"
 
 KILLED = ("os_exit4", "sigterm", "sigkill", "abort")
 LATE_S = 2.0
-QUEUED_TICKS = 200  # 20 ms each: 4 s, of which 2.5 s are left when the program dies
-RUNS = [(way, QUEUED_TICKS) for way in ("normal", "exception", "exit3", "os_exit4", "sigterm", "sigkill", "abort")]
-RUNS += [(way, 0) for way in ("normal", "exception", "exit3")]
+# What the GPU has to do when the program dies: how the program is asked for it.
+WORK = {"": (), "work queued": ("--queue", 200),  # 20 ms each: 4 s, of which 2.5 s are left
+        "a kernel hangs": ("--hang", 20)}
+RUNS = [(way, "work queued") for way in ("normal", "exception", "exit3", "os_exit4", "sigterm", "sigkill", "abort")]
+RUNS += [(way, "") for way in ("normal", "exception", "exit3")]
+# As a watchdog ends a job that hangs, or its user.
+HANGS = [(way, "a kernel hangs") for way in ("exit3", "os_exit4", "sigterm", "abort")]
+HANG = "hang"
+SECONDS_EACH, SECONDS_HUNG = 20, 45  # the driver may wait for a kernel that runs
 
 
 def ticks(directory, before_ns):
@@ -75,23 +81,31 @@ def judge_recording(plan, title, ours, killed):
     return plan.row(NAME, f"{title}: recording tidied away", not left, f"{len(left)} left: {line[:90]}", "0")
 
 
+def chosen(only, quick):
+    """The runs of these parts: (way, work). Those that hang take long, and are to be named."""
+    if only is not None:
+        return [r for r in RUNS if r[0] in only] + (HANGS if HANG in only else [])
+    if quick:
+        return [r for r in RUNS if r in (("normal", ""), ("exit3", "work queued"), ("sigkill", "work queued"))]
+    return RUNS
+
+
 def run(plan, only=None):
     made = native.built(plan, "ticker")
     if "ticker" not in made:
         plan.row(NAME, "whole suite", NOT_RUN, "no ticker")
         return
-    runs = [r for r in RUNS if only is None or r[0] in only]
-    if plan.quick:
-        runs = [r for r in runs if r in (("normal", 0), ("exit3", QUEUED_TICKS), ("sigkill", QUEUED_TICKS))]
+    runs = chosen(only, plan.quick)
     starts = []
-    for way, queue in runs:
+    for way, work in runs:
         for ours in (False, True):
-            options = ("--way", way, "--queue", queue, "--ticker", made["ticker"])
-            starts.append(((way, queue, ours), lambda o=options, u=ours: victim.python(plan, "exits", *map(str, o), ours=u)))
-    ended = victim.several_at_once(plan, starts, seconds_each=20, jobs=plan.jobs + 1)
-    for way, queue in runs:
-        title = f"{way}{', work queued' if queue else ''}"
-        plain, ours = ended.get((way, queue, False)), ended.get((way, queue, True))
+            options = ("--way", way, *WORK[work], "--ticker", made["ticker"])
+            starts.append(((way, work, ours), lambda o=options, u=ours: victim.python(plan, "exits", *map(str, o), ours=u)))
+    hangs = any(r in HANGS for r in runs)
+    ended = victim.several_at_once(plan, starts, seconds_each=SECONDS_HUNG if hangs else SECONDS_EACH, jobs=plan.jobs + 1)
+    for way, work in runs:
+        title = f"{way}{', ' if work else ''}{work}"
+        plain, ours = ended.get((way, work, False)), ended.get((way, work, True))
         if plain is None or ours is None:
             plan.row(NAME, title, NOT_RUN, "no time left")
             continue
