@@ -48,6 +48,34 @@ class Ranks(CannedRun):
         self.assertEqual(self.rows("slow", 0, "COMM", world=0), [PASS, FAIL])
 
 
+class Hangs(CannedRun):
+    def hung(self, seconds, code=-6, late=False):
+        """A rank that ended so long after its last step."""
+        run = self.ended(code=code, late=late)
+        run.ended_at = 100.0
+        (run.directory / "last_step").write_text(str(int((100.0 - seconds) * 1e9)))
+        return run
+
+    def test_a_job_that_hangs_ends_as_soon_as_without_us_and_the_same_way(self):
+        for ours, expected in ((self.hung(12.0), PASS), (self.hung(13.9), PASS), (self.hung(14.2), FAIL), (self.hung(12.0, code=1), FAIL),
+                               (self.hung(12.0, late=True), FAIL)):
+            ddp.judge_hang(self.plan, self.hung(12.0), ours)
+            self.assertEqual(self.last(), expected)
+
+    def test_a_program_that_does_not_hang_shows_nothing(self):
+        for plain in (self.hung(12.0, code=0), self.hung(12.0, late=True), self.ended(code=1)):
+            ddp.judge_hang(self.plan, plain, self.hung(12.0))
+            self.assertEqual(self.last(), NOT_RUN)
+
+    def test_a_job_that_ends_before_its_first_step_with_us_alone_is_harmed(self):
+        ddp.judge_hang(self.plan, self.hung(12.0), self.ended(code=-6))
+        self.assertEqual(self.last(), FAIL)
+
+    def test_without_a_trace_the_last_seconds_are_lost(self):
+        ddp.judge_hang_trace(self.plan, self.hung(12.0))
+        self.assertEqual(self.last(), FAIL)
+
+
 class Together(CannedRun):
     def test_the_starved_rank_must_stand_out(self):
         for worst, expected in (({"rank": 1, "stands_out": True}, PASS), ({"rank": 0, "stands_out": True}, FAIL),

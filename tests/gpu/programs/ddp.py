@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Data-parallel training, one process a rank, told its place by the variables that torchrun sets. Rank 1's shard holds large
 images: its two workers cannot keep up, and the other ranks wait for it in the all-reduce. Fixed: all shards hold small ones.
+Hang: rank 1 stops after its warm-up and 40 steps, and the others wait in an all-reduce that it never joins until the watchdog of
+torch.distributed ends them. When each began its last step is in its file `last_step` (CLOCK_MONOTONIC, ns).
 
 One layer of 8 MB of gradients over many resident rows, about 11 ms of an H200 a step: the all-reduce is short on any link.
 The last line on stdout is one JSON object, the truth of this rank."""
@@ -22,6 +24,9 @@ BATCH, WORKERS = 16, 2
 LARGE_S, SMALL_S = 0.0045, 0.0001  # to decode an image: a batch every 36 ms and every 0.8 ms
 LOG_EVERY = 20
 WARMUP = 10
+HANG_AFTER = WARMUP + 40
+WATCHDOG_S = 10  # after so long in one collective the watchdog ends the process
+STOPPED_S = 60  # ... and so long the one that stopped is there
 
 
 class Shard(Dataset):
@@ -55,6 +60,12 @@ def train(a, rank, device):
         if i == WARMUP:
             loss.item()
             began = time.perf_counter()
+        if a.form == "hang":
+            with open("last_step", "w") as f:
+                f.write(str(time.clock_gettime_ns(time.CLOCK_MONOTONIC)))
+            if rank == 1 and i == HANG_AFTER:
+                time.sleep(STOPPED_S)
+                os._exit(0)
         batch = next(batches)  # SITE
         x = batch.to(device, non_blocking=True)
         optimizer.zero_grad(set_to_none=True)
@@ -70,7 +81,7 @@ def train(a, rank, device):
 
 def main():
     p = argparse.ArgumentParser()
-    p.add_argument("--form", choices=("slow", "fixed"), default="slow")
+    p.add_argument("--form", choices=("slow", "fixed", "hang"), default="slow")
     p.add_argument("--steps", type=int, default=90, help="steps after warm-up")
     p.add_argument("--device", default="cuda")
     p.add_argument("--tiny", action="store_true", help="tiny sizes: try the program without a GPU")
@@ -79,7 +90,7 @@ def main():
     device = torch.device(a.device, local) if a.device == "cuda" else torch.device(a.device)
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=datetime.timedelta(seconds=60))
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=datetime.timedelta(seconds=WATCHDOG_S if a.form == "hang" else 60))
     truth = train(a, rank, device)
     dist.destroy_process_group()
     print(json.dumps({"program": "ddp", "form": a.form, "rank": rank, "world": world, **truth}), flush=True)

@@ -4,6 +4,9 @@
 The ranks are started as torchrun starts them (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT). The rank that waits for
 the other in the all-reduce is COMM, and never GPU-BOUND; the starved one INPUT with its line; `gapprobe summary` names it.
 Where the fixed form wins less than the suite `causes` asks for, the program is wrong and no verdict is judged.
+
+Part `hang`: one rank stops, the other waits in a collective without its partner until torch.distributed's watchdog ends it. With us that takes no
+longer than without, and what the GPU did before is in the trace.
 """
 
 import gzip
@@ -14,19 +17,23 @@ import time
 
 from check import victim
 from check.plan import FAIL, INFO, NOT_RUN
+from check.tracefile import Trace
 from suites.causes import lines_marked, named_causes, right_line
 from suites.causes_labels import HEALTHY, LEAST_WIN, SILENT
 
 NAME = "ddp"
-ABOUT = "DDP on two GPUs, one rank starved by its input: verdict of each, `gapprobe summary` (about 60 s)"
+ABOUT = "DDP on two GPUs, one rank starved by its input: verdict of each, `gapprobe summary` (about 60 s); part hang: a collective without its partner (about 80 s)"
 
 PROGRAM = victim.PROGRAMS / "ddp.py"
 WORLD = 2
 STARVED = 1  # the rank whose shard holds large images
 STEPS = {"slow": 90, "fixed": 200}
+WARMUP, HANG_STEPS = 10, 40  # of the program: a rank stops behind these
 START_S = 15  # imports, contexts, NCCL's start
 FORM_S = 45  # one form may take as long as this
 LEFT_BEHIND_S = 8  # a rank whose partner is gone waits for it in vain
+HANG = "hang"
+LATE_S = 2.0  # so much later than without us a job that hangs may end
 INPUT = ("INPUT-WORKERS", "INPUT")
 # Launching may be what is left where the host is slow that day.
 FIXED = (*HEALTHY, "LAUNCH")
@@ -45,12 +52,12 @@ def free_port():
         return s.getsockname()[1]
 
 
-def started(plan, form):
+def started(plan, form, ours=True):
     """The ranks of one job: {rank: Victim}."""
     job = {"WORLD_SIZE": str(WORLD), "LOCAL_WORLD_SIZE": str(WORLD), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
            "OMP_NUM_THREADS": "1", "GAPPROBE_PRINT": "all", "GAPPROBE_TEST_KEEP": "1", **NO_MULTICAST}
-    steps = 12 if plan.quick or plan.dry else STEPS[form]
-    return {r: victim.python(plan, "ddp", "--form", form, "--steps", str(steps), ours=True,
+    steps = 12 if plan.quick or plan.dry else STEPS.get(form, STEPS["slow"])
+    return {r: victim.python(plan, "ddp", "--form", form, "--steps", str(steps), ours=ours,
                              env={**job, "RANK": str(r), "LOCAL_RANK": str(r)}) for r in range(WORLD)}
 
 
@@ -124,9 +131,60 @@ def judge_together(plan, form, found, why):
     return plan.row(NAME, "fixed: summary", INFO if found else FAIL, value)
 
 
+def hung_for(run):
+    """From a rank's last step to its end, s; None where it got to none."""
+    try:
+        return run.ended_at - int((run.directory / "last_step").read_text()) / 1e9
+    except (OSError, ValueError):
+        return None
+
+
+def judge_hang(plan, plain, ours):
+    """The rank that waits, without us and with us: as soon at its end, by the same way."""
+    took = [hung_for(e) for e in (plain, ours)]
+    if took[0] is None or plain.code == 0 or plain.late:
+        return plan.row(NAME, "hang: as without us", NOT_RUN,
+                        f"program wrong: exit {plain.code} after {took[0]} s without us, late {plain.late}, {plain.err[-160:]!r}")
+    if took[1] is None:
+        return plan.row(NAME, "hang: as without us", FAIL, f"no step: exit {ours.code}, {ours.err[-160:]!r}")
+    return plan.row(NAME, "hang: as without us", ours.code == plain.code and not ours.late and took[1] <= took[0] + LATE_S,
+                    f"exit {plain.code} -> {ours.code}; from the last step to the end {took[0]:.2f} -> {took[1]:.2f} s", f"same, +{LATE_S} s")
+
+
+def judge_hang_trace(plan, ours):
+    """What the GPU did in the last steps is in the trace, after `recover` where the process was killed."""
+    line = ours.line
+    if not line:
+        _, out, err = ours.recover(plan)
+        line = out.strip() or err.strip()
+    path = ours.trace()
+    if path is None:
+        return plan.row(NAME, "hang: the last seconds", FAIL, f"no trace: {line[:200]!r}")
+    trace = Trace(path)
+    reduces = sum("AllReduce" in (k.name or "") for k in trace.kernels)
+    hang = WARMUP + HANG_STEPS - 1  # steps whose all-reduce had its partner, but for the first, which may be left out
+    return plan.row(NAME, "hang: the last seconds", reduces >= hang, f"{reduces} all-reduces, {len(trace.kernels)} kernels; {line[:160]}",
+                    f"{hang} all-reduces")
+
+
+def run_hang(plan):
+    if not plan.room_for(NAME, HANG, 2 * FORM_S):
+        return None
+    jobs = {}
+    for ours in (False, True):
+        ranks = started(plan, HANG, ours)
+        jobs[ours] = waiting = ranks[1 - STARVED].wait(min(FORM_S, plan.left() - 2))
+        ranks[STARVED].stop()
+        plan.detail(NAME, f"hang {'with' if ours else 'without'} us", waiting.as_detail())
+    judge_hang(plan, jobs[False], jobs[True])
+    return None if plan.dry else judge_hang_trace(plan, jobs[True])
+
+
 def run(plan, only=None):
     if not plan.dry and gpus(plan) < WORLD:
         return plan.row(NAME, "two ranks", NOT_RUN, f"needs {WORLD} GPUs, {gpus(plan)} here")
+    if only and HANG in only:
+        return run_hang(plan)
     forms = {}
     for form in STEPS:
         if not plan.room_for(NAME, form, 3 * START_S):
