@@ -20,7 +20,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from check import pairing, turns, victim  # noqa: E402
 from check.plan import FAIL, INFO, NOT_RUN, PASS, Plan  # noqa: E402
 from check.tracefile import Trace  # noqa: E402
-from suites import always_on, clock, cost, dataloader, event_cost, exactness, harmless, neighbours, nvtx, others, records, steps, verdicts  # noqa: E402
+from suites import always_on, around, clock, cost, dataloader, event_cost, exactness, harmless, neighbours, nvtx, others, records, steps, verdicts  # noqa: E402
 
 
 def plan_in(directory, **options):
@@ -344,6 +344,35 @@ class Neighbours(CannedRun):
         for calls, answer, result in ((both, 0, PASS), (both[:-1], 0, FAIL), (both, 39, FAIL)):
             neighbours.judge_subscriber(self.plan, self.told(both), self.told(calls, answer))
             self.assertEqual(self.last(), result)
+
+
+class Around(CannedRun):
+    TOOL = around.Tool("compute-sanitizer", "/opt/it", ("--flag",), r"ERROR SUMMARY: .*")
+    LINE = "gapprobe: not recording: compute-sanitizer seems to be around (NV_SANITIZER_INJECTION_PORT_BASE); GAPPROBE_FORCE=1 records all the same"
+
+    def ended_under(self, kernels=8000, code=0, says="ERROR SUMMARY: 0 errors", err=""):
+        run = self.ended({"kernels": kernels}, code=code, err=err)
+        run.out = f"========= {says}\n{run.out}"
+        return run
+
+    def test_the_tools_command_stands_in_front(self):
+        self.assertEqual(self.TOOL.command(["./a", "1"]), ["/opt/it", "--flag", "./a", "1"])
+
+    def test_program_and_tool_see_nothing_of_us_and_one_line_says_that_we_stay_off(self):
+        plain = self.ended_under()
+        for ours, expected in ((self.ended_under(err=self.LINE), [PASS, PASS, PASS]), (self.ended_under(kernels=7999, err=self.LINE), [FAIL, PASS, PASS]),
+                               (self.ended_under(code=1, err=self.LINE), [FAIL, PASS, PASS]),
+                               (self.ended_under(says="ERROR SUMMARY: 1 error", err=self.LINE), [PASS, FAIL, PASS]),
+                               (self.ended_under(), [PASS, PASS, FAIL]), (self.ended_under(err=f"{self.LINE}\n{self.LINE}"), [PASS, PASS, FAIL])):
+            self.plan.rows.clear()
+            around.judge(self.plan, self.TOOL, plain, ours)
+            self.assertEqual([r["result"] for r in self.plan.rows], expected)
+
+    def test_a_program_that_fails_under_the_tool_alone_shows_nothing(self):
+        around.judge(self.plan, self.TOOL, self.ended_under(code=2), self.ended_under(err=self.LINE))
+        self.assertEqual(self.last(), NOT_RUN)
+        around.judge(self.plan, self.TOOL, self.ended_under(says=""), self.ended_under(says="", err=self.LINE))
+        self.assertEqual([r["result"] for r in self.plan.rows[-3:]], [PASS, FAIL, PASS])
 
 
 class Steps(CannedRun):

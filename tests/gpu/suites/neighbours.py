@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Other profilers in the same process: torch.profiler and JAX's profiler give the same events with us as without, five times; and a client that
+"""Other profilers in the same process: torch.profiler, JAX's profiler and Triton's Proton give the same events with us as without, five or three times; and a client that
 takes the subscription half-way and asks for nothing else leaves no call of ours untold."""
 
 import collections
@@ -9,7 +9,7 @@ from check.plan import FAIL, INFO, NOT_RUN
 from check.tracefile import Trace
 
 NAME = "neighbours"
-ABOUT = "torch.profiler and the JAX profiler, five times in a process, with and without us; a subscriber (about 60 s)"
+ABOUT = "torch.profiler, the JAX profiler and Proton, five times in a process, with and without us; a subscriber (about 80 s)"
 
 GPU_KINDS = ("kernel ", "gpu_memcpy ", "gpu_memset ")
 
@@ -29,7 +29,7 @@ def judge(plan, who, plain, ours):
         return plan.row(NAME, f"{who}: ran", NOT_RUN, "the profiler sees no GPU events even without us")
     for turn, (a, b) in enumerate(zip(without, with_us), 1):
         odd = difference(a, b)
-        on_gpu = {k: v for k, v in odd.items() if who == "jax" or k.startswith(GPU_KINDS)}
+        on_gpu = {k: v for k, v in odd.items() if who != "torch" or k.startswith(GPU_KINDS)}
         plan.row(NAME, f"{who}: GPU events, profile {turn}", not on_gpu,
                  f"{sum(a.values())} events without us, {sum(b.values())} with; {on_gpu or 'all counts equal'}", "equal by name")
         if who == "torch":
@@ -65,9 +65,14 @@ def run_subscriber(plan):
 def run(plan, only=None):
     if only is None or "subscriber" in only:
         run_subscriber(plan)
-    who = [w for w in ("torch", "jax") if only is None or w in only]
-    starts = [((w, u), lambda w=w, u=u: (victim.python(plan, "profiled_torch", ours=u) if w == "torch" else
-                                         victim.jax_program(plan, "profiled_jax", ours=u))) for w in who for u in (False, True)]
+    who = [w for w in ("torch", "jax", "proton") if only is None or w in only]
+
+    def start(w, ours):
+        if w == "jax":
+            return victim.jax_program(plan, "profiled_jax", ours=ours)
+        return victim.python(plan, f"profiled_{w}", ours=ours)
+
+    starts = [((w, u), lambda w=w, u=u: start(w, u)) for w in who for u in (False, True)]
     ended = victim.several_at_once(plan, starts, seconds_each=25)
     for w in who:
         pair = ended.get((w, False)), ended.get((w, True))
