@@ -20,7 +20,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from check import pairing, turns, victim  # noqa: E402
 from check.plan import FAIL, INFO, NOT_RUN, PASS, Plan  # noqa: E402
 from check.tracefile import Trace  # noqa: E402
-from suites import always_on, around, clock, cost, dataloader, event_cost, exactness, harmless, neighbours, nvtx, others, records, steps, verdicts  # noqa: E402
+from suites import always_on, around, clock, cost, dataloader, event_cost, exactness, harmless, neighbours, nvtx, others, outside, records, steps, verdicts  # noqa: E402
 
 
 def plan_in(directory, **options):
@@ -344,6 +344,28 @@ class Neighbours(CannedRun):
         for calls, answer, result in ((both, 0, PASS), (both[:-1], 0, FAIL), (both, 39, FAIL)):
             neighbours.judge_subscriber(self.plan, self.told(both), self.told(calls, answer))
             self.assertEqual(self.last(), result)
+
+
+class Outside(CannedRun):
+    def judge(self, code=0, count=20, losses=None, cause="LAUNCH"):
+        self.plan.rows.clear()
+        summary = {"steps": {"count": count}, "losses": losses or {}, "verdict": {"cause": cause}}
+        outside.judge(self.plan, "mlp_eager", 1, code, summary if code == 0 else None, "no process 4")
+        return [r["result"] for r in self.plan.rows]
+
+    def test_what_was_asked_for_comes_whole_and_right(self):
+        self.assertEqual(self.judge(), [PASS] * 3)
+        self.assertEqual(self.judge(count=12), [FAIL, PASS, PASS])
+        self.assertEqual(self.judge(losses={"dropped": 3}), [PASS, FAIL, PASS])
+        self.assertEqual(self.judge(cause="SYNC"), [PASS, PASS, FAIL])
+        self.assertEqual(self.judge(code=9), [FAIL])
+
+    def test_a_program_that_does_not_end_as_without_us_is_harmed(self):
+        plain = self.ended({"true_steps": 90})
+        for ours, expected in ((self.ended({"true_steps": 88}), PASS), (self.ended({"true_steps": 90}, code=-11), FAIL), (self.ended(late=True), FAIL)):
+            self.plan.rows.clear()
+            outside.judge_end(self.plan, "graph", plain, ours)
+            self.assertEqual(self.plan.rows[0]["result"], expected)
 
 
 class Around(CannedRun):
