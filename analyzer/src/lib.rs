@@ -69,6 +69,7 @@ pub mod symbols;
 #[cfg(feature = "cli")]
 pub mod tables;
 pub mod timeline;
+mod too_long;
 mod unanswered;
 pub mod visible;
 

@@ -237,7 +237,7 @@ pub(crate) fn losses(run: &Run, a: &Analysis) -> String {
 }
 
 /// Cost, one decimal; memory that CUPTI keeps, where it is more than the recorder's own.
-fn cost(c: &Cost) -> String {
+pub(crate) fn cost(c: &Cost) -> String {
     let kept = match c.kept_bytes {
         0..=WORTH_A_WORD => String::new(),
         n => format!(" and up to {:.1} GB that CUPTI keeps", n as f64 / 1e9),

@@ -16,6 +16,7 @@ use crate::run::{
     Blind, Call, Child, ChildSample, Device, LoadError, LossMark, Mark, Op, Range, RangeKind, Reading, Run,
     Sample, Span, Stream, SyncRecord, Thread, CLOCK_SLACK_NS, MAX_TIME, NONE,
 };
+use crate::too_long;
 
 /// Records of shorter synchronizations are not made into calls, ns.
 const SHORTEST_WAIT_NS: u64 = 1_000;
@@ -382,6 +383,9 @@ pub(crate) fn finish(run: &mut Run) {
         t.moments.sort_by_key(|m| m.span);
         t.marks.sort_by_key(|m| m.span);
         t.samples.sort_by_key(|s| s.span);
+    }
+    if !run.foreign {
+        too_long::cut(run);
     }
     array_waits::find(run);
     let mut base = 0u32;

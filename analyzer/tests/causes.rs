@@ -9,6 +9,8 @@ mod program;
 mod alloc;
 #[path = "causes/arrays.rs"]
 mod arrays;
+#[path = "causes/beside.rs"]
+mod beside;
 #[path = "causes/blocked.rs"]
 mod blocked;
 #[path = "causes/casts.rs"]

@@ -15,7 +15,7 @@
 //!
 //! # What to change
 //! `gc.collect(); gc.freeze()` after the model is built, then `gc.disable()` and a `gc.collect()` every few hundred steps at
-//! a place of your choice; keep fewer Python objects alive (lists of tensors, metrics of each step).
+//! a place of your choice (where the line itself is a `gc.collect()`: take it out of the step); keep fewer Python objects alive (lists of tensors, metrics of each step).
 
 use super::{host, Case};
 use crate::analysis::Finding;
@@ -29,6 +29,6 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     host::of_kind(
         case,
         (CODE, NAME),
-        "gc.freeze() after set-up, gc.disable() and a gc.collect() at a place of your choice",
+        "gc.freeze() after set-up, gc.disable() and a gc.collect() every few hundred steps; none in the step",
     )
 }

@@ -9,7 +9,7 @@
 //! # How it is recognised
 //! As GP102 LAUNCH; and 5 samples or more of the launching thread's stack, taken while the GPU waited for a launch, stand behind such a break:
 //! TorchDynamo compiles the rest of the function under the name `torch_dynamo_resume_in_NAME_at_LINE`. They are half of the samples at least; or half
-//! stand inside of what `torch.compile` made (a frame of `torch/_dynamo/eval_frame.py` calls it), and of these a fifth behind a break (of 10 or more whose whole stack is known; of 5 to 9: a third, and 3 at least): the others are
+//! stand inside of what `torch.compile` made (a frame of `torch/_dynamo/eval_frame.py` calls it), and of these (5 or more whose whole stack is known) a fifth behind a break, 3 at least, and more than chance gives were it a tenth (3 of 9, 4 of 15, 6 of 30): the others are
 //! in the pieces before it, and on the way from one to the next. What a break calls of `backward()` or of an optimizer is no piece. The break told is the one that most of them stand behind. The prediction is
 //! GP102's: one graph of the whole step.
 //!
@@ -54,8 +54,8 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let others = if most < stood.broken { format!(" ({most} behind this one)") } else { String::new() };
     let (n, all, what) = match (stood.whole, stood.broken * 2 >= stood.samples) {
         (_, true) | ([0, _], _) => (stood.broken, stood.samples, "samples"),
-        ([whole, broken], false) => (broken, whole, "samples with all their frames"),
+        ([whole, broken], false) => (broken, whole, "samples that show all frames"),
     };
-    f.text.push_str(&format!("; {n} of {all} {what} behind a break{others}"));
+    f.text.push_str(&format!("; behind a break in {n} of {all} {what}{others}"));
     Some(f)
 }

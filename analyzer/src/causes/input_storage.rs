@@ -48,7 +48,8 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
             let share = waited.fetch_share().unwrap_or(0.0);
             let wanted = (n as f64 * share / (1.0 - f.win).max(0.01)).ceil() as u64;
             if wanted > n {
-                let _ = write!(f.text, "; {wanted} would keep up if it serves as many at a time");
+                let _ =
+                    write!(f.text, "; {wanted} would keep up if what they wait for serves as many at a time");
             }
         } else {
             let _ = write!(f.text, ", {rate:.0} MB/s");

@@ -14,7 +14,7 @@
 //!
 //! JAX reads an array (`float(x)`, `np.asarray(x)`) without any CUDA call on the program's thread. With samples: at least half of
 //! them in long stretches are blocked in native code below the program's line or JAX's array, until a copy to the host has ended and
-//! the next launch follows at once. That idle time stays HOST among the buckets.
+//! the next launch follows at once. The idle time of such a wait is counted as sync, too, where the copy that it waited for was recorded; else it stays HOST.
 //!
 //! # How sure
 //! The calls, their times and, where the line is told, the Python line that made them are exact. The prediction assumes that nothing after the call needs its value: where

@@ -159,19 +159,25 @@ fn named(a: &Analysis, case: &Case, findings: &[Finding]) -> Verdict {
             predicted_ns: predicted(t.predicted_ns),
             error_ns: t.error_ns,
         });
-        let both = [f.code, tied.map_or("", |t| t.code)];
+        // (what is told to be the rest of the named one is no second cause)
+        let rest = if is_rest_launch(f, device) { super::launch::CODE } else { "" };
+        let told = [f.code, tied.map_or("", |t| t.code), rest];
         return Verdict {
             code: f.code,
             cause: f.cause,
             text: said(f, device, elsewhere),
             fix: f.fix,
-            confidence: f.confidence,
+            confidence: if is_mostly_recording(f) {
+                f.confidence.min(Confidence::Medium)
+            } else {
+                f.confidence
+            },
             share: f.share,
             step_ns: a.steps.mean_ns,
             predicted_ns: predicted(f.predicted_ns),
             error_ns: f.error_ns,
             tied,
-            then: next(findings, &both, f.share),
+            then: next(findings, &told, f.share),
             inconclusive: None,
             profiled: None,
             call: f.call,
@@ -262,14 +268,32 @@ fn said(f: &Finding, device: &DeviceAnalysis, elsewhere: Elsewhere) -> String {
     if rest >= super::NOTICED_SHARE && f.code != super::small_kernels::CODE {
         text.push_str(&format!("; counted as {} {:.0} %", f.cause, f.charged * 100.0));
         // a queue that a wait has drained is filled again launch by launch, and those gaps are each launch's
-        if f.code == super::sync::CODE && device.buckets.share(Bucket::Launch) >= rest * MOST_OF_THE_REST {
+        if is_rest_launch(f, device) {
             text.push_str(", the rest as LAUNCH");
         }
     }
     if elsewhere.bounds(f.win) {
         text.push_str(&format!("; {}", gpu_bound::computes(elsewhere)));
     }
+    if is_mostly_recording(f) {
+        text.push_str(&format!("; of unrecorded steps about {:.0} %", f.unrecorded_win * 100.0));
+    }
     text
+}
+
+/// Recording makes launching dearer: is what the fix wins of a step that nobody records so much less that it has to be said?
+fn is_mostly_recording(f: &Finding) -> bool {
+    f.win - f.unrecorded_win >= MINOR_WIN && f.unrecorded_win < f.win * MOST_OF_A_WIN
+}
+
+/// What a finding wins without recording is told where it is less than this part of what it wins.
+const MOST_OF_A_WIN: f64 = 0.75;
+
+/// Is most of what a wait costs beyond its own gaps LAUNCH's among the buckets?
+fn is_rest_launch(f: &Finding, device: &DeviceAnalysis) -> bool {
+    let rest = f.share - f.charged;
+    let launch = device.buckets.share(Bucket::Launch);
+    f.code == super::sync::CODE && rest >= super::NOTICED_SHARE && launch >= rest * MOST_OF_THE_REST
 }
 
 /// The finding to name. Of two that are as good, the one that is less work to fix; of two parts of the same time (`host_parts.rs`) the larger,

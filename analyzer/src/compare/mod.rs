@@ -314,7 +314,7 @@ fn remarks(c: &Comparison<'_>) -> Vec<String> {
         } else if matches!(c.outcome, Outcome::Faster | Outcome::Slower) && !median.moved() {
             let by = words::change(&step.a, &step.b);
             said.push(format!(
-                "the mean step moved by {by}, the median did not: the difference is in a few steps"
+                "the mean step moved by {by}, the median did not: the difference is in fewer than half of the steps"
             ));
         }
     }

@@ -46,23 +46,21 @@ pub struct Dispatched {
 /// Of the samples inside of a compiled function this part stands behind a break at least, where its graph falls apart: the rest are the
 /// pieces in front of it and the way from one to the next. (H200 and CPU, 30 blocks with a break in the middle of each: 0.30 and 0.35.)
 const BEHIND: f64 = 0.2;
-/// ... and this part where fewer than twice [`LEAST_SAMPLES`] stacks are known whole (a short run whose inner frames move too fast: 9 of 57 on an H100, 4 of
-/// them behind a break): of 9 that stand there one time in ten each, 3 or more do one time in twenty.
-const BEHIND_OF_FEW: f64 = 1.0 / 3.0;
-const LEAST_OF_FEW: u32 = 3;
+/// ... and more of them than would be there by chance, were it one of ten: so many standard deviations (one time in twenty).
+const BY_CHANCE: f64 = 0.1;
+const DEVIATIONS: f64 = 1.64;
+/// (A short run whose inner frames move too fast has few stacks that are known whole: 9 of 57 on an H100, 4 of them behind a break.)
+const LEAST_BEHIND: f64 = 3.0;
 
 impl Dispatched {
     /// Does the device wait for a compiled function that falls apart?
     pub fn falls_apart(&self) -> bool {
         let [compiled, broken] = self.whole;
-        let (least, part) = match compiled >= 2 * LEAST_SAMPLES {
-            true => (LEAST_SAMPLES, BEHIND),
-            false => (LEAST_OF_FEW, BEHIND_OF_FEW),
-        };
-        let inside = self.compiled * 2 >= self.samples
-            && compiled >= LEAST_SAMPLES
-            && broken >= least
-            && f64::from(broken) >= part * f64::from(compiled);
+        let all = f64::from(compiled);
+        let by_chance = BY_CHANCE * all + DEVIATIONS * (BY_CHANCE * (1.0 - BY_CHANCE) * all).sqrt();
+        let least = LEAST_BEHIND.max(by_chance).max(BEHIND * all);
+        let inside =
+            self.compiled * 2 >= self.samples && compiled >= LEAST_SAMPLES && f64::from(broken) >= least;
         inside || (self.broken >= LEAST_SAMPLES && self.broken * 2 >= self.samples)
     }
 }

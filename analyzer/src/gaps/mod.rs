@@ -9,6 +9,7 @@
 
 mod aside;
 mod attribute;
+mod beside;
 pub mod dispatching;
 pub mod host;
 pub mod input;

@@ -11,6 +11,7 @@ use trace::call::Class;
 use trace::event::sample::{HOLDS_GIL, RUNNABLE, WAITS_GIL};
 use trace::Kind;
 
+use super::beside::Beside;
 use crate::analysis::{Bucket, IdleSlice};
 use crate::run::{Device, Op, Run, Sample, Span, Thread};
 use crate::sites::doing::{
@@ -81,7 +82,15 @@ impl Standing {
         stretches: &[Stretch],
         is_long: impl Fn(u32) -> bool,
     ) -> Standing {
-        let placed = place(run, device, stretches);
+        let mut placed = place(run, device, stretches);
+        let beside = Beside::new(run);
+        for p in placed.iter_mut().filter(|p| !is_long(p.flat)) {
+            let sample = run.threads.get(p.thread as usize).and_then(|t| t.samples.get(p.sample as usize));
+            let computes = matches!(p.doing, Doing::Computes | Doing::ComputesNatively);
+            if computes && sample.is_some_and(|s| beside.has(run, s)) {
+                p.doing = Doing::ComputesBeside;
+            }
+        }
         let mut own: HashMap<u32, Tally> = HashMap::new();
         for p in &placed {
             *own.entry(p.flat).or_default().entry(p.doing).or_default() += 1;

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use super::page::{name, Page};
 use super::rows::{Fields, Rows};
 use super::{gauges, ncu, whence, Overview};
-use crate::analysis::{working, Analysis, Bucket, DeviceAnalysis, StepSource};
+use crate::analysis::{working, Analysis, Bucket, DeviceAnalysis, StepSource, Verdict};
 use crate::causes::inconclusive;
 use crate::causes::lines::{Line, Lines};
 use crate::causes::NOTICED_SHARE;
@@ -312,6 +312,9 @@ fn calls(out: &mut Page, o: &Overview<'_>) {
         let (one, other, win) = (line(pair.one), line(pair.other), pair.win * 100.0);
         format!("neither wins much alone: {one} and {other} together {win:.0} %")
     });
+    let v = &o.source.analysis().verdict;
+    let accused = v.site.as_ref().map(ToString::to_string);
+    let is_accused = |r: &Fields<'_>| accused.as_deref() == Some(r.text("site"));
     let row = |r: &Fields<'_>, most: usize| {
         let cost = match r.number("idle_ns") {
             0.0 => format!("costs 0: {}", meanwhile(o.source, r.text("name"), r.text("site"))),
@@ -334,13 +337,16 @@ fn calls(out: &mut Page, o: &Overview<'_>) {
             if r.number("num_calls") == 1.0 { "" } else { "s" },
             time(r.number("blocked_ns") as u64),
             // (what the line wins is said where it costs, not beside a call of the same line that costs nothing)
-            if r.number("idle_ns") > 0.0 { alone(&lines, r.text("site")) } else { String::new() }
+            if r.number("idle_ns") > 0.0 {
+                alone(&lines, r.text("site"), is_accused(r).then_some(v))
+            } else {
+                String::new()
+            }
         )
     };
     // the one that the line speaks of first, where it is among them: what was loaded once before the first step may have cost more
-    let accused = o.source.analysis().verdict.site.as_ref().map(ToString::to_string);
     let mut rows: Vec<Fields<'_>> = table.iter().collect();
-    rows.sort_by_key(|r| accused.as_deref() != Some(r.text("site")));
+    rows.sort_by_key(|r| !is_accused(r));
     out.section_with(
         "Blocking calls, of all that was recorded",
         rows.into_iter().take(4),
@@ -349,10 +355,13 @@ fn calls(out: &mut Page, o: &Overview<'_>) {
     );
 }
 
-/// What a line wins by itself, where that is worth a word.
-fn alone(lines: &Lines, site: &str) -> String {
+/// What a line wins by itself, where that is worth a word. `accused`: the verdict, where it speaks of this line; what it promises may be more than these
+/// calls' part (a checkpoint's writing, what is allocated again), and then one figure is enough.
+fn alone(lines: &Lines, site: &str, accused: Option<&Verdict>) -> String {
     let is = |l: &&Line| !site.is_empty() && l.site.to_string() == site;
-    match lines.lines.iter().find(is) {
+    let promised = accused.filter(|v| v.predicted_ns > 0.0).map_or(0.0, |v| 1.0 - v.predicted_ns / v.step_ns);
+    let is_all = |l: &&Line| l.needed || l.win.is_none_or(|win| win >= promised * MOST_OF_A_PROMISE);
+    match lines.lines.iter().find(is).filter(is_all) {
         Some(line) if line.needed => "; needed: overlap or batch it".to_owned(),
         Some(Line { site, win: Some(win), .. }) if *win >= NOTICED_SHARE => {
             format!("; this {} alone wins {:.0} %", site.word(), win * 100.0)
@@ -360,6 +369,9 @@ fn alone(lines: &Lines, site: &str) -> String {
         _ => String::new(),
     }
 }
+
+/// See [`alone`].
+const MOST_OF_A_PROMISE: f64 = 0.8;
 
 fn copies(out: &mut Page, o: &Overview<'_>) {
     let (Some(times), Some(sizes)) =
@@ -383,7 +395,8 @@ fn copies(out: &mut Page, o: &Overview<'_>) {
 
 fn foot(out: &mut Page, o: &Overview<'_>, a: &Analysis) {
     let (run, v) = (&o.input.run, &a.verdict);
-    out.sentence("", &format!("{}; losses {}.", capital(&line::seen(a)), line::losses(run, a)));
+    let cost = if run.foreign { String::new() } else { format!("; cost {}", line::cost(&a.cost)) };
+    out.sentence("", &format!("{}{cost}; losses {}.", capital(&line::seen(a)), line::losses(run, a)));
     if let Some(command) = ncu::command(o.source, a) {
         out.command(&format!("Next: {command}"));
     }

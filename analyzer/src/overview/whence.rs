@@ -3,13 +3,19 @@
 
 use std::collections::HashMap;
 
+use trace::FrameInfo;
+
 use crate::analysis::Analysis;
 use crate::gaps::stacks::{frame_name, idle_stacks};
 use crate::run::Run;
-use crate::sites::Sites;
+use crate::sites::{is_users, Sites};
 
 /// The frames, innermost first; none where the verdict has no line.
 pub fn stack(run: &Run, analysis: &Analysis) -> Vec<String> {
+    frames(run, analysis).into_iter().map(|f| frame_name(run, f)).collect()
+}
+
+fn frames<'a>(run: &'a Run, analysis: &Analysis) -> Vec<&'a FrameInfo> {
     let Some(site) = &analysis.verdict.site else { return Vec::new() };
     let mut sites = Sites::new(run);
     let mut is_there = |stack: u32| {
@@ -28,18 +34,25 @@ pub fn stack(run: &Run, analysis: &Analysis) -> Vec<String> {
     let call = run.call(analysis.verdict.call).map_or(0, |(_, c)| c.site);
     let most = cost.into_iter().max_by_key(|&(stack, ns)| (ns, u32::MAX - stack)).map(|c| c.0);
     let stack = most.or_else(|| is_there(call).then_some(call)).unwrap_or(0);
-    run.definitions.stack(stack).map(|f| frame_name(run, f)).collect()
+    run.definitions.stack(stack).collect()
 }
 
 /// Callers shown.
 const CALLERS: usize = 2;
 
 /// Who calls the function that the verdict names, innermost first: where that is a helper of one line (`Device.synchronize`), they say which of its calls
-/// is meant. Not the program's outermost level.
+/// is meant. The program's own frames, where it has any further out, and not its outermost level.
 pub(super) fn callers(run: &Run, analysis: &Analysis) -> Vec<String> {
     let Some(site) = &analysis.verdict.site else { return Vec::new() };
     let file = site.path.rsplit('/').next().unwrap_or_default();
     let here = format!("({file}:{})", site.line);
-    let stack = stack(run, analysis).into_iter().skip_while(|frame| !frame.ends_with(&here)).skip(1);
-    stack.take_while(|frame| !frame.starts_with("<module>")).take(CALLERS).collect()
+    let named = frames(run, analysis).into_iter().map(|f| (f, frame_name(run, f)));
+    let outer = named.skip_while(|f| !f.1.ends_with(&here)).skip(1);
+    let outer: Vec<(&FrameInfo, String)> = outer.take_while(|f| !f.1.starts_with("<module>")).collect();
+    let is_own = |f: &&(&FrameInfo, String)| is_users(run.definitions.string(f.0.file).unwrap_or_default());
+    let own: Vec<String> = outer.iter().filter(is_own).take(CALLERS).map(|f| f.1.clone()).collect();
+    match own.is_empty() {
+        true => outer.into_iter().take(CALLERS).map(|f| f.1).collect(),
+        false => own,
+    }
 }

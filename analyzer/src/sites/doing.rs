@@ -59,13 +59,15 @@ pub enum Doing {
     Computes,
     /// Computes in native code that its line of Python called, without Python's lock: found by `gaps/standing.rs`.
     ComputesNatively,
+    /// Computes in a function of the program's own that never launches (`gaps/beside.rs`), between two launches.
+    ComputesBeside,
     /// None of these can be told.
     Unknown,
 }
 
 impl Doing {
     /// All of them.
-    pub const ALL: [Doing; 22] = [
+    pub const ALL: [Doing; 23] = [
         Doing::FetchesHere,
         Doing::Collates,
         Doing::FetchesFromWorkers,
@@ -87,6 +89,7 @@ impl Doing {
         Doing::Allocates,
         Doing::Computes,
         Doing::ComputesNatively,
+        Doing::ComputesBeside,
         Doing::Unknown,
     ];
 
@@ -112,7 +115,7 @@ impl Doing {
             Doing::Idles => "waits for requests",
             Doing::Awaits => "waits in its event loop",
             Doing::Allocates => "allocates host memory",
-            Doing::Computes => "computes on the CPU",
+            Doing::Computes | Doing::ComputesBeside => "computes on the CPU",
             Doing::ComputesNatively => "computes on the CPU in native code",
             Doing::Unknown => "is elsewhere",
         }

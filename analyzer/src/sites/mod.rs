@@ -164,33 +164,30 @@ impl<'a> Sites<'a> {
     fn look(&mut self, stack: u32) -> Option<u32> {
         let frames: Vec<&FrameInfo> = self.run.definitions.stack(stack).collect();
         let at = self.choose(&frames)?;
-        self.number(&frames, at)
+        let via = frames.get(..at).and_then(|inner| inner.iter().rev().find_map(|f| self.called(f)));
+        self.number(frames.get(at)?, via)
     }
 
-    /// The program's own lines in a stack, innermost first, none twice; without those outside of any function, where a program only begins. Empty for
-    /// a stack that was cut.
+    /// The program's own lines in a stack, innermost first, none twice; without those outside of any function, where a program only begins.
     pub(crate) fn all_of(&mut self, stack: u32) -> Vec<u32> {
-        let frames: Vec<&FrameInfo> = self.run.definitions.stack(stack).collect();
+        let run = self.run;
+        let text = |id| run.definitions.string(id).unwrap_or("");
         let is_own = |f: &&FrameInfo| {
-            let (file, function) = (self.text(f.file), self.text(f.function));
-            f.language == Language::Python
-                && Origin::of(file, function) == Origin::User
-                && !plain(function).is_empty()
+            let (file, function) = (text(f.file), text(f.function));
+            let is_user = f.language == Language::Python && Origin::of(file, function) == Origin::User;
+            is_user && !plain(function).is_empty()
         };
-        let own: Vec<usize> = (0..frames.len()).filter(|&at| frames.get(at).is_some_and(is_own)).collect();
         let mut found: Vec<u32> = Vec::new();
-        for site in own.into_iter().filter_map(|at| self.number(&frames, at)) {
-            if !found.contains(&site) {
+        for frame in run.definitions.stack(stack).filter(is_own) {
+            if let Some(site) = self.number(frame, None).filter(|site| !found.contains(site)) {
                 found.push(site);
             }
         }
         found
     }
 
-    /// Number of the site of a frame.
-    fn number(&mut self, frames: &[&FrameInfo], at: usize) -> Option<u32> {
-        let frame = *frames.get(at)?;
-        let via = frames.get(..at).and_then(|inner| inner.iter().rev().find_map(|f| self.called(f)));
+    /// Number of the site of a frame; `via`: see [`Site::via`].
+    fn number(&mut self, frame: &FrameInfo, via: Option<String>) -> Option<u32> {
         let named = if frame.line == 0 { frame.function } else { 0 };
         let key = (frame.file, frame.line, named);
         if let Some(&known) = self.by_line.get(&key) {

@@ -31,7 +31,7 @@ pub(super) static REPORT: Report = Report {
     name: "phases",
     title: "Phases of the Steps",
     what: "outermost named ranges inside steps, or phases that are sure without: time a step on host and GPU",
-    needs: "steps with named ranges, or with phases that are sure without",
+    needs: "steps with named ranges in which GPU work is launched, or with phases that are sure without",
     usual: false,
     shown: 50,
     columns: &[

@@ -80,8 +80,7 @@ fn the_line_below_which_launches_are_waited_for_all_over_a_model() {
     });
     let text = says(&found, "LAUNCH", 17);
     assert!(
-        text.starts_with("gpt/train.py:17 in train_step via forward: ")
-            && text.ends_with(" samples below it"),
+        text.starts_with("gpt/train.py:17 in train_step: ") && text.ends_with(" samples below it"),
         "{text}"
     );
 }
@@ -282,7 +281,7 @@ fn of_few_samples_that_are_whole_a_third_behind_breaks_is_enough() {
     };
     let found = short(4, 5);
     let text = says(&found, "GRAPH-BREAKS", 88);
-    assert!(text.ends_with("; 4 of 9 samples with all their frames behind a break"), "{text}");
+    assert!(text.ends_with("; behind a break in 4 of 9 samples that show all frames"), "{text}");
     // two of nine may be chance; and of four nothing is known
     for (behind, before) in [(2, 7), (3, 1)] {
         says(&short(behind, before), "LAUNCH", 17);

@@ -69,7 +69,7 @@ fn workers_that_wait_for_a_socket_are_told_at_their_line_and_how_many_would_keep
     // all of their time is waiting: as many times four as the step is longer now
     let wanted = (4.0 * v.step_ns / v.predicted_ns).ceil();
     assert!(
-        v.text.ends_with(&format!("; {wanted} would keep up if it serves as many at a time")),
+        v.text.ends_with(&format!("; {wanted} would keep up if what they wait for serves as many at a time")),
         "{}",
         v.text
     );
