@@ -7,7 +7,8 @@
 //!
 //! # How it is recognised
 //! The next kernel had not been launched when the GPU fell idle, no blocking call had drained the queue, and the
-//! host's stretch since the launch before was longer than 150 µs and 5 times the run's median stretch, or than 1 ms.
+//! host's stretch since the launch before was longer than 150 µs and 5 times the run's median stretch, or than 1 ms; or, however short, samples show
+//! a function of the program's own in it that hardly ever stands inside of a CUDA call (below a tenth of 40 samples or more).
 //! The prediction shrinks these stretches to the usual one, with what stands in them before a waiting call: a GPU that
 //! drains while the host works waits for the host, whichever call the host makes next. A large copy to the host right in front of
 //! such a stretch (a checkpoint's) goes with it.
