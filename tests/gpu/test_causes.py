@@ -355,7 +355,7 @@ class TheWholeSuite(CannedRun):
         self.assertEqual(rows, {
             "host_gc: real win": PASS, "host_gc slow: verdict": PASS, "host_gc: line": PASS, "host_gc fixed: verdict": PASS,
             "host_gc slow again: verdict": PASS, "host_gc fixed again: verdict": PASS, "host_gc: promise": PASS, "promises": PASS, "ok_gemm: real win": PASS, "ok_gemm slow: verdict": PASS, "recordings kept": INFO, "points lost": PASS})
-        with tarfile.open(self.plan.out / "causes-host_gc+ok_gemm.tar.gz") as tar:
+        with tarfile.open(self.plan.out / "causes-host_gc-ok_gemm.tar.gz") as tar:
             self.assertEqual(tar.getnames(), ["host_gc.slow.gprec.gz", "host_gc.fixed.gprec.gz", "ok_gemm.slow.gprec.gz", "causes.json"])
             self.assertEqual(gzip.decompress(tar.extractfile("host_gc.fixed.gprec.gz").read()), b"GAPPROBEfixed")
         self.assertIn("5 right, 0 wrong, 0 falsely accused: 0 points lost", self.plan.closing[0])

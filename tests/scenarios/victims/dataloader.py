@@ -46,8 +46,8 @@ FORMS = {
     "enough": (2, False, 0.3, 0, 150),
     "enough_pinned": (2, True, 0.3, 0, 150),
     "other_work": (2, True, 0.3, 24.0, 60),
-    "stored": (3, False, 6.0, 0, 60),
-    "slept": (3, False, 6.0, 0, 60),
+    "stored": (3, False, 6.0, 0, 120),  # (of 60 steps 12 samples show what workers wait for)
+    "slept": (3, False, 6.0, 0, 120),
 }
 STORED, SLEPT = "stored", "slept"
 
