@@ -170,7 +170,9 @@ fn workers_that_wait_for_a_store_are_input_storage_at_the_line_that_reads() {
         "{text}"
     );
     // eight reads of 6 ms a batch, a step of 8 ms without waiting: six at a time
-    let said = text.split("; ").find_map(|t| t.strip_suffix(" would keep up if what they wait for serves as many at a time"));
+    let said = text
+        .split("; ")
+        .find_map(|t| t.strip_suffix(" would keep up if what they wait for serves as many at a time"));
     assert!(said.and_then(|n| n.parse::<u32>().ok()).is_some_and(|n| (6..=8).contains(&n)), "{text}");
     let Some((_, summary)) = undisturbed("slept", false) else { return };
     names("slept", &summary, "INPUT", "NEXT", "main");
