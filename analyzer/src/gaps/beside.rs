@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 use trace::event::sample::OUTER;
 use trace::Language;
 
-use crate::run::{Run, Sample, Thread};
+use crate::run::{Call, Run, Sample};
 use crate::sites::is_users;
 
 /// Of fewer samples it is not known whether a function launches.
@@ -22,41 +22,42 @@ const LAUNCHES: f64 = 0.1;
 /// A function, as its frames name it: file and name.
 type Function = (u32, u32);
 
-/// Such functions of a run.
-#[derive(Default)]
-pub(super) struct Beside(HashSet<Function>);
+/// Stacks whose innermost function is such a one.
+pub(super) struct Beside(HashSet<u32>);
 
 impl Beside {
     pub(super) fn new(run: &Run) -> Beside {
+        let mut functions: HashMap<u32, Option<Function>> = HashMap::new();
         let mut seen: HashMap<Function, (u32, u32)> = HashMap::new();
-        for thread in run.threads.iter().filter(|t| t.calls.iter().any(|c| c.launches())) {
-            for sample in thread.samples.iter().filter(|s| s.syscall.is_none()) {
-                let Some(function) = innermost(run, sample) else { continue };
+        for thread in run.threads.iter().filter(|t| t.calls.iter().any(Call::launches)) {
+            for sample in thread.samples.iter().filter(|s| shows_all(s) && s.syscall.is_none()) {
+                let function = functions.entry(sample.stack).or_insert_with(|| innermost(run, sample.stack));
+                let Some(function) = *function else { continue };
                 let (all, inside) = seen.entry(function).or_default();
                 *all += 1;
-                *inside += u32::from(is_in_call(thread, sample.span.end));
+                *inside += u32::from(thread.call_at(sample.span.end).is_some());
             }
         }
-        let is_beside = |n: (u32, u32)| n.0 >= LEAST && f64::from(n.1) < LAUNCHES * f64::from(n.0);
-        Beside(seen.into_iter().filter(|s| is_beside(s.1)).map(|s| s.0).collect())
+        let is_beside = |f: &Function| {
+            seen.get(f).is_some_and(|n| n.0 >= LEAST && f64::from(n.1) < LAUNCHES * f64::from(n.0))
+        };
+        let of = functions.into_iter().filter(|(_, f)| f.as_ref().is_some_and(is_beside));
+        Beside(of.map(|(stack, _)| stack).collect())
     }
 
     /// Does this sample stand in one?
-    pub(super) fn has(&self, run: &Run, sample: &Sample) -> bool {
-        !self.0.is_empty() && innermost(run, sample).is_some_and(|f| self.0.contains(&f))
+    pub(super) fn has(&self, sample: &Sample) -> bool {
+        shows_all(sample) && self.0.contains(&sample.stack)
     }
 }
 
-/// The innermost function, where it is the program's own; `None` where inner frames are not known.
-fn innermost(run: &Run, sample: &Sample) -> Option<Function> {
-    if sample.stack == 0 || sample.bits & OUTER != 0 {
-        return None;
-    }
-    let frame = run.definitions.stack(sample.stack).find(|f| f.language == Language::Python)?;
+/// Are its innermost frames known?
+fn shows_all(sample: &Sample) -> bool {
+    sample.stack != 0 && sample.bits & OUTER == 0
+}
+
+/// The innermost function of a stack, where it is the program's own.
+fn innermost(run: &Run, stack: u32) -> Option<Function> {
+    let frame = run.definitions.stack(stack).find(|f| f.language == Language::Python)?;
     is_users(run.definitions.string(frame.file)?).then_some((frame.file, frame.function))
-}
-
-fn is_in_call(thread: &Thread, at: u64) -> bool {
-    let next = thread.calls.partition_point(|c| c.start <= at);
-    next.checked_sub(1).and_then(|i| thread.calls.get(i)).is_some_and(|c| c.end > at)
 }

@@ -13,7 +13,7 @@ use trace::Kind;
 
 use super::beside::Beside;
 use crate::analysis::{Bucket, IdleSlice};
-use crate::run::{Device, Op, Run, Sample, Span, Thread};
+use crate::run::{Call, Device, Op, Run, Sample, Span, Thread};
 use crate::sites::doing::{
     blocked_natively, blocked_reading, doing, sleeps_by_select, stands_on_futex, waits_for_its_turn, Doing,
     MOST,
@@ -83,11 +83,14 @@ impl Standing {
         is_long: impl Fn(u32) -> bool,
     ) -> Standing {
         let mut placed = place(run, device, stretches);
-        let beside = Beside::new(run);
-        for p in placed.iter_mut().filter(|p| !is_long(p.flat)) {
+        let computes = |p: &&mut Placed| {
+            !is_long(p.flat) && matches!(p.doing, Doing::Computes | Doing::ComputesNatively)
+        };
+        let mut beside = None; // all samples are looked at for it: where it is asked for
+        for p in placed.iter_mut().filter(computes) {
             let sample = run.threads.get(p.thread as usize).and_then(|t| t.samples.get(p.sample as usize));
-            let computes = matches!(p.doing, Doing::Computes | Doing::ComputesNatively);
-            if computes && sample.is_some_and(|s| beside.has(run, s)) {
+            let beside = beside.get_or_insert_with(|| Beside::new(run));
+            if sample.is_some_and(|s| beside.has(s)) {
                 p.doing = Doing::ComputesBeside;
             }
         }
@@ -267,11 +270,8 @@ fn ends_with_copy(copies: &[u64], at: u64, stretch: Span) -> bool {
 
 /// The thread stands in a call that waits, copies or allocates.
 fn is_held(thread: &Thread, at: u64) -> bool {
-    let next = thread.calls.partition_point(|c| c.start <= at);
-    let before = next.checked_sub(1).and_then(|i| thread.calls.get(i));
-    before.is_some_and(|c| {
-        c.end > at && matches!(c.class, Some(Class::Sync | Class::Copy | Class::Alloc | Class::Free))
-    })
+    let holds = |c: &Call| matches!(c.class, Some(Class::Sync | Class::Copy | Class::Alloc | Class::Free));
+    thread.call_at(at).is_some_and(holds)
 }
 
 /// What was done while the device waited, all samples together.

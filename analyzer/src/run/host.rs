@@ -161,6 +161,12 @@ pub struct Thread {
 const NEAR: usize = 4096;
 
 impl Thread {
+    /// The call that the thread stands in at `at`: the last that had begun, where it had not returned.
+    pub(crate) fn call_at(&self, at: u64) -> Option<&Call> {
+        let next = self.calls.partition_point(|c| c.start <= at);
+        next.checked_sub(1).and_then(|i| self.calls.get(i)).filter(|c| c.end > at)
+    }
+
     /// One of its ranges was never closed, and another of the same name began later: its end was forgotten (a `continue` in a loop), and
     /// nobody knows when it was. (What is still open at the end, and the last of its name, may be where the program stands.)
     pub fn is_left_open(&self, r: &Range) -> bool {

@@ -6,10 +6,8 @@ import json
 import os
 import tempfile
 
-import torch
 import triton.profiler as proton
-from mlp import training_step
-from training import Context, arguments
+from profiled_torch import train
 
 
 def kernels(node, found):
@@ -36,22 +34,5 @@ def profile(ctx, step):
     return dict(sorted(found.items()))
 
 
-def main():
-    a = arguments("profiled_proton")
-    torch.manual_seed(20261125)
-    ctx = Context(a.device, a.tiny)
-    step = training_step(ctx, fused=True, blocks=12)
-    for i in range(100):
-        step(i)
-    ctx.sync()
-    profiles = []
-    for _ in range(3):
-        profiles.append(profile(ctx, step))
-        for i in range(100):
-            step(i)
-        ctx.sync()
-    print(json.dumps({"program": "profiled_proton", "profiles": profiles}), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    train("profiled_proton", profile, 3)

@@ -28,8 +28,9 @@ def profile(ctx, step):
     return dict(sorted(found.items()))
 
 
-def main():
-    a = arguments("profiled_torch")
+def train(name, profile, times):
+    """Trains, `times` times five steps under `profile(ctx, step)`, and prints what it gave each time; also for other profilers' programs."""
+    a = arguments(name)
     torch.manual_seed(20261120)
     ctx = Context(a.device, a.tiny)
     step = training_step(ctx, fused=True, blocks=12)
@@ -37,13 +38,13 @@ def main():
         step(i)
     ctx.sync()
     profiles = []
-    for _ in range(5):
+    for _ in range(times):
         profiles.append(profile(ctx, step))
         for i in range(100):
             step(i)
         ctx.sync()
-    print(json.dumps({"program": "profiled_torch", "profiles": profiles}), flush=True)
+    print(json.dumps({"program": name, "profiles": profiles}), flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    train("profiled_torch", profile, 5)

@@ -8,6 +8,7 @@ import shutil
 
 from check import native, victim
 from check.plan import NOT_RUN
+from suites import always_on
 
 NAME = "around"
 ABOUT = "ncu, compute-sanitizer and nsys around a program with us preloaded: its end, what they find, one line of ours (about 60 s)"
@@ -28,6 +29,8 @@ class Tool:
 
 def installed(name):
     """Path of one of NVIDIA's tools, or None."""
+    if name == "nsys":
+        return always_on.nsys()
     found = shutil.which(name)
     places = (pathlib.Path("/opt/nvidia"), pathlib.Path("/usr/local/cuda/bin"), pathlib.Path("/usr/local/cuda/compute-sanitizer"))
     within = (p for place in places if place.is_dir() for p in sorted(place.rglob(name)) if p.is_file())

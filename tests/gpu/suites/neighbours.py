@@ -9,7 +9,7 @@ from check.plan import FAIL, INFO, NOT_RUN
 from check.tracefile import Trace
 
 NAME = "neighbours"
-ABOUT = "torch.profiler, the JAX profiler and Proton, five times in a process, with and without us; a subscriber (about 80 s)"
+ABOUT = "torch.profiler, the JAX profiler (five times in a process) and Proton (three), with and without us; a subscriber (about 80 s)"
 
 GPU_KINDS = ("kernel ", "gpu_memcpy ", "gpu_memset ")
 
