@@ -37,7 +37,7 @@ pub const MAX_OPS: usize = 200_000;
 const REPLAYS: u32 = 40;
 /// However little time there is, so many ops are replayed: some milliseconds.
 const LEAST_OPS: usize = 5_000;
-/// The driver's launch queue: a launch waits until the op this many before it has begun.
+/// The driver's launch queue: a launch waits until the op this many before it has begun (more, where a recording shows more: graphs).
 pub const LAUNCH_QUEUE: usize = 1024;
 /// A host stretch between launches up to this long goes with a graph, ns: a compiled region's guards or an optimizer's
 /// Python take some hundred microseconds; fetching a batch or writing a file usually takes longer.

@@ -8,7 +8,7 @@ use trace::total::RECORDED_NODE_NS;
 use super::graphs::Part;
 use super::prepare::{Item, Prepared, Role, Work};
 use super::uneven::EVEN;
-use super::{Fix, Fixes, Slowed, GRAPH_NODES, LAUNCH_NS, LAUNCH_QUEUE, NODE_NS, PROFILER_SLOWS, SPACING_NS};
+use super::{Fix, Fixes, Slowed, GRAPH_NODES, LAUNCH_NS, NODE_NS, PROFILER_SLOWS, SPACING_NS};
 use crate::analysis::Bucket;
 use crate::gaps::KERNEL_GAP_NS;
 use crate::run::NONE;
@@ -230,11 +230,12 @@ impl Playing<'_> {
         self.last = self.last.max(ended);
     }
 
-    /// When the op [`LAUNCH_QUEUE`] before this one has begun; for the first ones: that of the time before.
+    /// When the op that stood a whole queue before this one has begun; for the first ones: that of the time before.
     fn queue_has_room(&self, op: usize) -> u64 {
-        let before = match op.checked_sub(LAUNCH_QUEUE) {
+        let queue = self.prepared.queue;
+        let before = match op.checked_sub(queue) {
             Some(before) => Some(before),
-            None => (op + self.starts.len()).checked_sub(LAUNCH_QUEUE).filter(|&n| n > op),
+            None => (op + self.starts.len()).checked_sub(queue).filter(|&n| n > op),
         };
         before.and_then(|n| self.starts.get(n)).copied().unwrap_or(0)
     }

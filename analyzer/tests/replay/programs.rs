@@ -160,7 +160,7 @@ pub(crate) fn of_two_waits(r: &mut Random, steps: usize) -> Program {
     Program { machine, steps: (0..steps).map(|n| step(r, &plan, dispatch, n)).collect() }
 }
 
-fn machine(r: &mut Random) -> Machine {
+pub(crate) fn machine(r: &mut Random) -> Machine {
     Machine {
         launch: r.of(3 * US, 9 * US),
         latency: r.of(9 * US, 14 * US),
