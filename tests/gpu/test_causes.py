@@ -199,6 +199,18 @@ class Promises(CannedRun):
         self.assertEqual(self.promise(10, None)["result"], FAIL)
         self.assertIn("saved nothing", self.promise(10, 21.0)["value"])
 
+    def test_runs_that_scatter_too_much_are_too_few(self):
+        def doubtful(promised, fixed):
+            slow = [self.ended({"step_ms": 20.0}, said("HOST", step_ns=20e6, predicted_ns=p * 1e6)) for p in promised]
+            return causes.in_doubt({"host_gc": {"slow": slow, "fixed": [self.ended({"step_ms": f}, said("GPU-BOUND")) for f in fixed]}})
+
+        self.assertEqual(doubtful((10, 10.2), (10, 10.2)), [])
+        self.assertEqual(doubtful((10, 12), (10, 10)), ["host_gc"])
+        self.assertEqual(doubtful((10, 10), (10, 11)), ["host_gc"])
+        self.assertEqual(doubtful((10, 10, 10, 10), (10, 11, 10, 10)), [], "more runs make it sure")
+        self.assertEqual(doubtful([10, 12] * 3, [10, 12] * 3), [], "six are all it gets")
+        self.assertEqual(doubtful([10], [12]), [], "of one run each nothing is known")
+
     def test_all_together_two_in_24_may_not_be_over(self):
         def kept(*offs):
             result = causes.judge_promises(self.plan, {f"p{n}": off for n, off in enumerate(offs)})
@@ -311,7 +323,7 @@ class ReadyTogether(CannedRun):
 # Stands for a program under gapprobe: the truth of its form, a summary, a recording.
 PRETENDER = """
 import json, os, pathlib, sys
-program, form, cause, site = sys.argv[1], sys.argv[3], sys.argv[4], json.loads(sys.argv[5])
+program, form, cause, site, longer_ms = sys.argv[1], sys.argv[3], sys.argv[4], json.loads(sys.argv[5]), float(sys.argv[6])
 pathlib.Path("ready").touch()
 sys.stdin.readline()
 if form == "win":
@@ -325,13 +337,15 @@ else:
     pathlib.Path(f"gapprobe-host-{os.getpid()}-a1.summary.json").write_text(json.dumps({"verdict": v}))
     os.mkdir("gapprobe-0")
     pathlib.Path("gapprobe-0/a.gpr").write_bytes(b"GAPPROBE" + form.encode())
-    print(json.dumps({"step_ms": {"slow": 10.0, "fixed": 5.0}[form], "true_steps": 45}))
+    print(json.dumps({"step_ms": {"slow": 10.0, "fixed": 5.0 + longer_ms}[form], "true_steps": 45}))
 """
 
 
 class TheWholeSuite(CannedRun):
-    def run_with(self, causes_said, *parts):
+    def run_with(self, causes_said, *parts, longer_ms=()):
+        """`longer_ms`: by which each run of a fixed form is longer, in their order."""
         self.started = []
+        longer_ms = list(longer_ms)
         line, function = next(iter(causes.marked_lines("host_gc").items()))
         site = {"file": "host_gc.py", "line": line, "function": function}
 
@@ -341,7 +355,8 @@ class TheWholeSuite(CannedRun):
             self.assertEqual((ours, gate), (form != "win", True))
             self.assertEqual((env.get("GAPPROBE_TEST_KEEP"), env.get("GAPPROBE_CAPTURE")), (None, "profiler") if form == "turns" else ("1", None))
             said = causes_said.get((name, form), causes_said.get((name, "slow"), ""))
-            command = [sys.executable, "-c", PRETENDER, name, "--form", form, said, json.dumps(site)]
+            longer = longer_ms.pop(0) if form == "fixed" and longer_ms else 0
+            command = [sys.executable, "-c", PRETENDER, name, "--form", form, said, json.dumps(site), str(longer)]
             return victim.Victim(plan, command, ours=False, gate=gate, name=name)
 
         self.addCleanup(setattr, victim, "python", victim.python)
@@ -372,6 +387,17 @@ class TheWholeSuite(CannedRun):
         self.assertIn("4.80 ms said, 5.00 ms saved (-4%); 10.00 -> 5.00 ms measured, 2 and 2 runs", rows["host_gc: promise"])
         self.assertIn("48.0% said, 35.0% [35.0%, 35.0%] saved (+37%) of 8.00 ms, 8.60 recorded; there it says SYNC", rows["host_gc: in turns"])
 
+    def test_a_program_whose_runs_scatter_runs_until_its_promise_is_sure(self):
+        self.plan.budget_s = 1000
+        said = {("host_gc", "slow"): "HOST", ("host_gc", "fixed"): "GPU-BOUND", ("ok_gemm", "slow"): "GPU-BOUND"}
+        self.run_with(said, longer_ms=[0, 1.5])
+        rows = {r["check"]: r["value"] for r in self.plan.rows}
+        self.assertEqual([form for program, form in self.started if program == "host_gc"], ["win", *["slow", "fixed"] * 6])
+        self.assertIn("4.80 ms said, 4.75 ms saved (+1%); 10.00 -> 5.25 ms measured, 6 and 6 runs, known to 5.3%", rows["host_gc: promise"])
+        self.assertIn("13 right", self.plan.closing[0])
+        with tarfile.open(self.plan.out / "causes-host_gc-ok_gemm.tar.gz") as tar:
+            self.assertEqual(len(tar.getnames()), 4, "of each form the first")
+
     def test_one_false_accusation_is_counted_double_and_fails(self):
         self.plan.budget_s = 1000
         rows = self.run_with({("host_gc", "slow"): "HOST", ("host_gc", "fixed"): "GPU-BOUND", ("ok_gemm", "slow"): "SYNC"})
@@ -399,7 +425,7 @@ class Native(CannedRun):
         def built(_plan, *programs):
             self.assertEqual(programs, ("native_sync",))
             path = self.folder / "native_sync"
-            insert = "sys.argv[1:1] = ['native_sync']; sys.argv[4:] = ['SYNC', 'null'] if sys.argv[3] == 'slow' else ['GPU-BOUND', 'null']"
+            insert = "sys.argv[1:1] = ['native_sync']; sys.argv[4:] = ['SYNC', 'null', '0'] if sys.argv[3] == 'slow' else ['GPU-BOUND', 'null', '0']"
             path.write_text(f"#!{sys.executable}\nimport sys\n{insert}\n{PRETENDER}")
             path.chmod(0o700)
             return {"native_sync": path}

@@ -2,8 +2,8 @@
 """Labelled programs for every cause: verdict, file and line, promise and real win; and the confusion matrix of all of them.
 
 Each program runs all its forms in turn in one process without gapprobe (what does each fix really win?), then the slow form
-and the fixed one alone under gapprobe, nothing annotated, and both once again: verdicts are of each, promises of the means of both (the host of one
-process is up to a quarter faster or slower than that of the next). Part `turns` adds both in turn in one process, the slow one once recorded and once not: what the fix saves between steps that nobody records (for information). Where a proof fails
+and the fixed one alone under gapprobe, nothing annotated, and both once again: verdicts are of each, promises of the means of all (the host of one
+process is up to a quarter faster or slower than that of the next; programs whose runs are too much unlike run up to six times). Part `turns` adds both in turn in one process, the slow one once recorded and once not: what the fix saves between steps that nobody records (for information). Where a proof fails
 the program is wrong, not the verdict: the row says so and nothing else of it is judged. Recordings go to causes-<part>.tar.gz with causes.json, what is true of them.
 """
 
@@ -17,21 +17,19 @@ import tarfile
 from check import native, pairing, victim
 from check.plan import FAIL, INFO, NOT_RUN, PASS
 from suites.causes_labels import LABELS, LEAST_WIN, MOST_HARMLESS, SILENT, WINS
+from suites.causes_promises import PROMISE_OFF, PROMISE_OVER, in_doubt, judge_promise, judge_promises, judge_turns
 
 NAME = "causes"
 ABOUT = f"{len(LABELS)} programs, one cause each, some two, some none: verdict, line, promise (two parts, 1 and 2, some 400 s each before each form ran twice; turns for more)"
 
 PROGRAMS = victim.PROGRAMS / "causes"
-PROMISE_OFF = 0.20  # a promised saving may be off by this share of the measured one
-PROMISE_OVER = 0.10  # promising more than that much too much is flagged
 MODEL_ERROR = 0.03  # the replay with nothing changed may take so much longer or shorter than what was recorded
-WITHIN_OF_24, OVER_OF_24 = 20, 1  # of 24 promises so many are within PROMISE_OFF at least, so many above PROMISE_OVER at most
 RECORDING_BYTES = 300_000  # what a recording for CI may weigh, compressed; larger ones are kept, and named
 ARCHIVE_BYTES = 15 << 20
 SETUP_S = 25  # a batch of programs until all are ready
 EACH_S = 7  # one program's own time, alone
 TURNS = "turns"  # the part, and the form, that is for information
-AGAIN = " again"  # behind a form's name: its second run
+AGAIN = " again"  # behind a form's name: its second run; the third is `slow 3`
 # gapprobe keeps the recording, in a ring that is large enough for these runs.
 ENVIRONMENT = {"GAPPROBE_TEST_KEEP": "1", "GAPPROBE_MAX_MB": "64"}
 IN_TURN = {"GAPPROBE_CAPTURE": "profiler", "GAPPROBE_MAX_MB": "64"}
@@ -145,74 +143,6 @@ def judge_site(plan, program, summary):
     return plan.row(NAME, f"{program}: line", right, f"{pathlib.Path(str(site.get('file'))).name}:{site.get('line')} in {site.get('function')}", said)
 
 
-def promised_ms(slow):
-    """The step time that the verdict of a recorded slow form says its fix saves; None where it says nothing."""
-    v, before = (slow.summary() or {}).get("verdict") or {}, slow.truth.get("step_ms")
-    if not v.get("step_ns") or not v.get("predicted_ns") or not before:
-        return None
-    # as a share of the recorded step, of the program's own recorded step: what gapprobe takes for one may be a part of it (host_gil has two equal
-    # networks in turn), and the time behind the last launch (the last of host_stall_50's five pauses) is in no step
-    return (1 - v["predicted_ns"] / v["step_ns"]) * before
-
-
-def judge_promise(plan, program, slow, fixed):
-    """The step time that the verdicts say the slow form's fix saves, against what it saved, by the program's own clock: both forms recorded, each in a
-    process of its own, for the line speaks of recorded steps; `slow`, `fixed`: the runs of each, whose means are compared. Returns by which share of
-    the saving it is off; None: nothing promised (or not by each run), which is as far off as can be."""
-    def mean(values):
-        return sum(values) / len(values) if values and all(values) else None
-
-    said = mean([promised_ms(run) for run in slow])
-    before, after = (mean([run.truth.get("step_ms") for run in runs]) for runs in (slow, fixed))
-    if not said or not before or not after or before <= after:
-        why = "no step times" if not before or not after else f"the fix saved nothing here: {before:.2f} -> {after:.2f} ms" if before <= after else "nothing promised"
-        plan.row(NAME, f"{program}: promise", FAIL, why)
-        return None
-    saved = before - after
-    off = said / saved - 1
-    flag = "OVER-PROMISE " if off > PROMISE_OVER else ""
-    plan.row(NAME, f"{program}: promise", abs(off) <= PROMISE_OFF,
-             f"{flag}{said:.2f} ms said, {saved:.2f} ms saved ({off:+.0%}); {before:.2f} -> {after:.2f} ms measured, {len(slow)} and {len(fixed)} runs",
-             f"±{PROMISE_OFF:.0%}, more than +{PROMISE_OVER:.0%} is flagged")
-    return off
-
-
-def judge_turns(plan, program, slow, turns):
-    """For information: the part of a step that the slow form's verdict says its fix saves, against the part it saves where both forms take turns in one process
-    and nobody records them. Another measure, with other faults: each form's blocks meet the GPU as the other left it (its power, of which what is
-    promised depends, is an average of a second), and a DataLoader's workers go on meanwhile. Returns by which share it is off."""
-    rounds = turns.truth.get("rounds_ms") if turns and turns.code == 0 else None
-    v = (slow.summary() or {}).get("verdict") or {}
-    if not rounds or not v.get("step_ns") or not v.get("predicted_ns"):
-        return None
-    before, watched = (pairing.median(rounds[form]) for form in ("slow", "recorded"))
-    said, (saved, low, high) = 1 - v["predicted_ns"] / v["step_ns"], pairing.win(list(zip(rounds["slow"], rounds["fixed"])), rounds=500)
-    recorded = (turns.summary() or {}).get("verdict") or {}
-    if saved <= 0:
-        plan.row(NAME, f"{program}: in turns", INFO, f"{said:.1%} said, and the fix saved nothing there: {saved:.1%} [{low:.1%}, {high:.1%}]")
-        return None
-    plan.row(NAME, f"{program}: in turns", INFO, f"{said:.1%} said, {saved:.1%} [{low:.1%}, {high:.1%}] saved ({said / saved - 1:+.0%}) of {before:.2f} ms, "
-             f"{watched:.2f} recorded; there it says {recorded.get('cause')}")
-    return said / saved - 1
-
-
-def judge_promises(plan, offs):
-    """All of a run together; `offs`: {program: by which share of the saving its promise is off, None where nothing was promised}. Whether they
-    are kept."""
-    made = {program: off for program, off in offs.items() if off is not None}
-    if not made:
-        if offs:
-            plan.row(NAME, "promises", FAIL, f"nothing promised: {', '.join(offs)}")
-        return not offs
-    within, over = sum(abs(o) <= PROMISE_OFF for o in made.values()), sum(o > PROMISE_OVER for o in made.values())
-    kept = within * 24 >= WITHIN_OF_24 * len(offs) and over * 24 <= OVER_OF_24 * max(len(offs), 24)
-    worst = max(made, key=lambda p: abs(made[p]))
-    none = f"; nothing promised: {', '.join(p for p in offs if p not in made)}" if len(made) < len(offs) else ""
-    plan.row(NAME, "promises", kept, f"{within} of {len(offs)} within {PROMISE_OFF:.0%}, {over} above +{PROMISE_OVER:.0%}; "
-             f"worst {worst} {made[worst]:+.0%}{none}", f"of 24: {WITHIN_OF_24} at least, {OVER_OF_24} at most")
-    return kept
-
-
 def judge_models(plan, ran):
     """The replay with nothing changed, of each recorded form alone (the turns' blocks are no one program's steps). `ran`: {(program, form): ended}."""
     errors = {}
@@ -262,8 +192,8 @@ class Matrix:
 
 
 def of_form(form):
-    """The program's form: `fixed again` is `fixed`."""
-    return form.removesuffix(AGAIN)
+    """The program's form: `fixed again` and `fixed 3` are `fixed`."""
+    return form.partition(" ")[0]
 
 
 def truth_of(label, form):
@@ -359,59 +289,88 @@ def forms_of(label, turns):
     return (["win"] if label.proofs else []) + alone + again + ([TURNS] if in_turn else [])
 
 
-def starts_of(plan, program, built, turns=False):
-    """The gated processes of one program: [((program, form), how to start it)]. `built`: paths of the native ones."""
-    label = LABELS[program]
-    forms = forms_of(label, turns)
+def start_of(plan, program, form, built):
+    """Starts one gated process. `built`: paths of the native ones."""
     short = ["--rounds", "2"] if plan.quick or plan.dry else []
     steps = ["--steps", "12"] if plan.quick or plan.dry else []
+    options = ["--form", of_form(form), *(short if form in ("win", "turns") else steps)]
+    env = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **(IN_TURN if form == "turns" else ENVIRONMENT)}
+    if LABELS[program].native:
+        command, env = [built[program], *options], {**env, **native.cupti()}
+        return victim.Victim(plan, command, ours=form != "win", env=env, gate=True, name=program)
+    return victim.python(plan, f"causes/{program}", *options, ours=form != "win", env=env, gate=True)
 
-    def start(form):
-        options = ["--form", of_form(form), *(short if form in ("win", "turns") else steps)]
-        env = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **(IN_TURN if form == "turns" else ENVIRONMENT)}
-        if label.native:
-            command, env = [built[program], *options], {**env, **native.cupti()}
-            return victim.Victim(plan, command, ours=form != "win", env=env, gate=True, name=program)
-        return victim.python(plan, f"causes/{program}", *options, ours=form != "win", env=env, gate=True)
 
-    return [((program, form), lambda form=form: start(form)) for form in forms]
+class Runs:
+    """What has run so far, by (program, form), and what is said of it."""
+
+    def __init__(self, plan, built, archive):
+        self.plan, self.built, self.archive, self.matrix, self.wins, self.ran = plan, built, archive, Matrix(), {}, {}
+
+    def play(self, keys):
+        """Runs these; whether there was time for all of them."""
+        starts = [(key, lambda key=key: start_of(self.plan, *key, self.built)) for key in keys]
+        all_ran = True
+        for (program, form), ended in victim.ready_together(self.plan, starts, SETUP_S, EACH_S):
+            all_ran = all_ran and ended is not None
+            if ended is not None:
+                self.take(program, form, ended)
+            elif form[-1].isdigit():  # its promise is judged by fewer runs, and the row says how well that is known
+                self.plan.row(NAME, f"{program} {form}", INFO, "no time left")
+            else:
+                self.matrix.missing.append(f"{program} {form}")
+                self.plan.row(NAME, f"{program} {form}", NOT_RUN, "no time left")
+        return all_ran
+
+    def take(self, program, form, ended):
+        self.plan.detail(NAME, f"{program} {form}", short(ended))
+        if form == "win":
+            self.wins[program] = judge_win(self.plan, program, ended)
+            return
+        holds = self.wins.get(program) is not None or not LABELS[program].proofs
+        if self.plan.dry:
+            timed = "rounds_ms" if form == "turns" else "step_ms"
+            self.plan.row(NAME, f"{program} {form}", ended.code == 0 and timed in ended.truth, f"exit {ended.code} {ended.err[-200:]!r}")
+            return
+        if form != "turns":
+            judge_run(self.plan, self.matrix, program, form, ended, holds)
+            if form == of_form(form):
+                self.archive.add(program, form, ended, holds)
+        self.ran[program, form] = ended
+
+    def promising(self):
+        """{program: {"slow": its runs, "fixed": its runs}} of those whose promises are judged."""
+        found = {p: {"slow": [], "fixed": []} for p, win in self.wins.items() if win is not None and not LABELS[p].both}
+        for (program, form), ended in self.ran.items():
+            if program in found and form != "turns":
+                found[program][of_form(form)].append(ended)
+        return {p: runs for p, runs in found.items() if all(runs.values())}
+
+    def play_until_sure(self):
+        """Runs the programs whose promise cannot be judged yet twice more each, and again."""
+        while doubtful := in_doubt(self.promising()):
+            runs = self.promising()
+            so_far = {p: max(map(len, runs[p].values())) for p in doubtful}
+            if not self.play([(p, f"{form} {n}") for p in doubtful for n in (so_far[p] + 1, so_far[p] + 2) for form in ("slow", "fixed")]):
+                return
 
 
 def run(plan, only=None):
     programs = [p for p in chosen(only) if not (plan.dry and LABELS[p].other)]
-    matrix, wins, ran, offs, in_turns = Matrix(), {}, {}, {}, []
     wanted = [p for p in programs if LABELS[p].native]
     built = native.built(plan, *wanted) if wanted else {}
     lacking = [p for p in wanted if p not in built]  # its row says why
-    matrix.missing += lacking
     archive = Archive(plan, f"causes-{'-'.join(only) if only and len(only) < 3 else 'some' if only else 'all'}.tar.gz")
+    runs, offs, in_turns = Runs(plan, built, archive), {}, []
+    matrix = runs.matrix
+    matrix.missing += lacking
     try:
         turns = bool(only) and TURNS in only
-        starts = [s for p in programs if p not in lacking for s in starts_of(plan, p, built, turns)]
-        for (program, form), ended in victim.ready_together(plan, starts, SETUP_S, EACH_S):
-            if ended is None:
-                matrix.missing.append(f"{program} {form}")
-                plan.row(NAME, f"{program} {form}", NOT_RUN, "no time left")
-                continue
-            plan.detail(NAME, f"{program} {form}", short(ended))
-            if form == "win":
-                wins[program] = judge_win(plan, program, ended)
-                continue
-            holds = wins.get(program) is not None or not LABELS[program].proofs
-            if plan.dry:
-                timed = "rounds_ms" if form == "turns" else "step_ms"
-                plan.row(NAME, f"{program} {form}", ended.code == 0 and timed in ended.truth, f"exit {ended.code} {ended.err[-200:]!r}")
-                continue
-            if form != "turns":
-                judge_run(plan, matrix, program, form, ended, holds)
-                if not form.endswith(AGAIN):
-                    archive.add(program, form, ended, holds)
-            ran[program, form] = ended
-        for program in programs:
-            if wins.get(program) is not None and not LABELS[program].both and {(program, "slow"), (program, "fixed")} <= set(ran):
-                runs = {form: [ran[key] for key in ((program, form), (program, form + AGAIN)) if key in ran] for form in ("slow", "fixed")}
-                offs[program] = judge_promise(plan, program, runs["slow"], runs["fixed"])
-                in_turns.append(judge_turns(plan, program, ran[program, "slow"], ran.get((program, "turns"))))
+        if runs.play([(p, form) for p in programs if p not in lacking for form in forms_of(LABELS[p], turns)]):
+            runs.play_until_sure()
+        for program, of in runs.promising().items():
+            offs[program] = judge_promise(plan, program, of["slow"], of["fixed"])
+            in_turns.append(judge_turns(plan, program, of["slow"][0], runs.ran.get((program, "turns"))))
     finally:
         archive.close()
         plan.detail(NAME, "confusion matrix", matrix.as_detail())
@@ -421,7 +380,7 @@ def run(plan, only=None):
             if told:
                 plan.row(NAME, "promises in turns, unrecorded", INFO, f"{sum(abs(o) <= PROMISE_OFF for o in told)} of {len(told)} within {PROMISE_OFF:.0%}, "
                          f"{sum(o > PROMISE_OVER for o in told)} above +{PROMISE_OVER:.0%}; from {min(told):+.0%} to {max(told):+.0%}")
-            judge_models(plan, ran)
+            judge_models(plan, runs.ran)
             plan.row(NAME, "points lost", FAIL if matrix.points else NOT_RUN if matrix.missing or matrix.unproven else PASS,
                      f"{matrix.points}: {len(matrix.right)} right, {len(matrix.wrong)} wrong, {len(matrix.false)} falsely accused; "
                      f"{len(matrix.unproven)} not proven, {len(matrix.missing)} not run", "0, all judged")

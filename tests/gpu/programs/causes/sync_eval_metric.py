@@ -2,11 +2,11 @@
 """Evaluation that fetches its predictions batch by batch for a metric in NumPy. Fixed: counted on the GPU, fetched once."""
 
 import torch
-from torchside import Heavy, Stem, main
+from torchside import Heavy, Stem, Thin, main
 
 
 def build(form, ctx):
-    stem, head = Stem(ctx, 80), Heavy(ctx, ms=28)
+    stem, head = Stem(ctx, 300, Thin), Heavy(ctx, ms=28)
     right_answers = torch.randint(0, 2, (1024,), device=ctx.device)[: head.rows.shape[0]]
     in_numpy = right_answers.cpu().numpy()
     hits, counted = [], torch.zeros((), dtype=torch.int64, device=ctx.device)

@@ -50,6 +50,17 @@ class Heavy:
         return F.linear(self.scaled(x), self.layer.weight).mean(1)
 
 
+class Thin(nn.Module):
+    """A block of three launches, and of less GPU work for the host's time than `Block`: what the launches cost stands out."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, x):
+        return x + torch.relu(self.norm(x))
+
+
 class Stem:
     """Frozen light blocks in front: much launching, little GPU work. Where the queue is empty when it begins, the GPU
     waits for all of its launches; where it is full, for none.
@@ -58,9 +69,9 @@ class Stem:
     CPUs, 2026-11-25). What stands behind them is so heavy that the host keeps ahead even then once nothing waits: else the fixed form's time
     is that of its host, no two processes agree on it, and what the fix saves cannot be measured to a fifth."""
 
-    def __init__(self, ctx, blocks):
+    def __init__(self, ctx, blocks, block=Block):
         width = ctx.size(LIGHT, 16)
-        self.blocks = [Block(width).to(ctx.device).requires_grad_(False) for _ in range(ctx.size(blocks, 3))]
+        self.blocks = [block(width).to(ctx.device).requires_grad_(False) for _ in range(ctx.size(blocks, 3))]
         self.input = torch.randn(width, width, device=ctx.device)
 
     @torch.no_grad()
