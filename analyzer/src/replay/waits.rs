@@ -61,10 +61,12 @@ impl Prepared {
                 }
                 Role::Sync | Role::Alloc => {
                     let stream = streams.get(&c.correlation).copied();
-                    let found = waited_for(device, placed, &by_end, n, c, (item.role, stream));
-                    // allocating does not wait by itself: what ended while it was at work need not have been waited for
+                    let found = waited_for(placed, &by_end, n, c, stream);
+                    // allocating does not wait by itself: what ended while it was at work need not have been waited for, and
+                    // nothing was where what had been launched before it was not done when it returned
                     let worked = |end: u64| c.class == Some(Class::Alloc) && c.end - end > end - c.start;
-                    if let Some((end, w)) = found.filter(|&(end, _)| !worked(end)) {
+                    let beside = item.role == Role::Alloc && latest > c.end;
+                    if let Some((end, w)) = found.filter(|&(end, _)| !beside && !worked(end)) {
                         // the synchronize behind a blocking copy is part of it
                         if let Some(work) = self
                             .works
@@ -208,18 +210,14 @@ fn holds(run: &Run, device: &Device, w: &Placed, c: &Call) -> bool {
 /// End and number of the op whose end let item `n`, a call that waits, return: the last that ended while it stood and was
 /// launched before it.
 fn waited_for(
-    device: &Device,
     placed: &[Placed],
     by_end: &[(u64, u32)],
     n: usize,
     c: &Call,
-    (role, stream): (Role, Option<u16>),
+    stream: Option<u16>,
 ) -> Option<(u64, u32)> {
     let to = by_end.partition_point(|e| e.0 <= c.end);
-    let found = last_launched_before(placed, by_end.get(..to), n, stream).filter(|e| e.0 >= c.start)?;
-    let next = by_end.get(to).and_then(|e| op(device, placed.get(e.1 as usize)?));
-    // an allocation beside which the device went on had not waited for it
-    (role == Role::Sync || next.is_none_or(|o| o.start >= c.end)).then_some(found)
+    last_launched_before(placed, by_end.get(..to), n, stream).filter(|e| e.0 >= c.start)
 }
 
 /// The last of these ops (by end) that was launched before item `n`, on this stream where one is given; only the last few are
