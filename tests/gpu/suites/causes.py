@@ -2,7 +2,7 @@
 """Labelled programs for every cause: verdict, file and line, promise and real win; and the confusion matrix of all of them.
 
 Each program runs all its forms in turn in one process without gapprobe (what does each fix really win?), then the slow form
-and the fixed one alone under gapprobe, nothing annotated, and both once again: verdicts are of each, promises of the means of all (the host of one
+and the fixed one alone under gapprobe, nothing annotated, and both once again: verdicts are of each, promises of the medians of all (the host of one
 process is up to a quarter faster or slower than that of the next; programs whose runs are too much unlike run up to six times). Part `turns` adds both in turn in one process, the slow one once recorded and once not: what the fix saves between steps that nobody records (for information). Where a proof fails
 the program is wrong, not the verdict: the row says so and nothing else of it is judged. Recordings go to causes-<part>.tar.gz with causes.json, what is true of them.
 """

@@ -25,17 +25,28 @@ def promised_ms(slow):
     return (1 - v["predicted_ns"] / v["step_ns"]) * before
 
 
+def left_ms(slow):
+    """The step time that the verdict of a recorded slow form says is left once its fix is made; None where it says nothing."""
+    saving = promised_ms(slow)
+    return None if saving is None else slow.truth["step_ms"] - saving
+
+
+def spread(values):
+    """The standard error of the median of these, by their median deviation: one run in which the host stood for long does not count for more than another."""
+    middle = statistics.median(values)
+    sigma = 1.4826 * statistics.median(abs(v - middle) for v in values)  # of a normal distribution
+    return sigma * (1.2533 if len(values) > 2 else 1) / len(values) ** 0.5
+
+
 def doubt(slow, fixed):
     """The standard error of what the promise is off by, a share of the measured saving: both the times promised and those of the fixed form scatter from
     run to run (the slow form's own time does too, but what is promised goes with it). None: nothing to judge, or fewer than two runs of each."""
     befores, afters = ([run.truth.get("step_ms") for run in runs] for runs in (slow, fixed))
-    savings = [promised_ms(run) for run in slow]
-    if min(len(slow), len(fixed)) < 2 or not all(befores) or not all(afters) or not all(savings):
+    left = [left_ms(run) for run in slow]
+    if min(len(slow), len(fixed)) < 2 or not all(befores) or not all(afters) or not all(left):
         return None
-    said = [before - saving for before, saving in zip(befores, savings)]
-    saved = statistics.mean(befores) - statistics.mean(afters)
-    error = (statistics.variance(said) / len(said) + statistics.variance(afters) / len(afters)) ** 0.5
-    return error / saved if saved > 0 else None
+    saved = statistics.median(befores) - statistics.median(afters)
+    return (spread(left) ** 2 + spread(afters) ** 2) ** 0.5 / saved if saved > 0 else None
 
 
 def in_doubt(runs):
@@ -46,13 +57,14 @@ def in_doubt(runs):
 
 def judge_promise(plan, program, slow, fixed):
     """The step time that the verdicts say the slow form's fix saves, against what it saved, by the program's own clock: both forms recorded, each in a
-    process of its own, for the line speaks of recorded steps; `slow`, `fixed`: the runs of each, whose means are compared. Returns by which share of
+    process of its own, for the line speaks of recorded steps; `slow`, `fixed`: the runs of each, whose medians are compared. Returns by which share of
     the saving it is off; None: nothing promised (or not by each run), which is as far off as can be."""
-    def mean(values):
-        return sum(values) / len(values) if values and all(values) else None
+    def middle(values):
+        return statistics.median(values) if values and all(values) else None
 
-    said = mean([promised_ms(run) for run in slow])
-    before, after = (mean([run.truth.get("step_ms") for run in runs]) for runs in (slow, fixed))
+    left = middle([left_ms(run) for run in slow])
+    before, after = (middle([run.truth.get("step_ms") for run in runs]) for runs in (slow, fixed))
+    said = before - left if before and left else None
     if not said or not before or not after or before <= after:
         why = "no step times" if not before or not after else f"the fix saved nothing here: {before:.2f} -> {after:.2f} ms" if before <= after else "nothing promised"
         plan.row(NAME, f"{program}: promise", FAIL, why)
