@@ -398,6 +398,8 @@ class TheWholeSuite(CannedRun):
         self.assertIn("13 right", self.plan.closing[0])
         with tarfile.open(self.plan.out / "causes-host_gc-ok_gemm.tar.gz") as tar:
             self.assertEqual(len(tar.getnames()), 4, "of each form the first")
+            known = json.load(tar.extractfile("causes.json"))["recordings"]
+        self.assertEqual((known["host_gc.slow"]["runs_ms"], known["host_gc.fixed"]["runs_ms"]), ([10.0] * 6, [5.0, 6.5] * 3))
 
     def test_one_false_accusation_is_counted_double_and_fails(self):
         self.plan.budget_s = 1000

@@ -257,6 +257,12 @@ class Archive:
         entry.size = len(data)
         self.tar.addfile(entry, io.BytesIO(data))
 
+    def tell_runs(self, program, runs):
+        """What each of a program's runs took by its own clock, ms a step; `runs`: {"slow": its runs, "fixed": its runs}."""
+        for form, ended in runs.items():
+            if (known := self.known.get(f"{program}.{form}")) is not None:
+                known["runs_ms"] = [e.truth.get("step_ms") for e in ended]
+
     def close(self):
         self._put("causes.json", json.dumps({"machine": self.plan.machine, "recordings": self.known}, indent=1).encode())
         self.tar.close()
@@ -369,6 +375,7 @@ def run(plan, only=None):
         if runs.play([(p, form) for p in programs if p not in lacking for form in forms_of(LABELS[p], turns)]):
             runs.play_until_sure()
         for program, of in runs.promising().items():
+            archive.tell_runs(program, of)
             offs[program] = judge_promise(plan, program, of["slow"], of["fixed"])
             in_turns.append(judge_turns(plan, program, of["slow"][0], runs.ran.get((program, "turns"))))
     finally:
