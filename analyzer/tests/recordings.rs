@@ -212,7 +212,7 @@ fn what_was_promised_of_the_slow_form_is_what_the_fixed_form_takes() {
 fn a_wait_says_where_the_rest_of_what_it_costs_is_counted() {
     let (_, a) = load("../../../tests/gpu/recordings/sync_item_layers.slow");
     assert!(a.verdict.text.ends_with("; counted as SYNC 3 %, the rest as LAUNCH"), "{}", a.verdict.text);
-    assert!(a.devices[0].buckets.share(analyzer::analysis::Bucket::Launch) > 0.35);
+    assert!(a.devices[0].buckets.share(analyzer::analysis::Bucket::Launch) > 0.25);
     let (_, a) = load("own_gpt_item"); // no launch is late there
     assert!(a.verdict.text.ends_with("; counted as SYNC 20 %"), "{}", a.verdict.text);
 }
