@@ -170,6 +170,13 @@ pub(crate) fn initialize() {
             return;
         }
     };
+    if let Some(theirs) = neighbours::cupti_of_proton(Path::new(&library.path)).filter(|_| !settings.force) {
+        off(&format!(
+            "not recording: Triton's Proton is loaded and profiles with a libcupti of its own, {}; GAPPROBE_FORCE=1 records all the same",
+            theirs.display()
+        ));
+        return;
+    }
     let is_set = settings.cupti.as_deref().is_some_and(|set| set == Path::new(&library.path));
     if settings.test_bare {
         callbacks::set_bare(true);

@@ -3,6 +3,10 @@
 //! Signs of another tool that owns CUPTI in this process: nsys, ncu, nvprof, compute-sanitizer, cuda-gdb.
 //! With any of them we stay off: two clients silence or break each other (CUPTI.md 2.5).
 
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::cupti::choose;
 use crate::environment;
 
 /// The tool that seems to be around, with the sign by which it was seen.
@@ -40,3 +44,15 @@ pub(crate) fn other_profiler() -> Option<(&'static str, &'static str)> {
 /// They are not reached by our exported wrappers, so we leave them the subscription.
 pub(crate) const DLSYM_CLIENTS: &[&str] =
     &["xla_cuda_plugin", "libtensorflow", "libproton", "_cuspy", "cupti_python"];
+
+/// The libcupti that Triton's Proton will open (its own, or that of `TRITON_CUPTI_LIB_PATH`), where Proton is mapped and that is another file than `ours`.
+/// Two copies in a process silence each other (H200).
+pub(crate) fn cupti_of_proton(ours: &Path) -> Option<PathBuf> {
+    let proton = choose::find(&["/libproton."], 0)?;
+    let bundled = proton.parent()?.parent()?.join("backends/nvidia/lib");
+    let own = ["cupti", "cupti-blackwell"].map(|folder| bundled.join(folder));
+    let folders = environment::path("TRITON_CUPTI_LIB_PATH").map(Path::to_path_buf).into_iter().chain(own);
+    let theirs = folders.map(|f| f.join("libcupti.so")).find(|p| p.exists())?;
+    let file = |p: &Path| p.metadata().map(|m| (m.dev(), m.ino())).ok();
+    (file(&theirs) != file(ours)).then_some(theirs)
+}

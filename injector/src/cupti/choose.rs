@@ -54,7 +54,7 @@ pub(crate) fn is_mapped(parts: &[&str]) -> bool {
 }
 
 /// Path of a mapped library that has one of these parts in its path, `skip` of them left out.
-fn find(parts: &[&str], skip: usize) -> Option<PathBuf> {
+pub(crate) fn find(parts: &[&str], skip: usize) -> Option<PathBuf> {
     let mut name = [0; libc::PATH_MAX as usize];
     let length = copy_name(parts, skip, &mut name)?;
     Some(PathBuf::from(OsStr::from_bytes(name.get(..length)?)))

@@ -4,11 +4,15 @@
 //! stepped aside for: measured with JAX 0.11 on the H200, XLA registers its buffers, gets ours back, frees them and
 //! dies of `free(): invalid pointer`. So in these libraries, and in no other, the import of `dlsym` is pointed at
 //! [`dlsym_of_client`], which hands out our wrappers for the names we wrap and the real thing for all others.
+//!
+//! The real thing is that of the libcupti which we attached to, also where the client opened another copy: Proton brings its own (CUPTI 12.8 with
+//! Triton 3.6). Two copies in a process silence each other (H200), and a client that was given wrappers around one and functions of the other died
+//! (H100, CUPTI 13.0 and 12.8, SIGSEGV).
 
 use std::ffi::{c_char, c_void, CStr};
 use std::ops::Range;
 
-use super::choose;
+use super::{choose, session};
 use crate::guard::guard;
 use crate::{exports, imports, neighbours};
 
@@ -53,7 +57,29 @@ unsafe extern "C" fn dlsym_with_handle(handle: *mut c_void, name: *const c_char)
     // SAFETY: dlsym just read it as a C string.
     let name = unsafe { CStr::from_ptr(name) };
     // the real function, handed out after a fault of ours, would let the client free our buffers: comparing cannot fail
-    guard(None, || Some(wrapper_of(name))).unwrap_or_else(|| wrapper_of(name)).unwrap_or(real)
+    let wrapper = guard(None, || Some(wrapper_of(name))).unwrap_or_else(|| wrapper_of(name));
+    wrapper.unwrap_or_else(|| of_our_copy(name, real))
+}
+
+/// The function of this name in the libcupti that we attached to; `theirs`: what the client would have got, if it is none of a libcupti. Null where
+/// ours is too old to have it.
+fn of_our_copy(name: &CStr, theirs: *mut c_void) -> *mut c_void {
+    if !name.to_bytes().starts_with(b"cupti") {
+        return theirs;
+    }
+    let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: an address of a mapped object (dlsym gave it) and a valid out-pointer.
+    if unsafe { libc::dladdr(theirs, info.as_mut_ptr()) } == 0 {
+        return theirs;
+    }
+    // SAFETY: zeroed, and filled by dladdr; the name is a C string of the loader's, alive as long as the object.
+    let file = unsafe { CStr::from_ptr(info.assume_init().dli_fname) }.to_bytes();
+    let is_cupti = file.windows(b"libcupti".len()).any(|w| w == b"libcupti");
+    match session::get().filter(|_| is_cupti) {
+        // SAFETY: the session's handle is open for ever.
+        Some(session) => unsafe { libc::dlsym(session.handle(), name.as_ptr()) },
+        None => theirs,
+    }
 }
 
 /// Ours for a function of CUPTI's, where there is one.

@@ -30,6 +30,8 @@ pub(crate) struct Session {
     pub(crate) cupti: Cupti,
     /// Path of the library.
     pub(crate) path: String,
+    /// Its handle: an address, for a pointer is not shared between threads.
+    handle: usize,
     /// cuptiGetVersion.
     pub(crate) version: u32,
     /// cuDriverGetVersion.
@@ -39,6 +41,13 @@ pub(crate) struct Session {
     launches_by_callbacks: bool,
     /// Kinds that a test leaves out.
     without: Vec<u32>,
+}
+
+impl Session {
+    /// The library's handle, open for ever.
+    pub(super) fn handle(&self) -> *mut std::ffi::c_void {
+        std::ptr::with_exposed_provenance_mut(self.handle)
+    }
 }
 
 static SESSION: OnceLock<Session> = OnceLock::new();
@@ -159,6 +168,7 @@ pub(crate) fn open(
     let session = Session {
         cupti,
         path: library.path.clone(),
+        handle: library.handle.as_ptr().expose_provenance(),
         version,
         driver_version,
         graph_level: settings.graph_level,

@@ -207,3 +207,33 @@ fn a_client_like_proton_gets_its_kernels() {
         assert!(last >= Some(with.recorded().header.exit_monotonic), "{release}: {last:?}");
     }
 }
+
+/// Proton brings a libcupti of its own. Loaded later than CUDA it is led to ours, of which it gets all functions: wrappers around ours and the rest
+/// of the other copy ended the program (an H100, CUPTI 13.0 and 12.8).
+#[test]
+fn a_client_like_proton_with_a_libcupti_of_its_own() {
+    for (release, other) in [("13.0", "13.0"), ("13.0", "12.9")] {
+        let label = format!("{release} beside {other}");
+        let plugin = built().victims.join(release).join("libproton.so");
+        let folder = built().scratch.join(format!("proton-{release}-{other}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let cupti = built().sim.join(other).join("libcupti.so");
+        std::fs::copy(cupti, folder.join("libcupti.so")).expect("a copy");
+        let victim = |early: &str| {
+            Victim::ours(release, &["plugin_host", &plugin.to_string_lossy(), early, "2"])
+                .env("TRITON_CUPTI_LIB_PATH", &folder)
+        };
+        let with = both(|| victim("0"), &label);
+        let have = holds_what_it_observed(&with, &label);
+        assert!(have >= 200, "{label}: {have} kernels before the first session");
+        // where it is there before we attach it can do without us
+        let off = both(|| victim("1"), &label);
+        let lines = off.lines();
+        let is_told = |l: &&str| l.contains("not recording: Triton's Proton") && l.contains("GAPPROBE_FORCE=1");
+        assert!(lines.len() == 1 && lines.iter().all(is_told), "{label}: {lines:?}");
+        assert!(off.summary().is_none(), "{label}");
+        let forced = both(|| victim("1").env("GAPPROBE_FORCE", "1"), &label);
+        assert!(holds_what_it_observed(&forced, &label) >= 200, "{label}");
+        std::fs::remove_dir_all(&folder).expect("it goes again");
+    }
+}
