@@ -10,12 +10,12 @@ mod programs;
 #[path = "replay/truth.rs"]
 mod truth;
 
+use acts::{Act, Machine};
 use analyzer::analysis::Bucket;
 use analyzer::causes::GPU_BOUND_SHARE;
 use analyzer::gaps::HostView;
 use analyzer::replay::{Fix, Fixes, Prepared};
 use analyzer::{Analysis, Run};
-use acts::{Act, Machine};
 use programs::{machine, of_two_sites, of_two_waits, of_values, program, Fault, Program, Random};
 use truth::{simulate, Simulated};
 

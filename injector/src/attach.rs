@@ -72,7 +72,17 @@ fn own_path() -> Option<Vec<u8>> {
 pub(crate) fn constructor() {
     // set-user-id programs take no instructions from their user's environment
     // SAFETY: takes nothing, cannot fail.
-    if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 || settings::switched_off() {
+    if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
+        lifecycle::set(lifecycle::State::Inert);
+        return;
+    }
+    if neighbours::is_launcher_that_wants_to_be_alone() {
+        // what a shell, which had us, handed down goes, too
+        environment::change(&[copies::entry(neighbours::UNDER, b"1")], &inherited());
+        lifecycle::set(lifecycle::State::Inert);
+        return;
+    }
+    if settings::switched_off() {
         lifecycle::set(lifecycle::State::Inert);
         return;
     }
@@ -83,6 +93,11 @@ pub(crate) fn constructor() {
     identity::remember_directory();
     if copies::is_second() {
         lifecycle::set(lifecycle::State::Inert); // another copy of us records, or was told not to
+        return;
+    }
+    if let Some(sign) = neighbours::under_one().filter(|_| !copies::is_forced()) {
+        environment::change(&[], &inherited());
+        copies::stay_away(sign);
         return;
     }
     let Some(path) = own_path() else { return };
@@ -111,6 +126,12 @@ pub(crate) fn constructor() {
             environment::add(&[entry("CUDA_INJECTION64_PATH"), entry(nvtx::VARIABLE)]);
         }
     }
+}
+
+/// Of the variables that name us to CUDA and to NVTX those that do, handed down by a process that was recorded.
+fn inherited() -> Vec<&'static str> {
+    let names_us = |name: &&str| environment::get(name).is_some_and(copies::is_ours);
+    ["CUDA_INJECTION64_PATH", nvtx::VARIABLE].into_iter().filter(names_us).collect()
 }
 
 /// Has the process one thread? `false` where that cannot be told. (A folder's links: itself, its own dot, one a thread.)

@@ -99,6 +99,29 @@ pub(crate) fn is_ours(path: &[u8]) -> bool {
 /// `CUDA_INJECTION64_PATH` is another tool's. In the constructor; `own`: the path of this library. Returns what to change in the
 /// environment: with `GAPPROBE_FORCE=1` we take its place.
 pub(crate) fn beside(path: &'static [u8], own: &[u8]) -> Vec<*mut c_char> {
+    let _ = OTHER.set(path.to_vec());
+    if is_forced() {
+        return vec![entry("CUDA_INJECTION64_PATH", own), entry(NEXT, path)];
+    }
+    speak_at_exit();
+    Vec::new()
+}
+
+/// To be recorded whoever else is there? In the constructor, before settings are read.
+pub(crate) fn is_forced() -> bool {
+    environment::get(trace::setting::FORCE) == Some(b"1")
+}
+
+/// The driver is not to call us in this process (`neighbours::under_one`: by this sign). In the constructor.
+pub(crate) fn stay_away(sign: &'static str) {
+    let _ = KEPT_OUT.set(sign);
+    speak_at_exit();
+}
+
+static KEPT_OUT: OnceLock<&'static str> = OnceLock::new();
+
+/// At the exit of this process, not of a child forked off it.
+fn speak_at_exit() {
     static PROCESS: AtomicU32 = AtomicU32::new(0);
     extern "C" fn at_exit() {
         guard((), || {
@@ -107,19 +130,22 @@ pub(crate) fn beside(path: &'static [u8], own: &[u8]) -> Vec<*mut c_char> {
             }
         });
     }
-    let _ = OTHER.set(path.to_vec());
-    if environment::get(trace::setting::FORCE) == Some(b"1") {
-        return vec![entry("CUDA_INJECTION64_PATH", own), entry(NEXT, path)];
-    }
     PROCESS.store(std::process::id(), Ordering::Relaxed);
     // SAFETY: a function that lives as long as the process (the library is never unmapped).
     unsafe { libc::atexit(at_exit) };
-    Vec::new()
 }
 
 /// CUDA was used: the library is mapped, as the driver does inside `cuInit`, and so is the driver; or the driver says so, where it
 /// found no library to load.
 fn say_at_exit() {
+    if let Some(sign) = KEPT_OUT.get() {
+        if choose::is_mapped(&["/libcuda.so"]) && was_initialised() {
+            complain(format!(
+                "not recording: Nsight Compute seems to be around ({sign}); GAPPROBE_FORCE=1 records all the same"
+            ));
+        }
+        return;
+    }
     let Some(path) = OTHER.get().and_then(|p| std::str::from_utf8(p).ok()) else { return };
     if lifecycle::get() != lifecycle::State::Dormant || path.is_empty() {
         return;
@@ -127,8 +153,6 @@ fn say_at_exit() {
     if !choose::is_mapped(&["/libcuda.so"]) || !(choose::is_mapped(&[path]) || was_initialised()) {
         return;
     }
-    let settings = settings::read();
-    say::set_quiet(settings.quiet);
     // a name without a folder is looked for by the loader
     let is_there = !path.contains('/') || Path::new(path).exists();
     let why = match is_there {
@@ -137,6 +161,12 @@ fn say_at_exit() {
         ),
         false => format!("not recording: CUDA_INJECTION64_PATH names {path}, which is not there: unset it"),
     };
+    complain(why);
+}
+
+fn complain(why: String) {
+    let settings = settings::read();
+    say::set_quiet(settings.quiet);
     say::complain(&settings.complaints.with(&why).unwrap_or(why));
 }
 

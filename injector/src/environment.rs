@@ -65,19 +65,25 @@ pub(crate) fn names(prefix: &'static str) -> impl Iterator<Item = &'static str> 
 /// Adds `NAME=value` (C strings, which must live for ever) to the environment of this process and its children.
 /// What had one of these names goes. The array is replaced by a longer copy, as libc's own `setenv` does. Only from the constructor: no other thread yet.
 pub(crate) fn add(new: &[*mut c_char]) -> bool {
-    let is_new = |old: &&CStr| {
+    change(new, &[])
+}
+
+/// The same, and takes away what has one of the names `gone`.
+pub(crate) fn change(new: &[*mut c_char], gone: &[&str]) -> bool {
+    let stays = |old: &&CStr| {
         let name = |entry: &CStr| entry.to_bytes().split(|b| *b == b'=').next().map(<[u8]>::to_vec);
+        let is_gone = |g: &&str| name(old).as_deref() == Some(g.as_bytes());
         // SAFETY: C strings, as said above.
-        !new.iter().any(|n| name(unsafe { CStr::from_ptr(*n) }) == name(old))
+        !new.iter().any(|n| name(unsafe { CStr::from_ptr(*n) }) == name(old)) && !gone.iter().any(is_gone)
     };
-    let count = entries().filter(is_new).count();
+    let count = entries().filter(stays).count();
     // SAFETY: plain allocation; never freed (the environment lives as long as the process).
     let list =
         unsafe { libc::malloc((count + new.len() + 1) * size_of::<*mut c_char>()) }.cast::<*mut c_char>();
     if list.is_null() {
         return false;
     }
-    for (i, e) in entries().filter(is_new).enumerate() {
+    for (i, e) in entries().filter(stays).enumerate() {
         // SAFETY: `list` has room for all, the new ones and a null pointer, and `i < count`.
         unsafe { list.wrapping_add(i).write(e.as_ptr().cast_mut()) };
     }

@@ -40,6 +40,23 @@ pub(crate) fn other_profiler() -> Option<(&'static str, &'static str)> {
     None
 }
 
+/// Launchers that start nothing where `CUDA_INJECTION64_PATH` is set: Nsight Compute's ("Another tool/injection might be loaded", 2025.3 on an H100).
+const ALONE: &[&str] = &["ncu", "nv-nsight-cu-cli"];
+/// Set by us in such a launcher for all that it starts.
+pub(crate) const UNDER: &str = "GAPPROBE_UNDER_NCU";
+
+/// Is this process such a launcher, by its executable's name?
+pub(crate) fn is_launcher_that_wants_to_be_alone() -> bool {
+    let executable = std::fs::read_link("/proc/self/exe").unwrap_or_default();
+    executable.file_name().is_some_and(|name| ALONE.iter().any(|tool| name == *tool))
+}
+
+/// By what this process is seen to be started by one.
+pub(crate) fn under_one() -> Option<&'static str> {
+    let seen = other_profiler().filter(|(tool, _)| *tool == "Nsight Compute").map(|(_, sign)| sign);
+    seen.or_else(|| environment::get(UNDER).map(|_| UNDER))
+}
+
 /// Libraries that resolve CUPTI by dlsym and subscribe on their own: XLA (JAX, TensorFlow), Triton's Proton.
 /// They are not reached by our exported wrappers, so we leave them the subscription.
 pub(crate) const DLSYM_CLIENTS: &[&str] =

@@ -72,8 +72,10 @@ fn of_our_copy(name: &CStr, theirs: *mut c_void) -> *mut c_void {
     if unsafe { libc::dladdr(theirs, info.as_mut_ptr()) } == 0 {
         return theirs;
     }
-    // SAFETY: zeroed, and filled by dladdr; the name is a C string of the loader's, alive as long as the object.
-    let file = unsafe { CStr::from_ptr(info.assume_init().dli_fname) }.to_bytes();
+    // SAFETY: zeroed, and filled by dladdr.
+    let info = unsafe { info.assume_init() };
+    // SAFETY: a C string of the loader's, alive as long as the object, which the client holds open.
+    let file = unsafe { CStr::from_ptr(info.dli_fname) }.to_bytes();
     let is_cupti = file.windows(b"libcupti".len()).any(|w| w == b"libcupti");
     match session::get().filter(|_| is_cupti) {
         // SAFETY: the session's handle is open for ever.

@@ -229,7 +229,8 @@ fn a_client_like_proton_with_a_libcupti_of_its_own() {
         // where it is there before we attach it can do without us
         let off = both(|| victim("1"), &label);
         let lines = off.lines();
-        let is_told = |l: &&str| l.contains("not recording: Triton's Proton") && l.contains("GAPPROBE_FORCE=1");
+        let is_told =
+            |l: &&str| l.contains("not recording: Triton's Proton") && l.contains("GAPPROBE_FORCE=1");
         assert!(lines.len() == 1 && lines.iter().all(is_told), "{label}: {lines:?}");
         assert!(off.summary().is_none(), "{label}");
         let forced = both(|| victim("1").env("GAPPROBE_FORCE", "1"), &label);

@@ -156,3 +156,40 @@ fn of_two_copies_of_us_one_records_everything() {
         assert_eq!(run.recorded().off().len(), 1, "{way}");
     }
 }
+
+/// Nsight Compute starts nothing where `CUDA_INJECTION64_PATH` is set, which a shell that has us preloaded hands down to it (H100, ncu 2025.3: "Another
+/// tool/injection might be loaded"). Neither it nor what it starts has it, and the program says that it is not recorded.
+#[test]
+fn a_launcher_that_wants_to_be_alone() {
+    let ncu = built().victims.join("13.0/ncu");
+    let victim = built().sim.join("13.0/loop");
+    let line = format!(
+        "{} sh -c 'echo [$CUDA_INJECTION64_PATH$NVTX_INJECTION64_PATH]; exec {} 10 20 20'",
+        ncu.display(),
+        victim.display()
+    );
+    let victim = || Victim::of("/bin/sh", &["-c", &line], "13.0");
+    for (sign, denied) in [(None, None), (Some("NV_NSIGHT_INJECTION_PORT_BASE"), None), (None, Some("ncu"))] {
+        let victim = || {
+            let v = sign.into_iter().fold(victim(), |v, sign| v.env(sign, "49152"));
+            denied.into_iter().fold(v, |v, name| v.env("GAPPROBE_DENY", name))
+        };
+        let (alone, with) = (victim().alone().run(), victim().run());
+        assert_eq!(
+            (alone.ending(), alone.stdout.starts_with("[]\n")),
+            (0, true),
+            "{} {}",
+            alone.stdout,
+            alone.stderr
+        );
+        assert_eq!((with.ending(), &with.stdout), (0, &alone.stdout), "{sign:?}: {}", with.stderr);
+        let lines = with.lines();
+        assert!(
+            lines.len() == 1 && lines[0].contains("not recording: Nsight Compute"),
+            "{sign:?}: {}",
+            with.stderr
+        );
+        assert!(with.others().is_empty() && with.truth().cupti.is_empty(), "{sign:?}: {}", with.stderr);
+        assert!(with.left_anywhere().is_empty(), "{sign:?}");
+    }
+}
