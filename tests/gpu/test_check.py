@@ -331,6 +331,18 @@ class Neighbours(CannedRun):
         self.assertEqual(self.judge([same, dict(same, **{"kernel a": 4})]), [PASS, PASS, FAIL, PASS, INFO, PASS])
         self.assertEqual(self.judge([dict(same, **{"cuda_sync x": 2}), same]), [PASS, FAIL, PASS, PASS, INFO, PASS])
 
+    def test_where_proton_is_loaded_first_one_line_says_that_nothing_is_recorded(self):
+        plain = self.ended({"profiles": [{"a": 5}]})
+
+        def judged(*run):
+            self.plan.rows.clear()
+            neighbours.judge(self.plan, "proton", plain, self.ended({"profiles": [{"a": 5}]}, *run))
+            return [r["result"] for r in self.plan.rows]
+
+        self.assertEqual(judged(None, "gapprobe: not recording: Triton's Proton is loaded"), [PASS, PASS])
+        self.assertEqual(judged(None, ""), [PASS, FAIL])
+        self.assertEqual(judged({"verdict": {}}, "gapprobe[GP1]: x"), [PASS, FAIL])
+
     def told(self, calls, answer=0):
         """An ended run whose trace holds these calls."""
         run = self.ended({"subscribed": answer}, {"verdict": {}})

@@ -22,7 +22,7 @@ from suites.causes import lines_marked, named_causes, right_line
 from suites.causes_labels import HEALTHY, LEAST_WIN, SILENT
 
 NAME = "ddp"
-ABOUT = "DDP on two GPUs, one rank starved by its input: verdict of each, `gapprobe summary` (about 60 s); part hang: a collective without its partner (about 80 s)"
+ABOUT = "DDP on two GPUs, one rank starved by its input: verdict of each, `gapprobe summary` (about 60 s); part hang: a collective without its partner (about 60 s, 120 at most)"
 
 PROGRAM = victim.PROGRAMS / "ddp.py"
 WORLD = 2
@@ -33,6 +33,9 @@ START_S = 15  # imports, contexts, NCCL's start
 FORM_S = 45  # one form may take as long as this
 LEFT_BEHIND_S = 8  # a rank whose partner is gone waits for it in vain
 HANG = "hang"
+HANG_S = 60  # start, the watchdog's 10 s, and what PyTorch does before it aborts
+# Else the watchdog first waits 15 s and more for debug information of all ranks (without us, too: 45 s were not enough, 2026-11-25).
+NO_DUMP = {"TORCH_NCCL_DUMP_ON_TIMEOUT": "0", "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1"}
 LATE_S = 2.0  # so much later than without us a job that hangs may end
 INPUT = ("INPUT-WORKERS", "INPUT")
 # Launching may be what is left where the host is slow that day.
@@ -55,7 +58,7 @@ def free_port():
 def started(plan, form, ours=True):
     """The ranks of one job: {rank: Victim}."""
     job = {"WORLD_SIZE": str(WORLD), "LOCAL_WORLD_SIZE": str(WORLD), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
-           "OMP_NUM_THREADS": "1", "GAPPROBE_PRINT": "all", "GAPPROBE_TEST_KEEP": "1", **NO_MULTICAST}
+           "OMP_NUM_THREADS": "1", "GAPPROBE_PRINT": "all", "GAPPROBE_TEST_KEEP": "1", **NO_MULTICAST, **NO_DUMP}
     steps = 12 if (plan.quick or plan.dry) and form != HANG else STEPS.get(form, STEPS["slow"])
     return {r: victim.python(plan, "ddp", "--form", form, "--steps", str(steps), ours=ours,
                              env={**job, "RANK": str(r), "LOCAL_RANK": str(r)}) for r in range(WORLD)}
@@ -168,12 +171,12 @@ def judge_hang_trace(plan, ours):
 
 
 def run_hang(plan):
-    if not plan.room_for(NAME, HANG, 2 * FORM_S):
+    if not plan.room_for(NAME, HANG, 2 * HANG_S):
         return None
     jobs = {}
     for ours in (False, True):
         ranks = started(plan, HANG, ours)
-        jobs[ours] = waiting = ranks[1 - STARVED].wait(min(FORM_S, plan.left() - 2))
+        jobs[ours] = waiting = ranks[1 - STARVED].wait(min(HANG_S, plan.left() - 2))
         ranks[STARVED].stop()
         plan.detail(NAME, f"hang {'with' if ours else 'without'} us", waiting.as_detail())
     judge_hang(plan, jobs[False], jobs[True])

@@ -9,7 +9,10 @@ from check.plan import FAIL, INFO, NOT_RUN
 from check.tracefile import Trace
 
 NAME = "neighbours"
-ABOUT = "torch.profiler, the JAX profiler (five times in a process) and Proton (three), with and without us; a subscriber (about 80 s)"
+ABOUT = "torch.profiler, the JAX profiler (five times in a process) and Proton (three, and three more beside it), with and without us; a subscriber (about 100 s)"
+
+# Proton brings a libcupti of its own: where it is loaded before we attach we stay away, and forced it is led to ours.
+AWAY, FORCED = "proton", "proton_forced"
 
 GPU_KINDS = ("kernel ", "gpu_memcpy ", "gpu_memset ")
 
@@ -36,6 +39,10 @@ def judge(plan, who, plain, ours):
             calls = {k: v for k, v in odd.items() if k not in on_gpu}
             plan.row(NAME, f"{who}: API and other events, profile {turn}", not calls, str(calls or "all counts equal"), "equal by name")
     # CUPTI gives the first records after a client's clock is registered again in another clock, some say (pytorch/pytorch#192021)
+    if who == AWAY:
+        talk = ours.our_lines
+        return plan.row(NAME, f"{who}: we stay away and say so", len(talk) == 1 and "Triton's Proton" in talk[0] and ours.summary() is None, talk[:1] or ours.err[-110:],
+                        "1 line")
     lost = {k: v for k, v in ((ours.summary() or {}).get("losses") or {}).items() if v}
     plan.row(NAME, f"{who}: our losses", INFO, lost or "none")
     return plan.row(NAME, f"{who}: and we still report", ours.summary() is not None and len(ours.our_lines) == 1,
@@ -65,12 +72,12 @@ def run_subscriber(plan):
 def run(plan, only=None):
     if only is None or "subscriber" in only:
         run_subscriber(plan)
-    who = [w for w in ("torch", "jax", "proton") if only is None or w in only]
+    who = [w for w in ("torch", "jax", AWAY, FORCED) if only is None or w in only]
 
     def start(w, ours):
         if w == "jax":
             return victim.jax_program(plan, "profiled_jax", ours=ours)
-        return victim.python(plan, f"profiled_{w}", ours=ours)
+        return victim.python(plan, f"profiled_{w.removesuffix('_forced')}", ours=ours, env={"GAPPROBE_FORCE": "1"} if w == FORCED else None)
 
     starts = [((w, u), lambda w=w, u=u: start(w, u)) for w in who for u in (False, True)]
     ended = victim.several_at_once(plan, starts, seconds_each=25)

@@ -16,12 +16,12 @@ ABOUT = "`gapprobe capture` of a program that trains with recording off, twice: 
 STEPS = 20
 # name -> (program, its arguments, verdicts that are right)
 RUNS = {
-    "mlp_eager": ("mlp_eager", ["--form", "slow", "--steps", "1800"], ("LAUNCH", "LAUNCH-OPTIMIZER")),
+    "mlp_eager": ("mlp_eager", ["--form", "slow", "--steps", "1000"], ("LAUNCH", "LAUNCH-OPTIMIZER")),
     "graph": ("window_steps", ["graph", "--ms", "15000", "--clocks", "2000"], None),
 }
 GRAPH_KERNELS = 101  # a step: a graph of 100 kernel nodes, and one kernel (window_steps.cu)
 TRAINS_S = 4  # before it is asked
-EACH_S = 40
+EACH_S = 60
 
 
 def asked(plan, running, turn):
