@@ -334,9 +334,9 @@ class Neighbours(CannedRun):
     def test_where_proton_is_loaded_first_one_line_says_that_nothing_is_recorded(self):
         plain = self.ended({"profiles": [{"a": 5}]})
 
-        def judged(*run):
+        def judged(summary, err):
             self.plan.rows.clear()
-            neighbours.judge(self.plan, "proton", plain, self.ended({"profiles": [{"a": 5}]}, *run))
+            neighbours.judge(self.plan, "proton", plain, self.ended({"profiles": [{"a": 5}]}, summary, err=err))
             return [r["result"] for r in self.plan.rows]
 
         self.assertEqual(judged(None, "gapprobe: not recording: Triton's Proton is loaded"), [PASS, PASS])
