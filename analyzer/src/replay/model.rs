@@ -8,7 +8,10 @@ use trace::total::RECORDED_NODE_NS;
 use super::graphs::Part;
 use super::prepare::{Item, Prepared, Role, Work};
 use super::uneven::EVEN;
-use super::{Fix, Fixes, Slowed, GRAPH_NODES, LAUNCH_NS, NODE_NS, PROFILER_SLOWS, SPACING_NS};
+use super::{
+    Fix, Fixes, Slowed, GRAPH_NODES, GRAPH_QUEUE, LAUNCH_NS, LAUNCH_QUEUE, NODE_NS, PROFILER_SLOWS,
+    SPACING_NS,
+};
 use crate::analysis::Bucket;
 use crate::gaps::KERNEL_GAP_NS;
 use crate::run::NONE;
@@ -73,6 +76,8 @@ impl Prepared {
             bound_copy: [0; 2],
             bound_comm: 0,
             slower,
+            queues: [(1, LAUNCH_QUEUE), (GRAPH_NODES, GRAPH_QUEUE)]
+                .map(|(nodes, room)| self.queue(nodes, room)),
         };
         p.once(&mut chains, &by_chain);
         let from = p.last;
@@ -80,6 +85,14 @@ impl Prepared {
         p.once(&mut chains, &by_chain);
         let [to_device, to_host] = p.bound_copy;
         (from, (p.last - from).max(to_device).max(to_host).max(p.bound_comm))
+    }
+
+    /// A queue with room for so many launches of so many nodes and more.
+    fn queue(&self, of_nodes: u64, room: usize) -> Queue {
+        let ends = self.items.iter().skip(1).map(|i| i.first_op).chain([self.works.len() as u32]);
+        let nodes = self.items.iter().zip(ends).map(|(i, end)| u64::from(end.saturating_sub(i.first_op)));
+        let launches = nodes.filter(|n| *n >= of_nodes).count();
+        Queue { of_nodes, room, begun: vec![0; launches], next: 0 }
     }
 
     /// Is this call not made, with these fixes?
@@ -94,6 +107,32 @@ impl Prepared {
             Role::Launch => false,
         };
         fixed && at(item.call)
+    }
+}
+
+/// What the driver takes before a launching call stands.
+struct Queue {
+    /// Launches of so many nodes and more are in it.
+    of_nodes: u64,
+    room: usize,
+    /// When each launch of a time began on the device: of this time up to `next`, behind it of the time before.
+    begun: Vec<u64>,
+    next: usize,
+}
+
+impl Queue {
+    /// When the launch that stood a whole queue before the next one has begun.
+    fn has_room(&self) -> u64 {
+        let launches = self.begun.len();
+        let before = (self.next + launches).checked_sub(self.room).filter(|_| self.room < launches);
+        before.and_then(|n| self.begun.get(n % launches)).copied().unwrap_or(0)
+    }
+
+    fn launched(&mut self, begun: u64) {
+        if let Some(slot) = self.begun.get_mut(self.next) {
+            *slot = begun;
+        }
+        self.next = (self.next + 1) % self.begun.len().max(1);
     }
 }
 
@@ -113,6 +152,7 @@ struct Playing<'a> {
     bound_comm: u64,
     /// Kernels take this many times as long.
     slower: f64,
+    queues: [Queue; 2],
 }
 
 impl Playing<'_> {
@@ -219,8 +259,12 @@ impl Playing<'_> {
             }
             ended = ended.max(done + u64::from(item.back));
         }
-        if item.role == Role::Launch && part == Part::None && (1..GRAPH_NODES).contains(&nodes) {
-            ended = ended.max(self.queue_has_room(first));
+        let begun = self.starts.get(first).copied().unwrap_or(0);
+        for queue in self.queues.iter_mut().filter(|q| nodes >= q.of_nodes) {
+            if item.role == Role::Launch && part == Part::None {
+                ended = ended.max(queue.has_room());
+            }
+            queue.launched(begun);
         }
         chain.began = began;
         if item.pace.is_some() {
@@ -228,16 +272,6 @@ impl Playing<'_> {
         }
         chain.ended = chain.ended.max(ended);
         self.last = self.last.max(ended);
-    }
-
-    /// When the op that stood a whole queue before this one has begun; for the first ones: that of the time before.
-    fn queue_has_room(&self, op: usize) -> u64 {
-        let queue = self.prepared.queue;
-        let before = match op.checked_sub(queue) {
-            Some(before) => Some(before),
-            None => (op + self.starts.len()).checked_sub(queue).filter(|&n| n > op),
-        };
-        before.and_then(|n| self.starts.get(n)).copied().unwrap_or(0)
     }
 
     /// `is_node`: one call launches it with others, as a graph.

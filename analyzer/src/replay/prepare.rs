@@ -7,7 +7,7 @@
 use trace::call::Class;
 use trace::header::sources;
 
-use super::{Fixes, Slowed, LAUNCH_NS, LAUNCH_QUEUE, MAX_OPS, RECORDER_SLOWS, RECORDER_SLOWS_WITH_WAITS};
+use super::{Fixes, Slowed, LAUNCH_NS, MAX_OPS, RECORDER_SLOWS, RECORDER_SLOWS_WITH_WAITS};
 use crate::analysis::{Bucket, Model, Step};
 use crate::gaps::HostView;
 use crate::run::{Call, Device, Run, Span, NONE};
@@ -104,8 +104,6 @@ pub struct Prepared {
     pub(super) slowed: Slowed,
     /// So many times as long as in the mean takes dispatching in slow steps, permille (`uneven.rs`).
     pub(super) uneven: u64,
-    /// So many ops fit into the driver's queue: [`LAUNCH_QUEUE`], or more where more were seen in it.
-    pub(super) queue: usize,
     /// The longest host time of a step ends at a time that is given from outside, by the times alone.
     pub(crate) ends_from_outside: bool,
     /// Measured length of what is replayed, ns, and whether it began in front of an idle device.
@@ -242,7 +240,6 @@ impl Prepared {
         let returns = calls.iter().filter_map(|&f| run.call(f)).map(|(_, c)| c.end).max().unwrap_or(0);
         self.measured = Observed::of(run).measure(Span::new(from, ends.max(returns)));
         self.unblock_full_queue(device, calls, placed, run);
-        self.queue = self.deepest_queue(device, calls, placed, run).max(LAUNCH_QUEUE);
     }
 
     /// Operations that are replayed.

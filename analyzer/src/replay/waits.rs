@@ -4,13 +4,17 @@
 use trace::call::Class;
 
 use super::ops::before;
-use super::prepare::{clamp32, op, Item, Placed, Prepared, Role};
+use super::prepare::{clamp32, op, Placed, Prepared, Role};
 use super::{Fix, AHEAD_NS, LAUNCH_NS, NODE_NS};
 use crate::gaps::{HostView, SMALL_COPY_BYTES};
 use crate::run::{Call, Device, Run, NONE, TO_HOST};
 
 /// Ops looked at for the one that a call waited for: later ones ran beside it, on other streams or as a graph's nodes.
 const LOOK_BACK: usize = 64;
+
+/// So long after a call's return an op must have gone on for the call not to have waited for it, ns: the clocks of host and device agree to some
+/// microseconds.
+const BESIDE_NS: u64 = 5_000;
 
 impl Prepared {
     /// What synchronizing, allocating and copying calls waited for.
@@ -65,7 +69,7 @@ impl Prepared {
                     // allocating does not wait by itself: what ended while it was at work need not have been waited for, and
                     // nothing was where what had been launched before it was not done when it returned
                     let worked = |end: u64| c.class == Some(Class::Alloc) && c.end - end > end - c.start;
-                    let beside = item.role == Role::Alloc && latest > c.end;
+                    let beside = item.role == Role::Alloc && latest > c.end + BESIDE_NS;
                     if let Some((end, w)) = found.filter(|&(end, _)| !beside && !worked(end)) {
                         // the synchronize behind a blocking copy is part of it
                         if let Some(work) = self
@@ -162,24 +166,6 @@ impl Prepared {
                 item.own = item.own.min(LAUNCH_NS + if nodes > 1 { nodes * NODE_NS } else { 0 });
             }
         }
-    }
-
-    /// The most ops that were launched and had not begun when another was launched. Graphs take little room: 64 launches of one, 10,000 ops in all, stood
-    /// in front of an H100 (torch.compile, `reduce-overhead`).
-    pub(super) fn deepest_queue(
-        &self,
-        device: &Device,
-        calls: &[u32],
-        placed: &[Placed],
-        run: &Run,
-    ) -> usize {
-        let mut begun: Vec<u64> = placed.iter().filter_map(|w| Some(op(device, w)?.start)).collect();
-        begun.sort_unstable();
-        let depth = |(item, &flat): (&Item, &u32)| {
-            let (_, c) = run.call(flat)?;
-            (item.first_op as usize).checked_sub(begun.partition_point(|&start| start <= c.start))
-        };
-        self.items.iter().zip(calls).filter_map(depth).max().unwrap_or(0)
     }
 }
 
