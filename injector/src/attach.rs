@@ -77,9 +77,7 @@ pub(crate) fn constructor() {
         return;
     }
     if neighbours::is_launcher_that_wants_to_be_alone() {
-        // what a shell, which had us, handed down goes, too
-        environment::change(&[copies::entry(neighbours::UNDER, b"1")], &inherited());
-        lifecycle::set(lifecycle::State::Inert);
+        stay_away_from(None);
         return;
     }
     if settings::switched_off() {
@@ -95,9 +93,8 @@ pub(crate) fn constructor() {
         lifecycle::set(lifecycle::State::Inert); // another copy of us records, or was told not to
         return;
     }
-    if let Some(sign) = neighbours::under_one().filter(|_| !copies::is_forced()) {
-        environment::change(&[], &inherited());
-        copies::stay_away(sign);
+    if let Some(sign) = neighbours::under_one() {
+        stay_away_from(Some(sign));
         return;
     }
     let Some(path) = own_path() else { return };
@@ -128,7 +125,21 @@ pub(crate) fn constructor() {
     }
 }
 
-/// Of the variables that name us to CUDA and to NVTX those that do, handed down by a process that was recorded.
+/// In Nsight Compute's launcher, or in what it started, seen by `sign`: neither may name us to CUDA. A shell that had us loaded did.
+fn stay_away_from(sign: Option<&'static str>) {
+    let own = std::process::id().to_string();
+    let told = [copies::entry(neighbours::UNDER, own.as_bytes())];
+    let is_wanted = sign.is_none() && settings::switch() != Switch::Off;
+    if is_only_thread() {
+        environment::change(if is_wanted { &told } else { &[] }, &inherited());
+    }
+    lifecycle::set(lifecycle::State::Inert);
+    if settings::switch() != Switch::Off {
+        copies::stay_away(sign.unwrap_or("this program's name"));
+    }
+}
+
+/// Of the variables that name us to CUDA and to NVTX those that do.
 fn inherited() -> Vec<&'static str> {
     let names_us = |name: &&str| environment::get(name).is_some_and(copies::is_ours);
     ["CUDA_INJECTION64_PATH", nvtx::VARIABLE].into_iter().filter(names_us).collect()
@@ -180,6 +191,20 @@ pub(crate) fn initialize() {
     };
     let driver_version = session::driver_version(&driver);
     let _attaching = crashes::attaching();
+    // before a libcupti is opened that would be a second one
+    let mapped = choose::already_mapped();
+    if let Some((theirs, is_open)) = neighbours::cupti_of_proton(mapped.as_ref().map(|l| Path::new(&l.path)))
+    {
+        if is_open || !settings.force {
+            let way_out =
+                if is_open { "" } else { "; GAPPROBE_FORCE=1 leads it to the one that gapprobe uses" };
+            off(&format!(
+                "not recording: Triton's Proton is loaded and profiles with a libcupti of its own, {}{way_out}",
+                theirs.display()
+            ));
+            return;
+        }
+    }
     let library = match choose::library(settings.cupti.as_deref(), driver_version) {
         Ok(library) => library,
         Err(choose::NoCupti::NotFound) => {
@@ -191,13 +216,6 @@ pub(crate) fn initialize() {
             return;
         }
     };
-    if let Some(theirs) = neighbours::cupti_of_proton(Path::new(&library.path)).filter(|_| !settings.force) {
-        off(&format!(
-            "not recording: Triton's Proton is loaded and profiles with a libcupti of its own, {}; GAPPROBE_FORCE=1 records all the same",
-            theirs.display()
-        ));
-        return;
-    }
     let is_set = settings.cupti.as_deref().is_some_and(|set| set == Path::new(&library.path));
     if settings.test_bare {
         callbacks::set_bare(true);

@@ -100,19 +100,14 @@ pub(crate) fn is_ours(path: &[u8]) -> bool {
 /// environment: with `GAPPROBE_FORCE=1` we take its place.
 pub(crate) fn beside(path: &'static [u8], own: &[u8]) -> Vec<*mut c_char> {
     let _ = OTHER.set(path.to_vec());
-    if is_forced() {
+    if environment::get(trace::setting::FORCE) == Some(b"1") {
         return vec![entry("CUDA_INJECTION64_PATH", own), entry(NEXT, path)];
     }
     speak_at_exit();
     Vec::new()
 }
 
-/// To be recorded whoever else is there? In the constructor, before settings are read.
-pub(crate) fn is_forced() -> bool {
-    environment::get(trace::setting::FORCE) == Some(b"1")
-}
-
-/// The driver is not to call us in this process (`neighbours::under_one`: by this sign). In the constructor.
+/// The driver is not to call us in this process, seen by `sign` ([`crate::neighbours::under_one`]). In the constructor.
 pub(crate) fn stay_away(sign: &'static str) {
     let _ = KEPT_OUT.set(sign);
     speak_at_exit();
@@ -139,9 +134,10 @@ fn speak_at_exit() {
 /// found no library to load.
 fn say_at_exit() {
     if let Some(sign) = KEPT_OUT.get() {
-        if choose::is_mapped(&["/libcuda.so"]) && was_initialised() {
+        // (the driver, in which the tool is, is not asked whether it was used)
+        if choose::is_mapped(&["/libcuda.so"]) {
             complain(format!(
-                "not recording: Nsight Compute seems to be around ({sign}); GAPPROBE_FORCE=1 records all the same"
+                "not recording: Nsight Compute seems to be around ({sign}), under which nothing else may be in CUDA_INJECTION64_PATH"
             ));
         }
         return;

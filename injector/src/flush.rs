@@ -70,7 +70,7 @@ fn flushed() -> bool {
 
 /// The thread's body.
 pub(crate) fn run() {
-    let mut loads = choose::load_count();
+    let mut looked = Looked { loads: choose::load_count(), at: clock::monotonic() };
     loop {
         if FINAL.load(Ordering::Acquire) == 0 {
             let sleep = Sleep::begin(PERIOD_MS * 1_000_000);
@@ -94,7 +94,7 @@ pub(crate) fn run() {
             plain();
         }
         ENDED.fetch_add(1, Ordering::AcqRel);
-        step_aside_for_new_clients(&mut loads);
+        step_aside_for_new_clients(&mut looked);
     }
 }
 
@@ -198,15 +198,21 @@ pub(crate) fn last_is_done() -> bool {
     FINAL.load(Ordering::Acquire) == 2
 }
 
+/// When the loader's list was last looked at, ns, and its counter then.
+struct Looked {
+    loads: u64,
+    at: u64,
+}
+
 /// A library that takes the subscription by dlsym was mapped since: lead it to our wrappers, and leave it the
 /// subscription.
-fn step_aside_for_new_clients(loads: &mut u64) {
-    let now = choose::load_count();
-    if now == *loads {
+fn step_aside_for_new_clients(looked: &mut Looked) {
+    let at = clock::monotonic();
+    let before = std::mem::replace(looked, Looked { loads: choose::load_count(), at });
+    if looked.loads == before.loads {
         return;
     }
-    *loads = now;
-    reroute::clients();
+    reroute::clients(before.at);
     if session::is_subscribed() && choose::is_mapped(neighbours::DLSYM_CLIENTS) {
         session::give_up_subscription();
         if let Some(session) = session::get().filter(|_| !arbiter::is_yielded() && is_switched(true)) {

@@ -40,21 +40,27 @@ pub(crate) fn other_profiler() -> Option<(&'static str, &'static str)> {
     None
 }
 
-/// Launchers that start nothing where `CUDA_INJECTION64_PATH` is set: Nsight Compute's ("Another tool/injection might be loaded", 2025.3 on an H100).
+/// Launchers under which no process may have another tool in `CUDA_INJECTION64_PATH`: Nsight Compute's. ("Another tool/injection might be loaded", and
+/// exit code 1; 2025.3 on an H100.)
 const ALONE: &[&str] = &["ncu", "nv-nsight-cu-cli"];
-/// Set by us in such a launcher for all that it starts.
+/// Set by us in such a launcher for all that it starts: its process id.
 pub(crate) const UNDER: &str = "GAPPROBE_UNDER_NCU";
 
-/// Is this process such a launcher, by its executable's name?
-pub(crate) fn is_launcher_that_wants_to_be_alone() -> bool {
-    let executable = std::fs::read_link("/proc/self/exe").unwrap_or_default();
+fn is_named_so(executable: PathBuf) -> bool {
     executable.file_name().is_some_and(|name| ALONE.iter().any(|tool| name == *tool))
 }
 
-/// By what this process is seen to be started by one.
+/// Is this process such a launcher, by its executable's name?
+pub(crate) fn is_launcher_that_wants_to_be_alone() -> bool {
+    is_named_so(std::fs::read_link("/proc/self/exe").unwrap_or_default())
+}
+
+/// By what this process is seen to be started by one that is still there.
 pub(crate) fn under_one() -> Option<&'static str> {
     let seen = other_profiler().filter(|(tool, _)| *tool == "Nsight Compute").map(|(_, sign)| sign);
-    seen.or_else(|| environment::get(UNDER).map(|_| UNDER))
+    let launcher = || environment::text(UNDER)?.parse::<u32>().ok();
+    let is_there = |pid: u32| is_named_so(std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default());
+    seen.or_else(|| launcher().filter(|pid| is_there(*pid)).map(|_| UNDER))
 }
 
 /// Libraries that resolve CUPTI by dlsym and subscribe on their own: XLA (JAX, TensorFlow), Triton's Proton.
@@ -62,14 +68,21 @@ pub(crate) fn under_one() -> Option<&'static str> {
 pub(crate) const DLSYM_CLIENTS: &[&str] =
     &["xla_cuda_plugin", "libtensorflow", "libproton", "_cuspy", "cupti_python"];
 
-/// The libcupti that Triton's Proton will open (its own, or that of `TRITON_CUPTI_LIB_PATH`), where Proton is mapped and that is another file than `ours`.
-/// Two copies in a process silence each other (H200).
-pub(crate) fn cupti_of_proton(ours: &Path) -> Option<PathBuf> {
+/// A libcupti that Triton's Proton will open (its own, or that of its settings), where Proton is mapped and that is another file than `ours`; and whether it
+/// has been opened. Two copies in a process silence each other (H200).
+pub(crate) fn cupti_of_proton(ours: Option<&Path>) -> Option<(PathBuf, bool)> {
     let proton = choose::find(&["/libproton."], 0)?;
     let bundled = proton.parent()?.parent()?.join("backends/nvidia/lib");
-    let own = ["cupti", "cupti-blackwell"].map(|folder| bundled.join(folder));
-    let folders = environment::path("TRITON_CUPTI_LIB_PATH").map(Path::to_path_buf).into_iter().chain(own);
-    let theirs = folders.map(|f| f.join("libcupti.so")).find(|p| p.exists())?;
+    let set = ["TRITON_CUPTI_LIB_PATH", "TRITON_CUPTI_LIB_BLACKWELL_PATH"].map(environment::path);
+    let own = ["cupti", "cupti-blackwell"].map(|folder| bundled.join(folder)); // which of them is the GPU's to say
+    let set: Vec<PathBuf> = set.into_iter().flatten().map(Path::to_path_buf).collect();
+    let folders = if set.is_empty() { own.to_vec() } else { set };
     let file = |p: &Path| p.metadata().map(|m| (m.dev(), m.ino())).ok();
-    (file(&theirs) != file(ours)).then_some(theirs)
+    let ours = ours.and_then(file);
+    let others =
+        folders.iter().map(|f| f.join("libcupti.so")).filter(|p| file(p).is_some() && file(p) != ours);
+    let others: Vec<PathBuf> = others.collect();
+    let is_open = |theirs: &PathBuf| choose::mapped().iter().any(|m| file(m) == file(theirs));
+    let open = others.iter().find(|p| is_open(p));
+    Some((open.or(others.first())?.clone(), open.is_some()))
 }

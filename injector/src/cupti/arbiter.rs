@@ -10,7 +10,7 @@
 //!   (Proton does) went off with it, and goes on again once the buffers are its own.
 //! * when all kinds the other switched on are off again and it has flushed, the drain thread has us re-armed, while no thread launches
 //!   (`windows::gate`);
-//! * after another client's `cuptiFinalize` we do not come back: the rest of the run is unobserved.
+//! * after another client's `cuptiFinalize` we do not come back: the rest of the run is unobserved. The same where a client has another copy of libcupti.
 //!
 //! Clients that resolve these functions by `dlsym` are led here too (`reroute`).
 
@@ -176,6 +176,25 @@ pub(crate) fn before_finalize() {
     session::give_up_subscription();
     TORN_DOWN.store(true, Ordering::Release);
     YIELDED_AT.compare_exchange(0, clock::monotonic().max(1), Ordering::AcqRel, Ordering::Relaxed).ok();
+}
+
+/// Another client uses another copy of libcupti, and two in a process silence each other: we leave ours, for good. It may have begun at any time after
+/// `since`, ns: what was recorded from then on may be anything.
+pub(crate) fn leave(since: u64) {
+    if TORN_DOWN.swap(true, Ordering::AcqRel) || session::get().is_none() {
+        return;
+    }
+    session::give_up_subscription();
+    before_register();
+    UNDER_WAY.fetch_sub(1, Ordering::AcqRel);
+    if is_yielded() {
+        YIELDED_AT.fetch_min(since.max(1), Ordering::SeqCst);
+    }
+}
+
+/// Have we left, or has another client torn CUPTI down?
+pub(crate) fn has_left() -> bool {
+    TORN_DOWN.load(Ordering::Acquire)
 }
 
 /// The span that was not observed when we came back, until the drain thread takes it. Begin and end, ns; 0: none.

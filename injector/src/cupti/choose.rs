@@ -23,7 +23,7 @@ pub(crate) struct Library {
 }
 
 /// Paths of all mapped shared objects. No file is opened: the loader's own list.
-fn mapped() -> Vec<PathBuf> {
+pub(crate) fn mapped() -> Vec<PathBuf> {
     unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _size: usize, data: *mut c_void) -> c_int {
         guard(1, || {
             // SAFETY: `data` is the Vec that `mapped` passed, alive during the walk.

@@ -12,7 +12,7 @@
 use std::ffi::{c_char, c_void, CStr};
 use std::ops::Range;
 
-use super::{choose, session};
+use super::{arbiter, choose, session};
 use crate::guard::guard;
 use crate::{exports, imports, neighbours};
 
@@ -56,32 +56,33 @@ unsafe extern "C" fn dlsym_with_handle(handle: *mut c_void, name: *const c_char)
     }
     // SAFETY: dlsym just read it as a C string.
     let name = unsafe { CStr::from_ptr(name) };
-    // the real function, handed out after a fault of ours, would let the client free our buffers: comparing cannot fail
-    let wrapper = guard(None, || Some(wrapper_of(name))).unwrap_or_else(|| wrapper_of(name));
-    wrapper.unwrap_or_else(|| of_our_copy(name, real))
+    let hand_out = || wrapper_of(name).or_else(|| of_our_copy(name, real)).unwrap_or(real);
+    // the real function, handed out after a fault of ours, would let the client free our buffers: neither can fail
+    guard(None, || Some(hand_out())).unwrap_or_else(hand_out)
 }
 
-/// The function of this name in the libcupti that we attached to; `theirs`: what the client would have got, if it is none of a libcupti. Null where
-/// ours is too old to have it.
-fn of_our_copy(name: &CStr, theirs: *mut c_void) -> *mut c_void {
+/// The function of this name in the libcupti that we attached to, where the client would have got that of a libcupti.
+fn of_our_copy(name: &CStr, theirs: *mut c_void) -> Option<*mut c_void> {
     if !name.to_bytes().starts_with(b"cupti") {
-        return theirs;
+        return None;
     }
     let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: an address of a mapped object (dlsym gave it) and a valid out-pointer.
+    // SAFETY: any address, and a valid out-pointer.
     if unsafe { libc::dladdr(theirs, info.as_mut_ptr()) } == 0 {
-        return theirs;
+        return None;
     }
     // SAFETY: zeroed, and filled by dladdr.
     let info = unsafe { info.assume_init() };
-    // SAFETY: a C string of the loader's, alive as long as the object, which the client holds open.
-    let file = unsafe { CStr::from_ptr(info.dli_fname) }.to_bytes();
-    let is_cupti = file.windows(b"libcupti".len()).any(|w| w == b"libcupti");
-    match session::get().filter(|_| is_cupti) {
-        // SAFETY: the session's handle is open for ever.
-        Some(session) => unsafe { libc::dlsym(session.handle(), name.as_ptr()) },
-        None => theirs,
+    if info.dli_fname.is_null() {
+        return None;
     }
+    // SAFETY: a C string of the loader's, alive as long as the object, which the client holds open.
+    let path = unsafe { CStr::from_ptr(info.dli_fname) }.to_bytes();
+    let file = path.rsplit(|b| *b == b'/').next().unwrap_or(path);
+    let session = session::get().filter(|_| file.starts_with(b"libcupti"))?;
+    // SAFETY: the session's handle is open for ever, and the name is a C string.
+    let ours = unsafe { libc::dlsym(session.handle(), name.as_ptr()) };
+    (!ours.is_null()).then_some(ours)
 }
 
 /// Ours for a function of CUPTI's, where there is one.
@@ -98,23 +99,34 @@ fn wrapper_of(name: &CStr) -> Option<*mut c_void> {
     Some(wrapper.cast_mut())
 }
 
-/// Reroutes `dlsym` in every client library mapped now. Harmless to repeat.
-pub(crate) fn clients() {
+/// Reroutes `dlsym` in every client library mapped now; `since`: when they were looked for last, ns. Harmless to repeat.
+pub(crate) fn clients(since: u64) {
     // An object is in the loader's list before it is relocated, and what is written meanwhile is written over. Opening it once more waits
     // until that is done (and keeps it: these libraries are never unloaded while CUPTI may call them).
     if !choose::finish_loading(neighbours::DLSYM_CLIENTS) {
         return;
     }
-    struct Clients;
+    // what it has of its own copy it keeps: no function of ours to Proton then, nor where ours lacks one that it asks for
+    let session = session::get();
+    let proton = neighbours::cupti_of_proton(session.map(|s| std::path::Path::new(&s.path)));
+    let is_too_old = session.is_some_and(|s| s.cupti.get_graph_exec_id.is_none());
+    let keeps_its_own = proton.is_some_and(|(_, is_open)| is_open || is_too_old);
+    if keeps_its_own {
+        arbiter::leave(since);
+    }
+    struct Clients {
+        keeps_its_own: bool,
+    }
     impl imports::Rewrite for Clients {
         fn wants(&mut self, object: &[u8]) -> bool {
-            let holds = |part: &&str| object.windows(part.len()).any(|w| w == part.as_bytes());
-            neighbours::DLSYM_CLIENTS.iter().any(holds)
+            let holds = |part: &str| object.windows(part.len()).any(|w| w == part.as_bytes());
+            let is_left = self.keeps_its_own && holds("libproton");
+            !is_left && neighbours::DLSYM_CLIENTS.iter().any(|part| holds(part))
         }
 
         fn replacement(&mut self, name: &[u8], _now: usize, _own: &Range<u64>) -> Option<usize> {
             (name == b"dlsym").then_some(dlsym_of_client as *const () as usize)
         }
     }
-    imports::rewrite(&mut Clients);
+    imports::rewrite(&mut Clients { keeps_its_own });
 }

@@ -182,7 +182,10 @@ pub(crate) fn open(
     if settings.graph_level {
         SOURCES.fetch_or(sources::GRAPH_LEVEL, Ordering::Relaxed);
     }
-    reroute::clients();
+    reroute::clients(clock::monotonic());
+    if arbiter::has_left() {
+        return Err(format!("{} lacks what Triton's Proton asks for, which uses its own", library.path));
+    }
     if may_subscribe() {
         subscribe(session);
     }

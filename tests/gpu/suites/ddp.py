@@ -58,7 +58,7 @@ def free_port():
 def started(plan, form, ours=True):
     """The ranks of one job: {rank: Victim}."""
     job = {"WORLD_SIZE": str(WORLD), "LOCAL_WORLD_SIZE": str(WORLD), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
-           "OMP_NUM_THREADS": "1", "GAPPROBE_PRINT": "all", "GAPPROBE_TEST_KEEP": "1", **NO_MULTICAST, **NO_DUMP}
+           "OMP_NUM_THREADS": "1", "GAPPROBE_PRINT": "all", "GAPPROBE_TEST_KEEP": "1", **NO_MULTICAST, **(NO_DUMP if form == HANG else {})}
     steps = 12 if (plan.quick or plan.dry) and form != HANG else STEPS.get(form, STEPS["slow"])
     return {r: victim.python(plan, "ddp", "--form", form, "--steps", str(steps), ours=ours,
                              env={**job, "RANK": str(r), "LOCAL_RANK": str(r)}) for r in range(WORLD)}

@@ -38,11 +38,11 @@ def judge(plan, who, plain, ours):
         if who == "torch":
             calls = {k: v for k, v in odd.items() if k not in on_gpu}
             plan.row(NAME, f"{who}: API and other events, profile {turn}", not calls, str(calls or "all counts equal"), "equal by name")
-    # CUPTI gives the first records after a client's clock is registered again in another clock, some say (pytorch/pytorch#192021)
     if who == AWAY:
         talk = ours.our_lines
         return plan.row(NAME, f"{who}: we stay away and say so", len(talk) == 1 and "Triton's Proton" in talk[0] and ours.summary() is None, talk[:1] or ours.err[-110:],
                         "1 line")
+    # CUPTI gives the first records after a client's clock is registered again in another clock, some say (pytorch/pytorch#192021)
     lost = {k: v for k, v in ((ours.summary() or {}).get("losses") or {}).items() if v}
     plan.row(NAME, f"{who}: our losses", INFO, lost or "none")
     return plan.row(NAME, f"{who}: and we still report", ours.summary() is not None and len(ours.our_lines) == 1,

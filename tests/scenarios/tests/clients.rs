@@ -208,6 +208,34 @@ fn a_client_like_proton_gets_its_kernels() {
     }
 }
 
+/// A folder with a libcupti of its own, of another release.
+fn own_cupti(release: &str, other: &str) -> std::path::PathBuf {
+    let folder = built().scratch.join(format!("proton-{release}-{other}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::copy(built().sim.join(other).join("libcupti.so"), folder.join("libcupti.so")).expect("a copy");
+    folder
+}
+
+/// Where Proton has begun with its own before we see it, or asks for more than ours has, it keeps its own and we leave, for good. (Two copies silence each other:
+/// its profile may be empty. It was a crash.)
+#[test]
+fn a_client_like_proton_that_keeps_its_libcupti() {
+    for (release, other, when) in [("13.0", "12.9", "2"), ("11.8", "13.0", "0")] {
+        let label = format!("{release} beside {other}");
+        let plugin = built().victims.join(release).join("libproton.so");
+        let folder = own_cupti(release, other);
+        let victim = Victim::ours(release, &["plugin_host", &plugin.to_string_lossy(), when, "0"]);
+        let with = victim.env("TRITON_CUPTI_LIB_PATH", &folder).run();
+        assert!([0, 1].contains(&with.ending()), "{label}: {} {}", with.stdout, with.stderr);
+        assert!(with.stdout.contains("launched "), "{label}: {}", with.stdout);
+        assert!(with.others().is_empty(), "{label}: {}", with.stderr);
+        holds_what_it_observed(&with, &label);
+        let last = with.recorded().unobserved().iter().map(|s| s.end).max();
+        assert!(last >= Some(with.recorded().header.exit_monotonic), "{label}: we left: {last:?}");
+        std::fs::remove_dir_all(&folder).expect("it goes again");
+    }
+}
+
 /// Proton brings a libcupti of its own. Loaded later than CUDA it is led to ours, of which it gets all functions: wrappers around ours and the rest
 /// of the other copy ended the program (an H100, CUPTI 13.0 and 12.8).
 #[test]
@@ -215,10 +243,7 @@ fn a_client_like_proton_with_a_libcupti_of_its_own() {
     for (release, other) in [("13.0", "13.0"), ("13.0", "12.9")] {
         let label = format!("{release} beside {other}");
         let plugin = built().victims.join(release).join("libproton.so");
-        let folder = built().scratch.join(format!("proton-{release}-{other}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
-        let cupti = built().sim.join(other).join("libcupti.so");
-        std::fs::copy(cupti, folder.join("libcupti.so")).expect("a copy");
+        let folder = own_cupti(release, other);
         let victim = |early: &str| {
             Victim::ours(release, &["plugin_host", &plugin.to_string_lossy(), early, "2"])
                 .env("TRITON_CUPTI_LIB_PATH", &folder)

@@ -157,22 +157,29 @@ fn of_two_copies_of_us_one_records_everything() {
     }
 }
 
-/// Nsight Compute starts nothing where `CUDA_INJECTION64_PATH` is set, which a shell that has us preloaded hands down to it (H100, ncu 2025.3: "Another
-/// tool/injection might be loaded"). Neither it nor what it starts has it, and the program says that it is not recorded.
+/// Under Nsight Compute nothing may be in `CUDA_INJECTION64_PATH`, which a shell that has us preloaded hands down to it (H100, ncu 2025.3: "Another
+/// tool/injection might be loaded"). Neither it nor what it starts has it, forced or not, and the program says that it is not recorded.
 #[test]
 fn a_launcher_that_wants_to_be_alone() {
     let ncu = built().victims.join("13.0/ncu");
-    let victim = built().sim.join("13.0/loop");
-    let line = format!(
-        "{} sh -c 'echo [$CUDA_INJECTION64_PATH$NVTX_INJECTION64_PATH]; exec {} 10 20 20'",
-        ncu.display(),
-        victim.display()
-    );
-    let victim = || Victim::of("/bin/sh", &["-c", &line], "13.0");
-    for (sign, denied) in [(None, None), (Some("NV_NSIGHT_INJECTION_PORT_BASE"), None), (None, Some("ncu"))] {
+    let program = built().sim.join("13.0/loop");
+    let shown = "echo [$CUDA_INJECTION64_PATH$NVTX_INJECTION64_PATH]";
+    let line = format!("{} sh -c '{shown}; exec {} 10 20 20'", ncu.display(), program.display());
+    let settings = [
+        ("SIGN", ""),
+        ("SIGN", "NV_NSIGHT_INJECTION_PORT_BASE"),
+        ("GAPPROBE_DENY", "ncu"),
+        ("GAPPROBE_FORCE", "1"),
+        ("GAPPROBE", "0"),
+    ];
+    for (name, value) in settings {
         let victim = || {
-            let v = sign.into_iter().fold(victim(), |v, sign| v.env(sign, "49152"));
-            denied.into_iter().fold(v, |v, name| v.env("GAPPROBE_DENY", name))
+            let victim = Victim::of("/bin/sh", &["-c", &line], "13.0");
+            if value.is_empty() {
+                victim
+            } else {
+                victim.env(name, value)
+            }
         };
         let (alone, with) = (victim().alone().run(), victim().run());
         assert_eq!(
@@ -182,14 +189,21 @@ fn a_launcher_that_wants_to_be_alone() {
             alone.stdout,
             alone.stderr
         );
-        assert_eq!((with.ending(), &with.stdout), (0, &alone.stdout), "{sign:?}: {}", with.stderr);
+        assert_eq!((with.ending(), &with.stdout), (0, &alone.stdout), "{name}={value}: {}", with.stderr);
         let lines = with.lines();
-        assert!(
-            lines.len() == 1 && lines[0].contains("not recording: Nsight Compute"),
-            "{sign:?}: {}",
-            with.stderr
-        );
-        assert!(with.others().is_empty() && with.truth().cupti.is_empty(), "{sign:?}: {}", with.stderr);
-        assert!(with.left_anywhere().is_empty(), "{sign:?}");
+        let told = usize::from(name != "GAPPROBE");
+        assert_eq!(lines.len(), told, "{name}={value}: {}", with.stderr);
+        let why = "not recording: Nsight Compute seems to be around";
+        assert!(lines.iter().all(|l| l.contains(why)), "{name}={value}: {}", with.stderr);
+        assert!(with.others().is_empty() && with.truth().cupti.is_empty(), "{name}={value}: {}", with.stderr);
+        assert!(with.left_anywhere().is_empty(), "{name}={value}");
     }
+}
+
+/// What it started and left behind is recorded once it has ended: its sign is a process that is there no more.
+#[test]
+fn what_outlives_a_launcher_is_recorded() {
+    let run = Victim::sim("13.0", &["loop", "10", "20", "20"]).env("GAPPROBE_UNDER_NCU", "999999999").run();
+    assert_eq!((run.ending(), run.lines().len()), (0, 1), "{}", run.stderr);
+    assert_eq!(run.recorded().kernels().len(), 200);
 }

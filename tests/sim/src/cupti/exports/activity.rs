@@ -3,7 +3,7 @@
 
 use super::callbacks::known_callback;
 use super::{logged, refused, INVALID_KIND, INVALID_PARAMETER, OK};
-use crate::cupti::layout::{knows_kind, release};
+use crate::cupti::layout::{knows_kind, release, silent};
 use crate::cupti::{activity, buffers, subscriber, timestamps, worker};
 use crate::settings::settings;
 use crate::{api, clock};
@@ -78,7 +78,10 @@ extern "C" fn sim_cuptiActivityRegisterCallbacks(
         }
         match (request, complete) {
             (Some(request), Some(complete)) => {
-                buffers::register(request, complete);
+                // each copy has its own: those of the second would be handed the first one's buffers here
+                if !silent() {
+                    buffers::register(request, complete);
+                }
                 OK
             }
             _ => INVALID_PARAMETER,
