@@ -3,7 +3,7 @@
 //! From being loaded to recording: the constructor points CUDA at this library, the driver calls us inside `cuInit`,
 //! the first context or buffer starts the drain thread and the recording. Anything missing: one line, and off.
 
-use std::ffi::{c_char, c_void, CStr};
+use std::ffi::{c_char, c_void};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::OnceLock;
@@ -44,18 +44,8 @@ pub(crate) fn settings() -> Option<&'static Settings> {
 
 /// The path under which the loader has this library, absolute. `None` where it cannot be told.
 fn own_path() -> Option<Vec<u8>> {
-    let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: an address of ours and a valid out-pointer.
-    if unsafe { libc::dladdr(own_path as *const c_void, info.as_mut_ptr()) } == 0 {
-        return None;
-    }
-    // SAFETY: zeroed and filled by dladdr.
-    let name = unsafe { info.assume_init() }.dli_fname;
-    if name.is_null() {
-        return None;
-    }
-    // SAFETY: a C string of the loader's, alive as long as we are mapped (for ever).
-    let name = unsafe { CStr::from_ptr(name) }.to_bytes();
+    let (_, name) = loader::object_of(own_path as *const c_void)?;
+    let name = name.to_bytes();
     if name.first() == Some(&b'/') {
         return Some(name.to_vec());
     }

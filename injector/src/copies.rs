@@ -17,28 +17,12 @@ use std::sync::OnceLock;
 
 use crate::cupti::choose;
 use crate::guard::guard;
-use crate::{environment, lifecycle, nvtx, say, settings};
+use crate::{environment, lifecycle, loader, nvtx, say, settings};
 
 /// Another tool's library that we call in our turn.
 pub(crate) const NEXT: &str = "GAPPROBE_NEXT_INJECTION";
 
 static OTHER: OnceLock<Vec<u8>> = OnceLock::new();
-
-/// The object that an address lies in: its first byte, and its path.
-fn object_of(address: *const c_void) -> Option<(usize, &'static CStr)> {
-    let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: any address, and a valid out-pointer.
-    if unsafe { libc::dladdr(address, info.as_mut_ptr()) } == 0 {
-        return None;
-    }
-    // SAFETY: zeroed, and filled by dladdr.
-    let info = unsafe { info.assume_init() };
-    if info.dli_fname.is_null() {
-        return None;
-    }
-    // SAFETY: a C string of the loader's, alive as long as the object: none of us is ever unloaded.
-    Some((info.dli_fbase as usize, unsafe { CStr::from_ptr(info.dli_fname) }))
-}
 
 /// A function of the copy of us that the program's calls reach, where that is not this one.
 fn of_first(name: &CStr) -> Option<*mut c_void> {
@@ -47,9 +31,9 @@ fn of_first(name: &CStr) -> Option<*mut c_void> {
     if reached.is_null() {
         return None; // nobody is preloaded
     }
-    let (base, path) = object_of(reached)?;
+    let (base, path) = loader::object_of(reached)?;
     // not the address of an exported function of ours: the loader gives that of the first copy too
-    if object_of(object_of as *const c_void)?.0 == base {
+    if loader::object_of(of_first as *const c_void)?.0 == base {
         return None;
     }
     // SAFETY: a C string; the object is mapped, and this takes a reference to it.

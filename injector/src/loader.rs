@@ -4,7 +4,7 @@
 //! (glibc does so with the other one only): forked while a thread of ours walks, the child would wait for ever in its next dlopen.
 //! So a fork waits for our walks, which take well under a millisecond, and no walk of ours begins during one.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_int, c_void, CStr};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -64,6 +64,23 @@ pub(crate) extern "C" fn after_fork() {
 pub(crate) fn in_child() {
     WALKS.store(0, Ordering::SeqCst);
     FORKS.store(0, Ordering::SeqCst);
+}
+
+/// The object that an address lies in: its first byte, and the path under which the loader has it. For objects that stay: ours, and those that
+/// whoever asks holds open.
+pub(crate) fn object_of(address: *const c_void) -> Option<(usize, &'static CStr)> {
+    let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: any address, and a valid out-pointer.
+    if unsafe { libc::dladdr(address, info.as_mut_ptr()) } == 0 {
+        return None;
+    }
+    // SAFETY: zeroed, and filled by dladdr.
+    let info = unsafe { info.assume_init() };
+    if info.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: a C string of the loader's, alive as long as the object, which stays (the caller's).
+    Some((info.dli_fbase as usize, unsafe { CStr::from_ptr(info.dli_fname) }))
 }
 
 #[cfg(test)]

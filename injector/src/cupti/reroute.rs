@@ -5,16 +5,17 @@
 //! dies of `free(): invalid pointer`. So in these libraries, and in no other, the import of `dlsym` is pointed at
 //! [`dlsym_of_client`], which hands out our wrappers for the names we wrap and the real thing for all others.
 //!
-//! The real thing is that of the libcupti which we attached to, also where the client opened another copy: Proton brings its own (CUPTI 12.8 with
-//! Triton 3.6). Two copies in a process silence each other (H200), and a client that was given wrappers around one and functions of the other died
-//! (H100, CUPTI 13.0 and 12.8, SIGSEGV).
+//! The real thing is that of the libcupti which we attached to, also where the client opened another copy: Proton brings its own. Two
+//! copies in a process silence each other (H200), and Proton, which was given wrappers around one and functions of the other, died (H100, SIGSEGV; that
+//! this was why is likely, not traced).
 
 use std::ffi::{c_char, c_void, CStr};
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{arbiter, choose, session};
 use crate::guard::guard;
-use crate::{exports, imports, neighbours};
+use crate::{exports, imports, loader, neighbours};
 
 #[cfg(target_arch = "x86_64")]
 mod entry {
@@ -66,18 +67,8 @@ fn of_our_copy(name: &CStr, theirs: *mut c_void) -> Option<*mut c_void> {
     if !name.to_bytes().starts_with(b"cupti") {
         return None;
     }
-    let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: any address, and a valid out-pointer.
-    if unsafe { libc::dladdr(theirs, info.as_mut_ptr()) } == 0 {
-        return None;
-    }
-    // SAFETY: zeroed, and filled by dladdr.
-    let info = unsafe { info.assume_init() };
-    if info.dli_fname.is_null() {
-        return None;
-    }
-    // SAFETY: a C string of the loader's, alive as long as the object, which the client holds open.
-    let path = unsafe { CStr::from_ptr(info.dli_fname) }.to_bytes();
+    let (_, path) = loader::object_of(theirs)?;
+    let path = path.to_bytes();
     let file = path.rsplit(|b| *b == b'/').next().unwrap_or(path);
     let session = session::get().filter(|_| file.starts_with(b"libcupti"))?;
     // SAFETY: the session's handle is open for ever, and the name is a C string.
@@ -106,11 +97,14 @@ pub(crate) fn clients(since: u64) {
     if !choose::finish_loading(neighbours::DLSYM_CLIENTS) {
         return;
     }
+    /// Proton asks us for all functions. (It opens its own libcupti all the same.)
+    static IS_LED: AtomicBool = AtomicBool::new(false);
     // what it has of its own copy it keeps: no function of ours to Proton then, nor where ours lacks one that it asks for
     let session = session::get();
     let proton = neighbours::cupti_of_proton(session.map(|s| std::path::Path::new(&s.path)));
     let is_too_old = session.is_some_and(|s| s.cupti.get_graph_exec_id.is_none());
-    let keeps_its_own = proton.is_some_and(|(_, is_open)| is_open || is_too_old);
+    let is_led = IS_LED.load(Ordering::Acquire);
+    let keeps_its_own = proton.as_ref().is_some_and(|(_, is_open)| !is_led && (*is_open || is_too_old));
     if keeps_its_own {
         arbiter::leave(since);
     }
@@ -129,4 +123,7 @@ pub(crate) fn clients(since: u64) {
         }
     }
     imports::rewrite(&mut Clients { keeps_its_own });
+    if proton.is_some() && !keeps_its_own {
+        IS_LED.store(true, Ordering::Release);
+    }
 }

@@ -354,8 +354,7 @@ class Runs:
 
     def play_until_sure(self):
         """Runs the programs whose promise cannot be judged yet twice more each, and again."""
-        while doubtful := in_doubt(self.promising()):
-            runs = self.promising()
+        while doubtful := in_doubt(runs := self.promising()):
             so_far = {p: max(map(len, runs[p].values())) for p in doubtful}
             if not self.play([(p, f"{form} {n}") for p in doubtful for n in (so_far[p] + 1, so_far[p] + 2) for form in ("slow", "fixed")]):
                 return

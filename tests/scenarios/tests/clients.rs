@@ -237,28 +237,33 @@ fn a_client_like_proton_that_keeps_its_libcupti() {
 }
 
 /// Proton brings a libcupti of its own. Loaded later than CUDA it is led to ours, of which it gets all functions: wrappers around ours and the rest
-/// of the other copy ended the program (an H100, CUPTI 13.0 and 12.8).
+/// of the other copy is most likely what ended its program on an H100. It opens its own all the same, which is no reason to leave.
 #[test]
 fn a_client_like_proton_with_a_libcupti_of_its_own() {
     for (release, other) in [("13.0", "13.0"), ("13.0", "12.9")] {
         let label = format!("{release} beside {other}");
         let plugin = built().victims.join(release).join("libproton.so");
         let folder = own_cupti(release, other);
-        let victim = |early: &str| {
-            Victim::ours(release, &["plugin_host", &plugin.to_string_lossy(), early, "2"])
+        let victim = |early: &str, finalize: &str| {
+            Victim::ours(release, &["plugin_host", &plugin.to_string_lossy(), early, finalize])
                 .env("TRITON_CUPTI_LIB_PATH", &folder)
         };
-        let with = both(|| victim("0"), &label);
+        let with = both(|| victim("0", "2"), &label);
         let have = holds_what_it_observed(&with, &label);
         assert!(have >= 200, "{label}: {have} kernels before the first session");
+        // without its cuptiFinalize we come back
+        let lasting = both(|| victim("0", "0"), &label);
+        holds_what_it_observed(&lasting, &label);
+        let back = lasting.recorded().unobserved().iter().map(|s| s.end).max();
+        assert!(back < Some(lasting.recorded().header.exit_monotonic), "{label}: {back:?}");
         // where it is there before we attach it can do without us
-        let off = both(|| victim("1"), &label);
+        let off = both(|| victim("1", "2"), &label);
         let lines = off.lines();
         let is_told =
             |l: &&str| l.contains("not recording: Triton's Proton") && l.contains("GAPPROBE_FORCE=1");
         assert!(lines.len() == 1 && lines.iter().all(is_told), "{label}: {lines:?}");
         assert!(off.summary().is_none(), "{label}");
-        let forced = both(|| victim("1").env("GAPPROBE_FORCE", "1"), &label);
+        let forced = both(|| victim("1", "2").env("GAPPROBE_FORCE", "1"), &label);
         assert!(holds_what_it_observed(&forced, &label) >= 200, "{label}");
         std::fs::remove_dir_all(&folder).expect("it goes again");
     }
