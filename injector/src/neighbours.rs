@@ -40,11 +40,7 @@ pub(crate) fn other_profiler() -> Option<(&'static str, &'static str)> {
     None
 }
 
-/// Launchers under which no process may have another tool in `CUDA_INJECTION64_PATH`: Nsight Compute's. ("Another tool/injection might be loaded", and
-/// exit code 1; 2025.3 on an H100.)
-const ALONE: &[&str] = &["ncu", "nv-nsight-cu-cli"];
-/// Set by us in such a launcher for all that it starts: its process id.
-pub(crate) const UNDER: &str = "GAPPROBE_UNDER_NCU";
+pub(crate) use trace::setting::{NCU_LAUNCHERS as ALONE, UNDER_NCU as UNDER};
 
 fn is_named_so(executable: PathBuf) -> bool {
     executable.file_name().is_some_and(|name| ALONE.iter().any(|tool| name == *tool))

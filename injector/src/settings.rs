@@ -172,7 +172,7 @@ fn decimal(name: &str, low: f64, high: f64, or_zero: bool, default: f64, complai
 const MOST_STEPS: u64 = 1 << 40;
 
 fn windows(complaints: &mut Complaints) -> Wish {
-    let budget = decimal(setting::BUDGET, 0.01, 100.0, false, 100.0, complaints);
+    let budget = decimal(setting::BUDGET, 0.01, 100.0, false, 0.5, complaints);
     let wish = if budget >= 100.0 { Wish::All } else { Wish::Budget(budget / 100.0) };
     let Some(raw) = environment::value(setting::WINDOW).filter(|v| !v.trim_ascii().is_empty()) else {
         return wish;

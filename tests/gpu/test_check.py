@@ -343,6 +343,38 @@ class Neighbours(CannedRun):
         self.assertEqual(judged(None, ""), [PASS, FAIL])
         self.assertEqual(judged({"verdict": {}}, "gapprobe[GP1]: x"), [PASS, FAIL])
 
+    def test_proton_that_comes_late_gets_its_events_and_we_report_with_one_more_line_at_most(self):
+        report, word = "gapprobe[GP1]: x", "gapprobe: another copy of libcupti"
+        spans = [{"from_ns": 0, "to_ns": 2_000_000_000, "reason": neighbours.YIELDED}, {"from_ns": 0, "to_ns": 9, "reason": "between two windows"}]
+        summary = {"losses": {"unfinished": 3, "cupti_dropped": 0}, "coverage": {"unobserved": spans}}
+        same = {"a": 5}
+        for who in neighbours.LATE:
+            plain = self.ended({"profiles": [same] * 3})
+            for profiles, left, err, expected in (
+                    ([same] * 3, summary, report, [PASS] * 3 + [INFO, PASS]), ([same] * 3, summary, f"{word}\n{report}", [PASS] * 3 + [INFO, PASS]),
+                    ([{}, same, same], summary, report, [FAIL, PASS, PASS, INFO, PASS]),
+                    ([same, same, {"a": 6}], summary, report, [PASS, PASS, FAIL, INFO, PASS]),
+                    ([same] * 3, None, report, [PASS] * 3 + [INFO, FAIL]), ([same] * 3, summary, word, [PASS] * 3 + [INFO, FAIL]),
+                    ([same] * 3, summary, f"{word}\n{word}\n{report}", [PASS] * 3 + [INFO, FAIL]),
+                    ([same] * 3, summary, f"{report}\n{report}", [PASS] * 3 + [INFO, FAIL])):
+                self.plan.rows.clear()
+                neighbours.judge(self.plan, who, plain, self.ended({"profiles": profiles}, left, err=err))
+                self.assertEqual([r["result"] for r in self.plan.rows], expected, (who, profiles, err))
+        self.assertEqual(self.plan.rows[3]["value"], "{'unfinished': 3}; 1 spans yielded, 2.0 s")
+        self.plan.rows.clear()
+        neighbours.judge(self.plan, "proton_late", plain, self.ended({"profiles": [same] * 3}, summary, err=report, code=-11))
+        self.assertEqual([r["result"] for r in self.plan.rows], [FAIL])
+        one = {"profiles": [{"kernel a": 1}]}
+        neighbours.judge(self.plan, "torch", self.ended(one), self.ended(one, summary, err=f"{word}\n{report}"))
+        self.assertEqual(self.last(), FAIL, "others get the report alone")
+
+    def test_proton_is_imported_when_its_part_says(self):
+        words = {who: neighbours.program_of(who) for who in ("torch", "jax", "proton", "proton_forced", "proton_late", "proton_late_rest")}
+        self.assertEqual(words["proton"], words["proton_forced"])
+        self.assertEqual([w[0] for w in words.values()], ["profiled_torch", "profiled_jax"] + ["profiled_proton"] * 4)
+        self.assertEqual([w[1:] for w in words.values()], [[]] * 4 + [["--late", "0"], ["--late", "1"]])
+        self.assertTrue(all((victim.PROGRAMS / f"{w[0]}.py").is_file() for w in words.values()))
+
     def told(self, calls, answer=0):
         """An ended run whose trace holds these calls."""
         run = self.ended({"subscribed": answer}, {"verdict": {}})

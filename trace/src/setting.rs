@@ -76,6 +76,10 @@ pub struct Setting {
     pub internal: bool,
 }
 
+/// Executables of Nsight Compute's launchers. No process under them may have another tool in `CUDA_INJECTION64_PATH` ("Another tool/injection might be
+/// loaded", and exit code 1; 2025.3 on an H100).
+pub const NCU_LAUNCHERS: &[&str] = &["ncu", "nv-nsight-cu-cli"];
+
 /// What a value of `GAPPROBE` says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Switch {
@@ -162,7 +166,7 @@ settings! {
     DENY "GAPPROBE_DENY" "" Rule::Any, "0.1" false "Comma-separated names of programs, as they are called (python3) or as the executable is (python3.11), that are never recorded.";
     GRAPH "GAPPROBE_GRAPH" "node" Rule::Choice(["node", "graph"]), "0.1" false "CUDA graphs are recorded node by node (node) or as one op a launch (graph); chosen once, at attach.";
     CAPTURE "GAPPROBE_CAPTURE" "start" Rule::Choice(["start", "profiler"]), "0.1" false "start records from the first GPU use; profiler waits for cudaProfilerStart or gapprobe_capture(1).";
-    BUDGET "GAPPROBE_BUDGET" "100" Rule::Decimal(0.01, 100.0, false), "0.1" false "What recording may cost, % of the run's time: beyond that (and two seconds) it goes on in windows (0.01 to 100; 100: everything is recorded).";
+    BUDGET "GAPPROBE_BUDGET" "0.5" Rule::Decimal(0.01, 100.0, false), "0.1" false "What recording may cost, % of the run's time: beyond that (and two seconds) it goes on in windows (0.01 to 100; 100: everything is recorded).";
     WINDOW "GAPPROBE_WINDOW" "" Rule::StepsOfEvery, "0.1" false "Windows as asked for: STEPS/EVERY, 20/2000 records the first 20 of every 2,000 steps; all of them until steps are known (marks, or some 60 steps).";
     SLOW_STEP "GAPPROBE_SLOW_STEP" "1.5" Rule::Decimal(1.05, 100.0, true), "0.1" false "Between windows, eight steps in a row that take so many times the usual one open a window, and so does a step that does not come (1.05 to 100; 0: never).";
     FLIGHT "GAPPROBE_FLIGHT" "0" Rule::Whole(0, 600), "0.1" false "Flight recorder: when steps become slow (GAPPROBE_SLOW_STEP) or nothing happens any more, a trace of the last so many seconds is written at once while the program goes on, at most one in five minutes and ten a process (1 to 600; 0: none).";
@@ -173,6 +177,7 @@ settings! {
     KEEP_MB "GAPPROBE_KEEP_MB" "" Rule::Whole(0, u32::MAX as u64), "0.1" false "Room for this user's traces and summaries in GAPPROBE_DIR, MB: after a report the oldest of ended processes of this host go. Also the room for recordings that nobody recovered (4096 where unset). Unset or 0: traces and summaries are never removed.";
     KEEP_DAYS "GAPPROBE_KEEP_DAYS" "" Rule::Whole(0, 36_500), "0.1" false "As GAPPROBE_KEEP_MB, by age in days (recordings: 7 where unset).";
     RUN_ID "GAPPROBE_RUN_ID" "" Rule::Any, "0.1" true "Set by gapprobe run: ties recordings to the run that started them.";
+    UNDER_NCU "GAPPROBE_UNDER_NCU" "" Rule::Any, "0.1" true "Set in a launcher of Nsight Compute's (one of NCU_LAUNCHERS) for all that it starts: its process id. While it is there nothing is recorded.";
     TEST_BARE "GAPPROBE_TEST_BARE" "0" Rule::Choice(["0", "1"]), "0.1" true "1 starts with empty callbacks and buffer handlers (bare CUPTI); gapprobe_test_bare(0/1) switches.";
     TEST_DEVICE_POOL "GAPPROBE_TEST_DEVICE_POOL" "" Rule::Any, "0.1" true "CUPTI's device buffers: bytes of one, most of them, how many ahead.";
     TEST_CLOCK "GAPPROBE_TEST_CLOCK" "" Rule::Any, "0.1" true "Set: clock and sleeps are what the loader finds, a test's own.";

@@ -202,17 +202,22 @@ const HOLDERS: &[(&str, &str)] = &[
     ("NVPROF_ID", "nvprof"),
 ];
 
+/// Is ncu around by the sign that gapprobe leaves in what it starts? One that has ended is no reason to stay off.
+fn is_under_ncu() -> bool {
+    let pid = std::env::var(setting::UNDER_NCU).ok().and_then(|v| v.parse::<u32>().ok());
+    let executable = pid.and_then(|pid| fs::read_link(format!("/proc/{pid}/exe")).ok()).unwrap_or_default();
+    executable.file_name().is_some_and(|name| setting::NCU_LAUNCHERS.iter().any(|tool| name == *tool))
+}
+
 fn other_holders() -> Vec<Finding> {
     let mut all = Vec::new();
-    for (name, tool) in HOLDERS {
-        if std::env::var_os(name).is_some() {
-            all.push(problem(
-                "others",
-                format!("{name} is set: {tool} holds CUPTI here, gapprobe would stay off"),
-                format!("run outside of {tool} (unset {name})"),
-            ));
-            break;
-        }
+    let holder = HOLDERS.iter().copied().find(|(name, _)| std::env::var_os(name).is_some());
+    if let Some((name, tool)) = holder.or_else(|| is_under_ncu().then_some((setting::UNDER_NCU, "ncu"))) {
+        all.push(problem(
+            "others",
+            format!("{name} is set: {tool} holds CUPTI here, gapprobe would stay off"),
+            format!("run outside of {tool} (unset {name})"),
+        ));
     }
     for name in ["CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH"] {
         let value = std::env::var(name).unwrap_or_default();

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `doctor`: problems have fixes.
 
+use std::fs;
+use std::process::{Command, Stdio};
+
 use crate::place::{code, out, Place};
 
 #[test]
@@ -28,6 +31,37 @@ fn doctor_has_a_fix_for_each_problem_and_says_so_in_its_exit_code() {
     for subject in ["driver", "cupti", "others", "recording", "traces", "glibc", "library"] {
         assert!(text.lines().any(|l| l.split_whitespace().nth(1) == Some(subject)), "{subject} in\n{text}");
     }
+}
+
+/// What ncu's launcher starts has its process id, and keeps it when the launcher has ended: then it is recorded.
+#[test]
+fn doctor_says_that_ncu_is_around_while_it_is_there() {
+    let place = Place::new("doctor-ncu");
+    let started = |name: &str| {
+        let program = place.0.join(name);
+        fs::copy("/bin/sleep", &program).unwrap();
+        Command::new(program).arg("60").stdin(Stdio::null()).spawn().unwrap()
+    };
+    let said = |value: &str| {
+        let output = place.gapprobe(&["doctor", "--json"]).env("GAPPROBE_UNDER_NCU", value).output().unwrap();
+        let rows: Vec<serde_json::Value> = serde_json::from_str(&out(&output)).unwrap();
+        let mut others = rows.into_iter().filter(|r| r["subject"] == "others");
+        let row = others.next().expect("a finding");
+        assert!(others.next().is_none() && (row["state"] == "problem") == row["fix"].is_string(), "{row}");
+        (row["state"] == "problem").then(|| format!("{}; {}", row["text"], row["fix"]))
+    };
+    let (mut ncu, mut another) = (started("ncu"), started("nsys"));
+    let told = said(&ncu.id().to_string());
+    let others =
+        [another.id().to_string(), "999999999".into(), "ncu".into(), String::new()].map(|v| said(&v));
+    for child in [&mut ncu, &mut another] {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let told = told.expect("it is there");
+    assert!(told.contains("ncu holds CUPTI here") && told.contains("(unset GAPPROBE_UNDER_NCU)"), "{told}");
+    assert_eq!(others, [const { None }; 4]);
+    assert_eq!(said(&ncu.id().to_string()), None, "it has ended");
 }
 
 #[test]

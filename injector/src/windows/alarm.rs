@@ -46,9 +46,52 @@ pub(crate) enum Reason {
     },
 }
 
+/// Slow steps in a row, and how long that went on at least, ns, before a window is opened that leaves more of CUPTI behind than the budget
+/// allows: a checkpoint or an evaluation is over by then, and what stays slow loses more of each step (a third at the usual factor) than that window leaves behind
+/// (docs/windows.md: 5 to 10 %).
+const WORTH_IT: (u64, u64) = (64, 10_000_000_000);
+
+/// Steps have become slow: are they still?
+pub(super) struct Doubt {
+    /// The first step that is looked at, and since when.
+    from: u64,
+    since: u64,
+    usual: u64,
+}
+
+impl Doubt {
+    /// `None`: there is no doubt, the program hangs, and a window costs it nothing.
+    pub(super) fn of(reason: Reason, steps: u64, now: u64) -> Option<Doubt> {
+        match reason {
+            Reason::Missing { ns, idle, .. } if idle >= ns / 2 => None,
+            Reason::Missing { usual, .. } | Reason::Slow { usual, .. } => {
+                Some(Doubt { from: steps + 1, since: now, usual })
+            }
+        }
+    }
+
+    /// Whether it was worth it, once that is known.
+    pub(super) fn is_over(&self, factor: f64, now: u64) -> Option<bool> {
+        self.judge(&step_clock::times(self.from, u64::MAX), factor, now)
+    }
+
+    fn judge(&self, times: &[u64], factor: f64, now: u64) -> Option<bool> {
+        if times.iter().any(|ns| *ns as f64 <= self.usual as f64 * factor) {
+            return Some(false);
+        }
+        let lasts = now.saturating_sub(self.since) >= WORTH_IT.1 && times.len() as u64 >= WORTH_IT.0;
+        lasts.then_some(true)
+    }
+}
+
 impl Alarm {
     pub(super) fn new(factor: f64) -> Alarm {
         Alarm { factor, last: None, missing_at: None, usual: 0 }
+    }
+
+    /// A step is slow that takes so many usual ones.
+    pub(super) fn factor(&self) -> f64 {
+        self.factor
     }
 
     /// The usual step time when it last looked, ns.
@@ -103,6 +146,24 @@ mod tests {
         assert!(is_slow(&[160; 8], 100.0, 1.5));
         assert!(!is_slow(&[160, 160, 160, 160, 140, 160, 160, 160], 100.0, 1.5));
         assert!(!is_slow(&[160; 7], 100.0, 1.5));
+    }
+
+    #[test]
+    fn steps_that_stay_slow_are_worth_a_dear_window_and_a_checkpoint_is_not() {
+        let s = 1_000_000_000;
+        let slow = Reason::Slow { ns: 200_000_000, usual: 100_000_000 };
+        let doubt = Doubt::of(slow, 500, 100 * s).expect("in doubt");
+        assert_eq!(doubt.judge(&[200_000_000; 63], 1.5, 113 * s), None, "not yet");
+        assert_eq!(doubt.judge(&[200_000_000; 64], 1.5, 113 * s), Some(true));
+        assert_eq!(doubt.judge(&[200_000_000; 400], 1.5, 109 * s), None, "for 9 s");
+        assert_eq!(
+            doubt.judge(&[200_000_000, 200_000_000, 100_000_000], 1.5, 101 * s),
+            Some(false),
+            "it is over"
+        );
+        let missing = |idle| Reason::Missing { ns: 20 * s, idle, usual: 100_000_000 };
+        assert!(Doubt::of(missing(20 * s), 500, 0).is_none(), "it hangs");
+        assert!(Doubt::of(missing(3), 500, 0).is_some(), "it does something else");
     }
 
     #[test]

@@ -24,12 +24,13 @@ pub(crate) fn launch_ns() -> u32 {
     }
 }
 
-/// Steps held against each other, of a window and of what follows it.
-const STEPS: u64 = 100;
+/// Blocks of so many steps are held against each other, so many of a window and of what follows it.
+const STEPS: u64 = 12;
+const BLOCKS: u64 = 8;
 /// Steps left out at a switch.
 const LEFT_OUT: u64 = 3;
 /// Fewer pairs than this tell nothing.
-const LEAST_PAIRS: usize = 8;
+const LEAST_PAIRS: usize = BLOCKS as usize;
 const MOST_PAIRS: usize = 64;
 
 /// Counts of what was recorded so far.
@@ -74,7 +75,7 @@ pub(crate) struct Budget {
     open: [f64; 4],
     /// Windows were opened again: what stays of CUPTI is more from then on.
     was_reopened: bool,
-    /// Step time in a window over step time behind it, less 1.
+    /// Step time in a window over step time behind it, less 1: of blocks, and of no window before the first that was opened again.
     pairs: Vec<f64>,
     held_at: u64,
 }
@@ -117,9 +118,11 @@ impl Budget {
         self.last_spent.nodes > 0
     }
 
-    /// A window was opened after another one.
+    /// A window was opened after another one. What a window costs more than what follows it is less from then on.
     pub(super) fn reopened(&mut self) {
-        self.was_reopened = true;
+        if !std::mem::replace(&mut self.was_reopened, true) {
+            self.pairs.clear();
+        }
     }
 
     /// Is more spent than this share of the time so far, and what is free?
@@ -127,19 +130,24 @@ impl Budget {
         self.spent_ns > self.free_ns + share * now.saturating_sub(self.began) as f64
     }
 
-    /// The window that ended at `step` against the steps behind it, once they are there.
-    pub(super) fn hold_against(&mut self, step: u64) {
-        if self.held_at == step || step_clock::steps() < step + LEFT_OUT + STEPS {
+    /// The window whose last step was before `step` against the steps from `since` on, when CUPTI was off, once they are there.
+    pub(super) fn hold_against(&mut self, step: u64, since: u64) {
+        let behind = since + LEFT_OUT;
+        if self.held_at == step || step_clock::steps() < behind + BLOCKS * STEPS {
             return;
         }
         self.held_at = step;
-        let inside = step_clock::times(step.saturating_sub(STEPS), step.saturating_sub(1));
-        let behind = step_clock::times(step + LEFT_OUT, step + LEFT_OUT + STEPS);
-        if let (Some(a), Some(b)) = (median(inside), median(behind)) {
-            if self.pairs.len() == MOST_PAIRS {
-                self.pairs.remove(0);
+        let block = |from: u64| {
+            Some(step_clock::times(from, from + STEPS)).filter(|t| t.len() as u64 == STEPS).and_then(median)
+        };
+        for n in 0..BLOCKS {
+            let inside = step.saturating_sub(LEFT_OUT + (n + 1) * STEPS);
+            if let (Some(a), Some(b)) = (block(inside), block(behind + n * STEPS)) {
+                if self.pairs.len() == MOST_PAIRS {
+                    self.pairs.remove(0);
+                }
+                self.pairs.push(a / b - 1.0);
             }
-            self.pairs.push(a / b - 1.0);
         }
     }
 
@@ -161,15 +169,16 @@ impl Budget {
         if time == 0.0 {
             return Costs::default();
         }
-        let stays = |each: f64| (launches * each + nodes * each / 3.0) / time;
-        let off = stays(RESIDUE_NS);
-        // what a window was seen to cost more than no window, where that is known: where the GPU is behind, launches are free
-        let on = match self.measured() {
-            Some((mean, half)) => off + (mean + half).max(0.0),
-            None => ns / time,
-        };
         let now = if self.was_reopened { RESIDUE_NS } else { RESIDUE_FIRST_NS };
-        Costs { on, off_once: stays(now), off }
+        let of = |each: f64| (launches * each + nodes * each / 3.0) / time;
+        let Some((mean, half)) = self.measured() else {
+            return Costs { on: ns / time, off_once: of(now), off: of(RESIDUE_NS) };
+        };
+        // What a window was seen to cost more than no window, at most: where the GPU is behind, launches that take longer cost nothing, recorded or not.
+        let more = (mean + half).max(0.0);
+        let recorded = f64::from(launch_ns());
+        let stays = |each: f64| of(each).min(more * each / (recorded - now).max(1.0));
+        Costs { on: stays(now) + more, off_once: stays(now), off: stays(RESIDUE_NS) }
     }
 
     /// The usual step time, ns; 0: not known.
@@ -235,9 +244,27 @@ mod tests {
         assert!((budget.costs().on - 0.184).abs() < 1e-9);
         budget.pairs = [0.001, -0.001].repeat(8);
         let costs = budget.costs();
-        assert!(costs.on - costs.off < 0.001, "{costs:?}");
-        budget.pairs = [0.05, 0.06].repeat(8);
+        assert!(costs.on < 0.001 && costs.off < 0.001, "{costs:?}");
+        let plan = super::super::plan::Plan::within(0.005, costs, 32);
+        assert!(plan.is_some(), "the GPU hides it: there is a second window");
+        budget.pairs = [0.12, 0.13].repeat(8);
         let costs = budget.costs();
-        assert!((0.05..0.06).contains(&(costs.on - costs.off)), "{costs:?}");
+        assert!((0.12..0.14).contains(&costs.on), "{costs:?}");
+        assert_eq!(
+            super::super::plan::Plan::within(0.005, costs, 32),
+            None,
+            "what a second one leaves is over the budget: {costs:?}"
+        );
+    }
+
+    #[test]
+    fn what_was_seen_of_the_first_window_says_nothing_of_those_behind_it() {
+        let mut budget = Budget::new(0, 2 * SECOND);
+        budget.pairs = vec![0.001; 8];
+        budget.reopened();
+        assert_eq!(budget.measured(), None);
+        budget.pairs = vec![0.001; 8];
+        budget.reopened();
+        assert!(budget.measured().is_some());
     }
 }

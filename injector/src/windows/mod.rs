@@ -93,11 +93,15 @@ pub(crate) struct Windows {
     /// Recorded up to this step or this time whatever the schedule says.
     asked: Option<Asked>,
     last_look: u64,
+    /// The first step that is not wanted any more, and the step at which CUPTI was off.
     closed_at_step: u64,
+    off_at_step: u64,
     between: Between,
     /// Windows begun, and those that an alarm opened.
     begun: u64,
     alarms: u64,
+    /// What rang where a window would leave more behind than the budget allows: is it worth it?
+    doubt: Option<alarm::Doubt>,
 }
 
 /// A window that was asked for.
@@ -141,9 +145,11 @@ impl Windows {
             asked: None,
             last_look: 0,
             closed_at_step: 0,
+            off_at_step: 0,
             between: Between::default(),
             begun: 1,
             alarms: 0,
+            doubt: None,
         }
     }
 
@@ -175,7 +181,10 @@ impl Windows {
                 }
                 self.phase = Phase::Closing;
             }
-            Phase::Closing if flush::is_switched(false) => self.phase = Phase::Closed,
+            Phase::Closing if flush::is_switched(false) => {
+                self.off_at_step = step_clock::steps();
+                self.phase = Phase::Closed;
+            }
             Phase::Closed if wanted => {
                 flush::ask_switch(Switch::On);
                 self.phase = Phase::Opening;
@@ -212,12 +221,23 @@ impl Windows {
             store.attribute(define::FLIGHT, define::UNSEEN);
         }
         if unseen && self.wish != Wish::All {
-            store.attribute(define::WINDOWS, define::UNSEEN);
+            if self.is_needed(now) {
+                store.attribute(define::WINDOWS, define::UNSEEN);
+            }
         } else if self.between.launches() > 0 || self.schedule != Schedule::All {
             store.attribute(define::WINDOWS, &self.describe());
             if let Some((key, value)) = self.budget.describe() {
                 store.attribute(key, &value);
             }
+        }
+    }
+
+    /// Windows were asked for, or recording everything costs more than its budget.
+    fn is_needed(&self, now: u64) -> bool {
+        match self.wish {
+            Wish::All => false,
+            Wish::Fixed { .. } => true,
+            Wish::Budget(share) => self.budget.is_spent(now, share),
         }
     }
 
@@ -314,14 +334,8 @@ impl Windows {
             step_clock::launches(),
         );
         if self.phase == Phase::Closed {
-            self.budget.hold_against(self.closed_at_step);
-            let usual = matches!(self.schedule, Schedule::Windows(_, By::Steps) | Schedule::Asked);
-            let unobserved = self.unobserved(around.capture);
-            if usual && self.asked.is_none() && self.watch.alarm(now, has_steps, unobserved) {
-                self.alarms += 1;
-                let length = plan::window_steps(self.watch.alarm.usual_step());
-                self.ask(step_clock::steps() + length, now + ALARM_NS);
-            }
+            self.budget.hold_against(self.closed_at_step, self.off_at_step);
+            self.heed_alarm(now, has_steps, around.capture);
         } else if self.flies {
             self.watch.alarm(now, has_steps, self.unobserved(around.capture));
         }
@@ -342,6 +356,37 @@ impl Windows {
             (None, Schedule::Windows(..)) => self.schedule,
             (None, _) => Schedule::Asked,
         };
+    }
+
+    /// Opens a window where steps have become slow or do not come. Where it would leave more of CUPTI behind than the budget allows, for the rest of
+    /// the run, only where that is worth it ([`alarm::Doubt`]).
+    fn heed_alarm(&mut self, now: u64, has_steps: bool, capture: &Capture) {
+        let usual = matches!(self.schedule, Schedule::Windows(_, By::Steps) | Schedule::Asked);
+        if !usual || self.asked.is_some() {
+            return;
+        }
+        let rings = self.watch.alarm(now, has_steps, self.unobserved(capture));
+        let is_dear = self.schedule == Schedule::Asked && self.begun == 1;
+        let opens = match (is_dear, rings) {
+            (false, rings) => rings.is_some(),
+            (true, Some(reason)) => {
+                self.doubt = alarm::Doubt::of(reason, step_clock::steps(), now);
+                self.doubt.is_none()
+            }
+            (true, None) => match self.doubt.as_ref().and_then(|d| d.is_over(self.watch.alarm.factor(), now))
+            {
+                Some(was_worth_it) => {
+                    self.doubt = None;
+                    was_worth_it
+                }
+                None => false,
+            },
+        };
+        if opens {
+            self.alarms += 1;
+            let length = plan::window_steps(self.watch.alarm.usual_step());
+            self.ask(step_clock::steps() + length, now + ALARM_NS);
+        }
     }
 
     /// Since when nothing is recorded, and why, while nothing is.

@@ -31,7 +31,9 @@ pub(super) struct Plan {
     pub(super) every: u64,
 }
 
-/// Windows are this much of the run at least.
+/// Windows of a budget are at most and at least this much of the run, as powers of two: recorded steps are fewer than one in a hundred, so that the
+/// 99th percentile of the step time is that of a step which nobody records.
+const DENSEST: u32 = 7;
 const SPARSEST: u32 = 10;
 
 impl Plan {
@@ -62,7 +64,7 @@ impl Plan {
             SPARSEST
         } else {
             let extra = (costs.on - costs.off).max(0.0);
-            ((extra / room).log2().ceil().max(0.0) as u32).min(SPARSEST)
+            ((extra / room).log2().ceil().max(0.0) as u32).clamp(DENSEST, SPARSEST)
         };
         Some(Plan { length, every: length << n })
     }
@@ -113,7 +115,15 @@ mod tests {
             Plan::within(0.001, Costs { off_once: GPT.off, ..GPT }, 32).is_some(),
             "there was a second one"
         );
-        assert_eq!(Plan::within(0.005, GPT, 32), Some(Plan { length: 32, every: 32 * 32 }));
+        assert_eq!(Plan::within(0.0042, GPT, 32), Some(Plan { length: 32, every: 32 * 256 }));
+    }
+
+    #[test]
+    fn fewer_than_one_step_in_a_hundred_is_recorded_whatever_the_budget_allows() {
+        for budget in [0.005, 0.05, 0.9] {
+            let plan = Plan::within(budget, GPT, 32).expect("a plan");
+            assert!(plan.length * 100 < plan.every, "{plan:?}");
+        }
     }
 
     #[test]

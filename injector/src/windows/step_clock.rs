@@ -36,7 +36,7 @@ static LAST: AtomicU64 = AtomicU64::new(0);
 static WAKE_AT: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// Step times kept, ns, by step number.
-const KEPT: usize = 256;
+const KEPT: usize = 512;
 static TIMES: [AtomicU64; KEPT] = [const { AtomicU64::new(0) }; KEPT];
 
 /// Functions told apart; more have to share.

@@ -5,7 +5,7 @@
 
 use trace::Total;
 
-use super::alarm::Alarm;
+use super::alarm::{Alarm, Reason};
 use super::between::Counts;
 use super::{step_clock, sync_clock};
 use crate::flight;
@@ -57,11 +57,16 @@ impl Watch {
         self.in_sync = sync_clock::longest(now);
     }
 
-    /// Is there a reason for an alarm, now? The flight recorder is told.
-    pub(super) fn alarm(&mut self, now: u64, has_steps: bool, unobserved: Option<flight::Open>) -> bool {
-        let Some(reason) = self.alarm.rings(now, has_steps, self.active_at) else { return false };
+    /// Is there a reason for an alarm, now, and which? The flight recorder is told.
+    pub(super) fn alarm(
+        &mut self,
+        now: u64,
+        has_steps: bool,
+        unobserved: Option<flight::Open>,
+    ) -> Option<Reason> {
+        let reason = self.alarm.rings(now, has_steps, self.active_at)?;
         flight::ask(now, reason, self.in_sync, unobserved);
-        true
+        Some(reason)
     }
 
     /// State for the header.

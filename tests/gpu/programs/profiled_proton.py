@@ -1,13 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training with Triton's Proton over five steps, three times, training without it in between: what its user gets, counted by kernel."""
+"""Training with Triton's Proton over five steps, three times, training without it in between: what its user gets, counted by kernel. Proton is imported
+before the GPU is used; with --late SECONDS in the midst of the training, so long before its first profile."""
 
 import collections
+import functools
+import importlib
 import json
 import os
+import sys
 import tempfile
+import time
 
-import triton.profiler as proton
 from profiled_torch import train
+from training import arguments
+
+NAME = "profiled_proton"
+MODULE = "triton.profiler"
 
 
 def kernels(node, found):
@@ -19,7 +27,11 @@ def kernels(node, found):
         kernels(child, found)
 
 
-def profile(ctx, step):
+def profile(ctx, step, rest_s):
+    if MODULE not in sys.modules:
+        importlib.import_module(MODULE)
+        time.sleep(rest_s)
+    proton = sys.modules[MODULE]
     with tempfile.TemporaryDirectory() as d:
         proton.start(os.path.join(d, "p"), context="shadow")
         for i in range(5):
@@ -34,5 +46,12 @@ def profile(ctx, step):
     return dict(sorted(found.items()))
 
 
+def late(parser):
+    parser.add_argument("--late", type=float, metavar="SECONDS", help="import Proton once some steps are done, so long before its first profile")
+
+
 if __name__ == "__main__":
-    train("profiled_proton", profile, 3)
+    rest_s = arguments(NAME, late).late
+    if rest_s is None:
+        importlib.import_module(MODULE)
+    train(NAME, functools.partial(profile, rest_s=rest_s), 3, late)

@@ -28,9 +28,10 @@ def profile(ctx, step):
     return dict(sorted(found.items()))
 
 
-def train(name, profile, times):
-    """Trains, `times` times five steps under `profile(ctx, step)`, and prints what it gave each time; also for other profilers' programs."""
-    a = arguments(name)
+def train(name, profile, times, extra=None):
+    """Trains, `times` times five steps under `profile(ctx, step)`, and prints what it gave each time; also for other profilers' programs, which may have
+    `extra` arguments."""
+    a = arguments(name, extra)
     torch.manual_seed(20261120)
     ctx = Context(a.device, a.tiny)
     step = training_step(ctx, fused=True, blocks=12)

@@ -85,7 +85,7 @@ def run(plan, only=None):
         start(plan, made["count"])
     elif plan.room_for(NAME, "60 s pause", 80):
         tell = [made["count"], "--ping", PINGS, "--bulk", 0, "--pdl", 0, "--graphs", 0, "--pause-s", 60]
-        ended = victim.Victim(plan, tell, ours=True, env=native.cupti(), name="clock").wait(min(100, plan.left() - 2))
+        ended = victim.Victim(plan, tell, ours=True, env={**native.cupti(), **victim.WHOLE}, name="clock").wait(min(100, plan.left() - 2))
         plan.detail(NAME, "short", ended.as_detail())
         path = ended.trace()
         if path is None:

@@ -79,12 +79,12 @@ def run(plan, only=None):
     pairs = "220" if not plan.quick else "20"
     step = None
     if "step" in parts:
-        step = victim.python(plan, "cost_step", "--pairs", pairs if not plan.dry else "3", ours=True, gate=True)
+        step = victim.python(plan, "cost_step", "--pairs", pairs if not plan.dry else "3", ours=True, env=victim.WHOLE, gate=True)
     if "launch" in parts and "cost_launch" in made and plan.room_for(NAME, "launch", 25):
         tell = [made["cost_launch"], "--pairs", "300" if not plan.quick else "30", "--core", "3"]
         bases = []
         for turn in range(3):
-            ended = victim.Victim(plan, tell if turn == 1 else [*tell[:2], "60", *tell[3:]], ours=turn == 1, env=native.cupti(), name="launch").wait(60)
+            ended = victim.Victim(plan, tell if turn == 1 else [*tell[:2], "60", *tell[3:]], ours=turn == 1, env={**native.cupti(), **victim.WHOLE}, name="launch").wait(60)
             if turn == 1:
                 with_us = ended
             elif ended.truth.get("blocks"):
@@ -100,7 +100,7 @@ def run(plan, only=None):
             step.stop()
     if "memory" in parts and "count" in made and plan.room_for(NAME, "memory", 40):
         tell = [made["count"]] + (["--bulk", "50000"] if plan.quick else [])
-        runs = [victim.Victim(plan, tell, ours=ours, env=dict(native.cupti(), **env), name="memory").wait(60)
+        runs = [victim.Victim(plan, tell, ours=ours, env={**native.cupti(), **victim.WHOLE, **env}, name="memory").wait(60)
                 for ours, env in ((False, {}), (True, {}), (True, {"GAPPROBE_TEST_BARE": "1"}))]
         plan.detail(NAME, "memory", [r.as_detail() for r in runs])
         judge_memory(plan, *runs)

@@ -63,7 +63,7 @@ def judge_walk(plan, texts):
 
 
 def started(plan, sim, command, what):
-    env = {"LD_LIBRARY_PATH": str(sim), "SIM_TRUTH": "", "SIM_LAUNCH_NS": "0", "GAPPROBE_QUIET": "1"}
+    env = {"LD_LIBRARY_PATH": str(sim), "SIM_TRUTH": "", "SIM_LAUNCH_NS": "0", "GAPPROBE_QUIET": "1", **victim.WHOLE}
     ended = victim.Victim(plan, command, ours=True, env=env, name=what).wait(min(60, plan.left() - 2))
     plan.detail(NAME, f"{what} {plan.left():.0f} s left", ended.as_detail())
     return ended.out

@@ -83,7 +83,7 @@ def run(plan, only=None):
             waiting.append((("gapprobe",), lambda: victim.python(
                 plan, "kernel_time", "--by", "gapprobe", ours=True, gate=True, env={"GAPPROBE_CAPTURE": "profiler"})))
             waiting.append((("profiler",), lambda: victim.python(plan, "kernel_time", "--by", "profiler", ours=False, gate=True)))
-    roomy = {**native.cupti(), "GAPPROBE_MAX_MB": "4096", "GAPPROBE_EXIT_MS": "90000"}
+    roomy = {**native.cupti(), **victim.WHOLE, "GAPPROBE_MAX_MB": "4096", "GAPPROBE_EXIT_MS": "90000"}
     if "count" not in made and ("count" in parts or "clock" in parts):
         plan.row(NAME, "count, clock", NOT_RUN, "no built program")
     if "clock" in parts and "count" in made and plan.room_for(NAME, "clock", 20):

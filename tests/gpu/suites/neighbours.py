@@ -9,10 +9,14 @@ from check.plan import FAIL, INFO, NOT_RUN
 from check.tracefile import Trace
 
 NAME = "neighbours"
-ABOUT = "torch.profiler, the JAX profiler (five times in a process) and Proton (three, and three more beside it), with and without us; a subscriber (about 100 s)"
+ABOUT = "torch.profiler, the JAX profiler (five times in a process) and Proton (three, in four ways), with and without us; a subscriber (about 130 s)"
 
 # Proton brings a libcupti of its own: where it is loaded before we attach we stay away, and forced it is led to ours.
 AWAY, FORCED = "proton", "proton_forced"
+# Where it is loaded after that: seconds from then to its first profile. At once it may have opened its own before we see it (we look four times a second):
+# it keeps that, and we leave. After a second it was led to ours.
+LATE = {"proton_late": 0, "proton_late_rest": 1}
+YIELDED = "another profiler held the GPU records"  # as the summary says it
 
 GPU_KINDS = ("kernel ", "gpu_memcpy ", "gpu_memset ")
 
@@ -43,10 +47,15 @@ def judge(plan, who, plain, ours):
         return plan.row(NAME, f"{who}: we stay away and say so", len(talk) == 1 and "Triton's Proton" in talk[0] and ours.summary() is None, talk[:1] or ours.err[-110:],
                         "1 line")
     # CUPTI gives the first records after a client's clock is registered again in another clock, some say (pytorch/pytorch#192021)
-    lost = {k: v for k, v in ((ours.summary() or {}).get("losses") or {}).items() if v}
-    plan.row(NAME, f"{who}: our losses", INFO, lost or "none")
-    return plan.row(NAME, f"{who}: and we still report", ours.summary() is not None and len(ours.our_lines) == 1,
-                    ours.line[:110] or ours.err[-110:])
+    summary = ours.summary() or {}
+    lost = {k: v for k, v in (summary.get("losses") or {}).items() if v}
+    unobserved = (summary.get("coverage") or {}).get("unobserved") or ()
+    away = [u["to_ns"] - u["from_ns"] for u in unobserved if u["reason"] == YIELDED]
+    plan.row(NAME, f"{who}: our losses", INFO, f"{lost or 'none'}; {len(away)} spans yielded, {sum(away) / 1e9:.1f} s")
+    talk, reports = ours.our_lines, [line for line in ours.our_lines if line.startswith("gapprobe[")]
+    most = 2 if who in LATE else 1
+    return plan.row(NAME, f"{who}: and we still report", bool(summary) and len(reports) == 1 and len(talk) <= most,
+                    f"{len(talk)} lines: {ours.line[:110] or ours.err[-110:]}", "the report" if most == 1 else "the report, and a line more at most")
 
 
 def judge_subscriber(plan, without, with_one):
@@ -69,15 +78,19 @@ def run_subscriber(plan):
     return judge_subscriber(plan, ended[False], ended[True])
 
 
+def program_of(who):
+    """The program of a part, and its arguments."""
+    return [f"profiled_{who.partition('_')[0]}", *(["--late", str(LATE[who])] if who in LATE else [])]
+
+
 def run(plan, only=None):
     if only is None or "subscriber" in only:
         run_subscriber(plan)
-    who = [w for w in ("torch", "jax", AWAY, FORCED) if only is None or w in only]
+    who = [w for w in ("torch", "jax", AWAY, FORCED, *LATE) if only is None or w in only]
 
     def start(w, ours):
-        if w == "jax":
-            return victim.jax_program(plan, "profiled_jax", ours=ours)
-        return victim.python(plan, f"profiled_{w.removesuffix('_forced')}", ours=ours, env={"GAPPROBE_FORCE": "1"} if w == FORCED else None)
+        run = victim.jax_program if w == "jax" else victim.python
+        return run(plan, *program_of(w), ours=ours, env={"GAPPROBE_FORCE": "1"} if w == FORCED else None)
 
     starts = [((w, u), lambda w=w, u=u: start(w, u)) for w in who for u in (False, True)]
     ended = victim.several_at_once(plan, starts, seconds_each=25)

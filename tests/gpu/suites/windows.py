@@ -3,17 +3,26 @@
 open and close beside CUDA graphs that are captured, instantiated and replayed."""
 
 import concurrent.futures
+import os
 import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 
 from check import native, victim
 from check.plan import FAIL, INFO, NOT_RUN
+from suites import ddp, records
 
 NAME = "windows"
-ABOUT = "windows: steps, verdicts, what they cost, and CUDA graphs beside them (about 135 s); part soak: 30 million launches (about 100 s); part kept: what CUPTI keeps in memory of a launch (about 60 s)"
+ABOUT = ("windows: steps, verdicts, what they cost, and CUDA graphs beside them (about 135 s); part soak: 30 million launches with the machine's CUPTI "
+         "and with 13.5 (about 180 s on two GPUs, twice that on one; soak_machine, soak_13.5: one of them); part kept: what CUPTI keeps in memory of a "
+         "launch (about 60 s)")
 SOAK = 30_000_000
+# with which CUPTI -> its release; None: the machine's, which may keep host memory of each launch (docs/windows.md)
+SOAKS = {"machine": None, "13.5": "13.5"}
+SOAK_S = 200  # less than that left: not begun
+LOOKED_AT = 0.1  # window_steps.cu first looks at what there is when this part of the launches was made
 
 # name -> (program, its arguments, GAPPROBE_WINDOW, verdicts that are right; None: any)
 RUNS = {
@@ -52,30 +61,82 @@ def judge(plan, name, ended):
     plan.row(NAME, f"{name}: cost", INFO, f"{(summary.get('cost') or {}).get('share', 0):.2%} said; {words.get('windows')}; {words.get('windows.cost')}")
 
 
-def soak(plan):
+def beside_runtime(plan, program, release):
+    """(folder that holds the CUDA runtime of a program and the libcupti of a release, None), or (None, why there is none). The libcupti beside the runtime is
+    taken before that of GAPPROBE_CUPTI, and a toolkit has one there."""
+    library = records.library_of(plan, release)
+    if library is None:
+        return None, f"no {plan.build / 'cupti' / release}/libcupti.so.*"
+    listed = subprocess.run(["ldd", program], capture_output=True, text=True).stdout
+    runtime = re.search(r"(libcudart\.so\S*) => (/\S+)", listed)
+    if runtime is None:
+        return None, f"no CUDA runtime in {listed[-200:]!r}"
+    folder = pathlib.Path(tempfile.mkdtemp(prefix=f"cupti-{release}-", dir=plan.scratch))
+    (folder / runtime[1]).symlink_to(runtime[2])
+    (folder / library.name).symlink_to(library)
+    return folder, None
+
+
+def judge_soak(plan, name, ended):
     """Windows opening and closing during 30 million launches, graphs and copies among them: nothing grows, nothing is lost unreported."""
-    made = native.built(plan, "window_steps")
-    if "window_steps" not in made or not plan.room_for(NAME, "soak", 120):
-        return
-    tell = [made["window_steps"], "soak", "--clocks", "0", "--launches", str(SOAK if not plan.quick else 1_000_000)]
-    ended = victim.Victim(plan, tell, ours=True, name="soak", env=dict(native.cupti(), GAPPROBE_WINDOW="256/1024", GAPPROBE_MAX_MB="64")).wait(240)
-    plan.detail(NAME, "soak", ended.as_detail())
+    label = f"soak {name}"
     summary, truth = ended.summary(), ended.truth
     if ended.code != 0 or ended.late or summary is None or not truth:
-        plan.row(NAME, "soak: ends well", FAIL, f"exit {ended.code}, late {ended.late}: {ended.err[-200:]!r}")
+        plan.row(NAME, f"{label}: ends well", FAIL, f"exit {ended.code}, late {ended.late}: {ended.err[-200:]!r}")
         return
-    totals = summary.get("totals") or {}
-    plan.row(NAME, "soak: windows", (totals.get("windows") or 0) >= truth["true_steps"] // 1024 - 1,
+    version = (summary.get("versions") or {}).get("cupti") or 0
+    used = f"{version // 10_000}.{version // 100 % 100}"  # CUPTI's own number, from 13.0 on: 130500
+    release = SOAKS[name]
+    path = (summary.get("attributes") or {}).get("cupti.path")
+    plan.row(NAME, f"{label}: CUPTI", INFO if release is None else used == release, f"{used}, {path}", release or "")
+    totals, losses = summary.get("totals") or {}, summary.get("losses") or {}
+    plan.row(NAME, f"{label}: windows", (totals.get("windows") or 0) >= truth["true_steps"] // 1024 - 1,
              f"{totals.get('windows')} windows in {truth['launches']:,} launches, {truth['ran_s']} s; {ended.line[:100]}", "every 1,024 steps")
-    lost = {k: v for k, v in (summary.get("losses") or {}).items() if v}
-    plan.row(NAME, "soak: losses", not lost, lost or "none", "none")
-    grown = (truth["rss_end_kb"] - truth["rss_start_kb"]) / 1024
-    plan.row(NAME, "soak: host memory", grown <= 16, f"{truth['rss_start_kb'] / 1024:.0f} -> {truth['rss_end_kb'] / 1024:.0f} MB", "+16 MB")
-    gpu = (truth["gpu_free_start"] - truth["gpu_free_end"]) / 2**20
-    plan.row(NAME, "soak: GPU memory", gpu <= 8, f"{gpu:+.0f} MB", "+8 MB")
+    lost = {k: v for k, v in losses.items() if v}
+    plan.row(NAME, f"{label}: losses", not lost, lost or "none", "none")
+    zero = losses.get("zero_timestamp")
+    plan.row(NAME, f"{label}: zero timestamps", zero == 0, zero, "0")
+    # what the summary says CUPTI keeps of all launches at most: a release that is known to keep nothing has none
+    kept = 0 if release else ((summary.get("cost") or {}).get("cupti_kept_bytes") or 0) * (1 - LOOKED_AT) / 2**20
+    start, end = (truth[f"rss_{when}_kb"] / 1024 for when in ("start", "end"))
+    plan.row(NAME, f"{label}: host memory", end - start <= 16 + kept, f"{start:.0f} -> {end:.0f} MB ({end - start:+.0f}), at most {kept:.0f} of it CUPTI's",
+             "+16 MB" + (" and what CUPTI keeps" if kept else ""))
+    start, end = (truth[f"gpu_free_{when}"] / 2**20 for when in ("start", "end"))
+    plan.row(NAME, f"{label}: GPU memory", start - end <= 8, f"{start:.0f} -> {end:.0f} MB free ({start - end:.0f} more in use)", "+8 MB")
     for what in ("threads", "descriptors"):
         a, b = truth[f"{what}_start"], truth[f"{what}_end"]
-        plan.row(NAME, f"soak: {what}", b <= a, f"{a} -> {b}", "none more")
+        plan.row(NAME, f"{label}: {what}", b <= a, f"{a} -> {b}", "none more")
+
+
+def soak(plan, only):
+    """The soaks that are asked for, each on a GPU of its own where there are two."""
+    names = [n for n in SOAKS if "soak" in only or f"soak_{n}" in only]
+    program = native.built(plan, "window_steps").get("window_steps") if names else None
+    if program is None:
+        return
+    tell = [program, "soak", "--clocks", "0", "--launches", str(SOAK if not plan.quick else 1_000_000)]
+    gpus = ddp.gpus(plan)
+    starts = []
+    for name in names:
+        env = {"GAPPROBE_WINDOW": "256/1024", "GAPPROBE_MAX_MB": "64"}
+        if SOAKS[name] is None:
+            env.update(native.cupti())
+        else:
+            folder, why = beside_runtime(plan, program, SOAKS[name])
+            if folder is None:
+                plan.row(NAME, f"soak {name}", NOT_RUN, why)
+                continue
+            env["LD_LIBRARY_PATH"] = ":".join([str(folder), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
+        if gpus > 1:
+            env["CUDA_VISIBLE_DEVICES"] = str(len(starts))
+        starts.append((name, lambda n=name, e=env: victim.Victim(plan, tell, ours=True, env=e, name=f"soak_{n}")))
+    seconds = 20 if plan.quick else SOAK_S
+    for name, ended in victim.several_at_once(plan, starts, seconds_each=seconds, jobs=min(max(gpus, 1), len(SOAKS))).items():
+        if ended is None:
+            plan.row(NAME, f"soak {name}", NOT_RUN, "no time left")
+            continue
+        plan.detail(NAME, f"soak {name}", ended.as_detail())
+        judge_soak(plan, name, ended)
 
 
 # What is switched on, and by what name launches are made (programs/residue.c).
@@ -113,8 +174,7 @@ def kept(plan):
 
 
 def run(plan, only=None):
-    if only is not None and "soak" in only:
-        soak(plan)
+    soak(plan, only or ())
     if only is not None and "kept" in only:
         kept(plan)
     names = [n for n in RUNS if only is None or n in only]

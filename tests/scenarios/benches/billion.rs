@@ -26,6 +26,7 @@ fn main() {
     let victim = Victim::ours("13.0", &["billion", &plain.to_string(), &nodes.to_string()]);
     let mut victim = victim
         .limit(Duration::from_secs(7200))
+        .whole()
         .env("SIM_CORRELATION", first.to_string())
         .env("SIM_TRUTH", "");
     for zero in ["SIM_LAUNCH_NS", "SIM_LATENCY_NS", "SIM_GAP_NS", "SIM_NODE_GAP_NS"] {

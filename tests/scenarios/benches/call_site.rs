@@ -27,7 +27,7 @@ fn walk(python: &PathBuf) -> f64 {
     let library = built().victims.join("13.0/libfrom_python.so");
     let script = root().join("tests/victims/depth.py");
     let words = [script.to_str().expect("path"), library.to_str().expect("path"), "cost", "20"];
-    let run = Victim::of(python, &words, "13.0").env("SIM_TRUTH", "").env("SIM_LAUNCH_NS", "0").run();
+    let run = Victim::of(python, &words, "13.0").whole().env("SIM_TRUTH", "").env("SIM_LAUNCH_NS", "0").run();
     assert_eq!(run.ending(), 0, "{}", run.stderr);
     // correctness first: what was measured was walked
     let recorded = run.recorded();

@@ -24,7 +24,7 @@ const TAIL_TARGET_NS: f64 = 5_000.0;
 const TAIL_CALLS: &str = "300000";
 
 fn run(words: &[&str], sites: &str) -> Run {
-    let victim = Victim::ours("13.0", words).env("SIM_TRUTH", "").env("SIM_LAUNCH_NS", "0");
+    let victim = Victim::ours("13.0", words).whole().env("SIM_TRUTH", "").env("SIM_LAUNCH_NS", "0");
     let run = victim.env("GAPPROBE_SITES", sites).run();
     assert_eq!(run.ending(), 0, "{}", run.stderr);
     // correctness first: what was measured was recorded

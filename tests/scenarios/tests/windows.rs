@@ -131,6 +131,39 @@ fn recording_goes_on_in_windows_where_it_costs_more_than_its_budget() {
     assert_eq!(recorded.total(Total::Windows), 0);
 }
 
+/// What recording a launch costs here is CUPTI's time on it (`SIM_CUPTI_NS`): 13 launches in a step of about 0.7 ms.
+fn with_a_budget(words: &[&str], cupti_ns: &str) -> Run {
+    steps(words).env("SIM_CUPTI_NS", cupti_ns).run()
+}
+
+fn schedule(run: &Run) -> String {
+    let summary = run.summary().expect("a summary");
+    summary["attributes"]["windows"].as_str().expect("the attribute").to_owned()
+}
+
+#[test]
+fn the_first_window_tells_whether_there_may_be_a_second_one() {
+    // the host waits: recorded steps take a third longer, and what a second window leaves behind would be over the budget
+    let run = with_a_budget(&["6000", "6", "500"], "20000");
+    fine(&run);
+    assert_eq!(schedule(&run), "none but those asked for", "{}", run.stderr);
+    // the host runs ahead and the GPU is the limit: recorded steps take as long as others
+    let run = with_a_budget(&["6000", "6", "0", "a"], "2000");
+    fine(&run);
+    let schedule = schedule(&run);
+    let (length, every) = schedule.trim_end_matches(" steps").split_once(" of ").expect("windows");
+    let [length, every] = [length, every].map(|n| n.parse::<u64>().expect("a number"));
+    assert_eq!(every, 128 * length, "fewer than one step in a hundred: {}", run.stderr);
+}
+
+#[test]
+fn slow_steps_open_a_window_that_leaves_much_behind_only_where_they_stay_slow() {
+    let over = with_a_budget(&["4000", "6", "500", "3000", "30000", "40"], "20000");
+    assert_eq!(fine(&over).total(Total::Alarms), 0, "slow for a second: {}", over.stderr);
+    let stays = with_a_budget(&["3500", "6", "500", "3000", "30000"], "20000");
+    assert_eq!(fine(&stays).total(Total::Alarms), 1, "slow for 15 s: {}", stays.stderr);
+}
+
 #[test]
 fn steps_that_become_slow_open_a_window() {
     let run = steps(&["2500", "6", "500", "1500", "3000", "200"]).env("GAPPROBE_WINDOW", "16/100000").run();
