@@ -13,7 +13,7 @@ use trace::header::Header;
 use trace::setting::Switch;
 use trace::{DeviceInfo, Loss, Total};
 
-use crate::cupti::{buffers, callbacks, choose, raw, session};
+use crate::cupti::{buffers, callbacks, choose, opened, raw, session};
 use crate::drain::{self, Recorder, RECORDER};
 use crate::program::Capture;
 use crate::recording::Mirror;
@@ -258,6 +258,9 @@ pub(crate) fn begin_recording() {
     static READY: Signal = Signal::new();
     register_leaving();
     python::start();
+    if let Some(interpreter) = python::interpreter::address() {
+        opened::lead(interpreter);
+    }
     if let Some(settings) = settings() {
         // here and not on our thread: the program's may hold the loader's lock (a GPU used in a constructor of a library)
         windows::prepare(settings);

@@ -15,6 +15,7 @@ pub(crate) mod calls;
 pub(crate) mod choose;
 pub(crate) mod decode;
 pub(crate) mod names;
+pub(crate) mod opened;
 pub(crate) mod raw;
 pub(crate) mod reroute;
 pub(crate) mod session;

@@ -78,6 +78,11 @@ macro_rules! function {
     };
 }
 
+/// An address in the object that is the interpreter (the program, or libpython), where there is one.
+pub(crate) fn address() -> Option<u64> {
+    symbol(c"Py_GetVersion").map(|at| at as u64)
+}
+
 /// The version's text: "3.12.1".
 pub(crate) fn version() -> Option<String> {
     let get = function!(c"Py_GetVersion" as unsafe extern "C" fn() -> *const c_char)?;

@@ -371,7 +371,7 @@ impl Windows {
             (false, rings) => rings.is_some(),
             (true, Some(reason)) => {
                 self.doubt = alarm::Doubt::of(reason, step_clock::steps(), now);
-                self.doubt.is_none()
+                false
             }
             (true, None) => match self.doubt.as_ref().and_then(|d| d.is_over(self.watch.alarm.factor(), now))
             {

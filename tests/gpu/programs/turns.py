@@ -4,7 +4,11 @@ of steps each. What a profiler costs is the difference between neighbours in tim
 
 The runner writes `N` to stdin, the program does N steps and writes one JSON line to --answers: how long all of them took on the host from an
 empty queue to an empty queue, and each step's time on the GPU, by events. An empty stdin, or anything that is no number, ends it.
-`--answers` is a named pipe; its first line says that the program is ready: it has taken its GPU and done its warm-up steps.
+`--answers` is a named pipe; its first line says that the program is ready: it has taken its GPU and done its warm-up steps. With --held it says
+before that that it has imported what it needs, and waits for a line on stdin before it touches its GPU.
+
+`ddp` is one rank of two or more: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT are told as torchrun tells them, and all ranks are told
+the same steps.
 """
 
 import argparse
@@ -16,14 +20,18 @@ import time
 
 LEAD = 2  # steps of a block that do not count: behind a pause everything is cold
 WARM_UP = 6
+# Its logits and what is computed of them are some 26 GB (four processes did not fit into an H200's 141): who does not play gives its memory back, and
+# takes it again in one more step that does not count.
+GIVE_BACK = ("gpt_large",)
 
 
 class Turns:
     """Stands between the steps of a loop: `before()` each one says whether there is to be one more."""
 
-    def __init__(self, ctx, answers):
-        self.ctx, self.answers = ctx, answers
-        self.left, self.done = WARM_UP, None
+    def __init__(self, ctx, answers, gives_back=False):
+        self.ctx, self.answers, self.gives_back = ctx, answers, gives_back
+        self.lead = LEAD + gives_back
+        self.left, self.done, self.all_steps = WARM_UP, None, 0
         self.events, self.began = [], None
 
     def mark(self):
@@ -43,25 +51,29 @@ class Turns:
     def before(self):
         """Call it before each step. False: there is no more to do."""
         if self.done is not None:
-            if self.done == LEAD:
+            if self.done == self.lead:
                 self.ctx.sync()
                 self.events, self.began = [], time.perf_counter()
-            if self.done >= LEAD:
+            if self.done >= self.lead:
                 self.mark()
             self.done += 1
         if self.left == 0:
             self.ctx.sync()
+            took = self.done is not None and (time.perf_counter() - self.began) * 1e3
+            if self.gives_back and self.ctx.on_gpu:
+                import torch
+                torch.cuda.empty_cache()
             if self.done is None:
                 self.say(ready=True)
             else:
-                took = (time.perf_counter() - self.began) * 1e3
-                self.say(steps=self.done - 1 - LEAD, took_ms=took, steps_ms=self.times())
+                self.say(steps=self.done - 1 - self.lead, took_ms=took, steps_ms=self.times(), all_steps=self.all_steps)
             told = sys.stdin.readline().strip()
             if not told.isdigit():
                 return False
-            self.left, self.done = int(told) + LEAD, 0
+            self.left, self.done = int(told) + self.lead, 0
             return self.before()
         self.left -= 1
+        self.all_steps += 1
         return True
 
 
@@ -121,6 +133,38 @@ def trainer(ctx, turns):
         transformers.Trainer(model=Model(), args=options, train_dataset=data, callbacks=[Ask()]).train()
 
 
+def ddp(ctx):
+    """The small GPT on each of the ranks."""
+    import torch
+    from gpt import GPT
+    from torch.nn.parallel import DistributedDataParallel
+    kind = torch.bfloat16 if ctx.on_gpu else torch.float32  # (gloo adds up no bf16)
+    length, vocabulary = ctx.size(256, 16), ctx.size(8192, 128)
+    model = GPT(vocabulary, ctx.size(512, 32), ctx.size(12, 2), ctx.size(8, 2), length).to(ctx.device, kind)
+    model = DistributedDataParallel(model, device_ids=[ctx.device.index] if ctx.on_gpu else None)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=ctx.on_gpu)
+    data = torch.randint(0, vocabulary, (4, ctx.size(4, 2), length + 1), device=ctx.device)
+
+    def step(i):
+        d = data[i % 4]
+        optimizer.zero_grad(set_to_none=True)
+        model(d[:, :-1], d[:, 1:]).backward()
+        optimizer.step()
+
+    return step
+
+
+def join(device):
+    """Become one of the ranks; the device that this one has."""
+    import torch
+    import torch.distributed
+    if device == "cuda":
+        device = f"cuda:{os.environ['LOCAL_RANK']}"
+        torch.cuda.set_device(device)
+    torch.distributed.init_process_group("nccl" if device != "cpu" else "gloo")
+    return device
+
+
 CALLS = 20_000
 
 
@@ -158,7 +202,8 @@ def get_device():
 
 
 LOOPS = {"call_get_device": calls_of(get_device), "call_is_capturing": calls_of(is_capturing), "call_event_record": calls_of(event_record),
-         "call_stream_query": calls_of(stream_query), "gpt_large": gpt_large, "gpt_small": gpt_small, "mlp_eager": mlp_eager, "mlp_graph": mlp_graph, "compiled": compiled}
+         "call_stream_query": calls_of(stream_query), "gpt_large": gpt_large, "gpt_small": gpt_small, "mlp_eager": mlp_eager, "mlp_graph": mlp_graph,
+         "compiled": compiled, "ddp": ddp}
 
 
 def profiled(kind):
@@ -179,13 +224,21 @@ def main():
     p.add_argument("--answers", required=True)
     p.add_argument("--profiler", choices=("none", "cuda", "cpu+cuda"), default="none")
     p.add_argument("--gate", action="store_true", help="taken and not looked at: stdin is the gate")
+    p.add_argument("--held", action="store_true", help="wait for a line on stdin before the first use of the GPU")
     p.add_argument("--device", default="cuda")
     p.add_argument("--tiny", action="store_true")
     a = p.parse_args()
     torch.manual_seed(20261120)
-    ctx = Context(a.device, a.tiny)
     with open(a.answers, "w") as answers:
-        turns = Turns(ctx, answers)
+        if a.held:
+            if a.program == "trainer":
+                import transformers  # noqa: F401
+            answers.write(json.dumps({"held": True}) + "\n")
+            answers.flush()
+            if not sys.stdin.readline():
+                return
+        ctx = Context(join(a.device) if a.program == "ddp" else a.device, a.tiny)
+        turns = Turns(ctx, answers, a.program in GIVE_BACK)
         profiler = profiled(a.profiler)
         if a.program == "trainer":
             if profiler is not None:
@@ -200,6 +253,8 @@ def main():
                 i += 1
     if profiler is not None:
         os._exit(0)  # what it has collected is nobody's, and takes it a minute to sort
+    if a.program == "ddp":
+        torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ ABOUT = "`gapprobe capture` of a program that trains with recording off, twice: 
 STEPS = 20
 # name -> (program, its arguments, verdicts that are right)
 RUNS = {
-    "mlp_eager": ("mlp_eager", ["--form", "slow", "--steps", "1000"], ("LAUNCH", "LAUNCH-OPTIMIZER")),
+    "mlp_eager": ("mlp_eager", ["--form", "slow", "--steps", "600"], ("LAUNCH", "LAUNCH-OPTIMIZER")),
     "graph": ("window_steps", ["graph", "--ms", "15000", "--clocks", "2000"], None),
 }
 GRAPH_KERNELS = 101  # a step: a graph of 100 kernel nodes, and one kernel (window_steps.cu)

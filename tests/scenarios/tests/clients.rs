@@ -3,7 +3,8 @@
 //! before and after, and the span between is unobserved, never idle. One client as Kineto (linked, through the PLT), one
 //! as XLA (dlsym, frees every buffer it is handed, may tear CUPTI down at its end), one as Proton (its kinds first).
 
-use gapprobe_scenarios::built::built;
+use gapprobe_scenarios::built::{built, root};
+use gapprobe_scenarios::pythons::pythons;
 use gapprobe_scenarios::{Run, Victim};
 use trace::call::Class;
 use trace::event::Unobserved;
@@ -265,6 +266,24 @@ fn a_client_like_proton_with_a_libcupti_of_its_own() {
         assert!(off.summary().is_none(), "{label}");
         let forced = both(|| victim("1", "2").env("GAPPROBE_FORCE", "1"), &label);
         assert!(holds_what_it_observed(&forced, &label) >= 200, "{label}");
+        std::fs::remove_dir_all(&folder).expect("it goes again");
+    }
+}
+
+/// Python imports it in the middle of the run and profiles at once: it is led to us before its first call. (The flush thread looks four times a second. On an H100
+/// Proton was first: its `cuptiSubscribe` answered 39 because of us, and the program ended with 1.)
+#[test]
+fn a_client_like_proton_that_python_imports_and_uses_at_once() {
+    let plugin = built().victims.join("13.0/libproton.so");
+    let script = root().join("tests/scenarios/victims/proton_late.py");
+    let words = [&script, &plugin].map(|p| p.to_str().expect("a path"));
+    for (version, python) in pythons(&["3.8", "3.9", "3.10", "3.11", "3.12", "3.13"]) {
+        let folder = own_cupti("13.0", "12.9");
+        let victim = || Victim::of(&python, &words, "13.0").env("TRITON_CUPTI_LIB_PATH", &folder);
+        let with = both(victim, version);
+        holds_what_it_observed(&with, version);
+        let back = with.recorded().unobserved().iter().map(|s| s.end).max();
+        assert!(back < Some(with.recorded().header.exit_monotonic), "{version}: {back:?}");
         std::fs::remove_dir_all(&folder).expect("it goes again");
     }
 }

@@ -31,13 +31,23 @@ static char *gapprobe_from, *gapprobe_to;
 extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t),
     *__libc_memalign(size_t, size_t);
 
+// In libcuda, libcudart or libcupti?
+static int is_drivers(void *address) {
+    Dl_info of;
+    if (!dladdr(address, &of) || !of.dli_fname) return 0;
+    const char *file = strrchr(of.dli_fname, '/');
+    file = file ? file + 1 : of.dli_fname;
+    return !strncmp(file, "libcuda", 7) || !strncmp(file, "libcupti", 8);
+}
+
 static void look(void) {
     if (!inside || busy) return;
     busy = 1;
     void *frames[64];
     int depth = backtrace(frames, 64);
     __sync_fetch_and_add(&checked, 1);
-    for (int n = 0; n < depth; n++)
+    // (the driver's own calls in a launch that came through gapprobe are the driver's)
+    for (int n = 0; n < depth && !is_drivers(frames[n]); n++)
         if ((char *)frames[n] >= gapprobe_from && (char *)frames[n] < gapprobe_to) {
             __sync_fetch_and_add(&allocations, 1);
             break;

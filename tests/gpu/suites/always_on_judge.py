@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rows of the suite `always_on`, from the rounds and from what the summaries say was recorded."""
+
+from check import pairing, turns
+from check.plan import FAIL, INFO, NOT_RUN, PASS
+from suites.always_on_closed import CLOSED
+
+NAME = "always_on"
+ABOUT = ("what a run costs against one without us, and against other profilers, in turns of half a second (about 60 s a program; with processes=4 "
+         "three to four minutes)")
+BASE = "plain"
+LEAST_ROUNDS = 10
+# The budget is 0.5 % (docs/windows.md), 0.3 % where the GPU is the limit (issue: always on).
+LIMITS = {"gpt_large": 0.3}
+LIMIT = BUDGET = 0.5
+JUDGED = ("budget", CLOSED)
+
+
+def words(middle, low, high, unit):
+    return f"{middle:+.2f} {unit} [{low:+.2f}, {high:+.2f}]"
+
+
+def recorded(facts):
+    """How much of the steps of a side's processes was recorded, in words; "" where no summary says it."""
+    ranks = [r for f in facts for r in f["ranks"]]
+    if not ranks:
+        return ""
+    seen = ", ".join(" and ".join(str(r["seen"]) for r in f["ranks"]) or "?" for f in facts)
+    done, windows = (", ".join(str(v) for v in sorted({r[key] for r in ranks}, key=str)) for key in ("all", "windows"))
+    return f"; recorded {seen} of {done} steps, " + ("without windows" if windows == "0" else f"windows: {windows}")
+
+
+def open_ones(facts):
+    """Why the rounds of `closed` were not all behind a closed window; "" where they were."""
+    closings = [f["closing"] for f in facts]
+    late = [c for c in closings if not (c and c["closed"])]
+    if late or not facts:
+        most = max((c["blocks_s"] for c in late if c), default=None)
+        return f"{len(late)} of {len(closings)} did not close" + ("" if most is None else f" in {most:.0f} s of blocks")
+    if any(len(f["ranks"]) < f["processes"] for f in facts):
+        return "no summary says what was recorded"
+    ranks = [(r, f["closing"]["all_steps"]) for f in facts for r in f["ranks"]]
+    more = [r for r, _ in ranks if r["windows"] != 1]
+    if more:
+        return f"another window opened in {len(more)} of {len(ranks)} (alarms: {sum(r['alarms'] or 0 for r in more)})"
+    more = [r for r, before in ranks if (r["seen"] or 0) > before]
+    return f"{len(more)} of {len(ranks)} recorded more steps than were done before the rounds" if more else ""
+
+
+def can_be_seen(rounds, side, limit):
+    """Whether the interval holds for another process, too: there are several of each kind, or two equal ones are seen to be alike."""
+    if min(len(turns.processes(rounds, s)) for s in (side, BASE)) > 1:
+        return True
+    again = turns.added(rounds, "again", BASE)["percent"] if turns.processes(rounds, "again") else None
+    return again is not None and max(abs(again[1]), abs(again[2])) <= limit
+
+
+def judge_limit(plan, program, rounds, side, more, text, why_not):
+    """A side that is to cost no more than its limit. `why_not`: it was not what was to be measured."""
+    limit, (_, low, high) = LIMITS.get(program, LIMIT), more["percent"]
+    if why_not:
+        result, text = NOT_RUN, f"{why_not}: {text}"
+    elif low > limit:
+        result = FAIL
+    elif not can_be_seen(rounds, side, limit):
+        result, text = NOT_RUN, f"cannot be seen within {limit} % (what two equal processes differ by is more, or not known): {text}"
+    elif high > limit:
+        result, text = NOT_RUN, f"cannot be seen within {limit} %: {text}"
+    else:
+        result = PASS if side == CLOSED or more["p99_percent"][0] <= limit else FAIL
+    return plan.row(NAME, f"{program}: {side}", result, text, f"{limit} %")
+
+
+def judge_spread(plan, program, rounds):
+    """What equal processes differ by, where there are several."""
+    for side in dict.fromkeys(turns.side_of(n) for n in rounds[0]):
+        found = turns.times(rounds, side)
+        if len(found) > 1:
+            spread = pairing.spread(found)
+            plan.detail(NAME, f"{program} {side} spread", spread)
+            if side == BASE:
+                plan.row(NAME, f"{program}: equal processes", INFO,
+                         f"{len(found)} differ by ±{spread['half_range']:.2%}, SD {spread['sd']:.2%} (the noise of their rounds alone: {spread['noise']:.2%})")
+
+
+def judge(plan, program, rounds, facts=None):
+    """Rows of one program from its rounds. `facts`: by player, what was recorded (always_on_closed.facts_of)."""
+    facts = facts or {}
+    if len(rounds) < LEAST_ROUNDS:
+        return plan.row(NAME, f"{program}: rounds", FAIL, f"{len(rounds)} whole ones", f">= {LEAST_ROUNDS}")
+    base = pairing.median([t for times in turns.times(rounds, BASE) for t in times])
+    judge_spread(plan, program, rounds)
+    for side in dict.fromkeys(turns.side_of(n) for n in rounds[0]):
+        if side == BASE:
+            continue
+        more = turns.added(rounds, side, BASE)
+        plan.detail(NAME, f"{program} {side}", more)
+        names = turns.processes(rounds, side)
+        theirs = [facts[n] for n in names if n in facts]
+        counts = len(names), len(turns.processes(rounds, BASE))
+        several = f", {counts[0]} against {counts[1]} processes" if max(counts) > 1 else ""
+        text = (f"{words(*more['percent'], '%')} of {base:.2f} ms, {words(*more['us'], 'us')} a step; p99 {words(*more['p99_percent'], '%')}; "
+                f"{len(rounds)} rounds{several}{recorded(theirs)}")
+        if side in JUDGED:
+            why_not = "dry: nothing is preloaded" if plan.dry else open_ones(theirs)
+            judge_limit(plan, program, rounds, side, more, text, why_not if side == CLOSED else "")
+        else:
+            plan.row(NAME, f"{program}: {side}", INFO, text)
+    return None
