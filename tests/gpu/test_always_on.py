@@ -86,6 +86,20 @@ class TwoLevels(unittest.TestCase):
         self.assertAlmostEqual(middle, 0.0)
         self.assertLess(high - low, 0.02)
 
+    def test_the_quietest_blocks_tell_of_a_small_effect_what_medians_do_not(self):
+        draw, narrower = random.Random(5), 0
+        for seed in range(20):
+            def one(more):  # a host that stalls in half of the blocks, for as long as it likes
+                own = 30 * (1 + more + draw.gauss(0, 0.003))
+                return [own * (1 + abs(draw.gauss(0, 0.005)) + (draw.random() < 0.5) * draw.uniform(0, 0.3)) for _ in range(30)]
+
+            mine, theirs = [one(0.02) for _ in range(4)], [one(0) for _ in range(4)]
+            (middle, low, high), _ = pairing.two_level(mine, theirs, pairing.SHARE, draws=200, seed=seed, pick=pairing.quiet)
+            self.assertLess(abs(middle - 0.02), 0.015)
+            (_, a, b), _ = pairing.two_level(mine, theirs, pairing.SHARE, draws=200, seed=seed)
+            narrower += high - low < b - a
+        self.assertGreaterEqual(narrower, 18)
+
     def test_a_quantile_of_resampled_steps_is_that_of_all_of_them(self):
         draw = random.Random(5)
         values = [[[draw.gauss(30, 3) for _ in range(7)] for _ in range(10)] for _ in range(3)]
@@ -164,6 +178,16 @@ class Judged(CannedRun):
             row = self.judge(self.rounds(closed=33.0), facts)["closed"]
             self.assertEqual(row["result"], NOT_RUN, words)
             self.assertIn(words, row["value"])
+
+    def test_what_an_attached_cupti_costs_by_itself_is_not_held_against_us(self):
+        def rows(attached, closed):
+            return self.judge(self.rounds(closed=closed, differ=0.01, **{always_on_judge.ATTACHED: attached}), self.facts())
+
+        above = "closed, above an attached CUPTI"
+        for attached, closed, plain, over in ((30.75, 30.78, INFO, PASS), (30.75, 31.5, INFO, FAIL), (30.03, 30.78, FAIL, FAIL), (30.03, 30.06, PASS, PASS)):
+            found = rows(attached, closed)
+            self.assertEqual((found["closed"]["result"], found[above]["result"]), (plain, over), (attached, closed))
+        self.assertNotIn(above, self.judge(self.rounds(closed=30.0), self.facts()))
 
     def test_other_sides_are_for_information_and_equal_processes_say_what_they_differ_by(self):
         rows = self.judge(self.rounds(ours=40.0, differ=0.1))

@@ -49,7 +49,7 @@ unsafe extern "C" fn dlopen_absolute(path: *const c_char, flags: c_int) -> *mut 
             // SAFETY: dlopen just read it as a C string.
             let path = unsafe { CStr::from_ptr(path) }.to_bytes();
             let holds = |part: &&str| path.windows(part.len()).any(|w| w == part.as_bytes());
-            if lifecycle::is_live() && neighbours::DLSYM_CLIENTS.iter().any(|part| holds(part)) {
+            if lifecycle::is_live() && neighbours::DLSYM_CLIENTS.iter().any(holds) {
                 flush::look_for_clients();
             }
         });

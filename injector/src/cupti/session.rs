@@ -292,6 +292,11 @@ pub(crate) fn is_subscribed() -> bool {
     !SUBSCRIBER.load(Ordering::Acquire).is_null()
 }
 
+/// Are launches told of by callbacks?
+pub(crate) fn tells_launches() -> bool {
+    is_subscribed() && get().is_some_and(|s| s.launches_by_callbacks || !s.cupti.has_call_filter())
+}
+
 /// Gives the subscription up; API calls then come from the filter. From the thread of the client that asks.
 pub(crate) fn give_up_subscription() {
     let _held = hold();

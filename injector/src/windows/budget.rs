@@ -71,8 +71,8 @@ pub(crate) struct Budget {
     last_launches: u64,
     /// All of it, ns.
     spent_ns: f64,
-    /// While a window was open: time, cost, launches, nodes.
-    open: [f64; 4],
+    /// While a window was open: time, cost, launches, nodes, launches that the step clock saw.
+    open: [f64; 5],
     /// Windows were opened again: what stays of CUPTI is more from then on.
     was_reopened: bool,
     /// Step time in a window over step time behind it, less 1: of blocks, and of no window before the first that was opened again.
@@ -89,7 +89,7 @@ impl Budget {
             last_spent: Spent::default(),
             last_launches: 0,
             spent_ns: 0.0,
-            open: [0.0; 4],
+            open: [0.0; 5],
             was_reopened: false,
             pairs: Vec::new(),
             held_at: u64::MAX,
@@ -101,16 +101,27 @@ impl Budget {
         let cost = spent.cost(&self.last_spent);
         self.spent_ns += cost;
         if is_open {
-            let [time, ns, n, nodes] = &mut self.open;
+            let [time, ns, n, nodes, seen] = &mut self.open;
+            *seen += launches.saturating_sub(self.last_launches) as f64;
             *time += now.saturating_sub(self.last) as f64;
             *ns += cost;
             *n += (spent.launches - self.last_spent.launches) as f64;
             *nodes += spent.nodes.saturating_sub(self.last_spent.nodes) as f64;
         } else {
             let stays = if self.was_reopened { RESIDUE_NS } else { RESIDUE_FIRST_NS };
-            self.spent_ns += launches.saturating_sub(self.last_launches) as f64 * stays;
+            self.spent_ns += launches.saturating_sub(self.last_launches) as f64 * self.unseen() * stays;
         }
         (self.last, self.last_spent, self.last_launches) = (now, spent, launches);
+    }
+
+    /// Launches of the program for each that is seen without CUPTI, as it was while a window was open.
+    fn unseen(&self) -> f64 {
+        let [_, _, launches, _, seen] = self.open;
+        if seen > 0.0 {
+            (launches / seen).max(1.0)
+        } else {
+            1.0
+        }
     }
 
     /// Did nodes of graphs run?
@@ -165,7 +176,7 @@ impl Budget {
 
     /// Shares of the program's time.
     pub(super) fn costs(&self) -> Costs {
-        let [time, ns, launches, nodes] = self.open;
+        let [time, ns, launches, nodes, _] = self.open;
         if time == 0.0 {
             return Costs::default();
         }
@@ -235,6 +246,15 @@ mod tests {
         budget.reopened();
         budget.look(3 * SECOND, false, spent(1000), 3000);
         assert_eq!(budget.spent_ns - before, 1000.0 * (RESIDUE_FIRST_NS + RESIDUE_NS));
+    }
+
+    #[test]
+    fn launches_that_only_cupti_sees_leave_as_much_behind() {
+        let mut budget = Budget::new(0, 2 * SECOND);
+        budget.look(SECOND, true, spent(6000), 1000);
+        let before = budget.spent_ns;
+        budget.look(2 * SECOND, false, spent(6000), 2000);
+        assert_eq!(budget.spent_ns - before, 6000.0 * RESIDUE_FIRST_NS);
     }
 
     #[test]

@@ -10,8 +10,8 @@
 //! So who wants to switch says so ([`want`]), and a thread of the program's that is about to launch does it, once no other one is inside
 //! of a launch (others wait at the gate meanwhile: 0.3 ms at most, two times a window). Where every thread that launches is waiting for the
 //! GPU, as in a program that hangs, the flush thread does it ([`from_aside`]). Launches that do not come through the slots of `runtime`
-//! are not seen: where they are the most, nothing is switched at all ([`is_possible`]); a thread that launches those alone, while another
-//! one comes to the gate, is not waited for.
+//! are not seen: where a thread makes those alone, or hardly any is seen, nothing is switched at all ([`is_possible`]). (Triton's launches are such ones, by threads
+//! that come to the gate with others: five in six of a compiled step.)
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicU8, AtomicUsize, Ordering};
@@ -34,7 +34,7 @@ static PAUSE: AtomicU64 = AtomicU64::new(SHORTEST_PAUSE);
 static FAILED: AtomicU32 = AtomicU32::new(0);
 /// Threads that have launched.
 static THREADS: AtomicU32 = AtomicU32::new(0);
-/// Launches that CUPTI records are seen here, too.
+/// Whoever launches comes here.
 static POSSIBLE: AtomicBool = AtomicBool::new(false);
 /// Time that threads of the program's spent here, ns.
 static SPENT: AtomicU64 = AtomicU64::new(0);
@@ -59,6 +59,10 @@ const LONGEST_WAIT: u64 = 50_000_000;
 const AT_REST: u64 = 250_000_000;
 /// Launches that tell whether they are seen.
 const TELLING: u64 = 200;
+/// One in so many is enough, where no thread makes others alone.
+const ENOUGH: u64 = 32;
+/// Launches by threads that have never come here, as callbacks tell.
+static STRANGE: AtomicU64 = AtomicU64::new(0);
 
 /// A thread is inside of a launch while this lives.
 pub(super) struct Inside(());
@@ -115,21 +119,65 @@ fn nap() {
     unsafe { errno.write(before) };
 }
 
+/// A launch of which CUPTI tells, on the thread that made it. HOT.
+#[inline]
+pub(crate) fn on_launch() {
+    if !thread_block::with(|b| b.launches.get()) {
+        STRANGE.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Launches so far of threads that never come here.
+pub(super) fn strange() -> u64 {
+    STRANGE.load(Ordering::Relaxed)
+}
+
 /// Can it be told when no thread is inside of a launch? Once it could, it can.
 pub(crate) fn is_possible() -> bool {
     POSSIBLE.load(Ordering::Relaxed)
 }
 
-/// While all is recorded: so many launches are in the recording, of so many that were seen here meanwhile. (Some are on their way.)
-pub(super) fn compare(recorded: u64, seen: u64) {
-    if recorded >= TELLING && seen >= TELLING && recorded / 2 <= seen && seen / 2 <= recorded {
-        POSSIBLE.store(true, Ordering::Relaxed);
+/// Launches of a while: in the recording, seen here, and of threads that never come here (where callbacks tell of them, else `None`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Launches {
+    pub(super) recorded: u64,
+    pub(super) seen: u64,
+    pub(super) strange: Option<u64>,
+}
+
+impl Launches {
+    /// What came since `before`.
+    pub(super) fn since(&self, before: &Launches) -> Launches {
+        Launches {
+            recorded: self.recorded.saturating_sub(before.recorded),
+            seen: self.seen.saturating_sub(before.seen),
+            strange: self.strange.map(|n| n.saturating_sub(before.strange.unwrap_or(0))),
+        }
+    }
+
+    /// Does whoever launches come to the gate? (Some launches are on their way.)
+    fn come_here(&self) -> bool {
+        let are_enough = self.recorded >= TELLING && self.seen / 2 <= self.recorded;
+        are_enough
+            && match self.strange {
+                Some(strange) => strange == 0 && self.recorded / ENOUGH <= self.seen,
+                None => self.seen >= TELLING && self.recorded / 2 <= self.seen,
+            }
     }
 }
 
-/// At the end: of so many recorded launches less than half were seen here, as in a program that launches through the driver alone.
-pub(super) fn are_unseen(recorded: u64, seen: u64) -> bool {
-    !is_possible() && recorded >= TELLING && seen < recorded / 2
+/// While all is recorded: the launches since the last look that told anything. `false`: they are too few to tell.
+pub(super) fn compare(launches: &Launches) -> bool {
+    if launches.come_here() {
+        POSSIBLE.store(true, Ordering::Relaxed);
+    }
+    launches.recorded >= TELLING
+}
+
+/// At the end: less than half of the recorded launches were seen here, or some thread never came here, as in a program that launches through the driver alone.
+pub(super) fn are_unseen(all: &Launches) -> bool {
+    let few = all.seen < all.recorded / 2 || all.strange.is_some_and(|n| n > 0);
+    !is_possible() && all.recorded >= TELLING && few
 }
 
 /// This is to be done as soon as it can be.
@@ -266,4 +314,22 @@ fn work() -> bool {
     }
     WANTED.fetch_or(left, Ordering::AcqRel);
     left == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_launches_comes_here_where_no_thread_makes_others_alone() {
+        let is = |recorded, seen, strange| Launches { recorded, seen, strange }.come_here();
+        assert!(is(500, 500, Some(0)));
+        assert!(is(500, 90, Some(0)), "Triton's, by the same threads");
+        assert!(!is(500, 400, Some(1)), "a thread that makes others alone");
+        assert!(!is(50_000, 20, Some(0)), "too few to tell when");
+        assert!(!is(100, 100, Some(0)), "too early");
+        assert!(!is(200, 900, Some(0)), "most of them are not recorded yet");
+        // where records tell of launches, not who made them
+        assert!(is(500, 300, None) && !is(500, 200, None));
+    }
 }

@@ -38,7 +38,7 @@ pub(crate) use budget::{launch_ns, Spent};
 pub(crate) use step_clock::on_mark;
 pub(crate) use sync_clock::UnderWay;
 
-use crate::cupti::choose;
+use crate::cupti::{choose, session};
 use crate::flush::Switch;
 use crate::front::{FirstOp, Front};
 use crate::program::Capture;
@@ -100,6 +100,8 @@ pub(crate) struct Windows {
     /// Windows begun, and those that an alarm opened.
     begun: u64,
     alarms: u64,
+    /// Launches when it was looked last whether they are seen.
+    compared: gate::Launches,
     /// What rang where a window would leave more behind than the budget allows: is it worth it?
     doubt: Option<alarm::Doubt>,
 }
@@ -149,6 +151,7 @@ impl Windows {
             between: Between::default(),
             begun: 1,
             alarms: 0,
+            compared: gate::Launches::default(),
             doubt: None,
         }
     }
@@ -216,7 +219,7 @@ impl Windows {
         if self.phase != Phase::Open {
             self.between.count(now, true, store);
         }
-        let unseen = gate::are_unseen(Spent::of(totals, 0).launches(), step_clock::launches());
+        let unseen = gate::are_unseen(&launches(totals));
         if unseen && self.flies && step_clock::source() == Source::None {
             store.attribute(define::FLIGHT, define::UNSEEN);
         }
@@ -325,7 +328,10 @@ impl Windows {
         }
         let is_open = matches!(self.phase, Phase::Open | Phase::Closing);
         if self.begun == 1 && self.phase == Phase::Open {
-            gate::compare(Spent::of(around.totals, 0).launches(), step_clock::launches());
+            let all = launches(around.totals);
+            if gate::compare(&all.since(&self.compared)) {
+                self.compared = all;
+            }
         }
         self.budget.look(
             now,
@@ -398,6 +404,15 @@ impl Windows {
     /// A window from now on, whatever the schedule says.
     fn ask(&mut self, until_step: u64, until: u64) {
         self.asked = Some(Asked { until_step, until });
+    }
+}
+
+/// Launches so far.
+fn launches(totals: &[u64; total::SLOTS]) -> gate::Launches {
+    gate::Launches {
+        recorded: Spent::of(totals, 0).launches(),
+        seen: step_clock::launches(),
+        strange: session::tells_launches().then(gate::strange),
     }
 }
 

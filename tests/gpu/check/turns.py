@@ -230,12 +230,16 @@ def times(rounds, side):
 
 
 def added(rounds, side, base):
-    """What a process of `side` adds to a step of one of `base`: {"percent": (middle, low, high), "us": ..., "p99_percent": ...}, 95 % intervals
-    over the processes and the rounds (check/pairing.py), and "percent_of_processes", over the processes alone."""
+    """What a process of `side` adds to a step of one of `base`: {"percent": (middle, low, high), "us": ..., "quiet_percent", "quiet_us": of
+    the quietest blocks of each process, "p99_percent": ...}, 95 % intervals over the processes and the rounds (check/pairing.py), and
+    "percent_of_processes", over the processes alone."""
     mine, theirs = times(rounds, side), times(rounds, base)
     percent, alone = pairing.two_level(mine, theirs, pairing.SHARE)
     us, _ = pairing.two_level(mine, theirs, pairing.DIFFERENCE)
+    quiet, _ = pairing.two_level(mine, theirs, pairing.SHARE, pick=pairing.quiet)
+    quiet_us, _ = pairing.two_level(mine, theirs, pairing.DIFFERENCE, pick=pairing.quiet)
     steps = [[[r[n]["steps_ms"] for r in rounds] for n in processes(rounds, s)] for s in (side, base)]
     p99 = pairing.two_level_quantile(*steps, 0.99)
-    return {"percent": tuple(100 * v for v in percent), "us": tuple(1e3 * v for v in us), "p99_percent": tuple(100 * v for v in p99),
+    return {"percent": tuple(100 * v for v in percent), "us": tuple(1e3 * v for v in us), "quiet_percent": tuple(100 * v for v in quiet),
+            "quiet_us": tuple(1e3 * v for v in quiet_us), "p99_percent": tuple(100 * v for v in p99),
             "percent_of_processes": alone and tuple(100 * v for v in alone)}

@@ -14,6 +14,7 @@ LEAST_ROUNDS = 10
 LIMITS = {"gpt_large": 0.3}
 LIMIT = BUDGET = 0.5
 JUDGED = ("budget", CLOSED)
+ATTACHED = "client:subscribe"  # a client of CUPTI that subscribes and asks for nothing: what CUPTI costs by being there
 
 
 def words(middle, low, high, unit):
@@ -55,11 +56,18 @@ def can_be_seen(rounds, side, limit):
     return again is not None and max(abs(again[1]), abs(again[2])) <= limit
 
 
+def is_cuptis(rounds, limit):
+    """Whether a CUPTI that is only there costs more than the limit by itself, by the quietest blocks."""
+    return bool(turns.processes(rounds, ATTACHED)) and turns.added(rounds, ATTACHED, BASE)["quiet_percent"][0] > limit
+
+
 def judge_limit(plan, program, rounds, side, more, text, why_not):
     """A side that is to cost no more than its limit. `why_not`: it was not what was to be measured."""
     limit, (_, low, high) = LIMITS.get(program, LIMIT), more["percent"]
     if why_not:
         result, text = NOT_RUN, f"{why_not}: {text}"
+    elif low > limit and is_cuptis(rounds, limit):
+        result, text = INFO, f"as much as CUPTI costs by being there: {text}"
     elif low > limit:
         result = FAIL
     elif not can_be_seen(rounds, side, limit):
@@ -69,6 +77,16 @@ def judge_limit(plan, program, rounds, side, more, text, why_not):
     else:
         result = PASS if side == CLOSED or more["p99_percent"][0] <= limit else FAIL
     return plan.row(NAME, f"{program}: {side}", result, text, f"{limit} %")
+
+
+def judge_above_cupti(plan, program, rounds, why_not):
+    """What closed windows cost more than a CUPTI that is only there, by the quietest blocks."""
+    more = turns.added(rounds, CLOSED, ATTACHED)
+    limit, (_, low, high) = LIMITS.get(program, LIMIT), more["quiet_percent"]
+    result = NOT_RUN if why_not else FAIL if low > limit else PASS if high <= limit else NOT_RUN
+    plan.detail(NAME, f"{program} {CLOSED} above {ATTACHED}", more)
+    plan.row(NAME, f"{program}: {CLOSED}, above an attached CUPTI", result,
+             f"{why_not}{': ' if why_not else ''}quiet {words(*more['quiet_percent'], '%')}, {words(*more['quiet_us'], 'us')} a step; all {words(*more['percent'], '%')}", f"{limit} %")
 
 
 def judge_spread(plan, program, rounds):
@@ -99,11 +117,13 @@ def judge(plan, program, rounds, facts=None):
         theirs = [facts[n] for n in names if n in facts]
         counts = len(names), len(turns.processes(rounds, BASE))
         several = f", {counts[0]} against {counts[1]} processes" if max(counts) > 1 else ""
-        text = (f"{words(*more['percent'], '%')} of {base:.2f} ms, {words(*more['us'], 'us')} a step; p99 {words(*more['p99_percent'], '%')}; "
+        text = (f"{words(*more['percent'], '%')} of {base:.2f} ms, {words(*more['us'], 'us')} a step; quiet {words(*more['quiet_percent'], '%')}; p99 {words(*more['p99_percent'], '%')}; "
                 f"{len(rounds)} rounds{several}{recorded(theirs)}")
         if side in JUDGED:
             why_not = "dry: nothing is preloaded" if plan.dry else open_ones(theirs)
             judge_limit(plan, program, rounds, side, more, text, why_not if side == CLOSED else "")
+            if side == CLOSED and turns.processes(rounds, ATTACHED):
+                judge_above_cupti(plan, program, rounds, why_not)
         else:
             plan.row(NAME, f"{program}: {side}", INFO, text)
     return None

@@ -123,10 +123,13 @@ fn victims() -> Vec<(&'static str, MakeVictim)> {
     let plugin = built().victims.join("13.0/libxla_cuda_plugin_victim.so").to_string_lossy().into_owned();
     let python = || {
         let folder = root().join("tests/victims");
+        // (at last an import that fails, of a library that finds CUPTI by dlsym)
+        let client = built().victims.join("13.0/libproton.so");
         let script = format!(
-            "import sys, time\nsys.path.insert(0, {folder:?})\nimport train\ndevice = train.Device()\n\
+            "import sys, time, importlib.util as load\nsys.path.insert(0, {folder:?})\nimport train\ndevice = train.Device()\n\
              kernel = device.kernel('step', 20)\nfor n in range(230):\n exec('def made(n): device.launch(kernel); device.synchronize()')\n \
-             made(n); del made; time.sleep(0.01)\nprint('done')"
+             made(n); del made; time.sleep(0.01)\ntry:\n \
+             load.module_from_spec(load.spec_from_file_location('libproton', {client:?}))\nexcept ImportError: print('done')"
         );
         let python = sampled::pythons().pop().expect("a python");
         let victim = Victim::of(&python, &["-c", &script], "13.0");

@@ -224,6 +224,33 @@ fn where_launches_are_not_seen_all_is_recorded_and_the_line_says_so() {
 }
 
 #[test]
+fn launches_that_only_cupti_sees_are_no_reason_against_windows_but_a_thread_that_makes_no_others_is() {
+    let run = |words: &[&str]| {
+        let victim = Victim::ours("13.0", &[&["unseen", "4000"], words].concat());
+        victim.env("GAPPROBE_WINDOW", "100/1000").env("GAPPROBE_SLOW_STEP", "0").run()
+    };
+    // of a compiled step, two launches through the runtime and ten of Triton's
+    let compiled = run(&["2", "10"]);
+    let recorded = fine(&compiled);
+    assert_eq!(recorded.total(Total::Windows), 4, "{}", compiled.stderr);
+    holds_what_it_saw(&compiled, &recorded);
+    assert!(recorded.kernels().len() as u64 <= compiled.launched() / 4, "{}", compiled.stderr);
+    let beside = run(&["6", "6", "t"]);
+    let recorded = fine(&beside);
+    assert_eq!(recorded.kernels().len() as u64, beside.launched(), "all is recorded: {}", beside.stderr);
+    assert!(beside.stderr.contains("(no windows: launches are not seen without CUPTI)"), "{}", beside.stderr);
+}
+
+#[test]
+fn a_window_that_opens_beside_a_thread_that_launches_without_a_pause_has_all_calls() {
+    // 26,624 launches in 80 ms: more than a thread's ring holds, and nothing to tell before how fast they come
+    let run = steps(&["60000", "6", "0"]).env("GAPPROBE_WINDOW", "2048/8192").run_alone_on_the_cores();
+    let recorded = fine(&run);
+    assert!(recorded.total(Total::Windows) >= 4, "{}", run.stderr);
+    holds_what_it_saw(&run, &recorded);
+}
+
+#[test]
 fn windows_that_never_began_are_not_said_to_have_been() {
     let said = |words: &[&str]| {
         let run = steps(words).env("GAPPROBE_WINDOW", "2/10").run();
