@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // COLD
-//! The moment at which Python opens a library that finds CUPTI by `dlsym` (`neighbours::DLSYM_CLIENTS`). The flush thread sees new libraries four times
+//! The moment at which Python opens a library that asks `dlsym` for what we stand before: one that finds CUPTI so (`neighbours::DLSYM_CLIENTS`), or a
+//! launcher of Triton's (`windows::driver`). The flush thread sees new libraries four times
 //! a second, and Triton's Proton profiles right after its import: then it had opened a libcupti of its own, whose `cuptiSubscribe` answered 39
 //! because of us, and the program ended with 1 (H100, 2026-11-26). So the interpreter's own slot of `dlopen`, which imports of extension modules go
 //! through, leads here: once such a library is there it is led to us before its first call.
@@ -9,7 +10,7 @@ use std::ffi::{c_char, c_int, c_void, CStr};
 use std::ops::Range;
 
 use crate::guard::guard;
-use crate::{flush, imports, lifecycle, neighbours};
+use crate::{flush, imports, lifecycle, neighbours, windows};
 
 #[cfg(target_arch = "x86_64")]
 mod entry {
@@ -49,6 +50,9 @@ unsafe extern "C" fn dlopen_absolute(path: *const c_char, flags: c_int) -> *mut 
             // SAFETY: dlopen just read it as a C string.
             let path = unsafe { CStr::from_ptr(path) }.to_bytes();
             let holds = |part: &&str| path.windows(part.len()).any(|w| w == part.as_bytes());
+            if lifecycle::is_live() {
+                windows::driver::lead_loaded(path);
+            }
             if lifecycle::is_live() && neighbours::DLSYM_CLIENTS.iter().any(holds) {
                 flush::look_for_clients();
             }

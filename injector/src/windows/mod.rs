@@ -8,7 +8,7 @@
 //! | `plan` | which steps are recorded: arithmetic |
 //! | `budget` | what recording costs, from counts and from windows held against the steps behind them |
 //! | `step_clock` | launches and steps, counted without CUPTI |
-//! | `runtime` | where the launches come from |
+//! | `runtime`, `driver` | where the launches come from |
 //! | `slots` | which of the program's calls may be led to `runtime` and `waits` |
 //! | `gate` | when CUPTI may be switched: while no thread is inside a launch |
 //! | `sync_clock`, `waits` | synchronizing calls and the time in them, counted without CUPTI, and where they come from |
@@ -19,6 +19,7 @@
 mod alarm;
 mod between;
 mod budget;
+pub(crate) mod driver;
 pub(crate) mod gate;
 mod plan;
 mod runtime;
@@ -451,7 +452,7 @@ fn lead_calls() {
     let looks = if is_new { 0 } else { LOOKS.load(Ordering::Relaxed) + 1 };
     LOOKS.store(looks, Ordering::Relaxed);
     if is_new || looks.is_power_of_two() && LEFT.load(Ordering::Relaxed) {
-        let left = [runtime::lead_here(), waits::lead_here()];
+        let left = [runtime::lead_here(), driver::lead_here(), waits::lead_here()];
         LEFT.store(left.contains(&true), Ordering::Relaxed);
     }
 }

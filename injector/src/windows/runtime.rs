@@ -109,10 +109,5 @@ unsafe extern "C" fn launch_graph(graph: *mut c_void, stream: *mut c_void) -> c_
 pub(super) fn lead_here() -> bool {
     let Some(runtime) = choose::only_runtime() else { return false };
     let Some(launches) = Leads::find(&LAUNCHES, |_| Some(&runtime)).whole() else { return false };
-    if let Some(driver) = choose::driver() {
-        // SAFETY: an open handle and a C string.
-        let function = unsafe { libc::dlsym(driver.handle.as_ptr(), c"cuStreamIsCapturing".as_ptr()) };
-        gate::know_captures(function as usize);
-    }
     launches.rewrite()
 }

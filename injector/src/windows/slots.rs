@@ -24,6 +24,15 @@ impl Lead {
         Lead { name, call, ours, real: AtomicUsize::new(0) }
     }
 
+    pub(super) fn name(&self) -> &'static CStr {
+        self.name
+    }
+
+    /// The address of our function.
+    pub(super) fn ours(&self) -> usize {
+        (self.ours)()
+    }
+
     /// 0: not known.
     #[inline]
     pub(super) fn real(&self) -> usize {
@@ -83,7 +92,7 @@ impl<const N: usize> imports::Rewrite for Leads<N> {
         let (lead, target) = self.table.iter().zip(&self.targets).find(|(l, _)| l.name.to_bytes() == name)?;
         let is_it = (*target)?.is_in(now, own);
         self.left |= is_it.is_none();
-        (is_it == Some(true)).then(|| (lead.ours)())
+        (is_it == Some(true)).then(|| lead.ours())
     }
 }
 
@@ -141,6 +150,7 @@ mod tests {
     #[test]
     fn each_call_has_the_name_that_recordings_give_its_number() {
         let tables = super::super::waits::WAITS.iter().chain(&super::super::runtime::LAUNCHES);
+        let tables = tables.chain(&super::super::driver::LAUNCHES);
         let mut ours = std::collections::HashSet::new();
         for lead in tables {
             let known = trace::call::find(lead.call).expect("in the table");

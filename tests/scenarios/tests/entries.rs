@@ -151,6 +151,25 @@ fn victims() -> Vec<(&'static str, MakeVictim)> {
                 Victim::ours("13.0", &["steps", "400", "2", "500", "g"]).env("GAPPROBE_WINDOW", "4/8")
             }),
         ),
+        // those through the driver, by slots and by what dlsym gives
+        (
+            "driver",
+            Box::new(|| {
+                Victim::sim("13.0", &["loop", "100", "4", "100", "1000", "1", "d"])
+                    .env("GAPPROBE_WINDOW", "4/8")
+            }),
+        ),
+        (
+            "triton",
+            Box::new(|| {
+                let script = root().join("tests/scenarios/victims/triton_late.py");
+                let launcher = built().victims.join("13.0/libtriton_launcher.so");
+                let words = [script, launcher].map(|p| p.to_string_lossy().into_owned());
+                let python = sampled::pythons().pop().expect("a python");
+                let words = [words[0].as_str(), words[1].as_str(), "late", "200", "quiet"];
+                Victim::of(&python, &words, "13.0").env("GAPPROBE_WINDOW", "4/8")
+            }),
+        ),
         // and what counts waits
         (
             "waits",

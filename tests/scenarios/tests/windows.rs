@@ -5,6 +5,8 @@
 
 use std::collections::BTreeSet;
 
+use gapprobe_scenarios::built::{built, root};
+use gapprobe_scenarios::pythons::pythons;
 use gapprobe_scenarios::recorded::Recorded;
 use gapprobe_scenarios::{Run, Victim};
 use trace::event::Unobserved;
@@ -207,7 +209,7 @@ fn another_client_gets_its_records_while_windows_open_and_close() {
 #[test]
 fn where_launches_are_not_seen_all_is_recorded_and_the_line_says_so() {
     let driver = |steps: &str, set: &[(&str, &str)]| {
-        let victim = Victim::sim("13.0", &["loop", steps, "4", "100", "1000", "1", "d"]);
+        let victim = Victim::ours("13.0", &["unseen", steps, "0", "4", "u"]);
         set.iter().fold(victim, |v, (key, value)| v.env(key, value)).run()
     };
     let why = "launches are not seen without CUPTI";
@@ -239,6 +241,25 @@ fn launches_that_only_cupti_sees_are_no_reason_against_windows_but_a_thread_that
     let recorded = fine(&beside);
     assert_eq!(recorded.kernels().len() as u64, beside.launched(), "all is recorded: {}", beside.stderr);
     assert!(beside.stderr.contains("(no windows: launches are not seen without CUPTI)"), "{}", beside.stderr);
+}
+
+#[test]
+fn launches_of_a_launcher_that_asks_dlsym_are_seen_loaded_before_the_gpu_is_used_and_after() {
+    let launcher = built().victims.join("13.0/libtriton_launcher.so");
+    let script = root().join("tests/scenarios/victims/triton_late.py");
+    for (version, python) in pythons(&["3.8", "3.11", "3.13"]) {
+        for when in ["late", "early"] {
+            let words = [&script, &launcher].map(|p| p.to_str().expect("a path"));
+            let victim = Victim::of(&python, &[&words[..], &[when, "8000"]].concat(), "13.0");
+            let run = victim.env("GAPPROBE_WINDOW", "100/1000").env("GAPPROBE_SLOW_STEP", "0").run();
+            let recorded = fine(&run);
+            let label = format!("{version}, {when}: {}", run.stderr);
+            // (the first one lasts until it is known who launches)
+            assert!(recorded.total(Total::Windows) >= 5, "{label}");
+            holds_what_it_saw(&run, &recorded);
+            assert!(recorded.kernels().len() as u64 <= run.launched() / 3, "{label}");
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// HOT (the functions in the slots), COLD (the rest)
+//! Launches through the driver, seen without CUPTI: where objects call `cuLaunchKernel` through their slots, and where a launcher asks `dlsym` for it:
+//! Triton's (a module a kernel, loaded when that is compiled), and PyTorch's own for what Inductor compiled. The thread of a compiled backward
+//! launches by these alone, so that without them no moment would be known at which nothing is launched.
+//!
+//! What the CUDA runtime and cuBLAS call of the driver they ask the driver itself for: it is not seen here, nor counted twice.
+
+use std::ffi::{c_char, c_int, c_void, CStr};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use trace::call::{pack, DRIVER};
+
+use super::gate;
+use super::slots::{Lead, Leads};
+use super::step_clock;
+use crate::cupti::choose;
+use crate::guard::guard;
+use crate::imports;
+
+type Launch = unsafe extern "C" fn(
+    *mut c_void,
+    u32,
+    u32,
+    u32,
+    u32,
+    u32,
+    u32,
+    u32,
+    *mut c_void,
+    *mut *mut c_void,
+    *mut *mut c_void,
+) -> c_int;
+
+/// CUlaunchConfig, as far as it is looked at.
+#[repr(C)]
+struct Config {
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared: u32,
+    stream: *mut c_void,
+}
+
+type LaunchEx = unsafe extern "C" fn(*const Config, *mut c_void, *mut *mut c_void, *mut *mut c_void) -> c_int;
+
+/// CUDA_ERROR_NOT_INITIALIZED, for a call that cannot come: a slot leads here only once the function behind it is known.
+const NOT_INITIALIZED: c_int = 3;
+
+pub(super) static LAUNCHES: [Lead; 2] = [
+    Lead::new(c"cuLaunchKernel", pack(DRIVER, 307), || launch as Launch as usize),
+    Lead::new(c"cuLaunchKernelEx", pack(DRIVER, 652), || launch_ex as LaunchEx as usize),
+];
+
+/// Parts of the paths of launchers that ask `dlsym`.
+const LAUNCHERS: &[&str] =
+    &["libtorch_cpu.", "libtorch_cuda.", "libtorch_python.", "libc10", "triton_launcher", "cuda_utils"];
+
+fn real<const N: usize>() -> usize {
+    LAUNCHES.get(N).map_or(0, Lead::real)
+}
+
+unsafe extern "C" fn launch(
+    function: *mut c_void,
+    grid_x: u32,
+    grid_y: u32,
+    grid_z: u32,
+    block_x: u32,
+    block_y: u32,
+    block_z: u32,
+    shared: u32,
+    stream: *mut c_void,
+    parameters: *mut *mut c_void,
+    extra: *mut *mut c_void,
+) -> c_int {
+    guard((), || step_clock::on_launch(function as usize));
+    let real = real::<0>();
+    if real == 0 {
+        return NOT_INITIALIZED;
+    }
+    let _inside = gate::enter(stream);
+    // SAFETY: the driver's function of this name and signature (stable since CUDA 4).
+    let real: Launch = unsafe { std::mem::transmute(real) };
+    // SAFETY: the caller's own arguments, handed on.
+    unsafe {
+        real(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, parameters, extra)
+    }
+}
+
+unsafe extern "C" fn launch_ex(
+    config: *const Config,
+    function: *mut c_void,
+    parameters: *mut *mut c_void,
+    extra: *mut *mut c_void,
+) -> c_int {
+    guard((), || step_clock::on_launch(function as usize));
+    let real = real::<1>();
+    if real == 0 {
+        return NOT_INITIALIZED;
+    }
+    // SAFETY: the caller's own configuration; the driver would read it next.
+    let stream = unsafe { config.as_ref() }.map_or(std::ptr::null_mut(), |c| c.stream);
+    let _inside = gate::enter(stream);
+    // SAFETY: the driver's function of this name and signature (from CUDA 11.8 on).
+    let real: LaunchEx = unsafe { std::mem::transmute(real) };
+    // SAFETY: the caller's own arguments, handed on.
+    unsafe { real(config, function, parameters, extra) }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod entry {
+    use std::ffi::{c_char, c_void};
+
+    // What launchers get for `dlsym`: as in `cupti::reroute`, whoever asks by the scope it calls from goes on to the real one.
+    std::arch::global_asm!(
+        ".globl gapprobe_dlsym_of_launcher",
+        ".hidden gapprobe_dlsym_of_launcher",
+        ".type gapprobe_dlsym_of_launcher,@function",
+        ".p2align 4",
+        "gapprobe_dlsym_of_launcher:",
+        ".cfi_startproc",
+        "lea rax, [rdi + 1]",
+        "cmp rax, 1",
+        "jbe 2f",
+        "jmp {with_handle}",
+        "2: jmp qword ptr [rip + dlsym@GOTPCREL]",
+        ".cfi_endproc",
+        ".size gapprobe_dlsym_of_launcher, . - gapprobe_dlsym_of_launcher",
+        with_handle = sym super::dlsym_with_handle,
+    );
+    extern "C" {
+        pub(super) fn gapprobe_dlsym_of_launcher(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+    }
+}
+#[cfg(not(target_arch = "x86_64"))]
+use dlsym_with_handle as dlsym_of_launcher;
+#[cfg(target_arch = "x86_64")]
+use entry::gapprobe_dlsym_of_launcher as dlsym_of_launcher;
+
+/// A launcher asks a library that it opened. What is not the very function that ours hands on to it gets as it is.
+unsafe extern "C" fn dlsym_with_handle(handle: *mut c_void, name: *const c_char) -> *mut c_void {
+    // SAFETY: the launcher's own arguments to dlsym.
+    let found = unsafe { libc::dlsym(handle, name) };
+    if found.is_null() || name.is_null() {
+        return found;
+    }
+    guard(found, || {
+        // SAFETY: dlsym just read it as a C string.
+        let name = unsafe { CStr::from_ptr(name) };
+        let lead = LAUNCHES.iter().find(|l| l.name() == name && l.real() == found as usize);
+        lead.map_or(found, |l| l.ours() as *mut c_void)
+    })
+}
+
+/// Are launchers led here? (Windows are used.)
+static LEADS: AtomicBool = AtomicBool::new(false);
+
+/// Leads the launches of all objects mapped now here, and `dlsym` of the launchers. Returns whether slots were left alone for now.
+pub(super) fn lead_here() -> bool {
+    let driver = choose::driver();
+    if let Some(driver) = &driver {
+        // SAFETY: an open handle and a C string.
+        let function = unsafe { libc::dlsym(driver.handle.as_ptr(), c"cuStreamIsCapturing".as_ptr()) };
+        gate::know_captures(function as usize);
+    }
+    let left = Leads::find(&LAUNCHES, |_| driver.as_ref()).rewrite();
+    LEADS.store(true, Ordering::Release);
+    lead_launchers(LAUNCHERS);
+    left
+}
+
+/// The interpreter has just loaded this: a launcher is led here before it asks for anything.
+pub(crate) fn lead_loaded(path: &[u8]) {
+    let holds = |part: &&&str| path.windows(part.len()).any(|w| w == part.as_bytes());
+    if let Some(part) = LAUNCHERS.iter().find(holds).filter(|_| LEADS.load(Ordering::Acquire)) {
+        lead_launchers(&[part]);
+    }
+}
+
+fn lead_launchers(parts: &[&str]) {
+    struct Launchers<'a>(&'a [&'a str]);
+    impl imports::Rewrite for Launchers<'_> {
+        fn wants(&mut self, object: &[u8]) -> bool {
+            self.0.iter().any(|part| object.windows(part.len()).any(|w| w == part.as_bytes()))
+        }
+
+        fn replacement(&mut self, name: &[u8], _now: usize, _own: &Range<u64>) -> Option<usize> {
+            (name == b"dlsym").then_some(dlsym_of_launcher as *const () as usize)
+        }
+    }
+    imports::rewrite(&mut Launchers(parts));
+}
