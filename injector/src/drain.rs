@@ -35,7 +35,7 @@ use crate::{clock, flush, hostpool, lifecycle, losses, recording, stopped};
 const PERIOD_MS: u64 = 50;
 /// Pause while a ring or the pool fills quickly, ms.
 const SHORTEST_PERIOD_MS: u64 = 5;
-/// So long after recording begins, or goes on, rounds follow each other that closely, ns: how fast rings fill is not known yet, and a thread that launches
+/// So long after recording begins, or goes on after as long, rounds follow each other that closely, ns: how fast rings fill is not known yet, and a thread that launches
 /// 230,000 times a second fills its own in 36 ms (H100: windows of 60 ms lost most of their calls).
 const FRESH: u64 = 250_000_000;
 /// Between two looks at how fast records come, ns.
@@ -72,8 +72,8 @@ pub(crate) struct Recorder {
     last_clock: u64,
     last_mirror: u64,
     rate_since: u64,
-    /// Was anything recorded in the last round, and how long is it new that it is, ns?
-    was_on: bool,
+    /// The last round in which anything was recorded, and how long it is new that anything is, ns.
+    on_at: u64,
     fresh_until: u64,
     /// How far the GPU's records were delivered when the last round began, ns.
     delivered_to: u64,
@@ -119,7 +119,7 @@ impl Recorder {
             last_clock: 0,
             last_mirror: 0,
             rate_since: now,
-            was_on: false,
+            on_at: 0,
             fresh_until: 0,
             delivered_to: 0,
             ticks: Keeper::default(),
@@ -144,10 +144,11 @@ impl Recorder {
                 first_op: &mut self.decoder.first_op,
             },
         );
-        let is_on = self.capture.is_on();
-        let was_on = std::mem::replace(&mut self.was_on, is_on);
-        if is_on && !was_on {
-            self.fresh_until = now + FRESH;
+        if self.capture.is_on() {
+            // (a program that switches all the time tells how fast its calls come)
+            if now.saturating_sub(std::mem::replace(&mut self.on_at, now)) > FRESH {
+                self.fresh_until = now + FRESH;
+            }
         }
         // the buffers first, then the rings, then decode: a capture mark is known before the ops launched after it
         let full = buffers::take_full();
@@ -394,7 +395,7 @@ pub(crate) fn run() {
             }
             recorder.round(false);
             let is_fresh = clock::monotonic() < recorder.fresh_until;
-            soon = if is_fresh { SHORTEST_PERIOD_MS } else { recorder.callers.period(PERIOD_MS) };
+            soon = recorder.callers.period(if is_fresh { SHORTEST_PERIOD_MS } else { PERIOD_MS });
         }
         ROUNDS.fetch_add(1, Ordering::AcqRel);
         DRAIN_CPU.store(clock::thread_cpu(), Ordering::Relaxed);

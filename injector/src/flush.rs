@@ -70,7 +70,7 @@ fn flushed() -> bool {
 
 /// The thread's body.
 pub(crate) fn run() {
-    *LOOKED.lock() = Some(Looked { loads: choose::load_count(), at: clock::monotonic() });
+    let mut looked = Looked { loads: choose::load_count(), at: clock::monotonic() };
     loop {
         if FINAL.load(Ordering::Acquire) == 0 {
             let sleep = Sleep::begin(PERIOD_MS * 1_000_000);
@@ -94,7 +94,7 @@ pub(crate) fn run() {
             plain();
         }
         ENDED.fetch_add(1, Ordering::AcqRel);
-        look_for_clients();
+        step_aside_for_new_clients(&mut looked);
     }
 }
 
@@ -204,15 +204,9 @@ struct Looked {
     at: u64,
 }
 
-/// The last look. Nobody waits for it for long: who has it may be waiting for a library that the waiting thread is loading.
-static LOOKED: Mutex<Option<Looked>> = Mutex::new(None);
-const LONGEST_LOOK: Duration = Duration::from_millis(20);
-
 /// A library that takes the subscription by dlsym was mapped since: lead it to our wrappers, and leave it the
-/// subscription. By the flush thread, and by a thread of the program's that has just loaded one.
-pub(crate) fn look_for_clients() {
-    let Some(mut looked) = LOOKED.try_lock_for(LONGEST_LOOK) else { return };
-    let Some(looked) = looked.as_mut() else { return };
+/// subscription.
+fn step_aside_for_new_clients(looked: &mut Looked) {
     let at = clock::monotonic();
     let before = std::mem::replace(looked, Looked { loads: choose::load_count(), at });
     if looked.loads == before.loads {

@@ -51,6 +51,32 @@ pub(crate) trait Rewrite {
     fn replacement(&mut self, name: &[u8], now: usize, own: &Range<u64>) -> Option<usize>;
 }
 
+/// Several of them in one walk: the relocations of a large library take milliseconds to look through.
+pub(crate) struct Several<'a, const N: usize> {
+    who: [&'a mut dyn Rewrite; N],
+    wants: [bool; N],
+}
+
+impl<'a, const N: usize> Several<'a, N> {
+    pub(crate) fn new(who: [&'a mut dyn Rewrite; N]) -> Several<'a, N> {
+        Several { who, wants: [false; N] }
+    }
+}
+
+impl<const N: usize> Rewrite for Several<'_, N> {
+    fn wants(&mut self, object: &[u8]) -> bool {
+        for (wants, who) in self.wants.iter_mut().zip(&mut self.who) {
+            *wants = who.wants(object);
+        }
+        self.wants.contains(&true)
+    }
+
+    fn replacement(&mut self, name: &[u8], now: usize, own: &Range<u64>) -> Option<usize> {
+        let each = self.who.iter_mut().zip(&self.wants).filter(|(_, wants)| **wants);
+        each.filter_map(|(who, _)| who.replacement(name, now, own)).next()
+    }
+}
+
 /// Looks through every mapped object. Harmless to repeat.
 pub(crate) fn rewrite(mut who: &mut dyn Rewrite) {
     let data: *mut &mut dyn Rewrite = &mut who;
@@ -162,15 +188,94 @@ fn write(slot: &AtomicUsize, address: usize, sealed: Option<&Range<u64>>) {
     let at = std::ptr::from_ref(slot) as usize;
     let page = (at & !4095) as *mut c_void;
     let is_sealed = sealed.is_some_and(|r| r.contains(&(at as u64)));
+    // An object is in the list before the loader has relocated it, and sealed that page: sealed by us it would be the loader's next store that
+    // faults. Sealed between this look and our store it stays open, which does no harm.
+    let was_sealed = is_sealed && is_writable(at as u64) == Some(false);
     if is_sealed {
-        // SAFETY: one page of the object's own relocated data, which the loader sealed read-only.
+        // SAFETY: one page of the object's own data, which the loader sealed read-only or is about to.
         if unsafe { libc::mprotect(page, 4096, libc::PROT_READ | libc::PROT_WRITE) } != 0 {
             return;
         }
     }
     slot.store(address, Ordering::Release);
-    if is_sealed {
+    if was_sealed {
         // SAFETY: seals the page again.
         unsafe { libc::mprotect(page, 4096, libc::PROT_READ) };
+    }
+}
+
+/// Is the page of this address writable now, as /proc/self/maps says? `None`: it does not say. Allocates nothing: the loader's lock is held.
+fn is_writable(address: u64) -> Option<bool> {
+    // SAFETY: a C string and flags.
+    let file = unsafe { libc::open(c"/proc/self/maps".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+    if file < 0 {
+        return None;
+    }
+    let (mut buffer, mut line) = ([0u8; 4096], Line::default());
+    let found = loop {
+        // SAFETY: an open descriptor, and a buffer of that many bytes.
+        let got = unsafe { libc::read(file, buffer.as_mut_ptr().cast(), buffer.len()) };
+        let Some(bytes) = buffer.get(..usize::try_from(got).unwrap_or(0)).filter(|b| !b.is_empty()) else {
+            break None;
+        };
+        if let Some(found) = bytes.iter().find_map(|byte| line.take(*byte, address)) {
+            break Some(found);
+        }
+    };
+    // SAFETY: our own descriptor, once.
+    unsafe { libc::close(file) };
+    found
+}
+
+/// A line of /proc/self/maps, byte by byte: `from-to rwxp ...`, in hexadecimal digits.
+#[derive(Default)]
+struct Line {
+    /// How far: 0 the begin, 1 the end, 2 the first letter of what is allowed, 3 its second, 4 the rest.
+    part: u8,
+    from: u64,
+    to: u64,
+}
+
+impl Line {
+    /// The next byte; whether the line's pages are writable where `address` is in them.
+    fn take(&mut self, byte: u8, address: u64) -> Option<bool> {
+        let digit = (byte as char).to_digit(16).map(u64::from);
+        match (self.part, byte) {
+            (_, b'\n') => *self = Line::default(),
+            (0, b'-') | (1, b' ') | (2, _) => self.part += 1,
+            (0, _) => self.from = self.from << 4 | digit.unwrap_or(0),
+            (1, _) => self.to = self.to << 4 | digit.unwrap_or(0),
+            (3, _) => {
+                self.part = 4;
+                return (self.from..self.to).contains(&address).then_some(byte == b'w');
+            }
+            _ => {}
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_that_are_writable_and_pages_that_are_not() {
+        static SEALED: [u8; 8] = *b"constant";
+        let here = 0u64;
+        assert_eq!(is_writable(std::ptr::from_ref(&here) as u64), Some(true));
+        assert_eq!(is_writable(SEALED.as_ptr() as u64), Some(false));
+        assert_eq!(is_writable(is_writable as *const () as u64), Some(false));
+        assert_eq!(is_writable(8), None);
+        let text =
+            b"1000-2000 r--p 0 08:01 1 /a-b w\n2000-3000 rw-p 0 00:00 0\nf000-ff00 r-xp 0 00:00 0 [x]\n";
+        let of = |address| {
+            let mut line = Line::default();
+            text.iter().find_map(|b| line.take(*b, address))
+        };
+        assert_eq!(
+            [0x1000, 0x1fff, 0x2000, 0x2fff, 0x3000, 0xf800].map(of),
+            [Some(false), Some(false), Some(true), Some(true), None, Some(false)]
+        );
     }
 }

@@ -171,8 +171,10 @@ fn decimal(name: &str, low: f64, high: f64, or_zero: bool, default: f64, complai
 /// Most steps from one window to the next.
 const MOST_STEPS: u64 = 1 << 40;
 
-fn windows(complaints: &mut Complaints) -> Wish {
-    let budget = decimal(setting::BUDGET, 0.01, 100.0, false, 0.5, complaints);
+/// `flies`: the flight recorder is asked for, which needs all to be recorded.
+fn windows(flies: bool, complaints: &mut Complaints) -> Wish {
+    let usual = if flies { 100.0 } else { 0.5 };
+    let budget = decimal(setting::BUDGET, 0.01, 100.0, false, usual, complaints);
     let wish = if budget >= 100.0 { Wish::All } else { Wish::Budget(budget / 100.0) };
     let Some(raw) = environment::value(setting::WINDOW).filter(|v| !v.trim_ascii().is_empty()) else {
         return wish;
@@ -204,13 +206,14 @@ pub(crate) fn read() -> Settings {
     let exit_ms = number(setting::EXIT_MS, 0, 600_000, 2000, &mut complaints);
     let keep_mb = number(setting::KEEP_MB, 0, u64::from(u32::MAX), 0, &mut complaints);
     let keep_days = number(setting::KEEP_DAYS, 0, 36_500, 0, &mut complaints);
+    let flight_s = number(setting::FLIGHT, 0, 600, 0, &mut complaints);
     let sample_hz = number(setting::SAMPLE_HZ, 0, 1000, 100, &mut complaints);
     Settings {
         sample_hz,
-        windows: windows(&mut complaints),
+        windows: windows(flight_s > 0, &mut complaints),
         free_ns: number(setting::TEST_FREE_MS, 0, 3_600_000, 2000, &mut complaints) * 1_000_000,
         slow_step: decimal(setting::SLOW_STEP, 1.05, 100.0, true, 1.5, &mut complaints),
-        flight_ns: number(setting::FLIGHT, 0, 600, 0, &mut complaints) * 1_000_000_000,
+        flight_ns: flight_s * 1_000_000_000,
         keep: Keep::new(Some(keep_mb), Some(keep_days)),
         no_nvml: choice(setting::NVML, ["1", "0"], &mut complaints),
         no_sites: choice(setting::SITES, ["1", "0"], &mut complaints),

@@ -9,15 +9,16 @@
 use std::ffi::{c_char, c_int, c_void, CStr};
 use std::ops::Range;
 
+use super::reroute;
 use crate::guard::guard;
-use crate::{flush, imports, lifecycle, neighbours, windows};
+use crate::{imports, lifecycle, neighbours, windows};
 
 #[cfg(target_arch = "x86_64")]
 mod entry {
     use std::ffi::{c_char, c_int, c_void};
 
-    // A name without a directory is looked for by the paths of whoever calls, and `$ORIGIN` is the caller's, which dlopen tells by its
-    // return address: all but absolute paths jump on to the real one.
+    // Who calls dlopen decides where names without a directory, `$ORIGIN`, and what the library itself needs are looked for; dlopen tells it by its return
+    // address. So all but the few libraries that we lead jump on to the real one.
     std::arch::global_asm!(
         ".globl gapprobe_dlopen_of_interpreter",
         ".hidden gapprobe_dlopen_of_interpreter",
@@ -25,23 +26,51 @@ mod entry {
         ".p2align 4",
         "gapprobe_dlopen_of_interpreter:",
         ".cfi_startproc",
-        "test rdi, rdi",
+        "push rdi",
+        ".cfi_adjust_cfa_offset 8",
+        "push rsi",
+        ".cfi_adjust_cfa_offset 8",
+        "sub rsp, 8",
+        ".cfi_adjust_cfa_offset 8",
+        "call {is_led}",
+        "add rsp, 8",
+        ".cfi_adjust_cfa_offset -8",
+        "pop rsi",
+        ".cfi_adjust_cfa_offset -8",
+        "pop rdi",
+        ".cfi_adjust_cfa_offset -8",
+        "test al, al",
         "jz 2f",
-        "cmp byte ptr [rdi], 47",
-        "jne 2f",
-        "jmp {absolute}",
+        "jmp {led}",
         "2: jmp qword ptr [rip + dlopen@GOTPCREL]",
         ".cfi_endproc",
         ".size gapprobe_dlopen_of_interpreter, . - gapprobe_dlopen_of_interpreter",
-        absolute = sym super::dlopen_absolute,
+        is_led = sym super::is_led,
+        led = sym super::dlopen_and_lead,
     );
     extern "C" {
         pub(super) fn gapprobe_dlopen_of_interpreter(path: *const c_char, flags: c_int) -> *mut c_void;
     }
 }
 
-/// The interpreter opens a library by its absolute path.
-unsafe extern "C" fn dlopen_absolute(path: *const c_char, flags: c_int) -> *mut c_void {
+fn is_client(path: &[u8]) -> bool {
+    neighbours::DLSYM_CLIENTS.iter().any(|part| path.windows(part.len()).any(|w| w == part.as_bytes()))
+}
+
+/// Is it a library that is to be led to us? An absolute path: all others are the caller's.
+unsafe extern "C" fn is_led(path: *const c_char) -> bool {
+    guard(false, || {
+        if path.is_null() || !lifecycle::is_live() {
+            return false;
+        }
+        // SAFETY: the interpreter's own argument to dlopen, a C string.
+        let path = unsafe { CStr::from_ptr(path) }.to_bytes();
+        path.starts_with(b"/") && (is_client(path) || windows::driver::leads_what_is_loaded(path))
+    })
+}
+
+/// The interpreter opens such a library.
+unsafe extern "C" fn dlopen_and_lead(path: *const c_char, flags: c_int) -> *mut c_void {
     // SAFETY: the interpreter's own arguments.
     let handle = unsafe { libc::dlopen(path, flags) };
     // (where it failed, dlerror is the interpreter's to read: nothing is asked of the loader)
@@ -49,12 +78,10 @@ unsafe extern "C" fn dlopen_absolute(path: *const c_char, flags: c_int) -> *mut 
         guard((), || {
             // SAFETY: dlopen just read it as a C string.
             let path = unsafe { CStr::from_ptr(path) }.to_bytes();
-            let holds = |part: &&str| path.windows(part.len()).any(|w| w == part.as_bytes());
-            if lifecycle::is_live() {
+            if is_client(path) {
+                reroute::lead_loaded();
+            } else {
                 windows::driver::lead_loaded(path);
-            }
-            if lifecycle::is_live() && neighbours::DLSYM_CLIENTS.iter().any(holds) {
-                flush::look_for_clients();
             }
         });
     }

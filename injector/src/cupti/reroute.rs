@@ -12,6 +12,9 @@
 use std::ffi::{c_char, c_void, CStr};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use super::{arbiter, choose, session};
 use crate::guard::guard;
@@ -97,17 +100,43 @@ pub(crate) fn clients(since: u64) {
     if !choose::finish_loading(neighbours::DLSYM_CLIENTS) {
         return;
     }
-    /// Proton asks us for all functions. (It opens its own libcupti all the same.)
-    static IS_LED: AtomicBool = AtomicBool::new(false);
-    // what it has of its own copy it keeps: no function of ours to Proton then, nor where ours lacks one that it asks for
+    let _leading = LEADING.lock();
+    let (proton, keeps_its_own) = proton();
+    if keeps_its_own {
+        arbiter::leave(since);
+    }
+    lead(proton, keeps_its_own);
+}
+
+/// The program's thread has just loaded a client: it is led before its first call. What needs more than that (leaving, the subscription) is left to the
+/// flush thread, and to our wrappers, which the client calls now.
+pub(crate) fn lead_loaded() {
+    // (who has it holds no lock of the loader's, and is quick)
+    let Some(_leading) = LEADING.try_lock_for(LONGEST_LEADING) else { return };
+    let (proton, keeps_its_own) = proton();
+    if session::get().is_some() && !keeps_its_own {
+        lead(proton, false);
+    }
+}
+
+/// Held while clients are led.
+static LEADING: Mutex<()> = Mutex::new(());
+const LONGEST_LEADING: Duration = Duration::from_millis(20);
+/// Proton asks us for all functions. (It opens its own libcupti all the same.)
+static IS_LED: AtomicBool = AtomicBool::new(false);
+
+/// Is Proton here, with a libcupti of its own; and is it to keep that: what it has of it already it keeps, no function of ours to Proton then, nor where
+/// ours lacks one that it asks for.
+fn proton() -> (bool, bool) {
     let session = session::get();
     let proton = neighbours::cupti_of_proton(session.map(|s| std::path::Path::new(&s.path)));
     let is_too_old = session.is_some_and(|s| s.cupti.get_graph_exec_id.is_none());
     let is_led = IS_LED.load(Ordering::Acquire);
     let keeps_its_own = proton.as_ref().is_some_and(|(_, is_open)| !is_led && (*is_open || is_too_old));
-    if keeps_its_own {
-        arbiter::leave(since);
-    }
+    (proton.is_some(), keeps_its_own)
+}
+
+fn lead(proton: bool, keeps_its_own: bool) {
     struct Clients {
         keeps_its_own: bool,
     }
@@ -123,7 +152,7 @@ pub(crate) fn clients(since: u64) {
         }
     }
     imports::rewrite(&mut Clients { keeps_its_own });
-    if proton.is_some() && !keeps_its_own {
+    if proton && !keeps_its_own {
         IS_LED.store(true, Ordering::Release);
     }
 }

@@ -70,6 +70,9 @@ impl Doubt {
 
     /// Whether it was worth it, once that is known.
     pub(super) fn is_over(&self, factor: f64, now: u64) -> Option<bool> {
+        if step_clock::steps() + 1 < self.from {
+            return Some(false); // steps are numbered anew: another anchor
+        }
         self.judge(&step_clock::times(self.from, u64::MAX), factor, now)
     }
 

@@ -45,7 +45,12 @@ impl Spent {
     pub(crate) fn of(totals: &[u64; total::SLOTS], callback_ns: u64) -> Spent {
         let of = |t: Total| totals.get(t as usize).copied().unwrap_or(0);
         let launches = of(Total::Launches) + of(Total::GraphLaunches);
-        Spent { launches, nodes: of(Total::Kernels).saturating_sub(of(Total::Launches)), callback_ns }
+        // (a kernel whose call was lost is no node)
+        let nodes = match of(Total::GraphLaunches) {
+            0 => 0,
+            _ => of(Total::Kernels).saturating_sub(of(Total::Launches)),
+        };
+        Spent { launches, nodes, callback_ns }
     }
 
     /// Launches, of kernels and graphs.
@@ -141,18 +146,16 @@ impl Budget {
         self.spent_ns > self.free_ns + share * now.saturating_sub(self.began) as f64
     }
 
-    /// The window whose last step was before `step` against the steps from `since` on, when CUPTI was off, once they are there.
-    pub(super) fn hold_against(&mut self, step: u64, since: u64) {
+    /// The window from step `begin` to before `step` against the steps from `since` on, when CUPTI was off, once they are there: as many blocks as
+    /// lie in the window.
+    pub(super) fn hold_against(&mut self, begin: u64, step: u64, since: u64) {
         let behind = since + LEFT_OUT;
         if self.held_at == step || step_clock::steps() < behind + BLOCKS * STEPS {
             return;
         }
         self.held_at = step;
-        let block = |from: u64| {
-            Some(step_clock::times(from, from + STEPS)).filter(|t| t.len() as u64 == STEPS).and_then(median)
-        };
-        for n in 0..BLOCKS {
-            let inside = step.saturating_sub(LEFT_OUT + (n + 1) * STEPS);
+        for n in blocks_within(begin, step) {
+            let inside = step - LEFT_OUT - (n + 1) * STEPS;
             if let (Some(a), Some(b)) = (block(inside), block(behind + n * STEPS)) {
                 if self.pairs.len() == MOST_PAIRS {
                     self.pairs.remove(0);
@@ -208,6 +211,18 @@ impl Budget {
     }
 }
 
+/// Blocks before `step`, counted backwards, that begin in the window that was open at step `begin`.
+fn blocks_within(begin: u64, step: u64) -> std::ops::Range<u64> {
+    let first = if begin == 0 { 0 } else { begin + LEFT_OUT };
+    0..(step.saturating_sub(LEFT_OUT + first) / STEPS).min(BLOCKS)
+}
+
+/// Median of the step times of a block, where all of them are known.
+fn block(from: u64) -> Option<f64> {
+    let times = step_clock::times(from, from + STEPS);
+    (times.len() as u64 == STEPS).then(|| median(times)).flatten()
+}
+
 /// The middle one.
 pub(super) fn median(mut values: Vec<u64>) -> Option<f64> {
     let middle = values.len() / 2;
@@ -246,6 +261,27 @@ mod tests {
         budget.reopened();
         budget.look(3 * SECOND, false, spent(1000), 3000);
         assert_eq!(budget.spent_ns - before, 1000.0 * (RESIDUE_FIRST_NS + RESIDUE_NS));
+    }
+
+    #[test]
+    fn blocks_are_of_the_window_alone() {
+        assert_eq!(blocks_within(0, 5000), 0..8, "the first one");
+        assert_eq!(blocks_within(8192, 8192 + 64), 0..4);
+        assert_eq!(blocks_within(8192, 8192 + 16), 0..0);
+        assert_eq!(blocks_within(8192, 8192 + 18), 0..1);
+        assert_eq!(blocks_within(8192, 8192 + 4096), 0..8);
+        assert_eq!(blocks_within(8192, 0), 0..0, "steps are numbered anew");
+    }
+
+    #[test]
+    fn a_kernel_whose_call_was_lost_is_no_node_of_a_graph() {
+        let mut totals = [0; total::SLOTS];
+        for (t, n) in [(Total::Kernels, 1000), (Total::Launches, 998)] {
+            totals[t as usize] = n;
+        }
+        assert_eq!(Spent::of(&totals, 0).nodes, 0);
+        totals[Total::GraphLaunches as usize] = 1;
+        assert_eq!(Spent::of(&totals, 0).nodes, 2);
     }
 
     #[test]

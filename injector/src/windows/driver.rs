@@ -52,9 +52,21 @@ pub(super) static LAUNCHES: [Lead; 2] = [
     Lead::new(c"cuLaunchKernelEx", pack(DRIVER, 652), || launch_ex as LaunchEx as usize),
 ];
 
-/// Parts of the paths of launchers that ask `dlsym`.
-const LAUNCHERS: &[&str] =
-    &["libtorch_cpu.", "libtorch_cuda.", "libtorch_python.", "libc10", "triton_launcher", "cuda_utils"];
+/// What the names of launchers' files begin with, which ask `dlsym`.
+const LAUNCHERS: &[&[u8]] = &[
+    b"libtorch_cpu.",
+    b"libtorch_cuda.",
+    b"libtorch_python.",
+    b"libc10",
+    b"__triton_launcher",
+    b"cuda_utils.",
+];
+
+/// Is this path a launcher's?
+fn is_launcher(path: &[u8]) -> bool {
+    let file = path.rsplit(|b| *b == b'/').next().unwrap_or(path);
+    LAUNCHERS.iter().any(|name| file.starts_with(name))
+}
 
 fn real<const N: usize>() -> usize {
     LAUNCHES.get(N).map_or(0, Lead::real)
@@ -73,7 +85,7 @@ unsafe extern "C" fn launch(
     parameters: *mut *mut c_void,
     extra: *mut *mut c_void,
 ) -> c_int {
-    guard((), || step_clock::on_launch(function as usize));
+    guard((), step_clock::on_driver_launch);
     let real = real::<0>();
     if real == 0 {
         return NOT_INITIALIZED;
@@ -93,7 +105,7 @@ unsafe extern "C" fn launch_ex(
     parameters: *mut *mut c_void,
     extra: *mut *mut c_void,
 ) -> c_int {
-    guard((), || step_clock::on_launch(function as usize));
+    guard((), step_clock::on_driver_launch);
     let real = real::<1>();
     if real == 0 {
         return NOT_INITIALIZED;
@@ -155,38 +167,66 @@ unsafe extern "C" fn dlsym_with_handle(handle: *mut c_void, name: *const c_char)
 /// Are launchers led here? (Windows are used.)
 static LEADS: AtomicBool = AtomicBool::new(false);
 
-/// Leads the launches of all objects mapped now here, and `dlsym` of the launchers. Returns whether slots were left alone for now.
-pub(super) fn lead_here() -> bool {
+/// The driver's launches in the slots of all objects, to be led here.
+pub(super) fn leads() -> Leads<2> {
     let driver = choose::driver();
     if let Some(driver) = &driver {
         // SAFETY: an open handle and a C string.
         let function = unsafe { libc::dlsym(driver.handle.as_ptr(), c"cuStreamIsCapturing".as_ptr()) };
         gate::know_captures(function as usize);
     }
-    let left = Leads::find(&LAUNCHES, |_| driver.as_ref()).rewrite();
     LEADS.store(true, Ordering::Release);
-    lead_launchers(LAUNCHERS);
-    left
+    Leads::find(&LAUNCHES, |_| driver.as_ref())
 }
 
-/// The interpreter has just loaded this: a launcher is led here before it asks for anything.
+/// Would the interpreter load a launcher by this path, and is it to be led here?
+pub(crate) fn leads_what_is_loaded(path: &[u8]) -> bool {
+    is_launcher(path) && LEADS.load(Ordering::Acquire)
+}
+
+/// The interpreter has just loaded this: it is led here before it asks for anything.
 pub(crate) fn lead_loaded(path: &[u8]) {
-    let holds = |part: &&&str| path.windows(part.len()).any(|w| w == part.as_bytes());
-    if let Some(part) = LAUNCHERS.iter().find(holds).filter(|_| LEADS.load(Ordering::Acquire)) {
-        lead_launchers(&[part]);
+    imports::rewrite(&mut Launchers { only: Some(path) });
+}
+
+/// Leads `dlsym` of launchers here.
+pub(super) struct Launchers<'a> {
+    /// This one; `None`: all.
+    pub(super) only: Option<&'a [u8]>,
+}
+
+impl imports::Rewrite for Launchers<'_> {
+    fn wants(&mut self, object: &[u8]) -> bool {
+        self.only.map_or_else(|| is_launcher(object), |path| path == object)
+    }
+
+    fn replacement(&mut self, name: &[u8], now: usize, own: &Range<u64>) -> Option<usize> {
+        // (not of an object that is not relocated yet, and not where somebody else has it)
+        let is_plain = || now == libc::dlsym as *const () as usize || own.contains(&(now as u64));
+        (name == b"dlsym" && is_plain()).then_some(dlsym_of_launcher as *const () as usize)
     }
 }
 
-fn lead_launchers(parts: &[&str]) {
-    struct Launchers<'a>(&'a [&'a str]);
-    impl imports::Rewrite for Launchers<'_> {
-        fn wants(&mut self, object: &[u8]) -> bool {
-            self.0.iter().any(|part| object.windows(part.len()).any(|w| w == part.as_bytes()))
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-        fn replacement(&mut self, name: &[u8], _now: usize, _own: &Range<u64>) -> Option<usize> {
-            (name == b"dlsym").then_some(dlsym_of_launcher as *const () as usize)
+    #[test]
+    fn launchers_are_told_by_their_files_names() {
+        for path in [
+            "/venv/torch/lib/libtorch_cpu.so",
+            "/root/.triton/cache/ab/__triton_launcher.cpython-312-x86_64-linux-gnu.so",
+            "/c/cuda_utils.so",
+        ] {
+            assert!(is_launcher(path.as_bytes()), "{path}");
+        }
+        for path in [
+            "/home/me/cuda_utils/.venv/jax_plugins/xla_cuda_plugin.so",
+            "/x/libtorch_cpu/libproton.so",
+            "",
+            "/usr/lib/libc.so.6",
+        ] {
+            assert!(!is_launcher(path.as_bytes()), "{path}");
         }
     }
-    imports::rewrite(&mut Launchers(parts));
 }

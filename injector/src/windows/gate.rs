@@ -9,9 +9,8 @@
 //!
 //! So who wants to switch says so ([`want`]), and a thread of the program's that is about to launch does it, once no other one is inside
 //! of a launch (others wait at the gate meanwhile: 0.3 ms at most, two times a window). Where every thread that launches is waiting for the
-//! GPU, as in a program that hangs, the flush thread does it ([`from_aside`]). Launches that do not come through the slots of `runtime`
-//! are not seen: where a thread makes those alone, or hardly any is seen, nothing is switched at all ([`is_possible`]). (Triton's launches are such ones, by threads
-//! that come to the gate with others: five in six of a compiled step.)
+//! GPU, as in a program that hangs, the flush thread does it ([`from_aside`]). Launches that do not come through the slots of `runtime` and `driver`
+//! are not seen (cuBLAS's, XLA's): where a thread makes those alone, or hardly any is seen, nothing is switched at all ([`is_possible`]).
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicU8, AtomicUsize, Ordering};
@@ -81,7 +80,7 @@ pub(super) fn enter(stream: *mut c_void) -> Inside {
         attempt(stream);
     }
     if !thread_block::with(|b| b.launches.replace(true)) {
-        THREADS.fetch_add(1, Ordering::Relaxed);
+        first_time();
     }
     // Sequentially consistent on both sides: either who closed the gate sees this thread inside, or this thread sees it closed.
     INSIDE.fetch_add(1, Ordering::SeqCst);
@@ -89,6 +88,14 @@ pub(super) fn enter(stream: *mut c_void) -> Inside {
         wait_outside();
     }
     Inside(())
+}
+
+#[cold]
+#[inline(never)]
+fn first_time() {
+    THREADS.fetch_add(1, Ordering::Relaxed);
+    // it has come here after all
+    STRANGE.fetch_sub(thread_block::with(|b| b.strange.take()), Ordering::Relaxed);
 }
 
 #[cold]
@@ -122,7 +129,12 @@ fn nap() {
 /// A launch of which CUPTI tells, on the thread that made it. HOT.
 #[inline]
 pub(crate) fn on_launch() {
-    if !thread_block::with(|b| b.launches.get()) {
+    let is_strange = thread_block::with(|b| {
+        let is_strange = !b.launches.get();
+        b.strange.set(b.strange.get() + u64::from(is_strange));
+        is_strange
+    });
+    if is_strange {
         STRANGE.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -132,7 +144,7 @@ pub(super) fn strange() -> u64 {
     STRANGE.load(Ordering::Relaxed)
 }
 
-/// Can it be told when no thread is inside of a launch? Once it could, it can.
+/// Can it be told when no thread is inside of a launch?
 pub(crate) fn is_possible() -> bool {
     POSSIBLE.load(Ordering::Relaxed)
 }
@@ -166,10 +178,13 @@ impl Launches {
     }
 }
 
-/// While all is recorded: the launches since the last look that told anything. `false`: they are too few to tell.
+/// While all is recorded: the launches since the last look that told anything. `false`: they are too few to tell. A thread that begins later to make
+/// others alone is found out in any window.
 pub(super) fn compare(launches: &Launches) -> bool {
     if launches.come_here() {
         POSSIBLE.store(true, Ordering::Relaxed);
+    } else if launches.strange.is_some_and(|n| n > 0) {
+        POSSIBLE.store(false, Ordering::Relaxed);
     }
     launches.recorded >= TELLING
 }

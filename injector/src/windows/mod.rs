@@ -45,7 +45,7 @@ use crate::front::{FirstOp, Front};
 use crate::program::Capture;
 use crate::settings::{Settings, Wish};
 use crate::store::Store;
-use crate::{clock, flight, flush, program};
+use crate::{clock, flight, flush, imports, program};
 use between::Between;
 use budget::Budget;
 use plan::Plan;
@@ -94,7 +94,8 @@ pub(crate) struct Windows {
     /// Recorded up to this step or this time whatever the schedule says.
     asked: Option<Asked>,
     last_look: u64,
-    /// The first step that is not wanted any more, and the step at which CUPTI was off.
+    /// The step at which the window was open, the first that is not wanted any more, and the step at which CUPTI was off.
+    opened_at_step: u64,
     closed_at_step: u64,
     off_at_step: u64,
     between: Between,
@@ -147,6 +148,7 @@ impl Windows {
             search: step_clock::Search::default(),
             asked: None,
             last_look: 0,
+            opened_at_step: 0,
             closed_at_step: 0,
             off_at_step: 0,
             between: Between::default(),
@@ -198,6 +200,8 @@ impl Windows {
                 self.between.count(now, true, around.store);
                 around.front.begin(now, around.first_op, around.store);
                 self.begun += 1;
+                self.opened_at_step = step_clock::steps();
+                self.compared = launches(around.totals);
                 self.budget.reopened();
                 self.phase = Phase::Open;
             }
@@ -328,7 +332,7 @@ impl Windows {
             return;
         }
         let is_open = matches!(self.phase, Phase::Open | Phase::Closing);
-        if self.begun == 1 && self.phase == Phase::Open {
+        if self.phase == Phase::Open && (self.begun == 1 || session::tells_launches()) {
             let all = launches(around.totals);
             if gate::compare(&all.since(&self.compared)) {
                 self.compared = all;
@@ -341,15 +345,18 @@ impl Windows {
             step_clock::launches(),
         );
         if self.phase == Phase::Closed {
-            self.budget.hold_against(self.closed_at_step, self.off_at_step);
+            self.budget.hold_against(self.opened_at_step, self.closed_at_step, self.off_at_step);
             self.heed_alarm(now, has_steps, around.capture);
         } else if self.flies {
             self.watch.alarm(now, has_steps, self.unobserved(around.capture));
         }
         let Wish::Budget(share) = self.wish else { return };
-        if around.capture.is_the_programs()
-            || (self.schedule == Schedule::All && !self.budget.is_spent(now, share))
-        {
+        let is_time = match self.schedule {
+            Schedule::All => self.budget.is_spent(now, share),
+            // not within a window, which would be cut short
+            _ => self.phase == Phase::Closed,
+        };
+        if around.capture.is_the_programs() || !is_time {
             return;
         }
         let by = if has_steps && step_ns > 0 { By::Steps } else { By::Clock };
@@ -374,22 +381,16 @@ impl Windows {
         }
         let rings = self.watch.alarm(now, has_steps, self.unobserved(capture));
         let is_dear = self.schedule == Schedule::Asked && self.begun == 1;
-        let opens = match (is_dear, rings) {
-            (false, rings) => rings.is_some(),
-            (true, Some(reason)) => {
-                self.doubt = alarm::Doubt::of(reason, step_clock::steps(), now);
-                false
-            }
-            (true, None) => match self.doubt.as_ref().and_then(|d| d.is_over(self.watch.alarm.factor(), now))
-            {
-                Some(was_worth_it) => {
-                    self.doubt = None;
-                    was_worth_it
-                }
-                None => false,
-            },
-        };
-        if opens {
+        if !is_dear || !has_steps {
+            self.doubt = None;
+        } else if let (None, Some(reason)) = (&self.doubt, rings) {
+            self.doubt = alarm::Doubt::of(reason, step_clock::steps(), now);
+        }
+        let judged = self.doubt.as_ref().and_then(|d| d.is_over(self.watch.alarm.factor(), now));
+        if judged.is_some() {
+            self.doubt = None;
+        }
+        if judged == Some(true) || !is_dear && rings.is_some() {
             self.alarms += 1;
             let length = plan::window_steps(self.watch.alarm.usual_step());
             self.ask(step_clock::steps() + length, now + ALARM_NS);
@@ -452,7 +453,15 @@ fn lead_calls() {
     let looks = if is_new { 0 } else { LOOKS.load(Ordering::Relaxed) + 1 };
     LOOKS.store(looks, Ordering::Relaxed);
     if is_new || looks.is_power_of_two() && LEFT.load(Ordering::Relaxed) {
-        let left = [runtime::lead_here(), driver::lead_here(), waits::lead_here()];
-        LEFT.store(left.contains(&true), Ordering::Relaxed);
+        let (mut launches, mut by_driver, mut waits) = (runtime::leads(), driver::leads(), waits::leads());
+        let mut launchers = driver::Launchers { only: None };
+        imports::rewrite(&mut imports::Several::new([
+            &mut launches,
+            &mut by_driver,
+            &mut waits,
+            &mut launchers,
+        ]));
+        let left = launches.has_left() || by_driver.has_left() || waits.has_left();
+        LEFT.store(left, Ordering::Relaxed);
     }
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// HOT (the functions in the slots), COLD (`lead_here`)
+// HOT (the functions in the slots), COLD (`leads`)
 //! Launches of the CUDA runtime, seen without CUPTI: the slots through which the program's objects call the runtime lead here, and
 //! from here on to the runtime. Not by exported names: a process may have two runtimes, and an export cannot tell which of them
 //! a caller means. Where there are two, or something else in the global scope defines these names, nothing is led here; nor is
 //! a slot that is bound to anything but the runtime's own function.
 //!
-//! What is launched through the driver, by a runtime that is linked in, or by way of dlsym is not seen.
+//! What is launched by a runtime that is linked in, or by way of dlsym, is not seen; through the driver: `driver`.
 
 use std::ffi::{c_int, c_void};
 
@@ -105,9 +105,8 @@ unsafe extern "C" fn launch_graph(graph: *mut c_void, stream: *mut c_void) -> c_
     unsafe { real(graph, stream) }
 }
 
-/// Leads the launches here, all or none. Returns whether slots were left alone for now.
-pub(super) fn lead_here() -> bool {
-    let Some(runtime) = choose::only_runtime() else { return false };
-    let Some(launches) = Leads::find(&LAUNCHES, |_| Some(&runtime)).whole() else { return false };
-    launches.rewrite()
+/// The runtime's launches in the slots of all objects, to be led here: all or none.
+pub(super) fn leads() -> Leads<4> {
+    let found = choose::only_runtime().and_then(|runtime| Leads::find(&LAUNCHES, |_| Some(&runtime)).whole());
+    found.unwrap_or_else(|| Leads::none(&LAUNCHES))
 }

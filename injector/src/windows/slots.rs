@@ -69,10 +69,13 @@ impl<const N: usize> Leads<N> {
         self.targets.iter().all(Option::is_some).then_some(self)
     }
 
-    /// Leads the calls of all objects mapped now to us. Harmless to repeat. Returns whether slots were left alone for now: those that are
-    /// not bound yet, where it cannot be told what to.
-    pub(super) fn rewrite(mut self) -> bool {
-        imports::rewrite(&mut self);
+    /// None of them.
+    pub(super) fn none(table: &'static [Lead; N]) -> Leads<N> {
+        Leads { table, targets: [None; N], left: false }
+    }
+
+    /// Were slots left alone for now: those that are not bound yet, where it cannot be told what to?
+    pub(super) fn has_left(&self) -> bool {
         self.left
     }
 }

@@ -16,6 +16,8 @@ use trace::total;
 
 use crate::{clock, drain};
 
+/// Launches through the driver, which number no steps: Triton's benchmarks of a new kernel are repeated by time, on each rank as often as it can.
+static BY_DRIVER: AtomicU64 = AtomicU64::new(0);
 /// Launches seen, of all threads.
 static LAUNCHES: AtomicU64 = AtomicU64::new(0);
 /// The function that comes once a step; 0: not known, 1: the program marks its steps.
@@ -35,8 +37,8 @@ static LAST: AtomicU64 = AtomicU64::new(0);
 /// At this step the drain thread is woken, once.
 static WAKE_AT: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// Step times kept, ns, by step number.
-const KEPT: usize = 512;
+/// Step times kept, ns, by step number: the steps around a window's end are looked at a quarter of a second later, of 0.1 ms, too.
+const KEPT: usize = 4096;
 static TIMES: [AtomicU64; KEPT] = [const { AtomicU64::new(0) }; KEPT];
 
 /// Functions told apart; more have to share.
@@ -103,6 +105,12 @@ pub(super) fn on_launch(function: usize) {
     }
 }
 
+/// A launch through the driver.
+#[inline]
+pub(super) fn on_driver_launch() {
+    BY_DRIVER.fetch_add(1, Ordering::Relaxed);
+}
+
 /// Steps are to be told from now on (else launches are counted, no more).
 pub(super) fn learns() {
     LEARNS.store(true, Ordering::Relaxed);
@@ -153,7 +161,7 @@ fn learn(function: usize, number: u64) {
 
 /// Launches so far.
 pub(super) fn launches() -> u64 {
-    LAUNCHES.load(Ordering::Relaxed)
+    LAUNCHES.load(Ordering::Relaxed) + BY_DRIVER.load(Ordering::Relaxed)
 }
 
 /// What a step is told by.
@@ -259,7 +267,7 @@ impl Search {
             self.was_none = BREAKS.load(Ordering::Relaxed) * 2 > since;
             forget();
         }
-        let launches = launches();
+        let launches = LAUNCHES.load(Ordering::Relaxed);
         self.looks.push_back((now, launches));
         while self.looks.get(1).is_some_and(|l| l.0 + UNBROKEN <= now) {
             self.looks.pop_front();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// HOT (the functions in the slots), COLD (`lead_here`)
+// HOT (the functions in the slots), COLD (`leads`)
 //! Calls that wait for the GPU, seen without CUPTI, in the way of `runtime.rs`: the slots through which the program's objects call
 //! them lead here, and from here on to the runtime and the driver. What a runtime calls in its driver goes through no slot:
 //! nothing counts twice.
@@ -96,11 +96,11 @@ unsafe extern "C" fn memcpy<const N: usize>(
     result
 }
 
-/// Leads the waiting calls here, each that can be. Returns whether slots were left alone for now.
-pub(super) fn lead_here() -> bool {
+/// The waiting calls in the slots of all objects, to be led here: each that can be.
+pub(super) fn leads() -> Leads<10> {
     sync_clock::prepare();
     let runtime = choose::only_runtime();
     let driver = choose::driver();
     let is_runtime = |wait: &Lead| wait.call >> 24 == u32::from(RUNTIME);
-    Leads::find(&WAITS, |wait| if is_runtime(wait) { &runtime } else { &driver }.as_ref()).rewrite()
+    Leads::find(&WAITS, |wait| if is_runtime(wait) { &runtime } else { &driver }.as_ref())
 }

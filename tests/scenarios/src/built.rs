@@ -170,3 +170,14 @@ impl Lock {
         Lock(file)
     }
 }
+
+/// A launcher of Triton's (`libtriton_launcher.c`) under the name that it has there.
+pub fn triton_launcher() -> PathBuf {
+    let folder = built().scratch.join(format!("triton-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let launcher = folder.join("__triton_launcher.cpython-312-x86_64-linux-gnu.so");
+    if !launcher.exists() {
+        std::fs::copy(built().victims.join("13.0/libtriton_launcher.so"), &launcher).expect("a copy");
+    }
+    launcher
+}

@@ -277,7 +277,9 @@ fn a_client_like_proton_that_python_imports_and_uses_at_once() {
     let plugin = built().victims.join("13.0/libproton.so");
     let script = root().join("tests/scenarios/victims/proton_late.py");
     let words = [&script, &plugin].map(|p| p.to_str().expect("a path"));
-    for (version, python) in pythons(&["3.8", "3.9", "3.10", "3.11", "3.12", "3.13"]) {
+    let pythons = pythons(&["3.8", "3.9", "3.10", "3.11", "3.12", "3.13"]);
+    assert!(!pythons.is_empty(), "no Python to try it with");
+    for (version, python) in pythons {
         let folder = own_cupti("13.0", "12.9");
         let victim = || Victim::of(&python, &words, "13.0").env("TRITON_CUPTI_LIB_PATH", &folder);
         let with = both(victim, version);

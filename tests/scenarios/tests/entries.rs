@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gapprobe_scenarios::built::{built, forced_panics, root};
+use gapprobe_scenarios::built::{built, forced_panics, root, triton_launcher};
 use gapprobe_scenarios::{Run, Victim};
 
 use super::sampled;
@@ -163,8 +163,7 @@ fn victims() -> Vec<(&'static str, MakeVictim)> {
             "triton",
             Box::new(|| {
                 let script = root().join("tests/scenarios/victims/triton_late.py");
-                let launcher = built().victims.join("13.0/libtriton_launcher.so");
-                let words = [script, launcher].map(|p| p.to_string_lossy().into_owned());
+                let words = [script, triton_launcher()].map(|p| p.to_string_lossy().into_owned());
                 let python = sampled::pythons().pop().expect("a python");
                 let words = [words[0].as_str(), words[1].as_str(), "late", "200", "quiet"];
                 Victim::of(&python, &words, "13.0").env("GAPPROBE_WINDOW", "4/8")

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use gapprobe_scenarios::built::{built, root};
+use gapprobe_scenarios::built::{root, triton_launcher};
 use gapprobe_scenarios::pythons::pythons;
 use gapprobe_scenarios::recorded::Recorded;
 use gapprobe_scenarios::{Run, Victim};
@@ -131,38 +131,50 @@ fn recording_goes_on_in_windows_where_it_costs_more_than_its_budget() {
     let recorded = fine(&whole);
     assert_eq!(recorded.kernels().len() as u64, whole.launched(), "100 % records everything");
     assert_eq!(recorded.total(Total::Windows), 0);
+    // so does the flight recorder, which could not write what is not there
+    let flies = steps(&["3000", "6", "500"]).env("GAPPROBE_FLIGHT", "30").run();
+    let recorded = fine(&flies);
+    assert_eq!(recorded.kernels().len() as u64, flies.launched(), "{}", flies.stderr);
 }
 
 /// What recording a launch costs here is CUPTI's time on it (`SIM_CUPTI_NS`): 13 launches in a step of about 0.7 ms.
-fn with_a_budget(words: &[&str], cupti_ns: &str) -> Run {
-    steps(words).env("SIM_CUPTI_NS", cupti_ns).run()
+fn with_a_budget(words: &[&str], cupti_ns: &str) -> Victim {
+    steps(words).env("SIM_CUPTI_NS", cupti_ns)
 }
 
-fn schedule(run: &Run) -> String {
+/// What the summary says of windows: which there are, and what a window was seen to cost a step, % (mean of the blocks).
+fn said(run: &Run) -> (String, f64) {
     let summary = run.summary().expect("a summary");
-    summary["attributes"]["windows"].as_str().expect("the attribute").to_owned()
+    let of = |key: &str| {
+        summary["attributes"][key].as_str().unwrap_or_else(|| panic!("{key}: {}", run.stderr)).to_owned()
+    };
+    let cost = of("windows.cost").split(' ').next().and_then(|n| n.parse().ok()).expect("a number");
+    (of("windows"), cost)
 }
 
 #[test]
 fn the_first_window_tells_whether_there_may_be_a_second_one() {
     // the host waits: recorded steps take a third longer, and what a second window leaves behind would be over the budget
-    let run = with_a_budget(&["6000", "6", "500"], "20000");
+    let run = with_a_budget(&["6000", "6", "500"], "20000").run_alone_on_the_cores();
     fine(&run);
-    assert_eq!(schedule(&run), "none but those asked for", "{}", run.stderr);
-    // the host runs ahead and the GPU is the limit: recorded steps take as long as others
-    let run = with_a_budget(&["6000", "6", "0", "a"], "2000");
+    let (windows, cost) = said(&run);
+    assert_eq!(windows, "none but those asked for", "{}", run.stderr);
+    assert!((15.0..60.0).contains(&cost), "{cost} %: {}", run.stderr);
+    // the host runs ahead and the GPU is the limit: recorded steps take as long as others, though the estimate of a launch is the same
+    let run = with_a_budget(&["6000", "6", "0", "a"], "2000").run_alone_on_the_cores();
     fine(&run);
-    let schedule = schedule(&run);
-    let (length, every) = schedule.trim_end_matches(" steps").split_once(" of ").expect("windows");
+    let (windows, cost) = said(&run);
+    assert!(cost.abs() < 1.0, "{cost} %: {}", run.stderr);
+    let (length, every) = windows.trim_end_matches(" steps").split_once(" of ").expect("windows");
     let [length, every] = [length, every].map(|n| n.parse::<u64>().expect("a number"));
     assert_eq!(every, 128 * length, "fewer than one step in a hundred: {}", run.stderr);
 }
 
 #[test]
 fn slow_steps_open_a_window_that_leaves_much_behind_only_where_they_stay_slow() {
-    let over = with_a_budget(&["4000", "6", "500", "3000", "30000", "40"], "20000");
+    let over = with_a_budget(&["4000", "6", "500", "3000", "30000", "40"], "20000").run();
     assert_eq!(fine(&over).total(Total::Alarms), 0, "slow for a second: {}", over.stderr);
-    let stays = with_a_budget(&["3500", "6", "500", "3000", "30000"], "20000");
+    let stays = with_a_budget(&["3500", "6", "500", "3000", "30000"], "20000").run();
     assert_eq!(fine(&stays).total(Total::Alarms), 1, "slow for 15 s: {}", stays.stderr);
 }
 
@@ -227,10 +239,11 @@ fn where_launches_are_not_seen_all_is_recorded_and_the_line_says_so() {
 
 #[test]
 fn launches_that_only_cupti_sees_are_no_reason_against_windows_but_a_thread_that_makes_no_others_is() {
-    let run = |words: &[&str]| {
-        let victim = Victim::ours("13.0", &[&["unseen", "4000"], words].concat());
-        victim.env("GAPPROBE_WINDOW", "100/1000").env("GAPPROBE_SLOW_STEP", "0").run()
+    let run_in = |window: &str, words: &[&str]| {
+        let victim = Victim::ours("13.0", &[&["unseen"], words].concat());
+        victim.env("GAPPROBE_WINDOW", window).env("GAPPROBE_SLOW_STEP", "0").run()
     };
+    let run = |words: &[&str]| run_in("100/1000", &[&["4000"], words].concat());
     // of a compiled step, two launches through the runtime and ten of Triton's
     let compiled = run(&["2", "10"]);
     let recorded = fine(&compiled);
@@ -241,13 +254,23 @@ fn launches_that_only_cupti_sees_are_no_reason_against_windows_but_a_thread_that
     let recorded = fine(&beside);
     assert_eq!(recorded.kernels().len() as u64, beside.launched(), "all is recorded: {}", beside.stderr);
     assert!(beside.stderr.contains("(no windows: launches are not seen without CUPTI)"), "{}", beside.stderr);
+    // one that begins when windows have been opened is found out in the next, which stays open
+    let later = run_in("1500/3000", &["8000", "6", "6", "l"]);
+    let recorded = fine(&later);
+    assert!((1..=4).contains(&recorded.total(Total::Windows)), "{}", later.stderr);
+    holds_what_it_saw(&later, &recorded);
+    let last = later.truth().kernels().map(|k| k.end).max();
+    let closed = recorded.off().iter().map(|s| s.end).max();
+    assert!(closed.zip(last).is_some_and(|(closed, last)| closed < last), "{}", later.stderr);
 }
 
 #[test]
 fn launches_of_a_launcher_that_asks_dlsym_are_seen_loaded_before_the_gpu_is_used_and_after() {
-    let launcher = built().victims.join("13.0/libtriton_launcher.so");
+    let launcher = triton_launcher();
     let script = root().join("tests/scenarios/victims/triton_late.py");
-    for (version, python) in pythons(&["3.8", "3.11", "3.13"]) {
+    let pythons = pythons(&["3.8", "3.11", "3.12", "3.13"]);
+    assert!(!pythons.is_empty(), "no Python to try it with");
+    for (version, python) in pythons {
         for when in ["late", "early"] {
             let words = [&script, &launcher].map(|p| p.to_str().expect("a path"));
             let victim = Victim::of(&python, &[&words[..], &[when, "8000"]].concat(), "13.0");
