@@ -173,11 +173,13 @@ impl Lock {
 
 /// A launcher of Triton's (`libtriton_launcher.c`) under the name that it has there.
 pub fn triton_launcher() -> PathBuf {
-    let folder = built().scratch.join(format!("triton-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
-    let launcher = folder.join("__triton_launcher.cpython-312-x86_64-linux-gnu.so");
-    if !launcher.exists() {
+    static LAUNCHER: OnceLock<PathBuf> = OnceLock::new();
+    let made = LAUNCHER.get_or_init(|| {
+        let folder = built().scratch.join(format!("triton-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let launcher = folder.join("__triton_launcher.cpython-312-x86_64-linux-gnu.so");
         std::fs::copy(built().victims.join("13.0/libtriton_launcher.so"), &launcher).expect("a copy");
-    }
-    launcher
+        launcher
+    });
+    made.clone()
 }

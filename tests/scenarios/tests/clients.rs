@@ -211,7 +211,10 @@ fn a_client_like_proton_gets_its_kernels() {
 
 /// A folder with a libcupti of its own, of another release.
 fn own_cupti(release: &str, other: &str) -> std::path::PathBuf {
-    let folder = built().scratch.join(format!("proton-{release}-{other}-{}", std::process::id()));
+    // (one each: a library that another test's program has mapped must not be written anew)
+    static SERIAL: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let serial = SERIAL.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let folder = built().scratch.join(format!("proton-{release}-{other}-{}-{serial}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     std::fs::copy(built().sim.join(other).join("libcupti.so"), folder.join("libcupti.so")).expect("a copy");
     folder
