@@ -2,7 +2,8 @@
 // COLD
 //! Walks of the loader's list of objects, and forks. The walk holds a lock of the loader's that a fork does not make new in the child
 //! (glibc does so with the other one only): forked while a thread of ours walks, the child would wait for ever in its next dlopen.
-//! So a fork waits for our walks, which take well under a millisecond, and no walk of ours begins during one.
+//! So a fork waits for our walks, which take well under a millisecond (or some, where the relocations of large libraries are looked through: `imports`), and no
+//! walk of ours begins during one.
 
 use std::ffi::{c_int, c_void, CStr};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -64,6 +65,11 @@ pub(crate) extern "C" fn after_fork() {
 pub(crate) fn in_child() {
     WALKS.store(0, Ordering::SeqCst);
     FORKS.store(0, Ordering::SeqCst);
+}
+
+/// The file's name in a path.
+pub(crate) fn file_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|b| *b == b'/').next().unwrap_or(path)
 }
 
 /// The object that an address lies in: its first byte, and the path under which the loader has it. For objects that stay: ours, and those that

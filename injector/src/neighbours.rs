@@ -64,6 +64,16 @@ pub(crate) fn under_one() -> Option<&'static str> {
 pub(crate) const DLSYM_CLIENTS: &[&str] =
     &["xla_cuda_plugin", "libtensorflow", "libproton", "_cuspy", "cupti_python"];
 
+/// Has the path this part?
+pub(crate) fn holds(path: &[u8], part: &str) -> bool {
+    path.windows(part.len()).any(|w| w == part.as_bytes())
+}
+
+/// Is this path one of theirs?
+pub(crate) fn is_dlsym_client(path: &[u8]) -> bool {
+    DLSYM_CLIENTS.iter().any(|part| holds(path, part))
+}
+
 /// A libcupti that Triton's Proton will open (its own, or that of its settings), where Proton is mapped and that is another file than `ours`; and whether it
 /// has been opened. Two copies in a process silence each other (H200).
 pub(crate) fn cupti_of_proton(ours: Option<&Path>) -> Option<(PathBuf, bool)> {

@@ -11,7 +11,8 @@ use std::ops::Range;
 
 use super::reroute;
 use crate::guard::guard;
-use crate::{imports, lifecycle, neighbours, windows};
+use crate::neighbours::is_dlsym_client;
+use crate::{imports, lifecycle, loader, windows};
 
 #[cfg(target_arch = "x86_64")]
 mod entry {
@@ -53,10 +54,6 @@ mod entry {
     }
 }
 
-fn is_client(path: &[u8]) -> bool {
-    neighbours::DLSYM_CLIENTS.iter().any(|part| path.windows(part.len()).any(|w| w == part.as_bytes()))
-}
-
 /// Is it a library that is to be led to us? An absolute path: all others are the caller's.
 unsafe extern "C" fn is_led(path: *const c_char) -> bool {
     guard(false, || {
@@ -65,7 +62,7 @@ unsafe extern "C" fn is_led(path: *const c_char) -> bool {
         }
         // SAFETY: the interpreter's own argument to dlopen, a C string.
         let path = unsafe { CStr::from_ptr(path) }.to_bytes();
-        path.starts_with(b"/") && (is_client(path) || windows::driver::leads_what_is_loaded(path))
+        path.starts_with(b"/") && (is_dlsym_client(path) || windows::driver::leads_what_is_loaded(path))
     })
 }
 
@@ -78,7 +75,7 @@ unsafe extern "C" fn dlopen_and_lead(path: *const c_char, flags: c_int) -> *mut 
         guard((), || {
             // SAFETY: dlopen just read it as a C string.
             let path = unsafe { CStr::from_ptr(path) }.to_bytes();
-            if is_client(path) {
+            if is_dlsym_client(path) {
                 reroute::lead_loaded();
             } else {
                 windows::driver::lead_loaded(path);
@@ -94,7 +91,7 @@ pub(crate) fn lead(of_interpreter: u64) {
     struct Interpreter(u64);
     impl imports::Rewrite for Interpreter {
         fn wants(&mut self, object: &[u8]) -> bool {
-            let file = object.rsplit(|b| *b == b'/').next().unwrap_or(object);
+            let file = loader::file_name(object);
             file.is_empty() || file.starts_with(b"libpython")
         }
 

@@ -20,36 +20,7 @@ use super::{arbiter, choose, session};
 use crate::guard::guard;
 use crate::{exports, imports, loader, neighbours};
 
-#[cfg(target_arch = "x86_64")]
-mod entry {
-    use std::ffi::{c_char, c_void};
-
-    // What the clients get for `dlsym`. RTLD_DEFAULT (0) and RTLD_NEXT (-1) mean the scope of whoever calls, which dlsym tells by its
-    // return address: they jump on to the real one, so that it is still the client's.
-    std::arch::global_asm!(
-        ".globl gapprobe_dlsym_of_client",
-        ".hidden gapprobe_dlsym_of_client",
-        ".type gapprobe_dlsym_of_client,@function",
-        ".p2align 4",
-        "gapprobe_dlsym_of_client:",
-        ".cfi_startproc",
-        "lea rax, [rdi + 1]",
-        "cmp rax, 1",
-        "jbe 2f",
-        "jmp {with_handle}",
-        "2: jmp qword ptr [rip + dlsym@GOTPCREL]",
-        ".cfi_endproc",
-        ".size gapprobe_dlsym_of_client, . - gapprobe_dlsym_of_client",
-        with_handle = sym super::dlsym_with_handle,
-    );
-    extern "C" {
-        pub(super) fn gapprobe_dlsym_of_client(handle: *mut c_void, name: *const c_char) -> *mut c_void;
-    }
-}
-#[cfg(not(target_arch = "x86_64"))]
-use dlsym_with_handle as dlsym_of_client;
-#[cfg(target_arch = "x86_64")]
-use entry::gapprobe_dlsym_of_client as dlsym_of_client;
+imports::dlsym_entry!(dlsym_of_client, "gapprobe_dlsym_of_client", dlsym_with_handle);
 
 /// A client asks a library that it opened.
 unsafe extern "C" fn dlsym_with_handle(handle: *mut c_void, name: *const c_char) -> *mut c_void {
@@ -72,8 +43,7 @@ fn of_our_copy(name: &CStr, theirs: *mut c_void) -> Option<*mut c_void> {
     }
     let (_, path) = loader::object_of(theirs)?;
     let path = path.to_bytes();
-    let file = path.rsplit(|b| *b == b'/').next().unwrap_or(path);
-    let session = session::get().filter(|_| file.starts_with(b"libcupti"))?;
+    let session = session::get().filter(|_| loader::file_name(path).starts_with(b"libcupti"))?;
     // SAFETY: the session's handle is open for ever, and the name is a C string.
     let ours = unsafe { libc::dlsym(session.handle(), name.as_ptr()) };
     (!ours.is_null()).then_some(ours)
@@ -142,9 +112,8 @@ fn lead(proton: bool, keeps_its_own: bool) {
     }
     impl imports::Rewrite for Clients {
         fn wants(&mut self, object: &[u8]) -> bool {
-            let holds = |part: &str| object.windows(part.len()).any(|w| w == part.as_bytes());
-            let is_left = self.keeps_its_own && holds("libproton");
-            !is_left && neighbours::DLSYM_CLIENTS.iter().any(|part| holds(part))
+            let is_left = self.keeps_its_own && neighbours::holds(object, "libproton");
+            !is_left && neighbours::is_dlsym_client(object)
         }
 
         fn replacement(&mut self, name: &[u8], _now: usize, _own: &Range<u64>) -> Option<usize> {

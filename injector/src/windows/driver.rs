@@ -17,7 +17,7 @@ use super::slots::{Lead, Leads};
 use super::step_clock;
 use crate::cupti::choose;
 use crate::guard::guard;
-use crate::imports;
+use crate::{imports, loader};
 
 type Launch = unsafe extern "C" fn(
     *mut c_void,
@@ -64,7 +64,7 @@ const LAUNCHERS: &[&[u8]] = &[
 
 /// Is this path a launcher's?
 fn is_launcher(path: &[u8]) -> bool {
-    let file = path.rsplit(|b| *b == b'/').next().unwrap_or(path);
+    let file = loader::file_name(path);
     LAUNCHERS.iter().any(|name| file.starts_with(name))
 }
 
@@ -119,35 +119,7 @@ unsafe extern "C" fn launch_ex(
     unsafe { real(config, function, parameters, extra) }
 }
 
-#[cfg(target_arch = "x86_64")]
-mod entry {
-    use std::ffi::{c_char, c_void};
-
-    // What launchers get for `dlsym`: as in `cupti::reroute`, whoever asks by the scope it calls from goes on to the real one.
-    std::arch::global_asm!(
-        ".globl gapprobe_dlsym_of_launcher",
-        ".hidden gapprobe_dlsym_of_launcher",
-        ".type gapprobe_dlsym_of_launcher,@function",
-        ".p2align 4",
-        "gapprobe_dlsym_of_launcher:",
-        ".cfi_startproc",
-        "lea rax, [rdi + 1]",
-        "cmp rax, 1",
-        "jbe 2f",
-        "jmp {with_handle}",
-        "2: jmp qword ptr [rip + dlsym@GOTPCREL]",
-        ".cfi_endproc",
-        ".size gapprobe_dlsym_of_launcher, . - gapprobe_dlsym_of_launcher",
-        with_handle = sym super::dlsym_with_handle,
-    );
-    extern "C" {
-        pub(super) fn gapprobe_dlsym_of_launcher(handle: *mut c_void, name: *const c_char) -> *mut c_void;
-    }
-}
-#[cfg(not(target_arch = "x86_64"))]
-use dlsym_with_handle as dlsym_of_launcher;
-#[cfg(target_arch = "x86_64")]
-use entry::gapprobe_dlsym_of_launcher as dlsym_of_launcher;
+imports::dlsym_entry!(dlsym_of_launcher, "gapprobe_dlsym_of_launcher", dlsym_with_handle);
 
 /// A launcher asks a library that it opened. What is not the very function that ours hands on to it gets as it is.
 unsafe extern "C" fn dlsym_with_handle(handle: *mut c_void, name: *const c_char) -> *mut c_void {

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::cupti::choose::Library;
-use crate::imports;
+use crate::{imports, loader};
 
 /// A function of CUDA's, and ours that stands before it.
 pub(super) struct Lead {
@@ -82,7 +82,7 @@ impl<const N: usize> Leads<N> {
 
 impl<const N: usize> imports::Rewrite for Leads<N> {
     fn wants(&mut self, object: &[u8]) -> bool {
-        let name = object.rsplit(|b| *b == b'/').next().unwrap_or(object);
+        let name = loader::file_name(object);
         let not: [&[u8]; 6] =
             [b"libcudart", b"libcuda.so", b"libcupti", b"libnvidia-", b"libgapprobe", b"linux-vdso"];
         !not.iter().any(|library| name.starts_with(library))
