@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run costs once its first window is closed, by what is switched on and off inside one process, block by block (programs/switched.py):
+gapprobe's own code in the program's calls, and a CUPTI that is attached and asked for nothing, each against the same process without. Equal
+processes differ by 1 to 3 % for as long as they live (`always_on`); neighbouring blocks of one process do not.
+
+What this does not hold: gapprobe's own threads (they are there in both kinds of blocks), and launches whose address a launcher keeps in a table of its own
+(Triton's: there all the time). With CUDA graphs CUPTI cannot be taken away (cuptiFinalize): their row is `always_on`'s `client:subscribe`.
+
+Parts are the programs of `always_on`, `own` or `cupti` for one of the two, and `seconds=40` of blocks."""
+
+import subprocess
+
+from check import pairing, turns, victim
+from check.plan import FAIL, INFO, NOT_RUN, PASS
+from suites import ddp
+from suites.always_on import number
+from suites.always_on_judge import LIMIT, LIMITS, words
+
+NAME = "switched"
+ABOUT = "what gapprobe's own code and an attached CUPTI cost between windows, on and off in turns inside one process (about 150 s a program; two GPUs: ddp, if named)"
+PROGRAMS = ("gpt_large", "gpt_small", "mlp_eager", "mlp_graph", "compiled", "trainer")
+RANKS = "ddp"
+NO_FINALIZE = ("mlp_graph", RANKS)  # cuptiFinalize crashes where graphs are, and where another thread (NCCL's watchdog) is in a CUDA call
+OWN, CUPTI = "own", "cupti"
+SWITCH = {OWN: "slots", CUPTI: "cupti"}
+WHAT = {OWN: "gapprobe's own code", CUPTI: "an attached CUPTI"}
+SECONDS = 40
+LEAST_PAIRS = 20
+Q = 0.99
+
+
+def added(pairs):
+    """What the first of each pair of blocks has more than the second: {"percent", "us", "p99_percent": (middle, low, high)}, 95 %. `pairs`: step times, ms.
+
+    The middle is the median over the pairs of the ratio of the blocks' medians (a host that stalls makes single steps long), the quantile that of
+    all steps of a kind; the intervals are of resampled pairs."""
+    ratios = [pairing.median(a) / pairing.median(b) - 1 for a, b in pairs]
+    us = [pairing.median(a) - pairing.median(b) for a, b in pairs]
+    means = [pairing.mean(a) / pairing.mean(b) - 1 for a, b in pairs]
+
+    def p99(chosen):
+        a, b = ([t for pair in chosen for t in pair[i]] for i in (0, 1))
+        return pairing.quantile(a, Q) / pairing.quantile(b, Q) - 1
+
+    tail = pairing.interval(pairs, statistic=p99, rounds=300)
+    return {"percent": tuple(100 * v for v in pairing.interval(ratios)), "us": tuple(1e3 * v for v in pairing.interval(us)),
+            "mean_percent": tuple(100 * v for v in pairing.interval(means)), "p99_percent": tuple(100 * v for v in tail)}
+
+
+def why_not(what, truth, summary, dry):
+    """Why the pairs do not show it; "" where they do."""
+    if len(truth["pairs"]) < (3 if dry else LEAST_PAIRS):
+        return f"{len(truth['pairs'])} pairs, {LEAST_PAIRS} wanted"
+    if dry:
+        return ""
+    if what == CUPTI:
+        odd = {k: v for k, v in truth["codes"].items() if not k.endswith(" 0")}
+        return f"CUPTI said {odd}" if odd else ""
+    if not truth["slots"]:
+        return "no slot leads to gapprobe"
+    if not truth.get("closed"):
+        return f"its window did not close in {truth.get('closing_s', 0):.0f} s"
+    windows = ((summary or {}).get("totals") or {}).get("windows")
+    return "" if windows == 1 else f"{windows} windows in its summary"
+
+
+def judge(plan, program, what, ended):
+    """The row of one program; what it has more, or None."""
+    truth, name = ended.truth, f"{program}: {WHAT[what]}"
+    if not truth.get("pairs") or ended.code != 0:
+        plan.row(NAME, name, FAIL, f"exit {ended.code}{' (late)' if ended.late else ''}: {ended.err[-200:]!r}")
+        return None
+    why = why_not(what, truth, ended.summary(), plan.dry)
+    more = added(truth["pairs"])
+    plan.detail(NAME, name, {**more, "blocks": [[pairing.mean(b) for b in pair] for pair in truth["pairs"]],
+                             **{k: v for k, v in truth.items() if k != "pairs"}, "summary": ended.summary(), "line": ended.line})
+    base = pairing.median([pairing.median(b) for _, b in truth["pairs"]])
+    limit = LIMITS.get(program, LIMIT)
+    low, high = more["percent"][1:]
+    if what == CUPTI:
+        result = NOT_RUN if why else INFO
+    else:
+        result = NOT_RUN if why else PASS if high <= limit else FAIL if low > limit else NOT_RUN
+    seen = ""
+    if what == OWN and not plan.dry:
+        coverage = (ended.summary() or {}).get("coverage") or {}
+        seen = f"; {truth['slots']} slots, {coverage.get('steps_seen')} steps recorded"
+    text = (f"{words(*more['percent'], '%')} of {base:.2f} ms, {words(*more['us'], 'us')} a step; means {words(*more['mean_percent'], '%')}; "
+            f"p99 {words(*more['p99_percent'], '%')}; {len(truth['pairs'])} pairs{seen}")
+    plan.row(NAME, name, result, f"{why}: {text}" if why else text, "" if what == CUPTI else f"{limit} %")
+    return None if why else more
+
+
+def judge_both(plan, program, own, cupti):
+    """What a closed window costs in all, where CUPTI leaves room for it."""
+    limit = LIMITS.get(program, LIMIT)
+    middle = own["percent"][0] + cupti["percent"][0]
+    # (two independent measurements: the squares of what each interval is wide add up)
+    down = sum((m["percent"][0] - m["percent"][1]) ** 2 for m in (own, cupti)) ** 0.5
+    up = sum((m["percent"][2] - m["percent"][0]) ** 2 for m in (own, cupti)) ** 0.5
+    text = words(middle, middle - down, middle + up, "%")
+    if cupti["percent"][1] > limit:
+        plan.row(NAME, f"{program}: both", INFO, f"{text}: over the budget by what CUPTI alone costs")
+    else:
+        plan.row(NAME, f"{program}: both", PASS if middle + up <= limit else FAIL if middle - down > limit else NOT_RUN, text, f"{limit} %")
+
+
+def library(plan):
+    """slots.so, built."""
+    target = plan.scratch / "slots.so"
+    if not target.exists():
+        subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "-o", target, victim.PROGRAMS / "slots.c", "-ldl"], check=True)
+    return target
+
+
+def start(plan, program, what, seconds):
+    """Its processes, gated: one, of `ddp` one a rank."""
+    options = ["--program", program, "--switch", "nothing" if plan.dry else SWITCH[what], "--seconds", str(seconds), "--library", str(library(plan))]
+    env = {"GAPPROBE_TEST_FREE_MS": "100", **turns.SAME}
+    if what == OWN and not plan.dry:
+        options += ["--until-closed", str(plan.build / "gapprobe")]
+    if program != RANKS:
+        return [victim.python(plan, "switched", *options, ours=what == OWN, env=env, gate=True)]
+    job = {"WORLD_SIZE": str(ddp.WORLD), "LOCAL_WORLD_SIZE": str(ddp.WORLD), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(ddp.free_port()),
+           "OMP_NUM_THREADS": "1", "GAPPROBE_PRINT": "all", **ddp.NO_MULTICAST}
+    return [victim.python(plan, "switched", *options, ours=what == OWN, env={**env, **job, "RANK": str(r), "LOCAL_RANK": str(r)}, gate=True)
+            for r in range(ddp.WORLD)]
+
+
+def run(plan, only=None):
+    only = only or []
+    seconds = number(only, "seconds", SECONDS if not plan.quick else 8)
+    whats = [w for w in (OWN, CUPTI) if w in only] or [OWN, CUPTI]
+    unknown = [o for o in only if o not in (*PROGRAMS, RANKS, OWN, CUPTI) and not o.startswith("seconds=")]
+    if unknown:
+        raise ValueError(f"no such part: {', '.join(unknown)}")
+    programs = [p for p in (*PROGRAMS, RANKS) if p in only] or list(PROGRAMS)
+    if RANKS in programs and not plan.dry and ddp.gpus(plan) < ddp.WORLD:
+        plan.row(NAME, RANKS, NOT_RUN, f"needs {ddp.WORLD} GPUs, {ddp.gpus(plan)} here")
+        programs.remove(RANKS)
+    todo = [(p, w) for p in programs for w in whats if not (w == CUPTI and p in NO_FINALIZE)]
+    waiting, found = [], {}
+    while todo or waiting:
+        while todo and len(waiting) < 2:  # the next one imports meanwhile
+            waiting.append((*todo[0], start(plan, *todo.pop(0), seconds)))
+        program, what, processes = waiting.pop(0)
+        if not plan.room_for(NAME, f"{program}: {WHAT[what]}", seconds + 20):
+            for p in processes:
+                p.stop()
+            continue
+        for p in processes:
+            p.open()
+        ended = [p.wait(min(seconds + 90, max(plan.left() - 5, 1))) for p in processes]
+        found[program, what] = judge(plan, program, what, next((e for e in ended if e.code != 0), ended[0]))
+    for program in programs:
+        pair = [found.get((program, w)) for w in (OWN, CUPTI)]
+        if None not in pair:
+            judge_both(plan, program, *pair)
