@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A training loop in one process, with something switched on in every other block of steps: `--switch slots`, gapprobe's own code between
-windows (slots.c gives the slots through which CUDA is called back to CUDA, and to gapprobe again), or `--switch cupti`, a CUPTI that is attached and asked for nothing
-(cuptiSubscribe, cuptiFinalize: only in programs without CUDA graphs, which die of it). What it costs is the difference between neighbours in time
-and in the same memory. Step times are taken on the GPU, by events; between blocks of `slots` the queue is not emptied.
+"""A training loop in one process, with something switched on and off again: `--switch slots`, gapprobe's own code between
+windows in one of two steps (slots.c gives the slots through which CUDA is called back to CUDA, and to gapprobe again), or `--switch cupti`, a CUPTI that is attached
+and asked for nothing in one of two blocks of steps (cuptiSubscribe, cuptiFinalize: only in programs without CUDA graphs, which die of it). What it costs
+is the difference between neighbours in time and in the same memory. Step times are taken on the GPU, by events; for `slots` the queue is never emptied.
 
 Before the first block it does steps until `gapprobe ps` says that nothing is recorded (--until-closed). `ddp` is one rank, as in turns.py: all
 ranks switch at the same steps. Prints one JSON line: {"pairs": [[step times with it, ms], [without]], ...}."""
@@ -20,15 +20,14 @@ import torch
 import turns
 from training import Context, pass_gate
 
-LEAD = 3  # steps of a block that do not count: what is switched is cold, and the queue may be empty
-BLOCK_MS, LEAST, MOST = 150, 4, 60  # of a block; steps of it
+BLOCK_MS, LEAST, MOST = 60, 3, 30  # of a block of several steps; steps of it
 CLOSED_WITHIN_S = 40
 
 
 class Slots:
-    """Switches gapprobe's own code off and on again."""
+    """Switches gapprobe's own code off and on again: a few stores, so that each step may have it or not."""
 
-    empties = False
+    lead, is_slow = 0, False
 
     def __init__(self, library):
         self.c, names = ctypes.CDLL(library), ctypes.create_string_buffer(4096)
@@ -43,9 +42,9 @@ class Slots:
 
 
 class Cupti:
-    """Attaches CUPTI and takes it away again."""
+    """Attaches CUPTI and takes it away again: some milliseconds, and the queue is empty then, so that the first steps do not count."""
 
-    empties = True
+    lead, is_slow = 3, True
 
     def __init__(self, _library):
         # (the one that PyTorch has loaded)
@@ -69,7 +68,7 @@ class Cupti:
 class Nothing:
     """For trying the script without a GPU."""
 
-    empties = False
+    lead, is_slow = 0, False
 
     def __init__(self, _library):
         pass
@@ -113,6 +112,10 @@ class Blocks:
         torch.distributed.all_reduce(told, op=torch.distributed.ReduceOp.MIN)
         return bool(told.item())
 
+    def goes_on(self, until, pairs):
+        """Whether there is time for one more pair; ranks ask each other now and then, which takes a launch."""
+        return (self.a.program == "ddp" and pairs % 16 != 0) or self.agreed(time.monotonic() < until)
+
     def many(self, steps):
         for _ in range(steps):
             yield True
@@ -124,9 +127,9 @@ class Blocks:
             off = off + 1 if self.agreed(says_off(self.a.until_closed)) else 0
         self.facts |= {"closed": off == 2, "closing_s": time.monotonic() - began}
 
-    def block(self, steps):
+    def block(self, lead, steps):
         """A block's laps, one more than it has steps."""
-        yield from self.many(LEAD)
+        yield from self.many(lead)
         begin = len(self.laps)
         self.lap()
         for _ in range(steps):
@@ -144,17 +147,15 @@ class Blocks:
         yield from self.many(10)
         self.ctx.sync()
         each = (time.perf_counter() - began) * 1e2
-        # (the ranks' clocks differ)
-        size = 12 if self.a.program == "ddp" else max(LEAST, min(MOST, round(BLOCK_MS / each)))
+        size = max(LEAST, min(MOST, round(BLOCK_MS / each))) if switch.is_slow else 1
         draw, until, found = random.Random(0), time.monotonic() + self.a.seconds, []
-        while len(found) < self.a.least or self.agreed(time.monotonic() < until):
-            first = draw.random() < 0.5
-            begins = {}
+        while len(found) < self.a.least or self.goes_on(until, len(found)):
+            first, begins = draw.random() < 0.5, {}
             for on in (first, not first):
-                if switch.empties:
+                if switch.is_slow:
                     self.ctx.sync()
                 switch(on)
-                begins[on] = yield from self.block(size)
+                begins[on] = yield from self.block(switch.lead, size)
             found.append((begins[True], begins[False]))
         self.ctx.sync()
         switch(False)
