@@ -47,7 +47,7 @@ class Torch(CannedRun):
         self.assertEqual([k for k, v in rows.items() if v not in (PASS, INFO)], list(expected), rows)
 
     def test_every_event_counts(self):
-        self.assertEqual(len(self.judge()), 8)
+        self.assertEqual(len(self.judge()), 9)
         self.fails(self.judge())
         self.fails(self.judge(profiles=[SAME, {**SAME, "kernel a": 4}]), "GPU events, profile 2")
         self.fails(self.judge(profiles=[{**SAME, "cuda_sync x": 2}, SAME]), "API and other events, profile 1")
@@ -65,6 +65,16 @@ class Torch(CannedRun):
         for missing in range(3):
             at = [ms for n, ms in enumerate((500, 2500, 4500)) if n != missing]
             self.fails(self.judge(at=[*at, 1500, 3500]), "recorded around the profiles")
+
+    def test_kernels_that_start_before_their_launch_are_told_by_when(self):
+        run = self.left([SAME], [10], at=())
+        launches = [(100, 99.9), (600, 600.02), (2900, 2900.005), (2950, 2949)]  # ms: a kernel's start, its launch's begin
+        events = [{"ph": "X", "cat": cat, "name": name, "ts": ms * 1000.0, "dur": 2, "pid": 1, "tid": tid, "args": {"correlation": n}}
+                  for n, pair in enumerate(launches) for ms, cat, name, tid in ((pair[0], "kernel", "a", 1), (pair[1], "cuda_runtime", "cudaLaunchKernel", 2))]
+        (run.directory / f"gapprobe-host-{run.pid}-a1.json.gz").write_bytes(
+            gzip.compress(json.dumps({"baseTimeNanoseconds": BASE, "traceEvents": events}).encode()))
+        nothing = [None] * 4
+        self.assertEqual(neighbours_torch.early(run), [[(0, -100), None, (1, 20), None], [None, None, None, (0.5, 5)], nothing])
 
     def test_a_part_shows_something_only_where_kineto_goes_its_way(self):
         waits, not_there = {"waits_for_daemon": True}, {"waits_for_daemon": False}

@@ -3,7 +3,7 @@
 of the training around the profiles. Part of the suite `neighbours`."""
 
 from check import pairing
-from check.plan import FAIL, NOT_RUN
+from check.plan import FAIL, INFO, NOT_RUN
 from check.tracefile import Trace
 
 # {part: (arguments of profiled_torch, environment)}. With TEARDOWN_CUPTI Kineto ends each profile with cuptiFinalize, in the next CUDA call's exit; without
@@ -64,6 +64,25 @@ def recorded(ours):
     return [sum(begin <= trace.base_ns + k.start < end for k in trace.kernels) for begin, end in ours.truth["trained_ns"]]
 
 
+SLICES = 4
+
+
+def early(ours):
+    """Of each stretch of training without the profiler, in SLICES parts: (kernels that start before their launch begins as a share, by how much at most, us)."""
+    path = ours.trace()
+    if path is None:
+        return None
+    trace, found = Trace(path), []
+    for begin, end in ours.truth["trained_ns"]:
+        parts = [[] for _ in range(SLICES)]
+        for k in trace.kernels:
+            at, call = trace.base_ns + k.start, trace.launch_of.get(k.correlation)
+            if call and begin <= at < end:
+                parts[(at - begin) * SLICES // (end - begin)].append(call.start - k.start)
+        found.append([(round(sum(d > 0 for d in p) / len(p), 3), round(max(p) / 1e3, 1)) if p else None for p in parts])
+    return found
+
+
 def judge_recorded(plan, suite, who, ours):
     """We record before, between and after the profiles; where the profiler tears CUPTI down, before the first one alone, and the rest is one span that is said not to
     be observed. (With a schedule two steps lie between two profiles, too few for us to come back.)"""
@@ -71,6 +90,9 @@ def judge_recorded(plan, suite, who, ours):
     if found is None:
         plan.row(suite, f"{who}: recorded around the profiles", FAIL, "no trace")
         return
+    of_stretches = early(ours)
+    plan.detail(suite, f"{who} early", of_stretches)
+    plan.row(suite, f"{who}: kernels before their launch", INFO, f"by stretches, in {SLICES} parts each, as a share and by so many us at most: {of_stretches}")
     text = f"{found[0]} kernels before, {found[1:-1]} between, {found[-1]} after, of {ours.truth['steps_without']} steps each"
     if who != "torch_teardown":
         plan.row(suite, f"{who}: recorded around the profiles", min(found) > 0, text, "> 0 each")
