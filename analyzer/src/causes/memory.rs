@@ -3,7 +3,7 @@
 
 use trace::call::Class;
 use trace::event::Gauge;
-use trace::Total;
+use trace::{Header, Total};
 
 use crate::analysis::Analysis;
 use crate::run::{Call, Reading, Run, Span, NONE};
@@ -142,12 +142,23 @@ fn kept_a_step(run: &Run, a: &Analysis) -> f64 {
 /// What CUPTI keeps of the whole run's launches at most, bytes: those before the first graph, of which it keeps nothing, are not told apart in
 /// the run's totals.
 pub(crate) fn kept_by_cupti(run: &Run) -> u64 {
-    let total = |t: Total| run.header.total(t);
-    let each = trace::total::kept_bytes(run.header.cupti_version);
-    if each == 0 || (total(Total::GraphLaunches) == 0 && first_graph(run).is_none()) {
-        return 0;
+    match first_graph(run) {
+        Some(_) => kept_of_launches(&run.header),
+        None => kept_so_far(&run.header),
     }
-    total(Total::Launches).saturating_add(total(Total::LaunchesBetween)).saturating_mul(each)
+}
+
+/// The same of a recording whose events are not looked at: 0 before a graph was launched.
+pub(crate) fn kept_so_far(header: &Header) -> u64 {
+    match header.total(Total::GraphLaunches) {
+        0 => 0,
+        _ => kept_of_launches(header),
+    }
+}
+
+fn kept_of_launches(header: &Header) -> u64 {
+    let launches = header.total(Total::Launches).saturating_add(header.total(Total::LaunchesBetween));
+    launches.saturating_mul(trace::total::kept_bytes(header.cupti_version))
 }
 
 /// When the program first instantiated or launched a CUDA graph, as far as is recorded.

@@ -156,6 +156,11 @@ impl Figures {
     }
 }
 
+/// Host memory that CUPTI keeps of this process's launches at most, bytes ([`trace::total::kept_bytes`]).
+pub fn cupti_kept_bytes(header: &Header) -> u64 {
+    crate::causes::memory::kept_so_far(header)
+}
+
 /// The job's name as the recorder found it, "" where it is not known.
 pub fn job(run: &Run) -> &str {
     run.definitions.attributes().find(|a| a.0 == trace::define::JOB).map_or("", |a| a.1)

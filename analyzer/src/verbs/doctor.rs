@@ -74,7 +74,8 @@ fn problem(subject: &'static str, text: impl Into<String>, fix: impl Into<String
 
 /// Runs all checks and prints them.
 pub(crate) fn run(args: &Args) -> Outcome {
-    let mut all = vec![driver(), device(), cupti::check()];
+    let mut all = vec![driver(), device()];
+    all.extend(cupti::check());
     all.extend(switch());
     all.extend(settings::check());
     all.extend(other_holders());

@@ -75,7 +75,15 @@ fn the_textfile_holds_the_figures_of_each_process_with_rank_world_and_job() {
     let place = Place::new("metrics");
     let _beating = Beating::new(&place, |b| {
         b.header.losses[trace::Loss::CuptiDropped.code() as usize] = 7;
-        b.header.totals[trace::Total::Kernels as usize] = 41;
+        for (total, n) in [
+            (trace::Total::Kernels, 41),
+            (trace::Total::Launches, 30),
+            (trace::Total::LaunchesBetween, 1000),
+            (trace::Total::GraphLaunches, 1),
+        ] {
+            b.header.totals[total as usize] = n;
+        }
+        b.header.cupti_version = 130_000;
     });
     let folder = place.out().join("prom");
     fs::create_dir(&folder).unwrap();
@@ -109,6 +117,7 @@ fn the_textfile_holds_the_figures_of_each_process_with_rank_world_and_job() {
     assert_eq!(get("gapprobe_losses_total", r#",loss="cupti_dropped",severity="data""#), 7.0);
     assert_eq!(get("gapprobe_losses_total", r#",loss="any",severity="data""#), 7.0);
     assert_eq!(get("gapprobe_kernels_total", ""), 41.0);
+    assert_eq!(get("gapprobe_cupti_kept_bytes", ""), 32.0 * 1030.0);
     assert!(get("gapprobe_cost_ratio", "") >= 0.0);
     // without a place for them they go to stdout
     let names = |text: &str| -> BTreeSet<String> {

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use trace::setting;
 
-use super::{find_library, ok, problem, Finding};
+use super::{find_library, note, ok, problem, Finding};
 
 /// A libcupti found, and the version its folder tells.
 #[derive(Debug, PartialEq, Eq)]
@@ -69,8 +69,46 @@ fn sites() -> Vec<PathBuf> {
     text.lines().map(PathBuf::from).collect()
 }
 
-/// Which libcupti a program would find.
-pub(super) fn check() -> Finding {
+/// Does this release (`13.0.85`) keep memory of launches ([`trace::total::kept_bytes`])?
+fn keeps(version: &str) -> bool {
+    let mut numbers = version.split('.').map(|n| n.parse::<u32>().ok());
+    match (numbers.next().flatten(), numbers.next().flatten()) {
+        (Some(major), Some(minor)) if minor < 100 => trace::total::kept_bytes(major.saturating_mul(10_000) + minor * 100) > 0,
+        _ => false,
+    }
+}
+
+/// Which libcupti a program would find, and what is to be known of it.
+pub(super) fn check() -> Vec<Finding> {
+    let found = found();
+    let keep: Vec<&str> = found.iter().map(|c| c.version.as_str()).filter(|v| keeps(v)).collect();
+    let kept = keep.first().map(|version| {
+        note(
+            "cupti",
+            format!(
+                "{version} keeps 32 bytes of host memory for each kernel launched beside CUDA graphs, until the program ends \
+                 (2,000 launches a second: 230 MB an hour); 13.4 and later do not (docs/windows.md)"
+            ),
+        )
+    });
+    std::iter::once(which(&found)).chain(kept).collect()
+}
+
+/// Those of python3's packages, of the toolkit, and where the loader looks.
+fn found() -> Vec<Cupti> {
+    let mut found: Vec<Cupti> = sites().iter().flat_map(|s| cupti_of_site(s)).collect();
+    let toolkits = ["CUDA_HOME", "CUDA_PATH"].iter().filter_map(std::env::var_os).map(PathBuf::from);
+    for toolkit in toolkits.chain([PathBuf::from("/usr/local/cuda")]) {
+        found.extend(cupti_in(&toolkit.join("extras/CUPTI/lib64")));
+        found.extend(cupti_in(&toolkit.join("targets/x86_64-linux/lib")));
+    }
+    if let Some(path) = find_library("libcupti.so") {
+        found.extend(path.parent().and_then(cupti_in));
+    }
+    found
+}
+
+fn which(found: &[Cupti]) -> Finding {
     if let Some(path) = std::env::var_os(setting::CUPTI).filter(|v| !v.is_empty()).map(PathBuf::from) {
         return if path.is_file() {
             ok("cupti", format!("{} (GAPPROBE_CUPTI)", path.display()))
@@ -82,17 +120,8 @@ pub(super) fn check() -> Finding {
             )
         };
     }
-    let mut found: Vec<Cupti> = sites().iter().flat_map(|s| cupti_of_site(s)).collect();
-    let toolkits = ["CUDA_HOME", "CUDA_PATH"].iter().filter_map(std::env::var_os).map(PathBuf::from);
-    for toolkit in toolkits.chain([PathBuf::from("/usr/local/cuda")]) {
-        found.extend(cupti_in(&toolkit.join("extras/CUPTI/lib64")));
-        found.extend(cupti_in(&toolkit.join("targets/x86_64-linux/lib")));
-    }
-    if let Some(path) = find_library("libcupti.so") {
-        found.extend(path.parent().and_then(cupti_in));
-    }
     let mut listed: Vec<String> = Vec::new();
-    for one in &found {
+    for one in found {
         let text = format!("{} ({})", one.version, one.path.display());
         if !listed.contains(&text) {
             listed.push(text);
@@ -112,6 +141,16 @@ pub(super) fn check() -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_release_that_keeps_memory_is_told_by_its_number() {
+        for version in ["13.0.48", "13.0.85", "13.3.75", "13.0"] {
+            assert!(keeps(version), "{version}");
+        }
+        for version in ["12.9.79", "13.4.92", "13.5.25", "13", "", "x.y", "13.4294967295", "4294967295.0"] {
+            assert!(!keeps(version), "{version}");
+        }
+    }
 
     #[test]
     fn cupti_of_pip_tells_the_version_of_its_package() {

@@ -189,6 +189,13 @@ pub(super) fn families(all: &[Watched], took: Duration) -> Vec<Family> {
         all,
     );
     f.new_one(
+        ("gapprobe_cupti_kept_bytes", "By", Gauge),
+        "Host memory that CUPTI 13.0 to 13.3 keeps of launches beside CUDA graphs until the program ends, at most.",
+        &[],
+        |w| one(Some(analyzer::live::cupti_kept_bytes(&w.process.header) as f64)),
+        all,
+    );
+    f.new_one(
         ("gapprobe_losses_total", "1", Counter),
         "What was lost while recording, by name; data: figures may be off by it.",
         &["loss", "severity"],
