@@ -73,7 +73,9 @@ fn sites() -> Vec<PathBuf> {
 fn keeps(version: &str) -> bool {
     let mut numbers = version.split('.').map(|n| n.parse::<u32>().ok());
     match (numbers.next().flatten(), numbers.next().flatten()) {
-        (Some(major), Some(minor)) if minor < 100 => trace::total::kept_bytes(major.saturating_mul(10_000) + minor * 100) > 0,
+        (Some(major), Some(minor)) if minor < 100 => {
+            trace::total::kept_bytes(major.saturating_mul(10_000) + minor * 100) > 0
+        }
         _ => false,
     }
 }
