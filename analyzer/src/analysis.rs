@@ -157,10 +157,12 @@ pub struct Coverage {
     pub run_ns: u64,
     /// Steps in the valid span.
     pub steps_seen: u64,
-    /// Steps of the whole run where the recorder counted them (marks), else the same as `steps_seen`.
+    /// Steps of the whole run where the recorder counted them (marks, its clock of steps), else the same as `steps_seen`.
     pub steps_run: u64,
     /// `steps_run` is estimated: from the run-wide count of launches, or from a count of another unit (`clock_unit`).
     pub steps_estimated: bool,
+    /// How many steps there were in unobserved spans nobody counted: the run has more than `steps_run`.
+    pub steps_unknown: bool,
     /// Steps as found for each that was counted between windows: 1 but where the two are of different units.
     pub clock_unit: f64,
     /// The rings were lapped: the beginning is gone, by design.

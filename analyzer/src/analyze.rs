@@ -197,7 +197,8 @@ fn coverage(run: &Run, a: &Analysis, observed: &Observed) -> Coverage {
     };
     let steps_seen = a.steps.steps.len() as u64;
     let overwritten = h.valid_from > h.start_monotonic;
-    let clock_unit = clock_unit(run, a);
+    let away = is_away(run, a);
+    let clock_unit = clock_unit(run, a, away);
     let most = last.saturating_sub(first).checked_div(a.steps.median_ns).unwrap_or(0);
     let (between, by_clock) = (h.total(Total::StepsBetween), h.total(Total::ClockSteps));
     let in_units = |steps: u64| (steps as f64 * clock_unit).round() as u64;
@@ -212,6 +213,7 @@ fn coverage(run: &Run, a: &Analysis, observed: &Observed) -> Coverage {
             (recorded.max(steps_seen) + steps_between(run, a)).min(most.max(steps_seen))
         }
         _ if windowed => in_units(by_clock).max(steps_seen + in_units(between)),
+        StepSource::Period if away && !overwritten => in_units(by_clock),
         // no more than there was time for: a program that went over from launches to graphs launched more a step before
         StepSource::Period if overwritten => steps_by_launches(run, a).min(most),
         _ => 0,
@@ -223,6 +225,10 @@ fn coverage(run: &Run, a: &Analysis, observed: &Observed) -> Coverage {
         steps_run: counted.max(steps_seen + a.steps.unplaced as u64),
         steps_estimated: by_launches
             || a.steps.source == StepSource::Period && (overwritten || clock_unit != 1.0),
+        steps_unknown: a.steps.source == StepSource::Period
+            && away
+            && by_clock == 0
+            && !(windowed || overwritten),
         clock_unit,
         overwritten,
         killed: h.state == state::RECORDING,
@@ -244,6 +250,13 @@ fn unseen_between(run: &Run) -> bool {
     run.header.total(Total::LaunchesBetween) > 0 || between_ns(run) > 0
 }
 
+/// Did the program go on unobserved, for more than a step or two, for another reason than windows: it was stopped, another profiler had the records, capture was off?
+fn is_away(run: &Run, a: &Analysis) -> bool {
+    const NOT_AWAY: [u32; 2] = [Unobserved::Window as u32, Unobserved::Front as u32];
+    let spans = run.blind.iter().filter(|b| !NOT_AWAY.contains(&b.reason));
+    spans.map(|b| b.span.ns()).sum::<u64>() > a.steps.median_ns.saturating_mul(2)
+}
+
 fn between_ns(run: &Run) -> u64 {
     let window = |b: &&Blind| b.reason == Unobserved::Window as u32;
     run.blind.iter().filter(window).map(|b| b.span.ns()).sum()
@@ -262,20 +275,29 @@ fn steps_between(run: &Run, a: &Analysis) -> u64 {
 
 /// Steps as they were found in the records, for each that was counted without them. The count goes by the launch that comes once a step as far as
 /// it can tell: of a program that launches one kernel over and over it is that kernel's, and not the period that waits for the device
-/// show. Told by their times; 1 where these are alike, which they are to the cost of recording.
-fn clock_unit(run: &Run, a: &Analysis) -> f64 {
+/// show. 1 where their times are alike, which they are to the cost of recording; else by the launches of either, for where many short ones
+/// and a long one are counted in turn their median says nothing; and by the times where no launches were counted.
+fn clock_unit(run: &Run, a: &Analysis, away: bool) -> f64 {
     const ALIKE: std::ops::RangeInclusive<f64> = 0.6..=1.67;
     let (counted, found) = (run.header.total(Total::ClockStepNs), a.steps.median_ns);
-    let has_windows = run.header.total(Total::LaunchesBetween) > 0;
-    if !has_windows || a.steps.source != StepSource::Period || counted == 0 || found == 0 {
+    let is_counted = run.header.total(Total::LaunchesBetween) > 0 || away;
+    if !is_counted || a.steps.source != StepSource::Period || counted == 0 || found == 0 {
         return 1.0;
     }
-    let ratio = counted as f64 / found as f64;
-    if ALIKE.contains(&ratio) {
-        1.0
-    } else {
-        ratio
+    let by_time = counted as f64 / found as f64;
+    let alike = |ratio: f64| ALIKE.contains(&ratio);
+    match launches_by_clock(run, a).filter(|_| !alike(by_time)).unwrap_or(by_time) {
+        ratio if alike(ratio) => 1.0,
+        ratio => ratio,
     }
+}
+
+/// Launches of a step that was counted between windows, for each of a step that was found.
+fn launches_by_clock(run: &Run, a: &Analysis) -> Option<f64> {
+    let total = |t| run.header.total(t) as f64;
+    let (launches, steps) = launches_of_steps(run, a);
+    let ratio = total(Total::LaunchesBetween) / total(Total::StepsBetween) * steps as f64 / launches as f64;
+    (ratio.is_finite() && ratio > 0.0).then_some(ratio)
 }
 
 /// Steps of the whole run where only the last of them are in the recording: all launches by launches a step.

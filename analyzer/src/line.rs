@@ -185,6 +185,7 @@ pub(crate) fn seen(a: &Analysis) -> String {
             format!("{} seen before the recording was cut", counted(c.steps_seen, "step"))
         }
         _ if c.cut => format!("{} of at least {} steps seen", c.steps_seen, c.steps_run),
+        _ if c.steps_unknown => format!("{} seen", counted(c.steps_seen, "step")),
         _ if c.steps_estimated => format!("{} of about {} steps seen", c.steps_seen, c.steps_run),
         _ => format!("{} of {} steps seen", c.steps_seen, c.steps_run),
     };

@@ -233,6 +233,8 @@ fn coverage(run: &Run, analysis: &Analysis) -> Value {
         "run_ns": c.run_ns,
         "steps_seen": c.steps_seen,
         "steps_run": c.steps_run,
+        // there were more, in spans that were not observed, and nobody counted them
+        "steps_unknown": c.steps_unknown,
         "overwritten": c.overwritten,
         // it never reached our exit handler: a signal, _exit, exec
         "killed": c.killed,

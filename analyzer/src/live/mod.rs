@@ -10,6 +10,7 @@ pub mod counted;
 use trace::header::state;
 use trace::{Header, Loss, Source, Total};
 
+use self::counted::{Between, Counted};
 use crate::analysis::{share, working, Analysis, Buckets, StepSource};
 pub use crate::known::{complete_to, unobserved_to};
 use crate::load::{load_window, Window};
@@ -124,6 +125,8 @@ pub struct Figures {
     pub site: Option<String>,
     /// What recording costs, a share ([`crate::analysis::Cost::share`]), an estimate.
     pub cost: f64,
+    /// Steps as found for each that was counted without records ([`crate::analysis::Coverage::clock_unit`]).
+    pub clock_unit: f64,
     /// CPU time of the recorder's own threads, share of one CPU over the whole run.
     pub own_cpu: f64,
     /// The job's name.
@@ -150,8 +153,24 @@ impl Figures {
             inconclusive: v.inconclusive.clone(),
             site: v.site.as_ref().map(|s| format!("{}:{}", s.path, s.line)),
             cost: a.cost.share,
+            clock_unit: a.coverage.clock_unit,
             own_cpu: share(own, a.coverage.run_ns),
             job: job(run).to_owned(),
+        }
+    }
+
+    /// What was counted without records, in steps as the records show them.
+    pub fn in_its_units(&self, counted: Counted) -> Counted {
+        if !(self.clock_unit.is_finite() && self.clock_unit > 0.0) {
+            return counted;
+        }
+        let longer = |ns: u64| (ns as f64 / self.clock_unit).round() as u64;
+        let fewer = |steps: u64| (steps as f64 * self.clock_unit).round() as u64;
+        Counted {
+            step_ns: counted.step_ns.map(longer),
+            sync_ns: longer(counted.sync_ns),
+            between: counted.between.map(|b| Between { steps: fewer(b.steps), ..b }),
+            ..counted
         }
     }
 }

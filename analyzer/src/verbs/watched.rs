@@ -24,7 +24,10 @@ impl Watched {
     pub(crate) fn counted(&self) -> Option<Counted> {
         let header = &self.process.header;
         let now = process::monotonic();
-        Counted::of(header, now).map(|c| match self.process.standing() {
+        let counted = Counted::of(header, now);
+        // (what counts goes by launches alone, and may take a part of a step for one)
+        let counted = counted.map(|c| self.figures.as_ref().map_or(c, |f| f.in_its_units(c)));
+        counted.map(|c| match self.process.standing() {
             Standing::On | Standing::Off | Standing::DiskFull => c,
             // who is stopped, or ends, does not hang
             Standing::Stalled | Standing::Ending => Counted { hang: None, ..c },

@@ -267,7 +267,10 @@ fn steps_counted_between_windows_are_of_the_unit_that_the_records_show() {
             step(&mut p);
         }
         let (mut run, a) = p.analyze();
-        run.header.totals[Total::LaunchesBetween as usize] = 100_000;
+        let launches =
+            run.threads.iter().flat_map(|t| &t.calls).filter(|c| c.is_launch()).count() as f64 / 40.0;
+        run.header.totals[Total::LaunchesBetween as usize] =
+            (clock_steps as f64 / 2.0 * launches * a_step) as u64;
         run.header.totals[Total::ClockSteps as usize] = clock_steps;
         run.header.totals[Total::StepsBetween as usize] = clock_steps / 2;
         run.header.totals[Total::Windows as usize] = 3;
@@ -281,6 +284,60 @@ fn steps_counted_between_windows_are_of_the_unit_that_the_records_show() {
     assert_eq!(seen(4_000, 0.8), (4_000, false, 2_000), "recording slows a little");
     let (run, about, between) = seen(100_000, 0.04);
     assert!(about && run.abs_diff(4_000) < 40 && between.abs_diff(2_000) < 20, "{run} {between}");
+}
+
+/// A clock that takes every fourth launch for a step, in a program that waits after each hundredth: most of its steps are short and one in 25 is long, so that
+/// their median tells nothing of the unit. The launches do.
+#[test]
+fn the_unit_of_steps_counted_between_windows_is_told_by_their_launches() {
+    let mut p = Program::new();
+    for _ in 0..40 {
+        step(&mut p);
+    }
+    let (mut run, a) = p.analyze();
+    let launches = run.threads.iter().flat_map(|t| &t.calls).filter(|c| c.is_launch()).count() as u64 / 40;
+    for (total, n) in [
+        (Total::LaunchesBetween, 1000 * launches),
+        (Total::StepsBetween, 1000 * launches / 4),
+        (Total::ClockSteps, 2000 * launches / 4),
+        (Total::Windows, 3),
+        (Total::ClockStepNs, a.steps.median_ns / (3 * launches)),
+    ] {
+        run.header.totals[total as usize] = n;
+    }
+    let a = analyzer::analyze(&run);
+    assert!(a.coverage.steps_estimated && a.coverage.steps_run.abs_diff(2000) <= 60, "{:?}", a.coverage);
+    let figures = analyzer::live::Figures::new(&run);
+    let counted = analyzer::live::counted::Counted { step_ns: Some(5), sync_ns: 7, ..Default::default() };
+    let shown = figures.in_its_units(counted);
+    assert!((shown.step_ns.unwrap() as f64 / (5.0 * launches as f64 / 4.0) - 1.0).abs() < 0.06, "{shown:?}");
+}
+
+/// Not only windows leave steps out: a process that was stopped, another profiler, capture switched off. "39 of 39 steps seen" would say that there were no others.
+#[test]
+fn steps_in_any_unobserved_span_are_steps_of_the_run_or_its_number_is_not_said() {
+    let said = |reason: Unobserved, clock_steps: u64| {
+        let mut p = Program::new();
+        for n in 0..40 {
+            step(&mut p);
+            p.sync();
+            if n == 20 {
+                p.t += 50_000_000;
+                dark(&mut p, reason);
+            }
+        }
+        let (mut run, _) = p.analyze();
+        run.header.totals[Total::ClockSteps as usize] = clock_steps;
+        run.threads.iter_mut().for_each(|t| t.marks.clear());
+        let a = analyzer::analyze(&run);
+        (a.coverage.steps_seen, analyzer::line::line(&run, &a, None))
+    };
+    for reason in [Unobserved::Stopped, Unobserved::Yielded, Unobserved::CaptureOff] {
+        let (seen, line) = said(reason, 55);
+        assert!(line.contains(&format!(" {seen} of 55 steps seen")), "{line}");
+        let (seen, line) = said(reason, 0);
+        assert!(line.contains(&format!(" {seen} steps seen")) && !line.contains(" of 4"), "{line}");
+    }
 }
 
 /// Windows without a clock of steps, or with one that was learnt on the way: what lies between is steps of the run all the same.
