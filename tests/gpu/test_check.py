@@ -20,7 +20,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from check import pairing, turns, victim  # noqa: E402
 from check.plan import FAIL, INFO, NOT_RUN, PASS, Plan  # noqa: E402
 from check.tracefile import Trace  # noqa: E402
-from suites import always_on, around, clock, cost, dataloader, event_cost, exactness, harmless, neighbours, nvtx, others, outside, records, steps, verdicts  # noqa: E402
+from suites import always_on, around, clock, cost, dataloader, event_cost, exactness, harmless, nvtx, others, outside, records, steps, verdicts  # noqa: E402
 
 
 def plan_in(directory, **options):
@@ -315,79 +315,6 @@ class Workers(CannedRun):
         (ours.directory / "gapprobe-host-78-b1.summary.json").write_text("{}")
         dataloader.judge(self.plan, "fork", plain, ours)
         self.assertEqual([r["result"] for r in self.plan.rows[3:]], [PASS, FAIL, PASS])
-
-
-class Neighbours(CannedRun):
-    def judge(self, ours_profiles):
-        plain = self.ended({"profiles": [{"kernel a": 5, "cuda_runtime b": 7}] * 2})
-        ours = self.ended({"profiles": ours_profiles}, {"verdict": {}}, err="gapprobe[GP1]: x")
-        self.plan.rows.clear()
-        neighbours.judge(self.plan, "torch", plain, ours)
-        return [r["result"] for r in self.plan.rows]
-
-    def test_every_event_counts(self):
-        same = {"kernel a": 5, "cuda_runtime b": 7}
-        self.assertEqual(self.judge([same, same]), [PASS] * 4 + [INFO, PASS])
-        self.assertEqual(self.judge([same, dict(same, **{"kernel a": 4})]), [PASS, PASS, FAIL, PASS, INFO, PASS])
-        self.assertEqual(self.judge([dict(same, **{"cuda_sync x": 2}), same]), [PASS, FAIL, PASS, PASS, INFO, PASS])
-
-    def test_where_proton_is_loaded_first_one_line_says_that_nothing_is_recorded(self):
-        plain = self.ended({"profiles": [{"a": 5}]})
-
-        def judged(summary, err):
-            self.plan.rows.clear()
-            neighbours.judge(self.plan, "proton", plain, self.ended({"profiles": [{"a": 5}]}, summary, err=err))
-            return [r["result"] for r in self.plan.rows]
-
-        self.assertEqual(judged(None, "gapprobe: not recording: Triton's Proton is loaded"), [PASS, PASS])
-        self.assertEqual(judged(None, ""), [PASS, FAIL])
-        self.assertEqual(judged({"verdict": {}}, "gapprobe[GP1]: x"), [PASS, FAIL])
-
-    def test_proton_that_comes_late_gets_its_events_and_we_report_with_one_more_line_at_most(self):
-        report, word = "gapprobe[GP1]: x", "gapprobe: another copy of libcupti"
-        spans = [{"from_ns": 0, "to_ns": 2_000_000_000, "reason": neighbours.YIELDED}, {"from_ns": 0, "to_ns": 9, "reason": "between two windows"}]
-        summary = {"losses": {"unfinished": 3, "cupti_dropped": 0}, "coverage": {"unobserved": spans}}
-        same = {"a": 5}
-        for who in neighbours.LATE:
-            plain = self.ended({"profiles": [same] * 3})
-            for profiles, left, err, expected in (
-                    ([same] * 3, summary, report, [PASS] * 3 + [INFO, PASS]), ([same] * 3, summary, f"{word}\n{report}", [PASS] * 3 + [INFO, PASS]),
-                    ([{}, same, same], summary, report, [FAIL, PASS, PASS, INFO, PASS]),
-                    ([same, same, {"a": 6}], summary, report, [PASS, PASS, FAIL, INFO, PASS]),
-                    ([same] * 3, None, report, [PASS] * 3 + [INFO, FAIL]), ([same] * 3, summary, word, [PASS] * 3 + [INFO, FAIL]),
-                    ([same] * 3, summary, f"{word}\n{word}\n{report}", [PASS] * 3 + [INFO, FAIL]),
-                    ([same] * 3, summary, f"{report}\n{report}", [PASS] * 3 + [INFO, FAIL])):
-                self.plan.rows.clear()
-                neighbours.judge(self.plan, who, plain, self.ended({"profiles": profiles}, left, err=err))
-                self.assertEqual([r["result"] for r in self.plan.rows], expected, (who, profiles, err))
-        self.assertEqual(self.plan.rows[3]["value"], "{'unfinished': 3}; 1 spans yielded, 2.0 s")
-        self.plan.rows.clear()
-        neighbours.judge(self.plan, "proton_late", plain, self.ended({"profiles": [same] * 3}, summary, err=report, code=-11))
-        self.assertEqual([r["result"] for r in self.plan.rows], [FAIL])
-        one = {"profiles": [{"kernel a": 1}]}
-        neighbours.judge(self.plan, "torch", self.ended(one), self.ended(one, summary, err=f"{word}\n{report}"))
-        self.assertEqual(self.last(), FAIL, "others get the report alone")
-
-    def test_proton_is_imported_when_its_part_says(self):
-        words = {who: neighbours.program_of(who) for who in ("torch", "jax", "proton", "proton_forced", "proton_late", "proton_late_rest")}
-        self.assertEqual(words["proton"], words["proton_forced"])
-        self.assertEqual([w[0] for w in words.values()], ["profiled_torch", "profiled_jax"] + ["profiled_proton"] * 4)
-        self.assertEqual([w[1:] for w in words.values()], [[]] * 4 + [["--late", "0"], ["--late", "1"]])
-        self.assertTrue(all((victim.PROGRAMS / f"{w[0]}.py").is_file() for w in words.values()))
-
-    def told(self, calls, answer=0):
-        """An ended run whose trace holds these calls."""
-        run = self.ended({"subscribed": answer}, {"verdict": {}})
-        events = [{"ph": "X", "cat": "cuda_runtime", "name": n, "ts": i, "dur": 1, "pid": 1, "tid": 1} for i, n in enumerate(calls)]
-        path = run.directory / f"gapprobe-host-{run.pid}-a1.json.gz"
-        path.write_bytes(gzip.compress(json.dumps({"traceEvents": events}).encode()))
-        return run
-
-    def test_a_call_that_is_untold_beside_a_subscriber_fails(self):
-        both = ["cudaLaunchKernel", "cudaMemcpyAsync"] * 4
-        for calls, answer, result in ((both, 0, PASS), (both[:-1], 0, FAIL), (both, 39, FAIL)):
-            neighbours.judge_subscriber(self.plan, self.told(both), self.told(calls, answer))
-            self.assertEqual(self.last(), result)
 
 
 class Outside(CannedRun):

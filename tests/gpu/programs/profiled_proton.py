@@ -43,7 +43,7 @@ def profile(ctx, step, rest_s):
     found = collections.Counter()
     for root in tree:
         kernels(root, found)
-    return dict(sorted(found.items()))
+    return [dict(sorted(found.items()))]
 
 
 def late(parser):

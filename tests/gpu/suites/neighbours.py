@@ -1,22 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Other profilers in the same process: torch.profiler, JAX's profiler and Triton's Proton give the same events with us as without, five or three times; and a client that
-takes the subscription half-way and asks for nothing else leaves no call of ours untold."""
+"""Other profilers in the same process: torch.profiler (in four ways), JAX's profiler and Triton's Proton give the same events with us as without, five or three times; and a
+client that takes the subscription half-way and asks for nothing else leaves no call of ours untold."""
 
 import collections
 
 from check import victim
 from check.plan import FAIL, INFO, NOT_RUN
 from check.tracefile import Trace
+from suites import neighbours_torch
+from suites.neighbours_torch import WAYS, YIELDED
 
 NAME = "neighbours"
-ABOUT = "torch.profiler, the JAX profiler (five times in a process) and Proton (three, in four ways), with and without us; a subscriber (about 130 s)"
+ABOUT = "torch.profiler (five times in a process, and in three other ways), the JAX profiler (five) and Proton (three, in four ways), with and without us; a subscriber (about 200 s)"
 
 # Proton brings a libcupti of its own: where it is loaded before we attach we stay away, and forced it is led to ours.
 AWAY, FORCED = "proton", "proton_forced"
 # Where it is loaded after that: seconds from then to its first profile. At once it may have opened its own before we see it (we look four times a second):
 # it keeps that, and we leave. After a second it was led to ours.
 LATE = {"proton_late": 0, "proton_late_rest": 1}
-YIELDED = "another profiler held the GPU records"  # as the summary says it
 
 GPU_KINDS = ("kernel ", "gpu_memcpy ", "gpu_memset ")
 
@@ -36,12 +37,18 @@ def judge(plan, who, plain, ours):
         return plan.row(NAME, f"{who}: ran", NOT_RUN, "the profiler sees no GPU events even without us")
     for turn, (a, b) in enumerate(zip(without, with_us), 1):
         odd = difference(a, b)
-        on_gpu = {k: v for k, v in odd.items() if who != "torch" or k.startswith(GPU_KINDS)}
+        on_gpu = {k: v for k, v in odd.items() if who not in WAYS or k.startswith(GPU_KINDS)}
         plan.row(NAME, f"{who}: GPU events, profile {turn}", not on_gpu,
                  f"{sum(a.values())} events without us, {sum(b.values())} with; {on_gpu or 'all counts equal'}", "equal by name")
-        if who == "torch":
+        if who in WAYS:
             calls = {k: v for k, v in odd.items() if k not in on_gpu}
             plan.row(NAME, f"{who}: API and other events, profile {turn}", not calls, str(calls or "all counts equal"), "equal by name")
+    if len(without) != len(with_us):
+        plan.row(NAME, f"{who}: profiles", FAIL, f"{len(without)} without us, {len(with_us)} with", "equal")
+    if who in WAYS:
+        neighbours_torch.judge_way(plan, NAME, who, plain, ours)
+        neighbours_torch.judge_kernel_time(plan, NAME, who, plain, ours)
+        neighbours_torch.judge_recorded(plan, NAME, who, ours)
     if who == AWAY:
         talk = ours.our_lines
         return plan.row(NAME, f"{who}: we stay away and say so", len(talk) == 1 and "Triton's Proton" in talk[0] and ours.summary() is None, talk[:1] or ours.err[-110:],
@@ -80,20 +87,26 @@ def run_subscriber(plan):
 
 def program_of(who):
     """The program of a part, and its arguments."""
-    return [f"profiled_{who.partition('_')[0]}", *(["--late", str(LATE[who])] if who in LATE else [])]
+    words = WAYS[who][0] if who in WAYS else ("--late", str(LATE[who])) if who in LATE else ()
+    return [f"profiled_{who.partition('_')[0]}", *words]
 
 
 def run(plan, only=None):
     if only is None or "subscriber" in only:
         run_subscriber(plan)
-    who = [w for w in ("torch", "jax", AWAY, FORCED, *LATE) if only is None or w in only]
+    who = [w for w in (*WAYS, "jax", AWAY, FORCED, *LATE) if only is None or w in only]
 
     def start(w, ours):
         run = victim.jax_program if w == "jax" else victim.python
-        return run(plan, *program_of(w), ours=ours, env={"GAPPROBE_FORCE": "1"} if w == FORCED else None)
+        env = WAYS[w][1] if w in WAYS else {"GAPPROBE_FORCE": "1"} if w == FORCED else None
+        return run(plan, *program_of(w), ours=ours, env=env, **({"gate": True} if w in WAYS else {}))
 
-    starts = [((w, u), lambda w=w, u=u: start(w, u)) for w in who for u in (False, True)]
-    ended = victim.several_at_once(plan, starts, seconds_each=25)
+    def starts(of_torch):
+        return [((w, u), lambda w=w, u=u: start(w, u)) for w in who if (w in WAYS) == of_torch for u in (False, True)]
+
+    # (kernels' times are compared: nothing else may be on the GPU)
+    ended = dict(victim.one_by_one(plan, starts(True), seconds_each=25))
+    ended.update(victim.several_at_once(plan, starts(False), seconds_each=25))
     for w in who:
         pair = ended.get((w, False)), ended.get((w, True))
         if None in pair:
