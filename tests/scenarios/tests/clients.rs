@@ -118,6 +118,23 @@ fn a_client_like_kineto_that_profiles_without_a_pause() {
     holds_what_it_observed(&with, "no pause");
 }
 
+/// Kineto with `TEARDOWN_CUPTI=1`: CUPTI is torn down after each profile, in the exit of the next call (once we have come back, or before), and subscribed to
+/// anew for the next one. We do not come back after the first.
+#[test]
+fn a_client_like_kineto_that_tears_cupti_down_after_each_profile() {
+    for (release, how) in [("12.9", "teardown"), ("13.0", "teardown_late")] {
+        let label = format!("{release}, {how}");
+        let with = both(|| Victim::ours(release, &["kineto_pauses", "300", "2", how]), &label);
+        assert!(with.stdout.contains("torn down 2\n"), "{label}: {}", with.stdout);
+        let recorded = with.recorded();
+        let have = holds_what_it_observed(&with, &label);
+        // those before the first profile; and what the call launched in whose exit it happened, if we were back
+        assert!((300..=301).contains(&have), "{label}: {have} kernels; {:?}", recorded.unobserved());
+        let last = recorded.unobserved().iter().map(|s| s.end).max();
+        assert!(last >= Some(recorded.header.exit_monotonic), "{label}: after the tear-down nothing is seen");
+    }
+}
+
 /// Found by the thread sanitizer's slow runs: our flush was under way while the other registered its buffers, and handed ours to it.
 #[test]
 fn a_flush_of_ours_that_is_under_way_hands_nothing_to_the_other() {

@@ -77,6 +77,12 @@ pub(crate) fn register(request: Request, complete: Complete) {
     COMPLETE.store(complete as usize, Ordering::Release);
 }
 
+/// No client any more (cuptiFinalize): what is asked for from now on nobody gives.
+pub(crate) fn forget_client() {
+    REQUEST.store(0, Ordering::Release);
+    COMPLETE.store(0, Ordering::Release);
+}
+
 /// Attribute 9.
 pub(crate) fn set_per_thread(on: bool) {
     PER_THREAD.store(on, Ordering::Relaxed);

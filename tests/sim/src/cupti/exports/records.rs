@@ -191,6 +191,7 @@ extern "C" fn sim_cuptiFinalize() -> i32 {
         }
         buffers::flush(true);
         activity::all_off();
+        buffers::forget_client();
         subscriber::unsubscribe(None);
         timestamps::reset();
         OK
