@@ -182,6 +182,7 @@ settings! {
     TEST_DEVICE_POOL "GAPPROBE_TEST_DEVICE_POOL" "" Rule::Any, "0.1" true "CUPTI's device buffers: bytes of one, most of them, how many ahead.";
     TEST_CLOCK "GAPPROBE_TEST_CLOCK" "" Rule::Any, "0.1" true "Set: clock and sleeps are what the loader finds, a test's own.";
     TEST_FREE_MS "GAPPROBE_TEST_FREE_MS" "2000" Rule::Whole(0, 3_600_000), "0.1" true "What recording may cost before its budget counts, ms.";
+    TEST_WINDOW_MS "GAPPROBE_TEST_WINDOW_MS" "2000" Rule::Whole(1, 60_000), "0.1" true "How long a window of a budget lasts, ms: at least 16 steps all the same.";
     TEST_KEEP "GAPPROBE_TEST_KEEP" "0" Rule::Choice(["0", "1"]), "0.1" true "1 keeps the recording after the report was written from it.";
     TEST_ROOT "GAPPROBE_TEST_ROOT" "/tmp" Rule::Any, "0.1" true "The folder in place of /tmp where TMPDIR cannot be used for recordings.";
     TEST_RAW "GAPPROBE_TEST_RAW" "" Rule::Any, "0.1" true "File that gets the raw CUPTI records as they arrive.";
