@@ -76,6 +76,21 @@ pub struct Setting {
     pub internal: bool,
 }
 
+/// Other tools that want CUPTI or the driver's hooks for themselves: what they are called, their command, and a variable that is set in all
+/// that they start. With one of these set nothing is recorded, and `gapprobe doctor` says so.
+pub const PROFILERS: [(&str, &str, &str); 9] = [
+    ("Nsight Systems", "nsys", "NSYS_PROFILING_SESSION_ID"),
+    ("Nsight Systems", "nsys", "NSYSDK_INJECTION64_PATH"),
+    ("Nsight Systems", "nsys", "NSYS_TARGET_STD_REDIRECT_ACTION"),
+    ("Nsight Systems", "nsys", "QUADD_INJECTION_PROXY"),
+    ("Nsight Compute", "ncu", "NV_NSIGHT_INJECTION_TRANSPORT_TYPE"),
+    ("Nsight Compute", "ncu", "NV_NSIGHT_INJECTION_PORT_BASE"),
+    ("nvprof", "nvprof", "NVPROF_ID"),
+    // read off its binaries (13.5): set by the launcher, read by what it injects
+    ("compute-sanitizer", "compute-sanitizer", "NV_SANITIZER_INJECTION_TRANSPORT_TYPE"),
+    ("compute-sanitizer", "compute-sanitizer", "NV_SANITIZER_INJECTION_PORT_BASE"),
+];
+
 /// Executables of Nsight Compute's launchers. No process under them may have another tool in `CUDA_INJECTION64_PATH` ("Another tool/injection might be
 /// loaded", and exit code 1; 2025.3 on an H100).
 pub const NCU_LAUNCHERS: &[&str] = &["ncu", "nv-nsight-cu-cli"];
