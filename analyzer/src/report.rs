@@ -344,10 +344,15 @@ fn shown(directory: &Path) -> PathBuf {
     std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned())
 }
 
-/// This process ends now, whatever is still being written: removes the unfinished files, and lets no other be finished.
-/// From any thread; waits at most 20 ms for one that is in the file system.
-pub fn abandon() {
-    fresh::abandon();
+/// This process ends now, whatever is still being written: no file is finished any more. From any thread; waits at most 20 ms for one that is
+/// in the file system, and asks none itself. Returns whether half files are left: [`remove_unfinished`].
+pub fn give_up() -> bool {
+    fresh::give_up()
+}
+
+/// Removes what was unfinished at [`give_up`]; takes as long as their file system takes to answer.
+pub fn remove_unfinished() {
+    fresh::remove_unfinished();
 }
 
 fn summary_file(directory: &Path, name: &str, text: &str) -> io::Result<PathBuf> {

@@ -70,7 +70,7 @@ pub(crate) fn written() -> u64 {
     WRITTEN.load(Ordering::Relaxed)
 }
 
-/// Is it writing? Who ends the process then has half files removed (`report::abandon`).
+/// Is it writing? Who ends the process then has half files removed (`report::give_up`).
 pub(crate) fn is_busy() -> bool {
     IS_BUSY.load(Ordering::Acquire)
 }

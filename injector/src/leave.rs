@@ -2,9 +2,9 @@
 // COLD
 //! The program ends: flush, last round, trace, summary and line, within one deadline (`GAPPROBE_EXIT_MS`). The work is
 //! done on threads of ours, which have been there since recording began; the exiting thread only waits, takes no lock
-//! and allocates nothing: it may be in a signal handler that interrupted malloc, or be allowed no more threads. (But where the report
-//! is late: taking its half file away frees memory.) What is not done in time stays in the recording, and the line names the
-//! command that finishes it. Never `cuptiFinalize`, nothing in destructors.
+//! allocates nothing and asks no disk: it may be in a signal handler that interrupted malloc, or be allowed no more threads, and the disk may be
+//! another machine's that does not answer. What is not done in time stays in the recording, and the line names the command that finishes it. Never
+//! `cuptiFinalize`, nothing in destructors.
 
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -75,19 +75,47 @@ fn see_the_report_made(settings: &Settings) {
     WANTED.set();
     while !DONE.load(Ordering::Acquire) && Instant::now() < deadline {
         if heap::has_ended_us() {
-            analyzer::report::abandon();
+            give_up();
             return; // said there
         }
         attach::pause(1);
     }
     if !DONE.load(Ordering::Acquire) && !SPOKEN.swap(true, Ordering::AcqRel) {
         // the thread that writes ends with the process, wherever it is: nobody else would remove its half file
-        analyzer::report::abandon();
+        give_up();
         unfinished(recording::shown_path(), settings.exit_ms, settings.run_id.is_some());
     }
     if flight::is_busy() {
-        analyzer::report::abandon(); // its thread ends with the process, too
+        give_up(); // its thread ends with the process, too
     }
+}
+
+/// Half files are to be removed, and are.
+static HALF_FILES: Signal = Signal::new();
+static REMOVED: AtomicBool = AtomicBool::new(false);
+/// Removing them takes a local disk microseconds. What another machine's has not done by then is left for the next report's sweep.
+const REMOVAL: Duration = Duration::from_millis(100);
+
+/// Nothing is finished any more, and half files go, but not by the exiting thread: a network file system whose server does not answer
+/// would hold it up for as long as that lasts.
+fn give_up() {
+    if !analyzer::report::give_up() {
+        return;
+    }
+    HALF_FILES.set();
+    let until = Instant::now() + REMOVAL;
+    while !REMOVED.load(Ordering::Acquire) && Instant::now() < until {
+        attach::pause(1);
+    }
+}
+
+/// WARM: removes half files where they are to be; what the flush thread does once it has nothing else to do.
+pub(crate) fn remove_half_files() {
+    while !HALF_FILES.is_set() {
+        HALF_FILES.wait(Duration::from_secs(3600));
+    }
+    analyzer::report::remove_unfinished();
+    REMOVED.store(true, Ordering::Release);
 }
 
 /// `taken_up`: `gapprobe run` makes the report then, and removes the recording.
@@ -140,9 +168,15 @@ pub(crate) fn run() {
 
 /// The last round, then the report from the store.
 fn report(deadline: Instant) {
-    let Some(mut guard) = RECORDER.try_lock_until(deadline) else { return };
-    let Some(recorder) = guard.as_mut() else { return };
     let Some(settings) = attach::settings() else { return };
+    let Some(mut guard) = RECORDER.try_lock_until(deadline) else {
+        // the drain thread hangs in a write, say: whoever is first at the deadline says so
+        if !SPOKEN.swap(true, Ordering::AcqRel) {
+            unfinished(recording::shown_path(), settings.exit_ms, settings.run_id.is_some());
+        }
+        return;
+    };
+    let Some(recorder) = guard.as_mut() else { return };
     recorder.round(true);
     recorder.close(clock::monotonic());
     control::remove();

@@ -6,24 +6,15 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use trace::setting;
+
 use crate::cupti::choose;
 use crate::environment;
 
 /// The tool that seems to be around, with the sign by which it was seen.
 pub(crate) fn other_profiler() -> Option<(&'static str, &'static str)> {
-    let variables = [
-        ("Nsight Systems", "NSYS_PROFILING_SESSION_ID"),
-        ("Nsight Systems", "NSYSDK_INJECTION64_PATH"),
-        ("Nsight Systems", "NSYS_TARGET_STD_REDIRECT_ACTION"),
-        ("Nsight Systems", "QUADD_INJECTION_PROXY"),
-        ("Nsight Compute", "NV_NSIGHT_INJECTION_TRANSPORT_TYPE"),
-        ("Nsight Compute", "NV_NSIGHT_INJECTION_PORT_BASE"),
-        ("nvprof", "NVPROF_ID"),
-        // read off its binaries (13.5): set by the launcher, read by what it injects
-        ("compute-sanitizer", "NV_SANITIZER_INJECTION_TRANSPORT_TYPE"),
-        ("compute-sanitizer", "NV_SANITIZER_INJECTION_PORT_BASE"),
-    ];
-    if let Some(found) = variables.into_iter().find(|(_, v)| environment::get(v).is_some()) {
+    let mut variables = setting::PROFILERS.into_iter().map(|(tool, _, variable)| (tool, variable));
+    if let Some(found) = variables.find(|(_, v)| environment::get(v).is_some()) {
         return Some(found);
     }
     let tools = [
@@ -40,7 +31,7 @@ pub(crate) fn other_profiler() -> Option<(&'static str, &'static str)> {
     None
 }
 
-pub(crate) use trace::setting::{NCU_LAUNCHERS as ALONE, UNDER_NCU as UNDER};
+pub(crate) use setting::{NCU_LAUNCHERS as ALONE, UNDER_NCU as UNDER};
 
 fn is_named_so(executable: PathBuf) -> bool {
     executable.file_name().is_some_and(|name| ALONE.iter().any(|tool| name == *tool))

@@ -56,6 +56,8 @@ pub(crate) struct Settings {
     pub(crate) windows: Wish,
     /// What recording may cost before its budget counts, ns (test switch).
     pub(crate) free_ns: u64,
+    /// How long a window of a budget lasts, ns (test switch).
+    pub(crate) window_ns: u64,
     /// A step is slow that takes so many usual ones; 0: none is.
     pub(crate) slow_step: f64,
     /// What the flight recorder writes is of so long, ns; 0: there is none.
@@ -212,6 +214,7 @@ pub(crate) fn read() -> Settings {
         sample_hz,
         windows: windows(flight_s > 0, &mut complaints),
         free_ns: number(setting::TEST_FREE_MS, 0, 3_600_000, 2000, &mut complaints) * 1_000_000,
+        window_ns: number(setting::TEST_WINDOW_MS, 1, 60_000, 2000, &mut complaints) * 1_000_000,
         slow_step: decimal(setting::SLOW_STEP, 1.05, 100.0, true, 1.5, &mut complaints),
         flight_ns: flight_s * 1_000_000_000,
         keep: Keep::new(Some(keep_mb), Some(keep_days)),

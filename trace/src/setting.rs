@@ -76,6 +76,21 @@ pub struct Setting {
     pub internal: bool,
 }
 
+/// Other tools that want CUPTI or the driver's hooks for themselves: what they are called, their command, and a variable that is set in all
+/// that they start. With one of these set nothing is recorded, and `gapprobe doctor` says so.
+pub const PROFILERS: [(&str, &str, &str); 9] = [
+    ("Nsight Systems", "nsys", "NSYS_PROFILING_SESSION_ID"),
+    ("Nsight Systems", "nsys", "NSYSDK_INJECTION64_PATH"),
+    ("Nsight Systems", "nsys", "NSYS_TARGET_STD_REDIRECT_ACTION"),
+    ("Nsight Systems", "nsys", "QUADD_INJECTION_PROXY"),
+    ("Nsight Compute", "ncu", "NV_NSIGHT_INJECTION_TRANSPORT_TYPE"),
+    ("Nsight Compute", "ncu", "NV_NSIGHT_INJECTION_PORT_BASE"),
+    ("nvprof", "nvprof", "NVPROF_ID"),
+    // read off its binaries (13.5): set by the launcher, read by what it injects
+    ("compute-sanitizer", "compute-sanitizer", "NV_SANITIZER_INJECTION_TRANSPORT_TYPE"),
+    ("compute-sanitizer", "compute-sanitizer", "NV_SANITIZER_INJECTION_PORT_BASE"),
+];
+
 /// Executables of Nsight Compute's launchers. No process under them may have another tool in `CUDA_INJECTION64_PATH` ("Another tool/injection might be
 /// loaded", and exit code 1; 2025.3 on an H100).
 pub const NCU_LAUNCHERS: &[&str] = &["ncu", "nv-nsight-cu-cli"];
@@ -182,6 +197,7 @@ settings! {
     TEST_DEVICE_POOL "GAPPROBE_TEST_DEVICE_POOL" "" Rule::Any, "0.1" true "CUPTI's device buffers: bytes of one, most of them, how many ahead.";
     TEST_CLOCK "GAPPROBE_TEST_CLOCK" "" Rule::Any, "0.1" true "Set: clock and sleeps are what the loader finds, a test's own.";
     TEST_FREE_MS "GAPPROBE_TEST_FREE_MS" "2000" Rule::Whole(0, 3_600_000), "0.1" true "What recording may cost before its budget counts, ms.";
+    TEST_WINDOW_MS "GAPPROBE_TEST_WINDOW_MS" "2000" Rule::Whole(1, 60_000), "0.1" true "How long a window of a budget lasts, ms: at least 16 steps all the same.";
     TEST_KEEP "GAPPROBE_TEST_KEEP" "0" Rule::Choice(["0", "1"]), "0.1" true "1 keeps the recording after the report was written from it.";
     TEST_ROOT "GAPPROBE_TEST_ROOT" "/tmp" Rule::Any, "0.1" true "The folder in place of /tmp where TMPDIR cannot be used for recordings.";
     TEST_RAW "GAPPROBE_TEST_RAW" "" Rule::Any, "0.1" true "File that gets the raw CUPTI records as they arrive.";

@@ -3,7 +3,8 @@
 //!
 //! Written under a temporary name beside the final one (O_CREAT|O_EXCL|O_NOFOLLOW, mode 0600), then given its name by
 //! link(2), which fails where the name is taken; so a reader never sees half a file, and no file is ever lost. A file
-//! that fails is removed where it is dropped. A process that ends while a thread of it still writes calls [`abandon`].
+//! that fails is removed where it is dropped. A process that ends while a thread of it still writes calls [`give_up`], and has
+//! another one call [`remove_unfinished`].
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -25,7 +26,10 @@ const O_NOFOLLOW: i32 = 0o400_000;
 /// The temporary names of this process; `None` once it gave up writing.
 static UNFINISHED: Mutex<Option<Vec<PathBuf>>> = Mutex::new(Some(Vec::new()));
 
-/// How long [`abandon`] waits for a thread that is just making or naming a file: on a disk that is microseconds.
+/// Those that were unfinished at [`give_up`].
+static LEFT: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// How long [`give_up`] waits for a thread that is just making or naming a file: on a disk that is microseconds.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 fn unfinished() -> MutexGuard<'static, Option<Vec<PathBuf>>> {
@@ -37,10 +41,10 @@ fn given_up() -> io::Error {
     io::Error::new(io::ErrorKind::Interrupted, "the process ends")
 }
 
-/// Removes what this process has not finished, whichever thread is at it; from now on it can finish no file. A thread
-/// that hangs in a directory's file system holds this up for [`PATIENCE`] at most; its file is left for the next
-/// report's sweep.
-pub(super) fn abandon() {
+/// From now on this process can finish no file, whichever thread is at it. Asks no file system. A thread that hangs in a directory's file system
+/// while it makes or names a file holds this up for [`PATIENCE`] at most; its file is left for the next report's sweep. Returns whether there is something
+/// for [`remove_unfinished`].
+pub(super) fn give_up() -> bool {
     let until = Instant::now() + PATIENCE;
     let mut files = loop {
         match UNFINISHED.try_lock() {
@@ -49,10 +53,20 @@ pub(super) fn abandon() {
             Err(TryLockError::WouldBlock) if Instant::now() < until => {
                 std::thread::sleep(Duration::from_micros(200));
             }
-            Err(TryLockError::WouldBlock) => return,
+            Err(TryLockError::WouldBlock) => return false,
         }
     };
-    for file in files.take().unwrap_or_default() {
+    let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(files) = files.take() {
+        *left = files;
+    }
+    !left.is_empty()
+}
+
+/// Removes what was unfinished at [`give_up`]. A file system that does not answer holds this up.
+pub(super) fn remove_unfinished() {
+    let files = std::mem::take(&mut *LEFT.lock().unwrap_or_else(PoisonError::into_inner));
+    for file in files {
         let _ = fs::remove_file(file); // gone already is fine
     }
 }
@@ -84,7 +98,7 @@ impl Fresh {
     /// Gives the file its name and returns its path.
     ///
     /// # Errors
-    /// Where the name is taken (`AlreadyExists`), the directory does not take it, or [`abandon`] was called.
+    /// Where the name is taken (`AlreadyExists`), the directory does not take it, or [`give_up`] was called.
     pub(super) fn publish(self) -> io::Result<PathBuf> {
         let files = unfinished();
         if files.is_none() {

@@ -2,7 +2,7 @@
 //! Unfinished files that nobody will finish: who removes them, and when.
 //!
 //! - A trace or summary being written is `.<name>.<owner>.part`. Whoever writes it removes it where it fails
-//!   (`fresh.rs`). Where the process ends while a thread still writes, [`super::abandon`] does, before it ends.
+//!   (`fresh.rs`). Where the process ends while a thread still writes, [`super::remove_unfinished`] does, before it ends.
 //! - What a killed process left is removed by the next report written into the same directory ([`results`], at the end
 //!   of every report: in a recorded process at its exit, in `gapprobe recover` and `run`).
 //! - A recording without a header yet is `<name>.gpr.<owner>.new`. What a process that died in its first milliseconds

@@ -190,19 +190,6 @@ fn device() -> Finding {
     }
 }
 
-/// Variables that say that another tool profiles this shell's programs.
-const HOLDERS: &[(&str, &str)] = &[
-    ("NSYS_PROFILING_SESSION_ID", "nsys"),
-    ("NSYS_CONTROL_CUPTI_FEATURES", "nsys"),
-    ("NSYS_TARGET_STD_REDIRECT_ACTION", "nsys"),
-    ("NSYS_SESSION_TEMP_DIR", "nsys"),
-    ("NSYSDK_INJECTION64_PATH", "nsys"),
-    ("QUADD_INJECTION_PROXY", "nsys"),
-    ("NV_NSIGHT_INJECTION_TRANSPORT_TYPE", "ncu"),
-    ("NV_NSIGHT_INJECTION_PORT_BASE", "ncu"),
-    ("NVPROF_ID", "nvprof"),
-];
-
 /// Is ncu around by the sign that gapprobe leaves in what it starts? One that has ended is no reason to stay off.
 fn is_under_ncu() -> bool {
     let pid = std::env::var(setting::UNDER_NCU).ok().and_then(|v| v.parse::<u32>().ok());
@@ -212,11 +199,13 @@ fn is_under_ncu() -> bool {
 
 fn other_holders() -> Vec<Finding> {
     let mut all = Vec::new();
-    let holder = HOLDERS.iter().copied().find(|(name, _)| std::env::var_os(name).is_some());
+    let is_set = |(_, _, name): &(_, _, &str)| std::env::var_os(name).is_some();
+    let holder = setting::PROFILERS.into_iter().find(is_set).map(|(_, tool, name)| (name, tool));
     if let Some((name, tool)) = holder.or_else(|| is_under_ncu().then_some((setting::UNDER_NCU, "ncu"))) {
+        let what = if tool == "compute-sanitizer" { "the driver's hooks" } else { "CUPTI" };
         all.push(problem(
             "others",
-            format!("{name} is set: {tool} holds CUPTI here, gapprobe would stay off"),
+            format!("{name} is set: {tool} holds {what} here, gapprobe would stay off"),
             format!("run outside of {tool} (unset {name})"),
         ));
     }

@@ -64,6 +64,26 @@ fn doctor_says_that_ncu_is_around_while_it_is_there() {
     assert_eq!(said(&ncu.id().to_string()), None, "it has ended");
 }
 
+/// What the library stays off for, and nothing else.
+#[test]
+fn doctor_names_each_tool_whose_variable_is_set() {
+    let place = Place::new("doctor-others");
+    let said = |variable: &str| {
+        let output = place.gapprobe(&["doctor", "--json"]).env(variable, "49152").output().unwrap();
+        let rows: Vec<serde_json::Value> = serde_json::from_str(&out(&output)).unwrap();
+        let row = rows.into_iter().find(|r| r["subject"] == "others").expect("a finding");
+        (row["state"] == "problem").then(|| format!("{}; {}", row["text"], row["fix"]))
+    };
+    for (_, tool, variable) in trace::setting::PROFILERS {
+        let told = said(variable).unwrap_or_else(|| panic!("nothing is said of {variable}"));
+        assert!(told.contains(&format!("{variable} is set: {tool} holds ")), "{told}");
+        assert!(told.contains(&format!("run outside of {tool} (unset {variable})")), "{told}");
+    }
+    let sanitizer = said("NV_SANITIZER_INJECTION_PORT_BASE").expect("a finding");
+    assert!(sanitizer.contains("compute-sanitizer holds the driver's hooks here"), "{sanitizer}");
+    assert_eq!(said("NV_SANITIZER_OTHER"), None);
+}
+
 #[test]
 fn doctor_says_what_the_switch_says() {
     let place = Place::new("doctor-switch");

@@ -66,6 +66,18 @@ impl Spent {
     }
 }
 
+/// What was counted while a window was open.
+#[derive(Clone, Copy, Default)]
+struct Open {
+    time_ns: f64,
+    cost_ns: f64,
+    launches: f64,
+    /// Nodes of graphs.
+    nodes: f64,
+    /// Launches that the step clock saw.
+    seen: f64,
+}
+
 /// The account.
 pub(crate) struct Budget {
     began: u64,
@@ -76,8 +88,7 @@ pub(crate) struct Budget {
     last_launches: u64,
     /// All of it, ns.
     spent_ns: f64,
-    /// While a window was open: time, cost, launches, nodes, launches that the step clock saw.
-    open: [f64; 5],
+    open: Open,
     /// Windows were opened again: what stays of CUPTI is more from then on.
     was_reopened: bool,
     /// Step time in a window over step time behind it, less 1: of blocks, and of no window before the first that was opened again.
@@ -94,7 +105,7 @@ impl Budget {
             last_spent: Spent::default(),
             last_launches: 0,
             spent_ns: 0.0,
-            open: [0.0; 5],
+            open: Open::default(),
             was_reopened: false,
             pairs: Vec::new(),
             held_at: u64::MAX,
@@ -106,12 +117,12 @@ impl Budget {
         let cost = spent.cost(&self.last_spent);
         self.spent_ns += cost;
         if is_open {
-            let [time, ns, n, nodes, seen] = &mut self.open;
-            *seen += launches.saturating_sub(self.last_launches) as f64;
-            *time += now.saturating_sub(self.last) as f64;
-            *ns += cost;
-            *n += (spent.launches - self.last_spent.launches) as f64;
-            *nodes += spent.nodes.saturating_sub(self.last_spent.nodes) as f64;
+            let open = &mut self.open;
+            open.time_ns += now.saturating_sub(self.last) as f64;
+            open.cost_ns += cost;
+            open.launches += (spent.launches - self.last_spent.launches) as f64;
+            open.nodes += spent.nodes.saturating_sub(self.last_spent.nodes) as f64;
+            open.seen += launches.saturating_sub(self.last_launches) as f64;
         } else {
             let stays = if self.was_reopened { RESIDUE_NS } else { RESIDUE_FIRST_NS };
             self.spent_ns += launches.saturating_sub(self.last_launches) as f64 * self.unseen() * stays;
@@ -121,7 +132,7 @@ impl Budget {
 
     /// Launches of the program for each that is seen without CUPTI, as it was while a window was open.
     fn unseen(&self) -> f64 {
-        let [_, _, launches, _, seen] = self.open;
+        let Open { launches, seen, .. } = self.open;
         if seen > 0.0 {
             (launches / seen).max(1.0)
         } else {
@@ -179,14 +190,14 @@ impl Budget {
 
     /// Shares of the program's time.
     pub(super) fn costs(&self) -> Costs {
-        let [time, ns, launches, nodes, _] = self.open;
-        if time == 0.0 {
+        let Open { time_ns, cost_ns, launches, nodes, .. } = self.open;
+        if time_ns == 0.0 {
             return Costs::default();
         }
         let now = if self.was_reopened { RESIDUE_NS } else { RESIDUE_FIRST_NS };
-        let of = |each: f64| (launches * each + nodes * each / 3.0) / time;
+        let of = |each: f64| (launches * each + nodes * each / 3.0) / time_ns;
         let Some((mean, half)) = self.measured() else {
-            return Costs { on: ns / time, off_once: of(now), off: of(RESIDUE_NS) };
+            return Costs { on: cost_ns / time_ns, off_once: of(now), off: of(RESIDUE_NS) };
         };
         // What a window was seen to cost more than no window, at most: where the GPU is behind, launches that take longer cost nothing, recorded or not.
         let more = (mean + half).max(0.0);

@@ -84,6 +84,8 @@ enum Schedule {
 /// Opens and closes windows. Of the drain thread.
 pub(crate) struct Windows {
     wish: Wish,
+    /// Where steps are known a window lasts about this long, ns ([`plan::WINDOW_NS`] but in tests).
+    window_ns: u64,
     schedule: Schedule,
     phase: Phase,
     budget: Budget,
@@ -140,6 +142,7 @@ impl Windows {
         };
         Windows {
             wish,
+            window_ns: settings.window_ns,
             schedule,
             phase: Phase::Open,
             budget: Budget::new(now, settings.free_ns),
@@ -360,7 +363,7 @@ impl Windows {
             return;
         }
         let by = if has_steps && step_ns > 0 { By::Steps } else { By::Clock };
-        let length = if by == By::Steps { plan::window_steps(step_ns) } else { 1 };
+        let length = if by == By::Steps { plan::window_steps(step_ns, self.window_ns) } else { 1 };
         self.schedule = match (Plan::within(share, self.budget.costs(), length), self.schedule) {
             // the length stays as it is: it would change with every wavering of the step time
             (Some(p), Schedule::Windows(old, b)) if b == by => {
@@ -392,7 +395,7 @@ impl Windows {
         }
         if judged == Some(true) || !is_dear && rings.is_some() {
             self.alarms += 1;
-            let length = plan::window_steps(self.watch.alarm.usual_step());
+            let length = plan::window_steps(self.watch.alarm.usual_step(), self.window_ns);
             self.ask(step_clock::steps() + length, now + ALARM_NS);
         }
     }

@@ -75,9 +75,9 @@ pub(super) const WINDOW_NS: u64 = 2_000_000_000;
 /// Fewest and most steps of a window.
 const STEPS: (u64, u64) = (16, 1 << 16);
 
-/// How many steps a window has where one takes `step_ns`: a power of two.
-pub(super) fn window_steps(step_ns: u64) -> u64 {
-    (WINDOW_NS / step_ns.max(1)).clamp(STEPS.0, STEPS.1).next_power_of_two()
+/// How many steps a window of `window_ns` has where one takes `step_ns`: a power of two.
+pub(super) fn window_steps(step_ns: u64, window_ns: u64) -> u64 {
+    (window_ns / step_ns.max(1)).clamp(STEPS.0, STEPS.1).next_power_of_two()
 }
 
 #[cfg(test)]
@@ -149,7 +149,7 @@ mod tests {
         let all =
             [(1, 1 << 16), (1_000_000, 2048), (22_000_000, 128), (500_000_000, 16), (60_000_000_000, 16)];
         for (ns, steps) in all {
-            assert_eq!(window_steps(ns), steps, "{ns} ns");
+            assert_eq!(window_steps(ns, WINDOW_NS), steps, "{ns} ns");
         }
     }
 }

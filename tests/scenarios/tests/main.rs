@@ -30,6 +30,7 @@ mod lapped;
 mod listed;
 mod marks;
 mod memory;
+mod network_disk;
 mod no_cuda;
 mod nvtx;
 mod odd_ends;

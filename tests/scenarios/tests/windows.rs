@@ -3,12 +3,12 @@
 //! been seen, and is never idle; the budget is kept; slow steps open a window; CUDA graphs and other clients of CUPTI go on as
 //! without us while windows open and close.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gapprobe_scenarios::built::{root, triton_launcher};
 use gapprobe_scenarios::pythons::pythons;
 use gapprobe_scenarios::recorded::Recorded;
-use gapprobe_scenarios::{Run, Victim};
+use gapprobe_scenarios::{Run, Victim, CORES};
 use trace::event::Unobserved;
 use trace::{Loss, Total};
 
@@ -51,9 +51,14 @@ fn holds_what_it_saw(run: &Run, recorded: &Recorded) {
 
 /// Steps that are in the recording whole, by their place in the sequence of all launches that the victim made.
 fn whole_steps(run: &Run, recorded: &Recorded) -> BTreeSet<u64> {
+    whole_steps_of(run, recorded, A_STEP)
+}
+
+/// As above, of steps of so many launches.
+fn whole_steps_of(run: &Run, recorded: &Recorded, launches: u64) -> BTreeSet<u64> {
     let have: BTreeSet<u32> = recorded.kernels().iter().map(|(_, k)| k.correlation).collect();
     let all: Vec<u32> = run.truth().kernels().map(|k| k.correlation).collect();
-    let steps = all.chunks(A_STEP as usize).zip(0u64..);
+    let steps = all.chunks(launches as usize).zip(0u64..);
     steps.filter(|(step, _)| step.iter().all(|c| have.contains(c))).map(|(_, n)| n).collect()
 }
 
@@ -115,6 +120,58 @@ fn ranks_record_the_same_steps_without_a_word_between_them() {
     let both = a.intersection(&b).count();
     assert!(a.len() > 300 && b.len() > 300, "{} and {} steps", a.len(), b.len());
     assert!(both * 100 >= a.union(&b).count() * 85, "{both} of {} and {} are the same", a.len(), b.len());
+}
+
+/// Two ranks that wait for their GPUs, whose windows come from their own costs: 2,300 ns a recorded launch, and 1,500 ns of each that follows a second window. For a step
+/// of 7 launches in 0.8 ms what stays is within the budget, for one of 0.4 ms it is not: that rank has the fewest windows there are.
+#[test]
+fn windows_of_a_rank_that_affords_fewer_are_windows_of_the_other_under_a_budget() {
+    const LAUNCHES: u64 = 7;
+    const WINDOW: u64 = 16;
+    const MANY: u64 = WINDOW << 7; // DENSEST and SPARSEST of plan.rs
+    const FEW: u64 = WINDOW << 10;
+    let _alone = CORES.write().unwrap_or_else(|e| e.into_inner());
+    let rank = |rank: &'static str, letter: &'static str| {
+        // (the host is less than a window ahead of the GPU)
+        let victim = steps(&["17000", "3", "0", letter]).env("SIM_CUPTI_NS", "2000").env("SIM_QUEUE", "64");
+        let settings =
+            [("GAPPROBE_BUDGET", "1.65"), ("GAPPROBE_TEST_WINDOW_MS", "2"), ("GAPPROBE_SLOW_STEP", "0")];
+        let victim = settings.iter().fold(victim, |v, (name, value)| v.env(name, value));
+        let victim = victim.env("RANK", rank).env("WORLD_SIZE", "2");
+        std::thread::spawn(move || victim.run_alone_on_the_cores())
+    };
+    let windows = |run: &Run| {
+        let attributes = &run.summary().expect("a summary")["attributes"];
+        attributes["windows"].as_str().unwrap_or_else(|| panic!("{attributes}")).to_owned()
+    };
+    // (what the first window costs is measured: beside other work that may be anything, and then there is no second one)
+    let runs = || [rank("0", "a"), rank("1", "q")].map(|rank| rank.join().expect("a run"));
+    let runs = (0..3).map(|_| runs()).find(|both| both.iter().all(|r| windows(r).contains(" of ")));
+    let [many, few] = runs.expect("no second window in three runs");
+    // the steps that are recorded, by windows behind the first: those in whose turn they lie
+    let [many, few] = [(many, MANY), (few, FEW)].map(|(run, every)| {
+        let recorded = fine(&run);
+        holds_what_it_saw(&run, &recorded);
+        assert_eq!(windows(&run), format!("{WINDOW} of {every} steps"));
+        let mut windows = BTreeMap::<u64, BTreeSet<u64>>::new();
+        for step in whole_steps_of(&run, &recorded, LAUNCHES).into_iter().filter(|s| *s >= MANY) {
+            windows.entry(step / MANY).or_default().insert(step % MANY);
+        }
+        assert_eq!(windows.len() as u64 + 1, recorded.total(Total::Windows), "{windows:?}");
+        windows
+    });
+    // a second one of a budget, and a third
+    assert!(few.len() >= 2 && many.len() > few.len(), "{many:?} {few:?}");
+    for (turn, steps) in &few {
+        let others = many.get(turn).unwrap_or_else(|| panic!("{turn} of {many:?} {few:?}"));
+        // a window opens and closes as much later as a thread takes to wake up
+        let inside = |steps: &BTreeSet<u64>| steps.range(4..WINDOW).copied().collect::<BTreeSet<u64>>();
+        assert!(
+            steps.last() < Some(&(4 * WINDOW)) && others.last() < Some(&(4 * WINDOW)),
+            "{many:?} {few:?}"
+        );
+        assert!(!inside(steps).is_empty() && inside(steps).is_subset(&inside(others)), "{many:?} {few:?}");
+    }
 }
 
 #[test]

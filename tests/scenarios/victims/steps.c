@@ -2,13 +2,14 @@
 // link: -lcudart -lcuda
 // A training loop as a framework has it: LAYERS pairs of kernels a step, one at the end that comes once, now and then a wait.
 //
-// usage: steps STEPS LAYERS HOST_US [SLOW_FROM SLOW_US [SLOW_STEPS]] [g | u | t | a | c | p]
+// usage: steps STEPS LAYERS HOST_US [SLOW_FROM SLOW_US [SLOW_STEPS]] [g | u | t | a | q | c | p]
 //   HOST_US    sleep of the host in each step
 //   SLOW_FROM  from this step on the host sleeps SLOW_US, for SLOW_STEPS steps (all that follow)
 //   g          another thread captures, instantiates and replays CUDA graphs all the while
 //   u          steps are not marked
 //   t          steps are not marked, and the kernel at their end comes twice: no launch comes once a step
 //   a          the host runs ahead: it never waits, and kernels take ten times as long
+//   q          as a, with kernels half as long
 //   p          as a, with a copy in front of each step, on a stream of its own that waits for nothing
 //   c          as a, and the program has the first half of each twenty steps recorded (by its own time, not the GPU's)
 // Prints "launched N".
@@ -50,7 +51,7 @@ static void *graphs(void *unused) {
 
 int main(int argc, char **argv) {
     if (argc < 4) {
-        fprintf(stderr, "usage: steps STEPS LAYERS HOST_US [SLOW_FROM SLOW_US [SLOW_STEPS]] [g | u | t | a | c | p]\n");
+        fprintf(stderr, "usage: steps STEPS LAYERS HOST_US [SLOW_FROM SLOW_US [SLOW_STEPS]] [g | u | t | a | q | c | p]\n");
         return 2;
     }
     long steps = atol(argv[1]), layers = atol(argv[2]), host_us = atol(argv[3]), launched = 0;
@@ -60,8 +61,8 @@ int main(int argc, char **argv) {
     int with_graphs = strcmp(argv[argc - 1], "g") == 0, twice = strcmp(argv[argc - 1], "t") == 0;
     int marked = strcmp(argv[argc - 1], "u") != 0 && !twice;
     int switched = strcmp(argv[argc - 1], "c") == 0, fetches = strcmp(argv[argc - 1], "p") == 0;
-    int ahead = strcmp(argv[argc - 1], "a") == 0 || switched || fetches;
-    int us = ahead ? 100 : 10;
+    int quick = strcmp(argv[argc - 1], "q") == 0, ahead = strcmp(argv[argc - 1], "a") == 0 || quick || switched || fetches;
+    int us = quick ? 50 : ahead ? 100 : 10;
     pthread_t thread;
     void *up = kernel("up", us), *down = kernel("down", us), *update = kernel("update", 2 * us);
     CHECK(cudaSetDevice(0));

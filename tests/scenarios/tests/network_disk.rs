@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Purpose: results or recording on a disk of another machine that does not answer, or fails now and then: the program's output, its exit
+//! code and (but for `GAPPROBE_EXIT_MS`) the time it takes are as without us; one line, and no half file under a name that a reader looks for.
+//!
+//! A real one cannot be mounted by everybody; what it answers is made up in a preloaded library (`victims/libnetwork_disk.c`).
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use gapprobe_scenarios::built::built;
+use gapprobe_scenarios::{Run, Victim};
+
+const EXIT_MS: u64 = 1500;
+
+/// A run of half a second whose `folder` (of its own) lies on such a disk.
+fn on_network(folder: &str, how: &str, number: (&str, u64)) -> Run {
+    let mut victim = Victim::sim("13.0", &["loop", "100", "100", "5", "5000"])
+        .env("GAPPROBE_EXIT_MS", EXIT_MS.to_string());
+    let disk = built().victims.join("13.0/libnetwork_disk.so");
+    victim.command.env("LD_PRELOAD", std::env::join_paths([&disk, &built().library]).expect("no colons"));
+    let at = victim.folder.join(folder);
+    let run =
+        victim.env("NETWORK_FOLDER", at).env("NETWORK_HOW", how).env(number.0, number.1.to_string()).run();
+    let label = format!("{folder} {how} {number:?}: {}", run.stderr);
+    assert_eq!((run.ending(), run.stdout.as_str()), (0, "launched 10000\n"), "{label}");
+    assert!(run.lines().len() == 1 && run.others().is_empty(), "one line: {label}");
+    run
+}
+
+/// Whole by what they hold.
+fn are_whole(files: &[PathBuf]) {
+    for file in files {
+        let name = file.to_string_lossy();
+        let gunzip = |file: &Path| Command::new("gzip").arg("-t").arg(file).status().expect("gzip").success();
+        assert!(!name.ends_with(".json.gz") || gunzip(file), "{name} is cut");
+        let read = || serde_json::from_slice::<serde_json::Value>(&std::fs::read(file).expect("a file"));
+        assert!(!name.ends_with(".summary.json") || read().is_ok(), "{name} is cut");
+    }
+}
+
+#[test]
+fn a_disk_that_does_not_answer_holds_the_exit_up_no_longer_than_it_may() {
+    // results are written at the exit alone; the recording all the time, by a thread of ours
+    for (folder, how, after_ms) in
+        [("out", "late", 0), ("out", "late_writes", 0), ("tmp", "late", 300), ("tmp", "late_writes", 300)]
+    {
+        let run = on_network(folder, how, ("NETWORK_AFTER_MS", after_ms));
+        let most = Duration::from_millis(EXIT_MS) + Duration::from_secs(4);
+        assert!(run.wall < most, "{folder}, {how}: {:?}", run.wall);
+        are_whole(&run.left());
+    }
+}
+
+#[test]
+fn a_disk_that_fails_now_and_then_costs_what_it_did_not_take_and_nothing_else() {
+    let mut whole = 0;
+    for seed in 0..12 {
+        let run = on_network(if seed % 3 == 0 { "tmp" } else { "out" }, "odd", ("NETWORK_SEED", seed));
+        assert!(run.wall < Duration::from_secs(8), "{seed}: {:?}", run.wall);
+        are_whole(&run.left());
+        whole += usize::from(run.summary().is_some());
+        let line = run.lines()[0];
+        let is_told = run.summary().is_some()
+            || line.contains("Stale file handle")
+            || line.contains("Input/output error");
+        assert!(is_told, "{seed}: {line}");
+    }
+    assert!(whole > 0, "it fails now and then, and here each time");
+}
