@@ -159,7 +159,7 @@ impl Figures {
         }
     }
 
-    /// What was counted without records, in steps as the records show them.
+    /// What was counted without records, in steps as the records show them. How long these take is not known where what was counted are parts of them.
     pub fn in_its_units(&self, counted: Counted) -> Counted {
         if !(self.clock_unit.is_finite() && self.clock_unit > 0.0) {
             return counted;
@@ -167,7 +167,7 @@ impl Figures {
         let longer = |ns: u64| (ns as f64 / self.clock_unit).round() as u64;
         let fewer = |steps: u64| (steps as f64 * self.clock_unit).round() as u64;
         Counted {
-            step_ns: counted.step_ns.map(longer),
+            step_ns: counted.step_ns.filter(|_| self.clock_unit >= 1.0).map(longer),
             sync_ns: longer(counted.sync_ns),
             between: counted.between.map(|b| Between { steps: fewer(b.steps), ..b }),
             ..counted

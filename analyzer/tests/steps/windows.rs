@@ -308,9 +308,12 @@ fn the_unit_of_steps_counted_between_windows_is_told_by_their_launches() {
     let a = analyzer::analyze(&run);
     assert!(a.coverage.steps_estimated && a.coverage.steps_run.abs_diff(2000) <= 60, "{:?}", a.coverage);
     let figures = analyzer::live::Figures::new(&run);
-    let counted = analyzer::live::counted::Counted { step_ns: Some(5), sync_ns: 7, ..Default::default() };
+    let counted = analyzer::live::counted::Counted { step_ns: Some(5), sync_ns: 700, ..Default::default() };
     let shown = figures.in_its_units(counted);
-    assert!((shown.step_ns.unwrap() as f64 / (5.0 * launches as f64 / 4.0) - 1.0).abs() < 0.06, "{shown:?}");
+    assert!((shown.sync_ns as f64 / (700.0 * launches as f64 / 4.0) - 1.0).abs() < 0.06, "{shown:?}");
+    assert_eq!(shown.step_ns, None, "the median of parts is no part of the median");
+    let whole = analyzer::live::Figures { clock_unit: 1.0, ..figures };
+    assert_eq!(whole.in_its_units(counted), counted);
 }
 
 /// Not only windows leave steps out: a process that was stopped, another profiler, capture switched off. "39 of 39 steps seen" would say that there were no others.
