@@ -78,12 +78,9 @@ fn what_was_asked_for_unseen_is_recorded_whole() {
 
 #[test]
 fn a_program_that_trains_by_xla_is_recorded_in_windows() {
-    for (release, words) in [
-        ("13.0", &["early"][..]),
-        ("12.9", &["late"]),
-        ("13.0", &["later"]),
-        ("13.0", &["early", "profile"]),
-    ] {
+    for (release, words) in
+        [("13.0", &["early"][..]), ("12.9", &["late"]), ("13.0", &["later"]), ("13.0", &["early", "profile"])]
+    {
         let plugin = built().victims.join(release).join("libxla_cuda_plugin_victim.so");
         let plugin = plugin.to_str().expect("a path");
         let words = [&["xla_host", plugin, "12000", "200"], words].concat();

@@ -169,6 +169,13 @@ fn victims() -> Vec<(&'static str, MakeVictim)> {
                 Victim::of(&python, &words, "13.0").env("GAPPROBE_WINDOW", "4/8")
             }),
         ),
+        // a runtime that is linked in
+        (
+            "linked in",
+            Box::new(|| {
+                Victim::ours("13.0", &["linked_in", "400", "2", "500", "g"]).env("GAPPROBE_WINDOW", "4/8")
+            }),
+        ),
         // and what counts waits
         (
             "waits",
