@@ -404,6 +404,20 @@ mod tests {
     }
 
     #[test]
+    fn launches_through_the_driver_number_steps_until_there_is_one_through_the_runtime() {
+        let numbers = || (LAUNCHES.load(Ordering::Relaxed), launches());
+        for function in [0x10, 0x20, 0x10] {
+            on_driver_launch(function);
+        }
+        assert_eq!(numbers(), (3, 3));
+        on_launch(0x30);
+        assert_eq!(numbers(), (1, 4), "numbers begin anew, launches do not");
+        on_driver_launch(0x10);
+        on_launch(0x30);
+        assert_eq!(numbers(), (2, 6));
+    }
+
+    #[test]
     fn a_layers_function_is_no_anchor_where_the_step_has_one() {
         let mut step = [10, 11, 12].repeat(8);
         step.push(40);
