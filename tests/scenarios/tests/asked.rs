@@ -109,6 +109,6 @@ fn a_python_program_that_launches_by_ctypes_is_recorded_in_windows() {
     for (version, python) in pythons {
         let victim = Victim::of(&python, &[script.to_str().expect("a path"), "10000"], "13.0");
         let run = victim.env("GAPPROBE_WINDOW", "100/1000").env("GAPPROBE_SLOW_STEP", "0").run();
-        in_windows(&run, 10_000, &version);
+        in_windows(&run, 10_000, version);
     }
 }
