@@ -2,14 +2,19 @@
 //! Purpose: programs whose launches are asked of the driver, not bound to it (XLA's, CuPy's, those of a runtime that is linked in), are recorded in windows
 //! as others are, and do what they do without us; where the launches were asked for before we could see it, everything is recorded.
 
+use std::collections::HashMap;
+
 use gapprobe_scenarios::built::{built, root};
 use gapprobe_scenarios::pythons::pythons;
 use gapprobe_scenarios::recorded::Recorded;
 use gapprobe_scenarios::{Run, Victim};
+use trace::call::Class;
 use trace::Total;
 
 use super::windows::{fine, holds_what_it_saw};
 
+/// Clocks differ by less, ns.
+const SAME: u64 = 50_000;
 const UNSEEN: &str = "launches are not seen without CUPTI";
 
 fn linked_in(release: &str, steps: &str, how: &str) -> Victim {
@@ -23,6 +28,13 @@ fn in_windows(run: &Run, steps: u64, label: &str) -> Recorded {
     let said = || format!("{label}: {}", run.stderr);
     assert!(recorded.total(Total::Windows) >= 3, "{} windows; {}", recorded.total(Total::Windows), said());
     assert!(!run.stderr.contains("no windows"), "{}", said());
+    // a window opens inside of a call, whose begin nobody told of
+    let truth = run.truth();
+    let begins: HashMap<u32, u64> = truth.calls.iter().map(|c| (c.correlation, c.start)).collect();
+    for (_, call) in recorded.calls(Class::Launch) {
+        let begin = begins.get(&call.correlation).copied().unwrap_or(u64::MAX);
+        assert!(call.start + SAME >= begin, "{call:?} began at {begin}; {}", said());
+    }
     if recorded.total(Total::GraphLaunches) == 0 {
         holds_what_it_saw(run, &recorded); // (nodes of a graph share an id)
     }
@@ -39,8 +51,8 @@ fn a_program_with_the_runtime_linked_in_is_recorded_in_windows() {
     for (release, how) in
         [("13.0", "-"), ("13.0", "p"), ("12.9", "x"), ("13.0", "g"), ("12.4", "d"), ("11.8", "1")]
     {
-        let victim = || linked_in(release, "12000", how).env("GAPPROBE_WINDOW", "100/1000");
-        let run = victim().run();
+        let victim = linked_in(release, "12000", how).env("GAPPROBE_WINDOW", "100/1000");
+        let run = victim.env("SIM_STALE", "1").run();
         assert_eq!(run.stdout, "launched 60000\n", "{how}: {}", run.stderr);
         in_windows(&run, 12_000, how);
     }

@@ -73,23 +73,28 @@ static void open_driver(void) {
     CHECK(set_current(context));
 }
 
-static void one(void *function, cudaStream_t stream) {
+static cudaStream_t stream;
+static int (*runtime_call)(uint32_t, int (*)(void *), void *);
+
+// What cudaLaunchKernel (211) and cudaLaunchKernelExC (430) call.
+static int by_driver(void *function) {
     struct launch_config config = {{1, 1, 1}, {128, 1, 1}, 0, stream, NULL, 0};
     if (how == 'x')
-        CHECK(launch_ex(&config, function, NULL, NULL));
-    else
-        CHECK(launch_kernel(function, 1, 1, 1, 128, 1, 1, 0, stream, NULL, NULL));
+        return launch_ex(&config, function, NULL, NULL);
+    return launch_kernel(function, 1, 1, 1, 128, 1, 1, 0, stream, NULL, NULL);
 }
 
-static void step(cudaStream_t stream) {
-    for (long layer = 0; layer < layers; layer++) one(up, stream), one(down, stream);
-    one(update, stream);
+static void one(void *function) { CHECK(runtime_call(how == 'x' ? 430 : 211, by_driver, function)); }
+
+static void step(void) {
+    for (long layer = 0; layer < layers; layer++) one(up), one(down);
+    one(update);
 }
 
 static void *beside(void *unused) {
     CHECK(set_current(context));
     while (!over) {
-        one(down, NULL);
+        one(down);
         __sync_fetch_and_add(&launched, 1);
         usleep(300);
     }
@@ -103,16 +108,17 @@ int main(int argc, char **argv) {
     pthread_t thread;
     open_driver();
     int (*name)(const char *, uint64_t) = dlsym(driver, "simRegisterKernel");
+    runtime_call = dlsym(driver, "simRuntimeCall");
     any wait = ask("cuCtxSynchronize", 2000);
     up = (void *)(intptr_t)name("up", 10000), down = (void *)(intptr_t)name("down", 10000);
     update = (void *)(intptr_t)name("update", 20000);
-    void *stream = NULL, *graph, *exec = NULL;
+    void *graph, *exec = NULL;
     if (how == 'g') {
         any create = ask("cuStreamCreate", 2000), begin = dlsym(driver, "cuStreamBeginCapture_v2");
         any end = ask("cuStreamEndCapture", 10000), make = ask("cuGraphInstantiateWithFlags", 11040);
         CHECK(create(&stream, 1));
         CHECK(begin(stream, 0));
-        step(stream);
+        step();
         CHECK(end(stream, &graph));
         CHECK(make(&exec, graph, 0ULL));
     }
@@ -121,7 +127,7 @@ int main(int argc, char **argv) {
         if (exec)
             CHECK(launch_graph(exec, stream));
         else
-            step(NULL);
+            step();
         __sync_fetch_and_add(&launched, 2 * layers + 1);
         if (host_us) usleep(host_us);
         if (n % 8 == 7) CHECK(wait());

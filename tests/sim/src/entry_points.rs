@@ -2,6 +2,7 @@
 //! libcuda's exports: the driver's functions, asked for by name. As the real one seems to, it gives launches that are not those that their names lead
 //! to (backtraces name libcudart's calls in the driver by no symbol).
 
+use crate::api::{traced, Call};
 use crate::foreign::{put, text};
 use crate::gpu::code;
 use crate::{driver_graphs, driver_launch};
@@ -83,4 +84,10 @@ extern "C" fn cuGetProcAddress_v2(
     let result = cuGetProcAddress(name, out, version, flags);
     put(status, i32::from(result != code::SUCCESS));
     result
+}
+
+/// Private to the simulator: what a runtime that is linked into the program does as a call of its own.
+#[no_mangle]
+extern "C" fn simRuntimeCall(cbid: u32, body: extern "C" fn(*mut c_void) -> i32, data: *mut c_void) -> i32 {
+    traced(&Call::runtime(cbid, c"cudaLaunchKernel", &()), || body(data))
 }
