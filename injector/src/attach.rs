@@ -13,7 +13,7 @@ use trace::header::Header;
 use trace::setting::Switch;
 use trace::{DeviceInfo, Loss, Total};
 
-use crate::cupti::{buffers, callbacks, choose, opened, raw, session};
+use crate::cupti::{buffers, callbacks, choose, opened, raw, reroute, session};
 use crate::drain::{self, Recorder, RECORDER};
 use crate::program::Capture;
 use crate::recording::Mirror;
@@ -87,6 +87,7 @@ pub(crate) fn constructor() {
         stay_away_from(Some(sign));
         return;
     }
+    windows::linked_in::lead();
     let Some(path) = own_path() else { return };
     if let Some(taken) = environment::get("CUDA_INJECTION64_PATH") {
         // ours already (a child of ours), switched off, or another tool's: it stays, unless we are to record all the same
@@ -265,6 +266,8 @@ pub(crate) fn begin_recording() {
         // here and not on our thread: the program's may hold the loader's lock (a GPU used in a constructor of a library)
         windows::prepare(settings);
     }
+    // XLA's plugin may have come since we attached, and asks for the launches with the first of them
+    reroute::lead_loaded();
     let started = spawn_quietly("gapprobe", || {
         guard::guard((), prepare_recording);
         READY.set();

@@ -70,7 +70,8 @@ fn flushed() -> bool {
 
 /// The thread's body.
 pub(crate) fn run() {
-    let mut looked = Looked { loads: choose::load_count(), at: clock::monotonic() };
+    // (0: what came since we attached is looked at in the first round)
+    let mut looked = Looked { loads: 0, at: clock::monotonic() };
     loop {
         if FINAL.load(Ordering::Acquire) == 0 {
             let sleep = Sleep::begin(PERIOD_MS * 1_000_000);

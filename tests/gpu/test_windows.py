@@ -11,7 +11,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 from check import native, victim  # noqa: E402
 from check.plan import FAIL, INFO, NOT_RUN, PASS  # noqa: E402
-from suites import windows  # noqa: E402
+from suites import windows, windows_asked  # noqa: E402
 from test_check import CannedRun  # noqa: E402
 
 # As they were on an H200 (39d6f69): 27 of 30 million launches between the two looks, 32 bytes kept of each.
@@ -146,6 +146,36 @@ class Starts(CannedRun):
     def test_what_there_is_no_time_for_is_said(self):
         self.started(["soak_machine"])
         self.assertEqual([(r["check"], r["result"]) for r in self.plan.rows], [("soak machine", NOT_RUN)])
+
+
+class Asked(CannedRun):
+    """Programs that ask the driver for its launches."""
+
+    def judged(self, name="static", *, code=0, alone_code=0, result="0x1p+1", windows_seen=20, between=50_000, counted=100_000, losses=None, line="gapprobe[GP102 low]: x"):
+        truth = {"true_steps": 100_000, "result": result}
+        summary = {"totals": {"windows": windows_seen, "launches_between": between, "clock_steps": counted}, "losses": losses or {"unfinished": 0}}
+        self.plan.rows.clear()
+        ended = self.ended(truth, summary, code=code, err=line)
+        windows_asked.judge(self.plan, "windows", name, ended, self.ended({"true_steps": 100_000, "result": "0x1p+1"}, code=alone_code))
+        return [r["check"].partition(": ")[2] for r in self.plan.rows if r["result"] not in (PASS, INFO)]
+
+    def test_right_ones_pass(self):
+        self.assertEqual(self.judged(), [])
+        self.assertEqual(self.judged(counted=98_000), [])
+        self.assertEqual(self.judged("static_threads", counted=0, windows_seen=1), [], "its threads are out of step")
+
+    def test_each_claim_fails_alone(self):
+        self.assertEqual(self.judged(result="0x1p+2"), ["results"])
+        self.assertEqual(self.judged(windows_seen=2), ["windows"])
+        self.assertEqual(self.judged(between=0), ["windows"])
+        self.assertEqual(self.judged(line="gapprobe[GP102 low]: x (no windows: launches are not seen without CUPTI)"), ["windows"])
+        self.assertEqual(self.judged(counted=90_000), ["steps"])
+        self.assertEqual(self.judged(counted=None), ["steps"])
+        self.assertEqual(self.judged(losses={"unfinished": 1}), ["losses"])
+
+    def test_what_does_not_end_well_fails_with_us_and_without(self):
+        self.assertEqual(self.judged(code=9), ["ends well"])
+        self.assertEqual(self.judged(alone_code=9), ["ends well"])
 
 
 if __name__ == "__main__":

@@ -30,6 +30,13 @@ const SAMPLE: u32 = 256;
 static SAMPLED_NS: AtomicU64 = AtomicU64::new(0);
 static SAMPLED: AtomicU64 = AtomicU64::new(0);
 static BARE: AtomicBool = AtomicBool::new(false);
+/// When callbacks were last switched on, by the clock of `ticks`.
+static ON_SINCE: AtomicU64 = AtomicU64::new(0);
+
+/// Callbacks are about to be switched on. COLD.
+pub(super) fn switched_on() {
+    ON_SINCE.store(ticks::now(), Ordering::Relaxed);
+}
 
 /// Test switch: return at once (bare CUPTI).
 pub(crate) fn set_bare(on: bool) {
@@ -131,6 +138,10 @@ fn on_api(area: u32, id: u32, data: &CUpti_CallbackData, inside: Place) {
     if start == 0 || start > end {
         return; // nested in another call of the same correlation, or entered before we were switched on (then it may be anything)
     }
+    let is_launch = class == Class::Launch as u8 || class == Class::GraphLaunch as u8;
+    if is_launch && start < ON_SINCE.load(Ordering::Relaxed) {
+        return; // a runtime that is linked in was in its launch when that of the driver in it switched us on: left over from an earlier one
+    }
     thread_block::with(|b| b.outer.set(0));
     if class == Class::Profiler as u8 {
         program::on_profiler_call(
@@ -146,7 +157,7 @@ fn on_api(area: u32, id: u32, data: &CUpti_CallbackData, inside: Place) {
         event.b = unsafe { data.functionReturnValue.cast::<u32>().read() };
     }
     // not for launches: they are the many, and it is the calls that wait, copy or allocate whose line is asked for
-    if class == Class::Launch as u8 || class == Class::GraphLaunch as u8 {
+    if is_launch {
         gate::on_launch();
         hostpool::push(&[event.encode()]);
     } else {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // COLD
 //! The moment at which Python opens a library that asks `dlsym` for what we stand before: one that finds CUPTI so (`neighbours::DLSYM_CLIENTS`), or a
-//! launcher of Triton's (`windows::driver`). The flush thread sees new libraries four times
+//! launcher of Triton's (`windows::asked`). The flush thread sees new libraries four times
 //! a second, and Triton's Proton profiles right after its import: then it had opened a libcupti of its own, whose `cuptiSubscribe` answered 39
 //! because of us, and the program ended with 1 (H100, 2026-11-26). So the interpreter's own slot of `dlopen`, which imports of extension modules go
 //! through, leads here: once such a library is there it is led to us before its first call.
@@ -62,7 +62,7 @@ unsafe extern "C" fn is_led(path: *const c_char) -> bool {
         }
         // SAFETY: the interpreter's own argument to dlopen, a C string.
         let path = unsafe { CStr::from_ptr(path) }.to_bytes();
-        path.starts_with(b"/") && (is_dlsym_client(path) || windows::driver::leads_what_is_loaded(path))
+        path.starts_with(b"/") && (is_dlsym_client(path) || windows::asked::leads_what_is_loaded(path))
     })
 }
 
@@ -78,7 +78,7 @@ unsafe extern "C" fn dlopen_and_lead(path: *const c_char, flags: c_int) -> *mut 
             if is_dlsym_client(path) {
                 reroute::lead_loaded();
             } else {
-                windows::driver::lead_loaded(path);
+                windows::asked::lead_loaded(path);
             }
         });
     }

@@ -3,7 +3,8 @@
 //! Clients that find CUPTI by `dlsym` (XLA's plugin, Triton's Proton) do not reach our exported wrappers, and cannot be
 //! stepped aside for: measured with JAX 0.11 on the H200, XLA registers its buffers, gets ours back, frees them and
 //! dies of `free(): invalid pointer`. So in these libraries, and in no other, the import of `dlsym` is pointed at
-//! [`dlsym_of_client`], which hands out our wrappers for the names we wrap and the real thing for all others.
+//! [`dlsym_of_client`], which hands out our wrappers for the names we wrap and the real thing for all others; and our launches for the driver's
+//! (`windows::asked`), which XLA finds in the same way.
 //!
 //! The real thing is that of the libcupti which we attached to, also where the client opened another copy: Proton brings its own. Two
 //! copies in a process silence each other (H200), and Proton, which was given wrappers around one and functions of the other, died (H100, SIGSEGV; that
@@ -18,6 +19,7 @@ use parking_lot::Mutex;
 
 use super::{arbiter, choose, session};
 use crate::guard::guard;
+use crate::windows::asked;
 use crate::{exports, imports, loader, neighbours};
 
 imports::dlsym_entry!(dlsym_of_client, "gapprobe_dlsym_of_client", dlsym_with_handle);
@@ -31,7 +33,8 @@ unsafe extern "C" fn dlsym_with_handle(handle: *mut c_void, name: *const c_char)
     }
     // SAFETY: dlsym just read it as a C string.
     let name = unsafe { CStr::from_ptr(name) };
-    let hand_out = || wrapper_of(name).or_else(|| of_our_copy(name, real)).unwrap_or(real);
+    let launch = guard(None, || asked::in_place_of(name, real));
+    let hand_out = || wrapper_of(name).or_else(|| of_our_copy(name, real)).or(launch).unwrap_or(real);
     // the real function, handed out after a fault of ours, would let the client free our buffers: neither can fail
     guard(None, || Some(hand_out())).unwrap_or_else(hand_out)
 }

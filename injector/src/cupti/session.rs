@@ -282,6 +282,9 @@ pub(crate) fn switch(on: bool) -> bool {
     };
     let handle = SUBSCRIBER.load(Ordering::Acquire);
     if !handle.is_null() {
+        if on {
+            callbacks::switched_on();
+        }
         call_back(session, handle, on);
     }
     done

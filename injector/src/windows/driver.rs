@@ -1,23 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // HOT (the functions in the slots), COLD (the rest)
-//! Launches through the driver, seen without CUPTI: where objects call `cuLaunchKernel` through their slots, and where a launcher asks `dlsym` for it:
-//! Triton's (a module a kernel, loaded when that is compiled), and PyTorch's own for what Inductor compiled. The thread of a compiled backward
-//! launches by these alone, so that without them no moment would be known at which nothing is launched.
+//! Launches through the driver, seen without CUPTI: where objects call them through their slots, and where they ask for them (`asked`): a launcher of
+//! Triton's, XLA, a CUDA runtime that is linked in. The thread of a compiled backward launches by these alone, so that without
+//! them no moment would be known at which nothing is launched.
 //!
-//! What the CUDA runtime and cuBLAS call of the driver they ask the driver itself for: it is not seen here, nor counted twice.
+//! What the shared library of the CUDA runtime, and cuBLAS, call of the driver they ask the driver itself for: it is not seen here, nor counted twice.
 
-use std::ffi::{c_char, c_int, c_void, CStr};
-use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::ffi::{c_int, c_void};
 
 use trace::call::{pack, DRIVER};
 
 use super::gate;
 use super::slots::{Lead, Leads};
-use super::step_clock;
+use super::step_clock::{self, GRAPH};
 use crate::cupti::choose;
 use crate::guard::guard;
-use crate::{imports, loader};
 
 type Launch = unsafe extern "C" fn(
     *mut c_void,
@@ -43,36 +40,48 @@ struct Config {
 }
 
 type LaunchEx = unsafe extern "C" fn(*const Config, *mut c_void, *mut *mut c_void, *mut *mut c_void) -> c_int;
+type LaunchGraph = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
 
 /// CUDA_ERROR_NOT_INITIALIZED, for a call that cannot come: a slot leads here only once the function behind it is known.
 const NOT_INITIALIZED: c_int = 3;
 
-pub(super) static LAUNCHES: [Lead; 2] = [
-    Lead::new(c"cuLaunchKernel", pack(DRIVER, 307), || launch as Launch as usize),
-    Lead::new(c"cuLaunchKernelEx", pack(DRIVER, 652), || launch_ex as LaunchEx as usize),
+/// The functions by name: as slots hold them and `dlsym` finds them. (`_ptsz`: no stream means the thread's own.)
+pub(super) static LAUNCHES: [Lead; 6] = [
+    Lead::new(c"cuLaunchKernel", pack(DRIVER, 307), || launch::<0> as Launch as usize),
+    Lead::new(c"cuLaunchKernel_ptsz", pack(DRIVER, 442), || launch::<1> as Launch as usize),
+    Lead::new(c"cuLaunchKernelEx", pack(DRIVER, 652), || launch_ex::<2> as LaunchEx as usize),
+    Lead::new(c"cuLaunchKernelEx_ptsz", pack(DRIVER, 653), || launch_ex::<3> as LaunchEx as usize),
+    Lead::new(c"cuGraphLaunch", pack(DRIVER, 514), || launch_graph::<4> as LaunchGraph as usize),
+    Lead::new(c"cuGraphLaunch_ptsz", pack(DRIVER, 515), || launch_graph::<5> as LaunchGraph as usize),
 ];
 
-/// What the names of launchers' files begin with, which ask `dlsym`.
-const LAUNCHERS: &[&[u8]] = &[
-    b"libtorch_cpu.",
-    b"libtorch_cuda.",
-    b"libtorch_python.",
-    b"libc10",
-    b"__triton_launcher",
-    b"cuda_utils.",
+/// The same as `cuGetProcAddress` gives them, which need not be where their names lead.
+pub(super) static ASKED: [Lead; 6] = [
+    Lead::new(c"cuLaunchKernel", pack(DRIVER, 307), || launch::<6> as Launch as usize),
+    Lead::new(c"cuLaunchKernel_ptsz", pack(DRIVER, 442), || launch::<7> as Launch as usize),
+    Lead::new(c"cuLaunchKernelEx", pack(DRIVER, 652), || launch_ex::<8> as LaunchEx as usize),
+    Lead::new(c"cuLaunchKernelEx_ptsz", pack(DRIVER, 653), || launch_ex::<9> as LaunchEx as usize),
+    Lead::new(c"cuGraphLaunch", pack(DRIVER, 514), || launch_graph::<10> as LaunchGraph as usize),
+    Lead::new(c"cuGraphLaunch_ptsz", pack(DRIVER, 515), || launch_graph::<11> as LaunchGraph as usize),
 ];
 
-/// Is this path a launcher's?
-fn is_launcher(path: &[u8]) -> bool {
-    let file = loader::file_name(path);
-    LAUNCHERS.iter().any(|name| file.starts_with(name))
-}
-
+/// The function behind ours of this number: of the one table, then of the other.
 fn real<const N: usize>() -> usize {
-    LAUNCHES.get(N).map_or(0, Lead::real)
+    LAUNCHES.get(N).or_else(|| ASKED.get(N.wrapping_sub(LAUNCHES.len()))).map_or(0, Lead::real)
 }
 
-unsafe extern "C" fn launch(
+/// CU_STREAM_PER_THREAD
+const OF_THREAD: usize = 2;
+
+/// What stream is meant: without one, in every second function, the thread's own.
+fn meant<const N: usize>(stream: *mut c_void) -> *mut c_void {
+    match N % 2 == 1 && stream.is_null() {
+        true => std::ptr::without_provenance_mut(OF_THREAD),
+        false => stream,
+    }
+}
+
+unsafe extern "C" fn launch<const N: usize>(
     function: *mut c_void,
     grid_x: u32,
     grid_y: u32,
@@ -85,12 +94,12 @@ unsafe extern "C" fn launch(
     parameters: *mut *mut c_void,
     extra: *mut *mut c_void,
 ) -> c_int {
-    guard((), step_clock::on_driver_launch);
-    let real = real::<0>();
+    guard((), || step_clock::on_driver_launch(function as usize));
+    let real = real::<N>();
     if real == 0 {
         return NOT_INITIALIZED;
     }
-    let _inside = gate::enter(stream);
+    let _inside = gate::enter(meant::<N>(stream));
     // SAFETY: the driver's function of this name and signature (stable since CUDA 4).
     let real: Launch = unsafe { std::mem::transmute(real) };
     // SAFETY: the caller's own arguments, handed on.
@@ -99,106 +108,46 @@ unsafe extern "C" fn launch(
     }
 }
 
-unsafe extern "C" fn launch_ex(
+unsafe extern "C" fn launch_ex<const N: usize>(
     config: *const Config,
     function: *mut c_void,
     parameters: *mut *mut c_void,
     extra: *mut *mut c_void,
 ) -> c_int {
-    guard((), step_clock::on_driver_launch);
-    let real = real::<1>();
+    guard((), || step_clock::on_driver_launch(function as usize));
+    let real = real::<N>();
     if real == 0 {
         return NOT_INITIALIZED;
     }
     // SAFETY: the caller's own configuration; the driver would read it next.
     let stream = unsafe { config.as_ref() }.map_or(std::ptr::null_mut(), |c| c.stream);
-    let _inside = gate::enter(stream);
+    let _inside = gate::enter(meant::<N>(stream));
     // SAFETY: the driver's function of this name and signature (from CUDA 11.8 on).
     let real: LaunchEx = unsafe { std::mem::transmute(real) };
     // SAFETY: the caller's own arguments, handed on.
     unsafe { real(config, function, parameters, extra) }
 }
 
-imports::dlsym_entry!(dlsym_of_launcher, "gapprobe_dlsym_of_launcher", dlsym_with_handle);
-
-/// A launcher asks a library that it opened. What is not the very function that ours hands on to it gets as it is.
-unsafe extern "C" fn dlsym_with_handle(handle: *mut c_void, name: *const c_char) -> *mut c_void {
-    // SAFETY: the launcher's own arguments to dlsym.
-    let found = unsafe { libc::dlsym(handle, name) };
-    if found.is_null() || name.is_null() {
-        return found;
+unsafe extern "C" fn launch_graph<const N: usize>(graph: *mut c_void, stream: *mut c_void) -> c_int {
+    guard((), || step_clock::on_driver_launch(graph as usize | GRAPH));
+    let real = real::<N>();
+    if real == 0 {
+        return NOT_INITIALIZED;
     }
-    guard(found, || {
-        // SAFETY: dlsym just read it as a C string.
-        let name = unsafe { CStr::from_ptr(name) };
-        let lead = LAUNCHES.iter().find(|l| l.name() == name && l.real() == found as usize);
-        lead.map_or(found, |l| l.ours() as *mut c_void)
-    })
+    let _inside = gate::enter(meant::<N>(stream));
+    // SAFETY: the driver's function of this name and signature (from CUDA 10 on).
+    let real: LaunchGraph = unsafe { std::mem::transmute(real) };
+    // SAFETY: the caller's own arguments, handed on.
+    unsafe { real(graph, stream) }
 }
 
-/// Are launchers led here? (Windows are used.)
-static LEADS: AtomicBool = AtomicBool::new(false);
-
 /// The driver's launches in the slots of all objects, to be led here.
-pub(super) fn leads() -> Leads<2> {
+pub(super) fn leads() -> Leads<6> {
     let driver = choose::driver();
     if let Some(driver) = &driver {
         // SAFETY: an open handle and a C string.
         let function = unsafe { libc::dlsym(driver.handle.as_ptr(), c"cuStreamIsCapturing".as_ptr()) };
         gate::know_captures(function as usize);
     }
-    LEADS.store(true, Ordering::Release);
     Leads::find(&LAUNCHES, |_| driver.as_ref())
-}
-
-/// Would the interpreter load a launcher by this path, and is it to be led here?
-pub(crate) fn leads_what_is_loaded(path: &[u8]) -> bool {
-    is_launcher(path) && LEADS.load(Ordering::Acquire)
-}
-
-/// The interpreter has just loaded this: it is led here before it asks for anything.
-pub(crate) fn lead_loaded(path: &[u8]) {
-    imports::rewrite(&mut Launchers { only: Some(path) });
-}
-
-/// Leads `dlsym` of launchers here.
-pub(super) struct Launchers<'a> {
-    /// This one; `None`: all.
-    pub(super) only: Option<&'a [u8]>,
-}
-
-impl imports::Rewrite for Launchers<'_> {
-    fn wants(&mut self, object: &[u8]) -> bool {
-        self.only.map_or_else(|| is_launcher(object), |path| path == object)
-    }
-
-    fn replacement(&mut self, name: &[u8], now: usize, own: &Range<u64>) -> Option<usize> {
-        // (not of an object that is not relocated yet, and not where somebody else has it)
-        let is_plain = || now == libc::dlsym as *const () as usize || own.contains(&(now as u64));
-        (name == b"dlsym" && is_plain()).then_some(dlsym_of_launcher as *const () as usize)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn launchers_are_told_by_their_files_names() {
-        for path in [
-            "/venv/torch/lib/libtorch_cpu.so",
-            "/root/.triton/cache/ab/__triton_launcher.cpython-312-x86_64-linux-gnu.so",
-            "/c/cuda_utils.so",
-        ] {
-            assert!(is_launcher(path.as_bytes()), "{path}");
-        }
-        for path in [
-            "/home/me/cuda_utils/.venv/jax_plugins/xla_cuda_plugin.so",
-            "/x/libtorch_cpu/libproton.so",
-            "",
-            "/usr/lib/libc.so.6",
-        ] {
-            assert!(!is_launcher(path.as_bytes()), "{path}");
-        }
-    }
 }

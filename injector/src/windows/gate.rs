@@ -10,7 +10,7 @@
 //! So who wants to switch says so ([`want`]), and a thread of the program's that is about to launch does it, once no other one is inside
 //! of a launch (others wait at the gate meanwhile: 0.3 ms at most, two times a window). Where every thread that launches is waiting for the
 //! GPU, as in a program that hangs, the flush thread does it ([`from_aside`]). Launches that do not come through the slots of `runtime` and `driver`
-//! are not seen (cuBLAS's, XLA's): where a thread makes those alone, or hardly any is seen, nothing is switched at all ([`is_possible`]).
+//! are not seen (cuBLAS's, say): where a thread makes those alone, or hardly any is seen, nothing is switched at all ([`is_possible`]).
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicU8, AtomicUsize, Ordering};

@@ -9,7 +9,8 @@
 //! | `budget` | what recording costs, from counts and from windows held against the steps behind them |
 //! | `step_clock` | launches and steps, counted without CUPTI |
 //! | `runtime`, `driver` | where the launches come from |
-//! | `slots` | which of the program's calls may be led to `runtime` and `waits` |
+//! | `slots` | which of the program's calls may be led to `runtime`, `driver` and `waits` |
+//! | `asked`, `linked_in` | who asks for the driver's launches, by `dlsym` and `cuGetProcAddress` |
 //! | `gate` | when CUPTI may be switched: while no thread is inside a launch |
 //! | `sync_clock`, `waits` | synchronizing calls and the time in them, counted without CUPTI, and where they come from |
 //! | `between` | what is known of the time between windows |
@@ -17,10 +18,12 @@
 //! | here | opening and closing, on the drain thread |
 
 mod alarm;
+pub(crate) mod asked;
 mod between;
 mod budget;
-pub(crate) mod driver;
+mod driver;
 pub(crate) mod gate;
+pub(crate) mod linked_in;
 mod plan;
 mod runtime;
 mod slots;
@@ -423,10 +426,15 @@ fn launches(totals: &[u64; total::SLOTS]) -> gate::Launches {
 
 /// Before the first launch, while the program waits for us: every launch counts, or ranks would number their steps differently. COLD.
 pub(crate) fn prepare(settings: &Settings) {
-    if settings.windows != Wish::All || settings.flight_ns > 0 {
+    if may_be_used(settings) {
         step_clock::learns();
         lead_calls();
     }
+}
+
+/// Are steps and launches to be counted without CUPTI?
+fn may_be_used(settings: &Settings) -> bool {
+    settings.windows != Wish::All || settings.flight_ns > 0
 }
 
 /// Launches are to be seen from now on, for [`gate`]: another client has come. Harmless to repeat.
@@ -451,13 +459,14 @@ fn lead_calls() {
     static LOADS: AtomicU64 = AtomicU64::new(0);
     static LOOKS: AtomicU64 = AtomicU64::new(0);
     static LEFT: AtomicBool = AtomicBool::new(false);
+    asked::lead();
     let loads = choose::load_count();
     let is_new = LOADS.swap(loads, Ordering::Relaxed) != loads;
     let looks = if is_new { 0 } else { LOOKS.load(Ordering::Relaxed) + 1 };
     LOOKS.store(looks, Ordering::Relaxed);
     if is_new || looks.is_power_of_two() && LEFT.load(Ordering::Relaxed) {
         let (mut launches, mut by_driver, mut waits) = (runtime::leads(), driver::leads(), waits::leads());
-        let mut launchers = driver::Launchers { only: None };
+        let mut launchers = asked::Launchers { only: None };
         imports::rewrite(&mut imports::Several::new([
             &mut launches,
             &mut by_driver,

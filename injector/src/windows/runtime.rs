@@ -5,7 +5,7 @@
 //! a caller means. Where there are two, or something else in the global scope defines these names, nothing is led here; nor is
 //! a slot that is bound to anything but the runtime's own function.
 //!
-//! What is launched by a runtime that is linked in, or by way of dlsym, is not seen; through the driver: `driver`.
+//! What is launched by way of dlsym is not seen; what a runtime that is linked in launches, and all others through the driver: `driver`.
 
 use std::ffi::{c_int, c_void};
 

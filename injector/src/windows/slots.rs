@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // COLD (`Lead::real` is HOT)
-//! Slots of the program's objects that are led to us (`runtime`, `waits`): those that lead to one certain function of CUDA's.
+//! Slots of the program's objects that are led to us (`runtime`, `driver`, `waits`): those that lead to one certain function of CUDA's.
 
 use std::ffi::CStr;
 use std::ops::Range;
@@ -41,9 +41,13 @@ impl Lead {
 
     /// The function in this library, if it is the one of all calls before (ours can hand on to one only).
     fn find(&self, library: &Library) -> Option<Target> {
-        let found = Target::find(library, self.name)?;
-        let _ = self.real.compare_exchange(0, found.address, Ordering::AcqRel, Ordering::Acquire);
-        (self.real.load(Ordering::Acquire) == found.address).then_some(found)
+        Target::find(library, self.name).filter(|found| self.takes(found.address))
+    }
+
+    /// Does ours hand on to this function: the first one that it is given?
+    pub(super) fn takes(&self, address: usize) -> bool {
+        let _ = self.real.compare_exchange(0, address, Ordering::AcqRel, Ordering::Acquire);
+        self.real.load(Ordering::Acquire) == address
     }
 }
 
@@ -153,7 +157,7 @@ mod tests {
     #[test]
     fn each_call_has_the_name_that_recordings_give_its_number() {
         let tables = super::super::waits::WAITS.iter().chain(&super::super::runtime::LAUNCHES);
-        let tables = tables.chain(&super::super::driver::LAUNCHES);
+        let tables = tables.chain(&super::super::driver::LAUNCHES).chain(&super::super::driver::ASKED);
         let mut ours = std::collections::HashSet::new();
         for lead in tables {
             let known = trace::call::find(lead.call).expect("in the table");

@@ -16,10 +16,13 @@ use trace::total;
 
 use crate::{clock, drain};
 
-/// Launches through the driver, which number no steps: Triton's benchmarks of a new kernel are repeated by time, on each rank as often as it can.
-static BY_DRIVER: AtomicU64 = AtomicU64::new(0);
-/// Launches seen, of all threads.
+/// Launches seen, of all threads: those that number the steps.
 static LAUNCHES: AtomicU64 = AtomicU64::new(0);
+/// Launches through the driver in a program that launches through the runtime's library, too. They number no steps: Triton's benchmarks of a new
+/// kernel are repeated by time, on each rank as often as it can.
+static BY_DRIVER: AtomicU64 = AtomicU64::new(0);
+/// There was a launch through the runtime's library. (XLA, CuPy and programs with the runtime linked in make none.)
+static HAS_RUNTIME: AtomicBool = AtomicBool::new(false);
 /// The function that comes once a step; 0: not known, 1: the program marks its steps.
 static ANCHOR: AtomicUsize = AtomicUsize::new(0);
 const MARKS: usize = 1;
@@ -89,9 +92,39 @@ impl Function {
     }
 }
 
-/// A launch of this function (its handle, or a graph's).
+/// A launch through the runtime of this function (its handle, or a graph's).
 #[inline]
 pub(super) fn on_launch(function: usize) {
+    if !HAS_RUNTIME.load(Ordering::Relaxed) {
+        first_of_runtime();
+    }
+    note_launch(function);
+}
+
+/// A launch through the driver.
+#[inline]
+pub(super) fn on_driver_launch(function: usize) {
+    if HAS_RUNTIME.load(Ordering::Relaxed) {
+        BY_DRIVER.fetch_add(1, Ordering::Relaxed);
+    } else {
+        note_launch(function);
+    }
+}
+
+/// Steps are numbered by the runtime's launches from now on.
+#[cold]
+#[inline(never)]
+fn first_of_runtime() {
+    if !HAS_RUNTIME.swap(true, Ordering::Relaxed) {
+        BY_DRIVER.fetch_add(LAUNCHES.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+        if source() != Source::Marks {
+            forget();
+        }
+    }
+}
+
+#[inline]
+fn note_launch(function: usize) {
     let number = LAUNCHES.fetch_add(1, Ordering::Relaxed);
     let anchor = ANCHOR.load(Ordering::Relaxed);
     if anchor == function {
@@ -103,12 +136,6 @@ pub(super) fn on_launch(function: usize) {
     } else if anchor == 0 && LEARNS.load(Ordering::Relaxed) {
         learn(function, number);
     }
-}
-
-/// A launch through the driver.
-#[inline]
-pub(super) fn on_driver_launch() {
-    BY_DRIVER.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Steps are to be told from now on (else launches are counted, no more).
@@ -374,6 +401,20 @@ mod tests {
         step.extend([10, 11, 12].repeat(60));
         assert_eq!(run(&step, 10), None, "too few steps to say");
         assert_eq!(run(&step, 40), Some((20, 182)));
+    }
+
+    #[test]
+    fn launches_through_the_driver_number_steps_until_there_is_one_through_the_runtime() {
+        let numbers = || (LAUNCHES.load(Ordering::Relaxed), launches());
+        for function in [0x10, 0x20, 0x10] {
+            on_driver_launch(function);
+        }
+        assert_eq!(numbers(), (3, 3));
+        on_launch(0x30);
+        assert_eq!(numbers(), (1, 4), "numbers begin anew, launches do not");
+        on_driver_launch(0x10);
+        on_launch(0x30);
+        assert_eq!(numbers(), (2, 6));
     }
 
     #[test]

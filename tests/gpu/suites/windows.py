@@ -12,12 +12,12 @@ import tempfile
 
 from check import native, victim
 from check.plan import FAIL, INFO, NOT_RUN
-from suites import ddp, records
+from suites import ddp, records, windows_asked
 
 NAME = "windows"
 ABOUT = ("windows: steps, verdicts, what they cost, and CUDA graphs beside them (about 135 s); part soak: 30 million launches with the machine's CUPTI "
          "and with 13.5 (about 180 s on two GPUs, twice that on one; soak_machine, soak_13.5: one of them); part kept: what CUPTI keeps in memory of a "
-         "launch (about 60 s)")
+         "launch (about 60 s); parts " + ", ".join(windows_asked.RUNS) + ": launches that are asked for (about 20 s each)")
 SOAK = 30_000_000
 # with which CUPTI -> its release; None: the machine's, which may keep host memory of each launch (docs/windows.md)
 SOAKS = {"machine": None, "13.5": "13.5"}
@@ -179,6 +179,7 @@ def run(plan, only=None):
     soak(plan, only or ())
     if only is not None and "kept" in only:
         kept(plan)
+    windows_asked.run(plan, NAME, only)
     names = [n for n in RUNS if only is None or n in only]
 
     def start(name):

@@ -169,6 +169,13 @@ fn victims() -> Vec<(&'static str, MakeVictim)> {
                 Victim::of(&python, &words, "13.0").env("GAPPROBE_WINDOW", "4/8")
             }),
         ),
+        // a runtime that is linked in
+        (
+            "linked in",
+            Box::new(|| {
+                Victim::ours("13.0", &["linked_in", "400", "2", "500", "g"]).env("GAPPROBE_WINDOW", "4/8")
+            }),
+        ),
         // and what counts waits
         (
             "waits",
@@ -228,7 +235,9 @@ fn a_panic_in_any_entry_leaves_the_program_as_it_is() {
             if !panicked {
                 failures.push(format!("{} did not panic", says()));
             } else if !same(&alone, &with) || with.wall > alone.wall + LATER {
-                failures.push(format!("{}; alone: {} {:?}", says(), alone.ending(), alone.stdout));
+                let (took, alone_took) = (with.wall, alone.wall);
+                let says = format!("{} {took:?}; alone: {}", says(), alone.ending());
+                failures.push(format!("{says} {:?} {alone_took:?}", alone.stdout));
             }
             // what is done only after a fault: with that fault
             for after in more.difference(&reached).filter(|p| !tested.contains(*p) && **p != place) {

@@ -5,6 +5,7 @@
 mod adversity;
 mod after_run;
 mod ahead;
+mod asked;
 mod callers;
 mod children;
 mod clients;

@@ -20,7 +20,7 @@ fn steps(words: &[&str]) -> Victim {
 }
 
 /// Ended well, lost nothing, and said of what lies between windows that it was not seen.
-fn fine(run: &Run) -> Recorded {
+pub(super) fn fine(run: &Run) -> Recorded {
     assert_eq!(run.ending(), 0, "{}", run.stderr);
     let recorded = run.recorded();
     let lost: Vec<_> = recorded.losses().into_iter().filter(|l| l.1 > 0).collect();
@@ -39,7 +39,7 @@ fn fine(run: &Run) -> Recorded {
 }
 
 /// Every kernel that ran where the recording says that it has seen all is in it, with its times.
-fn holds_what_it_saw(run: &Run, recorded: &Recorded) {
+pub(super) fn holds_what_it_saw(run: &Run, recorded: &Recorded) {
     let have: std::collections::HashMap<u32, (u64, u64)> =
         recorded.kernels().iter().map(|(_, k)| (k.correlation, (k.start, k.end))).collect();
     let unseen = recorded.unobserved();

@@ -5,6 +5,8 @@
 #define _GNU_SOURCE
 #include "own_buffers.h"
 #include <dlfcn.h>
+#include <stdint.h>
+#include <unistd.h>
 
 // Found by the plugin alone: the program maps it into no global scope.
 int xla_of_its_own(void) { return 0; }
@@ -32,4 +34,52 @@ int xla_profile(void (*work)(void), long expected, int finalize) {
     if (finalize) tear_down();
     printf("xla: subscribe %d, kernels %ld of %ld, others %ld\n", subscribed, kernels, expected, others);
     return subscribed != 0 || kernels != expected || others != 0;
+}
+
+// As XLA's own functions for the driver's: each asks for the real one when it is called first.
+#define STUB(name, ...)                                                                               \
+    static any real;                                                                                  \
+    if (!real) real = (any)dlsym(dlopen("libcuda.so.1", RTLD_NOW), name);                             \
+    return real(__VA_ARGS__)
+
+static int xla_init(void) { STUB("cuInit", 0); }
+static int xla_retain(void **context) { STUB("cuDevicePrimaryCtxRetain", context, 0); }
+static int xla_set_current(void *context) { STUB("cuCtxSetCurrent", context); }
+static int xla_wait(void) { STUB("cuCtxSynchronize"); }
+static int xla_register(const char *name, uint64_t ns) { STUB("simRegisterKernel", name, ns); }
+static int xla_launch(void *function) {
+    STUB("cuLaunchKernel", function, 1u, 1u, 1u, 128u, 1u, 1u, 0u, NULL, NULL, NULL);
+}
+
+static void *kernels_of_a_step[5];
+enum { PROFILED = 200 };
+
+static void profiled(void) {
+    for (int n = 0; n < PROFILED; n++) xla_launch(kernels_of_a_step[n % 5]);
+    xla_wait();
+}
+
+// A training loop of so many steps of five kernels; `profiles`: it profiles itself in the middle. How many launches there were; -1: something was wrong.
+long xla_train(long steps, long host_us, int profiles) {
+    void *context;
+    long launched = 0;
+    if (xla_init() || xla_retain(&context) || xla_set_current(context)) return -1;
+    for (int n = 0; n < 5; n++) {
+        char name[16];
+        snprintf(name, sizeof name, "fusion_%d", n);
+        kernels_of_a_step[n] = (void *)(intptr_t)xla_register(name, 20000);
+    }
+    for (long step = 0; step < steps; step++) {
+        for (int n = 0; n < 5; n++) {
+            if (xla_launch(kernels_of_a_step[n])) return -1;
+        }
+        launched += 5;
+        usleep(host_us);
+        if (step % 8 == 7) xla_wait();
+        if (profiles && step == steps / 2) {
+            if (xla_profile(profiled, PROFILED, 0)) return -1;
+            launched += PROFILED;
+        }
+    }
+    return xla_wait() ? -1 : launched;
 }

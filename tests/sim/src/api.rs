@@ -37,6 +37,8 @@ fn next_correlation() -> u32 {
 thread_local! {
     /// Nesting depth and correlation id of the call under way.
     static UNDER_WAY: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
+    /// What the last call's callbacks shared.
+    static LEFT: Cell<u64> = const { Cell::new(0) };
     static CONTEXT: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
@@ -103,7 +105,7 @@ pub(crate) fn traced(call: &Call<'_>, body: impl FnOnce() -> i32) -> i32 {
         activity::external_correlation(correlation);
     }
 
-    let mut shared = 0u64;
+    let mut shared = if settings().stale { LEFT.get() } else { 0 };
     if subscriber::enabled(call.domain, call.cbid) {
         deliver(call, 0, correlation, std::ptr::null(), &mut shared);
     }
@@ -111,6 +113,8 @@ pub(crate) fn traced(call: &Call<'_>, body: impl FnOnce() -> i32) -> i32 {
     if subscriber::enabled(call.domain, call.cbid) {
         deliver(call, 1, correlation, &result, &mut shared);
     }
+
+    LEFT.set(shared);
 
     if let Some(start) = record_from {
         activity::api(call.domain, call.cbid, start, timestamps::now(), correlation, result);

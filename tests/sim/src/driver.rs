@@ -5,7 +5,7 @@
 
 use crate::api::{current, set_current, traced, Call};
 use crate::cupti::subscriber;
-use crate::foreign::{put, text};
+use crate::foreign::put;
 use crate::gpu::{code, gpu, index, tag};
 use crate::memory;
 use crate::settings::settings;
@@ -238,7 +238,7 @@ pub(crate) extern "C" fn cuCtxSynchronize() -> i32 {
     })
 }
 
-// ---- profiler control, entry points, errors
+// ---- profiler control, errors
 
 #[no_mangle]
 pub(crate) extern "C" fn cuProfilerStart() -> i32 {
@@ -248,33 +248,6 @@ pub(crate) extern "C" fn cuProfilerStart() -> i32 {
 #[no_mangle]
 pub(crate) extern "C" fn cuProfilerStop() -> i32 {
     traced(&Call::driver(309, c"cuProfilerStop", &()), || code::SUCCESS)
-}
-
-/// Looks a driver entry point up by name, with and without its version suffix.
-#[no_mangle]
-extern "C" fn cuGetProcAddress_v2(
-    name: *const c_char,
-    out: *mut usize,
-    _version: i32,
-    _flags: u64,
-    status: *mut i32,
-) -> i32 {
-    for suffix in ["_v2", ""] {
-        let full = format!("{}{suffix}\0", text(name));
-        // SAFETY: `full` and the library's name end in NUL; this library is never unloaded, so the handle stays good.
-        let found = unsafe {
-            let own = libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
-            libc::dlsym(own, full.as_ptr().cast())
-        };
-        if !found.is_null() {
-            put(out, found as usize);
-            put(status, 0);
-            return code::SUCCESS;
-        }
-    }
-    put(out, 0);
-    put(status, 1);
-    code::NOT_FOUND
 }
 
 #[no_mangle]

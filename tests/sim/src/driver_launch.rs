@@ -122,7 +122,7 @@ pub(crate) fn launch_from_runtime(
 }
 
 #[no_mangle]
-extern "C" fn cuLaunchKernel(
+pub(crate) extern "C" fn cuLaunchKernel(
     function: usize,
     grid_x: u32,
     grid_y: u32,

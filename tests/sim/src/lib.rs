@@ -21,6 +21,7 @@ mod driver_graphs;
 mod driver_launch;
 mod driver_memory;
 mod driver_streams;
+mod entry_points;
 mod foreign;
 mod gpu;
 mod graphs;

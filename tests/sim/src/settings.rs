@@ -48,6 +48,8 @@ pub(crate) struct Settings {
     pub(crate) correlation: u32,
     /// Kernels' records do not bear being switched beside a launch.
     pub(crate) switching: bool,
+    /// What a call's callbacks share holds at first what another one's held.
+    pub(crate) stale: bool,
     faults: Vec<Fault>,
 }
 
@@ -90,6 +92,7 @@ pub(crate) fn settings() -> &'static Settings {
         stub_cbid: number("SIM_STUB_CBID", 211) as u32,
         correlation: number("SIM_CORRELATION", 1) as u32,
         switching: number("SIM_SWITCHING", 1) != 0,
+        stale: number("SIM_STALE", 0) != 0,
         faults: parse_faults(&std::env::var("SIM_FAULT").unwrap_or_default()),
     })
 }
