@@ -83,9 +83,11 @@ def train(name, profiled, times, extra=None, told=None):
     step = training_step(ctx, fused=True, blocks=12)
     profiles, trained_ns = [], []
 
+    steps_without = getattr(a, "without", STEPS_WITHOUT)
+
     def without():
         began = time.time_ns()
-        for i in range(STEPS_WITHOUT):
+        for i in range(steps_without):
             step(i)
         ctx.sync()
         trained_ns.append((began, time.time_ns()))
@@ -94,12 +96,13 @@ def train(name, profiled, times, extra=None, told=None):
     for _ in range(times):
         profiles += profiled(ctx, step)
         without()
-    print(json.dumps({"program": name, "profiles": profiles, "trained_ns": trained_ns, "steps_without": STEPS_WITHOUT,
+    print(json.dumps({"program": name, "profiles": profiles, "trained_ns": trained_ns, "steps_without": steps_without,
                       "waits_for_daemon": waits_for_daemon(), **(told or {})}), flush=True)
 
 
 def ways(parser):
     parser.add_argument("--times", type=int, default=5, help="profiles, of five steps each")
+    parser.add_argument("--without", type=int, default=STEPS_WITHOUT, help="steps before, between and after them")
     parser.add_argument("--schedule", action="store_true", help="one profiler with a schedule instead: three profiles")
 
 

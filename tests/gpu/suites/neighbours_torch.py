@@ -2,7 +2,7 @@
 """The ways in which torch.profiler is used, and what is judged of them beside counts: the kernels' total time, that the way was taken at all, and what we record
 of the training around the profiles. Part of the suite `neighbours`."""
 
-from check import pairing
+from check import pairing, victim
 from check.plan import FAIL, INFO, NOT_RUN
 from check.tracefile import Trace
 
@@ -12,6 +12,8 @@ WAYS = {
     "torch": ((), {}),
     "torch_schedule": (("--schedule",), {}),
     "torch_daemon": ((), {"KINETO_USE_DAEMON": "1"}),
+    # seconds behind each profile: whether CUPTI's clock stays wrong that it has been seen to give there
+    "torch_long": (("--times", "3", "--without", "800"), victim.WHOLE),
     "torch_teardown": (("--times", "3"), {"TEARDOWN_CUPTI": "1", "KINETO_LOG_LEVEL": "1"}),
 }
 TORN_DOWN = "teardownCupti complete"  # Kineto's word for it, on stderr
@@ -65,20 +67,22 @@ def recorded(ours):
 
 
 SLICES = 4
+LONG_SLICES = 8  # of a stretch of more steps
 
 
 def early(ours):
-    """Of each stretch of training without the profiler, in SLICES parts: (kernels that start before their launch begins as a share, by how much at most, us)."""
+    """Of each stretch of training without the profiler, in SLICES parts (LONG_SLICES of a long one): (kernels that start before their launch begins as a share, by how much at most, us)."""
     path = ours.trace()
     if path is None:
         return None
     trace, found = Trace(path), []
+    slices = SLICES if ours.truth["steps_without"] <= 100 else LONG_SLICES
     for begin, end in ours.truth["trained_ns"]:
-        parts = [[] for _ in range(SLICES)]
+        parts = [[] for _ in range(slices)]
         for k in trace.kernels:
             at, call = trace.base_ns + k.start, trace.launch_of.get(k.correlation)
             if call and begin <= at < end:
-                parts[(at - begin) * SLICES // (end - begin)].append(call.start - k.start)
+                parts[(at - begin) * slices // (end - begin)].append(call.start - k.start)
         found.append([(round(sum(d > 0 for d in p) / len(p), 3), round(max(p) / 1e3, 1)) if p else None for p in parts])
     return found
 
@@ -92,7 +96,7 @@ def judge_recorded(plan, suite, who, ours):
         return
     of_stretches = early(ours)
     plan.detail(suite, f"{who} early", of_stretches)
-    plan.row(suite, f"{who}: kernels before their launch", INFO, f"by stretches, in {SLICES} parts each, as a share and by so many us at most: {of_stretches}")
+    plan.row(suite, f"{who}: kernels before their launch", INFO, f"by stretches, in equal parts, as a share and by so many us at most: {of_stretches}")
     text = f"{found[0]} kernels before, {found[1:-1]} between, {found[-1]} after, of {ours.truth['steps_without']} steps each"
     if who != "torch_teardown":
         plan.row(suite, f"{who}: recorded around the profiles", min(found) > 0, text, "> 0 each")
