@@ -3,7 +3,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use analyzer::visible::word;
@@ -108,7 +108,7 @@ pub(crate) fn stem(path: &Path) -> String {
 }
 
 /// Whole or not at all: `fill` writes under a temporary name beside it first. Without `force` never in place of another
-/// file.
+/// file. What is new is this user's alone, as the traces are that it is made of; what is replaced keeps its mode.
 ///
 /// # Errors
 /// [`Exit::Problem`], with what to do about it.
@@ -128,8 +128,13 @@ fn whole(output: &Path, force: bool, fill: impl FnOnce(&mut File) -> io::Result<
     let mut temporary = output.as_os_str().to_owned();
     temporary.push(format!(".{}.tmp", std::process::id()));
     let temporary = PathBuf::from(temporary);
-    let mut file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
-    let result = fill(&mut file).and_then(|()| publish(&temporary, output, force));
+    let mut file = private(&temporary)?;
+    let result = fill(&mut file).and_then(|()| {
+        if let (true, Ok(replaced)) = (force, output.symlink_metadata()) {
+            let _ = file.set_permissions(replaced.permissions()); // a file system without modes
+        }
+        publish(&temporary, output, force)
+    });
     if result.is_err() {
         let _ = fs::remove_file(&temporary); // the first error is the one to tell
     }
@@ -139,7 +144,11 @@ fn whole(output: &Path, force: bool, fill: impl FnOnce(&mut File) -> io::Result<
 fn publish(temporary: &Path, output: &Path, force: bool) -> io::Result<()> {
     if !force {
         // takes the name, or fails where it is taken
-        File::create_new(output)?;
+        private(output)?;
     }
     fs::rename(temporary, output)
+}
+
+fn private(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
