@@ -74,11 +74,7 @@ pub(crate) fn is_directory(directory: &Path, option: &str) -> Result<(), Failure
 /// # Errors
 /// [`Exit::Problem`], with the way out.
 pub(crate) fn takes_files(directory: &Path, option: &str) -> Result<(), Failure> {
-    let name = format!(".gapprobe-{}.tmp", std::process::id());
-    let temporary = directory.join(name);
-    let written = File::create_new(&temporary).and_then(|mut file| file.write_all(&[0; 4096]));
-    let _ = fs::remove_file(&temporary); // it may not be there
-    written.map_err(|e| {
+    try_file(directory).map_err(|e| {
         let shown = directory.display();
         let advice = match e.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
@@ -91,6 +87,14 @@ pub(crate) fn takes_files(directory: &Path, option: &str) -> Result<(), Failure>
         };
         Failure::new(Exit::Problem, format!("{option}: {shown} cannot be written: {e}")).hint(advice)
     })
+}
+
+/// Writes a page of a file into `directory`, and removes it.
+pub(crate) fn try_file(directory: &Path) -> io::Result<()> {
+    let temporary = directory.join(format!(".gapprobe-{}.tmp", std::process::id()));
+    let written = File::create_new(&temporary).and_then(|mut file| file.write_all(&[0; 4096]));
+    let _ = fs::remove_file(&temporary); // it may not be there
+    written
 }
 
 /// The file's name without its folder.
