@@ -47,7 +47,7 @@ pub(crate) struct Args {
     /// Its pid as gapprobe ps shows it, or its recording (.gpr)
     #[arg(value_name = "PID|FILE")]
     process: String,
-    /// So many whole steps [default: 20, without --seconds]
+    /// So many whole steps, 3 to 100000 [default: 20, without --seconds]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(3..=100_000))]
     steps: Option<u32>,
     /// At most so long, at most 10m [default: 60s]
