@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What nobody can report: a process ended without its report, and its recording lay in memory alone, for no file took it. What tells of
-//! it is the file that never got a header (`trace::place::unfinished_recording`): a process that said its line removes it. Looked at
-//! before anything is tidied up.
+//! it is the file that never got a header (`trace::place::unfinished_recording`): a process that said its line removes it; or one that
+//! has a header and nothing else, not even whose run it is of. Looked at before anything is tidied up.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -11,8 +11,11 @@ use std::time::{Duration, Instant};
 
 use analyzer::alive::{self, Life};
 use analyzer::plural;
+use analyzer::report::leftovers;
 use analyzer::visible::word;
+use trace::header::state;
 use trace::place::{self, Owner};
+use trace::Recording;
 
 use crate::verbs::{output, process, recordings};
 
@@ -21,7 +24,7 @@ const PATIENCE: Duration = Duration::from_millis(300);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// The one line about processes that began in this run and left a file without a header; `None`: there are none.
+/// The one line about processes that began in this run and left a file that holds nothing; `None`: there are none.
 pub(super) fn why() -> Option<String> {
     let until = Instant::now() + PATIENCE;
     let found = loop {
@@ -45,8 +48,8 @@ pub(super) fn why() -> Option<String> {
         ),
         // there is room for it now, and here
         Ok(()) => {
-            let was = plural::of(n, "was", "were");
-            format!("{whose} in {at} {was} not begun (the first moments, a disk that was full then, or ulimit -f)")
+            let hold = plural::of(n, "holds", "hold");
+            format!("{whose} in {at} {hold} nothing (its first moments, a disk that was full then, or ulimit -f)")
         }
     };
     Some(format!("gapprobe: nothing was recorded of {who}, which ended without a report: {why}"))
@@ -75,12 +78,12 @@ pub(super) fn nowhere(status: &ExitStatus) -> Option<String> {
     ))
 }
 
-/// Files without a header, of processes of this run that have ended, with their folders; and whether others are just about to end.
+/// Files that hold nothing, of processes of this run that have ended, with their folders; and whether others are just about to end.
 fn look() -> (Vec<(PathBuf, Owner)>, bool) {
     let since = alive::own().start;
     let of_this_run = |owner: &Owner| owner.start >= since && since > 0;
     let folders = recordings::private_folders().into_iter().filter(|f| recordings::distrust(f).is_none());
-    let all = folders.flat_map(|folder| unfinished(&folder).into_iter().map(move |o| (folder.clone(), o)));
+    let all = folders.flat_map(|folder| nothing_in(&folder).into_iter().map(move |o| (folder.clone(), o)));
     let (mut ended, mut ending) = (Vec::new(), false);
     for (folder, owner) in all.filter(|(_, owner)| of_this_run(owner)) {
         match alive::life(&owner) {
@@ -92,13 +95,18 @@ fn look() -> (Vec<(PathBuf, Owner)>, bool) {
     (ended, ending)
 }
 
-/// Whose recordings in `folder` have no header.
-fn unfinished(folder: &Path) -> Vec<Owner> {
+/// Whose recordings in `folder` have no header, or nothing else.
+fn nothing_in(folder: &Path) -> Vec<Owner> {
     let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
-    let owner = |e: fs::DirEntry| {
+    let unfinished = entries.filter_map(|e| {
         let owner = place::parse_unfinished(e.file_name().to_str()?, place::NEW)?.1?;
-        let has_header = analyzer::report::leftovers::has_header(&e.path());
-        (!has_header).then_some(owner)
-    };
-    entries.filter_map(owner).collect()
+        (!leftovers::has_header(&e.path())).then_some(owner)
+    });
+    let finished = recordings::list(folder).map_or_else(|_| Vec::new(), |listing| listing.found);
+    let empty = finished.iter().filter(|f| f.header.state == state::RECORDING).filter(|f| {
+        let Ok((source, _)) = recordings::look(&f.path) else { return false };
+        // a process that could write notes what it is first
+        Recording::open(&source).map_or(true, |r| r.definitions.attributes().next().is_none())
+    });
+    unfinished.chain(empty.map(|f| Owner::from(&f.header))).collect()
 }
