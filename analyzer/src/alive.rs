@@ -89,6 +89,11 @@ pub fn stat_of(pid: u32) -> Option<(char, u64)> {
     stat_in(Path::new(&format!("/proc/{pid}/stat")))
 }
 
+/// Is the process `pid` stopped, by a signal or a debugger?
+pub fn is_stopped(pid: u32) -> bool {
+    stat_of(pid).is_some_and(|(state, _)| matches!(state, 'T' | 't'))
+}
+
 fn stat_in(path: &Path) -> Option<(char, u64)> {
     let [state, start] = fields(path, [0, 19])?;
     Some((state.chars().next()?, start.parse().ok()?))

@@ -181,7 +181,7 @@ fn report(deadline: Instant) {
     recorder.close(clock::monotonic());
     control::remove();
     let image = recorder.store.image;
-    let mirror: Option<PathBuf> = recorder.mirror.as_ref().map(|m| m.path.clone());
+    let mirror: Option<PathBuf> = recorder.mirror.as_ref().and_then(|m| m.found_at()).map(Path::to_owned);
     let folder = settings.folder();
     let mut options = analyzer::report::ReportOptions::new(&folder);
     options.deadline = Some(deadline);
@@ -213,7 +213,7 @@ fn report(deadline: Instant) {
             if let (Some(m), true) = (&recorder.mirror, whole && !settings.test_keep) {
                 m.remove();
             }
-            if let Some(folder) = mirror.as_deref().and_then(Path::parent) {
+            if let Some(folder) = recorder.mirror.as_ref().and_then(|m| m.path.parent()) {
                 analyzer::report::leftovers::recordings(folder, Some(deadline));
                 retention::recordings(folder, settings.keep.of_recordings(), lock, Some(deadline));
                 let _ = std::fs::remove_dir(folder); // it stays while it holds anything

@@ -268,11 +268,18 @@ impl Mirror {
     }
 
     /// Notes in the file that the line was said: who finds it has more to add, or nothing to say. Only the state: the image's memory
-    /// may have been given back.
+    /// may have been given back. A file without a header is none to find, and tells of a process that said nothing: it goes.
     pub(crate) fn note_spoken(&mut self) {
-        if self.is_ours() {
+        if self.unfinished.is_some() {
+            self.remove();
+        } else if self.is_ours() {
             self.write_bytes(&state::SPOKEN.to_le_bytes(), STATE_AT);
         }
+    }
+
+    /// Where the recording is, if there is one to recover.
+    pub(crate) fn found_at(&self) -> Option<&Path> {
+        self.unfinished.is_none().then_some(self.path.as_path())
     }
 
     /// Deletes the file: trace and summary are written.

@@ -37,8 +37,10 @@ pub enum Standing {
     On,
     /// The program has switched recording off, or another profiler holds the GPU's records.
     Off,
-    /// Nobody has written to it for seconds: the process is stopped, or its disk hangs.
+    /// Nobody has written to it for seconds: its disk hangs, or the process gets no time.
     Stalled,
+    /// The process is stopped, by a signal or a debugger: never by the header, whoever sees the process says so.
+    Stopped,
     /// It could not be written (disk full, quota); recording goes on in memory.
     DiskFull,
     /// The process has begun to end.
@@ -52,6 +54,7 @@ impl Standing {
             Standing::On => "on",
             Standing::Off => "off",
             Standing::Stalled => "stalled",
+            Standing::Stopped => "stopped",
             Standing::DiskFull => "disk-full",
             Standing::Ending => "ending",
         }

@@ -119,6 +119,11 @@ fn is_old(entry: &DirEntry) -> bool {
     modified.is_ok_and(|m| SystemTime::now().duration_since(m).is_ok_and(|age| age > LONG_AGO))
 }
 
+/// Whether a recording can be made of the file at `path`.
+pub fn has_header(path: &Path) -> bool {
+    header(path).is_some()
+}
+
 fn header(path: &Path) -> Option<Header> {
     let mut bytes = [0; HEADER_BYTES];
     File::open(path).ok()?.read_exact(&mut bytes).ok()?;

@@ -47,7 +47,7 @@ pub(crate) struct Args {
     /// Its pid as gapprobe ps shows it, or its recording (.gpr)
     #[arg(value_name = "PID|FILE")]
     process: String,
-    /// So many whole steps [default: 20, without --seconds]
+    /// So many whole steps, 3 to 100000 [default: 20, without --seconds]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(3..=100_000))]
     steps: Option<u32>,
     /// At most so long, at most 10m [default: 60s]
@@ -82,6 +82,8 @@ const CONTEXT: u64 = 3_000_000_000;
 const LOOK: Duration = Duration::from_millis(250);
 /// How long records may take after the window's end: a flush, a round, a write.
 const DELIVERY: Duration = Duration::from_secs(3);
+/// A process that is stopped for so long is not waited for, ns: as long as for an answer over its control socket.
+const STOPPED: u64 = 3_000_000_000;
 /// Recording is held on beyond the window by this, ms.
 const BEYOND_MS: u64 = 5_000;
 
@@ -180,12 +182,17 @@ impl Capture<'_> {
     fn next(&mut self, source: &FileSource) -> Result<Cut, Failure> {
         let longest = self.longest().as_nanos() as u64;
         let mut header = self.header(source)?;
+        self.refuse_stopped(&header)?;
         self.hold_if_off(&header)?;
         let begun = Instant::now();
         let mut pause = LOOK;
         loop {
             std::thread::sleep(pause);
             header = self.header(source)?;
+            if self.is_stopped(&header) && complete_to(&header) > self.begin {
+                return Ok(self.until_stopped(complete_to(&header)));
+            }
+            self.refuse_stopped(&header)?;
             self.hold_if_off(&header)?;
             let ended = Standing::of(&header, process::monotonic()) == Standing::Ending || !self.runs();
             if ended {
@@ -213,6 +220,34 @@ impl Capture<'_> {
             let left = (self.longest() + DELIVERY / 2).saturating_sub(begun.elapsed());
             pause = pause.min(left.max(Duration::from_millis(50)));
         }
+    }
+
+    /// Stopped, and not for a moment: a header is written every 50 ms.
+    fn is_stopped(&self, header: &Header) -> bool {
+        let silent = process::monotonic().saturating_sub(header.last_write.max(header.start_monotonic));
+        silent > STOPPED && self.target.is_stopped()
+    }
+
+    fn refuse_stopped(&self, header: &Header) -> Result<(), Failure> {
+        match self.is_stopped(header) {
+            true => Err(self.stopped()),
+            false => Ok(()),
+        }
+    }
+
+    /// Nothing comes of a process that is stopped, whether its recording is on or off.
+    fn stopped(&self) -> Failure {
+        let pid = self.target.header.pid;
+        let what =
+            format!("process {pid} is stopped (SIGSTOP, or a debugger): it does nothing to be recorded");
+        Failure::new(Exit::Problem, what).hint(format!(
+            "kill -CONT {pid} lets it go on; what it did before: gapprobe capture {pid} --last"
+        ))
+    }
+
+    fn until_stopped(&self, to: u64) -> Cut {
+        let why = "the process was stopped meanwhile: this is what it did until then".to_owned();
+        Cut { valid: Span::new(self.begin, to), why: Some(why), ..Cut::default() }
     }
 
     /// What was asked for is not there: all there is.
@@ -304,7 +339,8 @@ impl Capture<'_> {
             Some(reason) => off(format!("has no control socket to ask for it ({reason})")),
             None => off(why),
         })?;
-        match peer.ask(Request::Status).map_err(off)? {
+        let silent = |why: String| if self.target.is_stopped() { self.stopped() } else { off(why) };
+        match peer.ask(Request::Status).map_err(silent)? {
             Answer::Is(Told::On) => {
                 // another profiler holds the records: that is not ours to end. Or it was switched on just now
                 self.elsewhere = true;

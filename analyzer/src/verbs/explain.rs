@@ -4,7 +4,9 @@
 
 use std::fmt::Write;
 
+use trace::loss::Severity;
 use trace::setting::SETTINGS;
+use trace::Loss;
 
 use crate::verbs::exit::{Exit, Failure};
 use crate::verbs::talk;
@@ -15,15 +17,16 @@ Examples:
   gapprobe explain GP101        what the code in the line means
   gapprobe explain SYNC         the same by name
   gapprobe explain              all codes
-  gapprobe explain settings     the GAPPROBE_* variables";
+  gapprobe explain settings     the GAPPROBE_* variables
+  gapprobe explain losses       the names behind `losses` in the line";
 
-/// Explain a code of the line, or the settings
+/// Explain a code of the line, the settings, or the names of losses
 #[derive(clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// A code (GP101), its name (SYNC), or `settings`; nothing lists the codes
+    /// A code (GP101), its name (SYNC), `settings` or `losses`; nothing lists the codes
     topic: Option<String>,
-    /// As Markdown (docs/settings.md is made so)
+    /// As Markdown (docs/settings.md and docs/losses.md are made so)
     #[arg(long, hide = true)]
     markdown: bool,
 }
@@ -39,6 +42,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
                 settings()
             }
         }
+        Some(t) if t.eq_ignore_ascii_case("losses") => match args.markdown {
+            true => losses_page(),
+            false => losses(),
+        },
         Some(t) => cause(t)?,
     };
     talk::print(text.trim_end())?;
@@ -70,6 +77,39 @@ fn settings_page() -> String {
             writeln!(text, "| `{}` | {default} | {} | {} |", s.name, s.since, s.meaning.replace('|', "\\|"));
     }
     text
+}
+
+/// The counters of losses, for a terminal.
+fn losses() -> String {
+    let mut text = String::new();
+    for l in Loss::ALL {
+        let _ = writeln!(text, "{} ({})\n    {}", l.key(), severity(*l), l.sentence());
+    }
+    text
+}
+
+/// The counters of losses as docs/losses.md.
+fn losses_page() -> String {
+    let mut text = String::from(
+        "<!-- Made by scripts/settings from trace/src/loss.rs: change it there. -->\n\
+         # Losses\n\n\
+         What can be missing from a recording, or go wrong while it is made. The line has the sum of all and the name of the\n\
+         most frequent (`losses 182 (mirror_write)`), the summary each that is not zero. *data*: operations or calls are\n\
+         missing, and figures around them may be off (too much of it, and the verdict is INCONCLUSIVE). *note*: no operation of\n\
+         a GPU and no call is missing.\n\n\
+         | name | | so many ... |\n|---|---|---|\n",
+    );
+    for l in Loss::ALL {
+        let _ = writeln!(text, "| `{}` | {} | {} |", l.key(), severity(*l), l.sentence().replace('|', "\\|"));
+    }
+    text
+}
+
+fn severity(loss: Loss) -> &'static str {
+    match loss.severity() {
+        Severity::Note => "note",
+        Severity::Data => "data",
+    }
 }
 
 /// All codes, one a line.

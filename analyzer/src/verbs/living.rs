@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use analyzer::alive::{boot_id, Life};
+use analyzer::alive::{boot_id, is_stopped, Life};
 use analyzer::line::long;
 use analyzer::live::Standing;
 use analyzer::visible::{visible, word};
@@ -73,7 +73,16 @@ impl Living {
 
     /// How its recording stands.
     pub(crate) fn standing(&self) -> Standing {
-        Standing::of(&self.header, process::monotonic())
+        match Standing::of(&self.header, process::monotonic()) {
+            Standing::Ending => Standing::Ending,
+            _ if self.is_stopped() => Standing::Stopped,
+            standing => standing,
+        }
+    }
+
+    /// Stopped by a signal or a debugger, as far as that can be told from here.
+    pub(crate) fn is_stopped(&self) -> bool {
+        !self.elsewhere && is_stopped(self.header.pid)
     }
 
     /// Everything lost so far.

@@ -3,7 +3,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use analyzer::visible::word;
@@ -74,11 +74,7 @@ pub(crate) fn is_directory(directory: &Path, option: &str) -> Result<(), Failure
 /// # Errors
 /// [`Exit::Problem`], with the way out.
 pub(crate) fn takes_files(directory: &Path, option: &str) -> Result<(), Failure> {
-    let name = format!(".gapprobe-{}.tmp", std::process::id());
-    let temporary = directory.join(name);
-    let written = File::create_new(&temporary).and_then(|mut file| file.write_all(&[0; 4096]));
-    let _ = fs::remove_file(&temporary); // it may not be there
-    written.map_err(|e| {
+    try_file(directory).map_err(|e| {
         let shown = directory.display();
         let advice = match e.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
@@ -91,6 +87,14 @@ pub(crate) fn takes_files(directory: &Path, option: &str) -> Result<(), Failure>
         };
         Failure::new(Exit::Problem, format!("{option}: {shown} cannot be written: {e}")).hint(advice)
     })
+}
+
+/// Writes a page of a file into `directory`, and removes it.
+pub(crate) fn try_file(directory: &Path) -> io::Result<()> {
+    let temporary = directory.join(format!(".gapprobe-{}.tmp", std::process::id()));
+    let written = File::create_new(&temporary).and_then(|mut file| file.write_all(&[0; 4096]));
+    let _ = fs::remove_file(&temporary); // it may not be there
+    written
 }
 
 /// The file's name without its folder.
@@ -108,7 +112,7 @@ pub(crate) fn stem(path: &Path) -> String {
 }
 
 /// Whole or not at all: `fill` writes under a temporary name beside it first. Without `force` never in place of another
-/// file.
+/// file. What is new is this user's alone, as the traces are that it is made of; what is replaced keeps its mode.
 ///
 /// # Errors
 /// [`Exit::Problem`], with what to do about it.
@@ -128,8 +132,13 @@ fn whole(output: &Path, force: bool, fill: impl FnOnce(&mut File) -> io::Result<
     let mut temporary = output.as_os_str().to_owned();
     temporary.push(format!(".{}.tmp", std::process::id()));
     let temporary = PathBuf::from(temporary);
-    let mut file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
-    let result = fill(&mut file).and_then(|()| publish(&temporary, output, force));
+    let mut file = private(&temporary)?;
+    let result = fill(&mut file).and_then(|()| {
+        if let (true, Ok(replaced)) = (force, output.symlink_metadata()) {
+            let _ = file.set_permissions(replaced.permissions()); // a file system without modes
+        }
+        publish(&temporary, output, force)
+    });
     if result.is_err() {
         let _ = fs::remove_file(&temporary); // the first error is the one to tell
     }
@@ -139,7 +148,11 @@ fn whole(output: &Path, force: bool, fill: impl FnOnce(&mut File) -> io::Result<
 fn publish(temporary: &Path, output: &Path, force: bool) -> io::Result<()> {
     if !force {
         // takes the name, or fails where it is taken
-        File::create_new(output)?;
+        private(output)?;
     }
     fs::rename(temporary, output)
+}
+
+fn private(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }

@@ -20,7 +20,7 @@ Examples:
 ///
 /// SIZE is that of the recording, which is bounded (GAPPROBE_MAX_MB); LOSSES what it lost so far, whatever it was. RECORDING:
 /// on; off, where the program has switched it off or another profiler holds the GPU's records; disk-full, where it goes on in
-/// memory only; stalled, where nothing was written for 5 s (the process is stopped); ending.
+/// memory only; stopped, where the process is (SIGSTOP, a debugger); stalled, where nothing was written for 5 s; ending.
 #[derive(clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {

@@ -29,10 +29,14 @@ Examples:
 ///
 /// The line goes to stdout. A recording is removed once its trace and summary are written; it stays where the trace is cut to its
 /// size. Two that recover at once report each recording once.
+///
+/// Without FILE or DIR all places are looked into that your processes may have recorded to: $TMPDIR/gapprobe-UID and, wherever
+/// TMPDIR leads, /tmp/gapprobe-UID. The newest is that of both together, and --all takes (and removes) what lies in either,
+/// whichever run it is of. A folder that is named is looked into alone.
 #[derive(clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// A recording (.gpr), or a folder of them [default: the folders gapprobe records to]
+    /// A recording (.gpr), or a folder of them [default: both folders gapprobe records to, see above]
     #[arg(value_name = "FILE|DIR")]
     what: Option<PathBuf>,
     /// Directory for trace and summary [default: GAPPROBE_DIR, else the current one]

@@ -19,6 +19,7 @@ use crate::Outcome;
 
 mod crash;
 mod left;
+mod lost;
 mod unused;
 
 const EXAMPLES: &str = "\
@@ -90,8 +91,9 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
     let status =
         child.wait().map_err(|e| Failure::new(Exit::Problem, format!("waiting for the command: {e}")))?;
 
-    if watch.is_some_and(|w| w.saw_nothing()) {
-        talk::say(unused::why(name));
+    if let Some(watch) = watch {
+        let nothing = if watch.saw_nothing() { Some(unused::why(name)) } else { watch.lost(&status) };
+        nothing.into_iter().for_each(talk::say);
     }
     let talks = !args.quiet;
     crash::mark(&status, child.id(), &id, talks);

@@ -30,7 +30,7 @@ impl Watched {
         counted.map(|c| match self.process.standing() {
             Standing::On | Standing::Off | Standing::DiskFull => c,
             // who is stopped, or ends, does not hang
-            Standing::Stalled | Standing::Ending => Counted { hang: None, ..c },
+            Standing::Stalled | Standing::Stopped | Standing::Ending => Counted { hang: None, ..c },
         })
     }
 }

@@ -79,14 +79,20 @@ fn explain_prints_the_page_of_every_code_and_the_settings() {
 }
 
 #[test]
-fn the_page_of_settings_is_as_new_as_the_table() {
+fn the_pages_of_settings_and_losses_are_as_new_as_the_tables() {
     let place = Place::new("settings");
-    let made = out(&place.run(&["explain", "settings", "--markdown"]));
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/settings.md");
-    assert!(
-        fs::read_to_string(page).unwrap_or_default() == made,
-        "docs/settings.md is old: scripts/settings"
-    );
+    for topic in ["settings", "losses"] {
+        let made = out(&place.run(&["explain", topic, "--markdown"]));
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../docs/{topic}.md"));
+        assert!(
+            fs::read_to_string(page).unwrap_or_default() == made,
+            "docs/{topic}.md is old: scripts/settings"
+        );
+    }
+    let losses = out(&place.run(&["explain", "losses"]));
+    for loss in trace::Loss::ALL {
+        assert!(losses.contains(&format!("{} (", loss.key())), "{losses}");
+    }
 }
 
 #[test]

@@ -2,11 +2,11 @@
 //! What is never lost or waited for: devices, links and the trace itself as outputs; pipes and growing ids as inputs.
 
 use std::fs;
-use std::os::unix::fs::{symlink, FileTypeExt};
+use std::os::unix::fs::{symlink, FileTypeExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
-use crate::place::{code, err, Place};
+use crate::place::{code, err, Place, BINARY};
 
 fn trace() -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces/h200_graphs.json.gz").display().to_string()
@@ -64,4 +64,34 @@ fn tracks_without_end_are_bounded_and_said() {
     let done = place.run(&["analyze", "--line", "--strict", "tracks.json"]);
     assert_eq!(code(&done), 5, "{}", err(&done));
     assert!(err(&done).contains("than can be told apart"), "what was refused is said: {}", err(&done));
+}
+
+/// Command lines, paths and lines of code stand in them, as in the trace: nobody else reads them, until the user says so.
+#[test]
+fn what_is_made_is_the_users_alone_and_what_is_replaced_keeps_its_mode() {
+    let place = Place::new("outputs-modes");
+    let at = |name: &str| place.out().join(name);
+    let mode = |name: &str| fs::metadata(at(name)).unwrap().permissions().mode() & 0o777;
+    let made = [
+        ("report", "page.html"),
+        ("export", "new.csv"),
+        ("export", "new.folded"),
+        ("export", "new.parquet"),
+        ("export", "new.json.gz"),
+    ];
+    for (verb, file) in made {
+        for force in ["", " --force"] {
+            let script = format!("umask 0; exec {BINARY} {verb} {} -o {file}{force}", trace());
+            let mut shell = Command::new("sh");
+            place.surround(shell.args(["-c", &script]));
+            let done = shell.output().unwrap();
+            assert_eq!((code(&done), mode(file)), (0, 0o600), "{verb} {file}{force}: {}", err(&done));
+            if force.is_empty() {
+                continue;
+            }
+            fs::set_permissions(at(file), fs::Permissions::from_mode(0o640)).unwrap();
+            assert_eq!(code(&shell.output().unwrap()), 0);
+            assert_eq!(mode(file), 0o640, "{verb} {file}: as it was");
+        }
+    }
 }

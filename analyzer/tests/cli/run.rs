@@ -174,9 +174,13 @@ fn that_nothing_was_recorded_is_said_only_where_nothing_used_cuda() {
     let silent = (0, String::new(), String::new());
     assert_eq!(run("touch gapprobe-far-away.summary.json", &[], &[]), silent, "recorded on another host");
     assert_eq!(run("true", &["--quiet"], &[]), silent);
-    for setting in [("GAPPROBE_QUIET", "1"), ("GAPPROBE", "0")] {
-        assert_eq!(run("true", &[], &[setting]), silent, "{setting:?}");
+    for settings in [&[("GAPPROBE_QUIET", "1")][..], &[("GAPPROBE", "0"), ("GAPPROBE_QUIET", "1")]] {
+        assert_eq!(run("true", &[], settings), silent, "{settings:?}");
     }
+    let off = "gapprobe: nothing was recorded: GAPPROBE=0 switches gapprobe off\n";
+    assert_eq!(run("exit 4", &[], &[("GAPPROBE", "0")]), (4, String::new(), off.to_owned()));
+    // the library names it, where CUDA is used
+    assert_eq!(run("true", &[], &[("GAPPROBE", "maybe")]), silent);
     // what the loader does not take was loaded into nothing
     fs::write(&library, fs::read("/bin/true").unwrap()).unwrap();
     assert!(!run("true", &[], &[]).2.contains("CUDA"));

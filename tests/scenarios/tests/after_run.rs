@@ -3,7 +3,8 @@
 //! that the process gave itself is not replaced by a worse one.
 
 use gapprobe_scenarios::built::built;
-use gapprobe_scenarios::{Run, Victim};
+use gapprobe_scenarios::small_disk::SmallDisk;
+use gapprobe_scenarios::{skipped, Run, Victim};
 
 /// `gapprobe run` of a shell's script; `$SIM` names the folder of the simulated driver's victims, `$OURS` that of ours.
 fn run(script: &str) -> Run {
@@ -105,5 +106,86 @@ fn a_run_without_cuda_says_that_nothing_was_recorded() {
     ] {
         let run = run(script);
         assert!(!run.stderr.contains("nothing was recorded"), "{script}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn a_run_that_is_switched_off_says_so() {
+    let off = |script: &str, value: &str| {
+        let library = built().library.to_string_lossy().into_owned();
+        let words = ["run", "--lib", &library, "--", "bash", "-c", script];
+        let victim = Victim::of(&built().command, &words, "13.0").alone().env("GAPPROBE", value);
+        victim.env("SIM", built().sim.join("13.0")).run()
+    };
+    for value in ["0", "off"] {
+        let run = off("exec $SIM/loop 10 20 20", value);
+        let said = format!("gapprobe: nothing was recorded: GAPPROBE={value} switches gapprobe off");
+        assert_eq!((run.ending(), run.stderr.trim_end()), (0, said.as_str()));
+        assert!(run.left_anywhere().is_empty(), "{:?}", run.left_anywhere());
+    }
+    let on = off("GAPPROBE=1 exec $SIM/loop 10 20 20", "0");
+    assert!(on.stderr.starts_with("gapprobe[GP"), "{}", on.stderr);
+}
+
+/// A process whose recording no file took ended without its report: what it did is lost, and that is said. Who said its line is not
+/// named.
+#[test]
+fn a_recording_that_was_in_memory_alone_is_said_to_be_lost() {
+    // no header, then nothing but the header
+    for (limit, end) in [(0, "sigkill"), (4, "sigkill"), (0, "_exit4")] {
+        let run = run(&format!(
+            "unset SIM_TRUTH; trap '' XFSZ; ulimit -f {limit}; exec $SIM/ways_out {end} 3000 >/dev/null"
+        ));
+        let said = "gapprobe: nothing was recorded of process ";
+        assert!(run.stderr.starts_with(said) && run.stderr.lines().count() == 1, "{end}: {}", run.stderr);
+        assert!(
+            run.stderr.contains(" holds nothing (") && run.stderr.contains("ulimit -f"),
+            "{}",
+            run.stderr
+        );
+        assert!(run.left().is_empty(), "{:?}", run.left());
+    }
+    for script in [
+        "unset SIM_TRUTH; ulimit -f 0; exec $SIM/loop 10 20 20 >/dev/null",
+        "unset SIM_TRUTH; (ulimit -f 0; exec $SIM/loop 10 20 20 >/dev/null)",
+        "$SIM/loop 10 20 20 & $SIM/loop 10 20 20; wait",
+    ] {
+        let run = run(script);
+        assert!(!run.stderr.contains("nothing was recorded"), "{script}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn where_the_disk_is_full_a_killed_run_says_so_and_what_to_do() {
+    let at = built().scratch.join(format!("full-run-{}", std::process::id()));
+    let Some(disk) = SmallDisk::mount(at, 64 << 10) else {
+        skipped("no tmpfs can be mounted here (needs root)");
+        return;
+    };
+    std::fs::write(disk.0.join("fill"), vec![1; 64 << 10]).expect("a full disk");
+    let folder = disk.0.display().to_string();
+    let library = built().library.to_string_lossy().into_owned();
+    let killed = built().sim.join("13.0/ways_out").to_string_lossy().into_owned();
+    let words = ["run", "--lib", &library, "--", &killed, "sigkill", "3000"];
+    let run = Victim::of(&built().command, &words, "13.0").alone().env("TMPDIR", &disk.0).run();
+    assert_eq!(run.ending(), 137, "{}", run.stderr);
+    assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
+    for part in ["nothing was recorded of process ", "No space left on device", "make room (df -h ", &folder]
+    {
+        assert!(run.stderr.contains(part), "{part}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn where_no_folder_can_be_had_a_killed_run_says_so() {
+    let library = built().library.to_string_lossy().into_owned();
+    for (end, said) in [("kill -9 $$", true), ("exit 3", false)] {
+        let words = ["run", "--lib", &library, "--", "bash", "-c", end];
+        let run = Victim::of(&built().command, &words, "13.0").alone();
+        let run = run.env("TMPDIR", "/proc/1/task").env("GAPPROBE_TEST_ROOT", "/proc/1/fd").run();
+        let told = run
+            .stderr
+            .starts_with("gapprobe: nothing was recorded: the command was killed, and there is no folder");
+        assert_eq!((told, run.stderr.lines().count()), (said, usize::from(said)), "{end}: {}", run.stderr);
     }
 }

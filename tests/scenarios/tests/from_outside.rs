@@ -338,22 +338,50 @@ fn a_program_that_ends_meanwhile_leaves_what_it_did_until_then() {
     }
 }
 
+/// Whether its recording is on or off.
 #[test]
-fn a_stopped_process_is_said_not_to_answer() {
-    let mut running = start("1500", &[("GAPPROBE_CAPTURE", "profiler")]);
-    assert!(running.wait_for(|_| true));
-    while standing(&running) != "off" {
-        std::thread::sleep(Duration::from_millis(20));
+fn a_stopped_process_is_said_to_be_and_not_waited_for() {
+    for settings in [&[][..], &[("GAPPROBE_CAPTURE", "profiler")]] {
+        let mut running = start("1500", settings);
+        assert!(running.wait_for(|_| true));
+        let usual = if settings.is_empty() { "on" } else { "off" };
+        while standing(&running) != usual {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        running.signal(libc::SIGSTOP);
+        while standing(&running) != "stopped" {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let pid = running.pid().to_string();
+        let begun = Instant::now();
+        let (code, _, talk) = said(&gapprobe(&running, &["capture", &pid]).output().expect("capture"));
+        let took = begun.elapsed();
+        running.signal(libc::SIGCONT);
+        assert_eq!(code, 1, "{talk}");
+        let said = talk.contains(&format!("process {pid} is stopped")) && talk.contains("kill -CONT ");
+        assert!(said && took < Duration::from_secs(8), "{took:?} {talk}");
+        let run = running.finish();
+        assert_eq!((run.ending(), run.launched()), (0, 15_000), "{}", run.stderr);
     }
-    running.signal(libc::SIGSTOP);
+}
+
+#[test]
+fn a_process_that_is_stopped_meanwhile_leaves_what_it_did_until_then() {
+    let mut running = start("1500", &[]);
+    assert!(running.wait_for(|_| true));
     let pid = running.pid().to_string();
-    let begun = Instant::now();
-    let (code, _, talk) =
-        said(&gapprobe(&running, &["capture", &pid, "--seconds", "1"]).output().expect("capture"));
-    let took = begun.elapsed();
+    let capture = gapprobe(&running, &["capture", &pid, "--steps", "10000", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("capture");
+    std::thread::sleep(Duration::from_millis(1500));
+    running.signal(libc::SIGSTOP);
+    let (code, text, talk) = said(&capture.wait_with_output().expect("capture"));
     running.signal(libc::SIGCONT);
-    assert_eq!(code, 1, "{talk}");
-    assert!(talk.contains("does not answer (stopped?)") && took < Duration::from_secs(8), "{took:?} {talk}");
+    assert!(code == 0 && talk.contains("the process was stopped meanwhile"), "{talk}");
+    let steps = summary(&text)["steps"]["count"].as_u64().unwrap();
+    assert!((50..1500).contains(&steps), "{steps} {talk}");
     let run = running.finish();
     assert_eq!((run.ending(), run.launched()), (0, 15_000), "{}", run.stderr);
 }

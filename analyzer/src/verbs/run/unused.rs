@@ -10,11 +10,12 @@ use std::fs::{self, DirBuilder, File};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 
 use trace::place;
 use trace::setting::{self, Switch};
 
-use super::{loads, Args, LIBRARY};
+use super::{loads, lost, Args, LIBRARY};
 use crate::verbs::{elf, recordings, recover};
 
 /// What tells of CUDA while the command runs.
@@ -26,18 +27,13 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Before the command, of the run `id`. `None`: nothing will be said, for the library is to be quiet, or off, or is not ours; or no
-    /// mark can be left.
+    /// Before the command, of the run `id`. `None`: nothing will be said, for the library is to be quiet, or says it itself, or is not ours.
     pub(super) fn begin(args: &Args, library: &Path, id: &str) -> Option<Watch> {
         let value = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty());
-        let is_on = match Switch::of(std::env::var_os(setting::SWITCH).as_ref().map(|v| v.as_bytes())) {
-            Switch::Unset | Switch::On => true,
-            Switch::Off | Switch::Neither => false,
-        };
         let quiet = args.quiet || value(setting::QUIET).is_some_and(|v| v == "1");
         let is_ours = library.file_name().is_some_and(|n| n == LIBRARY);
-        // a run around this one says it
-        if !is_on || quiet || !is_ours || value(setting::RUN_ID).is_some() {
+        // a run around this one says it; a switch that is neither on nor off the library names
+        if switch() == Switch::Neither || quiet || !is_ours || value(setting::RUN_ID).is_some() {
             return None;
         }
         let name = place::run_mark(id)?;
@@ -45,19 +41,47 @@ impl Watch {
         let marks: Vec<Mark> = folders.iter().filter_map(|folder| Mark::leave(folder, &name)).collect();
         let results = args.dir.clone().unwrap_or_else(recover::default_directory);
         let summaries = summaries(&results);
-        (!marks.is_empty()).then(|| Watch { library: library.to_owned(), marks, results, summaries })
+        Some(Watch { library: library.to_owned(), marks, results, summaries })
     }
 
     /// After the command: no process of it in which gapprobe is on used CUDA.
     pub(super) fn saw_nothing(&self) -> bool {
-        self.marks.iter().all(|mark| mark.0.symlink_metadata().is_ok())
-            && summaries(&self.results).is_subset(&self.summaries)
+        !self.marks.is_empty()
+            && self.marks.iter().all(|mark| mark.0.symlink_metadata().is_ok())
+            && !self.has_results()
             && loads(&self.library).is_some_and(|taken| taken.is_ok())
     }
+
+    /// After the command: what it recorded is gone with it, for no file took it.
+    pub(super) fn lost(&self, status: &ExitStatus) -> Option<String> {
+        match self.marks.is_empty() {
+            true if self.has_results() || switch() == Switch::Off => None,
+            true => lost::nowhere(status),
+            false => lost::why(),
+        }
+    }
+
+    fn has_results(&self) -> bool {
+        !summaries(&self.results).is_subset(&self.summaries)
+    }
+}
+
+/// What the command's environment says of gapprobe as a whole.
+fn switch() -> Switch {
+    Switch::of(std::env::var_os(setting::SWITCH).as_ref().map(|v| v.as_bytes()))
 }
 
 /// Nothing was recorded: why, as far as it is known.
 pub(super) fn why(command: &OsStr) -> String {
+    if switch() == Switch::Off {
+        let value = std::env::var_os(setting::SWITCH).unwrap_or_default();
+        let value = value.to_string_lossy();
+        return format!(
+            "gapprobe: nothing was recorded: {}={} switches gapprobe off",
+            setting::SWITCH,
+            value.trim()
+        );
+    }
     let value = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty());
     let (allow, deny) = (value(setting::ALLOW), value(setting::DENY));
     let names = names(command);
