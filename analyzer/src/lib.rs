@@ -62,6 +62,7 @@ pub mod plural;
 pub mod replay;
 pub mod report;
 pub mod run;
+mod settling;
 pub mod sites;
 pub mod steps;
 pub mod summary;

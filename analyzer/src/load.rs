@@ -16,6 +16,7 @@ use crate::run::{
     Blind, Call, Child, ChildSample, Device, LoadError, LossMark, Mark, Op, Range, RangeKind, Reading, Run,
     Sample, Span, Stream, SyncRecord, Thread, CLOCK_SLACK_NS, MAX_TIME, NONE,
 };
+use crate::settling;
 use crate::too_long;
 
 /// Records of shorter synchronizations are not made into calls, ns.
@@ -404,6 +405,9 @@ pub(crate) fn finish(run: &mut Run) {
     run.blind.sort_by_key(|b| b.span);
     run.loss_marks.sort_by_key(|m| m.at);
     join(run);
+    if !run.foreign {
+        settling::mark(run);
+    }
     array_waits::take_copies(run);
 }
 

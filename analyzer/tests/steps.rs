@@ -5,6 +5,8 @@
 mod ahead;
 #[path = "steps/behind.rs"]
 mod behind;
+#[path = "steps/clock.rs"]
+mod clock;
 #[path = "steps/doubt.rs"]
 mod doubt;
 #[path = "steps/graphs.rs"]

@@ -209,6 +209,8 @@ pub enum Unobserved {
     Window = 5,
     /// Recording had begun again, and the GPU was at work that was launched before, or idle. The host was seen.
     Front = 6,
+    /// Another profiler had given CUPTI back, and its clock was not right yet (found by the reader, never recorded).
+    Clock = 7,
 }
 
 /// Direction and memory kinds of a copy, packed in field `b` of [`Kind::Memcpy`]:

@@ -226,7 +226,7 @@ impl<'a> Walk<'a> {
     /// The next op of the stream that carries the computing has come: what was the time before it?
     fn resolve(&mut self, next: Placed<'a>) {
         let call = self.run.call(next.op.call).map(|(_, c)| c);
-        if let Some(c) = call {
+        if let Some(c) = call.filter(|_| self.valid.contains(next.op.start)) {
             let before = c.start.saturating_sub(next.op.start);
             self.out.start_before_launch += u64::from(before > 0);
             self.out.most_before_launch_ns = self.out.most_before_launch_ns.max(before);

@@ -68,6 +68,8 @@ pub struct Program {
     pub syncs_are_records: bool,
     /// By how much recording slows what goes with a launch: (7, 5) takes 1.4 times as long.
     pub slowed: (u64, u64),
+    /// By how much the device's stamps are wrong from now on, ns.
+    pub skew: i64,
     calls: Vec<(u32, Event)>,
 }
 
@@ -90,6 +92,7 @@ impl Program {
             site: 0,
             syncs_are_records: false,
             slowed: (1, 1),
+            skew: 0,
             calls: Vec::new(),
         }
     }
@@ -142,7 +145,8 @@ impl Program {
         let slice = start.checked_div(self.shared).unwrap_or(0);
         let start = if slice % 2 == 1 { (slice + 1) * self.shared } else { start };
         *end = start + duration;
-        (e.start, e.end) = (start, start + duration);
+        let stamp = |at: u64| at.saturating_add_signed(self.skew);
+        (e.start, e.end) = (stamp(start), stamp(start + duration));
         self.b.on_stream(self.device, 1, stream, e);
         (start, start + duration)
     }

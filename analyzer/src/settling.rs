@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//! CUPTI's clock behind another profiler: it converts the GPU's time to the host's by what it measures now and then, and begins anew where another client
+//! has registered its clock and we register ours again. Seen behind torch.profiler (H100 and H200, CUPTI 13.0, 2026-11-26, `gpu-check --only
+//! neighbours:torch_long`): in about every second case the GPU's times run away from the host's by up to 36 us, earlier or later, for up to 1.5 s, and are
+//! right again from one moment to the next. What lies there says nothing of launches: it is not observed.
+
+use trace::event::Unobserved;
+
+use crate::run::{Blind, Run, Span};
+
+/// So long at most after another profiler has given CUPTI back, ns: twice what was seen.
+const SETTLES: u64 = 3_000_000_000;
+/// What is looked at before that, ns, for how soon after its launch an operation begins where nothing is in its way.
+const BEFORE: u64 = 1_000_000_000;
+/// Of each so many ns the operation that begins soonest after its launch.
+const SLICE: u64 = 50_000_000;
+/// Usually 4 to 6 us where a host is the limit; where the soonest takes longer than this, ns, something always is in the way and nothing can be told.
+const SOON: i64 = 20_000;
+/// So much later than usual is the clock's, ns.
+const LATER: i64 = 10_000;
+
+/// Marks what lies there as unobserved.
+pub(crate) fn mark(run: &mut Run) {
+    let away: Vec<Span> =
+        run.blind.iter().filter(|b| b.reason == Unobserved::Yielded as u32).map(|b| b.span).collect();
+    let mut found = Vec::new();
+    for (n, span) in away.iter().enumerate() {
+        let next = away.get(n + 1).map_or(u64::MAX, |s| s.start);
+        let usual = median(soonest(run, Span::new(span.start.saturating_sub(BEFORE), span.start)));
+        let usual = usual.filter(|ns| (0..=SOON).contains(ns));
+        let until = Span::new(span.end, span.end.saturating_add(SETTLES).min(next));
+        let is_wrong = |ns: i64| ns < 0 || usual.is_some_and(|usual| ns > usual + LATER);
+        if let Some((at, _)) = soonest(run, until).into_iter().filter(|s| is_wrong(s.1)).last() {
+            let end = (at + SLICE).min(until.end);
+            found.push(Blind { span: Span::new(span.end, end), reason: Unobserved::Clock as u32 });
+        }
+    }
+    run.blind.extend(found);
+    run.blind.sort_by_key(|b| b.span);
+}
+
+/// Begins of the slices of a span in which operations begin, and how soon the soonest of each does after its launch began, ns.
+fn soonest(run: &Run, span: Span) -> Vec<(u64, i64)> {
+    let mut slices = vec![None::<i64>; span.ns().min(SETTLES).div_ceil(SLICE) as usize];
+    for stream in run.devices.iter().flat_map(|d| &d.streams) {
+        let first = stream.ops.partition_point(|o| o.start < span.start);
+        for op in stream.ops.iter().skip(first).take_while(|o| o.start < span.end) {
+            let Some((_, call)) = run.call(op.call) else { continue };
+            let after = op.start as i64 - call.start as i64;
+            if let Some(slice) = slices.get_mut(((op.start - span.start) / SLICE) as usize) {
+                *slice = Some(slice.map_or(after, |least| least.min(after)));
+            }
+        }
+    }
+    let begins = (0..).map(|n| span.start + n * SLICE);
+    begins.zip(slices).filter_map(|(at, least)| Some((at, least?))).collect()
+}
+
+fn median(slices: Vec<(u64, i64)>) -> Option<i64> {
+    let mut all: Vec<i64> = slices.into_iter().map(|s| s.1).collect();
+    all.sort_unstable();
+    all.get(all.len() / 2).copied()
+}
