@@ -5,6 +5,8 @@ import importlib.machinery
 import importlib.util
 import pathlib
 import sys
+import tarfile
+import tempfile
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -34,6 +36,24 @@ class Plans(unittest.TestCase):
     def test_phases_follow_one_another_in_order(self):
         found = self.lanes("# a plan\n2 1 4-7 30 b y  # behind\n\n1 0,1 0-3 60 a x:p+q,z\n")
         self.assertEqual(found, [(1, "0,1", "0-3", 60, "a", "x:p+q,z"), (2, "1", "4-7", 30, "b", "y")])
+
+    def test_what_suites_keep_does_not_take_the_results_with_it(self):
+        lanes = script("gpu-lanes")
+        lanes.MOST_BYTES, lanes.MOST_FILES = 1000, 2
+        with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryDirectory() as out:
+            folder, out = pathlib.Path(scratch), pathlib.Path(out)
+            (folder / "a.log").write_text("rows")
+            (folder / "a").mkdir()
+            (folder / "a" / "results.json").write_text("{}" * 2000)
+            for n, size in enumerate((600, 300, 700, 400, 900, 5000)):
+                (folder / "a" / f"kept{n}").write_bytes(bytes(size))
+            left_out = lanes.pack(folder, out)
+            held = {}
+            for path in sorted(out.iterdir()):
+                with tarfile.open(path) as archive:
+                    held[path.name] = archive.getnames()
+        self.assertEqual(held, {"results.tar.gz": ["a.log", "a/results.json"], "files-1.tar.gz": ["a/kept1", "a/kept3"], "files-2.tar.gz": ["a/kept0"]})
+        self.assertEqual(left_out, ["a/kept2", "a/kept4", "a/kept5"])
 
     def test_the_plans_here_name_suites_and_parts_that_there_are_and_fit_into_ten_minutes(self):
         suites, plans = script("gpu-check").SUITES, sorted((HERE / "plans").iterdir())
