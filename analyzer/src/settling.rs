@@ -30,7 +30,7 @@ pub(crate) fn mark(run: &mut Run) {
         let usual = usual.filter(|ns| (0..=SOON).contains(ns));
         let until = Span::new(span.end, span.end.saturating_add(SETTLES).min(next));
         let is_wrong = |ns: i64| ns < 0 || usual.is_some_and(|usual| ns > usual + LATER);
-        if let Some((at, _)) = soonest(run, until).into_iter().filter(|s| is_wrong(s.1)).next_back() {
+        if let Some((at, _)) = soonest(run, until).into_iter().rfind(|s| is_wrong(s.1)) {
             let end = (at + SLICE).min(until.end);
             found.push(Blind { span: Span::new(span.end, end), reason: Unobserved::Clock as u32 });
         }
