@@ -16,22 +16,29 @@ const BEFORE: u64 = 1_000_000_000;
 const SLICE: u64 = 50_000_000;
 /// Usually 4 to 6 us where a host is the limit; where the soonest takes longer than this, ns, something always is in the way and nothing can be told.
 const SOON: i64 = 20_000;
-/// So much later than usual is the clock's, ns.
-const LATER: i64 = 10_000;
+/// So much later than usual is the clock's, ns; much later than that is a queue before it.
+const LATER: (i64, i64) = (10_000, 100_000);
+/// Usual is what so many tenths of the slices are at most: where fewer have an operation that nothing is in the way of, nothing can be told.
+const USUAL: usize = 9;
 
 /// Marks what lies there as unobserved.
 pub(crate) fn mark(run: &mut Run) {
     let away: Vec<Span> =
         run.blind.iter().filter(|b| b.reason == Unobserved::Yielded as u32).map(|b| b.span).collect();
-    let mut found = Vec::new();
+    let mut found: Vec<Blind> = Vec::new();
+    let (mut usual, mut right_from) = (None, 0);
     for (n, span) in away.iter().enumerate() {
         let next = away.get(n + 1).map_or(u64::MAX, |s| s.start);
-        let usual = median(soonest(run, Span::new(span.start.saturating_sub(BEFORE), span.start)));
-        let usual = usual.filter(|ns| (0..=SOON).contains(ns));
-        let until = Span::new(span.end, span.end.saturating_add(SETTLES).min(next));
-        let is_wrong = |ns: i64| ns < 0 || usual.is_some_and(|usual| ns > usual + LATER);
+        // (not what a wrong clock gave behind the one before)
+        let before = Span::new(span.start.saturating_sub(BEFORE).max(right_from).min(span.start), span.start);
+        usual = usually(soonest(run, before)).or(usual);
+        let until = Span::new(span.end, span.end.saturating_add(SETTLES).min(next).max(span.end));
+        let is_later = |ns: i64, usual: i64| (usual + LATER.0..usual + LATER.1).contains(&ns);
+        let is_wrong = |ns: i64| ns < 0 || usual.is_some_and(|usual| is_later(ns, usual));
+        right_from = span.end;
         if let Some((at, _)) = soonest(run, until).into_iter().rfind(|s| is_wrong(s.1)) {
             let end = (at + SLICE).min(until.end);
+            right_from = end;
             found.push(Blind { span: Span::new(span.end, end), reason: Unobserved::Clock as u32 });
         }
     }
@@ -56,8 +63,11 @@ fn soonest(run: &Run, span: Span) -> Vec<(u64, i64)> {
     begins.zip(slices).filter_map(|(at, least)| Some((at, least?))).collect()
 }
 
-fn median(slices: Vec<(u64, i64)>) -> Option<i64> {
+/// How soon operations begin at most, but for a tenth of the slices; `None` where that is not soon.
+fn usually(slices: Vec<(u64, i64)>) -> Option<i64> {
     let mut all: Vec<i64> = slices.into_iter().map(|s| s.1).collect();
     all.sort_unstable();
-    all.get(all.len() / 2).copied()
+    all.get((all.len() * USUAL / 10).min(all.len().saturating_sub(1)))
+        .copied()
+        .filter(|ns| (0..=SOON).contains(ns))
 }

@@ -87,7 +87,10 @@ pub(crate) fn constructor() {
         stay_away_from(Some(sign));
         return;
     }
-    windows::linked_in::lead();
+    // (loaded late, by the driver say, it is too late for that, and the loader's lock is held while others may wait for it)
+    if is_only_thread() {
+        windows::linked_in::lead();
+    }
     let Some(path) = own_path() else { return };
     if let Some(taken) = environment::get("CUDA_INJECTION64_PATH") {
         // ours already (a child of ours), switched off, or another tool's: it stays, unless we are to record all the same

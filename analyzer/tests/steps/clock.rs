@@ -54,6 +54,25 @@ fn what_a_wrong_clock_gave_behind_another_profiler_is_not_observed() {
     }
 }
 
+/// Where the queue is deep between two waits a slice of time may hold no operation that begins soon after its launch.
+#[test]
+fn a_deep_queue_is_no_clock() {
+    for (kernels, us) in [(40, 2_000), (4, 25_000), (200, 900)] {
+        let mut p = Program::new();
+        let step = |p: &mut Program| {
+            (0..kernels).for_each(|_| p.launch("big_gemm", 264, us * 1000));
+            p.sync();
+        };
+        (0..30).for_each(|_| step(&mut p));
+        let mut e = Event::new(Kind::Unobserved, p.t, p.t + 300 * MS);
+        e.a = Unobserved::Yielded as u32;
+        p.b.on_recorder(e);
+        p.t += 300 * MS;
+        (0..60).for_each(|_| step(&mut p));
+        assert_eq!(clock_spans(&p.analyze().1), [], "{kernels} of {us} us");
+    }
+}
+
 #[test]
 fn a_clock_that_is_right_behind_another_profiler_hides_nothing() {
     let (p, _) = behind_a_profiler(|_| 0);

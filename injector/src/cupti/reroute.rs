@@ -119,8 +119,10 @@ fn lead(proton: bool, keeps_its_own: bool) {
             !is_left && neighbours::is_dlsym_client(object)
         }
 
-        fn replacement(&mut self, name: &[u8], _now: usize, _own: &Range<u64>) -> Option<usize> {
-            (name == b"dlsym").then_some(dlsym_of_client as *const () as usize)
+        fn replacement(&mut self, name: &[u8], now: usize, own: &Range<u64>) -> Option<usize> {
+            // the loader has still to add the object's base to what stands there: it would to ours
+            let is_relocated = now as u64 >= own.end.saturating_sub(own.start);
+            (name == b"dlsym" && is_relocated).then_some(dlsym_of_client as *const () as usize)
         }
     }
     imports::rewrite(&mut Clients { keeps_its_own });

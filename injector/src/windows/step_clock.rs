@@ -21,8 +21,11 @@ static LAUNCHES: AtomicU64 = AtomicU64::new(0);
 /// Launches through the driver in a program that launches through the runtime's library, too. They number no steps: Triton's benchmarks of a new
 /// kernel are repeated by time, on each rank as often as it can.
 static BY_DRIVER: AtomicU64 = AtomicU64::new(0);
-/// There was a launch through the runtime's library. (XLA, CuPy and programs with the runtime linked in make none.)
+/// Steps are numbered by launches through the runtime's library. (XLA, CuPy and programs with the runtime linked in make none, or a few.)
 static HAS_RUNTIME: AtomicBool = AtomicBool::new(false);
+/// Launches through the runtime's library in a program whose steps are numbered by the driver's so far, and how many of them change that.
+static STRAY: AtomicU64 = AtomicU64::new(0);
+const STRAYS: u64 = 1000;
 /// The function that comes once a step; 0: not known, 1: the program marks its steps.
 static ANCHOR: AtomicUsize = AtomicUsize::new(0);
 const MARKS: usize = 1;
@@ -95,10 +98,11 @@ impl Function {
 /// A launch through the runtime of this function (its handle, or a graph's).
 #[inline]
 pub(super) fn on_launch(function: usize) {
-    if !HAS_RUNTIME.load(Ordering::Relaxed) {
-        first_of_runtime();
+    if HAS_RUNTIME.load(Ordering::Relaxed) || is_of_runtime() {
+        note_launch(function);
+    } else {
+        BY_DRIVER.fetch_add(1, Ordering::Relaxed);
     }
-    note_launch(function);
 }
 
 /// A launch through the driver.
@@ -111,23 +115,28 @@ pub(super) fn on_driver_launch(function: usize) {
     }
 }
 
-/// Steps are numbered by the runtime's launches from now on.
+/// Are steps numbered by the runtime's launches from now on: nothing else launches, or these are many?
 #[cold]
 #[inline(never)]
-fn first_of_runtime() {
+fn is_of_runtime() -> bool {
+    let has_others = LAUNCHES.load(Ordering::Relaxed) > 0;
+    if has_others && STRAY.fetch_add(1, Ordering::Relaxed) + 1 < STRAYS {
+        return false;
+    }
     if !HAS_RUNTIME.swap(true, Ordering::Relaxed) {
         BY_DRIVER.fetch_add(LAUNCHES.swap(0, Ordering::Relaxed), Ordering::Relaxed);
         if source() != Source::Marks {
             forget();
         }
     }
+    true
 }
 
 #[inline]
 fn note_launch(function: usize) {
     let number = LAUNCHES.fetch_add(1, Ordering::Relaxed);
     let anchor = ANCHOR.load(Ordering::Relaxed);
-    if anchor == function {
+    if anchor == function && anchor > MARKS {
         let gap = number.wrapping_sub(LAST_NUMBER.swap(number, Ordering::Relaxed));
         if gap != GAP.load(Ordering::Relaxed) {
             BREAKS.fetch_add(1, Ordering::Relaxed);
@@ -295,6 +304,9 @@ impl Search {
             forget();
         }
         let launches = LAUNCHES.load(Ordering::Relaxed);
+        if self.looks.back().is_some_and(|l| launches < l.1) {
+            self.looks.clear(); // they are numbered anew
+        }
         self.looks.push_back((now, launches));
         while self.looks.get(1).is_some_and(|l| l.0 + UNBROKEN <= now) {
             self.looks.pop_front();
@@ -404,17 +416,22 @@ mod tests {
     }
 
     #[test]
-    fn launches_through_the_driver_number_steps_until_there_is_one_through_the_runtime() {
+    fn launches_through_the_driver_number_steps_until_there_are_many_through_the_runtime() {
         let numbers = || (LAUNCHES.load(Ordering::Relaxed), launches());
         for function in [0x10, 0x20, 0x10] {
             on_driver_launch(function);
         }
         assert_eq!(numbers(), (3, 3));
+        for _ in 1..STRAYS {
+            on_launch(0x30); // a library's in a program of XLA's
+        }
+        on_driver_launch(0x20);
+        assert_eq!(numbers(), (4, STRAYS + 3), "counted, and no more");
         on_launch(0x30);
-        assert_eq!(numbers(), (1, 4), "numbers begin anew, launches do not");
+        assert_eq!(numbers(), (1, STRAYS + 4), "numbers begin anew, launches do not");
         on_driver_launch(0x10);
         on_launch(0x30);
-        assert_eq!(numbers(), (2, 6));
+        assert_eq!(numbers(), (2, STRAYS + 6));
     }
 
     #[test]

@@ -57,7 +57,7 @@ pub(super) fn why() -> Option<String> {
 
 /// The one line of a run that was killed where no private folder can be had at all: what it recorded was in memory alone.
 pub(super) fn nowhere(status: &ExitStatus) -> Option<String> {
-    let killed = status.signal().is_some() || status.code().is_some_and(|code| code > 128);
+    let killed = status.signal().is_some() || status.code().is_some_and(|code| (129..=192).contains(&code));
     if !killed {
         return None;
     }
