@@ -21,6 +21,9 @@ const LATER: (i64, i64) = (10_000, 100_000);
 /// Usual is what so many tenths of the slices are at most: where fewer have an operation that nothing is in the way of, nothing can be told.
 const USUAL: usize = 9;
 
+/// Fewer slices than these tell nothing: of what is usual, of a clock that runs away.
+const LEAST: (usize, usize) = (5, 3);
+
 /// Marks what lies there as unobserved.
 pub(crate) fn mark(run: &mut Run) {
     let away: Vec<Span> =
@@ -36,7 +39,9 @@ pub(crate) fn mark(run: &mut Run) {
         let is_later = |ns: i64, usual: i64| (usual + LATER.0..usual + LATER.1).contains(&ns);
         let is_wrong = |ns: i64| ns < 0 || usual.is_some_and(|usual| is_later(ns, usual));
         right_from = span.end;
-        if let Some((at, _)) = soonest(run, until).into_iter().rfind(|s| is_wrong(s.1)) {
+        let wrong: Vec<u64> =
+            soonest(run, until).into_iter().filter(|s| is_wrong(s.1)).map(|s| s.0).collect();
+        if let Some(at) = wrong.last().filter(|_| wrong.len() >= LEAST.1) {
             let end = (at + SLICE).min(until.end);
             right_from = end;
             found.push(Blind { span: Span::new(span.end, end), reason: Unobserved::Clock as u32 });
@@ -67,7 +72,6 @@ fn soonest(run: &Run, span: Span) -> Vec<(u64, i64)> {
 fn usually(slices: Vec<(u64, i64)>) -> Option<i64> {
     let mut all: Vec<i64> = slices.into_iter().map(|s| s.1).collect();
     all.sort_unstable();
-    all.get((all.len() * USUAL / 10).min(all.len().saturating_sub(1)))
-        .copied()
-        .filter(|ns| (0..=SOON).contains(ns))
+    let found = all.get(all.len() * USUAL / 10).filter(|_| all.len() >= LEAST.0);
+    found.copied().filter(|ns| (0..=SOON).contains(ns))
 }

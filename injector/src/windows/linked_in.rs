@@ -39,7 +39,7 @@ impl imports::Rewrite for LinkedIn {
     }
 }
 
-/// Neither the system's, nor CUDA's own, nor PyTorch's: they call the runtime's library.
+/// Neither the system's, nor CUDA's own, nor PyTorch's (they call the runtime's library), nor the interpreter.
 fn is_looked_at(path: &[u8]) -> bool {
     const SYSTEM: [&[u8]; 4] = [b"/lib/", b"/lib64/", b"/usr/lib/", b"/usr/lib64/"];
     const CUDAS: [&[u8]; 12] = [
@@ -56,7 +56,7 @@ fn is_looked_at(path: &[u8]) -> bool {
         b"libnv",
         b"libnccl",
     ];
-    const NOT: [&[u8]; 3] = [b"libtorch", b"libc10", b"libgapprobe"];
+    const NOT: [&[u8]; 4] = [b"libtorch", b"libc10", b"libpython", b"libgapprobe"];
     let file = loader::file_name(path);
     path.contains(&b'/')
         && !SYSTEM.iter().any(|folder| path.starts_with(folder))
