@@ -88,13 +88,14 @@ pub(crate) fn constructor() {
         return;
     }
     // (loaded late, by the driver say, it is too late for that, and the loader's lock is held while others may wait for it)
-    if is_only_thread() {
+    let is_alone = is_only_thread();
+    if is_alone {
         windows::linked_in::lead();
     }
     let Some(path) = own_path() else { return };
     if let Some(taken) = environment::get("CUDA_INJECTION64_PATH") {
         // ours already (a child of ours), switched off, or another tool's: it stays, unless we are to record all the same
-        if taken != path && taken != b"none" && is_only_thread() {
+        if taken != path && taken != b"none" && is_alone {
             let changes = match (copies::is_ours(taken), environment::get(nvtx::VARIABLE)) {
                 (true, None) => vec![copies::entry(nvtx::VARIABLE, &path)], // a copy that hands on to us
                 (true, Some(_)) => Vec::new(),
@@ -109,7 +110,7 @@ pub(crate) fn constructor() {
     let entry = |name: &str| copies::entry(name, &path);
     match environment::get(nvtx::VARIABLE) {
         // NVTX itself loads us, some time in the run, and other threads may be reading the environment
-        Some(nvtx) if nvtx == path && !is_only_thread() => {}
+        Some(nvtx) if nvtx == path && !is_alone => {}
         Some(_) => {
             environment::add(&[entry("CUDA_INJECTION64_PATH")]);
         }

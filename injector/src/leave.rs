@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // COLD
 //! The program ends: flush, last round, trace, summary and line, within one deadline (`GAPPROBE_EXIT_MS`). The work is
-//! done on threads of ours, which have been there since recording began; the exiting thread only waits, takes no lock
+//! done on threads of ours, which have been there since recording began; the exiting thread only waits, takes no lock for long,
 //! allocates nothing and asks no disk: it may be in a signal handler that interrupted malloc, or be allowed no more threads, and the disk may be
 //! another machine's that does not answer. What is not done in time stays in the recording, and the line names the command that finishes it. Never
 //! `cuptiFinalize`, nothing in destructors.
@@ -83,7 +83,7 @@ fn see_the_report_made(settings: &Settings) {
     if !DONE.load(Ordering::Acquire) && !SPOKEN.swap(true, Ordering::AcqRel) {
         // the thread that writes ends with the process, wherever it is: nobody else would remove its half file
         give_up();
-        unfinished(recording::shown_path(), settings.exit_ms, settings.run_id.is_some());
+        unfinished(settings);
     }
     if flight::is_busy() {
         give_up(); // its thread ends with the process, too
@@ -118,12 +118,13 @@ pub(crate) fn remove_half_files() {
     REMOVED.store(true, Ordering::Release);
 }
 
-/// `taken_up`: `gapprobe run` makes the report then, and removes the recording.
-fn unfinished(recording: Option<&[u8]>, exit_ms: u64, taken_up: bool) {
+/// Says so, and what comes of the recording: `gapprobe run` makes the report then, and removes it.
+fn unfinished(settings: &Settings) {
+    let (exit_ms, taken_up) = (settings.exit_ms, settings.run_id.is_some());
     let mut digits = [0; 20];
     let start: &[u8] = b"gapprobe: the report was not ready within ";
     let (ms, end): (&[u8], &[u8]) = (decimal(exit_ms, &mut digits), b" ms (GAPPROBE_EXIT_MS)");
-    match recording {
+    match recording::shown_path() {
         Some(path) if taken_up => {
             say::parts(&[start, ms, end, b"; gapprobe run goes on with the recording ", path]);
         }
@@ -172,7 +173,7 @@ fn report(deadline: Instant) {
     let Some(mut guard) = RECORDER.try_lock_until(deadline) else {
         // the drain thread hangs in a write, say: whoever is first at the deadline says so
         if !SPOKEN.swap(true, Ordering::AcqRel) {
-            unfinished(recording::shown_path(), settings.exit_ms, settings.run_id.is_some());
+            unfinished(settings);
         }
         return;
     };

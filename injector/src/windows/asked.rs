@@ -108,12 +108,15 @@ fn in_place_of_answer(
         let stripped = bare.strip_suffix(b"_ptsz");
         stripped.unwrap_or(bare) == name && stripped.is_some() == per_thread
     };
-    ASKED.iter().find(is_it).filter(|l| l.takes(found as usize)).map(|l| l.ours() as *mut c_void)
+    ASKED.iter().find(is_it).and_then(|lead| in_front_of(lead, found))
 }
 
 /// Ours of this name, where it hands on to `found`, or to nothing yet.
 fn take(table: &'static [Lead], name: &[u8], found: *mut c_void) -> Option<*mut c_void> {
-    let lead = table.iter().find(|l| l.name().to_bytes() == name)?;
+    in_front_of(table.iter().find(|l| l.name().to_bytes() == name)?, found)
+}
+
+fn in_front_of(lead: &Lead, found: *mut c_void) -> Option<*mut c_void> {
     lead.takes(found as usize).then(|| lead.ours() as *mut c_void)
 }
 

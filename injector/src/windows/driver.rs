@@ -45,25 +45,23 @@ type LaunchGraph = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
 /// CUDA_ERROR_NOT_INITIALIZED, for a call that cannot come: a slot leads here only once the function behind it is known.
 const NOT_INITIALIZED: c_int = 3;
 
-/// The functions by name: as slots hold them and `dlsym` finds them. (`_ptsz`: no stream means the thread's own.)
-pub(super) static LAUNCHES: [Lead; 6] = [
-    Lead::new(c"cuLaunchKernel", pack(DRIVER, 307), || launch::<0> as Launch as usize),
-    Lead::new(c"cuLaunchKernel_ptsz", pack(DRIVER, 442), || launch::<1> as Launch as usize),
-    Lead::new(c"cuLaunchKernelEx", pack(DRIVER, 652), || launch_ex::<2> as LaunchEx as usize),
-    Lead::new(c"cuLaunchKernelEx_ptsz", pack(DRIVER, 653), || launch_ex::<3> as LaunchEx as usize),
-    Lead::new(c"cuGraphLaunch", pack(DRIVER, 514), || launch_graph::<4> as LaunchGraph as usize),
-    Lead::new(c"cuGraphLaunch_ptsz", pack(DRIVER, 515), || launch_graph::<5> as LaunchGraph as usize),
-];
-
-/// The same as `cuGetProcAddress` gives them, which need not be where their names lead.
-pub(super) static ASKED: [Lead; 6] = [
-    Lead::new(c"cuLaunchKernel", pack(DRIVER, 307), || launch::<6> as Launch as usize),
-    Lead::new(c"cuLaunchKernel_ptsz", pack(DRIVER, 442), || launch::<7> as Launch as usize),
-    Lead::new(c"cuLaunchKernelEx", pack(DRIVER, 652), || launch_ex::<8> as LaunchEx as usize),
-    Lead::new(c"cuLaunchKernelEx_ptsz", pack(DRIVER, 653), || launch_ex::<9> as LaunchEx as usize),
-    Lead::new(c"cuGraphLaunch", pack(DRIVER, 514), || launch_graph::<10> as LaunchGraph as usize),
-    Lead::new(c"cuGraphLaunch_ptsz", pack(DRIVER, 515), || launch_graph::<11> as LaunchGraph as usize),
-];
+/// The functions, with ours of these numbers before them. (`_ptsz`: no stream means the thread's own.)
+macro_rules! table {
+    ($a:literal $b:literal $c:literal $d:literal $e:literal $f:literal) => {
+        [
+            Lead::new(c"cuLaunchKernel", pack(DRIVER, 307), || launch::<$a> as Launch as usize),
+            Lead::new(c"cuLaunchKernel_ptsz", pack(DRIVER, 442), || launch::<$b> as Launch as usize),
+            Lead::new(c"cuLaunchKernelEx", pack(DRIVER, 652), || launch_ex::<$c> as LaunchEx as usize),
+            Lead::new(c"cuLaunchKernelEx_ptsz", pack(DRIVER, 653), || launch_ex::<$d> as LaunchEx as usize),
+            Lead::new(c"cuGraphLaunch", pack(DRIVER, 514), || launch_graph::<$e> as LaunchGraph as usize),
+            Lead::new(c"cuGraphLaunch_ptsz", pack(DRIVER, 515), || launch_graph::<$f> as LaunchGraph as usize),
+        ]
+    };
+}
+/// By name: as slots hold them and `dlsym` finds them.
+pub(super) static LAUNCHES: [Lead; 6] = table!(0 1 2 3 4 5);
+/// As `cuGetProcAddress` gives them, which need not be where their names lead.
+pub(super) static ASKED: [Lead; 6] = table!(6 7 8 9 10 11);
 
 /// The function behind ours of this number: of the one table, then of the other.
 fn real<const N: usize>() -> usize {

@@ -7,7 +7,8 @@
 //! counted in launches, and how often in a row it was the same. Of those that have come evenly for two seconds without a break (a
 //! layer's or an optimizer's own function breaks at the end of each step) the one with the longest distance is the anchor; where
 //! several have it, the one that comes first in the step. An anchor that breaks later was none, and a longer distance is looked for.
-//! All ranks of a job launch the same sequence and find the same anchor and the same step numbers, without a word between them.
+//! All ranks of a job launch the same sequence and find the same anchor and the same step numbers, without a word between them (but where XLA shares
+//! out among them what it tries out first: docs/windows.md).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -18,8 +19,8 @@ use crate::{clock, drain};
 
 /// Launches seen, of all threads: those that number the steps.
 static LAUNCHES: AtomicU64 = AtomicU64::new(0);
-/// Launches through the driver in a program that launches through the runtime's library, too. They number no steps: Triton's benchmarks of a new
-/// kernel are repeated by time, on each rank as often as it can.
+/// Launches that number no steps: through the driver in a program that launches through the runtime's library, too (Triton's benchmarks of a new
+/// kernel are repeated by time, on each rank as often as it can), and the few ([`STRAYS`]) through that library in one that launches through the driver.
 static BY_DRIVER: AtomicU64 = AtomicU64::new(0);
 /// Steps are numbered by launches through the runtime's library. (XLA, CuPy and programs with the runtime linked in make none, or a few.)
 static HAS_RUNTIME: AtomicBool = AtomicBool::new(false);

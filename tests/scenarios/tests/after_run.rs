@@ -85,6 +85,12 @@ fn a_process_that_goes_on_is_not_waited_for() {
     assert!(run.wall.as_millis() < 5000, "{:?}", run.wall);
 }
 
+#[track_caller]
+fn does_not_say_that_nothing_was_recorded(script: &str) {
+    let run = run(script);
+    assert!(!run.stderr.contains("nothing was recorded"), "{script}: {}", run.stderr);
+}
+
 /// That nothing was recorded is said where no process used CUDA, and where none has the library; not where one of them recorded, or
 /// said by itself why it did not.
 #[test]
@@ -104,8 +110,7 @@ fn a_run_without_cuda_says_that_nothing_was_recorded() {
         "GAPPROBE_CUPTI=/nowhere $SIM/loop 10 20 20",
         "NSYS_PROFILING_SESSION_ID=17 $SIM/loop 10 20 20",
     ] {
-        let run = run(script);
-        assert!(!run.stderr.contains("nothing was recorded"), "{script}: {}", run.stderr);
+        does_not_say_that_nothing_was_recorded(script);
     }
 }
 
@@ -150,8 +155,7 @@ fn a_recording_that_was_in_memory_alone_is_said_to_be_lost() {
         "unset SIM_TRUTH; (ulimit -f 0; exec $SIM/loop 10 20 20 >/dev/null)",
         "$SIM/loop 10 20 20 & $SIM/loop 10 20 20; wait",
     ] {
-        let run = run(script);
-        assert!(!run.stderr.contains("nothing was recorded"), "{script}: {}", run.stderr);
+        does_not_say_that_nothing_was_recorded(script);
     }
 }
 

@@ -82,6 +82,9 @@ fn keeps(version: &str) -> bool {
 
 /// Which libcupti a program would find, and what is to be known of it.
 pub(super) fn check() -> Vec<Finding> {
+    if let Some(named) = named() {
+        return vec![named];
+    }
     let found = found();
     let keep: Vec<&str> = found.iter().map(|c| c.version.as_str()).filter(|v| keeps(v)).collect();
     let kept = keep.first().map(|version| {
@@ -110,18 +113,20 @@ fn found() -> Vec<Cupti> {
     found
 }
 
+/// The one that the settings name.
+fn named() -> Option<Finding> {
+    let path = std::env::var_os(setting::CUPTI).filter(|v| !v.is_empty()).map(PathBuf::from)?;
+    Some(match path.is_file() {
+        true => ok("cupti", format!("{} (GAPPROBE_CUPTI)", path.display())),
+        false => problem(
+            "cupti",
+            format!("GAPPROBE_CUPTI names {}, which is no file", path.display()),
+            "unset GAPPROBE_CUPTI",
+        ),
+    })
+}
+
 fn which(found: &[Cupti]) -> Finding {
-    if let Some(path) = std::env::var_os(setting::CUPTI).filter(|v| !v.is_empty()).map(PathBuf::from) {
-        return if path.is_file() {
-            ok("cupti", format!("{} (GAPPROBE_CUPTI)", path.display()))
-        } else {
-            problem(
-                "cupti",
-                format!("GAPPROBE_CUPTI names {}, which is no file", path.display()),
-                "unset GAPPROBE_CUPTI",
-            )
-        };
-    }
     let mut listed: Vec<String> = Vec::new();
     for one in found {
         let text = format!("{} ({})", one.version, one.path.display());
