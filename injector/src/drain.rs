@@ -78,6 +78,10 @@ pub(crate) struct Recorder {
     /// How far the GPU's records were delivered when the last round began, ns.
     delivered_to: u64,
     ticks: Keeper,
+    /// When the rings were emptied last; the longest time between two such times, and the longest update of the file, ns.
+    emptied_at: u64,
+    longest_pause: u64,
+    longest_write: u64,
 }
 
 /// The recorder, from the first GPU use on.
@@ -123,6 +127,9 @@ impl Recorder {
             fresh_until: 0,
             delivered_to: 0,
             ticks: Keeper::default(),
+            emptied_at: now,
+            longest_pause: 0,
+            longest_write: 0,
         }
     }
 
@@ -158,6 +165,9 @@ impl Recorder {
         sites.begin_round(now);
         callers.begin_round();
         let mut calls = 0;
+        let emptied_at = clock::monotonic();
+        let pause = emptied_at.saturating_sub(std::mem::replace(&mut self.emptied_at, emptied_at));
+        self.longest_pause = self.longest_pause.max(pause);
         hostpool::drain(|tid, words| {
             if sites.take(words, store)
                 || callers.take(words, store)
@@ -263,7 +273,9 @@ impl Recorder {
         self.header.segments_used = self.store.begun();
         self.store.image.put_header(&self.header.encode());
         if let Some(mirror) = &mut self.mirror {
+            let began = clock::monotonic();
             mirror.update(&mut self.store, &self.header);
+            self.longest_write = self.longest_write.max(clock::monotonic().saturating_sub(began));
         }
     }
 

@@ -102,6 +102,10 @@ totals! {
     InSyncCall = 38, "in_sync_call";
     /// Traces that the flight recorder wrote (`GAPPROBE_FLIGHT`).
     Flights = 39, "flights";
+    /// Longest time between two times at which the rings of the program's threads were emptied, ns: what a ring must hold.
+    LongestPauseNs = 40, "longest_pause_ns";
+    /// Longest time that bringing the recording file up to date took, ns.
+    LongestWriteNs = 41, "longest_write_ns";
 }
 
 /// What CUPTI leaves on each launch of [`Total::LaunchesBetween`] once it was switched on a second time, ns: eager PyTorch in turns with

@@ -70,6 +70,8 @@ impl Recorder {
             (Total::CallbackNs, callbacks / 2 * callbacks_ns()),
             (Total::LongestFlushNs, flush::longest()),
             (Total::MirrorBytes, self.mirror.as_ref().map_or(0, |m| m.bytes)),
+            (Total::LongestPauseNs, self.longest_pause),
+            (Total::LongestWriteNs, self.longest_write),
             (Total::Recycled, recycled),
             (Total::Overwritten, overwritten),
         ];

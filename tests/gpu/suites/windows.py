@@ -22,6 +22,7 @@ SOAK = 30_000_000
 # with which CUPTI -> its release; None: the machine's, which may keep host memory of each launch (docs/windows.md)
 SOAKS = {"machine": None, "13.5": "13.5"}
 WITHOUT_LINE = ("caller_dropped", "site_dropped")  # the call is recorded; where a ring was half full its place was left out
+LONGEST = {"pause between emptying the rings": "longest_pause_ns", "write to the recording": "longest_write_ns", "flush": "longest_flush_ns"}
 SOAK_S = 200  # less than that left: not begun
 LOOKED_AT = 0.1  # window_steps.cu first looks at what there is when this part of the launches was made
 
@@ -96,6 +97,7 @@ def judge_soak(plan, name, ended):
     lost = {k: v for k, v in losses.items() if v and k not in WITHOUT_LINE}
     plan.row(NAME, f"{label}: losses", not lost, lost or "none", "none")
     plan.row(NAME, f"{label}: calls without their line", INFO, sum(losses.get(k) or 0 for k in WITHOUT_LINE))
+    plan.row(NAME, f"{label}: longest", INFO, ", ".join(f"{what} {(totals.get(key) or 0) / 1e6:.1f} ms" for what, key in LONGEST.items()))
     zero = losses.get("zero_timestamp")
     plan.row(NAME, f"{label}: zero timestamps", zero == 0, zero, "0")
     # what the summary says CUPTI keeps of all launches at most: a release that is known to keep nothing has none
