@@ -16,7 +16,7 @@ use trace::{DeviceInfo, Loss, Total};
 use crate::cupti::{buffers, callbacks, choose, opened, raw, reroute, session};
 use crate::drain::{self, Recorder, RECORDER};
 use crate::program::Capture;
-use crate::recording::Mirror;
+use crate::recording::{writer, Mirror};
 use crate::settings::{self, Settings};
 use crate::store::image::Image;
 use crate::store::Store;
@@ -306,8 +306,13 @@ fn prepare_recording() {
         off("not recording: no memory for the rings (GAPPROBE_MAX_MB)");
         return;
     };
-    let recorder = new_recorder(image, settings, callers);
+    let (recorder, mirror) = new_recorder(image, settings, callers);
     *RECORDER.lock() = Some(recorder);
+    if mirror.is_some_and(|mirror| spawn_quietly("gapprobe-file", move || writer::run(mirror, image))) {
+        writer::open();
+    } else {
+        losses::add(Loss::MirrorWrite, 1); // memory only
+    }
     if !spawn_quietly("gapprobe-flush", flush::run) || !spawn_quietly("gapprobe-exit", leave::run) {
         losses::add(Loss::NoDrainThread, 1);
         off("not recording: the background thread could not be started");
@@ -327,7 +332,7 @@ fn prepare_recording() {
     }
 }
 
-fn new_recorder(image: Image, settings: &Settings, callers: callers::Callers) -> Recorder {
+fn new_recorder(image: Image, settings: &Settings, callers: callers::Callers) -> (Recorder, Option<Mirror>) {
     let (monotonic, realtime) = clock::pair();
     let (rank, world, local) = identity::ranks();
     let host = identity::host();
@@ -365,9 +370,6 @@ fn new_recorder(image: Image, settings: &Settings, callers: callers::Callers) ->
         clock::monotonic() & 0xff_ffff
     );
     let mirror = Mirror::create(&name, image.segments());
-    if mirror.is_none() {
-        losses::add(Loss::MirrorWrite, 1);
-    }
     let mut store = Store::new(image);
     store.attribute("gapprobe.version", env!("CARGO_PKG_VERSION"));
     if let Some(session) = session {
@@ -392,7 +394,7 @@ fn new_recorder(image: Image, settings: &Settings, callers: callers::Callers) ->
         let soname = session.path.rsplit('/').next().unwrap_or("");
         raw::RawFile::create(path, session.version, soname, monotonic)
     });
-    Recorder::new(store, mirror, header, capture, callers, Windows::new(settings, monotonic), raw)
+    (Recorder::new(store, header, capture, callers, Windows::new(settings, monotonic), raw), mirror)
 }
 
 /// What the driver says of a device: plain attribute queries that need no context and touch no stream.

@@ -52,7 +52,7 @@ fn folders() -> impl Iterator<Item = PathBuf> {
     // SAFETY: takes nothing, cannot fail.
     let uid = unsafe { libc::geteuid() };
     let ours = move |m: fs::Metadata| m.is_dir() && m.uid() == uid && m.mode() & 0o077 == 0;
-    recording::private_directories().filter(move |f| fs::symlink_metadata(f).is_ok_and(ours))
+    recording::folders::private_directories().filter(move |f| fs::symlink_metadata(f).is_ok_and(ours))
 }
 
 /// How long ago a file was written; `None` where it is not there, or of the future.
@@ -140,12 +140,12 @@ pub(crate) struct Attaching;
 
 /// We begin to attach.
 pub(crate) fn attaching() -> Attaching {
-    let name = place::attaching(&recording::owner(), job());
-    for folder in recording::private_directories() {
+    let name = place::attaching(&recording::folders::owner(), job());
+    for folder in recording::folders::private_directories() {
         let path = folder.join(&name);
         let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC;
         let new = || File::options().write(true).create_new(true).mode(0o600).custom_flags(flags).open(&path);
-        if recording::open_private(&folder).is_none() || new().is_err() {
+        if recording::folders::open_private(&folder).is_none() || new().is_err() {
             continue;
         }
         if let Ok(file) = CString::new(path.as_os_str().as_bytes()) {

@@ -3,14 +3,16 @@
 //! The background thread: takes what the program's threads and CUPTI left, puts it into the store, mirrors the store to
 //! disk. All its signals are blocked. (Asking CUPTI for buffers is a thread of its own, `flush`: it may take seconds.)
 //!
-//! The recorder's lock is held while buffers and rings are taken and while the mirror is written, never across a call
-//! that makes CUPTI call us back. No callback takes it. Who leaves takes it over (`leave`). `drain/facts.rs`: header and names.
+//! The recorder's lock is held while buffers and rings are taken, never across a write to a disk or a call
+//! that makes CUPTI call us back. No callback takes it. Who leaves takes it over (`leave`). `drain/facts.rs`: header and names; `drain/pace.rs`: how soon the next round comes.
 
 mod facts;
+mod pace;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use pace::Pace;
 use parking_lot::Mutex;
 use trace::event::{Event, Kind, Unobserved};
 use trace::header::{state, Header};
@@ -24,20 +26,13 @@ use crate::cupti::{arbiter, buffers, decode, session, streams, walk};
 use crate::front::Front;
 use crate::program::{Capture, Marks};
 use crate::python::sites::Sites;
-use crate::recording::Mirror;
+use crate::recording::writer;
 use crate::store::Store;
 use crate::threads::Signal;
 use crate::ticks::Keeper;
 use crate::windows::{Around, Windows};
 use crate::{clock, flush, hostpool, lifecycle, losses, recording, stopped};
 
-/// Longest pause between two rounds, ms.
-const PERIOD_MS: u64 = 50;
-/// Pause while a ring or the pool fills quickly, ms.
-const SHORTEST_PERIOD_MS: u64 = 5;
-/// So long after recording begins, or goes on after as long, rounds follow each other that closely, ns: how fast rings fill is not known yet, and a thread that launches
-/// 230,000 times a second fills its own in 36 ms (H100: windows of 60 ms lost most of their calls).
-const FRESH: u64 = 250_000_000;
 /// Between two looks at how fast records come, ns.
 const RATE_PERIOD: u64 = 250_000_000;
 /// Between two updates of the recording file, ns: every round that is not hurried. An event waits for the round and for
@@ -54,8 +49,6 @@ const BUFFER_TIME: u64 = 100_000_000;
 pub(crate) struct Recorder {
     /// The rings of the recording.
     pub(crate) store: Store,
-    /// What survives SIGKILL; `None`: memory only.
-    pub(crate) mirror: Option<Mirror>,
     /// The header as of the last round.
     pub(crate) header: Header,
     decoder: decode::Decoder,
@@ -72,16 +65,10 @@ pub(crate) struct Recorder {
     last_clock: u64,
     last_mirror: u64,
     rate_since: u64,
-    /// The last round in which anything was recorded, and how long it is new that anything is, ns.
-    on_at: u64,
-    fresh_until: u64,
     /// How far the GPU's records were delivered when the last round began, ns.
     delivered_to: u64,
     ticks: Keeper,
-    /// When the rings were emptied last; the longest time between two such times, and the longest update of the file, ns.
-    emptied_at: u64,
-    longest_pause: u64,
-    longest_write: u64,
+    pace: Pace,
 }
 
 /// The recorder, from the first GPU use on.
@@ -97,7 +84,6 @@ impl Recorder {
     /// A recorder that begins now.
     pub(crate) fn new(
         store: Store,
-        mirror: Option<Mirror>,
         header: Header,
         capture: Capture,
         callers: Callers,
@@ -107,7 +93,6 @@ impl Recorder {
         let now = clock::monotonic();
         Recorder {
             store,
-            mirror,
             header,
             decoder: decode::Decoder::new(raw),
             unanswered: Unanswered::default(),
@@ -123,18 +108,14 @@ impl Recorder {
             last_clock: 0,
             last_mirror: 0,
             rate_since: now,
-            on_at: 0,
-            fresh_until: 0,
             delivered_to: 0,
             ticks: Keeper::default(),
-            emptied_at: now,
-            longest_pause: 0,
-            longest_write: 0,
+            pace: Pace::default(),
         }
     }
 
     /// One round: rings and buffers into the store; header, and the file where it is due.
-    pub(crate) fn round(&mut self, mirror_now: bool) {
+    pub(crate) fn round(&mut self) {
         self.ticks.keep();
         let now = clock::monotonic();
         // the promise before the buffers: a flush that ends while we decode has given back buffers we did not take
@@ -152,10 +133,7 @@ impl Recorder {
             },
         );
         if self.capture.is_on() {
-            // (a program that switches all the time tells how fast its calls come)
-            if now.saturating_sub(std::mem::replace(&mut self.on_at, now)) > FRESH {
-                self.fresh_until = now + FRESH;
-            }
+            self.pace.recording(now);
         }
         // the buffers first, then the rings, then decode: a capture mark is known before the ops launched after it
         let full = buffers::take_full();
@@ -166,9 +144,7 @@ impl Recorder {
         callers.begin_round();
         let mut calls = 0;
         let emptied_at = clock::monotonic();
-        let pause = emptied_at.saturating_sub(std::mem::replace(&mut self.emptied_at, emptied_at));
-        self.longest_pause = self.longest_pause.max(pause);
-        hostpool::drain(|tid, words| {
+        let most = hostpool::drain(|tid, words| {
             if sites.take(words, store)
                 || callers.take(words, store)
                 || marks.take(tid, words, store, capture)
@@ -185,6 +161,7 @@ impl Recorder {
                 decoder.host_event(tid, event, store, capture);
             }
         });
+        self.pace.emptied(emptied_at, most);
         marks.settle();
         callers.settle(store);
         decoder.count(Total::Callbacks, calls * 2);
@@ -232,16 +209,17 @@ impl Recorder {
         }
         self.adapt_buffers(now);
         self.refresh_header(now);
-        if mirror_now || now.saturating_sub(self.last_mirror) >= MIRROR_PERIOD {
+        if now.saturating_sub(self.last_mirror) >= MIRROR_PERIOD {
             self.last_mirror = now;
-            self.write_mirror();
+            self.stand();
+            writer::offer(&mut self.store, &self.header);
         }
     }
 
     /// Opens the control socket beside the recording. Where that cannot be, the recording says why: who asks for it reads
     /// that first.
     fn listen(&mut self) -> Option<Control> {
-        let folder = recording::path()?.parent()?;
+        let folder = recording::folder()?;
         match Control::open(folder) {
             Ok(control) => Some(control),
             Err(e) => {
@@ -269,14 +247,10 @@ impl Recorder {
         }
     }
 
-    fn write_mirror(&mut self) {
+    /// The header, in the image; the file follows as fast as its disk lets it.
+    fn stand(&mut self) {
         self.header.segments_used = self.store.begun();
         self.store.image.put_header(&self.header.encode());
-        if let Some(mirror) = &mut self.mirror {
-            let began = clock::monotonic();
-            mirror.update(&mut self.store, &self.header);
-            self.longest_write = self.longest_write.max(clock::monotonic().saturating_sub(began));
-        }
     }
 
     /// Small buffers where launches are slow, so that the newest records come back in time (see `buffers`).
@@ -327,7 +301,7 @@ impl Recorder {
         self.header.state = state::CLOSED;
         self.refresh_header(now);
         self.header.exit_monotonic = now;
-        self.write_mirror();
+        self.stand();
     }
 }
 
@@ -375,20 +349,14 @@ pub(crate) fn run() {
     // SIGXFSZ)
     let mut control = None;
     if let Some(recorder) = RECORDER.lock().as_mut() {
-        recorder.write_mirror();
+        recorder.stand();
+        writer::offer(&mut recorder.store, &recorder.header);
         control = recorder.listen();
     }
-    let (mut drained, mut soon) = (clock::monotonic(), SHORTEST_PERIOD_MS);
+    let mut pause = pace::SHORTEST_MS;
     loop {
-        let now = clock::monotonic();
-        let ms = match buffers::under_pressure() {
-            true => SHORTEST_PERIOD_MS,
-            false => {
-                hostpool::quarter_full_in((now - drained) / 1_000_000).clamp(SHORTEST_PERIOD_MS, PERIOD_MS)
-            }
-        };
-        drained = now;
-        WAKE.wait(Duration::from_millis(ms.min(soon)));
+        let ms = if buffers::under_pressure() { pace::SHORTEST_MS } else { pause };
+        WAKE.wait(Duration::from_millis(ms));
         WAKE.take();
         if lifecycle::get() == lifecycle::State::Inert {
             return;
@@ -405,9 +373,8 @@ pub(crate) fn run() {
                 let all = recorder.capture.is_wanted() && recorder.windows.record_all();
                 control.poll(clock::monotonic(), all);
             }
-            recorder.round(false);
-            let is_fresh = clock::monotonic() < recorder.fresh_until;
-            soon = recorder.callers.period(if is_fresh { SHORTEST_PERIOD_MS } else { PERIOD_MS });
+            recorder.round();
+            pause = recorder.callers.period(recorder.pace.pause_ms(clock::monotonic()));
         }
         ROUNDS.fetch_add(1, Ordering::AcqRel);
         DRAIN_CPU.store(clock::thread_cpu(), Ordering::Relaxed);

@@ -16,8 +16,8 @@ use trace::Loss;
 
 use crate::drain::RECORDER;
 use crate::guard::guard;
+use crate::recording::writer;
 use crate::settings::Settings;
-use crate::store::image::Image;
 use crate::threads::Signal;
 use crate::{attach, clock, control, crashes, flight, flush, heap, lifecycle, losses, recording, say};
 
@@ -171,18 +171,23 @@ pub(crate) fn run() {
 fn report(deadline: Instant) {
     let Some(settings) = attach::settings() else { return };
     let Some(mut guard) = RECORDER.try_lock_until(deadline) else {
-        // the drain thread hangs in a write, say: whoever is first at the deadline says so
+        // whoever is first at the deadline says so
         if !SPOKEN.swap(true, Ordering::AcqRel) {
             unfinished(settings);
         }
         return;
     };
     let Some(recorder) = guard.as_mut() else { return };
-    recorder.round(true);
+    recorder.round();
     recorder.close(clock::monotonic());
-    control::remove();
+    // the file may have a quarter of the time that is left: where its disk does not answer, what is in memory makes the report
+    let left = deadline.saturating_duration_since(Instant::now());
+    let answers = writer::finish(&mut recorder.store, &recorder.header, Instant::now() + left / 4);
+    if answers {
+        control::remove();
+    }
     let image = recorder.store.image;
-    let mirror: Option<PathBuf> = recorder.mirror.as_ref().and_then(|m| m.found_at()).map(Path::to_owned);
+    let mirror: Option<PathBuf> = recording::path().map(Path::to_owned);
     let folder = settings.folder();
     let mut options = analyzer::report::ReportOptions::new(&folder);
     options.deadline = Some(deadline);
@@ -190,10 +195,12 @@ fn report(deadline: Instant) {
     options.lock = lock;
     // about 81 bytes an event at the peak: 63 % of the memory allowed, while the image's 40 % are given back
     options.most_events = (settings.max_bytes / 128) as u64;
-    let give_back = || give_back(&image);
+    let give_back = || image.give_back();
     options.loaded = Some(&give_back);
     let report = analyzer::report::report(&image, &options);
-    crashes::ended_in_order();
+    if answers {
+        crashes::ended_in_order();
+    }
     if SPOKEN.swap(true, Ordering::AcqRel) {
         return; // the deadline passed and the line was said
     }
@@ -208,13 +215,12 @@ fn report(deadline: Instant) {
             } else if speaks {
                 say::line(&report.line);
             }
-            if let (Some(m), false) = (&mut recorder.mirror, whole) {
-                m.note_spoken();
+            if !whole {
+                writer::note_spoken(deadline);
+            } else if !settings.test_keep {
+                writer::remove(deadline);
             }
-            if let (Some(m), true) = (&recorder.mirror, whole && !settings.test_keep) {
-                m.remove();
-            }
-            if let Some(folder) = recorder.mirror.as_ref().and_then(|m| m.path.parent()) {
+            if let Some(folder) = recording::folder().filter(|_| answers) {
                 analyzer::report::leftovers::recordings(folder, Some(deadline));
                 retention::recordings(folder, settings.keep.of_recordings(), lock, Some(deadline));
                 let _ = std::fs::remove_dir(folder); // it stays while it holds anything
@@ -232,13 +238,4 @@ fn lock(file: &std::fs::File) -> bool {
     // SAFETY: a descriptor that `file` keeps open.
     let rc = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
     rc == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::EWOULDBLOCK)
-}
-
-/// Gives the image's memory back to the system: the report has read it, what survives is in the file, nothing is
-/// added any more. The analysis takes its place, so that both together stay within GAPPROBE_MAX_MB.
-fn give_back(image: &Image) {
-    let address = image.address(0).cast_mut().cast();
-    // SAFETY: a whole private anonymous mapping of ours that stays mapped; its words are atomics, for which the zeros
-    // that come after this are values like any other. We hold the recorder's lock: nobody writes.
-    unsafe { libc::madvise(address, image.bytes(), libc::MADV_DONTNEED) };
 }

@@ -15,6 +15,8 @@ pub const VERSION_MINOR: u16 = 4;
 
 /// Where the field `state` lies.
 pub const STATE_AT: usize = 16;
+/// Where the field `valid_from` lies.
+pub const VALID_FROM_AT: usize = 80;
 
 const LOSSES_AT: usize = 2048;
 const TOTALS_AT: usize = 2560;
@@ -269,10 +271,13 @@ mod tests {
     }
 
     #[test]
-    fn the_state_lies_where_it_is_said_to() {
-        let mut bytes = Header { state: state::CLOSED, ..Header::default() }.encode();
+    fn state_and_valid_from_lie_where_they_are_said_to() {
+        let valid_from = u64::MAX;
+        let mut bytes = Header { state: state::CLOSED, valid_from, ..Header::default() }.encode();
+        assert_eq!(bytes[VALID_FROM_AT..VALID_FROM_AT + 8], u64::MAX.to_le_bytes());
         bytes[STATE_AT..STATE_AT + 4].copy_from_slice(&state::SPOKEN.to_le_bytes());
-        assert_eq!(Header::decode(&bytes).unwrap(), Header { state: state::SPOKEN, ..Header::default() });
+        let spoken = Header { state: state::SPOKEN, valid_from, ..Header::default() };
+        assert_eq!(Header::decode(&bytes).unwrap(), spoken);
     }
 
     #[test]

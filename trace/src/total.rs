@@ -47,7 +47,7 @@ totals! {
     Steps = 11, "steps";
     /// Activity buffers decoded.
     Buffers = 12, "buffers";
-    /// CPU time of the drain thread, ns.
+    /// CPU time of the drain thread and of the one that writes the file, ns.
     DrainCpuNs = 13, "drain_cpu_ns";
     /// Callbacks served (enter and exit are two).
     Callbacks = 14, "callbacks";

@@ -47,7 +47,7 @@ struct Client {
 impl Control {
     /// Listens in the recording's private folder, which is ours alone.
     pub(crate) fn open(folder: &Path) -> io::Result<Control> {
-        let name = place::control_socket(&recording::owner());
+        let name = place::control_socket(&recording::folders::owner());
         let path = folder.join(&name);
         let listener = match Socket::listen(folder, &name) {
             // of the program that this process was before it called exec
@@ -159,7 +159,8 @@ mod tests {
     }
 
     fn connect(folder: &Path) -> UnixStream {
-        let stream = UnixStream::connect(folder.join(place::control_socket(&recording::owner()))).unwrap();
+        let stream =
+            UnixStream::connect(folder.join(place::control_socket(&recording::folders::owner()))).unwrap();
         stream.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
         stream
     }
@@ -175,7 +176,7 @@ mod tests {
         let _alone = ALONE.lock();
         let folder = folder("held");
         let mut control = Control::open(&folder).unwrap();
-        let socket = folder.join(place::control_socket(&recording::owner()));
+        let socket = folder.join(place::control_socket(&recording::folders::owner()));
         let mode = std::fs::symlink_metadata(socket).unwrap();
         assert!(mode.file_type().is_socket());
         assert_eq!(mode.permissions().mode() & 0o777, 0o600);

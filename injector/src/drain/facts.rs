@@ -9,6 +9,7 @@ use trace::Total;
 
 use super::{Recorder, DRAIN_CPU};
 use crate::cupti::{arbiter, callbacks, session, times};
+use crate::recording::writer;
 use crate::{flush, losses, nvtx, python, sampler, windows};
 
 impl Recorder {
@@ -66,12 +67,12 @@ impl Recorder {
         let callbacks = t.get(Total::Callbacks as usize).copied().unwrap_or(0);
         let values = [
             (Total::Steps, self.marks.steps),
-            (Total::DrainCpuNs, DRAIN_CPU.load(Ordering::Relaxed)),
+            (Total::DrainCpuNs, DRAIN_CPU.load(Ordering::Relaxed) + writer::cpu()),
             (Total::CallbackNs, callbacks / 2 * callbacks_ns()),
             (Total::LongestFlushNs, flush::longest()),
-            (Total::MirrorBytes, self.mirror.as_ref().map_or(0, |m| m.bytes)),
-            (Total::LongestPauseNs, self.longest_pause),
-            (Total::LongestWriteNs, self.longest_write),
+            (Total::MirrorBytes, writer::bytes()),
+            (Total::LongestPauseNs, self.pace.longest),
+            (Total::LongestWriteNs, writer::longest()),
             (Total::Recycled, recycled),
             (Total::Overwritten, overwritten),
         ];

@@ -55,6 +55,19 @@ impl Cells<'_> {
         self.put(1, words[1], Ordering::Release);
     }
 
+    /// Copies payload from word `from` on into `out`, as the segment was when its header was `then` (by who has that from the writer,
+    /// behind a lock); `false` where it was written anew meanwhile (or is being written).
+    pub fn copy(&self, then: &SegmentHeader, from: usize, out: &mut [u64]) -> bool {
+        let generation = then.encode()[0];
+        for (word, cell) in out.iter_mut().zip(self.0.get(HEADER_WORDS + from..).unwrap_or(&[])) {
+            *word = cell.load(Ordering::Relaxed);
+        }
+        // Acquire fence, then the generation: pairs with the Release fence in `begin`. A word that was copied from a later generation brings the
+        // odd one, or a later, with it.
+        fence(Ordering::Acquire);
+        self.cell(0).map(|c| c.load(Ordering::Relaxed)) == Some(generation)
+    }
+
     /// Copies the whole segment into `out`; `false` where it was written anew meanwhile (or is being written).
     pub fn snapshot(&self, out: &mut [u64]) -> bool {
         let Some(first) = self.cell(0).map(|c| c.load(Ordering::Acquire)) else { return false };
@@ -104,6 +117,31 @@ mod loom_tests {
                 for w in &out[HEADER_WORDS..HEADER_WORDS + used * 2] {
                     assert_eq!(*w, generation, "mixed generations: {out:?}");
                 }
+            }
+            writer.join().unwrap();
+        });
+    }
+
+    /// As above; who copies it as it stood gets that generation, or nothing.
+    #[test]
+    fn a_copy_is_of_the_generation_that_is_asked_for() {
+        loom::model(|| {
+            let words: Arc<Vec<AtomicU64>> =
+                Arc::new((0..HEADER_WORDS + 4).map(|_| AtomicU64::new(0)).collect());
+            let header =
+                |generation, used| SegmentHeader { generation, used, track: 1, ..SegmentHeader::default() };
+            Cells(&words).begin(&header(2, 0));
+            Cells(&words).append(0, [2, 2, 2, 2].into_iter(), &header(2, 2));
+            let writer = {
+                let words = Arc::clone(&words);
+                loom::thread::spawn(move || {
+                    Cells(&words).begin(&header(4, 0));
+                    Cells(&words).append(0, [4, 4].into_iter(), &header(4, 1));
+                })
+            };
+            let mut out = [0u64; 4];
+            if Cells(&words).copy(&header(2, 2), 0, &mut out) {
+                assert_eq!(out, [2; 4], "mixed generations");
             }
             writer.join().unwrap();
         });

@@ -3,14 +3,22 @@
 //! The recording in memory: header and segments as `trace` lays them out, in anonymous pages that are touched only
 //! when they are used. One writer (whoever holds the recorder's lock), lock-free readers.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{fence, AtomicBool, AtomicU64, Ordering};
 
-use trace::header::HEADER_BYTES;
+use trace::header::{HEADER_BYTES, VALID_FROM_AT};
 use trace::segment::{SEGMENT_BYTES, SEGMENT_HEADER_BYTES};
 use trace::Source;
 
 use crate::memory;
 use crate::ring::segment::Cells;
+
+/// The memory was given back.
+static GIVEN_BACK: AtomicBool = AtomicBool::new(false);
+
+/// Was the image's memory given back? Who read it before knows afterwards what that was worth.
+pub(crate) fn is_given_back() -> bool {
+    GIVEN_BACK.load(Ordering::SeqCst)
+}
 
 const HEADER_WORDS: usize = HEADER_BYTES / 8;
 const SEGMENT_WORDS: usize = SEGMENT_BYTES / 8;
@@ -57,9 +65,29 @@ impl Image {
         }
     }
 
-    /// Address of byte `offset`, for handing to the kernel (pwrite).
-    pub(crate) fn address(&self, offset: usize) -> *const u8 {
-        self.words.as_ptr().cast::<u8>().wrapping_add(offset)
+    /// The header's word of how far back the recording is valid: told before the segment that held what is older is written anew, so that who finds it written
+    /// anew finds this as well.
+    pub(crate) fn put_valid_from(&self, time: u64) {
+        if let Some(cell) = self.words.get(VALID_FROM_AT / 8) {
+            cell.store(time, Ordering::Relaxed);
+            fence(Ordering::Release); // pairs with the fence in `valid_from`
+        }
+    }
+
+    /// See [`Image::put_valid_from`].
+    pub(crate) fn valid_from(&self) -> u64 {
+        fence(Ordering::Acquire);
+        self.words.get(VALID_FROM_AT / 8).map_or(0, |cell| cell.load(Ordering::Relaxed))
+    }
+
+    /// Gives the memory back to the system: the report has read it, what survives is in the file, nothing is added any more. The analysis
+    /// takes its place, so that both together stay within GAPPROBE_MAX_MB. Only who holds the recorder's lock.
+    pub(crate) fn give_back(&self) {
+        GIVEN_BACK.store(true, Ordering::SeqCst);
+        let address = self.words.as_ptr().cast_mut().cast();
+        // SAFETY: a whole private anonymous mapping of ours that stays mapped; its words are atomics, for which the zeros
+        // that come after this are values like any other. The caller holds the recorder's lock: nobody writes.
+        unsafe { libc::madvise(address, self.bytes(), libc::MADV_DONTNEED) };
     }
 
     /// Byte offset of a segment.
@@ -82,14 +110,14 @@ impl Source for Image {
             return false;
         }
         // Acquire: pairs with the writer's Release stores of generation and `used`.
-        std::sync::atomic::fence(Ordering::Acquire);
+        fence(Ordering::Acquire);
         for (chunk, word) in out.chunks_mut(8).zip(words) {
             let bytes = word.load(Ordering::Relaxed).to_le_bytes();
             if let Some(part) = bytes.get(..chunk.len()) {
                 chunk.copy_from_slice(part);
             }
         }
-        std::sync::atomic::fence(Ordering::Acquire);
+        fence(Ordering::Acquire);
         true
     }
 }

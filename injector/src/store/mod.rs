@@ -21,7 +21,7 @@ use trace::segment::{
     SegmentHeader, SEGMENT_BYTES, SEGMENT_EVENTS, SEGMENT_PAYLOAD, TRACK_DEFINITIONS, TRACK_OVERFLOW,
     TRACK_RECORDER,
 };
-use trace::Loss;
+use trace::{Header, Loss};
 
 use crate::losses;
 use image::Image;
@@ -44,13 +44,12 @@ struct Open {
     header: SegmentHeader,
 }
 
-/// What the mirror has of a segment.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub(crate) struct Mirrored {
-    /// Generation in the file.
-    pub(crate) generation: u32,
-    /// Events or bytes in the file.
-    pub(crate) used: u32,
+/// How the recording stood at one time, as far as it had changed: what the file is to be brought to.
+pub(crate) struct Standing {
+    /// How far each changed segment was filled.
+    pub(crate) segments: Vec<(u32, SegmentHeader)>,
+    /// The header as of then.
+    pub(crate) header: Header,
 }
 
 /// The writer's side of the image.
@@ -123,6 +122,7 @@ impl Store {
         } else {
             let Reverse((last_end, index)) = self.closed.pop()?;
             self.valid_from = self.valid_from.max(last_end);
+            self.image.put_valid_from(self.valid_from);
             self.recycled += 1;
             self.overwritten += SEGMENT_EVENTS as u64;
             index
@@ -149,17 +149,19 @@ impl Store {
         }
     }
 
-    /// The segments changed since the last call, in no order.
-    pub(crate) fn take_dirty(&mut self) -> Vec<u32> {
+    /// How it stands, as far as it has changed since the last call.
+    pub(crate) fn standing(&mut self, header: Header) -> Standing {
         for &i in &self.dirty {
             if let Some(d) = self.is_dirty.get_mut(i as usize) {
                 *d = false;
             }
         }
-        std::mem::take(&mut self.dirty)
+        let changed = std::mem::take(&mut self.dirty);
+        let segments = changed.into_iter().filter_map(|i| Some((i, self.segment_header(i)?))).collect();
+        Standing { segments, header }
     }
 
-    /// Says that a segment still has to be mirrored.
+    /// Says that a segment still has to be written to the file.
     pub(crate) fn mark_again(&mut self, index: u32) {
         self.mark_dirty(index);
     }
@@ -297,8 +299,7 @@ impl Store {
         self.mark_dirty(open.index);
     }
 
-    /// Header and payload size as they stand, for the mirror: (generation, used, bytes of payload used).
-    pub(crate) fn standing(&self, index: u32) -> Option<SegmentHeader> {
+    fn segment_header(&self, index: u32) -> Option<SegmentHeader> {
         let mut head = [0; trace::segment::SEGMENT_HEADER_BYTES];
         trace::Source::read_at(&self.image, Image::offset(index) as u64, &mut head)
             .then(|| SegmentHeader::decode(&head))

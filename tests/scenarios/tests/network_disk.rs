@@ -15,7 +15,11 @@ const EXIT_MS: u64 = 1500;
 
 /// A run of half a second whose `folder` (of its own) lies on such a disk.
 fn on_network(folder: &str, how: &str, number: (&str, u64)) -> Run {
-    let mut victim = Victim::sim("13.0", &["loop", "100", "100", "5", "5000"])
+    run_on_network(["100", "100", "5", "5000"], folder, how, number)
+}
+
+fn run_on_network(loops: [&str; 4], folder: &str, how: &str, number: (&str, u64)) -> Run {
+    let mut victim = Victim::sim("13.0", &[&["loop"], loops.as_slice()].concat())
         .env("GAPPROBE_EXIT_MS", EXIT_MS.to_string());
     let disk = built().victims.join("13.0/libnetwork_disk.so");
     victim.command.env("LD_PRELOAD", std::env::join_paths([&disk, &built().library]).expect("no colons"));
@@ -23,7 +27,12 @@ fn on_network(folder: &str, how: &str, number: (&str, u64)) -> Run {
     let run =
         victim.env("NETWORK_FOLDER", at).env("NETWORK_HOW", how).env(number.0, number.1.to_string()).run();
     let label = format!("{folder} {how} {number:?}: {}", run.stderr);
-    assert_eq!((run.ending(), run.stdout.as_str()), (0, "launched 10000\n"), "{label}");
+    let launched: u64 = loops.iter().take(2).map(|n| n.parse::<u64>().expect("a number")).product();
+    assert_eq!(
+        (run.ending(), run.stdout.as_str()),
+        (0, format!("launched {launched}\n").as_str()),
+        "{label}"
+    );
     assert!(run.lines().len() == 1 && run.others().is_empty(), "one line: {label}");
     run
 }
@@ -49,7 +58,29 @@ fn a_disk_that_does_not_answer_holds_the_exit_up_no_longer_than_it_may() {
         let most = Duration::from_millis(EXIT_MS) + Duration::from_secs(4);
         assert!(run.wall < most, "{folder}, {how}: {:?}", run.wall);
         are_whole(&run.left());
+        if folder == "tmp" {
+            // all is in memory, and the results' disk answers
+            let summary = run.summary().expect("a summary");
+            assert_eq!(summary["totals"]["kernels"], 10_000, "{how}: {}", run.stderr);
+            assert!(run.lines()[0].contains("Trace: "), "{how}: {}", run.lines()[0]);
+        }
     }
+}
+
+#[test]
+fn a_disk_that_takes_its_time_costs_no_event() {
+    // an update of the file is several writes: rings, which hold 50 ms of such a program, are emptied meanwhile
+    let run = run_on_network(["400", "300", "1", "1000"], "tmp", "slow", ("NETWORK_WRITE_MS", 60));
+    let summary = run.summary().expect("a summary");
+    let totals = &summary["totals"];
+    assert_eq!(
+        (&totals["kernels"], &totals["launches"]),
+        (&120_000.into(), &120_000.into()),
+        "{}",
+        run.stderr
+    );
+    assert!(totals["longest_write_ns"].as_u64() >= Some(60_000_000), "it was slow: {totals}");
+    assert_eq!(summary["losses"]["host_ring_full"], 0, "{}", run.stderr);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 // Preloaded: below NETWORK_FOLDER the disk is another machine's. NETWORK_HOW:
 //   late         from NETWORK_AFTER_MS after the start on it does not answer: each call that has to ask it takes ten seconds
 //   late_writes  as late, but files can be opened all the same
+//   slow         each write takes NETWORK_WRITE_MS
 //   odd          one call in three fails, with ESTALE or EIO (NETWORK_SEED: another third)
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -35,6 +36,11 @@ static int fails(const char *path, int opens) {
     if (!strncmp(how, "late", 4)) {
         int answers = now_ms() - began_ms < (after ? atol(after) : 0) || (opens && !strcmp(how, "late_writes"));
         if (!answers) sleep(10);
+        return 0;
+    }
+    if (!strcmp(how, "slow")) {
+        const char *ms = getenv("NETWORK_WRITE_MS");
+        if (!opens) usleep(ms ? atoi(ms) * 1000 : 0);
         return 0;
     }
     unsigned n = __atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED) + (number ? atoi(number) * 7919u : 0);

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// WARM
+//! The thread that writes the recording's file, and nothing else waits for it: a local disk that other jobs write to may hold a write up for as
+//! long as it likes, another machine's for ever, and meanwhile the program's rings would run over. The drain thread leaves it how the recording
+//! stands wherever it is free; what changes while it writes waits in the image, which is all the memory there is for that.
+//!
+//! At the exit the last state is left in the same way, and is waited for within a deadline: the line comes whether or not that disk answers.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use trace::{Header, Loss};
+
+use super::Mirror;
+use crate::store::image::Image;
+use crate::store::{Standing, Store};
+use crate::threads::Signal;
+use crate::{clock, losses};
+
+/// What is to be done with the file.
+enum Order {
+    /// Bring it to how the recording stood.
+    Update(Box<Standing>),
+    /// Note that the line was said.
+    Spoken,
+    /// Delete it: trace and summary are written.
+    Remove,
+}
+
+#[derive(Default)]
+struct Desk {
+    /// There is a file, and a thread that writes it.
+    is_there: bool,
+    order: Option<Order>,
+    is_busy: bool,
+    /// Segments that could not be written.
+    again: Vec<u32>,
+}
+
+impl Desk {
+    fn is_free(&self) -> bool {
+        self.order.is_none() && !self.is_busy
+    }
+}
+
+/// Held for moments only, never across a write.
+static DESK: Mutex<Desk> =
+    Mutex::new(Desk { is_there: false, order: None, is_busy: false, again: Vec::new() });
+/// An order came.
+static WANTED: Signal = Signal::new();
+/// One was carried out.
+static DONE: Signal = Signal::new();
+
+static BYTES: AtomicU64 = AtomicU64::new(0);
+static LONGEST: AtomicU64 = AtomicU64::new(0);
+static CPU: AtomicU64 = AtomicU64::new(0);
+
+/// Bytes written so far.
+pub(crate) fn bytes() -> u64 {
+    BYTES.load(Ordering::Relaxed)
+}
+
+/// The longest an update took, one that is under way not counted, ns.
+pub(crate) fn longest() -> u64 {
+    LONGEST.load(Ordering::Relaxed)
+}
+
+/// CPU time of the thread, ns.
+pub(crate) fn cpu() -> u64 {
+    CPU.load(Ordering::Relaxed)
+}
+
+/// From here on the file can be left what to hold.
+pub(crate) fn open() {
+    DESK.lock().is_there = true;
+}
+
+/// The thread's body.
+pub(crate) fn run(mut mirror: Mirror, image: Image) {
+    loop {
+        WANTED.wait(Duration::from_secs(3600));
+        WANTED.take();
+        let order = {
+            let mut desk = DESK.lock();
+            desk.is_busy = desk.order.is_some();
+            desk.order.take()
+        };
+        let began = clock::monotonic();
+        let again = match order {
+            Some(Order::Update(standing)) => {
+                let again = mirror.update(&image, &standing);
+                LONGEST.fetch_max(clock::monotonic().saturating_sub(began), Ordering::Relaxed);
+                again
+            }
+            Some(Order::Spoken) => {
+                mirror.note_spoken();
+                Vec::new()
+            }
+            Some(Order::Remove) => {
+                mirror.remove();
+                Vec::new()
+            }
+            None => Vec::new(),
+        };
+        BYTES.store(mirror.bytes, Ordering::Relaxed);
+        CPU.store(clock::thread_cpu(), Ordering::Relaxed);
+        let mut desk = DESK.lock();
+        desk.again.extend(again);
+        desk.is_busy = false;
+        drop(desk);
+        DONE.set();
+    }
+}
+
+/// Leaves the thread how the recording stands, if it is free. Only who holds the recorder's lock.
+pub(crate) fn offer(store: &mut Store, header: &Header) {
+    let mut desk = DESK.lock();
+    if desk.is_there && desk.is_free() {
+        leave(&mut desk, store, header);
+    }
+}
+
+fn leave(desk: &mut Desk, store: &mut Store, header: &Header) {
+    for index in desk.again.drain(..) {
+        store.mark_again(index);
+    }
+    desk.order = Some(Order::Update(Box::new(store.standing(header.clone()))));
+    WANTED.set();
+}
+
+/// The last state: has the disk answered by then (there may be no file)? Only who holds the recorder's lock.
+pub(crate) fn finish(store: &mut Store, header: &Header, until: Instant) -> bool {
+    if !DESK.lock().is_there {
+        return true;
+    }
+    let mut done = wait_until_free(until);
+    if done {
+        leave(&mut DESK.lock(), store, header); // (nobody else leaves anything: they would hold the recorder's lock)
+        done = wait_until_free(until);
+    }
+    losses::add(Loss::MirrorWrite, u64::from(!done));
+    done
+}
+
+/// Notes in the file that the line was said; not where the disk does not answer.
+pub(crate) fn note_spoken(until: Instant) {
+    order(Order::Spoken, until);
+}
+
+/// Deletes the file; not where the disk does not answer.
+pub(crate) fn remove(until: Instant) {
+    order(Order::Remove, until);
+}
+
+fn order(what: Order, until: Instant) {
+    let mut desk = DESK.lock();
+    if desk.is_there && desk.is_free() {
+        desk.order = Some(what);
+        WANTED.set();
+        drop(desk);
+        wait_until_free(until);
+    }
+}
+
+/// Is what was left with the thread carried out by then?
+fn wait_until_free(until: Instant) -> bool {
+    loop {
+        DONE.take();
+        let (is_free, left) = (DESK.lock().is_free(), until.saturating_duration_since(Instant::now()));
+        if is_free || left.is_zero() {
+            return is_free;
+        }
+        DONE.wait(left);
+    }
+}
