@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the suite `ddp` without a GPU: its judges are shown right and wrong canned results, and a job one rank of which fails."""
 
+import os
 import pathlib
 import sys
 import time
+from unittest import mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
@@ -101,7 +103,13 @@ class Jobs(CannedRun):
         ddp.run(self.plan)
         self.assertEqual([r["result"] for r in self.plan.rows], [NOT_RUN])
         self.plan.machine["gpu"] = "NVIDIA H200, 580.159\nNVIDIA H200, 580.159"
-        self.assertEqual(ddp.gpus(self.plan), 2)
+        self.assertEqual(ddp.gpus(self.plan), ["0", "1"])
+
+    def test_the_gpus_of_a_lane_are_those_it_was_given(self):
+        self.plan.machine["gpu"] = "NVIDIA H200, 580.159\nNVIDIA H200, 580.159"
+        for named, gpus in (("1", ["1"]), ("1,0", ["1", "0"]), ("", [])):
+            with mock.patch.dict(os.environ, CUDA_VISIBLE_DEVICES=named):
+                self.assertEqual(ddp.gpus(self.plan), gpus)
 
     def test_a_rank_whose_partner_fails_is_not_waited_for_long(self):
         self.addCleanup(setattr, ddp, "LEFT_BEHIND_S", ddp.LEFT_BEHIND_S)

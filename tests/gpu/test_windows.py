@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the suite `windows` without a GPU: the soak's judge is shown right and wrong canned results, and which CUPTI a soak gets."""
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -121,6 +122,15 @@ class Starts(CannedRun):
         envs = self.started(["soak"], gpus=1)
         self.assertEqual((len(envs), self.at_once), (2, 1))
         self.assertFalse(any("CUDA_VISIBLE_DEVICES" in e for e in envs.values()))
+
+    def test_in_a_lane_it_stays_on_the_lanes_gpu(self):
+        # (it took the machine's first, and what ran there was found to share its GPU with somebody)
+        self.fetched("13.5")
+        for named, gpus in (("3", [None]), ("3,2", ["3"])):
+            with mock.patch.dict(os.environ, CUDA_VISIBLE_DEVICES=named):
+                envs = self.started(["soak_13.5"])
+                self.assertEqual([e.get("CUDA_VISIBLE_DEVICES") for e in envs.values()], gpus)
+            self.asked.clear()
 
     def test_a_part_of_it_runs_alone(self):
         self.fetched("13.5")

@@ -232,8 +232,8 @@ def run(plan, only=None):
         raise ValueError(f"no such program or side: {', '.join(unknown)}")
     cores = option(only, "cores", None)
     programs = [o for o in only if o in known] or list(PROGRAMS)
-    if RANKS in programs and not plan.dry and ddp.gpus(plan) < ddp.WORLD:
-        plan.row(NAME, RANKS, NOT_RUN, f"needs {ddp.WORLD} GPUs, {ddp.gpus(plan)} here")
+    if RANKS in programs and not plan.dry and len(ddp.gpus(plan)) < ddp.WORLD:
+        plan.row(NAME, RANKS, NOT_RUN, f"needs {ddp.WORLD} GPUs, {len(ddp.gpus(plan))} here")
         programs.remove(RANKS)
     # The next program's processes import meanwhile, where they are few, and only while nothing is timed.
     ahead = 2 if sum(wanted.values()) <= len(DEFAULT_SIDES) else 1

@@ -11,6 +11,7 @@ longer than without, and what the GPU did before is in the trace.
 
 import gzip
 import json
+import os
 import socket
 import subprocess
 import time
@@ -47,8 +48,11 @@ NO_MULTICAST = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1"
 
 
 def gpus(plan):
-    """How many the machine has."""
-    return len((plan.machine.get("gpu") or "").splitlines())
+    """Those that may be used, as CUDA_VISIBLE_DEVICES names them: what that names already (a lane of gpu-lanes has GPUs of its own), else all the machine has."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is not None:
+        return [name for name in named.split(",") if name]
+    return [str(n) for n in range(len((plan.machine.get("gpu") or "").splitlines()))]
 
 
 def free_port():
@@ -186,8 +190,8 @@ def run_hang(plan):
 
 
 def run(plan, only=None):
-    if not plan.dry and gpus(plan) < WORLD:
-        return plan.row(NAME, "two ranks", NOT_RUN, f"needs {WORLD} GPUs, {gpus(plan)} here")
+    if not plan.dry and len(gpus(plan)) < WORLD:
+        return plan.row(NAME, "two ranks", NOT_RUN, f"needs {WORLD} GPUs, {len(gpus(plan))} here")
     if only and HANG in only:
         return run_hang(plan)
     forms = {}

@@ -149,8 +149,8 @@ def run(plan, only=None):
     if unknown:
         raise ValueError(f"no such part: {', '.join(unknown)}")
     programs = [p for p in (*PROGRAMS, RANKS) if p in only] or list(PROGRAMS)
-    if RANKS in programs and not plan.dry and ddp.gpus(plan) < ddp.WORLD:
-        plan.row(NAME, RANKS, NOT_RUN, f"needs {ddp.WORLD} GPUs, {ddp.gpus(plan)} here")
+    if RANKS in programs and not plan.dry and len(ddp.gpus(plan)) < ddp.WORLD:
+        plan.row(NAME, RANKS, NOT_RUN, f"needs {ddp.WORLD} GPUs, {len(ddp.gpus(plan))} here")
         programs.remove(RANKS)
     todo = [(p, w) for p in programs for w in whats if not (w == CUPTI and p in NO_FINALIZE)]
     waiting, found = [], {}

@@ -131,11 +131,11 @@ def soak(plan, only):
                 plan.row(NAME, f"soak {name}", NOT_RUN, why)
                 continue
             env["LD_LIBRARY_PATH"] = ":".join([str(folder), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
-        if gpus > 1:
-            env["CUDA_VISIBLE_DEVICES"] = str(len(starts))
+        if len(gpus) > 1:
+            env["CUDA_VISIBLE_DEVICES"] = gpus[len(starts) % len(gpus)]
         starts.append((name, lambda n=name, e=env: victim.Victim(plan, tell, ours=True, env=e, name=f"soak_{n}")))
     seconds = 20 if plan.quick else SOAK_S
-    for name, ended in victim.several_at_once(plan, starts, seconds_each=seconds, jobs=min(max(gpus, 1), len(SOAKS))).items():
+    for name, ended in victim.several_at_once(plan, starts, seconds_each=seconds, jobs=min(max(len(gpus), 1), len(SOAKS))).items():
         if ended is None:
             plan.row(NAME, f"soak {name}", NOT_RUN, "no time left")
             continue
