@@ -139,8 +139,10 @@ fn on_api(area: u32, id: u32, data: &CUpti_CallbackData, inside: Place) {
         return; // nested in another call of the same correlation, or entered before we were switched on (then it may be anything)
     }
     let is_launch = class == Class::Launch as u8 || class == Class::GraphLaunch as u8;
-    if is_launch && start < ON_SINCE.load(Ordering::Relaxed) {
-        return; // a runtime that is linked in was in its launch when that of the driver in it switched us on: left over from an earlier one
+    if start < ON_SINCE.load(Ordering::Relaxed) && class != Class::Profiler as u8 {
+        // entered before we were switched on, and what lies there is left over from an earlier call: a wait of whose thread nobody launched meanwhile, a
+        // launch of a runtime that is linked in, inside which that of the driver switched us on
+        return;
     }
     thread_block::with(|b| b.outer.set(0));
     if class == Class::Profiler as u8 {

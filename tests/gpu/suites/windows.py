@@ -92,8 +92,10 @@ def judge_soak(plan, name, ended):
     path = (summary.get("attributes") or {}).get("cupti.path")
     plan.row(NAME, f"{label}: CUPTI", INFO if release is None else used == release, f"{used}, {path}", release or "")
     totals, losses = summary.get("totals") or {}, summary.get("losses") or {}
-    plan.row(NAME, f"{label}: windows", (totals.get("windows") or 0) >= truth["true_steps"] // 1024 - 1,
-             f"{totals.get('windows')} windows in {truth['launches']:,} launches, {truth['ran_s']} s; {ended.line[:100]}", "every 1,024 steps")
+    # (a slow moment of the machine has two seconds of steps recorded as one window: totals.alarms)
+    due = truth["true_steps"] // 1024 - 1 - 17 * (totals.get("alarms") or 0)
+    plan.row(NAME, f"{label}: windows", (totals.get("windows") or 0) >= due,
+             f"{totals.get('windows')} windows and {totals.get('alarms')} alarms in {truth['launches']:,} launches, {truth['ran_s']} s; {ended.line[:100]}", f">= {due}")
     lost = {k: v for k, v in losses.items() if v and k not in WITHOUT_LINE}
     plan.row(NAME, f"{label}: losses", not lost, lost or "none", "none")
     plan.row(NAME, f"{label}: calls without their line", INFO, sum(losses.get(k) or 0 for k in WITHOUT_LINE))

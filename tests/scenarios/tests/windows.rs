@@ -9,6 +9,7 @@ use gapprobe_scenarios::built::{root, triton_launcher};
 use gapprobe_scenarios::pythons::pythons;
 use gapprobe_scenarios::recorded::Recorded;
 use gapprobe_scenarios::{Run, Victim, CORES};
+use trace::call::Class;
 use trace::event::Unobserved;
 use trace::{Loss, Total};
 
@@ -349,6 +350,23 @@ fn a_window_that_opens_beside_a_thread_that_launches_without_a_pause_has_all_cal
     let recorded = fine(&run);
     assert!(recorded.total(Total::Windows) >= 4, "{}", run.stderr);
     holds_what_it_saw(&run, &recorded);
+}
+
+#[test]
+fn a_window_that_opens_while_its_thread_waits_takes_nothing_left_over_for_that_waits_begin() {
+    // (nobody launches meanwhile: the flush thread opens it)
+    let victim = Victim::ours("13.0", &["waits", "16", "0", "wls"]).env("GAPPROBE_TEST_FREE_MS", "0");
+    let run = victim.env("GAPPROBE_WINDOW", "2/4").env("SIM_STALE", "1").run();
+    let recorded = fine(&run);
+    assert!(recorded.total(Total::Windows) >= 3, "{}", run.stderr);
+    let truth = run.truth();
+    let begins: BTreeMap<u32, u64> = truth.calls.iter().map(|c| (c.correlation, c.start)).collect();
+    let waits = recorded.calls(Class::Sync);
+    assert!(waits.len() >= 3, "{}", waits.len());
+    for (_, wait) in waits {
+        let begin = begins[&wait.correlation];
+        assert!(wait.start + 50_000 >= begin, "{wait:?} began at {begin}");
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //
 // usage: waits STEPS HOST_US FORMS [HANG_AT [t]]
 //   FORMS    the waits of a step, a letter each, every one behind a kernel of 300 us: s stream, d device, e event, m blocking copy;
-//            the driver's: S stream, C context, E event; p: the price of a wait that finds nothing to wait for
+//            the driver's: S stream, C context, E event; l: no wait, and the kernel takes 0.7 s; w: 250 kernels before the first step; p: the price of a wait that finds nothing to wait for
 //   HANG_AT  at this step a collective is launched whose partner never comes
 //   t        SIGTERM ends it by exit(), as a program that saves its work does
 // Prints "launched N"; with p "price NS": what a call through a slot takes longer than the function itself, ns.
@@ -54,17 +54,19 @@ int main(int argc, char **argv) {
     long hang_at = argc > 4 ? atol(argv[4]) : -1;
     if (argc > 5) signal(SIGTERM, leave);
     if (hang_at >= 0) alarm(90); // a test that failed leaves nobody hanging
-    void *work = kernel("work", 300), *all_reduce = kernel("ncclDevKernel_AllReduce", 3600e6);
+    void *work = kernel("work", 300), *long_work = kernel("long_work", 700e3), *all_reduce = kernel("ncclDevKernel_AllReduce", 3600e6);
     char *device, host[64] = {0};
     cudaEvent_t event;
     CHECK(cudaSetDevice(0));
     CHECK(cudaMalloc((void **)&device, 64));
     CHECK(cudaEventCreate(&event));
+    for (int n = 0; strchr(argv[3], 'w') && n < 250; n++, launched++) launch(work, NULL);
     for (long step = 0; step < steps; step++) {
         gp_step();
         if (step == hang_at) launch(all_reduce, NULL);
         for (const char *form = argv[3]; *form && *form != 'p'; form++) {
-            launch(work, NULL);
+            if (*form == 'w') continue;
+            launch(*form == 'l' ? long_work : work, NULL);
             launched++;
             CHECK(cudaEventRecord(event, NULL));
             switch (*form) {
