@@ -350,9 +350,9 @@ pub fn give_up() -> bool {
     fresh::give_up()
 }
 
-/// Removes what was unfinished at [`give_up`]; takes as long as their file system takes to answer.
-pub fn remove_unfinished() {
-    fresh::remove_unfinished();
+/// Removes what was unfinished at [`give_up`]; takes as long as their file system takes to answer. `false` where another thread has come first.
+pub fn remove_unfinished() -> bool {
+    fresh::remove_unfinished()
 }
 
 fn summary_file(directory: &Path, name: &str, text: &str) -> io::Result<PathBuf> {

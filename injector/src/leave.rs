@@ -103,6 +103,7 @@ fn give_up() {
         return;
     }
     HALF_FILES.set();
+    writer::wake();
     let until = Instant::now() + REMOVAL;
     while !REMOVED.load(Ordering::Acquire) && Instant::now() < until {
         attach::pause(1);
@@ -114,8 +115,14 @@ pub(crate) fn remove_half_files() {
     while !HALF_FILES.is_set() {
         HALF_FILES.wait(Duration::from_secs(3600));
     }
-    analyzer::report::remove_unfinished();
-    REMOVED.store(true, Ordering::Release);
+    remove_wanted_half_files();
+}
+
+/// WARM: as [`remove_half_files`], now or not at all; the thread that writes the file does that, too: the flush thread may hang in a flush, as the GPU does.
+pub(crate) fn remove_wanted_half_files() {
+    if HALF_FILES.is_set() && analyzer::report::remove_unfinished() {
+        REMOVED.store(true, Ordering::Release);
+    }
 }
 
 /// Says so, and what comes of the recording: `gapprobe run` makes the report then, and removes it.

@@ -63,12 +63,13 @@ pub(super) fn give_up() -> bool {
     !left.is_empty()
 }
 
-/// Removes what was unfinished at [`give_up`]. A file system that does not answer holds this up.
-pub(super) fn remove_unfinished() {
+/// Removes what was unfinished at [`give_up`]; `false` where nothing was, or another thread has come first. A file system that does not answer holds this up.
+pub(super) fn remove_unfinished() -> bool {
     let files = std::mem::take(&mut *LEFT.lock().unwrap_or_else(PoisonError::into_inner));
-    for file in files {
+    for file in &files {
         let _ = fs::remove_file(file); // gone already is fine
     }
+    !files.is_empty()
 }
 
 /// A file under its temporary name; dropped without [`Fresh::publish`], it is removed.

@@ -59,10 +59,10 @@ impl Pace {
     /// round that decodes much takes 14 ms: H100).
     pub(super) fn pause_ms(&self, now: u64) -> u64 {
         let spent = now.saturating_sub(self.emptied_at) / 1_000_000;
-        self.from_one_to_the_next(now).saturating_sub(spent).max(1)
+        self.between_two(now).saturating_sub(spent).max(1)
     }
 
-    fn from_one_to_the_next(&self, now: u64) -> u64 {
+    fn between_two(&self, now: u64) -> u64 {
         if now < self.fresh_until {
             return SHORTEST_MS;
         }

@@ -16,7 +16,7 @@ use super::Mirror;
 use crate::store::image::Image;
 use crate::store::{Standing, Store};
 use crate::threads::Signal;
-use crate::{clock, losses};
+use crate::{clock, leave, losses};
 
 /// What is to be done with the file.
 enum Order {
@@ -76,11 +76,17 @@ pub(crate) fn open() {
     DESK.lock().is_there = true;
 }
 
+/// There is something to do beside orders.
+pub(crate) fn wake() {
+    WANTED.set();
+}
+
 /// The thread's body.
 pub(crate) fn run(mut mirror: Mirror, image: Image) {
     loop {
         WANTED.wait(Duration::from_secs(3600));
         WANTED.take();
+        leave::remove_wanted_half_files();
         let order = {
             let mut desk = DESK.lock();
             desk.is_busy = desk.order.is_some();

@@ -67,16 +67,18 @@ fn is_finished_as_the_line_says(run: &Run) {
 #[test]
 fn a_report_cut_in_the_middle_of_a_write_leaves_no_half_file() {
     let slow = slow_disk();
-    let mut victim = Victim::sim("13.0", &["loop", "100", "100", "5"]).env("GAPPROBE_EXIT_MS", "1500");
-    let preload = std::env::join_paths([built().library.clone(), slow.clone()]).expect("no colons");
-    victim.command.env("LD_PRELOAD", preload);
-    let run = victim.run();
+    for fault in ["", "flush=hang"] {
+        let mut victim = Victim::sim("13.0", &["loop", "100", "100", "5"]).env("GAPPROBE_EXIT_MS", "1500");
+        let preload = std::env::join_paths([built().library.clone(), slow.clone()]).expect("no colons");
+        victim.command.env("LD_PRELOAD", preload);
+        let run = victim.env("SIM_FAULT", fault).run();
+        assert_eq!((run.ending(), run.stdout.as_str()), (0, "launched 10000\n"), "{}", run.stderr);
+        assert!(run.wall < Duration::from_secs(10), "the disk held the program up: {:?}", run.wall);
+        assert_eq!(half_files(&run), Vec::<PathBuf>::new(), "{fault}: {}", run.stderr);
+        assert!(run.lines()[0].contains("not ready within 1500 ms"), "{}", run.stderr);
+        is_finished_as_the_line_says(&run);
+    }
     let _ = std::fs::remove_file(slow); // in the target folder
-    assert_eq!((run.ending(), run.stdout.as_str()), (0, "launched 10000\n"), "{}", run.stderr);
-    assert!(run.wall < Duration::from_secs(10), "the disk held the program up: {:?}", run.wall);
-    assert_eq!(half_files(&run), Vec::<PathBuf>::new(), "{}", run.stderr);
-    assert!(run.lines()[0].contains("not ready within 1500 ms"), "{}", run.stderr);
-    is_finished_as_the_line_says(&run);
 }
 
 #[test]
