@@ -118,8 +118,9 @@ fn worst(devices: &[DeviceAnalysis]) -> Option<usize> {
     working(devices).max_by_key(|(i, d)| (d.buckets.idle(), usize::MAX - i)).map(|(i, _)| i)
 }
 
-/// Losses of severity `Data` inside the valid span: the marks that lie in it, and what the counters say beyond all
-/// marks (no time is known of those, so they are taken to lie in it).
+/// Losses of severity `Data` inside the valid span: the marks that reach into it, and what the counters say beyond all
+/// marks (no time is known of those, so they are taken to lie in it). What was lost before the first mark that is left was lost before that span: marks of it are as new
+/// as it is.
 fn weigh_losses(run: &Run, a: &mut Analysis) {
     for &loss in Loss::ALL {
         let total = run.header.loss(loss);
@@ -130,9 +131,10 @@ fn weigh_losses(run: &Run, a: &mut Analysis) {
             continue;
         }
         let marks = || run.loss_marks.iter().filter(|m| m.code == u32::from(loss.code()));
-        let marked: u64 = marks().map(|m| u64::from(m.count)).sum();
+        let before = marks().next().map_or(0, |m| u64::from(m.before));
+        let marked: u64 = marks().map(|m| u64::from(m.count)).sum::<u64>().saturating_add(before);
         let inside: u64 = marks()
-            .filter(|m| m.at >= a.valid.start && m.at <= a.valid.end)
+            .filter(|m| m.span.end >= a.valid.start && m.span.start <= a.valid.end)
             .map(|m| u64::from(m.count))
             .sum();
         let anywhere = total.saturating_sub(marked);

@@ -202,7 +202,8 @@ impl Loader {
                 self.run.blind.push(Blind { span: Span::new(e.start, e.end), reason: e.a });
             }
             Kind::LossMark => {
-                self.run.loss_marks.push(LossMark { at: e.start, code: e.a, count: e.b });
+                let span = Span::new(e.start, e.end);
+                self.run.loss_marks.push(LossMark { span, code: e.a, count: e.b, before: e.c });
             }
             Kind::SyncRecord => self.run.waits.push(sync_record(e)),
             Kind::Process => self.run.children.push(Child {
@@ -403,7 +404,7 @@ pub(crate) fn finish(run: &mut Run) {
     run.child_samples.sort_by_key(|s| s.span);
     run.readings.sort_by_key(|r| r.span);
     run.blind.sort_by_key(|b| b.span);
-    run.loss_marks.sort_by_key(|m| m.at);
+    run.loss_marks.sort_by_key(|m| m.span);
     join(run);
     if !run.foreign {
         settling::mark(run);

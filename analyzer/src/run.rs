@@ -99,15 +99,17 @@ impl Blind {
     }
 }
 
-/// `count` items of `code` were lost at about `at`.
+/// `count` items of `code` were lost in this time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LossMark {
     /// ns.
-    pub at: u64,
+    pub span: Span,
     /// Number of [`trace::Loss`].
     pub code: u32,
     /// How many.
     pub count: u32,
+    /// How many of that code before, at least: older marks may have been overwritten.
+    pub before: u32,
 }
 
 /// Who recorded a run.

@@ -4,14 +4,16 @@
 //! disk. All its signals are blocked. (Asking CUPTI for buffers is a thread of its own, `flush`: it may take seconds.)
 //!
 //! The recorder's lock is held while buffers and rings are taken, never across a write to a disk or a call
-//! that makes CUPTI call us back. No callback takes it. Who leaves takes it over (`leave`). `drain/facts.rs`: header and names; `drain/pace.rs`: how soon the next round comes.
+//! that makes CUPTI call us back. No callback takes it. Who leaves takes it over (`leave`). `drain/facts.rs`: header and names; `drain/pace.rs`: how soon the next round comes; `drain/lost.rs`: when events were lost.
 
 mod facts;
+mod lost;
 mod pace;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use lost::Lost;
 use pace::Pace;
 use parking_lot::Mutex;
 use trace::event::{Event, Kind, Unobserved};
@@ -69,6 +71,7 @@ pub(crate) struct Recorder {
     delivered_to: u64,
     ticks: Keeper,
     pace: Pace,
+    lost: Lost,
 }
 
 /// The recorder, from the first GPU use on.
@@ -111,6 +114,7 @@ impl Recorder {
             delivered_to: 0,
             ticks: Keeper::default(),
             pace: Pace::default(),
+            lost: Lost::since(now),
         }
     }
 
@@ -207,6 +211,7 @@ impl Recorder {
             hostpool::reclaim();
             self.name_threads();
         }
+        self.lost.look(now, &mut self.store);
         self.adapt_buffers(now);
         self.refresh_header(now);
         if now.saturating_sub(self.last_mirror) >= MIRROR_PERIOD {
@@ -298,6 +303,7 @@ impl Recorder {
         self.capture.finish(now, &mut self.store);
         self.marks.finish(now, &mut self.store, &self.capture);
         self.name_threads();
+        self.lost.mark(&mut self.store);
         self.header.state = state::CLOSED;
         self.refresh_header(now);
         self.header.exit_monotonic = now;

@@ -156,7 +156,7 @@ pub enum Kind {
     ClockPair = 48,
     /// Nothing of the GPU was observed from `start` to `end`. `a` = reason, see [`Unobserved`].
     Unobserved = 49,
-    /// `b` items were lost at about `start`; `a` = `Loss` code.
+    /// `b` items were lost between `start` and `end`; `a` = `Loss` code, `c` how many of it before (`u32::MAX`: that many at least). Not before 2026-11-26.
     LossMark = 50,
     /// Stands before each event in the shared overflow track and names the true track of that event:
     /// `x` = 0 stream (`a` device, `b` context, `c` stream) or 1 thread (`a` tid).

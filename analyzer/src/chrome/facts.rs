@@ -124,7 +124,11 @@ pub(super) fn of(run: &Run, base: u64) -> Value {
     out.insert("losses".into(), losses.map(|(k, n)| (k, n.into())).collect::<Map<_, _>>().into());
     let totals = Total::ALL.iter().map(|t| (t.key().to_owned(), h.total(*t))).filter(|t| t.1 > 0);
     out.insert("totals".into(), totals.map(|(k, n)| (k, n.into())).collect::<Map<_, _>>().into());
-    let marks = run.loss_marks.iter().take(MOST_MARKS).map(|m| json!([m.at, m.code, m.count]));
+    let marks = run
+        .loss_marks
+        .iter()
+        .take(MOST_MARKS)
+        .map(|m| json!([m.span.end, m.code, m.count, m.span.start, m.before]));
     out.insert("loss_marks".into(), marks.collect());
     host(run, &mut out);
     let p = &run.problems;

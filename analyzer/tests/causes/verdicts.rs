@@ -130,6 +130,29 @@ fn losses_inside_the_valid_span_make_no_verdict_possible() {
     assert!(a.coverage.overwritten);
 }
 
+/// Calls that a full ring lost are marked when they are lost (`injector/src/drain/lost.rs`); marks as old as what was overwritten are gone with it.
+#[test]
+fn what_was_lost_before_the_first_mark_that_is_left_was_lost_before_the_valid_span() {
+    let events = healthy().launches * 2;
+    let code = Loss::HostRingFull.code();
+    let judged = |at: u64, count: u64, before: u64, all: u64| {
+        let mut p = healthy();
+        p.b.header.losses[code as usize] = all;
+        p.b.header.valid_from = p.t - 200_000_000;
+        let mut mark = trace::Event::new(trace::Kind::LossMark, at - 250_000_000, at);
+        (mark.a, mark.b, mark.c) = (u32::from(code), count as u32, before as u32);
+        p.b.on_recorder(mark);
+        let (_, a) = p.analyze();
+        (a.verdict.cause, a.data_losses)
+    };
+    let end = healthy().t;
+    // all of it long ago; that, and a few in the span; what no mark tells of is taken to lie in the span
+    assert_eq!(judged(end - 300_000_000, 1000, events, events + 1000), ("HOST", 0));
+    assert_eq!(judged(end - 100_000_000, 1, events, events + 1), ("HOST", 1));
+    assert_eq!(judged(end - 100_000_000, 1, events, events + 1 + events), ("INCONCLUSIVE", 1 + events));
+    assert_eq!(judged(end - 100_000_000, events, 0, events), ("INCONCLUSIVE", events));
+}
+
 /// Two kernels of a run that CUPTI gave without times (JAX on an H200, 2 of 856): the steps that count have all of theirs, so
 /// they ran elsewhere.
 #[test]

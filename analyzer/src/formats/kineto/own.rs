@@ -71,7 +71,9 @@ impl Own {
             let n = |i: usize| mark.get(i).and_then(Json::as_u64);
             let small = |i: usize| n(i).and_then(|n| u32::try_from(n).ok());
             if let (Some(at), Some(code), Some(count)) = (n(0), small(1), small(2)) {
-                run.loss_marks.push(LossMark { at: at.min(MAX_TIME), code, count });
+                let at = at.min(MAX_TIME);
+                let span = Span::new(n(3).unwrap_or(at).min(at), at);
+                run.loss_marks.push(LossMark { span, code, count, before: small(4).unwrap_or(0) });
             }
         }
         self.host(run);
