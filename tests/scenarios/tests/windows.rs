@@ -22,9 +22,15 @@ fn steps(words: &[&str]) -> Victim {
 
 /// Ended well, lost nothing, and said of what lies between windows that it was not seen.
 pub(super) fn fine(run: &Run) -> Recorded {
+    fine_but(run, &[])
+}
+
+/// As above, with losses that may be.
+fn fine_but(run: &Run, may: &[Loss]) -> Recorded {
     assert_eq!(run.ending(), 0, "{}", run.stderr);
     let recorded = run.recorded();
-    let lost: Vec<_> = recorded.losses().into_iter().filter(|l| l.1 > 0).collect();
+    let may: Vec<_> = may.iter().map(|l| l.key()).collect();
+    let lost: Vec<_> = recorded.losses().into_iter().filter(|l| l.1 > 0 && !may.contains(&l.0)).collect();
     assert_eq!(lost, [], "{}", run.stderr);
     let unseen = recorded.unobserved();
     let windows = [Unobserved::Window as u32, Unobserved::Front as u32];
@@ -347,7 +353,8 @@ fn launches_of_a_launcher_that_asks_dlsym_are_seen_loaded_before_the_gpu_is_used
 fn a_window_that_opens_beside_a_thread_that_launches_without_a_pause_has_all_calls() {
     // 26,624 launches in 80 ms: more than a thread's ring holds, and nothing to tell before how fast they come
     let run = steps(&["60000", "6", "0"]).env("GAPPROBE_WINDOW", "2048/8192").run_alone_on_the_cores();
-    let recorded = fine(&run);
+    // (where the drain thread gets no core for 12 ms, a ring is half full, and keeps calls without the place they were made at)
+    let recorded = fine_but(&run, &[Loss::CallerDropped]);
     assert!(recorded.total(Total::Windows) >= 4, "{}", run.stderr);
     holds_what_it_saw(&run, &recorded);
 }
