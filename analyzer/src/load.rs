@@ -76,7 +76,8 @@ pub fn load_window<S: Source + ?Sized>(source: &S, window: &Window) -> Result<Ru
         *complete_to = (*complete_to).min(window.valid.end);
     }
     recording.for_each_event(source, |track, e| {
-        if e.end < from || e.start > until {
+        // (marks of losses are few, and tell how much was lost before, too)
+        if (e.end < from || e.start > until) && e.kind != Kind::LossMark {
             return;
         }
         let slot = slot(e.kind);

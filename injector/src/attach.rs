@@ -308,10 +308,15 @@ fn prepare_recording() {
     };
     let (recorder, mirror) = new_recorder(image, settings, callers);
     *RECORDER.lock() = Some(recorder);
-    if mirror.is_some_and(|mirror| spawn_quietly("gapprobe-file", move || writer::run(mirror, image))) {
-        writer::open();
-    } else {
-        losses::add(Loss::MirrorWrite, 1); // memory only
+    let file = mirror.as_ref().map(Mirror::unfinished);
+    match (file, spawn_quietly("gapprobe-file", move || writer::run(mirror, image))) {
+        (Some(_), true) => writer::open(),
+        (file, _) => {
+            losses::add(Loss::MirrorWrite, 1); // memory only
+            if let Some(file) = file {
+                let _ = std::fs::remove_file(file); // it would tell of a recording that could not be written
+            }
+        }
     }
     if !spawn_quietly("gapprobe-flush", flush::run) || !spawn_quietly("gapprobe-exit", leave::run) {
         losses::add(Loss::NoDrainThread, 1);

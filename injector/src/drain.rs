@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! The background thread: takes what the program's threads and CUPTI left, puts it into the store, mirrors the store to
-//! disk. All its signals are blocked. (Asking CUPTI for buffers is a thread of its own, `flush`: it may take seconds.)
+//! The background thread: takes what the program's threads and CUPTI left, puts it into the store, and leaves that to who writes
+//! the file (`recording/writer.rs`). All its signals are blocked. (Asking CUPTI for buffers is a thread of its own, `flush`: it may take seconds.)
 //!
 //! The recorder's lock is held while buffers and rings are taken, never across a write to a disk or a call
 //! that makes CUPTI call us back. No callback takes it. Who leaves takes it over (`leave`). `drain/facts.rs`: header and names; `drain/pace.rs`: how soon the next round comes; `drain/lost.rs`: when events were lost.
@@ -37,8 +37,8 @@ use crate::{clock, flush, hostpool, lifecycle, losses, recording, stopped};
 
 /// Between two looks at how fast records come, ns.
 const RATE_PERIOD: u64 = 250_000_000;
-/// Between two updates of the recording file, ns: every round that is not hurried. An event waits for the round and for
-/// the file, and both together may take 100 ms at most (108 ms measured with an update every other round).
+/// Between two updates of the recording file, ns. An event waits for the round and for the file, and both together may take
+/// 100 ms at most where the disk is quick (108 ms measured with rounds of 50 ms and an update every other one).
 const MIRROR_PERIOD: u64 = 45_000_000;
 /// Between two clock pairs, ns.
 const CLOCK_PERIOD: u64 = 1_000_000_000;
@@ -215,21 +215,9 @@ impl Recorder {
         self.adapt_buffers(now);
         self.refresh_header(now);
         if now.saturating_sub(self.last_mirror) >= MIRROR_PERIOD {
-            self.last_mirror = now;
             self.stand();
-            writer::offer(&mut self.store, &self.header);
-        }
-    }
-
-    /// Opens the control socket beside the recording. Where that cannot be, the recording says why: who asks for it reads
-    /// that first.
-    fn listen(&mut self) -> Option<Control> {
-        let folder = recording::folder()?;
-        match Control::open(folder) {
-            Ok(control) => Some(control),
-            Err(e) => {
-                self.store.attribute(trace::define::NO_CONTROL, &e.to_string());
-                None
+            if writer::offer(&mut self.store, &self.header) {
+                self.last_mirror = now;
             }
         }
     }
@@ -303,7 +291,7 @@ impl Recorder {
         self.capture.finish(now, &mut self.store);
         self.marks.finish(now, &mut self.store, &self.capture);
         self.name_threads();
-        self.lost.mark(&mut self.store);
+        self.lost.mark(true, &mut self.store);
         self.header.state = state::CLOSED;
         self.refresh_header(now);
         self.header.exit_monotonic = now;
@@ -349,16 +337,29 @@ pub(crate) fn before_unload() {
     SPENT.fetch_add(clock::monotonic().saturating_sub(now), Ordering::Relaxed);
 }
 
+/// Opens the control socket beside the recording. Where that cannot be, the recording says why: who asks for it reads
+/// that first.
+fn listen() -> Option<Control> {
+    match Control::open(recording::folder()?) {
+        Ok(control) => Some(control),
+        Err(e) => {
+            if let Some(recorder) = RECORDER.lock().as_mut() {
+                recorder.store.attribute(trace::define::NO_CONTROL, &e.to_string());
+            }
+            None
+        }
+    }
+}
+
 /// The thread's body.
 pub(crate) fn run() {
     // a program that is killed before the first round leaves a recording too (not from the program's own thread:
     // SIGXFSZ)
-    let mut control = None;
     if let Some(recorder) = RECORDER.lock().as_mut() {
         recorder.stand();
         writer::offer(&mut recorder.store, &recorder.header);
-        control = recorder.listen();
     }
+    let mut control = listen();
     let mut pause = pace::SHORTEST_MS;
     loop {
         let ms = if buffers::under_pressure() { pace::SHORTEST_MS } else { pause };

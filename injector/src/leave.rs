@@ -90,6 +90,9 @@ fn see_the_report_made(settings: &Settings) {
     }
 }
 
+/// So long a disk that does not answer is waited for once the line is said.
+const GRACE: Duration = Duration::from_millis(300);
+
 /// Half files are to be removed, and are.
 static HALF_FILES: Signal = Signal::new();
 static REMOVED: AtomicBool = AtomicBool::new(false);
@@ -222,10 +225,12 @@ fn report(deadline: Instant) {
             } else if speaks {
                 say::line(&report.line);
             }
+            // (a disk that has not answered so far is not waited for that long: the line is said)
+            let until = if answers { deadline } else { deadline.min(Instant::now() + GRACE) };
             if !whole {
-                writer::note_spoken(deadline);
+                writer::note_spoken(until);
             } else if !settings.test_keep {
-                writer::remove(deadline);
+                writer::remove(until);
             }
             if let Some(folder) = recording::folder().filter(|_| answers) {
                 analyzer::report::leftovers::recordings(folder, Some(deadline));

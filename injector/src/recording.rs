@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 
 use analyzer::visible::visible;
 
-use trace::header::{state, STATE_AT};
+use trace::header::{state, STATE_AT, VALID_FROM_AT};
 use trace::segment::{SegmentHeader, SEGMENT_BYTES, SEGMENT_HEADER_BYTES, TRACK_DEFINITIONS};
 use trace::{place, Header, Loss};
 
@@ -38,8 +38,9 @@ pub(crate) struct Mirror {
     in_file: Vec<Mirrored>,
     /// What the header last said of a file that held everything: GPU and host complete to, ns.
     whole_to: (u64, u64),
-    /// A segment on its way.
+    /// A segment on its way, as words and as bytes.
     copy: Vec<u64>,
+    bytes_of_copy: Vec<u8>,
     /// Bytes written.
     bytes: u64,
 }
@@ -122,8 +123,14 @@ impl Mirror {
             in_file,
             whole_to: (0, 0),
             copy: vec![0; SEGMENT_BYTES / 8],
+            bytes_of_copy: vec![0; SEGMENT_BYTES],
             bytes: 0,
         })
+    }
+
+    /// The name it has before its header is written.
+    pub(crate) fn unfinished(&self) -> PathBuf {
+        self.unfinished.clone().unwrap_or_default()
     }
 
     /// Gives the file its name, once its header is there (the directory is ours alone; `create` saw the name free).
@@ -165,13 +172,17 @@ impl Mirror {
         let from = if is_new { 0 } else { had.used as usize * unit / 8 * 8 };
         let end = now.used as usize * unit;
         let words = end.div_ceil(8).saturating_sub(from / 8);
-        let mut copy = std::mem::take(&mut self.copy);
-        let part = match copy.get_mut(..words).is_some_and(|out| image.cells(index).copy(now, from / 8, out))
-        {
+        let (mut copy, mut bytes) = (std::mem::take(&mut self.copy), std::mem::take(&mut self.bytes_of_copy));
+        let is_whole = copy.get_mut(..words).is_some_and(|out| image.cells(index).copy(now, from / 8, out));
+        let part = match is_whole {
+            // the memory may have been given back since it was copied, or while
+            true if image::is_given_back() => Part::Failed,
             true => {
-                let bytes = copy.iter().flat_map(|word| word.to_le_bytes());
-                let bytes: Vec<u8> = bytes.take(end.saturating_sub(from)).collect();
-                self.put_segment(offset, now, is_new, from, &bytes)
+                for (to, word) in bytes.chunks_exact_mut(8).zip(copy.iter().take(words)) {
+                    to.copy_from_slice(&word.to_le_bytes());
+                }
+                let payload = bytes.get(..end.saturating_sub(from)).unwrap_or(&[]);
+                self.put_segment(offset, now, is_new, from, payload)
             }
             // it has no place in the file yet, and those behind it have: an empty one, not a file that is cut
             false if had.generation == 0 => match self.put_header(offset, &SegmentHeader { used: 0, ..*now })
@@ -181,7 +192,7 @@ impl Mirror {
             },
             false => Part::Gone,
         };
-        self.copy = copy;
+        (self.copy, self.bytes_of_copy) = (copy, bytes);
         if let (Part::Written, Some(m)) = (&part, self.in_file.get_mut(index as usize)) {
             *m = Mirrored { generation: now.generation, used: now.used };
         }
@@ -227,13 +238,7 @@ impl Mirror {
             losses::add(Loss::MirrorWrite, 1);
             return all().collect();
         }
-        let mut left = Vec::new();
-        for (index, now) in &standing.segments {
-            let fails = !left.is_empty() || matches!(self.segment(image, *index, now), Part::Failed);
-            if fails {
-                left.push(*index);
-            }
-        }
+        let left = self.segments(image, standing);
         let header = &standing.header;
         if left.is_empty() {
             self.whole_to = (header.gpu_complete_to, header.host_complete_to);
@@ -247,6 +252,29 @@ impl Mirror {
         }
         if self.write(&header.encode(), 0) {
             self.publish();
+        }
+        left
+    }
+
+    /// All but the header. Killed in it, or without the header, the file promises what it holds.
+    fn segments(&mut self, image: &Image, standing: &Standing) -> Vec<u32> {
+        let replaces = |(index, now): &(u32, SegmentHeader)| {
+            let had = self.in_file.get(*index as usize).copied().unwrap_or_default();
+            had.generation != 0 && had.generation != now.generation
+        };
+        let mut fails = false;
+        if self.unfinished.is_none() && standing.segments.iter().any(replaces) {
+            // what goes with a segment that is replaced is promised no longer, before it goes
+            let valid_from = standing.header.valid_from.max(image.valid_from());
+            fails = !self.write(&valid_from.to_le_bytes(), VALID_FROM_AT);
+        }
+        let mut left = Vec::new();
+        for (index, now) in &standing.segments {
+            fails =
+                fails || writer::is_abandoned() || matches!(self.segment(image, *index, now), Part::Failed);
+            if fails {
+                left.push(*index);
+            }
         }
         left
     }

@@ -115,6 +115,46 @@ fn what_was_written_anew_before_it_was_copied_is_not_promised() {
 }
 
 #[test]
+fn a_file_that_is_cut_in_an_update_promises_what_it_holds() {
+    let mut store = Store::new(Image::map(64 * 32 * 1024).unwrap());
+    let name = format!("test-cut-{}.gpr", std::process::id());
+    let mut mirror = Mirror::create(&name, store.image.segments()).unwrap();
+    let mut sent = 0u64;
+    let mut stand = |store: &mut Store, events: u64| {
+        for _ in 0..events {
+            let event = Event::new(Kind::Kernel, sent * 10, sent * 10 + 5);
+            store.add(TrackInfo::Stream { device: 0, context: 1, stream: 7 }, &event);
+            sent += 1;
+        }
+        let (segments, segments_used) = (store.image.segments(), store.begun());
+        let (valid_from, host_complete_to) = (store.valid_from(), sent * 10);
+        store.standing(Header { segments, segments_used, valid_from, host_complete_to, ..Header::default() })
+    };
+    let standing = stand(&mut store, 90_000);
+    assert!(mirror.update(&store.image.clone(), &standing).is_empty());
+    for events in [500, 5_000, 70_000] {
+        let Standing { segments, header } = stand(&mut store, events);
+        // killed behind each of them, and before the header
+        for segment in segments {
+            let part = Standing { segments: vec![segment], header: header.clone() };
+            assert!(mirror.segments(&store.image.clone(), &part).is_empty());
+            let bytes = std::fs::read(&mirror.path).unwrap();
+            let mut r = Recording::open(bytes.as_slice()).unwrap();
+            let promised = (r.header.valid_from, r.header.host_complete_to);
+            let mut found = Vec::new();
+            r.for_each_event(bytes.as_slice(), |_, e| found.push(e.start));
+            found.sort_unstable();
+            for n in promised.0.div_ceil(10)..promised.1 / 10 {
+                assert!(found.binary_search(&(n * 10)).is_ok(), "{n} of {promised:?}");
+            }
+        }
+        let rest = Standing { segments: Vec::new(), header };
+        assert!(mirror.update(&store.image.clone(), &rest).is_empty());
+    }
+    mirror.remove();
+}
+
+#[test]
 fn an_unfinished_file_names_this_process_and_a_sweep_leaves_it_alone() {
     let name = format!("test-unfinished-{}.gpr", std::process::id());
     let mirror = Mirror::create(&name, 64).unwrap();

@@ -6,7 +6,7 @@
 //!
 //! At the exit the last state is left in the same way, and is waited for within a deadline: the line comes whether or not that disk answers.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -52,9 +52,17 @@ static WANTED: Signal = Signal::new();
 /// One was carried out.
 static DONE: Signal = Signal::new();
 
+/// No update is wanted any more: the report is made.
+static ABANDONED: AtomicBool = AtomicBool::new(false);
+
 static BYTES: AtomicU64 = AtomicU64::new(0);
 static LONGEST: AtomicU64 = AtomicU64::new(0);
 static CPU: AtomicU64 = AtomicU64::new(0);
+
+/// Is an update that is under way wanted no more?
+pub(super) fn is_abandoned() -> bool {
+    ABANDONED.load(Ordering::Acquire)
+}
 
 /// Bytes written so far.
 pub(crate) fn bytes() -> u64 {
@@ -81,8 +89,8 @@ pub(crate) fn wake() {
     WANTED.set();
 }
 
-/// The thread's body.
-pub(crate) fn run(mut mirror: Mirror, image: Image) {
+/// The thread's body; without a file it is there for half files.
+pub(crate) fn run(mut mirror: Option<Mirror>, image: Image) {
     loop {
         WANTED.wait(Duration::from_secs(3600));
         WANTED.take();
@@ -93,23 +101,19 @@ pub(crate) fn run(mut mirror: Mirror, image: Image) {
             desk.order.take()
         };
         let began = clock::monotonic();
-        let again = match order {
-            Some(Order::Update(standing)) => {
-                let again = mirror.update(&image, &standing);
-                LONGEST.fetch_max(clock::monotonic().saturating_sub(began), Ordering::Relaxed);
-                again
+        let mut again = Vec::new();
+        if let Some(mirror) = &mut mirror {
+            match order {
+                Some(Order::Update(standing)) => {
+                    again = mirror.update(&image, &standing);
+                    LONGEST.fetch_max(clock::monotonic().saturating_sub(began), Ordering::Relaxed);
+                }
+                Some(Order::Spoken) => mirror.note_spoken(),
+                Some(Order::Remove) => mirror.remove(),
+                None => {}
             }
-            Some(Order::Spoken) => {
-                mirror.note_spoken();
-                Vec::new()
-            }
-            Some(Order::Remove) => {
-                mirror.remove();
-                Vec::new()
-            }
-            None => Vec::new(),
-        };
-        BYTES.store(mirror.bytes, Ordering::Relaxed);
+            BYTES.store(mirror.bytes, Ordering::Relaxed);
+        }
         CPU.store(clock::thread_cpu(), Ordering::Relaxed);
         let mut desk = DESK.lock();
         desk.again.extend(again);
@@ -119,17 +123,19 @@ pub(crate) fn run(mut mirror: Mirror, image: Image) {
     }
 }
 
-/// Leaves the thread how the recording stands, if it is free. Only who holds the recorder's lock.
-pub(crate) fn offer(store: &mut Store, header: &Header) {
+/// Leaves the thread how the recording stands, if it is free; `false` where it is not. Only who holds the recorder's lock.
+pub(crate) fn offer(store: &mut Store, header: &Header) -> bool {
     let mut desk = DESK.lock();
-    if desk.is_there && desk.is_free() {
+    let takes = desk.is_there && desk.is_free();
+    if takes {
         leave(&mut desk, store, header);
     }
+    takes
 }
 
 fn leave(desk: &mut Desk, store: &mut Store, header: &Header) {
-    for index in desk.again.drain(..) {
-        store.mark_again(index);
+    if !desk.again.is_empty() {
+        store.mark_again(&std::mem::take(&mut desk.again));
     }
     desk.order = Some(Order::Update(Box::new(store.standing(header.clone()))));
     WANTED.set();
@@ -149,19 +155,21 @@ pub(crate) fn finish(store: &mut Store, header: &Header, until: Instant) -> bool
     done
 }
 
-/// Notes in the file that the line was said; not where the disk does not answer.
+/// Notes in the file that the line was said; by then, or never.
 pub(crate) fn note_spoken(until: Instant) {
     order(Order::Spoken, until);
 }
 
-/// Deletes the file; not where the disk does not answer.
+/// Deletes the file; by then, or never.
 pub(crate) fn remove(until: Instant) {
     order(Order::Remove, until);
 }
 
+/// Comes before an update that is under way, of which nothing is wanted any more: that ends with the write it is in.
 fn order(what: Order, until: Instant) {
     let mut desk = DESK.lock();
-    if desk.is_there && desk.is_free() {
+    if desk.is_there {
+        ABANDONED.store(true, Ordering::Release);
         desk.order = Some(what);
         WANTED.set();
         drop(desk);

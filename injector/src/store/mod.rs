@@ -161,9 +161,14 @@ impl Store {
         Standing { segments, header }
     }
 
-    /// Says that a segment still has to be written to the file.
-    pub(crate) fn mark_again(&mut self, index: u32) {
-        self.mark_dirty(index);
+    /// Says that segments still have to be written to the file, and before others: what refers to them is newer.
+    pub(crate) fn mark_again(&mut self, segments: &[u32]) {
+        for &index in segments {
+            self.mark_dirty(index);
+        }
+        let (mut first, rest): (Vec<u32>, Vec<u32>) = self.dirty.iter().partition(|i| segments.contains(i));
+        first.extend(rest);
+        self.dirty = first;
     }
 
     /// Adds an event to the track of a stream or thread.

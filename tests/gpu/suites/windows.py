@@ -93,7 +93,7 @@ def judge_soak(plan, name, ended):
     plan.row(NAME, f"{label}: CUPTI", INFO if release is None else used == release, f"{used}, {path}", release or "")
     totals, losses = summary.get("totals") or {}, summary.get("losses") or {}
     # (a slow moment of the machine has two seconds of steps recorded as one window: totals.alarms)
-    due = truth["true_steps"] // 1024 - 1 - 17 * (totals.get("alarms") or 0)
+    due = max(truth["true_steps"] // 1024 - 1 - 17 * (totals.get("alarms") or 0), 1)
     plan.row(NAME, f"{label}: windows", (totals.get("windows") or 0) >= due,
              f"{totals.get('windows')} windows and {totals.get('alarms')} alarms in {truth['launches']:,} launches, {truth['ran_s']} s; {ended.line[:100]}", f">= {due}")
     lost = {k: v for k, v in losses.items() if v and k not in WITHOUT_LINE}
