@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! CUPTI's clock behind another profiler: it converts the GPU's time to the host's by what it measures now and then, and begins anew where another client
 //! has registered its clock and we register ours again. Seen behind torch.profiler (H100 and H200, CUPTI 13.0, 2026-11-26, `gpu-check --only
-//! neighbours:torch_long`): in about every second case the GPU's times run away from the host's by up to 36 us (once 110), earlier or later, for up to 1.5 s, and are
+//! neighbours:torch_long`): in about every second case the GPU's times run away from the host's by 25 to 110 us, earlier or later, for up to 1.5 s, and are
 //! right again from one moment to the next. What lies there says nothing of launches: it is not observed.
 
 use trace::event::Unobserved;

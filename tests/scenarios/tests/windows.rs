@@ -228,7 +228,8 @@ fn the_first_window_tells_whether_there_may_be_a_second_one() {
     let run = with_a_budget(&["6000", "6", "0", "a"], "2000").run_alone_on_the_cores();
     fine(&run);
     let (windows, cost) = said(&run);
-    assert!(cost.abs() < 1.0, "{cost} %: {}", run.stderr);
+    // (beside other work the steps behind the window may be the slower ones)
+    assert!(cost < 1.0, "{cost} %: {}", run.stderr);
     let (length, every) = windows.trim_end_matches(" steps").split_once(" of ").expect("windows");
     let [length, every] = [length, every].map(|n| n.parse::<u64>().expect("a number"));
     assert_eq!(every, 128 * length, "fewer than one step in a hundred: {}", run.stderr);
