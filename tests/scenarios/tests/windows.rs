@@ -4,6 +4,7 @@
 //! without us while windows open and close.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use gapprobe_scenarios::built::{root, triton_launcher};
 use gapprobe_scenarios::pythons::pythons;
@@ -216,23 +217,31 @@ fn said(run: &Run) -> (String, f64) {
     (of("windows"), cost)
 }
 
+/// What a run says of windows, where its first one costs so much of a step, %, and there may be more or not: of three, since other work may come upon the window's
+/// steps or those behind them.
+fn measured(words: &[&str], cupti_ns: &str, costs: Range<f64>, are_more: bool) -> String {
+    let mut found = Vec::new();
+    for _ in 0..3 {
+        let run = with_a_budget(words, cupti_ns).run_alone_on_the_cores();
+        fine(&run);
+        let (windows, cost) = said(&run);
+        if costs.contains(&cost) && are_more != (windows == "none but those asked for") {
+            return windows;
+        }
+        found.push((windows, cost, run.stderr.clone()));
+    }
+    panic!("{costs:?} % expected, {found:?} said");
+}
+
 #[test]
 fn the_first_window_tells_whether_there_may_be_a_second_one() {
     // the host waits: recorded steps take a third longer, and what a second window leaves behind would be over the budget
-    let run = with_a_budget(&["6000", "6", "500"], "20000").run_alone_on_the_cores();
-    fine(&run);
-    let (windows, cost) = said(&run);
-    assert_eq!(windows, "none but those asked for", "{}", run.stderr);
-    assert!((15.0..60.0).contains(&cost), "{cost} %: {}", run.stderr);
+    measured(&["6000", "6", "500"], "20000", 15.0..60.0, false);
     // the host runs ahead and the GPU is the limit: recorded steps take as long as others, though the estimate of a launch is the same
-    let run = with_a_budget(&["6000", "6", "0", "a"], "2000").run_alone_on_the_cores();
-    fine(&run);
-    let (windows, cost) = said(&run);
-    // (beside other work the steps behind the window may be the slower ones)
-    assert!(cost < 1.0, "{cost} %: {}", run.stderr);
+    let windows = measured(&["6000", "6", "0", "a"], "2000", -1.0..1.0, true);
     let (length, every) = windows.trim_end_matches(" steps").split_once(" of ").expect("windows");
     let [length, every] = [length, every].map(|n| n.parse::<u64>().expect("a number"));
-    assert_eq!(every, 128 * length, "fewer than one step in a hundred: {}", run.stderr);
+    assert_eq!(every, 128 * length, "fewer than one step in a hundred");
 }
 
 #[test]
