@@ -359,7 +359,7 @@ pub(crate) fn run() {
         recorder.stand();
         writer::offer(&mut recorder.store, &recorder.header);
     }
-    let mut control = listen();
+    let (mut control, mut polled_at) = (listen(), 0);
     let mut pause = pace::SHORTEST_MS;
     loop {
         let ms = if buffers::under_pressure() { pace::SHORTEST_MS } else { pause };
@@ -376,9 +376,13 @@ pub(crate) fn run() {
             if let Some((from, to)) = returned {
                 recorder.returned(from, to);
             }
-            if let Some(control) = &mut control {
+            let now = clock::monotonic();
+            // (asking for a client makes the kernel set up a socket for it first)
+            if let Some(control) = control.as_mut().filter(|_| now.saturating_sub(polled_at) >= MIRROR_PERIOD)
+            {
+                polled_at = now;
                 let all = recorder.capture.is_wanted() && recorder.windows.record_all();
-                control.poll(clock::monotonic(), all);
+                control.poll(now, all);
             }
             recorder.round();
             pause = recorder.callers.period(recorder.pace.pause_ms(clock::monotonic()));
