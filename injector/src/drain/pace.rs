@@ -14,7 +14,7 @@ const LONGEST_ON_MS: u64 = 25;
 pub(super) const SHORTEST_MS: u64 = 5;
 /// So long after recording begins, or goes on after as long, rounds follow each other that closely, ns: how fast rings fill is not known yet, and a thread that launches
 /// 230,000 times a second fills its own in 36 ms (H100: windows of 60 ms lost most of their calls).
-pub(super) const FRESH: u64 = 250_000_000;
+const FRESH: u64 = 250_000_000;
 /// What was known of the speed is forgotten at this pace, ns: at least four windows that come one after the other are as fast as the last. (H100: 80 ms of every 325 recorded,
 /// 170,000 calls a second; while the speed was the last round's, a window's first pause was that of the 245 quiet ms before it, and it lost a fifth of its calls.)
 const MEMORY: u64 = 1_000_000_000;

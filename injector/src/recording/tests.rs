@@ -6,6 +6,52 @@ use trace::define::TrackInfo;
 use trace::event::{Event, Kind};
 use trace::reader::Recording;
 
+/// A store whose kernels begin every 10 ns, and their file.
+struct Run {
+    store: Store,
+    mirror: Mirror,
+    sent: u64,
+}
+
+impl Run {
+    fn new(name: &str) -> Run {
+        let store = Store::new(Image::map(64 * 32 * 1024).unwrap());
+        let name = format!("test-{name}-{}.gpr", std::process::id());
+        let mirror = Mirror::create(&name, store.image.segments()).unwrap();
+        Run { store, mirror, sent: 0 }
+    }
+
+    fn launch(&mut self, events: u64) {
+        for _ in 0..events {
+            let event = Event::new(Kind::Kernel, self.sent * 10, self.sent * 10 + 5);
+            self.store.add(TrackInfo::Stream { device: 0, context: 1, stream: 7 }, &event);
+            self.sent += 1;
+        }
+    }
+
+    fn standing(&mut self) -> Standing {
+        let (segments, segments_used) = (self.store.image.segments(), self.store.begun());
+        let (valid_from, host_complete_to) = (self.store.valid_from(), self.sent * 10);
+        let header = Header { segments, segments_used, valid_from, host_complete_to, ..Header::default() };
+        self.store.standing(header)
+    }
+
+    fn update(&mut self, standing: &Standing) {
+        assert!(self.mirror.update(&self.store.image, standing).is_empty());
+    }
+
+    /// The file's header, and when the kernels in it begin, in order.
+    fn read(&self) -> (Header, Vec<u64>) {
+        let bytes = std::fs::read(&self.mirror.path).unwrap();
+        let mut recording = Recording::open(bytes.as_slice()).unwrap();
+        let mut starts = Vec::new();
+        recording.for_each_event(bytes.as_slice(), |_, e| starts.push(e.start));
+        assert_eq!(recording.problems, Default::default());
+        starts.sort_unstable();
+        (recording.header, starts)
+    }
+}
+
 #[test]
 fn a_descriptor_that_became_the_programs_is_not_written_to() {
     let mut store = Store::new(Image::map(64 * 32 * 1024).unwrap());
@@ -24,134 +70,72 @@ fn a_descriptor_that_became_the_programs_is_not_written_to() {
 
 #[test]
 fn after_each_update_the_file_is_a_recording_with_all_events_so_far() {
-    let mut store = Store::new(Image::map(64 * 32 * 1024).unwrap());
-    let name = format!("test-mirror-{}.gpr", std::process::id());
-    let mut mirror = Mirror::create(&name, store.image.segments()).unwrap();
-    let mut sent = 0u64;
+    let mut run = Run::new("mirror");
     for round in 0..60 {
-        for _ in 0..round * 97 {
-            store.add(
-                TrackInfo::Stream { device: 0, context: 1, stream: 7 },
-                &Event::new(Kind::Kernel, sent * 10, sent * 10 + 5),
-            );
-            sent += 1;
-        }
-        store.string(format!("name {round}").as_bytes());
-        let header = Header {
-            segments: store.image.segments(),
-            segments_used: store.begun(),
-            valid_from: store.valid_from(),
-            ..Header::default()
-        };
-        assert!(mirror.update(&store.image.clone(), &store.standing(header)).is_empty());
-        let bytes = std::fs::read(&mirror.path).unwrap();
+        run.launch(round * 97);
+        run.store.string(format!("name {round}").as_bytes());
+        let standing = run.standing();
+        run.update(&standing);
+        let bytes = std::fs::read(&run.mirror.path).unwrap();
         let mut r = Recording::open(bytes.as_slice()).unwrap();
         let mut newest = 0;
         let mut kept = 0u64;
         r.for_each_event(bytes.as_slice(), |_, e| {
             newest = newest.max(e.end);
-            kept += u64::from(e.start >= store.valid_from());
+            kept += u64::from(e.start >= run.store.valid_from());
         });
         assert_eq!(r.problems, Default::default());
-        if sent > 0 {
-            assert_eq!(newest, (sent - 1) * 10 + 5);
-            assert_eq!(kept, sent - store.valid_from().div_ceil(10));
+        if run.sent > 0 {
+            assert_eq!(newest, (run.sent - 1) * 10 + 5);
+            assert_eq!(kept, run.sent - run.store.valid_from().div_ceil(10));
         }
     }
-    assert!(store.valid_from() > 0, "the ring was lapped");
-    mirror.remove();
-    assert!(!mirror.path.exists());
+    assert!(run.store.valid_from() > 0, "the ring was lapped");
+    run.mirror.remove();
+    assert!(!run.mirror.path.exists());
 }
 
 #[test]
 fn what_was_written_anew_before_it_was_copied_is_not_promised() {
-    let mut store = Store::new(Image::map(64 * 32 * 1024).unwrap());
-    let name = format!("test-lapped-{}.gpr", std::process::id());
-    let mut mirror = Mirror::create(&name, store.image.segments()).unwrap();
-    let mut sent = 0u64;
-    let mut fill = |store: &mut Store, events: u64| {
-        for _ in 0..events {
-            let event = Event::new(Kind::Kernel, sent * 10, sent * 10 + 5);
-            store.add(TrackInfo::Stream { device: 0, context: 1, stream: 7 }, &event);
-            sent += 1;
-        }
-    };
-    let stand = |store: &mut Store| {
-        let (segments, segments_used) = (store.image.segments(), store.begun());
-        let valid_from = store.valid_from();
-        store.standing(Header {
-            segments,
-            segments_used,
-            valid_from,
-            host_complete_to: u64::MAX,
-            ..Header::default()
-        })
-    };
+    let mut run = Run::new("lapped");
     for events in [10_000, 60_000, 70_000, 90_000, 200] {
         // the disk takes its time: meanwhile a part of it, most of it, all of it is written anew
-        let standing = stand(&mut store);
-        fill(&mut store, events);
-        assert!(mirror.update(&store.image.clone(), &standing).is_empty());
-        let bytes = std::fs::read(&mirror.path).unwrap();
-        let mut r = Recording::open(bytes.as_slice()).unwrap();
-        let valid_from = r.header.valid_from;
-        assert_eq!(valid_from, store.valid_from());
-        let mut found = Vec::new();
-        r.for_each_event(bytes.as_slice(), |_, e| found.push(e.start));
-        assert_eq!(r.problems, Default::default());
-        found.retain(|start| *start >= valid_from);
-        found.sort_unstable();
-        let all: Vec<u64> = (valid_from.div_ceil(10)..).map(|n| n * 10).take(found.len()).collect();
+        let standing = run.standing();
+        run.launch(events);
+        run.update(&standing);
+        let (header, mut found) = run.read();
+        assert_eq!(header.valid_from, run.store.valid_from());
+        found.retain(|start| *start >= header.valid_from);
+        let all: Vec<u64> = (header.valid_from.div_ceil(10)..).map(|n| n * 10).take(found.len()).collect();
         assert_eq!(found, all, "from where it is valid on none is missing");
     }
-    assert!(mirror.update(&store.image.clone(), &stand(&mut store)).is_empty());
-    let bytes = std::fs::read(&mirror.path).unwrap();
-    let mut newest = 0;
-    Recording::open(bytes.as_slice())
-        .unwrap()
-        .for_each_event(bytes.as_slice(), |_, e| newest = newest.max(e.end));
-    assert_eq!(newest, (sent - 1) * 10 + 5);
-    mirror.remove();
+    let standing = run.standing();
+    run.update(&standing);
+    assert_eq!(run.read().1.last(), Some(&((run.sent - 1) * 10)));
+    run.mirror.remove();
 }
 
 #[test]
 fn a_file_that_is_cut_in_an_update_promises_what_it_holds() {
-    let mut store = Store::new(Image::map(64 * 32 * 1024).unwrap());
-    let name = format!("test-cut-{}.gpr", std::process::id());
-    let mut mirror = Mirror::create(&name, store.image.segments()).unwrap();
-    let mut sent = 0u64;
-    let mut stand = |store: &mut Store, events: u64| {
-        for _ in 0..events {
-            let event = Event::new(Kind::Kernel, sent * 10, sent * 10 + 5);
-            store.add(TrackInfo::Stream { device: 0, context: 1, stream: 7 }, &event);
-            sent += 1;
-        }
-        let (segments, segments_used) = (store.image.segments(), store.begun());
-        let (valid_from, host_complete_to) = (store.valid_from(), sent * 10);
-        store.standing(Header { segments, segments_used, valid_from, host_complete_to, ..Header::default() })
-    };
-    let standing = stand(&mut store, 90_000);
-    assert!(mirror.update(&store.image.clone(), &standing).is_empty());
+    let mut run = Run::new("cut");
+    run.launch(90_000);
+    let standing = run.standing();
+    run.update(&standing);
     for events in [500, 5_000, 70_000] {
-        let Standing { segments, header } = stand(&mut store, events);
+        run.launch(events);
+        let Standing { segments, header } = run.standing();
         // killed behind each of them, and before the header
         for segment in segments {
             let part = Standing { segments: vec![segment], header: header.clone() };
-            assert!(mirror.segments(&store.image.clone(), &part).is_empty());
-            let bytes = std::fs::read(&mirror.path).unwrap();
-            let mut r = Recording::open(bytes.as_slice()).unwrap();
-            let promised = (r.header.valid_from, r.header.host_complete_to);
-            let mut found = Vec::new();
-            r.for_each_event(bytes.as_slice(), |_, e| found.push(e.start));
-            found.sort_unstable();
-            for n in promised.0.div_ceil(10)..promised.1 / 10 {
+            assert!(run.mirror.segments(&run.store.image, &part).is_empty());
+            let (promised, found) = run.read();
+            for n in promised.valid_from.div_ceil(10)..promised.host_complete_to / 10 {
                 assert!(found.binary_search(&(n * 10)).is_ok(), "{n} of {promised:?}");
             }
         }
-        let rest = Standing { segments: Vec::new(), header };
-        assert!(mirror.update(&store.image.clone(), &rest).is_empty());
+        run.update(&Standing { segments: Vec::new(), header });
     }
-    mirror.remove();
+    run.mirror.remove();
 }
 
 #[test]

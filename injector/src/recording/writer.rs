@@ -28,7 +28,6 @@ enum Order {
     Remove,
 }
 
-#[derive(Default)]
 struct Desk {
     /// There is a file, and a thread that writes it.
     is_there: bool,
