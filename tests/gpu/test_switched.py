@@ -43,6 +43,51 @@ int main(void) {
     printf("%d", cudaLaunchKernel());
 }
 """
+# As gapprobe does, hands on by a pointer of its own, after a while; the function behind takes as long again, and has arguments on the stack.
+HANDS_ON = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <time.h>
+#define ARGUMENTS int a, int b, int c, int d, int e, int f, int g, int h
+static void last(long us) {
+    struct timespec begin, now;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    do clock_gettime(CLOCK_MONOTONIC, &now);
+    while ((now.tv_sec - begin.tv_sec) * 1000000 + (now.tv_nsec - begin.tv_nsec) / 1000 < us);
+}
+#ifdef OURS
+static int (*behind)(ARGUMENTS);
+__attribute__((constructor)) static void find(void) { behind = dlsym(dlopen("libcudart.so.13", RTLD_NOW), "cudaLaunchKernel"); }
+int cudaLaunchKernel(ARGUMENTS) { last(300); return 10000 * behind(a, b, c, d, e, f, g, h); }
+#else
+int cudaLaunchKernel(ARGUMENTS) { last(3000); return a + 2 * b + 4 * c + 8 * d + 16 * e + 32 * f + 64 * g + 128 * h; }
+#endif
+"""
+# Says how many functions have clocks, and of two threads' calls through gapprobe and past it what they return and the time between the clocks, us.
+CLOCKED = """
+#include <pthread.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+int cudaLaunchKernel(int, int, int, int, int, int, int, int), timed_find(char *, size_t);
+void timed_lead(int);
+uint64_t timed_own(void);
+double timed_ticks_per_ns(void);
+static void *call(void *into) { *(int *)into = cudaLaunchKernel(1, 1, 1, 1, 1, 1, 1, 1); return 0; }
+int main(void) {
+    char names[64];
+    double ticks_per_us = timed_ticks_per_ns() * 1000;
+    printf("%d", timed_find(names, sizeof names));
+    for (int ours = 1; ours >= 0; ours--) {
+        timed_lead(ours);
+        uint64_t before = timed_own();
+        int here, there;
+        pthread_t thread;
+        pthread_create(&thread, 0, call, &there), call(&here), pthread_join(thread, 0);
+        printf(" %d %d %.0f", here, there, (timed_own() - before) / ticks_per_us);
+    }
+}
+"""
 SUMMARY = {"totals": {"windows": 1}, "coverage": {"steps_seen": 96}}
 
 
@@ -116,6 +161,43 @@ class Switched(CannedRun):
         bare = build("bare", PROGRAM, switched.library(self.plan), cuda)
         seen = [subprocess.run([p], capture_output=True, text=True, timeout=20).stdout.split() for p in (program, bare)]
         self.assertEqual(seen, [["1", "1", "cudaLaunchKernel", "2", "1"], ["2", "0", "2", "2"]])
+
+    def test_clocks_tell_what_lies_between_gapprobes_functions_and_those_behind_them(self):
+        def build(name, source, *options):
+            path = self.folder / name
+            subprocess.run(["gcc", "-o", path, f"-Wl,--no-as-needed,-rpath,{self.folder}", "-x", "c", "-", "-x", "none", *options, "-lpthread", "-Wl,-z,now"], input=source, text=True, check=True)
+            return path
+
+        cuda = build("libcudart.so.13", HANDS_ON, "-shared", "-fPIC", "-Wl,-soname,libcudart.so.13")
+        ours = build("libgapprobe.so", HANDS_ON, "-DOURS", "-shared", "-fPIC", f"-Wl,-rpath,{self.folder}", "-ldl")
+        program = build("program", CLOCKED, switched.library(self.plan), ours, cuda)
+        said = subprocess.run([program], capture_output=True, text=True, timeout=20).stdout.split()
+        self.assertEqual([said[i] for i in (0, 1, 2, 4, 5)], ["1", "2550000", "2550000", "255", "255"])
+        through, past = float(said[3]), float(said[6])
+        # two calls of 0.3 ms; an interruption that falls between the clocks is told, too
+        self.assertTrue(600 <= through < 3000 and 0 <= past < 500, said)
+
+    def test_each_step_is_held_against_itself(self):
+        # half a percent of p99 on a host whose p99 wavers by several
+        steps = pairs(0.0, count=2000, noise=0.1)
+        own = [[[0.03 + 0.0005], [0.0005]] for _ in steps]
+        more = switched.by_clocks(steps, own)
+        for three, low, high in ((more["us"], 29.9, 30.1), (more["percent"], 0.2, 0.4), (more["p99_percent"], 0.05, 0.35)):
+            self.assertTrue(low <= three[1] <= three[0] <= three[2] <= high, more)
+        self.assertAlmostEqual(more["clocks_us"], 0.5)
+        # one step in fifty takes 40 ms longer by us: it is in the 99th percentile, hardly in the mean
+        own = [[[40.0 if i % 50 == 0 else 0.0], [0.0]] for i in range(len(steps))]
+        slow = [[[t + o for t, o in zip(ours[0], owned[0])] for ours, owned in ((pair, mine),)] + [pair[1]] for pair, mine in zip(steps, own)]
+        self.assertGreater(switched.by_clocks(slow, own)["p99_percent"][1], 0.5)
+
+    def test_a_cost_by_clocks_is_judged_by_the_mean_and_the_99th_percentile(self):
+        def judged(own_ms):
+            self.plan.rows.clear()
+            own = [[[own_ms], [0.0]] for _ in range(600)]
+            switched.judge(self.plan, "mlp_eager", switched.TIMED, self.left(truth() | {"own": own}))
+            return self.rows("mlp_eager: its own code, by clocks")
+
+        self.assertEqual([judged(0.01), judged(0.3)], [[PASS], [FAIL]])
 
     def test_unknown_parts_are_named(self):
         with self.assertRaisesRegex(ValueError, "nosuch"):

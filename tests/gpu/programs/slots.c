@@ -21,7 +21,7 @@
 #define MOST 4096
 enum { ABS64 = 1, GLOB_DAT = 6, JUMP_SLOT = 7 }; /* R_X86_64_... */
 
-static struct { uintptr_t *at, ours, real; } slots[MOST];
+struct slot { uintptr_t *at, ours, real; } slots[MOST];
 static int count;
 static uintptr_t low, high; /* where libgapprobe.so lies */
 static char *names;
@@ -55,7 +55,7 @@ static uintptr_t real_of(const char *name) {
 }
 
 /* Its page can be written; gapprobe may have sealed it since the last time, where it found new libraries. */
-static int is_open(uintptr_t *at) {
+int slots_open(uintptr_t *at) {
     uintptr_t page = (uintptr_t)at & ~(uintptr_t)(sysconf(_SC_PAGESIZE) - 1);
     return !mprotect((void *)page, (uintptr_t)(at + 1) - page, PROT_READ | PROT_WRITE);
 }
@@ -97,7 +97,7 @@ static int look(struct dl_phdr_info *o, size_t size, void *data) {
             if (*at < low || *at >= high || count == MOST) continue;
             const char *name = strings + symbols[symbol].st_name;
             uintptr_t real = real_of(name);
-            if (!real || !is_open(at)) continue;
+            if (!real || !slots_open(at)) continue;
             slots[count].at = at, slots[count].ours = *at, slots[count++].real = real;
             note(name);
         }
@@ -114,5 +114,5 @@ int slots_find(char *into, size_t size) {
 
 void slots_lead(int ours) {
     for (int i = 0; i < count; i++)
-        if (is_open(slots[i].at)) __atomic_store_n(slots[i].at, ours ? slots[i].ours : slots[i].real, __ATOMIC_RELEASE);
+        if (slots_open(slots[i].at)) __atomic_store_n(slots[i].at, ours ? slots[i].ours : slots[i].real, __ATOMIC_RELEASE);
 }

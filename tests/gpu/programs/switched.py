@@ -3,9 +3,10 @@
 windows in one of two steps (slots.c gives the slots through which CUDA is called back to CUDA, and to gapprobe again), or `--switch cupti`, a CUPTI that is attached
 and asked for nothing in one of two blocks of steps (cuptiSubscribe, cuptiFinalize: only in programs without CUDA graphs, which die of it). What it costs
 is the difference between neighbours in time and in the same memory. Step times are taken on the GPU, by events; for `slots` the queue is never emptied.
+`--switch timed` is `slots` with a clock before gapprobe's functions and one before those behind them (timed.c): how long its code takes in each step, of all threads.
 
 Before the first block it does steps until `gapprobe ps` says that nothing is recorded (--until-closed). `ddp` is one rank, as in turns.py: all
-ranks switch at the same steps. Prints one JSON line: {"pairs": [[step times with it, ms], [without]], ...}."""
+ranks switch at the same steps. Prints one JSON line: {"pairs": [[step times with it, ms], [without]], ...}, and of `timed` "own": the same of ms between the clocks."""
 
 import argparse
 import ctypes
@@ -39,6 +40,24 @@ class Slots:
 
     def facts(self):
         return {"slots": self.count, "names": self.names}
+
+
+class Timed(Slots):
+    """The same, with clocks around it."""
+
+    def __init__(self, library):
+        self.c, names = ctypes.CDLL(library), ctypes.create_string_buffer(4096)
+        self.c.timed_own.restype, self.c.timed_ticks_per_ns.restype = ctypes.c_uint64, ctypes.c_double
+        self.ticks_per_ms = self.c.timed_ticks_per_ns() * 1e6
+        self.count = self.c.timed_find(names, ctypes.sizeof(names))
+        self.names = names.value.decode().split()
+
+    def __call__(self, on):
+        self.c.timed_lead(int(on))
+
+    def own_ms(self):
+        """What lay between the clocks so far."""
+        return self.c.timed_own() / self.ticks_per_ms
 
 
 class Cupti:
@@ -76,11 +95,14 @@ class Nothing:
     def __call__(self, on):
         pass
 
+    def own_ms(self):
+        return 0.0
+
     def facts(self):
         return {"slots": 1, "names": []}
 
 
-SWITCHES = {"slots": Slots, "cupti": Cupti, "nothing": Nothing}
+SWITCHES = {"slots": Slots, "timed": Timed, "cupti": Cupti, "nothing": Nothing}
 
 
 def says_off(gapprobe):
@@ -94,7 +116,8 @@ class Blocks:
 
     def __init__(self, ctx, a):
         self.ctx, self.a = ctx, a
-        self.pairs, self.facts, self.laps = [], {}, []
+        self.pairs, self.facts, self.laps, self.owned = [], {}, [], []
+        self.own_ms = None
         self.plan = self.steps()
 
     def before(self):
@@ -103,6 +126,8 @@ class Blocks:
     def lap(self):
         """Remember when the GPU comes by here."""
         self.laps.append(self.ctx.event() if self.ctx.on_gpu else time.perf_counter())
+        if self.own_ms:
+            self.owned.append(self.own_ms())
 
     def agreed(self, value):
         """The same on all ranks: true where it is so on each."""
@@ -142,6 +167,7 @@ class Blocks:
         if self.a.until_closed:
             yield from self.wait_closed()
         switch = SWITCHES[self.a.switch](self.a.library)
+        self.own_ms = getattr(switch, "own_ms", None)
         self.ctx.sync()
         began = time.perf_counter()
         yield from self.many(10)
@@ -161,6 +187,9 @@ class Blocks:
         switch(False)
         times = [a.elapsed_time(b) if self.ctx.on_gpu else (b - a) * 1e3 for a, b in zip(self.laps, self.laps[1:])]
         self.pairs = [[times[b:b + size] for b in pair] for pair in found]
+        owned = [round(b - a, 6) for a, b in zip(self.owned, self.owned[1:])]
+        if owned:
+            self.facts["own"] = [[owned[b:b + size] for b in pair] for pair in found]
         self.facts |= {"block_steps": size, **switch.facts()}
 
 
@@ -168,7 +197,7 @@ def main():
     p = argparse.ArgumentParser(prog="switched")
     p.add_argument("--program", choices=[*turns.LOOPS, "trainer"], required=True)
     p.add_argument("--switch", choices=tuple(SWITCHES), required=True)
-    p.add_argument("--library", help="slots.so")
+    p.add_argument("--library", help="slots.so, which has timed.c in it")
     p.add_argument("--until-closed", metavar="GAPPROBE", help="first do steps until this gapprobe says that nothing is recorded")
     p.add_argument("--seconds", type=float, default=40)
     p.add_argument("--least", type=int, default=3, help="pairs of blocks, however long they take")

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a run costs once its first window is closed, by what is switched on and off inside one process (programs/switched.py): gapprobe's own
-code in the program's calls, step by step, and a CUPTI that is attached and asked for nothing, block by block, each against the same process without. Equal
+code in the program's calls, step by step; how long that code takes in each step, by clocks around it, which tells of single steps what pairs cannot; and a CUPTI that is attached and asked for nothing, block by block, each against the same process without. Equal
 processes differ by 1 to 3 % for as long as they live (`always_on`); neighbouring steps of one process do not.
 
 What this does not hold: gapprobe's own threads (they are there in both kinds of blocks), and launches whose address a launcher keeps in a table of its own
 (Triton's: there all the time). With CUDA graphs CUPTI cannot be taken away (cuptiFinalize): their row is `always_on`'s `client:subscribe`.
 
-Parts are the programs of `always_on`, `own` or `cupti` for one of the two, and `seconds=40` of blocks."""
+Parts are the programs of `always_on`, `own`, `timed` or `cupti` for one of the three, and `seconds=40` of blocks."""
 
 import math
 import subprocess
@@ -22,9 +22,9 @@ ABOUT = "what gapprobe's own code and an attached CUPTI cost between windows, on
 PROGRAMS = ("gpt_large", "gpt_small", "mlp_eager", "mlp_graph", "compiled", "trainer")
 RANKS = "ddp"
 NO_FINALIZE = ("mlp_graph", RANKS)  # cuptiFinalize crashes where graphs are, and where another thread (NCCL's watchdog) is in a CUDA call
-OWN, CUPTI = "own", "cupti"
-SWITCH = {OWN: "slots", CUPTI: "cupti"}
-WHAT = {OWN: "gapprobe's own code", CUPTI: "an attached CUPTI"}
+OWN, TIMED, CUPTI = "own", "timed", "cupti"
+SWITCH = {OWN: "slots", TIMED: "timed", CUPTI: "cupti"}
+WHAT = {OWN: "gapprobe's own code", TIMED: "its own code, by clocks", CUPTI: "an attached CUPTI"}
 SECONDS = 40
 LEAST_PAIRS = 20
 Q = 0.99
@@ -61,6 +61,26 @@ def added(pairs):
     return {**{k: tuple(100 * v for v in three) for k, three in found.items()}, "us": tuple(1e3 * v for v in us)}
 
 
+def by_clocks(pairs, own):
+    """What gapprobe's code takes of a step and by how much it lengthens their 99th percentile, by the clocks around it (ms, as `pairs` those of the steps):
+    {"percent", "us", "p99_percent": (middle, low, high), "clocks_us": what the clocks themselves take of a step}.
+
+    Each step is held against itself, shorter by what was measured in it, less what clocks with nothing between them say (the median of the
+    steps that go past gapprobe): so the host's own ups and downs, which make any two sets of steps differ by a point or more at their 99th
+    percentile, are in both. It is an upper bound: a step may wait for the GPU meanwhile, threads for each other, and an interruption that falls into
+    our code would have come anyway. Not in it: what our code takes from the caches of the program's, which is in the mean of the pairs."""
+    clocks = pairing.median([t for _, without in own for t in without])
+    steps = [(t, max(o - clocks, 0.0)) for (times, _), (owned, _) in zip(pairs, own) for t, o in zip(times, owned)]
+
+    def of(statistic):
+        return lambda chosen: statistic([t for t, _ in chosen]) / statistic([t - o for t, o in chosen]) - 1
+
+    p99 = of(lambda values: pairing.quantile(values, Q))
+    found = {"percent": pairing.interval(steps, statistic=of(pairing.mean), rounds=300), "p99_percent": pairing.interval(steps, statistic=p99, rounds=300)}
+    us = pairing.interval([o for _, o in steps], statistic=pairing.mean, rounds=300)
+    return {**{k: tuple(100 * v for v in three) for k, three in found.items()}, "us": tuple(1e3 * v for v in us), "clocks_us": 1e3 * clocks}
+
+
 def why_not(what, truth, summary, dry):
     """Why the pairs do not show it; "" where they do."""
     if len(truth["pairs"]) < (3 if dry else LEAST_PAIRS):
@@ -85,21 +105,23 @@ def judge(plan, program, what, ended):
         plan.row(NAME, name, FAIL, f"exit {ended.code}{' (late)' if ended.late else ''}: {ended.err[-200:]!r}")
         return None
     why = why_not(what, truth, ended.summary(), plan.dry)
-    more = added(truth["pairs"])
+    more = by_clocks(truth["pairs"], truth["own"]) if what == TIMED else added(truth["pairs"])
     plan.detail(NAME, name, {**more, "blocks": [[round(pairing.median(b), 4) for b in pair] for pair in truth["pairs"]],
-                             **{k: v for k, v in truth.items() if k != "pairs"}, "summary": ended.summary(), "line": ended.line})
+                             **{k: v for k, v in truth.items() if k not in ("pairs", "own")}, "summary": ended.summary(), "line": ended.line})
     base = pairing.median([pairing.median(b) for _, b in truth["pairs"]])
     limit = LIMITS.get(program, LIMIT)
-    low, high = more["percent"][1:]
+    parts = [more["percent"], more["p99_percent"]] if what == TIMED else [more["percent"]]
+    low, high = (max(three[i] for three in parts) for i in (1, 2))
     if what == CUPTI:
         result = NOT_RUN if why else INFO
     else:
         result = NOT_RUN if why else PASS if high <= limit else FAIL if low > limit else NOT_RUN
     seen = ""
-    if what == OWN and not plan.dry:
+    if what != CUPTI and not plan.dry:
         coverage = (ended.summary() or {}).get("coverage") or {}
         seen = f"; {truth['slots']} slots, {coverage.get('steps_seen')} steps recorded"
-    text = (f"{words(*more['percent'], '%')} of {base:.2f} ms, {words(*more['us'], 'us')} a step; means {words(*more['mean_percent'], '%')}; "
+    middle = f"means {words(*more['mean_percent'], '%')}" if what != TIMED else f"clocks alone {more['clocks_us']:.1f} us"
+    text = (f"{words(*more['percent'], '%')} of {base:.2f} ms, {words(*more['us'], 'us')} a step; {middle}; "
             f"p99 {words(*more['p99_percent'], '%')}; {len(truth['pairs'])} pairs{seen}")
     plan.row(NAME, name, result, f"{why}: {text}" if why else text, "" if what == CUPTI else f"{limit} %")
     return None if why else more
@@ -120,10 +142,10 @@ def judge_both(plan, program, own, cupti):
 
 
 def library(plan):
-    """slots.so, built."""
+    """slots.so, built, with the clocks in it."""
     target = plan.scratch / "slots.so"
     if not target.exists():
-        subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "-o", target, victim.PROGRAMS / "slots.c", "-ldl"], check=True)
+        subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "-o", target, victim.PROGRAMS / "timed.c", victim.PROGRAMS / "slots.c", "-ldl"], check=True)
     return target
 
 
@@ -131,21 +153,21 @@ def start(plan, program, what, seconds):
     """Its processes, gated: one, of `ddp` one a rank."""
     options = ["--program", program, "--switch", "nothing" if plan.dry else SWITCH[what], "--seconds", str(seconds), "--library", str(library(plan))]
     env = {"GAPPROBE_TEST_FREE_MS": "100", **turns.SAME}
-    if what == OWN and not plan.dry:
+    if what != CUPTI and not plan.dry:
         options += ["--until-closed", str(plan.build / "gapprobe")]
     if program != RANKS:
-        return [victim.python(plan, "switched", *options, ours=what == OWN, env=env, gate=True)]
+        return [victim.python(plan, "switched", *options, ours=what != CUPTI, env=env, gate=True)]
     job = {"WORLD_SIZE": str(ddp.WORLD), "LOCAL_WORLD_SIZE": str(ddp.WORLD), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(ddp.free_port()),
            "OMP_NUM_THREADS": "1", "GAPPROBE_PRINT": "all", **ddp.NO_MULTICAST}
-    return [victim.python(plan, "switched", *options, ours=what == OWN, env={**env, **job, "RANK": str(r), "LOCAL_RANK": str(r)}, gate=True)
+    return [victim.python(plan, "switched", *options, ours=what != CUPTI, env={**env, **job, "RANK": str(r), "LOCAL_RANK": str(r)}, gate=True)
             for r in range(ddp.WORLD)]
 
 
 def run(plan, only=None):
     only = only or []
     seconds = number(only, "seconds", SECONDS if not plan.quick else 8)
-    whats = [w for w in (OWN, CUPTI) if w in only] or [OWN, CUPTI]
-    unknown = [o for o in only if o not in (*PROGRAMS, RANKS, OWN, CUPTI) and not o.startswith("seconds=")]
+    whats = [w for w in SWITCH if w in only] or list(SWITCH)
+    unknown = [o for o in only if o not in (*PROGRAMS, RANKS, *SWITCH) and not o.startswith("seconds=")]
     if unknown:
         raise ValueError(f"no such part: {', '.join(unknown)}")
     programs = [p for p in (*PROGRAMS, RANKS) if p in only] or list(PROGRAMS)
