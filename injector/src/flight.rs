@@ -60,6 +60,8 @@ pub(crate) struct Open {
 struct Order {
     /// When the alarm rang, ns.
     at: u64,
+    /// So long there had been no step by then, ns: what is told of begins before that.
+    quiet: u64,
     why: String,
     /// Nothing was recorded then.
     unobserved: Option<Open>,
@@ -104,7 +106,11 @@ pub(crate) fn ask(now: u64, reason: Reason, in_sync: Option<UnderWay>, unobserve
     }
     LAST.store(now, Ordering::Relaxed);
     ASKED.fetch_add(1, Ordering::Relaxed);
-    *order = Some(Order { at: now, why: why(reason, now, in_sync), unobserved });
+    let quiet = match reason {
+        Reason::Missing { ns, .. } => ns,
+        Reason::Slow { .. } => 0,
+    };
+    *order = Some(Order { at: now, quiet, why: why(reason, now, in_sync), unobserved });
     drop(order);
     WANTED.set();
 }
@@ -170,7 +176,7 @@ fn fly(settings: &Settings, image: &Image, order: &Order) {
     while goes_on() && clock::monotonic() < late && !is_complete() {
         attach::pause(LOOK_MS);
     }
-    let valid = Span::new(order.at.saturating_sub(settings.flight_ns), order.at);
+    let valid = Span::new(order.at.saturating_sub(settings.flight_ns.saturating_add(order.quiet)), order.at);
     let most = (settings.max_bytes / EVENT_BYTES) as u64;
     let Ok(mut run) = analyzer::load_window(image, &Window { valid, margin: MARGIN, most }) else { return };
     if !goes_on() {

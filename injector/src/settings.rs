@@ -11,6 +11,7 @@ use std::str::FromStr;
 use analyzer::report::retention::Keep;
 use trace::setting::{self, Switch};
 
+use crate::windows::WINDOW_NS;
 use crate::{environment, identity};
 
 /// Which part of the run is to be recorded.
@@ -87,6 +88,11 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
+    /// Does this rank say what is going on (the first one, or all: `GAPPROBE_PRINT`)?
+    pub(crate) fn speaks(&self) -> bool {
+        self.print_all || identity::ranks().0.is_none_or(|rank| rank == 0)
+    }
+
     /// Where trace and summary go now: a relative directory is one of where the program was started, wherever it went since.
     /// `.` only where it still stands there: then the name alone is what one types.
     pub(crate) fn folder(&self) -> PathBuf {
@@ -214,7 +220,8 @@ pub(crate) fn read() -> Settings {
         sample_hz,
         windows: windows(flight_s > 0, &mut complaints),
         free_ns: number(setting::TEST_FREE_MS, 0, 3_600_000, 2000, &mut complaints) * 1_000_000,
-        window_ns: number(setting::TEST_WINDOW_MS, 1, 60_000, 2000, &mut complaints) * 1_000_000,
+        window_ns: number(setting::TEST_WINDOW_MS, 1, 60_000, WINDOW_NS / 1_000_000, &mut complaints)
+            * 1_000_000,
         slow_step: decimal(setting::SLOW_STEP, 1.05, 100.0, true, 1.5, &mut complaints),
         flight_ns: flight_s * 1_000_000_000,
         keep: Keep::new(Some(keep_mb), Some(keep_days)),

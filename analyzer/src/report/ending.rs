@@ -9,17 +9,23 @@ use super::Report;
 use crate::visible::{self, visible};
 
 impl Report {
+    /// The command that writes trace and summary of this recording where this user can write: the folder of the private folder.
+    pub fn next_elsewhere(recording: &Path) -> String {
+        let word = |path: &Path| visible::word(&path.to_string_lossy()).into_owned();
+        let folder = recording.parent().and_then(Path::parent).unwrap_or(Path::new("."));
+        format!("gapprobe recover --dir {} {}", word(folder), word(recording))
+    }
+
     /// The line where [`Report::is_complete`] is not. `recording`: where the recording is, `None` where there is none;
     /// `exit_ms`: the time there was, ms (GAPPROBE_EXIT_MS).
     pub fn unfinished(&self, recording: Option<&Path>, exit_ms: u64) -> String {
         let word = |path: &Path| visible::word(&path.to_string_lossy()).into_owned();
         let mut out = self.figures.trim_end_matches('.').to_owned();
-        let mut other_folder = None;
+        let mut is_unwritable = false;
         let mut verb = "recover";
         if let Some(problem) = self.problems.first() {
             let _ = write!(out, "; {problem}");
-            // the folder of the private folder is one that this user can write
-            other_folder = recording.and_then(Path::parent).and_then(Path::parent);
+            is_unwritable = true;
         } else if let Some(stage) = self.late {
             let _ = write!(out, "; no {stage}: not ready within {exit_ms} ms (GAPPROBE_EXIT_MS)");
         } else if self.left_out > 0 {
@@ -28,14 +34,14 @@ impl Report {
             let _ = write!(out, "; {share}");
             verb = "analyze"; // another trace would be as large
         }
-        match (recording, other_folder) {
+        match (recording, is_unwritable) {
             (Some(file), _) if self.taken_up && verb == "recover" => {
                 let _ = write!(out, "; gapprobe run goes on with the recording {}", word(file));
             }
-            (Some(file), Some(folder)) => {
-                let _ = write!(out, ". Next: gapprobe recover --dir {} {}", word(folder), word(file));
+            (Some(file), true) => {
+                let _ = write!(out, ". Next: {}", Report::next_elsewhere(file));
             }
-            (Some(file), None) => {
+            (Some(file), false) => {
                 let _ = write!(out, ". Next: gapprobe {verb} {}", word(file));
             }
             (None, _) if !self.problems.is_empty() => {

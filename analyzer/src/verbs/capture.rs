@@ -102,6 +102,11 @@ struct Cut {
 /// Waits for the window, cuts it out, writes it.
 pub(crate) fn run(args: &Args) -> Outcome {
     process::give_way();
+    if let (Some(Some(_)), true) = (args.last, args.steps.is_some() || args.seconds.is_some()) {
+        let what = "--last with a time takes that time: neither --steps nor --seconds goes with it";
+        return Err(Failure::new(Exit::WrongUse, what)
+            .hint("the last steps, of at most so long: --last --steps N --seconds S"));
+    }
     let target = living::one(&args.process)?;
     let source = target.open()?;
     let directory = args.dir.clone().unwrap_or_else(recover::default_directory);
@@ -281,7 +286,17 @@ impl Capture<'_> {
     fn last(&mut self, source: &FileSource, time: Option<Duration>) -> Result<Cut, Failure> {
         let header = self.header(source)?;
         if let Some(time) = time {
-            return Ok(up_to_now(&header, time));
+            let mut cut = up_to_now(&header, time);
+            if self.is_stopped(&header) {
+                let ago = process::monotonic().saturating_sub(header.last_write);
+                let pid = header.pid;
+                let text = format!(
+                    "process {pid} is stopped (SIGSTOP, or a debugger): this is what it did until {} ago",
+                    long(ago)
+                );
+                cut.why = Some(cut.why.map_or(text.clone(), |why| format!("{text}; {why}")));
+            }
+            return Ok(cut);
         }
         let to = complete_to(&header);
         let span = Span::new(to.saturating_sub(self.longest().as_nanos() as u64), to);

@@ -127,6 +127,6 @@ fn cause(topic: &str) -> Result<String, Failure> {
     analyzer::causes::find(topic).map(|c| c.doc()).ok_or_else(|| {
         let known: Vec<&str> = analyzer::causes::ALL.iter().map(|c| c.code).collect();
         Failure::new(Exit::WrongUse, format!("no code {topic:?}"))
-            .hint(format!("one of {}, or settings", known.join(", ")))
+            .hint(format!("one of {}, their names (SYNC), settings, or losses", known.join(", ")))
     })
 }

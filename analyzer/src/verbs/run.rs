@@ -59,7 +59,7 @@ pub(crate) struct Args {
     /// Print the line of every rank, not of rank 0 alone
     #[arg(long)]
     all_ranks: bool,
-    /// Print nothing; trace and summary are written all the same
+    /// Print nothing but what could not be written; trace and summary are written all the same
     #[arg(long)]
     quiet: bool,
     /// The command and its arguments
@@ -76,6 +76,10 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
         None => beside().ok_or_else(no_library)?,
     };
     check_library(&library)?;
+    if let (Some(_), Some(Err(said))) = (&args.lib, loads(&library)) {
+        let text = format!("{}: the loader does not take it: {said}", library.display());
+        return Err(Failure::new(Exit::CannotRun, text).hint("--lib names the file libgapprobe.so"));
+    }
     let may_record = check_program(name)?;
     let id = random_id();
     let mut command = Command::new(name);

@@ -5,6 +5,7 @@
 use std::cell::Cell;
 use std::fmt::Display;
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use analyzer::visible::{visible, visible_json, Terminal};
@@ -48,11 +49,20 @@ pub(crate) fn to_stdout(fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> 
 /// As [`print`].
 pub(crate) fn written(result: io::Result<()>) -> Result<(), Failure> {
     match result {
-        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::new(Exit::Problem, format!("cannot write to stdout: {e}")))
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => {
+            HAS_NO_READER.store(true, Ordering::Relaxed);
+            Ok(())
         }
-        _ => Ok(()),
+        Err(e) => Err(Failure::new(Exit::Problem, format!("cannot write to stdout: {e}"))),
+        Ok(()) => Ok(()),
     }
+}
+
+static HAS_NO_READER: AtomicBool = AtomicBool::new(false);
+
+/// Has whoever read stdout gone away? What prints again and again ends then.
+pub(crate) fn has_no_reader() -> bool {
+    HAS_NO_READER.load(Ordering::Relaxed)
 }
 
 /// Talk: one line to stderr. Nobody can be told where that fails.

@@ -39,6 +39,7 @@ use trace::{define, total, Total};
 
 pub(crate) use alarm::Reason;
 pub(crate) use budget::{launch_ns, Spent};
+pub(crate) use plan::WINDOW_NS;
 pub(crate) use step_clock::on_mark;
 pub(crate) use sync_clock::UnderWay;
 
@@ -48,7 +49,7 @@ use crate::front::{FirstOp, Front};
 use crate::program::Capture;
 use crate::settings::{Settings, Wish};
 use crate::store::Store;
-use crate::{clock, flight, flush, imports, program};
+use crate::{clock, flight, flush, identity, imports, program, say};
 use between::Between;
 use budget::Budget;
 use plan::Plan;
@@ -59,7 +60,8 @@ use watch::Watch;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum By {
     Steps,
-    /// Time of day, in units of [`plan::WINDOW_NS`]: where no steps are known. Clocks of the nodes of a job differ by less than that.
+    /// Time of day, in units of a window ([`plan::WINDOW_NS`]): where no steps are known, or ranks may number them differently. Clocks of the nodes of a
+    /// job differ by less than that.
     Clock,
 }
 
@@ -87,14 +89,18 @@ enum Schedule {
 /// Opens and closes windows. Of the drain thread.
 pub(crate) struct Windows {
     wish: Wish,
-    /// Where steps are known a window lasts about this long, ns ([`plan::WINDOW_NS`] but in tests).
+    /// A window lasts about this long, ns ([`plan::WINDOW_NS`] but in tests).
     window_ns: u64,
+    /// Other ranks are to have the same windows.
+    has_ranks: bool,
     schedule: Schedule,
     phase: Phase,
     budget: Budget,
     watch: Watch,
     /// The flight recorder is on: slow and missing steps are looked for all the time.
     flies: bool,
+    /// Until then it is not told that the flight recorder knows no steps, ns; 0: never, or it was told.
+    tells_unseen_at: u64,
     search: step_clock::Search,
     /// Recorded up to this step or this time whatever the schedule says.
     asked: Option<Asked>,
@@ -122,6 +128,8 @@ struct Asked {
 
 /// Between two looks at costs and steps, ns.
 const LOOK: u64 = 250_000_000;
+/// A flight recorder without steps is told of after so long, ns: a job that hangs and is killed has no last word.
+const UNSEEN_AFTER: u64 = 12_000_000_000;
 /// A window that an alarm opens lasts so long at least and at most, ns.
 const ALARM_NS: u64 = 5_000_000_000;
 
@@ -146,11 +154,13 @@ impl Windows {
         Windows {
             wish,
             window_ns: settings.window_ns,
+            has_ranks: identity::ranks().1.is_some_and(|size| size > 1),
             schedule,
             phase: Phase::Open,
             budget: Budget::new(now, settings.free_ns),
             watch: Watch::new(settings.slow_step),
             flies: settings.flight_ns > 0,
+            tells_unseen_at: if settings.flight_ns > 0 && settings.speaks() { now + UNSEEN_AFTER } else { 0 },
             search: step_clock::Search::default(),
             asked: None,
             last_look: 0,
@@ -293,11 +303,8 @@ impl Windows {
             Schedule::Asked => "none but those asked for".to_owned(),
             Schedule::Windows(p, By::Steps) => format!("{} of {} steps", p.length, p.every),
             Schedule::Windows(p, By::Clock) => {
-                format!(
-                    "{} of {} s",
-                    p.length * plan::WINDOW_NS / 1_000_000_000,
-                    p.every * plan::WINDOW_NS / 1_000_000_000
-                )
+                let [length, every] = [p.length, p.every].map(|n| n as f64 * self.window_ns as f64 / 1e9);
+                format!("{length} of {every} s")
             }
         }
     }
@@ -321,7 +328,7 @@ impl Windows {
                 step_clock::wake_at(plan.next_change(step) + 1);
                 plan.records(step)
             }
-            Schedule::Windows(plan, By::Clock) => plan.records(clock::pair().1 / plan::WINDOW_NS),
+            Schedule::Windows(plan, By::Clock) => plan.records(clock::pair().1 / self.window_ns.max(1)),
         }
     }
 
@@ -333,6 +340,7 @@ impl Windows {
         step_clock::forget_stale(now, step_ns);
         let has_steps = self.search.look(now);
         self.watch.look(now, step_ns, Spent::of(around.totals, 0).launches());
+        self.tell_unseen(now, has_steps, around.totals);
         if self.wish == Wish::All {
             self.watch.alarm(now, has_steps, self.unobserved(around.capture));
             return;
@@ -365,7 +373,8 @@ impl Windows {
         if around.capture.is_the_programs() || !is_time {
             return;
         }
-        let by = if has_steps && step_ns > 0 { By::Steps } else { By::Clock };
+        let agree = step_clock::do_ranks_agree() || !self.has_ranks;
+        let by = if has_steps && step_ns > 0 && agree { By::Steps } else { By::Clock };
         let length = if by == By::Steps { plan::window_steps(step_ns, self.window_ns) } else { 1 };
         self.schedule = match (Plan::within(share, self.budget.costs(), length), self.schedule) {
             // the length stays as it is: it would change with every wavering of the step time
@@ -378,10 +387,24 @@ impl Windows {
         };
     }
 
+    /// The flight recorder can tell nothing: said while there is time to do something about it, once.
+    fn tell_unseen(&mut self, now: u64, has_steps: bool, totals: &[u64; total::SLOTS]) {
+        if self.tells_unseen_at != 0 && now >= self.tells_unseen_at {
+            self.tells_unseen_at = 0;
+            if !has_steps && gate::are_unseen(&launches(totals)) {
+                say::line("gapprobe: no flight recorder (GAPPROBE_FLIGHT): launches are not seen without CUPTI, and no steps are marked; gapprobe_step() marks them (include/gapprobe.h, or the Python package)");
+            }
+        }
+    }
+
     /// Opens a window where steps have become slow or do not come. Where it would leave more of CUPTI behind than the budget allows, for the rest of
     /// the run, only where that is worth it ([`alarm::Doubt`]).
     fn heed_alarm(&mut self, now: u64, has_steps: bool, capture: &Capture) {
-        let usual = matches!(self.schedule, Schedule::Windows(_, By::Steps) | Schedule::Asked);
+        let usual = match self.schedule {
+            Schedule::All => false,
+            Schedule::Windows(_, By::Clock) => has_steps,
+            Schedule::Windows(_, By::Steps) | Schedule::Asked => true,
+        };
         if !usual || self.asked.is_some() {
             return;
         }

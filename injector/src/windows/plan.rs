@@ -71,7 +71,7 @@ impl Plan {
 }
 
 /// Windows last about this long, ns: the gap sampler looks 100 times a second, and warm-up is left out of each.
-pub(super) const WINDOW_NS: u64 = 2_000_000_000;
+pub(crate) const WINDOW_NS: u64 = 2_000_000_000;
 /// Fewest and most steps of a window.
 const STEPS: (u64, u64) = (16, 1 << 16);
 

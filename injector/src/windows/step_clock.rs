@@ -221,6 +221,12 @@ pub(super) fn source() -> Source {
     }
 }
 
+/// Does each rank give a step the same number: by marks, or by launches through the runtime's library? (Through the driver alone XLA launches, which shares out among
+/// ranks what it tries out first, and each launch of that counts.)
+pub(super) fn do_ranks_agree() -> bool {
+    source() == Source::Marks || HAS_RUNTIME.load(Ordering::Relaxed)
+}
+
 /// Number of the last step that has begun.
 pub(super) fn steps() -> u64 {
     STEPS.load(Ordering::Relaxed)

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use gapprobe_scenarios::built::{built, root};
 use gapprobe_scenarios::pythons::pythons;
 use gapprobe_scenarios::recorded::Recorded;
-use gapprobe_scenarios::{Run, Victim};
+use gapprobe_scenarios::{Run, Victim, CORES};
 use trace::call::Class;
 use trace::Total;
 
@@ -111,6 +111,55 @@ fn a_program_that_trains_by_xla_is_recorded_in_windows() {
             in_windows(&run, 12_000, &label);
         }
     }
+}
+
+/// Windows come from what they cost: 2,300 ns a recorded launch, of which 1,500 stay behind a second window; five in a step of some 0.5 ms.
+#[test]
+fn ranks_that_number_their_steps_differently_have_their_windows_at_the_same_times() {
+    let _alone = CORES.write().unwrap_or_else(|e| e.into_inner());
+    let plugin = built().victims.join("13.0").join("libxla_cuda_plugin_victim.so");
+    let start = |rank: &'static str, ranks: &'static str, steps: &'static str, tries: &'static str| {
+        let words = ["xla_host", plugin.to_str().expect("a path"), steps, "350", "early", tries];
+        let settings = [
+            ("SIM_CUPTI_NS", "2000"),
+            ("GAPPROBE_BUDGET", "2"),
+            ("GAPPROBE_TEST_FREE_MS", "0"),
+            ("GAPPROBE_TEST_WINDOW_MS", "60"),
+            ("GAPPROBE_SLOW_STEP", "0"),
+        ];
+        let victim =
+            settings.iter().fold(Victim::ours("13.0", &words), |v, (name, value)| v.env(name, value));
+        let victim = victim.env("RANK", rank).env("WORLD_SIZE", ranks);
+        std::thread::spawn(move || victim.run_alone_on_the_cores())
+    };
+    let windows = |run: &Run| {
+        let attributes = &run.summary().expect("a summary")["attributes"];
+        attributes["windows"].as_str().unwrap_or_else(|| panic!("{attributes}: {}", run.stderr)).to_owned()
+    };
+    // (what the first window costs is measured: beside other work that may be anything, and then there is no second one)
+    let runs = || {
+        [start("0", "2", "40000", "1"), start("1", "2", "40000", "703")]
+            .map(|rank| rank.join().expect("a run"))
+    };
+    let runs = (0..3).map(|_| runs()).find(|both| both.iter().all(|r| windows(r) == "0.06 of 7.68 s"));
+    let both = runs.expect("no second window in three runs");
+    // between two stretches in which nothing was recorded
+    let [first, second] = both.each_ref().map(|run| {
+        let off = fine(run).off();
+        let inside: Vec<_> = off.windows(2).map(|two| (two[0].end, two[1].start)).collect();
+        assert!(!inside.is_empty(), "{}", run.stderr);
+        inside
+    });
+    let shared: Vec<_> = first
+        .iter()
+        .flat_map(|a| second.iter().map(move |b| (a, b, a.1.min(b.1).saturating_sub(a.0.max(b.0)))))
+        .filter(|(a, b, both)| both * 2 > (a.1 - a.0).max(b.1 - b.0))
+        .collect();
+    let most = first.len().max(second.len());
+    assert!(!shared.is_empty() && shared.len() + 1 >= most, "{first:?} {second:?}");
+    // a rank alone goes by its own steps
+    let alone = start("0", "1", "8000", "703").join().expect("a run");
+    assert!(windows(&alone).ends_with(" steps"), "{}", windows(&alone));
 }
 
 #[test]

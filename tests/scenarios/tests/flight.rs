@@ -60,8 +60,12 @@ fn fine(run: &Run) {
 
 /// At step 700 a collective is launched whose partner never comes, and the program waits.
 fn hanging(more: &[&str]) -> Running {
+    hanging_with(more, "30")
+}
+
+fn hanging_with(more: &[&str], seconds: &'static str) -> Running {
     let words = [&["waits", "100000", "500", "s", "700"], more].concat();
-    Victim::ours("13.0", &words).env("GAPPROBE_FLIGHT", "30").start()
+    Victim::ours("13.0", &words).env("GAPPROBE_FLIGHT", seconds).start()
 }
 
 #[test]
@@ -89,6 +93,34 @@ fn a_hang_leaves_a_trace_while_it_hangs_is_named_by_top_and_ends_with_the_signal
     let ended = ended_by(&run, complete_to);
     assert!((ended..=ended + 1).contains(&kernels), "{kernels} of {ended}");
     assert!(kernels > 400, "{kernels} of 700");
+}
+
+#[test]
+fn seconds_before_a_hang_are_told_however_few_they_are_to_be() {
+    // a hang is told after ten seconds of it: three seconds up to then would hold nothing else
+    let mut running = hanging_with(&[], "3");
+    let (summary, trace) = flight(&mut running);
+    let line = summary["line"].as_str().expect("a line");
+    assert!(line.contains("The last 1"), "{line}");
+    assert!(!line.contains("INCONCLUSIVE") && of(&trace, "kernel") > 400, "{line}");
+    running.signal(libc::SIGKILL);
+    running.finish();
+}
+
+#[test]
+fn a_recorder_that_knows_no_steps_says_so_while_the_program_runs() {
+    let told = "gapprobe: no flight recorder (GAPPROBE_FLIGHT): launches are not seen without CUPTI";
+    for (words, is_told) in
+        [(&["unseen", "60000", "0", "4", "u"][..], true), (&["unseen", "60000", "0", "4"], false)]
+    {
+        let mut running = Victim::ours("13.0", words).env("GAPPROBE_FLIGHT", "30").start();
+        std::thread::sleep(Duration::from_secs(14));
+        assert!(running.child.try_wait().expect("wait").is_none(), "it still runs");
+        // it is killed: no line of its own comes
+        running.signal(libc::SIGKILL);
+        let run = running.finish();
+        assert_eq!(run.stderr.contains(told), is_told, "{words:?}: {}", run.stderr);
+    }
 }
 
 #[test]

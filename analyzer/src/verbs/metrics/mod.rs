@@ -71,7 +71,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
             Err(failure) => troubles.are(Some(failure.what)),
             Ok(()) => troubles.are(None),
         }
-        if args.once {
+        if args.once || talk::has_no_reader() {
             return Ok(Exit::Ok);
         }
         first = false;

@@ -9,7 +9,7 @@ use analyzer::alive::{self, Life};
 use analyzer::analysis::Analysis;
 use analyzer::plural;
 use analyzer::report::earlier::{self, Earlier};
-use analyzer::report::ReportError;
+use analyzer::report::{Report, ReportError};
 use analyzer::visible::word;
 use analyzer::Run;
 
@@ -111,7 +111,10 @@ fn try_again(source: &FileSource, found: &Found, directory: &Path, earlier: Opti
         Some(earlier) => earlier.agrees_with(&done.summary_text),
         None => true,
     };
-    if !quiet && (!found.is_spoken() || !agrees) {
+    if let Some(problem) = done.problems.first() {
+        // its own line has promised that we go on with it; with --quiet nobody was told
+        talk::say(format!("gapprobe: {problem}. Next: {}", Report::next_elsewhere(&found.path)));
+    } else if !quiet && (!found.is_spoken() || !agrees) {
         talk::say(&done.line);
     } else if let (false, Some(trace)) = (quiet, &done.trace) {
         talk::say(format!("gapprobe: wrote {}", trace.display()));
