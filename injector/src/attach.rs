@@ -16,7 +16,7 @@ use trace::{DeviceInfo, Loss, Total};
 use crate::cupti::{buffers, callbacks, choose, opened, raw, reroute, session};
 use crate::drain::{self, Recorder, RECORDER};
 use crate::program::Capture;
-use crate::recording::{writer, Mirror};
+use crate::recording::writer;
 use crate::settings::{self, Settings};
 use crate::store::image::Image;
 use crate::store::Store;
@@ -306,17 +306,10 @@ fn prepare_recording() {
         off("not recording: no memory for the rings (GAPPROBE_MAX_MB)");
         return;
     };
-    let (recorder, mirror) = new_recorder(image, settings, callers);
+    let (recorder, name) = new_recorder(image, settings, callers);
     *RECORDER.lock() = Some(recorder);
-    let file = mirror.as_ref().map(Mirror::unfinished);
-    match (file, spawn_quietly("gapprobe-file", move || writer::run(mirror, image))) {
-        (Some(_), true) => writer::open(),
-        (file, _) => {
-            losses::add(Loss::MirrorWrite, 1); // memory only
-            if let Some(file) = file {
-                let _ = std::fs::remove_file(file); // it would tell of a recording that could not be written
-            }
-        }
+    if !writer::start(name, image) {
+        losses::add(Loss::MirrorWrite, 1); // memory only
     }
     if !spawn_quietly("gapprobe-flush", flush::run) || !spawn_quietly("gapprobe-exit", leave::run) {
         losses::add(Loss::NoDrainThread, 1);
@@ -337,7 +330,7 @@ fn prepare_recording() {
     }
 }
 
-fn new_recorder(image: Image, settings: &Settings, callers: callers::Callers) -> (Recorder, Option<Mirror>) {
+fn new_recorder(image: Image, settings: &Settings, callers: callers::Callers) -> (Recorder, String) {
     let (monotonic, realtime) = clock::pair();
     let (rank, world, local) = identity::ranks();
     let host = identity::host();
@@ -374,7 +367,6 @@ fn new_recorder(image: Image, settings: &Settings, callers: callers::Callers) ->
         realtime / 1_000_000_000,
         clock::monotonic() & 0xff_ffff
     );
-    let mirror = Mirror::create(&name, image.segments());
     let mut store = Store::new(image);
     store.attribute("gapprobe.version", env!("CARGO_PKG_VERSION"));
     if let Some(session) = session {
@@ -399,7 +391,7 @@ fn new_recorder(image: Image, settings: &Settings, callers: callers::Callers) ->
         let soname = session.path.rsplit('/').next().unwrap_or("");
         raw::RawFile::create(path, session.version, soname, monotonic)
     });
-    (Recorder::new(store, header, capture, callers, Windows::new(settings, monotonic), raw), mirror)
+    (Recorder::new(store, header, capture, callers, Windows::new(settings, monotonic), raw), name)
 }
 
 /// What the driver says of a device: plain attribute queries that need no context and touch no stream.

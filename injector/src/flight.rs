@@ -20,11 +20,12 @@ use trace::header::{state, HEADER_BYTES};
 use trace::{Header, Source};
 
 use crate::drain::RECORDER;
+use crate::guard::guard;
 use crate::settings::Settings;
 use crate::store::image::Image;
 use crate::threads::{spawn_quietly, Signal};
 use crate::windows::{Reason, UnderWay};
-use crate::{attach, clock, lifecycle, say};
+use crate::{attach, clock, descriptors, lifecycle, say};
 
 /// Traces a process.
 const MOST: u64 = 10;
@@ -154,8 +155,16 @@ fn run(settings: &'static Settings, image: &Image) {
         WANTED.take();
         let Some(order) = ORDER.lock().take() else { continue };
         IS_BUSY.store(true, Ordering::Release);
-        fly(settings, image, &order);
-        IS_BUSY.store(false, Ordering::Release);
+        // a thread for each: it has descriptors of its own, of which one is the program's stderr, and that is not kept open
+        let image = *image;
+        let begun = spawn_quietly("gapprobe-trace", move || {
+            descriptors::leave_the_programs(Some(2));
+            guard((), || fly(settings, &image, &order));
+            IS_BUSY.store(false, Ordering::Release);
+        });
+        if !begun {
+            IS_BUSY.store(false, Ordering::Release);
+        }
     }
 }
 

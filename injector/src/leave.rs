@@ -19,7 +19,7 @@ use crate::guard::guard;
 use crate::recording::writer;
 use crate::settings::Settings;
 use crate::threads::Signal;
-use crate::{attach, clock, control, crashes, flight, flush, heap, lifecycle, losses, recording, say};
+use crate::{attach, clock, control, crashes, descriptors, flight, flush, heap, lifecycle, losses, recording, say};
 
 pub(crate) mod handler;
 
@@ -196,6 +196,8 @@ fn report(deadline: Instant) {
     if answers {
         control::remove();
     }
+    // (what is asked of CUPTI and the driver is asked: from here on there are files alone, and the line)
+    descriptors::leave_the_programs(Some(2));
     let image = recorder.store.image;
     let mirror: Option<PathBuf> = recording::path().map(Path::to_owned);
     let folder = settings.folder();

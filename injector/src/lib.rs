@@ -42,6 +42,8 @@ mod crashes;
 #[cfg(not(loom))]
 mod cupti;
 #[cfg(not(loom))]
+mod descriptors;
+#[cfg(not(loom))]
 mod drain;
 #[cfg(not(loom))]
 mod environment;

@@ -128,11 +128,6 @@ impl Mirror {
         })
     }
 
-    /// The name it has before its header is written.
-    pub(crate) fn unfinished(&self) -> PathBuf {
-        self.unfinished.clone().unwrap_or_default()
-    }
-
     /// Gives the file its name, once its header is there (the directory is ours alone; `create` saw the name free).
     fn publish(&mut self) {
         if let Some(unfinished) = self.unfinished.take() {
@@ -224,8 +219,8 @@ impl Mirror {
         self.write(&bytes, offset)
     }
 
-    /// Is the descriptor still our file? A program that closes all descriptors (a daemon) and opens its own files gets
-    /// our number: it must not be written to.
+    /// Is the descriptor still our file? Where the thread that writes has none of its own, a program that closes all descriptors (a daemon) and opens its
+    /// own files gets our number: it must not be written to. (It may do so while an update is written.)
     fn is_ours(&self) -> bool {
         identity_of(self.file.as_raw_fd()) == Some(self.identity)
     }

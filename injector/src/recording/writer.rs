@@ -15,8 +15,8 @@ use trace::{Header, Loss};
 use super::Mirror;
 use crate::store::image::Image;
 use crate::store::{Standing, Store};
-use crate::threads::Signal;
-use crate::{clock, leave, losses};
+use crate::threads::{spawn_quietly, Signal};
+use crate::{clock, descriptors, leave, losses};
 
 /// What is to be done with the file.
 enum Order {
@@ -78,9 +78,26 @@ pub(crate) fn cpu() -> u64 {
     CPU.load(Ordering::Relaxed)
 }
 
-/// From here on the file can be left what to hold.
-pub(crate) fn open() {
-    DESK.lock().is_there = true;
+/// The file is made, or cannot be.
+static MADE: Signal = Signal::new();
+/// A local disk takes so long at most; one that takes longer has its file later, or never.
+const MAKING: Duration = Duration::from_secs(1);
+
+/// Starts the thread, which makes the file: where it can, among descriptors of its own, so that the file has no number of the program's. Is there one to
+/// be left what to hold?
+pub(crate) fn start(name: String, image: Image) -> bool {
+    let started = spawn_quietly("gapprobe-file", move || {
+        descriptors::leave_the_programs(None);
+        let mirror = Mirror::create(&name, image.segments());
+        DESK.lock().is_there = mirror.is_some();
+        MADE.set();
+        run(mirror, image);
+    });
+    let until = Instant::now() + MAKING;
+    while started && !MADE.is_set() && Instant::now() < until {
+        MADE.wait(until.saturating_duration_since(Instant::now()));
+    }
+    DESK.lock().is_there
 }
 
 /// There is something to do beside orders.
@@ -89,7 +106,7 @@ pub(crate) fn wake() {
 }
 
 /// The thread's body; without a file it is there for half files.
-pub(crate) fn run(mut mirror: Option<Mirror>, image: Image) {
+fn run(mut mirror: Option<Mirror>, image: Image) {
     loop {
         WANTED.wait(Duration::from_secs(3600));
         WANTED.take();
