@@ -15,7 +15,7 @@ pub enum Life {
     Ended,
     /// It still runs.
     Runs,
-    /// It was in another pid namespace (a container) on this boot: nobody can tell from here.
+    /// It was in another pid namespace (a container) on this boot, or there is no /proc: nobody can tell from here.
     Unknown,
 }
 
@@ -33,6 +33,8 @@ pub fn life(owner: &Owner) -> Life {
             true => Life::Runs,
             false => others_run(owner.pid),
         },
+        // (where there is no /proc it does not even know of this process)
+        None if stat_of(std::process::id()).is_none() => Life::Unknown,
         _ => Life::Ended,
     }
 }

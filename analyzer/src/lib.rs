@@ -73,6 +73,8 @@ pub mod timeline;
 mod too_long;
 mod unanswered;
 pub mod visible;
+#[expect(unsafe_code, reason = "locks of an open file description need libc")]
+pub mod writer_lock;
 
 pub use analysis::Analysis;
 pub use analyze::{analyze, analyze_by};

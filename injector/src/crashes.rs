@@ -12,9 +12,9 @@
 //! Both are forgotten after a day, and where a start of the job ends in order (`GAPPROBE=1` makes one).
 
 use std::ffi::{CString, OsStr};
-use std::fs::{self, File};
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::OnceLock;
@@ -142,16 +142,15 @@ pub(crate) struct Attaching;
 pub(crate) fn attaching() -> Attaching {
     let name = place::attaching(&recording::folders::owner(), job());
     for folder in recording::folders::private_directories() {
-        let path = folder.join(&name);
-        let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC;
-        let new = || File::options().write(true).create_new(true).mode(0o600).custom_flags(flags).open(&path);
-        if recording::folders::open_private(&folder).is_none() || new().is_err() {
+        let Ok(file) = CString::new(folder.join(&name).as_os_str().as_bytes()) else { continue };
+        // an empty file, made without being opened: a program whose streams are closed would write into it. Never over what is there, link or not
+        // SAFETY: a C string and numbers.
+        let make = || unsafe { libc::mknod(file.as_ptr(), libc::S_IFREG | 0o600, 0) } == 0;
+        if recording::folders::open_private(&folder).is_none() || !make() {
             continue;
         }
-        if let Ok(file) = CString::new(path.as_os_str().as_bytes()) {
-            let _ = FILE.set(file); // the same every time, but where a folder went meanwhile
-            THERE.store(true, Ordering::Release);
-        }
+        let _ = FILE.set(file); // the same every time, but where a folder went meanwhile
+        THERE.store(true, Ordering::Release);
         break;
     }
     Attaching

@@ -22,7 +22,9 @@ pub(crate) fn leave_the_programs(keep: Option<u32>) -> bool {
     // (from the highest on: of a range that goes to the end nothing is copied first, and so nothing closed)
     let (last, first) = match keep {
         None => (Some((0, u32::MAX)), None),
-        Some(kept) => (kept.checked_add(1).map(|from| (from, u32::MAX)), kept.checked_sub(1).map(|to| (0, to))),
+        Some(kept) => {
+            (kept.checked_add(1).map(|from| (from, u32::MAX)), kept.checked_sub(1).map(|to| (0, to)))
+        }
     };
     let mut is_own = false;
     for (from, to) in [last, first].into_iter().flatten() {

@@ -89,8 +89,9 @@ pub(crate) fn pid_namespace() -> u64 {
 
 /// Clock ticks from boot to the start of this process (field 22 of /proc/self/stat), 0 where unknown.
 pub(crate) fn process_start() -> u64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // the command name may hold spaces and parentheses: fields count from the last one
+    let stat = std::fs::read("/proc/self/stat").unwrap_or_default();
+    // the command name may hold anything, half a letter too; and spaces and parentheses: fields count from the last one
+    let stat = String::from_utf8_lossy(&stat);
     let after = stat.rsplit(')').next().unwrap_or("");
     after.split_whitespace().nth(19).and_then(|f| f.parse().ok()).unwrap_or(0)
 }

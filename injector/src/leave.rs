@@ -19,7 +19,9 @@ use crate::guard::guard;
 use crate::recording::writer;
 use crate::settings::Settings;
 use crate::threads::Signal;
-use crate::{attach, clock, control, crashes, descriptors, flight, flush, heap, lifecycle, losses, recording, say};
+use crate::{
+    attach, clock, control, crashes, descriptors, flight, flush, heap, lifecycle, losses, recording, say,
+};
 
 pub(crate) mod handler;
 
@@ -248,7 +250,7 @@ fn report(deadline: Instant) {
 }
 
 /// Locks a file or directory for as long as it is open, without waiting. Where the file system knows no locks it is ours.
-fn lock(file: &std::fs::File) -> bool {
+pub(crate) fn lock(file: &std::fs::File) -> bool {
     // SAFETY: a descriptor that `file` keeps open.
     let rc = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
     rc == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::EWOULDBLOCK)

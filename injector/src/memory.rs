@@ -24,6 +24,9 @@ pub(crate) fn map(bytes: usize, populate: bool) -> Option<NonNull<u8>> {
     // would be a page fault and a copy, after every worker it forks. A child finds zeroes (Linux 4.14; else as ever).
     // SAFETY: the mapping made above.
     unsafe { libc::madvise(p, bytes, libc::MADV_WIPEONFORK) };
+    // The program's core dump is the program's: with a limit on its size (`ulimit -c`) ours would be in it and the program's stacks would not.
+    // SAFETY: as above.
+    unsafe { libc::madvise(p, bytes, libc::MADV_DONTDUMP) };
     NonNull::new(p.cast())
 }
 

@@ -17,6 +17,7 @@ use std::sync::OnceLock;
 
 use analyzer::visible::visible;
 
+use trace::header::sources::WRITER_LOCK;
 use trace::header::{state, STATE_AT, VALID_FROM_AT};
 use trace::segment::{SegmentHeader, SEGMENT_BYTES, SEGMENT_HEADER_BYTES, TRACK_DEFINITIONS};
 use trace::{place, Header, Loss};
@@ -43,6 +44,8 @@ pub(crate) struct Mirror {
     bytes_of_copy: Vec<u8>,
     /// Bytes written.
     bytes: u64,
+    /// [`trace::header::sources::WRITER_LOCK`], where the lock is held and nothing but the process's end lets go of it.
+    lock: u32,
 }
 
 /// What the file has of a segment.
@@ -125,7 +128,16 @@ impl Mirror {
             copy: vec![0; SEGMENT_BYTES / 8],
             bytes_of_copy: vec![0; SEGMENT_BYTES],
             bytes: 0,
+            lock: 0,
         })
+    }
+
+    /// Whoever finds the file is to tell by a lock whether this process lives. Where no descriptor of the program's leads to the file: one that it closes
+    /// would let go of the lock.
+    fn hold_lock(&mut self) {
+        if analyzer::writer_lock::take(&*self.file) {
+            self.lock = WRITER_LOCK;
+        }
     }
 
     /// Gives the file its name, once its header is there (the directory is ours alone; `create` saw the name free).
@@ -225,6 +237,20 @@ impl Mirror {
         identity_of(self.file.as_raw_fd()) == Some(self.identity)
     }
 
+    /// Lets go of the file, whose number must be this thread's own.
+    fn close(self) {
+        drop(ManuallyDrop::into_inner(self.file));
+    }
+
+    /// Has somebody removed it (a cleaner of /tmp)?
+    fn is_removed(&self) -> bool {
+        let mut s = std::mem::MaybeUninit::<libc::stat>::zeroed();
+        // SAFETY: a stat buffer; a closed descriptor fails without touching it.
+        let told = unsafe { libc::fstat(self.file.as_raw_fd(), s.as_mut_ptr()) } == 0;
+        // SAFETY: zeroed, and filled where fstat succeeded.
+        told && unsafe { s.assume_init() }.st_nlink == 0
+    }
+
     /// Brings the file to how the recording stood: changed segments, then the header. Where something could not be written the
     /// header promises no more than the file held before. The segments still to be written.
     pub(crate) fn update(&mut self, image: &Image, standing: &Standing) -> Vec<u32> {
@@ -241,7 +267,8 @@ impl Mirror {
         let (gpu_complete_to, host_complete_to) = self.whole_to;
         // what was gone from the image before it was copied is in no file either
         let valid_from = header.valid_from.max(image.valid_from());
-        let header = Header { gpu_complete_to, host_complete_to, valid_from, ..header.clone() };
+        let sources = header.sources | self.lock;
+        let header = Header { sources, gpu_complete_to, host_complete_to, valid_from, ..header.clone() };
         if image::is_given_back() {
             return left; // the copies may be of memory that is no more: the file stays at what it said
         }

@@ -74,6 +74,8 @@ pub(crate) fn line(text: &str) {
 
 /// Most parts of a line.
 const PARTS: usize = 7;
+/// A pipe that takes anything takes so many bytes without waiting (PIPE_BUF).
+const AT_ONCE: usize = 4096;
 
 /// As [`line()`], the text in parts, which can be shown as they are. Allocates nothing.
 pub(crate) fn parts(text: &[&[u8]]) {
@@ -82,23 +84,45 @@ pub(crate) fn parts(text: &[&[u8]]) {
     if !same || QUIET.load(Ordering::Relaxed) {
         return;
     }
+    let end: &[u8] = b"\n";
+    let mut pieces = [NOTHING; PARTS + 1];
+    let (mut count, mut bytes) = (0, 0);
+    for part in text.iter().copied().take(PARTS).chain([end]) {
+        let mut part = part;
+        while !part.is_empty() {
+            let (now, later) = part.split_at(part.len().min(AT_ONCE - bytes));
+            if let Some(piece) = pieces.get_mut(count) {
+                *piece = libc::iovec { iov_base: now.as_ptr().cast_mut().cast(), iov_len: now.len() };
+                (count, bytes, part) = (count + 1, bytes + now.len(), later);
+            }
+            if bytes == AT_ONCE || count == pieces.len() {
+                if !write(&pieces, count) {
+                    return;
+                }
+                (count, bytes) = (0, 0);
+            }
+        }
+    }
+    if count > 0 {
+        write(&pieces, count);
+    }
+}
+
+const NOTHING: libc::iovec = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+
+/// So many of these at once, if stderr takes them now.
+fn write(pieces: &[libc::iovec; PARTS + 1], count: usize) -> bool {
     let mut p = libc::pollfd { fd: 2, events: libc::POLLOUT, revents: 0 };
     // SAFETY: one valid pollfd, no waiting.
     let ready = unsafe { libc::poll(&mut p, 1, 0) };
     if ready != 1 || p.revents & libc::POLLOUT == 0 || p.revents & (libc::POLLERR | libc::POLLHUP) != 0 {
-        return;
-    }
-    let mut pieces = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; PARTS + 1];
-    let mut count = 0;
-    let end: &[u8] = b"\n";
-    for (piece, part) in pieces.iter_mut().zip(text.iter().take(PARTS).chain([&end])) {
-        *piece = libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() };
-        count += 1;
+        return false;
     }
     without_write_signals(|| {
         // SAFETY: that many valid buffers, which are only read; a short or failed write is accepted.
-        unsafe { libc::writev(2, pieces.as_ptr(), count) };
+        unsafe { libc::writev(2, pieces.as_ptr(), count as i32) };
     });
+    true
 }
 
 /// The one complaint of a process: why gapprobe does not record. Later ones are swallowed.

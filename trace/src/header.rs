@@ -57,6 +57,8 @@ pub mod sources {
     /// Waits come from callbacks all the time: CUPTI's kind SYNCHRONIZATION, which makes every call of the runtime slower, was never on.
     /// Not set by gapprobe before 2026-11-23, which always had it on.
     pub const WAITS_BY_CALLS: u32 = 64;
+    /// Who writes the recording holds a lock on it as long as it lives (`analyzer::writer_lock`). Not set by gapprobe before 2026-11-26.
+    pub const WRITER_LOCK: u32 = 128;
 }
 
 macro_rules! header {

@@ -16,9 +16,10 @@ use trace::header::HEADER_BYTES;
 use trace::place::RECORDING;
 use trace::Header;
 
-use crate::alive::{boot_id, life, stat_of, user, Life};
+use crate::alive::{boot_id, stat_of, user, Life};
+use crate::writer_lock;
 
-/// Entries of a directory looked at.
+/// Entries of a directory looked at, of those that are named as ours are.
 const MOST: usize = 10_000;
 
 /// Limits on what is kept; `None`: no limit.
@@ -104,7 +105,7 @@ pub fn recordings(folder: &Path, keep: Keep, lock: Lock, deadline: Option<Instan
         let is_here = |h: &Header| {
             boot_id().is_some_and(|id| id == h.boot_id) || host_name().is_some_and(|n| n == h.host)
         };
-        let dead = header.is_some_and(|h| is_here(&h) && life(&(&h).into()) == Life::Ended);
+        let dead = header.is_some_and(|h| is_here(&h) && writer_lock::life(&open, &h) == Life::Ended);
         if !dead || !lock(&open) {
             return; // nor does it count: beside many that live the first that dies would be gone at once
         }
@@ -131,7 +132,9 @@ fn within(
         return 0; // another process is at it
     }
     let (user, mut all) = (user(), BTreeMap::new());
-    for entry in fs::read_dir(directory).into_iter().flatten().flatten().take(MOST) {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let named_as_ours = |e: &DirEntry| e.file_name().as_encoded_bytes().starts_with(b"gapprobe-");
+    for entry in entries.take_while(|_| !late()).filter(named_as_ours).take(MOST) {
         if late() {
             return 0; // of what was not looked at something may be older
         }

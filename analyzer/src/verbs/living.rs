@@ -154,11 +154,15 @@ pub(crate) fn one(which: &str) -> Result<Living, Failure> {
         (1, Some(one)) => Ok(one),
         (0, _) => {
             let mut failure = Failure::new(Exit::NotRecorded, format!("process {pid} is not recorded"));
-            failure = match Path::new(&format!("/proc/{pid}")).exists() {
-                true => {
+            failure = match (Path::new(&format!("/proc/{pid}")).exists(), other_tmpdir(pid)) {
+                (true, Some(its)) => failure.hint(format!(
+                    "its TMPDIR is another one, and its recording would be there: TMPDIR={} gapprobe ...",
+                    word(&its)
+                )),
+                (true, None) => {
                     failure.hint("it runs without gapprobe, has not used a GPU yet, or is another user's")
                 }
-                false => failure.hint("there is no such process here"),
+                (false, _) => failure.hint("there is no such process here"),
             };
             Err(failure.hint("gapprobe ps shows those that are"))
         }
@@ -174,6 +178,15 @@ pub(crate) fn one(which: &str) -> Result<Living, Failure> {
     }
 }
 
+/// The TMPDIR that a process was started with, where it is not ours (a batch system gives each job its own).
+fn other_tmpdir(pid: u32) -> Option<String> {
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let mut all = environment.split(|b| *b == 0);
+    let its = all.find_map(|variable| variable.strip_prefix(b"TMPDIR="))?;
+    let ours = std::env::var_os("TMPDIR").unwrap_or_default();
+    (its != ours.as_encoded_bytes() && !its.is_empty()).then(|| String::from_utf8_lossy(its).into_owned())
+}
+
 /// The header as it is now.
 pub(crate) fn header_now(source: &FileSource) -> Option<Header> {
     let mut bytes = [0; HEADER_BYTES];
@@ -183,6 +196,6 @@ pub(crate) fn header_now(source: &FileSource) -> Option<Header> {
 /// What a verb says that finds nobody.
 pub(crate) fn nobody() -> Failure {
     Failure::new(Exit::NotRecorded, "no process of yours is recorded now").hint(
-        "a process is, from its first use of a GPU on, if it was started with gapprobe run or LD_PRELOAD",
+        "a process is, from its first use of a GPU on, if it was started with gapprobe run or LD_PRELOAD; of a job with a TMPDIR of its own: TMPDIR=... gapprobe ps",
     )
 }

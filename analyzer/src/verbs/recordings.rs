@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use analyzer::alive::{life, Life};
+use analyzer::alive::Life;
 use analyzer::report::leftovers;
 use analyzer::report::retention::{self, Keep, Lock};
 use analyzer::visible::word;
@@ -59,7 +59,7 @@ pub(crate) fn look(path: &Path) -> Result<(FileSource, Found), Failure> {
         })
     })?;
     let modified = fs::metadata(path).and_then(|m| m.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
-    let life = life(&(&header).into());
+    let life = source.life(&header);
     Ok((source, Found { path: path.to_owned(), header, life, modified }))
 }
 
@@ -93,7 +93,7 @@ impl Found {
 
     /// Looks again: whether its process lives, then what its header says by now. The last word of one that has ended is in it.
     pub(crate) fn look_again(&mut self, source: &FileSource) {
-        self.life = life(&(&self.header).into());
+        self.life = source.life(&self.header);
         self.header = living::header_now(source).unwrap_or_else(|| self.header.clone());
     }
 

@@ -7,6 +7,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{fence, AtomicBool, Ordering};
 use std::sync::OnceLock;
 
 use trace::control::{Answer, Refusal, Request, Standing, MOST_BYTES};
@@ -23,6 +24,8 @@ const MOST_CLIENTS: usize = 4;
 /// A connection that asks nothing and holds nothing is closed after this, ns.
 const PATIENCE: u64 = 5_000_000_000;
 
+/// The process ends: there is to be no socket.
+static IS_OVER: AtomicBool = AtomicBool::new(false);
 /// Where the socket of this process is.
 static PATH: OnceLock<PathBuf> = OnceLock::new();
 
@@ -58,6 +61,11 @@ impl Control {
             listening => listening?,
         };
         let _ = PATH.set(path); // once a process
+                                // of a program that has begun to end meanwhile: whoever comes second sees the other
+        fence(Ordering::SeqCst);
+        if IS_OVER.load(Ordering::SeqCst) {
+            remove();
+        }
         Ok(Control { listener, clients: [const { None }; MOST_CLIENTS], holds: false })
     }
 
@@ -134,6 +142,8 @@ impl Client {
 
 /// Takes the socket away: the process ends. COLD.
 pub(crate) fn remove() {
+    IS_OVER.store(true, Ordering::SeqCst);
+    fence(Ordering::SeqCst);
     if let Some(path) = PATH.get() {
         let _ = std::fs::remove_file(path); // gone already is fine
     }

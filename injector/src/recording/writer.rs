@@ -9,6 +9,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use analyzer::report::{leftovers, retention};
 use parking_lot::Mutex;
 use trace::{Header, Loss};
 
@@ -16,7 +17,7 @@ use super::Mirror;
 use crate::store::image::Image;
 use crate::store::{Standing, Store};
 use crate::threads::{spawn_quietly, Signal};
-use crate::{clock, descriptors, leave, losses};
+use crate::{attach, clock, descriptors, leave, losses};
 
 /// What is to be done with the file.
 enum Order {
@@ -87,11 +88,11 @@ const MAKING: Duration = Duration::from_secs(1);
 /// be left what to hold?
 pub(crate) fn start(name: String, image: Image) -> bool {
     let started = spawn_quietly("gapprobe-file", move || {
-        descriptors::leave_the_programs(None);
-        let mirror = Mirror::create(&name, image.segments());
+        let made = Making { is_own: descriptors::leave_the_programs(None), name, segments: image.segments() };
+        let mirror = made.make();
         DESK.lock().is_there = mirror.is_some();
         MADE.set();
-        run(mirror, image);
+        run(&made, mirror, image);
     });
     let until = Instant::now() + MAKING;
     while started && !MADE.is_set() && Instant::now() < until {
@@ -105,8 +106,43 @@ pub(crate) fn wake() {
     WANTED.set();
 }
 
+/// How the file is made, and made anew where somebody has removed it.
+struct Making {
+    name: String,
+    segments: u32,
+    /// The thread has descriptors of its own.
+    is_own: bool,
+}
+
+impl Making {
+    fn make(&self) -> Option<Mirror> {
+        let mut mirror = Mirror::create(&self.name, self.segments)?;
+        if self.is_own {
+            mirror.hold_lock();
+        }
+        Some(mirror)
+    }
+
+    /// Where the file was removed: another one, into which everything is to be written; the segments of it. Not more often than every ten seconds.
+    fn anew(&self, mirror: &mut Mirror, last: &mut Option<Instant>, standing: &Standing) -> Option<Vec<u32>> {
+        const PAUSE: Duration = Duration::from_secs(10);
+        if last.is_some_and(|at| at.elapsed() < PAUSE) || !mirror.is_removed() {
+            return None;
+        }
+        *last = Some(Instant::now());
+        let mut new = self.make()?;
+        new.bytes = mirror.bytes;
+        let old = std::mem::replace(mirror, new);
+        if self.is_own {
+            old.close(); // what nobody can find takes no more room
+        }
+        Some((0..standing.header.segments_used).collect())
+    }
+}
+
 /// The thread's body; without a file it is there for half files.
-fn run(mut mirror: Option<Mirror>, image: Image) {
+fn run(making: &Making, mut mirror: Option<Mirror>, image: Image) {
+    let (mut has_swept, mut remade) = (false, None);
     loop {
         WANTED.wait(Duration::from_secs(3600));
         WANTED.take();
@@ -121,7 +157,10 @@ fn run(mut mirror: Option<Mirror>, image: Image) {
         if let Some(mirror) = &mut mirror {
             match order {
                 Some(Order::Update(standing)) => {
-                    again = mirror.update(&image, &standing);
+                    again = match making.anew(mirror, &mut remade, &standing) {
+                        Some(all) => all,
+                        None => mirror.update(&image, &standing),
+                    };
                     LONGEST.fetch_max(clock::monotonic().saturating_sub(began), Ordering::Relaxed);
                 }
                 Some(Order::Spoken) => mirror.note_spoken(),
@@ -129,6 +168,10 @@ fn run(mut mirror: Option<Mirror>, image: Image) {
                 None => {}
             }
             BYTES.store(mirror.bytes, Ordering::Relaxed);
+        }
+        if mirror.is_some() && !has_swept && BYTES.load(Ordering::Relaxed) > 0 {
+            has_swept = true;
+            sweep();
         }
         CPU.store(clock::thread_cpu(), Ordering::Relaxed);
         let mut desk = DESK.lock();
@@ -138,6 +181,18 @@ fn run(mut mirror: Option<Mirror>, image: Image) {
         DONE.set();
     }
 }
+
+/// Recordings of earlier processes go by the limits on them, as at an exit: where processes are always killed (servers that SIGTERM ends) there is none.
+fn sweep() {
+    let until = Some(Instant::now() + SWEEPING);
+    if let (Some(folder), Some(settings)) = (super::folder(), attach::settings()) {
+        leftovers::recordings(folder, until);
+        retention::recordings(folder, settings.keep.of_recordings(), leave::lock, until);
+    }
+}
+
+/// So long at most; meanwhile the recording waits in memory.
+const SWEEPING: Duration = Duration::from_millis(500);
 
 /// Leaves the thread how the recording stands, if it is free; `false` where it is not. Only who holds the recorder's lock.
 pub(crate) fn offer(store: &mut Store, header: &Header) -> bool {

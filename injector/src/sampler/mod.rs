@@ -37,7 +37,7 @@ pub(crate) use counts::spent;
 pub(crate) use handover::Taker;
 
 use crate::cupti::buffers;
-use crate::{attach, clock, lifecycle, store};
+use crate::{attach, clock, descriptors, lifecycle, store};
 use children::Children;
 use code::Codes;
 use counts::{CPU, LOOKS, MOVED, OUTER};
@@ -69,7 +69,11 @@ pub(crate) fn start() {
     if hz == 0 {
         return;
     }
-    attach::spawn_quietly("gapprobe-sample", move || Sampler::new(hz).run());
+    attach::spawn_quietly("gapprobe-sample", move || {
+        // (a file for each thread that calls CUDA, and what it reads of children: nothing of it under the program's numbers)
+        descriptors::leave_the_programs(None);
+        Sampler::new(hz).run();
+    });
     if !attach::settings().is_some_and(|s| s.no_nvml) {
         attach::spawn_quietly("gapprobe-nvml", nvml::run);
     }

@@ -12,6 +12,7 @@ mod clients;
 mod crashes;
 mod dataloader;
 mod dependencies;
+mod descriptors;
 mod elsewhere;
 mod entries;
 mod exactness;

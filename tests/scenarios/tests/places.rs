@@ -38,7 +38,7 @@ fn slow_disk() -> PathBuf {
 #include <unistd.h>
 ssize_t write(int fd, const void *bytes, size_t count) {
     char link[64], name[4096];
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    snprintf(link, sizeof link, "/proc/thread-self/fd/%d", fd);
     ssize_t length = readlink(link, name, sizeof name - 1);
     name[length > 0 ? length : 0] = 0;
     if (strstr(name, ".part")) sleep(20);

@@ -101,9 +101,9 @@ fn recordings_that_nobody_recovered_are_bounded_and_all_of_them_can_be_recovered
     let private = std::fs::read_dir(&tmp).expect("tmp").next().expect("a folder").expect("an entry").path();
     let (recordings, _) = files(&private, ".gpr");
     assert_eq!(recordings.len(), 4);
-    age(&recordings[0], DAY * 8);
     let mut living = Victim::sim("13.0", &["ways_out", "hang", "100"]).env("TMPDIR", &tmp).start();
     assert!(living.wait_for(|_| files(&private, ".gpr").0.len() == 5));
+    age(&recordings[0], DAY * 8);
     let own = files(&private, ".gpr").0.into_iter().find(|p| !recordings.contains(p)).expect("the fifth");
     reports(&Victim::sim("13.0", &LOOP).env("TMPDIR", &tmp).run());
     assert!(!recordings[0].exists() && recordings[1..].iter().all(|r| r.exists()), "a week");
@@ -121,14 +121,26 @@ fn recordings_that_nobody_recovered_are_bounded_and_all_of_them_can_be_recovered
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(files(&out, ".json.gz").0.len(), 3, "each of the dead");
     assert!(recordings.iter().all(|r| !r.exists()) && own.exists(), "and not of the one that runs");
-    // where every run is killed nobody but the command bounds them
+    // so does the command
     killed(5);
-    let late = files(&private, ".gpr").0.into_iter().find(|p| *p != own).expect("one more");
-    age(&late, DAY * 8);
+    let late = |n: usize| {
+        let all = files(&private, ".gpr").0.into_iter().filter(|p| *p != own);
+        let mut all: Vec<_> = all.collect();
+        all.sort_by_key(|p| p.metadata().and_then(|m| m.modified()).ok());
+        assert_eq!(all.len(), n, "{all:?}");
+        age(&all[0], DAY * 8);
+        all.swap_remove(0)
+    };
     killed(6);
+    let by_command = late(2);
     let output = recover_newest(&out, &tmp);
     assert!(output.contains("removed 1 recording(s)"), "{output}");
-    assert!(!late.exists() && own.exists());
+    assert!(!by_command.exists() && own.exists());
+    // and where every run is killed and nobody calls it, the next one that begins
+    killed(7);
+    let by_next = late(1);
+    killed(8);
+    assert!(!by_next.exists() && own.exists());
     living.signal(libc::SIGKILL);
     let _ = living.finish();
     for folder in [tmp, out] {

@@ -51,7 +51,7 @@ static int fails(const char *path, int opens) {
 
 static int fails_at(int fd, int opens) {
     char link[64], name[4096];
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    snprintf(link, sizeof link, "/proc/thread-self/fd/%d", fd);
     ssize_t length = readlink(link, name, sizeof name - 1);
     name[length > 0 ? length : 0] = 0;
     return fails(name, opens);

@@ -6,7 +6,9 @@ use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use trace::Source;
+use analyzer::alive::Life;
+use analyzer::writer_lock;
+use trace::{Header, Source};
 
 use crate::verbs::exit::{Exit, Failure};
 use crate::verbs::process::{self, Claim};
@@ -44,6 +46,11 @@ impl FileSource {
         let meta = file.metadata().map_err(wrong)?;
         regular(path, meta.file_type())?;
         Ok(FileSource { path: path.to_owned(), file, opened: meta.len(), identity: (meta.dev(), meta.ino()) })
+    }
+
+    /// Is its process still there?
+    pub(crate) fn life(&self, header: &Header) -> Life {
+        writer_lock::life(&self.file, header)
     }
 
     /// Claims the recording for this process until the source is dropped; `false` where another process reports it
