@@ -5,6 +5,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use trace::place::Owner;
 
@@ -110,8 +111,13 @@ fn fields<const N: usize>(path: &Path, numbers: [usize; N]) -> Option<[String; N
     numbers.iter().all(|&n| n < all.len()).then(|| numbers.map(|n| all[n].to_owned()))
 }
 
-/// The kernel's boot id as 16 bytes.
+/// The kernel's boot id as 16 bytes. Read once: no process outlives its boot.
 pub fn boot_id() -> Option<[u8; 16]> {
+    static ID: OnceLock<[u8; 16]> = OnceLock::new();
+    ID.get().copied().or_else(|| read_boot_id().map(|id| *ID.get_or_init(|| id)))
+}
+
+fn read_boot_id() -> Option<[u8; 16]> {
     let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
     let mut id = [0; 16];

@@ -74,9 +74,16 @@ impl Socket {
         identity_of(self.number()) == Some(self.identity)
     }
 
+    /// Has anybody come? (`accept` takes the program's lowest free number for a moment, also where nobody has.)
+    fn has_caller(&self) -> bool {
+        let mut p = libc::pollfd { fd: self.number(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one valid pollfd, no waiting.
+        unsafe { libc::poll(&mut p, 1, 0) == 1 && p.revents & libc::POLLIN != 0 }
+    }
+
     /// Who came, if anybody did.
     pub(super) fn accept(&self) -> Option<Socket> {
-        if !self.is_ours() {
+        if !self.is_ours() || !self.has_caller() {
             return None;
         }
         let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
