@@ -59,18 +59,18 @@ mod tests {
         unsafe { libc::fcntl(number, libc::F_GETFD) >= 0 }
     }
 
-    fn leaves(how: impl Fn(Option<u32>) -> bool + Send + 'static, keep: Option<u32>) {
+    fn leaves(how: impl Fn(Option<u32>) -> bool + Sync, keep: Option<u32>) {
         let file = std::fs::File::open("/dev/null").expect("a file");
         let number = file.as_raw_fd();
-        let of_its_own = std::thread::spawn(move || {
+        let own = || {
             assert!(how(keep));
             assert!(!is_open(number) && is_open(2) == (keep == Some(2)));
             let own = std::fs::File::open("/proc/self/stat").expect("a file");
             let at = own.as_raw_fd();
             assert!(at < number, "{at}: the first free one of its own");
             at
-        });
-        let at = of_its_own.join().expect("leaves");
+        };
+        let at = std::thread::scope(|s| s.spawn(own).join().expect("leaves"));
         assert!(is_open(number) && is_open(2), "the program's are open");
         let text = std::fs::read_link(format!("/proc/self/fd/{at}"));
         assert!(text.is_ok_and(|to| !to.ends_with("stat")), "{at} is another file's, or nobody's, here");
