@@ -89,9 +89,12 @@ pub(crate) fn pid_namespace() -> u64 {
 
 /// Clock ticks from boot to the start of this process (field 22 of /proc/self/stat), 0 where unknown.
 pub(crate) fn process_start() -> u64 {
-    let stat = std::fs::read("/proc/self/stat").unwrap_or_default();
+    start_in(&std::fs::read("/proc/self/stat").unwrap_or_default())
+}
+
+fn start_in(stat: &[u8]) -> u64 {
     // the command name may hold anything, half a letter too; and spaces and parentheses: fields count from the last one
-    let stat = String::from_utf8_lossy(&stat);
+    let stat = String::from_utf8_lossy(stat);
     let after = stat.rsplit(')').next().unwrap_or("");
     after.split_whitespace().nth(19).and_then(|f| f.parse().ok()).unwrap_or(0)
 }
@@ -117,6 +120,16 @@ pub(crate) fn cpus() -> u32 {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn a_name_that_is_cut_within_a_letter_hides_nothing() {
+        let stat =
+            |name: &[u8]| [b"7 (", name, b") S 1 7 7 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 4711 8 9"].concat();
+        for name in [&b"python"[..], b"a ) (b", b"\xd0\xbe\xd0\xb1\xd1"] {
+            assert_eq!(super::start_in(&stat(name)), 4711);
+        }
+        assert_eq!(super::start_in(b""), 0);
+    }
+
     #[test]
     fn this_process_can_be_named() {
         assert!(super::process_start() > 0);

@@ -214,6 +214,20 @@ mod tests {
     }
 
     #[test]
+    fn files_of_others_do_not_hide_those_that_are_to_go() {
+        let dir = folder("crowd");
+        for n in 0..=MOST {
+            fs::write(dir.join(format!("theirs-{n}")), "").unwrap();
+        }
+        for n in 0..4 {
+            run(&dir, "a-b", DEAD, n, 9);
+        }
+        let keep = Keep::new(None, Some(7));
+        assert_eq!(results(&dir, "", "a-b", keep, |_| true, None), 8);
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
     fn the_oldest_results_go_first_and_nothing_that_is_not_ours() {
         let dir = folder("results");
         let runs: Vec<String> = (0..6).map(|n| run(&dir, "a-b", DEAD, n, 6 - n)).collect();

@@ -288,11 +288,10 @@ impl Capture<'_> {
         if let Some(time) = time {
             let mut cut = up_to_now(&header, time);
             if self.is_stopped(&header) {
-                let ago = process::monotonic().saturating_sub(header.last_write);
-                let pid = header.pid;
+                let last = header.last_write.max(header.start_monotonic);
+                let ago = long(process::monotonic().saturating_sub(last));
                 let text = format!(
-                    "process {pid} is stopped (SIGSTOP, or a debugger): this is what it did until {} ago",
-                    long(ago)
+                    "the process is stopped (SIGSTOP, or a debugger): this is what it did until {ago} ago"
                 );
                 cut.why = Some(cut.why.map_or(text.clone(), |why| format!("{text}; {why}")));
             }

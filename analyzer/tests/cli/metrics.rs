@@ -34,6 +34,29 @@ fn samples(text: &str) -> BTreeMap<String, f64> {
     samples
 }
 
+#[test]
+fn it_ends_when_nobody_reads_what_it_says() {
+    let place = Place::new("metrics-head");
+    let mut child = place
+        .gapprobe(&["metrics", "--every", "100ms"])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut reader = BufReader::new(child.stdout.take().unwrap());
+    assert!(reader.read_line(&mut String::new()).unwrap() > 0);
+    drop(reader);
+    let begin = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(20), "it goes on");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert_eq!(status.code(), Some(0));
+}
+
 fn who() -> String {
     format!(r#"host="testhost",job="job-17",pid="{}",rank="3",world_size="8""#, std::process::id())
 }

@@ -45,6 +45,16 @@ fn run_returns_what_the_command_returned_and_leaves_its_output_alone() {
 }
 
 #[test]
+fn a_library_that_the_loader_does_not_take_is_refused_before_the_command_begins() {
+    let place = Place::new("no-library");
+    // a program by its kind, and so no library, though it is of the right machine
+    let program = env!("CARGO_BIN_EXE_gapprobe");
+    let output = place.run(&["run", "--lib", program, "--", "sh", "-c", "echo began"]);
+    assert_eq!((code(&output), out(&output).as_str()), (125, ""), "{}", err(&output));
+    assert!(err(&output).contains("the loader does not take it"), "{}", err(&output));
+}
+
+#[test]
 fn run_hands_signals_on() {
     let place = Place::new("signals");
     let script = "trap 'echo got it; exit 9' TERM; echo ready; while :; do sleep 0.05; done";

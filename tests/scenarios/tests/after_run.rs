@@ -47,6 +47,24 @@ fn a_verdict_that_found_no_folder_is_not_said_again() {
 }
 
 #[test]
+fn a_run_that_cannot_write_either_says_what_to_do() {
+    let library = built().library.to_string_lossy().into_owned();
+    let loops = built().sim.join("13.0/loop").to_string_lossy().into_owned();
+    for quiet in [&[][..], &["--quiet"]] {
+        let words = [&["run", "--lib", &library], quiet, &["--", &loops, "300", "100", "10", "200"]].concat();
+        let run = Victim::of(&built().command, &words, "13.0")
+            .alone()
+            .env("GAPPROBE_DIR", "/nonexistent/folder")
+            .run();
+        let told = run.stderr.lines().last().unwrap_or_default().to_owned();
+        assert!(told.starts_with("gapprobe: no trace in /nonexistent/folder: "), "{}", run.stderr);
+        let (_, next) = told.split_once("Next: gapprobe recover --dir ").expect("what to do");
+        assert!(next.contains(".gpr"), "{next}");
+        assert_eq!((run.ending(), run.left_recordings().len()), (0, 1), "{}", run.stderr);
+    }
+}
+
+#[test]
 fn only_who_was_killed_is_said_to_have_been() {
     for (script, ending, words) in [
         ("exec $SIM/ways_out _exit4 3000", 4, "the program ended without its exit handlers"),

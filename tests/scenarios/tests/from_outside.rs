@@ -348,6 +348,7 @@ fn a_stopped_process_is_said_to_be_and_not_waited_for() {
         while standing(&running) != usual {
             std::thread::sleep(Duration::from_millis(20));
         }
+        std::thread::sleep(Duration::from_millis(700));
         running.signal(libc::SIGSTOP);
         while standing(&running) != "stopped" {
             std::thread::sleep(Duration::from_millis(20));
@@ -356,7 +357,11 @@ fn a_stopped_process_is_said_to_be_and_not_waited_for() {
         let begun = Instant::now();
         let (code, _, talk) = said(&gapprobe(&running, &["capture", &pid]).output().expect("capture"));
         let took = begun.elapsed();
+        // what it did before is there, and is not said to be of just now
+        let last = said(&gapprobe(&running, &["capture", &pid, "--last", "2m"]).output().expect("capture"));
         running.signal(libc::SIGCONT);
+        let is_told = last.2.contains("the process is stopped") && last.2.contains(" ago");
+        assert!(usual == "off" || is_told && last.0 == 0, "{last:?}");
         assert_eq!(code, 1, "{talk}");
         let said = talk.contains(&format!("process {pid} is stopped")) && talk.contains("kill -CONT ");
         assert!(said && took < Duration::from_secs(8), "{took:?} {talk}");
