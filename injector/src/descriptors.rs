@@ -29,7 +29,7 @@ pub(crate) fn leave_the_programs(keep: Option<u32>) -> bool {
     let mut is_own = false;
     for (from, to) in [last, first].into_iter().flatten() {
         let flags = if is_own { 0 } else { UNSHARE };
-        is_own = close_range(from, to, flags) || !is_own && close_one_by_one(keep);
+        is_own = close_range(from, to, flags) || is_own || close_one_by_one(keep);
     }
     is_own
 }
