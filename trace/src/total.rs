@@ -87,7 +87,7 @@ totals! {
     SyncsBetween = 31, "syncs_between";
     /// Time in them, ns, summed over threads.
     SyncBetweenNs = 32, "sync_between_ns";
-    /// Median of the last steps as counted without records, ns; 0: not known.
+    /// Usual time of the last steps as counted without records, ns: their median, or their mean where they are very uneven; 0: not known.
     ClockStepNs = 33, "clock_step_ns";
     /// Time in synchronizing calls a step, ns, summed over threads: mean of the last second or so with steps in it, as counted without
     /// records.

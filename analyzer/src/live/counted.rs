@@ -8,7 +8,7 @@ use trace::{call, Header, Total};
 /// See above.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Counted {
-    /// Median of the last steps, ns; `None`: no steps are known.
+    /// Usual time of the last steps, ns: median, or mean where they are uneven; `None`: no steps are known.
     pub step_ns: Option<u64>,
     /// Time in synchronizing calls a step, ns, summed over threads: of the last second or so.
     pub sync_ns: u64,

@@ -208,7 +208,7 @@ impl Budget {
 
     /// The usual step time, ns; 0: not known.
     pub(super) fn step_ns(&self) -> u64 {
-        median(step_clock::times(0, u64::MAX)).unwrap_or(0.0) as u64
+        usual(step_clock::times(0, u64::MAX)).unwrap_or(0.0) as u64
     }
 
     /// What was measured, in words.
@@ -234,6 +234,17 @@ fn block(from: u64) -> Option<f64> {
     (times.len() as u64 == STEPS).then(|| median(times)).flatten()
 }
 
+/// The usual one: the middle one, or the mean where they are so uneven that the middle one says nothing (launches that run ahead, and a wait for all of them now and
+/// then; a step that is counted in parts, of which one has the wait). The longest hundredth is left out: pauses.
+fn usual(mut values: Vec<u64>) -> Option<f64> {
+    const UNEVEN: f64 = 2.0;
+    values.sort_unstable();
+    values.truncate(values.len() - values.len() / 100);
+    let middle = *values.get(values.len() / 2)? as f64;
+    let mean = values.iter().sum::<u64>() as f64 / values.len() as f64;
+    Some(if mean > UNEVEN * middle { mean } else { middle })
+}
+
 /// The middle one.
 pub(super) fn median(mut values: Vec<u64>) -> Option<f64> {
     let middle = values.len() / 2;
@@ -248,6 +259,20 @@ mod tests {
 
     fn spent(launches: u64) -> Spent {
         Spent { launches, ..Spent::default() }
+    }
+
+    #[test]
+    fn steps_that_are_counted_in_parts_take_as_long_as_they_do_on_the_whole() {
+        assert_eq!(usual(vec![]), None);
+        assert_eq!(usual(vec![7]), Some(7.0));
+        assert_eq!(usual(vec![10, 11, 12, 13, 30]), Some(12.0), "one that took longer");
+        // four parts that launch, and one that waits
+        let parts = [20, 20, 20, 20, 2600].repeat(100);
+        assert_eq!(usual(parts).map(f64::round), Some(515.0));
+        // a pause of ten minutes among steps of 10 ms
+        let mut paused = vec![10; 4000];
+        paused[17] = 600_000;
+        assert_eq!(usual(paused), Some(10.0));
     }
 
     #[test]

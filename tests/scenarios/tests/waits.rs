@@ -99,6 +99,21 @@ pub(crate) fn gapprobe(running: &Running, words: &[&str]) -> String {
     String::from_utf8_lossy(&out.stdout).into_owned()
 }
 
+/// Four kernels by turns, twenty in a step, which ends with a wait: each comes every fourth launch, and no launch tells where a step ends.
+#[test]
+fn a_step_that_is_counted_in_parts_is_not_shorter_than_its_waits() {
+    let words = ["loop", "100000", "20", "100", "500"];
+    let running = Victim::sim("13.0", &words).env("GAPPROBE_FLIGHT", "30").start();
+    std::thread::sleep(std::time::Duration::from_secs(5));
+    let text = gapprobe(&running, &["top", "--once", "--json"]);
+    let top: Value = serde_json::from_str(&text).unwrap_or_default();
+    let ns = |key: &str| top[0]["counted"][key].as_u64().unwrap_or_else(|| panic!("{key}: {text}"));
+    // 2.7 ms a step, a fifth of it each part
+    assert!(ns("step_ns") >= ns("sync_ns") && ns("step_ns") > 400_000, "{text}");
+    running.signal(libc::SIGKILL);
+    running.finish();
+}
+
 #[test]
 fn top_and_metrics_show_what_a_step_waits_between_windows() {
     let mut running =

@@ -245,7 +245,7 @@ fn counted(f: &mut Families, all: &[Watched]) {
         f.new_one((name, unit, Counter), help, &[], points, all);
     }
     let gauges: [(_, _, OfCounted); 3] = [
-        ("gapprobe_counted_step_seconds", "Median of the last steps, counted without records.", |c| c.step_ns),
+        ("gapprobe_counted_step_seconds", "Usual time of the last steps (median; mean where they are uneven), counted without records.", |c| c.step_ns),
         (
             "gapprobe_counted_sync_seconds",
             "Time in synchronizing calls a step, summed over threads, counted without records: the last second or so.",
