@@ -227,10 +227,7 @@ fn coverage(run: &Run, a: &Analysis, observed: &Observed) -> Coverage {
         steps_run: counted.max(steps_seen + a.steps.unplaced as u64),
         steps_estimated: by_launches
             || a.steps.source == StepSource::Period && (overwritten || clock_unit != 1.0),
-        steps_unknown: a.steps.source == StepSource::Period
-            && away
-            && by_clock == 0
-            && !(windowed || overwritten),
+        steps_unknown: a.steps.source == StepSource::Period && away && by_clock == 0 && !windowed,
         clock_unit,
         overwritten,
         killed: h.state == state::RECORDING,

@@ -133,7 +133,11 @@ fn within(
     }
     let (user, mut all) = (user(), BTreeMap::new());
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let named_as_ours = |e: &DirEntry| e.file_name().as_encoded_bytes().starts_with(b"gapprobe-");
+    let named_as_ours = |e: &DirEntry| {
+        let name = e.file_name();
+        name.as_encoded_bytes().starts_with(b"gapprobe-")
+            || Path::new(&name).extension().is_some_and(|e| e == RECORDING)
+    };
     for entry in entries.take_while(|_| !late()).filter(named_as_ours).take(MOST) {
         if late() {
             return 0; // of what was not looked at something may be older

@@ -158,6 +158,9 @@ fn where_the_program_has_it_switched_off_recording_is_on_for_the_window_alone() 
     assert_eq!(code, 0, "{talk}");
     let s = summary(&text);
     assert_eq!(s["steps"]["count"].as_u64(), Some(20), "{text}");
+    // how many there were in all nobody counted
+    let line = s["line"].as_str().expect("a line");
+    assert!(line.contains("20 steps seen") && !line.contains("of about"), "{line}");
     let off = Instant::now();
     while standing(&running) != "off" {
         assert!(off.elapsed() < Duration::from_secs(5), "released");
