@@ -20,7 +20,6 @@ use trace::header::{state, HEADER_BYTES};
 use trace::{Header, Source};
 
 use crate::drain::RECORDER;
-use crate::guard::guard;
 use crate::settings::Settings;
 use crate::store::image::Image;
 use crate::threads::{spawn_quietly, Signal};
@@ -159,7 +158,7 @@ fn run(settings: &'static Settings, image: &Image) {
         let image = *image;
         let begun = spawn_quietly("gapprobe-trace", move || {
             descriptors::leave_the_programs(Some(2));
-            guard((), || fly(settings, &image, &order));
+            fly(settings, &image, &order);
             IS_BUSY.store(false, Ordering::Release);
         });
         if !begun {

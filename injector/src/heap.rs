@@ -121,9 +121,10 @@ fn is_thread_of_ours() -> bool {
     ours && unsafe { libc::gettid() } != unsafe { libc::getpid() }
 }
 
-fn say_it() {
+/// Says so, once; a thread that has not the program's stderr leaves it to the next one, at the latest to who leaves.
+pub(crate) fn say_it() {
     static SAID: AtomicBool = AtomicBool::new(false);
-    if SAID.swap(true, Ordering::AcqRel) {
+    if !say::has_stderr() || SAID.swap(true, Ordering::AcqRel) {
         return;
     }
     let text: &[u8] =

@@ -41,6 +41,9 @@ fn leave() -> Option<Who> {
         lifecycle::set(lifecycle::State::Inert); // CUDA was initialised and never used
     }
     let settings = attach::settings()?;
+    if heap::has_ended_us() {
+        heap::say_it();
+    }
     if !matches!(lifecycle::get(), lifecycle::State::Recording | lifecycle::State::Leaving) {
         return None;
     }
@@ -77,8 +80,9 @@ fn see_the_report_made(settings: &Settings) {
     WANTED.set();
     while !DONE.load(Ordering::Acquire) && Instant::now() < deadline {
         if heap::has_ended_us() {
+            heap::say_it();
             give_up();
-            return; // said there
+            return;
         }
         attach::pause(1);
     }

@@ -77,11 +77,15 @@ const PARTS: usize = 7;
 /// A pipe that takes anything takes so many bytes without waiting (PIPE_BUF).
 const AT_ONCE: usize = 4096;
 
+/// Has the calling thread the program's stderr? One of ours with descriptors of its own may not.
+pub(crate) fn has_stderr() -> bool {
+    KNOWN.load(Ordering::Acquire)
+        && identity() == Some((DEVICE.load(Ordering::Relaxed), INODE.load(Ordering::Relaxed)))
+}
+
 /// As [`line()`], the text in parts, which can be shown as they are. Allocates nothing.
 pub(crate) fn parts(text: &[&[u8]]) {
-    let same = KNOWN.load(Ordering::Acquire)
-        && identity() == Some((DEVICE.load(Ordering::Relaxed), INODE.load(Ordering::Relaxed)));
-    if !same || QUIET.load(Ordering::Relaxed) {
+    if !has_stderr() || QUIET.load(Ordering::Relaxed) {
         return;
     }
     let end: &[u8] = b"\n";
