@@ -4,6 +4,8 @@
 //! and written at once, on a thread of its own, while the program goes on and recording with it. Nothing here is ever waited for: at
 //! the program's end what is not written stays unwritten.
 //!
+//! Of a program that hangs the seconds are counted back from its last step: a hang is told after ten seconds of it, and what led there lies before.
+//!
 //! Bounded: [`MOST`] traces a process, one in [`PAUSE`]; events by memory. A directory that takes none costs the trace, not the line.
 
 use std::path::Path;
@@ -208,7 +210,7 @@ fn fly(settings: &Settings, image: &Image, order: &Order) {
     options.because = Some(&because);
     let report = report::write(&run, &analysis, &options);
     if goes_on() {
-        tell(settings, run.header.rank, order, &report);
+        tell(settings, order, &report);
     }
 }
 
@@ -225,7 +227,7 @@ fn because(why: &str, valid: Span, seen: u64, is_off: bool) -> String {
     format!("{why}. The last {}, {} of them recorded ({rest})", long(all), long(seen))
 }
 
-fn tell(settings: &Settings, rank: u32, order: &Order, report: &Report) {
+fn tell(settings: &Settings, order: &Order, report: &Report) {
     let problem = report.problems.first();
     if report.trace.is_some() {
         let number = WRITTEN.fetch_add(1, Ordering::Relaxed) + 1;
@@ -238,7 +240,7 @@ fn tell(settings: &Settings, rank: u32, order: &Order, report: &Report) {
             }
         }
     }
-    if settings.print_all || rank <= 1 {
+    if settings.speaks() {
         let problem = problem.map_or(String::new(), |p| format!(" ({p})"));
         say::line(&format!("gapprobe: {}{problem}", report.line));
     }

@@ -226,7 +226,7 @@ fn report(deadline: Instant) {
         Ok(mut report) => {
             report.taken_up = settings.run_id.is_some();
             let whole = report.is_complete();
-            let speaks = settings.print_all || recorder.header.rank <= 1;
+            let speaks = settings.speaks();
             let calls_for_more = mirror.is_some() && !report.is_cut_to_size();
             if !whole && (calls_for_more || speaks) {
                 say::line(&report.unfinished(mirror.as_deref(), settings.exit_ms));

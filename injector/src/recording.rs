@@ -244,11 +244,7 @@ impl Mirror {
 
     /// Has somebody removed it (a cleaner of /tmp)?
     fn is_removed(&self) -> bool {
-        let mut s = std::mem::MaybeUninit::<libc::stat>::zeroed();
-        // SAFETY: a stat buffer; a closed descriptor fails without touching it.
-        let told = unsafe { libc::fstat(self.file.as_raw_fd(), s.as_mut_ptr()) } == 0;
-        // SAFETY: zeroed, and filled where fstat succeeded.
-        told && unsafe { s.assume_init() }.st_nlink == 0
+        status_of(self.file.as_raw_fd()).is_some_and(|s| s.st_nlink == 0)
     }
 
     /// Brings the file to how the recording stood: changed segments, then the header. Where something could not be written the
@@ -324,14 +320,17 @@ impl Mirror {
 
 /// Device and inode of an open descriptor.
 pub(crate) fn identity_of(fd: i32) -> Option<(u64, u64)> {
+    status_of(fd).map(|s| (s.st_dev, s.st_ino))
+}
+
+fn status_of(fd: i32) -> Option<libc::stat> {
     let mut s = std::mem::MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: a stat buffer; a closed descriptor fails without touching it.
     if unsafe { libc::fstat(fd, s.as_mut_ptr()) } != 0 {
         return None;
     }
     // SAFETY: zeroed and then filled by fstat.
-    let s = unsafe { s.assume_init() };
-    Some((s.st_dev, s.st_ino))
+    Some(unsafe { s.assume_init() })
 }
 
 /// Moves the descriptor away from the low numbers: programs that close and reuse 0 to 2, or count on small ones, are

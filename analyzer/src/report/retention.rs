@@ -139,13 +139,13 @@ fn within(
             || Path::new(&name).extension().is_some_and(|e| e == RECORDING)
     };
     for entry in entries.take_while(|_| !late()).filter(named_as_ours).take(MOST) {
-        if late() {
-            return 0; // of what was not looked at something may be older
-        }
         let ours = entry.metadata().ok().filter(|m| m.is_file() && Some(m.uid()) == user);
         if let Some(file) = ours {
             sort(&entry, &file, &mut all);
         }
+    }
+    if late() {
+        return 0; // of what was not looked at something may be older
     }
     let mut all: Vec<Kept> = all.into_values().collect();
     all.sort_by_key(|k| k.written);

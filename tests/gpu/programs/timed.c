@@ -33,7 +33,7 @@ struct clock {
 };
 enum { MOST = 64 };
 static struct clock *clocks; /* two of each: before gapprobe's function, before the one behind it */
-static uintptr_t ours[MOST], real[MOST];
+static uintptr_t ours[MOST];
 static int count;
 
 /* A call under way: where it returns to, when it began, what it belongs to. 16 deep a thread. */
@@ -108,7 +108,7 @@ int timed_find(char *names, size_t size) {
         make(inner, slots[s].real, 1), make(outer, slots[s].ours, 0);
         dl_iterate_phdr(lead_words, &behind);
         if (!behind.found) continue;
-        ours[count] = slots[s].ours, real[count++] = slots[s].real;
+        ours[count++] = slots[s].ours;
     }
     for (int s = 0; s < all; s++) {
         int n = number_of(slots[s].ours);
