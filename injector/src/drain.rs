@@ -22,7 +22,6 @@ use trace::segment::SEGMENT_EVENTS;
 use trace::{total, Loss, Total};
 
 use crate::callers::Callers;
-use crate::control::Control;
 use crate::cupti::unanswered::{Buffers, Unanswered};
 use crate::cupti::{arbiter, buffers, decode, session, streams, walk};
 use crate::front::Front;
@@ -33,7 +32,7 @@ use crate::store::Store;
 use crate::threads::Signal;
 use crate::ticks::Keeper;
 use crate::windows::{Around, Windows};
-use crate::{clock, flush, hostpool, lifecycle, losses, recording, stopped};
+use crate::{clock, control, flush, hostpool, lifecycle, losses, stopped};
 
 /// Between two looks at how fast records come, ns.
 const RATE_PERIOD: u64 = 250_000_000;
@@ -337,20 +336,6 @@ pub(crate) fn before_unload() {
     SPENT.fetch_add(clock::monotonic().saturating_sub(now), Ordering::Relaxed);
 }
 
-/// Opens the control socket beside the recording. Where that cannot be, the recording says why: who asks for it reads
-/// that first.
-fn listen() -> Option<Control> {
-    match Control::open(recording::folder()?) {
-        Ok(control) => Some(control),
-        Err(e) => {
-            if let Some(recorder) = RECORDER.lock().as_mut() {
-                recorder.store.attribute(trace::define::NO_CONTROL, &e.to_string());
-            }
-            None
-        }
-    }
-}
-
 /// The thread's body.
 pub(crate) fn run() {
     // a program that is killed before the first round leaves a recording too (not from the program's own thread:
@@ -359,7 +344,8 @@ pub(crate) fn run() {
         recorder.stand();
         writer::offer(&mut recorder.store, &recorder.header);
     }
-    let (mut control, mut polled_at) = (listen(), 0);
+    control::start();
+    let (mut control, mut polled_at) = (None, 0);
     let mut pause = pace::SHORTEST_MS;
     loop {
         let ms = if buffers::under_pressure() { pace::SHORTEST_MS } else { pause };
@@ -378,11 +364,13 @@ pub(crate) fn run() {
             }
             let now = clock::monotonic();
             // (asking for a client makes the kernel set up a socket for it first)
-            if let Some(control) = control.as_mut().filter(|_| now.saturating_sub(polled_at) >= MIRROR_PERIOD)
-            {
+            if now.saturating_sub(polled_at) >= MIRROR_PERIOD {
                 polled_at = now;
+                control = control.or_else(control::take);
                 let all = recorder.capture.is_wanted() && recorder.windows.record_all();
-                control.poll(now, all);
+                if let Some(control) = &mut control {
+                    control.poll(now, all);
+                }
             }
             recorder.round();
             pause = recorder.callers.period(recorder.pace.pause_ms(clock::monotonic()));

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// WARM (the drain thread polls it between rounds; `open` and `remove` are COLD)
+// WARM (the drain thread polls it between rounds; `start`, `open` and `remove` are COLD)
 //! The control socket: a command of the same user asks whether recording is on, and holds it on for a while
 //! (`trace::control` has the words). It lies in the recording's private folder, mode 0600 from its first moment, and
-//! whoever connects must be of our user: the kernel says so. No port, no thread: the drain thread looks every round, and
-//! no call here ever waits. Nothing but these few words is read, nothing is executed, no path is taken from a peer.
+//! whoever connects must be of our user: the kernel says so. No port, and no thread but a moment's that opens it: the drain thread
+//! looks 20 times a second, and no call of that ever waits. Nothing but these few words is read, nothing is executed, no path is taken from a peer.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{fence, AtomicBool, Ordering};
 use std::sync::OnceLock;
 
+use parking_lot::Mutex;
 use trace::control::{Answer, Refusal, Request, Standing, MOST_BYTES};
 use trace::place;
 
+use crate::drain::RECORDER;
+use crate::threads::spawn_quietly;
 use crate::{program, recording};
 
 mod socket;
@@ -28,6 +31,34 @@ const PATIENCE: u64 = 5_000_000_000;
 static IS_OVER: AtomicBool = AtomicBool::new(false);
 /// Where the socket of this process is.
 static PATH: OnceLock<PathBuf> = OnceLock::new();
+
+/// Listening, and not yet with the drain thread.
+static OPENED: Mutex<Option<Control>> = Mutex::new(None);
+
+/// Opens the socket beside the recording, on a thread of its own: a number out of the program's way makes the kernel enlarge the table of
+/// descriptors, which takes 10 ms and more where a process has several threads, and the drain thread is wanted most at the start. Where there can be
+/// no socket, the recording says why: who asks for it reads that first.
+pub(crate) fn start() {
+    let open = || match recording::folder().map(Control::open) {
+        Some(Ok(control)) => *OPENED.lock() = Some(control),
+        Some(Err(e)) => unheard(&e.to_string()),
+        None => {}
+    };
+    if !spawn_quietly("gapprobe-socket", open) {
+        unheard("no thread could be started for it");
+    }
+}
+
+fn unheard(why: &str) {
+    if let Some(recorder) = RECORDER.lock().as_mut() {
+        recorder.store.attribute(trace::define::NO_CONTROL, why);
+    }
+}
+
+/// The open socket, once.
+pub(crate) fn take() -> Option<Control> {
+    OPENED.lock().take()
+}
 
 /// The socket and who is connected.
 pub(crate) struct Control {
@@ -159,7 +190,7 @@ mod tests {
     const S: u64 = 1_000_000_000;
 
     /// One after the other: what is held on is known to the whole process.
-    static ALONE: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
+    static ALONE: Mutex<()> = Mutex::new(());
 
     fn folder(name: &str) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("gapprobe-control-{name}-{}", std::process::id()));
