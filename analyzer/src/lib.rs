@@ -14,7 +14,7 @@
 //! array_waits.rs  waits that no CUDA call shows (JAX)
 //! unanswered.rs  launches whose kernels a foreign trace lost (the other way round: formats/uncalled.rs)
 //! live/         the newest seconds of a process that runs
-//! alive.rs      is the process that made a file still there?
+//! alive.rs      is the process that made a file still there? knock.rs: does it listen at its socket?
 //! chrome.rs     the trace file; summary.rs the figures as JSON; report.rs recording -> files and line
 //! symbols.rs    functions and lines of machine code that called CUDA
 //! tables/       tables of a run, as nsys stats has them, and our own
@@ -46,6 +46,8 @@ pub mod gaps;
 #[cfg(feature = "cli")]
 pub mod html;
 pub mod kernels;
+#[expect(unsafe_code, reason = "limits of a Unix socket need libc")]
+pub mod knock;
 pub mod known;
 pub mod line;
 #[cfg(feature = "cli")]

@@ -28,7 +28,7 @@ pub(crate) mod width;
 
 mod elf;
 mod living;
-#[expect(unsafe_code, reason = "credentials and limits of a Unix socket need libc")]
+#[expect(unsafe_code, reason = "credentials of a Unix socket need libc")]
 mod peer;
 #[expect(unsafe_code, reason = "signals and wait need libc")]
 mod process;

@@ -9,7 +9,7 @@
 //!   left is removed by the next recorded process of this user that ends and by `gapprobe recover` and `run`
 //!   ([`recordings`]); if the header is there and only the renaming is missing, it becomes a recording.
 //!
-//! - The control socket of a killed process is `<owner>.sock` and goes with them.
+//! - The control socket of a killed process is `<owner>.sock` and goes with them, once nobody listens at it.
 //!
 //! Never touched: a file of another user, of a process that lives, or of which nobody can tell from here. Cold; bounded by [`MOST`]
 //! entries and the caller's deadline, for a directory of results is the user's own and may be on a network.
@@ -26,12 +26,15 @@ use trace::place::{parse_control_socket, parse_unfinished, NEW, PART, RECORDING,
 use trace::Header;
 
 use crate::alive::{boot_id, life, pid_namespace, user, Life};
+use crate::knock;
 
 /// Entries of a directory looked at: a readdir of so many takes a few milliseconds on a local disk.
 const MOST: usize = 10_000;
 /// An unfinished file whose process cannot be asked about (another host's, another container's) is a leftover when
 /// nobody wrote to it for so long: writing a trace takes seconds.
 const LONG_AGO: Duration = Duration::from_secs(24 * 3600);
+/// A socket of such a process is one when nobody listens at it so long after it was made.
+const A_WHILE: Duration = Duration::from_secs(60);
 
 /// Removes traces and summaries that were never finished from a directory of results.
 pub(super) fn results(directory: &Path, deadline: Option<Instant>) {
@@ -83,7 +86,13 @@ pub fn recordings(folder: &Path, deadline: Option<Instant>) {
 /// Removes control sockets of dead processes from a private folder.
 fn sockets(folder: &Path, deadline: Option<Instant>) {
     every(folder, deadline, FileTypeExt::is_socket, |entry, name| {
-        if parse_control_socket(name).is_some_and(|o| life(&o) == Life::Ended) {
+        let Some(owner) = parse_control_socket(name) else { return };
+        let may_go = match life(&owner) {
+            Life::Runs => false,
+            Life::Unknown => is_older(entry, A_WHILE), // (between its name and its listening it refuses, too)
+            Life::Ended => true,                       // or it is in another namespace of time, and listens
+        };
+        if may_go && knock::is_abandoned(folder, name) {
             let _ = fs::remove_file(entry.path()); // somebody else did: fine
         }
     });
@@ -115,8 +124,12 @@ fn every(
 }
 
 fn is_old(entry: &DirEntry) -> bool {
+    is_older(entry, LONG_AGO)
+}
+
+fn is_older(entry: &DirEntry, than: Duration) -> bool {
     let modified = entry.metadata().and_then(|m| m.modified());
-    modified.is_ok_and(|m| SystemTime::now().duration_since(m).is_ok_and(|age| age > LONG_AGO))
+    modified.is_ok_and(|m| SystemTime::now().duration_since(m).is_ok_and(|age| age > than))
 }
 
 /// Whether a recording can be made of the file at `path`.
@@ -162,8 +175,9 @@ mod tests {
     }
 
     fn two_days_ago(path: &Path) {
-        let then = SystemTime::now() - 2 * LONG_AGO;
-        File::options().write(true).open(path).unwrap().set_modified(then).unwrap();
+        // (a socket cannot be opened to set its time)
+        let set = std::process::Command::new("touch").args(["-d", "2 days ago"]).arg(path).status();
+        assert!(set.unwrap().success());
     }
 
     #[test]
@@ -242,21 +256,34 @@ mod tests {
     }
 
     #[test]
-    fn control_sockets_of_the_dead_go() {
+    fn control_sockets_at_which_nobody_listens_go() {
         let dir = folder("sockets");
         let [own, dead, container, _] = owners();
-        for owner in [&own, &dead, &container] {
+        let other = |start| Owner { start, ..dead };
+        let bind = |owner: &Owner| {
             // an address has no room for both names
-            std::os::unix::net::UnixListener::bind(dir.join("s")).unwrap();
+            let listener = std::os::unix::net::UnixListener::bind(dir.join("s")).unwrap();
             fs::rename(dir.join("s"), dir.join(control_socket(owner))).unwrap();
+            listener
+        };
+        let new = Owner { start: 7, ..container };
+        drop([&own, &dead, &container, &new].map(bind));
+        // by its pid it is over: another namespace of time. By its pid nobody knows: a container
+        let listens = [other(6), Owner { start: 8, ..container }];
+        let listeners = listens.each_ref().map(bind);
+        for owner in [&container, &listens[1]] {
+            two_days_ago(&dir.join(control_socket(owner)));
         }
-        fs::write(dir.join(control_socket(&Owner { start: 5, ..dead })), "a file is none").unwrap();
+        fs::write(dir.join(control_socket(&other(5))), "a file is none").unwrap();
         std::os::unix::net::UnixListener::bind(dir.join("x.sock")).unwrap();
         recordings(&dir, None);
-        let stays = [control_socket(&own), control_socket(&container), "x.sock".to_owned()];
-        let mut expected = vec![control_socket(&Owner { start: 5, ..dead })];
-        expected.extend(stays);
+        let mut expected = [own, new, listens[0], listens[1], other(5)].map(|o| control_socket(&o)).to_vec();
+        expected.push("x.sock".to_owned());
         expected.sort();
+        assert_eq!(names(&dir), expected);
+        drop(listeners);
+        recordings(&dir, None);
+        expected.retain(|name| !listens.iter().any(|o| control_socket(o) == *name));
         assert_eq!(names(&dir), expected);
         fs::remove_dir_all(&dir).unwrap();
     }

@@ -4,12 +4,13 @@
 
 use std::io::{self, Read, Write};
 use std::mem::size_of;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::time::Duration;
 
+use analyzer::knock;
 use trace::control::{Answer, Request, MOST_BYTES};
 use trace::place::{self, Owner};
 
@@ -17,7 +18,7 @@ use crate::verbs::living::Living;
 use crate::verbs::{process, recordings};
 
 /// Longest wait for a place in the queue, and for an answer: the process looks every 50 ms.
-static PATIENCE: libc::timeval = libc::timeval { tv_sec: 3, tv_usec: 0 };
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// A connection. What it holds ends with it.
 pub(crate) struct Peer {
@@ -43,7 +44,7 @@ impl Peer {
         if !meta.file_type().is_socket() || meta.uid() != process::user_id() {
             return Err(format!("{} is no socket of yours", path.display()));
         }
-        let stream = connect(folder, &name).map_err(|e| match e.kind() {
+        let stream = knock::connect(folder, &name, PATIENCE).map_err(|e| match e.kind() {
             io::ErrorKind::ConnectionRefused => "nobody listens at its control socket".to_owned(),
             io::ErrorKind::WouldBlock => "it does not answer (stopped?)".to_owned(),
             _ => format!("{}: {e}", path.display()),
@@ -76,51 +77,6 @@ impl Peer {
             line.push(byte[0]);
         }
         Answer::parse(&line).ok_or_else(|| "its answer is of another version of gapprobe".to_owned())
-    }
-}
-
-/// As std's, but with a limit before connecting: a full queue of a stopped process would hold it for ever. An address has
-/// room for 107 bytes: a longer path goes through a descriptor of the folder.
-fn connect(folder: &Path, name: &str) -> io::Result<UnixStream> {
-    // SAFETY: takes numbers.
-    let fd = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: made above, and owned by nobody else.
-    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-    for option in [libc::SO_SNDTIMEO, libc::SO_RCVTIMEO] {
-        let (value, length) = ((&raw const PATIENCE).cast(), size_of::<libc::timeval>() as libc::socklen_t);
-        // SAFETY: our own descriptor; a value and its length.
-        if unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, option, value, length) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-    }
-    let mut path: PathBuf = folder.join(name);
-    let mut address =
-        libc::sockaddr_un { sun_family: libc::AF_UNIX as libc::sa_family_t, sun_path: [0; 108] };
-    let mut opened = None;
-    if path.as_os_str().len() >= address.sun_path.len() {
-        let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
-        let folder = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(folder)?;
-        path = PathBuf::from(format!("/proc/self/fd/{}/{name}", folder.as_raw_fd()));
-        opened = Some(folder);
-    }
-    let bytes = path.as_os_str().as_bytes();
-    if bytes.len() >= address.sun_path.len() {
-        return Err(io::Error::from_raw_os_error(libc::ENAMETOOLONG));
-    }
-    for (to, from) in address.sun_path.iter_mut().zip(bytes) {
-        *to = *from as libc::c_char;
-    }
-    let length = size_of::<libc::sockaddr_un>() as libc::socklen_t;
-    // SAFETY: an address and its length.
-    let connected = unsafe { libc::connect(fd, (&raw const address).cast(), length) } == 0;
-    let error = io::Error::last_os_error();
-    drop(opened);
-    match connected {
-        true => Ok(UnixStream::from(socket)),
-        false => Err(error),
     }
 }
 
