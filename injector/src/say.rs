@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // COLD
 //! The only place that writes to stderr: one write of one line, only if file descriptor 2 is still what it was at
-//! start, and only if it takes the line now (poll): a full pipe must not hold the program up.
+//! start, and only if it takes the line now (select): a full pipe must not hold the program up.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -114,19 +114,27 @@ pub(crate) fn parts(text: &[&[u8]]) {
 
 const NOTHING: libc::iovec = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
 
-/// So many of these at once, if stderr takes them now.
+/// Does stderr take something now? (`poll` is refused to a program that may open no more files, RLIMIT_NOFILE 0; this is not.)
+fn takes_now() -> bool {
+    let mut out = std::mem::MaybeUninit::<libc::fd_set>::zeroed();
+    // SAFETY: an empty set, and a number below its size.
+    unsafe { libc::FD_SET(2, out.as_mut_ptr()) };
+    let (none, mut now) = (std::ptr::null_mut(), libc::timeval { tv_sec: 0, tv_usec: 0 });
+    // SAFETY: a valid set of numbers below three and a valid time: no waiting.
+    unsafe { libc::select(3, none, out.as_mut_ptr(), none, &raw mut now) == 1 }
+}
+
+/// So many of these at once, if stderr takes them now; one that nobody reads any more takes nothing.
 fn write(pieces: &[libc::iovec; PARTS + 1], count: usize) -> bool {
-    let mut p = libc::pollfd { fd: 2, events: libc::POLLOUT, revents: 0 };
-    // SAFETY: one valid pollfd, no waiting.
-    let ready = unsafe { libc::poll(&mut p, 1, 0) };
-    if ready != 1 || p.revents & libc::POLLOUT == 0 || p.revents & (libc::POLLERR | libc::POLLHUP) != 0 {
+    if !takes_now() {
         return false;
     }
+    let mut written = 0;
     without_write_signals(|| {
         // SAFETY: that many valid buffers, which are only read; a short or failed write is accepted.
-        unsafe { libc::writev(2, pieces.as_ptr(), count as i32) };
+        written = unsafe { libc::writev(2, pieces.as_ptr(), count as i32) };
     });
-    true
+    written > 0
 }
 
 /// The one complaint of a process: why gapprobe does not record. Later ones are swallowed.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Purpose: a process that ends in a way that leaves little room still ends as it would without us: in a signal handler
-//! that interrupted malloc, when it may make no more threads, when its main thread is gone, and in a child that no fork handler was run for, whose
-//! recording is its parent's.
+//! that interrupted malloc, when it may make no more threads or open no more files, when its main thread is gone, and
+//! in a child that no fork handler was run for, whose recording is its parent's.
 
 use std::process::Command;
 use std::time::Duration;
@@ -29,6 +29,17 @@ fn a_process_that_may_make_no_more_threads_still_reports() {
     assert_eq!((run.ending(), run.stdout.as_str()), (0, "launched 800\n"), "{}", run.stderr);
     let lines = run.lines();
     assert!(lines.len() == 1 && lines[0].starts_with("gapprobe["), "a verdict: {lines:?}");
+}
+
+/// What it recorded is written by `recover`, which the line names.
+#[test]
+fn a_process_that_may_open_no_more_files_says_so_and_is_recovered() {
+    let run = Victim::ours("13.0", &["adverse", "files"]).run();
+    assert_eq!((run.ending(), run.stdout.as_str()), (0, "launched 800\n"), "{}", run.stderr);
+    let lines = run.lines();
+    assert!(lines.len() == 1 && lines[0].starts_with("gapprobe["), "a verdict: {lines:?}");
+    assert!(lines[0].contains("Too many open files") && lines[0].contains("gapprobe recover "), "{lines:?}");
+    assert_eq!(run.recorded().kernels().len(), 800, "{:?}", run.recorded().losses());
 }
 
 #[test]

@@ -8,6 +8,7 @@
 //   handler      ends by exit(0) in a handler of SIGTERM, which interrupts malloc and free; prints "ready" before
 //   last         its main thread ends; another uses new kernels for 600 ms, then ends the process with status 6
 //   threads      may make no more threads (as user 65534, if it is root's)
+//   files        may open no more files, as a sandbox has it, and goes on for half a second
 //   library FILE loads FILE, whose constructor uses the GPU: "loading took MS ms"
 //   place        bound to one CPU; realtime: of class SCHED_FIFO, both before the first use. "NAME cpus N class N" a thread
 //   capture      calls cudaProfilerStop, says "off" and goes on until it is killed
@@ -184,6 +185,9 @@ int main(int argc, char **argv) {
         if (getuid() == 0 && setuid(65534)) perror("setuid");
         limit(RLIMIT_NPROC, 0);
         work(20);
+    } else if (!strcmp(way, "files")) {
+        limit(RLIMIT_NOFILE, 0);
+        for (int n = 0; n < 20; n++) work(1), usleep(25000);
     } else if (!strcmp(way, "place") || !strcmp(way, "realtime")) {
         show_threads();
     } else if (!strcmp(way, "capture")) {
