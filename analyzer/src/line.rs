@@ -209,7 +209,9 @@ pub(crate) fn seen(a: &Analysis) -> String {
         Some(signal) if c.killed => {
             let _ = write!(out, ", the program was killed by signal {signal}");
         }
-        _ if c.killed => out.push_str(", the program ended without its exit handlers"),
+        _ if c.killed => {
+            out.push_str(", the program ended without its exit handlers, or before they were done")
+        }
         _ => {}
     }
     out

@@ -29,7 +29,7 @@ const VERSION_TEXT_BYTES: usize = 64;
 
 /// How a recording stands (field `state`).
 pub mod state {
-    /// Being written; in a file of a dead process: it ended without its exit handlers (a signal, `_exit`, exec).
+    /// Being written; in a file of a dead process: it ended without its exit handlers (a signal, `_exit`, exec), or before they were done (`GAPPROBE_EXIT_MS`).
     pub const RECORDING: u32 = 1;
     /// The exit handler flushed everything it could.
     pub const CLOSED: u32 = 2;

@@ -123,7 +123,10 @@ fn doubts(out: &mut String, fleet: &Fleet) {
     }
     let killed = fleet.ranks.iter().filter(|r| r.killed).count();
     if killed > 0 {
-        let _ = write!(out, " {killed} ended without exit handlers: what came last is not in it.");
+        let _ = write!(
+            out,
+            " {killed} ended without exit handlers, or before they were done: what came last is not in it."
+        );
     }
 }
 
