@@ -136,6 +136,12 @@ class Switched(CannedRun):
         self.assertIsNone(switched.judge(self.plan, "gpt_small", switched.CUPTI, self.left({**fine, "codes": {"cuptiSubscribe 39": 60}}, None)))
         self.assertEqual(self.rows("gpt_small: an attached CUPTI"), [INFO, NOT_RUN])
 
+    def test_each_rank_has_a_row_of_its_own(self):
+        for rank, effect in enumerate((0.0, 0.02)):
+            switched.judge(self.plan, "ddp", switched.OWN, self.left(truth(effect)), rank)
+        rows = [self.rows(f"ddp rank {rank}: gapprobe's own code") for rank in (0, 1)]
+        self.assertEqual(rows, [[PASS], [FAIL]])
+
     def test_both_are_judged_only_where_cupti_leaves_room(self):
         def more(*percent):
             return {"percent": percent}

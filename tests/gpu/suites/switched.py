@@ -98,9 +98,10 @@ def why_not(what, truth, summary, dry):
     return "" if windows == 1 else f"{windows} windows in its summary"
 
 
-def judge(plan, program, what, ended):
-    """The row of one program; what it has more, or None."""
-    truth, name = ended.truth, f"{program}: {WHAT[what]}"
+def judge(plan, program, what, ended, rank=None):
+    """The row of one program, or of one rank of it; what it has more, or None."""
+    who = program if rank is None else f"{program} rank {rank}"
+    truth, name = ended.truth, f"{who}: {WHAT[what]}"
     if not truth.get("pairs") or ended.code != 0:
         plan.row(NAME, name, FAIL, f"exit {ended.code}{' (late)' if ended.late else ''}: {ended.err[-200:]!r}")
         return None
@@ -187,7 +188,8 @@ def run(plan, only=None):
         for p in processes:
             p.open()
         ended = [p.wait(min(seconds + 90, max(plan.left() - 5, 1))) for p in processes]
-        found[program, what] = judge(plan, program, what, next((e for e in ended if e.code != 0), ended[0]))
+        for rank, e in enumerate(ended):
+            found[program, what] = judge(plan, program, what, e, None if program != RANKS else rank)
     for program in programs:
         pair = [found.get((program, w)) for w in (OWN, CUPTI)]
         if None not in pair:
