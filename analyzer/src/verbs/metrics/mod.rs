@@ -16,6 +16,8 @@ mod model;
 mod otlp;
 mod textfile;
 
+use textfile::Renewing;
+
 const EXAMPLES: &str = "\
 Examples:
   gapprobe metrics --textfile prom                       for node-exporter, every 15 s
@@ -60,10 +62,11 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
     let mut watch = Watch::default();
     let mut troubles = Troubles::default();
+    let mut claim = None;
     let mut first = true;
     loop {
         let begun = Instant::now();
-        let handed = hand_on(args, &mut watch);
+        let handed = hand_on(args, &mut watch, &mut claim);
         match handed {
             Err(failure) if args.once || (first && failure.exit == Exit::Problem && args.otlp.is_none()) => {
                 return Err(failure);
@@ -79,7 +82,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
             std::thread::sleep(NAP.min(args.every.saturating_sub(begun.elapsed())));
         }
         if process::was_asked_to_end() {
-            if let Some(folder) = &args.textfile {
+            if let (Some(folder), Some(_)) = (&args.textfile, &claim) {
                 textfile::remove(folder); // figures that nobody renews are untrue
             }
             return Ok(Exit::Ok);
@@ -88,13 +91,19 @@ pub(crate) fn run(args: &Args) -> Outcome {
 }
 
 /// Looks, and hands on to everybody who was named; the first failure is told after all of them were tried.
-fn hand_on(args: &Args, watch: &mut Watch) -> Result<(), Failure> {
+fn hand_on(args: &Args, watch: &mut Watch, claim: &mut Option<Renewing>) -> Result<(), Failure> {
     let all = watch.look(args.last, args.once)?;
     let families = model::families(&all, watch.took);
     let text = textfile::render(&families);
     let mut failed = None;
     if let Some(folder) = &args.textfile {
-        failed = textfile::write(folder, &text).err().map(|e| unwritten(folder, &e));
+        if !args.once && claim.is_none() {
+            *claim = textfile::claim(folder).map_err(|e| unwritten(folder, &e))?;
+        }
+        failed = match args.once || claim.is_some() {
+            true => textfile::write(folder, &text).err().map(|e| unwritten(folder, &e)),
+            false => Some(taken(folder)),
+        };
     }
     if let Some(endpoint) = &args.otlp {
         if let Err(why) = otlp::send(endpoint, &families) {
@@ -109,6 +118,12 @@ fn hand_on(args: &Args, watch: &mut Watch) -> Result<(), Failure> {
         Some(failure) => Err(failure),
         None => Ok(()),
     }
+}
+
+fn taken(folder: &Path) -> Failure {
+    let what = format!("no metrics in {}: another gapprobe metrics renews them there", folder.display());
+    Failure::new(Exit::Problem, what)
+        .hint("one is enough for all processes of a user; --textfile names another directory")
 }
 
 fn unwritten(folder: &Path, e: &std::io::Error) -> Failure {

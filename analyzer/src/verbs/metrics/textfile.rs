@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Prometheus' text format, for node-exporter's textfile collector: a file that is whole whenever it is there.
 
-use std::fs::{self, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use prometheus::core::Collector;
@@ -63,6 +63,41 @@ pub(super) fn write(folder: &Path, text: &str) -> io::Result<()> {
         let _ = fs::remove_file(&unfinished); // the first error is the one to tell
     }
     written
+}
+
+/// The right to renew the file of a directory: of two that do, possibly in containers and of the same pid, each would take the other's away when it ends.
+pub(super) struct Renewing {
+    _locked: File,
+    path: PathBuf,
+}
+
+/// `None`: another one has it, and lives.
+pub(super) fn claim(folder: &Path) -> io::Result<Option<Renewing>> {
+    let path = folder.join(format!(".gapprobe-{}.lock", process::user_id()));
+    loop {
+        let flags = libc::O_NOFOLLOW;
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(flags)
+            .open(&path)?;
+        if process::claim(&file) == process::Claim::Taken {
+            return Ok(None);
+        }
+        // (who had it may have taken it away since it was opened)
+        let (ours, there) = (file.metadata()?, path.symlink_metadata());
+        if there.is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())) {
+            return Ok(Some(Renewing { _locked: file, path }));
+        }
+    }
+}
+
+impl Drop for Renewing {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path); // gone already is fine
+    }
 }
 
 /// Takes the file away.
