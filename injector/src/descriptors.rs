@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // COLD
-//! Threads of ours with descriptors of their own: a number that the program closes, or opens a file of its own under, is never the one that
-//! such a thread writes to, and what it opens takes no number from the program, not even for a moment, and no forked child with it.
-//!
-//! For threads that do files and nothing else. CUPTI, the driver and NVML keep descriptors of theirs under the program's numbers: who calls them
-//! stays with the program's.
+//! Descriptors of ours inside the program: what they are of, and numbers out of its way. And threads of ours with a table of their own: a number that
+//! the program closes, or opens a file of its own under, is never the one that such a thread writes to, and what it opens takes no number from the
+//! program, not even for a moment, and no forked child with it. That is for threads that do files and nothing else: CUPTI, the driver and NVML keep
+//! descriptors of theirs under the program's numbers, and who calls them stays with the program's.
 
 use std::ffi::c_uint;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// `linux/close_range.h`; the call is of Linux 5.9.
 const UNSHARE: c_uint = 1 << 1;
@@ -49,10 +49,37 @@ fn close_one_by_one(keep: Option<u32>) -> bool {
     true
 }
 
+/// Device and inode of an open descriptor.
+pub(crate) fn identity_of(fd: i32) -> Option<(u64, u64)> {
+    status_of(fd).map(|s| (s.st_dev, s.st_ino))
+}
+
+/// What the kernel says of an open descriptor.
+pub(crate) fn status_of(fd: i32) -> Option<libc::stat> {
+    let mut s = std::mem::MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: a stat buffer; a closed descriptor fails without touching it.
+    if unsafe { libc::fstat(fd, s.as_mut_ptr()) } != 0 {
+        return None;
+    }
+    // SAFETY: zeroed and then filled by fstat.
+    Some(unsafe { s.assume_init() })
+}
+
+/// Moves the descriptor away from the low numbers: programs that close and reuse 0 to 2, or count on small ones, are
+/// not disturbed.
+pub(crate) fn out_of_the_way(file: OwnedFd) -> OwnedFd {
+    // SAFETY: duplicates our own descriptor to the lowest free number from 300 on.
+    let high = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 300) };
+    if high < 0 {
+        return file;
+    }
+    // SAFETY: a descriptor we just made.
+    unsafe { OwnedFd::from_raw_fd(high) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsRawFd;
 
     fn is_open(number: i32) -> bool {
         // SAFETY: asks for the flags of a number.

@@ -22,6 +22,7 @@ use trace::header::{state, STATE_AT, VALID_FROM_AT};
 use trace::segment::{SegmentHeader, SEGMENT_BYTES, SEGMENT_HEADER_BYTES, TRACK_DEFINITIONS};
 use trace::{place, Header, Loss};
 
+use crate::descriptors::{identity_of, out_of_the_way, status_of};
 use crate::losses;
 use crate::store::image::{self, Image};
 use crate::store::Standing;
@@ -316,33 +317,6 @@ impl Mirror {
             }
         }
     }
-}
-
-/// Device and inode of an open descriptor.
-pub(crate) fn identity_of(fd: i32) -> Option<(u64, u64)> {
-    status_of(fd).map(|s| (s.st_dev, s.st_ino))
-}
-
-fn status_of(fd: i32) -> Option<libc::stat> {
-    let mut s = std::mem::MaybeUninit::<libc::stat>::zeroed();
-    // SAFETY: a stat buffer; a closed descriptor fails without touching it.
-    if unsafe { libc::fstat(fd, s.as_mut_ptr()) } != 0 {
-        return None;
-    }
-    // SAFETY: zeroed and then filled by fstat.
-    Some(unsafe { s.assume_init() })
-}
-
-/// Moves the descriptor away from the low numbers: programs that close and reuse 0 to 2, or count on small ones, are
-/// not disturbed.
-pub(crate) fn out_of_the_way(file: OwnedFd) -> OwnedFd {
-    // SAFETY: duplicates our own descriptor to the lowest free number from 300 on.
-    let high = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 300) };
-    if high < 0 {
-        return file;
-    }
-    // SAFETY: a descriptor we just made.
-    unsafe { OwnedFd::from_raw_fd(high) }
 }
 
 #[cfg(test)]

@@ -8,23 +8,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use analyzer::visible::visible;
 
 use crate::crashes;
+use crate::descriptors::identity_of;
 
 static KNOWN: AtomicBool = AtomicBool::new(false);
 static DEVICE: AtomicU64 = AtomicU64::new(0);
 static INODE: AtomicU64 = AtomicU64::new(0);
 static QUIET: AtomicBool = AtomicBool::new(false);
 static COMPLAINED: AtomicBool = AtomicBool::new(false);
-
-fn identity() -> Option<(u64, u64)> {
-    let mut s = std::mem::MaybeUninit::<libc::stat>::zeroed();
-    // SAFETY: `s` is a stat buffer; fstat on a closed descriptor fails without touching it.
-    if unsafe { libc::fstat(2, s.as_mut_ptr()) } != 0 {
-        return None;
-    }
-    // SAFETY: zeroed and then filled by fstat.
-    let s = unsafe { s.assume_init() };
-    Some((s.st_dev, s.st_ino))
-}
 
 /// `GAPPROBE_QUIET`.
 pub(crate) fn set_quiet(quiet: bool) {
@@ -33,7 +23,7 @@ pub(crate) fn set_quiet(quiet: bool) {
 
 /// Remembers what stderr is. In the constructor: later its number may stand for a data file of the program's.
 pub(crate) fn remember_stderr() {
-    if let Some((device, inode)) = identity() {
+    if let Some((device, inode)) = identity_of(2) {
         DEVICE.store(device, Ordering::Relaxed);
         INODE.store(inode, Ordering::Relaxed);
         KNOWN.store(true, Ordering::Release);
@@ -80,7 +70,7 @@ const AT_ONCE: usize = 4096;
 /// Has the calling thread the program's stderr? One of ours with descriptors of its own may not.
 pub(crate) fn has_stderr() -> bool {
     KNOWN.load(Ordering::Acquire)
-        && identity() == Some((DEVICE.load(Ordering::Relaxed), INODE.load(Ordering::Relaxed)))
+        && identity_of(2) == Some((DEVICE.load(Ordering::Relaxed), INODE.load(Ordering::Relaxed)))
 }
 
 /// As [`line()`], the text in parts, which can be shown as they are. Allocates nothing.

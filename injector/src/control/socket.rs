@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::recording::{identity_of, out_of_the_way};
+use crate::descriptors::{identity_of, out_of_the_way};
 
 /// Who is let in between two looks; more wait in front or are refused by the kernel.
 const BACKLOG: i32 = 8;

@@ -6,23 +6,12 @@
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use crate::recording::out_of_the_way;
+use crate::descriptors::{identity_of, out_of_the_way};
 
 /// A file of /proc that is read again and again.
 struct ProcFile {
     file: Option<OwnedFd>,
-    identity: (u64, u64),
-}
-
-fn identity_of(fd: i32) -> (u64, u64) {
-    let mut s = std::mem::MaybeUninit::<libc::stat>::zeroed();
-    // SAFETY: an out-pointer of the right type.
-    if unsafe { libc::fstat(fd, s.as_mut_ptr()) } != 0 {
-        return (0, 0);
-    }
-    // SAFETY: zeroed and filled by fstat.
-    let s = unsafe { s.assume_init() };
-    (s.st_dev, s.st_ino)
+    identity: Option<(u64, u64)>,
 }
 
 impl ProcFile {
@@ -32,7 +21,7 @@ impl ProcFile {
         // SAFETY: a C string (made above).
         let fd = unsafe { libc::open(text.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC) };
         if fd < 0 {
-            return ProcFile { file: None, identity: (0, 0) };
+            return ProcFile { file: None, identity: None };
         }
         // SAFETY: a descriptor we just opened and nobody else owns.
         let file = out_of_the_way(unsafe { OwnedFd::from_raw_fd(fd) });
