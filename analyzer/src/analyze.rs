@@ -4,7 +4,6 @@
 use std::time::Instant;
 
 use trace::event::Unobserved;
-use trace::header::state;
 use trace::loss::Severity;
 use trace::{Loss, Total};
 
@@ -230,8 +229,8 @@ fn coverage(run: &Run, a: &Analysis, observed: &Observed) -> Coverage {
         steps_unknown: a.steps.source == StepSource::Period && away && by_clock == 0 && !windowed,
         clock_unit,
         overwritten,
-        killed: h.state == state::RECORDING,
-        cut: h.state == state::RECORDING || ends_before_its_exit(run, a),
+        killed: h.is_unfinished(),
+        cut: h.is_unfinished() || ends_before_its_exit(run, a),
         signal: None, // a recording does not tell
     }
 }

@@ -218,7 +218,7 @@ impl Run {
     /// whole: they are true, but how many are missing between them nobody knows.
     pub fn unproven(&self) -> Option<u64> {
         let (h, to) = (&self.header, crate::known::complete_to(&self.header));
-        let failed = h.state >= trace::header::state::CLOSED && self.flush_failed();
+        let failed = !h.is_unfinished() && self.flush_failed();
         let ops = || self.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops);
         if self.foreign || (to > 0 && !failed) || ops().any(|o| o.start < to) {
             return None;

@@ -38,6 +38,8 @@ pub mod state {
     /// The process has said its line, but its trace or its summary could not be written, or holds less than is here. (What does not
     /// know this takes it for [`CLOSED`].)
     pub const SPOKEN: u32 = 4;
+    /// As [`REPORTED`], of a recording that was [`RECORDING`] when its process was no more. (What does not know this takes it for [`CLOSED`].)
+    pub const REPORTED_UNFINISHED: u32 = 5;
 }
 
 /// How events reached the recorder (field `sources`, bits).
@@ -92,6 +94,11 @@ macro_rules! header {
         }
 
         impl Header {
+    /// Was it not closed by its process? Of one that is no more: the end of its run is not in it.
+    pub fn is_unfinished(&self) -> bool {
+        matches!(self.state, state::RECORDING | state::REPORTED_UNFINISHED)
+    }
+
             fn encode_fields(&self, out: &mut [u8; HEADER_BYTES]) {
                 $(put(out, $at, &self.$name.to_le_bytes());)*
             }

@@ -76,14 +76,16 @@ fn too_short(source: &FileSource) -> OpenError {
 impl Found {
     /// What can be made of it has been made: it is not looked for again. Where the file cannot be written it is.
     pub(crate) fn note_reported(&self) {
+        // (that its process was killed stays told)
+        let state = if self.header.is_unfinished() { state::REPORTED_UNFINISHED } else { state::REPORTED };
         if let Ok(file) = fs::OpenOptions::new().write(true).open(&self.path) {
-            let _ = file.write_all_at(&state::REPORTED.to_le_bytes(), STATE_AT as u64);
+            let _ = file.write_all_at(&state.to_le_bytes(), STATE_AT as u64);
         }
     }
 
     /// Trace and line were already written from it.
     pub(crate) fn is_reported(&self) -> bool {
-        self.header.state == state::REPORTED
+        matches!(self.header.state, state::REPORTED | state::REPORTED_UNFINISHED)
     }
 
     /// Its process has said its line, and could not write all that belongs to it.

@@ -88,6 +88,22 @@ fn recover_keeps_lists_and_chooses() {
     assert!(!place.private().join("a.gpr").exists() && place.private().join("running.gpr").exists());
 }
 
+/// What is noted of a recording that stays, because its trace holds less, leaves in it that its process was killed.
+#[test]
+fn a_recording_that_was_reported_still_says_that_its_process_was_killed() {
+    use trace::header::state::{RECORDING, REPORTED, REPORTED_UNFINISHED};
+    let place = Place::new("reported");
+    let file = place.private().join("run.gpr");
+    for (state, is_killed) in [(RECORDING, true), (REPORTED, false), (REPORTED_UNFINISHED, true)] {
+        fs::write(&file, recording(|b| b.header.state = state)).unwrap();
+        let list = out(&place.run(&["recover", "--list"]));
+        assert_eq!(list.starts_with("reported"), state != RECORDING, "{list}");
+        let output = place.run(&["analyze", "--line", file.to_str().unwrap()]);
+        let says = out(&output).contains("ended without its exit handlers");
+        assert_eq!(says, is_killed, "{state}: {}{}", out(&output), err(&output));
+    }
+}
+
 #[test]
 fn strict_ends_with_5_where_nothing_can_be_said() {
     let place = Place::new("strict");

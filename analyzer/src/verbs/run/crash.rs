@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
 use analyzer::alive::Life;
-use trace::header::state;
 use trace::{define, place};
 
 use crate::verbs::recordings::{self, Found};
@@ -50,7 +49,7 @@ pub(super) fn mark(status: &ExitStatus, pid: u32, run: &str, talks: bool) {
 fn crashed_job(pid: Option<u32>, run: &str) -> Option<(PathBuf, u64)> {
     let found = recordings::list_private().found;
     let died = |f: &&Found| {
-        f.life == Life::Ended && f.header.state == state::RECORDING && pid.is_none_or(|p| f.header.pid == p)
+        f.life == Life::Ended && f.header.is_unfinished() && pid.is_none_or(|p| f.header.pid == p)
     };
     let job = |f: &Found| {
         let (source, _) = recordings::look(&f.path).ok()?;
