@@ -252,7 +252,9 @@ pub(crate) fn cost(c: &Cost) -> String {
 fn not_possible(run: &Run) -> String {
     let names = [(define::WINDOWS, "no windows"), (define::FLIGHT, "no flight recorder")];
     let parts = [define::UNSEEN, define::NO_STEPS].into_iter().filter_map(|value| {
-        let has = |key| run.definitions.attributes().any(|a| a == (key, value));
+        // (the last word counts: it may be told otherwise later)
+        let has =
+            |key| run.definitions.attributes().filter(|a| a.0 == key).last().is_some_and(|a| a.1 == value);
         let missing: Vec<&str> = names.into_iter().filter(|n| has(n.0)).map(|n| n.1).collect();
         let (_, why) = value.split_once(": ").filter(|_| !missing.is_empty())?;
         Some(format!("{}: {why}", missing.join(", ")))

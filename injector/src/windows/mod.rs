@@ -15,6 +15,7 @@
 //! | `sync_clock`, `waits` | synchronizing calls and the time in them, counted without CUPTI, and where they come from |
 //! | `between` | what is known of the time between windows |
 //! | `watch`, `alarm` | steps that have become slow, or do not come |
+//! | `told` | which windows there were, and why there are none, in words |
 //! | here | opening and closing, on the drain thread |
 
 mod alarm;
@@ -29,13 +30,14 @@ mod runtime;
 mod slots;
 mod step_clock;
 mod sync_clock;
+mod told;
 mod waits;
 mod watch;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use trace::event::Unobserved;
-use trace::{define, total, Total};
+use trace::{total, Total};
 
 pub(crate) use alarm::Reason;
 pub(crate) use budget::{launch_ns, Spent};
@@ -49,11 +51,12 @@ use crate::front::{FirstOp, Front};
 use crate::program::Capture;
 use crate::settings::{Settings, Wish};
 use crate::store::Store;
-use crate::{clock, flight, flush, identity, imports, program, say};
+use crate::{clock, flight, flush, identity, imports, program};
 use between::Between;
 use budget::Budget;
 use plan::Plan;
 use step_clock::Source;
+use told::Told;
 use watch::Watch;
 
 /// What windows are counted by.
@@ -99,8 +102,7 @@ pub(crate) struct Windows {
     watch: Watch,
     /// The flight recorder is on: slow and missing steps are looked for all the time.
     flies: bool,
-    /// Until then it is not told that the flight recorder knows no steps, ns; 0: never, or it was told.
-    tells_unseen_at: u64,
+    told: Told,
     search: step_clock::Search,
     /// Recorded up to this step or this time whatever the schedule says.
     asked: Option<Asked>,
@@ -128,8 +130,6 @@ struct Asked {
 
 /// Between two looks at costs and steps, ns.
 const LOOK: u64 = 250_000_000;
-/// A flight recorder without steps is told of after so long, ns: a job that hangs and is killed has no last word.
-const UNSEEN_AFTER: u64 = 12_000_000_000;
 /// A window that an alarm opens lasts so long at least and at most, ns.
 const ALARM_NS: u64 = 5_000_000_000;
 
@@ -160,7 +160,7 @@ impl Windows {
             budget: Budget::new(now, settings.free_ns),
             watch: Watch::new(settings.slow_step),
             flies: settings.flight_ns > 0,
-            tells_unseen_at: if settings.flight_ns > 0 && settings.speaks() { now + UNSEEN_AFTER } else { 0 },
+            told: Told::new(settings, now),
             search: step_clock::Search::default(),
             asked: None,
             last_look: 0,
@@ -235,36 +235,6 @@ impl Windows {
         self.phase == Phase::Open
     }
 
-    /// At the end.
-    pub(crate) fn finish(&mut self, now: u64, totals: &[u64; total::SLOTS], store: &mut Store) {
-        if self.phase != Phase::Open {
-            self.between.count(now, true, store);
-        }
-        let unseen = gate::are_unseen(&launches(totals));
-        if unseen && self.flies && step_clock::source() == Source::None {
-            store.attribute(define::FLIGHT, define::UNSEEN);
-        }
-        if unseen && self.wish != Wish::All {
-            if self.is_needed(now) {
-                store.attribute(define::WINDOWS, define::UNSEEN);
-            }
-        } else if self.between.launches() > 0 || self.schedule != Schedule::All {
-            store.attribute(define::WINDOWS, &self.describe());
-            if let Some((key, value)) = self.budget.describe() {
-                store.attribute(key, &value);
-            }
-        }
-    }
-
-    /// Windows were asked for, or recording everything costs more than its budget.
-    fn is_needed(&self, now: u64) -> bool {
-        match self.wish {
-            Wish::All => false,
-            Wish::Fixed { .. } => true,
-            Wish::Budget(share) => self.budget.is_spent(now, share),
-        }
-    }
-
     /// Counters for the header.
     pub(crate) fn totals(&self) -> impl Iterator<Item = (Total, u64)> {
         let is_windowed = self.has_closed();
@@ -277,36 +247,6 @@ impl Windows {
             (Total::ClockSteps, steps),
         ];
         own.into_iter().chain(self.between.totals()).chain(watched.into_iter().flatten())
-    }
-
-    fn describe(&self) -> String {
-        match self.schedule {
-            Schedule::All => "all".to_owned(),
-            _ if self.has_closed() => self.schedule_in_words(),
-            Schedule::Windows(_, By::Steps)
-                if gate::is_possible() && step_clock::source() == Source::None =>
-            {
-                define::NO_STEPS.to_owned()
-            }
-            _ => "none: the run was too short".to_owned(),
-        }
-    }
-
-    /// Something was left out.
-    fn has_closed(&self) -> bool {
-        self.begun > 1 || self.phase != Phase::Open || self.between.launches() > 0
-    }
-
-    fn schedule_in_words(&self) -> String {
-        match self.schedule {
-            Schedule::All => "all".to_owned(),
-            Schedule::Asked => "none but those asked for".to_owned(),
-            Schedule::Windows(p, By::Steps) => format!("{} of {} steps", p.length, p.every),
-            Schedule::Windows(p, By::Clock) => {
-                let [length, every] = [p.length, p.every].map(|n| n as f64 * self.window_ns as f64 / 1e9);
-                format!("{length} of {every} s")
-            }
-        }
     }
 
     fn is_wanted(&mut self, now: u64) -> bool {
@@ -333,14 +273,14 @@ impl Windows {
     }
 
     /// Costs, steps, and what follows from them.
-    fn look(&mut self, now: u64, around: &Around<'_>) {
+    fn look(&mut self, now: u64, around: &mut Around<'_>) {
         self.last_look = now;
         lead_calls();
         let step_ns = self.budget.step_ns();
         step_clock::forget_stale(now, step_ns);
         let has_steps = self.search.look(now);
         self.watch.look(now, step_ns, Spent::of(around.totals, 0).launches());
-        self.tell_unseen(now, has_steps, around.totals);
+        self.tell(now, has_steps, around.totals, around.store);
         if self.wish == Wish::All {
             self.watch.alarm(now, has_steps, self.unobserved(around.capture));
             return;
@@ -385,16 +325,6 @@ impl Windows {
             (None, Schedule::Windows(..)) => self.schedule,
             (None, _) => Schedule::Asked,
         };
-    }
-
-    /// The flight recorder can tell nothing: said while there is time to do something about it, once.
-    fn tell_unseen(&mut self, now: u64, has_steps: bool, totals: &[u64; total::SLOTS]) {
-        if self.tells_unseen_at != 0 && now >= self.tells_unseen_at {
-            self.tells_unseen_at = 0;
-            if !has_steps && gate::are_unseen(&launches(totals)) {
-                say::line("gapprobe: no flight recorder (GAPPROBE_FLIGHT): launches are not seen without CUPTI, and no steps are marked; gapprobe_step() marks them (include/gapprobe.h, or the Python package)");
-            }
-        }
     }
 
     /// Opens a window where steps have become slow or do not come. Where it would leave more of CUPTI behind than the budget allows, for the rest of

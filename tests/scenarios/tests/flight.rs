@@ -107,20 +107,52 @@ fn seconds_before_a_hang_are_told_however_few_they_are_to_be() {
     running.finish();
 }
 
+/// Kills it, and what `recover` says of it: the recording's own word, for the program had no last one.
+fn recovered(mut running: Running) -> (String, Run) {
+    running.signal(libc::SIGKILL);
+    assert!(running.child.wait().is_ok());
+    let line = gapprobe(&running, &["recover", "--keep"]);
+    (line, running.finish())
+}
+
 #[test]
 fn a_recorder_that_knows_no_steps_says_so_while_the_program_runs() {
-    let told = "gapprobe: no flight recorder (GAPPROBE_FLIGHT): launches are not seen without CUPTI";
+    let why = "launches are not seen without CUPTI";
     for (words, is_told) in
         [(&["unseen", "60000", "0", "4", "u"][..], true), (&["unseen", "60000", "0", "4"], false)]
     {
-        let mut running = Victim::ours("13.0", words).env("GAPPROBE_FLIGHT", "30").start();
+        let victim =
+            Victim::ours("13.0", words).env("GAPPROBE_FLIGHT", "30").env("GAPPROBE_WINDOW", "20/200");
+        let mut running = victim.start();
         std::thread::sleep(Duration::from_secs(14));
         assert!(running.child.try_wait().expect("wait").is_none(), "it still runs");
-        // it is killed: no line of its own comes
-        running.signal(libc::SIGKILL);
-        let run = running.finish();
-        assert_eq!(run.stderr.contains(told), is_told, "{words:?}: {}", run.stderr);
+        let (line, run) = recovered(running);
+        let told = run.stderr.contains(&format!("gapprobe: no flight recorder (GAPPROBE_FLIGHT): {why}"));
+        assert_eq!(told, is_told, "{words:?}: {}", run.stderr);
+        // (marked steps are enough for the flight recorder alone)
+        let (both, one) =
+            (format!("(no windows, no flight recorder: {why})"), format!("(no windows: {why})"));
+        assert!(line.contains(if is_told { &both } else { &one }), "{words:?}: {line}");
     }
+}
+
+/// Kernels that all come evenly are of no step.
+#[test]
+fn a_recorder_that_finds_no_steps_says_so_while_the_program_runs() {
+    let victim = Victim::ours("13.0", &["steps", "1000000", "6", "500", "t"]);
+    let mut running = victim.env("GAPPROBE_FLIGHT", "30").env("GAPPROBE_WINDOW", "20/200").start();
+    let told = "gapprobe: no flight recorder (GAPPROBE_FLIGHT): so far no steps are known: ";
+    let says = |f: &Path| std::fs::read_to_string(f.join("stderr")).is_ok_and(|t| t.contains(told));
+    let begin = Instant::now();
+    while !says(&running.folder) {
+        assert!(
+            begin.elapsed() < Duration::from_secs(60) && running.child.try_wait().expect("wait").is_none()
+        );
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let (line, run) = recovered(running);
+    assert!(line.contains("(no windows, no flight recorder: no steps are known)"), "{line}");
+    assert_eq!(run.others().len() + run.lines().len(), 1, "said once: {}", run.stderr);
 }
 
 #[test]

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// WARM
+//! What a recording and the program's stderr are told of the windows: which there are, and why there are none. While the program runs, too: one
+//! that is killed has no last word.
+
+use trace::{define, total};
+
+use super::{gate, launches, step_clock, By, Phase, Schedule, Source, Windows};
+use crate::say;
+use crate::settings::{Settings, Wish};
+use crate::store::Store;
+
+/// Launches that are seen are seen by then, ns from the start.
+const SEEN_BY: u64 = 12_000_000_000;
+/// Steps, where there are any to be told, are known by then, ns from the start, and after so many launches.
+const KNOWN_BY: u64 = 30_000_000_000;
+const ENOUGH: u64 = 10_000;
+/// Between two words of a recording about its windows, ns: at first, and at most. Twice as long after each (they are never overwritten).
+const PAUSE: u64 = 2_000_000_000;
+const LONGEST_PAUSE: u64 = 3_600_000_000_000;
+
+/// What was told so far.
+pub(super) struct Told {
+    began: u64,
+    /// Of the flight recorder, on stderr.
+    speaks: bool,
+    /// Why there is no flight recorder, as far as was told; and once steps were known, no more is.
+    flight: Option<&'static str>,
+    knew_steps: bool,
+    windows: String,
+    next: u64,
+    pause: u64,
+}
+
+impl Told {
+    pub(super) fn new(settings: &Settings, now: u64) -> Told {
+        Told {
+            began: now,
+            speaks: settings.flight_ns > 0 && settings.speaks(),
+            flight: None,
+            knew_steps: false,
+            windows: String::new(),
+            next: now,
+            pause: PAUSE,
+        }
+    }
+
+    /// Is this to be written down now?
+    fn is_news(&mut self, now: u64, text: &str) -> bool {
+        if now < self.next || self.windows == text {
+            return false;
+        }
+        self.next = now + self.pause;
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        text.clone_into(&mut self.windows);
+        true
+    }
+}
+
+impl Windows {
+    /// At the end.
+    pub(crate) fn finish(&mut self, now: u64, totals: &[u64; total::SLOTS], store: &mut Store) {
+        if self.phase != Phase::Open {
+            self.between.count(now, true, store);
+        }
+        let unseen = gate::are_unseen(&launches(totals));
+        if self.flies && step_clock::source() == Source::None {
+            let why = if unseen { Some(define::UNSEEN) } else { self.told.flight };
+            if let Some(why) = why {
+                store.attribute(define::FLIGHT, why);
+            }
+        }
+        if let Some(text) = self.describe(now, unseen) {
+            store.attribute(define::WINDOWS, &text);
+            if let Some((key, value)) = self.budget.describe().filter(|_| text != define::UNSEEN) {
+                store.attribute(key, &value);
+            }
+        }
+    }
+
+    /// While the program runs.
+    pub(super) fn tell(
+        &mut self,
+        now: u64,
+        has_steps: bool,
+        totals: &[u64; total::SLOTS],
+        store: &mut Store,
+    ) {
+        let ran = now.saturating_sub(self.told.began);
+        if ran < SEEN_BY {
+            return;
+        }
+        let unseen = gate::are_unseen(&launches(totals));
+        if self.flies && !self.told.knew_steps {
+            self.told.knew_steps = has_steps;
+            match self.told.flight {
+                None if !has_steps => self.tell_flight(ran, unseen, store),
+                Some(_) if has_steps => {
+                    self.told.flight = None;
+                    store.attribute(define::FLIGHT, "on");
+                }
+                _ => {}
+            }
+        }
+        let text = self.describe(now, unseen).unwrap_or_default();
+        if (!text.is_empty() || !self.told.windows.is_empty()) && self.told.is_news(now, &text) {
+            store.attribute(define::WINDOWS, &text);
+        }
+    }
+
+    /// The flight recorder can tell nothing: said while there is time to do something about it, on stderr once.
+    fn tell_flight(&mut self, ran: u64, unseen: bool, store: &mut Store) {
+        let why = match unseen {
+            true => "launches are not seen without CUPTI, and no steps are marked",
+            false if ran < KNOWN_BY || step_clock::launches() < ENOUGH => return,
+            false => "so far no steps are known: no kernel comes once a step, and none are marked",
+        };
+        let known = if unseen { define::UNSEEN } else { define::NO_STEPS };
+        self.told.flight = Some(known);
+        store.attribute(define::FLIGHT, known);
+        if self.told.speaks {
+            self.told.speaks = false;
+            say::line(&format!("gapprobe: no flight recorder (GAPPROBE_FLIGHT): {why}; gapprobe_step() marks them (include/gapprobe.h, or the Python package)"));
+        }
+    }
+
+    /// Which windows there are, or why there are none; `None` where none are needed.
+    fn describe(&self, now: u64, unseen: bool) -> Option<String> {
+        if self.wish == Wish::All {
+            return None;
+        }
+        if unseen {
+            return self.is_needed(now).then(|| define::UNSEEN.to_owned());
+        }
+        if self.between.launches() == 0 && self.schedule == Schedule::All {
+            return None;
+        }
+        Some(match self.schedule {
+            Schedule::All => "all".to_owned(),
+            _ if self.has_closed() => self.schedule_in_words(),
+            Schedule::Windows(_, By::Steps)
+                if gate::is_possible() && step_clock::source() == Source::None =>
+            {
+                define::NO_STEPS.to_owned()
+            }
+            _ => "none: the run was too short".to_owned(),
+        })
+    }
+
+    /// Windows were asked for, or recording everything costs more than its budget.
+    fn is_needed(&self, now: u64) -> bool {
+        match self.wish {
+            Wish::All => false,
+            Wish::Fixed { .. } => true,
+            Wish::Budget(share) => self.budget.is_spent(now, share),
+        }
+    }
+
+    /// Something was left out.
+    pub(super) fn has_closed(&self) -> bool {
+        self.begun > 1 || self.phase != Phase::Open || self.between.launches() > 0
+    }
+
+    fn schedule_in_words(&self) -> String {
+        match self.schedule {
+            Schedule::All => "all".to_owned(),
+            Schedule::Asked => "none but those asked for".to_owned(),
+            Schedule::Windows(p, By::Steps) => format!("{} of {} steps", p.length, p.every),
+            Schedule::Windows(p, By::Clock) => {
+                let [length, every] = [p.length, p.every].map(|n| n as f64 * self.window_ns as f64 / 1e9);
+                format!("{length} of {every} s")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_again_and_again_is_told_more_and_more_seldom() {
+        let mut told = Told {
+            began: 0,
+            speaks: false,
+            flight: None,
+            knew_steps: false,
+            windows: String::new(),
+            next: 0,
+            pause: PAUSE,
+        };
+        assert!(
+            told.is_news(1, "20 of 500 steps") && !told.is_news(2, "20 of 480 steps"),
+            "within the pause"
+        );
+        assert!(!told.is_news(10 * PAUSE, "20 of 500 steps"), "nothing new");
+        // two plans by turns, looked at four times a second for three weeks
+        let weeks = 3 * 7 * 24 * 3600 * 4_u64;
+        let told =
+            (0..weeks).filter(|n| told.is_news(n * 250_000_000, if n % 2 == 0 { "a" } else { "b" })).count();
+        assert!((400..600).contains(&told), "{told}");
+    }
+}
