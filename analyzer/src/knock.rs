@@ -48,7 +48,7 @@ pub fn connect(folder: &Path, name: &str, patience: Duration) -> io::Result<Unix
     if path.as_os_str().len() >= address.sun_path.len() {
         let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
         let folder = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(folder)?;
-        path = PathBuf::from(format!("/proc/self/fd/{}/{name}", folder.as_raw_fd()));
+        path = PathBuf::from(format!("/proc/thread-self/fd/{}/{name}", folder.as_raw_fd()));
         opened = Some(folder);
     }
     let bytes = path.as_os_str().as_bytes();

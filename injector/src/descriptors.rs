@@ -68,10 +68,15 @@ pub(crate) fn status_of(fd: i32) -> Option<libc::stat> {
 /// Moves the descriptor away from the low numbers: programs that close and reuse 0 to 2, or count on small ones, are
 /// not disturbed.
 pub(crate) fn out_of_the_way(file: OwnedFd) -> OwnedFd {
+    let ours = identity_of(file.as_raw_fd());
     // SAFETY: duplicates our own descriptor to the lowest free number from 300 on.
     let high = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 300) };
     if high < 0 {
         return file;
+    }
+    // (the kernel may have enlarged the table for it, some ms in which a program that closes all descriptors may have opened a file of its own there)
+    if identity_of(file.as_raw_fd()) != ours {
+        std::mem::forget(file);
     }
     // SAFETY: a descriptor we just made.
     unsafe { OwnedFd::from_raw_fd(high) }

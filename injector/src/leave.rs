@@ -205,7 +205,8 @@ fn report(deadline: Instant) {
     // (what is asked of CUPTI and the driver is asked: from here on there are files alone, and the line)
     descriptors::leave_the_programs(Some(2));
     let image = recorder.store.image;
-    let mirror: Option<PathBuf> = recording::path().map(Path::to_owned);
+    // (a program may have removed it right before its end)
+    let mirror: Option<PathBuf> = recording::path().filter(|p| !answers || p.exists()).map(Path::to_owned);
     let folder = settings.folder();
     let mut options = analyzer::report::ReportOptions::new(&folder);
     options.deadline = Some(deadline);

@@ -9,11 +9,12 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-/// A file that is cut off while it is mapped ends the program with SIGBUS: says so, and ends with exit code `code`.
+/// A file that is cut off while it is mapped ends the program with SIGBUS, and so does a hole in one on a full disk in memory: says so, and ends with
+/// exit code `code`.
 pub(crate) fn explain_bus_errors(code: i32) {
     static CODE: AtomicI32 = AtomicI32::new(1);
     extern "C" fn ended(_: i32) {
-        const TEXT: &[u8] = b"gapprobe: a file became shorter while it was read\n\nhint: wait until it is written, then run this again\n";
+        const TEXT: &[u8] = b"gapprobe: a file became shorter while it was read, or the tmpfs that it is on is full\n\nhint: wait until it is written, or make room, then run this again\n";
         // SAFETY: write(2) is async-signal-safe; the text is constant.
         unsafe { libc::write(2, TEXT.as_ptr().cast(), TEXT.len()) };
         // SAFETY: _exit(2) is async-signal-safe and does not return.

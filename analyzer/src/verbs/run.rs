@@ -96,7 +96,7 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
         child.wait().map_err(|e| Failure::new(Exit::Problem, format!("waiting for the command: {e}")))?;
 
     if let Some(watch) = watch {
-        let nothing = if watch.saw_nothing() { Some(unused::why(name)) } else { watch.lost(&status) };
+        let nothing = if watch.saw_nothing() { Some(unused::why(name, &id)) } else { watch.lost(&status) };
         nothing.into_iter().for_each(talk::say);
     }
     let talks = !args.quiet;

@@ -142,7 +142,7 @@ fn reachable(folder: &Path, name: &str) -> io::Result<(PathBuf, Option<OwnedFd>)
     use std::os::unix::fs::OpenOptionsExt;
     let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
     let folder = OwnedFd::from(std::fs::OpenOptions::new().read(true).custom_flags(flags).open(folder)?);
-    Ok((Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(name), Some(folder)))
+    Ok((Path::new("/proc/thread-self/fd").join(folder.as_raw_fd().to_string()).join(name), Some(folder)))
 }
 
 fn address(path: &Path) -> io::Result<libc::sockaddr_un> {

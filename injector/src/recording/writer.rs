@@ -218,9 +218,16 @@ pub(crate) fn finish(store: &mut Store, header: &Header, until: Instant) -> bool
         return true;
     }
     let mut done = wait_until_free(until);
-    if done {
+    // (twice where the file was removed: it is made anew, and then written whole)
+    for _ in 0..2 {
+        if !done {
+            break;
+        }
         leave(&mut DESK.lock(), store, header); // (nobody else leaves anything: they would hold the recorder's lock)
         done = wait_until_free(until);
+        if DESK.lock().again.is_empty() {
+            break;
+        }
     }
     losses::add(Loss::MirrorWrite, u64::from(!done));
     done

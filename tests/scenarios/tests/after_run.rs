@@ -119,6 +119,9 @@ fn a_run_without_cuda_says_that_nothing_was_recorded() {
         assert_eq!((run.ending(), run.stderr.trim_end()), (5, said), "{script}");
         assert!(run.left_anywhere().is_empty(), "{:?}", run.left_anywhere());
     }
+    let goes_on = run("sleep 2 > /dev/null 2>&1 & exit 5");
+    let so_far = "gapprobe: nothing was recorded so far; 1 process of this run goes on";
+    assert!(goes_on.stderr.starts_with(so_far), "{}", goes_on.stderr);
     for script in [
         "exec $SIM/loop 10 20 20",
         "bash -c '$SIM/loop 10 20 20; exit 0' | cat",

@@ -112,6 +112,19 @@ fn a_missing_folder_is_named_with_the_reason_and_a_command_that_works() {
 }
 
 #[test]
+fn a_recording_that_was_removed_right_before_the_end_is_there_where_the_line_says_so() {
+    let victim = Victim::ours("13.0", &["adverse", "removes"]);
+    let mut running = victim.env("GAPPROBE_DIR", "/nonexistent-gapprobe/out").start();
+    // (without a look at it meanwhile, which would leave the recording a second name)
+    assert!(running.child.wait().is_ok());
+    let run = running.finish();
+    let lines = run.lines();
+    assert_eq!((run.ending(), lines.len()), (0, 1), "{}", run.stderr);
+    assert!(lines[0].contains("no trace in ") && lines[0].contains("gapprobe recover "), "{}", lines[0]);
+    is_finished_as_the_line_says(&run);
+}
+
+#[test]
 fn where_tmpdir_cannot_be_used_the_recording_is_in_the_fallback_and_recover_finds_it() {
     for tmpdir in ["relative", "/proc/1/task", "/nonexistent-gapprobe", ""] {
         let mut victim = Victim::sim("13.0", &["ways_out", "sigkill", "500", "0"]).env("TMPDIR", tmpdir);

@@ -10,6 +10,7 @@
 //   threads      may make no more threads (as user 65534, if it is root's)
 //   files        may open no more files, as a sandbox has it, and goes on for half a second
 //   library FILE loads FILE, whose constructor uses the GPU: "loading took MS ms"
+//   removes      removes its recording right before its end, as who tidies its TMPDIR away does
 //   place        bound to one CPU; realtime: of class SCHED_FIFO, both before the first use. "NAME cpus N class N" a thread
 //   capture      calls cudaProfilerStop, says "off" and goes on until it is killed
 //   elsewhere    a thread of its own calls cudaProfilerStart and Stop 120 times, main synchronizes 40 times in between:
@@ -185,6 +186,9 @@ int main(int argc, char **argv) {
         if (getuid() == 0 && setuid(65534)) perror("setuid");
         limit(RLIMIT_NPROC, 0);
         work(20);
+    } else if (!strcmp(way, "removes")) {
+        usleep(300000);  // it is there
+        if (system("rm -f \"$TMPDIR\"/gapprobe-*/*.gpr")) return 96;
     } else if (!strcmp(way, "files")) {
         limit(RLIMIT_NOFILE, 0);
         for (int n = 0; n < 20; n++) work(1), usleep(25000);

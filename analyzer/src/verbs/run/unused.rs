@@ -12,6 +12,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
+use analyzer::{alive, plural};
 use trace::place;
 use trace::setting::{self, Switch};
 
@@ -71,8 +72,27 @@ fn switch() -> Switch {
     Switch::of(std::env::var_os(setting::SWITCH).as_ref().map(|v| v.as_bytes()))
 }
 
-/// Nothing was recorded: why, as far as it is known.
-pub(super) fn why(command: &OsStr) -> String {
+/// Processes that have this run's number in their environment and go on behind the command.
+fn go_on(id: &str) -> u64 {
+    let told = format!("{}={id}", setting::RUN_ID);
+    let is_of_it = |pid: &u32| {
+        // (of a zombie, or another user's, nothing can be read)
+        let variables = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        variables.split(|b| *b == 0).any(|v| v == told.as_bytes()) && !alive::is_ending(*pid)
+    };
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes.filter_map(|e| e.file_name().to_str()?.parse().ok()).filter(is_of_it).count() as u64
+}
+
+/// Nothing was recorded of the run `id`: why, as far as it is known.
+pub(super) fn why(command: &OsStr, id: &str) -> String {
+    let left = go_on(id);
+    if left > 0 && switch() != Switch::Off {
+        let (these, go) = (plural::of(left, "process", "processes"), plural::of(left, "goes", "go"));
+        return format!(
+            "gapprobe: nothing was recorded so far; {left} {these} of this run {go} on (gapprobe ps shows those that are recorded)"
+        );
+    }
     if switch() == Switch::Off {
         let value = std::env::var_os(setting::SWITCH).unwrap_or_default();
         let value = value.to_string_lossy();
