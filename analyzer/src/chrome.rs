@@ -38,7 +38,7 @@ mod slices;
 mod texts;
 mod tracks;
 
-/// Compressed size the file is kept under, bytes (DESIGN.md 8: 50 MB).
+/// Compressed size the file is kept under, bytes.
 pub const MAX_BYTES: u64 = 50_000_000;
 
 /// How a trace is to be written.

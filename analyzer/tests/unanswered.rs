@@ -102,7 +102,7 @@ fn a_trace_whose_copies_were_taken_out_accuses_nobody() {
     assert_eq!(judged(some).1.verdict.cause, "LAUNCH");
 }
 
-/// 0.1 % of the events is what DESIGN.md 7 allows: of 2,892 kernels, 480 memsets, 4 copies and their calls six.
+/// 0.1 % of the events is what is allowed: of 2,892 kernels, 480 memsets, 4 copies and their calls six.
 #[test]
 fn one_kernel_that_is_missing_is_counted_and_no_more() {
     let mut all = events();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The walk over a device that gives each gap to a bucket, and what it finds on its way.
 //!
-//! Words as in DESIGN.md 7: E end of the op before, L start of the next op's launch call, R its return, W credit.
+//! Words: E end of the op before, L start of the next op's launch call, R its return, W credit.
 
 use trace::Kind;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where each gap's time goes (DESIGN.md 7). The constants of that decision stand here, named.
+//! Where each gap's time goes. The constants of that decision stand here, named.
 //!
 //! `host.rs`: what the host did between launches, and which calls held it. `attribute.rs`: the walk over a device
 //! that gives each gap to a bucket. `input.rs`: when the host fetched data. `standing.rs`: what it did, by samples.

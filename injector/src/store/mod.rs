@@ -5,7 +5,7 @@
 //! is written anew. So a busy stream does not shorten a quiet one's memory, and what is left is always the newest
 //! part of the run: it is valid from the end of the newest event overwritten ([`Store::valid_from`]).
 //!
-//! (DESIGN.md had one ring of fixed size a stream and a sequence number a slot. One pool of segments keeps more of
+//! (The first design had one ring of fixed size a stream and a sequence number a slot. One pool of segments keeps more of
 //! the run in the same memory, saves 8 bytes an event, and lets the mirror write runs instead of slots.)
 
 pub(crate) mod definitions;

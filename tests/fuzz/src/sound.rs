@@ -18,7 +18,7 @@ pub fn check(input: &Input) {
     if input.format != Format::Recording {
         assert_eq!(run.problems.damaged(), r.lost());
     }
-    // DESIGN.md 7: losses beyond 0.1 % of the events
+    // losses beyond 0.1 % of the events
     if r.cut || r.damaged || r.lost() * 999 > analysis.events {
         assert!(line.contains("INCONCLUSIVE"), "{r:?} of {}: {line}", analysis.events);
     }

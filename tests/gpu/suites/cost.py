@@ -12,7 +12,7 @@ LAUNCH_LIMIT_NS = 150
 LAUNCH_LIMIT_SHARE = 0.15  # of what bare CUPTI itself adds
 STEP_LIMIT_POINTS = 0.5
 LEAST_PAIRS = 200
-HOST_LIMIT_MB = 256 + 64  # GAPPROBE_MAX_MB and the steady state beside the rings (DESIGN.md 3)
+HOST_LIMIT_MB = 256 + 64  # GAPPROBE_MAX_MB and the steady state beside the rings
 GPU_LIMIT_MB = 32
 
 

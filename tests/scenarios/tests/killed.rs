@@ -16,7 +16,7 @@ use trace::Kind;
 const MOMENTS: u64 = 200;
 /// So many of them shall come after the program's start: a slow machine gets more moments for it, up to five times.
 const LATE: u64 = MOMENTS * 8 / 10;
-/// Stated bounds (DESIGN.md 4, "Leaving"), ns.
+/// Stated bounds (ARCHITECTURE.md, `_exit`), ns.
 const HOST_BOUND: u64 = 100_000_000;
 const GPU_BOUND: u64 = 250_000_000;
 /// The time a kill takes to arrive and a write to finish on a machine that has other things to do, ns.

@@ -166,7 +166,7 @@ pub(super) fn families(all: &[Watched], took: Duration) -> Vec<Family> {
     );
     f.new_one(
         ("gapprobe_verdict_lost_ratio", "1", Gauge),
-        "Share of the time that is lost to the cause which the verdict names (gapprobe explain CODE).",
+        "Share of the time that is lost to the cause which the verdict names (gapprobe explain CODE); of GPU-BOUND, what is not spent in kernels.",
         &["code", "cause"],
         |w| {
             let Some(f) = &w.figures else { return Vec::new() };
@@ -197,7 +197,7 @@ pub(super) fn families(all: &[Watched], took: Duration) -> Vec<Family> {
     );
     f.new_one(
         ("gapprobe_losses_total", "1", Counter),
-        "What was lost while recording, by name; data: figures may be off by it.",
+        "What was lost while recording, by name; data: figures may be off by it. any: all of severity data together.",
         &["loss", "severity"],
         |w| losses(&w.process.header),
         all,
