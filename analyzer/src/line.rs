@@ -28,6 +28,12 @@ pub fn line(run: &Run, a: &Analysis, trace: Option<&str>) -> String {
     visible(&out).into_owned()
 }
 
+/// What is found, without its code; `None` where nothing can be said.
+pub fn verdict(a: &Analysis) -> Option<String> {
+    let v = &a.verdict;
+    (v.code != inconclusive::CODE && !v.code.is_empty()).then(|| finding(a, v))
+}
+
 /// The line up to its losses: without what to do next, without the trace.
 pub fn figures(run: &Run, a: &Analysis) -> String {
     let v = &a.verdict;

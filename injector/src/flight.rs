@@ -5,6 +5,7 @@
 //! the program's end what is not written stays unwritten.
 //!
 //! Of a program that hangs the seconds are counted back from its last step: a hang is told after ten seconds of it, and what led there lies before.
+//! Steps that became slow go on for a while before the trace is cut, and have a verdict of their own: most of the seconds before are of steps as usual.
 //!
 //! Bounded: [`MOST`] traces a process, one in [`PAUSE`]; events by memory. A directory that takes none costs the trace, not the line.
 
@@ -12,10 +13,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use analyzer::line::long;
+use analyzer::line::{self, long};
 use analyzer::report::{self, Report, ReportOptions};
 use analyzer::run::Span;
-use analyzer::{known, Window};
+use analyzer::sites::{Site, Sites};
+use analyzer::{known, Run, Window};
 use parking_lot::Mutex;
 use trace::event::Unobserved;
 use trace::header::{state, HEADER_BYTES};
@@ -25,7 +27,7 @@ use crate::drain::RECORDER;
 use crate::settings::Settings;
 use crate::store::image::Image;
 use crate::threads::{spawn_quietly, Signal};
-use crate::windows::{Reason, UnderWay};
+use crate::windows::{alarm, Reason, UnderWay};
 use crate::{attach, clock, descriptors, lifecycle, say};
 
 /// Traces a process.
@@ -36,6 +38,10 @@ const PAUSE: u64 = 300_000_000_000;
 const DELIVERY: u64 = 1_500_000_000;
 /// Between two looks whether they have come, ms.
 const LOOK_MS: u64 = 100;
+/// Steps that have become slow are recorded so much longer, or half of what the trace is to hold, ns: eight of them tell little of why.
+const AFTER: u64 = 2_000_000_000;
+/// A thread that does not launch is looked at ten times a second, after a minute once, ns.
+const SEEN: u64 = 2_500_000_000;
 /// Loaded around the seconds that count, ns: calls that launched their first operations.
 const MARGIN: u64 = 20_000_000;
 /// Bytes of `GAPPROBE_MAX_MB` for one event: some 125 at the peak of load and analysis, out of the half that is neither the store's nor
@@ -64,6 +70,8 @@ struct Order {
     at: u64,
     /// So long there had been no step by then, ns: what is told of begins before that.
     quiet: u64,
+    /// Since when steps are slow, if it rang for that, ns.
+    slow_since: Option<u64>,
     why: String,
     /// Nothing was recorded then.
     unobserved: Option<Open>,
@@ -108,11 +116,11 @@ pub(crate) fn ask(now: u64, reason: Reason, in_sync: Option<UnderWay>, unobserve
     }
     LAST.store(now, Ordering::Relaxed);
     ASKED.fetch_add(1, Ordering::Relaxed);
-    let quiet = match reason {
-        Reason::Missing { ns, .. } => ns,
-        Reason::Slow { .. } => 0,
+    let (quiet, slow_since) = match reason {
+        Reason::Missing { ns, .. } => (ns, None),
+        Reason::Slow { ns, .. } => (0, Some(now.saturating_sub(ns.saturating_mul(alarm::IN_A_ROW)))),
     };
-    *order = Some(Order { at: now, quiet, why: why(reason, now, in_sync), unobserved });
+    *order = Some(Order { at: now, quiet, slow_since, why: why(reason, now, in_sync), unobserved });
     drop(order);
     WANTED.set();
 }
@@ -181,19 +189,28 @@ fn goes_on() -> bool {
 
 /// Writes one trace.
 fn fly(settings: &Settings, image: &Image, order: &Order) {
-    let late = order.at.saturating_add(DELIVERY);
-    let is_complete = || header(image).is_some_and(|h| known::complete_to(&h) >= order.at);
+    // (where nothing is recorded there is nothing more to wait for)
+    let slow_since = order.slow_since.filter(|_| order.unobserved.is_none());
+    let after = if slow_since.is_some() { AFTER.min(settings.flight_ns / 2) } else { 0 };
+    let at = order.at.saturating_add(after);
+    let late = at.saturating_add(DELIVERY);
+    let is_complete = || header(image).is_some_and(|h| known::complete_to(&h) >= at);
     while goes_on() && clock::monotonic() < late && !is_complete() {
         attach::pause(LOOK_MS);
     }
-    let valid = Span::new(order.at.saturating_sub(settings.flight_ns.saturating_add(order.quiet)), order.at);
+    let valid = Span::new(at.saturating_sub(settings.flight_ns.saturating_add(order.quiet)), at);
     let most = (settings.max_bytes / EVENT_BYTES) as u64;
+    let mut why = order.why.clone();
+    // (before the other is loaded: one at a time has room)
+    if let Some(found) = slow_since.and_then(|since| verdict_of(image, Span::new(since, at), most)) {
+        why.push_str(&format!("; of the slow ones: {found}"));
+    }
     let Ok(mut run) = analyzer::load_window(image, &Window { valid, margin: MARGIN, most }) else { return };
     if !goes_on() {
         return;
     }
     if let Some(open) = order.unobserved {
-        known::unobserved_to(&mut run, open.since, order.at, open.why);
+        known::unobserved_to(&mut run, open.since, at, open.why);
     }
     run.header.state = state::CLOSED; // nobody was killed
     let folder = settings.folder();
@@ -204,14 +221,34 @@ fn fly(settings: &Settings, image: &Image, order: &Order) {
         return;
     }
     let valid = Span::new(valid.start.max(run.header.start_monotonic), valid.end);
-    let because = because(&order.why, valid, analysis.coverage.seen_ns, order.unobserved.is_some());
+    if let Some(place) = stands_at(&run, at).filter(|_| order.quiet > 0) {
+        why.push_str(&format!("; the launching thread stands at {place}"));
+    }
+    let because = because(&why, valid, analysis.coverage.seen_ns, order.unobserved.is_some());
     (options.live, options.threaded) = (true, false);
     options.named_by = Some(run.realtime(valid.start));
     options.because = Some(&because);
     let report = report::write(&run, &analysis, &options);
     if goes_on() {
-        tell(settings, order, &report);
+        tell(settings, &why, &report);
     }
+}
+
+/// What the steps of a span alone say, if they say anything.
+fn verdict_of(image: &Image, valid: Span, most: u64) -> Option<String> {
+    let mut run = analyzer::load_window(image, &Window { valid, margin: MARGIN, most }).ok()?;
+    run.header.state = state::CLOSED;
+    (ReportOptions::new(Path::new("")).names)(&mut run, None);
+    line::verdict(&analyzer::analyze(&run))
+}
+
+/// Where the thread that launches was seen last in Python, if that was no longer than [`SEEN`] before the alarm.
+fn stands_at(run: &Run, at: u64) -> Option<String> {
+    let thread = run.threads.iter().max_by_key(|t| t.calls.len())?;
+    let last = thread.samples.last().filter(|s| s.stack != 0 && s.span.end.saturating_add(SEEN) >= at)?;
+    let mut sites = Sites::new(run);
+    let number = sites.of(last.stack)?;
+    sites.get(number).map(Site::to_string)
 }
 
 /// Why, of how long the trace is, and how much of that was recorded.
@@ -227,12 +264,12 @@ fn because(why: &str, valid: Span, seen: u64, is_off: bool) -> String {
     format!("{why}. The last {}, {} of them recorded ({rest})", long(all), long(seen))
 }
 
-fn tell(settings: &Settings, order: &Order, report: &Report) {
+fn tell(settings: &Settings, why: &str, report: &Report) {
     let problem = report.problems.first();
     if report.trace.is_some() {
         let number = WRITTEN.fetch_add(1, Ordering::Relaxed) + 1;
         let name = report.trace.as_deref().and_then(Path::file_name).unwrap_or_default();
-        let text = format!("{}: {}", name.to_string_lossy(), order.why);
+        let text = format!("{}: {why}", name.to_string_lossy());
         // the run's own recording says which there are
         if let Some(mut recorder) = RECORDER.try_lock_for(Duration::from_secs(1)) {
             if let Some(recorder) = recorder.as_mut().filter(|r| r.header.state == state::RECORDING) {

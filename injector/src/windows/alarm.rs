@@ -7,7 +7,7 @@ use super::budget::median;
 use super::step_clock;
 
 /// Steps that are slow in a row before it is said.
-const IN_A_ROW: u64 = 8;
+pub(crate) const IN_A_ROW: u64 = 8;
 /// Steps that tell what is usual.
 const USUAL: u64 = 200;
 /// A step that has not come for this many usual ones, and this long, ns, is missing.

@@ -18,7 +18,7 @@
 //! | `told` | which windows there were, and why there are none, in words |
 //! | here | opening and closing, on the drain thread |
 
-mod alarm;
+pub(crate) mod alarm;
 pub(crate) mod asked;
 mod between;
 mod budget;

@@ -11,6 +11,7 @@ use gapprobe_scenarios::{skipped, Run, Running, Victim};
 use serde_json::Value;
 use trace::{Loss, Total};
 
+use crate::sampled;
 use crate::waits::gapprobe;
 
 fn results(folder: &Path, ending: &str) -> Vec<PathBuf> {
@@ -107,6 +108,21 @@ fn seconds_before_a_hang_are_told_however_few_they_are_to_be() {
     running.finish();
 }
 
+#[test]
+fn a_hang_in_python_is_named_with_the_line_it_stands_in() {
+    let python = sampled::pythons().pop().expect("a python");
+    let mut running = sampled::victim(&python, "hang", "0").env("GAPPROBE_FLIGHT", "30").start();
+    let (summary, _) = flight(&mut running);
+    let line = summary["line"].as_str().expect("a line");
+    let place = format!(
+        "; the launching thread stands at victims/sampled.py:{} in wait_for_ever.",
+        sampled::marked("HANG")
+    );
+    assert!(line.starts_with("no step for ") && line.contains(&place), "{line}");
+    running.signal(libc::SIGKILL);
+    running.finish();
+}
+
 /// Kills it, and what `recover` says of it: the recording's own word, for the program had no last one.
 fn recovered(mut running: Running) -> (String, Run) {
     running.signal(libc::SIGKILL);
@@ -199,6 +215,9 @@ fn slow_steps_leave_a_trace_of_all_that_was_recorded_once() {
     fine(&run);
     let line = said(&run, "steps take ");
     assert!(line.contains("The last 2.0 s: gapprobe["), "{line}");
+    // half of the two seconds are steps as they usually are: what is slow has a verdict of its own
+    let (_, of_slow) = line.split_once("; of the slow ones: SLEEP costs ").expect("their verdict");
+    assert!(of_slow.contains(" 3.") && of_slow.find(" ms a step") < of_slow.find(". The last"), "{line}");
     assert_eq!(run.launched(), 6000 * 13);
     // as many kernels as really began in that time, but for those at its ends
     let times: Vec<f64> = events(&trace)

@@ -2,6 +2,7 @@
 """Programs for the gap sampler: sampled.py FOLDER MODE [SECONDS], FOLDER that of train.py. Lines that a test looks for
 end in a mark of their own."""
 
+import ctypes
 import gc
 import os
 import random
@@ -56,6 +57,19 @@ def long_run(seconds, work):
 
 def sleep():
     long_run(SECONDS, wait_for_data)
+
+
+def wait_for_ever():
+    time.sleep(300)  # HANG
+
+
+def hang():
+    mark = ctypes.PyDLL(None).gapprobe_step
+    for _ in range(400):
+        mark()
+        step()
+        time.sleep(0.005)
+    wait_for_ever()
 
 
 def compute():
