@@ -2,6 +2,7 @@
 //! Does anybody listen at a Unix socket? Asked of the kernel by connecting, which needs no pid: the answer is right for a process of another namespace of
 //! pids or of time, too.
 
+use std::fs::File;
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -17,8 +18,7 @@ pub fn is_abandoned(folder: &Path, name: &str) -> bool {
     answer.is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused)
 }
 
-/// As std's, but with a limit: the full queue of a stopped process would hold it for ever. An address has room for 107 bytes: a longer path goes through
-/// a descriptor of the folder. `patience`: for a place in the queue, and for each word sent or awaited later.
+/// As std's, but with a limit: the full queue of a stopped process would hold it for ever; and under any path ([`address`]). `patience`: for a place in the queue, and for each word sent or awaited later.
 ///
 /// # Errors
 /// What the kernel says. `ConnectionRefused`: nobody listens. `WouldBlock`: no place in the queue in time.
@@ -41,13 +41,28 @@ pub fn connect(folder: &Path, name: &str, patience: Duration) -> io::Result<Unix
             return Err(io::Error::last_os_error());
         }
     }
-    let mut path: PathBuf = folder.join(name);
+    let (address, _folder) = address(folder, name)?;
+    let length = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+    // SAFETY: an address and its length.
+    let connected = unsafe { libc::connect(fd, (&raw const address).cast(), length) } == 0;
+    match connected {
+        true => Ok(UnixStream::from(socket)),
+        false => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The address of the socket `name` in a folder: there is room for 107 bytes, so that a longer path goes through a descriptor of the folder, of the calling
+/// thread, which must stay open while the address is used.
+///
+/// # Errors
+/// The folder cannot be opened, or the name alone is too long.
+pub fn address(folder: &Path, name: &str) -> io::Result<(libc::sockaddr_un, Option<File>)> {
     let mut address =
         libc::sockaddr_un { sun_family: libc::AF_UNIX as libc::sa_family_t, sun_path: [0; 108] };
-    let mut opened = None;
+    let (mut path, mut opened) = (folder.join(name), None);
     if path.as_os_str().len() >= address.sun_path.len() {
         let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
-        let folder = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(folder)?;
+        let folder = File::options().read(true).custom_flags(flags).open(folder)?;
         path = PathBuf::from(format!("/proc/thread-self/fd/{}/{name}", folder.as_raw_fd()));
         opened = Some(folder);
     }
@@ -58,13 +73,5 @@ pub fn connect(folder: &Path, name: &str, patience: Duration) -> io::Result<Unix
     for (to, from) in address.sun_path.iter_mut().zip(bytes) {
         *to = *from as libc::c_char;
     }
-    let length = size_of::<libc::sockaddr_un>() as libc::socklen_t;
-    // SAFETY: an address and its length.
-    let connected = unsafe { libc::connect(fd, (&raw const address).cast(), length) } == 0;
-    let error = io::Error::last_os_error();
-    drop(opened);
-    match connected {
-        true => Ok(UnixStream::from(socket)),
-        false => Err(error),
-    }
+    Ok((address, opened))
 }

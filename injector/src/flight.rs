@@ -70,7 +70,7 @@ struct Order {
     at: u64,
     /// So long there had been no step by then, ns: what is told of begins before that.
     quiet: u64,
-    /// Since when steps are slow, if it rang for that, ns.
+    /// Since when steps are slow, if it rang for that and they are recorded, ns.
     slow_since: Option<u64>,
     why: String,
     /// Nothing was recorded then.
@@ -120,6 +120,8 @@ pub(crate) fn ask(now: u64, reason: Reason, in_sync: Option<UnderWay>, unobserve
         Reason::Missing { ns, .. } => (ns, None),
         Reason::Slow { ns, .. } => (0, Some(now.saturating_sub(ns.saturating_mul(alarm::IN_A_ROW)))),
     };
+    // (where nothing is recorded there is nothing more to wait for)
+    let slow_since = slow_since.filter(|_| unobserved.is_none());
     *order = Some(Order { at: now, quiet, slow_since, why: why(reason, now, in_sync), unobserved });
     drop(order);
     WANTED.set();
@@ -189,9 +191,7 @@ fn goes_on() -> bool {
 
 /// Writes one trace.
 fn fly(settings: &Settings, image: &Image, order: &Order) {
-    // (where nothing is recorded there is nothing more to wait for)
-    let slow_since = order.slow_since.filter(|_| order.unobserved.is_none());
-    let after = if slow_since.is_some() { AFTER.min(settings.flight_ns / 2) } else { 0 };
+    let after = if order.slow_since.is_some() { AFTER.min(settings.flight_ns / 2) } else { 0 };
     let at = order.at.saturating_add(after);
     let late = at.saturating_add(DELIVERY);
     let is_complete = || header(image).is_some_and(|h| known::complete_to(&h) >= at);
@@ -202,7 +202,7 @@ fn fly(settings: &Settings, image: &Image, order: &Order) {
     let most = (settings.max_bytes / EVENT_BYTES) as u64;
     let mut why = order.why.clone();
     // (before the other is loaded: one at a time has room)
-    if let Some(found) = slow_since.and_then(|since| verdict_of(image, Span::new(since, at), most)) {
+    if let Some(found) = order.slow_since.and_then(|since| verdict_of(image, Span::new(since, at), most)) {
         why.push_str(&format!("; of the slow ones: {found}"));
     }
     let Ok(mut run) = analyzer::load_window(image, &Window { valid, margin: MARGIN, most }) else { return };
@@ -221,7 +221,8 @@ fn fly(settings: &Settings, image: &Image, order: &Order) {
         return;
     }
     let valid = Span::new(valid.start.max(run.header.start_monotonic), valid.end);
-    if let Some(place) = stands_at(&run, at).filter(|_| order.quiet > 0) {
+    let hangs = order.quiet > 0;
+    if let Some(place) = hangs.then(|| stands_at(&run, at)).flatten() {
         why.push_str(&format!("; the launching thread stands at {place}"));
     }
     let because = because(&why, valid, analysis.coverage.seen_ns, order.unobserved.is_some());
@@ -237,7 +238,10 @@ fn fly(settings: &Settings, image: &Image, order: &Order) {
 /// What the steps of a span alone say, if they say anything.
 fn verdict_of(image: &Image, valid: Span, most: u64) -> Option<String> {
     let mut run = analyzer::load_window(image, &Window { valid, margin: MARGIN, most }).ok()?;
-    run.header.state = state::CLOSED;
+    if !goes_on() {
+        return None;
+    }
+    run.header.state = state::CLOSED; // nobody was killed
     (ReportOptions::new(Path::new("")).names)(&mut run, None);
     line::verdict(&analyzer::analyze(&run))
 }

@@ -94,11 +94,6 @@ macro_rules! header {
         }
 
         impl Header {
-    /// Was it not closed by its process? Of one that is no more: the end of its run is not in it.
-    pub fn is_unfinished(&self) -> bool {
-        matches!(self.state, state::RECORDING | state::REPORTED_UNFINISHED)
-    }
-
             fn encode_fields(&self, out: &mut [u8; HEADER_BYTES]) {
                 $(put(out, $at, &self.$name.to_le_bytes());)*
             }
@@ -199,6 +194,11 @@ pub enum HeaderError {
 }
 
 impl Header {
+    /// Was it not closed by its process? Of one that is no more: the end of its run is not in it.
+    pub fn is_unfinished(&self) -> bool {
+        matches!(self.state, state::RECORDING | state::REPORTED_UNFINISHED)
+    }
+
     /// The 4 KiB as stored.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut out = [0; HEADER_BYTES];

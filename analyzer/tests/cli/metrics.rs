@@ -267,5 +267,15 @@ fn who_cannot_be_reached_is_named_and_costs_the_other_nothing() {
     let output = place.run(&["metrics", "--once", "--textfile", "nowhere"]);
     assert_eq!(code(&output), 1);
     assert!(err(&output).starts_with("gapprobe: no metrics in nowhere: No such file"), "{}", err(&output));
+    let (port, received) = collector(FINE);
+    let url = format!("http://127.0.0.1:{port}");
+    let words = ["metrics", "--textfile", "nowhere", "--otlp", &url, "--every", "100ms"];
+    let mut companion = place.gapprobe(&words).stderr(std::process::Stdio::null()).spawn().unwrap();
+    assert!(
+        received.recv_timeout(Duration::from_secs(20)).is_ok(),
+        "a folder that is not there costs the collector nothing"
+    );
+    end(&mut companion);
+    assert_eq!(companion.wait().unwrap().code(), Some(0));
     assert_eq!(code(&place.run(&["metrics", "--once", "--otlp", "https://localhost:4318"])), 2);
 }

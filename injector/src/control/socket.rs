@@ -7,8 +7,9 @@ use std::fmt::Display;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use analyzer::knock;
 
 use crate::descriptors::{identity_of, out_of_the_way};
 
@@ -52,8 +53,7 @@ impl Socket {
         if unsafe { libc::fchmod(socket.number(), 0o600) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        let (short, _folder) = reachable(folder, name)?;
-        let address = address(&short)?;
+        let (address, _folder) = knock::address(folder, name)?;
         let length = size_of::<libc::sockaddr_un>() as libc::socklen_t;
         // SAFETY: an address and its length.
         if unsafe { libc::bind(socket.number(), (&raw const address).cast(), length) } != 0 {
@@ -130,30 +130,4 @@ impl Socket {
         let n = unsafe { libc::send(self.number(), line.as_ptr().cast(), line.len(), flags) };
         usize::try_from(n) == Ok(line.len())
     }
-}
-
-/// A path by which the kernel takes the socket's name: an address has room for 107 bytes. A longer one goes through a
-/// descriptor of the folder, which must stay open meanwhile.
-fn reachable(folder: &Path, name: &str) -> io::Result<(PathBuf, Option<OwnedFd>)> {
-    let path = folder.join(name);
-    if address(&path).is_ok() {
-        return Ok((path, None));
-    }
-    use std::os::unix::fs::OpenOptionsExt;
-    let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-    let folder = OwnedFd::from(std::fs::OpenOptions::new().read(true).custom_flags(flags).open(folder)?);
-    Ok((Path::new("/proc/thread-self/fd").join(folder.as_raw_fd().to_string()).join(name), Some(folder)))
-}
-
-fn address(path: &Path) -> io::Result<libc::sockaddr_un> {
-    let mut address =
-        libc::sockaddr_un { sun_family: libc::AF_UNIX as libc::sa_family_t, sun_path: [0; 108] };
-    let bytes = path.as_os_str().as_bytes();
-    if bytes.len() >= address.sun_path.len() {
-        return Err(io::Error::from_raw_os_error(libc::ENAMETOOLONG));
-    }
-    for (to, from) in address.sun_path.iter_mut().zip(bytes) {
-        *to = *from as libc::c_char;
-    }
-    Ok(address)
 }

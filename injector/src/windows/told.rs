@@ -22,7 +22,7 @@ const LONGEST_PAUSE: u64 = 3_600_000_000_000;
 /// What was told so far.
 pub(super) struct Told {
     began: u64,
-    /// Of the flight recorder, on stderr.
+    /// On stderr, too.
     speaks: bool,
     /// Why there is no flight recorder, as far as was told; and once steps were known, no more is.
     flight: Option<&'static str>,
@@ -36,7 +36,7 @@ impl Told {
     pub(super) fn new(settings: &Settings, now: u64) -> Told {
         Told {
             began: now,
-            speaks: settings.flight_ns > 0 && settings.speaks(),
+            speaks: settings.speaks(),
             flight: None,
             knew_steps: false,
             windows: String::new(),
@@ -108,7 +108,7 @@ impl Windows {
         }
     }
 
-    /// The flight recorder can tell nothing: said while there is time to do something about it, on stderr once.
+    /// The flight recorder can tell nothing: said while there is time to do something about it, once.
     fn tell_flight(&mut self, ran: u64, unseen: bool, store: &mut Store) {
         let why = match unseen {
             true => "launches are not seen without CUPTI, and no steps are marked",
@@ -119,7 +119,6 @@ impl Windows {
         self.told.flight = Some(known);
         store.attribute(define::FLIGHT, known);
         if self.told.speaks {
-            self.told.speaks = false;
             say::line(&format!("gapprobe: no flight recorder (GAPPROBE_FLIGHT): {why}; gapprobe_step() marks them (include/gapprobe.h, or the Python package)"));
         }
     }

@@ -97,13 +97,7 @@ fn hand_on(args: &Args, watch: &mut Watch, claim: &mut Option<Renewing>) -> Resu
     let text = textfile::render(&families);
     let mut failed = None;
     if let Some(folder) = &args.textfile {
-        if !args.once && claim.is_none() {
-            *claim = textfile::claim(folder).map_err(|e| unwritten(folder, &e))?;
-        }
-        failed = match args.once || claim.is_some() {
-            true => textfile::write(folder, &text).err().map(|e| unwritten(folder, &e)),
-            false => Some(taken(folder)),
-        };
+        failed = renew(args, folder, &text, claim);
     }
     if let Some(endpoint) = &args.otlp {
         if let Err(why) = otlp::send(endpoint, &families) {
@@ -118,6 +112,18 @@ fn hand_on(args: &Args, watch: &mut Watch, claim: &mut Option<Renewing>) -> Resu
         Some(failure) => Err(failure),
         None => Ok(()),
     }
+}
+
+/// Writes the textfile, where that is this process's to do.
+fn renew(args: &Args, folder: &Path, text: &str, claim: &mut Option<Renewing>) -> Option<Failure> {
+    if !args.once && claim.is_none() {
+        match textfile::claim(folder) {
+            Ok(None) => return Some(taken(folder)),
+            Ok(ours) => *claim = ours,
+            Err(e) => return Some(unwritten(folder, &e)),
+        }
+    }
+    textfile::write(folder, text).err().map(|e| unwritten(folder, &e))
 }
 
 fn taken(folder: &Path) -> Failure {
