@@ -92,12 +92,13 @@ unsafe extern "C" fn launch<const N: usize>(
     parameters: *mut *mut c_void,
     extra: *mut *mut c_void,
 ) -> c_int {
-    guard((), || step_clock::on_driver_launch(function as usize));
+    let mine = gate::seat();
+    guard((), || step_clock::on_driver_launch(mine, function as usize));
     let real = real::<N>();
     if real == 0 {
         return NOT_INITIALIZED;
     }
-    let _inside = gate::enter(meant::<N>(stream));
+    let _inside = gate::enter(mine, meant::<N>(stream));
     // SAFETY: the driver's function of this name and signature (stable since CUDA 4).
     let real: Launch = unsafe { std::mem::transmute(real) };
     // SAFETY: the caller's own arguments, handed on.
@@ -112,14 +113,15 @@ unsafe extern "C" fn launch_ex<const N: usize>(
     parameters: *mut *mut c_void,
     extra: *mut *mut c_void,
 ) -> c_int {
-    guard((), || step_clock::on_driver_launch(function as usize));
+    let mine = gate::seat();
+    guard((), || step_clock::on_driver_launch(mine, function as usize));
     let real = real::<N>();
     if real == 0 {
         return NOT_INITIALIZED;
     }
     // SAFETY: the caller's own configuration; the driver would read it next.
     let stream = unsafe { config.as_ref() }.map_or(std::ptr::null_mut(), |c| c.stream);
-    let _inside = gate::enter(meant::<N>(stream));
+    let _inside = gate::enter(mine, meant::<N>(stream));
     // SAFETY: the driver's function of this name and signature (from CUDA 11.8 on).
     let real: LaunchEx = unsafe { std::mem::transmute(real) };
     // SAFETY: the caller's own arguments, handed on.
@@ -127,12 +129,13 @@ unsafe extern "C" fn launch_ex<const N: usize>(
 }
 
 unsafe extern "C" fn launch_graph<const N: usize>(graph: *mut c_void, stream: *mut c_void) -> c_int {
-    guard((), || step_clock::on_driver_launch(graph as usize | GRAPH));
+    let mine = gate::seat();
+    guard((), || step_clock::on_driver_launch(mine, graph as usize | GRAPH));
     let real = real::<N>();
     if real == 0 {
         return NOT_INITIALIZED;
     }
-    let _inside = gate::enter(meant::<N>(stream));
+    let _inside = gate::enter(mine, meant::<N>(stream));
     // SAFETY: the driver's function of this name and signature (from CUDA 10 on).
     let real: LaunchGraph = unsafe { std::mem::transmute(real) };
     // SAFETY: the caller's own arguments, handed on.

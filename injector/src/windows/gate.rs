@@ -13,26 +13,19 @@
 //! are not seen (cuBLAS's, say): where a thread makes those alone, or hardly any is seen, nothing is switched at all ([`is_possible`]).
 
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{fence, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+use super::seats::{self, Mine, BOARD};
 use super::sync_clock;
 use crate::cupti::arbiter;
 use crate::guard::guard;
 use crate::{clock, flush, lifecycle, thread_block};
 
-/// Threads inside of a launch.
-static INSIDE: AtomicU32 = AtomicU32::new(0);
-/// Somebody switches, or waits for the others to come out.
-static CLOSED: AtomicBool = AtomicBool::new(false);
-/// What is to be done, see [`SWITCH`] and [`RETURN`].
-static WANTED: AtomicU8 = AtomicU8::new(0);
 /// No attempt before this time, and how long it was put off last, ns.
 static NOT_BEFORE: AtomicU64 = AtomicU64::new(0);
 static PAUSE: AtomicU64 = AtomicU64::new(SHORTEST_PAUSE);
 /// Attempts that failed, since one did not.
 static FAILED: AtomicU32 = AtomicU32::new(0);
-/// Threads that have launched.
-static THREADS: AtomicU32 = AtomicU32::new(0);
 /// Whoever launches comes here.
 static POSSIBLE: AtomicBool = AtomicBool::new(false);
 /// Time that threads of the program's spent here, ns.
@@ -63,49 +56,44 @@ const ENOUGH: u64 = 32;
 /// Launches by threads that have never come here, as callbacks tell.
 static STRANGE: AtomicU64 = AtomicU64::new(0);
 
+/// The calling thread's seat, which it needs to launch.
+#[inline]
+pub(super) fn seat() -> Mine {
+    // (at its first launch: it has come here after all)
+    seats::mine(|| _ = STRANGE.fetch_sub(thread_block::with(|b| b.strange.take()), Ordering::Relaxed))
+}
+
 /// A thread is inside of a launch while this lives.
-pub(super) struct Inside(());
+pub(super) struct Inside(Mine);
 
 impl Drop for Inside {
     #[inline]
     fn drop(&mut self) {
-        INSIDE.fetch_sub(1, Ordering::Release);
+        self.0.leave();
     }
 }
 
 /// A thread is about to launch into this stream.
 #[inline]
-pub(super) fn enter(stream: *mut c_void) -> Inside {
-    if WANTED.load(Ordering::Relaxed) != 0 {
+pub(super) fn enter(mine: Mine, stream: *mut c_void) -> Inside {
+    if BOARD.wanted.load(Ordering::Relaxed) != 0 {
         attempt(stream);
     }
-    if !thread_block::with(|b| b.launches.replace(true)) {
-        first_time();
+    mine.enter();
+    if BOARD.closed.load(Ordering::SeqCst) {
+        wait_outside(mine);
     }
-    // Sequentially consistent on both sides: either who closed the gate sees this thread inside, or this thread sees it closed.
-    INSIDE.fetch_add(1, Ordering::SeqCst);
-    if CLOSED.load(Ordering::SeqCst) {
-        wait_outside();
-    }
-    Inside(())
+    Inside(mine)
 }
 
 #[cold]
 #[inline(never)]
-fn first_time() {
-    THREADS.fetch_add(1, Ordering::Relaxed);
-    // it has come here after all
-    STRANGE.fetch_sub(thread_block::with(|b| b.strange.take()), Ordering::Relaxed);
-}
-
-#[cold]
-#[inline(never)]
-fn wait_outside() {
+fn wait_outside(mine: Mine) {
     let begin = clock::monotonic();
-    while CLOSED.load(Ordering::SeqCst) && clock::monotonic().saturating_sub(begin) < LONGEST_WAIT {
-        INSIDE.fetch_sub(1, Ordering::SeqCst);
+    while BOARD.closed.load(Ordering::SeqCst) && clock::monotonic().saturating_sub(begin) < LONGEST_WAIT {
+        mine.leave();
         nap();
-        INSIDE.fetch_add(1, Ordering::SeqCst);
+        mine.enter();
     }
     SPENT.fetch_add(clock::monotonic().saturating_sub(begin), Ordering::Relaxed);
 }
@@ -130,7 +118,7 @@ fn nap() {
 #[inline]
 pub(crate) fn on_launch() {
     let is_strange = thread_block::with(|b| {
-        let is_strange = !b.launches.get();
+        let is_strange = b.seat.get() == 0;
         b.strange.set(b.strange.get() + u64::from(is_strange));
         is_strange
     });
@@ -197,10 +185,10 @@ pub(super) fn are_unseen(all: &Launches) -> bool {
 
 /// This is to be done as soon as it can be.
 pub(crate) fn want(job: u8) {
-    if WANTED.load(Ordering::Relaxed) & job == 0 {
+    if BOARD.wanted.load(Ordering::Relaxed) & job == 0 {
         PAUSE.store(SHORTEST_PAUSE, Ordering::Relaxed);
         NOT_BEFORE.store(0, Ordering::Relaxed);
-        WANTED.fetch_or(job, Ordering::Release);
+        BOARD.wanted.fetch_or(job, Ordering::Release);
     }
 }
 
@@ -216,8 +204,11 @@ pub(super) fn know_captures(function: usize) {
 
 /// By the flush thread: what is wanted, where every thread that has ever launched has been waiting for the GPU for a while.
 pub(crate) fn from_aside() {
-    let threads = THREADS.load(Ordering::Relaxed) as usize;
-    if WANTED.load(Ordering::Acquire) != 0 && threads > 0 {
+    let threads = seats::threads();
+    if threads > 0 {
+        ask_for_barriers();
+    }
+    if BOARD.wanted.load(Ordering::Acquire) != 0 && threads > 0 {
         let before = clock::monotonic().saturating_sub(AT_REST);
         if sync_clock::under_way_since(before) >= threads {
             attempt(std::ptr::null_mut());
@@ -227,9 +218,10 @@ pub(crate) fn from_aside() {
 
 /// In a child that was forked: nobody of the parent's threads is here.
 pub(crate) fn in_child() {
-    WANTED.store(0, Ordering::Relaxed);
-    INSIDE.store(0, Ordering::Relaxed);
-    CLOSED.store(false, Ordering::Relaxed);
+    BOARD.wanted.store(0, Ordering::Relaxed);
+    BOARD.has_barriers.store(false, Ordering::Relaxed);
+    BOARD.closed.store(false, Ordering::Relaxed);
+    seats::in_child();
 }
 
 /// Does what is wanted, where nobody is inside of a launch, or soon. The calling thread is not.
@@ -239,7 +231,7 @@ fn attempt(stream: *mut c_void) {
     let begin = clock::monotonic();
     let is_early = begin < NOT_BEFORE.load(Ordering::Relaxed);
     // (who captures leaves it to the others: no failure)
-    if is_early || !may_succeed() || is_capturing(stream) || CLOSED.swap(true, Ordering::SeqCst) {
+    if is_early || !may_succeed() || is_capturing(stream) || BOARD.closed.swap(true, Ordering::SeqCst) {
         return;
     }
     // SAFETY: the calling thread's own errno.
@@ -248,9 +240,9 @@ fn attempt(stream: *mut c_void) {
     let before = unsafe { errno.read() };
     let was = cancellable(PTHREAD_CANCEL_DISABLE);
     // a fault in here must leave the gate open
-    let done = guard(false, || are_out(begin) && work());
+    let done = guard(false, || all_see_it() && are_out(begin) && work());
     put_off(!done);
-    CLOSED.store(false, Ordering::SeqCst);
+    BOARD.closed.store(false, Ordering::SeqCst);
     cancellable(was);
     // SAFETY: as above.
     unsafe { errno.write(before) };
@@ -286,14 +278,43 @@ fn cancellable(state: c_int) -> c_int {
 
 /// Not in a program that is leaving, after a fault of ours, or while another client has CUPTI and a window is all that is wanted.
 fn may_succeed() -> bool {
-    let is_window_alone = WANTED.load(Ordering::Relaxed) == SWITCH;
+    let is_window_alone = BOARD.wanted.load(Ordering::Relaxed) == SWITCH;
     lifecycle::get() == lifecycle::State::Recording
         && !(is_window_alone && flush::is_wanted_on() && arbiter::is_yielded())
 }
 
+/// `membarrier`'s commands, as `linux/membarrier.h` numbers them (Linux 4.14).
+const PRIVATE_EXPEDITED: c_int = 1 << 3;
+const REGISTER_PRIVATE_EXPEDITED: c_int = 1 << 4;
+
+fn membarrier(command: c_int) -> bool {
+    // SAFETY: takes numbers; touches no memory.
+    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
+}
+
+/// Asks the kernel, once, for barriers on all threads of this process. In a process with several threads that takes it some 10 ms (RCU): by the
+/// flush thread, for which nobody waits. Where it refuses, launches go on making their own.
+fn ask_for_barriers() {
+    static ASKED: AtomicBool = AtomicBool::new(false);
+    if !ASKED.swap(true, Ordering::Relaxed) && membarrier(REGISTER_PRIVATE_EXPEDITED) {
+        BOARD.has_barriers.store(true, Ordering::SeqCst);
+    }
+}
+
+/// The gate was closed: from here on every thread sees that before it is inside, or is seen to be inside. `false`: not so this time.
+fn all_see_it() -> bool {
+    fence(Ordering::SeqCst);
+    if !BOARD.has_barriers.load(Ordering::SeqCst) || membarrier(PRIVATE_EXPEDITED) {
+        return true;
+    }
+    // (by the next attempt, 2 ms from now at least, whoever launches has seen this)
+    BOARD.has_barriers.store(false, Ordering::SeqCst);
+    false
+}
+
 /// Is nobody inside any more?
 fn are_out(begin: u64) -> bool {
-    while INSIDE.load(Ordering::SeqCst) != 0 {
+    while seats::is_anyone_inside() {
         if clock::monotonic().saturating_sub(begin) > PATIENCE {
             return false;
         }
@@ -319,7 +340,7 @@ fn is_capturing(stream: *mut c_void) -> bool {
 /// `true`: nothing is left to do.
 fn work() -> bool {
     // taken first: what is wanted from now on is another thing
-    let wanted = WANTED.swap(0, Ordering::AcqRel);
+    let wanted = BOARD.wanted.swap(0, Ordering::AcqRel);
     let mut left = 0;
     if wanted & SWITCH != 0 && !flush::switch_at_rest() {
         left |= SWITCH;
@@ -327,13 +348,70 @@ fn work() -> bool {
     if wanted & RETURN != 0 && !arbiter::return_at_rest() {
         left |= RETURN;
     }
-    WANTED.fetch_or(left, Ordering::AcqRel);
+    BOARD.wanted.fetch_or(left, Ordering::AcqRel);
     left == 0
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// In each round one thread enters and another one closes the gate, at the same moment: one of them has to see the other. (Without what orders them in
+    /// `Mine::enter` and `all_see_it` neither does in some of 300,000 rounds.)
+    fn meet(has_barriers: bool, rounds: u64) {
+        static READY: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+        static SAW_IT_CLOSED: AtomicBool = AtomicBool::new(false);
+        // both begin the round at once, but for a delay that differs
+        let begin = |me: usize, round: u64| {
+            READY[me].store(round, Ordering::Release);
+            let mut turns = 0u32;
+            while READY[1 - me].load(Ordering::Acquire) < round {
+                turns += 1;
+                if turns % 1000 == 0 {
+                    std::thread::yield_now();
+                }
+            }
+            (0..(round >> (4 * me)) % 16).for_each(|n| _ = std::hint::black_box(n));
+        };
+        BOARD.has_barriers.store(has_barriers, Ordering::SeqCst);
+        let unseen = std::thread::scope(|s| {
+            s.spawn(|| {
+                let mine = seat();
+                for round in 1..=rounds {
+                    begin(0, 2 * round);
+                    mine.enter();
+                    SAW_IT_CLOSED.store(BOARD.closed.load(Ordering::SeqCst), Ordering::Relaxed);
+                    begin(0, 2 * round + 1);
+                    mine.leave();
+                }
+            });
+            let mut unseen = 0;
+            for round in 1..=rounds {
+                seats::is_anyone_inside(); // (its line is not the other thread's alone, whose store takes longer)
+                begin(1, 2 * round);
+                BOARD.closed.store(true, Ordering::SeqCst);
+                let saw_somebody = !all_see_it() || seats::is_anyone_inside();
+                begin(1, 2 * round + 1);
+                unseen += u64::from(!saw_somebody && !SAW_IT_CLOSED.load(Ordering::Relaxed));
+                BOARD.closed.store(false, Ordering::SeqCst);
+            }
+            unseen
+        });
+        assert_eq!(unseen, 0, "rounds of {rounds} in which neither saw the other");
+    }
+
+    #[test]
+    fn nobody_is_inside_while_it_is_closed_by_barriers() {
+        ask_for_barriers();
+        assert!(BOARD.has_barriers.load(Ordering::SeqCst), "this kernel has no membarrier");
+        meet(true, 500_000);
+        assert!(BOARD.has_barriers.load(Ordering::SeqCst), "the kernel has made them");
+    }
+
+    #[test]
+    fn nobody_is_inside_while_it_is_closed_where_the_kernel_makes_no_barriers() {
+        meet(false, 1_500_000);
+    }
 
     #[test]
     fn whoever_launches_comes_here_where_no_thread_makes_others_alone() {

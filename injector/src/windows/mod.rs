@@ -12,6 +12,7 @@
 //! | `slots` | which of the program's calls may be led to `runtime`, `driver` and `waits` |
 //! | `asked`, `linked_in` | who asks for the driver's launches, by `dlsym` and `cuGetProcAddress` |
 //! | `gate` | when CUPTI may be switched: while no thread is inside a launch |
+//! | `seats` | what a launch reads and writes for `step_clock` and `gate` |
 //! | `sync_clock`, `waits` | synchronizing calls and the time in them, counted without CUPTI, and where they come from |
 //! | `between` | what is known of the time between windows |
 //! | `watch`, `alarm` | steps that have become slow, or do not come |
@@ -27,6 +28,7 @@ pub(crate) mod gate;
 pub(crate) mod linked_in;
 mod plan;
 mod runtime;
+mod seats;
 mod slots;
 mod step_clock;
 mod sync_clock;

@@ -61,12 +61,13 @@ unsafe extern "C" fn launch<const N: usize>(
     shared: usize,
     stream: *mut c_void,
 ) -> c_int {
-    guard((), || step_clock::on_launch(function as usize));
+    let mine = gate::seat();
+    guard((), || step_clock::on_launch(mine, function as usize));
     let real = real::<N>();
     if real == 0 {
         return NOT_INITIALIZED;
     }
-    let _inside = gate::enter(stream);
+    let _inside = gate::enter(mine, stream);
     // SAFETY: the runtime's function of this name and signature (stable from CUDA 7 to 13).
     let real: Launch = unsafe { std::mem::transmute(real) };
     // SAFETY: the caller's own arguments, handed on.
@@ -78,14 +79,15 @@ unsafe extern "C" fn launch_ex(
     function: *const c_void,
     arguments: *mut *mut c_void,
 ) -> c_int {
-    guard((), || step_clock::on_launch(function as usize));
+    let mine = gate::seat();
+    guard((), || step_clock::on_launch(mine, function as usize));
     let real = real::<2>();
     if real == 0 {
         return NOT_INITIALIZED;
     }
     // SAFETY: the caller's own configuration; the runtime would read it next.
     let stream = unsafe { config.as_ref() }.map_or(std::ptr::null_mut(), |c| c.stream);
-    let _inside = gate::enter(stream);
+    let _inside = gate::enter(mine, stream);
     // SAFETY: the runtime's function of this name and signature (from CUDA 11.8 on).
     let real: LaunchEx = unsafe { std::mem::transmute(real) };
     // SAFETY: the caller's own arguments, handed on.
@@ -93,12 +95,13 @@ unsafe extern "C" fn launch_ex(
 }
 
 unsafe extern "C" fn launch_graph(graph: *mut c_void, stream: *mut c_void) -> c_int {
-    guard((), || step_clock::on_launch(graph as usize | GRAPH));
+    let mine = gate::seat();
+    guard((), || step_clock::on_launch(mine, graph as usize | GRAPH));
     let real = real::<3>();
     if real == 0 {
         return NOT_INITIALIZED;
     }
-    let _inside = gate::enter(stream);
+    let _inside = gate::enter(mine, stream);
     // SAFETY: the runtime's function of this name and signature (from CUDA 10 on).
     let real: LaunchGraph = unsafe { std::mem::transmute(real) };
     // SAFETY: the caller's own arguments, handed on.

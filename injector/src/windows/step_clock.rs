@@ -11,30 +11,26 @@
 //! out among them what it tries out first: docs/windows.md).
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use trace::total;
 
+use super::seats::{self, Mine, BOARD};
 use crate::{clock, drain};
 
-/// Launches seen, of all threads: those that number the steps.
-static LAUNCHES: AtomicU64 = AtomicU64::new(0);
-/// Launches that number no steps: through the driver in a program that launches through the runtime's library, too (Triton's benchmarks of a new
-/// kernel are repeated by time, on each rank as often as it can), and the few ([`STRAYS`]) through that library in one that launches through the driver.
-static BY_DRIVER: AtomicU64 = AtomicU64::new(0);
-/// Steps are numbered by launches through the runtime's library. (XLA, CuPy and programs with the runtime linked in make none, or a few.)
-static HAS_RUNTIME: AtomicBool = AtomicBool::new(false);
+/// So many launches had been counted as numbering the steps (`seats::numbering`) when their numbers began anew. Not numbered (`seats::Mine::count_other`) are those
+/// through the driver in a program that launches through the runtime's library, too (Triton's benchmarks of a new kernel are repeated by time, on each rank as
+/// often as it can), and the few ([`STRAYS`]) through that library in one that launches through the driver (XLA, CuPy, the runtime linked in).
+static NUMBERED_FROM: AtomicU64 = AtomicU64::new(0);
 /// Launches through the runtime's library in a program whose steps are numbered by the driver's so far, and how many of them change that.
 static STRAY: AtomicU64 = AtomicU64::new(0);
 const STRAYS: u64 = 1000;
-/// The function that comes once a step; 0: not known, 1: the program marks its steps.
-static ANCHOR: AtomicUsize = AtomicUsize::new(0);
+/// [`BOARD`]`.anchor` where the program marks its steps; 0 there: nothing is known.
 const MARKS: usize = 1;
 /// Number of the step, by which all ranks agree: launches before the first even one count as steps of the same length.
 static STEPS: AtomicU64 = AtomicU64::new(0);
 /// Steps that there were.
 static COUNTED: AtomicU64 = AtomicU64::new(0);
-static LEARNS: AtomicBool = AtomicBool::new(false);
 /// Launches from one coming of the anchor to the next; the number of its last launch; how often the distance was another.
 static GAP: AtomicU64 = AtomicU64::new(0);
 static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
@@ -98,34 +94,39 @@ impl Function {
 
 /// A launch through the runtime of this function (its handle, or a graph's).
 #[inline]
-pub(super) fn on_launch(function: usize) {
-    if HAS_RUNTIME.load(Ordering::Relaxed) || is_of_runtime() {
-        note_launch(function);
+pub(super) fn on_launch(mine: Mine, function: usize) {
+    if BOARD.has_runtime.load(Ordering::Relaxed) || is_of_runtime() {
+        note_launch(mine, function);
     } else {
-        BY_DRIVER.fetch_add(1, Ordering::Relaxed);
+        mine.count_other();
     }
 }
 
 /// A launch through the driver.
 #[inline]
-pub(super) fn on_driver_launch(function: usize) {
-    if HAS_RUNTIME.load(Ordering::Relaxed) {
-        BY_DRIVER.fetch_add(1, Ordering::Relaxed);
+pub(super) fn on_driver_launch(mine: Mine, function: usize) {
+    if BOARD.has_runtime.load(Ordering::Relaxed) {
+        mine.count_other();
     } else {
-        note_launch(function);
+        note_launch(mine, function);
     }
+}
+
+/// Launches that number the steps, so far.
+fn numbered() -> u64 {
+    seats::numbering().saturating_sub(NUMBERED_FROM.load(Ordering::Relaxed))
 }
 
 /// Are steps numbered by the runtime's launches from now on: nothing else launches, or these are many?
 #[cold]
 #[inline(never)]
 fn is_of_runtime() -> bool {
-    let has_others = LAUNCHES.load(Ordering::Relaxed) > 0;
+    let has_others = numbered() > 0;
     if has_others && STRAY.fetch_add(1, Ordering::Relaxed) + 1 < STRAYS {
         return false;
     }
-    if !HAS_RUNTIME.swap(true, Ordering::Relaxed) {
-        BY_DRIVER.fetch_add(LAUNCHES.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+    if !BOARD.has_runtime.swap(true, Ordering::Relaxed) {
+        NUMBERED_FROM.store(seats::numbering(), Ordering::Relaxed);
         if source() != Source::Marks {
             forget();
         }
@@ -134,30 +135,37 @@ fn is_of_runtime() -> bool {
 }
 
 #[inline]
-fn note_launch(function: usize) {
-    let number = LAUNCHES.fetch_add(1, Ordering::Relaxed);
-    let anchor = ANCHOR.load(Ordering::Relaxed);
+fn note_launch(mine: Mine, function: usize) {
+    mine.count();
+    let anchor = BOARD.anchor.load(Ordering::Relaxed);
     if anchor == function && anchor > MARKS {
-        let gap = number.wrapping_sub(LAST_NUMBER.swap(number, Ordering::Relaxed));
-        if gap != GAP.load(Ordering::Relaxed) {
-            BREAKS.fetch_add(1, Ordering::Relaxed);
-        }
-        on_step();
-    } else if anchor == 0 && LEARNS.load(Ordering::Relaxed) {
-        learn(function, number);
+        on_anchor();
+    } else if anchor == 0 && BOARD.learns.load(Ordering::Relaxed) {
+        learn(function);
     }
+}
+
+/// Once a step.
+#[inline(never)]
+fn on_anchor() {
+    let number = numbered().saturating_sub(1);
+    let gap = number.wrapping_sub(LAST_NUMBER.swap(number, Ordering::Relaxed));
+    if gap != GAP.load(Ordering::Relaxed) {
+        BREAKS.fetch_add(1, Ordering::Relaxed);
+    }
+    on_step();
 }
 
 /// Steps are to be told from now on (else launches are counted, no more).
 pub(super) fn learns() {
-    LEARNS.store(true, Ordering::Relaxed);
+    BOARD.learns.store(true, Ordering::Relaxed);
 }
 
 /// The program marks a step.
 #[inline]
 pub(crate) fn on_mark() {
-    if ANCHOR.load(Ordering::Relaxed) != MARKS {
-        ANCHOR.store(MARKS, Ordering::Relaxed);
+    if BOARD.anchor.load(Ordering::Relaxed) != MARKS {
+        BOARD.anchor.store(MARKS, Ordering::Relaxed);
         STEPS.store(0, Ordering::Relaxed);
         COUNTED.store(0, Ordering::Relaxed);
         LAST.store(0, Ordering::Relaxed);
@@ -181,7 +189,9 @@ fn on_step() {
     }
 }
 
-fn learn(function: usize, number: u64) {
+#[inline(never)]
+fn learn(function: usize) {
+    let number = numbered().saturating_sub(1);
     let hash = (function as u64 >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48;
     for probe in 0..PROBES {
         let Some(place) = TABLE.get((hash as usize + probe) % FUNCTIONS) else { return };
@@ -198,7 +208,7 @@ fn learn(function: usize, number: u64) {
 
 /// Launches so far.
 pub(super) fn launches() -> u64 {
-    LAUNCHES.load(Ordering::Relaxed) + BY_DRIVER.load(Ordering::Relaxed)
+    seats::launches()
 }
 
 /// What a step is told by.
@@ -214,7 +224,7 @@ pub(super) enum Source {
 
 /// What a step is told by, now.
 pub(super) fn source() -> Source {
-    match ANCHOR.load(Ordering::Relaxed) {
+    match BOARD.anchor.load(Ordering::Relaxed) {
         0 => Source::None,
         MARKS => Source::Marks,
         _ => Source::Anchor,
@@ -224,7 +234,7 @@ pub(super) fn source() -> Source {
 /// Does each rank give a step the same number: by marks, or by launches through the runtime's library? (Through the driver alone XLA launches, which shares out among
 /// ranks what it tries out first, and each launch of that counts.)
 pub(super) fn do_ranks_agree() -> bool {
-    source() == Source::Marks || HAS_RUNTIME.load(Ordering::Relaxed)
+    source() == Source::Marks || BOARD.has_runtime.load(Ordering::Relaxed)
 }
 
 /// Number of the last step that has begun.
@@ -310,7 +320,7 @@ impl Search {
             self.was_none = BREAKS.load(Ordering::Relaxed) * 2 > since;
             forget();
         }
-        let launches = LAUNCHES.load(Ordering::Relaxed);
+        let launches = numbered();
         if self.looks.back().is_some_and(|l| launches < l.1) {
             self.looks.clear(); // they are numbered anew
         }
@@ -348,7 +358,7 @@ fn find(launches: u64, before: u64, least: u64, begin_anew: bool) -> bool {
         false => _ = COUNTED.fetch_add(u64::from(found.times), Ordering::Relaxed),
     }
     LAST.store(0, Ordering::Relaxed);
-    ANCHOR.compare_exchange(0, found.address, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    BOARD.anchor.compare_exchange(0, found.address, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
 
 /// An anchor that has not come for this long, and for this many usual steps, is none any more, ns.
@@ -368,7 +378,7 @@ fn forget() {
         f.repeats.store(0, Ordering::Relaxed);
         f.times.store(0, Ordering::Relaxed);
     }
-    ANCHOR.store(0, Ordering::Release);
+    BOARD.anchor.store(0, Ordering::Release);
 }
 
 #[cfg(test)]
@@ -424,20 +434,21 @@ mod tests {
 
     #[test]
     fn launches_through_the_driver_number_steps_until_there_are_many_through_the_runtime() {
-        let numbers = || (LAUNCHES.load(Ordering::Relaxed), launches());
+        let mine = seats::mine(|| {});
+        let numbers = || (numbered(), launches());
         for function in [0x10, 0x20, 0x10] {
-            on_driver_launch(function);
+            on_driver_launch(mine, function);
         }
         assert_eq!(numbers(), (3, 3));
         for _ in 1..STRAYS {
-            on_launch(0x30); // a library's in a program of XLA's
+            on_launch(mine, 0x30); // a library's in a program of XLA's
         }
-        on_driver_launch(0x20);
+        on_driver_launch(mine, 0x20);
         assert_eq!(numbers(), (4, STRAYS + 3), "counted, and no more");
-        on_launch(0x30);
+        on_launch(mine, 0x30);
         assert_eq!(numbers(), (1, STRAYS + 4), "numbers begin anew, launches do not");
-        on_driver_launch(0x10);
-        on_launch(0x30);
+        on_driver_launch(mine, 0x10);
+        on_launch(mine, 0x30);
         assert_eq!(numbers(), (2, STRAYS + 6));
     }
 

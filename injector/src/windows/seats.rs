@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// HOT
+//! What a launch reads and writes. It writes a seat that its thread has alone, without a locked instruction (each takes 20 cycles, and more where another
+//! thread wrote the line last): who wants to know adds the seats up. It reads [`BOARD`], which hardly ever changes.
+//!
+//! The first [`OWN`] threads that launch have seats of their own, for the life of the process; all later ones share one, with locked instructions. (More seats
+//! would make adding up dearer: while steps are looked for each launch does it, for its number.)
+
+use std::sync::atomic::{
+    compiler_fence, fence, AtomicBool, AtomicU32, AtomicU64, AtomicU8, AtomicUsize, Ordering,
+};
+
+use crate::thread_block;
+
+/// Two cache lines: processors fetch them in pairs.
+#[repr(align(128))]
+pub(super) struct Board {
+    /// The gate is closed (`gate`).
+    pub(super) closed: AtomicBool,
+    /// What is to be done at the gate.
+    pub(super) wanted: AtomicU8,
+    /// Who closes the gate has a barrier on every thread: none is needed here.
+    pub(super) has_barriers: AtomicBool,
+    /// Steps are numbered by launches through the runtime's library (`step_clock`).
+    pub(super) has_runtime: AtomicBool,
+    /// Steps are to be told.
+    pub(super) learns: AtomicBool,
+    /// The function that comes once a step.
+    pub(super) anchor: AtomicUsize,
+}
+
+pub(super) static BOARD: Board = Board {
+    closed: AtomicBool::new(false),
+    wanted: AtomicU8::new(0),
+    has_barriers: AtomicBool::new(false),
+    has_runtime: AtomicBool::new(false),
+    learns: AtomicBool::new(false),
+    anchor: AtomicUsize::new(0),
+};
+
+/// Threads with a seat of their own: those of a program that launch are its main one, and one a device for the backward pass.
+const OWN: usize = 8;
+static SEATS: [Seat; OWN] = [const { Seat::new() }; OWN];
+static SHARED: Seat = Seat::new();
+/// Threads that have launched.
+static THREADS: AtomicU32 = AtomicU32::new(0);
+
+#[repr(align(128))]
+struct Seat {
+    /// How many launches its thread is inside of (one, but where a library's function launches by another one that is led to us, too).
+    inside: AtomicU32,
+    /// Launches that number the steps, and others (`step_clock`).
+    numbering: AtomicU64,
+    others: AtomicU64,
+}
+
+impl Seat {
+    const fn new() -> Seat {
+        Seat { inside: AtomicU32::new(0), numbering: AtomicU64::new(0), others: AtomicU64::new(0) }
+    }
+}
+
+/// The calling thread's seat: it stays on that thread.
+#[derive(Clone, Copy)]
+pub(super) struct Mine {
+    seat: &'static Seat,
+    is_shared: bool,
+}
+
+/// The calling thread's seat; at its first launch it takes one, and `first` is called.
+#[inline]
+pub(super) fn mine(first: impl FnOnce()) -> Mine {
+    let number = match thread_block::with(|b| b.seat.get()) {
+        0 => take(first),
+        number => number,
+    };
+    match SEATS.get(usize::from(number) - 1) {
+        Some(seat) => Mine { seat, is_shared: false },
+        None => Mine { seat: &SHARED, is_shared: true },
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn take(first: impl FnOnce()) -> u8 {
+    let before = THREADS.fetch_add(1, Ordering::Relaxed) as usize;
+    let number = before.min(OWN) as u8 + 1;
+    thread_block::with(|b| b.seat.set(number));
+    first();
+    number
+}
+
+/// Threads that have launched.
+pub(super) fn threads() -> usize {
+    THREADS.load(Ordering::Relaxed) as usize
+}
+
+impl Mine {
+    /// One more launch that numbers the steps.
+    #[inline]
+    pub(super) fn count(self) {
+        self.add(&self.seat.numbering);
+    }
+
+    /// One more launch that does not.
+    #[inline]
+    pub(super) fn count_other(self) {
+        self.add(&self.seat.others);
+    }
+
+    #[inline]
+    fn add(self, counter: &AtomicU64) {
+        if self.is_shared {
+            counter.fetch_add(1, Ordering::Relaxed);
+        } else {
+            // no other thread writes it
+            counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// The thread is inside of one more launch. From here on whoever closes the gate sees that, or [`Board::closed`], read next, is seen here.
+    #[inline]
+    pub(super) fn enter(self) {
+        let inside = &self.seat.inside;
+        if self.is_shared {
+            inside.fetch_add(1, Ordering::Relaxed);
+        } else {
+            inside.store(inside.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
+        // Acquire, and `closed` is read and written sequentially consistent: who closed the gate before there were barriers is seen to have
+        if BOARD.has_barriers.load(Ordering::Acquire) {
+            compiler_fence(Ordering::SeqCst);
+        } else {
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// The thread has come out of one launch.
+    #[inline]
+    pub(super) fn leave(self) {
+        let inside = &self.seat.inside;
+        // Release: pairs with the Acquire in `anyone_inside`
+        if self.is_shared {
+            inside.fetch_sub(1, Ordering::Release);
+        } else {
+            inside.store(inside.load(Ordering::Relaxed) - 1, Ordering::Release);
+        }
+    }
+}
+
+fn taken() -> impl Iterator<Item = &'static Seat> {
+    SEATS.iter().take(threads()).chain([&SHARED])
+}
+
+/// Is any thread inside of a launch?
+pub(super) fn is_anyone_inside() -> bool {
+    SEATS.iter().chain([&SHARED]).any(|s| s.inside.load(Ordering::Acquire) != 0)
+}
+
+/// In a child that was forked: nobody of the parent's threads is here.
+pub(super) fn in_child() {
+    SEATS.iter().chain([&SHARED]).for_each(|s| s.inside.store(0, Ordering::Relaxed));
+}
+
+/// Launches so far that numbered the steps.
+pub(super) fn numbering() -> u64 {
+    taken().map(|s| s.numbering.load(Ordering::Relaxed)).sum()
+}
+
+/// All launches so far.
+pub(super) fn launches() -> u64 {
+    taken().map(|s| s.numbering.load(Ordering::Relaxed) + s.others.load(Ordering::Relaxed)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_beyond_the_seats_share_one_and_every_launch_counts() {
+        const THREADS: usize = OWN + 4;
+        const EACH: u64 = 10_000;
+        let firsts = AtomicU32::new(0);
+        let launch = |n: u64| {
+            for i in 0..n {
+                let mine = mine(|| _ = firsts.fetch_add(1, Ordering::Relaxed));
+                if i % 2 == 0 {
+                    mine.count();
+                } else {
+                    mine.count_other();
+                }
+                mine.enter();
+                mine.leave();
+            }
+        };
+        let barrier = std::sync::Barrier::new(THREADS);
+        std::thread::scope(|s| {
+            for _ in 0..THREADS {
+                s.spawn(|| {
+                    launch(1);
+                    barrier.wait();
+                    launch(EACH);
+                });
+            }
+        });
+        let all = THREADS as u64;
+        assert_eq!((launches(), numbering()), (all * (EACH + 1), all * (EACH / 2 + 1)));
+        assert_eq!(
+            (threads(), firsts.load(Ordering::Relaxed), is_anyone_inside()),
+            (THREADS, all as u32, false)
+        );
+    }
+}
