@@ -239,6 +239,11 @@ impl Recorder {
         }
     }
 
+    /// Is everything recorded as it is: the program wants that, and there are no windows?
+    fn records_all(&self) -> bool {
+        self.capture.is_wanted() && self.windows.record_all()
+    }
+
     /// The header, in the image; the file follows as fast as its disk lets it.
     fn stand(&mut self) {
         self.header.segments_used = self.store.begun();
@@ -343,9 +348,9 @@ pub(crate) fn run() {
     if let Some(recorder) = RECORDER.lock().as_mut() {
         recorder.stand();
         writer::offer(&mut recorder.store, &recorder.header);
+        control::tell(recorder.records_all());
     }
     control::start();
-    let (mut control, mut polled_at) = (None, 0);
     let mut pause = pace::SHORTEST_MS;
     loop {
         let ms = if buffers::under_pressure() { pace::SHORTEST_MS } else { pause };
@@ -362,16 +367,7 @@ pub(crate) fn run() {
             if let Some((from, to)) = returned {
                 recorder.returned(from, to);
             }
-            let now = clock::monotonic();
-            // (asking for a client makes the kernel set up a socket for it first)
-            if now.saturating_sub(polled_at) >= MIRROR_PERIOD {
-                polled_at = now;
-                control = control.or_else(control::take);
-                let all = recorder.capture.is_wanted() && recorder.windows.record_all();
-                if let Some(control) = &mut control {
-                    control.poll(now, all);
-                }
-            }
+            control::tell(recorder.records_all());
             recorder.round();
             pause = recorder.callers.period(recorder.pace.pause_ms(clock::monotonic()));
         }

@@ -196,6 +196,7 @@ fn report(deadline: Instant) {
     let Some(recorder) = guard.as_mut() else { return };
     recorder.round();
     recorder.close(clock::monotonic());
+    control::end();
     // the file may have a quarter of the time that is left: where its disk does not answer, what is in memory makes the report
     let left = deadline.saturating_duration_since(Instant::now());
     let answers = writer::finish(&mut recorder.store, &recorder.header, Instant::now() + left / 4);

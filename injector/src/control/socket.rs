@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! A Unix socket of ours that never waits, and that is looked at before each use: a program that closes all descriptors
-//! and opens its own gets our number.
+//! A Unix socket of ours that never waits. Where its thread has no descriptors of its own (`descriptors`), it is looked at before each use: a program that
+//! closes all descriptors and opens its own gets our number.
 
 use std::fmt::Display;
 use std::io;
@@ -15,6 +15,15 @@ use crate::descriptors::{identity_of, out_of_the_way};
 
 /// Who is let in between two looks; more wait in front or are refused by the kernel.
 const BACKLOG: i32 = 8;
+
+/// Waits until something is to be read of one of them, or for so long, ns. `false`: the kernel does not wait for so many (`RLIMIT_NOFILE`).
+pub(super) fn wait<'a>(sockets: impl Iterator<Item = &'a Socket>, longest: u64) -> bool {
+    let entry = |s: &Socket| libc::pollfd { fd: s.number(), events: libc::POLLIN, revents: 0 };
+    let mut entries: Vec<libc::pollfd> = sockets.filter(|s| s.is_ours()).map(entry).collect();
+    let ms = i32::try_from(longest.div_ceil(1_000_000)).unwrap_or(i32::MAX);
+    // SAFETY: valid entries, and how many.
+    unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, ms) >= 0 }
+}
 
 /// The descriptor, and which file it is.
 pub(super) struct Socket {
@@ -32,21 +41,23 @@ impl Drop for Socket {
 }
 
 impl Socket {
-    fn new(fd: i32) -> io::Result<Socket> {
+    /// `has_own`: the calling thread's numbers are its own.
+    fn new(fd: i32, has_own: bool) -> io::Result<Socket> {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: a descriptor we just made and nobody else owns.
-        let fd = out_of_the_way(unsafe { OwnedFd::from_raw_fd(fd) });
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let fd = if has_own { fd } else { out_of_the_way(fd) };
         let identity = identity_of(fd.as_raw_fd()).ok_or_else(io::Error::last_os_error)?;
         Ok(Socket { fd: ManuallyDrop::new(fd), identity })
     }
 
     /// Listens under `name` in a folder.
-    pub(super) fn listen(folder: &Path, name: &str) -> io::Result<Socket> {
+    pub(super) fn listen(folder: &Path, name: &str, has_own: bool) -> io::Result<Socket> {
         let flags = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: takes numbers.
-        let socket = Socket::new(unsafe { libc::socket(libc::AF_UNIX, flags, 0) })?;
+        let socket = Socket::new(unsafe { libc::socket(libc::AF_UNIX, flags, 0) }, has_own)?;
         // the file is made with these bits: it is open to nobody else at any moment, whatever the umask, which is the
         // whole process's
         // SAFETY: our own descriptor.
@@ -70,26 +81,31 @@ impl Socket {
         self.fd.as_raw_fd()
     }
 
-    fn is_ours(&self) -> bool {
+    pub(super) fn is_ours(&self) -> bool {
         identity_of(self.number()) == Some(self.identity)
     }
 
-    /// Has anybody come? (`accept` takes the program's lowest free number for a moment, also where nobody has.)
+    /// Has anybody come? (`accept` takes the lowest free number for a moment, also where nobody has.)
     fn has_caller(&self) -> bool {
         let mut p = libc::pollfd { fd: self.number(), events: libc::POLLIN, revents: 0 };
         // SAFETY: one valid pollfd, no waiting.
         unsafe { libc::poll(&mut p, 1, 0) == 1 && p.revents & libc::POLLIN != 0 }
     }
 
-    /// Who came, if anybody did.
-    pub(super) fn accept(&self) -> Option<Socket> {
+    /// Who came, if anybody did; an error where somebody did and cannot be let in.
+    pub(super) fn accept(&self, has_own: bool) -> io::Result<Option<Socket>> {
         if !self.is_ours() || !self.has_caller() {
-            return None;
+            return Ok(None);
         }
         let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         let nobody = std::ptr::null_mut();
         // SAFETY: our own descriptor, which does not wait; no address is asked for.
-        Socket::new(unsafe { libc::accept4(self.number(), nobody, nobody.cast(), flags) }).ok()
+        let came =
+            Socket::new(unsafe { libc::accept4(self.number(), nobody, nobody.cast(), flags) }, has_own);
+        match came {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            came => came.map(Some),
+        }
     }
 
     /// Is the other end a process of our effective user, as the kernel saw when it connected?

@@ -57,6 +57,7 @@ fn the_recording_is_open_among_descriptors_of_its_writers_own() {
     let is_recording = |to: &String| to.contains(".gpr");
     let of_the_program = open(Path::new(&format!("/proc/{}", running.pid())));
     assert!(!of_the_program.iter().any(is_recording), "{of_the_program:?}");
+    assert!(!of_the_program.iter().any(|to| to.starts_with("socket:")), "{of_the_program:?}");
     let of_the_writer = open(&thread(running.pid(), "gapprobe-file"));
     assert!(of_the_writer.len() == 1 && of_the_writer.iter().all(is_recording), "{of_the_writer:?}");
     // and nothing of the program's is kept open by those who have their own
