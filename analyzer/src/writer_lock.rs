@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A lock on a recording that its writer holds as long as it lives: whoever can open the file can tell whether the process is there, whatever
+//! A lock on a recording, or a trace that is being written, that its writer holds as long as it lives: whoever can open the file can tell whether the process is there, whatever
 //! namespaces of pids or of time it is in, and whether it has become another program (`exec`). The kernel lets go of it.
 //!
 //! An open file description's own lock (`fcntl(2)`, Linux 3.15), on a byte that no recording has; `flock`, by which those who report a recording keep out
@@ -7,6 +7,7 @@
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
+use std::path::Path;
 
 use trace::header::sources::WRITER_LOCK;
 use trace::Header;
@@ -29,6 +30,11 @@ fn lock() -> libc::flock {
 pub fn take(file: &impl AsRawFd) -> bool {
     // SAFETY: an open descriptor, and a description of the lock.
     unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &lock()) == 0 }
+}
+
+/// Does anybody hold that of the file at this path, for certain?
+pub(crate) fn is_held_at(path: &Path) -> bool {
+    File::open(path).is_ok_and(|file| is_held(&file) == Some(true))
 }
 
 /// Does anybody hold it? `None`: that cannot be told.

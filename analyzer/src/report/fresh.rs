@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use trace::place::unfinished_result;
 
-use crate::alive;
+use crate::{alive, writer_lock};
 
 /// O_NOFOLLOW, the same number on x86-64 and AArch64 Linux but for the octal digit (asm-generic, arm64).
 #[cfg(target_arch = "aarch64")]
@@ -93,6 +93,8 @@ impl Fresh {
             .custom_flags(O_NOFOLLOW)
             .open(&temporary)?;
         files.push(temporary.clone());
+        // (best effort: a process in another namespace of time takes it for a dead one's otherwise)
+        writer_lock::take(&file);
         Ok((Fresh { temporary, path }, file))
     }
 

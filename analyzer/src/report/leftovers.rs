@@ -26,7 +26,7 @@ use trace::place::{parse_control_socket, parse_unfinished, NEW, PART, RECORDING,
 use trace::Header;
 
 use crate::alive::{boot_id, life, pid_namespace, user, Life};
-use crate::knock;
+use crate::{knock, writer_lock};
 
 /// Entries of a directory looked at: a readdir of so many takes a few milliseconds on a local disk.
 const MOST: usize = 10_000;
@@ -49,7 +49,9 @@ pub(super) fn results(directory: &Path, deadline: Option<Instant>) {
             Some(o) if (Some(o.boot), o.namespace) == here => life(&o) == Life::Ended,
             _ => is_old(entry),
         };
-        if left && entry.metadata().is_ok_and(|m| Some(m.uid()) == user) {
+        // (pids and start times of another namespace of time say that it is over)
+        let is_left = left && !writer_lock::is_held_at(&entry.path());
+        if is_left && entry.metadata().is_ok_and(|m| Some(m.uid()) == user) {
             let _ = fs::remove_file(entry.path()); // somebody else did: fine
         }
     });
@@ -72,7 +74,7 @@ pub fn recordings(folder: &Path, deadline: Option<Instant>) {
             Some(o) => life(&o) == Life::Ended,
             None => is_old(entry),
         };
-        if !left {
+        if !left || writer_lock::is_held_at(&entry.path()) {
             return;
         }
         let (path, named) = (entry.path(), folder.join(recording));
@@ -201,6 +203,10 @@ mod tests {
             fs::write(dir.join(name), "x").unwrap();
         }
         two_days_ago(&dir.join(&old));
+        // by its pid it is over: another namespace of time; it writes on
+        let written = part("gapprobe-e.json.gz", &Owner { start: 6, ..dead });
+        let writer = File::create(dir.join(&written)).unwrap();
+        assert!(writer_lock::take(&writer));
         fs::create_dir(dir.join(part("gapprobe-folder", &dead))).unwrap();
         results(&dir, None);
         let left = names(&dir);
@@ -208,12 +214,15 @@ mod tests {
             let gone = *name == all[1] || *name == old;
             assert_eq!(left.contains(name), !gone, "{name}: {left:?}");
         }
+        assert!(left.contains(&written), "somebody writes it: {left:?}");
+        drop(writer);
         two_days_ago(&dir.join(&all[0]));
         two_days_ago(&dir.join(&all[5]));
         results(&dir, None);
         let left = names(&dir);
         assert!(left.contains(&all[0]), "of a living process, however old: {left:?}");
         assert!(!left.contains(&all[5]), "nobody's, and old: {left:?}");
+        assert!(!left.contains(&written), "nobody writes it any more: {left:?}");
         fs::remove_dir_all(&dir).unwrap();
     }
 

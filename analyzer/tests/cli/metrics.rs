@@ -132,7 +132,7 @@ fn the_textfile_holds_the_figures_of_each_process_with_rank_world_and_job() {
     };
     assert_eq!(samples["gapprobe_processes"], 1.0);
     assert_eq!(get("gapprobe_recording", ""), 1.0);
-    assert_eq!(get("gapprobe_step_seconds", r#",quantile="0.5""#), 0.005);
+    assert_eq!(get("gapprobe_step_seconds", r#",percentile="50""#), 0.005);
     assert!((get("gapprobe_gpu_busy_ratio", r#",device="0""#) - 0.8).abs() < 0.001);
     let shares = samples.iter().filter(|s| s.0.starts_with("gapprobe_gpu_time_ratio{"));
     let (count, sum) = shares.fold((0, 0.0), |(n, sum), s| (n + 1, sum + s.1));

@@ -143,7 +143,8 @@ impl Mine {
         if self.is_shared {
             inside.fetch_sub(1, Ordering::Release);
         } else {
-            inside.store(inside.load(Ordering::Relaxed) - 1, Ordering::Release);
+            // (0 in a child that was forked inside of a launch: `in_child`)
+            inside.store(inside.load(Ordering::Relaxed).saturating_sub(1), Ordering::Release);
         }
     }
 }

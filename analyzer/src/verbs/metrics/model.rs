@@ -138,10 +138,10 @@ pub(super) fn families(all: &[Watched], took: Duration) -> Vec<Family> {
     f.new_one(
         ("gapprobe_step_seconds", "s", Gauge),
         "Step time: median and 90th percentile.",
-        &["quantile"],
+        &["percentile"],
         |w| {
             let f = w.figures.as_ref();
-            let both = [("0.5", f.and_then(|f| f.step_ns)), ("0.9", f.and_then(|f| f.p90_ns))];
+            let both = [("50", f.and_then(|f| f.step_ns)), ("90", f.and_then(|f| f.p90_ns))];
             both.into_iter().filter_map(|(q, ns)| Some((vec![q.to_owned()], seconds(ns?)))).collect()
         },
         all,
