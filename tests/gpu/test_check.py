@@ -318,17 +318,18 @@ class Workers(CannedRun):
 
 
 class Outside(CannedRun):
-    def judge(self, code=0, count=20, losses=None, cause="LAUNCH"):
+    def judge(self, code=0, count=20, losses=None, cause="LAUNCH", kernels=20 * 2766):
         self.plan.rows.clear()
-        summary = {"steps": {"count": count}, "losses": losses or {}, "verdict": {"cause": cause}}
+        summary = {"steps": {"count": count}, "losses": losses or {}, "verdict": {"cause": cause}, "devices": [{"steady_kernels": kernels}]}
         outside.judge(self.plan, "mlp_eager", 1, code, summary if code == 0 else None, "no process 4")
         return [r["result"] for r in self.plan.rows]
 
     def test_what_was_asked_for_comes_whole_and_right(self):
-        self.assertEqual(self.judge(), [PASS] * 3)
-        self.assertEqual(self.judge(count=12), [FAIL, PASS, PASS])
-        self.assertEqual(self.judge(losses={"dropped": 3}), [PASS, FAIL, PASS])
-        self.assertEqual(self.judge(cause="SYNC"), [PASS, PASS, FAIL])
+        self.assertEqual(self.judge(), [PASS] * 4)
+        self.assertEqual(self.judge(count=12), [FAIL, PASS, PASS, PASS])
+        self.assertEqual(self.judge(losses={"dropped": 3}), [PASS, FAIL, PASS, PASS])
+        self.assertEqual(self.judge(kernels=153), [PASS, PASS, FAIL, PASS])
+        self.assertEqual(self.judge(cause="SYNC"), [PASS, PASS, PASS, FAIL])
         self.assertEqual(self.judge(code=9), [FAIL])
 
     def test_a_program_that_does_not_end_as_without_us_is_harmed(self):

@@ -6,12 +6,14 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use analyzer::analysis::{Step, StepSource};
 use analyzer::kernels::KernelTable;
 use analyzer::line::long;
 use analyzer::live::{complete_to, Standing};
 use analyzer::plural::counted;
 use analyzer::report::{self, ReportOptions};
 use analyzer::run::Span;
+use analyzer::timeline::Observed;
 use analyzer::visible::word;
 use analyzer::{load_window, steps, Run, Window};
 use trace::control::{Answer, Request, Standing as Told, MOST_MS};
@@ -78,6 +80,11 @@ const STEPS: u32 = 20;
 const LONGEST: Duration = Duration::from_secs(60);
 /// What lies before the window is looked at for the period of the launches, ns.
 const CONTEXT: u64 = 3_000_000_000;
+/// Steps that nothing but a period in the launches tells are believed once so much was observed, ns: within one step its layers, or an optimizer's launches for each
+/// parameter, have a period, too (H100: 20 steps of 0.17 ms were told in one of 47 ms). As long as a step's anchor has to come evenly (`injector/src/windows/step_clock.rs`).
+const UNBROKEN: u64 = 2_000_000_000;
+/// And where they may be parts of longer ones all the same, once so much was.
+const DOUBTED: u64 = 10_000_000_000;
 /// Between two looks at the recording: CUPTI delivers every 250 ms.
 const LOOK: Duration = Duration::from_millis(250);
 /// How long records may take after the window's end: a flush, a round, a write.
@@ -210,11 +217,11 @@ impl Capture<'_> {
             if let Some(wanted) = self.steps().filter(|_| complete > self.begin) {
                 let looked = Instant::now();
                 let found = self.find(source, Span::new(self.begin, complete.min(until)))?;
-                if let Some(cut) = found.first(wanted) {
+                if let Some(cut) = found.first(wanted).filter(|_| found.is_settled) {
                     return Ok(cut);
                 }
                 seen = found.spans.len();
-                let left = found.median.saturating_mul((wanted - seen) as u64);
+                let left = found.median.saturating_mul(wanted.saturating_sub(seen) as u64);
                 // not more than a quarter of the time with looking, and not before the rest can be there
                 pause = LOOK.max(looked.elapsed() * 3).max(Duration::from_nanos(left.min(5_000_000_000)));
             }
@@ -320,10 +327,13 @@ impl Capture<'_> {
         let run = load(self.target, source, &window)?;
         let valid = Span::new(run.header.valid_from.max(run.header.start_monotonic), span.end);
         let found = steps::find(&run, &KernelTable::new(&run), valid);
-        let begin = |s: &analyzer::analysis::Step| s.span.start.min(s.host.start);
+        let observed = Observed::new(valid, &run.blind).total();
+        let enough = if found.may_be_parts { DOUBTED } else { UNBROKEN };
+        let is_settled = found.source != StepSource::Period || observed >= enough;
+        let begin = |s: &Step| s.span.start.min(s.host.start);
         let inside = found.steps.iter().filter(|s| begin(s) >= span.start && s.span.end <= span.end);
         let spans = inside.map(|s| Span::new(begin(s), s.span.end)).collect();
-        Ok(Found { spans, median: found.median_ns })
+        Ok(Found { spans, median: found.median_ns, is_settled })
     }
 
     fn header(&self, source: &FileSource) -> Result<Header, Failure> {
@@ -405,6 +415,8 @@ struct Found {
     /// From its mark (or first operation) to its end on the GPU, each.
     spans: Vec<Span>,
     median: u64,
+    /// They are steps, not parts of one.
+    is_settled: bool,
 }
 
 impl Found {

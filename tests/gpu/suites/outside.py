@@ -19,6 +19,7 @@ RUNS = {
     "mlp_eager": ("mlp_eager", ["--form", "slow", "--steps", "600"], ("LAUNCH", "LAUNCH-OPTIMIZER")),
     "graph": ("window_steps", ["graph", "--ms", "15000", "--clocks", "2000"], None),
 }
+EAGER_KERNELS = 2700  # a step of mlp_eager, or more (2,766)
 GRAPH_KERNELS = 101  # a step: a graph of 100 kernel nodes, and one kernel (window_steps.cu)
 TRAINS_S = 4  # before it is asked
 EACH_S = 60
@@ -41,8 +42,8 @@ def judge(plan, name, turn, code, summary, err):
     title = f"{name}, capture {turn}"
     if code != 0 or summary is None:
         return plan.row(NAME, f"{title}: comes", FAIL, f"exit {code}: {err[-200:]!r}")
-    steps = (summary.get("steps") or {}).get("count")
-    plan.row(NAME, f"{title}: steps", steps is not None and abs(steps - STEPS) <= 1, f"{steps} steps, {(summary.get('steps') or {}).get('source')}", f"{STEPS} ±1")
+    steps = (summary.get("steps") or {}).get("count") or 0
+    plan.row(NAME, f"{title}: steps", abs(steps - STEPS) <= 1, f"{steps} steps, {(summary.get('steps') or {}).get('source')}", f"{STEPS} ±1")
     lost = {k: v for k, v in (summary.get("losses") or {}).items() if v}
     plan.row(NAME, f"{title}: losses", not lost, lost or "none", "none")
     right = RUNS[name][2]
@@ -50,6 +51,9 @@ def judge(plan, name, turn, code, summary, err):
     if right is None:
         kernels = (summary.get("totals") or {}).get("kernels")
         return plan.row(NAME, f"{title}: kernels", INFO, f"{kernels}; {GRAPH_KERNELS} a step; {verdict.get('cause')}")
+    kernels, steady = ((summary.get("devices") or [{}])[0]).get("steady_kernels", 0), steps - ((summary.get("steps") or {}).get("warm_up") or 0)
+    # (c074a64: the first quarter of a second held layers of one step, and they were told as 20 steps)
+    plan.row(NAME, f"{title}: whole steps", steady > 0 and kernels / steady >= EAGER_KERNELS, f"{kernels} kernels in {steady} steady steps", f">= {EAGER_KERNELS} each")
     return plan.row(NAME, f"{title}: verdict", verdict.get("cause") in right, f"{verdict.get('cause')} {verdict.get('confidence')} {verdict.get('text')}",
                     " or ".join(right))
 

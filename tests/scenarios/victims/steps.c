@@ -2,7 +2,7 @@
 // link: -lcudart -lcuda
 // A training loop as a framework has it: LAYERS pairs of kernels a step, one at the end that comes once, now and then a wait.
 //
-// usage: steps STEPS LAYERS HOST_US [SLOW_FROM SLOW_US [SLOW_STEPS]] [g | u | t | a | q | c | p]
+// usage: steps STEPS LAYERS HOST_US [SLOW_FROM SLOW_US [SLOW_STEPS]] [g | u | t | a | q | c | p | l]
 //   HOST_US    sleep of the host in each step
 //   SLOW_FROM  from this step on the host sleeps SLOW_US, for SLOW_STEPS steps (all that follow)
 //   g          another thread captures, instantiates and replays CUDA graphs all the while
@@ -11,6 +11,7 @@
 //   a          the host runs ahead: it never waits, and kernels take ten times as long
 //   q          as a, with kernels half as long
 //   p          as a, with a copy in front of each step, on a stream of its own that waits for nothing
+//   l          steps are not marked and long: a quarter of the host's time lies behind each layer, and as many other kernels at the end take as long
 //   c          as a, and the program has the first half of each twenty steps recorded (by its own time, not the GPU's)
 // Prints "launched N".
 #include "gapprobe.h"
@@ -51,7 +52,7 @@ static void *graphs(void *unused) {
 
 int main(int argc, char **argv) {
     if (argc < 4) {
-        fprintf(stderr, "usage: steps STEPS LAYERS HOST_US [SLOW_FROM SLOW_US [SLOW_STEPS]] [g | u | t | a | q | c | p]\n");
+        fprintf(stderr, "usage: steps STEPS LAYERS HOST_US [SLOW_FROM SLOW_US [SLOW_STEPS]] [g | u | t | a | q | c | p | l]\n");
         return 2;
     }
     long steps = atol(argv[1]), layers = atol(argv[2]), host_us = atol(argv[3]), launched = 0;
@@ -59,12 +60,13 @@ int main(int argc, char **argv) {
          slow_us = argc > 5 ? atol(argv[5]) : 0;
     long slow_steps = argc > 6 ? atol(argv[6]) : steps;
     int with_graphs = strcmp(argv[argc - 1], "g") == 0, twice = strcmp(argv[argc - 1], "t") == 0;
-    int marked = strcmp(argv[argc - 1], "u") != 0 && !twice;
+    int lasts = strcmp(argv[argc - 1], "l") == 0;
+    int marked = strcmp(argv[argc - 1], "u") != 0 && !twice && !lasts;
     int switched = strcmp(argv[argc - 1], "c") == 0, fetches = strcmp(argv[argc - 1], "p") == 0;
     int quick = strcmp(argv[argc - 1], "q") == 0, ahead = strcmp(argv[argc - 1], "a") == 0 || quick || switched || fetches;
     int us = quick ? 50 : ahead ? 100 : 10;
     pthread_t thread;
-    void *up = kernel("up", us), *down = kernel("down", us), *update = kernel("update", 2 * us);
+    void *up = kernel("up", us), *down = kernel("down", us), *update = kernel("update", 2 * us), *loss = kernel("loss", us);
     CHECK(cudaSetDevice(0));
     node = kernel("node", 2);
     cudaStream_t side;
@@ -82,6 +84,15 @@ int main(int argc, char **argv) {
         for (long layer = 0; layer < layers; layer++) {
             launch(up, NULL);
             launch(down, NULL);
+            if (lasts) usleep(host_us / 4);
+        }
+        if (lasts) launch(loss, NULL);
+        launched += lasts;
+        for (long n = 0; lasts && n < layers; n++) {
+            launch(update, NULL);
+            launch(node, NULL);
+            launched += 2;
+            usleep(host_us / 4);
         }
         if (with_graphs) {
             struct config config = {{1, 1, 1}, {1, 1, 1}, 0, NULL, NULL, 0};
