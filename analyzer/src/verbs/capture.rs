@@ -80,10 +80,11 @@ const STEPS: u32 = 20;
 const LONGEST: Duration = Duration::from_secs(60);
 /// What lies before the window is looked at for the period of the launches, ns.
 const CONTEXT: u64 = 3_000_000_000;
-/// Steps that nothing but a period in the launches tells are believed once so much was observed, ns: within one step its layers, or an optimizer's launches for each
-/// parameter, have a period, too (H100: 20 steps of 0.17 ms were told in one of 47 ms). As long as a step's anchor has to come evenly (`injector/src/windows/step_clock.rs`).
+/// Steps that nothing but a period in the launches tells are believed once they followed each other for so long without one of another kind, ns: within one step
+/// its layers, or an optimizer's launches for each parameter, have a period, too, until they end (H100: 20 steps of 0.17 ms were told in one of 47 ms). As long
+/// as a step's anchor has to come evenly (`injector/src/windows/step_clock.rs`).
 const UNBROKEN: u64 = 2_000_000_000;
-/// And where they may be parts of longer ones all the same, once so much was.
+/// Else, or where they may be parts of longer ones all the same, once so much was observed, ns.
 const DOUBTED: u64 = 10_000_000_000;
 /// Between two looks at the recording: CUPTI delivers every 250 ms.
 const LOOK: Duration = Duration::from_millis(250);
@@ -327,9 +328,9 @@ impl Capture<'_> {
         let run = load(self.target, source, &window)?;
         let valid = Span::new(run.header.valid_from.max(run.header.start_monotonic), span.end);
         let found = steps::find(&run, &KernelTable::new(&run), valid);
-        let observed = Observed::new(valid, &run.blind).total();
-        let enough = if found.may_be_parts { DOUBTED } else { UNBROKEN };
-        let is_settled = found.source != StepSource::Period || observed >= enough;
+        let is_settled = found.source != StepSource::Period
+            || !found.may_be_parts && unbroken(&found.steps) >= UNBROKEN
+            || Observed::new(valid, &run.blind).total() >= DOUBTED;
         let begin = |s: &Step| s.span.start.min(s.host.start);
         let inside = found.steps.iter().filter(|s| begin(s) >= span.start && s.span.end <= span.end);
         let spans = inside.map(|s| Span::new(begin(s), s.span.end)).collect();
@@ -411,6 +412,18 @@ fn up_to_now(header: &Header, time: Duration) -> Cut {
     Cut { valid, why: text, unobserved, ..Cut::default() }
 }
 
+/// How long alike steps follow each other at most, ns.
+fn unbroken(steps: &[Step]) -> u64 {
+    let follows = |a: &Step, b: &Step| !b.odd && b.span.start.saturating_sub(a.span.end) <= a.span.ns();
+    let stretches = steps.chunk_by(follows);
+    let of = |s: &[Step]| {
+        // (the first one of a stretch may be of another kind)
+        let from = if s.first()?.odd { s.first()?.span.end } else { s.first()?.span.start };
+        Some(s.last()?.span.end.saturating_sub(from))
+    };
+    stretches.filter_map(of).max().unwrap_or(0)
+}
+
 struct Found {
     /// From its mark (or first operation) to its end on the GPU, each.
     spans: Vec<Span>,
@@ -431,5 +444,32 @@ impl Found {
     fn cut(&self, steps: &[Span]) -> Option<Cut> {
         let valid = Span::new(steps.first()?.start, steps.last()?.end);
         Some(Cut { valid, margin: self.median, ..Cut::default() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_follow_each_other_until_one_of_another_kind_or_a_hole() {
+        let step = |start: u64, end: u64, odd: bool| Step {
+            span: Span::new(start, end),
+            host: Span::new(start, end),
+            number: 0,
+            warm_up: false,
+            odd,
+        };
+        let layers = |from: u64| (0..240).map(move |n| step(from + n * 10, from + n * 10 + 10, false));
+        // an optimizer's launches of two steps, with all the rest of the second one between
+        let mut steps: Vec<Step> = layers(0).collect();
+        steps.push(step(2400, 9000, true));
+        steps.extend(layers(9000));
+        assert_eq!(unbroken(&steps), 2400);
+        let mut whole: Vec<Step> = (0..20).map(|n| step(n * 100, n * 100 + 100, n == 0)).collect();
+        assert_eq!(unbroken(&whole), 1900, "the first one is warm-up");
+        whole.drain(5..8);
+        assert_eq!(unbroken(&whole), 1200, "between windows nothing is known");
+        assert_eq!(unbroken(&[]), 0);
     }
 }
