@@ -34,15 +34,21 @@ pub(crate) fn leave_the_programs(keep: Option<u32>) -> bool {
     is_own
 }
 
-/// The same where the kernel has no such call: a copy of the table, whose descriptors are closed.
+/// The numbers that are open; `None`: the kernel does not tell.
+fn numbers() -> Option<Vec<u32>> {
+    let entries = std::fs::read_dir("/proc/thread-self/fd").ok()?;
+    Some(entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect())
+}
+
+/// The same where the kernel has no such call: a copy of the table, whose descriptors are closed. Not where nobody can tell which they are: a copy that
+/// stays open would keep a pipe of the program's from ending.
 fn close_one_by_one(keep: Option<u32>) -> bool {
+    let Some(before) = numbers() else { return false };
     // SAFETY: gives the calling thread a table of its own.
     if unsafe { libc::unshare(libc::CLONE_FILES) } != 0 {
         return false;
     }
-    let entries = std::fs::read_dir("/proc/thread-self/fd").into_iter().flatten().flatten();
-    let numbers: Vec<u32> = entries.filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
-    for number in numbers.into_iter().filter(|n| Some(*n) != keep) {
+    for number in numbers().unwrap_or(before).into_iter().filter(|n| Some(*n) != keep) {
         // SAFETY: of this thread's own table; the folder's own, which is in the list too, is closed already.
         unsafe { libc::close(number as i32) };
     }

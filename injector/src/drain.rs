@@ -31,7 +31,7 @@ use crate::recording::writer;
 use crate::store::Store;
 use crate::threads::Signal;
 use crate::ticks::Keeper;
-use crate::windows::{Around, Windows};
+use crate::windows::{gate, Around, Windows};
 use crate::{clock, control, flush, hostpool, lifecycle, losses, stopped};
 
 /// Between two looks at how fast records come, ns.
@@ -359,6 +359,7 @@ pub(crate) fn run() {
         if lifecycle::get() == lifecycle::State::Inert {
             return;
         }
+        gate::settle();
         let returned = arbiter::try_to_return();
         if let Some(recorder) = RECORDER.lock().as_mut() {
             if recorder.header.state != state::RECORDING {

@@ -11,15 +11,16 @@ use std::sync::atomic::{fence, AtomicBool, Ordering};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use trace::control::{Answer, Refusal, Request, Standing, MOST_BYTES};
-use trace::place;
-
 use crate::drain::{self, RECORDER};
 use crate::threads::spawn_quietly;
 use crate::{clock, descriptors, lifecycle, program, recording};
 
+mod client;
+mod place;
 mod socket;
 
+use client::Client;
+use place::Place;
 use socket::Socket;
 
 /// Who may be connected at once; more are turned away.
@@ -30,8 +31,8 @@ const PATIENCE: u64 = 5_000_000_000;
 /// Between two looks whether the socket is still there, ns.
 const LOOK: u64 = 5_000_000_000;
 
-/// Where there are no descriptors to wait with.
-const INSTEAD: Duration = Duration::from_millis(50);
+/// Between two answers; and where there are no descriptors to wait with.
+const INSTEAD: Duration = Duration::from_millis(20);
 
 /// The process ends: there is to be no socket.
 static IS_OVER: AtomicBool = AtomicBool::new(false);
@@ -65,6 +66,8 @@ fn run() {
         control.poll(clock::monotonic(), IS_ALL.load(Ordering::Relaxed));
         control.wait(clock::monotonic());
         control.stand(clock::monotonic());
+        // a client that asks and asks is answered so often, and no oftener
+        std::thread::sleep(INSTEAD);
     }
 }
 
@@ -76,7 +79,7 @@ fn unheard(why: &str) {
 
 /// The socket and who is connected.
 struct Control {
-    folder: PathBuf,
+    place: Place,
     /// The calling thread has descriptors of its own.
     has_own: bool,
     listener: Socket,
@@ -89,23 +92,15 @@ struct Control {
     is_full: bool,
 }
 
-struct Client {
-    socket: Socket,
-    line: [u8; MOST_BYTES],
-    used: usize,
-    /// When it connected, or asked something last.
-    since: u64,
-    /// It holds recording on until then; 0: not.
-    holds_until: u64,
-}
-
 impl Control {
     /// Listens in the recording's private folder, which is ours alone.
     fn open(folder: &Path, has_own: bool) -> io::Result<Control> {
+        let place = Place::new(folder);
+        let listener = listen(&place, has_own)?;
         Ok(Control {
-            folder: folder.to_owned(),
+            place,
             has_own,
-            listener: listen(folder, has_own)?,
+            listener,
             looked_at: 0,
             clients: [const { None }; MOST_CLIENTS],
             holds: false,
@@ -123,7 +118,7 @@ impl Control {
             std::thread::sleep(INSTEAD);
             return;
         }
-        let ends = clients().map(|c| c.holds_until.max(c.since.saturating_add(PATIENCE)));
+        let ends = clients().map(Client::stays_until);
         let until = ends.chain([now.saturating_add(LOOK)]).min().unwrap_or(now);
         let all = [&self.listener].into_iter().chain(clients().map(|c| &c.socket));
         if !socket::wait(all, until.saturating_sub(now)) {
@@ -131,16 +126,15 @@ impl Control {
         }
     }
 
-    /// Listens anew where somebody has removed the socket, or the program has closed it.
+    /// Listens anew where somebody has removed the socket, or the program has closed it. Not from within another root (`chroot`), whose paths are others.
     fn stand(&mut self, now: u64) {
-        if now.saturating_sub(self.looked_at) < LOOK || IS_OVER.load(Ordering::SeqCst) {
+        let is_due = now.saturating_sub(self.looked_at) >= LOOK;
+        if !is_due || IS_OVER.load(Ordering::SeqCst) || !self.place.is_reached() {
             return;
         }
         self.looked_at = now;
-        let is_gone =
-            |path: &PathBuf| path.symlink_metadata().is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
-        if !self.listener.is_ours() || PATH.get().is_some_and(is_gone) {
-            if let Ok(listener) = listen(&self.folder, self.has_own) {
+        if self.place.is_empty() || !self.listener.is_ours() {
+            if let Ok(listener) = listen(&self.place, self.has_own) {
                 self.listener = listener;
             }
         }
@@ -155,7 +149,7 @@ impl Control {
             let Ok(Some(socket)) = came else { break };
             let free = self.clients.iter_mut().find(|c| c.is_none());
             if let (Some(free), true) = (free, socket.is_of_our_user()) {
-                *free = Some(Client { socket, line: [0; MOST_BYTES], used: 0, since: now, holds_until: 0 });
+                *free = Some(Client::new(socket, now));
             }
         }
         for at in 0..MOST_CLIENTS {
@@ -178,75 +172,15 @@ impl Control {
     }
 }
 
-/// A socket in the folder, under this process's name. The folder is made where it is gone; it must be ours alone.
-fn listen(folder: &Path, has_own: bool) -> io::Result<Socket> {
-    let _is_ours = recording::folders::open_private(folder).ok_or(io::ErrorKind::PermissionDenied)?;
-    let name = place::control_socket(&recording::folders::owner());
-    let path = folder.join(&name);
-    let listener = match Socket::listen(folder, &name, has_own) {
-        // of the program that this process was before it called exec
-        Err(e) if e.kind() == io::ErrorKind::AddrInUse => {
-            std::fs::remove_file(&path)?;
-            Socket::listen(folder, &name, has_own)?
-        }
-        listening => listening?,
-    };
-    let _ = PATH.set(path); // once a process
-                            // of a program that has begun to end meanwhile: whoever comes second sees the other
+fn listen(place: &Place, has_own: bool) -> io::Result<Socket> {
+    let listener = place.listen(has_own)?;
+    let _ = PATH.set(place.path.clone()); // once a process
+                                          // a program that has begun to end meanwhile: whoever comes second sees the other
     fence(Ordering::SeqCst);
     if IS_OVER.load(Ordering::SeqCst) {
         remove();
     }
     Ok(listener)
-}
-
-impl Client {
-    /// Where the line ends that came and was not answered yet.
-    fn line_end(&self) -> Option<usize> {
-        self.line.iter().take(self.used).position(|b| *b == b'\n')
-    }
-
-    /// Reads what is there and answers one line; `false`: the connection is over. `held`: somebody holds recording on.
-    fn serve(&mut self, now: u64, wanted: bool, held: bool) -> bool {
-        let room = self.line.get_mut(self.used..).unwrap_or(&mut []);
-        match self.socket.receive(room) {
-            Some(0) => return false,
-            Some(n) => self.used += n,
-            None if self.socket.is_broken() => return false,
-            None => {}
-        }
-        let Some(end) = self.line_end() else {
-            if self.used == MOST_BYTES {
-                let _ = self.socket.send(&Answer::Refused(Refusal::TooLong)); // it is closed anyway
-                return false;
-            }
-            let waits = self.holds_until > now || now.saturating_sub(self.since) < PATIENCE;
-            return waits;
-        };
-        let request = Request::parse(self.line.get(..=end).unwrap_or(&[]));
-        self.line.copy_within(end + 1..self.used, 0);
-        self.used -= end + 1;
-        self.since = now;
-        let others = held && self.holds_until <= now;
-        let standing = |held: bool| match (wanted, held) {
-            (true, _) => Standing::On,
-            (false, true) => Standing::Held,
-            (false, false) => Standing::Off,
-        };
-        let answer = match request {
-            Ok(Request::Status) => Answer::Is(standing(held)),
-            Ok(Request::Record(ms)) => {
-                self.holds_until = now.saturating_add(ms.saturating_mul(1_000_000));
-                Answer::Recording(now)
-            }
-            Ok(Request::Release) => {
-                self.holds_until = 0;
-                Answer::Is(standing(others))
-            }
-            Err(why) => Answer::Refused(why),
-        };
-        self.socket.send(&answer) && request.is_ok()
-    }
 }
 
 /// The process ends: nobody is answered any more. COLD.

@@ -3,6 +3,8 @@ use super::*;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
+use trace::control::{Answer, Standing, MOST_BYTES};
+use trace::place::control_socket;
 
 const S: u64 = 1_000_000_000;
 
@@ -17,8 +19,7 @@ fn folder(name: &str) -> PathBuf {
 }
 
 fn connect(folder: &Path) -> UnixStream {
-    let stream =
-        UnixStream::connect(folder.join(place::control_socket(&recording::folders::owner()))).unwrap();
+    let stream = UnixStream::connect(folder.join(control_socket(&recording::folders::owner()))).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     stream
 }
@@ -34,7 +35,7 @@ fn recording_is_held_on_until_released_or_the_time_is_up_or_the_client_is_gone()
     let _alone = ALONE.lock();
     let folder = folder("held");
     let mut control = Control::open(&folder, false).unwrap();
-    let socket = folder.join(place::control_socket(&recording::folders::owner()));
+    let socket = folder.join(control_socket(&recording::folders::owner()));
     let mode = std::fs::symlink_metadata(socket).unwrap();
     assert!(mode.file_type().is_socket());
     assert_eq!(mode.permissions().mode() & 0o777, 0o600);
@@ -103,7 +104,7 @@ fn one_that_somebody_removed_comes_again() {
     let _alone = ALONE.lock();
     let folder = folder("removed");
     let mut control = Control::open(&folder, false).unwrap();
-    let socket = folder.join(place::control_socket(&recording::folders::owner()));
+    let socket = folder.join(control_socket(&recording::folders::owner()));
     control.stand(LOOK);
     std::fs::remove_file(&socket).unwrap();
     control.stand(2 * LOOK - 1);
@@ -126,6 +127,37 @@ fn one_that_somebody_removed_comes_again() {
     assert_eq!(std::fs::read_dir(&other).unwrap().count(), 0);
     std::fs::remove_file(&folder).unwrap();
     std::fs::remove_dir(other).unwrap();
+}
+
+/// What is seen of another root is another file system: nothing is looked for there, nothing made.
+#[test]
+fn behind_a_chroot_it_stays_as_it_is() {
+    let _alone = ALONE.lock();
+    let folder = folder("chroot");
+    let mut control = Control::open(&folder, false).unwrap();
+    let jail = folder.join("jail");
+    std::fs::create_dir_all(jail.join(folder.strip_prefix("/").unwrap().parent().unwrap())).unwrap();
+    let to = std::ffi::CString::new(jail.to_str().unwrap()).unwrap();
+    let may = std::thread::scope(|s| {
+        let jailed = s.spawn(|| {
+            // SAFETY: this thread's own root from here on, and only where that may be had.
+            let may =
+                unsafe { libc::unshare(libc::CLONE_FS) } == 0 && unsafe { libc::chroot(to.as_ptr()) } == 0;
+            if may {
+                control.stand(LOOK);
+            }
+            may
+        });
+        jailed.join().unwrap()
+    });
+    if may {
+        let inside = jail.join(folder.strip_prefix("/").unwrap());
+        assert!(!inside.exists(), "nothing is made in the jail");
+    } else {
+        eprintln!("skipped: only root may chroot");
+    }
+    (&connect(&folder)).write_all(b"gapprobe/1 status\n").unwrap();
+    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]

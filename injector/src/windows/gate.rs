@@ -15,7 +15,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{fence, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use super::seats::{self, Mine, BOARD};
+use super::seats::{self, Mine, BOARD, FENCED, TURNING, UNFENCED};
 use super::sync_clock;
 use crate::cupti::arbiter;
 use crate::guard::guard;
@@ -183,8 +183,9 @@ pub(super) fn are_unseen(all: &Launches) -> bool {
     !is_possible() && all.recorded >= TELLING && few
 }
 
-/// This is to be done as soon as it can be.
+/// This is to be done as soon as it can be. By the drain thread.
 pub(crate) fn want(job: u8) {
+    turn();
     if BOARD.wanted.load(Ordering::Relaxed) & job == 0 {
         PAUSE.store(SHORTEST_PAUSE, Ordering::Relaxed);
         NOT_BEFORE.store(0, Ordering::Relaxed);
@@ -219,7 +220,8 @@ pub(crate) fn from_aside() {
 /// In a child that was forked: nobody of the parent's threads is here.
 pub(crate) fn in_child() {
     BOARD.wanted.store(0, Ordering::Relaxed);
-    BOARD.has_barriers.store(false, Ordering::Relaxed);
+    HAS_BARRIERS.store(false, Ordering::Relaxed);
+    BOARD.fences.store(FENCED, Ordering::Relaxed);
     BOARD.closed.store(false, Ordering::Relaxed);
     seats::in_child();
 }
@@ -292,24 +294,51 @@ fn membarrier(command: c_int) -> bool {
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }
 
-/// Asks the kernel, once, for barriers on all threads of this process. In a process with several threads that takes it some 10 ms (RCU): by the
-/// flush thread, for which nobody waits. Where it refuses, launches go on making their own.
+/// The kernel puts barriers on all threads of this process where it is asked to.
+static HAS_BARRIERS: AtomicBool = AtomicBool::new(false);
+
+/// Asks the kernel, once, whether it will. In a process with several threads that takes it some 10 ms (RCU): by the flush thread, for which nobody
+/// waits. Where it refuses, launches go on making their own.
 fn ask_for_barriers() {
     static ASKED: AtomicBool = AtomicBool::new(false);
     if !ASKED.swap(true, Ordering::Relaxed) && membarrier(REGISTER_PRIVATE_EXPEDITED) {
-        BOARD.has_barriers.store(true, Ordering::SeqCst);
+        HAS_BARRIERS.store(true, Ordering::Release);
+    }
+}
+
+/// Has every launch make a barrier of its own from now on: the gate is to be closed. By the drain thread, not by the program's that closes it: a program may have
+/// forbidden itself what it does not know of (seccomp), after we asked for it.
+fn turn() {
+    if BOARD.fences.load(Ordering::Relaxed) != UNFENCED {
+        return;
+    }
+    BOARD.fences.store(TURNING, Ordering::SeqCst);
+    // who is about to launch has either entered already, and that is seen from here on, or makes a barrier
+    if !membarrier(PRIVATE_EXPEDITED) {
+        HAS_BARRIERS.store(false, Ordering::Release);
+        // (a store that was not seen for so long is none: whoever is interrupted has made a barrier, too)
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    BOARD.fences.store(FENCED, Ordering::SeqCst);
+}
+
+/// Launches go without barriers while nobody wants to close the gate. Once a round, by the drain thread.
+pub(crate) fn settle() {
+    if BOARD.wanted.load(Ordering::Acquire) != 0 {
+        turn(); // (it was wanted again while it was being done)
+        return;
+    }
+    // open behind that and unwanted still: what was left to do stands there before it opens
+    let is_open = !BOARD.closed.load(Ordering::SeqCst) && BOARD.wanted.load(Ordering::Acquire) == 0;
+    if is_open && HAS_BARRIERS.load(Ordering::Acquire) {
+        BOARD.fences.store(UNFENCED, Ordering::SeqCst);
     }
 }
 
 /// The gate was closed: from here on every thread sees that before it is inside, or is seen to be inside. `false`: not so this time.
 fn all_see_it() -> bool {
     fence(Ordering::SeqCst);
-    if !BOARD.has_barriers.load(Ordering::SeqCst) || membarrier(PRIVATE_EXPEDITED) {
-        return true;
-    }
-    // (by the next attempt, 2 ms from now at least, whoever launches has seen this)
-    BOARD.has_barriers.store(false, Ordering::SeqCst);
-    false
+    BOARD.fences.load(Ordering::SeqCst) == FENCED
 }
 
 /// Is nobody inside any more?
@@ -357,7 +386,7 @@ mod tests {
     use super::*;
 
     /// In each round one thread enters and another one closes the gate, at the same moment: one of them has to see the other. (Without what orders them in
-    /// `Mine::enter` and `all_see_it` neither does in some of 300,000 rounds.)
+    /// `Mine::enter`, `turn` and `all_see_it` neither does in some of 300,000 rounds.)
     fn meet(has_barriers: bool, rounds: u64) {
         static READY: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
         static SAW_IT_CLOSED: AtomicBool = AtomicBool::new(false);
@@ -373,7 +402,7 @@ mod tests {
             }
             (0..(round >> (4 * me)) % 16).for_each(|n| _ = std::hint::black_box(n));
         };
-        BOARD.has_barriers.store(has_barriers, Ordering::SeqCst);
+        HAS_BARRIERS.store(has_barriers, Ordering::SeqCst);
         let unseen = std::thread::scope(|s| {
             s.spawn(|| {
                 let mine = seat();
@@ -388,7 +417,9 @@ mod tests {
             let mut unseen = 0;
             for round in 1..=rounds {
                 seats::is_anyone_inside(); // (its line is not the other thread's alone, whose store takes longer)
+                settle();
                 begin(1, 2 * round);
+                turn();
                 BOARD.closed.store(true, Ordering::SeqCst);
                 let saw_somebody = !all_see_it() || seats::is_anyone_inside();
                 begin(1, 2 * round + 1);
@@ -403,9 +434,11 @@ mod tests {
     #[test]
     fn nobody_is_inside_while_it_is_closed_by_barriers() {
         ask_for_barriers();
-        assert!(BOARD.has_barriers.load(Ordering::SeqCst), "this kernel has no membarrier");
+        assert!(HAS_BARRIERS.load(Ordering::SeqCst), "this kernel has no membarrier");
         meet(true, 500_000);
-        assert!(BOARD.has_barriers.load(Ordering::SeqCst), "the kernel has made them");
+        settle();
+        let is_unfenced = BOARD.fences.load(Ordering::SeqCst) == UNFENCED;
+        assert!(HAS_BARRIERS.load(Ordering::SeqCst) && is_unfenced, "the kernel has made them");
     }
 
     #[test]

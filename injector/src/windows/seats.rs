@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // HOT
 //! What a launch reads and writes. It writes a seat that its thread has alone, without a locked instruction (each takes 20 cycles, and more where another
-//! thread wrote the line last): who wants to know adds the seats up. It reads [`BOARD`], which hardly ever changes.
+//! thread wrote the line last): who wants to know adds the seats up, and who wants to close the gate asks for barriers first (`gate::turn`). It reads [`BOARD`], which hardly ever changes.
 //!
 //! The first [`OWN`] threads that launch have seats of their own, for the life of the process; all later ones share one, with locked instructions. (More seats
 //! would make adding up dearer: while steps are looked for each launch does it, for its number.)
@@ -19,8 +19,8 @@ pub(super) struct Board {
     pub(super) closed: AtomicBool,
     /// What is to be done at the gate.
     pub(super) wanted: AtomicU8,
-    /// Who closes the gate has a barrier on every thread: none is needed here.
-    pub(super) has_barriers: AtomicBool,
+    /// Does a launch make a barrier of its own ([`FENCED`], [`UNFENCED`], [`TURNING`]: `gate::turn`)?
+    pub(super) fences: AtomicU8,
     /// Steps are numbered by launches through the runtime's library (`step_clock`).
     pub(super) has_runtime: AtomicBool,
     /// Steps are to be told.
@@ -29,10 +29,17 @@ pub(super) struct Board {
     pub(super) anchor: AtomicUsize,
 }
 
+/// Launches make barriers, and everybody's before has been seen: the gate may be closed.
+pub(super) const FENCED: u8 = 0;
+/// Launches make none: nobody wants to close it.
+pub(super) const UNFENCED: u8 = 1;
+/// Launches make barriers from now on.
+pub(super) const TURNING: u8 = 2;
+
 pub(super) static BOARD: Board = Board {
     closed: AtomicBool::new(false),
     wanted: AtomicU8::new(0),
-    has_barriers: AtomicBool::new(false),
+    fences: AtomicU8::new(FENCED),
     has_runtime: AtomicBool::new(false),
     learns: AtomicBool::new(false),
     anchor: AtomicUsize::new(0),
@@ -127,10 +134,10 @@ impl Mine {
         } else {
             inside.store(inside.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         }
-        // Acquire, and `closed` is read and written sequentially consistent: who closed the gate before there were barriers is seen to have
-        if BOARD.has_barriers.load(Ordering::Acquire) {
-            compiler_fence(Ordering::SeqCst);
-        } else {
+        // whoever has the kernel put a barrier on every thread finds the store before it, or has this load behind it
+        compiler_fence(Ordering::SeqCst);
+        // Acquire, and `closed` is written and read sequentially consistent: who closed the gate before launches went without barriers is seen to have
+        if BOARD.fences.load(Ordering::Acquire) != UNFENCED {
             fence(Ordering::SeqCst);
         }
     }

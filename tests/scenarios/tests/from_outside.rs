@@ -274,6 +274,22 @@ fn a_socket_that_somebody_removes_comes_again() {
     running.finish();
 }
 
+/// 50,000 answers a second took a core and two fifths of the program's launches.
+#[test]
+fn a_client_that_asks_and_asks_is_answered_some_fifty_times_a_second() {
+    let running = start("1000", &[]);
+    let script = "import socket, sys, time; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); n = 0
+end = time.monotonic() + 2
+while time.monotonic() < end: s.sendall(b'gapprobe/1 status\\n'); s.recv(100); n += 1
+print(n)";
+    let asked = Command::new("python3").args(["-c", script]).arg(sockets(&running).remove(0)).output();
+    let (code, answers, talk) = said(&asked.expect("python3"));
+    let answers: u32 = answers.trim().parse().unwrap_or(0);
+    assert!(code == 0 && (4..=110).contains(&answers), "{answers} in two seconds: {talk}");
+    let run = running.finish();
+    assert_eq!((run.ending(), run.launched()), (0, 10_000), "{}", run.stderr);
+}
+
 #[test]
 fn another_user_is_not_answered() {
     // SAFETY: takes nothing, cannot fail.
