@@ -31,8 +31,8 @@ const PATIENCE: u64 = 5_000_000_000;
 /// Between two looks whether the socket is still there, ns.
 const LOOK: u64 = 5_000_000_000;
 
-/// Between two answers; and where there are no descriptors to wait with.
-const INSTEAD: Duration = Duration::from_millis(20);
+/// Between two answers, whoever asks and asks.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// The process ends: there is to be no socket.
 static IS_OVER: AtomicBool = AtomicBool::new(false);
@@ -66,8 +66,7 @@ fn run() {
         control.poll(clock::monotonic(), IS_ALL.load(Ordering::Relaxed));
         control.wait(clock::monotonic());
         control.stand(clock::monotonic());
-        // a client that asks and asks is answered so often, and no oftener
-        std::thread::sleep(INSTEAD);
+        std::thread::sleep(PAUSE);
     }
 }
 
@@ -108,22 +107,17 @@ impl Control {
         })
     }
 
-    /// Waits until somebody comes or says something, or a client's time is up, or it is time to look after the socket.
+    /// Waits until somebody comes or says something, or a client's time is up, or it is time to look after the socket. Not where that cannot be had: nobody more may
+    /// be let in, or the kernel does not wait for so many (`RLIMIT_NOFILE`).
     fn wait(&self, now: u64) {
         let clients = || self.clients.iter().flatten();
-        if clients().any(|c| c.line_end().is_some()) {
-            return;
-        }
-        if self.is_full {
-            std::thread::sleep(INSTEAD);
+        if self.is_full || clients().any(|c| c.line_end().is_some()) {
             return;
         }
         let ends = clients().map(Client::stays_until);
         let until = ends.chain([now.saturating_add(LOOK)]).min().unwrap_or(now);
         let all = [&self.listener].into_iter().chain(clients().map(|c| &c.socket));
-        if !socket::wait(all, until.saturating_sub(now)) {
-            std::thread::sleep(INSTEAD);
-        }
+        socket::wait(all, until.saturating_sub(now));
     }
 
     /// Listens anew where somebody has removed the socket, or the program has closed it. Not from within another root (`chroot`), whose paths are others.
@@ -175,7 +169,8 @@ impl Control {
 fn listen(place: &Place, has_own: bool) -> io::Result<Socket> {
     let listener = place.listen(has_own)?;
     let _ = PATH.set(place.path.clone()); // once a process
-                                          // a program that has begun to end meanwhile: whoever comes second sees the other
+
+    // the program may have begun to end meanwhile: whoever comes second sees the other
     fence(Ordering::SeqCst);
     if IS_OVER.load(Ordering::SeqCst) {
         remove();

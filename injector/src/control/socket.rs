@@ -16,13 +16,13 @@ use crate::descriptors::{identity_of, out_of_the_way};
 /// Who is let in between two looks; more wait in front or are refused by the kernel.
 const BACKLOG: i32 = 8;
 
-/// Waits until something is to be read of one of them, or for so long, ns. `false`: the kernel does not wait for so many (`RLIMIT_NOFILE`).
-pub(super) fn wait<'a>(sockets: impl Iterator<Item = &'a Socket>, longest: u64) -> bool {
+/// Waits until something is to be read of one of them, or for so long, ns, or not at all: see [`super::Control::wait`].
+pub(super) fn wait<'a>(sockets: impl Iterator<Item = &'a Socket>, longest: u64) {
     let entry = |s: &Socket| libc::pollfd { fd: s.number(), events: libc::POLLIN, revents: 0 };
     let mut entries: Vec<libc::pollfd> = sockets.filter(|s| s.is_ours()).map(entry).collect();
     let ms = i32::try_from(longest.div_ceil(1_000_000)).unwrap_or(i32::MAX);
     // SAFETY: valid entries, and how many.
-    unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, ms) >= 0 }
+    unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, ms) };
 }
 
 /// The descriptor, and which file it is.

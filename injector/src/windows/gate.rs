@@ -388,13 +388,13 @@ mod tests {
     /// In each round one thread enters and another one closes the gate, at the same moment: one of them has to see the other. (Without what orders them in
     /// `Mine::enter`, `turn` and `all_see_it` neither does in some of 300,000 rounds.)
     fn meet(has_barriers: bool, rounds: u64) {
-        static READY: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
-        static SAW_IT_CLOSED: AtomicBool = AtomicBool::new(false);
+        let _alone = seats::alone();
+        let (ready, saw_it_closed) = ([const { AtomicU64::new(0) }; 2], AtomicBool::new(false));
         // both begin the round at once, but for a delay that differs
         let begin = |me: usize, round: u64| {
-            READY[me].store(round, Ordering::Release);
+            ready[me].store(round, Ordering::Release);
             let mut turns = 0u32;
-            while READY[1 - me].load(Ordering::Acquire) < round {
+            while ready[1 - me].load(Ordering::Acquire) < round {
                 turns += 1;
                 if turns % 1000 == 0 {
                     std::thread::yield_now();
@@ -403,13 +403,14 @@ mod tests {
             (0..(round >> (4 * me)) % 16).for_each(|n| _ = std::hint::black_box(n));
         };
         HAS_BARRIERS.store(has_barriers, Ordering::SeqCst);
+        BOARD.fences.store(FENCED, Ordering::SeqCst);
         let unseen = std::thread::scope(|s| {
             s.spawn(|| {
                 let mine = seat();
                 for round in 1..=rounds {
                     begin(0, 2 * round);
                     mine.enter();
-                    SAW_IT_CLOSED.store(BOARD.closed.load(Ordering::SeqCst), Ordering::Relaxed);
+                    saw_it_closed.store(BOARD.closed.load(Ordering::SeqCst), Ordering::Relaxed);
                     begin(0, 2 * round + 1);
                     mine.leave();
                 }
@@ -423,22 +424,19 @@ mod tests {
                 BOARD.closed.store(true, Ordering::SeqCst);
                 let saw_somebody = !all_see_it() || seats::is_anyone_inside();
                 begin(1, 2 * round + 1);
-                unseen += u64::from(!saw_somebody && !SAW_IT_CLOSED.load(Ordering::Relaxed));
+                unseen += u64::from(!saw_somebody && !saw_it_closed.load(Ordering::Relaxed));
                 BOARD.closed.store(false, Ordering::SeqCst);
             }
             unseen
         });
         assert_eq!(unseen, 0, "rounds of {rounds} in which neither saw the other");
+        assert_eq!(HAS_BARRIERS.load(Ordering::SeqCst), has_barriers, "the kernel has made them");
     }
 
     #[test]
     fn nobody_is_inside_while_it_is_closed_by_barriers() {
-        ask_for_barriers();
-        assert!(HAS_BARRIERS.load(Ordering::SeqCst), "this kernel has no membarrier");
+        assert!(membarrier(REGISTER_PRIVATE_EXPEDITED), "this kernel has no membarrier");
         meet(true, 500_000);
-        settle();
-        let is_unfenced = BOARD.fences.load(Ordering::SeqCst) == UNFENCED;
-        assert!(HAS_BARRIERS.load(Ordering::SeqCst) && is_unfenced, "the kernel has made them");
     }
 
     #[test]

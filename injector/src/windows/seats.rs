@@ -180,12 +180,27 @@ pub(super) fn launches() -> u64 {
     taken().map(|s| s.numbering.load(Ordering::Relaxed) + s.others.load(Ordering::Relaxed)).sum()
 }
 
+/// For tests in one process: nobody else launches meanwhile, and nobody has.
+#[cfg(test)]
+pub(super) fn alone() -> parking_lot::MutexGuard<'static, ()> {
+    static ALONE: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
+    let alone = ALONE.lock();
+    for seat in SEATS.iter().chain([&SHARED]) {
+        seat.inside.store(0, Ordering::SeqCst);
+        seat.numbering.store(0, Ordering::SeqCst);
+        seat.others.store(0, Ordering::SeqCst);
+    }
+    THREADS.store(0, Ordering::SeqCst);
+    alone
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn threads_beyond_the_seats_share_one_and_every_launch_counts() {
+        let _alone = alone();
         const THREADS: usize = OWN + 4;
         const EACH: u64 = 10_000;
         let firsts = AtomicU32::new(0);

@@ -434,6 +434,7 @@ mod tests {
 
     #[test]
     fn launches_through_the_driver_number_steps_until_there_are_many_through_the_runtime() {
+        let _alone = seats::alone();
         let mine = seats::mine(|| {});
         let numbers = || (numbered(), launches());
         for function in [0x10, 0x20, 0x10] {

@@ -148,7 +148,7 @@ fn a_long_recording_that_grows_while_it_is_read_is_not_cut_off() {
 
 #[test]
 fn where_the_program_has_it_switched_off_recording_is_on_for_the_window_alone() {
-    let mut running = start("1500", &[("GAPPROBE_CAPTURE", "profiler")]);
+    let mut running = start("2500", &[("GAPPROBE_CAPTURE", "profiler")]);
     assert!(running.wait_for(|_| true));
     std::thread::sleep(Duration::from_millis(500));
     assert_eq!(standing(&running), "off");
@@ -167,9 +167,10 @@ fn where_the_program_has_it_switched_off_recording_is_on_for_the_window_alone() 
         std::thread::sleep(Duration::from_millis(20));
     }
     let run = running.finish();
-    assert_eq!((run.ending(), run.launched()), (0, 15_000), "{}", run.stderr);
+    assert_eq!((run.ending(), run.launched()), (0, 25_000), "{}", run.stderr);
+    // (steps by a period alone are looked at for two seconds)
     let kernels = run.recorded().kernels().len();
-    assert!((200..7_500).contains(&kernels), "{kernels} of 15000: those of the window");
+    assert!((200..15_000).contains(&kernels), "{kernels} of 25000: those of the window");
 }
 
 #[test]
@@ -282,7 +283,10 @@ fn a_client_that_asks_and_asks_is_answered_some_fifty_times_a_second() {
 end = time.monotonic() + 2
 while time.monotonic() < end: s.sendall(b'gapprobe/1 status\\n'); s.recv(100); n += 1
 print(n)";
-    let asked = Command::new("python3").args(["-c", script]).arg(sockets(&running).remove(0)).output();
+    // (an address has no room for a long path)
+    let socket = sockets(&running).remove(0);
+    let (folder, name) = (socket.parent().expect("a folder"), socket.file_name().expect("a name"));
+    let asked = Command::new("python3").args(["-c", script]).arg(name).current_dir(folder).output();
     let (code, answers, talk) = said(&asked.expect("python3"));
     let answers: u32 = answers.trim().parse().unwrap_or(0);
     assert!(code == 0 && (4..=110).contains(&answers), "{answers} in two seconds: {talk}");
