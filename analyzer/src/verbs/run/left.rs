@@ -18,8 +18,8 @@ use crate::verbs::recordings::{self, FileSource, Found};
 use crate::verbs::recover::{self, Known};
 use crate::verbs::talk;
 
-/// A process that was killed at the end of the run may take so long to be gone: its memory is taken down first.
-const PATIENCE: Duration = Duration::from_millis(300);
+/// A process that was killed at the end of the run may take so long to be gone: its memory is taken down first (more than 0.3 s where two cores are busy).
+const PATIENCE: Duration = Duration::from_secs(2);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(5);
 
