@@ -269,6 +269,12 @@ impl Capture<'_> {
         let why = match (self.steps(), ended) {
             (_, true) => Some("the program ended meanwhile: this is what it did until then".to_owned()),
             _ if valid.ns() == 0 => Some(self.nothing().to_owned()),
+            (Some(wanted), false) if seen >= wanted => {
+                let time = self.longest().as_secs_f64();
+                Some(format!(
+                    "what repeats was not seen for long enough in {time} s to be taken for steps: this is all of that time (--seconds waits longer)"
+                ))
+            }
             (Some(wanted), false) => {
                 let seen = if seen == 0 { "no step".to_owned() } else { counted(seen as u64, "step") };
                 let time = self.longest().as_secs_f64();

@@ -23,7 +23,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Told once: where `/proc` is gone later, the process's name is not known any more.
+    /// Made once: part of the process's name is told by `/proc`, which may be gone later.
     pub(super) fn new(folder: &Path) -> Place {
         let name = place::control_socket(&folders::owner());
         Place { folder: folder.to_owned(), path: folder.join(&name), name, root: root() }
