@@ -8,7 +8,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::html_page::looked_at;
+use crate::html_page::{looked_at, node_is_here};
 use crate::place::{code, err, out, Place};
 use crate::program::{Pose, Program};
 
@@ -92,6 +92,9 @@ fn texts(list: &Value) -> String {
 
 #[test]
 fn site_stack_workers_and_promise_stand_in_every_place() {
+    if !node_is_here() {
+        return;
+    }
     let place = Place::new("everywhere");
     for (name, file, bucket, frame) in KNOWN {
         let path = path(name);
@@ -141,6 +144,9 @@ fn site_stack_workers_and_promise_stand_in_every_place() {
 /// the wait.
 #[test]
 fn the_count_of_workers_the_line_and_the_promise_of_input_workers_stand_in_every_place() {
+    if !node_is_here() {
+        return;
+    }
     let place = Place::new("everywhere-workers");
     let file = place.out().join("workers.gprec");
     let (without, cpu) = starved_by_workers(&file);
@@ -190,6 +196,9 @@ fn the_count_of_workers_the_line_and_the_promise_of_input_workers_stand_in_every
 /// By how much the replay with nothing changed is off the measured steps stands beside what it promises, and only there.
 #[test]
 fn the_error_of_the_replay_stands_beside_what_it_promises() {
+    if !node_is_here() {
+        return;
+    }
     const WORDS: &str = "replay with nothing changed: ";
     let place = Place::new("everywhere-replay");
     let (mut longer, mut shorter) = (0, 0);

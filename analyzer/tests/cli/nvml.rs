@@ -9,7 +9,7 @@ use serde_json::Value;
 use trace::event::Gauge;
 use trace::{Event, Kind};
 
-use crate::html_page::looked_at;
+use crate::html_page::{looked_at, node_is_here};
 use crate::place::{out, recording, Place};
 
 /// Text of the screen and of the page, and the object.
@@ -24,6 +24,9 @@ fn shown(place: &Place, path: &str) -> (String, String, Value) {
 
 #[test]
 fn an_h200_that_waits_says_so() {
+    if !node_is_here() {
+        return;
+    }
     let place = Place::new("nvml-h200");
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/h200_gil.gprec.gz");
     let (screen, page, gauges) = shown(&place, &path.display().to_string());
@@ -42,6 +45,9 @@ fn an_h200_that_waits_says_so() {
 
 #[test]
 fn full_by_nvml_cool_and_throttled() {
+    if !node_is_here() {
+        return;
+    }
     // 300 steps of 1 ms, 600 us of each busy
     let bytes = recording(|b| {
         for n in 0..15u64 {

@@ -79,8 +79,9 @@ fn ours() -> Vec<(&'static str, &'static str, u32)> {
 
 #[test]
 fn every_number_is_the_same_in_every_release_that_has_it() {
+    let Some(wheels) = Wheel::all() else { return };
     let ours = ours();
-    for wheel in Wheel::all() {
+    for wheel in wheels {
         let theirs = enumerators(&wheel);
         let mut present = 0;
         for (prefix, name, number) in &ours {
@@ -97,7 +98,8 @@ fn every_number_is_the_same_in_every_release_that_has_it() {
 
 #[test]
 fn the_calls_every_trainer_makes_exist_from_the_oldest_release_on() {
-    let theirs = enumerators(&Wheel::of("11.8"));
+    let Some(wheel) = Wheel::of("11.8") else { return };
+    let theirs = enumerators(&wheel);
     for (name, number) in [
         ("CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000", 211),
         ("CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernelExC_v11060", 430),

@@ -115,8 +115,9 @@ fn numbers(wheel: &Wheel, name: &str, expressions: &[(String, String)]) -> Vec<(
 
 #[test]
 fn every_field_lies_where_the_headers_of_every_release_put_it() {
+    let Some(wheels) = Wheel::all() else { return };
     let mut checked = 0;
-    for wheel in Wheel::all() {
+    for wheel in wheels {
         let mut expressions = Vec::new();
         let mut expected = Vec::new();
         for form in FORMS {
@@ -139,7 +140,8 @@ fn every_field_lies_where_the_headers_of_every_release_put_it() {
 
 #[test]
 fn the_size_table_is_that_of_the_headers_of_every_release() {
-    for wheel in Wheel::all() {
+    let Some(wheels) = Wheel::all() else { return };
+    for wheel in wheels {
         let release = release_of(&wheel);
         let known: Vec<&Form> =
             FORMS.iter().filter(|form| record::size(form.kind, release).is_some()).collect();
@@ -161,6 +163,7 @@ fn the_size_table_is_that_of_the_headers_of_every_release() {
 
 #[test]
 fn callback_structs_are_those_of_every_release() {
+    let Some(wheels) = Wheel::all() else { return };
     macro_rules! offsets {
         ($($struct:ident { $($field:ident),* })*) => {
             vec![
@@ -179,7 +182,7 @@ fn callback_structs_are_those_of_every_release() {
         CUpti_ResourceData { context, resourceHandle, resourceDescriptor }
         CUpti_ModuleResourceData { moduleId, cubinSize, pCubin }
     };
-    for wheel in Wheel::all() {
+    for wheel in wheels {
         let expressions: Vec<(String, String)> = ours
             .iter()
             .map(|(what, expression, _)| (format!("{} {what}", wheel.release), (*expression).to_owned()))

@@ -27,7 +27,8 @@ pub(crate) fn functions(wheel: &Wheel) -> Cupti {
 
 #[test]
 fn every_release_has_what_we_require_and_the_optional_functions_of_its_age() {
-    for wheel in Wheel::all() {
+    let Some(wheels) = Wheel::all() else { return };
+    for wheel in wheels {
         let cupti = functions(&wheel);
         let release = release_of(&wheel);
         let since = |major, minor| release.is_at_least(major, minor);

@@ -76,6 +76,9 @@ fn child(release: &str, libcuda: &Libcuda) -> Output {
 }
 
 fn assert_walks(release: &str) {
+    if Wheel::of(release).is_none() {
+        return;
+    }
     let output = child(release, &Libcuda::stand_in());
     let said =
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -111,7 +114,8 @@ releases! {
 
 #[test]
 fn so_does_every_other_release_in_the_cache() {
-    for wheel in Wheel::all().iter().filter(|wheel| !REQUIRED.contains(&wheel.release.as_str())) {
+    let Some(wheels) = Wheel::all() else { return };
+    for wheel in wheels.iter().filter(|wheel| !REQUIRED.contains(&wheel.release.as_str())) {
         assert_walks(&wheel.release);
     }
 }
@@ -119,6 +123,9 @@ fn so_does_every_other_release_in_the_cache() {
 /// Why no `cupti*` function may be called before libcuda is mapped.
 #[test]
 fn without_a_driver_old_releases_walk_one_crashes_and_the_newest_refuses() {
+    if Wheel::all().is_none() {
+        return;
+    }
     let libcuda = Libcuda::absent();
     for release in ["11.8", "12.4", "12.9", "13.0"] {
         let output = child(release, &libcuda);
@@ -140,8 +147,8 @@ fn without_a_driver_old_releases_walk_one_crashes_and_the_newest_refuses() {
 #[test]
 #[ignore = "the other tests run it in a process of its own, with the release in the environment"]
 fn as_child() {
-    let release = std::env::var(RELEASE).expect("run by the other tests only");
-    let wheel = Wheel::of(&release);
+    let Ok(release) = std::env::var(RELEASE) else { return };
+    let wheel = Wheel::of(&release).expect("the other tests looked for it");
     let cupti = functions(&wheel);
 
     let mut version = 0;
