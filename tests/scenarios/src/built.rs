@@ -73,9 +73,12 @@ pub fn built() -> &'static Built {
         let newest = sources.iter().map(|s| newest(&root().join(s))).max().unwrap_or(0).to_string();
         if std::fs::read_to_string(&stamp).ok().as_ref() != Some(&newest) {
             must(Command::new(root().join("scripts/sim-build")).arg(&sim).env("CARGO_TARGET_DIR", &target));
-            for release in crate::RELEASES {
-                victims_of_ours(&sim.join(release), &victims.join(release));
-            }
+            std::thread::scope(|s| {
+                for release in crate::RELEASES {
+                    let (sim, victims) = (sim.join(release), victims.join(release));
+                    s.spawn(move || victims_of_ours(&sim, &victims));
+                }
+            });
             std::fs::write(&stamp, newest).expect("stamp");
         }
         Built { library, command, sim, victims, scratch }

@@ -24,21 +24,24 @@ fn soname(release: &str) -> String {
 fn built() -> &'static Path {
     static OUT: OnceLock<PathBuf> = OnceLock::new();
     OUT.get_or_init(|| {
-        let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("driver");
+        // the one that the scenarios use
+        let out = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("scenarios-sim");
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         // The tests' own target folder: the outer cargo holds no lock on it while tests run.
         let script =
             Command::new(here.join("../../scripts/sim-build")).arg(&out).output().expect("sim-build");
         assert!(script.status.success(), "{}", String::from_utf8_lossy(&script.stderr));
         let recorder = ["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"];
+        let new = out.join(format!("recorder.so.{}", std::process::id()));
         let gcc = Command::new("gcc")
             .args(recorder)
-            .arg(out.join("recorder.so"))
+            .arg(&new)
             .arg(here.join("tests/recorder.c"))
             .arg("-ldl")
             .output()
             .expect("gcc");
         assert!(gcc.status.success(), "{}", String::from_utf8_lossy(&gcc.stderr));
+        std::fs::rename(&new, out.join("recorder.so")).expect("a name");
         out
     })
 }
@@ -56,9 +59,11 @@ fn run(release: &str, victim: &[&str], settings: &[(&str, &str)]) -> Run {
     static SERIAL: AtomicU32 = AtomicU32::new(0);
     let out = built();
     let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
-    let (seen, truth) = (out.join(format!("seen.{serial}")), out.join(format!("truth.{serial}")));
-    // An earlier test run's file must not be taken for this one's.
-    let _ = std::fs::remove_file(&seen);
+    let own = |what: &str| {
+        let name = format!("{what}.{}.{serial}", std::process::id());
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+    };
+    let (seen, truth) = (own("seen"), own("truth"));
     let mut command = Command::new(out.join(release).join(victim[0]));
     command.args(&victim[1..]).env("LD_LIBRARY_PATH", out.join(release));
     command
@@ -69,6 +74,9 @@ fn run(release: &str, victim: &[&str], settings: &[(&str, &str)]) -> Run {
     let output = command.output().expect("victim");
     let lines = std::fs::read_to_string(&seen).unwrap_or_default().lines().map(String::from).collect();
     let bytes = std::fs::read(&truth).unwrap_or_default();
+    for file in [&seen, &truth] {
+        let _ = std::fs::remove_file(file); // a victim that was told to write none left none
+    }
     let text = bytes.split(|b| *b == 0).next().unwrap_or_default();
     let truth = text.split(|b| *b == b'\n').filter(|l| !l.is_empty());
     let truth = truth.filter_map(|line| serde_json::from_slice(line).ok()).collect();
