@@ -14,7 +14,7 @@ mod perfetto;
 #[allow(dead_code, reason = "one workload of it is used here")]
 mod fixture;
 
-use perfetto::{ask, number, scratch, Scratch, WRONG};
+use perfetto::{ask, is_here, number, scratch, Scratch, WRONG};
 
 /// Work of each device in islands of intervals that touch or overlap; an operation of no length is one of its own.
 const BY_DEVICE: &str = "with work as (
@@ -70,23 +70,35 @@ fn here(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(path)
 }
 
-#[test]
-fn torch_profilers_traces_of_the_h200() {
-    for name in ["h200_gpt", "h200_gptsmall", "h200_gptsync", "h200_graphs", "h200_tiny"] {
-        assert_eq!(check(&here(&format!("traces/{name}.json.gz"))), 1);
+fn of_one_device(paths: &[&str]) {
+    if !is_here() {
+        return;
+    }
+    for path in paths {
+        assert_eq!(check(&here(path)), 1, "{path}");
     }
 }
 
 #[test]
-fn recordings_of_the_h200() {
-    for name in ["own_gpt_item", "own_mlp_graph", "own_pageable_copies"] {
-        assert_eq!(check(&here(&format!("recordings/{name}.gprec.gz"))), 1);
-    }
+fn a_trace_of_torch_profiler_and_a_recording_of_the_h200() {
+    of_one_device(&["traces/h200_tiny.json.gz", "recordings/own_mlp_graph.gprec.gz"]);
+}
+
+#[test]
+#[ignore = "scripts/test thorough: six more of the same, half a minute"]
+fn other_traces_of_torch_profiler_and_recordings_of_the_h200() {
+    let traces =
+        ["h200_gpt", "h200_gptsmall", "h200_gptsync", "h200_graphs"].map(|n| format!("traces/{n}.json.gz"));
+    let recordings = ["own_gpt_item", "own_pageable_copies"].map(|n| format!("recordings/{n}.gprec.gz"));
+    of_one_device(&traces.iter().chain(&recordings).map(String::as_str).collect::<Vec<_>>());
 }
 
 /// Three devices of two processes, one of them used by both.
 #[test]
 fn an_nsys_export_of_several_devices() {
+    if !is_here() {
+        return;
+    }
     let mut w = fixture::training(30, &[(1001, &[0, 1]), (2002, &[2, 1])], 5);
     w.gpus = vec![(1001, 0, 0), (1001, 1, 1), (2002, 2, 2), (2002, 1, 1)];
     let file = fixture::export(&w, fixture::Schema::New, |_| ());
@@ -97,6 +109,9 @@ fn an_nsys_export_of_several_devices() {
 /// drops a slice that overlaps another on its track without a word but in its counters.
 #[test]
 fn random_overlapping_streams() {
+    if !is_here() {
+        return;
+    }
     let mut dice = fixture::Dice::new(2026);
     let mut w = fixture::Workload::default();
     for correlation in 1..6_000 {
@@ -127,7 +142,11 @@ fn random_overlapping_streams() {
 
 /// Traces from public repositories: never in ours; where they are absent the test says so.
 #[test]
+#[ignore = "scripts/test thorough: four large files"]
 fn other_peoples_traces() {
+    if !is_here() {
+        return;
+    }
     let folder = std::env::var_os("GAPPROBE_OTHER_TRACES")
         .map_or_else(|| here("../../../shared/traces/others"), PathBuf::from);
     for (name, devices) in [

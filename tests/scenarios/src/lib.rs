@@ -26,11 +26,25 @@ pub use victim::{Run, Running, Victim};
 /// The five releases of CUPTI that the simulated driver stands for.
 pub const RELEASES: [&str; 5] = ["11.8", "12.4", "12.9", "13.0", "13.5"];
 
-/// Those that a scenario of all of them goes through: the last one alone where a sanitizer makes each of them slow.
+/// Whether each claim is to be repeated as often as there is reason to (`scripts/test all`: GAPPROBE_THOROUGH=1), or a few
+/// times only, for whoever changes a line and waits.
+pub fn thorough() -> bool {
+    std::env::var_os("GAPPROBE_THOROUGH").is_some_and(|v| v != "0")
+}
+
+/// The cases that a scenario goes through: all of them where it is [`thorough`], else the first.
+pub fn cases<T>(all: &[T]) -> &[T] {
+    let some = if thorough() { all.len() } else { 1 };
+    &all[..some.min(all.len())]
+}
+
+/// The releases that a scenario of all of them goes through: all where it is [`thorough`], else those of PyTorch 2.5 and 2.11;
+/// one where a sanitizer makes each of them slow.
 pub fn releases() -> &'static [&'static str] {
     match built::runtime() {
-        Some(_) => &RELEASES[3..4],
-        None => &RELEASES,
+        Some(_) => &["13.0"],
+        None if thorough() => &RELEASES,
+        None => &["12.4", "13.0"],
     }
 }
 

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use crate::built::root;
-use crate::skipped;
+use crate::{skipped, thorough};
 
 /// The versions whose frames are read, the newest last; "3.13t" is free-threaded.
 pub const READ: [&str; 9] = ["3.8", "3.9", "3.10", "3.11", "3.12", "3.13t", "3.13", "3.14", "3.15"];
@@ -32,7 +32,8 @@ pub fn python(version: &str) -> Option<PathBuf> {
     found.pop().or_else(|| others.into_iter().find(|p| p.is_file()))
 }
 
-/// The pythons of `versions` that are here; those that are not are named. `GAPPROBE_PYTHONS="3.14 3.15"`: these only.
+/// The pythons of `versions` that are here, the first and the last of them unless it is [`thorough`]; those that are not here
+/// are named. `GAPPROBE_PYTHONS="3.14 3.15"`: these only.
 pub fn pythons(versions: &[&'static str]) -> Vec<(&'static str, PathBuf)> {
     let only = std::env::var("GAPPROBE_PYTHONS").unwrap_or_default();
     let is_wanted = |v: &&&str| only.is_empty() || only.split_whitespace().any(|o| o == **v);
@@ -43,5 +44,9 @@ pub fn pythons(versions: &[&'static str]) -> Vec<(&'static str, PathBuf)> {
         }
         Some((*v, found?))
     });
-    all.collect()
+    let mut all: Vec<_> = all.collect();
+    if only.is_empty() && !thorough() && all.len() > 2 {
+        all.drain(1..all.len() - 1);
+    }
+    all
 }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use gapprobe_scenarios::built::{built, root};
 use gapprobe_scenarios::pythons::pythons;
 use gapprobe_scenarios::recorded::Recorded;
-use gapprobe_scenarios::{Run, Victim, CORES};
+use gapprobe_scenarios::{cases, Run, Victim, CORES};
 use trace::call::Class;
 use trace::Total;
 
@@ -48,9 +48,8 @@ fn in_windows(run: &Run, steps: u64, label: &str) -> Recorded {
 #[test]
 fn a_program_with_the_runtime_linked_in_is_recorded_in_windows() {
     // its own stream, cuLaunchKernelEx, graphs, all by dlsym, CUDA 11's way
-    for (release, how) in
-        [("13.0", "-"), ("13.0", "p"), ("12.9", "x"), ("13.0", "g"), ("12.4", "d"), ("11.8", "1")]
-    {
+    let ways = [("13.0", "-"), ("13.0", "p"), ("12.9", "x"), ("13.0", "g"), ("12.4", "d"), ("11.8", "1")];
+    for &(release, how) in cases(&ways) {
         let victim = linked_in(release, "12000", how).env("GAPPROBE_WINDOW", "100/1000");
         let run = victim.env("SIM_STALE", "1").run();
         assert_eq!(run.stdout, "launched 60000\n", "{how}: {}", run.stderr);
@@ -90,9 +89,13 @@ fn what_was_asked_for_unseen_is_recorded_whole() {
 
 #[test]
 fn a_program_that_trains_by_xla_is_recorded_in_windows() {
-    for (release, words) in
-        [("13.0", &["early"][..]), ("12.9", &["late"]), ("13.0", &["later"]), ("13.0", &["early", "profile"])]
-    {
+    let ways = [
+        ("13.0", &["early"][..]),
+        ("12.9", &["late"]),
+        ("13.0", &["later"]),
+        ("13.0", &["early", "profile"]),
+    ];
+    for &(release, words) in cases(&ways) {
         let plugin = built().victims.join(release).join("libxla_cuda_plugin_victim.so");
         let plugin = plugin.to_str().expect("a path");
         let words = [&["xla_host", plugin, "12000", "200"], words].concat();
@@ -115,7 +118,8 @@ fn a_program_that_trains_by_xla_is_recorded_in_windows() {
 
 /// Windows come from what they cost: 2,300 ns a recorded launch, of which 1,500 stay behind a second window; five in a step of some 0.5 ms.
 #[test]
-fn ranks_that_number_their_steps_differently_have_their_windows_at_the_same_times() {
+#[ignore = "scripts/test thorough: 25 s, alone on the cores"]
+fn timed_ranks_that_number_their_steps_differently_have_their_windows_at_the_same_times() {
     let _alone = CORES.write().unwrap_or_else(|e| e.into_inner());
     let plugin = built().victims.join("13.0").join("libxla_cuda_plugin_victim.so");
     let start = |rank: &'static str, ranks: &'static str, steps: &'static str, tries: &'static str| {

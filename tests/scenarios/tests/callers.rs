@@ -101,7 +101,7 @@ fn of_c(number: u64) -> String {
 /// As they come: every call, in every release's driver.
 #[test]
 fn each_call_has_the_function_that_made_it() {
-    for release in gapprobe_scenarios::RELEASES {
+    for &release in gapprobe_scenarios::releases() {
         let run = Victim::ours(release, &["callers", "two", "200"]).run();
         ended_well(&run);
         let tally = compare(&run, of_c);

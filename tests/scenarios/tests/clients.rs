@@ -5,7 +5,7 @@
 
 use gapprobe_scenarios::built::{built, root};
 use gapprobe_scenarios::pythons::pythons;
-use gapprobe_scenarios::{Run, Victim};
+use gapprobe_scenarios::{cases, Run, Victim};
 use trace::call::Class;
 use trace::event::Unobserved;
 use trace::header::sources;
@@ -51,7 +51,7 @@ fn both(victim: impl Fn() -> Victim, label: &str) -> Run {
 
 #[test]
 fn a_client_like_kineto_gets_the_same_records_twice() {
-    for release in ["12.4", "13.0"] {
+    for &release in cases(&["13.0", "12.4"]) {
         let with = both(|| Victim::ours(release, &["kineto_pauses", "300", "2"]), release);
         let recorded = with.recorded();
         assert_ne!(recorded.header.sources & sources::GAVE_UP, 0, "{release}");
@@ -69,7 +69,7 @@ fn a_client_like_kineto_gets_the_same_records_twice() {
 /// Where windows may open and close launches are told by callbacks, until another client takes the subscription.
 #[test]
 fn launches_go_on_where_a_client_takes_the_callbacks_that_told_them() {
-    for release in ["12.4", "13.0"] {
+    for &release in cases(&["13.0", "12.4"]) {
         let victim = || Victim::ours(release, &["kineto_pauses", "300", "2", "subscribe"]);
         let with = both(|| victim().env("GAPPROBE_BUDGET", "99"), release);
         let recorded = with.recorded();
@@ -86,7 +86,7 @@ fn launches_go_on_where_a_client_takes_the_callbacks_that_told_them() {
 /// As above where nothing switches: what callbacks told of waits and copies is told by records from then on.
 #[test]
 fn calls_go_on_where_a_client_takes_the_subscription_and_asks_for_no_records() {
-    for release in ["12.4", "13.0", "13.5"] {
+    for &release in cases(&["13.0", "12.4", "13.5"]) {
         let with = both(|| Victim::ours(release, &["kineto_pauses", "300", "2", "subscribe"]), release);
         let (truth, recorded) = (with.truth(), with.recorded());
         assert_ne!(recorded.header.sources & sources::GAVE_UP, 0, "{release}");
@@ -105,7 +105,7 @@ fn calls_go_on_where_a_client_takes_the_subscription_and_asks_for_no_records() {
 /// What we switch off when we step aside may be what the other has switched on already: CUPTI has one switch a kind.
 #[test]
 fn a_client_that_switches_its_kinds_on_before_it_registers_its_buffers() {
-    for release in ["12.4", "13.0"] {
+    for &release in cases(&["13.0", "12.4"]) {
         let with = both(|| Victim::ours(release, &["kineto_pauses", "300", "2", "kinds_first"]), release);
         let have = holds_what_it_observed(&with, release);
         assert!(have >= 600, "{release}: {have} kernels");
@@ -122,7 +122,7 @@ fn a_client_like_kineto_that_profiles_without_a_pause() {
 /// anew for the next one. We do not come back after the first.
 #[test]
 fn a_client_like_kineto_that_tears_cupti_down_after_each_profile() {
-    for (release, how) in [("12.9", "teardown"), ("13.0", "teardown_late")] {
+    for &(release, how) in cases(&[("13.0", "teardown_late"), ("12.9", "teardown")]) {
         let label = format!("{release}, {how}");
         let with = both(|| Victim::ours(release, &["kineto_pauses", "300", "2", how]), &label);
         assert!(with.stdout.contains("torn down 2\n"), "{label}: {}", with.stdout);
@@ -138,7 +138,7 @@ fn a_client_like_kineto_that_tears_cupti_down_after_each_profile() {
 /// Found by the thread sanitizer's slow runs: our flush was under way while the other registered its buffers, and handed ours to it.
 #[test]
 fn a_flush_of_ours_that_is_under_way_hands_nothing_to_the_other() {
-    for release in ["12.4", "13.0"] {
+    for &release in cases(&["13.0", "12.4"]) {
         let late =
             || Victim::ours(release, &["kineto_pauses", "300", "4"]).env("SIM_FAULT", "hand_out=slow:400ms");
         let with = both(late, release);
@@ -215,7 +215,7 @@ fn a_client_like_xla_that_comes_later_and_tears_cupti_down() {
 /// Triton's Proton: every session ends with `cuptiFinalize`, so what comes after the first is not observed.
 #[test]
 fn a_client_like_proton_gets_its_kernels() {
-    for (release, early) in [("12.9", "0"), ("13.0", "1")] {
+    for &(release, early) in cases(&[("13.0", "1"), ("12.9", "0")]) {
         let plugin = built().victims.join(release).join("libproton.so");
         let with =
             both(|| Victim::ours(release, &["plugin_host", &plugin.to_string_lossy(), early, "2"]), release);
@@ -261,7 +261,7 @@ fn a_client_like_proton_that_keeps_its_libcupti() {
 /// of the other copy is most likely what ended its program on an H100. It opens its own all the same, which is no reason to leave.
 #[test]
 fn a_client_like_proton_with_a_libcupti_of_its_own() {
-    for (release, other) in [("13.0", "13.0"), ("13.0", "12.9")] {
+    for &(release, other) in cases(&[("13.0", "12.9"), ("13.0", "13.0")]) {
         let label = format!("{release} beside {other}");
         let plugin = built().victims.join(release).join("libproton.so");
         let folder = own_cupti(release, other);

@@ -112,6 +112,7 @@ fn names(form: &str, summary: &Value, cause: &str, mark: &str, function: &str) {
 }
 
 #[test]
+#[ignore = "scripts/test thorough: trains with a real PyTorch"]
 fn a_loader_without_workers_is_input_main_at_the_line_that_decodes() {
     for form in ["main", "main_pinned"] {
         let Some((_, summary)) = undisturbed(form, false) else { continue };
@@ -131,6 +132,7 @@ fn theirs(text: &str, mark: &str, function: &str) {
 }
 
 #[test]
+#[ignore = "scripts/test thorough: trains with a real PyTorch"]
 fn workers_that_take_long_to_put_batches_together_are_input_collate() {
     for form in ["workers_collate", "spawned_collate"] {
         let Some((_, summary)) = undisturbed(form, true) else { continue };
@@ -140,6 +142,7 @@ fn workers_that_take_long_to_put_batches_together_are_input_collate() {
 }
 
 #[test]
+#[ignore = "scripts/test thorough: trains with a real PyTorch"]
 fn workers_that_are_too_few_are_counted_and_the_line_is_where_the_loop_waits() {
     for form in ["workers", "workers_pinned"] {
         let Some((run, summary)) = undisturbed(form, true) else { continue };
@@ -159,6 +162,7 @@ fn workers_that_are_too_few_are_counted_and_the_line_is_where_the_loop_waits() {
 /// Workers that wait for a store, each on a CPU for a few percent of the time: where they wait, and how many would keep up. The same
 /// time asleep is nobody's fault that could be told.
 #[test]
+#[ignore = "scripts/test thorough: trains with a real PyTorch"]
 fn workers_that_wait_for_a_store_are_input_storage_at_the_line_that_reads() {
     let Some((_, summary)) = undisturbed("stored", false) else { return };
     names("stored", &summary, "INPUT-STORAGE", "NEXT", "main");
@@ -179,6 +183,7 @@ fn workers_that_wait_for_a_store_are_input_storage_at_the_line_that_reads() {
 }
 
 #[test]
+#[ignore = "scripts/test thorough: trains with a real PyTorch"]
 fn a_loader_that_keeps_up_is_not_accused() {
     for form in ["cheap", "enough", "enough_pinned"] {
         let Some((run, summary)) = undisturbed(form, false) else { continue };
@@ -189,6 +194,7 @@ fn a_loader_that_keeps_up_is_not_accused() {
 }
 
 #[test]
+#[ignore = "scripts/test thorough: trains with a real PyTorch"]
 fn other_work_beside_a_loader_that_keeps_up_is_host_at_its_line() {
     let Some((_, summary)) = undisturbed("other_work", false) else { return };
     names("other_work", &summary, "HOST", "OTHER", "bookkeeping");

@@ -132,6 +132,7 @@ fn recovered(mut running: Running) -> (String, Run) {
 }
 
 #[test]
+#[ignore = "scripts/test thorough: 30 s"]
 fn a_recorder_that_knows_no_steps_says_so_while_the_program_runs() {
     let why = "launches are not seen without CUPTI";
     for (words, is_told) in
@@ -154,6 +155,7 @@ fn a_recorder_that_knows_no_steps_says_so_while_the_program_runs() {
 
 /// Kernels that all come evenly are of no step.
 #[test]
+#[ignore = "scripts/test thorough: 30 s"]
 fn a_recorder_that_finds_no_steps_says_so_while_the_program_runs() {
     let victim = Victim::ours("13.0", &["steps", "1000000", "6", "500", "t"]);
     let mut running = victim.env("GAPPROBE_FLIGHT", "30").env("GAPPROBE_WINDOW", "20/200").start();

@@ -261,7 +261,7 @@ fn layers_are_no_steps_where_a_step_takes_longer_than_one_look() {
 
 #[test]
 fn a_socket_that_somebody_removes_comes_again() {
-    let mut running = start("6000", &[("GAPPROBE_CAPTURE", "profiler")]);
+    let mut running = start("12000", &[("GAPPROBE_CAPTURE", "profiler")]);
     let socket = sockets(&running).remove(0);
     std::fs::remove_file(&socket).expect("removed");
     assert!(running.wait_for(|_| socket.exists()), "it comes again");

@@ -43,7 +43,7 @@ fn our_threads_run_where_the_process_may_and_not_where_its_thread_is_bound() {
 }
 
 #[test]
-fn a_fork_makes_no_page_of_ours_fault_on_the_programs_thread() {
+fn timed_a_fork_makes_no_page_of_ours_fault_on_the_programs_thread() {
     let _alone = CORES.write().unwrap_or_else(|e| e.into_inner());
     let run = || Victim::ours("13.0", &["adverse", "faults"]).env("SIM_TRUTH", "");
     let (alone, with) = (run().alone().run_alone_on_the_cores(), run().run_alone_on_the_cores());

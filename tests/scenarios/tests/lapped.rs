@@ -28,6 +28,7 @@ fn forget_the_old(file: &std::fs::File, forgotten: u64) -> u64 {
 }
 
 #[test]
+#[ignore = "scripts/test thorough: four million launches, half a minute"]
 fn idle_time_in_the_valid_span_is_the_truth_after_ten_laps() {
     // 64 MB: room for 25 MB of events, 800,000 of them; a launch leaves two (kernel and call)
     let victim = Victim::sim("13.0", &["two_streams", "4400", "1000", "0.3"]);

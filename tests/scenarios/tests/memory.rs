@@ -26,7 +26,8 @@ fn size(victim: Victim) -> (u64, Vec<String>) {
 }
 
 #[test]
-fn a_full_recording_is_reported_within_the_memory_allowed() {
+#[ignore = "scripts/test thorough: 20 s, alone on the cores"]
+fn timed_a_full_recording_is_reported_within_the_memory_allowed() {
     let _alone = gapprobe_scenarios::CORES.write().unwrap_or_else(|e| e.into_inner());
     let victim = || Victim::sim("13.0", &["loop", "1650", "1000", "0"]).whole();
     let (alone, _) = size(victim().alone());

@@ -2,7 +2,7 @@
 //! Purpose: a driver whose `cuInit` fails, whatever the reason: the program gets the same answers, output and status as
 //! without us, at most one line is said, and no file is left. So too where the driver fails after it has called us.
 
-use gapprobe_scenarios::{Victim, RELEASES};
+use gapprobe_scenarios::{cases, Victim, RELEASES};
 
 /// 2 out of memory, 3 not initialized, 100 no device, 101 invalid device, 802 system not ready, 803 driver and kernel
 /// module do not fit, 804 no forward compatibility, 999 unknown.
@@ -11,7 +11,7 @@ const CODES: [&str; 8] = ["2", "3", "100", "101", "802", "803", "804", "999"];
 #[test]
 fn the_program_is_untouched() {
     for (n, code) in CODES.iter().enumerate() {
-        for (m, order) in ["plain", "injected"].into_iter().enumerate() {
+        for (m, order) in cases(&["injected", "plain"]).iter().enumerate() {
             let release = RELEASES[(n + m) % RELEASES.len()]; // each of them with some of the codes
             let victim = || {
                 let victim = Victim::ours(release, &["no_cuda", order]);

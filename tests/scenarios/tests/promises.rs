@@ -298,7 +298,8 @@ fn drawn(fault: Fault, from: u64) -> (u64, Vec<Fault>, Vec<Attempt>) {
 }
 
 #[test]
-fn what_is_said_of_a_fix_is_what_it_wins() {
+#[ignore = "scripts/test thorough: a minute, alone on the cores"]
+fn timed_what_is_said_of_a_fix_is_what_it_wins() {
     let _alone = CORES.write().unwrap_or_else(|e| e.into_inner());
     let (seed, programs) = (from_environment("GAPPROBE_SEED", 1), from_environment("GAPPROBE_PROGRAMS", 14));
     let mut wrong = Vec::new();

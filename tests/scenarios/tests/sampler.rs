@@ -6,7 +6,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use gapprobe_scenarios::built::{built, root};
-use gapprobe_scenarios::Run;
+use gapprobe_scenarios::{thorough, Run};
 use trace::event::{sample, Gauge};
 use trace::{Event, Kind, Total};
 
@@ -162,7 +162,7 @@ fn what_stands_around_quick_calls_is_known() {
         assert_eq!(recorded.total(Total::SamplesOuter), kept as u64, "{name}");
         outer += kept;
     }
-    assert!(outer > 0, "no inner frame moved while it was read: nothing was shown");
+    assert!(outer > 0 || !thorough(), "no inner frame moved while it was read: nothing was shown");
 }
 
 #[test]

@@ -288,7 +288,7 @@ fn number(run: &Run, before: &str) -> f64 {
 }
 
 #[test]
-fn a_call_site_allocates_nothing_faults_nothing_and_costs_little() {
+fn timed_a_call_site_allocates_nothing_faults_nothing_and_costs_little() {
     let _alone = gapprobe_scenarios::CORES.write().unwrap_or_else(|e| e.into_inner());
     for (version, python) in pythons(&READ) {
         let run = below_python(&python, &["allocations", "20"], true).run_alone_on_the_cores();

@@ -155,7 +155,7 @@ fn top_and_metrics_show_what_a_step_waits_between_windows() {
 }
 
 #[test]
-fn a_counted_wait_costs_under_a_fifth_of_a_microsecond() {
+fn timed_a_counted_wait_costs_under_a_fifth_of_a_microsecond() {
     let _alone = CORES.write().unwrap_or_else(|e| e.into_inner());
     let run = between_windows(&["1000", "1000", "sp"]).run_alone_on_the_cores();
     let price = run.stdout.lines().find_map(|l| l.strip_prefix("price ")).expect("a price");

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts of the tests and their tiers. The first line of a part's docstring is what `scripts/test --list` says of it."""
+
+import collections
+import pathlib
+import re
+import shutil
+import subprocess
+
+from . import ROOT
+from .needs import PYTHON, TOOLS, target
+from .rust import BUILD, by_cargo, rust_tests
+
+# After a change: no process of ours beside them, nothing built but themselves.
+FAST = ["--lib", "--bins"] + [word for name in (
+    "accusations buckets callers causes foreign hostile joining kineto nsys overlaps phases recordings stamps steps tables unanswered "
+    "uncalled").split() for word in ("--test", name)]
+VERSIONS = ["3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15"]
+
+
+def fast(part):
+    """Unit tests, causes, buckets, readers of small files, the recording's format."""
+    rust_tests(part, *FAST)
+
+
+def build(part):
+    """The library as users get it, and what can be read off it; the tests, and with them the command."""
+    if part.check("scripts/build --library", "scripts/build", "--library"):
+        part.counted("check-library", "scripts/check-library", "--library")
+    part.check("cargo test --no-run", *BUILD)
+
+
+def rust(part):
+    """All Rust tests: the analyzer, the crates' own, programs under the library; what is repeated in `all` a few times."""
+    rust_tests(part, environment=under_test(of_the_tests()))
+
+
+def style(part):
+    """Format, lints, sizes and names of files."""
+    part.check("cargo fmt", "cargo", "fmt", "--all", "--check")
+    part.check("clippy", "cargo", "clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings")
+    part.counted("check-files", "scripts/check-files")
+
+
+def python(part):
+    """The Python package, and this runner."""
+    unittest(part, "python", PYTHON, "python/tests")
+    unittest(part, "tests/runner", PYTHON, "tests/runner")
+
+
+def labelled(part):
+    """Recordings of labelled programs from an H100: verdict, line of Python and promise, by what their real fix proved; and the verdict said there."""
+    part.counted("labelled", "scripts/causes-replay", "--same", "--gapprobe", of_the_tests(), "tests/gpu/recordings")
+
+
+def perfetto(part):
+    """Perfetto's own trace processor (Node)."""
+    if not shutil.which("node") or not shutil.which("npm"):
+        return part.skip("no node or npm here")
+    code, output = part.run("scripts/perfetto", "test")
+    part.ok(int((re.findall(r"^# pass (\d+)", output, re.M) or [0])[-1]))
+    failed = int((re.findall(r"^# fail (\d+)", output, re.M) or [0])[-1])
+    if code or failed:
+        part.fail(f"exit {code}", max(failed, 1))
+
+
+def release(part):
+    """Library and command as users get them; the analyzer as the library links it; documentation."""
+    if part.check("scripts/build", "scripts/build"):
+        part.counted("check-library", "scripts/check-library")
+    part.check("analyzer without its default features", "cargo", "clippy", "--quiet", "-p", "gapprobe-analyzer", "--lib",
+               "--no-default-features", "--", "-D", "warnings")
+    part.check("docs", "cargo", "doc", "--quiet", "--workspace", "--no-deps", "--document-private-items",
+               environment={"RUSTDOCFLAGS": "-D warnings -A rustdoc::private_intra_doc_links"})
+
+
+def thorough(part):
+    """All Rust tests, as often as there is reason to: 200 kills, all releases of CUPTI, all CPythons, a real PyTorch; with the files users get."""
+    if shipped := as_shipped(part):
+        rust_tests(part, "--run-ignored=all", environment={**shipped, "GAPPROBE_THOROUGH": "1"})
+
+
+def together(part):
+    """The tests of each binary in one process, as `cargo test` runs them; scenarios are processes anyway."""
+    tests = [file.stem for file in sorted((ROOT / "analyzer/tests").glob("*.rs"))]
+    by_cargo(part, ["--lib", "--bins"] + [word for name in tests + ["layout", "driver", "cli"] for word in ("--test", name)], None)
+
+
+def pythons(part):
+    """The Python package under each CPython that is here, and the judges of gpu-check."""
+    found = interpreters()
+    print(f"found {', '.join(found) or 'none'}; not here: {', '.join(v for v in VERSIONS if v not in found) or 'none'}")
+    for version, interpreter in found.items():
+        unittest(part, f"python {version}", interpreter, "python/tests")
+    unittest(part, "tests/gpu", PYTHON, "tests/gpu")
+
+
+def chaos(part):
+    """Random programs under random faults, with gapprobe and without: 95 fixed seeds of the benchmark chaos."""
+    shipped = as_shipped(part)
+    if not shipped:
+        return
+    code, output = part.run("cargo", "test", "--quiet", "--workspace", "--bench", "chaos", "--", "short", environment=shipped, log=False)
+    runs = re.findall(r"^all +(\d+) +(\d+)$", output, re.M)
+    part.unsteady += re.findall(r"^UNSTEADY: (chaos seed \d+)", output, re.M)
+    failed = len(re.findall(r"^FAILED: ", output, re.M))
+    if code or not runs:
+        print("\n".join(output.splitlines()[-120:]), flush=True)
+        part.fail(f"exit {code}", max(failed, 1))
+    part.ok(int(runs[-1][0]) - failed if runs else 0)
+
+
+def loom(part):
+    """The rings under loom, and mutants of them."""
+    part.counted("loom", "scripts/loom")
+
+
+def sanitizers(part):
+    """Unit tests under AddressSanitizer and ThreadSanitizer (nightly)."""
+    part.counted("sanitizers", "scripts/sanitizers")
+
+
+def sanitized(part):
+    """Victims under AddressSanitizer and ThreadSanitizer (nightly)."""
+    if shipped := as_shipped(part):
+        part.counted("sanitized victims", "scripts/sanitized-victims", environment=shipped)
+
+
+def fuzz(part):
+    """A short run of the fuzz targets (nightly)."""
+    part.counted("fuzz", "scripts/fuzz", "--short")
+
+
+# function, tier, seconds it may take (twice and more what it took from nothing on two cores, 2026-11-27), what it needs (needs.py)
+Row = collections.namedtuple("Row", "function tier seconds needs")
+PARTS = {row.function.__name__: row for row in (
+    Row(fast, "fast", 600, []),
+    Row(build, "middle", 900, ["compilers"]),
+    Row(rust, "middle", 1200, ["nextest", "cupti", "perfetto"]),
+    Row(style, "middle", 600, ["lints"]),
+    Row(python, "middle", 120, []),
+    Row(labelled, "middle", 300, []),
+    Row(perfetto, "middle", 120, []),
+    Row(release, "rest", 900, ["lints"]),
+    Row(thorough, "rest", 1800, ["libclang", "cpythons", "torch"]),
+    Row(together, "rest", 600, []),
+    Row(pythons, "rest", 300, ["cpythons"]),
+    Row(chaos, "rest", 300, []),
+    Row(loom, "rest", 600, []),
+    Row(sanitizers, "rest", 600, []),
+    Row(sanitized, "rest", 600, []),
+    Row(fuzz, "rest", 600, []),
+)}
+
+
+LIBRARY, COMMAND = ROOT / "build/libgapprobe.so", ROOT / "build/gapprobe"
+
+
+def under_test(command):
+    """Environment of tests that run programs: the library is what scripts/build made."""
+    return {"GAPPROBE_TEST_LIBRARY": str(LIBRARY), "GAPPROBE_TEST_COMMAND": str(command)}
+
+
+def of_the_tests():
+    """The command that was built with the tests: with assertions, and no second build is needed for it."""
+    return target() / "debug/gapprobe"
+
+
+def as_shipped(part):
+    """As `under_test`, with both files as users get them; None where they cannot be built."""
+    code, _ = part.run("scripts/build")
+    if code:
+        part.fail(f"scripts/build: exit {code}")
+    return None if code else under_test(COMMAND)
+
+
+def interpreters():
+    """{version: path} of the CPythons here: pyenv's, those on the path, those that scripts/cpython unpacked."""
+    found = {}
+    for version in VERSIONS:
+        homes = sorted(pathlib.Path.home().glob(f".pyenv/versions/{version}.*/bin/python3"))
+        path = shutil.which(f"python{version}")
+        unpacked = TOOLS / "cpython" / version / "usr/bin" / f"python{version}"
+        for candidate in [str(homes[-1])] if homes else [] + [path or "", str(unpacked), PYTHON]:
+            if candidate and is_version(candidate, version):
+                found[version] = candidate
+                break
+    return found
+
+
+def is_version(interpreter, version):
+    """Whether that program is the CPython of that version (a pyenv shim may not be)."""
+    try:
+        ask = "import sys; print('%d.%d' % sys.version_info[:2])"
+        return subprocess.run([interpreter, "-c", ask], capture_output=True, text=True, timeout=30).stdout.strip() == version
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+def unittest(part, name, interpreter, folder):
+    """Runs the unittests of a folder and counts them."""
+    code, output = part.run(interpreter, "-B", "-m", "unittest", "discover", "-s", folder)
+    ran = int((re.findall(r"^Ran (\d+) tests? in", output, re.M) or [0])[-1])
+    wrong = sum(int(n) for n in re.findall(r"(?:failures|errors)=(\d+)", output))
+    missed = sum(int(n) for n in re.findall(r"skipped=(\d+)", output))
+    part.ok(ran - wrong - missed)
+    if missed:
+        part.skip(f"{name}: {missed} of its tests", missed)
+    if code != 0 or ran == 0:
+        part.fail(f"{name}: exit {code}, {ran} tests ran", max(wrong, 1))

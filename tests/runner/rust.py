@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs Rust tests by cargo-nextest: all binaries' tests side by side, each in a process of its own, each with its time
+(.config/nextest.toml). Where it is not here, `cargo test` runs them, and no times are known."""
+
+import re
+import xml.etree.ElementTree
+
+from . import ROOT, needs
+
+# As many as this that failed are run again, alone: hundreds of programs run beside each other, some against the clock.
+FEW = 6
+# In all of these the whole workspace is chosen: cargo would choose other features for a package alone, and build it anew.
+BUILD = ["cargo", "test", "--quiet", "--workspace", "--no-run"]
+
+
+def rust_tests(part, *selection, environment=None):
+    """Runs the tests that `selection` chooses, in the words that nextest and cargo test share, and counts them."""
+    nextest = needs.nextest()
+    if not nextest:
+        return by_cargo(part, selection, environment)
+    found, output = by_nextest(part, nextest, selection, environment)
+    failed = [test for test in found if test.failed]
+    if not found:
+        print("\n".join(output.splitlines()[-120:]), flush=True)
+        return part.fail("no test ran")
+    if failed:
+        print("\n".join(interesting(output)), flush=True)
+    if 0 < len(failed) <= FEW:
+        print(f"again, alone: {' '.join(test.name for test in failed)}", flush=True)
+        names = " + ".join(f"(binary_id(={test.binary}) and test(={test.name}))" for test in failed)
+        again, _ = by_nextest(part, nextest, ["--test-threads=1", "--run-ignored=all", "-E", names], environment)
+        steady = {(test.binary, test.name) for test in again if not test.failed}
+        part.unsteady += [f"{test.binary} {test.name}" for test in failed if (test.binary, test.name) in steady]
+        failed = [test for test in failed if (test.binary, test.name) not in steady]
+    part.ok(len(found) - len(failed))
+    for test in failed:
+        part.fail(f"{test.binary} {test.name}")
+    if left := re.search(r"\((\d+) tests? skipped\)", output):
+        print(f"note {part.name}: {left[1]} tests are left to scripts/test thorough", flush=True)
+    part.times += [(test.seconds, f"{test.binary} {test.name}") for test in found]
+    # a harness has no word for a test that could not run: those say so on a line of their own
+    for line in sorted({line for test in found for line in test.skips}):
+        print(f"note {part.name}: {line}", flush=True)
+
+
+class Test:
+    """What JUnit's file says of a test."""
+
+    def __init__(self, suite, case):
+        self.binary, self.name, self.seconds = suite.get("name"), case.get("name"), float(case.get("time", 0))
+        self.failed = any(case.find(kind) is not None for kind in ("failure", "error"))
+        said = case.findtext("system-out") or ""
+        self.skips = re.findall(r"^SKIPPED: .*", said, re.M)
+
+
+def by_nextest(part, nextest, selection, environment):
+    """(tests, output) of one run."""
+    junit = ROOT / "target/nextest/default/junit.xml"  # wherever Cargo's target folder is
+    junit.unlink(missing_ok=True)
+    _, output = part.run(nextest, "nextest", "run", "--workspace", *selection, environment=environment, log=False)
+    if not junit.is_file():
+        return [], output
+    suites = xml.etree.ElementTree.parse(junit).getroot()
+    return [Test(suite, case) for suite in suites.iter("testsuite") for case in suite.iter("testcase")], output
+
+
+def by_cargo(part, selection, environment):
+    """As `cargo test` runs them: one binary after the other, the tests of each in one process."""
+    code, output = part.run("cargo", "test", "--workspace", "--no-fail-fast", *selection, environment=environment, log=False)
+    found = re.findall(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored", output, re.M)
+    part.ok(sum(int(row[0]) for row in found))
+    failed = sum(int(row[1]) for row in found)
+    if code != 0 or not found:
+        print("\n".join(interesting(output)), flush=True)
+        part.fail(f"cargo test: exit {code}", max(failed, 1))
+    for line in sorted(set(re.findall(r"^SKIPPED: .*", output, re.M))):
+        print(f"note {part.name}: {line}", flush=True)
+
+
+def interesting(output):
+    """The parts of cargo's or nextest's output that tell what failed: compiler errors, and what failed tests said."""
+    kept, keep = [], False
+    for line in output.splitlines():
+        if line.startswith("failures:") or re.match(r"error(\[E\d+\])?:|\s+(FAIL|TIMEOUT|SIG\w+|TRY \d) \[", line):
+            keep = True
+        elif line.startswith(("test result:", "     Running", "   Doc-tests", "   Compiling")):
+            keep = False
+        if keep and not re.match(r"\s+(\d+: |at /|at \./)", line):
+            kept.append(line)
+    return kept[:300] or output.splitlines()[-80:]

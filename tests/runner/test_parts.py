@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts: what they need is known, tests that measure time are run alone, a part that takes too long ends."""
+
+import pathlib
+import re
+import sys
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from runner import ROOT  # noqa: E402
+from runner.needs import NEEDS  # noqa: E402
+from runner.part import TIMED_OUT, run  # noqa: E402
+from runner.parts import FAST, PARTS  # noqa: E402
+
+
+class Parts(unittest.TestCase):
+    def test_all_that_parts_need_can_be_installed(self):
+        for name, row in PARTS.items():
+            self.assertLessEqual(set(row.needs), set(NEEDS), name)
+            self.assertIn(row.tier, ("fast", "middle", "rest"))
+            self.assertTrue(row.function.__doc__, name)
+
+    def test_the_fast_ones_install_nothing_and_are_there(self):
+        self.assertEqual([row.needs for row in PARTS.values() if row.tier == "fast"], [[]])
+        for name in (word for word in FAST if not word.startswith("--")):
+            self.assertTrue((ROOT / f"analyzer/tests/{name}.rs").is_file(), name)
+
+    def test_what_measures_time_is_named_so(self):
+        """.config/nextest.toml runs tests alone by this name, `cargo test` by the lock."""
+        found = 0
+        for file in sorted((ROOT / "tests/scenarios/tests").glob("*.rs")):
+            for name, body in re.findall(r"^fn (\w+)\([^\n]*\{\n(.*?)^\}", file.read_text(), re.M | re.S):
+                if "CORES.write()" in body and file.stem != "dataloader":
+                    self.assertTrue(name.startswith("timed_"), f"{file.name}: {name}")
+                    found += 1
+        self.assertGreaterEqual(found, 10)
+
+    def test_a_command_without_time_is_killed_with_all_it_started(self):
+        begin = time.monotonic()
+        code, output = run(["sh", "-c", "echo begun; sleep 60 & sleep 60"], None, 1)
+        self.assertEqual(code, TIMED_OUT)
+        self.assertIn("begun", output)
+        self.assertLess(time.monotonic() - begin, 20)
+
+    def test_a_command_that_is_not_there_is_a_failure(self):
+        code, output = run(["no-such-program"], None, 5)
+        self.assertEqual(code, 127)
+        self.assertIn("no-such-program", output)
+
+
+if __name__ == "__main__":
+    unittest.main()
