@@ -77,7 +77,7 @@ def release(part):
 def thorough(part):
     """All Rust tests, as often as there is reason to: 200 kills, all releases of CUPTI, all CPythons, a real PyTorch; with the files users get."""
     if shipped := as_shipped(part):
-        rust_tests(part, "--run-ignored=all", environment={**shipped, "GAPPROBE_THOROUGH": "1"})
+        rust_tests(part, ignored=True, environment={**shipped, "GAPPROBE_THOROUGH": "1"})
 
 
 def together(part):
@@ -141,15 +141,15 @@ PARTS = {row.function.__name__: row for row in (
     Row(python, "middle", 120, []),
     Row(labelled, "middle", 300, []),
     Row(perfetto, "middle", 120, []),
-    Row(release, "rest", 900, ["lints"]),
-    Row(thorough, "rest", 1800, ["libclang", "cpythons", "torch"]),
-    Row(together, "rest", 600, []),
+    Row(release, "rest", 900, ["compilers", "lints"]),
+    Row(thorough, "rest", 1800, ["compilers", "nextest", "cupti", "perfetto", "libclang", "cpythons", "torch"]),
+    Row(together, "rest", 600, ["compilers", "cupti", "perfetto"]),
     Row(pythons, "rest", 300, ["cpythons"]),
-    Row(chaos, "rest", 300, []),
-    Row(loom, "rest", 600, []),
-    Row(sanitizers, "rest", 600, []),
-    Row(sanitized, "rest", 600, []),
-    Row(fuzz, "rest", 600, []),
+    Row(chaos, "rest", 600, ["compilers"]),
+    Row(loom, "rest", 600, ["compilers"]),
+    Row(sanitizers, "rest", 600, ["compilers"]),
+    Row(sanitized, "rest", 900, ["compilers"]),
+    Row(fuzz, "rest", 600, ["compilers"]),
 )}
 
 

@@ -13,22 +13,23 @@ FEW = 6
 BUILD = ["cargo", "test", "--quiet", "--workspace", "--no-run"]
 
 
-def rust_tests(part, *selection, environment=None):
-    """Runs the tests that `selection` chooses, in the words that nextest and cargo test share, and counts them."""
+def rust_tests(part, *selection, ignored=False, environment=None):
+    """Runs the tests that `selection` chooses, in the words that nextest and cargo test share, those marked ignored too where
+    asked for, and counts them."""
     nextest = needs.nextest()
     if not nextest:
-        return by_cargo(part, selection, environment)
-    found, output = by_nextest(part, nextest, selection, environment)
+        return by_cargo(part, [*selection, *(["--", "--include-ignored"] if ignored else [])], environment)
+    code, found, output = by_nextest(part, nextest, [*selection, *(["--run-ignored=all"] if ignored else [])], environment)
     failed = [test for test in found if test.failed]
-    if not found:
+    if not found or (code and not failed):
         print("\n".join(output.splitlines()[-120:]), flush=True)
-        return part.fail("no test ran")
+        return part.fail(f"cargo nextest: exit {code}, {len(found)} tests ran")
     if failed:
         print("\n".join(interesting(output)), flush=True)
     if 0 < len(failed) <= FEW:
         print(f"again, alone: {' '.join(test.name for test in failed)}", flush=True)
         names = " + ".join(f"(binary_id(={test.binary}) and test(={test.name}))" for test in failed)
-        again, _ = by_nextest(part, nextest, ["--test-threads=1", "--run-ignored=all", "-E", names], environment)
+        _, again, _ = by_nextest(part, nextest, ["--test-threads=1", "--run-ignored=all", "-E", names], environment)
         steady = {(test.binary, test.name) for test in again if not test.failed}
         part.unsteady += [f"{test.binary} {test.name}" for test in failed if (test.binary, test.name) in steady]
         failed = [test for test in failed if (test.binary, test.name) not in steady]
@@ -54,14 +55,14 @@ class Test:
 
 
 def by_nextest(part, nextest, selection, environment):
-    """(tests, output) of one run."""
+    """(exit code, tests, output) of one run."""
     junit = ROOT / "target/nextest/default/junit.xml"  # wherever Cargo's target folder is
     junit.unlink(missing_ok=True)
-    _, output = part.run(nextest, "nextest", "run", "--workspace", *selection, environment=environment, log=False)
+    code, output = part.run(nextest, "nextest", "run", "--workspace", *selection, environment=environment, log=False)
     if not junit.is_file():
-        return [], output
+        return code, [], output
     suites = xml.etree.ElementTree.parse(junit).getroot()
-    return [Test(suite, case) for suite in suites.iter("testsuite") for case in suite.iter("testcase")], output
+    return code, [Test(suite, case) for suite in suites.iter("testsuite") for case in suite.iter("testcase")], output
 
 
 def by_cargo(part, selection, environment):
