@@ -97,6 +97,7 @@ impl std::io::Write for Sum {
 
 /// One test: the heap is one.
 #[test]
+#[ignore = "scripts/test thorough: 8 s"]
 fn many_devices_take_no_more_memory() {
     memory_grows_with_the_events_not_with_events_times_devices();
     rows_of_steps_take_no_memory();

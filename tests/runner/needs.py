@@ -4,14 +4,15 @@ Installing goes on beside what needs nothing of it."""
 
 import concurrent.futures
 import os
-import pathlib
 import shutil
 import subprocess
 import sys
 
 from . import ROOT
 
-TOOLS = pathlib.Path(os.environ.get("GAPPROBE_TOOLS") or ROOT / ".tools").resolve()
+# (of the checkout where they are relative, whoever is asked)
+TOOLS = (ROOT / (os.environ.get("GAPPROBE_TOOLS") or ".tools")).resolve()
+TARGET = (ROOT / (os.environ.get("CARGO_TARGET_DIR") or "target")).resolve()
 PYTHON = os.environ.get("GAPPROBE_PYTHON") or sys.executable
 NEXTEST = "0.9.148"
 # (program, Debian's package)
@@ -75,13 +76,17 @@ class Installing:
         self.pool = concurrent.futures.ThreadPoolExecutor(max_workers=1)
         self.begun = {name: self.pool.submit(install) for name, install in NEEDS.items() if name in names}
 
-    def wait(self, names):
-        """Waits until these are there; says of each that is not, once, what is missing."""
+    def wait(self, part, names):
+        """Waits until these are there; what cannot be had counts as skipped, once."""
         for name in names:
-            begun = self.begun.get(name)
-            if begun and begun.result():
-                print(f"note: not here and not installable: {name}: {begun.result()}", flush=True)
-                del self.begun[name]
+            begun = self.begun.pop(name, None)
+            why = begun.result() if begun else ""
+            if why:
+                part.skip(f"not here and not installable: {name}: {why}")
+
+    def end(self):
+        """What nobody waits for any more is not begun."""
+        self.pool.shutdown(wait=False, cancel_futures=True)
 
 
 def quietly(*command):
@@ -92,8 +97,3 @@ def quietly(*command):
     except OSError as error:
         return str(error)
     return "" if done.returncode == 0 else (done.stdout.strip().splitlines() or [f"exit {done.returncode}"])[-1]
-
-
-def target():
-    """Cargo's target folder."""
-    return pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target").resolve()

@@ -79,7 +79,12 @@ def run(command, environment, seconds):
         return process.returncode, output.decode(errors="replace")
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
-        output, _ = process.communicate()
+        try:
+            output, _ = process.communicate(timeout=5)
+        except subprocess.TimeoutExpired as late:  # what left the group holds the pipe
+            output = late.stdout or b""
+            process.stdout.close()
+            process.wait()
         return TIMED_OUT, output.decode(errors="replace") + f"\nkilled: no time is left (after {seconds:.0f} s)"
     except BaseException:  # Ctrl-C: nothing of ours goes on
         os.killpg(process.pid, signal.SIGKILL)

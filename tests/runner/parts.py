@@ -2,19 +2,20 @@
 """The parts of the tests and their tiers. The first line of a part's docstring is what `scripts/test --list` says of it."""
 
 import collections
+import concurrent.futures
 import pathlib
 import re
 import shutil
 import subprocess
 
 from . import ROOT
-from .needs import PYTHON, TOOLS, target
+from .needs import PYTHON, TARGET, TOOLS
 from .rust import BUILD, by_cargo, rust_tests
 
 # After a change: no process of ours beside them, nothing built but themselves.
 FAST = ["--lib", "--bins"] + [word for name in (
     "accusations buckets callers causes foreign hostile joining kineto nsys overlaps phases recordings stamps steps tables unanswered "
-    "uncalled").split() for word in ("--test", name)]
+    "uncalled verdicts").split() for word in ("--test", name)]
 VERSIONS = ["3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15"]
 
 
@@ -25,14 +26,15 @@ def fast(part):
 
 def build(part):
     """The library as users get it, and what can be read off it; the tests, and with them the command."""
-    if part.check("scripts/build --library", "scripts/build", "--library"):
+    if built(part):
+        part.ok(2)
         part.counted("check-library", "scripts/check-library", "--library")
-    part.check("cargo test --no-run", *BUILD)
 
 
 def rust(part):
     """All Rust tests: the analyzer, the crates' own, programs under the library; what is repeated in `all` a few times."""
-    rust_tests(part, environment=under_test(of_the_tests()))
+    if built(part):
+        rust_tests(part, environment=under_test(OF_THE_TESTS))
 
 
 def style(part):
@@ -50,7 +52,8 @@ def python(part):
 
 def labelled(part):
     """Recordings of labelled programs from an H100: verdict, line of Python and promise, by what their real fix proved; and the verdict said there."""
-    part.counted("labelled", "scripts/causes-replay", "--same", "--gapprobe", of_the_tests(), "tests/gpu/recordings")
+    if built(part):
+        part.counted("labelled", "scripts/causes-replay", "--same", "--gapprobe", OF_THE_TESTS, "tests/gpu/recordings")
 
 
 def perfetto(part):
@@ -123,7 +126,7 @@ def sanitizers(part):
 def sanitized(part):
     """Victims under AddressSanitizer and ThreadSanitizer (nightly)."""
     if shipped := as_shipped(part):
-        part.counted("sanitized victims", "scripts/sanitized-victims", environment=shipped)
+        part.counted("sanitized victims", "scripts/sanitized-victims", environment={**shipped, "GAPPROBE_THOROUGH": "1"})
 
 
 def fuzz(part):
@@ -136,10 +139,10 @@ Row = collections.namedtuple("Row", "function tier seconds needs")
 PARTS = {row.function.__name__: row for row in (
     Row(fast, "fast", 600, []),
     Row(build, "middle", 900, ["compilers"]),
-    Row(rust, "middle", 1200, ["nextest", "cupti", "perfetto"]),
+    Row(rust, "middle", 1200, ["compilers", "nextest", "cupti", "perfetto"]),
     Row(style, "middle", 600, ["lints"]),
     Row(python, "middle", 120, []),
-    Row(labelled, "middle", 300, []),
+    Row(labelled, "middle", 900, ["compilers"]),
     Row(perfetto, "middle", 120, []),
     Row(release, "rest", 900, ["compilers", "lints"]),
     Row(thorough, "rest", 1800, ["compilers", "nextest", "cupti", "perfetto", "libclang", "cpythons", "torch"]),
@@ -148,22 +151,31 @@ PARTS = {row.function.__name__: row for row in (
     Row(chaos, "rest", 600, ["compilers"]),
     Row(loom, "rest", 600, ["compilers"]),
     Row(sanitizers, "rest", 600, ["compilers"]),
-    Row(sanitized, "rest", 900, ["compilers"]),
+    Row(sanitized, "rest", 900, ["compilers", "cpythons"]),
     Row(fuzz, "rest", 600, ["compilers"]),
 )}
 
 
-LIBRARY, COMMAND = ROOT / "build/libgapprobe.so", ROOT / "build/gapprobe"
+# The command that is built with the tests: with assertions, and no second build is needed for it.
+OF_THE_TESTS = TARGET / "debug/gapprobe"
 
 
 def under_test(command):
     """Environment of tests that run programs: the library is what scripts/build made."""
-    return {"GAPPROBE_TEST_LIBRARY": str(LIBRARY), "GAPPROBE_TEST_COMMAND": str(command)}
+    return {"GAPPROBE_TEST_LIBRARY": str(ROOT / "build/libgapprobe.so"), "GAPPROBE_TEST_COMMAND": str(command)}
 
 
-def of_the_tests():
-    """The command that was built with the tests: with assertions, and no second build is needed for it."""
-    return target() / "debug/gapprobe"
+def built(part):
+    """Whether the library and the tests are built from the files of now; seconds where they were."""
+    # side by side: each of them has stretches that keep one core busy
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        library = pool.submit(part.run, "scripts/build", "--library")
+        tests, _ = part.run(*BUILD)
+        library, _ = library.result()
+    for what, code in (("scripts/build --library", library), (" ".join(BUILD), tests)):
+        if code:
+            part.fail(f"{what}: exit {code}")
+    return library == tests == 0
 
 
 def as_shipped(part):
@@ -171,7 +183,7 @@ def as_shipped(part):
     code, _ = part.run("scripts/build")
     if code:
         part.fail(f"scripts/build: exit {code}")
-    return None if code else under_test(COMMAND)
+    return None if code else under_test(ROOT / "build/gapprobe")
 
 
 def interpreters():
@@ -181,7 +193,7 @@ def interpreters():
         homes = sorted(pathlib.Path.home().glob(f".pyenv/versions/{version}.*/bin/python3"))
         path = shutil.which(f"python{version}")
         unpacked = TOOLS / "cpython" / version / "usr/bin" / f"python{version}"
-        for candidate in [str(homes[-1])] if homes else [] + [path or "", str(unpacked), PYTHON]:
+        for candidate in [*map(str, homes[-1:]), path or "", str(unpacked), PYTHON]:
             if candidate and is_version(candidate, version):
                 found[version] = candidate
                 break

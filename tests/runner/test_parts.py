@@ -39,7 +39,7 @@ class Parts(unittest.TestCase):
 
     def test_a_command_without_time_is_killed_with_all_it_started(self):
         begin = time.monotonic()
-        code, output = run(["sh", "-c", "echo begun; sleep 60 & sleep 60"], None, 1)
+        code, output = run(["sh", "-c", "echo begun; sleep 60 & setsid sleep 30 & sleep 60"], None, 1)
         self.assertEqual(code, TIMED_OUT)
         self.assertIn("begun", output)
         self.assertLess(time.monotonic() - begin, 20)

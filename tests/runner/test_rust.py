@@ -27,6 +27,8 @@ def test(name, failed=False, said=""):
 
 def judged(*runs):
     """The part after nextest gave these (exit code, tests, output), one after the other; and what was printed."""
+    (code, tests, output), *again = runs
+    runs = [(code, tests, output or f"Starting {len(tests)} tests across 3 binaries"), *again]
     part, printed = Part("rust", 60), io.StringIO()
     with mock.patch.object(rust.needs, "nextest", return_value="nextest"), mock.patch.object(rust, "by_nextest", side_effect=runs), \
             contextlib.redirect_stdout(printed):
@@ -36,7 +38,7 @@ def judged(*runs):
 
 class Rust(unittest.TestCase):
     def test_what_passed_is_counted_with_its_time(self):
-        part, printed = judged((0, [test("a"), test("b", said="x\nSKIPPED: no node\n")], "(14 tests skipped)"))
+        part, printed = judged((0, [test("a"), test("b", said="x\nSKIPPED: no node\n")], "Starting 2 tests across 1 binary (14 tests skipped)"))
         self.assertEqual((part.passed, part.failed, part.times[0]), (2, 0, (1.5, "crate::binary a")))
         self.assertIn("note rust: SKIPPED: no node", printed)
         self.assertIn("14 tests are left", printed)
@@ -61,6 +63,8 @@ class Rust(unittest.TestCase):
     def test_a_run_that_broke_off_is_no_pass(self):
         self.assertEqual(judged((101, [], "error: could not compile"))[0].failed, 1)
         self.assertEqual(judged((104, [test("a")], ""))[0].failed, 1)
+        some = (130, [test("a", True), test("b")], "Starting 902 tests across 44 binaries")
+        self.assertGreater(judged(some, (0, [test("a")], ""))[0].failed, 0)
 
 
 if __name__ == "__main__":

@@ -436,6 +436,13 @@ mod tests {
     #[test]
     fn nobody_is_inside_while_it_is_closed_by_barriers() {
         assert!(membarrier(REGISTER_PRIVATE_EXPEDITED), "this kernel has no membarrier");
+        meet(true, 50_000);
+    }
+
+    #[test]
+    #[ignore = "scripts/test thorough: 10 s"]
+    fn nobody_is_inside_while_it_is_closed_by_barriers_for_long() {
+        assert!(membarrier(REGISTER_PRIVATE_EXPEDITED), "this kernel has no membarrier");
         meet(true, 500_000);
     }
 

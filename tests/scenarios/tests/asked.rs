@@ -169,7 +169,7 @@ fn timed_ranks_that_number_their_steps_differently_have_their_windows_at_the_sam
 #[test]
 fn a_python_program_that_launches_by_ctypes_is_recorded_in_windows() {
     let script = root().join("tests/scenarios/victims/cupy_like.py");
-    let pythons = pythons(&["3.8", "3.12", "3.13"]);
+    let pythons = pythons(&["3.8", "3.11", "3.12", "3.13"]);
     assert!(!pythons.is_empty(), "no Python to try it with");
     for (version, python) in pythons {
         let victim = Victim::of(&python, &[script.to_str().expect("a path"), "10000"], "13.0");

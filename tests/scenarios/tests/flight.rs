@@ -97,6 +97,7 @@ fn a_hang_leaves_a_trace_while_it_hangs_is_named_by_top_and_ends_with_the_signal
 }
 
 #[test]
+#[ignore = "scripts/test thorough: 12 s"]
 fn seconds_before_a_hang_are_told_however_few_they_are_to_be() {
     // a hang is told after ten seconds of it: three seconds up to then would hold nothing else
     let mut running = hanging_with(&[], "3");
@@ -189,6 +190,7 @@ fn a_program_that_leaves_a_hang_by_exit_is_held_up_for_two_seconds_at_most() {
 }
 
 #[test]
+#[ignore = "scripts/test thorough: 12 s"]
 fn a_kill_at_the_alarm_leaves_the_recording_whole() {
     let mut running = hanging(&[]);
     // its temporary file is there, or was

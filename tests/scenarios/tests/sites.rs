@@ -288,6 +288,7 @@ fn number(run: &Run, before: &str) -> f64 {
 }
 
 #[test]
+#[ignore = "scripts/test thorough: 10 s a Python, alone on the cores"]
 fn timed_a_call_site_allocates_nothing_faults_nothing_and_costs_little() {
     let _alone = gapprobe_scenarios::CORES.write().unwrap_or_else(|e| e.into_inner());
     for (version, python) in pythons(&READ) {
