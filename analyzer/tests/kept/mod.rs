@@ -25,7 +25,17 @@ pub fn recording(path: &str) -> (Run, Analysis) {
     (run, a)
 }
 
-/// Every recording and trace, of gapprobe and of other tools. Not those that are there to be broken (`tests/fuzz`), and no other JSON.
+/// Small files of other makers, each for a kind that is judged wrongly or not read (`verdicts.rs`).
+pub fn cases() -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(repository().join("analyzer/tests/cases")).expect("the folder");
+    let files = entries.map(|e| e.expect("an entry").path());
+    let mut found: Vec<PathBuf> = files.filter(|p| p.extension().is_none_or(|e| e != "md")).collect();
+    found.sort();
+    found
+}
+
+/// Every recording and trace, of gapprobe and of other tools. Not those that are there to be broken (`tests/fuzz`) or as [`cases`], and
+/// no other JSON.
 pub fn all() -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![repository().join("analyzer/tests"), repository().join("tests")];
@@ -35,7 +45,8 @@ pub fn all() -> Vec<PathBuf> {
             let path = entry.expect("an entry").path();
             let name = path.file_name().expect("a name").to_string_lossy().into_owned();
             match path.is_dir() {
-                true if ["fuzz", "target"].contains(&name.as_str()) || path.ends_with("gpu/results") => {}
+                true if ["fuzz", "target", "cases"].contains(&name.as_str())
+                    || path.ends_with("gpu/results") => {}
                 true => folders.push(path),
                 false if is_recorded(&path, &name) => found.push(path),
                 false => {}
