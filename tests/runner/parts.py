@@ -78,15 +78,15 @@ def release(part):
 
 
 def thorough(part):
-    """All Rust tests, as often as there is reason to: 200 kills, all releases of CUPTI, all CPythons, a real PyTorch; with the files users get."""
+    """Programs under the files users get, as often as there is reason to (200 kills, all releases, all CPythons, a real PyTorch); long Rust tests."""
     if shipped := as_shipped(part):
-        rust_tests(part, ignored=True, environment={**shipped, "GAPPROBE_THOROUGH": "1"})
+        rust_tests(part, "--test", "scenarios", ignored="all", environment={**shipped, "GAPPROBE_THOROUGH": "1"})
+        rust_tests(part, *without_scenarios(), ignored="only")
 
 
 def together(part):
     """The tests of each binary in one process, as `cargo test` runs them; scenarios are processes anyway."""
-    tests = [file.stem for file in sorted((ROOT / "analyzer/tests").glob("*.rs"))]
-    by_cargo(part, ["--lib", "--bins"] + [word for name in tests + ["layout", "driver", "cli"] for word in ("--test", name)], None)
+    by_cargo(part, without_scenarios(), None)
 
 
 def pythons(part):
@@ -144,8 +144,8 @@ PARTS = {row.function.__name__: row for row in (
     Row(python, "middle", 120, []),
     Row(labelled, "middle", 900, ["compilers"]),
     Row(perfetto, "middle", 120, []),
+    Row(thorough, "rest", 2400, ["compilers", "nextest", "cupti", "perfetto", "libclang", "cpythons", "torch"]),
     Row(release, "rest", 900, ["compilers", "lints"]),
-    Row(thorough, "rest", 1800, ["compilers", "nextest", "cupti", "perfetto", "libclang", "cpythons", "torch"]),
     Row(together, "rest", 600, ["compilers", "cupti", "perfetto"]),
     Row(pythons, "rest", 300, ["cpythons"]),
     Row(chaos, "rest", 600, ["compilers"]),
@@ -163,6 +163,12 @@ OF_THE_TESTS = TARGET / "debug/gapprobe"
 def under_test(command):
     """Environment of tests that run programs: the library is what scripts/build made."""
     return {"GAPPROBE_TEST_LIBRARY": str(ROOT / "build/libgapprobe.so"), "GAPPROBE_TEST_COMMAND": str(command)}
+
+
+def without_scenarios():
+    """Selects all Rust tests but programs under the library."""
+    tests = [file.stem for file in sorted((ROOT / "analyzer/tests").glob("*.rs"))]
+    return ["--lib", "--bins"] + [word for name in tests + ["layout", "driver", "cli"] for word in ("--test", name)]
 
 
 def built(part):

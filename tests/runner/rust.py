@@ -13,13 +13,14 @@ FEW = 6
 BUILD = ["cargo", "test", "--quiet", "--workspace", "--no-run"]
 
 
-def rust_tests(part, *selection, ignored=False, environment=None):
-    """Runs the tests that `selection` chooses, in the words that nextest and cargo test share, those marked ignored too where
-    asked for, and counts them."""
+def rust_tests(part, *selection, ignored="default", environment=None):
+    """Runs the tests that `selection` chooses, in the words that nextest and cargo test share, and counts them. Those marked
+    ignored are left out, or run too ("all"), or run alone ("only")."""
     nextest = needs.nextest()
     if not nextest:
-        return by_cargo(part, [*selection, *(["--", "--include-ignored"] if ignored else [])], environment)
-    code, found, output = by_nextest(part, nextest, [*selection, *(["--run-ignored=all"] if ignored else [])], environment)
+        more = {"default": [], "all": ["--", "--include-ignored"], "only": ["--", "--ignored"]}[ignored]
+        return by_cargo(part, [*selection, *more], environment)
+    code, found, output = by_nextest(part, nextest, [*selection, f"--run-ignored={ignored}"], environment)
     failed = [test for test in found if test.failed]
     begun = re.search(r"Starting (\d+) tests? across", output)
     if not begun or len(found) != int(begun[1]) or (code and not failed):
@@ -37,7 +38,7 @@ def rust_tests(part, *selection, ignored=False, environment=None):
     part.ok(len(found) - len(failed))
     for test in failed:
         part.fail(f"{test.binary} {test.name}")
-    if left := re.search(r"\((\d+) tests? skipped\)", output):
+    if ignored == "default" and (left := re.search(r"\((\d+) tests? skipped\)", output)):
         print(f"note {part.name}: {left[1]} tests are left to scripts/test thorough", flush=True)
     part.times += [(test.seconds, f"{test.binary} {test.name}") for test in found]
     # a harness has no word for a test that could not run: those say so on a line of their own
