@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is said of every recording and trace that the repository keeps: verdict, confidence, site, steps, promise, beside each other in
-//! `verdicts/golden.txt`. A row changes only with a reason beside it in the commit that changes it; `GAPPROBE_BLESS=1 cargo test` writes
-//! the file anew.
+//! What is said of every recording and trace that the repository keeps: verdict, confidence, site,
+//! steps, promise, beside each other in `verdicts/golden.txt`. A row changes only with a reason
+//! beside it in the commit that changes it; `GAPPROBE_BLESS=1 cargo test` writes the file anew.
 //!
-//! `cases/` are small traces of other makers, each for a kind that was met in public ones (README there): judged wrongly, until the row
-//! says what that README says is true.
+//! `cases/` are small traces of other makers, each for a kind that was met in public ones (README
+//! there): judged wrongly, until the row says what that README says is true.
 
 mod kept;
 
@@ -18,12 +18,14 @@ use analyzer::formats;
 use analyzer::summary::{summary, Around};
 use serde_json::Value;
 
-/// Milliseconds with three decimals: what a change of a rule moves is more, what another machine's libm does is less.
+/// Milliseconds with three decimals: what a change of a rule moves is more, what another machine's
+/// libm does is less.
 fn ms(ns: &Value) -> String {
     ns.as_f64().map_or("-".to_owned(), |ns| format!("{:.3}", ns / 1e6))
 }
 
-/// `train.py:17 in step via next`: where, without folders, which are of the machine that recorded it.
+/// `train.py:17 in step via next`: where, without folders, which are of the machine that recorded
+/// it.
 fn place(site: &Value) -> String {
     let text = |key: &str| site[key].as_str().map(|t| t.rsplit('/').next().unwrap_or(t));
     let line = site["line"].as_u64().map(|n| format!(":{n}")).unwrap_or_default();

@@ -134,7 +134,8 @@ def fuzz(part):
     part.counted("fuzz", "scripts/fuzz", "--short")
 
 
-# function, tier, seconds it may take (twice and more what it took from nothing on two cores, 2026-11-27), what it needs (needs.py)
+# function, tier, seconds it may take (what it took from nothing on two cores, 2026-11-27, twice and
+# more; of thorough half as much again), what it needs (needs.py)
 Row = collections.namedtuple("Row", "function tier seconds needs")
 PARTS = {row.function.__name__: row for row in (
     Row(fast, "fast", 600, []),

@@ -3,7 +3,8 @@
 however little time there is beyond a quarter's."""
 
 QUARTERS = 4
-# What CI has for the rest, s: an hour less what `scripts/test` and the machine's noise may take of it.
+# What CI has for the rest, s: an hour less what `scripts/test` and the machine's noise may take of
+# it.
 CI_SECONDS = 2400
 
 

@@ -7,9 +7,11 @@ import xml.etree.ElementTree
 
 from . import ROOT, needs
 
-# As many as this that failed are run again, alone: hundreds of programs run beside each other, some against the clock.
+# As many as this that failed are run again, alone: hundreds of programs run beside each other, some
+# against the clock.
 FEW = 6
-# In all of these the whole workspace is chosen: cargo would choose other features for a package alone, and build it anew.
+# In all of these the whole workspace is chosen: cargo would choose other features for a package
+# alone, and build it anew.
 BUILD = ["cargo", "test", "--quiet", "--workspace", "--no-run"]
 
 

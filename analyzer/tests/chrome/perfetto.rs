@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Asks Perfetto's trace processor about a trace. Needs node and `scripts/perfetto install`; tests begin with [`is_here`].
+//! Asks Perfetto's trace processor about a trace. Needs node and `scripts/perfetto install`; tests
+//! begin with [`is_here`].
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::io::Write;

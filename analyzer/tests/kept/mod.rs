@@ -34,8 +34,8 @@ pub fn cases() -> Vec<PathBuf> {
     found
 }
 
-/// Every recording and trace, of gapprobe and of other tools. Not those that are there to be broken (`tests/fuzz`) or as [`cases`], and
-/// no other JSON.
+/// Every recording and trace, of gapprobe and of other tools. Not those that are there to be broken
+/// (`tests/fuzz`) or as [`cases`], and no other JSON.
 pub fn all() -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![repository().join("analyzer/tests"), repository().join("tests")];

@@ -4,7 +4,8 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// The releases that the tests go through. 13.2 is the one whose every function crashes without a driver.
+/// The releases that the tests go through. 13.2 is the one whose every function crashes without a
+/// driver.
 pub(crate) const REQUIRED: [&str; 6] = ["11.8", "12.4", "12.9", "13.0", "13.2", "13.5"];
 
 /// One release as fetched.
@@ -30,8 +31,8 @@ impl Wheel {
         found
     }
 
-    /// All required releases, then every other one in the cache (`scripts/cupti-wheels 12.6` adds one); `None` as
-    /// [`Wheel::of`].
+    /// All required releases, then every other one in the cache (`scripts/cupti-wheels 12.6` adds
+    /// one); `None` as [`Wheel::of`].
     pub(crate) fn all() -> Option<Vec<Self>> {
         let mut wheels = REQUIRED.iter().map(|release| Self::of(release)).collect::<Option<Vec<Self>>>()?;
         let entries = std::fs::read_dir(cache()).expect("the cache was just read");

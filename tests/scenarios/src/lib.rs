@@ -26,8 +26,8 @@ pub use victim::{Run, Running, Victim};
 /// The five releases of CUPTI that the simulated driver stands for.
 pub const RELEASES: [&str; 5] = ["11.8", "12.4", "12.9", "13.0", "13.5"];
 
-/// Whether each claim is to be repeated as often as there is reason to (`scripts/test all`: GAPPROBE_THOROUGH=1), or a few
-/// times only, for whoever changes a line and waits.
+/// Whether each claim is to be repeated as often as there is reason to (`scripts/test all`:
+/// GAPPROBE_THOROUGH=1), or a few times only, for whoever changes a line and waits.
 pub fn thorough() -> bool {
     std::env::var_os("GAPPROBE_THOROUGH").is_some_and(|v| v != "0")
 }
@@ -38,8 +38,8 @@ pub fn cases<T>(all: &[T]) -> &[T] {
     &all[..some.min(all.len())]
 }
 
-/// The releases that a scenario of all of them goes through: all where it is [`thorough`], else those of PyTorch 2.5 and 2.11;
-/// one where a sanitizer makes each of them slow.
+/// The releases that a scenario of all of them goes through: all where it is [`thorough`], else
+/// those of PyTorch 2.5 and 2.11; one where a sanitizer makes each of them slow.
 pub fn releases() -> &'static [&'static str] {
     match built::runtime() {
         Some(_) => &["13.0"],

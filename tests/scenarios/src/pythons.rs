@@ -32,8 +32,8 @@ pub fn python(version: &str) -> Option<PathBuf> {
     found.pop().or_else(|| others.into_iter().find(|p| p.is_file()))
 }
 
-/// The pythons of `versions` that are here, the first and the last of them unless it is [`thorough`]; those that are not here
-/// are named. `GAPPROBE_PYTHONS="3.14 3.15"`: these only.
+/// The pythons of `versions` that are here, the first and the last of them unless it is
+/// [`thorough`]; those that are not here are named. `GAPPROBE_PYTHONS="3.14 3.15"`: these only.
 pub fn pythons(versions: &[&'static str]) -> Vec<(&'static str, PathBuf)> {
     let only = std::env::var("GAPPROBE_PYTHONS").unwrap_or_default();
     let is_wanted = |v: &&&str| only.is_empty() || only.split_whitespace().any(|o| o == **v);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Purpose: SIGKILL at any moment leaves a recording that reads without damage and is complete to the stated bounds:
-//! host events older than 100 ms, GPU operations older than 250 ms. Two hundred random moments (twenty unless it is thorough), two programs at a time.
+//! host events older than 100 ms, GPU operations older than 250 ms. Two hundred random moments
+//! (twenty unless it is thorough), two programs at a time.
 //!
 //! The buffer rule: CUPTI returns a buffer only when all its records are complete, so a queue that never runs dry holds
 //! the newest buffer back; `header.gpu_complete_to` says how far the GPU's side goes, and must never promise too much.
@@ -75,7 +76,8 @@ fn recover(run: &Run, at: u64, label: &str) {
 #[test]
 fn random_moments() {
     let moments = if thorough() { 200 } else { 20 };
-    // so many of them shall come after the program's start: a slow machine gets more moments for it, up to five times
+    // so many of them shall come after the program's start: a slow machine gets more moments for
+    // it, up to five times
     let enough = moments * 8 / 10;
     let next = AtomicU64::new(0);
     let worst = [const { AtomicU64::new(0) }; 2];

@@ -218,8 +218,8 @@ fn said(run: &Run) -> (String, f64) {
     (of("windows"), cost)
 }
 
-/// Of eight runs one says this of its windows, and that the first one cost so much of a step, %: in the others, other work came
-/// upon the window's steps or those after them.
+/// Of eight runs one says this of its windows, and that the first one cost so much of a step, %: in
+/// the others, other work came upon the window's steps or those after them.
 fn measured(words: &[&str], cupti_ns: &str, costs: Range<f64>, is_right: impl Fn(&str) -> bool) {
     let mut found = Vec::new();
     for _ in 0..8 {
