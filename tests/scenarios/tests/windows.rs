@@ -122,11 +122,14 @@ fn ranks_record_the_same_steps_without_a_word_between_them() {
             .env("WORLD_SIZE", "2")
             .run();
         let recorded = fine(&run);
-        // until the steps are known, which takes two seconds, everything is recorded
-        whole_steps(&run, &recorded).into_iter().filter(|s| *s >= 5632).collect::<BTreeSet<_>>()
+        whole_steps(&run, &recorded)
     });
+    // until the steps are known, which takes two seconds and more, everything is recorded
+    let known = |seen: &BTreeSet<u64>| (1000..).find(|step| !seen.contains(step)).unwrap_or(0);
+    let from = known(&a).max(known(&b)).next_multiple_of(512) + 512;
+    let [a, b] = [a, b].map(|seen| seen.range(from..).copied().collect::<BTreeSet<_>>());
     let both = a.intersection(&b).count();
-    assert!(a.len() > 300 && b.len() > 300, "{} and {} steps", a.len(), b.len());
+    assert!(a.len() > 100 && b.len() > 100, "from step {from}: {} and {} steps", a.len(), b.len());
     assert!(both * 100 >= a.union(&b).count() * 85, "{both} of {} and {} are the same", a.len(), b.len());
 }
 
