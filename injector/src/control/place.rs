@@ -42,19 +42,22 @@ impl Place {
     /// Listens there. The folder is made where it is gone; it must be ours alone.
     pub(super) fn listen(&self, has_own: bool) -> io::Result<Socket> {
         let folder = folders::open_private(&self.folder).ok_or(io::ErrorKind::PermissionDenied)?;
-        let listener = match Socket::listen(&self.folder, &self.name, has_own) {
-            // of the program that this process was before it called exec
-            Err(e) if e.kind() == io::ErrorKind::AddrInUse => {
-                std::fs::remove_file(&self.path)?;
-                Socket::listen(&self.folder, &self.name, has_own)?
+        // (once more where somebody removed it at that moment)
+        for _ in 0..2 {
+            let listener = match Socket::listen(&self.folder, &self.name, has_own) {
+                // of the program that this process was before it called exec
+                Err(e) if e.kind() == io::ErrorKind::AddrInUse => {
+                    std::fs::remove_file(&self.path)?;
+                    Socket::listen(&self.folder, &self.name, has_own)?
+                }
+                listening => listening?,
+            };
+            if has(&folder, &self.name) {
+                return Ok(listener);
             }
-            listening => listening?,
-        };
-        match has(&folder, &self.name) {
-            true => Ok(listener),
-            // its path led elsewhere meanwhile
-            false => Err(io::ErrorKind::PermissionDenied.into()),
         }
+        // its path leads elsewhere by now
+        Err(io::ErrorKind::PermissionDenied.into())
     }
 }
 

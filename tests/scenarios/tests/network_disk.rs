@@ -19,8 +19,10 @@ fn on_network(folder: &str, how: &str, number: (&str, u64)) -> Run {
 }
 
 fn run_on_network(loops: [&str; 4], folder: &str, how: &str, number: (&str, u64)) -> Run {
+    // (a disk that is slow is waited for, however busy the cores are)
+    let exit_ms = if how == "slow" { 10 * EXIT_MS } else { EXIT_MS };
     let mut victim = Victim::sim("13.0", &[&["loop"], loops.as_slice()].concat())
-        .env("GAPPROBE_EXIT_MS", EXIT_MS.to_string());
+        .env("GAPPROBE_EXIT_MS", exit_ms.to_string());
     let disk = built().victims.join("13.0/libnetwork_disk.so");
     victim.command.env("LD_PRELOAD", std::env::join_paths([&disk, &built().library]).expect("no colons"));
     let at = victim.folder.join(folder);
