@@ -176,16 +176,24 @@ pub struct Coverage {
     pub signal: Option<i32>,
 }
 
-/// What recording cost, an estimate.
+/// What recording cost the run.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Cost {
     /// Callbacks and buffer handlers on the program's threads (sampled, scaled), ns.
     pub callback_ns: u64,
     /// Launches times the assumed cost of one kernel record inside CUPTI, ns.
     pub cupti_ns: u64,
-    /// What recorded steps take longer, a share of them, by the replay ([`crate::replay::RECORDER_SLOWS`]), times the share of the run's launches that
-    /// were recorded, and what stays of CUPTI between windows. Where the replay is no good: the two above as a share of the run. 0 to 1.
+    /// The share of the run that was lost to recording, 0 to 1: as measured ([`Cost::measured`]), else what the replay takes for likely
+    /// ([`crate::replay::RECORDER_SLOWS`]). What a CUPTI that is attached takes by itself is not in it.
     pub share: f64,
+    /// Both ends of its 95 % interval; of the model's range where nothing was measured.
+    pub least: f64,
+    /// See [`Cost::least`].
+    pub most: f64,
+    /// By the process itself, when it switched recording off for the first time.
+    pub measured: bool,
+    /// The share of the run that CUPTI took between windows, by being attached: launches times what each is known to take ([`trace::total::left_behind_ns`]).
+    pub attached: f64,
     /// Host memory that CUPTI keeps of the run's launches at most, bytes ([`trace::total::kept_bytes`]).
     pub kept_bytes: u64,
 }

@@ -7,7 +7,7 @@ use trace::event::Unobserved;
 use trace::loss::Severity;
 use trace::{Loss, Total};
 
-use crate::analysis::{working, Analysis, Bucket, Cost, Coverage, DeviceAnalysis, StepSource};
+use crate::analysis::{working, Analysis, Bucket, Coverage, DeviceAnalysis, StepSource};
 use crate::gaps::dispatching::Dispatched;
 use crate::gaps::{attribute, HostView, Whose};
 use crate::kernels::KernelTable;
@@ -77,7 +77,6 @@ pub fn analyze_by(run: &Run, deadline: Option<Instant>) -> Analysis {
     a.worst = worst(&a.devices);
     weigh_losses(run, &mut a);
     a.coverage = coverage(run, &a, &observed);
-    a.cost = cost(run, &a);
     let worst = a.worst.and_then(|w| Some((w, run.devices.get(w)?)));
     let worst = worst.map(|(w, device)| {
         let host = last.take().filter(|_| w + 1 == run.devices.len());
@@ -327,28 +326,4 @@ fn disjoint<'a>(spans: impl Iterator<Item = &'a Blind>) -> Vec<Blind> {
         }
     }
     all
-}
-
-/// What CUPTI left on the launches between windows, ns.
-pub(crate) fn left_behind(run: &Run) -> u64 {
-    let h = &run.header;
-    let each = trace::total::left_behind_ns(h.total(Total::Windows), h.total(Total::GraphLaunches));
-    h.total(Total::LaunchesBetween).saturating_mul(each)
-}
-
-/// What recording cost: a share of the run; of a window that was cut out, of that window: the process's counters are of all its life.
-fn cost(run: &Run, a: &Analysis) -> Cost {
-    let h = &run.header;
-    let each = u64::from(h.launch_cost_ns);
-    let (callback_ns, cupti_ns, time) = if run.cut_out {
-        let inside = |c: &&Call| c.is_launch() && c.start >= a.valid.start && c.start < a.valid.end;
-        let launches = run.threads.iter().flat_map(|t| &t.calls).filter(inside).count();
-        (0, each.saturating_mul(launches as u64), a.coverage.seen_ns)
-    } else {
-        let launches = h.total(Total::Launches).saturating_add(h.total(Total::GraphLaunches));
-        let cupti_ns = launches.saturating_mul(each).saturating_add(left_behind(run));
-        (h.total(Total::CallbackNs), cupti_ns, a.coverage.run_ns)
-    };
-    let share = crate::analysis::share(callback_ns.saturating_add(cupti_ns), time).min(1.0);
-    Cost { callback_ns, cupti_ns, share, kept_bytes: crate::causes::memory::kept_by_cupti(run) }
 }

@@ -245,13 +245,19 @@ pub(crate) fn losses(run: &Run, a: &Analysis) -> String {
     }
 }
 
-/// Cost, one decimal; memory that CUPTI keeps, where it is more than the recorder's own.
+/// Cost with its interval, or the model's range; memory that CUPTI keeps, where it is more than the recorder's own.
 pub(crate) fn cost(c: &Cost) -> String {
     let kept = match c.kept_bytes {
         0..=WORTH_A_WORD => String::new(),
         n => format!(" and up to {:.1} GB that CUPTI keeps", n as f64 / 1e9),
     };
-    format!("{:.1} %{kept}", c.share * 100.0)
+    let [share, least, most] = [c.share, c.least, c.most].map(|share| share * 100.0);
+    match c.measured {
+        true => format!("{share:.1} % ({least:.1} to {most:.1}){kept}"),
+        false if most == 0.0 => format!("0.0 %{kept}"),
+        false if least < 0.5 => format!("at most {:.0} % (not measured){kept}", most.ceil()),
+        false => format!("{least:.0} to {:.0} % (not measured){kept}", most.ceil()),
+    }
 }
 
 /// What was asked for to keep the cost low, or to see a hang, and could not be had; empty where nothing was.

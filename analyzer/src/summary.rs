@@ -42,6 +42,10 @@ pub fn summary(run: &Run, analysis: &Analysis, around: &Around<'_>) -> Value {
         "totals": (!run.foreign).then(|| Total::ALL.iter().map(|&t| (t.key().to_owned(), json!(h.total(t)))).collect::<Map<_, _>>()),
         "cost": {
             "share": analysis.cost.share,
+            "least": analysis.cost.least,
+            "most": analysis.cost.most,
+            "measured": analysis.cost.measured,
+            "attached_share": analysis.cost.attached,
             // of a window that was cut out nobody counted it
             "callback_ns": (!run.cut_out).then_some(analysis.cost.callback_ns),
             "cupti_ns": analysis.cost.cupti_ns,

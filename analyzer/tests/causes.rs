@@ -17,6 +17,8 @@ mod blocked;
 mod casts;
 #[path = "causes/copy.rs"]
 mod copy;
+#[path = "causes/cost.rs"]
+mod cost;
 #[path = "causes/device.rs"]
 mod device;
 #[path = "causes/gil.rs"]

@@ -130,7 +130,6 @@ impl Recorder {
                 store: &mut self.store,
                 capture: &mut self.capture,
                 totals: &self.decoder.totals,
-                callback_ns: self.header.total(Total::CallbackNs),
                 front: &mut self.front,
                 first_op: &mut self.decoder.first_op,
             },

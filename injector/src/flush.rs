@@ -17,6 +17,8 @@ use crate::{clock, drain, leave, lifecycle, neighbours};
 
 /// Between two plain flushes, ms.
 const PERIOD_MS: u64 = 250;
+/// A flush is put off for a switch this long, ns.
+const GIVES_WAY: u64 = 500_000_000;
 /// At the end: plain flushes for this long, then a forced one, ns.
 const PLAIN_FOR: u64 = 500_000_000;
 /// What a forced flush has not brought back after this long since the first plain one is given up, ns.
@@ -90,6 +92,7 @@ pub(crate) fn run() {
             return;
         }
         gate::from_aside();
+        give_way();
         BEGUN.fetch_add(1, Ordering::AcqRel);
         {
             let _busy = BUSY.lock();
@@ -97,6 +100,19 @@ pub(crate) fn run() {
         }
         ENDED.fetch_add(1, Ordering::AcqRel);
         step_aside_for_new_clients(&mut looked);
+    }
+}
+
+/// A flush may take seconds (7.8 beside the replays of one graph), and nothing is switched meanwhile: what is to be switched comes first, as far as it
+/// can be done soon.
+fn give_way() {
+    let begin = clock::monotonic();
+    if is_to_switch() {
+        gate::try_again();
+    }
+    while is_to_switch() && clock::monotonic().saturating_sub(begin) < GIVES_WAY {
+        std::thread::sleep(Duration::from_millis(2));
+        gate::from_aside();
     }
 }
 
@@ -157,6 +173,11 @@ pub(crate) fn ask_switch(switch: Switch) {
 /// Is CUPTI to be on?
 pub(crate) fn is_wanted_on() -> bool {
     matches!(SWITCH.load(Ordering::Acquire), IS_ON | WANTS_ON)
+}
+
+/// Is something to be switched?
+fn is_to_switch() -> bool {
+    !matches!(SWITCH.load(Ordering::Acquire), IS_ON | IS_OFF)
 }
 
 /// Is it done?

@@ -2,6 +2,7 @@
 //! The first 4 KiB of a recording: who recorded what, and how far it can be believed.
 
 use crate::segment::SEGMENT_BYTES;
+use crate::Total;
 use crate::{loss, total};
 
 /// Bytes of the header.
@@ -197,6 +198,14 @@ impl Header {
     /// Was it not closed by its process? Of one that is no more: the end of its run is not in it.
     pub fn is_unfinished(&self) -> bool {
         matches!(self.state, state::RECORDING | state::REPORTED_UNFINISHED)
+    }
+
+    /// By how much steps are longer while everything is recorded, as the process measured it, a share of others, 0 and more: the mean, and both ends
+    /// of its 95 % interval. `None`: it made no measurement.
+    pub fn longer(&self) -> Option<[f64; 3]> {
+        let of = |t: Total| self.total(t) as f64 / 1e6;
+        let most = of(Total::LongerMostPpm);
+        (most > 0.0).then(|| [of(Total::LongerPpm), of(Total::LongerLeastPpm), most])
     }
 
     /// The 4 KiB as stored.

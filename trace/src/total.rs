@@ -106,6 +106,13 @@ totals! {
     LongestPauseNs = 40, "longest_pause_ns";
     /// Longest time that bringing the recording file up to date took, ns.
     LongestWriteNs = 41, "longest_write_ns";
+    /// By how much a step is longer while everything is recorded than behind the first time that recording was switched off, measured in this process, millionths of the
+    /// latter: the mean (0 where it is less).
+    LongerPpm = 42, "longer_ppm";
+    /// The lower end of its 95 % interval (0 where it is less).
+    LongerLeastPpm = 43, "longer_least_ppm";
+    /// The upper end; 0: not measured.
+    LongerMostPpm = 44, "longer_most_ppm";
 }
 
 /// What CUPTI leaves on each launch of [`Total::LaunchesBetween`] once it was switched on a second time, ns: eager PyTorch in turns with
@@ -123,10 +130,6 @@ pub fn left_behind_ns(windows: u64, graph_launches: u64) -> u64 {
         LEFT_BEHIND_NS
     }
 }
-
-/// What recording costs each node of a CUDA graph, ns: graphs of 645 kernels of 2 us +0.26 us (H200.md), of eager MLP blocks' training +0.23 to +0.46
-/// (H200, CUPTI 13.0, steps of one process and of another); graphs of empty kernels: 0.9 to 1.4 (docs/windows.md).
-pub const RECORDED_NODE_NS: u64 = 350;
 
 /// What CUPTI keeps in host memory, bytes, for each launch of a kernel that follows the process's first instantiation of a CUDA
 /// graph, until the process ends: 24 and malloc's 8 under 13.0 to 13.3, as soon as any client is attached, nothing under 12.8, 12.9, 13.4 and 13.5

@@ -10,6 +10,7 @@
 //! that does not in `tests/causes/registry.rs`.
 
 mod case;
+mod cost;
 pub(crate) mod memory;
 mod needed;
 mod power;

@@ -3,13 +3,11 @@
 
 use std::collections::HashMap;
 
-use trace::Total;
-
 use super::{
-    comm, gpu_bound, inconclusive, memory_growth, mixed, no_work, out_of_memory, unlike, unrecorded, Case,
-    Elsewhere, ALL, GPU_BOUND_SHARE, MINOR_WIN, MODEL_ERROR, NAMED_WIN,
+    comm, cost, gpu_bound, inconclusive, memory_growth, mixed, no_work, out_of_memory, unlike, unrecorded,
+    Case, Elsewhere, ALL, GPU_BOUND_SHARE, MINOR_WIN, MODEL_ERROR, NAMED_WIN,
 };
-use crate::analysis::{share, Analysis, Bucket, Confidence, DeviceAnalysis, Finding, Tied, Verdict};
+use crate::analysis::{Analysis, Bucket, Confidence, DeviceAnalysis, Finding, Tied, Verdict};
 use crate::replay::{Fix, Prepared};
 use crate::run::{Run, NONE};
 
@@ -31,20 +29,14 @@ pub(crate) fn judge(run: &Run, a: &mut Analysis, prepared: &Prepared) {
     let case = device.map(|device| Case::new(run, a, device, prepared));
     // where the verdict abstains causes are still evaluated: the report shows them
     let findings = case.as_ref().map_or_else(Vec::new, evaluate);
-    let slowed = case.as_ref().and_then(Case::slowed_by_us);
+    let lost = cost::lost(run, a, case.as_ref());
     let verdict = match inconclusive::before(run, a) {
         Some(why) => abstain(a, why),
         None => decide(a, case.as_ref(), &findings),
     };
     (a.findings, a.verdict) = (findings, verdict);
-    doubt(run, a, slowed.unwrap_or(0.0));
-    if let Some(slowed) = slowed {
-        let between = share(crate::analyze::left_behind(run), a.coverage.run_ns) * exposed(run, a, slowed);
-        a.cost.share = match run.cut_out {
-            true => slowed.min(1.0), // all of the window was recorded
-            false => (slowed * recorded_share(run) + between).min(1.0),
-        };
-    }
+    doubt(run, a, lost.likely);
+    a.cost = cost::cost(run, a, lost);
     note(a);
 }
 
@@ -59,33 +51,6 @@ fn doubt(run: &Run, a: &mut Analysis, slowed: f64) {
         a.verdict.text.push_str(&format!("; {words}"));
         a.verdict.confidence = Confidence::Low;
     }
-}
-
-/// How much of what recording puts on launches makes the steps longer, 0 (the GPU is the limit, or what the host waits for comes in its own time)
-/// to 1: it is the same with what stays of it between windows. `slowed`: by what recording made the recorded steps longer.
-fn exposed(run: &Run, a: &Analysis, slowed: f64) -> f64 {
-    let put = share(
-        recorded_launches(run).saturating_mul(u64::from(run.header.launch_cost_ns)),
-        a.coverage.seen_ns,
-    );
-    if put > 0.0 {
-        (slowed / put).min(1.0)
-    } else {
-        1.0
-    }
-}
-
-/// The share of the run's launches that was recorded, 0 to 1: all of them where it did not record in windows.
-fn recorded_share(run: &Run) -> f64 {
-    let recorded = recorded_launches(run);
-    match run.header.total(Total::LaunchesBetween) {
-        0 => 1.0,
-        between => share(recorded, recorded.saturating_add(between)),
-    }
-}
-
-fn recorded_launches(run: &Run) -> u64 {
-    run.header.total(Total::Launches).saturating_add(run.header.total(Total::GraphLaunches))
 }
 
 /// What costs no time and still has to be said, beside whatever the verdict is.

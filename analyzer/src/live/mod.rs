@@ -126,8 +126,8 @@ pub struct Figures {
     pub inconclusive: Option<String>,
     /// Line of the program that the verdict names.
     pub site: Option<String>,
-    /// What recording costs, a share ([`crate::analysis::Cost::share`]), an estimate.
-    pub cost: f64,
+    /// What recording costs.
+    pub cost: crate::analysis::Cost,
     /// Steps as found for each that was counted without records ([`crate::analysis::Coverage::clock_unit`]).
     pub clock_unit: f64,
     /// CPU time of the recorder's own threads, share of one CPU over the whole run.
@@ -155,7 +155,7 @@ impl Figures {
             lost: (v.share > 0.0).then_some(v.share),
             inconclusive: v.inconclusive.clone(),
             site: v.site.as_ref().map(|s| format!("{}:{}", s.path, s.line)),
-            cost: a.cost.share,
+            cost: a.cost,
             clock_unit: a.coverage.clock_unit,
             own_cpu: share(own, a.coverage.run_ns),
             job: job(run).to_owned(),

@@ -21,6 +21,7 @@ pub mod model;
 mod ops;
 mod pace;
 pub mod prepare;
+mod recorder;
 mod uneven;
 mod waits;
 
@@ -68,10 +69,16 @@ pub const PROFILER_SLOWS: (u64, u64) = (17, 10);
 ///
 /// Without CUPTI's records of waits (`trace::header::sources::WAITS_BY_CALLS`) half of it: steps of the MLP blocks took 1.23 times as long (1.14 to 1.26;
 /// 2.3 us a launch), where they took 1.52 times with them (`2026-11-23-h200-f694da9-always-on-waits.json.gz`).
-pub const RECORDER_SLOWS: RecorderSlows = RecorderSlows { by: (6, 5), most_calls: (17, 20) };
+pub const RECORDER_SLOWS: RecorderSlows =
+    RecorderSlows { by: (6, 5), most_calls: (17, 20), node_ns: RECORDED_NODE_NS };
 /// As [`RECORDER_SLOWS`], of recordings with CUPTI's records of waits: all before 2026-11-23, and those of processes in which another client
 /// holds CUPTI's subscription.
-pub const RECORDER_SLOWS_WITH_WAITS: RecorderSlows = RecorderSlows { by: (7, 5), most_calls: (17, 10) };
+pub const RECORDER_SLOWS_WITH_WAITS: RecorderSlows =
+    RecorderSlows { by: (7, 5), most_calls: (17, 10), node_ns: RECORDED_NODE_NS };
+
+/// What recording costs each node of a CUDA graph, ns: graphs of 645 kernels of 2 us +0.26 us (H200.md), of eager MLP blocks' training +0.23 to +0.46
+/// (H200, CUPTI 13.0, steps of one process and of another); graphs of empty kernels: 0.9 to 1.4 (docs/windows.md).
+pub const RECORDED_NODE_NS: u64 = 350;
 
 /// What recording does to a host that launches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,6 +87,8 @@ pub struct RecorderSlows {
     pub by: (u64, u64),
     /// No stretch is taken to be longer by more than so many usual launch calls, as a fraction.
     pub most_calls: (u64, u64),
+    /// So much longer is what lies between two nodes of a graph, ns.
+    pub node_ns: u64,
 }
 
 /// A call with so many operations or more launched a graph.

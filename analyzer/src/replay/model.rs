@@ -3,14 +3,12 @@
 //! One pass in the order of simulated time over the chains; an op's times are known when it is launched, because all
 //! it can wait for was launched before it.
 
-use trace::total::RECORDED_NODE_NS;
-
 use super::graphs::Part;
 use super::prepare::{Item, Prepared, Role, Work};
 use super::uneven::EVEN;
 use super::{
-    Fix, Fixes, Slowed, GRAPH_NODES, GRAPH_QUEUE, LAUNCH_NS, LAUNCH_QUEUE, NODE_NS, PROFILER_SLOWS,
-    SPACING_NS,
+    Fix, Fixes, RecorderSlows, Slowed, GRAPH_NODES, GRAPH_QUEUE, LAUNCH_NS, LAUNCH_QUEUE, NODE_NS,
+    PROFILER_SLOWS, SPACING_NS,
 };
 use crate::analysis::Bucket;
 use crate::gaps::KERNEL_GAP_NS;
@@ -48,12 +46,22 @@ impl Prepared {
         self.twice_at(fixes, at, slower).1
     }
 
+    /// What it takes, ns, once nobody records it, if recording slows host and graphs by so much.
+    pub(crate) fn play_unrecorded(&self, slows: RecorderSlows) -> u64 {
+        let fixes = Fixes::of(&[Fix::FasterHost]);
+        self.twice_as(fixes, &|_| true, 1.0, Slowed::ByRecorder(slows)).1
+    }
+
     /// What the first time takes, in front of an idle device, and the second.
     pub(super) fn twice(&self, fixes: Fixes, at: &dyn Fn(u32) -> bool) -> (u64, u64) {
         self.twice_at(fixes, at, 1.0)
     }
 
     fn twice_at(&self, fixes: Fixes, at: &dyn Fn(u32) -> bool, slower: f64) -> (u64, u64) {
+        self.twice_as(fixes, at, slower, self.slowed)
+    }
+
+    fn twice_as(&self, fixes: Fixes, at: &dyn Fn(u32) -> bool, slower: f64, slowed: Slowed) -> (u64, u64) {
         let mut by_chain: Vec<Vec<u32>> = vec![Vec::new(); self.chains.max(1)];
         if self.chains > 1 {
             for (n, i) in self.items.iter().enumerate() {
@@ -76,6 +84,7 @@ impl Prepared {
             bound_copy: [0; 2],
             bound_comm: 0,
             slower,
+            slowed,
             queues: [(1, LAUNCH_QUEUE), (GRAPH_NODES, GRAPH_QUEUE)]
                 .map(|(nodes, room)| self.queue(nodes, room)),
         };
@@ -152,6 +161,7 @@ struct Playing<'a> {
     bound_comm: u64,
     /// Kernels take this many times as long.
     slower: f64,
+    slowed: Slowed,
     queues: [Queue; 2],
 }
 
@@ -195,7 +205,7 @@ impl Playing<'_> {
             return ns.saturating_mul(self.prepared.uneven) / EVEN;
         }
         let without = |(slow, fast): (u64, u64)| ns.saturating_mul(fast) / slow;
-        match self.prepared.slowed {
+        match self.slowed {
             _ if !self.fixes.has(Fix::FasterHost) => ns,
             Slowed::Unknown => ns,
             Slowed::ByProfiler => without(PROFILER_SLOWS),
@@ -281,10 +291,10 @@ impl Playing<'_> {
             false => w.duration,
         };
         let mut spacing = i64::from(w.spacing);
-        let recorder_gone =
-            self.fixes.has(Fix::FasterHost) && matches!(self.prepared.slowed, Slowed::ByRecorder(_));
-        if is_node && recorder_gone {
-            spacing = (spacing - RECORDED_NODE_NS as i64).max(spacing.min(0));
+        if let Slowed::ByRecorder(slows) = self.slowed {
+            if is_node && self.fixes.has(Fix::FasterHost) {
+                spacing = (spacing - slows.node_ns as i64).max(spacing.min(0));
+            }
         }
         let latency = match part {
             // a graph's nodes start when it has been handed over as a whole

@@ -173,6 +173,9 @@ impl Prepared {
         p.tie_copies_to_stretches();
         p.measure(run, device, host, &calls, &placed);
         p.uneven = p.unevenness();
+        if let Some([longer, ..]) = run.header.longer() {
+            p.calibrate(longer);
+        }
         p
     }
 

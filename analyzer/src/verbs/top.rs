@@ -300,7 +300,7 @@ fn row(
     let parts = shown.iter().map(|&p| d.filter(has_time).map_or_else(dash, |d| percent(part(&d.buckets, p))));
     row.extend(parts);
     row.extend([
-        f.map_or_else(dash, |f| format!("{:.2}", f.cost * 100.0)),
+        f.map_or_else(dash, |f| format!("{:.2}", f.cost.share * 100.0)),
         w.process.losses().to_string(),
         f.map_or_else(dash, |f| long(f.seen_ns)),
     ]);
@@ -358,7 +358,10 @@ fn objects(w: &Watched) -> Vec<Value> {
             "steps": f.map(|f| f.steps),
             "busy_share": d.filter(|d| d.buckets.total() > 0).map(|d| d.busy),
             "bucket_shares": buckets,
-            "cost_share": f.map(|f| f.cost),
+            "cost_share": f.map(|f| f.cost.share),
+            "cost_least": f.map(|f| f.cost.least),
+            "cost_most": f.map(|f| f.cost.most),
+            "cost_measured": f.map(|f| f.cost.measured),
             "losses": w.process.losses(),
             "seen_ns": f.map(|f| f.seen_ns),
             "counted": counted.map(|c| json!({

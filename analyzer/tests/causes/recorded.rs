@@ -118,7 +118,7 @@ fn the_cost_of_recording_is_what_the_step_takes_longer() {
 
 /// Twenty times as many launches between windows as in them, in the time of the recording ten times over.
 #[test]
-fn what_stays_between_windows_costs_what_launches_cost_the_steps() {
+fn of_a_run_with_windows_only_the_recorded_part_lost_anything() {
     let cost = |scale: u64| {
         let (mut run, a) = run(|p| p.forward(60, scale));
         let launches = run.devices.iter().map(|d| d.ops() as u64).sum::<u64>();
@@ -130,8 +130,13 @@ fn what_stays_between_windows_costs_what_launches_cost_the_steps() {
         analyzer::analyze(&run).cost
     };
     let (launching, ahead) = (cost(1_000), cost(60_000));
-    assert!(launching.share > 0.05, "{launching:?}");
-    assert!(ahead.share < 0.01, "the GPU is the limit: {ahead:?}");
+    // a quarter of one step in 21
+    assert!((0.01..0.02).contains(&launching.share), "{launching:?}");
+    assert!(ahead.share < 0.001, "the GPU is the limit: {ahead:?}");
+    assert!(
+        launching.attached > 0.05,
+        "what CUPTI takes by being attached is a figure of its own: {launching:?}"
+    );
 }
 
 #[test]
@@ -141,12 +146,14 @@ fn no_more_than_was_recorded_costs_anything() {
     run.header.totals[trace::Total::LaunchesBetween as usize] = 9 * 1_800;
     let windows = analyzer::analyze(&run);
     let between = |each: u64| 9.0 * 1_800.0 * each as f64 / windows.coverage.run_ns as f64;
-    let part = (windows.cost.share - between(trace::total::LEFT_BEHIND_FIRST_NS)) / a.cost.share;
-    assert!((0.09..0.11).contains(&part), "{:?} {:?}", windows.cost, a.cost);
+    // a tenth of the steps, and the others are shorter
+    let part = windows.cost.share / a.cost.share;
+    assert!((0.10..0.14).contains(&part), "{:?} {:?}", windows.cost, a.cost);
+    assert!((windows.cost.attached / between(trace::total::LEFT_BEHIND_FIRST_NS) - 1.0).abs() < 0.01);
     // a second window leaves more behind
     run.header.totals[trace::Total::Windows as usize] = 2;
     let again = analyzer::analyze(&run);
-    let more = again.cost.share - windows.cost.share;
+    let more = again.cost.attached - windows.cost.attached;
     let expected = between(trace::total::LEFT_BEHIND_NS - trace::total::LEFT_BEHIND_FIRST_NS);
     assert!((more / expected - 1.0).abs() < 0.01, "{more} {expected}");
 }

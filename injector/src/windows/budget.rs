@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! What recording costs the program: estimated from what was recorded and from what CUPTI is known to cost (H200.md), and measured by
-//! holding the last steps of each window against the first ones behind it.
+//! What recording costs the program: as was measured the first time that it was switched off ([`super::measured`]); a bound until then.
 
 use trace::header::sources;
 use trace::{total, Total};
 
+use super::measured::{usual, Longer, Measured};
 use super::plan::{Costs, RESIDUE_FIRST_NS, RESIDUE_NS};
 use super::step_clock;
 use crate::cupti::session;
@@ -24,25 +24,31 @@ pub(crate) fn launch_ns() -> u32 {
     }
 }
 
-/// Blocks of so many steps are held against each other, so many of a window and of what follows it.
-const STEPS: u64 = 12;
-const BLOCKS: u64 = 8;
-/// Steps left out at a switch.
-const LEFT_OUT: u64 = 3;
-/// Fewer pairs than this tell nothing.
-const LEAST_PAIRS: usize = BLOCKS as usize;
-const MOST_PAIRS: usize = 64;
+/// As long as nothing is measured, this share of the time in which everything is recorded is taken to be lost to it: more than any program
+/// lost whose waits CUPTI did not record, of eager ones, compiled ones and graphs (2 to 27 %, docs/run-cost.md).
+const BOUND: f64 = 0.3;
+/// The first stretch has so many steps whose times are known (and some seconds of them), or lasts so long, ns, whatever it may cost.
+const STEADY_STEPS: u64 = 20;
+const WAITS: f64 = 1.5;
+const LONGEST_FIRST: f64 = 60e9;
+
+/// Where kernels run for so much of the time, and recorded steps are no longer than this, the GPU is the limit: what stays of CUPTI on launches costs nothing.
+const BUSY: f64 = 0.9;
+const HARDLY_LONGER: f64 = 0.05;
 
 /// Counts of what was recorded so far.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Spent {
     launches: u64,
     nodes: u64,
-    callback_ns: u64,
+    /// Kernels, copies and memsets.
+    ops: u64,
+    /// Sum of kernels' times, ns.
+    kernel_ns: u64,
 }
 
 impl Spent {
-    pub(crate) fn of(totals: &[u64; total::SLOTS], callback_ns: u64) -> Spent {
+    pub(crate) fn of(totals: &[u64; total::SLOTS]) -> Spent {
         let of = |t: Total| totals.get(t as usize).copied().unwrap_or(0);
         let launches = of(Total::Launches) + of(Total::GraphLaunches);
         // (a kernel whose call was lost is no node)
@@ -50,19 +56,13 @@ impl Spent {
             0 => 0,
             _ => of(Total::Kernels).saturating_sub(of(Total::Launches)),
         };
-        Spent { launches, nodes, callback_ns }
+        let ops = of(Total::Kernels) + of(Total::Copies) + of(Total::Memsets);
+        Spent { launches, nodes, ops, kernel_ns: of(Total::KernelNs) }
     }
 
     /// Launches, of kernels and graphs.
     pub(super) fn launches(&self) -> u64 {
         self.launches
-    }
-
-    /// ns since `before`.
-    fn cost(&self, before: &Spent) -> f64 {
-        (self.launches - before.launches) as f64 * f64::from(launch_ns())
-            + self.nodes.saturating_sub(before.nodes) as f64 * total::RECORDED_NODE_NS as f64
-            + self.callback_ns.saturating_sub(before.callback_ns) as f64
     }
 }
 
@@ -70,10 +70,12 @@ impl Spent {
 #[derive(Clone, Copy, Default)]
 struct Open {
     time_ns: f64,
-    cost_ns: f64,
     launches: f64,
     /// Nodes of graphs.
     nodes: f64,
+    /// Once steps were known: so long, and so long kernels ran, ns.
+    steps_ns: f64,
+    kernel_ns: f64,
     /// Launches that the step clock saw.
     seen: f64,
 }
@@ -81,19 +83,19 @@ struct Open {
 /// The account.
 pub(crate) struct Budget {
     began: u64,
-    /// This much is spent before any window is closed, ns: a run of a minute or two is recorded whole.
+    /// This much is spent before recording is switched off, ns: a run that loses little is recorded whole.
     free_ns: f64,
     last: u64,
     last_spent: Spent,
     last_launches: u64,
-    /// All of it, ns.
-    spent_ns: f64,
+    /// What stayed of CUPTI on launches between windows, ns.
+    stayed_ns: f64,
+    /// What switching took of the program's threads, ns.
+    switching_ns: u64,
     open: Open,
     /// Windows were opened again: what stays of CUPTI is more from then on.
     was_reopened: bool,
-    /// Step time in a window over step time behind it, less 1: of blocks, and of no window before the first that was opened again.
-    pairs: Vec<f64>,
-    held_at: u64,
+    pub(super) measured: Measured,
 }
 
 impl Budget {
@@ -104,30 +106,36 @@ impl Budget {
             last: now,
             last_spent: Spent::default(),
             last_launches: 0,
-            spent_ns: 0.0,
+            stayed_ns: 0.0,
+            switching_ns: 0,
             open: Open::default(),
             was_reopened: false,
-            pairs: Vec::new(),
-            held_at: u64::MAX,
+            measured: Measured::default(),
         }
     }
 
-    /// What has come since the last look, with a window open or not; `launches`: of the step clock.
-    pub(super) fn look(&mut self, now: u64, is_open: bool, spent: Spent, launches: u64) {
-        let cost = spent.cost(&self.last_spent);
-        self.spent_ns += cost;
-        if is_open {
+    /// What has come since the last look. `recorded`: everything was, or nothing; `None`: CUPTI was switched meanwhile. `launches`: of the step clock.
+    pub(super) fn look(&mut self, now: u64, recorded: Option<bool>, spent: Spent, launches: u64) {
+        if recorded != Some(false) {
             let open = &mut self.open;
-            open.time_ns += now.saturating_sub(self.last) as f64;
-            open.cost_ns += cost;
-            open.launches += (spent.launches - self.last_spent.launches) as f64;
+            let made = spent.launches - self.last_spent.launches;
+            // what does nothing on the GPU loses nothing
+            if made > 0 || spent.ops > self.last_spent.ops {
+                open.time_ns += now.saturating_sub(self.last) as f64;
+            }
+            open.launches += made as f64;
             open.nodes += spent.nodes.saturating_sub(self.last_spent.nodes) as f64;
+            if self.measured.recorded_steps() > 0 {
+                open.steps_ns += now.saturating_sub(self.last) as f64;
+                open.kernel_ns += spent.kernel_ns.saturating_sub(self.last_spent.kernel_ns) as f64;
+            }
             open.seen += launches.saturating_sub(self.last_launches) as f64;
         } else {
             let stays = if self.was_reopened { RESIDUE_NS } else { RESIDUE_FIRST_NS };
-            self.spent_ns += launches.saturating_sub(self.last_launches) as f64 * self.unseen() * stays;
+            self.stayed_ns += launches.saturating_sub(self.last_launches) as f64 * self.unseen() * stays;
         }
         (self.last, self.last_spent, self.last_launches) = (now, spent, launches);
+        self.measured.look(now, recorded);
     }
 
     /// Launches of the program for each that is seen without CUPTI, as it was while a window was open.
@@ -145,64 +153,63 @@ impl Budget {
         self.last_spent.nodes > 0
     }
 
-    /// A window was opened after another one. What a window costs more than what follows it is less from then on.
+    /// A window was opened after another one.
     pub(super) fn reopened(&mut self) {
-        if !std::mem::replace(&mut self.was_reopened, true) {
-            self.pairs.clear();
-        }
+        self.was_reopened = true;
+    }
+
+    /// The share of the time in which everything is recorded that is lost to it, at most.
+    fn lost(&self) -> f64 {
+        self.measured.longer().map_or(BOUND, |longer| longer.most() / (1.0 + longer.most()))
+    }
+
+    /// Switching has taken so much of the program's threads so far, ns.
+    pub(super) fn switching_took(&mut self, ns: u64) {
+        self.switching_ns = ns;
     }
 
     /// Is more spent than this share of the time so far, and what is free?
     pub(super) fn is_spent(&self, now: u64, share: f64) -> bool {
-        self.spent_ns > self.free_ns + share * now.saturating_sub(self.began) as f64
+        self.is_spent_times(1.0, now, share)
     }
 
-    /// The window from step `begin` to before `step` against the steps from `since` on, when CUPTI was off, once they are there: as many blocks as
-    /// lie in the window.
-    pub(super) fn hold_against(&mut self, begin: u64, step: u64, since: u64) {
-        let behind = since + LEFT_OUT;
-        if self.held_at == step || step_clock::steps() < behind + BLOCKS * STEPS {
-            return;
-        }
-        self.held_at = step;
-        for n in blocks_within(begin, step) {
-            let inside = step - LEFT_OUT - (n + 1) * STEPS;
-            if let (Some(a), Some(b)) = (block(inside), block(behind + n * STEPS)) {
-                if self.pairs.len() == MOST_PAIRS {
-                    self.pairs.remove(0);
-                }
-                self.pairs.push(a / b - 1.0);
-            }
-        }
+    /// Is half of it spent? Ranks look for a step at which all of them may end the first stretch from then on.
+    pub(super) fn is_half_spent(&self, now: u64, share: f64) -> bool {
+        self.is_spent_times(0.5, now, share)
     }
 
-    /// Mean of the pairs and half its 95 % interval; `None`: too few.
-    fn measured(&self) -> Option<(f64, f64)> {
-        let n = self.pairs.len() as f64;
-        if self.pairs.len() < LEAST_PAIRS {
-            return None;
-        }
-        let mean = self.pairs.iter().sum::<f64>() / n;
-        let variance = self.pairs.iter().map(|p| (p - mean).powi(2)).sum::<f64>() / (n - 1.0);
-        // Student's t for 7 degrees of freedom, and less for more
-        Some((mean, 2.36 * (variance / n).sqrt()))
+    /// Is so many times as much spent?
+    fn is_spent_times(&self, times: f64, now: u64, share: f64) -> bool {
+        let spent = self.open.time_ns * self.lost() + self.stayed_ns + self.switching_ns as f64;
+        spent > times * (self.free_ns + share * now.saturating_sub(self.began) as f64)
+    }
+
+    /// Does the first stretch hold enough of steady steps, or last too long to wait for them? For three seconds of them half as much again may be spent.
+    pub(super) fn holds_enough(&self, now: u64, share: f64) -> bool {
+        let is_known = self.measured.recorded_steps() >= STEADY_STEPS;
+        is_known && (self.measured.has_enough() || self.is_spent_times(WAITS, now, share))
+            || self.open.time_ns >= LONGEST_FIRST
     }
 
     /// Shares of the program's time.
     pub(super) fn costs(&self) -> Costs {
-        let Open { time_ns, cost_ns, launches, nodes, .. } = self.open;
+        let Open { time_ns, launches, nodes, steps_ns, kernel_ns, .. } = self.open;
         if time_ns == 0.0 {
             return Costs::default();
         }
         let now = if self.was_reopened { RESIDUE_NS } else { RESIDUE_FIRST_NS };
         let of = |each: f64| (launches * each + nodes * each / 3.0) / time_ns;
-        let Some((mean, half)) = self.measured() else {
-            return Costs { on: cost_ns / time_ns, off_once: of(now), off: of(RESIDUE_NS) };
+        let Some(longer) = self.measured.longer() else {
+            return Costs { on: BOUND, off_once: of(now), off: of(RESIDUE_NS) };
         };
-        // What a window was seen to cost more than no window, at most: where the GPU is behind, launches that take longer cost nothing, recorded or not.
-        let more = (mean + half).max(0.0);
+        // What steps were seen to be longer, at most: where the GPU is behind, launches that take longer cost nothing, recorded or not.
+        let more = longer.most();
         let recorded = f64::from(launch_ns());
-        let stays = |each: f64| of(each).min(more * each / (recorded - now).max(1.0));
+        let is_behind = steps_ns > 0.0 && kernel_ns >= BUSY * steps_ns && more <= HARDLY_LONGER;
+        let stays = |each: f64| match is_behind {
+            true => 0.0,
+            false => of(each).min(more * each / (recorded - now).max(1.0)),
+        };
         Costs { on: stays(now) + more, off_once: stays(now), off: stays(RESIDUE_NS) }
     }
 
@@ -213,36 +220,10 @@ impl Budget {
 
     /// What was measured, in words.
     pub(super) fn describe(&self) -> Option<(&'static str, String)> {
-        let (mean, half) = self.measured()?;
+        let Longer { mean, half } = self.measured.longer()?;
         let [mean, low, high] = [mean, mean - half, mean + half].map(|share| share * 100.0);
-        Some((
-            "windows.cost",
-            format!("{mean:+.2} % of a step in a window [{low:+.2}, {high:+.2}], {} pairs", self.pairs.len()),
-        ))
+        Some(("windows.cost", format!("{mean:+.2} % of a step in a window [{low:+.2}, {high:+.2}]")))
     }
-}
-
-/// Blocks before `step`, counted backwards, that begin in the window that was open at step `begin`.
-fn blocks_within(begin: u64, step: u64) -> std::ops::Range<u64> {
-    let first = if begin == 0 { 0 } else { begin + LEFT_OUT };
-    0..(step.saturating_sub(LEFT_OUT + first) / STEPS).min(BLOCKS)
-}
-
-/// Median of the step times of a block, where all of them are known.
-fn block(from: u64) -> Option<f64> {
-    let times = step_clock::times(from, from + STEPS);
-    (times.len() as u64 == STEPS).then(|| median(times)).flatten()
-}
-
-/// The usual one: the middle one, or the mean where they are so uneven that the middle one says nothing (launches that run ahead, and a wait for all of them now and
-/// then; a step that is counted in parts, of which one has the wait). The longest hundredth is left out: pauses.
-fn usual(mut values: Vec<u64>) -> Option<f64> {
-    const UNEVEN: f64 = 2.0;
-    values.sort_unstable();
-    values.truncate(values.len() - values.len() / 100);
-    let middle = *values.get(values.len() / 2)? as f64;
-    let mean = values.iter().sum::<u64>() as f64 / values.len() as f64;
-    Some(if mean > UNEVEN * middle { mean } else { middle })
 }
 
 /// The middle one.
@@ -261,52 +242,53 @@ mod tests {
         Spent { launches, ..Spent::default() }
     }
 
-    #[test]
-    fn steps_that_are_counted_in_parts_take_as_long_as_they_do_on_the_whole() {
-        assert_eq!(usual(vec![]), None);
-        assert_eq!(usual(vec![7]), Some(7.0));
-        assert_eq!(usual(vec![10, 11, 12, 13, 30]), Some(12.0), "one that took longer");
-        // four parts that launch, and one that waits
-        let parts = [20, 20, 20, 20, 2600].repeat(100);
-        assert_eq!(usual(parts).map(f64::round), Some(515.0));
-        // a pause of ten minutes among steps of 10 ms
-        let mut paused = vec![10; 4000];
-        paused[17] = 600_000;
-        assert_eq!(usual(paused), Some(10.0));
+    /// Seconds after which it is spent, of an hour in which everything is recorded.
+    fn spent_after(mut budget: Budget, a_second: u64) -> Option<u64> {
+        (1..3600).find(|s| {
+            budget.look(s * SECOND, Some(true), spent(a_second * s), a_second * s);
+            budget.is_spent(s * SECOND, 0.005)
+        })
+    }
+
+    fn measured(mean: f64, half: f64) -> Budget {
+        let mut budget = Budget::new(0, 2 * SECOND);
+        budget.measured = Measured::known(Longer { mean, half });
+        budget
     }
 
     #[test]
-    fn a_run_that_launches_much_spends_its_budget_and_one_that_launches_little_never_does() {
-        for (a_second, spends_after) in [(33_000, Some(14)), (500, None)] {
-            let mut budget = Budget::new(0, 2 * SECOND);
-            let first = (1..3600u64).find(|s| {
-                budget.look(s * SECOND, true, spent(a_second * s), a_second * s);
-                budget.is_spent(s * SECOND, 0.005)
-            });
-            assert_eq!(first, spends_after, "{a_second} launches a second");
+    fn until_it_is_measured_recording_is_taken_to_cost_a_third_of_its_time_whatever_is_launched() {
+        for a_second in [500, 33_000] {
+            assert_eq!(spent_after(Budget::new(0, 2 * SECOND), a_second), Some(7));
         }
+        assert_eq!(spent_after(Budget::new(0, 2 * SECOND), 0), None, "nothing is launched");
+    }
+
+    #[test]
+    fn what_was_measured_is_spent_at_its_upper_end_and_what_costs_nothing_never() {
+        // 0.2 / 1.2 of the time, and 0.5 % of it are allowed beside the two seconds
+        assert_eq!(spent_after(measured(0.15, 0.05), 33_000), Some(13));
+        assert_eq!(spent_after(measured(0.001, 0.003), 33_000), None);
+        assert_eq!(spent_after(measured(-0.02, 0.01), 33_000), None, "faster with us than without");
     }
 
     #[test]
     fn what_stays_of_cupti_counts_too() {
         let mut budget = Budget::new(0, 2 * SECOND);
-        budget.look(SECOND, true, spent(1000), 1000);
-        let before = budget.spent_ns;
-        budget.look(2 * SECOND, false, spent(1000), 2000);
-        assert_eq!(budget.spent_ns - before, 1000.0 * RESIDUE_FIRST_NS);
+        budget.look(SECOND, Some(true), spent(1000), 1000);
+        budget.look(2 * SECOND, Some(false), spent(1000), 2000);
+        assert_eq!(budget.stayed_ns, 1000.0 * RESIDUE_FIRST_NS);
         budget.reopened();
-        budget.look(3 * SECOND, false, spent(1000), 3000);
-        assert_eq!(budget.spent_ns - before, 1000.0 * (RESIDUE_FIRST_NS + RESIDUE_NS));
+        budget.look(3 * SECOND, Some(false), spent(1000), 3000);
+        assert_eq!(budget.stayed_ns, 1000.0 * (RESIDUE_FIRST_NS + RESIDUE_NS));
     }
 
     #[test]
-    fn blocks_are_of_the_window_alone() {
-        assert_eq!(blocks_within(0, 5000), 0..8, "the first one");
-        assert_eq!(blocks_within(8192, 8192 + 64), 0..4);
-        assert_eq!(blocks_within(8192, 8192 + 16), 0..0);
-        assert_eq!(blocks_within(8192, 8192 + 18), 0..1);
-        assert_eq!(blocks_within(8192, 8192 + 4096), 0..8);
-        assert_eq!(blocks_within(8192, 0), 0..0, "steps are numbered anew");
+    fn launches_that_only_cupti_sees_leave_as_much_behind() {
+        let mut budget = Budget::new(0, 2 * SECOND);
+        budget.look(SECOND, Some(true), spent(6000), 1000);
+        budget.look(2 * SECOND, Some(false), spent(6000), 2000);
+        assert_eq!(budget.stayed_ns, 6000.0 * RESIDUE_FIRST_NS);
     }
 
     #[test]
@@ -315,48 +297,31 @@ mod tests {
         for (t, n) in [(Total::Kernels, 1000), (Total::Launches, 998)] {
             totals[t as usize] = n;
         }
-        assert_eq!(Spent::of(&totals, 0).nodes, 0);
+        assert_eq!(Spent::of(&totals).nodes, 0);
         totals[Total::GraphLaunches as usize] = 1;
-        assert_eq!(Spent::of(&totals, 0).nodes, 2);
+        assert_eq!(Spent::of(&totals).nodes, 2);
     }
 
     #[test]
-    fn launches_that_only_cupti_sees_leave_as_much_behind() {
-        let mut budget = Budget::new(0, 2 * SECOND);
-        budget.look(SECOND, true, spent(6000), 1000);
-        let before = budget.spent_ns;
-        budget.look(2 * SECOND, false, spent(6000), 2000);
-        assert_eq!(budget.spent_ns - before, 6000.0 * RESIDUE_FIRST_NS);
-    }
-
-    #[test]
-    fn a_window_that_was_seen_to_cost_nothing_is_not_held_to_the_estimate() {
-        let mut budget = Budget::new(0, 2 * SECOND);
-        budget.look(SECOND, true, spent(40_000), 40_000);
-        assert!((budget.costs().on - 0.184).abs() < 1e-9);
-        budget.pairs = [0.001, -0.001].repeat(8);
-        let costs = budget.costs();
-        assert!(costs.on < 0.001 && costs.off < 0.001, "{costs:?}");
-        let plan = super::super::plan::Plan::within(0.005, costs, 32);
-        assert!(plan.is_some(), "the GPU hides it: there is a second window");
-        budget.pairs = [0.12, 0.13].repeat(8);
-        let costs = budget.costs();
-        assert!((0.12..0.14).contains(&costs.on), "{costs:?}");
+    fn a_second_window_is_where_the_first_was_seen_to_cost_nothing() {
+        use super::super::plan::Plan;
+        let costs = |mean: f64, half: f64, kernel_ns: u64| {
+            let mut budget = measured(mean, half);
+            budget.measured.knows_steps();
+            budget.look(SECOND, Some(true), Spent { kernel_ns, ..spent(40_000) }, 40_000);
+            budget.costs()
+        };
+        let free = costs(0.0, 0.001, 0);
+        assert!(free.on < 0.002 && free.off < 0.001, "{free:?}");
+        assert!(Plan::within(0.005, free, 32).is_some(), "the GPU hides it");
+        let behind = costs(0.01, 0.01, SECOND * 97 / 100);
+        assert!(Plan::within(0.005, behind, 32).is_some(), "the GPU is the limit: {behind:?}");
+        let dear = costs(0.12, 0.01, SECOND / 10);
+        assert!((0.12..0.15).contains(&dear.on), "{dear:?}");
         assert_eq!(
-            super::super::plan::Plan::within(0.005, costs, 32),
+            Plan::within(0.005, dear, 32),
             None,
-            "what a second one leaves is over the budget: {costs:?}"
+            "what a second one leaves is over the budget: {dear:?}"
         );
-    }
-
-    #[test]
-    fn what_was_seen_of_the_first_window_says_nothing_of_those_behind_it() {
-        let mut budget = Budget::new(0, 2 * SECOND);
-        budget.pairs = vec![0.001; 8];
-        budget.reopened();
-        assert_eq!(budget.measured(), None);
-        budget.pairs = vec![0.001; 8];
-        budget.reopened();
-        assert!(budget.measured().is_some());
     }
 }

@@ -187,10 +187,16 @@ pub(super) fn are_unseen(all: &Launches) -> bool {
 pub(crate) fn want(job: u8) {
     turn();
     if BOARD.wanted.load(Ordering::Relaxed) & job == 0 {
-        PAUSE.store(SHORTEST_PAUSE, Ordering::Relaxed);
-        NOT_BEFORE.store(0, Ordering::Relaxed);
+        try_again();
         BOARD.wanted.fetch_or(job, Ordering::Release);
     }
+}
+
+/// What is wanted may be tried at once, however often it failed.
+pub(crate) fn try_again() {
+    FAILED.store(0, Ordering::Relaxed);
+    PAUSE.store(SHORTEST_PAUSE, Ordering::Relaxed);
+    NOT_BEFORE.store(0, Ordering::Relaxed);
 }
 
 /// Time that the program's threads have spent on switching, ns.

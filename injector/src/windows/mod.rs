@@ -6,7 +6,8 @@
 //! | file | |
 //! |---|---|
 //! | `plan` | which steps are recorded: arithmetic |
-//! | `budget` | what recording costs, from counts and from windows held against the steps behind them |
+//! | `measured` | what recording costs: steps before it was switched off for the first time against those behind it |
+//! | `budget` | what was spent, by that, or by a bound until it is known |
 //! | `step_clock` | launches and steps, counted without CUPTI |
 //! | `runtime`, `driver` | where the launches come from |
 //! | `slots` | which of the program's calls may be led to `runtime`, `driver` and `waits` |
@@ -26,6 +27,7 @@ mod budget;
 mod driver;
 pub(crate) mod gate;
 pub(crate) mod linked_in;
+mod measured;
 mod plan;
 mod runtime;
 mod seats;
@@ -86,6 +88,12 @@ enum Phase {
 enum Schedule {
     /// All is recorded.
     All,
+    /// All is recorded up to this step (or unit of time), at which all ranks end the first stretch.
+    First(u64, By),
+    /// Nothing is, until it is known what recording costs.
+    Measuring,
+    /// All is recorded again from this step (or unit of time) on.
+    Again(u64, By),
     Windows(Plan, By),
     /// None but those that are asked for.
     Asked,
@@ -109,10 +117,6 @@ pub(crate) struct Windows {
     /// Recorded up to this step or this time whatever the schedule says.
     asked: Option<Asked>,
     last_look: u64,
-    /// The step at which the window was open, the first that is not wanted any more, and the step at which CUPTI was off.
-    opened_at_step: u64,
-    closed_at_step: u64,
-    off_at_step: u64,
     between: Between,
     /// Windows begun, and those that an alarm opened.
     begun: u64,
@@ -142,7 +146,6 @@ pub(crate) struct Around<'a> {
     pub(crate) totals: &'a [u64; total::SLOTS],
     pub(crate) front: &'a mut Front,
     pub(crate) first_op: &'a mut FirstOp,
-    pub(crate) callback_ns: u64,
 }
 
 impl Windows {
@@ -166,9 +169,6 @@ impl Windows {
             search: step_clock::Search::default(),
             asked: None,
             last_look: 0,
-            opened_at_step: 0,
-            closed_at_step: 0,
-            off_at_step: 0,
             between: Between::default(),
             begun: 1,
             alarms: 0,
@@ -196,9 +196,8 @@ impl Windows {
             Phase::Open if !wanted => {
                 around.capture.window(false, now, around.store);
                 around.front.cut(now);
-                self.closed_at_step = step_clock::steps();
                 self.between.begin(now);
-                let for_graphs = self.begun == 1 && self.budget.has_graphs();
+                let for_graphs = self.budget.has_graphs();
                 flush::ask_switch(if for_graphs { Switch::OffForGraphs } else { Switch::Off });
                 if for_graphs {
                     self.budget.reopened();
@@ -206,7 +205,7 @@ impl Windows {
                 self.phase = Phase::Closing;
             }
             Phase::Closing if flush::is_switched(false) => {
-                self.off_at_step = step_clock::steps();
+                self.budget.measured.switched_off(step_clock::steps());
                 self.phase = Phase::Closed;
             }
             Phase::Closed if wanted => {
@@ -218,7 +217,7 @@ impl Windows {
                 self.between.count(now, true, around.store);
                 around.front.begin(now, around.first_op, around.store);
                 self.begun += 1;
-                self.opened_at_step = step_clock::steps();
+                self.budget.measured.switched_on();
                 self.compared = launches(around.totals);
                 self.budget.reopened();
                 self.phase = Phase::Open;
@@ -248,7 +247,8 @@ impl Windows {
             (Total::Alarms, self.alarms),
             (Total::ClockSteps, steps),
         ];
-        own.into_iter().chain(self.between.totals()).chain(watched.into_iter().flatten())
+        let between = self.between.totals().into_iter().chain(self.budget.measured.totals());
+        own.into_iter().chain(between).chain(watched.into_iter().flatten())
     }
 
     fn is_wanted(&mut self, now: u64) -> bool {
@@ -263,14 +263,29 @@ impl Windows {
         }
         match self.schedule {
             Schedule::All => true,
-            Schedule::Asked => false,
+            Schedule::Asked | Schedule::Measuring => false,
+            Schedule::First(at, by) | Schedule::Again(at, by) => {
+                if by == By::Steps {
+                    step_clock::wake_at(at + 1);
+                }
+                let is_first = matches!(self.schedule, Schedule::First(..));
+                (self.unit(by, step) < at) == is_first
+            }
             // which step it is, is not known: nothing is left out
             Schedule::Windows(_, By::Steps) if step_clock::source() == Source::None => true,
             Schedule::Windows(plan, By::Steps) => {
                 step_clock::wake_at(plan.next_change(step) + 1);
                 plan.records(step)
             }
-            Schedule::Windows(plan, By::Clock) => plan.records(clock::pair().1 / self.window_ns.max(1)),
+            Schedule::Windows(plan, by) => plan.records(self.unit(by, step)),
+        }
+    }
+
+    /// Where the program stands: at this step, or by the time of day.
+    fn unit(&self, by: By, step: u64) -> u64 {
+        match by {
+            By::Steps => step,
+            By::Clock => clock::pair().1 / self.window_ns.max(1),
         }
     }
 
@@ -281,44 +296,72 @@ impl Windows {
         let step_ns = self.budget.step_ns();
         step_clock::forget_stale(now, step_ns);
         let has_steps = self.search.look(now);
-        self.watch.look(now, step_ns, Spent::of(around.totals, 0).launches());
+        self.watch.look(now, step_ns, Spent::of(around.totals).launches());
         self.tell(now, has_steps, around.totals, around.store);
         if self.wish == Wish::All {
             self.watch.alarm(now, has_steps, self.unobserved(around.capture));
             return;
         }
-        let is_open = matches!(self.phase, Phase::Open | Phase::Closing);
         if self.phase == Phase::Open && (self.begun == 1 || session::tells_launches()) {
             let all = launches(around.totals);
             if gate::compare(&all.since(&self.compared)) {
                 self.compared = all;
             }
         }
-        self.budget.look(
-            now,
-            is_open,
-            Spent::of(around.totals, around.callback_ns + gate::spent()),
-            step_clock::launches(),
-        );
+        let recorded = match self.phase {
+            Phase::Open => Some(true),
+            Phase::Closed => Some(false),
+            Phase::Closing | Phase::Opening => None,
+        };
+        self.budget.switching_took(gate::spent());
+        self.budget.look(now, recorded, Spent::of(around.totals), step_clock::launches());
         if self.phase == Phase::Closed {
-            self.budget.hold_against(self.opened_at_step, self.closed_at_step, self.off_at_step);
             self.heed_alarm(now, has_steps, around.capture);
         } else if self.flies {
             self.watch.alarm(now, has_steps, self.unobserved(around.capture));
         }
         let Wish::Budget(share) = self.wish else { return };
-        let is_time = match self.schedule {
-            Schedule::All => self.budget.is_spent(now, share),
-            // not within a window, which would be cut short
-            _ => self.phase == Phase::Closed,
-        };
-        if around.capture.is_the_programs() || !is_time {
-            return;
+        if !around.capture.is_the_programs() {
+            self.plan(now, share, has_steps, step_ns);
         }
+    }
+
+    /// What is to be recorded from now on.
+    fn plan(&mut self, now: u64, share: f64, has_steps: bool, step_ns: u64) {
         let agree = step_clock::do_ranks_agree() || !self.has_ranks;
         let by = if has_steps && step_ns > 0 && agree { By::Steps } else { By::Clock };
+        let is_closed = self.phase == Phase::Closed;
+        self.schedule = match self.schedule {
+            Schedule::All if self.budget.measured.is_begun() => match self.budget.is_spent(now, share) {
+                true => self.windows(share, by, step_ns),
+                false => return,
+            },
+            Schedule::All if !self.budget.holds_enough(now, share) => return,
+            Schedule::All if self.has_ranks && self.budget.is_half_spent(now, share) => {
+                Schedule::First(self.turn(by), by)
+            }
+            Schedule::All if self.budget.is_spent(now, share) => Schedule::Measuring,
+            Schedule::First(..) if is_closed => Schedule::Measuring,
+            Schedule::Measuring if is_closed && self.budget.measured.is_done() => {
+                match self.windows(share, by, step_ns) {
+                    Schedule::Windows(..) if !self.budget.is_spent(now, share) && self.has_ranks => {
+                        Schedule::Again(self.turn(by), by)
+                    }
+                    Schedule::Windows(..) if !self.budget.is_spent(now, share) => Schedule::All,
+                    windows => windows,
+                }
+            }
+            Schedule::Again(..) if self.phase == Phase::Open => Schedule::All,
+            // not within a window, which would be cut short
+            Schedule::Windows(..) | Schedule::Asked if is_closed => self.windows(share, by, step_ns),
+            _ => return,
+        };
+    }
+
+    /// The windows that the budget allows from now on.
+    fn windows(&self, share: f64, by: By, step_ns: u64) -> Schedule {
         let length = if by == By::Steps { plan::window_steps(step_ns, self.window_ns) } else { 1 };
-        self.schedule = match (Plan::within(share, self.budget.costs(), length), self.schedule) {
+        match (Plan::within(share, self.budget.costs(), length), self.schedule) {
             // the length stays as it is: it would change with every wavering of the step time
             (Some(p), Schedule::Windows(old, b)) if b == by => {
                 Schedule::Windows(Plan { length: old.length, every: p.every / p.length * old.length }, b)
@@ -326,14 +369,23 @@ impl Windows {
             (Some(p), _) => Schedule::Windows(p, by),
             (None, Schedule::Windows(..)) => self.schedule,
             (None, _) => Schedule::Asked,
-        };
+        }
+    }
+
+    /// Where all ranks turn next, without a word between them: the next step that is a power of two, or the next time of day.
+    fn turn(&self, by: By) -> u64 {
+        const CLOCK: u64 = 4;
+        match by {
+            By::Steps => step_clock::steps().max(1).next_power_of_two(),
+            By::Clock => (self.unit(by, 0) + 1).next_multiple_of(CLOCK),
+        }
     }
 
     /// Opens a window where steps have become slow or do not come. Where it would leave more of CUPTI behind than the budget allows, for the rest of
     /// the run, only where that is worth it ([`alarm::Doubt`]).
     fn heed_alarm(&mut self, now: u64, has_steps: bool, capture: &Capture) {
         let usual = match self.schedule {
-            Schedule::All => false,
+            Schedule::All | Schedule::First(..) | Schedule::Measuring | Schedule::Again(..) => false,
             Schedule::Windows(_, By::Clock) => has_steps,
             Schedule::Windows(_, By::Steps) | Schedule::Asked => true,
         };
@@ -373,7 +425,7 @@ impl Windows {
 /// Launches so far.
 fn launches(totals: &[u64; total::SLOTS]) -> gate::Launches {
     gate::Launches {
-        recorded: Spent::of(totals, 0).launches(),
+        recorded: Spent::of(totals).launches(),
         seen: step_clock::launches(),
         strange: session::tells_launches().then(gate::strange),
     }

@@ -31,6 +31,8 @@ const MARKS: usize = 1;
 static STEPS: AtomicU64 = AtomicU64::new(0);
 /// Steps that there were.
 static COUNTED: AtomicU64 = AtomicU64::new(0);
+/// How often it was changed what a step is, and so their numbers.
+static CHANGES: AtomicU64 = AtomicU64::new(0);
 /// Launches from one coming of the anchor to the next; the number of its last launch; how often the distance was another.
 static GAP: AtomicU64 = AtomicU64::new(0);
 static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
@@ -165,6 +167,7 @@ pub(super) fn learns() {
 #[inline]
 pub(crate) fn on_mark() {
     if BOARD.anchor.load(Ordering::Relaxed) != MARKS {
+        CHANGES.fetch_add(1, Ordering::Relaxed);
         BOARD.anchor.store(MARKS, Ordering::Relaxed);
         STEPS.store(0, Ordering::Relaxed);
         COUNTED.store(0, Ordering::Relaxed);
@@ -235,6 +238,11 @@ pub(super) fn source() -> Source {
 /// ranks what it tries out first, and each launch of that counts.)
 pub(super) fn do_ranks_agree() -> bool {
     source() == Source::Marks || BOARD.has_runtime.load(Ordering::Relaxed)
+}
+
+/// How often it was changed so far what a step is: times of before and after are of other steps.
+pub(super) fn changes() -> u64 {
+    CHANGES.load(Ordering::Relaxed)
 }
 
 /// Number of the last step that has begun.
@@ -358,6 +366,7 @@ fn find(launches: u64, before: u64, least: u64, begin_anew: bool) -> bool {
         false => _ = COUNTED.fetch_add(u64::from(found.times), Ordering::Relaxed),
     }
     LAST.store(0, Ordering::Relaxed);
+    CHANGES.fetch_add(1, Ordering::Relaxed);
     BOARD.anchor.compare_exchange(0, found.address, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
 

@@ -131,11 +131,11 @@ impl Windows {
         if unseen {
             return self.is_needed(now).then(|| define::UNSEEN.to_owned());
         }
-        if self.between.launches() == 0 && self.schedule == Schedule::All {
+        if self.between.launches() == 0 && matches!(self.schedule, Schedule::All | Schedule::First(..)) {
             return None;
         }
         Some(match self.schedule {
-            Schedule::All => "all".to_owned(),
+            Schedule::All | Schedule::First(..) | Schedule::Again(..) => "all".to_owned(),
             _ if self.has_closed() => self.schedule_in_words(),
             Schedule::Windows(_, By::Steps)
                 if gate::is_possible() && step_clock::source() == Source::None =>
@@ -162,7 +162,8 @@ impl Windows {
 
     fn schedule_in_words(&self) -> String {
         match self.schedule {
-            Schedule::All => "all".to_owned(),
+            Schedule::All | Schedule::First(..) | Schedule::Again(..) => "all".to_owned(),
+            Schedule::Measuring => "none yet: what recording costs is being measured".to_owned(),
             Schedule::Asked => "none but those asked for".to_owned(),
             Schedule::Windows(p, By::Steps) => format!("{} of {} steps", p.length, p.every),
             Schedule::Windows(p, By::Clock) => {

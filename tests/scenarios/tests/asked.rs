@@ -116,7 +116,7 @@ fn a_program_that_trains_by_xla_is_recorded_in_windows() {
     }
 }
 
-/// Windows come from what they cost: 2,300 ns a recorded launch, of which 1,500 stay behind a second window; five in a step of some 0.5 ms.
+/// Windows come from what they cost: 4,000 ns a recorded launch, of which 1,500 stay behind a second window; five in a step of some 0.5 ms.
 #[test]
 #[ignore = "scripts/test thorough: 25 s, alone on the cores"]
 fn timed_ranks_that_number_their_steps_differently_have_their_windows_at_the_same_times() {
@@ -125,7 +125,7 @@ fn timed_ranks_that_number_their_steps_differently_have_their_windows_at_the_sam
     let start = |rank: &'static str, ranks: &'static str, steps: &'static str, tries: &'static str| {
         let words = ["xla_host", plugin.to_str().expect("a path"), steps, "350", "early", tries];
         let settings = [
-            ("SIM_CUPTI_NS", "2000"),
+            ("SIM_CUPTI_NS", "4000"),
             ("GAPPROBE_BUDGET", "2"),
             ("GAPPROBE_TEST_FREE_MS", "0"),
             ("GAPPROBE_TEST_WINDOW_MS", "60"),
@@ -162,8 +162,8 @@ fn timed_ranks_that_number_their_steps_differently_have_their_windows_at_the_sam
     let most = first.len().max(second.len());
     assert!(!shared.is_empty() && shared.len() + 1 >= most, "{first:?} {second:?}");
     // a rank alone goes by its own steps
-    let alone = start("0", "1", "8000", "703").join().expect("a run");
-    assert!(windows(&alone).ends_with(" steps"), "{}", windows(&alone));
+    let alone = start("0", "1", "24000", "703").join().expect("a run");
+    assert!(windows(&alone) == "all" || windows(&alone).ends_with(" steps"), "{}", windows(&alone));
 }
 
 #[test]

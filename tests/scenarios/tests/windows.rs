@@ -133,56 +133,29 @@ fn ranks_record_the_same_steps_without_a_word_between_them() {
     assert!(both * 100 >= a.union(&b).count() * 85, "{both} of {} and {} are the same", a.len(), b.len());
 }
 
-/// Two ranks that wait for their GPUs, whose windows come from their own costs: 2,300 ns a recorded launch, and 1,500 ns of each that follows a second window. For a step
-/// of 7 launches in 0.8 ms what stays is within the budget, for one of 0.4 ms it is not: that rank has the fewest windows there are.
+/// Two ranks whose processes begin half a second apart measure what recording costs them, each for itself.
 #[test]
-#[ignore = "scripts/test thorough: 40 s, alone on the cores"]
-fn timed_windows_of_a_rank_that_affords_fewer_are_windows_of_the_other_under_a_budget() {
-    const LAUNCHES: u64 = 7;
-    const WINDOW: u64 = 16;
-    const MANY: u64 = WINDOW << 7; // DENSEST and SPARSEST of plan.rs
-    const FEW: u64 = WINDOW << 10;
-    let _alone = CORES.write().unwrap_or_else(|e| e.into_inner());
-    let rank = |rank: &'static str, letter: &'static str| {
-        // (the host is less than a window ahead of the GPU)
-        let victim = steps(&["17000", "3", "0", letter]).env("SIM_CUPTI_NS", "2000").env("SIM_QUEUE", "64");
-        let settings =
-            [("GAPPROBE_BUDGET", "1.65"), ("GAPPROBE_TEST_WINDOW_MS", "2"), ("GAPPROBE_SLOW_STEP", "0")];
-        let victim = settings.iter().fold(victim, |v, (name, value)| v.env(name, value));
+fn ranks_end_the_first_stretch_at_the_same_step() {
+    let rank = |rank: &'static str, late: u64| {
+        let victim = steps(&["12000", "6", "500", "u"]).env("GAPPROBE_SLOW_STEP", "0");
         let victim = victim.env("RANK", rank).env("WORLD_SIZE", "2");
-        std::thread::spawn(move || victim.run_alone_on_the_cores())
+        std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(late));
+            victim.run()
+        })
     };
-    let windows = |run: &Run| {
-        let attributes = &run.summary().expect("a summary")["attributes"];
-        attributes["windows"].as_str().unwrap_or_else(|| panic!("{attributes}")).to_owned()
-    };
-    // (what the first window costs is measured: beside other work that may be anything, and then there is no second one)
-    let runs = || [rank("0", "a"), rank("1", "q")].map(|rank| rank.join().expect("a run"));
-    let runs = (0..3).map(|_| runs()).find(|both| both.iter().all(|r| windows(r).contains(" of ")));
-    let [many, few] = runs.expect("no second window in three runs");
-    // the steps that are recorded, by windows behind the first: those in whose turn they lie
-    let [many, few] = [(many, MANY), (few, FEW)].map(|(run, every)| {
+    let ends = [rank("0", 0), rank("1", 500)].map(|run| {
+        let run = run.join().expect("a run");
         let recorded = fine(&run);
-        holds_what_it_saw(&run, &recorded);
-        assert_eq!(windows(&run), format!("{WINDOW} of {every} steps"));
-        let mut windows = BTreeMap::<u64, BTreeSet<u64>>::new();
-        for step in whole_steps_of(&run, &recorded, LAUNCHES).into_iter().filter(|s| *s >= MANY) {
-            windows.entry(step / MANY).or_default().insert(step % MANY);
-        }
-        assert_eq!(windows.len() as u64 + 1, recorded.total(Total::Windows), "{windows:?}");
-        windows
+        let seen = whole_steps(&run, &recorded);
+        let end = (1000..).find(|step| !seen.contains(step)).unwrap_or(0);
+        assert!(end < 11_000, "it ends by itself: {}", run.stderr);
+        end
     });
-    // a second one of a budget, and a third
-    assert!(few.len() >= 2 && many.len() > few.len(), "{many:?} {few:?}");
-    for (turn, steps) in &few {
-        let others = many.get(turn).unwrap_or_else(|| panic!("{turn} of {many:?} {few:?}"));
-        // a window opens and closes as much later as a thread takes to wake up
-        let inside = |steps: &BTreeSet<u64>| steps.range(4..WINDOW).copied().collect::<BTreeSet<u64>>();
-        assert!(
-            steps.last() < Some(&(4 * WINDOW)) && others.last() < Some(&(4 * WINDOW)),
-            "{many:?} {few:?}"
-        );
-        assert!(!inside(steps).is_empty() && inside(steps).is_subset(&inside(others)), "{many:?} {few:?}");
+    // (switched off a few steps later, and the two may have looked on either side of a power of two)
+    for end in ends {
+        let power = (end.next_power_of_two() / 2).max(1);
+        assert!(end - power < 100, "{ends:?}");
     }
 }
 
@@ -208,17 +181,16 @@ fn recording_goes_on_in_windows_where_it_costs_more_than_its_budget() {
 
 /// What recording a launch costs here is CUPTI's time on it (`SIM_CUPTI_NS`): 13 launches in a step of about 0.7 ms.
 fn with_a_budget(words: &[&str], cupti_ns: &str) -> Victim {
-    steps(words).env("SIM_CUPTI_NS", cupti_ns)
+    // (two seconds of it are recorded and more, else there is nothing to measure by)
+    steps(words).env("SIM_CUPTI_NS", cupti_ns).env("GAPPROBE_TEST_FREE_MS", "600")
 }
 
-/// What the summary says of windows: which there are, and what a window was seen to cost a step, % (mean of the blocks).
+/// What the summary says of windows: which there are, and by how much recorded steps were seen to be longer, %; NaN: they were not.
 fn said(run: &Run) -> (String, f64) {
     let summary = run.summary().expect("a summary");
-    let of = |key: &str| {
-        summary["attributes"][key].as_str().unwrap_or_else(|| panic!("{key}: {}", run.stderr)).to_owned()
-    };
-    let cost = of("windows.cost").split(' ').next().and_then(|n| n.parse().ok()).expect("a number");
-    (of("windows"), cost)
+    let of = |key: &str| summary["attributes"][key].as_str().unwrap_or_default().to_owned();
+    let cost = of("windows.cost").split(' ').next().and_then(|n| n.parse().ok());
+    (of("windows"), cost.unwrap_or(f64::NAN))
 }
 
 /// Of eight runs one says this of its windows, and that the first one cost so much of a step, %: in
@@ -242,23 +214,19 @@ fn measured(words: &[&str], cupti_ns: &str, costs: Range<f64>, is_right: impl Fn
 fn timed_the_first_window_tells_whether_there_may_be_a_second_one() {
     let _alone = CORES.write().unwrap_or_else(|e| e.into_inner());
     // the host waits: recorded steps take a third longer, and what a second window leaves behind would be over the budget
-    measured(&["6000", "6", "500"], "20000", 15.0..60.0, |windows| windows == "none but those asked for");
+    measured(&["12000", "6", "500"], "20000", 15.0..60.0, |windows| windows == "none but those asked for");
     // the host runs ahead and the GPU is the limit: recorded steps take as long as others, though the estimate of a launch is the same
-    let is_one_step_in_128 = |windows: &str| {
-        let numbers = windows.trim_end_matches(" steps").split_once(" of ");
-        let numbers =
-            numbers.and_then(|(n, every)| Some((n.parse::<u64>().ok()?, every.parse::<u64>().ok()?)));
-        numbers.is_some_and(|(length, every)| every == 128 * length)
-    };
-    measured(&["6000", "6", "0", "a"], "2000", -1.0..1.0, is_one_step_in_128);
+    // (all of it, or the fewest windows there are: two seconds are free elsewhere)
+    let goes_on = |windows: &str| windows == "all" || windows.ends_with(" steps");
+    measured(&["12000", "6", "0", "a"], "2000", -1.0..1.0, goes_on);
 }
 
 #[test]
 #[ignore = "scripts/test thorough: 20 s"]
 fn slow_steps_open_a_window_that_leaves_much_behind_only_where_they_stay_slow() {
-    let over = with_a_budget(&["4000", "6", "500", "3000", "30000", "40"], "20000").run();
+    let over = with_a_budget(&["13000", "6", "500", "12000", "30000", "40"], "20000").run();
     assert_eq!(fine(&over).total(Total::Alarms), 0, "slow for a second: {}", over.stderr);
-    let stays = with_a_budget(&["3500", "6", "500", "3000", "30000"], "20000").run();
+    let stays = with_a_budget(&["12500", "6", "500", "12000", "30000"], "20000").run();
     assert_eq!(fine(&stays).total(Total::Alarms), 1, "slow for 15 s: {}", stays.stderr);
 }
 

@@ -176,9 +176,16 @@ pub(super) fn families(all: &[Watched], took: Duration) -> Vec<Family> {
     );
     f.new_one(
         ("gapprobe_cost_ratio", "1", Gauge),
-        "What recording adds to the steps looked at, a share of them; of the run where that cannot be told (an estimate).",
+        "The share of the run that recording took, as measured in it; an estimate until then, and where it cannot be measured.",
         &[],
-        figures(|f| Some(f.cost)),
+        figures(|f| Some(f.cost.share)),
+        all,
+    );
+    f.new_one(
+        ("gapprobe_cost_upper_ratio", "1", Gauge),
+        "The same at most: the upper end of its 95 % interval, or of the estimate's range.",
+        &[],
+        figures(|f| Some(f.cost.most)),
         all,
     );
     f.new_one(
