@@ -17,6 +17,8 @@ pub const COLLECTIVE_NAMES: &[&str] = &[
     "deep_ep",
     "deepep",
     "rccl",
+    "oneccl",
+    "hccl",
     "cross_device_reduce",
     "multimem_all",
     "one_shot_all_reduce",

@@ -152,7 +152,7 @@ pub(super) fn before(run: &Run, a: &Analysis) -> Option<String> {
     if run.header.sources & sources::NO_LAUNCHES != 0
         && device.buckets.share(Bucket::Compute) < super::GPU_BOUND_SHARE
     {
-        return Some("launch times were not recorded".to_owned());
+        return Some(without_launches(run));
     }
     if let Some(odd) = unlike_steps(a) {
         return Some(format!(
@@ -223,6 +223,16 @@ fn overlong(ops: &[Op]) -> Vec<Span> {
         }
     }
     found
+}
+
+/// No call is known to launch: there are none, or they are of a runtime whose names are not known.
+fn without_launches(run: &Run) -> String {
+    let mut calls = run.threads.iter().flat_map(|t| &t.calls).peekable();
+    let unknown = calls.peek().copied().filter(|_| calls.all(|c| c.class.is_none()));
+    match unknown.and_then(|c| run.known_call_name(c.packed)) {
+        Some(name) => format!("which of the runtime's calls launch is not known ({name} is one of them)"),
+        None => "launch times were not recorded".to_owned(),
+    }
 }
 
 /// Whose launching calls are missing, where these are too many: what the host did before an operation is not known then.

@@ -15,18 +15,20 @@ const DEVICE: &str =
     record CUDA events and read them later";
 const EVENT: &str =
     "ask the event whether it is done (query()) and go on, or wait for it later, behind more launches";
-const OF_EVENTS: [&str; 2] = ["cudaEventSynchronize", "cuEventSynchronize"];
-const OF_DEVICES: [&str; 3] = ["cudaDeviceSynchronize", "cudaThreadSynchronize", "cuCtxSynchronize"];
+/// What their names end with: CUDA's, HIP's, Level Zero's.
+const OF_EVENTS: [&str; 2] = ["EventSynchronize", "EventHostSynchronize"];
+const OF_DEVICES: [&str; 3] = ["DeviceSynchronize", "ThreadSynchronize", "CtxSynchronize"];
 /// All of the fixes.
 pub(crate) const FIXES: [&str; 4] = [READ_LATER, TORCH, DEVICE, EVENT];
 
 /// What to change about a wait in this call.
 pub(crate) fn fix(run: &Run, call: &Call) -> &'static str {
     let name = run.call_name(call);
+    let ends = |with: &[&str]| with.iter().any(|end| name.ends_with(end));
     match () {
-        () if OF_EVENTS.contains(&name) => EVENT,
+        () if ends(&OF_EVENTS) => EVENT,
         () if is_torchs_synchronize(run, call) => TORCH,
-        () if OF_DEVICES.contains(&name) => DEVICE,
+        () if ends(&OF_DEVICES) => DEVICE,
         () => READ_LATER,
     }
 }

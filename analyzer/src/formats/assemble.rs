@@ -9,7 +9,7 @@ use trace::event::{GRAPH_NODE, OPEN_ENDED};
 use trace::header::{sources, state};
 use trace::{KernelInfo, Kind};
 
-use super::uncalled;
+use super::{uncalled, vendors};
 use crate::array_waits;
 use crate::load;
 use crate::run::{Call, Device, Mark, Op, Range, Run, Span, Stream, SyncRecord, Thread, NAMED_CALL, NONE};
@@ -213,7 +213,8 @@ impl Assembly {
             (None, row) => {
                 // our own trace has the waits that no call shows as calls of this name
                 let made = (shown == array_waits::NAME).then_some(Class::Sync);
-                let (class, shown) = (row.map(|c| c.class).or(made), shown.to_owned());
+                let class = row.map(|c| c.class).or_else(|| vendors::class(plain)).or(made);
+                let shown = shown.to_owned();
                 (NAMED_CALL | self.string(shown.as_bytes()) & 0xff_ffff, class)
             }
         };

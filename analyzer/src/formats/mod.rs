@@ -14,6 +14,7 @@ mod processes;
 mod settle;
 mod sniff;
 mod uncalled;
+pub(crate) mod vendors;
 
 use std::fmt;
 use std::io;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The Nsight Compute command for the kernel that a GPU-bound program spends most time in: one launch of it, from the
-//! middle of the run.
+//! The command of the vendor's kernel profiler for the kernel that a GPU-bound program spends most
+//! time in. Nsight Compute takes one launch of it, from the middle of the run; the others choose
+//! kernels by name. Those for Intel and Gaudi stand in their documents; they were not run here.
 
 use trace::Kind;
 
@@ -8,10 +9,13 @@ use super::rows::Rows;
 use crate::analysis::Analysis;
 use crate::causes::gpu_bound;
 use crate::chrome::name::demangled;
+use crate::formats::vendors::{self, Vendor};
+use crate::run::Run;
 use crate::tables::Source;
 
-/// `ncu --kernel-name ... --launch-skip N --launch-count 1 COMMAND`; `None` where the verdict is not GPU-BOUND, and without
-/// kernels. `source`: the run's tables, with short names.
+/// `ncu --kernel-name ... --launch-skip N --launch-count 1 COMMAND`, and the like of other vendors;
+/// `None` where the verdict is not GPU-BOUND, and without kernels. `source`: the run's tables, with
+/// short names.
 pub fn command(source: &Source<'_>, analysis: &Analysis) -> Option<String> {
     let run = source.run;
     if analysis.verdict.code != gpu_bound::CODE {
@@ -20,21 +24,32 @@ pub fn command(source: &Source<'_>, analysis: &Analysis) -> Option<String> {
     let top = Rows::of(source, "cuda_gpu_kern_sum")?;
     let name = top.iter().next()?.text("name").to_owned();
     let function = base(&name);
-    // ncu counts launches of kernels whose base name matches, in the order of their launching
+    let program = match run.header.command.as_str() {
+        "" => "python train.py",
+        command => command,
+    };
+    Some(match vendors::of(run) {
+        Vendor::Nvidia => {
+            let before = launched_before_the_middle(run, analysis, &function);
+            format!("ncu --kernel-name {function} --launch-skip {before} --launch-count 1 {program}")
+        }
+        Vendor::Amd => format!("rocprof-compute profile --name gapprobe --kernel {function} -- {program}"),
+        Vendor::Intel => format!("unitrace --metric-query --include-kernels {function} {program}"),
+        // its profiler takes all of them
+        Vendor::Habana => format!("hl-prof-config -g 1-20 && HABANA_PROFILE=1 {program}"),
+    })
+}
+
+/// ncu counts launches of kernels whose base name matches, in the order of their launching.
+fn launched_before_the_middle(run: &Run, analysis: &Analysis, function: &str) -> usize {
     let steady = analysis.steady;
     let middle = steady.start + steady.ns() / 2;
     let same = |id: u32| base(&demangled(run.definitions.kernel_name(id))) == function;
     let mut known: std::collections::HashMap<u32, bool> = std::collections::HashMap::new();
     let ops = run.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops);
-    let before = ops
-        .filter(|op| op.kind == Kind::Kernel && op.start < middle)
+    ops.filter(|op| op.kind == Kind::Kernel && op.start < middle)
         .filter(|op| *known.entry(op.a).or_insert_with(|| same(op.a)))
-        .count();
-    let program = match run.header.command.as_str() {
-        "" => "python train.py",
-        command => command,
-    };
-    Some(format!("ncu --kernel-name {function} --launch-skip {before} --launch-count 1 {program}"))
+        .count()
 }
 
 /// A function's own name as ncu matches it (`--kernel-name-base function`): without return type, namespaces, template

@@ -127,7 +127,11 @@ impl Prepared {
 
 /// Does a synchronizing call of this name wait for all streams?
 fn is_device_wide(name: &str) -> bool {
-    ["cudaDeviceSynchronize", "cudaThreadSynchronize", "cuCtxSynchronize"].iter().any(|n| name.starts_with(n))
+    // CUDA's and HIP's; behind the name a version may stand
+    let calls = ["DeviceSynchronize", "ThreadSynchronize", "CtxSynchronize"];
+    ["cuda", "cu", "hip", "syn"].iter().any(|runtime| {
+        name.strip_prefix(runtime).is_some_and(|call| calls.iter().any(|c| call.starts_with(c)))
+    })
 }
 
 /// Which host chain each launching thread belongs to. Threads that launch kernels hand over to each other: one

@@ -86,6 +86,11 @@ const NAMES: &[(KernelClass, &[&str])] = &[
             "winograd",
             "depthwise",
             "cudnn::cnn",
+            // MIOpen's implicit matrix products
+            "igemm_fwd",
+            "igemm_bwd",
+            "igemm_wrw",
+            "sp3asmconv",
         ],
     ),
     (
@@ -104,6 +109,10 @@ const NAMES: &[(KernelClass, &[&str])] = &[
             "machete",
             "_mm_kernel",
             "_bmm_",
+            // AMD's: Tensile (rocBLAS, hipBLASLt), thin products of vLLM and aiter
+            "cijk_",
+            "wvsplitk",
+            "llgemm",
         ],
     ),
     (Elementwise, &["distribution_elementwise", "fused_dropout"]),
@@ -124,6 +133,10 @@ const NAMES: &[(KernelClass, &[&str])] = &[
             "index_elementwise",
             "convert",
             "cast_",
+            // AMD's copies that are kernels, MIOpen's layouts, oneDNN's
+            "copybuffer",
+            "im2d2col",
+            "reorder",
         ],
     ),
     (
@@ -142,6 +155,9 @@ const NAMES: &[(KernelClass, &[&str])] = &[
             "scankernel",
             "devicescan",
             "cumsum",
+            // oneDNN's
+            "_lnorm_",
+            "_bnorm_",
         ],
     ),
     (
@@ -190,6 +206,8 @@ mod tests {
                 "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
                 "void deep_ep::intranode::cached_notify_combine<(int)2>(void **, int *, int)",
                 "void vllm::cross_device_reduce_1stage<__half, 8>(vllm::RankData*, vllm::RankSignals)",
+                "rccl_main_kernel(ncclDevComm*, unsigned long, ncclWork*)",
+                "oneccl_allreduce_small<sycl::half>",
             ],
         ),
         (
@@ -208,6 +226,7 @@ mod tests {
                 "void cudnn::fusion::convert_dq_to_16bits<true>(void const*, void*, unsigned int)",
                 "void flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4, false, false, cutlass::bfloat16_t>>",
                 "fmha_cutlassF_bf16_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel<cutlass::bfloat16_t>)",
+                "void ck_tile::kentry<256, 2, ck_tile::FmhaFwdKernel<ck_tile::BlockFmhaPipelineQRKSVSAsync<int>>>(int)",
             ],
         ),
         (
@@ -218,6 +237,10 @@ mod tests {
                 "void implicit_convolve_sgemm<float, float, 1024, 5, 5, 3, 3, 3, 1, false, false, true>(int)",
                 "cutlass__5x_cudnn::Kernel<cutlass_tensorop_s1688dgrad_optimized_tf32_128x128_16x4>",
                 "void at::native::(anonymous namespace)::conv_depthwise2d_forward_kernel<3, float, int>",
+                "miopenSp3AsmConv_v30_3_1_gfx94x_fp32_f3x2_stride1",
+                "igemm_fwd_gtcx3_nhwc_fp16_bx0_ex1_bt256x128x32_wt32x32x8_ws1x1_wr2x2_ta1x8x4x1_1x4x1x64",
+                "void ck::kernel_grouped_conv_fwd_xdl_cshuffle<ck::GridwiseGemmMultiD_xdl_cshuffle<float>>(float)",
+                "gen_conv_kernel",
             ],
         ),
         (
@@ -233,6 +256,10 @@ mod tests {
                 "ampere_sgemm_128x64_tn",
                 "void gemv2T_kernel_val<int, int, float, float, float, float, 128, 16, 4, 4, false>",
                 "triton_tem_fused_addmm_relu_0",
+                "Cijk_Alik_Bljk_BBS_BH_Bias_HAS_SAV_UserArgs_MT128x128x64_MI16x16x1_SN_LDSB1_AFC1_AFEM1_AFEM1",
+                "void ck::kernel_gemm_xdl_cshuffle_v3<ck::GridwiseGemm_xdl_cshuffle_v3<float>>(float)",
+                "void wvSplitK_hf_sml_<__half, 64, 2, 16, 8, 2, 1>(int, int, int)",
+                "gemm_kernel",
             ],
         ),
         (
@@ -243,6 +270,9 @@ mod tests {
                 "void at::native::(anonymous namespace)::CatArrayBatchedCopy<at::native::(anonymous namespace)::OpaqueType<2u>>",
                 "void at::native::vectorized_gather_kernel<16, long>(char*, char*, long*, int, long)",
                 "void cudnn::engines_precompiled::nchwToNhwcKernel<float, float, float, false, true, (cudnnKernelDataType_t)2>",
+                "__amd_rocclr_copyBuffer",
+                "Im2d2Col",
+                "simple_reorder",
             ],
         ),
         (
@@ -256,6 +286,8 @@ mod tests {
                 "void at_cuda_detail::cub::detail::scan::DeviceScanKernel<at_cuda_detail::cub::detail::scan::policy_hub<long>>",
                 "triton_per_fused_native_layer_norm_3",
                 "triton_red_fused__to_copy_mean_pow_0",
+                "MIOpenBatchNormFwdTrainSpatial",
+                "vectorized_lnorm_fwd",
             ],
         ),
         (

@@ -76,6 +76,10 @@ fn what(f: &Fields<'_>) -> What {
         b"gpu_memset" | b"Memset" => What::Memset,
         b"cuda_runtime" | b"Runtime" => What::Call(call::RUNTIME),
         b"cuda_driver" => What::Call(call::DRIVER),
+        // Intel's, Gaudi's, and those of backends that torch does not know
+        b"xpu_runtime" | b"xpu_driver" | b"hpu_op" | b"privateuse1_runtime" | b"privateuse1_driver" => {
+            What::Call(call::RUNTIME)
+        }
         b"user_annotation" => What::Range(RangeKind::User),
         b"cpu_op" | b"Operator" if is_annotation(f.name) => What::Range(RangeKind::User),
         b"cpu_op" | b"Operator" => What::Range(RangeKind::Operator),
@@ -333,12 +337,28 @@ fn memory(f: &Fields<'_>, start: i64, end: i64, part: &mut Part, copy: bool) {
     let args = args(f.args, part);
     let Some(stream) = stream(f, &args, part) else { return };
     let (a, b) = match copy {
-        true => direction(f.name, args.bytes).pack(),
+        true => direction(&as_cuda_says(f.name), args.bytes).pack(),
         false => (args.bytes as u32, (args.bytes >> 32) as u32),
     };
     let kind = if copy { Kind::Memcpy } else { Kind::Memset };
     let graph = args.own.graph;
     part.ops.push(RawOp { start, end, correlation: args.correlation, a, b, stream, graph, kind });
+}
+
+/// `Memcpy M2D (Memory -> Device)`, as Intel's plugin of Kineto writes it (M: memory of the host).
+fn as_cuda_says(name: &[u8]) -> std::borrow::Cow<'_, [u8]> {
+    const WAYS: [(&[u8], &[u8]); 4] =
+        [(b"M2D", b"HtoD"), (b"H2D", b"HtoD"), (b"D2M", b"DtoH"), (b"D2H", b"DtoH")];
+    let way = name.strip_prefix(b"Memcpy ");
+    let known = way.and_then(|way| WAYS.iter().find(|w| way.starts_with(w.0)));
+    match known {
+        Some((_, cudas)) => {
+            let rest = name.get(b"Memcpy M2D".len()..).unwrap_or(&[]);
+            [b"Memcpy ", *cudas, rest].concat().into()
+        }
+        None if way.is_some_and(|w| w.starts_with(b"D2D")) => b"Memcpy DtoD"[..].into(),
+        None => name.into(),
+    }
 }
 
 /// `Memcpy HtoD (Pageable -> Device)`; our own traces had the memories in small letters.
