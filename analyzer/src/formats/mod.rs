@@ -9,6 +9,7 @@ mod gzip;
 pub mod kineto;
 #[expect(unsafe_code, reason = "a mapped file")]
 mod map;
+mod mistaken;
 mod nsys;
 mod processes;
 mod settle;

@@ -12,7 +12,7 @@ use trace::segment::SEGMENT_BYTES;
 use super::gzip::Members;
 use super::kineto::{self, Kineto};
 use super::nsys::{self, Nsys};
-use super::{Format, Input, Progress, ReadError, Refused};
+use super::{mistaken, Format, Input, Progress, ReadError, Refused};
 use crate::load;
 use crate::plural::{self, counted};
 use crate::report::ReportError;
@@ -21,16 +21,11 @@ use crate::run::Recorder;
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const SQLITE: &[u8] = b"SQLite format 3\0";
 const RECORDING: &[u8] = b"GAPPROBE";
+/// So many bytes tell a format that is read.
+const FIRST: usize = 32;
 /// What to do about a file that is not whole.
 const ONCE_MORE: &str = "copy it once more, whole: gzip -t FILE tells whether it is";
 const ONCE_MORE_WHOLE: &str = "copy it once more, whole";
-/// Other things that people have at hand, and what to do with them.
-const OTHERS: [(&[u8], &str, &str); 4] = [
-    (b"PK\x03\x04", "a zip archive", "unpack it and give the trace inside"),
-    (b"\x28\xb5\x2f\xfd", "compressed by zstd", "unpack it: zstd -d FILE"),
-    (b"\xfd7zXZ\0", "compressed by xz", "unpack it: xz -d FILE"),
-    (b"BZh", "compressed by bzip2", "unpack it: bzip2 -d FILE"),
-];
 
 /// See [`super::read`].
 pub(super) fn read(path: &Path, progress: &Progress) -> Result<Input, ReadError> {
@@ -63,8 +58,8 @@ pub(super) fn read(path: &Path, progress: &Progress) -> Result<Input, ReadError>
         drop(map);
         return nsys::read_report(path, progress).map(from_nsys);
     }
-    if let Some((_, what, hint)) = OTHERS.iter().find(|o| bytes.starts_with(o.0)) {
-        return Err(ReadError::new(*what, *hint));
+    if let Some(other) = mistaken::for_a_trace(bytes.get(..mistaken::ENOUGH).unwrap_or(bytes), false) {
+        return Err(other);
     }
     encoding(bytes)?;
     kineto::read_mapped(bytes, progress).map(from_kineto)
@@ -102,7 +97,7 @@ fn compressed(bytes: &[u8], progress: &Progress) -> Result<Input, ReadError> {
 /// The same; `behind` is told what stands behind what is compressed.
 fn inflated(bytes: &[u8], behind: &AtomicU64, progress: &Progress) -> Result<Input, ReadError> {
     let inflate = || Members::new(bytes, behind);
-    let mut first = [0u8; 32];
+    let mut first = [0u8; mistaken::ENOUGH];
     let got = read_up_to(&mut inflate(), &mut first).map_err(|e| match e.kind() {
         io::ErrorKind::UnexpectedEof => ReadError::new(
             format!(
@@ -145,6 +140,9 @@ fn inflated(bytes: &[u8], behind: &AtomicU64, progress: &Progress) -> Result<Inp
     if first[..got].starts_with(nsys::REPORT) {
         return Err(ReadError::new("a compressed nsys report", "unpack it: gunzip FILE"));
     }
+    if let Some(other) = mistaken::for_a_trace(first.get(..got).unwrap_or(&[]), true) {
+        return Err(other);
+    }
     encoding(first.get(..got).unwrap_or(&[]))?;
     progress.of(0); // how much text there is, nobody knows
     kineto::read_inflated(|| Box::new(inflate()), progress).map(from_kineto)
@@ -158,9 +156,12 @@ fn behind_the_end(bytes: u64, what: &str, how: &str) -> String {
 fn read_up_to(from: &mut impl Read, to: &mut [u8]) -> io::Result<usize> {
     let mut got = 0;
     while got < to.len() {
-        match from.read(&mut to[got..])? {
-            0 => break,
-            n => got += n,
+        match from.read(&mut to[got..]) {
+            Ok(0) => break,
+            Ok(n) => got += n,
+            // of a file that ends there, what it has tells what it is
+            Err(_) if got >= FIRST => break,
+            Err(e) => return Err(e),
         }
     }
     Ok(got)

@@ -83,6 +83,11 @@ pub(super) fn after_events(text: &[u8], head: &mut Head) -> Scanned<usize> {
 }
 
 impl Head {
+    /// The trace is a list of events, not an object with one in it.
+    pub(super) fn is_array(&self) -> bool {
+        self.array
+    }
+
     /// Where a trace of ours begins to be whole, in the recording's time; `None` where nothing is left out in front of that.
     pub(super) fn whole_from(&self) -> Option<u64> {
         let own = self.own.as_ref().filter(|_| self.left_out > 0)?;

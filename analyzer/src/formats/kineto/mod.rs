@@ -28,9 +28,9 @@ use std::sync::Mutex;
 use blocks::{Block, Blocks, BLOCK};
 use head::Head;
 use part::Part;
-use scan::{next_object, Bad, Scan};
+use scan::{next_object, Bad, Scan, Scanned};
 
-use super::{Progress, ReadError};
+use super::{mistaken, Progress, ReadError};
 use crate::run::Run;
 
 pub use part::Refused;
@@ -61,6 +61,26 @@ pub struct Kineto {
     pub own: bool,
     /// The stamps were whole microseconds (traces before PyTorch 2.4): gaps and short kernels are rounded.
     pub rounded: bool,
+}
+
+/// JSON without a list of events.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Json<'a> {
+    /// One object.
+    Object(&'a [u8]),
+    /// One object a line.
+    Lines(&'a [u8]),
+    /// A list of lists.
+    Lists(&'a [u8]),
+}
+
+impl<'a> Json<'a> {
+    /// As much of the text as tells what it is.
+    pub(super) fn begin(self) -> &'a [u8] {
+        const ENOUGH: usize = 64 << 10;
+        let (Json::Object(text) | Json::Lines(text) | Json::Lists(text)) = self;
+        text.get(..ENOUGH).unwrap_or(text)
+    }
 }
 
 /// Reads a mapped text.
@@ -167,6 +187,9 @@ fn begin(blocks: &mut Blocks<'_>, head: &mut Head) -> Result<usize, ReadError> {
     let from = loop {
         let text = blocks.look(least);
         let (found, length) = (head::before_events(text, head), text.len());
+        if let Some(other) = is_another(&found, text, head) {
+            return Err(other);
+        }
         match found {
             Ok(Some(from)) => break from,
             Err(Bad::End(_)) if !blocks.is_all() && length < MOST_HEAD => least = length * 4,
@@ -183,6 +206,28 @@ fn begin(blocks: &mut Blocks<'_>, head: &mut Head) -> Result<usize, ReadError> {
     }
     blocks.first_key = key;
     Ok(from)
+}
+
+/// JSON that holds no events: why it is not read.
+fn is_another(found: &Scanned<Option<usize>>, text: &[u8], head: &Head) -> Option<ReadError> {
+    let json = match *found {
+        // of an array of events the first is an object
+        Ok(Some(from)) if head.is_array() && text.get(from..).is_some_and(begins_a_list) => Json::Lists(text),
+        Ok(None) if is_lines(text) => Json::Lines(text),
+        Ok(None) => Json::Object(text),
+        _ => return None,
+    };
+    Some(mistaken::for_events(json))
+}
+
+fn begins_a_list(rest: &[u8]) -> bool {
+    rest.trim_ascii_start().first() == Some(&b'[')
+}
+
+/// Is it an object, and behind its end another one?
+fn is_lines(text: &[u8]) -> bool {
+    let mut scan = Scan::new(text, 0);
+    scan.value().is_ok() && scan.peek() == Ok(b'{')
 }
 
 /// Reads the events of a block.
