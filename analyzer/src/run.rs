@@ -122,11 +122,13 @@ pub enum Recorder {
     Torch,
     /// Nsight Systems.
     Nsys,
+    /// XLA's profiler: JAX, TensorFlow.
+    Xla,
 }
 
 impl Recorder {
     /// All of them.
-    pub const ALL: [Recorder; 3] = [Recorder::Gapprobe, Recorder::Torch, Recorder::Nsys];
+    pub const ALL: [Recorder; 4] = [Recorder::Gapprobe, Recorder::Torch, Recorder::Nsys, Recorder::Xla];
 
     /// Name in files.
     pub const fn key(self) -> &'static str {
@@ -134,6 +136,7 @@ impl Recorder {
             Recorder::Gapprobe => "gapprobe",
             Recorder::Torch => "torch.profiler",
             Recorder::Nsys => "nsys",
+            Recorder::Xla => "xla",
         }
     }
 }

@@ -113,6 +113,11 @@ pub(crate) fn all_copies(run: &Run) -> Option<u64> {
     if ops().any(|o| matches!(o.kind, Kind::Memcpy | Kind::GraphTrace)) {
         return None;
     }
+    // AMD's runtime copies by kernels, too, and XLA's profiler shows them as such
+    let copies = |call: u32| run.call(call).is_some_and(|(_, c)| c.class == Some(Class::Copy));
+    if ops().any(|o| copies(o.call)) {
+        return None;
+    }
     let kernels = || ops().filter(|o| o.kind == Kind::Kernel).map(|o| o.start);
     let (first, last) = (kernels().min()?, kernels().max()?);
     // into a capture they are no copies yet

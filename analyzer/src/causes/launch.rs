@@ -34,6 +34,7 @@ use super::{graph_breaks, launch_optimizer, Case};
 use crate::analysis::{Bucket, Confidence, Finding};
 use crate::gaps::standing::LEAST_SAMPLES;
 use crate::replay::{Fix, CAPTURABLE_NS};
+use crate::run::Recorder;
 use trace::Kind;
 
 /// Stable code.
@@ -109,7 +110,10 @@ fn waits(case: &Case, cause: (&'static str, &'static str)) -> Option<Finding> {
     let stretches = case.short_host_share(CAPTURABLE_NS).min(share);
     let win = case.win(&[Fix::Launch], share + stretches);
     let mut f = case.finding(cause, share, win);
-    f.fix = "CUDA graphs or torch.compile(mode=\"reduce-overhead\"), fused optimizer, larger batch";
+    f.fix = match case.run.recorder {
+        Recorder::Xla => "more of the step in one jax.jit (lax.scan over several steps), larger batch",
+        _ => "CUDA graphs or torch.compile(mode=\"reduce-overhead\"), fused optimizer, larger batch",
+    };
     let (waiting, kernels) = (waiting(case), case.device.kernels);
     let steps = case.analysis.steps.steady().len() as u64;
     let per = |n: u64| n.saturating_add(steps / 2).checked_div(steps).unwrap_or(n);

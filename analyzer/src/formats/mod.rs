@@ -55,6 +55,8 @@ pub enum Format {
     Recording,
     /// torch.profiler's Chrome JSON.
     Kineto,
+    /// The Chrome JSON of XLA's profiler (JAX, TensorFlow).
+    Xla,
     /// Nsight Systems' export in SQLite, or a report that it was made from.
     Nsys,
     /// Chrome JSON that gapprobe wrote, of what another recorder may have seen.
@@ -67,10 +69,12 @@ impl Format {
         match self {
             Format::Recording => "gapprobe recording",
             Format::Kineto => "torch.profiler trace",
+            Format::Xla => "XLA profile",
             Format::Nsys => "nsys export",
             Format::Own(Recorder::Gapprobe) => "gapprobe trace",
             Format::Own(Recorder::Torch) => "gapprobe trace of a torch.profiler trace",
             Format::Own(Recorder::Nsys) => "gapprobe trace of an nsys export",
+            Format::Own(Recorder::Xla) => "gapprobe trace of an XLA profile",
         }
     }
 
@@ -79,6 +83,7 @@ impl Format {
         match self {
             Format::Recording => Recorder::Gapprobe,
             Format::Kineto => Recorder::Torch,
+            Format::Xla => Recorder::Xla,
             Format::Nsys => Recorder::Nsys,
             Format::Own(recorder) => recorder,
         }
@@ -136,7 +141,7 @@ impl ReadError {
     fn json(at: usize, what: &str) -> ReadError {
         let error = ReadError::new(
             format!("{what} (byte {at})"),
-            "gapprobe reads its own recordings and traces, torch.profiler's Chrome JSON, and SQLite exports of nsys, plain or .gz",
+            "gapprobe reads its own recordings and traces, torch.profiler's and XLA's Chrome JSON, and SQLite exports of nsys, plain or .gz",
         );
         ReadError { unknown: true, ..error }
     }
@@ -154,6 +159,21 @@ impl ReadError {
             format!("no GPU operation among its {}{lost}", counted(events, "event")),
             "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], while the GPU works; of other tools' Chrome JSON only complete events (\"ph\": \"X\") of category kernel, gpu_memcpy and gpu_memset are read",
         )
+    }
+
+    /// Of JAX or TensorFlow.
+    fn xla_without_gpu(events: u64, tpu: bool) -> ReadError {
+        let events = counted(events, "event");
+        match tpu {
+            true => ReadError::new(
+                format!("an XLA profile of a TPU ({events}); gapprobe reads those of GPUs"),
+                "XProf (pip install xprof) shows it",
+            ),
+            false => ReadError::new(
+                format!("an XLA profile without any GPU operation ({events})"),
+                "profile while a GPU works: jax.profiler.start_trace(DIR) around some steps that have been compiled before",
+            ),
+        }
     }
 
     /// torch.profiler writes the host's events first.

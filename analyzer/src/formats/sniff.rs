@@ -225,11 +225,15 @@ fn from_kineto(k: Kineto) -> Input {
             plural::of(k.refused.older, "event was", "events were")
         ));
     }
-    let Kineto { mut run, refused, events, bytes, own, .. } = k;
+    let Kineto { mut run, refused, events, bytes, own, xla, .. } = k;
     let ends = u64::from(refused.cut) + u64::from(refused.damaged);
     run.problems.bad_events += refused.lost() - ends;
     run.problems.cut_segments += u64::from(refused.cut);
     run.problems.bad_segments += u64::from(refused.damaged);
-    let format = if own { Format::Own(run.recorder) } else { Format::Kineto };
+    let format = match (own, xla) {
+        (true, _) => Format::Own(run.recorder),
+        (false, true) => Format::Xla,
+        (false, false) => Format::Kineto,
+    };
     Input { format, run, refused, events, bytes, notes, os_calls: Vec::new() }
 }

@@ -11,19 +11,20 @@ use super::part::{
 };
 use super::scan::{Scan, Scanned, Value};
 use super::time::{nanoseconds, whole};
+use super::xla;
 use crate::run::RangeKind;
 
 /// The fields of an event that are read.
 #[derive(Default)]
-struct Fields<'a> {
+pub(super) struct Fields<'a> {
     phase: &'a [u8],
     category: &'a [u8],
-    name: &'a [u8],
+    pub(super) name: &'a [u8],
     pid: Option<Value<'a>>,
     tid: Option<Value<'a>>,
-    ts: Option<Value<'a>>,
-    dur: Option<Value<'a>>,
-    args: &'a [u8],
+    pub(super) ts: Option<Value<'a>>,
+    pub(super) dur: Option<Value<'a>>,
+    pub(super) args: &'a [u8],
 }
 
 /// What an event is about.
@@ -62,8 +63,11 @@ pub(super) fn event<'a>(scan: &mut Scan<'a>, part: &mut Part) -> Scanned<()> {
     })?;
     part.events += 1;
     match f.phase {
+        // torch.profiler names a category of each, XLA's profiler of none
+        b"X" if f.category.is_empty() => xla::event(&f, part),
         b"X" | b"i" => complete(&f, part),
         b"M" if f.name == b"thread_name" => thread_name(&f, part),
+        b"M" if f.name == b"process_name" => process_name(&f, part),
         _ => {}
     }
     Ok(())
@@ -97,15 +101,20 @@ fn is_annotation(name: &[u8]) -> bool {
     [&b"ProfilerStep#"[..], b"enumerate(DataLoader)", b"Optimizer."].iter().any(|p| name.starts_with(p))
 }
 
+/// A time or length in microseconds, as ns.
+#[inline]
+pub(super) fn time(v: &Option<Value<'_>>) -> Option<i64> {
+    match v {
+        Some(Value::Bare(t) | Value::Text(t)) => nanoseconds(t),
+        _ => None,
+    }
+}
+
 fn complete(f: &Fields<'_>, part: &mut Part) {
     let what = what(f);
     if matches!(what, What::Nothing) {
         return;
     }
-    let time = |v: &Option<Value<'_>>| match v {
-        Some(Value::Bare(t) | Value::Text(t)) => nanoseconds(t),
-        _ => None,
-    };
     // how long a complete event took must be said; a moment takes no time
     let length = if f.phase == b"i" && f.dur.is_none() { Some(0) } else { time(&f.dur) };
     let span =
@@ -268,14 +277,14 @@ fn payload(text: &[u8]) -> Option<(u64, u8)> {
     whole.or_else(|| text.parse().ok().map(|n: f64| (n.to_bits(), PAYLOAD | PAYLOAD_REAL)))
 }
 
-fn number(v: Value<'_>) -> Option<i64> {
+pub(super) fn number(v: Value<'_>) -> Option<i64> {
     match v {
         Value::Bare(t) | Value::Text(t) => whole(t),
         Value::Nested(_) => None,
     }
 }
 
-fn small(v: Value<'_>) -> Option<u32> {
+pub(super) fn small(v: Value<'_>) -> Option<u32> {
     number(v).and_then(|n| u32::try_from(n).ok())
 }
 
@@ -285,7 +294,7 @@ fn three(text: &[u8]) -> [u32; 3] {
 }
 
 /// `x,y,z`.
-fn numbers(text: &[u8]) -> [u32; 3] {
+pub(super) fn numbers(text: &[u8]) -> [u32; 3] {
     let mut out = [1; 3];
     for (to, word) in out.iter_mut().zip(text.split(|&b| b == b',')) {
         *to = whole(word.trim_ascii()).and_then(|n| u32::try_from(n).ok()).unwrap_or(1);
@@ -403,7 +412,7 @@ fn thread(f: &Fields<'_>, part: &mut Part) -> u32 {
     part.threads.number(key)
 }
 
-fn thread_key(f: &Fields<'_>) -> ThreadKey {
+pub(super) fn thread_key(f: &Fields<'_>) -> ThreadKey {
     let id = |v: &Option<Value<'_>>| match *v {
         Some(Value::Bare(t) | Value::Text(t)) => match whole(t) {
             Some(n) => n,
@@ -435,14 +444,25 @@ fn thread_name(f: &Fields<'_>, part: &mut Part) {
         return;
     }
     if let Some(name) = name {
+        xla::lane(key, name, part);
         let name = text(part, name);
         part.thread_names.push((key, name));
     }
 }
 
+fn process_name(f: &Fields<'_>, part: &mut Part) {
+    let pid = thread_key(f).pid;
+    let _ = Scan::new(f.args, 0).object(|k, s| {
+        if let (b"name", Value::Text(name)) = (k, s.value()?) {
+            xla::process(pid, name, part);
+        }
+        Ok(())
+    });
+}
+
 /// The number of a text as JSON has it; escapes are resolved where there are any.
 #[inline]
-fn text(part: &mut Part, raw: &[u8]) -> u32 {
+pub(super) fn text(part: &mut Part, raw: &[u8]) -> u32 {
     if memchr::memchr(b'\\', raw).is_none() {
         return part.texts.number(raw);
     }

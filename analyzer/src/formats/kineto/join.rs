@@ -10,6 +10,7 @@ use trace::{DeviceInfo, KernelInfo};
 use super::head::Head;
 use super::merged;
 use super::part::{Part, RawOp, RawThread, Refused, Table, ThreadKey};
+use super::xla::{self, Found};
 use super::Kineto;
 use crate::formats::assemble::{Assembly, ForeignCall, ForeignOp, Named};
 use crate::formats::ReadError;
@@ -21,7 +22,8 @@ const FAR: i64 = 30 * 86_400 * 1_000_000_000;
 const ORIGIN: i64 = 1_000_000_000;
 
 /// See the file's head.
-pub(super) fn join(parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadError> {
+pub(super) fn join(mut parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadError> {
+    let xla = xla::resolve(&mut parts);
     let mut refused = Refused::default();
     let (mut events, mut host_events) = (0, 0);
     for p in &parts {
@@ -30,9 +32,11 @@ pub(super) fn join(parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadError> {
         host_events += p.host_events;
     }
     let Some(frame) = Frame::new(&parts, head) else {
-        return Err(match refused.cut {
-            true => ReadError::cut_before_the_gpu(events),
-            false => ReadError::nothing_of_the_gpu(events, refused.lost()),
+        return Err(match (refused.cut, xla) {
+            (true, _) => ReadError::cut_before_the_gpu(events),
+            (false, Found::NoGpu { tpu }) => ReadError::xla_without_gpu(events, tpu),
+            (false, Found::Gpus) => ReadError::xla_without_gpu(events, false),
+            (false, Found::Nothing) => ReadError::nothing_of_the_gpu(events, refused.lost()),
         });
     };
     let mut assembly = Assembly::default();
@@ -171,8 +175,10 @@ pub(super) fn join(parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadError> {
     let mut run = assembly.finish();
     run.merged = merged;
     refused.duplicates += run.duplicates;
-    run.recorder = Recorder::Torch;
-    run.slowed_host = host_events > 0;
+    let is_xla = xla == Found::Gpus;
+    run.recorder = if is_xla { Recorder::Xla } else { Recorder::Torch };
+    // (by how much XLA's tracer slows a host was never measured)
+    run.slowed_host = host_events > 0 && !is_xla;
     let h = &mut run.header;
     h.cupti_version = head.cupti;
     h.driver_version = head.driver;
@@ -180,6 +186,9 @@ pub(super) fn join(parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadError> {
     h.sources |= sources::CALLBACKS;
     if let Some(own) = &head.own {
         own.apply(&mut run);
+        if run.recorder == Recorder::Xla {
+            run.slowed_host = false;
+        }
         run.header.valid_from = run.header.valid_from.max(from);
         run.threads.iter_mut().for_each(|t| t.samples.retain(|s| s.span.end >= from));
     }
@@ -192,7 +201,7 @@ pub(super) fn join(parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadError> {
     h.rank = head.rank.map_or(0, |r| r.saturating_add(1));
     h.world_size = head.world;
     run.last_gpu_step = last_gpu_step.and_then(|t| Some(frame.span(t, t)?.start));
-    Ok(Kineto { run, refused, events, bytes: 0, behind: 0, own: false, rounded })
+    Ok(Kineto { run, refused, events, bytes: 0, behind: 0, own: false, xla: is_xla, rounded })
 }
 
 /// A thread id as far as 32 bits hold it; texts have ids of their own.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! torch.profiler's (Kineto's) Chrome JSON, and gapprobe's own: plain or compressed, object or array form, old and new
+//! torch.profiler's (Kineto's) Chrome JSON, XLA's, and gapprobe's own: plain or compressed, object or array form, old and new
 //! category names, microseconds or nanoseconds, whole or cut off.
 //!
 //! ```text
 //! blocks.rs  the text in blocks of whole events     head.rs  what stands around the events
 //! scan.rs    tokens          time.rs  exact ns      event.rs  an event into a part
 //! part.rs    what a block held                      join.rs  parts -> Run
-//! own.rs     what only our own traces say
+//! own.rs     what only our own traces say              xla.rs     profiles of JAX and TensorFlow
 //! ```
 //! Time: one pass over the text, on all cores. Memory: about 40 bytes an operation or call, 32 a range, besides the
 //! mapped file, or two blocks a core of a compressed one.
@@ -20,6 +20,7 @@ mod own;
 mod part;
 mod scan;
 mod time;
+mod xla;
 
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -59,6 +60,8 @@ pub struct Kineto {
     pub behind: u64,
     /// It is a trace that gapprobe wrote.
     pub own: bool,
+    /// It is a profile of XLA.
+    pub xla: bool,
     /// The stamps were whole microseconds (traces before PyTorch 2.4): gaps and short kernels are rounded.
     pub rounded: bool,
 }

@@ -8,6 +8,7 @@ use std::hash::Hash;
 use foldhash::fast::FixedState;
 use trace::KernelInfo;
 
+use super::xla::{Lane, Process, RawXla};
 use crate::plural::counted;
 use crate::run::RangeKind;
 
@@ -253,6 +254,15 @@ pub(super) struct Part {
     pub(super) thread_names: Vec<(ThreadKey, u32)>,
     /// Tracks of our own traces and whose they are.
     pub(super) tracks: Vec<(ThreadKey, RawThread)>,
+    /// Events without a category, of a profile of XLA.
+    pub(super) xla: Vec<RawXla>,
+    /// Further ones, without a time that can be read.
+    pub(super) xla_without_time: u64,
+    /// What processes and threads of such a profile are.
+    pub(super) processes: Vec<(i64, Process)>,
+    pub(super) lanes: Vec<(ThreadKey, Lane)>,
+    /// Some process is called as XLA calls them.
+    pub(super) of_xla: bool,
     /// Events read, of any kind.
     pub(super) events: u64,
     /// Host events that slow the program while it is recorded (operators, Python functions).
