@@ -9,6 +9,8 @@
 mod device;
 mod host;
 
+use std::collections::HashMap;
+
 use trace::event::Unobserved;
 use trace::{Definitions, Header, OpenError, Problems};
 
@@ -205,6 +207,8 @@ pub struct Run {
     pub missing: String,
     /// Begin of the last `ProfilerStep` as torch.profiler shows it on the GPU, too (`tables/hta.rs`).
     pub last_gpu_step: Option<u64>,
+    /// Python functions of another tool's trace: ids of frames by the names of ranges.
+    pub functions: HashMap<u32, u32>,
     /// Flat number of each thread's first call; one entry more than threads.
     pub(crate) call_base: Vec<u32>,
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Purpose: profiles of JAX and TensorFlow, as XLA's profiler writes them (`*.trace.json.gz`), are
 //! read: idle time to the nanosecond, launches joined, steps by what the program annotated or by the
-//! module it executes. What has no GPU in it is called what it is.
+//! module it executes, the Python line. What has no GPU in it is called what it is.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -150,6 +150,18 @@ fn streams_calls_copies_and_kernels_are_read_once() {
     assert_eq!((run.unjoined, run.uncalled.calls, input.refused.lost()), (0, 0, 0));
     let sync = run.threads.iter().flat_map(|t| &t.calls).find(|c| c.class == Some(trace::call::Class::Sync));
     assert_eq!(sync.map(|c| run.call_name(c)), Some("cuStreamSynchronize"));
+}
+
+#[test]
+fn the_verdict_names_the_python_line() {
+    let (input, a) = read(profile(WHOLE));
+    assert_eq!((a.verdict.cause, &a.verdict.inconclusive), ("SYNC", &None), "{}", a.verdict.text);
+    assert!(input.notes[0].contains("slows the host: by how much is not known"), "{:?}", input.notes);
+    let site = a.verdict.site.map(|s| s.to_string());
+    assert_eq!(site.as_deref(), Some("train.py:12 in step via __float__"), "not JAX's own array.py");
+    let (input, a) = read(profile(Shape { python: false, ..WHOLE }));
+    assert_eq!((a.verdict.cause, a.verdict.site), ("SYNC", None));
+    assert!(input.notes.is_empty(), "{:?}", input.notes);
 }
 
 /// Annotated ones first, then executions of the main module: by the device, by the host, by kernels.

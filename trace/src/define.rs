@@ -438,6 +438,11 @@ impl Definitions {
         self.stacks.get(&id).map_or(&[][..], |s| s).iter().filter_map(|f| self.frames.get(f))
     }
 
+    /// The frame with this id.
+    pub fn frame(&self, id: u32) -> Option<&FrameInfo> {
+        self.frames.get(&id)
+    }
+
     /// The module with this id.
     pub fn module(&self, id: u32) -> Option<&ModuleInfo> {
         self.modules.get(&id)

@@ -246,9 +246,11 @@ fn told_by(case: &Case, f: &mut Finding, doing: Doing) {
 
 /// Puts the line in front of the text: of those samples that show this, or of all.
 fn place(case: &Case, f: &mut Finding, doing: Option<Doing>) {
-    if let Some(site) = case.device.host.site_of(doing) {
+    let stood = &case.device.host;
+    let functions = || case.function_of(Bucket::Host).filter(|_| stood.samples == 0);
+    if let Some(site) = stood.site_of(doing).cloned().or_else(functions) {
         f.text = format!("{site}: {}", f.text);
-        f.site = Some(site.clone());
+        f.site = Some(site);
     }
 }
 

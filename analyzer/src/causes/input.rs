@@ -480,9 +480,11 @@ fn waits(case: &Case, cause: (&'static str, &'static str)) -> Option<Finding> {
     if cause.0 == CODE && fetching.workers == Some(true) {
         f.text.push_str(&workers.say_strangers());
     }
-    if let Some(site) = &case.device.input.site {
+    let stood = &case.device.input;
+    let functions = || case.function_of(Bucket::Input).filter(|_| stood.samples == 0);
+    if let Some(site) = stood.site.clone().or_else(functions) {
         f.text = format!("{site}: {}", f.text);
-        f.site = Some(site.clone());
+        f.site = Some(site);
     }
     Some(f)
 }

@@ -99,6 +99,23 @@ impl<'a> Spots<'a> {
 }
 
 impl Case<'_> {
+    /// The function of the program that the host was in for most of a bucket's idle time, where the
+    /// trace holds functions.
+    pub(super) fn function_of(&self, bucket: Bucket) -> Option<Site> {
+        #[cfg(feature = "readers")]
+        {
+            let slices = self.device.slices.iter().filter(|s| s.bucket == bucket);
+            let counted = slices.filter(|s| self.analysis.counts.measure(s.span()) > 0);
+            let placed = counted.filter_map(|s| Some((self.run.call(s.call)?.0, s.span())));
+            crate::gaps::functions::of_most(self.run, placed)
+        }
+        #[cfg(not(feature = "readers"))]
+        {
+            let _ = bucket;
+            None
+        }
+    }
+
     /// The worst line of a bucket's idle time.
     pub(super) fn spot(&self, bucket: Bucket) -> Option<Spot> {
         let mut spots = Spots::new(self.run)?;

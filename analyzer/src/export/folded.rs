@@ -17,8 +17,8 @@ pub fn folded(run: &Run, analysis: &Analysis, out: &mut dyn Write) -> io::Result
     for d in &analysis.devices {
         idle_stacks(run, d, steady, |idle| {
             let mut stack = format!("GPU {};{}", d.ordinal, idle.bucket.label());
-            if let Some((frames, call)) = idle.blamed {
-                for frame in frames {
+            if let Some((_, call)) = idle.blamed {
+                for frame in idle.ranges() {
                     stack.push(';');
                     stack.push_str(&clean(&without_number(
                         run.definitions.string(frame.name).unwrap_or("(no name)"),

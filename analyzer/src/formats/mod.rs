@@ -12,6 +12,7 @@ mod map;
 mod mistaken;
 mod nsys;
 mod processes;
+mod python;
 mod settle;
 mod sniff;
 mod uncalled;

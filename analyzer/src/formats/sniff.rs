@@ -200,6 +200,10 @@ fn from_kineto(k: Kineto) -> Input {
     if k.rounded {
         notes.push("stamps are whole microseconds: shorter kernels and gaps are rounded".to_owned());
     }
+    if k.xla && !k.run.functions.is_empty() {
+        let note = "Python functions were traced, which slows the host: by how much is not known";
+        notes.push(note.to_owned());
+    }
     if k.refused.cut {
         notes.push("the file ends in the middle: what came behind is missing".to_owned());
     }

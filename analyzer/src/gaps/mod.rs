@@ -5,12 +5,15 @@
 //! that gives each gap to a bucket. `input.rs`: when the host fetched data. `standing.rs`: what it did, by samples.
 //! `dispatching.rs`: where it launched while the device waited for launches, by samples.
 //! `whose.rs`: which of several devices a wait is about. `aside.rs`: threads that the device does not wait for.
+//! `functions.rs`: in which Python function the host was, in traces that hold these.
 //! `stacks.rs`: idle time by the ranges around the blamed call. Not here: what a fix would win (`replay/`), words (`causes/`).
 
 mod aside;
 mod attribute;
 mod beside;
 pub mod dispatching;
+#[cfg(feature = "readers")]
+pub(crate) mod functions;
 pub mod host;
 pub mod input;
 pub mod stacks;

@@ -8,7 +8,7 @@ use trace::{FrameInfo, Language};
 
 use crate::analysis::{Bucket, DeviceAnalysis, IdleSlice};
 use crate::chrome::name::symbol;
-use crate::run::{Call, Range, Run, Thread};
+use crate::run::{Call, Range, RangeKind, Run, Thread};
 use crate::timeline::Observed;
 
 /// One piece of idle time.
@@ -21,6 +21,14 @@ pub struct IdleStack<'a> {
     pub bucket: Bucket,
     /// ns of it in the steady span.
     pub ns: u64,
+}
+
+impl<'a> IdleStack<'a> {
+    /// The ranges around the blamed call, less Python functions that its stack has as frames.
+    pub fn ranges(&self) -> impl Iterator<Item = &'a Range> + use<'a> {
+        let (all, framed) = (self.blamed.map_or(&[][..], |b| b.0), self.stack != 0);
+        all.iter().copied().filter(move |r| !framed || r.kind != RangeKind::Python)
+    }
 }
 
 /// Calls `visit` for every piece of the device's idle time in what `steady` observed. O(n log n).
@@ -90,6 +98,8 @@ pub fn frame_name(run: &Run, frame: &FrameInfo) -> String {
         Language::Python | Language::Native => text(frame.function).to_owned(),
     };
     match frame.line {
+        // of C, in a trace of others: no file is known
+        0 if frame.file == 0 && frame.language == Language::Python => function,
         0 if function.is_empty() => file.to_owned(),
         0 => format!("{function} ({file})"),
         line => format!("{function} ({file}:{line})"),

@@ -56,14 +56,15 @@ pub(super) fn figures(shown: Shown<'_>) -> Option<Value> {
     idle_stacks(shown.run, shown.found, steady, |idle| {
         let (bucket, ns) = (idle.bucket, idle.ns);
         root.add(bucket, ns);
-        let Some((frames, call)) = idle.blamed else {
+        let Some((_, call)) = idle.blamed else {
             root.inside.entry("(no call to blame)".to_owned()).or_default().add(bucket, ns);
             return;
         };
         let stack = || shown.run.definitions.stack(idle.stack).rev();
-        in_ranges += u64::from(!frames.is_empty() || stack().next().is_some()) * ns;
+        let frames = || idle.ranges();
+        in_ranges += u64::from(frames().next().is_some() || stack().next().is_some()) * ns;
         let mut node = &mut root;
-        for frame in frames.iter().take(MOST_FRAMES) {
+        for frame in frames().take(MOST_FRAMES) {
             let name = shown.run.definitions.string(frame.name).unwrap_or("(no name)");
             node = node.inside.entry(without_number(&clean(name))).or_default();
             node.add(bucket, ns);

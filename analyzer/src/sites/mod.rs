@@ -186,6 +186,15 @@ impl<'a> Sites<'a> {
         found
     }
 
+    /// Number of the site of a frame, if it is the user's own.
+    #[cfg(feature = "readers")]
+    pub(crate) fn of_users_frame(&mut self, frame: u32) -> Option<u32> {
+        let frame = *self.run.definitions.frame(frame)?;
+        let (file, function) = (self.text(frame.file), self.text(frame.function));
+        let is_users = frame.language == Language::Python && Origin::of(file, function) == Origin::User;
+        is_users.then(|| self.number(&frame, None)).flatten()
+    }
+
     /// Number of the site of a frame; `via`: see [`Site::via`].
     fn number(&mut self, frame: &FrameInfo, via: Option<String>) -> Option<u32> {
         let named = if frame.line == 0 { frame.function } else { 0 };

@@ -13,6 +13,7 @@ use super::part::{Part, RawOp, RawThread, Refused, Table, ThreadKey};
 use super::xla::{self, Found};
 use super::Kineto;
 use crate::formats::assemble::{Assembly, ForeignCall, ForeignOp, Named};
+use crate::formats::python::{self, Written};
 use crate::formats::ReadError;
 use crate::run::{Blind, Mark, Range, Recorder, Span, MAX_TIME};
 
@@ -177,6 +178,10 @@ pub(super) fn join(mut parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadErro
     refused.duplicates += run.duplicates;
     let is_xla = xla == Found::Gpus;
     run.recorder = if is_xla { Recorder::Xla } else { Recorder::Torch };
+    if head.own.is_none() {
+        let written = if is_xla { Written::Xla } else { Written::Torch };
+        python::give_stacks(&mut run, written, python::FIRST);
+    }
     // (by how much XLA's tracer slows a host was never measured)
     run.slowed_host = host_events > 0 && !is_xla;
     let h = &mut run.header;
@@ -186,8 +191,13 @@ pub(super) fn join(mut parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadErro
     h.sources |= sources::CALLBACKS;
     if let Some(own) = &head.own {
         own.apply(&mut run);
-        if run.recorder == Recorder::Xla {
-            run.slowed_host = false;
+        match run.recorder {
+            Recorder::Torch => python::give_stacks(&mut run, Written::Torch, python::FIRST_OF_OWN),
+            Recorder::Xla => {
+                python::give_stacks(&mut run, Written::Xla, python::FIRST_OF_OWN);
+                run.slowed_host = false;
+            }
+            Recorder::Gapprobe | Recorder::Nsys => {}
         }
         run.header.valid_from = run.header.valid_from.max(from);
         run.threads.iter_mut().for_each(|t| t.samples.retain(|s| s.span.end >= from));
