@@ -128,7 +128,7 @@ fn verdict(run: &Run, analysis: &Analysis) -> Value {
 /// A line of the program: `file` as the interpreter names it.
 pub(crate) fn site(s: &Site) -> Value {
     json!({
-        "file": s.path,
+        "file": Some(&s.path).filter(|p| !p.is_empty()),
         "line": (s.line > 0).then_some(s.line),
         "function": s.function,
         "via": s.via,

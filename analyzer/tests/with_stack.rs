@@ -166,6 +166,26 @@ fn a_host_that_computes_is_where_its_function_is() {
     assert_eq!(site(&a), "data.py:9 in __getitem__");
 }
 
+/// Without Python functions the operator is named, and what the program calls the part it is in.
+#[test]
+fn without_a_stack_the_operator_and_the_range_are_named() {
+    let item = [("cpu_op", "aten::item"), ("cpu_op", "aten::_local_scalar_dense")];
+    let (_, a) = read("operator", training(Around { ranges: &item, ..Around::default() }).as_bytes());
+    assert_eq!((a.verdict.cause, site(&a).as_str()), ("SYNC", "aten::item"), "{}", a.verdict.text);
+    assert!(a.verdict.text.contains("aten::item: cudaStreamSynchronize"), "{}", a.verdict.text);
+    let ranges =
+        [&[("user_annotation", "ProfilerStep#3"), ("user_annotation", "evaluate")][..], &item].concat();
+    let (input, a) = read("range", training(Around { ranges: &ranges, ..Around::default() }).as_bytes());
+    assert_eq!(site(&a), "evaluate via aten::item", "{}", a.verdict.text);
+    let said = analyzer::summary::summary(
+        &input.run,
+        &a,
+        &analyzer::summary::Around { line: "", trace: None, written: None },
+    );
+    assert_eq!(said["verdict"]["site"]["function"], "evaluate");
+    assert!(said["verdict"]["site"]["file"].is_null() && said["verdict"]["site"]["line"].is_null());
+}
+
 /// Our own trace of it has the stacks, too.
 #[test]
 fn our_trace_of_it_keeps_the_line() {

@@ -87,5 +87,6 @@ fn stops(case: &Case, cause: (&'static str, &'static str), fix: &'static str) ->
         f.count = spot.calls;
         spot.into(&mut f);
     }
+    case.name_by_range(&mut f, Bucket::Alloc);
     Some(f)
 }

@@ -81,5 +81,6 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         f.text = format!("{}: {}{}", spot.site, f.text, spot.rest());
         spot.into(&mut f);
     }
+    case.name_by_range(&mut f, Bucket::CopyWait);
     Some(f)
 }

@@ -3,7 +3,8 @@
 //! sections: What it means / How it is recognised / How sure / What to change.
 //!
 //! Here: the registry and its thresholds. `case.rs`: what causes are judged by; `unrecorded.rs`: what they cost steps that nobody records;
-//! `verdict.rs`: which of them the line names; `spots.rs`: which line of the program; `stand_ins.rs`: what that line wins by itself;
+//! `verdict.rs`: which of them the line names; `spots.rs`: which line of the program; `ranges.rs`: which range where there is no line;
+//! `stand_ins.rs`: what that line wins by itself;
 //! `rhythm.rs`: in how many steps it happens; `unlike.rs`: windows whose steps are not the run's;
 //! `saves.rs`: what a checkpoint costs; `sync_calls.rs`: which way of waiting a call is; `memory.rs`: allocations that failed, memory that grows.
 //! Adding one: a file with its doc and `evaluate`, a row in [`ALL`], a recording that triggers it and one close by
@@ -14,6 +15,7 @@ mod cost;
 pub(crate) mod memory;
 mod needed;
 mod power;
+mod ranges;
 mod rhythm;
 mod saves;
 pub(crate) mod shown;

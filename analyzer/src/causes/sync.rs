@@ -94,5 +94,6 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         }
         spot.into(&mut f);
     }
+    case.name_by_range(&mut f, Bucket::Sync);
     Some(f)
 }

@@ -54,6 +54,7 @@ const WRAPPERS: [&str; 11] = [
 #[derive(Clone, PartialEq, Eq, Debug, Default, Hash)]
 pub struct Site {
     /// Its file as the interpreter names it; without Python the source file where that is known, else the module.
+    /// Empty of a range that stands for it (`causes/ranges.rs`).
     pub path: String,
     /// The same, short: below the directory the program was started in, else with one folder; a module without folders.
     pub file: String,
@@ -96,11 +97,13 @@ impl fmt::Display for Site {
     /// `train.py:88 in train_step`, `train.py:90 in train_step via Tensor.backward`, `step(int)+0x1c in libfoo.so`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
+            // a range of another tool's trace
+            0 if self.file.is_empty() => f.write_str(&self.function)?,
             0 if !self.function.is_empty() => return write!(f, "{} in {}", self.function, self.file),
             0 => f.write_str(&self.file)?,
             line => write!(f, "{}:{line}", self.file)?,
         }
-        if !self.function.is_empty() {
+        if !self.function.is_empty() && !self.file.is_empty() {
             write!(f, " in {}", self.function)?;
         }
         match &self.via {
