@@ -33,7 +33,7 @@ pub(crate) struct Case<'a> {
     pub(crate) base: f64,
     /// See `unrecorded.rs`.
     pub(super) unrecorded: OnceCell<f64>,
-    pub(crate) calls: HashMap<Bucket, Vec<Blame>>,
+    pub(crate) calls: HashMap<Bucket, Vec<Blame<'a>>>,
     /// What another GPU computes in the same time: no fix makes a step shorter than that.
     pub(crate) elsewhere: Elsewhere,
     /// What goes with writing checkpoints: it counts for that alone.
@@ -74,9 +74,9 @@ impl Elsewhere {
 
 /// Idle time by the API function to blame.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Blame {
+pub(crate) struct Blame<'a> {
     /// Its name.
-    pub(crate) name: &'static str,
+    pub(crate) name: &'a str,
     /// Idle ns.
     pub(crate) ns: u64,
     /// Calls of it that cost something.
@@ -188,7 +188,7 @@ impl<'a> Case<'a> {
     }
 
     /// The function that costs most in these buckets.
-    pub(crate) fn top(&self, bucket: Bucket) -> Option<Blame> {
+    pub(crate) fn top(&self, bucket: Bucket) -> Option<Blame<'a>> {
         self.calls.get(&bucket)?.first().copied()
     }
 
@@ -303,16 +303,18 @@ fn longest(analysis: &Analysis, device: &DeviceAnalysis) -> [f64; Bucket::COUNT]
 }
 
 /// Idle time of the steady span by bucket and function, most expensive first.
-fn blame(run: &Run, analysis: &Analysis, device: &DeviceAnalysis) -> HashMap<Bucket, Vec<Blame>> {
-    let mut sums: HashMap<(Bucket, u32), Blame> = HashMap::new();
+fn blame<'a>(run: &'a Run, analysis: &Analysis, device: &DeviceAnalysis) -> HashMap<Bucket, Vec<Blame<'a>>> {
+    let mut sums: HashMap<(Bucket, u32), Blame<'_>> = HashMap::new();
     // a call can have several slices, with others' between them: the buckets it was seen in, a bit each
     let mut seen = vec![0u16; run.calls()];
     for s in &device.slices {
         let ns = analysis.counts.measure(s.span());
         let Some((_, c)) = run.call(s.call).filter(|_| ns > 0) else { continue };
-        let sum = sums.entry((s.bucket, c.packed)).or_insert_with(|| {
-            let name = trace::call::find(c.packed).map_or("(unknown call)", |c| c.name);
-            Blame { name, ns: 0, calls: 0, flat: s.call }
+        let sum = sums.entry((s.bucket, c.packed)).or_insert_with(|| Blame {
+            name: run.call_name(c),
+            ns: 0,
+            calls: 0,
+            flat: s.call,
         });
         sum.ns += ns;
         if let Some(seen) = seen.get_mut(s.call as usize) {
@@ -321,7 +323,7 @@ fn blame(run: &Run, analysis: &Analysis, device: &DeviceAnalysis) -> HashMap<Buc
             *seen |= bit;
         }
     }
-    let mut out: HashMap<Bucket, Vec<Blame>> = HashMap::new();
+    let mut out: HashMap<Bucket, Vec<Blame<'_>>> = HashMap::new();
     for ((bucket, _), blame) in sums {
         out.entry(bucket).or_default().push(blame);
     }

@@ -35,7 +35,7 @@ impl Case<'_> {
     }
 
     /// Of one function, wherever it is called.
-    pub(super) fn rhythm_by(&self, bucket: Bucket, top: &Blame) -> String {
+    pub(super) fn rhythm_by(&self, bucket: Bucket, top: &Blame<'_>) -> String {
         let packed = self.run.call(top.flat).map(|(_, c)| c.packed);
         self.rhythm_of(bucket, |c| Some(c.packed) == packed)
     }
