@@ -8,6 +8,8 @@ mod files;
 mod fixture;
 #[path = "nsys/hostile.rs"]
 mod hostile;
+#[path = "nsys/order.rs"]
+mod order;
 #[path = "nsys/others.rs"]
 mod others;
 #[path = "nsys/processes.rs"]

@@ -229,6 +229,10 @@ pub struct Copy {
     pub peer: bool,
 }
 
+/// In field `b` of a [`Kind::Memcpy`]: pages of Unified Memory moved, which no call asked for. Set by
+/// readers of other tools' traces; no recorder writes it.
+pub const UNIFIED: u32 = 1 << 29;
+
 impl Copy {
     /// Fields `a` and `b` of the event.
     pub fn pack(self) -> (u32, u32) {

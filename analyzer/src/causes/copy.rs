@@ -40,7 +40,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         if case.trusts_replay() { case.win(&[Fix::Copy], most) } else { share.min(case.elsewhere.room()) };
     let mut f = case.finding((CODE, NAME), share, win);
     // by direction: (time, bytes). What takes longest is named: copies on the device are a hundred times faster
-    let (mut moved, mut pageable, mut ns) = ([(0u64, 0u64); 3], 0u64, 0u64);
+    let (mut moved, mut pageable, mut unified, mut ns) = ([(0u64, 0u64); 3], 0u64, 0u64, 0u64);
     let mut spots = Spots::new(case.run);
     let ordinal = case.device.ordinal;
     for d in case.run.devices.iter().filter(|d| d.ordinal == ordinal) {
@@ -58,6 +58,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
             *direction = (direction.0 + length, direction.1 + copy.bytes);
             ns += length;
             pageable += if copy.is_pageable() { length } else { 0 };
+            unified += if op.is_unified() { length } else { 0 };
             f.count += 1;
             if let (Some(spots), Some((_, call))) = (&mut spots, case.run.call(op.call)) {
                 spots.add(op.call, call, length);
@@ -68,8 +69,16 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let ((_, total), most) = names.iter().zip(moved).map(|(n, m)| (m, *n)).max().unwrap_or_default();
     let steps = case.analysis.steps.steady().len().max(1) as f64;
     let per = if case.analysis.steps.steady().is_empty() { "" } else { " a step" };
-    let memory = if pageable * 2 > ns { "pageable " } else { "" };
-    f.fix = match pageable * 2 > ns {
+    let is_most = |part: u64| part * 2 > ns;
+    let memory = match () {
+        () if is_most(unified) => "Unified Memory ",
+        () if is_most(pageable) => "pageable ",
+        () => "",
+    };
+    f.fix = match is_most(pageable) {
+        _ if is_most(unified) => {
+            "prefetch the pages before they are used (cudaMemPrefetchAsync), or keep the data in device memory"
+        }
         true => "pin the memory (pin_memory=True), copy with non_blocking=True and one step ahead",
         false => "keep the data on the GPU, or copy one step ahead on a stream of its own",
     };

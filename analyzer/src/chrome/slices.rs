@@ -109,6 +109,7 @@ pub(super) fn op<W: Write>(
         Kind::Memcpy => {
             let c = op.copy();
             out.put(b",\"cat\":\"gpu_memcpy\",\"name\":\"Memcpy ");
+            out.put(if op.is_unified() { b"Unified " } else { b"" });
             out.put(copy_name(c.direction).as_bytes());
             out.put(b" (");
             out.put(memory_name(c.source).as_bytes());

@@ -63,6 +63,11 @@ impl Texts {
                 self.kernels.insert(op.a, n);
                 n
             }
+            Kind::Memcpy if op.is_unified() => self.number(match op.copy().direction {
+                1 => "Unified Memory, host to device",
+                2 => "Unified Memory, device to host",
+                _ => "Unified Memory, device to device",
+            }),
             Kind::Memcpy => self.number(match op.copy().direction {
                 1 => "copy, host to device",
                 2 => "copy, device to host",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the devices did.
 
-use trace::event::{Copy, GRAPH_NODE};
+use trace::event::{Copy, GRAPH_NODE, UNIFIED};
 use trace::{DeviceInfo, Kind};
 
 use super::Span;
@@ -45,6 +45,11 @@ impl Op {
         } else {
             Copy::default()
         }
+    }
+
+    /// Pages of Unified Memory that moved: no call asked for it, an access did.
+    pub fn is_unified(&self) -> bool {
+        self.kind == Kind::Memcpy && self.b & UNIFIED != 0
     }
 
     /// Bytes of a copy or memset, 0 for kernels.

@@ -43,6 +43,11 @@ fn rows(source: &Source<'_>) -> Vec<Row> {
 pub(super) fn operation(op: &Op) -> Option<&'static str> {
     match op.kind {
         Kind::Memset => Some("[CUDA memset]"),
+        Kind::Memcpy if op.is_unified() => Some(match op.copy().direction {
+            1 => "[CUDA memcpy Unified Host-to-Device]",
+            2 => "[CUDA memcpy Unified Device-to-Host]",
+            _ => "[CUDA memcpy Unified Device-to-Device]",
+        }),
         Kind::Memcpy => Some(match op.copy().direction {
             1 => "[CUDA memcpy Host-to-Device]",
             2 => "[CUDA memcpy Device-to-Host]",

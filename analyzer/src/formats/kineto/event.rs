@@ -3,7 +3,7 @@
 
 use std::hash::BuildHasher;
 
-use trace::event::{Copy, MARK, OPEN_ENDED, PAYLOAD, PAYLOAD_REAL, PAYLOAD_SIGNED, START_END};
+use trace::event::{Copy, MARK, OPEN_ENDED, PAYLOAD, PAYLOAD_REAL, PAYLOAD_SIGNED, START_END, UNIFIED};
 use trace::{call, KernelInfo, Kind};
 
 use super::part::{
@@ -346,7 +346,12 @@ fn memory(f: &Fields<'_>, start: i64, end: i64, part: &mut Part, copy: bool) {
     let args = args(f.args, part);
     let Some(stream) = stream(f, &args, part) else { return };
     let (a, b) = match copy {
-        true => direction(&as_cuda_says(f.name), args.bytes).pack(),
+        true => {
+            let (a, b) = direction(&as_cuda_says(f.name), args.bytes).pack();
+            // (our own traces of nsys's exports)
+            let unified = if f.name.starts_with(b"Memcpy Unified ") { UNIFIED } else { 0 };
+            (a, b | unified)
+        }
         false => (args.bytes as u32, (args.bytes >> 32) as u32),
     };
     let kind = if copy { Kind::Memcpy } else { Kind::Memset };
@@ -374,7 +379,8 @@ fn as_cuda_says(name: &[u8]) -> std::borrow::Cow<'_, [u8]> {
 fn direction(name: &[u8], bytes: u64) -> Copy {
     let name = String::from_utf8_lossy(name);
     let (words, memories) = name.split_once('(').unwrap_or((&name, ""));
-    let way = words.split_ascii_whitespace().nth(1).unwrap_or("");
+    let mut words = words.split_ascii_whitespace().skip(1);
+    let way = words.find(|w| *w != "Unified").unwrap_or("");
     let (source, destination) = memories.trim_end_matches(')').split_once("->").unwrap_or_default();
     const MEMORIES: [&str; 7] =
         ["Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static"];

@@ -2,7 +2,7 @@
 //! What the GPUs did: kernels, copies, memsets, whole graph launches.
 
 use foldhash::HashMap;
-use trace::event::Copy;
+use trace::event::{Copy, UNIFIED};
 use trace::header::sources;
 use trace::{KernelInfo, Kind};
 
@@ -128,7 +128,8 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<(), ReadError> {
     reader.each(copies, |sink, cells| {
         let Some(row) = streams.common(sink, cells) else { return Ok(()) };
         let (a, b) = copy(cells).pack();
-        row.give(sink, Kind::Memcpy, a, b);
+        let unified = if UNIFIED_KINDS.contains(&cells.number(10)) { UNIFIED } else { 0 };
+        row.give(sink, Kind::Memcpy, a, b | unified);
         Ok(())
     })?;
     reader.each(memsets, |sink, cells| {
@@ -214,6 +215,10 @@ impl Streams {
     }
 }
 
+/// nsys's kinds of copies that are pages of Unified Memory: to the device, to the host, between
+/// devices.
+const UNIFIED_KINDS: std::ops::RangeInclusive<u32> = 11..=13;
+
 /// CUPTI's ids have 32 bits.
 #[inline]
 pub(super) fn correlation(id: Option<i64>) -> u32 {
@@ -223,7 +228,6 @@ pub(super) fn correlation(id: Option<i64>) -> u32 {
 fn copy(cells: &Cells<'_, '_>) -> Copy {
     let bytes = cells.whole(9).and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
     let told = cells.number(10);
-    // 11 to 13: pages of managed memory that moved
     let direction = match told {
         0..=10 => told as u8,
         11 => 1,
