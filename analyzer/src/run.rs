@@ -154,6 +154,11 @@ pub struct Uncalled {
     pub copies: u64,
     /// Operations whose call is there, and begins later than they do by more than [`CLOCK_SLACK_NS`].
     pub early: u64,
+    /// Operations of which the trace does not tell which call launched them: their id is 0, or that
+    /// of other kernels, too. No loss: the calls may be there.
+    pub unidentified: u64,
+    /// Of them, kernels.
+    pub unidentified_kernels: u64,
 }
 
 /// Everything a recording says.

@@ -110,8 +110,11 @@ pub(super) fn of(run: &Run, base: u64) -> Value {
         out.insert("missing".into(), run.missing.as_str().into());
     }
     if run.uncalled != Uncalled::default() {
-        let Uncalled { calls, ops, copies, early } = run.uncalled;
-        let all = json!({"calls": calls, "operations": ops, "copies": copies, "early": early});
+        let Uncalled { calls, ops, copies, early, unidentified, unidentified_kernels } = run.uncalled;
+        let all = json!({
+            "calls": calls, "operations": ops, "copies": copies, "early": early,
+            "unidentified": unidentified, "unidentified_kernels": unidentified_kernels,
+        });
         out.insert("uncalled".into(), all);
     }
     if !run.header.command.is_empty() {

@@ -273,7 +273,8 @@ impl Assembly {
         run.foreign = true;
         run.duplicates = drop_duplicates(&mut run);
         load::finish(&mut run);
-        run.uncalled = uncalled::count(&run, &launching);
+        let apart = uncalled::take_apart(&mut run);
+        run.uncalled = uncalled::count(&run, &launching, apart);
         mark_graph_nodes(&mut run);
         for t in &mut run.threads {
             nest(&mut t.ranges);

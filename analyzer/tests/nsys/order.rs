@@ -120,6 +120,8 @@ fn pages_of_unified_memory_are_named_as_such() {
                 assert!(text.contains(operation), "{name}: {text}");
             }
         }
+        // that no call launched them is their nature, and no fault of the trace
+        assert_eq!(input.run.uncalled.unidentified, 0);
         // our own trace of it says the same
         let (packed, _) = write(&input.run, &a, Vec::new(), &ChromeOptions::default()).expect("a trace");
         let mut text = String::new();

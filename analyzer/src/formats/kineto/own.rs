@@ -47,6 +47,8 @@ impl Own {
             ops: told("operations"),
             copies: told("copies"),
             early: told("early"),
+            unidentified: told("unidentified"),
+            unidentified_kernels: told("unidentified_kernels"),
         };
         run.missing = self.facts.get("missing").and_then(Json::as_str).unwrap_or("").to_owned();
         let command = self.facts.get(COMMAND).and_then(Json::as_str).unwrap_or("");
