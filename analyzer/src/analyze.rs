@@ -142,7 +142,9 @@ fn weigh_losses(run: &Run, a: &mut Analysis) {
         };
         a.data_losses = a.data_losses.saturating_add(inside).saturating_add(counted);
     }
-    a.unanswered = unanswered::count(run);
+    // (a kernel that stood in a damaged place is lost once)
+    let known = if run.foreign { run.damaged_events() } else { 0 };
+    a.unanswered = unanswered::count(run).saturating_sub(known);
     a.data_losses = a.data_losses.saturating_add(run.damaged_events()).saturating_add(a.unanswered);
     let inside = |start: u64| start >= a.valid.start && start < a.valid.end;
     let ops = run.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops).filter(|o| inside(o.start));

@@ -211,6 +211,7 @@ fn from_kineto(k: Kineto) -> Input {
         notes.push("the file is damaged: what stands behind the damage cannot be read".to_owned());
     }
     notes.extend(k.refused.nowhere());
+    notes.extend(k.refused.beside());
     if k.behind > 0 {
         notes.push(behind_the_end(k.behind, "trace", "not read"));
     }

@@ -51,6 +51,7 @@ pub fn json(o: &Overview<'_>) -> Value {
                 "bytes": o.input.bytes,
                 "refused": {
                     "no_time": r.no_time, "negative": r.negative, "broken": r.broken,
+                    "recovered": r.recovered, "aside": r.aside,
                     "unplaced": r.unplaced, "orphans": r.orphans, "left_out": r.left_out,
                     "older": r.older,
                     "duplicates": r.duplicates, "cut": r.cut, "damaged": r.damaged,

@@ -119,12 +119,13 @@ fn complete(f: &Fields<'_>, part: &mut Part) {
     let length = if f.phase == b"i" && f.dur.is_none() { Some(0) } else { time(&f.dur) };
     let span =
         time(&f.ts).zip(length).and_then(|(start, length)| Some((start, length, start.checked_add(length)?)));
+    let aside = matches!(what, What::Range(RangeKind::Operator | RangeKind::Python));
     let Some((start, length, end)) = span else {
-        part.refused.no_time += 1;
+        part.refused.lost_one(aside, |r| &mut r.no_time);
         return;
     };
     if length < 0 {
-        part.refused.negative += 1;
+        part.refused.lost_one(aside, |r| &mut r.negative);
         return;
     }
     match what {

@@ -7,6 +7,7 @@
 //! scan.rs    tokens          time.rs  exact ns      event.rs  an event into a part
 //! part.rs    what a block held                      join.rs  parts -> Run
 //! own.rs     what only our own traces say              xla.rs     profiles of JAX and TensorFlow
+//! recover.rs  events that are no JSON
 //! ```
 //! Time: one pass over the text, on all cores. Memory: about 40 bytes an operation or call, 32 a range, besides the
 //! mapped file, or two blocks a core of a compressed one.
@@ -18,6 +19,7 @@ mod join;
 mod merged;
 mod own;
 mod part;
+mod recover;
 mod scan;
 mod time;
 mod xla;
@@ -142,7 +144,8 @@ fn read(mut blocks: Blocks<'_>, progress: &Progress) -> Result<Option<Kineto>, R
         // text that is no JSON may have hidden where events begin: only reading it in one piece tells what is lost
         let whole = block.last && block.index == 0;
         let r = &part.refused;
-        if (!block.last && (r.cut || part.ended)) || (!whole && (r.broken > 0 || r.damaged)) {
+        let is_odd = part.odd || r.broken > 0 || r.damaged;
+        if (!block.last && (r.cut || part.ended)) || (!whole && is_odd) {
             misfit.store(true, Ordering::Relaxed);
             return;
         }
@@ -261,9 +264,16 @@ fn events(block: &Block<'_>) -> Part {
         }
         // a quote or bracket too few and an event seems to go on to the end: if another one begins in it, it is damaged
         left = left.saturating_sub(reached.saturating_sub(begin));
-        match resume(bytes, begin + 1).filter(|_| left > 0) {
+        let next = resume(bytes, begin + 1);
+        let own = bytes.get(begin..next.unwrap_or(bytes.len())).unwrap_or(&[]);
+        part.odd = true;
+        if let Some(length) = recover::with_quotes(own, &mut part) {
+            scan = Scan::new(bytes, begin + length);
+            continue;
+        }
+        match next.filter(|_| left > 0) {
             Some(next) => {
-                part.refused.broken += 1;
+                part.refused.lost_one(recover::is_aside(own), |r| &mut r.broken);
                 scan = Scan::new(bytes, next);
             }
             None => {

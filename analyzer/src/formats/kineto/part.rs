@@ -191,6 +191,10 @@ pub struct Refused {
     pub negative: u64,
     /// Places where the text is no JSON; what stood there is lost.
     pub broken: u64,
+    /// Events that are no JSON by the quotes in their names, and were read all the same.
+    pub recovered: u64,
+    /// Events that cannot be read, of kinds that no verdict rests on: frames of Python, operators.
+    pub aside: u64,
     /// Events on no device that can be, or of more devices, streams or threads than can be told apart.
     pub unplaced: u64,
     /// Operations and calls that stand in the file more than once (one of them is kept).
@@ -212,6 +216,8 @@ impl Refused {
         self.no_time += other.no_time;
         self.negative += other.negative;
         self.broken += other.broken;
+        self.recovered += other.recovered;
+        self.aside += other.aside;
         self.unplaced += other.unplaced;
         self.duplicates += other.duplicates;
         self.orphans += other.orphans;
@@ -221,10 +227,28 @@ impl Refused {
         self.damaged |= other.damaged;
     }
 
+    /// Counts an event that cannot be used, by what it was.
+    pub(super) fn lost_one(&mut self, aside: bool, reason: impl Fn(&mut Refused) -> &mut u64) {
+        match aside {
+            true => self.aside += 1,
+            false => *reason(self) += 1,
+        }
+    }
+
     /// What to say of the events that are nowhere, if there are any.
     pub(in crate::formats) fn nowhere(&self) -> Option<String> {
         let what = "on no device that can be, or of more devices, streams or threads than can be told apart";
         (self.unplaced > 0).then(|| format!("{} {what}", counted(self.unplaced, "event")))
+    }
+
+    /// What to say of events that were read with an effort, or are lost and cost no verdict.
+    pub(in crate::formats) fn beside(&self) -> impl Iterator<Item = String> {
+        let said = [
+            (self.recovered, "with quotes in the name that are not escaped: read all the same"),
+            (self.aside, "of Python or of operators that cannot be read: no GPU operation, no call"),
+        ];
+        let said = said.into_iter().filter(|s| s.0 > 0);
+        said.map(|(count, what)| format!("{} {what}", counted(count, "event")))
     }
 
     /// Items that are missing from the run.
@@ -270,6 +294,9 @@ pub(super) struct Part {
     /// Begin of the last `ProfilerStep` on the GPU.
     pub(super) last_gpu_step: Option<i64>,
     pub(super) refused: Refused,
+    /// Text that is no JSON was met, and perhaps read: where events begin is only known of the
+    /// whole.
+    pub(super) odd: bool,
     /// Where reading stopped, an offset into the block.
     pub(super) stopped: usize,
     /// The array of events ended inside this block.
