@@ -259,7 +259,11 @@ impl<'a> Walk<'a> {
                 let bucket = match begin >= end && self.host.is_long(next.op.call) {
                     true if self.host.is_fetch(next.op.call) => Bucket::Input,
                     true => Bucket::Host,
-                    false => Bucket::Launch,
+                    // (it is not known what stood before the first launch of a file, but for the time)
+                    false => {
+                        let front = Span::new(end, begin);
+                        self.host.in_front_of_first(next.op.call, front).unwrap_or(Bucket::Launch)
+                    }
                 };
                 let mut reason = Reason { late: begin, ..self.late(next.op, call, end, bucket) };
                 if self.begins_late(next.op, call) {
@@ -488,11 +492,8 @@ impl<'a> Walk<'a> {
         self.out.span = Span::new(first.map_or(last, |p| p.op.start), last).clip(self.whole);
         let head = Span::new(self.steady_span.start, first.map_or(self.steady_span.end, |p| p.op.start));
         let tail = Span::new(last.max(head.end), self.steady_span.end);
-        // The host had launched nothing for the device in this time: it was elsewhere.
-        let elsewhere = |s: Span| match self.host.fetching.within(s.start, s.end) * 2 >= s.ns().max(1) {
-            true => Bucket::Input,
-            false => Bucket::Host,
-        };
+        // The host had launched nothing for the device in this time.
+        let elsewhere = |s: Span| self.host.elsewhere(s);
         if self.steady.measure(head) > 0 {
             let call = first.and_then(|f| Some((f, self.run.call(f.op.call)?.1)));
             let late = call.map(|(f, call)| self.late(f.op, call, head.start, Bucket::Host));

@@ -9,6 +9,7 @@ use super::input::Fetching;
 use super::standing::{Standing, Stretch};
 use super::whose::Whose;
 use super::{LAUNCH_LONGEST_NS, LAUNCH_MEDIANS, LAUNCH_STRETCH_NS, SMALL_COPY_BYTES};
+use crate::analysis::Bucket;
 use crate::merge::Merge;
 use crate::run::{Call, Device, Op, Run, Span, NONE};
 use crate::timeline::Observed;
@@ -56,6 +57,9 @@ pub struct HostView {
     /// Where there are several devices: long stretches, by begin of the launches behind them: when each began, and the launch's
     /// flat number. To whatever device that went, the host was elsewhere.
     away: Vec<(u64, u32)>,
+    /// Of another tool's trace: launches before which none had returned, sorted. What the host did
+    /// in front of them has no stretch; that it launched nothing is known all the same.
+    first: Vec<u32>,
     /// By return time.
     pub blockers: Vec<Blocker>,
     /// Median stretch, ns.
@@ -264,6 +268,8 @@ impl HostView {
                     if sampled {
                         stretches.push(Stretch { span: Span::new(end.min(c.start), c.start), flat, before });
                     }
+                } else if run.foreign {
+                    self.first.push(flat);
                 }
                 returns.push(c.end);
                 before = self.threads.get(list).copied().unwrap_or(0);
@@ -273,6 +279,7 @@ impl HostView {
                 blocked += c.end.saturating_sub(from);
             }
         }
+        self.first.sort_unstable();
         let middle = lengths.len() / 2;
         self.median = match lengths.len() {
             0 => 0,
@@ -326,6 +333,22 @@ impl HostView {
             inside.map(move |(i, _)| run.flat(t, i))
         });
         calls.filter(|&flat| self.is_fetch(flat)).map(|flat| self.stretch(flat)).sum()
+    }
+
+    /// What the host did from `from` on in front of the first launch of a trace, while the device
+    /// had no work: it fetched data, or was elsewhere. `None` for other launches, and for a short
+    /// while.
+    pub(super) fn in_front_of_first(&self, flat: u32, span: Span) -> Option<Bucket> {
+        self.first.binary_search(&flat).ok().filter(|_| span.ns() > self.limit)?;
+        Some(self.elsewhere(span))
+    }
+
+    /// Time in which the host launched nothing: fetching data, if that is half of it.
+    pub(super) fn elsewhere(&self, span: Span) -> Bucket {
+        match self.fetching.within(span.start, span.end) * 2 >= span.ns().max(1) {
+            true => Bucket::Input,
+            false => Bucket::Host,
+        }
     }
 
     /// The host was busy with something other than launching before this call: for long, or as samples tell.
