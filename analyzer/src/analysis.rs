@@ -16,7 +16,7 @@ use crate::run::{Blind, Span};
 use crate::timeline::Observed;
 
 pub use buckets::{share, Bucket, Buckets, IdleSlice};
-pub use steps::{Step, StepSource, Steps};
+pub use steps::{Parts, Step, StepSource, Steps};
 pub use verdict::{Confidence, Finding, Tied, Unlike, Verdict};
 
 /// Kernels too small to fill the device.
@@ -108,6 +108,18 @@ impl DeviceAnalysis {
         self.buckets.total() - self.buckets.idle()
     }
 
+    /// Share of the whole (from its first to its last operation) in which nothing runs, 0 to 1.
+    pub fn whole_idle_share(&self) -> f64 {
+        share(self.idle_ns, self.span.ns())
+    }
+
+    /// What counts is under half of the whole, and most of the rest is idle.
+    pub fn is_mostly_outside(&self) -> bool {
+        let rest = self.span.ns().saturating_sub(self.wall_ns);
+        let idle = self.idle_ns.saturating_sub(self.buckets.idle());
+        self.wall_ns < rest && rest < idle.saturating_mul(2)
+    }
+
     /// Share of the steady wall time with anything running, 0 to 1.
     pub fn busy_share(&self) -> f64 {
         share(self.buckets.total() - self.buckets.idle(), self.buckets.total())
@@ -155,6 +167,9 @@ pub struct Coverage {
     pub seen_ns: u64,
     /// First GPU use to the last thing known of the program, ns.
     pub run_ns: u64,
+    /// Of another tool's trace: from its first event to the first GPU operation or step, ns: in no
+    /// figure.
+    pub front_ns: u64,
     /// Steps in the valid span.
     pub steps_seen: u64,
     /// Steps of the whole run where the recorder counted them (marks, its clock of steps), else the same as `steps_seen`.

@@ -221,6 +221,7 @@ fn coverage(run: &Run, a: &Analysis, observed: &Observed) -> Coverage {
         _ => 0,
     };
     Coverage {
+        front_ns: if run.foreign { first_work(run, a).saturating_sub(first) } else { 0 },
         seen_ns: seen,
         run_ns: last.saturating_sub(first),
         steps_seen,
@@ -234,6 +235,13 @@ fn coverage(run: &Run, a: &Analysis, observed: &Observed) -> Coverage {
         cut: h.is_unfinished() || ends_before_its_exit(run, a),
         signal: None, // a recording does not tell
     }
+}
+
+/// The begin of the first GPU operation or step of all, whichever comes first.
+fn first_work(run: &Run, a: &Analysis) -> u64 {
+    let ops = run.devices.iter().flat_map(|d| &d.streams).filter_map(|s| s.ops.first()).map(|o| o.start);
+    let step = a.steps.steps.first().map(|s| s.span.start);
+    ops.chain(step).min().unwrap_or(0)
 }
 
 /// Is more than a step of the run's end not in what was flushed? (A last flush that was waited for began behind that end, and the recording

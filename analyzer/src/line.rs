@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use trace::define;
 
-use crate::analysis::{passing, working, Analysis, Cost, Profiled, StepSource, Tied, Verdict};
+use crate::analysis::{passing, working, Analysis, Cost, Parts, Profiled, StepSource, Tied, Verdict};
 use crate::causes::{gpu_bound, inconclusive, mixed, small_kernels, MODEL_ERROR};
 use crate::plural::{self, counted};
 use crate::run::Run;
@@ -13,6 +13,9 @@ use crate::visible::visible;
 
 /// A warm-up longer than this share of what was seen is named.
 const LONG_WARM_UP: f64 = 0.1;
+/// Time of another tool's trace before its first GPU operation and its first step is named from
+/// this share of it on.
+const LONG_FRONT: f64 = 0.25;
 /// The share of the recorded time that the steps are is named below this: "GPU busy" and the verdict are of them.
 const MOST_OF_IT: f64 = 0.8;
 
@@ -84,11 +87,15 @@ pub fn under_the_profiler(v: &Verdict, p: &Profiled) -> String {
         true => format!("still {}", p.cause),
         false => format!("perhaps {}", p.cause),
     };
+    let busy = match percent(p.busy) {
+        least if least.starts_with('<') => format!("under {}", least.trim_start_matches('<')),
+        most => format!("up to {most}"),
+    };
     format!(
-        "Under the profiler, which slows the host up to 1.7 times: without it from {} {} a step, GPU busy up to {}, {same}.",
+        "Under the profiler, which slows the host up to 1.7 times: without it from {} {} {}, GPU busy {busy}, {same}.",
         now.text(p.step_ns),
         now.unit,
-        percent(p.busy)
+        if v.step_ns > 0.0 { "a step" } else { "in all" },
     )
 }
 
@@ -185,7 +192,10 @@ fn as_good(t: &Tied, step_ns: f64) -> String {
 pub(crate) fn seen(a: &Analysis) -> String {
     let c = &a.coverage;
     let mut out = match a.steps.source {
-        StepSource::None => "no steps found".to_owned(),
+        StepSource::None => match &a.steps.parts {
+            Some(p) => format!("no steps found ({})", parts(p)),
+            None => "no steps found".to_owned(),
+        },
         // of what came behind the last flush nobody knows, "15 of 15" would say that it was nothing
         _ if c.cut && c.steps_run <= c.steps_seen => {
             format!("{} seen before the recording was cut", counted(c.steps_seen, "step"))
@@ -193,8 +203,12 @@ pub(crate) fn seen(a: &Analysis) -> String {
         _ if c.cut => format!("{} of at least {} steps seen", c.steps_seen, c.steps_run),
         _ if c.steps_unknown => format!("{} seen", counted(c.steps_seen, "step")),
         _ if c.steps_estimated => format!("{} of about {} steps seen", c.steps_seen, c.steps_run),
-        _ => format!("{} of {} steps seen", c.steps_seen, c.steps_run),
+        _ => format!("{} of {} {} seen", c.steps_seen, c.steps_run, plural::of(c.steps_run, "step", "steps")),
     };
+    if a.steps.are_few() {
+        let parts = a.steps.parts.map_or(String::new(), |p| format!("; {}", parts(&p)));
+        let _ = write!(out, " (too few to tell warm-up{parts})");
+    }
     if a.steps.unplaced > 0 {
         let have = if a.steps.unplaced == 1 { "has" } else { "have" };
         let _ = write!(out, " ({} {have} no known begin or end on the GPU)", a.steps.unplaced);
@@ -204,6 +218,9 @@ pub(crate) fn seen(a: &Analysis) -> String {
     }
     if let Some(share) = a.steady_share().filter(|s| *s < MOST_OF_IT) {
         let _ = write!(out, ", steady steps are {} of the recorded {}", percent(share), long(c.seen_ns));
+    }
+    if c.front_ns as f64 > LONG_FRONT * c.run_ns as f64 {
+        let _ = write!(out, ", the first {} without GPU work not counted", long(c.front_ns));
     }
     let part = c.run_ns > 0 && (c.seen_ns as f64) < 0.9 * c.run_ns as f64;
     if c.overwritten {
@@ -221,6 +238,11 @@ pub(crate) fn seen(a: &Analysis) -> String {
         _ => {}
     }
     out
+}
+
+/// A period that is no step: "12 periods of 560 us, parts of a step".
+fn parts(p: &Parts) -> String {
+    format!("{} of {}, parts of a step", counted(p.count as u64, "period"), long(p.median_ns))
 }
 
 /// What launches without kernels say.

@@ -167,6 +167,8 @@ fn steps(analysis: &Analysis) -> Value {
         "steady_ns": steps.steady_ns,
         "steady_share": analysis.steady_share(),
         "may_be_parts": steps.may_be_parts,
+        // a period that is no step
+        "parts": steps.parts.map(|p| json!({ "count": p.count, "median_ns": p.median_ns })),
         "micro_steps": steps.micro,
         "mean_ns": (!lengths.is_empty()).then_some(steps.mean_ns),
         "median_ns": (!lengths.is_empty()).then_some(steps.median_ns),
@@ -235,6 +237,7 @@ fn coverage(run: &Run, analysis: &Analysis) -> Value {
     json!({
         "seen_ns": c.seen_ns,
         "run_ns": c.run_ns,
+        "front_ns": c.front_ns,
         "steps_seen": c.steps_seen,
         "steps_run": c.steps_run,
         // there were more, in spans that were not observed, and nobody counted them

@@ -45,6 +45,15 @@ pub struct Step {
     pub odd: bool,
 }
 
+/// A period of the launches that is no step: layers of a step, of which the trace has too few.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Parts {
+    /// How often it was found.
+    pub count: usize,
+    /// Its median length, ns.
+    pub median_ns: u64,
+}
+
 /// The steps of the run.
 #[derive(Clone, Debug, Default)]
 pub struct Steps {
@@ -64,6 +73,9 @@ pub struct Steps {
     /// Found by a period, beside much work of other kinds that does not repeat: the trace may be shorter than a few steps, and
     /// these be layers (`steps/parts.rs`).
     pub may_be_parts: bool,
+    /// Of another tool's trace: the period that was found inside of one or two named steps, or that
+    /// covers too little of a trace without any.
+    pub parts: Option<Parts>,
     /// Equal sub-periods in a step (gradient accumulation); 1 where there are none.
     pub micro: u32,
     /// Steady-state step times, ns: mean of wall time, median and 90th percentile of single steps; 0 without steps.
@@ -75,6 +87,11 @@ pub struct Steps {
 }
 
 impl Steps {
+    /// One or two: real ones, of which nobody can say whether they are warm-up.
+    pub fn are_few(&self) -> bool {
+        (1..crate::steps::MIN_STEPS).contains(&self.steps.len())
+    }
+
     /// Steps that count (warm-up left out).
     pub fn steady(&self) -> &[Step] {
         self.steps.get(self.warm_up..).unwrap_or(&[])

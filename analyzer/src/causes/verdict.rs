@@ -23,6 +23,10 @@ const PROMISED: usize = 2;
 /// What a wait costs beyond its own gaps is told to be LAUNCH's where that has so much of it.
 const MOST_OF_THE_REST: f64 = 0.9;
 
+/// Of another tool's trace that idles for more than this share of the whole nobody may read that it
+/// is GPU-bound and no more, whatever its steps do.
+const MOSTLY_IDLE: f64 = 0.5;
+
 /// Fills `findings` and `verdict`.
 pub(crate) fn judge(run: &Run, a: &mut Analysis, prepared: &Prepared) {
     let device = a.worst.and_then(|w| a.devices.get(w));
@@ -99,6 +103,8 @@ fn decide(a: &Analysis, case: Option<&Case>, findings: &[Finding]) -> Verdict {
     let mut verdict = named(a, case, findings);
     if a.steps.may_be_parts {
         verdict.confidence = Confidence::Low;
+    } else if a.steps.are_few() {
+        verdict.confidence = verdict.confidence.min(Confidence::Medium);
     }
     verdict.profiled = unrecorded::without_profiler(case, findings);
     verdict
@@ -211,12 +217,20 @@ fn computing(a: &Analysis, case: &Case, findings: &[Finding], unrecorded: f64) -
     if let Some(lone) = &lone {
         text.push_str(&format!(", {lone}"));
     }
+    let idle = case.device.whole_idle_share();
+    let is_part = case.run.foreign && idle > MOSTLY_IDLE;
+    if is_part {
+        text.push_str(&format!("; of the whole trace the GPU idles {:.0} %", idle * 100.0));
+    }
     Verdict {
         code: gpu_bound::CODE,
         cause: gpu_bound::NAME,
         text,
         fix: "look at the largest kernels in the trace",
-        confidence: if unrecorded > 0.0 || lone.is_some() { Confidence::Medium } else { Confidence::High },
+        confidence: match unrecorded > 0.0 || lone.is_some() || is_part {
+            true => Confidence::Medium,
+            false => Confidence::High,
+        },
         share: 1.0 - compute,
         step_ns: a.steps.mean_ns,
         then: next(findings, &[], 1.0 - compute),

@@ -19,7 +19,7 @@
 //! luck. Median steps are compared: a single long step is no regression. Where the mean step is clearly on the other side of
 //! the limit (many long steps, or one very long one), it cannot be judged either.
 
-use crate::analysis::{passing, Verdict};
+use crate::analysis::{passing, DeviceAnalysis, Verdict};
 use crate::causes::{self, inconclusive, Cause};
 use crate::plural::counted;
 use crate::run::RangeKind;
@@ -188,14 +188,13 @@ pub fn check(side: &Side<'_>, baseline: Option<&Side<'_>>, conditions: &Conditio
 }
 
 fn max_idle(side: &Side<'_>, limit: f64) -> Judged {
-    let idle = side.idle();
-    let mut text = format!(
-        "the GPU idles for {:.1} % of the {}, at most {:.1} %",
-        idle * 100.0,
-        if side.steps.is_empty() { "time" } else { "steps" },
-        limit * 100.0
-    );
-    if let Some(p) = side.analysis.verdict.profiled {
+    let (idle, of) = idle_of(side);
+    let mut text =
+        format!("the GPU idles for {:.1} % of the {of}, at most {:.1} %", idle * 100.0, limit * 100.0);
+    // (what the profiler makes longer is known of the steps, and of what lies outside of them
+    // nothing)
+    let profiled = side.analysis.verdict.profiled.filter(|_| !is_mostly_outside(side));
+    if let Some(p) = profiled {
         text.push_str(&format!(" (under the profiler; without it from {})", words::percent(1.0 - p.busy)));
     }
     for d in passing(&side.analysis.devices) {
@@ -205,9 +204,34 @@ fn max_idle(side: &Side<'_>, limit: f64) -> Judged {
             words::percent(1.0 - d.busy_share())
         ));
     }
-    let without = side.analysis.verdict.profiled.map(|p| 1.0 - p.busy);
+    let without = profiled.map(|p| 1.0 - p.busy);
     Judged::new("max-idle", slowed(idle, without, limit), text).figures(idle, limit)
 }
+
+/// The share of the time that is held against the limit, and what time it is of. Another tool's
+/// trace of no more than two steps, or whose steps are a small part of an idle whole, is judged by
+/// the whole where that idles more: else a limit would be met by what was left out.
+fn idle_of(side: &Side<'_>) -> (f64, &'static str) {
+    let of_steps = side.idle();
+    let few = side.run.foreign && side.steps.len() < crate::steps::MIN_STEPS;
+    let device = side.device.and_then(|d| side.analysis.devices.get(d));
+    let whole = device.filter(|_| few || is_mostly_outside(side));
+    match whole.map(|d| d.whole_idle_share()) {
+        Some(idle) if side.steps.is_empty() || idle + AS_MUCH >= of_steps => (idle, WHOLE),
+        _ if side.steps.is_empty() => (of_steps, "time"),
+        _ => (of_steps, "steps"),
+    }
+}
+
+fn is_mostly_outside(side: &Side<'_>) -> bool {
+    let device = side.device.and_then(|d| side.analysis.devices.get(d));
+    side.run.foreign && device.is_some_and(DeviceAnalysis::is_mostly_outside)
+}
+
+/// Of steps that idle more than the whole by no more than this, the whole is judged.
+const AS_MUCH: f64 = 0.01;
+/// See [`idle_of`].
+const WHOLE: &str = "whole trace, from its first to its last GPU operation";
 
 fn max_step(side: &Side<'_>, limit: f64) -> Judged {
     if side.steps.is_empty() {

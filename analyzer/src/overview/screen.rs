@@ -14,7 +14,7 @@ use crate::chrome::document::first_time;
 use crate::fit::{bytes, thousands};
 use crate::line;
 use crate::phases::Phases;
-use crate::plural;
+use crate::plural::{self, counted};
 use crate::run::Run;
 use crate::tables::syncs::meanwhile;
 use crate::visible::{visible, word};
@@ -154,7 +154,10 @@ fn words(b: Bucket) -> String {
 fn steps(out: &mut Page, o: &Overview<'_>, a: &Analysis) {
     let steady = a.steps.steady();
     if steady.is_empty() {
-        out.sentence("", "Steps: none found; figures are shares of the whole time.");
+        let parts = a.steps.parts.map_or(String::new(), |p| {
+            format!(" ({} of {} are parts of one)", counted(p.count as u64, "period"), time(p.median_ns))
+        });
+        out.sentence("", &format!("Steps: none found{parts}; figures are shares of the whole time."));
         out.text.push('\n');
         return;
     }
@@ -162,10 +165,10 @@ fn steps(out: &mut Page, o: &Overview<'_>, a: &Analysis) {
     times.sort_unstable();
     let p95 = times.get((times.len() * 95).div_ceil(100).saturating_sub(1)).copied().unwrap_or(0);
     let micro = if a.steps.micro > 1 { format!(" of {} micro-steps", a.steps.micro) } else { String::new() };
-    let warm = if a.steps.warm_up > 0 {
-        format!(", {} of warm-up left out", a.steps.warm_up)
-    } else {
-        String::new()
+    let warm = match a.steps.warm_up {
+        _ if a.steps.are_few() => ", too few to tell warm-up".to_owned(),
+        0 => String::new(),
+        n => format!(", {n} of warm-up left out"),
     };
     let mut text = format!(
         "Steps: {}{micro} (by {}{warm}), mean {}, median {}, p95 {}",
@@ -180,6 +183,10 @@ fn steps(out: &mut Page, o: &Overview<'_>, a: &Analysis) {
         time(a.steps.median_ns),
         time(p95)
     );
+    if let Some(p) = a.steps.parts {
+        let (many, length) = (counted(p.count as u64, "period"), time(p.median_ns));
+        let _ = write!(text, "; {many} of {length} in them are parts of a step");
+    }
     if let Some(why) = slowest(o, a) {
         let _ = write!(text, "; {why}");
     }
@@ -250,10 +257,11 @@ fn gaps(out: &mut Page, o: &Overview<'_>) {
     let analysis = o.source.analysis();
     let (begin, counts) = (first_time(&o.input.run, analysis), &analysis.counts);
     let judged: Vec<f64> = working(&o.source.analysis().devices).map(|(_, d)| f64::from(d.ordinal)).collect();
-    let inside = |r: &Fields<'_>| {
-        let start = (r.number("start_ns") as u64).saturating_add(begin);
-        counts.contains(start) && judged.contains(&r.number("device"))
-    };
+    // of another tool's trace the longest of all: what lies outside of its steps is seen beside
+    // them
+    let whole = o.input.run.foreign;
+    let counts = |r: &Fields<'_>| counts.contains((r.number("start_ns") as u64).saturating_add(begin));
+    let inside = |r: &Fields<'_>| (whole || counts(r)) && judged.contains(&r.number("device"));
     out.section("Longest idle", table.iter().filter(inside).take(3), |r, most| {
         let call = match r.text("call") {
             "" => String::new(),
@@ -267,8 +275,9 @@ fn gaps(out: &mut Page, o: &Overview<'_>) {
             0 | 1 => String::new(),
             _ => format!("GPU {}, ", r.number("device")),
         };
+        let place = if counts(r) { "" } else { " (outside of the steps)" };
         format!(
-            "{:>9}  {gpu}{}{call}: {} .. {}",
+            "{:>9}  {gpu}{}{call}: {} .. {}{place}",
             time(r.number("length_ns") as u64),
             r.text("cause"),
             name("before"),

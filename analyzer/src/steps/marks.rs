@@ -4,7 +4,7 @@
 use trace::event::OPEN_ENDED;
 
 use super::behind::{self, Host};
-use super::{step, MIN_STEPS};
+use super::{few, step};
 use crate::analysis::Step;
 use crate::run::{Mark, RangeKind, Run, Span, Thread};
 use crate::timeline::Observed;
@@ -20,8 +20,14 @@ pub(super) type Tiled = (Vec<Step>, usize);
 type Named = (u64, u64, u32, bool);
 
 /// Steps by the marks of the thread that set most of them; by those of all threads where they count on together.
-pub(super) fn from_marks(run: &Run, observed: &Observed, valid: Span, last_op: u64) -> Option<Tiled> {
-    let (threads, marks) = used(run)?;
+pub(super) fn from_marks(
+    run: &Run,
+    observed: &Observed,
+    valid: Span,
+    last_op: u64,
+    least: usize,
+) -> Option<Tiled> {
+    let (threads, marks) = used(run).filter(|u| u.1.len() >= least)?;
     // a mark is a moment: its step ends at the next one
     let open = |m: &Mark| m.flags & OPEN_ENDED != 0 || m.span.ns() == 0;
     let named = marks.iter().map(|m| (m.span.start, m.span.end, m.number, open(m)));
@@ -59,7 +65,13 @@ fn marks_of(run: &Run, thread: usize) -> &[Mark] {
 
 /// Steps by ranges; a step lasts to the next one's begin. By a thread that launches rather than by another (an environment
 /// has steps of its own), by the profiler's own rather than by what other libraries call a step, then by most.
-pub(super) fn from_ranges(run: &Run, observed: &Observed, valid: Span, last_op: u64) -> Option<Tiled> {
+pub(super) fn from_ranges(
+    run: &Run,
+    observed: &Observed,
+    valid: Span,
+    last_op: u64,
+    least: usize,
+) -> Option<Tiled> {
     /// Launches, the profiler's own, how many.
     type Rank = (bool, bool, usize);
     let mut best: Option<(Rank, usize, Vec<Named>)> = None;
@@ -68,7 +80,7 @@ pub(super) fn from_ranges(run: &Run, observed: &Observed, valid: Span, last_op: 
         for profilers in [true, false] {
             let found = named(run, t, profilers);
             let rank = (launches, profilers, found.len());
-            if found.len() >= MIN_STEPS && best.as_ref().is_none_or(|b| rank > b.0) {
+            if found.len() >= least && best.as_ref().is_none_or(|b| rank > b.0) {
                 best = Some((rank, thread, found));
             }
         }
@@ -123,9 +135,6 @@ fn tile(
     valid: Span,
     last_op: u64,
 ) -> Option<Tiled> {
-    if marks.len() < MIN_STEPS {
-        return None;
-    }
     let last = marks.last().filter(|m| !m.3 && m.1 <= valid.end);
     let begins: Vec<u64> = marks.iter().map(|m| m.0).collect();
     let device = behind::on_device(run, &Host { threads, begins: &begins, end: last.map(|m| m.1) })?;
@@ -159,6 +168,9 @@ fn tile(
         if !times.is_empty() && !OPEN_STEP.contains(&(end.span.ns() as f64 / usual.max(1.0))) {
             steps.pop();
         }
+    }
+    if run.foreign {
+        few::end_with_the_work(run, &mut steps);
     }
     Some((steps, unplaced))
 }

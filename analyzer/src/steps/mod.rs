@@ -2,11 +2,12 @@
 //! The steps of a run: the program's marks, else its named ranges, else a period in the sequence of launches.
 //!
 //! `marks.rs` reads marks and ranges, `behind.rs` says when they begin on the GPU, `sequence.rs` makes the sequence of
-//! launches, `period.rs` finds the period in it, `cut.rs` cuts it into steps, `parts.rs` doubts them, `drains.rs` takes the stretches between synchronizes where the period is but a tile. Here: the choice between them, warm-up, step times. Not here: what a step's time was spent on.
+//! launches, `period.rs` finds the period in it, `cut.rs` cuts it into steps, `parts.rs` doubts them, `drains.rs` takes the stretches between synchronizes where the period is but a tile. `few.rs`: other tools' traces of no more than two steps. Here: the choice between them, warm-up, step times. Not here: what a step's time was spent on.
 
 mod behind;
 mod cut;
 mod drains;
+mod few;
 pub mod marks;
 mod parts;
 pub mod period;
@@ -37,15 +38,20 @@ pub fn find(run: &Run, kernels: &KernelTable, valid: Span) -> Steps {
     let observed = Observed::new(valid, &run.blind);
     let last_op = last_op_end(run).clamp(valid.start, valid.end);
     let mut steps = Steps { micro: 1, ..Steps::default() };
-    if let Some(found) = marks::from_marks(run, &observed, valid, last_op) {
+    let by_period = || period::find(run, kernels, &observed.parts(valid).collect::<Vec<_>>());
+    if let Some(found) = marks::from_marks(run, &observed, valid, last_op, MIN_STEPS) {
         steps.source = StepSource::Marks;
         (steps.steps, steps.unplaced) = found;
     } else if let Some(found) =
-        whole_ranges(run).then(|| marks::from_ranges(run, &observed, valid, last_op)).flatten()
+        whole_ranges(run).then(|| marks::from_ranges(run, &observed, valid, last_op, MIN_STEPS)).flatten()
     {
         steps.source = StepSource::Ranges;
         (steps.steps, steps.unplaced) = found;
-    } else if let Some(found) = period::find(run, kernels, &observed.parts(valid).collect::<Vec<_>>()) {
+    } else if let Some((source, found)) = few::find(run, &observed, valid, last_op) {
+        steps.source = source;
+        (steps.steps, steps.unplaced) = found;
+        steps.parts = by_period().and_then(|found| few::parts(&found.steps));
+    } else if let Some(found) = by_period() {
         steps.source = StepSource::Period;
         steps.steps = found.steps;
         end_as_others_do(run, &observed, valid, &mut steps.steps);
@@ -55,12 +61,19 @@ pub fn find(run: &Run, kernels: &KernelTable, valid: Span) -> Steps {
         }
         (steps.micro, steps.may_be_parts) = (found.micro, found.may_be_parts);
     }
-    if steps.steps.len() < MIN_STEPS {
+    let least = if run.foreign && steps.source != StepSource::Period { 1 } else { MIN_STEPS };
+    if steps.steps.len() < least {
         return Steps { micro: 1, ..Steps::default() };
     }
-    leave_warm_up_out(&mut steps);
+    // of one or two steps nobody can say
+    if !steps.are_few() {
+        leave_warm_up_out(&mut steps);
+    }
     measure(&mut steps);
-    steps
+    match run.foreign {
+        true => few::stand_for_the_whole(run, valid, steps),
+        false => steps,
+    }
 }
 
 /// Ranges some of which were dropped tell no steps: one whose begin is missing makes two steps one.
