@@ -88,7 +88,24 @@ pub fn analyze_by(run: &Run, deadline: Option<Instant>) -> Analysis {
     });
     a.model = model;
     causes::judge(run, &mut a, &prepared);
+    show_what_the_host_does(&mut a);
     a
+}
+
+/// Causes are judged by what set idle time off: with the wait gone that drained the queue, the time
+/// behind it goes, too. What is shown of that time is what one sees in it: the host fetches data,
+/// or computes.
+fn show_what_the_host_does(a: &mut Analysis) {
+    for d in &mut a.devices {
+        for s in &mut d.slices {
+            if s.charged != s.bucket {
+                let ns = a.counts.measure(s.span());
+                d.buckets.take(s.bucket, ns);
+                d.buckets.add(s.charged, ns);
+            }
+            s.turn();
+        }
+    }
 }
 
 /// From the newest overwritten event to the last flush. What a killed process's host events do not reach is cut off

@@ -109,6 +109,12 @@ impl Buckets {
         self.0[bucket as usize] += ns;
     }
 
+    /// Takes ns from one bucket.
+    pub(crate) fn take(&mut self, bucket: Bucket, ns: u64) {
+        let of = &mut self.0[bucket as usize];
+        *of = of.saturating_sub(ns);
+    }
+
     /// Sum of all.
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
@@ -147,18 +153,29 @@ pub struct IdleSlice {
     pub after: u32,
     /// Flat number ([`crate::run::Run::call`]) of the call that is to blame (blocking call, late launch), or [`NONE`].
     pub call: u32,
+    /// What set it off, where that is not what the host does in it: a wait that had drained the
+    /// queue. Else as `call`.
+    pub set_off_by: u32,
     /// Stream index of `before`.
     pub before_stream: u16,
     /// Stream index of `after`.
     pub after_stream: u16,
     /// Why.
     pub bucket: Bucket,
+    /// The bucket of `set_off_by`; causes are judged by it.
+    pub charged: Bucket,
 }
 
 impl IdleSlice {
     /// Begin and end.
     pub fn span(&self) -> Span {
         Span { start: self.start, end: self.end }
+    }
+
+    /// Puts what is to be shown in the place of what it is charged to, or the other way round.
+    pub(crate) fn turn(&mut self) {
+        std::mem::swap(&mut self.bucket, &mut self.charged);
+        std::mem::swap(&mut self.call, &mut self.set_off_by);
     }
 
     /// The call to blame, as a flat call number.

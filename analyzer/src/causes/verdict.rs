@@ -136,7 +136,7 @@ fn named(a: &Analysis, case: &Case, findings: &[Finding]) -> Verdict {
         return Verdict {
             code: f.code,
             cause: f.cause,
-            text: said(f, device, elsewhere),
+            text: said(a, f, device, elsewhere),
             fix: f.fix,
             confidence: if is_mostly_recording(f) {
                 f.confidence.min(Confidence::Medium)
@@ -240,12 +240,20 @@ fn computing(a: &Analysis, case: &Case, findings: &[Finding], unrecorded: f64) -
 }
 
 /// What was seen, with what its figures need to agree with those of the buckets and of the other GPUs.
-fn said(f: &Finding, device: &DeviceAnalysis, elsewhere: Elsewhere) -> String {
+fn said(a: &Analysis, f: &Finding, device: &DeviceAnalysis, elsewhere: Elsewhere) -> String {
     let mut text = f.text.clone();
     // small kernels are no idle time, and their line has no share
     let rest = f.share - f.charged;
-    if rest >= super::NOTICED_SHARE && f.code != super::small_kernels::CODE {
-        text.push_str(&format!("; counted as {} {:.0} %", f.cause, f.charged * 100.0));
+    let meanwhile = meanwhile(a, f, device);
+    let is_counted = rest >= super::NOTICED_SHARE || meanwhile.is_some();
+    if is_counted && f.code != super::small_kernels::CODE {
+        let own = f.charged - meanwhile.map_or(0.0, |m| m.all);
+        text.push_str(&format!("; counted as {} {:.0} %", f.cause, own.max(0.0) * 100.0));
+        if let Some(Meanwhile { most, share, .. }) = meanwhile {
+            let does = if most == Bucket::Input { "fetches data" } else { "does something else" };
+            let (label, share) = (most.label(), share * 100.0);
+            text.push_str(&format!(", as {label} {share:.0} %: the host {does} then"));
+        }
         // a queue that a wait has drained is filled again launch by launch, and those gaps are each launch's
         if is_rest_launch(f, device) {
             text.push_str(", the rest as LAUNCH");
@@ -258,6 +266,33 @@ fn said(f: &Finding, device: &DeviceAnalysis, elsewhere: Elsewhere) -> String {
         text.push_str(&format!("; of unrecorded steps about {:.0} %", f.unrecorded_win * 100.0));
     }
     text
+}
+
+/// Time charged to a wait in which the host is seen to do something else.
+#[derive(Clone, Copy)]
+struct Meanwhile {
+    /// What most of it shows as, and its share of the time.
+    most: Bucket,
+    share: f64,
+    /// The share of all of it.
+    all: f64,
+}
+
+/// Where that is worth a word.
+fn meanwhile(a: &Analysis, f: &Finding, device: &DeviceAnalysis) -> Option<Meanwhile> {
+    let charged = match f.code {
+        super::sync::CODE => Bucket::Sync,
+        super::copy::CODE => Bucket::CopyWait,
+        code if super::alloc::CODES.contains(&code) => Bucket::Alloc,
+        _ => return None,
+    };
+    let of = |shown: Bucket| {
+        let slices = device.slices.iter().filter(|s| s.bucket == charged && s.charged == shown);
+        share(slices.map(|s| a.counts.measure(s.span())).sum(), device.wall_ns)
+    };
+    let (input, host) = (of(Bucket::Input), of(Bucket::Host));
+    let (most, share) = if input >= host { (Bucket::Input, input) } else { (Bucket::Host, host) };
+    (share >= super::NOTICED_SHARE).then_some(Meanwhile { most, share, all: input + host })
 }
 
 /// Recording makes launching dearer: is what the fix wins of a step that nobody records so much less that it has to be said?

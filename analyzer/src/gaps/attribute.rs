@@ -108,6 +108,8 @@ struct Credit {
     left: u64,
     bucket: Bucket,
     call: u32,
+    /// When the call returned: from then on the host may be seen to do something else.
+    returned: u64,
 }
 
 /// Whose a gap is up to the begin of the call that ends it, from there on, and from its return on.
@@ -259,7 +261,8 @@ impl<'a> Walk<'a> {
                 let bucket = match begin >= end && self.host.is_long(next.op.call) {
                     true if self.host.is_fetch(next.op.call) => Bucket::Input,
                     true => Bucket::Host,
-                    // (it is not known what stood before the first launch of a file, but for the time)
+                    // (it is not known what stood before the first launch of a file, but for the
+                    // time)
                     false => {
                         let front = Span::new(end, begin);
                         self.host.in_front_of_first(next.op.call, front).unwrap_or(Bucket::Launch)
@@ -335,7 +338,7 @@ impl<'a> Walk<'a> {
         }
         let mut push = |left, bucket| {
             if left > 0 {
-                self.credits.push(Credit { left, bucket, call: b.call });
+                self.credits.push(Credit { left, bucket, call: b.call, returned: b.end });
             }
         };
         match b.hold {
@@ -398,13 +401,13 @@ impl<'a> Walk<'a> {
                 let stood = stood.clip(Span::new(at, piece.end));
                 if stood.ns() > 0 {
                     let until = Span::new(at, stood.start);
-                    at = self.spend(until, behind, next, credited);
+                    at = self.spend(until, behind, next, reason, credited);
                     self.rest(Span::new(at, stood.start), behind, next, reason);
                     self.slice(stood, behind, Some(next), Bucket::Alloc, by);
                     at = stood.end;
                 }
             }
-            at = self.spend(Span::new(at, piece.end), behind, next, credited);
+            at = self.spend(Span::new(at, piece.end), behind, next, reason, credited);
             self.rest(Span::new(at, piece.end), behind, next, reason);
         }
         standing.clear();
@@ -443,7 +446,14 @@ impl<'a> Walk<'a> {
     }
 
     /// Charges the begin of `span` to the credits, oldest first, until they are spent; returns where the rest begins.
-    fn spend(&mut self, span: Span, before: Option<Before<'a>>, next: Placed<'a>, credited: bool) -> u64 {
+    fn spend(
+        &mut self,
+        span: Span,
+        before: Option<Before<'a>>,
+        next: Placed<'a>,
+        reason: Reason,
+        credited: bool,
+    ) -> u64 {
         let mut at = span.start;
         let mut spent = 0;
         while credited && at < span.end {
@@ -452,11 +462,39 @@ impl<'a> Walk<'a> {
             c.left -= ns;
             let credit = *c;
             spent += usize::from(c.left == 0);
-            self.slice(Span::new(at, at + ns), before, Some(next), credit.bucket, credit.call);
+            let charged = Span::new(at, at + ns);
+            self.charge(charged, before, next, credit, reason);
             at += ns;
         }
         self.credits.drain(..spent);
         at
+    }
+
+    /// A piece of a gap that a credit pays for. From the return of its call on, what the host is seen
+    /// to do before the next launch is what shows.
+    fn charge(
+        &mut self,
+        span: Span,
+        before: Option<Before<'a>>,
+        next: Placed<'a>,
+        credit: Credit,
+        reason: Reason,
+    ) {
+        let own = (credit.bucket, credit.call);
+        let meanwhile = Span::new(credit.returned, reason.late);
+        let is_seen = match reason.bucket {
+            Bucket::Input => true,
+            Bucket::Host => self.host.is_seen_computing(self.run, meanwhile),
+            _ => false,
+        };
+        let seen = meanwhile.clip(span);
+        if !is_seen || seen.ns() == 0 {
+            self.slice(span, before, Some(next), own.0, own.1);
+            return;
+        }
+        self.slice(Span::new(span.start, seen.start), before, Some(next), own.0, own.1);
+        self.part(seen, before, Some(next), own, (reason.bucket, reason.call));
+        self.slice(Span::new(seen.end, span.end), before, Some(next), own.0, own.1);
     }
 
     fn slice(
@@ -466,6 +504,18 @@ impl<'a> Walk<'a> {
         after: Option<Placed>,
         bucket: Bucket,
         call: u32,
+    ) {
+        self.part(span, before, after, (bucket, call), (bucket, call));
+    }
+
+    /// A piece of a gap, by what it is charged to and what shows.
+    fn part(
+        &mut self,
+        span: Span,
+        before: Option<Before>,
+        after: Option<Placed>,
+        (bucket, call): (Bucket, u32),
+        (shown, shown_call): (Bucket, u32),
     ) {
         self.out.buckets.add(bucket, self.steady.measure(span));
         for part in self.valid.parts(span) {
@@ -478,6 +528,9 @@ impl<'a> Walk<'a> {
                 before_stream: before.map_or(0, |b| b.stream),
                 after_stream: after.map_or(0, |a| a.stream),
                 bucket,
+                // (turned round once all is judged: `show_what_the_host_does`)
+                charged: shown,
+                set_off_by: shown_call,
             });
         }
     }

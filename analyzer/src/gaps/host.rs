@@ -343,6 +343,20 @@ impl HostView {
         Some(self.elsewhere(span))
     }
 
+    /// Is the host seen to do something in this time, in which it launches nothing: by ranges that begin
+    /// and end in it, of one thread, over half of it? (One that began before is of anything.)
+    pub(super) fn is_seen_computing(&self, run: &Run, span: Span) -> bool {
+        self.threads.iter().filter_map(|&t| run.threads.get(t)).any(|t| {
+            let from = t.ranges.partition_point(|r| r.span.start < span.start);
+            let ranges = t.ranges.get(from..).unwrap_or(&[]).iter();
+            let inside = ranges.take_while(|r| r.span.start < span.end).filter(|r| r.span.end <= span.end);
+            let (ns, _) = inside.fold((0u64, span.start), |(ns, reach), r| {
+                (ns + r.span.end.saturating_sub(r.span.start.max(reach)), reach.max(r.span.end))
+            });
+            ns * 2 >= span.ns().max(1)
+        })
+    }
+
     /// Time in which the host launched nothing: fetching data, if that is half of it.
     pub(super) fn elsewhere(&self, span: Span) -> Bucket {
         match self.fetching.within(span.start, span.end) * 2 >= span.ns().max(1) {

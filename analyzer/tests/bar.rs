@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Purpose: the bar, the longest idle and the why-idle track say what one sees beside them: time in
+//! which the host fetches data or computes is INPUT or HOST, although a wait had set it off. What a
+//! fix of the wait wins, and that it is the wait, stays in the verdict.
+
+mod made;
+
+use analyzer::analysis::{Analysis, Bucket};
+use made::{case, gapprobe, line, read, Trace};
+
+/// All of the time is in one bucket or another, and in the slices what is in the buckets.
+fn sums_up(a: &Analysis) {
+    for d in &a.devices {
+        assert_eq!(d.buckets.total(), d.wall_ns);
+        for bucket in Bucket::ALL.into_iter().filter(|b| b.is_gap()) {
+            let slices = d.slices.iter().filter(|s| s.bucket == bucket);
+            let ns: u64 = slices.map(|s| a.counts.measure(s.span())).sum();
+            assert_eq!(ns, d.buckets.get(bucket), "{bucket:?}");
+        }
+    }
+}
+
+/// Each gap lies inside of `enumerate(DataLoader)`: a wait before it does not make it one.
+#[test]
+fn fetching_behind_a_wait_is_input() {
+    let path = case("sync_credit_over_dataloader.json");
+    let (input, a) = read(&path);
+    sums_up(&a);
+    let b = &a.devices[0].buckets;
+    assert!(b.share(Bucket::Input) > 0.49 && b.share(Bucket::Sync) < 0.01, "{b:?}");
+    let longest = a.devices[0].slices.iter().max_by_key(|s| s.end - s.start).expect("a gap");
+    assert_eq!(longest.bucket, Bucket::Input);
+    // cause and promise are the wait's, as before, and the text says where its time shows
+    assert_eq!(a.verdict.cause, "SYNC");
+    assert!((a.verdict.predicted_ns - 70.25e6).abs() < 0.1e6, "{}", a.verdict.predicted_ns);
+    let said = line(&input, &a);
+    assert!(said.contains("counted as SYNC 0 %, as INPUT 4"), "{said}");
+    let (text, _) = gapprobe(&["analyze"], &path);
+    let rows = text.split("Longest idle").nth(1).expect("the section").lines().skip(1).take(3);
+    for row in rows {
+        assert!(row.contains("INPUT"), "{row}");
+    }
+}
+
+/// A loop that waits for the GPU and then does something for `pause` us.
+fn waiting(pause: u64, name: &str) -> Trace {
+    let mut t = Trace::new();
+    for _ in 0..30 {
+        let from = t.t;
+        t.t += pause;
+        if !name.is_empty() {
+            t.range(name, from);
+        }
+        t.layers(10, 100);
+        t.synchronize();
+    }
+    t
+}
+
+/// What a range that lies in the gap tells is seen; of what nobody tells the wait is all that is known.
+#[test]
+fn what_the_host_is_seen_to_do_behind_a_wait_is_what_shows() {
+    for (name, bucket) in [("next_batch", Bucket::Input), ("metrics", Bucket::Host), ("", Bucket::Sync)] {
+        let (_, a) = waiting(2_000, name).read();
+        sums_up(&a);
+        let b = &a.devices[0].buckets;
+        let waits = [Bucket::Input, Bucket::Host, Bucket::Sync];
+        assert!(b.share(bucket) > 0.25, "{name}: {b:?}");
+        assert!(waits.iter().all(|&w| w == bucket || b.share(w) < 0.02), "{name}: {b:?}");
+    }
+}
+
+/// Launching behind a wait is what the wait costs.
+#[test]
+fn a_queue_that_fills_again_stays_the_waits() {
+    let (_, a) = waiting(40, "").read();
+    sums_up(&a);
+    let b = &a.devices[0].buckets;
+    assert!(b.share(Bucket::Sync) > 0.008 && b.get(Bucket::Host) == 0, "{b:?}");
+}
