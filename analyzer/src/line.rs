@@ -277,7 +277,9 @@ pub(crate) fn cost(c: &Cost) -> String {
     match c.measured {
         true => format!("{share:.1} % ({least:.1} to {most:.1}){kept}"),
         false if most == 0.0 => format!("0.0 %{kept}"),
-        false if least < 0.5 => format!("at most {:.0} % (not measured){kept}", most.ceil()),
+        false if least < 0.5 || least.round() >= most.ceil() => {
+            format!("at most {:.0} % (not measured){kept}", most.ceil())
+        }
         false => format!("{least:.0} to {:.0} % (not measured){kept}", most.ceil()),
     }
 }

@@ -7,7 +7,7 @@ use super::{
     comm, cost, gpu_bound, inconclusive, memory_growth, mixed, no_work, out_of_memory, unlike, unrecorded,
     Case, Elsewhere, ALL, GPU_BOUND_SHARE, MINOR_WIN, MODEL_ERROR, NAMED_WIN,
 };
-use crate::analysis::{Analysis, Bucket, Confidence, DeviceAnalysis, Finding, Tied, Verdict};
+use crate::analysis::{share, Analysis, Bucket, Confidence, DeviceAnalysis, Finding, Tied, Verdict};
 use crate::replay::{Fix, Prepared};
 use crate::run::{Run, NONE};
 

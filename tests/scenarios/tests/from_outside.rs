@@ -79,7 +79,12 @@ fn summary(text: &str) -> Value {
 
 #[test]
 fn a_window_of_a_recording_process_is_cut_out_while_it_runs_on() {
-    let job = [("SLURM_JOB_ID", "77"), ("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4")];
+    let job = [
+        ("SLURM_JOB_ID", "77"),
+        ("SLURM_PROCID", "0"),
+        ("SLURM_NTASKS", "4"),
+        ("GAPPROBE_TEST_FREE_MS", "3600000"),
+    ];
     let mut running = start("1500", &job);
     let pid = running.pid().to_string();
     let (code, list, complaint) = said(&gapprobe(&running, &["ps"]).output().expect("ps"));
