@@ -198,8 +198,9 @@ pub struct Cost {
     pub callback_ns: u64,
     /// Launches times the assumed cost of one kernel record inside CUPTI, ns.
     pub cupti_ns: u64,
-    /// The share of the run that was lost to recording, 0 to 1: as measured ([`Cost::measured`]), else what the replay takes for likely
-    /// ([`crate::replay::RECORDER_SLOWS`]). What a CUPTI that is attached takes by itself is not in it.
+    /// The share of the run that was lost to recording, 0 to 1: as measured ([`Cost::measured`]),
+    /// else what the replay takes for likely ([`crate::replay::RECORDER_SLOWS`]). What a CUPTI that
+    /// is attached takes by itself is not in it.
     pub share: f64,
     /// Both ends of its 95 % interval; of the model's range where nothing was measured.
     pub least: f64,
@@ -207,7 +208,8 @@ pub struct Cost {
     pub most: f64,
     /// By the process itself, when it switched recording off for the first time.
     pub measured: bool,
-    /// The share of the run that CUPTI took between windows, by being attached: launches times what each is known to take ([`trace::total::left_behind_ns`]).
+    /// The share of the run that CUPTI took between windows, by being attached: launches times what
+    /// each is known to take ([`trace::total::left_behind_ns`]).
     pub attached: f64,
     /// Host memory that CUPTI keeps of the run's launches at most, bytes ([`trace::total::kept_bytes`]).
     pub kept_bytes: u64,

@@ -267,7 +267,8 @@ pub(crate) fn losses(run: &Run, a: &Analysis) -> String {
     }
 }
 
-/// Cost with its interval, or the model's range; memory that CUPTI keeps, where it is more than the recorder's own.
+/// Cost with its interval, or the model's range; memory that CUPTI keeps, where it is more than the
+/// recorder's own.
 pub(crate) fn cost(c: &Cost) -> String {
     let kept = match c.kept_bytes {
         0..=WORTH_A_WORD => String::new(),

@@ -57,7 +57,8 @@ fn waiting(pause: u64, name: &str) -> Trace {
     t
 }
 
-/// What a range that lies in the gap tells is seen; of what nobody tells the wait is all that is known.
+/// What a range that lies in the gap tells is seen; of what nobody tells the wait is all that is
+/// known.
 #[test]
 fn what_the_host_is_seen_to_do_behind_a_wait_is_what_shows() {
     for (name, bucket) in [("next_batch", Bucket::Input), ("metrics", Bucket::Host), ("", Bucket::Sync)] {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: a trace is judged by what happened, whoever made the accelerator. The same run under the
-//! names of HIP has the verdict that it has under CUDA's; of Intel's and Gaudi's, of which no real
-//! trace was at hand, at least the cause. The next tool is the vendor's, and a runtime that nobody
-//! knows is called that.
+//! Purpose: a trace is judged by what happened, whoever made the accelerator. The same run under
+//! the names of HIP has the verdict that it has under CUDA's; of Intel's and Gaudi's, of which no
+//! real trace was at hand, at least the cause. The next tool is the vendor's, and a runtime that
+//! nobody knows is called that.
 
 use std::path::{Path, PathBuf};
 

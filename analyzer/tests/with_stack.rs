@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: a torch.profiler trace with `with_stack=True` says in which line of the program the time
-//! goes, as a recording of ours does: in the verdict, in folded stacks, in our own trace of it. A
-//! framework's line is not the user's, and without a stack there is no line.
+//! Purpose: a torch.profiler trace with `with_stack=True` says in which line of the program the
+//! time goes, as a recording of ours does: in the verdict, in folded stacks, in our own trace of
+//! it. A framework's line is not the user's, and without a stack there is no line.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,8 @@ fn folded(input: &Input, a: &Analysis) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// What goes on around the calls of a step, and how long the host is away behind it, in microseconds.
+/// What goes on around the calls of a step, and how long the host is away behind it, in
+/// microseconds.
 #[derive(Clone, Copy, Default)]
 struct Around<'a> {
     /// Python functions around the wait at the end of a step and what follows, outermost first.
@@ -102,7 +103,8 @@ fn the_line_that_reads_a_value_is_the_site() {
     assert_eq!(line.matches("log_loss").count(), 1, "as a frame, and not as a range, too: {line}");
 }
 
-/// torch cuts off what `sys.path` has in front of a file: a package's must not look like the user's.
+/// torch cuts off what `sys.path` has in front of a file: a package's must not look like the
+/// user's.
 #[test]
 fn a_frameworks_line_is_not_the_users() {
     let functions = [

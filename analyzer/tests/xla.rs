@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Purpose: profiles of JAX and TensorFlow, as XLA's profiler writes them (`*.trace.json.gz`), are
-//! read: idle time to the nanosecond, launches joined, steps by what the program annotated or by the
-//! module it executes, the Python line. What has no GPU in it is called what it is.
+//! read: idle time to the nanosecond, launches joined, steps by what the program annotated or by
+//! the module it executes, the Python line. What has no GPU in it is called what it is.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -60,8 +60,8 @@ struct Shape {
 const WHOLE: Shape =
     Shape { modules: true, annotated: false, executions: true, python: true, device: "GPU:0" };
 
-/// 20 steps of 500 us: five kernels of 60 us by module `jit_step`, one of 10 us by `jit_log`; a copy to
-/// the host, which waits for that in `train.py` before it launches the next step.
+/// 20 steps of 500 us: five kernels of 60 us by module `jit_step`, one of 10 us by `jit_log`; a
+/// copy to the host, which waits for that in `train.py` before it launches the next step.
 fn profile(shape: Shape) -> String {
     let mut out =
         String::from(r#"{"displayTimeUnit":"ns","metadata":{"highres-ticks":true},"traceEvents":["#);
@@ -164,7 +164,8 @@ fn the_verdict_names_the_python_line() {
     assert!(input.notes.is_empty(), "{:?}", input.notes);
 }
 
-/// Annotated ones first, then executions of the main module: by the device, by the host, by kernels.
+/// Annotated ones first, then executions of the main module: by the device, by the host, by
+/// kernels.
 #[test]
 fn steps_are_those_of_the_program_or_of_its_main_module() {
     let bare = Shape { modules: false, annotated: false, executions: false, python: false, ..WHOLE };

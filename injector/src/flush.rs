@@ -103,8 +103,8 @@ pub(crate) fn run() {
     }
 }
 
-/// A flush may take seconds (7.8 beside the replays of one graph), and nothing is switched meanwhile: what is to be switched comes first, as far as it
-/// can be done soon.
+/// A flush may take seconds (7.8 beside the replays of one graph), and nothing is switched
+/// meanwhile: what is to be switched comes first, as far as it can be done soon.
 fn give_way() {
     let begin = clock::monotonic();
     if is_to_switch() {

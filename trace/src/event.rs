@@ -229,8 +229,8 @@ pub struct Copy {
     pub peer: bool,
 }
 
-/// In field `b` of a [`Kind::Memcpy`]: pages of Unified Memory moved, which no call asked for. Set by
-/// readers of other tools' traces; no recorder writes it.
+/// In field `b` of a [`Kind::Memcpy`]: pages of Unified Memory moved, which no call asked for. Set
+/// by readers of other tools' traces; no recorder writes it.
 pub const UNIFIED: u32 = 1 << 29;
 
 impl Copy {

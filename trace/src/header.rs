@@ -200,8 +200,9 @@ impl Header {
         matches!(self.state, state::RECORDING | state::REPORTED_UNFINISHED)
     }
 
-    /// By how much steps are longer while everything is recorded, as the process measured it, a share of others, 0 and more: the mean, and both ends
-    /// of its 95 % interval. `None`: it made no measurement.
+    /// By how much steps are longer while everything is recorded, as the process measured it, a
+    /// share of others, 0 and more: the mean, and both ends of its 95 % interval. `None`: it made
+    /// no measurement.
     pub fn longer(&self) -> Option<[f64; 3]> {
         let of = |t: Total| self.total(t) as f64 / 1e6;
         let most = of(Total::LongerMostPpm);

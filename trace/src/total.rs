@@ -106,8 +106,9 @@ totals! {
     LongestPauseNs = 40, "longest_pause_ns";
     /// Longest time that bringing the recording file up to date took, ns.
     LongestWriteNs = 41, "longest_write_ns";
-    /// By how much a step is longer while everything is recorded than behind the first time that recording was switched off, measured in this process, millionths of the
-    /// latter: the mean (0 where it is less).
+    /// By how much a step is longer while everything is recorded than behind the first time that
+    /// recording was switched off, measured in this process, millionths of the latter: the mean (0
+    /// where it is less).
     LongerPpm = 42, "longer_ppm";
     /// The lower end of its 95 % interval (0 where it is less).
     LongerLeastPpm = 43, "longer_least_ppm";

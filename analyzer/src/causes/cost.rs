@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What recording cost the run: as the process measured it when it first switched recording off, else the replay's model, as a range.
+//! What recording cost the run: as the process measured it when it first switched recording off,
+//! else the replay's model, as a range.
 
 use trace::{total, Total};
 
@@ -7,11 +8,14 @@ use super::Case;
 use crate::analysis::{share, Analysis, Cost};
 use crate::run::{Call, Run};
 
-/// The model's ends, permille of it: eager programs that were measured lost 0.9 to 1.9 times what it says (H100, 2026-11-27: docs/run-cost.md).
+/// The model's ends, permille of it: eager programs that were measured lost 0.9 to 1.9 times what
+/// it says (H100, 2026-11-27: docs/run-cost.md).
 const ENDS: (u64, u64) = (500, 2000);
-/// A node of a graph takes longer by so much at most, ns: graphs of empty kernels (docs/windows.md).
+/// A node of a graph takes longer by so much at most, ns: graphs of empty kernels
+/// (docs/windows.md).
 const NODE_MOST_NS: u64 = 1400;
-/// Where anything was launched it cost this at most, if not more: kernels that begin a little later, where the GPU is the limit (docs/run-cost.md).
+/// Where anything was launched it cost this at most, if not more: kernels that begin a little
+/// later, where the GPU is the limit (docs/run-cost.md).
 const LEAST_MOST: f64 = 0.01;
 /// More than any program lost (docs/run-cost.md).
 const MOST: f64 = 0.3;
@@ -51,8 +55,8 @@ pub(super) fn lost(run: &Run, a: &Analysis, case: Option<&Case>) -> Lost {
     Lost { likely, least: least.min(likely), most, measured: false }
 }
 
-/// Launches that were recorded, and nodes of graphs among them: by the process's counters, else (of a window that was cut out, of a recording without
-/// counters) by what is there.
+/// Launches that were recorded, and nodes of graphs among them: by the process's counters, else (of
+/// a window that was cut out, of a recording without counters) by what is there.
 fn recorded(run: &Run, a: &Analysis) -> (u64, u64) {
     let of = |t: Total| run.header.total(t);
     let counted = of(Total::Launches).saturating_add(of(Total::GraphLaunches));
@@ -67,7 +71,8 @@ fn recorded(run: &Run, a: &Analysis) -> (u64, u64) {
     (counted, nodes)
 }
 
-/// What it comes to of the whole run, and what a CUPTI that is attached takes between windows by itself.
+/// What it comes to of the whole run, and what a CUPTI that is attached takes between windows by
+/// itself.
 pub(super) fn cost(run: &Run, a: &Analysis, lost: Lost) -> Cost {
     let (launches, _) = recorded(run, a);
     // of steps of which every n-th lost a part
@@ -97,7 +102,8 @@ fn left_behind(run: &Run) -> u64 {
     h.total(Total::LaunchesBetween).saturating_mul(each)
 }
 
-/// The share of the run's launches that was recorded, 0 to 1: all of them where it did not record in windows.
+/// The share of the run's launches that was recorded, 0 to 1: all of them where it did not record
+/// in windows.
 fn recorded_share(run: &Run) -> f64 {
     let recorded = run.header.total(Total::Launches).saturating_add(run.header.total(Total::GraphLaunches));
     match run.header.total(Total::LaunchesBetween) {
@@ -107,7 +113,8 @@ fn recorded_share(run: &Run) -> f64 {
 }
 
 impl Case<'_> {
-    /// By the replay: the share that recording took of what was replayed, at its least, likely and at its most. `None`: the replay is no good.
+    /// By the replay: the share that recording took of what was replayed, at its least, likely and
+    /// at its most. `None`: the replay is no good.
     fn modelled(&self) -> Option<[f64; 3]> {
         let likely = self.slowed_by_us()?;
         let slows = self.prepared.recorder_slows()?;

@@ -12,7 +12,10 @@
 //!
 //! # How sure
 //! Exact for what it says. That kernels run does not mean that they use the chip well: see GP103 SMALL-KERNELS, and a
-//! kernel profiler for the largest ones. With such a single launch: medium. So it is where another tool's trace idles for more than half of its time outside of the steps, which the line says. That one GPU's steps depend on another's is inferred, and what steps would be that nobody records is estimated: medium.
+//! kernel profiler for the largest ones. With such a single launch: medium. So it is where another
+//! tool's trace idles for more than half of its time outside of the steps, which the line says.
+//! That one GPU's steps depend on another's is inferred, and what steps would be that nobody
+//! records is estimated: medium.
 //!
 //! # What to change
 //! Look at the largest kernels in the trace: lower precision (bf16, fp8), fused attention, `torch.compile`, larger

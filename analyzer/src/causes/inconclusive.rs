@@ -6,7 +6,13 @@
 //!
 //! # How it is recognised
 //! One of: nothing of the GPU was observed (no operation, or another profiler held the records); no flush of CUPTI's buffers ended, so that of what is there nobody knows until when it is whole; too little was seen;
-//! more than 0.1 % of the events of the valid span were lost or their timestamps broken (in the traces of others: launched and not there; operations without sound times count only where a step may lack one); the calls that launched more than 5 % of the operations or of the copies are missing from another tool's trace, or it does not tell which they are (correlation ids of 0, or shared ones), and computing is not 85 %; another tool's stamps contradict themselves (operations before their calls, or over what is queued behind them); the file ends before what was written to it; the recorder itself says that events are missing; CUDA graphs were launched and
+//! more than 0.1 % of the events of the valid span were lost or their timestamps broken (in the
+//! traces of others: launched and not there; operations without sound times count only where a step
+//! may lack one); the calls that launched more than 5 % of the operations or of the copies are
+//! missing from another tool's trace, or it does not tell which they are (correlation ids of 0, or
+//! shared ones), and computing is not 85 %; another tool's stamps contradict themselves (operations
+//! before their calls, or over what is queued behind them); the file ends before what was written
+//! to it; the recorder itself says that events are missing; CUDA graphs were launched and
 //! their nodes were not recorded; the traces of several ranks were merged into one file, where whose kernel it is cannot be told; most of the time lies in steps unlike the others; the steps recorded in windows take more than twice or less than half of what those of the whole run take, as counted (from 15 % on the line says both, and the confidence is low); more than 15 % of the time, or more than the largest cause, is unexplained.
 //!
 //! # How sure

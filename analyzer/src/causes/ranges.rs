@@ -59,8 +59,8 @@ impl Case<'_> {
         Some(Site { function, via, ..Site::default() })
     }
 
-    /// Of ranges around a call, outermost first: the innermost that the program named, but for steps;
-    /// the first operator in it.
+    /// Of ranges around a call, outermost first: the innermost that the program named, but for
+    /// steps; the first operator in it.
     fn place_in(&self, ranges: &[&Range]) -> Place {
         let name = |r: &Range| self.run.definitions.string(r.name).unwrap_or("").to_owned();
         let is_named = |r: &&Range| {

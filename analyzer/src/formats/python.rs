@@ -3,10 +3,10 @@
 //! the runtime are where the call was made, as in our own recordings.
 //!
 //! torch.profiler (`with_stack=True`): `train.py(42): log_loss`, `<built-in method item of Tensor
-//! object at 0x7f00>`. XLA's Python tracer: `$train.py:42 log_loss`, `$builtins isinstance`. The line
-//! is where the function begins. torch cuts off what `sys.path` has in front of a file, XLA all
-//! folders: a file of a known package or of Python's library gets a folder back that says so, as
-//! whose line it is goes by the path (`sites/origin.rs`).
+//! object at 0x7f00>`. XLA's Python tracer: `$train.py:42 log_loss`, `$builtins isinstance`. The
+//! line is where the function begins. torch cuts off what `sys.path` has in front of a file, XLA
+//! all folders: a file of a known package or of Python's library gets a folder back that says so,
+//! as whose line it is goes by the path (`sites/origin.rs`).
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -39,7 +39,8 @@ const PACKAGES: &str = " torch torchvision torchaudio torchtext torchmetrics tor
  six attr psutil regex sentencepiece nltk spacy rich setuptools pkg_resources torch_npu \
  intel_extension_for_pytorch habana_frameworks aiter nvidia dali ";
 
-/// Modules of Python's library that stand in stacks, less names that people give to their own files.
+/// Modules of Python's library that stand in stacks, less names that people give to their own
+/// files.
 const LIBRARY: &str = " _collections_abc _weakrefset abc argparse ast asyncio base64 bisect codecs \
  collections concurrent configparser contextlib contextvars copy copyreg ctypes dataclasses datetime \
  decimal difflib dis email encodings enum fnmatch fractions functools gc genericpath getpass glob gzip \
@@ -198,7 +199,8 @@ impl Stacks {
 
     /// The frame that each function's name stands for.
     fn all_frames(&mut self, run: &mut Run, written: Written) {
-        // by name, as functions are many and their names few; texts of a trace are numbered from 1 on
+        // by name, as functions are many and their names few; texts of a trace are numbered from 1
+        // on
         let mut named: Vec<bool> = Vec::new();
         for r in run.threads.iter().flat_map(|t| &t.ranges).filter(|r| r.kind == RangeKind::Python) {
             let at = (r.name as usize).min(FIRST_TEXT as usize);
@@ -268,8 +270,9 @@ struct Open {
     stack: Option<u32>,
 }
 
-/// Makes frames of the Python functions, and gives each call that has none the stack that it was made
-/// from. To be called once ranges are sorted by begin, the longer first. `first`: [`FIRST`], or
+/// Makes frames of the Python functions, and gives each call that has none the stack that it was
+/// made from. To be called once ranges are sorted by begin, the longer first. `first`: [`FIRST`],
+/// or
 /// [`FIRST_OF_OWN`] of a trace of ours, which defines stacks and frames itself.
 pub(super) fn give_stacks(run: &mut Run, written: Written, first: u32) {
     let has_any = |t: &Thread| t.ranges.iter().any(|r| r.kind == RangeKind::Python);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Runtimes of other vendors' accelerators: what their calls do, by name, and whose a run is.
 //!
-//! AMD: HIP mirrors CUDA name by name, so a HIP call is looked up as the CUDA call of that name; what
-//! HIP alone has is listed. Held against real traces of torch.profiler on ROCm.
-//! Intel (Unified Runtime, its predecessor PI, Level Zero) and Gaudi (SynapseAI): by names only, from
-//! their public headers and Kineto's source; no real trace was at hand.
+//! AMD: HIP mirrors CUDA name by name, so a HIP call is looked up as the CUDA call of that name;
+//! what HIP alone has is listed. Held against real traces of torch.profiler on ROCm. Intel (Unified
+//! Runtime, its predecessor PI, Level Zero) and Gaudi (SynapseAI): by names only, from their public
+//! headers and Kineto's source; no real trace was at hand.
 
 use trace::call::{self, Class};
 
@@ -54,8 +54,8 @@ const HIP: &[(Class, &[&str])] = &[
     (Class::Free, &["hipHostFree", "hipFreeArray"]),
 ];
 
-/// Of Intel's Unified Runtime (`ur`), PI (`pi`) and Level Zero (`ze`). What only closes or submits a
-/// list of commands is no launch: each command of it was appended by a call of its own.
+/// Of Intel's Unified Runtime (`ur`), PI (`pi`) and Level Zero (`ze`). What only closes or submits
+/// a list of commands is no launch: each command of it was appended by a call of its own.
 const INTEL: &[(Class, &[&str])] = &[
     (
         Class::Launch,
@@ -200,8 +200,8 @@ pub(super) fn class(name: &str) -> Option<Class> {
     }
 }
 
-/// The class of the CUDA call that a HIP call is called after: `hipMemcpyAsync`, and the variant for
-/// the thread's own default stream, `hipMemcpyAsync_spt`.
+/// The class of the CUDA call that a HIP call is called after: `hipMemcpyAsync`, and the variant
+/// for the thread's own default stream, `hipMemcpyAsync_spt`.
 fn as_cuda(name: &str) -> Option<Class> {
     let rest = name.strip_prefix("hip")?;
     let rest = rest.strip_suffix("_spt").unwrap_or(rest);
@@ -243,7 +243,8 @@ fn by_device(run: &Run) -> Option<Vendor> {
 mod tests {
     use super::*;
 
-    /// HIP's names are CUDA's; what differs is listed, and what does no work has no class, as in CUDA.
+    /// HIP's names are CUDA's; what differs is listed, and what does no work has no class, as in
+    /// CUDA.
     #[test]
     fn calls_of_hip_do_what_their_namesakes_do() {
         for (name, does) in [

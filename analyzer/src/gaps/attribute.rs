@@ -470,8 +470,8 @@ impl<'a> Walk<'a> {
         at
     }
 
-    /// A piece of a gap that a credit pays for. From the return of its call on, what the host is seen
-    /// to do before the next launch is what shows.
+    /// A piece of a gap that a credit pays for. From the return of its call on, what the host is
+    /// seen to do before the next launch is what shows.
     fn charge(
         &mut self,
         span: Span,

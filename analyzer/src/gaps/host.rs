@@ -343,8 +343,8 @@ impl HostView {
         Some(self.elsewhere(span))
     }
 
-    /// Is the host seen to do something in this time, in which it launches nothing: by ranges that begin
-    /// and end in it, of one thread, over half of it? (One that began before is of anything.)
+    /// Is the host seen to do something in this time, in which it launches nothing: by ranges that
+    /// begin and end in it, of one thread, over half of it? (One that began before is of anything.)
     pub(super) fn is_seen_computing(&self, run: &Run, span: Span) -> bool {
         self.threads.iter().filter_map(|&t| run.threads.get(t)).any(|t| {
             let from = t.ranges.partition_point(|r| r.span.start < span.start);

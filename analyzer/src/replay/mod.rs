@@ -76,8 +76,9 @@ pub const RECORDER_SLOWS: RecorderSlows =
 pub const RECORDER_SLOWS_WITH_WAITS: RecorderSlows =
     RecorderSlows { by: (7, 5), most_calls: (17, 10), node_ns: RECORDED_NODE_NS };
 
-/// What recording costs each node of a CUDA graph, ns: graphs of 645 kernels of 2 us +0.26 us (H200.md), of eager MLP blocks' training +0.23 to +0.46
-/// (H200, CUPTI 13.0, steps of one process and of another); graphs of empty kernels: 0.9 to 1.4 (docs/windows.md).
+/// What recording costs each node of a CUDA graph, ns: graphs of 645 kernels of 2 us +0.26 us
+/// (docs/run-cost.md), of eager MLP blocks' training +0.23 to +0.46 (H200, CUPTI 13.0, steps of one
+/// process and of another); graphs of empty kernels: 0.9 to 1.4 (docs/windows.md).
 pub const RECORDED_NODE_NS: u64 = 350;
 
 /// What recording does to a host that launches.

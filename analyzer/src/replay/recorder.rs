@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! By how much recording slows what is replayed: the model, scaled until a replay without the recorder is as much shorter as the process measured.
+//! By how much recording slows what is replayed: the model, scaled until a replay without the
+//! recorder is as much shorter as the process measured.
 
 use super::prepare::Prepared;
 use super::{Fixes, RecorderSlows, Slowed};

@@ -2,7 +2,10 @@
 //! The steps of a run: the program's marks, else its named ranges, else a period in the sequence of launches.
 //!
 //! `marks.rs` reads marks and ranges, `behind.rs` says when they begin on the GPU, `sequence.rs` makes the sequence of
-//! launches, `period.rs` finds the period in it, `cut.rs` cuts it into steps, `parts.rs` doubts them, `drains.rs` takes the stretches between synchronizes where the period is but a tile. `few.rs`: other tools' traces of no more than two steps. Here: the choice between them, warm-up, step times. Not here: what a step's time was spent on.
+//! launches, `period.rs` finds the period in it, `cut.rs` cuts it into steps, `parts.rs` doubts
+//! them, `drains.rs` takes the stretches between synchronizes where the period is but a tile.
+//! `few.rs`: other tools' traces of no more than two steps. Here: the choice between them, warm-up,
+//! step times. Not here: what a step's time was spent on.
 
 mod behind;
 mod cut;

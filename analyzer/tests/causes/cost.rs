@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: what recording cost is what the process measured of itself, with its interval, wherever it is said; where it measured nothing, it is a
-//! range that is said not to be measured, and never nothing where anything was launched.
+//! Purpose: what recording cost is what the process measured of itself, with its interval, wherever
+//! it is said; where it measured nothing, it is a range that is said not to be measured, and never
+//! nothing where anything was launched.
 
 use analyzer::analysis::Cost;
 use analyzer::{line, Analysis, Run};

@@ -64,7 +64,8 @@ fn said(w: &Workload, schema: Schema, seed: Option<u32>) -> Vec<String> {
 #[test]
 fn rows_in_any_order_are_read_the_same() {
     for schema in BOTH {
-        // (GPUs of several processes, where no table tells which they are, are numbered as they come)
+        // (GPUs of several processes, where no table tells which they are, are numbered as they
+        // come)
         for processes in [&[(100, &[0][..])], &[(100, &[0, 1][..])]] {
             let w = training(12, processes, 3);
             let sorted = said(&w, schema, None);

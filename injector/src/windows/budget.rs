@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! What recording costs the program: as was measured the first time that it was switched off ([`super::measured`]); a bound until then.
+//! What recording costs the program: as was measured the first time that it was switched off
+//! ([`super::measured`]); a bound until then.
 
 use trace::header::sources;
 use trace::{total, Total};
@@ -24,15 +25,18 @@ pub(crate) fn launch_ns() -> u32 {
     }
 }
 
-/// As long as nothing is measured, this share of the time in which everything is recorded is taken to be lost to it: more than any program
-/// lost whose waits CUPTI did not record, of eager ones, compiled ones and graphs (2 to 27 %, docs/run-cost.md).
+/// As long as nothing is measured, this share of the time in which everything is recorded is taken
+/// to be lost to it: more than any program lost whose waits CUPTI did not record, of eager ones,
+/// compiled ones and graphs (2 to 27 %, docs/run-cost.md).
 const BOUND: f64 = 0.3;
-/// The first stretch has so many steps whose times are known (and some seconds of them), or lasts so long, ns, whatever it may cost.
+/// The first stretch has so many steps whose times are known (and some seconds of them), or lasts
+/// so long, ns, whatever it may cost.
 const STEADY_STEPS: u64 = 20;
 const WAITS: f64 = 1.5;
 const LONGEST_FIRST: f64 = 60e9;
 
-/// Where kernels run for so much of the time, and recorded steps are no longer than this, the GPU is the limit: what stays of CUPTI on launches costs nothing.
+/// Where kernels run for so much of the time, and recorded steps are no longer than this, the GPU
+/// is the limit: what stays of CUPTI on launches costs nothing.
 const BUSY: f64 = 0.9;
 const HARDLY_LONGER: f64 = 0.05;
 
@@ -83,7 +87,8 @@ struct Open {
 /// The account.
 pub(crate) struct Budget {
     began: u64,
-    /// This much is spent before recording is switched off, ns: a run that loses little is recorded whole.
+    /// This much is spent before recording is switched off, ns: a run that loses little is recorded
+    /// whole.
     free_ns: f64,
     last: u64,
     last_spent: Spent,
@@ -114,7 +119,8 @@ impl Budget {
         }
     }
 
-    /// What has come since the last look. `recorded`: everything was, or nothing; `None`: CUPTI was switched meanwhile. `launches`: of the step clock.
+    /// What has come since the last look. `recorded`: everything was, or nothing; `None`: CUPTI was
+    /// switched meanwhile. `launches`: of the step clock.
     pub(super) fn look(&mut self, now: u64, recorded: Option<bool>, spent: Spent, launches: u64) {
         if recorded != Some(false) {
             let open = &mut self.open;
@@ -173,7 +179,8 @@ impl Budget {
         self.is_spent_times(1.0, now, share)
     }
 
-    /// Is half of it spent? Ranks look for a step at which all of them may end the first stretch from then on.
+    /// Is half of it spent? Ranks look for a step at which all of them may end the first stretch
+    /// from then on.
     pub(super) fn is_half_spent(&self, now: u64, share: f64) -> bool {
         self.is_spent_times(0.5, now, share)
     }
@@ -184,7 +191,8 @@ impl Budget {
         spent > times * (self.free_ns + share * now.saturating_sub(self.began) as f64)
     }
 
-    /// Does the first stretch hold enough of steady steps, or last too long to wait for them? For three seconds of them half as much again may be spent.
+    /// Does the first stretch hold enough of steady steps, or last too long to wait for them? For
+    /// three seconds of them half as much again may be spent.
     pub(super) fn holds_enough(&self, now: u64, share: f64) -> bool {
         let is_known = self.measured.recorded_steps() >= STEADY_STEPS;
         is_known && (self.measured.has_enough() || self.is_spent_times(WAITS, now, share))
@@ -202,7 +210,8 @@ impl Budget {
         let Some(longer) = self.measured.longer() else {
             return Costs { on: BOUND, off_once: of(now), off: of(RESIDUE_NS) };
         };
-        // What steps were seen to be longer, at most: where the GPU is behind, launches that take longer cost nothing, recorded or not.
+        // What steps were seen to be longer, at most: where the GPU is behind, launches that take
+        // longer cost nothing, recorded or not.
         let more = longer.most();
         let recorded = f64::from(launch_ns());
         let is_behind = steps_ns > 0.0 && kernel_ns >= BUSY * steps_ns && more <= HARDLY_LONGER;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! What recording costs a step, measured: steps before CUPTI was switched off for the first time against those behind it, in one process, by the
-//! step clock, which needs no CUPTI. Where no steps are known: the time from launch to launch.
+//! What recording costs a step, measured: steps before CUPTI was switched off for the first time
+//! against those behind it, in one process, by the step clock, which needs no CUPTI. Where no steps
+//! are known: the time from launch to launch.
 
 use std::collections::VecDeque;
 
@@ -9,20 +10,23 @@ use trace::Total;
 
 use super::step_clock;
 
-/// So many blocks of either side are held against each other, of a look each (a quarter of a second), or of a step where that takes longer.
+/// So many blocks of either side are held against each other, of a look each (a quarter of a
+/// second), or of a step where that takes longer.
 const BLOCKS: usize = 20;
 /// Fewer tell nothing.
 const LEAST: usize = 6;
 /// The first stretch has so many blocks of steps whose times are known.
 const ENOUGH: usize = 12;
-/// Step times of now against those that were measured: beyond this, either way, the program does something else by now.
+/// Step times of now against those that were measured: beyond this, either way, the program does
+/// something else by now.
 const ELSE: f64 = 1.5;
 /// Steps behind the switch that are left out: what was launched before it is still being recorded.
 const LEFT_OUT: u64 = 3;
 /// A block of launches has so many at least.
 const LAUNCHES: u64 = 50;
 
-/// How much longer a step takes while everything is recorded, as a share of a step that is not: the mean, and the half of its 95 % interval.
+/// How much longer a step takes while everything is recorded, as a share of a step that is not: the
+/// mean, and the half of its 95 % interval.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Longer {
     pub(super) mean: f64,
@@ -40,7 +44,8 @@ impl Longer {
         self.mean + self.half >= 0.0
     }
 
-    /// Of two sets of blocks: the ratio of their means, and its error from those of both (Welch), with Student's t for the smaller of them.
+    /// Of two sets of blocks: the ratio of their means, and its error from those of both (Welch),
+    /// with Student's t for the smaller of them.
     fn of(on: &Blocks, off: &Blocks) -> Option<Longer> {
         let ((a, a_error), (b, b_error)) = (on.mean()?, off.mean()?);
         let ratio = a / b;
@@ -50,7 +55,8 @@ impl Longer {
     }
 }
 
-/// The 97.5th percentile of Student's t, within 1 % from 5 degrees of freedom on (its expansion in 1/n).
+/// The 97.5th percentile of Student's t, within 1 % from 5 degrees of freedom on (its expansion in
+/// 1/n).
 fn student(freedom: usize) -> f64 {
     let n = freedom.max(1) as f64;
     1.96 + 2.37 / n + 2.8 / n.powi(2) + 2.5 / n.powi(3)
@@ -73,9 +79,11 @@ impl Blocks {
         self.values.push_back(value);
     }
 
-    /// Mean and standard error, the longest tenth left out, one at least: pauses, which either side may have. `None`: too few.
+    /// Mean and standard error, the longest tenth left out, one at least: pauses, which either side
+    /// may have. `None`: too few.
     ///
-    /// (The error of a trimmed mean: from the values with the longest that is kept in place of those left out, Tukey and McLaughlin 1963.)
+    /// (The error of a trimmed mean: from the values with the longest that is kept in place of
+    /// those left out, Tukey and McLaughlin 1963.)
     fn mean(&self) -> Option<(f64, f64)> {
         if self.values.len() < LEAST {
             return None;
@@ -95,8 +103,9 @@ impl Blocks {
         Some((mean, error * self.clumping(middle, longest)))
     }
 
-    /// A host's slow moments last for several blocks: so many times larger is the error of a mean of blocks that are like their neighbours (that of a first-order
-    /// autoregression, from the blocks' own correlation).
+    /// A host's slow moments last for several blocks: so many times larger is the error of a mean
+    /// of blocks that are like their neighbours (that of a first-order autoregression, from the
+    /// blocks' own correlation).
     fn clumping(&self, middle: f64, longest: f64) -> f64 {
         const MOST: f64 = 0.8;
         let off: Vec<f64> = self.values.iter().map(|v| v.min(longest) - middle).collect();
@@ -132,7 +141,8 @@ impl Sides {
     }
 }
 
-/// The measurement: of the first time that CUPTI is switched off, and of no later one, behind which more of CUPTI stays.
+/// The measurement: of the first time that CUPTI is switched off, and of no later one, behind which
+/// more of CUPTI stays.
 #[derive(Default)]
 pub(super) struct Measured {
     steps: Sides,
@@ -153,7 +163,8 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    /// The steps since the last look, in which everything was recorded, or nothing was; `None`: CUPTI was switched meanwhile.
+    /// The steps since the last look, in which everything was recorded, or nothing was; `None`:
+    /// CUPTI was switched meanwhile.
     pub(super) fn look(&mut self, now: u64, recorded: Option<bool>) {
         let step = step_clock::steps();
         let changes = step_clock::changes();
@@ -195,7 +206,8 @@ impl Measured {
         self.recorded_steps = 1;
     }
 
-    /// What was measured is of steps as they were then: where they take another time for as long as it took to measure them, it says nothing any more.
+    /// What was measured is of steps as they were then: where they take another time for as long as
+    /// it took to measure them, it says nothing any more.
     fn compare(&mut self, now: Option<f64>) {
         let (Some(now), Some((then, _))) = (now, self.steps.on.mean()) else { return };
         self.others = if now > then * ELSE || now < then / ELSE { self.others + 1 } else { 0 };
@@ -234,7 +246,8 @@ impl Measured {
         self.is_over || self.sides().is_done()
     }
 
-    /// By steps where enough of them are known on both sides; else by launches, which are known from the start.
+    /// By steps where enough of them are known on both sides; else by launches, which are known
+    /// from the start.
     fn sides(&self) -> &Sides {
         match self.steps.has(LEAST) || !self.launches.has(LEAST) {
             true => &self.steps,
@@ -258,8 +271,9 @@ impl Measured {
     }
 }
 
-/// The usual one: the middle one, or the mean where they are so uneven that the middle one says nothing (launches that run ahead, and a wait for all of them now and
-/// then; a step that is counted in parts, of which one has the wait). The longest hundredth is left out: pauses.
+/// The usual one: the middle one, or the mean where they are so uneven that the middle one says
+/// nothing (launches that run ahead, and a wait for all of them now and then; a step that is
+/// counted in parts, of which one has the wait). The longest hundredth is left out: pauses.
 pub(super) fn usual(mut values: Vec<u64>) -> Option<f64> {
     const UNEVEN: f64 = 2.0;
     values.sort_unstable();

@@ -372,7 +372,8 @@ impl Windows {
         }
     }
 
-    /// Where all ranks turn next, without a word between them: the next step that is a power of two, or the next time of day.
+    /// Where all ranks turn next, without a word between them: the next step that is a power of
+    /// two, or the next time of day.
     fn turn(&self, by: By) -> u64 {
         const CLOCK: u64 = 4;
         match by {

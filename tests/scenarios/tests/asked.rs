@@ -116,7 +116,8 @@ fn a_program_that_trains_by_xla_is_recorded_in_windows() {
     }
 }
 
-/// Windows come from what they cost: 4,000 ns a recorded launch, of which 1,500 stay behind a second window; five in a step of some 0.5 ms.
+/// Windows come from what they cost: 4,000 ns a recorded launch, of which 1,500 stay behind a
+/// second window; five in a step of some 0.5 ms.
 #[test]
 #[ignore = "scripts/test thorough: 25 s, alone on the cores"]
 fn timed_ranks_that_number_their_steps_differently_have_their_windows_at_the_same_times() {

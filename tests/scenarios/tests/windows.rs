@@ -133,7 +133,8 @@ fn ranks_record_the_same_steps_without_a_word_between_them() {
     assert!(both * 100 >= a.union(&b).count() * 85, "{both} of {} and {} are the same", a.len(), b.len());
 }
 
-/// Two ranks whose processes begin half a second apart measure what recording costs them, each for itself.
+/// Two ranks whose processes begin half a second apart measure what recording costs them, each for
+/// itself.
 #[test]
 fn ranks_end_the_first_stretch_at_the_same_step() {
     let rank = |rank: &'static str, late: u64| {
@@ -152,7 +153,8 @@ fn ranks_end_the_first_stretch_at_the_same_step() {
         assert!(end < 11_000, "it ends by itself: {}", run.stderr);
         end
     });
-    // (switched off a few steps later, and the two may have looked on either side of a power of two)
+    // (switched off a few steps later, and the two may have looked on either side of a power of
+    // two)
     for end in ends {
         let power = (end.next_power_of_two() / 2).max(1);
         assert!(end - power < 100, "{ends:?}");
@@ -185,7 +187,8 @@ fn with_a_budget(words: &[&str], cupti_ns: &str) -> Victim {
     steps(words).env("SIM_CUPTI_NS", cupti_ns).env("GAPPROBE_TEST_FREE_MS", "600")
 }
 
-/// What the summary says of windows: which there are, and by how much recorded steps were seen to be longer, %; NaN: they were not.
+/// What the summary says of windows: which there are, and by how much recorded steps were seen to
+/// be longer, %; NaN: they were not.
 fn said(run: &Run) -> (String, f64) {
     let summary = run.summary().expect("a summary");
     let of = |key: &str| summary["attributes"][key].as_str().unwrap_or_default().to_owned();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! torch.profiler's (Kineto's) Chrome JSON, XLA's, and gapprobe's own: plain or compressed, object or array form, old and new
+//! torch.profiler's (Kineto's) Chrome JSON, XLA's, and gapprobe's own: plain or compressed, object
+//! or array form, old and new
 //! category names, microseconds or nanoseconds, whole or cut off.
 //!
 //! ```text

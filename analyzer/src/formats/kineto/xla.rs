@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Profiles of XLA (JAX, TensorFlow): `*.trace.json.gz` as TSL's profiler writes it. Its events have
-//! no category: what one is tell its process (`/device:GPU:0`, `/host:CPU`), its lane
-//! (`Stream #13(Compute)`, `XLA Modules`, `XLA Ops`, `Steps`) and its name.
+//! Profiles of XLA (JAX, TensorFlow): `*.trace.json.gz` as TSL's profiler writes it. Its events
+//! have no category: what one is tell its process (`/device:GPU:0`, `/host:CPU`), its lane (`Stream
+//! #13(Compute)`, `XLA Modules`, `XLA Ops`, `Steps`) and its name.
 //!
 //! Kept: what stands on a stream; calls of the runtime on the host, joined by `correlation_id`;
 //! Python functions (`$file.py:line function`); all else on the host as operators. Lanes that were
@@ -411,8 +411,8 @@ fn annotated(of: &[(Execution, u32)]) -> Option<Marks> {
     (!marks.is_empty()).then_some(marks)
 }
 
-/// Executions of the one module that takes most of the time, by the lane of a device: from the first
-/// launch of each to its last.
+/// Executions of the one module that takes most of the time, by the lane of a device: from the
+/// first launch of each to its last.
 fn by_device(whole: &Whole) -> Option<Marks> {
     let (&device, lane) =
         whole.on_device.iter().max_by_key(|(device, of)| (of.len(), u32::MAX - **device))?;
