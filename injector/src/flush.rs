@@ -104,13 +104,15 @@ pub(crate) fn run() {
 }
 
 /// A flush may take seconds (7.8 beside the replays of one graph), and nothing is switched
-/// meanwhile: what is to be switched comes first, as far as it can be done soon.
+/// meanwhile: what is to be switched comes first, as far as it can be done soon. Not once the
+/// process ends and the final flush is asked for.
 fn give_way() {
     let begin = clock::monotonic();
     if is_to_switch() {
         gate::try_again();
     }
-    while is_to_switch() && clock::monotonic().saturating_sub(begin) < GIVES_WAY {
+    let is_early = || clock::monotonic().saturating_sub(begin) < GIVES_WAY;
+    while is_to_switch() && FINAL.load(Ordering::Acquire) == 0 && is_early() {
         std::thread::sleep(Duration::from_millis(2));
         gate::from_aside();
     }

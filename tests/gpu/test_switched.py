@@ -180,7 +180,8 @@ class Switched(CannedRun):
         said = subprocess.run([program], capture_output=True, text=True, timeout=20).stdout.split()
         self.assertEqual([said[i] for i in (0, 1, 2, 4, 5)], ["1", "2550000", "2550000", "255", "255"])
         through, past = float(said[3]), float(said[6])
-        # two calls of 0.3 ms; an interruption that falls between the clocks is told, too, and on busy cores some do
+        # two calls of 0.3 ms; an interruption that falls between the clocks is told, too, and on
+        # busy cores some do
         self.assertTrue(600 <= through < 30_000 and 0 <= past < 10_000, said)
 
     def test_each_step_is_held_against_itself(self):

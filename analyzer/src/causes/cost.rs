@@ -8,8 +8,8 @@ use super::Case;
 use crate::analysis::{share, Analysis, Cost};
 use crate::run::{Call, Run};
 
-/// The model's ends, permille of it: eager programs that were measured lost 0.9 to 1.9 times what
-/// it says (H100, 2026-11-27: docs/run-cost.md).
+/// The model's ends, permille of it: eager programs, held against processes without gapprobe, lost
+/// 0.9 to 1.9 times what it says (H100, 2026-11-27).
 const ENDS: (u64, u64) = (500, 2000);
 /// A node of a graph takes longer by so much at most, ns: graphs of empty kernels
 /// (docs/windows.md).
@@ -17,7 +17,7 @@ const NODE_MOST_NS: u64 = 1400;
 /// Where anything was launched it cost this at most, if not more: kernels that begin a little
 /// later, where the GPU is the limit (docs/run-cost.md).
 const LEAST_MOST: f64 = 0.01;
-/// More than any program lost (docs/run-cost.md).
+/// As much is taken to be lost while nothing is known (`injector/src/windows/budget.rs`, `BOUND`).
 const MOST: f64 = 0.3;
 
 /// The share of the time in which everything is recorded that is lost to it, 0 to 1.

@@ -26,12 +26,13 @@ pub(crate) fn launch_ns() -> u32 {
 }
 
 /// As long as nothing is measured, this share of the time in which everything is recorded is taken
-/// to be lost to it: more than any program lost whose waits CUPTI did not record, of eager ones,
-/// compiled ones and graphs (2 to 27 %, docs/run-cost.md).
+/// to be lost to it: more than eager programs, compiled ones and graphs lost whose waits CUPTI did
+/// not record (steps were longer by 1 to 23 %: docs/run-cost.md).
 const BOUND: f64 = 0.3;
 /// The first stretch has so many steps whose times are known (and some seconds of them), or lasts
 /// so long, ns, whatever it may cost.
 const STEADY_STEPS: u64 = 20;
+/// For seconds of them it goes on until so many times as much is spent.
 const WAITS: f64 = 1.5;
 const LONGEST_FIRST: f64 = 60e9;
 
