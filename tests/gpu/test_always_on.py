@@ -365,6 +365,7 @@ class Players(CannedRun):
 
 class TheProgram(unittest.TestCase):
     def test_one_that_gives_its_memory_back_takes_a_step_more_to_begin(self):
+        sys.path.append(str(victim.PROGRAMS))
         spec = importlib.util.spec_from_file_location("turns_program", victim.PROGRAMS / "turns.py")
         program = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(program)

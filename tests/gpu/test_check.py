@@ -496,6 +496,7 @@ class Turns(CannedRun):
         self.assertEqual(self.last(), FAIL)
 
     def test_a_program_does_as_many_steps_as_it_is_told(self):
+        sys.path.append(str(victim.PROGRAMS))
         spec = importlib.util.spec_from_file_location("turns_program", victim.PROGRAMS / "turns.py")
         turns_program = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(turns_program)

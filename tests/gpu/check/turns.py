@@ -27,12 +27,20 @@ def side_of(name):
     return name.partition("#")[0]
 
 
+def listed(cores):
+    """Cores as taskset takes them."""
+    return ",".join(str(c) for c in cores)
+
+
+def pinned(cores):
+    """What stands before a command that is to have these cores alone ("2-9")."""
+    return ("taskset", "-c", cores) if shutil.which("taskset") else ()
+
+
 def alike(cores=None, count=CORES):
     """What stands before the command of every player so that equal ones are alike: the same cores ("2-9"; the first `count` that are ours), and
     addresses that are not random. Both programs call exec: the process stays the one that was started, and what is preloaded reaches it."""
-    prefix = []
-    if shutil.which("taskset"):
-        prefix += ["taskset", "-c", cores or ",".join(str(c) for c in sorted(os.sched_getaffinity(0))[:count])]
+    prefix = [*pinned(cores or listed(sorted(os.sched_getaffinity(0))[:count]))]
     still = ["setarch", platform.machine(), "-R"]
     # (not everywhere allowed, in containers)
     if shutil.which("setarch") and subprocess.run([*still, "true"], capture_output=True).returncode == 0:
@@ -42,9 +50,9 @@ def alike(cores=None, count=CORES):
 
 class Player:
     """One of them. `command_prefix` stands before the program's own command (another profiler's). `held`: it imports what it needs and does not
-    touch its GPU before wait_ready() is called."""
+    touch its GPU before wait_ready() is called. `command`: another program that answers as programs/turns.py does."""
 
-    def __init__(self, plan, program, name, *, ours, env=None, profiler="none", command_prefix=(), held=False):
+    def __init__(self, plan, program, name, *, ours, env=None, profiler="none", command_prefix=(), held=False, command=None):
         self.name, self.side, self.ready, self.all_steps = name, side_of(name), False, 0
         self.held, self.is_at_gate, self.is_let_go = held, False, not held
         called = name.replace("/", "-").replace("#", "-")  # a side's settings may hold one
@@ -55,7 +63,7 @@ class Player:
         # Opened for both so that neither opening waits for the other end.
         self.answers = os.open(self.pipe, os.O_RDWR)
         self.rest = b""
-        command = [*command_prefix, sys.executable, victim.PROGRAMS / "turns.py", "--program", program, "--answers", self.pipe,
+        command = [*command_prefix, *(command or (sys.executable, victim.PROGRAMS / "turns.py", "--program", program)), "--answers", self.pipe,
                    "--profiler", profiler] + (["--held"] if held else []) + (["--device", "cpu", "--tiny"] if plan.dry else [])
         self.victim = victim.Victim(plan, command, ours=ours, env={**SAME, **(env or {})}, gate=True, name=f"{program}-{called}")
 

@@ -17,9 +17,10 @@ import random
 import subprocess
 import time
 
+import loops
 import torch
-import turns
-from training import Context, pass_gate
+from training import pass_gate
+from turns import WARM_UP
 
 BLOCK_MS, LEAST, MOST = 60, 3, 30  # of a block of several steps; steps of it
 CLOSED_WITHIN_S = 40
@@ -163,7 +164,7 @@ class Blocks:
         return begin
 
     def steps(self):
-        yield from self.many(turns.WARM_UP)
+        yield from self.many(WARM_UP)
         if self.a.until_closed:
             yield from self.wait_closed()
         switch = SWITCHES[self.a.switch](self.a.library)
@@ -195,7 +196,7 @@ class Blocks:
 
 def main():
     p = argparse.ArgumentParser(prog="switched")
-    p.add_argument("--program", choices=[*turns.LOOPS, "trainer"], required=True)
+    p.add_argument("--program", choices=loops.WITH_TORCH, required=True)
     p.add_argument("--switch", choices=tuple(SWITCHES), required=True)
     p.add_argument("--library", help="slots.so, which has timed.c in it")
     p.add_argument("--until-closed", metavar="GAPPROBE", help="first do steps until this gapprobe says that nothing is recorded")
@@ -205,19 +206,11 @@ def main():
     p.add_argument("--device", default="cuda")
     p.add_argument("--tiny", action="store_true")
     a = p.parse_args()
-    if a.program == "trainer":
-        import transformers  # noqa: F401
+    loops.import_for(a.program)
     pass_gate(a)
-    torch.manual_seed(20261120)
-    ctx = Context(turns.join(a.device) if a.program == "ddp" else a.device, a.tiny)
+    ctx = loops.context(a.program, a.device, a.tiny)
     blocks = Blocks(ctx, a)
-    if a.program == "trainer":
-        turns.trainer(ctx, blocks)
-    else:
-        step, i = turns.LOOPS[a.program](ctx), 0
-        while blocks.before():
-            step(i)
-            i += 1
+    loops.play(a.program, ctx, blocks)
     print(json.dumps({"program": a.program, "switch": a.switch, "pairs": blocks.pairs, **blocks.facts}), flush=True)
     if a.program == "ddp":
         torch.distributed.destroy_process_group()

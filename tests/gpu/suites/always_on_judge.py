@@ -89,15 +89,15 @@ def judge_above_cupti(plan, program, rounds, why_not):
              f"{why_not}{': ' if why_not else ''}quiet {words(*more['quiet_percent'], '%')}, {words(*more['quiet_us'], 'us')} a step; all {words(*more['percent'], '%')}", f"{limit} %")
 
 
-def judge_spread(plan, program, rounds):
+def judge_spread(plan, program, rounds, suite=NAME):
     """What equal processes differ by, where there are several."""
     for side in dict.fromkeys(turns.side_of(n) for n in rounds[0]):
         found = turns.times(rounds, side)
         if len(found) > 1:
             spread = pairing.spread(found)
-            plan.detail(NAME, f"{program} {side} spread", spread)
+            plan.detail(suite, f"{program} {side} spread", spread)
             if side == BASE:
-                plan.row(NAME, f"{program}: equal processes", INFO,
+                plan.row(suite, f"{program}: equal processes", INFO,
                          f"{len(found)} differ by ±{spread['half_range']:.2%}, SD {spread['sd']:.2%} (the noise of their rounds alone: {spread['noise']:.2%})")
 
 
