@@ -13,10 +13,11 @@ use trace::Loss;
 use crate::gaps::dispatching::Dispatched;
 use crate::gaps::standing::Stood;
 use crate::run::{Blind, Span};
+use crate::sites::Site;
 use crate::timeline::Observed;
 
 pub use buckets::{share, Bucket, Buckets, IdleSlice};
-pub use steps::{Parts, Step, StepSource, Steps};
+pub use steps::{LongSteps, Parts, Step, StepSource, Steps};
 pub use verdict::{Confidence, Finding, Tied, Unlike, Verdict};
 
 /// Kernels too small to fill the device.
@@ -160,6 +161,32 @@ impl Model {
     }
 }
 
+/// Something that happened once or twice: a first load, a checkpoint, the model moved in the end.
+#[derive(Clone, Debug)]
+pub struct Once {
+    /// The step in which it happened, or the time before all steps, or behind them.
+    pub span: Span,
+    /// How much longer than a usual step that is, ns.
+    pub ns: u64,
+    /// Where in the run.
+    pub place: OncePlace,
+    /// What most of it was, as the track of the trace shows it.
+    pub bucket: Bucket,
+    /// The line, where one is known.
+    pub site: Option<Site>,
+}
+
+/// Where in the run something happened once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OncePlace {
+    /// Before the first step.
+    Before,
+    /// In this step.
+    In(u32),
+    /// After the last step.
+    After,
+}
+
 /// How much of the run the recording shows.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Coverage {
@@ -256,6 +283,8 @@ pub struct Analysis {
     pub data_losses: u64,
     /// Events inside the valid span.
     pub events: u64,
+    /// What happened once or twice, by time: in no share of the verdict, and no cost of each step.
+    pub once: Vec<Once>,
     /// What was seen of the run.
     pub coverage: Coverage,
     /// What recording cost.

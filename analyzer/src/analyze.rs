@@ -7,7 +7,7 @@ use trace::event::Unobserved;
 use trace::loss::Severity;
 use trace::{Loss, Total};
 
-use crate::analysis::{working, Analysis, Bucket, Coverage, DeviceAnalysis, StepSource};
+use crate::analysis::{working, Analysis, Bucket, Coverage, DeviceAnalysis, Step, StepSource};
 use crate::gaps::dispatching::Dispatched;
 use crate::gaps::{attribute, HostView, Whose};
 use crate::kernels::KernelTable;
@@ -15,7 +15,7 @@ use crate::known::complete_to;
 use crate::replay::Prepared;
 use crate::run::{Blind, Call, Device, Run, Span};
 use crate::timeline::Observed;
-use crate::{causes, replay, steps, unanswered};
+use crate::{causes, once, replay, steps, unanswered};
 
 /// Analyses a run. Never fails: what cannot be said is INCONCLUSIVE with its reason.
 /// O(n log n) in events; about 100 bytes an event of memory besides the run, most of it given back before it returns.
@@ -46,7 +46,7 @@ pub fn analyze_by(run: &Run, deadline: Option<Instant>) -> Analysis {
     for device in &run.devices {
         let host = HostView::of(run, device, &whose);
         let found = attribute(run, device, &host, &collectives, (&observed, valid), (&a.counts, a.steady));
-        let stood = |bucket| host.standing.stood(run, &found.slices, bucket, a.steady);
+        let stood = |bucket| host.standing.stood(run, &found.slices, bucket, &a.counts);
         let (of_host, of_input) = (stood(Bucket::Host), stood(Bucket::Input));
         let stood = host.standing.stacks(run);
         let fetched_ns = host.fetched_ns(run, &a.counts);
@@ -63,7 +63,7 @@ pub fn analyze_by(run: &Run, deadline: Option<Instant>) -> Analysis {
             host: of_host,
             input: of_input,
             fetched_ns,
-            launch: Dispatched::new(run, &found.slices, a.steady),
+            launch: Dispatched::new(run, &found.slices, &a.counts),
             stood,
             slices: found.slices,
             small: found.small,
@@ -82,13 +82,14 @@ pub fn analyze_by(run: &Run, deadline: Option<Instant>) -> Analysis {
         let host = last.take().filter(|_| w + 1 == run.devices.len());
         (device, host.unwrap_or_else(|| HostView::of(run, device, &whose)))
     });
-    let steady = (a.steps.steady(), a.steady);
+    let steady = undisturbed(&a);
     let (prepared, model) = worst.map_or_else(Default::default, |(device, host)| {
         replay::by(deadline, |most| Prepared::latest(most, run, device, &host, &collectives, steady))
     });
     a.model = model;
     causes::judge(run, &mut a, &prepared);
     show_what_the_host_does(&mut a);
+    a.once = once::told(run, &a, &collectives);
     a
 }
 
@@ -126,6 +127,16 @@ fn steady_span(run: &Run, a: &Analysis) -> Span {
         (StepSource::None, _, _) | (_, None, _) | (_, _, None) => all,
         (_, Some(s), Some(e)) => Span::new(s.span.start, e.span.end).clip(a.valid),
     }
+}
+
+/// What is replayed: steps between which nothing happened once, from the first of them to the last.
+pub(crate) fn undisturbed(a: &Analysis) -> (&[Step], Span) {
+    let steps = a.steps.undisturbed();
+    let span = match (a.steps.once.is_empty(), steps.first(), steps.last()) {
+        (false, Some(first), Some(last)) => Span::new(first.span.start, last.span.end).clip(a.valid),
+        _ => a.steady,
+    };
+    (steps, span)
 }
 
 /// The device with the most idle time among those that work.
@@ -214,7 +225,7 @@ fn coverage(run: &Run, a: &Analysis, observed: &Observed) -> Coverage {
         Some(end) => Observed::new(Span::new(first.max(a.valid.start), end), &run.blind).total(),
         None => observed.measure(Span::new(first.max(a.valid.start), a.valid.end)),
     };
-    let steps_seen = a.steps.steps.len() as u64;
+    let steps_seen = a.steps.seen() as u64;
     let overwritten = h.valid_from > h.start_monotonic;
     let away = is_away(run, a);
     let clock_unit = clock_unit(run, a, away);
@@ -257,7 +268,7 @@ fn coverage(run: &Run, a: &Analysis, observed: &Observed) -> Coverage {
 /// The begin of the first GPU operation or step of all, whichever comes first.
 fn first_work(run: &Run, a: &Analysis) -> u64 {
     let ops = run.devices.iter().flat_map(|d| &d.streams).filter_map(|s| s.ops.first()).map(|o| o.start);
-    let step = a.steps.steps.first().map(|s| s.span.start);
+    let step = a.steps.all().first().map(|s| s.span.start);
     ops.chain(step).min().unwrap_or(0)
 }
 
@@ -336,11 +347,12 @@ fn steps_by_launches(run: &Run, a: &Analysis) -> u64 {
 
 /// The recorded launches from the first step to the end of the last, and these steps.
 fn launches_of_steps(run: &Run, a: &Analysis) -> (usize, usize) {
-    let (Some(first), Some(last)) = (a.steps.steps.first(), a.steps.steps.last()) else { return (0, 0) };
+    let steps = a.steps.all();
+    let (Some(first), Some(last)) = (steps.first(), steps.last()) else { return (0, 0) };
     let span = Span::new(first.span.start, last.span.end);
     let inside = |c: &&Call| c.is_launch() && c.start >= span.start && c.start < span.end;
     let launches = run.threads.iter().flat_map(|t| &t.calls).filter(inside).count();
-    (launches, a.steps.steps.len())
+    (launches, steps.len())
 }
 
 /// Unobserved spans (by start, may overlap) side by side: what two of them have in common is the first one's.

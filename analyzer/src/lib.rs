@@ -56,6 +56,7 @@ pub mod load;
 #[cfg(feature = "cli")]
 pub mod lost;
 pub mod merge;
+mod once;
 #[cfg(feature = "cli")]
 pub mod overview;
 #[cfg(feature = "cli")]

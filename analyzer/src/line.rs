@@ -5,7 +5,9 @@ use std::fmt::Write;
 
 use trace::define;
 
-use crate::analysis::{passing, working, Analysis, Cost, Parts, Profiled, StepSource, Tied, Verdict};
+use crate::analysis::{
+    passing, working, Analysis, Cost, OncePlace, Parts, Profiled, StepSource, Tied, Verdict,
+};
 use crate::causes::{gpu_bound, inconclusive, mixed, small_kernels, MODEL_ERROR};
 use crate::plural::{self, counted};
 use crate::run::Run;
@@ -13,6 +15,8 @@ use crate::visible::visible;
 
 /// A warm-up longer than this share of what was seen is named.
 const LONG_WARM_UP: f64 = 0.1;
+/// What happened once is named where it took more than this share of what was seen.
+const LONG_ONCE: f64 = 0.02;
 /// Time of another tool's trace before its first GPU operation and its first step is named from
 /// this share of it on.
 const LONG_FRONT: f64 = 0.25;
@@ -136,6 +140,11 @@ pub(crate) fn finding(a: &Analysis, v: &Verdict) -> String {
             counted(a.steps.warm_up as u64, "step"),
             long(a.steps.warm_up_ns)
         );
+    }
+    let told = a.once.iter().filter(|o| o.place != OncePlace::Before);
+    let told = told.filter(|o| o.ns as f64 > LONG_ONCE * a.coverage.seen_ns as f64);
+    for (i, once) in told.enumerate() {
+        let _ = write!(out, "{} {}", if i == 0 { "; once" } else { "; and" }, once.words());
     }
     out
 }

@@ -7,7 +7,7 @@ use serde_json::{json, Map, Value};
 use trace::header::sources;
 use trace::{Header, Loss, Total};
 
-use crate::analysis::{Analysis, Bucket, Buckets, DeviceAnalysis, Finding};
+use crate::analysis::{Analysis, Bucket, Buckets, DeviceAnalysis, Finding, Once, OncePlace};
 use crate::chrome::Written;
 use crate::run::{Run, NONE};
 use crate::sites::Site;
@@ -35,6 +35,7 @@ pub fn summary(run: &Run, analysis: &Analysis, around: &Around<'_>) -> Value {
         "verdict": verdict(run, analysis),
         "findings": analysis.findings.iter().map(|f| finding(run, f)).collect::<Vec<_>>(),
         "steps": steps(analysis),
+        "once": analysis.once.iter().map(once).collect::<Vec<_>>(),
         "devices": analysis.devices.iter().enumerate().map(|(i, d)| device(run, i, d)).collect::<Vec<_>>(),
         "worst_device": analysis.worst.and_then(|i| analysis.devices.get(i)).map(|d| d.ordinal),
         "losses": losses(run, analysis),
@@ -173,6 +174,25 @@ fn steps(analysis: &Analysis) -> Value {
         "mean_ns": (!lengths.is_empty()).then_some(steps.mean_ns),
         "median_ns": (!lengths.is_empty()).then_some(steps.median_ns),
         "p95_ns": percentile(&lengths, 95),
+    })
+}
+
+/// What happened once or twice, and is in no share: `where` is `before` (the first step), `after`
+/// (the last) or `step`, whose number `step` is then.
+fn once(once: &Once) -> Value {
+    let (place, step) = match once.place {
+        OncePlace::Before => ("before", None),
+        OncePlace::In(step) => ("step", Some(step)),
+        OncePlace::After => ("after", None),
+    };
+    json!({
+        "where": place,
+        "step": step,
+        "from_ns": once.span.start,
+        "to_ns": once.span.end,
+        "ns": once.ns,
+        "bucket": once.bucket.key(),
+        "site": once.site.as_ref().map(site),
     })
 }
 

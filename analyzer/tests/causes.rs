@@ -35,6 +35,8 @@ mod launch;
 mod launch_lines;
 #[path = "causes/memory.rs"]
 mod memory;
+#[path = "causes/once.rs"]
+mod once;
 #[path = "causes/pace.rs"]
 mod pace;
 #[path = "causes/recorded.rs"]

@@ -54,6 +54,15 @@ pub struct Parts {
     pub median_ns: u64,
 }
 
+/// Steps far longer than the others that came three times or more.
+#[derive(Clone, Debug, Default)]
+pub struct LongSteps {
+    /// How many steps it is from one of them to the next, where they come evenly.
+    pub every: Option<usize>,
+    /// Their spans, by time.
+    pub spans: Vec<Span>,
+}
+
 /// The steps of the run.
 #[derive(Clone, Debug, Default)]
 pub struct Steps {
@@ -61,6 +70,13 @@ pub struct Steps {
     pub source: StepSource,
     /// In time order, warm-up included.
     pub steps: Vec<Step>,
+    /// Steps of the run in which something happened that does so once or twice, by time: they stand
+    /// for no others, and are in no figure (`steps/once.rs`).
+    pub once: Vec<Step>,
+    /// The last one of them was the last step of all.
+    pub ends_long: bool,
+    /// Those that are far longer than the others and come again.
+    pub long: LongSteps,
     /// How many more the program marked, of which it is not known when they began or ended on the GPU: work was launched in them
     /// or behind them that is not in the recording.
     pub unplaced: usize,
@@ -90,6 +106,35 @@ impl Steps {
     /// One or two: real ones, of which nobody can say whether they are warm-up.
     pub fn are_few(&self) -> bool {
         (1..crate::steps::MIN_STEPS).contains(&self.steps.len())
+    }
+
+    /// Steps that were seen, whether they count or not.
+    pub fn seen(&self) -> usize {
+        self.steps.len() + self.once.len()
+    }
+
+    /// The same, by time.
+    pub fn all(&self) -> Vec<Step> {
+        let mut all = [self.steps.as_slice(), &self.once].concat();
+        all.sort_by_key(|s| s.span);
+        all
+    }
+
+    /// Of the steps that count the longest run of them between which nothing happened once.
+    pub fn undisturbed(&self) -> &[Step] {
+        let (steady, once) = (self.steady(), self.once.iter());
+        let before = |once: &Step| steady.partition_point(|s| s.span.start < once.span.start);
+        let cuts: Vec<usize> = [0].into_iter().chain(once.map(before)).chain([steady.len()]).collect();
+        let runs = cuts.windows(2).filter_map(|c| steady.get(c[0]..c[1]));
+        let length = |run: &&[Step]| run.iter().map(|s| s.span.ns()).sum::<u64>();
+        runs.max_by_key(length).unwrap_or(steady)
+    }
+
+    /// More than half of their time is in a few long ones that come irregularly: a mean of them is no
+    /// step's time.
+    pub fn has_no_usual_time(&self) -> bool {
+        let long: u64 = self.long.spans.iter().map(|s| s.ns()).sum();
+        self.long.are_uneven() && long.saturating_mul(2) > self.steady_ns
     }
 
     /// Steps that count (warm-up left out).

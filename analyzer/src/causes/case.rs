@@ -175,11 +175,16 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// "every step", "12 times a step", "312 times".
+    /// "every step", "12 times a step", "every 20 steps", "312 times".
     pub(crate) fn rhythm(&self, count: u64) -> String {
         let steps = self.analysis.steps.steady().len() as f64;
         let per = count as f64 / steps.max(1.0);
+        let long = &self.analysis.steps.long;
         match () {
+            // (the last one may lie behind the last step)
+            () if long.every.is_some() && count.abs_diff(long.spans.len() as u64) <= 1 => {
+                format!("every {} steps", long.every.unwrap_or(1))
+            }
             () if steps < 1.0 => counted(count, "time"),
             () if (0.8..1.5).contains(&per) => "every step".to_owned(),
             () if per >= 1.5 => format!("{per:.0} times a step"),

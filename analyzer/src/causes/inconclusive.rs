@@ -13,7 +13,7 @@
 //! shared ones), and computing is not 85 %; another tool's stamps contradict themselves (operations
 //! before their calls, or over what is queued behind them); the file ends before what was written
 //! to it; the recorder itself says that events are missing; CUDA graphs were launched and
-//! their nodes were not recorded; the traces of several ranks were merged into one file, where whose kernel it is cannot be told; most of the time lies in steps unlike the others; the steps recorded in windows take more than twice or less than half of what those of the whole run take, as counted (from 15 % on the line says both, and the confidence is low); more than 15 % of the time, or more than the largest cause, is unexplained.
+//! their nodes were not recorded; the traces of several ranks were merged into one file, where whose kernel it is cannot be told; most of the time lies in stretches of other work than the steps found; the steps recorded in windows take more than twice or less than half of what those of the whole run take, as counted (from 15 % on the line says both, and the confidence is low); more than 15 % of the time, or more than the largest cause, is unexplained.
 //!
 //! # How sure
 //! The reason is named in the line.
@@ -28,11 +28,12 @@ use trace::header::sources;
 use trace::Kind;
 
 use super::{LOSS_SHARE, UNEXPLAINED_SHARE};
-use crate::analysis::{share, Analysis, Bucket, DeviceAnalysis, StepSource};
+use crate::analysis::{share, Analysis, Bucket, DeviceAnalysis, Step, StepSource};
 use crate::gaps::STARTS_WITHIN_NS;
 use crate::line;
 use crate::plural::{self, counted};
 use crate::run::{Op, Run, Span, Uncalled, CLOCK_SLACK_NS};
+use crate::steps::median;
 
 /// Stable code.
 pub const CODE: &str = "GP199";
@@ -58,25 +59,39 @@ pub const SLICE_NS: u64 = 300_000;
 /// A step found from a period that holds other launches than the rest is doubted when it is longer than this many median
 /// steps. One that holds the same launches is a step, however long the host paused in it.
 pub const LONG_STEP: u64 = 20;
+/// ... and more than so many times the kernels of a usual step.
+const MORE_KERNELS: u64 = 2;
 /// More than this share of the steps' time in such steps: the period found is not the program's.
 pub const LONG_STEPS_SHARE: f64 = 0.5;
 
-/// Share of the steps' time in steps unlike the others, where it is too much (seen on the H200: eager warm-up steps,
-/// then a hundred graph launches, taken for the last of them). Marked steps are the user's word and not doubted.
-fn unlike_steps(a: &Analysis) -> Option<f64> {
+/// Share of the steps' time in stretches of other work, where it is too much (seen on the H200: eager warm-up steps, then a
+/// hundred graph launches, taken for the last of them). A long step with hardly more kernels than the others is a pause,
+/// however much of the time it takes: a checkpoint. Marked steps are the user's word and not doubted.
+fn unlike_steps(run: &Run, a: &Analysis) -> Option<f64> {
     let steps = &a.steps;
     if steps.source != StepSource::Period {
         return None;
     }
     let limit = steps.median_ns.saturating_mul(LONG_STEP);
-    let (mut long, mut all) = (0u64, 0u64);
-    for s in steps.steady() {
-        let ns = s.span.ns();
-        all = all.saturating_add(ns);
-        long = long.saturating_add(if s.odd && ns > limit { ns } else { 0 });
-    }
-    let part = share(long, all);
+    let all = || steps.steady().iter().chain(&steps.once);
+    let is_long = |s: &&Step| s.odd && s.span.ns() > limit;
+    let mut long = all().filter(is_long).peekable();
+    long.peek()?;
+    let mut usual: Vec<u64> = steps.steady().iter().map(|s| kernels(run, s.span)).collect();
+    let most = median(&mut usual).saturating_mul(MORE_KERNELS);
+    let ns = |s: &Step| s.span.ns();
+    let part = share(long.filter(|s| kernels(run, s.span) > most).map(ns).sum(), all().map(ns).sum());
     (part > LONG_STEPS_SHARE).then_some(part)
+}
+
+/// Kernels that begin in a span.
+fn kernels(run: &Run, span: Span) -> u64 {
+    let streams = run.devices.iter().flat_map(|d| &d.streams);
+    let inside = streams.flat_map(|s| {
+        let from = s.ops.partition_point(|o| o.start < span.start);
+        s.ops.iter().skip(from).take_while(|o| o.start < span.end)
+    });
+    inside.filter(|o| matches!(o.kind, Kind::Kernel | Kind::GraphTrace)).count() as u64
 }
 
 /// No operation, and why where it is known.
@@ -160,7 +175,7 @@ pub(super) fn before(run: &Run, a: &Analysis) -> Option<String> {
     {
         return Some(without_launches(run));
     }
-    if let Some(odd) = unlike_steps(a) {
+    if let Some(odd) = unlike_steps(run, a) {
         return Some(format!(
             "the period found does not hold: {:.0} % of its time is in stretches of other work over {LONG_STEP} steps long",
             odd * 100.0

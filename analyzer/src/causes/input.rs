@@ -127,7 +127,7 @@ fn at_a_time(spans: impl Iterator<Item = Span>) -> u64 {
 
 /// What the threads did that pin batches.
 pub(super) fn pinned(case: &Case) -> Pinned {
-    input::pinned(case.run, &case.device.slices, case.analysis.steady)
+    input::pinned(case.run, &case.device.slices, &case.analysis.counts)
 }
 
 /// They are what is waited for.

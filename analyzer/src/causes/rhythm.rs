@@ -10,6 +10,7 @@ use crate::analysis::{Bucket, Step};
 use crate::plural::counted;
 use crate::run::Call;
 use crate::sites::Sites;
+use crate::steps::once::evenly;
 
 /// Nearly all steps.
 const NEARLY_ALL: f64 = 0.8;
@@ -40,7 +41,7 @@ impl Case<'_> {
         self.rhythm_of(bucket, |c| Some(c.packed) == packed)
     }
 
-    /// "every step", "12 times a step", "66 times in 7 of 56 steps", "312 times": of the calls with idle time in a bucket for which `is` says so.
+    /// "every step", "12 times a step", "every 20 steps", "66 times in 7 of 56 steps", "312 times": of the calls with idle time in a bucket for which `is` says so.
     fn rhythm_of(&self, bucket: Bucket, is: impl Fn(&Call) -> bool) -> String {
         let slices = self.device.slices.iter().filter(|s| s.bucket == bucket);
         let costs = slices.filter(|s| self.analysis.counts.measure(s.span()) > 0);
@@ -69,13 +70,17 @@ fn words(moments: &[u64], steps: &[Step]) -> String {
         }
     }
     let (all, per) = (steps.len() as f64, moments.len() as f64 / steps.len() as f64);
-    let with = by_step.iter().filter(|&&n| n > 0).count();
+    let those: Vec<usize> = (0..steps.len()).filter(|&i| by_step.get(i) != Some(&0)).collect();
+    let with = those.len();
     let is_alike = |n: &&u32| (f64::from(**n) - per).abs() <= ONE_OFF.max(per * ALIKE);
     let alike = by_step.iter().filter(is_alike).count() as f64;
     let among = counted(steps.len() as u64, "step");
     match () {
         () if alike >= all * NEARLY_ALL && (0.8..1.5).contains(&per) => "every step".to_owned(),
         () if alike >= all * NEARLY_ALL && per >= 1.5 => format!("{per:.0} times a step"),
+        () if with == moments.len() && evenly(&those).is_some() => {
+            format!("every {} steps", evenly(&those).unwrap_or(1))
+        }
         () if with < moments.len() && (with as f64) < all * NEARLY_ALL => {
             format!("{times} in {with} of {among}")
         }
@@ -116,6 +121,14 @@ mod tests {
         assert_eq!(of(&burst), "56 times in 8 of 56 steps");
         assert_eq!(of(&[1, 0, 0, 0, 1, 0, 0, 0]), "2 times in 8 steps");
         assert_eq!(of(&[0, 30, 0, 30]), "60 times in 2 of 4 steps");
+    }
+
+    #[test]
+    fn what_comes_evenly_is_told_with_its_period() {
+        let each = |n: u64| (0..100).map(|i| u64::from(i % n == n - 1)).collect::<Vec<u64>>();
+        assert_eq!(of(&each(20)), "every 20 steps");
+        assert_eq!(of(&each(2)), "every 2 steps");
+        assert_eq!(of(&each(50)), "2 times in 100 steps", "twice is not evenly");
     }
 
     #[test]

@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 
 use super::{
-    comm, cost, gpu_bound, inconclusive, memory_growth, mixed, no_work, out_of_memory, unlike, unrecorded,
-    Case, Elsewhere, ALL, GPU_BOUND_SHARE, MINOR_WIN, MODEL_ERROR, NAMED_WIN,
+    bucket_of, comm, cost, gpu_bound, inconclusive, memory_growth, mixed, no_work, out_of_memory, unlike,
+    unrecorded, Case, Elsewhere, ALL, GPU_BOUND_SHARE, MINOR_WIN, MODEL_ERROR, NAMED_WIN,
 };
 use crate::analysis::{share, Analysis, Bucket, Confidence, DeviceAnalysis, Finding, Tied, Verdict};
 use crate::replay::{Fix, Prepared};
@@ -16,6 +16,9 @@ use crate::run::{Run, NONE};
 const LEAST_PART: f64 = 0.1;
 /// Two causes are as good as each other if their wins differ by no more than this share of the larger.
 const TIE: f64 = 0.2;
+
+/// See [`uneven`].
+const MOST_IS_SELDOM: f64 = 0.5;
 
 /// The line promises what so many findings win at most.
 const PROMISED: usize = 2;
@@ -71,6 +74,7 @@ fn evaluate(case: &Case) -> Vec<Finding> {
         ALL.iter().filter_map(|c| c.evaluate).filter_map(|evaluate| evaluate(case)).collect();
     let mut known = HashMap::new();
     for f in &mut findings {
+        uneven(case, f);
         f.unrecorded_win = case.win_without_us(f, &mut known);
     }
     findings.sort_by(|x, y| y.unrecorded_win.total_cmp(&x.unrecorded_win).then(y.share.total_cmp(&x.share)));
@@ -81,6 +85,25 @@ fn evaluate(case: &Case) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// What comes a few times and irregularly is a cost of this run, and none of each step: nothing is
+/// predicted of a step where most of a finding's time is that.
+fn uneven(case: &Case, f: &mut Finding) {
+    let long = &case.analysis.steps.long;
+    let Some(bucket) = bucket_of(f.code).filter(|_| long.are_uneven()) else { return };
+    let there = case.analysis.counts.only(long.spans.iter().copied());
+    let slices = || case.device.slices.iter().filter(|s| s.bucket == bucket);
+    let all: u64 = slices().map(|s| case.analysis.counts.measure(s.span())).sum();
+    let seldom: u64 = slices().map(|s| there.measure(s.span())).sum();
+    if share(seldom, all) > MOST_IS_SELDOM {
+        (f.predicted_ns, f.error_ns) = (0.0, 0.0);
+        let steps = case.analysis.steps.steady().len();
+        f.text.push_str(&format!(
+            "; mostly in {} of {steps} steps, irregularly: no prediction for a step",
+            long.spans.len()
+        ));
+    }
 }
 
 fn abstain(a: &Analysis, why: String) -> Verdict {
@@ -101,6 +124,9 @@ fn decide(a: &Analysis, case: Option<&Case>, findings: &[Finding]) -> Verdict {
         return abstain(a, "no GPU operation was recorded".to_owned());
     };
     let mut verdict = named(a, case, findings);
+    if a.steps.has_no_usual_time() {
+        (verdict.step_ns, verdict.predicted_ns, verdict.error_ns) = (0.0, 0.0, 0.0);
+    }
     if a.steps.may_be_parts {
         verdict.confidence = Confidence::Low;
     } else if a.steps.are_few() {

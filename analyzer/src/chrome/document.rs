@@ -129,7 +129,7 @@ pub(crate) fn first_time(run: &Run, analysis: &Analysis) -> u64 {
     let marks = run.threads.iter().filter_map(|t| t.marks.first()).map(|m| m.span.start);
     let moments = run.threads.iter().filter_map(|t| t.moments.first()).map(|m| m.span.start);
     let waits = stream_waits(run).next().map(|w| w.span.start);
-    let steps = analysis.steps.steps.iter().map(|s| s.span.start);
+    let steps = analysis.steps.all().into_iter().map(|s| s.span.start);
     let idle = analysis.devices.iter().filter_map(|d| d.slices.first()).map(|s| s.start);
     let blind = analysis.blind.iter().map(|b| b.span.start);
     ops.chain(calls)
@@ -193,9 +193,11 @@ impl<W: Write> Document<'_, W> {
 
     fn steps(&mut self) -> Result<(), WriteError> {
         let mut lanes = Flat::default();
-        for step in &self.analysis.steps.steps {
+        let steps = &self.analysis.steps;
+        for step in steps.all() {
             let tid = self.tracks.steps.lane(lanes.place(step.span.start, step.span.end));
-            slices::step(&mut self.out, self.frame, tid, step)?;
+            let is_once = steps.once.iter().any(|s| s.span == step.span);
+            slices::step(&mut self.out, self.frame, tid, (&step, is_once))?;
         }
         for (thread, tracks) in self.run.threads.iter().zip(&self.tracks.threads) {
             for mark in &thread.marks {

@@ -277,17 +277,19 @@ pub(super) fn stream_wait<W: Write>(
     out.end()
 }
 
-/// A step.
+/// A step, and whether it is one in which something happened once.
 pub(super) fn step<W: Write>(
     out: &mut Output<W>,
     frame: Frame,
     tid: u32,
-    step: &Step,
+    (step, is_once): (&Step, bool),
 ) -> Result<(), WriteError> {
     frame.begin(out, tid, step.span.start, step.span.end);
     out.number(b",\"cat\":\"step\",\"name\":\"step ", u64::from(step.number));
     if step.warm_up {
         out.put(b" (warm-up)\",\"cname\":\"grey\"");
+    } else if is_once {
+        out.put(b" (once)\",\"cname\":\"grey\"");
     } else if step.odd {
         out.put(b" (odd)\",\"cname\":\"olive\"");
     } else {

@@ -87,7 +87,7 @@ impl Tracks {
         let mut numbers = Numbers { next: 1, pid };
         let several = run.devices.len() > 1;
         let mut steps = Flat::default();
-        for s in &analysis.steps.steps {
+        for s in analysis.steps.all() {
             steps.place(s.span.start, s.span.end);
         }
         let steps = numbers.track("steps".into(), steps.count());

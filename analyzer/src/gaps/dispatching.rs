@@ -11,10 +11,11 @@ use trace::event::sample::OUTER;
 
 use super::standing::{common, LEAST_SAMPLES};
 use crate::analysis::{Bucket, IdleSlice};
-use crate::run::{Run, Sample, Span, Thread};
+use crate::run::{Run, Sample, Thread};
 use crate::sites::dispatch::{Break, Dispatch, Way};
 use crate::sites::frames::Frames;
 use crate::sites::{Site, Sites};
+use crate::timeline::Observed;
 
 /// One look of the sampler at all threads takes less than this, ns: samples closer to each other show one moment. (H200: 50 to 80 µs
 /// a look with everything.)
@@ -66,13 +67,13 @@ impl Dispatched {
 }
 
 impl Dispatched {
-    /// Of the LAUNCH time of a device in `steady`.
-    pub fn new(run: &Run, slices: &[IdleSlice], steady: Span) -> Dispatched {
+    /// Of the LAUNCH time of a device in what counts.
+    pub fn new(run: &Run, slices: &[IdleSlice], counts: &Observed) -> Dispatched {
         if run.threads.iter().all(|t| t.samples.is_empty()) {
             return Dispatched::default();
         }
-        let late: Vec<&IdleSlice> =
-            slices.iter().filter(|s| s.bucket == Bucket::Launch && s.span().clip(steady).ns() > 0).collect();
+        let is_late = |s: &&IdleSlice| s.bucket == Bucket::Launch && counts.measure(s.span()) > 0;
+        let late: Vec<&IdleSlice> = slices.iter().filter(is_late).collect();
         let mut stacks: Vec<(u32, bool)> = Vec::new();
         for (t, thread) in run.threads.iter().enumerate() {
             let has_stacks = thread.samples.iter().any(|s| s.stack != 0);

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use crate::analysis::{Bucket, IdleSlice};
 use crate::run::{Range, RangeKind, Run, Sample, Span, Thread};
 use crate::sites::workers::{pins, Pinning};
+use crate::timeline::Observed;
 
 /// Ranges that begin so (any case) are a loader's: torch.profiler's own (`enumerate(DataLoader)#..`), Lightning's
 /// (`[pl][profile][_TrainingEpochLoop].train_dataloader_next`).
@@ -101,9 +102,9 @@ pub struct Pinned {
 }
 
 /// What those threads did in the INPUT time of a device.
-pub fn pinned(run: &Run, slices: &[IdleSlice], steady: Span) -> Pinned {
-    let idle: Vec<&IdleSlice> =
-        slices.iter().filter(|s| s.bucket == Bucket::Input && s.span().clip(steady).ns() > 0).collect();
+pub fn pinned(run: &Run, slices: &[IdleSlice], counts: &Observed) -> Pinned {
+    let waits = |s: &&IdleSlice| s.bucket == Bucket::Input && counts.measure(s.span()) > 0;
+    let idle: Vec<&IdleSlice> = slices.iter().filter(waits).collect();
     let mut known: HashMap<u32, Option<Pinning>> = HashMap::new();
     let mut found = Pinned::default();
     let waited = |s: &&Sample| {

@@ -20,6 +20,7 @@ use crate::sites::doing::{
 };
 use crate::sites::frames::Frames;
 use crate::sites::{Site, Sites};
+use crate::timeline::Observed;
 
 /// Fewer samples than this say nothing.
 pub const LEAST_SAMPLES: u32 = 5;
@@ -158,12 +159,12 @@ impl Standing {
         all
     }
 
-    /// The samples behind the device's idle time of one kind in `steady`.
-    pub fn stood(&self, run: &Run, slices: &[IdleSlice], bucket: Bucket, steady: Span) -> Stood {
+    /// The samples behind the device's idle time of one kind in what counts.
+    pub fn stood(&self, run: &Run, slices: &[IdleSlice], bucket: Bucket, counts: &Observed) -> Stood {
         if self.placed.is_empty() {
             return Stood::default();
         }
-        let idle = slices.iter().filter(|s| s.bucket == bucket && s.span().clip(steady).ns() > 0);
+        let idle = slices.iter().filter(|s| s.bucket == bucket && counts.measure(s.span()) > 0);
         let late: HashSet<u32> = idle.filter_map(IdleSlice::call).collect();
         let samples: Vec<(Doing, usize, &Sample)> = self
             .placed

@@ -191,6 +191,9 @@ fn steps(out: &mut Page, o: &Overview<'_>, a: &Analysis) {
         let _ = write!(text, "; {why}");
     }
     out.sentence("", &text);
+    for once in &a.once {
+        out.sentence("  ", &format!("once, in no share: {}", once.words()));
+    }
     out.text.push('\n');
 }
 

@@ -4,14 +4,15 @@
 //! `marks.rs` reads marks and ranges, `behind.rs` says when they begin on the GPU, `sequence.rs` makes the sequence of
 //! launches, `period.rs` finds the period in it, `cut.rs` cuts it into steps, `parts.rs` doubts
 //! them, `drains.rs` takes the stretches between synchronizes where the period is but a tile.
-//! `few.rs`: other tools' traces of no more than two steps. Here: the choice between them, warm-up,
-//! step times. Not here: what a step's time was spent on.
+//! `few.rs`: other tools' traces of no more than two steps; `once.rs`: steps in which something
+//! happened once. Here: the choice between them, warm-up, step times. Not here: what a step's time was spent on.
 
 mod behind;
 mod cut;
 mod drains;
 mod few;
 pub mod marks;
+pub(crate) mod once;
 mod parts;
 pub mod period;
 pub mod sequence;
@@ -71,6 +72,7 @@ pub fn find(run: &Run, kernels: &KernelTable, valid: Span) -> Steps {
     // of one or two steps nobody can say
     if !steps.are_few() {
         leave_warm_up_out(&mut steps);
+        once::take_out(&mut steps);
     }
     measure(&mut steps);
     match run.foreign {

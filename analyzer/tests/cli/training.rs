@@ -20,8 +20,9 @@ pub(crate) struct Shape {
     pub(crate) steps: u32,
     /// Of [`HOST`].
     pub(crate) host_percent: u64,
-    /// The last step only.
+    /// The last step only, or three more.
     pub(crate) pause: u64,
+    pub(crate) pauses_often: bool,
     pub(crate) layers: usize,
     /// An activation of its own in every layer.
     pub(crate) extra_kernels: bool,
@@ -47,6 +48,7 @@ impl Default for Shape {
             steps: 60,
             host_percent: 100,
             pause: 0,
+            pauses_often: false,
             layers: 3,
             extra_kernels: false,
             marks: true,
@@ -88,7 +90,7 @@ pub(crate) fn training(shape: Shape) -> Vec<u8> {
             host *= 2;
         }
         p.think(host);
-        if step + 1 == shape.steps {
+        if step + 1 == shape.steps || shape.pauses_often && [11, 18, 40].contains(&step) {
             p.t += shape.pause;
         }
         if shape.marks {
