@@ -12,6 +12,7 @@ use trace::Loss;
 
 use crate::gaps::dispatching::Dispatched;
 use crate::gaps::standing::Stood;
+use crate::pauses::Pauses;
 use crate::run::{Blind, Span};
 use crate::sites::Site;
 use crate::timeline::Observed;
@@ -285,6 +286,8 @@ pub struct Analysis {
     pub events: u64,
     /// What happened once or twice, by time: in no share of the verdict, and no cost of each step.
     pub once: Vec<Once>,
+    /// Pauses between windows.
+    pub pauses: Option<Pauses>,
     /// What was seen of the run.
     pub coverage: Coverage,
     /// What recording cost.

@@ -15,7 +15,7 @@ use crate::known::complete_to;
 use crate::replay::Prepared;
 use crate::run::{Blind, Call, Device, Run, Span};
 use crate::timeline::Observed;
-use crate::{causes, once, replay, steps, unanswered};
+use crate::{causes, once, pauses, replay, steps, unanswered};
 
 /// Analyses a run. Never fails: what cannot be said is INCONCLUSIVE with its reason.
 /// O(n log n) in events; about 100 bytes an event of memory besides the run, most of it given back before it returns.
@@ -90,6 +90,7 @@ pub fn analyze_by(run: &Run, deadline: Option<Instant>) -> Analysis {
     causes::judge(run, &mut a, &prepared);
     show_what_the_host_does(&mut a);
     a.once = once::told(run, &a, &collectives);
+    a.pauses = pauses::of(run);
     a
 }
 

@@ -59,6 +59,7 @@ pub mod merge;
 mod once;
 #[cfg(feature = "cli")]
 pub mod overview;
+pub mod pauses;
 #[cfg(feature = "cli")]
 pub mod phases;
 pub mod plural;

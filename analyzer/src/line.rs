@@ -146,6 +146,9 @@ pub(crate) fn finding(a: &Analysis, v: &Verdict) -> String {
     for (i, once) in told.enumerate() {
         let _ = write!(out, "{} {}", if i == 0 { "; once" } else { "; and" }, once.words());
     }
+    if let Some(pauses) = &a.pauses {
+        let _ = write!(out, "; between windows {}", pauses.words());
+    }
     out
 }
 
@@ -297,7 +300,7 @@ pub(crate) fn cost(c: &Cost) -> String {
 /// What was asked for to keep the cost low, or to see a hang, and could not be had; empty where nothing was.
 fn not_possible(run: &Run) -> String {
     let names = [(define::WINDOWS, "no windows"), (define::FLIGHT, "no flight recorder")];
-    let parts = [define::UNSEEN, define::NO_STEPS].into_iter().filter_map(|value| {
+    let parts = [define::ENDED, define::UNSEEN, define::NO_STEPS].into_iter().filter_map(|value| {
         // (the last word counts: it may be told otherwise later)
         let has =
             |key| run.definitions.attributes().filter(|a| a.0 == key).last().is_some_and(|a| a.1 == value);

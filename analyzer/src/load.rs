@@ -12,6 +12,7 @@ use trace::reader::Track;
 use trace::{Event, Kind, Recording, Source};
 
 use crate::array_waits;
+use crate::pauses;
 use crate::run::{
     Blind, Call, Child, ChildSample, Device, LoadError, LossMark, Mark, Op, Range, RangeKind, Reading, Run,
     Sample, Span, Stream, SyncRecord, Thread, CLOCK_SLACK_NS, MAX_TIME, NONE,
@@ -406,6 +407,7 @@ pub(crate) fn finish(run: &mut Run) {
     run.readings.sort_by_key(|r| r.span);
     run.blind.sort_by_key(|b| b.span);
     run.loss_marks.sort_by_key(|m| m.span);
+    pauses::set_apart(run);
     join(run);
     if !run.foreign {
         settling::mark(run);

@@ -9,6 +9,7 @@ use trace::{Header, Loss, Total};
 
 use crate::analysis::{Analysis, Bucket, Buckets, DeviceAnalysis, Finding, Once, OncePlace};
 use crate::chrome::Written;
+use crate::pauses::Pauses;
 use crate::run::{Run, NONE};
 use crate::sites::Site;
 
@@ -36,6 +37,7 @@ pub fn summary(run: &Run, analysis: &Analysis, around: &Around<'_>) -> Value {
         "findings": analysis.findings.iter().map(|f| finding(run, f)).collect::<Vec<_>>(),
         "steps": steps(analysis),
         "once": analysis.once.iter().map(once).collect::<Vec<_>>(),
+        "pauses": analysis.pauses.as_ref().map(pauses),
         "devices": analysis.devices.iter().enumerate().map(|(i, d)| device(run, i, d)).collect::<Vec<_>>(),
         "worst_device": analysis.worst.and_then(|i| analysis.devices.get(i)).map(|d| d.ordinal),
         "losses": losses(run, analysis),
@@ -193,6 +195,19 @@ fn once(once: &Once) -> Value {
         "ns": once.ns,
         "bucket": once.bucket.key(),
         "site": once.site.as_ref().map(site),
+    })
+}
+
+/// Pauses between windows, in no share.
+fn pauses(p: &Pauses) -> Value {
+    json!({
+        "count": p.count,
+        "ns": p.ns,
+        "usual_ns": p.usual_ns,
+        "every_ns": p.every_ns,
+        "share": p.share,
+        "doing": p.doing.map(|d| d.words()),
+        "site": p.site.as_ref().map(site),
     })
 }
 

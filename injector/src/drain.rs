@@ -194,7 +194,8 @@ impl Recorder {
             }
         }
         self.front.settle(now, &mut self.decoder.first_op, &mut self.store);
-        self.decoder.sampled.round(&mut self.store, &self.capture, self.decoder.devices);
+        let wanted = (&self.capture, &mut self.windows.pauses);
+        self.decoder.sampled.round(&mut self.store, wanted, self.decoder.devices);
         if let Some((from, to)) = stopped::take() {
             self.unobserved(from, to, Unobserved::Stopped);
         }

@@ -49,6 +49,8 @@ pub const WINDOWS: &str = "windows";
 pub const FLIGHT: &str = "flight";
 /// Value of [`WINDOWS`] and [`FLIGHT`]: neither was possible.
 pub const UNSEEN: &str = "none: launches are not seen without CUPTI";
+/// Value of [`WINDOWS`]: as [`UNSEEN`], and the run went on for longer than is recorded of it.
+pub const ENDED: &str = "none: recording ended for good, launches are not seen without CUPTI";
 /// Value of [`WINDOWS`] and [`FLIGHT`]: they go by steps, and nothing told them.
 pub const NO_STEPS: &str = "none: no steps are known";
 /// The attribute that names the job, as the batch system or launcher numbers it.

@@ -8,7 +8,7 @@ use serde_json::{json, Map, Value};
 use trace::event::Gauge;
 use trace::{Header, Loss, Total};
 
-use crate::run::{Run, Thread, Uncalled};
+use crate::run::{Run, Sample, Thread, Uncalled};
 use crate::sites::DIRECTORY;
 
 /// Key of the object.
@@ -26,13 +26,20 @@ fn newest<T>(list: &[T]) -> &[T] {
     list.get(list.len().saturating_sub(MOST_SAMPLES)..).unwrap_or(&[])
 }
 
+/// Those of a thread, in windows and between them.
+fn samples(t: &Thread) -> Vec<Sample> {
+    let mut all = [newest(&t.samples), newest(&t.between)].concat();
+    all.sort_by_key(|s| s.span);
+    newest(&all).to_vec()
+}
+
 /// What the host side knows (1.2 of the recording's format): stacks of calls and samples, samples, children and where they stood, gauges. Nothing
 /// of it where the recording has nothing of it.
 fn host(run: &Run, out: &mut Map<String, Value>) {
     let mut used: BTreeSet<u32> = BTreeSet::new();
     for t in &run.threads {
         used.extend(t.calls.iter().map(|c| c.site));
-        used.extend(newest(&t.samples).iter().map(|s| s.stack));
+        used.extend(samples(t).iter().map(|s| s.stack));
     }
     used.extend(newest(&run.child_samples).iter().map(|s| s.stack));
     used.remove(&0);
@@ -52,7 +59,7 @@ fn host(run: &Run, out: &mut Map<String, Value>) {
             let call = s.syscall.map_or(0, |n| u64::from(n) + 1);
             json!([s.span.start, s.span.end, s.stack, call, s.on_cpu, s.run_queue, s.bits])
         };
-        let list: Vec<Value> = newest(&t.samples).iter().map(sample).collect();
+        let list: Vec<Value> = samples(t).iter().map(sample).collect();
         (!list.is_empty()).then(|| json!([t.tid, text(t.name), list]))
     };
     put("samples", run.threads.iter().filter_map(of).collect());

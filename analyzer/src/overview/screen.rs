@@ -194,6 +194,9 @@ fn steps(out: &mut Page, o: &Overview<'_>, a: &Analysis) {
     for once in &a.once {
         out.sentence("  ", &format!("once, in no share: {}", once.words()));
     }
+    if let Some(pauses) = &a.pauses {
+        out.sentence("  ", &format!("between windows, in no share: {}", pauses.words()));
+    }
     out.text.push('\n');
 }
 

@@ -155,6 +155,8 @@ pub struct Thread {
     pub marks: Vec<Mark>,
     /// By start.
     pub samples: Vec<Sample>,
+    /// Samples of pauses between windows, by start ([`crate::pauses`]).
+    pub between: Vec<Sample>,
 }
 
 /// The next one of a name is looked for among so many ranges behind it: a damaged trace has as many open ones as ranges.

@@ -15,6 +15,7 @@ use super::code::Text;
 use crate::losses;
 use crate::program::Capture;
 use crate::store::Store;
+use crate::windows::Pauses;
 
 /// What waits for the drain thread at most: 16 threads at 100 Hz for two seconds.
 const MOST: usize = 4096;
@@ -41,6 +42,7 @@ pub(super) enum Item {
 static QUEUE: Mutex<Vec<Item>> = Mutex::new(Vec::new());
 static CALLERS: Mutex<[(u32, u64); THREADS]> = Mutex::new([(0, 0); THREADS]);
 static WANTED: AtomicBool = AtomicBool::new(false);
+static PAUSE: AtomicU64 = AtomicU64::new(0);
 static DEVICES: AtomicU64 = AtomicU64::new(0);
 
 /// Hands `item` over; `false`: the queue is full, it is lost and counted.
@@ -59,9 +61,14 @@ pub(super) fn callers() -> [(u32, u64); THREADS] {
     *CALLERS.lock()
 }
 
-/// Does the program want anything recorded now?
+/// Is anything wanted now: the program's recording, or what it does in a pause?
 pub(super) fn is_wanted() -> bool {
     WANTED.load(Ordering::Relaxed)
+}
+
+/// Since when a step does not come that nobody records, ns; 0: there is no such pause.
+pub(super) fn pause() -> u64 {
+    PAUSE.load(Ordering::Relaxed)
 }
 
 /// Devices that work was seen on, one bit each.
@@ -98,13 +105,20 @@ impl Taker {
     }
 
     /// Once a round: says what is known, takes what waits.
-    pub(crate) fn round(&mut self, store: &mut Store, capture: &Capture, devices: u64) {
+    pub(crate) fn round(
+        &mut self,
+        store: &mut Store,
+        (capture, pauses): (&Capture, &mut Pauses),
+        devices: u64,
+    ) {
         *CALLERS.lock() = self.callers;
-        WANTED.store(capture.is_on(), Ordering::Relaxed);
+        let pause = pauses.on_since();
+        PAUSE.store(pause.unwrap_or(0), Ordering::Relaxed);
+        WANTED.store(capture.is_on() || pause.is_some(), Ordering::Relaxed);
         DEVICES.store(devices, Ordering::Relaxed);
         let items = std::mem::take(&mut *QUEUE.lock());
         for item in items {
-            self.take(item, store, capture);
+            self.take(item, store, (capture, pauses));
         }
     }
 
@@ -113,11 +127,11 @@ impl Taker {
         (number as usize).checked_sub(1).and_then(|n| self.stacks.get(n)).copied().unwrap_or(0)
     }
 
-    fn take(&mut self, item: Item, store: &mut Store, capture: &Capture) {
+    fn take(&mut self, item: Item, store: &mut Store, (capture, pauses): (&Capture, &mut Pauses)) {
         match item {
             Item::Sample(tid, mut e) => {
                 e.a = self.stack(e.a);
-                if capture.covers(e.start) {
+                if capture.covers(e.start) || pauses.takes(&mut e) {
                     store.add(TrackInfo::Thread { tid, name: 0 }, &e);
                 }
             }

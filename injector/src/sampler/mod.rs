@@ -9,7 +9,8 @@
 //! memory is read through the kernel. A thread that did not run since the look before is not read again: what it is
 //! in cannot have changed. Where nobody calls CUDA it looks more rarely. Above 1 % of a CPU it halves its rate.
 //!
-//! Never in a forked child (its thread is not there), nothing while the program wants nothing recorded.
+//! Never in a forked child (its thread is not there), nothing while the program wants nothing recorded, and between
+//! windows only while a step does not come (`windows/pauses.rs`).
 
 mod cgroup;
 mod child_waits;
@@ -186,7 +187,7 @@ impl Sampler {
         }
         let cpu = clock::thread_cpu();
         CPU.set(cpu);
-        let newest = callers.iter().map(|c| c.1).max().unwrap_or(0);
+        let newest = callers.iter().map(|c| c.1).fold(handover::pause(), u64::max);
         let quiet = QUIET.iter().find(|q| now.saturating_sub(newest) > q.0).map_or(0, |q| q.1);
         (self.period << self.halved).max(quiet)
     }

@@ -35,6 +35,9 @@ const STEADY_STEPS: u64 = 20;
 /// For seconds of them it goes on until so many times as much is spent.
 const WAITS: f64 = 1.5;
 const LONGEST_FIRST: f64 = 60e9;
+/// Where no moment is known at which CUPTI may be switched, recording goes on for so many times
+/// what is free: a minute.
+const UNSWITCHED: f64 = 30.0;
 
 /// Where kernels run for so much of the time, and recorded steps are no longer than this, the GPU
 /// is the limit: what stays of CUPTI on launches costs nothing.
@@ -200,6 +203,11 @@ impl Budget {
             || self.open.time_ns >= LONGEST_FIRST
     }
 
+    /// Has everything been recorded for as long as it is where CUPTI cannot be switched?
+    pub(super) fn is_over(&self, now: u64, share: f64) -> bool {
+        self.open.time_ns >= UNSWITCHED * self.free_ns && self.is_spent(now, share)
+    }
+
     /// Shares of the program's time.
     pub(super) fn costs(&self) -> Costs {
         let Open { time_ns, launches, nodes, steps_ns, kernel_ns, .. } = self.open;
@@ -272,6 +280,16 @@ mod tests {
             assert_eq!(spent_after(Budget::new(0, 2 * SECOND), a_second), Some(7));
         }
         assert_eq!(spent_after(Budget::new(0, 2 * SECOND), 0), None, "nothing is launched");
+    }
+
+    #[test]
+    fn where_cupti_cannot_be_switched_recording_is_over_after_a_minute_of_work() {
+        let mut budget = Budget::new(0, 2 * SECOND);
+        let over = (1..3600).find(|s| {
+            budget.look(s * SECOND, Some(true), spent(500 * s), 0);
+            budget.is_over(s * SECOND, 0.005)
+        });
+        assert_eq!(over, Some(60));
     }
 
     #[test]

@@ -17,6 +17,7 @@
 //! | `sync_clock`, `waits` | synchronizing calls and the time in them, counted without CUPTI, and where they come from |
 //! | `between` | what is known of the time between windows |
 //! | `watch`, `alarm` | steps that have become slow, or do not come |
+//! | `pauses` | where the program stands while a step does not come, by the sampler alone |
 //! | `told` | which windows there were, and why there are none, in words |
 //! | here | opening and closing, on the drain thread |
 
@@ -28,6 +29,7 @@ mod driver;
 pub(crate) mod gate;
 pub(crate) mod linked_in;
 mod measured;
+mod pauses;
 mod plan;
 mod runtime;
 mod seats;
@@ -45,6 +47,7 @@ use trace::{total, Total};
 
 pub(crate) use alarm::Reason;
 pub(crate) use budget::{launch_ns, Spent};
+pub(crate) use pauses::Pauses;
 pub(crate) use plan::WINDOW_NS;
 pub(crate) use step_clock::on_mark;
 pub(crate) use sync_clock::UnderWay;
@@ -125,6 +128,9 @@ pub(crate) struct Windows {
     compared: gate::Launches,
     /// What rang where a window would leave more behind than the budget allows: is it worth it?
     doubt: Option<alarm::Doubt>,
+    /// No moment is known at which CUPTI may be switched, and enough is recorded: there is no more.
+    has_ended: bool,
+    pub(crate) pauses: Pauses,
 }
 
 /// A window that was asked for.
@@ -174,6 +180,8 @@ impl Windows {
             alarms: 0,
             compared: gate::Launches::default(),
             doubt: None,
+            has_ended: false,
+            pauses: Pauses::default(),
         }
     }
 
@@ -191,14 +199,25 @@ impl Windows {
         if self.phase != Phase::Open {
             self.between.count(now, false, around.store);
         }
-        let wanted = self.is_wanted(now) || around.capture.is_the_programs() || program::is_forced(now);
+        match around.capture.off_since().filter(|_| self.phase == Phase::Closed) {
+            Some(since) => {
+                self.pauses.look(now, since, (step_clock::last_step_at(), self.watch.usual_step()))
+            }
+            None => self.pauses.end(now),
+        }
+        let is_asked = around.capture.is_the_programs() || program::is_forced(now);
+        let wanted = !self.has_ended && (self.is_wanted(now) || is_asked);
         match self.phase {
             Phase::Open if !wanted => {
                 around.capture.window(false, now, around.store);
                 around.front.cut(now);
                 self.between.begin(now);
                 let for_graphs = self.budget.has_graphs();
-                flush::ask_switch(if for_graphs { Switch::OffForGraphs } else { Switch::Off });
+                flush::ask_switch(match () {
+                    () if self.has_ended => Switch::OffForGood,
+                    () if for_graphs => Switch::OffForGraphs,
+                    () => Switch::Off,
+                });
                 if for_graphs {
                     self.budget.reopened();
                 }
@@ -323,6 +342,9 @@ impl Windows {
         let Wish::Budget(share) = self.wish else { return };
         if !around.capture.is_the_programs() {
             self.plan(now, share, has_steps, step_ns);
+            self.has_ended |= self.phase == Phase::Open
+                && self.budget.is_over(now, share)
+                && gate::are_unseen(&launches(around.totals));
         }
     }
 

@@ -72,7 +72,8 @@ impl Windows {
         }
         if let Some(text) = self.describe(now, unseen) {
             store.attribute(define::WINDOWS, &text);
-            if let Some((key, value)) = self.budget.describe().filter(|_| text != define::UNSEEN) {
+            let has_windows = ![define::UNSEEN, define::ENDED].contains(&text.as_str());
+            if let Some((key, value)) = self.budget.describe().filter(|_| has_windows) {
                 store.attribute(key, &value);
             }
         }
@@ -127,6 +128,9 @@ impl Windows {
     fn describe(&self, now: u64, unseen: bool) -> Option<String> {
         if self.wish == Wish::All {
             return None;
+        }
+        if self.has_ended {
+            return Some(define::ENDED.to_owned());
         }
         if unseen {
             return self.is_needed(now).then(|| define::UNSEEN.to_owned());

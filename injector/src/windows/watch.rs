@@ -57,6 +57,11 @@ impl Watch {
         self.in_sync = sync_clock::longest(now);
     }
 
+    /// How long a step takes, ns; 0: not known.
+    pub(super) fn usual_step(&self) -> u64 {
+        self.step_ns
+    }
+
     /// Is there a reason for an alarm, now, and which? The flight recorder is told.
     pub(super) fn alarm(
         &mut self,

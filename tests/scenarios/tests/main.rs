@@ -38,6 +38,7 @@ mod nvtx;
 mod odd_ends;
 mod out_of_memory;
 mod panics;
+mod pauses;
 mod places;
 mod preloads;
 mod promises;

@@ -3,7 +3,7 @@
 //! been seen, and is never idle; the budget is kept; slow steps open a window; CUDA graphs and other clients of CUPTI go on as
 //! without us while windows open and close.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
 
 use gapprobe_scenarios::built::{root, triton_launcher};
@@ -118,6 +118,7 @@ fn ranks_record_the_same_steps_without_a_word_between_them() {
     let [a, b] = [("0", "500"), ("1", "800")].map(|(rank, host)| {
         let run = steps(&["10000", "6", host, "u"])
             .env("GAPPROBE_WINDOW", "64/512")
+            .env("GAPPROBE_SLOW_STEP", "0")
             .env("RANK", rank)
             .env("WORLD_SIZE", "2")
             .run();
@@ -290,6 +291,25 @@ fn where_launches_are_not_seen_all_is_recorded_and_the_line_says_so() {
     for run in [driver("400", &[]), driver("20", &[("GAPPROBE_WINDOW", "2/20")])] {
         assert!(run.stderr.contains(", cost ") && !run.stderr.contains(why), "{}", run.stderr);
     }
+}
+
+/// Of a run that goes on for hours a minute is recorded (here: three seconds), and no more.
+#[test]
+fn where_launches_are_not_seen_recording_ends_for_good() {
+    let victim = Victim::ours("13.0", &["unseen", "25000", "0", "4", "u"]);
+    let run = victim.env("GAPPROBE_TEST_FREE_MS", "100").run();
+    let recorded = fine(&run);
+    let [off] = &recorded.off()[..] else { panic!("{:?}, {}", recorded.off(), run.stderr) };
+    let truth = run.truth();
+    let first = truth.kernels().map(|k| k.start).min().expect("kernels");
+    let ran = (off.start - first) as f64 / 1e9;
+    assert!((2.5..6.0).contains(&ran), "recorded for {ran:.1} s: {}", run.stderr);
+    let ops: HashSet<u32> = recorded.kernels().iter().map(|(_, e)| e.correlation).collect();
+    let before = truth.kernels().filter(|k| k.end < off.start);
+    assert_eq!(before.filter(|k| !ops.contains(&k.correlation)).count(), 0, "{}", run.stderr);
+    assert!(truth.kernels().filter(|k| k.start > off.start).count() > 1000, "{}", run.stderr);
+    let why = "(no windows: recording ended for good, launches are not seen without CUPTI)";
+    assert!(run.stderr.contains(why), "{}", run.stderr);
 }
 
 #[test]

@@ -50,6 +50,7 @@ pub(crate) fn submit(handle: usize, work: &Work) -> Result<Option<Placed>, i32> 
 /// Launches an executable graph (an index) on a stream.
 pub(crate) fn launch_graph(exec: usize, handle: usize) -> Result<(), i32> {
     let nodes = gpu().execs[exec].nodes.len() as u64;
+    activity::expect_kernel();
     clock::spin_until(clock::now() + settings().graph_launch_ns + nodes * settings().graph_node_ns);
     let (_issuing, (nodes, whole)) = when_room(handle, |gpu, stream, now| {
         (Issuing::begin(), gpu.play(exec, stream, clock::now().max(now)))

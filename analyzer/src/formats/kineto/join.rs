@@ -15,6 +15,7 @@ use super::Kineto;
 use crate::formats::assemble::{Assembly, ForeignCall, ForeignOp, Named};
 use crate::formats::python::{self, Written};
 use crate::formats::ReadError;
+use crate::pauses;
 use crate::run::{Blind, Mark, Range, Recorder, Span, MAX_TIME};
 
 /// Times this far from the middle of the trace, and operations this long, are damage: 30 days, ns.
@@ -201,6 +202,7 @@ pub(super) fn join(mut parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadErro
         }
         run.header.valid_from = run.header.valid_from.max(from);
         run.threads.iter_mut().for_each(|t| t.samples.retain(|s| s.span.end >= from));
+        pauses::set_apart(&mut run);
     }
     let h = &mut run.header;
     // what the trace's clock showed at `start_monotonic`

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// WARM
+//! Pauses between windows: a step that does not come (a checkpoint, a collection, a stall). Nothing
+//! of CUPTI is on then, and none is needed: the sampler looks where the program stands meanwhile.
+
+use trace::event::Event;
+
+/// A step that has not come for so many usual ones, and so long, ns, is a pause: a look that finds
+/// it within the next 50 ms sees what most of it is.
+const OVERDUE: (u64, u64) = (3, 100_000_000);
+/// So many samples of a pause are kept, then one in so many: what goes on for hours is told by few.
+const OF_ONE: u32 = 200;
+const THEN_ONE_IN: u32 = 4;
+/// ... and so many of all of them: 1 MB.
+const OF_ALL: u32 = 16_384;
+
+/// The latest pause, and how much was told of all.
+#[derive(Default)]
+pub(crate) struct Pauses {
+    /// From the step that lasts to the next, ns; 0: none yet.
+    since: u64,
+    until: u64,
+    /// Samples in it, and samples kept of all.
+    seen: u32,
+    kept: u32,
+}
+
+impl Pauses {
+    /// Once a round while nothing is recorded. `since`: from when on nothing is; `step`: when the
+    /// last step began (0: not known), and how long one takes, ns.
+    pub(super) fn look(&mut self, now: u64, since: u64, (began, usual): (u64, u64)) {
+        let is_overdue = began > 0
+            && usual > 0
+            && now.saturating_sub(began) >= OVERDUE.1.max(usual.saturating_mul(OVERDUE.0));
+        if is_overdue && self.since != began.max(since) {
+            *self = Pauses { since: began.max(since), until: u64::MAX, seen: 0, kept: self.kept };
+        } else if !is_overdue {
+            self.end(now);
+        }
+    }
+
+    /// Steps come again, or everything is recorded.
+    pub(super) fn end(&mut self, now: u64) {
+        self.until = self.until.min(now);
+    }
+
+    /// Since when there is one, ns, while there is.
+    pub(crate) fn on_since(&self) -> Option<u64> {
+        (self.until == u64::MAX).then_some(self.since)
+    }
+
+    /// Is this sample to be kept? The first one of a pause stands for the time before it, too.
+    pub(crate) fn takes(&mut self, sample: &mut Event) -> bool {
+        if sample.start < self.since || sample.end > self.until || self.kept >= OF_ALL {
+            return false;
+        }
+        self.seen = self.seen.saturating_add(1);
+        if self.seen > OF_ONE && self.seen % THEN_ONE_IN != 0 {
+            return false;
+        }
+        if self.seen == 1 {
+            sample.start = self.since;
+        }
+        self.kept += 1;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trace::event::Kind;
+
+    const MS: u64 = 1_000_000;
+
+    fn sample(from: u64, to: u64) -> Event {
+        Event::new(Kind::Sample, from * MS, to * MS)
+    }
+
+    #[test]
+    fn a_step_that_does_not_come_is_a_pause_until_the_next_one() {
+        let mut pauses = Pauses::default();
+        pauses.look(1_050 * MS, 500 * MS, (1_000 * MS, 10 * MS));
+        assert_eq!(pauses.on_since(), None);
+        pauses.look(1_100 * MS, 500 * MS, (1_000 * MS, 10 * MS));
+        assert!(pauses.on_since().is_some());
+        assert!(!pauses.takes(&mut sample(990, 1_010)), "before it");
+        let mut first = sample(1_110, 1_120);
+        assert!(pauses.takes(&mut first));
+        assert_eq!(first.start, 1_000 * MS, "stands for what was not looked at, too");
+        let mut next = sample(1_120, 1_130);
+        assert!(pauses.takes(&mut next) && next.start == 1_120 * MS);
+        pauses.look(1_500 * MS, 500 * MS, (1_490 * MS, 10 * MS));
+        assert_eq!(pauses.on_since(), None);
+        assert!(pauses.takes(&mut sample(1_480, 1_490)), "it was on its way");
+        assert!(!pauses.takes(&mut sample(1_490, 1_510)), "steps come again");
+    }
+
+    #[test]
+    fn slow_steps_are_none_and_nor_is_anything_where_no_steps_are_known() {
+        let mut pauses = Pauses::default();
+        pauses.look(2_400 * MS, 0, (2_000 * MS, 200 * MS));
+        assert_eq!(pauses.on_since(), None, "two usual steps");
+        pauses.look(2_600 * MS, 0, (2_000 * MS, 200 * MS));
+        assert!(pauses.on_since().is_some());
+        let mut unknown = Pauses::default();
+        unknown.look(9_000 * MS, 0, (0, 0));
+        assert_eq!(unknown.on_since(), None);
+    }
+
+    #[test]
+    fn what_goes_on_for_hours_is_told_by_few() {
+        let mut pauses = Pauses::default();
+        pauses.look(1_100 * MS, 0, (1_000 * MS, 10 * MS));
+        let hour = (0..360_000u64).map(|n| sample(1_100 + 10 * n, 1_110 + 10 * n));
+        let kept = hour.filter(|s| pauses.takes(&mut s.clone())).count();
+        assert_eq!(kept, OF_ALL as usize);
+    }
+}
