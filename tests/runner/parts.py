@@ -105,10 +105,12 @@ def chaos(part):
         return
     code, output = part.run("cargo", "test", "--quiet", "--workspace", "--bench", "chaos", "--", "short", environment=shipped, log=False)
     runs = re.findall(r"^all +(\d+) +(\d+)$", output, re.M)
-    part.unsteady += re.findall(r"^UNSTEADY: (chaos seed \d+)", output, re.M)
+    unsteady = re.findall(r"^UNSTEADY: (chaos seed \d+)", output, re.M)
+    part.unsteady += unsteady
     failed = len(re.findall(r"^FAILED: ", output, re.M))
-    if code or not runs:
+    if code or not runs or unsteady:
         print("\n".join(output.splitlines()[-120:]), flush=True)
+    if code or not runs:
         part.fail(f"exit {code}", max(failed, 1))
     part.ok(int(runs[-1][0]) - failed if runs else 0)
 
@@ -151,9 +153,9 @@ PARTS = {row.function.__name__: row for row in (
     Row(pythons, "rest", 300, ["cpythons"]),
     Row(chaos, "rest", 600, ["compilers"]),
     Row(loom, "rest", 600, ["compilers"]),
-    Row(sanitizers, "rest", 600, ["compilers"]),
+    Row(sanitizers, "rest", 900, ["compilers"]),
     Row(sanitized, "rest", 900, ["compilers", "cpythons"]),
-    Row(fuzz, "rest", 600, ["compilers"]),
+    Row(fuzz, "rest", 900, ["compilers"]),
 )}
 
 
