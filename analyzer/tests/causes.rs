@@ -19,6 +19,8 @@ mod casts;
 mod copy;
 #[path = "causes/cost.rs"]
 mod cost;
+#[path = "causes/cpus.rs"]
+mod cpus;
 #[path = "causes/device.rs"]
 mod device;
 #[path = "causes/gil.rs"]

@@ -37,6 +37,11 @@ pub struct KernelInfo {
 
 /// The attribute that says in which directory the program was started: relative paths of code count from there.
 pub const DIRECTORY: &str = "cwd";
+/// The attribute that says how many CPUs the process may run on, by its affinity.
+pub const CPUS: &str = "host.cpus";
+/// The attribute that says how many CPUs the tightest quota of its control groups allows: "1.50".
+/// Absent where there is none.
+pub const CPU_QUOTA: &str = "host.cgroup_cpus";
 /// Key of a recording's attribute: which job it is a start of (program, arguments, directory, rank), 16 hexadecimal digits.
 pub const START: &str = "start";
 

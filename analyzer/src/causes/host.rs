@@ -27,10 +27,8 @@
 //! Have the next batch ready before it is needed (more DataLoader workers, `prefetch_factor`, pinned memory), move
 //! logging and checkpoints to a thread, take work out of the loop between steps.
 
-use trace::event::Gauge;
-
 use super::host_parts::{parts, Part};
-use super::input::busy_children;
+use super::workers::{busy_children, say_children};
 use super::{compile, file_io, gc, gil, lock, logging, native_cpu, network, sleep, starved, Case};
 use crate::analysis::{Bucket, Confidence, Finding};
 use crate::gaps::standing::{Stood, LEAST_SAMPLES};
@@ -102,7 +100,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let (mut f, longest) = stretches(case, (CODE, NAME))?;
     f.fix = "have the next input ready in time, move logging and checkpoints off the launching thread";
     let stood = &case.device.host;
-    let parts = parts(stood, f.win);
+    let parts = parts(case, f.win);
     let own = parts.iter().find(|p| p.code.is_none());
     if let Some(own) = own {
         let whole = f;
@@ -198,9 +196,7 @@ pub(super) fn of_kind(
     cause: (&'static str, &'static str),
     fix: &'static str,
 ) -> Option<Finding> {
-    let of = |win: f64| -> Option<Part> {
-        parts(&case.device.host, win).into_iter().find(|p| p.code == Some(cause.0))
-    };
+    let of = |win: f64| -> Option<Part> { parts(case, win).into_iter().find(|p| p.code == Some(cause.0)) };
     of(1.0)?; // whatever it wins; what it wins takes a replay
     let (all, longest) = stretches(case, cause)?;
     let part = of(all.win)?;
@@ -215,10 +211,6 @@ pub(super) fn of_kind(
     told_by(case, &mut f, part.doing);
     match part.doing {
         Doing::WaitsForGil => place_holder(case, &mut f),
-        Doing::Starves => {
-            f.text.push_str(&throttled(case));
-            place(case, &mut f, Some(part.doing));
-        }
         Doing::Waits => {
             f.text.push_str(&meanwhile(&case.device.host));
             place(case, &mut f, Some(part.doing));
@@ -297,7 +289,7 @@ fn child_computes(case: &Case) -> Option<String> {
     match busy_children(case) {
         0 => None,
         1 => Some("a child process computes".to_owned()),
-        n => Some(format!("{n} child processes compute")),
+        n => Some(format!("{} compute", say_children(n as u64))),
     }
 }
 
@@ -348,21 +340,5 @@ fn held_by(holder: &Site) -> String {
     match holder.function.is_empty() {
         true => format!("; held at {at}"),
         false => format!("; held by {} at {at}", holder.function),
-    }
-}
-
-/// How long the cgroup's quota stopped the process, where it did for 1 % of the time.
-fn throttled(case: &Case) -> String {
-    let steady = case.analysis.steady;
-    let quota = case.run.readings.iter().filter(|r| r.gauge == Gauge::CpuThrottledNs as u32);
-    let ns = quota
-        .filter(|r| r.span.clip(steady).ns() > 0)
-        .map(|r| r.value.min(r.span.ns()))
-        .fold(0, u64::saturating_add);
-    match crate::analysis::share(ns, steady.ns()) {
-        share if share < 0.01 => String::new(),
-        share => {
-            format!("; the cgroup's CPU quota stopped the process for {:.0} % of the time", share * 100.0)
-        }
     }
 }

@@ -4,7 +4,8 @@
 
 use super::shown;
 use super::{
-    compile, file_io, gc, gil, lock, logging, native_cpu, network, no_work, sleep, starved, sync, NAMED_WIN,
+    compile, file_io, gc, gil, lock, logging, native_cpu, network, no_work, sleep, starved, sync, Case,
+    NAMED_WIN,
 };
 use crate::gaps::standing::{Stood, LEAST_SAMPLES};
 use crate::sites::doing::Doing;
@@ -47,10 +48,14 @@ fn code_of(doing: Doing) -> Option<&'static str> {
     })
 }
 
-/// By samples: the thing that half of them or more show, first, with all of the time from [`shown::ALL_OF_IT`] on; and others of which there are
-/// enough samples and that are worth a word, of a time whose end wins `win`. What is too little stays with HOST. Empty where nothing is that
-/// common, or its part too small to be named where the whole is not.
-pub(super) fn parts(stood: &Stood, win: f64) -> Vec<Part> {
+/// By samples: the thing that half of them or more show, first, with all of the time from
+/// [`shown::ALL_OF_IT`] on; and others of which there are enough samples and that are worth a word,
+/// of a time whose end wins `win`. What is too little stays with HOST. Empty where nothing is that
+/// common, or its part too small to be named where the whole is not: but a thread that is given no
+/// CPU does something else in the samples between, so that this has its part beside any number of
+/// others.
+pub(super) fn parts(case: &Case, win: f64) -> Vec<Part> {
+    let stood = &case.device.host;
     let mut all: Vec<Part> = Vec::new();
     for &(doing, n) in &stood.doings {
         let code = code_of(doing);
@@ -63,8 +68,13 @@ pub(super) fn parts(stood: &Stood, win: f64) -> Vec<Part> {
     for p in &mut all {
         p.part = shown::part(p.samples, stood.samples);
     }
+    let is_worth = |p: &Part| p.samples >= LEAST_SAMPLES && win * p.part >= NAMED_WIN;
     let Some(first) = all.first().filter(|p| p.part >= 0.5 && stood.samples >= LEAST_SAMPLES) else {
-        return Vec::new();
+        if !all.iter().any(|p| p.code == Some(starved::CODE) && is_worth(p)) {
+            return Vec::new();
+        }
+        all.retain(|p| (p.code.is_none() || p.code == Some(starved::CODE)) && is_worth(p));
+        return all;
     };
     if shown::is_too_little(win, first.part) {
         return Vec::new();
@@ -75,9 +85,7 @@ pub(super) fn parts(stood: &Stood, win: f64) -> Vec<Part> {
         return all;
     }
     let mut is_first = true;
-    all.retain(|p| {
-        std::mem::take(&mut is_first) || (p.samples >= LEAST_SAMPLES && win * p.part >= NAMED_WIN)
-    });
+    all.retain(|p| std::mem::take(&mut is_first) || is_worth(p));
     let others: f64 = all.iter().skip(1).map(|p| p.part).sum();
     if let Some(first) = all.first_mut().filter(|p| p.code.is_none()) {
         first.part = 1.0 - others;

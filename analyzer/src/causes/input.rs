@@ -27,16 +27,18 @@ use std::collections::HashMap;
 
 use trace::FrameInfo;
 
+use super::cpus::Cpus;
 use super::worker_waits::Waited;
+use super::workers::{busy_children, Workers};
 use super::{input_collate, input_main, input_pin, input_storage, input_workers, Case};
 use crate::analysis::{Bucket, Finding};
 use crate::gaps::input::{self, Pinned};
 use crate::gaps::standing::{common, LEAST_SAMPLES};
 use crate::plural::{self, counted};
 use crate::replay::Fix;
-use crate::run::{ChildSample, Run, Span};
+use crate::run::{ChildSample, Run};
 use crate::sites::doing::Doing;
-use crate::sites::workers::{is_worker, works, Worker as Works};
+use crate::sites::workers::{works, Worker as Works};
 use crate::sites::{Site, Sites};
 
 /// Stable code.
@@ -93,36 +95,31 @@ fn kind(case: &Case) -> Option<&'static str> {
     }
     let workers = Workers::of(case);
     let pinned = pinned(case);
+    let computing = || match Worked::of(case).collates() {
+        true => Some(input_collate::CODE),
+        false => Some(input_workers::CODE),
+    };
+    // (where there are too few CPUs none of them has one for most of the time)
+    let cpus = Cpus::of(case);
     match () {
         // (children that compute all the time may be the workers)
         () if workers.on_cpu.max(workers.strangers.1) < BUSY && is_busy(pinned) => Some(input_pin::CODE),
         () if workers.count == 0 => None,
         () if workers.on_disk >= ON_DISK => Some(input_storage::CODE),
-        () if workers.on_cpu >= BUSY && Worked::of(case).collates() => Some(input_collate::CODE),
-        () if workers.on_cpu >= BUSY => Some(input_workers::CODE),
-        () if workers.on_cpu >= WAITING => None,
-        () if workers.read_rate >= READS => Some(input_storage::CODE),
+        () if workers.on_cpu >= BUSY => computing(),
         // (a child that computes may be who they wait for)
-        () if Waited::of(case, &workers).is_storage() && busy_children(case) == 0 => {
+        () if workers.on_cpu < WAITING
+            && Waited::of(case, &workers).is_storage()
+            && busy_children(case) == 0 =>
+        {
+            Some(input_storage::CODE)
+        }
+        () if cpus.are_contended_by_workers() => computing(),
+        () if workers.on_cpu < WAITING && workers.read_rate >= READS && !cpus.are_contended() => {
             Some(input_storage::CODE)
         }
         () => None,
     }
-}
-
-/// How many of the spans lie side by side at most.
-fn at_a_time(spans: impl Iterator<Item = Span>) -> u64 {
-    let mut edges: Vec<(u64, i64)> = spans.flat_map(|s| [(s.start, 1), (s.end, -1)]).collect();
-    edges.sort_unstable(); // at one moment ends come first
-    let mut now = 0;
-    edges
-        .iter()
-        .map(|e| {
-            now += e.1;
-            now
-        })
-        .max()
-        .map_or(0, |n| n.max(0) as u64)
 }
 
 /// What the threads did that pin batches.
@@ -133,171 +130,6 @@ pub(super) fn pinned(case: &Case) -> Pinned {
 /// They are what is waited for.
 fn is_busy(pinned: Pinned) -> bool {
     pinned.samples >= LEAST_SAMPLES && f64::from(pinned.busy) >= BUSY * f64::from(pinned.samples)
-}
-
-/// The DataLoader's workers in the steady state: the child processes that were seen in a worker's loop.
-#[derive(Default)]
-pub(super) struct Workers {
-    /// How many at a time.
-    pub(super) count: u64,
-    /// How many more there were, one after the other: workers that were started anew.
-    pub(super) anew: u64,
-    /// Their process ids, and how long all of them together were seen in the steady state, ns.
-    pub(super) pids: Vec<u32>,
-    pub(super) seen_ns: f64,
-    /// Mean share of the time on a CPU, on a disk, 0 to 1 each.
-    pub(super) on_cpu: f64,
-    pub(super) on_disk: f64,
-    /// Bytes a second read by all.
-    pub(super) read_rate: f64,
-    /// CPU time of all, ns.
-    cpu_ns: f64,
-    /// Children that use a CPU or a disk, and what they use of CPUs: whether these are workers is not known. Only where no worker is known.
-    strangers: (u64, f64),
-}
-
-/// What one of them did.
-#[derive(Clone, Copy, Default)]
-struct Worker {
-    /// From when it was first seen to when it was last.
-    span: Span,
-    seen_ns: f64,
-    cpu_ns: f64,
-    disk_ns: f64,
-    bytes: f64,
-}
-
-impl Worker {
-    /// Children used for less than this on a CPU and a disk do nothing (the resource tracker of multiprocessing).
-    const DOES_NOTHING: f64 = 0.02;
-
-    fn does_something(&self) -> bool {
-        (self.cpu_ns + self.disk_ns) / self.seen_ns >= Worker::DOES_NOTHING
-    }
-}
-
-/// What the stacks of a child tell.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Is {
-    /// A worker that fetches, or waits for what it fetches, in [`FETCHES`] of the steady state.
-    Fetching,
-    Worker,
-    /// A process of the same Python that was never seen in a worker's loop.
-    Other,
-}
-
-/// A worker of a loader that is used fetches for this part of the steady state; one of an evaluation's that waits for its turn does not.
-const FETCHES: f64 = 0.05;
-
-/// Children of which stacks could be read, in the whole run. One that runs no Python has none.
-fn told(case: &Case) -> HashMap<u32, Is> {
-    let steady = case.analysis.steady;
-    let mut known: HashMap<u32, Is> = HashMap::new();
-    // what it is at most, and how long it fetches in the steady state
-    let mut each: HashMap<u32, (Is, u64)> = HashMap::new();
-    for s in case.run.child_samples.iter().filter(|s| s.stack != 0) {
-        let is = *known.entry(s.stack).or_insert_with(|| match works(case.run, s.stack) {
-            Some(_) => Is::Fetching,
-            None if is_worker(case.run, s.stack) => Is::Worker,
-            None => Is::Other,
-        });
-        let (most, fetches) = each.entry(s.pid).or_insert((Is::Other, 0));
-        *most = is.min(*most);
-        *fetches += if is == Is::Fetching { s.span.clip(steady).ns() } else { 0 };
-    }
-    let least = FETCHES * steady.ns() as f64;
-    let is = |most: Is, fetches: u64| match most {
-        Is::Fetching if (fetches as f64) < least => Is::Worker,
-        most => most,
-    };
-    each.into_iter().map(|(pid, (most, fetches))| (pid, is(most, fetches))).collect()
-}
-
-impl Workers {
-    pub(super) fn of(case: &Case) -> Workers {
-        let steady = case.analysis.steady;
-        let mut each: HashMap<u32, Worker> = HashMap::new();
-        for c in case.run.children.iter().filter(|c| c.span.clip(steady).ns() > 0) {
-            let span = c.span.clip(steady);
-            let ns = span.ns() as f64;
-            let w = each.entry(c.pid).or_insert(Worker { span, ..Worker::default() });
-            w.span = Span::new(w.span.start.min(span.start), w.span.end.max(span.end));
-            w.seen_ns += ns;
-            w.cpu_ns += ns * f64::from(c.on_cpu) / 1e3;
-            w.disk_ns += ns * f64::from(c.on_disk) / 1e3;
-            w.bytes += ns / (c.span.ns() as f64).max(1.0) * f64::from(c.read_kib) * 1024.0;
-        }
-        let told = told(case);
-        let strangers = || each.iter().filter(|(pid, w)| !told.contains_key(pid) && w.does_something());
-        let is = |pid| told.get(pid).copied().unwrap_or(Is::Other);
-        let mut workers: Vec<(Worker, bool, u32)> = each
-            .iter()
-            .filter(|(pid, _)| is(pid) != Is::Other)
-            .map(|(pid, w)| (*w, is(pid) == Is::Fetching || w.does_something(), *pid))
-            .collect();
-        if workers.is_empty() {
-            let seen = strangers().map(|(_, w)| w.seen_ns).sum::<f64>().max(1.0);
-            let count = at_a_time(strangers().map(|(_, w)| w.span));
-            let on_cpu = strangers().map(|(_, w)| w.cpu_ns).sum::<f64>() / seen;
-            return Workers { strangers: (count, on_cpu), ..Workers::default() };
-        }
-        // those of another loader that has nothing to do (an evaluation's) are not the ones waited for; where none does anything, all may be
-        if workers.iter().any(|w| w.1) {
-            workers.retain(|w| w.1);
-        }
-        let pids = workers.iter().map(|w| w.2).collect();
-        let workers: Vec<Worker> = workers.into_iter().map(|w| w.0).collect();
-        let sum = |of: fn(&Worker) -> f64| workers.iter().map(of).sum::<f64>();
-        let seen = sum(|w| w.seen_ns).max(1.0);
-        let count = at_a_time(workers.iter().map(|w| w.span));
-        Workers {
-            count,
-            anew: workers.len() as u64 - count,
-            pids,
-            seen_ns: seen,
-            on_cpu: sum(|w| w.cpu_ns) / seen,
-            on_disk: sum(|w| w.disk_ns) / seen,
-            read_rate: sum(|w| w.bytes) / seen * 1e9 * count as f64,
-            cpu_ns: sum(|w| w.cpu_ns),
-            strangers: (0, 0.0),
-        }
-    }
-
-    /// "`; 2 child processes use a CPU for 98 % of the time: whether they are its workers is not known`".
-    fn say_strangers(&self) -> String {
-        match self.strangers {
-            (0, _) => String::new(),
-            (n, on_cpu) => format!(
-                "; {}, {:.0} % on a CPU: whether that is the workers is not known",
-                match n {
-                    1 => "1 child process".to_owned(),
-                    n => format!("{n} child processes"),
-                },
-                on_cpu * 100.0
-            ),
-        }
-    }
-
-    /// How many would keep up with steps that do not wait for them; `None` where steps are not known.
-    pub(super) fn wanted(&self, case: &Case, win: f64) -> Option<u64> {
-        let steps = case.analysis.steps.steady().len() as f64;
-        let step = case.analysis.steps.mean_ns * (1.0 - win);
-        (steps > 0.0 && step > 0.0).then(|| (self.cpu_ns / steps / step).ceil() as u64)
-    }
-}
-
-/// A child on a CPU for this part of the time makes something.
-const MAKES: f64 = 0.5;
-
-/// How many children compute most of the steady state that are no workers of a loader.
-pub(super) fn busy_children(case: &Case) -> usize {
-    let steady = case.analysis.steady;
-    let told = told(case);
-    let mut each: HashMap<u32, f64> = HashMap::new();
-    for c in case.run.children.iter().filter(|c| told.get(&c.pid).is_none_or(|is| *is == Is::Other)) {
-        *each.entry(c.pid).or_default() += c.span.clip(steady).ns() as f64 * f64::from(c.on_cpu) / 1e3;
-    }
-    each.values().filter(|cpu| **cpu >= MAKES * steady.ns() as f64).count()
 }
 
 /// Where the workers stood that ran, in the steady state.
@@ -374,6 +206,9 @@ const UNSEEN_WORKERS: &str = "see what the workers do: if they wait (remote read
 /// ... where every epoch starts its own.
 const KEPT_WORKERS: &str =
     "persistent_workers=True: every epoch starts its workers anew, and waits for their first batches";
+/// ... where those that there are have all the CPUs.
+pub(super) const ALL_IN_USE: &str =
+    "the CPUs are all in use: decode on the GPU, cache decoded data, or make a sample cheaper";
 /// ... where there are not cores enough for those that are needed.
 pub(super) const BEYOND_CPUS: &str = "as many workers as there are CPUs, and make a sample cheaper: decode on the GPU (DALI, nvJPEG), cache decoded data";
 
@@ -409,16 +244,31 @@ impl Fetching {
     }
 }
 
+/// The part of this thread's fetching in which a CPU is needed, 0 to 1: what another thread
+/// computes meanwhile, a worker's would have to compute, too.
+fn here_on_cpu(case: &Case) -> f64 {
+    let stood = &case.device.input;
+    match stood.meanwhile {
+        Some(_) => 1.0,
+        None => stood.here_on_cpu,
+    }
+}
+
+/// CPUs in use by the launching thread's own fetching, a mean: workers would need as many.
+pub(super) fn cpus_here(case: &Case) -> f64 {
+    if !case.device.input.mostly(Doing::is_fetching_here) {
+        return 0.0;
+    }
+    Fetching::of(case).ns / (case.device.wall_ns as f64).max(1.0) * here_on_cpu(case)
+}
+
 /// Says how many workers would take over what this thread does; no more than there are CPUs for what they would use of them.
 pub(super) fn advise_workers(case: &Case, f: &mut Finding) {
     let Some(n) = Fetching::of(case).wanted(case, f.win).filter(|&n| n > 0) else { return };
-    let cpus = u64::from(case.run.header.cpus);
-    let stood = &case.device.input;
-    // what another thread computes meanwhile, a worker's would have to compute, too
-    let on_cpu = if stood.meanwhile.is_some() { 1.0 } else { stood.here_on_cpu };
-    if cpus > 0 && (n as f64 * on_cpu).ceil() as u64 > cpus {
+    let (cpus, on_cpu) = (Cpus::of(case), here_on_cpu(case));
+    if cpus.are_fewer_than((n as f64 * on_cpu).ceil()) {
         f.fix = BEYOND_CPUS;
-        f.text.push_str(&format!("; {n} would keep up and there are {cpus} CPUs"));
+        f.text.push_str(&format!("; {n} would keep up and {}", cpus.say_there_are()));
     } else if on_cpu < WAITING {
         f.text.push_str(&format!(
             "; it waits, on a CPU for {:.0} % of it: num_workers={n} would keep up if what it waits for serves as many at a time",
@@ -465,6 +315,7 @@ fn waits(case: &Case, cause: (&'static str, &'static str)) -> Option<Finding> {
     let workers = Workers::of(case);
     f.fix = match fetching.workers {
         _ if workers.anew > 0 && cause.0 == CODE => KEPT_WORKERS,
+        Some(true) if Cpus::of(case).are_contended() => ALL_IN_USE,
         Some(true) if workers.count == 0 => UNSEEN_WORKERS,
         Some(true) if workers.count > 0 && workers.on_cpu < BUSY => EVEN_WORKERS,
         Some(true) => MORE_WORKERS,

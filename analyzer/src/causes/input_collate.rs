@@ -20,7 +20,9 @@
 //! of one shape, `torch.nn.utils.rnn.pad_sequence` rather than Python lists, tokenized ahead of time, batches made once and
 //! stored.
 
-use super::input::{Worked, Workers};
+use super::cpus::Cpus;
+use super::input::Worked;
+use super::workers::Workers;
 use super::{input, Case};
 use crate::analysis::Finding;
 use crate::plural::counted;
@@ -32,7 +34,9 @@ pub const CODE: &str = "GP116";
 pub const NAME: &str = "INPUT-COLLATE";
 
 /// What to change where it is the workers that collate.
-const CHEAPER: &str = "cheaper batches: tensors of one shape, pad_sequence and not lists in Python, tokenized ahead of time, batches stored; else more DataLoader workers, up to the cores there are";
+const CHEAPER_OR_MORE: &str = "cheaper batches: tensors of one shape, pad_sequence and not lists in Python, tokenized ahead of time, batches stored; else more DataLoader workers, up to the cores there are";
+/// ... and they have all the CPUs.
+const CHEAPER: &str = "the CPUs are all in use: cheaper batches: tensors of one shape, pad_sequence and not lists in Python, tokenized ahead of time, batches stored";
 
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let mut f = input::of_kind(
@@ -58,6 +62,6 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     if let Some((site, n)) = &worked.site {
         f.text.push_str(&format!(", {n} at {site}"));
     }
-    f.fix = CHEAPER;
+    f.fix = if Cpus::of(case).are_contended() { CHEAPER } else { CHEAPER_OR_MORE };
     Some(f)
 }

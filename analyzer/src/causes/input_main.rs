@@ -14,9 +14,11 @@
 //! than 5 samples, or less than half agreeing, are GP105 HOST without a kind.
 //!
 //! # What to change
-//! `DataLoader(num_workers=N, pin_memory=True, persistent_workers=True)`; the line named is what costs: cheaper decoding,
-//! cached results. N is told: what fetching a batch takes by the step time without the wait, rounded up; where that is more than the CPUs
-//! the process may use, workers alone do not do.
+//! `DataLoader(num_workers=N, pin_memory=True, persistent_workers=True)`; the line named is what
+//! costs: cheaper decoding, cached results. N is told: what fetching a batch takes by the step time
+//! without the wait, rounded up; where that is more than the CPUs the process may use, workers
+//! alone do not do, and no step is promised that is shorter than the CPU time of a batch by these
+//! CPUs.
 
 use super::{input, Case};
 use crate::analysis::Finding;

@@ -20,6 +20,7 @@
 //! used again and not allocated anew; smaller types (uint8 images, normalised on the GPU). Or `pin_memory=False` and one copy
 //! into a pinned buffer of your own. The copy to the GPU only runs beside the host with `.to(device, non_blocking=True)`.
 
+use super::workers::Workers;
 use super::{input, Case};
 use crate::analysis::Finding;
 use crate::plural::counted;
@@ -41,7 +42,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         "; the thread that pins batches is busy in {} of {} samples",
         pinned.busy, pinned.samples
     ));
-    let workers = input::Workers::of(case);
+    let workers = Workers::of(case);
     if workers.count > 0 {
         f.text.push_str(&format!(
             ", {} {:.0} % on a CPU",

@@ -21,8 +21,8 @@
 
 use std::fmt::Write;
 
-use super::input::Workers;
 use super::worker_waits::Waited;
+use super::workers::Workers;
 use super::{input, Case};
 use crate::analysis::Finding;
 use crate::plural::counted;

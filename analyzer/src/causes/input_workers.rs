@@ -6,22 +6,30 @@
 //! sample costs too much CPU.
 //!
 //! # How it is recognised
-//! As GP110 INPUT; at least half of the samples of the launching thread's stack in these stretches wait for workers; and the
-//! workers (child processes seen in the loop of PyTorch's worker by their stacks) are on a CPU for 70 % of the time or more. How many would keep up: their CPU time a step by the step time
-//! without the wait, rounded up; no more than the CPUs the process may use. Where workers run the same Python, their own stacks tell the line most
-//! of their time goes to; most of it in the collate function is GP116 INPUT-COLLATE.
+//! As GP110 INPUT; at least half of the samples of the launching thread's stack in these stretches
+//! wait for workers; and the workers (child processes seen in the loop of PyTorch's worker by their
+//! stacks) are on a CPU for 70 % of the time or more. Or the CPUs are all in use, and half or more
+//! of what the program uses of them is theirs: each has less of one than it could use. (In use: 90
+//! % of those allowed, by its children and by its threads that call CUDA; or these wait for one as
+//! long as they have one.) How many would keep up: their CPU time a step by the step time without
+//! the wait, rounded up; no more than the CPUs the process may use. No step is promised that is
+//! shorter than their CPU time in it by the CPUs there are, and where these are all in use nothing
+//! is promised. Where workers run the same Python, their own stacks tell the line most of their
+//! time goes to; most of it in the collate function is GP116 INPUT-COLLATE.
 //!
 //! # How sure
 //! Samples are taken about every 10 ms: what most of them show is so, how long each piece took is not measured. Fewer
 //! than 5 samples, or less than half agreeing, are GP105 HOST without a kind.
 //!
 //! # What to change
-//! More workers up to the cores there are; beyond that cheaper decoding, smaller images on disk, decoding on the GPU (DALI,
-//! nvJPEG), cached results.
+//! More workers up to the CPUs that the process may use; beyond that no more of them: cheaper
+//! decoding, smaller images on disk, decoding on the GPU (DALI, nvJPEG), cached results.
 
 use std::fmt::Write;
 
-use super::input::{Worked, Workers};
+use super::cpus::Cpus;
+use super::input::Worked;
+use super::workers::Workers;
 use super::{input, Case};
 use crate::analysis::Finding;
 use crate::plural::counted;
@@ -36,19 +44,17 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let workers = Workers::of(case);
     let _ =
         write!(f.text, "; {}, {:.0} % on a CPU", counted(workers.count, "worker"), workers.on_cpu * 100.0);
-    if let Some(n) = workers.wanted(case, f.win) {
-        let cpus = u64::from(case.run.header.cpus);
+    let cpus = Cpus::of(case);
+    if cpus.are_contended() {
+        f.fix = input::ALL_IN_USE;
+    } else if let Some(n) = workers.wanted(case, f.win) {
         // a worker with threads of its own uses more than one
-        let each = workers.on_cpu.max(1.0);
-        let (needs, n) = (n, (n as f64 / each).ceil() as u64);
-        if cpus > 0 && cpus as f64 <= workers.count as f64 * each {
-            f.fix =
-                "the CPUs are all in use: decode on the GPU, cache decoded data, or make a sample cheaper";
-        } else if cpus > 0 && needs > cpus {
+        let n_workers = (n as f64 / workers.on_cpu.max(1.0)).ceil() as u64;
+        if cpus.are_fewer_than(n as f64) {
             f.fix = input::BEYOND_CPUS;
-            let _ = write!(f.text, ", {n} would keep up and there are {cpus} CPUs");
-        } else if n > workers.count {
-            let _ = write!(f.text, ", {n} would keep up");
+            let _ = write!(f.text, ", {n_workers} would keep up and {}", cpus.say_there_are());
+        } else if n_workers > workers.count {
+            let _ = write!(f.text, ", {n_workers} would keep up");
         }
     }
     f.text.push_str(&Worked::of(case).say());

@@ -6,12 +6,14 @@
 //! `verdict.rs`: which of them the line names; `spots.rs`: which line of the program; `ranges.rs`: which range where there is no line;
 //! `stand_ins.rs`: what that line wins by itself;
 //! `rhythm.rs`: in how many steps it happens; `unlike.rs`: windows whose steps are not the run's;
+//! `cpus.rs`: how many CPUs there are, who uses them; `workers.rs`: children, a loader's workers;
 //! `saves.rs`: what a checkpoint costs; `sync_calls.rs`: which way of waiting a call is; `memory.rs`: allocations that failed, memory that grows.
 //! Adding one: a file with its doc and `evaluate`, a row in [`ALL`], a recording that triggers it and one close by
 //! that does not in `tests/causes/registry.rs`.
 
 mod case;
 mod cost;
+mod cpus;
 pub(crate) mod memory;
 mod needed;
 mod power;
@@ -26,6 +28,7 @@ mod unlike;
 mod unrecorded;
 mod verdict;
 mod worker_waits;
+mod workers;
 
 pub mod alloc;
 pub mod alloc_fragmented;

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use super::cpus::Cpus;
 use super::{
     bucket_of, comm, cost, gpu_bound, inconclusive, memory_growth, mixed, no_work, out_of_memory, unlike,
     unrecorded, Case, Elsewhere, ALL, GPU_BOUND_SHARE, MINOR_WIN, MODEL_ERROR, NAMED_WIN,
@@ -84,6 +85,7 @@ fn evaluate(case: &Case) -> Vec<Finding> {
             f.error_ns = f.error_ns.max(case.slow_host_ns(f, fix));
         }
     }
+    Cpus::of(case).bound(case, &mut findings);
     findings
 }
 

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use trace::event::sample::PIPE;
 use trace::event::PAGE_FAULT;
 
-use super::input::Workers;
+use super::workers::Workers;
 use super::Case;
 use crate::gaps::standing::{common, LEAST_SAMPLES};
 use crate::sites::workers::works;

@@ -5,16 +5,19 @@
 use std::collections::BTreeSet;
 
 use serde_json::{json, Map, Value};
+use trace::define::{CPUS, CPU_QUOTA, DIRECTORY};
 use trace::event::Gauge;
 use trace::{Header, Loss, Total};
 
 use crate::run::{Run, Sample, Thread, Uncalled};
-use crate::sites::DIRECTORY;
+use crate::sites::doing::PYTHON_VERSION;
 
 /// Key of the object.
 pub(crate) const KEY: &str = "gapprobe";
 /// Key of the program's command line.
 pub(crate) const COMMAND: &str = "command";
+/// The attributes that a run is judged by.
+pub(crate) const JUDGED_BY: [&str; 4] = [DIRECTORY, CPUS, CPU_QUOTA, PYTHON_VERSION];
 /// Marks of losses written at most; the losses of others are in the totals, and taken to lie in the observed time.
 pub(crate) const MOST_MARKS: usize = 10_000;
 
@@ -72,8 +75,8 @@ fn host(run: &Run, out: &mut Map<String, Value>) {
     put("child_samples", newest(&run.child_samples).iter().map(stood).collect());
     let known = newest(&run.readings).iter().filter(|r| Gauge::from_u32(r.gauge).is_some());
     put("readings", known.map(|r| json!([r.span.start, r.span.end, r.gauge, r.device, r.value])).collect());
-    if let Some((_, directory)) = run.definitions.attributes().find(|a| a.0 == DIRECTORY) {
-        out.insert(DIRECTORY.into(), directory.into());
+    for (key, value) in run.definitions.attributes().filter(|a| JUDGED_BY.contains(&a.0)) {
+        out.insert(key.into(), value.into());
     }
     if run.header.cpus > 0 && out.contains_key("samples") {
         out.insert("cpus".into(), run.header.cpus.into());

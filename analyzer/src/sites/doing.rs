@@ -102,7 +102,7 @@ impl Doing {
             Doing::Fetches => "waits for the loader",
             Doing::Collects => "runs Python's garbage collector",
             Doing::WaitsForGil => "waits for Python's lock (GIL)",
-            Doing::Starves => "is given no CPU",
+            Doing::Starves => "is runnable but not scheduled",
             Doing::Compiles => "compiles",
             Doing::Saves => "writes a checkpoint",
             Doing::Logs => "logs",
@@ -196,9 +196,12 @@ pub(crate) fn blocked_natively(sample: &Sample, frames: Frames) -> bool {
 /// From this release on `time.sleep` waits by a call of the clock's: who selects waits for files.
 const SLEEPS_BY_CLOCK: (u32, u32) = (3, 11);
 
+/// The attribute that says of which release Python is: "3.11.4".
+pub(crate) const PYTHON_VERSION: &str = "python.version";
+
 /// May a thread that selects, from the program's own line, be in `time.sleep`?
 pub(crate) fn sleeps_by_select(run: &Run) -> bool {
-    let version = run.definitions.attributes().find(|(key, _)| *key == "python.version").map(|(_, v)| v);
+    let version = run.definitions.attributes().find(|(key, _)| *key == PYTHON_VERSION).map(|(_, v)| v);
     let mut parts = version.unwrap_or_default().split('.').map(|n| n.parse().unwrap_or(0));
     version.is_none() || (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) < SLEEPS_BY_CLOCK
 }

@@ -32,6 +32,7 @@ mod workers;
 
 use std::collections::HashMap;
 
+use trace::define;
 use trace::event::{sample, Event, Gauge, Kind};
 
 pub(crate) use counts::spent;
@@ -135,9 +136,9 @@ impl Sampler {
     }
 
     fn run(mut self) {
-        put(Item::Attribute("host.cpus".into(), cgroup::affinity().to_string()));
+        put(Item::Attribute(define::CPUS.into(), cgroup::affinity().to_string()));
         if let Some(cpus) = self.limits.cpus {
-            put(Item::Attribute("host.cgroup_cpus".into(), format!("{cpus:.2}")));
+            put(Item::Attribute(define::CPU_QUOTA.into(), format!("{cpus:.2}")));
         }
         let mut next = clock::monotonic();
         while lifecycle::get() == lifecycle::State::Recording {

@@ -6,11 +6,10 @@ use serde_json::Value as Json;
 use trace::define::{Definition, MAX_FRAMES};
 use trace::{FrameInfo, Header, Language, Loss, Total};
 
-use crate::chrome::facts::{numbers, times, COMMAND, MOST_MARKS, MOST_SAMPLES};
+use crate::chrome::facts::{numbers, times, COMMAND, JUDGED_BY, MOST_MARKS, MOST_SAMPLES};
 use crate::run::{
     Child, ChildSample, LossMark, Reading, Recorder, Run, Sample, Span, Thread, Uncalled, MAX_TIME,
 };
-use crate::sites::DIRECTORY;
 
 /// Longest command line that is read.
 const MOST_COMMAND: usize = 4096;
@@ -153,8 +152,9 @@ impl Own {
             Some(Reading { span: span(r)?, gauge: small(r, 2)?, device, value: r.get(4)?.as_u64()? })
         };
         run.readings.extend(list("readings").iter().take(MOST_SAMPLES).filter_map(reading));
-        if let Some(directory) = self.facts.get(DIRECTORY).and_then(Json::as_str) {
-            let (key, value) = (texts.id(run, DIRECTORY), texts.id(run, directory));
+        for key in JUDGED_BY {
+            let Some(value) = self.facts.get(key).and_then(Json::as_str) else { continue };
+            let (key, value) = (texts.id(run, key), texts.id(run, value));
             run.definitions.insert(0, Definition::Attribute(key, value));
         }
         run.header.cpus =

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The CPUs that the process may use and who uses them, as far as the recording tells: its
+//! children, and its threads that call CUDA. Other threads are not looked at: what is in use is in
+//! use at least.
+//!
+//! Who computes for a batch (the loader's workers, or who fetches in their place) computes as long
+//! for it however many they are: no step is shorter than their CPU time in it by the CPUs there
+//! are, whatever is mended.
+
+use std::fmt::Write;
+
+use trace::define::{CPUS, CPU_QUOTA};
+use trace::event::Gauge;
+
+use super::workers::{in_use, say_children, Workers};
+use super::{input, starved, Case, MINOR_WIN};
+use crate::analysis::{share, Finding};
+use crate::plural::counted;
+use crate::run::{Run, Sample};
+
+/// CPUs of which this part is in use are all in use: the rest is what switching between those who
+/// share them costs, and others' threads.
+const ALL_OF_THEM: f64 = 0.9;
+/// A thread that waits for a CPU for less than this part of the time was unlucky.
+const WAITS: f64 = 0.1;
+/// A quota that stops the process for less than this part of the time is not why it waits.
+const STOPS: f64 = 0.01;
+
+/// See the module's head.
+pub(super) struct Cpus {
+    /// That the process may use, by its affinity or by the cgroup's quota where that is less; 0:
+    /// not known.
+    allowed: f64,
+    /// It is the quota that is less.
+    is_quota: bool,
+    /// The part of the time in which the quota stopped the process, 0 to 1.
+    stopped: f64,
+    /// Children that do something, and CPUs in use by them; the loader's workers of them likewise.
+    children: (u64, f64),
+    workers: (u64, f64),
+    /// CPUs in use by threads that call CUDA, and how many more they wait for.
+    threads: (f64, f64),
+}
+
+/// By affinity and quota, and whether it is the quota.
+fn allowed(run: &Run) -> (f64, bool) {
+    let told = |key| {
+        let value = run.definitions.attributes().find(|a| a.0 == key)?.1.parse::<f64>().ok()?;
+        (value.is_finite() && value > 0.0).then_some(value)
+    };
+    let cpus = told(CPUS).unwrap_or(f64::from(run.header.cpus));
+    match told(CPU_QUOTA) {
+        Some(quota) if cpus == 0.0 || quota < cpus => (quota, true),
+        _ => (cpus, false),
+    }
+}
+
+/// How long the cgroup's quota stopped the process, a share of the steady state.
+fn stopped(case: &Case) -> f64 {
+    let steady = case.analysis.steady;
+    let quota = case.run.readings.iter().filter(|r| r.gauge == Gauge::CpuThrottledNs as u32);
+    let stopped = quota.filter(|r| r.span.clip(steady).ns() > 0).map(|r| r.value.min(r.span.ns()));
+    share(stopped.fold(0, u64::saturating_add), steady.ns())
+}
+
+impl Cpus {
+    pub(super) fn of(case: &Case) -> Cpus {
+        let counts = &case.analysis.counts;
+        let sum = |of: fn(&Sample) -> u16| -> f64 {
+            let samples = case.run.threads.iter().flat_map(|t| &t.samples);
+            let ns = samples.map(|s| counts.measure(s.span) as f64 * f64::from(of(s)) / 1e3);
+            ns.sum::<f64>() / (case.device.wall_ns as f64).max(1.0)
+        };
+        let (allowed, is_quota) = allowed(case.run);
+        let workers = Workers::of(case);
+        Cpus {
+            allowed,
+            is_quota,
+            stopped: stopped(case),
+            children: in_use(case),
+            workers: (workers.count, workers.cpus()),
+            threads: (sum(|s| s.on_cpu), sum(|s| s.run_queue)),
+        }
+    }
+
+    fn used(&self) -> f64 {
+        self.children.1 + self.threads.0
+    }
+
+    /// Are there fewer than this?
+    pub(super) fn are_fewer_than(&self, wanted: f64) -> bool {
+        self.allowed > 0.0 && self.allowed < wanted
+    }
+
+    /// All that the process may use are in use.
+    pub(super) fn are_all_in_use(&self) -> bool {
+        self.allowed > 0.0 && self.used() >= self.allowed * ALL_OF_THEM
+    }
+
+    /// They are, or other programs have the rest: a thread that is let wait for as long as it runs
+    /// finds none free.
+    pub(super) fn are_contended(&self) -> bool {
+        let (used, waits) = self.threads;
+        self.are_all_in_use() || (self.allowed > 0.0 && waits >= WAITS && waits >= used)
+    }
+
+    /// ... and of those of this process the loader's workers use most: each has less of a CPU than
+    /// it could use.
+    pub(super) fn are_contended_by_workers(&self) -> bool {
+        self.are_contended() && self.workers.1 * 2.0 >= self.used()
+    }
+
+    /// The quota is why the process waits.
+    fn is_stopped(&self) -> bool {
+        self.stopped >= STOPS
+    }
+
+    /// "2 CPUs".
+    fn say(&self) -> String {
+        let n = number(self.allowed);
+        format!("{n} {}", if n == "1" { "CPU" } else { "CPUs" })
+    }
+
+    /// "there are 2 CPUs".
+    pub(super) fn say_there_are(&self) -> String {
+        let said = self.say();
+        format!("there {} {said}", if said == "1 CPU" { "is" } else { "are" })
+    }
+
+    /// "`; 2 CPUs allowed: 14 workers use 1.7, threads that call CUDA 0.2 and wait for 0.7 more`":
+    /// who wants them.
+    fn say_shared(&self) -> String {
+        let mut text = String::new();
+        if self.allowed > 0.0 {
+            let by = if self.is_quota { " by the cgroup's quota" } else { "" };
+            let _ = write!(text, "; {} allowed{by}: ", self.say());
+            let (n, used) = self.children;
+            if n > 0 {
+                let who = if n == self.workers.0 { counted(n, "worker") } else { say_children(n) };
+                let verb = if n == 1 { "uses" } else { "use" };
+                let _ = write!(text, "{who} {verb} {}, ", number(used));
+            }
+            let verb = if n == 0 { " use" } else { "" };
+            let (used, waits) = self.threads;
+            let _ = write!(
+                text,
+                "threads that call CUDA{verb} {} and wait for {} more",
+                number(used),
+                number(waits)
+            );
+        }
+        if self.is_stopped() {
+            let percent = self.stopped * 100.0;
+            let _ =
+                write!(text, "; the cgroup's CPU quota stopped the process for {percent:.0} % of the time");
+        }
+        text
+    }
+
+    /// What is said of a launching thread that waits for a CPU, and what is to be changed.
+    pub(super) fn explain(&self, f: &mut Finding) {
+        f.text.push_str(&self.say_shared());
+        let (used, waits) = self.threads;
+        f.fix = match () {
+            () if self.is_stopped() => LARGER_QUOTA,
+            () if self.are_all_in_use() => MORE_CPUS,
+            () if self.are_fewer_than(self.children.0 as f64 + used + waits) => FEWER,
+            () => MORE_OR_FEWER,
+        };
+        if self.are_all_in_use() && !self.is_stopped() {
+            // fewer who share them get no more done
+            f.text.push_str(NOTHING_MORE);
+            (f.predicted_ns, f.error_ns) = (0.0, 0.0);
+        }
+    }
+
+    /// A promise (step time and its ±, ns) of a cause with this code: of no step shorter than the
+    /// CPUs make it, but where it is their number that is mended. `None`: they leave nothing to
+    /// win.
+    pub(super) fn promise(&self, case: &Case, code: &str, promised: (f64, f64)) -> Option<(f64, f64)> {
+        if self.allowed <= 0.0 || (code == starved::CODE && self.is_stopped()) {
+            return Some(promised);
+        }
+        let is_input = input::CODES.contains(&code);
+        if is_input && self.are_contended() {
+            return None;
+        }
+        let here = if is_input { input::cpus_here(case) } else { 0.0 };
+        let step = case.step_ns();
+        let least = step * ((self.workers.1 + here) / self.allowed).min(1.0);
+        (least <= step * (1.0 - MINOR_WIN)).then(|| bounded(promised, least))
+    }
+
+    /// All promises as [`Self::promise`].
+    pub(super) fn bound(&self, case: &Case, findings: &mut [Finding]) {
+        for f in findings.iter_mut().filter(|f| f.predicted_ns > 0.0) {
+            let promised = self.promise(case, f.code, (f.predicted_ns, f.error_ns));
+            if promised.is_none() {
+                f.text.push_str(NOTHING_MORE);
+            }
+            (f.predicted_ns, f.error_ns) = promised.unwrap_or_default();
+        }
+    }
+}
+
+const NOTHING_MORE: &str = "; the CPUs are all in use: nothing is promised";
+
+const LARGER_QUOTA: &str = "a larger CPU quota (docker --cpus, Kubernetes limits.cpu), or fewer DataLoader workers and threads (OMP_NUM_THREADS)";
+const FEWER: &str = "fewer DataLoader workers and threads (OMP_NUM_THREADS), no more than the CPUs allowed; or more CPUs for the job";
+const MORE_CPUS: &str = "more CPUs for the job, or less for them to do (decode on the GPU, cache decoded data); no more workers and threads than CPUs";
+const MORE_OR_FEWER: &str = "more CPUs for the job, or fewer threads and workers (OMP_NUM_THREADS)";
+
+/// A time and its ± of which nothing below `least` can be: where they reach below, the middle of
+/// what is left. Less than half of the time says nothing of it; and where the ± is more than the
+/// time, the line says what it is at most.
+fn bounded((promised, error): (f64, f64), least: f64) -> (f64, f64) {
+    let time = promised.max(least);
+    if error >= time || time - error >= least || least * 2.0 < time {
+        return (time, error);
+    }
+    let most = time + error;
+    ((least + most) / 2.0, (most - least) / 2.0)
+}
+
+/// "2", "1.5".
+fn number(n: f64) -> String {
+    match (n - n.round()).abs() < 0.05 {
+        true => format!("{n:.0}"),
+        false => format!("{n:.1}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_that_cannot_be_is_no_part_of_a_promise() {
+        assert_eq!(bounded((8.0, 1.0), 3.0), (8.0, 1.0));
+        assert_eq!(bounded((8.0, 1.0), 7.5), (8.25, 0.75));
+        assert_eq!(bounded((8.0, 1.0), 10.0), (10.5, 0.5));
+        // "9 at most" says no lower end
+        assert_eq!(bounded((2.0, 7.0), 1.0), (2.0, 7.0));
+        assert_eq!(bounded((2.0, 7.0), 5.0), (5.0, 7.0));
+        assert_eq!(bounded((8.0, 7.0), 3.0), (8.0, 7.0));
+    }
+
+    #[test]
+    fn numbers_of_cpus_have_a_decimal_where_they_need_one() {
+        let said = [2.0, 1.5, 0.04, 13.97, 0.2].map(number);
+        assert_eq!(said, ["2", "1.5", "0", "14", "0.2"]);
+    }
+}
