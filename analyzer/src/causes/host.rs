@@ -27,9 +27,9 @@
 //! Have the next batch ready before it is needed (more DataLoader workers, `prefetch_factor`, pinned memory), move
 //! logging and checkpoints to a thread, take work out of the loop between steps.
 
-use super::host_parts::{parts, Part};
+use super::host_parts::{nobody_works, parts, Part};
 use super::workers::{busy_children, say_children};
-use super::{compile, file_io, gc, gil, lock, logging, native_cpu, network, sleep, starved, Case};
+use super::{compile, file_io, gc, gil, lock, logging, native_cpu, network, no_work, sleep, starved, Case};
 use crate::analysis::{Bucket, Confidence, Finding};
 use crate::gaps::standing::{Stood, LEAST_SAMPLES};
 use crate::replay::Fix;
@@ -211,6 +211,11 @@ pub(super) fn of_kind(
     told_by(case, &mut f, part.doing);
     match part.doing {
         Doing::WaitsForGil => place_holder(case, &mut f),
+        Doing::Waits if cause.0 == no_work::CODE => {
+            f.text.push_str("; meanwhile another thread waits for requests, and none works");
+            f.confidence = f.confidence.min(Confidence::Medium);
+            place(case, &mut f, Some(part.doing));
+        }
         Doing::Waits => {
             f.text.push_str(&meanwhile(&case.device.host));
             place(case, &mut f, Some(part.doing));
@@ -293,7 +298,12 @@ fn child_computes(case: &Case) -> Option<String> {
     }
 }
 
-/// Who waits for another thread or process has what that makes no sooner than it is made.
+/// What to change where nobody is seen to make what is waited for.
+const OUTSIDE: &str = "if it waits for requests, send more, or share the GPU; if for data, have it read one step earlier (a deeper queue)";
+
+/// Who waits for another thread or process has what that makes no sooner than it is made; and where
+/// nobody of the process is seen to make it, it comes from outside (a request, or data from
+/// elsewhere), when it comes.
 fn other_side(case: &Case, f: &mut Finding) {
     match (other_on_cpu(case), child_computes(case)) {
         // one step earlier is early enough
@@ -308,6 +318,13 @@ fn other_side(case: &Case, f: &mut Finding) {
             f.text.push_str(&format!(
                 "; meanwhile {child}: if that is what is waited for, it has to get cheaper or be shared among several"
             ));
+            unpromised(f, Confidence::Low);
+        }
+        (None, None) if nobody_works(case) => {
+            f.text.push_str(
+                "; no other thread that calls CUDA and no child works meanwhile: nothing is promised",
+            );
+            f.fix = OUTSIDE;
             unpromised(f, Confidence::Low);
         }
         (None, None) => {

@@ -2,11 +2,11 @@
 //! What the host did in its long stretches (GP105 HOST): half a step's sleep and half a step's Python are two things to mend, and mending
 //! one wins no more than its part.
 
-use super::shown;
 use super::{
     compile, file_io, gc, gil, lock, logging, native_cpu, network, no_work, sleep, starved, sync, Case,
     NAMED_WIN,
 };
+use super::{shown, workers};
 use crate::gaps::standing::{Stood, LEAST_SAMPLES};
 use crate::sites::doing::Doing;
 
@@ -29,8 +29,15 @@ impl Part {
     }
 }
 
-/// The cause that doing this is, where it is one of its own.
-fn code_of(doing: Doing) -> Option<&'static str> {
+/// Nobody of the process is seen to work on what its launching thread waits for: no thread that
+/// calls CUDA, and no child.
+pub(super) fn nobody_works(case: &Case) -> bool {
+    case.device.host.others.hardly_work() && !workers::any_works(case)
+}
+
+/// The cause that doing this is, where it is one of its own. `for_requests`: who waits for another
+/// thread waits for one that waits for requests.
+fn code_of(doing: Doing, for_requests: bool) -> Option<&'static str> {
     Some(match doing {
         Doing::WaitsForDevice => sync::CODE,
         Doing::Collects => gc::CODE,
@@ -40,6 +47,7 @@ fn code_of(doing: Doing) -> Option<&'static str> {
         Doing::Compiles => compile::CODE,
         Doing::Starves => starved::CODE,
         Doing::Sleeps => sleep::CODE,
+        Doing::Waits if for_requests => no_work::CODE,
         Doing::Waits => lock::CODE,
         Doing::Talks => network::CODE,
         Doing::Idles => no_work::CODE,
@@ -56,9 +64,10 @@ fn code_of(doing: Doing) -> Option<&'static str> {
 /// others.
 pub(super) fn parts(case: &Case, win: f64) -> Vec<Part> {
     let stood = &case.device.host;
+    let for_requests = stood.others.wait_for_requests() && nobody_works(case);
     let mut all: Vec<Part> = Vec::new();
     for &(doing, n) in &stood.doings {
-        let code = code_of(doing);
+        let code = code_of(doing, for_requests);
         match all.iter_mut().find(|p| p.code == code) {
             Some(same) => same.samples += n,
             None => all.push(Part { code, doing, samples: n, part: 0.0 }),

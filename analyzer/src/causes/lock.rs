@@ -9,10 +9,16 @@
 //! process' pipe or a child. Waiting in `backward()` is not counted: autograd's own thread works then.
 //!
 //! # How sure
-//! Samples are taken about every 10 ms: what most of them show is so, how long each piece took is not measured. Fewer
-//! than 5 samples, or less than half agreeing, are GP105 HOST without a kind. Where a tenth of the steps have half of the waiting,
-//! or the steps differ wildly, the thread may wait for requests and have nothing to do: low. What the other side needs bounds what is won: where that is not
-//! known, low; where it computes for longer than a step without the wait would take, no promise, and it is what has to get cheaper.
+//! Samples are taken about every 10 ms: what most of them show is so, how long each piece took is
+//! not measured. Fewer than 5 samples, or less than half agreeing, are GP105 HOST without a kind.
+//! Where a tenth of the steps have half of the waiting, or the steps differ wildly, the thread may
+//! wait for requests and have nothing to do: low. What the other side needs bounds what is won:
+//! where that is not known, low; where it computes for longer than a step without the wait would
+//! take, no promise, and it is what has to get cheaper. Where another thread that calls CUDA worked
+//! in less than a tenth of these samples, and no child process used 2 % of a CPU or disk, nobody of
+//! the program is seen to make what is waited for: it comes from outside, as a request does, and
+//! nothing is promised. (Threads that call no CUDA are not looked at.) With another thread that
+//! waits for requests it is GP192 NO-WORK.
 //!
 //! Where another thread of the program that calls CUDA or holds Python's lock computed in at least half of these samples, its line is told as well
 //! (`meanwhile prepare at train.py:20 computes`): that it is what is waited for is likely, not known.

@@ -216,6 +216,11 @@ pub(super) fn in_use(case: &Case) -> (u64, f64) {
     (at_a_time(busy().map(|c| c.span)), busy().map(|c| c.cpu_ns).sum::<f64>() / time)
 }
 
+/// Does any child do something, a worker or not?
+pub(super) fn any_works(case: &Case) -> bool {
+    children(case).values().any(Child::does_something)
+}
+
 /// A child on a CPU for this part of the time makes something.
 const MAKES: f64 = 0.5;
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where each gap's time goes. The constants of that decision stand here, named.
 //!
-//! `host.rs`: what the host did between launches, and which calls held it. `attribute.rs`: the walk over a device
-//! that gives each gap to a bucket. `input.rs`: when the host fetched data. `standing.rs`: what it did, by samples.
+//! `host.rs`: what the host did between launches, and which calls held it. `attribute.rs`: the walk
+//! over a device that gives each gap to a bucket. `input.rs`: when the host fetched data.
+//! `standing.rs`: what it did, by samples. `others.rs`: what the program's other threads did then.
 //! `dispatching.rs`: where it launched while the device waited for launches, by samples.
-//! `whose.rs`: which of several devices a wait is about. `aside.rs`: threads that the device does not wait for.
-//! `functions.rs`: in which Python function the host was, in traces that hold these.
-//! `stacks.rs`: idle time by the ranges around the blamed call. Not here: what a fix would win (`replay/`), words (`causes/`).
+//! `whose.rs`: which of several devices a wait is about. `aside.rs`: threads that the device does
+//! not wait for. `functions.rs`: in which Python function the host was, in traces that hold these.
+//! `stacks.rs`: idle time by the ranges around the blamed call. Not here: what a fix would win
+//! (`replay/`), words (`causes/`).
 
 mod aside;
 mod attribute;
@@ -16,6 +18,7 @@ pub mod dispatching;
 pub(crate) mod functions;
 pub mod host;
 pub mod input;
+pub mod others;
 pub mod stacks;
 pub mod standing;
 pub mod whose;

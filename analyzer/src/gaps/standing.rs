@@ -12,11 +12,11 @@ use trace::event::sample::{HOLDS_GIL, RUNNABLE, WAITS_GIL};
 use trace::Kind;
 
 use super::beside::Beside;
+use super::others::{computes, holder, Others, ONE_LOOK_NS};
 use crate::analysis::{Bucket, IdleSlice};
 use crate::run::{Call, Device, Op, Run, Sample, Span, Thread};
 use crate::sites::doing::{
     blocked_natively, blocked_reading, doing, sleeps_by_select, stands_on_futex, waits_for_its_turn, Doing,
-    MOST,
 };
 use crate::sites::frames::Frames;
 use crate::sites::{Site, Sites};
@@ -234,7 +234,7 @@ fn place(run: &Run, device: &Device, stretches: &[Stretch]) -> Vec<Placed> {
 /// process waits for none of them.)
 fn one_side(run: &Run, placed: Vec<Placed>) -> Vec<Placed> {
     let sample = |p: &Placed| run.threads.get(p.thread as usize)?.samples.get(p.sample as usize);
-    let works = |p: &&Placed| !p.doing.waits_for_others() && p.doing != Doing::Unknown;
+    let works = |p: &&Placed| p.doing.is_work();
     let mut working: Vec<(u64, u32, u32)> =
         placed.iter().filter(works).filter_map(|p| Some((sample(p)?.span.end, p.thread, p.flat))).collect();
     working.sort_unstable();
@@ -299,6 +299,8 @@ pub struct Stood {
     pub meanwhile: Option<Site>,
     /// That thread, by its index.
     pub meanwhile_thread: Option<usize>,
+    /// What the others did in those that waited for another thread or process.
+    pub others: Others,
 }
 
 impl Stood {
@@ -340,6 +342,8 @@ impl Stood {
         }
         let most = threads.into_iter().max_by_key(|t| (t.1, std::cmp::Reverse(t.0)));
         stood.meanwhile_thread = most.map(|t| t.0).filter(|_| stood.meanwhile.is_some());
+        let waiting = samples.iter().filter(|s| s.0 == Doing::Waits);
+        stood.others = Others::of(run, waiting.map(|s| (s.1, s.2)));
         stood
     }
 
@@ -367,38 +371,11 @@ impl Stood {
     }
 }
 
-/// Samples of one look end this close to each other, ns: a look at sixteen threads takes about as long (50 µs each).
-const ONE_LOOK_NS: u64 = 1_000_000;
-
 /// The part of a sample's time in which its thread had a CPU or waited for one, 0 to 1.
 fn wants_cpu(sample: &Sample) -> f64 {
     let permille =
         if sample.bits & RUNNABLE != 0 { 1000 } else { sample.on_cpu.saturating_add(sample.run_queue) };
     f64::from(permille.min(1000)) / 1e3
-}
-
-/// The samples of other threads (by index) by the same look as the one that ended at this time. (One of another look tells who held Python's
-/// lock 10 ms before or after: it changes hands every 5 ms.)
-fn of_this_look(run: &Run, but: usize, at: u64) -> impl Iterator<Item = (usize, &Sample)> {
-    let others = run.threads.iter().enumerate().filter(move |(t, _)| *t != but);
-    others.flat_map(move |(thread, t)| {
-        let from = t.samples.partition_point(|s| s.span.end + ONE_LOOK_NS < at);
-        let near = t.samples.get(from..).unwrap_or(&[]).iter();
-        near.take_while(move |s| s.span.end <= at + ONE_LOOK_NS).map(move |s| (thread, s))
-    })
-}
-
-/// The sample of the thread that held Python's lock at this time.
-fn holder(run: &Run, but: usize, at: u64) -> Option<&Sample> {
-    let holds = of_this_look(run, but, at).map(|s| s.1).filter(|s| s.bits & HOLDS_GIL != 0);
-    holds.min_by_key(|s| s.span.end.abs_diff(at))
-}
-
-/// The sample of the thread that had a CPU for most of the time, half of it at least, and is blocked in nothing.
-fn computes(run: &Run, but: usize, at: u64) -> Option<(usize, &Sample)> {
-    let busy =
-        of_this_look(run, but, at).filter(|(_, s)| s.stack != 0 && s.syscall.is_none() && s.on_cpu >= MOST);
-    busy.max_by_key(|s| s.1.on_cpu)
 }
 
 /// The line in which at least half of the stacks stand, else the function; and how many do.

@@ -137,6 +137,12 @@ impl Doing {
         matches!(self, Awaits | Fetches | FetchesFromWorkers | Idles | Sleeps | Talks | Waits)
     }
 
+    /// Has a CPU or wants one, or reads or writes a file: it is known to be at work, and nobody
+    /// else has to do something first.
+    pub fn is_work(self) -> bool {
+        !self.waits_for_others() && self != Doing::Unknown
+    }
+
     /// Never part of dispatching an operation.
     pub fn is_no_dispatch(self) -> bool {
         !matches!(
