@@ -37,6 +37,8 @@ mod launch;
 mod launch_lines;
 #[path = "causes/memory.rs"]
 mod memory;
+#[path = "causes/mixed.rs"]
+mod mixed;
 #[path = "causes/once.rs"]
 mod once;
 #[path = "causes/pace.rs"]

@@ -5,17 +5,191 @@
 //! The GPU is idle for several reasons, each of which wins less than 10 % of the step time when fixed alone.
 //!
 //! # How it is recognised
-//! Less than 85 % computing, no cause whose fix wins 10 % in the replay of steps that nobody records (docs/run-cost.md). Pairs and triples of fixes are replayed
-//! together; the smallest set that wins 10 % is named, else the three largest shares. A wait that costs nothing is tried
-//! beside a cause, too: it may stand behind another one, and wait in its place as soon as that is gone.
+//! Less than 85 % computing, no cause whose fix wins 10 % in the replay of steps that nobody
+//! records (docs/run-cost.md). Pairs and triples of fixes are replayed together; the smallest set
+//! that wins 10 % is named, else the three largest shares. Where one fix of the set wins more than
+//! half of that by itself, its cause is the verdict, with its own promise, and not MIXED: but where
+//! 5 % or more are won only by all of them together. A wait that costs nothing is tried beside a
+//! cause, too: it may stand behind another one, and wait in its place as soon as that is gone.
 //!
 //! # How sure
-//! As sure as the causes it names; see their pages.
+//! As sure as the causes it names; see their pages. The line is that of the first one.
 //!
 //! # What to change
 //! The named causes together, cheapest first.
+
+use super::cpus::Cpus;
+use super::verdict::{fix_of, of_one};
+use super::{alloc, copy, sync, Case, MINOR_WIN, NAMED_WIN};
+use crate::analysis::{Analysis, Bucket, Confidence, Finding, Verdict};
+use crate::replay::Fix;
+use crate::run::NONE;
 
 /// Stable code.
 pub const CODE: &str = "GP191";
 /// Name in the line.
 pub const NAME: &str = "MIXED";
+
+/// One of several causes that are to be fixed together.
+#[derive(Clone, Copy)]
+struct Part<'a> {
+    cause: &'static str,
+    fix: Fix,
+    share: f64,
+    /// `None`: nothing is charged to it.
+    finding: Option<&'a Finding>,
+}
+
+impl<'a> Part<'a> {
+    fn of(f: &'a Finding) -> Option<Part<'a>> {
+        Some(Part { cause: f.cause, fix: fix_of(f.code)?, share: f.charged, finding: Some(f) })
+    }
+}
+
+/// Causes whose fixes win enough together.
+struct Set<'a> {
+    parts: Vec<Part<'a>>,
+    /// What they win of a recorded step, and of one that nobody records.
+    win: f64,
+    unrecorded_win: f64,
+}
+
+/// One fix of a set that wins more than this part of what the set wins is what is to be done: the
+/// others go with it.
+const MOST_OF_A_SET: f64 = 0.5;
+
+impl<'a> Set<'a> {
+    /// The one that wins most of what all of it wins. None where one that wins nothing by itself is
+    /// needed, or what only all together win is worth a word: it stands behind the other, and has
+    /// to be named beside it.
+    fn leader(&self) -> Option<&'a Finding> {
+        let won = || self.parts.iter().filter_map(|p| p.finding);
+        let leader = won().max_by(|x, y| x.unrecorded_win.total_cmp(&y.unrecorded_win))?;
+        let only_together = self.unrecorded_win - won().map(|f| f.unrecorded_win).sum::<f64>();
+        let stands_behind = self.parts.iter().any(|p| p.finding.is_none()) || only_together >= MINOR_WIN;
+        let is_most = leader.unrecorded_win > self.unrecorded_win * MOST_OF_A_SET;
+        (is_most && !stands_behind).then_some(leader)
+    }
+
+    /// The largest of the others that costs no more than this one.
+    fn next(&self, to: &Finding) -> Option<(&'static str, f64)> {
+        let is_next = |p: &&Part<'_>| p.cause != to.cause && p.share > 0.0 && p.share <= to.share;
+        let others = self.parts.iter().filter(is_next);
+        others.max_by(|x, y| x.share.total_cmp(&y.share)).map(|p| (p.cause, p.share))
+    }
+}
+
+/// Waits that stand in for each other: with one gone the GPU drains at the next, which cost nothing
+/// before.
+const STAND_INS: [(&str, Fix); 3] =
+    [(sync::NAME, Fix::Sync), (alloc::NAME, Fix::Alloc), (copy::NAME, Fix::Copy)];
+
+/// The smallest set of these whose fixes win enough together; of two as small, the better.
+fn together<'a>(case: &Case, sets: impl Iterator<Item = Vec<Part<'a>>>) -> Option<Set<'a>> {
+    let idle = 1.0 - case.device.buckets.share(Bucket::Compute);
+    let mut best: Option<Set<'a>> = None;
+    for parts in sets {
+        let fixes: Vec<Fix> = parts.iter().map(|p| p.fix).collect();
+        let win = case.win(&fixes, idle);
+        let better = best.as_ref().is_none_or(|b| (parts.len(), -win) < (b.parts.len(), -b.win));
+        if win < NAMED_WIN || !better {
+            continue;
+        }
+        let unrecorded_win = case.unrecorded_win(&fixes);
+        if unrecorded_win >= NAMED_WIN {
+            best = Some(Set { parts, win, unrecorded_win });
+        }
+    }
+    best
+}
+
+/// The largest causes, where no set of them is worth naming.
+fn listed(parts: &[String]) -> String {
+    match parts {
+        [] => "no cause above 1 %".to_owned(),
+        // were its fix worth more, it would be the verdict
+        [one] => format!(
+            "only {one}, of which its fix wins less than {:.0} % of an unrecorded step",
+            NAMED_WIN * 100.0
+        ),
+        _ => parts.join(", "),
+    }
+}
+
+/// No single cause passes: the smallest set of the four largest that does, else one of them with a
+/// wait that would take its place, else the three largest.
+pub(super) fn mix(a: &Analysis, case: &Case, findings: &[Finding]) -> Verdict {
+    let mut largest: Vec<&Finding> = findings.iter().collect();
+    largest.retain(|f| f.charged > 0.0 || fix_of(f.code).is_some());
+    largest.sort_by(|x, y| y.charged.total_cmp(&x.charged));
+    largest.truncate(4);
+    let parts: Vec<Part<'_>> = largest.iter().filter_map(|&f| Part::of(f)).collect();
+    let chosen = |set: u8| -> Vec<Part<'_>> {
+        parts.iter().enumerate().filter(|(i, _)| set >> i & 1 == 1).map(|(_, p)| *p).collect()
+    };
+    let sets = (1u8..1 << parts.len()).map(chosen).filter(|s| (2..=3).contains(&s.len()));
+    let hidden = STAND_INS.iter().filter(|(cause, _)| findings.iter().all(|f| f.cause != *cause));
+    let pairs = hidden.flat_map(|&(cause, fix)| {
+        parts.iter().map(move |&p| vec![p, Part { cause, fix, share: 0.0, finding: None }])
+    });
+    let best = match case.trusts_replay() {
+        true => together(case, sets).or_else(|| together(case, pairs)),
+        false => None,
+    };
+    if let Some((set, f)) = best.as_ref().and_then(|set| Some((set, set.leader()?))) {
+        let mut v = of_one(a, case, findings, f);
+        v.then = v.then.or(set.next(f));
+        return v;
+    }
+    let step = case.analysis.steps.mean_ns;
+    let mut v = Verdict {
+        code: CODE,
+        cause: NAME,
+        fix: "the named causes together, cheapest first",
+        confidence: Confidence::Low,
+        step_ns: step,
+        call: NONE,
+        ..Verdict::default()
+    };
+    let first = match best {
+        Some(Set { parts, win, .. }) => {
+            let names: Vec<&str> = parts.iter().map(|p| p.cause).collect();
+            v.text = format!("{} together {:.0} %", names.join(" + "), win * 100.0);
+            v.share = parts.iter().map(|p| p.share).sum();
+            if step > 0.0 {
+                let error = step * (case.analysis.model.error() + win * 0.1);
+                (v.predicted_ns, v.error_ns) =
+                    Cpus::of(case).promise(case, CODE, (step * (1.0 - win), error)).unwrap_or_default();
+            }
+            v.confidence = Confidence::Medium;
+            parts.iter().find_map(|p| p.finding)
+        }
+        None => {
+            let parts: Vec<String> =
+                largest.iter().take(3).map(|f| format!("{} {:.0} %", f.cause, f.charged * 100.0)).collect();
+            v.text = listed(&parts);
+            v.share = largest.iter().take(3).map(|f| f.charged).sum();
+            largest.first().copied()
+        }
+    };
+    if let Some(f) = first {
+        (v.call, v.site) = (f.call, f.site.clone());
+        if let Some(site) = &f.site {
+            v.text.push_str(&format!("; {} at {site}", f.cause));
+        }
+    }
+    v
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn one_cause_is_no_list() {
+        let of = |parts: &[&str]| super::listed(&parts.iter().map(|&p| p.to_owned()).collect::<Vec<_>>());
+        assert_eq!(of(&["COPY 18 %", "HOST 4 %"]), "COPY 18 %, HOST 4 %");
+        assert_eq!(
+            of(&["COPY 18 %"]),
+            "only COPY 18 %, of which its fix wins less than 10 % of an unrecorded step"
+        );
+    }
+}

@@ -148,40 +148,7 @@ fn named(a: &Analysis, case: &Case, findings: &[Finding]) -> Verdict {
         return abstain(a, why);
     }
     if let Some(f) = picked {
-        let predicted = |ns: f64| if a.steps.mean_ns > 0.0 { ns } else { 0.0 };
-        let tied = tied(findings, f, a.model.error()).map(|t| Tied {
-            code: t.code,
-            cause: t.cause,
-            fix: t.fix,
-            more_work: effort(t) > effort(f),
-            share: t.share,
-            predicted_ns: predicted(t.predicted_ns),
-            error_ns: t.error_ns,
-        });
-        // (what is told to be the rest of the named one is no second cause)
-        let rest = if is_rest_launch(f, device) { super::launch::CODE } else { "" };
-        let told = [f.code, tied.map_or("", |t| t.code), rest];
-        return Verdict {
-            code: f.code,
-            cause: f.cause,
-            text: said(a, f, device, elsewhere),
-            fix: f.fix,
-            confidence: if is_mostly_recording(f) {
-                f.confidence.min(Confidence::Medium)
-            } else {
-                f.confidence
-            },
-            share: f.share,
-            step_ns: a.steps.mean_ns,
-            predicted_ns: predicted(f.predicted_ns),
-            error_ns: f.error_ns,
-            tied,
-            then: next(findings, &told, f.share),
-            inconclusive: None,
-            profiled: None,
-            call: f.call,
-            site: f.site.clone(),
-        };
+        return of_one(a, case, findings, f);
     }
     let unpromised = |f: &Finding, more: &str| Verdict {
         code: f.code,
@@ -225,13 +192,48 @@ fn named(a: &Analysis, case: &Case, findings: &[Finding]) -> Verdict {
     if let Some(f) = findings.iter().find(|f| f.code == comm::CODE && f.share >= comm::ALONE_SHARE) {
         return unpromised(f, "there is too little computing to hide them behind");
     }
-    let mixed = mix(case, findings);
+    let mixed = mixed::mix(a, case, findings);
     // what steps would be that nobody records is an estimate: a set of causes that wins enough there goes before it
     let unrecorded = (compute_asked / (1.0 - case.slowed_by_us().unwrap_or(0.0))).min(1.0);
-    if unrecorded >= GPU_BOUND_SHARE && mixed.confidence == Confidence::Low {
+    let is_little = mixed.code == mixed::CODE && mixed.confidence == Confidence::Low;
+    if unrecorded >= GPU_BOUND_SHARE && is_little {
         return computing(a, case, findings, unrecorded);
     }
     mixed
+}
+
+/// The verdict that this finding is, with what comes next of the others.
+pub(super) fn of_one(a: &Analysis, case: &Case, findings: &[Finding], f: &Finding) -> Verdict {
+    let predicted = |ns: f64| if a.steps.mean_ns > 0.0 { ns } else { 0.0 };
+    let tied = tied(findings, f, a.model.error()).map(|t| Tied {
+        code: t.code,
+        cause: t.cause,
+        fix: t.fix,
+        more_work: effort(t) > effort(f),
+        share: t.share,
+        predicted_ns: predicted(t.predicted_ns),
+        error_ns: t.error_ns,
+    });
+    // (what is told to be the rest of the named one is no second cause)
+    let rest = if is_rest_launch(f, case.device) { super::launch::CODE } else { "" };
+    let told = [f.code, tied.map_or("", |t| t.code), rest];
+    Verdict {
+        code: f.code,
+        cause: f.cause,
+        text: said(a, f, case.device, Elsewhere::of(a)),
+        fix: f.fix,
+        confidence: if is_mostly_recording(f) { f.confidence.min(Confidence::Medium) } else { f.confidence },
+        share: f.share,
+        step_ns: a.steps.mean_ns,
+        predicted_ns: predicted(f.predicted_ns),
+        error_ns: f.error_ns,
+        tied,
+        then: next(findings, &told, f.share),
+        inconclusive: None,
+        profiled: None,
+        call: f.call,
+        site: f.site.clone(),
+    }
 }
 
 /// GPU-BOUND. `unrecorded`: computing as a share of what steps would be that nobody records, where that is what makes it so; else 0.
@@ -392,110 +394,4 @@ pub(super) fn fix_of(code: &str) -> Option<Fix> {
         super::device_wait::CODE => Fix::DeviceWait,
         _ => return None,
     })
-}
-
-/// The largest causes, where no set of them is worth naming.
-fn listed(parts: &[String]) -> String {
-    match parts {
-        [] => "no cause above 1 %".to_owned(),
-        // were its fix worth more, it would be the verdict
-        [one] => format!(
-            "only {one}, of which its fix wins less than {:.0} % of an unrecorded step",
-            NAMED_WIN * 100.0
-        ),
-        _ => parts.join(", "),
-    }
-}
-
-/// One of several causes that are to be fixed together.
-#[derive(Clone, Copy)]
-struct Part {
-    cause: &'static str,
-    fix: Fix,
-    share: f64,
-}
-
-/// Waits that stand in for each other: with one gone the GPU drains at the next, which cost nothing before.
-const STAND_INS: [(&str, Fix); 3] =
-    [(super::sync::NAME, Fix::Sync), (super::alloc::NAME, Fix::Alloc), (super::copy::NAME, Fix::Copy)];
-
-/// The smallest set of these whose fixes win enough together, and what they win; of two as small, the better.
-fn together(case: &Case, sets: impl Iterator<Item = Vec<Part>>) -> Option<(f64, Vec<Part>)> {
-    let idle = 1.0 - case.device.buckets.share(Bucket::Compute);
-    let mut best: Option<(f64, Vec<Part>)> = None;
-    for set in sets {
-        let fixes: Vec<Fix> = set.iter().map(|p| p.fix).collect();
-        let win = case.win(&fixes, idle);
-        let better = best.as_ref().is_none_or(|(most, b)| (set.len(), -win) < (b.len(), -most));
-        if win >= NAMED_WIN && better && case.unrecorded_win(&fixes) >= NAMED_WIN {
-            best = Some((win, set));
-        }
-    }
-    best
-}
-
-/// No single cause passes: the smallest set of the four largest that does, else one of them with a wait that would take its
-/// place, else the three largest.
-fn mix(case: &Case, findings: &[Finding]) -> Verdict {
-    let mut largest: Vec<&Finding> = findings.iter().collect();
-    largest.retain(|f| f.charged > 0.0 || fix_of(f.code).is_some());
-    largest.sort_by(|x, y| y.charged.total_cmp(&x.charged));
-    largest.truncate(4);
-    let parts: Vec<Part> = largest
-        .iter()
-        .filter_map(|f| Some(Part { cause: f.cause, fix: fix_of(f.code)?, share: f.charged }))
-        .collect();
-    let chosen = |set: u8| -> Vec<Part> {
-        parts.iter().enumerate().filter(|(i, _)| set >> i & 1 == 1).map(|(_, p)| *p).collect()
-    };
-    let sets = (1u8..1 << parts.len()).map(chosen).filter(|s| (2..=3).contains(&s.len()));
-    let hidden = STAND_INS.iter().filter(|(cause, _)| findings.iter().all(|f| f.cause != *cause));
-    let pairs =
-        hidden.flat_map(|&(cause, fix)| parts.iter().map(move |&p| vec![p, Part { cause, fix, share: 0.0 }]));
-    let best = match case.trusts_replay() {
-        true => together(case, sets).or_else(|| together(case, pairs)),
-        false => None,
-    };
-    let step = case.analysis.steps.mean_ns;
-    let mut v = Verdict {
-        code: mixed::CODE,
-        cause: mixed::NAME,
-        fix: "the named causes together, cheapest first",
-        confidence: Confidence::Low,
-        step_ns: step,
-        call: NONE,
-        ..Verdict::default()
-    };
-    match best {
-        Some((win, chosen)) => {
-            let names: Vec<&str> = chosen.iter().map(|p| p.cause).collect();
-            v.text = format!("{} together {:.0} %", names.join(" + "), win * 100.0);
-            v.share = chosen.iter().map(|p| p.share).sum();
-            if step > 0.0 {
-                v.predicted_ns = step * (1.0 - win);
-                v.error_ns = step * (case.analysis.model.error() + win * 0.1);
-            }
-            v.confidence = Confidence::Medium;
-        }
-        None => {
-            let parts: Vec<String> =
-                largest.iter().take(3).map(|f| format!("{} {:.0} %", f.cause, f.charged * 100.0)).collect();
-            v.text = listed(&parts);
-            v.share = largest.iter().take(3).map(|f| f.charged).sum();
-        }
-    }
-    v
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn one_cause_is_no_list() {
-        let of = |parts: &[&str]| super::listed(&parts.iter().map(|&p| p.to_owned()).collect::<Vec<_>>());
-        assert_eq!(of(&["COPY 18 %", "HOST 4 %"]), "COPY 18 %, HOST 4 %");
-        assert_eq!(
-            of(&["COPY 18 %"]),
-            "only COPY 18 %, of which its fix wins less than 10 % of an unrecorded step"
-        );
-    }
 }
