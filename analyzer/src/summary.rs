@@ -163,7 +163,8 @@ fn steps(analysis: &Analysis) -> Value {
     lengths.sort_unstable();
     json!({
         "source": steps.source.key(),
-        "count": steps.steps.len(),
+        // those in which something happened once, too
+        "count": steps.seen(),
         "unplaced": steps.unplaced,
         "warm_up": steps.warm_up,
         "warm_up_ns": steps.warm_up_ns,

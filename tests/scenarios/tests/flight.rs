@@ -221,7 +221,8 @@ fn slow_steps_leave_a_trace_of_all_that_was_recorded_once() {
     assert!(line.contains("The last 2.0 s: gapprobe["), "{line}");
     // half of the two seconds are steps as they usually are: what is slow has a verdict of its own
     let (_, of_slow) = line.split_once("; of the slow ones: SLEEP costs ").expect("their verdict");
-    assert!(of_slow.contains(" 3.") && of_slow.find(" ms a step") < of_slow.find(". The last"), "{line}");
+    let is_slow = [" 3.", " 4."].iter().any(|ms| of_slow.contains(ms));
+    assert!(is_slow && of_slow.find(" ms a step") < of_slow.find(". The last"), "{line}");
     assert_eq!(run.launched(), 6000 * 13);
     // as many kernels as really began in that time, but for those at its ends
     let times: Vec<f64> = events(&trace)

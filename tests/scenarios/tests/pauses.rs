@@ -2,6 +2,8 @@
 //! Purpose: what comes every so often is found although recording was off by then: the sampler looks while a step does not come,
 //! and line, summary and trace say how often, how long, and which line; where nothing stands still nothing is said.
 
+use std::time::Duration;
+
 use gapprobe_scenarios::built::{built, root};
 use gapprobe_scenarios::{Run, Victim};
 use serde_json::Value;
@@ -17,6 +19,7 @@ fn run(words: [&str; 3], free_ms: Option<&str>) -> Run {
     let [seconds, every, lasts] = words;
     let words = [&*script.to_string_lossy(), &*library.to_string_lossy(), seconds, every, lasts];
     let victim = Victim::of(python, &words, "13.0").env("SIM_CUPTI_NS", "20000");
+    let victim = victim.limit(Duration::from_secs(300));
     free_ms.into_iter().fold(victim, |v, ms| v.env("GAPPROBE_TEST_FREE_MS", ms)).run()
 }
 

@@ -93,7 +93,7 @@ fn recover_newest(out: &Path, tmp: &Path) -> String {
 fn recordings_that_nobody_recovered_are_bounded_and_all_of_them_can_be_recovered() {
     let tmp = shared("recordings");
     let killed = |n: u32| {
-        let victim = Victim::sim("13.0", &["ways_out", "sigkill", "500", "0"]).env("TMPDIR", &tmp);
+        let victim = Victim::sim("13.0", &["ways_out", "sigkill", "5000", "0"]).env("TMPDIR", &tmp);
         let run = victim.env("GAPPROBE_MAX_MB", "64").run();
         assert_eq!(run.ending(), 1009, "{n}: {}", run.stderr);
     };
