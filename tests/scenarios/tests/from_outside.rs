@@ -241,7 +241,8 @@ fn nobody_who_knocks_holds_the_process_up() {
     let recorded = run.recorded();
     assert_eq!(recorded.kernels().len(), 10_000, "{:?}", recorded.losses());
     let slower = run.wall.as_secs_f64() / alone.wall.as_secs_f64();
-    assert!(slower < 1.5, "{:?} without, {:?} with a crowd", alone.wall, run.wall);
+    // (others' programs may run beside one of the two: held up, it would wait for each of the crowd)
+    assert!(slower < 3.0, "{:?} without, {:?} with a crowd", alone.wall, run.wall);
 }
 
 /// H100, c074a64: what was seen at first was one step's updates of single parameters, and 20 steps of 0.17 ms were told, of 2,766 launches and 47 ms each.
