@@ -7,7 +7,7 @@ use crate::analysis::{Analysis, Bucket, Buckets, Once, OncePlace};
 use crate::causes::NOTICED_SHARE;
 use crate::run::{Run, Span};
 use crate::sites::{Site, Sites};
-use crate::timeline::{sweep, Placed, Visitor};
+use crate::timeline::{class, sweep, Placed, Visitor};
 
 /// All of it that is a hundredth of what was seen and more, by time. Of another tool's trace what
 /// lies around its steps belongs to nothing that it says of itself, and is left out.
@@ -38,7 +38,7 @@ pub(crate) fn told(run: &Run, a: &Analysis, collectives: &[u32]) -> Vec<Once> {
         return Vec::new();
     }
     let mut parts: Vec<Part> = spans.iter().map(|s| Part { span: s.0, ..Part::default() }).collect();
-    sweep(device, collectives, &mut Parts(&mut parts));
+    sweep(device, collectives, &mut Parts { parts: &mut parts, collectives });
     for slice in &analysis.slices {
         for part in &mut parts {
             let stack = analysis.stack_of(slice);
@@ -78,7 +78,7 @@ impl Part {
 
     /// Where its longest piece comes from.
     fn site(&self, run: &Run, sites: &mut Sites<'_>, bucket: Bucket) -> Option<Site> {
-        let &(_, call, stack) = self.longest.get(bucket as usize)?;
+        let &(_, call, stack) = self.longest.get(bucket as usize).filter(|l| l.0 > 0)?;
         let stack = match stack {
             0 => run.call(call).map_or(0, |(_, c)| c.site),
             stack => stack,
@@ -89,11 +89,14 @@ impl Part {
 }
 
 /// Adds what runs on the device in them.
-struct Parts<'a>(&'a mut [Part]);
+struct Parts<'a> {
+    parts: &'a mut [Part],
+    collectives: &'a [u32],
+}
 
 impl<'a> Visitor<'a> for Parts<'_> {
     fn busy(&mut self, bucket: Bucket, span: Span) {
-        for part in &mut *self.0 {
+        for part in &mut *self.parts {
             part.buckets.add(bucket, span.clip(part.span).ns());
         }
     }
@@ -101,9 +104,9 @@ impl<'a> Visitor<'a> for Parts<'_> {
     fn gap(&mut self, _span: Span, _op: Placed<'a>) {}
 
     fn op(&mut self, placed: Placed<'a>) {
-        for part in &mut *self.0 {
+        let bucket = class(placed.op, self.collectives);
+        for part in &mut *self.parts {
             let ns = placed.op.span().clip(part.span).ns();
-            let bucket = crate::timeline::class(placed.op, &[]);
             if let Some(longest) = part.longest.get_mut(bucket as usize).filter(|l| l.0 < ns) {
                 *longest = (ns, placed.op.call, 0);
             }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Pauses between windows, where nothing of CUPTI was on: steps that did not come while the
-//! recorder's sampler looked (`injector/src/windows/pauses.rs`). What comes every 30 s is seen there
-//! although seven seconds were recorded.
+//! recorder's sampler looked (`injector/src/windows/pauses.rs`). What comes every 30 s is seen
+//! there although seven seconds were recorded.
 
 use trace::event::Unobserved;
 
@@ -16,8 +16,8 @@ use crate::sites::{Site, Sites};
 
 /// A thread that launches less than this part of what the busiest one does holds no step up.
 const LAUNCHES: f64 = 0.1;
-/// Samples of one pause lie no further apart than this, ns, or than this part of it so far: of a long
-/// one few are kept.
+/// Samples of one pause lie no further apart than this, ns, or than this part of it so far: of a
+/// long one few are kept.
 const APART_NS: u64 = 500_000_000;
 const APART: u64 = 10;
 /// Less of the time than this is no word's worth.

@@ -53,18 +53,19 @@ pub(crate) fn longest() -> u64 {
     LONGEST.load(Ordering::Relaxed)
 }
 
-/// CUPTI asks for a buffer when the kernel that it is for is on its way: up to 20 us later, and short
-/// kernels have ended by then (H200, CUPTI 13.0: in 34 of 34 buffers; of graphs' nodes none), ns. (A
-/// thread that is kept from a CPU in between asks that much later.)
+/// CUPTI asks for a buffer when the kernel that it is for is on its way: up to 20 us later, and
+/// short kernels have ended by then (H200, CUPTI 13.0: in 34 of 34 buffers; of graphs' nodes none),
+/// ns. (A thread that is kept from a CPU in between asks that much later.)
 const ASKED_LATE: u64 = 1_000_000;
 
-/// A plain flush. Returns from when on the GPU's side of the recording is not complete after it, ns.
+/// A plain flush. Returns from when on the GPU's side of the recording is not complete after it,
+/// ns.
 pub(crate) fn plain() -> u64 {
     flushed().unwrap_or(0).max(complete_to())
 }
 
-/// A plain flush: up to when what had a buffer was delivered, ns. `None` where CUPTI refused it: then
-/// nothing is known of what it still holds, buffers of ours out or not.
+/// A plain flush: up to when what had a buffer was delivered, ns. `None` where CUPTI refused it:
+/// then nothing is known of what it still holds, buffers of ours out or not.
 fn flushed() -> Option<u64> {
     let begin = clock::monotonic();
     let delivered =
@@ -173,8 +174,8 @@ pub(crate) enum Switch {
     /// Off, on and off: what was on when the context was created goes on recording the nodes of graphs after it was switched off for
     /// the first time (docs/windows.md).
     OffForGraphs = WANTS_OFF_FOR_GRAPHS,
-    /// Off whoever launches meanwhile, by the flush thread: what CUPTI recorded behind that would be
-    /// broken (docs/windows.md), and it is never on again.
+    /// Off whoever launches meanwhile, by the flush thread: what CUPTI recorded behind that would
+    /// be broken (docs/windows.md), and it is never on again.
     OffForGood = WANTS_OFF_FOR_GOOD,
 }
 
@@ -205,7 +206,8 @@ pub(crate) fn is_switched(on: bool) -> bool {
 /// Held while the thread flushes, and while CUPTI is switched: neither waits inside of CUPTI for the other.
 static BUSY: Mutex<()> = Mutex::new(());
 
-/// Switches as was asked for, by a thread that found no launch under way (`windows::gate`; [`Switch::OffForGood`]: by the flush thread); waits for nothing. `false`: not now (a flush is
+/// Switches as was asked for, by a thread that found no launch under way (`windows::gate`;
+/// [`Switch::OffForGood`]: by the flush thread); waits for nothing. `false`: not now (a flush is
 /// under way, or another client has CUPTI).
 pub(crate) fn switch_at_rest() -> bool {
     let Some(_busy) = BUSY.try_lock() else { return false };

@@ -130,8 +130,8 @@ impl Steps {
         runs.max_by_key(length).unwrap_or(steady)
     }
 
-    /// More than half of their time is in a few long ones that come irregularly: a mean of them is no
-    /// step's time.
+    /// More than half of their time is in a few long ones that come irregularly: a mean of them is
+    /// no step's time.
     pub fn has_no_usual_time(&self) -> bool {
         let long: u64 = self.long.spans.iter().map(|s| s.ns()).sum();
         self.long.are_uneven() && long.saturating_mul(2) > self.steady_ns

@@ -180,11 +180,12 @@ impl<'a> Case<'a> {
         let steps = self.analysis.steps.steady().len() as f64;
         let per = count as f64 / steps.max(1.0);
         let long = &self.analysis.steps.long;
+        // (the last one may come after the last step)
+        let is_these = count.abs_diff(long.spans.len() as u64) <= 1;
+        if let Some(every) = long.every.filter(|_| is_these) {
+            return format!("every {every} steps");
+        }
         match () {
-            // (the last one may lie behind the last step)
-            () if long.every.is_some() && count.abs_diff(long.spans.len() as u64) <= 1 => {
-                format!("every {} steps", long.every.unwrap_or(1))
-            }
             () if steps < 1.0 => counted(count, "time"),
             () if (0.8..1.5).contains(&per) => "every step".to_owned(),
             () if per >= 1.5 => format!("{per:.0} times a step"),

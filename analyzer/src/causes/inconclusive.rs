@@ -13,7 +13,11 @@
 //! shared ones), and computing is not 85 %; another tool's stamps contradict themselves (operations
 //! before their calls, or over what is queued behind them); the file ends before what was written
 //! to it; the recorder itself says that events are missing; CUDA graphs were launched and
-//! their nodes were not recorded; the traces of several ranks were merged into one file, where whose kernel it is cannot be told; most of the time lies in stretches of other work than the steps found; the steps recorded in windows take more than twice or less than half of what those of the whole run take, as counted (from 15 % on the line says both, and the confidence is low); more than 15 % of the time, or more than the largest cause, is unexplained.
+//! their nodes were not recorded; the traces of several ranks were merged into one file, where
+//! whose kernel it is cannot be told; most of the time lies in stretches of other work than the
+//! steps found; the steps recorded in windows take more than twice or less than half of what those
+//! of the whole run take, as counted (from 15 % on the line says both, and the confidence is low);
+//! more than 15 % of the time, or more than the largest cause, is unexplained.
 //!
 //! # How sure
 //! The reason is named in the line.
@@ -64,9 +68,10 @@ const MORE_KERNELS: u64 = 2;
 /// More than this share of the steps' time in such steps: the period found is not the program's.
 pub const LONG_STEPS_SHARE: f64 = 0.5;
 
-/// Share of the steps' time in stretches of other work, where it is too much (seen on the H200: eager warm-up steps, then a
-/// hundred graph launches, taken for the last of them). A long step with hardly more kernels than the others is a pause,
-/// however much of the time it takes: a checkpoint. Marked steps are the user's word and not doubted.
+/// Share of the steps' time in stretches of other work, where it is too much (seen on the H200:
+/// eager warm-up steps, then a hundred graph launches, taken for the last of them). A long step
+/// with hardly more kernels than the others is a pause, however much of the time it takes: a
+/// checkpoint. Marked steps are the user's word and not doubted.
 fn unlike_steps(run: &Run, a: &Analysis) -> Option<f64> {
     let steps = &a.steps;
     if steps.source != StepSource::Period {

@@ -41,7 +41,8 @@ impl Case<'_> {
         self.rhythm_of(bucket, |c| Some(c.packed) == packed)
     }
 
-    /// "every step", "12 times a step", "every 20 steps", "66 times in 7 of 56 steps", "312 times": of the calls with idle time in a bucket for which `is` says so.
+    /// "every step", "12 times a step", "every 20 steps", "66 times in 7 of 56 steps", "312 times":
+    /// of the calls with idle time in a bucket for which `is` says so.
     fn rhythm_of(&self, bucket: Bucket, is: impl Fn(&Call) -> bool) -> String {
         let slices = self.device.slices.iter().filter(|s| s.bucket == bucket);
         let costs = slices.filter(|s| self.analysis.counts.measure(s.span()) > 0);
@@ -75,12 +76,12 @@ fn words(moments: &[u64], steps: &[Step]) -> String {
     let is_alike = |n: &&u32| (f64::from(**n) - per).abs() <= ONE_OFF.max(per * ALIKE);
     let alike = by_step.iter().filter(is_alike).count() as f64;
     let among = counted(steps.len() as u64, "step");
+    if let Some(every) = evenly(&those).filter(|_| with == moments.len()) {
+        return format!("every {every} steps");
+    }
     match () {
         () if alike >= all * NEARLY_ALL && (0.8..1.5).contains(&per) => "every step".to_owned(),
         () if alike >= all * NEARLY_ALL && per >= 1.5 => format!("{per:.0} times a step"),
-        () if with == moments.len() && evenly(&those).is_some() => {
-            format!("every {} steps", evenly(&those).unwrap_or(1))
-        }
         () if with < moments.len() && (with as f64) < all * NEARLY_ALL => {
             format!("{times} in {with} of {among}")
         }

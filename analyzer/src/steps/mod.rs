@@ -5,7 +5,8 @@
 //! launches, `period.rs` finds the period in it, `cut.rs` cuts it into steps, `parts.rs` doubts
 //! them, `drains.rs` takes the stretches between synchronizes where the period is but a tile.
 //! `few.rs`: other tools' traces of no more than two steps; `once.rs`: steps in which something
-//! happened once. Here: the choice between them, warm-up, step times. Not here: what a step's time was spent on.
+//! happened once. Here: the choice between them, warm-up, step times. Not here: what a step's time
+//! was spent on.
 
 mod behind;
 mod cut;

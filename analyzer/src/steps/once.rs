@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Steps far longer than the others. What made them so happened once or twice, and is no cost of
-//! each step; comes evenly, and is part of the mean step; or comes three times and more, irregularly:
-//! it is a cost of the run, and nobody knows when it comes next.
+//! each step; comes evenly, and is part of the mean step; or comes three times and more,
+//! irregularly: it is a cost of the run, and nobody knows when it comes next.
 
 use crate::analysis::{LongSteps, Step, Steps};
 use crate::causes::NOTICED_SHARE;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What happens once or twice is no cost of each step: it is told as what it is, with its line, and
-//! is in no share. What comes evenly costs its mean and has its period named. What comes a few times
-//! irregularly is a cost of the run, and nothing is predicted of a step.
+//! is in no share. What comes evenly costs its mean and has its period named. What comes a few
+//! times irregularly is a cost of the run, and nothing is predicted of a step.
 
 use analyzer::analysis::{Bucket, OncePlace};
 use analyzer::{line, Analysis, Run};

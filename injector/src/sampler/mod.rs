@@ -9,8 +9,8 @@
 //! memory is read through the kernel. A thread that did not run since the look before is not read again: what it is
 //! in cannot have changed. Where nobody calls CUDA it looks more rarely. Above 1 % of a CPU it halves its rate.
 //!
-//! Never in a forked child (its thread is not there), nothing while the program wants nothing recorded, and between
-//! windows only while a step does not come (`windows/pauses.rs`).
+//! Never in a forked child (its thread is not there), nothing while the program wants nothing
+//! recorded, and between windows only while a step does not come (`windows/pauses.rs`).
 
 mod cgroup;
 mod child_waits;

@@ -42,10 +42,12 @@ PROGRAMS = ("mlp_graph", CPP, "gpt_large", "jax_graphs", "reduce_overhead", "jax
 SIDES = {
     BASE: {"ours": False},
     OURS: {"ours": True, "env": victim.WHOLE},
-    # One window, and none by an alarm: what waits for its turn is no program that hangs. (GAPPROBE_TEST_FREE_MS opens it again where it cost little.)
+    # One window, and none by an alarm: what waits for its turn is no program that hangs.
+    # (GAPPROBE_TEST_FREE_MS opens it again where it cost little.)
     CLOSED: {"ours": True, "env": {"GAPPROBE_WINDOW": "48/1000000", "GAPPROBE_SLOW_STEP": "0"}},
 }
-# What a step is taken to be changes late there, and its number begins anew: the window opened again in three of five. By the budget there is one alone.
+# What a step is taken to be changes late there, and its number begins anew: the window opened again
+# in three of five. By the budget there is one alone.
 CLOSED_BY_BUDGET = {"rnn": {"GAPPROBE_TEST_FREE_MS": "100", "GAPPROBE_SLOW_STEP": "0"}}
 PROCESSES, PLAIN, SECONDS, ROUNDS = 4, 2, 100, 80
 # Of a block: steps that do not count, for what waited has nothing in its caches, and those that do.
@@ -226,7 +228,8 @@ def take_turns(plan, program, players, options, until, importing):
     for p in playing:
         p.tell_end()
     ended = {p.name: p.end(20) for p in playing}
-    # (of each block, in the order in which they were played, the mean step, the middle one, and the mean with those that do not count, ms)
+    # (of each block, in the order in which they were played, the mean step, the middle one, and the
+    # mean with those that do not count, ms)
     def of_block(block, whole):
         return [round(ms, 5) for ms in (turns.step_ms(block), pairing.median(block["steps_ms"]), turns.step_ms(whole))]
 

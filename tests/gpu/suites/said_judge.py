@@ -14,7 +14,8 @@ WIDENED = 2.0  # points: what is said may be so far outside of the interval of w
 WIDEST = 6.0  # points: a wider interval tells nothing
 FREE_S, SHARE = 2.0, 0.005  # what a run may lose to being recorded: seconds, and of its time
 FRONT_STEPS = 20  # of a run that do not count: compilers, autotuners, the first of everything
-# Behind the moment from which nothing is wanted: CUPTI is switched when no flush of its buffers is under way, and what was launched before is still recorded.
+# Behind the moment from which nothing is wanted: CUPTI is switched when no flush of its buffers is
+# under way, and what was launched before is still recorded.
 SETTLES_S = 0.3
 LEAST_STEPS = 20
 

@@ -241,7 +241,8 @@ fn nobody_who_knocks_holds_the_process_up() {
     let recorded = run.recorded();
     assert_eq!(recorded.kernels().len(), 10_000, "{:?}", recorded.losses());
     let slower = run.wall.as_secs_f64() / alone.wall.as_secs_f64();
-    // (others' programs may run beside one of the two: held up, it would wait for each of the crowd)
+    // (others' programs may run beside one of the two: held up, it would wait for each of the
+    // crowd)
     assert!(slower < 3.0, "{:?} without, {:?} with a crowd", alone.wall, run.wall);
 }
 

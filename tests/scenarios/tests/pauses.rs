@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: what comes every so often is found although recording was off by then: the sampler looks while a step does not come,
-//! and line, summary and trace say how often, how long, and which line; where nothing stands still nothing is said.
+//! Purpose: what comes every so often is found although recording was off by then: the sampler
+//! looks while a step does not come, and line, summary and trace say how often, how long, and which
+//! line; where nothing stands still nothing is said.
 
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ use trace::Total;
 
 use super::sampled::pythons;
 
-/// A loop of this many seconds that stands still every so often, for so long; each launch costs enough that it is not recorded on.
+/// A loop of this many seconds that stands still every so often, for so long; each launch costs
+/// enough that it is not recorded on.
 fn run(words: [&str; 3], free_ms: Option<&str>) -> Run {
     let python = pythons().pop().expect("a Python");
     let library = built().victims.join("13.0/libsteps.so");

@@ -213,8 +213,9 @@ fn retire(buffer: Buffer) {
     FULL.1.notify_all();
 }
 
-/// Has a buffer with room for a record of `len` bytes at hand before its operation is issued. (CUPTI asks some 20 us
-/// after that; here it would be as long as the machine keeps the thread waiting.)
+/// Has a buffer with room for a record of `len` bytes at hand before its operation is issued.
+/// (CUPTI asks some 20 us after that; here it would be as long as the machine keeps the thread
+/// waiting.)
 pub(crate) fn make_ready(len: usize) {
     let slot = slot();
     if lock(&slot.0).as_ref().is_some_and(|b| b.fits(len)) {
