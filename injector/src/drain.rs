@@ -239,9 +239,13 @@ impl Recorder {
         }
     }
 
-    /// Is everything recorded as it is: the program wants that, and there are no windows?
-    fn records_all(&self) -> bool {
-        self.capture.is_wanted() && self.windows.record_all()
+    /// What is recorded without being asked for.
+    fn recorded(&self) -> control::Recorded {
+        match () {
+            () if self.windows.have_ended() => control::Recorded::NoMore,
+            () if self.capture.is_wanted() && self.windows.record_all() => control::Recorded::All,
+            () => control::Recorded::Part,
+        }
     }
 
     /// The header, in the image; the file follows as fast as its disk lets it.
@@ -348,7 +352,7 @@ pub(crate) fn run() {
     if let Some(recorder) = RECORDER.lock().as_mut() {
         recorder.stand();
         writer::offer(&mut recorder.store, &recorder.header);
-        control::tell(recorder.records_all());
+        control::tell(recorder.recorded());
     }
     control::start();
     let mut pause = pace::SHORTEST_MS;
@@ -368,7 +372,7 @@ pub(crate) fn run() {
             if let Some((from, to)) = returned {
                 recorder.returned(from, to);
             }
-            control::tell(recorder.records_all());
+            control::tell(recorder.recorded());
             recorder.round();
             pause = recorder.callers.period(recorder.pace.pause_ms(clock::monotonic()));
         }

@@ -30,6 +30,15 @@ impl Wish {
     pub(crate) fn switches(self) -> bool {
         self != Wish::All
     }
+
+    /// What recording may cost, as a share of the time, where it is all that can be had.
+    pub(crate) fn share(self) -> f64 {
+        match self {
+            Wish::All => 1.0,
+            Wish::Budget(share) => share,
+            Wish::Fixed { .. } => USUAL_BUDGET / 100.0,
+        }
+    }
 }
 
 /// What the user asked for.
@@ -176,12 +185,14 @@ fn decimal(name: &str, low: f64, high: f64, or_zero: bool, default: f64, complai
     parsed(name, good, |n| (low..=high).contains(n) || or_zero && *n == 0.0, default, complaints)
 }
 
+/// GAPPROBE_BUDGET where it is not set, % of the time.
+const USUAL_BUDGET: f64 = 0.5;
 /// Most steps from one window to the next.
 const MOST_STEPS: u64 = 1 << 40;
 
 /// `flies`: the flight recorder is asked for, which needs all to be recorded.
 fn windows(flies: bool, complaints: &mut Complaints) -> Wish {
-    let usual = if flies { 100.0 } else { 0.5 };
+    let usual = if flies { 100.0 } else { USUAL_BUDGET };
     let budget = decimal(setting::BUDGET, 0.01, 100.0, false, usual, complaints);
     let wish = if budget >= 100.0 { Wish::All } else { Wish::Budget(budget / 100.0) };
     let Some(raw) = environment::value(setting::WINDOW).filter(|v| !v.trim_ascii().is_empty()) else {

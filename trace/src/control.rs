@@ -42,10 +42,13 @@ pub enum Refusal {
     Unknown,
     /// More than [`MOST_BYTES`] without an end of line.
     TooLong,
+    /// To `record`: recording ended for good, since no moment is known at which CUPTI may be
+    /// switched ([`crate::define::ENDED`]).
+    Ended,
 }
 
 impl Refusal {
-    const ALL: [Refusal; 3] = [Refusal::Version, Refusal::Unknown, Refusal::TooLong];
+    const ALL: [Refusal; 4] = [Refusal::Version, Refusal::Unknown, Refusal::TooLong, Refusal::Ended];
 
     /// As sent.
     pub const fn word(self) -> &'static str {
@@ -53,6 +56,7 @@ impl Refusal {
             Refusal::Version => "version",
             Refusal::Unknown => "unknown",
             Refusal::TooLong => "too-long",
+            Refusal::Ended => "ended",
         }
     }
 }

@@ -16,7 +16,7 @@ use analyzer::run::Span;
 use analyzer::timeline::Observed;
 use analyzer::visible::word;
 use analyzer::{load_window, steps, Run, Window};
-use trace::control::{Answer, Request, Standing as Told, MOST_MS};
+use trace::control::{Answer, Refusal, Request, Standing as Told, MOST_MS};
 use trace::define::NO_CONTROL;
 use trace::event::Unobserved;
 use trace::header::state;
@@ -37,6 +37,11 @@ Examples:
   gapprobe capture 4242 --seconds 2          two seconds, steps or not
   gapprobe capture 4242 --last --steps 50    what it did just now, without waiting
   gapprobe capture 4242 --last 30            the last 30 seconds, what was not recorded of them too";
+
+/// Why a process that has recording switched off for good does not switch it on.
+const NO_MORE: &str =
+    "has it off for good: where launches are not seen without CUPTI recording ends after a \
+                       minute of work; GAPPROBE_BUDGET=100 records everything";
 
 /// A trace of the next steps of a recorded process, which runs on
 ///
@@ -387,6 +392,7 @@ impl Capture<'_> {
                 self.hold = Some(peer);
                 Ok(())
             }
+            Answer::Refused(Refusal::Ended) => Err(off(NO_MORE.to_owned())),
             Answer::Refused(why) => Err(off(format!("refuses to switch it on ({})", why.word()))),
             Answer::Is(_) => Err(off("gives no answer that fits".to_owned())),
         }

@@ -5,7 +5,7 @@
 use trace::control::{Answer, Refusal, Request, Standing, MOST_BYTES};
 
 use super::socket::Socket;
-use super::PATIENCE;
+use super::{Recorded, PATIENCE};
 
 pub(super) struct Client {
     pub(super) socket: Socket,
@@ -34,7 +34,7 @@ impl Client {
     }
 
     /// Reads what is there and answers one line; `false`: the connection is over. `held`: somebody holds recording on.
-    pub(super) fn serve(&mut self, now: u64, wanted: bool, held: bool) -> bool {
+    pub(super) fn serve(&mut self, now: u64, recorded: Recorded, held: bool) -> bool {
         let room = self.line.get_mut(self.used..).unwrap_or(&mut []);
         match self.socket.receive(room) {
             Some(0) => return false,
@@ -55,13 +55,14 @@ impl Client {
         self.used -= end + 1;
         self.since = now;
         let others = held && self.holds_until <= now;
-        let standing = |held: bool| match (wanted, held) {
-            (true, _) => Standing::On,
-            (false, true) => Standing::Held,
-            (false, false) => Standing::Off,
+        let standing = |held: bool| match (recorded, held) {
+            (Recorded::All, _) => Standing::On,
+            (_, true) => Standing::Held,
+            (_, false) => Standing::Off,
         };
         let answer = match request {
             Ok(Request::Status) => Answer::Is(standing(held)),
+            Ok(Request::Record(_)) if recorded == Recorded::NoMore => Answer::Refused(Refusal::Ended),
             Ok(Request::Record(ms)) => {
                 self.holds_until = now.saturating_add(ms.saturating_mul(1_000_000));
                 Answer::Recording(now)

@@ -7,7 +7,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{fence, AtomicBool, Ordering};
+use std::sync::atomic::{fence, AtomicBool, AtomicU8, Ordering};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -38,12 +38,29 @@ const PAUSE: Duration = Duration::from_millis(20);
 static IS_OVER: AtomicBool = AtomicBool::new(false);
 /// Where the socket of this process is.
 static PATH: OnceLock<PathBuf> = OnceLock::new();
-/// Everything is recorded as it is: the program wants that, and there are no windows.
-static IS_ALL: AtomicBool = AtomicBool::new(false);
+/// A [`Recorded`].
+static RECORDED: AtomicU8 = AtomicU8::new(Recorded::Part as u8);
 
-/// Is everything recorded as it is? By the drain thread.
-pub(crate) fn tell(is_all: bool) {
-    IS_ALL.store(is_all, Ordering::Relaxed);
+/// What is recorded without being asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Recorded {
+    /// Everything: the program wants that, and there are no windows.
+    All,
+    /// Not all of it; more, if it is asked for.
+    Part,
+    /// Nothing, and nothing can be.
+    NoMore,
+}
+
+/// By the drain thread.
+pub(crate) fn tell(recorded: Recorded) {
+    RECORDED.store(recorded as u8, Ordering::Relaxed);
+}
+
+fn told() -> Recorded {
+    let all = [Recorded::All, Recorded::Part, Recorded::NoMore];
+    let told = RECORDED.load(Ordering::Relaxed);
+    all.into_iter().find(|r| *r as u8 == told).unwrap_or(Recorded::Part)
 }
 
 /// Listens beside the recording from now on. Where there can be no socket, the recording says why: who asks for it reads that first.
@@ -63,7 +80,7 @@ fn run() {
         Err(e) => return unheard(&e.to_string()),
     };
     while !IS_OVER.load(Ordering::Relaxed) && lifecycle::get() != lifecycle::State::Inert {
-        control.poll(clock::monotonic(), IS_ALL.load(Ordering::Relaxed));
+        control.poll(clock::monotonic(), told());
         control.wait(clock::monotonic());
         control.stand(clock::monotonic());
         std::thread::sleep(PAUSE);
@@ -134,9 +151,8 @@ impl Control {
         }
     }
 
-    /// Takes who came, answers who asked. A bounded number of calls that do not wait. `wanted`: everything is
-    /// recorded as it is.
-    fn poll(&mut self, now: u64, wanted: bool) {
+    /// Takes who came, answers who asked. A bounded number of calls that do not wait.
+    fn poll(&mut self, now: u64, recorded: Recorded) {
         for _ in 0..MOST_CLIENTS {
             let came = self.listener.accept(self.has_own);
             self.is_full = came.is_err();
@@ -149,7 +165,7 @@ impl Control {
         for at in 0..MOST_CLIENTS {
             let held = self.clients.iter().flatten().any(|c| c.holds_until > now);
             let Some(place) = self.clients.get_mut(at) else { continue };
-            if place.as_mut().is_some_and(|client| !client.serve(now, wanted, held)) {
+            if place.as_mut().is_some_and(|client| !client.serve(now, recorded, held)) {
                 *place = None;
             }
         }

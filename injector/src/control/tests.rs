@@ -3,7 +3,7 @@ use super::*;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
-use trace::control::{Answer, Standing, MOST_BYTES};
+use trace::control::{Answer, Refusal, Standing, MOST_BYTES};
 use trace::place::control_socket;
 
 const S: u64 = 1_000_000_000;
@@ -41,26 +41,41 @@ fn recording_is_held_on_until_released_or_the_time_is_up_or_the_client_is_gone()
     assert_eq!(mode.permissions().mode() & 0o777, 0o600);
     let mut client = connect(&folder);
     client.write_all(b"gapprobe/1 status\ngapprobe/1 record 1000\n").unwrap();
-    control.poll(S, false);
+    control.poll(S, Recorded::Part);
     assert_eq!(answer(&client), Some(Answer::Is(Standing::Off)));
     assert!(!program::is_forced(S));
-    control.poll(2 * S, false);
+    control.poll(2 * S, Recorded::Part);
     assert_eq!(answer(&client), Some(Answer::Recording(2 * S)));
     assert!(program::is_forced(2 * S) && !program::is_forced(3 * S));
     let mut other = connect(&folder);
     other.write_all(b"gapprobe/1 record 60000\n").unwrap();
     client.write_all(b"gapprobe/1 release\n").unwrap();
-    control.poll(2 * S + 1, false);
+    control.poll(2 * S + 1, Recorded::Part);
     assert_eq!(answer(&other), Some(Answer::Recording(2 * S + 1)));
     assert!(program::is_forced(60 * S), "the other one holds it");
     drop(other);
-    control.poll(2 * S + 2, false);
+    control.poll(2 * S + 2, Recorded::Part);
     assert!(!program::is_forced(2 * S + 2), "who held it is gone");
     client.write_all(b"gapprobe/1 record 1000\n").unwrap();
-    control.poll(3 * S, false);
+    control.poll(3 * S, Recorded::Part);
     assert!(program::is_forced(3 * S));
-    control.poll(4 * S, false);
+    control.poll(4 * S, Recorded::Part);
     assert!(!program::is_forced(4 * S), "its time is up");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn what_has_ended_for_good_is_not_held_on() {
+    let _alone = ALONE.lock();
+    let folder = folder("ended");
+    let mut control = Control::open(&folder, false).unwrap();
+    let mut client = connect(&folder);
+    client.write_all(b"gapprobe/1 status\ngapprobe/1 record 1000\n").unwrap();
+    control.poll(S, Recorded::NoMore);
+    assert_eq!(answer(&client), Some(Answer::Is(Standing::Off)));
+    control.poll(S, Recorded::NoMore);
+    assert_eq!(answer(&client), Some(Answer::Refused(Refusal::Ended)));
+    assert!(!program::is_forced(S));
     std::fs::remove_dir_all(folder).unwrap();
 }
 
@@ -72,8 +87,8 @@ fn whoever_sends_nonsense_or_nothing_or_too_much_is_let_go() {
     let mut is_closed = |sent: &[u8], at: u64| {
         let mut client = connect(&folder);
         client.write_all(sent).unwrap();
-        control.poll(S, true);
-        control.poll(at, true);
+        control.poll(S, Recorded::All);
+        control.poll(at, Recorded::All);
         client.set_nonblocking(true).unwrap();
         let mut got = Vec::new();
         let ended = client.read_to_end(&mut got).is_ok();
@@ -88,13 +103,13 @@ fn whoever_sends_nonsense_or_nothing_or_too_much_is_let_go() {
     assert_eq!(is_closed(b"gapprobe/1 sta", S + PATIENCE), (true, String::new()));
     let crowd: Vec<UnixStream> = (0..2 * MOST_CLIENTS).map(|_| connect(&folder)).collect();
     for _ in 0..3 {
-        control.poll(S, true);
+        control.poll(S, Recorded::All);
     }
     crowd.iter().for_each(|c| c.set_nonblocking(true).unwrap());
     let ended = |c: &&UnixStream| matches!((&mut &**c).read(&mut [0]), Ok(0));
     assert_eq!(crowd.iter().filter(ended).count(), MOST_CLIENTS, "a place each for so many");
     drop(crowd);
-    control.poll(S, true);
+    control.poll(S, Recorded::All);
     assert!(control.clients.iter().all(Option::is_none));
     std::fs::remove_dir_all(folder).unwrap();
 }
@@ -113,7 +128,7 @@ fn one_that_somebody_removed_comes_again() {
     let mut client = connect(&folder);
     client.write_all(b"gapprobe/1 status\n").unwrap();
     control.wait(2 * LOOK);
-    control.poll(2 * LOOK, true);
+    control.poll(2 * LOOK, Recorded::All);
     assert_eq!(answer(&client), Some(Answer::Is(Standing::On)));
     // with its folder, too; but not where that leads to somebody else's
     std::fs::remove_dir_all(&folder).unwrap();
@@ -173,12 +188,12 @@ fn waiting_ends_with_whoever_comes_or_speaks_and_with_a_clients_time() {
     let short = Duration::from_secs(2);
     let mut client = connect(&folder);
     assert!(waits(&control, S) < short, "somebody has come");
-    control.poll(S, true);
+    control.poll(S, Recorded::All);
     client.write_all(b"gapprobe/1 status\ngapprobe/1 status\n").unwrap();
     assert!(waits(&control, S) < short, "and has spoken");
-    control.poll(S, true);
+    control.poll(S, Recorded::All);
     assert!(waits(&control, S) < short, "the second line has come with the first");
-    control.poll(S, true);
+    control.poll(S, Recorded::All);
     let left = waits(&control, S + PATIENCE - 50_000_000);
     assert!((Duration::from_millis(50)..short).contains(&left), "{left:?}");
     std::fs::remove_dir_all(folder).unwrap();
@@ -194,7 +209,7 @@ fn a_folder_too_deep_for_an_address_has_a_socket_all_the_same() {
     std::os::unix::fs::symlink(&deep, top.join("s")).unwrap();
     let client = connect(&top.join("s"));
     (&client).write_all(b"gapprobe/1 status\n").unwrap();
-    control.poll(S, true);
+    control.poll(S, Recorded::All);
     assert_eq!(answer(&client), Some(Answer::Is(Standing::On)));
     // what is there already is of this process before an exec
     drop(Control::open(&deep, false).unwrap());
@@ -207,14 +222,14 @@ fn a_descriptor_that_became_the_programs_is_neither_read_nor_closed() {
     let folder = folder("taken");
     let mut control = Control::open(&folder, false).unwrap();
     let client = connect(&folder);
-    control.poll(S, true);
+    control.poll(S, Recorded::All);
     let taken = control.clients.iter().flatten().next().unwrap().socket.number();
     let path = folder.join("file");
     let file = std::fs::File::create(&path).unwrap();
     // SAFETY: puts the program's file under our number, as a program that closes and reopens everything does.
     assert!(unsafe { libc::dup2(std::os::fd::AsRawFd::as_raw_fd(&file), taken) } >= 0);
     (&client).write_all(b"gapprobe/1 status\n").ok(); // our end is gone
-    control.poll(S, true);
+    control.poll(S, Recorded::All);
     assert!(control.clients.iter().all(Option::is_none));
     // SAFETY: asks about a descriptor, and closes the one made above.
     assert!(unsafe { libc::fcntl(taken, libc::F_GETFD) } >= 0, "still open");

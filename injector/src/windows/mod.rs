@@ -250,6 +250,11 @@ impl Windows {
         self.schedule == Schedule::All && self.is_open()
     }
 
+    /// Is nothing recorded any more?
+    pub(crate) fn have_ended(&self) -> bool {
+        self.has_ended
+    }
+
     /// Is everything recorded now?
     pub(crate) fn is_open(&self) -> bool {
         self.phase == Phase::Open
@@ -339,13 +344,15 @@ impl Windows {
         } else if self.flies {
             self.watch.alarm(now, has_steps, self.unobserved(around.capture));
         }
-        let Wish::Budget(share) = self.wish else { return };
-        if !around.capture.is_the_programs() {
-            self.plan(now, share, has_steps, step_ns);
-            self.has_ended |= self.phase == Phase::Open
-                && self.budget.is_over(now, share)
-                && gate::are_unseen(&launches(around.totals));
+        if around.capture.is_the_programs() {
+            return;
         }
+        if let Wish::Budget(share) = self.wish {
+            self.plan(now, share, has_steps, step_ns);
+        }
+        self.has_ended |= self.phase == Phase::Open
+            && self.budget.is_over(now, self.wish.share())
+            && gate::are_unseen(&launches(around.totals));
     }
 
     /// What is to be recorded from now on.

@@ -297,9 +297,14 @@ fn where_launches_are_not_seen_all_is_recorded_and_the_line_says_so() {
 /// Of a run that goes on for hours a minute is recorded (here: three seconds), and no more.
 #[test]
 fn where_launches_are_not_seen_recording_ends_for_good() {
-    let victim = Victim::ours("13.0", &["unseen", "25000", "0", "4", "u"]);
-    let run = victim.env("GAPPROBE_TEST_FREE_MS", "100").run();
-    let recorded = fine(&run);
+    let victim =
+        || Victim::ours("13.0", &["unseen", "25000", "0", "4", "u"]).env("GAPPROBE_TEST_FREE_MS", "100");
+    ended_for_good(&victim().run());
+    ended_for_good(&victim().env("GAPPROBE_WINDOW", "20/2000").run());
+}
+
+fn ended_for_good(run: &Run) {
+    let recorded = fine(run);
     let [off] = &recorded.off()[..] else { panic!("{:?}, {}", recorded.off(), run.stderr) };
     let truth = run.truth();
     let first = truth.kernels().map(|k| k.start).min().expect("kernels");
