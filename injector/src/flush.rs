@@ -13,7 +13,7 @@ use crate::cupti::{arbiter, buffers, choose, reroute, session};
 use crate::stopped::Sleep;
 use crate::threads::Signal;
 use crate::windows::gate;
-use crate::{clock, drain, leave, lifecycle, neighbours};
+use crate::{clock, drain, leave, lifecycle};
 
 /// Between two plain flushes, ms.
 const PERIOD_MS: u64 = 250;
@@ -98,6 +98,8 @@ pub(crate) fn run() {
             leave::remove_half_files();
             return;
         }
+        // (first: a flush may take seconds, and the client is there already)
+        step_aside_for_new_clients(&mut looked);
         gate::from_aside();
         if SWITCH.load(Ordering::Acquire) == WANTS_OFF_FOR_GOOD {
             switch_at_rest();
@@ -109,7 +111,6 @@ pub(crate) fn run() {
             plain();
         }
         ENDED.fetch_add(1, Ordering::AcqRel);
-        step_aside_for_new_clients(&mut looked);
     }
 }
 
@@ -246,8 +247,8 @@ struct Looked {
     at: u64,
 }
 
-/// A library that takes the subscription by dlsym was mapped since: lead it to our wrappers, and leave it the
-/// subscription.
+/// A library that takes the subscription by dlsym was mapped since: lead it to our wrappers. One
+/// that cannot be led is left the subscription.
 fn step_aside_for_new_clients(looked: &mut Looked) {
     let at = clock::monotonic();
     let before = std::mem::replace(looked, Looked { loads: choose::load_count(), at });
@@ -255,7 +256,7 @@ fn step_aside_for_new_clients(looked: &mut Looked) {
         return;
     }
     reroute::clients(before.at);
-    if session::is_subscribed() && choose::is_mapped(neighbours::DLSYM_CLIENTS) {
+    if session::is_subscribed() && !reroute::all_ask_us() {
         session::give_up_subscription();
         if let Some(session) = session::get().filter(|_| !arbiter::is_yielded() && is_switched(true)) {
             // now with all calls in the filter; the kinds are on already

@@ -51,9 +51,17 @@ pub(crate) fn under_one() -> Option<&'static str> {
 }
 
 /// Libraries that resolve CUPTI by dlsym and subscribe on their own: XLA (JAX, TensorFlow), Triton's Proton.
-/// They are not reached by our exported wrappers, so we leave them the subscription.
+/// They are not reached by our exported wrappers: their `dlsym` is led (`cupti::reroute`).
 pub(crate) const DLSYM_CLIENTS: &[&str] =
     &["xla_cuda_plugin", "libtensorflow", "libproton", "_cuspy", "cupti_python"];
+
+/// Those of them that subscribe by CUPTI's V2 API, of which no wrapper of ours knows.
+const V2_CLIENTS: &[&str] = &["_cuspy", "cupti_python"];
+
+/// Is this path one of these?
+pub(crate) fn is_v2_client(path: &[u8]) -> bool {
+    V2_CLIENTS.iter().any(|part| holds(path, part))
+}
 
 /// Has the path this part?
 pub(crate) fn holds(path: &[u8], part: &str) -> bool {

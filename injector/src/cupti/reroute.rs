@@ -98,6 +98,14 @@ const LONGEST_LEADING: Duration = Duration::from_millis(20);
 /// Proton asks us for all functions. (It opens its own libcupti all the same.)
 static IS_LED: AtomicBool = AtomicBool::new(false);
 
+static ALL_ASK_US: AtomicBool = AtomicBool::new(true);
+
+/// Every client that was mapped at the last look asks our wrapper before it subscribes: we may hold
+/// the subscription until then.
+pub(crate) fn all_ask_us() -> bool {
+    ALL_ASK_US.load(Ordering::Acquire)
+}
+
 /// Is Proton here, with a libcupti of its own; and is it to keep that: what it has of it already it keeps, no function of ours to Proton then, nor where
 /// ours lacks one that it asks for.
 fn proton() -> (bool, bool) {
@@ -112,20 +120,35 @@ fn proton() -> (bool, bool) {
 fn lead(proton: bool, keeps_its_own: bool) {
     struct Clients {
         keeps_its_own: bool,
+        /// Of those before: see [`all_ask_us`].
+        all_ask_us: bool,
+        /// No slot of the client that is looked through was seen so far.
+        lacks_slot: bool,
     }
     impl imports::Rewrite for Clients {
         fn wants(&mut self, object: &[u8]) -> bool {
             let is_left = self.keeps_its_own && neighbours::holds(object, "libproton");
-            !is_left && neighbours::is_dlsym_client(object)
+            let is_client = neighbours::is_dlsym_client(object);
+            let does_not_ask = is_client && (is_left || neighbours::is_v2_client(object));
+            self.all_ask_us &= !(self.lacks_slot || does_not_ask);
+            self.lacks_slot = is_client;
+            is_client && !is_left
         }
 
         fn replacement(&mut self, name: &[u8], now: usize, own: &Range<u64>) -> Option<usize> {
+            if name != b"dlsym" {
+                return None;
+            }
             // the loader has still to add the object's base to what stands there: it would to ours
             let is_relocated = now as u64 >= own.end.saturating_sub(own.start);
-            (name == b"dlsym" && is_relocated).then_some(dlsym_of_client as *const () as usize)
+            self.all_ask_us &= is_relocated;
+            self.lacks_slot = false;
+            is_relocated.then_some(dlsym_of_client as *const () as usize)
         }
     }
-    imports::rewrite(&mut Clients { keeps_its_own });
+    let mut clients = Clients { keeps_its_own, all_ask_us: true, lacks_slot: false };
+    imports::rewrite(&mut clients);
+    ALL_ASK_US.store(clients.all_ask_us && !clients.lacks_slot, Ordering::Release);
     if proton && !keeps_its_own {
         IS_LED.store(true, Ordering::Release);
     }

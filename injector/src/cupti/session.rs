@@ -217,8 +217,7 @@ fn limit_device_memory(cupti: &Cupti, wanted: Option<[usize; 3]>) {
 fn may_subscribe() -> bool {
     // SAFETY: a C string; RTLD_DEFAULT looks through the global scope.
     let reached = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"cuptiSubscribe".as_ptr()) };
-    std::ptr::eq(reached, crate::exports::cuptiSubscribe as *const std::ffi::c_void)
-        && !choose::is_mapped(crate::neighbours::DLSYM_CLIENTS)
+    std::ptr::eq(reached, crate::exports::cuptiSubscribe as *const std::ffi::c_void) && reroute::all_ask_us()
 }
 
 fn subscribe(session: &Session) {

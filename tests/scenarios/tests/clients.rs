@@ -3,7 +3,7 @@
 //! before and after, and the span between is unobserved, never idle. One client as Kineto (linked, through the PLT), one
 //! as XLA (dlsym, frees every buffer it is handed, may tear CUPTI down at its end), one as Proton (its kinds first).
 
-use gapprobe_scenarios::built::{built, root};
+use gapprobe_scenarios::built::{self, built, root};
 use gapprobe_scenarios::pythons::pythons;
 use gapprobe_scenarios::{cases, Run, Victim};
 use trace::call::Class;
@@ -210,6 +210,20 @@ fn a_client_like_xla_that_tears_cupti_down() {
 #[test]
 fn a_client_like_xla_that_comes_later_and_tears_cupti_down() {
     like_xla("13.0", false, true);
+}
+
+/// JAX without a profile: its plugin asks us first, so that the subscription is ours until it does.
+/// (It was given up as soon as the plugin was there, and each call of CUDA's was a record.)
+#[test]
+fn a_client_that_never_profiles_leaves_us_the_callbacks() {
+    let plugin = built().victims.join("13.0/libxla_cuda_plugin_victim.so");
+    let all = [built::preload(), ":".into(), plugin.into()].into_iter().collect::<std::ffi::OsString>();
+    let run = Victim::ours("13.0", &["steps", "300", "6", "100"]).env("LD_PRELOAD", all).run();
+    assert_eq!(run.ending(), 0, "{}", run.stderr);
+    let recorded = run.recorded();
+    let sources = recorded.header.sources & (sources::CALLBACKS | sources::GAVE_UP);
+    assert_eq!(sources, sources::CALLBACKS, "{}", run.stderr);
+    assert_eq!(recorded.kernels().len() as u64, run.launched(), "{}", run.stderr);
 }
 
 /// Triton's Proton: every session ends with `cuptiFinalize`, so what comes after the first is not observed.
