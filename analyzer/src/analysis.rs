@@ -236,9 +236,10 @@ pub struct Cost {
     pub most: f64,
     /// By the process itself, when it switched recording off for the first time.
     pub measured: bool,
-    /// The share of the run that CUPTI took between windows, by being attached: launches times what
-    /// each is known to take ([`trace::total::left_behind_ns`]).
-    pub attached: f64,
+    /// The share of the run that CUPTI took between windows at most, by being attached: launches
+    /// and nodes of graphs times what each is known to take ([`trace::total::left_behind_ns`]). Where
+    /// the GPU is the limit it is hidden.
+    pub attached_most: f64,
     /// Host memory that CUPTI keeps of the run's launches at most, bytes ([`trace::total::kept_bytes`]).
     pub kept_bytes: u64,
 }

@@ -48,7 +48,7 @@ pub fn summary(run: &Run, analysis: &Analysis, around: &Around<'_>) -> Value {
             "least": analysis.cost.least,
             "most": analysis.cost.most,
             "measured": analysis.cost.measured,
-            "attached_share": analysis.cost.attached,
+            "attached_most": analysis.cost.attached_most,
             // of a window that was cut out nobody counted it
             "callback_ns": (!run.cut_out).then_some(analysis.cost.callback_ns),
             "cupti_ns": analysis.cost.cupti_ns,

@@ -14,6 +14,9 @@ const ENDS: (u64, u64) = (500, 2000);
 /// A node of a graph takes longer by so much at most, ns: graphs of empty kernels
 /// (docs/windows.md).
 const NODE_MOST_NS: u64 = 1400;
+/// What CUPTI that is attached and asked for nothing takes of a graph's node, ns: JAX's graphs 1.2
+/// us, `reduce-overhead` 0.7 (docs/windows.md).
+const NODE_ATTACHED_NS: u64 = 1200;
 /// Where anything was launched it cost this at most, if not more: kernels that begin a little
 /// later, where the GPU is the limit (docs/run-cost.md).
 const LEAST_MOST: f64 = 0.01;
@@ -74,7 +77,7 @@ fn recorded(run: &Run, a: &Analysis) -> (u64, u64) {
 /// What it comes to of the whole run, and what a CUPTI that is attached takes between windows by
 /// itself.
 pub(super) fn cost(run: &Run, a: &Analysis, lost: Lost) -> Cost {
-    let (launches, _) = recorded(run, a);
+    let (launches, nodes) = recorded(run, a);
     // of steps of which every n-th lost a part
     let of_run = |lost: f64| match recorded_share(run) {
         part if part < 1.0 && !run.cut_out && lost < 1.0 => {
@@ -90,16 +93,18 @@ pub(super) fn cost(run: &Run, a: &Analysis, lost: Lost) -> Cost {
         least: of_run(lost.least),
         most: of_run(lost.most),
         measured: lost.measured,
-        attached: share(left_behind(run), a.coverage.run_ns).min(1.0),
+        attached_most: share(left_behind(run, launches, nodes), a.coverage.run_ns).min(1.0),
         kept_bytes: super::memory::kept_by_cupti(run),
     }
 }
 
-/// What CUPTI left on the launches between windows, ns.
-fn left_behind(run: &Run) -> u64 {
+/// What CUPTI left on the launches between windows at most, ns: graphs among them are taken to be
+/// as many, and as large, as where these were recorded.
+fn left_behind(run: &Run, launches: u64, nodes: u64) -> u64 {
     let h = &run.header;
     let each = total::left_behind_ns(h.total(Total::Windows), h.total(Total::GraphLaunches));
-    h.total(Total::LaunchesBetween).saturating_mul(each)
+    let with_nodes = each.saturating_add(nodes.saturating_mul(NODE_ATTACHED_NS) / launches.max(1));
+    h.total(Total::LaunchesBetween).saturating_mul(with_nodes)
 }
 
 /// The share of the run's launches that was recorded, 0 to 1: all of them where it did not record
