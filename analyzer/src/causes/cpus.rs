@@ -13,7 +13,7 @@ use trace::define::{CPUS, CPU_QUOTA};
 use trace::event::Gauge;
 
 use super::workers::{in_use, say_children, Workers};
-use super::{input, starved, Case, MINOR_WIN};
+use super::{input, input_collate, input_workers, starved, Case, MINOR_WIN};
 use crate::analysis::{share, Finding};
 use crate::plural::counted;
 use crate::run::{Run, Sample};
@@ -181,11 +181,12 @@ impl Cpus {
         if self.allowed <= 0.0 || (code == starved::CODE && self.is_stopped()) {
             return Some(promised);
         }
-        let is_input = input::CODES.contains(&code);
-        if is_input && self.are_contended() {
+        // (who waits for a disk could go on with less of a CPU)
+        let computes = [input::CODE, input_workers::CODE, input_collate::CODE];
+        if computes.contains(&code) && self.are_contended() {
             return None;
         }
-        let here = if is_input { input::cpus_here(case) } else { 0.0 };
+        let here = if input::CODES.contains(&code) { input::cpus_here(case) } else { 0.0 };
         let step = case.step_ns();
         let least = step * ((self.workers.1 + here) / self.allowed).min(1.0);
         (least <= step * (1.0 - MINOR_WIN)).then(|| bounded(promised, least))

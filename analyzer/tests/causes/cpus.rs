@@ -220,7 +220,7 @@ fn a_thread_that_decodes_is_promised_what_the_cpus_can_do() {
 /// has one, and the workers get next to nothing. They are not known to wait for anything else.
 #[test]
 fn workers_beside_other_programs_are_not_taken_for_idle() {
-    let beside = |run_queue: u32| {
+    let beside = |run_queue: u32, on_disk: u32| {
         run(|p: &mut Program| {
             p.b.header.cpus = 2;
             let from = p.t;
@@ -228,16 +228,20 @@ fn workers_beside_other_programs_are_not_taken_for_idle() {
             let pose = waits_for_workers(p);
             p.stand(AWAY, Pose { on_cpu: 100, run_queue, ..pose });
             for n in 0..14 {
-                worker(p, 1000 + n, from, (60, 0, 4000));
+                worker(p, 1000 + n, from, (60, on_disk, 4000));
             }
         })
         .1
     };
-    let a = beside(400);
+    let a = beside(400, 0);
     verdict(&a, "INPUT-WORKERS");
     let v = &a.verdict;
     assert!(v.text.ends_with("; the CPUs are all in use: nothing is promised"), "{}", v.text);
     assert!(v.fix.contains("decode on the GPU") && !v.fix.contains("more DataLoader"), "{}", v.fix);
     // it hardly waits: the workers could have more of the CPUs, and do not want them
-    verdict(&beside(20), "INPUT-STORAGE");
+    verdict(&beside(20, 0), "INPUT-STORAGE");
+    // nor do those who are blocked on a disk, whoever has the CPUs
+    let a = beside(400, 700);
+    verdict(&a, "INPUT-STORAGE");
+    assert!(a.verdict.predicted_ns > 0.0, "{:?}", a.verdict);
 }

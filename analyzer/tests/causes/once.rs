@@ -65,6 +65,27 @@ fn a_model_moved_after_the_last_step_is_no_copy_of_each_step() {
     assert_eq!(wall, a.devices[0].wall_ns);
 }
 
+#[test]
+fn one_step_of_collectives_is_told_without_the_line_of_another_call() {
+    let mut p = Program::new();
+    let step = stack(&mut p, &[("train", "/home/u/train.py", 7)]);
+    p.site = step;
+    for i in 0..30 {
+        p.train_step(6, 180_000);
+        p.sync();
+        if i == 14 {
+            p.site = stack(&mut p, &[PREPARE]);
+            p.launch("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 264, 300 * MS);
+            p.sync();
+            p.site = step;
+        }
+    }
+    let (_, a) = p.analyze();
+    let [once] = &a.once[..] else { panic!("{:?}", a.once) };
+    assert_eq!(once.bucket.key(), Bucket::Comm.key(), "{once:?}");
+    assert!(once.site.as_ref().is_none_or(|s| s.line == 41), "{once:?}");
+}
+
 /// A first load in the midst of the run, and an evaluation: two pauses of different kinds.
 #[test]
 fn two_pauses_are_told_each_with_its_step_and_are_in_no_share() {
