@@ -196,10 +196,6 @@ int main(int argc, char **argv) {
         return 2;
     }
     struct sched_param first = {1};
-    cpu_set_t own;
-    CPU_ZERO(&own);
-    CPU_SET(sched_getcpu(), &own);
-    sched_setaffinity(0, sizeof own, &own);
     prctl(PR_SET_TIMERSLACK, 1);
     sched_setscheduler(0, SCHED_FIFO, &first); // where it may not it goes on as it is
     read_list(argv[1]);
@@ -216,6 +212,11 @@ int main(int argc, char **argv) {
     pageable = calloc(1, STAGE);
     prepare();
     CHECK(cudaDeviceSynchronize());
+    // both host threads have one CPU; the program, which was started on all, would have others for workers
+    cpu_set_t own;
+    CPU_ZERO(&own);
+    CPU_SET(sched_getcpu(), &own);
+    sched_setaffinity(0, sizeof own, &own);
     pthread_t autograd;
     pthread_create(&autograd, NULL, play, (void *)1);
     play((void *)0);
