@@ -31,7 +31,7 @@ class Labels(CannedRun):
         self.assertGreaterEqual(sum(l.healthy for l in LABELS.values()), 10)
         self.assertGreaterEqual(sum(bool(l.forbidden) for l in LABELS.values()), 3)
         self.assertGreaterEqual(sum(l.both for l in LABELS.values()), 2)
-        files = {p.stem for p in causes.PROGRAMS.glob("*.py")} - {"frame", "torchside", "jaxside", "cupyside", "storage"}
+        files = {p.stem for p in causes.PROGRAMS.glob("*.py")} - {"frame", "torchside", "jaxside", "cupyside", "storage", "rankside"}
         self.assertEqual(files, {name for name, label in LABELS.items() if not label.native})
         self.assertTrue(all(causes.source(name).is_file() for name in LABELS))
 
@@ -364,6 +364,12 @@ class TheWholeSuite(CannedRun):
         victim.python = python
         causes.run(self.plan, ["host_gc", "ok_gemm", *parts])
         return {r["check"]: r["result"] for r in self.plan.rows}
+
+    def test_a_program_of_two_ranks_is_not_run_on_one_gpu(self):
+        self.plan.machine = {"gpu": "NVIDIA H200"}
+        causes.run(self.plan, ["comm_late"])
+        rows = {r["check"]: (r["result"], r["value"]) for r in self.plan.rows}
+        self.assertEqual(rows["comm_late"], (NOT_RUN, "needs 2 GPUs, 1 here"))
 
     def test_all_right(self):
         self.plan.budget_s = 1000

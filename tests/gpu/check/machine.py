@@ -37,6 +37,14 @@ def _cpu():
         return None
 
 
+def gpus(plan):
+    """Those that may be used, as CUDA_VISIBLE_DEVICES names them: what that names already (a lane of gpu-lanes has GPUs of its own), else all the machine has."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is not None:
+        return [name for name in named.split(",") if name]
+    return [str(n) for n in range(len((plan.machine.get("gpu") or "").splitlines()))]
+
+
 def cpu_ticks():
     """Time of all CPUs since boot, ticks: not idle, and stolen by the hypervisor."""
     try:

@@ -14,7 +14,7 @@ import json
 import pathlib
 import tarfile
 
-from check import native, pairing, victim
+from check import machine, native, pairing, victim
 from check.plan import FAIL, INFO, NOT_RUN, PASS
 from suites.causes_labels import LABELS, LEAST_WIN, MOST_HARMLESS, SILENT, WINS
 from suites.causes_promises import PROMISE_OFF, PROMISE_OVER, in_doubt, judge_promise, judge_promises, judge_turns
@@ -365,6 +365,10 @@ def run(plan, only=None):
     wanted = [p for p in programs if LABELS[p].native]
     built = native.built(plan, *wanted) if wanted else {}
     lacking = [p for p in wanted if p not in built]  # its row says why
+    here = max(len(machine.gpus(plan)), 1)
+    for program in (p for p in programs if LABELS[p].gpus > here and not plan.dry):
+        lacking.append(program)
+        plan.row(NAME, program, NOT_RUN, f"needs {LABELS[program].gpus} GPUs, {here} here")
     archive = Archive(plan, f"causes-{'-'.join(only) if only and len(only) < 3 else 'some' if only else 'all'}.tar.gz")
     runs, offs, in_turns = Runs(plan, built, archive), {}, []
     matrix = runs.matrix

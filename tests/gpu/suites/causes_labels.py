@@ -30,6 +30,7 @@ class Label:
     beside: tuple = ()  # right for the fixed form as a part of a MIXED one, beside what is in `fixed`
     site: bool = False  # a line of Python is the cause
     other: bool = False  # no PyTorch
+    gpus: int = 1
     native: bool = False  # programs/<name>.cu, built on the machine; no Python, so no line
 
     @property
@@ -48,6 +49,10 @@ def ok(*forbidden, causes=HEALTHY, proofs=None, **more):
 
 # After these fixes launching may be what is left where the host is slow that day; the wait that was fixed may not.
 OR_LAUNCH = (*HEALTHY, "LAUNCH")
+
+# ... or the wait that no graph takes away.
+OR_WAIT = (*OR_LAUNCH, "SYNC")
+COLLECTIVES = ("COMM", "MIXED", *HEALTHY)
 
 LABELS = {
     "loader_no_workers": slow("INPUT-MAIN", "INPUT", kind="no-workers", coarse=("HOST",)),
@@ -75,6 +80,24 @@ LABELS = {
     "host_log_flush": slow("LOGGING", "FILE-IO", "HOST", kind="log"),
     "host_stall_50": slow("HOST", kind="stall"),
     "alloc_empty_cache": slow("ALLOC", kind="empty-cache", fixed=OR_LAUNCH),
+    # Graphs leave what they cannot hold, and their own launch.
+    "launch_branch": slow("LAUNCH", kind="graph-branch", fixed=OR_WAIT, site=False),
+    "launch_policy": slow("LAUNCH", kind="graph-launch", fixed=OR_WAIT, site=False),
+    "launch_sampling": slow("LAUNCH", kind="graph-sampling", fixed=OR_WAIT, site=False),
+    "launch_cell": slow("LAUNCH", kind="graph-part", fixed=OR_WAIT, site=False),
+    # (what is left then is Python: guards, and the optimizer's)
+    "launch_reduce_overhead": slow("LAUNCH", kind="graph-part", fixed=(*OR_WAIT, "HOST"), site=False),
+    "jax_numpy": slow("HOST", kind="numpy", fixed=(*OR_LAUNCH, "COPY"), other=True),
+    "jax_arrays": slow("HOST", kind="numpy", fixed=OR_WAIT, other=True),
+    "jax_pieces": slow("HOST", kind="pieces", fixed=OR_WAIT, other=True),
+    "jax_unjitted": slow("LAUNCH", "HOST", kind="unjitted", fixed=OR_LAUNCH, site=False, other=True),
+    "jax_optimizer": slow("LAUNCH", "HOST", kind="unjitted", fixed=OR_WAIT, site=False, other=True),
+    "copy_small_in": slow("SYNC", "COPY", kind="small-copies"),
+    "copy_small_out": slow("SYNC", "COPY", kind="small-copies", fixed=OR_WAIT),
+    "copy_samples": slow("COPY", "SYNC", kind="small-copies"),
+    "copy_both_ways": slow("COPY", kind="pageable"),
+    "copy_pages": slow("COPY", "SYNC", kind="pageable", fixed=(*OR_WAIT, "COPY")),
+    "comm_late": slow("COMM", kind="late-rank", fixed=(*OR_LAUNCH, "COMM"), site=False, gpus=2),
     "two_input_sync": slow("INPUT-MAIN", "SYNC", coarse=("HOST",), both=True, fixed=OR_LAUNCH,
                            proofs={"workers": WINS, "no_sync": WINS, "fixed": WINS}),
     "two_copy_host": slow("COPY", "HOST", both=True, proofs={"pinned": WINS, "no_python": WINS, "fixed": WINS}),
@@ -97,6 +120,10 @@ LABELS = {
     "ok_once_teardown": ok("FILE-IO", "COPY", "HOST", proofs={}),
     "ok_thread": ok("HOST"),
     "ok_side_stream": ok("DEVICE-WAIT", "COPY"),
+    # Collectives that run alone, and that hiding behind computing makes no shorter: both take longer beside each other.
+    "comm_gather": ok("SYNC", "HOST", causes=COLLECTIVES, proofs={"fixed": WINS_LITTLE}, gpus=2),
+    "comm_shards": ok("SYNC", "HOST", causes=COLLECTIVES, proofs={"fixed": WINS_LITTLE}, gpus=2),
+    "comm_ddp": ok("SYNC", "HOST", causes=COLLECTIVES, proofs={"fixed": WINS_LITTLE}, gpus=2),
     "ok_jax_float": ok("SYNC", other=True),
     "ok_cupy_matmul": ok(proofs={}, other=True),
 }

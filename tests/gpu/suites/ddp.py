@@ -11,12 +11,12 @@ longer than without, and what the GPU did before is in the trace.
 
 import gzip
 import json
-import os
 import socket
 import subprocess
 import time
 
 from check import victim
+from check.machine import gpus
 from check.plan import FAIL, INFO, NOT_RUN
 from check.tracefile import Trace
 from suites.causes import lines_marked, named_causes, right_line
@@ -45,14 +45,6 @@ INPUT = ("INPUT-WORKERS", "INPUT")
 FIXED = (*HEALTHY, "LAUNCH")
 # NVLink multicast stays off: a program that uses it can put GPUs that others share out of service (KINDS.md of the workplace).
 NO_MULTICAST = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "NVSHMEM_DISABLE_NVLS": "1"}
-
-
-def gpus(plan):
-    """Those that may be used, as CUDA_VISIBLE_DEVICES names them: what that names already (a lane of gpu-lanes has GPUs of its own), else all the machine has."""
-    named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if named is not None:
-        return [name for name in named.split(",") if name]
-    return [str(n) for n in range(len((plan.machine.get("gpu") or "").splitlines()))]
 
 
 def free_port():

@@ -51,6 +51,13 @@ class Sizes:
     def seconds(self, real):
         return real / 20 if self.tiny else real
 
+    def opened(self):
+        """The gate is open."""
+
+    def agree(self, n):
+        """A number that all ranks have."""
+        return n
+
 
 def block_ms(ctx, form, n, recorded=False):
     """Mean step time of `n` steps, ms, from an empty queue to an empty queue; what leads up to them is left out, and not `recorded`."""
@@ -81,7 +88,7 @@ def alternate(ctx, rounds, forms, block_s, recorded=""):
     for name, form in forms.items():
         block_ms(ctx, form, form.period)  # loads kernels
         periods = int(block_s * 1e3 / max(block_ms(ctx, form, form.period) * form.period, 0.01))
-        lengths[name] = form.period * max(1 if form.period > 1 else 2, min(periods, 400))
+        lengths[name] = form.period * ctx.agree(max(1 if form.period > 1 else 2, min(periods, 400)))
     names, found = list(forms), {name: [] for name in forms}
     for k in range(rounds):
         at = k % len(names)
@@ -130,6 +137,7 @@ def main(build, side, *, steps, forms=("slow", "fixed"), warmup=5, block_s=0.2):
     if a.gate:
         pathlib.Path("ready").touch()
         sys.stdin.readline()
+    ctx.opened()
     began = time.monotonic()
     if a.form in ("win", "turns"):
         recorded = RECORDED if a.form == "turns" else ""

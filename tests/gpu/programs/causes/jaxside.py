@@ -25,9 +25,9 @@ class Jax(frame.Sizes):
 
 
 class Heavy:
-    """`train(x)` is one step of about `ms` milliseconds; the loss, still on its way."""
+    """`train(x)` is one step of about `ms` milliseconds; the loss, still on its way. `like`: what is given to it."""
 
-    def __init__(self, ctx, ms):
+    def __init__(self, ctx, ms, like=None):
         width = ctx.size(8192, 32)
         rows = jnp.ones((ctx.size(int(ms * ROWS_A_MS), 16), width), jnp.bfloat16)
         self.weight = jnp.full((width, width), 1e-4, jnp.bfloat16)
@@ -40,7 +40,8 @@ class Heavy:
             value, slope = jax.value_and_grad(loss)(w, rows, x)
             return w - (1e-5 * slope).astype(w.dtype), value
 
-        self.step = jax.jit(step, donate_argnums=0).lower(self.weight, rows, jnp.zeros((16,), jnp.float32)).compile()
+        like = jnp.zeros((16,), jnp.float32) if like is None else like
+        self.step = jax.jit(step, donate_argnums=0).lower(self.weight, rows, like).compile()
 
     def train(self, x):
         self.weight, value = self.step(self.weight, self.rows, x)
