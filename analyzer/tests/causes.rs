@@ -43,6 +43,8 @@ mod mixed;
 mod once;
 #[path = "causes/pace.rs"]
 mod pace;
+#[path = "causes/promises.rs"]
+mod promises;
 #[path = "causes/recorded.rs"]
 mod recorded;
 #[path = "causes/registry.rs"]

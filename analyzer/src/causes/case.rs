@@ -198,10 +198,13 @@ impl<'a> Case<'a> {
         self.calls.get(&bucket)?.first().copied()
     }
 
-    /// Share of the wall time in HOST gaps up to `longest` ns each.
+    /// Share of the wall time in HOST gaps up to `longest` ns each, in front of launches that a
+    /// graph may hold.
     pub(crate) fn short_host_share(&self, longest: u64) -> f64 {
+        let stays = self.prepared.in_no_graph();
         let host =
             self.device.slices.iter().filter(|s| s.bucket == Bucket::Host && s.end - s.start <= longest);
+        let host = host.filter(|s| !stays.contains(&s.call));
         let ns: u64 = host.map(|s| self.analysis.counts.measure(s.span())).sum();
         crate::analysis::share(ns, self.device.wall_ns)
     }
@@ -230,6 +233,11 @@ impl<'a> Case<'a> {
             site: None,
             more_lines: 0,
         }
+    }
+
+    /// What is left of a win if the GPU, busier by it, gets as much slower as any was seen to.
+    pub(super) fn least_win(&self, win: f64) -> f64 {
+        win - self.share(&[Bucket::Compute]) * (win / CLEAR_WIN).min(1.0) * BUSIER_KERNELS
     }
 
     /// A finding of kernels to be fused: the GPU gets no busier by it, and how many can be fused is a guess.

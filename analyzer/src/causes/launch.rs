@@ -6,15 +6,19 @@
 //! and for the launch call itself, between almost every two kernels.
 //!
 //! # How it is recognised
-//! The next kernel's launch call had not returned when the GPU fell idle, no blocking call had drained the queue, and
-//! the host's stretch since the launch before was a usual one: up to 150 µs or 5 times the run's median stretch
-//! (`LAUNCH_STRETCH_NS`, `LAUNCH_MEDIANS`), measured over all threads that launch to the device (main and autograd
-//! threads hand over to each other). Longer stretches are GP105 HOST, and so are short ones in which samples show a function of the program's own that is
-//! hardly ever seen inside of a CUDA call (`gaps/beside.rs`): that is work, and no graph takes it away. The prediction replays the step as if launching
-//! cost the host nothing (one CUDA graph), with the device's spacing and synchronizes kept, and host stretches above 2 ms
-//! (`CAPTURABLE_NS`); shorter ones between kernels (guards of a compiled region, an optimizer's Python) go with the graph,
-//! up to as much again as LAUNCH itself. Launching is slow while it is recorded, so LAUNCH is named only where it is worth as much without that
-//! (docs/run-cost.md).
+//! The next kernel's launch call had not returned when the GPU fell idle, no blocking call had
+//! drained the queue, and the host's stretch since the launch before was a usual one: up to 150 µs
+//! or 5 times the run's median stretch (`LAUNCH_STRETCH_NS`, `LAUNCH_MEDIANS`), measured over all
+//! threads that launch to the device (main and autograd threads hand over to each other). Longer
+//! stretches are GP105 HOST, and so are short ones in which samples show a function of the
+//! program's own that is hardly ever seen inside of a CUDA call (`gaps/beside.rs`): that is work,
+//! and no graph takes it away. The prediction replays the step as if launching cost the host
+//! nothing (one CUDA graph), with the device's spacing and synchronizes kept, and host stretches
+//! above 2 ms (`CAPTURABLE_NS`); shorter ones between kernels (guards of a compiled region) go with
+//! the graph, up to as much again as LAUNCH itself. Not so an optimizer that works on lists of
+//! tensors (`foreach`): `reduce-overhead` does not capture it, nor does `torch.cuda.graph` unless
+//! it is `capturable`; it stays, with the Python in front of it. Launching is slow while it is
+//! recorded, so LAUNCH is named only where it is worth as much without that (docs/run-cost.md).
 //!
 //! The line is the program's own under which at least half of the waiting stands, by samples of the launching threads taken while
 //! the GPU waited for a launch (about every 10 ms, 5 or more); for autograd's threads, the line that waits in `backward()`. Where no

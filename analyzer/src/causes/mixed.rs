@@ -156,8 +156,11 @@ pub(super) fn mix(a: &Analysis, case: &Case, findings: &[Finding]) -> Verdict {
             let names: Vec<&str> = parts.iter().map(|p| p.cause).collect();
             v.text = format!("{} together {:.0} %", names.join(" + "), win * 100.0);
             v.share = parts.iter().map(|p| p.share).sum();
-            // (of one nothing is predicted: it comes irregularly, say)
-            if step > 0.0 && parts.iter().filter_map(|p| p.finding).all(|f| f.predicted_ns > 0.0) {
+            // (of one nothing is predicted: it comes irregularly, say; what hiding collectives wins
+            // beside others is not known)
+            let is_known =
+                |p: &Part<'_>| p.fix != Fix::Comm && p.finding.is_none_or(|f| f.predicted_ns > 0.0);
+            if step > 0.0 && parts.iter().all(is_known) {
                 let error = step * (case.analysis.model.error() + win * 0.1);
                 (v.predicted_ns, v.error_ns) =
                     Cpus::of(case).promise(case, CODE, (step * (1.0 - win), error)).unwrap_or_default();

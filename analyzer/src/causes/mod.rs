@@ -2,18 +2,21 @@
 //! One cause of idle time a file. A cause's module doc is the page that `gapprobe explain CODE` prints, in fixed
 //! sections: What it means / How it is recognised / How sure / What to change.
 //!
-//! Here: the registry and its thresholds. `case.rs`: what causes are judged by; `unrecorded.rs`: what they cost steps that nobody records;
-//! `verdict.rs`: which of them the line names; `spots.rs`: which line of the program; `ranges.rs`: which range where there is no line;
-//! `stand_ins.rs`: what that line wins by itself;
-//! `rhythm.rs`: in how many steps it happens; `unlike.rs`: windows whose steps are not the run's;
-//! `cpus.rs`: how many CPUs there are, who uses them; `workers.rs`: children, a loader's workers;
-//! `saves.rs`: what a checkpoint costs; `sync_calls.rs`: which way of waiting a call is; `memory.rs`: allocations that failed, memory that grows.
-//! Adding one: a file with its doc and `evaluate`, a row in [`ALL`], a recording that triggers it and one close by
-//! that does not in `tests/causes/registry.rs`.
+//! Here: the registry and its thresholds. `case.rs`: what causes are judged by; `unrecorded.rs`:
+//! what they cost steps that nobody records; `verdict.rs`: which of them the line names;
+//! `spots.rs`: which line of the program; `ranges.rs`: which range where there is no line;
+//! `stand_ins.rs`: what that line wins by itself; `rhythm.rs`: in how many steps it happens;
+//! `unlike.rs`: windows whose steps are not the run's; `late.rs`: what collectives waited for late
+//! ranks; `cpus.rs`: how many CPUs there are, who uses them; `workers.rs`: children, a loader's
+//! workers; `saves.rs`: what a checkpoint costs; `sync_calls.rs`: which way of waiting a call is;
+//! `memory.rs`: allocations that failed, memory that grows. Adding one: a file with its doc and
+//! `evaluate`, a row in [`ALL`], a recording that triggers it and one close by that does not in
+//! `tests/causes/registry.rs`.
 
 mod case;
 mod cost;
 mod cpus;
+mod late;
 pub(crate) mod memory;
 mod needed;
 mod power;

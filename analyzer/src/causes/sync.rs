@@ -23,13 +23,17 @@
 //! next launch follows within 150 µs and is of one and the same kernel, the 4 launches before were the same as at other times, and
 //! still its grid varies (3 or more in 8 or more times, half of all times at that line).
 //!
+//! Where one line copies small values in a row, each with its wait (8 or more), the prediction puts
+//! them together: one copy stays.
+//!
 //! What is promised is won by all waits together. Where the line that is named wins less than four fifths of it, it says what it takes
 //! beside it: "only together with train.py:9", the line at which the program would wait instead, or, where no other line makes up for it, what
 //! this one wins alone (then the confidence is medium at most).
 //!
 //! # What to change
-//! Read the value later (log the loss of the step before), collect values on the GPU and read them every N steps,
-//! copy with `non_blocking=True` to pinned memory and check an event, replace `if tensor:` by `torch.where`.
+//! Read the value later (log the loss of the step before), collect values on the GPU and read them
+//! every N steps, put values that are copied one by one together first, copy with
+//! `non_blocking=True` to pinned memory and check an event, replace `if tensor:` by `torch.where`.
 //!
 //! `torch.cuda.synchronize()`, or another wait for the whole device: remove it. What it was to time, CUDA events time without a wait:
 //! `torch.cuda.Event(enable_timing=True)`, recorded before and behind the work, `elapsed_time` read some steps later (in C++
@@ -52,6 +56,13 @@ const NEEDED_FIX: &str =
 /// By the call that the text names.
 fn fix_of(case: &Case, flat: u32) -> &'static str {
     case.run.call(flat).map_or(sync_calls::READ_LATER, |(_, call)| sync_calls::fix(case.run, call))
+}
+
+/// Does the line of this call copy small values in a row?
+fn copies_in_rows(case: &Case, flat: u32) -> bool {
+    let stack = |flat| case.run.call(flat).map_or(0, |(_, c)| case.run.python_stack(c));
+    let own = stack(flat);
+    own != 0 && case.prepared.copies_in_rows(|call| stack(call) == own)
 }
 
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
@@ -80,7 +91,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         let beside = case.beside(&spot, win);
         f.text = format!("{}: {} drains the queue {rhythm}{}", spot.site, spot.name, beside.words);
         f.count = spot.calls;
-        f.fix = fix_of(case, spot.flat);
+        f.fix = if copies_in_rows(case, spot.flat) { sync_calls::TOGETHER } else { fix_of(case, spot.flat) };
         if beside.unknown {
             f.confidence = f.confidence.min(Confidence::Medium);
         }

@@ -15,11 +15,13 @@ const DEVICE: &str =
     record CUDA events and read them later";
 const EVENT: &str =
     "ask the event whether it is done (query()) and go on, or wait for it later, behind more launches";
+pub(super) const TOGETHER: &str =
+    "put the values together (torch.stack; those for the GPU in pinned memory) and copy them once";
 /// What their names end with: CUDA's, HIP's, Level Zero's.
 const OF_EVENTS: [&str; 2] = ["EventSynchronize", "EventHostSynchronize"];
 const OF_DEVICES: [&str; 3] = ["DeviceSynchronize", "ThreadSynchronize", "CtxSynchronize"];
 /// All of the fixes.
-pub(crate) const FIXES: [&str; 4] = [READ_LATER, TORCH, DEVICE, EVENT];
+pub(crate) const FIXES: [&str; 5] = [READ_LATER, TORCH, DEVICE, EVENT, TOGETHER];
 
 /// What to change about a wait in this call.
 pub(crate) fn fix(run: &Run, call: &Call) -> &'static str {

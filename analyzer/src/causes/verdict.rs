@@ -239,6 +239,9 @@ pub(super) fn of_one(a: &Analysis, case: &Case, findings: &[Finding], f: &Findin
 /// GPU-BOUND. `unrecorded`: computing as a share of what steps would be that nobody records, where that is what makes it so; else 0.
 fn computing(a: &Analysis, case: &Case, findings: &[Finding], unrecorded: f64) -> Verdict {
     let compute = case.device.buckets.share(Bucket::Compute);
+    // a GPU that computes nearly all the time may take as much longer for it as little is won
+    let is_sure = |f: &Finding| case.least_win(f.win) >= MINOR_WIN / 2.0;
+    let then = next(findings, &[], 1.0 - compute);
     let mut text = gpu_bound::text(case.device);
     if unrecorded > 0.0 {
         text.push_str(&format!("; of unrecorded steps about {:.0} %", unrecorded * 100.0));
@@ -263,7 +266,7 @@ fn computing(a: &Analysis, case: &Case, findings: &[Finding], unrecorded: f64) -
         },
         share: 1.0 - compute,
         step_ns: a.steps.mean_ns,
-        then: next(findings, &[], 1.0 - compute),
+        then: then.filter(|t| findings.iter().any(|f| f.cause == t.0 && is_sure(f))),
         call: NONE,
         ..Verdict::default()
     }

@@ -68,7 +68,11 @@ impl Prepared {
                 role,
                 whole_device: role == Role::Alloc || (role == Role::Sync && is_device_wide(run.call_name(c))),
                 for_host: false,
+                stays: false,
                 values: false,
+                staged: false,
+                stands: false,
+                again: false,
                 with_stretch: false,
                 first_of_step: false,
                 overlaps,
@@ -134,19 +138,27 @@ fn is_device_wide(name: &str) -> bool {
     })
 }
 
-/// Which host chain each launching thread belongs to. Threads that launch kernels hand over to each other: one
-/// chain. A thread that only copies (a prefetcher) runs on its own.
+/// Which host chain each launching thread belongs to. Threads that launch kernels hand over to each
+/// other: one chain. A thread that only copies (a prefetcher) runs on its own. One without Python
+/// beside threads that run it is a library's, and copies when one of those asks for it (XLA's pool
+/// does so for a JAX program): it belongs to their chain, and the time before its copies is theirs.
 fn chains(run: &Run, host: &HostView) -> Vec<u16> {
     let mut next = 0;
+    let runs_python = |t: usize| {
+        run.threads.get(t).is_some_and(|t| {
+            t.samples.iter().any(|s| s.stack != 0) || t.calls.iter().any(|c| run.python_stack(c) != 0)
+        })
+    };
     let kernels = |t: usize| {
         run.threads
             .get(t)
             .is_some_and(|t| t.calls.iter().any(Call::is_launch) || !t.calls.iter().any(|c| c.launches()))
     };
+    let python = host.threads.iter().any(|&t| kernels(t) && runs_python(t));
     host.threads
         .iter()
         .map(|&t| {
-            if kernels(t) {
+            if kernels(t) || (python && !runs_python(t)) {
                 0
             } else {
                 next = u16::min(next + 1, 63);

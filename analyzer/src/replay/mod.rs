@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a fix would win: the recorded steps, replayed through a small model with one cause changed.
 //!
-//! `prepare.rs` (with `calls.rs`, `ops.rs`, `waits.rs`, `pace.rs`, `uneven.rs`) turns recorded calls and ops into items with durations and edges
-//! (never absolute times), `model.rs` plays them (`graphs.rs`: what goes into one graph launch). The idea: Daydream (USENIX
-//! ATC 2020). Here: the fixes that can be asked for. The recorder's own cost stays in both the measured and the predicted
-//! time: both are times with it.
+//! `prepare.rs` (with `calls.rs`, `ops.rs`, `waits.rs`, `rows.rs`, `pace.rs`, `uneven.rs`) turns
+//! recorded calls and ops into items with durations and edges (never absolute times), `model.rs`
+//! plays them (`graphs.rs`: what goes into one graph launch). The idea: Daydream (USENIX ATC 2020).
+//! Here: the fixes that can be asked for. The recorder's own cost stays in both the measured and
+//! the predicted time: both are times with it.
 //!
 //! What it is held against: random programs and their mended forms (`tests/replay.rs`), and pairs of recordings from the H200
 //! (`tests/recordings.rs`, `tests/replay_h200.rs`). What durations alone do not tell, as measured there: a GPU that no longer
@@ -22,6 +23,7 @@ mod ops;
 mod pace;
 pub mod prepare;
 mod recorder;
+mod rows;
 mod uneven;
 mod waits;
 
@@ -47,8 +49,10 @@ pub const GRAPH_QUEUE: usize = 64;
 pub const CAPTURABLE_NS: u64 = 2_000_000;
 /// A launch whose op started this long after the call returned was made far ahead: its own time is the queue's, ns.
 pub const AHEAD_NS: u64 = 100_000;
-/// What a launch call takes the host where nothing holds it up, and for each node of a graph, ns (H200, with their records
-/// on: 645 nodes in 0.86 ms, 493 in 0.68 to 0.93 ms; the first node starts when the call has handed over the last).
+/// What a launch call takes the host where nothing holds it up, and for each node of a graph, ns
+/// (H200, with their records on: 645 nodes in 0.86 ms, 493 in 0.68 to 0.93 ms, 134 in 0.18, 266 in
+/// 0.45). The first node begins long before it returns: of the last two 8 and 11 us after it began
+/// (2026-11-27).
 pub const LAUNCH_NS: u64 = 20_000;
 /// See [`LAUNCH_NS`].
 pub const NODE_NS: u64 = 1_400;
@@ -112,11 +116,13 @@ pub(crate) enum Slowed {
 pub enum Fix {
     /// Nothing: must give the measured time back.
     Nothing,
-    /// Synchronizing calls and small blocking copies return at once (the value is needed later, or not at all).
+    /// Synchronizing calls and small blocking copies return at once (the value is needed later, or
+    /// not at all); rows of small copies are one (`rows.rs`).
     Sync,
-    /// One graph launch instead of each stretch of single ones between calls that wait for the device: launching costs
-    /// the host nothing but that, the device's spacing stays, so do synchronizes, copies, and host stretches too long
-    /// to be dispatch ([`CAPTURABLE_NS`]).
+    /// One graph launch instead of each stretch of single ones between calls that wait for the
+    /// device: launching costs the host nothing but that, the device's spacing stays, so do
+    /// synchronizes, copies, optimizers that no graph holds, and host stretches too long to be
+    /// dispatch ([`CAPTURABLE_NS`]).
     Launch,
     /// Long host stretches that do not fetch data shrink to the usual one (file written elsewhere).
     Host,

@@ -5,6 +5,7 @@
 
 use super::graphs::Part;
 use super::prepare::{Item, Prepared, Role, Work};
+use super::rows::GATHER_NS;
 use super::uneven::EVEN;
 use super::{
     Fix, Fixes, RecorderSlows, Slowed, GRAPH_NODES, GRAPH_QUEUE, LAUNCH_NS, LAUNCH_QUEUE, NODE_NS,
@@ -13,6 +14,11 @@ use super::{
 use crate::analysis::Bucket;
 use crate::gaps::KERNEL_GAP_NS;
 use crate::run::NONE;
+
+/// From the end of a copy to pinned memory to the return of what waits for it, ns: what a wait
+/// takes to wake up. To pageable memory the CPU copies once more behind it (H200: 80 us for a
+/// megabyte whose transfer takes 22).
+const PINNED_BACK_NS: u64 = 10_000;
 
 /// A host chain while it is played.
 #[derive(Clone, Default)]
@@ -107,7 +113,7 @@ impl Prepared {
     /// Is this call not made, with these fixes?
     pub(super) fn is_left_out(item: &Item, fixes: Fixes, at: &dyn Fn(u32) -> bool) -> bool {
         let fixed = match item.role {
-            Role::Sync => fixes.has(Fix::Sync),
+            Role::Sync => fixes.has(Fix::Sync) && !item.stands,
             // from pinned memory the values come sooner, and they are waited for as before
             Role::Copy => {
                 (fixes.has(Fix::Copy) && !item.values) || (fixes.has(Fix::Host) && item.with_stretch)
@@ -217,17 +223,36 @@ impl Playing<'_> {
         }
     }
 
+    /// Is this copied with others, in the call of the first of them?
+    fn is_put_together(&self, item: &Item) -> bool {
+        item.again && self.fixes.has(Fix::Sync) && (self.at)(item.call)
+    }
+
+    /// From the end of what a call waits for to its return.
+    fn back(&self, item: &Item) -> u64 {
+        let back = u64::from(item.back);
+        match item.staged && self.fixes.has(Fix::Copy) && (self.at)(item.call) {
+            true => back.min(PINNED_BACK_NS),
+            false => back,
+        }
+    }
+
     /// When a call begins.
     fn begin(&self, item: &Item, part: Part, chain: &Chain) -> u64 {
         let shrinks = self.fixes.has(if item.fetch { Fix::Input } else { Fix::Host });
         let mut think = if shrinks { item.shrunk } else { item.think };
+        if self.is_put_together(item) {
+            think = think.min(GATHER_NS);
+        }
         if item.may_be_captured() {
             // a profiler slows what dispatches: what is too long for that is not its doing
             think = self.host_time(think);
             think = match part {
                 Part::Inner => 0,
                 // what is too long for one launch goes with the graph before it
-                _ if item.long && self.fixes.has(Fix::Launch) => think.min(self.prepared.usual),
+                _ if item.long && !item.stays && self.fixes.has(Fix::Launch) => {
+                    think.min(self.prepared.usual)
+                }
                 _ => think,
             };
         }
@@ -254,10 +279,11 @@ impl Playing<'_> {
             }
         }
         let own = match part {
-            Part::First(_) => LAUNCH_NS + nodes * NODE_NS,
+            Part::First => LAUNCH_NS + nodes * NODE_NS,
             Part::Inner => nodes * NODE_NS,
             // nobody waits: the synchronize is not made, the copy is launched like anything else
             Part::None if left_out && nodes == 0 => 0,
+            Part::None if self.is_put_together(item) => 0,
             Part::None => self.host_time(item.own),
         };
         let mut ended = began + own;
@@ -267,7 +293,7 @@ impl Playing<'_> {
                 done =
                     self.streams.iter().copied().fold(done.max(self.ahead[0]).max(self.ahead[1]), u64::max);
             }
-            ended = ended.max(done + u64::from(item.back));
+            ended = ended.max(done + self.back(item));
         }
         let begun = self.starts.get(first).copied().unwrap_or(0);
         for queue in self.queues.iter_mut().filter(|q| nodes >= q.of_nodes) {
@@ -297,11 +323,14 @@ impl Playing<'_> {
             }
         }
         let latency = match part {
-            // a graph's nodes start when it has been handed over as a whole
-            Part::First(nodes) => LAUNCH_NS + u64::from(nodes) * NODE_NS,
+            // a graph's first node begins while the call still stands
+            Part::First => LAUNCH_NS,
             Part::Inner => 0,
             Part::None => self.host_time(u64::from(w.latency)),
         };
+        if self.is_put_together(item) {
+            (duration, spacing) = (u64::from(w.pinned), 0);
+        }
         let copied = w.big_copy && self.fixes.has(Fix::Copy) && (self.at)(w.call);
         if copied || (item.with_stretch && self.fixes.has(Fix::Host)) {
             return self.copy_aside(n, w, began + latency, began);

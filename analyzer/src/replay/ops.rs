@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The device's side of a recording: ops -> works, each with what it waited for on the device.
 
+use std::collections::HashSet;
+
 use trace::Kind;
 
+use super::graphs;
 use super::prepare::{clamp32, op, Placed, Prepared, Work};
 use super::SPACING_NS;
 use crate::analysis::Bucket;
@@ -34,6 +37,13 @@ impl Prepared {
             by_end.sort_unstable();
         }
         let told = Told::new(run, device, placed);
+        let kernels: HashSet<u32> = placed
+            .iter()
+            .filter_map(|w| op(device, w))
+            .filter(|o| o.kind == Kind::Kernel)
+            .map(|o| o.a)
+            .collect();
+        let stay = graphs::stay(kernels.iter().map(|&id| (id, run.definitions.kernel_name(id))));
         self.works.reserve_exact(placed.len());
         let mut item = 0;
         for (n, w) in placed.iter().enumerate() {
@@ -47,6 +57,7 @@ impl Prepared {
             };
             if let Some(item) = self.items.get_mut(w.item as usize) {
                 item.for_host |= o.copy().is_pageable() || o.copy().direction == TO_HOST;
+                item.stays |= o.kind == Kind::Kernel && stay.contains(&o.a);
             }
             let last = before(device, w);
             let (before, node) = last.map_or((0, false), |b| (b.end, b.call == o.call));
@@ -70,7 +81,7 @@ impl Prepared {
                 to_host: false,
             };
             work.to_host = work.big_copy && o.copy().direction == TO_HOST;
-            if work.big_copy {
+            if o.kind == Kind::Memcpy {
                 let pinned = o.bytes() / super::PINNED_BYTES_PER_NS;
                 work.pinned = clamp32(pinned.min(work.duration));
             }

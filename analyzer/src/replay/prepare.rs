@@ -48,8 +48,16 @@ pub(super) struct Item {
     pub whole_device: bool,
     /// A copy to the host, or from or to pageable memory: no graph holds it.
     pub for_host: bool,
+    /// An optimizer's launch that no graph holds (`graphs.rs`).
+    pub stays: bool,
     /// A large copy to the host that holds it, or the synchronize behind one: the host goes on with what was copied.
     pub values: bool,
+    /// The same, to pageable memory: what it takes behind its transfer goes with that.
+    pub staged: bool,
+    /// The first of a row of small copies to the host, or the wait behind it: that one stays.
+    pub stands: bool,
+    /// One more of a row of small copies that one line makes, or the wait behind it (`rows.rs`).
+    pub again: bool,
     /// The same, and a long stretch of the host's follows: work on these values, which takes its copy along wherever it goes.
     pub with_stretch: bool,
     /// Launches the first op of a step.
@@ -75,7 +83,7 @@ pub(super) struct Work {
     pub edge: u32,
     /// From that op's end to its start.
     pub edge_spacing: u32,
-    /// Time the copy would take from pinned memory, ns; other ops 0.
+    /// Time the copy would take from pinned memory, in one with others, ns; other ops 0.
     pub pinned: u32,
     /// Flat number of the call.
     pub call: u32,
@@ -171,6 +179,7 @@ impl Prepared {
         p.usual_call = usual_call(run, &calls, &p.items);
         p.link_waits(run, device, host, &calls, &placed);
         p.tie_copies_to_stretches();
+        p.find_rows(run, device, &placed);
         p.measure(run, device, host, &calls, &placed);
         p.uneven = p.unevenness();
         if let Some([longer, ..]) = run.header.longer() {

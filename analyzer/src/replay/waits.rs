@@ -60,6 +60,8 @@ impl Prepared {
                         item.role = if big { Role::Copy } else { Role::Sync };
                         item.values =
                             last.and_then(|l| self.works.get(l as usize)).is_some_and(|w| w.to_host);
+                        let pageable = |w| op(device, w).is_some_and(|o| o.copy().is_pageable());
+                        item.staged = item.values && copy.is_some_and(pageable);
                         item.own = usual_call.min(c.end - c.start);
                     }
                 }

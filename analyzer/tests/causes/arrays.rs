@@ -32,11 +32,10 @@ fn an_array_that_is_read_without_a_call_is_sync() {
     let f = found.1.findings.iter().find(|f| f.code == "GP101").expect("SYNC");
     assert_eq!(f.site.as_ref().map(|s| s.line), Some(88), "{}", f.text);
     assert!(f.text.contains("reading an array (no CUDA call) drains the queue"), "{}", f.text);
-    assert!(
-        found.1.findings.iter().all(|f| f.cause != "LOCK" && f.cause != "HOST"),
-        "{:?}",
-        found.1.findings
-    );
+    // what the program does with the value is its own: none of the wait is
+    let other =
+        |f: &&analyzer::analysis::Finding| f.cause == "LOCK" || (f.cause == "HOST" && f.charged > 0.0);
+    assert!(!found.1.findings.iter().any(|f| other(&f)), "{:?}", found.1.findings);
     // without a copy it waits for somebody else, and so it does in a lock of Python's
     let lock = |found: (Run, Analysis)| {
         assert!(found.1.findings.iter().all(|f| f.code != "GP101"), "{:?}", found.1.findings);

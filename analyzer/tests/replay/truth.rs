@@ -179,7 +179,7 @@ impl Playing {
                         Act::Launch { stream, kernel, ns } => {
                             let mut e = self.kernel(*kernel);
                             (e.c, e.flags, e.correlation) = (1, GRAPH_NODE, correlation);
-                            self.op(*stream, self.t, *ns, e);
+                            self.op(*stream, begin + self.m.graph, *ns, e);
                         }
                         Act::Wait { stream, on, late } => self.wait(*stream, *on, *late),
                         _ => unreachable!("a graph holds kernels and waits"),
