@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use super::verdict::fix_of;
-use super::{gpu_bound, mixed, Case, GPU_BOUND_SHARE, MINOR_WIN, NAMED_WIN};
+use super::{comm, copy, gpu_bound, mixed, Case, GPU_BOUND_SHARE, MINOR_WIN, NAMED_WIN};
 use crate::analysis::{Bucket, Finding, Profiled};
 use crate::replay::Fix;
 
@@ -78,13 +78,34 @@ pub(super) fn without_profiler(case: &Case, findings: &[Finding]) -> Option<Prof
     }
     // the kernels take as long as they did
     let compute = (case.device.buckets.share(Bucket::Compute) / part).min(1.0);
-    let wins =
-        findings.iter().filter_map(|f| Some((1.0 - case.faster(&[fix_of(f.code)?]) / faster, f.cause)));
+    let busy = (case.device.busy_share() / part).min(1.0);
+    let is_full = busy >= FULL;
+    let may_be_named = |f: &&Finding| !is_full || [copy::CODE, comm::CODE].contains(&f.code);
+    let wins = findings
+        .iter()
+        .filter(may_be_named)
+        .filter_map(|f| Some((1.0 - case.faster(&[fix_of(f.code)?]) / faster, f.cause)));
     let best = wins.max_by(|x, y| x.0.total_cmp(&y.0)).filter(|b| b.0 >= NAMED_WIN);
     let cause = match best {
         _ if compute >= GPU_BOUND_SHARE => gpu_bound::NAME,
         Some((_, cause)) => cause,
+        None if is_full => most_of_what_runs(case),
         None => mixed::NAME,
     };
-    Some(Profiled { cause, step_ns: case.step_ns() * part, busy: (case.device.busy_share() / part).min(1.0) })
+    Some(Profiled { cause, step_ns: case.step_ns() * part, busy })
+}
+
+/// A GPU that runs something for this share of the time waits for nothing that the host does: what
+/// runs is the limit.
+const FULL: f64 = 0.95;
+
+/// The cause that the largest part of a full GPU's time is.
+fn most_of_what_runs(case: &Case) -> &'static str {
+    let share = |bucket| case.device.buckets.share(bucket);
+    let (compute, comm, copy) = (share(Bucket::Compute), share(Bucket::Comm), share(Bucket::Copy));
+    match () {
+        () if compute >= comm.max(copy) => gpu_bound::NAME,
+        () if comm >= copy => comm::NAME,
+        () => copy::NAME,
+    }
 }
