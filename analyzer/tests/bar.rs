@@ -4,9 +4,11 @@
 //! fix of the wait wins, and that it is the wait, stays in the verdict.
 
 mod made;
+mod program;
 
 use analyzer::analysis::{Analysis, Bucket};
 use made::{case, gapprobe, line, read, Trace};
+use program::{Pose, Program};
 
 /// All of the time is in one bucket or another, and in the slices what is in the buckets.
 fn sums_up(a: &Analysis) {
@@ -78,4 +80,46 @@ fn a_queue_that_fills_again_stays_the_waits() {
     sums_up(&a);
     let b = &a.devices[0].buckets;
     assert!(b.share(Bucket::Sync) > 0.008 && b.get(Bucket::Host) == 0, "{b:?}");
+}
+
+/// Our own recording of a loop that waits for the GPU and then stands somewhere for 4 ms.
+fn standing(pose: impl Fn(&mut Program) -> Option<Pose>) -> Analysis {
+    let mut p = Program::new();
+    for _ in 0..100 {
+        p.train_step(6, 20_000);
+        p.sync();
+        match pose(&mut p) {
+            Some(pose) => p.stand(4_000_000, pose),
+            None => p.t += 4_000_000,
+        }
+    }
+    p.analyze().1
+}
+
+/// What samples of the launching thread show behind a wait shows, too; what a fix wins is what it
+/// was.
+#[test]
+fn what_samples_show_behind_a_wait_is_what_shows() {
+    let unseen = standing(|_| None);
+    sums_up(&unseen);
+    let of = |a: &Analysis, bucket| a.devices[0].buckets.share(bucket);
+    assert!(of(&unseen, Bucket::Sync) > 0.1, "{:?}", unseen.devices[0].buckets);
+    let computes = standing(|p| {
+        let stack = p.b.stack(&[("prepare", "/job/train.py", 41), ("<module>", "/job/train.py", 60)]);
+        Some(Pose::computing(stack))
+    });
+    sums_up(&computes);
+    let moved = of(&computes, Bucket::Host) - of(&unseen, Bucket::Host);
+    assert!(of(&computes, Bucket::Sync) < 0.01, "{:?}", computes.devices[0].buckets);
+    assert!((moved - of(&unseen, Bucket::Sync)).abs() < 0.01, "{moved}");
+    let charged = |a: &Analysis| {
+        let slices = a.devices[0].slices.iter().filter(|s| s.charged == Bucket::Sync);
+        slices.map(|s| a.counts.measure(s.span())).sum::<u64>()
+    };
+    assert_eq!(charged(&computes), charged(&unseen));
+    let won = |a: &Analysis| a.findings.iter().find(|f| f.cause == "SYNC").map(|f| f.predicted_ns);
+    assert_eq!(won(&computes), won(&unseen));
+    // of fewer samples, or such that do not tell, the wait is all that is known
+    let unknown = standing(|_| Some(Pose::default()));
+    assert!(of(&unknown, Bucket::Sync) > 0.1, "{:?}", unknown.devices[0].buckets);
 }

@@ -12,6 +12,10 @@
 //! would win is replayed: the same calls, returning at once. A synchronize in a program whose GPU waits for the host
 //! anyway wins nothing and is not named.
 //!
+//! Where the host is then seen to fetch data or to do something else, by named ranges or by samples,
+//! that time shows as INPUT or HOST in the bar and in the trace. It was set off by the wait all the
+//! same, and goes with it: share and prediction are of both.
+//!
 //! JAX reads an array (`float(x)`, `np.asarray(x)`) without any CUDA call on the program's thread. With samples: at least half of
 //! them in long stretches are blocked in native code below the program's line or JAX's array, until a copy to the host has ended and
 //! the next launch follows at once. The idle time of such a wait is counted as sync, too, where the copy that it waited for was recorded; else it stays HOST.

@@ -484,7 +484,7 @@ impl<'a> Walk<'a> {
         let meanwhile = Span::new(credit.returned, reason.late);
         let is_seen = match reason.bucket {
             Bucket::Input => true,
-            Bucket::Host => self.host.is_seen_computing(self.run, meanwhile),
+            Bucket::Host => self.host.is_seen_elsewhere(self.run, reason.call, meanwhile),
             _ => false,
         };
         let seen = meanwhile.clip(span);

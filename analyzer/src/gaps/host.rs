@@ -343,9 +343,13 @@ impl HostView {
         Some(self.elsewhere(span))
     }
 
-    /// Is the host seen to do something in this time, in which it launches nothing: by ranges that
-    /// begin and end in it, of one thread, over half of it? (One that began before is of anything.)
-    pub(super) fn is_seen_computing(&self, run: &Run, span: Span) -> bool {
+    /// Is the host seen to do something in this time, in which it launches nothing: by samples in
+    /// front of the launch that ends it, or of its like; or by ranges that begin and end in it, of
+    /// one thread, over half of it? (One that began before is of anything.)
+    pub(super) fn is_seen_elsewhere(&self, run: &Run, flat: u32, span: Span) -> bool {
+        if self.standing.seen.contains(&flat) {
+            return true;
+        }
         self.threads.iter().filter_map(|&t| run.threads.get(t)).any(|t| {
             let from = t.ranges.partition_point(|r| r.span.start < span.start);
             let ranges = t.ranges.get(from..).unwrap_or(&[]).iter();

@@ -71,6 +71,9 @@ pub struct Standing {
     pub(super) elsewhere: HashSet<u32>,
     /// Launching calls after long stretches in which others were waited for.
     pub(super) waiting: HashSet<u32>,
+    /// Launching calls after stretches in which it is known what else was done, and it was no wait
+    /// for the device.
+    pub(super) seen: HashSet<u32>,
     /// The loader's workers are waited for.
     pub(super) paced: bool,
 }
@@ -131,6 +134,10 @@ impl Standing {
                 standing.fetched.insert(op.call);
             } else if !long && Doing::ALL.iter().any(|&d| d.is_no_dispatch() && most(tally, |x| x == d)) {
                 standing.elsewhere.insert(op.call);
+            }
+            let is_known = |d| !matches!(d, Doing::Unknown | Doing::WaitsForDevice);
+            if (long || standing.elsewhere.contains(&op.call)) && most(tally, is_known) {
+                standing.seen.insert(op.call);
             }
         }
         let (mut workers, mut fetching) = (0u32, 0u32);
