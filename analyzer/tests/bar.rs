@@ -6,7 +6,8 @@
 mod made;
 mod program;
 
-use analyzer::analysis::{Analysis, Bucket};
+use analyzer::analysis::{Analysis, Bucket, IdleSlice};
+use analyzer::tables::{self, Cell, NameStyle, Source};
 use made::{case, gapprobe, line, read, Trace};
 use program::{Pose, Program};
 
@@ -42,6 +43,32 @@ fn fetching_behind_a_wait_is_input() {
     for row in rows {
         assert!(row.contains("INPUT"), "{row}");
     }
+}
+
+/// The table of blocking calls has what they set off, whatever shows of it.
+#[test]
+fn the_call_that_is_named_costs_what_it_set_off() {
+    let path = case("sync_credit_over_dataloader.json");
+    let (input, a) = read(&path);
+    let source = Source::new(&input.run, NameStyle::Whole);
+    let report = tables::find("syncs").expect("a report");
+    let [idle, busy] = ["idle_ns", "host_busy_ns"].map(|key| report.column(key).expect("a column"));
+    let rows = report.table(&source).rows;
+    let sum = |column: usize| {
+        let cells = rows.iter().map(|r| r.get(column).cloned().unwrap_or(Cell::Nothing));
+        cells.map(|c| if let Cell::Whole(ns) = c { ns } else { 0 }).sum::<u128>()
+    };
+    let ns = |is: fn(&IdleSlice) -> bool| {
+        let slices = a.devices[0].slices.iter().filter(|s| s.charged == Bucket::Sync && is(s));
+        slices.map(|s| u128::from(s.end - s.start)).sum::<u128>()
+    };
+    assert_eq!(sum(idle), ns(|_| true));
+    assert_eq!(sum(busy), ns(|s| s.bucket == Bucket::Input));
+    assert!(sum(busy) * 2 > sum(idle), "{rows:?}");
+    let (text, _) = gapprobe(&["analyze"], &path);
+    let calls = text.split("Blocking calls").nth(1).expect("the section");
+    let named = calls.lines().find(|l| l.contains("cudaStreamSynchronize")).expect("the call");
+    assert!(!named.contains("costs 0"), "{text}");
 }
 
 /// A loop that waits for the GPU and then does something for `pause` us.

@@ -338,7 +338,12 @@ fn calls(out: &mut Page, o: &Overview<'_>) {
                     0 | 1 => String::new(),
                     n => format!(" of {n} GPUs together"),
                 };
-                format!("costs {}{whose}, {:.1} % of all idle time", time(ns as u64), r.number("idle_pct"))
+                let busy = match r.number("host_busy_ns") {
+                    0.0 => String::new(),
+                    busy => format!(" (the host is busy in {} of it)", time(busy as u64)),
+                };
+                let percent = r.number("idle_pct");
+                format!("costs {}{whose}, {percent:.1} % of all idle time{busy}", time(ns as u64))
             }
         };
         let site = match r.text("site") {

@@ -2,15 +2,18 @@
 //! Calls that held the host, by function and, where it is known, the line of the program that made them, and what that cost: the idle time of the GPU blamed on them.
 //!
 //! Blocked: begin to return of every synchronizing, allocating or freeing call, and of every copy whose call stood until
-//! the copy was done. Idle Time: the slices SYNC, COPY and ALLOC of the why-idle track whose call it is, over the whole
-//! valid recording, all devices. A call may block for long and cost nothing: the GPU had work
+//! the copy was done. Idle Time: what these calls set off, over the whole valid recording, all
+//! devices: they had let the queue run dry. Host Busy: the part of it in which the host is then
+//! seen to fetch data or to do something else; the why-idle track shows that part as INPUT or HOST,
+//! the rest as SYNC, COPY or ALLOC. A call may block for long and cost nothing: the GPU had work
 //! meanwhile, or its work had not begun or was over.
 
 use foldhash::{HashMap, HashMapExt};
 
 use super::groups::Groups;
 use super::table::{
-    five, ns, number, percent, percent_of, row, spare_text, text, Row, AVG, MAX, MED, MIN, STDDEV,
+    five, ns, number, percent, percent_of, row, spare_text, text, Cell, Column, Row, AVG, MAX, MED, MIN,
+    STDDEV,
 };
 use super::{Report, Source};
 use crate::analysis::Bucket;
@@ -28,6 +31,7 @@ pub(super) static REPORT: Report = Report {
     columns: &[
         percent("Idle", "idle_pct"),
         ns("Idle Time", "idle_ns"),
+        Column { spare: true, ..ns("Host Busy", "host_busy_ns") },
         number("Num Calls", "num_calls"),
         ns("Blocked Time", "blocked_ns"),
         AVG,
@@ -114,13 +118,16 @@ fn rows(source: &Source<'_>) -> Vec<Row> {
     for (_, call) in blockers.iter().filter_map(|&b| run.call(b)) {
         groups.add((run.call_name(call), sites.of(call.site)), call.span().ns());
     }
-    let mut idle: HashMap<(&str, Option<u32>), u128> = HashMap::new();
+    // by call and line: what it set off, and how much of that shows as something else
+    let mut idle: HashMap<(&str, Option<u32>), (u128, u128)> = HashMap::new();
     let mut all = 0u128;
     for slice in analysis.devices.iter().flat_map(|d| &d.slices) {
-        all += u128::from(slice.span().ns());
-        if let Some((_, call)) = run.call(slice.call).filter(|_| BLOCKING.contains(&slice.bucket)) {
-            *idle.entry((run.call_name(call), sites.of(call.site))).or_default() +=
-                u128::from(slice.span().ns());
+        let ns = u128::from(slice.span().ns());
+        all += ns;
+        if let Some((_, call)) = run.call(slice.set_off_by).filter(|_| BLOCKING.contains(&slice.charged)) {
+            let (cost, busy) = idle.entry((run.call_name(call), sites.of(call.site))).or_default();
+            *cost += ns;
+            *busy += if slice.bucket == slice.charged { 0 } else { ns };
         }
     }
     let line = |site: Option<u32>| site.and_then(|s| sites.get(s)).map_or_else(String::new, Site::to_string);
@@ -128,8 +135,9 @@ fn rows(source: &Source<'_>) -> Vec<Row> {
         .stats()
         .into_iter()
         .map(|((name, site), s)| {
-            let cost = idle.get(&(name, site)).copied().unwrap_or(0);
-            let mut cells = row![percent_of(cost, all), cost, s.count, s.total];
+            let (cost, busy) = idle.get(&(name, site)).copied().unwrap_or_default();
+            let busy = if busy > 0 { Cell::Whole(busy) } else { Cell::Nothing };
+            let mut cells = row![percent_of(cost, all), cost, busy, s.count, s.total];
             cells.extend(five(&s));
             let line = line(site);
             cells.extend(row![name, line.as_str()]);
