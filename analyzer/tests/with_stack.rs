@@ -3,11 +3,14 @@
 //! time goes, as a recording of ours does: in the verdict, in folded stacks, in our own trace of
 //! it. A framework's line is not the user's, and without a stack there is no line.
 
+mod made;
+
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use analyzer::formats::{self, Input};
 use analyzer::{chrome, export, Analysis};
+use made::Trace;
 
 fn read(name: &str, bytes: &[u8]) -> (Input, Analysis) {
     let path: PathBuf = std::env::temp_dir().join(format!("gapprobe-stack-{}-{name}", std::process::id()));
@@ -186,6 +189,44 @@ fn without_a_stack_the_operator_and_the_range_are_named() {
     );
     assert_eq!(said["verdict"]["site"]["function"], "evaluate");
     assert!(said["verdict"]["site"]["file"].is_null() && said["verdict"]["site"]["line"].is_null());
+}
+
+/// A loop that never waits for the GPU: the host is away for `away` us in a range, and `between` us
+/// pass before each launch, inside of a range and of an operator.
+fn without_waits(away: u64, between: u64, names: [&str; 3]) -> String {
+    let mut t = Trace::new();
+    let [meanwhile, part, operator] = names;
+    for _ in 0..40 {
+        let begin = t.t;
+        if away > 0 {
+            t.t += away;
+            t.range(meanwhile, begin + 5);
+        }
+        let forward = t.t;
+        for kernel in ["gemm", "bias", "softmax", "norm"].into_iter().cycle().take(12) {
+            let from = t.t;
+            t.t += between;
+            t.kernel(kernel, 20);
+            t.event("cpu_op", operator, 1, (from, t.t - from), "");
+        }
+        t.range(part, forward);
+    }
+    t.text()
+}
+
+/// HOST is in the range that the host was in, not in that of the launch that ends it; LAUNCH in
+/// that of the launches.
+#[test]
+fn without_a_stack_host_and_launch_have_the_range_too() {
+    let (_, a) = read("host", without_waits(5_000, 0, ["augment", "forward", "aten::mm"]).as_bytes());
+    assert_eq!((a.verdict.cause, site(&a).as_str()), ("HOST", "augment"), "{}", a.verdict.text);
+    assert!(a.verdict.text.starts_with("augment: the launching thread"), "{}", a.verdict.text);
+    let (_, a) = read("launch", without_waits(0, 60, ["", "forward", "aten::mm"]).as_bytes());
+    let found = (a.verdict.cause, site(&a));
+    assert_eq!(found, ("LAUNCH", "forward via aten::mm".to_owned()), "{}", a.verdict.text);
+    // steps are no place, and where nothing is named nothing is made up
+    let (_, a) = read("step", without_waits(5_000, 0, ["ProfilerStep#1", "", ""]).as_bytes());
+    assert_eq!((a.verdict.cause, &a.verdict.site), ("HOST", &None), "{}", a.verdict.text);
 }
 
 /// Our own trace of it has the stacks, too.

@@ -22,6 +22,8 @@
 //! more), and the line they stand in; collecting, locks, files, logs, compiling and the like are causes of their own. Where half of the samples show one thing and many
 //! others another, each has its part (`host_parts.rs`). Whether it can all be moved off the critical path is for you to judge.
 //! Without samples the confidence is low where the gaps differ wildly from step to step: it may wait for requests.
+//! In another tool's trace the place is the Python function in which the host was for at least half
+//! of the time, or, without stacks, the range that the program named and the operator.
 //!
 //! # What to change
 //! Have the next batch ready before it is needed (more DataLoader workers, `prefetch_factor`, pinned memory), move
@@ -249,6 +251,7 @@ fn place(case: &Case, f: &mut Finding, doing: Option<Doing>) {
         f.text = format!("{site}: {}", f.text);
         f.site = Some(site);
     }
+    case.name_by_range(f, Bucket::Host);
 }
 
 /// Whose line it is where Python's lock is waited for: the holder's. The line that waits did nothing wrong.

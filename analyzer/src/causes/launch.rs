@@ -23,6 +23,8 @@
 //! The line is the program's own under which at least half of the waiting stands, by samples of the launching threads taken while
 //! the GPU waited for a launch (about every 10 ms, 5 or more); for autograd's threads, the line that waits in `backward()`. Where no
 //! line holds half, the function that does; else the innermost line of a function below which half of it stands; else none is named. GP114 LAUNCH-OPTIMIZER and GP115 GRAPH-BREAKS are kinds of it.
+//! In another tool's trace without stacks it is the range that the program named, and the operator,
+//! around the launches of at least half of the waiting.
 //!
 //! # How sure
 //! Launch times are exact where the recorder saw the calls. The prediction is what a graph of the whole step would
@@ -143,6 +145,7 @@ pub(super) fn place(case: &Case, f: &mut Finding) {
         f.text = format!("{site}: {}; {n} of {} samples {stands}", f.text, stood.samples);
         f.site = Some(site.clone());
     }
+    case.name_by_range(f, Bucket::Launch);
 }
 
 /// Kernels of the steady span in front of which the GPU was idle until they were launched.

@@ -3,43 +3,41 @@
 //! without a stack there: the range that the program named (`record_function`, NVTX), and the
 //! outermost operator in it.
 
+#[cfg(feature = "readers")]
+use std::collections::BTreeMap;
 use std::collections::HashMap;
 
 use super::Case;
 use crate::analysis::{Bucket, Finding};
+#[cfg(feature = "readers")]
+use crate::gaps::stacks::open_in;
 use crate::gaps::stacks::{idle_stacks, without_number};
+#[cfg(feature = "readers")]
+use crate::run::Span;
 use crate::run::{Range, RangeKind};
 use crate::sites::Site;
 
 /// Range and operator around a call.
 type Place = (Option<String>, Option<String>);
 
-impl Case<'_> {
-    /// Puts the range or operator around the calls that a bucket's idle time is blamed on into a
-    /// finding that has no line.
-    pub(super) fn name_by_range(&self, f: &mut Finding, bucket: Bucket) {
-        if f.site.is_some() || !self.run.foreign {
-            return;
-        }
-        if let Some(site) = self.range_of_most(bucket) {
-            f.text = format!("{site}: {}", f.text);
-            f.site = Some(site);
-        }
+/// Time by place.
+#[derive(Default)]
+struct Places {
+    sums: HashMap<Place, u64>,
+    all: u64,
+}
+
+impl Places {
+    fn add(&mut self, place: Place, ns: u64) {
+        *self.sums.entry(place).or_default() += ns;
+        self.all += ns;
     }
 
-    fn range_of_most(&self, bucket: Bucket) -> Option<Site> {
-        let mut sums: HashMap<Place, u64> = HashMap::new();
-        let mut all = 0;
-        idle_stacks(self.run, self.device, &self.analysis.counts, |idle| {
-            if idle.bucket == bucket {
-                let ranges: Vec<&Range> = idle.ranges().collect();
-                *sums.entry(self.place_in(&ranges)).or_default() += idle.ns;
-                all += idle.ns;
-            }
-        });
+    /// The range, and the operator, that at least half of the time has.
+    fn most(&self) -> Option<Site> {
         let mut by_range: HashMap<&str, u64> = HashMap::new();
         let mut by_operator: HashMap<&str, u64> = HashMap::new();
-        for ((range, operator), ns) in &sums {
+        for ((range, operator), ns) in &self.sums {
             for (to, name) in [(&mut by_range, range), (&mut by_operator, operator)] {
                 if let Some(name) = name {
                     *to.entry(name).or_default() += ns;
@@ -49,7 +47,7 @@ impl Case<'_> {
         let most = |of: HashMap<&str, u64>| {
             let (name, ns) =
                 of.into_iter().max_by_key(|&(name, ns)| (ns, std::cmp::Reverse(name.to_owned())))?;
-            (ns > 0 && ns >= all - ns).then(|| name.to_owned())
+            (ns > 0 && ns >= self.all - ns).then(|| name.to_owned())
         };
         let (range, operator) = (most(by_range), most(by_operator));
         let (function, via) = match (range, operator) {
@@ -57,6 +55,60 @@ impl Case<'_> {
             (None, operator) => (operator?, None),
         };
         Some(Site { function, via, ..Site::default() })
+    }
+}
+
+impl Case<'_> {
+    /// Puts the range or operator around a bucket's idle time into a finding that has no line: that
+    /// around the calls that it is blamed on, or, of HOST, that in which the host was meanwhile.
+    pub(super) fn name_by_range(&self, f: &mut Finding, bucket: Bucket) {
+        if f.site.is_some() || !self.run.foreign {
+            return;
+        }
+        let places = if bucket == Bucket::Host { self.of_the_host() } else { self.of_calls(bucket) };
+        if let Some(site) = places.most() {
+            f.text = format!("{site}: {}", f.text);
+            f.site = Some(site);
+        }
+    }
+
+    fn of_calls(&self, bucket: Bucket) -> Places {
+        let mut places = Places::default();
+        idle_stacks(self.run, self.device, &self.analysis.counts, |idle| {
+            if idle.bucket == bucket {
+                let ranges: Vec<&Range> = idle.ranges().collect();
+                places.add(self.place_in(&ranges), idle.ns);
+            }
+        });
+        places
+    }
+
+    /// Of the time in which the host did not launch: the call that it is blamed on, the next
+    /// launch, comes only after it.
+    #[cfg(feature = "readers")]
+    fn of_the_host(&self) -> Places {
+        let mut places = Places::default();
+        let mut by_thread: BTreeMap<usize, Vec<Span>> = BTreeMap::new();
+        for s in self.device.slices.iter().filter(|s| s.bucket == Bucket::Host) {
+            let ns = self.analysis.counts.measure(s.span());
+            match s.call().and_then(|call| self.run.call(call)) {
+                _ if ns == 0 => {}
+                Some((thread, _)) => by_thread.entry(thread).or_default().push(s.span()),
+                None => places.add((None, None), ns),
+            }
+        }
+        for (thread, mut spans) in by_thread {
+            let Some(thread) = self.run.threads.get(thread) else { continue };
+            spans.sort_unstable();
+            open_in(thread, &spans, |open, ns| places.add(self.place_in(open), ns));
+        }
+        places
+    }
+
+    /// (What the injected library writes is never another tool's.)
+    #[cfg(not(feature = "readers"))]
+    fn of_the_host(&self) -> Places {
+        Places::default()
     }
 
     /// Of ranges around a call, outermost first: the innermost that the program named, but for
@@ -70,7 +122,7 @@ impl Case<'_> {
         };
         let at = ranges.iter().rposition(is_named);
         let inside = ranges.get(at.map_or(0, |at| at + 1)..).unwrap_or(&[]);
-        let operator = inside.iter().find(|r| r.kind == RangeKind::Operator);
+        let operator = inside.iter().find(|r| r.kind == RangeKind::Operator && !name(r).is_empty());
         (at.and_then(|at| ranges.get(at)).map(|r| name(r)), operator.map(|r| name(r)))
     }
 }

@@ -8,6 +8,8 @@ use trace::{FrameInfo, Language};
 
 use crate::analysis::{Bucket, DeviceAnalysis, IdleSlice};
 use crate::chrome::name::symbol;
+#[cfg(feature = "readers")]
+use crate::run::Span;
 use crate::run::{Call, Range, RangeKind, Run, Thread};
 use crate::timeline::Observed;
 
@@ -61,6 +63,22 @@ pub fn idle_stacks(
     }
 }
 
+/// Calls `visit` for the parts of these times of a thread, which are in order: the ranges that are
+/// open on it, outermost first, and for how long.
+#[cfg(feature = "readers")]
+pub(crate) fn open_in(thread: &Thread, spans: &[Span], mut visit: impl FnMut(&[&Range], u64)) {
+    let mut open = Open::new(thread);
+    for span in spans {
+        let mut at = span.start;
+        while at < span.end {
+            open.at(at);
+            let until = open.until().min(span.end).max(at + 1);
+            visit(&open.open, until - at);
+            at = until;
+        }
+    }
+}
+
 /// The ranges of a thread that are open at a time; times are asked for in order.
 struct Open<'a> {
     ranges: Vec<&'a Range>,
@@ -85,6 +103,13 @@ impl<'a> Open<'a> {
         }
         self.open.retain(|o| o.span.end > time);
         &self.open
+    }
+
+    /// When the next range begins or ends.
+    #[cfg(feature = "readers")]
+    fn until(&self) -> u64 {
+        let begin = self.ranges.get(self.next).map(|r| r.span.start);
+        self.open.iter().map(|r| r.span.end).chain(begin).min().unwrap_or(u64::MAX)
     }
 }
 
@@ -136,6 +161,22 @@ mod tests {
         assert_eq!(names(55), [1]);
         assert_eq!(names(60), [1, 4]);
         assert_eq!(names(100), [0; 0]);
+    }
+
+    #[test]
+    #[cfg(feature = "readers")]
+    fn times_are_parted_by_what_is_open() {
+        let range = |name, start, end| Range { span: Span::new(start, end), name, ..Range::default() };
+        let thread = Thread {
+            ranges: vec![range(1, 10, 40), range(2, 20, 30), range(3, 60, 70)],
+            ..Thread::default()
+        };
+        let mut parts: Vec<(Vec<u32>, u64)> = Vec::new();
+        let spans = [Span::new(0, 25), Span::new(28, 50), Span::new(65, 80)];
+        open_in(&thread, &spans, |open, ns| parts.push((open.iter().map(|r| r.name).collect(), ns)));
+        let wanted: [(&[u32], u64); 8] =
+            [(&[], 10), (&[1], 10), (&[1, 2], 5), (&[1, 2], 2), (&[1], 10), (&[], 10), (&[3], 5), (&[], 10)];
+        assert_eq!(parts, wanted.map(|(open, ns)| (open.to_vec(), ns)));
     }
 
     #[test]
