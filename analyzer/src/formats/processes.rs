@@ -2,10 +2,12 @@
 //! Several processes in one trace: CUPTI counts correlation ids and graph ids from 1 in each of them, and a run joins by
 //! these ids alone. So each process's ids are moved behind those of the process before it; the first keeps its own.
 
+use std::mem::take;
+
 use foldhash::{HashMap, HashMapExt};
 
 use super::assemble::Assembly;
-use crate::run::NONE;
+use crate::run::{Device, NONE};
 
 /// The ids of one kind that a process uses, 0 (none) left out.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +50,41 @@ fn lay_out<'a>(all: impl Iterator<Item = &'a mut Ids>) {
 }
 
 impl Assembly {
+    /// Processes, devices, streams and threads by their numbers, where the rows of a trace come in
+    /// no order: what is met first is then another one each time. `ranks`: of the processes, by the
+    /// numbers that they were given on the way. Nothing is added afterwards.
+    pub(super) fn in_order(&mut self, ranks: &[u32]) {
+        let rank = |process: u32| ranks.get(process as usize).copied().unwrap_or(process);
+        let owners = self.process_of_thread.iter_mut().chain(&mut self.process_of_wait);
+        owners.for_each(|process| *process = rank(*process));
+        let mut devices = take(&mut self.run.devices);
+        let ordinal = |d: usize| devices.get(d).map(|d| d.ordinal);
+        let mut keys: Vec<_> = take(&mut self.streams)
+            .into_iter()
+            .map(|(mut key, at)| {
+                key.process = rank(key.process);
+                (ordinal(at.0), key, at)
+            })
+            .collect();
+        keys.sort_unstable_by_key(|&(ordinal, k, _)| (ordinal, k.process, k.context, k.stream));
+        for (_, key, (d, s)) in keys {
+            let Some(from) = devices.get_mut(d) else { continue };
+            let Some(stream) = from.streams.get_mut(s).map(take) else { continue };
+            let ordered = &mut self.run.devices;
+            if ordered.last().is_none_or(|last| last.ordinal != from.ordinal) {
+                ordered.push(Device { ordinal: from.ordinal, info: from.info, streams: Vec::new() });
+            }
+            let index = ordered.len() - 1;
+            let streams = &mut ordered[index].streams;
+            streams.push(stream);
+            self.streams.insert(key, (index, streams.len() - 1));
+        }
+        let threads = take(&mut self.run.threads).into_iter().zip(take(&mut self.process_of_thread));
+        let mut threads: Vec<_> = threads.collect();
+        threads.sort_by_key(|(thread, process)| (*process, thread.tid));
+        (self.run.threads, self.process_of_thread) = threads.into_iter().unzip();
+    }
+
     /// See the file's head. Nothing to do for a single process.
     pub(super) fn tell_processes_apart(&mut self) {
         let streams = self.streams.keys().map(|k| k.process);

@@ -11,19 +11,25 @@ use trace::Kind;
 use super::fixture::{export, training, Op, Schema, What, Workload, BOTH};
 use super::read;
 
-/// Tables of events; the others are small, and looked up.
-const EVENTS: [&str; 6] = [
+/// Tables without a key: the others are looked up in.
+const TABLES: [&str; 8] = [
     "CUPTI_ACTIVITY_KIND_KERNEL",
     "CUPTI_ACTIVITY_KIND_MEMCPY",
     "CUPTI_ACTIVITY_KIND_MEMSET",
     "CUPTI_ACTIVITY_KIND_RUNTIME",
     "NVTX_EVENTS",
     "OSRT_API",
+    "TARGET_INFO_CUDA_DEVICE",
+    "TARGET_INFO_GPU",
 ];
 
-/// Puts the rows of all tables of events into another order.
+/// Puts the rows of all these tables into another order.
 fn shuffle(c: &Connection, seed: u32) {
-    for table in EVENTS {
+    let there = |table: &str| {
+        let sql = "SELECT count(*) FROM sqlite_master WHERE name = ?1";
+        c.query_row(sql, [table], |r| r.get::<_, u32>(0)).expect("the list of tables") > 0
+    };
+    for table in TABLES.into_iter().filter(|t| there(t)) {
         let order = format!("(rowid * {} + {seed}) % 10007", 7919 + 2 * seed);
         c.execute_batch(&format!(
             "CREATE TEMP TABLE rows AS SELECT * FROM {table} ORDER BY {order};
@@ -33,21 +39,22 @@ fn shuffle(c: &Connection, seed: u32) {
     }
 }
 
-/// All that is said of the export, in words, a line each.
-fn said(w: &Workload, schema: Schema, seed: Option<u32>) -> Vec<String> {
-    let file = export(w, schema, |c| seed.into_iter().for_each(|seed| shuffle(c, seed)));
+/// All that is said of the export, in words, a line each. `change`: made to it first.
+fn said(w: &Workload, schema: Schema, change: &str, seed: Option<u32>) -> Vec<String> {
+    let file = export(w, schema, |c| {
+        c.execute_batch(change).expect("a change");
+        seed.into_iter().for_each(|seed| shuffle(c, seed));
+    });
     let input = read(&file).expect("a run");
     let run = &input.run;
     let a = analyzer::analyze(run);
-    let mut said = vec![analyzer::line::line(run, &a, None), format!("{:?}", input.refused)];
+    let mut said =
+        vec![analyzer::line::line(run, &a, None), format!("{:?} {:?}", input.refused, input.notes)];
     said.extend(a.steps.steps.iter().map(|s| format!("{s:?}")));
     for (d, found) in run.devices.iter().zip(&a.devices) {
         said.push(format!("GPU {} {:?}", d.ordinal, found.buckets));
         said.extend(found.slices.iter().map(|s| format!("{}..{} {:?}", s.start, s.end, s.bucket)));
-        // (which number a stream has is by the row that it is met in first)
-        let mut streams: Vec<_> = d.streams.iter().collect();
-        streams.sort_by_key(|s| s.stream);
-        for (s, op) in streams.iter().flat_map(|s| s.ops.iter().map(move |op| (s, op))) {
+        for (s, op) in d.streams.iter().flat_map(|s| s.ops.iter().map(move |op| (s, op))) {
             let name = if op.kind == Kind::Kernel { run.definitions.kernel_name(op.a) } else { "" };
             said.push(format!("{} {}..{} {} {name}", s.stream, op.start, op.end, op.correlation));
         }
@@ -63,18 +70,55 @@ fn said(w: &Workload, schema: Schema, seed: Option<u32>) -> Vec<String> {
 
 #[test]
 fn rows_in_any_order_are_read_the_same() {
+    let small: &[(u32, &[u32])] = &[(100, &[0])];
+    let alone: &[(u32, &[u32])] = &[(100, &[0, 1])];
+    let both: &[(u32, &[u32])] = &[(300, &[0, 1]), (100, &[0])];
+    let three: &[(u32, &[u32])] = &[(300, &[0]), (100, &[0]), (200, &[0])];
+    // by process and number: nsys's id of the GPU; two processes call one GPU by two numbers, of
+    // which one has each for another GPU
+    let crossed: &[(u32, u32, u32)] = &[(100, 0, 5), (300, 0, 3), (300, 1, 5)];
+    let untold: &[(u32, u32, u32)] = &[];
+    let uuids = "UPDATE TARGET_INFO_CUDA_DEVICE SET uuid = 'GPU-' || gpuId, gpuId = NULL";
+    let nameless = "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET globalPid = NULL WHERE correlationId % 3 = 0";
     for schema in BOTH {
-        // (GPUs of several processes, where no table tells which they are, are numbered as they
-        // come)
-        for processes in [&[(100, &[0][..])], &[(100, &[0, 1][..])]] {
-            let w = training(12, processes, 3);
-            let sorted = said(&w, schema, None);
+        for (processes, gpus, change) in [
+            (small, untold, ""),
+            (alone, untold, ""),
+            (both, untold, ""),
+            (three, untold, ""),
+            (both, crossed, ""),
+            (both, crossed, uuids),
+            (both, untold, nameless),
+        ] {
+            if schema == Schema::Old && !gpus.is_empty() {
+                continue; // it has no table of them
+            }
+            let mut w = training(12, processes, 3);
+            w.gpus = gpus.to_vec();
+            let sorted = said(&w, schema, change, None);
             for seed in [1, 2, 3] {
-                let other = said(&w, schema, Some(seed));
+                let other = said(&w, schema, change, Some(seed));
                 let differs = sorted.iter().zip(&other).find(|(a, b)| a != b);
-                assert_eq!((differs, other.len()), (None, sorted.len()), "{schema:?}, seed {seed}");
+                assert_eq!(
+                    (differs, other.len()),
+                    (None, sorted.len()),
+                    "{schema:?}, {processes:?}, seed {seed}"
+                );
             }
         }
+    }
+}
+
+/// What process 100 calls 0 is 0, whichever row comes first.
+#[test]
+fn the_process_with_the_lowest_id_gives_the_numbers() {
+    let w = training(12, &[(300, &[0]), (100, &[0])], 3);
+    for seed in [None, Some(1), Some(2), Some(3)] {
+        let file = export(&w, Schema::New, |c| seed.into_iter().for_each(|seed| shuffle(c, seed)));
+        let run = read(&file).expect("a run").run;
+        let of = |pid: u32| w.ops.iter().filter(|o| o.pid == pid).count();
+        let devices: Vec<_> = run.devices.iter().map(|d| (d.ordinal, d.ops())).collect();
+        assert_eq!(devices, [(0, of(100)), (1, of(300))], "{seed:?}");
     }
 }
 

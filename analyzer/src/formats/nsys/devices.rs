@@ -7,6 +7,8 @@
 //! the other process uses it, which the report says; two taken for one would hide that either is idle.
 //!
 //! Numbers in the run: those of the processes, if no two GPUs have the same; else nsys's ids of the GPUs; else 0, 1, 2 ...
+//! What several processes call by different numbers has that of the process with the lowest id, and
+//! 0, 1, 2 ... goes by these, too: the order of the rows, which is none, tells nothing.
 
 use foldhash::HashMap;
 use rusqlite::Connection;
@@ -48,8 +50,16 @@ pub(super) struct Devices {
     /// By process id (`None`: any) and number: nsys's id, uuid.
     told: HashMap<(Option<u32>, u32), Told>,
     numbers: HashMap<Gpu, u32>,
-    /// By our number: the GPU, and the number by which it was first called.
-    found: Vec<(Gpu, u32)>,
+    /// By our number.
+    found: Vec<Found>,
+}
+
+/// A GPU that did something.
+#[derive(Debug)]
+struct Found {
+    gpu: Gpu,
+    /// Processes that use it, and the number by which each calls it.
+    called: Vec<(u32, u32)>,
 }
 
 /// How the GPUs are numbered in the run.
@@ -119,28 +129,40 @@ impl Devices {
             return None;
         }
         let found = &mut self.found;
-        Some(*self.numbers.entry(gpu.clone()).or_insert_with(|| {
-            found.push((gpu, device));
+        let number = *self.numbers.entry(gpu.clone()).or_insert_with(|| {
+            found.push(Found { gpu, called: Vec::new() });
             next
-        }))
+        });
+        let called = &mut found.get_mut(number as usize)?.called;
+        if !called.contains(&(process, device)) {
+            called.push((process, device));
+        }
+        Some(number)
     }
 
-    /// How they are numbered in the run.
-    pub(super) fn numbering(&self) -> Numbering {
-        let doubtful = self.found.iter().any(|(gpu, _)| {
+    /// How they are numbered in the run. `ranks`: of the processes, by their numbers.
+    pub(super) fn numbering(&self, ranks: &[u32]) -> Numbering {
+        let doubtful = self.found.iter().any(|f| {
             let clash = |of: &Gpu, other: &Gpu| matches!((of, other), (Gpu::Of(p, d), Gpu::Of(q, e)) if p != q && d == e);
-            self.found.iter().any(|(other, _)| clash(gpu, other))
+            self.found.iter().any(|other| clash(&f.gpu, &other.gpu))
         });
-        let called: Vec<u32> = self.found.iter().map(|f| f.1).collect();
+        let rank = |process: u32| ranks.get(process as usize).copied().unwrap_or(process);
+        let first: Vec<(u32, u32)> = self
+            .found
+            .iter()
+            .map(|f| f.called.iter().map(|&(p, device)| (rank(p), device)).min().unwrap_or_default())
+            .collect();
+        let called: Vec<u32> = first.iter().map(|f| f.1).collect();
         let ids: Option<Vec<u32>> = self
             .found
             .iter()
-            .map(|f| match f.0 {
+            .map(|f| match f.gpu {
                 Gpu::Id(_, id) => u32::try_from(id).ok(),
                 _ => None,
             })
             .collect();
-        let counted = || (0..self.found.len() as u32).collect();
+        let counted =
+            || first.iter().map(|f| first.iter().filter(|other| *other < f).count() as u32).collect();
         let ordinals =
             [Some(called), ids].into_iter().flatten().find(|n| distinct(n)).unwrap_or_else(counted);
         Numbering { ordinals, doubtful }
@@ -148,11 +170,11 @@ impl Devices {
 
     /// What is known of the GPU with our number.
     pub(super) fn info(&self, number: u32) -> Option<DeviceInfo> {
-        let (gpu, device) = self.found.get(number as usize)?;
+        let gpu = &self.found.get(number as usize)?.gpu;
         let described = self.described.iter().find(|d| match gpu {
             Gpu::Id(_, id) => d.id == Some(*id),
             Gpu::Uuid(uuid) => same_uuid(&d.uuid, uuid),
-            Gpu::Of(..) => d.id == Some(i64::from(*device)),
+            Gpu::Of(_, device) => d.id == Some(i64::from(*device)),
         });
         described.map(|d| d.info)
     }

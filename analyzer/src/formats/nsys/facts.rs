@@ -68,7 +68,8 @@ pub(super) fn finish(reader: Reader<'_>) -> Result<Nsys, ReadError> {
             "record with nsys profile --trace=cuda,nvtx,osrt, while the GPU works",
         ));
     }
-    let numbering = devices.numbering();
+    let ranks = ids.ranks();
+    let numbering = devices.numbering(&ranks);
     let ordinal = |n: u32| numbering.ordinals.get(n as usize).copied().unwrap_or(n);
     for n in 0..numbering.ordinals.len() as u32 {
         if let Some(info) = devices.info(n) {
@@ -76,6 +77,7 @@ pub(super) fn finish(reader: Reader<'_>) -> Result<Nsys, ReadError> {
         }
     }
     assembly.renumber_devices(ordinal);
+    assembly.in_order(&ranks);
     if ids.processes() > 1 {
         refused.orphans += ids.nameless;
     }

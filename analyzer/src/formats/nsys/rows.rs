@@ -23,7 +23,7 @@ const ROWS_BETWEEN: u64 = 1 << 16;
 pub(super) struct Sink<'c> {
     pub(super) assembly: Assembly,
     pub(super) names: Names<'c>,
-    pub(super) ids: Ids,
+    pub(super) ids: Ids<'c>,
     pub(super) devices: Devices,
     pub(super) refused: Refused,
     pub(super) notes: Vec<String>,
@@ -93,7 +93,7 @@ impl<'c> Reader<'c> {
             assembly,
             names,
             devices,
-            ids: Ids::default(),
+            ids: Ids::new(connection, schema),
             refused: Refused::default(),
             notes: Vec::new(),
             os_calls: Vec::new(),

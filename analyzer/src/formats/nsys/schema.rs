@@ -58,6 +58,15 @@ impl Table {
         sql
     }
 
+    /// `SELECT` of the lowest whole number but 0 in a column, if there is one of this name.
+    pub(super) fn select_least(&self, column: &str) -> Option<String> {
+        let column = quoted(self.column(column)?);
+        let table = quoted(&self.name);
+        Some(format!(
+            "SELECT min({column}) FROM {table} WHERE typeof({column}) = 'integer' AND {column} <> 0"
+        ))
+    }
+
     /// `SELECT` of the highest row number.
     pub(super) fn select_highest(&self) -> String {
         format!("SELECT max(rowid) FROM {}", quoted(&self.name))
