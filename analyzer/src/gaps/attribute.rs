@@ -437,6 +437,8 @@ impl<'a> Walk<'a> {
         let (run, host) = (self.run, self.host);
         let mut at = late.start;
         for (away, call) in host.away(run, late) {
+            // (launches of several threads that stand at one time came late by the same stretch)
+            let away = Span::new(away.start.max(at), away.end.max(at));
             self.slice(Span::new(at, away.start), before, Some(next), Bucket::Launch, reason.call);
             let bucket = if host.is_fetch(call) { Bucket::Input } else { Bucket::Host };
             self.slice(away, before, Some(next), bucket, call);
