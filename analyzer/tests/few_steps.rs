@@ -38,6 +38,15 @@ fn one_profiled_step_is_judged_whole() {
     assert!((390.0..401.0).contains(&ms) && longest.contains(" ms "), "{longest}");
 }
 
+/// One wait of 400 ms in an iteration that nobody marked is no finding to be sure of, whether one
+/// cause is named or several.
+#[test]
+fn causes_together_are_no_surer_than_each() {
+    let (input, a) = read(&case("waits_for_what_came_before.json"));
+    assert_eq!((a.steps.steps.len(), a.verdict.confidence), (0, Confidence::Low), "{}", line(&input, &a));
+    assert!(a.devices[0].buckets.share(Bucket::DeviceWait) > 0.98, "{:?}", a.devices[0].buckets);
+}
+
 /// The same without a mark (a bare `with profile()`): thirteen layers, then nothing for long.
 #[test]
 fn layers_in_a_trace_without_marks_are_no_steps() {

@@ -66,6 +66,17 @@ fn waits_of_hip_are_judged_as_those_of_cuda() {
     assert!(names.clone().all(|n| n.starts_with("hip")));
 }
 
+/// Copies by the names of ROCm's own tracer, older than Kineto's words for them.
+#[test]
+fn copies_of_rocm_have_the_way_that_their_name_tells() {
+    let old = [&HIP[..], &[("Memcpy DtoH (Device -> Pageable)", "CopyDeviceToHost")]].concat();
+    let (input, a) = read(&renamed(&case("with_stack.json"), &old));
+    assert_eq!(a.verdict.cause, "SYNC", "{}", a.verdict.text);
+    let copies = input.run.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops);
+    let copies: Vec<_> = copies.filter(|o| o.kind == trace::Kind::Memcpy).collect();
+    assert!(copies.len() == 48 && copies.iter().all(|o| o.copy().direction == 2));
+}
+
 /// By names only: no trace of these was at hand.
 #[test]
 fn waits_of_intel_and_gaudi_are_waits() {

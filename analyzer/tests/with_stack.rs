@@ -229,6 +229,18 @@ fn without_a_stack_host_and_launch_have_the_range_too() {
     assert_eq!((a.verdict.cause, &a.verdict.site), ("HOST", &None), "{}", a.verdict.text);
 }
 
+/// Launches come from all over a program: no line of the four has half of them, and what stands
+/// further in is a package's, or made by torch.compile.
+#[test]
+fn launches_of_many_lines_have_the_line_that_they_have_in_common() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/launch_of_many_lines.json");
+    let (_, a) = read("lines", &std::fs::read(path).unwrap());
+    assert_eq!((a.verdict.cause, site(&a).as_str()), ("LAUNCH", "train.py:82 in train_step"));
+    let text = &a.verdict.text;
+    assert!(text.starts_with("train.py:82 in train_step: 8 of 8 kernels a step"), "{text}");
+    assert!(text.contains("most of them launched below it"), "{text}");
+}
+
 /// Our own trace of it has the stacks, too.
 #[test]
 fn our_trace_of_it_keeps_the_line() {

@@ -152,6 +152,23 @@ fn streams_calls_copies_and_kernels_are_read_once() {
     assert_eq!(sync.map(|c| run.call_name(c)), Some("cuStreamSynchronize"));
 }
 
+/// On ROCm a copy's way is in its name alone: its details say `kind:Unknown`.
+#[test]
+fn copies_of_rocm_have_the_way_that_their_name_tells() {
+    let (name, details) = ("MemcpyD2H", "kind_src:device kind_dst:pinned size:64 dest:0 async:1");
+    for (rocms, way) in
+        [("CopyHostToDevice", 1), ("CopyDeviceToHost", 2), ("CopyDeviceToDevice", 8), ("CopyHostToHost", 9)]
+    {
+        let unknown = "kind:Unknown size:64 dest:2 async:1";
+        let text = profile(WHOLE).replace(&format!("\"{name}\""), &format!("\"{rocms}\""));
+        let (input, _) = read(text.replace(details, unknown));
+        let ops = &input.run.devices[0].streams[0].ops;
+        let copies: Vec<_> = ops.iter().filter(|o| o.kind == Kind::Memcpy).map(|o| o.copy()).collect();
+        assert_eq!(copies.len(), 20, "{rocms}");
+        assert!(copies.iter().all(|c| c.direction == way && c.bytes == 64), "{rocms}: {:?}", copies[0]);
+    }
+}
+
 #[test]
 fn the_verdict_names_the_python_line() {
     let (input, a) = read(profile(WHOLE));

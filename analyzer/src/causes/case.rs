@@ -283,7 +283,7 @@ impl<'a> Case<'a> {
 
     /// High: steps known, the model within 10 %, a clear win that no other device limits. Low: no steps or only what may be parts of
     /// one, or a model that is off by 20 %.
-    fn confidence(&self, win: f64) -> Confidence {
+    pub(super) fn confidence(&self, win: f64) -> Confidence {
         let steps = self.analysis.steps.steady().len();
         let error = self.analysis.model.error();
         if steps < 3 || error > 0.20 || self.analysis.steps.may_be_parts {

@@ -134,10 +134,16 @@ fn waits(case: &Case, cause: (&'static str, &'static str)) -> Option<Finding> {
 
 /// Puts the line in front of the text: that of the launching calls where they carry one, else what samples show.
 pub(super) fn place(case: &Case, f: &mut Finding) {
-    if let Some(spot) = case.spot(Bucket::Launch) {
+    // (launches are all over a program: the line that has most of them may have a tenth)
+    if let Some(spot) = case.spot(Bucket::Launch).filter(|spot| spot.is_most) {
         f.text = format!("{}: {}{}", spot.site, f.text, spot.rest());
         f.count = spot.calls;
         return spot.into(f);
+    }
+    if let Some(site) = case.below(Bucket::Launch) {
+        f.text = format!("{site}: {}, most of them launched below it", f.text);
+        f.site = Some(site);
+        return;
     }
     let stood = &case.device.launch;
     let stands = stood.site.as_ref().map(|s| (s, "there"));

@@ -165,7 +165,7 @@ pub(super) fn mix(a: &Analysis, case: &Case, findings: &[Finding]) -> Verdict {
                 (v.predicted_ns, v.error_ns) =
                     Cpus::of(case).promise(case, CODE, (step * (1.0 - win), error)).unwrap_or_default();
             }
-            v.confidence = Confidence::Medium;
+            v.confidence = case.confidence(win).min(Confidence::Medium);
             parts.iter().find_map(|p| p.finding)
         }
         None => {

@@ -23,6 +23,8 @@ pub(super) struct Spot {
     pub(super) calls: u64,
     /// One of them.
     pub(super) flat: u32,
+    /// At least half of all the time is this line's.
+    pub(super) is_most: bool,
 }
 
 impl Spot {
@@ -94,7 +96,8 @@ impl<'a> Spots<'a> {
         let (_, &(_, calls, flat)) = there.max_by_key(|((_, packed), sum)| (sum.0, u32::MAX - packed))?;
         let name = self.run.call(flat).map_or("", |(_, c)| self.run.call_name(c)).to_owned();
         let site = self.sites.get(worst)?.clone();
-        Some(Spot { site, others, name, calls, flat })
+        let is_most = most >= self.all - most.min(self.all);
+        Some(Spot { site, others, name, calls, flat, is_most })
     }
 }
 
@@ -114,6 +117,19 @@ impl Case<'_> {
             let _ = bucket;
             None
         }
+    }
+
+    /// The innermost of the program's lines below which the calls of at least half of a bucket's
+    /// idle time were made.
+    pub(super) fn below(&self, bucket: Bucket) -> Option<Site> {
+        let slices = self.device.slices.iter().filter(|s| s.bucket == bucket);
+        let placed = slices.filter_map(|s| {
+            let ns = self.analysis.counts.measure(s.span());
+            Some((self.run.call(s.call).filter(|_| ns > 0)?.1.site, ns))
+        });
+        let mut sites = Sites::new(self.run);
+        let (line, _) = sites.below(placed)?;
+        sites.get(line).cloned()
     }
 
     /// The worst line of a bucket's idle time.

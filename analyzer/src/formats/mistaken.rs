@@ -66,6 +66,10 @@ pub(super) fn for_events(json: Json<'_>) -> ReadError {
         Json::Object(_) if has(&[b"\"device_traces\"", b"\"segments\""]) => {
             ReadError::new("a snapshot of torch's memory, not a trace: it has no kernels", BY_TORCH)
         }
+        Json::Object(_) if has(&[b"\"rocprofiler-sdk-tool\""]) => ReadError::new(
+            "a result of rocprofv3 in JSON, which is not read",
+            BY_TORCH,
+        ),
         Json::Object(_) if has(&[b"chakra", b"\"nodes\""]) && has(&[b"\"schema\""]) => ReadError::new(
             "an execution trace (ExecutionTraceObserver), not a profile: it has no times of the GPU",
             BY_TORCH,

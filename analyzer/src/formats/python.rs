@@ -37,7 +37,8 @@ const PACKAGES: &str = " torch torchvision torchaudio torchtext torchmetrics tor
  click typer fire absl tyro jsonargparse pytest _pytest pluggy debugpy coverage line_profiler uvicorn \
  gunicorn fastapi starlette pydantic yaml requests urllib3 aiohttp fsspec h5py numba cupy sympy networkx \
  six attr psutil regex sentencepiece nltk spacy rich setuptools pkg_resources torch_npu \
- intel_extension_for_pytorch habana_frameworks aiter nvidia dali ";
+ intel_extension_for_pytorch habana_frameworks aiter nvidia dali flashinfer flash_attn_interface \
+ liger_kernel cutlass xfuser lmcache xgrammar compressed_tensors ";
 
 /// Modules of Python's library that stand in stacks, less names that people give to their own
 /// files.

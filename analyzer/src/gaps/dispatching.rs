@@ -128,21 +128,9 @@ impl Dispatched {
 
 /// The innermost of the program's lines that at least half of the stacks have in them; and how many do.
 fn below(sites: &mut Sites<'_>, stacks: &[(u32, bool)]) -> Option<(Site, u32)> {
-    // how many stacks have it, and how many lines stand further in, in all of these
-    let mut lines: HashMap<u32, (u32, u32)> = HashMap::new();
-    for &(stack, _) in stacks {
-        for (depth, site) in sites.all_of(stack).into_iter().enumerate() {
-            let (n, inside) = lines.entry(site).or_default();
-            (*n, *inside) = (*n + 1, *inside + depth as u32);
-        }
-    }
-    let all = stacks.len() as u32;
-    let enough = |n: u32| all >= LEAST_SAMPLES && n * 2 >= all;
-    let depth = |(n, inside): (u32, u32)| f64::from(inside) / f64::from(n.max(1));
-    let enough = lines.into_iter().filter(|l| enough(l.1 .0));
-    let (line, (n, _)) =
-        enough.min_by(|x, y| depth(x.1).total_cmp(&depth(y.1)).then_with(|| x.0.cmp(&y.0)))?;
-    Some((sites.get(line)?.clone(), n))
+    let (line, n) = sites.below(stacks.iter().map(|s| (s.0, 1)))?;
+    let enough = stacks.len() as u32 >= LEAST_SAMPLES;
+    Some((sites.get(line)?.clone(), n as u32)).filter(|_| enough)
 }
 
 /// The stack of the thread that waits in `backward()` at this time, 0 where none does.

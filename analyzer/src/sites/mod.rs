@@ -23,7 +23,7 @@ pub(crate) mod frames;
 mod origin;
 pub(crate) mod workers;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 pub use trace::define::DIRECTORY;
@@ -187,6 +187,27 @@ impl<'a> Sites<'a> {
             }
         }
         found
+    }
+
+    /// The innermost of the program's lines that at least half of these stacks, by weight, have in
+    /// them; and the weight of those that do.
+    pub(crate) fn below(&mut self, stacks: impl Iterator<Item = (u32, u64)>) -> Option<(u32, u64)> {
+        let mut weights: BTreeMap<u32, u64> = BTreeMap::new();
+        stacks.for_each(|(stack, weight)| *weights.entry(stack).or_default() += weight);
+        let all: u64 = weights.values().sum();
+        // weight of the stacks that have it; and how far from the innermost it stands in them
+        let mut lines: HashMap<u32, (u64, u64)> = HashMap::new();
+        for (stack, weight) in weights {
+            for (depth, site) in (0u64..).zip(self.all_of(stack)) {
+                let (has, inside) = lines.entry(site).or_default();
+                (*has, *inside) = (*has + weight, *inside + depth * weight);
+            }
+        }
+        let depth = |(has, inside): (u64, u64)| inside as f64 / (has as f64).max(1.0);
+        let most = lines.into_iter().filter(|l| l.1 .0 > 0 && l.1 .0 >= all - l.1 .0);
+        let (line, (has, _)) =
+            most.min_by(|x, y| depth(x.1).total_cmp(&depth(y.1)).then_with(|| x.0.cmp(&y.0)))?;
+        Some((line, has))
     }
 
     /// Number of the site of a frame, if it is the user's own.

@@ -100,7 +100,7 @@ impl<'a> Origin<'a> {
         if is_below(file, "gapprobe", &["__init__.py", "__main__.py", "_find.py", "_marks.py"]) {
             return Origin::Standard;
         }
-        if is_console_script(file) {
+        if is_console_script(file) || is_inductors(file) {
             return Origin::Standard;
         }
         Origin::User
@@ -153,6 +153,17 @@ fn is_below(file: &str, folder: &str, paths: &[&str]) -> bool {
     })
 }
 
+/// `/tmp/torchinductor_me/ov/cov463qhi2m2kw6ldmzzijfv5t3cjjklfci3qly3nsw6upcskct3.py`: code that
+/// torch.compile made, below two letters of its own name.
+fn is_inductors(file: &str) -> bool {
+    const LEAST: usize = 40;
+    let mut parts = file.rsplit('/');
+    let Some(stem) = parts.next().and_then(|name| name.strip_suffix(".py")) else { return false };
+    let is_hash =
+        stem.len() >= LEAST && stem.starts_with('c') && stem.bytes().all(|b| b.is_ascii_alphanumeric());
+    is_hash && parts.next().is_some_and(|folder| stem.get(1..3) == Some(folder))
+}
+
 /// `/venv/bin/accelerate`: made by pip, calls a package's `main`.
 fn is_console_script(file: &str) -> bool {
     let mut parts = file.rsplit('/');
@@ -178,6 +189,8 @@ mod tests {
             "/tmp/ipykernel_123/2345.py",
             "/home/me/job.pyz/train/loop.py",
             "/home/me/gapprobe/train.py",
+            "ov/cov.py",
+            "data/cov463qhi2m2kw6ldmzzijfv5t3cjjklfci3qly3nsw6upcskct3.py",
             "/root/.pex/unzipped_pexes/0a1b/train.py",
         ] {
             assert_eq!(Origin::of(file, "f"), Origin::User, "{file}");
@@ -198,6 +211,8 @@ mod tests {
             "/usr/lib/python3.11/threading.py",
             "/opt/conda/lib/python3.12/runpy.py",
             "/usr/lib64/python3.9/logging/__init__.py",
+            "/tmp/torchinductor_me/ov/cov463qhi2m2kw6ldmzzijfv5t3cjjklfci3qly3nsw6upcskct3.py",
+            "ov/cov463qhi2m2kw6ldmzzijfv5t3cjjklfci3qly3nsw6upcskct3.py",
             "/opt/app/python311.zip/queue.py",
             "<frozen runpy>",
             "<eval_with_key>.0",

@@ -360,8 +360,18 @@ fn memory(f: &Fields<'_>, start: i64, end: i64, part: &mut Part, copy: bool) {
     part.ops.push(RawOp { start, end, correlation: args.correlation, a, b, stream, graph, kind });
 }
 
-/// `Memcpy M2D (Memory -> Device)`, as Intel's plugin of Kineto writes it (M: memory of the host).
+/// `Memcpy M2D (Memory -> Device)`, as Intel's plugin of Kineto writes it (M: memory of the host);
+/// `CopyHostToDevice`, as ROCm's tracer has it.
 fn as_cuda_says(name: &[u8]) -> std::borrow::Cow<'_, [u8]> {
+    const HIPS: [(&[u8], &[u8]); 4] = [
+        (b"CopyHostToDevice", b"Memcpy HtoD"),
+        (b"CopyDeviceToHost", b"Memcpy DtoH"),
+        (b"CopyDeviceToDevice", b"Memcpy DtoD"),
+        (b"CopyHostToHost", b"Memcpy HtoH"),
+    ];
+    if let Some((_, cudas)) = HIPS.iter().find(|h| name.starts_with(h.0)) {
+        return (*cudas).into();
+    }
     const WAYS: [(&[u8], &[u8]); 4] =
         [(b"M2D", b"HtoD"), (b"H2D", b"HtoD"), (b"D2M", b"DtoH"), (b"D2H", b"DtoH")];
     let way = name.strip_prefix(b"Memcpy ");

@@ -218,9 +218,13 @@ fn size(details: &[u8]) -> Option<u64> {
     whole(size).and_then(|n| u64::try_from(n).ok())
 }
 
-/// `MemcpyH2D`; numbers as CUPTI has them.
+/// `MemcpyH2D`; numbers as CUPTI has them. `CopyHostToDevice`: as ROCm's tracer names them.
 fn direction(name: &[u8]) -> u8 {
     match name.get(6..).unwrap_or(&[]) {
+        _ if name.starts_with(b"CopyHostToDevice") => 1,
+        _ if name.starts_with(b"CopyDeviceToHost") => 2,
+        _ if name.starts_with(b"CopyDeviceToDevice") => 8,
+        _ if name.starts_with(b"CopyHostToHost") => 9,
         way if way.starts_with(b"H2D") => 1,
         way if way.starts_with(b"D2H") => 2,
         way if way.starts_with(b"D2D") => 8,
