@@ -147,13 +147,28 @@ fn main() -> std::io::Result<()> {
     summary(&here.join("summary"), &training(6, 4, true))
 }
 
+/// Rows in no order, as nsys 2025.6 and later export them, and some that name no process.
+const SHUFFLE: &str = "
+    CREATE TEMP TABLE rows AS SELECT * FROM CUPTI_ACTIVITY_KIND_KERNEL ORDER BY rowid * 7919 % 101;
+    DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL;
+    INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL SELECT * FROM rows;
+    UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET globalPid = 0 WHERE rowid % 5 = 0;
+    DROP TABLE rows";
+
 /// Exports in pages as small as SQLite allows: a byte that the fuzzer changes is one that somebody reads.
 fn nsys(folder: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(folder)?;
-    for (name, schema, steps) in [("old", Schema::Old, 2), ("new", Schema::New, 2), ("many", Schema::New, 8)]
-    {
+    for (name, schema, steps) in [
+        ("old", Schema::Old, 2),
+        ("new", Schema::New, 2),
+        ("many", Schema::New, 8),
+        ("shuffled", Schema::New, 3),
+    ] {
         let workload = fixture::training(steps, &[(100, &[0, 1]), (200, &[0])], 3);
         let file = export(&workload, schema, |c| {
+            if name == "shuffled" {
+                c.execute_batch(SHUFFLE).expect("another order");
+            }
             c.execute_batch("PRAGMA journal_mode = DELETE; PRAGMA page_size = 512; VACUUM")
                 .expect("small pages");
         });
