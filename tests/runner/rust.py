@@ -2,6 +2,7 @@
 """Runs Rust tests by cargo-nextest: all binaries' tests side by side, each in a process of its own, each with its time
 (.config/nextest.toml). Where it is not here, `cargo test` runs them: no times are known then, and nothing is run again."""
 
+import os
 import re
 import xml.etree.ElementTree
 
@@ -33,19 +34,30 @@ def rust_tests(part, *selection, ignored="default", environment=None):
     if 0 < len(failed) <= FEW:
         print(f"again, alone: {' '.join(test.name for test in failed)}", flush=True)
         names = " + ".join(f"(binary_id(={test.binary}) and test(={test.name}))" for test in failed)
-        _, again, _ = by_nextest(part, nextest, ["--test-threads=1", "--run-ignored=all", "-E", names], environment)
+        # (with the same selection, or all other tests are built for it)
+        once_more = [*selection, "--test-threads=1", "--run-ignored=all", "-E", names]
+        _, again, _ = by_nextest(part, nextest, once_more, environment)
         steady = {(test.binary, test.name) for test in again if not test.failed}
         part.unsteady += [f"{test.binary} {test.name}" for test in failed if (test.binary, test.name) in steady]
         failed = [test for test in failed if (test.binary, test.name) not in steady]
     part.ok(len(found) - len(failed))
     for test in failed:
         part.fail(f"{test.binary} {test.name}")
+        print(f"    alone: {alone(test)}", flush=True)
     if ignored == "default" and (left := re.search(r"\((\d+) tests? skipped\)", output)):
         print(f"note {part.name}: {left[1]} tests are left to scripts/test thorough", flush=True)
     part.times += [(test.seconds, f"{test.binary} {test.name}") for test in found]
     # a harness has no word for a test that could not run: those say so on a line of their own
     for line in sorted({line for test in found for line in test.skips}):
         print(f"note {part.name}: {line}", flush=True)
+
+
+def alone(test):
+    """The command that runs one test, and builds no more than its binary."""
+    kind = test.binary.partition("::")[2]
+    chosen = "--lib" if not kind else "--bins" if kind.startswith("bin/") else f"--test {kind}"
+    setting = "".join(f"{name}={os.environ[name]} " for name in ("CARGO_INCREMENTAL",) if name in os.environ)
+    return f"{setting}cargo nextest run --workspace {chosen} -E 'binary_id(={test.binary}) and test(={test.name})'"
 
 
 class Test:

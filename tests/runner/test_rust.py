@@ -51,10 +51,18 @@ class Rust(unittest.TestCase):
         part, printed = judged((100, [test("a", True), test("b", True)], ""), (100, [test("a", True), test("b")], ""))
         self.assertEqual((part.passed, part.failed, part.unsteady), (1, 1, ["crate::binary b"]))
         self.assertIn("FAILED rust: crate::binary a", printed)
+        self.assertIn("cargo nextest run --workspace --test binary -E 'binary_id(=crate::binary) and test(=a)'", printed)
 
     def test_what_does_not_run_again_is_a_failure(self):
         part, _ = judged((100, [test("a", True)], ""), (101, [], "error: no"))
         self.assertEqual((part.passed, part.failed), (0, 1))
+
+    def test_what_runs_again_is_chosen_from_the_same_binaries(self):
+        runs = [(100, [test("a", True)], "Starting 1 test across 1 binary"), (0, [test("a")], "")]
+        with mock.patch.object(rust.needs, "nextest", return_value="nextest"), contextlib.redirect_stdout(io.StringIO()), \
+                mock.patch.object(rust, "by_nextest", side_effect=runs) as ran:
+            rust.rust_tests(Part("fast", 60), "--test", "binary")
+        self.assertEqual([call.args[2][:2] for call in ran.call_args_list], [["--test", "binary"]] * 2)
 
     def test_many_failures_are_not_run_again(self):
         part, _ = judged((100, [test(str(n), True) for n in range(rust.FEW + 1)], ""))
