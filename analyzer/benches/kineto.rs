@@ -19,8 +19,9 @@ use analyzer::formats;
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/traces/h200_tiny.json.gz");
 /// Time between two repetitions, ns: the source's 218 ms and a little.
 const PERIOD_NS: u64 = 220_000_000;
-/// Correlation ids between two repetitions.
-const IDS: u64 = 20_000;
+/// Between the correlation ids of two repetitions: the source's lie in 73,300, and none is to be
+/// shared.
+const IDS: u64 = 100_000;
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
