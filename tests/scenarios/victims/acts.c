@@ -212,7 +212,9 @@ int main(int argc, char **argv) {
     pageable = calloc(1, STAGE);
     prepare();
     CHECK(cudaDeviceSynchronize());
-    // both host threads have one CPU; the program, which was started on all, would have others for workers
+    // both host threads have one CPU; the program, which was started on all, would have others for workers, and
+    // is asked how many when it first uses its GPU
+    usleep(100000);
     cpu_set_t own;
     CPU_ZERO(&own);
     CPU_SET(sched_getcpu(), &own);
