@@ -45,8 +45,8 @@ pub(crate) struct Machine {
     pub(crate) spacing: u64,
     /// From the end of what was awaited to the call's return.
     pub(crate) back: u64,
-    /// A graph launch: its own time, and more for each node, whose records are on (H200: 0.86 ms for 645 nodes). The first
-    /// node does not wait for the others to be submitted.
+    /// A graph launch: its own time, and more for each node, whose records are on (H200: 0.86 ms
+    /// for 645 nodes). The first node does not wait for the others to be submitted.
     pub(crate) graph: u64,
     pub(crate) node: u64,
     /// The link, bytes per ns.

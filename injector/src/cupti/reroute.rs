@@ -120,9 +120,9 @@ fn proton() -> (bool, bool) {
 fn lead(proton: bool, keeps_its_own: bool) {
     struct Clients {
         keeps_its_own: bool,
-        /// Of those before: see [`all_ask_us`].
+        /// See [`all_ask_us`]: of the clients before the one that is looked through.
         all_ask_us: bool,
-        /// No slot of the client that is looked through was seen so far.
+        /// That one has shown no slot of `dlsym` so far.
         lacks_slot: bool,
     }
     impl imports::Rewrite for Clients {

@@ -120,7 +120,8 @@ LABELS = {
     "ok_once_teardown": ok("FILE-IO", "COPY", "HOST", proofs={}),
     "ok_thread": ok("HOST"),
     "ok_side_stream": ok("DEVICE-WAIT", "COPY"),
-    # Collectives that run alone, and that hiding behind computing makes no shorter: both take longer beside each other.
+    # Collectives that run alone: hiding them behind computing wins little, for both take longer
+    # beside each other.
     "comm_gather": ok("SYNC", "HOST", causes=COLLECTIVES, proofs={"fixed": WINS_LITTLE}, gpus=2),
     "comm_shards": ok("SYNC", "HOST", causes=COLLECTIVES, proofs={"fixed": WINS_LITTLE}, gpus=2),
     "comm_ddp": ok("SYNC", "HOST", causes=COLLECTIVES, proofs={"fixed": WINS_LITTLE}, gpus=2),

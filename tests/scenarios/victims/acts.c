@@ -212,8 +212,8 @@ int main(int argc, char **argv) {
     pageable = calloc(1, STAGE);
     prepare();
     CHECK(cudaDeviceSynchronize());
-    // both host threads have one CPU; the program, which was started on all, would have others for workers, and
-    // is asked how many when it first uses its GPU
+    // both host threads have one CPU; the program was started on all of them and would have others
+    // for workers: a thread of ours counts them when the GPU is first used, and must come first
     usleep(100000);
     cpu_set_t own;
     CPU_ZERO(&own);
