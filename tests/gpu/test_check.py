@@ -299,6 +299,15 @@ class Harmless(CannedRun):
         harmless.judge_recording(self.plan, "x", ours, killed=False)
         self.assertEqual([r["result"] for r in self.plan.rows[-3:]], [PASS, FAIL, FAIL])
 
+    def test_a_death_that_only_we_bring_fails_and_too_few_runs_decide_nothing(self):
+        def runs(number, dead):
+            return [self.ended(code=1 if n < dead else 0) for n in range(number)]
+
+        for plain, ours, expected in ((runs(100, 0), runs(100, 0), PASS), (runs(100, 0), runs(100, 1), FAIL), (runs(9, 0), runs(9, 1), FAIL),
+                                      (runs(99, 0), runs(99, 0), NOT_RUN), (runs(100, 1), runs(100, 0), NOT_RUN), ([None], [None], NOT_RUN)):
+            harmless.judge_deaths(self.plan, plain, ours)
+            self.assertEqual(self.last(), expected)
+
     def test_what_cannot_be_recovered_fails(self):
         ours = self.left(died_s=100, ended_s=100.1, ticks=(97.0,), kernels=1)
         harmless.judge_recording(self.plan, "x", ours, killed=True)  # there is no gapprobe command in this folder

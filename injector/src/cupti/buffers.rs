@@ -221,7 +221,7 @@ pub(crate) fn stuck(before: u64) -> Vec<Stuck> {
         if slot.state.load(Ordering::Acquire) != LENT || slot.lent_at.load(Ordering::Relaxed) >= before {
             continue;
         }
-        if let Some(address) = slot_address(index).filter(|a| first_word(*a) != 0) {
+        if let Some(address) = slot_address(index).filter(|a| is_begun(*a)) {
             found.push(Stuck { index, address, consumed: slot.consumed.load(Ordering::Relaxed) });
         }
     }
@@ -236,9 +236,16 @@ pub(crate) fn consumed(stuck: &Stuck, records: usize, launched: u64) {
     }
 }
 
-fn first_word(address: NonNull<u8>) -> u64 {
-    // SAFETY: inside our own mapping and aligned; CUPTI may write it at the same time, hence the volatile read.
-    unsafe { std::ptr::read_volatile(address.as_ptr().cast::<u64>()) }
+/// The first word of a buffer: who looks for what is pending reads it whoever has the buffer by
+/// then, CUPTI or the drain thread that zeroes it.
+fn first_word(address: NonNull<u8>) -> &'static AtomicU64 {
+    // SAFETY: inside our own mapping, which is never unmapped, and aligned; of ours nobody touches it but through here.
+    unsafe { AtomicU64::from_ptr(address.as_ptr().cast::<u64>()) }
+}
+
+/// Does it hold a record?
+fn is_begun(address: NonNull<u8>) -> bool {
+    first_word(address).load(Ordering::Relaxed) != 0
 }
 
 /// All buffers that came back, in the order they did.
@@ -261,13 +268,17 @@ pub(crate) fn take_full() -> Vec<Full> {
     found.into_iter().map(|(_, full)| full).collect()
 }
 
-/// Zeroes a buffer and makes it free again (CUPTI is told that buffers are zeroed: it need not do it on the program's
-/// threads).
+/// Zeroes a buffer and makes it free again. CUPTI zeroes it too, on the program's thread (128 KB in
+/// some 500 launches); until it has, what reads lent buffers ([`stuck`]) must find nothing.
 pub(crate) fn give_back(full: Full) {
     // records end at `valid`; the margin is for one begun and never finished
     let written = (full.valid + 1024).min(BUFFER_BYTES);
-    // SAFETY: the drain thread owns the buffer (state FULL); it is BUFFER_BYTES long.
-    unsafe { std::ptr::write_bytes(full.address.as_ptr(), 0, written) };
+    first_word(full.address).store(0, Ordering::Relaxed);
+    let first = size_of::<AtomicU64>();
+    // SAFETY: the buffer is BUFFER_BYTES long, more than its first word.
+    let rest = unsafe { full.address.add(first) };
+    // SAFETY: as above, `written` is no more than that; the drain thread owns the buffer (state FULL), and others look at its first word alone.
+    unsafe { std::ptr::write_bytes(rest.as_ptr(), 0, written - first) };
     if let Some(slot) = SLOTS.get(full.index) {
         slot.consumed.store(0, Ordering::Relaxed);
         slot.launched.store(0, Ordering::Relaxed);
@@ -286,7 +297,7 @@ pub(crate) fn oldest_pending() -> Option<u64> {
             continue;
         }
         let Some(address) = slot_address(index) else { continue };
-        if first_word(address) != 0 {
+        if is_begun(address) {
             // what is pending in it was launched after it was lent, and after the newest call read from it
             let at = slot.lent_at.load(Ordering::Relaxed).max(slot.launched.load(Ordering::Relaxed));
             oldest = Some(oldest.map_or(at, |o: u64| o.min(at)));
@@ -313,7 +324,7 @@ pub(crate) fn write_off_lent() {
     for (index, slot) in SLOTS.iter().enumerate().take(COUNT.load(Ordering::Acquire)) {
         if slot.state.compare_exchange(LENT, GONE, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             let Some(address) = slot_address(index) else { continue };
-            losses::add(Loss::BufferNotReturned, u64::from(first_word(address) != 0));
+            losses::add(Loss::BufferNotReturned, u64::from(is_begun(address)));
         }
     }
 }

@@ -205,8 +205,8 @@ fn limit_device_memory(cupti: &Cupti, wanted: Option<[usize; 3]>) {
     set_attribute(cupti, attribute::DEVICE_BUFFER_SIZE, &bytes.to_ne_bytes());
     set_attribute(cupti, attribute::DEVICE_BUFFER_POOL_LIMIT, &limit.to_ne_bytes());
     set_attribute(cupti, attribute::DEVICE_BUFFER_PRE_ALLOCATE_VALUE, &ahead.to_ne_bytes());
-    // our buffers come zeroed: CUPTI need not do it on the program's threads
-    set_attribute(cupti, attribute::ZEROED_OUT_ACTIVITY_BUFFER, &[1]);
+    // not ZEROED_OUT_ACTIVITY_BUFFER, though our buffers come zeroed: with it JAX programs died
+    // (tests/gpu/results, "jax-deaths")
     // one buffer a launching thread (12.3+): no lock among launchers; must be set before the callbacks are registered
     if cupti.get_graph_exec_id.is_some() {
         set_attribute(cupti, attribute::PER_THREAD_ACTIVITY_BUFFER, &[1]);

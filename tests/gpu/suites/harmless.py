@@ -5,11 +5,11 @@ import array
 import pathlib
 
 from check import native, victim
-from check.plan import FAIL, NOT_RUN
+from check.plan import FAIL, NOT_RUN, PASS
 from check.tracefile import Trace
 
 NAME = "harmless"
-ABOUT = "ten ways to end, with and without queued GPU work; recover held against the program's own counter (about 90 s); part hang: four of them while a kernel spins 20 s (about 60 s)"
+ABOUT = "ten ways to end, with and without queued GPU work; recover held against the program's own counter (about 90 s); part hang: four of them while a kernel spins 20 s (about 60 s); part jax: 100 runs of a program that makes CUDA graphs anew, 100 without us (about 400 s)"
 
 KILLED = ("os_exit4", "sigterm", "sigkill", "abort")
 LATE_S = 2.0
@@ -21,6 +21,8 @@ RUNS += [(way, "") for way in ("normal", "exception", "exit3")]
 # As a watchdog ends a job that hangs, or its user.
 HANGS = [(way, "a kernel hangs") for way in ("exit3", "os_exit4", "sigterm", "abort")]
 HANG = "hang"
+# Programs of JAX's that make their CUDA graphs anew: one in five died under us (results, "jax-deaths").
+JAX, JAX_RUNS = "jax", 100
 SECONDS_EACH, SECONDS_HUNG = 20, 45  # the driver may wait for a kernel that runs
 
 
@@ -90,7 +92,31 @@ def chosen(only, quick):
     return RUNS
 
 
+def judge_deaths(plan, plain, ours):
+    """Of as many runs of one program without us and with us: how many did not get to their end."""
+    dead = [[e for e in side if e is not None and e.code != 0] for side in (plain, ours)]
+    ran = [sum(e is not None for e in side) for side in (plain, ours)]
+    said = f"{len(dead[1])} of {ran[1]} died, without us {len(dead[0])} of {ran[0]}"
+    enough = min(ran) >= JAX_RUNS and not dead[0]
+    first = f": {dead[1][0].err[-120:]!r}" if dead[1] else ""
+    result = FAIL if dead[1] and not dead[0] else PASS if enough else NOT_RUN
+    return plan.row(NAME, "jax_optimizer, fixed: gets to its end", result, said + first, f"0 of {JAX_RUNS}")
+
+
+def run_jax(plan):
+    """One program many times, with us and without in turn: what one run in fifty dies of is seen with 87 %."""
+    env = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    starts = [((number, ours), lambda u=ours: victim.python(plan, "causes/jax_optimizer", "--form", "fixed", "--steps", "5", ours=u, env=env))
+              for number in range(JAX_RUNS) for ours in (False, True)]
+    ended = victim.several_at_once(plan, starts, seconds_each=SECONDS_EACH, jobs=plan.jobs)
+    judge_deaths(plan, *([e for (_, u), e in ended.items() if u is ours] for ours in (False, True)))
+
+
 def run(plan, only=None):
+    if only is not None and JAX in only:
+        run_jax(plan)
+        if set(only) == {JAX}:
+            return
     made = native.built(plan, "ticker")
     if "ticker" not in made:
         plan.row(NAME, "whole suite", NOT_RUN, "no ticker")
