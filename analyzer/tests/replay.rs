@@ -5,6 +5,8 @@
 
 #[path = "replay/acts.rs"]
 mod acts;
+#[path = "made/mod.rs"]
+mod made;
 #[path = "replay/programs.rs"]
 mod programs;
 #[path = "replay/truth.rs"]
@@ -307,4 +309,27 @@ fn two_waits_in_a_row_are_named_together() {
         );
     }
     assert!(seen >= 10, "{seen} programs");
+}
+
+/// A kernel that was launched on an idle device and began late: its stream waits for an event, of
+/// before the trace or of another process. No fix wins that time.
+#[test]
+fn a_wait_for_what_is_not_recorded_is_won_by_no_fix() {
+    let mut t = made::Trace::new();
+    for _ in 0..30 {
+        t.layers(2, 20);
+        t.synchronize();
+        t.call("cudaStreamWaitEvent", 2);
+        t.free = t.t + 5_000;
+        t.kernel("late", 20);
+        t.synchronize();
+    }
+    let (input, a) = t.read();
+    let (run, device) = (&input.run, &input.run.devices[0]);
+    let prepared = Prepared::new(run, device, &HostView::new(run, device), &[], (a.steps.steady(), a.steady));
+    let now = prepared.play(Fixes::default());
+    for fix in [Fix::Sync, Fix::Host, Fix::Launch, Fix::DeviceWait] {
+        let then = prepared.play(Fixes::of(&[fix]));
+        assert!(then * 20 >= now * 19, "{fix:?}: {now} -> {then} ns");
+    }
 }

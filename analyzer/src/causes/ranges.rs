@@ -3,27 +3,25 @@
 //! without a stack there: the range that the program named (`record_function`, NVTX), and the
 //! outermost operator in it.
 
-#[cfg(feature = "readers")]
-use std::collections::BTreeMap;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::Case;
 use crate::analysis::{Bucket, Finding};
 #[cfg(feature = "readers")]
 use crate::gaps::stacks::open_in;
-use crate::gaps::stacks::{idle_stacks, without_number};
+use crate::gaps::stacks::{idle_stacks, step_stem};
 #[cfg(feature = "readers")]
 use crate::run::Span;
-use crate::run::{Range, RangeKind};
+use crate::run::{Range, RangeKind, Run};
 use crate::sites::Site;
 
-/// Range and operator around a call.
-type Place = (Option<String>, Option<String>);
+/// Range and operator around a call: numbers of their names.
+type Place = (Option<u32>, Option<u32>);
 
 /// Time by place.
 #[derive(Default)]
 struct Places {
-    sums: HashMap<Place, u64>,
+    sums: BTreeMap<Place, u64>,
     all: u64,
 }
 
@@ -34,12 +32,12 @@ impl Places {
     }
 
     /// The range, and the operator, that at least half of the time has.
-    fn most(&self) -> Option<Site> {
+    fn most(&self, run: &Run) -> Option<Site> {
         let mut by_range: HashMap<&str, u64> = HashMap::new();
         let mut by_operator: HashMap<&str, u64> = HashMap::new();
         for ((range, operator), ns) in &self.sums {
             for (to, name) in [(&mut by_range, range), (&mut by_operator, operator)] {
-                if let Some(name) = name {
+                if let Some(name) = name.and_then(|name| run.definitions.string(name)) {
                     *to.entry(name).or_default() += ns;
                 }
             }
@@ -66,7 +64,7 @@ impl Case<'_> {
             return;
         }
         let places = if bucket == Bucket::Host { self.of_the_host() } else { self.of_calls(bucket) };
-        if let Some(site) = places.most() {
+        if let Some(site) = places.most(self.run) {
             f.text = format!("{site}: {}", f.text);
             f.site = Some(site);
         }
@@ -114,15 +112,16 @@ impl Case<'_> {
     /// Of ranges around a call, outermost first: the innermost that the program named, but for
     /// steps; the first operator in it.
     fn place_in(&self, ranges: &[&Range]) -> Place {
-        let name = |r: &Range| self.run.definitions.string(r.name).unwrap_or("").to_owned();
+        let name = |r: &Range| self.run.definitions.string(r.name).filter(|name| !name.is_empty());
+        let is_step = |name: &str| step_stem(name).is_some() || name.starts_with("ProfilerStep");
         let is_named = |r: &&Range| {
-            let name = name(r);
-            let is_step = without_number(&name) != name || name.starts_with("ProfilerStep");
-            r.kind == RangeKind::User && !name.is_empty() && !is_step && !self.run.is_librarys(r)
+            r.kind == RangeKind::User
+                && !self.run.is_librarys(r)
+                && name(r).is_some_and(|name| !is_step(name))
         };
         let at = ranges.iter().rposition(is_named);
         let inside = ranges.get(at.map_or(0, |at| at + 1)..).unwrap_or(&[]);
-        let operator = inside.iter().find(|r| r.kind == RangeKind::Operator && !name(r).is_empty());
-        (at.and_then(|at| ranges.get(at)).map(|r| name(r)), operator.map(|r| name(r)))
+        let operator = inside.iter().find(|r| r.kind == RangeKind::Operator && name(r).is_some());
+        (at.and_then(|at| ranges.get(at)).map(|r| r.name), operator.map(|r| r.name))
     }
 }

@@ -133,12 +133,14 @@ pub fn frame_name(run: &Run, frame: &FrameInfo) -> String {
 
 /// `ProfilerStep#17` and `step 17` as one frame for all steps.
 pub fn without_number(name: &str) -> String {
+    step_stem(name).map_or_else(|| name.to_owned(), |stem| format!("{stem}…"))
+}
+
+/// What stands before the number in a step's name: `ProfilerStep#` of `ProfilerStep#17`.
+pub(crate) fn step_stem(name: &str) -> Option<&str> {
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
-    let numbered = stem.len() < name.len();
-    match stem.strip_suffix(['#', ' ', '_']) {
-        Some("ProfilerStep" | "step") if numbered => format!("{stem}…"),
-        _ => name.to_owned(),
-    }
+    let is_step = matches!(stem.strip_suffix(['#', ' ', '_']), Some("ProfilerStep" | "step"));
+    (is_step && stem.len() < name.len()).then_some(stem)
 }
 
 #[cfg(test)]

@@ -353,6 +353,7 @@ impl Playing<'_> {
             let edge = self.ends.get(w.edge as usize).copied().unwrap_or(0);
             start = start.max(edge + u64::from(w.edge_spacing));
         }
+        start += u64::from(w.stall);
         let end = start + duration;
         *stream = (*stream).max(end);
         self.last = self.last.max(end);

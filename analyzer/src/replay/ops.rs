@@ -3,13 +3,14 @@
 
 use std::collections::HashSet;
 
+use trace::call::Class;
 use trace::Kind;
 
 use super::graphs;
 use super::prepare::{clamp32, op, Placed, Prepared, Work};
 use super::SPACING_NS;
 use crate::analysis::Bucket;
-use crate::gaps::{KERNEL_GAP_NS, SMALL_COPY_BYTES, SMALL_KERNEL_NS};
+use crate::gaps::{KERNEL_GAP_NS, SMALL_COPY_BYTES, SMALL_KERNEL_NS, STARTS_WITHIN_NS};
 use crate::run::{Device, Op, Run, NONE, TO_HOST};
 use crate::timeline::class;
 
@@ -45,6 +46,7 @@ impl Prepared {
             .collect();
         let stay = graphs::stay(kernels.iter().map(|&id| (id, run.definitions.kernel_name(id))));
         self.works.reserve_exact(placed.len());
+        let mut busy = None;
         let mut item = 0;
         for (n, w) in placed.iter().enumerate() {
             while let Some(i) = self.items.get_mut(item).filter(|_| item <= w.item as usize) {
@@ -70,6 +72,7 @@ impl Prepared {
                 spacing: spacing as i32,
                 edge: NONE,
                 edge_spacing: 0,
+                stall: 0,
                 pinned: 0,
                 call: o.call,
                 stream: w.stream,
@@ -109,6 +112,13 @@ impl Prepared {
             if let Some(edge) = told.before(device, placed, n).filter(|_| work.edge == NONE) {
                 (work.edge, work.edge_spacing) = (edge, clamp32(spacing.max(0) as u64));
             }
+            let launched = c.end.saturating_add(STARTS_WITHIN_NS);
+            let is_free = work.edge == NONE && before <= begin;
+            if is_free && o.start > launched && !is_graph(o) && waits_for_event(run, o.call) {
+                let idle = busy.get_or_insert_with(|| Busy::new(device)).idle_before(o.start);
+                work.stall = clamp32(idle.min((o.start - begin).saturating_sub(latency)));
+                work.latency -= work.stall;
+            }
             self.works.push(work);
         }
         while let Some(i) = self.items.get_mut(item) {
@@ -119,6 +129,46 @@ impl Prepared {
         if tenth < durations.len() {
             self.floor = *durations.select_nth_unstable(tenth).1;
         }
+    }
+}
+
+fn is_graph(o: &Op) -> bool {
+    o.is_graph_node() || o.kind == Kind::GraphTrace
+}
+
+/// Has a stream been told to wait for an event since the thread's launch before this one?
+fn waits_for_event(run: &Run, launch: u32) -> bool {
+    let Some((thread, _)) = run.call(launch) else { return false };
+    let calls = run.threads.get(thread).map_or(&[][..], |t| &t.calls);
+    let before = calls.get(..(launch - run.flat(thread, 0)) as usize).unwrap_or(&[]);
+    let since = before.iter().rev().take_while(|c| !c.launches());
+    since.take(LOOK_BACK).any(|c| c.class == Some(Class::StreamWait))
+}
+
+/// When the device is idle.
+struct Busy {
+    /// By begin: begin of an op, and the latest end of all that began by then.
+    ends: Vec<(u64, u64)>,
+}
+
+impl Busy {
+    fn new(device: &Device) -> Busy {
+        let ops = device.streams.iter().flat_map(|s| &s.ops);
+        let mut ends: Vec<(u64, u64)> = ops.map(|o| (o.start, o.end)).collect();
+        ends.sort_unstable();
+        let mut latest = 0;
+        for (_, end) in &mut ends {
+            latest = latest.max(*end);
+            *end = latest;
+        }
+        Busy { ends }
+    }
+
+    /// How long the device has had nothing to do at `time`, when an op begins, ns.
+    fn idle_before(&self, time: u64) -> u64 {
+        let begun = self.ends.partition_point(|e| e.0 < time);
+        let until = begun.checked_sub(1).and_then(|n| self.ends.get(n)).map_or(0, |e| e.1);
+        time.saturating_sub(until)
     }
 }
 

@@ -83,6 +83,9 @@ pub(super) struct Work {
     pub edge: u32,
     /// From that op's end to its start.
     pub edge_spacing: u32,
+    /// What it stood launched on an idle device, ns, its stream told to wait for an event: of what
+    /// is not recorded, and no fix wins that.
+    pub stall: u32,
     /// Time the copy would take from pinned memory, in one with others, ns; other ops 0.
     pub pinned: u32,
     /// Flat number of the call.

@@ -442,6 +442,7 @@ pub(super) fn thread_key(f: &Fields<'_>) -> ThreadKey {
     ThreadKey { pid, tid }
 }
 
+#[cold]
 fn thread_name(f: &Fields<'_>, part: &mut Part) {
     let key = thread_key(f);
     let (mut name, mut own_name, mut index, mut tid) = (None, None, None, None);
@@ -467,6 +468,7 @@ fn thread_name(f: &Fields<'_>, part: &mut Part) {
     }
 }
 
+#[cold]
 fn process_name(f: &Fields<'_>, part: &mut Part) {
     let pid = thread_key(f).pid;
     let _ = Scan::new(f.args, 0).object(|k, s| {

@@ -98,6 +98,7 @@ fn hash(name: &[u8]) -> u64 {
 }
 
 /// One event without a category.
+#[inline(never)]
 pub(super) fn event(f: &Fields<'_>, part: &mut Part) {
     let span = time(&f.ts).zip(time(&f.dur)).and_then(|(start, length)| {
         let end = start.checked_add(length)?;
