@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """One part of the tests while it runs: its commands, and what passed, failed and was skipped."""
 
+import contextlib
 import os
 import re
 import signal
 import subprocess
+import sys
 import time
 
 from . import ROOT
 
 SKIPPED = 3  # exit code of a script that could not run here
 TIMED_OUT = 124
+ENDS_WITHIN_S = 12  # nextest gives its tests 10
 
 
 class Part:
@@ -78,17 +81,37 @@ def run(command, environment, seconds):
         output, _ = process.communicate(timeout=max(seconds, 1))
         return process.returncode, output.decode(errors="replace")
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        try:
-            output, _ = process.communicate(timeout=5)
-        except subprocess.TimeoutExpired as late:  # what left the group holds the pipe
-            output = late.stdout or b""
-            process.stdout.close()
-            process.wait()
+        output = stop(process)
         return TIMED_OUT, output.decode(errors="replace") + f"\nkilled: no time is left (after {seconds:.0f} s)"
     except BaseException:  # Ctrl-C: nothing of ours goes on
-        os.killpg(process.pid, signal.SIGKILL)
+        stop(process)
         raise
+
+
+def end_by_signals():
+    """SIGTERM and SIGHUP end this process as Ctrl-C does: with what it started."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
+
+
+def stop(process):
+    """Ends a command and all that it started; what it said. Nextest's tests have process groups of their own: it ends them
+    itself, where it is asked to."""
+    output = b""
+    for number, seconds in ((signal.SIGTERM, ENDS_WITHIN_S), (signal.SIGKILL, 5)):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            try:
+                return process.communicate(timeout=0.5)[0]
+            except subprocess.TimeoutExpired as late:
+                output = late.stdout or b""
+            if process.poll() is not None:  # what left the group holds the pipe
+                break
+    process.stdout.close()
+    process.wait()
+    return output
 
 
 def last_line(text):

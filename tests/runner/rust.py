@@ -7,6 +7,7 @@ import re
 import xml.etree.ElementTree
 
 from . import ROOT, needs
+from .part import TIMED_OUT
 
 # As many as this that failed are run again, alone: hundreds of programs run beside each other, some
 # against the clock.
@@ -28,6 +29,8 @@ def rust_tests(part, *selection, ignored="default", environment=None):
     begun = re.search(r"Starting (\d+) tests? across", output)
     if not begun or len(found) != int(begun[1]) or (code and not failed):
         print("\n".join(output.splitlines()[-120:]), flush=True)
+        if code == TIMED_OUT:
+            return part.fail("cargo nextest: killed, the part's time was up (a build counts; --list names the parts)")
         return part.fail(f"cargo nextest: exit {code}, {len(found)} of {begun[1] if begun else 'no'} tests ran")
     if failed:
         print("\n".join(interesting(output)), flush=True)

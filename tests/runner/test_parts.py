@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The parts: what they need is known, tests that measure time are run alone, a part that takes too long ends."""
 
+import os
 import pathlib
 import re
+import signal
+import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -43,6 +47,24 @@ class Parts(unittest.TestCase):
         self.assertEqual(code, TIMED_OUT)
         self.assertIn("begun", output)
         self.assertLess(time.monotonic() - begin, 20)
+
+    def test_it_is_asked_to_end_first(self):
+        code, output = run(["sh", "-c", "trap 'echo asked; exit 0' TERM; while :; do sleep 0.1; done"], None, 1)
+        self.assertEqual((code, "asked" in output), (TIMED_OUT, True))
+
+    def test_what_is_stopped_takes_its_commands_along(self):
+        program = ("from runner.part import end_by_signals, run; end_by_signals(); "
+                   "run(['sh', '-c', 'echo $$ > \"$PID\"; sleep 60'], None, 60)")
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            with tempfile.TemporaryDirectory() as folder:
+                pid = pathlib.Path(folder, "pid")
+                runner = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT / "tests", env=dict(os.environ, PID=str(pid)), stderr=subprocess.DEVNULL)
+                while not (pid.is_file() and pid.read_text().endswith("\n")):
+                    time.sleep(0.02)
+                runner.send_signal(number)
+                self.assertNotEqual(runner.wait(20), 0)
+                with self.assertRaises(ProcessLookupError):
+                    os.kill(int(pid.read_text()), 0)
 
     def test_a_command_that_is_not_there_is_a_failure(self):
         code, output = run(["no-such-program"], None, 5)

@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -117,6 +118,17 @@ pub fn forced_panics() -> &'static Path {
 fn must(command: &mut Command) {
     let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
     assert!(output.status.success(), "{command:?}\n{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A shared library of this C code, a new one each time: other tests may be making theirs.
+pub fn shared_library(name: &str, code: &str) -> PathBuf {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let library = built().scratch.join(format!("{name}-{}-{number}.so", std::process::id()));
+    let source = library.with_extension("c");
+    std::fs::write(&source, code).expect("source");
+    must(Command::new("gcc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source));
+    library
 }
 
 /// Compiles `victims/*.c` and `*.rs` against the libraries of one release. The first line of a victim may say how: `// link: FLAGS`;

@@ -5,10 +5,10 @@
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
-use gapprobe_scenarios::built::built;
+use gapprobe_scenarios::built::{built, shared_library};
 use gapprobe_scenarios::small_disk::SmallDisk;
 use gapprobe_scenarios::{skipped, Run, Victim};
 
@@ -61,15 +61,10 @@ fn without_cupti_one_line_says_what_to_do() {
 fn a_wrong_cupti_is_named() {
     let text = built().scratch.join("libcupti.so.text");
     std::fs::write(&text, "not a library").expect("file");
-    let source = built().scratch.join("hollow.c");
-    std::fs::write(
-        &source,
+    let hollow = shared_library(
+        "libcupti-hollow",
         "int cuptiSubscribe(void) { return 0; }\nint cuptiGetVersion(unsigned *v) { *v = 13; return 0; }\n",
-    )
-    .expect("source");
-    let hollow = built().scratch.join("libcupti-hollow.so");
-    let gcc = Command::new("gcc").args(["-shared", "-fPIC", "-o"]).arg(&hollow).arg(&source).status();
-    assert!(gcc.expect("gcc").success());
+    );
     for wrong in [text, hollow, PathBuf::from("/nonexistent/libcupti.so.13"), PathBuf::from("/dev/null")] {
         let victim = Victim::sim("13.0", &LOOP).env("LD_LIBRARY_PATH", without_cupti());
         let run = victim.env("GAPPROBE_CUPTI", &wrong).run();

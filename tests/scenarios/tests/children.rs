@@ -157,7 +157,8 @@ fn a_child_whose_main_thread_waits_for_its_other_threads_is_not_said_to_work_the
     let (run, recorded) = odd(&python, "threads", "2");
     let child = pid(&run, "child");
     let cpu = recorded.of(Kind::Process).filter(|(_, e)| e.a == child).map(|(_, e)| e.b & 0xffff).max();
-    assert!(cpu.is_some_and(|c| c > 200), "{cpu:?}: it computes");
+    // (permille of a CPU, beside whatever else runs)
+    assert!(cpu.is_some_and(|c| c > 50), "{cpu:?}: it computes");
     let worked = recorded.of(Kind::ChildSample).filter(|(_, e)| e.b == child && e.end > e.start).count();
     assert!(worked <= 1, "its main thread does not, but for the start: {worked} samples");
     let stacks = stacks(&recorded, child);

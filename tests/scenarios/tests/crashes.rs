@@ -4,10 +4,9 @@
 //! attaching. SIGKILL, SIGTERM, `_exit` and other jobs change nothing.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use gapprobe_scenarios::built::built;
+use gapprobe_scenarios::built::{built, shared_library};
 use gapprobe_scenarios::{Run, Victim};
 
 use super::adversity::without_cupti;
@@ -151,13 +150,10 @@ fn what_others_did_to_it_and_its_own_way_out_change_nothing() {
 
 /// A libcupti that ends whoever loads it.
 fn deadly() -> PathBuf {
-    let (source, library) = (built().scratch.join("deadly.c"), built().scratch.join("libcupti-deadly.so"));
-    let code =
-        "#include <signal.h>\n__attribute__((constructor)) static void end(void) { raise(SIGSEGV); }\n";
-    std::fs::write(&source, code).expect("source");
-    let gcc = Command::new("gcc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
-    assert!(gcc.expect("gcc").success());
-    library
+    shared_library(
+        "libcupti-deadly",
+        "#include <signal.h>\n__attribute__((constructor)) static void end(void) { raise(SIGSEGV); }\n",
+    )
 }
 
 #[test]

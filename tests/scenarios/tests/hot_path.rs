@@ -189,7 +189,7 @@ fn timed_the_tail_is_not_touched_by_a_saturated_disk() {
     };
     std::thread::sleep(Duration::from_millis(500));
     // what else runs, and the interrupts of a virtual machine, only add: one run of eight without them is enough
-    let (mut best, mut all_bare) = (f64::MAX, Vec::new());
+    let (mut best, mut loops) = (f64::MAX, Vec::new());
     for _ in 0..8 {
         let run = Victim::ours("13.0", &["hot_path", "tail"]).env("SIM_TRUTH", "").run_alone_on_the_cores();
         assert_eq!(run.ending(), 0, "{}", run.stderr);
@@ -199,7 +199,7 @@ fn timed_the_tail_is_not_touched_by_a_saturated_disk() {
             let p9999 = line.split("p99.99 ").nth(1).and_then(|r| r.split(' ').next()?.parse::<f64>().ok());
             p9999.expect("a number")
         };
-        all_bare.push(of("bare "));
+        loops.push(of("loop "));
         best = best.min(of("ours "));
         if best < 5_000.0 {
             break;
@@ -209,14 +209,11 @@ fn timed_the_tail_is_not_touched_by_a_saturated_disk() {
     unsafe { libc::kill(-(disk.id() as i32), libc::SIGKILL) };
     disk.wait().expect("wait");
     let _ = std::fs::remove_file(&ballast); // left-overs are in the target folder
-    all_bare.sort_by(f64::total_cmp);
-    let bare = all_bare.get(all_bare.len() / 2).copied().unwrap_or(0.0);
-    if best >= 5_000.0 && bare >= 5_000.0 {
-        println!(
-            "SKIPPED: empty callbacks have a p99.99 of {bare} ns on this machine, the median of {}",
-            all_bare.len()
-        );
+    loops.sort_by(f64::total_cmp);
+    let alike = loops.get(loops.len() / 2).copied().unwrap_or(0.0);
+    if best >= 5_000.0 && alike >= 5_000.0 {
+        println!("SKIPPED: loops as long as ours, which only read the clock, have a p99.99 of {alike} ns on this machine");
         return;
     }
-    assert!(best < 5_000.0, "ours {best} ns, empty callbacks {bare} ns");
+    assert!(best < 5_000.0, "ours {best} ns, loops as long {alike} ns");
 }

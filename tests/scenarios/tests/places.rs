@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use gapprobe_scenarios::built::built;
+use gapprobe_scenarios::built::{built, shared_library};
 use gapprobe_scenarios::{thorough, Run, Victim};
 
 /// The command in the folders of `run`, with the same idea of where recordings lie.
@@ -29,7 +29,6 @@ fn half_files(run: &Run) -> Vec<PathBuf> {
 
 /// A library under which writing to an unfinished result takes longer than any exit may: a disk that hangs.
 fn slow_disk() -> PathBuf {
-    let source = built().scratch.join("slow_disk.c");
     let code = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -45,11 +44,7 @@ ssize_t write(int fd, const void *bytes, size_t count) {
     return ((ssize_t (*)(int, const void *, size_t))dlsym(RTLD_NEXT, "write"))(fd, bytes, count);
 }
 "#;
-    std::fs::write(&source, code).expect("source");
-    let library = built().scratch.join(format!("slow_disk-{}.so", std::process::id()));
-    let gcc = Command::new("gcc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
-    assert!(gcc.expect("gcc").success());
-    library
+    shared_library("slow_disk", code)
 }
 
 /// One line, which names a command; that command makes trace and summary.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use gapprobe_scenarios::built::built;
+use gapprobe_scenarios::built::{built, shared_library};
 use gapprobe_scenarios::small_disk::SmallDisk;
 use gapprobe_scenarios::{skipped, Run, Running, Victim};
 
@@ -176,12 +176,9 @@ fn a_disk_that_cannot_be_written() {
 
 /// A library under which the disk is another: `statfs` says NFS, or writes end in EDQUOT.
 fn other_disk(name: &str, code: &str) -> PathBuf {
-    let (source, library) =
-        (built().scratch.join(format!("{name}.c")), built().scratch.join(format!("{name}.so")));
-    std::fs::write(&source, format!("#define _GNU_SOURCE\n#include <errno.h>\n#include <string.h>\n#include <sys/vfs.h>\n#include <unistd.h>\n#include <sys/syscall.h>\n{code}\n")).expect("source");
-    let gcc = Command::new("gcc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
-    assert!(gcc.expect("gcc").success());
-    library
+    let includes = ["errno.h", "string.h", "sys/vfs.h", "unistd.h", "sys/syscall.h"];
+    let includes = includes.map(|file| format!("#include <{file}>\n")).concat();
+    shared_library(name, &format!("#define _GNU_SOURCE\n{includes}{code}\n"))
 }
 
 fn under(library: &Path, mut victim: Victim) -> Victim {
