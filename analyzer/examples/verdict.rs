@@ -45,7 +45,7 @@ fn main() {
                 f.code,
                 f.cause,
                 f.share * 100.0,
-                f.win * 100.0,
+                f.win.share() * 100.0,
                 f.text
             );
         }

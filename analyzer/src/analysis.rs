@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the analysis found: the types the reports are written from.
 //!
-//! Here: types only, and their small accessors; of a time (`buckets.rs`), of steps (`steps.rs`), of what is wrong (`verdict.rs`). How they are
+//! Here: types only, and their small accessors; of a time (`buckets.rs`), of steps (`steps.rs`), of what is wrong (`verdict.rs`), of
+//! what a fix wins (`win.rs`). How they are
 //! computed: `crate::steps`, `timeline.rs`, `gaps/`, `replay/`, `causes/`, put together in `analyze.rs`. All times are ns of the recorded CLOCK_MONOTONIC.
 
 mod buckets;
 mod steps;
 mod verdict;
+mod win;
 
 use trace::Loss;
 
@@ -20,6 +22,7 @@ use crate::timeline::Observed;
 pub use buckets::{share, Bucket, Buckets, IdleSlice};
 pub use steps::{LongSteps, Parts, Step, StepSource, Steps};
 pub use verdict::{Confidence, Finding, Tied, Unlike, Verdict};
+pub use win::{Bound, Promise, Win};
 
 /// Kernels too small to fill the device.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]

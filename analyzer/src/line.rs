@@ -6,7 +6,7 @@ use std::fmt::Write;
 use trace::define;
 
 use crate::analysis::{
-    passing, working, Analysis, Cost, OncePlace, Parts, Profiled, StepSource, Tied, Verdict,
+    passing, working, Analysis, Cost, OncePlace, Parts, Profiled, Promise, StepSource, Tied, Verdict,
 };
 use crate::causes::{gpu_bound, inconclusive, mixed, small_kernels, MODEL_ERROR};
 use crate::plural::{self, counted};
@@ -114,14 +114,14 @@ pub(crate) fn finding(a: &Analysis, v: &Verdict) -> String {
     };
     if v.step_ns > 0.0 {
         let now = Time::of(v.step_ns);
-        if v.predicted_ns > 0.0 {
+        if let Some(promise) = v.promise {
             let unit = now.unit;
             let _ = write!(
                 out,
                 ": {} -> about {} {unit} a step ({})",
                 now.text(v.step_ns),
-                now.text(v.predicted_ns),
-                give_or_take(&now, v.predicted_ns, v.error_ns)
+                now.text(promise.ns()),
+                give_or_take(&now, promise)
             );
         } else {
             let _ = write!(out, ": {} {} a step", now.text(v.step_ns), now.unit);
@@ -153,10 +153,11 @@ pub(crate) fn finding(a: &Analysis, v: &Verdict) -> String {
 }
 
 /// How far off a predicted step may be; "26 at most" where it may be off by more than it is: no step takes less than nothing.
-fn give_or_take(unit: &Time, predicted_ns: f64, error_ns: f64) -> String {
-    match error_ns < predicted_ns {
+fn give_or_take(unit: &Time, promise: Promise) -> String {
+    let (ns, error_ns) = (promise.ns(), promise.error_ns());
+    match error_ns < ns {
         true => format!("±{}", unit.text(error_ns.max(unit.least()))),
-        false => format!("{} at most", unit.text(predicted_ns + error_ns)),
+        false => format!("{} at most", unit.text(ns + error_ns)),
     }
 }
 
@@ -167,7 +168,7 @@ pub fn replayed(a: &Analysis) -> Option<String> {
     let said = format!("replay with nothing changed: {}", signed(off));
     match a.model.error() > MODEL_ERROR {
         true => Some(format!("{said}, so nothing is predicted")),
-        false => (a.verdict.predicted_ns > 0.0).then_some(said),
+        false => a.verdict.promise.map(|_| said),
     }
 }
 
@@ -187,14 +188,14 @@ fn as_good(t: &Tied, step_ns: f64) -> String {
     if t.code != small_kernels::CODE {
         let _ = write!(out, " {}", percent(t.share));
     }
-    if t.predicted_ns > 0.0 {
+    if let Some(promise) = t.promise {
         let unit = Time::of(step_ns);
         let _ = write!(
             out,
             " -> about {} {} ({})",
-            unit.text(t.predicted_ns),
+            unit.text(promise.ns()),
             unit.unit,
-            give_or_take(&unit, t.predicted_ns, t.error_ns)
+            give_or_take(&unit, promise)
         );
     }
     out
@@ -381,23 +382,28 @@ pub fn long(ns: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::Model;
+    use crate::analysis::{Bound, Bucket, Buckets, Model, Win};
 
     #[test]
     fn how_far_the_replay_is_off_is_said_with_its_sign_where_something_rests_on_it() {
-        let said = |replayed_ns: f64, predicted_ns: f64| {
+        let mut idle = Buckets::default();
+        idle.add(Bucket::Sync, 1);
+        let bound = Bound::idle(&idle, 1, &[Bucket::Sync]);
+        let said = |replayed_ns: f64, promised_ns: Option<f64>| {
             let model = Model { measured_ns: 1e6, replayed_ns, ops: 1 };
-            let verdict = Verdict { step_ns: 1e6, predicted_ns, ..Verdict::default() };
+            let win = |ns: f64| Win::within(1.0 - ns / 1e6, bound);
+            let promise = promised_ns.and_then(|ns| Promise::new(1e6, win(ns), 0.0));
+            let verdict = Verdict { step_ns: 1e6, promise, ..Verdict::default() };
             replayed(&Analysis { model, verdict, ..Analysis::default() })
         };
         let of = |percent: &str| Some(format!("replay with nothing changed: {percent}"));
-        assert_eq!(said(0.996e6, 5e5), of("-0.4 %"));
-        assert_eq!(said(1.0234e6, 5e5), of("+2.3 %"));
+        assert_eq!(said(0.996e6, Some(5e5)), of("-0.4 %"));
+        assert_eq!(said(1.0234e6, Some(5e5)), of("+2.3 %"));
         // no sign of nothing
-        assert_eq!((said(0.9997e6, 5e5), said(1.0003e6, 5e5)), (of("0.0 %"), of("0.0 %")));
-        assert_eq!(said(0.996e6, 0.0), None, "nothing is predicted, and not because of that");
+        assert_eq!((said(0.9997e6, Some(5e5)), said(1.0003e6, Some(5e5))), (of("0.0 %"), of("0.0 %")));
+        assert_eq!(said(0.996e6, None), None, "nothing is predicted, and not because of that");
         assert_eq!(
-            said((1.01 + MODEL_ERROR) * 1e6, 0.0),
+            said((1.01 + MODEL_ERROR) * 1e6, None),
             of(&format!("+{:.1} %, so nothing is predicted", (MODEL_ERROR + 0.01) * 100.0))
         );
         assert_eq!(replayed(&Analysis::default()), None, "nothing was replayed");

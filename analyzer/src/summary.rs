@@ -97,11 +97,6 @@ fn call_name(run: &Run, call: u32) -> Option<&str> {
     (call != NONE).then(|| run.call(call).map(|(_, c)| run.call_name(c))).flatten()
 }
 
-/// A promise: `null` where none is made.
-fn promised(ns: f64) -> Option<f64> {
-    (ns > 0.0).then_some(ns)
-}
-
 fn verdict(run: &Run, analysis: &Analysis) -> Value {
     let v = &analysis.verdict;
     json!({
@@ -111,12 +106,12 @@ fn verdict(run: &Run, analysis: &Analysis) -> Value {
         "fix": v.fix,
         "confidence": v.confidence.key(),
         "share": v.share,
-        "step_ns": promised(v.step_ns),
-        "predicted_ns": promised(v.predicted_ns),
-        "error_ns": promised(v.predicted_ns).map(|_| v.error_ns),
+        "step_ns": (v.step_ns > 0.0).then_some(v.step_ns),
+        "predicted_ns": v.promise.map(|p| p.ns()),
+        "error_ns": v.promise.map(|p| p.error_ns()),
         "tied": v.tied.map(|t| json!({
             "code": t.code, "cause": t.cause, "fix": t.fix, "share": t.share,
-            "predicted_ns": promised(t.predicted_ns), "error_ns": promised(t.predicted_ns).map(|_| t.error_ns),
+            "predicted_ns": t.promise.map(|p| p.ns()), "error_ns": t.promise.map(|p| p.error_ns()),
         })),
         "then": v.then.map(|(cause, share)| json!({"cause": cause, "share": share})),
         "inconclusive": v.inconclusive,
@@ -143,10 +138,10 @@ fn finding(run: &Run, f: &Finding) -> Value {
         "code": f.code,
         "cause": f.cause,
         "share": f.share,
-        "win": f.win,
+        "win": f.win.share(),
         "unrecorded_win": f.unrecorded_win,
-        "predicted_ns": promised(f.predicted_ns),
-        "error_ns": promised(f.predicted_ns).map(|_| f.error_ns),
+        "predicted_ns": f.promise.map(|p| p.ns()),
+        "error_ns": f.promise.map(|p| p.error_ns()),
         "text": f.text,
         "fix": f.fix,
         "confidence": f.confidence.key(),

@@ -341,7 +341,7 @@ proptest! {
         prop_assert!(!HOST_SIDE.contains(&v.cause), "{:?}\n{:?}", v, a.devices[0].buckets);
         prop_assert!(v.then.is_none_or(|t| !HOST_SIDE.contains(&t.0)), "{:?}", v);
         for f in a.findings.iter().filter(|f| HOST_SIDE.contains(&f.cause)) {
-            prop_assert!(f.win < NOTHING, "{:?}", f);
+            prop_assert!(f.win.share() < NOTHING, "{:?}", f);
         }
     }
 
@@ -364,11 +364,11 @@ proptest! {
         let finding = a.findings.iter().find(|f| f.cause == a.verdict.cause).expect("the named one");
         let (after, _) = play(&step, without);
         let real = 1.0 - after / now;
-        let margin = finding.error_ns / (finding.predicted_ns / (1.0 - finding.win)) + NOTHING;
+        let margin = finding.promise.unwrap().error_ns() / (finding.promise.unwrap().ns() / (1.0 - finding.win.share())) + NOTHING;
         prop_assert!(
-            finding.win - real <= margin,
+            finding.win.share() - real <= margin,
             "{} promises {:.3}, the real fix wins {:.3} (±{:.3}): {:?}",
-            finding.cause, finding.win, real, margin, a.verdict
+            finding.cause, finding.win.share(), real, margin, a.verdict
         );
     }
 

@@ -35,7 +35,7 @@ fn fetching_behind_a_wait_is_input() {
     assert_eq!(longest.bucket, Bucket::Input);
     // cause and promise are the wait's, as before, and the text says where its time shows
     assert_eq!(a.verdict.cause, "SYNC");
-    assert!((a.verdict.predicted_ns - 70.25e6).abs() < 0.1e6, "{}", a.verdict.predicted_ns);
+    assert!((a.verdict.promise.unwrap().ns() - 70.25e6).abs() < 0.1e6, "{}", a.verdict.promise.unwrap().ns());
     let said = line(&input, &a);
     assert!(said.contains("counted as SYNC 0 %, as INPUT 4"), "{said}");
     let (text, _) = gapprobe(&["analyze"], &path);
@@ -144,7 +144,7 @@ fn what_samples_show_behind_a_wait_is_what_shows() {
         slices.map(|s| a.counts.measure(s.span())).sum::<u64>()
     };
     assert_eq!(charged(&computes), charged(&unseen));
-    let won = |a: &Analysis| a.findings.iter().find(|f| f.cause == "SYNC").map(|f| f.predicted_ns);
+    let won = |a: &Analysis| a.findings.iter().find(|f| f.cause == "SYNC").map(|f| f.promise);
     assert_eq!(won(&computes), won(&unseen));
     // of fewer samples, or such that do not tell, the wait is all that is known
     let unknown = standing(|_| Some(Pose::default()));

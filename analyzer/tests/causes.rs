@@ -102,13 +102,13 @@ fn verdict(a: &Analysis, cause: &str) {
 #[track_caller]
 fn kept(a: &Analysis, truth: f64) {
     let v = &a.verdict;
-    let off = (v.predicted_ns - truth).abs();
+    let off = (v.promise.unwrap().ns() - truth).abs();
     assert!(
-        off <= v.error_ns + 0.1 * v.step_ns,
+        off <= v.promise.unwrap().error_ns() + 0.1 * v.step_ns,
         "step {:.0} us, promised {:.0} ±{:.0}, the real fix gives {:.0}",
         v.step_ns / 1e3,
-        v.predicted_ns / 1e3,
-        v.error_ns / 1e3,
+        v.promise.unwrap().ns() / 1e3,
+        v.promise.unwrap().error_ns() / 1e3,
         truth / 1e3
     );
 }

@@ -17,8 +17,13 @@ fn the_first_gap_is_what_the_host_did_in_it() {
         assert!(b.share(Bucket::Input) > 0.95 && b.share(Bucket::Launch) < 0.01, "{b:?}");
         assert_eq!(a.verdict.cause, "INPUT");
     }
-    let apart = (with.verdict.predicted_ns - without.verdict.predicted_ns).abs();
-    assert!(apart < 0.5e6, "{} and {}", with.verdict.predicted_ns, without.verdict.predicted_ns);
+    let apart = (with.verdict.promise.unwrap().ns() - without.verdict.promise.unwrap().ns()).abs();
+    assert!(
+        apart < 0.5e6,
+        "{} and {}",
+        with.verdict.promise.unwrap().ns(),
+        without.verdict.promise.unwrap().ns()
+    );
 }
 
 /// The same where the host fetches nothing that is named: it is elsewhere, and does not launch.

@@ -140,7 +140,11 @@ fn fetching_on_the_launching_thread_is_input() {
     assert!(a.verdict.text.contains("takes 9.5 ms a step"), "{}", a.verdict.text);
     assert!(a.devices[0].buckets.share(Bucket::Input) > 0.7);
     // with the data ready a step is 20 kernels
-    assert!((a.verdict.predicted_ns - 2e6).abs() < a.verdict.error_ns + 0.3e6, "{:?}", a.verdict);
+    assert!(
+        (a.verdict.promise.unwrap().ns() - 2e6).abs() < a.verdict.promise.unwrap().error_ns() + 0.3e6,
+        "{:?}",
+        a.verdict
+    );
 }
 
 #[test]
@@ -236,7 +240,7 @@ fn waiting_for_workers_is_input_whether_or_not_the_gpu_is_waited_for_as_well() {
         let a = with_workers(sync).analyze(if sync { "workers-sync" } else { "workers" });
         assert_eq!(a.verdict.cause, "INPUT", "sync {sync}: {:?}\n{:#?}", a.verdict, a.findings);
         assert!(a.verdict.text.contains("workers are too few"), "{}", a.verdict.text);
-        let sync = a.findings.iter().find(|f| f.cause == "SYNC").map_or(0.0, |f| f.win);
+        let sync = a.findings.iter().find(|f| f.cause == "SYNC").map_or(0.0, |f| f.win.share());
         assert!(sync < 0.03, "without the wait the batches come no sooner: {sync}");
         assert!(a.verdict.then.is_none_or(|t| t.0 != "SYNC"), "{:?}", a.verdict.then);
     }

@@ -38,7 +38,7 @@ fn what_is_promised_is_what_the_fix_saved() {
         let (_, a) = load(&format!("causes_{name}"));
         let v = &a.verdict;
         assert!(causes.contains(&v.cause), "{name}: {v:?}");
-        let (said, saved) = (1.0 - v.predicted_ns / v.step_ns, 1.0 - mended / slow);
+        let (said, saved) = (1.0 - v.promise.unwrap().ns() / v.step_ns, 1.0 - mended / slow);
         assert!(
             said <= saved * (1.0 + TOO_MUCH) && said >= saved * (1.0 - TOO_LITTLE),
             "{name}: {:.1} % of the step promised, {:.1} % saved",

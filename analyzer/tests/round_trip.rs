@@ -113,7 +113,8 @@ fn differences(path: &Path) -> String {
     let mut out = String::new();
     assert_eq!(again.format.recorder(), input.format.recorder(), "{name}");
     assert!(again.format.name().starts_with("gapprobe trace"), "{name}: {}", again.format.name());
-    let (before, after) = (a.verdict.predicted_ns, b.verdict.predicted_ns);
+    let promised = |a: &Analysis| a.verdict.promise.map_or(0.0, |p| p.ns());
+    let (before, after) = (promised(&a), promised(&b));
     if (before - after).abs() > before * 0.001 {
         let _ = writeln!(out, "{name}: predicted {before} -> {after}");
     }

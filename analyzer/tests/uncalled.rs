@@ -58,7 +58,7 @@ fn lose_every(events: &mut Vec<Value>, nth: usize) -> u64 {
 
 /// The promised step, as a share of the step.
 fn promised(a: &Analysis) -> f64 {
-    a.verdict.predicted_ns / a.verdict.step_ns
+    a.verdict.promise.unwrap().ns() / a.verdict.step_ns
 }
 
 #[test]

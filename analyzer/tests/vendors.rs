@@ -30,7 +30,14 @@ fn read(text: &str) -> (Input, Analysis) {
 /// Cause, confidence, step and promise.
 fn verdict(a: &Analysis) -> String {
     let v = &a.verdict;
-    format!("{} {:?} {:?} {:.0} {:.0}", v.cause, v.confidence, v.inconclusive, v.step_ns, v.predicted_ns)
+    format!(
+        "{} {:?} {:?} {:.0} {:.0}",
+        v.cause,
+        v.confidence,
+        v.inconclusive,
+        v.step_ns,
+        v.promise.map_or(0.0, |p| p.ns())
+    )
 }
 
 fn renamed(text: &str, names: &[(&str, &str)]) -> String {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What is wrong, how sure that is, and what its fix wins.
 
-use super::Profiled;
+use super::{Profiled, Promise, Win};
 use crate::sites::Site;
 
 /// How sure a verdict is.
@@ -39,14 +39,12 @@ pub struct Finding {
     /// Of it, what the buckets charge to it: the rest counts for other causes, which go with it (a wait that keeps the host from
     /// running ahead of its own pauses).
     pub charged: f64,
-    /// What its realisable fix wins by the replay, share of the step (or wall) time, 0 to 1.
-    pub win: f64,
-    /// The same of a step that nobody records: what causes are named by. [`Self::win`] where that is not known, and of findings under 5 %.
+    /// What its realisable fix wins by the replay.
+    pub win: Win,
+    /// The same of a step that nobody records, a share of it, 0 to 1: what causes are named by. [`Self::win`] where that is not known, and of findings under 5 %.
     pub unrecorded_win: f64,
-    /// Step time (without steps: steady wall time) after the fix, ns; 0 where nothing is promised.
-    pub predicted_ns: f64,
-    /// ± of `predicted_ns`, ns.
-    pub error_ns: f64,
+    /// After the fix; `None` where nothing is promised.
+    pub promise: Option<Promise>,
     /// What was seen, in words (goes into the parentheses of the line).
     pub text: String,
     /// What to change, one sentence.
@@ -80,10 +78,8 @@ pub struct Verdict {
     pub share: f64,
     /// Step time now, ns (0: no steps found).
     pub step_ns: f64,
-    /// Step time after the fix, ns (0: no promise).
-    pub predicted_ns: f64,
-    /// ± of `predicted_ns`, ns.
-    pub error_ns: f64,
+    /// After the fix; `None` where nothing is promised, and without steps.
+    pub promise: Option<Promise>,
     /// Another cause whose fix, another one, wins as much; `None` where one alone wins.
     pub tied: Option<Tied>,
     /// The next cause worth naming (label, share 0 to 1).
@@ -111,10 +107,8 @@ pub struct Tied {
     pub more_work: bool,
     /// Share of the steady wall time lost to it, 0 to 1.
     pub share: f64,
-    /// Step time after its fix alone, ns (0: no promise).
-    pub predicted_ns: f64,
-    /// ± of `predicted_ns`, ns.
-    pub error_ns: f64,
+    /// After its fix alone; `None` as for [`Verdict::promise`].
+    pub promise: Option<Promise>,
 }
 
 /// Steps recorded in windows that take another time than those of the whole run, which were counted (`causes/unlike.rs`).

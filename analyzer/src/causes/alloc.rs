@@ -71,10 +71,11 @@ fn stops(case: &Case, cause: (&'static str, &'static str), fix: &'static str) ->
         return None;
     }
     // a drained queue is caught up with in all of these
-    let most = case.share(&[Bucket::Alloc, Bucket::Launch, Bucket::Host, Bucket::Sync, Bucket::KernelGap]);
-    let win =
-        if case.trusts_replay() { case.win(&[Fix::Alloc], most) } else { share.min(case.elsewhere.room()) };
-    let mut f = case.finding(cause, share, win);
+    let with_it: &[Bucket] = match case.trusts_replay() {
+        true => &[Bucket::Alloc, Bucket::Launch, Bucket::Host, Bucket::Sync, Bucket::KernelGap],
+        false => &[Bucket::Alloc],
+    };
+    let mut f = case.finding(cause, share, case.win(&[Fix::Alloc], case.touches(with_it)));
     f.fix = fix;
     if let Some(top) = case.top(Bucket::Alloc) {
         f.text = format!("{} stops the device {}", top.name, case.rhythm_by(Bucket::Alloc, &top));

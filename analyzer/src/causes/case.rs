@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a cause is judged by: shares of the time, what a fix wins in the replay, who is to blame for idle time, and a finding made of these.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 
 use super::{power, saves, MODEL_ERROR, NOTICED_SHARE};
-use crate::analysis::{Analysis, Bucket, Confidence, DeviceAnalysis, Finding};
+use crate::analysis::{Analysis, Bound, Bucket, Confidence, DeviceAnalysis, Finding, Promise, Win};
 use crate::plural::counted;
 use crate::replay::{Fix, Fixes, Prepared};
 use crate::run::{Run, Span, NONE};
@@ -33,6 +33,8 @@ pub(crate) struct Case<'a> {
     pub(crate) base: f64,
     /// See `unrecorded.rs`.
     pub(super) unrecorded: OnceCell<f64>,
+    /// What was replayed already: the kinds of a cause ask for the same.
+    known: RefCell<HashMap<Fixes, f64>>,
     pub(crate) calls: HashMap<Bucket, Vec<Blame<'a>>>,
     /// What another GPU computes in the same time: no fix makes a step shorter than that.
     pub(crate) elsewhere: Elsewhere,
@@ -105,6 +107,7 @@ impl<'a> Case<'a> {
             prepared,
             base,
             unrecorded: OnceCell::new(),
+            known: RefCell::default(),
             calls,
             elsewhere,
             saves,
@@ -119,16 +122,32 @@ impl<'a> Case<'a> {
         buckets.iter().map(|&b| own(b).max(0.0)).sum()
     }
 
-    /// The replay with `fixes`, as a share won; what it wins beyond `most` (the time that could be saved at all) is
-    /// the model's error, not a win. Where the model does not give the measured time back, the share stands in. The replay is of
-    /// one device; what another computes in a step stays.
-    pub(crate) fn win(&self, fixes: &[Fix], most: f64) -> f64 {
-        let most = most.min(self.elsewhere.room());
+    /// The time in these buckets that a fix can change, less what goes with writing checkpoints.
+    pub(crate) fn touches(&self, buckets: &[Bucket]) -> Bound {
+        Bound::idle(&self.device.buckets, self.device.buckets.total(), buckets).at_most(self.share(buckets))
+    }
+
+    /// What the replay with `fixes` wins; beyond `most` it is the model's error, not a win. Where the model does not give the
+    /// measured time back, `most` stands in. The replay is of one device; what another computes in a step stays.
+    pub(crate) fn win(&self, fixes: &[Fix], most: Bound) -> Win {
+        Win::within(self.replayed(fixes), most)
+    }
+
+    /// What the replay with `fixes` takes off, a share, 0 to 1: all that other devices leave, where it cannot be asked.
+    pub(super) fn replayed(&self, fixes: &[Fix]) -> f64 {
+        let most = self.elsewhere.room().max(0.0);
         if !self.trusts_replay() {
             return most;
         }
-        let after = self.played(fixes, &|_| true);
-        ((self.base - after) / self.base).clamp(0.0, most.max(0.0))
+        ((self.base - self.played_everywhere(fixes)) / self.base).clamp(0.0, most)
+    }
+
+    /// What all takes with these fixes wherever they can be made, ns.
+    pub(super) fn played_everywhere(&self, fixes: &[Fix]) -> f64 {
+        let known = self.known.borrow().get(&Fixes::of(fixes)).copied();
+        let ns = known.unwrap_or_else(|| self.played(fixes, &|_| true));
+        self.known.borrow_mut().insert(Fixes::of(fixes), ns);
+        ns
     }
 
     /// What all takes with these fixes at these calls, ns: with the clock that the GPU has once it is so much busier.
@@ -143,21 +162,28 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// What taking long host stretches out wins (`fix`; `share`: gap time that is charged to them), or `None` where they
+    /// What taking long host stretches out wins (`fix`; `bucket`: the gap time that is charged to them), or `None` where they
     /// cost nothing of their own. A wait in front of a stretch claims the same gap and is charged for it: rightly, where
     /// taking the wait out wins it as well; wrongly, where another call would wait instead (`x.to(device)` in between).
-    pub(crate) fn stretch_win(&self, fix: Fix, share: f64) -> Option<f64> {
-        let waits = self.share(&[Bucket::Sync, Bucket::CopyWait, Bucket::Alloc]);
-        if share.max(waits) < NOTICED_SHARE {
+    pub(crate) fn stretch_win(&self, fix: Fix, bucket: Bucket) -> Option<Win> {
+        let share = self.share(&[bucket]);
+        let waits = [Bucket::Sync, Bucket::CopyWait, Bucket::Alloc];
+        if share.max(self.share(&waits)) < NOTICED_SHARE {
             return None;
         }
+        let own = self.touches(&[bucket]);
         if !self.trusts_replay() {
-            return (share >= NOTICED_SHARE).then_some(share.min(self.elsewhere.room()));
+            return (share >= NOTICED_SHARE).then(|| self.win(&[fix], own));
         }
+        let most = own.and(self.touches(&waits));
         // what it takes along is won with it
-        let along = if self.prepared.takes_copies_along(fix) { self.share(&[Bucket::Copy]) } else { 0.0 };
-        let win = self.win(&[fix], share + waits + along);
-        let own = if share < NOTICED_SHARE { win - self.win(&[Fix::Sync], win) } else { share };
+        let most = match self.prepared.takes_copies_along(fix) {
+            true => most.and(self.touches(&[Bucket::Copy])),
+            false => most,
+        };
+        let win = self.win(&[fix], most);
+        let by_waits = || self.win(&[Fix::Sync], most.at_most(win.share())).share();
+        let own = if share < NOTICED_SHARE { win.share() - by_waits() } else { share };
         (own >= NOTICED_SHARE).then_some(win)
     }
 
@@ -210,21 +236,20 @@ impl<'a> Case<'a> {
     }
 
     /// A finding of what the buckets charge to a cause, and of what its fix wins. What is won was lost.
-    pub(crate) fn finding(&self, cause: (&'static str, &'static str), charged: f64, win: f64) -> Finding {
-        let step = self.step_ns();
-        let promised = self.analysis.model.error() <= MODEL_ERROR && win > 0.0;
+    pub(crate) fn finding(&self, cause: (&'static str, &'static str), charged: f64, won: Win) -> Finding {
+        let win = won.share();
+        let is_promised = self.analysis.model.error() <= MODEL_ERROR;
         let doubt = if self.power.is_some() { BUSIER_KNOWN } else { BUSIER_KERNELS };
         let busier = self.share(&[Bucket::Compute]) * (win / CLEAR_WIN).min(1.0) * doubt;
-        let error = self.error_ns(busier.max(win * UNEVEN_LAUNCHES));
+        let error_ns = self.error_ns(busier.max(win * UNEVEN_LAUNCHES));
         Finding {
             code: cause.0,
             cause: cause.1,
             share: charged.max(win),
             charged,
-            win,
+            win: won,
             unrecorded_win: win,
-            predicted_ns: if promised { step * (1.0 - win) } else { 0.0 },
-            error_ns: if promised { error } else { 0.0 },
+            promise: Promise::new(self.step_ns(), won, error_ns).filter(|_| is_promised),
             text: String::new(),
             fix: "",
             confidence: self.confidence(win),
@@ -241,10 +266,10 @@ impl<'a> Case<'a> {
     }
 
     /// A finding of kernels to be fused: the GPU gets no busier by it, and how many can be fused is a guess.
-    pub(crate) fn fusing(&self, cause: (&'static str, &'static str), share: f64, win: f64) -> Finding {
+    pub(crate) fn fusing(&self, cause: (&'static str, &'static str), share: f64, win: Win) -> Finding {
         let mut f = self.finding(cause, share, win);
         f.confidence = f.confidence.min(Confidence::Medium);
-        f.error_ns = if f.predicted_ns > 0.0 { self.error_ns(win * FUSED) } else { 0.0 };
+        f.promise = f.promise.map(|p| p.give_or_take(self.error_ns(win.share() * FUSED)));
         f
     }
 
@@ -252,7 +277,7 @@ impl<'a> Case<'a> {
     pub(crate) fn more_than_once(&self, mut f: Finding, bucket: Bucket) -> Finding {
         let steps = self.analysis.steps.steady().len();
         let longest = self.longest.get(bucket as usize).copied().unwrap_or(0.0);
-        if steps >= STEPS_FOR_ONCE && longest > f.win * MOST_OF_IT {
+        if steps >= STEPS_FOR_ONCE && longest > f.win.share() * MOST_OF_IT {
             f.confidence = Confidence::Low;
         }
         f
@@ -264,10 +289,10 @@ impl<'a> Case<'a> {
         if !self.trusts_replay() {
             return 0.0;
         }
-        let after = self.played(&[fix], &|_| true);
-        let slower = self.played(&[fix, Fix::SlowerHost], &|_| true);
+        let after = self.played_everywhere(&[fix]);
+        let slower = self.played_everywhere(&[fix, Fix::SlowerHost]);
         // of the fix at some of the calls that part
-        let part = (f.win * self.base / (self.base - after)).clamp(0.0, 1.0);
+        let part = (f.win.share() * self.base / (self.base - after)).clamp(0.0, 1.0);
         let longer = (slower - after).max(0.0) / self.base * part;
         if longer.is_finite() {
             self.step_ns() * longer

@@ -26,8 +26,9 @@ use std::collections::HashMap;
 
 use trace::Kind;
 
+use super::case::FUSED;
 use super::Case;
-use crate::analysis::{share, Bucket, Finding};
+use crate::analysis::{share, Bound, Bucket, Finding, Win};
 use crate::run::Op;
 
 /// Stable code.
@@ -59,8 +60,10 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     if lost < super::NOTICED_SHARE {
         return None;
     }
-    let mut f = case.fusing((CODE, NAME), lost, (lost * NEEDLESS).min(case.elsewhere.room()));
-    f.error_ns *= if f.predicted_ns > 0.0 { 1.0 / super::case::FUSED } else { 0.0 };
+    let needless = Bound::kernels(&case.device.buckets, lost * NEEDLESS);
+    let win = Win::within(case.elsewhere.room(), needless);
+    let mut f = case.fusing((CODE, NAME), lost, win);
+    f.promise = f.promise.map(|p| p.give_or_take(p.error_ns() / FUSED));
     f.fix = "cast once and keep it (model.to(torch.bfloat16), inputs in the model's type), one autocast region, torch.compile";
     f.count = count;
     f.text = format!(

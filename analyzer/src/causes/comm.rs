@@ -25,7 +25,7 @@
 
 use super::late::late_share;
 use super::Case;
-use crate::analysis::{Bucket, Confidence, Finding};
+use crate::analysis::{Bucket, Confidence, Finding, Win};
 use crate::replay::Fix;
 
 /// Stable code.
@@ -46,10 +46,10 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     if share < super::NOTICED_SHARE {
         return None;
     }
-    let win = case.win(&[Fix::Comm], share);
+    let win = case.win(&[Fix::Comm], case.touches(&[Bucket::Comm]));
     let mut f = case.finding((CODE, NAME), share, win);
     f.confidence = f.confidence.min(Confidence::Medium);
-    (f.predicted_ns, f.error_ns) = (0.0, 0.0);
+    f.promise = None;
     let late = late_share(case).min(share);
     if late < share * MOSTLY {
         f.fix = "overlap collectives with computing, send less, look for the late rank";
@@ -60,9 +60,9 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     f.text =
         format!("collectives wait {:.1} ms a step for a rank that comes late", late * case.step_ns() / 1e6);
     if case.run.header.world_size == RANKS_OF_A_PROMISE {
-        let balanced = case.finding((CODE, NAME), share, late / 2.0);
         // (held up by what needs not be, the other one can be as soon there as this one)
-        (f.predicted_ns, f.error_ns) = (balanced.predicted_ns, balanced.error_ns);
+        let half = Win::within(late / 2.0, case.touches(&[Bucket::Comm]));
+        f.promise = case.finding((CODE, NAME), share, half).promise;
     }
     Some(f)
 }

@@ -35,10 +35,11 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     if share < super::NOTICED_SHARE {
         return None;
     }
-    let most = share + case.share(&[Bucket::Sync, Bucket::Launch]);
-    let win =
-        if case.trusts_replay() { case.win(&[Fix::Copy], most) } else { share.min(case.elsewhere.room()) };
-    let mut f = case.finding((CODE, NAME), share, win);
+    let with_it: &[Bucket] = match case.trusts_replay() {
+        true => &[Bucket::Copy, Bucket::CopyWait, Bucket::Sync, Bucket::Launch],
+        false => &[Bucket::Copy, Bucket::CopyWait],
+    };
+    let mut f = case.finding((CODE, NAME), share, case.win(&[Fix::Copy], case.touches(with_it)));
     // by direction: (time, bytes). What takes longest is named: copies on the device are a hundred times faster
     let (mut moved, mut pageable, mut unified, mut ns) = ([(0u64, 0u64); 3], 0u64, 0u64, 0u64);
     let mut spots = Spots::new(case.run);

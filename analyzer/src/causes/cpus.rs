@@ -14,7 +14,7 @@ use trace::event::Gauge;
 
 use super::workers::{in_use, say_children, Workers};
 use super::{input, input_collate, input_workers, starved, Case, MINOR_WIN};
-use crate::analysis::{share, Finding};
+use crate::analysis::{share, Finding, Promise};
 use crate::plural::counted;
 use crate::run::{Run, Sample};
 
@@ -170,14 +170,13 @@ impl Cpus {
         if self.are_all_in_use() && !self.is_stopped() {
             // fewer who share them get no more done
             f.text.push_str(NOTHING_MORE);
-            (f.predicted_ns, f.error_ns) = (0.0, 0.0);
+            f.promise = None;
         }
     }
 
-    /// A promise (step time and its ±, ns) of a cause with this code: of no step shorter than the
-    /// CPUs make it, but where it is their number that is mended. `None`: they leave nothing to
-    /// win.
-    pub(super) fn promise(&self, case: &Case, code: &str, promised: (f64, f64)) -> Option<(f64, f64)> {
+    /// A promise of a cause with this code: of no step shorter than the CPUs make it, but where it
+    /// is their number that is mended. `None`: they leave nothing to win.
+    pub(super) fn promise(&self, case: &Case, code: &str, promised: Promise) -> Option<Promise> {
         if self.allowed <= 0.0 || (code == starved::CODE && self.is_stopped()) {
             return Some(promised);
         }
@@ -189,17 +188,17 @@ impl Cpus {
         let here = if input::CODES.contains(&code) { input::cpus_here(case) } else { 0.0 };
         let step = case.step_ns();
         let least = step * ((self.workers.1 + here) / self.allowed).min(1.0);
-        (least <= step * (1.0 - MINOR_WIN)).then(|| bounded(promised, least))
+        (least <= step * (1.0 - MINOR_WIN)).then(|| promised.at_least(least))
     }
 
     /// All promises as [`Self::promise`].
     pub(super) fn bound(&self, case: &Case, findings: &mut [Finding]) {
-        for f in findings.iter_mut().filter(|f| f.predicted_ns > 0.0) {
-            let promised = self.promise(case, f.code, (f.predicted_ns, f.error_ns));
-            if promised.is_none() {
+        for f in findings {
+            let Some(promised) = f.promise else { continue };
+            f.promise = self.promise(case, f.code, promised);
+            if f.promise.is_none() {
                 f.text.push_str(NOTHING_MORE);
             }
-            (f.predicted_ns, f.error_ns) = promised.unwrap_or_default();
         }
     }
 }
@@ -210,18 +209,6 @@ const LARGER_QUOTA: &str = "a larger CPU quota (docker --cpus, Kubernetes limits
 const FEWER: &str = "fewer DataLoader workers and threads (OMP_NUM_THREADS), no more than the CPUs allowed; or more CPUs for the job";
 const MORE_CPUS: &str = "more CPUs for the job, or less for them to do (decode on the GPU, cache decoded data); no more workers and threads than CPUs";
 const MORE_OR_FEWER: &str = "more CPUs for the job, or fewer threads and workers (OMP_NUM_THREADS)";
-
-/// A time and its ± of which nothing below `least` can be: where they reach below, the middle of
-/// what is left. Less than half of the time says nothing of it; and where the ± is more than the
-/// time, the line says what it is at most.
-fn bounded((promised, error): (f64, f64), least: f64) -> (f64, f64) {
-    let time = promised.max(least);
-    if error >= time || time - error >= least || least * 2.0 < time {
-        return (time, error);
-    }
-    let most = time + error;
-    ((least + most) / 2.0, (most - least) / 2.0)
-}
 
 /// "2", "1.5".
 fn number(n: f64) -> String {
@@ -234,17 +221,6 @@ fn number(n: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_time_that_cannot_be_is_no_part_of_a_promise() {
-        assert_eq!(bounded((8.0, 1.0), 3.0), (8.0, 1.0));
-        assert_eq!(bounded((8.0, 1.0), 7.5), (8.25, 0.75));
-        assert_eq!(bounded((8.0, 1.0), 10.0), (10.5, 0.5));
-        // "9 at most" says no lower end
-        assert_eq!(bounded((2.0, 7.0), 1.0), (2.0, 7.0));
-        assert_eq!(bounded((2.0, 7.0), 5.0), (5.0, 7.0));
-        assert_eq!(bounded((8.0, 7.0), 3.0), (8.0, 7.0));
-    }
 
     #[test]
     fn numbers_of_cpus_have_a_decimal_where_they_need_one() {

@@ -31,7 +31,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     if share < super::NOTICED_SHARE {
         return None;
     }
-    let win = case.win(&[Fix::DeviceWait], share);
+    let win = case.win(&[Fix::DeviceWait], case.touches(&[Bucket::DeviceWait]));
     let mut f = case.finding((CODE, NAME), share, win);
     f.confidence = f.confidence.min(Confidence::Medium);
     f.fix = "record events earlier, wait later, or use one stream";

@@ -22,7 +22,7 @@
 //! `AsyncCheckpointIO` of Lightning); print less.
 
 use super::{host, Case, NOTICED_SHARE};
-use crate::analysis::{Bucket, Confidence, Finding};
+use crate::analysis::{Bound, Bucket, Confidence, Finding};
 use crate::gaps::standing::LEAST_SAMPLES;
 use crate::replay::Fix;
 
@@ -45,7 +45,8 @@ fn saving(case: &Case) -> Option<Finding> {
     if lost < NOTICED_SHARE {
         return None;
     }
-    let win = case.win(&[Fix::Copy, Fix::Sync, Fix::Host, Fix::Alloc], lost);
+    let below = Bound::idle(&saves.buckets, case.device.wall_ns, &Bucket::ALL);
+    let win = case.win(&[Fix::Copy, Fix::Sync, Fix::Host, Fix::Alloc], below);
     let mut f = case.finding((CODE, NAME), lost, win);
     f.fix = SAVE;
     f.count = saves.calls;

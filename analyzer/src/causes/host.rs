@@ -102,12 +102,12 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let (mut f, longest) = stretches(case, (CODE, NAME))?;
     f.fix = "have the next input ready in time, move logging and checkpoints off the launching thread";
     let stood = &case.device.host;
-    let parts = parts(case, f.win);
+    let parts = parts(case, f.win.share());
     let own = parts.iter().find(|p| p.code.is_none());
     if let Some(own) = own {
         let whole = f;
         f = case.more_than_once(
-            case.finding((CODE, NAME), whole.share * own.part, whole.win * own.part),
+            case.finding((CODE, NAME), whole.share * own.part, whole.win.part(own.part)),
             Bucket::Host,
         );
         (f.count, f.call, f.fix) = (whole.count, whole.call, whole.fix);
@@ -167,7 +167,7 @@ fn half_in(gaps: &[(Option<u32>, u64)]) -> u64 {
 /// The finding of all long stretches, and the longest of them in words.
 fn stretches(case: &Case, cause: (&'static str, &'static str)) -> Option<(Finding, String)> {
     let share = case.share(&[Bucket::Host]);
-    let win = case.stretch_win(Fix::Host, share)?;
+    let win = case.stretch_win(Fix::Host, Bucket::Host)?;
     let mut f = case.more_than_once(case.finding(cause, share, win), Bucket::Host);
     let slices = case.device.slices.iter().filter(|s| s.bucket == Bucket::Host);
     // (a gap can be several slices that one call ended; where no call ended them, each is one)
@@ -201,9 +201,9 @@ pub(super) fn of_kind(
     let of = |win: f64| -> Option<Part> { parts(case, win).into_iter().find(|p| p.code == Some(cause.0)) };
     of(1.0)?; // whatever it wins; what it wins takes a replay
     let (all, longest) = stretches(case, cause)?;
-    let part = of(all.win)?;
-    let mut f =
-        case.more_than_once(case.finding(cause, all.share * part.part, all.win * part.part), Bucket::Host);
+    let part = of(all.win.share())?;
+    let mut f = case
+        .more_than_once(case.finding(cause, all.share * part.part, all.win.part(part.part)), Bucket::Host);
     (f.count, f.call, f.fix) = (all.count, all.call, fix);
     f.text = format!(
         "the launching thread {} {}, the GPU waits up to {longest}",
@@ -280,7 +280,7 @@ fn meanwhile(stood: &Stood) -> String {
 
 /// What is won is not known, and nothing is promised.
 fn unpromised(f: &mut Finding, most: Confidence) {
-    (f.predicted_ns, f.error_ns) = (0.0, 0.0);
+    f.promise = None;
     f.confidence = f.confidence.min(most);
 }
 
@@ -310,7 +310,7 @@ const OUTSIDE: &str = "if it waits for requests, send more, or share the GPU; if
 fn other_side(case: &Case, f: &mut Finding) {
     match (other_on_cpu(case), child_computes(case)) {
         // one step earlier is early enough
-        (Some(on_cpu), _) if on_cpu + f.win <= 1.0 => {}
+        (Some(on_cpu), _) if on_cpu + f.win.share() <= 1.0 => {}
         (Some(on_cpu), _) => {
             let percent = (on_cpu * 100.0).min(100.0);
             f.text.push_str(&format!(", on a CPU for {percent:.0} % of the time: that is the limit"));

@@ -264,7 +264,7 @@ pub(super) fn cpus_here(case: &Case) -> f64 {
 
 /// Says how many workers would take over what this thread does; no more than there are CPUs for what they would use of them.
 pub(super) fn advise_workers(case: &Case, f: &mut Finding) {
-    let Some(n) = Fetching::of(case).wanted(case, f.win).filter(|&n| n > 0) else { return };
+    let Some(n) = Fetching::of(case).wanted(case, f.win.share()).filter(|&n| n > 0) else { return };
     let (cpus, on_cpu) = (Cpus::of(case), here_on_cpu(case));
     if cpus.are_fewer_than((n as f64 * on_cpu).ceil()) {
         f.fix = BEYOND_CPUS;
@@ -281,7 +281,7 @@ pub(super) fn advise_workers(case: &Case, f: &mut Finding) {
 
 fn waits(case: &Case, cause: (&'static str, &'static str)) -> Option<Finding> {
     let share = case.share(&[Bucket::Input]);
-    let win = case.stretch_win(Fix::Input, share)?;
+    let win = case.stretch_win(Fix::Input, Bucket::Input)?;
     let mut f = case.finding(cause, share, win);
     let counts = &case.analysis.counts;
     let slices = case.device.slices.iter().filter(|s| s.bucket == Bucket::Input);

@@ -46,7 +46,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         if waited.is_storage() {
             f.text.push_str(&waited.say());
             let share = waited.fetch_share().unwrap_or(0.0);
-            let wanted = (n as f64 * share / (1.0 - f.win).max(0.01)).ceil() as u64;
+            let wanted = (n as f64 * share / (1.0 - f.win.share()).max(0.01)).ceil() as u64;
             if wanted > n {
                 let _ =
                     write!(f.text, "; {wanted} would keep up if what they wait for serves as many at a time");

@@ -47,7 +47,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let cpus = Cpus::of(case);
     if cpus.are_contended() {
         f.fix = input::ALL_IN_USE;
-    } else if let Some(n) = workers.wanted(case, f.win) {
+    } else if let Some(n) = workers.wanted(case, f.win.share()) {
         // a worker with threads of its own uses more than one
         let n_workers = (n as f64 / workers.on_cpu.max(1.0)).ceil() as u64;
         if cpus.are_fewer_than(n as f64) {

@@ -18,7 +18,7 @@
 //! Fewer, larger kernels: fusion (`torch.compile`), larger batches. CUDA graphs shorten eager spacing by about half.
 
 use super::Case;
-use crate::analysis::{Bucket, Finding};
+use crate::analysis::{Bucket, Finding, Win};
 use crate::replay::Fix;
 
 /// Stable code.
@@ -31,7 +31,8 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     if share < super::NOTICED_SHARE {
         return None;
     }
-    let win = if case.trusts_replay() { case.win(&[Fix::Fuse], share / 2.0) } else { 0.0 };
+    let most = case.touches(&[Bucket::KernelGap]).half();
+    let win = if case.trusts_replay() { case.win(&[Fix::Fuse], most) } else { Win::default() };
     let mut f = case.fusing((CODE, NAME), share, win);
     f.fix = "fewer, larger kernels: fusion, larger batch";
     f.text = "the device's own spacing between queued kernels".to_owned();

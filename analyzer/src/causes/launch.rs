@@ -101,7 +101,7 @@ pub(super) fn of_kind(
 
 /// This part of a finding, 0 to 1.
 fn part_of(case: &Case, all: Finding, part: f64) -> Finding {
-    let f = case.finding((all.code, all.cause), all.charged * part, all.win * part);
+    let f = case.finding((all.code, all.cause), all.charged * part, all.win.part(part));
     Finding { text: all.text, fix: all.fix, call: all.call, count: all.count, ..f }
 }
 
@@ -113,8 +113,8 @@ fn waits(case: &Case, cause: (&'static str, &'static str)) -> Option<Finding> {
     }
     // host stretches that a graph would hold too, but only where launching itself is the larger part: a loop that
     // waits 1 ms for its input in every step is not launch-bound
-    let stretches = case.short_host_share(CAPTURABLE_NS).min(share);
-    let win = case.win(&[Fix::Launch], share + stretches);
+    let stretches = case.touches(&[Bucket::Host]).at_most(case.short_host_share(CAPTURABLE_NS).min(share));
+    let win = case.win(&[Fix::Launch], case.touches(&[Bucket::Launch]).and(stretches));
     let mut f = case.finding(cause, share, win);
     f.fix = match case.run.recorder {
         Recorder::Xla => "more of the step in one jax.jit (lax.scan over several steps), larger batch",

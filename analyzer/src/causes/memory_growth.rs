@@ -25,7 +25,7 @@ use trace::event::Gauge;
 
 use super::memory::{bytes, Growth};
 use super::Case;
-use crate::analysis::{Confidence, Finding};
+use crate::analysis::{Confidence, Finding, Win};
 
 /// Stable code.
 pub const CODE: &str = "GP119";
@@ -59,7 +59,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     if parts.is_empty() {
         return None;
     }
-    let mut f = case.finding((CODE, NAME), 0.0, 0.0);
+    let mut f = case.finding((CODE, NAME), 0.0, Win::default());
     f.text = parts.join("; ");
     f.confidence = f.confidence.min(Confidence::Medium);
     f.fix = "keep numbers, not tensors with their graph (loss.item() or .detach() before summing), bound lists and caches";

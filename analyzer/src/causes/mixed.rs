@@ -21,7 +21,7 @@
 use super::cpus::Cpus;
 use super::verdict::{fix_of, of_one};
 use super::{alloc, copy, sync, Case, MINOR_WIN, NAMED_WIN};
-use crate::analysis::{Analysis, Bucket, Confidence, Finding, Verdict};
+use crate::analysis::{Analysis, Bound, Bucket, Confidence, Finding, Promise, Verdict, Win};
 use crate::replay::Fix;
 use crate::run::NONE;
 
@@ -50,7 +50,7 @@ impl<'a> Part<'a> {
 struct Set<'a> {
     parts: Vec<Part<'a>>,
     /// What they win of a recorded step, and of one that nobody records.
-    win: f64,
+    win: Win,
     unrecorded_win: f64,
 }
 
@@ -86,13 +86,14 @@ const STAND_INS: [(&str, Fix); 3] =
 
 /// The smallest set of these whose fixes win enough together; of two as small, the better.
 fn together<'a>(case: &Case, sets: impl Iterator<Item = Vec<Part<'a>>>) -> Option<Set<'a>> {
-    let idle = 1.0 - case.device.buckets.share(Bucket::Compute);
+    let idle = Bound::idle(&case.device.buckets, case.device.buckets.total(), &Bucket::ALL);
     let mut best: Option<Set<'a>> = None;
     for parts in sets {
         let fixes: Vec<Fix> = parts.iter().map(|p| p.fix).collect();
         let win = case.win(&fixes, idle);
-        let better = best.as_ref().is_none_or(|b| (parts.len(), -win) < (b.parts.len(), -b.win));
-        if win < NAMED_WIN || !better {
+        let better =
+            best.as_ref().is_none_or(|b| (parts.len(), -win.share()) < (b.parts.len(), -b.win.share()));
+        if win.share() < NAMED_WIN || !better {
             continue;
         }
         let unrecorded_win = case.unrecorded_win(&fixes);
@@ -154,18 +155,17 @@ pub(super) fn mix(a: &Analysis, case: &Case, findings: &[Finding]) -> Verdict {
     let first = match best {
         Some(Set { parts, win, .. }) => {
             let names: Vec<&str> = parts.iter().map(|p| p.cause).collect();
-            v.text = format!("{} together {:.0} %", names.join(" + "), win * 100.0);
+            v.text = format!("{} together {:.0} %", names.join(" + "), win.share() * 100.0);
             v.share = parts.iter().map(|p| p.share).sum();
             // (of one nothing is predicted: it comes irregularly, say; what hiding collectives wins
             // beside others is not known)
-            let is_known =
-                |p: &Part<'_>| p.fix != Fix::Comm && p.finding.is_none_or(|f| f.predicted_ns > 0.0);
+            let is_known = |p: &Part<'_>| p.fix != Fix::Comm && p.finding.is_none_or(|f| f.promise.is_some());
             if step > 0.0 && parts.iter().all(is_known) {
-                let error = step * (case.analysis.model.error() + win * 0.1);
-                (v.predicted_ns, v.error_ns) =
-                    Cpus::of(case).promise(case, CODE, (step * (1.0 - win), error)).unwrap_or_default();
+                let error_ns = step * (case.analysis.model.error() + win.share() * 0.1);
+                let promise = Promise::new(step, win, error_ns);
+                v.promise = promise.and_then(|p| Cpus::of(case).promise(case, CODE, p));
             }
-            v.confidence = case.confidence(win).min(Confidence::Medium);
+            v.confidence = case.confidence(win.share()).min(Confidence::Medium);
             parts.iter().find_map(|p| p.finding)
         }
         None => {

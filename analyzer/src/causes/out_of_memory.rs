@@ -21,7 +21,7 @@ use trace::event::Gauge;
 
 use super::memory::{bytes, Failures};
 use super::Case;
-use crate::analysis::{Confidence, Finding};
+use crate::analysis::{Confidence, Finding, Win};
 use crate::plural;
 use crate::run::Call;
 use crate::sites::Sites;
@@ -41,7 +41,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     if after > 0 && (steps.is_empty() || after >= a_step as u64) {
         return None;
     }
-    let mut f = case.finding((CODE, NAME), 0.0, 0.0);
+    let mut f = case.finding((CODE, NAME), 0.0, Win::default());
     (f.call, f.count, f.confidence) = (flat, 1, Confidence::High);
     f.text = format!("ended out of memory: {} failed{}", case.run.call_name(&call), in_use(case, &call));
     f.fix = "a smaller batch with gradient accumulation, activation checkpointing, or what is kept from step to step";

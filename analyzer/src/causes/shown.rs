@@ -22,7 +22,7 @@ impl Shown {
 
     /// Its part of a win that would be named is too small to be: then the whole stays together.
     pub(super) fn leaves_too_little(&self, f: &Finding) -> bool {
-        is_too_little(f.win, self.part)
+        is_too_little(f.win.share(), self.part)
     }
 }
 

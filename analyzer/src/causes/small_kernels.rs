@@ -20,7 +20,7 @@
 //! matrix products.
 
 use super::Case;
-use crate::analysis::{Bucket, Finding};
+use crate::analysis::{Bound, Bucket, Finding, Win};
 use crate::replay::Fix;
 
 /// Stable code.
@@ -34,8 +34,9 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         return None;
     }
     let share = small.share * case.share(&[Bucket::Compute]);
-    let most = (share + case.share(&[Bucket::KernelGap])) / 2.0;
-    let win = if case.trusts_replay() { case.win(&[Fix::Fuse], most) } else { 0.0 };
+    let kernels = Bound::kernels(&case.device.buckets, share);
+    let most = kernels.and(case.touches(&[Bucket::KernelGap])).half();
+    let win = if case.trusts_replay() { case.win(&[Fix::Fuse], most) } else { Win::default() };
     let mut f = case.fusing((CODE, NAME), share, win);
     f.fix = "fuse them: torch.compile, fused optimizer and norms, larger batch";
     f.text = format!(

@@ -79,9 +79,11 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     if share < super::NOTICED_SHARE {
         return None;
     }
-    let most = case.share(&[Bucket::Sync, Bucket::Launch, Bucket::Host, Bucket::CopyWait, Bucket::KernelGap]);
-    let win =
-        if case.trusts_replay() { case.win(&[Fix::Sync], most) } else { share.min(case.elsewhere.room()) };
+    let with_it: &[Bucket] = match case.trusts_replay() {
+        true => &[Bucket::Sync, Bucket::Launch, Bucket::Host, Bucket::CopyWait, Bucket::KernelGap],
+        false => &[Bucket::Sync],
+    };
+    let win = case.win(&[Fix::Sync], case.touches(with_it));
     let mut f = case.finding((CODE, NAME), share, win);
     f.fix = sync_calls::READ_LATER;
     if let Some(top) = case.top(Bucket::Sync) {
@@ -92,7 +94,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     }
     if let Some(spot) = case.spot(Bucket::Sync) {
         let rhythm = case.rhythm_at(Bucket::Sync, &spot);
-        let beside = case.beside(&spot, win);
+        let beside = case.beside(&spot, win.share());
         f.text = format!("{}: {} drains the queue {rhythm}{}", spot.site, spot.name, beside.words);
         f.count = spot.calls;
         f.fix = if copies_in_rows(case, spot.flat) { sync_calls::TOGETHER } else { fix_of(case, spot.flat) };
@@ -105,7 +107,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
             // (behind a comma it is the other line's value)
             let then = if beside.needed { ", " } else { "; " };
             f.text = format!("{}{then}{}", f.text, needed::WORDS);
-            (f.predicted_ns, f.error_ns, f.fix) = (0.0, 0.0, NEEDED_FIX);
+            (f.promise, f.fix) = (None, NEEDED_FIX);
         }
         spot.into(&mut f);
     }

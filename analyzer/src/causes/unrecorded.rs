@@ -3,8 +3,6 @@
 //! what they cost such steps; what is promised is of recorded ones, for those can be measured again. On a trace of torch.profiler, whose slowing is a
 //! range and no estimate, the verdict is of the steps as recorded, and the other end of the range is said beside it.
 
-use std::collections::HashMap;
-
 use super::verdict::fix_of;
 use super::{comm, copy, gpu_bound, mixed, Case, GPU_BOUND_SHARE, MINOR_WIN, NAMED_WIN};
 use crate::analysis::{Bucket, Finding, Profiled};
@@ -21,29 +19,28 @@ impl Case<'_> {
     pub(crate) fn unrecorded_win(&self, fixes: &[Fix]) -> f64 {
         let from = self.unrecorded();
         if from >= self.base {
-            return self.win(fixes, 1.0);
+            return self.replayed(fixes);
         }
         (1.0 - self.faster(fixes) / from).max(0.0)
     }
 
-    /// What a finding's fix wins of a step that is not recorded: the host is slower while it is recorded, the GPU is not. `known`: by fix, what it
-    /// wins of a recorded step and of another.
-    pub(super) fn win_without_us(&self, f: &Finding, known: &mut HashMap<u16, (f64, f64)>) -> f64 {
+    /// What a finding's fix wins of a step that is not recorded: the host is slower while it is recorded, the GPU is not.
+    pub(super) fn win_without_us(&self, f: &Finding) -> f64 {
+        let win = f.win.share();
         let longer = self.base / self.unrecorded();
         // (NaN and infinity, of a base of 0, too)
-        if !(longer > 1.0 && longer.is_finite()) || f.win.max(f.charged) < MINOR_WIN {
-            return f.win;
+        if !(longer > 1.0 && longer.is_finite()) || win.max(f.charged) < MINOR_WIN {
+            return win;
         }
         // merging kernels and leaving some out takes the same time from a shorter step
         let Some(fix) = fix_of(f.code).filter(|&fix| fix != Fix::Fuse) else {
-            return (f.win * longer).min(1.0);
+            return (win * longer).min(1.0);
         };
-        let (recorded, unrecorded) =
-            *known.entry(fix as u16).or_insert_with(|| (self.win(&[fix], 1.0), self.unrecorded_win(&[fix])));
+        let (recorded, unrecorded) = (self.replayed(&[fix]), self.unrecorded_win(&[fix]));
         // a part of what the replay takes out is the same part here; where more than that was taken out (a checkpoint's copies), it is no launching
-        match f.win / recorded {
+        match win / recorded {
             part if (0.0..=1.0).contains(&part) => part * unrecorded,
-            _ => f.win,
+            _ => win,
         }
     }
 
@@ -61,7 +58,7 @@ impl Case<'_> {
     fn faster(&self, fixes: &[Fix]) -> f64 {
         let with: Vec<Fix> = fixes.iter().copied().chain([Fix::FasterHost]).collect();
         let least = self.share(&[Bucket::Compute]).max(self.elsewhere.compute) * self.base;
-        self.played(&with, &|_| true).max(least)
+        self.played_everywhere(&with).max(least)
     }
 }
 

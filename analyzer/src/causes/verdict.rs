@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which cause the line names: the one whose realisable fix wins most of a step that nobody records, or none, with the reason.
 
-use std::collections::HashMap;
-
 use super::cpus::Cpus;
 use super::{
     bucket_of, comm, cost, gpu_bound, inconclusive, memory_growth, mixed, no_work, out_of_memory, unlike,
     unrecorded, Case, Elsewhere, ALL, GPU_BOUND_SHARE, MINOR_WIN, MODEL_ERROR, NAMED_WIN,
 };
-use crate::analysis::{share, Analysis, Bucket, Confidence, DeviceAnalysis, Finding, Tied, Verdict};
+use crate::analysis::{share, Analysis, Bucket, Confidence, DeviceAnalysis, Finding, Promise, Tied, Verdict};
 use crate::replay::{Fix, Prepared};
 use crate::run::{Run, NONE};
 
@@ -73,17 +71,16 @@ fn note(a: &mut Analysis) {
 fn evaluate(case: &Case) -> Vec<Finding> {
     let mut findings: Vec<Finding> =
         ALL.iter().filter_map(|c| c.evaluate).filter_map(|evaluate| evaluate(case)).collect();
-    let mut known = HashMap::new();
     for f in &mut findings {
         uneven(case, f);
-        f.unrecorded_win = case.win_without_us(f, &mut known);
+        f.unrecorded_win = case.win_without_us(f);
     }
     findings.sort_by(|x, y| y.unrecorded_win.total_cmp(&x.unrecorded_win).then(y.share.total_cmp(&x.share)));
     // (two replays each: of those that the line may speak of)
-    for f in findings.iter_mut().filter(|f| f.predicted_ns > 0.0).take(PROMISED) {
-        if let Some(fix) = fix_of(f.code).filter(|&fix| fix != Fix::Fuse) {
-            f.error_ns = f.error_ns.max(case.slow_host_ns(f, fix));
-        }
+    for f in findings.iter_mut().filter(|f| f.promise.is_some()).take(PROMISED) {
+        let Some(fix) = fix_of(f.code).filter(|&fix| fix != Fix::Fuse) else { continue };
+        let slow = case.slow_host_ns(f, fix);
+        f.promise = f.promise.map(|p| p.give_or_take(p.error_ns().max(slow)));
     }
     Cpus::of(case).bound(case, &mut findings);
     findings
@@ -99,7 +96,7 @@ fn uneven(case: &Case, f: &mut Finding) {
     let all: u64 = slices().map(|s| case.analysis.counts.measure(s.span())).sum();
     let seldom: u64 = slices().map(|s| there.measure(s.span())).sum();
     if share(seldom, all) > MOST_IS_SELDOM {
-        (f.predicted_ns, f.error_ns) = (0.0, 0.0);
+        f.promise = None;
         let steps = case.analysis.steps.steady().len();
         f.text.push_str(&format!(
             "; mostly in {} of {steps} steps, irregularly: no prediction for a step",
@@ -127,7 +124,7 @@ fn decide(a: &Analysis, case: Option<&Case>, findings: &[Finding]) -> Verdict {
     };
     let mut verdict = named(a, case, findings);
     if a.steps.has_no_usual_time() {
-        (verdict.step_ns, verdict.predicted_ns, verdict.error_ns) = (0.0, 0.0, 0.0);
+        (verdict.step_ns, verdict.promise) = (0.0, None);
     }
     if a.steps.may_be_parts {
         verdict.confidence = Confidence::Low;
@@ -204,15 +201,14 @@ fn named(a: &Analysis, case: &Case, findings: &[Finding]) -> Verdict {
 
 /// The verdict that this finding is, with what comes next of the others.
 pub(super) fn of_one(a: &Analysis, case: &Case, findings: &[Finding], f: &Finding) -> Verdict {
-    let predicted = |ns: f64| if a.steps.mean_ns > 0.0 { ns } else { 0.0 };
+    let of_a_step = |promise: Option<Promise>| promise.filter(|_| a.steps.mean_ns > 0.0);
     let tied = tied(findings, f, a.model.error()).map(|t| Tied {
         code: t.code,
         cause: t.cause,
         fix: t.fix,
         more_work: effort(t) > effort(f),
         share: t.share,
-        predicted_ns: predicted(t.predicted_ns),
-        error_ns: t.error_ns,
+        promise: of_a_step(t.promise),
     });
     // (what is told to be the rest of the named one is no second cause)
     let rest = if is_rest_launch(f, case.device) { super::launch::CODE } else { "" };
@@ -225,8 +221,7 @@ pub(super) fn of_one(a: &Analysis, case: &Case, findings: &[Finding], f: &Findin
         confidence: if is_mostly_recording(f) { f.confidence.min(Confidence::Medium) } else { f.confidence },
         share: f.share,
         step_ns: a.steps.mean_ns,
-        predicted_ns: predicted(f.predicted_ns),
-        error_ns: f.error_ns,
+        promise: of_a_step(f.promise),
         tied,
         then: next(findings, &told, f.share),
         inconclusive: None,
@@ -240,7 +235,7 @@ pub(super) fn of_one(a: &Analysis, case: &Case, findings: &[Finding], f: &Findin
 fn computing(a: &Analysis, case: &Case, findings: &[Finding], unrecorded: f64) -> Verdict {
     let compute = case.device.buckets.share(Bucket::Compute);
     // a GPU that computes nearly all the time may take as much longer for it as little is won
-    let is_sure = |f: &Finding| case.least_win(f.win) >= MINOR_WIN / 2.0;
+    let is_sure = |f: &Finding| case.least_win(f.win.share()) >= MINOR_WIN / 2.0;
     let then = next(findings, &[], 1.0 - compute);
     let mut text = gpu_bound::text(case.device);
     if unrecorded > 0.0 {
@@ -292,7 +287,7 @@ fn said(a: &Analysis, f: &Finding, device: &DeviceAnalysis, elsewhere: Elsewhere
             text.push_str(", the rest as LAUNCH");
         }
     }
-    if elsewhere.bounds(f.win) {
+    if elsewhere.bounds(f.win.share()) {
         text.push_str(&format!("; {}", gpu_bound::computes(elsewhere)));
     }
     if is_mostly_recording(f) {
@@ -330,7 +325,8 @@ fn meanwhile(a: &Analysis, f: &Finding, device: &DeviceAnalysis) -> Option<Meanw
 
 /// Recording makes launching dearer: is what the fix wins of a step that nobody records so much less that it has to be said?
 fn is_mostly_recording(f: &Finding) -> bool {
-    f.win - f.unrecorded_win >= MINOR_WIN && f.unrecorded_win < f.win * MOST_OF_A_WIN
+    let win = f.win.share();
+    win - f.unrecorded_win >= MINOR_WIN && f.unrecorded_win < win * MOST_OF_A_WIN
 }
 
 /// What a finding wins without recording is told where it is less than this part of what it wins.

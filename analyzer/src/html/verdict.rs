@@ -35,12 +35,12 @@ pub(super) fn figures(subject: &Subject<'_>) -> Value {
     }
     let findings = subject.analysis.findings.iter().take(MOST_FINDINGS).map(|f| {
         json!({
-            "code": f.code, "cause": f.cause, "share": f.share, "win": f.win, "unrecorded_win": f.unrecorded_win, "text": clean(&f.text),
+            "code": f.code, "cause": f.cause, "share": f.share, "win": f.win.share(), "unrecorded_win": f.unrecorded_win, "text": clean(&f.text),
             "fix": f.fix, "confidence": f.confidence.key(), "count": f.count,
         })
     });
     let stack = overview::stack(&subject.input.run, subject.analysis);
-    let promise = v.step_ns > 0.0 && v.predicted_ns > 0.0;
+    let promise = v.promise.filter(|_| v.step_ns > 0.0);
     json!({
         "code": v.code,
         "cause": v.cause,
@@ -56,8 +56,8 @@ pub(super) fn figures(subject: &Subject<'_>) -> Value {
         "next": overview::next(&Source::new(&subject.input.run, NameStyle::Short), subject.analysis).map(|n| clean(&n)),
         "share": v.share,
         "step_ns": (v.step_ns > 0.0).then_some(v.step_ns),
-        "predicted_ns": promise.then_some(v.predicted_ns),
-        "error_ns": promise.then_some(v.error_ns),
+        "predicted_ns": promise.map(|p| p.ns()),
+        "error_ns": promise.map(|p| p.error_ns()),
         "replayed": line::replayed(subject.analysis),
         "findings": findings.collect::<Vec<_>>(),
     })

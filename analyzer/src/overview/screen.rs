@@ -379,7 +379,7 @@ fn calls(out: &mut Page, o: &Overview<'_>) {
 /// calls' part (a checkpoint's writing, what is allocated again), and then one figure is enough.
 fn alone(lines: &Lines, site: &str, accused: Option<&Verdict>) -> String {
     let is = |l: &&Line| !site.is_empty() && l.site.to_string() == site;
-    let promised = accused.filter(|v| v.predicted_ns > 0.0).map_or(0.0, |v| 1.0 - v.predicted_ns / v.step_ns);
+    let promised = accused.and_then(|v| Some(1.0 - v.promise?.ns() / v.step_ns)).unwrap_or(0.0);
     let is_all = |l: &&Line| l.needed || l.win.is_none_or(|win| win >= promised * MOST_OF_A_PROMISE);
     match lines.lines.iter().find(is).filter(is_all) {
         Some(line) if line.needed => "; needed: overlap or batch it".to_owned(),

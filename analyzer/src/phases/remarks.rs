@@ -42,7 +42,7 @@ pub(super) fn remarks(
     let again = again(a, device, calls);
     let mut remarks = Vec::new();
     let far = forward.ns() as f64 / (backward.ns() as f64).max(1.0);
-    let sync = a.findings.iter().find(|f| f.code == causes::sync::CODE && f.win >= LEAST_WIN);
+    let sync = a.findings.iter().find(|f| f.code == causes::sync::CODE && f.win.share() >= LEAST_WIN);
     if let Some(sync) = sync.filter(|f| far >= FORWARD_FAR_ABOVE && is_in_forward(run, calls, f)) {
         let site = sync.site.as_ref().map_or_else(
             || run.call(sync.call).map_or_else(String::new, |(_, c)| format!(" ({})", run.call_name(c))),
@@ -53,7 +53,7 @@ pub(super) fn remarks(
              forward{site}, without it the step would be {:.0} % shorter",
             ms(forward.idle_ns),
             ms(forward.ns()),
-            sync.win * 100.0
+            sync.win.share() * 100.0
         ));
     }
     let ratio = backward.busy_ns as f64 / (forward.busy_ns as f64).max(1.0);

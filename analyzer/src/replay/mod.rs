@@ -145,7 +145,7 @@ pub enum Fix {
 }
 
 /// Set of fixes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Fixes(u16);
 
 impl Fixes {

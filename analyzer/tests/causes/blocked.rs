@@ -29,7 +29,7 @@ fn is_promised_nothing(a: &Analysis, line: u32) {
         "{}",
         v.text
     );
-    assert_eq!((v.predicted_ns, v.confidence), (0.0, Confidence::Low), "{}", v.text);
+    assert_eq!((v.promise, v.confidence), (None, Confidence::Low), "{}", v.text);
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn what_another_thread_computes_while_it_is_waited_for() {
     let v = &together.1.verdict;
     assert_eq!(v.site.as_ref().map(|s| s.line), Some(41), "{}", v.text);
     // it computes for 10 of 13.5 ms: a step earlier is not early enough
-    assert!(v.text.contains(" % of the time: that is the limit") && v.predicted_ns == 0.0, "{v:?}");
+    assert!(v.text.contains(" % of the time: that is the limit") && v.promise.is_none(), "{v:?}");
     assert!(v.fix.starts_with("make what the other thread does cheaper"), "{}", v.fix);
     assert!(
         together.1.verdict.text.contains("; meanwhile pack at gpt/data.py:7 computes"),
@@ -103,7 +103,7 @@ fn who_waits_for_a_thread_that_waits_for_requests_has_no_work() {
     verdict(&a, "NO-WORK");
     let v = &a.verdict;
     assert!(v.text.contains("; meanwhile another thread waits for requests, and none works"), "{}", v.text);
-    assert_eq!((v.predicted_ns, v.site.as_ref().map(|s| s.line)), (0.0, Some(30)), "{v:?}");
+    assert_eq!((v.promise, v.site.as_ref().map(|s| s.line)), (None, Some(30)), "{v:?}");
     assert!(v.confidence <= Confidence::Medium);
     assert!(a.findings.iter().all(|f| f.cause != "LOCK"), "{:#?}", a.findings);
 }
@@ -121,12 +121,12 @@ fn what_somebody_of_the_program_works_on_keeps_its_promise() {
         verdict(&a, "LOCK");
         let v = &a.verdict;
         assert!(v.text.ends_with("; at most: what the other side needs is not known"), "{}", v.text);
-        assert!(v.predicted_ns > 0.0 && v.confidence == Confidence::Low, "{v:?}");
+        assert!(v.promise.is_some() && v.confidence == Confidence::Low, "{v:?}");
     }
     // a process that is waited for may come and go without being seen
     let child = standing(|p| Pose::blocked(stack(p, &[PREPARE]), 61));
     verdict(&child.1, "LOCK");
-    assert!(child.1.verdict.predicted_ns > 0.0, "{:?}", child.1.verdict);
+    assert!(child.1.verdict.promise.is_some(), "{:?}", child.1.verdict);
     // a connection that it reads of is not known to bring requests
     is_promised_nothing(&handed_over(|p, _| Pose::blocked(in_event_loop(p), 45), 0), 30);
 }
@@ -170,11 +170,11 @@ fn what_a_child_process_makes_is_had_no_sooner() {
         verdict(&a, cause);
         let v = &a.verdict;
         assert!(v.text.contains("; meanwhile a child process computes: if "), "{}", v.text);
-        assert_eq!((v.predicted_ns, v.confidence), (0.0, Confidence::Low), "{}", v.text);
+        assert_eq!((v.promise, v.confidence), (None, Confidence::Low), "{}", v.text);
     }
     let a = beside(230, 20);
     verdict(&a, "SLEEP");
-    assert!(a.verdict.predicted_ns > 0.0 && a.verdict.confidence == Confidence::High, "{:?}", a.verdict);
+    assert!(a.verdict.promise.is_some() && a.verdict.confidence == Confidence::High, "{:?}", a.verdict);
 }
 
 /// A poll loop's sleep ends when the producer (which sleeps itself) is done: what the step does before takes of it.
@@ -193,7 +193,7 @@ fn a_sleep_that_ends_at_a_given_time_promises_nothing() {
     verdict(&a, "SLEEP");
     let v = &a.verdict;
     assert!(v.text.contains("; it ends at times given from outside: if it polls"), "{}", v.text);
-    assert_eq!((v.predicted_ns, v.confidence), (0.0, Confidence::Low), "{}", v.text);
+    assert_eq!((v.promise, v.confidence), (None, Confidence::Low), "{}", v.text);
 }
 
 /// Two threads hand the launching to each other: the line is that of the one that works, not of the one that waits for it.
@@ -229,7 +229,7 @@ fn a_server_without_requests_has_no_work() {
     let selector = ("EpollSelector.select", "%/selectors.py", 468);
     let (_, a) = standing(|p| Pose::blocked(stack(p, &[selector]), 232));
     verdict(&a, "NO-WORK");
-    assert_eq!((a.verdict.code, a.verdict.predicted_ns), ("GP192", 0.0));
+    assert_eq!((a.verdict.code, a.verdict.promise), ("GP192", None));
     assert!(a.findings.iter().all(|f| f.cause != "HOST"), "{:?}", a.findings);
 }
 
@@ -246,7 +246,7 @@ fn an_event_loop_that_may_await_its_own_tasks_is_not_without_work() {
         "{}",
         v.text
     );
-    assert_eq!((v.predicted_ns, v.confidence), (0.0, Confidence::Low), "{}", v.text);
+    assert_eq!((v.promise, v.confidence), (None, Confidence::Low), "{}", v.text);
     // a server's
     let serves = ("run", "/venv/lib/python3.11/site-packages/uvicorn/server.py", 65);
     verdict(&standing(|p| Pose::blocked(stack(p, &[selector, turn, serves]), 232)).1, "NO-WORK");

@@ -26,7 +26,7 @@ fn a_collective_that_everything_waits_for_is_comm() {
 fn a_collective_that_is_nearly_all_of_the_step_is_comm_without_a_promise() {
     let (_, a) = run(|p| data_parallel(p, 60_000_000));
     verdict(&a, "COMM");
-    assert_eq!(a.verdict.predicted_ns, 0.0, "{}", a.verdict.text);
+    assert_eq!(a.verdict.promise, None, "{}", a.verdict.text);
     assert!(a.verdict.share > 0.9 && a.verdict.confidence < Confidence::High, "{}", a.verdict.share);
 }
 

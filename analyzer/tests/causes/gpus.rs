@@ -61,7 +61,10 @@ fn a_wait_of_another_thread_for_another_gpu_costs_this_one_nothing() {
                 "{name}: {:?}",
                 a.findings
             );
-            assert!(a.verdict.predicted_ns + a.verdict.error_ns >= truth, "{name}: at least {truth}");
+            assert!(
+                a.verdict.promise.unwrap().ns() + a.verdict.promise.unwrap().error_ns() >= truth,
+                "{name}: at least {truth}"
+            );
         }
     }
 }
@@ -97,11 +100,11 @@ fn no_step_is_promised_shorter_than_what_another_gpu_computes() {
     assert_eq!(a.devices[a.worst.unwrap()].ordinal, 0);
     let v = &a.verdict;
     assert_eq!(v.cause, "SYNC", "{v:?}");
-    assert!((v.predicted_ns - truth).abs() <= 0.05 * truth, "{v:?}, in truth {truth}");
+    assert!((v.promise.unwrap().ns() - truth).abs() <= 0.05 * truth, "{v:?}, in truth {truth}");
     assert!(v.confidence < analyzer::analysis::Confidence::High, "{v:?}");
     assert!(v.text.contains("GPU 1 computes 7"), "{}", v.text);
-    for f in a.findings.iter().filter(|f| f.win > 0.0) {
-        assert!(f.predicted_ns >= 23.0 * MS as f64, "{f:?}");
+    for f in a.findings.iter().filter(|f| f.win.share() > 0.0) {
+        assert!(f.promise.unwrap().ns() >= 23.0 * MS as f64, "{f:?}");
     }
 }
 
@@ -178,7 +181,8 @@ fn work_in_front_of_a_launch_to_another_gpu_is_the_hosts() {
             let truth = pipeline(0, launches, marked, waits).1.steps.mean_ns;
             assert_eq!(a.verdict.cause, "HOST", "{name}");
             assert!(
-                (a.verdict.predicted_ns - truth).abs() <= a.verdict.error_ns.max(truth * 0.1),
+                (a.verdict.promise.unwrap().ns() - truth).abs()
+                    <= a.verdict.promise.unwrap().error_ns().max(truth * 0.1),
                 "{name}: {truth}"
             );
             // (a wait in front of the work may claim its part)

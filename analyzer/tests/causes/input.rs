@@ -85,7 +85,7 @@ fn workers_beyond_the_cpus_are_no_advice() {
         });
         let v = fetches.1.verdict;
         assert_eq!(v.cause, "INPUT-MAIN");
-        (v.text, v.fix, (AWAY as f64 / v.predicted_ns).ceil() as u32)
+        (v.text, v.fix, (AWAY as f64 / v.promise.unwrap().ns()).ceil() as u32)
     };
     let (text, fix, wanted) = with(64);
     assert!(
@@ -336,7 +336,7 @@ fn too_few_workers() {
     let v = &a.verdict;
     assert!(v.text.contains("; 2 workers, 98 % on a CPU"), "{}", v.text);
     // 2 x 0.98 of a step's time in CPU, in a step without the wait: as many times as the step is longer now
-    let win = a.findings.iter().find(|f| f.cause == "INPUT-WORKERS").map_or(0.0, |f| f.win);
+    let win = a.findings.iter().find(|f| f.cause == "INPUT-WORKERS").map_or(0.0, |f| f.win.share());
     let wanted = (1.96 / (1.0 - win)).ceil() as u64;
     assert!(
         wanted > 8 && v.text.contains(&format!(", {wanted} would keep up and there are 8 CPUs")),

@@ -36,7 +36,7 @@ fn memsets_among_tiny_kernels_are_not_promised_the_pace_of_kernels() {
     for a in [&kernels, &memsets] {
         verdict(a, "LAUNCH");
     }
-    let more = memsets.verdict.predicted_ns - kernels.verdict.predicted_ns;
+    let more = memsets.verdict.promise.unwrap().ns() - kernels.verdict.promise.unwrap().ns();
     assert!((90_000.0..110_000.0).contains(&more), "{more} ns a step more for 200 gaps");
 }
 

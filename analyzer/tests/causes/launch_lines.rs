@@ -168,7 +168,8 @@ fn an_optimizer_that_takes_one_tensor_after_the_other() {
     let text = says(&found, "LAUNCH-OPTIMIZER", 17);
     assert!(text.contains("via Adam.step") && text.contains("without foreach or fused"), "{text}");
     assert!(found.1.verdict.fix.contains("fused=True"), "{}", found.1.verdict.fix);
-    let launch = |a: &Analysis| a.findings.iter().find(|f| f.cause == "LAUNCH").map_or(0.0, |f| f.win);
+    let launch =
+        |a: &Analysis| a.findings.iter().find(|f| f.cause == "LAUNCH").map_or(0.0, |f| f.win.share());
     assert!(launch(&found.1) < 0.1, "one cause, one name: {:?}", found.1.findings);
     kept(&found.1, time(|p| optimizes(p, 8, "_multi_tensor_adam")));
     assert_eq!(analyzer::causes::kind_of("GP114"), Some("GP102"));
@@ -187,7 +188,7 @@ fn an_optimizer_beside_other_launches_has_its_part() {
     let a = &found.1;
     let of = |cause| a.findings.iter().find(|f| f.cause == cause).expect("a finding");
     let (optimizer, rest) = (of("LAUNCH-OPTIMIZER"), of("LAUNCH"));
-    assert!(optimizer.win > rest.win && rest.win > 0.2, "{optimizer:?} {rest:?}");
+    assert!(optimizer.win.share() > rest.win.share() && rest.win.share() > 0.2, "{optimizer:?} {rest:?}");
     let all = a.devices[0].buckets.share(Bucket::Launch);
     assert!((optimizer.charged + rest.charged - all).abs() < 0.01, "{all} {text}");
     assert_eq!((rest.site.as_ref(), a.verdict.then.map(|t| t.0)), (None, Some("LAUNCH")));

@@ -89,7 +89,7 @@ fn a_run_that_ends_out_of_memory_keeps_its_verdict_and_says_so() {
     let said = "; ended out of memory: cudaMalloc failed at gpt/model.py:31 in forward";
     assert!(a.verdict.text.ends_with(said), "{}", a.verdict.text);
     let f = a.findings.iter().find(|f| f.code == "GP130").expect("the finding");
-    assert_eq!((f.share, f.win, f.site.as_ref().map(|s| s.line)), (0.0, 0.0, Some(31)), "{f:?}");
+    assert_eq!((f.share, f.win.share(), f.site.as_ref().map(|s| s.line)), (0.0, 0.0, Some(31)), "{f:?}");
     // a program that catches it and goes on has not ended by it
     let (_, a) = fails(3);
     assert!(!has(&a, "OUT-OF-MEMORY") && !a.verdict.text.contains("memory"), "{:?}", a.verdict);
@@ -142,7 +142,7 @@ fn memory_that_grows_with_every_step_is_said_beside_the_verdict() {
     // 67 GB are left, 100 MB a step
     let full = f.text.rsplit("full in about ").next().and_then(|t| t.split(' ').next()?.parse::<u32>().ok());
     assert!(full.is_some_and(|n| (650..=690).contains(&n)), "{}", f.text);
-    assert!(f.confidence <= Confidence::Medium && f.win == 0.0 && f.share == 0.0);
+    assert!(f.confidence <= Confidence::Medium && f.win.share() == 0.0 && f.share == 0.0);
     let (_, a) = readings(Gauge::ResidentBytes, |step| 1_000 + 20 * step);
     assert!(a.verdict.text.contains("; host memory grows "), "{}", a.verdict.text);
 }

@@ -129,7 +129,7 @@ fn of_what_comes_a_few_times_irregularly_nothing_is_predicted_for_a_step() {
         }
     });
     verdict(&a, "HOST");
-    assert_eq!(a.verdict.predicted_ns, 0.0, "{:?}", a.verdict);
+    assert_eq!(a.verdict.promise, None, "{:?}", a.verdict);
     assert!(a.verdict.text.contains("irregularly"), "{}", a.verdict.text);
     assert!(a.verdict.share > 0.2 && a.verdict.step_ns > 0.0, "{:?}", a.verdict);
 }
@@ -167,6 +167,6 @@ fn where_a_few_uneven_steps_are_most_of_the_time_there_is_no_step_time() {
         }
     });
     verdict(&a, "HOST");
-    assert_eq!((a.verdict.step_ns, a.verdict.predicted_ns), (0.0, 0.0));
+    assert_eq!((a.verdict.step_ns, a.verdict.promise), (0.0, None));
     assert!(!line::line(&run, &a, None).contains(" a step:"), "{}", line::line(&run, &a, None));
 }

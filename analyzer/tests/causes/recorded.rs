@@ -26,7 +26,7 @@ fn wins(a: &Analysis, cause: &str) -> (f64, f64) {
         .iter()
         .find(|f| f.cause == cause)
         .unwrap_or_else(|| panic!("no {cause}: {:#?}", a.findings));
-    (f.win, f.unrecorded_win)
+    (f.win.share(), f.unrecorded_win)
 }
 
 /// Layers whose launches the GPU waits for, then larger ones that fill the queue, which the wait at the step's end drains. Unrecorded the host

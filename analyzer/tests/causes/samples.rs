@@ -179,7 +179,10 @@ fn native_code_is_told_from_python_by_its_lock() {
         p.sample(500, tick, other);
         Pose::blocked(stack(p, &[PREPARE]), 230)
     });
-    names(&sleeps, "SLEEP", 41);
+    let v = &sleeps.1.verdict;
+    assert_eq!((v.cause, v.site.as_ref().map(|s| s.line)), ("SLEEP", Some(41)), "{}", v.text);
+    // (it may sleep until the other is done)
+    assert_eq!(v.promise, None, "{}", v.text);
 }
 
 #[test]

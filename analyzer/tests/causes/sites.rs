@@ -284,7 +284,7 @@ fn nothing_is_promised_where_the_other_line_is_needed() {
     assert_eq!(a.verdict.cause, "SYNC", "{:?}", a.verdict);
     let text = &a.verdict.text;
     assert!(text.contains("train.py:11") && text.contains("only together with gpt/train.py:15, "), "{text}");
-    assert!(text.contains("needed: the next launch") && a.verdict.predicted_ns == 0.0, "{:?}", a.verdict);
+    assert!(text.contains("needed: the next launch") && a.verdict.promise.is_none(), "{:?}", a.verdict);
 }
 
 /// Launches that the GPU waits for where the queue is empty.
@@ -314,7 +314,7 @@ fn a_value_that_the_next_launch_needs_is_needed_and_nothing_is_promised() {
     });
     assert_eq!(a.verdict.cause, "SYNC", "{:?}", a.verdict);
     assert!(a.verdict.text.contains("needed: the next launch depends on the value"), "{}", a.verdict.text);
-    assert_eq!(a.verdict.predicted_ns, 0.0);
+    assert_eq!(a.verdict.promise, None);
     let line = &Lines::of(&run_, &a).lines[0];
     assert!(line.needed && line.win.is_none(), "{line:?}");
 }
@@ -324,7 +324,7 @@ fn a_value_that_the_next_launch_needs_is_needed_and_nothing_is_promised() {
 fn what_does_not_follow_from_the_value_is_not_needed() {
     let (_, a) = run(|p| masked(p, 40));
     assert!(a.verdict.cause == "SYNC" && !a.verdict.text.contains("needed"), "{:?}", a.verdict);
-    assert!(a.verdict.predicted_ns > 0.0);
+    assert!(a.verdict.promise.is_some());
     let mut n = 0;
     let (_, a) = run(|p| {
         n += 1;

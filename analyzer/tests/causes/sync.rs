@@ -78,7 +78,7 @@ fn an_item_in_a_launch_bound_step_costs_nothing() {
     assert!(with < without * 1.1, "the simulated program itself says so");
     let (_, a) = run(|p| blocks(p, 12, 2_000));
     verdict(&a, "LAUNCH");
-    assert!(a.findings.iter().all(|f| f.cause != "SYNC" || f.win < 0.05), "{:?}", a.findings);
+    assert!(a.findings.iter().all(|f| f.cause != "SYNC" || f.win.share() < 0.05), "{:?}", a.findings);
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn a_promise_is_less_sure_where_a_host_that_is_uneven_may_be_the_limit() {
         let (_, a) = run(stem(heavy, is_uneven, true));
         verdict(&a, "SYNC");
         kept(&a, time(stem(heavy, is_uneven, false)));
-        a.verdict.error_ns / a.verdict.step_ns
+        a.verdict.promise.unwrap().error_ns() / a.verdict.step_ns
     };
     let [even, uneven] = [false, true].map(|is| promise(750_000, is));
     assert!(even < 0.1, "{even}: a host that is even is as even as promised");

@@ -354,7 +354,7 @@ fn two_that_win_as_much_are_both_said_the_cheaper_fix_first() {
     kept(&a, time(step(8_000_000, false)));
     let truth = time(step(0, true));
     assert!(
-        (tied.predicted_ns - truth).abs() <= tied.error_ns + 0.1 * v.step_ns,
+        (tied.promise.unwrap().ns() - truth).abs() <= tied.promise.unwrap().error_ns() + 0.1 * v.step_ns,
         "{tied:?}, {truth} measured"
     );
     let line = analyzer::line::line(&run_, &a, None);
@@ -375,7 +375,7 @@ fn one_and_the_same_fix_is_not_said_twice() {
         p.graph(1, &[("tiny_kernel", 150); 300]);
         p.sync();
     });
-    let wins: Vec<(&str, f64)> = a.findings.iter().map(|f| (f.cause, f.win)).collect();
+    let wins: Vec<(&str, f64)> = a.findings.iter().map(|f| (f.cause, f.win.share())).collect();
     assert_eq!(a.verdict.cause, "SMALL-KERNELS", "{wins:?}");
     let as_good = |w: &&(&str, f64)| w.1 >= wins[0].1 * 0.8;
     assert!(
@@ -405,11 +405,11 @@ fn what_a_fix_wins_was_lost_and_the_line_says_what_the_bars_show_of_it() {
     let v = &a.verdict;
     let bar = a.devices[0].buckets.share(Bucket::Sync);
     assert!(v.cause == "SYNC" && bar < 0.05, "{v:?}, {bar}");
-    let won = 1.0 - v.predicted_ns / v.step_ns;
+    let won = 1.0 - v.promise.unwrap().ns() / v.step_ns;
     assert!(won > 0.15 && v.share >= won - 1e-9, "{v:?}");
     let line = analyzer::line::line(&run, &a, None);
     assert!(line.contains(&format!("; counted as SYNC {:.0} %)", bar * 100.0)), "{line}");
     for f in &a.findings {
-        assert!(f.share >= f.win && f.charged <= f.share, "{f:?}");
+        assert!(f.share >= f.win.share() && f.charged <= f.share, "{f:?}");
     }
 }

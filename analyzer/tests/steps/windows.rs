@@ -186,8 +186,8 @@ fn windows_change_neither_verdict_nor_prediction() {
             p.t += 2_500_000; // a long stretch of the host's own in every step
         }
         let (_, a) = p.analyze();
-        let predicted = a.verdict.predicted_ns;
-        let causes: Vec<(&str, f64)> = a.findings.iter().map(|f| (f.cause, f.win)).collect();
+        let predicted = a.verdict.promise.unwrap().ns();
+        let causes: Vec<(&str, f64)> = a.findings.iter().map(|f| (f.cause, f.win.share())).collect();
         (a.verdict.cause, a.steps.mean_ns, predicted, causes)
     };
     let (whole, windows) = (verdict(1000), verdict(6));
