@@ -62,7 +62,7 @@ pub const SPACING_NS: i64 = 1_000;
 pub const PINNED_BYTES_PER_NS: u64 = 25;
 
 /// By how much torch.profiler with CPU activities slows the host at most, as a fraction (H200, PyTorch 2.11: steps took
-/// 1.37 to 1.7 times as long, see ARCHITECTURE.md).
+/// 1.37 to 1.7 times as long, ARCHITECTURE.md, "Path of a verdict").
 pub const PROFILER_SLOWS: (u64, u64) = (17, 10);
 
 /// By how much CUPTI slows a host that launches, as a fraction of each stretch of its own time. H200 (a virtual host),

@@ -14,7 +14,7 @@ use gapprobe_scenarios::built::built;
 use gapprobe_scenarios::{now, thorough, Run, Victim};
 use trace::Kind;
 
-/// Stated bounds (ARCHITECTURE.md, `_exit`), ns.
+/// Stated bounds (docs/design/shutdown.md, `_exit`), ns.
 const HOST_BOUND: u64 = 100_000_000;
 const GPU_BOUND: u64 = 250_000_000;
 /// The time a kill takes to arrive and a write to finish on a machine that has other things to do, ns.

@@ -18,7 +18,7 @@ use crate::built::built;
 use crate::truth::{Call, Op, Truth};
 use crate::Recorded;
 
-/// Stated bounds of a kill (ARCHITECTURE.md, `_exit`), ns.
+/// Stated bounds of a kill (docs/design/shutdown.md, `_exit`), ns.
 const HOST_BOUND: u64 = 100_000_000;
 const GPU_BOUND: u64 = 250_000_000;
 /// The time a kill takes to arrive, a thread to get a CPU and a write to finish where other things run, ns.
