@@ -89,9 +89,10 @@ def run(command, environment, seconds):
 
 
 def end_by_signals():
-    """SIGTERM and SIGHUP end this process as Ctrl-C does: with what it started."""
+    """SIGTERM and SIGHUP end this process as Ctrl-C does: with what it started. (Not one that is ignored, as under nohup.)"""
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda number, _: sys.exit(128 + number))
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, lambda number, _: sys.exit(128 + number))
 
 
 def stop(process):

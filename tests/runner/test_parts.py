@@ -55,10 +55,17 @@ class Parts(unittest.TestCase):
     def test_what_is_stopped_takes_its_commands_along(self):
         program = ("from runner.part import end_by_signals, run; end_by_signals(); "
                    "run(['sh', '-c', 'echo $$ > \"$PID\"; sleep 60'], None, 60)")
-        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        numbers = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+
+        def as_in_a_terminal():  # these tests may run under nohup, or behind a shell's &
+            for number in numbers:
+                signal.signal(number, signal.SIG_DFL)
+
+        for number in numbers:
             with tempfile.TemporaryDirectory() as folder:
                 pid = pathlib.Path(folder, "pid")
-                runner = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT / "tests", env=dict(os.environ, PID=str(pid)), stderr=subprocess.DEVNULL)
+                runner = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT / "tests", env=dict(os.environ, PID=str(pid)), stderr=subprocess.DEVNULL,
+                                          preexec_fn=as_in_a_terminal)
                 while not (pid.is_file() and pid.read_text().endswith("\n")):
                     time.sleep(0.02)
                 runner.send_signal(number)
