@@ -28,9 +28,6 @@ pub const CODE: &str = "GP108";
 /// Name in the line.
 pub const NAME: &str = "ALLOC";
 
-/// This cause and its kinds.
-pub(super) const CODES: [&str; 2] = [CODE, alloc_fragmented::CODE];
-
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     match kind(case) {
         Some(_) => None, // it has a name of its own

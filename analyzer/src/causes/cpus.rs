@@ -13,7 +13,7 @@ use trace::define::{CPUS, CPU_QUOTA};
 use trace::event::Gauge;
 
 use super::workers::{in_use, say_children, Workers};
-use super::{input, input_collate, input_workers, starved, Case, MINOR_WIN};
+use super::{input, input_collate, input_workers, is_of, starved, Case, MINOR_WIN};
 use crate::analysis::{share, Finding, Promise};
 use crate::plural::counted;
 use crate::run::{Run, Sample};
@@ -185,7 +185,7 @@ impl Cpus {
         if computes.contains(&code) && self.are_contended() {
             return None;
         }
-        let here = if input::CODES.contains(&code) { input::cpus_here(case) } else { 0.0 };
+        let here = if is_of(code, input::CODE) { input::cpus_here(case) } else { 0.0 };
         let step = case.step_ns();
         let least = step * ((self.workers.1 + here) / self.allowed).min(1.0);
         (least <= step * (1.0 - MINOR_WIN)).then(|| promised.at_least(least))

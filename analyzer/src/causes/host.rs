@@ -31,7 +31,7 @@
 
 use super::host_parts::{nobody_works, parts, Part};
 use super::workers::{busy_children, say_children};
-use super::{compile, file_io, gc, gil, lock, logging, native_cpu, network, no_work, sleep, starved, Case};
+use super::{no_work, Case};
 use crate::analysis::{Bucket, Confidence, Finding};
 use crate::gaps::standing::{Stood, LEAST_SAMPLES};
 use crate::replay::Fix;
@@ -43,21 +43,6 @@ use crate::sites::Site;
 pub const CODE: &str = "GP105";
 /// Name in the line.
 pub const NAME: &str = "HOST";
-/// This cause and its kinds.
-pub(super) const CODES: [&str; 11] = [
-    CODE,
-    gc::CODE,
-    gil::CODE,
-    file_io::CODE,
-    logging::CODE,
-    compile::CODE,
-    starved::CODE,
-    sleep::CODE,
-    lock::CODE,
-    network::CODE,
-    native_cpu::CODE,
-];
-
 /// Host gaps of the steps spread wildly where half of the steps lie further apart than this many medians. A program's own work
 /// takes about as long in every step: evenly spread from half to one and a half of its median it is 0.5. Requests that
 /// arrive at random (exponential) make it 1.6.

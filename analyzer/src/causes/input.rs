@@ -45,10 +45,6 @@ use crate::sites::{Site, Sites};
 pub const CODE: &str = "GP110";
 /// Name in the line.
 pub const NAME: &str = "INPUT";
-/// This cause and its kinds.
-pub(super) const CODES: [&str; 6] =
-    [CODE, input_main::CODE, input_workers::CODE, input_storage::CODE, input_collate::CODE, input_pin::CODE];
-
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     match kind(case) {
         Some(_) => None, // it has a name of its own

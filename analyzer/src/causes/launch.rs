@@ -47,9 +47,6 @@ use trace::Kind;
 pub const CODE: &str = "GP102";
 /// Name in the line.
 pub const NAME: &str = "LAUNCH";
-/// This cause and its kinds.
-pub(super) const CODES: [&str; 3] = [CODE, launch_optimizer::CODE, graph_breaks::CODE];
-
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let mut f = waits(case, (CODE, NAME))?;
     match kind(case).filter(|k| !k.leaves_too_little(&f)) {

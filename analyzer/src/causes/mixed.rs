@@ -19,8 +19,8 @@
 //! The named causes together, cheapest first.
 
 use super::cpus::Cpus;
-use super::verdict::{fix_of, of_one};
-use super::{alloc, copy, sync, Case, MINOR_WIN, NAMED_WIN};
+use super::verdict::of_one;
+use super::{alloc, copy, fix_of, sync, Case, MINOR_WIN, NAMED_WIN};
 use crate::analysis::{Analysis, Bound, Bucket, Confidence, Finding, Promise, Verdict, Win};
 use crate::replay::Fix;
 use crate::run::NONE;

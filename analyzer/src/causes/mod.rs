@@ -75,6 +75,7 @@ pub(crate) use case::{Case, Elsewhere};
 pub(crate) use verdict::judge;
 
 use crate::analysis::{Bucket, Finding};
+use crate::replay::Fix;
 
 /// A cause whose fix wins at least this share of the step, as nobody records it ([`Finding::unrecorded_win`]), is named.
 pub const NAMED_WIN: f64 = 0.10;
@@ -103,8 +104,14 @@ pub struct Cause {
     source: &'static str,
     /// What is worth trying first when two are as good: small numbers.
     pub effort: u8,
-    /// The fix that the replay tries, and the evidence; `None` where there is none. Verdicts without a fix of their
-    /// own (GPU-BOUND, MIXED, INCONCLUSIVE) have no function here.
+    /// Code of the cause that it is a kind of.
+    pub parent: Option<&'static str>,
+    /// The idle time that it stands for, where that is one bucket.
+    pub(crate) bucket: Option<Bucket>,
+    /// What the replay tries.
+    pub(crate) fix: Option<Fix>,
+    /// The evidence. Verdicts without a fix of their own (GPU-BOUND, MIXED, INCONCLUSIVE) have no
+    /// function here.
     pub(crate) evaluate: Option<fn(&Case) -> Option<Finding>>,
 }
 
@@ -122,54 +129,57 @@ impl Cause {
 }
 
 macro_rules! registry {
-    ($($module:ident $effort:literal $evaluate:expr;)*) => {
+    ($($module:ident $effort:literal [$parent:expr, $bucket:expr, $fix:expr] $evaluate:expr;)*) => {
         /// All causes, by code.
         pub const ALL: &[Cause] = &[$(Cause {
             code: $module::CODE,
             name: $module::NAME,
             source: include_str!(concat!(stringify!($module), ".rs")),
             effort: $effort,
+            parent: $parent,
+            bucket: $bucket,
+            fix: $fix,
             evaluate: $evaluate,
         },)*];
     };
 }
 
 registry! {
-    sync 2 Some(sync::evaluate);
-    launch 5 Some(launch::evaluate);
-    small_kernels 6 Some(small_kernels::evaluate);
-    kernel_gap 6 Some(kernel_gap::evaluate);
-    host 4 Some(host::evaluate);
-    copy 3 Some(copy::evaluate);
-    comm 7 Some(comm::evaluate);
-    alloc 1 Some(alloc::evaluate);
-    device_wait 6 Some(device_wait::evaluate);
-    input 3 Some(input::evaluate);
-    input_main 2 Some(input_main::evaluate);
-    input_workers 3 Some(input_workers::evaluate);
-    input_storage 4 Some(input_storage::evaluate);
-    launch_optimizer 1 Some(launch_optimizer::evaluate);
-    graph_breaks 3 Some(graph_breaks::evaluate);
-    input_collate 2 Some(input_collate::evaluate);
-    input_pin 3 Some(input_pin::evaluate);
-    alloc_fragmented 1 Some(alloc_fragmented::evaluate);
-    memory_growth 4 Some(memory_growth::evaluate);
-    gc 1 Some(gc::evaluate);
-    gil 4 Some(gil::evaluate);
-    file_io 3 Some(file_io::evaluate);
-    logging 2 Some(logging::evaluate);
-    compile 4 Some(compile::evaluate);
-    starved 3 Some(starved::evaluate);
-    sleep 1 Some(sleep::evaluate);
-    lock 4 Some(lock::evaluate);
-    network 3 Some(network::evaluate);
-    native_cpu 4 Some(native_cpu::evaluate);
-    out_of_memory 4 Some(out_of_memory::evaluate);
-    casts 3 Some(casts::evaluate);
-    gpu_bound 9 None;
-    mixed 9 None;
-    no_work 9 Some(no_work::evaluate);
-    inconclusive 9 None;
+    sync 2 [None, Some(Bucket::Sync), Some(Fix::Sync)] Some(sync::evaluate);
+    launch 5 [None, None, Some(Fix::Launch)] Some(launch::evaluate);
+    small_kernels 6 [None, None, Some(Fix::Fuse)] Some(small_kernels::evaluate);
+    kernel_gap 6 [None, None, Some(Fix::Fuse)] Some(kernel_gap::evaluate);
+    host 4 [None, Some(Bucket::Host), Some(Fix::Host)] Some(host::evaluate);
+    copy 3 [None, Some(Bucket::CopyWait), Some(Fix::Copy)] Some(copy::evaluate);
+    comm 7 [None, None, Some(Fix::Comm)] Some(comm::evaluate);
+    alloc 1 [None, Some(Bucket::Alloc), Some(Fix::Alloc)] Some(alloc::evaluate);
+    device_wait 6 [None, None, Some(Fix::DeviceWait)] Some(device_wait::evaluate);
+    input 3 [None, Some(Bucket::Input), Some(Fix::Input)] Some(input::evaluate);
+    input_main 2 [Some(input::CODE), Some(Bucket::Input), Some(Fix::Input)] Some(input_main::evaluate);
+    input_workers 3 [Some(input::CODE), Some(Bucket::Input), Some(Fix::Input)] Some(input_workers::evaluate);
+    input_storage 4 [Some(input::CODE), Some(Bucket::Input), Some(Fix::Input)] Some(input_storage::evaluate);
+    launch_optimizer 1 [Some(launch::CODE), None, Some(Fix::Launch)] Some(launch_optimizer::evaluate);
+    graph_breaks 3 [Some(launch::CODE), None, Some(Fix::Launch)] Some(graph_breaks::evaluate);
+    input_collate 2 [Some(input::CODE), Some(Bucket::Input), Some(Fix::Input)] Some(input_collate::evaluate);
+    input_pin 3 [Some(input::CODE), Some(Bucket::Input), Some(Fix::Input)] Some(input_pin::evaluate);
+    alloc_fragmented 1 [Some(alloc::CODE), Some(Bucket::Alloc), Some(Fix::Alloc)] Some(alloc_fragmented::evaluate);
+    memory_growth 4 [None, None, None] Some(memory_growth::evaluate);
+    gc 1 [Some(host::CODE), Some(Bucket::Host), Some(Fix::Host)] Some(gc::evaluate);
+    gil 4 [Some(host::CODE), Some(Bucket::Host), Some(Fix::Host)] Some(gil::evaluate);
+    file_io 3 [Some(host::CODE), Some(Bucket::Host), Some(Fix::Host)] Some(file_io::evaluate);
+    logging 2 [Some(host::CODE), Some(Bucket::Host), Some(Fix::Host)] Some(logging::evaluate);
+    compile 4 [Some(host::CODE), Some(Bucket::Host), Some(Fix::Host)] Some(compile::evaluate);
+    starved 3 [Some(host::CODE), Some(Bucket::Host), Some(Fix::Host)] Some(starved::evaluate);
+    sleep 1 [Some(host::CODE), Some(Bucket::Host), Some(Fix::Host)] Some(sleep::evaluate);
+    lock 4 [Some(host::CODE), Some(Bucket::Host), Some(Fix::Host)] Some(lock::evaluate);
+    network 3 [Some(host::CODE), Some(Bucket::Host), Some(Fix::Host)] Some(network::evaluate);
+    native_cpu 4 [Some(host::CODE), Some(Bucket::Host), Some(Fix::Host)] Some(native_cpu::evaluate);
+    out_of_memory 4 [None, None, None] Some(out_of_memory::evaluate);
+    casts 3 [None, None, None] Some(casts::evaluate);
+    gpu_bound 9 [None, None, None] None;
+    mixed 9 [None, None, None] None;
+    no_work 9 [None, None, None] Some(no_work::evaluate);
+    inconclusive 9 [None, None, None] None;
 }
 
 /// The cause with this code (`GP101`, any case) or name (`SYNC`).
@@ -179,25 +189,22 @@ pub fn find(code: &str) -> Option<&'static Cause> {
 
 /// The idle time that a cause stands for, where that is one bucket.
 pub(crate) fn bucket_of(code: &str) -> Option<Bucket> {
-    Some(match code {
-        sync::CODE => Bucket::Sync,
-        copy::CODE => Bucket::CopyWait,
-        code if alloc::CODES.contains(&code) => Bucket::Alloc,
-        code if input::CODES.contains(&code) => Bucket::Input,
-        code if host::CODES.contains(&code) => Bucket::Host,
-        _ => return None,
-    })
+    find(code)?.bucket
+}
+
+/// What the replay tries for a cause.
+pub(crate) fn fix_of(code: &str) -> Option<Fix> {
+    find(code)?.fix
 }
 
 /// The cause that this one is a kind of (GP123 LOGGING of GP105 HOST); `None` where it is none.
 pub fn kind_of(code: &str) -> Option<&'static str> {
-    let families = [
-        (host::CODE, &host::CODES[..]),
-        (input::CODE, &input::CODES[..]),
-        (launch::CODE, &launch::CODES[..]),
-        (alloc::CODE, &alloc::CODES[..]),
-    ];
-    families.into_iter().find(|(of, kinds)| *of != code && kinds.contains(&code)).map(|f| f.0)
+    find(code)?.parent
+}
+
+/// Is it this cause or a kind of it?
+pub(crate) fn is_of(code: &str, family: &str) -> bool {
+    code == family || kind_of(code) == Some(family)
 }
 
 /// The module doc of a source file.
@@ -231,6 +238,15 @@ mod tests {
         assert_eq!((of("GC"), of("LOGGING"), of("NETWORK")), (Some("HOST"), Some("HOST"), Some("HOST")));
         assert_eq!((of("INPUT-MAIN"), of("INPUT-STORAGE")), (Some("INPUT"), Some("INPUT")));
         assert_eq!((of("HOST"), of("INPUT"), of("SYNC"), of("NO-WORK")), (None, None, None, None));
+    }
+
+    #[test]
+    fn a_kind_has_the_time_and_the_fix_of_its_cause() {
+        for c in ALL.iter().filter(|c| c.parent.is_some()) {
+            let of = c.parent.and_then(find).unwrap();
+            assert_eq!((c.bucket, c.fix, of.parent), (of.bucket, of.fix, None), "{}", c.name);
+        }
+        assert_eq!(ALL.iter().filter(|c| is_of(c.code, host::CODE)).count(), 11);
     }
 
     #[test]

@@ -3,8 +3,7 @@
 //! what they cost such steps; what is promised is of recorded ones, for those can be measured again. On a trace of torch.profiler, whose slowing is a
 //! range and no estimate, the verdict is of the steps as recorded, and the other end of the range is said beside it.
 
-use super::verdict::fix_of;
-use super::{comm, copy, gpu_bound, mixed, Case, GPU_BOUND_SHARE, MINOR_WIN, NAMED_WIN};
+use super::{comm, copy, fix_of, gpu_bound, mixed, Case, GPU_BOUND_SHARE, MINOR_WIN, NAMED_WIN};
 use crate::analysis::{Bucket, Finding, Profiled};
 use crate::replay::Fix;
 

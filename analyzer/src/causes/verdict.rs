@@ -3,8 +3,8 @@
 
 use super::cpus::Cpus;
 use super::{
-    bucket_of, comm, cost, gpu_bound, inconclusive, memory_growth, mixed, no_work, out_of_memory, unlike,
-    unrecorded, Case, Elsewhere, ALL, GPU_BOUND_SHARE, MINOR_WIN, MODEL_ERROR, NAMED_WIN,
+    bucket_of, comm, cost, fix_of, gpu_bound, inconclusive, memory_growth, mixed, no_work, out_of_memory,
+    unlike, unrecorded, Case, Elsewhere, ALL, GPU_BOUND_SHARE, MINOR_WIN, MODEL_ERROR, NAMED_WIN,
 };
 use crate::analysis::{share, Analysis, Bucket, Confidence, DeviceAnalysis, Finding, Promise, Tied, Verdict};
 use crate::replay::{Fix, Prepared};
@@ -308,12 +308,8 @@ struct Meanwhile {
 
 /// Where that is worth a word.
 fn meanwhile(a: &Analysis, f: &Finding, device: &DeviceAnalysis) -> Option<Meanwhile> {
-    let charged = match f.code {
-        super::sync::CODE => Bucket::Sync,
-        super::copy::CODE => Bucket::CopyWait,
-        code if super::alloc::CODES.contains(&code) => Bucket::Alloc,
-        _ => return None,
-    };
+    let waits = [Bucket::Sync, Bucket::CopyWait, Bucket::Alloc];
+    let charged = bucket_of(f.code).filter(|b| waits.contains(b))?;
     let of = |shown: Bucket| {
         let slices = device.slices.iter().filter(|s| s.bucket == charged && s.charged == shown);
         share(slices.map(|s| a.counts.measure(s.span())).sum(), device.wall_ns)
@@ -377,20 +373,4 @@ fn next(findings: &[Finding], said: &[&str], share: f64) -> Option<(&'static str
     };
     let others = findings.iter().filter(time).filter(worth);
     others.max_by(|x, y| x.charged.total_cmp(&y.charged)).map(|f| (f.cause, f.charged))
-}
-
-/// What the replay tries for a cause.
-pub(super) fn fix_of(code: &str) -> Option<Fix> {
-    Some(match code {
-        super::sync::CODE => Fix::Sync,
-        code if super::launch::CODES.contains(&code) => Fix::Launch,
-        code if super::host::CODES.contains(&code) => Fix::Host,
-        code if super::input::CODES.contains(&code) => Fix::Input,
-        super::copy::CODE => Fix::Copy,
-        code if super::alloc::CODES.contains(&code) => Fix::Alloc,
-        super::comm::CODE => Fix::Comm,
-        super::small_kernels::CODE | super::kernel_gap::CODE => Fix::Fuse,
-        super::device_wait::CODE => Fix::DeviceWait,
-        _ => return None,
-    })
 }
