@@ -44,33 +44,46 @@ pub fn verdict(a: &Analysis) -> Option<String> {
 /// The line up to its losses: without what to do next, without the trace.
 pub fn figures(run: &Run, a: &Analysis) -> String {
     let v = &a.verdict;
-    let mut out = match v.code {
-        inconclusive::CODE => format!("gapprobe[{}]: INCONCLUSIVE: {}.", v.code, v.text),
-        _ => format!("gapprobe[{} {}]: {}.", v.code, v.confidence.key(), finding(a, v)),
+    let sure = match v.code {
+        inconclusive::CODE => v.code.to_owned(),
+        code => format!("{code} {}", v.confidence.key()),
     };
+    let mut out = format!("gapprobe[{sure}]: {} {}", sentence(a), rests_on(run, a));
+    if let Some(p) = v.profiled {
+        let _ = write!(out, " {}", under_the_profiler(v, &p));
+    }
+    visible(&out).into_owned()
+}
+
+/// What is found, without its code, or why nothing can be said: a sentence.
+pub(crate) fn sentence(a: &Analysis) -> String {
+    match a.verdict.code {
+        inconclusive::CODE => format!("INCONCLUSIVE: {}.", a.verdict.text),
+        _ => format!("{}.", finding(a, &a.verdict)),
+    }
+}
+
+/// What that rests on: how busy the GPU was, how much was seen, what recording cost, what is lost.
+pub(crate) fn rests_on(run: &Run, a: &Analysis) -> String {
+    let mut out = String::new();
     if let Some(d) = a.worst.and_then(|w| a.devices.get(w)) {
         let busy = percent(d.busy_share());
         let _ = match (a.devices.len(), working(&a.devices).count()) {
-            (0 | 1, _) => write!(out, " GPU busy {busy}"),
-            (_, 0 | 1) => write!(out, " GPU {} busy {busy}", d.ordinal),
-            (_, n) => write!(out, " GPU {} busy {busy}, worst of {n}", d.ordinal),
+            (0 | 1, _) => write!(out, "GPU busy {busy}"),
+            (_, 0 | 1) => write!(out, "GPU {} busy {busy}", d.ordinal),
+            (_, n) => write!(out, "GPU {} busy {busy}, worst of {n}", d.ordinal),
         };
         if let Some(rest) = not_counted(a) {
             let _ = write!(out, " ({rest})");
         }
         out.push_str(", ");
-    } else {
-        out.push(' ');
     }
     out.push_str(&seen(a));
     if !run.foreign {
         let _ = write!(out, ", cost {}{}", cost(&a.cost), not_possible(run));
     }
     let _ = write!(out, ", losses {}.", losses(run, a));
-    if let Some(p) = v.profiled {
-        let _ = write!(out, " {}", under_the_profiler(v, &p));
-    }
-    visible(&out).into_owned()
+    out
 }
 
 /// The GPUs whose idle time is in no figure, for they did next to nothing; `None` where there are none.

@@ -26,13 +26,6 @@ pub(super) fn line(subject: &Subject<'_>) -> String {
 /// The line's sentence and its figures apart, what to do, what it promises, and the other causes there is evidence of.
 pub(super) fn figures(subject: &Subject<'_>) -> Value {
     let v = &subject.analysis.verdict;
-    let (sentence, mut rest) = parted(&line::figures(&subject.input.run, subject.analysis), v.code);
-    if let Some(p) = &v.profiled {
-        // said among the remarks
-        let without =
-            rest.strip_suffix(line::under_the_profiler(v, p).as_str()).map(|r| r.trim_end().to_owned());
-        rest = without.unwrap_or(rest);
-    }
     let findings = subject.analysis.findings.iter().take(MOST_FINDINGS).map(|f| {
         json!({
             "code": f.code, "cause": f.cause, "share": f.share, "win": f.win.share(), "unrecorded_win": f.unrecorded_win, "text": clean(&f.text),
@@ -45,8 +38,8 @@ pub(super) fn figures(subject: &Subject<'_>) -> Value {
         "code": v.code,
         "cause": v.cause,
         "confidence": v.confidence.key(),
-        "sentence": clean(&sentence),
-        "rest": clean(&rest),
+        "sentence": clean(&line::sentence(subject.analysis)),
+        "rest": clean(&line::rests_on(&subject.input.run, subject.analysis)),
         "line": clean(&line(subject)),
         "site": v.site.as_ref().map(|s| clean(&s.to_string())),
         "stack": stack.iter().take(MOST_FRAMES).map(|f| clean(f)).collect::<Vec<_>>(),
@@ -61,19 +54,6 @@ pub(super) fn figures(subject: &Subject<'_>) -> Value {
         "replayed": line::replayed(subject.analysis),
         "findings": findings.collect::<Vec<_>>(),
     })
-}
-
-/// The sentence behind `gapprobe[GP101 high]: `, and what the line says of the recording behind it.
-fn parted(line: &str, code: &str) -> (String, String) {
-    let body = match line.split_once("]: ") {
-        Some((head, body)) if head.ends_with(code) || head.contains(&format!("[{code} ")) => body,
-        _ => line,
-    };
-    // no number or word of a verdict's sentence comes in this form behind a full stop
-    match body.rfind(". GPU ") {
-        Some(at) => (body[..=at].to_owned(), body[at + 2..].to_owned()),
-        None => (body.to_owned(), String::new()),
-    }
 }
 
 /// What was lost, not seen, or not usable, one sentence each.
@@ -123,20 +103,4 @@ pub(super) fn remarks(subject: &Subject<'_>) -> Vec<String> {
         remarks.push(format!("{more} more remarks: gapprobe stats says them."));
     }
     remarks.iter().map(|r| clean(r)).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_sentence_and_the_figures_of_a_line_are_told_apart() {
-        let line = "gapprobe[GP101 high]: SYNC costs 38 % (cudaStreamSynchronize): 66.1 -> about 41 ms a step (±4). \
-            GPU busy 54 %, 312 of 312 steps seen, losses 0. Under the profiler: GPU busy up to 80 %, still SYNC.";
-        let (sentence, rest) = parted(line, "GP101");
-        assert_eq!(sentence, "SYNC costs 38 % (cudaStreamSynchronize): 66.1 -> about 41 ms a step (±4).");
-        assert!(rest.starts_with("GPU busy 54 %, 312") && rest.ends_with("still SYNC."), "{rest}");
-        let line = "gapprobe[GP199]: INCONCLUSIVE: nothing ran. no steps found, losses 0.";
-        assert_eq!(parted(line, "GP199"), (line[17..].to_owned(), String::new()));
-    }
 }
