@@ -41,7 +41,8 @@ pub struct Finding {
     pub charged: f64,
     /// What its realisable fix wins by the replay.
     pub win: Win,
-    /// The same of a step that nobody records, a share of it, 0 to 1: what causes are named by. [`Self::win`] where that is not known, and of findings under 5 %.
+    /// The same of a step that nobody records, a share of it, 0 to 1: what causes are named by.
+    /// [`Self::win`] where that is not known, and of findings under 5 %.
     pub unrecorded_win: f64,
     /// After the fix; `None` where nothing is promised.
     pub promise: Option<Promise>,

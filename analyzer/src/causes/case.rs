@@ -127,13 +127,15 @@ impl<'a> Case<'a> {
         Bound::idle(&self.device.buckets, self.device.buckets.total(), buckets).at_most(self.share(buckets))
     }
 
-    /// What the replay with `fixes` wins; beyond `most` it is the model's error, not a win. Where the model does not give the
-    /// measured time back, `most` stands in. The replay is of one device; what another computes in a step stays.
+    /// What the replay with `fixes` wins; beyond `most` it is the model's error, not a win. Where the
+    /// model does not give the measured time back, `most` stands in. The replay is of one device;
+    /// what another computes in a step stays.
     pub(crate) fn win(&self, fixes: &[Fix], most: Bound) -> Win {
         Win::within(self.replayed(fixes), most)
     }
 
-    /// What the replay with `fixes` takes off, a share, 0 to 1: all that other devices leave, where it cannot be asked.
+    /// What the replay with `fixes` takes off, a share, 0 to 1: all that other devices leave, where
+    /// it cannot be asked.
     pub(super) fn replayed(&self, fixes: &[Fix]) -> f64 {
         let most = self.elsewhere.room().max(0.0);
         if !self.trusts_replay() {
@@ -162,9 +164,10 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// What taking long host stretches out wins (`fix`; `bucket`: the gap time that is charged to them), or `None` where they
-    /// cost nothing of their own. A wait in front of a stretch claims the same gap and is charged for it: rightly, where
-    /// taking the wait out wins it as well; wrongly, where another call would wait instead (`x.to(device)` in between).
+    /// What taking long host stretches out wins (`fix`; `bucket`: the gap time that is charged to
+    /// them), or `None` where they cost nothing of their own. A wait in front of a stretch claims the
+    /// same gap and is charged for it: rightly, where taking the wait out wins it as well; wrongly,
+    /// where another call would wait instead (`x.to(device)` in between).
     pub(crate) fn stretch_win(&self, fix: Fix, bucket: Bucket) -> Option<Win> {
         let share = self.share(&[bucket]);
         let waits = [Bucket::Sync, Bucket::CopyWait, Bucket::Alloc];

@@ -23,7 +23,8 @@ impl Case<'_> {
         (1.0 - self.faster(fixes) / from).max(0.0)
     }
 
-    /// What a finding's fix wins of a step that is not recorded: the host is slower while it is recorded, the GPU is not.
+    /// What a finding's fix wins of a step that is not recorded: the host is slower while it is
+    /// recorded, the GPU is not.
     pub(super) fn win_without_us(&self, f: &Finding) -> f64 {
         let win = f.win.share();
         let longer = self.base / self.unrecorded();

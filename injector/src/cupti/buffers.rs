@@ -239,7 +239,8 @@ pub(crate) fn consumed(stuck: &Stuck, records: usize, launched: u64) {
 /// The first word of a buffer: who looks for what is pending reads it whoever has the buffer by
 /// then, CUPTI or the drain thread that zeroes it.
 fn first_word(address: NonNull<u8>) -> &'static AtomicU64 {
-    // SAFETY: inside our own mapping, which is never unmapped, and aligned; of ours nobody touches it but through here.
+    // SAFETY: inside our own mapping, which is never unmapped, and aligned; of ours nobody touches
+    // it but through here.
     unsafe { AtomicU64::from_ptr(address.as_ptr().cast::<u64>()) }
 }
 
@@ -277,7 +278,8 @@ pub(crate) fn give_back(full: Full) {
     let first = size_of::<AtomicU64>();
     // SAFETY: the buffer is BUFFER_BYTES long, more than its first word.
     let rest = unsafe { full.address.add(first) };
-    // SAFETY: as above, `written` is no more than that; the drain thread owns the buffer (state FULL), and others look at its first word alone.
+    // SAFETY: as above, `written` is no more than that; the drain thread owns the buffer (state
+    // FULL), and others look at its first word alone.
     unsafe { std::ptr::write_bytes(rest.as_ptr(), 0, written - first) };
     if let Some(slot) = SLOTS.get(full.index) {
         slot.consumed.store(0, Ordering::Relaxed);
