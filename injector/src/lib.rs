@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `libgapprobe.so`: the part that runs inside the training process.
 //!
-//! The folder's rules (ARCHITECTURE.md, "Rules inside the process"): no panic reaches the host, every `extern "C"` body goes
-//! through [`guard`], nothing is printed but one line by [`say`]. The first line after the licence of each file tells
+//! The folder's rules (ARCHITECTURE.md, "Rules inside the process"): no panic reaches the host,
+//! every `extern "C"` body goes through [`guard`], nothing is printed but one line by [`say`]. The first line after the licence of each file tells
 //! its heat:
 //! * HOT: the trainer's thread or CUPTI's. Clock, stores into memory faulted in before, release-store; nothing else.
 //! * WARM: our own background threads (`drain`, `flush`, `sampler`). Syscalls yes; no lock that a callback takes; bounded growth.

@@ -144,6 +144,7 @@ macro_rules! registry {
     };
 }
 
+// module, effort, [the cause it is a kind of, its idle time, what the replay tries], evidence
 registry! {
     sync 2 [None, Some(Bucket::Sync), Some(Fix::Sync)] Some(sync::evaluate);
     launch 5 [None, None, Some(Fix::Launch)] Some(launch::evaluate);

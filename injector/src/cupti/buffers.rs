@@ -239,8 +239,8 @@ pub(crate) fn consumed(stuck: &Stuck, records: usize, launched: u64) {
 /// The first word of a buffer: who looks for what is pending reads it whoever has the buffer by
 /// then, CUPTI or the drain thread that zeroes it.
 fn first_word(address: NonNull<u8>) -> &'static AtomicU64 {
-    // SAFETY: inside our own mapping, which is never unmapped, and aligned; of ours nobody touches
-    // it but through here.
+    // SAFETY: inside our own mapping, which is never unmapped, and aligned. Of ours only
+    // `give_back` writes it, through here; the drain thread's readers of records only read.
     unsafe { AtomicU64::from_ptr(address.as_ptr().cast::<u64>()) }
 }
 

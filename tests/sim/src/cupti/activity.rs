@@ -20,7 +20,8 @@ static DRIVER_CALLS: [AtomicBool; 1024] = [const { AtomicBool::new(false) }; 102
 static RUNTIME_CALLS: [AtomicBool; 1024] = [const { AtomicBool::new(false) }; 1024];
 /// Set once any call is filtered in: keeps the usual path short.
 static ANY_CALL: AtomicBool = AtomicBool::new(false);
-/// The filters do nothing any more: below 13.5 they do not outlive the kinds' being switched off (H200, 12.9 and 13.0: docs/design/cupti-clients.md).
+/// The filters do nothing any more: below 13.5 they do not outlive the kinds' being switched off
+/// (H200, 12.9 and 13.0: docs/design/cupti-clients.md).
 static FILTERS_GONE: AtomicBool = AtomicBool::new(false);
 static THREAD_ID_TYPE: AtomicU32 = AtomicU32::new(0);
 
