@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! The thread that asks CUPTI for its buffers, and does nothing else while the program runs: a flush may take long (measured on the H200: over
-//! three seconds while a CUDA graph of 856 tiny kernels was replayed without a pause), and rings and buffers must be
-//! drained meanwhile. All its signals are blocked; it holds no lock while it is inside CUPTI.
+//! The thread that asks CUPTI for its buffers (beside XLA only at the end: `cupti::xla`),
+//! and does nothing else while the program runs: a flush may take long (measured on the H200: over
+//! three seconds while a CUDA graph of 856 tiny kernels was replayed without a pause), and rings and
+//! buffers must be drained meanwhile. All its signals are blocked; it holds no lock while it is
+//! inside CUPTI.
 
 use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::cupti::{arbiter, buffers, choose, reroute, session};
+use crate::cupti::{arbiter, buffers, choose, reroute, session, xla};
 use crate::stopped::Sleep;
 use crate::threads::Signal;
 use crate::windows::gate;
 use crate::{clock, drain, leave, lifecycle};
 
 /// Between two plain flushes, ms.
-const PERIOD_MS: u64 = 250;
+const PERIOD_MS: u32 = 250;
 /// A flush is put off for a switch this long, ns.
 const GIVES_WAY: u64 = 500_000_000;
 /// At the end: plain flushes for this long, then a forced one, ns.
@@ -68,12 +70,15 @@ pub(crate) fn plain() -> u64 {
 /// then nothing is known of what it still holds, buffers of ours out or not.
 fn flushed() -> Option<u64> {
     let begin = clock::monotonic();
-    let delivered =
-        session::flush(false).then(|| buffers::oldest_pending().map_or(begin, |lent| lent.min(begin)));
-    if let Some(delivered) = delivered {
-        COMPLETE_TO.fetch_max(delivered.saturating_sub(ASKED_LATE), Ordering::AcqRel);
-    }
+    let delivered = session::flush(false).then(|| delivered(begin));
     LONGEST.fetch_max(clock::monotonic().saturating_sub(begin), Ordering::Relaxed);
+    delivered
+}
+
+/// Up to when what had a buffer was delivered, ns, as seen after `now`.
+fn delivered(now: u64) -> u64 {
+    let delivered = buffers::oldest_pending().map_or(now, |lent| lent.min(now));
+    COMPLETE_TO.fetch_max(delivered.saturating_sub(ASKED_LATE), Ordering::AcqRel);
     delivered
 }
 
@@ -83,8 +88,9 @@ pub(crate) fn run() {
     let mut looked = Looked { loads: 0, at: session::first_use_at() };
     loop {
         if FINAL.load(Ordering::Acquire) == 0 {
-            let sleep = Sleep::begin(PERIOD_MS * 1_000_000);
-            WAKE.wait(Duration::from_millis(PERIOD_MS));
+            let period = Duration::from_millis(PERIOD_MS.into());
+            let sleep = Sleep::begin(period.as_nanos() as u64);
+            WAKE.wait(period);
             // before FINAL is looked at: who sets it wakes us after that
             WAKE.take();
             sleep.end();
@@ -108,7 +114,11 @@ pub(crate) fn run() {
         BEGUN.fetch_add(1, Ordering::AcqRel);
         {
             let _busy = BUSY.lock();
-            plain();
+            if !xla::hands_out_alone(PERIOD_MS) {
+                plain();
+            } else if !arbiter::is_yielded() {
+                delivered(clock::monotonic());
+            }
         }
         ENDED.fetch_add(1, Ordering::AcqRel);
     }

@@ -269,8 +269,8 @@ pub(crate) fn take_full() -> Vec<Full> {
     found.into_iter().map(|(_, full)| full).collect()
 }
 
-/// Zeroes a buffer and makes it free again. CUPTI zeroes it too, on the program's thread (128 KB in
-/// some 500 launches); until it has, what reads lent buffers ([`stuck`]) must find nothing.
+/// Zeroes a buffer and makes it free again: CUPTI is told that buffers come zeroed, and need not do
+/// it on the program's threads; what reads lent buffers ([`stuck`]) must find nothing.
 pub(crate) fn give_back(full: Full) {
     // records end at `valid`; the margin is for one begun and never finished
     let written = (full.valid + 1024).min(BUFFER_BYTES);

@@ -23,3 +23,4 @@ pub(crate) mod streams;
 pub(crate) mod times;
 pub(crate) mod unanswered;
 pub(crate) mod walk;
+pub(crate) mod xla;

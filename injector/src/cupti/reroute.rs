@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::{arbiter, choose, session};
+use super::{arbiter, choose, session, xla};
 use crate::guard::guard;
 use crate::windows::asked;
 use crate::{exports, imports, loader, neighbours};
@@ -129,6 +129,7 @@ fn lead(proton: bool, keeps_its_own: bool) {
         fn wants(&mut self, object: &[u8]) -> bool {
             let is_left = self.keeps_its_own && neighbours::holds(object, "libproton");
             let is_client = neighbours::is_dlsym_client(object);
+            xla::see(object);
             let does_not_ask = is_client && (is_left || neighbours::is_v2_client(object));
             self.all_ask_us &= !(self.lacks_slot || does_not_ask);
             self.lacks_slot = is_client;

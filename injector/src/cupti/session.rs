@@ -19,7 +19,7 @@ use trace::call::{self, Class};
 use trace::header::sources;
 use trace::Loss;
 
-use super::{api_records, arbiter, buffers, callbacks, choose, reroute, streams};
+use super::{api_records, arbiter, buffers, callbacks, choose, reroute, streams, xla};
 use crate::guard::guard;
 use crate::settings::Settings;
 use crate::{attach, clock, lifecycle, losses};
@@ -205,10 +205,12 @@ fn limit_device_memory(cupti: &Cupti, wanted: Option<[usize; 3]>) {
     set_attribute(cupti, attribute::DEVICE_BUFFER_SIZE, &bytes.to_ne_bytes());
     set_attribute(cupti, attribute::DEVICE_BUFFER_POOL_LIMIT, &limit.to_ne_bytes());
     set_attribute(cupti, attribute::DEVICE_BUFFER_PRE_ALLOCATE_VALUE, &ahead.to_ne_bytes());
-    // not ZEROED_OUT_ACTIVITY_BUFFER, though our buffers come zeroed: with it JAX programs died
-    // (tests/gpu/results, "jax-deaths")
-    // one buffer a launching thread (12.3+): no lock among launchers; must be set before the callbacks are registered
-    if cupti.get_graph_exec_id.is_some() {
+    // our buffers come zeroed: CUPTI need not do it on the program's threads
+    set_attribute(cupti, attribute::ZEROED_OUT_ACTIVITY_BUFFER, &[1]);
+    // one buffer a launching thread (12.3+): no lock among launchers; must be set before the callbacks
+    // are registered. Not beside XLA: without flushes the last records of a thread that launches no
+    // more would come at the end alone
+    if cupti.get_graph_exec_id.is_some() && !choose::is_mapped(xla::LIBRARIES) {
         set_attribute(cupti, attribute::PER_THREAD_ACTIVITY_BUFFER, &[1]);
     }
 }
@@ -230,6 +232,7 @@ fn subscribe(session: &Session) {
         return; // somebody holds it: activity records alone
     }
     streams::prepare();
+    callbacks::switched_on();
     SUBSCRIBER.store(handle, Ordering::Release);
     SOURCES.fetch_or(sources::CALLBACKS | sources::WAITS_BY_CALLS, Ordering::Relaxed);
     call_back(session, handle, true);
@@ -364,6 +367,15 @@ pub(crate) type Held = MutexGuard<'static, ()>;
 const LONGEST_HOLD: Duration = Duration::from_millis(200);
 
 fn enable(session: &Session) -> Result<(), CuptiResult> {
+    if xla::is_here() && !is_subscribed() {
+        if source_bits() & sources::GAVE_UP != 0 {
+            subscribe(session); // XLA gave it back with its profile
+        }
+        if !is_subscribed() {
+            SOURCES.fetch_or(sources::NO_LAUNCHES, Ordering::Relaxed);
+        }
+        xla::set_period_again();
+    }
     // Each call's order matters: the clock before any kind, the buffers before any record.
     // SAFETY: a function that lives as long as the process.
     unsafe { (session.cupti.activity_register_timestamp_callback)(Some(timestamp)) }.ok()?;
@@ -391,6 +403,9 @@ fn switch_on(session: &Session) -> Result<(), CuptiResult> {
 
 /// Records of those calls that no callback tells of.
 fn record_calls(session: &Session) {
+    if xla::is_here() && !is_subscribed() {
+        return; // programs died of records of all calls (`xla`)
+    }
     let told = match is_subscribed() {
         true if session.launches_by_callbacks => api_records::Told::All,
         true => api_records::Told::AllButLaunches,

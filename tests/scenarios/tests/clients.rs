@@ -226,6 +226,41 @@ fn a_client_that_never_profiles_leaves_us_the_callbacks() {
     assert_eq!(recorded.kernels().len() as u64, run.launched(), "{}", run.stderr);
 }
 
+/// Programs of XLA's died of records of copies beside flushes that CUPTI's own thread did not do, and
+/// beside records of API calls: there is neither, before XLA profiles itself nor after, and nothing is
+/// lost by it.
+#[test]
+fn beside_xla_cuptis_own_thread_hands_the_buffers_out() {
+    const CALL_KINDS: [u64; 2] = [4, 5];
+    for &(release, words) in
+        cases(&[("13.0", &["early"][..]), ("12.9", &["late"]), ("13.0", &["early", "profile"])])
+    {
+        let plugin = built().victims.join(release).join("libxla_cuda_plugin_victim.so");
+        let words = [&["xla_host", plugin.to_str().expect("a path"), "3000", "500"], words].concat();
+        let run = Victim::ours(release, &words).env("GAPPROBE_BUDGET", "100").run();
+        let label = format!("{words:?}: {} {}", run.stdout, run.stderr);
+        assert_eq!((run.ending(), run.others().len()), (0, 0), "{label}");
+        let truth = run.truth();
+        let calls = |name: &str| truth.cupti.iter().filter(|c| c.name == name).collect::<Vec<_>>();
+        let last_launch = truth.ops.iter().map(|op| op.start).max().expect("launches");
+        let early = calls("cuptiActivityFlushAll").iter().filter(|c| c.at < last_launch).count();
+        let periods = calls("cuptiActivityFlushPeriod").len();
+        let of_calls =
+            calls("cuptiActivityEnable").iter().filter(|c| CALL_KINDS.contains(&c.argument)).count();
+        assert_eq!(of_calls, 0, "{label}");
+        assert_eq!(run.recorded().header.sources & sources::NO_LAUNCHES, 0, "{label}");
+        if words.contains(&"profile") {
+            assert_eq!(periods, 2, "{label}: XLA sets its own");
+            assert!(holds_what_it_observed(&run, &label) > 10_000, "{label}");
+        } else {
+            assert_eq!((periods, early), (1, 0), "{label}");
+            let recorded = run.recorded();
+            let have = [recorded.kernels().len(), recorded.calls(Class::Launch).len()];
+            assert_eq!(have.map(|n| n as u64), [run.launched(); 2], "{label}");
+        }
+    }
+}
+
 /// Triton's Proton: every session ends with `cuptiFinalize`, so what comes after the first is not observed.
 #[test]
 fn a_client_like_proton_gets_its_kernels() {

@@ -118,6 +118,26 @@ fn random_moments() {
     assert!(gpu < GPU_BOUND + SLACK, "a GPU operation {} ms old was lost", gpu / 1_000_000);
 }
 
+/// Beside XLA nothing is flushed while the program runs: the last operations, fewer than a buffer
+/// holds, are lost with it, and the recording does not claim them.
+#[test]
+fn beside_xla_the_last_operations_are_not_claimed() {
+    const OF_A_BUFFER: usize = 16;
+    const OF_A_STEP: usize = 5;
+    let plugin = built().victims.join("13.0/libxla_cuda_plugin_victim.so");
+    // (a buffer in 2.3 s; launches come by callbacks, not as records in it)
+    let words = ["xla_host", plugin.to_str().expect("a path"), "1000", "700000", "early"];
+    let mut running = Victim::ours("13.0", &words).start();
+    let from = now();
+    assert!(running.wait_for(|_| now() - from > 3_500_000_000));
+    running.signal(libc::SIGKILL);
+    let at = now();
+    let run = running.finish();
+    check(&run, at, "beside XLA").expect("a recording");
+    let (launched, have) = (run.truth().kernels().count(), run.recorded().kernels().len());
+    assert!(launched - have < OF_A_BUFFER + OF_A_STEP, "{have} of {launched}");
+}
+
 #[test]
 fn with_a_queue_that_never_runs_dry_the_recording_says_how_far_it_goes() {
     // 5 ms kernels, always 100 of them queued: buffers come back half a second after their launches

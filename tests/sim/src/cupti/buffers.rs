@@ -52,6 +52,7 @@ static COMPLETE: AtomicUsize = AtomicUsize::new(0);
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 static WRITTEN: AtomicU64 = AtomicU64::new(0);
 static PER_THREAD: AtomicBool = AtomicBool::new(true);
+static ZEROED_BY_CLIENT: AtomicBool = AtomicBool::new(false);
 static SLOTS: Mutex<Vec<Arc<Slot>>> = Mutex::new(Vec::new());
 
 /// Buffers that no record fits in any more.
@@ -85,6 +86,11 @@ pub(crate) fn forget_client() {
 /// Attribute 9.
 pub(crate) fn set_per_thread(on: bool) {
     PER_THREAD.store(on, Ordering::Relaxed);
+}
+
+/// Attribute 5: the client hands out zeroed buffers.
+pub(crate) fn set_zeroed_by_client(on: bool) {
+    ZEROED_BY_CLIENT.store(on, Ordering::Relaxed);
 }
 
 /// Records lost since the last question.
@@ -125,8 +131,10 @@ fn request() -> Option<Buffer> {
     if at as usize % 8 != 0 {
         misuse("bufferRequested gave a buffer that is not 8-byte aligned");
     }
-    // SAFETY: the client just lent `size` bytes at `at`.
-    unsafe { at.write_bytes(0, size) };
+    if !ZEROED_BY_CLIENT.load(Ordering::Relaxed) {
+        // SAFETY: the client just lent `size` bytes at `at`.
+        unsafe { at.write_bytes(0, size) };
+    }
     Some(Buffer { at: at as usize, size, most, used: 0, count: 0, pending: Vec::new(), last_end: 0 })
 }
 

@@ -134,6 +134,6 @@ extern "C" fn sim_cuptiActivityFlush(_context: usize, _stream: u32, flag: u32) -
 
 /// The worker returns full and complete buffers at once anyway, so the period changes nothing.
 #[no_mangle]
-extern "C" fn sim_cuptiActivityFlushPeriod(_ms: u32) -> i32 {
-    refused("flushperiod", "").unwrap_or(OK)
+extern "C" fn sim_cuptiActivityFlushPeriod(ms: u32) -> i32 {
+    logged("cuptiActivityFlushPeriod", ms, || refused("flushperiod", "").unwrap_or(OK))
 }
