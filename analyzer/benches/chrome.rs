@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long a trace of a million kernels and a million launch calls takes to write, and the heap it needs.
-//! `cargo bench -p gapprobe-analyzer --bench chrome`; the limit of two seconds is for two cores that do nothing else:
-//! the CPU time beside it holds on a busy machine too.
+//! How long a trace of a million kernels and a million launch calls takes to write, and the heap it
+//! needs. `cargo bench -p gapprobe-analyzer --bench chrome`; the limit of two seconds is for two
+//! cores that do nothing else: the CPU time beside it holds on a busy machine too.
 
 use std::time::Instant;
 
@@ -15,7 +15,8 @@ mod million;
 #[global_allocator]
 static HEAP: heap::Counting = heap::Counting;
 
-/// CPU time of this process, all threads, s (fields 14 and 15 of /proc/self/stat, 100 ticks a second).
+/// CPU time of this process, all threads, s (fields 14 and 15 of /proc/self/stat, 100 ticks a
+/// second).
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
     let fields: Vec<&str> = stat[stat.rfind(')').expect("a name") + 2..].split(' ').collect();

@@ -6,8 +6,9 @@
 //! cargo bench -p gapprobe-analyzer --bench kineto -- 4000             that many MB
 //! cargo bench -p gapprobe-analyzer --bench kineto -- --tile MB FILE   only writes the trace
 //! ```
-//! The trace is a real one (tests/traces/h200_tiny.json.gz, PyTorch 2.11 on an H200, CPU and CUDA activities), repeated
-//! with its times and correlation ids moved on, so that it stays a valid trace of a longer run.
+//! The trace is a real one (tests/traces/h200_tiny.json.gz, PyTorch 2.11 on an H200, CPU and CUDA
+//! activities), repeated with its times and correlation ids moved on, so that it stays a valid
+//! trace of a longer run.
 
 use std::fs::File;
 use std::io::{BufWriter, Read, Write};

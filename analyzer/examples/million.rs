@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Time and memory of load and analysis for a run of KERNELS kernels (default 1,000,000), steps of 723.
+//! Time and memory of load and analysis for a run of KERNELS kernels (default 1,000,000), steps of
+//! 723.
 //!
 //! `cargo run --release -p gapprobe-analyzer --example million -- [KERNELS]`
 

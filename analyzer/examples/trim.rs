@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Cuts a recording down to its newest STEPS steps (0: all of it), gzip-compressed: how fixtures are made from real recordings.
+//! Cuts a recording down to its newest STEPS steps (0: all of it), gzip-compressed: how fixtures
+//! are made from real recordings.
 //!
-//! `cargo run --release -p gapprobe-analyzer --example trim -- IN.gpr OUT.gprec.gz STEPS`
-//! Events are copied as they are; what began before the first kept step, and the calls that launched it, go.
+//! `cargo run --release -p gapprobe-analyzer --example trim -- IN.gpr OUT.gprec.gz STEPS` Events
+//! are copied as they are; what began before the first kept step, and the calls that launched it,
+//! go.
 
 use std::collections::HashMap;
 use std::io::Write;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Is the process that made a file still there? Asked of /proc, by boot id, pid namespace, pid and start time, so that
-//! a reused pid is not mistaken for it. Every leftover is judged by this one answer: recordings, unfinished files.
+//! Is the process that made a file still there? Asked of /proc, by boot id, pid namespace, pid and
+//! start time, so that a reused pid is not mistaken for it. Every leftover is judged by this one
+//! answer: recordings, unfinished files.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -16,7 +17,8 @@ pub enum Life {
     Ended,
     /// It still runs.
     Runs,
-    /// It was in another pid namespace (a container) on this boot, or there is no /proc: nobody can tell from here.
+    /// It was in another pid namespace (a container) on this boot, or there is no /proc: nobody can
+    /// tell from here.
     Unknown,
 }
 
@@ -44,8 +46,8 @@ fn runs(state: char) -> bool {
     state != 'Z' && state != 'X'
 }
 
-/// The main thread is a zombie. That of a process whose other threads go on; or the process's, whose parent just has not
-/// asked yet: it has no thread any more.
+/// The main thread is a zombie. That of a process whose other threads go on; or the process's,
+/// whose parent just has not asked yet: it has no thread any more.
 fn others_run(pid: u32) -> Life {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().filter_map(Result::ok);
     let mut states = tasks.filter_map(|t| stat_in(&t.path().join("stat"))).map(|(state, _)| state);
@@ -56,8 +58,8 @@ fn others_run(pid: u32) -> Life {
     }
 }
 
-/// Has the process begun to end, as a whole? All its threads leave, or have a SIGKILL to heed: it is gone in a moment, but for what
-/// the kernel has to take down.
+/// Has the process begun to end, as a whole? All its threads leave, or have a SIGKILL to heed: it
+/// is gone in a moment, but for what the kernel has to take down.
 pub fn is_ending(pid: u32) -> bool {
     /// PF_EXITING of the kernel's include/linux/sched.h.
     const LEAVES: u64 = 4;
@@ -87,7 +89,8 @@ pub fn own() -> Owner {
     }
 }
 
-/// State letter and start time (clock ticks since boot) of a process: fields 3 and 22 of /proc/PID/stat.
+/// State letter and start time (clock ticks since boot) of a process: fields 3 and 22 of
+/// /proc/PID/stat.
 pub fn stat_of(pid: u32) -> Option<(char, u64)> {
     stat_in(Path::new(&format!("/proc/{pid}/stat")))
 }

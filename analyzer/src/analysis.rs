@@ -2,8 +2,9 @@
 //! What the analysis found: the types the reports are written from.
 //!
 //! Here: types only, and their small accessors; of a time (`buckets.rs`), of steps (`steps.rs`), of
-//! what is wrong (`verdict.rs`), of what a fix wins (`win.rs`). How they are
-//! computed: `crate::steps`, `timeline.rs`, `gaps/`, `replay/`, `causes/`, put together in `analyze.rs`. All times are ns of the recorded CLOCK_MONOTONIC.
+//! what is wrong (`verdict.rs`), of what a fix wins (`win.rs`). How they are computed:
+//! `crate::steps`, `timeline.rs`, `gaps/`, `replay/`, `causes/`, put together in `analyze.rs`. All
+//! times are ns of the recorded CLOCK_MONOTONIC.
 
 mod buckets;
 mod steps;
@@ -27,8 +28,8 @@ pub use win::{Bound, Promise, Win};
 /// Kernels too small to fill the device.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct SmallKernels {
-    /// Share of the kernels' busy time in kernels shorter than `gaps::SMALL_KERNEL_NS` or with fewer blocks than
-    /// the device has multiprocessors, 0 to 1.
+    /// Share of the kernels' busy time in kernels shorter than `gaps::SMALL_KERNEL_NS` or with
+    /// fewer blocks than the device has multiprocessors, 0 to 1.
     pub share: f64,
     /// Kernels counted.
     pub kernels: u64,
@@ -63,11 +64,13 @@ pub struct DeviceAnalysis {
     pub host: Stood,
     /// The same of INPUT.
     pub input: Stood,
-    /// Time of the steady span that they spent in front of launches with fetching data, hidden by the device's work or not, ns.
+    /// Time of the steady span that they spent in front of launches with fetching data, hidden by
+    /// the device's work or not, ns.
     pub fetched_ns: u64,
     /// Where they stood in its LAUNCH time, by samples.
     pub launch: Dispatched,
-    /// Late launching calls (flat numbers, sorted), and the stack id that samples in front of each show.
+    /// Late launching calls (flat numbers, sorted), and the stack id that samples in front of each
+    /// show.
     pub stood: Vec<(u32, u32)>,
     /// Small kernels in the steady span.
     pub small: SmallKernels,
@@ -83,8 +86,9 @@ pub struct DeviceAnalysis {
     pub launched: u64,
 }
 
-/// The devices that work, with their indices: those with a tenth of the operations of the busiest one, or with a tenth of
-/// its busy time (a few long kernels are work too). What does less was used in passing: its idle time is no one's loss.
+/// The devices that work, with their indices: those with a tenth of the operations of the busiest
+/// one, or with a tenth of its busy time (a few long kernels are work too). What does less was used
+/// in passing: its idle time is no one's loss.
 pub fn working(devices: &[DeviceAnalysis]) -> impl Iterator<Item = (usize, &DeviceAnalysis)> {
     let most = devices.iter().map(|d| d.ops).max().unwrap_or(0);
     let longest = devices.iter().map(DeviceAnalysis::steady_busy_ns).max().unwrap_or(0);
@@ -99,7 +103,8 @@ pub fn passing(devices: &[DeviceAnalysis]) -> impl Iterator<Item = &DeviceAnalys
 }
 
 impl DeviceAnalysis {
-    /// Where the launching thread stood in idle time of HOST or INPUT, by samples: a stack id, 0 where there is none.
+    /// Where the launching thread stood in idle time of HOST or INPUT, by samples: a stack id, 0
+    /// where there is none.
     pub fn stack_of(&self, slice: &IdleSlice) -> u32 {
         if !matches!(slice.bucket, Bucket::Host | Bucket::Input) {
             return 0;
@@ -159,7 +164,8 @@ impl Model {
         self.off().map_or(1.0, |off| off.abs().min(1.0))
     }
 
-    /// By how much the replay is longer than what was measured (below 0: shorter), a share of that; `None` where nothing was replayed.
+    /// By how much the replay is longer than what was measured (below 0: shorter), a share of that;
+    /// `None` where nothing was replayed.
     pub fn off(&self) -> Option<f64> {
         (self.measured_ns > 0.0).then(|| (self.replayed_ns - self.measured_ns) / self.measured_ns)
     }
@@ -194,7 +200,8 @@ pub enum OncePlace {
 /// How much of the run the recording shows.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Coverage {
-    /// Valid span less unobserved spans, ns. Where no flush says that anything is whole ([`crate::run::Run::unproven`]): up to the last operation.
+    /// Valid span less unobserved spans, ns. Where no flush says that anything is whole
+    /// ([`crate::run::Run::unproven`]): up to the last operation.
     pub seen_ns: u64,
     /// First GPU use to the last thing known of the program, ns.
     pub run_ns: u64,
@@ -203,20 +210,25 @@ pub struct Coverage {
     pub front_ns: u64,
     /// Steps in the valid span.
     pub steps_seen: u64,
-    /// Steps of the whole run where the recorder counted them (marks, its clock of steps), else the same as `steps_seen`.
+    /// Steps of the whole run where the recorder counted them (marks, its clock of steps), else the
+    /// same as `steps_seen`.
     pub steps_run: u64,
-    /// `steps_run` is estimated: from the run-wide count of launches, or from a count of another unit (`clock_unit`).
+    /// `steps_run` is estimated: from the run-wide count of launches, or from a count of another
+    /// unit (`clock_unit`).
     pub steps_estimated: bool,
-    /// How many steps there were in unobserved spans nobody counted: the run has more than `steps_run`.
+    /// How many steps there were in unobserved spans nobody counted: the run has more than
+    /// `steps_run`.
     pub steps_unknown: bool,
-    /// Steps as found for each that was counted between windows: 1 but where the two are of different units.
+    /// Steps as found for each that was counted between windows: 1 but where the two are of
+    /// different units.
     pub clock_unit: f64,
     /// The rings were lapped: the beginning is gone, by design.
     pub overwritten: bool,
-    /// The recording is of a process that never reached our exit handler: a signal, `_exit`, exec. Which, it cannot tell.
+    /// The recording is of a process that never reached our exit handler: a signal, `_exit`, exec.
+    /// Which, it cannot tell.
     pub killed: bool,
-    /// The end of the run is not in it: [`Coverage::killed`], or its last records were not waited for (`GAPPROBE_EXIT_MS`). How many steps there were
-    /// behind what was seen is not known.
+    /// The end of the run is not in it: [`Coverage::killed`], or its last records were not waited
+    /// for (`GAPPROBE_EXIT_MS`). How many steps there were behind what was seen is not known.
     pub cut: bool,
     /// The signal that ended it, where somebody saw it (`gapprobe run` of its own command).
     pub signal: Option<i32>,
@@ -240,15 +252,17 @@ pub struct Cost {
     /// By the process itself, when it switched recording off for the first time.
     pub measured: bool,
     /// The share of the run that CUPTI took between windows at most, by being attached: launches
-    /// and nodes of graphs times what each is known to take ([`trace::total::left_behind_ns`]). Where
-    /// the GPU is the limit it is hidden.
+    /// and nodes of graphs times what each is known to take ([`trace::total::left_behind_ns`]).
+    /// Where the GPU is the limit it is hidden.
     pub attached_most: f64,
-    /// Host memory that CUPTI keeps of the run's launches at most, bytes ([`trace::total::kept_bytes`]).
+    /// Host memory that CUPTI keeps of the run's launches at most, bytes
+    /// ([`trace::total::kept_bytes`]).
     pub kept_bytes: u64,
 }
 
 impl Analysis {
-    /// Share of the recorded (valid, observed) time that the steps that count are, 0 to 1; `None` without steps.
+    /// Share of the recorded (valid, observed) time that the steps that count are, 0 to 1; `None`
+    /// without steps.
     pub fn steady_share(&self) -> Option<f64> {
         let steps = self.steps.steady_ns;
         (steps > 0).then(|| share(steps, self.coverage.seen_ns.max(steps)))
@@ -266,8 +280,8 @@ pub struct Analysis {
     pub steps: Steps,
     /// From where to where the part of the valid span reaches that counts (warm-up left out).
     pub steady: Span,
-    /// What counts of it: the steps, less unobserved spans; without steps all that was observed. Every figure but those of the
-    /// whole recording is of this time.
+    /// What counts of it: the steps, less unobserved spans; without steps all that was observed.
+    /// Every figure but those of the whole recording is of this time.
     pub counts: Observed,
     /// Same index as `Run.devices`.
     pub devices: Vec<DeviceAnalysis>,
@@ -281,8 +295,8 @@ pub struct Analysis {
     pub model: Model,
     /// Every loss counter above zero.
     pub losses: Vec<(Loss, u64)>,
-    /// Kernels of another tool's trace that were launched and are not in it (`unanswered.rs`); 0 of our own recordings, which
-    /// have counters.
+    /// Kernels of another tool's trace that were launched and are not in it (`unanswered.rs`); 0 of
+    /// our own recordings, which have counters.
     pub unanswered: u64,
     /// Items of severity `Data` lost inside the valid span.
     pub data_losses: u64,

@@ -17,13 +17,15 @@ use crate::run::{Blind, Call, Device, Run, Span};
 use crate::timeline::Observed;
 use crate::{causes, once, pauses, replay, steps, unanswered};
 
-/// Analyses a run. Never fails: what cannot be said is INCONCLUSIVE with its reason.
-/// O(n log n) in events; about 100 bytes an event of memory besides the run, most of it given back before it returns.
+/// Analyses a run. Never fails: what cannot be said is INCONCLUSIVE with its reason. O(n log n) in
+/// events; about 100 bytes an event of memory besides the run, most of it given back before it
+/// returns.
 pub fn analyze(run: &Run) -> Analysis {
     analyze_by(run, None)
 }
 
-/// The same with less replayed where the deadline is near: what fixes win is then told by the last part of the steps. All else takes its time.
+/// The same with less replayed where the deadline is near: what fixes win is then told by the last
+/// part of the steps. All else takes its time.
 pub fn analyze_by(run: &Run, deadline: Option<Instant>) -> Analysis {
     let kernels = KernelTable::new(run);
     let collectives = kernels.collectives();
@@ -110,8 +112,8 @@ fn show_what_the_host_does(a: &mut Analysis) {
     }
 }
 
-/// From the newest overwritten event to the last flush. What a killed process's host events do not reach is cut off
-/// too: a gap there has no launch to explain it.
+/// From the newest overwritten event to the last flush. What a killed process's host events do not
+/// reach is cut off too: a gap there has no launch to explain it.
 fn valid_span(run: &Run) -> Span {
     let h = &run.header;
     Span::new(h.valid_from.max(h.start_monotonic), complete_to(h))
@@ -145,9 +147,10 @@ fn worst(devices: &[DeviceAnalysis]) -> Option<usize> {
     working(devices).max_by_key(|(i, d)| (d.buckets.idle(), usize::MAX - i)).map(|(i, _)| i)
 }
 
-/// Losses of severity `Data` inside the valid span: the marks that reach into it, and what the counters say beyond all
-/// marks (no time is known of those, so they are taken to lie in it). What was lost before the first mark that is left was lost before that span: marks of it are as new
-/// as it is.
+/// Losses of severity `Data` inside the valid span: the marks that reach into it, and what the
+/// counters say beyond all marks (no time is known of those, so they are taken to lie in it). What
+/// was lost before the first mark that is left was lost before that span: marks of it are as new as
+/// it is.
 fn weigh_losses(run: &Run, a: &mut Analysis) {
     for &loss in Loss::ALL {
         let total = run.header.loss(loss);
@@ -181,8 +184,9 @@ fn weigh_losses(run: &Run, a: &mut Analysis) {
     a.events = ops.count() as u64 + calls.count() as u64;
 }
 
-/// How many of `lost` single operations may be missing in the steps that count: where nearly all steps have equally many, those that lack
-/// some. All of them where steps are too few or too different to tell, or where each may lack one.
+/// How many of `lost` single operations may be missing in the steps that count: where nearly all
+/// steps have equally many, those that lack some. All of them where steps are too few or too
+/// different to tell, or where each may lack one.
 fn lacking(run: &Run, a: &Analysis, lost: u64) -> u64 {
     const LEAST_STEPS: usize = 10;
     const ALIKE_OF_TEN: usize = 9;
@@ -233,7 +237,8 @@ fn coverage(run: &Run, a: &Analysis, observed: &Observed) -> Coverage {
     let most = last.saturating_sub(first).checked_div(a.steps.median_ns).unwrap_or(0);
     let (between, by_clock) = (h.total(Total::StepsBetween), h.total(Total::ClockSteps));
     let in_units = |steps: u64| (steps as f64 * clock_unit).round() as u64;
-    // a clock that was learnt on the way has not counted what came before; one that never was has counted nothing
+    // a clock that was learnt on the way has not counted what came before; one that never was has
+    // counted nothing
     let windowed = steps_seen > 0 && a.steps.source != StepSource::Marks && unseen_between(run);
     let by_launches = windowed && by_clock == 0;
     let counted = match a.steps.source {
@@ -245,7 +250,8 @@ fn coverage(run: &Run, a: &Analysis, observed: &Observed) -> Coverage {
         }
         _ if windowed => in_units(by_clock).max(steps_seen + in_units(between)),
         StepSource::Period if away && !overwritten => in_units(by_clock),
-        // no more than there was time for: a program that went over from launches to graphs launched more a step before
+        // no more than there was time for: a program that went over from launches to graphs
+        // launched more a step before
         StepSource::Period if overwritten => steps_by_launches(run, a).min(most),
         _ => 0,
     };
@@ -273,8 +279,8 @@ fn first_work(run: &Run, a: &Analysis) -> u64 {
     ops.chain(step).min().unwrap_or(0)
 }
 
-/// Is more than a step of the run's end not in what was flushed? (A last flush that was waited for began behind that end, and the recording
-/// is closed some milliseconds later still.)
+/// Is more than a step of the run's end not in what was flushed? (A last flush that was waited for
+/// began behind that end, and the recording is closed some milliseconds later still.)
 fn ends_before_its_exit(run: &Run, a: &Analysis) -> bool {
     let exit = run.header.exit_monotonic;
     let was_given_up = run.header.losses[trace::Loss::ExitFlushLate.code() as usize] > 0;
@@ -286,7 +292,8 @@ fn unseen_between(run: &Run) -> bool {
     run.header.total(Total::LaunchesBetween) > 0 || between_ns(run) > 0
 }
 
-/// Did the program go on unobserved, for more than a step or two, for another reason than windows: it was stopped, another profiler had the records, capture was off?
+/// Did the program go on unobserved, for more than a step or two, for another reason than windows:
+/// it was stopped, another profiler had the records, capture was off?
 fn is_away(run: &Run, a: &Analysis) -> bool {
     const NOT_AWAY: [u32; 2] = [Unobserved::Window as u32, Unobserved::Front as u32];
     let spans = run.blind.iter().filter(|b| !NOT_AWAY.contains(&b.reason));
@@ -298,7 +305,8 @@ fn between_ns(run: &Run) -> u64 {
     run.blind.iter().filter(window).map(|b| b.span.ns()).sum()
 }
 
-/// Steps between windows where nothing counted them: by the launches that were counted there, else by the time.
+/// Steps between windows where nothing counted them: by the launches that were counted there, else
+/// by the time.
 fn steps_between(run: &Run, a: &Analysis) -> u64 {
     let by_time = between_ns(run).checked_div(a.steps.median_ns).unwrap_or(0);
     let (launches, steps) = launches_of_steps(run, a);
@@ -309,10 +317,12 @@ fn steps_between(run: &Run, a: &Analysis) -> u64 {
     }
 }
 
-/// Steps as they were found in the records, for each that was counted without them. The count goes by the launch that comes once a step as far as
-/// it can tell: of a program that launches one kernel over and over it is that kernel's, and not the period that waits for the device
-/// show. 1 where their times are alike, which they are to the cost of recording; else by the launches of either, for where many short ones
-/// and a long one are counted in turn their median says nothing; and by the times where no launches were counted.
+/// Steps as they were found in the records, for each that was counted without them. The count goes
+/// by the launch that comes once a step as far as it can tell: of a program that launches one
+/// kernel over and over it is that kernel's, and not the period that waits for the device show. 1
+/// where their times are alike, which they are to the cost of recording; else by the launches of
+/// either, for where many short ones and a long one are counted in turn their median says nothing;
+/// and by the times where no launches were counted.
 fn clock_unit(run: &Run, a: &Analysis, away: bool) -> f64 {
     const ALIKE: std::ops::RangeInclusive<f64> = 0.6..=1.67;
     let (counted, found) = (run.header.total(Total::ClockStepNs), a.steps.median_ns);
@@ -336,7 +346,8 @@ fn launches_by_clock(run: &Run, a: &Analysis) -> Option<f64> {
     (ratio.is_finite() && ratio > 0.0).then_some(ratio)
 }
 
-/// Steps of the whole run where only the last of them are in the recording: all launches by launches a step.
+/// Steps of the whole run where only the last of them are in the recording: all launches by
+/// launches a step.
 fn steps_by_launches(run: &Run, a: &Analysis) -> u64 {
     let (seen, steps) = launches_of_steps(run, a);
     let all = run.header.total(Total::Launches).saturating_add(run.header.total(Total::GraphLaunches)) as f64;
@@ -356,7 +367,8 @@ fn launches_of_steps(run: &Run, a: &Analysis) -> (usize, usize) {
     (launches, steps.len())
 }
 
-/// Unobserved spans (by start, may overlap) side by side: what two of them have in common is the first one's.
+/// Unobserved spans (by start, may overlap) side by side: what two of them have in common is the
+/// first one's.
 fn disjoint<'a>(spans: impl Iterator<Item = &'a Blind>) -> Vec<Blind> {
     let mut all: Vec<Blind> = Vec::new();
     for b in spans {

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Waits for the device that no CUDA call shows: an array of JAX is read (`float(loss)`), a thread of the runtime's own copies
-//! it to the host, and the program's thread is blocked until that has ended.
+//! Waits for the device that no CUDA call shows: an array of JAX is read (`float(loss)`), a thread
+//! of the runtime's own copies it to the host, and the program's thread is blocked until that has
+//! ended.
 //!
-//! Recorded on an H200 (JAX 0.11): the Python thread makes no call for 2.1 ms, a pool's thread makes the copy near the end of
-//! them. Samples show the first one blocked below `jax/_src/array.py`; they are 10 ms apart, steps shorter: so gaps between two calls
-//! in which a small copy to the host ended vote together by what is launched behind them. Where most of the samples in such
-//! gaps are blocked reading an array, each of these gaps is a call that waits, until its copy had ended; and the copy is part of
-//! that wait, no launch of its own.
+//! Recorded on an H200 (JAX 0.11): the Python thread makes no call for 2.1 ms, a pool's thread
+//! makes the copy near the end of them. Samples show the first one blocked below
+//! `jax/_src/array.py`; they are 10 ms apart, steps shorter: so gaps between two calls in which a
+//! small copy to the host ended vote together by what is launched behind them. Where most of the
+//! samples in such gaps are blocked reading an array, each of these gaps is a call that waits,
+//! until its copy had ended; and the copy is part of that wait, no launch of its own.
 
 use std::collections::{HashMap, HashSet};
 
@@ -145,7 +147,8 @@ fn gaps(thread: &Thread, copies: &[u64]) -> Vec<Gap> {
     gaps
 }
 
-/// By correlation: ops have no calls yet. An id that came again stands for the kernel of its last use, and votes apart.
+/// By correlation: ops have no calls yet. An id that came again stands for the kernel of its last
+/// use, and votes apart.
 fn name_launches(run: &Run, gaps: &mut [Gap]) {
     let wanted: HashSet<u32> = gaps.iter().map(|g| g.next).filter(|n| *n != 0).collect();
     let ops = run.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops);
@@ -168,7 +171,8 @@ fn name(run: &mut Run) -> u32 {
     NAMED_CALL | id
 }
 
-/// Copies that another thread made within such a wait are made for it: they launch nothing. For runs whose ops are joined.
+/// Copies that another thread made within such a wait are made for it: they launch nothing. For
+/// runs whose ops are joined.
 pub(crate) fn take_copies(run: &mut Run) {
     let mut spans: Vec<Span> = Vec::new();
     for t in &run.threads {

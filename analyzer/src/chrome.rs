@@ -14,9 +14,9 @@
 //! chrome/lane.rs      extra lanes, so that no two slices of a track cross
 //! chrome/output.rs    blocks, the size limit, the deadline; chrome/json.rs bytes; chrome/sink.rs gzip
 //! ```
-//! Nothing here decides anything: it draws what `run.rs` holds and `analysis.rs` found. Streaming: memory does not
-//! grow with the run but for one bit an event where the size limit is near. Runs at the program's exit, on its thread
-//! and one more, and in `gapprobe`.
+//! Nothing here decides anything: it draws what `run.rs` holds and `analysis.rs` found. Streaming:
+//! memory does not grow with the run but for one bit an event where the size limit is near. Runs at
+//! the program's exit, on its thread and one more, and in `gapprobe`.
 
 use std::io::{self, Write};
 use std::time::Instant;
@@ -121,7 +121,8 @@ impl std::error::Error for WriteError {}
 /// Writes the trace of `run` into `writer` and gives the writer back.
 ///
 /// # Errors
-/// What the writer returned, or [`WriteError::Late`]; the bytes written until then are no whole trace.
+/// What the writer returned, or [`WriteError::Late`]; the bytes written until then are no whole
+/// trace.
 pub fn write<W: Write>(
     run: &Run,
     analysis: &Analysis,

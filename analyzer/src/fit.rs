@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Text for people in the room there is: widths as a terminal counts them, names shortened in the middle (what tells
-//! kernels apart stands at both ends), sentences over several lines, columns of a table.
+//! Text for people in the room there is: widths as a terminal counts them, names shortened in the
+//! middle (what tells kernels apart stands at both ends), sentences over several lines, columns of
+//! a table.
 //!
-//! A number is never shortened, nor is that of a line behind its file (`train.py:88 in step`). Where a table is too wide its texts are; then columns are left out, and whoever prints says
-//! so: first those that say nothing, then numbers from the right, then texts.
+//! A number is never shortened, nor is that of a line behind its file (`train.py:88 in step`).
+//! Where a table is too wide its texts are; then columns are left out, and whoever prints says so:
+//! first those that say nothing, then numbers from the right, then texts.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -55,8 +57,8 @@ pub fn thousands(n: impl std::fmt::Display) -> String {
     out
 }
 
-/// `text` in at most so many columns, its middle replaced by `…` where it is wider; of `file:line in function` the ends of
-/// the file and of the function are.
+/// `text` in at most so many columns, its middle replaced by `…` where it is wider; of `file:line
+/// in function` the ends of the file and of the function are.
 pub fn middle(text: &str, most: usize) -> Cow<'_, str> {
     if width(text) <= most {
         return Cow::Borrowed(text);
@@ -74,7 +76,8 @@ pub fn middle(text: &str, most: usize) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// `…layers.py:17 in st…`; `None` where the text names no line, or there is room for nothing beside its number.
+/// `…layers.py:17 in st…`; `None` where the text names no line, or there is room for nothing beside
+/// its number.
 fn around_a_line_number(text: &str, most: usize) -> Option<String> {
     let number = line_number(text)?;
     let (file, behind) = (text.get(..number.start)?, text.get(number.end..)?);
@@ -132,8 +135,8 @@ fn fitting(chars: impl Iterator<Item = char>, room: usize) -> usize {
     chars.take_while(fits).count()
 }
 
-/// Adds a sentence over as many lines as it takes, the later ones set in. A word that is wider than a line stays whole;
-/// with `shorten` it does not.
+/// Adds a sentence over as many lines as it takes, the later ones set in. A word that is wider than
+/// a line stays whole; with `shorten` it does not.
 pub fn wrap(out: &mut String, indent: &str, text: &str, most: usize, shorten: bool) {
     let mut used = 0;
     for word in text.split(' ').filter(|w| !w.is_empty()) {
@@ -159,7 +162,8 @@ pub fn wrap(out: &mut String, indent: &str, text: &str, most: usize, shorten: bo
     out.push('\n');
 }
 
-/// Text whose lines fit: those that are wider than `most` columns go over several, set in as they begin. `None`: as it is.
+/// Text whose lines fit: those that are wider than `most` columns go over several, set in as they
+/// begin. `None`: as it is.
 pub fn lines(text: &str, most: Option<usize>) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.lines() {
@@ -190,12 +194,13 @@ pub struct Wanted {
     pub says: bool,
     /// Left out last.
     pub keep: bool,
-    /// Of columns that are parts of a whole, how much of it: the smallest are left out first. 0 of others.
+    /// Of columns that are parts of a whole, how much of it: the smallest are left out first. 0 of
+    /// others.
     pub weight: u128,
 }
 
-/// The widths of the columns of a table in lines of at most `most` columns (`None`: as wide as it is); `None` for columns
-/// that are left out. Each column takes [`line()`]'s gap as well.
+/// The widths of the columns of a table in lines of at most `most` columns (`None`: as wide as it
+/// is); `None` for columns that are left out. Each column takes [`line()`]'s gap as well.
 pub fn layout(wanted: &[Wanted], most: Option<usize>) -> Vec<Option<usize>> {
     let mut layout = Layout {
         wanted,
@@ -250,7 +255,8 @@ impl Layout<'_> {
         }
     }
 
-    /// Leaves columns out, the smallest parts first and from the right, until it fits, as long as more than so many numbers are there.
+    /// Leaves columns out, the smallest parts first and from the right, until it fits, as long as
+    /// more than so many numbers are there.
     fn leave_out(&mut self, goes: impl Fn(bool, &Wanted) -> bool, numbers: usize) {
         let mut order: Vec<(usize, &Wanted)> = self.wanted.iter().enumerate().rev().collect();
         order.sort_by_key(|(_, w)| w.weight);
@@ -267,7 +273,8 @@ impl Layout<'_> {
         }
     }
 
-    /// What is left goes to the texts, the shortest first: each gets what it needs, or as much as the others.
+    /// What is left goes to the texts, the shortest first: each gets what it needs, or as much as
+    /// the others.
     fn spread(&mut self) {
         let used: usize = self.widths.iter().flatten().map(|w| w + GAP).sum();
         let mut room = self.most.saturating_sub(used);
@@ -287,7 +294,8 @@ impl Layout<'_> {
     }
 }
 
-/// Adds a line of a table, its cells (text or not, width, content) as [`layout`] placed them: texts left, numbers right.
+/// Adds a line of a table, its cells (text or not, width, content) as [`layout`] placed them: texts
+/// left, numbers right.
 pub fn line<'a>(out: &mut String, cells: impl Iterator<Item = (bool, Option<usize>, Cow<'a, str>)>) {
     let begin = out.len();
     for (text, most, cell) in cells {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a kernel's name tells: collective or not, optimizer or not, and which family of variants it belongs to.
+//! What a kernel's name tells: collective or not, optimizer or not, and which family of variants it
+//! belongs to.
 //!
-//! Names are the mangled ones of the recording; substrings survive mangling. Nothing else judges by name, but for the
-//! classes in the tables (`tables/class.rs`), which no verdict rests on.
+//! Names are the mangled ones of the recording; substrings survive mangling. Nothing else judges by
+//! name, but for the classes in the tables (`tables/class.rs`), which no verdict rests on.
 
 use std::collections::HashMap;
 
@@ -45,7 +46,8 @@ pub struct KernelFacts {
     pub collective: bool,
     /// Updates weights.
     pub optimizer: bool,
-    /// Hash of the name without its digits: tile sizes and vector widths of one kernel's variants fall together.
+    /// Hash of the name without its digits: tile sizes and vector widths of one kernel's variants
+    /// fall together.
     pub family: u64,
 }
 

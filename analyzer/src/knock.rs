@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Does anybody listen at a Unix socket? Asked of the kernel by connecting, which needs no pid: the answer is right for a process of another namespace of
-//! pids or of time, too.
+//! Does anybody listen at a Unix socket? Asked of the kernel by connecting, which needs no pid: the
+//! answer is right for a process of another namespace of pids or of time, too.
 
 use std::fs::File;
 use std::io;
@@ -18,10 +18,13 @@ pub fn is_abandoned(folder: &Path, name: &str) -> bool {
     answer.is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused)
 }
 
-/// As std's, but with a limit: the full queue of a stopped process would hold it for ever; and under any path ([`address`]). `patience`: for a place in the queue, and for each word sent or awaited later.
+/// As std's, but with a limit: the full queue of a stopped process would hold it for ever; and
+/// under any path ([`address`]). `patience`: for a place in the queue, and for each word sent or
+/// awaited later.
 ///
 /// # Errors
-/// What the kernel says. `ConnectionRefused`: nobody listens. `WouldBlock`: no place in the queue in time.
+/// What the kernel says. `ConnectionRefused`: nobody listens. `WouldBlock`: no place in the queue
+/// in time.
 pub fn connect(folder: &Path, name: &str, patience: Duration) -> io::Result<UnixStream> {
     // SAFETY: takes numbers.
     let fd = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
@@ -51,8 +54,9 @@ pub fn connect(folder: &Path, name: &str, patience: Duration) -> io::Result<Unix
     }
 }
 
-/// The address of the socket `name` in a folder: there is room for 107 bytes, so that a longer path goes through a descriptor of the folder, of the calling
-/// thread, which must stay open while the address is used.
+/// The address of the socket `name` in a folder: there is room for 107 bytes, so that a longer path
+/// goes through a descriptor of the folder, of the calling thread, which must stay open while the
+/// address is used.
 ///
 /// # Errors
 /// The folder cannot be opened, or the name alone is too long.

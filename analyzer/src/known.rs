@@ -14,8 +14,9 @@ pub fn complete_to(header: &Header) -> u64 {
     }
 }
 
-/// Nothing was recorded from `since` on, and the span had not ended when the recording was read: it is unobserved until `to`, and all
-/// is known up to there. Not where the GPU's own records are behind by more than a window's last ones: what they hold is not known.
+/// Nothing was recorded from `since` on, and the span had not ended when the recording was read: it
+/// is unobserved until `to`, and all is known up to there. Not where the GPU's own records are
+/// behind by more than a window's last ones: what they hold is not known.
 pub fn unobserved_to(run: &mut Run, since: u64, to: u64, why: Unobserved) {
     let since = since.max(complete_to(&run.header)).max(run.header.valid_from);
     if run.header.host_complete_to >= to || to <= since {

@@ -12,7 +12,7 @@
 //! analyze.rs    all of it in order -> analysis.rs (the result's types)
 //! line.rs       the one line
 //! array_waits.rs  waits that no CUDA call shows (JAX)
-//! unanswered.rs  launches whose kernels a foreign trace lost (the other way round: formats/uncalled.rs)
+//! unanswered.rs  launches whose kernels a foreign trace lost (the other way: formats/uncalled.rs)
 //! live/         the newest seconds of a process that runs
 //! alive.rs      is the process that made a file still there? knock.rs: does it listen at its socket?
 //! chrome.rs     the trace file; summary.rs the figures as JSON; report.rs recording -> files and line

@@ -20,10 +20,12 @@ const LONG_ONCE: f64 = 0.02;
 /// Time of another tool's trace before its first GPU operation and its first step is named from
 /// this share of it on.
 const LONG_FRONT: f64 = 0.25;
-/// The share of the recorded time that the steps are is named below this: "GPU busy" and the verdict are of them.
+/// The share of the recorded time that the steps are is named below this: "GPU busy" and the
+/// verdict are of them.
 const MOST_OF_IT: f64 = 0.8;
 
-/// The line for a run, without a line feed. `trace`: where the trace file is, `None` where none was written.
+/// The line for a run, without a line feed. `trace`: where the trace file is, `None` where none was
+/// written.
 pub fn line(run: &Run, a: &Analysis, trace: Option<&str>) -> String {
     let mut out = figures(run, a);
     if !a.verdict.code.is_empty() {
@@ -86,7 +88,8 @@ pub(crate) fn rests_on(run: &Run, a: &Analysis) -> String {
     out
 }
 
-/// The GPUs whose idle time is in no figure, for they did next to nothing; `None` where there are none.
+/// The GPUs whose idle time is in no figure, for they did next to nothing; `None` where there are
+/// none.
 pub(crate) fn not_counted(a: &Analysis) -> Option<String> {
     const WHY: &str = "with under a tenth of the work";
     let rest: Vec<_> = passing(&a.devices).collect();
@@ -165,7 +168,8 @@ pub(crate) fn finding(a: &Analysis, v: &Verdict) -> String {
     out
 }
 
-/// How far off a predicted step may be; "26 at most" where it may be off by more than it is: no step takes less than nothing.
+/// How far off a predicted step may be; "26 at most" where it may be off by more than it is: no
+/// step takes less than nothing.
 fn give_or_take(unit: &Time, promise: Promise) -> String {
     let (ns, error_ns) = (promise.ns(), promise.error_ns());
     match error_ns < ns {
@@ -174,8 +178,8 @@ fn give_or_take(unit: &Time, promise: Promise) -> String {
     }
 }
 
-/// How well the replay that made the predictions gives the measured step back, of verdicts that rest on it: "replay with nothing changed:
-/// +1.2 %".
+/// How well the replay that made the predictions gives the measured step back, of verdicts that
+/// rest on it: "replay with nothing changed: +1.2 %".
 pub fn replayed(a: &Analysis) -> Option<String> {
     let off = a.model.off().filter(|_| a.verdict.step_ns > 0.0)?;
     let said = format!("replay with nothing changed: {}", signed(off));
@@ -311,7 +315,8 @@ pub(crate) fn cost(c: &Cost) -> String {
     }
 }
 
-/// What was asked for to keep the cost low, or to see a hang, and could not be had; empty where nothing was.
+/// What was asked for to keep the cost low, or to see a hang, and could not be had; empty where
+/// nothing was.
 fn not_possible(run: &Run) -> String {
     let names = [(define::WINDOWS, "no windows"), (define::FLIGHT, "no flight recorder")];
     let parts = [define::ENDED, define::UNSEEN, define::NO_STEPS].into_iter().filter_map(|value| {

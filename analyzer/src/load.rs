@@ -33,9 +33,9 @@ pub fn load<S: Source + ?Sized>(source: &S) -> Result<Run, LoadError> {
     load_newest(source, u64::MAX)
 }
 
-/// Reads at most about `most` events (GPU ops, calls, ranges, marks), the newest: 40 bytes each, and about as much
-/// again while they are analysed. What is left out counts as overwritten: `header.valid_from` moves to where the kept
-/// part begins.
+/// Reads at most about `most` events (GPU ops, calls, ranges, marks), the newest: 40 bytes each,
+/// and about as much again while they are analysed. What is left out counts as overwritten:
+/// `header.valid_from` moves to where the kept part begins.
 pub fn load_newest<S: Source + ?Sized>(source: &S, most: u64) -> Result<Run, LoadError> {
     load_window(source, &Window { most, ..Window::default() })
 }
@@ -45,8 +45,8 @@ pub fn load_newest<S: Source + ?Sized>(source: &S, most: u64) -> Result<Run, Loa
 pub struct Window {
     /// What is believed of it, and said to have been seen: the recording's valid span, cut to this.
     pub valid: Span,
-    /// What lies so far before and behind is loaded as well, ns: the calls that launched its first operations, the mark that
-    /// ends its last step.
+    /// What lies so far before and behind is loaded as well, ns: the calls that launched its first
+    /// operations, the mark that ends its last step.
     pub margin: u64,
     /// About so many events at most, the newest.
     pub most: u64,
@@ -168,7 +168,8 @@ struct Loader {
     streams: HashMap<StreamKey, Place>,
     devices: HashMap<u32, usize>,
     threads: HashMap<u32, usize>,
-    /// The stream and the thread of the event before: the next is of the same one, but once a segment.
+    /// The stream and the thread of the event before: the next is of the same one, but once a
+    /// segment.
     last_stream: Option<(StreamKey, Place)>,
     last_thread: Option<(u32, usize)>,
     /// Events that end before this are left out.
@@ -415,8 +416,8 @@ pub(crate) fn finish(run: &mut Run) {
     array_waits::take_copies(run);
 }
 
-/// Ranges of an NVTX domain are called as nsys calls them, `domain:name`: so they are in every table and text, and are never
-/// taken for a range of the program's own that has the same name.
+/// Ranges of an NVTX domain are called as nsys calls them, `domain:name`: so they are in every
+/// table and text, and are never taken for a range of the program's own that has the same name.
 fn qualify(run: &mut Run) {
     let mut known: HashMap<(u32, u32), u32> = HashMap::new();
     let mut next = QUALIFIED;
@@ -438,15 +439,16 @@ fn qualify(run: &mut Run) {
 /// Ids of names that we make, above those of recordings.
 const QUALIFIED: u32 = 1 << 31;
 
-/// Sorts what is usually sorted already: the library's sort takes memory for half of the list before it looks.
+/// Sorts what is usually sorted already: the library's sort takes memory for half of the list
+/// before it looks.
 fn sort<T, K: Ord>(list: &mut [T], key: impl Fn(&T) -> K) {
     if !list.is_sorted_by_key(&key) {
         list.sort_by_key(key);
     }
 }
 
-/// Synchronizations that only CUPTI's own records show (the subscription was given up, or never had) become calls of
-/// thread 0: a record names no thread.
+/// Synchronizations that only CUPTI's own records show (the subscription was given up, or never
+/// had) become calls of thread 0: a record names no thread.
 fn take_unseen_waits(run: &mut Run) {
     if run.waits.is_empty() {
         return;
@@ -491,8 +493,8 @@ struct Launch {
     flat: u32,
 }
 
-/// Gives each op its launching call: same correlation id, the latest begin not after the op (the id is 32 bits
-/// and wraps, so the time decides between equal ids).
+/// Gives each op its launching call: same correlation id, the latest begin not after the op (the id
+/// is 32 bits and wraps, so the time decides between equal ids).
 fn join(run: &mut Run) {
     let launching = |c: &Call| c.correlation != 0 && c.launches();
     let count = run.threads.iter().flat_map(|t| &t.calls).filter(|c| launching(c)).count();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What was lost of a run, for those who print figures of it and no verdict: no analysis is needed for it.
+//! What was lost of a run, for those who print figures of it and no verdict: no analysis is needed
+//! for it.
 
 use serde_json::{Map, Value};
 use trace::Loss;

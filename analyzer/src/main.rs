@@ -91,8 +91,8 @@ fn main() -> ExitCode {
     })
 }
 
-/// Help, or wrong use: clap says which, ends with 0 or 2 (Exit::WrongUse), and repeats arguments as they are. Where one
-/// holds what a terminal would obey, the same without colours and made visible.
+/// Help, or wrong use: clap says which, ends with 0 or 2 (Exit::WrongUse), and repeats arguments as
+/// they are. Where one holds what a terminal would obey, the same without colours and made visible.
 fn wrong_use(error: &clap::Error) -> ! {
     let odd = std::env::args_os().any(|a| a.to_string_lossy().contains(is_hidden));
     if !odd {

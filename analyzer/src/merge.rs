@@ -4,8 +4,9 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Walks several lists, each sorted by `key`, in the order of the keys (equal keys: lower list first).
-/// Yields (list, position, item). O(1) a step while one list leads, O(log lists) at a change.
+/// Walks several lists, each sorted by `key`, in the order of the keys (equal keys: lower list
+/// first). Yields (list, position, item). O(1) a step while one list leads, O(log lists) at a
+/// change.
 pub struct Merge<'a, T, K: Fn(&T) -> u64> {
     lists: Vec<&'a [T]>,
     key: K,

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From a recording to files and the line: the one way, in the process at its exit and in `gapprobe recover`.
+//! From a recording to files and the line: the one way, in the process at its exit and in `gapprobe
+//! recover`.
 //!
-//! Stages: load, analyse, trace, summary. Between stages (in front of the replays and inside the trace too) the deadline is looked at; what is
-//! not done in time is named and stays in the recording. A directory that cannot be written costs the files, not the
-//! line. Who removes files that were never finished, and when: `report/leftovers.rs`. Cold: allocates, writes files;
-//! never panics on what a recording holds.
+//! Stages: load, analyse, trace, summary. Between stages (in front of the replays and inside the
+//! trace too) the deadline is looked at; what is not done in time is named and stays in the
+//! recording. A directory that cannot be written costs the files, not the line. Who removes files
+//! that were never finished, and when: `report/leftovers.rs`. Cold: allocates, writes files; never
+//! panics on what a recording holds.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -36,15 +38,17 @@ use retention::{Keep, Lock};
 /// Told which stage is at work, how much of it is done, how much there is.
 pub type Progress<'a> = &'a dyn Fn(&str, u64, u64);
 
-/// Events a report looks at inside the traced process. Loading them takes 44 bytes each beside the recording's image
-/// (102 of the 256 MB of GAPPROBE_MAX_MB), what comes after 81 at its peak, the image given back
-/// ([`ReportOptions::loaded`]): at most 191 MB in all (`tests/report_heap.rs`).
+/// Events a report looks at inside the traced process. Loading them takes 44 bytes each beside the
+/// recording's image (102 of the 256 MB of GAPPROBE_MAX_MB), what comes after 81 at its peak, the
+/// image given back ([`ReportOptions::loaded`]): at most 191 MB in all (`tests/report_heap.rs`).
 pub const MOST_EVENTS: u64 = 2_000_000;
-/// Load and analysis of one event, ns (2 million in 1.2 s on two busy cores): what a deadline has room for.
+/// Load and analysis of one event, ns (2 million in 1.2 s on two busy cores): what a deadline has
+/// room for.
 const EVENT_NS: u128 = 600;
 /// However little time there is, so many are looked at: they take a few milliseconds.
 const LEAST_EVENTS: u64 = 20_000;
-/// Analysis takes so many times as long as loading, at most (2 million events: 0.14 and 0.60 s, replays of causes included).
+/// Analysis takes so many times as long as loading, at most (2 million events: 0.14 and 0.60 s,
+/// replays of causes included).
 const ANALYSE_LOADS: u32 = 5;
 /// Kept back of the time before a deadline for the summary.
 const SUMMARY_TIME: Duration = Duration::from_millis(50);
@@ -54,7 +58,8 @@ const SUMMARY_TIME: Duration = Duration::from_millis(50);
 pub struct ReportOptions<'a> {
     /// Where trace and summary go.
     pub directory: &'a Path,
-    /// Give up what is not done at this moment: the trace first, then older events, then the summary; the line last.
+    /// Give up what is not done at this moment: the trace first, then older events, then the
+    /// summary; the line last.
     pub deadline: Option<Instant>,
     /// Look at so many events at most, the newest; see [`MOST_EVENTS`].
     pub most_events: u64,
@@ -62,13 +67,15 @@ pub struct ReportOptions<'a> {
     pub write_trace: bool,
     /// Compressed size the trace is kept under, bytes.
     pub max_trace_bytes: u64,
-    /// Compress on a second thread. A caller inside a foreign process blocks all signals first: the thread inherits it.
+    /// Compress on a second thread. A caller inside a foreign process blocks all signals first: the
+    /// thread inherits it.
     pub threaded: bool,
     /// The recording is still being written: its end is not the end of the program.
     pub live: bool,
     /// In front of the line, in the trace too: why this part of a run was written.
     pub because: Option<&'a str>,
-    /// In the names of the files: when what they hold began, ns since 1970; `None`: when the recording did.
+    /// In the names of the files: when what they hold began, ns since 1970; `None`: when the
+    /// recording did.
     pub named_by: Option<u64>,
     /// Told from time to time.
     pub progress: Option<Progress<'a>>,
@@ -76,7 +83,8 @@ pub struct ReportOptions<'a> {
     pub keep: Keep,
     /// How a directory is locked meanwhile.
     pub lock: Lock,
-    /// Who names the callers of CUDA: [`symbols::name`], or in the command what finds their lines as well.
+    /// Who names the callers of CUDA: [`symbols::name`], or in the command what finds their lines
+    /// as well.
     pub names: fn(&mut Run, Option<Instant>),
     /// Told once everything is loaded: the source is not read again, its memory can be given back.
     pub loaded: Option<&'a dyn Fn()>,
@@ -130,14 +138,16 @@ pub struct Report {
     pub summary_text: String,
     /// The verdict is INCONCLUSIVE.
     pub inconclusive: bool,
-    /// The deadline came before this stage was done (`trace`, `summary`): the caller names the `recover` command.
+    /// The deadline came before this stage was done (`trace`, `summary`): the caller names the
+    /// `recover` command.
     pub late: Option<&'static str>,
     /// Older events that were not looked at, for want of memory or time; the recording has them.
     pub left_out: u64,
-    /// Files that could not be written, in which folder, and why; one sentence each, without a full stop.
+    /// Files that could not be written, in which folder, and why; one sentence each, without a full
+    /// stop.
     pub problems: Vec<String>,
-    /// `gapprobe run` waits for this process, takes the recording up where this is not whole, and removes it then: no line may send
-    /// anybody there.
+    /// `gapprobe run` waits for this process, takes the recording up where this is not whole, and
+    /// removes it then: no line may send anybody there.
     pub taken_up: bool,
 }
 
@@ -151,7 +161,8 @@ impl Report {
             && self.not_in_the_trace() == 0
     }
 
-    /// Nothing is missing but older events in the trace, which was kept small: another trace would be no better.
+    /// Nothing is missing but older events in the trace, which was kept small: another trace would
+    /// be no better.
     pub fn is_cut_to_size(&self) -> bool {
         let whole = Report { written: None, ..self.clone() };
         self.not_in_the_trace() > 0 && whole.is_complete()
@@ -205,11 +216,12 @@ impl std::fmt::Display for ReportError {
 impl std::error::Error for ReportError {}
 
 /// Loads, analyses, writes trace and summary. Their names are
-/// `gapprobe-<host>-<pid>-<YYYYmmdd-HHMMSS>-<4 random>.json.gz` and `.summary.json`, the time being the start of the
-/// recording (or [`ReportOptions::named_by`]) in UTC. No existing file is touched.
+/// `gapprobe-<host>-<pid>-<YYYYmmdd-HHMMSS>-<4 random>.json.gz` and `.summary.json`, the time being
+/// the start of the recording (or [`ReportOptions::named_by`]) in UTC. No existing file is touched.
 ///
 /// # Errors
-/// Where not even the line can be given. Files that could not be written are in [`Report::problems`].
+/// Where not even the line can be given. Files that could not be written are in
+/// [`Report::problems`].
 pub fn report<S: Source + ?Sized>(source: &S, options: &ReportOptions<'_>) -> Result<Report, ReportError> {
     tell(options, "load", 0, 1);
     let mut run = load(source, options)?;
@@ -344,13 +356,15 @@ fn shown(directory: &Path) -> PathBuf {
     std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned())
 }
 
-/// This process ends now, whatever is still being written: no file is finished any more. From any thread; waits at most 20 ms for one that is
-/// in the file system, and asks none itself. Returns whether half files are left: [`remove_unfinished`].
+/// This process ends now, whatever is still being written: no file is finished any more. From any
+/// thread; waits at most 20 ms for one that is in the file system, and asks none itself. Returns
+/// whether half files are left: [`remove_unfinished`].
 pub fn give_up() -> bool {
     fresh::give_up()
 }
 
-/// Removes what was unfinished at [`give_up`]; takes as long as their file system takes to answer. `false` where another thread has come first.
+/// Removes what was unfinished at [`give_up`]; takes as long as their file system takes to answer.
+/// `false` where another thread has come first.
 pub fn remove_unfinished() -> bool {
     fresh::remove_unfinished()
 }

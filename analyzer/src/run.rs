@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The facts of one recording, compact, sorted and joined; no opinions.
 //!
-//! Here: [`Run`], and how it was observed. `device.rs`: what the devices did. `host.rs`: what threads and child processes did. `load.rs` fills it.
-//! Not here: steps, gaps, buckets (`analysis.rs` and below). Runs on the program's
-//! exit thread or in `gapprobe`; nothing here trusts a byte of the recording, nothing panics.
-//! Memory: 40 bytes a GPU op or API call, 32 a range or mark.
+//! Here: [`Run`], and how it was observed. `device.rs`: what the devices did. `host.rs`: what
+//! threads and child processes did. `load.rs` fills it. Not here: steps, gaps, buckets
+//! (`analysis.rs` and below). Runs on the program's exit thread or in `gapprobe`; nothing here
+//! trusts a byte of the recording, nothing panics. Memory: 40 bytes a GPU op or API call, 32 a
+//! range or mark.
 
 mod device;
 mod host;
@@ -26,7 +27,8 @@ pub type LoadError = OpenError;
 /// "No such thing" in the 32-bit references of [`Op::call`] and the slices of `analysis.rs`.
 pub const NONE: u32 = u32::MAX;
 
-/// A launch call may begin this much after its op by the two clocks' disagreement and still be joined, ns.
+/// A launch call may begin this much after its op by the two clocks' disagreement and still be
+/// joined, ns.
 pub const CLOCK_SLACK_NS: u64 = 1_000_000;
 
 /// Events past this time (73 years after boot) are damage: below it, no sum of times can overflow.
@@ -143,7 +145,8 @@ impl Recorder {
     }
 }
 
-/// Operations of another tool's trace without a launching call that can be theirs (`formats/uncalled.rs`).
+/// Operations of another tool's trace without a launching call that can be theirs
+/// (`formats/uncalled.rs`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Uncalled {
     /// Calls that are missing; one may have launched a graph of many operations.
@@ -152,7 +155,8 @@ pub struct Uncalled {
     pub ops: u64,
     /// Of them, copies.
     pub copies: u64,
-    /// Operations whose call is there, and begins later than they do by more than [`CLOCK_SLACK_NS`].
+    /// Operations whose call is there, and begins later than they do by more than
+    /// [`CLOCK_SLACK_NS`].
     pub early: u64,
     /// Operations of which the trace does not tell which call launched them: their id is 0, or that
     /// of other kernels, too. No loss: the calls may be there.
@@ -190,13 +194,15 @@ pub struct Run {
     pub readings: Vec<Reading>,
     /// Ops whose launching call is not in the recording.
     pub unjoined: u64,
-    /// Of them in another tool's trace, those whose call was lost; 0 of our own recordings, which have counters.
+    /// Of them in another tool's trace, those whose call was lost; 0 of our own recordings, which
+    /// have counters.
     pub uncalled: Uncalled,
     /// Events read (all kinds).
     pub events: u64,
     /// Of them, older ones that were not kept (`load_newest`).
     pub left_out: u64,
-    /// A window cut out of a process that goes on (`gapprobe capture`): the counters of its header are of another time.
+    /// A window cut out of a process that goes on (`gapprobe capture`): the counters of its header
+    /// are of another time.
     pub cut_out: bool,
     /// Operations that a foreign trace holds more than once; one of each is kept.
     pub duplicates: u64,
@@ -206,11 +212,13 @@ pub struct Run {
     pub foreign: bool,
     /// The trace was taken with host operators on (torch.profiler), which slows the host.
     pub slowed_host: bool,
-    /// Another tool's trace in which so many processes launch under the same ids (ranks merged into one file); else 0.
+    /// Another tool's trace in which so many processes launch under the same ids (ranks merged into
+    /// one file); else 0.
     pub merged: u32,
     /// What its recorder says is missing, without saying how much of it; "": nothing.
     pub missing: String,
-    /// Begin of the last `ProfilerStep` as torch.profiler shows it on the GPU, too (`tables/hta.rs`).
+    /// Begin of the last `ProfilerStep` as torch.profiler shows it on the GPU, too
+    /// (`tables/hta.rs`).
     pub last_gpu_step: Option<u64>,
     /// Python functions of another tool's trace: ids of frames by the names of ranges.
     pub functions: HashMap<u32, u32>,
@@ -226,8 +234,9 @@ impl Run {
         Some((thread, call))
     }
 
-    /// The end of the last GPU operation, where operations were recorded and all of them lie behind what a flush that ended says is
-    /// whole: they are true, but how many are missing between them nobody knows.
+    /// The end of the last GPU operation, where operations were recorded and all of them lie behind
+    /// what a flush that ended says is whole: they are true, but how many are missing between them
+    /// nobody knows.
     pub fn unproven(&self) -> Option<u64> {
         let (h, to) = (&self.header, crate::known::complete_to(&self.header));
         let failed = !h.is_unfinished() && self.flush_failed();
@@ -238,7 +247,8 @@ impl Run {
         ops().map(|o| o.end).max()
     }
 
-    /// Events that are missing because the file is damaged, at most. Of a file of another writer: places in it.
+    /// Events that are missing because the file is damaged, at most. Of a file of another writer:
+    /// places in it.
     pub(crate) fn damaged_events(&self) -> u64 {
         if self.foreign {
             self.problems.damaged()
@@ -263,7 +273,8 @@ impl Run {
         self.definitions.stack(call.site)
     }
 
-    /// The stack of Python functions that a call was made from; 0 where there is none, or it is known by its calling function alone.
+    /// The stack of Python functions that a call was made from; 0 where there is none, or it is
+    /// known by its calling function alone.
     pub(crate) fn python_stack(&self, call: &Call) -> u32 {
         let is_caller = self.site(call).next().is_some_and(|f| f.language == trace::Language::Caller);
         if is_caller {
@@ -309,8 +320,8 @@ impl Run {
         self.devices.get(device)?.streams.get(stream as usize)?.ops.get(op as usize)
     }
 
-    /// CLOCK_REALTIME, ns since 1970, of a CLOCK_MONOTONIC time: by the latest pair at or before it (the first pair
-    /// for earlier times).
+    /// CLOCK_REALTIME, ns since 1970, of a CLOCK_MONOTONIC time: by the latest pair at or before it
+    /// (the first pair for earlier times).
     pub fn realtime(&self, monotonic: u64) -> u64 {
         let at = self.clocks.partition_point(|c| c.0 <= monotonic).saturating_sub(1);
         let (m, r) = self.clocks.get(at).copied().unwrap_or((0, 0));

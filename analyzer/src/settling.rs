@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! CUPTI's clock behind another profiler: it converts the GPU's time to the host's by what it measures now and then, and begins anew where another client
-//! has registered its clock and we register ours again. Seen behind torch.profiler (H100 and H200, CUPTI 13.0, 2026-11-26, `gpu-check --only
-//! neighbours:torch_long`): in about every second case the GPU's times run away from the host's by 25 to 110 us, earlier or later, for up to 1.5 s, and are
-//! right again from one moment to the next. What lies there says nothing of launches: it is not observed.
+//! CUPTI's clock behind another profiler: it converts the GPU's time to the host's by what it
+//! measures now and then, and begins anew where another client has registered its clock and we
+//! register ours again. Seen behind torch.profiler (H100 and H200, CUPTI 13.0, 2026-11-26,
+//! `gpu-check --only neighbours:torch_long`): in about every second case the GPU's times run away
+//! from the host's by 25 to 110 us, earlier or later, for up to 1.5 s, and are right again from one
+//! moment to the next. What lies there says nothing of launches: it is not observed.
 
 use trace::event::Unobserved;
 
@@ -10,15 +12,18 @@ use crate::run::{Blind, Run, Span};
 
 /// So long at most after another profiler has given CUPTI back, ns: twice what was seen.
 const SETTLES: u64 = 3_000_000_000;
-/// What is looked at before that, ns, for how soon after its launch an operation begins where nothing is in its way.
+/// What is looked at before that, ns, for how soon after its launch an operation begins where
+/// nothing is in its way.
 const BEFORE: u64 = 1_000_000_000;
 /// Of each so many ns the operation that begins soonest after its launch.
 const SLICE: u64 = 50_000_000;
-/// Usually 4 to 6 us where a host is the limit; where the soonest takes longer than this, ns, something always is in the way and nothing can be told.
+/// Usually 4 to 6 us where a host is the limit; where the soonest takes longer than this, ns,
+/// something always is in the way and nothing can be told.
 const SOON: i64 = 20_000;
 /// So much later than usual is the clock's, ns; much later than that is a queue before it.
 const LATER: (i64, i64) = (10_000, 100_000);
-/// Usual is what so many tenths of the slices are at most: where fewer have an operation that nothing is in the way of, nothing can be told.
+/// Usual is what so many tenths of the slices are at most: where fewer have an operation that
+/// nothing is in the way of, nothing can be told.
 const USUAL: usize = 9;
 
 /// Fewer slices than these tell nothing: of what is usual, of a clock that runs away.
@@ -51,7 +56,8 @@ pub(crate) fn mark(run: &mut Run) {
     run.blind.sort_by_key(|b| b.span);
 }
 
-/// Begins of the slices of a span in which operations begin, and how soon the soonest of each does after its launch began, ns.
+/// Begins of the slices of a span in which operations begin, and how soon the soonest of each does
+/// after its launch began, ns.
 fn soonest(run: &Run, span: Span) -> Vec<(u64, i64)> {
     let mut slices = vec![None::<i64>; span.ns().min(SETTLES).div_ceil(SLICE) as usize];
     for stream in run.devices.iter().flat_map(|d| &d.streams) {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The summary: everything the line says and the figures behind it, as one JSON object for programs.
+//! The summary: everything the line says and the figures behind it, as one JSON object for
+//! programs.
 //!
-//! Keys are part of the interface: they are added, not renamed. Times are ns, shares 0 to 1, unknown is `null`.
+//! Keys are part of the interface: they are added, not renamed. Times are ns, shares 0 to 1,
+//! unknown is `null`.
 
 use serde_json::{json, Map, Value};
 use trace::header::sources;
@@ -290,7 +292,8 @@ fn coverage(run: &Run, analysis: &Analysis) -> Value {
     })
 }
 
-/// What is known of the time between windows, for the whole run; `null` without windows. `unit`: see [`crate::analysis::Coverage::clock_unit`].
+/// What is known of the time between windows, for the whole run; `null` without windows. `unit`:
+/// see [`crate::analysis::Coverage::clock_unit`].
 fn between_windows(h: &Header, unit: f64) -> Value {
     let steps = (h.total(Total::StepsBetween) as f64 * unit).round() as u64;
     let sync_ns = h.total(Total::SyncBetweenNs);

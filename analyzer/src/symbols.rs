@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Names for machine code that called CUDA: from module and offset, as recorded, to the function, and in the command to file and line
-//! where the module has debug information. Read off the module's file, and only where it is the one that was loaded: the
-//! same build id; where it has none, not changed since the recording began.
+//! Names for machine code that called CUDA: from module and offset, as recorded, to the function,
+//! and in the command to file and line where the module has debug information. Read off the
+//! module's file, and only where it is the one that was loaded: the same build id; where it has
+//! none, not changed since the recording began.
 //!
-//! The function is the symbol whose bytes the call lies in; a symbol that merely comes before it is none. What has no
-//! symbol stays module and offset.
+//! The function is the symbol whose bytes the call lies in; a symbol that merely comes before it is
+//! none. What has no symbol stays module and offset.
 
 mod elf;
 
@@ -34,8 +35,8 @@ pub struct Symbol {
     pub begins: u64,
 }
 
-/// The file that was loaded, if this is it. `build_id` in hex, empty where it has none; then the file is not newer than
-/// `loaded_at` (ns since 1970).
+/// The file that was loaded, if this is it. `build_id` in hex, empty where it has none; then the
+/// file is not newer than `loaded_at` (ns since 1970).
 fn same_file(path: &Path, build_id: &str, loaded_at: u64) -> Option<Elf> {
     // not a pipe, which would wait for a writer
     let about = std::fs::metadata(path).ok().filter(|m| m.is_file() && m.len() <= LARGEST)?;
@@ -53,7 +54,8 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// The functions at these addresses of a module's file; see [`self`]. One pass over its symbols, within `limit`.
+/// The functions at these addresses of a module's file; see [`self`]. One pass over its symbols,
+/// within `limit`.
 pub fn of_file(
     path: &Path,
     build_id: &str,
@@ -67,8 +69,8 @@ pub fn of_file(
     }
 }
 
-/// The functions around an address of a module's file, within `limit`; `None` where there was no time. Of a file that is not
-/// the one that was loaded, or has more symbols than that: none.
+/// The functions around an address of a module's file, within `limit`; `None` where there was no
+/// time. Of a file that is not the one that was loaded, or has more symbols than that: none.
 pub fn nearby(path: &Path, build_id: &str, address: u64, limit: Limit) -> Option<Nearby> {
     match same_file(path, build_id, u64::MAX) {
         Some(mut elf) => elf.nearby(address, limit),
@@ -89,8 +91,8 @@ pub fn name(run: &mut Run, until: Option<Instant>) {
     name_callers(&mut run.definitions, run.header.start_realtime, limit, none);
 }
 
-/// Names the callers of a run by file and line where their modules have debug information, else by their symbols. Not in a
-/// traced process: it takes memory and time.
+/// Names the callers of a run by file and line where their modules have debug information, else by
+/// their symbols. Not in a traced process: it takes memory and time.
 #[cfg(feature = "readers")]
 pub fn name_with_lines(run: &mut Run, until: Option<Instant>) {
     let limit = Limit { until, ..Limit::NONE };
@@ -178,7 +180,8 @@ mod lines {
 
     use super::Line;
 
-    /// By debug information. A file comes from a foreign program: a fault in the parser must not cost the report.
+    /// By debug information. A file comes from a foreign program: a fault in the parser must not
+    /// cost the report.
     pub(super) fn of_file(path: &Path, build_id: &str, started: u64, calls: &[u64]) -> Vec<Option<Line>> {
         let none = || vec![None; calls.len()];
         if super::same_file(path, build_id, started).is_none() {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a device did when: compute | copy only | collective only | gap, by union of intervals.
 //!
-//! Here: classes of ops, the sweep over all streams of a device, observed time. Not here: why a gap is a gap
-//! (`gaps/`).
+//! Here: classes of ops, the sweep over all streams of a device, observed time. Not here: why a gap
+//! is a gap (`gaps/`).
 
 use trace::Kind;
 
@@ -21,8 +21,8 @@ pub struct Placed<'a> {
     pub index: u32,
 }
 
-/// All ops of a device by start, over its streams. Streams beyond 65,535 are left out (counted nowhere: a recording
-/// of ours cannot hold that many tracks).
+/// All ops of a device by start, over its streams. Streams beyond 65,535 are left out (counted
+/// nowhere: a recording of ours cannot hold that many tracks).
 pub fn ops(device: &Device) -> impl Iterator<Item = Placed<'_>> {
     let lists: Vec<&[Op]> =
         device.streams.iter().take(usize::from(u16::MAX)).map(|s| s.ops.as_slice()).collect();
@@ -108,7 +108,8 @@ fn take<'a>(
     *reach = (*reach).max(placed.op.end);
 }
 
-/// Tells what fills the time from `at` to `to`; returns where the device falls idle before `to` (or `to`).
+/// Tells what fills the time from `at` to `to`; returns where the device falls idle before `to` (or
+/// `to`).
 fn tell<'a>(ends: &[u64; 3], mut at: u64, to: u64, visitor: &mut impl Visitor<'a>) -> u64 {
     for (bucket, end) in [Bucket::Compute, Bucket::Copy, Bucket::Comm].into_iter().zip(ends) {
         let until = (*end).min(to);

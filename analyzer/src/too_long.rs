@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Launching calls that cannot have taken as long as they say: a bit of a recording that is another one than was written changes no checksum, for events
-//! have none. A call that its own thread made many others in has a wrong end; it is cut, and counted as damage.
+//! Launching calls that cannot have taken as long as they say: a bit of a recording that is another
+//! one than was written changes no checksum, for events have none. A call that its own thread made
+//! many others in has a wrong end; it is cut, and counted as damage.
 
 use crate::run::{Run, Thread};
 
-/// A launch makes fewer calls within itself: the driver's below the runtime's, those of a module that is loaded with its first kernel.
+/// A launch makes fewer calls within itself: the driver's below the runtime's, those of a module
+/// that is loaded with its first kernel.
 const MOST_WITHIN: usize = 256;
 
 /// Cuts them. O(n) in calls.

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Launches whose kernels are not in another tool's trace: its recorder lost them, and no counter says so. What looks like
-//! them and is no loss:
+//! Launches whose kernels are not in another tool's trace: its recorder lost them, and no counter
+//! says so. What looks like them and is no loss:
 //!
-//! - at the begin and the end of a trace: the GPU was not recorded yet, or the kernel had still to run. So only what stands
-//!   between launches of the same thread that have theirs, and not behind the last one on any stream that it uses (streams
-//!   are queues);
-//! - launches into a capture, which put a node into a graph: a stretch of them ends with the calls that end the capture;
-//! - the launch of the driver that one of the runtime makes, or the other way round: one kernel, two calls;
+//! - at the begin and the end of a trace: the GPU was not recorded yet, or the kernel had still to
+//!   run. So only what stands between launches of the same thread that have theirs, and not behind
+//!   the last one on any stream that it uses (streams are queues);
+//! - launches into a capture, which put a node into a graph: a stretch of them ends with the calls
+//!   that end the capture;
+//! - the launch of the driver that one of the runtime makes, or the other way round: one kernel,
+//!   two calls;
 //! - launches that failed, or whose kernels have another id (`formats/uncalled.rs`).
 //!
-//! A trace without any kernel has no such thread. There the copies and memsets tell from when to when the GPU was recorded.
+//! A trace without any kernel has no such thread. There the copies and memsets tell from when to
+//! when the GPU was recorded.
 //!
-//! Six traces of other people and of ours, 30 thousand launches: none is left. Recordings of gapprobe have counters.
+//! Six traces of other people and of ours, 30 thousand launches: none is left. Recordings of
+//! gapprobe have counters.
 
 use std::collections::HashMap;
 
@@ -20,8 +24,8 @@ use trace::Kind;
 
 use crate::run::{Call, Run};
 
-/// A stream with a smaller share of a thread's kernels than one in so many says nothing of how far the GPU had come: a
-/// program may use it once, and never again.
+/// A stream with a smaller share of a thread's kernels than one in so many says nothing of how far
+/// the GPU had come: a program may use it once, and never again.
 const USED: u64 = 20;
 
 /// How many there are in the run.
@@ -69,8 +73,8 @@ fn is_launch(c: &Call) -> bool {
     c.class == Some(Class::Launch) && c.result == 0
 }
 
-/// By flat number: whether the call has an operation. By thread: up to when, on all streams that it uses, its launches must
-/// have been answered.
+/// By flat number: whether the call has an operation. By thread: up to when, on all streams that it
+/// uses, its launches must have been answered.
 fn answers(run: &Run, kernels: bool) -> (Vec<bool>, HashMap<usize, u64>) {
     let mut answered = vec![false; run.threads.iter().map(|t| t.calls.len()).sum()];
     let mut frontier: HashMap<usize, u64> = HashMap::new();
@@ -104,9 +108,9 @@ fn answers(run: &Run, kernels: bool) -> (Vec<bool>, HashMap<usize, u64>) {
     (answered, frontier)
 }
 
-/// Copies that were called for while kernels ran, where the trace has none at all (somebody took them out to make the file
-/// smaller): what waited for them would look like the host's time. Fewer than a few may be of no bytes, or between buffers of
-/// the host.
+/// Copies that were called for while kernels ran, where the trace has none at all (somebody took
+/// them out to make the file smaller): what waited for them would look like the host's time. Fewer
+/// than a few may be of no bytes, or between buffers of the host.
 #[cfg(feature = "readers")]
 pub(crate) fn all_copies(run: &Run) -> Option<u64> {
     const A_FEW: u64 = 3;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One file a verb, and what verbs share: exit codes, talk, the folder of recordings, programs and processes.
+//! One file a verb, and what verbs share: exit codes, talk, the folder of recordings, programs and
+//! processes.
 
 pub(crate) mod analyze;
 pub(crate) mod capture;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Names that others chose (kernels, ranges, hosts, files), safe to show to people. A name may hold terminal escapes, line
-//! breaks, characters that turn the text around or cannot be seen. Everything that prints for people asks here; what
-//! programs read keeps the bytes.
+//! Names that others chose (kernels, ranges, hosts, files), safe to show to people. A name may hold
+//! terminal escapes, line breaks, characters that turn the text around or cannot be seen.
+//! Everything that prints for people asks here; what programs read keeps the bytes.
 //!
-//! Escapes are Rust's: `\n`, `\r`, `\t`, else `\u{1b}`. A backslash stays one: C++ names and paths are to be read.
+//! Escapes are Rust's: `\n`, `\r`, `\t`, else `\u{1b}`. A backslash stays one: C++ names and paths
+//! are to be read.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -39,8 +40,8 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// JSON text that is as safe: hidden characters become `\u009b`, which any reader takes for the character itself. Line
-/// feeds are the layout's: inside of strings JSON has none.
+/// JSON text that is as safe: hidden characters become `\u009b`, which any reader takes for the
+/// character itself. Line feeds are the layout's: inside of strings JSON has none.
 pub fn visible_json(text: &str) -> Cow<'_, str> {
     let hidden = |c: char| c != '\n' && is_hidden(c);
     if !text.contains(hidden) {
@@ -59,8 +60,8 @@ pub fn visible_json(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// `text` as one word of a shell command to copy: quoted where a shell would take it apart or obey it, what cannot be
-/// seen as bash's `$'\x1b'` (zsh, ksh and POSIX 2024 have it too).
+/// `text` as one word of a shell command to copy: quoted where a shell would take it apart or obey
+/// it, what cannot be seen as bash's `$'\x1b'` (zsh, ksh and POSIX 2024 have it too).
 pub fn word(text: &str) -> Cow<'_, str> {
     let plain = |c: char| (c.is_alphanumeric() || "/._-+:@%,=".contains(c)) && !is_hidden(c);
     if text.chars().all(plain) && !text.is_empty() {
@@ -108,7 +109,8 @@ pub fn words(command: &str) -> Vec<&str> {
     words
 }
 
-/// The way to a terminal for text that is for programs (csv, stacks): line by line, each made visible. Ends of lines stay.
+/// The way to a terminal for text that is for programs (csv, stacks): line by line, each made
+/// visible. Ends of lines stay.
 #[derive(Debug)]
 pub struct Terminal<W> {
     out: W,

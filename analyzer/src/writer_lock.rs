@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A lock on a recording, or a trace that is being written, that its writer holds as long as it lives: whoever can open the file can tell whether the process is there, whatever
-//! namespaces of pids or of time it is in, and whether it has become another program (`exec`). The kernel lets go of it.
+//! A lock on a recording, or a trace that is being written, that its writer holds as long as it
+//! lives: whoever can open the file can tell whether the process is there, whatever namespaces of
+//! pids or of time it is in, and whether it has become another program (`exec`). The kernel lets go
+//! of it.
 //!
-//! An open file description's own lock (`fcntl(2)`, Linux 3.15), on a byte that no recording has; `flock`, by which those who report a recording keep out
-//! of each other's way, is another.
+//! An open file description's own lock (`fcntl(2)`, Linux 3.15), on a byte that no recording has;
+//! `flock`, by which those who report a recording keep out of each other's way, is another.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -26,7 +28,8 @@ fn lock() -> libc::flock {
     lock
 }
 
-/// Holds it, as long as `file` is open somewhere. `false`: the file system has no such locks, or another one holds it.
+/// Holds it, as long as `file` is open somewhere. `false`: the file system has no such locks, or
+/// another one holds it.
 pub fn take(file: &impl AsRawFd) -> bool {
     // SAFETY: an open descriptor, and a description of the lock.
     unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &lock()) == 0 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! No false accusation: random small programs on a little machine of their own (a host that thinks, launches and waits; one
-//! stream that is a queue), played twice where a fix is at stake.
+//! No false accusation: random small programs on a little machine of their own (a host that thinks,
+//! launches and waits; one stream that is a queue), played twice where a fix is at stake.
 //!
-//! - Where the queue never runs dry, nothing the host does costs anything: no verdict may name it, whatever waits, stalls
-//!   and allocations there are, and however long the device idles for reasons of its own.
-//! - In any program: what is named must be worth about what is promised when it is really taken out.
-//! - And the other way: where one of waits, host work, allocations and copies is worth a quarter of the step, the verdict
-//!   does not say that nothing is, or that it takes several fixes.
+//! - Where the queue never runs dry, nothing the host does costs anything: no verdict may name it,
+//!   whatever waits, stalls and allocations there are, and however long the device idles for
+//!   reasons of its own.
+//! - In any program: what is named must be worth about what is promised when it is really taken
+//!   out.
+//! - And the other way: where one of waits, host work, allocations and copies is worth a quarter of
+//!   the step, the verdict does not say that nothing is, or that it takes several fixes.
 
 use analyzer::replay::CAPTURABLE_NS;
 use analyzer::Analysis;
@@ -18,8 +20,8 @@ use trace::event::Copy;
 use trace::{Event, Kind};
 
 const US: u64 = 1_000;
-/// Framework time before a launch, the call itself, call to start on an empty stream, between queued kernels, and the
-/// end of what is waited for to the return of the wait, ns (H200.md).
+/// Framework time before a launch, the call itself, call to start on an empty stream, between
+/// queued kernels, and the end of what is waited for to the return of the wait, ns (H200).
 const DISPATCH: u64 = 5 * US;
 const CALL: u64 = 4 * US;
 const LATENCY: u64 = 8 * US;
@@ -51,7 +53,8 @@ enum Act {
     Free(u64),
     /// `x.to(device)` from pageable memory, bytes: the call stands until it is done.
     Pageable(u64),
-    /// The stream waits for an event of another one, which comes this long after the queue's end, ns.
+    /// The stream waits for an event of another one, which comes this long after the queue's end,
+    /// ns.
     Event(u64),
 }
 
@@ -322,8 +325,8 @@ const HOST_SIDE: [&str; 6] = ["SYNC", "LAUNCH", "HOST", "INPUT", "ALLOC", "COPY"
 /// Wins below this are nobody's accusation (`causes::MINOR_WIN`).
 const NOTHING: f64 = analyzer::causes::MINOR_WIN;
 
-/// The same programs in every run: a promise has a ±, and one program in some ten thousand lies outside of it. To look
-/// for those: more cases, another seed.
+/// The same programs in every run: a promise has a ±, and one program in some ten thousand lies
+/// outside of it. To look for those: more cases, another seed.
 fn programs() -> ProptestConfig {
     let rng_seed = RngSeed::Fixed(20_261_121);
     ProptestConfig { cases: 300, rng_seed, failure_persistence: None, ..ProptestConfig::default() }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Buckets sum to the wall time exactly, and what is busy equals brute force, on random overlapping streams.
+//! Buckets sum to the wall time exactly, and what is busy equals brute force, on random overlapping
+//! streams.
 
 use analyzer::analysis::{Analysis, Bucket, Buckets};
 use proptest::prelude::*;
@@ -81,7 +82,8 @@ fn build(ops: &[RandomOp], calls: &[(u8, u64, u64)], blind: &[(u64, u64)]) -> Ve
     b.finish()
 }
 
-/// Nanosecond by nanosecond would take long: by every interval between two times at which anything changes.
+/// Nanosecond by nanosecond would take long: by every interval between two times at which anything
+/// changes.
 fn brute_force(ops: &[RandomOp], blind: &[(u64, u64)], from: u64, to: u64) -> (Buckets, u64) {
     let mut cuts: Vec<u64> = ops.iter().flat_map(|o| [o.start, o.start + o.length]).collect();
     cuts.extend(blind.iter().flat_map(|b| [b.0, b.1]));
@@ -123,7 +125,8 @@ proptest! {
         let blind: Vec<(u64, u64)> = blind.iter().map(|b| (1_000_000 + b.0 * 500, 1_000_000 + (b.0 + b.1) * 500)).collect();
         let a = analyze(&build(&ops, &calls, &blind));
         let d = &a.devices[0];
-        // what counts: the steps, and what lies between two of them (beside an unobserved span) is none
+        // what counts: the steps, and what lies between two of them (beside an unobserved span) is
+        // none
         let mut not: Vec<(u64, u64)> = blind.clone();
         not.extend(a.steps.steady().windows(2).map(|w| (w[0].span.end, w[1].span.start)).filter(|h| h.0 < h.1));
         let (truth, idle) = brute_force(&ops, &not, a.steady.start, a.steady.end);
@@ -145,7 +148,8 @@ proptest! {
 
 #[test]
 fn a_lapped_stream_makes_no_idle_time_before_the_valid_span() {
-    // stream 1 is busy all the time, of which only the last tenth is left; stream 2 is sparse and whole
+    // stream 1 is busy all the time, of which only the last tenth is left; stream 2 is sparse and
+    // whole
     let op =
         |stream, start, length| RandomOp { stream, start, length, kind: 0, lead: 0, call: 0, graph: false };
     let mut ops: Vec<RandomOp> = (900..1000).map(|i| op(1, 1_000_000 + i * 10_000, 9_000)).collect();

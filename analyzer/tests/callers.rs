@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Machine code that called CUDA: its module and offset, as recorded, get the name of the function from the module's file, if it is
-//! the file that was loaded; the verdict names it, and the trace that is written carries it.
+//! Machine code that called CUDA: its module and offset, as recorded, get the name of the function
+//! from the module's file, if it is the file that was loaded; the verdict names it, and the trace
+//! that is written carries it.
 
 mod program;
 

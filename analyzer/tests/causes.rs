@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Each cause: a program that has it, and one close by that does not. Where there is a fix, the fixed program is
-//! simulated too, and the promised step time is held against its true one. Here: what the tests of all causes use.
+//! Each cause: a program that has it, and one close by that does not. Where there is a fix, the
+//! fixed program is simulated too, and the promised step time is held against its true one. Here:
+//! what the tests of all causes use.
 
 mod kept;
 mod program;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The trace file of a small recording, byte for byte: tests/chrome/small.json. `GAPPROBE_BLESS=1 cargo test` writes it.
+//! The trace file of a small recording, byte for byte: tests/chrome/small.json. `GAPPROBE_BLESS=1
+//! cargo test` writes it.
 
 use std::io::Read;
 use std::path::Path;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Recordings with wrong bytes in them: the trace is still JSON, and no two slices of a track cross.
+//! Recordings with wrong bytes in them: the trace is still JSON, and no two slices of a track
+//! cross.
 
 use std::collections::BTreeMap;
 use std::io::Read;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A million kernels and a million launch calls in one trace: all there for Perfetto, to the nanosecond, within the
-//! heap bound; the time is printed (the bench `chrome` measures it). Alone in its file: the heap is the process's.
-//! Needs node and `scripts/perfetto install`.
+//! A million kernels and a million launch calls in one trace: all there for Perfetto, to the
+//! nanosecond, within the heap bound; the time is printed (the bench `chrome` measures it). Alone
+//! in its file: the heap is the process's. Needs node and `scripts/perfetto install`.
 
 use std::time::Instant;
 

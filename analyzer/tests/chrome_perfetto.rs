@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The trace file as Perfetto's own trace processor sees it: loads without an error, loses no slice, and its SQL gives
-//! the same busy and idle time as the analysis, to the nanosecond. Needs node and `scripts/perfetto install`.
+//! The trace file as Perfetto's own trace processor sees it: loads without an error, loses no
+//! slice, and its SQL gives the same busy and idle time as the analysis, to the nanosecond. Needs
+//! node and `scripts/perfetto install`.
 
 use std::collections::HashSet;
 
@@ -18,8 +19,9 @@ mod perfetto;
 
 use perfetto::{ask, assert_same_times, count, is_here, make, number, scratch, ARROWS, COUNTS, UNION, WRONG};
 
-/// Two streams and a collective stream, overlapping kernels, a graph, copies, memsets, blocking calls, nested and
-/// crossing ranges, an unobserved span, names with everything JSON forbids, ops of no length.
+/// Two streams and a collective stream, overlapping kernels, a graph, copies, memsets, blocking
+/// calls, nested and crossing ranges, an unobserved span, names with everything JSON forbids, ops
+/// of no length.
 fn everything() -> Vec<u8> {
     let mut b = Builder::new();
     b.header.pid = 7; // as in a container: track numbers pass it
@@ -145,7 +147,8 @@ fn a_trace_of_everything_loads_without_a_lost_slice() {
     assert_eq!(count(c, "idle"), analysis.devices[0].slices.len() as u64);
     assert_eq!(count(c, "unobserved"), analysis.blind.len() as u64);
     assert_eq!(count(c, "step"), analysis.steps.steps.len() as u64);
-    // one arrow an op that has a call (of a graph's nodes the first), one an idle slice with a blocking call
+    // one arrow an op that has a call (of a graph's nodes the first), one an idle slice with a
+    // blocking call
     let joined = 400 * 2 + 134 + 40;
     assert!(number(&rows[4][0], "n") >= joined, "{} arrows", rows[4]);
     let tracks: Vec<&str> =
@@ -192,7 +195,8 @@ fn at_the_size_limit_gaps_and_their_neighbours_stay_and_the_rest_is_counted() {
         ask(&file, &[WRONG, COUNTS, "select ts, dur from slice where category = 'kernel' order by ts"]);
     assert_eq!(rows[0], Value::from(Vec::<Value>::new()), "errors");
     assert_eq!(count(&rows[1], "idle"), analysis.devices[0].slices.len() as u64 - written.gaps_left_out);
-    // the longest gaps have the kernels beside them (a slice may be one of several parts of its gap)
+    // the longest gaps have the kernels beside them (a slice may be one of several parts of its
+    // gap)
     let kernels: HashSet<(u64, u64)> =
         rows[2].as_array().expect("rows").iter().map(|r| (number(r, "ts"), number(r, "dur"))).collect();
     let base = run.threads[0].calls[0].start;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What holds for every recording and trace that the repository keeps: the buckets of each GPU are all of the time that counts, to the
-//! nanosecond, and the shares that people read are 100 %.
+//! What holds for every recording and trace that the repository keeps: the buckets of each GPU are
+//! all of the time that counts, to the nanosecond, and the shares that people read are 100 %.
 
 mod kept;
 
@@ -49,7 +49,8 @@ fn length(spans: &Spans) -> u64 {
     spans.iter().map(|s| s.1 - s.0).sum()
 }
 
-/// What counts, from the facts: the steady steps, else all between the first operation and the last, less what was not observed.
+/// What counts, from the facts: the steady steps, else all between the first operation and the
+/// last, less what was not observed.
 fn counts(run: &Run, a: &Analysis) -> Spans {
     let steps: Spans = a.steps.steady().iter().map(|s| (s.span.start, s.span.end)).collect();
     let ops = || run.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops);
@@ -65,7 +66,8 @@ fn counts(run: &Run, a: &Analysis) -> Spans {
     both(&all, &union(seen))
 }
 
-/// Per cent in front of the last ` %` of each line of the bars (of "less than 0.5 %    0.1 %" the latter).
+/// Per cent in front of the last ` %` of each line of the bars (of "less than 0.5 %    0.1 %" the
+/// latter).
 fn bars(section: &str) -> Vec<f64> {
     let begin = section.lines().skip_while(|l| !l.starts_with("Where the time of ")).skip(1);
     let bars = begin.take_while(|l| l.starts_with("  ") && l.contains(" %"));
@@ -94,7 +96,8 @@ fn printed_shares_are_100_per_cent(name: &str, input: &Input, a: &Analysis) {
     let Some(worst) = a.worst.and_then(|w| a.devices.get(w)) else { return };
     let section = overview::buckets(a, Some(100));
     let bars = bars(&section);
-    // each is rounded to a tenth; what is too short for a bar of its own stands together, less what rounds to nothing
+    // each is rounded to a tenth; what is too short for a bar of its own stands together, less what
+    // rounds to nothing
     let off = 0.05 * (bars.len() + 1) as f64;
     assert!((bars.iter().sum::<f64>() - 100.0).abs() <= off, "{name}: {bars:?}\n{section}");
 
@@ -145,7 +148,8 @@ fn buckets_sum_to_all_of_the_time_in_every_recording() {
         }
     });
     let (devices, unexplained) = (devices.into_inner(), unexplained.into_inner());
-    // all of them were looked at: the labelled ones that the list beside them names, and some of each other kind
+    // all of them were looked at: the labelled ones that the list beside them names, and some of
+    // each other kind
     let of = |folder: &str| files.iter().filter(|f| f.starts_with(repository.join(folder))).count();
     let list = std::fs::read(repository.join("tests/gpu/recordings/causes.json")).expect("the list");
     let list: serde_json::Value = serde_json::from_slice(&list).expect("JSON");

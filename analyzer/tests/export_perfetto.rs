@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `gapprobe export` against `gapprobe analyze`: Perfetto's own SQL over the trace that the one writes gives the busy and
-//! idle time that the other says, for each device, to the nanosecond. Needs node and `scripts/perfetto install`.
+//! `gapprobe export` against `gapprobe analyze`: Perfetto's own SQL over the trace that the one
+//! writes gives the busy and idle time that the other says, for each device, to the nanosecond.
+//! Needs node and `scripts/perfetto install`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,7 +17,8 @@ mod fixture;
 
 use perfetto::{ask, is_here, number, scratch, Scratch, WRONG};
 
-/// Work of each device in islands of intervals that touch or overlap; an operation of no length is one of its own.
+/// Work of each device in islands of intervals that touch or overlap; an operation of no length is
+/// one of its own.
 const BY_DEVICE: &str = "with work as (
       select extract_arg(arg_set_id, 'args.device') device, ts, ts + dur as te from slice
       where category in ('kernel', 'gpu_memcpy', 'gpu_memset')),
@@ -39,7 +41,8 @@ fn gapprobe(folder: &Scratch, args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Holds Perfetto's figures of the exported file against those of the analysis; returns how many devices there are.
+/// Holds Perfetto's figures of the exported file against those of the analysis; returns how many
+/// devices there are.
 fn check(file: &Path) -> usize {
     let name = file.file_name().unwrap().to_str().unwrap();
     let (folder, path) = (scratch(&format!("export-{name}")), file.to_str().unwrap());
@@ -105,8 +108,9 @@ fn an_nsys_export_of_several_devices() {
     assert_eq!(check(&file.0), 3);
 }
 
-/// Operations that overlap, touch and lie inside each other on one stream and across streams, some of no length: Perfetto
-/// drops a slice that overlaps another on its track without a word but in its counters.
+/// Operations that overlap, touch and lie inside each other on one stream and across streams, some
+/// of no length: Perfetto drops a slice that overlaps another on its track without a word but in
+/// its counters.
 #[test]
 fn random_overlapping_streams() {
     if !is_here() {
@@ -147,8 +151,7 @@ fn other_peoples_traces() {
     if !is_here() {
         return;
     }
-    let folder = std::env::var_os("GAPPROBE_OTHER_TRACES")
-        .map_or_else(|| here("../../../shared/traces/others"), PathBuf::from);
+    let folder = PathBuf::from(std::env::var_os("GAPPROBE_OTHER_TRACES").unwrap_or_default());
     for (name, devices) in [
         ("kineto_resnet50_num_workers_0.json.gz", 1),
         ("kineto_resnet50_num_workers_4.json.gz", 1),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: verdicts on other tools' traces: the input pipeline, the profiler's own cost, files that are not whole.
+//! Purpose: verdicts on other tools' traces: the input pipeline, the profiler's own cost, files
+//! that are not whole.
 
 use std::fmt::Write as _;
 use std::io::Read;
@@ -21,16 +22,15 @@ fn own(name: &str) -> PathBuf {
 
 /// Traces from public repositories: never in ours; where they are absent the test says so.
 fn others(name: &str) -> Option<PathBuf> {
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/traces/others");
-    let folder = std::env::var_os("GAPPROBE_OTHER_TRACES").map_or_else(beside, PathBuf::from);
+    let folder = PathBuf::from(std::env::var_os("GAPPROBE_OTHER_TRACES").unwrap_or_default());
     let path = folder.join(name);
     if !path.exists() {
-        eprintln!("not run: {} is not here", path.display());
+        eprintln!("not run: {} is not here (GAPPROBE_OTHER_TRACES)", path.display());
     }
     path.exists().then_some(path)
 }
 
-/// What ../shared/H200.md says of them: idle ns of the device, the cause as recorded.
+/// Measured when they were recorded: idle ns of the device, the cause as recorded.
 #[test]
 fn the_h200_traces_say_what_is_known_of_them() {
     for (name, idle, cause) in [
@@ -50,7 +50,8 @@ fn the_h200_traces_say_what_is_known_of_them() {
     }
 }
 
-/// A 12-layer GPT whose step takes 22 to 26 ms without the profiler, of which kernels take 20.2 (H200.md).
+/// A 12-layer GPT whose step takes 22 to 26 ms without the profiler, of which kernels take 20.2
+/// (H200).
 #[test]
 fn without_the_profiler_the_large_gpt_is_close_to_gpu_bound() {
     let (_, a) = read(&own("h200_gpt"));
@@ -93,7 +94,8 @@ fn a_cut_file_gets_no_verdict() {
     std::fs::remove_file(path).unwrap();
 }
 
-/// A loop in microseconds: fetch under `name` on thread `fetcher`, then `kernels` launches of `gpu` us each.
+/// A loop in microseconds: fetch under `name` on thread `fetcher`, then `kernels` launches of `gpu`
+/// us each.
 fn training(name: &str, fetcher: u32, fetch: u64, kernels: u64, gpu: u64) -> Analysis {
     let mut out = String::from("[");
     let (mut t, mut free, mut n) = (1_000_000u64, 0, 0);
@@ -133,7 +135,8 @@ fn training(name: &str, fetcher: u32, fetch: u64, kernels: u64, gpu: u64) -> Ana
 
 #[test]
 fn fetching_on_the_launching_thread_is_input() {
-    // 10 ms of fetching, 20 kernels of 100 us: 2 ms of work, which fetching ahead would hide the rest behind
+    // 10 ms of fetching, 20 kernels of 100 us: 2 ms of work, which fetching ahead would hide the
+    // rest behind
     let a = training("next_batch", 1, 10_000, 20, 100);
     assert_eq!(a.verdict.cause, "INPUT", "{:?}\n{:?}", a.verdict, a.devices[0].buckets);
     // steps begin with their first kernel: 19 of the 20 fetches lie in the 20 steps
@@ -205,8 +208,9 @@ impl Hand {
     }
 }
 
-/// Workers deliver a batch every 19 ms, the GPU works 9 ms a step; with `sync`, the host waits for the GPU before it asks for
-/// the next batch. Without the wait it would ask earlier, and the batch come when it comes.
+/// Workers deliver a batch every 19 ms, the GPU works 9 ms a step; with `sync`, the host waits for
+/// the GPU before it asks for the next batch. Without the wait it would ask earlier, and the batch
+/// come when it comes.
 fn with_workers(sync: bool) -> Hand {
     let mut h = Hand::default();
     let (mut host, mut free) = (1_000_000_000u64, 0u64);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: a user of Holistic Trace Analysis finds his numbers in the table `hta`, and beside them what is true by the same
-//! rule. HTA's own figures (`hta/figures.csv`, made by `scripts/hta`) against ours, of a trace that has every fault of HTA
-//! and of real ones; the exact ones by hand and against the plain idle time of the device.
+//! Purpose: a user of Holistic Trace Analysis finds his numbers in the table `hta`, and beside them
+//! what is true by the same rule. HTA's own figures (`hta/figures.csv`, made by `scripts/hta`)
+//! against ours, of a trace that has every fault of HTA and of real ones; the exact ones by hand
+//! and against the plain idle time of the device.
 
 use std::path::{Path, PathBuf};
 
@@ -96,8 +97,9 @@ fn what_hta_prints_stands_in_the_table_to_the_last_microsecond() {
     }
 }
 
-/// `hta/faults.json`, all in µs. Three steps of torch.profiler begin at 1000.5, 2000.5, 3000.5; the trace shows the last on the
-/// GPU from 3100.25. Stream 7 of device 0, but M and N on stream 7 of device 1:
+/// `hta/faults.json`, all in µs. Three steps of torch.profiler begin at 1000.5, 2000.5, 3000.5; the
+/// trace shows the last on the GPU from 3100.25. Stream 7 of device 0, but M and N on stream 7 of
+/// device 1:
 ///
 /// | | call | runs | HTA: rounded inward | its interval |
 /// |---|---|---|---|---|
@@ -115,9 +117,10 @@ fn what_hta_prints_stands_in_the_table_to_the_last_microsecond() {
 /// | K | 3050 | 3100.25-3110.25 | 3101-3110 | 981 host: launched before 3101, so not of the last step |
 /// | L | 3105 | 3140-3150 | left out | |
 ///
-/// HTA: host 39 + 330 + 20 + 450 + 80 + 981 = 1900 of 6, kernel 2 - 5 - 80 = -83 of 3, other 40 of 1.
-/// Exactly, device 0: host H 2010 - 1180 = 830, K 3100.25 - 2120 = 980.25; kernel B 0.75, C 8.85, D 1100 - 1080.9 = 19.1 (its
-/// call, 1061.2, before C's end), J 10 (after H, its call before that), L 29.75, which is less than 30; other F 39.5. Device 1: N 20, host.
+/// HTA: host 39 + 330 + 20 + 450 + 80 + 981 = 1900 of 6, kernel 2 - 5 - 80 = -83 of 3, other 40
+/// of 1. Exactly, device 0: host H 2010 - 1180 = 830, K 3100.25 - 2120 = 980.25; kernel B 0.75,
+/// C 8.85, D 1100 - 1080.9 = 19.1 (its call, 1061.2, before C's end), J 10 (after H, its call
+/// before that), L 29.75, which is less than 30; other F 39.5. Device 1: N 20, host.
 #[test]
 fn the_faults_of_hta_are_in_its_columns_only() {
     let input = input(&folder().join("hta/faults.json"));
@@ -144,8 +147,9 @@ fn the_faults_of_hta_are_in_its_columns_only() {
     assert_eq!(rows, by_hand);
 }
 
-/// tables/three_steps.json, by hand in tables/README.md: stream 7 waits 639 LAUNCH, 534.25 SYNC, 150 COPY, 60 while stream 8 runs, of
-/// 1383.25; stream 8 waits 929 while stream 7 runs, 489 LAUNCH of 1900.
+/// tables/three_steps.json, by hand in tables/README.md: stream 7 waits 639 LAUNCH, 534.25 SYNC,
+/// 150 COPY, 60 while stream 8 runs, of 1383.25; stream 8 waits 929 while stream 7 runs, 489 LAUNCH
+/// of 1900.
 #[test]
 fn the_two_largest_causes_are_named() {
     let input = input(&folder().join("tables/three_steps.json"));
@@ -179,7 +183,7 @@ fn our_causes_of_a_row_sum_up_to_its_time_and_one_stream_is_the_device() {
         }
         let [device] = source.analysis().devices.as_slice() else { continue };
         if input.run.devices[0].streams.len() == 1 {
-            // a plain union of intervals; of h200_gpt 98.184 ms (../shared/H200.md)
+            // a plain union of intervals; of h200_gpt 98.184 ms
             assert_eq!(all, device.idle_ns, "{file}");
             let elsewhere = (0..table.rows.len()).map(|r| whole(&table, r, "other_streams_ns"));
             assert_eq!(elsewhere.sum::<u64>(), 0, "{file}: there is no other stream");
@@ -188,18 +192,18 @@ fn our_causes_of_a_row_sum_up_to_its_time_and_one_stream_is_the_device() {
     }
 }
 
-/// Real traces of others (../shared/traces/others, not part of the project) with the old schema, ProfilerSteps and whole µs. HTA's
-/// figures: `scripts/hta FILE`, 2026-11-22.
+/// Real traces of others (not part of the project) with the old schema,
+/// ProfilerSteps and whole µs. HTA's figures: `scripts/hta FILE`, 2026-11-22.
 #[test]
 fn old_traces_with_steps_give_htas_figures_too() {
-    let others = folder().join("../../../shared/traces/others");
+    let others = PathBuf::from(std::env::var_os("GAPPROBE_OTHER_TRACES").unwrap_or_default());
     for (file, theirs) in [
         ("kineto_resnet50_num_workers_0.json.gz", [(318_934.0, 1243), (8_529.0, 6336), (0.0, 0)]),
         ("kineto_resnet50_num_workers_4.json.gz", [(154_426.0, 1567), (8_804.0, 6145), (1_469.0, 2)]),
     ] {
         let path = others.join(file);
         if !path.exists() {
-            eprintln!("{} is not here", path.display());
+            eprintln!("{} is not here (GAPPROBE_OTHER_TRACES)", path.display());
             continue;
         }
         let input = input(&path);

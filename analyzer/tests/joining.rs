@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which call launched an op: same correlation id, and of equal ids the latest that began before it.
+//! Which call launched an op: same correlation id, and of equal ids the latest that began before
+//! it.
 
 use std::time::{Duration, Instant};
 
@@ -31,7 +32,8 @@ const MS: u64 = 1_000_000;
 #[test]
 fn ids_that_wrapped_are_told_apart_by_time_on_whichever_thread() {
     let mut b = Builder::new();
-    // the later use of id 7 is on the thread with the lower number: flat numbers do not rise with time
+    // the later use of id 7 is on the thread with the lower number: flat numbers do not rise with
+    // time
     b.on_thread(20, launch(7, 10 * MS));
     b.on_thread(20, launch(8, 11 * MS));
     b.on_thread(10, launch(7, 50 * MS));

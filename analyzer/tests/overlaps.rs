@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Random operations that overlap, touch and lie inside each other on the streams of several devices, written in each
-//! format in many ways: what the analysis says of every device is what a timeline with one cell a nanosecond says.
+//! Random operations that overlap, touch and lie inside each other on the streams of several
+//! devices, written in each format in many ways: what the analysis says of every device is what a
+//! timeline with one cell a nanosecond says.
 
 #[path = "overlaps/chrome.rs"]
 mod chrome;
@@ -99,7 +100,8 @@ fn recording(work: &[Work]) -> Vec<u8> {
     b.finish()
 }
 
-/// `zero`: the export's time of the work's time 0. A row from 0 to 0 has no time, so no work may lie there.
+/// `zero`: the export's time of the work's time 0. A row from 0 to 0 has no time, so no work may
+/// lie there.
 fn nsys(work: &[Work], schema: Schema, zero: i64) -> fixture::Kept {
     let mut w = Workload::default();
     for (op, correlation) in work.iter().zip(1..) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Phases of a step: known by ranges, by autograd's thread, by kernels; left out where they are not sure; remarks only with
-//! evidence. The expected times are summed up here from the kernels' names, which the analyzer does not go by.
+//! Phases of a step: known by ranges, by autograd's thread, by kernels; left out where they are not
+//! sure; remarks only with evidence. The expected times are summed up here from the kernels' names,
+//! which the analyzer does not go by.
 
 mod program;
 
@@ -39,7 +40,8 @@ fn run(mut p: Program, mut step: impl FnMut(&mut Program)) -> (Run, Analysis, Op
     (run, a, phases)
 }
 
-/// Time of the steps that count in kernels with one of these in their names; each has the GPU to itself here.
+/// Time of the steps that count in kernels with one of these in their names; each has the GPU to
+/// itself here.
 fn busy(run: &Run, a: &Analysis, of: impl Fn(&str) -> bool) -> u64 {
     let ops = run.devices[0].streams.iter().flat_map(|s| &s.ops);
     let named = ops.filter(|o| o.kind == trace::Kind::Kernel && of(run.definitions.kernel_name(o.a)));
@@ -70,7 +72,8 @@ fn without_ranges_by_autograds_thread_and_the_optimizers_kernels() {
     let of = |kind| phases.get(kind).unwrap().busy_ns;
     assert_eq!(of(Kind::Backward), busy(&run, &a, is_backward));
     assert_eq!(of(Kind::Optimizer), busy(&run, &a, |n| n.contains(UPDATE)));
-    // behind the last step nothing follows: what is launched there (cleared gradients) is no forward
+    // behind the last step nothing follows: what is launched there (cleared gradients) is no
+    // forward
     let rest = busy(&run, &a, |n| !is_backward(n) && !n.contains(UPDATE));
     assert_eq!(of(Kind::Forward) + phases.other.0, rest);
     assert!(phases.other.0 < 12_000, "{phases:?}");
@@ -203,7 +206,8 @@ fn a_phase_of_few_steps_is_none() {
     assert_eq!(phases.expect("phases").get(Kind::Optimizer), None);
 }
 
-/// Each step waits `syncs` times in forward, for layers as long as `scale`; the host then starts anew.
+/// Each step waits `syncs` times in forward, for layers as long as `scale`; the host then starts
+/// anew.
 fn waiting(syncs: usize, in_forward: bool) -> Vec<String> {
     let mut p = named_engine();
     let site = p.b.stack(&[("train_step", "/home/u/train.py", 88)]);

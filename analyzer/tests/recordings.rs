@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Recordings of real programs on an H200 (torch.profiler traces, converted by `recordings/from_kineto.py`), their
-//! marks hidden. Expected: shared/H200.md, column "as recorded". Golden lines lie beside the recordings;
-//! `GAPPROBE_BLESS=1 cargo test` writes them anew.
+//! Recordings of real programs on an H200 (torch.profiler traces, converted by
+//! `recordings/from_kineto.py`), their marks hidden. Expected: what was measured when they
+//! were recorded. Golden lines lie beside the recordings; `GAPPROBE_BLESS=1 cargo test` writes them
+//! anew.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -24,7 +25,7 @@ fn load(name: &str) -> (Run, Analysis) {
     (run, a)
 }
 
-/// (name, verdict, idle ns of the whole file where H200.md gives it exactly, idle share)
+/// (name, verdict, idle ns of the whole file where that was measured exactly, idle share)
 const EXPECTED: [(&str, &str, u64, f64); 5] = [
     ("h200_gpt", "LAUNCH", 98_184, 0.548),
     ("h200_gptsmall", "LAUNCH", 0, 0.892),
@@ -60,7 +61,8 @@ fn the_four_steps_are_found() {
     }
 }
 
-/// Four backward passes a step; the first sets the gradients in fewer launches than the others add to them.
+/// Four backward passes a step; the first sets the gradients in fewer launches than the others add
+/// to them.
 #[test]
 fn the_micro_steps_of_a_real_run_are_counted() {
     assert_eq!(load("own_accumulate").1.steps.micro, 4);
@@ -86,24 +88,27 @@ fn small_kernels_stand_beside_launch() {
 fn a_graph_replay_waits_for_nothing() {
     let (_, a) = load("h200_graphs");
     let b = &a.devices[0].buckets;
-    // H200.md: 15.4 points of the 23.7 are spacing of about 0.45 us between nodes
+    // measured: 15.4 points of the 23.7 are spacing of about 0.45 us between nodes
     assert!((b.share(Bucket::KernelGap) - 0.154).abs() < 0.002, "{:?}", b);
     for none in [Bucket::Host, Bucket::DeviceWait, Bucket::Unexplained, Bucket::Alloc] {
         assert_eq!(b.get(none), 0, "{none:?}");
     }
 }
 
-/// Recorded by gapprobe itself on 2026-11-20 (NVIDIA H200, driver 580.159.04, CUPTI 13.0, torch 2.11.0+cu130; programs of
-/// `tests/gpu/programs`, slow form unless `_fixed`), cut to their newest steps by `examples/trim.rs` where larger than
-/// 500 kB. Totals in the header are the whole run's: the cost in a cut recording's line is too high.
-/// (name, verdict, true steps in the file, share of step time that the real fix won: in alternation in one process, or
-/// where `# pair`, between the recordings of the two forms)
+/// Recorded by gapprobe itself on 2026-11-20 (NVIDIA H200, driver 580.159.04, CUPTI 13.0, torch
+/// 2.11.0+cu130; programs of `tests/gpu/programs`, slow form unless `_fixed`), cut to their newest
+/// steps by `examples/trim.rs` where larger than 500 kB. Totals in the header are the whole run's:
+/// the cost in a cut recording's line is too high. (name, verdict, true steps in the file, share of
+/// step time that the real fix won: in alternation in one process, or where `# pair`, between the
+/// recordings of the two forms)
 ///
-/// `own_gpt_item_forward` had its `.item()` in a launch-bound forward pass: the calls stood 0.8 ms of 36 ms a step, and
-/// what its fixed form was faster by (30.5 ms) lay in launches of the backward pass, which took 16 % longer in that run:
-/// the program was wrong, not the verdict; its fixed form computes 84 % of a step whose launches were slowed by the recording. `own_gpt_item5` is the program after that. While `own_mlp_eager_shared` was
-/// recorded another process had the GPU for a fifth of the time: 373 kernels began 0.1 to 2.4 ms after their launch on an
-/// idle GPU. What would be left of its launch waits without that, the recording cannot tell.
+/// `own_gpt_item_forward` had its `.item()` in a launch-bound forward pass: the calls stood 0.8 ms
+/// of 36 ms a step, and what its fixed form was faster by (30.5 ms) lay in launches of the backward
+/// pass, which took 16 % longer in that run: the program was wrong, not the verdict; its fixed form
+/// computes 84 % of a step whose launches were slowed by the recording. `own_gpt_item5` is the
+/// program after that. While `own_mlp_eager_shared` was recorded another process had the GPU for a
+/// fifth of the time: 373 kernels began 0.1 to 2.4 ms after their launch on an idle GPU. What would
+/// be left of its launch waits without that, the recording cannot tell.
 const OWN: [(&str, &str, usize, Option<f64>); 20] = [
     ("own_host_sleep", "HOST", 50, Some(0.674)),
     ("own_host_sleep_fixed", "GPU-BOUND", 50, None),
@@ -149,16 +154,18 @@ fn own_recordings_are_judged_as_their_programs_deserve() {
         assert!(a.steps.steps.len().abs_diff(steps) <= 1, "{name}: {} steps", a.steps.steps.len());
         assert_eq!(a.devices[0].buckets.total(), a.devices[0].wall_ns, "{name}");
         if let Some(win) = win {
-            // the machine's host is noisy (H200.md: 15 % between runs): the fix was measured in another run
+            // the machine's host is noisy (15 % between runs): the fix was measured in
+            // another run
             let said = 1.0 - a.verdict.promise.unwrap().ns() / a.verdict.step_ns;
             assert!((said - win).abs() < 0.12, "{name}: {said:.3} said, {win} real");
         }
     }
 }
 
-/// Slow and fixed form of one program, each recorded by gapprobe in a process of its own: the promise of the first is held
-/// against the step time of the second. `true`: another process had the GPU for slices of time during at least one of
-/// the two, so kernels of one form are longer than the other's (the test sees to it that this is so, and nowhere else).
+/// Slow and fixed form of one program, each recorded by gapprobe in a process of its own: the
+/// promise of the first is held against the step time of the second. `true`: another process had
+/// the GPU for slices of time during at least one of the two, so kernels of one form are longer
+/// than the other's (the test sees to it that this is so, and nowhere else).
 const PAIRS: [(&str, &str, bool); 6] = [
     ("own_host_sleep", "own_host_sleep_fixed", false),
     ("own_pageable_copies", "own_pageable_copies_fixed", true),
@@ -169,11 +176,13 @@ const PAIRS: [(&str, &str, bool); 6] = [
 ];
 /// A promise may be off by this share of the slow step, whatever it says of itself.
 const OFF: f64 = 0.08;
-/// One and the same kernel on the same grid takes this much longer at times, ns, only if something else has the GPU: in
-/// these recordings a slice of another process's time is 2.5 ms or 5 ms, lower clocks under load are up to 15 %.
+/// One and the same kernel on the same grid takes this much longer at times, ns, only if something
+/// else has the GPU: in these recordings a slice of another process's time is 2.5 ms or 5 ms, lower
+/// clocks under load are up to 15 %.
 const SLICE: u64 = 1_000_000;
 
-/// By how much the kernels of a recording vary, at most: longest less shortest of the same kernel and grid, ns.
+/// By how much the kernels of a recording vary, at most: longest less shortest of the same kernel
+/// and grid, ns.
 fn largest_variation(run: &Run, a: &Analysis) -> u64 {
     let mut seen: HashMap<(u32, u32), (u64, u64)> = HashMap::new();
     let ops = run.devices[0].streams.iter().flat_map(|s| &s.ops);
@@ -194,7 +203,8 @@ fn what_was_promised_of_the_slow_form_is_what_the_fixed_form_takes() {
         let v = &a.verdict;
         let mut said = v.promise.unwrap().ns();
         if sliced {
-            // the replay keeps durations: what the other process took from the one form and not from the other is not its
+            // the replay keeps durations: what the other process took from the one form and not
+            // from the other is not its
             let kernels = |a: &Analysis| a.devices[0].buckets.share(Bucket::Compute) * a.steps.mean_ns;
             said += kernels(&b) - kernels(&a);
         }
@@ -211,7 +221,8 @@ fn what_was_promised_of_the_slow_form_is_what_the_fixed_form_takes() {
     }
 }
 
-/// What a wait costs beyond its own gaps lies in those of the launches that fill the drained queue again: said, where LAUNCH has that much.
+/// What a wait costs beyond its own gaps lies in those of the launches that fill the drained queue
+/// again: said, where LAUNCH has that much.
 #[test]
 fn a_wait_says_where_the_rest_of_what_it_costs_is_counted() {
     let (_, a) = load("../../../tests/gpu/recordings/sync_item_layers.slow");
@@ -221,7 +232,8 @@ fn a_wait_says_where_the_rest_of_what_it_costs_is_counted() {
     assert!(a.verdict.text.ends_with("; counted as SYNC 20 %"), "{}", a.verdict.text);
 }
 
-/// A step that waits for a mask, and launches slowly behind it: without the wait or with cheap launches a step that nobody records would be as short.
+/// A step that waits for a mask, and launches slowly behind it: without the wait or with cheap
+/// launches a step that nobody records would be as short.
 #[test]
 fn two_causes_that_win_as_much_are_both_said() {
     let (run, a) = load("../../../tests/gpu/recordings/sync_bool_mask.slow");
@@ -268,9 +280,10 @@ fn the_lines_are_the_golden_ones() {
     }
 }
 
-/// Two ranks of `tests/gpu/programs/ddp.py` on two H200s, recorded on 2026-11-22 (library 04ff0fe) and cut to 40 steps: rank 1's two
-/// workers cannot keep up, and rank 0 waits for it in the all-reduce. By the programs' own clocks 37.7 ms a step, and 12.1 once
-/// all shards hold small images.
+/// Two ranks of `tests/gpu/programs/ddp.py` on two H200s, recorded on 2026-11-22 (library 04ff0fe)
+/// and cut to 40 steps: rank 1's two workers cannot keep up, and rank 0 waits for it in the
+/// all-reduce. By the programs' own clocks 37.7 ms a step, and 12.1 once all shards hold small
+/// images.
 #[test]
 fn of_two_ranks_the_one_that_waits_is_comm_and_the_starved_one_input_and_the_slow_one() {
     let ranks: Vec<_> = ["ddp_rank0", "ddp_rank1"]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a fix would win, held against the truth: random programs on a simulated machine, slow and mended, both played by
-//! `replay/truth.rs`. The slow form's recording is analysed; what the replay says of the fix is held against the time that
-//! the mended form takes.
+//! What a fix would win, held against the truth: random programs on a simulated machine, slow and
+//! mended, both played by `replay/truth.rs`. The slow form's recording is analysed; what the replay
+//! says of the fix is held against the time that the mended form takes.
 
 #[path = "replay/acts.rs"]
 mod acts;
@@ -21,9 +21,11 @@ use analyzer::{Analysis, Run};
 use programs::{machine, of_two_sites, of_two_waits, of_values, program, Fault, Program, Random};
 use truth::{simulate, Simulated};
 
-/// Of them 48 are looked at: what happens in every second or third step happens in as many of them as it should.
+/// Of them 48 are looked at: what happens in every second or third step happens in as many of them
+/// as it should.
 const STEPS: usize = 61;
-/// A saving is right within this share of itself, or of the slow step: what the recording tells of the steps.
+/// A saving is right within this share of itself, or of the slow step: what the recording tells of
+/// the steps.
 const OF_SAVING: f64 = 0.05;
 const OF_STEP: f64 = 0.01;
 
@@ -152,8 +154,9 @@ fn with_nothing_changed_the_step_is_given_back() {
     }
 }
 
-/// A host that launches graphs runs further ahead than one that launches their kernels one by one (seen on an H100: 64 graph launches of 150 nodes, 49 ms),
-/// and what then holds it up, holds up nobody.
+/// A host that launches graphs runs further ahead than one that launches their kernels one by one
+/// (seen on an H100: 64 graph launches of 150 nodes, 49 ms), and what then holds it up, holds up
+/// nobody.
 #[test]
 fn a_host_as_far_ahead_as_recorded_hides_as_long_a_pause() {
     let mut r = Random::new(7);
@@ -169,8 +172,9 @@ fn a_host_as_far_ahead_as_recorded_hides_as_long_a_pause() {
     assert!(recorded.a.model.error() < 0.01, "{:?}", recorded.a.model);
 }
 
-/// An allocation that returned while what was launched before it was not done waited for nothing, whatever ended beside it (seen on an H100: CuPy
-/// allocates behind each product, and three of 63 calls were taken to wait for it).
+/// An allocation that returned while what was launched before it was not done waited for nothing,
+/// whatever ended beside it (seen on an H100: CuPy allocates behind each product, and three of 63
+/// calls were taken to wait for it).
 #[test]
 fn an_allocation_beside_a_busy_device_does_not_wait() {
     let mut r = Random::new(7);
@@ -228,8 +232,8 @@ fn what_the_waits_of_one_site_cost() {
     all_right(&cases);
 }
 
-/// Values are fetched and the host works on them: from pinned memory they come sooner, and are waited for as before; work that
-/// goes elsewhere takes its copy along.
+/// Values are fetched and the host works on them: from pinned memory they come sooner, and are
+/// waited for as before; work that goes elsewhere takes its copy along.
 #[test]
 fn what_values_that_the_host_works_on_cost() {
     let (mut pinned, mut elsewhere) = (Vec::new(), Vec::new());

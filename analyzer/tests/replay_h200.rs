@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Promises held against what the real fix saved on an H200 (2026-11-22, driver and CUPTI 13, gpu-check's suite `causes`): programs
-//! whose promise had once been far off, each for a reason of its own. Times are the programs' own clocks.
+//! Promises held against what the real fix saved on an H200 (2026-11-22, driver and CUPTI 13,
+//! gpu-check's suite `causes`): programs whose promise had once been far off, each for a reason of
+//! its own. Times are the programs' own clocks.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -9,8 +10,10 @@ use analyzer::{Analysis, Run};
 
 /// (program, cause, ms a step of the slow form and of the mended one)
 ///
-/// - `copy_stream_wait`: matrix products for two thirds of the time, then for all of it: at 700 W the clock goes down.
-/// - `host_checkpoint`: what is written to a file is copied to the host first; both go to another thread.
+/// - `copy_stream_wait`: matrix products for two thirds of the time, then for all of it: at 700 W
+///   the clock goes down.
+/// - `host_checkpoint`: what is written to a file is copied to the host first; both go to another
+///   thread.
 /// - `host_gil`: two equal networks in turn are two steps; what is promised is a share of each.
 const PROGRAMS: [(&str, &[&str], f64, f64); 3] = [
     ("copy_stream_wait", &["COPY"], 11.012, 8.651),

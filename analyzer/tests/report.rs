@@ -230,7 +230,8 @@ fn what_was_not_in_time_or_left_out_is_named_with_the_command_that_does_it() {
     assert_eq!(line.matches("Next:").count(), 1, "{line}");
 }
 
-/// The trace is kept under a size; the recording then has what it has not, stays, and is what the line sends to.
+/// The trace is kept under a size; the recording then has what it has not, stays, and is what the
+/// line sends to.
 #[test]
 fn a_trace_cut_to_its_size_leaves_the_recording_and_says_so() {
     let folder = Folder::new("cut-to-size");

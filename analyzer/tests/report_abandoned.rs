@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A process ends while a thread of it still writes the trace (the exit deadline has passed): no half file stays, and the
-//! thread finishes none. Alone in its file: giving up is for the whole process.
+//! A process ends while a thread of it still writes the trace (the exit deadline has passed): no
+//! half file stays, and the thread finishes none. Alone in its file: giving up is for the whole
+//! process.
 
 use std::fs;
 use std::path::Path;

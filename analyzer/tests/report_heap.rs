@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The memory a report takes inside the traced process, by stage: with the recording's image beside it, the whole stays
-//! within 200 MB of the 256 that GAPPROBE_MAX_MB allows. Alone in its file: the heap is the process's.
+//! The memory a report takes inside the traced process, by stage: with the recording's image beside
+//! it, the whole stays within 200 MB of the 256 that GAPPROBE_MAX_MB allows. Alone in its file: the
+//! heap is the process's.
 
 use std::cell::Cell;
 
@@ -19,8 +20,8 @@ const IMAGE_MB: f64 = 0.4 * 256.0;
 /// What image and report may take together.
 const LIMIT_MB: f64 = 200.0;
 
-/// Peaks of a report of `kernels` kernels and as many calls, of which `most` events at most are looked at: of loading,
-/// and of what comes after, MB for [`MOST_EVENTS`].
+/// Peaks of a report of `kernels` kernels and as many calls, of which `most` events at most are
+/// looked at: of loading, and of what comes after, MB for [`MOST_EVENTS`].
 fn peaks(kernels: u64, most: u64) -> (f64, f64) {
     let folder = std::env::temp_dir().join(format!("gapprobe-report-heap-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
@@ -34,7 +35,8 @@ fn peaks(kernels: u64, most: u64) -> (f64, f64) {
     let options = ReportOptions {
         loaded: Some(&loaded),
         most_events: most,
-        // compressing without optimisation takes minutes, and its memory does not grow with the run (chrome_million)
+        // compressing without optimisation takes minutes, and its memory does not grow with the run
+        // (chrome_million)
         write_trace: !cfg!(debug_assertions),
         ..ReportOptions::new(&folder)
     };
@@ -52,7 +54,8 @@ fn peaks(kernels: u64, most: u64) -> (f64, f64) {
 
 #[test]
 fn image_and_report_fit_into_two_hundred_megabytes() {
-    // in full in debug builds too: what is replayed has a bound of its own, so that a smaller run's peak says nothing
+    // in full in debug builds too: what is replayed has a bound of its own, so that a smaller run's
+    // peak says nothing
     let most = MOST_EVENTS;
     // just below the bound with its marks, and as many as the image holds
     for kernels in [most / 2 - most / 200, most * 8 / 10] {

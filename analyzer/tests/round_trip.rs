@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! gapprobe's own Chrome JSON is the run it was made of: whatever is read, written as a trace and read again has the same
-//! verdict and the same figures.
+//! gapprobe's own Chrome JSON is the run it was made of: whatever is read, written as a trace and
+//! read again has the same verdict and the same figures.
 //!
-//! Not kept, and so not compared: remarks about the input *file* (whole microseconds, places that cannot be parsed), calls
-//! into the operating system (no Chrome event has them), the processes of a trace of several (one process is written).
+//! Not kept, and so not compared: remarks about the input *file* (whole microseconds, places that
+//! cannot be parsed), calls into the operating system (no Chrome event has them), the processes of
+//! a trace of several (one process is written).
 
 use std::fmt::Write as _;
 use std::io::Read as _;
@@ -172,10 +173,11 @@ fn a_trace_of_the_profiler_and_its_export_say_the_same() {
     all_the_same(&files);
 }
 
-/// Traces of others are not part of the repository; where they lie beside it they are held to the same.
+/// Traces of others are not part of the repository; those of GAPPROBE_OTHER_TRACES are held to the
+/// same.
 #[test]
 fn traces_of_other_people_and_their_exports_say_the_same() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/traces/others");
+    let folder = PathBuf::from(std::env::var_os("GAPPROBE_OTHER_TRACES").unwrap_or_default());
     let mut all = files(&folder, ".json.gz");
     all.extend(files(&folder, ".sqlite.gz"));
     all_the_same(&all);
@@ -252,7 +254,8 @@ fn recording(steps: u64) -> Vec<u8> {
     b.finish()
 }
 
-/// Marks, unobserved time, losses, what recording cost, waits of streams: nothing of them is an event of Chrome's.
+/// Marks, unobserved time, losses, what recording cost, waits of streams: nothing of them is an
+/// event of Chrome's.
 #[test]
 fn what_a_recording_alone_can_say_goes_through() {
     let bytes = recording(50);
@@ -295,7 +298,8 @@ fn what_a_recording_alone_can_say_goes_through() {
     assert_eq!((&again.run.children, &again.run.readings), (&run.children, &run.readings));
 }
 
-/// Domains and numbers of NVTX ranges, whatever numbers they are, and the moments that the program marked.
+/// Domains and numbers of NVTX ranges, whatever numbers they are, and the moments that the program
+/// marked.
 #[test]
 fn ranges_of_nvtx_go_through() {
     let mut b = Builder::new();
@@ -353,7 +357,8 @@ fn ranges_of_nvtx_go_through() {
     assert_eq!(third.4, "Some(Whole(3145728))");
 }
 
-/// In large traces only the first slice of a kernel has its whole name, its threads and its registers.
+/// In large traces only the first slice of a kernel has its whole name, its threads and its
+/// registers.
 #[test]
 #[ignore = "scripts/test thorough: 10 s"]
 fn kernels_of_a_large_trace_keep_their_names_apart() {
@@ -380,7 +385,8 @@ fn the_size_of_blocks_changes_nothing() {
     }
 }
 
-/// A trace kept small has the newest part of the run whole: that part is judged, as of a recording whose older events were overwritten.
+/// A trace kept small has the newest part of the run whole: that part is judged, as of a recording
+/// whose older events were overwritten.
 #[test]
 fn what_was_left_out_of_a_trace_is_no_loss_of_it() {
     let bytes = recording(20_001);

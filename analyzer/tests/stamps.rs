@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Stamps of another tool's trace that cannot be right: a file whose clocks or lengths contradict what a stream is gets no
-//! verdict, and the reason named is the stamps.
+//! Stamps of another tool's trace that cannot be right: a file whose clocks or lengths contradict
+//! what a stream is gets no verdict, and the reason named is the stamps.
 
 mod events;
 
@@ -19,7 +19,8 @@ fn is_work(e: &Value) -> bool {
     e["cat"].as_str().is_some_and(|c| ["kernel", "gpu_memcpy", "gpu_memset"].contains(&c))
 }
 
-/// Device stamps that lie before the host's by more than a launch could be late: the two clocks were not fitted.
+/// Device stamps that lie before the host's by more than a launch could be late: the two clocks
+/// were not fitted.
 #[test]
 fn where_the_devices_clock_is_behind_the_hosts_no_cause_is_named() {
     for name in ["h200_gptsmall", "h200_graphs"] {
@@ -50,7 +51,8 @@ fn an_operation_that_lasts_over_all_that_is_queued_behind_it_makes_no_busy_gpu()
     }
 }
 
-/// Dependent launches begin before what they depend on has ended; branches of a graph run beside each other.
+/// Dependent launches begin before what they depend on has ended; branches of a graph run beside
+/// each other.
 #[test]
 fn operations_of_a_stream_that_overlap_are_no_contradiction() {
     let whole = judged(&events_of("h200_gptsmall")).verdict;

@@ -382,8 +382,8 @@ fn accumulation_with_a_fused_optimizer() {
     assert_eq!(micro, 4);
 }
 
-/// tests/gpu/programs/shapes.py, `accumulate`, on the H200: the first backward pass sets the gradients, the others add to
-/// them, a launch a parameter.
+/// tests/gpu/programs/shapes.py, `accumulate`, on the H200: the first backward pass sets the
+/// gradients, the others add to them, a launch a parameter.
 #[test]
 fn the_first_micro_step_may_be_shorter() {
     for parts in [3, 4, 8] {
@@ -406,7 +406,8 @@ fn the_first_micro_step_may_be_shorter() {
     }
 }
 
-/// tests/victims/loop.c: 50 steps of 100 launches, a synchronize and a pause after each; four kernels take turns.
+/// tests/victims/loop.c: 50 steps of 100 launches, a synchronize and a pause after each; four
+/// kernels take turns.
 #[test]
 fn a_tile_of_kernels_is_no_step_where_the_loop_synchronizes() {
     for kernels in [1, 4, 10] {

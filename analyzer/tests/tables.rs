@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: the tables of `gapprobe stats` say what the events say. A small trace with what each report prints of it, by
-//! hand (`tables/README.md`); real traces against sums made from their text alone.
+//! Purpose: the tables of `gapprobe stats` say what the events say. A small trace with what each
+//! report prints of it, by hand (`tables/README.md`); real traces against sums made from their text
+//! alone.
 
 #[path = "tables/sql.rs"]
 mod sql;
@@ -74,8 +75,8 @@ fn short_names_leave_namespaces_out_and_keep_the_sums() {
     assert!(short.iter().all(|r| !text_cell(&r[8]).contains("at::native::")));
 }
 
-/// Kernels of cuBLAS that stay: as many blocks as the H200 has multiprocessors (132), each of a size that only one fits
-/// (384 threads of 168 registers: 12 of 64 warps).
+/// Kernels of cuBLAS that stay: as many blocks as the H200 has multiprocessors (132), each of a
+/// size that only one fits (384 threads of 168 registers: 12 of 64 warps).
 #[test]
 fn a_kernel_that_stays_fills_each_multiprocessor_once() {
     let input = input("traces/h200_gpt.json.gz");
@@ -111,7 +112,8 @@ fn real(cell: &Cell) -> f64 {
     }
 }
 
-// ---- the text of a trace, read a second way ---------------------------------------------------------------------
+// ---- the text of a trace, read a second way
+// ---------------------------------------------------------------------
 
 struct Event {
     category: String,
@@ -169,7 +171,8 @@ fn plain(mut values: Vec<u64>) -> (u128, usize, f64, f64, u64, u64, f64) {
     (total, n, avg, med, values[0], values[n - 1], stddev)
 }
 
-/// Holds the rows of a report (share, total, count, five figures, ..., name) against groups of values.
+/// Holds the rows of a report (share, total, count, five figures, ..., name) against groups of
+/// values.
 fn same_figures(report: &str, rows: &[Vec<Cell>], name_at: usize, groups: HashMap<String, Vec<u64>>) {
     assert_eq!(rows.len(), groups.len(), "{report}");
     let all: u128 = groups.values().flatten().map(|&v| u128::from(v)).sum();
@@ -331,7 +334,8 @@ fn the_parts_of_a_step_sum_up_and_agree_with_the_buckets() {
     }
 }
 
-/// `max_gap_ns` of a device is in the table, too: the longest gap between two operations, whatever the number of its slices.
+/// `max_gap_ns` of a device is in the table, too: the longest gap between two operations, whatever
+/// the number of its slices.
 #[test]
 fn the_longest_gap_is_the_same_in_the_table_and_in_the_object() {
     for name in ["traces/h200_gpt.json.gz", "traces/h200_gptsync.json.gz", "tables/three_steps.json"] {
@@ -375,7 +379,8 @@ fn idle_time_is_charged_once() {
     }
 }
 
-/// torch.autograd.profiler.emit_nvtx numbers each range: `aten::mm, op_id = 7`. As many rows as operations tell nobody anything.
+/// torch.autograd.profiler.emit_nvtx numbers each range: `aten::mm, op_id = 7`. As many rows as
+/// operations tell nobody anything.
 #[test]
 fn ranges_that_differ_in_the_operators_number_alone_are_one() {
     use trace::build::Builder;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Kernels that were launched and are not in another tool's trace: counted, and no verdict where they are many; launches that
-//! rightly have none (the end of the trace, captures, work that the driver made of another call) are no loss.
+//! Kernels that were launched and are not in another tool's trace: counted, and no verdict where
+//! they are many; launches that rightly have none (the end of the trace, captures, work that the
+//! driver made of another call) are no loss.
 
 mod events;
 
@@ -11,7 +12,8 @@ use analyzer::{Analysis, Run};
 use events::events_of;
 use serde_json::{json, Value};
 
-/// The events of a trace of this repository: one transformer, four steps, 2,892 launches on two threads.
+/// The events of a trace of this repository: one transformer, four steps, 2,892 launches on two
+/// threads.
 fn events() -> Vec<Value> {
     events_of("h200_gpt")
 }
@@ -69,7 +71,8 @@ fn a_trace_that_lost_kernels_has_no_verdict_and_says_why() {
     }
 }
 
-/// Only the launches before the first copy or memset, and those behind the last, may rightly have none.
+/// Only the launches before the first copy or memset, and those behind the last, may rightly have
+/// none.
 #[test]
 fn a_trace_that_lost_every_kernel_accuses_nobody() {
     let mut some = events();
@@ -83,7 +86,8 @@ fn a_trace_that_lost_every_kernel_accuses_nobody() {
     assert_eq!(judged(some).1.unanswered, 0);
 }
 
-/// Without the copy that it waits for, what the host does before the next launch would be its own time.
+/// Without the copy that it waits for, what the host does before the next launch would be its own
+/// time.
 #[test]
 fn a_trace_whose_copies_were_taken_out_accuses_nobody() {
     let mut some = events_of("h200_gptsync");
@@ -102,7 +106,8 @@ fn a_trace_whose_copies_were_taken_out_accuses_nobody() {
     assert_eq!(judged(some).1.verdict.cause, "LAUNCH");
 }
 
-/// 0.1 % of the events is what is allowed: of 2,892 kernels, 480 memsets, 4 copies and their calls six.
+/// 0.1 % of the events is what is allowed: of 2,892 kernels, 480 memsets, 4 copies and their calls
+/// six.
 #[test]
 fn one_kernel_that_is_missing_is_counted_and_no_more() {
     let mut all = events();
@@ -173,7 +178,8 @@ fn a_stretch_of_kernels_that_is_missing_is_a_loss() {
     assert_eq!((a.unanswered, a.verdict.cause), (120, "INCONCLUSIVE"));
 }
 
-/// A launch of the runtime that makes one of the driver, which has an id of its own: one kernel, two calls.
+/// A launch of the runtime that makes one of the driver, which has an id of its own: one kernel,
+/// two calls.
 #[test]
 fn a_launch_within_a_launch_is_one() {
     let mut all = events();
@@ -192,7 +198,8 @@ fn a_launch_within_a_launch_is_one() {
     assert_eq!((a.unanswered, a.verdict.cause), (0, "LAUNCH"));
 }
 
-/// Of two streams one is far behind when the trace ends: its launches stand between those of the other.
+/// Of two streams one is far behind when the trace ends: its launches stand between those of the
+/// other.
 #[test]
 fn a_stream_that_is_behind_at_the_end_is_no_loss() {
     let mut all = Vec::new();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Calls that launched what another tool's trace holds, and are not in it themselves: counted by their correlation ids; a few
-//! leave the verdict, of many operations there is none. Operations launched before the recording began are no loss.
+//! Calls that launched what another tool's trace holds, and are not in it themselves: counted by
+//! their correlation ids; a few leave the verdict, of many operations there is none. Operations
+//! launched before the recording began are no loss.
 
 mod events;
 
@@ -101,7 +102,8 @@ fn where_the_calls_of_all_copies_are_missing_there_is_no_verdict() {
     let mut some = events_of("h200_gptsync");
     some.retain(|e| !(is_call(e) && e["name"].as_str().is_some_and(|n| n.contains("Memcpy"))));
     let (run, a) = judged(&some);
-    // the first is that of the first step's input: it may have been called for before the recording began
+    // the first is that of the first step's input: it may have been called for before the recording
+    // began
     assert_eq!((run.uncalled.copies, a.verdict.cause), (7, "INCONCLUSIVE"), "{:?}", a.verdict);
     assert!(a.verdict.text.contains("7 of its 8 copies"), "{}", a.verdict.text);
 }
@@ -119,7 +121,8 @@ fn one_call_of_a_graph_counts_once_and_all_of_its_operations_weigh() {
     assert_eq!(a.verdict.cause, "INCONCLUSIVE", "{:?}", a.verdict);
 }
 
-/// The GPU works off what was launched before the recording began; CUPTI counts ids up, so they tell.
+/// The GPU works off what was launched before the recording began; CUPTI counts ids up, so they
+/// tell.
 #[test]
 fn what_was_launched_before_the_first_call_of_the_trace_is_no_loss() {
     let mut some = events_of("h200_gpt");
@@ -132,7 +135,8 @@ fn what_was_launched_before_the_first_call_of_the_trace_is_no_loss() {
     assert!(line::line(&run, &a, None).contains("losses 0"), "{}", line::line(&run, &a, None));
 }
 
-/// The last call of each thread may not have returned when the recording ended; more than these were lost.
+/// The last call of each thread may not have returned when the recording ended; more than these
+/// were lost.
 #[test]
 fn behind_the_last_call_only_those_under_way_are_no_loss() {
     let launches = |events: &[Value]| {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One callback id with the names it goes by. The lists are in [`crate::cbid`]; which of them matter is the caller's.
+//! One callback id with the names it goes by. The lists are in [`crate::cbid`]; which of them
+//! matter is the caller's.
 
 /// A CUDA call as CUPTI numbers it: one API version and stream variant of one function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,8 +14,9 @@ pub struct Call {
 }
 
 impl Call {
-    /// The call with this id in the lists of a domain ([`crate::cbid::runtime::GROUPS`] or the driver's), and the name
-    /// of its group. `None` for ids we have no name for. A linear search over about 150 entries: not for a hot path.
+    /// The call with this id in the lists of a domain ([`crate::cbid::runtime::GROUPS`] or the
+    /// driver's), and the name of its group. `None` for ids we have no name for. A linear search
+    /// over about 150 entries: not for a hot path.
     #[must_use]
     pub fn find(
         groups: &'static [(&'static str, &'static [Call])],

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Made by scripts/bindings from the headers of CUDA 13.5 with bindgen 0.72.1: do not edit.
 //!
-//! Callback ids. A group, such as `runtime::LAUNCH`, lists every API version and stream variant of its calls.
+//! Callback ids. A group, such as `runtime::LAUNCH`, lists every API version and stream variant of
+//! its calls.
 
 #![allow(missing_docs, non_camel_case_types, non_snake_case, reason = "names are NVIDIA's")]
 

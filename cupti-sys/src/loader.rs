@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Finds CUPTI's functions in a library that is already open.
 //!
-//! What lives here: `dlsym` into a table of function pointers. What must not: opening or choosing a library, calling
-//! any `cupti*` function, state. COLD: once at attach. Nothing is allocated but what `dlsym` itself does.
+//! What lives here: `dlsym` into a table of function pointers. What must not: opening or choosing a
+//! library, calling any `cupti*` function, state. COLD: once at attach. Nothing is allocated but
+//! what `dlsym` itself does.
 //!
-//! No `cupti*` function may be called before libcuda.so.1 is mapped: some releases crash (CUPTI.md 1). Resolving is safe.
+//! No `cupti*` function may be called before libcuda.so.1 is mapped: some releases crash.
+//! Resolving is safe.
 
 use crate::bindings::*;
 use crate::CuptiResult;
@@ -29,7 +31,8 @@ impl std::error::Error for MissingSymbol {}
 /// Turns one address into one function pointer of the field's type.
 ///
 /// # Safety
-/// `address` must be the address of a function with the signature that `F` has, and `F` a function pointer type.
+/// `address` must be the address of a function with the signature that `F` has, and `F` a function
+/// pointer type.
 unsafe fn function<F: Copy>(address: *mut c_void) -> F {
     const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
     // SAFETY: same size (asserted above); the caller vouches for the signature.
@@ -41,11 +44,12 @@ macro_rules! table {
         required { $($(#[$required_doc:meta])* $required:ident: $required_type:ty = $required_symbol:literal;)* }
         optional { $($(#[$optional_doc:meta])* $optional:ident: $optional_type:ty = $optional_symbol:literal;)* }
     ) => {
-        /// The functions of one libcupti. Required ones exist in every release from 11.7 to 13.5; the others are `None`
-        /// where the release has no such function.
+        /// The functions of one libcupti. Required ones exist in every release from 11.7 to 13.5;
+        /// the others are `None` where the release has no such function.
         ///
-        /// Every field is a raw C function: calling one is `unsafe` and subject to CUPTI's rules. The library must stay
-        /// open for as long as the table is used (open it with RTLD_NODELETE, or keep a reference for ever).
+        /// Every field is a raw C function: calling one is `unsafe` and subject to CUPTI's rules.
+        /// The library must stay open for as long as the table is used (open it with RTLD_NODELETE,
+        /// or keep a reference for ever).
         #[derive(Debug, Clone, Copy)]
         pub struct Cupti {
             $($(#[$required_doc])* pub $required: $required_type,)*
@@ -69,12 +73,14 @@ macro_rules! table {
                         if address.is_null() {
                             return Err(MissingSymbol { symbol: $required_symbol });
                         }
-                        // SAFETY: not null, and the caller vouches that it is the function of this name.
+                        // SAFETY: not null, and the caller vouches that it is the function of this
+                        // name.
                         unsafe { function::<$required_type>(address) }
                     },)*
                     $($optional: {
                         let address = resolve($optional_symbol);
-                        // SAFETY: not null, and the caller vouches that it is the function of this name.
+                        // SAFETY: not null, and the caller vouches that it is the function of this
+                        // name.
                         (!address.is_null()).then(|| unsafe { function::<$optional_type>(address) })
                     },)*
                 })
@@ -99,7 +105,8 @@ table! {
         activity_disable: cuptiActivityDisable_fn = c"cuptiActivityDisable";
         /// Says who lends and receives buffers; replaces any earlier client's.
         activity_register_callbacks: cuptiActivityRegisterCallbacks_fn = c"cuptiActivityRegisterCallbacks";
-        /// Hands buffers back: 0 = those whose records are complete, `flag::FLUSH_FORCED` = all. Never under a lock.
+        /// Hands buffers back: 0 = those whose records are complete, `flag::FLUSH_FORCED` = all.
+        /// Never under a lock.
         activity_flush_all: cuptiActivityFlushAll_fn = c"cuptiActivityFlushAll";
         /// Steps through a buffer; the only way to step.
         activity_get_next_record: cuptiActivityGetNextRecord_fn = c"cuptiActivityGetNextRecord";
@@ -167,26 +174,29 @@ table! {
         get_graph_node_id: cuptiGetGraphNodeId_fn = c"cuptiGetGraphNodeId";
         /// CUPTI's id of an executable graph (12.3+).
         get_graph_exec_id: cuptiGetGraphExecId_fn = c"cuptiGetGraphExecId";
-        /// Tears CUPTI down for everybody. Never ours to call: here only to forward another client's call.
+        /// Tears CUPTI down for everybody. Never ours to call: here only to forward another
+        /// client's call.
         finalize: cuptiFinalize_fn = c"cuptiFinalize";
     }
 }
 
 impl Cupti {
-    /// True if records of single calls can be switched on without the flood of a whole domain (12.5 and newer).
+    /// True if records of single calls can be switched on without the flood of a whole domain (12.5
+    /// and newer).
     #[must_use]
     pub fn has_call_filter(&self) -> bool {
         self.activity_enable_runtime_api.is_some() && self.activity_enable_driver_api.is_some()
     }
 
-    /// Walks a buffer that CUPTI handed back, with CUPTI's own stepping: calls `each` with every record, in order, as the
-    /// bytes from the record to the end of the valid part ([`crate::record`] reads them; the next record begins somewhere
-    /// in them). Returns how it ended: [`CuptiResult::NO_MORE_RECORDS`] if every byte was walked, else the library's
-    /// error, and what follows in the buffer is lost (an unknown kind: `INVALID_KIND`, in 11.8 `UNKNOWN`).
+    /// Walks a buffer that CUPTI handed back, with CUPTI's own stepping: calls `each` with every
+    /// record, in order, as the bytes from the record to the end of the valid part
+    /// ([`crate::record`] reads them; the next record begins somewhere in them). Returns how it
+    /// ended: [`CuptiResult::NO_MORE_RECORDS`] if every byte was walked, else the library's error,
+    /// and what follows in the buffer is lost (an unknown kind: `INVALID_KIND`, in 11.8 `UNKNOWN`).
     ///
     /// # Safety
-    /// `buffer` must be aligned to 8 bytes and valid for reads of `valid` bytes until this returns, and nothing may
-    /// write to it meanwhile. CUPTI must be callable (libcuda is mapped).
+    /// `buffer` must be aligned to 8 bytes and valid for reads of `valid` bytes until this returns,
+    /// and nothing may write to it meanwhile. CUPTI must be callable (libcuda is mapped).
     pub unsafe fn for_each_record(
         &self,
         buffer: *mut u8,
@@ -195,7 +205,8 @@ impl Cupti {
     ) -> CuptiResult {
         let mut record: *mut CUpti_Activity = core::ptr::null_mut();
         loop {
-            // SAFETY: the caller vouches for the buffer; `record` is null or what this function gave for it before.
+            // SAFETY: the caller vouches for the buffer; `record` is null or what this function
+            // gave for it before.
             let answer = unsafe { (self.activity_get_next_record)(buffer, valid, &raw mut record) };
             if !answer.is_success() {
                 return answer;
@@ -216,15 +227,17 @@ impl Cupti {
 /// [`MissingSymbol`] names the first required function the library lacks.
 ///
 /// # Safety
-/// `handle` must come from `dlopen`, be open still, and stay so while the table is used; the library must be CUPTI
-/// where it exports CUPTI's names (a stranger under the same names would be called with NVIDIA's signatures).
-/// `RTLD_DEFAULT` (null) finds the copy that other clients would reach, interposed wrappers of ours included.
+/// `handle` must come from `dlopen`, be open still, and stay so while the table is used; the
+/// library must be CUPTI where it exports CUPTI's names (a stranger under the same names would be
+/// called with NVIDIA's signatures). `RTLD_DEFAULT` (null) finds the copy that other clients would
+/// reach, interposed wrappers of ours included.
 pub unsafe fn open_handle(handle: *mut c_void) -> Result<Cupti, MissingSymbol> {
     let resolve = |name: &CStr| {
         // SAFETY: the caller vouches for the handle; the name is a C string.
         unsafe { libc::dlsym(handle, name.as_ptr()) }
     };
-    // SAFETY: dlsym gives the address of the library's function of that name, which the caller says is CUPTI's.
+    // SAFETY: dlsym gives the address of the library's function of that name, which the caller says
+    // is CUPTI's.
     unsafe { Cupti::from_resolver(resolve) }
 }
 

@@ -3,15 +3,17 @@
 
 use core::fmt;
 
-/// A CUDA release as far as a library tells it. For people and for choosing record sizes; never to decide whether a
-/// function exists (a resolved symbol says that).
+/// A CUDA release as far as a library tells it. For people and for choosing record sizes; never to
+/// decide whether a function exists (a resolved symbol says that).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Release {
     /// 11, 12, 13, ...; 0 if neither number nor soname tells.
     pub major: u8,
-    /// The minor release, `None` if the library does not tell; the first of several that share one number.
+    /// The minor release, `None` if the library does not tell; the first of several that share one
+    /// number.
     pub minor: Option<u8>,
-    /// The last minor release with the same number: 12.0 and 12.1 both report 18. Else the same as `minor`.
+    /// The last minor release with the same number: 12.0 and 12.1 both report 18. Else the same as
+    /// `minor`.
     pub last_minor: Option<u8>,
 }
 
@@ -40,9 +42,10 @@ impl fmt::Display for Release {
     }
 }
 
-/// The release of a library from `cuptiGetVersion`'s number and the file name or soname (`libcupti.so.12`; a path is
-/// fine). Numbers up to 28 do not follow the release, and 11.8 shares its number with 12.0 and 12.1, so the soname
-/// decides the major release there (CUPTI.md 1). From 13.0 on the number is major x 10000 + minor x 100 + patch.
+/// The release of a library from `cuptiGetVersion`'s number and the file name or soname
+/// (`libcupti.so.12`; a path is fine). Numbers up to 28 do not follow the release, and 11.8 shares
+/// its number with 12.0 and 12.1, so the soname decides the major release there. From
+/// 13.0 on the number is major x 10000 + minor x 100 + patch.
 #[must_use]
 pub fn release_from(version: u32, soname: &str) -> Release {
     if version >= 100_000 {
@@ -66,8 +69,9 @@ pub fn release_from(version: u32, soname: &str) -> Release {
     }
 }
 
-/// The numbers after `libcupti.so.` in a path or soname; a version of CUDA 12's own scheme (`12.4.127`) or of its date
-/// (`.2024.1.0`, real file behind the link) gives a major alone or nothing.
+/// The numbers after `libcupti.so.` in a path or soname; a version of CUDA 12's own scheme
+/// (`12.4.127`) or of its date (`.2024.1.0`, real file behind the link) gives a major alone or
+/// nothing.
 fn numbers_in(soname: &str) -> (u8, Option<u8>) {
     let Some((_, tail)) = soname.rsplit_once("libcupti.so.") else { return (0, None) };
     let mut parts = tail.split('.').map(str::parse::<u8>);

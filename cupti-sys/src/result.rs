@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! CUPTI's result code as a type. No call into CUPTI: `cuptiGetResultString` crashes in one release without a driver.
+//! CUPTI's result code as a type. No call into CUPTI: `cuptiGetResultString` crashes in one release
+//! without a driver.
 
 use crate::bindings::result;
 use core::fmt;
 
-/// What every CUPTI function returns. Any number is valid: a newer library may return codes we have no name for.
+/// What every CUPTI function returns. Any number is valid: a newer library may return codes we have
+/// no name for.
 #[repr(transparent)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[must_use = "CUPTI tells failures only by this code"]
@@ -19,9 +21,11 @@ impl CuptiResult {
     pub const MAX_LIMIT_REACHED: Self = Self(result::ERROR_MAX_LIMIT_REACHED);
     /// CUPTI refuses: its V1 and V2 interfaces were mixed, or a kind cannot be had here.
     pub const NOT_COMPATIBLE: Self = Self(result::ERROR_NOT_COMPATIBLE);
-    /// No driver, a driver too old, or CUPTI could not start: also what our exported wrappers say without a CUPTI.
+    /// No driver, a driver too old, or CUPTI could not start: also what our exported wrappers say
+    /// without a CUPTI.
     pub const NOT_INITIALIZED: Self = Self(result::ERROR_NOT_INITIALIZED);
-    /// The kind is unknown to this release; from `GetNextRecord`, bytes that are no record (11.8 says [`Self::UNKNOWN`]).
+    /// The kind is unknown to this release; from `GetNextRecord`, bytes that are no record (11.8
+    /// says [`Self::UNKNOWN`]).
     pub const INVALID_KIND: Self = Self(result::ERROR_INVALID_KIND);
     /// The library has no such function or attribute value.
     pub const NOT_SUPPORTED: Self = Self(result::ERROR_NOT_SUPPORTED);
@@ -49,7 +53,8 @@ impl CuptiResult {
         }
     }
 
-    /// NVIDIA's name without the prefix `CUPTI_`, as `ERROR_NOT_INITIALIZED`; `None` for a code newer than we are.
+    /// NVIDIA's name without the prefix `CUPTI_`, as `ERROR_NOT_INITIALIZED`; `None` for a code
+    /// newer than we are.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
         result::NAMES.iter().find(|(code, _)| *code == self.0).map(|(_, name)| *name)

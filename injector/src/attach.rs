@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // COLD
-//! From being loaded to recording: the constructor points CUDA at this library, the driver calls us inside `cuInit`,
-//! the first context or buffer starts the drain thread and the recording. Anything missing: one line, and off.
+//! From being loaded to recording: the constructor points CUDA at this library, the driver calls us
+//! inside `cuInit`, the first context or buffer starts the drain thread and the recording. Anything
+//! missing: one line, and off.
 
 use std::ffi::{c_char, c_void};
 use std::path::Path;
@@ -32,7 +33,8 @@ static SETTINGS: OnceLock<Settings> = OnceLock::new();
 static ATTACH_NS: AtomicU64 = AtomicU64::new(0);
 static PREPARED: AtomicBool = AtomicBool::new(false);
 
-/// Share of `GAPPROBE_MAX_MB` for the rings (the image); the report at exit needs about as much again.
+/// Share of `GAPPROBE_MAX_MB` for the rings (the image); the report at exit needs about as much
+/// again.
 const IMAGE_SHARE: usize = 40;
 /// ... and for the activity buffers, at most 32 MB.
 const BUFFER_SHARE: usize = 12;
@@ -58,7 +60,8 @@ fn own_path() -> Option<Vec<u8>> {
 
 /// (Not linked into unit tests: they would run with their own environment changed.)
 #[cfg_attr(test, expect(dead_code, reason = "as said"))]
-/// The constructor: next to nothing. No thread, no file, no CUPTI; CUDA and NVTX are told where we are, where nobody else is.
+/// The constructor: next to nothing. No thread, no file, no CUPTI; CUDA and NVTX are told where we
+/// are, where nobody else is.
 pub(crate) fn constructor() {
     // set-user-id programs take no instructions from their user's environment
     // SAFETY: takes nothing, cannot fail.
@@ -87,14 +90,16 @@ pub(crate) fn constructor() {
         stay_away_from(Some(sign));
         return;
     }
-    // (loaded late, by the driver say, it is too late for that, and the loader's lock is held while others may wait for it)
+    // (loaded late, by the driver say, it is too late for that, and the loader's lock is held while
+    // others may wait for it)
     let is_alone = is_only_thread();
     if is_alone {
         windows::linked_in::lead();
     }
     let Some(path) = own_path() else { return };
     if let Some(taken) = environment::get("CUDA_INJECTION64_PATH") {
-        // ours already (a child of ours), switched off, or another tool's: it stays, unless we are to record all the same
+        // ours already (a child of ours), switched off, or another tool's: it stays, unless we are
+        // to record all the same
         if taken != path && taken != b"none" && is_alone {
             let changes = match (copies::is_ours(taken), environment::get(nvtx::VARIABLE)) {
                 (true, None) => vec![copies::entry(nvtx::VARIABLE, &path)], // a copy that hands on to us
@@ -109,7 +114,8 @@ pub(crate) fn constructor() {
     }
     let entry = |name: &str| copies::entry(name, &path);
     match environment::get(nvtx::VARIABLE) {
-        // NVTX itself loads us, some time in the run, and other threads may be reading the environment
+        // NVTX itself loads us, some time in the run, and other threads may be reading the
+        // environment
         Some(nvtx) if nvtx == path && !is_alone => {}
         Some(_) => {
             environment::add(&[entry("CUDA_INJECTION64_PATH")]);
@@ -120,7 +126,8 @@ pub(crate) fn constructor() {
     }
 }
 
-/// In Nsight Compute's launcher, or in what it started, seen by `sign`: neither may name us to CUDA. A shell that had us loaded did.
+/// In Nsight Compute's launcher, or in what it started, seen by `sign`: neither may name us to
+/// CUDA. A shell that had us loaded did.
 fn stay_away_from(sign: Option<&'static str>) {
     let own = std::process::id().to_string();
     let told = [copies::entry(neighbours::UNDER, own.as_bytes())];
@@ -140,7 +147,8 @@ fn inherited() -> Vec<&'static str> {
     ["CUDA_INJECTION64_PATH", nvtx::VARIABLE].into_iter().filter(names_us).collect()
 }
 
-/// Has the process one thread? `false` where that cannot be told. (A folder's links: itself, its own dot, one a thread.)
+/// Has the process one thread? `false` where that cannot be told. (A folder's links: itself, its
+/// own dot, one a thread.)
 fn is_only_thread() -> bool {
     let mut status = std::mem::MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: a C string and a valid out-pointer.
@@ -238,8 +246,8 @@ fn off(text: &str) {
     say::complain(all.as_deref().unwrap_or(text));
 }
 
-/// Exit and fork handlers. Called here and again with the first context: the driver's own exit handlers may be registered between
-/// the two, and those registered later run earlier.
+/// Exit and fork handlers. Called here and again with the first context: the driver's own exit
+/// handlers may be registered between the two, and those registered later run earlier.
 fn register_leaving() {
     extern "C" fn in_child() {
         // a few stores: the child has neither our thread nor CUPTI's
@@ -257,8 +265,9 @@ fn register_leaving() {
     }
 }
 
-/// First GPU use, on the program's thread, once: starts our thread and waits until it has memory, file and rings. All
-/// that is done there because the program's thread may have a stack of a few KB.
+/// First GPU use, on the program's thread, once: starts our thread and waits until it has memory,
+/// file and rings. All that is done there because the program's thread may have a stack of a few
+/// KB.
 pub(crate) fn begin_recording() {
     static READY: Signal = Signal::new();
     register_leaving();
@@ -267,10 +276,12 @@ pub(crate) fn begin_recording() {
         opened::lead(interpreter);
     }
     if let Some(settings) = settings() {
-        // here and not on our thread: the program's may hold the loader's lock (a GPU used in a constructor of a library)
+        // here and not on our thread: the program's may hold the loader's lock (a GPU used in a
+        // constructor of a library)
         windows::prepare(settings);
     }
-    // XLA's plugin may have come since we attached, and asks for the launches with the first of them
+    // XLA's plugin may have come since we attached, and asks for the launches with the first of
+    // them
     reroute::lead_loaded();
     let started = spawn_quietly("gapprobe", || {
         guard::guard((), prepare_recording);
@@ -394,7 +405,8 @@ fn new_recorder(image: Image, settings: &Settings, callers: callers::Callers) ->
     (Recorder::new(store, header, capture, callers, Windows::new(settings, monotonic), raw), name)
 }
 
-/// What the driver says of a device: plain attribute queries that need no context and touch no stream.
+/// What the driver says of a device: plain attribute queries that need no context and touch no
+/// stream.
 pub(crate) fn device(ordinal: u32) -> Option<(DeviceInfo, Vec<u8>)> {
     type GetAttribute = unsafe extern "C" fn(*mut i32, i32, i32) -> u32;
     type GetName = unsafe extern "C" fn(*mut c_char, i32, i32) -> u32;

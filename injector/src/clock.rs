@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // HOT
-//! The one clock: CLOCK_MONOTONIC in ns (vDSO, 24 to 35 ns a read). CUPTI gets the same through its timestamp callback. What the program's threads
-//! stamp themselves is read by `ticks`, at about half the cost.
+//! The one clock: CLOCK_MONOTONIC in ns (vDSO, 24 to 35 ns a read). CUPTI gets the same through its
+//! timestamp callback. What the program's threads stamp themselves is read by `ticks`, at about
+//! half the cost.
 //!
-//! The time is libc's own, whatever another preloaded library makes of it: libfaketime defines `clock_gettime` and the
-//! sleeps anew for the whole process, and stamps by a clock that stands still, jumps or runs ten times as fast would be
-//! wrong ones beside the GPU's. So what is linked into this library, std's `Instant` and `sleep` too, does not take
-//! these functions from the loader: the linker leads them here (`build.rs`, `--wrap`), and here they are libc's.
+//! The time is libc's own, whatever another preloaded library makes of it: libfaketime defines
+//! `clock_gettime` and the sleeps anew for the whole process, and stamps by a clock that stands
+//! still, jumps or runs ten times as fast would be wrong ones beside the GPU's. So what is linked
+//! into this library, std's `Instant` and `sleep` too, does not take these functions from the
+//! loader: the linker leads them here (`build.rs`, `--wrap`), and here they are libc's.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -20,12 +22,14 @@ type GetTime = unsafe extern "C" fn(clockid_t, *mut timespec) -> c_int;
 type ClockSleep = unsafe extern "C" fn(clockid_t, c_int, *const timespec, *mut timespec) -> c_int;
 type Sleep = unsafe extern "C" fn(*const timespec, *mut timespec) -> c_int;
 
-/// libc's own functions; null before [`at_load`], and where libc cannot be asked: then by the kernel.
+/// libc's own functions; null before [`at_load`], and where libc cannot be asked: then by the
+/// kernel.
 static GET_TIME: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 static CLOCK_SLEEP: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 static SLEEP: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
-/// In the constructor, of no setuid program: finds libc's own clock. By its handle: a search by name alone finds who is preloaded. COLD.
+/// In the constructor, of no setuid program: finds libc's own clock. By its handle: a search by
+/// name alone finds who is preloaded. COLD.
 pub(crate) fn at_load() {
     // SAFETY: a C string; libc is mapped, this takes a reference to it.
     let libc = unsafe { libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
@@ -90,7 +94,8 @@ unsafe extern "C" fn sleep(time: *const timespec, left: *mut timespec) -> c_int 
     unsafe { own(time, left) }
 }
 
-// What `--wrap` calls the three. Not exported, as `no_mangle` would have it: only this library's calls are led here.
+// What `--wrap` calls the three. Not exported, as `no_mangle` would have it: only this library's
+// calls are led here.
 std::arch::global_asm!(
     ".pushsection .text.gapprobe_clock, \"ax\", @progbits",
     ".globl __wrap_clock_gettime",

@@ -2,12 +2,15 @@
 // COLD
 //! Whose library CUDA and NVTX are told to load: ours, a second copy of ours, or another tool's.
 //!
-//! * **A second copy of us** (preloaded by two paths; inherited by `CUDA_INJECTION64_PATH` while another is preloaded): the one
-//!   whose functions a program reaches by name records, for it alone sees the program's marks and CUPTI's other clients. The
-//!   others are off, and hand on what the driver and NVTX ask of them.
-//! * **Another tool's** in `CUDA_INJECTION64_PATH`: it stays, the driver never calls us, and at the exit of a program that
-//!   used CUDA one line says so; so it does where there is no such file, of which the driver says nothing. With
-//!   `GAPPROBE_FORCE=1` we take its place and call it in our turn, after we are attached: what it does to CUPTI then reaches our wrappers (`cupti/arbiter.rs`). Its path goes to children in [`NEXT`].
+//! * **A second copy of us** (preloaded by two paths; inherited by `CUDA_INJECTION64_PATH` while
+//!   another is preloaded): the one whose functions a program reaches by name records, for it alone
+//!   sees the program's marks and CUPTI's other clients. The others are off, and hand on what the
+//!   driver and NVTX ask of them.
+//! * **Another tool's** in `CUDA_INJECTION64_PATH`: it stays, the driver never calls us, and at the
+//!   exit of a program that used CUDA one line says so; so it does where there is no such file, of
+//!   which the driver says nothing. With `GAPPROBE_FORCE=1` we take its place and call it in our
+//!   turn, after we are attached: what it does to CUPTI then reaches our wrappers
+//!   (`cupti/arbiter.rs`). Its path goes to children in [`NEXT`].
 
 use std::ffi::{c_char, c_int, c_void, CStr, CString};
 use std::os::unix::ffi::OsStrExt;
@@ -80,8 +83,8 @@ pub(crate) fn is_ours(path: &[u8]) -> bool {
         .is_some_and(|n| n.as_bytes().starts_with(b"libgapprobe"))
 }
 
-/// `CUDA_INJECTION64_PATH` is another tool's. In the constructor; `own`: the path of this library. Returns what to change in the
-/// environment: with `GAPPROBE_FORCE=1` we take its place.
+/// `CUDA_INJECTION64_PATH` is another tool's. In the constructor; `own`: the path of this library.
+/// Returns what to change in the environment: with `GAPPROBE_FORCE=1` we take its place.
 pub(crate) fn beside(path: &'static [u8], own: &[u8]) -> Vec<*mut c_char> {
     let _ = OTHER.set(path.to_vec());
     if environment::get(trace::setting::FORCE) == Some(b"1") {
@@ -91,7 +94,8 @@ pub(crate) fn beside(path: &'static [u8], own: &[u8]) -> Vec<*mut c_char> {
     Vec::new()
 }
 
-/// The driver is not to call us in this process, seen by `sign` ([`crate::neighbours::under_one`]). In the constructor.
+/// The driver is not to call us in this process, seen by `sign` ([`crate::neighbours::under_one`]).
+/// In the constructor.
 pub(crate) fn stay_away(sign: &'static str) {
     let _ = KEPT_OUT.set(sign);
     speak_at_exit();
@@ -114,8 +118,8 @@ fn speak_at_exit() {
     unsafe { libc::atexit(at_exit) };
 }
 
-/// CUDA was used: the library is mapped, as the driver does inside `cuInit`, and so is the driver; or the driver says so, where it
-/// found no library to load.
+/// CUDA was used: the library is mapped, as the driver does inside `cuInit`, and so is the driver;
+/// or the driver says so, where it found no library to load.
 fn say_at_exit() {
     if let Some(sign) = KEPT_OUT.get() {
         // (the driver, in which the tool is, is not asked whether it was used)
@@ -150,8 +154,9 @@ fn complain(why: String) {
     say::complain(&settings.complaints.with(&why).unwrap_or(why));
 }
 
-/// Has anybody called `cuInit`? Asks the driver for the number of GPUs, which it tells only then; before it, and once it has ended
-/// (its exit handlers come before ours, which was there first), it refuses at once, with different reasons.
+/// Has anybody called `cuInit`? Asks the driver for the number of GPUs, which it tells only then;
+/// before it, and once it has ended (its exit handlers come before ours, which was there first), it
+/// refuses at once, with different reasons.
 fn was_initialised() -> bool {
     const NOT_INITIALISED: c_int = 3;
     // SAFETY: a C string; the driver is mapped, and this takes a reference to it.
@@ -175,7 +180,8 @@ pub(crate) fn entry(name: &str, value: &[u8]) -> *mut c_char {
     Box::leak(text.into_boxed_slice()).as_mut_ptr().cast()
 }
 
-/// Calls the tool whose place we took, as the driver would have. Once we are attached, or are not to be.
+/// Calls the tool whose place we took, as the driver would have. Once we are attached, or are not
+/// to be.
 pub(crate) fn call_next() {
     let Some(path) = environment::value(NEXT).filter(|path| !is_ours(path)) else { return };
     let Ok(path) = CString::new(path) else { return };

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // COLD
-//! After a crash under us the next start of that job stays off. No signal handler tells of one, and a process that is gone does not
-//! tell SIGSEGV from SIGKILL or `os._exit`. Two things are known for certain:
+//! After a crash under us the next start of that job stays off. No signal handler tells of one, and
+//! a process that is gone does not tell SIGSEGV from SIGKILL or `os._exit`. Two things are known
+//! for certain:
 //!
-//! * `gapprobe run` is the parent, and told by the kernel: it leaves a file `gapprobe-crashed-<job>`.
-//! * While we attach (in `cuInit`, and while recording begins: some 20 ms, in which only our code and CUPTI's runs on that thread)
-//!   a file of ours says so. A process that ends in there leaves it behind. Once may be a kill that came at that moment; twice in
-//!   a row, at different times, is taken for a crash. Nothing else counts: under plain LD_PRELOAD a program that crashes later is
+//! * `gapprobe run` is the parent, and told by the kernel: it leaves a file
+//!   `gapprobe-crashed-<job>`.
+//! * While we attach (in `cuInit`, and while recording begins: some 20 ms, in which only our code
+//!   and CUPTI's runs on that thread) a file of ours says so. A process that ends in there leaves
+//!   it behind. Once may be a kill that came at that moment; twice in a row, at different times, is
+//!   taken for a crash. Nothing else counts: under plain LD_PRELOAD a program that crashes later is
 //!   recorded again the next time.
 //!
-//! Both are forgotten after a day, and where a start of the job ends in order (`GAPPROBE=1` makes one).
+//! Both are forgotten after a day, and where a start of the job ends in order (`GAPPROBE=1` makes
+//! one).
 
 use std::ffi::{CString, OsStr};
 use std::fs;
@@ -61,7 +65,8 @@ fn age(path: &Path) -> Option<Duration> {
     SystemTime::now().duration_since(file.modified().ok()?).ok()
 }
 
-/// The files in `folder` that starts of any job left while they were attached to: path, process, job.
+/// The files in `folder` that starts of any job left while they were attached to: path, process,
+/// job.
 fn left_in(folder: &Path) -> Vec<(PathBuf, Owner, u64)> {
     let entries = fs::read_dir(folder).into_iter().flatten().take(MOST).filter_map(Result::ok);
     let left = entries.filter_map(|e| {
@@ -143,8 +148,8 @@ pub(crate) fn attaching() -> Attaching {
     let name = place::attaching(&recording::folders::owner(), job());
     for folder in recording::folders::private_directories() {
         let Ok(file) = CString::new(folder.join(&name).as_os_str().as_bytes()) else { continue };
-        // an empty file, made without being opened: a program whose streams are closed would write into it. Never over what is there, link or not
-        // SAFETY: a C string and numbers.
+        // an empty file, made without being opened: a program whose streams are closed would write
+        // into it. Never over what is there, link or not SAFETY: a C string and numbers.
         let make = || unsafe { libc::mknod(file.as_ptr(), libc::S_IFREG | 0o600, 0) } == 0;
         if recording::folders::open_private(&folder).is_none() || !make() {
             continue;
@@ -165,7 +170,8 @@ impl Drop for Attaching {
     }
 }
 
-/// We do not attach any more, or the program ends in order while we do. Allocates nothing: the exit handler asks.
+/// We do not attach any more, or the program ends in order while we do. Allocates nothing: the exit
+/// handler asks.
 pub(crate) fn not_attaching() {
     if let (true, Some(file)) = (THERE.swap(false, Ordering::AcqRel), FILE.get()) {
         // SAFETY: a C string.
@@ -188,7 +194,8 @@ pub(crate) fn ended_in_order() {
     }
 }
 
-/// For the `gapprobe run` around us, where there is one: CUDA was used here, so that it need not say that it was not.
+/// For the `gapprobe run` around us, where there is one: CUDA was used here, so that it need not
+/// say that it was not.
 pub(crate) fn cuda_was_used() {
     let Some(mark) = environment::text(setting::RUN_ID).and_then(place::run_mark) else { return };
     for folder in folders() {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // COLD
-//! Descriptors of ours inside the program: what they are of, and numbers out of its way. And threads of ours with a table of their own: a number that
-//! the program closes, or opens a file of its own under, is never the one that such a thread writes to, and what it opens takes no number from the
-//! program, not even for a moment, and no forked child with it. That is for threads that do files and nothing else: CUPTI, the driver and NVML keep
-//! descriptors of theirs under the program's numbers, and who calls them stays with the program's.
+//! Descriptors of ours inside the program: what they are of, and numbers out of its way. And
+//! threads of ours with a table of their own: a number that the program closes, or opens a file of
+//! its own under, is never the one that such a thread writes to, and what it opens takes no number
+//! from the program, not even for a moment, and no forked child with it. That is for threads that
+//! do files and nothing else: CUPTI, the driver and NVML keep descriptors of theirs under the
+//! program's numbers, and who calls them stays with the program's.
 
 use std::ffi::c_uint;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -12,14 +14,17 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 const UNSHARE: c_uint = 1 << 1;
 
 fn close_range(from: u32, to: u32, flags: c_uint) -> bool {
-    // SAFETY: takes numbers. With `UNSHARE` nothing of the program's is closed, and without it the table is this thread's.
+    // SAFETY: takes numbers. With `UNSHARE` nothing of the program's is closed, and without it the
+    // table is this thread's.
     unsafe { libc::syscall(libc::SYS_close_range, from, to, flags) == 0 }
 }
 
-/// From here on the calling thread has no descriptors of the program's but `keep`, and what it opens is its own alone. `false`: that cannot be had (an older
-/// kernel whose unsharing a container's filter forbids), and nothing was changed.
+/// From here on the calling thread has no descriptors of the program's but `keep`, and what it
+/// opens is its own alone. `false`: that cannot be had (an older kernel whose unsharing a
+/// container's filter forbids), and nothing was changed.
 pub(crate) fn leave_the_programs(keep: Option<u32>) -> bool {
-    // (from the highest on: of a range that goes to the end nothing is copied first, and so nothing closed)
+    // (from the highest on: of a range that goes to the end nothing is copied first, and so nothing
+    // closed)
     let (last, first) = match keep {
         None => (Some((0, u32::MAX)), None),
         Some(kept) => {
@@ -40,8 +45,9 @@ fn numbers() -> Option<Vec<u32>> {
     Some(entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect())
 }
 
-/// The same where the kernel has no such call: a copy of the table, whose descriptors are closed. Not where nobody can tell which they are: a copy that
-/// stays open would keep a pipe of the program's from ending.
+/// The same where the kernel has no such call: a copy of the table, whose descriptors are closed.
+/// Not where nobody can tell which they are: a copy that stays open would keep a pipe of the
+/// program's from ending.
 fn close_one_by_one(keep: Option<u32>) -> bool {
     let Some(before) = numbers() else { return false };
     // SAFETY: gives the calling thread a table of its own.
@@ -49,7 +55,8 @@ fn close_one_by_one(keep: Option<u32>) -> bool {
         return false;
     }
     for number in numbers().unwrap_or(before).into_iter().filter(|n| Some(*n) != keep) {
-        // SAFETY: of this thread's own table; the folder's own, which is in the list too, is closed already.
+        // SAFETY: of this thread's own table; the folder's own, which is in the list too, is closed
+        // already.
         unsafe { libc::close(number as i32) };
     }
     true
@@ -71,8 +78,8 @@ pub(crate) fn status_of(fd: i32) -> Option<libc::stat> {
     Some(unsafe { s.assume_init() })
 }
 
-/// Moves the descriptor away from the low numbers: programs that close and reuse 0 to 2, or count on small ones, are
-/// not disturbed.
+/// Moves the descriptor away from the low numbers: programs that close and reuse 0 to 2, or count
+/// on small ones, are not disturbed.
 pub(crate) fn out_of_the_way(file: OwnedFd) -> OwnedFd {
     let ours = identity_of(file.as_raw_fd());
     // SAFETY: duplicates our own descriptor to the lowest free number from 300 on.
@@ -80,7 +87,8 @@ pub(crate) fn out_of_the_way(file: OwnedFd) -> OwnedFd {
     if high < 0 {
         return file;
     }
-    // (the kernel may have enlarged the table for it, some ms in which a program that closes all descriptors may have opened a file of its own there)
+    // (the kernel may have enlarged the table for it, some ms in which a program that closes all
+    // descriptors may have opened a file of its own there)
     if identity_of(file.as_raw_fd()) != ours {
         std::mem::forget(file);
     }

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! The background thread: takes what the program's threads and CUPTI left, puts it into the store, and leaves that to who writes
-//! the file (`recording/writer.rs`). All its signals are blocked. (Asking CUPTI for buffers is a thread of its own, `flush`: it may take seconds.)
+//! The background thread: takes what the program's threads and CUPTI left, puts it into the store,
+//! and leaves that to who writes the file (`recording/writer.rs`). All its signals are blocked.
+//! (Asking CUPTI for buffers is a thread of its own, `flush`: it may take seconds.)
 //!
-//! The recorder's lock is held while buffers and rings are taken, never across a write to a disk or a call
-//! that makes CUPTI call us back. No callback takes it. Who leaves takes it over (`leave`). `drain/facts.rs`: header and names; `drain/pace.rs`: how soon the next round comes; `drain/lost.rs`: when events were lost.
+//! The recorder's lock is held while buffers and rings are taken, never across a write to a disk or
+//! a call that makes CUPTI call us back. No callback takes it. Who leaves takes it over (`leave`).
+//! `drain/facts.rs`: header and names; `drain/pace.rs`: how soon the next round comes;
+//! `drain/lost.rs`: when events were lost.
 
 mod facts;
 mod lost;
@@ -36,8 +39,9 @@ use crate::{clock, control, flush, hostpool, lifecycle, losses, stopped};
 
 /// Between two looks at how fast records come, ns.
 const RATE_PERIOD: u64 = 250_000_000;
-/// Between two updates of the recording file, ns. An event waits for the round and for the file, and both together may take
-/// 100 ms at most where the disk is quick (108 ms measured with rounds of 50 ms and an update every other one).
+/// Between two updates of the recording file, ns. An event waits for the round and for the file,
+/// and both together may take 100 ms at most where the disk is quick (108 ms measured with rounds
+/// of 50 ms and an update every other one).
 const MIRROR_PERIOD: u64 = 45_000_000;
 /// Between two clock pairs, ns.
 const CLOCK_PERIOD: u64 = 1_000_000_000;
@@ -121,7 +125,8 @@ impl Recorder {
     pub(crate) fn round(&mut self) {
         self.ticks.keep();
         let now = clock::monotonic();
-        // the promise before the buffers: a flush that ends while we decode has given back buffers we did not take
+        // the promise before the buffers: a flush that ends while we decode has given back buffers
+        // we did not take
         self.delivered_to = flush::complete_to();
         self.capture.heed(now, &mut self.store);
         self.windows.round(
@@ -137,7 +142,8 @@ impl Recorder {
         if self.capture.is_on() {
             self.pace.recording(now);
         }
-        // the buffers first, then the rings, then decode: a capture mark is known before the ops launched after it
+        // the buffers first, then the rings, then decode: a capture mark is known before the ops
+        // launched after it
         let full = buffers::take_full();
         let (store, marks, capture, decoder) =
             (&mut self.store, &mut self.marks, &mut self.capture, &mut self.decoder);
@@ -230,7 +236,8 @@ impl Recorder {
         }
     }
 
-    /// Another client had CUPTI, from one time to the other. (Between windows it was off anyway, and opening one begins a front.)
+    /// Another client had CUPTI, from one time to the other. (Between windows it was off anyway,
+    /// and opening one begins a front.)
     fn returned(&mut self, from: u64, to: u64) {
         self.front.cut(from);
         self.unobserved(from, to, Unobserved::Yielded);
@@ -254,7 +261,8 @@ impl Recorder {
         self.store.image.put_header(&self.header.encode());
     }
 
-    /// Small buffers where launches are slow, so that the newest records come back in time (see `buffers`).
+    /// Small buffers where launches are slow, so that the newest records come back in time (see
+    /// `buffers`).
     fn adapt_buffers(&mut self, now: u64) {
         let span = now.saturating_sub(self.rate_since);
         if span < RATE_PERIOD {
@@ -284,7 +292,8 @@ impl Recorder {
             self.returned(from, to);
         }
         if let Some(session) = session::get().filter(|_| !buffers::is_bare()) {
-            // the time for flushing is over: what is complete is read where it lies, the rest is lost and said to be
+            // the time for flushing is over: what is complete is read where it lies, the rest is
+            // lost and said to be
             for stuck in buffers::stuck(u64::MAX) {
                 let mut sink = decode::Sink { store: &mut self.store, capture: &self.capture, now };
                 let pending = self.decoder.front_of(&session.cupti, &stuck, &mut sink);
@@ -321,9 +330,10 @@ fn buffers_now() -> Buffers {
     }
 }
 
-/// A module is about to be unloaded, and the kernel names in its records with it: lets the drain thread read what is
-/// complete first. On the program's thread (COLD: unloading waits for the device anyway); at most 5 ms each, and all of
-/// them together at most 50 ms and a thousandth of the run: beyond that names may be lost, and are counted.
+/// A module is about to be unloaded, and the kernel names in its records with it: lets the drain
+/// thread read what is complete first. On the program's thread (COLD: unloading waits for the
+/// device anyway); at most 5 ms each, and all of them together at most 50 ms and a thousandth of
+/// the run: beyond that names may be lost, and are counted.
 pub(crate) fn before_unload() {
     static SPENT: AtomicU64 = AtomicU64::new(0);
     let now = clock::monotonic();
@@ -347,8 +357,8 @@ pub(crate) fn before_unload() {
 
 /// The thread's body.
 pub(crate) fn run() {
-    // a program that is killed before the first round leaves a recording too (not from the program's own thread:
-    // SIGXFSZ)
+    // a program that is killed before the first round leaves a recording too (not from the
+    // program's own thread: SIGXFSZ)
     if let Some(recorder) = RECORDER.lock().as_mut() {
         recorder.stand();
         writer::offer(&mut recorder.store, &recorder.header);

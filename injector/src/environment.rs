@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // COLD
-//! The environment, read and extended without libc's `getenv`/`setenv`: bash exports its own under those names, and
-//! in its constructor phase they are not ready.
+//! The environment, read and extended without libc's `getenv`/`setenv`: bash exports its own under
+//! those names, and in its constructor phase they are not ready.
 
 use std::ffi::{c_char, CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -30,8 +30,8 @@ fn entries() -> impl Iterator<Item = &'static CStr> {
             return None;
         }
         i += 1;
-        // SAFETY: entries are C strings that live as long as they are in the environment; we run before threads that
-        // could remove them (constructor, cuInit).
+        // SAFETY: entries are C strings that live as long as they are in the environment; we run
+        // before threads that could remove them (constructor, cuInit).
         Some(unsafe { CStr::from_ptr(entry) })
     })
 }
@@ -62,8 +62,9 @@ pub(crate) fn names(prefix: &'static str) -> impl Iterator<Item = &'static str> 
     entries().filter_map(named).filter(move |n| n.starts_with(prefix))
 }
 
-/// Adds `NAME=value` (C strings, which must live for ever) to the environment of this process and its children.
-/// What had one of these names goes. The array is replaced by a longer copy, as libc's own `setenv` does. Only from the constructor: no other thread yet.
+/// Adds `NAME=value` (C strings, which must live for ever) to the environment of this process and
+/// its children. What had one of these names goes. The array is replaced by a longer copy, as
+/// libc's own `setenv` does. Only from the constructor: no other thread yet.
 pub(crate) fn add(new: &[*mut c_char]) -> bool {
     change(new, &[])
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The complete list of what `libgapprobe.so` exports (`tests/scenarios` compares it with `nm -D`). Every body runs
-//! behind [`crate::guard::guard`].
+//! The complete list of what `libgapprobe.so` exports (`tests/scenarios` compares it with `nm -D`).
+//! Every body runs behind [`crate::guard::guard`].
 //!
 //! * `InitializeInjection`: the driver's entry (COLD).
 //! * `InitializeInjectionNvtx2`: NVTX's entry, once for each object that holds NVTX (COLD).
 //! * `gapprobe_*`: the C ABI of `include/gapprobe.h` (HOT).
-//! * `cupti*`: the calls through which another client takes over; forwarded to the real library (COLD).
+//! * `cupti*`: the calls through which another client takes over; forwarded to the real library
+//!   (COLD).
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -19,7 +20,8 @@ use crate::cupti::{arbiter, buffers, callbacks};
 use crate::guard::guard;
 use crate::{attach, copies, nvtx, program};
 
-/// Called by the loader. SAFETY of the attribute: the body touches nothing but the environment and its own statics.
+/// Called by the loader. SAFETY of the attribute: the body touches nothing but the environment and
+/// its own statics.
 #[cfg(not(test))]
 #[ctor::ctor]
 fn constructor() {
@@ -77,7 +79,8 @@ pub extern "C" fn gapprobe_version() -> c_int {
     guard(100, || 100)
 }
 
-/// Test switch of gapprobe's own benchmarks: 1 = empty callbacks and buffer handlers, no samples (bare CUPTI), 0 = ours.
+/// Test switch of gapprobe's own benchmarks: 1 = empty callbacks and buffer handlers, no samples
+/// (bare CUPTI), 0 = ours.
 #[no_mangle]
 pub extern "C" fn gapprobe_test_bare(on: c_int) {
     guard((), || {
@@ -98,7 +101,8 @@ macro_rules! forward {
             let Some(real) = guard(None, arbiter::real).or_else(arbiter::attached) else { return arbiter::NONE };
             guard((), || $before);
             arbiter::after_fault($over);
-            // SAFETY: the caller's own arguments, handed on unchanged to the function it meant to call.
+            // SAFETY: the caller's own arguments, handed on unchanged to the function it meant to
+            // call.
             let result = unsafe { (real.$field)($($arg),*) };
             guard((), || $after(result));
             result

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // COLD (`ask` is WARM: the drain thread's)
-//! The flight recorder (`GAPPROBE_FLIGHT`): when the alarm rings, a trace of the last seconds is cut out of the recording in memory
-//! and written at once, on a thread of its own, while the program goes on and recording with it. Nothing here is ever waited for: at
-//! the program's end what is not written stays unwritten.
+//! The flight recorder (`GAPPROBE_FLIGHT`): when the alarm rings, a trace of the last seconds is
+//! cut out of the recording in memory and written at once, on a thread of its own, while the
+//! program goes on and recording with it. Nothing here is ever waited for: at the program's end
+//! what is not written stays unwritten.
 //!
-//! Of a program that hangs the seconds are counted back from its last step: a hang is told after ten seconds of it, and what led there lies before.
-//! Steps that became slow go on for a while before the trace is cut, and have a verdict of their own: most of the seconds before are of steps as usual.
+//! Of a program that hangs the seconds are counted back from its last step: a hang is told after
+//! ten seconds of it, and what led there lies before. Steps that became slow go on for a while
+//! before the trace is cut, and have a verdict of their own: most of the seconds before are of
+//! steps as usual.
 //!
-//! Bounded: [`MOST`] traces a process, one in [`PAUSE`]; events by memory. A directory that takes none costs the trace, not the line.
+//! Bounded: [`MOST`] traces a process, one in [`PAUSE`]; events by memory. A directory that takes
+//! none costs the trace, not the line.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -34,18 +38,20 @@ use crate::{attach, clock, descriptors, lifecycle, say};
 const MOST: u64 = 10;
 /// Between two of them, ns.
 const PAUSE: u64 = 300_000_000_000;
-/// Records of what happened before the alarm may take so long to come, ns: a flush, a round. What a hung GPU holds never comes.
+/// Records of what happened before the alarm may take so long to come, ns: a flush, a round. What a
+/// hung GPU holds never comes.
 const DELIVERY: u64 = 1_500_000_000;
 /// Between two looks whether they have come, ms.
 const LOOK_MS: u64 = 100;
-/// Steps that have become slow are recorded so much longer, or half of what the trace is to hold, ns: eight of them tell little of why.
+/// Steps that have become slow are recorded so much longer, or half of what the trace is to hold,
+/// ns: eight of them tell little of why.
 const AFTER: u64 = 2_000_000_000;
 /// A thread that does not launch is looked at ten times a second, after a minute once, ns.
 const SEEN: u64 = 2_500_000_000;
 /// Loaded around the seconds that count, ns: calls that launched their first operations.
 const MARGIN: u64 = 20_000_000;
-/// Bytes of `GAPPROBE_MAX_MB` for one event: some 125 at the peak of load and analysis, out of the half that is neither the store's nor
-/// the buffers'.
+/// Bytes of `GAPPROBE_MAX_MB` for one event: some 125 at the peak of load and analysis, out of the
+/// half that is neither the store's nor the buffers'.
 const EVENT_BYTES: usize = 256;
 
 static WANTED: Signal = Signal::new();
@@ -99,9 +105,11 @@ pub(crate) fn start(settings: &'static Settings, image: Image) {
     IS_ON.store(true, Ordering::Release);
 }
 
-/// The alarm rang `now`: a trace is written, unless there were enough. By the drain thread; waits for nobody.
+/// The alarm rang `now`: a trace is written, unless there were enough. By the drain thread; waits
+/// for nobody.
 pub(crate) fn ask(now: u64, reason: Reason, in_sync: Option<UnderWay>, unobserved: Option<Open>) {
-    // a program that still launches or waits by turns does something else (it evaluates, say): that is no reason
+    // a program that still launches or waits by turns does something else (it evaluates, say): that
+    // is no reason
     if matches!(reason, Reason::Missing { ns, idle, .. } if idle < ns / 2) {
         return;
     }
@@ -166,7 +174,8 @@ fn run(settings: &'static Settings, image: &Image) {
         WANTED.take();
         let Some(order) = ORDER.lock().take() else { continue };
         IS_BUSY.store(true, Ordering::Release);
-        // a thread for each: it has descriptors of its own, of which one is the program's stderr, and that is not kept open
+        // a thread for each: it has descriptors of its own, of which one is the program's stderr,
+        // and that is not kept open
         let image = *image;
         let begun = spawn_quietly("gapprobe-trace", move || {
             descriptors::leave_the_programs(Some(2));
@@ -246,7 +255,8 @@ fn verdict_of(image: &Image, valid: Span, most: u64) -> Option<String> {
     line::verdict(&analyzer::analyze(&run))
 }
 
-/// Where the thread that launches was seen last in Python, if that was no longer than [`SEEN`] before the alarm.
+/// Where the thread that launches was seen last in Python, if that was no longer than [`SEEN`]
+/// before the alarm.
 fn stands_at(run: &Run, at: u64) -> Option<String> {
     let thread = run.threads.iter().max_by_key(|t| t.calls.len())?;
     let last = thread.samples.last().filter(|s| s.stack != 0 && s.span.end.saturating_add(SEEN) >= at)?;

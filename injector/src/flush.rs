@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! The thread that asks CUPTI for its buffers (beside XLA only at the end: `cupti::xla`),
-//! and does nothing else while the program runs: a flush may take long (measured on the H200: over
-//! three seconds while a CUDA graph of 856 tiny kernels was replayed without a pause), and rings and
+//! The thread that asks CUPTI for its buffers (beside XLA only at the end: `cupti::xla`), and does
+//! nothing else while the program runs: a flush may take long (measured on the H200: over three
+//! seconds while a CUDA graph of 856 tiny kernels was replayed without a pause), and rings and
 //! buffers must be drained meanwhile. All its signals are blocked; it holds no lock while it is
 //! inside CUPTI.
 
@@ -23,7 +23,8 @@ const PERIOD_MS: u32 = 250;
 const GIVES_WAY: u64 = 500_000_000;
 /// At the end: plain flushes for this long, then a forced one, ns.
 const PLAIN_FOR: u64 = 500_000_000;
-/// What a forced flush has not brought back after this long since the first plain one is given up, ns.
+/// What a forced flush has not brought back after this long since the first plain one is given up,
+/// ns.
 const FORCED_BY: u64 = 650_000_000;
 
 /// What the drain thread wants CUPTI to be, and what it is.
@@ -139,8 +140,8 @@ fn give_way() {
     }
 }
 
-/// Plain flushes until nothing is outstanding or the time is up, then a forced one: what the GPU has not finished
-/// comes back with end 0 and is counted, never drawn.
+/// Plain flushes until nothing is outstanding or the time is up, then a forced one: what the GPU
+/// has not finished comes back with end 0 and is counted, never drawn.
 fn last() {
     let begin = clock::monotonic();
     loop {
@@ -163,8 +164,8 @@ fn last() {
     }
 }
 
-/// Asks the thread for a flush now and returns the number it will have at least: [`has_ended`] tells. A thread of the
-/// program's must not flush itself: it would hang with it.
+/// Asks the thread for a flush now and returns the number it will have at least: [`has_ended`]
+/// tells. A thread of the program's must not flush itself: it would hang with it.
 pub(crate) fn ask() -> u64 {
     let number = BEGUN.load(Ordering::Acquire) + 1;
     WAKE.set();
@@ -182,8 +183,8 @@ pub(crate) fn has_ended(number: u64) -> bool {
 pub(crate) enum Switch {
     On = WANTS_ON,
     Off = WANTS_OFF,
-    /// Off, on and off: what was on when the context was created goes on recording the nodes of graphs after it was switched off for
-    /// the first time (docs/windows.md).
+    /// Off, on and off: what was on when the context was created goes on recording the nodes of
+    /// graphs after it was switched off for the first time (docs/windows.md).
     OffForGraphs = WANTS_OFF_FOR_GRAPHS,
     /// Off whoever launches meanwhile, by the flush thread: what CUPTI recorded behind that would
     /// be broken (docs/windows.md), and it is never on again.
@@ -214,7 +215,8 @@ pub(crate) fn is_switched(on: bool) -> bool {
     SWITCH.load(Ordering::Acquire) == if on { IS_ON } else { IS_OFF }
 }
 
-/// Held while the thread flushes, and while CUPTI is switched: neither waits inside of CUPTI for the other.
+/// Held while the thread flushes, and while CUPTI is switched: neither waits inside of CUPTI for
+/// the other.
 static BUSY: Mutex<()> = Mutex::new(());
 
 /// Switches as was asked for, by a thread that found no launch under way (`windows::gate`;

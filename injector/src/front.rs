@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! The front of what is recorded again (a window opened, another profiler gave CUPTI back): the GPU still works on what was launched while
-//! nothing was recorded. Until it begins what was launched since, nothing is known of it, and it must not be taken for idle.
+//! The front of what is recorded again (a window opened, another profiler gave CUPTI back): the GPU
+//! still works on what was launched while nothing was recorded. Until it begins what was launched
+//! since, nothing is known of it, and it must not be taken for idle.
 //!
-//! Launches tell which op that is, not the op's own time: a host that runs ahead has launched ops of the window before that begin after this one
-//! opened, with unrecorded ones behind them. A stream runs in the order of launching. It ends with the first such kernel of each device that ran kernels
-//! since the front before; with the first copy only in programs without kernels: copies have streams of their own, on which they begin at once. Not
-//! known, and a limit of it: what other streams of the device still do behind that first kernel.
+//! Launches tell which op that is, not the op's own time: a host that runs ahead has launched ops
+//! of the window before that begin after this one opened, with unrecorded ones behind them. A
+//! stream runs in the order of launching. It ends with the first such kernel of each device that
+//! ran kernels since the front before; with the first copy only in programs without kernels: copies
+//! have streams of their own, on which they begin at once. Not known, and a limit of it: what other
+//! streams of the device still do behind that first kernel.
 
 use trace::event::{Event, Kind, Unobserved};
 use trace::header::sources;
@@ -14,7 +17,8 @@ use trace::header::sources;
 use crate::cupti::session;
 use crate::store::Store;
 
-/// The front of what is recorded, while it lasts. Its records may come when recording has ended again.
+/// The front of what is recorded, while it lasts. Its records may come when recording has ended
+/// again.
 #[derive(Default)]
 pub(crate) struct Front {
     blind: Option<Blind>,
@@ -42,8 +46,8 @@ impl Front {
         }
     }
 
-    /// After buffers were decoded: is it known when the first op began? Where nothing was launched since, what was launched before is over
-    /// after [`LONGEST`].
+    /// After buffers were decoded: is it known when the first op began? Where nothing was launched
+    /// since, what was launched before is over after [`LONGEST`].
     pub(crate) fn settle(&mut self, now: u64, first: &mut FirstOp, store: &mut Store) {
         let over = self.blind.filter(|_| first.launch.is_none()).map(|b| b.since.saturating_add(LONGEST));
         if let Some(at) = first.ended().or(over.filter(|over| *over <= now)) {
@@ -68,7 +72,8 @@ impl Front {
     }
 }
 
-/// Longer than what a host has launched ahead takes (its queue holds about a thousand launches), ns.
+/// Longer than what a host has launched ahead takes (its queue holds about a thousand launches),
+/// ns.
 const LONGEST: u64 = 10_000_000_000;
 /// A device that begins so much later than the others did nothing: it is not waited for, ns.
 const TOGETHER: u64 = 1_000_000_000;
@@ -83,7 +88,8 @@ fn has_no_launches(bits: u32) -> bool {
 pub(crate) struct FirstOp {
     since: Option<u64>,
     launch: Option<Launch>,
-    /// Devices that ran kernels since the moment before, a bit each, and those of them that are waited for.
+    /// Devices that ran kernels since the moment before, a bit each, and those of them that are
+    /// waited for.
     active: u64,
     awaited: u64,
     /// When the first one of each device began.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // HOT (costs nothing where nothing panics)
-//! The boundary: every `extern "C"` body runs inside [`guard`]. A panic is caught, counted and switches gapprobe off;
-//! the program sees the neutral value.
+//! The boundary: every `extern "C"` body runs inside [`guard`]. A panic is caught, counted and
+//! switches gapprobe off; the program sees the neutral value.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! Memory that is refused (`ulimit -v`, a program that takes all there is and copes): Rust would end the process. Here
-//! gapprobe ends instead: it is off for good, a thread of ours stops where it stands, for ever, and a thread of the
-//! program's takes what it needs to get out of our code from a small reserve. The recording is left as it is, as after
-//! a kill.
+//! Memory that is refused (`ulimit -v`, a program that takes all there is and copes): Rust would
+//! end the process. Here gapprobe ends instead: it is off for good, a thread of ours stops where it
+//! stands, for ever, and a thread of the program's takes what it needs to get out of our code from
+//! a small reserve. The recording is left as it is, as after a kill.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::UnsafeCell;
@@ -18,7 +18,8 @@ const RESERVE: usize = 64 << 10;
 #[repr(align(16))]
 struct Reserve(UnsafeCell<[u8; RESERVE]>);
 
-// SAFETY: parts of it are handed out once each (`FROM_RESERVE`), and what is done with them is their owners'.
+// SAFETY: parts of it are handed out once each (`FROM_RESERVE`), and what is done with them is
+// their owners'.
 unsafe impl Sync for Reserve {}
 
 static MEMORY: Reserve = Reserve(UnsafeCell::new([0; RESERVE]));
@@ -38,7 +39,8 @@ struct Heap;
 #[cfg_attr(test, expect(dead_code, reason = "unit tests keep std's"))]
 static HEAP: Heap = Heap;
 
-// SAFETY: the system's own, but for memory of the reserve, which is handed out once and never taken back.
+// SAFETY: the system's own, but for memory of the reserve, which is handed out once and never taken
+// back.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's layout.
@@ -76,7 +78,8 @@ unsafe impl GlobalAlloc for Heap {
         let Ok(wanted) = Layout::from_size_align(size, layout.align()) else { return std::ptr::null_mut() };
         let moved = refused(wanted);
         if !moved.is_null() {
-            // SAFETY: both are as long as the shorter of the two, and apart: the new one was never handed out before.
+            // SAFETY: both are as long as the shorter of the two, and apart: the new one was never
+            // handed out before.
             unsafe { std::ptr::copy_nonoverlapping(memory, moved, layout.size().min(size)) };
         }
         moved
@@ -87,7 +90,8 @@ fn is_of_the_reserve(memory: *const u8) -> bool {
     (memory as usize).wrapping_sub(MEMORY.0.get() as usize) < RESERVE
 }
 
-/// gapprobe is over. Returns memory of the reserve to the program's threads, and to ours not at all.
+/// gapprobe is over. Returns memory of the reserve to the program's threads, and to ours not at
+/// all.
 #[cold]
 #[inline(never)]
 fn refused(layout: Layout) -> *mut u8 {
@@ -95,7 +99,8 @@ fn refused(layout: Layout) -> *mut u8 {
     lifecycle::set(lifecycle::State::Inert);
     say_it();
     if is_thread_of_ours() {
-        // Nobody of the program waits for a lock of ours without an end: `leave` looks at the state.
+        // Nobody of the program waits for a lock of ours without an end: `leave` looks at the
+        // state.
         loop {
             std::thread::sleep(Duration::from_secs(3600));
         }
@@ -110,8 +115,9 @@ fn refused(layout: Layout) -> *mut u8 {
     at.wrapping_add(at.align_offset(layout.align()))
 }
 
-/// Threads of ours are called `gapprobe` or `gapprobe-...`, and so are those that the report starts: a thread inherits its maker's
-/// name. The program's own main thread is none, whatever its file is called.
+/// Threads of ours are called `gapprobe` or `gapprobe-...`, and so are those that the report
+/// starts: a thread inherits its maker's name. The program's own main thread is none, whatever its
+/// file is called.
 fn is_thread_of_ours() -> bool {
     let mut name = [0u8; 16];
     // SAFETY: room for 16 bytes, which is what the kernel writes.
@@ -121,7 +127,8 @@ fn is_thread_of_ours() -> bool {
     ours && unsafe { libc::gettid() } != unsafe { libc::getpid() }
 }
 
-/// Says so, once; a thread that has not the program's stderr leaves it to the next one, at the latest to who leaves.
+/// Says so, once; a thread that has not the program's stderr leaves it to the next one, at the
+/// latest to who leaves.
 pub(crate) fn say_it() {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !say::has_stderr() || SAID.swap(true, Ordering::AcqRel) {

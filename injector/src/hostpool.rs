@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // HOT (`push`, `push_ranges`), WARM (`drain`, `reclaim`), COLD (`prepare`)
-//! The pool of thread rings: a thread claims one with its first event and keeps it; threads beyond the pool share the
-//! overflow ring. A ring whose thread is gone is given back by the drain thread (no TLS destructors: CPython, CUDA and
-//! the program run code after ours would).
+//! The pool of thread rings: a thread claims one with its first event and keeps it; threads beyond
+//! the pool share the overflow ring. A ring whose thread is gone is given back by the drain thread
+//! (no TLS destructors: CPython, CUDA and the program run code after ours would).
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -16,7 +16,8 @@ use crate::{losses, memory, thread_block};
 
 /// Thread rings in the pool.
 pub(crate) const RINGS: usize = 48;
-/// Events a thread ring holds: 36 ms of a thread that launches 230,000 times a second (H100). The drain thread comes before it is full (`drain/pace.rs`).
+/// Events a thread ring holds: 36 ms of a thread that launches 230,000 times a second (H100). The
+/// drain thread comes before it is full (`drain/pace.rs`).
 pub(crate) const RING_EVENTS: usize = 8192;
 const OVERFLOW_EVENTS: usize = 8192;
 
@@ -37,7 +38,8 @@ struct Pool {
 }
 
 static POOL: AtomicPtr<Pool> = AtomicPtr::new(std::ptr::null_mut());
-/// Offset of the thread id in libc's thread descriptor, where the self-check at attach found it; 0 = unknown.
+/// Offset of the thread id in libc's thread descriptor, where the self-check at attach found it; 0
+/// = unknown.
 static TID_OFFSET: AtomicU32 = AtomicU32::new(0);
 
 /// ThreadBlock::ring value of a thread that found no free ring.
@@ -45,8 +47,8 @@ const NO_RING: usize = 1;
 
 fn pool() -> Option<&'static Pool> {
     let p = NonNull::new(POOL.load(Ordering::Acquire))?;
-    // SAFETY: set once by `prepare` to a zeroed mapping of the right size that is never unmapped; all fields are
-    // atomics for which zero is valid.
+    // SAFETY: set once by `prepare` to a zeroed mapping of the right size that is never unmapped;
+    // all fields are atomics for which zero is valid.
     Some(unsafe { p.as_ref() })
 }
 
@@ -66,15 +68,17 @@ fn gettid() -> u32 {
     unsafe { libc::gettid() as u32 }
 }
 
-/// glibc keeps the thread id in its thread descriptor, at an offset that has been 720 on x86-64 since 2.10; it has no
-/// call for it that is not a syscall. Checked against the real one before it is used.
+/// glibc keeps the thread id in its thread descriptor, at an offset that has been 720 on x86-64
+/// since 2.10; it has no call for it that is not a syscall. Checked against the real one before it
+/// is used.
 fn find_tid_offset() {
     #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
     {
         const OFFSET: u32 = 720;
         // SAFETY: takes nothing, cannot fail.
         let descriptor = unsafe { libc::pthread_self() } as usize;
-        // SAFETY: glibc's struct pthread is larger than 2 KB in every version; reading 4 bytes inside it.
+        // SAFETY: glibc's struct pthread is larger than 2 KB in every version; reading 4 bytes
+        // inside it.
         let there = unsafe { std::ptr::read_volatile((descriptor + OFFSET as usize) as *const u32) };
         if there == gettid() {
             TID_OFFSET.store(OFFSET, Ordering::Relaxed);
@@ -82,7 +86,8 @@ fn find_tid_offset() {
     }
 }
 
-/// Where libc's thread descriptor (what a `pthread_t` points to) has the kernel's thread id, where that is known.
+/// Where libc's thread descriptor (what a `pthread_t` points to) has the kernel's thread id, where
+/// that is known.
 pub(crate) fn tid_offset() -> Option<usize> {
     Some(TID_OFFSET.load(Ordering::Relaxed) as usize).filter(|at| *at != 0)
 }
@@ -99,7 +104,8 @@ fn own_tid() -> u32 {
     }
 }
 
-/// The calling thread's id. No call to the kernel where libc's descriptor has it, else one a thread.
+/// The calling thread's id. No call to the kernel where libc's descriptor has it, else one a
+/// thread.
 #[inline]
 pub(crate) fn tid() -> u32 {
     thread_block::with(|block| {
@@ -132,8 +138,8 @@ fn place(pool: &'static Pool, block: &ThreadBlock) -> Option<&'static Place> {
     if block.ring.get() == NO_RING {
         return None;
     }
-    // SAFETY: a value other than 0 and NO_RING is the address of a place of the pool, which is never unmapped, and
-    // this thread owns it until `reclaim` finds the thread gone.
+    // SAFETY: a value other than 0 and NO_RING is the address of a place of the pool, which is
+    // never unmapped, and this thread owns it until `reclaim` finds the thread gone.
     Some(unsafe { &*(block.ring.get() as *const Place) })
 }
 
@@ -143,7 +149,8 @@ fn own_place(pool: &'static Pool) -> Result<&'static Place, u32> {
     thread_block::with(|block| place(pool, block).ok_or(block.tid.get()))
 }
 
-/// Stores `items` together in the calling thread's ring; what does not fit is counted. Nothing before `prepare`.
+/// Stores `items` together in the calling thread's ring; what does not fit is counted. Nothing
+/// before `prepare`.
 #[inline]
 pub(crate) fn push(items: &[[u64; SLOT_WORDS]]) {
     let Some(pool) = pool() else { return };
@@ -164,8 +171,8 @@ pub(crate) fn push(items: &[[u64; SLOT_WORDS]]) {
 /// What goes with events but is none must not cost one: it gets no more than this much of a ring.
 const BESIDE_EVENTS: u64 = RING_EVENTS as u64 / 2;
 
-/// Stores `event` with `before` in front of it: the event alone where the ring is half full (counted as `loss`), or shared by
-/// threads. Was `before` stored?
+/// Stores `event` with `before` in front of it: the event alone where the ring is half full
+/// (counted as `loss`), or shared by threads. Was `before` stored?
 #[inline]
 pub(crate) fn push_behind(before: [u64; SLOT_WORDS], event: [u64; SLOT_WORDS], loss: Loss) -> bool {
     let Some(pool) = pool() else { return false };
@@ -187,7 +194,8 @@ pub(crate) fn push_behind(before: [u64; SLOT_WORDS], event: [u64; SLOT_WORDS], l
     false
 }
 
-/// Stores `items` together in the calling thread's own ring, or says that it is half full or that there is none.
+/// Stores `items` together in the calling thread's own ring, or says that it is half full or that
+/// there is none.
 pub(crate) fn push_together(items: &[[u64; SLOT_WORDS]]) -> bool {
     let place = pool().and_then(|pool| own_place(pool).ok());
     place.is_some_and(|place| place.ring.waiting() < BESIDE_EVENTS && place.ring.push(items))
@@ -199,12 +207,14 @@ pub(crate) fn memo() -> Option<&'static Memo> {
     pool().and_then(|pool| own_place(pool).ok()).map(|place| &place.memo)
 }
 
-/// Ranges get no more than this much of a ring: what waits for the GPU comes behind them, and must find room.
+/// Ranges get no more than this much of a ring: what waits for the GPU comes behind them, and must
+/// find room.
 pub(crate) const FOR_RANGES: u64 = RING_EVENTS as u64 / 4 * 3;
 
-/// As [`push`], for items that belong together and mean nothing without the ones stored before. Once some were refused,
-/// `gap` is stored before the next. In the overflow ring, where several could be mixed with another thread's, `alone` is
-/// stored for them, and their loss is counted. `false`: not stored.
+/// As [`push`], for items that belong together and mean nothing without the ones stored before.
+/// Once some were refused, `gap` is stored before the next. In the overflow ring, where several
+/// could be mixed with another thread's, `alone` is stored for them, and their loss is counted.
+/// `false`: not stored.
 #[inline]
 pub(crate) fn push_ranges(
     items: &[[u64; SLOT_WORDS]],
@@ -246,8 +256,8 @@ fn push_overflow(pool: &Pool, tid: u32, item: [u64; SLOT_WORDS]) -> bool {
     stored
 }
 
-/// Takes everything from all rings: `f(tid, words)`. Only the drain thread (or who stands in for it at exit). How many events lay in the ring that
-/// had most.
+/// Takes everything from all rings: `f(tid, words)`. Only the drain thread (or who stands in for it
+/// at exit). How many events lay in the ring that had most.
 pub(crate) fn drain(mut f: impl FnMut(u32, [u64; SLOT_WORDS])) -> u64 {
     let Some(pool) = pool() else { return 0 };
     let mut most = 0;

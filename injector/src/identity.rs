@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // COLD
-//! Who this process is: host, boot, pid namespace, start time, command line, rank. Stored in the recording so that a
-//! later process can tell which recording belongs to whom, and whether its writer still lives.
+//! Who this process is: host, boot, pid namespace, start time, command line, rank. Stored in the
+//! recording so that a later process can tell which recording belongs to whom, and whether its
+//! writer still lives.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -13,8 +14,9 @@ use crate::environment;
 
 static STARTED_IN: OnceLock<PathBuf> = OnceLock::new();
 
-/// Remembers the current directory. In the constructor: a program may go elsewhere, and what it names by a relative path
-/// (code of its main file, up to Python 3.8; GAPPROBE_DIR) is relative to where it was started.
+/// Remembers the current directory. In the constructor: a program may go elsewhere, and what it
+/// names by a relative path (code of its main file, up to Python 3.8; GAPPROBE_DIR) is relative to
+/// where it was started.
 pub(crate) fn remember_directory() {
     if let Ok(directory) = std::env::current_dir() {
         STARTED_IN.get_or_init(|| directory);
@@ -26,7 +28,8 @@ pub(crate) fn started_in() -> Option<&'static PathBuf> {
     STARTED_IN.get()
 }
 
-/// Rank, world size and local rank where a launcher's variables tell them (torchrun, Slurm, Open MPI, PMI).
+/// Rank, world size and local rank where a launcher's variables tell them (torchrun, Slurm, Open
+/// MPI, PMI).
 pub(crate) fn ranks() -> (Option<u32>, Option<u32>, Option<u32>) {
     let families = [
         ["RANK", "WORLD_SIZE", "LOCAL_RANK"],
@@ -87,13 +90,15 @@ pub(crate) fn pid_namespace() -> u64 {
     std::fs::metadata("/proc/self/ns/pid").map_or(0, |m| m.ino())
 }
 
-/// Clock ticks from boot to the start of this process (field 22 of /proc/self/stat), 0 where unknown.
+/// Clock ticks from boot to the start of this process (field 22 of /proc/self/stat), 0 where
+/// unknown.
 pub(crate) fn process_start() -> u64 {
     start_in(&std::fs::read("/proc/self/stat").unwrap_or_default())
 }
 
 fn start_in(stat: &[u8]) -> u64 {
-    // the command name may hold anything, half a letter too; and spaces and parentheses: fields count from the last one
+    // the command name may hold anything, half a letter too; and spaces and parentheses: fields
+    // count from the last one
     let stat = String::from_utf8_lossy(stat);
     let after = stat.rsplit(')').next().unwrap_or("");
     after.split_whitespace().nth(19).and_then(|f| f.parse().ok()).unwrap_or(0)

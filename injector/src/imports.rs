@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // COLD
-//! The slots through which mapped objects call functions of other ones, and how they are led elsewhere: the loader fills them
-//! with addresses, and whoever calls through one reads it anew each time.
+//! The slots through which mapped objects call functions of other ones, and how they are led
+//! elsewhere: the loader fills them with addresses, and whoever calls through one reads it anew
+//! each time.
 
 use std::ffi::{c_char, c_int, c_void, CStr};
 use std::ops::Range;
@@ -34,15 +35,17 @@ struct Relocation {
     addend: i64,
 }
 
-/// R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT, R_X86_64_64: relocations that put a symbol's address into a slot.
+/// R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT, R_X86_64_64: relocations that put a symbol's address into
+/// a slot.
 #[cfg(target_arch = "x86_64")]
 const ADDRESS_SLOTS: &[u32] = &[6, 7, 1];
 /// R_AARCH64_GLOB_DAT, R_AARCH64_JUMP_SLOT, R_AARCH64_ABS64.
 #[cfg(not(target_arch = "x86_64"))]
 const ADDRESS_SLOTS: &[u32] = &[1025, 1026, 257];
 
-/// `$name`: what stands in place of `dlsym` in a slot. RTLD_DEFAULT (0) and RTLD_NEXT (-1) mean the scope of whoever calls, which dlsym tells by its
-/// return address: they jump on to the real one, so that it is still the object's own. All else goes to `$with_handle`.
+/// `$name`: what stands in place of `dlsym` in a slot. RTLD_DEFAULT (0) and RTLD_NEXT (-1) mean the
+/// scope of whoever calls, which dlsym tells by its return address: they jump on to the real one,
+/// so that it is still the object's own. All else goes to `$with_handle`.
 #[cfg(target_arch = "x86_64")]
 macro_rules! dlsym_entry {
     ($name:ident, $symbol:literal, $with_handle:ident) => {
@@ -76,17 +79,19 @@ macro_rules! dlsym_entry {
 }
 pub(crate) use dlsym_entry;
 
-/// Who leads slots elsewhere. Called with the loader's lock held: no dlopen, no dlsym, no allocation (see `heap`).
+/// Who leads slots elsewhere. Called with the loader's lock held: no dlopen, no dlsym, no
+/// allocation (see `heap`).
 pub(crate) trait Rewrite {
     /// Is this object to be looked through? (Its path; empty: the program.)
     fn wants(&mut self, object: &[u8]) -> bool;
 
-    /// What is to stand in the slot of this import that holds `now`; `own`: where the object itself lies (a slot not bound yet
-    /// leads there).
+    /// What is to stand in the slot of this import that holds `now`; `own`: where the object itself
+    /// lies (a slot not bound yet leads there).
     fn replacement(&mut self, name: &[u8], now: usize, own: &Range<u64>) -> Option<usize>;
 }
 
-/// Several of them in one walk: the relocations of a large library take milliseconds to look through.
+/// Several of them in one walk: the relocations of a large library take milliseconds to look
+/// through.
 pub(crate) struct Several<'a, const N: usize> {
     who: [&'a mut dyn Rewrite; N],
     wants: [bool; N],
@@ -115,7 +120,8 @@ impl<const N: usize> Rewrite for Several<'_, N> {
 /// Looks through every mapped object. Harmless to repeat.
 pub(crate) fn rewrite(mut who: &mut dyn Rewrite) {
     let data: *mut &mut dyn Rewrite = &mut who;
-    // SAFETY: the callback only reads the loader's records and writes slots as documented there; `data` outlives the call.
+    // SAFETY: the callback only reads the loader's records and writes slots as documented there;
+    // `data` outlives the call.
     unsafe { loader::walk(visit, data.cast()) };
 }
 
@@ -196,7 +202,8 @@ fn look_through(info: &libc::dl_phdr_info, who: &mut dyn Rewrite) {
             if !own.contains(&slot) || slot % 8 != 0 {
                 continue;
             }
-            // SAFETY: an aligned pointer-sized slot of the object's own, which the loader filled; others read it at the same time.
+            // SAFETY: an aligned pointer-sized slot of the object's own, which the loader filled;
+            // others read it at the same time.
             let slot = unsafe { &*(slot as *const AtomicUsize) };
             let Some(name) = imported(&tables, symbol) else { continue };
             let now = slot.load(Ordering::Relaxed);
@@ -223,11 +230,13 @@ fn write(slot: &AtomicUsize, address: usize, sealed: Option<&Range<u64>>) {
     let at = std::ptr::from_ref(slot) as usize;
     let page = (at & !4095) as *mut c_void;
     let is_sealed = sealed.is_some_and(|r| r.contains(&(at as u64)));
-    // An object is in the list before the loader has relocated it, and sealed that page: sealed by us it would be the loader's next store that
-    // faults. Sealed between this look and our store it stays open, which does no harm.
+    // An object is in the list before the loader has relocated it, and sealed that page: sealed by
+    // us it would be the loader's next store that faults. Sealed between this look and our store it
+    // stays open, which does no harm.
     let was_sealed = is_sealed && is_writable(at as u64) == Some(false);
     if is_sealed {
-        // SAFETY: one page of the object's own data, which the loader sealed read-only or is about to.
+        // SAFETY: one page of the object's own data, which the loader sealed read-only or is about
+        // to.
         if unsafe { libc::mprotect(page, 4096, libc::PROT_READ | libc::PROT_WRITE) } != 0 {
             return;
         }
@@ -239,7 +248,8 @@ fn write(slot: &AtomicUsize, address: usize, sealed: Option<&Range<u64>>) {
     }
 }
 
-/// Is the page of this address writable now, as /proc/self/maps says? `None`: it does not say. Allocates nothing: the loader's lock is held.
+/// Is the page of this address writable now, as /proc/self/maps says? `None`: it does not say.
+/// Allocates nothing: the loader's lock is held.
 fn is_writable(address: u64) -> Option<bool> {
     // SAFETY: a C string and flags.
     let file = unsafe { libc::open(c"/proc/self/maps".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
@@ -265,7 +275,8 @@ fn is_writable(address: u64) -> Option<bool> {
 /// A line of /proc/self/maps, byte by byte: `from-to rwxp ...`, in hexadecimal digits.
 #[derive(Default)]
 struct Line {
-    /// How far: 0 the begin, 1 the end, 2 the first letter of what is allowed, 3 its second, 4 the rest.
+    /// How far: 0 the begin, 1 the end, 2 the first letter of what is allowed, 3 its second, 4 the
+    /// rest.
     part: u8,
     from: u64,
     to: u64,

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // COLD
-//! The program ends: flush, last round, trace, summary and line, within one deadline (`GAPPROBE_EXIT_MS`). The work is
-//! done on threads of ours, which have been there since recording began; the exiting thread only waits, takes no lock for long,
-//! allocates nothing and asks no disk: it may be in a signal handler that interrupted malloc, or be allowed no more threads, and the disk may be
-//! another machine's that does not answer. What is not done in time stays in the recording, and the line names the command that finishes it. Never
-//! `cuptiFinalize`, nothing in destructors.
+//! The program ends: flush, last round, trace, summary and line, within one deadline
+//! (`GAPPROBE_EXIT_MS`). The work is done on threads of ours, which have been there since recording
+//! began; the exiting thread only waits, takes no lock for long, allocates nothing and asks no
+//! disk: it may be in a signal handler that interrupted malloc, or be allowed no more threads, and
+//! the disk may be another machine's that does not answer. What is not done in time stays in the
+//! recording, and the line names the command that finishes it. Never `cuptiFinalize`, nothing in
+//! destructors.
 
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -27,15 +29,16 @@ pub(crate) mod handler;
 
 use handler::Who;
 
-/// The report is written, or its thread has failed. Looked at, not waited for: a lock that the failing thread still holds
-/// must not hold the program.
+/// The report is written, or its thread has failed. Looked at, not waited for: a lock that the
+/// failing thread still holds must not hold the program.
 static DONE: AtomicBool = AtomicBool::new(false);
 static SPOKEN: AtomicBool = AtomicBool::new(false);
 /// The report is wanted, by this time.
 static WANTED: Signal = Signal::new();
 static DEADLINE: AtomicU64 = AtomicU64::new(0);
 
-/// The exit handler. `None`, and nothing done: it was left before, or there is nothing to leave (no GPU use).
+/// The exit handler. `None`, and nothing done: it was left before, or there is nothing to leave (no
+/// GPU use).
 fn leave() -> Option<Who> {
     if lifecycle::get() == lifecycle::State::Attached {
         lifecycle::set(lifecycle::State::Inert); // CUDA was initialised and never used
@@ -56,8 +59,8 @@ fn leave() -> Option<Who> {
     Some(who)
 }
 
-/// On the leaver. A signal may interrupt it anywhere here, and the handler call `exit`: then this begins anew, with what is left of the
-/// time, and the interrupted call never goes on.
+/// On the leaver. A signal may interrupt it anywhere here, and the handler call `exit`: then this
+/// begins anew, with what is left of the time, and the interrupted call never goes on.
 fn see_the_report_made(settings: &Settings) {
     static BEGIN: AtomicU64 = AtomicU64::new(0);
     let now = clock::monotonic();
@@ -87,7 +90,8 @@ fn see_the_report_made(settings: &Settings) {
         attach::pause(1);
     }
     if !DONE.load(Ordering::Acquire) && !SPOKEN.swap(true, Ordering::AcqRel) {
-        // the thread that writes ends with the process, wherever it is: nobody else would remove its half file
+        // the thread that writes ends with the process, wherever it is: nobody else would remove
+        // its half file
         give_up();
         unfinished(settings);
     }
@@ -102,11 +106,12 @@ const GRACE: Duration = Duration::from_millis(300);
 /// Half files are to be removed, and are.
 static HALF_FILES: Signal = Signal::new();
 static REMOVED: AtomicBool = AtomicBool::new(false);
-/// Removing them takes a local disk microseconds. What another machine's has not done by then is left for the next report's sweep.
+/// Removing them takes a local disk microseconds. What another machine's has not done by then is
+/// left for the next report's sweep.
 const REMOVAL: Duration = Duration::from_millis(100);
 
-/// Nothing is finished any more, and half files go, but not by the exiting thread: a network file system whose server does not answer
-/// would hold it up for as long as that lasts.
+/// Nothing is finished any more, and half files go, but not by the exiting thread: a network file
+/// system whose server does not answer would hold it up for as long as that lasts.
 fn give_up() {
     if !analyzer::report::give_up() {
         return;
@@ -119,7 +124,8 @@ fn give_up() {
     }
 }
 
-/// WARM: removes half files where they are to be; what the flush thread does once it has nothing else to do.
+/// WARM: removes half files where they are to be; what the flush thread does once it has nothing
+/// else to do.
 pub(crate) fn remove_half_files() {
     while !HALF_FILES.is_set() {
         HALF_FILES.wait(Duration::from_secs(3600));
@@ -127,7 +133,8 @@ pub(crate) fn remove_half_files() {
     remove_wanted_half_files();
 }
 
-/// WARM: as [`remove_half_files`], now or not at all; the thread that writes the file does that, too: the flush thread may hang in a flush, as the GPU does.
+/// WARM: as [`remove_half_files`], now or not at all; the thread that writes the file does that,
+/// too: the flush thread may hang in a flush, as the GPU does.
 pub(crate) fn remove_wanted_half_files() {
     if HALF_FILES.is_set() && analyzer::report::remove_unfinished() {
         REMOVED.store(true, Ordering::Release);
@@ -197,13 +204,15 @@ fn report(deadline: Instant) {
     recorder.round();
     recorder.close(clock::monotonic());
     control::end();
-    // the file may have a quarter of the time that is left: where its disk does not answer, what is in memory makes the report
+    // the file may have a quarter of the time that is left: where its disk does not answer, what is
+    // in memory makes the report
     let left = deadline.saturating_duration_since(Instant::now());
     let answers = writer::finish(&mut recorder.store, &recorder.header, Instant::now() + left / 4);
     if answers {
         control::remove();
     }
-    // (what is asked of CUPTI and the driver is asked: from here on there are files alone, and the line)
+    // (what is asked of CUPTI and the driver is asked: from here on there are files alone, and the
+    // line)
     descriptors::leave_the_programs(Some(2));
     let image = recorder.store.image;
     // (a program may have removed it right before its end)
@@ -213,7 +222,8 @@ fn report(deadline: Instant) {
     options.deadline = Some(deadline);
     options.keep = settings.keep;
     options.lock = lock;
-    // about 81 bytes an event at the peak: 63 % of the memory allowed, while the image's 40 % are given back
+    // about 81 bytes an event at the peak: 63 % of the memory allowed, while the image's 40 % are
+    // given back
     options.most_events = (settings.max_bytes / 128) as u64;
     let give_back = || image.give_back();
     options.loaded = Some(&give_back);
@@ -255,7 +265,8 @@ fn report(deadline: Instant) {
     }
 }
 
-/// Locks a file or directory for as long as it is open, without waiting. Where the file system knows no locks it is ours.
+/// Locks a file or directory for as long as it is open, without waiting. Where the file system
+/// knows no locks it is ours.
 pub(crate) fn lock(file: &std::fs::File) -> bool {
     // SAFETY: a descriptor that `file` keeps open.
     let rc = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };

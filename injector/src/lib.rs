@@ -2,14 +2,17 @@
 //! `libgapprobe.so`: the part that runs inside the training process.
 //!
 //! The folder's rules (ARCHITECTURE.md, "Rules inside the process"): no panic reaches the host,
-//! every `extern "C"` body goes through [`guard`], nothing is printed but one line by [`say`]. The first line after the licence of each file tells
-//! its heat:
-//! * HOT: the trainer's thread or CUPTI's. Clock, stores into memory faulted in before, release-store; nothing else.
-//! * WARM: our own background threads (`drain`, `flush`, `sampler`). Syscalls yes; no lock that a callback takes; bounded growth.
+//! every `extern "C"` body goes through [`guard`], nothing is printed but one line by [`say`]. The
+//! first line after the licence of each file tells its heat:
+//! * HOT: the trainer's thread or CUPTI's. Clock, stores into memory faulted in before,
+//!   release-store; nothing else.
+//! * WARM: our own background threads (`drain`, `flush`, `sampler`). Syscalls yes; no lock that a
+//!   callback takes; bounded growth.
 //! * COLD: attach, context creation, exit, fork. Anything, but it must never fail the host.
 //!
-//! One event's way: [`cupti::callbacks`] and [`cupti::buffers`] (HOT) -> [`ring`], the buffer pool -> [`drain`] ->
-//! [`store`] (WARM) -> [`recording`] -> at exit [`leave`] (COLD), which hands the store to the analyzer.
+//! One event's way: [`cupti::callbacks`] and [`cupti::buffers`] (HOT) -> [`ring`], the buffer pool
+//! -> [`drain`] -> [`store`] (WARM) -> [`recording`] -> at exit [`leave`] (COLD), which hands the
+//! store to the analyzer.
 #![cfg_attr(
     not(test),
     deny(

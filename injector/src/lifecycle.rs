@@ -7,7 +7,8 @@
 //!     |                                |                                      |                    |
 //!     +---------- fork child, caught panic, switched off, exec ---------------+---------> Inert <--+
 //! ```
-//! Inert is final: callbacks return at once, no thread of ours does anything for the program any more.
+//! Inert is final: callbacks return at once, no thread of ours does anything for the program any
+//! more.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -47,7 +48,8 @@ pub(crate) fn is_live() -> bool {
     matches!(STATE.load(Ordering::Relaxed), 1 | 2)
 }
 
-/// Goes on to `to`, if that is forward: the only transition function. Returns whether this call made the step.
+/// Goes on to `to`, if that is forward: the only transition function. Returns whether this call
+/// made the step.
 pub(crate) fn set(to: State) -> bool {
     STATE.fetch_max(to as u32, Ordering::AcqRel) < to as u32
 }

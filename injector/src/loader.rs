@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // COLD
-//! Walks of the loader's list of objects, and forks. The walk holds a lock of the loader's that a fork does not make new in the child
-//! (glibc does so with the other one only): forked while a thread of ours walks, the child would wait for ever in its next dlopen.
-//! So a fork waits for our walks, which take well under a millisecond (or some, where the relocations of large libraries are looked through: `imports`), and no
-//! walk of ours begins during one.
+//! Walks of the loader's list of objects, and forks. The walk holds a lock of the loader's that a
+//! fork does not make new in the child (glibc does so with the other one only): forked while a
+//! thread of ours walks, the child would wait for ever in its next dlopen. So a fork waits for our
+//! walks, which take well under a millisecond (or some, where the relocations of large libraries
+//! are looked through: `imports`), and no walk of ours begins during one.
 
 use std::ffi::{c_int, c_void, CStr};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,7 +16,8 @@ use crate::guard::guard;
 static WALKS: AtomicU32 = AtomicU32::new(0);
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// Looks while the other side is at it, and the time between two: 10 ms in all, beyond that nobody waits.
+/// Looks while the other side is at it, and the time between two: 10 ms in all, beyond that nobody
+/// waits.
 const LOOKS: u32 = 200;
 const PAUSE: Duration = Duration::from_micros(50);
 
@@ -25,7 +27,8 @@ pub(crate) type Visit = unsafe extern "C" fn(*mut libc::dl_phdr_info, usize, *mu
 /// `dl_iterate_phdr`.
 ///
 /// # Safety
-/// As of that function: `visit` takes `data` for what it is, which outlives the call. It allocates nothing (see `heap`).
+/// As of that function: `visit` takes `data` for what it is, which outlives the call. It allocates
+/// nothing (see `heap`).
 pub(crate) unsafe fn walk(visit: Visit, data: *mut c_void) {
     WALKS.fetch_add(1, Ordering::SeqCst);
     for _ in 0..LOOKS {
@@ -72,8 +75,8 @@ pub(crate) fn file_name(path: &[u8]) -> &[u8] {
     path.rsplit(|b| *b == b'/').next().unwrap_or(path)
 }
 
-/// The object that an address lies in: its first byte, and the path under which the loader has it. For objects that stay: ours, and those that
-/// whoever asks holds open.
+/// The object that an address lies in: its first byte, and the path under which the loader has it.
+/// For objects that stay: ours, and those that whoever asks holds open.
 pub(crate) fn object_of(address: *const c_void) -> Option<(usize, &'static CStr)> {
     let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
     // SAFETY: any address, and a valid out-pointer.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // HOT
-//! Live counters of everything lost. Anybody adds, the drain thread copies them into the recording's header.
+//! Live counters of everything lost. Anybody adds, the drain thread copies them into the
+//! recording's header.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

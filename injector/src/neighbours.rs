@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // COLD
-//! Signs of another tool that owns CUPTI in this process: nsys, ncu, nvprof, compute-sanitizer, cuda-gdb.
-//! With any of them we stay off: two clients silence or break each other (CUPTI.md 2.5).
+//! Signs of another tool that owns CUPTI in this process: nsys, ncu, nvprof, compute-sanitizer,
+//! cuda-gdb. With any of them we stay off: two clients silence or break each other.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -50,8 +50,9 @@ pub(crate) fn under_one() -> Option<&'static str> {
     seen.or_else(|| launcher().filter(|pid| is_there(*pid)).map(|_| UNDER))
 }
 
-/// Libraries that resolve CUPTI by dlsym and subscribe on their own: XLA (JAX, TensorFlow), Triton's Proton.
-/// They are not reached by our exported wrappers: their `dlsym` is led (`cupti::reroute`).
+/// Libraries that resolve CUPTI by dlsym and subscribe on their own: XLA (JAX, TensorFlow),
+/// Triton's Proton. They are not reached by our exported wrappers: their `dlsym` is led
+/// (`cupti::reroute`).
 pub(crate) const DLSYM_CLIENTS: &[&str] =
     &["xla_cuda_plugin", "libtensorflow", "libproton", "_cuspy", "cupti_python"];
 
@@ -73,8 +74,9 @@ pub(crate) fn is_dlsym_client(path: &[u8]) -> bool {
     DLSYM_CLIENTS.iter().any(|part| holds(path, part))
 }
 
-/// A libcupti that Triton's Proton will open (its own, or that of its settings), where Proton is mapped and that is another file than `ours`; and whether it
-/// has been opened. Two copies in a process silence each other (H200).
+/// A libcupti that Triton's Proton will open (its own, or that of its settings), where Proton is
+/// mapped and that is another file than `ours`; and whether it has been opened. Two copies in a
+/// process silence each other (H200).
 pub(crate) fn cupti_of_proton(ours: Option<&Path>) -> Option<(PathBuf, bool)> {
     let proton = choose::find(&["/libproton."], 0)?;
     let bundled = proton.parent()?.parent()?.join("backends/nvidia/lib");

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// HOT (`step`, `range_push`, `range_pop`, `capture`), WARM (`force_until`, `release`, `Marks`, `Capture`)
-//! What the program itself tells us (`include/gapprobe.h`, cudaProfilerStart/Stop): step marks, capture on and off, and
-//! named ranges (`ranges.rs`, with NVTX's). It travels through the thread's own ring in slots with tags of their own and becomes events here, on
-//! the drain thread.
+// HOT (`step`, `range_push`, `range_pop`, `capture`), WARM (`force_until`, `release`, `Marks`,
+// `Capture`)
+//! What the program itself tells us (`include/gapprobe.h`, cudaProfilerStart/Stop): step marks,
+//! capture on and off, and named ranges (`ranges.rs`, with NVTX's). It travels through the thread's
+//! own ring in slots with tags of their own and becomes events here, on the drain thread.
 
 use std::ffi::c_char;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -47,11 +48,12 @@ pub(crate) fn capture(on: bool) {
     }
 }
 
-/// Until when recording is on whatever the program wants, CLOCK_MONOTONIC ns; 0: it is as the program wants it.
+/// Until when recording is on whatever the program wants, CLOCK_MONOTONIC ns; 0: it is as the
+/// program wants it.
 static FORCED_UNTIL: AtomicU64 = AtomicU64::new(0);
 
-/// Recording is on until `deadline` (CLOCK_MONOTONIC, ns), whatever the program wants; a later call replaces an earlier one.
-/// The drain thread heeds it when its round begins ([`Capture::heed`]).
+/// Recording is on until `deadline` (CLOCK_MONOTONIC, ns), whatever the program wants; a later call
+/// replaces an earlier one. The drain thread heeds it when its round begins ([`Capture::heed`]).
 pub(crate) fn force_until(deadline: u64) {
     FORCED_UNTIL.store(deadline, Ordering::Relaxed);
 }
@@ -74,8 +76,8 @@ pub(crate) fn on_profiler_call(start: bool) {
 /// Switches remembered: more than any program makes between two rounds of the drain thread.
 const LATEST: usize = 64;
 
-/// When recording was switched last, by any thread. Rings are emptied one after the other: what a thread did after another one
-/// switched recording on may come out before that switch does.
+/// When recording was switched last, by any thread. Rings are emptied one after the other: what a
+/// thread did after another one switched recording on may come out before that switch does.
 struct Switches {
     /// Time in ns and, in the lowest bit, on or off; 0: none.
     latest: [AtomicU64; LATEST],
@@ -86,7 +88,8 @@ static SWITCHES: Switches =
     Switches { latest: [const { AtomicU64::new(0) }; LATEST], next: AtomicUsize::new(0) };
 
 impl Switches {
-    /// Before the call that switches returns: who does something after it was told so by that thread.
+    /// Before the call that switches returns: who does something after it was told so by that
+    /// thread.
     fn add(&self, time: u64, on: bool) {
         let at = self.next.fetch_add(1, Ordering::Relaxed) % LATEST;
         if let Some(slot) = self.latest.get(at) {
@@ -102,13 +105,13 @@ impl Switches {
     }
 }
 
-/// The spans in which the program wanted nothing recorded. Kinds stay on meanwhile (CUDA graphs captured with them off
-/// would stay dark); what falls into such a span is dropped here.
+/// The spans in which the program wanted nothing recorded. Kinds stay on meanwhile (CUDA graphs
+/// captured with them off would stay dark); what falls into such a span is dropped here.
 #[derive(Default)]
 pub(crate) struct Capture {
     off_since: Option<u64>,
-    /// The program wants nothing recorded (what is recorded all the same, by [`force_until`], is no such span); it is between two
-    /// windows.
+    /// The program wants nothing recorded (what is recorded all the same, by [`force_until`], is no
+    /// such span); it is between two windows.
     off: [bool; 2],
     /// Why nothing is wanted, while nothing is: was it the program?
     by_the_program: bool,
@@ -141,7 +144,8 @@ impl Capture {
             && !self.closed.iter().rev().any(|&(a, b)| a <= time && time < b)
     }
 
-    /// Is what the GPU did then wanted? What it still did when recording was switched on: the GPU was busy.
+    /// Is what the GPU did then wanted? What it still did when recording was switched on: the GPU
+    /// was busy.
     pub(crate) fn covers_op(&self, start: u64, end: u64) -> bool {
         self.covers(start)
             || self.closed.iter().rev().any(|&(a, b)| a <= start && start < b && b < end)

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // HOT (`push`, `pop`, `mark`, `start`, `end`), WARM (`Ranges`)
-//! Named ranges, those of include/gapprobe.h and of NVTX: from the program's thread into its ring, and from there, on the
-//! drain thread, into events.
+//! Named ranges, those of include/gapprobe.h and of NVTX: from the program's thread into its ring,
+//! and from there, on the drain thread, into events.
 //!
 //! ```text
 //! slot    [time, number, name handle | domain << 32, tag | style << 8 | name slots << 12 | id << 16]
 //! follows [24 bytes of the name, tag | bytes << 8]     up to four of them, where the name is no handle
 //! ```
-//! Slots of one range are published together, so they come out of the ring together. Ranges that are pushed and popped
-//! nest within their thread and their domain; those that are started and ended are told by their id, whatever threads
-//! do it. After a slot had to be refused (a full ring) the next one stored is preceded by [`TAG_GAP`]: what was open on the
-//! thread is then forgotten, else a later pop would end the wrong range.
+//! Slots of one range are published together, so they come out of the ring together. Ranges that
+//! are pushed and popped nest within their thread and their domain; those that are started and
+//! ended are told by their id, whatever threads do it. After a slot had to be refused (a full ring)
+//! the next one stored is preceded by [`TAG_GAP`]: what was open on the thread is then forgotten,
+//! else a later pop would end the wrong range.
 
 use std::collections::HashMap;
 use std::ffi::c_char;
@@ -39,7 +40,8 @@ const TAG_GAP: u64 = Tag::RangeGap as u64;
 const HAS_NUMBER: u64 = 1;
 const SIGNED: u64 = 2;
 const REAL: u64 = 4;
-/// Its name found no room (threads beyond the pool): the range keeps its place in the nesting and is not stored.
+/// Its name found no room (threads beyond the pool): the range keeps its place in the nesting and
+/// is not stored.
 const NAMELESS: u64 = 8;
 
 /// Slots a name may take, and bytes of it in each.
@@ -75,7 +77,8 @@ impl Text {
         if !at.is_null() {
             // SAFETY: reads up to the zero, and no more than is kept.
             text.len = unsafe { libc::strnlen(at, NAME_BYTES) };
-            // SAFETY: strnlen looked at these bytes; they are the program's and do not overlap ours.
+            // SAFETY: strnlen looked at these bytes; they are the program's and do not overlap
+            // ours.
             unsafe { std::ptr::copy_nonoverlapping(at.cast::<u8>(), text.bytes.as_mut_ptr(), text.len) };
         }
         text
@@ -265,7 +268,8 @@ pub(crate) struct Ranges {
     /// By thread and domain: the open ones, and how many were pushed beyond what is kept.
     stacks: HashMap<(u32, u32), (Vec<Begun>, u32)>,
     started: HashMap<u64, Begun>,
-    /// Ends seen before their start (another thread's ring is drained later): time, and rounds waited.
+    /// Ends seen before their start (another thread's ring is drained later): time, and rounds
+    /// waited.
     ended: HashMap<u64, (u64, u8)>,
     naming: Option<(Naming, u64)>,
 }
@@ -382,8 +386,9 @@ impl Ranges {
         }
     }
 
-    /// After each round: an end whose start did not come in this one or the next has none. (An end may be drained one
-    /// round before its start: the start's ring was looked at before it was stored, the end's after.)
+    /// After each round: an end whose start did not come in this one or the next has none. (An end
+    /// may be drained one round before its start: the start's ring was looked at before it was
+    /// stored, the end's after.)
     pub(crate) fn settle(&mut self) {
         self.ended.retain(|_, (_, rounds)| {
             *rounds += 1;
@@ -396,8 +401,8 @@ impl Ranges {
         }
     }
 
-    /// At the end: ranges still open are stored as such. Where some begins or ends were dropped nobody knows whether they
-    /// are: a range that ended would reach to the end of the run.
+    /// At the end: ranges still open are stored as such. Where some begins or ends were dropped
+    /// nobody knows whether they are: a range that ended would reach to the end of the run.
     pub(crate) fn finish(&mut self, now: u64, sink: &mut Sink<'_>) {
         losses::add(Loss::RangeUnbalanced, self.ended.drain().count() as u64);
         if losses::get(Loss::RangeDropped) > 0 {

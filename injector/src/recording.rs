@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! The mirror: what of the image survives SIGKILL. `pwrite` of the changed parts into a file in a private directory
-//! on a local disk, payload before header, so that a file cut at any moment is a valid recording.
+//! The mirror: what of the image survives SIGKILL. `pwrite` of the changed parts into a file in a
+//! private directory on a local disk, payload before header, so that a file cut at any moment is a
+//! valid recording.
 //!
-//! Without a file (no directory, full disk, `ulimit -f`) recording goes on in memory: only a killed run loses it. A disk that takes its
-//! time holds up the thread that writes (`recording/writer.rs`) and nothing else.
+//! Without a file (no directory, full disk, `ulimit -f`) recording goes on in memory: only a killed
+//! run loses it. A disk that takes its time holds up the thread that writes (`recording/writer.rs`)
+//! and nothing else.
 
 pub(crate) mod folders;
 pub(crate) mod writer;
@@ -45,7 +47,8 @@ pub(crate) struct Mirror {
     bytes_of_copy: Vec<u8>,
     /// Bytes written.
     bytes: u64,
-    /// [`trace::header::sources::WRITER_LOCK`], where the lock is held and nothing but the process's end lets go of it.
+    /// [`trace::header::sources::WRITER_LOCK`], where the lock is held and nothing but the
+    /// process's end lets go of it.
     lock: u32,
 }
 
@@ -133,15 +136,16 @@ impl Mirror {
         })
     }
 
-    /// Whoever finds the file is to tell by a lock whether this process lives. Where no descriptor of the program's leads to the file: one that it closes
-    /// would let go of the lock.
+    /// Whoever finds the file is to tell by a lock whether this process lives. Where no descriptor
+    /// of the program's leads to the file: one that it closes would let go of the lock.
     fn hold_lock(&mut self) {
         if analyzer::writer_lock::take(&*self.file) {
             self.lock = WRITER_LOCK;
         }
     }
 
-    /// Gives the file its name, once its header is there (the directory is ours alone; `create` saw the name free).
+    /// Gives the file its name, once its header is there (the directory is ours alone; `create` saw
+    /// the name free).
     fn publish(&mut self) {
         if let Some(unfinished) = self.unfinished.take() {
             if std::fs::rename(&unfinished, &self.path).is_err() {
@@ -171,7 +175,8 @@ impl Mirror {
         true
     }
 
-    /// Brings one segment of the file to how it stood (`now`). Others write the image meanwhile: what is written is a copy that is known to be whole.
+    /// Brings one segment of the file to how it stood (`now`). Others write the image meanwhile:
+    /// what is written is a copy that is known to be whole.
     fn segment(&mut self, image: &Image, index: u32, now: &SegmentHeader) -> Part {
         let had = self.in_file.get(index as usize).copied().unwrap_or_default();
         let is_new = had.generation != now.generation;
@@ -192,7 +197,8 @@ impl Mirror {
                 let payload = bytes.get(..end.saturating_sub(from)).unwrap_or(&[]);
                 self.put_segment(offset, now, is_new, from, payload)
             }
-            // it has no place in the file yet, and those behind it have: an empty one, not a file that is cut
+            // it has no place in the file yet, and those behind it have: an empty one, not a file
+            // that is cut
             false if had.generation == 0 => match self.put_header(offset, &SegmentHeader { used: 0, ..*now })
             {
                 true => Part::Gone,
@@ -232,8 +238,9 @@ impl Mirror {
         self.write(&bytes, offset)
     }
 
-    /// Is the descriptor still our file? Where the thread that writes has none of its own, a program that closes all descriptors (a daemon) and opens its
-    /// own files gets our number: it must not be written to. (It may do so while an update is written.)
+    /// Is the descriptor still our file? Where the thread that writes has none of its own, a
+    /// program that closes all descriptors (a daemon) and opens its own files gets our number: it
+    /// must not be written to. (It may do so while an update is written.)
     fn is_ours(&self) -> bool {
         identity_of(self.file.as_raw_fd()) == Some(self.identity)
     }
@@ -248,8 +255,9 @@ impl Mirror {
         status_of(self.file.as_raw_fd()).is_some_and(|s| s.st_nlink == 0)
     }
 
-    /// Brings the file to how the recording stood: changed segments, then the header. Where something could not be written the
-    /// header promises no more than the file held before. The segments still to be written.
+    /// Brings the file to how the recording stood: changed segments, then the header. Where
+    /// something could not be written the header promises no more than the file held before. The
+    /// segments still to be written.
     pub(crate) fn update(&mut self, image: &Image, standing: &Standing) -> Vec<u32> {
         let all = || standing.segments.iter().map(|(index, _)| *index);
         if !self.is_ours() {
@@ -298,8 +306,8 @@ impl Mirror {
         left
     }
 
-    /// Notes in the file that the line was said: who finds it has more to add, or nothing to say. A file without a header is none
-    /// to find, and tells of a process that said nothing: it goes.
+    /// Notes in the file that the line was said: who finds it has more to add, or nothing to say. A
+    /// file without a header is none to find, and tells of a process that said nothing: it goes.
     fn note_spoken(&mut self) {
         if self.unfinished.is_some() {
             self.remove();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // COLD
-//! The only place that writes to stderr: one write of one line, only if file descriptor 2 is still what it was at
-//! start, and only if it takes the line now (select): a full pipe must not hold the program up.
+//! The only place that writes to stderr: one write of one line, only if file descriptor 2 is still
+//! what it was at start, and only if it takes the line now (select): a full pipe must not hold the
+//! program up.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -21,7 +22,8 @@ pub(crate) fn set_quiet(quiet: bool) {
     QUIET.store(quiet, Ordering::Relaxed);
 }
 
-/// Remembers what stderr is. In the constructor: later its number may stand for a data file of the program's.
+/// Remembers what stderr is. In the constructor: later its number may stand for a data file of the
+/// program's.
 pub(crate) fn remember_stderr() {
     if let Some((device, inode)) = identity_of(2) {
         DEVICE.store(device, Ordering::Relaxed);
@@ -30,8 +32,8 @@ pub(crate) fn remember_stderr() {
     }
 }
 
-/// Runs `body` with SIGPIPE and SIGXFSZ held back from the calling thread, and takes back what it raised: both would end
-/// a program that only let us write.
+/// Runs `body` with SIGPIPE and SIGXFSZ held back from the calling thread, and takes back what it
+/// raised: both would end a program that only let us write.
 fn without_write_signals(body: impl FnOnce()) {
     let mut set = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
     let mut before = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
@@ -51,13 +53,15 @@ fn without_write_signals(body: impl FnOnce()) {
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr()) };
     body();
     let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: valid sigset and timespec; takes a signal that our write sent to this thread, without waiting.
+    // SAFETY: valid sigset and timespec; takes a signal that our write sent to this thread, without
+    // waiting.
     while unsafe { libc::sigtimedwait(set.as_ptr(), std::ptr::null_mut(), &now) } > 0 {}
     // SAFETY: the mask saved above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
 }
 
-/// Writes `text` and a newline in one write, on any thread. Paths and values that others chose are in it: one line, no escapes.
+/// Writes `text` and a newline in one write, on any thread. Paths and values that others chose are
+/// in it: one line, no escapes.
 pub(crate) fn line(text: &str) {
     parts(&[visible(text).as_bytes()]);
 }
@@ -104,7 +108,8 @@ pub(crate) fn parts(text: &[&[u8]]) {
 
 const NOTHING: libc::iovec = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
 
-/// Does stderr take something now? (`poll` is refused to a program that may open no more files, RLIMIT_NOFILE 0; this is not.)
+/// Does stderr take something now? (`poll` is refused to a program that may open no more files,
+/// RLIMIT_NOFILE 0; this is not.)
 fn takes_now() -> bool {
     let mut out = std::mem::MaybeUninit::<libc::fd_set>::zeroed();
     // SAFETY: an empty set, and a number below its size.
@@ -114,14 +119,16 @@ fn takes_now() -> bool {
     unsafe { libc::select(3, none, out.as_mut_ptr(), none, &raw mut now) == 1 }
 }
 
-/// So many of these at once, if stderr takes them now; one that nobody reads any more takes nothing.
+/// So many of these at once, if stderr takes them now; one that nobody reads any more takes
+/// nothing.
 fn write(pieces: &[libc::iovec; PARTS + 1], count: usize) -> bool {
     if !takes_now() {
         return false;
     }
     let mut written = 0;
     without_write_signals(|| {
-        // SAFETY: that many valid buffers, which are only read; a short or failed write is accepted.
+        // SAFETY: that many valid buffers, which are only read; a short or failed write is
+        // accepted.
         written = unsafe { libc::writev(2, pieces.as_ptr(), count as i32) };
     });
     written > 0

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // COLD
-//! The `GAPPROBE_*` variables (table in `trace::setting`), read once at attach. An empty value is none. Values that make
-//! no sense are replaced by the default (`GAPPROBE` itself: by off) and all said in one line.
+//! The `GAPPROBE_*` variables (table in `trace::setting`), read once at attach. An empty value is
+//! none. Values that make no sense are replaced by the default (`GAPPROBE` itself: by off) and all
+//! said in one line.
 
 use std::fmt::Display;
 use std::os::unix::ffi::OsStrExt;
@@ -102,8 +103,9 @@ impl Settings {
         self.print_all || identity::ranks().0.is_none_or(|rank| rank == 0)
     }
 
-    /// Where trace and summary go now: a relative directory is one of where the program was started, wherever it went since.
-    /// `.` only where it still stands there: then the name alone is what one types.
+    /// Where trace and summary go now: a relative directory is one of where the program was
+    /// started, wherever it went since. `.` only where it still stands there: then the name alone
+    /// is what one types.
     pub(crate) fn folder(&self) -> PathBuf {
         let Some(start) = identity::started_in() else { return self.directory.clone() };
         if self.directory == Path::new(".") && std::env::current_dir().is_ok_and(|now| now == *start) {
@@ -144,7 +146,8 @@ impl Complaints {
     }
 }
 
-/// The value of `name` if it is one that `is_good`, else `default`; `good`: which ones are, in words.
+/// The value of `name` if it is one that `is_good`, else `default`; `good`: which ones are, in
+/// words.
 fn parsed<T: FromStr + Display>(
     name: &str,
     good: impl FnOnce() -> String,
@@ -266,9 +269,9 @@ pub(crate) fn switch() -> Switch {
     Switch::of(environment::get(setting::SWITCH))
 }
 
-/// `GAPPROBE` says off, or the program is on the deny list or not on the allow list. Cheap enough for the constructor: reads the
-/// environment and, only where a list is set, /proc/self/exe and cmdline. (What is neither on nor off is said once CUDA is used, and
-/// switches off there.)
+/// `GAPPROBE` says off, or the program is on the deny list or not on the allow list. Cheap enough
+/// for the constructor: reads the environment and, only where a list is set, /proc/self/exe and
+/// cmdline. (What is neither on nor off is said once CUDA is used, and switches off there.)
 pub(crate) fn switched_off() -> bool {
     if switch() == Switch::Off {
         return true;
@@ -277,7 +280,8 @@ pub(crate) fn switched_off() -> bool {
     if allow.is_none() && deny.is_none() {
         return false;
     }
-    // /usr/bin/python3 is a link, and the kernel tells where it leads to: the name it was called by is its first argument's
+    // /usr/bin/python3 is a link, and the kernel tells where it leads to: the name it was called by
+    // is its first argument's
     let executable = std::fs::read_link("/proc/self/exe").unwrap_or_default();
     let called = identity::called_by();
     let base = |path: &Path| path.file_name().map_or_else(Vec::new, |n| n.as_bytes().to_vec());

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! Was the whole process stopped (SIGSTOP, a batch system's suspend, a debugger, a frozen container)? Then nobody waited
-//! for anything: measured, a program whose GPU was never idle was told of a synchronize that cost 67 %, after 3 s. A
-//! thread of ours that sleeps sees it: it was to be woken after a quarter of a second, and was not.
+//! Was the whole process stopped (SIGSTOP, a batch system's suspend, a debugger, a frozen
+//! container)? Then nobody waited for anything: measured, a program whose GPU was never idle was
+//! told of a synchronize that cost 67 %, after 3 s. A thread of ours that sleeps sees it: it was to
+//! be woken after a quarter of a second, and was not.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::clock;
 
-/// Woken later than this, while the process used little CPU time: it was stopped, ns. Later than this whatever it used
-/// (many threads until then): a thread that sleeps is not kept from a CPU for seconds by others of its class.
+/// Woken later than this, while the process used little CPU time: it was stopped, ns. Later than
+/// this whatever it used (many threads until then): a thread that sleeps is not kept from a CPU for
+/// seconds by others of its class.
 const LATE: u64 = 750_000_000;
 /// As above.
 const MUCH_TOO_LATE: u64 = 3_000_000_000;

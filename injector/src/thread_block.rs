@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // HOT
-//! What we keep per thread: 32 bytes of thread-local memory, zero at first, without destructor and without the
-//! allocation that a dynamic TLS access may make on a thread's first touch.
+//! What we keep per thread: 32 bytes of thread-local memory, zero at first, without destructor and
+//! without the allocation that a dynamic TLS access may make on a thread's first touch.
 //!
-//! Rust has no stable way to ask for the initial-exec TLS model, so on x86-64 the block is declared and addressed in
-//! assembly: its offset from the thread pointer is fixed when the library is loaded (32 bytes of the static surplus
-//! where the driver, not LD_PRELOAD, loads us).
+//! Rust has no stable way to ask for the initial-exec TLS model, so on x86-64 the block is declared
+//! and addressed in assembly: its offset from the thread pointer is fixed when the library is
+//! loaded (32 bytes of the static surplus where the driver, not LD_PRELOAD, loads us).
 
 use std::cell::Cell;
 
 /// The block. Only the owning thread reads or writes it.
 #[repr(C)]
 pub(crate) struct ThreadBlock {
-    /// Address of the thread's ring slot in the pool; 0 = none yet, 1 = none to be had (overflow ring).
+    /// Address of the thread's ring slot in the pool; 0 = none yet, 1 = none to be had (overflow
+    /// ring).
     pub(crate) ring: Cell<usize>,
     /// Correlation id of the outermost API call the thread is in; 0 = none.
     pub(crate) outer: Cell<u32>,
@@ -46,7 +47,8 @@ std::arch::global_asm!(
 #[inline]
 pub(crate) fn with<R>(f: impl FnOnce(&ThreadBlock) -> R) -> R {
     let block: *const ThreadBlock;
-    // SAFETY: reads the thread pointer and the block's offset from it; no memory is written, no flag kept.
+    // SAFETY: reads the thread pointer and the block's offset from it; no memory is written, no
+    // flag kept.
     unsafe {
         std::arch::asm!(
             "mov {b}, qword ptr [rip + gapprobe_thread_block@GOTTPOFF]",
@@ -55,7 +57,8 @@ pub(crate) fn with<R>(f: impl FnOnce(&ThreadBlock) -> R) -> R {
             options(nostack, pure, readonly),
         );
     }
-    // SAFETY: the block is 32 zero-initialised bytes of this thread, valid for the thread's life, and only reached here.
+    // SAFETY: the block is 32 zero-initialised bytes of this thread, valid for the thread's life,
+    // and only reached here.
     f(unsafe { &*block })
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // COLD
-//! Threads of ours, and how they are woken. Made by pthread itself: a thread of std's registers destructors for its
-//! thread-local variables when it begins, and for that glibc takes the loader's lock, which the program holds while it
-//! uses the GPU in a constructor of a library it loads (measured: it then waited for us for two seconds).
+//! Threads of ours, and how they are woken. Made by pthread itself: a thread of std's registers
+//! destructors for its thread-local variables when it begins, and for that glibc takes the loader's
+//! lock, which the program holds while it uses the GPU in a constructor of a library it loads
+//! (measured: it then waited for us for two seconds).
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -18,8 +19,8 @@ struct Start {
     body: Box<dyn FnOnce() + Send>,
 }
 
-/// Starts a thread with all signals blocked: the program's handlers run on the program's threads, and SIGPIPE or
-/// SIGXFSZ of our own writes reach nobody.
+/// Starts a thread with all signals blocked: the program's handlers run on the program's threads,
+/// and SIGPIPE or SIGXFSZ of our own writes reach nobody.
 pub(crate) fn spawn_quietly(name: &str, body: impl FnOnce() + Send + 'static) -> bool {
     let mut start = Box::new(Start { name: [0; 16], body: Box::new(body) });
     for (to, from) in start.name.iter_mut().take(15).zip(name.bytes()) {
@@ -32,7 +33,8 @@ pub(crate) fn spawn_quietly(name: &str, body: impl FnOnce() + Send + 'static) ->
     unsafe { libc::sigfillset(all.as_mut_ptr()) };
     // SAFETY: valid sigsets; the mask is this thread's only and restored below.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
-    // a program with more thread-local memory than our stack is given the stack its own threads have
+    // a program with more thread-local memory than our stack is given the stack its own threads
+    // have
     let started = create(start, Some(STACK)) || create(start, None);
     // SAFETY: the mask saved above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
@@ -76,7 +78,8 @@ extern "C" fn begin(start: *mut c_void) -> *mut c_void {
     std::ptr::null_mut()
 }
 
-/// The CPUs this process was started on, a bit each, and how many bytes of it the kernel filled; 0: unknown.
+/// The CPUs this process was started on, a bit each, and how many bytes of it the kernel filled; 0:
+/// unknown.
 static CPUS: ([AtomicU64; 16], AtomicUsize) = ([const { AtomicU64::new(0) }; 16], AtomicUsize::new(0));
 
 /// In the constructor: the CPUs this process was started on.
@@ -90,9 +93,9 @@ pub(crate) fn remember_cpus() {
     CPUS.1.store(usize::try_from(n).unwrap_or(0), Ordering::Release);
 }
 
-/// A thread inherits where and how the one that made it runs, which is the one that launches: often bound to one CPU
-/// (OpenMP, numactl), sometimes of a real-time class. Ours go anywhere the process may, as ordinary threads. Where the
-/// kernel refuses, they stay.
+/// A thread inherits where and how the one that made it runs, which is the one that launches: often
+/// bound to one CPU (OpenMP, numactl), sometimes of a real-time class. Ours go anywhere the process
+/// may, as ordinary threads. Where the kernel refuses, they stay.
 fn leave_the_programs_place() {
     let mask = CPUS.0.each_ref().map(|word| word.load(Ordering::Relaxed));
     let bytes = CPUS.1.load(Ordering::Acquire);
@@ -109,7 +112,8 @@ fn leave_the_programs_place() {
     }
 }
 
-/// Wakes threads of ours. No lock and no memory: it may be set while the thread that sets it was interrupted anywhere.
+/// Wakes threads of ours. No lock and no memory: it may be set while the thread that sets it was
+/// interrupted anywhere.
 pub(crate) struct Signal(AtomicU32);
 
 impl Signal {
@@ -146,7 +150,8 @@ impl Signal {
             tv_sec: longest.as_secs().min(1 << 30) as libc::time_t,
             tv_nsec: longest.subsec_nanos() as std::ffi::c_long,
         };
-        // SAFETY: a word that lives as long as `self`, and a valid time; returns at once where it is not 0.
+        // SAFETY: a word that lives as long as `self`, and a valid time; returns at once where it
+        // is not 0.
         unsafe {
             libc::syscall(
                 libc::SYS_futex,

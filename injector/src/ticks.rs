@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // HOT (keeping the line: WARM)
-//! The same clock as `clock::monotonic`, read at about half its cost, for what the program's threads stamp.
+//! The same clock as `clock::monotonic`, read at about half its cost, for what the program's
+//! threads stamp.
 //!
-//! The kernel's clock_gettime is the CPU's time stamp counter and a line through it, behind a fence and a lock's count: 24 to 35 ns. Here the
-//! drain thread keeps a line of its own, measured against the kernel's clock in each of its rounds (5 to 50 ms), and a reader takes
-//! the counter (11.5 ns) and the line. Only where the kernel itself goes by that counter, which it does if it is the same on
-//! all cores and never stops; a line that is off by more than [`WORST`] when it is measured is thrown away, one that was not measured for
-//! [`HOLDS`] is not used. Then, and before there is one, it is the kernel's clock that is read.
+//! The kernel's clock_gettime is the CPU's time stamp counter and a line through it, behind a fence
+//! and a lock's count: 24 to 35 ns. Here the drain thread keeps a line of its own, measured against
+//! the kernel's clock in each of its rounds (5 to 50 ms), and a reader takes the counter (11.5 ns)
+//! and the line. Only where the kernel itself goes by that counter, which it does if it is the same
+//! on all cores and never stops; a line that is off by more than [`WORST`] when it is measured is
+//! thrown away, one that was not measured for [`HOLDS`] is not used. Then, and before there is one,
+//! it is the kernel's clock that is read.
 //!
-//! The line never steps: a new one begins where the old one is and turns towards the kernel's clock. So stamps by lines never run backward;
-//! from a line to the kernel's clock they may, by what the line is off, [`WORST`] at most. How far that is: `tests::it_is_the_kernels_clock`.
+//! The line never steps: a new one begins where the old one is and turns towards the kernel's
+//! clock. So stamps by lines never run backward; from a line to the kernel's clock they may, by
+//! what the line is off, [`WORST`] at most. How far that is: `tests::it_is_the_kernels_clock`.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{__cpuid, _rdtsc};
@@ -17,12 +21,14 @@ use std::arch::x86_64::{__cpuid, _rdtsc};
 use crate::clock;
 use crate::ring::latest::{Latest, WORDS};
 
-/// How far a line may be off when it is measured, ns: more is a clock that was set about, or a machine that moved.
+/// How far a line may be off when it is measured, ns: more is a clock that was set about, or a
+/// machine that moved.
 const WORST: u64 = 1_000;
 /// How long a line is used, ns: twenty rounds.
 const HOLDS: u64 = 1_000_000_000;
-/// What a line is off is made good in this time, ns: two rounds at the longest. A rate that the kernel changes by 5 millionths, more than
-/// a clock that is disciplined usually needs, is half a microsecond off until it is learnt; faster turns end the line.
+/// What a line is off is made good in this time, ns: two rounds at the longest. A rate that the
+/// kernel changes by 5 millionths, more than a clock that is disciplined usually needs, is half a
+/// microsecond off until it is learnt; faster turns end the line.
 const TURNS: u64 = 100_000_000;
 /// The rate is measured over at least this, ns, and at most four times as much.
 const BASE: u64 = 250_000_000;
@@ -40,7 +46,8 @@ pub(crate) fn now() -> u64 {
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn counter() -> u64 {
-    // SAFETY: an instruction that every x86-64 processor has; the kernel's clock uses it too (no line without: `is_usable`).
+    // SAFETY: an instruction that every x86-64 processor has; the kernel's clock uses it too (no
+    // line without: `is_usable`).
     unsafe { _rdtsc() }
 }
 
@@ -72,7 +79,8 @@ impl Line {
 
     #[inline]
     fn at(&self, counter: u64) -> Option<u64> {
-        // a counter a little behind (another core took it before the line was written) is far ahead here
+        // a counter a little behind (another core took it before the line was written) is far ahead
+        // here
         let ticks = counter.wrapping_sub(self.from);
         (ticks < self.holds)
             .then(|| self.ns.wrapping_add(((u128::from(ticks) * u128::from(self.slope)) >> FRACTION) as u64))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Gives the engine the name by which programs and CUPTI find a driver: soname libcuda.so.1, never unloaded.
+//! Gives the engine the name by which programs and CUPTI find a driver: soname libcuda.so.1, never
+//! unloaded.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Builds a whole recording in memory: for tests, golden inputs and tools. The recorder itself writes in place.
+//! Builds a whole recording in memory: for tests, golden inputs and tools. The recorder itself
+//! writes in place.
 
 use std::collections::HashMap;
 
@@ -95,8 +96,8 @@ impl Builder {
         id
     }
 
-    /// Id of the stack of a call that machine code made: its module (path and build id, loaded at `base`), and the return
-    /// address as one of the module's file.
+    /// Id of the stack of a call that machine code made: its module (path and build id, loaded at
+    /// `base`), and the return address as one of the module's file.
     pub fn caller(&mut self, (path, build_id, base): (&str, &str, u64), offset: u64) -> u32 {
         let (path, build_id) = (self.string(path), self.string(build_id));
         let (module, frame, stack) = (self.fresh(), self.fresh(), self.fresh());
@@ -164,8 +165,8 @@ impl Builder {
         self.tracks.push((track, id, vec![event]));
     }
 
-    /// The bytes. Unset header times are derived from the events: recording begins at the first start and is
-    /// complete to the last end.
+    /// The bytes. Unset header times are derived from the events: recording begins at the first
+    /// start and is complete to the last end.
     pub fn finish(mut self) -> Vec<u8> {
         let all = || self.tracks.iter().flat_map(|(_, _, e)| e).filter(|e| e.kind != Kind::ClockPair);
         let first = all().map(|e| e.start).min().unwrap_or(0);
@@ -288,7 +289,8 @@ mod tests {
         }
     }
 
-    /// A file that its process goes on writing: more segments, then the header that counts them, at every look at the header.
+    /// A file that its process goes on writing: more segments, then the header that counts them, at
+    /// every look at the header.
     struct Growing {
         whole: Vec<u8>,
         looks: std::cell::Cell<u32>,

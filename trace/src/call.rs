@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The CUDA API calls a recording can hold: domain and call id (CUPTI's `cbid`), name, and what class they are of.
+//! The CUDA API calls a recording can hold: domain and call id (CUPTI's `cbid`), name, and what
+//! class they are of.
 //!
-//! Call ids are the same in every CUPTI from 11.8 to 13.5 (a test in `cupti-sys` reads the headers); a call an
-//! older release does not have is simply never seen. Left out on purpose: queries, event records and stream-ordered
-//! allocation (`cudaMallocAsync`), which neither block the host nor put work on the device worth a callback each.
+//! Call ids are the same in every CUPTI from 11.8 to 13.5 (a test in `cupti-sys` reads the
+//! headers); a call an older release does not have is simply never seen. Left out on purpose:
+//! queries, event records and stream-ordered allocation (`cudaMallocAsync`), which neither block
+//! the host nor put work on the device worth a callback each.
 
 /// Domain number of driver calls (`CUPTI_CB_DOMAIN_DRIVER_API`).
 pub const DRIVER: u8 = 1;

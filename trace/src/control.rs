@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The words that a command of the same user and a recorded process exchange over the process's control socket (where
-//! that lies: [`crate::place::control_socket`]). One request a line, one answer a line, both short; a line of another
-//! version is told so. Text only; nothing here asks the system.
+//! The words that a command of the same user and a recorded process exchange over the process's
+//! control socket (where that lies: [`crate::place::control_socket`]). One request a line, one
+//! answer a line, both short; a line of another version is told so. Text only; nothing here asks
+//! the system.
 //!
 //! ```text
 //! gapprobe/1 status            gapprobe/1 ok on | off | held
@@ -10,8 +11,8 @@
 //! anything else                gapprobe/1 error WORD
 //! ```
 //!
-//! `record` holds recording on for so many milliseconds at most, until `release`, or until the connection ends: whoever
-//! asked and died leaves nothing switched on.
+//! `record` holds recording on for so many milliseconds at most, until `release`, or until the
+//! connection ends: whoever asked and died leaves nothing switched on.
 
 use std::fmt;
 
@@ -96,7 +97,8 @@ pub enum Answer {
     Refused(Refusal),
 }
 
-/// The words of a line behind the greeting; `None` where it is missing or too many or too odd bytes follow it.
+/// The words of a line behind the greeting; `None` where it is missing or too many or too odd bytes
+/// follow it.
 fn words(line: &[u8]) -> Option<[&str; 3]> {
     let text = std::str::from_utf8(line.get(..line.len().min(MOST_BYTES))?).ok()?;
     let mut words = text.trim_end_matches(['\n', '\r']).split(' ');

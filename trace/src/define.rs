@@ -35,14 +35,16 @@ pub struct KernelInfo {
     pub dynamic_shared: u32,
 }
 
-/// The attribute that says in which directory the program was started: relative paths of code count from there.
+/// The attribute that says in which directory the program was started: relative paths of code count
+/// from there.
 pub const DIRECTORY: &str = "cwd";
 /// The attribute that says how many CPUs the process may run on, by its affinity.
 pub const CPUS: &str = "host.cpus";
 /// The attribute that says how many CPUs the tightest quota of its control groups allows: "1.50".
 /// Absent where there is none.
 pub const CPU_QUOTA: &str = "host.cgroup_cpus";
-/// Key of a recording's attribute: which job it is a start of (program, arguments, directory, rank), 16 hexadecimal digits.
+/// Key of a recording's attribute: which job it is a start of (program, arguments, directory,
+/// rank), 16 hexadecimal digits.
 pub const START: &str = "start";
 
 /// The attribute that says why the process has no control socket ([`crate::control`]).
@@ -86,7 +88,8 @@ pub enum Language {
     Python = 0,
     /// Machine code, by module and symbol.
     Native = 1,
-    /// Machine code that called CUDA, found by the recorder: a [`CallerInfo`], by symbol or file and line once those were read.
+    /// Machine code that called CUDA, found by the recorder: a [`CallerInfo`], by symbol or file
+    /// and line once those were read.
     Caller = 2,
 }
 
@@ -113,7 +116,8 @@ pub struct ModuleInfo {
 pub struct CallerInfo {
     /// Id of the module.
     pub module: u32,
-    /// The call was made in this module, but by a function of it that is not known (a CUDA runtime linked into it, without symbols).
+    /// The call was made in this module, but by a function of it that is not known (a CUDA runtime
+    /// linked into it, without symbols).
     pub module_only: bool,
     /// Return address of the call, as an address of the module's file.
     pub offset: u64,
@@ -261,8 +265,8 @@ impl Definition<'_> {
         Some(end)
     }
 
-    /// Reads the record at the front of `bytes`: id, definition (`None` for an unknown tag) and length.
-    /// `None` where the bytes are no record.
+    /// Reads the record at the front of `bytes`: id, definition (`None` for an unknown tag) and
+    /// length. `None` where the bytes are no record.
     pub fn decode(bytes: &[u8]) -> Option<(u32, Option<Definition<'_>>, usize)> {
         let length = usize::from(u16::from_le_bytes([*bytes.first()?, *bytes.get(1)?]));
         if length < 8 || length % 4 != 0 {
@@ -440,7 +444,8 @@ impl Definitions {
         self.devices.get(&ordinal)
     }
 
-    /// The frames of the stack with this id, innermost first; nothing for 0, ids never defined and frames never defined.
+    /// The frames of the stack with this id, innermost first; nothing for 0, ids never defined and
+    /// frames never defined.
     pub fn stack(&self, id: u32) -> impl DoubleEndedIterator<Item = &FrameInfo> {
         self.stacks.get(&id).map_or(&[][..], |s| s).iter().filter_map(|f| self.frames.get(f))
     }
@@ -465,7 +470,8 @@ impl Definitions {
         self.strings.keys().max().map_or(1, |id| id.saturating_add(1))
     }
 
-    /// Free-form facts of the run (key, value), in the order they were stored; keys like `cupti.path`.
+    /// Free-form facts of the run (key, value), in the order they were stored; keys like
+    /// `cupti.path`.
     pub fn attributes(&self) -> impl Iterator<Item = (&str, &str)> {
         self.attributes.iter().filter_map(|&(k, v)| Some((self.string(k)?, self.string(v)?)))
     }

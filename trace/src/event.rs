@@ -7,7 +7,8 @@
 //! word 2   a | b << 32                             meaning by kind, see Kind
 //! word 3   kind | flags << 8 | x << 16 | duration bits 32..40 << 24 | c << 32
 //! ```
-//! A duration has 40 bits (1,099 s); a longer one is stored as the largest and flagged [`SATURATED`].
+//! A duration has 40 bits (1,099 s); a longer one is stored as the largest and flagged
+//! [`SATURATED`].
 
 /// Bytes of one encoded event.
 pub const EVENT_BYTES: usize = 32;
@@ -22,12 +23,14 @@ pub const SATURATED: u8 = 1 << 7;
 pub const GRAPH_NODE: u8 = 1 << 0;
 /// Flag of copies: the call was asynchronous in CUPTI's record.
 pub const COPY_ASYNC: u8 = 1 << 1;
-/// Flag of calls: seen through an activity record, not a callback (no exact blocking semantics, no call site).
+/// Flag of calls: seen through an activity record, not a callback (no exact blocking semantics, no
+/// call site).
 pub const FROM_RECORD: u8 = 1 << 2;
 /// Flag of ranges and steps: closed by the end of the recording, not by the program.
 pub const OPEN_ENDED: u8 = 1 << 3;
 
-/// Flag of ranges: ended by its handle, on whatever thread (NVTX start and end); it need not nest in other ranges.
+/// Flag of ranges: ended by its handle, on whatever thread (NVTX start and end); it need not nest
+/// in other ranges.
 pub const START_END: u8 = 1 << 4;
 /// Flag of ranges: it has a number, see [`Kind::Range`].
 pub const PAYLOAD: u8 = 1 << 5;
@@ -50,13 +53,15 @@ pub mod sample {
     pub const RUNNABLE: u8 = 1 << 3;
     /// The innermost frames of the stack are left out: they moved while they were read.
     pub const OUTER: u8 = 1 << 4;
-    /// Of a [`Kind::ChildSample`]: what it waits to read is a pipe or the like, another process and not storage.
+    /// Of a [`Kind::ChildSample`]: what it waits to read is a pipe or the like, another process and
+    /// not storage.
     ///
     /// [`Kind::ChildSample`]: super::Kind::ChildSample
     pub const PIPE: u8 = 1 << 5;
 }
 
-/// Stands for the number of a system call where a thread is blocked outside of any: a page of memory is fetched (from a file, say).
+/// Stands for the number of a system call where a thread is blocked outside of any: a page of
+/// memory is fetched (from a file, say).
 pub const PAGE_FAULT: u32 = 0xfffe;
 
 /// What a [`Kind::Gauge`] measures; the number is stored.
@@ -81,7 +86,8 @@ pub enum Gauge {
     CpuThrottledNs = 32,
     /// Host memory of this process, resident, bytes.
     ResidentBytes = 33,
-    /// Between windows: mean time of the steps that began from begin to end, ns, counted without records.
+    /// Between windows: mean time of the steps that began from begin to end, ns, counted without
+    /// records.
     StepNs = 34,
     /// Between windows: launches from begin to end, not recorded.
     Launches = 35,
@@ -122,10 +128,11 @@ pub enum Kind {
     Memcpy = 2,
     /// GPU memset. `a` bytes bits 0..32, `b` bytes bits 32..64, `c` graph id.
     Memset = 3,
-    /// A wait and what is waited for: CUPTI's synchronization record (start and end of the waiting as CUPTI saw it), or the same told
-    /// by the callback of the call (its start and end; types 2 and 3 alone, `b` not known). `a` type
-    /// (1 event synchronize, 2 stream waits for event, 3 stream synchronize, 4 context synchronize),
-    /// `b` CUDA event id (`u32::MAX`: not known), `c` CUPTI stream id.
+    /// A wait and what is waited for: CUPTI's synchronization record (start and end of the waiting
+    /// as CUPTI saw it), or the same told by the callback of the call (its start and end; types 2
+    /// and 3 alone, `b` not known). `a` type (1 event synchronize, 2 stream waits for event, 3
+    /// stream synchronize, 4 context synchronize), `b` CUDA event id (`u32::MAX`: not known), `c`
+    /// CUPTI stream id.
     SyncRecord = 4,
     /// A whole CUDA graph launch as one op (only with graph-level recording). `c` graph id.
     GraphTrace = 5,
@@ -134,32 +141,38 @@ pub enum Kind {
     Call = 16,
     /// Step mark by the program: from this mark to the next. `a` step number.
     Step = 32,
-    /// Named range by the program. `a` string id, `x` nesting depth, `b` NVTX domain (string id, 0 none); with
-    /// [`PAYLOAD`]: `correlation` | `c` << 32 is its number (for NCCL's ranges the bytes of the collective).
+    /// Named range by the program. `a` string id, `x` nesting depth, `b` NVTX domain (string id, 0
+    /// none); with [`PAYLOAD`]: `correlation` | `c` << 32 is its number (for NCCL's ranges the
+    /// bytes of the collective).
     Range = 33,
-    /// Where a host thread stood (the gap sampler); begin to end: the time since its sample before, for which it stands.
-    /// `a` stack id (0: none to be read), `b` system call it is blocked in + 1 (0: in none), `c` permille of that time
-    /// on a CPU (bits 0..16) and runnable but waiting for one (bits 16..32), `x` see [`sample`].
+    /// Where a host thread stood (the gap sampler); begin to end: the time since its sample before,
+    /// for which it stands. `a` stack id (0: none to be read), `b` system call it is blocked in + 1
+    /// (0: in none), `c` permille of that time on a CPU (bits 0..16) and runnable but waiting for
+    /// one (bits 16..32), `x` see [`sample`].
     Sample = 34,
-    /// A child process (a DataLoader worker, say) from begin to end. `a` pid, `b` permille of one CPU it used
-    /// (bits 0..16, saturated) and permille of the time blocked on a disk (bits 16..32), `c` KiB it read.
+    /// A child process (a DataLoader worker, say) from begin to end. `a` pid, `b` permille of one
+    /// CPU it used (bits 0..16, saturated) and permille of the time blocked on a disk (bits
+    /// 16..32), `c` KiB it read.
     Process = 35,
-    /// Where a child process stood that runs the same Python (a DataLoader worker), when it was looked at; begin to end: the time
-    /// since the look before. `a` stack id of its main thread (0: none to be read), `b` pid, `c` permille of that time on a CPU
-    /// (bits 0..16, saturated) and the system call in which it waits for data + 1 (bits 16..32; 0: in none; [`PAGE_FAULT`]), `x` bits `OUTER` and
-    /// `PIPE` of [`sample`]. Of those that ran or wait for data; and where one waited for something else, of no time.
+    /// Where a child process stood that runs the same Python (a DataLoader worker), when it was
+    /// looked at; begin to end: the time since the look before. `a` stack id of its main thread (0:
+    /// none to be read), `b` pid, `c` permille of that time on a CPU (bits 0..16, saturated) and
+    /// the system call in which it waits for data + 1 (bits 16..32; 0: in none; [`PAGE_FAULT`]),
+    /// `x` bits `OUTER` and `PIPE` of [`sample`]. Of those that ran or wait for data; and where one
+    /// waited for something else, of no time.
     ChildSample = 37,
-    /// A number read at `start` (from `start` to `end` where it counts up). `a` = [`Gauge`], `x` device ordinal
-    /// (0 for the host's), `b` | `c` << 32 value.
+    /// A number read at `start` (from `start` to `end` where it counts up). `a` = [`Gauge`], `x`
+    /// device ordinal (0 for the host's), `b` | `c` << 32 value.
     Gauge = 36,
     /// CLOCK_MONOTONIC (`start`) read together with CLOCK_REALTIME (words a, b: ns since 1970).
     ClockPair = 48,
     /// Nothing of the GPU was observed from `start` to `end`. `a` = reason, see [`Unobserved`].
     Unobserved = 49,
-    /// `b` items were lost between `start` and `end`; `a` = `Loss` code, `c` how many of it before (`u32::MAX`: that many at least). Not before 2026-11-26.
+    /// `b` items were lost between `start` and `end`; `a` = `Loss` code, `c` how many of it before
+    /// (`u32::MAX`: that many at least). Not before 2026-11-26.
     LossMark = 50,
-    /// Stands before each event in the shared overflow track and names the true track of that event:
-    /// `x` = 0 stream (`a` device, `b` context, `c` stream) or 1 thread (`a` tid).
+    /// Stands before each event in the shared overflow track and names the true track of that
+    /// event: `x` = 0 stream (`a` device, `b` context, `c` stream) or 1 thread (`a` tid).
     TrackOf = 60,
 }
 
@@ -207,21 +220,25 @@ pub enum Unobserved {
     Stopped = 4,
     /// Between two windows (`GAPPROBE_BUDGET`, `GAPPROBE_WINDOW`).
     Window = 5,
-    /// Recording had begun again, and the GPU was at work that was launched before, or idle. The host was seen.
+    /// Recording had begun again, and the GPU was at work that was launched before, or idle. The
+    /// host was seen.
     Front = 6,
-    /// Another profiler had given CUPTI back, and its clock was not right yet (found by the reader, never recorded).
+    /// Another profiler had given CUPTI back, and its clock was not right yet (found by the reader,
+    /// never recorded).
     Clock = 7,
 }
 
-/// Direction and memory kinds of a copy, packed in field `b` of [`Kind::Memcpy`]:
-/// bits 0..16 bytes bits 32..48, 16..20 direction, 20..24 source memory, 24..28 destination memory, 28 peer.
+/// Direction and memory kinds of a copy, packed in field `b` of [`Kind::Memcpy`]: bits 0..16 bytes
+/// bits 32..48, 16..20 direction, 20..24 source memory, 24..28 destination memory, 28 peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Copy {
     /// Bytes moved (48 bits).
     pub bytes: u64,
-    /// CUPTI's copy kind: 1 HtoD, 2 DtoH, 3 HtoA, 4 AtoH, 5 AtoA, 6 AtoD, 7 DtoA, 8 DtoD, 9 HtoH, 10 PtoP.
+    /// CUPTI's copy kind: 1 HtoD, 2 DtoH, 3 HtoA, 4 AtoH, 5 AtoA, 6 AtoD, 7 DtoA, 8 DtoD, 9 HtoH,
+    /// 10 PtoP.
     pub direction: u8,
-    /// CUPTI's memory kind of the source: 1 pageable, 2 pinned, 3 device, 4 array, 5 managed, 6 device static.
+    /// CUPTI's memory kind of the source: 1 pageable, 2 pinned, 3 device, 4 array, 5 managed, 6
+    /// device static.
     pub source: u8,
     /// CUPTI's memory kind of the destination.
     pub destination: u8,
@@ -255,7 +272,8 @@ impl Copy {
         }
     }
 
-    /// One side is host memory that is not pinned: the driver stages it through a buffer of its own.
+    /// One side is host memory that is not pinned: the driver stages it through a buffer of its
+    /// own.
     pub fn is_pageable(self) -> bool {
         self.source == 1 || self.destination == 1
     }
@@ -295,7 +313,8 @@ impl Event {
         self.end.saturating_sub(self.start)
     }
 
-    /// The four words. An `end` before `start` is stored as duration 0 (callers count it as a loss first).
+    /// The four words. An `end` before `start` is stored as duration 0 (callers count it as a loss
+    /// first).
     pub const fn encode(&self) -> [u64; EVENT_WORDS] {
         let mut duration = self.end.saturating_sub(self.start);
         let mut flags = self.flags;
@@ -315,7 +334,8 @@ impl Event {
         ]
     }
 
-    /// The reverse of [`Event::encode`]; `None` for a kind this version does not know or an end past u64.
+    /// The reverse of [`Event::encode`]; `None` for a kind this version does not know or an end
+    /// past u64.
     pub fn decode(w: [u64; EVENT_WORDS]) -> Option<Event> {
         let kind = Kind::from_u8(w[3] as u8)?;
         let duration = (w[1] & 0xffff_ffff) | (w[3] >> 24 & 0xff) << 32;

@@ -30,16 +30,18 @@ const VERSION_TEXT_BYTES: usize = 64;
 
 /// How a recording stands (field `state`).
 pub mod state {
-    /// Being written; in a file of a dead process: it ended without its exit handlers (a signal, `_exit`, exec), or before they were done (`GAPPROBE_EXIT_MS`).
+    /// Being written; in a file of a dead process: it ended without its exit handlers (a signal,
+    /// `_exit`, exec), or before they were done (`GAPPROBE_EXIT_MS`).
     pub const RECORDING: u32 = 1;
     /// The exit handler flushed everything it could.
     pub const CLOSED: u32 = 2;
     /// Trace and line were already written from it.
     pub const REPORTED: u32 = 3;
-    /// The process has said its line, but its trace or its summary could not be written, or holds less than is here. (What does not
-    /// know this takes it for [`CLOSED`].)
+    /// The process has said its line, but its trace or its summary could not be written, or holds
+    /// less than is here. (What does not know this takes it for [`CLOSED`].)
     pub const SPOKEN: u32 = 4;
-    /// As [`REPORTED`], of a recording that was [`RECORDING`] when its process was no more. (What does not know this takes it for [`CLOSED`].)
+    /// As [`REPORTED`], of a recording that was [`RECORDING`] when its process was no more. (What
+    /// does not know this takes it for [`CLOSED`].)
     pub const REPORTED_UNFINISHED: u32 = 5;
 }
 
@@ -55,12 +57,15 @@ pub mod sources {
     pub const GAVE_UP: u32 = 8;
     /// No launch times at all: neither filter nor callbacks.
     pub const NO_LAUNCHES: u32 = 16;
-    /// After another client of CUPTI calls come from the whole kinds RUNTIME and DRIVER: its filter had none left.
+    /// After another client of CUPTI calls come from the whole kinds RUNTIME and DRIVER: its filter
+    /// had none left.
     pub const CALL_KINDS: u32 = 32;
-    /// Waits come from callbacks all the time: CUPTI's kind SYNCHRONIZATION, which makes every call of the runtime slower, was never on.
-    /// Not set by gapprobe before 2026-11-23, which always had it on.
+    /// Waits come from callbacks all the time: CUPTI's kind SYNCHRONIZATION, which makes every call
+    /// of the runtime slower, was never on. Not set by gapprobe before 2026-11-23, which always had
+    /// it on.
     pub const WAITS_BY_CALLS: u32 = 64;
-    /// Who writes the recording holds a lock on it as long as it lives (`analyzer::writer_lock`). Not set by gapprobe before 2026-11-26.
+    /// Who writes the recording holds a lock on it as long as it lives (`analyzer::writer_lock`).
+    /// Not set by gapprobe before 2026-11-26.
     pub const WRITER_LOCK: u32 = 128;
 }
 
@@ -131,7 +136,8 @@ header! {
     start_realtime: u64 @ 64;
     /// CLOCK_MONOTONIC of the last write to this header, ns.
     last_write: u64 @ 72;
-    /// Events of overwritten segments end at or before this time: the recording is valid from here, ns.
+    /// Events of overwritten segments end at or before this time: the recording is valid from here,
+    /// ns.
     valid_from: u64 @ 80;
     /// Everything the GPU did before this time is in the recording, ns (0: nothing yet).
     gpu_complete_to: u64 @ 88;
@@ -149,14 +155,15 @@ header! {
     local_rank: u32 @ 120;
     /// CPUs the process may run on.
     cpus: u32 @ 124;
-    /// CUPTI's estimated cost of one recorded kernel launch on the launching thread, ns (an assumption, see H200 results).
+    /// CUPTI's estimated cost of one recorded kernel launch on the launching thread, ns (an
+    /// assumption, see H200 results).
     launch_cost_ns: u32 @ 128;
     /// CLOCK_MONOTONIC when the program's end reached us (exit handler), ns; 0 where it never did.
     exit_monotonic: u64 @ 136;
     /// CLOCK_MONOTONIC of the first GPU use (context or buffer), ns.
     first_use: u64 @ 144;
-    /// Segments that had been begun when this header was written: they lie behind each other from the first, and are written
-    /// before the header. 0: the recorder did not tell (before 1.1).
+    /// Segments that had been begun when this header was written: they lie behind each other from
+    /// the first, and are written before the header. 0: the recorder did not tell (before 1.1).
     segments_used: u32 @ 152;
 }
 

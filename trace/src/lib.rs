@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The contract: what a recording is made of, byte for byte.
 //!
-//! The recorder (`injector/`) writes these bytes from inside a training process; the analyzer reads them from a
-//! file that may be cut off, stale, or hostile. The two never call each other: they meet here.
-//! No OS calls, no `unsafe`, no dependencies beyond `std`.
+//! The recorder (`injector/`) writes these bytes from inside a training process; the analyzer reads
+//! them from a file that may be cut off, stale, or hostile. The two never call each other: they
+//! meet here. No OS calls, no `unsafe`, no dependencies beyond `std`.
 //!
 //! A recording is one file (or the same bytes in anonymous memory):
 //!
@@ -13,9 +13,10 @@
 //! 36864    segment 1 ...        or definitions: strings, kernels, tracks, devices     (define.rs)
 //! ```
 //!
-//! Every track (a CUDA stream, a host thread, the recorder itself) is a ring of segments taken from one pool;
-//! when the pool is used up, the segment whose newest event is the oldest in the whole recording is written anew.
-//! `reader.rs` turns the bytes back into events and never trusts one of them.
+//! Every track (a CUDA stream, a host thread, the recorder itself) is a ring of segments taken from
+//! one pool; when the pool is used up, the segment whose newest event is the oldest in the whole
+//! recording is written anew. `reader.rs` turns the bytes back into events and never trusts one of
+//! them.
 #![forbid(unsafe_code)]
 
 pub mod build;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Everything that can be lost or go wrong while recording, by name. Numbers are stored and never reused.
-//! Each counter has a severity and a sentence for the user; every report prints the ones that are not zero.
+//! Everything that can be lost or go wrong while recording, by name. Numbers are stored and never
+//! reused. Each counter has a severity and a sentence for the user; every report prints the ones
+//! that are not zero.
 
 /// How bad a counter above zero is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
@@ -74,10 +75,11 @@ losses! {
     CuptiError = 12, Note, "cupti_error", "errors returned by CUPTI to gapprobe";
     /// A buffer came back that we did not lend.
     ForeignBuffer = 13, Note, "foreign_buffer", "activity buffers of another profiler handed to gapprobe";
-    /// We lent a buffer and its last records never came back (another client took the callbacks over, or recording
-    /// ended before CUPTI delivered it).
+    /// We lent a buffer and its last records never came back (another client took the callbacks
+    /// over, or recording ended before CUPTI delivered it).
     BufferNotReturned = 14, Data, "buffer_not_returned", "activity buffers with records that CUPTI never gave back";
-    // 15 is free: operations that start before their launch are counted by the analyzer, which sees both
+    // 15 is free: operations that start before their launch are counted by the analyzer, which sees
+    // both
     /// The flush at exit hit its time limit.
     ExitFlushLate = 16, Data, "exit_flush_late", "flushes at exit given up at the time limit: the last records may be missing";
     /// Range nesting deeper than can be kept.
@@ -91,7 +93,8 @@ losses! {
     /// The drain thread could not be started.
     NoDrainThread = 21, Data, "no_drain_thread", "background threads that could not be started: nothing was recorded";
     // 22 was used by an earlier recorder
-    /// Calls from new stacks while there was no room for more of them, in the thread's ring or the name table.
+    /// Calls from new stacks while there was no room for more of them, in the thread's ring or the
+    /// name table.
     SiteDropped = 23, Note, "site_dropped", "calls without their Python line: too many different call stacks at once";
     /// Frames whose code object could not be read or was gone when the drain thread looked.
     FrameUnreadable = 24, Note, "frame_unreadable", "Python frames that could not be read";
@@ -99,11 +102,13 @@ losses! {
     SampleQueueFull = 25, Note, "sample_queue_full", "samples of host threads lost because the drain thread was late";
     /// A thread's ring had no room left for ranges; the rest of it is for events.
     RangeDropped = 26, Note, "range_dropped", "begins and ends of named ranges dropped because a thread made them faster than they were taken";
-    /// Calls without Python whose caller could not be found: no unwind tables, code of no module, a module replaced meanwhile.
+    /// Calls without Python whose caller could not be found: no unwind tables, code of no module, a
+    /// module replaced meanwhile.
     CallerUnknown = 27, Note, "caller_unknown", "calls without Python whose calling function could not be found (no unwind tables, or code of no module)";
     /// Calls without Python from new places while there was no room for more of them.
     CallerDropped = 28, Note, "caller_dropped", "calls without Python and without their calling function: too many new ones at once";
-    /// Times that lie before the GPU's first use or in the future: of another clock than the recording's.
+    /// Times that lie before the GPU's first use or in the future: of another clock than the
+    /// recording's.
     ForeignClock = 29, Data, "foreign_clock", "GPU operations and calls with times of another clock (another profiler's), left out";
 }
 

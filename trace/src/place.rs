@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where recordings lie, and what unfinished files are called: what the library that writes them and the command that
-//! looks for them must agree on. Names only; nothing here asks the system.
+//! Where recordings lie, and what unfinished files are called: what the library that writes them
+//! and the command that looks for them must agree on. Names only; nothing here asks the system.
 //!
-//! A recording lies in `ROOT/gapprobe-<uid>`, ROOT being the first of [`roots`] in which the library could make it. The
-//! command looks in the folders of all roots, so that it finds the recording whatever made the library pass one over
-//! (a network file system, a folder that cannot be written).
+//! A recording lies in `ROOT/gapprobe-<uid>`, ROOT being the first of [`roots`] in which the
+//! library could make it. The command looks in the folders of all roots, so that it finds the
+//! recording whatever made the library pass one over (a network file system, a folder that cannot
+//! be written).
 //!
-//! Unfinished files carry the process that makes them in their name ([`Owner`]), so that anybody can tell whether they
-//! are leftovers: `<recording>.gpr.<owner>.new`, `.<trace or summary>.<owner>.part`. So does a process's control socket,
-//! which lies beside its recording: `<owner>.sock`.
+//! Unfinished files carry the process that makes them in their name ([`Owner`]), so that anybody
+//! can tell whether they are leftovers: `<recording>.gpr.<owner>.new`, `.<trace or
+//! summary>.<owner>.part`. So does a process's control socket, which lies beside its recording:
+//! `<owner>.sock`.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -31,8 +33,8 @@ pub const SOCKET: &str = "sock";
 /// For so long a program that crashed stays without gapprobe, from its last crash on.
 pub const CRASH_COUNTS: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
 
-/// Name of the file that is there while `owner`, a start of the job `job`, is being attached to: what is left of a dead process
-/// tells that it died in our hands.
+/// Name of the file that is there while `owner`, a start of the job `job`, is being attached to:
+/// what is left of a dead process tells that it died in our hands.
 pub fn attaching(owner: &Owner, job: u64) -> String {
     format!("gapprobe-attaching-{owner}.{job:016x}")
 }
@@ -43,13 +45,15 @@ pub fn parse_attaching(name: &str) -> Option<(Owner, u64)> {
     Some((Owner::parse(owner)?, u64::from_str_radix(job, 16).ok()?))
 }
 
-/// Name of the file that tells that the job `job` crashed: `gapprobe run` saw it. It holds the signal's number.
+/// Name of the file that tells that the job `job` crashed: `gapprobe run` saw it. It holds the
+/// signal's number.
 pub fn crashed(job: u64) -> String {
     format!("gapprobe-crashed-{job:016x}")
 }
 
-/// Name of the empty file that the `gapprobe run` with this id (hexadecimal) leaves in the private folders: the first process that
-/// records, or says why it does not, takes it away. What is there at the end tells that nobody used CUDA. `None`: no such id.
+/// Name of the empty file that the `gapprobe run` with this id (hexadecimal) leaves in the private
+/// folders: the first process that records, or says why it does not, takes it away. What is there
+/// at the end tells that nobody used CUDA. `None`: no such id.
 pub fn run_mark(id: &str) -> Option<String> {
     let good = !id.is_empty() && id.len() <= 16 && id.bytes().all(|b| b.is_ascii_hexdigit());
     good.then(|| format!("{RUN_MARK}{id}"))
@@ -58,9 +62,10 @@ pub fn run_mark(id: &str) -> Option<String> {
 /// What names of [`run_mark`] begin with.
 pub const RUN_MARK: &str = "gapprobe-run-";
 
-/// Where the private folder may be, in the order in which the library tries: `tmpdir` (the value of TMPDIR) if it is
-/// absolute (a relative one means another place after each chdir), then [`DEFAULT_ROOT`] (`test_root`, the value of
-/// [`crate::setting::TEST_ROOT`], in its place where it is set).
+/// Where the private folder may be, in the order in which the library tries: `tmpdir` (the value of
+/// TMPDIR) if it is absolute (a relative one means another place after each chdir), then
+/// [`DEFAULT_ROOT`] (`test_root`, the value of [`crate::setting::TEST_ROOT`], in its place where it
+/// is set).
 pub fn roots(tmpdir: Option<&OsStr>, test_root: Option<&OsStr>) -> Vec<PathBuf> {
     let mut roots = Vec::with_capacity(2);
     let last = test_root.filter(|t| !t.is_empty()).map_or(Path::new(DEFAULT_ROOT), Path::new);
@@ -78,7 +83,8 @@ pub fn folder(root: &Path, uid: u32) -> PathBuf {
     root.join(format!("gapprobe-{uid}"))
 }
 
-/// Name of a process's control socket ([`crate::control`]). Its owner tells it: a recording may be named otherwise.
+/// Name of a process's control socket ([`crate::control`]). Its owner tells it: a recording may be
+/// named otherwise.
 pub fn control_socket(owner: &Owner) -> String {
     format!("{owner}.{SOCKET}")
 }
@@ -98,7 +104,8 @@ pub fn unfinished_result(name: &str, owner: &Owner) -> String {
     format!(".{name}.{owner}.{PART}")
 }
 
-/// Name and owner of an unfinished file ([`NEW`] or [`PART`]); without owner where the name says none.
+/// Name and owner of an unfinished file ([`NEW`] or [`PART`]); without owner where the name says
+/// none.
 pub fn parse_unfinished<'a>(name: &'a str, ending: &str) -> Option<(&'a str, Option<Owner>)> {
     let rest = name.strip_suffix(ending)?.strip_suffix('.')?;
     match rest.rsplit_once('.').map(|(name, owner)| (name, Owner::parse(owner))) {

@@ -2,8 +2,9 @@
 //! Reads a recording back. Every byte may be wrong: cut off, stale, half overwritten, or made up.
 //!
 //! Two passes: [`Recording::open`] reads the header, all segment headers and the definitions; then
-//! [`Recording::for_each_event`] streams the events track by track. Memory is bounded by 40 bytes a segment plus
-//! the definitions. Nothing panics, nothing is silently dropped: what cannot be used is counted in [`Problems`].
+//! [`Recording::for_each_event`] streams the events track by track. Memory is bounded by 40 bytes a
+//! segment plus the definitions. Nothing panics, nothing is silently dropped: what cannot be used
+//! is counted in [`Problems`].
 
 use crate::define::{Definition, Definitions, TrackInfo};
 use crate::event::{Event, Kind, EVENT_BYTES, EVENT_WORDS};
@@ -15,8 +16,9 @@ use crate::segment::{
 
 /// Where the bytes of a recording come from: a file, a byte slice, the live image in memory.
 pub trait Source {
-    /// Bytes there are now: of a file that grows, more each time. The reader asks once it has the header, which is written
-    /// behind all that it counts: the two fit together, whenever the source was opened.
+    /// Bytes there are now: of a file that grows, more each time. The reader asks once it has the
+    /// header, which is written behind all that it counts: the two fit together, whenever the
+    /// source was opened.
     fn len(&self) -> u64;
 
     /// Fills `out` from `offset`; `false` where that many bytes cannot be had.
@@ -76,10 +78,12 @@ impl std::error::Error for OpenError {}
 pub struct Problems {
     /// Segments with impossible headers.
     pub bad_segments: u64,
-    /// Segments that were being written anew when read (a live or killed process); their old events are gone by design.
+    /// Segments that were being written anew when read (a live or killed process); their old events
+    /// are gone by design.
     pub busy_segments: u64,
-    /// Segments cut off by the end of the file. Their payload is written before the header that counts it, so that a killed
-    /// program's recording has none: the file was cut later, and how much is missing is not known.
+    /// Segments cut off by the end of the file. Their payload is written before the header that
+    /// counts it, so that a killed program's recording has none: the file was cut later, and how
+    /// much is missing is not known.
     pub cut_segments: u64,
     /// Events of unknown kind or with impossible times.
     pub bad_events: u64,
@@ -95,7 +99,8 @@ impl Problems {
         self.bad_segments + self.cut_segments + self.bad_events + self.bad_definitions + self.unknown_tracks
     }
 
-    /// Events that are missing because of damage, at most: a segment that cannot be read may have been full.
+    /// Events that are missing because of damage, at most: a segment that cannot be read may have
+    /// been full.
     pub fn events(&self) -> u64 {
         self.damaged().saturating_add(self.bad_segments.saturating_mul(SEGMENT_EVENTS as u64 - 1))
     }
@@ -159,7 +164,8 @@ impl Recording {
                 continue;
             }
             let Some(header) = SegmentHeader::decode(&head) else {
-                // never used: zero, unless it had been begun (a hole in a copy). Anything else is damage.
+                // never used: zero, unless it had been begun (a hole in a copy). Anything else is
+                // damage.
                 if head[..4] != [0; 4] {
                     self.problems.bad_segments += 1;
                 } else if index < begun {
@@ -202,7 +208,8 @@ impl Recording {
         }
     }
 
-    /// Copies the used payload and checks that the segment was not rewritten meanwhile. Returns the bytes copied.
+    /// Copies the used payload and checks that the segment was not rewritten meanwhile. Returns the
+    /// bytes copied.
     fn copy_payload<S: Source + ?Sized>(
         &mut self,
         source: &S,
@@ -232,8 +239,9 @@ impl Recording {
         self.segments.iter().map(|s| u64::from(s.header.used)).sum()
     }
 
-    /// From now on only segments with an event in `[from, to]` are read, which their headers tell: the newest seconds of a long
-    /// recording cost what they hold. Returns how many events are left out.
+    /// From now on only segments with an event in `[from, to]` are read, which their headers tell:
+    /// the newest seconds of a long recording cost what they hold. Returns how many events are left
+    /// out.
     pub fn keep(&mut self, from: u64, to: u64) -> u64 {
         let mut left_out = 0;
         self.segments.retain(|s| {
@@ -244,8 +252,8 @@ impl Recording {
         left_out
     }
 
-    /// Calls `f` for every event, track by track, within a track in the order written (GPU ops of a stream may be
-    /// out of time order). Problems met are added to [`Recording::problems`].
+    /// Calls `f` for every event, track by track, within a track in the order written (GPU ops of a
+    /// stream may be out of time order). Problems met are added to [`Recording::problems`].
     pub fn for_each_event<S: Source + ?Sized>(&mut self, source: &S, mut f: impl FnMut(Track, &Event)) {
         let segments = std::mem::take(&mut self.segments);
         let mut payload = vec![0; SEGMENT_PAYLOAD];

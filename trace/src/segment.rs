@@ -28,7 +28,8 @@ pub const SEGMENT_PAYLOAD: usize = SEGMENT_BYTES - SEGMENT_HEADER_BYTES;
 pub const SEGMENT_MAGIC: u32 = u32::from_le_bytes(*b"GPSG");
 /// Track number of segments that hold definitions.
 pub const TRACK_DEFINITIONS: u32 = u32::MAX;
-/// Track number of the shared overflow track (its events come in pairs, the first a `Kind::TrackOf`).
+/// Track number of the shared overflow track (its events come in pairs, the first a
+/// `Kind::TrackOf`).
 pub const TRACK_OVERFLOW: u32 = u32::MAX - 1;
 /// Track number of the recorder's own events (clock pairs, unobserved spans, loss marks).
 pub const TRACK_RECORDER: u32 = u32::MAX - 2;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every `GAPPROBE_*` variable: name, default, meaning, which values are good, since when. The reference page (docs/settings.md)
-//! and `gapprobe explain settings` are made from this table; the recorder and the command read the variables by it.
+//! Every `GAPPROBE_*` variable: name, default, meaning, which values are good, since when. The
+//! reference page (docs/settings.md) and `gapprobe explain settings` are made from this table; the
+//! recorder and the command read the variables by it.
 
 /// Which values of a variable are good. An empty one is none, and always is.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -76,8 +77,9 @@ pub struct Setting {
     pub internal: bool,
 }
 
-/// Other tools that want CUPTI or the driver's hooks for themselves: what they are called, their command, and a variable that is set in all
-/// that they start. With one of these set nothing is recorded, and `gapprobe doctor` says so.
+/// Other tools that want CUPTI or the driver's hooks for themselves: what they are called, their
+/// command, and a variable that is set in all that they start. With one of these set nothing is
+/// recorded, and `gapprobe doctor` says so.
 pub const PROFILERS: [(&str, &str, &str); 9] = [
     ("Nsight Systems", "nsys", "NSYS_PROFILING_SESSION_ID"),
     ("Nsight Systems", "nsys", "NSYSDK_INJECTION64_PATH"),
@@ -91,8 +93,9 @@ pub const PROFILERS: [(&str, &str, &str); 9] = [
     ("compute-sanitizer", "compute-sanitizer", "NV_SANITIZER_INJECTION_PORT_BASE"),
 ];
 
-/// Executables of Nsight Compute's launchers. No process under them may have another tool in `CUDA_INJECTION64_PATH` ("Another tool/injection might be
-/// loaded", and exit code 1; 2025.3 on an H100).
+/// Executables of Nsight Compute's launchers. No process under them may have another tool in
+/// `CUDA_INJECTION64_PATH` ("Another tool/injection might be loaded", and exit code 1; 2025.3 on an
+/// H100).
 pub const NCU_LAUNCHERS: &[&str] = &["ncu", "nv-nsight-cu-cli"];
 
 /// What a value of `GAPPROBE` says.
@@ -122,8 +125,9 @@ impl Switch {
     }
 }
 
-/// Which of the lists `GAPPROBE_ALLOW` and `GAPPROBE_DENY` keeps a program out that has these names (what it was called by, its
-/// executable's), and its value; `None`: none does. An empty list is none.
+/// Which of the lists `GAPPROBE_ALLOW` and `GAPPROBE_DENY` keeps a program out that has these names
+/// (what it was called by, its executable's), and its value; `None`: none does. An empty list is
+/// none.
 pub fn kept_out<'a>(
     allow: Option<&'a [u8]>,
     deny: Option<&'a [u8]>,
@@ -139,8 +143,8 @@ pub fn kept_out<'a>(
     denied.or_else(not_allowed)
 }
 
-/// The setting that somebody meant who wrote `name`: one letter more, less or other than in it, or two neighbours that changed places. `None` where it
-/// is a setting itself, or near none.
+/// The setting that somebody meant who wrote `name`: one letter more, less or other than in it, or
+/// two neighbours that changed places. `None` where it is a setting itself, or near none.
 pub fn meant_by(name: &str) -> Option<&'static str> {
     let near = |s: &&Setting| !s.internal && is_one_slip(name.as_bytes(), s.name.as_bytes());
     let known = SETTINGS.iter().any(|s| s.name == name);

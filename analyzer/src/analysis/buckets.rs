@@ -140,7 +140,8 @@ pub fn share(part: u64, whole: u64) -> f64 {
     }
 }
 
-/// One slice of the "why idle" track of a device. Slices of a device do not overlap and are in time order.
+/// One slice of the "why idle" track of a device. Slices of a device do not overlap and are in time
+/// order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IdleSlice {
     /// Begin, ns.
@@ -151,7 +152,8 @@ pub struct IdleSlice {
     pub before: u32,
     /// Number of the op after the gap, or [`NONE`].
     pub after: u32,
-    /// Flat number ([`crate::run::Run::call`]) of the call that is to blame (blocking call, late launch), or [`NONE`].
+    /// Flat number ([`crate::run::Run::call`]) of the call that is to blame (blocking call, late
+    /// launch), or [`NONE`].
     pub call: u32,
     /// What set it off, where that is not what the host does in it: a wait that had drained the
     /// queue. Else as `call`.

@@ -32,16 +32,19 @@ impl StepSource {
 /// One step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Step {
-    /// Marks and ranges: from its mark or, where the device was not ready for its first kernel, from when that began
-    /// (`steps/behind.rs`), to the same of the next one. Periods: from its first op to that of the next step.
+    /// Marks and ranges: from its mark or, where the device was not ready for its first kernel,
+    /// from when that began (`steps/behind.rs`), to the same of the next one. Periods: from its
+    /// first op to that of the next step.
     pub span: Span,
-    /// Marks and ranges: from mark to mark on the program's thread, where calls and ranges lie. Periods: as `span`.
+    /// Marks and ranges: from mark to mark on the program's thread, where calls and ranges lie.
+    /// Periods: as `span`.
     pub host: Span,
     /// The program's step number, else its position.
     pub number: u32,
     /// Left out of all figures as warm-up.
     pub warm_up: bool,
-    /// Not like the others (evaluation, checkpoint between two steps): longer than the launches of one step.
+    /// Not like the others (evaluation, checkpoint between two steps): longer than the launches of
+    /// one step.
     pub odd: bool,
 }
 
@@ -77,8 +80,8 @@ pub struct Steps {
     pub ends_long: bool,
     /// Those that are far longer than the others and come again.
     pub long: LongSteps,
-    /// How many more the program marked, of which it is not known when they began or ended on the GPU: work was launched in them
-    /// or behind them that is not in the recording.
+    /// How many more the program marked, of which it is not known when they began or ended on the
+    /// GPU: work was launched in them or behind them that is not in the recording.
     pub unplaced: usize,
     /// How many of them, from the first, are warm-up.
     pub warm_up: usize,
@@ -86,15 +89,16 @@ pub struct Steps {
     pub warm_up_ns: u64,
     /// Time of the steps that count, ns.
     pub steady_ns: u64,
-    /// Found by a period, beside much work of other kinds that does not repeat: the trace may be shorter than a few steps, and
-    /// these be layers (`steps/parts.rs`).
+    /// Found by a period, beside much work of other kinds that does not repeat: the trace may be
+    /// shorter than a few steps, and these be layers (`steps/parts.rs`).
     pub may_be_parts: bool,
     /// Of another tool's trace: the period that was found inside of one or two named steps, or that
     /// covers too little of a trace without any.
     pub parts: Option<Parts>,
     /// Equal sub-periods in a step (gradient accumulation); 1 where there are none.
     pub micro: u32,
-    /// Steady-state step times, ns: mean of wall time, median and 90th percentile of single steps; 0 without steps.
+    /// Steady-state step times, ns: mean of wall time, median and 90th percentile of single steps;
+    /// 0 without steps.
     pub mean_ns: f64,
     /// Median.
     pub median_ns: u64,

@@ -34,10 +34,11 @@ pub struct Finding {
     pub code: &'static str,
     /// Name as in the line, `SYNC`.
     pub cause: &'static str,
-    /// Share of the steady wall time lost to it, 0 to 1: its idle time, or what its fix wins where that is more.
+    /// Share of the steady wall time lost to it, 0 to 1: its idle time, or what its fix wins where
+    /// that is more.
     pub share: f64,
-    /// Of it, what the buckets charge to it: the rest counts for other causes, which go with it (a wait that keeps the host from
-    /// running ahead of its own pauses).
+    /// Of it, what the buckets charge to it: the rest counts for other causes, which go with it (a
+    /// wait that keeps the host from running ahead of its own pauses).
     pub charged: f64,
     /// What its realisable fix wins by the replay.
     pub win: Win,
@@ -52,7 +53,8 @@ pub struct Finding {
     pub fix: &'static str,
     /// How sure.
     pub confidence: Confidence,
-    /// Flat number of the call that stands for it ([`crate::run::Run::call`]), or [`crate::run::NONE`].
+    /// Flat number of the call that stands for it ([`crate::run::Run::call`]), or
+    /// [`crate::run::NONE`].
     pub call: u32,
     /// How often (calls, gaps).
     pub count: u64,
@@ -95,7 +97,8 @@ pub struct Verdict {
     pub site: Option<Site>,
 }
 
-/// A cause as good as the one that is named: their wins differ by less than the model's error or a fifth.
+/// A cause as good as the one that is named: their wins differ by less than the model's error or a
+/// fifth.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tied {
     /// Stable code.
@@ -112,7 +115,8 @@ pub struct Tied {
     pub promise: Option<Promise>,
 }
 
-/// Steps recorded in windows that take another time than those of the whole run, which were counted (`causes/unlike.rs`).
+/// Steps recorded in windows that take another time than those of the whole run, which were counted
+/// (`causes/unlike.rs`).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Unlike {
     /// Mean of the steps that were recorded, ns.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a cause is judged by: shares of the time, what a fix wins in the replay, who is to blame for idle time, and a finding made of these.
+//! What a cause is judged by: shares of the time, what a fix wins in the replay, who is to blame
+//! for idle time, and a finding made of these.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
@@ -12,15 +13,18 @@ use crate::run::{Run, Span, NONE};
 
 /// From this win on the GPU is so much busier that its clock may be another one.
 const CLEAR_WIN: f64 = 0.2;
-/// By how much the kernels of a GPU that no longer waits may take longer, its clocks being lower under load. H200, kernels
-/// a step, slow form and fixed form of one program (tests/gpu/results, 7754a9d): host_sleep 4.36 -> 4.96 ms (+14 %),
-/// pageable_copies 8.37 -> 9.58 ms (+14 %), empty_cache +7 %, compiled +6 %, gpt_item 0.
+/// By how much the kernels of a GPU that no longer waits may take longer, its clocks being lower
+/// under load. H200, kernels a step, slow form and fixed form of one program (tests/gpu/results,
+/// 7754a9d): host_sleep 4.36 -> 4.96 ms (+14 %), pageable_copies 8.37 -> 9.58 ms (+14 %),
+/// empty_cache +7 %, compiled +6 %, gpt_item 0.
 pub(super) const BUSIER_KERNELS: f64 = 0.15;
-/// The same where readings of power tell how much of it is to be expected ([`power`]): what they are off by.
+/// The same where readings of power tell how much of it is to be expected ([`power`]): what they
+/// are off by.
 const BUSIER_KNOWN: f64 = 0.05;
 /// Share of a promised win that may not come: launches never come out as evenly as in a model.
 const UNEVEN_LAUNCHES: f64 = 0.10;
-/// The same where every second kernel is taken to be fused: it may be every fourth, or three of four.
+/// The same where every second kernel is taken to be fused: it may be every fourth, or three of
+/// four.
 pub(super) const FUSED: f64 = 0.50;
 
 /// What a cause is judged by.
@@ -51,7 +55,8 @@ pub(crate) struct Case<'a> {
 pub(crate) struct Elsewhere {
     /// Its ordinal.
     pub(crate) ordinal: u32,
-    /// Its exclusive computing as a share of the steady wall time, 0 to 1; 0 where there is no other device.
+    /// Its exclusive computing as a share of the steady wall time, 0 to 1; 0 where there is no
+    /// other device.
     pub(crate) compute: f64,
 }
 
@@ -127,9 +132,9 @@ impl<'a> Case<'a> {
         Bound::idle(&self.device.buckets, self.device.buckets.total(), buckets).at_most(self.share(buckets))
     }
 
-    /// What the replay with `fixes` wins; beyond `most` it is the model's error, not a win. Where the
-    /// model does not give the measured time back, `most` stands in. The replay is of one device;
-    /// what another computes in a step stays.
+    /// What the replay with `fixes` wins; beyond `most` it is the model's error, not a win. Where
+    /// the model does not give the measured time back, `most` stands in. The replay is of one
+    /// device; what another computes in a step stays.
     pub(crate) fn win(&self, fixes: &[Fix], most: Bound) -> Win {
         Win::within(self.replayed(fixes), most)
     }
@@ -152,7 +157,8 @@ impl<'a> Case<'a> {
         ns
     }
 
-    /// What all takes with these fixes at these calls, ns: with the clock that the GPU has once it is so much busier.
+    /// What all takes with these fixes at these calls, ns: with the clock that the GPU has once it
+    /// is so much busier.
     pub(crate) fn played(&self, fixes: &[Fix], at: &dyn Fn(u32) -> bool) -> f64 {
         let fixes = Fixes::of(fixes);
         let after = self.prepared.play_at(fixes, at) as f64;
@@ -165,9 +171,9 @@ impl<'a> Case<'a> {
     }
 
     /// What taking long host stretches out wins (`fix`; `bucket`: the gap time that is charged to
-    /// them), or `None` where they cost nothing of their own. A wait in front of a stretch claims the
-    /// same gap and is charged for it: rightly, where taking the wait out wins it as well; wrongly,
-    /// where another call would wait instead (`x.to(device)` in between).
+    /// them), or `None` where they cost nothing of their own. A wait in front of a stretch claims
+    /// the same gap and is charged for it: rightly, where taking the wait out wins it as well;
+    /// wrongly, where another call would wait instead (`x.to(device)` in between).
     pub(crate) fn stretch_win(&self, fix: Fix, bucket: Bucket) -> Option<Win> {
         let share = self.share(&[bucket]);
         let waits = [Bucket::Sync, Bucket::CopyWait, Bucket::Alloc];
@@ -238,7 +244,8 @@ impl<'a> Case<'a> {
         crate::analysis::share(ns, self.device.wall_ns)
     }
 
-    /// A finding of what the buckets charge to a cause, and of what its fix wins. What is won was lost.
+    /// A finding of what the buckets charge to a cause, and of what its fix wins. What is won was
+    /// lost.
     pub(crate) fn finding(&self, cause: (&'static str, &'static str), charged: f64, won: Win) -> Finding {
         let win = won.share();
         let is_promised = self.analysis.model.error() <= MODEL_ERROR;
@@ -268,7 +275,8 @@ impl<'a> Case<'a> {
         win - self.share(&[Bucket::Compute]) * (win / CLEAR_WIN).min(1.0) * BUSIER_KERNELS
     }
 
-    /// A finding of kernels to be fused: the GPU gets no busier by it, and how many can be fused is a guess.
+    /// A finding of kernels to be fused: the GPU gets no busier by it, and how many can be fused is
+    /// a guess.
     pub(crate) fn fusing(&self, cause: (&'static str, &'static str), share: f64, win: Win) -> Finding {
         let mut f = self.finding(cause, share, win);
         f.confidence = f.confidence.min(Confidence::Medium);
@@ -276,7 +284,8 @@ impl<'a> Case<'a> {
         f
     }
 
-    /// As sure as [`Self::finding`] says, but where most of what is won may be a single pause of the bucket: what happened once is nobody's step.
+    /// As sure as [`Self::finding`] says, but where most of what is won may be a single pause of
+    /// the bucket: what happened once is nobody's step.
     pub(crate) fn more_than_once(&self, mut f: Finding, bucket: Bucket) -> Finding {
         let steps = self.analysis.steps.steady().len();
         let longest = self.longest.get(bucket as usize).copied().unwrap_or(0.0);
@@ -286,8 +295,9 @@ impl<'a> Case<'a> {
         f
     }
 
-    /// By how much longer than promised a step may be once a finding's fix is in, ns: were the host in all of them as slow as it is in the slowest
-    /// tenth. 0 where the GPU is the limit either way.
+    /// By how much longer than promised a step may be once a finding's fix is in, ns: were the host
+    /// in all of them as slow as it is in the slowest tenth. 0 where the GPU is the limit either
+    /// way.
     pub(super) fn slow_host_ns(&self, f: &Finding, fix: Fix) -> f64 {
         if !self.trusts_replay() {
             return 0.0;
@@ -309,8 +319,8 @@ impl<'a> Case<'a> {
         self.step_ns() * (self.analysis.model.error() + doubt)
     }
 
-    /// High: steps known, the model within 10 %, a clear win that no other device limits. Low: no steps or only what may be parts of
-    /// one, or a model that is off by 20 %.
+    /// High: steps known, the model within 10 %, a clear win that no other device limits. Low: no
+    /// steps or only what may be parts of one, or a model that is off by 20 %.
     pub(super) fn confidence(&self, win: f64) -> Confidence {
         let steps = self.analysis.steps.steady().len();
         let error = self.analysis.model.error();
@@ -347,7 +357,8 @@ fn longest(analysis: &Analysis, device: &DeviceAnalysis) -> [f64; Bucket::COUNT]
 /// Idle time of the steady span by bucket and function, most expensive first.
 fn blame<'a>(run: &'a Run, analysis: &Analysis, device: &DeviceAnalysis) -> HashMap<Bucket, Vec<Blame<'a>>> {
     let mut sums: HashMap<(Bucket, u32), Blame<'_>> = HashMap::new();
-    // a call can have several slices, with others' between them: the buckets it was seen in, a bit each
+    // a call can have several slices, with others' between them: the buckets it was seen in, a bit
+    // each
     let mut seen = vec![0u16; run.calls()];
     for s in &device.slices {
         let ns = analysis.counts.measure(s.span());

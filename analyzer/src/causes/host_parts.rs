@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the host did in its long stretches (GP105 HOST): half a step's sleep and half a step's Python are two things to mend, and mending
-//! one wins no more than its part.
+//! What the host did in its long stretches (GP105 HOST): half a step's sleep and half a step's
+//! Python are two things to mend, and mending one wins no more than its part.
 
 use super::{
     compile, file_io, gc, gil, lock, logging, native_cpu, network, no_work, sleep, starved, sync, Case,

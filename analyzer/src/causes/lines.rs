@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What each line that waits would win by itself: the replay with the waits, blocking copies and allocations of this line alone
-//! taken out, the other lines as they are. And two lines that win little alone and much together: with the one gone the
-//! program waits at the other. Not part of the verdict; `gapprobe analyze` asks for it.
+//! What each line that waits would win by itself: the replay with the waits, blocking copies and
+//! allocations of this line alone taken out, the other lines as they are. And two lines that win
+//! little alone and much together: with the one gone the program waits at the other. Not part of
+//! the verdict; `gapprobe analyze` asks for it.
 
 use std::collections::HashMap;
 
@@ -57,8 +58,9 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Of the device that the verdict is about; empty where it has no calls with a line. Nothing is promised where the verdict
-    /// abstains or the replay does not give the measured time back. O(n) for each line and pair.
+    /// Of the device that the verdict is about; empty where it has no calls with a line. Nothing is
+    /// promised where the verdict abstains or the replay does not give the measured time back. O(n)
+    /// for each line and pair.
     pub fn of(run: &Run, a: &Analysis) -> Lines {
         let found = a.worst.and_then(|w| Some((a.devices.get(w)?, run.devices.get(w)?)));
         let Some((analysis, device)) = found else { return Lines::default() };
@@ -100,7 +102,8 @@ impl Lines {
     }
 }
 
-/// The lines of calls that can hold the host: by flat number of the call, and those that stood longest.
+/// The lines of calls that can hold the host: by flat number of the call, and those that stood
+/// longest.
 fn waiting(run: &Run, steady: Span) -> (HashMap<u32, u32>, Vec<(u32, Line)>) {
     let mut sites = Sites::new(run);
     let mut by_call = HashMap::new();

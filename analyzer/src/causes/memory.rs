@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a run says of memory: allocations on the device that failed and what came of them, and memory in use that grows.
+//! What a run says of memory: allocations on the device that failed and what came of them, and
+//! memory in use that grows.
 
 use trace::call::Class;
 use trace::event::Gauge;
@@ -14,8 +15,8 @@ const OUT_OF_MEMORY: u32 = 2;
 /// Device allocations that failed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Failures {
-    /// Memory was freed and the same thread's next allocation succeeded: thread, from the failing call's begin to the good one's
-    /// end, flat number of the failing call.
+    /// Memory was freed and the same thread's next allocation succeeded: thread, from the failing
+    /// call's begin to the good one's end, flat number of the failing call.
     pub(super) retried: Vec<(usize, Span, u32)>,
     /// The last failure that nothing came of: its flat number and its call.
     pub(super) last: Option<(u32, Call)>,
@@ -82,11 +83,13 @@ impl Growth {
     const BYTES: f64 = 16.0 * 1024.0 * 1024.0;
     /// ... or by less of what there was.
     const PART: f64 = 0.01;
-    /// A reading that falls by this part of the growth: a collector, or a cache that is filled and emptied.
+    /// A reading that falls by this part of the growth: a collector, or a cache that is filled and
+    /// emptied.
     const FALLS: f64 = 0.1;
 
-    /// Growth where it is clear: each third of the time has more than the one before, the last third grows no less than half as
-    /// fast as before (a cache that fills up levels off), nothing comes back, and what was won is worth a word.
+    /// Growth where it is clear: each third of the time has more than the one before, the last
+    /// third grows no less than half as fast as before (a cache that fills up levels off), nothing
+    /// comes back, and what was won is worth a word.
     pub(crate) fn of(run: &Run, a: &Analysis, gauge: Gauge, device: u32) -> Option<Growth> {
         let fits = |r: &&Reading| {
             let at = r.span.start;
@@ -127,7 +130,8 @@ impl Growth {
     }
 }
 
-/// What CUPTI keeps of a step's launches, bytes ([`trace::total::kept_bytes`]): that is the recorder's doing, and not the program's.
+/// What CUPTI keeps of a step's launches, bytes ([`trace::total::kept_bytes`]): that is the
+/// recorder's doing, and not the program's.
 fn kept_a_step(run: &Run, a: &Analysis) -> f64 {
     let each = trace::total::kept_bytes(run.header.cupti_version);
     let Some(since) = first_graph(run).filter(|_| each > 0) else { return 0.0 };
@@ -139,8 +143,8 @@ fn kept_a_step(run: &Run, a: &Analysis) -> f64 {
     steady as f64 * each as f64 / steps.max(1.0)
 }
 
-/// What CUPTI keeps of the whole run's launches at most, bytes: those before the first graph, of which it keeps nothing, are not told apart in
-/// the run's totals.
+/// What CUPTI keeps of the whole run's launches at most, bytes: those before the first graph, of
+/// which it keeps nothing, are not told apart in the run's totals.
 pub(crate) fn kept_by_cupti(run: &Run) -> u64 {
     match first_graph(run) {
         Some(_) => kept_of_launches(&run.header),

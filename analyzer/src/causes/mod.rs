@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One cause of idle time a file. A cause's module doc is the page that `gapprobe explain CODE` prints, in fixed
-//! sections: What it means / How it is recognised / How sure / What to change.
+//! One cause of idle time a file. A cause's module doc is the page that `gapprobe explain CODE`
+//! prints, in fixed sections: What it means / How it is recognised / How sure / What to change.
 //!
 //! Here: the registry and its thresholds. `case.rs`: what causes are judged by; `unrecorded.rs`:
 //! what they cost steps that nobody records; `verdict.rs`: which of them the line names;
@@ -77,7 +77,8 @@ pub(crate) use verdict::judge;
 use crate::analysis::{Bucket, Finding};
 use crate::replay::Fix;
 
-/// A cause whose fix wins at least this share of the step, as nobody records it ([`Finding::unrecorded_win`]), is named.
+/// A cause whose fix wins at least this share of the step, as nobody records it
+/// ([`Finding::unrecorded_win`]), is named.
 pub const NAMED_WIN: f64 = 0.10;
 /// From here to [`NAMED_WIN`] a cause is minor.
 pub const MINOR_WIN: f64 = 0.05;

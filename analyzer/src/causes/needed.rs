@@ -1,16 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Lines whose value the host needs at once, because it decides how the next kernel is launched: a boolean mask, `nonzero()`, `unique()`.
-//! Nobody can read such a value later; the wait can be overlapped with other work, or several be batched.
+//! Lines whose value the host needs at once, because it decides how the next kernel is launched: a
+//! boolean mask, `nonzero()`, `unique()`. Nobody can read such a value later; the wait can be
+//! overlapped with other work, or several be batched.
 //!
-//! The rule, which only speaks where the recording shows it. Of the times the program waits at this line:
-//! 1. the call waits for a small copy to the host, made by itself or by the call before it at the same line;
-//! 2. the next launch follows within [`LAUNCH_STRETCH_NS`], on the same thread, and is always of the same kernel;
-//! 3. what was launched before the wait was the same as at other times, kernels and grids ([`SAME`] launches);
-//! 4. and still that kernel's grid varies: at least [`GRIDS`] different ones in at least [`TIMES`] times.
+//! The rule, which only speaks where the recording shows it. Of the times the program waits at this
+//! line:
+//! 1. the call waits for a small copy to the host, made by itself or by the call before it at the
+//!    same line;
+//! 2. the next launch follows within [`LAUNCH_STRETCH_NS`], on the same thread, and is always of
+//!    the same kernel;
+//! 3. what was launched before the wait was the same as at other times, kernels and grids ([`SAME`]
+//!    launches);
+//! 4. and still that kernel's grid varies: at least [`GRIDS`] different ones in at least [`TIMES`]
+//!    times.
 //!
-//! At least half of the times must be such. A host that draws the size at random right behind the wait looks the same: then no
-//! promise is made of a line that could have been moved, which harms less than the contrary. Values that only decide which branch is
-//! taken, or what is fetched next, leave no such trace; neither does a mask that is the same in each step.
+//! At least half of the times must be such. A host that draws the size at random right behind the
+//! wait looks the same: then no promise is made of a line that could have been moved, which harms
+//! less than the contrary. Values that only decide which branch is taken, or what is fetched next,
+//! leave no such trace; neither does a mask that is the same in each step.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! By how much kernels take longer once the GPU no longer waits: a GPU whose average power reaches its limit lowers its clock.
-//! The recording's own readings of power tell what computing draws; the rest is the power limit's arithmetic.
+//! By how much kernels take longer once the GPU no longer waits: a GPU whose average power reaches
+//! its limit lowers its clock. The recording's own readings of power tell what computing draws; the
+//! rest is the power limit's arithmetic.
 //!
-//! H200, limit 700 W (recordings of 2026-11-22, pairs of slow and mended form): bf16 matrix products draw about 900 W while they
-//! run. In loops that compute a third to two thirds of the time they take 7.41 to 7.48 ms a step, in the mended form 8.32 to
-//! 8.39 ms (1.12 to 1.13 times); sqrt(892 W / 700 W) is 1.129. Small fp32 kernels draw about 630 W and take as long as before.
+//! H200, limit 700 W (recordings of 2026-11-22, pairs of slow and mended form): bf16 matrix
+//! products draw about 900 W while they run. In loops that compute a third to two thirds of the
+//! time they take 7.41 to 7.48 ms a step, in the mended form 8.32 to 8.39 ms (1.12 to 1.13 times);
+//! sqrt(892 W / 700 W) is 1.129. Small fp32 kernels draw about 630 W and take as long as before.
 
 use trace::event::Gauge;
 use trace::Kind;
@@ -13,17 +15,18 @@ use crate::run::{Device, Run, Span};
 
 /// What NVML calls the power is the average of this time before (Ampere and newer), ns ...
 const AVERAGED_NS: u64 = 1_000_000_000;
-/// ... up to this long before it is read: the value is renewed every 100 ms. H200: what was read first in programs that began
-/// between two readings fits 0.1 to 0.12 s.
+/// ... up to this long before it is read: the value is renewed every 100 ms. H200: what was read
+/// first in programs that began between two readings fits 0.1 to 0.12 s.
 const OLD_NS: u64 = 100_000_000;
-/// The GPU lowers its clock this soon, ns. H200, full load after 0.2 s without (host_stall_50): kernels take 1 % longer after
-/// 30 ms, 5 to 7 % after 50 to 80 ms, 10 % from 100 ms on.
+/// The GPU lowers its clock this soon, ns. H200, full load after 0.2 s without (host_stall_50):
+/// kernels take 1 % longer after 30 ms, 5 to 7 % after 50 to 80 ms, 10 % from 100 ms on.
 const REACTS_NS: u64 = 100_000_000;
 /// Kernels side by side are looked at together up to this length, ns.
 const PIECE_NS: u64 = REACTS_NS / 20;
 /// A window that computes less tells nothing of what computing draws.
 const LEAST_BUSY: f64 = 0.1;
-/// A GPU with full clocks that computes nothing draws this part of its limit at most (H200: 124 of 700 W).
+/// A GPU with full clocks that computes nothing draws this part of its limit at most (H200: 124 of
+/// 700 W).
 const IDLE_PART: f64 = 0.18;
 /// Readings looked at, the newest.
 const MOST_READINGS: usize = 64;
@@ -36,7 +39,8 @@ pub(crate) struct Power {
     idle: f64,
     computing: f64,
     limit: f64,
-    /// How many times as long the recorded kernels took as they would at full clocks: bursts reach the limit by themselves.
+    /// How many times as long the recorded kernels took as they would at full clocks: bursts reach
+    /// the limit by themselves.
     recorded: f64,
 }
 
@@ -95,8 +99,9 @@ impl Power {
         }
     }
 
-    /// How many times as long kernels take that compute this share of the time as they take where the limit is not reached.
-    /// Near the limit power goes with the square of the clock or more; the time of kernels with its inverse or less.
+    /// How many times as long kernels take that compute this share of the time as they take where
+    /// the limit is not reached. Near the limit power goes with the square of the clock or more;
+    /// the time of kernels with its inverse or less.
     fn slowed(&self, busy: f64) -> f64 {
         let asked = self.idle + busy.clamp(0.0, 1.0) * (self.computing - self.idle);
         (asked / self.limit).max(1.0).sqrt()

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How often something happens, by the steps in which it does: "every step" and "12 times a step" are said only of nearly all of them.
+//! How often something happens, by the steps in which it does: "every step" and "12 times a step"
+//! are said only of nearly all of them.
 
 use std::collections::HashMap;
 
@@ -14,7 +15,8 @@ use crate::steps::once::evenly;
 
 /// Nearly all steps.
 const NEARLY_ALL: f64 = 0.8;
-/// Steps are alike if what they have differs from the mean by no more than this share of it, or by [`ONE_OFF`].
+/// Steps are alike if what they have differs from the mean by no more than this share of it, or by
+/// [`ONE_OFF`].
 const ALIKE: f64 = 0.25;
 /// The same of few.
 const ONE_OFF: f64 = 0.45;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a checkpoint costs that the launching thread writes: copies to the host, the wait for the queue in front of them, and the
-//! writing all stand below one `save` call, and go with it. What lies there is one cause (GP122 FILE-IO), not four.
+//! What a checkpoint costs that the launching thread writes: copies to the host, the wait for the
+//! queue in front of them, and the writing all stand below one `save` call, and go with it. What
+//! lies there is one cause (GP122 FILE-IO), not four.
 
 use std::collections::HashMap;
 
@@ -12,10 +13,11 @@ use crate::sites::frames::Frames;
 use crate::sites::{Site, Sites};
 use crate::timeline::{sweep, Observed, Placed, Visitor};
 
-/// A thread that launches less than this part of what the busiest one does does not hold the steps up (a thread that saves beside them).
+/// A thread that launches less than this part of what the busiest one does does not hold the steps
+/// up (a thread that saves beside them).
 const LAUNCHES: f64 = 0.1;
-/// Samples of one call lie closer to each other than this, ns: the sampler looks 100 times a second, and half as often at worst
-/// where it is held up.
+/// Samples of one call lie closer to each other than this, ns: the sampler looks 100 times a
+/// second, and half as often at worst where it is held up.
 const ONE_CALL_NS: u64 = 20_000_000;
 
 /// Time of the steps below calls that save a checkpoint.
@@ -34,7 +36,8 @@ pub(super) struct Saves {
 }
 
 impl Saves {
-    /// Where the samples show it, and calls of the device stand in it: else it is HOST, as any other work.
+    /// Where the samples show it, and calls of the device stand in it: else it is HOST, as any
+    /// other work.
     pub(super) fn of(run: &Run, analysis: &Analysis, device: &DeviceAnalysis) -> Saves {
         if run.threads.iter().all(|t| t.samples.is_empty()) {
             return Saves::default(); // before any call is looked at

@@ -79,7 +79,8 @@ impl<'a> Spots<'a> {
         sum.1 += u64::from(self.seen.insert(flat));
     }
 
-    /// The line that costs most; `None` where the lines of more than half of the time are not known.
+    /// The line that costs most; `None` where the lines of more than half of the time are not
+    /// known.
     pub(super) fn worst(self) -> Option<Spot> {
         if self.known < self.all - self.known || self.known == 0 {
             return None;

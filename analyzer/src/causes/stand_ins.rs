@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What of a promise the named line wins by itself. A promise is of all waits; where another wait follows at once, the program stands there instead
-//! once the first is gone, and the line says so: by the other line where two are enough, else by what this one wins alone. `lines.rs` is the
-//! same question asked of each line, for `gapprobe analyze`.
+//! What of a promise the named line wins by itself. A promise is of all waits; where another wait
+//! follows at once, the program stands there instead once the first is gone, and the line says so:
+//! by the other line where two are enough, else by what this one wins alone. `lines.rs` is the same
+//! question asked of each line, for `gapprobe analyze`.
 
 use std::collections::{HashMap, HashSet};
 
@@ -32,12 +33,14 @@ pub(super) struct Beside {
 struct Waiting<'a> {
     sites: Sites<'a>,
     by_call: HashMap<u32, u32>,
-    /// Lines whose wait is the first behind one of the asked line's: how often, and how often as a synchronize.
+    /// Lines whose wait is the first behind one of the asked line's: how often, and how often as a
+    /// synchronize.
     next: HashMap<u32, (u32, u32)>,
 }
 
 impl Case<'_> {
-    /// What `win` takes beside the line that is named for it: one replay where the line wins it alone, at most three.
+    /// What `win` takes beside the line that is named for it: one replay where the line wins it
+    /// alone, at most three.
     pub(super) fn beside(&self, spot: &Spot, win: f64) -> Beside {
         if win < NAMED_WIN || !self.trusts_replay() {
             return Beside { words: spot.rest(), ..Beside::default() };
@@ -116,7 +119,8 @@ impl<'a> Waiting<'a> {
         all.into_iter().filter(is_one).collect()
     }
 
-    /// The lines to be tried with the asked one, the likelier first: whose synchronize comes next, and whose call of any kind.
+    /// The lines to be tried with the asked one, the likelier first: whose synchronize comes next,
+    /// and whose call of any kind.
     fn behind(&self) -> Vec<Vec<u32>> {
         let most = |by: fn(&(u32, u32)) -> u32| {
             let most = self.next.iter().max_by_key(|(&site, n)| (by(n), u32::MAX - site));

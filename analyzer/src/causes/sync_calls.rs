@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which way of waiting a synchronizing call is, by the call itself and by PyTorch's frame that made it: each has another way out.
+//! Which way of waiting a synchronizing call is, by the call itself and by PyTorch's frame that
+//! made it: each has another way out.
 
 use trace::Language;
 

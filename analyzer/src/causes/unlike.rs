@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Windows are taken for the run: are their steps like the others? A window that begins at each thousandth step has each pause that comes
-//! every thousand steps, and one that does not has none of them. Between windows steps are counted (`docs/windows.md`), so the mean
-//! of all steps is known, and is held against the mean of those that were recorded.
+//! Windows are taken for the run: are their steps like the others? A window that begins at each
+//! thousandth step has each pause that comes every thousand steps, and one that does not has none
+//! of them. Between windows steps are counted (`docs/windows.md`), so the mean of all steps is
+//! known, and is held against the mean of those that were recorded.
 
 use trace::event::Unobserved;
 use trace::Total;
@@ -10,15 +11,16 @@ use crate::analysis::{Analysis, StepSource, Unlike};
 use crate::line;
 use crate::run::{Run, Span};
 
-/// The means may differ by this share of the recorded one. What recording makes steps longer is allowed beside it.
+/// The means may differ by this share of the recorded one. What recording makes steps longer is
+/// allowed beside it.
 const ALIKE: f64 = 0.15;
 /// From this factor on what was recorded carries no verdict.
 const FAR: f64 = 2.0;
 /// Of fewer steps one long one makes the mean.
 const LEAST_STEPS: u64 = 20;
 
-/// `slowed`: by how much recording made the recorded steps longer, a share of them. `None` where they are alike, where all was recorded, or where
-/// steps were not counted.
+/// `slowed`: by how much recording made the recorded steps longer, a share of them. `None` where
+/// they are alike, where all was recorded, or where steps were not counted.
 pub(super) fn unlike(run: &Run, a: &Analysis, slowed: f64) -> Option<Unlike> {
     let h = &run.header;
     let between = a.blind.iter().filter(|b| b.is_host_seen() || b.reason == Unobserved::Window as u32);

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Steps as they are when nobody records them: the replay with the host as fast as it may be then ([`Fix::FasterHost`]). Causes are named by
-//! what they cost such steps; what is promised is of recorded ones, for those can be measured again. On a trace of torch.profiler, whose slowing is a
-//! range and no estimate, the verdict is of the steps as recorded, and the other end of the range is said beside it.
+//! Steps as they are when nobody records them: the replay with the host as fast as it may be then
+//! ([`Fix::FasterHost`]). Causes are named by what they cost such steps; what is promised is of
+//! recorded ones, for those can be measured again. On a trace of torch.profiler, whose slowing is a
+//! range and no estimate, the verdict is of the steps as recorded, and the other end of the range
+//! is said beside it.
 
 use super::{comm, copy, fix_of, gpu_bound, mixed, Case, GPU_BOUND_SHARE, MINOR_WIN, NAMED_WIN};
 use crate::analysis::{Bucket, Finding, Profiled};
 use crate::replay::Fix;
 
 impl Case<'_> {
-    /// By how much recording it made what was replayed longer, a share of it as recorded, 0 to 1: an estimate
-    /// ([`crate::replay::RECORDER_SLOWS`]). `None` where none can be made.
+    /// By how much recording it made what was replayed longer, a share of it as recorded, 0 to 1:
+    /// an estimate ([`crate::replay::RECORDER_SLOWS`]). `None` where none can be made.
     pub(crate) fn slowed_by_us(&self) -> Option<f64> {
         (!self.run.foreign && self.trusts_replay()).then(|| 1.0 - self.unrecorded() / self.base)
     }
@@ -37,14 +39,16 @@ impl Case<'_> {
             return (win * longer).min(1.0);
         };
         let (recorded, unrecorded) = (self.replayed(&[fix]), self.unrecorded_win(&[fix]));
-        // a part of what the replay takes out is the same part here; where more than that was taken out (a checkpoint's copies), it is no launching
+        // a part of what the replay takes out is the same part here; where more than that was taken
+        // out (a checkpoint's copies), it is no launching
         match win / recorded {
             part if (0.0..=1.0).contains(&part) => part * unrecorded,
             _ => win,
         }
     }
 
-    /// Replay of what nobody records, ns; as recorded where another tool did, or the replay is no good.
+    /// Replay of what nobody records, ns; as recorded where another tool did, or the replay is no
+    /// good.
     fn unrecorded(&self) -> f64 {
         *self.unrecorded.get_or_init(|| {
             if self.run.foreign || !self.trusts_replay() {
@@ -54,7 +58,8 @@ impl Case<'_> {
         })
     }
 
-    /// Replay with these fixes and a host that nobody slows, ns: never shorter than what the devices compute in it.
+    /// Replay with these fixes and a host that nobody slows, ns: never shorter than what the
+    /// devices compute in it.
     fn faster(&self, fixes: &[Fix]) -> f64 {
         let with: Vec<Fix> = fixes.iter().copied().chain([Fix::FasterHost]).collect();
         let least = self.share(&[Bucket::Compute]).max(self.elsewhere.compute) * self.base;
@@ -62,8 +67,8 @@ impl Case<'_> {
     }
 }
 
-/// The verdict at the other end of the range ([`crate::replay::PROFILER_SLOWS`]) on a trace whose host was slowed by the profiler that took it;
-/// `None` where nothing can be said.
+/// The verdict at the other end of the range ([`crate::replay::PROFILER_SLOWS`]) on a trace whose
+/// host was slowed by the profiler that took it; `None` where nothing can be said.
 pub(super) fn without_profiler(case: &Case, findings: &[Finding]) -> Option<Profiled> {
     if !case.run.slowed_host || !case.trusts_replay() {
         return None;

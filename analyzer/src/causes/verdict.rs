@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which cause the line names: the one whose realisable fix wins most of a step that nobody records, or none, with the reason.
+//! Which cause the line names: the one whose realisable fix wins most of a step that nobody
+//! records, or none, with the reason.
 
 use super::cpus::Cpus;
 use super::{
@@ -10,10 +11,11 @@ use crate::analysis::{share, Analysis, Bucket, Confidence, DeviceAnalysis, Findi
 use crate::replay::{Fix, Prepared};
 use crate::run::{Run, NONE};
 
-/// A second cause is only named if its fix wins at least this part of its share: a share of the time whose fix wins next to
-/// nothing would read as advice.
+/// A second cause is only named if its fix wins at least this part of its share: a share of the
+/// time whose fix wins next to nothing would read as advice.
 const LEAST_PART: f64 = 0.1;
-/// Two causes are as good as each other if their wins differ by no more than this share of the larger.
+/// Two causes are as good as each other if their wins differ by no more than this share of the
+/// larger.
 const TIE: f64 = 0.2;
 
 /// See [`uneven`].
@@ -46,7 +48,8 @@ pub(crate) fn judge(run: &Run, a: &mut Analysis, prepared: &Prepared) {
     note(a);
 }
 
-/// Where the steps that were recorded are not like those of the run. `slowed`: by what recording made them longer.
+/// Where the steps that were recorded are not like those of the run. `slowed`: by what recording
+/// made them longer.
 fn doubt(run: &Run, a: &mut Analysis, slowed: f64) {
     a.unlike = unlike::unlike(run, a, slowed);
     let Some(unlike) = a.unlike.filter(|_| a.verdict.inconclusive.is_none()) else { return };
@@ -190,7 +193,8 @@ fn named(a: &Analysis, case: &Case, findings: &[Finding]) -> Verdict {
         return unpromised(f, "there is too little computing to hide them behind");
     }
     let mixed = mixed::mix(a, case, findings);
-    // what steps would be that nobody records is an estimate: a set of causes that wins enough there goes before it
+    // what steps would be that nobody records is an estimate: a set of causes that wins enough
+    // there goes before it
     let unrecorded = (compute_asked / (1.0 - case.slowed_by_us().unwrap_or(0.0))).min(1.0);
     let is_little = mixed.code == mixed::CODE && mixed.confidence == Confidence::Low;
     if unrecorded >= GPU_BOUND_SHARE && is_little {
@@ -231,7 +235,8 @@ pub(super) fn of_one(a: &Analysis, case: &Case, findings: &[Finding], f: &Findin
     }
 }
 
-/// GPU-BOUND. `unrecorded`: computing as a share of what steps would be that nobody records, where that is what makes it so; else 0.
+/// GPU-BOUND. `unrecorded`: computing as a share of what steps would be that nobody records, where
+/// that is what makes it so; else 0.
 fn computing(a: &Analysis, case: &Case, findings: &[Finding], unrecorded: f64) -> Verdict {
     let compute = case.device.buckets.share(Bucket::Compute);
     // a GPU that computes nearly all the time may take as much longer for it as little is won
@@ -267,7 +272,8 @@ fn computing(a: &Analysis, case: &Case, findings: &[Finding], unrecorded: f64) -
     }
 }
 
-/// What was seen, with what its figures need to agree with those of the buckets and of the other GPUs.
+/// What was seen, with what its figures need to agree with those of the buckets and of the other
+/// GPUs.
 fn said(a: &Analysis, f: &Finding, device: &DeviceAnalysis, elsewhere: Elsewhere) -> String {
     let mut text = f.text.clone();
     // small kernels are no idle time, and their line has no share
@@ -282,7 +288,8 @@ fn said(a: &Analysis, f: &Finding, device: &DeviceAnalysis, elsewhere: Elsewhere
             let (label, share) = (most.label(), share * 100.0);
             text.push_str(&format!(", as {label} {share:.0} %: the host {does} then"));
         }
-        // a queue that a wait has drained is filled again launch by launch, and those gaps are each launch's
+        // a queue that a wait has drained is filled again launch by launch, and those gaps are each
+        // launch's
         if is_rest_launch(f, device) {
             text.push_str(", the rest as LAUNCH");
         }
@@ -319,7 +326,8 @@ fn meanwhile(a: &Analysis, f: &Finding, device: &DeviceAnalysis) -> Option<Meanw
     (share >= super::NOTICED_SHARE).then_some(Meanwhile { most, share, all: input + host })
 }
 
-/// Recording makes launching dearer: is what the fix wins of a step that nobody records so much less that it has to be said?
+/// Recording makes launching dearer: is what the fix wins of a step that nobody records so much
+/// less that it has to be said?
 fn is_mostly_recording(f: &Finding) -> bool {
     let win = f.win.share();
     win - f.unrecorded_win >= MINOR_WIN && f.unrecorded_win < win * MOST_OF_A_WIN
@@ -335,8 +343,8 @@ fn is_rest_launch(f: &Finding, device: &DeviceAnalysis) -> bool {
     f.code == super::sync::CODE && rest >= super::NOTICED_SHARE && launch >= rest * MOST_OF_THE_REST
 }
 
-/// The finding to name. Of two that are as good, the one that is less work to fix; of two parts of the same time (`host_parts.rs`) the larger,
-/// for one is no way around the other.
+/// The finding to name. Of two that are as good, the one that is less work to fix; of two parts of
+/// the same time (`host_parts.rs`) the larger, for one is no way around the other.
 fn pick(findings: &[Finding], model_error: f64) -> Option<&Finding> {
     let best = findings.first()?;
     let is_way =
@@ -344,7 +352,8 @@ fn pick(findings: &[Finding], model_error: f64) -> Option<&Finding> {
     as_good(findings, model_error).filter(is_way).min_by_key(|f| effort(f))
 }
 
-/// The best of the others that are as good as `named` and have another fix: what is won by one and the same is no second way.
+/// The best of the others that are as good as `named` and have another fix: what is won by one and
+/// the same is no second way.
 fn tied<'a>(findings: &'a [Finding], named: &Finding, model_error: f64) -> Option<&'a Finding> {
     as_good(findings, model_error).find(|f| fix_of(f.code) != fix_of(named.code))
 }
@@ -361,10 +370,12 @@ fn effort(f: &Finding) -> u8 {
     super::find(f.code).map_or(u8::MAX, |c| c.effort)
 }
 
-/// The largest other cause worth a word. Never one that costs more than what is named: it was not named because its fix
-/// wins less or is more work for as much, and in second place it would read as if the wrong cause were named.
+/// The largest other cause worth a word. Never one that costs more than what is named: it was not
+/// named because its fix wins less or is more work for as much, and in second place it would read
+/// as if the wrong cause were named.
 fn next(findings: &[Finding], said: &[&str], share: f64) -> Option<(&'static str, f64)> {
-    // small kernels and casts are no idle time: what they are is in the text of their own verdict and in the report
+    // small kernels and casts are no idle time: what they are is in the text of their own verdict
+    // and in the report
     let busy = [super::small_kernels::CODE, super::casts::CODE];
     let time = |f: &&Finding| !said.contains(&f.code) && !busy.contains(&f.code) && f.charged <= share;
     let worth = |f: &&Finding| {

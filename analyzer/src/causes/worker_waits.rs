@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a DataLoader's workers wait for while they fetch: the time below their fetching in which the kernel said that the worker's main
-//! thread was blocked until data came.
+//! What a DataLoader's workers wait for while they fetch: the time below their fetching in which
+//! the kernel said that the worker's main thread was blocked until data came.
 //!
-//! The samples of a worker lie end to end, each from the look before: what none of them covers it spent blocked in something else (a lock, a
-//! sleep, a process of its own), and counts against it.
+//! The samples of a worker lie end to end, each from the look before: what none of them covers it
+//! spent blocked in something else (a lock, a sleep, a process of its own), and counts against it.
 
 use std::collections::HashMap;
 
@@ -16,13 +16,15 @@ use crate::gaps::standing::{common, LEAST_SAMPLES};
 use crate::sites::workers::works;
 use crate::sites::{Site, Sites};
 
-/// System calls of x86-64 Linux that receive from a socket, or wait until something can be received.
+/// System calls of x86-64 Linux that receive from a socket, or wait until something can be
+/// received.
 const SOCKET: [u32; 12] = [42, 45, 47, 299, 7, 271, 23, 270, 232, 281, 441, 43];
 
 /// Of the workers that are waited for, in the steady state.
 #[derive(Default)]
 pub(super) struct Waited {
-    /// Samples of fetching or collating, of these waiting for data from elsewhere than another process's pipe, of these for a socket, and for a page.
+    /// Samples of fetching or collating, of these waiting for data from elsewhere than another
+    /// process's pipe, of these for a socket, and for a page.
     fetching: u32,
     waiting: u32,
     sockets: u32,
@@ -70,13 +72,14 @@ impl Waited {
         self.waiting >= LEAST_SAMPLES && self.waiting_ns * 2.0 >= self.fetching_ns + self.unseen_ns
     }
 
-    /// The part of their time that they fetch, 0 to 1; `None` where that tells nothing of how many would keep up: pages are waited for where
-    /// there is too little memory, too.
+    /// The part of their time that they fetch, 0 to 1; `None` where that tells nothing of how many
+    /// would keep up: pages are waited for where there is too little memory, too.
     pub(super) fn fetch_share(&self) -> Option<f64> {
         (self.pages * 2 < self.waiting).then(|| self.fetching_ns / self.covered_ns.max(1.0))
     }
 
-    /// "`, waiting for a socket in 43 of 50 samples of their fetching, most at storage.py:52 in read`".
+    /// "`, waiting for a socket in 43 of 50 samples of their fetching, most at storage.py:52 in
+    /// read`".
     pub(super) fn say(&self) -> String {
         let what = match () {
             () if self.sockets * 2 >= self.waiting => "a socket",

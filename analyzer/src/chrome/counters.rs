@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Counter tracks: how busy a GPU is, how many launched operations wait for it, and what was counted between windows. Sampled at even times, so that their
-//! number does not grow with the run; exact figures are in the summary.
+//! Counter tracks: how busy a GPU is, how many launched operations wait for it, and what was
+//! counted between windows. Sampled at even times, so that their number does not grow with the run;
+//! exact figures are in the summary.
 
 use std::io::Write;
 
@@ -67,8 +68,8 @@ pub(super) fn write<W: Write>(
     Ok(())
 }
 
-/// What was counted between windows, a reading each second: steps, launches, and the share of the time in which a thread was in a
-/// synchronizing call (over 100 % where several were).
+/// What was counted between windows, a reading each second: steps, launches, and the share of the
+/// time in which a thread was in a synchronizing call (over 100 % where several were).
 fn between<W: Write>(out: &mut Output<W>, frame: Frame, run: &Run) -> Result<(), WriteError> {
     type Shown = fn(&Reading) -> u64;
     let shown: [(Gauge, &[u8], Shown); 3] = [
@@ -134,7 +135,8 @@ fn busy(bins: &Bins, analysis: &Analysis, device: &DeviceAnalysis) -> Vec<u64> {
     off.iter().enumerate().map(|(bin, &ns)| percent(bin, ns).round() as u64).collect()
 }
 
-/// Operations launched and not started at the end of each piece; `None` where no launch times are known.
+/// Operations launched and not started at the end of each piece; `None` where no launch times are
+/// known.
 fn queue_depth(bins: &Bins, run: &Run, device: usize) -> Option<Vec<u64>> {
     let mut change = vec![0i64; bins.count() + 1];
     let mut any = false;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How far the streams, threads and waits of a run have been written, and which lanes are taken there.
+//! How far the streams, threads and waits of a run have been written, and which lanes are taken
+//! there.
 
 use super::lane::{Flat, Nested};
 use super::texts::Texts;
@@ -93,7 +94,8 @@ impl StreamCursor {
         }
     }
 
-    /// The lane of the next operation, and whether it is the first of its call: of a graph's nodes only that one gets the arrow.
+    /// The lane of the next operation, and whether it is the first of its call: of a graph's nodes
+    /// only that one gets the arrow.
     pub(super) fn step(&mut self, op: &Op, collective: bool) -> (usize, bool) {
         let lanes = if collective { &mut self.collectives } else { &mut self.work };
         let lane = lanes.place(op.start, op.end);

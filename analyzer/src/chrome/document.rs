@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The file from its first byte to its last: what stands where, and what is left out when it grows too large.
+//! The file from its first byte to its last: what stands where, and what is left out when it grows
+//! too large.
 //!
-//! Order in the file means nothing to a reader (it sorts by time). So a trace near the size limit is written in several
-//! passes: idle slices, the operations beside them and the calls that block for them, of the whole run; then all the rest, piece by
-//! piece from the run's end back until the limit. So the file holds all of the newest part of the run, and says from where on
-//! (`complete_from_ns`): who reads it again judges that part, as of a recording whose older events were overwritten.
+//! Order in the file means nothing to a reader (it sorts by time). So a trace near the size limit
+//! is written in several passes: idle slices, the operations beside them and the calls that block
+//! for them, of the whole run; then all the rest, piece by piece from the run's end back until the
+//! limit. So the file holds all of the newest part of the run, and says from where on
+//! (`complete_from_ns`): who reads it again judges that part, as of a recording whose older events
+//! were overwritten.
 
 use std::io::Write;
 
@@ -55,7 +58,8 @@ struct Document<'a, W: Write> {
     seen: u64,
     /// From here on everything is in the file; 0: from the begin.
     complete_from: u64,
-    /// The end of the newest operation or call that was left out of the piece in which the file was full.
+    /// The end of the newest operation or call that was left out of the piece in which the file was
+    /// full.
     left_to: u64,
 }
 
@@ -267,9 +271,11 @@ impl<W: Write> Document<'_, W> {
         Ok(())
     }
 
-    /// What is not essential, from the end of the run back to where the file is full. What of the rest lasts into that part comes, too.
+    /// What is not essential, from the end of the run back to where the file is full. What of the
+    /// rest lasts into that part comes, too.
     fn newest_first(&mut self) -> Result<(), WriteError> {
-        // lanes and arrows go by what came before: each piece begins with the cursors that the one before it leaves
+        // lanes and arrows go by what came before: each piece begins with the cursors that the one
+        // before it leaves
         let mut cursors = Cursors::new(self.run);
         let mut begins = Vec::with_capacity(PIECES as usize);
         for piece in 0..PIECES {
@@ -321,7 +327,8 @@ impl<W: Write> Document<'_, W> {
         Ok(())
     }
 
-    /// Is it this pass's turn, and is there room? Counts what is left out in `left`. `end`: when the event ends.
+    /// Is it this pass's turn, and is there room? Counts what is left out in `left`. `end`: when
+    /// the event ends.
     fn wanted(
         &self,
         pass: Pass,

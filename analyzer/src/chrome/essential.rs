@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What must be in the file when not everything can be: which idle slices, the operations beside them, the calls that
-//! block for them; and the arrows between slices and calls. Chooses by length and neighbourhood only; draws nothing.
+//! What must be in the file when not everything can be: which idle slices, the operations beside
+//! them, the calls that block for them; and the arrows between slices and calls. Chooses by length
+//! and neighbourhood only; draws nothing.
 
 use crate::analysis::{Analysis, Bucket, IdleSlice};
 use crate::run::Run;
 
-/// Compressed bytes of an idle slice with the operations beside it, its call and its arrow, and half of the file for the rest.
+/// Compressed bytes of an idle slice with the operations beside it, its call and its arrow, and
+/// half of the file for the rest.
 const GAP_BYTES: u64 = 120;
 /// One bit an event.
 #[derive(Default)]
@@ -27,7 +29,8 @@ impl Bits {
     }
 }
 
-/// What must be in the file: idle slices from a length on, the ops beside them, the calls that block for them.
+/// What must be in the file: idle slices from a length on, the ops beside them, the calls that
+/// block for them.
 pub(super) struct Essential {
     /// By device, stream and number.
     pub(super) ops: Vec<Vec<Bits>>,
@@ -45,8 +48,8 @@ pub(super) struct Arrow {
     pub(super) id: u64,
 }
 
-/// The length from which idle slices are drawn, so that they and what belongs to them take about half of `room`
-/// compressed bytes: 0 where all fit.
+/// The length from which idle slices are drawn, so that they and what belongs to them take about
+/// half of `room` compressed bytes: 0 where all fit.
 pub(super) fn shortest_gap(analysis: &Analysis, room: u64) -> u64 {
     let most = room / GAP_BYTES;
     let count: usize = analysis.devices.iter().map(|d| d.slices.len()).sum();

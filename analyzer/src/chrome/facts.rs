@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a recording knows beside its events, as an object in front of them (`"gapprobe"`): who reads the trace again
-//! (`formats/kineto/own.rs`) then judges the same run. Names of the fields stand here, for both.
+//! What a recording knows beside its events, as an object in front of them (`"gapprobe"`): who
+//! reads the trace again (`formats/kineto/own.rs`) then judges the same run. Names of the fields
+//! stand here, for both.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +19,8 @@ pub(crate) const KEY: &str = "gapprobe";
 pub(crate) const COMMAND: &str = "command";
 /// The attributes that a run is judged by.
 pub(crate) const JUDGED_BY: [&str; 4] = [DIRECTORY, CPUS, CPU_QUOTA, PYTHON_VERSION];
-/// Marks of losses written at most; the losses of others are in the totals, and taken to lie in the observed time.
+/// Marks of losses written at most; the losses of others are in the totals, and taken to lie in the
+/// observed time.
 pub(crate) const MOST_MARKS: usize = 10_000;
 
 /// Samples of a thread, readings of children and gauges written at most; the newest.
@@ -36,8 +38,8 @@ fn samples(t: &Thread) -> Vec<Sample> {
     newest(&all).to_vec()
 }
 
-/// What the host side knows (1.2 of the recording's format): stacks of calls and samples, samples, children and where they stood, gauges. Nothing
-/// of it where the recording has nothing of it.
+/// What the host side knows (1.2 of the recording's format): stacks of calls and samples, samples,
+/// children and where they stood, gauges. Nothing of it where the recording has nothing of it.
 fn host(run: &Run, out: &mut Map<String, Value>) {
     let mut used: BTreeSet<u32> = BTreeSet::new();
     for t in &run.threads {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bytes of JSON: numbers, times and escaped text appended to one buffer. No values, no tree, no allocation a number.
-//! Runs on the thread that writes the trace; at the program's exit that is the program's own.
+//! Bytes of JSON: numbers, times and escaped text appended to one buffer. No values, no tree, no
+//! allocation a number. Runs on the thread that writes the trace; at the program's exit that is the
+//! program's own.
 
 /// Two digits of every number below 100, one after the other.
 const DIGITS: &[u8; 200] = b"0001020304050607080910111213141516171819\
@@ -34,8 +35,8 @@ pub(super) fn put_u64(out: &mut Vec<u8>, mut n: u64) {
     out.extend_from_slice(&text[at..]);
 }
 
-/// Appends `ns` as microseconds with exactly three decimals: the unit of Chrome's `ts` and `dur`, exact to the ns
-/// for readers that parse it as a double while it is below 2^53 ns (104 days).
+/// Appends `ns` as microseconds with exactly three decimals: the unit of Chrome's `ts` and `dur`,
+/// exact to the ns for readers that parse it as a double while it is below 2^53 ns (104 days).
 pub(super) fn put_micros(out: &mut Vec<u8>, ns: u64) {
     put_u64(out, ns / 1000);
     let rest = ns % 1000;
@@ -43,8 +44,9 @@ pub(super) fn put_micros(out: &mut Vec<u8>, ns: u64) {
     out.extend_from_slice(&[b'.', b'0' + (rest / 100) as u8, tens, ones]);
 }
 
-/// Appends `text` with quotes, escaped: control characters, quote and backslash, and the two line separators that
-/// JavaScript does not take in a string. Any Rust string is valid UTF-8, so nothing else needs care.
+/// Appends `text` with quotes, escaped: control characters, quote and backslash, and the two line
+/// separators that JavaScript does not take in a string. Any Rust string is valid UTF-8, so nothing
+/// else needs care.
 pub(super) fn put_text(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     let bytes = text.as_bytes();

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Lanes: Perfetto drops a slice that begins inside another of its track and ends after it, without a word. So each
-//! track has as many lanes as its slices need; a slice goes to the first one it fits.
+//! Lanes: Perfetto drops a slice that begins inside another of its track and ends after it, without
+//! a word. So each track has as many lanes as its slices need; a slice goes to the first one it
+//! fits.
 
-/// Lanes of a track at most. A GPU runs at most 128 kernels at a time, a thread crosses few ranges: more at one moment
-/// come from damaged recordings only. They go to the last lane, where a viewer drops them; without a limit they would
-/// cost time by the square of their number.
+/// Lanes of a track at most. A GPU runs at most 128 kernels at a time, a thread crosses few ranges:
+/// more at one moment come from damaged recordings only. They go to the last lane, where a viewer
+/// drops them; without a limit they would cost time by the square of their number.
 const MOST: usize = 256;
 
 /// Lanes whose slices never touch one another (GPU work of one stream).

@@ -40,7 +40,8 @@ pub(crate) fn demangled(name: &str) -> String {
     parsed.ok().flatten().unwrap_or_else(|| name.to_owned())
 }
 
-/// A symbol for people, of C++ or Rust, with the distance behind it that it may have (`_ZN3foo4stepEi+0x1c`).
+/// A symbol for people, of C++ or Rust, with the distance behind it that it may have
+/// (`_ZN3foo4stepEi+0x1c`).
 pub(crate) fn symbol(name: &str) -> String {
     let (stem, behind) = match name.rfind("+0x") {
         Some(at) => name.split_at(at),
@@ -52,9 +53,9 @@ pub(crate) fn symbol(name: &str) -> String {
     text + behind
 }
 
-/// A demangled name without return type, parameters, namespaces and lambdas, cut to 96 bytes:
-/// `void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float> >(int, ...)` becomes
-/// `vectorized_elementwise_kernel<4, CUDAFunctor_add<float>>`.
+/// A demangled name without return type, parameters, namespaces and lambdas, cut to 96 bytes: `void
+/// at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float> >(int, ...)`
+/// becomes `vectorized_elementwise_kernel<4, CUDAFunctor_add<float>>`.
 pub(crate) fn shortened(full: &str) -> String {
     let mut out = String::with_capacity(SHORT + 4);
     let mut word = 0; // where the identifier being written begins
@@ -125,7 +126,8 @@ fn after_group(text: &str, open: char, close: char) -> &str {
     ""
 }
 
-/// `full` up to the parenthesis that opens the outermost parameter list; all of it where there is none.
+/// `full` up to the parenthesis that opens the outermost parameter list; all of it where there is
+/// none.
 fn without_parameters(full: &str) -> &str {
     let mut depth = 0i32;
     let mut previous = ' ';

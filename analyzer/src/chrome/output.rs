@@ -8,8 +8,8 @@ use super::json::put_u64;
 use super::sink::{Sink, BLOCK_BYTES};
 use super::WriteError;
 
-/// Kept free below the size limit for what is still under way to the compressor (eight blocks, compressed to a fifth or
-/// less) and for the end of the file, bytes.
+/// Kept free below the size limit for what is still under way to the compressor (eight blocks,
+/// compressed to a fifth or less) and for the end of the file, bytes.
 pub(super) const RESERVE: u64 = 900_000;
 
 /// Takes events as bytes.

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where the bytes of a trace go: gzip, on several threads, into any writer.
 //!
-//! Compressing is nine tenths of the work of writing a trace. Blocks of text are compressed independently (raw
-//! deflate, each ended by a sync flush) and put one after the other into one gzip member, as pigz does; so the file
-//! is the same whatever the number of threads. Blocks travel to the threads and come back empty: memory is
-//! [`BLOCK_BYTES`] times twice the threads, and the compressors' windows, however long the trace.
-//! Where no thread can be had (limits of the program we live in) the same is done in place.
-//! The threads inherit the signal mask of their creator: a caller inside a foreign process blocks all signals first.
+//! Compressing is nine tenths of the work of writing a trace. Blocks of text are compressed
+//! independently (raw deflate, each ended by a sync flush) and put one after the other into one
+//! gzip member, as pigz does; so the file is the same whatever the number of threads. Blocks travel
+//! to the threads and come back empty: memory is [`BLOCK_BYTES`] times twice the threads, and the
+//! compressors' windows, however long the trace. Where no thread can be had (limits of the program
+//! we live in) the same is done in place. The threads inherit the signal mask of their creator: a
+//! caller inside a foreign process blocks all signals first.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -17,13 +18,15 @@ use std::thread::JoinHandle;
 
 use flate2::{Compress, Compression, Crc, FlushCompress};
 
-/// Bytes of JSON compressed at a time; a block does not refer to the one before (32 KiB), so not too small.
+/// Bytes of JSON compressed at a time; a block does not refer to the one before (32 KiB), so not
+/// too small.
 pub(super) const BLOCK_BYTES: usize = 512 << 10;
 /// Threads at most: beyond that formatting is what takes the time.
 const THREADS: usize = 4;
-/// Digits make up most of what is left after the repetitions, so trees made for the block pay: level 1 has none.
-/// Measured on a million kernels, a million launches and 416,000 idle slices, CPU time on a busy machine:
-/// level 1 about 66 MB in 1.1 s, 2: 46.7 MB in 1.5 s, 3: 44.3 MB in 1.9 s, 4: 43.1 MB in 2.2 s.
+/// Digits make up most of what is left after the repetitions, so trees made for the block pay:
+/// level 1 has none. Measured on a million kernels, a million launches and 416,000 idle slices, CPU
+/// time on a busy machine: level 1 about 66 MB in 1.1 s, 2: 46.7 MB in 1.5 s, 3: 44.3 MB in 1.9 s,
+/// 4: 43.1 MB in 2.2 s.
 const LEVEL: u32 = 2;
 /// Gzip header: deflate, no name, no time, unknown system.
 const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One event each: a GPU op, an API call, a range, a step, an idle slice. Only bytes; which ones and when is for
-//! `document.rs`.
+//! One event each: a GPU op, an API call, a range, a step, an idle slice. Only bytes; which ones
+//! and when is for `document.rs`.
 
 use std::io::Write;
 
@@ -84,11 +84,13 @@ fn memory_name(kind: u8) -> &'static str {
     }
 }
 
-/// Before the number of a launch arrow. Read as hexadecimal, so the decimal digits that follow make a number that is
-/// its own, and far from those Perfetto counts for arrows of the other form ([`Frame::arrow`]): both share one space.
+/// Before the number of a launch arrow. Read as hexadecimal, so the decimal digits that follow make
+/// a number that is its own, and far from those Perfetto counts for arrows of the other form
+/// ([`Frame::arrow`]): both share one space.
 const BIND: &[u8] = b",\"bind_id\":\"0xf00000";
 
-/// A GPU op. `place` is `"device":0,"context":1,"stream":7`; `arrow`: the launching call's arrow ends here.
+/// A GPU op. `place` is `"device":0,"context":1,"stream":7`; `arrow`: the launching call's arrow
+/// ends here.
 pub(super) fn op<W: Write>(
     out: &mut Output<W>,
     frame: Frame,
@@ -313,8 +315,9 @@ fn colour(bucket: Bucket) -> &'static [u8] {
     }
 }
 
-/// An idle slice; `blame` is the call that stands for it: the one that held the host up, or the launch that came late; `stood`
-/// the stack in which the launching thread stood before (0: not known).
+/// An idle slice; `blame` is the call that stands for it: the one that held the host up, or the
+/// launch that came late; `stood` the stack in which the launching thread stood before (0: not
+/// known).
 pub(super) fn idle<W: Write>(
     out: &mut Output<W>,
     frame: Frame,
@@ -363,8 +366,9 @@ pub(super) fn blind<W: Write>(
     out.end()
 }
 
-/// The number of the arrow from the launching call to an op: the correlation id, which stands beside it anyway and so
-/// costs the file nothing. `None` where the op has no call, or seems to start before it.
+/// The number of the arrow from the launching call to an op: the correlation id, which stands
+/// beside it anyway and so costs the file nothing. `None` where the op has no call, or seems to
+/// start before it.
 pub(super) fn launch_arrow(op: &Op, call_start: impl FnOnce(u32) -> Option<u64>) -> Option<u64> {
     (op.call != NONE && call_start(op.call).is_some_and(|s| s <= op.start)).then(|| u64::from(op.correlation))
 }

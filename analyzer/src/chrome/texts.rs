@@ -14,10 +14,12 @@ use crate::kernels::KernelTable;
 use crate::run::{Call, Op, Run};
 use crate::sites::Sites;
 
-/// Kernel texts kept at most, bytes; beyond that they are made anew each time (hostile recordings only).
+/// Kernel texts kept at most, bytes; beyond that they are made anew each time (hostile recordings
+/// only).
 const KEPT_BYTES: usize = 16 << 20;
-/// Operations up to which every slice carries block, registers and the full name of its kernel; with more, only the
-/// first slice of each kernel does: names of PyTorch have up to 850 bytes, more than everything else of a slice.
+/// Operations up to which every slice carries block, registers and the full name of its kernel;
+/// with more, only the first slice of each kernel does: names of PyTorch have up to 850 bytes, more
+/// than everything else of a slice.
 const TELL_ALWAYS_OPS: u64 = 200_000;
 
 /// What the slices of one kernel have in common.
@@ -25,7 +27,8 @@ const TELL_ALWAYS_OPS: u64 = 200_000;
 struct Kernel {
     /// `,"cat":"kernel","name":"...","args":{`
     json: Vec<u8>,
-    /// `,"block":"...","registers":...,"full name":"..."`: what can be known from another slice of the kernel.
+    /// `,"block":"...","registers":...,"full name":"..."`: what can be known from another slice of
+    /// the kernel.
     more: Vec<u8>,
     /// `more` has been written once.
     told: bool,
@@ -87,7 +90,8 @@ impl<'a> Texts<'a> {
         }
     }
 
-    /// What is to be changed about idle time of this kind that this call stands for, as JSON behind other arguments.
+    /// What is to be changed about idle time of this kind that this call stands for, as JSON behind
+    /// other arguments.
     pub(super) fn advice(&self, bucket: Bucket, call: &Call) -> &[u8] {
         if bucket == Bucket::Sync && !self.of_waits.is_empty() {
             let fix = sync_calls::fix(self.run, call);
@@ -96,7 +100,8 @@ impl<'a> Texts<'a> {
         self.advice.get(bucket as usize).map_or(&[], Vec::as_slice)
     }
 
-    /// `,"site":"train.py:88 in step"` of a stack, and `,"stack":"..."`: its frames, innermost first.
+    /// `,"site":"train.py:88 in step"` of a stack, and `,"stack":"..."`: its frames, innermost
+    /// first.
     pub(super) fn site(&mut self, stack: u32) -> (&[u8], &[u8]) {
         if self.stacks.len() > 4096 {
             self.stacks.clear(); // made-up ids
@@ -173,7 +178,8 @@ impl<'a> Texts<'a> {
     }
 }
 
-/// `whole`: each slice says all that is known of its kernel. Else it says which one it is, for who reads the trace again.
+/// `whole`: each slice says all that is known of its kernel. Else it says which one it is, for who
+/// reads the trace again.
 fn kernel_text(run: &Run, id: u32, whole: bool) -> Kernel {
     let name = demangled(run.definitions.kernel_name(id));
     let short = shortened(&name);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The tracks of a trace: what stands on which, their numbers (`tid`) in the order of display, their names.
-//! Numbers are our own: real thread ids would mix with the numbers of streams; they are in the names.
+//! The tracks of a trace: what stands on which, their numbers (`tid`) in the order of display,
+//! their names. Numbers are our own: real thread ids would mix with the numbers of streams; they
+//! are in the names.
 
 use std::io::Write;
 
@@ -19,7 +20,8 @@ pub(super) struct Track {
     pub(super) name: String,
     /// `tid` of each lane.
     pub(super) lanes: Vec<u32>,
-    /// Whose it is, where it is a thread's: all its tracks say so, and who reads the trace joins them again.
+    /// Whose it is, where it is a thread's: all its tracks say so, and who reads the trace joins
+    /// them again.
     of: Option<Of>,
 }
 
@@ -227,7 +229,8 @@ pub(super) fn is_stream_wait(wait: &SyncRecord) -> bool {
     wait.what == 2
 }
 
-/// Begin and end of everything on the idle track of device `index`, by begin: idle slices and unobserved spans.
+/// Begin and end of everything on the idle track of device `index`, by begin: idle slices and
+/// unobserved spans.
 pub(super) fn idle_spans(
     analysis: &Analysis,
     index: usize,

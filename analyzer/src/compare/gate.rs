@@ -1,23 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Conditions that a run must meet, for CI.
 //!
-//! The verdict itself is always one of them: a trace without a verdict (empty, lossy, too short) meets nothing, because
-//! what is missing could be what fails. On such a trace no figure is judged, neither way.
+//! The verdict itself is always one of them: a trace without a verdict (empty, lossy, too short)
+//! meets nothing, because what is missing could be what fails. On such a trace no figure is judged,
+//! neither way.
 //!
-//! Figures of the one trace (idle share, step time) are facts about it and are held against their limit as they are. A
-//! comparison with a baseline has a band ([`super::noise`]), and its limit can lie in one of three places:
+//! Figures of the one trace (idle share, step time) are facts about it and are held against their
+//! limit as they are. A comparison with a baseline has a band ([`super::noise`]), and its limit can
+//! lie in one of three places:
 //!
 //! ```text
 //! the whole band meets the limit        ok                  also where the run may be a little slower or faster
 //! the whole band misses it              failed
 //! the limit lies inside the band        cannot be judged    the runs are too short or too noisy for so tight a limit
 //! ```
-//! Only the same work is compared, or nearly the same: then the band is wider by what the work differs by. Where the user
-//! vouches for the work ([`Conditions::same_work`]) its kernels are not asked; that a step is the same unit still is.
+//! Only the same work is compared, or nearly the same: then the band is wider by what the work
+//! differs by. Where the user vouches for the work ([`Conditions::same_work`]) its kernels are not
+//! asked; that a step is the same unit still is.
 //!
-//! So a small regression within the noise passes where the limit is wider than the noise, and nothing passes or fails by
-//! luck. Median steps are compared: a single long step is no regression. Where the mean step is clearly on the other side of
-//! the limit (many long steps, or one very long one), it cannot be judged either.
+//! So a small regression within the noise passes where the limit is wider than the noise, and
+//! nothing passes or fails by luck. Median steps are compared: a single long step is no regression.
+//! Where the mean step is clearly on the other side of the limit (many long steps, or one very long
+//! one), it cannot be judged either.
 
 use crate::analysis::{passing, DeviceAnalysis, Verdict};
 use crate::causes::{self, inconclusive, Cause};
@@ -47,7 +51,8 @@ pub struct Conditions {
     pub forbid: Vec<&'static Cause>,
     /// Named ranges that must occur.
     pub ranges: Vec<String>,
-    /// The user says that the baseline does the same work, whatever its kernels ([`Options::same_work`]).
+    /// The user says that the baseline does the same work, whatever its kernels
+    /// ([`Options::same_work`]).
     pub same_work: bool,
     /// What two runs of one program differ by ([`Options::run_noise`]).
     pub run_noise: Option<f64>,
@@ -105,7 +110,8 @@ pub struct Judged {
     pub limit: Option<f64>,
     /// Half the width of the 95 % band of the value.
     pub band: Option<f64>,
-    /// Of a comparison: share of the kernels' time in kernels that both runs have ([`super::work::Work::common`]).
+    /// Of a comparison: share of the kernels' time in kernels that both runs have
+    /// ([`super::work::Work::common`]).
     pub common: Option<f64>,
     /// Figures and limit, in words.
     pub text: String,
@@ -246,8 +252,8 @@ fn max_step(side: &Side<'_>, limit: f64) -> Judged {
     Judged::new("max-step-ms", slowed(median, without, limit), text).figures(median, limit)
 }
 
-/// A figure that may be at most `limit`; `without`: what it may be without the profiler that slows the host. A limit between
-/// the two is for no one to judge.
+/// A figure that may be at most `limit`; `without`: what it may be without the profiler that slows
+/// the host. A limit between the two is for no one to judge.
 fn slowed(value: f64, without: Option<f64>, limit: f64) -> Answer {
     match without {
         Some(least) if value > limit && least <= limit => Answer::Unjudged,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A [`Comparison`] for programs. Keys are part of the interface: they are added, not renamed. Times are ns, shares 0 to
-//! 1, unknown is `null`.
+//! A [`Comparison`] for programs. Keys are part of the interface: they are added, not renamed.
+//! Times are ns, shares 0 to 1, unknown is `null`.
 
 use serde_json::{json, Map, Value};
 
@@ -17,8 +17,8 @@ impl Comparison<'_> {
         words::line(self)
     }
 
-    /// The report for people, without the line. `run_noise`: as in the options of the comparison. `most`: columns of a line,
-    /// at most; `None`: nobody says.
+    /// The report for people, without the line. `run_noise`: as in the options of the comparison.
+    /// `most`: columns of a line, at most; `None`: nobody says.
     pub fn report(&self, run_noise: Option<f64>, most: Option<usize>) -> String {
         words::report(self, run_noise, most)
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Two runs against each other: the same work? which parts of a step moved, beyond the noise? And the conditions that a
-//! run is held against in CI. `gapprobe diff` and `gapprobe check` print it.
+//! Two runs against each other: the same work? which parts of a step moved, beyond the noise? And
+//! the conditions that a run is held against in CI. `gapprobe diff` and `gapprobe check` print it.
 //!
 //! ```text
 //! side.rs      one run: steps by bucket, kernels by name     noise.rs    what a difference is
@@ -8,9 +8,10 @@
 //! words.rs     report and line                               json.rs     the same for programs
 //! gate.rs      conditions on one run              unit.rs     is a step the same unit in both?
 //! ```
-//! A figure of a step is its mean over the steps that count, so that the buckets sum up to the step and the step is the one
-//! of the line; the median stands beside it. Nothing is called faster or slower that lies within the noise, or where a
-//! verdict is INCONCLUSIVE, where the steps may be other units, or where one trace alone comes from a slowed host.
+//! A figure of a step is its mean over the steps that count, so that the buckets sum up to the step
+//! and the step is the one of the line; the median stands beside it. Nothing is called faster or
+//! slower that lies within the noise, or where a verdict is INCONCLUSIVE, where the steps may be
+//! other units, or where one trace alone comes from a slowed host.
 
 pub mod gate;
 mod json;

@@ -2,11 +2,12 @@
 //! How far a figure of many steps can be believed, and whether two of them differ.
 //!
 //! # Within a run
-//! Steps are no independent draws: in the recordings of the H200 a step resembles the one before it (correlation up to 0.9:
-//! clocks, another phase of the program, a queue that fills and drains in turns). The standard error of independent
-//! values would be several times too small, and call drift a difference. So the steps, in order of time, are cut into
-//! B sections of equal length, and their spread stands for that of the whole ("sectioning": Asmussen, Glynn, Stochastic
-//! Simulation, 2007, chapter III; for the mean it is the method of batch means):
+//! Steps are no independent draws: in the recordings of the H200 a step resembles the one before it
+//! (correlation up to 0.9: clocks, another phase of the program, a queue that fills and drains in
+//! turns). The standard error of independent values would be several times too small, and call
+//! drift a difference. So the steps, in order of time, are cut into B sections of equal length, and
+//! their spread stands for that of the whole ("sectioning": Asmussen, Glynn, Stochastic Simulation,
+//! 2007, chapter III; for the mean it is the method of batch means):
 //!
 //! ```text
 //! f      the figure (mean or median) of all steps          f_s    of the steps of section s
@@ -16,10 +17,10 @@
 //! Warm-up is left out. With fewer than 5 steps there is no estimate.
 //!
 //! # From run to run
-//! Steps of one run do not tell how the next run differs. Measured on the H200's shared host: the host side of one and
-//! the same loop varies by 15 % between runs (Python-bound steps by up to 50 %). So a difference must also exceed
-//! [`RUN_HOST`] of the time in which the GPU waits for the host or for other ranks, and [`RUN_GPU`] of the rest, or what
-//! the user says instead.
+//! Steps of one run do not tell how the next run differs. Measured on the H200's shared host: the
+//! host side of one and the same loop varies by 15 % between runs (Python-bound steps by up to 50
+//! %). So a difference must also exceed [`RUN_HOST`] of the time in which the GPU waits for the
+//! host or for other ranks, and [`RUN_GPU`] of the rest, or what the user says instead.
 //!
 //! # The band
 //! For the difference d = b - k a, where k is 1 or a limit on the ratio b / a:
@@ -27,18 +28,21 @@
 //! ```text
 //! band^2 = t^2 * (se_b^2 + k^2 se_a^2) + (run to run, ns)^2
 //! ```
-//! t: 97.5 % quantile of Student's distribution, degrees of freedom by Welch (Biometrika 34, 1947), rounded down. d beyond
-//! the band is a difference at 95 %.
+//! t: 97.5 % quantile of Student's distribution, degrees of freedom by Welch (Biometrika 34, 1947),
+//! rounded down. d beyond the band is a difference at 95 %.
 
 /// With fewer steps there is no band.
 pub const MIN_STEPS: usize = 5;
-/// Most sections: more do not make the band narrower by much, but shorter sections hide less correlation.
+/// Most sections: more do not make the band narrower by much, but shorter sections hide less
+/// correlation.
 const MOST_SECTIONS: usize = 20;
-/// Two runs' host-side times (idle gaps, collectives) differ by up to this share without a cause (see the module).
+/// Two runs' host-side times (idle gaps, collectives) differ by up to this share without a cause
+/// (see the module).
 pub const RUN_HOST: f64 = 0.15;
-/// The same of times in which the GPU computes or copies. Our choice: within one process the kernels of two equal programs
-/// agree to a percent (H200, gpt_item 30.6 and 30.5 ms, gpt_bound 51.9 and 51.9 ms, tests/gpu/results 7754a9d); between
-/// processes it has not been measured, and clocks drift (own_host_sleep_fixed: 4.5 to 5.1 ms within fifty steps).
+/// The same of times in which the GPU computes or copies. Our choice: within one process the
+/// kernels of two equal programs agree to a percent (H200, gpt_item 30.6 and 30.5 ms, gpt_bound
+/// 51.9 and 51.9 ms, tests/gpu/results 7754a9d); between processes it has not been measured, and
+/// clocks drift (own_host_sleep_fixed: 4.5 to 5.1 ms within fifty steps).
 pub const RUN_GPU: f64 = 0.02;
 
 /// A figure of many steps, and how far off it may be.
@@ -111,7 +115,8 @@ pub enum Place {
 pub struct Difference {
     /// b - k a, ns.
     pub ns: f64,
-    /// Half the width of the 95 % interval, ns; `None` where either side has no estimate of its error.
+    /// Half the width of the 95 % interval, ns; `None` where either side has no estimate of its
+    /// error.
     pub band: Option<f64>,
 }
 
@@ -169,7 +174,8 @@ mod tests {
         assert_eq!(estimate(&turns, mean).error.unwrap().se, 0.0);
     }
 
-    /// se 3 and 4 with 4 degrees each: 5 together; freedom 625 / (81/4 + 256/4) = 7.4, so t = 2.365.
+    /// se 3 and 4 with 4 degrees each: 5 together; freedom 625 / (81/4 + 256/4) = 7.4, so t =
+    /// 2.365.
     #[test]
     fn the_band_is_that_of_welch() {
         let of = |value, se| Estimate { value, error: Some(StandardError { se, freedom: 4.0 }) };
@@ -215,7 +221,8 @@ mod tests {
         }
     }
 
-    /// The same process twice is called different in about 5 %, also where steps resemble each other.
+    /// The same process twice is called different in about 5 %, also where steps resemble each
+    /// other.
     #[test]
     fn twice_the_same_is_no_difference() {
         for (correlation, most) in [(0.0, 0.07), (0.5, 0.10), (0.8, 0.20), (-0.8, 0.07)] {

@@ -5,9 +5,9 @@
 //! each GPU does all of A's work (weak):       efficiency = step A / step B
 //! A's work is shared out (strong):            efficiency = (step A * GPUs A) / (step B * GPUs B)
 //! ```
-//! Which it is, the kernels tell (collectives aside): the same kernels in the same grids on each GPU are weak scaling. Where
-//! they are not the same, both are given and none is claimed. Where nothing can be said of the step times, there is no
-//! efficiency either.
+//! Which it is, the kernels tell (collectives aside): the same kernels in the same grids on each
+//! GPU are weak scaling. Where they are not the same, both are given and none is claimed. Where
+//! nothing can be said of the step times, there is no efficiency either.
 
 use crate::analysis::Bucket;
 
@@ -23,7 +23,8 @@ pub struct Scaling {
     pub known_by: (&'static str, &'static str),
     /// Each GPU of B does what one of A did.
     pub weak: bool,
-    /// 0 to 1 (above: faster than linear), if the work of each GPU stays; `None` where step times cannot be compared.
+    /// 0 to 1 (above: faster than linear), if the work of each GPU stays; `None` where step times
+    /// cannot be compared.
     pub if_weak: Option<f64>,
     /// From and to of `if_weak`, 95 %.
     pub range: Option<(f64, f64)>,

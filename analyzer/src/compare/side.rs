@@ -60,7 +60,8 @@ pub struct Kernels {
     pub collective: bool,
 }
 
-/// The devices to compare: the one that A's line is about, and the same one of B where it works there too.
+/// The devices to compare: the one that A's line is about, and the same one of B where it works
+/// there too.
 pub fn devices(a: &Analysis, b: &Analysis) -> (Option<usize>, Option<usize>) {
     let ordinal = a.worst.and_then(|w| a.devices.get(w)).map(|d| d.ordinal);
     let same = working(&b.devices).find(|(_, d)| Some(d.ordinal) == ordinal);
@@ -115,7 +116,8 @@ impl<'a> Side<'a> {
         estimate(&values, figure)
     }
 
-    /// Share of the observed time that a bucket is, 0 to 1: of the steps, or without steps of the steady time.
+    /// Share of the observed time that a bucket is, 0 to 1: of the steps, or without steps of the
+    /// steady time.
     pub fn share(&self, bucket: Bucket) -> f64 {
         self.time().share(bucket)
     }
@@ -147,7 +149,8 @@ impl<'a> Side<'a> {
         info.and_then(|i| self.run.definitions.string(i.name)).unwrap_or("")
     }
 
-    /// GPUs that the job ran on, and how that is known: the launcher's world size, else the devices that work in the trace.
+    /// GPUs that the job ran on, and how that is known: the launcher's world size, else the devices
+    /// that work in the trace.
     pub fn gpus(&self) -> (u32, &'static str) {
         match self.run.header.world_size {
             0 => (self.working(), "devices in the trace"),
@@ -190,7 +193,8 @@ const FROM_HOST: u8 = 1;
 /// From host to a device's array (texture memory).
 const FROM_HOST_TO_ARRAY: u8 = 3;
 
-/// A name that was cut is cut here, characters: its end depends on how long the numbers in front of it are.
+/// A name that was cut is cut here, characters: its end depends on how long the numbers in front of
+/// it are.
 const CUT: usize = 60;
 
 /// Words in front of the digits of a type's width: `f16`, `bf16`, `tf32`, `int8_t`, `BFloat16`.
@@ -199,8 +203,9 @@ const TYPES: [&str; 13] =
 /// Words of which 4 is a vector's length (`float4`), not a width.
 const VECTORS: [&str; 3] = ["int", "uint", "float"];
 
-/// A word and the digits behind it name a type: that kernels compute in another one is no choice of tiles. `tail`: what
-/// follows the digits; `e4` of `e4m3` is known by its `m`, and that by the `e4` in front (`in_float`).
+/// A word and the digits behind it name a type: that kernels compute in another one is no choice of
+/// tiles. `tail`: what follows the digits; `e4` of `e4m3` is known by its `m`, and that by the `e4`
+/// in front (`in_float`).
 fn is_type(word: &str, digits: &str, tail: &str, in_float: bool) -> bool {
     let word = word.to_ascii_lowercase();
     match (word.as_str(), digits) {
@@ -212,8 +217,9 @@ fn is_type(word: &str, digits: &str, tail: &str, in_float: bool) -> bool {
     }
 }
 
-/// A kernel's name for the comparison: short, as in our traces, with `#` for each run of digits, so that tile sizes and
-/// vector widths that a library picks anew each time do not make another kernel of it. Types keep theirs.
+/// A kernel's name for the comparison: short, as in our traces, with `#` for each run of digits, so
+/// that tile sizes and vector widths that a library picks anew each time do not make another kernel
+/// of it. Types keep theirs.
 pub fn base_name(name: &str) -> String {
     let short = shortened(&demangled(name));
     let mut folded = String::with_capacity(short.len());
@@ -280,8 +286,8 @@ fn counts(run: &Run, analysis: &Analysis, op: &Op) -> bool {
     }
 }
 
-/// Which of the steps that count an operation belongs to. Marks and ranges are set on the host: there the launch decides,
-/// for work beside the steps may run in later ones than its own.
+/// Which of the steps that count an operation belongs to. Marks and ranges are set on the host:
+/// there the launch decides, for work beside the steps may run in later ones than its own.
 fn step_of(run: &Run, analysis: &Analysis, op: &Op) -> Option<usize> {
     let steps = analysis.steps.steady();
     let launch = || run.call(op.call).map(|(_, call)| call.start);
@@ -326,7 +332,8 @@ mod tests {
         assert_eq!(of(4, "AddFunctor"), "vectorized_elementwise_kernel<#, AddFunctor<float>>");
         assert_eq!(of(4, "AddFunctor"), of(16, "AddFunctor"));
         assert_ne!(of(4, "AddFunctor"), of(4, "MulFunctor"));
-        // namespaces with numbers in them, names that are cut, and names that a trace has short already
+        // namespaces with numbers in them, names that are cut, and names that a trace has short
+        // already
         let long = |width| {
             format!(
                 "void c10::run<c10::BFloat16, {width}, {}>(c10::BFloat16*, int)",

@@ -40,7 +40,8 @@ fn as_many_steps(a: &Side<'_>, b: &Side<'_>) -> bool {
     }
 }
 
-/// Steps of the whole run, warm-up included; those that were overwritten as the run's count of launches tells.
+/// Steps of the whole run, warm-up included; those that were overwritten as the run's count of
+/// launches tells.
 fn steps_of_run(s: &Side<'_>) -> Option<u64> {
     let c = &s.analysis.coverage;
     let known = s.run.missing.is_empty() && s.run.problems.cut_segments == 0;
@@ -52,7 +53,8 @@ fn as_many_bytes(a: &Side<'_>, b: &Side<'_>) -> bool {
     x > 0.0 && y > 0.0 && near((x, y), AS_MANY)
 }
 
-/// Runs of one length in time may have as many steps because the one's unit is as much longer as its steps are faster.
+/// Runs of one length in time may have as many steps because the one's unit is as much longer as
+/// its steps are faster.
 fn multiple_of_bytes(a: &Side<'_>, b: &Side<'_>) -> bool {
     let (x, y) = (a.bytes_from_host, b.bytes_from_host);
     let factor = x.max(y) / x.min(y);

@@ -17,7 +17,8 @@ const NAMED: usize = 8;
 /// Buckets below this share of both steps are left out of the table.
 const SHOWN: f64 = 0.0005;
 
-/// The report: both runs, what to know first, the step by bucket. Without the line. `most`: columns, at most.
+/// The report: both runs, what to know first, the step by bucket. Without the line. `most`:
+/// columns, at most.
 pub(super) fn report(c: &Comparison<'_>, run_noise: Option<f64>, most: Option<usize>) -> String {
     let mut out = String::new();
     for (letter, side) in [("A", c.a), ("B", c.b)] {
@@ -112,8 +113,8 @@ fn most<'a>(c: &'a Comparison<'_>) -> Option<(Bucket, &'a Figure)> {
     moved.max_by(|x, y| (x.1.difference.ns * way).total_cmp(&(y.1.difference.ns * way))).map(|(b, f)| (*b, f))
 }
 
-/// What became of the bottleneck. Runs that did other work, or may have, are two programs: what the one waits for is neither still
-/// nor no longer there in the other.
+/// What became of the bottleneck. Runs that did other work, or may have, are two programs: what the
+/// one waits for is neither still nor no longer there in the other.
 fn bottleneck(c: &Comparison<'_>) -> Option<String> {
     let (a, b) = (&c.a.analysis.verdict, &c.b.analysis.verdict);
     if !c.same_work && !matches!(c.work.sameness, Sameness::Same | Sameness::Nearly) {

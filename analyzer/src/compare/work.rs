@@ -1,21 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Do two runs do the same work? By the kernels of a step: name ([`super::side::base_name`]), count, grid.
+//! Do two runs do the same work? By the kernels of a step: name ([`super::side::base_name`]),
+//! count, grid.
 //!
 //! ```text
 //! common, of A    sum over kernels of ns a step * min(1, count in B / count in A), over the sum of ns a step
 //! common          the smaller one of A's and B's
 //! reshaped        the same sum over the kernels whose grids differ; the larger one of A's and B's
 //! ```
-//! A step's kernels are those of all GPUs in the trace: what one GPU no longer does is other work, whoever's time is compared.
+//! A step's kernels are those of all GPUs in the trace: what one GPU no longer does is other work,
+//! whoever's time is compared.
 //!
-//! Durations are not compared: they are what changes. Copies and memsets are not: that a copy is gone is often the change.
+//! Durations are not compared: they are what changes. Copies and memsets are not: that a copy is
+//! gone is often the change.
 
 use std::collections::{BTreeSet, HashMap};
 
 use super::side::{Kernels, Side};
 
-/// The first and the last step of a run may be cut a kernel early or late: so many launches of a run are no difference. Not
-/// so many of each step: steps follow each other, and what one lacks the next one has.
+/// The first and the last step of a run may be cut a kernel early or late: so many launches of a
+/// run are no difference. Not so many of each step: steps follow each other, and what one lacks the
+/// next one has.
 const CUT: f64 = 2.0;
 /// With grids this close together two kernels have the same shape.
 const SAME_GRID: f64 = 0.05;
@@ -98,7 +102,8 @@ pub struct Work {
     pub sameness: Sameness,
     /// Share of the kernels' time in kernels that both runs have equally often, 0 to 1.
     pub common: f64,
-    /// Share of the kernels' time in kernels that both have, in grids of another size, 0 to 1, where it is larger.
+    /// Share of the kernels' time in kernels that both have, in grids of another size, 0 to 1,
+    /// where it is larger.
     pub reshaped: f64,
     /// Why the work is not known, or what the counts look like; "" where there is nothing to say.
     pub why: String,
@@ -113,8 +118,8 @@ impl Work {
     }
 }
 
-/// Compares. `scaling`: the runs have different numbers of GPUs by intent, so collectives do not count, and the compared
-/// GPU's kernels only.
+/// Compares. `scaling`: the runs have different numbers of GPUs by intent, so collectives do not
+/// count, and the compared GPU's kernels only.
 pub fn work(a: &Side<'_>, b: &Side<'_>, scaling: bool) -> Work {
     let unknown = |why: &str| Work {
         sameness: Sameness::Unknown,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One row an event, as `tables/csv.rs` writes texts: RFC 4180, no formulas. Times are ns from the earliest event,
-//! as in the Chrome trace.
+//! One row an event, as `tables/csv.rs` writes texts: RFC 4180, no formulas. Times are ns from the
+//! earliest event, as in the Chrome trace.
 
 use std::io::{self, Write};
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Idle time as folded stacks, one a line with its microseconds: what flamegraph.pl, speedscope and inferno read. A stack is
-//! device, cause, the ranges around the blamed call, the frames it was made from, the call.
+//! Idle time as folded stacks, one a line with its microseconds: what flamegraph.pl, speedscope and
+//! inferno read. A stack is device, cause, the ranges around the blamed call, the frames it was
+//! made from, the call.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};

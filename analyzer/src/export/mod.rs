@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A run for other programs: `csv.rs` and `parquet.rs` one row an event (`rows.rs`), `folded.rs` idle time as stacks for
-//! flame graphs. The Chrome trace is `chrome.rs`, tables are `tables/`.
+//! A run for other programs: `csv.rs` and `parquet.rs` one row an event (`rows.rs`), `folded.rs`
+//! idle time as stacks for flame graphs. The Chrome trace is `chrome.rs`, tables are `tables/`.
 
 mod csv;
 mod folded;

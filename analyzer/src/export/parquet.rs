@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One row an event as Apache Parquet: rows and columns of `csv.rs`, numbers as INT64, names as UTF-8 with their exact
-//! bytes, null where csv is empty. Compressed by gzip, which every reader knows and this command has in it already.
+//! One row an event as Apache Parquet: rows and columns of `csv.rs`, numbers as INT64, names as
+//! UTF-8 with their exact bytes, null where csv is empty. Compressed by gzip, which every reader
+//! knows and this command has in it already.
 //!
-//! Rows are gathered in row groups of bounded size, and each group leaves as soon as it is full: what is held does not
-//! grow with the trace (but for the footer, a kilobyte a group).
+//! Rows are gathered in row groups of bounded size, and each group leaves as soon as it is full:
+//! what is held does not grow with the trace (but for the footer, a kilobyte a group).
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -52,7 +53,8 @@ struct Gathered {
 
 /// Gathers rows, writes groups of them.
 struct Groups<'a> {
-    /// Into memory, from where each group goes to `out`: the library asks for a writer that can change threads.
+    /// Into memory, from where each group goes to `out`: the library asks for a writer that can
+    /// change threads.
     file: SerializedFileWriter<Vec<u8>>,
     out: &'a mut dyn Write,
     columns: Vec<Gathered>,
@@ -135,7 +137,8 @@ fn schema() -> Result<TypePtr> {
 
 fn properties() -> WriterPropertiesPtr {
     let mut made = WriterProperties::builder().set_compression(Compression::GZIP(GzipLevel::default()));
-    // rows of a stream or thread stand in order of time: neighbours differ by little, and hardly a value comes twice
+    // rows of a stream or thread stand in order of time: neighbours differ by little, and hardly a
+    // value comes twice
     for name in ["start_ns", "correlation"] {
         let column = ColumnPath::from(name);
         made = made.set_column_dictionary_enabled(column.clone(), false);

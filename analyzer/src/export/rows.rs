@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One row an event: what the GPU did, what the host called, why the GPU was idle. How rows are written: `csv.rs`,
-//! `parquet.rs`.
+//! One row an event: what the GPU did, what the host called, why the GPU was idle. How rows are
+//! written: `csv.rs`, `parquet.rs`.
 
 use std::collections::HashMap;
 
@@ -100,7 +100,8 @@ impl<'a> EventRow<'a> {
     }
 }
 
-/// Hands out all events: by device and stream, then by thread, then the idle time. Ends with the first error of `each`.
+/// Hands out all events: by device and stream, then by thread, then the idle time. Ends with the
+/// first error of `each`.
 pub(super) fn rows<E>(
     run: &Run,
     analysis: &Analysis,

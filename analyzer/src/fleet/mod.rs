@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Many summaries (`.summary.json`, one a rank) into one table and one line.
 //!
-//! `read.rs` reads one summary and trusts nothing in it; here: what follows from all of them; `words.rs` writes it out.
+//! `read.rs` reads one summary and trusts nothing in it; here: what follows from all of them;
+//! `words.rs` writes it out.
 //!
-//! **The worst rank.** In data-parallel training every rank's step takes as long as the slowest one's, because the others
-//! wait for it in their collectives. So the rank to look at is not the one with the longest step but the one with the
-//! most work of its own: step time less the time in which only collectives ran and less waits on other streams. It is
-//! named where it is [`STANDS_OUT`] above the median; else the ranks are even, and the one with the most idle time is
+//! **The worst rank.** In data-parallel training every rank's step takes as long as the slowest
+//! one's, because the others wait for it in their collectives. So the rank to look at is not the
+//! one with the longest step but the one with the most work of its own: step time less the time in
+//! which only collectives ran and less waits on other streams. It is named where it is
+//! [`STANDS_OUT`] above the median; else the ranks are even, and the one with the most idle time is
 //! the one the line quotes.
 //!
-//! What makes a rank slow is what it has more of than the others, which its own verdict cannot know: of a rank that computes
-//! longer the line says that, and never COMM, which is what the others suffer from.
+//! What makes a rank slow is what it has more of than the others, which its own verdict cannot
+//! know: of a rank that computes longer the line says that, and never COMM, which is what the
+//! others suffer from.
 //!
-//! **Runs that are no job's.** All of that is true of ranks that work together. Summaries without a rank, of a world of one, or of
-//! different commands are of separate runs: each is listed, nothing is added up, none waits for another ([`Fleet::apart`]). Beside the
-//! ranks of a job those without a rank, or of a world of one, are left out ([`Fleet::beside`]).
+//! **Runs that are no job's.** All of that is true of ranks that work together. Summaries without a
+//! rank, of a world of one, or of different commands are of separate runs: each is listed, nothing
+//! is added up, none waits for another ([`Fleet::apart`]). Beside the ranks of a job those without
+//! a rank, or of a world of one, are left out ([`Fleet::beside`]).
 
 mod read;
 mod words;
@@ -89,7 +93,8 @@ impl Fleet {
         fleet
     }
 
-    /// What the worst rank has most more of, where it stands out: bucket, its ns a step, the median of the others' (ns).
+    /// What the worst rank has most more of, where it stands out: bucket, its ns a step, the median
+    /// of the others' (ns).
     pub fn more(&self) -> Option<(&str, f64, f64)> {
         let worst = self.worst.filter(|_| self.stands_out)?;
         let rank = self.ranks.get(worst)?;
@@ -139,7 +144,8 @@ impl Fleet {
         Some((*all.first()?, middle, *all.last()?))
     }
 
-    /// Share of all ranks' wall time by bucket, largest first; the sum is 1 (nothing observed: empty).
+    /// Share of all ranks' wall time by bucket, largest first; the sum is 1 (nothing observed:
+    /// empty).
     pub fn buckets(&self) -> Vec<(String, f64)> {
         let mut sums: Vec<(String, u64)> = Vec::new();
         for (key, ns) in self.ranks.iter().flat_map(|r| &r.buckets) {
@@ -154,7 +160,8 @@ impl Fleet {
         sums.into_iter().filter(|s| s.1 > 0).map(|(key, ns)| (key, part(ns))).collect()
     }
 
-    /// Everything, for programs. Times ns, shares 0 to 1, unknown `null`; of several separate runs nothing together.
+    /// Everything, for programs. Times ns, shares 0 to 1, unknown `null`; of several separate runs
+    /// nothing together.
     pub fn json(&self) -> Value {
         let steps = self.steps().filter(|_| !self.is_a_list());
         let buckets = if self.is_a_list() { Vec::new() } else { self.buckets() };

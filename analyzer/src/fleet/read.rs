@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One `.summary.json` into a [`Rank`]. Newer versions add keys; missing ones are unknown, never zero.
+//! One `.summary.json` into a [`Rank`]. Newer versions add keys; missing ones are unknown, never
+//! zero.
 
 use serde_json::{json, Value};
 
@@ -40,7 +41,8 @@ pub struct Rank {
     pub steps: u64,
     /// Median step, ns; `None` without steps.
     pub median_ns: Option<f64>,
-    /// Mean step, ns: what shares of the time are shares of. `None` without steps, and in older summaries.
+    /// Mean step, ns: what shares of the time are shares of. `None` without steps, and in older
+    /// summaries.
     pub mean_ns: Option<f64>,
     /// 95th percentile of the steps, ns.
     pub p95_ns: Option<f64>,
@@ -55,7 +57,8 @@ pub struct Rank {
 /// How compressed traces, recordings and exports of nsys begin.
 const TRACES: [&[u8]; 3] = [&[0x1f, 0x8b], b"GAPPROBE", b"SQLite format 3\0"];
 
-/// Is this the begin of something that `gapprobe analyze` reads? (A trace in plain JSON is told by its keys.)
+/// Is this the begin of something that `gapprobe analyze` reads? (A trace in plain JSON is told by
+/// its keys.)
 pub fn is_a_trace(bytes: &[u8]) -> bool {
     TRACES.iter().any(|first| bytes.starts_with(first))
 }
@@ -155,8 +158,8 @@ impl Rank {
         self.share_of(|key| BUSY.contains(&key))
     }
 
-    /// What a step takes, for shares of it: two workers that deliver together make every second step short, and the median of
-    /// one rank may be such a one, of another not.
+    /// What a step takes, for shares of it: two workers that deliver together make every second
+    /// step short, and the median of one rank may be such a one, of another not.
     fn step_ns(&self) -> Option<f64> {
         self.mean_ns.or(self.median_ns)
     }
@@ -166,7 +169,8 @@ impl Rank {
         self.step_ns().map(|ns| ns * (1.0 - self.share_of(|key| WAITING.contains(&key))))
     }
 
-    /// One bucket of its own time, ns a step; `None` without steps and of buckets in which it waits for others.
+    /// One bucket of its own time, ns a step; `None` without steps and of buckets in which it waits
+    /// for others.
     pub fn own_part(&self, bucket: &str) -> Option<f64> {
         self.step_ns()
             .filter(|_| !WAITING.contains(&bucket))

@@ -16,8 +16,8 @@ const COMPUTE: &str = Bucket::Compute.key();
 /// Missing ranks named one by one, at most.
 const NAMED: usize = 8;
 
-/// One line: how many, how even, which is worst and why, where the time goes, what is missing. Of separate runs: how many, from what
-/// step time to what, the one that idles most.
+/// One line: how many, how even, which is worst and why, where the time goes, what is missing. Of
+/// separate runs: how many, from what step time to what, the one that idles most.
 pub fn line(fleet: &Fleet) -> String {
     visible(&fleet.apart.map_or_else(|| job(fleet), |why| runs(fleet, why))).into_owned()
 }
@@ -138,8 +138,8 @@ fn verdict(r: &Rank) -> String {
     }
 }
 
-/// One row a rank or run, in lines of at most `most` columns (`None`: as wide as they are), and how many columns are left
-/// out for that.
+/// One row a rank or run, in lines of at most `most` columns (`None`: as wide as they are), and how
+/// many columns are left out for that.
 pub fn table(fleet: &Fleet, most: Option<usize>) -> (String, usize) {
     let apart = fleet.apart.is_some();
     let first = if apart { "run" } else { "rank" };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A [`Run`] from the events of another tool's trace, whatever its format: numbers for texts, kernels, streams and
-//! threads, ids of several processes told apart, and the facts of the header that follow from the events.
+//! A [`Run`] from the events of another tool's trace, whatever its format: numbers for texts,
+//! kernels, streams and threads, ids of several processes told apart, and the facts of the header
+//! that follow from the events.
 
 use foldhash::{HashMap, HashMapExt};
 use trace::call::{self, Class};
@@ -198,7 +199,8 @@ impl Assembly {
         }
     }
 
-    /// The call's number: the one told where our table has it under that name, else one by the name alone.
+    /// The call's number: the one told where our table has it under that name, else one by the name
+    /// alone.
     fn which(&mut self, name: Named) -> (u32, Option<Class>) {
         if let Some(&known) = self.calls.get(&(name.string, name.packed)) {
             return known;
@@ -286,7 +288,8 @@ impl Assembly {
     }
 }
 
-/// A call's name as `nsys stats` shows it: without CUPTI's runtime version, `cudaLaunchKernel_v7000`.
+/// A call's name as `nsys stats` shows it: without CUPTI's runtime version,
+/// `cudaLaunchKernel_v7000`.
 fn shown(name: &str) -> &str {
     match name.rsplit_once('_') {
         Some((rest, version)) if is_version(version) && version.len() >= 5 => rest,
@@ -294,8 +297,8 @@ fn shown(name: &str) -> &str {
     }
 }
 
-/// A call's name without any version, nor the variant for the thread's own default stream: `cudaLaunchKernel_v7000`,
-/// `cudaMemcpyAsync_ptsz_v7000`, `cuMemcpyHtoDAsync_v2_ptsz`.
+/// A call's name without any version, nor the variant for the thread's own default stream:
+/// `cudaLaunchKernel_v7000`, `cudaMemcpyAsync_ptsz_v7000`, `cuMemcpyHtoDAsync_v2_ptsz`.
 fn plain(name: &str) -> &str {
     let mut name = name;
     loop {
@@ -313,7 +316,8 @@ fn is_version(text: &str) -> bool {
     text.strip_prefix('v').is_some_and(|d| !d.is_empty() && d.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// The same operation, or the same call, written twice counts once. Graph nodes of no length may look alike and are kept.
+/// The same operation, or the same call, written twice counts once. Graph nodes of no length may
+/// look alike and are kept.
 fn drop_duplicates(run: &mut Run) -> u64 {
     let mut dropped = 0;
     for t in &mut run.threads {
@@ -335,14 +339,16 @@ fn drop_duplicates(run: &mut Run) -> u64 {
     dropped
 }
 
-/// Where the format does not tell: what one graph launch started is its nodes. The first kernel stands for the graph.
+/// Where the format does not tell: what one graph launch started is its nodes. The first kernel
+/// stands for the graph.
 fn mark_graph_nodes(run: &mut Run) {
     let is_graph: Vec<bool> =
         run.threads.iter().flat_map(|t| &t.calls).map(|c| c.class == Some(Class::GraphLaunch)).collect();
     if !is_graph.contains(&true) {
         return;
     }
-    // several kernels of one launch: the same graph if it begins with the same kernel and has as many nodes
+    // several kernels of one launch: the same graph if it begins with the same kernel and has as
+    // many nodes
     let mut nodes: HashMap<u32, (u32, u32)> = HashMap::new();
     let ops = || run.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops);
     for o in ops().filter(|o| is_graph.get(o.call as usize) == Some(&true)) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a gzip file holds, as `gzip -d` gives it: members one behind the other are one text; zeros behind the last are
-//! padding (tapes and block devices have it); other bytes there are no part of it, and are counted.
+//! What a gzip file holds, as `gzip -d` gives it: members one behind the other are one text; zeros
+//! behind the last are padding (tapes and block devices have it); other bytes there are no part of
+//! it, and are counted.
 
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Traces of every kind into a [`Run`]. What a file is, its first bytes tell, never its name.
 //!
-//! `kineto/` torch.profiler's Chrome JSON, XLA's, and our own (which says who recorded it); `nsys/` Nsight Systems' SQLite exports; `assemble.rs`,
-//! `settle.rs` and `processes.rs` what foreign readers share; `vendors.rs` the calls of other
-//! vendors' runtimes; `python.rs` stacks of Python functions; `mistaken.rs` files that are no
-//! traces. Our own recordings are read by `load.rs`. Not here: opinions.
+//! `kineto/` torch.profiler's Chrome JSON, XLA's, and our own (which says who recorded it); `nsys/`
+//! Nsight Systems' SQLite exports; `assemble.rs`, `settle.rs` and `processes.rs` what foreign
+//! readers share; `vendors.rs` the calls of other vendors' runtimes; `python.rs` stacks of Python
+//! functions; `mistaken.rs` files that are no traces. Our own recordings are read by `load.rs`. Not
+//! here: opinions.
 
 mod assemble;
 mod gzip;
@@ -81,7 +82,8 @@ impl Format {
         }
     }
 
-    /// Who recorded what is in it: times of one recorder can be compared, whatever they are written in.
+    /// Who recorded what is in it: times of one recorder can be compared, whatever they are written
+    /// in.
     pub const fn recorder(self) -> Recorder {
         match self {
             Format::Recording => Recorder::Gapprobe,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Several processes in one trace: CUPTI counts correlation ids and graph ids from 1 in each of them, and a run joins by
-//! these ids alone. So each process's ids are moved behind those of the process before it; the first keeps its own.
+//! Several processes in one trace: CUPTI counts correlation ids and graph ids from 1 in each of
+//! them, and a run joins by these ids alone. So each process's ids are moved behind those of the
+//! process before it; the first keeps its own.
 
 use std::mem::take;
 
@@ -111,7 +112,8 @@ impl Assembly {
         }
         lay_out(correlations.iter_mut());
         lay_out(graphs.iter_mut());
-        // a wait names its stream by its number alone: where two processes have that number, it names none
+        // a wait names its stream by its number alone: where two processes have that number, it
+        // names none
         let mut owner: HashMap<u32, Option<u32>> = HashMap::new();
         for (key, &(device, stream)) in &self.streams {
             let of = owner.entry(key.stream).or_insert(Some(key.process));

@@ -273,8 +273,7 @@ struct Open {
 
 /// Makes frames of the Python functions, and gives each call that has none the stack that it was
 /// made from. To be called once ranges are sorted by begin, the longer first. `first`: [`FIRST`],
-/// or
-/// [`FIRST_OF_OWN`] of a trace of ours, which defines stacks and frames itself.
+/// or [`FIRST_OF_OWN`] of a trace of ours, which defines stacks and frames itself.
 pub(super) fn give_stacks(run: &mut Run, written: Written, first: u32) {
     let has_any = |t: &Thread| t.ranges.iter().any(|r| r.kind == RangeKind::Python);
     let mut stacks = Stacks { first, ..Stacks::default() };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Times of another tool's clock into those of a run: what lies impossibly far away is dropped, and the earliest event
-//! comes to lie at one second, so that what began before it has room.
+//! Times of another tool's clock into those of a run: what lies impossibly far away is dropped, and
+//! the earliest event comes to lie at one second, so that what began before it has room.
 
 use super::assemble::Assembly;
 use crate::run::{Call, Op, Span};
@@ -33,7 +33,8 @@ fn is_near(middle: u64, s: Span) -> bool {
 }
 
 impl Assembly {
-    /// See the file's head. `others`: what else is to be moved, by the caller; it counts for the earliest.
+    /// See the file's head. `others`: what else is to be moved, by the caller; it counts for the
+    /// earliest.
     pub(super) fn settle(&mut self, others: impl Iterator<Item = Span> + Clone) -> Settled {
         let (mut first, mut last) = (u64::MAX, 0);
         let ranges = self.run.threads.iter().flat_map(|t| t.ranges.iter().map(|r| r.span));

@@ -65,7 +65,8 @@ pub(super) fn read(path: &Path, progress: &Progress) -> Result<Input, ReadError>
     kineto::read_mapped(bytes, progress).map(from_kineto)
 }
 
-/// JSON is UTF-8 and has no zeros; a text in another encoding shows by its mark or by where the zeros stand.
+/// JSON is UTF-8 and has no zeros; a text in another encoding shows by its mark or by where the
+/// zeros stand.
 fn encoding(first: &[u8]) -> Result<(), ReadError> {
     let begins = |b: u8| b"{[ \t\r\n".contains(&b);
     let name = match *first {
@@ -119,7 +120,8 @@ fn inflated(bytes: &[u8], behind: &AtomicU64, progress: &Progress) -> Result<Inp
             end = from.by_ref().take(segments).read_to_end(&mut all);
         }
         let Err(e) = end else { return recording(&all) };
-        // what was unpacked before it is a recording that ends in the middle, as one that was cut without being compressed
+        // what was unpacked before it is a recording that ends in the middle, as one that was cut
+        // without being compressed
         let place = match e.kind() {
             io::ErrorKind::UnexpectedEof => format!("it ends in the middle, behind byte {}", bytes.len()),
             _ => format!("it is damaged at about byte {}", bytes.len() - from.left()),

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Operations whose launching call is not in another tool's trace, by their correlation ids: its recorder lost the call, or
-//! somebody took it out. What looks like it and is no loss:
+//! Operations whose launching call is not in another tool's trace, by their correlation ids: its
+//! recorder lost the call, or somebody took it out. What looks like it and is no loss:
 //!
-//! - what was launched before the recording began. CUPTI gives the ids of a process in the order of its calls: such an id is
-//!   below that of the first launching call in the file;
-//! - the last call of each thread, under way when the recording ended: its id is above all of them. More such ids than there
-//!   are launching threads are none of these;
+//! - what was launched before the recording began. CUPTI gives the ids of a process in the order of
+//!   its calls: such an id is below that of the first launching call in the file;
+//! - the last call of each thread, under way when the recording ended: its id is above all of them.
+//!   More such ids than there are launching threads are none of these;
 //! - a trace without launching calls: they were not asked for (`sources::NO_LAUNCHES`).
 //!
 //! Operations whose id is 0, or that of several kernels of one launch that is no graph's, are

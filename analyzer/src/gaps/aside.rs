@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Threads that do something small beside the program's work (a monitor, a heartbeat, a metric's running mean): the GPU does not wait for
-//! them. What they launch comes whenever they wake up, in the middle of an idle stretch too, which is not theirs for that.
+//! Threads that do something small beside the program's work (a monitor, a heartbeat, a metric's
+//! running mean): the GPU does not wait for them. What they launch comes whenever they wake up, in
+//! the middle of an idle stretch too, which is not theirs for that.
 
 use trace::Kind;
 
 use crate::run::{Run, NONE};
 
-/// A thread is aside that has no more of any device's work than this part of it. Ours: a hundredth is what no fix of a cause is worth.
+/// A thread is aside that has no more of any device's work than this part of it. Ours: a hundredth
+/// is what no fix of a cause is worth.
 const PART: u64 = 100;
 
-/// By thread: is it aside? Its work is little, kernels alone, and in streams that nobody else launches to. One that copies hands
-/// something over (a prefetcher), and one whose work stands in a row with others' may be part of a step. O(n log t) in operations
-/// and threads.
+/// By thread: is it aside? Its work is little, kernels alone, and in streams that nobody else
+/// launches to. One that copies hands something over (a prefetcher), and one whose work stands in a
+/// row with others' may be part of a step. O(n log t) in operations and threads.
 pub(super) fn aside(run: &Run) -> Vec<bool> {
     let mut aside = vec![false; run.threads.len()];
     let mut is_needed = vec![false; run.threads.len()];

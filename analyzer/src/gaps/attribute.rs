@@ -43,9 +43,8 @@ pub struct Attributed {
     pub span: Span,
 }
 
-/// Attributes every gap of `device`. `valid`: what was observed of the valid span; `steady`: what counts,
-/// and from where to where.
-/// O(n log n) in events.
+/// Attributes every gap of `device`. `valid`: what was observed of the valid span; `steady`: what
+/// counts, and from where to where. O(n log n) in events.
 pub fn attribute(
     run: &Run,
     device: &Device,
@@ -95,14 +94,15 @@ fn main_stream(device: &Device, collectives: &[u32]) -> u16 {
     best.map_or(0, |(i, _)| i as u16)
 }
 
-/// By how much the device's clock is ahead of the host's at least, ns: no op can begin sooner after its launch than the one
-/// that did. 0 in our recordings (one clock); other tools' clocks differ.
+/// By how much the device's clock is ahead of the host's at least, ns: no op can begin sooner after
+/// its launch than the one that did. 0 in our recordings (one clock); other tools' clocks differ.
 fn clocks_apart(run: &Run, device: &Device) -> u64 {
     let ops = device.streams.iter().flat_map(|s| &s.ops);
     ops.filter_map(|o| Some(o.start.saturating_sub(run.call(o.call)?.1.end))).min().unwrap_or(0)
 }
 
-/// Time the host stood in a call that had drained the queue; gaps after it are charged to it until it is spent.
+/// Time the host stood in a call that had drained the queue; gaps after it are charged to it until
+/// it is spent.
 #[derive(Clone, Copy)]
 struct Credit {
     left: u64,
@@ -117,7 +117,8 @@ struct Credit {
 struct Reason {
     bucket: Bucket,
     call: u32,
-    /// Up to here the host was late: what it did meanwhile says whose the time is, launch by launch.
+    /// Up to here the host was late: what it did meanwhile says whose the time is, launch by
+    /// launch.
     late: u64,
     begin: u64,
     inside: Bucket,
@@ -162,14 +163,17 @@ struct Walk<'a> {
     /// See [`clocks_apart`].
     clocks_apart: u64,
     credits: Vec<Credit>,
-    /// Allocating calls, from when the device had fallen idle: they stood beside the gap, whatever drained the queue.
+    /// Allocating calls, from when the device had fallen idle: they stood beside the gap, whatever
+    /// drained the queue.
     standing: Vec<(Span, u32)>,
-    /// The last copy that the driver staged while the device was idle, and for how long: that time is the copy's already.
+    /// The last copy that the driver staged while the device was idle, and for how long: that time
+    /// is the copy's already.
     staged: (u32, u64),
     frontier: Option<Before<'a>>,
     /// Latest begin of a launch call among the ops seen so far.
     latest_launch: u64,
-    /// Gap pieces in front of small copies, and of what threads aside launch, that do not end a gap, and the op before the first of them.
+    /// Gap pieces in front of small copies, and of what threads aside launch, that do not end a
+    /// gap, and the op before the first of them.
     pending: Vec<(Span, Option<Before<'a>>)>,
     durations: Vec<u32>,
     small_ns: u64,
@@ -285,8 +289,9 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Whose the time before an op is that the host launched too late, from `end` on. Where the call itself is long, the
-    /// host is not elsewhere from its begin on: it launches (a module is loaded), or the driver stages a copy.
+    /// Whose the time before an op is that the host launched too late, from `end` on. Where the
+    /// call itself is long, the host is not elsewhere from its begin on: it launches (a module is
+    /// loaded), or the driver stages a copy.
     fn late(&self, op: &Op, call: &Call, end: u64, bucket: Bucket) -> Reason {
         let begin = call.start.min(op.start);
         if op.start.saturating_sub(begin.max(end)) <= self.host.limit {
@@ -298,8 +303,8 @@ impl<'a> Walk<'a> {
         Reason { begin, inside, ..Reason::of(bucket, op.call) }
     }
 
-    /// The device was idle and the op launched, and still it did not begin: that is not the host's doing. The nodes of a
-    /// graph are left out: a large graph takes the device a while to begin.
+    /// The device was idle and the op launched, and still it did not begin: that is not the host's
+    /// doing. The nodes of a graph are left out: a large graph takes the device a while to begin.
     fn begins_late(&self, op: &Op, call: &Call) -> bool {
         let limit = STARTS_WITHIN_NS.saturating_add(self.clocks_apart);
         !op.is_graph_node() && op.kind != Kind::GraphTrace && op.start > call.end.saturating_add(limit)
@@ -318,8 +323,8 @@ impl<'a> Walk<'a> {
         self.pending.iter().map(|p| p.0.ns()).sum()
     }
 
-    /// Calls that returned by `until`: each that drained the queue (nothing ran past its return, nothing was launched
-    /// while it stood) gives a credit. `end`: when the device fell idle.
+    /// Calls that returned by `until`: each that drained the queue (nothing ran past its return,
+    /// nothing was launched while it stood) gives a credit. `end`: when the device fell idle.
     fn take_blockers(&mut self, until: u64, end: u64) {
         while let Some(b) = self.host.blockers.get(self.next_blocker).filter(|b| b.end <= until) {
             self.next_blocker += 1;
@@ -354,7 +359,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Work was queued in time and the device did not start it: spacing, or a wait for something known.
+    /// Work was queued in time and the device did not start it: spacing, or a wait for something
+    /// known.
     fn queued(&self, next: Placed<'a>, before: Option<Before<'a>>) -> (Bucket, u32) {
         if self.pending_ns() <= KERNEL_GAP_NS || same_graph(before, next.op) {
             return (Bucket::KernelGap, NONE);
@@ -386,8 +392,8 @@ impl<'a> Walk<'a> {
             .is_some_and(|w| w.span.end.saturating_add(KERNEL_GAP_NS) >= next.op.start)
     }
 
-    /// Hands the pending pieces out. Where the host was late: to the allocating calls that stood in them, then to credits;
-    /// the rest, and all of the others, to `bucket`.
+    /// Hands the pending pieces out. Where the host was late: to the allocating calls that stood in
+    /// them, then to credits; the rest, and all of the others, to `bucket`.
     fn give(&mut self, next: Placed<'a>, before: Option<Before<'a>>, reason: Reason, credited: bool) {
         let mut pieces = std::mem::take(&mut self.pending);
         let mut standing = std::mem::take(&mut self.standing);
@@ -431,8 +437,9 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Time in which the host was late: elsewhere in front of any launch that it made meanwhile to another device, and launching for the
-    /// rest. One device: nothing ([`HostView::away`]). Returns where the time begins of which nothing of that is known.
+    /// Time in which the host was late: elsewhere in front of any launch that it made meanwhile to
+    /// another device, and launching for the rest. One device: nothing ([`HostView::away`]).
+    /// Returns where the time begins of which nothing of that is known.
     fn away(&mut self, late: Span, before: Option<Before<'a>>, next: Placed<'a>, reason: Reason) -> u64 {
         let (run, host) = (self.run, self.host);
         let mut at = late.start;
@@ -447,7 +454,8 @@ impl<'a> Walk<'a> {
         at
     }
 
-    /// Charges the begin of `span` to the credits, oldest first, until they are spent; returns where the rest begins.
+    /// Charges the begin of `span` to the credits, oldest first, until they are spent; returns
+    /// where the rest begins.
     fn spend(
         &mut self,
         span: Span,
@@ -537,7 +545,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Gaps before trailing small copies, and the time of the span before the first and after the last op.
+    /// Gaps before trailing small copies, and the time of the span before the first and after the
+    /// last op.
     fn finish(&mut self, last: u64) {
         let before = self.frontier;
         for (piece, behind) in std::mem::take(&mut self.pending) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The program's own functions that work between launches and never launch: what they take is no dispatching, however short each piece is, and no CUDA
-//! graph takes it away.
+//! The program's own functions that work between launches and never launch: what they take is no
+//! dispatching, however short each piece is, and no CUDA graph takes it away.
 //!
-//! A function that dispatches is seen inside of CUDA calls as well: 22 to 80 % of its samples (H100, PyTorch and CuPy, every function of the labelled
-//! programs that launches from its own line). One that works beside is seen there only where its sample's stack was read up to 0.1 ms after its time:
-//! 5 and 6 % (a simulation step of 35 and 95 µs in front of each of 40 launches).
+//! A function that dispatches is seen inside of CUDA calls as well: 22 to 80 % of its samples
+//! (H100, PyTorch and CuPy, every function of the labelled programs that launches from its own
+//! line). One that works beside is seen there only where its sample's stack was read up to 0.1 ms
+//! after its time: 5 and 6 % (a simulation step of 35 and 95 µs in front of each of 40 launches).
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where the launching threads stood while the device waited for launches, by samples of their stacks.
+//! Where the launching threads stood while the device waited for launches, by samples of their
+//! stacks.
 //!
-//! Launches carry no call site: there are too many of them. A sample says where its thread stood at one moment, the end of its span;
-//! where the device was idle for a launch at that moment, it is a vote. Autograd's own threads have no Python frames: for them speaks
-//! the thread that stands in `backward()` then. What stands behind a vote is the program's line, and what kind of dispatching it is.
+//! Launches carry no call site: there are too many of them. A sample says where its thread stood at
+//! one moment, the end of its span; where the device was idle for a launch at that moment, it is a
+//! vote. Autograd's own threads have no Python frames: for them speaks the thread that stands in
+//! `backward()` then. What stands behind a vote is the program's line, and what kind of dispatching
+//! it is.
 
 use std::collections::HashMap;
 
@@ -17,8 +20,8 @@ use crate::sites::frames::Frames;
 use crate::sites::{Site, Sites};
 use crate::timeline::Observed;
 
-/// One look of the sampler at all threads takes less than this, ns: samples closer to each other show one moment. (H200: 50 to 80 µs
-/// a look with everything.)
+/// One look of the sampler at all threads takes less than this, ns: samples closer to each other
+/// show one moment. (H200: 50 to 80 µs a look with everything.)
 const ONE_LOOK_NS: u64 = 1_000_000;
 
 /// The samples taken while the device waited for launches.
@@ -26,31 +29,37 @@ const ONE_LOOK_NS: u64 = 1_000_000;
 pub struct Dispatched {
     /// How many.
     pub samples: u32,
-    /// The line, or the function (then without a line), where at least half of them stand, and how many do.
+    /// The line, or the function (then without a line), where at least half of them stand, and how
+    /// many do.
     pub site: Option<(Site, u32)>,
-    /// Where there is none: the innermost line below which at least half of them stand, and how many do.
+    /// Where there is none: the innermost line below which at least half of them stand, and how
+    /// many do.
     pub below: Option<(Site, u32)>,
-    /// How many stand in an optimizer that takes one tensor after the other, in one that takes many at once, and somewhere else
-    /// in an optimizer's step.
+    /// How many stand in an optimizer that takes one tensor after the other, in one that takes many
+    /// at once, and somewhere else in an optimizer's step.
     pub optimizer: [u32; 3],
     /// How many stand inside of a compiled function.
     pub compiled: u32,
-    /// Of those whose whole stack is known: inside of a compiled function, and of these behind a break of its graph.
+    /// Of those whose whole stack is known: inside of a compiled function, and of these behind a
+    /// break of its graph.
     pub whole: [u32; 2],
-    /// How many stand behind a break of a compiled graph, and neither in `backward()` nor in an optimizer's step that it calls there (these are no
-    /// pieces of it),
+    /// How many stand behind a break of a compiled graph, and neither in `backward()` nor in an
+    /// optimizer's step that it calls there (these are no pieces of it),
     pub broken: u32,
     /// where most of these breaks are, and how many of them.
     pub break_at: Option<(Site, u32)>,
 }
 
-/// Of the samples inside of a compiled function this part stands behind a break at least, where its graph falls apart: the rest are the
-/// pieces in front of it and the way from one to the next. (H200 and CPU, 30 blocks with a break in the middle of each: 0.30 and 0.35.)
+/// Of the samples inside of a compiled function this part stands behind a break at least, where its
+/// graph falls apart: the rest are the pieces in front of it and the way from one to the next.
+/// (H200 and CPU, 30 blocks with a break in the middle of each: 0.30 and 0.35.)
 const BEHIND: f64 = 0.2;
-/// ... and more of them than would be there by chance, were it one of ten: so many standard deviations (one time in twenty).
+/// ... and more of them than would be there by chance, were it one of ten: so many standard
+/// deviations (one time in twenty).
 const BY_CHANCE: f64 = 0.1;
 const DEVIATIONS: f64 = 1.64;
-/// (A short run whose inner frames move too fast has few stacks that are known whole: 9 of 57 on an H100, 4 of them behind a break.)
+/// (A short run whose inner frames move too fast has few stacks that are known whole: 9 of 57 on an
+/// H100, 4 of them behind a break.)
 const LEAST_BEHIND: f64 = 3.0;
 
 impl Dispatched {
@@ -126,7 +135,8 @@ impl Dispatched {
     }
 }
 
-/// The innermost of the program's lines that at least half of the stacks have in them; and how many do.
+/// The innermost of the program's lines that at least half of the stacks have in them; and how many
+/// do.
 fn below(sites: &mut Sites<'_>, stacks: &[(u32, bool)]) -> Option<(Site, u32)> {
     let (line, n) = sites.below(stacks.iter().map(|s| (s.0, 1)))?;
     let enough = stacks.len() as u32 >= LEAST_SAMPLES;

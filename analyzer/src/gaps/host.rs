@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The host side of a device: stretches between launches over the union of the threads that launch to it (main and
-//! autograd threads hand over to each other), and the calls that held a thread until the device had drained.
+//! The host side of a device: stretches between launches over the union of the threads that launch
+//! to it (main and autograd threads hand over to each other), and the calls that held a thread
+//! until the device had drained.
 
 use trace::call::Class;
 use trace::Kind;
@@ -14,7 +15,8 @@ use crate::merge::Merge;
 use crate::run::{Call, Device, Op, Run, Span, NONE};
 use crate::timeline::Observed;
 
-/// What dispatching a launch takes where nothing else was recorded, ns: eager PyTorch on an H100's host, 8 to 12 us with the call.
+/// What dispatching a launch takes where nothing else was recorded, ns: eager PyTorch on an H100's
+/// host, 8 to 12 us with the call.
 const DISPATCH_NS: u64 = 10_000;
 
 /// What held the host.
@@ -49,13 +51,15 @@ pub struct Blocker {
 /// The host as one device sees it.
 #[derive(Clone, Debug, Default)]
 pub struct HostView {
-    /// By flat call number: ns between the end of the launch before (on any launching thread) and this one's begin,
-    /// less the time blocked or not observed; saturated. Only launching calls of launching threads have one.
+    /// By flat call number: ns between the end of the launch before (on any launching thread) and
+    /// this one's begin, less the time blocked or not observed; saturated. Only launching calls of
+    /// launching threads have one.
     stretch: Vec<u32>,
     /// By flat call number, as `stretch`: at least half of it went into fetching data.
     fetched: Vec<bool>,
-    /// Where there are several devices: long stretches, by begin of the launches behind them: when each began, and the launch's
-    /// flat number. To whatever device that went, the host was elsewhere.
+    /// Where there are several devices: long stretches, by begin of the launches behind them: when
+    /// each began, and the launch's flat number. To whatever device that went, the host was
+    /// elsewhere.
     away: Vec<(u64, u32)>,
     /// Of another tool's trace: launches before which none had returned, sorted. What the host did
     /// in front of them has no stretch; that it launched nothing is known all the same.
@@ -66,14 +70,16 @@ pub struct HostView {
     pub median: u64,
     /// A longer stretch is HOST, ns.
     pub limit: u64,
-    /// What is left of a stretch once nothing but launching is done in it, ns: the median of those up to `limit`; where
-    /// every one is longer (one graph launch a step, behind the step's input), [`LAUNCH_STRETCH_NS`].
+    /// What is left of a stretch once nothing but launching is done in it, ns: the median of those
+    /// up to `limit`; where every one is longer (one graph launch a step, behind the step's input),
+    /// [`LAUNCH_STRETCH_NS`].
     pub usual: u64,
     /// When the host's threads fetched data.
     pub fetching: Fetching,
     /// What they did otherwise, by samples.
     pub standing: Standing,
-    /// Indices of the threads that launch to the device, and of those that only wait for it in their turn.
+    /// Indices of the threads that launch to the device, and of those that only wait for it in
+    /// their turn.
     pub threads: Vec<usize>,
     /// By thread: it does something small beside ([`mod@super::aside`]).
     aside: Vec<bool>,
@@ -152,9 +158,9 @@ impl HostView {
         self.aside.contains(&true) && run.call(op.call).is_some_and(|(t, _)| self.aside.get(t) == Some(&true))
     }
 
-    /// Threads that launch nothing but wait for the device while nobody launches (a main thread in front of a
-    /// launching one, waits known from CUPTI's records alone) belong to the host's chain too. A monitor that waits
-    /// while others launch does not.
+    /// Threads that launch nothing but wait for the device while nobody launches (a main thread in
+    /// front of a launching one, waits known from CUPTI's records alone) belong to the host's chain
+    /// too. A monitor that waits while others launch does not.
     fn add_waiting_threads(
         &mut self,
         run: &Run,
@@ -209,7 +215,8 @@ impl HostView {
         self.blockers.dedup_by_key(|b| b.call); // one copy call, several records
     }
 
-    /// The launching calls of its threads, by begin, each with the latest return of those before (0: none).
+    /// The launching calls of its threads, by begin, each with the latest return of those before
+    /// (0: none).
     fn launches<'a>(&'a self, run: &'a Run) -> impl Iterator<Item = (u64, u32, &'a Call)> + 'a {
         let lists = self.threads.iter().filter_map(|&t| run.threads.get(t)).map(|t| t.calls.as_slice());
         let calls = Merge::new(lists.collect(), |c: &Call| c.start).filter(|(_, _, c)| c.launches());
@@ -226,7 +233,8 @@ impl HostView {
         self.away = long.map(|(before, flat, _)| (before, flat)).collect();
     }
 
-    /// The parts of `span` in which the host was elsewhere, in order: each with the launch that came late by it.
+    /// The parts of `span` in which the host was elsewhere, in order: each with the launch that
+    /// came late by it.
     pub fn away<'a>(&'a self, run: &'a Run, span: Span) -> impl Iterator<Item = (Span, u32)> + 'a {
         let begin = move |flat: u32| run.call(flat).map_or(0, |(_, c)| c.start);
         let from = self.away.partition_point(|a| begin(a.1) <= span.start);
@@ -314,7 +322,8 @@ impl HostView {
         self.stretch.get(flat as usize).map_or(0, |&s| u64::from(s))
     }
 
-    /// Did others, or the clock, end the stretch in front of this launch, by samples of it or of its like?
+    /// Did others, or the clock, end the stretch in front of this launch, by samples of it or of
+    /// its like?
     pub fn waits_for_others(&self, flat: u32) -> bool {
         self.standing.waiting.contains(&flat)
     }
@@ -324,7 +333,8 @@ impl HostView {
         self.fetched.get(flat as usize) == Some(&true) || self.standing.fetched.contains(&flat)
     }
 
-    /// The host's own time before launches of what counts that was, for the most part, fetching data, ns.
+    /// The host's own time before launches of what counts that was, for the most part, fetching
+    /// data, ns.
     pub fn fetched_ns(&self, run: &Run, counts: &Observed) -> u64 {
         let threads = self.threads.iter().filter_map(|&t| Some((t, run.threads.get(t)?)));
         let calls = threads.flat_map(|(t, thread)| {
@@ -369,14 +379,15 @@ impl HostView {
         }
     }
 
-    /// The host was busy with something other than launching before this call: for long, or as samples tell.
+    /// The host was busy with something other than launching before this call: for long, or as
+    /// samples tell.
     pub fn is_long(&self, flat: u32) -> bool {
         self.stretch(flat) > self.limit || self.standing.elsewhere.contains(&flat)
     }
 }
 
-/// When launching calls returned, of calls that come by their begins. One that stands (its queue is full; a kernel is compiled) ends no stretch of other
-/// threads before it returns.
+/// When launching calls returned, of calls that come by their begins. One that stands (its queue is
+/// full; a kernel is compiled) ends no stretch of other threads before it returns.
 #[derive(Default)]
 struct Returns {
     latest: Option<u64>,
@@ -403,8 +414,9 @@ impl Returns {
     }
 }
 
-/// The call stood until its copy was done, or, from or to pageable memory, for most of it: the driver stages such
-/// copies on the calling thread, and the last piece may still be on its way at the return.
+/// The call stood until its copy was done, or, from or to pageable memory, for most of it: the
+/// driver stages such copies on the calling thread, and the last piece may still be on its way at
+/// the return.
 pub(crate) fn held(c: &Call, op: &Op) -> bool {
     c.end >= op.end || (op.copy().is_pageable() && (c.end - c.start) * 2 >= op.end - op.start)
 }

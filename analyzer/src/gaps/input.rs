@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! When the launching threads fetch data, as far as named ranges tell: PyTorch's profiler names the iteration over a
-//! DataLoader by itself, NVTX and `gapprobe_range` by the program's word. Without any such range: as far as samples tell (`standing.rs`).
+//! When the launching threads fetch data, as far as named ranges tell: PyTorch's profiler names the
+//! iteration over a DataLoader by itself, NVTX and `gapprobe_range` by the program's word. Without
+//! any such range: as far as samples tell (`standing.rs`).
 
 use super::host::HostView;
 use super::standing::LEAST_SAMPLES;
@@ -11,7 +12,8 @@ use crate::run::{Range, RangeKind, Run, Sample, Span, Thread};
 use crate::sites::workers::{pins, Pinning};
 use crate::timeline::Observed;
 
-/// Ranges that begin so (any case) are a loader's: torch.profiler's own (`enumerate(DataLoader)#..`), Lightning's
+/// Ranges that begin so (any case) are a loader's: torch.profiler's own
+/// (`enumerate(DataLoader)#..`), Lightning's
 /// (`[pl][profile][_TrainingEpochLoop].train_dataloader_next`).
 const PREFIXES: [&str; 1] = ["enumerate(dataloader)"];
 /// Ranges that end so.
@@ -47,11 +49,13 @@ pub fn is_input(name: &str) -> bool {
 pub struct Fetched {
     /// Time in it, ns, over all threads.
     pub ns: u64,
-    /// Of it, while the device was idle; by samples: as much of it as of the moments in which they were taken. `None`: too few of them.
+    /// Of it, while the device was idle; by samples: as much of it as of the moments in which they
+    /// were taken. `None`: too few of them.
     pub exposed_ns: Option<u64>,
     /// `ns` is all of it; else (by samples, of which many could not be read) there is more.
     pub complete: bool,
-    /// By workers of a PyTorch DataLoader, or by the thread itself; `None` where the names do not tell.
+    /// By workers of a PyTorch DataLoader, or by the thread itself; `None` where the names do not
+    /// tell.
     pub workers: Option<bool>,
 }
 
@@ -63,7 +67,8 @@ pub fn all(run: &Run, span: Span, idle: &[IdleSlice]) -> Fetched {
         |part: &str| names.iter().any(|&n| run.definitions.string(n).is_some_and(|n| n.contains(part)));
     let sampled = names.is_empty().then(|| super::standing::fetching(run)).filter(|s| !s.spans.is_empty());
     let (by, complete) = sampled.as_ref().map_or((None, true), |s| (s.workers, s.complete));
-    // a sample's span is the time since the one before, in which its thread may have been elsewhere: only the moment itself is known
+    // a sample's span is the time since the one before, in which its thread may have been
+    // elsewhere: only the moment itself is known
     let moments = sampled.as_ref().map(|s| moments(&s.spans, span, idle));
     let fetching = sampled.map_or(fetching, |s| Fetching::of(s.spans.into_iter()));
     let workers = match (named("_MultiProcessing"), named("_SingleProcess")) {
@@ -83,7 +88,8 @@ pub fn all(run: &Run, span: Span, idle: &[IdleSlice]) -> Fetched {
     Fetched { ns, exposed_ns, complete, workers }
 }
 
-/// How many of the samples were taken inside `span`, and how many of these while the device was idle.
+/// How many of the samples were taken inside `span`, and how many of these while the device was
+/// idle.
 fn moments(samples: &[Span], span: Span, idle: &[IdleSlice]) -> (u32, u32) {
     let inside = samples.iter().map(|s| s.end).filter(|at| (span.start..span.end).contains(at));
     inside.fold((0, 0), |(all, exposed), at| {
@@ -138,7 +144,8 @@ fn names(run: &Run) -> Vec<u32> {
     ids
 }
 
-/// Does a range of this name wait for workers, rather than fetch by itself? Then what ends it is theirs to say.
+/// Does a range of this name wait for workers, rather than fetch by itself? Then what ends it is
+/// theirs to say.
 fn is_paced(name: &str) -> bool {
     name.contains("_MultiProcessing")
 }

@@ -27,23 +27,26 @@ pub use attribute::{attribute, Attributed};
 pub use host::{Blocker, Hold, HostView};
 pub use whose::Whose;
 
-/// A gap in front of work that was queued in time, up to this long, is the device's own spacing, ns (measured on an
-/// H200: 0.26–0.5 µs between graph nodes, about 1 µs eager).
+/// A gap in front of work that was queued in time, up to this long, is the device's own spacing, ns
+/// (measured on an H200: 0.26–0.5 µs between graph nodes, about 1 µs eager).
 pub const KERNEL_GAP_NS: u64 = 5_000;
-/// A kernel launched on an idle device begins this soon after its launch returned, ns. (H200: 99 % within 3 µs, the latest of
-/// 80,000 within 12 µs; with another process on the GPU up to 2.4 ms. The rest of the limit is for slower machines.)
+/// A kernel launched on an idle device begins this soon after its launch returned, ns. (H200: 99 %
+/// within 3 µs, the latest of 80,000 within 12 µs; with another process on the GPU up to 2.4 ms.
+/// The rest of the limit is for slower machines.)
 pub const STARTS_WITHIN_NS: u64 = 100_000;
-/// A stretch between two launches is LAUNCH up to this long, ns, or [`LAUNCH_MEDIANS`] times the median stretch.
+/// A stretch between two launches is LAUNCH up to this long, ns, or [`LAUNCH_MEDIANS`] times the
+/// median stretch.
 pub const LAUNCH_STRETCH_NS: u64 = 150_000;
 /// See [`LAUNCH_STRETCH_NS`].
 pub const LAUNCH_MEDIANS: u64 = 5;
-/// ... but never longer than this, ns: with one launch a step (a CUDA graph) the median stretch is the whole step, and
-/// whatever the host does in it is not the launching.
+/// ... but never longer than this, ns: with one launch a step (a CUDA graph) the median stretch is
+/// the whole step, and whatever the host does in it is not the launching.
 pub const LAUNCH_LONGEST_NS: u64 = 1_000_000;
-/// A copy or memset this short on a stream that does not carry the computing does not split a gap, ns.
+/// A copy or memset this short on a stream that does not carry the computing does not split a gap,
+/// ns.
 pub const SMALL_COPY_NS: u64 = 20_000;
-/// A pageable copy of at most this many bytes is staged at once: what such a call waits for is the drain, not the
-/// transfer.
+/// A pageable copy of at most this many bytes is staged at once: what such a call waits for is the
+/// drain, not the transfer.
 pub const SMALL_COPY_BYTES: u64 = 64 * 1024;
 /// Kernels shorter than this are small, ns.
 pub const SMALL_KERNEL_NS: u64 = 10_000;

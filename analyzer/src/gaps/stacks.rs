@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Idle time by where in the program the blamed call was made: the named ranges, operators and Python functions that
-//! were open on its thread when it began.
+//! Idle time by where in the program the blamed call was made: the named ranges, operators and
+//! Python functions that were open on its thread when it began.
 
 use std::cmp::Reverse;
 
@@ -15,9 +15,11 @@ use crate::timeline::Observed;
 
 /// One piece of idle time.
 pub struct IdleStack<'a> {
-    /// Ranges open around the blamed call, outermost first; with the call, or `None` where no call is blamed.
+    /// Ranges open around the blamed call, outermost first; with the call, or `None` where no call
+    /// is blamed.
     pub blamed: Option<(&'a [&'a Range], &'a Call)>,
-    /// Stack of the program: of the call, or, in HOST and INPUT, where the launching thread stood before (0: not known).
+    /// Stack of the program: of the call, or, in HOST and INPUT, where the launching thread stood
+    /// before (0: not known).
     pub stack: u32,
     /// Why the device was idle.
     pub bucket: Bucket,
@@ -96,7 +98,8 @@ impl<'a> Open<'a> {
 
     fn at(&mut self, time: u64) -> &[&'a Range] {
         while let Some(range) = self.ranges.get(self.next).filter(|r| r.span.start <= time) {
-            // what has ended when another begins is never asked for again: the list stays as long as the nesting
+            // what has ended when another begins is never asked for again: the list stays as long
+            // as the nesting
             self.open.retain(|o| o.span.end > range.span.start);
             self.open.push(range);
             self.next += 1;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the launching threads were doing in front of launches that came late, by samples of their stacks.
+//! What the launching threads were doing in front of launches that came late, by samples of their
+//! stacks.
 //!
-//! A sample says where its thread stood at one moment, the end of its span; samples are about 10 ms apart, most stretches
-//! are shorter. So launches of the same kernel are one group, over all steps, and vote together; a stretch with samples enough of its
-//! own (a checkpoint) votes by itself. Fewer than [`LEAST_SAMPLES`], or no half of them agreeing, say nothing.
+//! A sample says where its thread stood at one moment, the end of its span; samples are about 10 ms
+//! apart, most stretches are shorter. So launches of the same kernel are one group, over all steps,
+//! and vote together; a stretch with samples enough of its own (a checkpoint) votes by itself.
+//! Fewer than [`LEAST_SAMPLES`], or no half of them agreeing, say nothing.
 
 use std::collections::{HashMap, HashSet};
 
@@ -110,7 +112,8 @@ impl Standing {
                 continue; // of a graph the first node speaks
             }
             last = op.call;
-            // what has samples enough speaks for itself alone: a pause of ten seconds before the first step is no vote on the others
+            // what has samples enough speaks for itself alone: a pause of ten seconds before the
+            // first step is no vote on the others
             if let Some(tally) = own.get(&op.call).filter(|t| !is_enough(t)) {
                 let group = groups.entry((key(op), is_long(op.call))).or_default();
                 for (&doing, n) in tally {
@@ -197,9 +200,10 @@ fn key(op: &Op) -> u64 {
     }
 }
 
-/// Samples in their stretches: of the thread that launches then, and of the one that launched before, for one may hand over to
-/// the other (the main thread to autograd's). A thread that waits for its turn, blocked without any frame of the program, says
-/// nothing, nor does one in a call that blocks.
+/// Samples in their stretches: of the thread that launches then, and of the one that launched
+/// before, for one may hand over to the other (the main thread to autograd's). A thread that waits
+/// for its turn, blocked without any frame of the program, says nothing, nor does one in a call
+/// that blocks.
 fn place(run: &Run, device: &Device, stretches: &[Stretch]) -> Vec<Placed> {
     let copies = copies_to_host(device);
     let selects_to_sleep = sleeps_by_select(run);
@@ -237,8 +241,8 @@ fn place(run: &Run, device: &Device, stretches: &[Stretch]) -> Vec<Placed> {
     one_side(run, placed)
 }
 
-/// Of two threads that hand the launching to each other one waits while the other works: the one that works says what is done. (Who waits for another
-/// process waits for none of them.)
+/// Of two threads that hand the launching to each other one waits while the other works: the one
+/// that works says what is done. (Who waits for another process waits for none of them.)
 fn one_side(run: &Run, placed: Vec<Placed>) -> Vec<Placed> {
     let sample = |p: &Placed| run.threads.get(p.thread as usize)?.samples.get(p.sample as usize);
     let works = |p: &&Placed| p.doing.is_work();
@@ -268,7 +272,8 @@ fn copies_to_host(device: &Device) -> Vec<u64> {
     ends
 }
 
-/// The thread that is blocked at `at` went on to its next launch shortly after a copy to the host had ended.
+/// The thread that is blocked at `at` went on to its next launch shortly after a copy to the host
+/// had ended.
 fn ends_with_copy(copies: &[u64], at: u64, stretch: Span) -> bool {
     let before = copies.partition_point(|&end| end <= stretch.end);
     let last = before.checked_sub(1).and_then(|i| copies.get(i));
@@ -287,22 +292,25 @@ fn is_held(thread: &Thread, at: u64) -> bool {
 pub struct Stood {
     /// How many.
     pub samples: u32,
-    /// Of those that read data in this thread: blocked reading, or on no CPU for no reason seen (a page that is not there).
+    /// Of those that read data in this thread: blocked reading, or on no CPU for no reason seen (a
+    /// page that is not there).
     pub reading: u32,
-    /// Of the time of those that fetch data in this thread, the part on a CPU or waiting for one, 0 to 1.
+    /// Of the time of those that fetch data in this thread, the part on a CPU or waiting for one, 0
+    /// to 1.
     pub here_on_cpu: f64,
     /// By what was done, most first.
     pub doings: Vec<(Doing, u32)>,
-    /// The line, or the function (then without a line), where at least half of them stand; of those alone that do what
-    /// most do, where most do one thing.
+    /// The line, or the function (then without a line), where at least half of them stand; of those
+    /// alone that do what most do, where most do one thing.
     pub site: Option<Site>,
     /// The same of each thing that is done, as `doings`, where enough samples show it.
     sites: Vec<Option<Site>>,
-    /// The line of the thread that held Python's lock in at least half of those that waited for it; then the time is
-    /// this line's, and `site` only waits.
+    /// The line of the thread that held Python's lock in at least half of those that waited for it;
+    /// then the time is this line's, and `site` only waits.
     pub holder: Option<Site>,
-    /// The line in which another thread of the program computed in at least half of those that waited for somebody or slept (of those that wait in
-    /// a loader that works in this thread, too).
+    /// The line in which another thread of the program computed in at least half of those that
+    /// waited for somebody or slept (of those that wait in a loader that works in this thread,
+    /// too).
     pub meanwhile: Option<Site>,
     /// That thread, by its index.
     pub meanwhile_thread: Option<usize>,
@@ -416,11 +424,13 @@ pub(super) struct Fetched {
     pub(super) spans: Vec<Span>,
     /// Whether workers do the work.
     pub(super) workers: Option<bool>,
-    /// Of the threads that were seen in one, nearly every sample could be read: the spans are all of its time.
+    /// Of the threads that were seen in one, nearly every sample could be read: the spans are all
+    /// of its time.
     pub(super) complete: bool,
 }
 
-/// A thread of which more than this share of the samples have no stack was in the loader for longer than they tell.
+/// A thread of which more than this share of the samples have no stack was in the loader for longer
+/// than they tell.
 const UNREAD_SHARE: f64 = 0.1;
 
 /// Time of any thread in a loader, by samples.

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which device a call that held its thread was about, where a recording holds several: a wait for one GPU does not keep the
-//! host from launching to another, unless the same thread launches there too.
+//! Which device a call that held its thread was about, where a recording holds several: a wait for
+//! one GPU does not keep the host from launching to another, unless the same thread launches there
+//! too.
 //!
-//! A thread's waits are about the devices it launches to at that time, from its first launch there to its last. A call outside
-//! of that (a thread that only waits) is about the device that let it return: the one that fell idle last before it did.
+//! A thread's waits are about the devices it launches to at that time, from its first launch there
+//! to its last. A call outside of that (a thread that only waits) is about the device that let it
+//! return: the one that fell idle last before it did.
 
 use std::collections::HashMap;
 
@@ -96,8 +98,8 @@ impl Whose {
         self.uses.get(thread).is_some_and(|u| !u.is_empty())
     }
 
-    /// Whether this call, which held its thread, is about the device of this index. One that came before anything ran is
-    /// about any.
+    /// Whether this call, which held its thread, is about the device of this index. One that came
+    /// before anything ran is about any.
     pub fn concerns(&self, device: usize, thread: usize, flat: u32, call: &Call) -> bool {
         let mut used = self.used_at(thread, call.start).peekable();
         match used.peek() {

@@ -52,7 +52,8 @@ pub(super) fn figures(buckets: &Buckets) -> Value {
     json!({"ns": parts, "tenths": tenths(&parts)})
 }
 
-/// Shares in tenths of a percent, rounded so that they sum to 100 %: the largest remainders are rounded up.
+/// Shares in tenths of a percent, rounded so that they sum to 100 %: the largest remainders are
+/// rounded up.
 fn tenths(parts: &[u64]) -> Vec<u64> {
     let whole: u128 = parts.iter().map(|&p| u128::from(p)).sum();
     if whole == 0 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Two runs on one scale: what `gapprobe diff` says of them (`compare/`, which decides what is a difference), a step's
-//! time by bucket, and the kernels whose time a step differs most.
+//! Two runs on one scale: what `gapprobe diff` says of them (`compare/`, which decides what is a
+//! difference), a step's time by bucket, and the kernels whose time a step differs most.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,8 @@ use crate::compare::{compare, side, Comparison, Figure, Options, Outcome, Side};
 const MOST_ROWS: usize = 20;
 const MOST_WORDS: usize = 12;
 
-/// The comparison, as the page shows it. Where steps may be other units, kernels are not held against each other.
+/// The comparison, as the page shows it. Where steps may be other units, kernels are not held
+/// against each other.
 pub(super) fn figures(before: &Subject<'_>, after: &Subject<'_>) -> Value {
     let devices = side::devices(before.analysis, after.analysis);
     let a = Side::new(before.name, before.input, before.analysis, devices.0);
@@ -49,7 +50,8 @@ fn words(all: &[String]) -> Vec<String> {
     all.iter().take(MOST_WORDS).map(|w| clean(w)).collect()
 }
 
-/// ns a step before and after, half of the 95 % interval of the difference, and whether that is beyond the noise.
+/// ns a step before and after, half of the 95 % interval of the difference, and whether that is
+/// beyond the noise.
 fn figure(f: &Figure) -> Value {
     json!({"a": f.a.value, "b": f.b.value, "band": f.difference.band, "moved": f.moved()})
 }
@@ -62,7 +64,8 @@ fn parts(c: &Comparison<'_>) -> Option<Vec<Value>> {
     (!parts.is_empty()).then(|| parts.into_iter().map(|p| p.1).collect())
 }
 
-/// Kernels by how much their time a step differs, and how many others differ at all. `before`, `after`: steps, kernels.
+/// Kernels by how much their time a step differs, and how many others differ at all. `before`,
+/// `after`: steps, kernels.
 fn changed(before: (usize, &[Row]), after: (usize, &[Row])) -> (Vec<Value>, usize) {
     let mut times: HashMap<&str, (&str, [f64; 2], [f64; 2])> = HashMap::new();
     for (side, (steps, rows)) in [before, after].into_iter().enumerate() {

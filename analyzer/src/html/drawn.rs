@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Thousands of slices as some that can be seen: what is shorter than a resolution and closer together than it becomes
-//! one run. What is longer keeps its place, name and length. The resolution is the finest that keeps within a bound.
+//! Thousands of slices as some that can be seen: what is shorter than a resolution and closer
+//! together than it becomes one run. What is longer keeps its place, name and length. The
+//! resolution is the finest that keeps within a bound.
 
 use crate::run::Span;
 
@@ -38,8 +39,8 @@ impl Item {
     }
 }
 
-/// The rows (each by start) with `most` items in all, if that many are enough to show a row as one; and the resolution,
-/// ns, 0 where every slice is itself.
+/// The rows (each by start) with `most` items in all, if that many are enough to show a row as one;
+/// and the resolution, ns, 0 where every slice is itself.
 pub(super) fn thin(mut rows: Vec<Vec<Item>>, most: usize) -> (Vec<Vec<Item>>, u64) {
     let mut resolution = 0;
     while rows.iter().map(Vec::len).sum::<usize>() > most.max(rows.len()) {

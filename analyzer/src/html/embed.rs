@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Figures and page in one file that needs no other: no address of the network stands in it, and its own policy
-//! (Content-Security-Policy) forbids the browser any request.
+//! Figures and page in one file that needs no other: no address of the network stands in it, and
+//! its own policy (Content-Security-Policy) forbids the browser any request.
 //!
-//! The figures lie in a `<script type="application/json">`. What could end that element, or begin a comment in it, is
-//! `<`; it and its like are written as JSON's `\u003c`, so that no name of a kernel is ever markup.
+//! The figures lie in a `<script type="application/json">`. What could end that element, or begin a
+//! comment in it, is `<`; it and its like are written as JSON's `\u003c`, so that no name of a
+//! kernel is ever markup.
 
 use std::fmt::Write;
 
@@ -54,7 +55,8 @@ pub(super) fn page(title: &str, line: &str, figures: &Value) -> String {
     out
 }
 
-/// JSON that is the same to a JSON parser and nothing to an HTML parser. Outside of strings JSON has none of these.
+/// JSON that is the same to a JSON parser and nothing to an HTML parser. Outside of strings JSON
+/// has none of these.
 fn inert(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {

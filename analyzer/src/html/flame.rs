@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Idle time by where in the program the blamed call was made: the named ranges, operators and Python functions that
-//! were open on its thread when it began, outermost first, the stack of the program where it is known, then the call. Time without a blamed
-//! call stands beside them.
+//! Idle time by where in the program the blamed call was made: the named ranges, operators and
+//! Python functions that were open on its thread when it began, outermost first, the stack of the
+//! program where it is known, then the call. Time without a blamed call stands beside them.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -16,7 +16,8 @@ use crate::gaps::stacks::{frame_name, idle_stacks, without_number};
 
 /// Frames of a stack at most; what is deeper is left out.
 const MOST_FRAMES: usize = 48;
-/// Nodes at most: below ever larger shares of the whole, nodes are summed up with their parent's others.
+/// Nodes at most: below ever larger shares of the whole, nodes are summed up with their parent's
+/// others.
 const MOST_NODES: usize = 1_200;
 /// The smallest such share that is tried: one 2000th, less than half a pixel.
 const FINEST_SHARE: u64 = 2_000;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Kernels by time, over the steps that count. Times of operations that overlap are summed: a damaged trace may pass 64
-//! bits, which is no reason to end.
+//! Kernels by time, over the steps that count. Times of operations that overlap are summed: a
+//! damaged trace may pass 64 bits, which is no reason to end.
 
 use std::collections::HashMap;
 

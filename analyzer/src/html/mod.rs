@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One page to look at: a run's verdict, where its time went, one step in detail; and two runs side by side.
+//! One page to look at: a run's verdict, where its time went, one step in detail; and two runs side
+//! by side.
 //!
 //! ```text
 //! verdict.rs    the line's sentence, what it rests on, what is missing
@@ -11,8 +12,9 @@
 //! names.rs      names of foreign programs, safe to show    embed.rs     figures and page in one file
 //! page/         the page: HTML, CSS and JavaScript that draws the figures; it computes nothing but positions
 //! ```
-//! Figures only: nothing here judges. Everything is bounded (`MOST_*` where it is made), whatever the size of the
-//! trace; what is left out is among the figures, and the page says it. The figures are of the device the line is about.
+//! Figures only: nothing here judges. Everything is bounded (`MOST_*` where it is made), whatever
+//! the size of the trace; what is left out is among the figures, and the page says it. The figures
+//! are of the device the line is about.
 
 mod buckets;
 mod change;

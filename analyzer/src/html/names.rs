@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Names that foreign programs chose, safe to show: nothing invisible, nothing that turns the text around, no novels.
+//! Names that foreign programs chose, safe to show: nothing invisible, nothing that turns the text
+//! around, no novels.
 
 use std::collections::HashMap;
 
@@ -12,8 +13,8 @@ use crate::visible;
 /// Longest text that is kept, characters.
 const MOST_CHARS: usize = 400;
 
-/// `text` with what cannot be seen written as `\u{202e}`, cut to [`MOST_CHARS`]. Markup is no danger here: `embed.rs`
-/// and the page take every text for a text.
+/// `text` with what cannot be seen written as `\u{202e}`, cut to [`MOST_CHARS`]. Markup is no
+/// danger here: `embed.rs` and the page take every text for a text.
 pub(super) fn clean(text: &str) -> String {
     let mut out = String::with_capacity(text.len().min(MOST_CHARS));
     for (i, c) in text.chars().enumerate() {

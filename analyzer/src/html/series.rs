@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Each step's time by bucket, as bars over the run. More steps than bars fit: neighbours share one.
+//! Each step's time by bucket, as bars over the run. More steps than bars fit: neighbours share
+//! one.
 
 use serde_json::{json, Value};
 
@@ -72,13 +73,15 @@ pub(super) struct Rare {
     pub(super) steps: usize,
 }
 
-/// A gap's cause is rare where the step nearest to the median has less than so much of its mean, in parts...
+/// A gap's cause is rare where the step nearest to the median has less than so much of its mean, in
+/// parts...
 const LITTLE_OF_THE_MEAN: u64 = 4;
 /// ... and worth looking at where it is at least so much of all time, in parts.
 const WORTH_DRAWING: u64 = 20;
 
-/// The steady step nearest to the median, one like the others if there is any; the first of several. Where it shows nothing of what idles the
-/// device most, because that comes now and then (a checkpoint, a stall, an epoch's end): of the steps that have it the middle one.
+/// The steady step nearest to the median, one like the others if there is any; the first of
+/// several. Where it shows nothing of what idles the device most, because that comes now and then
+/// (a checkpoint, a stall, an epoch's end): of the steps that have it the middle one.
 pub(super) fn drawn<'a>(shown: Shown<'a>, parts: &[Part]) -> Option<Drawn<'a>> {
     let steps = &shown.analysis.steps;
     let near = |s: &Step| (s.odd, s.span.ns().abs_diff(steps.median_ns), s.span.start);

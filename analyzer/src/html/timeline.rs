@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One step in detail: what each stream ran, which calls the launching threads made, why the device was idle.
+//! One step in detail: what each stream ran, which calls the launching threads made, why the device
+//! was idle.
 //!
-//! Times are ns from the window's begin. A row's items are lists of numbers, to keep the page small:
-//! begin, length, number of the name, kind, how many slices it stands for, time inside of them.
+//! Times are ns from the window's begin. A row's items are lists of numbers, to keep the page
+//! small: begin, length, number of the name, kind, how many slices it stands for, time inside of
+//! them.
 
 use serde_json::{json, Value};
 use trace::call::Class;
@@ -16,7 +18,8 @@ use crate::run::{Call, Span};
 use crate::tables::steps::Part;
 use crate::timeline::class;
 
-/// Items of all stream rows together at most, and of all host rows. Rows beyond these have one each.
+/// Items of all stream rows together at most, and of all host rows. Rows beyond these have one
+/// each.
 const MOST_OPS: usize = 4_000;
 const MOST_CALLS: usize = 3_000;
 /// Idle slices at most: the longest.
@@ -59,7 +62,8 @@ pub(super) fn figures(shown: Shown<'_>, parts: &[Part]) -> Option<Value> {
     }))
 }
 
-/// Without steps: the operations around the middle one in the order of their begins, over all streams.
+/// Without steps: the operations around the middle one in the order of their begins, over all
+/// streams.
 fn around_the_middle(shown: Shown<'_>) -> Option<Span> {
     let steady = shown.analysis.steady;
     let mut starts: Vec<u64> = shown.device.streams.iter().flat_map(|s| &s.ops).map(|o| o.start).collect();
@@ -160,7 +164,8 @@ fn kind(call: &Call) -> usize {
     }
 }
 
-/// Begin, length, bucket, number of the blamed call's name or `null`; and how many are left out, their time.
+/// Begin, length, bucket, number of the blamed call's name or `null`; and how many are left out,
+/// their time.
 fn idle(shown: Shown<'_>, window: Span, texts: &mut Texts) -> (Vec<Value>, usize, u64) {
     let inside = |s: &&IdleSlice| s.start < window.end && s.end > window.start;
     let mut slices: Vec<&IdleSlice> = shown.found.slices.iter().filter(inside).collect();

@@ -23,7 +23,8 @@ pub(super) fn line(subject: &Subject<'_>) -> String {
     line::line(&subject.input.run, subject.analysis, None)
 }
 
-/// The line's sentence and its figures apart, what to do, what it promises, and the other causes there is evidence of.
+/// The line's sentence and its figures apart, what to do, what it promises, and the other causes
+/// there is evidence of.
 pub(super) fn figures(subject: &Subject<'_>) -> Value {
     let v = &subject.analysis.verdict;
     let findings = subject.analysis.findings.iter().take(MOST_FINDINGS).map(|f| {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a process counts without records, as its header has it: steps, launches and waits between windows, and whether it hangs. Known
-//! where it records in windows, or with the flight recorder on.
+//! What a process counts without records, as its header has it: steps, launches and waits between
+//! windows, and whether it hangs. Known where it records in windows, or with the flight recorder
+//! on.
 
 use trace::total::HANGS;
 use trace::{call, Header, Total};
@@ -8,7 +9,8 @@ use trace::{call, Header, Total};
 /// See above.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Counted {
-    /// Usual time of the last steps, ns: median, or mean where they are uneven; `None`: no steps are known.
+    /// Usual time of the last steps, ns: median, or mean where they are uneven; `None`: no steps
+    /// are known.
     pub step_ns: Option<u64>,
     /// Time in synchronizing calls a step, ns, summed over threads: of the last second or so.
     pub sync_ns: u64,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The newest seconds of a recording whose process runs, in figures: what `gapprobe top` and `gapprobe metrics` show.
+//! The newest seconds of a recording whose process runs, in figures: what `gapprobe top` and
+//! `gapprobe metrics` show.
 //!
-//! Bounded in time and memory whatever the recording's length: of segments outside the last seconds only the header is
-//! read (64 bytes of 32 KiB), and of what is inside at most so many events, the newest ([`MOST_EVENTS`]). What it rests
-//! on is said ([`Figures::seen_ns`]).
+//! Bounded in time and memory whatever the recording's length: of segments outside the last seconds
+//! only the header is read (64 bytes of 32 KiB), and of what is inside at most so many events, the
+//! newest ([`MOST_EVENTS`]). What it rests on is said ([`Figures::seen_ns`]).
 
 pub mod counted;
 
@@ -16,15 +17,15 @@ pub use crate::known::{complete_to, unobserved_to};
 use crate::load::{load_window, Window};
 use crate::run::{LoadError, Run, Span};
 
-/// Events looked at: 20 steps of 5,000 launches. Load and analysis of them take about 0.1 s and 30 MB (`tests/live.rs`
-/// measures a recording of 256 MB).
+/// Events looked at: 20 steps of 5,000 launches. Load and analysis of them take about 0.1 s and 30
+/// MB (`tests/live.rs` measures a recording of 256 MB).
 pub const MOST_EVENTS: u64 = 200_000;
 
 /// Loaded before the seconds that count, ns: calls that launched their first operations.
 const MARGIN: u64 = 20_000_000;
 
-/// Behind the header's own time by more than this: recording is off, or the disk takes nothing, ns. Both times are written at
-/// the same moment while it is on.
+/// Behind the header's own time by more than this: recording is off, or the disk takes nothing, ns.
+/// Both times are written at the same moment while it is on.
 const BEHIND: u64 = 1_000_000;
 
 /// A header older than this is not being written, ns: it is, every 50 ms, while the process runs.
@@ -39,7 +40,8 @@ pub enum Standing {
     Off,
     /// Nobody has written to it for seconds: its disk hangs, or the process gets no time.
     Stalled,
-    /// The process is stopped, by a signal or a debugger: never by the header, whoever sees the process says so.
+    /// The process is stopped, by a signal or a debugger: never by the header, whoever sees the
+    /// process says so.
     Stopped,
     /// It could not be written (disk full, quota); recording goes on in memory.
     DiskFull,
@@ -128,7 +130,8 @@ pub struct Figures {
     pub site: Option<String>,
     /// What recording costs.
     pub cost: crate::analysis::Cost,
-    /// Steps as found for each that was counted without records ([`crate::analysis::Coverage::clock_unit`]).
+    /// Steps as found for each that was counted without records
+    /// ([`crate::analysis::Coverage::clock_unit`]).
     pub clock_unit: f64,
     /// CPU time of the recorder's own threads, share of one CPU over the whole run.
     pub own_cpu: f64,
@@ -162,7 +165,8 @@ impl Figures {
         }
     }
 
-    /// What was counted without records, in steps as the records show them. How long these take is not known where what was counted are parts of them.
+    /// What was counted without records, in steps as the records show them. How long these take is
+    /// not known where what was counted are parts of them.
     pub fn in_its_units(&self, counted: Counted) -> Counted {
         if !(self.clock_unit.is_finite() && self.clock_unit > 0.0) {
             return counted;
@@ -178,7 +182,8 @@ impl Figures {
     }
 }
 
-/// Host memory that CUPTI keeps of this process's launches at most, bytes ([`trace::total::kept_bytes`]).
+/// Host memory that CUPTI keeps of this process's launches at most, bytes
+/// ([`trace::total::kept_bytes`]).
 pub fn cupti_kept_bytes(header: &Header) -> u64 {
     crate::causes::memory::kept_so_far(header)
 }

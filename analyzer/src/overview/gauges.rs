@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the device says of itself (NVML) beside what it did: "100 % utilised" may be a device that waits, and clocks may be held
-//! down. Memory that grows step by step is in the verdict's own words (`causes/memory_growth.rs`); here for programs. Of recordings that
-//! have readings; others say nothing here.
+//! What the device says of itself (NVML) beside what it did: "100 % utilised" may be a device that
+//! waits, and clocks may be held down. Memory that grows step by step is in the verdict's own words
+//! (`causes/memory_growth.rs`); here for programs. Of recordings that have readings; others say
+//! nothing here.
 
 use serde_json::{json, Value};
 use trace::event::Gauge;
@@ -14,7 +15,8 @@ use crate::run::{Reading, Run, Span};
 const LEAST: usize = 5;
 /// NVML's utilisation from here on reads as "the GPU is full".
 const FULL_PCT: f64 = 90.0;
-/// ... and is not what ran where it is so much above the share of the time in which anything did, percent.
+/// ... and is not what ran where it is so much above the share of the time in which anything did,
+/// percent.
 const FAR_ABOVE: f64 = 20.0;
 /// A device that is full and draws less than this part of its limit is not.
 const LOW_POWER: f64 = 0.5;
@@ -22,7 +24,8 @@ const LOW_POWER: f64 = 0.5;
 const NOT_FULL: f64 = 0.9;
 /// A reason for low clocks in this share of the readings is named.
 const OFTEN: f64 = 0.1;
-/// NVML's bits that hold clocks down although there is work; the numbers are NVML's ABI (nvml.h, nvmlClocksEventReason*).
+/// NVML's bits that hold clocks down although there is work; the numbers are NVML's ABI (nvml.h,
+/// nvmlClocksEventReason*).
 const REASONS: [(u64, &str); 5] = [
     (0x04, "the power cap"),
     (0x20, "heat (software)"),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The overview for programs: the summary's keys (`summary.rs`), and what a foreign trace adds, what was lost of it
-//! among the `losses`. Keys are part of the
-//! interface. `devices` cover the whole file, `steps` and `buckets_ns` the steady state.
+//! The overview for programs: the summary's keys (`summary.rs`), and what a foreign trace adds,
+//! what was lost of it among the `losses`. Keys are part of the interface. `devices` cover the
+//! whole file, `steps` and `buckets_ns` the steady state.
 
 use serde_json::{json, Value};
 

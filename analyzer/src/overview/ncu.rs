@@ -52,8 +52,8 @@ fn launched_before_the_middle(run: &Run, analysis: &Analysis, function: &str) ->
         .count()
 }
 
-/// A function's own name as ncu matches it (`--kernel-name-base function`): without return type, namespaces, template
-/// arguments and parameters.
+/// A function's own name as ncu matches it (`--kernel-name-base function`): without return type,
+/// namespaces, template arguments and parameters.
 fn base(name: &str) -> String {
     let mut depth = 0i32;
     let mut out = String::new();

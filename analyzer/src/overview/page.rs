@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A page of text of a certain width: sentences, sections of rows with names in them, commands to copy.
+//! A page of text of a certain width: sentences, sections of rows with names in them, commands to
+//! copy.
 
 use std::borrow::Cow;
 
@@ -17,7 +18,8 @@ pub(super) struct Page {
     pub(super) text: String,
     /// Columns of a line, at most.
     most: usize,
-    /// There is a terminal that the lines must fit, or somebody said how wide they may be: paths and commands, too.
+    /// There is a terminal that the lines must fit, or somebody said how wide they may be: paths
+    /// and commands, too.
     fitted: bool,
 }
 
@@ -48,8 +50,8 @@ impl Page {
         fit::wrap(&mut self.text, indent, &visible(text), self.most.min(SENTENCE), self.fitted);
     }
 
-    /// A command to copy. One that is too wide goes on behind backslashes, as a shell reads it; a word that is wider than
-    /// a line stays whole, or it would be another word.
+    /// A command to copy. One that is too wide goes on behind backslashes, as a shell reads it; a
+    /// word that is wider than a line stays whole, or it would be another word.
     pub(super) fn command(&mut self, text: &str) {
         let text = visible(text);
         let words = words(&text);
@@ -73,7 +75,8 @@ impl Page {
         self.text.push('\n');
     }
 
-    /// Rows under a title, nothing without rows. `row` makes one, its names in at most so many columns.
+    /// Rows under a title, nothing without rows. `row` makes one, its names in at most so many
+    /// columns.
     pub(super) fn section<'a>(
         &mut self,
         title: &str,

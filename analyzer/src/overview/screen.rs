@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The screen. About forty lines, as wide as the page is (`page.rs`); what would not fit is counted.
+//! The screen. About forty lines, as wide as the page is (`page.rs`); what would not fit is
+//! counted.
 
 use std::fmt::Write;
 
@@ -26,7 +27,8 @@ const BEFORE_BAR: usize = 38;
 /// Buckets below this share are not drawn.
 const DRAWN: f64 = 0.005;
 
-/// The overview as text. `width`: columns of a line, at most; `None`: nobody says, then a hundred, but for names, paths and commands.
+/// The overview as text. `width`: columns of a line, at most; `None`: nobody says, then a hundred,
+/// but for names, paths and commands.
 pub fn screen(o: &Overview<'_>, width: Option<usize>) -> String {
     let a = o.source.analysis();
     let mut out = Page::new(width);
@@ -200,7 +202,8 @@ fn steps(out: &mut Page, o: &Overview<'_>, a: &Analysis) {
     out.text.push('\n');
 }
 
-/// Dataload, forward, backward, optimizer: how much of a step each has, what of it the GPU idles, and how that is known.
+/// Dataload, forward, backward, optimizer: how much of a step each has, what of it the GPU idles,
+/// and how that is known.
 fn phases(out: &mut Page, o: &Overview<'_>, a: &Analysis) {
     let Some(phases) = Phases::of(&o.input.run, a) else { return };
     let each = |ns: u64| time((ns as f64 / phases.steps.max(1) as f64) as u64);
@@ -356,7 +359,8 @@ fn calls(out: &mut Page, o: &Overview<'_>) {
             thousands(r.number("num_calls") as u64),
             if r.number("num_calls") == 1.0 { "" } else { "s" },
             time(r.number("blocked_ns") as u64),
-            // (what the line wins is said where it costs, not beside a call of the same line that costs nothing)
+            // (what the line wins is said where it costs, not beside a call of the same line that
+            // costs nothing)
             if r.number("idle_ns") > 0.0 {
                 alone(&lines, r.text("site"), is_accused(r).then_some(v))
             } else {
@@ -364,7 +368,8 @@ fn calls(out: &mut Page, o: &Overview<'_>) {
             }
         )
     };
-    // the one that the line speaks of first, where it is among them: what was loaded once before the first step may have cost more
+    // the one that the line speaks of first, where it is among them: what was loaded once before
+    // the first step may have cost more
     let mut rows: Vec<Fields<'_>> = table.iter().collect();
     rows.sort_by_key(|r| !is_accused(r));
     out.section_with(
@@ -375,8 +380,9 @@ fn calls(out: &mut Page, o: &Overview<'_>) {
     );
 }
 
-/// What a line wins by itself, where that is worth a word. `accused`: the verdict, where it speaks of this line; what it promises may be more than these
-/// calls' part (a checkpoint's writing, what is allocated again), and then one figure is enough.
+/// What a line wins by itself, where that is worth a word. `accused`: the verdict, where it speaks
+/// of this line; what it promises may be more than these calls' part (a checkpoint's writing, what
+/// is allocated again), and then one figure is enough.
 fn alone(lines: &Lines, site: &str, accused: Option<&Verdict>) -> String {
     let is = |l: &&Line| !site.is_empty() && l.site.to_string() == site;
     let promised = accused.and_then(|v| Some(1.0 - v.promise?.ns() / v.step_ns)).unwrap_or(0.0);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From where the program came to the line that the verdict names: of all stacks that end there, the one that costs most.
+//! From where the program came to the line that the verdict names: of all stacks that end there,
+//! the one that costs most.
 
 use std::collections::HashMap;
 
@@ -40,8 +41,9 @@ fn frames<'a>(run: &'a Run, analysis: &Analysis) -> Vec<&'a FrameInfo> {
 /// Callers shown.
 const CALLERS: usize = 2;
 
-/// Who calls the function that the verdict names, innermost first: where that is a helper of one line (`Device.synchronize`), they say which of its calls
-/// is meant. The program's own frames, where it has any further out, and not its outermost level.
+/// Who calls the function that the verdict names, innermost first: where that is a helper of one
+/// line (`Device.synchronize`), they say which of its calls is meant. The program's own frames,
+/// where it has any further out, and not its outermost level.
 pub(super) fn callers(run: &Run, analysis: &Analysis) -> Vec<String> {
     let Some(site) = &analysis.verdict.site else { return Vec::new() };
     let file = site.path.rsplit('/').next().unwrap_or_default();

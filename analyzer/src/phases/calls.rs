@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The phase of each launching call of a device, and the spans of the host that the phases are: named ranges first, what is
-//! sure without them else.
+//! The phase of each launching call of a device, and the spans of the host that the phases are:
+//! named ranges first, what is sure without them else.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,8 @@ pub(super) enum What {
     Kernel,
     /// One that updates weights.
     Update,
-    /// A matrix product, convolution or attention: no optimizer that is known by its kernels has one.
+    /// A matrix product, convolution or attention: no optimizer that is known by its kernels has
+    /// one.
     Product,
 }
 
@@ -69,7 +70,8 @@ impl Calls {
         }
         for l in &mut launches {
             let range = named.get(l.thread).and_then(|parts| spans::at(parts, l.span.start));
-            // what the engine launches is backward, whatever stands around it; and what another thread computes meanwhile
+            // what the engine launches is backward, whatever stands around it; and what another
+            // thread computes meanwhile
             let engines = is_engine(l.thread) || works_for_backward(l, &named);
             l.kind = if engines { Some(Kind::Backward) } else { range };
         }
@@ -103,7 +105,8 @@ impl Calls {
         spans::at(&self.spans, time)
     }
 
-    /// What ranges do not say: backward by its thread; optimizer and forward by what the main thread launches between two of it.
+    /// What ranges do not say: backward by its thread; optimizer and forward by what the main
+    /// thread launches between two of it.
     fn infer(&mut self, run: &Run, launches: &mut [Launch], is_engine: &dyn Fn(usize) -> bool) {
         let main = main_thread(launches, is_engine);
         let infers = [Kind::Forward, Kind::Backward, Kind::Optimizer].map(|k| self.by[k as usize].is_none());
@@ -169,7 +172,8 @@ struct Chunk {
 }
 
 impl Chunk {
-    /// The first kernels that update weights, up to a matrix product; they are the optimizer's then.
+    /// The first kernels that update weights, up to a matrix product; they are the optimizer's
+    /// then.
     fn update(&self, launches: &mut [Launch], main: usize) -> Option<Part> {
         let own = launches.get_mut(self.from..self.to)?;
         let is_main = |l: &Launch| l.thread == main;
@@ -185,8 +189,9 @@ impl Chunk {
         Some((Span::new(update.first()?.span.start, update.last()?.span.end), Kind::Optimizer))
     }
 
-    /// Behind the optimizer, up to backward: forward. It begins with the kernels in front of the first matrix product, as far as
-    /// nothing waits or comes from the host between: before that may be anything (the loss is logged, a batch prepared).
+    /// Behind the optimizer, up to backward: forward. It begins with the kernels in front of the
+    /// first matrix product, as far as nothing waits or comes from the host between: before that
+    /// may be anything (the loss is logged, a batch prepared).
     fn forward(&self, launches: &mut [Launch], main: usize, syncs: &[u64]) -> Option<Part> {
         let next = self.next?;
         let own = launches.get_mut(self.from..self.to)?;
@@ -243,8 +248,8 @@ fn main_thread(launches: &[Launch], is_engine: &dyn Fn(usize) -> bool) -> usize 
     counts.into_iter().max_by_key(|&(t, n)| (n, usize::MAX - t)).map_or(0, |c| c.0)
 }
 
-/// Named phases by thread, of those that launch. An optimizer's range that holds a backward pass (a closure) is the optimizer's
-/// only behind it.
+/// Named phases by thread, of those that launch. An optimizer's range that holds a backward pass (a
+/// closure) is the optimizer's only behind it.
 fn named(run: &Run, launches: &[Launch], is_engine: &dyn Fn(usize) -> bool) -> Vec<Vec<Part>> {
     let mut launching = vec![false; run.threads.len()];
     let mut backward: Vec<u64> = Vec::new();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The phases of a training step: dataload, forward, backward, optimizer, and how much of the GPU's time each has.
+//! The phases of a training step: dataload, forward, backward, optimizer, and how much of the GPU's
+//! time each has.
 //!
 //! From named ranges where there are (`names.rs`); else only where it is sure:
 //!
@@ -9,11 +10,13 @@
 //! forward     what the main thread launches behind the optimizer and in front of backward
 //! dataload    idle time that counts as INPUT
 //! ```
-//! What is not sure is left out; a phase that is not in nine of ten steps is none. The GPU's time goes to the phase that
-//! launched what runs; idle time to the phase the host was in, or, where work was queued, to that of the next operation. All
-//! parts and the rest sum up to the time that counts.
+//! What is not sure is left out; a phase that is not in nine of ten steps is none. The GPU's time
+//! goes to the phase that launched what runs; idle time to the phase the host was in, or, where
+//! work was queued, to that of the next operation. All parts and the rest sum up to the time that
+//! counts.
 //!
-//! `calls.rs` says which phase a call is in, `shares.rs` makes the sums, `remarks.rs` what is odd about them.
+//! `calls.rs` says which phase a call is in, `shares.rs` makes the sums, `remarks.rs` what is odd
+//! about them.
 
 mod calls;
 mod names;

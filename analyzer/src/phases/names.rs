@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a named range says it is: dataload, forward, backward or optimizer. Whole words only; a name that says something
-//! else beside it (`forward hooks`, `pre_forward`) is none.
+//! What a named range says it is: dataload, forward, backward or optimizer. Whole words only; a
+//! name that says something else beside it (`forward hooks`, `pre_forward`) is none.
 
 use super::Kind;
 use crate::gaps::input::is_input;
 
-/// Begins the name of every node that PyTorch's autograd engine evaluates (torch.profiler, `emit_nvtx`).
+/// Begins the name of every node that PyTorch's autograd engine evaluates (torch.profiler,
+/// `emit_nvtx`).
 const AUTOGRAD_NODE: &str = "autograd::engine::evaluate_function";
 /// Begin the names that torch.optim gives its methods: `Optimizer.step#AdamW.step`.
 const TORCH_OPTIMIZER: [&str; 2] = ["optimizer.step#", "optimizer.zero_grad#"];
-/// The name, or the last part of `DistributedDataParallel.forward`, `[pl][profile][Strategy]X.backward`, in small letters,
-/// with single spaces.
+/// The name, or the last part of `DistributedDataParallel.forward`,
+/// `[pl][profile][Strategy]X.backward`, in small letters, with single spaces.
 const WORDS: [(Kind, &[&str]); 3] = [
     (
         Kind::Forward,
@@ -43,7 +44,8 @@ const WORDS: [(Kind, &[&str]); 3] = [
     ),
 ];
 
-/// Is it a node of PyTorch's autograd engine? What it launches is backward, though nobody named it so.
+/// Is it a node of PyTorch's autograd engine? What it launches is backward, though nobody named it
+/// so.
 pub(super) fn is_node(name: &str) -> bool {
     name.starts_with(AUTOGRAD_NODE)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is odd about the phases, with its evidence. No remark without a figure of its own that bears it out: a ratio alone
-//! accuses nobody.
+//! What is odd about the phases, with its evidence. No remark without a figure of its own that
+//! bears it out: a ratio alone accuses nobody.
 
 use std::collections::HashMap;
 
@@ -12,18 +12,22 @@ use crate::analysis::{Analysis, Finding};
 use crate::causes;
 use crate::run::{Device, Op, Run};
 
-/// Backward computes two products where forward computes one (gradients of the input and of the weights: Kaplan et al. 2020,
-/// "Scaling Laws for Neural Language Models", section 2.1), so forward takes half as long, with inputs that need no gradient as
-/// long. Twice as long as backward is far above both. (H200, nothing waiting: GPTs 0.4 to 0.7, one layer on a fixed input 1.0.)
+/// Backward computes two products where forward computes one (gradients of the input and of the
+/// weights: Kaplan et al. 2020, "Scaling Laws for Neural Language Models", section 2.1), so forward
+/// takes half as long, with inputs that need no gradient as long. Twice as long as backward is far
+/// above both. (H200, nothing waiting: GPTs 0.4 to 0.7, one layer on a fixed input 1.0.)
 const FORWARD_FAR_ABOVE: f64 = 2.0;
-/// A synchronize is worth a word where its fix wins this share of the step: below it the verdict calls nothing even minor.
+/// A synchronize is worth a word where its fix wins this share of the step: below it the verdict
+/// calls nothing even minor.
 const LEAST_WIN: f64 = 0.05;
-/// Backward is as long as this many forward passes without computing anything again: two products for one, two and a half in
-/// attention (Dao 2023, "FlashAttention-2", section 3.1.2; GPTs on the H200: 2.3). With full checkpointing it is one
-/// more (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost").
+/// Backward is as long as this many forward passes without computing anything again: two products
+/// for one, two and a half in attention (Dao 2023, "FlashAttention-2", section 3.1.2; GPTs on the
+/// H200: 2.3). With full checkpointing it is one more (Chen et al. 2016, "Training Deep Nets with
+/// Sublinear Memory Cost").
 const BACKWARD_USUAL: f64 = 2.5;
-/// Forward is computed again where at least this part of its kernels' time is run in backward by the same kernels, each as
-/// often as in forward. (PyTorch programs on an H200 and a V100 without checkpointing: at most 0.14.)
+/// Forward is computed again where at least this part of its kernels' time is run in backward by
+/// the same kernels, each as often as in forward. (PyTorch programs on an H200 and a V100 without
+/// checkpointing: at most 0.14.)
 const LEAST_AGAIN: f64 = 0.5;
 
 /// One sentence each.
@@ -74,7 +78,8 @@ fn is_in_forward(run: &Run, calls: &Calls, finding: &Finding) -> bool {
     run.call(finding.call).is_some_and(|(_, c)| calls.at(c.start) == Some(Kind::Forward))
 }
 
-/// The part of the time of forward's kernels that the same kernels are run for in backward again, 0 to 1.
+/// The part of the time of forward's kernels that the same kernels are run for in backward again, 0
+/// to 1.
 fn again(a: &Analysis, device: &Device, calls: &Calls) -> f64 {
     let mut kernels: HashMap<(u32, u32), [(u64, u64); 2]> = HashMap::new();
     let counts = |op: &&Op| op.kind == Event::Kernel && a.counts.contains(op.start);

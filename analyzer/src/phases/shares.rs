@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A device's time by phase: what runs belongs to the phase that launched it (of several operations at once the first to
-//! begin), idle time to the phase the host was in, or to that of the next operation where that was queued already.
+//! A device's time by phase: what runs belongs to the phase that launched it (of several operations
+//! at once the first to begin), idle time to the phase the host was in, or to that of the next
+//! operation where that was queued already.
 
 use super::calls::Calls;
 use super::spans::Part;
@@ -184,7 +185,8 @@ fn see(seen: &mut [bool], steps: &[Step], span: Span) {
     touched.for_each(|(_, seen)| *seen = true);
 }
 
-/// Time on the host of what is known to lie there, ns. Where steps lie on the device, the host's spans of the steady time.
+/// Time on the host of what is known to lie there, ns. Where steps lie on the device, the host's
+/// spans of the steady time.
 fn host(
     run: &Run,
     analysis: &Analysis,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Spans of the host with the phase it is in: of one thread the innermost range, of several the phase that holds them up.
+//! Spans of the host with the phase it is in: of one thread the innermost range, of several the
+//! phase that holds them up.
 
 use super::names;
 use super::Kind;
@@ -28,8 +29,8 @@ impl<'a> Names<'a> {
     }
 }
 
-/// A thread's named phases: the innermost range decides, but for a forward inside backward, which computes again. Disjoint, by
-/// time.
+/// A thread's named phases: the innermost range decides, but for a forward inside backward, which
+/// computes again. Disjoint, by time.
 pub(super) fn named(run: &Run, thread: &Thread, names: &mut Names<'_>) -> Vec<Part> {
     let mut open: Vec<Part> = Vec::new();
     let mut parts: Vec<Part> = Vec::new();
@@ -74,8 +75,8 @@ fn put(parts: &mut Vec<Part>, span: Span, kind: Option<Kind>, joins: bool) {
     }
 }
 
-/// Which of two phases that overlap has the time: what another thread does in backward holds the main thread; data is fetched
-/// inside forward; what is inferred between others is the last.
+/// Which of two phases that overlap has the time: what another thread does in backward holds the
+/// main thread; data is fetched inside forward; what is inferred between others is the last.
 fn rank(kind: Kind) -> u8 {
     match kind {
         Kind::Backward => 3,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which threads are PyTorch's autograd engine's. It computes gradients of a GPU on a thread of its own, which has no Python
-//! frames, while the thread that called `backward()` waits.
+//! Which threads are PyTorch's autograd engine's. It computes gradients of a GPU on a thread of its
+//! own, which has no Python frames, while the thread that called `backward()` waits.
 
 use trace::event::sample::HOLDS_GIL;
 
@@ -14,7 +14,8 @@ const NAME: &str = "pt_autograd_";
 const NODE: &str = "torch::autograd::AccumulateGrad";
 /// Who waits stands in one of these functions, of a file in torch/autograd/.
 const WAITING: [&str; 3] = ["_engine_run_backward", "backward", "grad"];
-/// Without the name: so many samples of waiting threads at least (as for all that samples say, `gaps/standing.rs`) ...
+/// Without the name: so many samples of waiting threads at least (as for all that samples say,
+/// `gaps/standing.rs`) ...
 const LEAST_SAMPLES: u32 = crate::gaps::standing::LEAST_SAMPLES;
 /// ... and no more than this part of them anywhere else.
 const ELSEWHERE: f64 = 0.1;

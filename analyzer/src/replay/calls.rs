@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The host's side of a recording: calls -> items, each with the host's own time before it. What was not observed is not
-//! replayed: the time before it and behind it lies side by side.
+//! The host's side of a recording: calls -> items, each with the host's own time before it. What
+//! was not observed is not replayed: the time before it and behind it lies side by side.
 
 use super::prepare::{takes_part, Item, Prepared, Role};
 use crate::gaps::HostView;
@@ -9,8 +9,8 @@ use crate::run::{Call, Run, Span, NONE};
 use crate::timeline::Observed;
 
 impl Prepared {
-    /// Items from the calls in the window, and from those up to `end` that wait for what was launched in it; returns their
-    /// flat numbers.
+    /// Items from the calls in the window, and from those up to `end` that wait for what was
+    /// launched in it; returns their flat numbers.
     pub(super) fn take_calls(
         &mut self,
         run: &Run,
@@ -85,9 +85,10 @@ impl Prepared {
         flats
     }
 
-    /// A thread's first item comes when it came after the window's begin. What lay before it may be seconds of loading, compiling
-    /// or of another thread's turn (a pool of XLA's fetches a JAX program's results: one thread paused 18 s in front of the
-    /// steps), and played it would be time between this item and the thread's last.
+    /// A thread's first item comes when it came after the window's begin. What lay before it may be
+    /// seconds of loading, compiling or of another thread's turn (a pool of XLA's fetches a JAX
+    /// program's results: one thread paused 18 s in front of the steps), and played it would be
+    /// time between this item and the thread's last.
     fn forget_pauses(&mut self, run: &Run, window: Span) {
         let mut seen = vec![false; self.chains];
         for (n, item) in self.items.iter_mut().enumerate() {
@@ -100,9 +101,10 @@ impl Prepared {
         }
     }
 
-    /// What is left of each item's time once the host does nothing but launch. A stretch goes from launch to launch; calls
-    /// between them (a synchronize, an allocation) cut it into pieces, and all of them are the stretch: host work that
-    /// stands in front of a wait is host work. Each piece keeps the same part of its length.
+    /// What is left of each item's time once the host does nothing but launch. A stretch goes from
+    /// launch to launch; calls between them (a synchronize, an allocation) cut it into pieces, and
+    /// all of them are the stretch: host work that stands in front of a wait is host work. Each
+    /// piece keeps the same part of its length.
     fn shrink_stretches(&mut self, usual: u64) {
         let mut pieces: Vec<Vec<usize>> = vec![Vec::new(); self.chains];
         for n in 0..self.items.len() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The model: host chains issue calls, streams are queues, waits and edges are what holds either up.
-//! One pass in the order of simulated time over the chains; an op's times are known when it is launched, because all
-//! it can wait for was launched before it.
+//! The model: host chains issue calls, streams are queues, waits and edges are what holds either
+//! up. One pass in the order of simulated time over the chains; an op's times are known when it is
+//! launched, because all it can wait for was launched before it.
 
 use super::graphs::Part;
 use super::prepare::{Item, Prepared, Role, Work};
@@ -34,20 +34,23 @@ struct Chain {
 impl Prepared {
     /// Plays everything with `fixes` applied; returns how long it takes, ns. O(n) for a few chains.
     ///
-    /// It is played twice, one after the other, and the second time counts, from all done to all done: in the recording the
-    /// queue was as full at the first call as the program had made it by then, and after a fix it would be as full as the
-    /// fixed program makes it. The first time is there to fill it.
+    /// It is played twice, one after the other, and the second time counts, from all done to all
+    /// done: in the recording the queue was as full at the first call as the program had made it by
+    /// then, and after a fix it would be as full as the fixed program makes it. The first time is
+    /// there to fill it.
     pub fn play(&self, fixes: Fixes) -> u64 {
         self.play_at(fixes, &|_| true)
     }
 
-    /// The same, where of waits, blocking copies and allocations ([`Fix::Sync`], [`Fix::Copy`], [`Fix::Alloc`]) only the
-    /// calls are changed for which `at` says so; it is given flat call numbers ([`crate::Run::call`]).
+    /// The same, where of waits, blocking copies and allocations ([`Fix::Sync`], [`Fix::Copy`],
+    /// [`Fix::Alloc`]) only the calls are changed for which `at` says so; it is given flat call
+    /// numbers ([`crate::Run::call`]).
     pub fn play_at(&self, fixes: Fixes, at: &dyn Fn(u32) -> bool) -> u64 {
         self.twice(fixes, at).1
     }
 
-    /// The same with kernels that take `slower` times as long as recorded (a GPU that no longer waits lowers its clock).
+    /// The same with kernels that take `slower` times as long as recorded (a GPU that no longer
+    /// waits lowers its clock).
     pub fn play_slower(&self, fixes: Fixes, at: &dyn Fn(u32) -> bool, slower: f64) -> u64 {
         self.twice_at(fixes, at, slower).1
     }
@@ -130,7 +133,8 @@ struct Queue {
     /// Launches of so many nodes and more are in it.
     of_nodes: u64,
     room: usize,
-    /// When each launch of a time began on the device: of this time up to `next`, behind it of the time before.
+    /// When each launch of a time began on the device: of this time up to `next`, behind it of the
+    /// time before.
     begun: Vec<u64>,
     next: usize,
 }
@@ -160,7 +164,8 @@ struct Playing<'a> {
     starts: Vec<u64>,
     ends: Vec<u64>,
     streams: Vec<u64>,
-    /// With [`Fix::Copy`]: when the streams of the copies on streams of their own are through, to the device and to the host.
+    /// With [`Fix::Copy`]: when the streams of the copies on streams of their own are through, to
+    /// the device and to the host.
     ahead: [u64; 2],
     last: u64,
     bound_copy: [u64; 2],
@@ -360,8 +365,9 @@ impl Playing<'_> {
         self.times(n, start, end);
     }
 
-    /// A copy on a stream of its own, from or to pinned memory; the link must carry all of them. To the device: a step ahead, so
-    /// only who waits for the whole device waits for it. To the host: behind what its stream has been given so far.
+    /// A copy on a stream of its own, from or to pinned memory; the link must carry all of them. To
+    /// the device: a step ahead, so only who waits for the whole device waits for it. To the host:
+    /// behind what its stream has been given so far.
     fn copy_aside(&mut self, n: usize, w: &Work, ready: u64, began: u64) {
         let pinned = u64::from(w.pinned);
         let [ahead, behind] = &mut self.ahead;

@@ -14,14 +14,17 @@ use crate::gaps::{KERNEL_GAP_NS, SMALL_COPY_BYTES, SMALL_KERNEL_NS, STARTS_WITHI
 use crate::run::{Device, Op, Run, NONE, TO_HOST};
 use crate::timeline::class;
 
-/// Latency from launch call to start that is assumed where the recording shows none, ns (H200: 8.7–9.3 µs).
+/// Latency from launch call to start that is assumed where the recording shows none, ns (H200:
+/// 8.7–9.3 µs).
 const DEFAULT_LATENCY_NS: u64 = 9_000;
-/// By so much longer is the device's spacing before or behind a memset, where the recording shows none, ns. H200, pairs of
-/// slow and mended form, 2026-11-22: 1.5 to 1.7 us beside 1.0 to 1.15 us between kernels.
+/// By so much longer is the device's spacing before or behind a memset, where the recording shows
+/// none, ns. H200, pairs of slow and mended form, 2026-11-22: 1.5 to 1.7 us beside 1.0 to 1.15 us
+/// between kernels.
 const MEMSET_NS: i64 = 500;
 /// An op that starts this soon after another stream's op ended is taken to have waited for it, ns.
 const EDGE_NS: u64 = 10_000;
-/// A launch that was made this many usual latencies before the stream came free had arrived by then.
+/// A launch that was made this many usual latencies before the stream came free had arrived by
+/// then.
 const SURELY: u64 = 2;
 
 impl Prepared {
@@ -98,7 +101,8 @@ impl Prepared {
                 work.latency = work.latency.min(clamp32(latency));
                 work.spacing = clamp_i32(gap);
             } else if before > begin {
-                // on its way: the launch may be what held it up, so the stream is not charged with more than is usual
+                // on its way: the launch may be what held it up, so the stream is not charged with
+                // more than is usual
                 work.spacing = clamp_i32(gap.min(spacing));
             }
             if (!near || before <= begin) && o.start - begin > 2 * latency {
@@ -183,8 +187,9 @@ fn edge(by_end: &[(u64, u32)], placed: &[Placed], me: &Placed, start: u64, begin
         .map(|(n, end, _)| (n, end))
 }
 
-/// Streams that the host told to wait for an event. What else was slow may have hidden that they did: the event was past by
-/// the time the stream came to it. Once that is mended it holds the stream up.
+/// Streams that the host told to wait for an event. What else was slow may have hidden that they
+/// did: the event was past by the time the stream came to it. Once that is mended it holds the
+/// stream up.
 struct Told {
     /// By stream: when it was told, ns.
     times: Vec<Vec<u64>>,
@@ -214,8 +219,9 @@ impl Told {
         Told { times, launched }
     }
 
-    /// What the `n`th op was told to wait for, if nothing was launched to its stream since: which of the other streams is
-    /// meant is not recorded, so it is the op launched last to any of them. It must have been done by then.
+    /// What the `n`th op was told to wait for, if nothing was launched to its stream since: which
+    /// of the other streams is meant is not recorded, so it is the op launched last to any of them.
+    /// It must have been done by then.
     fn before(&self, device: &Device, placed: &[Placed], n: usize) -> Option<u32> {
         let (me, launch) = (placed.get(n)?, *self.launched.get(n)?);
         let times = self.times.get(usize::from(me.stream))?;
@@ -246,8 +252,8 @@ fn clamp_i32(ns: i64) -> i32 {
 struct Usual {
     /// Median of launch call to start where the stream was empty, ns.
     latency: u64,
-    /// Medians of the gaps up to [`KERNEL_GAP_NS`] in front of ops that were surely queued, ns: a memset among the two
-    /// ops, or none.
+    /// Medians of the gaps up to [`KERNEL_GAP_NS`] in front of ops that were surely queued, ns: a
+    /// memset among the two ops, or none.
     memset: i64,
     others: i64,
 }

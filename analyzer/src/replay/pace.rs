@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Waits that end when something outside the program says so: a batch from another process, an actor's answer, a loop held to so many steps a
-//! second. Who comes to such a wait earlier waits longer, and no fix but one of the wait itself wins anything.
+//! Waits that end when something outside the program says so: a batch from another process, an
+//! actor's answer, a loop held to so many steps a second. Who comes to such a wait earlier waits
+//! longer, and no fix but one of the wait itself wins anything.
 //!
-//! Looked at: in each step the longest time `w` that the host spends between two calls. The times of the steps tell more than samples can, of which a short
-//! step has none: with `b` the time since the wait before ended, `w` goes with `b` by a slope of -1 where the end is given from outside
-//! (`w` is what `b` leaves of the interval), and of 0 where the host works or sleeps so long whatever came before. Steps are compared whose `w` before
-//! are alike: a synchronize behind a stretch of work is shorter by as much as that is longer, and successive stretches are alike. Where `b` is too much the
-//! same in all steps to tell, samples decide: a thread that mostly stands waiting for others there is taken to be paced by them, for a fix that wins too
-//! little in the replay accuses nobody.
+//! Looked at: in each step the longest time `w` that the host spends between two calls. The times
+//! of the steps tell more than samples can, of which a short step has none: with `b` the time since
+//! the wait before ended, `w` goes with `b` by a slope of -1 where the end is given from outside
+//! (`w` is what `b` leaves of the interval), and of 0 where the host works or sleeps so long
+//! whatever came before. Steps are compared whose `w` before are alike: a synchronize behind a
+//! stretch of work is shorter by as much as that is longer, and successive stretches are alike.
+//! Where `b` is too much the same in all steps to tell, samples decide: a thread that mostly stands
+//! waiting for others there is taken to be paced by them, for a fix that wins too little in the
+//! replay accuses nobody.
 
 use super::prepare::{Prepared, Role};
 use crate::gaps::HostView;
@@ -20,8 +24,9 @@ const LEAST_STEPS: usize = 16;
 const LEAST_SHARE: f64 = 0.05;
 /// Between a slope of -1 and one of 0.
 const HALF: f64 = -0.5;
-/// From this share of steep slopes on the end is given from outside; by noise alone half of them are steep. (A thousand steps each, paced by sockets,
-/// pipes and timers on the simulated driver: 0.7 to 0.96, and 0.3 to 0.6 where the steps were too much alike.)
+/// From this share of steep slopes on the end is given from outside; by noise alone half of them
+/// are steep. (A thousand steps each, paced by sockets, pipes and timers on the simulated driver:
+/// 0.7 to 0.96, and 0.3 to 0.6 where the steps were too much alike.)
 const CLEAR: f64 = 0.7;
 /// Up to this share it is not, whatever samples say.
 const FREE: f64 = 0.15;
@@ -30,7 +35,8 @@ const LEAST_PAIRS: u32 = 100;
 const LEAST_DIFFERENCE: f64 = 0.01;
 /// Steps looked at, the latest.
 const MOST_STEPS: usize = 500;
-/// Steps whose wait, or whose rest, is this many times the usual one or its part are of another time of the run: a prefetched reserve runs out, a stall.
+/// Steps whose wait, or whose rest, is this many times the usual one or its part are of another
+/// time of the run: a prefetched reserve runs out, a stall.
 const UNUSUAL: f64 = 2.0;
 
 /// The longest stretch of host time in a step.
@@ -107,8 +113,9 @@ fn measure(waits: &mut [Longest], observed: &Observed) {
     }
 }
 
-/// Does what comes before a wait shorten it by as much? The share of steep slopes among those between all pairs of steps (after Theil and Sen: some of
-/// the steps may be of another kind) whose `b` differ, and by more than their waits before; `None` where there are too few.
+/// Does what comes before a wait shorten it by as much? The share of steep slopes among those
+/// between all pairs of steps (after Theil and Sen: some of the steps may be of another kind) whose
+/// `b` differ, and by more than their waits before; `None` where there are too few.
 fn steep(waits: &[Longest]) -> Option<f64> {
     let row = |pair: &[Longest]| match pair {
         [before, this] => {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Recorded calls and ops of one device -> items and edges for the model. No absolute time survives.
+//! Recorded calls and ops of one device -> items and edges for the model. No absolute time
+//! survives.
 //!
-//! Here: the types, and what is replayed of a recording. `calls.rs`: the host's side; `ops.rs`: the device's;
-//! `waits.rs`: what calls waited for.
+//! Here: the types, and what is replayed of a recording. `calls.rs`: the host's side; `ops.rs`: the
+//! device's; `waits.rs`: what calls waited for.
 
 use trace::call::Class;
 use trace::header::sources;
@@ -29,7 +30,8 @@ pub(super) enum Role {
 /// One host call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Item {
-    /// Host time before it: since the end of everything earlier (`overlaps`: since the begin of the item before).
+    /// Host time before it: since the end of everything earlier (`overlaps`: since the begin of the
+    /// item before).
     pub think: u64,
     /// The same if the host did nothing but launch ([`super::Fix::Host`], [`super::Fix::Input`]).
     pub shrunk: u64,
@@ -50,7 +52,8 @@ pub(super) struct Item {
     pub for_host: bool,
     /// An optimizer's launch that no graph holds (`graphs.rs`).
     pub stays: bool,
-    /// A large copy to the host that holds it, or the synchronize behind one: the host goes on with what was copied.
+    /// A large copy to the host that holds it, or the synchronize behind one: the host goes on with
+    /// what was copied.
     pub values: bool,
     /// The same, to pageable memory: what it takes behind its transfer goes with that.
     pub staged: bool,
@@ -58,14 +61,16 @@ pub(super) struct Item {
     pub stands: bool,
     /// One more of a row of small copies that one line makes, or the wait behind it (`rows.rs`).
     pub again: bool,
-    /// The same, and a long stretch of the host's follows: work on these values, which takes its copy along wherever it goes.
+    /// The same, and a long stretch of the host's follows: work on these values, which takes its
+    /// copy along wherever it goes.
     pub with_stretch: bool,
     /// Launches the first op of a step.
     pub first_of_step: bool,
     pub overlaps: bool,
     /// The host did something else than launching before it.
     pub long: bool,
-    /// It follows a wait that ends at its own pace (workers' data; `pace.rs`): no sooner than this after the item that followed the wait before, ns.
+    /// It follows a wait that ends at its own pace (workers' data; `pace.rs`): no sooner than this
+    /// after the item that followed the wait before, ns.
     pub pace: Option<u64>,
     /// The stretch it belongs to is one of fetching data.
     pub fetch: bool,
@@ -105,7 +110,8 @@ pub struct Prepared {
     pub(super) works: Vec<Work>,
     pub(super) chains: usize,
     pub(super) streams: usize,
-    /// Long host stretches, those that do not fetch data and those that do: how many, and the longest, ns.
+    /// Long host stretches, those that do not fetch data and those that do: how many, and the
+    /// longest, ns.
     pub(crate) stretches: [(u64, u64); 2],
     /// The shortest kernels' duration (10th percentile): the fixed cost of a kernel, ns.
     pub(super) floor: u64,
@@ -113,9 +119,11 @@ pub struct Prepared {
     pub(super) usual: u64,
     pub(super) usual_call: u64,
     pub(super) slowed: Slowed,
-    /// So many times as long as in the mean takes dispatching in slow steps, permille (`uneven.rs`).
+    /// So many times as long as in the mean takes dispatching in slow steps, permille
+    /// (`uneven.rs`).
     pub(super) uneven: u64,
-    /// The longest host time of a step ends at a time that is given from outside, by the times alone.
+    /// The longest host time of a step ends at a time that is given from outside, by the times
+    /// alone.
     pub(crate) ends_from_outside: bool,
     /// Measured length of what is replayed, ns, and whether it began in front of an idle device.
     pub(super) measured: u64,
@@ -131,7 +139,8 @@ pub(super) struct Placed {
 }
 
 impl Prepared {
-    /// Reads the part of the steady span that is replayed: its latest [`MAX_OPS`] operations. O(n log n).
+    /// Reads the part of the steady span that is replayed: its latest [`MAX_OPS`] operations. O(n
+    /// log n).
     pub fn new(
         run: &Run,
         device: &Device,
@@ -191,8 +200,9 @@ impl Prepared {
         p
     }
 
-    /// Which items launch the first op of a step: the one that begins there, or, where the program marks its steps, what is
-    /// launched first behind the mark (what was launched before it may begin later).
+    /// Which items launch the first op of a step: the one that begins there, or, where the program
+    /// marks its steps, what is launched first behind the mark (what was launched before it may
+    /// begin later).
     fn take_steps(&mut self, run: &Run, steps: &[Step], placed: &[Placed]) {
         let called = |i: &Item| run.call(i.call).map_or(0, |(_, c)| c.start);
         let mut by_start: Vec<(u64, u32)> = placed.iter().map(|w| (w.start, w.item)).collect();
@@ -215,8 +225,9 @@ impl Prepared {
         }
     }
 
-    /// The first and the last step as the others are: what lies before the first item may be a pause or the file's begin,
-    /// what comes behind the last launch may be the program's end, which waits for everything once.
+    /// The first and the last step as the others are: what lies before the first item may be a
+    /// pause or the file's begin, what comes behind the last launch may be the program's end, which
+    /// waits for everything once.
     fn take_usual_ends(&mut self) {
         let mut begins: Vec<usize> = (1..self.items.len()).filter(|&n| self.begins_step(n)).collect();
         begins.sort_by_key(|&n| self.items.get(n).map(|i| i.think));
@@ -225,7 +236,8 @@ impl Prepared {
         let launches = self.items.iter().rposition(|i| i.role == Role::Launch).map_or(0, |last| last + 1);
         self.items.truncate(launches + waits);
         if let (Some(usual), Some(first)) = (self.items.get(n).copied(), self.items.first_mut()) {
-            // what is left of the step before (launched before the mark, begun behind it) has its own time
+            // what is left of the step before (launched before the mark, begun behind it) has its
+            // own time
             if !first.first_of_step && first.think <= usual.think {
                 return;
             }
@@ -238,8 +250,8 @@ impl Prepared {
         self.items.get(n).is_some_and(|i| i.first_of_step)
     }
 
-    /// As [`Prepared::play`] counts: from when all that was launched before the first item was done, and its thread came
-    /// back to launching, to when all is done.
+    /// As [`Prepared::play`] counts: from when all that was launched before the first item was
+    /// done, and its thread came back to launching, to when all is done.
     fn measure(&mut self, run: &Run, device: &Device, host: &HostView, calls: &[u32], placed: &[Placed]) {
         let first = calls.first().and_then(|&f| run.call(f)).map_or(0, |(_, c)| c.start);
         let ops = device.streams.iter().flat_map(|s| &s.ops);
@@ -291,7 +303,8 @@ pub(super) fn takes_part(c: &Call) -> Option<Role> {
     })
 }
 
-/// Median time of a call that launches one kernel, ns: what a copy takes the host once nobody waits for it.
+/// Median time of a call that launches one kernel, ns: what a copy takes the host once nobody waits
+/// for it.
 fn usual_call(run: &Run, calls: &[u32], items: &[Item]) -> u64 {
     let launch = |(flat, item): (&u32, &Item)| {
         let (_, c) = run.call(*flat)?;
@@ -309,7 +322,8 @@ fn host_calls(run: &Run) -> usize {
     run.threads.iter().map(|t| t.calls.len()).sum()
 }
 
-/// Host time in which the calls of the replayed ops begin: the latest `most` ops of the steady span.
+/// Host time in which the calls of the replayed ops begin: the latest `most` ops of the steady
+/// span.
 fn window(run: &Run, device: &Device, steady: Span, most: usize) -> Span {
     let inside = |o: &&crate::run::Op| o.start >= steady.start && o.start < steady.end;
     let mut calls: Vec<u64> = device

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How unevenly the host dispatches. Where a fix takes a wait away, what is left is the longer of the GPU's time and the host's; how long the host takes
-//! differs from step to step, and from one process to the next. On an H100's virtual CPUs (2026-11-25) the same 880 launches took 9 ms in some steps and
-//! 13 in others of one process, 13 in all of the next one: where the GPU needed 15 ms a step, the fixed form took 15.1 in one process and 17.8 in another.
+//! How unevenly the host dispatches. Where a fix takes a wait away, what is left is the longer of
+//! the GPU's time and the host's; how long the host takes differs from step to step, and from one
+//! process to the next. On an H100's virtual CPUs (2026-11-25) the same 880 launches took 9 ms in
+//! some steps and 13 in others of one process, 13 in all of the next one: where the GPU needed 15
+//! ms a step, the fixed form took 15.1 in one process and 17.8 in another.
 
 use super::prepare::Prepared;
 
@@ -15,7 +17,8 @@ const LEAST_STEPS: usize = 10;
 const SLOWEST: f64 = 0.9;
 
 impl Prepared {
-    /// What dispatching takes in the 90th percentile of the steps, permille of the mean: [`EVEN`] to [`MOST`].
+    /// What dispatching takes in the 90th percentile of the steps, permille of the mean: [`EVEN`]
+    /// to [`MOST`].
     pub(super) fn unevenness(&self) -> u64 {
         let mut steps: Vec<u64> = Vec::new();
         for item in &self.items {

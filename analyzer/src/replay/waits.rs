@@ -9,19 +9,21 @@ use super::{Fix, AHEAD_NS, LAUNCH_NS, NODE_NS};
 use crate::gaps::{HostView, SMALL_COPY_BYTES};
 use crate::run::{Call, Device, Run, NONE, TO_HOST};
 
-/// Ops looked at for the one that a call waited for: later ones ran beside it, on other streams or as a graph's nodes.
+/// Ops looked at for the one that a call waited for: later ones ran beside it, on other streams or
+/// as a graph's nodes.
 const LOOK_BACK: usize = 64;
 
-/// So long after a call's return an op must have gone on for the call not to have waited for it, ns: the clocks of host and device agree to some
-/// microseconds.
+/// So long after a call's return an op must have gone on for the call not to have waited for it,
+/// ns: the clocks of host and device agree to some microseconds.
 const BESIDE_NS: u64 = 5_000;
 
 impl Prepared {
     /// What synchronizing, allocating and copying calls waited for.
     ///
-    /// A call that waits and found nothing to wait for waits in the model for the last op that had ended by then: in the
-    /// recording an earlier wait, or the host's own time, had drained the queue for it; with that gone it is the next to
-    /// stand (a synchronize in front of a `cudaFree` wins nothing). What it really waits for ended no later.
+    /// A call that waits and found nothing to wait for waits in the model for the last op that had
+    /// ended by then: in the recording an earlier wait, or the host's own time, had drained the
+    /// queue for it; with that gone it is the next to stand (a synchronize in front of a `cudaFree`
+    /// wins nothing). What it really waits for ended no later.
     pub(super) fn link_waits(
         &mut self,
         run: &Run,
@@ -68,8 +70,9 @@ impl Prepared {
                 Role::Sync | Role::Alloc => {
                     let stream = streams.get(&c.correlation).copied();
                     let found = waited_for(placed, &by_end, n, c, stream);
-                    // allocating does not wait by itself: what ended while it was at work need not have been waited for, and
-                    // nothing was where what had been launched before it was not done when it returned
+                    // allocating does not wait by itself: what ended while it was at work need not
+                    // have been waited for, and nothing was where what had been launched before it
+                    // was not done when it returned
                     let worked = |end: u64| c.class == Some(Class::Alloc) && c.end - end > end - c.start;
                     let beside = item.role == Role::Alloc && latest > c.end + BESIDE_NS;
                     if let Some((end, w)) = found.filter(|&(end, _)| !beside && !worked(end)) {
@@ -88,7 +91,8 @@ impl Prepared {
                             _ => 0,
                         };
                     } else if c.class == Some(Class::Sync)
-                        // one that returned beside a busy device does not wait for it (cudaFreeAsync)
+                        // one that returned beside a busy device does not wait for it
+                        // (cudaFreeAsync)
                         || (c.class == Some(Class::Free) && latest <= c.start)
                     {
                         let to = by_end.partition_point(|e| e.0 <= c.start);
@@ -110,8 +114,9 @@ impl Prepared {
         }
     }
 
-    /// Copies to the host right in front of a long stretch: what is written to a file is fetched first. Once that is done
-    /// elsewhere, it is fetched elsewhere as well (a snapshot on the device, a stream and a thread of its own).
+    /// Copies to the host right in front of a long stretch: what is written to a file is fetched
+    /// first. Once that is done elsewhere, it is fetched elsewhere as well (a snapshot on the
+    /// device, a stream and a thread of its own).
     pub(super) fn tie_copies_to_stretches(&mut self) {
         let mut open: Vec<Vec<usize>> = vec![Vec::new(); self.chains.max(1)];
         for n in 0..self.items.len() {
@@ -145,9 +150,10 @@ impl Prepared {
         (first < to).then_some(first)
     }
 
-    /// A launch made far ahead of the device may have stood because a queue was full (1,024 kernels, or the driver's
-    /// own limit of graph launches): it must not stand a second time in the model. Its own time does not matter to
-    /// what was measured, since the device was busy with earlier work.
+    /// A launch made far ahead of the device may have stood because a queue was full (1,024
+    /// kernels, or the driver's own limit of graph launches): it must not stand a second time in
+    /// the model. Its own time does not matter to what was measured, since the device was busy with
+    /// earlier work.
     pub(super) fn unblock_full_queue(
         &mut self,
         device: &Device,
@@ -174,17 +180,18 @@ impl Prepared {
 /// CUPTI's number for a call that waits for one stream.
 const WAITS_FOR_STREAM: u32 = 3;
 
-/// By correlation id: the stream (as in [`Placed`]) that a call waited for alone. What ended on another stream while it stood
-/// did not let it return.
+/// By correlation id: the stream (as in [`Placed`]) that a call waited for alone. What ended on
+/// another stream while it stood did not let it return.
 fn synchronized_streams(run: &Run, device: &Device) -> std::collections::HashMap<u32, u16> {
     let of = |stream: u32| device.streams.iter().position(|s| s.stream == stream);
     let one = run.waits.iter().filter(|w| w.what == WAITS_FOR_STREAM && w.correlation != 0);
     one.filter_map(|w| Some((w.correlation, u16::try_from(of(w.stream)?).ok()?))).collect()
 }
 
-/// Did this copy hold its call, or was it only through by the return because the device was idle? It held it where it had
-/// work queued before it; else by what CUDA says of such copies: those between device and pageable memory, but for small
-/// ones to the device (staged at once), and those of the calls that are not `Async`, but for those on a device.
+/// Did this copy hold its call, or was it only through by the return because the device was idle?
+/// It held it where it had work queued before it; else by what CUDA says of such copies: those
+/// between device and pageable memory, but for small ones to the device (staged at once), and those
+/// of the calls that are not `Async`, but for those on a device.
 fn holds(run: &Run, device: &Device, w: &Placed, c: &Call) -> bool {
     const ON_DEVICE: u8 = 8;
     let Some(o) = op(device, w) else { return false };
@@ -195,8 +202,8 @@ fn holds(run: &Run, device: &Device, w: &Placed, c: &Call) -> bool {
     queued || blocking || (copy.is_pageable() && !staged)
 }
 
-/// End and number of the op whose end let item `n`, a call that waits, return: the last that ended while it stood and was
-/// launched before it.
+/// End and number of the op whose end let item `n`, a call that waits, return: the last that ended
+/// while it stood and was launched before it.
 fn waited_for(
     placed: &[Placed],
     by_end: &[(u64, u32)],
@@ -208,8 +215,8 @@ fn waited_for(
     last_launched_before(placed, by_end.get(..to), n, stream).filter(|e| e.0 >= c.start)
 }
 
-/// The last of these ops (by end) that was launched before item `n`, on this stream where one is given; only the last few are
-/// looked at.
+/// The last of these ops (by end) that was launched before item `n`, on this stream where one is
+/// given; only the last few are looked at.
 fn last_launched_before(
     placed: &[Placed],
     by_end: Option<&[(u64, u32)]>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The summary that a process wrote at its end without a trace: what is made of its recording later takes its place, if it holds as
-//! much, and is not written otherwise.
+//! The summary that a process wrote at its end without a trace: what is made of its recording later
+//! takes its place, if it holds as much, and is not written otherwise.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,8 @@ pub fn find(header: &Header, directory: &Path) -> Option<Earlier> {
     found.find_map(|e| read(e.path()))
 }
 
-/// Did this recording's process write a trace into `directory` of as much as was read of the recording now?
+/// Did this recording's process write a trace into `directory` of as much as was read of the
+/// recording now?
 pub fn has_trace_of(header: &Header, directory: &Path, now: &Analysis) -> bool {
     let prefix = prefix(header, None);
     let Ok(entries) = fs::read_dir(directory) else { return false };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The last line of a process whose report is not whole: the figures, what is missing and why, and the one command that
-//! makes up for it. Words only.
+//! The last line of a process whose report is not whole: the figures, what is missing and why, and
+//! the one command that makes up for it. Words only.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -9,15 +9,16 @@ use super::Report;
 use crate::visible::{self, visible};
 
 impl Report {
-    /// The command that writes trace and summary of this recording where this user can write: the folder of the private folder.
+    /// The command that writes trace and summary of this recording where this user can write: the
+    /// folder of the private folder.
     pub fn next_elsewhere(recording: &Path) -> String {
         let word = |path: &Path| visible::word(&path.to_string_lossy()).into_owned();
         let folder = recording.parent().and_then(Path::parent).unwrap_or(Path::new("."));
         format!("gapprobe recover --dir {} {}", word(folder), word(recording))
     }
 
-    /// The line where [`Report::is_complete`] is not. `recording`: where the recording is, `None` where there is none;
-    /// `exit_ms`: the time there was, ms (GAPPROBE_EXIT_MS).
+    /// The line where [`Report::is_complete`] is not. `recording`: where the recording is, `None`
+    /// where there is none; `exit_ms`: the time there was, ms (GAPPROBE_EXIT_MS).
     pub fn unfinished(&self, recording: Option<&Path>, exit_ms: u64) -> String {
         let word = |path: &Path| visible::word(&path.to_string_lossy()).into_owned();
         let mut out = self.figures.trim_end_matches('.').to_owned();

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Files that come into being whole or not at all, and never in place of another.
 //!
-//! Written under a temporary name beside the final one (O_CREAT|O_EXCL|O_NOFOLLOW, mode 0600), then given its name by
-//! link(2), which fails where the name is taken; so a reader never sees half a file, and no file is ever lost. A file
-//! that fails is removed where it is dropped. A process that ends while a thread of it still writes calls [`give_up`], and has
-//! another one call [`remove_unfinished`].
+//! Written under a temporary name beside the final one (O_CREAT|O_EXCL|O_NOFOLLOW, mode 0600), then
+//! given its name by link(2), which fails where the name is taken; so a reader never sees half a
+//! file, and no file is ever lost. A file that fails is removed where it is dropped. A process that
+//! ends while a thread of it still writes calls [`give_up`], and has another one call
+//! [`remove_unfinished`].
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -17,7 +18,8 @@ use trace::place::unfinished_result;
 
 use crate::{alive, writer_lock};
 
-/// O_NOFOLLOW, the same number on x86-64 and AArch64 Linux but for the octal digit (asm-generic, arm64).
+/// O_NOFOLLOW, the same number on x86-64 and AArch64 Linux but for the octal digit (asm-generic,
+/// arm64).
 #[cfg(target_arch = "aarch64")]
 const O_NOFOLLOW: i32 = 0o100_000;
 #[cfg(not(target_arch = "aarch64"))]
@@ -29,7 +31,8 @@ static UNFINISHED: Mutex<Option<Vec<PathBuf>>> = Mutex::new(Some(Vec::new()));
 /// Those that were unfinished at [`give_up`].
 static LEFT: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// How long [`give_up`] waits for a thread that is just making or naming a file: on a disk that is microseconds.
+/// How long [`give_up`] waits for a thread that is just making or naming a file: on a disk that is
+/// microseconds.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 fn unfinished() -> MutexGuard<'static, Option<Vec<PathBuf>>> {
@@ -41,9 +44,10 @@ fn given_up() -> io::Error {
     io::Error::new(io::ErrorKind::Interrupted, "the process ends")
 }
 
-/// From now on this process can finish no file, whichever thread is at it. Asks no file system. A thread that hangs in a directory's file system
-/// while it makes or names a file holds this up for [`PATIENCE`] at most; its file is left for the next report's sweep. Returns whether there is something
-/// for [`remove_unfinished`].
+/// From now on this process can finish no file, whichever thread is at it. Asks no file system. A
+/// thread that hangs in a directory's file system while it makes or names a file holds this up for
+/// [`PATIENCE`] at most; its file is left for the next report's sweep. Returns whether there is
+/// something for [`remove_unfinished`].
 pub(super) fn give_up() -> bool {
     let until = Instant::now() + PATIENCE;
     let mut files = loop {
@@ -63,7 +67,8 @@ pub(super) fn give_up() -> bool {
     !left.is_empty()
 }
 
-/// Removes what was unfinished at [`give_up`]; `false` where nothing was, or another thread has come first. A file system that does not answer holds this up.
+/// Removes what was unfinished at [`give_up`]; `false` where nothing was, or another thread has
+/// come first. A file system that does not answer holds this up.
 pub(super) fn remove_unfinished() -> bool {
     let files = std::mem::take(&mut *LEFT.lock().unwrap_or_else(PoisonError::into_inner));
     for file in &files {
@@ -101,7 +106,8 @@ impl Fresh {
     /// Gives the file its name and returns its path.
     ///
     /// # Errors
-    /// Where the name is taken (`AlreadyExists`), the directory does not take it, or [`give_up`] was called.
+    /// Where the name is taken (`AlreadyExists`), the directory does not take it, or [`give_up`]
+    /// was called.
     pub(super) fn publish(self) -> io::Result<PathBuf> {
         let files = unfinished();
         if files.is_none() {
@@ -110,7 +116,8 @@ impl Fresh {
         match fs::hard_link(&self.temporary, &self.path) {
             Ok(()) => {}
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Err(e),
-            // a file system without links (FAT, some of FUSE): reserve the name, then put the file there
+            // a file system without links (FAT, some of FUSE): reserve the name, then put the file
+            // there
             Err(_) => {
                 OpenOptions::new()
                     .write(true)

@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Unfinished files that nobody will finish: who removes them, and when.
 //!
-//! - A trace or summary being written is `.<name>.<owner>.part`. Whoever writes it removes it where it fails
-//!   (`fresh.rs`). Where the process ends while a thread still writes, [`super::remove_unfinished`] does, before it ends.
-//! - What a killed process left is removed by the next report written into the same directory ([`results`], at the end
-//!   of every report: in a recorded process at its exit, in `gapprobe recover` and `run`).
-//! - A recording without a header yet is `<name>.gpr.<owner>.new`. What a process that died in its first milliseconds
-//!   left is removed by the next recorded process of this user that ends and by `gapprobe recover` and `run`
-//!   ([`recordings`]); if the header is there and only the renaming is missing, it becomes a recording.
+//! - A trace or summary being written is `.<name>.<owner>.part`. Whoever writes it removes it where
+//!   it fails (`fresh.rs`). Where the process ends while a thread still writes,
+//!   [`super::remove_unfinished`] does, before it ends.
+//! - What a killed process left is removed by the next report written into the same directory
+//!   ([`results`], at the end of every report: in a recorded process at its exit, in `gapprobe
+//!   recover` and `run`).
+//! - A recording without a header yet is `<name>.gpr.<owner>.new`. What a process that died in its
+//!   first milliseconds left is removed by the next recorded process of this user that ends and by
+//!   `gapprobe recover` and `run` ([`recordings`]); if the header is there and only the renaming is
+//!   missing, it becomes a recording.
 //!
-//! - The control socket of a killed process is `<owner>.sock` and goes with them, once nobody listens at it.
+//! - The control socket of a killed process is `<owner>.sock` and goes with them, once nobody
+//!   listens at it.
 //!
-//! Never touched: a file of another user, of a process that lives, or of which nobody can tell from here. Cold; bounded by [`MOST`]
-//! entries and the caller's deadline, for a directory of results is the user's own and may be on a network.
+//! Never touched: a file of another user, of a process that lives, or of which nobody can tell from
+//! here. Cold; bounded by [`MOST`] entries and the caller's deadline, for a directory of results is
+//! the user's own and may be on a network.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirEntry, File, FileType};
@@ -30,8 +35,8 @@ use crate::{knock, writer_lock};
 
 /// Entries of a directory looked at: a readdir of so many takes a few milliseconds on a local disk.
 const MOST: usize = 10_000;
-/// An unfinished file whose process cannot be asked about (another host's, another container's) is a leftover when
-/// nobody wrote to it for so long: writing a trace takes seconds.
+/// An unfinished file whose process cannot be asked about (another host's, another container's) is
+/// a leftover when nobody wrote to it for so long: writing a trace takes seconds.
 const LONG_AGO: Duration = Duration::from_secs(24 * 3600);
 /// A socket of such a process is one when nobody listens at it so long after it was made.
 const A_WHILE: Duration = Duration::from_secs(60);
@@ -44,7 +49,8 @@ pub(super) fn results(directory: &Path, deadline: Option<Instant>) {
             return;
         }
         let Some((_, owner)) = parse_unfinished(name, PART) else { return };
-        // the directory may be shared with other hosts: another boot id does not mean that this one was booted since
+        // the directory may be shared with other hosts: another boot id does not mean that this one
+        // was booted since
         let left = match owner {
             Some(o) if (Some(o.boot), o.namespace) == here => life(&o) == Life::Ended,
             _ => is_old(entry),
@@ -57,8 +63,8 @@ pub(super) fn results(directory: &Path, deadline: Option<Instant>) {
     });
 }
 
-/// Removes recordings that never got a header from a private folder (on a local disk), and gives those their name that
-/// only lack it.
+/// Removes recordings that never got a header from a private folder (on a local disk), and gives
+/// those their name that only lack it.
 pub fn recordings(folder: &Path, deadline: Option<Instant>) {
     sockets(folder, deadline);
     each(folder, deadline, |entry, name| {

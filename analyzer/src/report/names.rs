@@ -31,8 +31,8 @@ pub(super) fn prefix(h: &Header, named_by: Option<u64>) -> String {
     format!("gapprobe-{}-{}-{}-", host(h), h.pid, utc(since / 1_000_000_000))
 }
 
-/// `YYYYmmdd-HHMMSS` of seconds since 1970, UTC. Days to a date as in Howard Hinnant's `civil_from_days`
-/// (<http://howardhinnant.github.io/date_algorithms.html>).
+/// `YYYYmmdd-HHMMSS` of seconds since 1970, UTC. Days to a date as in Howard Hinnant's
+/// `civil_from_days` (<http://howardhinnant.github.io/date_algorithms.html>).
 fn utc(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     let shifted = days + 719_468; // days since 0000-03-01

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is kept of earlier runs: traces and summaries in a directory of results (as the user asked, else all of them), recordings
-//! of dead processes in a private folder ([`RECORDINGS`]). The oldest go first, after a report was written: at a program's exit, or in
-//! the command; processes that come at the same time leave it to one of them (a lock on the directory). Never touched: files of
-//! another user, of other hosts, of a process that lives or of which nobody can tell from here, a recording that somebody reads,
-//! and whatever is not named as ours are. Cold; bounded by [`MOST`] entries and the caller's deadline.
+//! What is kept of earlier runs: traces and summaries in a directory of results (as the user asked,
+//! else all of them), recordings of dead processes in a private folder ([`RECORDINGS`]). The oldest
+//! go first, after a report was written: at a program's exit, or in the command; processes that
+//! come at the same time leave it to one of them (a lock on the directory). Never touched: files of
+//! another user, of other hosts, of a process that lives or of which nobody can tell from here, a
+//! recording that somebody reads, and whatever is not named as ours are. Cold; bounded by [`MOST`]
+//! entries and the caller's deadline.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirEntry, File, Metadata};
@@ -31,7 +33,8 @@ pub struct Keep {
     pub age: Option<Duration>,
 }
 
-/// Recordings that nobody recovered, where the user sets nothing: a week, 4 GB (about 40 killed runs).
+/// Recordings that nobody recovered, where the user sets nothing: a week, 4 GB (about 40 killed
+/// runs).
 pub const RECORDINGS: Keep = Keep { bytes: Some(4 << 30), age: Some(Duration::from_secs(7 * 24 * 3600)) };
 
 impl Keep {
@@ -69,7 +72,8 @@ impl Kept {
     }
 }
 
-/// Removes the oldest traces and summaries beyond the limits; those named `own` stay. Returns how many files went.
+/// Removes the oldest traces and summaries beyond the limits; those named `own` stay. Returns how
+/// many files went.
 pub fn results(
     directory: &Path,
     own: &str,

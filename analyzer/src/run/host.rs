@@ -22,7 +22,8 @@ pub struct Call {
     pub packed: u32,
     /// Return value (0 success).
     pub result: u32,
-    /// Where in the program it was made: a stack id of [`super::Run::definitions`], 0 where that is not known.
+    /// Where in the program it was made: a stack id of [`super::Run::definitions`], 0 where that is
+    /// not known.
     pub site: u32,
     /// What it does; `None` for a number this version does not know.
     pub class: Option<Class>,
@@ -36,7 +37,8 @@ impl Call {
         Span { start: self.start, end: self.end }
     }
 
-    /// The function's name where the table of calls has it; [`super::Run::call_name`] knows those of foreign traces too.
+    /// The function's name where the table of calls has it; [`super::Run::call_name`] knows those
+    /// of foreign traces too.
     pub fn name(&self) -> &'static str {
         trace::call::find(self.packed).map_or("(unknown call)", |c| c.name)
     }
@@ -75,8 +77,8 @@ pub enum RangeKind {
 pub struct Range {
     /// Begin and end.
     pub span: Span,
-    /// Name, a string id of [`super::Run::definitions`]; with its domain where it has one, as nsys shows it: `NCCL:ncclAllReduce`
-    /// (see [`super::Run::plain_name`]).
+    /// Name, a string id of [`super::Run::definitions`]; with its domain where it has one, as nsys
+    /// shows it: `NCCL:ncclAllReduce` (see [`super::Run::plain_name`]).
     pub name: u32,
     /// Nesting depth, 0 outermost.
     pub depth: u8,
@@ -86,7 +88,8 @@ pub struct Range {
     pub kind: RangeKind,
     /// NVTX domain, a string id (0: none).
     pub domain: u32,
-    /// The number that came with it (for NCCL's ranges: bytes of the collective), as bits: see [`Range::number`].
+    /// The number that came with it (for NCCL's ranges: bytes of the collective), as bits: see
+    /// [`Range::number`].
     pub payload: Option<u64>,
 }
 
@@ -101,12 +104,13 @@ pub enum Number {
     Real(f64),
 }
 
-/// NVTX domains of libraries whose ranges stand around work of theirs, not around a part of the program's step.
+/// NVTX domains of libraries whose ranges stand around work of theirs, not around a part of the
+/// program's step.
 pub const LIBRARY_DOMAINS: [&str; 1] = ["NCCL"];
 
 impl Range {
-    /// Ended by its handle, on whatever thread (NVTX start and end): it need not nest in other ranges. Else it ended on the
-    /// thread it began on, the innermost first (push and pop).
+    /// Ended by its handle, on whatever thread (NVTX start and end): it need not nest in other
+    /// ranges. Else it ended on the thread it began on, the innermost first (push and pop).
     pub fn is_start_end(&self) -> bool {
         self.flags & START_END != 0
     }
@@ -149,7 +153,8 @@ pub struct Thread {
     pub calls: Vec<Call>,
     /// By start.
     pub ranges: Vec<Range>,
-    /// By start: moments that the program marked (NVTX marks), as ranges of no length. None is a step mark.
+    /// By start: moments that the program marked (NVTX marks), as ranges of no length. None is a
+    /// step mark.
     pub moments: Vec<Range>,
     /// By start.
     pub marks: Vec<Mark>,
@@ -159,18 +164,21 @@ pub struct Thread {
     pub between: Vec<Sample>,
 }
 
-/// The next one of a name is looked for among so many ranges behind it: a damaged trace has as many open ones as ranges.
+/// The next one of a name is looked for among so many ranges behind it: a damaged trace has as many
+/// open ones as ranges.
 const NEAR: usize = 4096;
 
 impl Thread {
-    /// The call that the thread stands in at `at`: the last that had begun, where it had not returned.
+    /// The call that the thread stands in at `at`: the last that had begun, where it had not
+    /// returned.
     pub(crate) fn call_at(&self, at: u64) -> Option<&Call> {
         let next = self.calls.partition_point(|c| c.start <= at);
         next.checked_sub(1).and_then(|i| self.calls.get(i)).filter(|c| c.end > at)
     }
 
-    /// One of its ranges was never closed, and another of the same name began later: its end was forgotten (a `continue` in a loop), and
-    /// nobody knows when it was. (What is still open at the end, and the last of its name, may be where the program stands.)
+    /// One of its ranges was never closed, and another of the same name began later: its end was
+    /// forgotten (a `continue` in a loop), and nobody knows when it was. (What is still open at the
+    /// end, and the last of its name, may be where the program stands.)
     pub fn is_left_open(&self, r: &Range) -> bool {
         if r.flags & OPEN_ENDED == 0 || r.is_start_end() {
             return false;
@@ -222,7 +230,8 @@ pub struct ChildSample {
     pub pid: u32,
     /// Stack id of its main thread, 0 where none could be read.
     pub stack: u32,
-    /// The system call in which it waited for data ([`trace::event::PAGE_FAULT`]: in none, for a page).
+    /// The system call in which it waited for data ([`trace::event::PAGE_FAULT`]: in none, for a
+    /// page).
     pub waits: Option<u32>,
     /// `OUTER` and `PIPE` of [`trace::event::sample`].
     pub bits: u8,

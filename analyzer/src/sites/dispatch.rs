@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What kind of dispatching a stack is: an optimizer's step, and how it goes over its parameters; a function that is compiled; code behind a
-//! break of its graph.
+//! What kind of dispatching a stack is: an optimizer's step, and how it goes over its parameters; a
+//! function that is compiled; code behind a break of its graph.
 //!
-//! PyTorch names all three itself: `torch/optim` has a function `_single_tensor_adam`, `_multi_tensor_adam` and `_fused_adam` for each
-//! optimizer; what `torch.compile` makes is called by a function of `torch/_dynamo/eval_frame.py` (`_TorchDynamoContext.__call__.<locals>.compile_wrapper`,
-//! `..._fn` before PyTorch 2.7; without the functions around it, in Pythons before 3.11, `_fn` may be `torch._dynamo.disable`'s); and TorchDynamo compiles what
-//! stands behind a graph break into a function `torch_dynamo_resume_in_NAME_at_LINE`.
+//! PyTorch names all three itself: `torch/optim` has a function `_single_tensor_adam`,
+//! `_multi_tensor_adam` and `_fused_adam` for each optimizer; what `torch.compile` makes is called
+//! by a function of `torch/_dynamo/eval_frame.py`
+//! (`_TorchDynamoContext.__call__.<locals>.compile_wrapper`, `..._fn` before PyTorch 2.7; without
+//! the functions around it, in Pythons before 3.11, `_fn` may be `torch._dynamo.disable`'s); and
+//! TorchDynamo compiles what stands behind a graph break into a function
+//! `torch_dynamo_resume_in_NAME_at_LINE`.
 
 use trace::{FrameInfo, Language};
 

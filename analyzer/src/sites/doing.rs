@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a thread was doing when it was sampled: by its frames, the system call it is blocked in, whether it had a CPU.
+//! What a thread was doing when it was sampled: by its frames, the system call it is blocked in,
+//! whether it had a CPU.
 //!
-//! Facts come before guesses: a collector that runs, a lock of the interpreter that is waited for and a CPU that is not
-//! given are what the sample itself says, whatever the frames; then the frames, then the system call. What none of them
-//! tells is [`Doing::Unknown`].
+//! Facts come before guesses: a collector that runs, a lock of the interpreter that is waited for
+//! and a CPU that is not given are what the sample itself says, whatever the frames; then the
+//! frames, then the system call. What none of them tells is [`Doing::Unknown`].
 
 use trace::event::sample::{COLLECTING, RUNNABLE, WAITS_GIL};
 
 use super::frames::Frames;
 use crate::run::{Run, Sample};
 
-/// A thread that waited for a CPU for this part of the time is starved, permille; one that had one for it computes.
+/// A thread that waited for a CPU for this part of the time is starved, permille; one that had one
+/// for it computes.
 pub(crate) const MOST: u16 = 500;
 
 /// See the module's head.
@@ -45,21 +47,25 @@ pub enum Doing {
     Talks,
     /// Waits for another thread or process.
     Waits,
-    /// Waits, without any CUDA call, for a copy from the device (an array of JAX is read): found by `gaps/standing.rs`.
+    /// Waits, without any CUDA call, for a copy from the device (an array of JAX is read): found by
+    /// `gaps/standing.rs`.
     WaitsForDevice,
     /// Sleeps by its own wish.
     Sleeps,
     /// Waits for somebody to ask for something.
     Idles,
-    /// Waits in its own event loop, for its own tasks (a thread of an executor, another process) or for somebody's requests.
+    /// Waits in its own event loop, for its own tasks (a thread of an executor, another process) or
+    /// for somebody's requests.
     Awaits,
     /// Allocates or gives back memory of the host.
     Allocates,
     /// Computes.
     Computes,
-    /// Computes in native code that its line of Python called, without Python's lock: found by `gaps/standing.rs`.
+    /// Computes in native code that its line of Python called, without Python's lock: found by
+    /// `gaps/standing.rs`.
     ComputesNatively,
-    /// Computes in a function of the program's own that never launches (`gaps/beside.rs`), between two launches.
+    /// Computes in a function of the program's own that never launches (`gaps/beside.rs`), between
+    /// two launches.
     ComputesBeside,
     /// None of these can be told.
     Unknown,
@@ -177,8 +183,9 @@ pub(crate) fn waits_for_its_turn(sample: &Sample) -> bool {
     sample.stack == 0 && sample.on_cpu < MOST && sample.syscall.is_some_and(|n| call::FUTEX.contains(&n))
 }
 
-/// Off the CPU, and not by its own wish or another thread's: in a system call that reads, or in none (a page is fetched). Not
-/// who could run: the kernel counts a wait for a CPU when it ends, so that one that goes on is in no figure yet.
+/// Off the CPU, and not by its own wish or another thread's: in a system call that reads, or in
+/// none (a page is fetched). Not who could run: the kernel counts a wait for a CPU when it ends, so
+/// that one that goes on is in no figure yet.
 pub(crate) fn blocked_reading(sample: &Sample) -> bool {
     let reads = sample.syscall.is_none_or(|n| call::READ.contains(&n) || call::SOCKET.contains(&n));
     reads && sample.bits & RUNNABLE == 0 && sample.on_cpu < MOST && sample.run_queue < MOST
@@ -189,8 +196,8 @@ pub(crate) fn stands_on_futex(sample: &Sample) -> bool {
     sample.bits & (WAITS_GIL | RUNNABLE) == 0 && sample.syscall.is_some_and(|n| call::FUTEX.contains(&n))
 }
 
-/// Blocked on a futex by native code that the program's own line, or the reading of an array, called: no lock, queue or
-/// event of Python's, whose frames would be there.
+/// Blocked on a futex by native code that the program's own line, or the reading of an array,
+/// called: no lock, queue or event of Python's, whose frames would be there.
 pub(crate) fn blocked_natively(sample: &Sample, frames: Frames) -> bool {
     let natively = matches!(frames, Frames::User | Frames::Array);
     natively

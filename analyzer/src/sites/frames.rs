@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the frames of a Python stack tell of what its thread does, before the sample itself is looked at: whose library it stands in.
+//! What the frames of a Python stack tell of what its thread does, before the sample itself is
+//! looked at: whose library it stands in.
 
 use trace::{FrameInfo, Language};
 
@@ -21,7 +22,8 @@ pub(crate) enum Frames {
     Backward,
     /// A loop of asynchronous events.
     EventLoop,
-    /// asyncio's, of a program that is no server as far as its frames tell: what it awaits may be its own.
+    /// asyncio's, of a program that is no server as far as its frames tell: what it awaits may be
+    /// its own.
     Tasks,
     /// Another process' pipe.
     Pipe,
@@ -54,7 +56,8 @@ impl Frames {
         if any(saves) {
             return Frames::Save;
         }
-        // tqdm and a logger may also stand around the program's own code: only what the user's frame called counts
+        // tqdm and a logger may also stand around the program's own code: only what the user's
+        // frame called counts
         let inner = || frames.iter().take_while(|f| f.2 != Origin::User);
         if inner().any(|f| logs(f.0, f.2)) {
             return Frames::Log;
@@ -157,9 +160,9 @@ fn loader(frames: &[(&str, &str, Origin)]) -> Option<Doing> {
     frames.iter().find_map(reader)
 }
 
-/// `fetch` calls the data set for samples, and then `collate_fn` to make a batch of them. Whose function is neither of a data
-/// set's nor of an iterator's is that one, whatever it is called; of what an iterable data set is nothing is known but its
-/// own names.
+/// `fetch` calls the data set for samples, and then `collate_fn` to make a batch of them. Whose
+/// function is neither of a data set's nor of an iterator's is that one, whatever it is called; of
+/// what an iterable data set is nothing is known but its own names.
 pub(super) fn collates(frames: &[(&str, &str, Origin)]) -> bool {
     let Some(fetch) = frames.iter().position(|f| f.0.ends_with("torch/utils/data/_utils/fetch.py")) else {
         return false;
@@ -178,7 +181,8 @@ pub(super) fn collates(frames: &[(&str, &str, Origin)]) -> bool {
     maps && !inner.iter().any(|f| of_data_set.contains(&last(f.1)))
 }
 
-/// Not what runs compiled code: `torch/_dynamo/eval_frame.py` stands on the stack of each compiled call.
+/// Not what runs compiled code: `torch/_dynamo/eval_frame.py` stands on the stack of each compiled
+/// call.
 fn compiles(file: &str, function: &str) -> bool {
     let always = [
         "torch/_dynamo/convert_frame.py",

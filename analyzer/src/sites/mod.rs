@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Whose line it is: from a call stack, the frame that the user of a framework can change.
 //!
-//! 1. The innermost frame that is not a framework's: no installed package (`site-packages`, `dist-packages`, unpacked wheels,
-//!    PyTorch's own source tree), not Python's library, no generated code (`<frozen runpy>`, `<eval_with_key>`), no console
-//!    script. `.item()` and `print` are C functions without a frame: then it is the very line they stand in. For
-//!    `loss.backward()`, or a Lightning or Hugging Face loop that waits by itself, it is the line that calls it, and the function called there
-//!    is told with it ([`Site::via`]). A callback of the user inside such a loop is nearer and so wins.
-//! 2. Without such a frame the program itself is installed (`python -m package`): the outermost package that does not only
-//!    start programs (`accelerate`, `ray`, `pytest` ...), and its innermost frame. Not if the stack was cut: what is missing is
-//!    outermost.
-//! 3. Without any Python frame: the function that called CUDA, which the recorder found; in another tool's call chain the innermost
-//!    function of the executable itself, not of a library.
+//! 1. The innermost frame that is not a framework's: no installed package (`site-packages`,
+//!    `dist-packages`, unpacked wheels, PyTorch's own source tree), not Python's library, no
+//!    generated code (`<frozen runpy>`, `<eval_with_key>`), no console script. `.item()` and
+//!    `print` are C functions without a frame: then it is the very line they stand in. For
+//!    `loss.backward()`, or a Lightning or Hugging Face loop that waits by itself, it is the line
+//!    that calls it, and the function called there is told with it ([`Site::via`]). A callback of
+//!    the user inside such a loop is nearer and so wins.
+//! 2. Without such a frame the program itself is installed (`python -m package`): the outermost
+//!    package that does not only start programs (`accelerate`, `ray`, `pytest` ...), and its
+//!    innermost frame. Not if the stack was cut: what is missing is outermost.
+//! 3. Without any Python frame: the function that called CUDA, which the recorder found; in another
+//!    tool's call chain the innermost function of the executable itself, not of a library.
 //!
 //! Else there is no site. A wrong line is worse than none.
 //!
-//! Here: [`Site`], [`Sites`]. `origin.rs`: whose a file is. `doing.rs`: what a sampled thread was doing; `frames.rs`: what its frames
-//! tell of it; `workers.rs`: those that work for a DataLoader. `dispatch.rs`: what kind of dispatching it was.
+//! Here: [`Site`], [`Sites`]. `origin.rs`: whose a file is. `doing.rs`: what a sampled thread was
+//! doing; `frames.rs`: what its frames tell of it; `workers.rs`: those that work for a DataLoader.
+//! `dispatch.rs`: what kind of dispatching it was.
 
 pub(crate) mod dispatch;
 pub mod doing;
@@ -53,17 +56,19 @@ const WRAPPERS: [&str; 11] = [
 /// A line of the program.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Hash)]
 pub struct Site {
-    /// Its file as the interpreter names it; without Python the source file where that is known, else the module.
-    /// Empty of a range that stands for it (`causes/ranges.rs`).
+    /// Its file as the interpreter names it; without Python the source file where that is known,
+    /// else the module. Empty of a range that stands for it (`causes/ranges.rs`).
     pub path: String,
-    /// The same, short: below the directory the program was started in, else with one folder; a module without folders.
+    /// The same, short: below the directory the program was started in, else with one folder; a
+    /// module without folders.
     pub file: String,
     /// 1 the first; 0 where it is not known.
     pub line: u32,
-    /// The function it is in; empty at the top of a file. Of machine code without a line: `step(int)+0x1c`, or where it has no symbol
-    /// the address in its module's file.
+    /// The function it is in; empty at the top of a file. Of machine code without a line:
+    /// `step(int)+0x1c`, or where it has no symbol the address in its module's file.
     pub function: String,
-    /// The framework's function that is called there; `None` where there is none, or not always the same.
+    /// The framework's function that is called there; `None` where there is none, or not always the
+    /// same.
     pub via: Option<String>,
 }
 
@@ -94,7 +99,8 @@ impl Site {
 }
 
 impl fmt::Display for Site {
-    /// `train.py:88 in train_step`, `train.py:90 in train_step via Tensor.backward`, `step(int)+0x1c in libfoo.so`.
+    /// `train.py:88 in train_step`, `train.py:90 in train_step via Tensor.backward`,
+    /// `step(int)+0x1c in libfoo.so`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
             // a range of another tool's trace
@@ -171,7 +177,8 @@ impl<'a> Sites<'a> {
         self.number(frames.get(at)?, via)
     }
 
-    /// The program's own lines in a stack, innermost first, none twice; without those outside of any function, where a program only begins.
+    /// The program's own lines in a stack, innermost first, none twice; without those outside of
+    /// any function, where a program only begins.
     pub(crate) fn all_of(&mut self, stack: u32) -> Vec<u32> {
         let run = self.run;
         let text = |id| run.definitions.string(id).unwrap_or("");
@@ -292,8 +299,8 @@ fn is_executable(module: &str) -> bool {
     !name.is_empty() && !name.contains(".so") && !name.starts_with('[') && !name.starts_with("python")
 }
 
-/// A function's name for people: without the functions around it, nothing at the top of a file, and what
-/// TorchDynamo cut a function into is that function.
+/// A function's name for people: without the functions around it, nothing at the top of a file, and
+/// what TorchDynamo cut a function into is that function.
 fn plain(name: &str) -> String {
     let own = name.rsplit("<locals>.").next().unwrap_or(name);
     let last = own.rsplit('.').next().unwrap_or(own);
@@ -326,7 +333,8 @@ fn short(path: &str, directory: Option<&str>) -> String {
     path.get(slashes.unwrap_or(0)..).unwrap_or(path).trim_start_matches('/').to_owned()
 }
 
-/// A relative path as seen from `directory`, by its words alone: the trace may be of another machine.
+/// A relative path as seen from `directory`, by its words alone: the trace may be of another
+/// machine.
 fn absolute(directory: &str, path: &str) -> String {
     let mut parts: Vec<&str> = directory.split('/').collect();
     for part in path.split('/').filter(|p| !p.is_empty() && *p != ".") {

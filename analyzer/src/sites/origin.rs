@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Whose a source file is, by its path: the user's, an installed package's, Python's own.
 //!
-//! A path tells it as Python's loaders write it into code objects; nothing is looked up on a disk, the trace may be of
-//! another machine.
+//! A path tells it as Python's loaders write it into code objects; nothing is looked up on a disk,
+//! the trace may be of another machine.
 
 /// Whose a frame's file is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,8 +18,8 @@ pub(crate) enum Origin<'a> {
 /// Folders that hold installed packages.
 const INSTALLED: [&str; 2] = ["site-packages/", "dist-packages/"];
 
-/// Below a folder `torch` these are PyTorch's own wherever it lies (a source checkout, a frozen program): a project that
-/// calls its folder `torch` has none of them.
+/// Below a folder `torch` these are PyTorch's own wherever it lies (a source checkout, a frozen
+/// program): a project that calls its folder `torch` has none of them.
 const TORCH: [&str; 15] = [
     "_tensor.py",
     "_ops.py",
@@ -38,12 +38,13 @@ const TORCH: [&str; 15] = [
     "_functorch/",
 ];
 
-/// In angle brackets stands code without a file. The user's are these; others are generated (`<frozen runpy>`,
-/// `<eval_with_key>.0` of torch.fx, `<__array_function__ internals>`).
+/// In angle brackets stands code without a file. The user's are these; others are generated
+/// (`<frozen runpy>`, `<eval_with_key>.0` of torch.fx, `<__array_function__ internals>`).
 const TYPED: [&str; 7] =
     ["<stdin>", "<string>", "<ipython-input", "<command-", "<console>", "<input>", "<doctest"];
 
-/// Packages that start other people's programs: where they stand outermost the program is what they call.
+/// Packages that start other people's programs: where they stand outermost the program is what they
+/// call.
 const LAUNCHERS: [&str; 24] = [
     "torch",
     "accelerate",

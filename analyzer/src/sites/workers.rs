@@ -32,7 +32,8 @@ pub(crate) fn pins(run: &Run, stack: u32) -> Option<Pinning> {
     if !frames().any(|f| own(&f) && f.1 == "_pin_memory_loop") {
         return None;
     }
-    // a tensor's storage comes by a message of its own, for which it may have to wait: the batch is there
+    // a tensor's storage comes by a message of its own, for which it may have to wait: the batch is
+    // there
     let takes_over = frames().any(|f| f.0.ends_with("torch/multiprocessing/reductions.py"));
     let pins = frames().find(own).is_some_and(|f| f.1 == "pin_memory");
     Some(if pins || takes_over { Pinning::Works } else { Pinning::Waits })
@@ -43,7 +44,8 @@ pub(crate) fn pins(run: &Run, stack: u32) -> Option<Pinning> {
 pub(crate) struct Worker {
     /// [`Doing::Collates`] or [`Doing::FetchesHere`].
     pub(crate) doing: Doing,
-    /// So many frames, the innermost ones, are its own: what is outside of them the launching process stood in when it was forked.
+    /// So many frames, the innermost ones, are its own: what is outside of them the launching
+    /// process stood in when it was forked.
     pub(crate) own: usize,
     /// It waits for other threads or processes of its own: what costs is not where it stands.
     pub(crate) waits: bool,
@@ -68,7 +70,8 @@ const WAITS: [(&str, &[&str]); 6] = [
     ("subprocess.py", &["wait", "_wait", "_try_wait", "communicate", "_communicate"]),
 ];
 
-/// Does the program's innermost line stand in one of them? (The CPU that a process uses is then that of other threads of its.)
+/// Does the program's innermost line stand in one of them? (The CPU that a process uses is then
+/// that of other threads of its.)
 fn waits(frames: &[(&str, &str, Origin)]) -> bool {
     let inner = frames.iter().take_while(|f| f.2 == Origin::Standard);
     inner.into_iter().any(|f| WAITS.iter().any(|w| f.0.ends_with(w.0) && w.1.contains(&last(f.1))))

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! When a step that the host marks begins on the GPU.
 //!
-//! Marks and ranges are times of the host. A host that is ahead sets them while the GPU still works on earlier steps; the
-//! time between two of them is then what queueing took, not what the step took. So a step begins at its mark, or, where
-//! the GPU was not ready for its first kernel, when that kernel began. Each step is judged by itself, by what the marking
-//! threads launched in it: what others launch, on this or another GPU, holds no step up.
+//! Marks and ranges are times of the host. A host that is ahead sets them while the GPU still works
+//! on earlier steps; the time between two of them is then what queueing took, not what the step
+//! took. So a step begins at its mark, or, where the GPU was not ready for its first kernel, when
+//! that kernel began. Each step is judged by itself, by what the marking threads launched in it:
+//! what others launch, on this or another GPU, holds no step up.
 
 use trace::event::Unobserved;
 use trace::Kind;
@@ -41,9 +42,9 @@ struct Work {
     end: u64,
 }
 
-/// `None` where marks are not about this work: set by threads that launch nothing, while most of the launching, or of the
-/// steps, is elsewhere (an environment's steps, a queue filled by a main thread). Two looks at each operation, each a search among
-/// the steps.
+/// `None` where marks are not about this work: set by threads that launch nothing, while most of
+/// the launching, or of the steps, is elsewhere (an environment's steps, a queue filled by a main
+/// thread). Two looks at each operation, each a search among the steps.
 pub(super) fn on_device(run: &Run, host: &Host<'_>) -> Option<OnDevice> {
     let step_at = |t: u64| {
         let step = host.begins.partition_point(|&b| b <= t).checked_sub(1)?;
@@ -99,7 +100,8 @@ pub(super) fn on_device(run: &Run, host: &Host<'_>) -> Option<OnDevice> {
         }
         run_of.into_iter().for_each(|(of, work)| each(of, work));
     };
-    // the stream that most steps use tells, of those the one with most kernels: an evaluation is no measure of the training
+    // the stream that most steps use tells, of those the one with most kernels: an evaluation is no
+    // measure of the training
     let mut streams: Vec<((u64, u64), &Stream)> = Vec::new();
     for stream in run.devices.iter().flat_map(|d| &d.streams) {
         let mut rank = (0, 0);
@@ -158,7 +160,8 @@ fn joined(calls: Option<Span>, call: &Call) -> Span {
     })
 }
 
-/// Where recording was off for a while, a host that runs ahead has launched steps of which it was off for the calls, or for the kernels.
+/// Where recording was off for a while, a host that runs ahead has launched steps of which it was
+/// off for the calls, or for the kernels.
 struct Dark<'a> {
     host: &'a Host<'a>,
     /// The time in which calls were recorded.
@@ -201,7 +204,8 @@ impl<'a> Dark<'a> {
         ran && self.next(step).is_some_and(is_seen)
     }
 
-    /// Does nobody know which op was the first of this step? `calls`: the launches that were recorded.
+    /// Does nobody know which op was the first of this step? `calls`: the launches that were
+    /// recorded.
     fn hides_begin(&self, step: usize, mark: u64, calls: Option<Span>) -> bool {
         if self.ran.is_empty() {
             return false;

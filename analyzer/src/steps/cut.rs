@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Cuts the whole sequence at an anchor into steps: the first and the last one need care (what comes before or after all
-//! steps is none of them), and between steps what is longer or shorter than one (an evaluation) belongs to the step
-//! before it.
+//! Cuts the whole sequence at an anchor into steps: the first and the last one need care (what
+//! comes before or after all steps is none of them), and between steps what is longer or shorter
+//! than one (an evaluation) belongs to the step before it.
 
 use super::period::{Anchor, Profile, TOLERANCE};
 use super::sequence::{Piece, Sequence, Token};
@@ -37,8 +37,9 @@ pub(super) fn cut(sequence: &Sequence, piece: Piece<'_>, anchor: &Anchor) -> Vec
             s.profile = step;
         }
     }
-    // at both ends a step is a segment like the reference, or one that holds a whole step and more (the first one makes
-    // the optimizer's state), or runs other variants of the kernels as others do (the first token of each request)
+    // at both ends a step is a segment like the reference, or one that holds a whole step and more
+    // (the first one makes the optimizer's state), or runs other variants of the kernels as others
+    // do (the first token of each request)
     let mut looked = 0;
     let mut counts = |s: &Segment, others: &[Segment]| {
         let profile = &s.profile;
@@ -67,8 +68,8 @@ pub(super) fn cut(sequence: &Sequence, piece: Piece<'_>, anchor: &Anchor) -> Vec
     join(&kept, reference, end)
 }
 
-/// Steps of segments side by side up to `end`; what is too short for one belongs to the step before, an unfinished last
-/// one to none.
+/// Steps of segments side by side up to `end`; what is too short for one belongs to the step
+/// before, an unfinished last one to none.
 pub(super) fn join(kept: &[Segment], reference: &Profile, end: u64) -> Vec<Step> {
     let usual = reference.length() as f64;
     let mut steps: Vec<Step> = Vec::new();
@@ -131,8 +132,9 @@ fn recurs(profile: &Profile, others: &[Segment], usual: f64) -> bool {
         && others.iter().filter(|s| s.profile.is_like(profile)).take(RECURS).count() == RECURS
 }
 
-/// Where other work follows the last step (a final evaluation, another phase, a wait for the other ranks at the end): the
-/// step without it, and where it begins. The last step holds no more launches than the usual one.
+/// Where other work follows the last step (a final evaluation, another phase, a wait for the other
+/// ranks at the end): the step without it, and where it begins. The last step holds no more
+/// launches than the usual one.
 fn tail(sequence: &Sequence, tokens: &[Token], anchor: &Anchor, last: usize) -> Option<(Profile, u64)> {
     let mut step = Profile::default();
     for t in tokens.get(last..)? {
@@ -144,7 +146,8 @@ fn tail(sequence: &Sequence, tokens: &[Token], anchor: &Anchor, last: usize) -> 
     None
 }
 
-/// Where the anchor stands at the end of a step, the first step lies before the first anchor, behind the start-up.
+/// Where the anchor stands at the end of a step, the first step lies before the first anchor,
+/// behind the start-up.
 fn head(sequence: &Sequence, tokens: &[Token], anchor: &Anchor, from: usize) -> Option<Segment> {
     let mut profile = Profile::default();
     let mut start = None;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Steps of a loop that synchronizes once a step, where launches alone show only a small tile (the same few kernels
-//! over and over: layers, an inner loop): the outermost structure is the step. Copies that wait are tokens of the
-//! sequence themselves and no matter of this file. Runs where the analysis runs.
+//! Steps of a loop that synchronizes once a step, where launches alone show only a small tile (the
+//! same few kernels over and over: layers, an inner loop): the outermost structure is the step.
+//! Copies that wait are tokens of the sequence themselves and no matter of this file. Runs where
+//! the analysis runs.
 
 use trace::call::Class;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Steps that the program itself names: `gapprobe_step`, or ranges called `step` or `ProfilerStep#`.
+//! Steps that the program itself names: `gapprobe_step`, or ranges called `step` or
+//! `ProfilerStep#`.
 
 use trace::event::OPEN_ENDED;
 
@@ -9,17 +10,20 @@ use crate::analysis::Step;
 use crate::run::{Mark, RangeKind, Run, Span, Thread};
 use crate::timeline::Observed;
 
-/// An open-ended last step counts if it takes so many times the median of the others: a shorter one was cut off, and a longer one has what came behind
-/// the steps in it (a checkpoint saved, an evaluation).
+/// An open-ended last step counts if it takes so many times the median of the others: a shorter one
+/// was cut off, and a longer one has what came behind the steps in it (a checkpoint saved, an
+/// evaluation).
 const OPEN_STEP: std::ops::RangeInclusive<f64> = 0.5..=1.5;
 
-/// Steps, and how many of the marks inside the observed time have none: their begin or end on the GPU is not known.
+/// Steps, and how many of the marks inside the observed time have none: their begin or end on the
+/// GPU is not known.
 pub(super) type Tiled = (Vec<Step>, usize);
 
 /// A step as the program names it: begin, end, number, and whether its end is not known.
 type Named = (u64, u64, u32, bool);
 
-/// Steps by the marks of the thread that set most of them; by those of all threads where they count on together.
+/// Steps by the marks of the thread that set most of them; by those of all threads where they count
+/// on together.
 pub(super) fn from_marks(
     run: &Run,
     observed: &Observed,
@@ -34,7 +38,8 @@ pub(super) fn from_marks(
     tile(run, &threads, &named.collect::<Vec<Named>>(), observed, valid, last_op)
 }
 
-/// The share of all recorded marks that name steps: others are of a second thread with steps of its own, or name the same step again.
+/// The share of all recorded marks that name steps: others are of a second thread with steps of its
+/// own, or name the same step again.
 pub fn used_share(run: &Run) -> f64 {
     let all: usize = run.threads.iter().map(|t| t.marks.len()).sum();
     used(run).map_or(1.0, |(_, marks)| marks.len() as f64 / all.max(1) as f64)
@@ -63,8 +68,9 @@ fn marks_of(run: &Run, thread: usize) -> &[Mark] {
     run.threads.get(thread).map_or(&[], |t| &t.marks)
 }
 
-/// Steps by ranges; a step lasts to the next one's begin. By a thread that launches rather than by another (an environment
-/// has steps of its own), by the profiler's own rather than by what other libraries call a step, then by most.
+/// Steps by ranges; a step lasts to the next one's begin. By a thread that launches rather than by
+/// another (an environment has steps of its own), by the profiler's own rather than by what other
+/// libraries call a step, then by most.
 pub(super) fn from_ranges(
     run: &Run,
     observed: &Observed,
@@ -93,7 +99,8 @@ pub(super) fn from_ranges(
 fn named(run: &Run, thread: &Thread, profilers: bool) -> Vec<Named> {
     let mut found: Vec<Named> = Vec::new();
     for r in thread.ranges.iter().filter(|r| r.kind == RangeKind::User) {
-        // in whatever domain of the program's; a library's range is never a step, whatever it is called
+        // in whatever domain of the program's; a library's range is never a step, whatever it is
+        // called
         if run.is_librarys(r) {
             continue;
         }
@@ -102,8 +109,8 @@ fn named(run: &Run, thread: &Thread, profilers: bool) -> Vec<Named> {
         if name.starts_with(PROFILERS) != profilers {
             continue;
         }
-        // a step named inside a step (a library's own range) is no step of its own; one that begins a little before
-        // the other ends (rounded stamps) is
+        // a step named inside a step (a library's own range) is no step of its own; one that begins
+        // a little before the other ends (rounded stamps) is
         if found.last().is_none_or(|f| r.span.start >= f.1 || r.span.end > f.1) {
             let end = if thread.is_left_open(r) { r.span.start } else { r.span.end };
             found.push((r.span.start, end, number, r.flags & OPEN_ENDED != 0));
@@ -124,9 +131,10 @@ fn step_number(name: &str, position: usize) -> Option<u32> {
     digits.parse().ok()
 }
 
-/// Steps that lie side by side: each lasts to the next one's begin, the last to its own end or the last op. Only what was
-/// observed from begin to end is a step; a range before an unobserved span may end by itself. Times are those of the GPU
-/// ([`behind`]); a step that has no known begin or end there is none.
+/// Steps that lie side by side: each lasts to the next one's begin, the last to its own end or the
+/// last op. Only what was observed from begin to end is a step; a range before an unobserved span
+/// may end by itself. Times are those of the GPU ([`behind`]); a step that has no known begin or
+/// end there is none.
 fn tile(
     run: &Run,
     threads: &[usize],

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The steps of a run: the program's marks, else its named ranges, else a period in the sequence of launches.
+//! The steps of a run: the program's marks, else its named ranges, else a period in the sequence of
+//! launches.
 //!
-//! `marks.rs` reads marks and ranges, `behind.rs` says when they begin on the GPU, `sequence.rs` makes the sequence of
-//! launches, `period.rs` finds the period in it, `cut.rs` cuts it into steps, `parts.rs` doubts
-//! them, `drains.rs` takes the stretches between synchronizes where the period is but a tile.
-//! `few.rs`: other tools' traces of no more than two steps; `once.rs`: steps in which something
-//! happened once. Here: the choice between them, warm-up, step times. Not here: what a step's time
-//! was spent on.
+//! `marks.rs` reads marks and ranges, `behind.rs` says when they begin on the GPU, `sequence.rs`
+//! makes the sequence of launches, `period.rs` finds the period in it, `cut.rs` cuts it into steps,
+//! `parts.rs` doubts them, `drains.rs` takes the stretches between synchronizes where the period is
+//! but a tile. `few.rs`: other tools' traces of no more than two steps; `once.rs`: steps in which
+//! something happened once. Here: the choice between them, warm-up, step times. Not here: what a
+//! step's time was spent on.
 
 mod behind;
 mod cut;
@@ -29,16 +30,18 @@ use crate::timeline::Observed;
 pub const WARM_UP_MEDIANS: f64 = 1.5;
 /// Leading slow steps up to this many, or a quarter of the run, can be warm-up.
 const MOST_WARM_UP: usize = 3;
-/// One of the first steps that takes this many times the longest of all later ones happened once, before it all went steadily: the run
-/// waited for other ranks, compiled, or was held up (H200: the third of 158 steps stood for nine seconds at a gate, and 92 % of the
-/// run's time was HOST). What comes again is no warm-up: a later step is about as long.
+/// One of the first steps that takes this many times the longest of all later ones happened once,
+/// before it all went steadily: the run waited for other ranks, compiled, or was held up (H200: the
+/// third of 158 steps stood for nine seconds at a gate, and 92 % of the run's time was HOST). What
+/// comes again is no warm-up: a later step is about as long.
 const ONCE: u64 = 10;
 /// Steps looked at for that.
 const FIRST: usize = 10;
 /// Fewer steps than this are no steps.
 pub const MIN_STEPS: usize = 3;
 
-/// Finds the steps inside the valid span. What lies in an unobserved span, or reaches into one, is no step.
+/// Finds the steps inside the valid span. What lies in an unobserved span, or reaches into one, is
+/// no step.
 pub fn find(run: &Run, kernels: &KernelTable, valid: Span) -> Steps {
     let observed = Observed::new(valid, &run.blind);
     let last_op = last_op_end(run).clamp(valid.start, valid.end);
@@ -87,9 +90,10 @@ fn whole_ranges(run: &Run) -> bool {
     run.header.loss(Loss::RangeDropped) == 0
 }
 
-/// A step of a period ends where the next one begins, the last one before an unobserved span with its last op: without the
-/// host's time behind it, which the others have. It ends as they do, as far as that was observed and nothing else runs.
-/// (What the host would have done behind the last step of the run, nobody knows.)
+/// A step of a period ends where the next one begins, the last one before an unobserved span with
+/// its last op: without the host's time behind it, which the others have. It ends as they do, as
+/// far as that was observed and nothing else runs. (What the host would have done behind the last
+/// step of the run, nobody knows.)
 fn end_as_others_do(run: &Run, observed: &Observed, valid: Span, steps: &mut [Step]) {
     let parts: Vec<Span> = observed.parts(valid).collect();
     let part_of = |s: &Step| parts.partition_point(|p| p.end <= s.span.start);
@@ -117,8 +121,9 @@ fn last_op_end(run: &Run) -> u64 {
     streams.flat_map(|s| s.ops.iter().map(|o| o.end)).max().unwrap_or(0)
 }
 
-/// The middle one of the values, of an even number the mean of the middle two (half a nanosecond rounded up); 0 of none. Every median of
-/// step times is this one (`tables/stats.rs` and `compare/noise.rs` keep the half nanosecond).
+/// The middle one of the values, of an even number the mean of the middle two (half a nanosecond
+/// rounded up); 0 of none. Every median of step times is this one (`tables/stats.rs` and
+/// `compare/noise.rs` keep the half nanosecond).
 pub(crate) fn median(values: &mut [u64]) -> u64 {
     let count = values.len();
     if count == 0 {
@@ -140,8 +145,9 @@ fn leave_warm_up_out(steps: &mut Steps) {
     }
 }
 
-/// How many of the first of these step times are warm-up: those far above the later half, if they are few. Many are a phase
-/// of the run, and count (a host that is slow for half of it); then so far as they are far above the later half of the phase.
+/// How many of the first of these step times are warm-up: those far above the later half, if they
+/// are few. Many are a phase of the run, and count (a host that is slow for half of it); then so
+/// far as they are far above the later half of the phase.
 fn warm_up(times: &[u64]) -> usize {
     slow_in_front(times).max(held_up(times))
 }

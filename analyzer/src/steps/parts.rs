@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether the steps that a period gave are the program's, or parts of them: of a trace shorter than a few steps the layers
-//! repeat. (Of a trace that holds nothing but layers, nobody can tell.)
+//! Whether the steps that a period gave are the program's, or parts of them: of a trace shorter
+//! than a few steps the layers repeat. (Of a trace that holds nothing but layers, nobody can tell.)
 
 use super::period::{INNER_SHARE, NEW_WORK_SHARE};
 use super::sequence::{Sequence, Token};
 use crate::analysis::{share, Step};
 use crate::run::Run;
 
-/// Whether the steps may be repetitions within a longer period that was seen less than a few times: much work is of types that
-/// no alike step has, or little is in alike steps at all. (H200, four steps of three programs, cut to windows of a fifth to a
-/// half: where layers, or updates of single parameters, are found, 0.23 to 0.77 is other work; of the whole recordings at most
-/// 0.1, and what a program warms up with.)
+/// Whether the steps may be repetitions within a longer period that was seen less than a few times:
+/// much work is of types that no alike step has, or little is in alike steps at all. (H200, four
+/// steps of three programs, cut to windows of a fifth to a half: where layers, or updates of single
+/// parameters, are found, 0.23 to 0.77 is other work; of the whole recordings at most 0.1, and what
+/// a program warms up with.)
 pub(super) fn may_be(run: &Run, sequence: &Sequence, steps: &[Step], optimizer: bool) -> bool {
     // what a program does first, seen from its first launch on, is no step cut in two
     let whole = !run.foreign && run.header.valid_from <= run.header.start_monotonic;

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The period of a launch sequence.
 //!
-//! Every type of token is tried as a mark ("anchor"): its occurrences cut the sequence into segments, and a good
-//! anchor is one whose segments are alike. Segments are compared by what they hold (counts in a few groups of
-//! types), not by order, with a tolerance: kernel variants, a logging copy now and then, do not matter; a CUDA graph's
-//! launch counts as the launches it stands for. How much of the program a period explains is measured in work, the
-//! time of computing: a few eager steps are more launches, and less work, than the graph launches behind them. Periods nest
-//! (layers in micro-steps in steps, steps in epochs): starting from the innermost, a longer period is taken only if
-//! it adds work that the shorter one does not have. One kernel over and over is no step: who times a loop of it, or
-//! draws its variants at random, does not call each launch a step; with a copy, a wait or a graph launch each time it is
-//! one. Every token is looked at a constant number of times.
+//! Every type of token is tried as a mark ("anchor"): its occurrences cut the sequence into
+//! segments, and a good anchor is one whose segments are alike. Segments are compared by what they
+//! hold (counts in a few groups of types), not by order, with a tolerance: kernel variants, a
+//! logging copy now and then, do not matter; a CUDA graph's launch counts as the launches it stands
+//! for. How much of the program a period explains is measured in work, the time of computing: a few
+//! eager steps are more launches, and less work, than the graph launches behind them. Periods nest
+//! (layers in micro-steps in steps, steps in epochs): starting from the innermost, a longer period
+//! is taken only if it adds work that the shorter one does not have. One kernel over and over is no
+//! step: who times a loop of it, or draws its variants at random, does not call each launch a step;
+//! with a copy, a wait or a graph launch each time it is one. Every token is looked at a constant
+//! number of times.
 
 use std::collections::HashSet;
 
@@ -27,10 +29,12 @@ pub const TOLERANCE: f64 = 0.15;
 pub const INNER_SHARE: f64 = 0.6;
 /// A longer period is considered if it covers at least this share.
 pub const OUTER_SHARE: f64 = 0.7;
-/// A period that holds the optimizer is left for a longer one only if this share of the longer one's work is of types
-/// that the shorter does not have (a parameter's update -> a step; not: a step -> an epoch with evaluation).
+/// A period that holds the optimizer is left for a longer one only if this share of the longer
+/// one's work is of types that the shorter does not have (a parameter's update -> a step; not: a
+/// step -> an epoch with evaluation).
 pub const NEW_WORK_SHARE: f64 = 0.2;
-/// ... or if this share of the longer one's types is new (many parameters, each updated by a few launches).
+/// ... or if this share of the longer one's types is new (many parameters, each updated by a few
+/// launches).
 pub const NEW_TYPES_SHARE: f64 = 0.5;
 /// A period holds the optimizer if this share of its segments does.
 const HOLDS_SHARE: f64 = 0.8;
@@ -84,7 +88,8 @@ impl Profile {
         off as f64 <= reference.length() as f64 * TOLERANCE
     }
 
-    /// Has all that the reference has (within the tolerance), and perhaps more, up to three times as much.
+    /// Has all that the reference has (within the tolerance), and perhaps more, up to three times
+    /// as much.
     pub(super) fn holds(&self, reference: &Profile) -> bool {
         let least = |(&a, b): (&u64, u64)| a as f64 >= b as f64 * (1.0 - TOLERANCE);
         self.groups.iter().zip(reference.groups).all(least) && self.length() <= 3 * reference.length()
@@ -129,7 +134,8 @@ impl Anchor {
     }
 }
 
-/// Finds the steps of the device with the most launches, in the parts of the run that were `observed`.
+/// Finds the steps of the device with the most launches, in the parts of the run that were
+/// `observed`.
 pub(super) fn find(run: &Run, kernels: &KernelTable, observed: &[Span]) -> Option<Found> {
     let device = run.devices.iter().max_by_key(|d| d.ops())?;
     for grain in [Grain::Family, Grain::FamilyAndGrid] {
@@ -158,8 +164,9 @@ pub(super) fn find(run: &Run, kernels: &KernelTable, observed: &[Span]) -> Optio
     None
 }
 
-/// Of fewer steps that were found by waits for the device it is not said that they are whole: a single step that waits after each layer looks
-/// the same. (A choice: a window's steps; a run that anybody judges has more.)
+/// Of fewer steps that were found by waits for the device it is not said that they are whole: a
+/// single step that waits after each layer looks the same. (A choice: a window's steps; a run that
+/// anybody judges has more.)
 const FEW_DRAINS: usize = 20;
 
 struct Sample<'a> {
@@ -213,7 +220,8 @@ impl<'a> Sample<'a> {
         for (kind, w) in first.windows(2).enumerate() {
             let at = positions.get(w[0]..w[1]).unwrap_or(&[]);
             anchors.extend(self.anchor(kind as u32, at, 0));
-            // a type that comes in bursts (an optimizer's kernels, layers) marks a period by each burst's first
+            // a type that comes in bursts (an optimizer's kernels, layers) marks a period by each
+            // burst's first
             let (bursts, apart) = bursts(at);
             if bursts.len() < at.len() {
                 anchors.extend(self.anchor(kind as u32, &bursts, apart));
@@ -291,16 +299,18 @@ impl<'a> Sample<'a> {
                 && a.share >= chosen.share - 0.05
                 && a.reference.is_like(&chosen.reference)
         };
-        // bursts only where nothing occurs once: where a burst begins is less certain than where a token is
+        // bursts only where nothing occurs once: where a burst begins is less certain than where a
+        // token is
         let order =
             |a: &&Anchor| (!self.is_kernel(a.kind), a.apart > 0, std::cmp::Reverse(a.alike), a.phase, a.kind);
         let best = anchors.iter().filter(close).min_by_key(order).copied().unwrap_or(chosen);
         Some((best, self.micro_steps(&inner, &best)))
     }
 
-    /// Micro-steps: about equal parts without the optimizer, one after the other with nothing else between them, and
-    /// little but the optimizer besides (layers have an embedding before them, a loss and a backward pass behind them).
-    /// The first may be up to half a part shorter: it sets the gradients to which the others add.
+    /// Micro-steps: about equal parts without the optimizer, one after the other with nothing else
+    /// between them, and little but the optimizer besides (layers have an embedding before them, a
+    /// loss and a backward pass behind them). The first may be up to half a part shorter: it sets
+    /// the gradients to which the others add.
     fn micro_steps(&self, inner: &Anchor, step: &Anchor) -> u32 {
         if !step.optimizer || inner.optimizer {
             return 1;
@@ -366,8 +376,8 @@ impl<'a> Sample<'a> {
     }
 }
 
-/// The first occurrence of each burst, and the distance that parts bursts: half of the distance at which half of all
-/// tokens lie in longer segments.
+/// The first occurrence of each burst, and the distance that parts bursts: half of the distance at
+/// which half of all tokens lie in longer segments.
 fn bursts(at: &[u32]) -> (Vec<u32>, u32) {
     let mut gaps: Vec<u32> = at.windows(2).map(|w| w[1] - w[0]).collect();
     gaps.sort_unstable_by(|a, b| b.cmp(a));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What was launched to a device, in the order of launching over all its threads and streams: the text in which
-//! periods are looked for. A graph launch is one token, whatever its nodes; variants of a kernel are one type.
+//! What was launched to a device, in the order of launching over all its threads and streams: the
+//! text in which periods are looked for. A graph launch is one token, whatever its nodes; variants
+//! of a kernel are one type.
 
 use std::collections::HashMap;
 
@@ -18,13 +19,15 @@ pub struct Token {
     pub start: u64,
     /// Index into [`Sequence::types`].
     pub kind: u32,
-    /// Computing time, ns, at least 1: of a graph launch, the sum over its nodes; of copies and collectives 1, they wait
-    /// for disks and other ranks (a checkpoint's copies would outweigh the steps before it).
+    /// Computing time, ns, at least 1: of a graph launch, the sum over its nodes; of copies and
+    /// collectives 1, they wait for disks and other ranks (a checkpoint's copies would outweigh the
+    /// steps before it).
     pub work: u32,
 }
 
-/// A graph launch counts as many launches as kernels of this length would fill its time, ns. By time and not by nodes:
-/// the same work has fewer nodes once compiled, and with `GAPPROBE_GRAPH=graph` no node is recorded.
+/// A graph launch counts as many launches as kernels of this length would fill its time, ns. By
+/// time and not by nodes: the same work has fewer nodes once compiled, and with
+/// `GAPPROBE_GRAPH=graph` no node is recorded.
 pub const GRAPH_KERNEL_NS: u64 = 10_000;
 
 /// What a token can be.
@@ -32,8 +35,9 @@ pub const GRAPH_KERNEL_NS: u64 = 10_000;
 pub struct TokenType {
     /// How often.
     pub count: u32,
-    /// How many launches one stands for when stretches of the sequence are compared: 1, for graphs see
-    /// [`GRAPH_KERNEL_NS`] (the mean of its launches: one that waits long for another rank is no other graph).
+    /// How many launches one stands for when stretches of the sequence are compared: 1, for graphs
+    /// see [`GRAPH_KERNEL_NS`] (the mean of its launches: one that waits long for another rank is
+    /// no other graph).
     pub launches: u32,
     /// Work of all, ns.
     pub work: u64,
@@ -70,7 +74,8 @@ pub struct Sequence {
 pub enum Grain {
     /// A kernel's family.
     Family,
-    /// Family and order of magnitude (base 4) of the grid: tells the same kernel's places in a step apart.
+    /// Family and order of magnitude (base 4) of the grid: tells the same kernel's places in a step
+    /// apart.
     FamilyAndGrid,
 }
 
@@ -160,8 +165,9 @@ impl Sequence {
                 let work = if computes { work } else { 1 };
                 sequence.tokens.push(Token { launch, start: op.start, kind, work });
             }
-            // A stream runs in the order of launching. An op whose call is not in the recording (it was made before the
-            // recording began, by a host that is far ahead) was launched no later than what runs behind it.
+            // A stream runs in the order of launching. An op whose call is not in the recording (it
+            // was made before the recording began, by a host that is far ahead) was launched no
+            // later than what runs behind it.
             let mut latest = u64::MAX;
             for t in sequence.tokens.iter_mut().skip(first).rev() {
                 latest = latest.min(t.launch);

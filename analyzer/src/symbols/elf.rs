@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The functions at some addresses of an ELF file, read off its symbol tables piece by piece: a module has up to gigabytes, and
-//! this runs inside the traced process. What is held is one piece and what was found; what is read is bounded by [`Limit`].
+//! The functions at some addresses of an ELF file, read off its symbol tables piece by piece: a
+//! module has up to gigabytes, and this runs inside the traced process. What is held is one piece
+//! and what was found; what is read is bounded by [`Limit`].
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -81,14 +82,15 @@ impl Function {
         self.begins.saturating_sub(address).max(address.saturating_sub(last))
     }
 
-    /// Is it the better one of two that an address lies in: the inner one; of two for the same bytes the first?
+    /// Is it the better one of two that an address lies in: the inner one; of two for the same
+    /// bytes the first?
     fn is_inside_of(&self, other: Option<Function>) -> bool {
         other.is_none_or(|o| (self.begins, o.length) > (o.begins, self.length))
     }
 }
 
-/// Functions around an address, all of a file where it has few: what a thread asks again and again is answered without reading
-/// the file's tables again.
+/// Functions around an address, all of a file where it has few: what a thread asks again and again
+/// is answered without reading the file's tables again.
 #[derive(Debug)]
 pub struct Nearby {
     around: u64,
@@ -199,8 +201,8 @@ impl Elf {
         None
     }
 
-    /// The functions whose bytes these addresses lie in: the innermost of several; of two for the same bytes the first.
-    /// In time for all tables or for none.
+    /// The functions whose bytes these addresses lie in: the innermost of several; of two for the
+    /// same bytes the first. In time for all tables or for none.
     pub(super) fn functions(&mut self, addresses: &[u64], limit: Limit) -> Vec<Option<Symbol>> {
         let mut order: Vec<usize> = (0..addresses.len()).collect();
         let address = |n: &usize| addresses.get(*n).copied().unwrap_or(0);
@@ -275,7 +277,8 @@ impl Elf {
         None
     }
 
-    /// Hands over what lies between these places, so many bytes at once. `None`: cannot be read, or no time.
+    /// Hands over what lies between these places, so many bytes at once. `None`: cannot be read, or
+    /// no time.
     fn pieces(
         &mut self,
         from: u64,

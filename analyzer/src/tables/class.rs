@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a kernel is for, by its name: for people who sum a table up by kind of work. No verdict rests on it.
+//! What a kernel is for, by its name: for people who sum a table up by kind of work. No verdict
+//! rests on it.
 
 use crate::kernels::{COLLECTIVE_NAMES, OPTIMIZER_NAMES};
 
@@ -45,9 +46,10 @@ impl KernelClass {
 
 use KernelClass::{Attention, Cast, Conv, Elementwise, Gemm, Reduce};
 
-/// Substrings (lower case) of kernel names; the first row with one that occurs decides, after collectives and
-/// optimizers. The order matters: `flash_fprop` is attention before `fprop` is a convolution, an `elementwise_kernel`
-/// of a `copy_kernel` copies, and Triton's prefixes (inductor) say more than the operators listed behind them.
+/// Substrings (lower case) of kernel names; the first row with one that occurs decides, after
+/// collectives and optimizers. The order matters: `flash_fprop` is attention before `fprop` is a
+/// convolution, an `elementwise_kernel` of a `copy_kernel` copies, and Triton's prefixes (inductor)
+/// say more than the operators listed behind them.
 const NAMES: &[(KernelClass, &[&str])] = &[
     (
         Attention,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A table as RFC 4180 has it: lines end with CR LF, a text with a comma, a quote or a line break is quoted. Fractions
-//! have all their digits (the shortest that give the same double back).
+//! A table as RFC 4180 has it: lines end with CR LF, a text with a comma, a quote or a line break
+//! is quoted. Fractions have all their digits (the shortest that give the same double back).
 //!
-//! Texts are names that others chose, and spreadsheets take one that begins with `=` for a formula and run it. Such a text
-//! is written behind a single quote, which makes it a text everywhere (OWASP, CSV injection). Other bytes stay.
+//! Texts are names that others chose, and spreadsheets take one that begins with `=` for a formula
+//! and run it. Such a text is written behind a single quote, which makes it a text everywhere
+//! (OWASP, CSV injection). Other bytes stay.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -49,7 +50,8 @@ pub(crate) fn name(text: &str) -> Cow<'_, str> {
 
 /// A text that no spreadsheet takes for a formula.
 fn plain(text: &str) -> Cow<'_, str> {
-    // some strip leading blanks before they look; the wide forms count as = + - @ where they are usual
+    // some strip leading blanks before they look; the wide forms count as = + - @ where they are
+    // usual
     let first = text.trim_start_matches(|c: char| c.is_whitespace() && !matches!(c, '\t' | '\r' | '\n'));
     match first.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠']) {
         true => Cow::Owned(format!("'{text}")),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! CUDA API calls by function: how often, how long they took on the host.
 //!
-//! Time is the share in the sum of all rows, not in the wall time. A recording of gapprobe holds the calls that launch,
-//! copy, wait or allocate; traces of other tools hold what they hold.
+//! Time is the share in the sum of all rows, not in the wall time. A recording of gapprobe holds
+//! the calls that launch, copy, wait or allocate; traces of other tools hold what they hold.
 
 use foldhash::{HashMap, HashMapExt};
 

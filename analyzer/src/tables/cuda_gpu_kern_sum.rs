@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Kernels by name: how often, how long they ran on the GPU.
 //!
-//! Behind nsys's columns: the class by name (`class.rs`), waves and theoretical occupancy (`occupancy.rs`; means of the
-//! row's kernels, weighted by time), and the most registers a thread, marked above 128.
+//! Behind nsys's columns: the class by name (`class.rs`), waves and theoretical occupancy
+//! (`occupancy.rs`; means of the row's kernels, weighted by time), and the most registers a thread,
+//! marked above 128.
 
 use super::groups::Groups;
 use super::occupancy::Filling;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Copies and memsets by operation: how many, how much they moved. MB are 10^6 bytes, as nsys has them.
+//! Copies and memsets by operation: how many, how much they moved. MB are 10^6 bytes, as nsys has
+//! them.
 
 use super::cuda_gpu_mem_time_sum::operation;
 use super::groups::{by_total, Groups};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Kernels and memory operations ranked together. Graphs recorded as a whole (no record a node) stand here too, as
-//! nothing else shows their time.
+//! Kernels and memory operations ranked together. Graphs recorded as a whole (no record a node)
+//! stand here too, as nothing else shows their time.
 
 use super::cuda_gpu_mem_time_sum::operation;
 use super::groups::Groups;

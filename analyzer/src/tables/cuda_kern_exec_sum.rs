@@ -7,7 +7,8 @@
 //! kernel time begin to end                                            K...
 //! total       from the call's begin to its return or the kernel's end, whichever is later    T...
 //! ```
-//! Kernels whose launching call is not in the trace are not counted. A graph's kernels all have the one launching call.
+//! Kernels whose launching call is not in the trace are not counted. A graph's kernels all have the
+//! one launching call.
 
 use foldhash::{HashMap, HashMapExt};
 use trace::Kind;

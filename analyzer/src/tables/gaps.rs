@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The GPU's idle time, slice by slice: how long, why, between which operations, and the call blamed. The longest first.
+//! The GPU's idle time, slice by slice: how long, why, between which operations, and the call
+//! blamed. The longest first.
 //!
-//! A gap may have several slices: part of it a blocking call's, the rest the launching's. Gap is the length of the whole one;
-//! Start counts from the time zero of the trace and of `gapprobe export`: the first thing that is drawn.
+//! A gap may have several slices: part of it a blocking call's, the rest the launching's. Gap is
+//! the length of the whole one; Start counts from the time zero of the trace and of `gapprobe
+//! export`: the first thing that is drawn.
 //!
-//! All that was recorded: the time before the first operation and behind the last one too. A device's `idle_ns`, `gaps` and
-//! `max_gap_ns` in `--json` are of its first operation's start to its last one's end: `max_gap_ns` is the longest Gap of a row that has
-//! an operation Before and After.
+//! All that was recorded: the time before the first operation and behind the last one too. A
+//! device's `idle_ns`, `gaps` and `max_gap_ns` in `--json` are of its first operation's start to
+//! its last one's end: `max_gap_ns` is the longest Gap of a row that has an operation Before and
+//! After.
 
 use std::rc::Rc;
 

@@ -38,7 +38,8 @@ impl<K: Eq + Hash + Copy> Groups<K> {
         self.samples.into_iter().filter_map(|(k, s)| Some((k, s.stats()?))).collect()
     }
 
-    /// Rows of share, total, count, the five figures, and what `tail` says of a key; largest total first.
+    /// Rows of share, total, count, the five figures, and what `tail` says of a key; largest total
+    /// first.
     pub(super) fn rows(self, mut tail: impl FnMut(K) -> Row) -> Vec<Row> {
         let stats = self.stats();
         let all: u128 = stats.iter().map(|(_, s)| s.total).sum();
@@ -54,7 +55,8 @@ impl<K: Eq + Hash + Copy> Groups<K> {
     }
 }
 
-/// Rows of (total, first cells, last cells), whole: the largest total first, equal ones in the order of their last cells.
+/// Rows of (total, first cells, last cells), whole: the largest total first, equal ones in the
+/// order of their last cells.
 pub(super) fn by_total(mut rows: Vec<(u128, Row, Row)>) -> Vec<Row> {
     rows.sort_by(|a, b| {
         let cells = a.2.iter().zip(&b.2).map(|(a, b)| a.order(b));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Idle time of each stream as Holistic Trace Analysis sorts it, beside our causes for the same time (docs/hta.md).
+//! Idle time of each stream as Holistic Trace Analysis sorts it, beside our causes for the same
+//! time (docs/hta.md).
 //!
 //! ```text
 //! HTA ...            what `get_idle_time_breakdown` of HTA 0.5.0 prints for the file, its faults included
@@ -7,14 +8,15 @@
 //! Mostly             the two largest parts of that Time by our causes; elsewhere: another stream of the device is busy
 //! Sync ... Not Seen  all of them; their sum is Time
 //! ```
-//! The rule: an interval lies between two operations that follow each other on a stream. Host wait: the call that launched the
-//! second begins after the first ended. Else kernel wait: it is shorter than 30 µs. Else other. The whole interval goes to one of
-//! them; our causes split it.
+//! The rule: an interval lies between two operations that follow each other on a stream. Host wait:
+//! the call that launched the second begins after the first ended. Else kernel wait: it is shorter
+//! than 30 µs. Else other. The whole interval goes to one of them; our causes split it.
 //!
-//! Where the two differ, HTA's way is kept in its own columns only: it reads times rounded inward to whole µs; it leaves the last
-//! `ProfilerStep` out, and with it operations whose call is not in the file; operations of one stream that overlap count as
-//! negative idle time; streams of the same number on several devices are one to it (its figures stand at the first).
-//! Not here: opinions. Linear in operations and idle slices, after a sort.
+//! Where the two differ, HTA's way is kept in its own columns only: it reads times rounded inward
+//! to whole µs; it leaves the last `ProfilerStep` out, and with it operations whose call is not in
+//! the file; operations of one stream that overlap count as negative idle time; streams of the same
+//! number on several devices are one to it (its figures stand at the first). Not here: opinions.
+//! Linear in operations and idle slices, after a sort.
 
 use foldhash::{HashMap, HashMapExt};
 
@@ -24,8 +26,8 @@ use crate::analysis::{Bucket, Buckets, IdleSlice};
 use crate::run::{Op, Run, Span, Stream};
 use crate::timeline::Observed;
 
-/// An interval below this is a kernel wait, µs: HTA's `consecutive_kernel_delay`. Its help calls the 30 nanoseconds; it holds
-/// them against times of the file, which are in µs.
+/// An interval below this is a kernel wait, µs: HTA's `consecutive_kernel_delay`. Its help calls
+/// the 30 nanoseconds; it holds them against times of the file, which are in µs.
 pub const DELAY_US: u32 = 30;
 
 /// The release whose figures the columns `HTA ...` give.
@@ -112,8 +114,8 @@ impl Category {
         (Category::Other, "other"),
     ];
 
-    /// Of an interval from `end` to `start`, in any unit in which `delay` is [`DELAY_US`]. `launch`: when the call that launched
-    /// what begins at `start` began; unknown is no host wait.
+    /// Of an interval from `end` to `start`, in any unit in which `delay` is [`DELAY_US`].
+    /// `launch`: when the call that launched what begins at `start` began; unknown is no host wait.
     fn of(end: i64, start: i64, launch: Option<i64>, delay: i64) -> Category {
         if launch.is_some_and(|launch| launch > end) {
             Category::HostWait
@@ -195,8 +197,9 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Begin of the last `ProfilerStep`, on the host or, where the trace shows it there too, on the GPU: HTA takes the later one.
-/// `None` where there is only one, or none: HTA then leaves nothing out.
+/// Begin of the last `ProfilerStep`, on the host or, where the trace shows it there too, on the
+/// GPU: HTA takes the later one. `None` where there is only one, or none: HTA then leaves nothing
+/// out.
 fn last_step(run: &Run) -> Option<u64> {
     let mut is_step: HashMap<u32, bool> = HashMap::new();
     let mut last = None;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tables of a run: those of `nsys stats`, with its names, columns and figures, and gapprobe's own. `gapprobe stats`
-//! prints them.
+//! Tables of a run: those of `nsys stats`, with its names, columns and figures, and gapprobe's own.
+//! `gapprobe stats` prints them.
 //!
 //! ```text
 //! one file a report   cuda_*.rs, nvtx_*.rs, osrt_sum.rs as nsys; gaps.rs, steps.rs, phases.rs, syncs.rs our own;
@@ -13,8 +13,9 @@
 //! table.rs            rows and columns
 //! text.rs csv.rs json.rs                           how they are written
 //! ```
-//! Figures only: nothing here judges. Linear in events (ranges: times their depth, up to 64). Names and columns are
-//! those of the Nsight Systems Post-Collection Analysis Guide (docs.nvidia.com/nsight-systems/AnalysisGuide).
+//! Figures only: nothing here judges. Linear in events (ranges: times their depth, up to 64). Names
+//! and columns are those of the Nsight Systems Post-Collection Analysis Guide
+//! (docs.nvidia.com/nsight-systems/AnalysisGuide).
 
 mod class;
 pub(crate) mod csv;
@@ -64,7 +65,8 @@ pub struct Report {
     pub needs: &'static str,
     /// Printed where no report is asked for.
     pub usual: bool,
-    /// Rows that the text form shows where no limit is asked for (0: all): one row an event is no reading.
+    /// Rows that the text form shows where no limit is asked for (0: all): one row an event is no
+    /// reading.
     pub shown: usize,
     /// Columns.
     pub columns: &'static [Column],
@@ -83,8 +85,8 @@ impl Report {
         Table { columns: self.columns, rows: (self.rows)(source) }
     }
 
-    /// Writes the first `limit` rows (0: all) of a run's table as [`Format::Csv`]; whether there are any. Of reports that can,
-    /// row by row.
+    /// Writes the first `limit` rows (0: all) of a run's table as [`Format::Csv`]; whether there
+    /// are any. Of reports that can, row by row.
     pub fn write_csv(&self, source: &Source<'_>, limit: usize, out: &mut dyn Write) -> io::Result<bool> {
         let Some(each) = self.each else {
             let table = self.table(source);
@@ -152,8 +154,9 @@ pub fn write(table: &Table, limit: usize, format: Format, out: &mut dyn Write) -
     }
 }
 
-/// Writes a table's first `limit` rows (0: all) for people, in lines of at most `most` columns (`None`: as wide as they
-/// are). `sorted`: the column that the rows stand by. Returns how many columns had to be left out.
+/// Writes a table's first `limit` rows (0: all) for people, in lines of at most `most` columns
+/// (`None`: as wide as they are). `sorted`: the column that the rows stand by. Returns how many
+/// columns had to be left out.
 pub fn write_fitting(
     table: &Table,
     limit: usize,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Kernels by the name a table shows: definitions of one name (other grids, blocks, mangled variants) are one kernel.
+//! Kernels by the name a table shows: definitions of one name (other grids, blocks, mangled
+//! variants) are one kernel.
 
 use std::rc::Rc;
 
@@ -17,7 +18,8 @@ pub enum NameStyle {
     /// As C++ source has it, templates and parameters too: nsys's way.
     #[default]
     Whole,
-    /// Without return type, parameters, namespaces and lambdas: variants that differ in those alone are one.
+    /// Without return type, parameters, namespaces and lambdas: variants that differ in those alone
+    /// are one.
     Short,
 }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Named ranges projected onto the GPU: from the first begin to the last end of what was launched in them (kernels,
-//! copies, memsets; `nvtx_kern_sum` says what "in" is). Ranges that launched nothing are left out.
+//! Named ranges projected onto the GPU: from the first begin to the last end of what was launched
+//! in them (kernels, copies, memsets; `nvtx_kern_sum` says what "in" is). Ranges that launched
+//! nothing are left out.
 //!
-//! Proj figures are of these projections, Total Range Time is on the host. Avg Range Lvl: named ranges around it;
-//! Avg Num Child: named ranges directly in it, with GPU work or not.
+//! Proj figures are of these projections, Total Range Time is on the host. Avg Range Lvl: named
+//! ranges around it; Avg Num Child: named ranges directly in it, with GPU work or not.
 
 use super::groups::{by_total, Groups};
 use super::ranges::unnumbered;

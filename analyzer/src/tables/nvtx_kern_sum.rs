@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Kernels under named ranges. A kernel is in a range if the call that launched it is, on its thread, from begin to
-//! return; in nested ranges it counts for each of them (up to 64 levels). It may run after the range has ended.
+//! Kernels under named ranges. A kernel is in a range if the call that launched it is, on its
+//! thread, from begin to return; in nested ranges it counts for each of them (up to 64 levels). It
+//! may run after the range has ended.
 //!
 //! NVTX Inst: ranges of that name that hold such a kernel.
 

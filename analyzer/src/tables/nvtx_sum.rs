@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Named ranges (NVTX, `record_function`, `gapprobe_range`) by name: how often, how long on the host. A range's time
-//! includes that of the ranges in it, so Time adds up to more than there was.
+//! Named ranges (NVTX, `record_function`, `gapprobe_range`) by name: how often, how long on the
+//! host. A range's time includes that of the ranges in it, so Time adds up to more than there was.
 //!
-//! Ranges of `emit_nvtx` lose the numbers behind the operator's name, which make a row of each of them in nsys's table.
+//! Ranges of `emit_nvtx` lose the numbers behind the operator's name, which make a row of each of
+//! them in nsys's table.
 
 use super::groups::Groups;
 use super::ranges::unnumbered;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How much of a multiprocessor a kernel can fill: theoretical occupancy and waves, from its launch configuration.
+//! How much of a multiprocessor a kernel can fill: theoretical occupancy and waves, from its launch
+//! configuration.
 //!
 //! ```text
 //! blocks that fit   least of: the limit of blocks; warps / warps a block; registers; shared memory
@@ -10,7 +11,8 @@
 //! occupancy         blocks that fit * warps a block / the limit of warps
 //! waves             blocks of the grid / (blocks that fit * multiprocessors), as Nsight Compute's "Waves Per SM"
 //! ```
-//! Not known where the device, the block or the registers are not. Clusters, and barriers, are left out of account.
+//! Not known where the device, the block or the registers are not. Clusters, and barriers, are left
+//! out of account.
 
 use foldhash::{HashMap, HashMapExt};
 use trace::{DeviceInfo, KernelInfo, Kind};
@@ -34,10 +36,11 @@ const fn limits(capability: (u32, u32), warps: u32, blocks: u32, shared_kib: u32
     Limits { capability, warps, blocks, shared: shared_kib * 1024 }
 }
 
-/// By compute capability: CUDA Programming Guide 13, appendix "Compute Capabilities", tables "Device and Streaming
-/// Multiprocessor Information" and "Memory Information" (7.5 on); CUDA C++ Programming Guide 12.6, table "Technical
-/// Specifications per Compute Capability" (before). Registers are 65,536 in all of them. A minor number that is not
-/// here has the row before it of the same major number.
+/// By compute capability: CUDA Programming Guide 13, appendix "Compute Capabilities", tables
+/// "Device and Streaming Multiprocessor Information" and "Memory Information" (7.5 on); CUDA C++
+/// Programming Guide 12.6, table "Technical Specifications per Compute Capability" (before).
+/// Registers are 65,536 in all of them. A minor number that is not here has the row before it of
+/// the same major number.
 pub const LIMITS: &[Limits] = &[
     limits((5, 0), 64, 32, 64),
     limits((5, 2), 64, 32, 96),
@@ -65,7 +68,8 @@ const PARTS: u32 = 4;
 const REGISTER_UNIT: u32 = 256;
 /// Threads of a warp.
 const WARP: u32 = 32;
-/// Kernels with more registers a thread than this are marked: with 128, sixteen warps fit a multiprocessor; above, fewer.
+/// Kernels with more registers a thread than this are marked: with 128, sixteen warps fit a
+/// multiprocessor; above, fewer.
 pub const MANY_REGISTERS: u32 = 128;
 
 /// The limits of a compute capability.
@@ -82,7 +86,8 @@ pub struct Fit {
     pub occupancy: f64,
 }
 
-/// See the module; `None` where something is not known, or no block fits (then what is known is wrong).
+/// See the module; `None` where something is not known, or no block fits (then what is known is
+/// wrong).
 pub fn fit(device: &DeviceInfo, kernel: &KernelInfo) -> Option<Fit> {
     let l = limits_of(device.compute_major, device.compute_minor)?;
     let threads = kernel.block.iter().try_fold(1u32, |n, &b| n.checked_mul(b))?;
@@ -142,7 +147,8 @@ impl Fits {
     }
 }
 
-/// Waves, occupancy and registers of a row's kernels: means weighted by time, and the most registers.
+/// Waves, occupancy and registers of a row's kernels: means weighted by time, and the most
+/// registers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Filling {
     ns: f64,
@@ -197,7 +203,8 @@ mod tests {
         assert_eq!(fit_of(h100, 256, 32, 0), Some((8, 1.0)));
         // blocks: 32 of one warp
         assert_eq!(fit_of(h100, 32, 16, 0), Some((32, 0.5)));
-        // registers: 168 * 32 = 5,376 a warp, three in a quarter's 16,384, 12 in all; a block has 12
+        // registers: 168 * 32 = 5,376 a warp, three in a quarter's 16,384, 12 in all; a block has
+        // 12
         assert_eq!(fit_of(h100, 384, 168, 0), Some((1, 12.0 / 64.0)));
         // ... and 33 registers are handed out as 40: 12 warps a quarter, 48 in all
         assert_eq!(fit_of(h100, 128, 33, 0), Some((12, 0.75)));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Calls into the operating system's libraries by function, where a trace has them: nsys's, taken with `--trace=osrt`.
+//! Calls into the operating system's libraries by function, where a trace has them: nsys's, taken
+//! with `--trace=osrt`.
 
 use super::groups::Groups;
 use super::table::{number, row, text, Row, AVG, MAX, MED, MIN, STDDEV, TIME, TOTAL};

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The phases of a step: the outermost named ranges inside steps (forward, backward, optimizer, data ...), warm-up left
-//! out; and forward, backward and optimizer as far as they are sure where no range names them (`phases/`): then the column
-//! Known By says by what.
+//! The phases of a step: the outermost named ranges inside steps (forward, backward, optimizer,
+//! data ...), warm-up left out; and forward, backward and optimizer as far as they are sure where
+//! no range names them (`phases/`): then the column Known By says by what.
 //!
-//! A range that is a step, or holds a whole one, is no phase but a frame around phases; a library's own (domain NCCL) is none. A phase belongs to the step it
-//! begins in on the host; where steps were found by a period of the launches (times of the device), to the one in which
-//! its first GPU operation begins.
+//! A range that is a step, or holds a whole one, is no phase but a frame around phases; a library's
+//! own (domain NCCL) is none. A phase belongs to the step it begins in on the host; where steps
+//! were found by a period of the launches (times of the device), to the one in which its first GPU
+//! operation begins.
 //!
 //! ```text
 //! Time           Total Time in the host time of all steps that count
 //! Total Time     on the host, of all instances
-//! Avg ... StdDev a step: the instances of one name in one step are summed up first; steps without any do not count
+//! Avg ... StdDev a step: the instances of one name in one step are summed up first; steps without
+//!         any do not count
 //! GPU Time       sum of what it launched, begin to end
 //! GPU Proj       first begin to last end of what it launched, summed over instances
 //! ```
@@ -198,7 +200,8 @@ mod tests {
         assert_eq!(spans(&ranges, &steps, StepSource::Marks), phases);
     }
 
-    /// Ranges that are ended by their handle need not nest: what begins in one and ends behind it is as much a phase.
+    /// Ranges that are ended by their handle need not nest: what begins in one and ends behind it
+    /// is as much a phase.
     #[test]
     fn ranges_that_overlap_are_all_phases() {
         let steps = steps(&[(100, 400)]);

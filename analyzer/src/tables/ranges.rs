@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The program's named ranges (NVTX, `record_function`, `gapprobe_range`), nested, and what was launched in them.
-//! Operators and Python functions of a profiler are no ranges of the program.
+//! The program's named ranges (NVTX, `record_function`, `gapprobe_range`), nested, and what was
+//! launched in them. Operators and Python functions of a profiler are no ranges of the program.
 
 use super::launches::Launches;
 use crate::run::{Op, RangeKind, Run, Span};
 
-/// Ranges nested deeper than this have no part in the tables of what was launched in them: work stays linear.
+/// Ranges nested deeper than this have no part in the tables of what was launched in them: work
+/// stays linear.
 pub(super) const MOST_LEVELS: u32 = 64;
 
 /// A named range.
@@ -51,8 +52,8 @@ pub(super) fn named(run: &Run) -> Vec<Named> {
 }
 
 impl Named {
-    /// Device index and operation of all that calls inside the range launched: calls of its thread that begin and end
-    /// in it. None for ranges nested too deep.
+    /// Device index and operation of all that calls inside the range launched: calls of its thread
+    /// that begin and end in it. None for ranges nested too deep.
     pub(super) fn ops<'a>(
         &self,
         run: &'a Run,
@@ -72,8 +73,8 @@ impl Named {
     }
 }
 
-/// The operator in a range of `torch.autograd.profiler.emit_nvtx`, `aten::linear, op_id = 314279`: its numbers make each
-/// range another one.
+/// The operator in a range of `torch.autograd.profiler.emit_nvtx`, `aten::linear, op_id = 314279`:
+/// its numbers make each range another one.
 pub(super) fn unnumbered(name: &str) -> &str {
     let ends = [", seq = ", ", op_id = "].iter().filter_map(|n| name.find(n));
     ends.min().map_or(name, |end| &name[..end])
@@ -86,7 +87,8 @@ mod tests {
     use trace::call::{pack, Class, RUNTIME};
     use trace::{Event, Kind};
 
-    /// Ranges (name, begin, end) and launches (begin, end) of one thread; each launch starts a kernel of 10 ns.
+    /// Ranges (name, begin, end) and launches (begin, end) of one thread; each launch starts a
+    /// kernel of 10 ns.
     fn run(ranges: &[(&str, u64, u64)], launches: &[(u64, u64)]) -> Run {
         let mut b = Builder::new();
         b.on_recorder(Event::clock_pair(1, 1));

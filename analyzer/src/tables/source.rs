@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The run behind the tables, and what several of them need of it: each made when first asked for, once.
+//! The run behind the tables, and what several of them need of it: each made when first asked for,
+//! once.
 
 use std::cell::OnceCell;
 

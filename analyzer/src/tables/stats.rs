@@ -9,7 +9,8 @@
 //!         computed as sqrt( (n * S2 - S1^2) / (n * (n - 1)) ), S1 = sum of (x - m), S2 = sum of (x - m)^2,
 //!         m = avg rounded down: whole numbers up to the root, so nothing cancels
 //! ```
-//! A quotient is the nearest double, as SQLite's AVG gives it: figures printed by nsys agree to the last digit.
+//! A quotient is the nearest double, as SQLite's AVG gives it: figures printed by nsys agree to the
+//! last digit.
 
 /// Values on their way to [`Stats`].
 #[derive(Clone, Debug, Default)]

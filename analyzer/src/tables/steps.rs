@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Each step's time on each device, split: what the device did, and why it did nothing. The parts of a row sum up to its
-//! Step Time; Not Seen is what was not observed of it. Steps of warm-up are marked: other figures leave them out. Phases
-//! (`phases/`), where they are known, are parts of the same time in another way. Start counts from the time zero of the trace.
+//! Each step's time on each device, split: what the device did, and why it did nothing. The parts
+//! of a row sum up to its Step Time; Not Seen is what was not observed of it. Steps of warm-up are
+//! marked: other figures leave them out. Phases (`phases/`), where they are known, are parts of the
+//! same time in another way. Start counts from the time zero of the trace.
 
 use std::io;
 
@@ -129,9 +130,9 @@ impl<'a> Visitor<'a> for Split<'_> {
     }
 }
 
-/// What one device (by index) did in each step of the run, warm-up included. The buckets of a part sum up to its step's
-/// time less what was not observed of it. Linear in operations and idle slices.
-/// `collectives`: sorted ids of kernels.
+/// What one device (by index) did in each step of the run, warm-up included. The buckets of a part
+/// sum up to its step's time less what was not observed of it. Linear in operations and idle
+/// slices. `collectives`: sorted ids of kernels.
 pub(crate) fn parts(run: &Run, analysis: &Analysis, device: usize, collectives: &[u32]) -> Vec<Part> {
     let observed = Observed::new(analysis.valid, &run.blind);
     let steps = &analysis.steps.steps;
@@ -183,8 +184,8 @@ fn rows(source: &Source<'_>) -> Vec<Row> {
     all
 }
 
-/// By begin of the step, then by device. All devices are walked side by side, a few steps at a time: a row for every step of
-/// every device may be more than fits into memory.
+/// By begin of the step, then by device. All devices are walked side by side, a few steps at a
+/// time: a row for every step of every device may be more than fits into memory.
 fn each(source: &Source<'_>, give: &mut dyn FnMut(Row) -> io::Result<bool>) -> io::Result<()> {
     let (run, analysis) = (source.run, source.analysis());
     let steps = &analysis.steps.steps;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Calls that held the host, by function and, where it is known, the line of the program that made them, and what that cost: the idle time of the GPU blamed on them.
+//! Calls that held the host, by function and, where it is known, the line of the program that made
+//! them, and what that cost: the idle time of the GPU blamed on them.
 //!
-//! Blocked: begin to return of every synchronizing, allocating or freeing call, and of every copy whose call stood until
-//! the copy was done. Idle Time: what these calls set off, over the whole valid recording, all
-//! devices: they had let the queue run dry. Host Busy: the part of it in which the host is then
-//! seen to fetch data or to do something else; the why-idle track shows that part as INPUT or HOST,
-//! the rest as SYNC, COPY or ALLOC. A call may block for long and cost nothing: the GPU had work
-//! meanwhile, or its work had not begun or was over.
+//! Blocked: begin to return of every synchronizing, allocating or freeing call, and of every copy
+//! whose call stood until the copy was done. Idle Time: what these calls set off, over the whole
+//! valid recording, all devices: they had let the queue run dry. Host Busy: the part of it in which
+//! the host is then seen to fetch data or to do something else; the why-idle track shows that part
+//! as INPUT or HOST, the rest as SYNC, COPY or ALLOC. A call may block for long and cost nothing:
+//! the GPU had work meanwhile, or its work had not begun or was over.
 
 use foldhash::{HashMap, HashMapExt};
 
@@ -65,8 +66,8 @@ fn blockers(source: &Source<'_>) -> Vec<u32> {
     blockers
 }
 
-/// What the GPU did while the calls of this name and line held the host, although no idle time is put down to them: where most of
-/// their time lies.
+/// What the GPU did while the calls of this name and line held the host, although no idle time is
+/// put down to them: where most of their time lies.
 pub(crate) fn meanwhile(source: &Source<'_>, name: &str, site: &str) -> String {
     let (run, analysis) = (source.run, source.analysis());
     let mut sites = Sites::new(run);
@@ -89,7 +90,8 @@ pub(crate) fn meanwhile(source: &Source<'_>, name: &str, site: &str) -> String {
         all += span.ns();
         before += span.end.min(first).saturating_sub(span.start);
         behind += span.end.saturating_sub(span.start.max(last));
-        // gaps of one device lie behind each other, those of several may overlap: some time counts twice then
+        // gaps of one device lie behind each other, those of several may overlap: some time counts
+        // twice then
         let from = idle.partition_point(|s| s.start < span.start).saturating_sub(analysis.devices.len());
         let near = idle.iter().skip(from).take_while(|s| s.start < span.end);
         waits += near.map(|s| s.clip(span).ns()).sum::<u64>();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A table of values: columns with names, units and keys; rows of cells. How it is written out: `text.rs`, `csv.rs`,
-//! `json.rs`.
+//! A table of values: columns with names, units and keys; rows of cells. How it is written out:
+//! `text.rs`, `csv.rs`, `json.rs`.
 
 use std::cmp::Ordering;
 use std::rc::Rc;
@@ -45,7 +45,8 @@ pub struct Column {
     pub decimals: u8,
     /// Holds texts: stands left, sorts upwards.
     pub text: bool,
-    /// One of the parts that others are, too: where there is no room the smallest are left out first.
+    /// One of the parts that others are, too: where there is no room the smallest are left out
+    /// first.
     pub part: bool,
     /// Not shown to people where no row has anything in it; csv and json have it always.
     pub spare: bool,
@@ -201,7 +202,8 @@ impl<T: Into<Cell>> From<Option<T>> for Cell {
 }
 
 impl Cell {
-    /// The order of a column: the largest number first, texts by the alphabet, what is not known last.
+    /// The order of a column: the largest number first, texts by the alphabet, what is not known
+    /// last.
     pub(super) fn order(&self, other: &Cell) -> Ordering {
         let number = |c: &Cell| match c {
             Cell::Whole(n) => Some(*n as f64),

@@ -8,8 +8,8 @@ use super::table::{Cell, Column, Row};
 use crate::fit::{self, Wanted};
 use crate::visible::visible;
 
-/// Writes heading and rows, in lines of at most `most` columns (`None`: as wide as they are). `keep`: the column that is
-/// left out last. Returns how many columns are.
+/// Writes heading and rows, in lines of at most `most` columns (`None`: as wide as they are).
+/// `keep`: the column that is left out last. Returns how many columns are.
 pub(super) fn write(
     columns: &[Column],
     rows: &[Row],
@@ -98,7 +98,8 @@ fn shown<'a>(column: &Column, cell: &'a Cell) -> Cow<'a, str> {
     }
 }
 
-/// `x` with so many decimals, halves away from zero: SQL's ROUND, of the double as it is (`{:.1}` rounds 0.25 to 0.2).
+/// `x` with so many decimals, halves away from zero: SQL's ROUND, of the double as it is (`{:.1}`
+/// rounds 0.25 to 0.2).
 pub(super) fn fixed(x: f64, decimals: u8) -> String {
     // a double lies in the middle of two decimals only where its odd part ends right there
     let scaled = x.abs() * (2u64 << decimals.min(32)) as f64; // exact: a power of two

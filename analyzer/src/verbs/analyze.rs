@@ -24,8 +24,8 @@ Examples:
 
 /// Why was the GPU idle? Verdict, time by cause, steps, gaps, kernels, blocking calls
 ///
-/// FILE is a recording (.gpr), or a trace of torch.profiler (Chrome JSON), nsys (SQLite) or gapprobe, also compressed
-/// by gzip; what it is, its content tells.
+/// FILE is a recording (.gpr), or a trace of torch.profiler (Chrome JSON), nsys (SQLite) or
+/// gapprobe, also compressed by gzip; what it is, its content tells.
 #[derive(clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -38,12 +38,14 @@ pub(crate) struct Args {
     /// Only the line
     #[arg(long)]
     line: bool,
-    /// Also each stream's idle time as Holistic Trace Analysis sorts it (host_wait, kernel_wait, other), beside our causes
+    /// Also each stream's idle time as Holistic Trace Analysis sorts it (host_wait, kernel_wait,
+    /// other), beside our causes
     ///
-    /// HTA Idle, Ratio and Intervals are what HTA 0.5.0 prints for the file, its 30 µs rule and its faults included: times
-    /// rounded inward to whole µs, without the last ProfilerStep and what has no call in the file, overlaps as negative
-    /// time, equal stream numbers of several devices as one. Time and Intervals are the same rule, exactly, over everything;
-    /// the columns behind them split that Time by our causes. More: docs/hta.md.
+    /// HTA Idle, Ratio and Intervals are what HTA 0.5.0 prints for the file, its 30 µs rule and its
+    /// faults included: times rounded inward to whole µs, without the last ProfilerStep and what
+    /// has no call in the file, overlaps as negative time, equal stream numbers of several devices
+    /// as one. Time and Intervals are the same rule, exactly, over everything; the columns behind
+    /// them split that Time by our causes. More: docs/hta.md.
     #[arg(long, conflicts_with = "line")]
     hta: bool,
     #[command(flatten)]

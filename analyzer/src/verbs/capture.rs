@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `gapprobe capture`: a window of a process that runs on. Cut out of its growing recording; where the program has
-//! recording switched off, the process is asked to hold it on meanwhile (`peer.rs`), which ends with this command,
-//! however it ends.
+//! `gapprobe capture`: a window of a process that runs on. Cut out of its growing recording; where
+//! the program has recording switched off, the process is asked to hold it on meanwhile
+//! (`peer.rs`), which ends with this command, however it ends.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -45,9 +45,9 @@ const NO_MORE: &str =
 
 /// A trace of the next steps of a recorded process, which runs on
 ///
-/// Trace and summary are written, and the line goes to stdout. Where the program has recording switched off
-/// (GAPPROBE_CAPTURE=profiler), it is switched on for so long. Without steps to be found (no marks, no period in the launches)
-/// the window ends with its time.
+/// Trace and summary are written, and the line goes to stdout. Where the program has recording
+/// switched off (GAPPROBE_CAPTURE=profiler), it is switched on for so long. Without steps to be
+/// found (no marks, no period in the launches) the window ends with its time.
 #[derive(clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -60,7 +60,8 @@ pub(crate) struct Args {
     /// At most so long, at most 10m [default: 60s]
     #[arg(long, value_name = "S", value_parser = window)]
     seconds: Option<Duration>,
-    /// The last steps that are recorded already, not the next; with S, the last so many seconds up to now
+    /// The last steps that are recorded already, not the next; with S, the last so many seconds up
+    /// to now
     #[arg(long, value_name = "S", num_args = 0..=1, value_parser = window)]
     last: Option<Option<Duration>>,
     /// Directory for trace and summary [default: GAPPROBE_DIR, else the current one]
@@ -85,9 +86,11 @@ const STEPS: u32 = 20;
 const LONGEST: Duration = Duration::from_secs(60);
 /// What lies before the window is looked at for the period of the launches, ns.
 const CONTEXT: u64 = 3_000_000_000;
-/// Steps that nothing but a period in the launches tells are believed once they followed each other for so long without one of another kind, ns: within one step
-/// its layers, or an optimizer's launches for each parameter, have a period, too, until they end (H100: 20 steps of 0.17 ms were told in one of 47 ms). As long
-/// as a step's anchor has to come evenly (`injector/src/windows/step_clock.rs`).
+/// Steps that nothing but a period in the launches tells are believed once they followed each other
+/// for so long without one of another kind, ns: within one step its layers, or an optimizer's
+/// launches for each parameter, have a period, too, until they end (H100: 20 steps of 0.17 ms were
+/// told in one of 47 ms). As long as a step's anchor has to come evenly
+/// (`injector/src/windows/step_clock.rs`).
 const UNBROKEN: u64 = 2_000_000_000;
 /// Else, or where they may be parts of longer ones all the same, once so much was observed, ns.
 const DOUBTED: u64 = 10_000_000_000;
@@ -95,7 +98,8 @@ const DOUBTED: u64 = 10_000_000_000;
 const LOOK: Duration = Duration::from_millis(250);
 /// How long records may take after the window's end: a flush, a round, a write.
 const DELIVERY: Duration = Duration::from_secs(3);
-/// A process that is stopped for so long is not waited for, ns: as long as for an answer over its control socket.
+/// A process that is stopped for so long is not waited for, ns: as long as for an answer over its
+/// control socket.
 const STOPPED: u64 = 3_000_000_000;
 /// Recording is held on beyond the window by this, ms.
 const BEYOND_MS: u64 = 5_000;
@@ -228,7 +232,8 @@ impl Capture<'_> {
                 }
                 seen = found.spans.len();
                 let left = found.median.saturating_mul(wanted.saturating_sub(seen) as u64);
-                // not more than a quarter of the time with looking, and not before the rest can be there
+                // not more than a quarter of the time with looking, and not before the rest can be
+                // there
                 pause = LOOK.max(looked.elapsed() * 3).max(Duration::from_nanos(left.min(5_000_000_000)));
             }
             let late = begun.elapsed() > self.longest() + DELIVERY;
@@ -331,7 +336,8 @@ impl Capture<'_> {
         Ok(Cut { valid: span, why: Some(why), ..Cut::default() })
     }
 
-    /// Whole steps inside `span`. What is before it is looked at as well: a period shows in several of its turns.
+    /// Whole steps inside `span`. What is before it is looked at as well: a period shows in several
+    /// of its turns.
     fn find(&self, source: &FileSource, span: Span) -> Result<Found, Failure> {
         let from = Span::new(span.start.saturating_sub(CONTEXT), span.end);
         // (the margin: the mark behind the last step)
@@ -378,7 +384,8 @@ impl Capture<'_> {
         let silent = |why: String| if self.target.is_stopped() { self.stopped() } else { off(why) };
         match peer.ask(Request::Status).map_err(silent)? {
             Answer::Is(Told::On) => {
-                // another profiler holds the records: that is not ours to end. Or it was switched on just now
+                // another profiler holds the records: that is not ours to end. Or it was switched
+                // on just now
                 self.elsewhere = true;
                 return Ok(());
             }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `gapprobe check`: is a run as good as demanded? For CI. The judging itself: `analyzer::compare::gate`.
+//! `gapprobe check`: is a run as good as demanded? For CI. The judging itself:
+//! `analyzer::compare::gate`.
 
 use std::path::{Path, PathBuf};
 
@@ -36,10 +37,10 @@ wrong use.";
 
 /// Hold a run against limits, for CI
 ///
-/// One line a condition: ok, FAILED, or cannot be judged. The verdict is always one of them: a trace that is empty, lossy
-/// or too short never passes. A comparison with a baseline cannot be judged where its limit lies within the noise, which
-/// is what the steps of each run vary by and what two runs of one program differ by: on a quiet machine --run-noise says
-/// how little that is.
+/// One line a condition: ok, FAILED, or cannot be judged. The verdict is always one of them: a
+/// trace that is empty, lossy or too short never passes. A comparison with a baseline cannot be
+/// judged where its limit lies within the noise, which is what the steps of each run vary by and
+/// what two runs of one program differ by: on a quiet machine --run-noise says how little that is.
 #[derive(clap::Args)]
 #[command(before_help = EXAMPLES, after_help = CODES)]
 pub(crate) struct Args {
@@ -60,18 +61,20 @@ pub(crate) struct Args {
     /// The baseline's median step takes at least so many times as long (1.1)
     #[arg(long, value_name = "FACTOR", allow_hyphen_values = true, value_parser = figures::factor, requires = "baseline")]
     min_speedup: Option<f64>,
-    /// The verdict is not this one (name or code, as gapprobe explain lists them); may be given more than once
+    /// The verdict is not this one (name or code, as gapprobe explain lists them); may be given
+    /// more than once
     #[arg(long, value_name = "CAUSE", value_delimiter = ',', value_parser = cause)]
     forbid_cause: Vec<&'static Cause>,
     /// A range of this name occurs; may be given more than once
     #[arg(long, value_name = "NAME")]
     require_range: Vec<String>,
-    /// You know that both do the same work though their kernels are not the same: the fix fuses, compiles, or computes in
-    /// another type. How far the kernels differ is said, and no more; losses, GPUs and what a step is are checked as ever
+    /// You know that both do the same work though their kernels are not the same: the fix fuses,
+    /// compiles, or computes in another type. How far the kernels differ is said, and no more;
+    /// losses, GPUs and what a step is are checked as ever
     #[arg(long, requires = "baseline")]
     same_work: bool,
-    /// What two runs of one program differ by here, as 2% or 0.02 [default: 15% of waiting for the host and for ranks, as
-    /// seen on a shared host, and 2% of computing and copying]
+    /// What two runs of one program differ by here, as 2% or 0.02 [default: 15% of waiting for the
+    /// host and for ranks, as seen on a shared host, and 2% of computing and copying]
     #[arg(long, value_name = "SHARE", allow_hyphen_values = true, value_parser = figures::share, requires = "baseline")]
     run_noise: Option<f64>,
     /// Print one JSON object instead

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `gapprobe completions SHELL`: the completion script of a shell, made from the arguments themselves.
+//! `gapprobe completions SHELL`: the completion script of a shell, made from the arguments
+//! themselves.
 
 use clap::CommandFactory;
 use clap_complete::Shell;

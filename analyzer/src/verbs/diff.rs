@@ -21,8 +21,9 @@ Examples:
 
 /// Compare two runs: the same work? what moved, beyond the noise?
 ///
-/// A and B are recordings (.gpr) or traces of gapprobe, torch.profiler or nsys. A difference counts where it exceeds what
-/// the steps of each run vary by (95 %, warm-up left out) and what two runs of one program differ by (--run-noise).
+/// A and B are recordings (.gpr) or traces of gapprobe, torch.profiler or nsys. A difference counts
+/// where it exceeds what the steps of each run vary by (95 %, warm-up left out) and what two runs
+/// of one program differ by (--run-noise).
 #[derive(clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -33,15 +34,17 @@ pub(crate) struct Args {
     /// How well B's GPUs are used against A's
     #[arg(long)]
     scaling: bool,
-    /// GPUs of A and B, where the traces do not tell [default: world size, else the devices in the trace]
+    /// GPUs of A and B, where the traces do not tell [default: world size, else the devices in the
+    /// trace]
     #[arg(long, value_name = "A,B", allow_hyphen_values = true, value_parser = figures::gpus, requires = "scaling")]
     gpus: Option<(u32, u32)>,
-    /// You know that both do the same work though their kernels are not the same: the fix fuses, compiles, or computes in
-    /// another type. How far the kernels differ is said, and no more; losses, GPUs and what a step is are checked as ever
+    /// You know that both do the same work though their kernels are not the same: the fix fuses,
+    /// compiles, or computes in another type. How far the kernels differ is said, and no more;
+    /// losses, GPUs and what a step is are checked as ever
     #[arg(long, conflicts_with = "scaling")]
     same_work: bool,
-    /// What two runs of one program differ by here, as 2% or 0.02 [default: 15% of waiting for the host and for ranks, as
-    /// seen on a shared host, and 2% of computing and copying]
+    /// What two runs of one program differ by here, as 2% or 0.02 [default: 15% of waiting for the
+    /// host and for ranks, as seen on a shared host, and 2% of computing and copying]
     #[arg(long, value_name = "SHARE", allow_hyphen_values = true, value_parser = figures::share)]
     run_noise: Option<f64>,
     /// Print one JSON object instead

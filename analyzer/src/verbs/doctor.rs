@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `gapprobe doctor`: is everything there that a recording needs? Each check says what it found and, where that is a
-//! problem, the one thing to do. Changes nothing.
+//! `gapprobe doctor`: is everything there that a recording needs? Each check says what it found
+//! and, where that is a problem, the one thing to do. Changes nothing.
 
 use std::fmt;
 use std::fs;
@@ -126,7 +126,8 @@ fn find_library(name: &str) -> Option<PathBuf> {
     })
 }
 
-/// `580.159.03` out of `NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.03  Release Build ...`.
+/// `580.159.03` out of `NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.03
+/// Release Build ...`.
 fn module_version(text: &str) -> Option<&str> {
     let line = text.lines().find(|l| l.starts_with("NVRM version:"))?;
     line.split_whitespace().find(|w| {
@@ -190,7 +191,8 @@ fn device() -> Finding {
     }
 }
 
-/// Is ncu around by the sign that gapprobe leaves in what it starts? One that has ended is no reason to stay off.
+/// Is ncu around by the sign that gapprobe leaves in what it starts? One that has ended is no
+/// reason to stay off.
 fn is_under_ncu() -> bool {
     let pid = std::env::var(setting::UNDER_NCU).ok().and_then(|v| v.parse::<u32>().ok());
     let executable = pid.and_then(|pid| fs::read_link(format!("/proc/{pid}/exe")).ok()).unwrap_or_default();

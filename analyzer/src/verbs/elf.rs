@@ -95,7 +95,8 @@ fn script(file: &File) -> Program {
     }
 }
 
-/// `command` as the kernel would find it: as it stands if it has a slash, else along `path` (the value of PATH).
+/// `command` as the kernel would find it: as it stands if it has a slash, else along `path` (the
+/// value of PATH).
 pub(crate) fn find(command: &str, path: &str) -> Option<PathBuf> {
     if command.contains('/') {
         return Some(PathBuf::from(command)).filter(|p| p.exists());
@@ -105,8 +106,8 @@ pub(crate) fn find(command: &str, path: &str) -> Option<PathBuf> {
         .find(|p| p.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0))
 }
 
-/// Follows scripts to the program that will really run: `#!/usr/bin/env python3` to python3. Returns its path and
-/// class; at most eight steps, as `#!` may point at a script again.
+/// Follows scripts to the program that will really run: `#!/usr/bin/env python3` to python3.
+/// Returns its path and class; at most eight steps, as `#!` may point at a script again.
 ///
 /// # Errors
 /// Where a file on the way cannot be read.

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How `gapprobe` ends: its exit codes, and errors that carry their own advice. Words, no decisions.
+//! How `gapprobe` ends: its exit codes, and errors that carry their own advice. Words, no
+//! decisions.
 
 use std::fmt;
 use std::process::ExitCode;
 
 use analyzer::visible::visible;
 
-/// Every way `gapprobe` ends by itself. `gapprobe run` otherwise ends with the exit code of its command
-/// (128 + signal where a signal ended it). The numbers are part of the interface.
+/// Every way `gapprobe` ends by itself. `gapprobe run` otherwise ends with the exit code of its
+/// command (128 + signal where a signal ended it). The numbers are part of the interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Exit {
@@ -19,9 +20,11 @@ pub(crate) enum Exit {
     WrongUse = 2,
     /// `recover` found no recording of an ended process, or another `recover` is reporting it.
     NothingToRecover = 3,
-    /// A file that was given could not be read: not there, damaged, of another version, or no trace or recording (a pipe, a device, an empty file).
+    /// A file that was given could not be read: not there, damaged, of another version, or no trace
+    /// or recording (a pipe, a device, an empty file).
     Unreadable = 4,
-    /// With `--strict`: the verdict is INCONCLUSIVE. `check`: nothing failed, and something cannot be judged.
+    /// With `--strict`: the verdict is INCONCLUSIVE. `check`: nothing failed, and something cannot
+    /// be judged.
     Inconclusive = 5,
     /// The process of the recording still runs.
     StillRunning = 6,
@@ -31,7 +34,8 @@ pub(crate) enum Exit {
     CheckFailed = 8,
     /// `ps`, `top`, `capture`: no process of this user is recorded now, or not this one.
     NotRecorded = 9,
-    /// `run`: gapprobe cannot record this command (library missing; static, musl or 32-bit program). As env(1) does.
+    /// `run`: gapprobe cannot record this command (library missing; static, musl or 32-bit
+    /// program). As env(1) does.
     CannotRun = 125,
     /// `run`: the command is not executable. As shells do.
     NotExecutable = 126,

@@ -30,10 +30,12 @@ Examples:
 pub(crate) struct Args {
     /// The trace: a recording (.gpr), or one of gapprobe, torch.profiler or nsys
     file: PathBuf,
-    /// What to write [default: what the ending of -o says (.json.gz, .json, .csv, .parquet, .folded), else chrome]
+    /// What to write [default: what the ending of -o says (.json.gz, .json, .csv, .parquet,
+    /// .folded), else chrome]
     #[arg(long, visible_alias = "format", value_enum)]
     to: Option<Kind>,
-    /// Where it goes, - is stdout [default: FILE's name with another ending, in the current directory]
+    /// Where it goes, - is stdout [default: FILE's name with another ending, in the current
+    /// directory]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Replace a file that is there
@@ -45,7 +47,8 @@ pub(crate) struct Args {
 enum Kind {
     /// Chrome JSON, compressed (where -o ends in .json: plain): opens in ui.perfetto.dev
     Chrome,
-    /// RFC 4180, one row an event; a name that begins with = + - @ stands behind a ', or a spreadsheet would run it
+    /// RFC 4180, one row an event; a name that begins with = + - @ stands behind a ', or a
+    /// spreadsheet would run it
     Csv,
     /// Apache Parquet: the rows and columns of csv, typed and compressed, names as they are
     Parquet,

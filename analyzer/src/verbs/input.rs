@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Opening a trace for a verb that reads one: the bar while it takes long, what cannot be used said on stderr, what
-//! cannot be read as a failure with its advice.
+//! Opening a trace for a verb that reads one: the bar while it takes long, what cannot be used said
+//! on stderr, what cannot be read as a failure with its advice.
 
 use std::path::Path;
 use std::sync::mpsc::{channel, RecvTimeoutError};
@@ -86,7 +86,8 @@ fn unreadable(error: &ReadError) -> Failure {
     }
 }
 
-/// Where the file is a summary: what to give instead. It has no steps, so that nothing could be compared beyond the noise.
+/// Where the file is a summary: what to give instead. It has no steps, so that nothing could be
+/// compared beyond the noise.
 fn a_summary(path: &Path) -> Option<Failure> {
     let meta = std::fs::metadata(path).ok().filter(|m| m.is_file() && m.len() <= fleet::MOST_BYTES);
     let text = meta.and_then(|_| std::fs::read(path).ok())?;

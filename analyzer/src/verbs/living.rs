@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Recorded processes that run: found by their recordings, which the same user can read while they grow.
+//! Recorded processes that run: found by their recordings, which the same user can read while they
+//! grow.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +17,8 @@ use crate::verbs::process;
 use crate::verbs::recordings::{self, FileSource, Found};
 use crate::verbs::talk;
 
-/// A recording whose process cannot be asked about (another container) is taken for living while it is written: every 50 ms.
+/// A recording whose process cannot be asked about (another container) is taken for living while it
+/// is written: every 50 ms.
 const FRESH: u64 = 10_000_000_000;
 
 /// A recorded process that runs.
@@ -99,7 +101,8 @@ impl Living {
     }
 }
 
-/// All of this user's, by rank and pid; recordings and folders that cannot be looked at are named on stderr.
+/// All of this user's, by rank and pid; recordings and folders that cannot be looked at are named
+/// on stderr.
 ///
 /// # Errors
 /// Where no folder can be looked at.
@@ -178,7 +181,8 @@ pub(crate) fn one(which: &str) -> Result<Living, Failure> {
     }
 }
 
-/// The TMPDIR that a process was started with, where it is not ours (a batch system gives each job its own).
+/// The TMPDIR that a process was started with, where it is not ours (a batch system gives each job
+/// its own).
 fn other_tmpdir(pid: u32) -> Option<String> {
     let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
     let mut all = environment.split(|b| *b == 0);

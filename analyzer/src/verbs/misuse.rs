@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Wrong use: clap says what is wrong; here what was probably meant. A word in the wrong place is a file, a process or a command.
+//! Wrong use: clap says what is wrong; here what was probably meant. A word in the wrong place is a
+//! file, a process or a command.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -8,8 +9,9 @@ use analyzer::visible::word;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// The error with a tip that helps, or without one: "to pass '-v' as a value, use '-- -v'" is true of no verb here, for what none of
-/// them knows is no file's name, and the command of `run` stands behind its own `--`.
+/// The error with a tip that helps, or without one: "to pass '-v' as a value, use '-- -v'" is true
+/// of no verb here, for what none of them knows is no file's name, and the command of `run` stands
+/// behind its own `--`.
 pub(crate) fn with_tip(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
     let text = |argument: &OsString| argument.to_string_lossy().into_owned();
     let arguments: Vec<String> = arguments.iter().skip(1).map(text).collect();

@@ -13,8 +13,9 @@ use crate::verbs::exit::{Exit, Failure};
 /// Endings that say what kind of file a trace is, not which.
 const KINDS: [&str; 8] = [".gz", ".json", ".gpr", ".gprec", ".sqlite", ".nsys-rep", ".pt", ".trace"];
 
-/// Before anything is read: is there a file of this name that must stay? Only regular files are ever replaced (a rename
-/// over /dev/null would take it from the whole machine), and never one of the `inputs`.
+/// Before anything is read: is there a file of this name that must stay? Only regular files are
+/// ever replaced (a rename over /dev/null would take it from the whole machine), and never one of
+/// the `inputs`.
 ///
 /// # Errors
 /// [`Exit::Problem`] where it must stay, [`Exit::WrongUse`] where it is no file, or an input.
@@ -45,7 +46,8 @@ fn taken(output: &Path) -> Failure {
         .hint("--force replaces it, -o names another")
 }
 
-/// Is `directory`, named by `option`, one? What is not there can be made; what is there and is none cannot.
+/// Is `directory`, named by `option`, one? What is not there can be made; what is there and is none
+/// cannot.
 ///
 /// # Errors
 /// [`Exit::Problem`], with the way out.
@@ -68,8 +70,8 @@ pub(crate) fn is_directory(directory: &Path, option: &str) -> Result<(), Failure
     Err(Failure::new(Exit::Problem, format!("{option}: {what}")).hint(hint))
 }
 
-/// Can files be written into `directory`, named by `option`? Tried with a page of a file, which is removed: root may write by all rights,
-/// and not on a disk that is full or mounted read-only.
+/// Can files be written into `directory`, named by `option`? Tried with a page of a file, which is
+/// removed: root may write by all rights, and not on a disk that is full or mounted read-only.
 ///
 /// # Errors
 /// [`Exit::Problem`], with the way out.
@@ -111,8 +113,9 @@ pub(crate) fn stem(path: &Path) -> String {
     name
 }
 
-/// Whole or not at all: `fill` writes under a temporary name beside it first. Without `force` never in place of another
-/// file. What is new is this user's alone, as the traces are that it is made of; what is replaced keeps its mode.
+/// Whole or not at all: `fill` writes under a temporary name beside it first. Without `force` never
+/// in place of another file. What is new is this user's alone, as the traces are that it is made
+/// of; what is replaced keeps its mode.
 ///
 /// # Errors
 /// [`Exit::Problem`], with what to do about it.

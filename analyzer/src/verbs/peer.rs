@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The other end of a recorded process's control socket (`trace::control`). Only a socket in a folder that is ours alone,
-//! made by a process of our user; never waits longer than a process that runs takes to answer.
+//! The other end of a recorded process's control socket (`trace::control`). Only a socket in a
+//! folder that is ours alone, made by a process of our user; never waits longer than a process that
+//! runs takes to answer.
 
 use std::io::{self, Read, Write};
 use std::mem::size_of;

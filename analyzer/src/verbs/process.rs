@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Processes and signals: the only place of the command that talks to libc. Locks and opening without waiting; handing
-//! the signals meant for us to the command we run.
+//! Processes and signals: the only place of the command that talks to libc. Locks and opening
+//! without waiting; handing the signals meant for us to the command we run.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -9,8 +9,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-/// A file that is cut off while it is mapped ends the program with SIGBUS, and so does a hole in one on a full disk in memory: says so, and ends with
-/// exit code `code`.
+/// A file that is cut off while it is mapped ends the program with SIGBUS, and so does a hole in
+/// one on a full disk in memory: says so, and ends with exit code `code`.
 pub(crate) fn explain_bus_errors(code: i32) {
     static CODE: AtomicI32 = AtomicI32::new(1);
     extern "C" fn ended(_: i32) {
@@ -54,7 +54,8 @@ extern "C" fn asked(_: libc::c_int) {
     ASKED.store(true, Ordering::Relaxed);
 }
 
-/// From now on SIGTERM, SIGINT and SIGHUP are noted, for a verb that goes on until then ([`was_asked_to_end`]).
+/// From now on SIGTERM, SIGINT and SIGHUP are noted, for a verb that goes on until then
+/// ([`was_asked_to_end`]).
 pub(crate) fn end_when_asked() {
     for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
         // SAFETY: the handler only stores to an atomic.
@@ -98,8 +99,8 @@ pub(crate) enum Claim {
     Taken,
 }
 
-/// Claims an open file by flock(2): two that recover at once each report a recording once. Where the file system knows
-/// no locks (some on the network) it is ours; recordings are on local disks.
+/// Claims an open file by flock(2): two that recover at once each report a recording once. Where
+/// the file system knows no locks (some on the network) it is ours; recordings are on local disks.
 pub(crate) fn claim(file: &File) -> Claim {
     // SAFETY: flock on a descriptor that `file` keeps open; does not wait.
     let result = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
@@ -110,13 +111,14 @@ pub(crate) fn claim(file: &File) -> Claim {
     }
 }
 
-/// Opens a file for reading without ever waiting for somebody at its other end (a FIFO, a terminal line).
+/// Opens a file for reading without ever waiting for somebody at its other end (a FIFO, a terminal
+/// line).
 pub(crate) fn open_at_once(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)
 }
 
-/// From now on a file size limit (`ulimit -f`) is an error of the write, not the end of this process. Not before a
-/// command is started: it would inherit this.
+/// From now on a file size limit (`ulimit -f`) is an error of the write, not the end of this
+/// process. Not before a command is started: it would inherit this.
 pub(crate) fn survive_file_limit() {
     // SAFETY: ignoring a signal installs no handler; the call has no other preconditions.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
@@ -137,7 +139,8 @@ static COMMAND: AtomicI32 = AtomicI32::new(0);
 /// A signal that came before the command ran.
 static EARLY: AtomicI32 = AtomicI32::new(0);
 
-/// Signals handed on. SIGINT and SIGQUIT from a terminal reach the command by themselves (same foreground group).
+/// Signals handed on. SIGINT and SIGQUIT from a terminal reach the command by themselves (same
+/// foreground group).
 const FORWARDED: [libc::c_int; 6] =
     [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2];
 
@@ -150,16 +153,17 @@ extern "C" fn hand_on(signal: libc::c_int, info: *mut libc::siginfo_t, _context:
     match COMMAND.load(Ordering::SeqCst) {
         0 => EARLY.store(signal, Ordering::SeqCst),
         pid if pid > 0 => {
-            // SAFETY: kill is async-signal-safe and takes any numbers; errno is the interrupted code's, but no
-            // code of ours reads errno across a wait without checking for EINTR first.
+            // SAFETY: kill is async-signal-safe and takes any numbers; errno is the interrupted
+            // code's, but no code of ours reads errno across a wait without checking for EINTR
+            // first.
             unsafe { libc::kill(pid, signal) };
         }
         _ => {}
     }
 }
 
-/// From now on signals meant for us go to the command that [`command_runs`] will name. Signals ignored on entry
-/// (nohup) stay ignored, for the command too.
+/// From now on signals meant for us go to the command that [`command_runs`] will name. Signals
+/// ignored on entry (nohup) stay ignored, for the command too.
 pub(crate) fn forward_signals() {
     for signal in FORWARDED {
         // SAFETY: an all-zero sigaction is a valid value of that C struct.
@@ -173,7 +177,8 @@ pub(crate) fn forward_signals() {
         let mut new: libc::sigaction = unsafe { std::mem::zeroed() };
         new.sa_sigaction = hand_on as *const () as libc::sighandler_t;
         new.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
-        // SAFETY: hand_on has the signature SA_SIGINFO asks for and does only async-signal-safe things.
+        // SAFETY: hand_on has the signature SA_SIGINFO asks for and does only async-signal-safe
+        // things.
         unsafe { libc::sigaction(signal, &new, std::ptr::null_mut()) };
     }
 }
@@ -183,7 +188,8 @@ pub(crate) fn command_runs(pid: u32) {
     COMMAND.store(pid as i32, Ordering::SeqCst);
     let early = EARLY.swap(0, Ordering::SeqCst);
     if early != 0 {
-        // SAFETY: kill takes any numbers; the child has not been waited for, so the pid is still its own.
+        // SAFETY: kill takes any numbers; the child has not been waited for, so the pid is still
+        // its own.
         unsafe { libc::kill(pid as i32, early) };
     }
 }
@@ -193,7 +199,8 @@ pub(crate) fn command_ended() {
     COMMAND.store(-1, Ordering::SeqCst);
 }
 
-/// Waits until the child has ended, leaving it a zombie, so that its pid stays its own until [`command_ended`].
+/// Waits until the child has ended, leaving it a zombie, so that its pid stays its own until
+/// [`command_ended`].
 pub(crate) fn wait_without_reaping(pid: u32) {
     loop {
         // SAFETY: an all-zero siginfo is a valid value of that C struct.

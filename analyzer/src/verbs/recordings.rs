@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Recordings on disk: the private folders they lie in, opening one (`source.rs`), finding those of ended processes.
+//! Recordings on disk: the private folders they lie in, opening one (`source.rs`), finding those of
+//! ended processes.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -74,7 +75,8 @@ fn too_short(source: &FileSource) -> OpenError {
 }
 
 impl Found {
-    /// What can be made of it has been made: it is not looked for again. Where the file cannot be written it is.
+    /// What can be made of it has been made: it is not looked for again. Where the file cannot be
+    /// written it is.
     pub(crate) fn note_reported(&self) {
         // (that its process was killed stays told)
         let state = if self.header.is_unfinished() { state::REPORTED_UNFINISHED } else { state::REPORTED };
@@ -93,7 +95,8 @@ impl Found {
         self.header.state == state::SPOKEN
     }
 
-    /// Looks again: whether its process lives, then what its header says by now. The last word of one that has ended is in it.
+    /// Looks again: whether its process lives, then what its header says by now. The last word of
+    /// one that has ended is in it.
     pub(crate) fn look_again(&mut self, source: &FileSource) {
         self.life = source.life(&self.header);
         self.header = living::header_now(source).unwrap_or_else(|| self.header.clone());
@@ -122,8 +125,8 @@ pub(crate) fn attribute(source: &FileSource, key: &str) -> Option<String> {
     found
 }
 
-/// The folders the library may have recorded to, in its order. All of them are looked into: why it passed one over (a
-/// network file system, no right to write) may be known to its process alone.
+/// The folders the library may have recorded to, in its order. All of them are looked into: why it
+/// passed one over (a network file system, no right to write) may be known to its process alone.
 pub(crate) fn private_folders() -> Vec<PathBuf> {
     let (tmpdir, test_root) = (std::env::var_os("TMPDIR"), std::env::var_os(setting::TEST_ROOT));
     let roots = place::roots(tmpdir.as_deref(), test_root.as_deref());
@@ -174,7 +177,8 @@ pub(crate) struct Listing {
     pub(crate) found: Vec<Found>,
     /// Files that end as recordings do and cannot be read as such.
     pub(crate) unreadable: Vec<Failure>,
-    /// Private folders that cannot be read, or that others could have put files into: not looked at.
+    /// Private folders that cannot be read, or that others could have put files into: not looked
+    /// at.
     pub(crate) not_looked_at: Vec<Failure>,
 }
 

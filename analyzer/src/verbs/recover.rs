@@ -27,16 +27,18 @@ Examples:
 
 /// Make trace and line from a recording
 ///
-/// The line goes to stdout. A recording is removed once its trace and summary are written; it stays where the trace is cut to its
-/// size. Two that recover at once report each recording once.
+/// The line goes to stdout. A recording is removed once its trace and summary are written; it stays
+/// where the trace is cut to its size. Two that recover at once report each recording once.
 ///
-/// Without FILE or DIR all places are looked into that your processes may have recorded to: $TMPDIR/gapprobe-UID and, wherever
-/// TMPDIR leads, /tmp/gapprobe-UID. The newest is that of both together, and --all takes (and removes) what lies in either,
-/// whichever run it is of. A folder that is named is looked into alone.
+/// Without FILE or DIR all places are looked into that your processes may have recorded to:
+/// $TMPDIR/gapprobe-UID and, wherever TMPDIR leads, /tmp/gapprobe-UID. The newest is that of both
+/// together, and --all takes (and removes) what lies in either, whichever run it is of. A folder
+/// that is named is looked into alone.
 #[derive(clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// A recording (.gpr), or a folder of them [default: both folders gapprobe records to, see above]
+    /// A recording (.gpr), or a folder of them [default: both folders gapprobe records to, see
+    /// above]
     #[arg(value_name = "FILE|DIR")]
     what: Option<PathBuf>,
     /// Directory for trace and summary [default: GAPPROBE_DIR, else the current one]
@@ -162,8 +164,8 @@ pub(crate) fn default_directory() -> PathBuf {
     std::env::var_os(setting::DIR).filter(|v| !v.is_empty()).map_or_else(|| PathBuf::from("."), PathBuf::from)
 }
 
-/// The newest of an ended process (with `--all` each of them, with `--live` of any), and with `--all` what cannot be
-/// read; talks of the others.
+/// The newest of an ended process (with `--all` each of them, with `--live` of any), and with
+/// `--all` what cannot be read; talks of the others.
 fn choose(listing: Listing, args: &Args) -> Result<(Vec<Found>, Vec<Failure>), Failure> {
     let Listing { found, unreadable, not_looked_at } = listing;
     let (mut fit, other): (Vec<_>, Vec<_>) =
@@ -264,8 +266,8 @@ pub(crate) struct Known<'a> {
     pub(crate) wanted: Option<Wanted<'a>>,
 }
 
-/// Writes trace and summary of one recording into `directory`; `remove`: the recording goes, if both were written (the
-/// caller has claimed it).
+/// Writes trace and summary of one recording into `directory`; `remove`: the recording goes, if
+/// both were written (the caller has claimed it).
 pub(crate) fn write(
     source: &FileSource,
     found: &Found,
@@ -317,7 +319,8 @@ pub(crate) fn remove_if_needless(found: &Found, done: &Report, quiet: bool) {
     }
 }
 
-/// Trace and summary of a recording, and whether it was whole while it was read. Says nothing, removes nothing.
+/// Trace and summary of a recording, and whether it was whole while it was read. Says nothing,
+/// removes nothing.
 pub(crate) fn make(
     source: &FileSource,
     found: &Found,

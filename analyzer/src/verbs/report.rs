@@ -19,8 +19,9 @@ Examples:
 
 /// A page to look at: the verdict, where the time went, one step in detail
 ///
-/// One HTML file that needs nothing else and no network. FILE is a recording (.gpr), or a trace of gapprobe, torch.profiler
-/// or nsys; AFTER another one, of the same program after a change. stdout says where the page is.
+/// One HTML file that needs nothing else and no network. FILE is a recording (.gpr), or a trace of
+/// gapprobe, torch.profiler or nsys; AFTER another one, of the same program after a change. stdout
+/// says where the page is.
 #[derive(clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -28,7 +29,8 @@ pub(crate) struct Args {
     file: PathBuf,
     /// The trace after a change
     after: Option<PathBuf>,
-    /// Where the page goes, - is stdout [default: FILE's name with .report.html, in the current directory]
+    /// Where the page goes, - is stdout [default: FILE's name with .report.html, in the current
+    /// directory]
     #[arg(short, long, value_name = "PAGE")]
     output: Option<PathBuf>,
     /// Replace a file that is there

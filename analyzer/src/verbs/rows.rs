@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A few rows in columns: numbers to the right, texts to the left, the last column as long as it is.
+//! A few rows in columns: numbers to the right, texts to the left, the last column as long as it
+//! is.
 
 use analyzer::fit;
 
-/// Lays rows out, headings first; `left`: columns of text. Lines wider than `most` are cut in their last column.
+/// Lays rows out, headings first; `left`: columns of text. Lines wider than `most` are cut in their
+/// last column.
 pub(crate) fn lay_out(rows: &[Vec<String>], left: &[usize], most: Option<usize>) -> Vec<String> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let widest = |c: usize| rows.iter().filter_map(|r| r.get(c)).map(|t| fit::width(t)).max().unwrap_or(0);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `gapprobe run -- CMD`: sets the preload, runs the command, and reports for it where it was killed before it could.
+//! `gapprobe run -- CMD`: sets the preload, runs the command, and reports for it where it was
+//! killed before it could.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -110,8 +111,8 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
     })
 }
 
-/// Tries whether the loader takes the library, with a program that does nothing; the first words of what it says where not.
-/// `None`: there is no such program here, or it cannot be started.
+/// Tries whether the loader takes the library, with a program that does nothing; the first words of
+/// what it says where not. `None`: there is no such program here, or it cannot be started.
 pub(crate) fn loads(library: &Path) -> Option<Result<(), String>> {
     let program = elf::find("true", "/bin:/usr/bin")?;
     let output = Command::new(program).env("LD_PRELOAD", library).env(setting::SWITCH, "0").output().ok()?;
@@ -161,7 +162,8 @@ fn check_library(library: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Refuses, in one line, programs into which nothing of ours can be loaded. `false`: that nothing will be recorded was said.
+/// Refuses, in one line, programs into which nothing of ours can be loaded. `false`: that nothing
+/// will be recorded was said.
 fn check_program(name: &OsStr) -> Result<bool, Failure> {
     let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/local/bin:/bin:/usr/bin".into());
     let shown = name.to_string_lossy();

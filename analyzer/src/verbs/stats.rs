@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `gapprobe stats`: tables of a trace, by the names `nsys stats` gives them. The tables themselves: `analyzer::tables`.
+//! `gapprobe stats`: tables of a trace, by the names `nsys stats` gives them. The tables
+//! themselves: `analyzer::tables`.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -26,8 +27,9 @@ Examples:
 
 /// Tables of a trace: kernels, API calls, copies, ranges, steps, idle time
 ///
-/// Names and columns are those of `nsys stats`; the figures behind a kernel's name, and the reports syncs, gaps, steps and
-/// phases, are gapprobe's own. FILE is a recording (.gpr), or a trace of gapprobe, torch.profiler or nsys.
+/// Names and columns are those of `nsys stats`; the figures behind a kernel's name, and the reports
+/// syncs, gaps, steps and phases, are gapprobe's own. FILE is a recording (.gpr), or a trace of
+/// gapprobe, torch.profiler or nsys.
 #[derive(clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -37,9 +39,9 @@ pub(crate) struct Args {
     /// A report; may be given more than once [default: those marked * by --list]
     #[arg(short, long = "report", value_name = "NAME", value_delimiter = ',')]
     reports: Vec<String>,
-    /// How tables are printed: csv takes one report, and writes a text that begins with = + - @ behind a ', or a spreadsheet
-    /// would run it; json is an array of rows, of several reports an object of arrays, with
-    /// what was lost as `losses`
+    /// How tables are printed: csv takes one report, and writes a text that begins with = + - @
+    /// behind a ', or a spreadsheet would run it; json is an array of rows, of several reports an
+    /// object of arrays, with what was lost as `losses`
     #[arg(short, long, value_enum, default_value_t = Format::Table)]
     format: Format,
     /// Sort by a column (heading, or key as in json): numbers down, texts up [default: total time]

@@ -23,14 +23,16 @@ Examples:
 
 /// Merge the summaries of many ranks
 ///
-/// The line goes to stdout, behind a table with one row a rank. Of several summaries of one rank the newest counts. Separate
-/// runs (without a rank, of a world of one, or of different commands) are listed and not merged.
+/// The line goes to stdout, behind a table with one row a rank. Of several summaries of one rank
+/// the newest counts. Separate runs (without a rank, of a world of one, or of different commands)
+/// are listed and not merged.
 ///
-/// step ms is the median step (the line of a run tells its mean); p95 ms what 95 of 100 steps stay within; own ms the mean step
-/// without the time in which it waits for other ranks (collectives that nothing hides, waits on the device); lost what is
-/// missing from the recording.
+/// step ms is the median step (the line of a run tells its mean); p95 ms what 95 of 100 steps stay
+/// within; own ms the mean step without the time in which it waits for other ranks (collectives
+/// that nothing hides, waits on the device); lost what is missing from the recording.
 ///
-/// A file that is no summary, given or found in a folder, is named on stderr and left out; it ends with 4 then.
+/// A file that is no summary, given or found in a folder, is named on stderr and left out; it ends
+/// with 4 then.
 #[derive(clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -52,8 +54,8 @@ const NAMED: usize = 5;
 
 const SUFFIX: &str = ".summary.json";
 
-/// Reads and prints. Files that are no summary are named on stderr (the first few) and end it with [`Exit::Unreadable`], after the rest
-/// was printed.
+/// Reads and prints. Files that are no summary are named on stderr (the first few) and end it with
+/// [`Exit::Unreadable`], after the rest was printed.
 pub(crate) fn run(args: &Args) -> Outcome {
     let mut files = Vec::new();
     for path in &args.what {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Talking to the user: data on stdout, everything else on stderr. A closed pipe is the reader's right, no error. Names in
-//! the talk are others': what cannot be seen is written out (`analyzer::visible`), and on a terminal of the data, too.
+//! Talking to the user: data on stdout, everything else on stderr. A closed pipe is the reader's
+//! right, no error. Names in the talk are others': what cannot be seen is written out
+//! (`analyzer::visible`), and on a terminal of the data, too.
 
 use std::cell::Cell;
 use std::fmt::Display;

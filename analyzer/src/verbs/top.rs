@@ -32,12 +32,15 @@ Examples:
 
 /// Watch your recorded processes: step time, how busy the GPUs are, why idle
 ///
-/// A row a process and GPU. STEP and P90 are the median and the 90th percentile of its last steps. BUSY is the time in which
-/// anything ran on the GPU; COMPUTE to OTHER is where all of the time went, and sums up to 100 %. COST is what recording adds
-/// to the steps looked at, a share of them, or of the whole run where that cannot be told: an estimate. SEEN is what the figures rest on: of a program with very many launches less than was asked
-/// for. Of a process that records in windows COUNTED is what it counts between them: the median of its steps now, and of it the time
-/// in synchronizing calls (of all threads). One that did nothing for 20 steps and ten seconds is said to be hung, and in what call
-/// a thread waits. What cannot be said is a dash. Where the lines are too short for all columns, those that say least are left out.
+/// A row a process and GPU. STEP and P90 are the median and the 90th percentile of its last steps.
+/// BUSY is the time in which anything ran on the GPU; COMPUTE to OTHER is where all of the time
+/// went, and sums up to 100 %. COST is what recording adds to the steps looked at, a share of them,
+/// or of the whole run where that cannot be told: an estimate. SEEN is what the figures rest on: of
+/// a program with very many launches less than was asked for. Of a process that records in windows
+/// COUNTED is what it counts between them: the median of its steps now, and of it the time in
+/// synchronizing calls (of all threads). One that did nothing for 20 steps and ten seconds is said
+/// to be hung, and in what call a thread waits. What cannot be said is a dash. Where the lines are
+/// too short for all columns, those that say least are left out.
 #[derive(clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -208,8 +211,8 @@ struct Table {
     shown: usize,
 }
 
-/// The table; where its width is limited without the parts that nobody has, and then without what says least. What a process does
-/// and why stays: step, busy, verdict.
+/// The table; where its width is limited without the parts that nobody has, and then without what
+/// says least. What a process does and why stays: step, busy, verdict.
 fn table(all: &[Watched], most: Option<usize>) -> Table {
     let parts: Vec<usize> = (0..PARTS.len())
         .filter(|&p| {
@@ -247,7 +250,8 @@ fn table(all: &[Watched], most: Option<usize>) -> Table {
     Table { lines: lay_out(&rows, &texts, None), columns, shown }
 }
 
-/// The columns that fit, headings first, their texts shortened. `several`: a process has more than one GPU, and its rows differ by that.
+/// The columns that fit, headings first, their texts shortened. `several`: a process has more than
+/// one GPU, and its rows differ by that.
 fn fitting(rows: &[Vec<String>], several: bool, most: usize) -> Vec<Vec<String>> {
     let Some((headings, cells)) = rows.split_first() else { return Vec::new() };
     let wanted = headings.iter().enumerate().map(|(n, heading)| {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All recorded processes with the figures of their last seconds: what `top` shows and `metrics` hands on.
+//! All recorded processes with the figures of their last seconds: what `top` shows and `metrics`
+//! hands on.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -38,7 +39,8 @@ impl Watched {
 /// Looks at all of them again and again.
 #[derive(Default)]
 pub(crate) struct Watch {
-    /// Of recordings that did not grow since they were looked at: what is complete of them, and the figures.
+    /// Of recordings that did not grow since they were looked at: what is complete of them, and the
+    /// figures.
     known: HashMap<PathBuf, (u64, Figures)>,
     /// Time that the last look took.
     pub(crate) took: Duration,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How wide text for people may be: as wide as the terminal that it goes to. What goes elsewhere is not shortened.
+//! How wide text for people may be: as wide as the terminal that it goes to. What goes elsewhere is
+//! not shortened.
 
 use std::io::{self, IsTerminal};
 
@@ -8,8 +9,8 @@ use crate::verbs::process;
 /// The option of verbs that print tables.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(crate) struct Width {
-    /// Lines of at most N columns, longer names shortened in the middle; 0: everything whole [default: the terminal's
-    /// width; whole where the output goes elsewhere]
+    /// Lines of at most N columns, longer names shortened in the middle; 0: everything whole
+    /// [default: the terminal's width; whole where the output goes elsewhere]
     #[arg(long, value_name = "N")]
     width: Option<usize>,
 }

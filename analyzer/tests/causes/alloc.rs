@@ -30,8 +30,8 @@ fn an_allocation_that_nobody_waits_for_is_not() {
     verdict(&a, "GPU-BOUND");
 }
 
-/// The wait had drained the queue, so the allocation waited for nothing: all it took is still its own. Taking the wait
-/// out wins nothing, the first cudaFree waits instead.
+/// The wait had drained the queue, so the allocation waited for nothing: all it took is still its
+/// own. Taking the wait out wins nothing, the first cudaFree waits instead.
 #[test]
 fn an_allocation_behind_a_wait_is_alloc() {
     let step = |p: &mut Program, frees: u64| {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! SYNC without a call: a thread that reads an array (JAX) is blocked until a thread of the runtime has copied it.
+//! SYNC without a call: a thread that reads an array (JAX) is blocked until a thread of the runtime
+//! has copied it.
 
 use analyzer::{Analysis, Run};
 
@@ -45,8 +46,9 @@ fn an_array_that_is_read_without_a_call_is_sync() {
     lock(run(|p| reads_an_array(p, true, ("Condition.wait", &format!("{LIBRARY}/threading.py"), 355))));
 }
 
-/// `float(loss)` behind a heavy step, in front of many calls of compiled functions, as JAX makes them on an H200: 24 of 40 us, the
-/// copy made by a thread of a pool while the one that waits makes no call. `reads`: blocked below JAX's array, else at work.
+/// `float(loss)` behind a heavy step, in front of many calls of compiled functions, as JAX makes
+/// them on an H200: 24 of 40 us, the copy made by a thread of a pool while the one that waits makes
+/// no call. `reads`: blocked below JAX's array, else at work.
 fn fetches_the_loss(p: &mut Program, fetches: bool, reads: bool) {
     for _ in 0..24 {
         p.think(35_000);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Work between launches, each piece as short as dispatching: no graph takes it away, so it is HOST and no LAUNCH, where samples show that it never launches.
+//! Work between launches, each piece as short as dispatching: no graph takes it away, so it is HOST
+//! and no LAUNCH, where samples show that it never launches.
 
 use analyzer::analysis::Bucket;
 
@@ -14,7 +15,8 @@ const LAUNCHES: (&str, &str, u32) = ("launch", "/job/env/train.py", 21);
 const TICK: u64 = 450_000;
 const WORK: u64 = 90_000;
 
-/// 40 launches, in front of each `work` ns below `inside`, every so often sampled there; and in the calls, below `calls`.
+/// 40 launches, in front of each `work` ns below `inside`, every so often sampled there; and in the
+/// calls, below `calls`.
 fn loop_of(p: &mut Program, work: u64, inside: (&str, &str, u32), calls: (&str, &str, u32)) {
     let [inside, calls] = [inside, calls].map(|f| p.b.stack(&[f, STEP]));
     for _ in 0..40 {
@@ -43,7 +45,8 @@ fn a_simulation_in_front_of_every_launch_is_host_at_its_line() {
     kept(&a, time(|p| loop_of(p, 0, SIMULATES, LAUNCHES)));
 }
 
-/// The same, but the function is seen inside of its launches as well: what it takes between them is dispatching.
+/// The same, but the function is seen inside of its launches as well: what it takes between them is
+/// dispatching.
 #[test]
 fn a_function_that_launches_itself_dispatches() {
     let (_, a) = run(|p| loop_of(p, WORK, LAUNCHES, LAUNCHES));
@@ -59,7 +62,8 @@ fn a_package_between_launches_dispatches() {
     verdict(&a, "LAUNCH");
 }
 
-/// A launch of a second thread that does not return (its queue is full) ends no stretch of the first one's: what that works is HOST all the same.
+/// A launch of a second thread that does not return (its queue is full) ends no stretch of the
+/// first one's: what that works is HOST all the same.
 #[test]
 fn a_launch_of_another_thread_that_stands_hides_no_work() {
     let host = |stands: bool| {
@@ -88,8 +92,9 @@ fn a_launch_of_another_thread_that_stands_hides_no_work() {
     assert!((stands - returns).abs() < 0.02 && returns > 0.9, "{stands}, {returns}");
 }
 
-/// A bit of a launch's end is another one than was written (a recording's events have no checksum): it seems to stand over thousands of later calls of its
-/// own thread, which cannot be. It is cut and told; the verdict is what it was.
+/// A bit of a launch's end is another one than was written (a recording's events have no checksum):
+/// it seems to stand over thousands of later calls of its own thread, which cannot be. It is cut
+/// and told; the verdict is what it was.
 #[test]
 fn a_launch_whose_end_cannot_be_is_cut_and_counted() {
     let stalls = |is_damaged: bool| {

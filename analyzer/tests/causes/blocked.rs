@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A launching thread that is blocked outside of CUDA: asleep, behind another thread or a child, in the network, without requests. Steps as in
-//! `samples.rs`.
+//! A launching thread that is blocked outside of CUDA: asleep, behind another thread or a child, in
+//! the network, without requests. Steps as in `samples.rs`.
 
 use analyzer::analysis::Confidence;
 use analyzer::Analysis;
@@ -40,7 +40,8 @@ fn locks_and_autograds_own_thread() {
     names(&standing(|p| Pose::blocked(stack(p, &[engine, PREPARE]), 202)), "HOST", 41);
 }
 
-/// The thread that is waited for is named where it computes at the same moments, not where it waits itself, or computed at others.
+/// The thread that is waited for is named where it computes at the same moments, not where it waits
+/// itself, or computed at others.
 #[test]
 fn what_another_thread_computes_while_it_is_waited_for() {
     let found = |at: i64, busy: bool| {
@@ -152,7 +153,8 @@ fn a_producer_with_time_left_keeps_the_promise() {
     kept(&found.1, time(step));
 }
 
-/// A loop that polls with `time.sleep`, or a lock, for what a child process makes: the child is the limit.
+/// A loop that polls with `time.sleep`, or a lock, for what a child process makes: the child is the
+/// limit.
 #[test]
 fn what_a_child_process_makes_is_had_no_sooner() {
     let beside = |syscall: u32, child: u32| {
@@ -177,7 +179,8 @@ fn what_a_child_process_makes_is_had_no_sooner() {
     assert!(a.verdict.promise.is_some() && a.verdict.confidence == Confidence::High, "{:?}", a.verdict);
 }
 
-/// A poll loop's sleep ends when the producer (which sleeps itself) is done: what the step does before takes of it.
+/// A poll loop's sleep ends when the producer (which sleeps itself) is done: what the step does
+/// before takes of it.
 #[test]
 fn a_sleep_that_ends_at_a_given_time_promises_nothing() {
     let mut batch = 1_000_000_000_u64;
@@ -196,7 +199,8 @@ fn a_sleep_that_ends_at_a_given_time_promises_nothing() {
     assert_eq!((v.promise, v.confidence), (None, Confidence::Low), "{}", v.text);
 }
 
-/// Two threads hand the launching to each other: the line is that of the one that works, not of the one that waits for it.
+/// Two threads hand the launching to each other: the line is that of the one that works, not of the
+/// one that waits for it.
 #[test]
 fn of_two_threads_that_launch_in_turn_the_one_that_works_is_named() {
     let handed = |p: &mut Program, away: u64| {
@@ -233,7 +237,8 @@ fn a_server_without_requests_has_no_work() {
     assert!(a.findings.iter().all(|f| f.cause != "HOST"), "{:?}", a.findings);
 }
 
-/// A training loop in asyncio that awaits its batches from an executor: its own time, not a server's (seen: NO-WORK, "send more requests").
+/// A training loop in asyncio that awaits its batches from an executor: its own time, not a
+/// server's (seen: NO-WORK, "send more requests").
 #[test]
 fn an_event_loop_that_may_await_its_own_tasks_is_not_without_work() {
     let selector = ("EpollSelector.select", "%/selectors.py", 468);
@@ -252,7 +257,8 @@ fn an_event_loop_that_may_await_its_own_tasks_is_not_without_work() {
     verdict(&standing(|p| Pose::blocked(stack(p, &[selector, turn, serves]), 232)).1, "NO-WORK");
 }
 
-/// Waiting for requests for a twentieth of the time leaves the rest to be judged: the GPU is busy then.
+/// Waiting for requests for a twentieth of the time leaves the rest to be judged: the GPU is busy
+/// then.
 #[test]
 fn what_is_left_beside_waiting_for_requests_is_judged() {
     let mut step = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! GP131 CASTS: a step of which a third is casting, the same with half of the casts, and what is close by.
+//! GP131 CASTS: a step of which a third is casting, the same with half of the casts, and what is
+//! close by.
 
 use analyzer::analysis::Confidence;
 

@@ -25,7 +25,8 @@ fn pageable_copies_every_step_are_copy() {
     );
 }
 
-/// `x.to(device)` as PyTorch does it: the copy's call returns a little before the copy is done, then a synchronize.
+/// `x.to(device)` as PyTorch does it: the copy's call returns a little before the copy is done,
+/// then a synchronize.
 fn to_device(p: &mut Program, bytes: u64) {
     p.copy(7, true, bytes, true);
     p.t -= program::RETURN + 40_000;

@@ -21,7 +21,8 @@ fn a_collective_that_everything_waits_for_is_comm() {
     assert!(a.verdict.confidence < Confidence::High, "one rank cannot know");
 }
 
-/// A rank that computes little and waits for a late one: there is nothing to hide the collective behind (was MIXED).
+/// A rank that computes little and waits for a late one: there is nothing to hide the collective
+/// behind (was MIXED).
 #[test]
 fn a_collective_that_is_nearly_all_of_the_step_is_comm_without_a_promise() {
     let (_, a) = run(|p| data_parallel(p, 60_000_000));
@@ -75,8 +76,8 @@ fn an_unknown_wait_is_unexplained_and_no_cause() {
     }
     let bytes = p.finish();
     let mut run = analyzer::load(bytes.as_slice()).expect("a recording");
-    // everything from each step's first optimizer kernel on comes 1.5 ms later: work is queued, nothing runs, nothing
-    // says why (another process on the GPU, say)
+    // everything from each step's first optimizer kernel on comes 1.5 ms later: work is queued,
+    // nothing runs, nothing says why (another process on the GPU, say)
     let names = run.definitions.clone();
     for s in &mut run.devices[0].streams {
         let (mut late, mut before) = (0, false);
@@ -95,7 +96,8 @@ fn an_unknown_wait_is_unexplained_and_no_cause() {
     assert_eq!(a.devices[0].buckets.get(Bucket::DeviceWait), 0);
 }
 
-/// Streams that take turns, and not one wait between them: what holds the queued work up cannot be told from their order.
+/// Streams that take turns, and not one wait between them: what holds the queued work up cannot be
+/// told from their order.
 #[test]
 fn that_the_op_before_ran_on_another_stream_is_no_wait() {
     let mut p = Program::new();
@@ -116,8 +118,9 @@ fn that_the_op_before_ran_on_another_stream_is_no_wait() {
 
 #[test]
 fn a_gpu_that_another_process_has_half_of_the_time_is_not_the_hosts_fault() {
-    // seen on the H200 with three small programs side by side: a kernel launched on an idle GPU began 0.6 ms later,
-    // and the time counted as LAUNCH ("14 of 261 kernels a step wait for their launch")
+    // seen on the H200 with three small programs side by side: a kernel launched on an idle GPU
+    // began 0.6 ms later, and the time counted as LAUNCH ("14 of 261 kernels a step wait for their
+    // launch")
     let program = |shared| {
         let mut p = Program::new();
         p.shared = shared;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! GIL: the launching thread waits for Python's lock, by samples of the threads that hold it. Steps as in `samples.rs`.
+//! GIL: the launching thread waits for Python's lock, by samples of the threads that hold it. Steps
+//! as in `samples.rs`.
 
 use analyzer::{Analysis, Run};
 use trace::event::sample::{HOLDS_GIL, WAITS_GIL};
@@ -8,7 +9,8 @@ use super::program::{Pose, TICK};
 use super::samples::{names, stack, work, AWAY, LIBRARY, PREPARE, TORCH};
 use super::{run, Program};
 
-/// Steps in which the launching thread waits for the lock; `hold` says what is known of who holds it at a tick.
+/// Steps in which the launching thread waits for the lock; `hold` says what is known of who holds
+/// it at a tick.
 fn locked(mut hold: impl FnMut(&mut Program, u64)) -> (Run, Analysis) {
     run(|p| {
         work(p);
@@ -62,7 +64,8 @@ fn a_holder_all_over_its_function_is_that_function() {
     assert!(text.ends_with("; held by decode at gpt/server.py"), "{text}");
 }
 
-/// Known in a third of the waits, or from another time than the wait: nobody is accused, not the line that waits either.
+/// Known in a third of the waits, or from another time than the wait: nobody is accused, not the
+/// line that waits either.
 #[test]
 fn a_lock_whose_holder_is_not_known_names_no_line() {
     let mut n = 0;
@@ -88,7 +91,8 @@ fn a_lock_whose_holder_is_not_known_names_no_line() {
     }
 }
 
-/// A thread that is looked at only because it holds the lock may stand in a loader of its own: no input of the launching one.
+/// A thread that is looked at only because it holds the lock may stand in a loader of its own: no
+/// input of the launching one.
 #[test]
 fn a_holder_in_a_loader_is_no_input() {
     let found = locked(|p, tick| {

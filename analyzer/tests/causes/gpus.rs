@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Several GPUs in one recording: whose wait it is, and what a fix of one is worth while another computes.
+//! Several GPUs in one recording: whose wait it is, and what a fix of one is worth while another
+//! computes.
 
 use super::program::{DISPATCH, LATENCY, LAUNCH_CALL};
 use super::{Program, STEPS};
@@ -16,8 +17,8 @@ enum Stands {
     Free,
 }
 
-/// Thread 100 launches 3 ms to GPU 0, thinks and never waits. Thread 200 has GPU 1, and a host time of its own. `sees`: a
-/// third thread stands in thread 200's place.
+/// Thread 100 launches 3 ms to GPU 0, thinks and never waits. Thread 200 has GPU 1, and a host time
+/// of its own. `sees`: a third thread stands in thread 200's place.
 fn apart(think: u64, stands: Stands, watcher: bool) -> Analysis {
     let mut p = Program::new();
     p.b.device(1, "SIM H200", 132);
@@ -69,8 +70,8 @@ fn a_wait_of_another_thread_for_another_gpu_costs_this_one_nothing() {
     }
 }
 
-/// One thread has two GPUs: it launches to both, waits for GPU 0 before it launches to GPU 1 (or not), and takes a value
-/// from GPU 1.
+/// One thread has two GPUs: it launches to both, waits for GPU 0 before it launches to GPU 1 (or
+/// not), and takes a value from GPU 1.
 fn one_after_the_other(first: u64, second: u64, waits: bool) -> Analysis {
     let mut p = Program::new();
     p.b.device(1, "SIM H200", 132);
@@ -92,7 +93,8 @@ fn one_after_the_other(first: u64, second: u64, waits: bool) -> Analysis {
     p.analyze().1
 }
 
-/// GPU 0 is the worst, and the replay plays it alone: with the waits gone a step still takes what GPU 1 computes.
+/// GPU 0 is the worst, and the replay plays it alone: with the waits gone a step still takes what
+/// GPU 1 computes.
 #[test]
 fn no_step_is_promised_shorter_than_what_another_gpu_computes() {
     let truth = one_after_the_other(8 * MS, 24 * MS, false).steps.mean_ns;
@@ -108,7 +110,8 @@ fn no_step_is_promised_shorter_than_what_another_gpu_computes() {
     }
 }
 
-/// Data parallel, GPU 1 twice as slow: GPU 0 waits in the collective for it, and nothing but GPU 1's kernels can be mended.
+/// Data parallel, GPU 1 twice as slow: GPU 0 waits in the collective for it, and nothing but GPU
+/// 1's kernels can be mended.
 #[test]
 fn a_collective_that_waits_for_a_slower_gpu_is_not_promised_away() {
     let mut p = Program::new();
@@ -163,8 +166,8 @@ fn pipeline(think: u64, launches: [usize; 2], marked: bool, waits: bool) -> (Run
     p.analyze()
 }
 
-/// What stands between the host's work and the second GPU's launch is a launch to the first GPU: the work keeps the second one
-/// waiting all the same.
+/// What stands between the host's work and the second GPU's launch is a launch to the first GPU:
+/// the work keeps the second one waiting all the same.
 #[test]
 fn work_in_front_of_a_launch_to_another_gpu_is_the_hosts() {
     for (launches, marked, waits) in [

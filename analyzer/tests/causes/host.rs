@@ -28,7 +28,8 @@ fn a_host_that_sleeps_while_the_gpu_works_is_not() {
 
 #[test]
 fn sleep_after_a_synchronize_is_shared_by_both() {
-    // 5 ms of work, synchronize, 20 ms of sleep: removing the synchronize hides the work behind the sleep
+    // 5 ms of work, synchronize, 20 ms of sleep: removing the synchronize hides the work behind the
+    // sleep
     let step = |p: &mut Program| {
         for _ in 0..50 {
             p.launch("gemm_kernel", 264, 100_000);
@@ -43,7 +44,8 @@ fn sleep_after_a_synchronize_is_shared_by_both() {
     assert!(d.buckets.share(Bucket::Sync) > 0.1 && d.buckets.share(Bucket::Host) > 0.4, "{:?}", d.buckets);
 }
 
-/// A call that takes long is no absence: the driver stages a pageable copy on the calling thread while the GPU is idle.
+/// A call that takes long is no absence: the driver stages a pageable copy on the calling thread
+/// while the GPU is idle.
 #[test]
 fn time_in_a_copys_call_is_the_copys() {
     use analyzer::analysis::Bucket;
@@ -72,7 +74,8 @@ fn time_in_a_copys_call_is_the_copys() {
     assert!(b.share(Bucket::CopyWait) > 0.7, "36 ms of 45 are staging: {}", b.share(Bucket::CopyWait));
 }
 
-/// Requests that arrive at random, and none is waiting: an idle server has nothing to be accused of.
+/// Requests that arrive at random, and none is waiting: an idle server has nothing to be accused
+/// of.
 #[test]
 fn a_host_that_may_be_waiting_for_requests_is_host_with_low_confidence_at_most() {
     let away = |ns: fn(&mut Program) -> u64| {
@@ -96,8 +99,8 @@ fn a_host_that_may_be_waiting_for_requests_is_host_with_low_confidence_at_most()
     assert!(away(checkpoint) > Confidence::Low);
 }
 
-/// A host that computes 4 ms between its steps; beside it a thread that wakes up every millisecond, launches a kernel of 2 us into a
-/// stream of its own and sleeps again.
+/// A host that computes 4 ms between its steps; beside it a thread that wakes up every millisecond,
+/// launches a kernel of 2 us into a stream of its own and sleeps again.
 #[test]
 fn a_thread_that_does_something_small_beside_is_not_what_the_gpu_waits_for() {
     let (_, a) = run(|p| {
@@ -121,8 +124,8 @@ fn a_thread_that_does_something_small_beside_is_not_what_the_gpu_waits_for() {
     assert!(a.verdict.text.contains("busy.py:7"), "{}", a.verdict.text);
 }
 
-/// A thread that computes 4 ms and launches one small kernel, behind which another thread launches the step's work into the same stream:
-/// it is part of the step.
+/// A thread that computes 4 ms and launches one small kernel, behind which another thread launches
+/// the step's work into the same stream: it is part of the step.
 #[test]
 fn a_thread_that_begins_the_step_is_what_the_gpu_waits_for_however_little_it_launches() {
     let (_, a) = run(|p| {

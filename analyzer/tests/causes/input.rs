@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! INPUT and its kinds, by samples of the launching thread, of the thread that pins, and of the workers' CPU time; and what is close by.
-//! In all of them a step is 1.4 ms of kernels and `AWAY` of fetching.
+//! INPUT and its kinds, by samples of the launching thread, of the thread that pins, and of the
+//! workers' CPU time; and what is close by. In all of them a step is 1.4 ms of kernels and `AWAY`
+//! of fetching.
 
 use analyzer::analysis::Bucket;
 use analyzer::{Analysis, Run};
@@ -35,7 +36,8 @@ fn data_read_by_the_launching_thread() {
     names(&standing(|p| Pose::computing(stack(p, &[ITEM]))), "HOST", 17);
 }
 
-/// Seen on the H200: ten seconds in front of the first step, a hundred samples for each of a step's, outvoted the fetching.
+/// Seen on the H200: ten seconds in front of the first step, a hundred samples for each of a
+/// step's, outvoted the fetching.
 #[test]
 fn a_long_wait_before_the_first_step_is_no_vote_on_the_others() {
     let mut begun = false;
@@ -53,7 +55,8 @@ fn a_long_wait_before_the_first_step_is_no_vote_on_the_others() {
     verdict(&a, "INPUT-MAIN");
 }
 
-/// Frames that come and go while they are read (a collator's lambdas; 132 of 216 samples on the H200) are no stack, and no vote.
+/// Frames that come and go while they are read (a collator's lambdas; 132 of 216 samples on the
+/// H200) are no stack, and no vote.
 #[test]
 fn samples_without_a_stack_do_not_outvote_those_that_have_one() {
     let mut n = 0;
@@ -62,7 +65,8 @@ fn samples_without_a_stack_do_not_outvote_those_that_have_one() {
         Pose::computing(if n % 3 == 0 { stack(p, &[ITEM, SINGLE, NEXT]) } else { 0 })
     });
     names(&found, "INPUT-MAIN", 17);
-    // how long it takes is known by the host's time between launches; behind the last step there is none
+    // how long it takes is known by the host's time between launches; behind the last step there is
+    // none
     let (text, d) = (&found.1.verdict.text, &found.1.devices[0]);
     let a_step = d.fetched_ns as f64 / super::STEPS as f64;
     assert!((a_step / AWAY as f64 - 1.0).abs() < 0.05, "{a_step}");
@@ -99,7 +103,8 @@ fn workers_beyond_the_cpus_are_no_advice() {
     assert!(fix.contains("DALI") && fix.contains("cache"), "{fix}");
 }
 
-/// Fetches that wait (a remote store) use no CPU: as many overlap as the store serves, whatever the number of CPUs.
+/// Fetches that wait (a remote store) use no CPU: as many overlap as the store serves, whatever the
+/// number of CPUs.
 #[test]
 fn fetches_that_wait_are_not_bounded_by_the_cpus() {
     let with = |on_cpu, meanwhile: bool| {
@@ -123,15 +128,16 @@ fn fetches_that_wait_are_not_bounded_by_the_cpus() {
     assert!(text.contains("; it waits, on a CPU for 2 % of it: num_workers="), "{text}");
     assert!(text.ends_with(" would keep up if what it waits for serves as many at a time"), "{text}");
     assert!(!fix.contains("DALI"), "{fix}");
-    // where it has a CPU for a third of the time, three CPUs are needed; and what another thread computes meanwhile needs one, too
+    // where it has a CPU for a third of the time, three CPUs are needed; and what another thread
+    // computes meanwhile needs one, too
     for (on_cpu, meanwhile) in [(400, false), (20, true)] {
         let (text, fix) = with(on_cpu, meanwhile);
         assert!(text.ends_with(" would keep up and there are 2 CPUs") && fix.contains("DALI"), "{text}");
     }
 }
 
-/// The loss is read after every step: the GPU has nothing to do while the next batch is fetched. A sample's span reaches back into the step
-/// before (seen: "hidden 34 %").
+/// The loss is read after every step: the GPU has nothing to do while the next batch is fetched. A
+/// sample's span reaches back into the step before (seen: "hidden 34 %").
 #[test]
 fn nothing_is_hidden_where_the_gpu_never_works_meanwhile() {
     let (_, a) = run(|p| {
@@ -163,7 +169,8 @@ fn batches_put_together_by_the_launching_thread() {
     );
     let torchs = below(&[("collate_tensor_fn", "@/utils/data/_utils/collate.py", 200)]);
     names(&torchs, "INPUT-COLLATE", 60);
-    // the data set's own work, also below a decorator's function; and a fetcher of which nothing is known
+    // the data set's own work, also below a decorator's function; and a fetcher of which nothing is
+    // known
     names(&below(&[ITEM]), "INPUT-MAIN", 17);
     names(&below(&[ITEM, ("timed.<locals>.wrapper", "/job/gpt/data.py", 5)]), "INPUT-MAIN", 17);
     names(&below(&[]), "INPUT-MAIN", 60);
@@ -197,7 +204,8 @@ pub(super) fn waits_for_workers(p: &mut Program) -> Pose {
     Pose::blocked(stack(p, &[GET, NEXT]), 7)
 }
 
-/// The launching thread waits for the queue behind the thread that pins; workers use `on_cpu` permille.
+/// The launching thread waits for the queue behind the thread that pins; workers use `on_cpu`
+/// permille.
 pub(super) fn with_pinning(on_cpu: u32, pin: impl Fn(&mut Program) -> Pose) -> (Run, Analysis) {
     run(|p| {
         p.b.header.cpus = 8;
@@ -262,7 +270,8 @@ fn the_thread_that_pins_is_what_is_waited_for() {
     verdict(&with_pinning(950, pins).1, "INPUT-WORKERS");
 }
 
-/// Every tenth step an epoch begins, with workers of its own: those of one time count, and that they come and go is told.
+/// Every tenth step an epoch begins, with workers of its own: those of one time count, and that
+/// they come and go is told.
 #[test]
 fn workers_that_each_epoch_starts_anew() {
     let epochs = |keeps: bool| {
@@ -300,8 +309,9 @@ fn data_that_waits_for_a_disk() {
     names(&found, "INPUT-STORAGE", 17);
 }
 
-/// On a machine with too much to do a thread that decodes has a CPU for less than half of the time, and its last wait for one
-/// is in no figure yet (a real loader beside fourteen busy processes: said INPUT-STORAGE).
+/// On a machine with too much to do a thread that decodes has a CPU for less than half of the time,
+/// and its last wait for one is in no figure yet (a real loader beside fourteen busy processes:
+/// said INPUT-STORAGE).
 #[test]
 fn data_that_waits_for_a_cpu_does_not_wait_for_a_disk() {
     let faulting = |bits| {
@@ -335,7 +345,8 @@ fn too_few_workers() {
     verdict(&a, "INPUT-WORKERS");
     let v = &a.verdict;
     assert!(v.text.contains("; 2 workers, 98 % on a CPU"), "{}", v.text);
-    // 2 x 0.98 of a step's time in CPU, in a step without the wait: as many times as the step is longer now
+    // 2 x 0.98 of a step's time in CPU, in a step without the wait: as many times as the step is
+    // longer now
     let win = a.findings.iter().find(|f| f.cause == "INPUT-WORKERS").map_or(0.0, |f| f.win.share());
     let wanted = (1.96 / (1.0 - win)).ceil() as u64;
     assert!(
@@ -346,7 +357,8 @@ fn too_few_workers() {
     assert_eq!(v.site.as_ref().map(|s| s.line), Some(60), "the loop's line");
 }
 
-/// Beside the loader there are other children. Real workers that wait (for a remote store) are seen on no CPU, so no stack of theirs is read.
+/// Beside the loader there are other children. Real workers that wait (for a remote store) are seen
+/// on no CPU, so no stack of theirs is read.
 fn beside_waiting_workers(mut other: impl FnMut(&mut Program, u64)) -> Analysis {
     let (_, a) = run(|p| {
         p.b.header.cpus = 8;
@@ -362,7 +374,8 @@ fn beside_waiting_workers(mut other: impl FnMut(&mut Program, u64)) -> Analysis 
     a
 }
 
-/// Seen with a busy shell beside a loader whose workers sleep: "2 workers, 98 % on a CPU, 17 would keep up".
+/// Seen with a busy shell beside a loader whose workers sleep: "2 workers, 98 % on a CPU, 17 would
+/// keep up".
 #[test]
 fn children_that_are_not_known_to_be_workers_are_not_judged_as_workers() {
     let a = beside_waiting_workers(|p, from| {
@@ -389,7 +402,8 @@ fn children_that_are_not_known_to_be_workers_are_not_judged_as_workers() {
     assert!(!come_and_go.verdict.text.contains("anew"), "{}", come_and_go.verdict.text);
 }
 
-/// A child that runs the same Python elsewhere is none of them, however busy it is; those that are known to be count alone.
+/// A child that runs the same Python elsewhere is none of them, however busy it is; those that are
+/// known to be count alone.
 #[test]
 fn a_child_that_stands_elsewhere_is_no_worker() {
     let elsewhere = |p: &mut Program, from| {
@@ -417,8 +431,8 @@ fn a_child_that_stands_elsewhere_is_no_worker() {
 
 type Frame = (&'static str, &'static str, u32);
 
-/// Two forked workers that compute all the time stand in turn below their loop as `inner` says; around it lie the frames of the
-/// launching process when it forked them.
+/// Two forked workers that compute all the time stand in turn below their loop as `inner` says;
+/// around it lie the frames of the launching process when it forked them.
 fn workers_below(inner: &[&[Frame]]) -> (Run, Analysis) {
     let around = [
         ("_worker_loop", "@/utils/data/_utils/worker.py", 349),
@@ -489,8 +503,8 @@ fn batches_put_together_by_workers() {
     verdict(&workers_below(&[collate, decode, decode]).1, "INPUT-WORKERS");
 }
 
-/// Workers that decode in threads of their own: where their main threads wait is not where the time goes (seen: "INPUT-COLLATE", by a
-/// `collate_fn` that asks futures for their results).
+/// Workers that decode in threads of their own: where their main threads wait is not where the time
+/// goes (seen: "INPUT-COLLATE", by a `collate_fn` that asks futures for their results).
 #[test]
 fn workers_that_wait_for_threads_of_their_own_are_not_where_they_wait() {
     let result: &[Frame] = &[

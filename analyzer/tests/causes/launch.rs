@@ -19,7 +19,8 @@ fn tiny_kernels_launched_one_by_one_are_launch() {
     kept(&a, time(|p| p.graph(1, &nodes)));
 }
 
-/// Launched ahead, the device comes to a memset and from it half a microsecond later than from kernel to kernel.
+/// Launched ahead, the device comes to a memset and from it half a microsecond later than from
+/// kernel to kernel.
 #[test]
 fn memsets_among_tiny_kernels_are_not_promised_the_pace_of_kernels() {
     let (_, kernels) = run(|p| {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! GP102 LAUNCH by samples: its line, GP114 LAUNCH-OPTIMIZER and GP115 GRAPH-BREAKS, and programs close by that are none of them.
+//! GP102 LAUNCH by samples: its line, GP114 LAUNCH-OPTIMIZER and GP115 GRAPH-BREAKS, and programs
+//! close by that are none of them.
 
 use analyzer::analysis::{Bucket, Confidence};
 use analyzer::{Analysis, Run};
@@ -99,7 +100,8 @@ fn launches_all_over_the_program_have_no_line() {
     says(&run(|p| p.forward(40, 1_000)), "LAUNCH", 0);
 }
 
-/// Where the GPU is busy while the host launches, the samples taken then are no votes: only those taken while it waits.
+/// Where the GPU is busy while the host launches, the samples taken then are no votes: only those
+/// taken while it waits.
 #[test]
 fn what_launches_ahead_of_the_gpu_is_not_waited_for() {
     let found = run(|p| {
@@ -175,7 +177,8 @@ fn an_optimizer_that_takes_one_tensor_after_the_other() {
     assert_eq!(analyzer::causes::kind_of("GP114"), Some("GP102"));
 }
 
-/// Six tenths of the launches are the optimizer's: it is named with its part, and what is left comes next.
+/// Six tenths of the launches are the optimizer's: it is named with its part, and what is left
+/// comes next.
 #[test]
 fn an_optimizer_beside_other_launches_has_its_part() {
     let found = run(|p| {
@@ -235,8 +238,8 @@ fn pieces_of_a_compiled_function_that_broke() {
     }
 }
 
-/// Many small pieces: most of the time stands before a break, or on the way to the next piece (seen on the H200, and said to be LAUNCH
-/// without a line).
+/// Many small pieces: most of the time stands before a break, or on the way to the next piece (seen
+/// on the H200, and said to be LAUNCH without a line).
 #[test]
 fn a_third_behind_breaks_is_enough_inside_of_what_is_compiled() {
     let module = ("Module._call_impl", "@/torch/nn/modules/module.py", 1790);
@@ -260,7 +263,8 @@ fn a_third_behind_breaks_is_enough_inside_of_what_is_compiled() {
     verdict(&pieces(3, ("fit", "/job/gpt/fit.py", 9)).1, "LAUNCH");
 }
 
-/// A short run whose inner frames move too fast for most samples (H100: 9 of 57 whole, 4 of them behind a break; said to be LAUNCH without a line).
+/// A short run whose inner frames move too fast for most samples (H100: 9 of 57 whole, 4 of them
+/// behind a break; said to be LAUNCH without a line).
 #[test]
 fn of_few_samples_that_are_whole_a_third_behind_breaks_is_enough() {
     let module = ("Module._call_impl", "@/torch/nn/modules/module.py", 1790);
@@ -289,7 +293,8 @@ fn of_few_samples_that_are_whole_a_third_behind_breaks_is_enough() {
     }
 }
 
-/// A graph that breaks at `loss.backward()` or `opt.step()`: what these launch is no piece of it, and the break cannot be taken out.
+/// A graph that breaks at `loss.backward()` or `opt.step()`: what these launch is no piece of it,
+/// and the break cannot be taken out.
 #[test]
 fn what_a_break_calls_of_autograd_or_an_optimizer_is_no_piece() {
     let engine = ("_engine_run_backward", "@/torch/autograd/graph.py", 823);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! GP118 ALLOC-FRAGMENTED, GP119 MEMORY-GROWTH and GP130 OUT-OF-MEMORY: a program that has it, and those close by that do not.
+//! GP118 ALLOC-FRAGMENTED, GP119 MEMORY-GROWTH and GP130 OUT-OF-MEMORY: a program that has it, and
+//! those close by that do not.
 
 use analyzer::analysis::{Bucket, Confidence};
 use analyzer::{Analysis, Run};
@@ -22,7 +23,8 @@ fn at(p: &mut Program, line: u32) {
     p.site = p.b.stack(&[("forward", "/job/gpt/model.py", line), ("<module>", "/job/gpt/train.py", 60)]);
 }
 
-/// A step in which an allocation returns `result`, blocks are freed, and another allocation succeeds or fails.
+/// A step in which an allocation returns `result`, blocks are freed, and another allocation
+/// succeeds or fails.
 pub(super) fn allocates(p: &mut Program, first: u32, frees: u32, second: u32) {
     p.train_step(6, 30_000);
     at(p, 31);
@@ -147,8 +149,9 @@ fn memory_that_grows_with_every_step_is_said_beside_the_verdict() {
     assert!(a.verdict.text.contains("; host memory grows "), "{}", a.verdict.text);
 }
 
-/// The recorder's own presence costs memory, by launches, once there is a CUDA graph: it is told apart, and alone it is no growth of the
-/// program's. Other releases of CUPTI keep nothing, nor does this one without a graph: there all of it is the program's.
+/// The recorder's own presence costs memory, by launches, once there is a CUDA graph: it is told
+/// apart, and alone it is no growth of the program's. Other releases of CUPTI keep nothing, nor
+/// does this one without a graph: there all of it is the program's.
 #[test]
 fn what_cupti_keeps_of_launches_is_not_the_programs() {
     const LAUNCHES: u64 = 20_000;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Waits that end when something outside the program says so (a batch from another process, a loop held to a rate): no fix but their own wins
-//! anything, for who comes earlier waits longer. And waits that look the same and take as long as they take.
+//! Waits that end when something outside the program says so (a batch from another process, a loop
+//! held to a rate): no fix but their own wins anything, for who comes earlier waits longer. And
+//! waits that look the same and take as long as they take.
 
 use analyzer::analysis::Confidence;
 
@@ -39,7 +40,8 @@ fn where_batches_come_at_their_own_pace_nothing_but_their_coming_wins() {
     assert!(a.cost.share < 0.02, "a faster host waits longer: {:?}", a.cost);
 }
 
-/// Every third step has its batch in reserve and waits for nothing; a program that is done earlier waits for the next one as long as it did.
+/// Every third step has its batch in reserve and waits for nothing; a program that is done earlier
+/// waits for the next one as long as it did.
 #[test]
 fn steps_that_had_their_batch_in_reserve_bring_the_next_no_sooner() {
     let mut p = Program::new();
@@ -68,7 +70,8 @@ fn a_pause_of_its_own_length_is_no_pace() {
     kept(&a, time(paused(false)));
 }
 
-/// Steps that are all alike cannot tell; samples of the thread can, where they show it waiting for others.
+/// Steps that are all alike cannot tell; samples of the thread can, where they show it waiting for
+/// others.
 #[test]
 fn where_all_steps_are_alike_the_samples_tell() {
     let alike = |pose: fn(u32) -> Pose| {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What recording itself does to a step (docs/run-cost.md): CUPTI slows a host that launches, and neither waits nor the GPU. That the cause named is
-//! that of a step which nobody records: `sync_bool_mask` and `sync_eval_metric` of tests/gpu/recordings (`scripts/test labelled`).
+//! What recording itself does to a step (docs/run-cost.md): CUPTI slows a host that launches, and
+//! neither waits nor the GPU. That the cause named is that of a step which nobody records:
+//! `sync_bool_mask` and `sync_eval_metric` of tests/gpu/recordings (`scripts/test labelled`).
 
 use analyzer::replay::{RECORDER_SLOWS, RECORDER_SLOWS_WITH_WAITS};
 use analyzer::Analysis;
@@ -10,7 +11,8 @@ use trace::Total;
 use super::program::Program;
 use super::{run, verdict};
 
-/// The same program, recorded and not: what goes with its launches takes longer while it is recorded.
+/// The same program, recorded and not: what goes with its launches takes longer while it is
+/// recorded.
 fn both(step: impl Fn(&mut Program)) -> (Analysis, Analysis) {
     let recorded = run(|p| {
         p.slowed = RECORDER_SLOWS_WITH_WAITS.by;
@@ -29,8 +31,9 @@ fn wins(a: &Analysis, cause: &str) -> (f64, f64) {
     (f.win.share(), f.unrecorded_win)
 }
 
-/// Layers whose launches the GPU waits for, then larger ones that fill the queue, which the wait at the step's end drains. Unrecorded the host
-/// would be as fast as the GPU but for that wait; recorded it is slower anyway.
+/// Layers whose launches the GPU waits for, then larger ones that fill the queue, which the wait at
+/// the step's end drains. Unrecorded the host would be as fast as the GPU but for that wait;
+/// recorded it is slower anyway.
 fn drained(p: &mut Program) {
     p.forward(50, 2_000);
     p.forward(97, 20_000);
@@ -116,7 +119,8 @@ fn the_cost_of_recording_is_what_the_step_takes_longer() {
     assert!(python.1.cost.share < 0.02, "{:?}", python.1.cost);
 }
 
-/// Twenty times as many launches between windows as in them, in the time of the recording ten times over.
+/// Twenty times as many launches between windows as in them, in the time of the recording ten times
+/// over.
 #[test]
 fn of_a_run_with_windows_only_the_recorded_part_lost_anything() {
     let cost = |scale: u64| {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Each cause of the registry has a recording that triggers it and one close by that does not: a row here, without which a new cause fails.
-//! Real recordings (an H200's) where there are some, else programs of the tests beside.
+//! Each cause of the registry has a recording that triggers it and one close by that does not: a
+//! row here, without which a new cause fails. Real recordings (an H200's) where there are some,
+//! else programs of the tests beside.
 
 use analyzer::causes::{self, ALL};
 use analyzer::{Analysis, Run};

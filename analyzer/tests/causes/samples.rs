@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! HOST and INPUT by samples of the launching thread's stack: each kind, and the same program with samples that do not
-//! say it. In all of them a step is 1.4 ms of kernels and `AWAY` of something else.
+//! HOST and INPUT by samples of the launching thread's stack: each kind, and the same program with
+//! samples that do not say it. In all of them a step is 1.4 ms of kernels and `AWAY` of something
+//! else.
 
 use analyzer::analysis::{Bucket, Confidence};
 use analyzer::{Analysis, Run};
@@ -108,7 +109,8 @@ fn few_samples_say_nothing() {
     assert!(a.verdict.text.starts_with("the launching thread is elsewhere"), "{}", a.verdict.text);
 }
 
-/// Half of the time it sleeps, the other half it computes in another line: each has its part, and fixing one wins no more than that.
+/// Half of the time it sleeps, the other half it computes in another line: each has its part, and
+/// fixing one wins no more than that.
 #[test]
 fn a_sleep_and_python_in_the_same_stretch_are_told_apart() {
     const COMPUTES: (&str, &str, u32) = ("tokenize", "/job/gpt/words.py", 7);
@@ -150,8 +152,8 @@ fn samples_that_disagree_are_host_without_a_kind() {
     assert!(a.findings.iter().all(|f| !["GC", "LOGGING", "SLEEP"].contains(&f.cause)), "{:?}", a.findings);
 }
 
-/// On a CPU below a line of Python and without its lock: native code. With the lock it is Python, and where nobody was ever seen to hold it,
-/// nothing is known.
+/// On a CPU below a line of Python and without its lock: native code. With the lock it is Python,
+/// and where nobody was ever seen to hold it, nothing is known.
 #[test]
 fn native_code_is_told_from_python_by_its_lock() {
     let mut n = 0;
@@ -246,7 +248,8 @@ fn what_the_host_does_while_the_gpu_works_is_no_cause() {
     verdict(&a, "GPU-BOUND");
 }
 
-/// In `x.to(device)` behind the loader's work the thread stands in a call, not in the program: such samples say nothing.
+/// In `x.to(device)` behind the loader's work the thread stands in a call, not in the program: such
+/// samples say nothing.
 #[test]
 fn a_sample_inside_a_waiting_call_says_nothing_of_the_program() {
     let (_, a) = run(|p| {
@@ -311,8 +314,8 @@ fn the_trace_and_the_folded_stacks_say_where_the_thread_stood() {
     assert!(folded.contains("HOST;<module> (train.py:60);prepare (train.py:41);cudaLaunch"), "{folded}");
 }
 
-/// The main thread computes, then autograd's thread launches, which had waited for its turn: what the main thread did is it,
-/// and no lock.
+/// The main thread computes, then autograd's thread launches, which had waited for its turn: what
+/// the main thread did is it, and no lock.
 #[test]
 fn a_thread_that_waits_for_its_turn_says_nothing() {
     let found = run(|p| {

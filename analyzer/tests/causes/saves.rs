@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! GP122 FILE-IO of checkpoints that copy from the GPU: the copy, the wait in front of it and the writing are one cause; and programs
-//! close by that save nothing, or save beside the steps.
+//! GP122 FILE-IO of checkpoints that copy from the GPU: the copy, the wait in front of it and the
+//! writing are one cause; and programs close by that save nothing, or save beside the steps.
 
 use analyzer::analysis::Bucket;
 use analyzer::{Analysis, Run};
@@ -9,8 +9,9 @@ use super::program::{Pose, TICK};
 use super::samples::{stack, PREPARE};
 use super::{kept, run, time, verdict, Program};
 
-/// Every tenth step saves: a copy to the host behind ten steps of work, then the writing. The copy, the wait in front of it and the writing
-/// are one call of the program, and none of them is a cause of its own.
+/// Every tenth step saves: a copy to the host behind ten steps of work, then the writing. The copy,
+/// the wait in front of it and the writing are one call of the program, and none of them is a cause
+/// of its own.
 fn saves(p: &mut Program, step: u32, inner: &[(&str, &str, u32)]) {
     p.train_step(6, 100_000);
     if step % 10 == 9 {

@@ -22,7 +22,8 @@ fn item_at(p: &mut Program, line: u32) {
     p.site = 0;
 }
 
-/// A GPT whose kernels are longer than their launches, and that waits after each block: in this line (0: not known).
+/// A GPT whose kernels are longer than their launches, and that waits after each block: in this
+/// line (0: not known).
 fn blocks(p: &mut Program, lines: &[u32]) {
     p.launch("embedding_kernel", 512, 14_000);
     for &line in lines {
@@ -73,7 +74,8 @@ fn lines_of_about_the_same_cost_are_counted() {
     assert!(a.verdict.text.contains("; only together with gpt/train.py:"), "{}", a.verdict.text);
 }
 
-/// Where most of the waiting comes from lines that are not known, the one that is known is not named.
+/// Where most of the waiting comes from lines that are not known, the one that is known is not
+/// named.
 #[test]
 fn a_line_that_stands_for_less_than_half_is_not_named() {
     let (_, a) = run(|p| blocks(p, &[88, 0, 0, 88, 0, 0, 88, 0, 0, 88, 0, 0]));
@@ -186,7 +188,8 @@ fn a_suspect_that_costs_nothing_is_cleared_with_its_line() {
     assert!(said.contains("30 calls") && said.contains("costs 0"), "{said}");
 }
 
-/// What each line wins alone is what the program without its waits takes; the verdict's win is that of all lines together.
+/// What each line wins alone is what the program without its waits takes; the verdict's win is that
+/// of all lines together.
 #[test]
 fn each_line_is_told_what_it_wins_alone() {
     let waits = [88, 88, 88, 140, 88, 88, 88, 88];
@@ -223,7 +226,8 @@ fn two_lines_that_stand_in_for_each_other_are_named_together() {
     assert!(named == [3, 9] || named == [9, 3], "{lines:?}");
 }
 
-/// What the line promises is what the lines win together that it names, and `analyze` says the same.
+/// What the line promises is what the lines win together that it names, and `analyze` says the
+/// same.
 #[test]
 fn the_verdict_names_the_line_without_which_its_own_wins_nothing() {
     let step = |p: &mut Program, waits: &[u32]| {
@@ -265,7 +269,8 @@ fn the_verdict_names_the_line_without_which_its_own_wins_nothing() {
     assert_eq!(a.verdict.confidence, Confidence::High, "{:?}", a.verdict);
 }
 
-/// A value that the next launch needs, read behind a wait that nobody needs: without the first the program waits at the second.
+/// A value that the next launch needs, read behind a wait that nobody needs: without the first the
+/// program waits at the second.
 #[test]
 fn nothing_is_promised_where_the_other_line_is_needed() {
     let mut n = 0;
@@ -319,7 +324,8 @@ fn a_value_that_the_next_launch_needs_is_needed_and_nothing_is_promised() {
     assert!(line.needed && line.win.is_none(), "{line:?}");
 }
 
-/// The same where the size is always the same, and where all sizes vary, before the wait as well (a batch of another length).
+/// The same where the size is always the same, and where all sizes vary, before the wait as well (a
+/// batch of another length).
 #[test]
 fn what_does_not_follow_from_the_value_is_not_needed() {
     let (_, a) = run(|p| masked(p, 40));

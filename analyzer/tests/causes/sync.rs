@@ -5,7 +5,8 @@ use analyzer::analysis::Confidence;
 
 use super::{kept, run, time, verdict, Program, STEPS};
 
-/// A GPT whose kernels are longer than their launches; `.item()` after every `every`th of 12 blocks.
+/// A GPT whose kernels are longer than their launches; `.item()` after every `every`th of 12
+/// blocks.
 fn blocks(p: &mut Program, every: usize, kernel: u64) {
     p.launch("embedding_kernel", 512, kernel);
     for block in 0..12 {
@@ -103,7 +104,8 @@ fn a_synchronize_while_another_thread_launches_is_no_sync() {
     assert_eq!(a.verdict.cause, "GPU-BOUND", "{:?} {:?}", a.verdict, a.devices[0].buckets);
 }
 
-/// 100 light launches (0.9 ms of the host's, half as much again in every fifth step where it is uneven), `heavy` of the GPU's behind them, and a wait.
+/// 100 light launches (0.9 ms of the host's, half as much again in every fifth step where it is
+/// uneven), `heavy` of the GPU's behind them, and a wait.
 fn stem(heavy: u64, is_uneven: bool, waits: bool) -> impl FnMut(&mut Program) {
     let mut steps = 0..;
     move |p| {
@@ -119,8 +121,9 @@ fn stem(heavy: u64, is_uneven: bool, waits: bool) -> impl FnMut(&mut Program) {
     }
 }
 
-/// Where the GPU takes about as long as the host, what is left once nothing waits is the longer of the two: an uneven host may take more (H100: the
-/// fixed form of a program took 15.1 ms in one process and 17.8 in the next, of 14.9 ±0.7 promised).
+/// Where the GPU takes about as long as the host, what is left once nothing waits is the longer of
+/// the two: an uneven host may take more (H100: the fixed form of a program took 15.1 ms in one
+/// process and 17.8 in the next, of 14.9 ±0.7 promised).
 #[test]
 fn a_promise_is_less_sure_where_a_host_that_is_uneven_may_be_the_limit() {
     let promise = |heavy, is_uneven| {

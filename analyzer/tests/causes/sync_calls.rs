@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What to change about a wait, by the call that waits and PyTorch's frame above it; and programs close by of which no more is known.
+//! What to change about a wait, by the call that waits and PyTorch's frame above it; and programs
+//! close by of which no more is known.
 
 use std::io::Read;
 
@@ -17,7 +18,8 @@ const DEVICE: u32 = 165;
 const EVENT: u32 = 137;
 const TORCHS: Frame = ("synchronize", "@/cuda/__init__.py", 1040);
 
-/// Steps that wait by this call, below these frames, after every few kernels that are longer than their launches.
+/// Steps that wait by this call, below these frames, after every few kernels that are longer than
+/// their launches.
 fn waits(p: &mut Program, call: u32, inner: &[Frame]) {
     for _ in 0..12 {
         for name in ["layer_norm_kernel", "gemm_a_kernel", "flash_kernel", "gemm_b_kernel"] {

@@ -68,8 +68,9 @@ fn what_happened_once_is_never_sure() {
     assert_eq!(confidence(12, 8, 2_000_000), Confidence::Low);
 }
 
-/// Every step waits a few times when the GPU has nearly caught up: the waits themselves are short, but each leaves the
-/// queue empty, and launching into an empty queue is most of the idle time. Without the waits the host would be ahead.
+/// Every step waits a few times when the GPU has nearly caught up: the waits themselves are short,
+/// but each leaves the queue empty, and launching into an empty queue is most of the idle time.
+/// Without the waits the host would be ahead.
 #[test]
 fn what_comes_second_costs_no_more_than_what_is_named() {
     let (_, a) = run(|p| {
@@ -128,7 +129,8 @@ fn losses_inside_the_valid_span_make_no_verdict_possible() {
     assert!(a.coverage.overwritten);
 }
 
-/// Calls that a full ring lost are marked when they are lost (`injector/src/drain/lost.rs`); marks as old as what was overwritten are gone with it.
+/// Calls that a full ring lost are marked when they are lost (`injector/src/drain/lost.rs`); marks
+/// as old as what was overwritten are gone with it.
 #[test]
 fn what_was_lost_before_the_first_mark_that_is_left_was_lost_before_the_valid_span() {
     let events = healthy().launches * 2;
@@ -144,15 +146,16 @@ fn what_was_lost_before_the_first_mark_that_is_left_was_lost_before_the_valid_sp
         (a.verdict.cause, a.data_losses)
     };
     let end = healthy().t;
-    // all of it long ago; that, and a few in the span; what no mark tells of is taken to lie in the span
+    // all of it long ago; that, and a few in the span; what no mark tells of is taken to lie in the
+    // span
     assert_eq!(judged(end - 300_000_000, 1000, events, events + 1000), ("HOST", 0));
     assert_eq!(judged(end - 100_000_000, 1, events, events + 1), ("HOST", 1));
     assert_eq!(judged(end - 100_000_000, 1, events, events + 1 + events), ("INCONCLUSIVE", 1 + events));
     assert_eq!(judged(end - 100_000_000, events, 0, events), ("INCONCLUSIVE", events));
 }
 
-/// Two kernels of a run that CUPTI gave without times (JAX on an H200, 2 of 856): the steps that count have all of theirs, so
-/// they ran elsewhere.
+/// Two kernels of a run that CUPTI gave without times (JAX on an H200, 2 of 856): the steps that
+/// count have all of theirs, so they ran elsewhere.
 #[test]
 fn operations_without_times_that_no_step_lacks_stop_no_verdict() {
     let lost = healthy().launches * 2 / 500;
@@ -255,10 +258,12 @@ fn the_time_after_the_last_flush_is_not_idle() {
     assert!(line.contains(", the program was killed by signal 9,"), "{line}");
 }
 
-/// "15 of 15 steps seen" says that nothing is missing: of a run whose end was not recorded nobody knows.
+/// "15 of 15 steps seen" says that nothing is missing: of a run whose end was not recorded nobody
+/// knows.
 #[test]
 fn of_a_run_that_was_cut_the_steps_are_not_said_to_be_all() {
-    // in which state it ended; how long before its end the last flush was, in steps; was the last one given up? is it cut?
+    // in which state it ended; how long before its end the last flush was, in steps; was the last
+    // one given up? is it cut?
     let (recording, closed) = (trace::header::state::RECORDING, trace::header::state::CLOSED);
     for (state, missing, late, cut) in [
         (recording, 0.0, false, true),
@@ -334,8 +339,8 @@ fn of_two_devices_the_line_names_the_worst() {
     assert!(line.contains("GPU 1 busy"), "{line}");
 }
 
-/// Pinned memory saves as much as taking the host's work away does: to name one alone would hide the other from who cannot
-/// do the first.
+/// Pinned memory saves as much as taking the host's work away does: to name one alone would hide
+/// the other from who cannot do the first.
 #[test]
 fn two_that_win_as_much_are_both_said_the_cheaper_fix_first() {
     let step = |host: u64, pageable: bool| {
@@ -368,7 +373,8 @@ fn two_that_win_as_much_are_both_said_the_cheaper_fix_first() {
     assert!(!analyzer::line::line(&run_, &a, None).contains("worth as much"));
 }
 
-/// Fusing kernels is the fix of small kernels and of the spacing between them: one fix is no second way out.
+/// Fusing kernels is the fix of small kernels and of the spacing between them: one fix is no second
+/// way out.
 #[test]
 fn one_and_the_same_fix_is_not_said_twice() {
     let (_, a) = run(|p| {
@@ -385,8 +391,9 @@ fn one_and_the_same_fix_is_not_said_twice() {
     assert!(a.verdict.tied.is_none_or(|t| t.cause != "KERNEL-GAP"));
 }
 
-/// Eight steps in forty launch nothing and take 6 ms of the host; the others wait at their end. Without the wait the host is so
-/// far ahead that the GPU never sees the pause: most of what the wait costs stands under HOST.
+/// Eight steps in forty launch nothing and take 6 ms of the host; the others wait at their end.
+/// Without the wait the host is so far ahead that the GPU never sees the pause: most of what the
+/// wait costs stands under HOST.
 #[test]
 fn what_a_fix_wins_was_lost_and_the_line_says_what_the_bars_show_of_it() {
     let mut p = Program::new();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Host work H and a wait for the device in one step, with GPU work G: which of the two is it? Derived by hand, held
-//! against the simulated program and against what the replay says of each fix (L: launching the step's kernels, small):
+//! Host work H and a wait for the device in one step, with GPU work G: which of the two is it?
+//! Derived by hand, held against the simulated program and against what the replay says of each fix
+//! (L: launching the step's kernels, small):
 //!
 //! | wait              | step now          | without the wait | without the host work |
 //! |-------------------|-------------------|------------------|-----------------------|
@@ -9,8 +10,9 @@
 //! | after H, H > G    | L + H             | L + H            | G                     |
 //! | before H          | G + H             | max(G, L + H)    | G                     |
 //!
-//! A wait after H is no cause of anything: while the host worked, the GPU drained; without the wait the host comes back
-//! to launching no sooner. A wait before H is one: without it H hides behind the GPU's work of the same step.
+//! A wait after H is no cause of anything: while the host worked, the GPU drained; without the wait
+//! the host comes back to launching no sooner. A wait before H is one: without it H hides behind
+//! the GPU's work of the same step.
 
 use analyzer::gaps::HostView;
 use analyzer::replay::{Fix, Fixes, Prepared};
@@ -99,7 +101,8 @@ fn replayed(run: &Run, a: &Analysis, fix: Fix) -> f64 {
     share * a.steps.mean_ns
 }
 
-/// What stands beside G and H in every step: latency, spacing of the kernels, the return of the wait.
+/// What stands beside G and H in every step: latency, spacing of the kernels, the return of the
+/// wait.
 const ASIDE: f64 = 0.02;
 
 #[track_caller]
@@ -168,8 +171,9 @@ fn long_host_work_behind_a_wait_is_host() {
     assert!(v.share >= 1.0 - v.promise.unwrap().ns() / v.step_ns - 1e-9, "{v:?}");
 }
 
-/// `.item()`, a blocking copy, then host work: without the `.item()` the copy waits for the GPU in its place, so that the
-/// host work behind both is what costs, though its gap lies behind a wait that stood longer.
+/// `.item()`, a blocking copy, then host work: without the `.item()` the copy waits for the GPU in
+/// its place, so that the host work behind both is what costs, though its gap lies behind a wait
+/// that stood longer.
 #[test]
 fn host_work_behind_a_wait_and_a_blocking_copy_is_host() {
     let train = |p: &mut Program, host: u64, wait: Wait| {
@@ -186,7 +190,8 @@ fn host_work_behind_a_wait_and_a_blocking_copy_is_host() {
     assert!(a.findings.iter().all(|f| f.cause != "SYNC" || f.win.share() < 0.05), "{:?}", a.findings);
 }
 
-/// `loop 200 20 20 5000 0 g` of tests/victims: nothing but one graph launch and a sleep in every step.
+/// `loop 200 20 20 5000 0 g` of tests/victims: nothing but one graph launch and a sleep in every
+/// step.
 #[test]
 fn a_sleep_before_one_graph_a_step_is_host() {
     let nodes: Vec<(&str, u64)> =
@@ -201,8 +206,8 @@ fn a_sleep_before_one_graph_a_step_is_host() {
     kept(&a, time(|p| p.graph(1, &nodes)));
 }
 
-/// A thread that only copies did so once, 20 s before the steps (loading weights), and again in the midst of them: its pause is
-/// none of the steps' time.
+/// A thread that only copies did so once, 20 s before the steps (loading weights), and again in the
+/// midst of them: its pause is none of the steps' time.
 #[test]
 fn a_copying_threads_pause_before_the_steps_is_not_played() {
     let mut p = Program::new();

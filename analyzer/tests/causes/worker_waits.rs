@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Workers of a loader that wait for data: who waits for a slow store is INPUT-STORAGE, at the workers' line, with the number of workers
-//! that would keep up; who waits for another process, for the loop, or beside a child that computes, is not.
+//! Workers of a loader that wait for data: who waits for a slow store is INPUT-STORAGE, at the
+//! workers' line, with the number of workers that would keep up; who waits for another process, for
+//! the loop, or beside a child that computes, is not.
 
 use analyzer::Analysis;
 use trace::event::sample::PIPE;
@@ -20,8 +21,9 @@ const READ: Frame = ("read", "/job/gpt/store.py", 52);
 const RECEIVES: u32 = 45;
 const READS: u32 = 0;
 
-/// Four workers on a CPU for 3 % of the time, one of them looked at in each step; `look` says where the n-th look finds one: frames below its loop,
-/// system call and bits; `None`: blocked in something that is told of no time. A fifth waits for its turn all the while.
+/// Four workers on a CPU for 3 % of the time, one of them looked at in each step; `look` says where
+/// the n-th look finds one: frames below its loop, system call and bits; `None`: blocked in
+/// something that is told of no time. A fifth waits for its turn all the while.
 fn with_looks(look: impl Fn(u32) -> Option<(&'static [Frame], u32, u8)>, beside: u32) -> Analysis {
     let (mut turn, mut before) = (0, [None; 5]);
     run(|p: &mut Program| {
@@ -91,7 +93,8 @@ fn files_and_pages_of_them_are_storage_too() {
 
 #[test]
 fn half_of_the_looks_at_fetching_workers_have_to_agree() {
-    // two of three stand in the loop's queue: they do not fetch, and say nothing of what fetching waits for
+    // two of three stand in the loop's queue: they do not fetch, and say nothing of what fetching
+    // waits for
     let idle = with_waits(|n| if n % 3 == 0 { (AT_STORE, RECEIVES, 0) } else { (FOR_THE_LOOP, 7, 0) }, 0);
     verdict(&idle, "INPUT-STORAGE");
     // two of three wait for a decoder's pipe
@@ -107,7 +110,8 @@ fn what_other_processes_make_is_no_storage() {
     verdict(&with_waits(|_| (FOR_THE_LOOP, 7, 0), 0), "INPUT");
 }
 
-/// Seven of eight in `sem_wait` around one file: the lock is what is waited for, and more workers win nothing.
+/// Seven of eight in `sem_wait` around one file: the lock is what is waited for, and more workers
+/// win nothing.
 #[test]
 fn workers_that_wait_for_something_else_most_of_the_time_are_no_storage() {
     verdict(&with_looks(|n| (n % 4 == 0).then_some((AT_STORE, READS, 0)), 0), "INPUT");

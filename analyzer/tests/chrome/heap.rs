@@ -10,7 +10,8 @@ static PEAK: AtomicUsize = AtomicUsize::new(0);
 /// The system's allocator, counted.
 pub(crate) struct Counting;
 
-// SAFETY: every call goes to the system's allocator with the caller's own arguments; counting touches no memory of it.
+// SAFETY: every call goes to the system's allocator with the caller's own arguments; counting
+// touches no memory of it.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let live = LIVE.fetch_add(layout.size(), Relaxed) + layout.size();

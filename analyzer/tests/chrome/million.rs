@@ -28,7 +28,8 @@ impl Random {
     }
 }
 
-/// `kernels` kernels in steps of 700, each launched by a call; every third begins while the one before still runs.
+/// `kernels` kernels in steps of 700, each launched by a call; every third begins while the one
+/// before still runs.
 pub(crate) fn recording(kernels: u64) -> Vec<u8> {
     let mut random = Random(7);
     let mut b = Builder::new();

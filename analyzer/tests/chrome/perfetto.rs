@@ -15,7 +15,8 @@ pub(crate) const WRONG: &str =
     "select name, value from stats where severity in ('error','data_loss') and value != 0";
 /// Counters that are no error to Perfetto and still mean that one of our arrows has no end.
 pub(crate) const ARROWS: &str = "select name, value from stats where name like 'flow%' and value != 0";
-/// Busy and idle by Perfetto's own interval union over all slices of device work; an op of no length parts a gap in two.
+/// Busy and idle by Perfetto's own interval union over all slices of device work; an op of no
+/// length parts a gap in two.
 pub(crate) const UNION: &str = "with k as (select ts, ts + dur as te from slice where dur >= 0 \
     and category in ('kernel','gpu_memcpy','gpu_memset')), \
     m as (select ts, te, max(te) over (order by ts, te rows between unbounded preceding and 1 preceding) as pe from k) \
@@ -96,7 +97,8 @@ pub(crate) fn count(counts: &Value, category: &str) -> u64 {
     rows.iter().find(|r| r["category"] == category).map_or(0, |r| number(r, "n"))
 }
 
-/// Perfetto's union equals the analysis of the one device, and the idle slices add up to the idle time.
+/// Perfetto's union equals the analysis of the one device, and the idle slices add up to the idle
+/// time.
 pub(crate) fn assert_same_times(analysis: &analyzer::Analysis, union: &Value) {
     let device = &analysis.devices[0];
     assert_eq!(number(union, "span_ns"), device.span.ns());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A recording whose process runs (this test): its events are written ahead, and its header says, every 20 ms, that they are
-//! complete up to now. What lies behind that is not looked at, as in a recording that grows.
+//! A recording whose process runs (this test): its events are written ahead, and its header says,
+//! every 20 ms, that they are complete up to now. What lies behind that is not looked at, as in a
+//! recording that grows.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;

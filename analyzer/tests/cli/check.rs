@@ -30,8 +30,8 @@ fn words(code: i32, result: &str) -> (i32, String) {
     (code, result.to_owned())
 }
 
-/// A loop that fetches for so many us a step under the name data_load, then launches 20 kernels of 300 us; it runs at most
-/// a step ahead.
+/// A loop that fetches for so many us a step under the name data_load, then launches 20 kernels of
+/// 300 us; it runs at most a step ahead.
 pub(crate) fn loading(fetch: u64) -> Vec<u8> {
     let mut text = String::from("[");
     let (mut t, mut free, mut n) = (1_000_000u64, 0, 0);
@@ -157,7 +157,8 @@ fn a_mean_that_contradicts_the_median_is_said() {
     // a limit that both meet
     let args = ["new", "--baseline", "base", "--max-regression", "60%", "--run-noise", "1%"];
     assert_eq!(one(&place, &args), words(0, "ok"));
-    // marks of a host that runs ahead of its GPU are short until the last; its steps take the GPU 3 ms as before
+    // marks of a host that runs ahead of its GPU are short until the last; its steps take the GPU 3
+    // ms as before
     let waits = Shape { scale: 100_000, host_percent: 2, steps: 12, ..Shape::default() };
     put(&place, "base", waits);
     put(&place, "new", Shape { item: false, ..waits });
@@ -168,7 +169,8 @@ fn a_mean_that_contradicts_the_median_is_said() {
     assert_eq!(one(&place, &["new", "--baseline", "base", "--min-speedup", "1.5"]), words(8, "failed"));
 }
 
-/// Launches of 20 us and kernels of 13: host-bound as recorded; without the profiler, which takes up to 1.7 times, GPU-bound.
+/// Launches of 20 us and kernels of 13: host-bound as recorded; without the profiler, which takes
+/// up to 1.7 times, GPU-bound.
 #[test]
 fn a_cause_that_may_be_the_profilers_is_not_judged() {
     let mut text = String::from("[");
@@ -192,7 +194,8 @@ fn a_cause_that_may_be_the_profilers_is_not_judged() {
     assert_eq!(one(&place, &["t.gz", "--forbid-cause", "LAUNCH"]), words(5, "unjudged"));
     assert_eq!(one(&place, &["t.gz", "--forbid-cause", "GPU-BOUND"]), words(5, "unjudged"));
     assert_eq!(one(&place, &["t.gz", "--forbid-cause", "INPUT"]), words(0, "ok"));
-    // a step of 40 kernels takes 0.8 ms, a third of it idle, and without the profiler perhaps the 0.52 ms of its kernels
+    // a step of 40 kernels takes 0.8 ms, a third of it idle, and without the profiler perhaps the
+    // 0.52 ms of its kernels
     for (limit, code, result) in [
         (["--max-idle", "40%"], 0, "ok"),
         (["--max-idle", "25%"], 5, "unjudged"),
@@ -254,7 +257,8 @@ fn what_cannot_carry_a_verdict_never_passes() {
     }
 }
 
-/// Steps of other work that were found by periods are other units; a profiler on one side is another clock.
+/// Steps of other work that were found by periods are other units; a profiler on one side is
+/// another clock.
 #[test]
 fn a_baseline_of_another_kind_is_not_compared() {
     let place = Place::new("check-units");
@@ -345,7 +349,8 @@ fn nonsense_ends_with_2_and_says_what_is_allowed() {
     assert_eq!(code(&place.run(&["check"])), 2);
 }
 
-/// Marks say what a step is, not that it does what it did: less work is no speedup, and no proof against a regression.
+/// Marks say what a step is, not that it does what it did: less work is no speedup, and no proof
+/// against a regression.
 #[test]
 fn a_gate_on_other_work_is_not_judged() {
     let place = Place::new("check-other-work");
@@ -379,7 +384,8 @@ fn a_gate_on_other_work_is_not_judged() {
     assert!(said.contains("they may be other units"), "{said}");
 }
 
-/// 46 layers where there were 48 win their 4 % by doing less: a limit within that is for no one to judge.
+/// 46 layers where there were 48 win their 4 % by doing less: a limit within that is for no one to
+/// judge.
 #[test]
 fn a_win_within_the_missing_work_is_not_judged() {
     let place = Place::new("check-layers");

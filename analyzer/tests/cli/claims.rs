@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `recover --all`: one that fails does not keep the others, and two at once report each recording once.
+//! `recover --all`: one that fails does not keep the others, and two at once report each recording
+//! once.
 
 use std::fs;
 use std::process::Stdio;

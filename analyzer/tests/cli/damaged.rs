@@ -59,7 +59,8 @@ fn damaged_recordings_are_named_with_file_and_place() {
     assert_eq!(summary["reading_problems"]["cut_segments"], 1);
 }
 
-/// How much is missing behind the end of a file nobody knows: one lost segment is not "one lost event".
+/// How much is missing behind the end of a file nobody knows: one lost segment is not "one lost
+/// event".
 #[test]
 fn a_cut_recording_gets_no_verdict_and_passes_no_check() {
     let place = Place::new("cut");
@@ -93,7 +94,8 @@ fn a_cut_recording_gets_no_verdict_and_passes_no_check() {
     }
 }
 
-/// One segment that cannot be read is up to a thousand events, wherever it lies; not "one lost event" of many thousands.
+/// One segment that cannot be read is up to a thousand events, wherever it lies; not "one lost
+/// event" of many thousands.
 #[test]
 fn a_recording_with_a_damaged_segment_gets_no_verdict() {
     let place = Place::new("segment");
@@ -118,8 +120,8 @@ fn a_recording_with_a_damaged_segment_gets_no_verdict() {
     }
 }
 
-/// A copy of a compressed recording that broke off, or was damaged on its way: named with file and place, what is there is
-/// read, and no verdict rests on it.
+/// A copy of a compressed recording that broke off, or was damaged on its way: named with file and
+/// place, what is there is read, and no verdict rests on it.
 #[test]
 fn a_compressed_recording_that_is_cut_or_damaged_says_where() {
     let place = Place::new("cut-gz");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `-` for a file: stdout where something is written, and said to be no input where a trace is read.
+//! `-` for a file: stdout where something is written, and said to be no input where a trace is
+//! read.
 
 use crate::place::{code, err, out, Place};
 use crate::training::{put, Shape};

@@ -55,7 +55,8 @@ fn the_same_program_twice_is_no_difference() {
     }
 }
 
-/// 20 % of what the host thinks: the step is that much longer, HOST is where, and the other way round it is as much faster.
+/// 20 % of what the host thinks: the step is that much longer, HOST is where, and the other way
+/// round it is as much faster.
 #[test]
 fn a_slower_host_is_seen_with_its_size_and_place() {
     let (quick, slow) = (Shape::default(), Shape { run: 3, host_percent: 120, ..Shape::default() });
@@ -74,7 +75,8 @@ fn a_slower_host_is_seen_with_its_size_and_place() {
     assert!(line.contains("x faster"), "{line}");
 }
 
-/// 3 % more of the host's thinking is less than what runs differ by; whoever knows the machine to be quiet sees it.
+/// 3 % more of the host's thinking is less than what runs differ by; whoever knows the machine to
+/// be quiet sees it.
 #[test]
 fn a_small_difference_counts_where_runs_are_said_to_be_alike() {
     let (a, b) = (Shape::default(), Shape { run: 2, host_percent: 103, ..Shape::default() });
@@ -113,8 +115,8 @@ fn other_kernels_are_said_first() {
     assert!(v["cautions"][0].as_str().unwrap().starts_with("other work"));
 }
 
-/// Two programs: a cause that the one has is neither still nor no longer there in the other, whatever marks say of their steps. Who
-/// vouches for the work has it said.
+/// Two programs: a cause that the one has is neither still nor no longer there in the other,
+/// whatever marks say of their steps. Who vouches for the work has it said.
 #[test]
 fn of_other_work_nothing_is_said_of_what_is_still_or_no_longer_a_cause() {
     let host = Shape { item: false, ..Shape::default() };
@@ -146,7 +148,8 @@ fn warm_up_and_its_work_are_left_out() {
     assert_eq!((&v["work"]["same"], &v["result"]), (&"same".into(), &"no_difference".into()), "{line}");
 }
 
-/// Without marks the steps are periods: with other work in them they may be anything, and nothing is claimed.
+/// Without marks the steps are periods: with other work in them they may be anything, and nothing
+/// is claimed.
 #[test]
 fn steps_that_were_found_are_not_compared_across_other_work() {
     let (a, b) = (
@@ -211,7 +214,8 @@ fn one_long_step_is_no_slower_program() {
     );
 }
 
-/// One run as a recording and as the trace that gapprobe makes of it: names are short there, all else is as it was.
+/// One run as a recording and as the trace that gapprobe makes of it: names are short there, all
+/// else is as it was.
 #[test]
 fn a_run_in_two_formats_is_one_run() {
     let place = Place::new("diff-formats");
@@ -229,8 +233,9 @@ fn a_run_in_two_formats_is_one_run() {
     }
 }
 
-/// A host that runs ahead of its GPU has short marks until the end, where it waits. Its steps are the GPU's: without the
-/// waits they are shorter by the gaps behind them, 4 % of the step, and not by more.
+/// A host that runs ahead of its GPU has short marks until the end, where it waits. Its steps are
+/// the GPU's: without the waits they are shorter by the gaps behind them, 4 % of the step, and not
+/// by more.
 #[test]
 fn running_ahead_wins_the_gaps_and_no_more() {
     let waits = Shape { scale: 100_000, host_percent: 2, steps: 12, ..Shape::default() };
@@ -240,7 +245,8 @@ fn running_ahead_wins_the_gaps_and_no_more() {
     assert!(["faster", "no_difference"].contains(&v["result"].as_str().unwrap()), "{line}");
 }
 
-/// The traces of torch.profiler with operators come from a slowed host; the recording of the same program does not.
+/// The traces of torch.profiler with operators come from a slowed host; the recording of the same
+/// program does not.
 #[test]
 fn a_profiler_that_slows_one_host_is_no_win() {
     let place = Place::new("diff-profiler");
@@ -250,7 +256,8 @@ fn a_profiler_that_slows_one_host_is_no_win() {
     assert!(line.contains("no claim") && !line.contains("faster"), "{line}");
 }
 
-/// Real programs, slow form and fixed form, on an H200. Which kernels they share is known: these fixes change the host.
+/// Real programs, slow form and fixed form, on an H200. Which kernels they share is known: these
+/// fixes change the host.
 #[test]
 fn real_fixes_are_wins_and_their_reverse_is_none() {
     let place = Place::new("diff-real");
@@ -333,7 +340,8 @@ fn wrong_use_ends_with_2() {
     }
 }
 
-/// A summary has no steps: how much they vary is not in it, and without that no difference can be told from noise.
+/// A summary has no steps: how much they vary is not in it, and without that no difference can be
+/// told from noise.
 #[test]
 fn of_summaries_the_traces_beside_them_are_asked_for() {
     let place = Place::new("diff-summaries");
@@ -361,7 +369,8 @@ fn of_summaries_the_traces_beside_them_are_asked_for() {
     );
 }
 
-/// A kernel that grows from nothing to most of the step is weighed by the side where it is large, whichever that is.
+/// A kernel that grows from nothing to most of the step is weighed by the side where it is large,
+/// whichever that is.
 #[test]
 fn larger_grids_are_other_work_both_ways() {
     let place = Place::new("diff-grids");

@@ -33,7 +33,8 @@ fn doctor_has_a_fix_for_each_problem_and_says_so_in_its_exit_code() {
     }
 }
 
-/// What ncu's launcher starts has its process id, and keeps it when the launcher has ended: then it is recorded.
+/// What ncu's launcher starts has its process id, and keeps it when the launcher has ended: then it
+/// is recorded.
 #[test]
 fn doctor_says_that_ncu_is_around_while_it_is_there() {
     let place = Place::new("doctor-ncu");

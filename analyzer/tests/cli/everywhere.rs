@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a verdict knows stands wherever it is shown: the line, the screen, the object, the page and the trace. Of a program whose
-//! truth is known, and of recordings from an H200 with call sites; the label (`causes.json` beside them) says which line it is.
+//! What a verdict knows stands wherever it is shown: the line, the screen, the object, the page and
+//! the trace. Of a program whose truth is known, and of recordings from an H200 with call sites;
+//! the label (`causes.json` beside them) says which line it is.
 
 use std::fs;
 use std::io::Read;
@@ -35,8 +36,9 @@ const STEPS: usize = 30;
 const FETCHING: u64 = 12_000_000;
 const LOOP_LINE: u32 = 60;
 
-/// A loader whose two workers compute all the time: a training step, then the launching thread waits for a batch. Written to `path`; a step
-/// without the wait, ns, and the CPU time of the workers in each step.
+/// A loader whose two workers compute all the time: a training step, then the launching thread
+/// waits for a batch. Written to `path`; a step without the wait, ns, and the CPU time of the
+/// workers in each step.
 fn starved_by_workers(path: &Path) -> (f64, f64) {
     const TORCH: &str = "/venv/lib/python3.11/site-packages/torch/utils/data";
     const WORKERS: u32 = 2;
@@ -131,7 +133,8 @@ fn site_stack_workers_and_promise_stand_in_every_place() {
         let says =
             |e: &Value, key: &str, text: &str| e["args"][key].as_str().is_some_and(|t| t.contains(text));
         let of_line: Vec<&Value> = slices().filter(|e| says(e, "site", &site)).collect();
-        // (one in front of the first step can be longer than all of them, and another line's many be shorter)
+        // (one in front of the first step can be longer than all of them, and another line's many
+        // be shorter)
         assert!(of_line.len() >= 10, "{name}: {} slices of the line", of_line.len());
         for slice in of_line {
             assert!(says(slice, "stack", file), "{name}: {slice}");
@@ -140,8 +143,8 @@ fn site_stack_workers_and_promise_stand_in_every_place() {
     }
 }
 
-/// The three figures of INPUT-WORKERS, each held against the program: how many workers would keep up, the line of the loop, and the step without
-/// the wait.
+/// The three figures of INPUT-WORKERS, each held against the program: how many workers would keep
+/// up, the line of the loop, and the step without the wait.
 #[test]
 fn the_count_of_workers_the_line_and_the_promise_of_input_workers_stand_in_every_place() {
     if !node_is_here() {
@@ -193,7 +196,8 @@ fn the_count_of_workers_the_line_and_the_promise_of_input_workers_stand_in_every
     }
 }
 
-/// By how much the replay with nothing changed is off the measured steps stands beside what it promises, and only there.
+/// By how much the replay with nothing changed is off the measured steps stands beside what it
+/// promises, and only there.
 #[test]
 fn the_error_of_the_replay_stands_beside_what_it_promises() {
     if !node_is_here() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The examples at the head of every help run as they stand there. Of their files, fixtures of the same name are laid out
-//! first; of their programs (python, torchrun, flamegraph.pl), small ones that do nothing.
+//! The examples at the head of every help run as they stand there. Of their files, fixtures of the
+//! same name are laid out first; of their programs (python, torchrun, flamegraph.pl), small ones
+//! that do nothing.
 
 use std::ffi::OsString;
 use std::fs;

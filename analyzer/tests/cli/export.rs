@@ -17,7 +17,8 @@ fn trace(name: &str) -> String {
         .to_string()
 }
 
-/// What is exported as a Chrome trace is the same run: read again, it has the same busy and idle time and every operation.
+/// What is exported as a Chrome trace is the same run: read again, it has the same busy and idle
+/// time and every operation.
 #[test]
 fn a_foreign_trace_as_chrome_json_keeps_every_operation_and_says_why_idle() {
     let place = Place::new("export");
@@ -79,11 +80,12 @@ fn csv_has_a_row_an_event_and_the_idle_time_of_the_table() {
     let plain = rows.iter().filter(|r| !r.contains('"'));
     assert!(plain.into_iter().all(|r| r.split(',').count() == columns));
     let idle: u64 = rows.iter().filter(|r| r.starts_with("idle,")).map(|r| ns(r)).sum();
-    // H200.md: idle 23.7 % of the trace's device time
+    // by a plain union: idle 23.7 % of the trace's device time
     assert_eq!(idle, 1_751_267);
 }
 
-/// A file holds what its name says; where no format has such a name, none is written (compressed JSON stood in files called .csv).
+/// A file holds what its name says; where no format has such a name, none is written (compressed
+/// JSON stood in files called .csv).
 #[test]
 fn the_ending_of_the_output_chooses_the_format_and_one_of_no_format_is_refused() {
     let place = Place::new("export-endings");

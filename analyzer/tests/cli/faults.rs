@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The same fault ends every verb with the same exit code: the table of `gapprobe --help`, held against all verbs that meet it.
+//! The same fault ends every verb with the same exit code: the table of `gapprobe --help`, held
+//! against all verbs that meet it.
 
 use std::fs;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Names are chosen by others: terminal escapes, line breaks, text that runs backwards, formulas. Nothing of it reaches a
-//! terminal or breaks a row; programs get the exact bytes.
+//! Names are chosen by others: terminal escapes, line breaks, text that runs backwards, formulas.
+//! Nothing of it reaches a terminal or breaks a row; programs get the exact bytes.
 
 use std::fs;
 use std::process::Output;
@@ -11,7 +11,8 @@ use trace::{Event, Kind};
 use crate::place::{code, err, out, recording, Place, BINARY};
 use crate::rfc4180::records;
 
-/// Clears the screen, rings, turns the text around, ends the line, moves the cursor with a C1 control. Begins as a formula.
+/// Clears the screen, rings, turns the text around, ends the line, moves the cursor with a C1
+/// control. Begins as a formula.
 pub(crate) const NAME: &str =
     "=HYPERLINK(\"x\",1)\x1b[2J\u{7}\u{202e}evil\nrow\r\u{9b}31m\t\u{2028}\u{200b}end";
 /// The same as people see it.
@@ -127,7 +128,8 @@ fn json_has_the_exact_name_and_is_safe_to_print() {
     }
 }
 
-/// The command that the screen proposes names the file, whatever it is called, and does nothing else.
+/// The command that the screen proposes names the file, whatever it is called, and does nothing
+/// else.
 #[test]
 fn a_command_to_copy_means_the_file() {
     for name in ["a b.gpr", "$(touch evil).gpr", "it's;touch evil;.gpr", FILE] {

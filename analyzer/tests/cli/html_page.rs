@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `report`: what a reader of the page sees and can do, by the page's own script in node (`html_page.mjs`): tables, timeline,
-//! sorting, contrast. The figures themselves: `html_report.rs`.
+//! `report`: what a reader of the page sees and can do, by the page's own script in node
+//! (`html_page.mjs`): tables, timeline, sorting, contrast. The figures themselves:
+//! `html_report.rs`.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -5,7 +5,8 @@ use analyzer::html::{figures, Subject};
 
 use crate::html_report::{number, read, repository};
 
-/// Nine pauses in 249 steps: the step nearest to the median has none of them, and shows nothing of what the line speaks of.
+/// Nine pauses in 249 steps: the step nearest to the median has none of them, and shows nothing of
+/// what the line speaks of.
 #[test]
 fn where_the_cause_comes_now_and_then_a_step_that_has_it_is_drawn() {
     for (program, bucket, least_ns) in

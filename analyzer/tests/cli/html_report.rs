@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `report`: its examples; the figures in the page against the analysis; names that would be markup; nothing from the
-//! network; no file lost.
+//! `report`: its examples; the figures in the page against the analysis; names that would be
+//! markup; nothing from the network; no file lost.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -243,7 +243,8 @@ fn before_and_after_say_what_diff_says() {
     assert!(same["parts"].as_array().unwrap().iter().all(|p| p["moved"] == false), "{same}");
 }
 
-/// Kernel, range and file names that end scripts, open tags, break out of attributes and turn the text around.
+/// Kernel, range and file names that end scripts, open tags, break out of attributes and turn the
+/// text around.
 pub(crate) const HOSTILE: &str =
     "</script><img src=http://x/ onerror=alert(1)>\"'`&amp;<!--\u{202e}\u{2066}\u{200b}\u{2028}{{figures}}";
 

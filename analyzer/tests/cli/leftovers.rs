@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What dead processes left behind goes with the next `recover` or `run`; what belongs to the living stays.
+//! What dead processes left behind goes with the next `recover` or `run`; what belongs to the
+//! living stays.
 
 use std::fs;
 use std::process::Command;

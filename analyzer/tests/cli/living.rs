@@ -60,7 +60,8 @@ fn recover_of_a_recording_that_grows_meanwhile_is_of_what_was_there_and_takes_no
     fs::write(&file, &whole).unwrap();
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // as the library does: a segment is taken back (odd generation), written, given again, all the time
+        // as the library does: a segment is taken back (odd generation), written, given again, all
+        // the time
         scope.spawn(|| {
             let out = fs::File::options().write(true).open(&file).unwrap();
             let last = 4096 + (whole.len() - 4096) / 32_768 / 2 * 32_768;

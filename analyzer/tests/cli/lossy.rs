@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A little that was lost leaves the verdict: `analyze`, `report`, `check` and `diff` all say it beside.
+//! A little that was lost leaves the verdict: `analyze`, `report`, `check` and `diff` all say it
+//! beside.
 
 use std::fs;
 use std::io::Read;
@@ -63,7 +64,8 @@ fn a_recording_of_ours_too_and_nothing_where_nothing_was_lost() {
     assert!(diff.contains("!  B lost something: losses 1 (") && !diff.contains("A lost"), "{diff}");
 }
 
-/// Tables and exports are data: what was lost stands on stderr, one line, in the words of `analyze`.
+/// Tables and exports are data: what was lost stands on stderr, one line, in the words of
+/// `analyze`.
 #[test]
 fn tables_and_exports_too() {
     let place = Place::new("lossy-tables");

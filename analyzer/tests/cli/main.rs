@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The command as a user meets it: help, errors with their hints, exit codes, `recover` and `run` end to end. One
-//! scenario a file. Texts that are part of the interface lie beside them in *.txt; `GAPPROBE_BLESS=1 cargo test` writes
-//! them anew.
+//! The command as a user meets it: help, errors with their hints, exit codes, `recover` and `run`
+//! end to end. One scenario a file. Texts that are part of the interface lie beside them in *.txt;
+//! `GAPPROBE_BLESS=1 cargo test` writes them anew.
 
 mod analyze;
 mod beating;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `gapprobe metrics`: a file for Prometheus that is whole whenever it is there, and the same figures by OTLP.
+//! `gapprobe metrics`: a file for Prometheus that is whole whenever it is there, and the same
+//! figures by OTLP.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,7 +17,8 @@ use prost::Message;
 use crate::beating::Beating;
 use crate::place::{code, err, out, Place};
 
-/// Samples of Prometheus' text format: name and labels, and value. What does not fit the format fails.
+/// Samples of Prometheus' text format: name and labels, and value. What does not fit the format
+/// fails.
 fn samples(text: &str) -> BTreeMap<String, f64> {
     let mut types = BTreeMap::new();
     let mut samples = BTreeMap::new();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! "100 % utilised, and slow": what NVML says beside what ran, on the screen, in the object and on the page; reasons for low
-//! clocks by name.
+//! "100 % utilised, and slow": what NVML says beside what ran, on the screen, in the object and on
+//! the page; reasons for low clocks by name.
 
 use std::fs;
 use std::path::Path;

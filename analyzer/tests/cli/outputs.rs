@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is never lost or waited for: devices, links and the trace itself as outputs; pipes and growing ids as inputs.
+//! What is never lost or waited for: devices, links and the trace itself as outputs; pipes and
+//! growing ids as inputs.
 
 use std::fs;
 use std::os::unix::fs::{symlink, FileTypeExt, PermissionsExt};
@@ -48,7 +49,8 @@ fn a_pipe_is_refused_and_not_waited_for() {
     }
 }
 
-/// Devices and threads without end: what is beyond the bound is refused and counted, and so there is no verdict.
+/// Devices and threads without end: what is beyond the bound is refused and counted, and so there
+/// is no verdict.
 #[test]
 fn tracks_without_end_are_bounded_and_said() {
     let place = Place::new("outputs-tracks");
@@ -66,7 +68,8 @@ fn tracks_without_end_are_bounded_and_said() {
     assert!(err(&done).contains("than can be told apart"), "what was refused is said: {}", err(&done));
 }
 
-/// Command lines, paths and lines of code stand in them, as in the trace: nobody else reads them, until the user says so.
+/// Command lines, paths and lines of code stand in them, as in the trace: nobody else reads them,
+/// until the user says so.
 #[test]
 fn what_is_made_is_the_users_alone_and_what_is_replaced_keeps_its_mode() {
     let place = Place::new("outputs-modes");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `export --to parquet`: the rows of csv, typed; read by the library that wrote it and, where it is there, by pyarrow.
+//! `export --to parquet`: the rows of csv, typed; read by the library that wrote it and, where it
+//! is there, by pyarrow.
 
 use std::fs;
 use std::io::{self, Write};

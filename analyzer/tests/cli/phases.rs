@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Phases of a step wherever they are shown, of real traces: the object, the screen, the tables and the page say the same.
+//! Phases of a step wherever they are shown, of real traces: the object, the screen, the tables and
+//! the page say the same.
 
 use serde_json::Value;
 

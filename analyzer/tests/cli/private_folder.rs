@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where recordings lie: found in every place the library may choose, refused where others could have put them.
+//! Where recordings lie: found in every place the library may choose, refused where others could
+//! have put them.
 
 use std::fs;
 use std::os::unix::fs::{symlink, PermissionsExt};

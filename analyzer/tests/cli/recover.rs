@@ -88,7 +88,8 @@ fn recover_keeps_lists_and_chooses() {
     assert!(!place.private().join("a.gpr").exists() && place.private().join("running.gpr").exists());
 }
 
-/// What is noted of a recording that stays, because its trace holds less, leaves in it that its process was killed.
+/// What is noted of a recording that stays, because its trace holds less, leaves in it that its
+/// process was killed.
 #[test]
 fn a_recording_that_was_reported_still_says_that_its_process_was_killed() {
     use trace::header::state::{RECORDING, REPORTED, REPORTED_UNFINISHED};

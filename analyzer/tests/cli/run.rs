@@ -95,7 +95,8 @@ fn run_reports_for_a_command_that_was_killed_and_for_no_other() {
     assert!(!place.private().join("own.gpr").exists() && place.private().join("other.gpr").exists());
 }
 
-/// A process of the run said its line and could not write its trace: its verdict stays, whatever can be made of its recording.
+/// A process of the run said its line and could not write its trace: its verdict stays, whatever
+/// can be made of its recording.
 #[test]
 fn run_adds_the_trace_to_a_verdict_that_was_said_only_where_the_recording_holds_as_much() {
     let spoken = |b: &mut trace::build::Builder| {
@@ -150,8 +151,8 @@ fn run_adds_the_trace_to_a_verdict_that_was_said_only_where_the_recording_holds_
     }
 }
 
-/// A library by the name of ours that leaves nothing, as ours does where CUDA is not used; in its place the script leaves what ours does
-/// where it is.
+/// A library by the name of ours that leaves nothing, as ours does where CUDA is not used; in its
+/// place the script leaves what ours does where it is.
 #[test]
 fn that_nothing_was_recorded_is_said_only_where_nothing_used_cuda() {
     const SAID: &str = "gapprobe: nothing was recorded: no process with gapprobe in it made a CUDA context\n";

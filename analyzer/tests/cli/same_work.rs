@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `--same-work`: a fix that fuses kernels against what it fixes. The kernels are not asked; all else is.
+//! `--same-work`: a fix that fuses kernels against what it fixes. The kernels are not asked; all
+//! else is.
 
 use serde_json::Value;
 
@@ -7,7 +8,8 @@ use crate::place::{code, err, out, Place};
 use crate::program::Program;
 use crate::training::{put, write, Shape};
 
-/// A run of a loop of which a step gets `batch` bytes from the host (0: none) and runs in 60 kernels, or fused in 6.
+/// A run of a loop of which a step gets `batch` bytes from the host (0: none) and runs in 60
+/// kernels, or fused in 6.
 #[derive(Clone, Copy)]
 struct Loop {
     run: u64,
@@ -88,7 +90,8 @@ fn a_fix_that_fuses_passes_its_gate_where_the_user_vouches() {
     }
 }
 
-/// Steps that were found may be other units: as many steps in the run, or as many bytes a step, show that they are not.
+/// Steps that were found may be other units: as many steps in the run, or as many bytes a step,
+/// show that they are not.
 #[test]
 fn what_a_step_is_stays_checked() {
     let place = Place::new("same-work-units");
@@ -105,8 +108,8 @@ fn what_a_step_is_stays_checked() {
     let (code, judged) = gate(&place, Loop { batch, ..EAGER }, Loop { batch: twice, ..half }, true);
     assert_eq!(code, 5, "{judged:#}");
     assert!(text(&judged).contains("4.00 MB -> 8.00 MB from the host a step"), "{judged:#}");
-    // runs of one length: as many steps, because a step of the one is two of the other's; a batch that lost one of its
-    // tensors is no whole factor
+    // runs of one length: as many steps, because a step of the one is two of the other's; a batch
+    // that lost one of its tensors is no whole factor
     for (new, expected) in [(twice, 5), (batch / 2, 5), (batch / 4 * 5, 0), (batch / 3 * 2, 0)] {
         let (code, judged) = gate(&place, Loop { batch, ..EAGER }, Loop { batch: new, ..FUSED }, true);
         assert_eq!(code, expected, "{new}: {judged:#}");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A second GPU with under a tenth of the work is in nobody's figures; that it is there, and idle, is said wherever the
-//! other one is judged.
+//! A second GPU with under a tenth of the work is in nobody's figures; that it is there, and idle,
+//! is said wherever the other one is judged.
 
 use crate::place::{out, Place};
 use crate::training::{steps_of, work, write, Work};
@@ -27,7 +27,8 @@ fn a_gpu_that_is_not_counted_is_named() {
             assert_eq!(text.contains("not counted"), !rest.is_empty(), "{file}: {text}");
             assert!(text.contains(worst) && text.contains(rest), "{file}: {text}");
         }
-        // never the idle time of one that is not counted, and whose it is where there are two that are
+        // never the idle time of one that is not counted, and whose it is where there are two that
+        // are
         let idle = screen.split("Longest idle\n").nth(1).unwrap().split("\n\n").next().unwrap();
         assert_eq!(idle.lines().count(), 3, "{screen}");
         let whose = |l: &str| l.contains("GPU 0, ") || l.contains("GPU 1, ");

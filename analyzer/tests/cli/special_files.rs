@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `recover` of what is no regular file: a clear error at once. A pipe nobody writes to must not hold it up.
+//! `recover` of what is no regular file: a clear error at once. A pipe nobody writes to must not
+//! hold it up.
 
 use std::fs;
 use std::os::unix::fs::symlink;

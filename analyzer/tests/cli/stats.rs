@@ -203,7 +203,8 @@ fn a_recording_of_our_own_has_tables_too() {
     let kernels = rows("cuda_gpu_kern_sum");
     assert_eq!((kernels.len(), &kernels[0]["name"]), (1, &Value::from("gemm(float*, float*, float*)")));
     assert_eq!((&kernels[0]["instances"], &kernels[0]["total_ns"]), (&3000.into(), &180_000_000u64.into()));
-    // blocks of 256 threads with 64 registers: 8 warps of 2048 registers in each quarter's 16384, of 16
+    // blocks of 256 threads with 64 registers: 8 warps of 2048 registers in each quarter's 16384,
+    // of 16
     assert_eq!((&kernels[0]["occupancy_pct"], &kernels[0]["registers"]), (&50.0.into(), &64.into()));
     assert_eq!(rows("steps").len(), 300);
     assert_eq!(rows("cuda_kern_exec_sum")[0]["pid"], i32::MAX);

@@ -7,7 +7,8 @@ use serde_json::{json, Value};
 
 use crate::place::{code, err, out, Place};
 
-/// A summary as `report` writes it, as far as this verb reads it. Of `step_ms`, `comm_ms` are collectives.
+/// A summary as `report` writes it, as far as this verb reads it. Of `step_ms`, `comm_ms` are
+/// collectives.
 fn summary(rank: u32, world: u32, step_ms: f64, comm_ms: f64, cause: &str) -> Value {
     let ns = |ms: f64| (ms * 1e6) as u64;
     json!({
@@ -31,7 +32,8 @@ fn write(place: &Place, name: &str, value: &Value) {
     fs::write(place.out().join(format!("{name}.summary.json")), value.to_string()).unwrap();
 }
 
-/// All steps take 50 ms, because all wait for rank 517 in their collectives: it has 40 ms of its own, the others 30.
+/// All steps take 50 ms, because all wait for rank 517 in their collectives: it has 40 ms of its
+/// own, the others 30.
 #[test]
 fn the_worst_of_a_thousand_ranks_is_the_one_that_all_wait_for() {
     let place = Place::new("fleet");
@@ -63,7 +65,8 @@ fn the_worst_of_a_thousand_ranks_is_the_one_that_all_wait_for() {
     assert_eq!(all["ranks"][0]["losses"], 3);
 }
 
-/// A slow rank is told by what it has more of than the others: COMM is what they suffer from, waiting for it.
+/// A slow rank is told by what it has more of than the others: COMM is what they suffer from,
+/// waiting for it.
 #[test]
 fn a_rank_that_computes_longer_is_not_accused_of_its_collectives() {
     let place = Place::new("slow-rank");
@@ -92,8 +95,9 @@ fn a_rank_that_computes_longer_is_not_accused_of_its_collectives() {
     );
 }
 
-/// Two workers deliver their batches together: every second step is short. Which kind the median is of is chance; on both ranks a
-/// step takes 36 ms, of which rank 0 waits 25 for rank 1 (its own time was 19 ms by its median, that of rank 1 11: rank 0 was named).
+/// Two workers deliver their batches together: every second step is short. Which kind the median is
+/// of is chance; on both ranks a step takes 36 ms, of which rank 0 waits 25 for rank 1 (its own
+/// time was 19 ms by its median, that of rank 1 11: rank 0 was named).
 #[test]
 fn steps_that_are_short_and_long_in_turn_are_told_by_their_mean() {
     let place = Place::new("in-turn");
@@ -179,7 +183,8 @@ fn summaries_of_several_jobs_are_asked_about() {
     assert!(line().contains(" World sizes from 2 to 16: summaries of several jobs?"), "{}", line());
 }
 
-/// Three programs of one afternoon in one folder: no rank waits for another, and no figure of all of them means anything.
+/// Three programs of one afternoon in one folder: no rank waits for another, and no figure of all
+/// of them means anything.
 #[test]
 fn separate_runs_are_listed_and_not_merged() {
     type Change = fn(&mut Value, u32);
@@ -229,7 +234,8 @@ fn separate_runs_are_listed_and_not_merged() {
     }
 }
 
-/// A job stays one: launchers tell ranks their number on the command line, and a run of its own in the same folder is not among them.
+/// A job stays one: launchers tell ranks their number on the command line, and a run of its own in
+/// the same folder is not among them.
 #[test]
 fn a_job_stays_one_beside_a_separate_run() {
     let place = Place::new("job-beside");
@@ -300,7 +306,8 @@ fn a_folder_without_summaries_says_where_they_come_from() {
     );
 }
 
-/// A folder of a thousand other files: a few are named, the others counted by what is wrong with them; --json has all.
+/// A folder of a thousand other files: a few are named, the others counted by what is wrong with
+/// them; --json has all.
 #[test]
 fn thousands_of_files_that_are_none_are_counted_not_listed() {
     let place = Place::new("unreadable-summaries");

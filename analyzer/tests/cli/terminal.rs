@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! On a terminal: lines are not wider than it, names are shortened in the middle; elsewhere nothing is.
+//! On a terminal: lines are not wider than it, names are shortened in the middle; elsewhere nothing
+//! is.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -41,7 +42,8 @@ fn terminal(columns: u16) -> (File, OwnedFd) {
     (unsafe { File::from_raw_fd(ours) }, theirs)
 }
 
-/// Runs with stdout on a terminal of so many columns. What it wrote there, as lines; stderr is a pipe.
+/// Runs with stdout on a terminal of so many columns. What it wrote there, as lines; stderr is a
+/// pipe.
 fn on_terminal(place: &Place, columns: u16, variable: Option<&str>, args: &[&str]) -> (Vec<String>, Output) {
     let (mut ours, theirs) = terminal(columns);
     let reader = std::thread::spawn(move || {
@@ -130,7 +132,8 @@ fn no_line_is_wider_than_the_terminal() {
             let unmet = args.contains(&"--require-range");
             assert_eq!(code(&output), if unmet { 8 } else { 0 }, "{args:?}: {}", err(&output));
             assert!(!lines.is_empty(), "{args:?}");
-            // one word of a command to copy (the program's own, which is that long) stays whole on a line of its own
+            // one word of a command to copy (the program's own, which is that long) stays whole on
+            // a line of its own
             let wide = |l: &&String| analyzer::fit::width(l) > usize::from(columns) && l.trim().contains(' ');
             let long: Vec<&String> = lines.iter().filter(wide).collect();
             assert!(long.is_empty(), "{columns} {args:?}: {long:#?}");
@@ -178,7 +181,8 @@ fn what_goes_elsewhere_is_whole_unless_asked() {
     assert!(said.contains("columns; --width 0 prints all"), "{said}");
 }
 
-/// A site without the number of its line is none: however narrow, the number stays; in a pipe all of it does.
+/// A site without the number of its line is none: however narrow, the number stays; in a pipe all
+/// of it does.
 #[test]
 fn the_number_of_a_line_is_never_shortened() {
     let place = Place::new("terminal-lines");
@@ -248,7 +252,8 @@ fn the_number_of_the_gpu_stays_where_there_are_several() {
     }
 }
 
-/// Shows `top` on a terminal of so many columns until what it shows is `seen`, does `end`, and gives all it wrote.
+/// Shows `top` on a terminal of so many columns until what it shows is `seen`, does `end`, and
+/// gives all it wrote.
 fn top(columns: u16, seen: &str, end: impl FnOnce(&mut File, u32)) -> (String, Option<i32>) {
     let place = Place::new(&format!("top-terminal-{columns}"));
     let _beating =

@@ -37,7 +37,8 @@ pub(crate) struct Shape {
     pub(crate) reduce: u64,
     /// Every step waits for its loss; else the host runs ahead.
     pub(crate) item: bool,
-    /// Kernels of a millisecond that the first step queues, which is twice as long; they run during the next ones.
+    /// Kernels of a millisecond that the first step queues, which is twice as long; they run during
+    /// the next ones.
     pub(crate) first: u32,
 }
 
@@ -102,7 +103,8 @@ pub(crate) fn training(shape: Shape) -> Vec<u8> {
     p.finish()
 }
 
-/// Writes it where the command runs, under the name that the examples give it: what a file is, its bytes tell.
+/// Writes it where the command runs, under the name that the examples give it: what a file is, its
+/// bytes tell.
 pub(crate) fn put(place: &Place, name: &str, shape: Shape) {
     write(place, name, &training(shape));
 }

@@ -45,7 +45,8 @@ fn a_file_size_limit_is_an_error_and_leaves_no_half_file() {
     assert!(place.results().iter().all(|n| n.ends_with(".summary.json")), "{:?}", place.results());
 }
 
-/// Whatever prints to a full disk says so and ends with 1; whoever reads no more is no error, and nothing is said.
+/// Whatever prints to a full disk says so and ends with 1; whoever reads no more is no error, and
+/// nothing is said.
 #[test]
 fn data_that_cannot_be_printed_is_an_error_and_a_closed_pipe_is_none() {
     let place = Place::new("full");

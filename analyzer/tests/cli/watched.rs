@@ -94,7 +94,8 @@ fn top_prints_one_table_for_scripts_whose_parts_are_all_of_the_time() {
     assert!((busy - 0.8).abs() < 0.001, "{busy}");
 }
 
-/// As wide as is asked for, and however narrow with step, busy and verdict: those are what one looks for.
+/// As wide as is asked for, and however narrow with step, busy and verdict: those are what one
+/// looks for.
 #[test]
 fn top_is_as_wide_as_is_asked_and_keeps_the_verdict() {
     let place = Place::new("top-width");
@@ -211,7 +212,8 @@ fn why_there_is_no_control_socket_is_told_where_the_recording_knows() {
     );
 }
 
-/// Listens as the process of a beating recording, and answers each line with what `answer` makes of it.
+/// Listens as the process of a beating recording, and answers each line with what `answer` makes of
+/// it.
 fn listener(place: &Place, answer: impl Fn(&str) -> Vec<u8> + Send + 'static) {
     let owner: Owner = analyzer::alive::own();
     let short = place.0.join("s");

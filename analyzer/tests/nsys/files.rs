@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How the file lies there: compressed, write-protected, with a log beside it, as a report that nsys has to export.
+//! How the file lies there: compressed, write-protected, with a log beside it, as a report that
+//! nsys has to export.
 
 use std::fs;
 use std::io::Write;
@@ -153,8 +154,8 @@ fn nothing_is_written_beside_the_file() {
     }
 }
 
-/// A database in the mode of a write-ahead log needs a file beside it that is shared with its writers; without a writer,
-/// it does not.
+/// A database in the mode of a write-ahead log needs a file beside it that is shared with its
+/// writers; without a writer, it does not.
 #[test]
 fn a_database_with_a_log_is_read_with_the_log() {
     let w = training(5, &[(100, &[0])], 1);
@@ -176,7 +177,8 @@ fn a_database_with_a_log_is_read_with_the_log() {
     assert_eq!(names(&folder.0), ["export.sqlite"]);
 }
 
-/// The writer was killed in the middle: what the file was before stands in the journal, and may not be put back by us.
+/// The writer was killed in the middle: what the file was before stands in the journal, and may not
+/// be put back by us.
 #[test]
 fn a_database_left_in_the_middle_is_refused() {
     let w = training(40, &[(100, &[0])], 1);

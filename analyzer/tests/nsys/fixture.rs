@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A small workload whose every event is known, and the export that nsys would make of it, in an old and a new schema.
+//! A small workload whose every event is known, and the export that nsys would make of it, in an
+//! old and a new schema.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,7 +10,8 @@ use rusqlite::{params, Connection};
 /// Which layout the export has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Schema {
-    /// As nsys 2022 wrote it (2.9): `EXPORT_META_DATA`, no graph ids, no table of CUDA devices, registered texts only.
+    /// As nsys 2022 wrote it (2.9): `EXPORT_META_DATA`, no graph ids, no table of CUDA devices,
+    /// registered texts only.
     Old,
     /// As nsys 2026 writes it (3.25).
     New,
@@ -102,7 +104,8 @@ const KERNELS: [&str; 4] = [
     "adam_step",
 ];
 
-/// A training loop of `steps` steps in each process, each on its devices. Correlation ids begin at 1 in every process.
+/// A training loop of `steps` steps in each process, each on its devices. Correlation ids begin at
+/// 1 in every process.
 pub(super) fn training(steps: usize, processes: &[(u32, &[u32])], seed: u64) -> Workload {
     let mut w = Workload::default();
     let mut dice = Dice::new(seed);
@@ -307,7 +310,8 @@ fn write(path: &Path, w: &Workload, schema: Schema) {
         c.execute(sql, row).unwrap();
     }
     for (i, r) in w.ranges.iter().enumerate() {
-        // texts that the program registered stand in StringIds; the others in the row, but for the old schema's tests
+        // texts that the program registered stand in StringIds; the others in the row, but for the
+        // old schema's tests
         let registered = schema == Schema::Old || i % 2 == 0;
         let (text, number) =
             if registered { (None, Some(texts.id(&r.name))) } else { (Some(r.name.as_str()), Some(0)) };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rows that cannot be, and files that are damaged: counted or refused, never a panic or a wrong figure.
+//! Rows that cannot be, and files that are damaged: counted or refused, never a panic or a wrong
+//! figure.
 
 use rusqlite::Connection;
 
@@ -164,7 +165,8 @@ fn damaged_pages_are_an_error_or_change_nothing_unseen() {
     assert!(errors > 3 * read_all, "{errors} {read_all}");
 }
 
-/// One GPU after the other that nobody has: more than there can be are damage, and cost little time.
+/// One GPU after the other that nobody has: more than there can be are damage, and cost little
+/// time.
 #[test]
 fn a_new_device_in_each_row_is_damage() {
     let w = training(2, &[(100, &[0])], 1);
@@ -176,7 +178,8 @@ fn a_new_device_in_each_row_is_damage() {
     assert_eq!((input.run.devices.len(), input.refused.unplaced), (1024, 4999 - 1023));
 }
 
-/// Streams and threads without end: what is beyond the bound is refused and counted, and so there is no verdict.
+/// Streams and threads without end: what is beyond the bound is refused and counted, and so there
+/// is no verdict.
 #[test]
 fn a_new_stream_and_thread_in_each_row_is_damage() {
     let w = training(2, &[(100, &[0])], 1);
@@ -207,7 +210,8 @@ fn a_new_stream_and_thread_in_each_row_is_damage() {
     }
 }
 
-/// Two pages of a table's tree that each name the next one 580 times: 336,400 times the rows of the last.
+/// Two pages of a table's tree that each name the next one 580 times: 336,400 times the rows of the
+/// last.
 #[test]
 fn pages_that_lead_in_circles_come_to_an_end() {
     let mut w = training(1, &[(100, &[0])], 1);

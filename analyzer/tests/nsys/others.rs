@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Exports of other people's programs, where they lie beside the checkout (they are never committed): every row of the
-//! CUDA tables is in the run, and busy and idle are what plain SQL finds in the same file.
+//! Exports of other people's programs, where they lie beside the checkout (they are never
+//! committed): every row of the CUDA tables is in the run, and busy and idle are what plain SQL
+//! finds in the same file.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -13,8 +14,7 @@ use super::{measured, union};
 
 /// The file, or `None` with a word about it.
 fn other(name: &str) -> Option<PathBuf> {
-    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/traces/others");
-    let folder = std::env::var_os("GAPPROBE_OTHER_TRACES").map_or_else(beside, PathBuf::from);
+    let folder = PathBuf::from(std::env::var_os("GAPPROBE_OTHER_TRACES").unwrap_or_default());
     let path = folder.join(name);
     if !path.is_file() {
         println!("skipped: {} is not there (GAPPROBE_OTHER_TRACES)", path.display());

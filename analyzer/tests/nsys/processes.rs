@@ -113,7 +113,8 @@ fn a_wait_for_an_event_is_not_taken_for_another_processs() {
             global(pid, 0)
         )
     };
-    // of the first process, of the second; a stream that only one of them has; one that its own has nothing in
+    // of the first process, of the second; a stream that only one of them has; one that its own has
+    // nothing in
     let waits =
         [wait(100, 900, 2, 7), wait(200, 900, 2, 7), wait(200, 901, 2, 21), wait(100, 902, 2, 21)].concat();
     let only = "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET streamId = 21 WHERE streamId = 13 AND deviceId = 1;
@@ -125,7 +126,8 @@ fn a_wait_for_an_event_is_not_taken_for_another_processs() {
     assert_ne!(input.run.waits[0].correlation, input.run.waits[1].correlation);
 }
 
-/// Rows that name no process belong to the only one there is; among several nobody knows, and it is counted.
+/// Rows that name no process belong to the only one there is; among several nobody knows, and it is
+/// counted.
 #[test]
 fn rows_without_a_process() {
     let nameless = "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET globalPid = NULL";
@@ -142,7 +144,8 @@ fn rows_without_a_process() {
     assert_eq!(input.refused.orphans, kernels);
 }
 
-/// Where one process's ids end and the other's begin, what was launched before the recording is told from what was lost.
+/// Where one process's ids end and the other's begin, what was launched before the recording is
+/// told from what was lost.
 #[test]
 fn missing_calls_are_counted_for_each_process() {
     for schema in BOTH {
@@ -150,7 +153,8 @@ fn missing_calls_are_counted_for_each_process() {
         let launched = |pid: u32, correlation: u32| {
             whole.ops.iter().any(|o| (o.pid, o.correlation) == (pid, correlation))
         };
-        // from the 40th call of each process on the recorder saw them, then lost the 90th and the 100th
+        // from the 40th call of each process on the recorder saw them, then lost the 90th and the
+        // 100th
         let kept = |pid: u32, n: u32| pid == 200 || (n >= 40 && n != 90 && n != 100);
         let mut w = whole.clone();
         w.calls.retain(|c| c.correlation == 0 || kept(c.pid, c.correlation));

@@ -106,7 +106,8 @@ fn columns_that_nobody_needs_may_be_missing() {
     let kernel = ops.clone().find(|o| o.kind == Kind::Kernel).unwrap();
     assert_eq!(input.run.definitions.kernel_name(kernel.a), "short");
     assert_eq!(kernel.b, 1);
-    // without an id of the graph, the launching call tells; copies still have theirs, which is another number
+    // without an id of the graph, the launching call tells; copies still have theirs, which is
+    // another number
     let named = ops.clone().find(|o| o.kind == Kind::Memcpy && o.graph != 0).unwrap().graph;
     let found =
         ops.filter(|o| o.kind == Kind::Kernel && o.is_graph_node()).map(|o| o.graph).collect::<Vec<_>>();
@@ -296,7 +297,8 @@ fn a_newer_schema_and_lost_events_are_remarked() {
     assert!(input.notes[0].contains("schema 4.1.0") && input.notes[1].contains("Not all CUDA events"));
 }
 
-/// What nsys says is missing of the GPU's events no verdict can do without, however little it may be.
+/// What nsys says is missing of the GPU's events no verdict can do without, however little it may
+/// be.
 #[test]
 fn a_verdict_is_not_given_where_nsys_says_that_events_are_missing() {
     let w = training(60, &[(100, &[0])], 1);

@@ -169,7 +169,8 @@ fn times_before_zero_are_times() {
     }
 }
 
-/// `nsys profile --capture-range=nvtx`: the range around all of it began long before anything was recorded.
+/// `nsys profile --capture-range=nvtx`: the range around all of it began long before anything was
+/// recorded.
 #[test]
 fn a_range_from_long_before_the_capture_makes_no_recorded_time() {
     let mut w = training(30, &[(9, &[0])], 1);
@@ -195,7 +196,8 @@ fn a_range_from_long_before_the_capture_makes_no_recorded_time() {
     assert_eq!((with.0, with.1, with.2.ns(), with.3), (run, seen, steady.ns(), busy));
 }
 
-/// A program is started long before it uses a GPU: what its threads did then is kept, and moves nothing else.
+/// A program is started long before it uses a GPU: what its threads did then is kept, and moves
+/// nothing else.
 #[test]
 fn os_calls_from_before_the_first_event_keep_their_distance() {
     let mut w = training(5, &[(9, &[0])], 1);

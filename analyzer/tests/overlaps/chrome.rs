@@ -119,7 +119,8 @@ fn event(w: &Work, correlation: usize, form: &Form) -> String {
     };
     let _ = write!(out, "\"cat\": \"{category}\", \"name\": \"k\\\"{correlation}\", ");
     let _ = write!(out, "\"ts\": {}, ", time(form.zero + w.start, form.numbers));
-    // also where it is 0: no trace known leaves it out, and what has none is a loss (tests/kineto.rs)
+    // also where it is 0: no trace known leaves it out, and what has none is a loss
+    // (tests/kineto.rs)
     let _ = write!(out, "\"dur\": {}, ", time(w.end - w.start, form.numbers));
     let ids = match form.old {
         true => String::new(),

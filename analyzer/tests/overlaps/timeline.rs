@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The truth, without intervals: a row of cells a device, two for each nanosecond, the instant at its begin and the time
-//! from there to the next. Work marks cells; what is between the first and the last marked one and is not marked is idle.
+//! The truth, without intervals: a row of cells a device, two for each nanosecond, the instant at
+//! its begin and the time from there to the next. Work marks cells; what is between the first and
+//! the last marked one and is not marked is idle.
 
 use super::Work;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A small simulated training program that writes a recording: a host that thinks and calls, streams that are
-//! queues. Times are ns; the noise is the same in every run.
+//! A small simulated training program that writes a recording: a host that thinks and calls,
+//! streams that are queues. Times are ns; the noise is the same in every run.
 #![allow(dead_code, reason = "each test file uses a part")]
 #![allow(unreachable_pub, missing_docs, reason = "a test module")]
 
@@ -60,7 +60,8 @@ pub struct Program {
     /// Share of a duration that varies, in percent.
     pub noise: u64,
     pub launches: u64,
-    /// Another process has the GPU at the end of each slice of this length, for as long again, ns; 0: nobody has.
+    /// Another process has the GPU at the end of each slice of this length, for as long again, ns;
+    /// 0: nobody has.
     pub shared: u64,
     /// Stack id of the calls that wait, copy or allocate from now on.
     pub site: u32,
@@ -229,7 +230,8 @@ impl Program {
         self.call(RUNTIME, 211, Class::Launch, begin, begin + LAUNCH_CALL);
     }
 
-    /// cudaMemcpyAsync. Pageable ones block until they are done, at 5 GB/s; pinned ones run at 25 GB/s.
+    /// cudaMemcpyAsync. Pageable ones block until they are done, at 5 GB/s; pinned ones run at 25
+    /// GB/s.
     pub fn copy(&mut self, stream: u32, to_device: bool, bytes: u64, pageable: bool) {
         self.think(DISPATCH);
         let begin = self.t;
@@ -266,7 +268,8 @@ impl Program {
         self.sync_by(131);
     }
 
-    /// The same by another call of the runtime's, by CUPTI's number (165 cudaDeviceSynchronize, 137 cudaEventSynchronize).
+    /// The same by another call of the runtime's, by CUPTI's number (165 cudaDeviceSynchronize, 137
+    /// cudaEventSynchronize).
     pub fn sync_by(&mut self, number: u32) {
         let begin = self.t;
         let end = self.streams.get(&(self.device, 7)).copied().unwrap_or(0);
@@ -361,7 +364,8 @@ impl Program {
         (run, a)
     }
 
-    // ---- programs -------------------------------------------------------------------------------------------
+    // ---- programs
+    // -------------------------------------------------------------------------------------------
 
     /// Forward of `layers` equal layers.
     pub fn forward(&mut self, layers: usize, scale: u64) {

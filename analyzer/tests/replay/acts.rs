@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a random program's host does, act by act, and the machine it does it on. `truth.rs` plays them on a simulator of its own;
-//! `tests/scenarios/tests/promises.rs` has a real program do them on the simulated driver. All times are ns.
+//! What a random program's host does, act by act, and the machine it does it on. `truth.rs` plays
+//! them on a simulator of its own; `tests/scenarios/tests/promises.rs` has a real program do them
+//! on the simulated driver. All times are ns.
 
 /// What the host does next.
 #[derive(Clone, Debug)]
@@ -17,11 +18,11 @@ pub(crate) enum Act {
     Graph(Vec<Act>),
     /// Data to the device. From pageable memory the call stands until it is there.
     CopyIn { stream: u32, bytes: u64, pinned: bool },
-    /// Values to the host, of what was launched before. The call stands until they are there; from pinned memory, and where it is
-    /// done `aside` by another thread, on a stream of its own.
+    /// Values to the host, of what was launched before. The call stands until they are there; from
+    /// pinned memory, and where it is done `aside` by another thread, on a stream of its own.
     CopyOut { bytes: u64, pinned: bool, aside: bool },
-    /// `.item()`: four bytes to the host and a wait for them; `later`: into pinned memory, and nobody waits. `site`: which of
-    /// the program's lines it is.
+    /// `.item()`: four bytes to the host and a wait for them; `later`: into pinned memory, and
+    /// nobody waits. `site`: which of the program's lines it is.
     Item { later: bool, site: usize },
     /// cudaDeviceSynchronize.
     Sync,
@@ -29,7 +30,8 @@ pub(crate) enum Act {
     Free(u64),
     /// cudaMalloc: no wait.
     Malloc(u64),
-    /// `stream` does not go on before what `on` has been given so far is done; `late`: the event was recorded long before.
+    /// `stream` does not go on before what `on` has been given so far is done; `late`: the event
+    /// was recorded long before.
     Wait { stream: u32, on: u32, late: bool },
     /// What follows is another thread's (autograd's).
     Thread(u32),
@@ -52,6 +54,7 @@ pub(crate) struct Machine {
     /// The link, bytes per ns.
     pub(crate) pageable: u64,
     pub(crate) pinned: u64,
-    /// A small copy to pageable memory: the copy's call stands until it is done, or the synchronize behind it does.
+    /// A small copy to pageable memory: the copy's call stands until it is done, or the synchronize
+    /// behind it does.
     pub(crate) copy_waits: bool,
 }

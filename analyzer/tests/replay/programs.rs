@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Random programs in their slow form, and the same with something mended as a programmer would mend it. Everything random
-//! is drawn with the slow form: what is left of it in the mended one is equal to the nanosecond.
+//! Random programs in their slow form, and the same with something mended as a programmer would
+//! mend it. Everything random is drawn with the slow form: what is left of it in the mended one is
+//! equal to the nanosecond.
 
 use super::acts::{Act, Machine};
 
@@ -111,8 +112,9 @@ pub(crate) fn program(r: &mut Random, faults: &[Fault], steps: usize) -> Program
     Program { machine, steps: (0..steps).map(|n| step(r, &plan, dispatch, n)).collect() }
 }
 
-/// A program that waits at two of its lines: at the first with much of the GPU's work still to come and many launches in
-/// front of it, at the second when it has caught up. Where the one costs a lot the other need not.
+/// A program that waits at two of its lines: at the first with much of the GPU's work still to come
+/// and many launches in front of it, at the second when it has caught up. Where the one costs a lot
+/// the other need not.
 pub(crate) fn of_two_sites(r: &mut Random, steps: usize) -> Program {
     let machine = machine(r);
     let dispatch = r.of(8 * US, 20 * US);
@@ -143,7 +145,8 @@ pub(crate) fn of_values(r: &mut Random, steps: usize) -> Program {
     Program { machine, steps: (0..steps).map(|n| step(r, &plan, dispatch, n)).collect() }
 }
 
-/// A program in which two calls wait one behind the other: without the one the other waits in its place.
+/// A program in which two calls wait one behind the other: without the one the other waits in its
+/// place.
 pub(crate) fn of_two_waits(r: &mut Random, steps: usize) -> Program {
     let machine = machine(r);
     let dispatch = r.of(12 * US, 25 * US);
@@ -178,7 +181,8 @@ pub(crate) fn machine(r: &mut Random) -> Machine {
 fn plan(r: &mut Random, faults: &[Fault], dispatch: u64) -> Vec<Plan> {
     let has = |f: Fault| faults.contains(&f);
     let kernels = r.of(16, 70) as usize;
-    // by itself the program is anything from far slower than its GPU to far faster; one in a list of launches is not
+    // by itself the program is anything from far slower than its GPU to far faster; one in a list
+    // of launches is not
     let around = match has(Fault::Launches) {
         true => r.spread(2 * US, dispatch.max(6 * US)),
         // what streams wait for must be longer than the host takes to launch it
@@ -322,8 +326,8 @@ fn mend(acts: &mut Vec<Act>, fault: Fault) {
     }
 }
 
-/// One graph of everything between calls that need the host; what the host did between its launches goes with it. What it
-/// did before the first of them, and before those calls, stays.
+/// One graph of everything between calls that need the host; what the host did between its launches
+/// goes with it. What it did before the first of them, and before those calls, stays.
 fn captured(acts: Vec<Act>) -> Vec<Act> {
     let (mut out, mut graph, mut think) = (Vec::new(), Vec::new(), None);
     let mut before = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The truth: a program as a list of what its host does, run by a simulator that keeps absolute times and nothing else. It
-//! knows nothing of the replay, and writes the recording that gapprobe would have made. All times are ns.
+//! The truth: a program as a list of what its host does, run by a simulator that keeps absolute
+//! times and nothing else. It knows nothing of the replay, and writes the recording that gapprobe
+//! would have made. All times are ns.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A host that is far ahead of the GPU, in a recording that begins in the middle (an nsys export of one second, a capture
-//! window): the calls that launched the first half of what the GPU does are not in it.
+//! A host that is far ahead of the GPU, in a recording that begins in the middle (an nsys export of
+//! one second, a capture window): the calls that launched the first half of what the GPU does are
+//! not in it.
 
 use analyzer::analysis::StepSource;
 use trace::build::Builder;
@@ -10,8 +11,9 @@ use trace::{Event, Kind};
 const STEP: u64 = 10_000_000;
 const KERNELS: u64 = 10;
 
-/// `steps` steps of ten kernels of 0.9 ms, launched `ahead` ns before they run; calls before the first kernel's start are
-/// missing. Every third step copies on a stream of its own, which runs at its own pace.
+/// `steps` steps of ten kernels of 0.9 ms, launched `ahead` ns before they run; calls before the
+/// first kernel's start are missing. Every third step copies on a stream of its own, which runs at
+/// its own pace.
 fn recording(steps: u64, ahead: u64) -> Vec<u8> {
     let mut b = Builder::new();
     b.device(0, "GPU", 132);

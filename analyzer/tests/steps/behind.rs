@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: steps that the host marks are those of the GPU, also where the host is far ahead of it: in a short capture
-//! the host sets all its marks while the GPU works on the first steps, and waits at the end. The truth is the GPU time
-//! that the program queues in a step.
+//! Purpose: steps that the host marks are those of the GPU, also where the host is far ahead of it:
+//! in a short capture the host sets all its marks while the GPU works on the first steps, and waits
+//! at the end. The truth is the GPU time that the program queues in a step.
 
 use analyzer::analysis::{Bucket, StepSource};
 use trace::{Event, Kind};

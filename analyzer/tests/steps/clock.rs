@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! CUPTI's clock behind another profiler: in about every second case behind torch.profiler the GPU's times run away from the host's by some 30 us in the
-//! first second and a half, earlier or later (H100, H200: `gpu-check --only neighbours:torch_long`), and are right from then on. What lies there is not
-//! observed; 5 to 12 % of a run's operations "started before their launch" and the line abstained.
+//! CUPTI's clock behind another profiler: in about every second case behind torch.profiler the
+//! GPU's times run away from the host's by some 30 us in the first second and a half, earlier or
+//! later (H100, H200: `gpu-check --only neighbours:torch_long`), and are right from then on. What
+//! lies there is not observed; 5 to 12 % of a run's operations "started before their launch" and
+//! the line abstained.
 
 use analyzer::Analysis;
 use trace::event::Unobserved;
@@ -11,7 +13,8 @@ use super::program::Program;
 
 const MS: u64 = 1_000_000;
 
-/// Half a second of steps, another profiler for 300 ms, and three seconds of steps; `skew`: ns, so many ms behind it.
+/// Half a second of steps, another profiler for 300 ms, and three seconds of steps; `skew`: ns, so
+/// many ms behind it.
 fn behind_a_profiler(skew: impl Fn(u64) -> i64) -> (Program, u64) {
     let mut p = Program::new();
     while p.t < 1_500 * MS {
@@ -54,7 +57,8 @@ fn what_a_wrong_clock_gave_behind_another_profiler_is_not_observed() {
     }
 }
 
-/// Where the queue is deep between two waits a slice of time may hold no operation that begins soon after its launch.
+/// Where the queue is deep between two waits a slice of time may hold no operation that begins soon
+/// after its launch.
 #[test]
 fn a_deep_queue_is_no_clock() {
     for (kernels, us) in [(40, 2_000), (4, 25_000), (200, 900)] {

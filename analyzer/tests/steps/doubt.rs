@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether a period that was found is believed: where most of the time lies in few steps that hold other work than the
-//! rest, it is not the program's (`causes/inconclusive.rs`, `LONG_STEP`, `LONG_STEPS_SHARE`).
+//! Whether a period that was found is believed: where most of the time lies in few steps that hold
+//! other work than the rest, it is not the program's (`causes/inconclusive.rs`, `LONG_STEP`,
+//! `LONG_STEPS_SHARE`).
 
 use analyzer::analysis::{Confidence, StepSource};
 use analyzer::Analysis;
@@ -55,7 +56,8 @@ fn a_stretch_of_other_work_that_is_less_than_half_does_not() {
     assert_eq!(a.verdict.inconclusive, None);
 }
 
-/// Three fifths of the time, but in ten evaluations of fifteen steps' length each: they are part of such a loop.
+/// Three fifths of the time, but in ten evaluations of fifteen steps' length each: they are part of
+/// such a loop.
 #[test]
 fn evaluations_that_recur_do_not() {
     let a = run(|p, i| {
@@ -77,7 +79,8 @@ fn a_long_pause_in_one_step_does_not() {
     assert_eq!((a.verdict.inconclusive.as_deref(), a.once.len()), (None, 1), "{:?}", a.verdict);
 }
 
-/// A single training step whose layers each end in a wait for the device looks like a dozen steps of one layer.
+/// A single training step whose layers each end in a wait for the device looks like a dozen steps
+/// of one layer.
 #[test]
 fn a_few_steps_found_by_waits_for_the_device_may_be_a_steps_layers() {
     let of = |waits: usize| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Steps of programs that warm up eagerly and then launch CUDA graphs: a graph launch is one launch and as much work as
-//! the fifteen hundred launches of an eager step.
+//! Steps of programs that warm up eagerly and then launch CUDA graphs: a graph launch is one launch
+//! and as much work as the fifteen hundred launches of an eager step.
 
 use analyzer::analysis::StepSource;
 use analyzer::Analysis;
@@ -10,7 +10,8 @@ use super::program::Program;
 /// One kernel of a step: name, blocks, ns.
 type Kernel = (String, u32, u64);
 
-/// Twelve layers as PyTorch launches them: `small` elementwise kernels of a few us around each matrix product.
+/// Twelve layers as PyTorch launches them: `small` elementwise kernels of a few us around each
+/// matrix product.
 fn pass(direction: &str, products: usize, small: usize) -> Vec<Kernel> {
     const SMALL: [&str; 7] = ["layer_norm", "gelu", "elementwise_add", "copy_", "softmax", "cat", "reduce"];
     let mut kernels = vec![(format!("embedding_{direction}"), 512, 20_000)];
@@ -89,7 +90,8 @@ fn longest(a: &Analysis) -> f64 {
     longest as f64 / a.steps.median_ns.max(1) as f64
 }
 
-/// tests/gpu/programs/gpt_bound.py, fixed form: an H200 run of it was called "HOST, 4 steps found" of 100.
+/// tests/gpu/programs/gpt_bound.py, fixed form: an H200 run of it was called "HOST, 4 steps found"
+/// of 100.
 #[test]
 fn a_graph_of_the_whole_step_after_eager_warm_up() {
     let (f, b, o) = (forward(), backward(), optimizer());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Steps whose kernels are not in the recording are no steps, and their time is none of any figure's.
+//! Steps whose kernels are not in the recording are no steps, and their time is none of any
+//! figure's.
 
 use super::program::Program;
 
@@ -7,7 +8,8 @@ const STEPS: u32 = 40;
 /// The GPU's records of these steps are gone.
 const GONE: std::ops::Range<u32> = 16..24;
 
-/// A GPU-bound program that waits at the end of each step, with and without the kernels of [`GONE`].
+/// A GPU-bound program that waits at the end of each step, with and without the kernels of
+/// [`GONE`].
 fn program(whole: bool) -> (analyzer::Run, analyzer::Analysis) {
     let mut p = Program::new();
     let mut begins = Vec::new();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: the last mark has no end of its own. What the program does behind its last step (it saves a checkpoint, evaluates, sleeps) is no step of it,
-//! and no cause is named by it.
+//! Purpose: the last mark has no end of its own. What the program does behind its last step (it
+//! saves a checkpoint, evaluates, sleeps) is no step of it, and no cause is named by it.
 
 use analyzer::analysis::StepSource;
 use analyzer::Analysis;

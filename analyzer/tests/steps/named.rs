@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: whose steps are the program's. Libraries name ranges "step" too, several threads set marks, and a thread
-//! that fills a queue names steps that another one takes. The truth is the loop of the test.
+//! Purpose: whose steps are the program's. Libraries name ranges "step" too, several threads set
+//! marks, and a thread that fills a queue names steps that another one takes. The truth is the loop
+//! of the test.
 
 use analyzer::analysis::StepSource;
 use analyzer::Analysis;
@@ -156,8 +157,8 @@ fn a_step_that_two_libraries_mark_is_one() {
     of_seven_ms(&p.analyze().1, STEPS as usize);
 }
 
-/// The process counts the marks of all threads: an evaluation that counts steps of its own beside is none of the run's (seen: "100 of 135
-/// steps seen" of 100).
+/// The process counts the marks of all threads: an evaluation that counts steps of its own beside
+/// is none of the run's (seen: "100 of 135 steps seen" of 100).
 #[test]
 fn marks_of_another_thread_are_no_steps_of_the_run() {
     let mut p = Program::new();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A trace of less than a few steps: what repeats in it are the layers. They are told as what they may be, parts of a step,
-//! and nothing that rests on them is sure. (Of a trace that holds nothing but layers, nobody can say it.)
+//! A trace of less than a few steps: what repeats in it are the layers. They are told as what they
+//! may be, parts of a step, and nothing that rests on them is sure. (Of a trace that holds nothing
+//! but layers, nobody can say it.)
 
 use std::io::Read;
 use std::path::Path;
@@ -62,7 +63,8 @@ fn whole_steps_are_not_doubted() {
     }
 }
 
-/// A server answers requests: no weights are updated, and before the first one it warmed up for a while with other kernels.
+/// A server answers requests: no weights are updated, and before the first one it warmed up for a
+/// while with other kernels.
 #[test]
 fn answers_of_a_server_are_not_doubted_for_a_short_warm_up() {
     let mut p = Program::new();

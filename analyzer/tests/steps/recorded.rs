@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How much of the recorded time the steps are: "GPU busy 98 %" is of them, and a reader must see where they are little.
+//! How much of the recorded time the steps are: "GPU busy 98 %" is of them, and a reader must see
+//! where they are little.
 
 use analyzer::analysis::StepSource;
 use analyzer::line::line;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What outweighs steps and what does not: a period must explain most of the computing, not of the time that copies and
-//! collectives take, which wait for disks and for other ranks.
+//! What outweighs steps and what does not: a period must explain most of the computing, not of the
+//! time that copies and collectives take, which wait for disks and for other ranks.
 
 use super::program::Program;
 

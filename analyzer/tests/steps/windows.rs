@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Recordings with spans in which nothing was observed (`gapprobe_capture(0)`, another profiler): a step counts if all of
-//! it was seen, and a step's time is that of such steps.
+//! Recordings with spans in which nothing was observed (`gapprobe_capture(0)`, another profiler): a
+//! step counts if all of it was seen, and a step's time is that of such steps.
 
 use analyzer::analysis::StepSource;
 use analyzer::compare::{gate, Side};
@@ -100,7 +100,8 @@ fn synchronized_tiles_in_windows() {
     assert!(a.steps.mean_ns < 1.2 * a.steps.median_ns as f64, "{} {}", a.steps.mean_ns, a.steps.median_ns);
 }
 
-/// Another profiler holds the GPU's records: the marks go on, and the steps that were not seen are none.
+/// Another profiler holds the GPU's records: the marks go on, and the steps that were not seen are
+/// none.
 #[test]
 fn marked_steps_that_were_not_seen_do_not_count() {
     let mut p = Program::new();
@@ -221,7 +222,8 @@ fn windows_of_one_step_each_end_where_they_were_closed() {
     assert!((a.steps.mean_ns / truth - 1.0).abs() < 0.05, "{} ns, in truth {truth}", a.steps.mean_ns);
 }
 
-/// The host is ahead when another profiler takes the records over: what it had launched has no operation in the recording.
+/// The host is ahead when another profiler takes the records over: what it had launched has no
+/// operation in the recording.
 #[test]
 fn steps_whose_work_fell_into_the_dark_are_none() {
     let mut p = Program::new();
@@ -257,8 +259,9 @@ fn steps_whose_work_fell_into_the_dark_are_none() {
     }
 }
 
-/// Between windows steps are counted by a launch that comes evenly. Where that is every fourth kernel of one that is launched over and over, and
-/// the records show the loop, the run has as many steps as the loop.
+/// Between windows steps are counted by a launch that comes evenly. Where that is every fourth
+/// kernel of one that is launched over and over, and the records show the loop, the run has as many
+/// steps as the loop.
 #[test]
 fn steps_counted_between_windows_are_of_the_unit_that_the_records_show() {
     let seen = |clock_steps: u64, a_step: f64| {
@@ -286,8 +289,9 @@ fn steps_counted_between_windows_are_of_the_unit_that_the_records_show() {
     assert!(about && run.abs_diff(4_000) < 40 && between.abs_diff(2_000) < 20, "{run} {between}");
 }
 
-/// A clock that takes every fourth launch for a step, in a program that waits after each hundredth: most of its steps are short and one in 25 is long, so that
-/// their median tells nothing of the unit. The launches do.
+/// A clock that takes every fourth launch for a step, in a program that waits after each hundredth:
+/// most of its steps are short and one in 25 is long, so that their median tells nothing of the
+/// unit. The launches do.
 #[test]
 fn the_unit_of_steps_counted_between_windows_is_told_by_their_launches() {
     let mut p = Program::new();
@@ -316,7 +320,8 @@ fn the_unit_of_steps_counted_between_windows_is_told_by_their_launches() {
     assert_eq!(whole.in_its_units(counted), counted);
 }
 
-/// Not only windows leave steps out: a process that was stopped, another profiler, capture switched off. "39 of 39 steps seen" would say that there were no others.
+/// Not only windows leave steps out: a process that was stopped, another profiler, capture switched
+/// off. "39 of 39 steps seen" would say that there were no others.
 #[test]
 fn steps_in_any_unobserved_span_are_steps_of_the_run_or_its_number_is_not_said() {
     let said = |reason: Unobserved, clock_steps: u64| {
@@ -343,7 +348,8 @@ fn steps_in_any_unobserved_span_are_steps_of_the_run_or_its_number_is_not_said()
     }
 }
 
-/// Windows without a clock of steps, or with one that was learnt on the way: what lies between is steps of the run all the same.
+/// Windows without a clock of steps, or with one that was learnt on the way: what lies between is
+/// steps of the run all the same.
 #[test]
 fn steps_between_windows_are_of_the_run_whoever_counted_them() {
     let seen = |clock: u64, between: u64, launches: u64| {
@@ -373,7 +379,8 @@ fn steps_between_windows_are_of_the_run_whoever_counted_them() {
     }
 }
 
-/// What `gapprobe capture` cuts out is one of many moments of a process: what recording cost is of that moment.
+/// What `gapprobe capture` cuts out is one of many moments of a process: what recording cost is of
+/// that moment.
 #[test]
 fn the_cost_of_a_window_that_was_cut_out_is_the_windows() {
     let mut p = Program::new();
@@ -399,7 +406,8 @@ fn the_cost_of_a_window_that_was_cut_out_is_the_windows() {
     assert!((all - young).abs() > young * 0.5, "of all its life it is another share: {all}, {young}");
 }
 
-/// Windows of ten steps, then ninety that are only counted; the host pauses for `pause` where `pauses` says so, of the step's number.
+/// Windows of ten steps, then ninety that are only counted; the host pauses for `pause` where
+/// `pauses` says so, of the step's number.
 fn in_windows(pauses: impl Fn(u32) -> bool, pause: u64) -> (Input, Analysis) {
     let mut p = Program::new();
     let (mut between, mut steps) = (0, 0);

@@ -23,8 +23,8 @@ impl Drop for Folder {
     }
 }
 
-/// An export with rows whose lengths make halves to be rounded (means with .25 and .75), odd and even counts, equal
-/// values, and groups of one.
+/// An export with rows whose lengths make halves to be rounded (means with .25 and .75), odd and
+/// even counts, equal values, and groups of one.
 fn export(path: &PathBuf) -> Connection {
     let c = Connection::open(path).unwrap();
     c.execute_batch(
@@ -113,7 +113,8 @@ fn export(path: &PathBuf) -> Connection {
     c
 }
 
-/// For each name in `rows` (name, value): name, count, and as printed: total, mean, median, least, greatest, deviation.
+/// For each name in `rows` (name, value): name, count, and as printed: total, mean, median, least,
+/// greatest, deviation.
 fn ask(c: &Connection, rows: &str, decimals: u32, whole: u32, unit: f64) -> Vec<Vec<String>> {
     let sql = format!(
         "WITH r(name, v) AS ({rows}),

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where the fields of an activity record lie, and readers for them.
 //!
-//! The layout of a record follows the library that is loaded, and there are up to nine versions of each struct; but
-//! versions only append, so every field below sits at one offset in all releases from 11.7 to 13.5. A record is
-//! therefore read by offset, never through a struct of NVIDIA's, and one reader serves all. `tests/layout/fields.rs` holds
-//! every offset against NVIDIA's headers, `tests/layout/walk.rs` every size against the libraries.
+//! The layout of a record follows the library that is loaded, and there are up to nine versions of
+//! each struct; but versions only append, so every field below sits at one offset in all releases
+//! from 11.7 to 13.5. A record is therefore read by offset, never through a struct of NVIDIA's, and
+//! one reader serves all. `tests/layout/fields.rs` holds every offset against NVIDIA's headers,
+//! `tests/layout/walk.rs` every size against the libraries.
 //!
-//! The distance to the next record differs by release: step with `cuptiActivityGetNextRecord` only. [`size()`] is for
-//! checks and for whoever writes records (the simulated driver).
+//! The distance to the next record differs by release: step with `cuptiActivityGetNextRecord` only.
+//! [`size()`] is for checks and for whoever writes records (the simulated driver).
 //!
 //! Reading does not allocate, lock or panic; a slice that is too short gives `None`. Any thread.
 
@@ -73,8 +74,9 @@ macro_rules! record {
                 needs
             };
 
-            /// Reads a record whose kind is one of [`Self::KINDS`] (not checked here). `record` starts at the record and
-            /// may go on beyond it; `None` if it is shorter than [`Self::NEEDS`].
+            /// Reads a record whose kind is one of [`Self::KINDS`] (not checked here). `record`
+            /// starts at the record and may go on beyond it; `None` if it is shorter than
+            /// [`Self::NEEDS`].
             #[inline]
             #[must_use]
             pub fn read(record: &[u8]) -> Option<Self> {
@@ -82,8 +84,9 @@ macro_rules! record {
                 Some(Self { $($field: <$type>::get(record, $offset)?,)* })
             }
 
-            /// Writes the fields (not the kind) at their places and leaves all other bytes alone: for tests and the
-            /// simulated driver. False, and nothing written, if `record` is shorter than [`Self::NEEDS`].
+            /// Writes the fields (not the kind) at their places and leaves all other bytes alone:
+            /// for tests and the simulated driver. False, and nothing written, if `record` is
+            /// shorter than [`Self::NEEDS`].
             pub fn write(&self, record: &mut [u8]) -> bool {
                 let Some(record) = record.get_mut(..Self::NEEDS) else { return false };
                 $(self.$field.put(record, $offset);)*
@@ -274,9 +277,11 @@ record! {
         end: u64 = "end" @ 16;
         /// The process.
         process: u32 = "processId" @ 24;
-        /// The thread: gettid if asked for with `thread_id_type::SYSTEM`, else 32 bits of pthread_self.
+        /// The thread: gettid if asked for with `thread_id_type::SYSTEM`, else 32 bits of
+        /// pthread_self.
         thread: u32 = "threadId" @ 28;
-        /// The id that the GPU work of this call carries; a driver call under a runtime call has the same.
+        /// The id that the GPU work of this call carries; a driver call under a runtime call has
+        /// the same.
         correlation: u32 = "correlationId" @ 32;
         /// What the call returned.
         return_value: u32 = "returnValue" @ 36;

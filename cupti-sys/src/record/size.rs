@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How many bytes a record takes, by kind and release. `tests/layout/walk.rs` holds the table against the libraries' own walk.
+//! How many bytes a record takes, by kind and release. `tests/layout/walk.rs` holds the table
+//! against the libraries' own walk.
 
 use crate::{kind, Release};
 
@@ -28,8 +29,9 @@ const OVERHEAD: &[Growth] = &[((11, 7), 40), ((12, 3), 48), ((12, 4), 56)];
 const CUDA_EVENT: &[Growth] = &[((11, 7), 24), ((12, 8), 56), ((13, 5), 80)];
 const STREAM: &[Growth] = &[((11, 7), 24)];
 
-/// Bytes from one record to the next, for kinds we read and releases we know: 11.7 and newer. A release newer than
-/// the table counts as its newest. `None` for any other kind, an older release, or one whose minor is not known.
+/// Bytes from one record to the next, for kinds we read and releases we know: 11.7 and newer. A
+/// release newer than the table counts as its newest. `None` for any other kind, an older release,
+/// or one whose minor is not known.
 #[must_use]
 pub fn size(kind: u32, release: Release) -> Option<usize> {
     release.minor?;

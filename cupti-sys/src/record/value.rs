@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Numbers at an offset of a byte slice: unaligned, in the machine's own byte order, never out of bounds.
+//! Numbers at an offset of a byte slice: unaligned, in the machine's own byte order, never out of
+//! bounds.
 
 /// A number that a record may hold.
 pub(super) trait Value: Sized {

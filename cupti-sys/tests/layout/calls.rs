@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every number we use (callback ids, kinds, attributes, results ...) is the same in the headers of every release that has it.
+//! Every number we use (callback ids, kinds, attributes, results ...) is the same in the headers of
+//! every release that has it.
 
 use std::collections::HashMap;
 
@@ -12,7 +13,8 @@ use cupti_sys::cbid;
 use crate::compile::run_with_headers;
 use crate::wheels::Wheel;
 
-/// C name without underscores and in capitals -> number, of every enumerator in a release's headers that begins with CUPTI.
+/// C name without underscores and in capitals -> number, of every enumerator in a release's headers
+/// that begins with CUPTI.
 fn enumerators(wheel: &Wheel) -> HashMap<String, u32> {
     let files = [
         "cupti_activity.h",

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every offset in `record` and `bindings` against `offsetof` of the real headers, and buffers filled through NVIDIA's structs.
+//! Every offset in `record` and `bindings` against `offsetof` of the real headers, and buffers
+//! filled through NVIDIA's structs.
 
 use std::fmt::Write;
 
@@ -42,7 +43,8 @@ pub(crate) const FORMS: &[Form] = &[
     form!(KERNEL, "Kernel", Kernel),
 ];
 
-/// The newest version of a struct in these headers: the one the library fills ("Kernel" -> "CUpti_ActivityKernel9").
+/// The newest version of a struct in these headers: the one the library fills ("Kernel" ->
+/// "CUpti_ActivityKernel9").
 fn newest_struct(wheel: &Wheel, stem: &str) -> String {
     let header = wheel.header("cupti_activity.h");
     let versions = header.split("} CUpti_Activity").skip(1).filter_map(|rest| {
@@ -73,8 +75,8 @@ pub(crate) fn value_of(form: &Form, field: &Field) -> u64 {
     }
 }
 
-/// A buffer with one record of every form, filled field by field through NVIDIA's structs by a compiled C program; all
-/// other bytes are 0xA5, so a step can only come from the kind.
+/// A buffer with one record of every form, filled field by field through NVIDIA's structs by a
+/// compiled C program; all other bytes are 0xA5, so a step can only come from the kind.
 pub(crate) fn filled_by_nvidias_structs(wheel: &Wheel) -> Vec<u8> {
     let mut source = String::from(
         "#include <cupti.h>\n#include <stdio.h>\n#include <string.h>\n\

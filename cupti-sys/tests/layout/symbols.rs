@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The loader on the real libraries: what each release has and lacks. Resolving only; no function of CUPTI is called.
+//! The loader on the real libraries: what each release has and lacks. Resolving only; no function
+//! of CUPTI is called.
 
 use std::ffi::{c_void, CString};
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +13,8 @@ use crate::wheels::Wheel;
 /// Opens a library for itself alone and for ever.
 pub(crate) fn open(wheel: &Wheel) -> *mut c_void {
     let path = CString::new(wheel.library.as_os_str().as_bytes()).expect("a path");
-    // SAFETY: NVIDIA's library, whose constructors run in every process that links it; the path is a C string.
+    // SAFETY: NVIDIA's library, whose constructors run in every process that links it; the path is
+    // a C string.
     let handle =
         unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_NODELETE) };
     assert!(!handle.is_null(), "dlopen {}", wheel.library.display());

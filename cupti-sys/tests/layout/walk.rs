@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The library's own `cuptiActivityGetNextRecord` walks a buffer that was filled through NVIDIA's structs.
+//! The library's own `cuptiActivityGetNextRecord` walks a buffer that was filled through NVIDIA's
+//! structs.
 //!
-//! Each library runs in a child: this test binary again, with one ignored test of it as the child's main. The child
-//! finds a libcuda of ours first on its library path: from 13.2 on CUPTI asks the driver for a table before it does
-//! anything, and without one 13.2 recurses until its stack ends and 13.3 and newer answer 999.
+//! Each library runs in a child: this test binary again, with one ignored test of it as the child's
+//! main. The child finds a libcuda of ours first on its library path: from 13.2 on CUPTI asks the
+//! driver for a table before it does anything, and without one 13.2 recurses until its stack ends
+//! and 13.3 and newer answer 999.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -22,8 +24,8 @@ const RELEASE: &str = "GAPPROBE_LAYOUT_RELEASE";
 /// What the child must say when it has walked; a child that ran no test says nothing.
 const WALKED: &str = "walked every record";
 
-/// A libcuda with nothing behind it: `cuGetExportTable` hands out a table that says (first word: its size in bytes) it has
-/// seven functions, fewer than CUPTI looks for, so CUPTI uses its own.
+/// A libcuda with nothing behind it: `cuGetExportTable` hands out a table that says (first word:
+/// its size in bytes) it has seven functions, fewer than CUPTI looks for, so CUPTI uses its own.
 const STAND_IN: &str = r"
 static long nothing(void) { return 0; }
 static const void *const table[8] = {
@@ -201,7 +203,8 @@ fn as_child() {
     println!("{WALKED} of CUPTI {release}");
 }
 
-/// The step the library made is that of our table, where it has the kind, and of its own word, where it gives one.
+/// The step the library made is that of our table, where it has the kind, and of its own word,
+/// where it gives one.
 fn assert_step(cupti: &Cupti, kind: u32, release: Release, step: usize) {
     if let Some(table) = record::size(kind, release) {
         assert_eq!(step, table, "kind {kind}: the library's step and the table disagree");
@@ -215,7 +218,8 @@ fn assert_step(cupti: &Cupti, kind: u32, release: Release, step: usize) {
     }
 }
 
-/// The typed reader of a kind gives the values that were put in (a field of it; the rest is held by offset above).
+/// The typed reader of a kind gives the values that were put in (a field of it; the rest is held by
+/// offset above).
 fn assert_reads(kind: u32, bytes: &[u8]) {
     let form = FORMS.iter().find(|form| form.kind == kind).expect("a form");
     let expected = |name: &str| {

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// HOT (`capture`: once for a return address that is new), WARM (`take`, `give_back`), COLD (`prepare`)
-//! Copies of the top of a thread's stack, for the drain thread to unwind: made by the thread itself where its walk meets a return
-//! address without a row. A fixed pool; what finds no room in it is a call without its caller, counted.
+// HOT (`capture`: once for a return address that is new), WARM (`take`, `give_back`), COLD
+// (`prepare`)
+//! Copies of the top of a thread's stack, for the drain thread to unwind: made by the thread itself
+//! where its walk meets a return address without a row. A fixed pool; what finds no room in it is a
+//! call without its caller, counted.
 //!
-//! The copy ends where the stack is not known to go on ([`super::stack`]): with the page, but on the main thread. That is enough to
-//! learn the way by and by: each call gets a frame further than the one before it, so that beyond a page no more than a thread's first
-//! calls from a place are without their caller, counted. Nothing here asks the kernel for anything.
+//! The copy ends where the stack is not known to go on ([`super::stack`]): with the page, but on
+//! the main thread. That is enough to learn the way by and by: each call gets a frame further than
+//! the one before it, so that beyond a page no more than a thread's first calls from a place are
+//! without their caller, counted. Nothing here asks the kernel for anything.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
@@ -16,7 +19,8 @@ use crate::memory;
 
 /// Bytes of a stack copied at most.
 const BYTES: usize = 4096;
-/// Copies that wait for the drain thread at most. It comes 500 times a second while there are new ones (`Callers::period`).
+/// Copies that wait for the drain thread at most. It comes 500 times a second while there are new
+/// ones (`Callers::period`).
 const POOL: usize = 192;
 
 /// One copy. All-zero is free.
@@ -64,12 +68,14 @@ pub(super) fn prepare() -> bool {
 }
 
 fn pool() -> Option<&'static Pool> {
-    // SAFETY: null, or set once by `prepare` to a zeroed mapping of the right size that is never unmapped; zero is valid for all
-    // of it. What is in the cells is reached by whoever set `taken` alone.
+    // SAFETY: null, or set once by `prepare` to a zeroed mapping of the right size that is never
+    // unmapped; zero is valid for all of it. What is in the cells is reached by whoever set `taken`
+    // alone.
     unsafe { TABLE.load(Ordering::Acquire).as_ref() }
 }
 
-/// Copies the calling thread's stack from `place` on; the copy's number. `None`: all are taken, or nothing could be read.
+/// Copies the calling thread's stack from `place` on; the copy's number. `None`: all are taken, or
+/// nothing could be read.
 ///
 /// # Safety
 /// `place` lies in a frame of the calling thread's that does not end before this returns.
@@ -86,7 +92,8 @@ pub(super) unsafe fn capture(place: Place, of_runtime: bool) -> Option<u64> {
         })
     })?;
     let slot = pool.slots.get(number)?;
-    // SAFETY: this thread set `taken`: until its number is handed over nobody else looks at the copy.
+    // SAFETY: this thread set `taken`: until its number is handed over nobody else looks at the
+    // copy.
     let copied = unsafe { &mut *slot.copy.get() };
     (copied.place, copied.of_runtime) = (place, of_runtime);
     // SAFETY: our caller's.
@@ -98,11 +105,12 @@ pub(super) unsafe fn capture(place: Place, of_runtime: bool) -> Option<u64> {
     Some(number as u64)
 }
 
-/// The copy of this number, which came through a ring. Only the drain thread, until it gives it back.
+/// The copy of this number, which came through a ring. Only the drain thread, until it gives it
+/// back.
 pub(super) fn taken(number: u64) -> Option<Copied> {
     let slot = pool()?.slots.get(usize::try_from(number).ok()?)?;
-    // SAFETY: the thread that made it handed it over by its ring (Release and Acquire of the ring's head), and `taken` is set
-    // until the drain thread gives it back: nobody writes to it.
+    // SAFETY: the thread that made it handed it over by its ring (Release and Acquire of the ring's
+    // head), and `taken` is set until the drain thread gives it back: nobody writes to it.
     slot.taken.load(Ordering::Relaxed).then(|| unsafe { *slot.copy.get() })
 }
 

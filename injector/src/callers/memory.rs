@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! Memory of modules that the program may unload meanwhile: copied by the kernel, so that what is gone is an error.
+//! Memory of modules that the program may unload meanwhile: copied by the kernel, so that what is
+//! gone is an error.
 
 use crate::cupti::names::read_memory;
 

@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // HOT (`push`), COLD (`start`)
-//! Where there is no Python: the function that called CUDA, in programs of C++ and in threads of libraries.
+//! Where there is no Python: the function that called CUDA, in programs of C++ and in threads of
+//! libraries.
 //!
-//! * [`rows`]: HOT: a thread walks from our callback through CUPTI and CUDA's libraries to the return address of the call, by rows
-//!   of their unwind tables that were learnt before. What it sends with the call is that one address.
-//! * [`captures`]: HOT, where an address has no row yet: a copy of the top of the stack, as far as it can be read ([`mod@stack`]).
-//! * [`mod@sites`]: WARM, on the drain thread: unwinds the copies by the tables in memory ([`unwind`]), so learning the rows, and
-//!   makes module and offset of an address ([`modules`]). Symbols and lines are the analyzer's.
+//! * [`rows`]: HOT: a thread walks from our callback through CUPTI and CUDA's libraries to the
+//!   return address of the call, by rows of their unwind tables that were learnt before. What it
+//!   sends with the call is that one address.
+//! * [`captures`]: HOT, where an address has no row yet: a copy of the top of the stack, as far as
+//!   it can be read ([`mod@stack`]).
+//! * [`mod@sites`]: WARM, on the drain thread: unwinds the copies by the tables in memory
+//!   ([`unwind`]), so learning the rows, and makes module and offset of an address ([`modules`]).
+//!   Symbols and lines are the analyzer's.
 //!
-//! The caller is the first function that belongs neither to the driver, CUPTI or the runtime as libraries, nor to a runtime
-//! that was linked into the program: that one is told by its symbols. No frame outside of these is ever walked. Of a runtime
-//! linked into a library that was loaded later, or without symbols, the module is the caller.
+//! The caller is the first function that belongs neither to the driver, CUPTI or the runtime as
+//! libraries, nor to a runtime that was linked into the program: that one is told by its symbols.
+//! No frame outside of these is ever walked. Of a runtime linked into a library that was loaded
+//! later, or without symbols, the module is the caller.
 
 mod captures;
 mod memory;
@@ -37,7 +42,8 @@ pub(crate) fn at_load() {
     modules::remember_start();
 }
 
-/// What the drain thread needs; the rows and the pool of copies for everybody. Before the first event is stored.
+/// What the drain thread needs; the rows and the pool of copies for everybody. Before the first
+/// event is stored.
 pub(crate) fn start(is_off: bool) -> Callers {
     if is_off || cfg!(not(target_arch = "x86_64")) {
         return Callers::default();
@@ -49,16 +55,18 @@ pub(crate) fn start(is_off: bool) -> Callers {
     Callers::new(modules)
 }
 
-/// Stores the event of a call, its caller in front of it where that can be had. `inside`: where our callback returns to.
+/// Stores the event of a call, its caller in front of it where that can be had. `inside`: where our
+/// callback returns to.
 #[inline]
 pub(crate) fn push(inside: Place, of_runtime: bool, event: [u64; SLOT_WORDS]) {
     let Some(rows) = rows::rows() else {
         hostpool::push(&[event]);
         return;
     };
-    // SAFETY: the first word is our callback's own return address. Each further one is where a row of the unwind tables of the
-    // function before says that its return address or its caller's rbp is: that function is running, and so is its caller.
-    // Only modules that are never unloaded and libraries of CUDA have such rows (`sites`).
+    // SAFETY: the first word is our callback's own return address. Each further one is where a row
+    // of the unwind tables of the function before says that its return address or its caller's rbp
+    // is: that function is running, and so is its caller. Only modules that are never unloaded and
+    // libraries of CUDA have such rows (`sites`).
     let load = |at: u64| unsafe { (at as *const u64).read_volatile() };
     match rows.walk(inside, load) {
         rows::End::Caller(address) => {
@@ -75,7 +83,8 @@ pub(crate) fn push(inside: Place, of_runtime: bool, event: [u64; SLOT_WORDS]) {
 #[cold]
 #[inline(never)]
 fn push_copy(place: Place, of_runtime: bool, event: [u64; SLOT_WORDS]) {
-    // SAFETY: where the walk ended: the frame of a function between CUDA's caller and our callback, all of which wait for us.
+    // SAFETY: where the walk ended: the frame of a function between CUDA's caller and our callback,
+    // all of which wait for us.
     match unsafe { captures::capture(place, of_runtime) } {
         Some(number) => {
             if !hostpool::push_behind([number, 0, 0, TAG_COPY], event, Loss::CallerDropped) {

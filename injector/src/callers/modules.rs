@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! Which modules were loaded where, at a moment: the loader's own list, copied while it holds still. Whether an address meant the
-//! same module a moment ago is told by the loader's two counts, of modules ever added and ever removed.
+//! Which modules were loaded where, at a moment: the loader's own list, copied while it holds
+//! still. Whether an address meant the same module a moment ago is told by the loader's two counts,
+//! of modules ever added and ever removed.
 
 use std::ffi::{c_int, c_void, CStr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,7 +42,8 @@ pub(super) struct Module {
     pub(super) from: u64,
     pub(super) to: u64,
     pub(super) base: u64,
-    /// Its file as the loader names it; the program's own is empty there, and is its link in /proc here.
+    /// Its file as the loader names it; the program's own is empty there, and is its link in /proc
+    /// here.
     pub(super) path: Vec<u8>,
     /// Where `.eh_frame_hdr` is; 0: it has none.
     pub(super) unwind: u64,
@@ -71,7 +73,8 @@ fn kind(name: &[u8]) -> Kind {
         || is(b"libcupti")
         || is(b"libcudadebugger")
         || name.starts_with(b"libnvidia-")
-        // what stands between the program and the runtime while windows are used (`windows/waits.rs`)
+        // what stands between the program and the runtime while windows are used
+        // (`windows/waits.rs`)
         || is(b"libgapprobe");
     if drivers {
         Kind::Cuda
@@ -100,8 +103,8 @@ impl Modules {
     }
 }
 
-/// The module an address was in at every moment between two looks at the loader's list at which there was one; `None` where that
-/// is not certain.
+/// The module an address was in at every moment between two looks at the loader's list at which
+/// there was one; `None` where that is not certain.
 pub(super) fn certain<'a>(address: u64, before: &'a Modules, after: &'a Modules) -> Option<&'a Module> {
     let (old, new) = (before.find(address), after.find(address));
     let added = after.counts.added.wrapping_sub(before.counts.added);
@@ -120,7 +123,8 @@ pub(super) fn certain<'a>(address: u64, before: &'a Modules, after: &'a Modules)
 /// Modules that were loaded with the program; 0: not known.
 static AT_START: AtomicU64 = AtomicU64::new(0);
 
-/// In our constructor, before the program's own code: what is loaded is never unloaded, if we came with it.
+/// In our constructor, before the program's own code: what is loaded is never unloaded, if we came
+/// with it.
 pub(super) fn remember_start() {
     let now = counts();
     AT_START.store(if now.removed == 0 { now.added } else { 0 }, Ordering::Relaxed);
@@ -165,7 +169,8 @@ struct Raw {
     name: (usize, usize),
 }
 
-/// Room that was made before the walk: while it lasts the loader's lock is held, and nothing may be allocated.
+/// Room that was made before the walk: while it lasts the loader's lock is held, and nothing may be
+/// allocated.
 struct Walk {
     counts: Counts,
     list: Vec<Raw>,
@@ -250,7 +255,8 @@ pub(super) fn look() -> Modules {
 }
 
 impl Walk {
-    /// The rest, which needs memory and files; what was unloaded since cannot be read and is left out.
+    /// The rest, which needs memory and files; what was unloaded since cannot be read and is left
+    /// out.
     fn finish(self) -> Modules {
         let all = 0..self.list.len();
         let mut list: Vec<Module> = all.filter_map(|n| self.module(n, n < self.at_start())).collect();
@@ -258,8 +264,8 @@ impl Walk {
         Modules { counts: self.counts, list }
     }
 
-    /// How many were loaded with the program: the list is in the order of loading. A preloaded library stands before libc; one
-    /// that came later does not know what came with the program.
+    /// How many were loaded with the program: the list is in the order of loading. A preloaded
+    /// library stands before libc; one that came later does not know what came with the program.
     fn at_start(&self) -> usize {
         let at = |address: u64| self.list.iter().position(|m| (m.from..m.to).contains(&address));
         let (own, libc) = (at(remember_start as *const () as u64), at(libc::getpid as *const () as u64));

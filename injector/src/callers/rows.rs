@@ -1,21 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // HOT (`walk`), WARM (`learn`, `forget`), COLD (`prepare`)
-//! What is known about return addresses inside CUDA's libraries: where the next one lies. By these rows a thread walks its own
-//! stack from our callback to the function that called CUDA, about ten frames, without reading any table of the libraries.
+//! What is known about return addresses inside CUDA's libraries: where the next one lies. By these
+//! rows a thread walks its own stack from our callback to the function that called CUDA, about ten
+//! frames, without reading any table of the libraries.
 //!
-//! A row is the row of `.eh_frame` at that address, in one word. So each step reads a place that the unwind tables say holds the
-//! caller's return address: no word is taken for one because it looks like one. An address without a row ends the walk;
-//! the drain thread learns it from a copy of the stack ([`super::captures`]).
+//! A row is the row of `.eh_frame` at that address, in one word. So each step reads a place that
+//! the unwind tables say holds the caller's return address: no word is taken for one because it
+//! looks like one. An address without a row ends the walk; the drain thread learns it from a copy
+//! of the stack ([`super::captures`]).
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use crate::memory;
 
-/// Return addresses known at most: some twenty for each way through CUDA's libraries and one for each call in the program.
+/// Return addresses known at most: some twenty for each way through CUDA's libraries and one for
+/// each call in the program.
 const ROWS: usize = 8192;
 /// Places a return address may stand at.
 const WAYS: usize = 8;
-/// Frames between our callback and CUDA's caller at most: libcupti, libcuda and libcudart have about ten.
+/// Frames between our callback and CUDA's caller at most: libcupti, libcuda and libcudart have
+/// about ten.
 pub(super) const MOST_FRAMES: usize = 48;
 /// Longest frame of CUDA's libraries, bytes.
 const LONGEST_FRAME: u64 = 1 << 20;
@@ -34,11 +38,13 @@ pub(super) enum Row {
 /// A function of CUDA's libraries at one of its calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Frame {
-    /// Its canonical frame address counts from rbp; else from the stack pointer behind the return address.
+    /// Its canonical frame address counts from rbp; else from the stack pointer behind the return
+    /// address.
     pub(super) from_rbp: bool,
     /// That many bytes up.
     pub(super) offset: u32,
-    /// So far below the canonical frame address it has put the rbp of its caller; 0: it left that one alone.
+    /// So far below the canonical frame address it has put the rbp of its caller; 0: it left that
+    /// one alone.
     pub(super) rbp_below: u32,
     /// It is libcudart's.
     pub(super) in_cudart: bool,
@@ -101,7 +107,8 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The return address of the function that this one returns to. `load` reads a word of the stack.
+    /// The return address of the function that this one returns to. `load` reads a word of the
+    /// stack.
     #[inline]
     pub(super) fn outward(self, frame: Frame, load: impl Fn(u64) -> Option<u64>) -> Option<Place> {
         let inside = self.at.wrapping_add(8); // the stack pointer behind the call
@@ -131,7 +138,8 @@ pub(super) enum End {
     Refused,
 }
 
-/// A return address and its row (0: none). An address stays where it was put; its row may come and go.
+/// A return address and its row (0: none). An address stays where it was put; its row may come and
+/// go.
 #[repr(C)]
 struct Entry {
     address: AtomicU64,
@@ -154,8 +162,8 @@ pub(super) fn prepare() -> bool {
 /// The rows; `None` before [`prepare`].
 #[inline]
 pub(super) fn rows() -> Option<&'static Rows> {
-    // SAFETY: null, or set once by `prepare` to a zeroed mapping of the right size that is never unmapped; all fields are
-    // atomics for which zero is valid.
+    // SAFETY: null, or set once by `prepare` to a zeroed mapping of the right size that is never
+    // unmapped; all fields are atomics for which zero is valid.
     unsafe { TABLE.load(Ordering::Acquire).as_ref() }
 }
 
@@ -170,7 +178,8 @@ impl Rows {
     /// The row of a return address.
     #[inline]
     pub(super) fn get(&self, address: u64) -> Option<Row> {
-        // Acquire pairs with the Release of `learn`: with the address its row is there. Rows are one word each, never torn.
+        // Acquire pairs with the Release of `learn`: with the address its row is there. Rows are
+        // one word each, never torn.
         let entry = self.ways(address).iter().find(|e| e.address.load(Ordering::Acquire) == address)?;
         Row::unpack(entry.row.load(Ordering::Relaxed))
     }
@@ -242,8 +251,8 @@ mod tests {
         }
     }
 
-    /// 0x10: a plain frame of 32 bytes that saved rbp; 0x20: one that counts from rbp; 0x30: the caller. Only places that
-    /// the rows name are read.
+    /// 0x10: a plain frame of 32 bytes that saved rbp; 0x20: one that counts from rbp; 0x30: the
+    /// caller. Only places that the rows name are read.
     #[test]
     fn a_walk_reads_the_places_that_the_rows_name() {
         let rows = table();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! The drain thread's side: from a return address, or a copy of a stack, to module and offset. A call gets the id of its stack as
-//! it leaves its ring; what the id stands for is decided at the end of the round, when it is known which modules came and went
-//! since the round before. Where that leaves a doubt the id stays without a definition, counted.
+//! The drain thread's side: from a return address, or a copy of a stack, to module and offset. A
+//! call gets the id of its stack as it leaves its ring; what the id stands for is decided at the
+//! end of the round, when it is known which modules came and went since the round before. Where
+//! that leaves a doubt the id stays without a definition, counted.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -25,7 +26,8 @@ use crate::{clock, losses};
 
 /// Callers remembered at most; beyond that all begin anew.
 const MOST_CALLERS: usize = 16_384;
-/// So long after modules came or went, what is known of calls in those that may go is not used before a round's end, ns.
+/// So long after modules came or went, what is known of calls in those that may go is not used
+/// before a round's end, ns.
 const MOVING: u64 = 1_000_000_000;
 /// One round of so many looks at what is loaded although no caller came in as many.
 const SELDOM: u64 = 20;
@@ -38,12 +40,13 @@ const SOON_MS: u64 = 2;
 /// Such rounds are at most this many, and a tenth of all beyond it.
 const SOON_AT_LEAST: u64 = 2_000;
 
-/// Bytes of a module's symbols that are read: 1.4 million functions, 25 ms beside other work. Of a module with more than that only the module is
-/// known, as where it has none.
+/// Bytes of a module's symbols that are read: 1.4 million functions, 25 ms beside other work. Of a
+/// module with more than that only the module is known, as where it has none.
 const MOST_SYMBOLS: u64 = 32 << 20;
 /// So many times functions around an address are kept, up to half a megabyte each.
 const MOST_NEARBY: usize = 8;
-/// So often that took longer than the time of a round (a slow disk); then no symbols are read any more.
+/// So often that took longer than the time of a round (a slow disk); then no symbols are read any
+/// more.
 const MOST_LATE: u32 = 16;
 
 /// A caller whose stack is defined.
@@ -61,7 +64,8 @@ struct Known {
 /// Belongs to the drain thread. The default is off.
 #[derive(Default)]
 pub(crate) struct Callers {
-    /// What was loaded before the rings were read in an earlier round: every call of this round was made after that.
+    /// What was loaded before the rings were read in an earlier round: every call of this round was
+    /// made after that.
     settled: Arc<Modules>,
     /// What was loaded when last looked at before the rings were read.
     start: Arc<Modules>,
@@ -71,7 +75,8 @@ pub(crate) struct Callers {
     known: HashMap<u64, Known>,
     /// Those that were known when the round before ended, in modules that are not there any more.
     former: HashMap<u64, bool>,
-    /// Return addresses of this round that are not known, with the stack's id and how many calls have it.
+    /// Return addresses of this round that are not known, with the stack's id and how many calls
+    /// have it.
     pending: HashMap<u64, (u32, u64)>,
     /// Copies of this round, with the stack's id.
     copies: Vec<(u64, u32)>,
@@ -121,8 +126,8 @@ impl Callers {
     pub(crate) fn begin_round(&mut self) {
         self.round += 1;
         self.looked = false;
-        // a call that this round finds may have been made right behind the reading of its ring in the round before: before what was
-        // loaded at that round's end
+        // a call that this round finds may have been made right behind the reading of its ring in
+        // the round before: before what was loaded at that round's end
         self.settled = self.start.clone();
         let in_use = self.used != 0 && self.round - self.used < SELDOM;
         if in_use || self.round % SELDOM == 0 {
@@ -131,8 +136,8 @@ impl Callers {
         }
     }
 
-    /// What is loaded now? Once a round, before the first of its callers is taken. (Seldom where there are none: a fork waits
-    /// for it.)
+    /// What is loaded now? Once a round, before the first of its callers is taken. (Seldom where
+    /// there are none: a fork waits for it.)
     fn look(&mut self) {
         let Some(rows) = rows().filter(|_| !self.looked) else { return };
         self.looked = true;
@@ -246,7 +251,8 @@ impl Callers {
         }
     }
 
-    /// Modules came and went while the rings were read, after a quiet time: a caller that was used may be another one's.
+    /// Modules came and went while the rings were read, after a quiet time: a caller that was used
+    /// may be another one's.
     fn retract_the_replaced(&mut self, after: &Modules, store: &mut Store) {
         let (before, round) = (&self.begun, self.round);
         if before.counts.added == after.counts.added {
@@ -262,7 +268,8 @@ impl Callers {
         });
     }
 
-    /// The return address of CUDA's caller in a copy of a stack, and whether only its module is sure. Learns the rows.
+    /// The return address of CUDA's caller in a copy of a stack, and whether only its module is
+    /// sure. Learns the rows.
     fn unwind(&self, copied: &Copied, rows: &Rows, until: u64) -> Option<(u64, bool)> {
         let mut place = copied.place;
         for _ in 0..MOST_FRAMES {
@@ -286,8 +293,9 @@ impl Callers {
         None
     }
 
-    /// What is to be known about a return address. `linked_in`: a call of CUDA's runtime, of which no library was on the
-    /// way: this is in a runtime linked into the program, or just outside of it. `None`: not certain now, maybe later.
+    /// What is to be known about a return address. `linked_in`: a call of CUDA's runtime, of which
+    /// no library was on the way: this is in a runtime linked into the program, or just outside of
+    /// it. `None`: not certain now, maybe later.
     fn row(&self, address: u64, linked_in: bool, until: u64) -> Option<(Row, bool)> {
         let Some(module) = certain(address, &self.settled, &self.begun) else {
             let of_no_module = self.settled.counts == self.begun.counts;
@@ -297,7 +305,8 @@ impl Callers {
         if kind == Kind::Program {
             let symbol = if linked_in { self.symbol(module, address, until).ok()? } else { None };
             let of_the_runtime = symbol.as_deref().is_some_and(is_of_the_runtime);
-            // a row of what may be unloaded could be met where it does not hold any more: it is the caller, as a whole
+            // a row of what may be unloaded could be met where it does not hold any more: it is the
+            // caller, as a whole
             if !of_the_runtime || !module.permanent {
                 return Some((Row::Caller, linked_in && (symbol.is_none() || of_the_runtime)));
             }
@@ -366,8 +375,9 @@ fn define(module: &Module, address: u64, module_only: bool, stack: u32, store: &
     defined().is_some()
 }
 
-/// Names of the functions that CUDA's static runtime consists of: its API (`cudaMalloc`), the driver's (stubs that load it:
-/// `cuMemAlloc`), what nvcc's own code calls, and what its library hides.
+/// Names of the functions that CUDA's static runtime consists of: its API (`cudaMalloc`), the
+/// driver's (stubs that load it: `cuMemAlloc`), what nvcc's own code calls, and what its library
+/// hides.
 fn is_of_the_runtime(name: &str) -> bool {
     let api = |prefix: &str| {
         let rest = name.strip_prefix(prefix).and_then(|rest| rest.bytes().next());

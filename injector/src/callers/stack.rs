@@ -2,17 +2,19 @@
 // HOT (`mapped_from`, `copy`), COLD (`prepare`)
 //! How far up a stack may be read without asking the kernel.
 //!
-//! The page that a frame lies on is there. What lies above it is known of the main thread's stack alone, which is one piece up to
-//! the block that the kernel put there at exec. Any other stack may be a coroutine's or a signal handler's, and end with the page.
+//! The page that a frame lies on is there. What lies above it is known of the main thread's stack
+//! alone, which is one piece up to the block that the kernel put there at exec. Any other stack may
+//! be a coroutine's or a signal handler's, and end with the page.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const PAGE: u64 = 4096;
-/// The kernel leaves 128 MiB free below the top of the main thread's stack for its growth, whatever its limit
-/// (Linux, arch/x86/mm/mmap.c: `gap_min`): in half of that there is nothing else.
+/// The kernel leaves 128 MiB free below the top of the main thread's stack for its growth, whatever
+/// its limit (Linux, arch/x86/mm/mmap.c: `gap_min`): in half of that there is nothing else.
 const ROOM: u64 = 64 << 20;
 
-/// The main thread's stack, from the lowest address it may have grown to, up to what the kernel put above its frames. 0: not known.
+/// The main thread's stack, from the lowest address it may have grown to, up to what the kernel put
+/// above its frames. 0: not known.
 static LOW: AtomicU64 = AtomicU64::new(0);
 static HIGH: AtomicU64 = AtomicU64::new(0);
 
@@ -60,10 +62,12 @@ pub(super) fn mapped_from(at: u64) -> u64 {
 #[inline]
 pub(super) unsafe fn copy(at: u64, out: &mut [u8]) -> usize {
     let length = usize::try_from(mapped_from(at)).unwrap_or(0).min(out.len());
-    // One instruction, not Rust's copy: these are the frames of functions that run, of which nothing is known to the compiler.
+    // One instruction, not Rust's copy: these are the frames of functions that run, of which
+    // nothing is known to the compiler.
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: `length` bytes are mapped from `at` on (`mapped_from`: the frame's page, or the stack above it), and belong to this
-    // thread's own frames, which wait for us; `out` has room for them. The direction flag is clear (ABI).
+    // SAFETY: `length` bytes are mapped from `at` on (`mapped_from`: the frame's page, or the stack
+    // above it), and belong to this thread's own frames, which wait for us; `out` has room for
+    // them. The direction flag is clear (ABI).
     unsafe {
         std::arch::asm!("rep movsb", inout("rcx") length => _, inout("rsi") at => _,
             inout("rdi") out.as_mut_ptr() => _, options(nostack, preserves_flags));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! From a return address to its row, by the unwind tables of its module as they lie in memory: the index (`.eh_frame_hdr`) is
-//! searched in place, one entry after the other; of `.eh_frame` the one description and its common part are copied and
-//! given to gimli.
+//! From a return address to its row, by the unwind tables of its module as they lie in memory: the
+//! index (`.eh_frame_hdr`) is searched in place, one entry after the other; of `.eh_frame` the one
+//! description and its common part are copied and given to gimli.
 
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EndianSlice, LittleEndian, RegisterRule, UnwindSection, X86_64,
@@ -12,7 +12,8 @@ use super::memory::{read, u32_at};
 use super::modules::Module;
 use super::rows::Frame;
 
-/// Version 1; pointer to `.eh_frame` of any form; count as four bytes; a table of two signed words each, relative to the index.
+/// Version 1; pointer to `.eh_frame` of any form; count as four bytes; a table of two signed words
+/// each, relative to the index.
 const TABLE_FORM: u8 = 0x3b;
 const COUNT_FORM: u8 = 0x03;
 /// Longest description read, bytes.
@@ -26,7 +27,8 @@ impl gimli::UnwindContextStorage<usize> for Fixed {
     type Stack = [gimli::UnwindTableRow<usize, Self>; 6];
 }
 
-/// How the frame that `address` returns to is left; `None` where its module does not say, or in a way that no row can hold.
+/// How the frame that `address` returns to is left; `None` where its module does not say, or in a
+/// way that no row can hold.
 pub(super) fn frame(module: &Module, address: u64, in_cudart: bool) -> Option<Frame> {
     let call = address.checked_sub(1)?; // a call may be the last instruction of its function
     let (bytes, description, bases) = description(module, call)?;
@@ -56,8 +58,8 @@ pub(super) fn frame(module: &Module, address: u64, in_cudart: bool) -> Option<Fr
     Frame { from_rbp, offset: u32::try_from(offset).ok()?, rbp_below, in_cudart }.checked()
 }
 
-/// The common part and the description of the function at `call`, one behind the other; where the second begins; and
-/// the base by which its relative pointers come out right.
+/// The common part and the description of the function at `call`, one behind the other; where the
+/// second begins; and the base by which its relative pointers come out right.
 fn description(module: &Module, call: u64) -> Option<(Vec<u8>, usize, BaseAddresses)> {
     let inside = |at: u64| (module.from..module.to).contains(&at).then_some(at);
     let at = inside(indexed(module, call)?)?;
@@ -140,7 +142,8 @@ mod tests {
         std::hint::black_box(deep(n - 1, f)) + 1
     }
 
-    /// Every frame of this process down to where the thread began, against what the C library's unwinder sees.
+    /// Every frame of this process down to where the thread began, against what the C library's
+    /// unwinder sees.
     #[test]
     fn the_rows_lead_where_the_unwinder_goes() {
         let modules = look();
@@ -151,7 +154,8 @@ mod tests {
             let count = backtrace(&mut expected);
             let expected: Vec<u64> = expected[..count].iter().map(|p| *p as u64).collect();
             let (mut place, mut seen) = (*place, Vec::new());
-            // the first address differs: it returns behind the call of `here`, theirs behind the one of `f`
+            // the first address differs: it returns behind the call of `here`, theirs behind the
+            // one of `f`
             while seen.len() + 3 < count {
                 let address = load(place.at).unwrap();
                 seen.push(address);
@@ -186,7 +190,8 @@ mod tests {
         assert_eq!(frame(&Module { unwind: libc.from, ..libc.clone() }, libc.from + 5000, false), None);
     }
 
-    /// Real tables of the driver's neighbours cannot be had here; any bytes at all must end in no row.
+    /// Real tables of the driver's neighbours cannot be had here; any bytes at all must end in no
+    /// row.
     #[test]
     fn made_up_tables_make_no_panic() {
         let page = crate::memory::map(1 << 16, true).unwrap().as_ptr();
@@ -206,7 +211,8 @@ mod tests {
             bytes[..12].copy_from_slice(&[1, 0x1b, 0x03, 0x3b, 0, 0, 0, 0, 1, 0, 0, 0]);
             bytes[12..20].copy_from_slice(&[0, 0, 0, 0, 100, 0, 0, 0]);
             if round % 2 == 0 {
-                // a common part at 40 and a description at 100, both of a likely shape with random instructions
+                // a common part at 40 and a description at 100, both of a likely shape with random
+                // instructions
                 bytes[40..62]
                     .copy_from_slice(b"\x38\0\0\0\0\0\0\0\x01zR\0\x01\x78\x10\x01\x1b\x0c\x07\x08\x90\x01");
                 bytes[62..100].fill(0);

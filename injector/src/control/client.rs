@@ -33,7 +33,8 @@ impl Client {
         self.line.iter().take(self.used).position(|b| *b == b'\n')
     }
 
-    /// Reads what is there and answers one line; `false`: the connection is over. `held`: somebody holds recording on.
+    /// Reads what is there and answers one line; `false`: the connection is over. `held`: somebody
+    /// holds recording on.
     pub(super) fn serve(&mut self, now: u64, recorded: Recorded, held: bool) -> bool {
         let room = self.line.get_mut(self.used..).unwrap_or(&mut []);
         match self.socket.receive(room) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM (the thread that listens), COLD (`start`, `end`, `remove`)
-//! The control socket: a command of the same user asks whether recording is on, and holds it on for a while
-//! (`trace::control` has the words). It lies in the recording's private folder, mode 0600 from its first moment, and
-//! whoever connects must be of our user: the kernel says so. No port. A thread of its own waits for who comes, with descriptors of its own, and no call
-//! of it but that waits. Nothing but these few words is read, nothing is executed, no path is taken from a peer.
+//! The control socket: a command of the same user asks whether recording is on, and holds it on for
+//! a while (`trace::control` has the words). It lies in the recording's private folder, mode 0600
+//! from its first moment, and whoever connects must be of our user: the kernel says so. No port. A
+//! thread of its own waits for who comes, with descriptors of its own, and no call of it but that
+//! waits. Nothing but these few words is read, nothing is executed, no path is taken from a peer.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -63,7 +64,8 @@ fn told() -> Recorded {
     all.into_iter().find(|r| *r as u8 == told).unwrap_or(Recorded::Part)
 }
 
-/// Listens beside the recording from now on. Where there can be no socket, the recording says why: who asks for it reads that first.
+/// Listens beside the recording from now on. Where there can be no socket, the recording says why:
+/// who asks for it reads that first.
 pub(crate) fn start() {
     if !spawn_quietly("gapprobe-socket", run) {
         unheard("no thread could be started for it");
@@ -72,7 +74,8 @@ pub(crate) fn start() {
 
 /// The thread's body.
 fn run() {
-    // (where it cannot have descriptors of its own, they keep out of the program's way: see `socket`)
+    // (where it cannot have descriptors of its own, they keep out of the program's way: see
+    // `socket`)
     let has_own = descriptors::leave_the_programs(None);
     let Some(folder) = recording::folder() else { return };
     let mut control = match Control::open(folder, has_own) {
@@ -124,8 +127,9 @@ impl Control {
         })
     }
 
-    /// Waits until somebody comes or says something, or a client's time is up, or it is time to look after the socket. Not where that cannot be had: nobody more may
-    /// be let in, or the kernel does not wait for so many (`RLIMIT_NOFILE`).
+    /// Waits until somebody comes or says something, or a client's time is up, or it is time to
+    /// look after the socket. Not where that cannot be had: nobody more may be let in, or the
+    /// kernel does not wait for so many (`RLIMIT_NOFILE`).
     fn wait(&self, now: u64) {
         let clients = || self.clients.iter().flatten();
         if self.is_full || clients().any(|c| c.line_end().is_some()) {
@@ -137,7 +141,8 @@ impl Control {
         socket::wait(all, until.saturating_sub(now));
     }
 
-    /// Listens anew where somebody has removed the socket, or the program has closed it. Not from within another root (`chroot`), whose paths are others.
+    /// Listens anew where somebody has removed the socket, or the program has closed it. Not from
+    /// within another root (`chroot`), whose paths are others.
     fn stand(&mut self, now: u64) {
         let is_due = now.saturating_sub(self.looked_at) >= LOOK;
         if !is_due || IS_OVER.load(Ordering::SeqCst) || !self.place.is_reached() {

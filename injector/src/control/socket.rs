@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! A Unix socket of ours that never waits. Where its thread has no descriptors of its own (`descriptors`), it is looked at before each use: a program that
-//! closes all descriptors and opens its own gets our number.
+//! A Unix socket of ours that never waits. Where its thread has no descriptors of its own
+//! (`descriptors`), it is looked at before each use: a program that closes all descriptors and
+//! opens its own gets our number.
 
 use std::fmt::Display;
 use std::io;
@@ -16,7 +17,8 @@ use crate::descriptors::{identity_of, out_of_the_way};
 /// Who is let in between two looks; more wait in front or are refused by the kernel.
 const BACKLOG: i32 = 8;
 
-/// Waits until something is to be read of one of them, or for so long, ns, or not at all: see [`super::Control::wait`].
+/// Waits until something is to be read of one of them, or for so long, ns, or not at all: see
+/// [`super::Control::wait`].
 pub(super) fn wait<'a>(sockets: impl Iterator<Item = &'a Socket>, longest: u64) {
     let entry = |s: &Socket| libc::pollfd { fd: s.number(), events: libc::POLLIN, revents: 0 };
     let mut entries: Vec<libc::pollfd> = sockets.filter(|s| s.is_ours()).map(entry).collect();
@@ -58,9 +60,8 @@ impl Socket {
         let flags = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: takes numbers.
         let socket = Socket::new(unsafe { libc::socket(libc::AF_UNIX, flags, 0) }, has_own)?;
-        // the file is made with these bits: it is open to nobody else at any moment, whatever the umask, which is the
-        // whole process's
-        // SAFETY: our own descriptor.
+        // the file is made with these bits: it is open to nobody else at any moment, whatever the
+        // umask, which is the whole process's SAFETY: our own descriptor.
         if unsafe { libc::fchmod(socket.number(), 0o600) } != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -85,7 +86,8 @@ impl Socket {
         identity_of(self.number()) == Some(self.identity)
     }
 
-    /// Has anybody come? (`accept` takes the lowest free number for a moment, also where nobody has.)
+    /// Has anybody come? (`accept` takes the lowest free number for a moment, also where nobody
+    /// has.)
     fn has_caller(&self) -> bool {
         let mut p = libc::pollfd { fd: self.number(), events: libc::POLLIN, revents: 0 };
         // SAFETY: one valid pollfd, no waiting.
@@ -121,7 +123,8 @@ impl Socket {
         told && length as usize == size_of::<libc::ucred>() && peer.uid == unsafe { libc::geteuid() }
     }
 
-    /// What is there; `Some(0)`: the other end is gone, `None`: nothing yet, or [`Socket::is_broken`].
+    /// What is there; `Some(0)`: the other end is gone, `None`: nothing yet, or
+    /// [`Socket::is_broken`].
     pub(super) fn receive(&self, room: &mut [u8]) -> Option<usize> {
         if !self.is_ours() {
             return Some(0);

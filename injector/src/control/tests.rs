@@ -226,7 +226,8 @@ fn a_descriptor_that_became_the_programs_is_neither_read_nor_closed() {
     let taken = control.clients.iter().flatten().next().unwrap().socket.number();
     let path = folder.join("file");
     let file = std::fs::File::create(&path).unwrap();
-    // SAFETY: puts the program's file under our number, as a program that closes and reopens everything does.
+    // SAFETY: puts the program's file under our number, as a program that closes and reopens
+    // everything does.
     assert!(unsafe { libc::dup2(std::os::fd::AsRawFd::as_raw_fd(&file), taken) } >= 0);
     (&client).write_all(b"gapprobe/1 status\n").ok(); // our end is gone
     control.poll(S, Recorded::All);

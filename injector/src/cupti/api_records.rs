@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // COLD
-//! Records of API calls: of single ones by CUPTI's filter (12.5 and newer), which costs least: launches, where nothing of ours is switched off and on again; every
-//! call of ours where we hold no subscription. After another client they are of all calls, by the whole kinds.
+//! Records of API calls: of single ones by CUPTI's filter (12.5 and newer), which costs least:
+//! launches, where nothing of ours is switched off and on again; every call of ours where we hold
+//! no subscription. After another client they are of all calls, by the whole kinds.
 //!
-//! Why not in windows: on an H200, under CUPTI 13.0, where windows opened and closed beside a thread that captured graphs, the filter went wrong for good: records of all
-//! calls of all threads came (4.3 million in 20 s, of 0.26 million launches), none of them with a time at which it began
-//! (tests/gpu/results/2026-11-25-h200-ee87ef9-windows-graphs-causes-2.json.gz). Callbacks are switched call by call as well, and cost a launch no more (shared H200 figures:
-//! 0.8 to 1.5 us with them, 0.9 to 1.4 with the filter).
+//! Why not in windows: on an H200, under CUPTI 13.0, where windows opened and closed beside a
+//! thread that captured graphs, the filter went wrong for good: records of all calls of all threads
+//! came (4.3 million in 20 s, of 0.26 million launches), none of them with a time at which it began
+//! (tests/gpu/results/2026-11-25-h200-ee87ef9-windows-graphs-causes-2.json.gz). Callbacks are
+//! switched call by call as well, and cost a launch no more (H200: 0.8 to 1.5 us with them,
+//! 0.9 to 1.4 with the filter).
 //!
-//! Why not after another client: on an H200, under CUPTI 12.9 and 13.0, the filter gives nothing any more once another client has had the kinds RUNTIME or DRIVER on
-//! and off again, as torch.profiler does at the end of each profile, whatever is switched off and on in which order; nor where it is first
-//! used after a context was created. The kinds themselves do. Under 13.5 the filter goes on. (tests/gpu/results/2026-11-23-h200-call-filter.txt)
-//! Further calls may be put into one that was in use before (where a client takes the subscription alone: 44,900 of 44,900 calls told under 13.0,
-//! tests/gpu/results/2026-11-25-h200-43bbbb7-subscriber-two-ways.json.gz).
+//! Why not after another client: on an H200, under CUPTI 12.9 and 13.0, the filter gives nothing
+//! any more once another client has had the kinds RUNTIME or DRIVER on and off again, as
+//! torch.profiler does at the end of each profile, whatever is switched off and on in which order;
+//! nor where it is first used after a context was created. The kinds themselves do. Under 13.5 the
+//! filter goes on. (tests/gpu/results/2026-11-23-h200-call-filter.txt) Further calls may be put
+//! into one that was in use before (where a client takes the subscription alone: 44,900 of 44,900
+//! calls told under 13.0, tests/gpu/results/2026-11-25-h200-43bbbb7-subscriber-two-ways.json.gz).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -46,7 +51,8 @@ pub(super) enum Told {
     All,
 }
 
-/// Records of calls on. Serialised by the callers (`session::ARMING`, or attaching). Where they come from: bits of `sources`.
+/// Records of calls on. Serialised by the callers (`session::ARMING`, or attaching). Where they
+/// come from: bits of `sources`.
 pub(super) fn switch_on(cupti: &Cupti, version: u32, told: Told) -> u32 {
     if told == Told::All {
         return 0; // not by records as well

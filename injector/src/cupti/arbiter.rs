@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // COLD
-//! Between CUPTI and its other clients. Our library exports the five CUPTI functions through which a client takes
-//! over (`exports.rs`); PyTorch's calls arrive here first (measured on the H200).
+//! Between CUPTI and its other clients. Our library exports the five CUPTI functions through which
+//! a client takes over (`exports.rs`); PyTorch's calls arrive here first (measured on the H200).
 //!
 //! * `cuptiSubscribe`: we give our subscription up, then forward.
-//! * `cuptiActivityRegisterCallbacks`: we flush, wait for flushes of ours that are under way (what they hand out later would
-//!   be handed to the other, which frees it), switch everything of ours off (a kind left on leaks into the other's
-//!   trace) and step aside; the span until we are back is recorded as unobserved, never as idle. What the other has switched on before it
-//!   (Proton does) went off with it, and goes on again once the buffers are its own.
-//! * when all kinds the other switched on are off again and it has flushed, the drain thread has us re-armed, while no thread launches
-//!   (`windows::gate`);
-//! * after another client's `cuptiFinalize` we do not come back: the rest of the run is unobserved. The same where a client has another copy of libcupti.
+//! * `cuptiActivityRegisterCallbacks`: we flush, wait for flushes of ours that are under way (what
+//!   they hand out later would be handed to the other, which frees it), switch everything of ours
+//!   off (a kind left on leaks into the other's trace) and step aside; the span until we are back
+//!   is recorded as unobserved, never as idle. What the other has switched on before it (Proton
+//!   does) went off with it, and goes on again once the buffers are its own.
+//! * when all kinds the other switched on are off again and it has flushed, the drain thread has us
+//!   re-armed, while no thread launches (`windows::gate`);
+//! * after another client's `cuptiFinalize` we do not come back: the rest of the run is unobserved.
+//!   The same where a client has another copy of libcupti.
 //!
 //! Clients that resolve these functions by `dlsym` are led here too (`reroute`).
 
@@ -31,13 +33,16 @@ static THEY_FLUSHED: AtomicBool = AtomicBool::new(false);
 /// Some of these went off with ours: CUPTI has one switch a kind.
 static THEIRS_WENT_OFF: AtomicBool = AtomicBool::new(false);
 static LAST_CALL: AtomicU64 = AtomicU64::new(0);
-/// Another client tore CUPTI down: re-enabling after that has crashed processes with CUDA graphs (H200.md).
+/// Another client tore CUPTI down: re-enabling after that has crashed processes with CUDA graphs
+/// (H200).
 static TORN_DOWN: AtomicBool = AtomicBool::new(false);
 
-/// The buffers that CUPTI has are another client's: they are handed over again with the next window.
+/// The buffers that CUPTI has are another client's: they are handed over again with the next
+/// window.
 static BUFFERS_WERE_THEIRS: AtomicBool = AtomicBool::new(false);
 
-/// Calls of the other that are under way and take long: it registers its buffers (and waits for us), or it flushes.
+/// Calls of the other that are under way and take long: it registers its buffers (and waits for
+/// us), or it flushes.
 static UNDER_WAY: AtomicU32 = AtomicU32::new(0);
 
 /// After the other's last call of any kind we wait this long before we re-arm, ns.
@@ -58,7 +63,8 @@ pub(crate) fn buffers_were_theirs() -> bool {
     BUFFERS_WERE_THEIRS.swap(false, Ordering::AcqRel)
 }
 
-/// The real functions: ours if attached, else of whatever libcupti is mapped by now. `None`: no CUPTI in the process.
+/// The real functions: ours if attached, else of whatever libcupti is mapped by now. `None`: no
+/// CUPTI in the process.
 pub(crate) fn real() -> Option<Cupti> {
     if let Some(session) = session::get() {
         return Some(session.cupti);
@@ -69,13 +75,15 @@ pub(crate) fn real() -> Option<Cupti> {
     unsafe { cupti_sys::open_handle(library.handle.as_ptr()) }.ok()
 }
 
-/// The real functions if we are attached. Where the search for them failed (a fault of ours) the client's call still arrives.
+/// The real functions if we are attached. Where the search for them failed (a fault of ours) the
+/// client's call still arrives.
 pub(crate) fn attached() -> Option<Cupti> {
     session::get().map(|s| s.cupti)
 }
 
-/// After a fault gapprobe is off, but CUPTI still records for us, and has buffers of ours: nothing of it may reach another
-/// client. Called where one of its calls is about to be forwarded; `takes_over`: the one that registers its buffers.
+/// After a fault gapprobe is off, but CUPTI still records for us, and has buffers of ours: nothing
+/// of it may reach another client. Called where one of its calls is about to be forwarded;
+/// `takes_over`: the one that registers its buffers.
 pub(crate) fn after_fault(takes_over: bool) {
     static DISARMED: AtomicBool = AtomicBool::new(false);
     static TAKEN_OVER: AtomicBool = AtomicBool::new(false);
@@ -118,7 +126,8 @@ pub(crate) fn before_register() {
     // who is about to come back has come back, or sees that we were here
     drop(session::hold());
     if lifecycle::is_live() && YIELDED_AT.load(Ordering::Acquire) == 0 {
-        // what is still queued comes back unfinished: it belongs to the span we do not observe, which begins with it
+        // what is still queued comes back unfinished: it belongs to the span we do not observe,
+        // which begins with it
         let since = flush::plain().min(clock::monotonic()).max(1);
         session::flush(true);
         YIELDED_AT.store(since, Ordering::SeqCst);
@@ -136,7 +145,8 @@ pub(crate) fn before_register() {
 pub(crate) fn after_register() {
     note();
     if let (true, Some(session)) = (THEIRS_WENT_OFF.swap(false, Ordering::AcqRel), session::get()) {
-        // not before: a buffer of ours that is lent to such a kind would be handed to the other, which frees it
+        // not before: a buffer of ours that is lent to such a kind would be handed to the other,
+        // which frees it
         let theirs = THEIR_KINDS.load(Ordering::Acquire);
         for kind in (0..u64::BITS).filter(|kind| theirs >> kind & 1 != 0) {
             // SAFETY: a kind that the other switched on with success.
@@ -178,8 +188,9 @@ pub(crate) fn before_finalize() {
     YIELDED_AT.compare_exchange(0, clock::monotonic().max(1), Ordering::AcqRel, Ordering::Relaxed).ok();
 }
 
-/// Another client uses another copy of libcupti, and two in a process silence each other: we leave ours, for good. It may have begun at any time after
-/// `since`, ns: what was recorded from then on may be anything.
+/// Another client uses another copy of libcupti, and two in a process silence each other: we leave
+/// ours, for good. It may have begun at any time after `since`, ns: what was recorded from then on
+/// may be anything.
 pub(crate) fn leave(since: u64) {
     if TORN_DOWN.swap(true, Ordering::AcqRel) || session::get().is_none() {
         return;
@@ -197,7 +208,8 @@ pub(crate) fn has_left() -> bool {
     TORN_DOWN.load(Ordering::Acquire)
 }
 
-/// The span that was not observed when we came back, until the drain thread takes it. Begin and end, ns; 0: none.
+/// The span that was not observed when we came back, until the drain thread takes it. Begin and
+/// end, ns; 0: none.
 static AWAY: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 /// The span that was not observed until we came back, once.
@@ -208,7 +220,8 @@ pub(crate) fn take_span() -> Option<(u64, u64)> {
     (ended != 0).then(|| (from.load(Ordering::Relaxed), ended))
 }
 
-/// WARM, from the drain thread: has us re-armed once the other client is done. Returns the span that was not observed.
+/// WARM, from the drain thread: has us re-armed once the other client is done. Returns the span
+/// that was not observed.
 pub(crate) fn try_to_return() -> Option<(u64, u64)> {
     let span = take_span();
     if span.is_some() || YIELDED_AT.load(Ordering::Acquire) == 0 {
@@ -222,12 +235,14 @@ pub(crate) fn try_to_return() -> Option<(u64, u64)> {
         gate::want(gate::RETURN);
         return None;
     }
-    // nothing is launched, or nothing that is seen: then no moment is known to be better than this one
+    // nothing is launched, or nothing that is seen: then no moment is known to be better than this
+    // one
     let held = session::hold()?;
     return_now(&held)
 }
 
-/// As [`try_to_return`], by a thread that found no launch under way; waits for nothing. `false`: not now.
+/// As [`try_to_return`], by a thread that found no launch under way; waits for nothing. `false`:
+/// not now.
 pub(crate) fn return_at_rest() -> bool {
     let Some(held) = session::try_hold() else { return false };
     let Some((since, now)) = return_now(&held) else {

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // HOT (`request`, `complete`), WARM (`take_full`, `give_back`), COLD (`prepare`)
-//! The activity buffers we lend to CUPTI: a fixed pool, faulted in beforehand, each with a state that moves
-//! free -> lent -> full -> (decoded and zeroed by the drain thread) -> free.
+//! The activity buffers we lend to CUPTI: a fixed pool, faulted in beforehand, each with a state
+//! that moves free -> lent -> full -> (decoded and zeroed by the drain thread) -> free.
 //!
-//! Buffers are small and hold few records while the program launches slowly, because a plain flush returns a buffer
-//! only when all its records are complete: with a GPU that always has work queued, the newest buffer comes back only
-//! once it is full (measured on the H200: 20 queued kernels of 50 ms stayed in one buffer for a second; with a record
-//! limit the buffers came back one by one). The limit is about a tenth of a second's records ([`set_record_limit`]).
+//! Buffers are small and hold few records while the program launches slowly, because a plain flush
+//! returns a buffer only when all its records are complete: with a GPU that always has work queued,
+//! the newest buffer comes back only once it is full (measured on the H200: 20 queued kernels of 50
+//! ms stayed in one buffer for a second; with a record limit the buffers came back one by one). The
+//! limit is about a tenth of a second's records ([`set_record_limit`]).
 //!
-//! CUPTI puts a record into the buffer at launch, marked by the high bit of its kind, and completes it in place
-//! (measured, CUPTI 13.0). So a lent buffer whose first word is zero holds nothing; see [`oldest_pending`].
+//! CUPTI puts a record into the buffer at launch, marked by the high bit of its kind, and completes
+//! it in place (measured, CUPTI 13.0). So a lent buffer whose first word is zero holds nothing; see
+//! [`oldest_pending`].
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -37,7 +39,8 @@ struct Slot {
     lent_at: AtomicU64,
     /// Order of completion.
     number: AtomicU64,
-    /// Records the drain thread has read in place, before the buffer came back. Only that thread touches it.
+    /// Records the drain thread has read in place, before the buffer came back. Only that thread
+    /// touches it.
     consumed: AtomicUsize,
     /// Start of the newest API call among them, ns: what is still pending was launched after it.
     launched: AtomicU64,
@@ -76,7 +79,8 @@ pub(crate) fn prepare(bytes: usize) -> bool {
     }
     let count = (bytes / BUFFER_BYTES).clamp(16, MAX_BUFFERS);
     let Some(base) = memory::map(count * BUFFER_BYTES, true) else { return false };
-    // the states and the buffer of last resort are faulted in too: a first touch in a callback would be a page fault
+    // the states and the buffer of last resort are faulted in too: a first touch in a callback
+    // would be a page fault
     for slot in &SLOTS {
         slot.state.store(FREE, Ordering::Relaxed);
     }
@@ -98,7 +102,8 @@ pub(crate) fn is_bare() -> bool {
     BARE.load(Ordering::Relaxed)
 }
 
-/// Records a buffer may hold from now on; 0 = as many as fit. Set by the drain thread from the rate of launches.
+/// Records a buffer may hold from now on; 0 = as many as fit. Set by the drain thread from the rate
+/// of launches.
 pub(crate) fn set_record_limit(records: usize) {
     RECORD_LIMIT.store(records, Ordering::Relaxed);
 }
@@ -129,7 +134,8 @@ fn lend() -> Option<usize> {
     for i in 0..count {
         let index = (from + i) % count;
         let Some(slot) = SLOTS.get(index) else { continue };
-        // Acquire pairs with the Release in `give_back`: the zeroes are visible before CUPTI writes.
+        // Acquire pairs with the Release in `give_back`: the zeroes are visible before CUPTI
+        // writes.
         if slot.state.load(Ordering::Relaxed) == FREE
             && slot.state.compare_exchange(FREE, LENT, Ordering::Acquire, Ordering::Relaxed).is_ok()
         {
@@ -150,14 +156,16 @@ pub(crate) unsafe extern "C" fn request(buffer: *mut *mut u8, size: *mut usize, 
     });
     let (address, bytes, limit) = match lent {
         Some(a) => {
-            // a quarter gone: launches come faster than the limit was set for, or the queue runs far ahead of the GPU
+            // a quarter gone: launches come faster than the limit was set for, or the queue runs
+            // far ahead of the GPU
             let crowded = IN_USE.load(Ordering::Relaxed) * 4 > COUNT.load(Ordering::Relaxed);
             let limit = if crowded || is_bare() { 0 } else { RECORD_LIMIT.load(Ordering::Relaxed) };
             (a.as_ptr(), BUFFER_BYTES, limit)
         }
         None => (DISCARD.0.as_ptr().cast_mut().cast(), DISCARD_BYTES, 0),
     };
-    // SAFETY: CUPTI passes three valid out-pointers (its documented contract); the buffer outlives the process.
+    // SAFETY: CUPTI passes three valid out-pointers (its documented contract); the buffer outlives
+    // the process.
     unsafe { buffer.write(address) };
     // SAFETY: as above.
     unsafe { size.write(bytes) };
@@ -184,7 +192,8 @@ pub(crate) unsafe extern "C" fn complete(
         }
         slot.valid.store(valid.min(BUFFER_BYTES), Ordering::Relaxed);
         slot.number.store(NUMBER.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
-        // Release pairs with the Acquire load in `take_full`: records and `valid` are visible to the drain thread.
+        // Release pairs with the Acquire load in `take_full`: records and `valid` are visible to
+        // the drain thread.
         slot.state.store(FULL, Ordering::Release);
         if !is_bare() {
             losses::add(Loss::CuptiDropped, session::dropped_records(context, stream));
@@ -212,9 +221,9 @@ pub(crate) struct Stuck {
     pub(crate) consumed: usize,
 }
 
-/// Lent buffers with records that were lent before `before`, ns. A plain flush completes records in place but returns
-/// a buffer only when all its records are complete: a queue of long kernels in one buffer would be invisible, and
-/// lost with a killed process, until its last one ends.
+/// Lent buffers with records that were lent before `before`, ns. A plain flush completes records in
+/// place but returns a buffer only when all its records are complete: a queue of long kernels in
+/// one buffer would be invisible, and lost with a killed process, until its last one ends.
 pub(crate) fn stuck(before: u64) -> Vec<Stuck> {
     let mut found = Vec::new();
     for (index, slot) in SLOTS.iter().enumerate().take(COUNT.load(Ordering::Acquire)) {
@@ -228,7 +237,8 @@ pub(crate) fn stuck(before: u64) -> Vec<Stuck> {
     found
 }
 
-/// Says how far a stuck buffer was read, and the start of the newest API call in that part (0: none).
+/// Says how far a stuck buffer was read, and the start of the newest API call in that part (0:
+/// none).
 pub(crate) fn consumed(stuck: &Stuck, records: usize, launched: u64) {
     if let Some(slot) = SLOTS.get(stuck.index) {
         slot.consumed.store(records, Ordering::Relaxed);
@@ -289,9 +299,9 @@ pub(crate) fn give_back(full: Full) {
     }
 }
 
-/// When the oldest buffer that still holds an unreturned record was lent, ns; `None` where nothing is outstanding.
-/// What it holds was launched after that moment or shortly before (`flush::ASKED_LATE`), so
-/// everything launched earlier has been delivered.
+/// When the oldest buffer that still holds an unreturned record was lent, ns; `None` where nothing
+/// is outstanding. What it holds was launched after that moment or shortly before
+/// (`flush::ASKED_LATE`), so everything launched earlier has been delivered.
 pub(crate) fn oldest_pending() -> Option<u64> {
     let mut oldest = None;
     for (index, slot) in SLOTS.iter().enumerate().take(COUNT.load(Ordering::Acquire)) {
@@ -300,7 +310,8 @@ pub(crate) fn oldest_pending() -> Option<u64> {
         }
         let Some(address) = slot_address(index) else { continue };
         if is_begun(address) {
-            // what is pending in it was launched after it was lent, and after the newest call read from it
+            // what is pending in it was launched after it was lent, and after the newest call read
+            // from it
             let at = slot.lent_at.load(Ordering::Relaxed).max(slot.launched.load(Ordering::Relaxed));
             oldest = Some(oldest.map_or(at, |o: u64| o.min(at)));
         }
@@ -319,8 +330,9 @@ pub(crate) fn under_pressure() -> bool {
     IN_USE.load(Ordering::Relaxed) * 4 > COUNT.load(Ordering::Relaxed)
 }
 
-/// Another client took the callbacks over: what is lent will never come back to us. Takes those buffers out of service
-/// (the other client may still write to them) and counts the ones that held records.
+/// Another client took the callbacks over: what is lent will never come back to us. Takes those
+/// buffers out of service (the other client may still write to them) and counts the ones that held
+/// records.
 pub(crate) fn write_off_lent() {
     const GONE: u32 = 3;
     for (index, slot) in SLOTS.iter().enumerate().take(COUNT.load(Ordering::Acquire)) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // HOT
-//! What CUPTI calls at entry and exit of the API calls we asked for: one event a call, in the calling thread's ring.
+//! What CUPTI calls at entry and exit of the API calls we asked for: one event a call, in the
+//! calling thread's ring.
 //!
-//! A runtime call and the driver call nested in it share their correlation id: the outer one is kept. An exit that
-//! never comes (an exception, a callback switched off between) leaves nothing behind: the next entry with another id
-//! takes over.
+//! A runtime call and the driver call nested in it share their correlation id: the outer one is
+//! kept. An exit that never comes (an exception, a callback switched off between) leaves nothing
+//! behind: the next entry with another id takes over.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -52,8 +53,8 @@ pub(crate) fn mean_ns() -> u64 {
 mod entry {
     use std::ffi::c_void;
 
-    // What CUPTI calls: adds where its own return address lies and what its rbp holds, and goes on as `on_callback`. A jump, no
-    // frame: whoever unwinds sees nothing of it.
+    // What CUPTI calls: adds where its own return address lies and what its rbp holds, and goes on
+    // as `on_callback`. A jump, no frame: whoever unwinds sees nothing of it.
     std::arch::global_asm!(
         ".globl gapprobe_callback",
         ".hidden gapprobe_callback",
@@ -101,8 +102,8 @@ unsafe extern "C" fn on_callback(
     }
     guard((), || match area {
         domain::DRIVER_API | domain::RUNTIME_API => {
-            // SAFETY: for these domains CUPTI passes a CUpti_CallbackData that lives for the call (documented; layout
-            // the same from 11.8 to 13.5, held by cupti-sys's tests).
+            // SAFETY: for these domains CUPTI passes a CUpti_CallbackData that lives for the call
+            // (documented; layout the same from 11.8 to 13.5, held by cupti-sys's tests).
             if let Some(data) = unsafe { data.cast::<CUpti_CallbackData>().as_ref() } {
                 on_api(area, id, data, Place { at, rbp, through_cudart: false });
             }
@@ -112,7 +113,8 @@ unsafe extern "C" fn on_callback(
     });
 }
 
-/// Driver calls that take kernel names away. API callbacks, not the resource callback: from those CUPTI allows a flush.
+/// Driver calls that take kernel names away. API callbacks, not the resource callback: from those
+/// CUPTI allows a flush.
 pub(crate) const UNLOADING: [u32; 2] = [cbid::driver::CU_MODULE_UNLOAD, cbid::driver::CU_LIBRARY_UNLOAD];
 
 #[inline]
@@ -140,8 +142,9 @@ fn on_api(area: u32, id: u32, data: &CUpti_CallbackData, inside: Place) {
     }
     let is_launch = class == Class::Launch as u8 || class == Class::GraphLaunch as u8;
     if start < ON_SINCE.load(Ordering::Relaxed) && class != Class::Profiler as u8 {
-        // entered before we were switched on, and what lies there is left over from an earlier call: a wait of whose thread nobody launched meanwhile, a
-        // launch of a runtime that is linked in, inside which that of the driver switched us on
+        // entered before we were switched on, and what lies there is left over from an earlier
+        // call: a wait of whose thread nobody launched meanwhile, a launch of a runtime that is
+        // linked in, inside which that of the driver switched us on
         return;
     }
     thread_block::with(|b| b.outer.set(0));
@@ -158,7 +161,8 @@ fn on_api(area: u32, id: u32, data: &CUpti_CallbackData, inside: Place) {
         // SAFETY: at exit of a CUDA API call this points to its result, a 32-bit enum (documented).
         event.b = unsafe { data.functionReturnValue.cast::<u32>().read() };
     }
-    // not for launches: they are the many, and it is the calls that wait, copy or allocate whose line is asked for
+    // not for launches: they are the many, and it is the calls that wait, copy or allocate whose
+    // line is asked for
     if is_launch {
         gate::on_launch();
         hostpool::push(&[event.encode()]);

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! API calls on their way into the store: records of CUPTI's per-call filter, and events of our own callbacks.
+//! API calls on their way into the store: records of CUPTI's per-call filter, and events of our own
+//! callbacks.
 //!
-//! A runtime call and the driver calls in it leave a record each, all with the thread and the correlation id of the
-//! outer one (CUPTI.md 5): one event. A thread is in one call at a time, so in what is read at a time (a
-//! buffer, or the front of one that is still lent) the records of a call follow one another, with at most other threads'
-//! between them: a call is complete when its thread's next one begins, and the outermost record is kept. Only a
-//! thread's first and last call of a reading can have more records elsewhere, in a buffer that is read before or much
-//! later (a plain flush keeps a buffer back as long as one of its kernels runs). These are the [`Edges`]: the first
-//! record read of such a call is stored, those of other readings are dropped, whichever domain they are of.
+//! A runtime call and the driver calls in it leave a record each, all with the thread and the
+//! correlation id of the outer one: one event. A thread is in one call at a time, so
+//! in what is read at a time (a buffer, or the front of one that is still lent) the records of a
+//! call follow one another, with at most other threads' between them: a call is complete when its
+//! thread's next one begins, and the outermost record is kept. Only a thread's first and last call
+//! of a reading can have more records elsewhere, in a buffer that is read before or much later (a
+//! plain flush keeps a buffer back as long as one of its kernels runs). These are the [`Edges`]:
+//! the first record read of such a call is stored, those of other readings are dropped, whichever
+//! domain they are of.
 
 use std::collections::HashMap;
 
@@ -40,7 +43,8 @@ struct Newest {
 }
 
 impl Calls {
-    /// Takes a record; gives back the call of that thread that it ends, unless that is stored already.
+    /// Takes a record; gives back the call of that thread that it ends, unless that is stored
+    /// already.
     fn take(&mut self, thread: u32, record: Event) -> Option<Event> {
         let Some(newest) = self.newest.get_mut(&thread) else {
             self.newest.insert(thread, Newest { call: record, first: true });
@@ -64,13 +68,14 @@ impl Calls {
     }
 }
 
-/// Calls at the edges of recent readings, by thread and correlation id, with their times: the newest [`Edges::KEPT`] of
-/// them at least, twice as many at most (1 MB).
+/// Calls at the edges of recent readings, by thread and correlation id, with their times: the
+/// newest [`Edges::KEPT`] of them at least, twice as many at most (1 MB).
 ///
-/// A buffer has one edge or two a thread, and comes back every 100 ms or fills up (`buffers`): what is kept allows a
-/// buffer to be a minute late where launches are slow, nine seconds at 200,000 launches a second. Beyond, a call parted
-/// between two buffers is stored twice. That is no loss, and harmless: at most one call a buffer is counted once too
-/// often, and both have the same thread, the same correlation id and the same time.
+/// A buffer has one edge or two a thread, and comes back every 100 ms or fills up (`buffers`): what
+/// is kept allows a buffer to be a minute late where launches are slow, nine seconds at 200,000
+/// launches a second. Beyond, a call parted between two buffers is stored twice. That is no loss,
+/// and harmless: at most one call a buffer is counted once too often, and both have the same
+/// thread, the same correlation id and the same time.
 #[derive(Default)]
 struct Edges {
     newer: HashMap<(u32, u32), (u64, u64)>,
@@ -101,9 +106,9 @@ fn is_same_call(a: &Event, b: &Event) -> bool {
     a.correlation == b.correlation && are_close((a.start, a.end), (b.start, b.end))
 }
 
-/// Correlation ids have 32 bits, and one call in 2^32 has that of another. The records of a call overlap, or (two driver
-/// calls in one of the runtime's) almost; two calls with one id are seven minutes apart even at ten million calls a
-/// second, more than CUPTI records.
+/// Correlation ids have 32 bits, and one call in 2^32 has that of another. The records of a call
+/// overlap, or (two driver calls in one of the runtime's) almost; two calls with one id are seven
+/// minutes apart even at ten million calls a second, more than CUPTI records.
 fn are_close(a: (u64, u64), b: (u64, u64)) -> bool {
     const CLOSE: u64 = 60_000_000_000;
     a.0.max(b.0).saturating_sub(a.1.min(b.1)) < CLOSE

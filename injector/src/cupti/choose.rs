@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // COLD
-//! Which libcupti: the copy already in the process, else the one beside the process's libcudart (same major), else
-//! `GAPPROBE_CUPTI`, else the toolkit's. Never a second copy: two silence both clients (measured on the H200).
-//! Nothing here calls into CUPTI; some releases crash when called before libcuda is mapped.
+//! Which libcupti: the copy already in the process, else the one beside the process's libcudart
+//! (same major), else `GAPPROBE_CUPTI`, else the toolkit's. Never a second copy: two silence both
+//! clients (measured on the H200). Nothing here calls into CUPTI; some releases crash when called
+//! before libcuda is mapped.
 
 use std::ffi::{c_int, c_void, CStr, CString, OsStr};
 use std::io::Read;
@@ -60,8 +61,9 @@ pub(crate) fn find(parts: &[&str], skip: usize) -> Option<PathBuf> {
     Some(PathBuf::from(OsStr::from_bytes(name.get(..length)?)))
 }
 
-/// Copies as much of that path as there is room for; its length. Allocates nothing: asked again and again, and what is refused memory
-/// inside of the loader's walk would stop with the loader's lock (`heap`).
+/// Copies as much of that path as there is room for; its length. Allocates nothing: asked again and
+/// again, and what is refused memory inside of the loader's walk would stop with the loader's lock
+/// (`heap`).
 fn copy_name(parts: &[&str], skip: usize, out: &mut [u8]) -> Option<usize> {
     struct Search<'a> {
         parts: &'a [&'a str],
@@ -99,7 +101,8 @@ fn copy_name(parts: &[&str], skip: usize, out: &mut [u8]) -> Option<usize> {
     search.found
 }
 
-/// Waits until those of these libraries that are mapped are loaded to the end, and keeps them. `false`: none is mapped.
+/// Waits until those of these libraries that are mapped are loaded to the end, and keeps them.
+/// `false`: none is mapped.
 pub(crate) fn finish_loading(parts: &[&str]) -> bool {
     let mut is_mapped = false;
     for path in (0..MOST_ALIKE).map_while(|skip| find(parts, skip)) {
@@ -133,7 +136,8 @@ pub(crate) fn load_count() -> u64 {
 
 fn open(path: &Path, flags: c_int) -> Option<Library> {
     let c = CString::new(path.as_os_str().as_bytes()).ok()?;
-    // SAFETY: a C string; CUPTI's and CUDA's libraries have constructors that are safe to run at any time.
+    // SAFETY: a C string; CUPTI's and CUDA's libraries have constructors that are safe to run at
+    // any time.
     let handle = unsafe { libc::dlopen(c.as_ptr(), flags | libc::RTLD_LAZY) };
     NonNull::new(handle).map(|handle| Library { handle, path: path.to_string_lossy().into_owned() })
 }
@@ -150,7 +154,8 @@ pub(crate) fn already_mapped() -> Option<Library> {
     open(path, libc::RTLD_NOLOAD)
 }
 
-/// The CUDA runtime of the process, if it has one and no more, as a library of its own. Takes a reference.
+/// The CUDA runtime of the process, if it has one and no more, as a library of its own. Takes a
+/// reference.
 pub(crate) fn only_runtime() -> Option<Library> {
     // wheels rename theirs: libcudart-d0da41ae.so.11.0
     const NAMES: &[&str] = &["/libcudart.so", "/libcudart-"];
@@ -225,7 +230,8 @@ pub(crate) fn library(setting: Option<&Path>, driver_version: u32) -> Result<Lib
     toolkit(driver_version).iter().find_map(|p| open(p, libc::RTLD_LOCAL)).ok_or(NoCupti::NotFound)
 }
 
-/// What is wrong with a `GAPPROBE_CUPTI` that was not needed, for the process has a libcupti of its own. Nothing is loaded to find out.
+/// What is wrong with a `GAPPROBE_CUPTI` that was not needed, for the process has a libcupti of its
+/// own. Nothing is loaded to find out.
 pub(crate) fn complaint(set: &Path, used: &Library) -> Option<String> {
     // a name alone is the loader's to find
     let is_name = !set.as_os_str().as_bytes().contains(&b'/');
@@ -239,7 +245,8 @@ pub(crate) fn complaint(set: &Path, used: &Library) -> Option<String> {
     Some(format!("GAPPROBE_CUPTI={} {why}, using {}", set.display(), used.path))
 }
 
-/// Does a file hold the name of a function that every libcupti exports and we need? Read in pieces, up to the first that has it.
+/// Does a file hold the name of a function that every libcupti exports and we need? Read in pieces,
+/// up to the first that has it.
 fn is_cupti(file: &std::fs::File) -> bool {
     const NAME: &[u8] = b"\0cuptiActivityRegisterCallbacks\0";
     const PIECE: usize = 1 << 16;

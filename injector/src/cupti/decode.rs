@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! CUPTI's records -> events in the store. The fields we read have the same offsets in every release from 11.8 to 13.5
-//! (`cupti_sys::record`). Who steps from record to record is `walk`; what becomes of API calls is `calls`.
+//! CUPTI's records -> events in the store. The fields we read have the same offsets in every
+//! release from 11.8 to 13.5 (`cupti_sys::record`). Who steps from record to record is `walk`; what
+//! becomes of API calls is `calls`.
 
 use std::collections::HashMap;
 
@@ -34,7 +35,8 @@ pub(crate) struct Decoder {
     pub(crate) records: u64,
     /// Devices seen, one bit each.
     pub(crate) devices: u64,
-    /// cudaProfilerStart (true) and Stop (false) seen as records, with their time: where no callback tells.
+    /// cudaProfilerStart (true) and Stop (false) seen as records, with their time: where no
+    /// callback tells.
     pub(crate) profiler_calls: Vec<(u64, bool)>,
     /// When a window's first op began.
     pub(crate) first_op: FirstOp,
@@ -143,7 +145,8 @@ impl Decoder {
             k @ (kind::RUNTIME | kind::DRIVER) => {
                 self.call(k == kind::RUNTIME, &record::Api::read(bytes)?, sink);
             }
-            // CUDA_EVENT comes with SYNCHRONIZATION before 12.5 (seen with 11.8 and 12.4 on the H200)
+            // CUDA_EVENT comes with SYNCHRONIZATION before 12.5 (seen with 11.8 and 12.4 on the
+            // H200)
             kind::CONTEXT | kind::DEVICE | kind::STREAM | kind::OVERHEAD | kind::CUDA_EVENT => {}
             _ => return None,
         }

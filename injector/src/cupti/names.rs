@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM (HOT: `module_unloading`)
-//! Kernel names. CUPTI's records point to them, and the pointer dangles once the module is unloaded: they are copied
-//! on the drain thread through the kernel (`process_vm_readv` on ourselves: a fault becomes an error, measured 1.1 µs)
-//! and cached by pointer. After a module is unloaded the cache forgets pointers it did not see before; a record that
-//! ran before the unloading and whose pointer was never read is `<unloaded>`, counted: what lies there now may be
+//! Kernel names. CUPTI's records point to them, and the pointer dangles once the module is
+//! unloaded: they are copied on the drain thread through the kernel (`process_vm_readv` on
+//! ourselves: a fault becomes an error, measured 1.1 µs) and cached by pointer. After a module is
+//! unloaded the cache forgets pointers it did not see before; a record that ran before the
+//! unloading and whose pointer was never read is `<unloaded>`, counted: what lies there now may be
 //! another module's name.
 
 use std::collections::HashMap;
@@ -47,19 +48,22 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Without the subscription no unloading is seen: from here on every pointer is read again with its first use
-    /// (once a buffer), and what was known serves only where nothing can be read any more.
+    /// Without the subscription no unloading is seen: from here on every pointer is read again with
+    /// its first use (once a buffer), and what was known serves only where nothing can be read any
+    /// more.
     pub(crate) fn distrust(&mut self, now: u64) {
         self.distrust_before = now;
     }
 
-    /// The name behind `pointer` of an op that ended at `ended`, read at `now` where it is not known.
+    /// The name behind `pointer` of an op that ended at `ended`, read at `now` where it is not
+    /// known.
     pub(crate) fn resolve(&mut self, pointer: u64, ended: u64, now: u64) -> &[u8] {
         let unloaded = UNLOADED_AT.load(Ordering::Relaxed);
         let known = self.known.get(&pointer);
         let fresh = known.is_some_and(|k| k.read_at > unloaded || ended <= unloaded);
         if !fresh || known.is_some_and(|k| k.read_at < self.distrust_before) {
-            // the op ran before a module went, and its pointer was not read before that: what is there now is a guess
+            // the op ran before a module went, and its pointer was not read before that: what is
+            // there now is a guess
             let stale = unloaded != 0 && ended <= unloaded;
             let text = if pointer == 0 || stale { None } else { read_string(pointer) };
             if text.is_none() && fresh {
@@ -80,8 +84,9 @@ impl Names {
     }
 }
 
-/// The C string at `address` of our own memory, or `None` where it is not mapped, empty, not ended within
-/// [`LONGEST`] bytes, or holds control characters (memory used for something else meanwhile).
+/// The C string at `address` of our own memory, or `None` where it is not mapped, empty, not ended
+/// within [`LONGEST`] bytes, or holds control characters (memory used for something else
+/// meanwhile).
 pub(crate) fn read_string(address: u64) -> Option<Vec<u8>> {
     let mut text = Vec::new();
     let mut at = address;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // COLD
-//! The moment at which Python opens a library that asks `dlsym` for what we stand before: one that finds CUPTI so (`neighbours::DLSYM_CLIENTS`), or a
-//! launcher of Triton's (`windows::asked`). The flush thread sees new libraries four times
-//! a second, and Triton's Proton profiles right after its import: then it had opened a libcupti of its own, whose `cuptiSubscribe` answered 39
-//! because of us, and the program ended with 1 (H100, 2026-11-26). So the interpreter's own slot of `dlopen`, which imports of extension modules go
-//! through, leads here: once such a library is there it is led to us before its first call.
+//! The moment at which Python opens a library that asks `dlsym` for what we stand before: one that
+//! finds CUPTI so (`neighbours::DLSYM_CLIENTS`), or a launcher of Triton's (`windows::asked`). The
+//! flush thread sees new libraries four times a second, and Triton's Proton profiles right after
+//! its import: then it had opened a libcupti of its own, whose `cuptiSubscribe` answered 39 because
+//! of us, and the program ended with 1 (H100, 2026-11-26). So the interpreter's own slot of
+//! `dlopen`, which imports of extension modules go through, leads here: once such a library is
+//! there it is led to us before its first call.
 
 use std::ffi::{c_char, c_int, c_void, CStr};
 use std::ops::Range;
@@ -18,8 +20,9 @@ use crate::{imports, lifecycle, loader, windows};
 mod entry {
     use std::ffi::{c_char, c_int, c_void};
 
-    // Who calls dlopen decides where names without a directory, `$ORIGIN`, and what the library itself needs are looked for; dlopen tells it by its return
-    // address. So all but the few libraries that we lead jump on to the real one.
+    // Who calls dlopen decides where names without a directory, `$ORIGIN`, and what the library
+    // itself needs are looked for; dlopen tells it by its return address. So all but the few
+    // libraries that we lead jump on to the real one.
     std::arch::global_asm!(
         ".globl gapprobe_dlopen_of_interpreter",
         ".hidden gapprobe_dlopen_of_interpreter",
@@ -85,7 +88,8 @@ unsafe extern "C" fn dlopen_and_lead(path: *const c_char, flags: c_int) -> *mut 
     handle
 }
 
-/// Leads the interpreter's slot here. `of_interpreter`: any address in the object that holds it. Harmless to repeat.
+/// Leads the interpreter's slot here. `of_interpreter`: any address in the object that holds it.
+/// Harmless to repeat.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn lead(of_interpreter: u64) {
     struct Interpreter(u64);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! Test switch GAPPROBE_TEST_RAW: writes raw CUPTI records as they arrive, for replay by the simulated driver
-//! (`tests/sim/src/replay.rs` documents the file: header, then chunks of buffers and of the names they point to).
+//! Test switch GAPPROBE_TEST_RAW: writes raw CUPTI records as they arrive, for replay by the
+//! simulated driver (`tests/sim/src/replay.rs` documents the file: header, then chunks of buffers
+//! and of the names they point to).
 
 use std::collections::HashSet;
 use std::fs::File;

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // COLD
-//! Clients that find CUPTI by `dlsym` (XLA's plugin, Triton's Proton) do not reach our exported wrappers, and cannot be
-//! stepped aside for: measured with JAX 0.11 on the H200, XLA registers its buffers, gets ours back, frees them and
-//! dies of `free(): invalid pointer`. So in these libraries, and in no other, the import of `dlsym` is pointed at
-//! [`dlsym_of_client`], which hands out our wrappers for the names we wrap and the real thing for all others; and our launches for the driver's
-//! (`windows::asked`), which XLA finds in the same way.
+//! Clients that find CUPTI by `dlsym` (XLA's plugin, Triton's Proton) do not reach our exported
+//! wrappers, and cannot be stepped aside for: measured with JAX 0.11 on the H200, XLA registers its
+//! buffers, gets ours back, frees them and dies of `free(): invalid pointer`. So in these
+//! libraries, and in no other, the import of `dlsym` is pointed at [`dlsym_of_client`], which hands
+//! out our wrappers for the names we wrap and the real thing for all others; and our launches for
+//! the driver's (`windows::asked`), which XLA finds in the same way.
 //!
-//! The real thing is that of the libcupti which we attached to, also where the client opened another copy: Proton brings its own. Two
-//! copies in a process silence each other (H200), and Proton, which was given wrappers around one and functions of the other, died (H100, SIGSEGV; that
-//! this was why is likely, not traced).
+//! The real thing is that of the libcupti which we attached to, also where the client opened
+//! another copy: Proton brings its own. Two copies in a process silence each other (H200), and
+//! Proton, which was given wrappers around one and functions of the other, died (H100, SIGSEGV;
+//! that this was why is likely, not traced).
 
 use std::ffi::{c_char, c_void, CStr};
 use std::ops::Range;
@@ -35,11 +37,13 @@ unsafe extern "C" fn dlsym_with_handle(handle: *mut c_void, name: *const c_char)
     let name = unsafe { CStr::from_ptr(name) };
     let launch = guard(None, || asked::in_place_of(name, real));
     let hand_out = || wrapper_of(name).or_else(|| of_our_copy(name, real)).or(launch).unwrap_or(real);
-    // the real function, handed out after a fault of ours, would let the client free our buffers: neither can fail
+    // the real function, handed out after a fault of ours, would let the client free our buffers:
+    // neither can fail
     guard(None, || Some(hand_out())).unwrap_or_else(hand_out)
 }
 
-/// The function of this name in the libcupti that we attached to, where the client would have got that of a libcupti.
+/// The function of this name in the libcupti that we attached to, where the client would have got
+/// that of a libcupti.
 fn of_our_copy(name: &CStr, theirs: *mut c_void) -> Option<*mut c_void> {
     if !name.to_bytes().starts_with(b"cupti") {
         return None;
@@ -66,10 +70,12 @@ fn wrapper_of(name: &CStr) -> Option<*mut c_void> {
     Some(wrapper.cast_mut())
 }
 
-/// Reroutes `dlsym` in every client library mapped now; `since`: when they were looked for last, ns. Harmless to repeat.
+/// Reroutes `dlsym` in every client library mapped now; `since`: when they were looked for last,
+/// ns. Harmless to repeat.
 pub(crate) fn clients(since: u64) {
-    // An object is in the loader's list before it is relocated, and what is written meanwhile is written over. Opening it once more waits
-    // until that is done (and keeps it: these libraries are never unloaded while CUPTI may call them).
+    // An object is in the loader's list before it is relocated, and what is written meanwhile is
+    // written over. Opening it once more waits until that is done (and keeps it: these libraries
+    // are never unloaded while CUPTI may call them).
     if !choose::finish_loading(neighbours::DLSYM_CLIENTS) {
         return;
     }
@@ -81,8 +87,9 @@ pub(crate) fn clients(since: u64) {
     lead(proton, keeps_its_own);
 }
 
-/// The program's thread has just loaded a client: it is led before its first call. What needs more than that (leaving, the subscription) is left to the
-/// flush thread, and to our wrappers, which the client calls now.
+/// The program's thread has just loaded a client: it is led before its first call. What needs more
+/// than that (leaving, the subscription) is left to the flush thread, and to our wrappers, which
+/// the client calls now.
 pub(crate) fn lead_loaded() {
     // (who has it holds no lock of the loader's, and is quick)
     let Some(_leading) = LEADING.try_lock_for(LONGEST_LEADING) else { return };
@@ -106,8 +113,8 @@ pub(crate) fn all_ask_us() -> bool {
     ALL_ASK_US.load(Ordering::Acquire)
 }
 
-/// Is Proton here, with a libcupti of its own; and is it to keep that: what it has of it already it keeps, no function of ours to Proton then, nor where
-/// ours lacks one that it asks for.
+/// Is Proton here, with a libcupti of its own; and is it to keep that: what it has of it already it
+/// keeps, no function of ours to Proton then, nor where ours lacks one that it asks for.
 fn proton() -> (bool, bool) {
     let session = session::get();
     let proton = neighbours::cupti_of_proton(session.map(|s| std::path::Path::new(&s.path)));

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // COLD (HOT: `first_use`, `dropped_records`)
-//! Sets CUPTI up and holds what the rest needs of it: which functions, which kinds, whether we hold the subscription.
+//! Sets CUPTI up and holds what the rest needs of it: which functions, which kinds, whether we hold
+//! the subscription.
 //!
-//! Two halves that work apart: activity records (GPU side; also API calls, by the per-call filter of 12.5 and newer)
-//! need no subscription; callbacks (exact API calls, below 12.5 also launches) need the one subscription of the
-//! process, which we give up when anyone else asks for it (`arbiter`).
+//! Two halves that work apart: activity records (GPU side; also API calls, by the per-call filter
+//! of 12.5 and newer) need no subscription; callbacks (exact API calls, below 12.5 also launches)
+//! need the one subscription of the process, which we give up when anyone else asks for it
+//! (`arbiter`).
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -61,7 +63,8 @@ static STARTED: AtomicBool = AtomicBool::new(false);
 static BEGUN: AtomicBool = AtomicBool::new(false);
 /// The thread that makes them.
 static STARTER: AtomicU32 = AtomicU32::new(0);
-/// Held while kinds are switched: a window of ours must not begin while another client takes over. No callback takes it.
+/// Held while kinds are switched: a window of ours must not begin while another client takes over.
+/// No callback takes it.
 static ARMING: Mutex<()> = Mutex::new(());
 /// Our kinds are on. Switched under `ARMING`, as the next.
 static ON: AtomicBool = AtomicBool::new(false);
@@ -97,8 +100,8 @@ pub(crate) fn first_use_at() -> u64 {
     FIRST_USE.load(Ordering::Relaxed)
 }
 
-/// Called with the first context or the first buffer: starts the drain thread and the recording, once. After that one
-/// relaxed load.
+/// Called with the first context or the first buffer: starts the drain thread and the recording,
+/// once. After that one relaxed load.
 #[inline]
 pub(crate) fn first_use() {
     if !BEGUN.load(Ordering::Relaxed) {
@@ -120,7 +123,8 @@ fn start() {
         BEGUN.store(true, Ordering::Release);
         return;
     }
-    // threads that use the GPU for the first time all at once: what they launched before the buffers are there would be lost
+    // threads that use the GPU for the first time all at once: what they launched before the
+    // buffers are there would be lost
     let begin = clock::monotonic();
     while !BEGUN.load(Ordering::Acquire)
         && STARTER.load(Ordering::Relaxed) != own
@@ -153,7 +157,8 @@ pub(crate) fn open(
     driver_version: u32,
     settings: &Settings,
 ) -> Result<(), String> {
-    // SAFETY: the handle is open for ever (we keep our reference), and the library is libcupti by name and symbols.
+    // SAFETY: the handle is open for ever (we keep our reference), and the library is libcupti by
+    // name and symbols.
     let cupti = unsafe { cupti_sys::open_handle(library.handle.as_ptr()) }
         .map_err(|e| format!("{} cannot be used: {e}", library.path))?;
     let mut version = 0;
@@ -207,9 +212,9 @@ fn limit_device_memory(cupti: &Cupti, wanted: Option<[usize; 3]>) {
     set_attribute(cupti, attribute::DEVICE_BUFFER_PRE_ALLOCATE_VALUE, &ahead.to_ne_bytes());
     // our buffers come zeroed: CUPTI need not do it on the program's threads
     set_attribute(cupti, attribute::ZEROED_OUT_ACTIVITY_BUFFER, &[1]);
-    // one buffer a launching thread (12.3+): no lock among launchers; must be set before the callbacks
-    // are registered. Not beside XLA: without flushes the last records of a thread that launches no
-    // more would come at the end alone
+    // one buffer a launching thread (12.3+): no lock among launchers; must be set before the
+    // callbacks are registered. Not beside XLA: without flushes the last records of a thread that
+    // launches no more would come at the end alone
     if cupti.get_graph_exec_id.is_some() && !choose::is_mapped(xla::LIBRARIES) {
         set_attribute(cupti, attribute::PER_THREAD_ACTIVITY_BUFFER, &[1]);
     }
@@ -268,8 +273,8 @@ fn call_back(session: &Session, handle: CUpti_SubscriberHandle, on: bool) {
     }
 }
 
-/// A window begins or ends: everything of ours on or off. While no thread launches (`windows::gate`). `false`: another client has CUPTI, or
-/// is about to.
+/// A window begins or ends: everything of ours on or off. While no thread launches
+/// (`windows::gate`). `false`: another client has CUPTI, or is about to.
 pub(crate) fn switch(on: bool) -> bool {
     let Some(session) = get() else { return false };
     let Some(_held) = ARMING.try_lock().filter(|_| !arbiter::is_yielded()) else { return false };
@@ -302,7 +307,8 @@ pub(crate) fn tells_launches() -> bool {
     is_subscribed() && get().is_some_and(|s| s.launches_by_callbacks || !s.cupti.has_call_filter())
 }
 
-/// Gives the subscription up; API calls then come from the filter. From the thread of the client that asks.
+/// Gives the subscription up; API calls then come from the filter. From the thread of the client
+/// that asks.
 pub(crate) fn give_up_subscription() {
     let _held = hold();
     let handle = SUBSCRIBER.swap(std::ptr::null_mut(), Ordering::AcqRel);
@@ -312,7 +318,8 @@ pub(crate) fn give_up_subscription() {
         SOURCES.fetch_or(sources::GAVE_UP, Ordering::Relaxed);
         SOURCES.fetch_and(!sources::CALLBACKS, Ordering::Relaxed);
         if session.launches_by_callbacks || !session.cupti.has_call_filter() {
-            // a filter that is first used where contexts are there already gives nothing (`api_records`), the whole kinds do
+            // a filter that is first used where contexts are there already gives nothing
+            // (`api_records`), the whole kinds do
             api_records::another_takes_over();
         }
         if ON.load(Ordering::Relaxed) {
@@ -322,7 +329,8 @@ pub(crate) fn give_up_subscription() {
     }
 }
 
-/// CUPTI's own records of waits, where no callbacks tell us of them (`streams`): not otherwise, since this one kind makes all calls slower.
+/// CUPTI's own records of waits, where no callbacks tell us of them (`streams`): not otherwise,
+/// since this one kind makes all calls slower.
 fn record_waits(session: &Session) {
     if is_subscribed() || session.without.contains(&kind::SYNCHRONIZATION) {
         return;
@@ -334,8 +342,8 @@ fn record_waits(session: &Session) {
     }
 }
 
-/// Registers clock and buffers and switches our kinds on: at attach, and again after another client has finished.
-/// Nothing where another client has CUPTI.
+/// Registers clock and buffers and switches our kinds on: at attach, and again after another client
+/// has finished. Nothing where another client has CUPTI.
 pub(crate) fn arm(session: &Session) -> Result<(), CuptiResult> {
     let _held = hold();
     if arbiter::is_yielded() {
@@ -349,8 +357,8 @@ pub(crate) fn arm_again(session: &Session, _held: &Held) -> Result<(), CuptiResu
     enable(session)
 }
 
-/// Nobody else switches anything of ours while this is held. Waited for on threads of the program's too, so not for ever: in a child that
-/// was forked while it was held nobody gives it back.
+/// Nobody else switches anything of ours while this is held. Waited for on threads of the program's
+/// too, so not for ever: in a child that was forked while it was held nobody gives it back.
 pub(crate) fn hold() -> Option<Held> {
     ARMING.try_lock_for(LONGEST_HOLD)
 }
@@ -415,7 +423,8 @@ fn record_calls(session: &Session) {
     SOURCES.fetch_or(of_calls, Ordering::Relaxed);
 }
 
-/// Switches our kinds and records of calls off (another client records; what we left on would land in its trace).
+/// Switches our kinds and records of calls off (another client records; what we left on would land
+/// in its trace).
 pub(crate) fn disarm(session: &Session) {
     let _held = hold();
     disable(session);
@@ -432,7 +441,8 @@ fn disable(session: &Session) {
     }
 }
 
-/// Records CUPTI dropped since the last question. Called where CUPTI asks for it: in the completion handler.
+/// Records CUPTI dropped since the last question. Called where CUPTI asks for it: in the completion
+/// handler.
 pub(crate) fn dropped_records(context: cupti_sys::bindings::CUcontext, stream: u32) -> u64 {
     let Some(session) = get() else { return 0 };
     let mut dropped = 0;
@@ -445,11 +455,13 @@ pub(crate) fn dropped_records(context: cupti_sys::bindings::CUcontext, stream: u
     }
 }
 
-/// Asks CUPTI for its buffers. Plain: those whose records are all complete. Forced: all of them; what is unfinished
-/// comes back with end 0 and never again. Blocks; WARM threads only, no lock held.
+/// Asks CUPTI for its buffers. Plain: those whose records are all complete. Forced: all of them;
+/// what is unfinished comes back with end 0 and never again. Blocks; WARM threads only, no lock
+/// held.
 pub(crate) fn flush(forced: bool) -> bool {
     let Some(session) = get() else { return false };
-    // counted before it is asked whether we stand aside, and the other way round there: one of the two sees the other
+    // counted before it is asked whether we stand aside, and the other way round there: one of the
+    // two sees the other
     FLUSHING.fetch_add(1, Ordering::SeqCst);
     let done = !arbiter::is_yielded() && flush_now(session, forced);
     FLUSHING.fetch_sub(1, Ordering::SeqCst);
@@ -469,8 +481,9 @@ static FLUSHING: AtomicU32 = AtomicU32::new(0);
 /// A slow flush takes three seconds (measured, under CUDA graphs); one that takes longer hangs.
 const LONGEST_FLUSH: u64 = 5_000_000_000;
 
-/// Another client is about to register its buffers, and we stand aside already: waits until no flush of ours is under way. What such a
-/// flush still has to hand out would be handed to the other client, which frees it. Not without end: a flush may hang.
+/// Another client is about to register its buffers, and we stand aside already: waits until no
+/// flush of ours is under way. What such a flush still has to hand out would be handed to the other
+/// client, which frees it. Not without end: a flush may hang.
 pub(crate) fn wait_for_flushes() {
     let begin = clock::monotonic();
     while FLUSHING.load(Ordering::SeqCst) != 0 && clock::monotonic().saturating_sub(begin) < LONGEST_FLUSH {
@@ -481,7 +494,8 @@ pub(crate) fn wait_for_flushes() {
 /// Together 127 ms, where one never comes back.
 const REST_PAUSES: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
 
-/// Everything of ours is switched off, and buffers are out all the same: other threads launched meanwhile. Collects them.
+/// Everything of ours is switched off, and buffers are out all the same: other threads launched
+/// meanwhile. Collects them.
 pub(crate) fn flush_rest(session: &Session) {
     for pause in REST_PAUSES {
         if !buffers::is_any_lent() {

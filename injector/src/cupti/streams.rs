@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // HOT (`named_by`, `forget`), WARM (`told`), COLD (`prepare`)
-//! Which stream a call waits for, or makes wait for an event: told by the call's own arguments, in the form of CUPTI's record of it.
+//! Which stream a call waits for, or makes wait for an event: told by the call's own arguments, in
+//! the form of CUPTI's record of it.
 //!
-//! CUPTI's SYNCHRONIZATION records say the same, but while that kind is on every call of the runtime takes 0.24 to 0.34 us longer, calls
-//! that wait for nothing too: half of what recording costs in eager PyTorch (docs/run-cost.md). So the kind is off while we hold the
-//! subscription (`session`).
+//! CUPTI's SYNCHRONIZATION records say the same, but while that kind is on every call of the
+//! runtime takes 0.24 to 0.34 us longer, calls that wait for nothing too: half of what recording
+//! costs in eager PyTorch (docs/run-cost.md). So the kind is off while we hold the subscription
+//! (`session`).
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -22,7 +24,8 @@ const CALL_WAITS_FOR_STREAM: u32 = 3;
 /// CUPTI's number for an event that is not named.
 const NO_EVENT: u32 = u32::MAX;
 
-/// What such a call waits as, and whether 0 means the thread's own default stream there. All take the stream first.
+/// What such a call waits as, and whether 0 means the thread's own default stream there. All take
+/// the stream first.
 fn kind_of(area: u32, id: u32) -> Option<(u32, bool)> {
     Some(match (area, id) {
         (domain::RUNTIME_API, runtime::CUDA_STREAM_SYNCHRONIZE_V3020)
@@ -37,21 +40,24 @@ fn kind_of(area: u32, id: u32) -> Option<(u32, bool)> {
     })
 }
 
-/// At the exit of a call: CUPTI's number of the stream it waited for, or made wait, + 1; 0 for other calls, for one that failed, and where CUPTI
-/// does not know the stream. It goes to the drain thread in a field that only that one fills ([`told`]): no event of its own on the program's threads.
+/// At the exit of a call: CUPTI's number of the stream it waited for, or made wait, + 1; 0 for
+/// other calls, for one that failed, and where CUPTI does not know the stream. It goes to the drain
+/// thread in a field that only that one fills ([`told`]): no event of its own on the program's
+/// threads.
 #[inline]
 pub(crate) fn named_by(area: u32, id: u32, data: &CUpti_CallbackData, result: u32) -> u32 {
     let Some((_, own)) = kind_of(area, id) else { return 0 };
     if result != 0 || data.functionParams.is_null() || data.context.is_null() {
         return 0;
     }
-    // SAFETY: at exit of these calls this points to their arguments, of which the stream is the first (documented; the
-    // call has succeeded with it, so it names a stream).
+    // SAFETY: at exit of these calls this points to their arguments, of which the stream is the
+    // first (documented; the call has succeeded with it, so it names a stream).
     let stream = unsafe { data.functionParams.cast::<CUstream>().read() };
     number(data.context, stream, own).map_or(0, |n| n.wrapping_add(1))
 }
 
-/// The wait that a call from a callback tells of ([`named_by`], in `c`), as CUPTI's record would. WARM.
+/// The wait that a call from a callback tells of ([`named_by`], in `c`), as CUPTI's record would.
+/// WARM.
 pub(crate) fn told(call: &Event) -> Option<Event> {
     let number = call.c.checked_sub(1)?;
     let (what, _) = kind_of(call.a >> 24, call.a & 0xff_ffff)?;
@@ -60,7 +66,8 @@ pub(crate) fn told(call: &Event) -> Option<Event> {
     Some(wait)
 }
 
-/// Touches what callbacks will read: no page of it is faulted in there. COLD, before the first callback.
+/// Touches what callbacks will read: no page of it is faulted in there. COLD, before the first
+/// callback.
 pub(crate) fn prepare() {
     for place in &KNOWN {
         place.written.store(false, Ordering::Relaxed);
@@ -73,7 +80,8 @@ pub(crate) fn forget() {
     GENERATION.fetch_add(1, Ordering::AcqRel);
 }
 
-/// Streams remembered at a time, each at the place that its handle says: who waits for more asks CUPTI more often.
+/// Streams remembered at a time, each at the place that its handle says: who waits for more asks
+/// CUPTI more often.
 const PLACES: usize = 64;
 
 /// Context, handle, generation << 32 | CUPTI's number.
@@ -87,7 +95,8 @@ static KNOWN: [Place; PLACES] =
 /// Counts streams and contexts that went: what was learned before is asked for again.
 static GENERATION: AtomicU32 = AtomicU32::new(1);
 
-/// CUPTI's number of a stream: known from before, or asked for (each time for a thread's own default stream, which no handle tells apart).
+/// CUPTI's number of a stream: known from before, or asked for (each time for a thread's own
+/// default stream, which no handle tells apart).
 fn number(context: CUcontext, stream: CUstream, own: bool) -> Option<u32> {
     // before the question: a stream that goes meanwhile makes the answer old at once
     let generation = GENERATION.load(Ordering::Acquire);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! Times that cannot be: what CUPTI stamps with another clock, backwards or not at all must not be drawn. Each is counted by name, and of
-//! those that nobody can explain the first is told whole, in the recording's attributes.
+//! Times that cannot be: what CUPTI stamps with another clock, backwards or not at all must not be
+//! drawn. Each is counted by name, and of those that nobody can explain the first is told whole, in
+//! the recording's attributes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,8 +13,9 @@ use trace::Loss;
 use super::session;
 use crate::{clock, losses};
 
-/// How far CUPTI's times may lie before the first use of the GPU, or in the future, ns: more than any error of its conversion (medians of
-/// some microseconds, tests/gpu/results), less than any difference between two clocks.
+/// How far CUPTI's times may lie before the first use of the GPU, or in the future, ns: more than
+/// any error of its conversion (medians of some microseconds, tests/gpu/results), less than any
+/// difference between two clocks.
 const CLOCK_SLACK: u64 = 1_000_000_000;
 
 /// The losses of which the first is told, and its words until the drain thread takes them.
@@ -22,8 +24,8 @@ static FIRST: Mutex<[(Loss, bool, Option<String>); 2]> =
 /// There is something to take.
 static IS_NEW: AtomicBool = AtomicBool::new(false);
 
-/// The event of this kind (a node of a graph?), unless its times say that it must not be drawn: those are counted by name. `now`: of this
-/// round, ns.
+/// The event of this kind (a node of a graph?), unless its times say that it must not be drawn:
+/// those are counted by name. `now`: of this round, ns.
 pub(super) fn timed((kind, is_node): (Kind, bool), start: u64, end: u64, now: u64) -> Option<Event> {
     let loss = match (start, end) {
         // measured on the H200: the unfinished ones of a forced flush have neither start nor end
@@ -39,8 +41,9 @@ pub(super) fn timed((kind, is_node): (Kind, bool), start: u64, end: u64, now: u6
     None
 }
 
-/// After another client has registered its clock, CUPTI has been seen to give the first records that follow in a clock that is not ours
-/// (pytorch/pytorch#192021: 1e14 ns off). One of them would make the run days long.
+/// After another client has registered its clock, CUPTI has been seen to give the first records
+/// that follow in a clock that is not ours (pytorch/pytorch#192021: 1e14 ns off). One of them would
+/// make the run days long.
 pub(super) fn is_of_our_clock(start: u64, end: u64, now: u64) -> bool {
     let is_past = |now: u64| end <= now.saturating_add(CLOCK_SLACK);
     start.saturating_add(CLOCK_SLACK) >= session::first_use_at()

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! A client of CUPTI that we do not know of (it found `cuptiActivityRegisterCallbacks` by `dlsym` and is not on the list of
-//! `neighbours`) takes our buffers away, and nothing tells us: the device would look idle from then on. But while we hold
-//! the subscription our callbacks go on, and calls that put work on the device or wait for it leave records. Where they
-//! do, and a plain flush later neither a buffer was asked for or came back nor one that is lent holds anything, the
-//! records go to somebody else: the time since the last buffer is unobserved, until one is asked for again. Nothing is
-//! switched: should we be wrong, a span without any record is called unobserved instead of idle.
+//! A client of CUPTI that we do not know of (it found `cuptiActivityRegisterCallbacks` by `dlsym`
+//! and is not on the list of `neighbours`) takes our buffers away, and nothing tells us: the device
+//! would look idle from then on. But while we hold the subscription our callbacks go on, and calls
+//! that put work on the device or wait for it leave records. Where they do, and a plain flush later
+//! neither a buffer was asked for or came back nor one that is lent holds anything, the records go
+//! to somebody else: the time since the last buffer is unobserved, until one is asked for again.
+//! Nothing is switched: should we be wrong, a span without any record is called unobserved instead
+//! of idle.
 
 use trace::call::Class;
 use trace::Event;
@@ -92,7 +94,8 @@ mod tests {
         Buffers { touched, pending, complete_to }
     }
 
-    /// A call every 20 ms from `from` to `to`, ms; a look after each with the state that `state` gives.
+    /// A call every 20 ms from `from` to `to`, ms; a look after each with the state that `state`
+    /// gives.
     fn calls(u: &mut Unanswered, from: u64, to: u64, state: impl Fn(u64) -> Buffers) -> Vec<(u64, u64)> {
         let times = (from..to).step_by(20).map(|t| t * MS);
         times
@@ -106,7 +109,8 @@ mod tests {
     #[test]
     fn calls_whose_records_come_are_answered() {
         let mut u = Unanswered::default();
-        // a buffer comes back after every call; a buffer that is lent holds them; no flush comes to an end
+        // a buffer comes back after every call; a buffer that is lent holds them; no flush comes to
+        // an end
         assert_eq!(calls(&mut u, 0, 3000, |t| buffers(t + 2000, false, t)), []);
         assert_eq!(calls(&mut u, 3000, 6000, |t| buffers(2990 * MS, true, t)), []);
         assert_eq!(calls(&mut u, 6000, 9000, |_| buffers(2990 * MS, false, 2990 * MS)), []);

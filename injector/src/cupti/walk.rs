@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! Steps through activity buffers, those that came back and those that are still lent, and hands each record to
-//! `decode`. Only with CUPTI's own `GetNextRecord`: the distance between two records differs by release.
+//! Steps through activity buffers, those that came back and those that are still lent, and hands
+//! each record to `decode`. Only with CUPTI's own `GetNextRecord`: the distance between two records
+//! differs by release.
 
 use std::ptr::NonNull;
 
@@ -25,8 +26,8 @@ impl Iterator for Offsets<'_> {
 
     fn next(&mut self) -> Option<usize> {
         let base = self.base.as_ptr();
-        // SAFETY: a buffer of ours with that many bytes, never unmapped; the record pointer starts null and is only ever
-        // what CUPTI made it.
+        // SAFETY: a buffer of ours with that many bytes, never unmapped; the record pointer starts
+        // null and is only ever what CUPTI made it.
         let result = unsafe { (self.cupti.activity_get_next_record)(base, self.bytes, &mut self.next) };
         let offset = (self.next as usize).checked_sub(base as usize);
         offset.filter(|o| result.is_success() && *o < self.bytes && o % record::ALIGNMENT == 0)
@@ -37,8 +38,8 @@ fn offsets(cupti: &Cupti, base: NonNull<u8>, bytes: usize) -> Offsets<'_> {
     Offsets { cupti, base, bytes, next: std::ptr::null_mut() }
 }
 
-/// When the first cudaProfilerStart of a buffer returned, ns. What was launched after it may lie before its record is
-/// decoded, in this buffer or another.
+/// When the first cudaProfilerStart of a buffer returned, ns. What was launched after it may lie
+/// before its record is decoded, in this buffer or another.
 pub(crate) fn first_start_in(cupti: &Cupti, full: &buffers::Full) -> Option<u64> {
     // SAFETY: the drain thread owns the buffer; `valid` is at most its size.
     let bytes = unsafe { std::slice::from_raw_parts(full.address.as_ptr(), full.valid) };
@@ -69,8 +70,8 @@ impl Decoder {
         self.end_of_reading(sink);
     }
 
-    /// Decodes the records at the front of a buffer that is still lent, as far as a flush has completed them in place.
-    /// True if there is one that is not complete.
+    /// Decodes the records at the front of a buffer that is still lent, as far as a flush has
+    /// completed them in place. True if there is one that is not complete.
     pub(crate) fn front_of(&mut self, cupti: &Cupti, stuck: &buffers::Stuck, sink: &mut Sink<'_>) -> bool {
         let (mut read, mut launched, mut pending) = (0, 0, false);
         for offset in offsets(cupti, stuck.address, buffers::BUFFER_BYTES) {
@@ -97,8 +98,8 @@ impl Decoder {
     }
 }
 
-/// A copy of the record at `offset` of a lent buffer, and its length. Volatile and a word at a time because CUPTI may be
-/// finishing it: the checks of [`is_complete`] need all of its words.
+/// A copy of the record at `offset` of a lent buffer, and its length. Volatile and a word at a time
+/// because CUPTI may be finishing it: the checks of [`is_complete`] need all of its words.
 fn copy_of(base: NonNull<u8>, offset: usize) -> ([u8; MOST], usize) {
     let length = MOST.min(buffers::BUFFER_BYTES - offset);
     let mut copy = [0u8; MOST];
@@ -110,8 +111,8 @@ fn copy_of(base: NonNull<u8>, offset: usize) -> ([u8; MOST], usize) {
     (copy, length)
 }
 
-/// Has CUPTI finished this record? Until then its kind carries CUPTI's pending bit, or its end is 0 (seen on the H200;
-/// releases without the bit have the zero end).
+/// Has CUPTI finished this record? Until then its kind carries CUPTI's pending bit, or its end is 0
+/// (seen on the H200; releases without the bit have the zero end).
 fn is_complete(bytes: &[u8]) -> bool {
     macro_rules! has_times {
         ($record:ident) => {

@@ -35,12 +35,14 @@ pub(super) fn set_period_again() {
 }
 
 /// Does CUPTI's own thread hand out the buffers, those that are full, while the program runs? Asks
-/// it to do so every `period_ms`, the first time. No lock of ours that a callback takes may be held.
+/// it to do so every `period_ms`, the first time. No lock of ours that a callback takes may be
+/// held.
 pub(crate) fn hands_out_alone(period_ms: u32) -> bool {
     let Some(session) = session::get().filter(|_| is_here()) else { return false };
     if let Some(flush_period) = session.cupti.activity_flush_period {
         if !IS_PERIODIC.swap(true, Ordering::Relaxed) {
-            // SAFETY: plain call; of our locks the flush thread alone has one, which no callback takes.
+            // SAFETY: plain call; of our locks the flush thread alone has one, which no callback
+            // takes.
             session::ok(unsafe { flush_period(period_ms) });
         }
     }

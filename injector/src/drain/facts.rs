@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! What a round says besides events: the header with its counters, the devices, names of threads, whether Python's lines are recorded.
+//! What a round says besides events: the header with its counters, the devices, names of threads,
+//! whether Python's lines are recorded.
 
 use std::sync::atomic::Ordering;
 
@@ -53,7 +54,8 @@ impl Recorder {
         let h = &mut self.header;
         let t = &mut self.decoder.totals;
         h.last_write = now;
-        // a span that is open is in the file only once it ends: a program killed in it promises nothing of it
+        // a span that is open is in the file only once it ends: a program killed in it promises
+        // nothing of it
         let known_to = match h.state {
             state::RECORDING => self.capture.off_since().or_else(arbiter::open_span).unwrap_or(now),
             _ => now,

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! When events were lost, of those losses that are counted as they happen: a recording keeps the newest part of a run, and is judged by what is missing there.
+//! When events were lost, of those losses that are counted as they happen: a recording keeps the
+//! newest part of a run, and is judged by what is missing there.
 
 use trace::{Event, Kind, Loss};
 
 use crate::store::Store;
 use crate::{clock, losses};
 
-/// Events of the program's threads. (What CUPTI or a late decoder loses is counted later, and its time is not known.)
+/// Events of the program's threads. (What CUPTI or a late decoder loses is counted later, and its
+/// time is not known.)
 const TIMED: [Loss; 2] = [Loss::HostRingFull, Loss::OverflowRingFull];
 /// Between two looks, ns.
 const PERIOD: u64 = 250_000_000;
-/// Once something was lost a mark says so at least this often, ns, if with nothing new in it: older marks are overwritten with what they stand among, and what no mark
-/// tells of counts as lost where it matters.
+/// Once something was lost a mark says so at least this often, ns, if with nothing new in it: older
+/// marks are overwritten with what they stand among, and what no mark tells of counts as lost where
+/// it matters.
 const REMINDER: u64 = 1_000_000_000;
 
 /// What the recording has been told so far.

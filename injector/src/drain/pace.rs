@@ -1,22 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! How soon the next round must come, so that no thread's ring runs over: by how fast the fullest one has filled of late, and shortly where that is not
-//! known, because recording has just begun.
+//! How soon the next round must come, so that no thread's ring runs over: by how fast the fullest
+//! one has filled of late, and shortly where that is not known, because recording has just begun.
 
 use crate::hostpool::{FOR_RANGES, RING_EVENTS};
 
 /// Longest pause between two rounds, ms.
 const LONGEST_MS: u64 = 50;
-/// ... while something is recorded, or was a moment ago: a ring holds a burst of 320,000 calls a second out of nowhere. (H100: a program that had waited for a GPU
-/// that it shares lost 3,000 calls in a pause of 50 ms.)
+/// ... while something is recorded, or was a moment ago: a ring holds a burst of 320,000 calls a
+/// second out of nowhere. (H100: a program that had waited for a GPU that it shares lost 3,000
+/// calls in a pause of 50 ms.)
 const LONGEST_ON_MS: u64 = 25;
 /// Pause while a ring or the pool fills quickly, ms.
 pub(super) const SHORTEST_MS: u64 = 5;
-/// So long after recording begins, or goes on after as long, rounds follow each other that closely, ns: how fast rings fill is not known yet, and a thread that launches
-/// 230,000 times a second fills its own in 36 ms (H100: windows of 60 ms lost most of their calls).
+/// So long after recording begins, or goes on after as long, rounds follow each other that closely,
+/// ns: how fast rings fill is not known yet, and a thread that launches 230,000 times a second
+/// fills its own in 36 ms (H100: windows of 60 ms lost most of their calls).
 const FRESH: u64 = 250_000_000;
-/// What was known of the speed is forgotten at this pace, ns: at least four windows that come one after the other are as fast as the last. (H100: 80 ms of every 325 recorded,
-/// 170,000 calls a second; while the speed was the last round's, a window's first pause was that of the 245 quiet ms before it, and it lost a fifth of its calls.)
+/// What was known of the speed is forgotten at this pace, ns: at least four windows that come one
+/// after the other are as fast as the last. (H100: 80 ms of every 325 recorded, 170,000 calls a
+/// second; while the speed was the last round's, a window's first pause was that of the 245 quiet
+/// ms before it, and it lost a fifth of its calls.)
 const MEMORY: u64 = 1_000_000_000;
 
 #[derive(Default)]
@@ -55,8 +59,9 @@ impl Pace {
         self.speed = remembered.max(filled);
     }
 
-    /// Until the next round, ms: such that the fullest ring is a quarter full then; between the shortest and the longest pause, from when the rings were emptied (a
-    /// round that decodes much takes 14 ms: H100).
+    /// Until the next round, ms: such that the fullest ring is a quarter full then; between the
+    /// shortest and the longest pause, from when the rings were emptied (a round that decodes much
+    /// takes 14 ms: H100).
     pub(super) fn pause_ms(&self, now: u64) -> u64 {
         let spent = now.saturating_sub(self.emptied_at) / 1_000_000;
         self.between_two(now).saturating_sub(spent).max(1)
@@ -78,7 +83,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Rounds of a thread that makes `rate` calls a second while windows are open, `open` ms of `all`: the most that a ring had to hold.
+    /// Rounds of a thread that makes `rate` calls a second while windows are open, `open` ms of
+    /// `all`: the most that a ring had to hold.
     fn most(rate: u64, open: u64, all: u64) -> u64 {
         let (mut pace, mut now, mut emptied, mut worst) = (Pace::default(), 1000 * MS, 1000 * MS, 0);
         let is_open = |t: u64| (t / MS) % all < open;

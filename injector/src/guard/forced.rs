@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // COLD (only in libraries built for tests: feature `forced-panics`)
-//! Panics on demand. Each guarded place has a name, `<file>:<line>` of its call of the guard. The first time it is come by, a file
-//! of that name (`/` as `!`) appears in the folder that `FORCED_FOLDER` names; the places that `FORCED_PLACE` names panic (at the last
-//! of them `panicked` appears).
+//! Panics on demand. Each guarded place has a name, `<file>:<line>` of its call of the guard. The
+//! first time it is come by, a file of that name (`/` as `!`) appears in the folder that
+//! `FORCED_FOLDER` names; the places that `FORCED_PLACE` names panic (at the last of them
+//! `panicked` appears).
 
 use std::ffi::CString;
 use std::panic::Location;

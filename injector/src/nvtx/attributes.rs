@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // HOT
-//! `nvtxEventAttributes_t`, the structure that tells an event's message and payload. The program fills it in, by headers of
-//! any age: a field is read only where the structure's own size says that it is there.
+//! `nvtxEventAttributes_t`, the structure that tells an event's message and payload. The program
+//! fills it in, by headers of any age: a field is read only where the structure's own size says
+//! that it is there.
 //!
 //! ```text
 //! u16 version 0, u16 size 2, u32 category 4, i32 colour type 8, u32 colour 12, i32 payload type 16, i32 reserved 20,
@@ -60,7 +61,8 @@ impl Attributes {
         if offset + size_of::<T>() > self.size {
             return None;
         }
-        // SAFETY: inside the structure, by its own size (contract of `new`); any bits are a T (numbers and raw pointers).
+        // SAFETY: inside the structure, by its own size (contract of `new`); any bits are a T
+        // (numbers and raw pointers).
         Some(unsafe { self.at.wrapping_add(offset).cast::<T>().read_unaligned() })
     }
 
@@ -112,21 +114,24 @@ fn nccl_bytes(list: *const Extended, count: i32) -> Option<u64> {
         if one.payload.is_null() {
             return None;
         }
-        // SAFETY: `bytes_at` answers only where offset and 8 bytes lie within the size that the program says.
+        // SAFETY: `bytes_at` answers only where offset and 8 bytes lie within the size that the
+        // program says.
         Some(unsafe { one.payload.cast::<u8>().wrapping_add(offset).cast::<u64>().read_unaligned() })
     })
 }
 
-/// Where a payload of NCCL's schema of this number and size has its bytes. Two layouts are about: since 2.24 or so each
-/// begins with the communicator, before that with the bytes (nccl/src/include/nvtx_payload_schemas.h; collectives.cc of
-/// 2.19). Other sizes belong to layouts we do not know.
+/// Where a payload of NCCL's schema of this number and size has its bytes. Two layouts are about:
+/// since 2.24 or so each begins with the communicator, before that with the bytes
+/// (nccl/src/include/nvtx_payload_schemas.h; collectives.cc of 2.19). Other sizes belong to layouts
+/// we do not know.
 fn bytes_at(schema: u64, size: usize) -> Option<usize> {
     const FIRST: u64 = 1 << 24;
     match (schema.checked_sub(FIRST)?, size) {
         // AllGather, AlltoAll: communicator and bytes
         (4 | 16, 16) => Some(8),
         (4, 8) => Some(0),
-        // AllReduce, Broadcast, ReduceScatter, Reduce, Send, Recv, Gather, Scatter: and one or two ints
+        // AllReduce, Broadcast, ReduceScatter, Reduce, Send, Recv, Gather, Scatter: and one or two
+        // ints
         (5..=10 | 17 | 18, 24) => Some(8),
         (5..=10, 16) => Some(0),
         _ => None,

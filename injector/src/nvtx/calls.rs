@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // HOT (events), COLD (registering, naming)
-//! The functions that the program's NVTX calls land in, by module and slot. Before the first use of a GPU, in a fork child
-//! and where gapprobe is off, events cost one load; registering always answers, since programs keep their handles.
+//! The functions that the program's NVTX calls land in, by module and slot. Before the first use of
+//! a GPU, in a fork child and where gapprobe is off, events cost one load; registering always
+//! answers, since programs keep their handles.
 //!
-//! Answers are those that a program without a tool gets, where a tool need not choose: a push is `-2` (depth not tracked),
-//! a range that is not stored has id 0.
+//! Answers are those that a program without a tool gets, where a tool need not choose: a push is
+//! `-2` (depth not tracked), a range that is not stored has id 0.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -19,8 +20,8 @@ use crate::ranges::{self, Name, Number, Text};
 /// `NVTX_NO_PUSH_POP_TRACKING`.
 const NOT_TRACKED: c_int = -2;
 
-/// A string as the program passed it to NVTX: null, or ended by a zero. (None of these types is made here: they are what
-/// the functions below are called with.)
+/// A string as the program passed it to NVTX: null, or ended by a zero. (None of these types is
+/// made here: they are what the functions below are called with.)
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub(crate) struct Narrow(*const c_char);
@@ -68,7 +69,8 @@ impl Wide {
     fn whole(self) -> Vec<u8> {
         let mut text = String::new();
         for i in 0..MAX_STRING / 4 {
-            // SAFETY: null is not read; else not beyond the zero, where we stop: the type's own promise.
+            // SAFETY: null is not read; else not beyond the zero, where we stop: the type's own
+            // promise.
             let unit = if self.0.is_null() { 0 } else { unsafe { self.0.wrapping_add(i).read_unaligned() } };
             if unit == 0 {
                 break;
@@ -205,7 +207,8 @@ extern "C" fn domain_create_w(name: Wide) -> usize {
     registered(|| name.whole(), handles::domain)
 }
 
-/// (Ranges that are still open may end after it, and one of the same name may come again: it stays.)
+/// (Ranges that are still open may end after it, and one of the same name may come again: it
+/// stays.)
 extern "C" fn domain_destroy(_domain: Domain) {}
 
 extern "C" fn name_thread_a(thread: u32, name: Narrow) {

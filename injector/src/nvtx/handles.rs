@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // COLD (`string`, `domain`, `name_thread`), HOT (`index`, `nccl`), WARM (`text`, `thread_names`)
-//! What NVTX lets a program register: strings and domains, told by handles that we choose; and names of threads.
+//! What NVTX lets a program register: strings and domains, told by handles that we choose; and
+//! names of threads.
 //!
-//! A handle is the number of its place in one table of texts, so a range with a registered name takes one slot of its
-//! thread's ring and touches no other memory. The table is an open hash of pointers that are set once and never freed:
-//! no lock, since a program may fork while another thread registers a name, and a name looked up is valid for ever.
-//! Registering works before the first use of a GPU too: programs keep their handles.
+//! A handle is the number of its place in one table of texts, so a range with a registered name
+//! takes one slot of its thread's ring and touches no other memory. The table is an open hash of
+//! pointers that are set once and never freed: no lock, since a program may fork while another
+//! thread registers a name, and a name looked up is valid for ever. Registering works before the
+//! first use of a GPU too: programs keep their handles.
 
 use std::ffi::c_void;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};

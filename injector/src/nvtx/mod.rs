@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // COLD
-//! NVTX, received directly: every object of the program that holds NVTX v3 (libtorch_python, libnccl, a Python extension
-//! module) loads the library named by `NVTX_INJECTION64_PATH` with its own first call and hands it its own table of
-//! function pointers. We put ours into the tables of core calls and core calls with a domain; slots left empty (names of
-//! categories, of CUDA and OpenCL objects, resources) cost the program one test of a null pointer.
+//! NVTX, received directly: every object of the program that holds NVTX v3 (libtorch_python,
+//! libnccl, a Python extension module) loads the library named by `NVTX_INJECTION64_PATH` with its
+//! own first call and hands it its own table of function pointers. We put ours into the tables of
+//! core calls and core calls with a domain; slots left empty (names of categories, of CUDA and
+//! OpenCL objects, resources) cost the program one test of a null pointer.
 //!
 //! * [`calls`]: the functions themselves (HOT).
 //! * [`attributes`]: the structure that comes with a call: message, payload (HOT).
-//! * [`handles`]: registered strings, domains, names of threads (COLD to register, WARM to look up).
+//! * [`handles`]: registered strings, domains, names of threads (COLD to register, WARM to look
+//!   up).
 //!
-//! What becomes of a call on its way to the recording: `ranges.rs`. Calls before the first use of a GPU do nothing.
-//! The numbers and layouts here are NVTX's own (nvtxTypes.h, nvToolsExt.h), unchanged since v3.0.
+//! What becomes of a call on its way to the recording: `ranges.rs`. Calls before the first use of a
+//! GPU do nothing. The numbers and layouts here are NVTX's own (nvtxTypes.h, nvToolsExt.h),
+//! unchanged since v3.0.
 
 pub(crate) mod attributes;
 pub(crate) mod calls;
@@ -44,14 +47,15 @@ fn modules() -> [(u32, &'static [calls::Slot]); 2] {
     [(1, calls::CORE.as_slice()), (5, calls::CORE2.as_slice())]
 }
 
-/// `InitializeInjectionNvtx2`: once for each object that holds NVTX. Returns 1 where the tables are ours now, 0 where we
-/// want nothing of it (the object then treats NVTX as absent for good).
+/// `InitializeInjectionNvtx2`: once for each object that holds NVTX. Returns 1 where the tables are
+/// ours now, 0 where we want nothing of it (the object then treats NVTX as absent for good).
 pub(crate) fn initialize(get: Option<GetExportTable>) -> c_int {
     if lifecycle::get() == lifecycle::State::Inert {
         return 0;
     }
     let Some(get) = get else { return 0 };
-    // SAFETY: NVTX's own function, called as its contract says, from inside the initialisation it waits for.
+    // SAFETY: NVTX's own function, called as its contract says, from inside the initialisation it
+    // waits for.
     let table = unsafe { get(CALLBACKS) }.cast::<Callbacks>();
     if table.is_null() || !table.is_aligned() {
         return 0;
@@ -76,10 +80,11 @@ pub(crate) fn initialize(get: Option<GetExportTable>) -> c_int {
             if place.is_null() {
                 continue;
             }
-            // SAFETY: a non-null function pointer; who calls through the slot gives it its type back, which is that of
-            // the function at this number (`calls`).
+            // SAFETY: a non-null function pointer; who calls through the slot gives it its type
+            // back, which is that of the function at this number (`calls`).
             let function = unsafe { std::mem::transmute::<*const (), Function>(function()) };
-            // SAFETY: a slot of the object's own, which nobody reads before this initialisation has returned.
+            // SAFETY: a slot of the object's own, which nobody reads before this initialisation has
+            // returned.
             unsafe { place.write(Some(function)) };
             any = true;
         }

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // COLD
-//! Is what we would read really there? Decided once, on the first thread of the program that makes a CUDA call from
-//! Python, inside that call; nothing is walked before, and nothing after where it fails.
+//! Is what we would read really there? Decided once, on the first thread of the program that makes
+//! a CUDA call from Python, inside that call; nothing is walked before, and nothing after where it
+//! fails.
 //!
-//! Always, and without the GIL (which torch has released in nearly every CUDA call): the chain of frames, every link
-//! read through the kernel, ends within bounds; each code object is one by its type; each frame stands at an
-//! instruction within its own code object; names are strings; lines come out of the line tables. Wrong offsets do not
-//! get so far: an instruction pointer into the code object that the same frame names is nothing that comes about by
-//! chance. Where this thread happens to hold the GIL the frames are also compared with the interpreter's own: code
-//! object and line. The recording says which of the two it was (`python.check`).
+//! Always, and without the GIL (which torch has released in nearly every CUDA call): the chain of
+//! frames, every link read through the kernel, ends within bounds; each code object is one by its
+//! type; each frame stands at an instruction within its own code object; names are strings; lines
+//! come out of the line tables. Wrong offsets do not get so far: an instruction pointer into the
+//! code object that the same frame names is nothing that comes about by chance. Where this thread
+//! happens to hold the GIL the frames are also compared with the interpreter's own: code object and
+//! line. The recording says which of the two it was (`python.check`).
 
 use std::ffi::c_void;
 
@@ -47,7 +49,8 @@ pub(super) fn check(interpreter: &Interpreter, thread: *mut c_void) -> Verdict {
     if unsafe { (api.current)() } != thread {
         return Verdict::Structure; // no GIL
     }
-    // SAFETY: plain calls, this thread holds the GIL. Making frame objects must not start a collection here.
+    // SAFETY: plain calls, this thread holds the GIL. Making frame objects must not start a
+    // collection here.
     let collected = api.collector.is_some_and(|(off, _)| unsafe { off() } == 1);
     let theirs = by_the_interpreter(api, thread);
     if let (Some((_, on)), true) = (api.collector, collected) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! Code objects read through the kernel (of our own memory `cupti::names::read_memory`: a fault becomes an error; or of a
-//! child's), without the GIL: file, function, line table. The object may die meanwhile; who asks looks at its stamp after.
+//! Code objects read through the kernel (of our own memory `cupti::names::read_memory`: a fault
+//! becomes an error; or of a child's), without the GIL: file, function, line table. The object may
+//! die meanwhile; who asks looks at its stamp after.
 
 use super::interpreter::Interpreter;
 use super::lines;
@@ -95,14 +96,16 @@ pub(crate) fn read_from(interpreter: &Interpreter, at: u64, memory: &mut Memory<
     })
 }
 
-/// Size of a bytes object; its content begins 32 bytes behind its address in every version, and what the head has more.
+/// Size of a bytes object; its content begins 32 bytes behind its address in every version, and
+/// what the head has more.
 fn size_of_bytes(interpreter: &Interpreter, at: u64, memory: &mut Memory<'_>) -> Option<u64> {
     let layout = &interpreter.layout;
     let is_one = word(memory, at.wrapping_add(layout.object_type() as u64))? == interpreter.bytes_type;
     is_one.then(|| word(memory, at.wrapping_add(layout.object_size() as u64)))?
 }
 
-/// A str, as UTF-8. What a file name holds of bytes that are none (surrogates U+DC80 to U+DCFF) becomes those bytes.
+/// A str, as UTF-8. What a file name holds of bytes that are none (surrogates U+DC80 to U+DCFF)
+/// becomes those bytes.
 fn text(interpreter: &Interpreter, at: u64, memory: &mut Memory<'_>) -> Option<Vec<u8>> {
     let layout = &interpreter.layout;
     if word(memory, at.wrapping_add(layout.object_type() as u64))? != interpreter.str_type {
@@ -148,7 +151,8 @@ impl Code {
         }
     }
 
-    /// Byte of the bytecode at which a frame stands; below 0: not begun. `None`: that is not in this code.
+    /// Byte of the bytecode at which a frame stands; below 0: not begun. `None`: that is not in
+    /// this code.
     pub(crate) fn offset(&self, frame: &RawFrame) -> Option<i64> {
         let offset = match self.instruction_is {
             Instruction::Bytes => i64::from(frame.instruction as u32 as i32),
@@ -161,7 +165,8 @@ impl Code {
         (-2..self.length as i64).contains(&offset).then_some(offset)
     }
 
-    /// The line of a frame, 0 where its instruction has none. `None`: it stands outside of this code.
+    /// The line of a frame, 0 where its instruction has none. `None`: it stands outside of this
+    /// code.
     pub(crate) fn line(&self, frame: &RawFrame) -> Option<u32> {
         Some(self.line_at(self.offset(frame)?))
     }
@@ -171,7 +176,8 @@ impl Code {
         lines::line_of(self.lines, &self.table, self.first_line, offset).unwrap_or(0)
     }
 
-    /// A frame that is still being set up (a collection may run meanwhile): the interpreter does not show it either.
+    /// A frame that is still being set up (a collection may run meanwhile): the interpreter does
+    /// not show it either.
     pub(crate) fn is_incomplete(&self, frame: &RawFrame) -> bool {
         self.instruction_is == Instruction::Pointer
             && frame.owner != OWNED_BY_GENERATOR

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // COLD
-//! The Python interpreter of this process: its functions and types by name, its version, its layout. It may be static
-//! in the executable or a libpython: whatever the global scope has. Nothing of it is called here but `Py_GetVersion`.
+//! The Python interpreter of this process: its functions and types by name, its version, its
+//! layout. It may be static in the executable or a libpython: whatever the global scope has.
+//! Nothing of it is called here but `Py_GetVersion`.
 
 use std::ffi::{c_char, c_int, c_void, CStr};
 
@@ -19,7 +20,8 @@ pub(crate) type Take = unsafe extern "C" fn(*mut c_void);
 /// A function from an object to an `int`.
 pub(crate) type IntOf = unsafe extern "C" fn(*mut c_void) -> c_int;
 
-/// In a type object, and what an object's head has more in this build: its name, its size without items, its deallocator.
+/// In a type object, and what an object's head has more in this build: its name, its size without
+/// items, its deallocator.
 const TYPE_NAME: u64 = 24;
 const TYPE_SIZE: u64 = 32;
 const TYPE_DEALLOCATE: usize = 48;
@@ -29,7 +31,8 @@ const TYPE_DEALLOCATE: usize = 48;
 pub(crate) struct Interpreter {
     /// Offsets.
     pub(crate) layout: Layout,
-    /// `PyGILState_GetThisThreadState`: the calling thread's state, also while it has released the GIL.
+    /// `PyGILState_GetThisThreadState`: the calling thread's state, also while it has released the
+    /// GIL.
     pub(crate) this_thread: Pointer,
     /// Has finalisation begun?
     pub(crate) finalizing: Int,
@@ -58,7 +61,8 @@ pub(crate) struct Api {
     pub(crate) line: IntOf,
     /// Gives a reference back.
     pub(crate) release: Take,
-    /// The cyclic collector off and on (3.10): before 3.12 making a frame object could start it, and with it finalizers.
+    /// The cyclic collector off and on (3.10): before 3.12 making a frame object could start it,
+    /// and with it finalizers.
     pub(crate) collector: Option<(Int, Int)>,
 }
 
@@ -78,7 +82,8 @@ macro_rules! function {
     };
 }
 
-/// An address in the object that is the interpreter (the program, or libpython), where there is one.
+/// An address in the object that is the interpreter (the program, or libpython), where there is
+/// one.
 pub(crate) fn address() -> Option<u64> {
     symbol(c"Py_GetVersion").map(|at| at as u64)
 }
@@ -86,7 +91,8 @@ pub(crate) fn address() -> Option<u64> {
 /// The version's text: "3.12.1".
 pub(crate) fn version() -> Option<String> {
     let get = function!(c"Py_GetVersion" as unsafe extern "C" fn() -> *const c_char)?;
-    // SAFETY: takes nothing and returns a C string of its own; needs no GIL and no initialised interpreter (documented).
+    // SAFETY: takes nothing and returns a C string of its own; needs no GIL and no initialised
+    // interpreter (documented).
     let text = unsafe { get() };
     if text.is_null() {
         return None;
@@ -157,7 +163,8 @@ pub(crate) fn word(address: u64) -> Option<u64> {
 }
 
 impl Interpreter {
-    /// Where the type of code objects keeps the pointer to its name, which lies in the interpreter's file, too.
+    /// Where the type of code objects keeps the pointer to its name, which lies in the
+    /// interpreter's file, too.
     pub(crate) fn name_of_code_type(&self) -> u64 {
         self.code_type as u64 + TYPE_NAME + self.layout.head as u64
     }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! Line numbers: from a position in the bytecode to a line, by the three tables CPython has had since 3.8.
+//! Line numbers: from a position in the bytecode to a line, by the three tables CPython has had
+//! since 3.8.
 
 use super::versions::Lines;
 
-/// The line of the instruction at `offset` (bytes; below 0: not begun, the first line). `None`: it has no line, or the
-/// table ends before it.
+/// The line of the instruction at `offset` (bytes; below 0: not begun, the first line). `None`: it
+/// has no line, or the table ends before it.
 pub(crate) fn line_of(kind: Lines, table: &[u8], first: i64, offset: i64) -> Option<u32> {
     if offset < 0 {
         return u32::try_from(first).ok();
@@ -32,7 +33,8 @@ fn lnotab(table: &[u8], first: i64, offset: i64) -> i64 {
     line
 }
 
-/// Pairs: length of a range in bytes, change of the line; -128: the range has no line and the count goes on.
+/// Pairs: length of a range in bytes, change of the line; -128: the range has no line and the count
+/// goes on.
 fn ranges(table: &[u8], first: i64, offset: i64) -> Option<i64> {
     let (mut line, mut end) = (first, 0);
     for pair in table.chunks_exact(2) {
@@ -49,7 +51,8 @@ fn ranges(table: &[u8], first: i64, offset: i64) -> Option<i64> {
     None
 }
 
-/// Entries that begin with a byte above 127: kind in bits 3..7, code units less one in bits 0..3, then by kind.
+/// Entries that begin with a byte above 127: kind in bits 3..7, code units less one in bits 0..3,
+/// then by kind.
 fn locations(table: &[u8], first: i64, offset: i64) -> Option<i64> {
     let (mut line, mut end, mut at) = (first, 0, 0);
     while let Some(&head) = table.get(at) {
@@ -75,7 +78,8 @@ fn locations(table: &[u8], first: i64, offset: i64) -> Option<i64> {
     None
 }
 
-/// A signed number in groups of six bits, lowest first; bit 6 says that another follows. Bit 0 of it all is the sign.
+/// A signed number in groups of six bits, lowest first; bit 6 says that another follows. Bit 0 of
+/// it all is the sign.
 fn signed(bytes: &[u8]) -> Option<i64> {
     let (mut value, mut shift) = (0u64, 0);
     for byte in bytes {

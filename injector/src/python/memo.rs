@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // HOT
-//! What a thread's last walks found out about its stacks, so that a stack that comes again costs its frames' own words and one product each: no
-//! look at the type of its code objects, none into the table of stamps (256 KB that threads share).
+//! What a thread's last walks found out about its stacks, so that a stack that comes again costs
+//! its frames' own words and one product each: no look at the type of its code objects, none into
+//! the table of stamps (256 KB that threads share).
 //!
-//! A stack is asked for by a hash over the words of its frames as they lie there, which say nothing of an address that another code object has
-//! meanwhile. So what is kept holds for one [`Era`] only: a time in which no code object dies.
+//! A stack is asked for by a hash over the words of its frames as they lie there, which say nothing
+//! of an address that another code object has meanwhile. So what is kept holds for one [`Era`]
+//! only: a time in which no code object dies.
 //!
-//! One to a thread's place in the pool of rings: only the thread that owns it comes here (a signal's handler that calls CUDA on that thread
-//! included: see `Entry`). A thread that gets the place of one that is gone finds what is still true.
+//! One to a thread's place in the pool of rings: only the thread that owns it comes here (a
+//! signal's handler that calls CUDA on that thread included: see `Entry`). A thread that gets the
+//! place of one that is gone finds what is still true.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,7 +20,8 @@ const KEPT: usize = 256;
 /// All-zero is none.
 #[repr(C)]
 struct Entry {
-    /// Of words, era and `site` together ([`key`]): two halves of different entries match nothing, in whatever order a handler of a signal came between.
+    /// Of words, era and `site` together ([`key`]): two halves of different entries match nothing,
+    /// in whatever order a handler of a signal came between.
     key: AtomicU64,
     site: AtomicU64,
 }
@@ -39,14 +43,16 @@ pub(super) struct Era(u64);
 
 static ERA: AtomicU64 = AtomicU64::new(1);
 
-/// The one that it is; to be asked for before a frame is read. Whoever runs the code that came after a death sees that one: what hands the new code
-/// object on to that thread (the GIL, the stores that publish an object) hands this on as well.
+/// The one that it is; to be asked for before a frame is read. Whoever runs the code that came
+/// after a death sees that one: what hands the new code object on to that thread (the GIL, the
+/// stores that publish an object) hands this on as well.
 #[inline]
 pub(super) fn era() -> Era {
     Era(ERA.load(Ordering::Relaxed))
 }
 
-/// To be called where a code object dies, before its address can be another's; and where a stack turns out not to be readable by its stamps.
+/// To be called where a code object dies, before its address can be another's; and where a stack
+/// turns out not to be readable by its stamps.
 pub(crate) fn end_era() {
     ERA.fetch_add(1, Ordering::Release);
 }
@@ -103,7 +109,8 @@ mod tests {
         assert_eq!(memo.get(0x1234, before), Some(77));
     }
 
-    /// A handler of a signal that comes between the two words of an entry, reading or writing, leaves halves of two.
+    /// A handler of a signal that comes between the two words of an entry, reading or writing,
+    /// leaves halves of two.
     #[test]
     fn halves_of_two_entries_are_no_entry() {
         let (memo, era) = (memo(), Era(7));

@@ -2,13 +2,16 @@
 // HOT (`site`), WARM (`standing`), COLD (`start`, `decide`)
 //! The Python line at a CUDA call: which stack of Python functions the calling thread stands in.
 //!
-//! * [`versions`]: offsets of CPython 3.8 to 3.15. [`mod@interpreter`]: this process's Python, by name.
-//! * [`check`]: once, at the first call from Python: is it as those say? Else nothing is ever walked.
-//! * [`walk`]: HOT, at a call: a hash of the stack, and its raw frames with the first sight of it. [`memo`]: what the last walks found out.
+//! * [`versions`]: offsets of CPython 3.8 to 3.15. [`mod@interpreter`]: this process's Python, by
+//!   name.
+//! * [`check`]: once, at the first call from Python: is it as those say? Else nothing is ever
+//!   walked.
+//! * [`walk`]: HOT, at a call: a hash of the stack, and its raw frames with the first sight of it.
+//!   [`memo`]: what the last walks found out.
 //! * [`sites`]: WARM, on the drain thread: names and lines, by [`code`] and [`lines`].
 //!
-//! Without a GIL we may read the calling thread's own frames only, and only until finalisation begins: after that the
-//! interpreter frees the states of threads that are still inside a C call.
+//! Without a GIL we may read the calling thread's own frames only, and only until finalisation
+//! begins: after that the interpreter frees the states of threads that are still inside a C call.
 
 mod check;
 pub(crate) mod code;
@@ -72,7 +75,8 @@ pub(crate) fn start() {
     }
 }
 
-/// The hash of the calling thread's Python stack, for the drain thread; 0 where there is none. Only inside a CUDA call.
+/// The hash of the calling thread's Python stack, for the drain thread; 0 where there is none. Only
+/// inside a CUDA call.
 #[inline]
 pub(crate) fn site() -> u64 {
     let state = STATE.load(Ordering::Acquire);
@@ -80,7 +84,8 @@ pub(crate) fn site() -> u64 {
         return 0;
     }
     let Some(interpreter) = interpreter() else { return 0 };
-    // SAFETY: takes nothing; looks up a thread-local of the interpreter (null where this is no thread of Python's).
+    // SAFETY: takes nothing; looks up a thread-local of the interpreter (null where this is no
+    // thread of Python's).
     let thread = unsafe { (interpreter.this_thread)() };
     // SAFETY: takes nothing; reads a variable of the interpreter.
     if thread.is_null() || unsafe { (interpreter.finalizing)() } != 0 {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! The drain thread's side: from raw frames to the recording's stacks and frames, and from a hash to a stack's id. An id
-//! may be used before its stack is defined (another thread's ring, drained earlier, had the first sight of it).
+//! The drain thread's side: from raw frames to the recording's stacks and frames, and from a hash
+//! to a stack's id. An id may be used before its stack is defined (another thread's ring, drained
+//! earlier, had the first sight of it).
 
 use std::collections::HashMap;
 
@@ -121,7 +122,8 @@ impl Sites {
         self.stacks.insert(hash, (id.unwrap_or(0), true));
     }
 
-    /// The frame's id (`Some(None)`: no room for it); `None` for one that the interpreter does not show.
+    /// The frame's id (`Some(None)`: no room for it); `None` for one that the interpreter does not
+    /// show.
     #[expect(clippy::option_option, reason = "left out, and refused, are two things")]
     fn frame(&mut self, frame: &RawFrame, stamp: u64, store: &mut Store) -> Option<Option<u32>> {
         if self.codes.len() >= MOST_CODES {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // COLD
-//! Where CPython 3.8 to 3.15 keep what a stack walk needs: offsets in bytes on x86-64, default builds and 3.13's free-threaded. Up to 3.12 they
-//! are constants of the minor version (compiled against the headers of 3.8.18, 3.9.18, 3.10.13, 3.11.7, 3.12.1); from
-//! 3.13 on the interpreter says them itself, in `_Py_DebugOffsets` at the start of `_PyRuntime` (which word says what:
-//! compiled against the headers of 3.13.0, 3.14.10, 3.15.2). Whatever stands here, `check` holds it against the running
-//! interpreter before a stack is recorded.
+//! Where CPython 3.8 to 3.15 keep what a stack walk needs: offsets in bytes on x86-64, default
+//! builds and 3.13's free-threaded. Up to 3.12 they are constants of the minor version (compiled
+//! against the headers of 3.8.18, 3.9.18, 3.10.13, 3.11.7, 3.12.1); from 3.13 on the interpreter
+//! says them itself, in `_Py_DebugOffsets` at the start of `_PyRuntime` (which word says what:
+//! compiled against the headers of 3.13.0, 3.14.10, 3.15.2). Whatever stands here, `check` holds it
+//! against the running interpreter before a stack is recorded.
 
 use crate::cupti::names::read_memory;
 
@@ -61,7 +62,8 @@ pub(crate) struct Layout {
     pub(crate) bytecode: usize,
     /// Size of a code object without its bytecode, as its type says.
     pub(crate) code_size: usize,
-    /// What an object's head has more than 16 bytes: a free-threaded build's counts of references and lock.
+    /// What an object's head has more than 16 bytes: a free-threaded build's counts of references
+    /// and lock.
     pub(crate) head: usize,
     /// In a str: the characters where all are ASCII.
     pub(crate) ascii: usize,
@@ -138,7 +140,8 @@ impl Layout {
         16 + self.head
     }
 
-    /// The layout of a version, `runtime` being the address of `_PyRuntime` (0: not found); else why there is none.
+    /// The layout of a version, `runtime` being the address of `_PyRuntime` (0: not found); else
+    /// why there is none.
     pub(crate) fn of(major: u32, minor: u32, hex: u32, runtime: u64) -> Result<Layout, String> {
         match (major, minor) {
             (3, 8 | 9) => Ok(V38),
@@ -154,8 +157,9 @@ impl Layout {
     }
 }
 
-/// Which word of `_Py_DebugOffsets` (after its cookie) holds what: current_frame, previous, executable, instr_ptr,
-/// owner, filename, qualname, firstlineno, linetable, co_code_adaptive, asciiobject_size.
+/// Which word of `_Py_DebugOffsets` (after its cookie) holds what: current_frame, previous,
+/// executable, instr_ptr, owner, filename, qualname, firstlineno, linetable, co_code_adaptive,
+/// asciiobject_size.
 type Slots = [usize; 11];
 const SLOTS_313: Slots = [22, 28, 29, 30, 32, 34, 36, 38, 37, 42, 69];
 const SLOTS_314: Slots = [25, 31, 32, 33, 35, 39, 41, 43, 42, 47, 79];

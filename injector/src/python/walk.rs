@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // HOT (`site`, `on_code_dealloc`), COLD (`prepare`)
-//! The calling thread's Python frames, read where they lie: no GIL, no reference, some 2 ns a frame (`docs/event-cost.md`).
-//! While a thread is inside a C call its own frames do not change, and they keep their code objects alive.
+//! The calling thread's Python frames, read where they lie: no GIL, no reference, some 2 ns a frame
+//! (`docs/event-cost.md`). While a thread is inside a C call its own frames do not change, and they
+//! keep their code objects alive.
 //!
-//! A stack is known by a hash over its frames. With the first sight of a hash its raw frames go through the thread's
-//! ring, for the drain thread to read names and lines; each call then sends the hash alone ([`TAG_SITE`]).
+//! A stack is known by a hash over its frames. With the first sight of a hash its raw frames go
+//! through the thread's ring, for the drain thread to read names and lines; each call then sends
+//! the hash alone ([`TAG_SITE`]).
 //!
-//! The hash is over addresses, and a dead code object's address is soon another's: the same name, file and position may
-//! come back at the same place with other text behind it. So each code object that was walked has a stamp, a number
-//! that is never given twice, and loses it when it dies: the deallocator of the type of code objects is ours from the
-//! start, gives the address a new stamp, and goes on to the interpreter's. The stamp is part of the hash, and the drain
-//! thread looks at it again after it has read a code object. Nothing learnt about an address before a death is ever used
-//! after it: what a thread keeps of its stacks ([`memo`]) ends with each death.
+//! The hash is over addresses, and a dead code object's address is soon another's: the same name,
+//! file and position may come back at the same place with other text behind it. So each code object
+//! that was walked has a stamp, a number that is never given twice, and loses it when it dies: the
+//! deallocator of the type of code objects is ours from the start, gives the address a new stamp,
+//! and goes on to the interpreter's. The stamp is part of the hash, and the drain thread looks at
+//! it again after it has read a code object. Nothing learnt about an address before a death is ever
+//! used after it: what a thread keeps of its stacks ([`memo`]) ends with each death.
 
 use std::ffi::c_void;
 use std::sync::atomic::{fence, AtomicPtr, AtomicU64, Ordering};
@@ -45,7 +48,8 @@ const WAYS: usize = 4;
 /// What threads share. All-zero: nothing seen.
 #[repr(C)]
 struct Tables {
-    /// Hashes whose frames were sent. A hash that is thrown out is sent again: nothing is ever full.
+    /// Hashes whose frames were sent. A hash that is thrown out is sent again: nothing is ever
+    /// full.
     sent: [AtomicU64; SENT],
     /// Code objects that were walked. One that is thrown out gets a new stamp with its next call.
     stamped: [Stamped; STAMPED],
@@ -66,8 +70,8 @@ static TABLES: AtomicPtr<Tables> = AtomicPtr::new(std::ptr::null_mut());
 static DEALLOCATE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
 fn tables() -> Option<&'static Tables> {
-    // SAFETY: null, or set once by `prepare` to a zeroed mapping of the right size that is never unmapped; all fields
-    // are atomics for which zero is valid.
+    // SAFETY: null, or set once by `prepare` to a zeroed mapping of the right size that is never
+    // unmapped; all fields are atomics for which zero is valid.
     unsafe { TABLES.load(Ordering::Acquire).as_ref() }
 }
 
@@ -76,8 +80,9 @@ pub(crate) fn prepare(interpreter: &Interpreter) -> bool {
     let Some(memory) = memory::map(size_of::<Tables>(), true) else { return false };
     TABLES.store(memory.as_ptr().cast(), Ordering::Release);
     let slot = interpreter.deallocator().cast::<*mut c_void>();
-    // SAFETY: a pointer-sized, aligned member of a static type object, which the interpreter itself writes to while it
-    // readies its types; never unmapped, since libpython or the executable is not. Others only read it.
+    // SAFETY: a pointer-sized, aligned member of a static type object, which the interpreter itself
+    // writes to while it readies its types; never unmapped, since libpython or the executable is
+    // not. Others only read it.
     let slot = unsafe { AtomicPtr::from_ptr(slot) };
     let ours = on_code_dealloc as *mut c_void;
     let before = slot.load(Ordering::Acquire);
@@ -88,8 +93,8 @@ pub(crate) fn prepare(interpreter: &Interpreter) -> bool {
     true
 }
 
-/// A code object dies: noted while its memory and its strings are still its own, then as ever. For good: nothing of
-/// ours is unloaded, and this needs nothing but two tables.
+/// A code object dies: noted while its memory and its strings are still its own, then as ever. For
+/// good: nothing of ours is unloaded, and this needs nothing but two tables.
 unsafe extern "C" fn on_code_dealloc(code: *mut c_void) {
     crate::guard::guard((), || {
         // of any: what a thread keeps may be of one whose entry another took since
@@ -121,7 +126,8 @@ impl Tables {
         self.stamped.get(from..from + WAYS).unwrap_or(&[])
     }
 
-    /// Where a code object is noted. Acquire pairs with the Release in `stamp`: its stamp, or a later one, is there.
+    /// Where a code object is noted. Acquire pairs with the Release in `stamp`: its stamp, or a
+    /// later one, is there.
     #[inline]
     fn entry(&self, code: u64) -> Option<&Stamped> {
         self.entries(code).iter().find(|e| e.code.load(Ordering::Acquire) == code)
@@ -132,8 +138,9 @@ impl Tables {
         self.entry(code).map_or(0, |e| e.stamp.load(Ordering::Acquire))
     }
 
-    /// The stamp of a living code object, a new one where it has none. Two threads may choose one entry at the same
-    /// time: then one of them finds its own gone, or under the other's stamp, and its frame counts as unreadable.
+    /// The stamp of a living code object, a new one where it has none. Two threads may choose one
+    /// entry at the same time: then one of them finds its own gone, or under the other's stamp, and
+    /// its frame counts as unreadable.
     fn stamp(&self, code: u64) -> u64 {
         if let Some(entry) = self.entry(code) {
             return entry.stamp.load(Ordering::Acquire);
@@ -202,8 +209,9 @@ pub(crate) struct RawFrame {
     pub(crate) owner: u8,
 }
 
-/// The calling thread's frames, innermost first. What differs by release and would be asked for each frame is in the type, and a walk is a function
-/// of its own that calls nothing: all that its loop needs is held in registers.
+/// The calling thread's frames, innermost first. What differs by release and would be asked for
+/// each frame is in the type, and a walk is a function of its own that calls nothing: all that its
+/// loop needs is held in registers.
 #[derive(Clone, Copy)]
 struct Frames<const OWNED: bool, const POINTER: bool> {
     previous: usize,
@@ -227,7 +235,8 @@ impl<const OWNED: bool, const POINTER: bool> Frames<OWNED, POINTER> {
     #[inline]
     fn of(interpreter: &Interpreter, thread: usize) -> Self {
         let layout = &interpreter.layout;
-        // SAFETY: the calling thread's own state, alive while the thread has it; the offsets were checked.
+        // SAFETY: the calling thread's own state, alive while the thread has it; the offsets were
+        // checked.
         let mut at = unsafe { load(thread + layout.thread_frame) };
         if let (Some(through), true) = (layout.through, at != 0) {
             // SAFETY: as above.
@@ -249,8 +258,9 @@ impl<const OWNED: bool, const POINTER: bool> Frames<OWNED, POINTER> {
         while self.at != 0 && self.steps > 0 {
             let at = self.at;
             self.steps -= 1;
-            // SAFETY: `at` is a frame of the calling thread, which is inside a C call: the frame is alive and does not
-            // change. The offsets were checked against this interpreter (`check`).
+            // SAFETY: `at` is a frame of the calling thread, which is inside a C call: the frame is
+            // alive and does not change. The offsets were checked against this interpreter
+            // (`check`).
             self.at = unsafe { load(at + self.previous) };
             let mut owner = 0;
             if OWNED {
@@ -309,7 +319,8 @@ fn mix_stamped(frame: &RawFrame, stamp: u64) -> u64 {
     fold(frame.code, frame.instruction ^ stamp.wrapping_mul(0xd6e8_feb8_6659_fd93))
 }
 
-/// The hash of stacks, a frame at a time: a polynomial of what each is mixed to, so that a product and an addition alone wait for the frame before.
+/// The hash of stacks, a frame at a time: a polynomial of what each is mixed to, so that a product
+/// and an addition alone wait for the frame before.
 struct Hash {
     value: u64,
     depth: u64,
@@ -331,8 +342,9 @@ impl Hash {
     }
 }
 
-/// The hash of the calling thread's stack, whose frames are on their way to the drain thread; 0 where there is none.
-/// The caller is inside a C call of this thread and has found `thread` to be its state, with no finalisation begun.
+/// The hash of the calling thread's stack, whose frames are on their way to the drain thread; 0
+/// where there is none. The caller is inside a C call of this thread and has found `thread` to be
+/// its state, with no finalisation begun.
 #[inline]
 pub(super) fn site(interpreter: &Interpreter, thread: usize) -> u64 {
     let Some(tables) = tables() else { return 0 };
@@ -377,7 +389,8 @@ fn walk<const OWNED: bool, const POINTER: bool>(
 /// What a stack is by its code objects and their stamps.
 struct Found {
     site: u64,
-    /// All its frames are of functions: else what an address holds may become one, and no code object dies.
+    /// All its frames are of functions: else what an address holds may become one, and no code
+    /// object dies.
     of_functions: bool,
 }
 

@@ -35,8 +35,8 @@ fn is_network(path: &Path) -> bool {
     NETWORK.contains(&kind)
 }
 
-/// The private folders a recording may be made in, in the order to try: `gapprobe-<uid>` in each root of
-/// [`trace::place::roots`] that is on a local disk.
+/// The private folders a recording may be made in, in the order to try: `gapprobe-<uid>` in each
+/// root of [`trace::place::roots`] that is on a local disk.
 pub(crate) fn private_directories() -> impl Iterator<Item = PathBuf> {
     let variable = |name: &str| environment::get(name).map(OsStr::from_bytes);
     // SAFETY: takes nothing, cannot fail.
@@ -47,7 +47,8 @@ pub(crate) fn private_directories() -> impl Iterator<Item = PathBuf> {
     local.map(move |root| place::folder(&root, uid))
 }
 
-/// This process, as it is told in the names of its files: one it has not finished, its control socket.
+/// This process, as it is told in the names of its files: one it has not finished, its control
+/// socket.
 pub(crate) fn owner() -> place::Owner {
     place::Owner {
         pid: std::process::id(),
@@ -57,8 +58,9 @@ pub(crate) fn owner() -> place::Owner {
     }
 }
 
-/// Makes a private folder with mode 0700 and opens it; `None` where it cannot be, is a link, not ours, or open to others. What
-/// is made in it is made through this descriptor: whoever may rename things in its parent cannot put another folder there.
+/// Makes a private folder with mode 0700 and opens it; `None` where it cannot be, is a link, not
+/// ours, or open to others. What is made in it is made through this descriptor: whoever may rename
+/// things in its parent cannot put another folder there.
 pub(crate) fn open_private(directory: &Path) -> Option<std::fs::File> {
     use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
     let _ = std::fs::DirBuilder::new().mode(0o700).create(directory); // exists already: checked below

@@ -59,7 +59,8 @@ fn a_descriptor_that_became_the_programs_is_not_written_to() {
     let mut mirror = Mirror::create(&name, store.image.segments()).unwrap();
     let other = std::env::temp_dir().join(format!("gapprobe-test-taken-{}", std::process::id()));
     let file = std::fs::File::create(&other).unwrap();
-    // SAFETY: puts the program's file under our number, as a program that closes and reopens everything does.
+    // SAFETY: puts the program's file under our number, as a program that closes and reopens
+    // everything does.
     assert!(unsafe { libc::dup2(file.as_raw_fd(), mirror.file.as_raw_fd()) } >= 0);
     store.string(b"something to write");
     assert!(!mirror.update(&store.image.clone(), &store.standing(Header::default())).is_empty());

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! The thread that writes the recording's file, and nothing else waits for it: a local disk that other jobs write to may hold a write up for as
-//! long as it likes, another machine's for ever, and meanwhile the program's rings would run over. The drain thread leaves it how the recording
-//! stands wherever it is free; what changes while it writes waits in the image, which is all the memory there is for that.
+//! The thread that writes the recording's file, and nothing else waits for it: a local disk that
+//! other jobs write to may hold a write up for as long as it likes, another machine's for ever, and
+//! meanwhile the program's rings would run over. The drain thread leaves it how the recording
+//! stands wherever it is free; what changes while it writes waits in the image, which is all the
+//! memory there is for that.
 //!
-//! At the exit the last state is left in the same way, and is waited for within a deadline: the line comes whether or not that disk answers.
+//! At the exit the last state is left in the same way, and is waited for within a deadline: the
+//! line comes whether or not that disk answers.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -84,8 +87,8 @@ static MADE: Signal = Signal::new();
 /// A local disk takes so long at most; one that takes longer has its file later, or never.
 const MAKING: Duration = Duration::from_secs(1);
 
-/// Starts the thread, which makes the file: where it can, among descriptors of its own, so that the file has no number of the program's. Is there one to
-/// be left what to hold?
+/// Starts the thread, which makes the file: where it can, among descriptors of its own, so that the
+/// file has no number of the program's. Is there one to be left what to hold?
 pub(crate) fn start(name: String, image: Image) -> bool {
     let started = spawn_quietly("gapprobe-file", move || {
         let made = Making { is_own: descriptors::leave_the_programs(None), name, segments: image.segments() };
@@ -123,7 +126,8 @@ impl Making {
         Some(mirror)
     }
 
-    /// Where the file was removed: another one, into which everything is to be written; the segments of it. Not more often than every ten seconds.
+    /// Where the file was removed: another one, into which everything is to be written; the
+    /// segments of it. Not more often than every ten seconds.
     fn anew(&self, mirror: &mut Mirror, last: &mut Option<Instant>, standing: &Standing) -> Option<Vec<u32>> {
         const PAUSE: Duration = Duration::from_secs(10);
         if last.is_some_and(|at| at.elapsed() < PAUSE) || !mirror.is_removed() {
@@ -182,7 +186,8 @@ fn run(making: &Making, mut mirror: Option<Mirror>, image: Image) {
     }
 }
 
-/// Recordings of earlier processes go by the limits on them, as at an exit: where processes are always killed (servers that SIGTERM ends) there is none.
+/// Recordings of earlier processes go by the limits on them, as at an exit: where processes are
+/// always killed (servers that SIGTERM ends) there is none.
 fn sweep() {
     let until = Some(Instant::now() + SWEEPING);
     if let (Some(folder), Some(settings)) = (super::folder(), attach::settings()) {
@@ -194,7 +199,8 @@ fn sweep() {
 /// So long at most; meanwhile the recording waits in memory.
 const SWEEPING: Duration = Duration::from_millis(500);
 
-/// Leaves the thread how the recording stands, if it is free; `false` where it is not. Only who holds the recorder's lock.
+/// Leaves the thread how the recording stands, if it is free; `false` where it is not. Only who
+/// holds the recorder's lock.
 pub(crate) fn offer(store: &mut Store, header: &Header) -> bool {
     let mut desk = DESK.lock();
     let takes = desk.is_there && desk.is_free();
@@ -212,7 +218,8 @@ fn leave(desk: &mut Desk, store: &mut Store, header: &Header) {
     WANTED.set();
 }
 
-/// The last state: has the disk answered by then (there may be no file)? Only who holds the recorder's lock.
+/// The last state: has the disk answered by then (there may be no file)? Only who holds the
+/// recorder's lock.
 pub(crate) fn finish(store: &mut Store, header: &Header, until: Instant) -> bool {
     if !DESK.lock().is_there {
         return true;
@@ -243,7 +250,8 @@ pub(crate) fn remove(until: Instant) {
     order(Order::Remove, until);
 }
 
-/// Comes before an update that is under way, of which nothing is wanted any more: that ends with the write it is in.
+/// Comes before an update that is under way, of which nothing is wanted any more: that ends with
+/// the write it is in.
 fn order(what: Order, until: Instant) {
     let mut desk = DESK.lock();
     if desk.is_there {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // HOT (`read`); one writer at a time: the drain thread, WARM
-//! A few words that one thread writes and every thread reads: the newest, whole or not at all. Nobody waits.
+//! A few words that one thread writes and every thread reads: the newest, whole or not at all.
+//! Nobody waits.
 
 use super::sync::{fence, AtomicU64, Ordering};
 
@@ -24,7 +25,8 @@ impl Latest {
     /// As they were last written; `None` while they are being written.
     #[inline]
     pub fn read(&self) -> Option<[u64; WORDS]> {
-        // Acquire pairs with the Release in `write`: who sees a version sees its words or later ones.
+        // Acquire pairs with the Release in `write`: who sees a version sees its words or later
+        // ones.
         let before = self.version.load(Ordering::Acquire);
         let words = std::array::from_fn(|i| self.words.get(i).map_or(0, |w| w.load(Ordering::Relaxed)));
         // Acquire fence, then the version again: pairs with the Release fence in `write`.
@@ -36,7 +38,8 @@ impl Latest {
     pub fn write(&self, words: [u64; WORDS]) {
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version.wrapping_add(1), Ordering::Relaxed);
-        // Release fence: a reader that sees any word written after this point, and then fences Acquire, sees the odd (or a later) version.
+        // Release fence: a reader that sees any word written after this point, and then fences
+        // Acquire, sees the odd (or a later) version.
         fence(Ordering::Release);
         for (to, word) in self.words.iter().zip(words) {
             to.store(word, Ordering::Relaxed);
@@ -50,7 +53,8 @@ mod loom_tests {
     use super::*;
     use loom::sync::Arc;
 
-    /// Two words, written twice while they are read twice: both of one writing, and the second reading is none older than the first.
+    /// Two words, written twice while they are read twice: both of one writing, and the second
+    /// reading is none older than the first.
     #[test]
     fn a_reader_gets_words_of_one_writing() {
         loom::model(|| {

@@ -2,10 +2,12 @@
 // HOT
 //! The rings: how events get from the program's threads to the drain thread without waiting.
 //!
-//! [`spsc::Ring`]: one thread's own ring. [`overflow::Ring`]: shared by the threads beyond the pool.
-//! [`segment::Cells`]: the segments of the recording, one writer (the drain thread), lock-free readers.
+//! [`spsc::Ring`]: one thread's own ring. [`overflow::Ring`]: shared by the threads beyond the
+//! pool. [`segment::Cells`]: the segments of the recording; one writer (the drain thread), readers
+//! without locks.
 //! [`latest::Latest`]: a few words the other way round, from the drain thread to all.
-//! All four are plain atomics in zeroed memory, no `unsafe`, and are checked under loom (`scripts/loom`).
+//! All four are plain atomics in zeroed memory, no `unsafe`, and are checked under loom
+//! (`scripts/loom`).
 
 pub mod latest;
 pub mod overflow;
@@ -20,11 +22,12 @@ pub(crate) mod sync {
     pub(crate) use loom::sync::atomic::{fence, AtomicU64, Ordering};
 }
 
-/// Words of one slot: an encoded `trace::Event`. Two under loom: enough to be torn, few enough to try every order.
+/// Words of one slot: an encoded `trace::Event`. Two under loom: enough to be torn, few enough to
+/// try every order.
 pub const SLOT_WORDS: usize = if cfg!(loom) { 2 } else { 4 };
 
-/// What a slot is that is no encoded event: stands in its kind byte, above every `trace::Kind`. One list, so that the
-/// compiler refuses the same number twice.
+/// What a slot is that is no encoded event: stands in its kind byte, above every `trace::Kind`. One
+/// list, so that the compiler refuses the same number twice.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 pub(crate) enum Tag {

@@ -2,9 +2,10 @@
 // HOT
 //! The ring shared by the threads beyond the pool: many producers, one consumer.
 //!
-//! Each slot has a turn: `2 * lap` = may be written in that lap, `2 * lap + 1` = may be read. A producer owns a slot
-//! only after it moved `head` past it by compare-and-swap: without that claim, two producers a lap apart write the
-//! same slot (measured without the claim: 106 to 169,350 mixed events a run). Zeroed memory is an empty ring.
+//! Each slot has a turn: `2 * lap` = may be written in that lap, `2 * lap + 1` = may be read. A
+//! producer owns a slot only after it moved `head` past it by compare-and-swap: without that claim,
+//! two producers a lap apart write the same slot (measured without the claim: 106 to 169,350 mixed
+//! events a run). Zeroed memory is an empty ring.
 
 use super::sync::{AtomicU64, Ordering};
 use super::SLOT_WORDS;
@@ -32,14 +33,16 @@ impl<const N: usize> Ring<N> {
         N as u64 - 1
     };
 
-    /// Publishes one item, or refuses it where the ring is full (or a stalled producer holds the slot it would need).
-    /// Any thread. Never waits: a lost race is tried again, and each loss means that another thread got on.
+    /// Publishes one item, or refuses it where the ring is full (or a stalled producer holds the
+    /// slot it would need). Any thread. Never waits: a lost race is tried again, and each loss
+    /// means that another thread got on.
     pub fn push(&self, item: [u64; OVERFLOW_WORDS]) -> bool {
         let mut position = self.head.load(Ordering::Relaxed);
         loop {
             let Some(slot) = self.slots.get((position & Self::MASK) as usize) else { return false };
             let free = 2 * (position / N as u64);
-            // Acquire pairs with the Release store of `turn` in `drain`: the slot was read before it is written anew.
+            // Acquire pairs with the Release store of `turn` in `drain`: the slot was read before
+            // it is written anew.
             let turn = slot.turn.load(Ordering::Acquire);
             if turn == free {
                 // The claim. Relaxed: the slot's own `turn` orders its content.
@@ -67,7 +70,8 @@ impl<const N: usize> Ring<N> {
         }
     }
 
-    /// Takes what is ready, oldest first, up to the first slot still being written. Only the drain thread may call it.
+    /// Takes what is ready, oldest first, up to the first slot still being written. Only the drain
+    /// thread may call it.
     pub fn drain(&self, mut f: impl FnMut([u64; OVERFLOW_WORDS])) -> u64 {
         let mut count = 0;
         while count < N as u64 {
@@ -150,10 +154,12 @@ mod loom_tests {
     use super::*;
     use loom::sync::Arc;
 
-    // The consumer is the last thread in each model. loom forgets a thread's load of a location once another thread
-    // has loaded it too, so it would not try the orders in which a consumer that looked first looks again later.
+    // The consumer is the last thread in each model. loom forgets a thread's load of a location
+    // once another thread has loaded it too, so it would not try the orders in which a consumer
+    // that looked first looks again later.
 
-    /// Two slots, two producers with two events each, a consumer: one producer may stall for more than a lap.
+    /// Two slots, two producers with two events each, a consumer: one producer may stall for more
+    /// than a lap.
     #[test]
     fn a_stalled_producer_never_mixes_with_the_next_lap() {
         loom::model(|| {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM (one writer: the drain thread); readers: any thread, lock-free
-//! A segment of the recording in memory: 8 header words (see `trace::segment`), then slots. The newest data win: when
-//! a segment is written anew its generation is odd, and a reader that copied meanwhile sees that and drops its copy.
+//! A segment of the recording in memory: 8 header words (see `trace::segment`), then slots. The
+//! newest data win: when a segment is written anew its generation is odd, and a reader that copied
+//! meanwhile sees that and drops its copy.
 //!
-//! The payload is relaxed atomic words: a racing read yields words that are thrown away, never undefined behaviour.
+//! The payload is relaxed atomic words: a racing read yields words that are thrown away, never
+//! undefined behaviour.
 
 use super::sync::{fence, AtomicU64, Ordering};
 use trace::segment::SegmentHeader;
@@ -26,23 +28,25 @@ impl Cells<'_> {
         }
     }
 
-    /// Makes the segment empty and gives it to a track. `header.generation` is the new, even generation; the old
-    /// content is gone for readers from here on.
+    /// Makes the segment empty and gives it to a track. `header.generation` is the new, even
+    /// generation; the old content is gone for readers from here on.
     pub fn begin(&self, header: &SegmentHeader) {
         let words = header.encode();
         let odd = SegmentHeader { generation: header.generation.wrapping_sub(1), ..*header }.encode();
         self.put(0, odd[0], Ordering::Relaxed);
-        // Release fence: a reader that sees any word written after this point, and then fences Acquire, sees the odd
-        // (or a later) generation.
+        // Release fence: a reader that sees any word written after this point, and then fences
+        // Acquire, sees the odd (or a later) generation.
         fence(Ordering::Release);
         for (i, w) in words.iter().enumerate().skip(1) {
             self.put(i, *w, Ordering::Relaxed);
         }
-        // Release pairs with the Acquire load in `snapshot`: who sees the new generation sees `used` = 0 or later.
+        // Release pairs with the Acquire load in `snapshot`: who sees the new generation sees
+        // `used` = 0 or later.
         self.put(0, words[0], Ordering::Release);
     }
 
-    /// Writes `payload` at word `at` of the payload, then publishes `header` (same generation, larger `used`).
+    /// Writes `payload` at word `at` of the payload, then publishes `header` (same generation,
+    /// larger `used`).
     pub fn append(&self, at: usize, payload: impl Iterator<Item = u64>, header: &SegmentHeader) {
         for (i, w) in payload.enumerate() {
             self.put(HEADER_WORDS + at + i, w, Ordering::Relaxed);
@@ -51,24 +55,27 @@ impl Cells<'_> {
         for (i, w) in words.iter().enumerate().skip(2) {
             self.put(i, *w, Ordering::Relaxed);
         }
-        // Release pairs with the Acquire load of word 1 in `snapshot`: the payload below `used` is visible.
+        // Release pairs with the Acquire load of word 1 in `snapshot`: the payload below `used` is
+        // visible.
         self.put(1, words[1], Ordering::Release);
     }
 
-    /// Copies payload from word `from` on into `out`, as the segment was when its header was `then` (by who has that from the writer,
-    /// behind a lock); `false` where it was written anew meanwhile (or is being written).
+    /// Copies payload from word `from` on into `out`, as the segment was when its header was `then`
+    /// (by who has that from the writer, behind a lock); `false` where it was written anew
+    /// meanwhile (or is being written).
     pub fn copy(&self, then: &SegmentHeader, from: usize, out: &mut [u64]) -> bool {
         let generation = then.encode()[0];
         for (word, cell) in out.iter_mut().zip(self.0.get(HEADER_WORDS + from..).unwrap_or(&[])) {
             *word = cell.load(Ordering::Relaxed);
         }
-        // Acquire fence, then the generation: pairs with the Release fence in `begin`. A word that was copied from a later generation brings the
-        // odd one, or a later, with it.
+        // Acquire fence, then the generation: pairs with the Release fence in `begin`. A word that
+        // was copied from a later generation brings the odd one, or a later, with it.
         fence(Ordering::Acquire);
         self.cell(0).map(|c| c.load(Ordering::Relaxed)) == Some(generation)
     }
 
-    /// Copies the whole segment into `out`; `false` where it was written anew meanwhile (or is being written).
+    /// Copies the whole segment into `out`; `false` where it was written anew meanwhile (or is
+    /// being written).
     pub fn snapshot(&self, out: &mut [u64]) -> bool {
         let Some(first) = self.cell(0).map(|c| c.load(Ordering::Acquire)) else { return false };
         if (first >> 32) % 2 == 1 {
@@ -93,7 +100,8 @@ mod loom_tests {
     use super::*;
     use loom::sync::Arc;
 
-    /// A segment of two slots (of two words), filled with 2s in generation 2, and read while it is written anew with 4s in generation 4.
+    /// A segment of two slots (of two words), filled with 2s in generation 2, and read while it is
+    /// written anew with 4s in generation 4.
     fn read_beside_a_writer(read: impl Fn(&Cells<'_>, &SegmentHeader) + Sync + Send + 'static) {
         loom::model(move || {
             let words: Arc<Vec<AtomicU64>> =
@@ -114,7 +122,8 @@ mod loom_tests {
         });
     }
 
-    /// A reader gets whole events of one generation only. Removing either fence, or the odd generation, makes this model fail.
+    /// A reader gets whole events of one generation only. Removing either fence, or the odd
+    /// generation, makes this model fail.
     #[test]
     fn a_reader_never_mixes_two_generations() {
         read_beside_a_writer(|cells, _| {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // HOT
-//! One thread's own ring: the owning thread pushes, the drain thread pops. Full = the event is refused and the
-//! caller counts it; nothing waits.
+//! One thread's own ring: the owning thread pushes, the drain thread pops. Full = the event is
+//! refused and the caller counts it; nothing waits.
 //!
-//! All-zero memory is an empty ring, so a pool of them is one anonymous mapping, faulted in beforehand.
+//! All-zero memory is an empty ring, so a pool of them is one anonymous mapping, faulted in
+//! beforehand.
 
 use super::sync::{AtomicU64, Ordering};
 use super::SLOT_WORDS;
@@ -28,11 +29,13 @@ impl<const N: usize> Ring<N> {
         N as u64 - 1
     };
 
-    /// Publishes `items` together, or refuses them all where there is no room. Only the owning thread may call it.
+    /// Publishes `items` together, or refuses them all where there is no room. Only the owning
+    /// thread may call it.
     #[inline]
     pub fn push(&self, items: &[[u64; SLOT_WORDS]]) -> bool {
         let head = self.head.0.load(Ordering::Relaxed);
-        // Acquire pairs with the Release store of `tail` in `drain`: the slots it gave back were read before.
+        // Acquire pairs with the Release store of `tail` in `drain`: the slots it gave back were
+        // read before.
         let tail = self.tail.0.load(Ordering::Acquire);
         if head.wrapping_sub(tail) + items.len() as u64 > N as u64 {
             return false;
@@ -49,7 +52,8 @@ impl<const N: usize> Ring<N> {
         true
     }
 
-    /// Takes everything published so far, oldest first. Only the drain thread may call it. Returns how many.
+    /// Takes everything published so far, oldest first. Only the drain thread may call it. Returns
+    /// how many.
     pub fn drain(&self, mut f: impl FnMut([u64; SLOT_WORDS])) -> u64 {
         let tail = self.tail.0.load(Ordering::Relaxed);
         let head = self.head.0.load(Ordering::Acquire);
@@ -128,8 +132,8 @@ mod loom_tests {
     use super::*;
     use loom::sync::Arc;
 
-    /// Two slots, three events: the producer laps, the consumer sees what was accepted, whole and in order. (The
-    /// consumer is the spawned thread: see `overflow`.)
+    /// Two slots, three events: the producer laps, the consumer sees what was accepted, whole and
+    /// in order. (The consumer is the spawned thread: see `overflow`.)
     #[test]
     fn a_lapping_producer_never_shows_a_torn_event() {
         loom::model(|| {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! CPUs this process may use, and how long the quota of its control groups stopped it (cgroup v1 and v2). Its group and
-//! those around it, as far as they are mounted here: in a container usually the container's own.
+//! CPUs this process may use, and how long the quota of its control groups stopped it (cgroup v1
+//! and v2). Its group and those around it, as far as they are mounted here: in a container usually
+//! the container's own.
 
 use std::path::{Path, PathBuf};
 
@@ -42,7 +43,8 @@ fn own_group(mounts: &str, groups: &str) -> Vec<(PathBuf, PathBuf)> {
             is_here(controllers).then_some(path)
         });
         let Some(own) = own else { continue };
-        // the mount shows the hierarchy from `root` on; a path that is not below it is another namespace's
+        // the mount shows the hierarchy from `root` on; a path that is not below it is another
+        // namespace's
         let below = Path::new(own).strip_prefix(root).unwrap_or(Path::new(""));
         found.push((PathBuf::from(point), Path::new(point).join(below)));
     }
@@ -99,8 +101,8 @@ impl Limits {
         limits
     }
 
-    /// ns that the quotas stopped this process since the last question, `span` ns ago. A group counts each of its CPUs:
-    /// never more than the span is said.
+    /// ns that the quotas stopped this process since the last question, `span` ns ago. A group
+    /// counts each of its CPUs: never more than the span is said.
     pub(super) fn throttled(&mut self, span: u64) -> u64 {
         self.groups.iter_mut().map(Group::look).max().unwrap_or(0).min(span)
     }
@@ -119,7 +121,8 @@ pub(super) fn affinity() -> u32 {
     let mut mask = [0u64; 1024];
     // SAFETY: takes nothing, cannot fail.
     let pid = unsafe { libc::getpid() };
-    // SAFETY: a mask and its size in bytes; the kernel writes at most that. (libc's own type ends at 1024 CPUs.)
+    // SAFETY: a mask and its size in bytes; the kernel writes at most that. (libc's own type ends
+    // at 1024 CPUs.)
     let n = unsafe { libc::syscall(libc::SYS_sched_getaffinity, pid, size_of_val(&mask), mask.as_mut_ptr()) };
     let words = usize::try_from(n).unwrap_or(0) / 8;
     mask.iter().take(words).map(|w| w.count_ones()).sum()

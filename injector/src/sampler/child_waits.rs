@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! What the main thread of a child waits for where it may wait for data: the system call that the kernel says it is blocked in
-//! (`/proc/PID/syscall`), and whether that reads a pipe. A worker of a DataLoader that reads from a slow disk or a network stands there.
+//! What the main thread of a child waits for where it may wait for data: the system call that the
+//! kernel says it is blocked in (`/proc/PID/syscall`), and whether that reads a pipe. A worker of a
+//! DataLoader that reads from a slow disk or a network stands there.
 //!
 //! The kernel tells it to who may read the child's memory (see `workers`).
 
 use trace::event::PAGE_FAULT;
 
-/// System calls of x86-64 Linux that return when data is there, first argument a descriptor: read, pread64, readv, preadv, preadv2;
-/// recvfrom, recvmsg, recvmmsg; getdents, getdents64.
+/// System calls of x86-64 Linux that return when data is there, first argument a descriptor: read,
+/// pread64, readv, preadv, preadv2; recvfrom, recvmsg, recvmmsg; getdents, getdents64.
 const OF_A_FILE: [u32; 10] = [0, 17, 19, 295, 327, 45, 47, 299, 78, 217];
-/// As above, without one: open, openat, stat, fstat, lstat, newfstatat, statx (a network file system asks its server); poll, ppoll,
-/// select, pselect6, epoll_wait, epoll_pwait, epoll_pwait2 (a socket with a time limit); connect;
-/// io_getevents, io_pgetevents, io_uring_enter.
+/// As above, without one: open, openat, stat, fstat, lstat, newfstatat, statx (a network file
+/// system asks its server); poll, ppoll, select, pselect6, epoll_wait, epoll_pwait, epoll_pwait2 (a
+/// socket with a time limit); connect; io_getevents, io_pgetevents, io_uring_enter.
 const OTHERS: [u32; 18] = [2, 257, 4, 5, 6, 262, 332, 7, 271, 23, 270, 232, 281, 441, 42, 208, 333, 426];
 
 /// See the module's head.
@@ -20,7 +21,8 @@ const OTHERS: [u32; 18] = [2, 257, 4, 5, 6, 262, 332, 7, 271, 23, 270, 232, 281,
 pub(super) struct ChildWait {
     /// The call's number, or [`PAGE_FAULT`].
     pub(super) call: u32,
-    /// What it reads is no file and no socket: a pipe, a terminal, an event of the kernel's. Another process, not storage, is waited for.
+    /// What it reads is no file and no socket: a pipe, a terminal, an event of the kernel's.
+    /// Another process, not storage, is waited for.
     pub(super) on_pipe: bool,
 }
 

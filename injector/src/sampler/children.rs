@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! Child processes of this one and their children (DataLoader workers, by fork or by a fork server): what they use of
-//! the CPU, how long a disk held them up, what they read. Every half second; who they are is asked more rarely.
+//! Child processes of this one and their children (DataLoader workers, by fork or by a fork
+//! server): what they use of the CPU, how long a disk held them up, what they read. Every half
+//! second; who they are is asked more rarely.
 
 use std::collections::{HashMap, HashSet};
 
@@ -58,8 +59,8 @@ fn stat(pid: u32) -> Option<(u32, u64, u64)> {
     parse_stat(&String::from_utf8_lossy(&std::fs::read(format!("/proc/{pid}/stat")).ok()?))
 }
 
-/// Bytes a process has read: by its calls (files on a network and in the page cache count, pipes too) or from disks
-/// (which has what was mapped), whichever is more.
+/// Bytes a process has read: by its calls (files on a network and in the page cache count, pipes
+/// too) or from disks (which has what was mapped), whichever is more.
 fn bytes_read(pid: u32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
     let value = |key: &str| text.lines().find_map(|l| l.strip_prefix(key)?.trim().parse::<u64>().ok());

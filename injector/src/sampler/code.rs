@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! The code objects that stacks were found to stand in, each read once. Addresses are used again when code is deleted,
-//! so a code object is known by its address and what its head says: from 3.12 on a number that no two share, before
-//! that also the hash of its name. The same function in several processes (the workers of a DataLoader) is one.
+//! The code objects that stacks were found to stand in, each read once. Addresses are used again
+//! when code is deleted, so a code object is known by its address and what its head says: from 3.12
+//! on a number that no two share, before that also the hash of its name. The same function in
+//! several processes (the workers of a DataLoader) is one.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +18,8 @@ use crate::python::walk::RawFrame;
 /// A name, kept once.
 pub(super) type Text = Arc<[u8]>;
 
-/// Code objects known at most, and bytes they take at most: a program, or its children, may make ever new ones.
+/// Code objects known at most, and bytes they take at most: a program, or its children, may make
+/// ever new ones.
 const MOST: usize = 32_768;
 const MOST_BYTES: usize = 16 << 20;
 /// Places remembered at most, of this process and of all children.
@@ -85,14 +87,15 @@ pub(super) fn head_bytes(known: &Interpreter) -> usize {
 }
 
 impl Codes {
-    /// Where the name's hash lies of the code object known at this place, if it has to be looked at.
+    /// Where the name's hash lies of the code object known at this place, if it has to be looked
+    /// at.
     pub(super) fn hash_of_name(&self, place: Place, layout: &Layout) -> Option<u64> {
         let (identity, _) = self.at.get(&place)?;
         layout.version.is_none().then_some(identity.name + UNICODE_HASH as u64)
     }
 
-    /// The code object of this head in `memory`, which is the process's that `python` is in. `None` where it is none, cannot be read,
-    /// or too many are known.
+    /// The code object of this head in `memory`, which is the process's that `python` is in. `None`
+    /// where it is none, cannot be read, or too many are known.
     pub(super) fn id(&mut self, head: &Head<'_>, python: &Python, memory: &mut Memory<'_>) -> Option<u32> {
         let (known, layout) = (&python.known, &python.layout);
         if u64_at(head.bytes, known.layout.object_type()) != known.code_type as u64 {
@@ -185,7 +188,8 @@ impl Codes {
         self.all.get(id as usize).is_some_and(|k| k.code.is_incomplete(frame))
     }
 
-    /// The line a frame stands in, 0 where its instruction has none; `None`: it stands outside of this code.
+    /// The line a frame stands in, 0 where its instruction has none; `None`: it stands outside of
+    /// this code.
     pub(super) fn line(&mut self, id: u32, frame: &RawFrame) -> Option<u32> {
         let code = &self.all.get(id as usize)?.code;
         let key = (id, code.offset(frame)?);

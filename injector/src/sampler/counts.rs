@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! What the sampler cost and could not do: written by its thread alone, read by the drain thread for the header.
+//! What the sampler cost and could not do: written by its thread alone, read by the drain thread
+//! for the header.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

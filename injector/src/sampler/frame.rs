@@ -52,9 +52,10 @@ pub(super) fn decode(python: &Python, address: u64, bytes: &[u8]) -> Frame {
     }
 }
 
-/// May a frame without a caller stand outermost in a thread that runs it? One that was left meanwhile has no caller either:
-/// a generator's that waits to be resumed, one that lives on in a traceback, one that is freed. (Found by stress: such a
-/// stack came up twice in 8,697 samples of 3.11 at 1,000 a second, twice the same in a row.)
+/// May a frame without a caller stand outermost in a thread that runs it? One that was left
+/// meanwhile has no caller either: a generator's that waits to be resumed, one that lives on in a
+/// traceback, one that is freed. (Found by stress: such a stack came up twice in 8,697 samples of
+/// 3.11 at 1,000 a second, twice the same in a row.)
 fn is_root(python: &Python, bytes: &[u8], owner: u8) -> bool {
     match python.known.layout.owner {
         // the interpreter's own entry frame is outermost from 3.12 on; the function's in 3.11
@@ -65,10 +66,11 @@ fn is_root(python: &Python, bytes: &[u8], owner: u8) -> bool {
     }
 }
 
-/// Does the frame run, or wait for what it called, as far as it says? Up to 3.10 a frame is an object that its code keeps for the
-/// next call: one that was left still says what called it and where it ended (27 wrong stacks in 139,383 samples, each with
-/// such a frame), but not that it runs. One that has not begun does not either; it is in use while a tracing function is
-/// called for it. From 3.11 on frames lie on a stack of their own, and nothing in them tells.
+/// Does the frame run, or wait for what it called, as far as it says? Up to 3.10 a frame is an
+/// object that its code keeps for the next call: one that was left still says what called it and
+/// where it ended (27 wrong stacks in 139,383 samples, each with such a frame), but not that it
+/// runs. One that has not begun does not either; it is in use while a tracing function is called
+/// for it. From 3.11 on frames lie on a stack of their own, and nothing in them tells.
 fn is_running(python: &Python, bytes: &[u8]) -> bool {
     let Some((at, values)) = python.layout.running else { return true };
     let has_begun = i32_at(bytes, python.known.layout.instruction) >= 0;

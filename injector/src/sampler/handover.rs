@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! Between the sampler and the drain thread, which alone writes the store: a bounded queue one way; which threads call
-//! CUDA, which devices work and whether anything is wanted the other way. Both hold these locks for a copy only; no
-//! callback takes them.
+//! Between the sampler and the drain thread, which alone writes the store: a bounded queue one way;
+//! which threads call CUDA, which devices work and whether anything is wanted the other way. Both
+//! hold these locks for a copy only; no callback takes them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -27,7 +27,8 @@ pub(super) type Frame = (Text, Text, u32);
 
 /// One thing for the store.
 pub(super) enum Item {
-    /// A [`Kind::Sample`] of a thread; field `a` is the stack's place among the [`Item::Stack`]s so far, plus one.
+    /// A [`Kind::Sample`] of a thread; field `a` is the stack's place among the [`Item::Stack`]s so
+    /// far, plus one.
     Sample(u32, Event),
     /// An event of the recorder's track.
     Recorder(Event),

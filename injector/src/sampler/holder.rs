@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! Who holds Python's lock while a launching thread waits for it: mostly a thread that never calls CUDA, and so is not
-//! sampled by itself. It is read only then, and it counts only if the same thread held the lock before and after, while
-//! the one that waits did not run: then it is that thread, at that line, that is waited for.
+//! Who holds Python's lock while a launching thread waits for it: mostly a thread that never calls
+//! CUDA, and so is not sampled by itself. It is read only then, and it counts only if the same
+//! thread held the lock before and after, while the one that waits did not run: then it is that
+//! thread, at that line, that is waited for.
 
 use trace::event::{sample, Event, Kind};
 

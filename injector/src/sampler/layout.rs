@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! Where CPython keeps its threads, its global lock and its collector, by minor version (default builds): what another
-//! thread's stack takes beside `python::versions`. Up to 3.12 from the headers of 3.8.18, 3.9.18, 3.10.13, 3.11.7 and
-//! 3.12.1; 3.13 to 3.15 say it themselves (`_Py_DebugOffsets` at the start of `_PyRuntime`; which word says what, by the headers
-//! of 3.13.0, 3.14.10, 3.15.2). Other versions: no stacks.
+//! Where CPython keeps its threads, its global lock and its collector, by minor version (default
+//! builds): what another thread's stack takes beside `python::versions`. Up to 3.12 from the
+//! headers of 3.8.18, 3.9.18, 3.10.13, 3.11.7 and 3.12.1; 3.13 to 3.15 say it themselves
+//! (`_Py_DebugOffsets` at the start of `_PyRuntime`; which word says what, by the headers of
+//! 3.13.0, 3.14.10, 3.15.2). Other versions: no stacks.
 
 use super::remote::{read, u64_at};
 
@@ -33,7 +34,8 @@ pub(super) struct Layout {
     pub(super) thread: usize,
     /// ... its kernel thread id (3.11 and newer).
     pub(super) native: Option<usize>,
-    /// Frame: a byte, and what it is while the frame runs (up to 3.10, where a frame that was left stays as it was).
+    /// Frame: a byte, and what it is while the frame runs (up to 3.10, where a frame that was left
+    /// stays as it was).
     pub(super) running: Option<(usize, &'static [u8])>,
     /// Code object: a number that no two share (3.12 and newer).
     pub(super) version: Option<usize>,
@@ -45,7 +47,8 @@ pub(super) struct Layout {
     pub(super) collecting: usize,
     /// ... is it switched on.
     pub(super) enabled: usize,
-    /// ... the pointer to the youngest generation (up to 3.13; later it is behind what changes from release to release).
+    /// ... the pointer to the youngest generation (up to 3.13; later it is behind what changes from
+    /// release to release).
     pub(super) generation0: Option<usize>,
 }
 
@@ -55,7 +58,8 @@ pub(super) const GIL_HOLDER: usize = 8;
 pub(super) const GIL_LOCKED: usize = 16;
 /// Conditions and mutexes of the lock lie within it from here to its end.
 pub(super) const GIL_WAITED: std::ops::Range<u64> = 32..208;
-/// The collector's youngest generation, where [`Layout::generation0`] points to: tells a wrong offset.
+/// The collector's youngest generation, where [`Layout::generation0`] points to: tells a wrong
+/// offset.
 pub(super) const GC_GENERATIONS: usize = 24;
 /// In a string: its hash (where it is asked for: up to 3.11).
 pub(super) const UNICODE_HASH: usize = 24;
@@ -126,19 +130,21 @@ impl Layout {
     }
 }
 
-/// Which word of `_Py_DebugOffsets` says what: the interpreter's collector and lock; a thread state's next one, interpreter,
-/// thread, native id; whether the collector runs.
+/// Which word of `_Py_DebugOffsets` says what: the interpreter's collector and lock; a thread
+/// state's next one, interpreter, thread, native id; whether the collector runs.
 type Slots = [usize; 7];
 const SLOTS_313: Slots = [10, 14, 21, 22, 24, 25, 72];
 const SLOTS_314: Slots = [11, 15, 24, 25, 27, 28, 82];
 const SLOTS_315: Slots = [11, 15, 24, 25, 30, 31, 95];
 const WORDS: usize = 96;
-/// Before all that: the version's number, whether the build is free-threaded, the interpreter's newest thread state.
+/// Before all that: the version's number, whether the build is free-threaded, the interpreter's
+/// newest thread state.
 const VERSION: usize = 1;
 const FREE_THREADED: usize = 2;
 const THREADS: usize = 9;
 
-/// What 3.13 and newer say of themselves, in words: see `_Py_DebugOffsets` in `pycore_debug_offsets.h` (3.13: `pycore_runtime.h`).
+/// What 3.13 and newer say of themselves, in words: see `_Py_DebugOffsets` in
+/// `pycore_debug_offsets.h` (3.13: `pycore_runtime.h`).
 fn debug_offsets(minor: u32, table: &[u8]) -> Option<Layout> {
     let at = |word: usize| u64_at(table, word * 8) as usize;
     let is_its = at(VERSION) >> 16 == 0x0300 + minor as usize;

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! The gap sampler: a thread of ours that looks, about 100 times a second (`GAPPROBE_SAMPLE_HZ`), at the threads that
-//! call CUDA: where they stand in Python, what they are blocked in, how much of the time since the look before they
-//! ran or waited for a CPU, who holds Python's lock; 25 times a second where one of the children stands; twice a
-//! second at what all children use, once a second at memory and CPU quota. (The GPU's own figures come from `nvml`, a thread of its own.)
+//! The gap sampler: a thread of ours that looks, about 100 times a second (`GAPPROBE_SAMPLE_HZ`),
+//! at the threads that call CUDA: where they stand in Python, what they are blocked in, how much of
+//! the time since the look before they ran or waited for a CPU, who holds Python's lock; 25 times a
+//! second where one of the children stands; twice a second at what all children use, once a second
+//! at memory and CPU quota. (The GPU's own figures come from `nvml`, a thread of its own.)
 //!
-//! It takes nothing from the program: no signal, no lock of the interpreter, no lock that a callback takes; foreign
-//! memory is read through the kernel. A thread that did not run since the look before is not read again: what it is
-//! in cannot have changed. Where nobody calls CUDA it looks more rarely. Above 1 % of a CPU it halves its rate.
+//! It takes nothing from the program: no signal, no lock of the interpreter, no lock that a
+//! callback takes; foreign memory is read through the kernel. A thread that did not run since the
+//! look before is not read again: what it is in cannot have changed. Where nobody calls CUDA it
+//! looks more rarely. Above 1 % of a CPU it halves its rate.
 //!
 //! Never in a forked child (its thread is not there), nothing while the program wants nothing
 //! recorded, and between windows only while a step does not come (`windows/pauses.rs`).
@@ -51,9 +53,10 @@ use threads::{Blocked, Watched};
 use told::Told;
 use workers::Workers;
 
-/// Share of one CPU above which the rate is halved. Measured on two busy virtual CPUs whose system calls take 1.5 to 3 µs:
-/// 57 to 78 µs of CPU time a look with one thread that computes, 32 to 62 µs with one that sleeps, everything else in it:
-/// 100 looks a second stay below, and four times as many do not.
+/// Share of one CPU above which the rate is halved. Measured on two busy virtual CPUs whose system
+/// calls take 1.5 to 3 µs: 57 to 78 µs of CPU time a look with one thread that computes, 32 to 62
+/// µs with one that sleeps, everything else in it: 100 looks a second stay below, and four times as
+/// many do not.
 const MOST_CPU: f64 = 0.01;
 /// Below this share a halved rate is doubled again.
 const LITTLE_CPU: f64 = 0.004;
@@ -72,7 +75,8 @@ pub(crate) fn start() {
         return;
     }
     attach::spawn_quietly("gapprobe-sample", move || {
-        // (a file for each thread that calls CUDA, and what it reads of children: nothing of it under the program's numbers)
+        // (a file for each thread that calls CUDA, and what it reads of children: nothing of it
+        // under the program's numbers)
         descriptors::leave_the_programs(None);
         Sampler::new(hz).run();
     });
@@ -211,7 +215,8 @@ impl Sampler {
             self.limits.throttled(0);
         }
         if let Some(bytes) = cgroup::resident() {
-            // the recording's own pages grow with the run, up to GAPPROBE_MAX_MB: that is no leak of the program's
+            // the recording's own pages grow with the run, up to GAPPROBE_MAX_MB: that is no leak
+            // of the program's
             put(gauge(Gauge::ResidentBytes, 0, now, now, bytes.saturating_sub(store::touched())));
         }
         (self.second, self.cpu) = (now, cpu);
@@ -231,7 +236,8 @@ impl Sampler {
         }
     }
 
-    /// A sample of one thread; the first look at it only reads its clocks. Told is whether it waits for Python's lock.
+    /// A sample of one thread; the first look at it only reads its clocks. Told is whether it waits
+    /// for Python's lock.
     fn look_at(&mut self, tid: u32, locks: Locks) -> Option<Waits> {
         let now = clock::monotonic();
         let Some(subject) = self.subjects.get_mut(&tid) else {

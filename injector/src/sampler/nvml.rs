@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! What the GPU's own management library says, once a second, of the devices this process works on: utilisation,
-//! power, clock, why it is held down, memory. A thread of its own that does nothing else: a call that hangs holds up
-//! nothing, one slower than 100 ms is the last.
+//! What the GPU's own management library says, once a second, of the devices this process works on:
+//! utilisation, power, clock, why it is held down, memory. A thread of its own that does nothing
+//! else: a call that hangs holds up nothing, one slower than 100 ms is the last.
 //!
-//! NVML numbers devices in its own order and knows nothing of CUDA_VISIBLE_DEVICES: a device is found by the UUID, else
-//! the PCI address, that the driver tells for its ordinal. A slice of a GPU (MIG) is not: these figures are those of
-//! the whole GPU, other people's work included.
+//! NVML numbers devices in its own order and knows nothing of CUDA_VISIBLE_DEVICES: a device is
+//! found by the UUID, else the PCI address, that the driver tells for its ordinal. A slice of a GPU
+//! (MIG) is not: these figures are those of the whole GPU, other people's work included.
 
 use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_uint, c_void};
@@ -55,7 +55,8 @@ struct Nvml {
 static STOP: AtomicBool = AtomicBool::new(false);
 static BUSY: AtomicBool = AtomicBool::new(false);
 
-/// Runs before the library's own destructors (registered after it was loaded): lets a call under way end.
+/// Runs before the library's own destructors (registered after it was loaded): lets a call under
+/// way end.
 extern "C" fn at_exit() {
     guard::guard((), || {
         STOP.store(true, Ordering::SeqCst);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! The Python in this process, seen from outside: its threads, its global lock, its collector. No function of it that
-//! needs its lock is called and none of its memory is trusted: everything is read through `remote`.
+//! The Python in this process, seen from outside: its threads, its global lock, its collector. No
+//! function of it that needs its lock is called and none of its memory is trusted: everything is
+//! read through `remote`.
 
 use std::ffi::{c_int, c_void, CStr};
 
@@ -71,7 +72,8 @@ pub(super) enum Search {
 }
 
 fn symbol(name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: a C string; RTLD_DEFAULT looks through the global scope (Python is in the executable or a libpython).
+    // SAFETY: a C string; RTLD_DEFAULT looks through the global scope (Python is in the executable
+    // or a libpython).
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     (!found.is_null()).then_some(found)
 }
@@ -143,7 +145,8 @@ impl Python {
         Python { version, known, layout, interpreter: 0x7000, main: 0, gil, gc, threads, listed_at: 0 }
     }
 
-    /// The same Python in a child where everything of the interpreter's file lies by `slide` further; `None` where it has not begun.
+    /// The same Python in a child where everything of the interpreter's file lies by `slide`
+    /// further; `None` where it has not begun.
     pub(super) fn of_child(&self, slide: u64, reader: &mut Reader<Child>) -> Option<Python> {
         let main = self.main.wrapping_add(slide);
         let interpreter = u64_at(&reader.read_one(main, 8)?, 0);
@@ -162,7 +165,8 @@ impl Python {
 
     /// Has it begun to end?
     pub(super) fn is_ending(&self) -> bool {
-        // SAFETY: CPython's documented signature; reads a variable of the interpreter, needs no lock.
+        // SAFETY: CPython's documented signature; reads a variable of the interpreter, needs no
+        // lock.
         unsafe { (self.known.finalizing)() != 0 }
     }
 
@@ -240,8 +244,8 @@ impl Python {
         None
     }
 
-    /// The interpreter's thread with this kernel id. The list is made anew every second, and where a thread is missing
-    /// twice as often.
+    /// The interpreter's thread with this kernel id. The list is made anew every second, and where
+    /// a thread is missing twice as often.
     pub(super) fn thread(&mut self, tid: u32, now: u64) -> Option<PyThread> {
         self.which(now, |t| t.tid == tid)
     }
@@ -294,15 +298,16 @@ impl Python {
     }
 }
 
-/// Where near the beginning of `_PyRuntime` (all of it is 1.4 KB in 3.8 and more later) the state of the main interpreter is pointed to.
+/// Where near the beginning of `_PyRuntime` (all of it is 1.4 KB in 3.8 and more later) the state
+/// of the main interpreter is pointed to.
 fn pointer_to(state: u64, runtime: u64) -> Option<u64> {
     let bytes = read(runtime, RUNTIME_HEAD)?;
     let word = bytes.chunks_exact(8).position(|word| word == state.to_le_bytes())?;
     Some(runtime + word as u64 * 8)
 }
 
-/// Is the state of a collector there: running or not, on or off, and its pointer to the youngest generation, where there is
-/// one, into itself?
+/// Is the state of a collector there: running or not, on or off, and its pointer to the youngest
+/// generation, where there is one, into itself?
 fn is_gc(address: u64, layout: &Layout) -> bool {
     let last = layout.collecting.max(layout.generation0.map_or(0, |at| at + 4));
     let Some(bytes) = read(address, last + 4) else { return false };

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! Memory of our own process that another thread may change or free meanwhile, or of a child, read through the kernel: what is gone is an error, never a fault. Several places at once, in the order that was asked for.
+//! Memory of our own process that another thread may change or free meanwhile, or of a child, read
+//! through the kernel: what is gone is an error, never a fault. Several places at once, in the
+//! order that was asked for.
 //!
-//! The call is `process_vm_writev` on ourselves, from many places to one, and not `process_vm_readv`: the side that lies in the
-//! caller is copied as any system call's argument is, the other one is looked up and pinned place by place. Measured (Linux 6.18, KVM,
-//! EPYC): 1 µs and 20 ns a place against 0.6 µs and 345 ns a place. So 20 frames are seen within 0.4 µs and not 7 µs.
+//! The call is `process_vm_writev` on ourselves, from many places to one, and not
+//! `process_vm_readv`: the side that lies in the caller is copied as any system call's argument is,
+//! the other one is looked up and pinned place by place. Measured (Linux 6.18, KVM, EPYC): 1 µs and
+//! 20 ns a place against 0.6 µs and 345 ns a place. So 20 frames are seen within 0.4 µs and not 7
+//! µs.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -74,7 +78,8 @@ impl<M: Memory> Batch<M> {
         self.wanted = 0;
     }
 
-    /// `length` bytes at `address` are wanted. `None` for what is no address of a program, or where the batch is full.
+    /// `length` bytes at `address` are wanted. `None` for what is no address of a program, or where
+    /// the batch is full.
     pub(super) fn want(&mut self, address: u64, length: usize) -> Option<Slot> {
         if !is_address(address) || self.places.len() >= MOST {
             return None;
@@ -232,7 +237,8 @@ mod tests {
         assert_eq!(word(page as u64), None, "not mapped any more");
     }
 
-    /// The kernel refuses these calls to the calling thread from here on, as a container's filter may.
+    /// The kernel refuses these calls to the calling thread from here on, as a container's filter
+    /// may.
     fn forbid(calls: &[libc::c_long]) {
         let op = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
         let refuse = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
@@ -245,7 +251,8 @@ mod tests {
         let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
         // SAFETY: numbers only; about the calling thread alone.
         assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
-        // SAFETY: a program that ends in a return, and its length, which the kernel copies; about the calling thread alone.
+        // SAFETY: a program that ends in a return, and its length, which the kernel copies; about
+        // the calling thread alone.
         let set = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program) };
         assert_eq!(set, 0);
     }

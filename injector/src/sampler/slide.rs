@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! Where a child has the interpreter: the file it was loaded from, and by how much further it lies there than here. A forked child has it at
-//! the same place; one that was started anew, or forked from such a one (spawn, a fork server), wherever the kernel put it.
+//! Where a child has the interpreter: the file it was loaded from, and by how much further it lies
+//! there than here. A forked child has it at the same place; one that was started anew, or forked
+//! from such a one (spawn, a fork server), wherever the kernel put it.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -14,7 +15,8 @@ const MOST: u64 = 16 << 20;
 pub(super) struct Part {
     start: u64,
     end: u64,
-    /// Permissions, offset in the file, device, inode, as the kernel writes them: the same in every process that has this part.
+    /// Permissions, offset in the file, device, inode, as the kernel writes them: the same in every
+    /// process that has this part.
     what: [String; 4],
 }
 
@@ -34,7 +36,8 @@ impl Part {
         is_of_file.then_some(part)
     }
 
-    /// By how much further process `pid` has the same part (wraps around); `None` where it has none, or does not show it.
+    /// By how much further process `pid` has the same part (wraps around); `None` where it has
+    /// none, or does not show it.
     pub(super) fn slide(&self, pid: u32) -> Option<u64> {
         let size = self.end - self.start;
         let theirs = find(&format!("/proc/{pid}/maps"), |part| {

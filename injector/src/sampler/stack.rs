@@ -1,29 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! The Python frames of another thread, which goes on running meanwhile. Nothing in them counts calls, so that agreement of
-//! readings alone proves nothing: a loop comes round, and a frame that was left lies there as it was (see `frame`). What is
-//! believed was found four times:
+//! The Python frames of another thread, which goes on running meanwhile. Nothing in them counts
+//! calls, so that agreement of readings alone proves nothing: a loop comes round, and a frame that
+//! was left lies there as it was (see `frame`). What is believed was found four times:
 //!
-//! - One call to the kernel reads every frame, then the thread state, then every frame again in the opposite order, some 20 ns
-//!   apart ([`Reader::prepare`]). A frame counts if it runs, as far as it says, and is the same before and after.
-//! - A stack counts if two such readings have the same chain, code objects and call sites (of the innermost frame, whose
-//!   instruction moves all the time, the code object). What does not lie where the last stack lay is found frame by frame,
-//!   and then all of it is read as above.
+//! - One call to the kernel reads every frame, then the thread state, then every frame again in the
+//!   opposite order, some 20 ns apart ([`Reader::prepare`]). A frame counts if it runs, as far as
+//!   it says, and is the same before and after.
+//! - A stack counts if two such readings have the same chain, code objects and call sites (of the
+//!   innermost frame, whose instruction moves all the time, the code object). What does not lie
+//!   where the last stack lay is found frame by frame, and then all of it is read as above.
 //! - Everything that a frame points to as its code must be a code object: they are read in between.
 //!
-//! Where inner frames moved it is all done again; of a stack that moves again and again the outer frames are kept that four
-//! readings agree on, call sites and all, and the function inside them if it is the same in all four; else there is none. Where
-//! reading is quick, a whole stack with these frames in it is looked for some times more (100 µs at most): a thread that
-//! calls and returns all the time stands still in each launch for 5 µs and more (H100, blocks of a compiled model: of 57 samples with a stack 9 were whole
-//! without, of the same program run longer 32 without and 47 and 59 with).
+//! Where inner frames moved it is all done again; of a stack that moves again and again the outer
+//! frames are kept that four readings agree on, call sites and all, and the function inside them if
+//! it is the same in all four; else there is none. Where reading is quick, a whole stack with these
+//! frames in it is looked for some times more (100 µs at most): a thread that calls and returns all
+//! the time stands still in each launch for 5 µs and more (H100, blocks of a compiled model: of 57
+//! samples with a stack 9 were whole without, of the same program run longer 32 without and 47 and
+//! 59 with).
 //!
-//! It is no proof: nothing keeps both readings from being caught by calls that begin and end within 20 ns a frame (a call and
-//! its return take 18 ns from 3.11 on, 34 ns before), at the same place, or from being interrupted there. Where that happens is
-//! not seen, and cannot be counted (2 wrong of some million, of a program that does nothing else, beside other work on two cores: `stacks.rs`). Where the kernel reads place by place only (see `remote`) all of this takes 17 times as long,
-//! and 7 of 278,952 samples were wrong: there a stack has to come up twice, or there is none.
+//! It is no proof: nothing keeps both readings from being caught by calls that begin and end within
+//! 20 ns a frame (a call and its return take 18 ns from 3.11 on, 34 ns before), at the same place,
+//! or from being interrupted there. Where that happens is not seen, and cannot be counted (2 wrong
+//! of some million, of a program that does nothing else, beside other work on two cores:
+//! `stacks.rs`). Where the kernel reads place by place only (see `remote`) all of this takes 17
+//! times as long, and 7 of 278,952 samples were wrong: there a stack has to come up twice, or there
+//! is none.
 //!
-//! Few calls to the kernel: where the frames of the last sample lay is read again in one, and most of them are still
-//! there. A thread whose CPU clock stands still is not read at all: its stack is the one before.
+//! Few calls to the kernel: where the frames of the last sample lay is read again in one, and most
+//! of them are still there. A thread whose CPU clock stands still is not read at all: its stack is
+//! the one before.
 
 use trace::define::MAX_FRAMES;
 
@@ -33,8 +40,9 @@ use super::python::{PyThread, Python};
 use super::remote::{self, is_address, u64_at, Batch, Memory, Own, Slot};
 use crate::python::walk::RawFrame;
 
-/// Frames of Python followed at most: of these [`MAX_FRAMES`] are kept, the innermost, where some are not shown (see
-/// [`Codes::is_incomplete`]). So a stack that was cut has as many as that, and is known by it.
+/// Frames of Python followed at most: of these [`MAX_FRAMES`] are kept, the innermost, where some
+/// are not shown (see [`Codes::is_incomplete`]). So a stack that was cut has as many as that, and
+/// is known by it.
 const DEEPEST: usize = MAX_FRAMES + 4;
 /// Frames followed at most, those of C code included.
 const MOST_FRAMES: usize = 4 * MAX_FRAMES;
@@ -88,7 +96,8 @@ struct Asked {
 /// What else was asked for, in the middle.
 struct Middle {
     state: Slot,
-    /// Where the C frame was last, which leads to the innermost frame (3.11, 3.12); and whether it is still that one.
+    /// Where the C frame was last, which leads to the innermost frame (3.11, 3.12); and whether it
+    /// is still that one.
     c_frame: Option<(Slot, Slot)>,
 }
 
@@ -106,7 +115,8 @@ struct Seen {
 struct Reading {
     /// Innermost first.
     frames: Vec<Seen>,
-    /// The frames from this one on ran, and were the same (but for the instruction) before the thread state was read and after.
+    /// The frames from this one on ran, and were the same (but for the instruction) before the
+    /// thread state was read and after.
     there_from: usize,
     /// Some were not where the guess had them, and were read later, one after the other.
     is_late: bool,
@@ -135,8 +145,9 @@ struct Agreed {
     is_outer: bool,
 }
 
-/// The outermost frames of `a` that `b` has, too, one calling the other. The innermost of them may have gone on: it is the same
-/// function, and what it calls is another call. None of a chain that was cut: it has no outer end.
+/// The outermost frames of `a` that `b` has, too, one calling the other. The innermost of them may
+/// have gone on: it is the same function, and what it calls is another call. None of a chain that
+/// was cut: it has no outer end.
 fn common(a: &[Seen], b: &[Seen]) -> Vec<Seen> {
     let is_cut = |last: Option<&Seen>| last.is_none_or(|f| f.frame.back != 0);
     if is_cut(a.last()) || is_cut(b.last()) {
@@ -232,7 +243,8 @@ impl<M: Memory> Reader<M> {
         outer.map_or(Err(Why::Moved), |frames| finish(frames, true, codes))
     }
 
-    /// A whole stack with these frames in it, where it is quickly looked for: what they call, a moment later.
+    /// A whole stack with these frames in it, where it is quickly looked for: what they call, a
+    /// moment later.
     fn whole_inside(
         &mut self,
         outer: Option<&[Seen]>,
@@ -250,7 +262,8 @@ impl<M: Memory> Reader<M> {
         whole.next().filter(|whole| outer.is_none_or(|outer| common(whole, outer).len() == outer.len()))
     }
 
-    /// Two readings of the chain, with its code objects in between, and the frames that are the same in both.
+    /// Two readings of the chain, with its code objects in between, and the frames that are the
+    /// same in both.
     fn twice(
         &mut self,
         python: &Python,
@@ -340,10 +353,11 @@ impl<M: Memory> Reader<M> {
         Ok(u64_at(&word, 0))
     }
 
-    /// Asks for the frames where they were, the outermost first, then for what says which is the innermost, then for the
-    /// frames again, the innermost first. A frame that is the same both times, and was another one in the middle, has gone on
-    /// and come back, with all that it called, within the time of as many places (20 ns each) as lie between: the further
-    /// out, the more calls have to be made in it.
+    /// Asks for the frames where they were, the outermost first, then for what says which is the
+    /// innermost, then for the frames again, the innermost first. A frame that is the same both
+    /// times, and was another one in the middle, has gone on and come back, with all that it
+    /// called, within the time of as many places (20 ns each) as lie between: the further out, the
+    /// more calls have to be made in it.
     fn prepare(&mut self, python: &Python, thread: &PyThread, guess: &Guess) -> Option<Middle> {
         let size = frame_bytes(python);
         self.batch.clear();

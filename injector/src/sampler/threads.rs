@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! One host thread as the kernel sees it: its CPU clock, how long it waited for a CPU, the system call it is blocked
-//! in. Files of /proc stay open (opening one costs four reads of it) and out of the program's way; where they cannot
-//! be opened those figures are 0.
+//! One host thread as the kernel sees it: its CPU clock, how long it waited for a CPU, the system
+//! call it is blocked in. Files of /proc stay open (opening one costs four reads of it) and out of
+//! the program's way; where they cannot be opened those figures are 0.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -32,8 +32,8 @@ impl ProcFile {
     /// What it says now; `None` where it is not there (any more).
     fn read<'a>(&self, buffer: &'a mut [u8]) -> Option<&'a str> {
         let fd = self.file.as_ref()?.as_raw_fd();
-        // SAFETY: a buffer and its length; a descriptor of ours (or, where the program closed it, of a file that is read
-        // at its beginning, which changes nothing).
+        // SAFETY: a buffer and its length; a descriptor of ours (or, where the program closed it,
+        // of a file that is read at its beginning, which changes nothing).
         let n = unsafe { libc::pread(fd, buffer.as_mut_ptr().cast(), buffer.len(), 0) };
         let text = buffer.get(..usize::try_from(n).ok()?)?;
         std::str::from_utf8(text).ok()
@@ -90,7 +90,8 @@ pub(super) fn clock_of(clock: libc::clockid_t) -> Option<u64> {
     (rc == 0).then(|| t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
 }
 
-/// The number of a thread's CPU clock, as glibc makes it for pthread_getcpuclockid: scheduler's time, per thread.
+/// The number of a thread's CPU clock, as glibc makes it for pthread_getcpuclockid: scheduler's
+/// time, per thread.
 pub(super) fn thread_clock(tid: u32) -> libc::clockid_t {
     (!(tid as i32)) << 3 | 6
 }
@@ -100,7 +101,8 @@ pub(super) fn process_clock(pid: u32) -> libc::clockid_t {
     (!(pid as i32)) << 3 | 2
 }
 
-/// ns that the main thread of another process was on a CPU; `None` where it is gone, or the kernel does not count that.
+/// ns that the main thread of another process was on a CPU; `None` where it is gone, or the kernel
+/// does not count that.
 pub(super) fn ran_of_main_thread(pid: u32) -> Option<u64> {
     let text = std::fs::read(format!("/proc/{pid}/task/{pid}/schedstat")).ok()?;
     std::str::from_utf8(&text).ok()?.split(' ').next()?.parse().ok()
@@ -134,8 +136,9 @@ impl Watched {
         self.schedule.read(&mut buffer)?.split(' ').nth(1)?.parse().ok()
     }
 
-    /// What it did since the last question, `span` ns ago, and what it is blocked in now; `None`: it is gone. The kernel
-    /// counts waiting for a CPU when it ends: a thread that did not run and is in no system call waits meanwhile.
+    /// What it did since the last question, `span` ns ago, and what it is blocked in now; `None`:
+    /// it is gone. The kernel counts waiting for a CPU when it ends: a thread that did not run and
+    /// is in no system call waits meanwhile.
     pub(super) fn look(&mut self, span: u64) -> Option<(Spent, Blocked)> {
         let cpu = clock_of(self.clock)?;
         let ran = cpu.saturating_sub(self.cpu);
@@ -169,7 +172,8 @@ impl Watched {
     }
 }
 
-/// `/proc/TID/syscall`: "running", or the number and the arguments in hexadecimal; -1: blocked outside of one.
+/// `/proc/TID/syscall`: "running", or the number and the arguments in hexadecimal; -1: blocked
+/// outside of one.
 fn parse_call(text: &str) -> Blocked {
     let mut words = text.split_ascii_whitespace();
     match words.next() {
@@ -253,7 +257,8 @@ mod tests {
             spin.store(true, Ordering::Release);
             std::thread::sleep(Duration::from_millis(30));
             let (cpu, queued, _) = look(300);
-            // on a busy machine it waits for a CPU most of the time, and that is known only when the waiting ends
+            // on a busy machine it waits for a CPU most of the time, and that is known only when
+            // the waiting ends
             assert!(cpu > 0.02 && cpu + queued <= 1.0, "{cpu} {queued}");
             stop.store(true, Ordering::Release);
             thread.join().expect("it ends");

@@ -21,7 +21,8 @@ pub(super) struct Told {
 }
 
 impl Told {
-    /// The number of a stack, told with its first use; 0 where there is no room; `None`: a frame stands outside of its code.
+    /// The number of a stack, told with its first use; 0 where there is no room; `None`: a frame
+    /// stands outside of its code.
     pub(super) fn number(&mut self, stack: &Frames, codes: &mut Codes) -> Option<u32> {
         let lines = stack.iter().map(|(id, frame)| codes.line(*id, frame).map(|line| (*id, line)));
         let key: Vec<(u32, u32)> = lines.collect::<Option<_>>()?;

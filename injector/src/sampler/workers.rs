@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! Where children stand in Python (workers of a DataLoader, by fork, by spawn, by a fork server): one of those that run, or wait for
-//! data, at a time, 25 looks a second for all of them together.
+//! Where children stand in Python (workers of a DataLoader, by fork, by spawn, by a fork server):
+//! one of those that run, or wait for data, at a time, 25 looks a second for all of them together.
 //!
-//! What is known of this process's Python holds for a child that has it from the same file, by as much further as it lies there
-//! (`slide`); that it is so is seen by a pointer of the interpreter's into its own file. That it still is, and the child has not become
-//! another program by exec (not even the same one, at the same addresses), is seen before and after each reading by the random bytes
-//! that the kernel gives each program at its start (`AT_RANDOM`). Of others nothing is read. The kernel allows reading one's own children's
-//! memory unless they forbid it (`PR_SET_DUMPABLE`), or Yama forbids everything (`ptrace_scope` 2 and more).
+//! What is known of this process's Python holds for a child that has it from the same file, by as
+//! much further as it lies there (`slide`); that it is so is seen by a pointer of the interpreter's
+//! into its own file. That it still is, and the child has not become another program by exec (not
+//! even the same one, at the same addresses), is seen before and after each reading by the random
+//! bytes that the kernel gives each program at its start (`AT_RANDOM`). Of others nothing is read.
+//! The kernel allows reading one's own children's memory unless they forbid it (`PR_SET_DUMPABLE`),
+//! or Yama forbids everything (`ptrace_scope` 2 and more).
 
 use std::collections::HashMap;
 
@@ -24,13 +26,14 @@ use super::stack::{Guess, Reader, Why};
 use super::threads::ran_of_main_thread;
 use super::told::Told;
 
-/// Between two looks, ns. One reads place by place (`remote`): some 0.1 ms for 25 frames, 0.3 % of a CPU.
+/// Between two looks, ns. One reads place by place (`remote`): some 0.1 ms for 25 frames, 0.3 % of
+/// a CPU.
 const PERIOD: u64 = 40_000_000;
-/// A worker whose main thread was on a CPU for less than this part of the time, in percent, waits for something: for other threads of its
-/// own, where the process did run.
+/// A worker whose main thread was on a CPU for less than this part of the time, in percent, waits
+/// for something: for other threads of its own, where the process did run.
 const LEAST_ON_CPU: u64 = 10;
-/// One that waits is asked what it is so often at most, and not again within so many ns: a worker that begins does not stand yet where
-/// workers wait.
+/// One that waits is asked what it is so often at most, and not again within so many ns: a worker
+/// that begins does not stand yet where workers wait.
 const MOST_ASKED: u32 = 64;
 const ASKED_EVERY: u64 = 500_000_000;
 /// After so many failures in a row its memory is not read any more.
@@ -48,7 +51,8 @@ struct Worker {
     asked: u32,
     asked_at: u64,
     waits_in: u32,
-    /// Where it stood when it waited for data, and what its clock said then: until that goes on it stands there.
+    /// Where it stood when it waited for data, and what its clock said then: until that goes on it
+    /// stands there.
     stands: Option<(u64, u32, u8)>,
     /// What it waits for is not told to us, and not asked any more.
     is_untold: bool,
@@ -116,7 +120,8 @@ impl Worker {
         Some(TheirPython { python, thread, random })
     }
 
-    /// It waits, for long perhaps: what it is shows in where it stands, told once for each place, of no time.
+    /// It waits, for long perhaps: what it is shows in where it stands, told once for each place,
+    /// of no time.
     fn introduce(
         &mut self,
         now: u64,
@@ -138,7 +143,8 @@ impl Worker {
         put(Item::ChildSample(e));
     }
 
-    /// The number of the stack it stands in, and the bits of a sample; the number 0 where the stack moved.
+    /// The number of the stack it stands in, and the bits of a sample; the number 0 where the stack
+    /// moved.
     fn stack(
         &mut self,
         pid: u32,

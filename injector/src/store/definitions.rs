@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! The dictionary: strings, kernels, frames and stacks get an id with their first use and are written to the recording once.
+//! The dictionary: strings, kernels, frames and stacks get an id with their first use and are
+//! written to the recording once.
 
 use std::collections::HashMap;
 
@@ -22,10 +23,12 @@ pub(crate) struct Dictionary {
     last_id: u32,
 }
 
-/// Heap the dictionary may take, bytes. Beyond it ids are not remembered: names are `<unknown>`, and counted.
+/// Heap the dictionary may take, bytes. Beyond it ids are not remembered: names are `<unknown>`,
+/// and counted.
 const MOST_BYTES: usize = 12 << 20;
 
-/// What call sites may take of it: programs that make code as they run must not cost kernels their names.
+/// What call sites may take of it: programs that make code as they run must not cost kernels their
+/// names.
 const MOST_SITE_BYTES: usize = MOST_BYTES / 3;
 
 impl Dictionary {
@@ -139,7 +142,8 @@ impl Store {
         self.define(id, Definition::Stack(&[]));
     }
 
-    /// Id of a stack of frames, innermost first: `id` where that was given out before; `None` where there is no room.
+    /// Id of a stack of frames, innermost first: `id` where that was given out before; `None` where
+    /// there is no room.
     pub(crate) fn stack(&mut self, frames: &[u32], id: Option<u32>) -> Option<u32> {
         if let (Some(&known), None) = (self.dictionary.stacks.get(frames), id) {
             return Some(known);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! The recording in memory: header and segments as `trace` lays them out, in anonymous pages that are touched only
-//! when they are used. One writer (whoever holds the recorder's lock), lock-free readers.
+//! The recording in memory: header and segments as `trace` lays them out, in anonymous pages that
+//! are touched only when they are used. One writer (whoever holds the recorder's lock), lock-free
+//! readers.
 
 use std::sync::atomic::{fence, AtomicBool, AtomicU64, Ordering};
 
@@ -35,7 +36,8 @@ impl Image {
         let segments = (bytes / SEGMENT_BYTES).max(64);
         let words = HEADER_WORDS + segments * SEGMENT_WORDS;
         let base = memory::map(words * 8, false)?;
-        // SAFETY: a zeroed mapping of exactly that many words, never unmapped; zero is a valid atomic.
+        // SAFETY: a zeroed mapping of exactly that many words, never unmapped; zero is a valid
+        // atomic.
         let words = unsafe { std::slice::from_raw_parts(base.as_ptr().cast::<AtomicU64>(), words) };
         Some(Image { words })
     }
@@ -65,8 +67,8 @@ impl Image {
         }
     }
 
-    /// The header's word of how far back the recording is valid: told before the segment that held what is older is written anew, so that who finds it written
-    /// anew finds this as well.
+    /// The header's word of how far back the recording is valid: told before the segment that held
+    /// what is older is written anew, so that who finds it written anew finds this as well.
     pub(crate) fn put_valid_from(&self, time: u64) {
         if let Some(cell) = self.words.get(VALID_FROM_AT / 8) {
             cell.store(time, Ordering::Relaxed);
@@ -80,13 +82,15 @@ impl Image {
         self.words.get(VALID_FROM_AT / 8).map_or(0, |cell| cell.load(Ordering::Relaxed))
     }
 
-    /// Gives the memory back to the system: the report has read it, what survives is in the file, nothing is added any more. The analysis
-    /// takes its place, so that both together stay within GAPPROBE_MAX_MB. Only who holds the recorder's lock.
+    /// Gives the memory back to the system: the report has read it, what survives is in the file,
+    /// nothing is added any more. The analysis takes its place, so that both together stay within
+    /// GAPPROBE_MAX_MB. Only who holds the recorder's lock.
     pub(crate) fn give_back(&self) {
         GIVEN_BACK.store(true, Ordering::SeqCst);
         let address = self.words.as_ptr().cast_mut().cast();
-        // SAFETY: a whole private anonymous mapping of ours that stays mapped; its words are atomics, for which the zeros
-        // that come after this are values like any other. The caller holds the recorder's lock: nobody writes.
+        // SAFETY: a whole private anonymous mapping of ours that stays mapped; its words are
+        // atomics, for which the zeros that come after this are values like any other. The caller
+        // holds the recorder's lock: nobody writes.
         unsafe { libc::madvise(address, self.bytes(), libc::MADV_DONTNEED) };
     }
 
@@ -101,8 +105,8 @@ impl Source for Image {
         self.bytes() as u64
     }
 
-    /// Relaxed copies, word by word (offsets and lengths are multiples of 8 in this layout): the reader checks each
-    /// segment's generation before and after.
+    /// Relaxed copies, word by word (offsets and lengths are multiples of 8 in this layout): the
+    /// reader checks each segment's generation before and after.
     fn read_at(&self, offset: u64, out: &mut [u8]) -> bool {
         let (from, count) = ((offset / 8) as usize, out.len().div_ceil(8));
         let Some(words) = self.words.get(from..from.saturating_add(count)) else { return false };

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM (one writer: whoever holds the recorder's lock, normally the drain thread)
-//! The rings of the recording: every track (stream, thread, the recorder itself) is a list of segments from one pool.
-//! A track takes free segments while there are any; then the closed segment whose newest event is the oldest of all
-//! is written anew. So a busy stream does not shorten a quiet one's memory, and what is left is always the newest
-//! part of the run: it is valid from the end of the newest event overwritten ([`Store::valid_from`]).
+//! The rings of the recording: every track (stream, thread, the recorder itself) is a list of
+//! segments from one pool. A track takes free segments while there are any; then the closed segment
+//! whose newest event is the oldest of all is written anew. So a busy stream does not shorten a
+//! quiet one's memory, and what is left is always the newest part of the run: it is valid from the
+//! end of the newest event overwritten ([`Store::valid_from`]).
 //!
-//! (The first design had one ring of fixed size a stream and a sequence number a slot. One pool of segments keeps more of
-//! the run in the same memory, saves 8 bytes an event, and lets the mirror write runs instead of slots.)
+//! (The first design had one ring of fixed size a stream and a sequence number a slot. One pool of
+//! segments keeps more of the run in the same memory, saves 8 bytes an event, and lets the mirror
+//! write runs instead of slots.)
 
 pub(crate) mod definitions;
 pub(crate) mod image;
@@ -29,7 +31,8 @@ use image::Image;
 /// Tracks with segments of their own; streams and threads beyond share the overflow track.
 pub(crate) const MAX_TRACKS: usize = 512;
 
-/// Bytes of the process's memory that segments have taken so far: they count as resident once they are written.
+/// Bytes of the process's memory that segments have taken so far: they count as resident once they
+/// are written.
 static TOUCHED: AtomicU64 = AtomicU64::new(0);
 
 /// Of what is resident, this much is the recording's, bytes.
@@ -44,7 +47,8 @@ struct Open {
     header: SegmentHeader,
 }
 
-/// How the recording stood at one time, as far as it had changed: what the file is to be brought to.
+/// How the recording stood at one time, as far as it had changed: what the file is to be brought
+/// to.
 pub(crate) struct Standing {
     /// How far each changed segment was filled.
     pub(crate) segments: Vec<(u32, SegmentHeader)>,
@@ -112,8 +116,8 @@ impl Store {
         (self.recycled, self.overwritten)
     }
 
-    /// A segment for `track`: a free one, else the one whose newest event is oldest. `None` only where the image is
-    /// smaller than the open segments.
+    /// A segment for `track`: a free one, else the one whose newest event is oldest. `None` only
+    /// where the image is smaller than the open segments.
     fn take_segment(&mut self, track: u32) -> Option<Open> {
         let index = if self.next_free < self.image.segments() {
             self.next_free += 1;
@@ -161,7 +165,8 @@ impl Store {
         Standing { segments, header }
     }
 
-    /// Says that segments still have to be written to the file, and before others: what refers to them is newer.
+    /// Says that segments still have to be written to the file, and before others: what refers to
+    /// them is newer.
     pub(crate) fn mark_again(&mut self, segments: &[u32]) {
         for &index in segments {
             self.mark_dirty(index);
@@ -255,7 +260,8 @@ impl Store {
         self.mark_dirty(open.index);
     }
 
-    /// Writes a definition. Definitions are never overwritten; at most an eighth of the image is theirs.
+    /// Writes a definition. Definitions are never overwritten; at most an eighth of the image is
+    /// theirs.
     pub(crate) fn define(&mut self, id: u32, definition: Definition<'_>) {
         let mut record = [0; trace::define::MAX_RECORD + 8];
         let Some(length) = definition.encode(id, &mut record) else { return };
@@ -276,7 +282,8 @@ impl Store {
                 }
             }
         };
-        // records are multiples of 4 bytes, words are 8: the word shared with the previous record is written again
+        // records are multiples of 4 bytes, words are 8: the word shared with the previous record
+        // is written again
         let used = open.header.used as usize;
         let first_word = used / 8;
         let mut bytes = Vec::with_capacity(length + 8);

@@ -6,7 +6,8 @@ use super::*;
 /// Ticks a ns of the machine that these tests make up.
 const RATE: u64 = 3;
 
-/// Rounds of 20 ms on a machine whose kernel turns its clock by `ppm(round)`: how far the line is off at most, ns, just before it is measured.
+/// Rounds of 20 ms on a machine whose kernel turns its clock by `ppm(round)`: how far the line is
+/// off at most, ns, just before it is measured.
 fn off(rounds: u64, ppm: impl Fn(u64) -> i64) -> (Keeper, u64) {
     let (mut keeper, mut kernels, mut most) = (Keeper::default(), 5_000_000_000u64, 0);
     for round in 0..rounds {
@@ -73,8 +74,9 @@ fn a_line_that_nobody_measured_for_a_second_is_not_used() {
     assert_eq!(keeper.drawn.at(from - 1), None, "a counter from before it");
 }
 
-/// On this machine, by its own counter, beside a thread that reads: never backward, and as far from the kernel's clock as reading two
-/// clocks takes. Where the kernel goes by another counter the two are the same function.
+/// On this machine, by its own counter, beside a thread that reads: never backward, and as far from
+/// the kernel's clock as reading two clocks takes. Where the kernel goes by another counter the two
+/// are the same function.
 #[test]
 fn it_is_the_kernels_clock() {
     let mut keeper = Keeper::default();

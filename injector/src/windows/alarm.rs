@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! Steps that take longer than they did, or do not come any more: reasons to record although it is no window's turn, and for the
-//! flight recorder to write.
+//! Steps that take longer than they did, or do not come any more: reasons to record although it is
+//! no window's turn, and for the flight recorder to write.
 
 use super::budget::median;
 use super::step_clock;
@@ -46,9 +46,10 @@ pub(crate) enum Reason {
     },
 }
 
-/// Slow steps in a row, and how long that went on at least, ns, before a window is opened that leaves more of CUPTI behind than the budget
-/// allows: a checkpoint or an evaluation is over by then, and what stays slow loses more of each step (a third at the usual factor) than that window leaves behind
-/// (docs/windows.md: 5 to 10 %).
+/// Slow steps in a row, and how long that went on at least, ns, before a window is opened that
+/// leaves more of CUPTI behind than the budget allows: a checkpoint or an evaluation is over by
+/// then, and what stays slow loses more of each step (a third at the usual factor) than that window
+/// leaves behind (docs/windows.md: 5 to 10 %).
 const WORTH_IT: (u64, u64) = (64, 10_000_000_000);
 
 /// Steps have become slow: are they still?

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // COLD
-//! Objects that ask for the driver's launches, instead of being bound to them: they get ours (`driver`), where what they would get is
-//! the very function that ours hands on to.
+//! Objects that ask for the driver's launches, instead of being bound to them: they get ours
+//! (`driver`), where what they would get is the very function that ours hands on to.
 //!
 //! | who | how |
 //! |---|---|
@@ -39,7 +39,8 @@ fn is_launcher(path: &[u8]) -> bool {
 
 type GetAddress = unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_int, u64, *mut c_int) -> c_int;
 
-/// `cuGetProcAddress`, as `dlsym` finds it and as it gives itself. The older form has no last argument.
+/// `cuGetProcAddress`, as `dlsym` finds it and as it gives itself. The older form has no last
+/// argument.
 static GET_ADDRESS: [Lead; 4] = [
     Lead::new(c"cuGetProcAddress_v2", 0, || get_address::<0> as GetAddress as usize),
     Lead::new(c"cuGetProcAddress", 0, || get_address::<1> as GetAddress as usize),
@@ -49,7 +50,8 @@ static GET_ADDRESS: [Lead; 4] = [
 const BY_DLSYM: Range<usize> = 0..2;
 const BY_ITSELF: Range<usize> = 2..4;
 
-/// CUDA_ERROR_NOT_INITIALIZED, for a call that cannot come: nobody has ours before the function behind it is known.
+/// CUDA_ERROR_NOT_INITIALIZED, for a call that cannot come: nobody has ours before the function
+/// behind it is known.
 const NOT_INITIALIZED: c_int = 3;
 /// CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
 const PER_THREAD: u64 = 2;
@@ -71,7 +73,8 @@ unsafe extern "C" fn get_address<const N: usize>(
     }
     // SAFETY: the driver's function of this name and signature (CUDA 11.3, 12.0).
     let real: GetAddress = unsafe { std::mem::transmute(real) };
-    // SAFETY: the caller's own arguments, handed on; where there are but four, what lies in the fifth's place is not looked at.
+    // SAFETY: the caller's own arguments, handed on; where there are but four, what lies in the
+    // fifth's place is not looked at.
     let result = unsafe { real(name, found, version, flags, status) };
     guard((), || {
         if result != 0 || name.is_null() || found.is_null() || version > NEWEST {
@@ -135,7 +138,8 @@ pub(crate) fn in_place_of(name: &CStr, found: *mut c_void) -> Option<*mut c_void
     is_drivers().then(tables).flatten()
 }
 
-/// Are launches to be seen: windows are used, or may be (before we attach the settings are not known)?
+/// Are launches to be seen: windows are used, or may be (before we attach the settings are not
+/// known)?
 fn is_wanted() -> bool {
     let by_settings = || attach::settings().is_none_or(super::may_be_used);
     lifecycle::get() != lifecycle::State::Inert && (LEADS.load(Ordering::Acquire) || by_settings())
@@ -143,7 +147,8 @@ fn is_wanted() -> bool {
 
 imports::dlsym_entry!(dlsym_of_launcher, "gapprobe_dlsym_of_launcher", dlsym_with_handle);
 
-/// A launcher asks a library that it opened. What is not the very function that ours hands on to it gets as it is.
+/// A launcher asks a library that it opened. What is not the very function that ours hands on to it
+/// gets as it is.
 unsafe extern "C" fn dlsym_with_handle(handle: *mut c_void, name: *const c_char) -> *mut c_void {
     // SAFETY: the launcher's own arguments to dlsym.
     let found = unsafe { libc::dlsym(handle, name) };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! What is known of the time between windows: steps, launches and the time in synchronizing calls, counted without records. Run-wide
-//! for the header, and as readings of about a second each for the trace.
+//! What is known of the time between windows: steps, launches and the time in synchronizing calls,
+//! counted without records. Run-wide for the header, and as readings of about a second each for the
+//! trace.
 
 use trace::event::{Event, Gauge, Kind};
 use trace::Total;
@@ -85,7 +86,8 @@ impl Between {
         counts.sync_ns = counts.sync_ns.max(self.counted.sync_ns);
         let mut new = counts.since(&self.counted);
         if counts.has_steps && !self.counted.has_steps {
-            // what tells a step was learnt meanwhile, and its steps are of all the run: those of before this stretch by their part of the launches
+            // what tells a step was learnt meanwhile, and its steps are of all the run: those of
+            // before this stretch by their part of the launches
             let before =
                 u128::from(counts.steps) * u128::from(self.begun) / u128::from(counts.launches.max(1));
             new.steps = counts.steps.saturating_sub(u64::try_from(before).unwrap_or(u64::MAX));
@@ -147,7 +149,8 @@ mod tests {
         assert_eq!((b.all.steps, b.all.launches), (74 + 90, 7_400 + 9_000));
     }
 
-    /// H200, 5218761: a budget closed the first window at step 26, the clock found its steps behind it, and all 460 were said to lie between.
+    /// H200, 5218761: a budget closed the first window at step 26, the clock found its steps behind
+    /// it, and all 460 were said to lie between.
     #[test]
     fn a_clock_that_finds_its_steps_between_windows_has_those_of_the_window_among_them() {
         let mut b = Between::default();

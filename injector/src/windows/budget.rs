@@ -11,8 +11,9 @@ use super::plan::{Costs, RESIDUE_FIRST_NS, RESIDUE_NS};
 use super::step_clock;
 use crate::cupti::session;
 
-/// A launch that is recorded, with all that CUPTI costs the calls around it, ns: 2.3 µs in eager PyTorch of tiny blocks (docs/run-cost.md); 1.1 in a
-/// loop of launches in C++ (`gpu-check --only cost:launch`).
+/// A launch that is recorded, with all that CUPTI costs the calls around it, ns: 2.3 µs in eager
+/// PyTorch of tiny blocks (docs/run-cost.md); 1.1 in a loop of launches in C++ (`gpu-check --only
+/// cost:launch`).
 const LAUNCH_NS: u32 = 2300;
 /// The same with CUPTI's records of waits (`cupti::streams`).
 const LAUNCH_WITH_WAITS_NS: u32 = 4600;
@@ -148,7 +149,8 @@ impl Budget {
         self.measured.look(now, recorded);
     }
 
-    /// Launches of the program for each that is seen without CUPTI, as it was while a window was open.
+    /// Launches of the program for each that is seen without CUPTI, as it was while a window was
+    /// open.
     fn unseen(&self) -> f64 {
         let Open { launches, seen, .. } = self.open;
         if seen > 0.0 {

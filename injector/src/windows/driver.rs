@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // HOT (the functions in the slots), COLD (the rest)
-//! Launches through the driver, seen without CUPTI: where objects call them through their slots, and where they ask for them (`asked`): a launcher of
-//! Triton's, XLA, a CUDA runtime that is linked in. The thread of a compiled backward launches by these alone, so that without
-//! them no moment would be known at which nothing is launched.
+//! Launches through the driver, seen without CUPTI: where objects call them through their slots,
+//! and where they ask for them (`asked`): a launcher of Triton's, XLA, a CUDA runtime that is
+//! linked in. The thread of a compiled backward launches by these alone, so that without them no
+//! moment would be known at which nothing is launched.
 //!
-//! What the shared library of the CUDA runtime, and cuBLAS, call of the driver they ask the driver itself for: it is not seen here, nor counted twice.
+//! What the shared library of the CUDA runtime, and cuBLAS, call of the driver they ask the driver
+//! itself for: it is not seen here, nor counted twice.
 
 use std::ffi::{c_int, c_void};
 
@@ -42,10 +44,12 @@ struct Config {
 type LaunchEx = unsafe extern "C" fn(*const Config, *mut c_void, *mut *mut c_void, *mut *mut c_void) -> c_int;
 type LaunchGraph = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
 
-/// CUDA_ERROR_NOT_INITIALIZED, for a call that cannot come: a slot leads here only once the function behind it is known.
+/// CUDA_ERROR_NOT_INITIALIZED, for a call that cannot come: a slot leads here only once the
+/// function behind it is known.
 const NOT_INITIALIZED: c_int = 3;
 
-/// The functions, with ours of these numbers before them. (`_ptsz`: no stream means the thread's own.)
+/// The functions, with ours of these numbers before them. (`_ptsz`: no stream means the thread's
+/// own.)
 macro_rules! table {
     ($a:literal $b:literal $c:literal $d:literal $e:literal $f:literal) => {
         [

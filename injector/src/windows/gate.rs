@@ -2,15 +2,18 @@
 // HOT (`enter`), COLD (the rest)
 //! When CUPTI may be switched in a program that runs: while no thread is inside a launch.
 //!
-//! Measured on an H200 with CUPTI 12.9, 13.0 and 13.5 (`tests/gpu/programs/residue.c`, plans R and S, P, Q; docs/windows.md): where kinds are
-//! switched on or off by one thread while another one launches, later windows have no kernels, or all their kernels have one
-//! correlation id, for the rest of the process, for whoever records. Switched by the thread that launches, or while that is kept waiting,
-//! every window of every release is whole, whatever the GPU does meanwhile.
+//! Measured on an H200 with CUPTI 12.9, 13.0 and 13.5 (`tests/gpu/programs/residue.c`, plans R and
+//! S, P, Q; docs/windows.md): where kinds are switched on or off by one thread while another one
+//! launches, later windows have no kernels, or all their kernels have one correlation id, for the
+//! rest of the process, for whoever records. Switched by the thread that launches, or while that is
+//! kept waiting, every window of every release is whole, whatever the GPU does meanwhile.
 //!
-//! So who wants to switch says so ([`want`]), and a thread of the program's that is about to launch does it, once no other one is inside
-//! of a launch (others wait at the gate meanwhile: 0.3 ms at most, two times a window). Where every thread that launches is waiting for the
-//! GPU, as in a program that hangs, the flush thread does it ([`from_aside`]). Launches that do not come through the slots of `runtime` and `driver`
-//! are not seen (cuBLAS's, say): where a thread makes those alone, or hardly any is seen, nothing is switched at all ([`is_possible`]).
+//! So who wants to switch says so ([`want`]), and a thread of the program's that is about to launch
+//! does it, once no other one is inside of a launch (others wait at the gate meanwhile: 0.3 ms at
+//! most, two times a window). Where every thread that launches is waiting for the GPU, as in a
+//! program that hangs, the flush thread does it ([`from_aside`]). Launches that do not come through
+//! the slots of `runtime` and `driver` are not seen (cuBLAS's, say): where a thread makes those
+//! alone, or hardly any is seen, nothing is switched at all ([`is_possible`]).
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{fence, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -38,9 +41,11 @@ pub(crate) const SWITCH: u8 = 1;
 /// Another client of CUPTI's is done.
 pub(crate) const RETURN: u8 = 2;
 
-/// So long the others are waited for, ns: a launch takes some µs, one that finds its queue full much longer.
+/// So long the others are waited for, ns: a launch takes some µs, one that finds its queue full
+/// much longer.
 const PATIENCE: u64 = 200_000;
-/// After an attempt that failed, ns; twice as long after each further one, up to the longer, and after this many the longest.
+/// After an attempt that failed, ns; twice as long after each further one, up to the longer, and
+/// after this many the longest.
 const SHORTEST_PAUSE: u64 = 2_000_000;
 const LONGER_PAUSE: u64 = 32_000_000;
 const LONGEST_PAUSE: u64 = 1_000_000_000;
@@ -137,7 +142,8 @@ pub(crate) fn is_possible() -> bool {
     POSSIBLE.load(Ordering::Relaxed)
 }
 
-/// Launches of a while: in the recording, seen here, and of threads that never come here (where callbacks tell of them, else `None`).
+/// Launches of a while: in the recording, seen here, and of threads that never come here (where
+/// callbacks tell of them, else `None`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Launches {
     pub(super) recorded: u64,
@@ -166,8 +172,8 @@ impl Launches {
     }
 }
 
-/// While all is recorded: the launches since the last look that told anything. `false`: they are too few to tell. A thread that begins later to make
-/// others alone is found out in any window.
+/// While all is recorded: the launches since the last look that told anything. `false`: they are
+/// too few to tell. A thread that begins later to make others alone is found out in any window.
 pub(super) fn compare(launches: &Launches) -> bool {
     if launches.come_here() {
         POSSIBLE.store(true, Ordering::Relaxed);
@@ -177,7 +183,8 @@ pub(super) fn compare(launches: &Launches) -> bool {
     launches.recorded >= TELLING
 }
 
-/// At the end: less than half of the recorded launches were seen here, or some thread never came here, as in a program that launches through the driver alone.
+/// At the end: less than half of the recorded launches were seen here, or some thread never came
+/// here, as in a program that launches through the driver alone.
 pub(super) fn are_unseen(all: &Launches) -> bool {
     let few = all.seen < all.recorded / 2 || all.strange.is_some_and(|n| n > 0);
     !is_possible() && all.recorded >= TELLING && few
@@ -209,7 +216,8 @@ pub(super) fn know_captures(function: usize) {
     IS_CAPTURING.store(function, Ordering::Relaxed);
 }
 
-/// By the flush thread: what is wanted, where every thread that has ever launched has been waiting for the GPU for a while.
+/// By the flush thread: what is wanted, where every thread that has ever launched has been waiting
+/// for the GPU for a while.
 pub(crate) fn from_aside() {
     let threads = seats::threads();
     if threads > 0 {
@@ -284,7 +292,8 @@ fn cancellable(state: c_int) -> c_int {
     before
 }
 
-/// Not in a program that is leaving, after a fault of ours, or while another client has CUPTI and a window is all that is wanted.
+/// Not in a program that is leaving, after a fault of ours, or while another client has CUPTI and a
+/// window is all that is wanted.
 fn may_succeed() -> bool {
     let is_window_alone = BOARD.wanted.load(Ordering::Relaxed) == SWITCH;
     lifecycle::get() == lifecycle::State::Recording
@@ -303,8 +312,9 @@ fn membarrier(command: c_int) -> bool {
 /// The kernel puts barriers on all threads of this process where it is asked to.
 static HAS_BARRIERS: AtomicBool = AtomicBool::new(false);
 
-/// Asks the kernel, once, whether it will. In a process with several threads that takes it some 10 ms (RCU): by the flush thread, for which nobody
-/// waits. Where it refuses, launches go on making their own.
+/// Asks the kernel, once, whether it will. In a process with several threads that takes it some 10
+/// ms (RCU): by the flush thread, for which nobody waits. Where it refuses, launches go on making
+/// their own.
 fn ask_for_barriers() {
     static ASKED: AtomicBool = AtomicBool::new(false);
     if !ASKED.swap(true, Ordering::Relaxed) && membarrier(REGISTER_PRIVATE_EXPEDITED) {
@@ -312,23 +322,27 @@ fn ask_for_barriers() {
     }
 }
 
-/// Has every launch make a barrier of its own from now on: the gate is to be closed. By the drain thread, not by the program's that closes it: a program may have
-/// forbidden itself what it does not know of (seccomp), after we asked for it.
+/// Has every launch make a barrier of its own from now on: the gate is to be closed. By the drain
+/// thread, not by the program's that closes it: a program may have forbidden itself what it does
+/// not know of (seccomp), after we asked for it.
 fn turn() {
     if BOARD.fences.load(Ordering::Relaxed) != UNFENCED {
         return;
     }
     BOARD.fences.store(TURNING, Ordering::SeqCst);
-    // who is about to launch has either entered already, and that is seen from here on, or makes a barrier
+    // who is about to launch has either entered already, and that is seen from here on, or makes a
+    // barrier
     if !membarrier(PRIVATE_EXPEDITED) {
         HAS_BARRIERS.store(false, Ordering::Release);
-        // (a store that was not seen for so long is none: whoever is interrupted has made a barrier, too)
+        // (a store that was not seen for so long is none: whoever is interrupted has made a
+        // barrier, too)
         std::thread::sleep(std::time::Duration::from_millis(2));
     }
     BOARD.fences.store(FENCED, Ordering::SeqCst);
 }
 
-/// Launches go without barriers while nobody wants to close the gate. Once a round, by the drain thread.
+/// Launches go without barriers while nobody wants to close the gate. Once a round, by the drain
+/// thread.
 pub(crate) fn settle() {
     if BOARD.wanted.load(Ordering::Acquire) != 0 {
         turn(); // (it was wanted again while it was being done)
@@ -341,7 +355,8 @@ pub(crate) fn settle() {
     }
 }
 
-/// The gate was closed: from here on every thread sees that before it is inside, or is seen to be inside. `false`: not so this time.
+/// The gate was closed: from here on every thread sees that before it is inside, or is seen to be
+/// inside. `false`: not so this time.
 fn all_see_it() -> bool {
     fence(Ordering::SeqCst);
     BOARD.fences.load(Ordering::SeqCst) == FENCED
@@ -391,8 +406,9 @@ fn work() -> bool {
 mod tests {
     use super::*;
 
-    /// In each round one thread enters and another one closes the gate, at the same moment: one of them has to see the other. (Without what orders them in
-    /// `Mine::enter`, `turn` and `all_see_it` neither does in some of 300,000 rounds.)
+    /// In each round one thread enters and another one closes the gate, at the same moment: one of
+    /// them has to see the other. (Without what orders them in `Mine::enter`, `turn` and
+    /// `all_see_it` neither does in some of 300,000 rounds.)
     fn meet(has_barriers: bool, rounds: u64) {
         let _alone = seats::alone();
         let (ready, saw_it_closed) = ([const { AtomicU64::new(0) }; 2], AtomicBool::new(false));

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // COLD
-//! A CUDA runtime that is linked in, nvcc's default: it opens the driver, and asks it for all of its functions, before it calls `cuInit`, where we
-//! attach. So our constructor leads it: `dlsym` of the program, and of libraries that came with it, where they hold code for GPUs. Which do is
-//! read off the file; the system's own libraries are not looked at, so that a shell pays for one file. Of a library that is opened later the
-//! launches stay unseen, if its runtime is the first to use CUDA.
+//! A CUDA runtime that is linked in, nvcc's default: it opens the driver, and asks it for all of
+//! its functions, before it calls `cuInit`, where we attach. So our constructor leads it: `dlsym`
+//! of the program, and of libraries that came with it, where they hold code for GPUs. Which do is
+//! read off the file; the system's own libraries are not looked at, so that a shell pays for one
+//! file. Of a library that is opened later the launches stay unseen, if its runtime is the first to
+//! use CUDA.
 
 use std::ffi::{c_int, CStr};
 use std::ops::Range;
@@ -39,7 +41,8 @@ impl imports::Rewrite for LinkedIn {
     }
 }
 
-/// Neither the system's, nor CUDA's own, nor PyTorch's (they call the runtime's library), nor the interpreter.
+/// Neither the system's, nor CUDA's own, nor PyTorch's (they call the runtime's library), nor the
+/// interpreter.
 fn is_looked_at(path: &[u8]) -> bool {
     const SYSTEM: [&[u8]; 4] = [b"/lib/", b"/lib64/", b"/usr/lib/", b"/usr/lib64/"];
     const CUDAS: [&[u8]; 12] = [

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! Recording in windows, so that what gapprobe costs stays within `GAPPROBE_BUDGET`: from the start until the budget is spent, then
-//! some steps in many. Between two windows nothing of CUPTI is switched on.
+//! Recording in windows, so that what gapprobe costs stays within `GAPPROBE_BUDGET`: from the start
+//! until the budget is spent, then some steps in many. Between two windows nothing of CUPTI is
+//! switched on.
 //!
 //! | file | |
 //! |---|---|
@@ -70,8 +71,8 @@ use watch::Watch;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum By {
     Steps,
-    /// Time of day, in units of a window ([`plan::WINDOW_NS`]): where no steps are known, or ranks may number them differently. Clocks of the nodes of a
-    /// job differ by less than that.
+    /// Time of day, in units of a window ([`plan::WINDOW_NS`]): where no steps are known, or ranks
+    /// may number them differently. Clocks of the nodes of a job differ by less than that.
     Clock,
 }
 
@@ -185,7 +186,8 @@ impl Windows {
         }
     }
 
-    /// One round, before rings and buffers are taken. `now` is no later than any event that is still in them.
+    /// One round, before rings and buffers are taken. `now` is no later than any event that is
+    /// still in them.
     pub(crate) fn round(&mut self, now: u64, around: &mut Around<'_>) {
         if self.wish == Wish::All && !self.flies {
             return;
@@ -411,8 +413,9 @@ impl Windows {
         }
     }
 
-    /// Opens a window where steps have become slow or do not come. Where it would leave more of CUPTI behind than the budget allows, for the rest of
-    /// the run, only where that is worth it ([`alarm::Doubt`]).
+    /// Opens a window where steps have become slow or do not come. Where it would leave more of
+    /// CUPTI behind than the budget allows, for the rest of the run, only where that is worth it
+    /// ([`alarm::Doubt`]).
     fn heed_alarm(&mut self, now: u64, has_steps: bool, capture: &Capture) {
         let usual = match self.schedule {
             Schedule::All | Schedule::First(..) | Schedule::Measuring | Schedule::Again(..) => false,
@@ -461,7 +464,8 @@ fn launches(totals: &[u64; total::SLOTS]) -> gate::Launches {
     }
 }
 
-/// Before the first launch, while the program waits for us: every launch counts, or ranks would number their steps differently. COLD.
+/// Before the first launch, while the program waits for us: every launch counts, or ranks would
+/// number their steps differently. COLD.
 pub(crate) fn prepare(settings: &Settings) {
     if may_be_used(settings) {
         step_clock::learns();
@@ -490,8 +494,8 @@ pub(crate) fn has_launched_since(then: u64) -> bool {
     launches > 0 && AT.load(Ordering::Relaxed) >= then
 }
 
-/// Has the launches and waits of what was mapped since the last time counted, too; and of what was left alone then, at the second,
-/// fourth, eighth look after it, and so on.
+/// Has the launches and waits of what was mapped since the last time counted, too; and of what was
+/// left alone then, at the second, fourth, eighth look after it, and so on.
 fn lead_calls() {
     static LOADS: AtomicU64 = AtomicU64::new(0);
     static LOOKS: AtomicU64 = AtomicU64::new(0);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! When to record: a function of the step number (or, where no steps are known, of the wall clock), the same on every rank without
-//! a word between them. Windows begin at multiples of a power of two and are a power of two long, so that a rank which can
-//! afford more windows records in all those of the others, too: no rank is slow in a step in which the others are not.
+//! When to record: a function of the step number (or, where no steps are known, of the wall clock),
+//! the same on every rank without a word between them. Windows begin at multiples of a power of two
+//! and are a power of two long, so that a rank which can afford more windows records in all those
+//! of the others, too: no rank is slow in a step in which the others are not.
 
 use trace::total;
 
@@ -11,28 +12,32 @@ use trace::total;
 pub(super) struct Costs {
     /// While everything is recorded.
     pub(super) on: f64,
-    /// While nothing is: what CUPTI leaves behind now (after the first time it was switched off: [`RESIDUE_FIRST_NS`]).
+    /// While nothing is: what CUPTI leaves behind now (after the first time it was switched off:
+    /// [`RESIDUE_FIRST_NS`]).
     pub(super) off_once: f64,
     /// ... and after it was switched on and off again.
     pub(super) off: f64,
 }
 
-/// What stays of CUPTI on a launch once its kinds, which were on when the context was created, are off again, ns. H200, CUPTI
-/// 13.0, `tests/gpu/programs/residue.c`: 1,130 instructions more than the 8,200 of a launch (470 of them CUPTI's).
+/// What stays of CUPTI on a launch once its kinds, which were on when the context was created, are
+/// off again, ns. H200, CUPTI 13.0, `tests/gpu/programs/residue.c`: 1,130 instructions more than
+/// the 8,200 of a launch (470 of them CUPTI's).
 pub(super) const RESIDUE_FIRST_NS: f64 = total::LEFT_BEHIND_FIRST_NS as f64;
-/// ... once they were switched on in a context that was there already, and off: 5,440 instructions more of a launch (3,735 of them CUPTI's),
-/// and more of the calls around it.
+/// ... once they were switched on in a context that was there already, and off: 5,440 instructions
+/// more of a launch (3,735 of them CUPTI's), and more of the calls around it.
 pub(super) const RESIDUE_NS: f64 = total::LEFT_BEHIND_NS as f64;
 
-/// Windows of `length` every `every`, in steps or units of time; both powers of two (or as the user set them).
+/// Windows of `length` every `every`, in steps or units of time; both powers of two (or as the user
+/// set them).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Plan {
     pub(super) length: u64,
     pub(super) every: u64,
 }
 
-/// Windows of a budget are at most and at least this much of the run, as powers of two: recorded steps are fewer than one in a hundred, so that the
-/// 99th percentile of the step time is that of a step which nobody records.
+/// Windows of a budget are at most and at least this much of the run, as powers of two: recorded
+/// steps are fewer than one in a hundred, so that the 99th percentile of the step time is that of a
+/// step which nobody records.
 const DENSEST: u32 = 7;
 const SPARSEST: u32 = 10;
 
@@ -52,13 +57,15 @@ impl Plan {
         }
     }
 
-    /// The windows that keep to `budget` (a share of time), each `length` long. `None`: none do, not even one: what would stay of
-    /// CUPTI after it is more than the budget, and more than what stays now.
+    /// The windows that keep to `budget` (a share of time), each `length` long. `None`: none do,
+    /// not even one: what would stay of CUPTI after it is more than the budget, and more than what
+    /// stays now.
     pub(super) fn within(budget: f64, costs: Costs, length: u64) -> Option<Plan> {
         if costs.off > budget && costs.off_once < costs.off {
             return None;
         }
-        // share of the run in windows = 2^-n: on / 2^n + off * (1 - 2^-n) <= budget; where what stays is beyond it, few
+        // share of the run in windows = 2^-n: on / 2^n + off * (1 - 2^-n) <= budget; where what
+        // stays is beyond it, few
         let room = budget - costs.off;
         let n = if room <= 0.0 {
             SPARSEST
@@ -70,7 +77,8 @@ impl Plan {
     }
 }
 
-/// Windows last about this long, ns: the gap sampler looks 100 times a second, and warm-up is left out of each.
+/// Windows last about this long, ns: the gap sampler looks 100 times a second, and warm-up is left
+/// out of each.
 pub(crate) const WINDOW_NS: u64 = 2_000_000_000;
 /// Fewest and most steps of a window.
 const STEPS: (u64, u64) = (16, 1 << 16);

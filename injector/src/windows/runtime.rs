@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // HOT (the functions in the slots), COLD (`leads`)
-//! Launches of the CUDA runtime, seen without CUPTI: the slots through which the program's objects call the runtime lead here, and
-//! from here on to the runtime. Not by exported names: a process may have two runtimes, and an export cannot tell which of them
-//! a caller means. Where there are two, or something else in the global scope defines these names, nothing is led here; nor is
-//! a slot that is bound to anything but the runtime's own function.
+//! Launches of the CUDA runtime, seen without CUPTI: the slots through which the program's objects
+//! call the runtime lead here, and from here on to the runtime. Not by exported names: a process
+//! may have two runtimes, and an export cannot tell which of them a caller means. Where there are
+//! two, or something else in the global scope defines these names, nothing is led here; nor is a
+//! slot that is bound to anything but the runtime's own function.
 //!
-//! What is launched by way of dlsym is not seen; what a runtime that is linked in launches, and all others through the driver: `driver`.
+//! What is launched by way of dlsym is not seen; what a runtime that is linked in launches, and all
+//! others through the driver: `driver`.
 
 use std::ffi::{c_int, c_void};
 
@@ -38,7 +40,8 @@ struct Config {
 type LaunchEx = unsafe extern "C" fn(*const Config, *const c_void, *mut *mut c_void) -> c_int;
 type LaunchGraph = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
 
-/// cudaErrorInitializationError, for a call that cannot come: a slot leads here only once the function behind it is known.
+/// cudaErrorInitializationError, for a call that cannot come: a slot leads here only once the
+/// function behind it is known.
 const NOT_INITIALIZED: c_int = 3;
 
 pub(super) static LAUNCHES: [Lead; 4] = [

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // HOT
-//! What a launch reads and writes. It writes a seat that its thread has alone, without a locked instruction (each takes 20 cycles, and more where another
-//! thread wrote the line last): who wants to know adds the seats up, and who wants to close the gate asks for barriers first (`gate::turn`). It reads [`BOARD`], which hardly ever changes.
+//! What a launch reads and writes. It writes a seat that its thread has alone, without a locked
+//! instruction (each takes 20 cycles, and more where another thread wrote the line last): who wants
+//! to know adds the seats up, and who wants to close the gate asks for barriers first
+//! (`gate::turn`). It reads [`BOARD`], which hardly ever changes.
 //!
-//! The first [`OWN`] threads that launch have seats of their own, for the life of the process; all later ones share one, with locked instructions. (More seats
-//! would make adding up dearer: while steps are looked for each launch does it, for its number.)
+//! The first [`OWN`] threads that launch have seats of their own, for the life of the process; all
+//! later ones share one, with locked instructions. (More seats would make adding up dearer: while
+//! steps are looked for each launch does it, for its number.)
 
 use std::sync::atomic::{
     compiler_fence, fence, AtomicBool, AtomicU32, AtomicU64, AtomicU8, AtomicUsize, Ordering,
@@ -19,7 +22,8 @@ pub(super) struct Board {
     pub(super) closed: AtomicBool,
     /// What is to be done at the gate.
     pub(super) wanted: AtomicU8,
-    /// Does a launch make a barrier of its own ([`FENCED`], [`UNFENCED`], [`TURNING`]: `gate::turn`)?
+    /// Does a launch make a barrier of its own ([`FENCED`], [`UNFENCED`], [`TURNING`]:
+    /// `gate::turn`)?
     pub(super) fences: AtomicU8,
     /// Steps are numbered by launches through the runtime's library (`step_clock`).
     pub(super) has_runtime: AtomicBool,
@@ -45,7 +49,8 @@ pub(super) static BOARD: Board = Board {
     anchor: AtomicUsize::new(0),
 };
 
-/// Threads with a seat of their own: those of a program that launch are its main one, and one a device for the backward pass.
+/// Threads with a seat of their own: those of a program that launch are its main one, and one a
+/// device for the backward pass.
 const OWN: usize = 8;
 static SEATS: [Seat; OWN] = [const { Seat::new() }; OWN];
 static SHARED: Seat = Seat::new();
@@ -54,7 +59,8 @@ static THREADS: AtomicU32 = AtomicU32::new(0);
 
 #[repr(align(128))]
 struct Seat {
-    /// How many launches its thread is inside of (one, but where a library's function launches by another one that is led to us, too).
+    /// How many launches its thread is inside of (one, but where a library's function launches by
+    /// another one that is led to us, too).
     inside: AtomicU32,
     /// Launches that number the steps, and others (`step_clock`).
     numbering: AtomicU64,
@@ -125,7 +131,8 @@ impl Mine {
         }
     }
 
-    /// The thread is inside of one more launch. From here on whoever closes the gate sees that, or [`Board::closed`], read next, is seen here.
+    /// The thread is inside of one more launch. From here on whoever closes the gate sees that, or
+    /// [`Board::closed`], read next, is seen here.
     #[inline]
     pub(super) fn enter(self) {
         let inside = &self.seat.inside;
@@ -134,9 +141,11 @@ impl Mine {
         } else {
             inside.store(inside.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         }
-        // whoever has the kernel put a barrier on every thread finds the store before it, or has this load behind it
+        // whoever has the kernel put a barrier on every thread finds the store before it, or has
+        // this load behind it
         compiler_fence(Ordering::SeqCst);
-        // Acquire, and `closed` is written and read sequentially consistent: who closed the gate before launches went without barriers is seen to have
+        // Acquire, and `closed` is written and read sequentially consistent: who closed the gate
+        // before launches went without barriers is seen to have
         if BOARD.fences.load(Ordering::Acquire) != UNFENCED {
             fence(Ordering::SeqCst);
         }

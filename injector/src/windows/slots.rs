@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // COLD (`Lead::real` is HOT)
-//! Slots of the program's objects that are led to us (`runtime`, `driver`, `waits`): those that lead to one certain function of CUDA's.
+//! Slots of the program's objects that are led to us (`runtime`, `driver`, `waits`): those that
+//! lead to one certain function of CUDA's.
 
 use std::ffi::CStr;
 use std::ops::Range;
@@ -39,7 +40,8 @@ impl Lead {
         self.real.load(Ordering::Relaxed)
     }
 
-    /// The function in this library, if it is the one of all calls before (ours can hand on to one only).
+    /// The function in this library, if it is the one of all calls before (ours can hand on to one
+    /// only).
     fn find(&self, library: &Library) -> Option<Target> {
         Target::find(library, self.name).filter(|found| self.takes(found.address))
     }
@@ -78,7 +80,8 @@ impl<const N: usize> Leads<N> {
         Leads { table, targets: [None; N], left: false }
     }
 
-    /// Were slots left alone for now: those that are not bound yet, where it cannot be told what to?
+    /// Were slots left alone for now: those that are not bound yet, where it cannot be told what
+    /// to?
     pub(super) fn has_left(&self) -> bool {
         self.left
     }
@@ -108,8 +111,8 @@ impl<const N: usize> imports::Rewrite for Leads<N> {
 pub(super) struct Target {
     /// 0: there is none.
     pub(super) address: usize,
-    /// It is in the global scope, which is searched first: a slot that is not bound yet will be bound to it. Else an object's own scope
-    /// may hold another one of its name.
+    /// It is in the global scope, which is searched first: a slot that is not bound yet will be
+    /// bound to it. Else an object's own scope may hold another one of its name.
     pub(super) is_global: bool,
 }
 
@@ -123,7 +126,8 @@ impl Target {
         (first == 0 || first == address).then_some(Target { address, is_global: first != 0 })
     }
 
-    /// Does a slot that holds `now`, of an object that lies in `own`, lead to it? `None`: it is not bound yet, and it cannot be told.
+    /// Does a slot that holds `now`, of an object that lies in `own`, lead to it? `None`: it is not
+    /// bound yet, and it cannot be told.
     pub(super) fn is_in(self, now: usize, own: &Range<u64>) -> Option<bool> {
         // not bound yet: it leads to a stub of the object itself
         let is_unbound = own.contains(&(now as u64));

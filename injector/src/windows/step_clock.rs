@@ -2,13 +2,15 @@
 // HOT (`on_launch`, `on_mark`), WARM (the rest)
 //! Counts launches and steps without CUPTI: all that is known of the program between two windows.
 //!
-//! A step is what lies between two launches of one function that comes once a step (the anchor), or between two marks of the
-//! program. Which function that is, is learnt from the launches themselves: each function's distance to its last launch,
-//! counted in launches, and how often in a row it was the same. Of those that have come evenly for two seconds without a break (a
-//! layer's or an optimizer's own function breaks at the end of each step) the one with the longest distance is the anchor; where
-//! several have it, the one that comes first in the step. An anchor that breaks later was none, and a longer distance is looked for.
-//! All ranks of a job launch the same sequence and find the same anchor and the same step numbers, without a word between them (but where XLA shares
-//! out among them what it tries out first: docs/windows.md).
+//! A step is what lies between two launches of one function that comes once a step (the anchor), or
+//! between two marks of the program. Which function that is, is learnt from the launches
+//! themselves: each function's distance to its last launch, counted in launches, and how often in a
+//! row it was the same. Of those that have come evenly for two seconds without a break (a layer's
+//! or an optimizer's own function breaks at the end of each step) the one with the longest distance
+//! is the anchor; where several have it, the one that comes first in the step. An anchor that
+//! breaks later was none, and a longer distance is looked for. All ranks of a job launch the same
+//! sequence and find the same anchor and the same step numbers, without a word between them (but
+//! where XLA shares out among them what it tries out first: docs/windows.md).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -18,22 +20,27 @@ use trace::total;
 use super::seats::{self, Mine, BOARD};
 use crate::{clock, drain};
 
-/// So many launches had been counted as numbering the steps (`seats::numbering`) when their numbers began anew. Not numbered (`seats::Mine::count_other`) are those
-/// through the driver in a program that launches through the runtime's library, too (Triton's benchmarks of a new kernel are repeated by time, on each rank as
-/// often as it can), and the few ([`STRAYS`]) through that library in one that launches through the driver (XLA, CuPy, the runtime linked in).
+/// So many launches had been counted as numbering the steps (`seats::numbering`) when their numbers
+/// began anew. Not numbered (`seats::Mine::count_other`) are those through the driver in a program
+/// that launches through the runtime's library, too (Triton's benchmarks of a new kernel are
+/// repeated by time, on each rank as often as it can), and the few ([`STRAYS`]) through that
+/// library in one that launches through the driver (XLA, CuPy, the runtime linked in).
 static NUMBERED_FROM: AtomicU64 = AtomicU64::new(0);
-/// Launches through the runtime's library in a program whose steps are numbered by the driver's so far, and how many of them change that.
+/// Launches through the runtime's library in a program whose steps are numbered by the driver's so
+/// far, and how many of them change that.
 static STRAY: AtomicU64 = AtomicU64::new(0);
 const STRAYS: u64 = 1000;
 /// [`BOARD`]`.anchor` where the program marks its steps; 0 there: nothing is known.
 const MARKS: usize = 1;
-/// Number of the step, by which all ranks agree: launches before the first even one count as steps of the same length.
+/// Number of the step, by which all ranks agree: launches before the first even one count as steps
+/// of the same length.
 static STEPS: AtomicU64 = AtomicU64::new(0);
 /// Steps that there were.
 static COUNTED: AtomicU64 = AtomicU64::new(0);
 /// How often it was changed what a step is, and so their numbers.
 static CHANGES: AtomicU64 = AtomicU64::new(0);
-/// Launches from one coming of the anchor to the next; the number of its last launch; how often the distance was another.
+/// Launches from one coming of the anchor to the next; the number of its last launch; how often the
+/// distance was another.
 static GAP: AtomicU64 = AtomicU64::new(0);
 static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
 static BREAKS: AtomicU64 = AtomicU64::new(0);
@@ -42,7 +49,8 @@ static LAST: AtomicU64 = AtomicU64::new(0);
 /// At this step the drain thread is woken, once.
 static WAKE_AT: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// Step times kept, ns, by step number: the steps around a window's end are looked at a quarter of a second later, of 0.1 ms, too.
+/// Step times kept, ns, by step number: the steps around a window's end are looked at a quarter of
+/// a second later, of 0.1 ms, too.
 const KEPT: usize = 4096;
 static TIMES: [AtomicU64; KEPT] = [const { AtomicU64::new(0) }; KEPT];
 
@@ -82,7 +90,8 @@ impl Function {
         }
     }
 
-    /// Two threads that launch one function at once may spoil a distance: it is then not even, and begins anew.
+    /// Two threads that launch one function at once may spoil a distance: it is then not even, and
+    /// begins anew.
     fn note(&self, number: u64) {
         self.times.fetch_add(1, Ordering::Relaxed);
         let gap = number.wrapping_sub(self.last.swap(number, Ordering::Relaxed));
@@ -119,7 +128,8 @@ fn numbered() -> u64 {
     seats::numbering().saturating_sub(NUMBERED_FROM.load(Ordering::Relaxed))
 }
 
-/// Are steps numbered by the runtime's launches from now on: nothing else launches, or these are many?
+/// Are steps numbered by the runtime's launches from now on: nothing else launches, or these are
+/// many?
 #[cold]
 #[inline(never)]
 fn is_of_runtime() -> bool {
@@ -234,8 +244,9 @@ pub(super) fn source() -> Source {
     }
 }
 
-/// Does each rank give a step the same number: by marks, or by launches through the runtime's library? (Through the driver alone XLA launches, which shares out among
-/// ranks what it tries out first, and each launch of that counts.)
+/// Does each rank give a step the same number: by marks, or by launches through the runtime's
+/// library? (Through the driver alone XLA launches, which shares out among ranks what it tries out
+/// first, and each launch of that counts.)
 pub(super) fn do_ranks_agree() -> bool {
     source() == Source::Marks || BOARD.has_runtime.load(Ordering::Relaxed)
 }
@@ -285,8 +296,8 @@ struct Known {
     times: u32,
 }
 
-/// The anchor among these, after so many launches; `before`: how many there were two seconds ago; `least`: shorter distances were
-/// none.
+/// The anchor among these, after so many launches; `before`: how many there were two seconds ago;
+/// `least`: shorter distances were none.
 fn anchor(known: impl Iterator<Item = Known>, launches: u64, before: u64, least: u64) -> Option<Known> {
     let is_even = |k: &Known| {
         let unbroken_since = k.last.saturating_sub(k.gap.saturating_mul(u64::from(k.repeats)));
@@ -318,7 +329,8 @@ const UNBROKEN: u64 = 2_000_000_000;
 const SELDOM: u64 = 16;
 
 impl Search {
-    /// Looks for the anchor, where there is none yet; drops one that was none. Returns whether there is one.
+    /// Looks for the anchor, where there is none yet; drops one that was none. Returns whether
+    /// there is one.
     pub(super) fn look(&mut self, now: u64) -> bool {
         if source() == Source::Anchor
             && BREAKS.load(Ordering::Relaxed) * SELDOM > steps() - self.anchored_at.min(steps()) + SELDOM
@@ -373,7 +385,8 @@ fn find(launches: u64, before: u64, least: u64, begin_anew: bool) -> bool {
 /// An anchor that has not come for this long, and for this many usual steps, is none any more, ns.
 const STALE: (u64, u64) = (60_000_000_000, 2 * total::HANGS.0);
 
-/// The program does something else by now (evaluates, say): another anchor is looked for, and steps are counted on.
+/// The program does something else by now (evaluates, say): another anchor is looked for, and steps
+/// are counted on.
 pub(super) fn forget_stale(now: u64, step_ns: u64) {
     let last = last_step_at();
     let stale = STALE.0.max(step_ns.saturating_mul(STALE.1));
@@ -434,7 +447,8 @@ mod tests {
 
     #[test]
     fn what_comes_evenly_within_a_step_only_is_no_anchor() {
-        // seen on an H200: an optimizer's kernels, 11 a parameter, 240 times in a row, were counted as 240 steps
+        // seen on an H200: an optimizer's kernels, 11 a parameter, 240 times in a row, were counted
+        // as 240 steps
         let mut step = vec![20, 21];
         step.extend([10, 11, 12].repeat(60));
         assert_eq!(run(&step, 10), None, "too few steps to say");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // HOT (`enter`, `leave`), COLD (`prepare`), WARM (the rest)
-//! Synchronizing calls and the time in them, counted without CUPTI: the clock is read twice a call. Where they are seen: `waits.rs`.
+//! Synchronizing calls and the time in them, counted without CUPTI: the clock is read twice a call.
+//! Where they are seen: `waits.rs`.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -112,8 +113,8 @@ pub(super) fn calls() -> u64 {
     CALLS.load(Ordering::Relaxed)
 }
 
-/// Time in synchronizing calls until `now`, those under way included, ns. A call that ends meanwhile may be in it twice, or not yet: the
-/// caller keeps the sum from going back.
+/// Time in synchronizing calls until `now`, those under way included, ns. A call that ends
+/// meanwhile may be in it twice, or not yet: the caller keeps the sum from going back.
 pub(super) fn ns(now: u64) -> u64 {
     let under_way: u64 = UNDER_WAY.iter().filter_map(Place::read).map(|c| now.saturating_sub(c.since)).sum();
     NS.load(Ordering::Relaxed).saturating_add(under_way)
@@ -124,7 +125,8 @@ pub(super) fn under_way_since(before: u64) -> usize {
     UNDER_WAY.iter().filter_map(Place::read).filter(|c| c.since < before).count()
 }
 
-/// A call that took so long is asked whether its thread is still there, ns: one that ended in it (`pthread_cancel`) never returns.
+/// A call that took so long is asked whether its thread is still there, ns: one that ended in it
+/// (`pthread_cancel`) never returns.
 const LONG: u64 = 1_000_000_000;
 
 /// The call that is under way longest.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! What a recording and the program's stderr are told of the windows: which there are, and why there are none. While the program runs, too: one
-//! that is killed has no last word.
+//! What a recording and the program's stderr are told of the windows: which there are, and why
+//! there are none. While the program runs, too: one that is killed has no last word.
 
 use trace::{define, total};
 
@@ -12,10 +12,12 @@ use crate::store::Store;
 
 /// Launches that are seen are seen by then, ns from the start.
 const SEEN_BY: u64 = 12_000_000_000;
-/// Steps, where there are any to be told, are known by then, ns from the start, and after so many launches.
+/// Steps, where there are any to be told, are known by then, ns from the start, and after so many
+/// launches.
 const KNOWN_BY: u64 = 30_000_000_000;
 const ENOUGH: u64 = 10_000;
-/// Between two words of a recording about its windows, ns: at first, and at most. Twice as long after each (they are never overwritten).
+/// Between two words of a recording about its windows, ns: at first, and at most. Twice as long
+/// after each (they are never overwritten).
 const PAUSE: u64 = 2_000_000_000;
 const LONGEST_PAUSE: u64 = 3_600_000_000_000;
 
@@ -109,7 +111,8 @@ impl Windows {
         }
     }
 
-    /// The flight recorder can tell nothing: said while there is time to do something about it, once.
+    /// The flight recorder can tell nothing: said while there is time to do something about it,
+    /// once.
     fn tell_flight(&mut self, ran: u64, unseen: bool, store: &mut Store) {
         let why = match unseen {
             true => "launches are not seen without CUPTI, and no steps are marked",

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // HOT (the functions in the slots), COLD (`leads`)
-//! Calls that wait for the GPU, seen without CUPTI, in the way of `runtime.rs`: the slots through which the program's objects call
-//! them lead here, and from here on to the runtime and the driver. What a runtime calls in its driver goes through no slot:
-//! nothing counts twice.
+//! Calls that wait for the GPU, seen without CUPTI, in the way of `runtime.rs`: the slots through
+//! which the program's objects call them lead here, and from here on to the runtime and the driver.
+//! What a runtime calls in its driver goes through no slot: nothing counts twice.
 //!
 //! What is called through a runtime that is linked in, or by way of dlsym, is not seen.
 
@@ -19,7 +19,8 @@ type OfNothing = unsafe extern "C" fn() -> c_int;
 type OfHandle = unsafe extern "C" fn(*mut c_void) -> c_int;
 type Memcpy = unsafe extern "C" fn(*mut c_void, *const c_void, usize, c_int) -> c_int;
 
-/// "Not initialized" of both, for a call that cannot come: a slot leads here only once the function behind it is known.
+/// "Not initialized" of both, for a call that cannot come: a slot leads here only once the function
+/// behind it is known.
 const NOT_INITIALIZED: c_int = 3;
 
 const fn wait(name: &'static CStr, domain: u8, id: u32, ours: fn() -> usize) -> Lead {
@@ -47,7 +48,8 @@ fn enter<const N: usize>() -> Entered {
     sync_clock::enter(WAITS.get(N).map_or(0, |w| w.call))
 }
 
-// The functions themselves are called outside of the guard: `pthread_exit` in a signal handler passes through here.
+// The functions themselves are called outside of the guard: `pthread_exit` in a signal handler
+// passes through here.
 
 unsafe extern "C" fn of_nothing<const N: usize>() -> c_int {
     let real = real::<N>();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! Looks at the counted steps, launches and waits once in a while: how long steps take, whether they became slow or stopped, and what
-//! the program is in meanwhile. For the header (`gapprobe top`), and for the alarm.
+//! Looks at the counted steps, launches and waits once in a while: how long steps take, whether
+//! they became slow or stopped, and what the program is in meanwhile. For the header (`gapprobe
+//! top`), and for the alarm.
 
 use trace::Total;
 

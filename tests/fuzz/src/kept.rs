@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A file for a reader that wants one: in memory where the system has such a folder, gone with its owner.
+//! A file for a reader that wants one: in memory where the system has such a folder, gone with its
+//! owner.
 
 use std::path::{Path, PathBuf};
 

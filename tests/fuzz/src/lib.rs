@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A recording is mostly zeros (32 KiB a segment); the fuzzer gets it with runs of zeros written short, so that each
-//! byte it changes is one that somebody reads.
+//! A recording is mostly zeros (32 KiB a segment); the fuzzer gets it with runs of zeros written
+//! short, so that each byte it changes is one that somebody reads.
 //!
 //! SQLite's pages likewise. Here too: what the targets of other formats share.
 //!
-//! Byte 0 is followed by a u16 (little endian): that many zeros and one. Any other byte stands for itself.
+//! Byte 0 is followed by a u16 (little endian): that many zeros and one. Any other byte stands for
+//! itself.
 
 mod kept;
 pub mod rows;

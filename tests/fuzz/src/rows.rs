@@ -5,7 +5,8 @@
 //! a byte or two each    which tables there are, which column each lacks, how its columns are declared
 //! then rows             table, and a value for each column: a tag byte, and what it needs
 //! ```
-//! Bytes that end early are zeros, and a tag of zero is what nsys would write there: each prefix is an export.
+//! Bytes that end early are zeros, and a tag of zero is what nsys would write there: each prefix is
+//! an export.
 
 use std::path::Path;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Writes the seeds anew: `cargo run --bin seeds` in this folder. Run it when the recording's layout changes.
-//! Not made here, but by hand: those of `kineto` and `file`.
+//! Writes the seeds anew: `cargo run --bin seeds` in this folder. Run it when the recording's
+//! layout changes. Not made here, but by hand: those of `kineto` and `file`.
 //!
-//! `cargo run --bin seeds -- NAME.gpr ...` makes seeds of recordings too (`loader`, `gc`: two of `tests/gpu/recordings`, cut
-//! down to their last two steps by `analyzer/examples/trim.rs`).
+//! `cargo run --bin seeds -- NAME.gpr ...` makes seeds of recordings too (`loader`, `gc`: two of
+//! `tests/gpu/recordings`, cut down to their last two steps by `analyzer/examples/trim.rs`).
 
 #[path = "../../../analyzer/tests/nsys/fixture.rs"]
 #[allow(dead_code, reason = "the writer of it is used here")]
@@ -17,7 +17,8 @@ use trace::call::{pack, CALLS};
 use trace::define::Language;
 use trace::event::{sample, Event, Gauge, Kind, MARK, OPEN_ENDED, PAYLOAD, PAYLOAD_REAL, START_END};
 
-/// A training loop: `steps` steps of `kernels` kernels, each launched by thread 100, then a synchronize.
+/// A training loop: `steps` steps of `kernels` kernels, each launched by thread 100, then a
+/// synchronize.
 fn training(steps: u64, kernels: u64, marks: bool) -> Vec<u8> {
     let mut b = Builder::new();
     b.device(0, "GPU", 132);
@@ -57,8 +58,9 @@ fn training(steps: u64, kernels: u64, marks: bool) -> Vec<u8> {
     b.finish()
 }
 
-/// What format 1.4 has beside operations and calls: stacks of Python and of C, callers, samples, ranges with numbers, gauges, children,
-/// time that nobody observed, and the shared track. Four steps of two kernels.
+/// What format 1.4 has beside operations and calls: stacks of Python and of C, callers, samples,
+/// ranges with numbers, gauges, children, time that nobody observed, and the shared track. Four
+/// steps of two kernels.
 fn standing() -> Vec<u8> {
     const STEP: u64 = 40_000_000;
     let mut b = Builder::new();
@@ -155,7 +157,8 @@ const SHUFFLE: &str = "
     UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET globalPid = 0 WHERE rowid % 5 = 0;
     DROP TABLE rows";
 
-/// Exports in pages as small as SQLite allows: a byte that the fuzzer changes is one that somebody reads.
+/// Exports in pages as small as SQLite allows: a byte that the fuzzer changes is one that somebody
+/// reads.
 fn nsys(folder: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(folder)?;
     for (name, schema, steps) in [

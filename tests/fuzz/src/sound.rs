@@ -3,7 +3,8 @@
 
 use analyzer::formats::{Format, Input};
 
-/// Busy and idle are the span, buckets are the wall time, the line is one line, and too much lost is no verdict.
+/// Busy and idle are the span, buckets are the wall time, the line is one line, and too much lost
+/// is no verdict.
 pub fn check(input: &Input) {
     let run = &input.run;
     let analysis = analyzer::analyze(run);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `gapprobe recover` does, on any bytes: no panic, buckets that sum to the whole, a line that is one line.
+//! What `gapprobe recover` does, on any bytes: no panic, buckets that sum to the whole, a line that
+//! is one line.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

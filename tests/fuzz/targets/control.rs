@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Lines on a control socket, from either side: no panic, and what is understood is said in one way only.
+//! Lines on a control socket, from either side: no panic, and what is understood is said in one way
+//! only.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

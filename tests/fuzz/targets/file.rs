@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Any bytes as a file of any kind (runs of zeros written short, see `sparse`): recording, Chrome JSON, SQLite, compressed
-//! or not. No panic, and what `sound` asks for.
+//! Any bytes as a file of any kind (runs of zeros written short, see `sparse`): recording, Chrome
+//! JSON, SQLite, compressed or not. No panic, and what `sound` asks for.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Chrome JSON, on any bytes: no panic, the same whatever the blocks it is read in, busy and idle that sum to the span.
+//! Chrome JSON, on any bytes: no panic, the same whatever the blocks it is read in, busy and idle
+//! that sum to the span.
 #![no_main]
 
 use analyzer::formats::kineto::read_in_blocks;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Any bytes as an SQLite file of nsys (runs of zeros written short, see `sparse`): no panic, and what `sound` asks for.
+//! Any bytes as an SQLite file of nsys (runs of zeros written short, see `sparse`): no panic, and
+//! what `sound` asks for.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

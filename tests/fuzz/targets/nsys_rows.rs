@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Exports of nsys that SQLite itself wrote, with any value in any column: no panic, what `sound` asks for, and each row
-//! of work is an operation or is counted.
+//! Exports of nsys that SQLite itself wrote, with any value in any column: no panic, what `sound`
+//! asks for, and each row of work is an operation or is counted.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

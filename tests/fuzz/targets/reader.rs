@@ -7,8 +7,8 @@ use std::collections::HashSet;
 use libfuzzer_sys::fuzz_target;
 use trace::reader::{Recording, Track};
 
-/// Every part of it has what the whole has of that time: a segment's header may lie about what is inside, and then takes its
-/// events with it, but makes none.
+/// Every part of it has what the whole has of that time: a segment's header may lie about what is
+/// inside, and then takes its events with it, but makes none.
 fn parts(bytes: &[u8], all: &[(Track, [u64; 4])]) {
     let Some((_, middle)) = all.get(all.len() / 2) else { return };
     let Ok(mut recording) = Recording::open(bytes) else { return };

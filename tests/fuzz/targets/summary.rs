@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Any bytes as the summaries of a job, one a line: no panic, one line that is a line, JSON that is JSON.
+//! Any bytes as the summaries of a job, one a line: no panic, one line that is a line, JSON that is
+//! JSON.
 #![no_main]
 
 use analyzer::fleet::{self, Fleet};

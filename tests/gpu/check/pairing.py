@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Statistics for paired blocks: medians of pair ratios and differences with a bootstrap interval, and the same over several processes of a kind.
 
-The machine's host speed drifts by tens of percent; only neighbours in time can be compared (shared/H200.md).
+The machine's host speed drifts by tens of percent; only neighbours in time can be compared.
 """
 
 import collections

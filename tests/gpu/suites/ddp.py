@@ -43,7 +43,7 @@ LATE_S = 2.0  # so much later than without us a job that hangs may end
 INPUT = ("INPUT-WORKERS", "INPUT")
 # Launching may be what is left where the host is slow that day.
 FIXED = (*HEALTHY, "LAUNCH")
-# NVLink multicast stays off: a program that uses it can put GPUs that others share out of service (KINDS.md of the workplace).
+# NVLink multicast stays off: a program that uses it can put GPUs that others share out of service.
 NO_MULTICAST = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "NVSHMEM_DISABLE_NVLS": "1"}
 
 

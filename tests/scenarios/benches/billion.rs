@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A long run in little time: `cargo bench -p gapprobe-scenarios --bench billion -- [KERNELS [PLAIN]]`, 10^9 kernels (about
-//! ten minutes on two cores) of which PLAIN (a twentieth) are launched one by one, while correlation ids come round at 2^32, and the
-//! others are nodes of graph launches. What must hold: the program's memory, threads and descriptors at its end are those of its
-//! first tenth; every kernel is counted as recorded or can be in one of the buffers that are counted as lost.
+//! A long run in little time: `cargo bench -p gapprobe-scenarios --bench billion -- [KERNELS
+//! [PLAIN]]`, 10^9 kernels (about ten minutes on two cores) of which PLAIN (a twentieth) are
+//! launched one by one, while correlation ids come round at 2^32, and the others are nodes of graph
+//! launches. What must hold: the program's memory, threads and descriptors at its end are those of
+//! its first tenth; every kernel is counted as recorded or can be in one of the buffers that are
+//! counted as lost.
 
 use std::time::Duration;
 
 use gapprobe_scenarios::Victim;
 use trace::{Loss, Total};
 
-/// Most kernels in a buffer that is thrown away: 64 KiB (`cupti/buffers.rs`) of the smallest kernel record, and what CUPTI
-/// itself counts as dropped besides.
+/// Most kernels in a buffer that is thrown away: 64 KiB (`cupti/buffers.rs`) of the smallest kernel
+/// record, and what CUPTI itself counts as dropped besides.
 const IN_A_BUFFER: u64 = 64 * 1024 / 100;
 /// Memory that may come with time: names, the allocator's own.
 const GROWTH_KB: u64 = 4096;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the Python line of a call costs on the program's thread: ns a call with 20 frames above it, against the same
-//! calls on a thread that Python does not know. Median of 30 pairs a process, the best of three processes, since anything
-//! else that runs only adds. Target: 100 ns a call.
+//! What the Python line of a call costs on the program's thread: ns a call with 20 frames above it,
+//! against the same calls on a thread that Python does not know. Median of 30 pairs a process, the
+//! best of three processes, since anything else that runs only adds. Target: 100 ns a call.
 //!
-//! `cargo bench -p gapprobe-scenarios --bench call_site`: for each CPython on PATH (`python3.8` to `python3.14`, `python3`)
-//! its line; exit code 1 where one costs more than the target.
+//! `cargo bench -p gapprobe-scenarios --bench call_site`: for each CPython on PATH (`python3.8` to
+//! `python3.14`, `python3`) its line; exit code 1 where one costs more than the target.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Random programs under random faults, as long as one likes: `cargo bench -p gapprobe-scenarios --bench chaos -- SECONDS [SEED]`
-//! runs seeds from SEED on (from the clock), two at a time; 0 seconds: this one seed. `short`: the fixed seeds of `scripts/test
-//! chaos`, where one that fails runs again alone, and what passes then is named as UNSTEADY. Each is a program of random launches,
-//! threads, forks, execs, signals, stops and clock steps with a random way out, under random faults of the simulated driver and
-//! the disk, once without gapprobe and once with it. What must hold is in `src/chaos/judge.rs`. Exit code 1 where anything failed,
-//! with the command that runs it again.
+//! Random programs under random faults, as long as one likes: `cargo bench -p gapprobe-scenarios
+//! --bench chaos -- SECONDS [SEED]` runs seeds from SEED on (from the clock), two at a time; 0
+//! seconds: this one seed. `short`: the fixed seeds of `scripts/test chaos`, where one that fails
+//! runs again alone, and what passes then is named as UNSTEADY. Each is a program of random
+//! launches, threads, forks, execs, signals, stops and clock steps with a random way out, under
+//! random faults of the simulated driver and the disk, once without gapprobe and once with it. What
+//! must hold is in `src/chaos/judge.rs`. Exit code 1 where anything failed, with the command that
+//! runs it again.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Mutex;

@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What one recorded call costs on the program's thread above bare CUPTI: ns an event, clock reads included, paired
-//! blocks in one process (`gapprobe_test_bare`), the median of 40. And the tail of the callback path, with the disk idle and saturated by another process: the time that
-//! each single call spends in our two callbacks, taken around them by the simulated driver, every call counted, beside
-//! the same with empty callbacks, and loops as long as ours usually take that only read the clock: what the machine itself takes from a
-//! program. The best of three processes counts for each figure, since anything else that runs and the
-//! interrupts of a virtual machine only add; all are printed. Target: 60 ns an event, p99.99 under 5 us; on a machine that lets the loops' own
-//! p99.99 grow beyond half of that, no more calls over 5 us than loops, within three standard deviations of a count.
+//! What one recorded call costs on the program's thread above bare CUPTI: ns an event, clock reads
+//! included, paired blocks in one process (`gapprobe_test_bare`), the median of 40. And the tail of
+//! the callback path, with the disk idle and saturated by another process: the time that each
+//! single call spends in our two callbacks, taken around them by the simulated driver, every call
+//! counted, beside the same with empty callbacks, and loops as long as ours usually take that only
+//! read the clock: what the machine itself takes from a program. The best of three processes counts
+//! for each figure, since anything else that runs and the interrupts of a virtual machine only add;
+//! all are printed. Target: 60 ns an event, p99.99 under 5 us; on a machine that lets the loops'
+//! own p99.99 grow beyond half of that, no more calls over 5 us than loops, within three standard
+//! deviations of a count.
 //!
-//! What finding the calling function adds to a call (GAPPROBE_SITES; a program of C) is measured the same way. Target: 100 ns, as for
-//! the line of Python (`--bench call_site`).
+//! What finding the calling function adds to a call (GAPPROBE_SITES; a program of C) is measured
+//! the same way. Target: 100 ns, as for the line of Python (`--bench call_site`).
 //!
-//! What an NVTX range costs (push and pop, by a registered name and by a text; a mark) is printed beside it.
+//! What an NVTX range costs (push and pop, by a registered name and by a text; a mark) is printed
+//! beside it.
 //!
-//! `cargo bench -p gapprobe-scenarios`: prints the numbers; exit code 1 where an event costs more than the target.
+//! `cargo bench -p gapprobe-scenarios`: prints the numbers; exit code 1 where an event costs more
+//! than the target.
 
 use std::process::Command;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Builds what the scenarios need, once a change: the library, the simulated driver, the victims of this folder.
+//! Builds what the scenarios need, once a change: the library, the simulated driver, the victims of
+//! this folder.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -37,8 +38,8 @@ pub fn target() -> PathBuf {
     own.ancestors().nth(3).expect("TARGET/PROFILE/deps/scenarios").to_owned()
 }
 
-/// Builds what is missing or older than its sources. `GAPPROBE_TEST_LIBRARY` and `GAPPROBE_TEST_COMMAND` name a library
-/// and a command `gapprobe` built elsewhere.
+/// Builds what is missing or older than its sources. `GAPPROBE_TEST_LIBRARY` and
+/// `GAPPROBE_TEST_COMMAND` name a library and a command `gapprobe` built elsewhere.
 pub fn built() -> &'static Built {
     static BUILT: OnceLock<Built> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -86,14 +87,16 @@ pub fn built() -> &'static Built {
     })
 }
 
-/// What LD_PRELOAD holds: the library, behind a sanitizer's runtime where it was built with one (`scripts/sanitizers`).
+/// What LD_PRELOAD holds: the library, behind a sanitizer's runtime where it was built with one
+/// (`scripts/sanitizers`).
 pub fn preload() -> OsString {
     let mut all = runtime().map_or(OsString::new(), |r| [r, " ".into()].into_iter().collect());
     all.push(&built().library);
     all
 }
 
-/// That runtime (`GAPPROBE_TEST_RUNTIME`), which a program that is run without us needs too where we are loaded later.
+/// That runtime (`GAPPROBE_TEST_RUNTIME`), which a program that is run without us needs too where
+/// we are loaded later.
 pub fn runtime() -> Option<OsString> {
     std::env::var_os("GAPPROBE_TEST_RUNTIME")
 }
@@ -131,8 +134,8 @@ pub fn shared_library(name: &str, code: &str) -> PathBuf {
     library
 }
 
-/// Compiles `victims/*.c` and `*.rs` against the libraries of one release. The first line of a victim may say how: `// link: FLAGS`;
-/// `lib*.c` become shared libraries.
+/// Compiles `victims/*.c` and `*.rs` against the libraries of one release. The first line of a
+/// victim may say how: `// link: FLAGS`; `lib*.c` become shared libraries.
 fn victims_of_ours(sim: &Path, out: &Path) {
     std::fs::create_dir_all(out).expect("victims folder");
     let folder = root().join("tests/scenarios/victims");

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs real victim programs under the real `libgapprobe.so` on the simulated driver and collects what they leave.
+//! Runs real victim programs under the real `libgapprobe.so` on the simulated driver and collects
+//! what they leave.
 //!
-//! * [`built`]: the library, the simulated driver and the victims, built once into the target folder.
+//! * [`built`]: the library, the simulated driver and the victims, built once into the target
+//!   folder.
 //! * [`victim`]: one run of one program, with gapprobe or without, in folders of its own.
 //! * [`truth`]: what the simulated driver says really happened.
 //! * [`recorded`]: what the recording says happened.
 //! * [`pythons`]: the CPythons of this machine.
 //! * [`small_disk`]: a disk that is soon full.
-//! * [`chaos`]: random programs under random faults, and what must hold after each (`benches/chaos.rs`).
+//! * [`chaos`]: random programs under random faults, and what must hold after each
+//!   (`benches/chaos.rs`).
 //!
-//! The scenarios themselves are `tests/*.rs`, one a file. Nothing but `chaos` says what gapprobe must do.
+//! The scenarios themselves are `tests/*.rs`, one a file. Nothing but `chaos` says what gapprobe
+//! must do.
 
 pub mod built;
 pub mod chaos;
@@ -56,8 +60,8 @@ pub fn now() -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
-/// Says why a test, or a part of one, does not run here: past the harness, which keeps what passing tests print to itself.
-/// `scripts/test` looks for these lines.
+/// Says why a test, or a part of one, does not run here: past the harness, which keeps what passing
+/// tests print to itself. `scripts/test` looks for these lines.
 pub fn skipped(why: impl std::fmt::Display) {
     use std::io::Write;
     // a harness with one thread has begun a line
@@ -65,5 +69,6 @@ pub fn skipped(why: impl std::fmt::Display) {
     // nobody is left to be told
 }
 
-/// Scenarios that measure time hold this for writing, all runs hold it for reading: they are alone then.
+/// Scenarios that measure time hold this for writing, all runs hold it for reading: they are alone
+/// then.
 pub static CORES: std::sync::RwLock<()> = std::sync::RwLock::new(());

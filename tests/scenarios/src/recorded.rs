@@ -67,7 +67,8 @@ impl Recorded {
         self.of(Kind::Unobserved).map(|(_, e)| *e).collect()
     }
 
-    /// The spans of them in which recording was off: without the fronts of what is recorded again behind them.
+    /// The spans of them in which recording was off: without the fronts of what is recorded again
+    /// behind them.
     pub fn off(&self) -> Vec<Event> {
         let is_off = |e: &Event| e.a != Unobserved::Front as u32;
         self.unobserved().into_iter().filter(is_off).collect()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the simulated driver says really happened (`tests/sim/README.md`, "Truth"): read by hand, since a run of
-//! 200,000 launches leaves 60 MB of lines.
+//! What the simulated driver says really happened (`tests/sim/README.md`, "Truth"): read by hand,
+//! since a run of 200,000 launches leaves 60 MB of lines.
 
 use std::path::Path;
 

@@ -13,9 +13,11 @@ use crate::{Recorded, Truth, CORES};
 
 /// A program about to run: preloaded with gapprobe unless told otherwise.
 pub struct Victim {
-    /// What will be run; its environment holds nothing of the tester's own CUDA or gapprobe settings.
+    /// What will be run; its environment holds nothing of the tester's own CUDA or gapprobe
+    /// settings.
     pub command: Command,
-    /// The run's folder: `out` (GAPPROBE_DIR and current directory), `tmp` (TMPDIR), stdout, stderr, `kept`.
+    /// The run's folder: `out` (GAPPROBE_DIR and current directory), `tmp` (TMPDIR), stdout,
+    /// stderr, `kept`.
     pub folder: PathBuf,
     limit: Duration,
 }
@@ -31,8 +33,9 @@ impl Victim {
         Victim::of(built().victims.join(release).join(words[0]), &words[1..], release)
     }
 
-    /// As [`Victim::sim`], with the run's folder in memory where /dev/shm is there: for bounds on the age of what is
-    /// written, which a disk that others keep busy breaks (a header took 340 ms to reach one).
+    /// As [`Victim::sim`], with the run's folder in memory where /dev/shm is there: for bounds on
+    /// the age of what is written, which a disk that others keep busy breaks (a header took 340 ms
+    /// to reach one).
     pub fn sim_in_memory(release: &str, words: &[&str]) -> Victim {
         Victim::at(memory(), built().sim.join(release).join(words[0]), &words[1..], release)
     }
@@ -85,7 +88,8 @@ impl Victim {
         self
     }
 
-    /// Recorded whole, whatever it costs, by the ways of a run that has a budget, as the first seconds of any run are.
+    /// Recorded whole, whatever it costs, by the ways of a run that has a budget, as the first
+    /// seconds of any run are.
     pub fn whole(self) -> Victim {
         self.env("GAPPROBE_TEST_FREE_MS", "3600000")
     }
@@ -119,7 +123,8 @@ impl Victim {
         f(&mut self.command);
         let began = Instant::now();
         let child = self.command.spawn().unwrap_or_else(|e| panic!("{:?}: {e}", self.command));
-        // stdout and stderr of the command stay open in it otherwise: a reader of a pipe would never see its end
+        // stdout and stderr of the command stay open in it otherwise: a reader of a pipe would
+        // never see its end
         self.command.stdout(Stdio::null()).stderr(Stdio::null());
         Running { child, folder: self.folder, began, limit: self.limit }
     }
@@ -187,7 +192,8 @@ impl Running {
         }
     }
 
-    /// The recording is removed once trace and summary are written: a second link keeps it for the test.
+    /// The recording is removed once trace and summary are written: a second link keeps it for the
+    /// test.
     fn keep_recordings(&self) {
         let Ok(directories) = std::fs::read_dir(self.folder.join("tmp")) else { return };
         for directory in directories.filter_map(Result::ok) {
@@ -226,7 +232,8 @@ impl Running {
     }
 }
 
-/// Of a test that fails in between nothing goes on: one that launches for ever fills the disk with what it says it did (59 GB once).
+/// Of a test that fails in between nothing goes on: one that launches for ever fills the disk with
+/// what it says it did (59 GB once).
 impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.child.kill();
@@ -318,7 +325,8 @@ impl Run {
             .collect()
     }
 
-    /// The truth of the program itself (not of its children); empty where it was killed before the driver began.
+    /// The truth of the program itself (not of its children); empty where it was killed before the
+    /// driver began.
     pub fn truth(&self) -> Truth {
         let mut all = self.truths();
         all.sort_by_key(|t| std::cmp::Reverse(t.ops.len()));

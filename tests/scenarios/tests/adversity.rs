@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: whatever is missing or broken around it, gapprobe says at most one clear line and the program is untouched:
-//! same stdout, same status, its own data unharmed.
+//! Purpose: whatever is missing or broken around it, gapprobe says at most one clear line and the
+//! program is untouched: same stdout, same status, its own data unharmed.
 
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -381,7 +381,8 @@ fn a_host_that_waits_for_a_signal_gets_it() {
     assert!(masks.len() > 5, "our thread was seen");
     for (name, mask) in masks {
         let blocked = u64::from_str_radix(&mask, 16).expect("a mask");
-        // all but SIGKILL and SIGSTOP, which cannot be, and the two that glibc keeps to itself (32, 33)
+        // all but SIGKILL and SIGSTOP, which cannot be, and the two that glibc keeps to itself (32,
+        // 33)
         let wanted = !(1u64 << 8 | 1 << 18 | 3 << 31);
         assert_eq!(blocked & wanted, wanted, "{name}: {mask}");
     }

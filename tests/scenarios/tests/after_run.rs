@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: what `gapprobe run` says and does behind a command: once for each process, of its end only what is known, and a verdict
-//! that the process gave itself is not replaced by a worse one.
+//! Purpose: what `gapprobe run` says and does behind a command: once for each process, of its end
+//! only what is known, and a verdict that the process gave itself is not replaced by a worse one.
 
 use gapprobe_scenarios::built::built;
 use gapprobe_scenarios::small_disk::SmallDisk;
 use gapprobe_scenarios::{skipped, Run, Victim};
 
-/// `gapprobe run` of a shell's script; `$SIM` names the folder of the simulated driver's victims, `$OURS` that of ours.
+/// `gapprobe run` of a shell's script; `$SIM` names the folder of the simulated driver's victims,
+/// `$OURS` that of ours.
 fn run(script: &str) -> Run {
     let library = built().library.to_string_lossy().into_owned();
     let words = ["run", "--lib", &library, "--", "bash", "-c", script];
@@ -109,8 +110,8 @@ fn does_not_say_that_nothing_was_recorded(script: &str) {
     assert!(!run.stderr.contains("nothing was recorded"), "{script}: {}", run.stderr);
 }
 
-/// That nothing was recorded is said where no process used CUDA, and where none has the library; not where one of them recorded, or
-/// said by itself why it did not.
+/// That nothing was recorded is said where no process used CUDA, and where none has the library;
+/// not where one of them recorded, or said by itself why it did not.
 #[test]
 fn a_run_without_cuda_says_that_nothing_was_recorded() {
     let said = "gapprobe: nothing was recorded: no process with gapprobe in it made a CUDA context";
@@ -153,8 +154,8 @@ fn a_run_that_is_switched_off_says_so() {
     assert!(on.stderr.starts_with("gapprobe[GP"), "{}", on.stderr);
 }
 
-/// A process whose recording no file took ended without its report: what it did is lost, and that is said. Who said its line is not
-/// named.
+/// A process whose recording no file took ended without its report: what it did is lost, and that
+/// is said. Who said its line is not named.
 #[test]
 fn a_recording_that_was_in_memory_alone_is_said_to_be_lost() {
     // no header, then nothing but the header

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: a host runs far ahead of a busy GPU while recording goes off and on. What the GPU still does unrecorded is never called
-//! idle, and steps have their true length.
+//! Purpose: a host runs far ahead of a busy GPU while recording goes off and on. What the GPU still
+//! does unrecorded is never called idle, and steps have their true length.
 
 use gapprobe_scenarios::recorded::Recorded;
 use gapprobe_scenarios::{Run, Victim};
@@ -12,7 +12,8 @@ fn steps(letter: &str) -> Victim {
     Victim::ours("13.0", &["steps", "1500", "6", "0", letter]).env("GAPPROBE_TEST_FREE_MS", "0")
 }
 
-/// Nearly nothing of what was seen was idle, no kernel is missing there, and the steps are as long as they were.
+/// Nearly nothing of what was seen was idle, no kernel is missing there, and the steps are as long
+/// as they were.
 fn is_true(run: &Run) -> Recorded {
     assert_eq!(run.ending(), 0, "{}", run.stderr);
     let recorded = run.recorded();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: programs whose launches are asked of the driver, not bound to it (XLA's, CuPy's, those of a runtime that is linked in), are recorded in windows
-//! as others are, and do what they do without us; where the launches were asked for before we could see it, everything is recorded.
+//! Purpose: programs whose launches are asked of the driver, not bound to it (XLA's, CuPy's, those
+//! of a runtime that is linked in), are recorded in windows as others are, and do what they do
+//! without us; where the launches were asked for before we could see it, everything is recorded.
 
 use std::collections::HashMap;
 
@@ -142,7 +143,8 @@ fn timed_ranks_that_number_their_steps_differently_have_their_windows_at_the_sam
         let attributes = &run.summary().expect("a summary")["attributes"];
         attributes["windows"].as_str().unwrap_or_else(|| panic!("{attributes}: {}", run.stderr)).to_owned()
     };
-    // (what the first window costs is measured: beside other work that may be anything, and then there is no second one)
+    // (what the first window costs is measured: beside other work that may be anything, and then
+    // there is no second one)
     let runs = || {
         [start("0", "2", "40000", "1"), start("1", "2", "40000", "703")]
             .map(|rank| rank.join().expect("a run"))

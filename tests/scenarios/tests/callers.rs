@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: where there is no Python, the function that called CUDA. Programs that call from every place where a stack can be
-//! tell by the size of their memsets which function each call came from; every call of the recording is compared with that,
-//! for the memset and for the wait that follows it. A call may be without its caller where that is counted; none has a wrong one.
+//! Purpose: where there is no Python, the function that called CUDA. Programs that call from every
+//! place where a stack can be tell by the size of their memsets which function each call came from;
+//! every call of the recording is compared with that, for the memset and for the wait that follows
+//! it. A call may be without its caller where that is counted; none has a wrong one.
 
 use std::collections::HashMap;
 use std::os::unix::fs::FileExt;
@@ -136,15 +137,16 @@ fn recursion_threads_coroutines_handlers_and_forks_make_no_wrong_caller() {
         let tally = compare(&run, of_c);
         println!("{words:?}: {tally:?}");
         assert!(tally.right > tally.without && tally.module == 0, "{words:?}: {tally:?}");
-        // (threads that begin all at once, and a program that is slow since it forked, may find no copy free while the first ways are
-        // learnt)
+        // (threads that begin all at once, and a program that is slow since it forked, may find no
+        // copy free while the first ways are learnt)
         let may_miss = ["threads", "fork"].contains(&words[1]);
         assert!(may_miss || (tally.right >= 300 && tally.without == 0), "{words:?}: {tally:?}");
         assert!(tally.sizes.len() >= 2, "{words:?}: {tally:?}");
     }
 }
 
-/// Threads beyond the pool of rings share one, in which nothing can stand in front of an event: they have no caller.
+/// Threads beyond the pool of rings share one, in which nothing can stand in front of an event:
+/// they have no caller.
 #[test]
 fn more_threads_than_rings() {
     let run = Victim::ours(RELEASE, &["callers", "threads", "60", "30"]).run();
@@ -170,7 +172,8 @@ fn a_plugin_is_not_taken_for_the_one_that_was_there_before() {
     assert!(tally.right > 20 && tally.without > 0, "some are certain, and some cannot be: {tally:?}");
 }
 
-/// A runtime linked into the program: its own functions are not the caller. Without symbols only the module is known.
+/// A runtime linked into the program: its own functions are not the caller. Without symbols only
+/// the module is known.
 #[test]
 fn a_runtime_linked_into_the_program_is_not_the_caller() {
     let run = Victim::ours(RELEASE, &["callers_linked_in", "200"]).run();
@@ -211,7 +214,8 @@ fn with_symbols(program: &Path, room: u64) -> PathBuf {
     path
 }
 
-/// As many symbols as can be read in time name the caller; of a module with more only the module is known.
+/// As many symbols as can be read in time name the caller; of a module with more only the module is
+/// known.
 #[test]
 fn a_table_of_symbols_that_is_too_large_is_not_read() {
     let program = built().victims.join(RELEASE).join("callers_linked_in");
@@ -220,7 +224,8 @@ fn a_table_of_symbols_that_is_too_large_is_not_read() {
         let run = Victim::of(&program, &["200"], RELEASE).run();
         ended_well(&run);
         let tally = compare(&run, of_c);
-        // (a drain thread that a busy machine does not run may drop the first calls' stacks: counted, see `compare`)
+        // (a drain thread that a busy machine does not run may drop the first calls' stacks:
+        // counted, see `compare`)
         let (meant, other) = if right { (tally.right, tally.module) } else { (tally.module, tally.right) };
         assert!(tally.without <= 100 && meant + tally.without == 400 && other == 0, "{megabytes}: {tally:?}");
         std::fs::remove_file(&program).expect("removed");
@@ -258,7 +263,8 @@ fn switched_off_no_caller_is_looked_for() {
     assert!(recorded.of(Kind::Call).all(|(_, e)| e.c == 0));
 }
 
-/// What the user sees: the function in the verdict of the process itself, and from the command its line.
+/// What the user sees: the function in the verdict of the process itself, and from the command its
+/// line.
 #[test]
 fn the_verdict_names_the_function() {
     let run = Victim::ours(RELEASE, &["callers", "waits", "200"]).run();

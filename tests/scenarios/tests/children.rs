@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: what child processes do is known: how much of a CPU they have, what they read, and where they stand in Python, however they
-//! were started (fork, spawn, a fork server, exec), in every CPython there is. A function that the child does not have is never named.
+//! Purpose: what child processes do is known: how much of a CPU they have, what they read, and
+//! where they stand in Python, however they were started (fork, spawn, a fork server, exec), in
+//! every CPython there is. A function that the child does not have is never named.
 
 use gapprobe_scenarios::built::root;
 use gapprobe_scenarios::{Recorded, Run, Victim};
@@ -36,7 +37,8 @@ fn children_that_compute_and_read_are_seen() {
     assert!(busy.iter().all(|e| e.start < e.end));
     let cpu = busy.iter().map(|e| e.b & 0xffff).max();
     assert!(cpu.is_some_and(|c| c > 200 && c <= 1100), "{busy:?}");
-    // `dd` reads, a child of the child; it lives for a moment only, and its parent's own counters hold what it read
+    // `dd` reads, a child of the child; it lives for a moment only, and its parent's own counters
+    // hold what it read
     assert!(
         reader.iter().any(|e| e.c > 1000) || recorded.of(Kind::Process).any(|(_, e)| e.c > 1000),
         "{reader:?}"
@@ -56,8 +58,8 @@ fn are_of_crunch(name: &str, all: &[Vec<(String, u32)>], caller: &str, line: u32
     assert!(all.len() >= 4 && right * 10 >= all.len() * 8, "{name}: {right} right: {all:?}");
 }
 
-/// Of children that were forked and run, the line they stand in is known in every CPython, that of code which a child made itself, too,
-/// whatever lies at its address in this process.
+/// Of children that were forked and run, the line they stand in is known in every CPython, that of
+/// code which a child made itself, too, whatever lies at its address in this process.
 #[test]
 fn where_forked_children_stand_is_known_and_whose_code_it_is() {
     let (callers, around) = (["call_even", "call_odd"], ["new_code", "copies", "<module>", "made_in"]);
@@ -92,7 +94,8 @@ fn where_forked_children_stand_is_known_and_whose_code_it_is() {
     }
 }
 
-/// Workers that multiprocessing starts anew, or has a server fork, are no copies of the program: the interpreter lies elsewhere in them.
+/// Workers that multiprocessing starts anew, or has a server fork, are no copies of the program:
+/// the interpreter lies elsewhere in them.
 #[test]
 fn where_spawned_workers_and_those_of_a_fork_server_stand_is_known() {
     let (script, folder) = (root().join("tests/scenarios/victims/workers.py"), root().join("tests/victims"));
@@ -120,8 +123,9 @@ fn odd(python: &std::path::PathBuf, mode: &str, seconds: &str) -> (Run, Recorded
     (run, recorded)
 }
 
-/// Without address randomization (a debugger, `setarch -R`) the new program lies where the old one lay, and from 3.12 on numbers its code
-/// objects alike: what was known of the old one is not said of the new one.
+/// Without address randomization (a debugger, `setarch -R`) the new program lies where the old one
+/// lay, and from 3.12 on numbers its code objects alike: what was known of the old one is not said
+/// of the new one.
 #[test]
 fn a_child_that_becomes_the_same_python_at_the_same_addresses_is_another_program() {
     for python in pythons().into_iter().rev().take(4) {
@@ -166,7 +170,8 @@ fn a_child_whose_main_thread_waits_for_its_other_threads_is_not_said_to_work_the
     assert_eq!(joins, 1, "what it is was told once, where it waits: {stacks:?}");
 }
 
-/// A long run with children that make functions without end (generated code) does not fill the program's memory.
+/// A long run with children that make functions without end (generated code) does not fill the
+/// program's memory.
 #[test]
 fn ever_new_code_of_children_takes_bounded_memory() {
     let python = pythons().pop().expect("a python");

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: another client of CUPTI in the same process gets the same records with gapprobe as without, twice; we record
-//! before and after, and the span between is unobserved, never idle. One client as Kineto (linked, through the PLT), one
-//! as XLA (dlsym, frees every buffer it is handed, may tear CUPTI down at its end), one as Proton (its kinds first).
+//! Purpose: another client of CUPTI in the same process gets the same records with gapprobe as
+//! without, twice; we record before and after, and the span between is unobserved, never idle. One
+//! client as Kineto (linked, through the PLT), one as XLA (dlsym, frees every buffer it is handed,
+//! may tear CUPTI down at its end), one as Proton (its kinds first).
 
 use gapprobe_scenarios::built::{self, built, root};
 use gapprobe_scenarios::pythons::pythons;
@@ -11,7 +12,8 @@ use trace::event::Unobserved;
 use trace::header::sources;
 use trace::Loss;
 
-/// Kernels that ran outside the spans the recording calls unobserved are in it, and none inside. Returns how many are.
+/// Kernels that ran outside the spans the recording calls unobserved are in it, and none inside.
+/// Returns how many are.
 fn holds_what_it_observed(run: &Run, label: &str) -> usize {
     let (truth, recorded) = (run.truth(), run.recorded());
     let spans = recorded.unobserved();
@@ -66,7 +68,8 @@ fn a_client_like_kineto_gets_the_same_records_twice() {
     }
 }
 
-/// Where windows may open and close launches are told by callbacks, until another client takes the subscription.
+/// Where windows may open and close launches are told by callbacks, until another client takes the
+/// subscription.
 #[test]
 fn launches_go_on_where_a_client_takes_the_callbacks_that_told_them() {
     for &release in cases(&["13.0", "12.4"]) {
@@ -83,7 +86,8 @@ fn launches_go_on_where_a_client_takes_the_callbacks_that_told_them() {
     }
 }
 
-/// As above where nothing switches: what callbacks told of waits and copies is told by records from then on.
+/// As above where nothing switches: what callbacks told of waits and copies is told by records from
+/// then on.
 #[test]
 fn calls_go_on_where_a_client_takes_the_subscription_and_asks_for_no_records() {
     for &release in cases(&["13.0", "12.4", "13.5"]) {
@@ -102,7 +106,8 @@ fn calls_go_on_where_a_client_takes_the_subscription_and_asks_for_no_records() {
     }
 }
 
-/// What we switch off when we step aside may be what the other has switched on already: CUPTI has one switch a kind.
+/// What we switch off when we step aside may be what the other has switched on already: CUPTI has
+/// one switch a kind.
 #[test]
 fn a_client_that_switches_its_kinds_on_before_it_registers_its_buffers() {
     for &release in cases(&["13.0", "12.4"]) {
@@ -118,8 +123,9 @@ fn a_client_like_kineto_that_profiles_without_a_pause() {
     holds_what_it_observed(&with, "no pause");
 }
 
-/// Kineto with `TEARDOWN_CUPTI=1`: CUPTI is torn down after each profile, in the exit of the next call (once we have come back, or before), and subscribed to
-/// anew for the next one. We do not come back after the first.
+/// Kineto with `TEARDOWN_CUPTI=1`: CUPTI is torn down after each profile, in the exit of the next
+/// call (once we have come back, or before), and subscribed to anew for the next one. We do not
+/// come back after the first.
 #[test]
 fn a_client_like_kineto_that_tears_cupti_down_after_each_profile() {
     for &(release, how) in cases(&[("13.0", "teardown_late"), ("12.9", "teardown")]) {
@@ -128,14 +134,16 @@ fn a_client_like_kineto_that_tears_cupti_down_after_each_profile() {
         assert!(with.stdout.contains("torn down 2\n"), "{label}: {}", with.stdout);
         let recorded = with.recorded();
         let have = holds_what_it_observed(&with, &label);
-        // those before the first profile; and what the call launched in whose exit it happened, if we were back
+        // those before the first profile; and what the call launched in whose exit it happened, if
+        // we were back
         assert!((300..=301).contains(&have), "{label}: {have} kernels; {:?}", recorded.unobserved());
         let last = recorded.unobserved().iter().map(|s| s.end).max();
         assert!(last >= Some(recorded.header.exit_monotonic), "{label}: after the tear-down nothing is seen");
     }
 }
 
-/// Found by the thread sanitizer's slow runs: our flush was under way while the other registered its buffers, and handed ours to it.
+/// Found by the thread sanitizer's slow runs: our flush was under way while the other registered
+/// its buffers, and handed ours to it.
 #[test]
 fn a_flush_of_ours_that_is_under_way_hands_nothing_to_the_other() {
     for &release in cases(&["13.0", "12.4"]) {
@@ -146,12 +154,14 @@ fn a_flush_of_ours_that_is_under_way_hands_nothing_to_the_other() {
     }
 }
 
-/// Threads that go on launching while the other registers its buffers leave it none of ours: before they were collected again after
-/// our kinds were off it got 2 of 40 on average. What remains is a thread that stands still between being given a buffer and the record.
+/// Threads that go on launching while the other registers its buffers leave it none of ours: before
+/// they were collected again after our kinds were off it got 2 of 40 on average. What remains is a
+/// thread that stands still between being given a buffer and the record.
 #[test]
 fn threads_that_launch_meanwhile_leave_none_of_our_buffers_to_the_other() {
     let foreign = ["12.4", "13.0", "12.4", "13.0"].map(|release| {
-        // (such a client switches kinds beside launches itself, which CUPTI does not bear: not what this is about)
+        // (such a client switches kinds beside launches itself, which CUPTI does not bear: not what
+        // this is about)
         let with = Victim::ours(release, &["kineto_threads", "40"]).env("SIM_SWITCHING", "0").run();
         assert_eq!(with.ending(), 0, "{release}: {} {}", with.stdout, with.stderr);
         assert!(with.others().is_empty() && with.lines().len() <= 1, "{release}: {}", with.stderr);
@@ -226,9 +236,9 @@ fn a_client_that_never_profiles_leaves_us_the_callbacks() {
     assert_eq!(recorded.kernels().len() as u64, run.launched(), "{}", run.stderr);
 }
 
-/// Programs of XLA's died of records of copies beside flushes that CUPTI's own thread did not do, and
-/// beside records of API calls: there is neither, before XLA profiles itself nor after, and nothing is
-/// lost by it.
+/// Programs of XLA's died of records of copies beside flushes that CUPTI's own thread did not do,
+/// and beside records of API calls: there is neither, before XLA profiles itself nor after, and
+/// nothing is lost by it.
 #[test]
 fn beside_xla_cuptis_own_thread_hands_the_buffers_out() {
     const CALL_KINDS: [u64; 2] = [4, 5];
@@ -261,7 +271,8 @@ fn beside_xla_cuptis_own_thread_hands_the_buffers_out() {
     }
 }
 
-/// Triton's Proton: every session ends with `cuptiFinalize`, so what comes after the first is not observed.
+/// Triton's Proton: every session ends with `cuptiFinalize`, so what comes after the first is not
+/// observed.
 #[test]
 fn a_client_like_proton_gets_its_kernels() {
     for &(release, early) in cases(&[("13.0", "1"), ("12.9", "0")]) {
@@ -286,8 +297,9 @@ fn own_cupti(release: &str, other: &str) -> std::path::PathBuf {
     folder
 }
 
-/// Where Proton has begun with its own before we see it, or asks for more than ours has, it keeps its own and we leave, for good. (Two copies silence each other:
-/// its profile may be empty. It was a crash.)
+/// Where Proton has begun with its own before we see it, or asks for more than ours has, it keeps
+/// its own and we leave, for good. (Two copies silence each other: its profile may be empty. It was
+/// a crash.)
 #[test]
 fn a_client_like_proton_that_keeps_its_libcupti() {
     for (release, other, when) in [("13.0", "12.9", "2"), ("11.8", "13.0", "0")] {
@@ -306,8 +318,9 @@ fn a_client_like_proton_that_keeps_its_libcupti() {
     }
 }
 
-/// Proton brings a libcupti of its own. Loaded later than CUDA it is led to ours, of which it gets all functions: wrappers around ours and the rest
-/// of the other copy is most likely what ended its program on an H100. It opens its own all the same, which is no reason to leave.
+/// Proton brings a libcupti of its own. Loaded later than CUDA it is led to ours, of which it gets
+/// all functions: wrappers around ours and the rest of the other copy is most likely what ended its
+/// program on an H100. It opens its own all the same, which is no reason to leave.
 #[test]
 #[ignore = "scripts/test thorough: 20 s a release"]
 fn a_client_like_proton_with_a_libcupti_of_its_own() {
@@ -340,8 +353,9 @@ fn a_client_like_proton_with_a_libcupti_of_its_own() {
     }
 }
 
-/// Python imports it in the middle of the run and profiles at once: it is led to us before its first call. (The flush thread looks four times a second. On an H100
-/// Proton was first: its `cuptiSubscribe` answered 39 because of us, and the program ended with 1.)
+/// Python imports it in the middle of the run and profiles at once: it is led to us before its
+/// first call. (The flush thread looks four times a second. On an H100 Proton was first: its
+/// `cuptiSubscribe` answered 39 because of us, and the program ended with 1.)
 #[test]
 fn a_client_like_proton_that_python_imports_and_uses_at_once() {
     let plugin = built().victims.join("13.0/libproton.so");

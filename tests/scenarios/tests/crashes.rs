@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: after a crash under gapprobe the next starts of that job run without, with one line, until a day is over or the user
-//! says otherwise. Only where the crash is certain: `gapprobe run` saw the signal, or starts ended again and again while gapprobe was
-//! attaching. SIGKILL, SIGTERM, `_exit` and other jobs change nothing.
+//! Purpose: after a crash under gapprobe the next starts of that job run without, with one line,
+//! until a day is over or the user says otherwise. Only where the crash is certain: `gapprobe run`
+//! saw the signal, or starts ended again and again while gapprobe was attaching. SIGKILL, SIGTERM,
+//! `_exit` and other jobs change nothing.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};

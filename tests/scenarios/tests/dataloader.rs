@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: the real torch.utils.data.DataLoader, without a GPU. Programs that train from it (victims/dataloader.py: the loader
-//! of a PyTorch for the CPU, kernels on the simulated driver), with too few workers or none, pinned and not, get the kind of
-//! INPUT, the line and the number of workers; those close by, whose loader keeps up, are not accused of it.
+//! Purpose: the real torch.utils.data.DataLoader, without a GPU. Programs that train from it
+//! (victims/dataloader.py: the loader of a PyTorch for the CPU, kernels on the simulated driver),
+//! with too few workers or none, pinned and not, get the kind of INPUT, the line and the number of
+//! workers; those close by, whose loader keeps up, are not accused of it.
 //!
-//! Each has the machine to itself, for a program that waits for a CPU is another one: what it says of itself tells how quiet
-//! it was, and a run that was disturbed is not judged but made again.
+//! Each has the machine to itself, for a program that waits for a CPU is another one: what it says
+//! of itself tells how quiet it was, and a run that was disturbed is not judged but made again.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -18,10 +19,12 @@ use serde_json::Value;
 const TRIES: u32 = 4;
 /// A launching thread that waited for a CPU for this part of the time was disturbed.
 const MOST_WAITED: f64 = 0.1;
-/// Workers that never wait for the loop compute all the time; with less of a CPU each they were disturbed.
+/// Workers that never wait for the loop compute all the time; with less of a CPU each they were
+/// disturbed.
 const LEAST_ON_CPU: f64 = 0.85;
 
-/// The interpreter that has PyTorch, where `scripts/cpu-torch` finds or installs one; the reason is said once.
+/// The interpreter that has PyTorch, where `scripts/cpu-torch` finds or installs one; the reason is
+/// said once.
 fn python() -> Option<&'static PathBuf> {
     static PYTHON: OnceLock<Option<PathBuf>> = OnceLock::new();
     let found = PYTHON.get_or_init(|| {
@@ -67,7 +70,8 @@ fn told(run: &Run, name: &str) -> f64 {
         .unwrap_or_else(|| panic!("{name}: {} {}", run.stdout, run.stderr))
 }
 
-/// A run that was left alone, and what was said of it; `None` where the machine had too much else to do.
+/// A run that was left alone, and what was said of it; `None` where the machine had too much else
+/// to do.
 fn undisturbed(form: &str, workers_must_be_busy: bool) -> Option<(Run, Value)> {
     let python = python()?;
     let _alone = CORES.write().unwrap_or_else(|e| e.into_inner());
@@ -94,7 +98,8 @@ fn undisturbed(form: &str, workers_must_be_busy: bool) -> Option<(Run, Value)> {
     None
 }
 
-/// A step of the programs whose loader keeps up, ms: 8.0 of kernels, the launching of the first one.
+/// A step of the programs whose loader keeps up, ms: 8.0 of kernels, the launching of the first
+/// one.
 const GPU_STEP: std::ops::Range<f64> = 7.5..9.5;
 
 /// CPU time that loading a batch of a program takes, ms.
@@ -182,8 +187,8 @@ fn workers_that_are_too_few_are_counted_and_the_line_is_where_the_loop_waits() {
     }
 }
 
-/// Workers that wait for a store, each on a CPU for a few percent of the time: where they wait, and how many would keep up. The same
-/// time asleep is nobody's fault that could be told.
+/// Workers that wait for a store, each on a CPU for a few percent of the time: where they wait, and
+/// how many would keep up. The same time asleep is nobody's fault that could be told.
 #[test]
 #[ignore = "scripts/test thorough: trains with a real PyTorch"]
 fn workers_that_wait_for_a_store_are_input_storage_at_the_line_that_reads() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: who depends on whom is as ARCHITECTURE.md draws it: one way, nothing else. And the injected library links the
-//! analyzer without its default features: no command line, no foreign formats inside the training process.
+//! Purpose: who depends on whom is as ARCHITECTURE.md draws it: one way, nothing else. And the
+//! injected library links the analyzer without its default features: no command line, no foreign
+//! formats inside the training process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;

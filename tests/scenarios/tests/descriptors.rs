@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: what gapprobe opens is not the program's: no number of the program's leads to it, closed streams do not write into its files, a forked child keeps none of
-//! it open; and by a lock on its recording, which no close of the program's lets go of, a process is known to live wherever it is asked from.
+//! Purpose: what gapprobe opens is not the program's: no number of the program's leads to it,
+//! closed streams do not write into its files, a forked child keeps none of it open; and by a lock
+//! on its recording, which no close of the program's lets go of, a process is known to live
+//! wherever it is asked from.
 
 use std::fs;
 use std::path::{Path, PathBuf};

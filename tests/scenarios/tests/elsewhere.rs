@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: a program that changes its current directory has its trace where it was started (GAPPROBE_DIR unset or relative),
-//! and the line names it so that whoever started the program finds it.
+//! Purpose: a program that changes its current directory has its trace where it was started
+//! (GAPPROBE_DIR unset or relative), and the line names it so that whoever started the program
+//! finds it.
 
 use std::path::{Path, PathBuf};
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: a panic in any function that C code calls (the driver, CUPTI, NVTX, the loader, libc at exit and fork, Python, the
-//! program) leaves the program as it is without us: status, stdout, stderr. The library is built with feature `forced-panics`,
-//! which is never in one that is shipped: each place where a body is guarded can be told to panic. And a look at the source:
-//! no `extern "C"` body is without its guard, and each guarded place is among those that panicked here.
+//! Purpose: a panic in any function that C code calls (the driver, CUPTI, NVTX, the loader, libc at
+//! exit and fork, Python, the program) leaves the program as it is without us: status, stdout,
+//! stderr. The library is built with feature `forced-panics`, which is never in one that is
+//! shipped: each place where a body is guarded can be told to panic. And a look at the source: no
+//! `extern "C"` body is without its guard, and each guarded place is among those that panicked
+//! here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -81,7 +83,10 @@ fn no_body_is_without_its_guard() {
             let is_empty = body.trim() == "}";
             let is_caught = body.contains("catch_unwind"); // the guard itself
             let hands_on = body.contains("unsafe { on_callback("); // all it does is to call one that is guarded
-                                                                   // the clock: a load and libc's own function, which every reading of the time goes through
+                                                                   // the clock: a load and libc's
+                                                                   // own function, which every
+                                                                   // reading of the time goes
+                                                                   // through
             let is_libcs = file.ends_with("clock.rs") && body.contains("unsafe { own(");
             assert!(
                 is_empty || is_caught || hands_on || is_libcs || calls_a_guard(body),
@@ -193,7 +198,8 @@ fn victims() -> Vec<(&'static str, MakeVictim)> {
     ]
 }
 
-/// Runs it under the library with forced panics; the places it came by, and whether `place` panicked.
+/// Runs it under the library with forced panics; the places it came by, and whether `place`
+/// panicked.
 fn forced(victim: Victim, place: &str) -> (Run, BTreeSet<String>, bool) {
     let folder = victim.folder.join("places");
     std::fs::create_dir(&folder).expect("folder");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: the recording holds every kernel the device ran, with its true times, and the call that launched it:
-//! 200,000 kernels from four threads over three streams, graphs among them, on every release of CUPTI.
+//! Purpose: the recording holds every kernel the device ran, with its true times, and the call that
+//! launched it: 200,000 kernels from four threads over three streams, graphs among them, on every
+//! release of CUPTI.
 
 use std::collections::HashMap;
 
@@ -9,7 +10,8 @@ use gapprobe_scenarios::{releases, Run, Victim};
 use trace::call::Class;
 use trace::{Loss, Total};
 
-/// Every kernel of the truth is in the recording once, with its times, its stream's and its launching thread's track.
+/// Every kernel of the truth is in the recording once, with its times, its stream's and its
+/// launching thread's track.
 fn holds_every_kernel(run: &Run, release: &str) {
     let (truth, recorded) = (run.truth(), run.recorded());
     let launched = run.launched();
@@ -67,7 +69,8 @@ fn holds_every_kernel(run: &Run, release: &str) {
 #[test]
 fn two_hundred_thousand_kernels_in_every_release() {
     for &release in releases() {
-        // a launch of 6 us: four threads on two cores give about 200,000 a second with the truth written beside
+        // a launch of 6 us: four threads on two cores give about 200,000 a second with the truth
+        // written beside
         let run = Victim::ours(release, &["many", "4", "50000"]).env("SIM_LAUNCH_NS", "6000").whole().run();
         assert_eq!(run.ending(), 0, "{release}: {}", run.stderr);
         assert_eq!(run.launched(), 200_000);
@@ -97,7 +100,8 @@ fn driver_calls_and_graphs_and_copies_in_every_release() {
     }
 }
 
-/// What CUPTI's own thread has taken to deliver and not yet delivered is in nobody's flush. Leaving waits for it ...
+/// What CUPTI's own thread has taken to deliver and not yet delivered is in nobody's flush. Leaving
+/// waits for it ...
 #[test]
 fn buffers_on_their_way_when_the_program_ends() {
     for release in ["11.8", "13.0"] {

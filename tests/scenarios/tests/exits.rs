@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: however a program ends, it ends as it would without us: same status, same output, not later by more than
-//! 2 s, with work queued on the device too. And what it did is in the recording.
+//! Purpose: however a program ends, it ends as it would without us: same status, same output, not
+//! later by more than 2 s, with work queued on the device too. And what it did is in the recording.
 
 use std::time::Duration;
 
@@ -26,7 +26,8 @@ fn both(way: &str, queued_ms: &str) -> (Run, Run) {
     (victim().alone().run(), victim().run())
 }
 
-/// Every kernel that ended more than a second before `at` is in the recording, and nothing is claimed beyond it.
+/// Every kernel that ended more than a second before `at` is in the recording, and nothing is
+/// claimed beyond it.
 fn is_complete_but_for_the_last_second(run: &Run, at: u64) {
     let (truth, recorded) = (run.truth(), run.recorded());
     assert_eq!(recorded.problems.damaged(), 0, "{:?}", recorded.problems);
@@ -115,7 +116,8 @@ fn python_ends_as_it_says() {
     }
 }
 
-/// Freed memory is overwritten (`MALLOC_PERTURB_`), so a thread that comes back to a freed block of handlers crashes.
+/// Freed memory is overwritten (`MALLOC_PERTURB_`), so a thread that comes back to a freed block of
+/// handlers crashes.
 #[test]
 fn two_threads_that_exit_at_once_do_not_take_the_handlers_from_under_each_other() {
     let run = Victim::sim("13.0", &["ways_out", "two_slow", "2000"]).env("MALLOC_PERTURB_", "165").run();
@@ -124,8 +126,8 @@ fn two_threads_that_exit_at_once_do_not_take_the_handlers_from_under_each_other(
     assert!(run.wall < Duration::from_secs(5), "nobody waits for anybody's end: {:?}", run.wall);
 }
 
-/// From 2.41 on glibc lets one thread through `exit`, and any other wait for the end: a program whose handler waits for another
-/// that exits hangs there without us, too.
+/// From 2.41 on glibc lets one thread through `exit`, and any other wait for the end: a program
+/// whose handler waits for another that exits hangs there without us, too.
 fn several_threads_go_through_exit() -> bool {
     // SAFETY: takes nothing, cannot fail.
     let version = unsafe { libc::gnu_get_libc_version() };
@@ -139,7 +141,8 @@ fn several_threads_go_through_exit() -> bool {
     several
 }
 
-/// The second comes while the report is made (its flush is slow here), and is let go once the report is made: the first may be waiting for it, or be busy for long.
+/// The second comes while the report is made (its flush is slow here), and is let go once the
+/// report is made: the first may be waiting for it, or be busy for long.
 #[test]
 fn a_second_exiting_thread_ends_the_process_where_the_first_waits_for_it_or_takes_long() {
     if !several_threads_go_through_exit() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: what CUPTI gets wrong is counted by its name, never drawn, and never the program's trouble: refused
-//! subscriptions and kinds, a flush that hangs, is slow or fails, names that die, lost and swapped times, dropped records.
+//! Purpose: what CUPTI gets wrong is counted by its name, never drawn, and never the program's
+//! trouble: refused subscriptions and kinds, a flush that hangs, is slow or fails, names that die,
+//! lost and swapped times, dropped records.
 
 use std::process::Command;
 use std::time::Duration;
@@ -241,8 +242,9 @@ fn times_of_another_clock() {
 
 #[test]
 fn records_that_are_dropped() {
-    // where everything is recorded a launch has three records: the kernel, the runtime's call, the driver's call (a twin that may go unnoticed);
-    // where windows may be used calls are told by callbacks, of which none is dropped
+    // where everything is recorded a launch has three records: the kernel, the runtime's call, the
+    // driver's call (a twin that may go unnoticed); where windows may be used calls are told by
+    // callbacks, of which none is dropped
     for (budget, records) in [("100", 3), ("0.5", 1)] {
         let victim = Victim::sim("13.0", &["loop", "20", "100", "10", "200"]);
         let run = victim.env("SIM_FAULT", "drop:every=1000").env("GAPPROBE_BUDGET", budget).run();

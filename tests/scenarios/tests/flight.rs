@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: when steps become slow or the program hangs, a trace of the last seconds is there while the program goes on; it holds what
-//! was recorded, and says of the rest that it was not; a hang is seen in `gapprobe top`; the program's end is not held up by it.
+//! Purpose: when steps become slow or the program hangs, a trace of the last seconds is there while
+//! the program goes on; it holds what was recorded, and says of the rest that it was not; a hang is
+//! seen in `gapprobe top`; the program's end is not held up by it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -124,7 +125,8 @@ fn a_hang_in_python_is_named_with_the_line_it_stands_in() {
     running.finish();
 }
 
-/// Kills it, and what `recover` says of it: the recording's own word, for the program had no last one.
+/// Kills it, and what `recover` says of it: the recording's own word, for the program had no last
+/// one.
 fn recovered(mut running: Running) -> (String, Run) {
     running.signal(libc::SIGKILL);
     assert!(running.child.wait().is_ok());

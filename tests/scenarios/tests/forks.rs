@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: a child forked after CUDA was used (a DataLoader worker) writes nothing, prints nothing and ends; one that
-//! executes another program, or is started afresh (spawn), is a process of its own.
+//! Purpose: a child forked after CUDA was used (a DataLoader worker) writes nothing, prints nothing
+//! and ends; one that executes another program, or is started afresh (spawn), is a process of its
+//! own.
 
 use std::time::Duration;
 

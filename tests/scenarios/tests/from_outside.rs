@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: a command of the same user sees what a recorded process does and cuts windows out of it while it runs on, also
-//! where the program has recording switched off; nobody else can, and nobody who knocks holds the process up.
+//! Purpose: a command of the same user sees what a recorded process does and cuts windows out of it
+//! while it runs on, also where the program has recording switched off; nobody else can, and nobody
+//! who knocks holds the process up.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -49,7 +50,8 @@ fn sockets(running: &Running) -> Vec<PathBuf> {
     below(&running.folder.join("tmp"), |t| t.is_socket(), ".sock")
 }
 
-/// Starts a loop of steps of 3 ms (10 kernels of 50 µs, 2 ms of the host) and waits until its socket is there.
+/// Starts a loop of steps of 3 ms (10 kernels of 50 µs, 2 ms of the host) and waits until its
+/// socket is there.
 fn start(steps: &str, settings: &[(&str, &str)]) -> Running {
     start_loop(&[steps, "10", "50", "2000"], settings)
 }
@@ -246,7 +248,8 @@ fn nobody_who_knocks_holds_the_process_up() {
     assert!(slower < 3.0, "{:?} without, {:?} with a crowd", alone.wall, run.wall);
 }
 
-/// H100, c074a64: what was seen at first was one step's updates of single parameters, and 20 steps of 0.17 ms were told, of 2,766 launches and 47 ms each.
+/// H100, c074a64: what was seen at first was one step's updates of single parameters, and 20 steps
+/// of 0.17 ms were told, of 2,766 launches and 47 ms each.
 #[test]
 fn layers_are_no_steps_where_a_step_takes_longer_than_one_look() {
     // steps of 2 s: 100 pairs of kernels, then 100 of others, 10 ms each

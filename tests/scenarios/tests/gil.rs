@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: where a launching thread waits for Python's lock, the line of the thread that holds it is sampled, in every
-//! CPython there is, though that thread never calls CUDA; and the verdict names that line, not the one that waits.
+//! Purpose: where a launching thread waits for Python's lock, the line of the thread that holds it
+//! is sampled, in every CPython there is, though that thread never calls CUDA; and the verdict
+//! names that line, not the one that waits.
 
 use std::collections::BTreeSet;
 
@@ -33,7 +34,8 @@ fn the_thread_that_holds_the_lock_is_read_while_another_waits_for_it() {
         let known = waits.iter().filter(|w| told(w)).count();
         assert!(waits.len() > 5 && known * 10 > waits.len() * 8, "{name}: {known} of {}", waits.len());
         let missed = recorded.total(Total::GilHoldersMissed);
-        // (a look that ends behind the last round of the drain thread is counted, and its samples are not written)
+        // (a look that ends behind the last round of the drain thread is counted, and its samples
+        // are not written)
         let answered = others.len() as u64 + missed;
         let all_waits = waits.len() as u64..=waits.len() as u64 + 1;
         assert!(all_waits.contains(&answered), "{name}: every wait is answered or counted: {answered}");
@@ -51,7 +53,8 @@ fn nobody_else_is_read_where_nobody_waits() {
     }
 }
 
-/// In so many samples of the launching thread it was given no CPU: a machine too busy to tell a wait for the lock from that.
+/// In so many samples of the launching thread it was given no CPU: a machine too busy to tell a
+/// wait for the lock from that.
 const MOST_STARVED: f64 = 0.2;
 
 #[test]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: the recording's own memory grows with the run, until it is full. That is no leak of the program's, and nothing says that it is
-//! one. (Seen on an H200: "host memory grows 7.4 kB a step", a hundred kernels of 64 bytes.)
+//! Purpose: the recording's own memory grows with the run, until it is full. That is no leak of the
+//! program's, and nothing says that it is one. (Seen on an H200: "host memory grows 7.4 kB a step",
+//! a hundred kernels of 64 bytes.)
 
 use gapprobe_scenarios::Victim;
 use trace::event::Gauge;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: what the program does with its own threads and libraries costs it no more with us inside. Loading a library
-//! that uses the GPU in its constructor does not wait for us; our threads do not stay on the one CPU, or in the
-//! real-time class, of the thread that launches; a fork makes none of our memory fault on the program's thread.
+//! Purpose: what the program does with its own threads and libraries costs it no more with us
+//! inside. Loading a library that uses the GPU in its constructor does not wait for us; our threads
+//! do not stay on the one CPU, or in the real-time class, of the thread that launches; a fork makes
+//! none of our memory fault on the program's thread.
 
 use gapprobe_scenarios::{Run, Victim, CORES};
 
@@ -49,6 +50,7 @@ fn timed_a_fork_makes_no_page_of_ours_fault_on_the_programs_thread() {
     let (alone, with) = (run().alone().run_alone_on_the_cores(), run().run_alone_on_the_cores());
     assert_eq!((alone.ending(), with.ending()), (0, 0), "{}", with.stderr);
     let least = |run: &Run| numbers(run, "faults ").into_iter().min().expect("three");
-    // 2,000 launches are 100 KB of records and rings: 160 faults and more where each page was copied
+    // 2,000 launches are 100 KB of records and rings: 160 faults and more where each page was
+    // copied
     assert!(least(&with) < least(&alone) + 40, "{}\nalone: {}", with.stdout, alone.stdout);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: a program that includes include/gapprobe.h may call each of its functions by either of its names: with the library in the
-//! process they reach it, without it they do nothing. In C and C++, inlined or not, position-independent or not, through pointers, from two
-//! files of one program.
+//! Purpose: a program that includes include/gapprobe.h may call each of its functions by either of
+//! its names: with the library in the process they reach it, without it they do nothing. In C and
+//! C++, inlined or not, position-independent or not, through pointers, from two files of one
+//! program.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

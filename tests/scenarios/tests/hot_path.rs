@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: what gapprobe does on the program's threads while it records: no allocation (a thread's first event
-//! included), no system call and so no lock that was waited for, no page fault, at most 60 ns an event, and a tail that
-//! a saturated disk does not touch. Preloaded, and loaded by the driver alone (CUDA_INJECTION64_PATH).
+//! Purpose: what gapprobe does on the program's threads while it records: no allocation (a thread's
+//! first event included), no system call and so no lock that was waited for, no page fault, at most
+//! 60 ns an event, and a tail that a saturated disk does not touch. Preloaded, and loaded by the
+//! driver alone (CUDA_INJECTION64_PATH).
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -54,11 +55,13 @@ fn no_allocation_on_the_programs_threads() {
     }
 }
 
-/// System calls between the marks that have a frame of ours on their stack, and how many windows there were.
+/// System calls between the marks that have a frame of ours on their stack, and how many windows
+/// there were.
 fn calls_of_ours(label: &str, victim: Victim) -> (Vec<String>, usize) {
     let logs = victim.folder.join("strace");
     std::fs::create_dir(&logs).expect("folder");
-    // strace gives up (status 1) where a thread ends while it unwinds that thread's stack: then again
+    // strace gives up (status 1) where a thread ends while it unwinds that thread's stack: then
+    // again
     for attempt in 1.. {
         match strace(&victim, &logs) {
             Ok(()) => break,
@@ -123,7 +126,8 @@ fn strace(victim: &Victim, logs: &Path) -> Result<(), String> {
 #[test]
 fn no_system_call_on_the_programs_threads() {
     for &release in cases(&RELEASES) {
-        // (where launches are records it is the simulated driver that calls the kernel, and strace unwinds each call: fewer rounds)
+        // (where launches are records it is the simulated driver that calls the kernel, and strace
+        // unwinds each call: fewer rounds)
         let rounds = if release == "11.8" { "3000" } else { "500" };
         for (label, victim) in ways(release, &["hot_path", "syscalls", rounds]) {
             let _shared = CORES.read().unwrap_or_else(|e| e.into_inner());
@@ -153,8 +157,9 @@ fn no_system_call_on_a_thread_that_python_called_from() {
 #[test]
 fn no_page_fault_on_the_programs_threads() {
     for &release in cases(&RELEASES) {
-        // the simulated CUPTI's own lists grow now and then, and a machine that wants its memory back takes pages that come again with
-        // a fault; one of ours would come in every window of every run
+        // the simulated CUPTI's own lists grow now and then, and a machine that wants its memory
+        // back takes pages that come again with a fault; one of ours would come in every window of
+        // every run
         one_of_four_is_right(release, "faults", |run| {
             let ours = run.stdout.split("ours").nth(1).expect("ours").split_whitespace();
             let ours: Vec<u64> = ours.filter_map(|w| w.parse().ok()).collect();
@@ -166,8 +171,9 @@ fn no_page_fault_on_the_programs_threads() {
 #[test]
 fn timed_an_event_costs_little() {
     let _alone = CORES.write().unwrap_or_else(|e| e.into_inner());
-    // the target is 60 ns on a quiet machine (`cargo bench`), and the caller's some 20; here anything may run beside,
-    // and the machine may be a slower one: a read of the clock takes 24 ns on that one
+    // the target is 60 ns on a quiet machine (`cargo bench`), and the caller's some 20; here
+    // anything may run beside, and the machine may be a slower one: a read of the clock takes 24 ns
+    // on that one
     one_of_four_is_right("13.0", "cost", |run| {
         let slower = (number(run, "clock ") / 24.0).max(1.0);
         number(run, "(quarter ") < 120.0 * slower // what else runs only adds
@@ -188,7 +194,8 @@ fn timed_the_tail_is_not_touched_by_a_saturated_disk() {
         shell.spawn().expect("sh")
     };
     std::thread::sleep(Duration::from_millis(500));
-    // what else runs, and the interrupts of a virtual machine, only add: one run of eight without them is enough
+    // what else runs, and the interrupts of a virtual machine, only add: one run of eight without
+    // them is enough
     let (mut best, mut loops) = (f64::MAX, Vec::new());
     for _ in 0..8 {
         let run = Victim::ours("13.0", &["hot_path", "tail"]).env("SIM_TRUTH", "").run_alone_on_the_cores();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: CUDA_INJECTION64_PATH and NVTX_INJECTION64_PATH that are taken by another tool's library (victims/libothertool.c): it
-//! is initialised and gets its events as without us, one line says that we stay off, or what is missing; GAPPROBE_FORCE=1
-//! records beside it. And a second copy of our own library, preloaded too or named there: one of the two records, all of it.
+//! Purpose: CUDA_INJECTION64_PATH and NVTX_INJECTION64_PATH that are taken by another tool's
+//! library (victims/libothertool.c): it is initialised and gets its events as without us, one line
+//! says that we stay off, or what is missing; GAPPROBE_FORCE=1 records beside it. And a second copy
+//! of our own library, preloaded too or named there: one of the two records, all of it.
 
 use std::path::PathBuf;
 
@@ -40,7 +41,8 @@ fn another_tools_library_in_cudas_place_stays_and_one_line_says_so() {
     }
 }
 
-/// The driver says nothing of a library that it cannot find; nothing records then, and a user waits for a line.
+/// The driver says nothing of a library that it cannot find; nothing records then, and a user waits
+/// for a line.
 #[test]
 fn a_library_in_cudas_place_that_is_not_there_is_named_in_one_line() {
     let victim = || Victim::sim("13.0", &LOOP).env("CUDA_INJECTION64_PATH", "/nowhere/libtool.so");
@@ -157,8 +159,9 @@ fn of_two_copies_of_us_one_records_everything() {
     }
 }
 
-/// Under Nsight Compute nothing may be in `CUDA_INJECTION64_PATH`, which a shell that has us preloaded hands down to it (H100, ncu 2025.3: "Another
-/// tool/injection might be loaded"). Neither it nor what it starts has it, forced or not, and the program says that it is not recorded.
+/// Under Nsight Compute nothing may be in `CUDA_INJECTION64_PATH`, which a shell that has us
+/// preloaded hands down to it (H100, ncu 2025.3: "Another tool/injection might be loaded"). Neither
+/// it nor what it starts has it, forced or not, and the program says that it is not recorded.
 #[test]
 fn a_launcher_that_wants_to_be_alone() {
     let ncu = built().victims.join("13.0/ncu");
@@ -200,7 +203,8 @@ fn a_launcher_that_wants_to_be_alone() {
     }
 }
 
-/// What it started and left behind is recorded once it has ended: its sign is a process that is there no more.
+/// What it started and left behind is recorded once it has ended: its sign is a process that is
+/// there no more.
 #[test]
 fn what_outlives_a_launcher_is_recorded() {
     let run = Victim::sim("13.0", &["loop", "10", "20", "20"]).env("GAPPROBE_UNDER_NCU", "999999999").run();

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: SIGKILL at any moment leaves a recording that reads without damage and is complete to the stated bounds:
-//! host events older than 100 ms, GPU operations older than 250 ms. Two hundred random moments
-//! (twenty unless it is thorough), two programs at a time.
+//! Purpose: SIGKILL at any moment leaves a recording that reads without damage and is complete to
+//! the stated bounds: host events older than 100 ms, GPU operations older than 250 ms. Two hundred
+//! random moments (twenty unless it is thorough), two programs at a time.
 //!
-//! The buffer rule: CUPTI returns a buffer only when all its records are complete, so a queue that never runs dry holds
-//! the newest buffer back; `header.gpu_complete_to` says how far the GPU's side goes, and must never promise too much.
+//! The buffer rule: CUPTI returns a buffer only when all its records are complete, so a queue that
+//! never runs dry holds the newest buffer back; `header.gpu_complete_to` says how far the GPU's
+//! side goes, and must never promise too much.
 
 use std::collections::HashSet;
 use std::process::Command;
@@ -17,7 +18,8 @@ use trace::Kind;
 /// Stated bounds (docs/design/shutdown.md, `_exit`), ns.
 const HOST_BOUND: u64 = 100_000_000;
 const GPU_BOUND: u64 = 250_000_000;
-/// The time a kill takes to arrive and a write to finish on a machine that has other things to do, ns.
+/// The time a kill takes to arrive and a write to finish on a machine that has other things to do,
+/// ns.
 const SLACK: u64 = 60_000_000;
 
 struct Seen {
@@ -38,7 +40,8 @@ fn check(run: &Run, at: u64, label: &str) -> Option<Seen> {
     assert_eq!(recorded.header.valid_from, 0, "{label}: nothing was overwritten");
     let calls: HashSet<u32> = recorded.of(Kind::Call).map(|(_, e)| e.correlation).collect();
     let ops: HashSet<u32> = recorded.kernels().iter().map(|(_, e)| e.correlation).collect();
-    // synchronizing calls come from callbacks; launches come with the GPU's records (the filter of 12.5 and newer)
+    // synchronizing calls come from callbacks; launches come with the GPU's records (the filter of
+    // 12.5 and newer)
     let synchronizing = truth.calls.iter().filter(|c| c.name.contains("Synchronize"));
     let lost_calls = synchronizing.filter(|c| c.end < at && !calls.contains(&c.correlation));
     let lost_ops = truth.kernels().filter(|k| k.end < at && !ops.contains(&k.correlation));
@@ -52,7 +55,8 @@ fn check(run: &Run, at: u64, label: &str) -> Option<Seen> {
     Some(Seen { host, gpu })
 }
 
-/// `gapprobe recover` makes line, trace and summary of it, and the summary ends where the recording does.
+/// `gapprobe recover` makes line, trace and summary of it, and the summary ends where the recording
+/// does.
 fn recover(run: &Run, at: u64, label: &str) {
     let output = Command::new(&built().command)
         .arg("recover")
@@ -90,7 +94,8 @@ fn random_moments() {
                 if n >= moments && (late >= enough || n >= 5 * moments) {
                     return;
                 }
-                // a fixed sequence, spread over 5 ms to 700 ms (the golden ratio's multiples never repeat)
+                // a fixed sequence, spread over 5 ms to 700 ms (the golden ratio's multiples never
+                // repeat)
                 let after = 5.0 + 695.0 * (n as f64 * 0.618_033_988_749_895).fract();
                 let words = ["loop", "100000", "20", "30", "500", "1", ["", "d", "g", "s"][n as usize % 4]];
                 let mut running =
@@ -187,7 +192,8 @@ fn where_the_file_may_not_grow_the_recording_says_how_far_it_goes() {
     let mut running = Victim::sim_in_memory("13.0", &["loop", "100000", "20", "30", "2000"]).start();
     assert!(running.wait_for(|f| std::fs::read_dir(f.join("kept")).is_ok_and(|mut d| d.next().is_some())));
     let limit = libc::rlimit { rlim_cur: 200_000, rlim_max: 200_000 };
-    // SAFETY: a child of ours that was not waited for yet, a valid structure, nothing to be written back.
+    // SAFETY: a child of ours that was not waited for yet, a valid structure, nothing to be written
+    // back.
     let set =
         unsafe { libc::prlimit(running.pid() as i32, libc::RLIMIT_FSIZE, &limit, std::ptr::null_mut()) };
     assert_eq!(set, 0);

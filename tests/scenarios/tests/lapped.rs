@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: when the rings are lapped, what is left is still the truth. Two streams, one 1,000 times busier than the
-//! other; the recording's room is used up ten times over; within the valid span, busy and idle time are those of the
-//! script, to the nanosecond, for each stream and for the device.
+//! Purpose: when the rings are lapped, what is left is still the truth. Two streams, one 1,000
+//! times busier than the other; the recording's room is used up ten times over; within the valid
+//! span, busy and idle time are those of the script, to the nanosecond, for each stream and for the
+//! device.
 
 use std::os::fd::AsRawFd;
 use std::time::Duration;
@@ -14,7 +15,8 @@ use trace::{Loss, Total};
 /// The driver writes 300 bytes of truth a launch, 1.3 GB in all: only the newest part is kept.
 const KEPT: u64 = 220 << 20;
 
-/// Takes the blocks of a growing file back up to its last [`KEPT`] bytes; returns where the kept part begins.
+/// Takes the blocks of a growing file back up to its last [`KEPT`] bytes; returns where the kept
+/// part begins.
 fn forget_the_old(file: &std::fs::File, forgotten: u64) -> u64 {
     let length = file.metadata().map_or(0, |m| m.len());
     let until = length.saturating_sub(KEPT) & !0xf_ffff;
@@ -34,7 +36,8 @@ fn idle_time_in_the_valid_span_is_the_truth_after_ten_laps() {
     let victim = Victim::sim("13.0", &["two_streams", "4400", "1000", "0.3"]);
     let truth = victim.folder.join("truth");
     let victim = victim
-        // (launches by records: told by callbacks, 400,000 a second of them fill the thread's ring where the drain thread has to wait for a core)
+        // (launches by records: told by callbacks, 400,000 a second of them fill the thread's ring
+        // where the drain thread has to wait for a core)
         .env("GAPPROBE_BUDGET", "100")
         .env("GAPPROBE_MAX_MB", "64")
         .env("SIM_LAUNCH_NS", "2500")

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: `GAPPROBE_ALLOW` and `GAPPROBE_DENY` name a program as one calls it (`python3`) or as its file is called (`python3.11`), and
-//! `gapprobe run` says which of them kept its command from being recorded.
+//! Purpose: `GAPPROBE_ALLOW` and `GAPPROBE_DENY` name a program as one calls it (`python3`) or as
+//! its file is called (`python3.11`), and `gapprobe run` says which of them kept its command from
+//! being recorded.
 
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What must be seen without a GPU, one scenario a file, its purpose on top of it. Real programs, the real library, the
-//! simulated driver; one process each, since a preloaded library cannot be taken out again.
+//! What must be seen without a GPU, one scenario a file, its purpose on top of it. Real programs,
+//! the real library, the simulated driver; one process each, since a preloaded library cannot be
+//! taken out again.
 
 mod adversity;
 mod after_run;

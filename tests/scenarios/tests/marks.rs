@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: what a program says through include/gapprobe.h arrives as it was said (steps, nested ranges, recording off
-//! and on), misuse is counted and harmless, and without the library the header does nothing. A Rust program with real
-//! NVTX v3 ranges runs unharmed, and they arrive.
+//! Purpose: what a program says through include/gapprobe.h arrives as it was said (steps, nested
+//! ranges, recording off and on), misuse is counted and harmless, and without the library the
+//! header does nothing. A Rust program with real NVTX v3 ranges runs unharmed, and they arrive.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -120,15 +120,16 @@ fn a_rust_program_with_real_nvtx_ranges_runs_unharmed() {
             let is = |e: &trace::Event| recorded.definitions.string(e.a) == Some(name) && e.flags == flags;
             recorded.of(Kind::Range).filter(|(_, e)| is(e)).count()
         };
-        // all but what began before the first use of the device: the first step, its mark, its first range
+        // all but what began before the first use of the device: the first step, its mark, its
+        // first range
         assert_eq!((named("forward", 0), named("begin", MARK)), (499, 24), "{:?}", recorded.losses());
         assert!((0..25).all(|n| named(&format!("step {n}"), 0) == usize::from(n > 0)));
         assert_eq!(recorded.losses(), [("range_unbalanced", 2)], "the ends of those two");
     }
 }
 
-/// The rings of threads are emptied one after the other: what a thread calls after another one switched recording on may come
-/// out before the switch does.
+/// The rings of threads are emptied one after the other: what a thread calls after another one
+/// switched recording on may come out before the switch does.
 #[test]
 fn what_follows_a_start_that_another_thread_made_is_recorded() {
     let victim = Victim::ours("13.0", &["adverse", "elsewhere"]).env("GAPPROBE_CAPTURE", "profiler");

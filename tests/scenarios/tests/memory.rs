@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: what gapprobe takes of the host's memory stays within GAPPROBE_MAX_MB to the very end, the report of a run
-//! that filled the recording included.
+//! Purpose: what gapprobe takes of the host's memory stays within GAPPROBE_MAX_MB to the very end,
+//! the report of a run that filled the recording included.
 
 use gapprobe_scenarios::Victim;
 
@@ -11,7 +11,8 @@ fn peak(pid: u32) -> u64 {
     line.and_then(|l| l.trim().trim_end_matches(" kB").parse::<u64>().ok()).unwrap_or(0) / 1024
 }
 
-/// The largest size seen of a run that records 3.3 million events, all the image of 256 MB holds, and its lines.
+/// The largest size seen of a run that records 3.3 million events, all the image of 256 MB holds,
+/// and its lines.
 fn size(victim: Victim) -> (u64, Vec<String>) {
     let mut running = victim.start();
     let pid = running.pid();

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: results or recording on a disk of another machine that does not answer, or fails now and then: the program's output, its exit
-//! code and (but for `GAPPROBE_EXIT_MS`) the time it takes are as without us; one line, and no half file under a name that a reader looks for.
+//! Purpose: results or recording on a disk of another machine that does not answer, or fails now
+//! and then: the program's output, its exit code and (but for `GAPPROBE_EXIT_MS`) the time it takes
+//! are as without us; one line, and no half file under a name that a reader looks for.
 //!
-//! A real one cannot be mounted by everybody; what it answers is made up in a preloaded library (`victims/libnetwork_disk.c`).
+//! A real one cannot be mounted by everybody; what it answers is made up in a preloaded library
+//! (`victims/libnetwork_disk.c`).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -71,7 +73,8 @@ fn a_disk_that_does_not_answer_holds_the_exit_up_no_longer_than_it_may() {
 
 #[test]
 fn a_disk_that_takes_its_time_costs_no_event() {
-    // an update of the file is several writes: rings, which hold 50 ms of such a program, are emptied meanwhile
+    // an update of the file is several writes: rings, which hold 50 ms of such a program, are
+    // emptied meanwhile
     let run = run_on_network(["400", "300", "1", "1000"], "tmp", "slow", ("NETWORK_WRITE_MS", 60));
     let summary = run.summary().expect("a summary");
     let totals = &summary["totals"];
@@ -83,7 +86,8 @@ fn a_disk_that_takes_its_time_costs_no_event() {
     );
     assert!(totals["longest_write_ns"].as_u64() >= Some(60_000_000), "it was slow: {totals}");
     assert_eq!(summary["losses"]["host_ring_full"], 0, "{}", run.stderr);
-    // slow, but alive: what was reported is tidied away, though the last update had not ended when the report was there
+    // slow, but alive: what was reported is tidied away, though the last update had not ended when
+    // the report was there
     assert!(run.left_recordings().is_empty(), "{:?}: {}", run.left_recordings(), run.stderr);
 }
 

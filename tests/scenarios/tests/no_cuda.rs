@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: a driver whose `cuInit` fails, whatever the reason: the program gets the same answers, output and status as
-//! without us, at most one line is said, and no file is left. So too where the driver fails after it has called us.
+//! Purpose: a driver whose `cuInit` fails, whatever the reason: the program gets the same answers,
+//! output and status as without us, at most one line is said, and no file is left. So too where the
+//! driver fails after it has called us.
 
 use gapprobe_scenarios::{cases, Victim, RELEASES};
 
-/// 2 out of memory, 3 not initialized, 100 no device, 101 invalid device, 802 system not ready, 803 driver and kernel
-/// module do not fit, 804 no forward compatibility, 999 unknown.
+/// 2 out of memory, 3 not initialized, 100 no device, 101 invalid device, 802 system not ready, 803
+/// driver and kernel module do not fit, 804 no forward compatibility, 999 unknown.
 const CODES: [&str; 8] = ["2", "3", "100", "101", "802", "803", "804", "999"];
 
 #[test]
@@ -32,7 +33,8 @@ fn the_program_is_untouched() {
 
 #[test]
 fn the_same_driver_without_the_fault_is_recorded() {
-    // the victim leaves nothing for want of GPU work, not for want of gapprobe: with a driver that works it attaches
+    // the victim leaves nothing for want of GPU work, not for want of gapprobe: with a driver that
+    // works it attaches
     for release in RELEASES {
         let run = Victim::ours(release, &["no_cuda", "plain"]).run();
         assert_eq!((run.ending(), run.stdout.lines().count()), (7, 4), "{release}: {}", run.stderr);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: a program's NVTX calls arrive as they were made: nested by domain and thread, with registered names and
-//! numbers, started on one thread and ended on another; what cannot be kept is counted to the piece; what makes no sense
-//! harms nobody; and before the first use of a GPU they do nothing. Programs: our own stand-in for an object with NVTX
-//! (victims/nvtx.h), the Python package `nvtx`; the Rust crate in `marks.rs`.
+//! Purpose: a program's NVTX calls arrive as they were made: nested by domain and thread, with
+//! registered names and numbers, started on one thread and ended on another; what cannot be kept is
+//! counted to the piece; what makes no sense harms nobody; and before the first use of a GPU they
+//! do nothing. Programs: our own stand-in for an object with NVTX (victims/nvtx.h), the Python
+//! package `nvtx`; the Rust crate in `marks.rs`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -146,7 +147,8 @@ fn every_sort_of_range_arrives_as_it_was_made() {
 
         assert_eq!(r.named("", "never ended")[0].1.flags, START_END | OPEN_ENDED);
         assert_eq!(r.named("", "left open")[0].1.flags, OPEN_ENDED);
-        // the pop of a push before recording, the second end, the end of nothing, the pop of nothing
+        // the pop of a push before recording, the second end, the end of nothing, the pop of
+        // nothing
         assert_eq!(r.recorded.loss(Loss::RangeUnbalanced), 4, "{:?}", r.recorded.losses());
         assert_eq!(r.recorded.loss(Loss::RangeTooDeep), 36);
         assert_eq!(r.recorded.losses().len(), 2, "{:?}", r.recorded.losses());
@@ -212,7 +214,8 @@ fn a_ring_that_overflows_never_ends_the_wrong_range() {
     assert_eq!((run.ending(), run.launched()), (0, 2), "{}", run.stderr);
     let r = Ranges::of(&run);
     assert!(r.recorded.loss(Loss::RangeDropped) > 0, "{:?}", r.recorded.losses());
-    // ranges cost no event: XLA's compiler makes thousands of them in a few ms, and the verdict is not theirs
+    // ranges cost no event: XLA's compiler makes thousands of them in a few ms, and the verdict is
+    // not theirs
     assert_eq!(r.recorded.loss(Loss::HostRingFull), 0, "{:?}", r.recorded.losses());
     assert_eq!(r.recorded.total(Total::Syncs), 61);
     // what is whole is right: y in x, both short; the ones after the burst as they were
@@ -234,7 +237,8 @@ fn threads_beyond_the_pool_keep_their_nesting() {
     assert_eq!((run.ending(), run.launched()), (0, 64), "{}", run.stderr);
     let r = Ranges::of(&run);
     let (registered, text) = (r.named("crowd", "registered"), r.named("crowd", "text"));
-    // a registered name takes one slot and so has room everywhere; a text of their own only in a ring of their own
+    // a registered name takes one slot and so has room everywhere; a text of their own only in a
+    // ring of their own
     assert_eq!(registered.len(), 64);
     let lost = r.recorded.loss(Loss::OverflowRingFull);
     assert_eq!(text.len() as u64 + lost, 64, "{:?}", r.recorded.losses());
@@ -318,7 +322,8 @@ fn the_python_package_with_its_domains_categories_and_registered_names() {
     assert!(r.named("", "moment").iter().all(|(_, e)| e.flags == MARK));
     let worker = r.named("", "worker")[0];
     assert!(worker.0 != run.truth().pid && worker.1.start > across.start && worker.1.end < across.end);
-    // a module's own code is gone once it is imported: a call made from it may have no line, and is counted
+    // a module's own code is gone once it is imported: a call made from it may have no line, and is
+    // counted
     let lost = r.recorded.losses().into_iter().filter(|(key, _)| *key != "frame_unreadable");
     assert_eq!(lost.collect::<Vec<_>>(), [], "no range is lost");
     assert_eq!(table(&run).get("training:layer"), Some(&(240, "PushPop".to_owned())));

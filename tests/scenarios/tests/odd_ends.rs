@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: a process that ends in a way that leaves little room still ends as it would without us: in a signal handler
-//! that interrupted malloc, when it may make no more threads or open no more files, when its main thread is gone, and
-//! in a child that no fork handler was run for, whose recording is its parent's.
+//! Purpose: a process that ends in a way that leaves little room still ends as it would without us:
+//! in a signal handler that interrupted malloc, when it may make no more threads or open no more
+//! files, when its main thread is gone, and in a child that no fork handler was run for, whose
+//! recording is its parent's.
 
 use std::process::Command;
 use std::time::Duration;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: a program that ends because the device has no more memory ends as it would without us: same status, same output. Its verdict comes
-//! nevertheless, and says which allocation failed and whose it was. One that catches the error and goes on has not ended by it. (What ends by a
-//! signal, as an exception of C++ that nobody catches does, takes the last call along: the rings were not emptied any more.)
+//! Purpose: a program that ends because the device has no more memory ends as it would without us:
+//! same status, same output. Its verdict comes nevertheless, and says which allocation failed and
+//! whose it was. One that catches the error and goes on has not ended by it. (What ends by a
+//! signal, as an exception of C++ that nobody catches does, takes the last call along: the rings
+//! were not emptied any more.)
 
 use gapprobe_scenarios::built::root;
 use gapprobe_scenarios::{releases, Run, Victim};

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: a panic inside the library, as it is shipped, never reaches the program, on whichever thread it happens. The
-//! panics are real: the victim lets the clock or a sleep fail under the library, and Rust's own `Instant::now` and
-//! `thread::sleep` panic. (The drain thread calls nothing that panics; its guard is the one of the other two threads.)
-//! And records that no CUPTI writes raise none.
+//! Purpose: a panic inside the library, as it is shipped, never reaches the program, on whichever
+//! thread it happens. The panics are real: the victim lets the clock or a sleep fail under the
+//! library, and Rust's own `Instant::now` and `thread::sleep` panic. (The drain thread calls
+//! nothing that panics; its guard is the one of the other two threads.) And records that no CUPTI
+//! writes raise none.
 
 use std::process::Command;
 use std::time::Duration;
@@ -13,7 +14,8 @@ use trace::Loss;
 
 /// Longest the exit may be held up, ms.
 const EXIT_MS: u64 = 1000;
-/// A run: 40 steps of 10 ms, each with up to 5 ms of waiting before its module is unloaded, the exit, a busy machine.
+/// A run: 40 steps of 10 ms, each with up to 5 ms of waiting before its module is unloaded, the
+/// exit, a busy machine.
 const MOST: Duration = Duration::from_millis(600 + EXIT_MS + 900);
 
 /// Runs the victim; returns how many calls failed.
@@ -57,7 +59,8 @@ fn a_panic_ends_gapprobe_and_not_the_program() {
             assert!(run.left().is_empty(), "{label}: half a report: {:?}", run.left());
             assert!(run.wall < MOST, "{label}");
             if words[2] == "gapprobe-exit" {
-                // the program does not wait for a thread that is gone, and is told where its recording is
+                // the program does not wait for a thread that is gone, and is told where its
+                // recording is
                 let said =
                     run.stderr.contains("the report failed") && run.stderr.contains("gapprobe recover /");
                 assert!(said, "{label}");
@@ -111,7 +114,8 @@ fn records_that_no_cupti_writes() {
         let recorded = run.recorded();
         assert_eq!(recorded.loss(Loss::CaughtPanic), 0, "{apart}: {:?}", recorded.losses());
         assert_eq!(recorded.problems, Default::default(), "{apart}: what is recorded can be read");
-        // the replay takes its clock from the records: an impossible time among them can move all of them out of the run
+        // the replay takes its clock from the records: an impossible time among them can move all
+        // of them out of the run
         let left_out = recorded.loss(Loss::ForeignClock);
         assert!(!recorded.kernels().is_empty() || left_out > 100, "{apart}: it was replayed: {left_out}");
         assert!(!recorded.losses().is_empty(), "{apart}: and it was noticed");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: wherever TMPDIR and GAPPROBE_DIR point, and however short the time at the exit: recording and results are
-//! where the line or `gapprobe recover` says, and nothing half is left.
+//! Purpose: wherever TMPDIR and GAPPROBE_DIR point, and however short the time at the exit:
+//! recording and results are where the line or `gapprobe recover` says, and nothing half is left.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -27,7 +27,8 @@ fn half_files(run: &Run) -> Vec<PathBuf> {
     run.left_anywhere().into_iter().filter(half).collect()
 }
 
-/// A library under which writing to an unfinished result takes longer than any exit may: a disk that hangs.
+/// A library under which writing to an unfinished result takes longer than any exit may: a disk
+/// that hangs.
 fn slow_disk() -> PathBuf {
     let code = r#"
 #define _GNU_SOURCE

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: other libraries that people preload beside ours, before and behind it in LD_PRELOAD: allocators (jemalloc,
-//! tcmalloc) and a faked clock (libfaketime). The program prints and ends as it does with them alone, and the recording
-//! is whole; under a faked clock our stamps are the device's, not the program's.
+//! Purpose: other libraries that people preload beside ours, before and behind it in LD_PRELOAD:
+//! allocators (jemalloc, tcmalloc) and a faked clock (libfaketime). The program prints and ends as
+//! it does with them alone, and the recording is whole; under a faked clock our stamps are the
+//! device's, not the program's.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -37,7 +38,8 @@ fn three(other: &Path, victim: impl Fn() -> Victim) -> (Run, [(&'static str, Run
     (run(&other), both)
 }
 
-/// Same words and end as without us, one line of ours, and every kernel of the truth with its true times.
+/// Same words and end as without us, one line of ours, and every kernel of the truth with its true
+/// times.
 fn whole(alone: &Run, with: &Run, label: &str) {
     assert_eq!(alone.ending(), 0, "{label}: {}", alone.stderr);
     assert_eq!((with.ending(), &with.stdout), (0, &alone.stdout), "{label}: {}", with.stderr);

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: what the replay says of a fix is what the fix wins. Random programs (those of `analyzer/tests/replay.rs`, which plays them on a
-//! simulator of its own) are real processes here, under the real library on the simulated driver: the slow form is recorded, and what is
-//! said of it is held against the time that the mended form takes.
+//! Purpose: what the replay says of a fix is what the fix wins. Random programs (those of
+//! `analyzer/tests/replay.rs`, which plays them on a simulator of its own) are real processes here,
+//! under the real library on the simulated driver: the slow form is recorded, and what is said of
+//! it is held against the time that the mended form takes.
 //!
-//! Both forms run under gapprobe: a promise is one of recorded steps (`analyzer/src/replay/mod.rs`). How long a step takes is not gapprobe's
-//! word but the driver's and the program's own clock's. The simulated driver runs in real time, so a run that something else of the machine
-//! disturbed is wrong now and then, and is made again; a replay that is wrong is so every time.
+//! Both forms run under gapprobe: a promise is one of recorded steps
+//! (`analyzer/src/replay/mod.rs`). How long a step takes is not gapprobe's word but the driver's
+//! and the program's own clock's. The simulated driver runs in real time, so a run that something
+//! else of the machine disturbed is wrong now and then, and is made again; a replay that is wrong
+//! is so every time.
 //!
 //! `GAPPROBE_SEED=7` draws other programs, `GAPPROBE_PROGRAMS=200` more of them.
 
@@ -25,8 +28,8 @@ use analyzer::replay::{Fix, Fixes, Prepared};
 use gapprobe_scenarios::{Run, Victim, CORES};
 use programs::{program, Fault, Program, Random};
 
-/// Steps of a program, and those until its queues are as full as they get. What happens in every third step happens in a third of those that
-/// are looked at.
+/// Steps of a program, and those until its queues are as full as they get. What happens in every
+/// third step happens in a third of those that are looked at.
 const STEPS: usize = 37;
 const WARM: usize = 12;
 /// A saving is right within this share of itself.
@@ -36,15 +39,17 @@ const WORTH: f64 = 0.10;
 const DRAWS: u64 = 40;
 /// So often a program is run until it is right.
 const ATTEMPTS: usize = 6;
-/// Everything that a program does takes so many times as long as there that a step takes about this, ns: what a call takes beyond what it is told to
-/// (in the simulated driver, in its callbacks) is a microsecond or so, not the same in each moment of the machine, and must not be a part of what
-/// is to be won.
+/// Everything that a program does takes so many times as long as there that a step takes about
+/// this, ns: what a call takes beyond what it is told to (in the simulated driver, in its
+/// callbacks) is a microsecond or so, not the same in each moment of the machine, and must not be a
+/// part of what is to be won.
 const STEP: u64 = 12_000_000;
 const SLOWER: std::ops::RangeInclusive<u64> = 1..=100;
 /// What an allocation takes before that, ns (one figure a process; the programs' own vary).
 const ALLOC: u64 = 150_000;
-/// From a launch's return to its kernel's start at most, ns (H200: 99 % within 3 us; `STARTS_WITHIN_NS` in `analyzer/src/gaps/mod.rs`). The
-/// machines of `programs.rs` have up to 11 us, in which a program that only launches is idle "for no reason seen".
+/// From a launch's return to its kernel's start at most, ns (H200: 99 % within 3 us;
+/// `STARTS_WITHIN_NS` in `analyzer/src/gaps/mod.rs`). The machines of `programs.rs` have up to 11
+/// us, in which a program that only launches is idle "for no reason seen".
 const STARTS_WITHIN: u64 = 3_000;
 
 fn from_environment(name: &str, usual: u64) -> u64 {
@@ -173,7 +178,8 @@ fn play(p: &Program, slower: u64) -> Played {
         let line = run.stdout.lines().find_map(|l| l.strip_prefix(what)).expect("a line of the victim's");
         line.trim().parse::<f64>().expect("a number")
     };
-    // a step is done when its host is through and its work has ended, as in `analyzer/tests/replay/truth.rs`
+    // a step is done when its host is through and its work has ended, as in
+    // `analyzer/tests/replay/truth.rs`
     let truth = run.truth();
     assert_eq!(truth.ops.len(), ops.iter().sum::<usize>(), "all that the list issues");
     let mut rest = truth.ops.as_slice();
@@ -234,8 +240,9 @@ impl Attempt {
         self.saved >= WORTH * self.slow
     }
 
-    /// The replay is right, and so is the promise. What is promised of one cause among several may be less: a gap is charged to one of them,
-    /// and no cause is promised more than the gaps that may be its own.
+    /// The replay is right, and so is the promise. What is promised of one cause among several may
+    /// be less: a gap is charged to one of them, and no cause is promised more than the gaps that
+    /// may be its own.
     fn is_right(&self, single: bool) -> bool {
         let off = |said: f64| (said - self.saved) / self.saved;
         let promise = self.promised.map_or(0.0, off);
@@ -258,13 +265,14 @@ impl std::fmt::Display for Attempt {
     }
 }
 
-/// Is all that is to be won promised? Of streams that wait for each other one is always busy, and where the GPU is busy nothing is promised.
+/// Is all that is to be won promised? Of streams that wait for each other one is always busy, and
+/// where the GPU is busy nothing is promised.
 fn is_single(faults: &[Fault]) -> bool {
     faults.len() == 1 && faults[0] != Fault::Streams
 }
 
-/// The first program of this fault, and up to two others, from `seed` on that proves something: its seed, all its faults, and what was
-/// seen, the last attempt last.
+/// The first program of this fault, and up to two others, from `seed` on that proves something: its
+/// seed, all its faults, and what was seen, the last attempt last.
 fn drawn(fault: Fault, from: u64) -> (u64, Vec<Fault>, Vec<Attempt>) {
     'draw: for seed in from..from + DRAWS {
         let mut r = Random::new(seed * 31 + fault as u64);

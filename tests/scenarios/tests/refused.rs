@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: where memory is refused (`ulimit -v`, a program that takes all there is and copes) gapprobe ends and the
-//! program does not. One line says so, and what was recorded until then is recovered.
+//! Purpose: where memory is refused (`ulimit -v`, a program that takes all there is and copes)
+//! gapprobe ends and the program does not. One line says so, and what was recorded until then is
+//! recovered.
 
 use std::process::Command;
 

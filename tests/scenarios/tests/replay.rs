@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: raw CUPTI records from real hardware (`tests/recordings/raw/cupti-<release>.raw.gz`) go through the same
-//! decoder as live ones: every kernel record of the file is an event of the recording, and nothing is unknown or lost.
+//! Purpose: raw CUPTI records from real hardware (`tests/recordings/raw/cupti-<release>.raw.gz`) go
+//! through the same decoder as live ones: every kernel record of the file is an event of the
+//! recording, and nothing is unknown or lost.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: a directory that the jobs of a node share stays within `GAPPROBE_KEEP_MB` and `GAPPROBE_KEEP_DAYS`, also where many end at
-//! the same time: the oldest traces go, each with its summary; nobody else's files, and none of a process that lives. Recordings that
-//! nobody recovered are bounded too; `gapprobe recover --all` makes something of each that is there. And where the disk
-//! takes nothing (read-only, quota, another machine's) the program notices nothing.
+//! Purpose: a directory that the jobs of a node share stays within `GAPPROBE_KEEP_MB` and
+//! `GAPPROBE_KEEP_DAYS`, also where many end at the same time: the oldest traces go, each with its
+//! summary; nobody else's files, and none of a process that lives. Recordings that nobody recovered
+//! are bounded too; `gapprobe recover --all` makes something of each that is there. And where the
+//! disk takes nothing (read-only, quota, another machine's) the program notices nothing.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -148,7 +149,8 @@ fn recordings_that_nobody_recovered_are_bounded_and_all_of_them_can_be_recovered
     }
 }
 
-/// Runs with both folders there, in which nothing can be written. Status and output are the program's; returns its one line.
+/// Runs with both folders there, in which nothing can be written. Status and output are the
+/// program's; returns its one line.
 fn nowhere_to_write(victim: Victim, what: &str) -> String {
     let run = victim.run();
     assert_eq!((run.ending(), run.stdout.as_str()), (0, "launched 200\n"), "{what}: {}", run.stderr);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the scenarios of the gap sampler share: every CPython there is, the victim, the samples of its recording.
+//! What the scenarios of the gap sampler share: every CPython there is, the victim, the samples of
+//! its recording.
 
 use std::path::PathBuf;
 

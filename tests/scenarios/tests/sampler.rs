@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: the gap sampler says where the threads that call CUDA stand, in every CPython there is: asleep or at work,
-//! in which line; what child processes do; what the GPU's management library says. It survives threads that end, forks,
-//! code that comes and goes, and never names a function that the program does not have.
+//! Purpose: the gap sampler says where the threads that call CUDA stand, in every CPython there is:
+//! asleep or at work, in which line; what child processes do; what the GPU's management library
+//! says. It survives threads that end, forks, code that comes and goes, and never names a function
+//! that the program does not have.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -74,7 +75,8 @@ fn a_thread_that_computes_is_found_on_the_cpu_in_its_function() {
             sum as f64 / time as f64 / 1000.0
         };
         let (cpu, queued) = (mean(Sampled::on_cpu), mean(Sampled::queued));
-        // the truth is the program's own clock; where the machine has more to do it waits for a CPU the rest of the time
+        // the truth is the program's own clock; where the machine has more to do it waits for a CPU
+        // the rest of the time
         let told =
             run.stdout.lines().find_map(|l| l.strip_prefix("share ")?.parse::<f64>().ok()).expect("a share");
         assert!((cpu - told).abs() < 0.1, "{name}: {cpu} on a CPU, {told} by its own clock");
@@ -109,7 +111,8 @@ fn who_holds_pythons_lock_and_who_waits_for_it() {
         let with = |bit| all.iter().filter(crunch).filter(|s| s.event.x & bit != 0).count();
         let (holds, waits, n) =
             (with(sample::HOLDS_GIL), with(sample::WAITS_GIL), all.iter().filter(crunch).count());
-        // two threads take turns of 5 ms; on a busy machine who waits is often waiting for a CPU as well
+        // two threads take turns of 5 ms; on a busy machine who waits is often waiting for a CPU as
+        // well
         assert!(n > 30 && holds * 5 > n && waits * 20 > n, "{name}: {holds} hold, {waits} wait of {n}");
         let run = victim(&python, "sleep", "0.8").run();
         let all = samples(&fine(&run, &python));
@@ -118,7 +121,8 @@ fn who_holds_pythons_lock_and_who_waits_for_it() {
     }
 }
 
-/// In a free-threaded build nobody holds a lock or waits for it; frames and collector are known all the same.
+/// In a free-threaded build nobody holds a lock or waits for it; frames and collector are known all
+/// the same.
 #[test]
 fn without_a_lock_nobody_holds_one() {
     for (_, python) in gapprobe_scenarios::pythons::pythons(&["3.13t"]) {
@@ -133,8 +137,9 @@ fn without_a_lock_nobody_holds_one() {
     }
 }
 
-/// Of a stack whose inner frames come and go while it is read the outer ones are kept: the line that calls them all is known
-/// nearly always, and in a sample that says so no frame further in is made up.
+/// Of a stack whose inner frames come and go while it is read the outer ones are kept: the line
+/// that calls them all is known nearly always, and in a sample that says so no frame further in is
+/// made up.
 #[test]
 fn what_stands_around_quick_calls_is_known() {
     let line = marked("COLLATE");
@@ -214,7 +219,8 @@ fn a_program_that_takes_our_descriptors_keeps_its_own() {
     assert!(all.iter().all(|s| s.on_cpu() + s.queued() <= 1000));
 }
 
-/// The gauges of device 0 with their numbers, in order of time, and what the recording says of NVML.
+/// The gauges of device 0 with their numbers, in order of time, and what the recording says of
+/// NVML.
 fn gauges(seconds: &str, mode: &str) -> (Vec<(Gauge, u64)>, Vec<String>, Run) {
     let python = pythons().pop().expect("a python");
     let victim = victim(&python, "sleep", seconds);

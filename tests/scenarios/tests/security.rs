@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Purpose: what docs/design/threats.md promises of the library in a process: files are the user's
-//! alone, nothing planted by another user is followed or written to, a program with more rights than its user takes no instructions from the environment,
-//! and settings that somebody made up do no harm. (Of the command: analyzer/tests/cli, tests/fuzz.)
+//! alone, nothing planted by another user is followed or written to, a program with more rights
+//! than its user takes no instructions from the environment, and settings that somebody made up do
+//! no harm. (Of the command: analyzer/tests/cli, tests/fuzz.)
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -102,7 +103,8 @@ fn nothing_planted_is_followed_or_written_to() {
     }
 }
 
-/// A program that is the simulated driver's without LD_LIBRARY_PATH, which the loader does not read for those below.
+/// A program that is the simulated driver's without LD_LIBRARY_PATH, which the loader does not read
+/// for those below.
 fn found_by_itself(folder: &Path) -> PathBuf {
     let (sim, program) = (built().sim.join("13.0"), folder.join("privileged"));
     let mut gcc = Command::new("gcc");
@@ -168,7 +170,8 @@ fn below_of(state: &mut u64, n: usize) -> usize {
     (*state >> 11) as usize % n
 }
 
-/// A value that somebody made up: numbers at and beyond every limit (but not gigabytes of memory), words, paths, bytes.
+/// A value that somebody made up: numbers at and beyond every limit (but not gigabytes of memory),
+/// words, paths, bytes.
 fn made_up(state: &mut u64) -> OsString {
     const WORDS: [&str; 30] = [
         "",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: what the `GAPPROBE_*` variables may hold: an empty value is no value, for all of them and without a word, a
-//! path is bytes, UTF-8 or not, and which values make no sense the table says (`gapprobe doctor` goes by it). (What comes of
-//! such values: `adversity`.)
+//! Purpose: what the `GAPPROBE_*` variables may hold: an empty value is no value, for all of them
+//! and without a word, a path is bytes, UTF-8 or not, and which values make no sense the table says
+//! (`gapprobe doctor` goes by it). (What comes of such values: `adversity`.)
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: the Python line at a CUDA call. A program that calls from everywhere Python code can stand writes down
-//! itself where it stood (tests/victims/sites.py); every call's stack in the recording is compared with that, frame by
-//! frame, for each CPython of this machine. A frame may be unreadable where its code was deleted at once; none is wrong.
+//! Purpose: the Python line at a CUDA call. A program that calls from everywhere Python code can
+//! stand writes down itself where it stood (tests/victims/sites.py); every call's stack in the
+//! recording is compared with that, frame by frame, for each CPython of this machine. A frame may
+//! be unreadable where its code was deleted at once; none is wrong.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -106,8 +107,8 @@ fn compare(label: &str, run: &Run) -> Tally {
             }
         }
     }
-    // (a stack that is refused counts once, however many calls of the same round had its id already)
-    // (and one that the drain thread put off may have no later call that would define it)
+    // (a stack that is refused counts once, however many calls of the same round had its id
+    // already) (and one that the drain thread put off may have no later call that would define it)
     let counted = recorded.loss(Loss::SiteDropped) + tally.calls as u64 / 5;
     assert!(tally.without as u64 <= counted, "{label}: {tally:?} {:?}", recorded.losses());
     let missing: Vec<_> = truth.iter().filter(|(size, _)| !seen.contains(size)).collect();
@@ -144,7 +145,8 @@ fn greenlet(version: &str, python: &Path) -> Option<PathBuf> {
 fn every_call_has_the_stack_it_was_made_from() {
     for (version, python) in pythons(&READ) {
         let greenlet = greenlet(version, &python);
-        // (a drain thread that a busy machine does not run may drop stacks that are new: counted, see `compare`)
+        // (a drain thread that a busy machine does not run may drop stacks that are new: counted,
+        // see `compare`)
         let is_whole = (0..4).any(|_| {
             let mut victim = victim(if version == "3.9" { "11.8" } else { "13.0" }, &python, &["all"]);
             if let Some(folder) = &greenlet {
@@ -164,8 +166,8 @@ fn every_call_has_the_stack_it_was_made_from() {
     }
 }
 
-/// Threads, generators, C in between, recursion, greenlets, forks, dying code and the interpreter's end; each call held
-/// against `sys._getframe`.
+/// Threads, generators, C in between, recursion, greenlets, forks, dying code and the interpreter's
+/// end; each call held against `sys._getframe`.
 #[test]
 fn threads_recursion_and_dying_code_for_a_while() {
     let seconds = std::env::var("GAPPROBE_STRESS_S").unwrap_or_else(|_| "2".into());
@@ -191,7 +193,8 @@ fn threads_recursion_and_dying_code_for_a_while() {
     }
 }
 
-/// A program started by a relative path that goes elsewhere before it uses the GPU: its line is told from where it was started.
+/// A program started by a relative path that goes elsewhere before it uses the GPU: its line is
+/// told from where it was started.
 #[test]
 fn a_relative_path_is_told_from_where_the_program_was_started() {
     let program = "import os, sys\nos.chdir('/')\nwith open(sys.argv[1]) as file: text = file.read()\n\
@@ -228,8 +231,8 @@ fn older_pythons_are_left_alone_and_it_is_said() {
     }
 }
 
-/// Free-threaded builds from 3.14 on. Where none is here, one with a lock says of itself that it is one: what is told there, in
-/// the interpreter's table of offsets, is what counts.
+/// Free-threaded builds from 3.14 on. Where none is here, one with a lock says of itself that it is
+/// one: what is told there, in the interpreter's table of offsets, is what counts.
 #[test]
 fn free_threaded_pythons_from_3_14_on_are_left_alone_and_it_is_said() {
     let script = "import ctypes, time\nlibrary = ctypes.CDLL('libcudart.so')\n\
@@ -248,7 +251,8 @@ fn free_threaded_pythons_from_3_14_on_are_left_alone_and_it_is_said() {
     }
 }
 
-/// The off switch: no frame is read, at a call or in a sample, and nothing of the interpreter is touched.
+/// The off switch: no frame is read, at a call or in a sample, and nothing of the interpreter is
+/// touched.
 #[test]
 fn switched_off_no_frame_is_read() {
     let script = "import ctypes, time\nlibrary = ctypes.CDLL('libcudart.so')\n\

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: every stack that is sampled of a thread that runs on is one that the program has had, frame by frame and line
-//! by line, held against its own `sys._getframe`; also where the inner frames moved and only the outer ones were kept. Quick
-//! calls in all combinations, threads that come and go, generators, C in between, recursion, a fork, the interpreter's end.
+//! Purpose: every stack that is sampled of a thread that runs on is one that the program has had,
+//! frame by frame and line by line, held against its own `sys._getframe`; also where the inner
+//! frames moved and only the outer ones were kept. Quick calls in all combinations, threads that
+//! come and go, generators, C in between, recursion, a fork, the interpreter's end.
 //!
-//! Nothing proves a stack that was read while it moved (`injector/src/sampler/stack.rs`), and this program does nothing but move: one wrong of all may be. Beside
-//! a whole run of the tests on two cores there was one twice in some forty runs, of 28,000 samples each.
+//! Nothing proves a stack that was read while it moved (`injector/src/sampler/stack.rs`), and this
+//! program does nothing but move: one wrong of all may be. Beside a whole run of the tests on two
+//! cores there was one twice in some forty runs, of 28,000 samples each.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -24,7 +26,8 @@ fn truth(run: &Run) -> HashSet<Stack> {
     serde_json::from_str::<Vec<Stack>>(&text).expect("JSON").into_iter().collect()
 }
 
-/// What of a sample is the program's own: without the functions of others (and the noting itself) that it called.
+/// What of a sample is the program's own: without the functions of others (and the noting itself)
+/// that it called.
 fn own(s: &Sampled) -> &[(String, String, u32)] {
     let noting = s.frames.iter().rposition(|f| f.0 == "note").map_or(0, |n| n + 1);
     let foreign = s.frames[noting..].iter().take_while(|f| !f.1.ends_with("/stacks.py")).count();

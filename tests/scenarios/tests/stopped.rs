@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: a process that is stopped as a whole (SIGSTOP, suspend, a frozen container) waited for nothing in that time:
-//! it is unobserved, and no call or line is accused of it.
+//! Purpose: a process that is stopped as a whole (SIGSTOP, suspend, a frozen container) waited for
+//! nothing in that time: it is unobserved, and no call or line is accused of it.
 
 use std::time::Duration;
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: what happens beside a client of CUPTI that finds it by `dlsym` and is not on our list (`neighbours.rs`,
-//! DLSYM_CLIENTS): nothing tells us of it, so we do not step aside. One that respects that the subscription is taken
-//! meets no harm. One that goes on regardless has our buffers from then on: it is found out (`cupti/unanswered.rs`), and
-//! the time is unobserved, never idle. **A known limit** is the last test: where it frees every buffer it is handed, it
-//! dies of ours. Whoever mends that turns the test round; until then a client that is found out belongs on the list.
+//! Purpose: what happens beside a client of CUPTI that finds it by `dlsym` and is not on our list
+//! (`neighbours.rs`, DLSYM_CLIENTS): nothing tells us of it, so we do not step aside. One that
+//! respects that the subscription is taken meets no harm. One that goes on regardless has our
+//! buffers from then on: it is found out (`cupti/unanswered.rs`), and the time is unobserved, never
+//! idle. **A known limit** is the last test: where it frees every buffer it is handed, it dies of
+//! ours. Whoever mends that turns the test round; until then a client that is found out belongs on
+//! the list.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,7 +15,8 @@ use trace::event::Unobserved;
 use trace::header::sources;
 use trace::Loss;
 
-/// Of `libstranger.c`: gives up where the subscription is taken, goes on, or goes on and frees what it is handed.
+/// Of `libstranger.c`: gives up where the subscription is taken, goes on, or goes on and frees what
+/// it is handed.
 const GIVES_UP: &str = "0";
 const GOES_ON: &str = "1";
 const FREES_ALL: &str = "2";
@@ -26,7 +29,8 @@ fn stranger(release: &str, how: &str, quiet: &str) -> Victim {
     Victim::ours(release, &["stranger_host", &plugin.to_string_lossy(), how, quiet])
 }
 
-/// What is recorded is true. Returns how many kernels are, and how many of those before the stranger came.
+/// What is recorded is true. Returns how many kernels are, and how many of those before the
+/// stranger came.
 fn is_true(run: &Run, release: &str) -> (usize, usize) {
     let (truth, recorded) = (run.truth(), run.recorded());
     let real: HashMap<u32, (u64, u64)> = truth.kernels().map(|k| (k.correlation, (k.start, k.end))).collect();
@@ -77,7 +81,8 @@ fn a_stranger_that_goes_on_is_found_out() {
         let said = format!("stranger: subscribe 39, kernels {PART}, others ");
         let others =
             run.stdout.strip_prefix(&said).and_then(|rest| rest.split(',').next()?.parse::<usize>().ok());
-        // it misses nothing, and gets what we have switched on besides: from 12.5 on the launches, where windows are not used
+        // it misses nothing, and gets what we have switched on besides: from 12.5 on the launches,
+        // where windows are not used
         let others = others.unwrap_or_else(|| panic!("{release}: {}", run.stdout));
         let launches_are_records = release != "12.4" && budget == "100";
         assert_eq!(others >= PART / 20, launches_are_records, "{release}: {others}");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: which stream a call waits for, or makes wait, is recorded with the call: by its callback while we hold CUPTI's subscription (a
-//! handle that comes again for another stream is told apart), by CUPTI's own records where somebody else has it. They are the dearest kind of
+//! Purpose: which stream a call waits for, or makes wait, is recorded with the call: by its
+//! callback while we hold CUPTI's subscription (a handle that comes again for another stream is
+//! told apart), by CUPTI's own records where somebody else has it. They are the dearest kind of
 //! records there is (docs/run-cost.md), so they are never on beside callbacks.
 
 use gapprobe_scenarios::built::{built, preload};

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: preloaded into a process that never touches CUDA (a shell, Python, a compiler), gapprobe opens and writes no
-//! file, starts no thread, loads no CUPTI and costs less than a millisecond. `cuInit` alone is no use of the device.
-//! Switched off (GAPPROBE=0, the allow and deny lists), it does not touch CUPTI either.
+//! Purpose: preloaded into a process that never touches CUDA (a shell, Python, a compiler),
+//! gapprobe opens and writes no file, starts no thread, loads no CUPTI and costs less than a
+//! millisecond. `cuInit` alone is no use of the device. Switched off (GAPPROBE=0, the allow and
+//! deny lists), it does not touch CUPTI either.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -87,7 +88,8 @@ fn a_process_that_never_touches_cuda_is_not_touched() {
             !with.lines.iter().any(|l| l.contains("cupti") || l.contains("libcuda.")),
             "{name}: no CUDA library"
         );
-        // only what the loader opens for us: this library and the ones it needs (libc's own, libgcc_s)
+        // only what the loader opens for us: this library and the ones it needs (libc's own,
+        // libgcc_s)
         let mut before = without.opened.clone();
         let extra: Vec<_> = with
             .opened
@@ -100,7 +102,8 @@ fn a_process_that_never_touches_cuda_is_not_touched() {
                 None => true,
             })
             .filter(|f| **f != own)
-            // the names of the parts of the program's own file: whether it holds code for GPUs (`windows/linked_in.rs`)
+            // the names of the parts of the program's own file: whether it holds code for GPUs
+            // (`windows/linked_in.rs`)
             .filter(|f| **f != "/proc/self/exe")
             .filter(|f| {
                 let file = f.rsplit('/').next().unwrap_or("");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: between windows the time in synchronizing calls is known, of every way to wait, as the driver saw it; it is in the summary,
-//! in the trace, in `gapprobe top` and in metrics; a call that is counted costs under 0.2 us.
+//! Purpose: between windows the time in synchronizing calls is known, of every way to wait, as the
+//! driver saw it; it is in the summary, in the trace, in `gapprobe top` and in metrics; a call that
+//! is counted costs under 0.2 us.
 
 use std::process::{Command, Stdio};
 
@@ -99,7 +100,8 @@ pub(crate) fn gapprobe(running: &Running, words: &[&str]) -> String {
     String::from_utf8_lossy(&out.stdout).into_owned()
 }
 
-/// Four kernels by turns, twenty in a step, which ends with a wait: each comes every fourth launch, and no launch tells where a step ends.
+/// Four kernels by turns, twenty in a step, which ends with a wait: each comes every fourth launch,
+/// and no launch tells where a step ends.
 #[test]
 fn a_step_that_is_counted_in_parts_is_not_shorter_than_its_waits() {
     let words = ["loop", "100000", "20", "100", "500"];

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: what is recorded in windows is what was asked for, and the same on every rank; what lies between is said not to have
-//! been seen, and is never idle; the budget is kept; slow steps open a window; CUDA graphs and other clients of CUPTI go on as
-//! without us while windows open and close.
+//! Purpose: what is recorded in windows is what was asked for, and the same on every rank; what
+//! lies between is said not to have been seen, and is never idle; the budget is kept; slow steps
+//! open a window; CUDA graphs and other clients of CUPTI go on as without us while windows open and
+//! close.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
@@ -57,7 +58,8 @@ pub(super) fn holds_what_it_saw(run: &Run, recorded: &Recorded) {
     }
 }
 
-/// Steps that are in the recording whole, by their place in the sequence of all launches that the victim made.
+/// Steps that are in the recording whole, by their place in the sequence of all launches that the
+/// victim made.
 fn whole_steps(run: &Run, recorded: &Recorded) -> BTreeSet<u64> {
     whole_steps_of(run, recorded, A_STEP)
 }
@@ -85,12 +87,14 @@ fn windows_hold_the_steps_that_were_asked_for_and_all_of_them_count() {
     let [launches, between] = [Total::Launches, Total::LaunchesBetween].map(|t| recorded.total(t));
     assert_eq!(run.launched(), 4000 * A_STEP);
     assert!(launches + between <= run.launched() * 101 / 100, "{launches} recorded, {between} between");
-    // what was launched while a window opened or closed is in neither, or in both: a round of the drain thread each
+    // what was launched while a window opened or closed is in neither, or in both: a round of the
+    // drain thread each
     assert!(launches + between > run.launched() * 95 / 100, "{launches} recorded, {between} between");
     let summary = run.summary().expect("a summary");
     let said = summary["coverage"]["steps_run"].as_u64().expect("a number");
     assert!((3998..=4000).contains(&said), "{}", run.stderr);
-    // the host sleeps most of the time; were what lies between taken for idle time, next to nothing would be busy
+    // the host sleeps most of the time; were what lies between taken for idle time, next to nothing
+    // would be busy
     let buckets = summary["devices"][0]["buckets_ns"].as_object().expect("buckets");
     let sum = |of: &dyn Fn(&str) -> bool| -> u64 {
         buckets.iter().filter(|b| of(b.0)).filter_map(|b| b.1.as_u64()).sum()
@@ -182,7 +186,8 @@ fn recording_goes_on_in_windows_where_it_costs_more_than_its_budget() {
     assert_eq!(recorded.kernels().len() as u64, flies.launched(), "{}", flies.stderr);
 }
 
-/// What recording a launch costs here is CUPTI's time on it (`SIM_CUPTI_NS`): 13 launches in a step of about 0.7 ms.
+/// What recording a launch costs here is CUPTI's time on it (`SIM_CUPTI_NS`): 13 launches in a step
+/// of about 0.7 ms.
 fn with_a_budget(words: &[&str], cupti_ns: &str) -> Victim {
     // (two seconds of it are recorded and more, else there is nothing to measure by)
     steps(words).env("SIM_CUPTI_NS", cupti_ns).env("GAPPROBE_TEST_FREE_MS", "600")
@@ -217,10 +222,12 @@ fn measured(words: &[&str], cupti_ns: &str, costs: Range<f64>, is_right: impl Fn
 #[ignore = "scripts/test thorough: 20 s and more, alone on the cores"]
 fn timed_the_first_window_tells_whether_there_may_be_a_second_one() {
     let _alone = CORES.write().unwrap_or_else(|e| e.into_inner());
-    // the host waits: recorded steps take a third longer, and what a second window leaves behind would be over the budget
+    // the host waits: recorded steps take a third longer, and what a second window leaves behind
+    // would be over the budget
     measured(&["12000", "6", "500"], "20000", 15.0..60.0, |windows| windows == "none but those asked for");
-    // the host runs ahead and the GPU is the limit: recorded steps take as long as others, though the estimate of a launch is the same
-    // (all of it, or the fewest windows there are: two seconds are free elsewhere)
+    // the host runs ahead and the GPU is the limit: recorded steps take as long as others, though
+    // the estimate of a launch is the same (all of it, or the fewest windows there are: two seconds
+    // are free elsewhere)
     let goes_on = |windows: &str| windows == "all" || windows.ends_with(" steps");
     measured(&["12000", "6", "0", "a"], "2000", -1.0..1.0, goes_on);
 }
@@ -249,8 +256,9 @@ fn steps_that_become_slow_open_a_window() {
 
 #[test]
 fn graphs_are_made_and_replayed_while_windows_open_and_close() {
-    // (1,500 steps are over within half a second, and windows begin a quarter of a second after the first look at the steps; and two
-    // threads launch all the time: how often neither is inside a launch for a moment is the machine's to say)
+    // (1,500 steps are over within half a second, and windows begin a quarter of a second after the
+    // first look at the steps; and two threads launch all the time: how often neither is inside a
+    // launch for a moment is the machine's to say)
     let windows = |steps: u64| {
         let run = self::steps(&[&steps.to_string(), "6", "0", "g"])
             .env("GAPPROBE_WINDOW", "8/16")
@@ -369,9 +377,11 @@ fn launches_of_a_launcher_that_asks_dlsym_are_seen_loaded_before_the_gpu_is_used
 #[test]
 #[ignore = "scripts/test thorough: 20 s"]
 fn a_window_that_opens_beside_a_thread_that_launches_without_a_pause_has_all_calls() {
-    // 26,624 launches in 80 ms: more than a thread's ring holds, and nothing to tell before how fast they come
+    // 26,624 launches in 80 ms: more than a thread's ring holds, and nothing to tell before how
+    // fast they come
     let run = steps(&["60000", "6", "0"]).env("GAPPROBE_WINDOW", "2048/8192").run_alone_on_the_cores();
-    // (where the drain thread gets no core for 12 ms, a ring is half full, and keeps calls without the place they were made at)
+    // (where the drain thread gets no core for 12 ms, a ring is half full, and keeps calls without
+    // the place they were made at)
     let recorded = fine_but(&run, &[Loss::CallerDropped]);
     assert!(recorded.total(Total::Windows) >= 4, "{}", run.stderr);
     holds_what_it_saw(&run, &recorded);

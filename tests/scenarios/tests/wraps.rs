@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: correlation ids are 32 bits and come round in a long run. Around that moment every kernel is recorded with its id and its
-//! launch, none twice, and the report finds the steps that it finds in the same program far from it. (A whole long run, and its
-//! memory: `cargo bench -p gapprobe-scenarios --bench billion`.)
+//! Purpose: correlation ids are 32 bits and come round in a long run. Around that moment every
+//! kernel is recorded with its id and its launch, none twice, and the report finds the steps that
+//! it finds in the same program far from it. (A whole long run, and its memory: `cargo bench -p
+//! gapprobe-scenarios --bench billion`.)
 
 use std::collections::HashMap;
 
@@ -40,7 +41,8 @@ fn correlation_ids_come_round_and_nothing_is_lost_or_made_up() {
     for k in truth.kernels().filter(|k| k.graph == 0) {
         assert!(launches.get(&k.correlation).is_some_and(|at| *at <= k.start), "the launch of {k:?}");
     }
-    // launches and kernels were joined: the steps are found, as far from there (the verdict is of the two runs' times)
+    // launches and kernels were joined: the steps are found, as far from there (the verdict is of
+    // the two runs' times)
     let (here, far) = (run.summary().expect("a summary"), from(1).summary().expect("a summary"));
     for part in ["/losses", "/steps/count"] {
         assert!(here.pointer(part).is_some(), "{part} of {here}");

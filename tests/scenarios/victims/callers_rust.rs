@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! CUDA called from functions of Rust, as `callers.c` does it from C: function N fills N bytes and waits.
+//! CUDA called from functions of Rust, as `callers.c` does it from C: function N fills N bytes and
+//! waits.
 
 use std::ffi::c_void;
 use std::hint::black_box;

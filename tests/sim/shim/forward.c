@@ -17,7 +17,7 @@ extern void *sim_slots[] __attribute__((visibility("hidden")));
 
 #ifdef SIM_LIBRARY_CUPTI
 // No driver mapped: CUPTI_ERROR_NOT_INITIALIZED, as CUPTI 11.8 to 12.9 answer; the version is known all the same.
-// Never loads the driver itself, and never crashes (real releases do: CUPTI.md 1).
+// Never loads the driver itself, and never crashes (real releases do).
 #define MODE (RTLD_LAZY | RTLD_NOLOAD)
 static int without_engine(void) { return 15; }
 static int version_without_engine(uint32_t *out) {

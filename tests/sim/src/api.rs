@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What surrounds every exported call: correlation id, CUPTI's ENTER and EXIT callbacks, its API record, the truth.
+//! What surrounds every exported call: correlation id, CUPTI's ENTER and EXIT callbacks, its API
+//! record, the truth.
 //!
-//! A driver call made inside a runtime call shares that call's correlation id, as on the real driver. Runs on the
-//! program's threads and holds no lock while a client's callback runs.
+//! A driver call made inside a runtime call shares that call's correlation id, as on the real
+//! driver. Runs on the program's threads and holds no lock while a client's callback runs.
 
 use crate::clock;
 use crate::cupti::{activity, subscriber, timestamps};

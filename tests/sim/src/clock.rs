@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The engine's clock: CLOCK_MONOTONIC nanoseconds, and waiting on it. What CUPTI reports is `cupti::timestamps`.
-//! It stands for hardware: libc's own functions, whatever a preloaded library (libfaketime) makes of them.
+//! The engine's clock: CLOCK_MONOTONIC nanoseconds, and waiting on it. What CUPTI reports is
+//! `cupti::timestamps`. It stands for hardware: libc's own functions, whatever a preloaded library
+//! (libfaketime) makes of them.
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;

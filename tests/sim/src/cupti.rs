@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! CUPTI as seen by its clients. `exports` has the C entry points that the libcupti shims forward to, the other files
-//! one subject each; which release is emulated is told by the shim (`layout`).
+//! CUPTI as seen by its clients. `exports` has the C entry points that the libcupti shims forward
+//! to, the other files one subject each; which release is emulated is told by the shim (`layout`).
 
 pub(crate) mod activity;
 pub(crate) mod buffers;

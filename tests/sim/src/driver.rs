@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! libcuda's exports: devices, contexts, profiler control, entry points. The others are beside it, `driver_*.rs`.
+//! libcuda's exports: devices, contexts, profiler control, entry points. The others are beside it,
+//! `driver_*.rs`.
 //!
 //! Only what training programs and their profilers call. Each export is one `traced` call.
 

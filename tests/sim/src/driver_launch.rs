@@ -79,7 +79,8 @@ extern "C" fn cuModuleGetFunction(out: *mut usize, module: usize, name: *const c
     })
 }
 
-/// Private to the simulator: a kernel of the program itself. Its handle serves cuLaunchKernel and cudaLaunchKernel.
+/// Private to the simulator: a kernel of the program itself. Its handle serves cuLaunchKernel and
+/// cudaLaunchKernel.
 #[no_mangle]
 extern "C" fn simRegisterKernel(name: *const c_char, duration_ns: u64) -> i32 {
     modules::register(&text(name), duration_ns) as i32

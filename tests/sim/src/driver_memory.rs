@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! libcuda's exports: allocation, copies, memsets.
 //!
-//! A copy blocks its caller as on real hardware: a synchronous one until it is done; an "async" one with pageable
-//! host memory too, except host-to-device copies of at most 64 KB, which are staged.
+//! A copy blocks its caller as on real hardware: a synchronous one until it is done; an "async" one
+//! with pageable host memory too, except host-to-device copies of at most 64 KB, which are staged.
 
 use crate::api::{current, traced, Call};
 use crate::driver::{result, Args1, Args2, Args3, Args4, Args5, TOTAL_MEMORY};

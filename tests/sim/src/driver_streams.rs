@@ -128,7 +128,8 @@ pub(crate) extern "C" fn cuEventRecord(event: usize, stream: usize) -> i32 {
         };
         let s = &gpu.streams[stream];
         let captured = s.capture.map(|c| c.graph);
-        // Reached when everything before it has ended, and no sooner than the command gets to the device.
+        // Reached when everything before it has ended, and no sooner than the command gets to the
+        // device.
         let at = s.tail.max(s.not_before).max(clock::now() + settings().latency_ns / 2);
         match index(event, tag::EVENT).and_then(|e| gpu.events.get_mut(e)) {
             Some(known) => {

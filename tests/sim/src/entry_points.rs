@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! libcuda's exports: the driver's functions, asked for by name. As the real one seems to, it gives launches that are not those that their names lead
-//! to (backtraces name libcudart's calls in the driver by no symbol).
+//! libcuda's exports: the driver's functions, asked for by name. As the real one seems to, it gives
+//! launches that are not those that their names lead to (backtraces name libcudart's calls in the
+//! driver by no symbol).
 
 use crate::api::{traced, Call};
 use crate::foreign::{put, text};
@@ -10,7 +11,8 @@ use std::ffi::{c_char, c_void};
 
 type LaunchKernel = extern "C" fn(usize, u32, u32, u32, u32, u32, u32, u32, usize, usize, usize) -> i32;
 
-/// One a stream that is meant where none is named: the old one, the thread's own (which is the same one here).
+/// One a stream that is meant where none is named: the old one, the thread's own (which is the same
+/// one here).
 extern "C" fn launch_kernel<const OF_THREAD: bool>(
     function: usize,
     grid_x: u32,
@@ -54,7 +56,8 @@ fn find(name: &str, version: i32, flags: u64) -> usize {
 }
 
 fn exported(name: &str) -> Option<*mut c_void> {
-    // SAFETY: `name` and the library's name end in NUL; this library is never unloaded, so the handle stays good.
+    // SAFETY: `name` and the library's name end in NUL; this library is never unloaded, so the
+    // handle stays good.
     let found = unsafe {
         let own = libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
         libc::dlsym(own, name.as_ptr().cast())
@@ -86,7 +89,8 @@ extern "C" fn cuGetProcAddress_v2(
     result
 }
 
-/// Private to the simulator: what a runtime that is linked into the program does as a call of its own.
+/// Private to the simulator: what a runtime that is linked into the program does as a call of its
+/// own.
 #[no_mangle]
 extern "C" fn simRuntimeCall(cbid: u32, body: extern "C" fn(*mut c_void) -> i32, data: *mut c_void) -> i32 {
     traced(&Call::runtime(cbid, c"cudaLaunchKernel", &()), || body(data))

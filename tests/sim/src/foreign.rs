@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What comes from C: out pointers, strings, thread ids, and locks that survive a panic.
 //!
-//! The functions here are safe to call only under the C contract of the exported function that calls them: a
-//! non-null out pointer is writable, a non-null string ends in NUL.
+//! The functions here are safe to call only under the C contract of the exported function that
+//! calls them: a non-null out pointer is writable, a non-null string ends in NUL.
 
 use std::ffi::{c_char, CStr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -56,7 +56,8 @@ pub(crate) fn forget_tid() {
     TID.set(0);
 }
 
-/// Blocks every signal in the calling thread: the engine's own threads must never take the program's signals.
+/// Blocks every signal in the calling thread: the engine's own threads must never take the
+/// program's signals.
 pub(crate) fn block_signals() {
     // SAFETY: `set` is filled before it is read; the old mask is not asked for.
     unsafe {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The devices: contexts, streams, events, and when each operation starts and ends.
 //!
-//! There is no GPU thread. An operation's start and end follow from what was issued before it, so they are computed
-//! the moment it is issued: start = max(end of the launch's host time + latency, end of the stream's previous
-//! operation + gap, what the stream was told to wait for), end = start + duration. Streams of a context do not slow
-//! each other down. The legacy default stream and blocking streams wait for each other, as documented by CUDA.
-//! Callers hold the one lock; nobody waits or calls a client while holding it.
+//! There is no GPU thread. An operation's start and end follow from what was issued before it, so
+//! they are computed the moment it is issued: start = max(end of the launch's host time + latency,
+//! end of the stream's previous operation + gap, what the stream was told to wait for), and end =
+//! start + duration. Streams of a context do not slow each other down. The legacy default stream
+//! and blocking streams wait for each other, as documented by CUDA. Callers hold the one lock;
+//! nobody waits or calls a client while holding it.
 
 use crate::cupti::activity;
 use crate::foreign::lock;
@@ -29,8 +30,8 @@ pub(crate) mod code {
     pub(crate) const STREAM_CAPTURE_UNSUPPORTED: i32 = 900;
 }
 
-/// Handles are a tag and an index, never pointers: a stale or foreign one is an error code, not a crash.
-/// They stay below 2^31, so that C code may keep them in an int.
+/// Handles are a tag and an index, never pointers: a stale or foreign one is an error code, not a
+/// crash. They stay below 2^31, so that C code may keep them in an int.
 pub(crate) mod tag {
     pub(crate) const CONTEXT: usize = 0x4300_0000;
     pub(crate) const STREAM: usize = 0x5300_0000;
@@ -203,7 +204,8 @@ impl Gpu {
         }
     }
 
-    /// Puts an operation of `duration` at the end of `stream`; `issued` is when the host had done its part.
+    /// Puts an operation of `duration` at the end of `stream`; `issued` is when the host had done
+    /// its part.
     pub(crate) fn place(&mut self, stream: usize, issued: u64, duration: u64) -> Placed {
         let s = &self.streams[stream];
         let context = &self.contexts[s.context];
@@ -235,7 +237,8 @@ impl Gpu {
         self.streams.iter().filter(|s| s.context == context).map(|s| s.tail).max().unwrap_or(0)
     }
 
-    /// Free device memory, given what is allocated: less by CUPTI's own buffers while any kind is on.
+    /// Free device memory, given what is allocated: less by CUPTI's own buffers while any kind is
+    /// on.
     pub(crate) fn free_memory(&self, device: u32, total: usize, allocated: usize) -> usize {
         let mine = |c: &&Context| c.device == device && c.alive && !activity::kinds_on().is_empty();
         let cupti: u64 = self.contexts.iter().filter(mine).map(|c| c.cupti_bytes).sum();

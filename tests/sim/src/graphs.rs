@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! CUDA graphs: nodes recorded by capture or added by hand, instantiated, launched as one.
 //!
-//! Nodes run one after the other in the order they were added, whatever their declared dependencies.
+//! Nodes run one after the other in the order they were added, whatever their declared
+//! dependencies.
 
 use crate::gpu::{code, Gpu, Placed};
 use crate::modules::Function;
@@ -93,7 +94,8 @@ impl Gpu {
     /// An executable copy of a graph; its index.
     pub(crate) fn instantiate(&mut self, graph: usize) -> Option<usize> {
         let nodes = Arc::new(self.graphs.get(graph)?.nodes.clone());
-        // Graph and executable each take an id, as seen on the H200: ids of executables are not consecutive.
+        // Graph and executable each take an id, as seen on the H200: ids of executables are not
+        // consecutive.
         let id = self.execs.len() as u32 * 2 + 2;
         self.execs.push(Exec { nodes, id, alive: true });
         Some(self.execs.len() - 1)

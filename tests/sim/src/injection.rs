@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The driver's life in a process: cuInit, CUDA_INJECTION64_PATH, fork, exit.
 //!
-//! As on the real driver: the injection library is loaded and its `InitializeInjection` called inside cuInit, after
-//! the driver has registered its own exit handler (so handlers registered by the injection run before it); in a
-//! child forked after cuInit every call fails with NOT_INITIALIZED; after exit began, with DEINITIALIZED.
+//! As on the real driver: the injection library is loaded and its `InitializeInjection` called
+//! inside cuInit, after the driver has registered its own exit handler (so handlers registered by
+//! the injection run before it); in a child forked after cuInit every call fails with
+//! NOT_INITIALIZED; after exit began, with DEINITIALIZED.
 
 use crate::cupti::subscriber;
 use crate::foreign::{forget_tid, lock};
@@ -74,7 +75,8 @@ fn inject() {
         return;
     }
     let Ok(path) = CString::new(path) else { return };
-    // SAFETY: `path` and the symbol name end in NUL; a found symbol has the documented type int (*)(void).
+    // SAFETY: `path` and the symbol name end in NUL; a found symbol has the documented type int
+    // (*)(void).
     unsafe {
         let library = libc::dlopen(path.as_ptr(), libc::RTLD_LAZY);
         if library.is_null() {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Operations on their way: they have their time on the GPU, and their record no place in a buffer yet. In CUPTI there is
-//! no such moment, for a record is there before the GPU may begin; here a launching thread that the machine does not run
-//! for 50 ms would have kernels end that no flush can know of. A flush waits for those that were on their way.
+//! Operations on their way: they have their time on the GPU, and their record no place in a buffer
+//! yet. In CUPTI there is no such moment, for a record is there before the GPU may begin; here a
+//! launching thread that the machine does not run for 50 ms would have kernels end that no flush
+//! can know of. A flush waits for those that were on their way.
 
 use crate::foreign::lock;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Device and pinned memory. Both are anonymous host mappings, so that a copied value (a loss, say) really arrives;
-//! untouched memory costs nothing. A copy moves at most its first bytes (`SIM_MOVED`).
+//! Device and pinned memory. Both are anonymous host mappings, so that a copied value (a loss, say)
+//! really arrives; untouched memory costs nothing. A copy moves at most its first bytes
+//! (`SIM_MOVED`).
 
 use crate::foreign::lock;
 use crate::settings::settings;
@@ -69,7 +70,8 @@ pub(crate) fn used(device: u32) -> usize {
 /// Moves the data of a copy (its first `SIM_MOVED` bytes).
 pub(crate) fn move_bytes(to: usize, from: usize, bytes: usize) {
     if to != 0 && from != 0 {
-        // SAFETY: the client's contract: both ranges are `bytes` long; device ranges are host mappings of ours.
+        // SAFETY: the client's contract: both ranges are `bytes` long; device ranges are host
+        // mappings of ours.
         unsafe { std::ptr::copy(from as *const u8, to as *mut u8, bytes.min(settings().moved)) };
     }
 }
@@ -77,7 +79,8 @@ pub(crate) fn move_bytes(to: usize, from: usize, bytes: usize) {
 /// Fills the data of a memset (its first `SIM_MOVED` bytes).
 pub(crate) fn fill(to: usize, value: u8, bytes: usize) {
     if to != 0 {
-        // SAFETY: the client's contract: the range is `bytes` long; device ranges are host mappings of ours.
+        // SAFETY: the client's contract: the range is `bytes` long; device ranges are host mappings
+        // of ours.
         unsafe { std::ptr::write_bytes(to as *mut u8, value, bytes.min(settings().moved)) };
     }
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Kernels: their names, durations, and the memory in which CUPTI's name pointers live and die.
 //!
-//! A name lives as long as its module. By default its memory outlives the process; SIM_FAULT=name=unmapped unmaps it
-//! when the module is unloaded, name=reused writes another name over it, name=null hands out NULL.
+//! A name lives as long as its module. By default its memory outlives the process;
+//! SIM_FAULT=name=unmapped unmaps it when the module is unloaded, name=reused writes another name
+//! over it, name=null hands out NULL.
 
 use crate::foreign::lock;
 use crate::gpu::{index, tag};
@@ -79,7 +80,8 @@ fn add(table: &mut Table, name: &str, duration: u64, module: usize) -> usize {
     table.functions.len() - 1
 }
 
-/// Registers a kernel of the program itself; its handle, also usable as the host stub pointer of cudaLaunchKernel.
+/// Registers a kernel of the program itself; its handle, also usable as the host stub pointer of
+/// cudaLaunchKernel.
 pub(crate) fn register(name: &str, duration: u64) -> usize {
     with(|table| tag::FUNCTION + add(table, name, duration, 0))
 }
@@ -107,7 +109,8 @@ pub(crate) fn unload(handle: usize) {
         }
         for function in table.functions.iter().filter(|f| f.module == module && f.name_at != 0) {
             let other = b"somebody_elses_memory\0";
-            // SAFETY: `name_at` is a mapping of PAGE bytes made by keep_name; the fault wants it gone or overwritten.
+            // SAFETY: `name_at` is a mapping of PAGE bytes made by keep_name; the fault wants it
+            // gone or overwritten.
             unsafe {
                 if unmap {
                     libc::munmap(function.name_at as *mut libc::c_void, PAGE);
@@ -141,7 +144,8 @@ pub(crate) fn find(module_handle: usize, text: &str) -> Option<usize> {
     })
 }
 
-/// The function behind a handle, or behind a host stub pointer, which gets a name of its own. None: unloaded.
+/// The function behind a handle, or behind a host stub pointer, which gets a name of its own. None:
+/// unloaded.
 pub(crate) fn function(handle: usize) -> Option<Arc<Function>> {
     with(|table| {
         let at = match index(handle, tag::FUNCTION) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! GPRAWREC: raw CUPTI records as recorded on real hardware, and their replay (`play`).
 //!
-//! Written by the injected library under its test switch, read here and by tools. Little endian, no padding:
+//! Written by the injected library under its test switch, read here and by tools. Little endian, no
+//! padding:
 //!
 //! ```text
 //! header   8 bytes  magic "GPRAWREC"
@@ -21,8 +22,9 @@
 //! type 3   a callback: u32 domain, u32 cbid, u32 site (0 enter, 1 exit), u32 correlation, u32 kernel thread id
 //! ```
 //!
-//! Chunks of other types are skipped. A file may end in the middle of a chunk (the process was killed): what came
-//! before counts. Record times must be in CLOCK_MONOTONIC, as the injected library's timestamp callback makes them.
+//! Chunks of other types are skipped. A file may end in the middle of a chunk (the process was
+//! killed): what came before counts. Record times must be in CLOCK_MONOTONIC, as the injected
+//! library's timestamp callback makes them.
 
 mod play;
 
@@ -205,7 +207,8 @@ pub fn write(recording: &Recording<'_>) -> Vec<u8> {
     out
 }
 
-/// The release (major * 100 + minor) behind a version number and soname; None for one that is not known.
+/// The release (major * 100 + minor) behind a version number and soname; None for one that is not
+/// known.
 #[must_use]
 pub fn release_of(cupti_version: u32, soname: &str) -> Option<u32> {
     Some(match cupti_version {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! libcudart's entry points, first half: `sim_cudaX` is what the shim's `cudaX` jumps to.
 //!
-//! Each is one `traced` runtime call around the driver call the real runtime would make, which therefore shares its
-//! correlation id. The first one that needs a device initialises the driver and the primary context.
+//! Each is one `traced` runtime call around the driver call the real runtime would make, which
+//! therefore shares its correlation id. The first one that needs a device initialises the driver
+//! and the primary context.
 
 use crate::api::{current, set_current, traced, Call};
 use crate::driver::{self, Args1, Args2, Args3, Args5};
@@ -192,7 +193,8 @@ extern "C" fn sim_cudaLaunchKernel(
     launch(211, c"cudaLaunchKernel", &Launch { function, grid, block, args, shared, stream })
 }
 
-/// What CUDA 13's compiler stubs call. Seen as 211 under PyTorch 2.11; SIM_STUB_CBID=505 gives it its own id.
+/// What CUDA 13's compiler stubs call. Seen as 211 under PyTorch 2.11; SIM_STUB_CBID=505 gives it
+/// its own id.
 #[no_mangle]
 extern "C" fn sim___cudaLaunchKernel(
     function: usize,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! libcudart's entry points, second half: allocation, copies, memsets. Blocking rules: `driver_memory`.
+//! libcudart's entry points, second half: allocation, copies, memsets. Blocking rules:
+//! `driver_memory`.
 
 use crate::driver::{self as driver_calls, Args1, Args2, Args3, Args4, Args5};
 use crate::driver_memory::{self as driver, Copy};

@@ -61,7 +61,8 @@ fn parse_faults(list: &str) -> Vec<Fault> {
     let words = list.split(',').map(str::trim).filter(|w| !w.is_empty());
     words
         .map(|word| {
-            // `every=N` belongs to the value: zero_ts:every=100 and drop:every=1000 read as (zero_ts, every, 100).
+            // `every=N` belongs to the value: zero_ts:every=100 and drop:every=1000 read as
+            // (zero_ts, every, 100).
             let (left, value) = word.split_once('=').unwrap_or((word, ""));
             let (what, which) = left.split_once(':').unwrap_or((left, ""));
             Fault { what: what.into(), which: which.into(), value: value.into() }

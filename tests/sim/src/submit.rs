@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Issuing work: the host's share of a call, the launch queue's limit, and what CUPTI and the truth get to see.
+//! Issuing work: the host's share of a call, the launch queue's limit, and what CUPTI and the truth
+//! get to see.
 
 use crate::api::{correlation, current};
 use crate::cupti::{activity, layout::kind, records::Place, timestamps};
@@ -9,7 +10,8 @@ use crate::issuing::Issuing;
 use crate::settings::settings;
 use crate::{clock, truth};
 
-/// Waits until `stream` has room and does `work` under the lock; the stream handle's error otherwise.
+/// Waits until `stream` has room and does `work` under the lock; the stream handle's error
+/// otherwise.
 fn when_room<R>(handle: usize, mut work: impl FnMut(&mut Gpu, usize, u64) -> R) -> Result<R, i32> {
     loop {
         let mut gpu = gpu();

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! SIM_TRUTH: what really happened, one JSON object a line, for tests that need exact busy and idle time.
+//! SIM_TRUTH: what really happened, one JSON object a line, for tests that need exact busy and idle
+//! time.
 //!
-//! Lines go into a shared file mapping as they happen: nothing is lost to SIGKILL, and there is no system call per
-//! line. The unused tail of the file is zero bytes until the process ends normally; a reader stops at the first one.
-//! An operation's line is written when it is issued, with the start and end it will have: those after the moment of
-//! a kill were never played.
+//! Lines go into a shared file mapping as they happen: nothing is lost to SIGKILL, and there is no
+//! system call per line. The unused tail of the file is zero bytes until the process ends normally;
+//! a reader stops at the first one. An operation's line is written when it is issued, with the
+//! start and end it will have: those after the moment of a kill were never played.
 
 use crate::clock;
 use crate::foreign::{lock, tid};
@@ -117,7 +118,8 @@ fn add(format: std::fmt::Arguments<'_>) {
         return;
     }
     if let Some(book) = book() {
-        // Formatted under the lock, into the book's own line: thread-locals are gone when exit handlers run.
+        // Formatted under the lock, into the book's own line: thread-locals are gone when exit
+        // handlers run.
         let mut book = lock(book);
         let mut line = std::mem::take(&mut book.line);
         line.clear();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The simulated driver seen from outside: victims run under a minimal CUPTI client (recorder.c), and what it saw is
-//! held against the truth the driver wrote. One build of everything serves all tests.
+//! The simulated driver seen from outside: victims run under a minimal CUPTI client (recorder.c),
+//! and what it saw is held against the truth the driver wrote. One build of everything serves all
+//! tests.
 
 use gapprobe_sim::replay::{write, Callback, Chunk, Recording, What};
 use serde_json::Value;
@@ -292,7 +293,8 @@ fn threads_have_buffers_of_their_own_unless_told_otherwise() {
     assert_eq!((own.records(10).len(), requests(&own)), (600, 12));
     let shared = run("13.0", victim, &[("REC_KINDS", "10"), ("REC_PER_THREAD", "0")]);
     assert_eq!(shared.records(10).len(), 600);
-    // 600 records fill two buffers, and four threads may each find that one is needed at the same moment
+    // 600 records fill two buffers, and four threads may each find that one is needed at the same
+    // moment
     assert!((2..=8).contains(&requests(&shared)), "{}", requests(&shared));
 }
 
@@ -512,7 +514,8 @@ fn a_second_client_is_told_39_and_a_second_libcupti_silences_both() {
     assert!(String::from_utf8_lossy(&held.output.stdout).contains("profile 0: subscribe 39"));
     let path = built().join("13.5/libcupti.so.13").to_string_lossy().into_owned();
     let silent = run("13.0", &["kineto_cupti", "50", "1"], &[("REC_CUPTI", &path)]);
-    // (Kernels of before come out of the first client's buffer, which goes to whoever registered last.)
+    // (Kernels of before come out of the first client's buffer, which goes to whoever registered
+    // last.)
     assert!(String::from_utf8_lossy(&silent.output.stdout).contains("copies 0 of 5"));
     assert!(silent.records(10).len() < 150, "the first client gets nothing from then on either");
     for how in ["plt", "dlsym"] {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The text of a trace in blocks of whole events, so that several threads can read it: slices of a mapped file, or
-//! pieces of a compressed one, inflated as they are asked for (the whole text is never in memory).
+//! The text of a trace in blocks of whole events, so that several threads can read it: slices of a
+//! mapped file, or pieces of a compressed one, inflated as they are asked for (the whole text is
+//! never in memory).
 //!
-//! A block ends where an event seems to begin (`scan::next_object`); whoever reads a block sees whether that was right.
+//! A block ends where an event seems to begin (`scan::next_object`); whoever reads a block sees
+//! whether that was right.
 
 use std::io::Read;
 
@@ -72,7 +74,8 @@ impl<'a> Blocks<'a> {
         Blocks { source, first_key: Vec::new(), size, next: 0, done: false, bytes: 0, damage: None }
     }
 
-    /// The text at the cursor without taking it, at least `least` bytes of it where there are so many.
+    /// The text at the cursor without taking it, at least `least` bytes of it where there are so
+    /// many.
     pub(super) fn look(&mut self, least: usize) -> &[u8] {
         match &mut self.source {
             Source::Mapped { bytes, at } => bytes.get(*at..).unwrap_or(&[]),

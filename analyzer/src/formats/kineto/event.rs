@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One event of the trace into a [`Part`]. Old category names (Kernel, Runtime, Operator: PyTorch 1.8) and new ones.
+//! One event of the trace into a [`Part`]. Old category names (Kernel, Runtime, Operator: PyTorch
+//! 1.8) and new ones.
 
 use std::hash::BuildHasher;
 
@@ -233,7 +234,8 @@ fn args<'a>(text: &'a [u8], part: &mut Part) -> Args<'a> {
             (b"bytes", v) => a.bytes = number(v).and_then(|n| u64::try_from(n).ok()).unwrap_or(0),
             (b"registers per thread", v) => a.registers = small(v).unwrap_or(0),
             (b"shared memory", v) => a.shared = small(v).unwrap_or(0),
-            // our own traces: blocks in the grid, threads as a text, registers and shared memory by other names
+            // our own traces: blocks in the grid, threads as a text, registers and shared memory by
+            // other names
             (b"grid", v @ Value::Bare(_)) => a.grid = [small(v).unwrap_or(1), 1, 1],
             (b"block", Value::Text(t)) => {
                 a.block = numbers(t);
@@ -433,7 +435,8 @@ pub(super) fn thread_key(f: &Fields<'_>) -> ThreadKey {
     let id = |v: &Option<Value<'_>>| match *v {
         Some(Value::Bare(t) | Value::Text(t)) => match whole(t) {
             Some(n) => n,
-            // a text names it; numbers of texts differ from block to block, so the text itself makes the id
+            // a text names it; numbers of texts differ from block to block, so the text itself
+            // makes the id
             None => i64::MIN | (foldhash::quality::FixedState::default().hash_one(t) >> 1) as i64,
         },
         _ => 0,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What stands around the events of a trace: the keys of the outer object, in front of the list of events and behind it.
+//! What stands around the events of a trace: the keys of the outer object, in front of the list of
+//! events and behind it.
 
 use serde_json::Value as Json;
 
@@ -13,7 +14,8 @@ use crate::run::MAX_TIME;
 pub(super) struct Head {
     /// `deviceProperties`, as they stand.
     pub(super) devices: Vec<Json>,
-    /// `baseTimeNanoseconds`: what the stamps count from, ns since 1970 (0: they count from 1970 themselves).
+    /// `baseTimeNanoseconds`: what the stamps count from, ns since 1970 (0: they count from 1970
+    /// themselves).
     pub(super) base: i64,
     /// `cupti_version`, `cuda_driver_version`.
     pub(super) cupti: u32,
@@ -33,8 +35,8 @@ pub(super) struct Head {
     pub(super) schema: bool,
 }
 
-/// Reads from the begin of the text to behind the `[` of the list of events. `Ok(None)`: valid JSON so far, and no list
-/// of events in it.
+/// Reads from the begin of the text to behind the `[` of the list of events. `Ok(None)`: valid JSON
+/// so far, and no list of events in it.
 pub(super) fn before_events(text: &[u8], head: &mut Head) -> Scanned<Option<usize>> {
     let mut scan = Scan::new(text, if text.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 });
     match scan.peek()? {
@@ -63,8 +65,9 @@ pub(super) fn before_events(text: &[u8], head: &mut Head) -> Scanned<Option<usiz
     }
 }
 
-/// Reads from behind the `]` of the list of events to the end of the trace: that of the outer object; an array's end has
-/// nothing behind it. Returns where something stands behind the end (or the text ends).
+/// Reads from behind the `]` of the list of events to the end of the trace: that of the outer
+/// object; an array's end has nothing behind it. Returns where something stands behind the end (or
+/// the text ends).
 pub(super) fn after_events(text: &[u8], head: &mut Head) -> Scanned<usize> {
     let mut scan = Scan::new(text, 0);
     if !head.array {
@@ -88,7 +91,8 @@ impl Head {
         self.array
     }
 
-    /// Where a trace of ours begins to be whole, in the recording's time; `None` where nothing is left out in front of that.
+    /// Where a trace of ours begins to be whole, in the recording's time; `None` where nothing is
+    /// left out in front of that.
     pub(super) fn whole_from(&self) -> Option<u64> {
         let own = self.own.as_ref().filter(|_| self.left_out > 0)?;
         Some(u64::try_from(own.base).ok()?.saturating_add(self.complete_from?).min(MAX_TIME))

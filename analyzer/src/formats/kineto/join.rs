@@ -20,7 +20,8 @@ use crate::run::{Blind, Mark, Range, Recorder, Span, MAX_TIME};
 
 /// Times this far from the middle of the trace, and operations this long, are damage: 30 days, ns.
 const FAR: i64 = 30 * 86_400 * 1_000_000_000;
-/// The earliest event is put here, ns: times before it (a call cut off by the begin of the trace) have room.
+/// The earliest event is put here, ns: times before it (a call cut off by the begin of the trace)
+/// have room.
 const ORIGIN: i64 = 1_000_000_000;
 
 /// See the file's head.
@@ -77,7 +78,8 @@ pub(super) fn join(mut parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadErro
         Some(track) => (track.key(), track.tid),
         None => (key, thread_id(key)),
     };
-    // what is older than the part that is whole stands in the file for who looks at it, and proves nothing
+    // what is older than the part that is whole stands in the file for who looks at it, and proves
+    // nothing
     let from = head.whole_from().unwrap_or(0);
     let own_stack = |stack: u32| if head.own.is_some() { stack } else { 0 };
     for (part, strings, kernels) in named {

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Several ranks' traces put into one file. torch.profiler traces one process; each counts its GPUs, streams and the ids of its
-//! calls from the same number on, so that in a merged file whose operation it is cannot be told: two ranks that take turns on
-//! "device 0" look like one GPU that is never idle.
+//! Several ranks' traces put into one file. torch.profiler traces one process; each counts its
+//! GPUs, streams and the ids of its calls from the same number on, so that in a merged file whose
+//! operation it is cannot be told: two ranks that take turns on "device 0" look like one GPU that
+//! is never idle.
 
 use foldhash::{HashMap, HashMapExt};
 
 use crate::run::Thread;
 
-/// One launch in so many may have the id of another process's by chance (a trace of one process names some thread oddly).
+/// One launch in so many may have the id of another process's by chance (a trace of one process
+/// names some thread oddly).
 const BY_CHANCE: u64 = 20;
 
 /// How many processes launch under the same ids; 0 where they can be told apart. `pids`: by thread.

@@ -10,8 +10,8 @@
 //! own.rs     what only our own traces say              xla.rs     profiles of JAX and TensorFlow
 //! recover.rs  events that are no JSON
 //! ```
-//! Time: one pass over the text, on all cores. Memory: about 40 bytes an operation or call, 32 a range, besides the
-//! mapped file, or two blocks a core of a compressed one.
+//! Time: one pass over the text, on all cores. Memory: about 40 bytes an operation or call, 32 a
+//! range, besides the mapped file, or two blocks a core of a compressed one.
 
 mod blocks;
 mod event;
@@ -42,7 +42,8 @@ pub use part::Refused;
 /// The list of events must begin within this many bytes of a compressed file.
 const MOST_HEAD: usize = 64 << 20;
 
-/// Events that turn out to be none, in a damaged text, may cost so many passes over it; then what is left is given up.
+/// Events that turn out to be none, in a damaged text, may cost so many passes over it; then what
+/// is left is given up.
 const MOST_PASSES: usize = 16;
 
 /// A damaged compressed text is unpacked into memory up to this many bytes.
@@ -65,7 +66,8 @@ pub struct Kineto {
     pub own: bool,
     /// It is a profile of XLA.
     pub xla: bool,
-    /// The stamps were whole microseconds (traces before PyTorch 2.4): gaps and short kernels are rounded.
+    /// The stamps were whole microseconds (traces before PyTorch 2.4): gaps and short kernels are
+    /// rounded.
     pub rounded: bool,
 }
 
@@ -94,7 +96,8 @@ pub fn read_mapped(bytes: &[u8], progress: &Progress) -> Result<Kineto, ReadErro
     read_in_blocks(bytes, BLOCK, progress)
 }
 
-/// The same in blocks of about `size` bytes: the result does not depend on it (tests and fuzzing hold that).
+/// The same in blocks of about `size` bytes: the result does not depend on it (tests and fuzzing
+/// hold that).
 #[doc(hidden)]
 pub fn read_in_blocks(bytes: &[u8], size: usize, progress: &Progress) -> Result<Kineto, ReadError> {
     match read(Blocks::mapped(bytes, size), progress)? {
@@ -142,7 +145,8 @@ fn read(mut blocks: Blocks<'_>, progress: &Progress) -> Result<Option<Kineto>, R
         };
         let Some(block) = block else { return };
         let part = events(&block);
-        // text that is no JSON may have hidden where events begin: only reading it in one piece tells what is lost
+        // text that is no JSON may have hidden where events begin: only reading it in one piece
+        // tells what is lost
         let whole = block.last && block.index == 0;
         let r = &part.refused;
         let is_odd = part.odd || r.broken > 0 || r.damaged;
@@ -188,7 +192,8 @@ fn read_whole(bytes: &[u8], damage: Option<&io::Error>, progress: &Progress) -> 
     finish(vec![part], head, tail, bytes.len() as u64, damage)
 }
 
-/// Steps to behind the `[` of the list of events and learns how events begin. Returns how far that was.
+/// Steps to behind the `[` of the list of events and learns how events begin. Returns how far that
+/// was.
 fn begin(blocks: &mut Blocks<'_>, head: &mut Head) -> Result<usize, ReadError> {
     let mut least = 1 << 20;
     let from = loop {
@@ -263,7 +268,8 @@ fn events(block: &Block<'_>) -> Part {
             part.refused.cut = true;
             break;
         }
-        // a quote or bracket too few and an event seems to go on to the end: if another one begins in it, it is damaged
+        // a quote or bracket too few and an event seems to go on to the end: if another one begins
+        // in it, it is damaged
         left = left.saturating_sub(reached.saturating_sub(begin));
         let next = resume(bytes, begin + 1);
         let own = bytes.get(begin..next.unwrap_or(bytes.len())).unwrap_or(&[]);
@@ -335,7 +341,8 @@ fn finish(
     Ok(kineto)
 }
 
-/// What the head says was complete was so in the recording; in a file that ends in the middle nothing is known behind its last operation.
+/// What the head says was complete was so in the recording; in a file that ends in the middle
+/// nothing is known behind its last operation.
 fn known_to_the_last(run: &mut Run) {
     let ops = run.devices.iter().flat_map(|d| &d.streams).filter_map(|s| s.ops.iter().map(|o| o.end).max());
     let last = ops.max().unwrap_or(0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What gapprobe's own traces say beside their events (`chrome/facts.rs` writes it): the header of the recording, and
-//! who recorded it. Numbers that cannot be are cut to what can.
+//! What gapprobe's own traces say beside their events (`chrome/facts.rs` writes it): the header of
+//! the recording, and who recorded it. Numbers that cannot be are cut to what can.
 
 use serde_json::Value as Json;
 use trace::define::{Definition, MAX_FRAMES};
@@ -117,7 +117,8 @@ impl Own {
             match run.threads.iter_mut().find(|t| t.tid == tid) {
                 Some(t) => t.samples = samples,
                 None => {
-                    // its place among the others is by its id, as in the recording; it has no calls to be numbered
+                    // its place among the others is by its id, as in the recording; it has no calls
+                    // to be numbered
                     let (name, at) = (texts.id(run, name), run.threads.partition_point(|t| t.tid < tid));
                     run.threads.insert(at, Thread { tid, name, samples, ..Thread::default() });
                     let base = run.call_base.get(at).copied().unwrap_or_default();

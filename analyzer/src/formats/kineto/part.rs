@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What one block of a trace held: compact events, and tables of what their small numbers stand for. Blocks are read
-//! side by side; `join.rs` puts them together in the order of the file.
+//! What one block of a trace held: compact events, and tables of what their small numbers stand
+//! for. Blocks are read side by side; `join.rs` puts them together in the order of the file.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -96,7 +96,8 @@ pub(super) struct RawOp {
 /// A kernel as a slice tells it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct RawKernel {
-    /// Our own traces: which one, so that a slice that says no more of it can be joined to the one that does.
+    /// Our own traces: which one, so that a slice that says no more of it can be joined to the one
+    /// that does.
     pub(super) own: Option<u32>,
     /// It says more than the name.
     pub(super) told: bool,
@@ -195,15 +196,19 @@ pub struct Refused {
     pub recovered: u64,
     /// Events that cannot be read, of kinds that no verdict rests on: frames of Python, operators.
     pub aside: u64,
-    /// Events on no device that can be, or of more devices, streams or threads than can be told apart.
+    /// Events on no device that can be, or of more devices, streams or threads than can be told
+    /// apart.
     pub unplaced: u64,
     /// Operations and calls that stand in the file more than once (one of them is kept).
     pub duplicates: u64,
-    /// References to what the file does not have (a name, a process); what refers to it is kept, without.
+    /// References to what the file does not have (a name, a process); what refers to it is kept,
+    /// without.
     pub orphans: u64,
-    /// Events that gapprobe left out when it wrote the file, to keep it small, anywhere: the file does not say what of it is whole.
+    /// Events that gapprobe left out when it wrote the file, to keep it small, anywhere: the file
+    /// does not say what of it is whole.
     pub left_out: u64,
-    /// Events that gapprobe left out in front of the part that the file has whole: not lost, no more than what a recording overwrote.
+    /// Events that gapprobe left out in front of the part that the file has whole: not lost, no
+    /// more than what a recording overwrote.
     pub older: u64,
     /// The file ends in the middle.
     pub cut: bool,

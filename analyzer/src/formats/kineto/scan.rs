@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A forward scanner over JSON text: tokens as slices of the input, nothing copied, nothing built.
 //!
-//! It reads what it is asked for and steps over the rest; it checks the syntax of what it reads, not of what it steps
-//! over (there it follows strings and brackets only). Every step moves forward, so it ends on any input.
+//! It reads what it is asked for and steps over the rest; it checks the syntax of what it reads,
+//! not of what it steps over (there it follows strings and brackets only). Every step moves
+//! forward, so it ends on any input.
 
 use memchr::{memchr, memchr2};
 
@@ -138,7 +139,8 @@ impl<'a> Scan<'a> {
         Err(Bad::End(self.at))
     }
 
-    /// Walks an object: calls `each` with every key, standing in front of its value, which `each` must take.
+    /// Walks an object: calls `each` with every key, standing in front of its value, which `each`
+    /// must take.
     #[inline(always)]
     pub(super) fn object(
         &mut self,
@@ -170,8 +172,8 @@ static ENDS_A_WORD: [bool; 256] = {
     ends
 };
 
-/// Where a string's text ends or has an escape. Most strings are keys and short names: their words are looked at here,
-/// eight bytes at once, before what is longer goes to memchr.
+/// Where a string's text ends or has an escape. Most strings are keys and short names: their words
+/// are looked at here, eight bytes at once, before what is longer goes to memchr.
 #[inline]
 fn quote_or_escape(text: &[u8]) -> Option<usize> {
     const SHORT: usize = 32;
@@ -193,8 +195,9 @@ fn quote_or_escape(text: &[u8]) -> Option<usize> {
     memchr2(b'"', b'\\', text.get(at..)?).map(|n| at + n)
 }
 
-/// Where an object whose first key is one of `first` begins at or after `from`: `{`, white space, the key. A quote inside
-/// a string is escaped, and behind a string's closing quote stands no letter, so this cannot be found inside a string.
+/// Where an object whose first key is one of `first` begins at or after `from`: `{`, white space,
+/// the key. A quote inside a string is escaped, and behind a string's closing quote stands no
+/// letter, so this cannot be found inside a string.
 pub(super) fn next_object(bytes: &[u8], from: usize, first: &[&[u8]]) -> Option<usize> {
     let mut at = from;
     loop {

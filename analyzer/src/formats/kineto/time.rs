@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Times and whole numbers from decimal text, exactly: `f64` cannot hold microseconds since 1970 with three decimals.
+//! Times and whole numbers from decimal text, exactly: `f64` cannot hold microseconds since 1970
+//! with three decimals.
 
-/// Nanoseconds of a text in microseconds: `4337620158978.646` is 4,337,620,158,978,646. Digits beyond the third decimal
-/// are rounded half up; exponents are understood; `None` for anything else and beyond about ±292 years.
+/// Nanoseconds of a text in microseconds: `4337620158978.646` is 4,337,620,158,978,646. Digits
+/// beyond the third decimal are rounded half up; exponents are understood; `None` for anything else
+/// and beyond about ±292 years.
 #[inline]
 pub(super) fn nanoseconds(text: &[u8]) -> Option<i64> {
     scaled(text, 3)
@@ -52,8 +54,9 @@ fn scaled(text: &[u8], decimals: i32) -> Option<i64> {
     signed(negative, value)
 }
 
-/// What nearly every number is: up to 16 digits in all, a point among them or not, no decimals beyond those that are kept:
-/// nothing to round, and nothing that could overflow (16 digits, times 1,000).
+/// What nearly every number is: up to 16 digits in all, a point among them or not, no decimals
+/// beyond those that are kept: nothing to round, and nothing that could overflow (16 digits, times
+/// 1,000).
 #[inline]
 fn plain(digits: &[u8], decimals: i32) -> Option<u64> {
     const MOST: usize = 16;

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which GPU it was. A row names its GPU by the number that its process has for it: under `CUDA_VISIBLE_DEVICES` every
-//! process may call its own GPU 0, and two processes may share one.
+//! Which GPU it was. A row names its GPU by the number that its process has for it: under
+//! `CUDA_VISIBLE_DEVICES` every process may call its own GPU 0, and two processes may share one.
 //!
-//! Two processes' numbers mean the same GPU if the export says so (`TARGET_INFO_CUDA_DEVICE`: GPU or uuid by process and
-//! number; or there is one GPU in the machine). Where it says nothing, they are two: one taken for two looks idle while
-//! the other process uses it, which the report says; two taken for one would hide that either is idle.
+//! Two processes' numbers mean the same GPU if the export says so (`TARGET_INFO_CUDA_DEVICE`: GPU
+//! or uuid by process and number; or there is one GPU in the machine). Where it says nothing, they
+//! are two: one taken for two looks idle while the other process uses it, which the report says;
+//! two taken for one would hide that either is idle.
 //!
-//! Numbers in the run: those of the processes, if no two GPUs have the same; else nsys's ids of the GPUs; else 0, 1, 2 ...
-//! What several processes call by different numbers has that of the process with the lowest id, and
-//! 0, 1, 2 ... goes by these, too: the order of the rows, which is none, tells nothing.
+//! Numbers in the run: those of the processes, if no two GPUs have the same; else nsys's ids of the
+//! GPUs; else 0, 1, 2 ... What several processes call by different numbers has that of the process
+//! with the lowest id, and 0, 1, 2 ... goes by these, too: the order of the rows, which is none,
+//! tells nothing.
 
 use foldhash::HashMap;
 use rusqlite::Connection;
@@ -103,8 +105,8 @@ impl Devices {
         Ok(devices)
     }
 
-    /// Our number for the GPU that process `process` (with this process id, on this machine) calls `device`; `None` if
-    /// there are more than there can be.
+    /// Our number for the GPU that process `process` (with this process id, on this machine) calls
+    /// `device`; `None` if there are more than there can be.
     pub(super) fn number(
         &mut self,
         process: u32,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What holds for the whole export: that it is one, who wrote it, when, and the run that its rows make.
+//! What holds for the whole export: that it is one, who wrote it, when, and the run that its rows
+//! make.
 
 use trace::define::Definition;
 use trace::header::sources;
@@ -17,7 +18,8 @@ const NEWEST_MAJOR: u32 = 3;
 /// So many of nsys's own messages about lost events are shown.
 const MOST_MESSAGES: usize = 3;
 
-/// An error that says what is missing, if the file cannot be an export with anything of a GPU in it.
+/// An error that says what is missing, if the file cannot be an export with anything of a GPU in
+/// it.
 pub(super) fn is_nsys(schema: &Schema) -> Result<(), ReadError> {
     if super::work::TABLES.iter().any(|w| schema.find(w).next().is_some()) {
         return match (schema.table("StringIds"), schema.table("StringTable")) {
@@ -135,8 +137,8 @@ pub(super) fn finish(reader: Reader<'_>) -> Result<Nsys, ReadError> {
     Ok(Nsys { run, refused, rows, bytes: 0, notes, os_calls })
 }
 
-/// Lost events (a message in small letters) that a verdict needs: all but those of sources that it does not rest on. How many
-/// they are nsys does not say.
+/// Lost events (a message in small letters) that a verdict needs: all but those of sources that it
+/// does not rest on. How many they are nsys does not say.
 fn needed(message: &str) -> bool {
     const OTHERS: [&str; 8] =
         ["os runtime", "sampl", "sched", "thread state", "context switch", "ftrace", "opengl", "vulkan"];

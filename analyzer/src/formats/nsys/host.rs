@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the host did: API calls, waits, NVTX ranges, calls into the operating system; and what its threads are called.
+//! What the host did: API calls, waits, NVTX ranges, calls into the operating system; and what its
+//! threads are called.
 
 use foldhash::{HashMap, HashMapExt, HashSet};
 use trace::event::{OPEN_ENDED, START_END};
@@ -34,7 +35,8 @@ pub(super) static TABLES: [Wanted; 4] = [
     Wanted { names: &["OSRT_API"], columns: &["start", "end", "globalTid", "nameId"], needed: 2 },
 ];
 
-/// `eventClass` of the record around a call whose call stack was taken (`nsys profile --cudabacktrace`).
+/// `eventClass` of the record around a call whose call stack was taken (`nsys profile
+/// --cudabacktrace`).
 const BACKTRACE: i64 = 67;
 /// `eventType` of ranges of push and pop, and of such from text files.
 const PUSH_POP: [i64; 2] = [59, 70];
@@ -105,7 +107,8 @@ fn calls(reader: &mut Reader<'_>, wanted: &'static Wanted) -> Result<(), ReadErr
     if around.is_empty() {
         return Ok(());
     }
-    // it takes the place of a call that has no record of its own; else the call would be there twice
+    // it takes the place of a call that has no record of its own; else the call would be there
+    // twice
     let assembly = &mut reader.sink.assembly;
     let threads = assembly.run.threads.iter().zip(&assembly.process_of_thread);
     let own: HashSet<(u32, u32)> =
@@ -141,7 +144,8 @@ fn waits(reader: &mut Reader<'_>, wanted: &'static Wanted) -> Result<(), ReadErr
 
 fn ranges(reader: &mut Reader<'_>, wanted: &'static Wanted) -> Result<(), ReadError> {
     let domains = domains(reader)?;
-    // the run's string by process, domain and number of the text: a range of a domain is shown as nsys does, MPI:Send
+    // the run's string by process, domain and number of the text: a range of a domain is shown as
+    // nsys does, MPI:Send
     let mut qualified: HashMap<(u32, i64, i64), u32> = HashMap::new();
     reader.each(wanted, |sink, cells| {
         let style = match cells.whole(2) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! nsys's 64-bit ids: hardware and virtual machine (8 bits each), process (24), thread (24). Processes and threads get
-//! small numbers here, in the order in which they are first seen. Rows come in any order (nsys
-//! 2025.6 and later do not sort them), so in the end they are numbered by their ids (`ranks`).
+//! nsys's 64-bit ids: hardware and virtual machine (8 bits each), process (24), thread (24).
+//! Processes and threads get small numbers here, in the order in which they are first seen. Rows
+//! come in any order (nsys 2025.6 and later do not sort them), so in the end they are numbered by
+//! their ids (`ranks`).
 
 use foldhash::HashMap;
 use rusqlite::Connection;

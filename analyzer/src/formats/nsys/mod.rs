@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Exports of Nsight Systems in SQLite (`nsys export --type sqlite`), of any schema since 2.x; `.gz` of them; and reports
-//! (`.nsys-rep`), where nsys is there to export them.
+//! Exports of Nsight Systems in SQLite (`nsys export --type sqlite`), of any schema since 2.x;
+//! `.gz` of them; and reports (`.nsys-rep`), where nsys is there to export them.
 //!
 //! ```text
 //! open.rs    read-only, and nothing that the file defines is run     unpack.rs  .gz      report.rs  .nsys-rep
@@ -9,8 +9,8 @@
 //! rows.rs    a table row by row                                      work.rs    what the GPUs did
 //! host.rs    API calls, NVTX ranges, OS calls, threads' names        facts.rs   of the whole export
 //! ```
-//! Times are whole nanoseconds in the file and here. Each table is read once, front to back, unsorted. Memory: that of
-//! the run, and 24 bytes an OS call.
+//! Times are whole nanoseconds in the file and here. Each table is read once, front to back,
+//! unsorted. Memory: that of the run, and 24 bytes an OS call.
 
 mod devices;
 mod facts;

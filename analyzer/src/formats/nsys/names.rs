@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Texts by their number in `StringIds`, each looked up once, when it is first used: the table also holds whole files.
+//! Texts by their number in `StringIds`, each looked up once, when it is first used: the table also
+//! holds whole files.
 
 use foldhash::{HashMap, HashMapExt};
 use rusqlite::{Connection, Statement};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Opens a database to read and never to write: no lock, no journal, no file beside it, wherever it lies.
+//! Opens a database to read and never to write: no lock, no journal, no file beside it, wherever it
+//! lies.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -15,8 +16,8 @@ use crate::formats::ReadError;
 const EXPORT_AGAIN: &str =
     "export it again: nsys export --type sqlite --force-overwrite true -o OUT.sqlite REPORT.nsys-rep";
 
-/// Steps of SQLite's machine that a byte of the file may cost. A row of n columns has more than n bytes and costs about n
-/// + 3 steps; columns that the file does not have cost a step too.
+/// Steps of SQLite's machine that a byte of the file may cost. A row of n columns has more than n
+/// bytes and costs about n + 3 steps; columns that the file does not have cost a step too.
 const STEPS_A_BYTE: i64 = 4;
 /// Steps that any file may cost.
 const STEPS_ANYWAY: i64 = 10_000_000;
@@ -31,7 +32,8 @@ pub(super) fn open(path: &Path) -> Result<Connection, ReadError> {
         name.push(suffix);
         Path::new(&name).metadata().is_ok_and(|m| m.len() > 0)
     };
-    // a log holds rows that are not in the file yet, a journal what the file looked like before: both must be minded
+    // a log holds rows that are not in the file yet, a journal what the file looked like before:
+    // both must be minded
     let unfinished = ["-wal", "-journal"].into_iter().find(|s| beside(s));
     if unfinished.is_none() {
         is_whole(&path)?;
@@ -60,7 +62,8 @@ pub(super) fn open(path: &Path) -> Result<Connection, ReadError> {
     Ok(connection)
 }
 
-/// Ends what goes on for longer than the file has bytes for: the pages of a damaged table may lead in circles.
+/// Ends what goes on for longer than the file has bytes for: the pages of a damaged table may lead
+/// in circles.
 fn bound(connection: &Connection) -> rusqlite::Result<()> {
     let number = |name: &str| connection.pragma_query_value(None, name, |r| r.get::<_, i64>(0));
     let bytes = number("page_count")?.saturating_mul(number("page_size")?);
@@ -72,7 +75,8 @@ fn bound(connection: &Connection) -> rusqlite::Result<()> {
     connection.progress_handler(STEPS_BETWEEN, Some(spent))
 }
 
-/// The first page tells how many there are; SQLite itself takes the end of the last one for granted.
+/// The first page tells how many there are; SQLite itself takes the end of the last one for
+/// granted.
 fn is_whole(path: &Path) -> Result<(), ReadError> {
     let mut file = File::open(path).map_err(|e| ReadError::io(&e))?;
     let mut head = [0u8; 100];

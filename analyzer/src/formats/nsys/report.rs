@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! nsys's own report file (`.nsys-rep`, `.qdrep`): only nsys can read it. Where it is installed it makes the export,
-//! else the message says how.
+//! nsys's own report file (`.nsys-rep`, `.qdrep`): only nsys can read it. Where it is installed it
+//! makes the export, else the message says how.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};

@@ -12,8 +12,8 @@ use crate::formats::assemble::Assembly;
 use crate::formats::{OsCall, Progress, ReadError, Refused};
 use crate::run::Span;
 
-/// Times are at most so far from the export's zero, ns; put behind it while reading, since they may be negative: what was
-/// before the capture began.
+/// Times are at most so far from the export's zero, ns; put behind it while reading, since they may
+/// be negative: what was before the capture began.
 pub(super) const ZERO: i64 = 1 << 60;
 
 /// The progress is told each time so many rows were read.
@@ -46,7 +46,8 @@ impl Sink<'_> {
         Some(Span { start, end })
     }
 
-    /// The run's string for the first of these numbers that `StringIds` has; 0, and counted, if it has none of them.
+    /// The run's string for the first of these numbers that `StringIds` has; 0, and counted, if it
+    /// has none of them.
     #[inline]
     pub(super) fn name<const N: usize>(&mut self, numbers: [Option<i64>; N]) -> Result<u32, ReadError> {
         for number in numbers.into_iter().flatten() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which tables and columns an export has. They came and went over the releases, and nsys leaves out a table that it has
-//! nothing for, so nothing is taken for granted: a column that is not there reads as NULL.
+//! Which tables and columns an export has. They came and went over the releases, and nsys leaves
+//! out a table that it has nothing for, so nothing is taken for granted: a column that is not there
+//! reads as NULL.
 
 use std::fmt::Write;
 
@@ -124,8 +125,8 @@ fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// The values of a row, by position. SQLite lets any value stand in any column: one of another type than expected reads
-/// as if there were none.
+/// The values of a row, by position. SQLite lets any value stand in any column: one of another type
+/// than expected reads as if there were none.
 pub(super) struct Cells<'a, 'r>(pub(super) &'a Row<'r>);
 
 impl Cells<'_, '_> {

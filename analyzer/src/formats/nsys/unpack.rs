@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A compressed database into a temporary file: SQLite jumps about in its file, a compressed one can only be read on.
+//! A compressed database into a temporary file: SQLite jumps about in its file, a compressed one
+//! can only be read on.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -8,7 +9,8 @@ use std::path::PathBuf;
 use super::scratch::Scratch;
 use crate::formats::ReadError;
 
-/// Exports shrink to a third to a tenth; what grows more than so many times its size (and more than [`SMALL`]) is none.
+/// Exports shrink to a third to a tenth; what grows more than so many times its size (and more than
+/// [`SMALL`]) is none.
 const MOST_GROWTH: u64 = 200;
 /// Whatever it was packed into, so much may be unpacked, bytes.
 const SMALL: u64 = 64 << 20;

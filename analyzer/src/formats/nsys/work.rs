@@ -164,7 +164,8 @@ impl Common {
     }
 }
 
-/// Where the operations of a stream go, by process, device, context and stream as the rows have them.
+/// Where the operations of a stream go, by process, device, context and stream as the rows have
+/// them.
 #[derive(Default)]
 struct Streams {
     known: HashMap<StreamKey, Option<(usize, usize)>>,
@@ -235,7 +236,8 @@ fn copy(cells: &Cells<'_, '_>) -> Copy {
         13 => 8,
         _ => 0,
     };
-    // nsys counts the kinds of memory from 0 (pageable) to 6, and 7 is unknown; CUPTI from 1, and 0 is unknown
+    // nsys counts the kinds of memory from 0 (pageable) to 6, and 7 is unknown; CUPTI from 1, and 0
+    // is unknown
     let memory = |at: usize| cells.small(at).filter(|&k| k < 7).map_or(0, |k| k as u8 + 1);
     let peers = cells.small(13).zip(cells.small(14)).is_some_and(|(from, to)| from != to);
     Copy { bytes, direction, source: memory(11), destination: memory(12), peer: direction == 10 || peers }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::*;
 
-/// A file of the null section, a symbol table, its names, a note, in this order; removed in the end. Symbols: name, kind, begin, length.
+/// A file of the null section, a symbol table, its names, a note, in this order; removed in the
+/// end. Symbols: name, kind, begin, length.
 struct Image {
     path: PathBuf,
 }
@@ -12,7 +13,8 @@ struct Image {
 const NAMES: u64 = 64 + 4 * 64;
 
 impl Image {
-    /// The symbols lie at the end of a table of `room` bytes, the rest of which is a hole in the file.
+    /// The symbols lie at the end of a table of `room` bytes, the rest of which is a hole in the
+    /// file.
     fn new(name: &str, room: u64, symbols: &[(&str, u8, u64, u64)]) -> Image {
         let (mut names, mut table) = (vec![0u8], Vec::new());
         for (name, kind, begins, length) in symbols {
@@ -107,8 +109,8 @@ fn a_table_beyond_the_limit_is_not_read_and_one_within_it_is_read_once() {
     assert!(elf.read >= room && elf.read < room + 8192, "{} bytes read", elf.read);
 }
 
-/// Around an address as many functions are kept as there is room for; what they answer is what the tables say, and what they
-/// do not cover is not answered.
+/// Around an address as many functions are kept as there is room for; what they answer is what the
+/// tables say, and what they do not cover is not answered.
 #[test]
 fn functions_nearby_answer_as_the_tables_do() {
     let names_of: Vec<String> = (0..50_000).map(|n| format!("f{n}")).collect();

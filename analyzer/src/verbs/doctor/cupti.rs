@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which libcupti there is: in the packages of the python3 on PATH, in the toolkit, where the loader looks.
+//! Which libcupti there is: in the packages of the python3 on PATH, in the toolkit, where the
+//! loader looks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,8 @@ struct Cupti {
     version: String,
 }
 
-/// `libcupti.so.*` of a folder; the version is that of the package beside it, else the number of the file.
+/// `libcupti.so.*` of a folder; the version is that of the package beside it, else the number of
+/// the file.
 fn cupti_in(folder: &Path) -> Option<Cupti> {
     let mut files: Vec<_> = fs::read_dir(folder)
         .ok()?

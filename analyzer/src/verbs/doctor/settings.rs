@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The `GAPPROBE_*` variables of this environment: values that make no sense, by the rules of their table, and slips in names. What
-//! the recorder says of them it says once CUDA is used.
+//! The `GAPPROBE_*` variables of this environment: values that make no sense, by the rules of their
+//! table, and slips in names. What the recorder says of them it says once CUDA is used.
 
 use std::os::unix::ffi::OsStrExt;
 

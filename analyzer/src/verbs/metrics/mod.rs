@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `gapprobe metrics`: the figures of all recorded processes of this user for a monitoring system, from a process of its
-//! own: nothing of this runs inside the recorded ones.
+//! `gapprobe metrics`: the figures of all recorded processes of this user for a monitoring system,
+//! from a process of its own: nothing of this runs inside the recorded ones.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -27,9 +27,10 @@ Examples:
 
 /// Figures of your recorded processes, for Prometheus or an OpenTelemetry collector
 ///
-/// The node's companion: one is enough for all processes of a user. --textfile writes gapprobe-<uid>.prom (whole or not at all)
-/// into the directory that node-exporter's --collector.textfile.directory names, and removes it when it ends; --otlp sends the
-/// same figures by OTLP over HTTP, without TLS (a collector on the node has that). Neither: they go to stdout.
+/// The node's companion: one is enough for all processes of a user. --textfile writes
+/// gapprobe-<uid>.prom (whole or not at all) into the directory that node-exporter's
+/// --collector.textfile.directory names, and removes it when it ends; --otlp sends the same figures
+/// by OTLP over HTTP, without TLS (a collector on the node has that). Neither: they go to stdout.
 #[derive(clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -90,7 +91,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
 }
 
-/// Looks, and hands on to everybody who was named; the first failure is told after all of them were tried.
+/// Looks, and hands on to everybody who was named; the first failure is told after all of them were
+/// tried.
 fn hand_on(args: &Args, watch: &mut Watch, claim: &mut Option<Renewing>) -> Result<(), Failure> {
     let all = watch.look(args.last, args.once)?;
     let families = model::families(&all, watch.took);

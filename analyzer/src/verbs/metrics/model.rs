@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The figures as metrics, in one list for all formats. Names, labels and units are part of the interface: added, not
-//! renamed. A figure that cannot be told is left out, never 0.
+//! The figures as metrics, in one list for all formats. Names, labels and units are part of the
+//! interface: added, not renamed. A figure that cannot be told is left out, never 0.
 
 use std::time::Duration;
 

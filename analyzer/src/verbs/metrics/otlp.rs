@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The metrics by OTLP over HTTP (binary protobuf), to a collector without TLS: on this node, or in its network.
+//! The metrics by OTLP over HTTP (binary protobuf), to a collector without TLS: on this node, or in
+//! its network.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Prometheus' text format, for node-exporter's textfile collector: a file that is whole whenever it is there.
+//! Prometheus' text format, for node-exporter's textfile collector: a file that is whole whenever
+//! it is there.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -48,8 +49,8 @@ fn path(folder: &Path) -> PathBuf {
     folder.join(format!("gapprobe-{}.prom", process::user_id()))
 }
 
-/// Under another name first, then renamed: the collector, which reads `*.prom`, never sees a half file. It runs as another
-/// user: all may read it.
+/// Under another name first, then renamed: the collector, which reads `*.prom`, never sees a half
+/// file. It runs as another user: all may read it.
 pub(super) fn write(folder: &Path, text: &str) -> io::Result<()> {
     let unfinished = folder.join(format!(".gapprobe-{}.{}.new", process::user_id(), std::process::id()));
     let _ = fs::remove_file(&unfinished); // of a process with this pid that was killed
@@ -65,7 +66,8 @@ pub(super) fn write(folder: &Path, text: &str) -> io::Result<()> {
     written
 }
 
-/// The right to renew the file of a directory: of two that do, possibly in containers and of the same pid, each would take the other's away when it ends.
+/// The right to renew the file of a directory: of two that do, possibly in containers and of the
+/// same pid, each would take the other's away when it ends.
 pub(super) struct Renewing {
     _locked: File,
     path: PathBuf,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A recording as an open file: only a regular one, opened without waiting. It may grow, and shall not shrink.
+//! A recording as an open file: only a regular one, opened without waiting. It may grow, and shall
+//! not shrink.
 
 use std::fs::{self, File, FileType};
 use std::io;
@@ -34,7 +35,8 @@ impl Source for FileSource {
 }
 
 impl FileSource {
-    /// Opens the file. What is no regular file is not even opened: that can wait for ever, or move a tape.
+    /// Opens the file. What is no regular file is not even opened: that can wait for ever, or move
+    /// a tape.
     ///
     /// # Errors
     /// [`Exit::Unreadable`], naming the file, what is wrong with it, and what to do.
@@ -53,8 +55,8 @@ impl FileSource {
         writer_lock::life(&self.file, header)
     }
 
-    /// Claims the recording for this process until the source is dropped; `false` where another process reports it
-    /// just now, or has done so and removed it.
+    /// Claims the recording for this process until the source is dropped; `false` where another
+    /// process reports it just now, or has done so and removed it.
     pub(crate) fn claim(&self) -> bool {
         let still = || fs::metadata(&self.path).is_ok_and(|m| (m.dev(), m.ino()) == self.identity);
         process::claim(&self.file) == Claim::Ours && still()

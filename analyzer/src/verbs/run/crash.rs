@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The command died of a signal that tells of a fault: its next starts stay without gapprobe (`injector/src/crashes.rs` reads what
-//! is written here). Only where gapprobe was in it: a recording that was not ended, or a start that died while it was attached to.
+//! The command died of a signal that tells of a fault: its next starts stay without gapprobe
+//! (`injector/src/crashes.rs` reads what is written here). Only where gapprobe was in it: a
+//! recording that was not ended, or a start that died while it was attached to.
 
 use std::fs;
 use std::io::{self, Write};
@@ -45,7 +46,8 @@ pub(super) fn mark(status: &ExitStatus, pid: u32, run: &str, talks: bool) {
     }
 }
 
-/// Folder and job of the process that crashed: `pid`, else the one process of this run that did not end in order.
+/// Folder and job of the process that crashed: `pid`, else the one process of this run that did not
+/// end in order.
 fn crashed_job(pid: Option<u32>, run: &str) -> Option<(PathBuf, u64)> {
     let found = recordings::list_private().found;
     let died = |f: &&Found| {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the processes of a run left: a recording without a report (they were killed, or had no time), or one whose line was said and
-//! whose trace could not be written. stdout belongs to the command: everything goes to stderr, and nothing here changes the exit code.
+//! What the processes of a run left: a recording without a report (they were killed, or had no
+//! time), or one whose line was said and whose trace could not be written. stdout belongs to the
+//! command: everything goes to stderr, and nothing here changes the exit code.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -18,12 +19,14 @@ use crate::verbs::recordings::{self, FileSource, Found};
 use crate::verbs::recover::{self, Known};
 use crate::verbs::talk;
 
-/// A process that was killed at the end of the run may take so long to be gone: its memory is taken down first (more than 0.3 s where two cores are busy).
+/// A process that was killed at the end of the run may take so long to be gone: its memory is taken
+/// down first (more than 0.3 s where two cores are busy).
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Reports for those of this run that ended. `command`: the command's pid; `signal`: what it died of.
+/// Reports for those of this run that ended. `command`: the command's pid; `signal`: what it died
+/// of.
 pub(super) fn report(args: &Args, id: &str, command: u32, signal: Option<i32>) {
     let mut left = of_this_run(id);
     wait_for_the_ending(&mut left);
@@ -47,7 +50,8 @@ pub(super) fn report(args: &Args, id: &str, command: u32, signal: Option<i32>) {
     }
 }
 
-/// Recordings of this run that are not reported. What cannot be read, or others could have put there, is `gapprobe recover`'s to tell.
+/// Recordings of this run that are not reported. What cannot be read, or others could have put
+/// there, is `gapprobe recover`'s to tell.
 fn of_this_run(id: &str) -> Vec<(FileSource, Found)> {
     let found = recordings::list_private().found;
     let unreported = found.into_iter().filter(|f| !f.is_reported());
@@ -81,8 +85,8 @@ fn report_one(source: &FileSource, found: &Found, directory: &Path, signal: Opti
     try_again(source, found, directory, earlier.as_ref(), quiet);
 }
 
-/// The process has its verdict: the trace is tried once more, the recording goes if that is whole, and a second line comes only where
-/// it says something else.
+/// The process has its verdict: the trace is tried once more, the recording goes if that is whole,
+/// and a second line comes only where it says something else.
 fn try_again(source: &FileSource, found: &Found, directory: &Path, earlier: Option<&Earlier>, quiet: bool) {
     let wanted = |run: &Run, now: &Analysis| match earlier {
         Some(earlier) => !earlier.tells_more_than(run, now),

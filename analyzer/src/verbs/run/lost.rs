@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What nobody can report: a process ended without its report, and its recording lay in memory alone, for no file took it. What tells of
-//! it is the file that never got a header (`trace::place::unfinished_recording`): a process that said its line removes it; or one that
-//! has a header and nothing else, not even whose run it is of. Looked at before anything is tidied up.
+//! What nobody can report: a process ended without its report, and its recording lay in memory
+//! alone, for no file took it. What tells of it is the file that never got a header
+//! (`trace::place::unfinished_recording`): a process that said its line removes it; or one that has
+//! a header and nothing else, not even whose run it is of. Looked at before anything is tidied up.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -24,7 +25,8 @@ const PATIENCE: Duration = Duration::from_millis(300);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// The one line about processes that began in this run and left a file that holds nothing; `None`: there are none.
+/// The one line about processes that began in this run and left a file that holds nothing; `None`:
+/// there are none.
 pub(super) fn why() -> Option<String> {
     let until = Instant::now() + PATIENCE;
     let found = loop {
@@ -55,7 +57,8 @@ pub(super) fn why() -> Option<String> {
     Some(format!("gapprobe: nothing was recorded of {who}, which ended without a report: {why}"))
 }
 
-/// The one line of a run that was killed where no private folder can be had at all: what it recorded was in memory alone.
+/// The one line of a run that was killed where no private folder can be had at all: what it
+/// recorded was in memory alone.
 pub(super) fn nowhere(status: &ExitStatus) -> Option<String> {
     let killed = status.signal().is_some() || status.code().is_some_and(|code| (129..=192).contains(&code));
     if !killed {
@@ -78,7 +81,8 @@ pub(super) fn nowhere(status: &ExitStatus) -> Option<String> {
     ))
 }
 
-/// Files that hold nothing, of processes of this run that have ended, with their folders; and whether others are just about to end.
+/// Files that hold nothing, of processes of this run that have ended, with their folders; and
+/// whether others are just about to end.
 fn look() -> (Vec<(PathBuf, Owner)>, bool) {
     let since = alive::own().start;
     let of_this_run = |owner: &Owner| owner.start >= since && since > 0;

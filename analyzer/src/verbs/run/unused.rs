@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Did the command use CUDA at all? The library says nothing where it did not, and leaves nothing. So the run leaves an empty file in each
-//! private folder (`trace::place::run_mark`), and the first process that records, or says why it does not, takes it away
-//! (`injector/src/crashes.rs`). Where all are still there, and no summary came from elsewhere, there was nothing to record: so far, where processes of the run go on. In all doubt
-//! nothing is said.
+//! Did the command use CUDA at all? The library says nothing where it did not, and leaves nothing.
+//! So the run leaves an empty file in each private folder (`trace::place::run_mark`), and the first
+//! process that records, or says why it does not, takes it away (`injector/src/crashes.rs`). Where
+//! all are still there, and no summary came from elsewhere, there was nothing to record: so far,
+//! where processes of the run go on. In all doubt nothing is said.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -28,7 +29,8 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Before the command, of the run `id`. `None`: nothing will be said, for the library is to be quiet, or says it itself, or is not ours.
+    /// Before the command, of the run `id`. `None`: nothing will be said, for the library is to be
+    /// quiet, or says it itself, or is not ours.
     pub(super) fn begin(args: &Args, library: &Path, id: &str) -> Option<Watch> {
         let value = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty());
         let quiet = args.quiet || value(setting::QUIET).is_some_and(|v| v == "1");
@@ -134,7 +136,8 @@ pub(super) fn why(command: &OsStr, id: &str) -> String {
 
 const NO_CUDA: &str = "no process with gapprobe in it made a CUDA context";
 
-/// What the command's program is called by, and what its file is called: the two names that the lists know it by.
+/// What the command's program is called by, and what its file is called: the two names that the
+/// lists know it by.
 fn names(command: &OsStr) -> Vec<OsString> {
     let path = std::env::var("PATH").unwrap_or_default();
     let found = elf::find(&command.to_string_lossy(), &path).and_then(|file| elf::resolve(&file, &path).ok());
@@ -152,7 +155,8 @@ fn summaries(folder: &Path) -> BTreeSet<OsString> {
 struct Mark(PathBuf);
 
 impl Mark {
-    /// `None` where the library would not look either: a folder that cannot be made, or in which others can write.
+    /// `None` where the library would not look either: a folder that cannot be made, or in which
+    /// others can write.
     fn leave(folder: &Path, name: &str) -> Option<Mark> {
         let _ = DirBuilder::new().mode(0o700).create(folder); // there already: looked at below
         if recordings::distrust(folder).is_some() {

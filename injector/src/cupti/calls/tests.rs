@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One call is one event, however its records lie in the buffers and however late a buffer comes back.
+//! One call is one event, however its records lie in the buffers and however late a buffer comes
+//! back.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -117,7 +118,8 @@ fn two_records_in_two_buffers_are_one_call_whichever_is_read_first() {
 fn a_buffer_that_comes_back_long_after_those_that_followed_it() {
     let calls: Vec<_> = (0..3000u32).map(|i| launch(7, i + 1, 1000 + u64::from(i) * 10_000)).collect();
     let mut reader = Reader::new();
-    // each buffer begins with the second record of a call: the first buffer of all is the last to come back
+    // each buffer begins with the second record of a call: the first buffer of all is the last to
+    // come back
     for pair in calls.windows(2) {
         reader.buffer(&[pair[0][1], pair[1][0]]);
     }
@@ -222,8 +224,8 @@ impl Random {
     }
 }
 
-/// Threads that call at random; their records in the order CUPTI writes them, cut into buffers anywhere, the buffers
-/// read in any order that a buffer of one thread may be late by.
+/// Threads that call at random; their records in the order CUPTI writes them, cut into buffers
+/// anywhere, the buffers read in any order that a buffer of one thread may be late by.
 #[test]
 fn any_calls_in_any_buffers_in_any_order() {
     for seed in 0..300 {

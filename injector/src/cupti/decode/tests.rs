@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Each kind of record becomes the event it stands for; bytes that no CUPTI writes become none, or one without harm.
+//! Each kind of record becomes the event it stands for; bytes that no CUPTI writes become none, or
+//! one without harm.
 
 use cupti_sys::record::{memcpy_kind, memory_kind};
 use trace::reader::{Recording, Track};

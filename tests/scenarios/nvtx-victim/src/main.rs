@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A victim: a Rust program with real NVTX v3 ranges (NVIDIA's crate) around its launches on the simulated driver.
+//! A victim: a Rust program with real NVTX v3 ranges (NVIDIA's crate) around its launches on the
+//! simulated driver.
 //!
 //! usage: nvtx_ranges STEPS. Prints "launched N".
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What must hold after a run, whatever happened in it: the program is as it would be without gapprobe; what it did is in
-//! the recording, or counted as lost, or within the stated bounds of a kill; nothing is made up; nothing is left over.
+//! What must hold after a run, whatever happened in it: the program is as it would be without
+//! gapprobe; what it did is in the recording, or counted as lost, or within the stated bounds of a
+//! kill; nothing is made up; nothing is left over.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -21,7 +22,8 @@ use crate::Recorded;
 /// Stated bounds of a kill (docs/design/shutdown.md, `_exit`), ns.
 const HOST_BOUND: u64 = 100_000_000;
 const GPU_BOUND: u64 = 250_000_000;
-/// The time a kill takes to arrive, a thread to get a CPU and a write to finish where other things run, ns.
+/// The time a kill takes to arrive, a thread to get a CPU and a write to finish where other things
+/// run, ns.
 const SLACK: u64 = 250_000_000;
 /// A program ends at most so much later (GAPPROBE_EXIT_MS), and what a busy machine adds.
 const LATER: Duration = Duration::from_millis(2000 + 1000);
@@ -35,7 +37,8 @@ pub struct Found {
     pub closed: u64,
     /// Recordings of killed processes, each made into line, trace and summary.
     pub recovered: u64,
-    /// Processes that were killed before there was anything to record, or where no file could be made.
+    /// Processes that were killed before there was anything to record, or where no file could be
+    /// made.
     pub without: u64,
     /// Operations that the device ran, by the simulated driver.
     pub operations: u64,
@@ -87,7 +90,8 @@ pub fn judge(plan: &Plan, alone: &Played, with: &Played) -> Found {
         let could = plan.place == Place::Fine && !plan.records_nothing() && truth.ended.is_none();
         let old = truth.ops.iter().any(|o| with.ran(o.end) > HOST_BOUND + SLACK);
         let said = |word: &str| with.run.stdout.contains(word);
-        // (a program it started is killed a little later; without its descriptor a recording has no name yet)
+        // (a program it started is killed a little later; without its descriptor a recording has no
+        // name yet)
         if could && old && !said("another") && !said("closed\n") {
             found.failures.push(format!("process {} left no recording", truth.pid));
         }
@@ -128,7 +132,8 @@ fn is_the_programs_own(plan: &Plan, alone: &Played, with: &Played, failures: &mu
     }
 }
 
-/// At most a line a process, no files but those of processes that used CUDA, nothing half-written after an orderly end.
+/// At most a line a process, no files but those of processes that used CUDA, nothing half-written
+/// after an orderly end.
 fn is_tidy(plan: &Plan, with: &Played, truths: &[Truth], failures: &mut Vec<String>) {
     let lines = with.run.lines();
     let ended = truths.iter().filter(|t| t.ended.is_some()).count();
@@ -199,8 +204,8 @@ impl Played {
     }
 }
 
-/// When the program began to end, ns, by its own word: what its other threads did from then on is not followed. Without a
-/// word it is when the recording was closed.
+/// When the program began to end, ns, by its own word: what its other threads did from then on is
+/// not followed. Without a word it is when the recording was closed.
 fn end_of(folder: &Path, truth: &Truth, closed: u64) -> u64 {
     let text = std::fs::read_to_string(folder.join(format!("end.{}", truth.pid)));
     text.ok().and_then(|t| t.parse().ok()).unwrap_or(u64::MAX).min(closed)
@@ -259,7 +264,8 @@ impl Held<'_> {
             && self.with.run.status.code().is_none_or(|c| c == 4 || c == 9)
     }
 
-    /// Spans of which nothing is said (cudaProfilerStop); a stopped process did nothing that could be missing.
+    /// Spans of which nothing is said (cudaProfilerStop); a stopped process did nothing that could
+    /// be missing.
     fn unobserved(&self) -> Vec<(u64, u64)> {
         let spans = self.recorded.unobserved();
         let spans = spans.iter().filter(|e| e.a != Unobserved::Stopped as u32).map(|e| (e.start, e.end));
@@ -295,7 +301,8 @@ impl Held<'_> {
         let before = missing.len();
         missing.retain(|o| !unobserved.iter().any(|(a, b)| o.end >= *a && o.start < *b));
         found.unobserved += (before - missing.len()) as u64;
-        // the driver hands the record out first: of a call under way at a kill there is no truth yet
+        // the driver hands the record out first: of a call under way at a kill there is no truth
+        // yet
         let known: HashSet<u32> = self.truth.ops.iter().map(|o| o.correlation).collect();
         let under_way = |k: &Key| self.truth.ended.is_none() && !known.contains(&k.0);
         let made_up: Vec<_> = have.iter().filter(|(k, n)| **n > 0 && !under_way(k)).collect();
@@ -305,8 +312,8 @@ impl Held<'_> {
         if self.is_in_memory() && self.truth.ended.is_some() {
             return; // the file is not what was reported
         }
-        // Known fault: without the subscription cudaProfilerStart is seen by its record, and what comes back before that is
-        // taken for launched while capture was off
+        // Known fault: without the subscription cudaProfilerStart is seen by its record, and what
+        // comes back before that is taken for launched while capture was off
         let starts = self.truth.calls.iter().any(|c| c.name == "cudaProfilerStart");
         if self.plan.has("subscribe=") && starts {
             return;
@@ -390,7 +397,8 @@ impl Held<'_> {
             self.truth.calls.iter().filter(|c| c.name.contains("Synchronize") && c.start >= header.first_use);
         let unobserved = self.unobserved();
         let waits = waits.filter(|c| !unobserved.iter().any(|(a, b)| c.end >= *a && c.start < *b));
-        // killed between the end of a call and its event: each thread's last one may have been under way
+        // killed between the end of a call and its event: each thread's last one may have been
+        // under way
         let newest: HashMap<u32, u64> = self.truth.calls.iter().map(|c| (c.tid, c.end)).collect();
         let under_way = |c: &&Call| self.truth.ended.is_none() && newest.get(&c.tid) == Some(&c.end);
         let waits = waits.filter(|c| !have.contains(&c.correlation));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Random programs under random faults: a seed makes a [`Plan`], the plan is run without gapprobe and with it, and
-//! [`judge`] says what must not be. One seed is one run, again and again.
+//! Random programs under random faults: a seed makes a [`Plan`], the plan is run without gapprobe
+//! and with it, and [`judge`] says what must not be. One seed is one run, again and again.
 
 pub mod judge;
 pub mod plan;
@@ -31,7 +31,8 @@ pub struct Played {
     pub stopped: Vec<(u64, u64)>,
 }
 
-/// Runs the plan of a seed without gapprobe and with it, and judges: what was found, and what must not be.
+/// Runs the plan of a seed without gapprobe and with it, and judges: what was found, and what must
+/// not be.
 pub fn one(seed: u64) -> (Plan, Found) {
     let plan = Plan::of(seed);
     let judged = std::panic::catch_unwind(|| {

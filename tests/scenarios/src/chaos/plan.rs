@@ -5,7 +5,8 @@
 const ABRUPT: [&str; 7] = ["_exit", "quick", "abort", "segv", "sigterm", "sigkill", "exec"];
 /// Ways out at which exit handlers run.
 const ORDERLY: [&str; 5] = ["return", "exit", "thread", "last", "handler"];
-/// Refusals after which there is nothing to record: gapprobe says one line (`faults.rs`), or the program itself fails.
+/// Refusals after which there is nothing to record: gapprobe says one line (`faults.rs`), or the
+/// program itself fails.
 pub const NOTHING: [&str; 4] = ["register=error1", "timestamp=error1", "enable:10=error2", "cuinit=error100"];
 
 /// What is wrong with the folders that gapprobe writes to.

@@ -69,7 +69,8 @@ pub(crate) fn attribute(attribute: u32) -> u64 {
     lock(&ATTRIBUTES).get(&attribute).copied().unwrap_or(default)
 }
 
-/// GPU memory that CUPTI takes in a context created now: device buffer size times the number allocated up front.
+/// GPU memory that CUPTI takes in a context created now: device buffer size times the number
+/// allocated up front.
 pub(crate) fn device_bytes() -> u64 {
     attribute(0).saturating_mul(attribute(6))
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Activity buffers: asked from the client on the launching thread, filled, handed back.
 //!
-//! Each thread fills a buffer of its own (attribute 9, default from 12.3 on), else all share one. A record takes its
-//! place when its operation is issued; its times are written when the buffer is handed out. A plain flush returns
-//! only buffers whose records have all ended; a forced one returns all, unfinished records with end = 0, never to be
-//! seen again. No lock is held while a client's callback runs.
+//! Each thread fills a buffer of its own (attribute 9, default from 12.3 on), else all share one. A
+//! record takes its place when its operation is issued; its times are written when the buffer is
+//! handed out. A plain flush returns only buffers whose records have all ended; a forced one
+//! returns all, unfinished records with end = 0, never to be seen again. No lock is held while a
+//! client's callback runs.
 
 use super::layout::release;
 use super::records::Record;
@@ -198,7 +199,8 @@ pub(crate) fn complete(at: usize, size: usize, valid: usize) {
     }
 }
 
-/// One buffer from the client, to be filled by the caller and given to `complete`: (address, size). For replay.
+/// One buffer from the client, to be filled by the caller and given to `complete`: (address, size).
+/// For replay.
 pub(crate) fn lend() -> Option<(usize, usize)> {
     request().map(|buffer| (buffer.at, buffer.size))
 }
@@ -260,7 +262,8 @@ pub(crate) fn append(record: &Record, times: Option<(u64, u64)>) {
         if held.is_none() {
             *held = Some(fresh);
         } else {
-            // Another thread filled the shared slot meanwhile: its buffer is used, ours goes back empty.
+            // Another thread filled the shared slot meanwhile: its buffer is used, ours goes back
+            // empty.
             retire(fresh);
         }
     }
@@ -268,8 +271,8 @@ pub(crate) fn append(record: &Record, times: Option<(u64, u64)>) {
     drop_one();
 }
 
-/// cuptiActivityFlushAll: what had ended when it was called is with the client when it returns, also what the worker
-/// was about to deliver. With the fault `worker=slow:...` it does not wait.
+/// cuptiActivityFlushAll: what had ended when it was called is with the client when it returns,
+/// also what the worker was about to deliver. With the fault `worker=slow:...` it does not wait.
 pub(crate) fn flush(forced: bool) {
     issuing::settle();
     let now = clock::now();

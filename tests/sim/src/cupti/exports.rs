@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The C entry points behind libcupti: `sim_cuptiX` is what the shim's `cuptiX` jumps to once libcuda is mapped.
-//! Which of them a release has at all is decided by the shim's symbol list.
+//! The C entry points behind libcupti: `sim_cuptiX` is what the shim's `cuptiX` jumps to once
+//! libcuda is mapped. Which of them a release has at all is decided by the shim's symbol list.
 
 mod activity;
 mod callbacks;
@@ -38,7 +38,8 @@ fn refused(what: &str, which: &str) -> Option<i32> {
     refusal().map(|_| NOT_INITIALIZED).or_else(|| settings().fault_code(what, which))
 }
 
-/// Told by the shim which release it stands for; `copy` is the same for all calls from one mapped library.
+/// Told by the shim which release it stands for; `copy` is the same for all calls from one mapped
+/// library.
 #[no_mangle]
 extern "C" fn sim_cupti_attach(release: u32, copy: usize) {
     attach(release, copy);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which CUPTI release is emulated, and the record sizes of each (measured in the headers of those releases).
+//! Which CUPTI release is emulated, and the record sizes of each (measured in the headers of those
+//! releases).
 //!
 //! Field offsets are the same in all of them, so `records` has them once.
 
@@ -36,8 +37,8 @@ pub(crate) fn set_release(release: u32) {
 static COPY: AtomicUsize = AtomicUsize::new(0);
 static SILENT: AtomicBool = AtomicBool::new(false);
 
-/// A libcupti shim attached. A second copy of libcupti in a process silences both clients without an error, as
-/// measured on an H200.
+/// A libcupti shim attached. A second copy of libcupti in a process silences both clients without
+/// an error, as measured on an H200.
 pub(crate) fn attach(release: u32, copy: usize) {
     let first = COPY.compare_exchange(0, copy, Ordering::Relaxed, Ordering::Relaxed);
     match first {
@@ -146,7 +147,8 @@ pub(crate) fn record_size(kind: u32, release: u32) -> Option<usize> {
     Some(size)
 }
 
-/// True for a kind that may be enabled in `release`, whether or not the engine ever writes a record of it.
+/// True for a kind that may be enabled in `release`, whether or not the engine ever writes a record
+/// of it.
 pub(crate) fn knows_kind(kind: u32, release: u32) -> bool {
     let newest = match release {
         ..=1202 => 52,

@@ -6,7 +6,8 @@ use super::layout::{kind, record_size, release};
 /// Largest record of any release.
 pub(crate) const LARGEST: usize = 256;
 
-/// One record being built; times are written at delivery, at `times_at` (start) and `times_at + 8` (end).
+/// One record being built; times are written at delivery, at `times_at` (start) and `times_at + 8`
+/// (end).
 pub(crate) struct Record {
     bytes: [u8; LARGEST],
     len: usize,
@@ -143,7 +144,8 @@ pub(crate) fn memset(place: Place, value: u32, bytes: u64) -> Record {
     r
 }
 
-/// A synchronization (kind 38): 1 event, 2 stream waits event, 3 stream, 4 context. Absent ids are u32::MAX.
+/// A synchronization (kind 38): 1 event, 2 stream waits event, 3 stream, 4 context. Absent ids are
+/// u32::MAX.
 pub(crate) fn synchronization(
     kind_of: u32,
     correlation: u32,

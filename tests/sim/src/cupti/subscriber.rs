@@ -87,7 +87,8 @@ pub(crate) fn subscribe(function: usize, userdata: usize) -> Option<usize> {
     Some(handle)
 }
 
-/// Gives the subscription up; false when `handle` does not hold it. None: whoever holds it (cuptiFinalize).
+/// Gives the subscription up; false when `handle` does not hold it. None: whoever holds it
+/// (cuptiFinalize).
 pub(crate) fn unsubscribe(handle: Option<usize>) -> bool {
     let mut holder = lock(&HOLDER);
     if handle.is_some() && holder.as_ref().map(|s| s.handle) != handle {
@@ -160,8 +161,8 @@ pub(crate) fn in_callback() -> bool {
     RESTRICTED.get()
 }
 
-/// A client broke a rule of CUPTI that the real library answers with a deadlock or a crash: the process is aborted,
-/// so that no test can miss it.
+/// A client broke a rule of CUPTI that the real library answers with a deadlock or a crash: the
+/// process is aborted, so that no test can miss it.
 pub(crate) fn misuse(what: &str) -> ! {
     eprintln!("gapprobe-sim: misuse of CUPTI: {what}");
     std::process::abort();

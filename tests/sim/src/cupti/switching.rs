@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What CUPTI does not bear (seen on an H200 with 12.9, 13.0 and 13.5, `tests/gpu/programs/residue.c` plan R): kernels' records switched
-//! on or off while another thread is inside a launch. From then on all kernels have one correlation id.
+//! What CUPTI does not bear (seen on an H200 with 12.9, 13.0 and 13.5,
+//! `tests/gpu/programs/residue.c` plan R): kernels' records switched on or off while another thread
+//! is inside a launch. From then on all kernels have one correlation id.
 
 use crate::settings::settings;
 use std::cell::Cell;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The clock CUPTI's records are in: CLOCK_REALTIME, or the client's timestamp callback.
 //!
-//! CPU-side times call the callback directly. Device times are CLOCK_MONOTONIC inside the engine and are converted
-//! when a buffer is handed out, linearly between two readings of both clocks, as the real library does. A callback
-//! that turns out to be CLOCK_MONOTONIC itself converts exactly, so that tests can compare to the nanosecond.
+//! CPU-side times call the callback directly. Device times are CLOCK_MONOTONIC inside the engine
+//! and are converted when a buffer is handed out, linearly between two readings of both clocks, as
+//! the real library does. A callback that turns out to be CLOCK_MONOTONIC itself converts exactly,
+//! so that tests can compare to the nanosecond.
 
 use crate::clock;
 use crate::foreign::lock;
@@ -23,7 +24,8 @@ fn callback() -> Option<Callback> {
     (at != 0).then(|| unsafe { std::mem::transmute::<usize, Callback>(at) })
 }
 
-/// Both clocks at one moment: of 16 tries the one with the smallest bracket. True: all readings lay in their bracket.
+/// Both clocks at one moment: of 16 tries the one with the smallest bracket. True: all readings lay
+/// in their bracket.
 fn both(client: Callback) -> (u64, u64, bool) {
     let (mut best, mut same) = ((u64::MAX, 0, 0), true);
     for _ in 0..16 {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! CUPTI's own thread: hands out full buffers once all their operations have ended. Created by the first
-//! cuptiActivityEnable, as in the real library; it never takes the program's signals and never ends.
+//! CUPTI's own thread: hands out full buffers once all their operations have ended. Created by the
+//! first cuptiActivityEnable, as in the real library; it never takes the program's signals and
+//! never ends.
 
 use super::buffers::{Buffer, FULL};
 use crate::clock;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `simReplay`: hands the records of SIM_REPLAY to the CUPTI client of this process, as if they happened now.
+//! `simReplay`: hands the records of SIM_REPLAY to the CUPTI client of this process, as if they
+//! happened now.
 //!
-//! Every time in the records is moved by one amount; kernel names point to live copies. Callbacks are delivered on
-//! the calling thread, to whoever subscribed to them.
+//! Every time in the records is moved by one amount; kernel names point to live copies. Callbacks
+//! are delivered on the calling thread, to whoever subscribed to them.
 
 use super::{parse, release_of, Callback, Recording, What};
 use crate::clock;
@@ -11,7 +12,8 @@ use crate::cupti::{buffers, subscriber, timestamps};
 use crate::settings::settings;
 use std::collections::HashMap;
 
-/// Offsets of the time fields and of the name pointer in a kind's records, the same in all releases.
+/// Offsets of the time fields and of the name pointer in a kind's records, the same in all
+/// releases.
 fn fields(kind: u32) -> (&'static [usize], Option<usize>) {
     match kind {
         kind::KERNEL | kind::CONCURRENT_KERNEL => (&[16, 24, 32], Some(104)),
@@ -101,7 +103,8 @@ impl Player {
             let into = lent.take().or_else(|| buffers::lend().map(|(at, size)| (at, size, 0)));
             match into {
                 Some((at, size, used)) if used + record.len() <= size => {
-                    // SAFETY: the client lent `size` bytes at `at`, and the record fits behind the `used` ones.
+                    // SAFETY: the client lent `size` bytes at `at`, and the record fits behind the
+                    // `used` ones.
                     unsafe {
                         std::ptr::copy_nonoverlapping(record.as_ptr(), (at + used) as *mut u8, record.len())
                     };
@@ -143,11 +146,13 @@ impl Player {
     }
 }
 
-/// Replays SIM_REPLAY; the number of activity records handed out, negative when the file cannot be replayed.
+/// Replays SIM_REPLAY; the number of activity records handed out, negative when the file cannot be
+/// replayed.
 ///
-/// `speed` 1.0: with the recorded spacing, the recording's first time becoming now. `speed` 2.0: chunks come twice as
-/// fast (record times keep their distances). `speed` 0: all at once, the recording's last time becoming now, so that
-/// nothing lies in the future. Record sizes are those of the recorded release from here on.
+/// `speed` 1.0: with the recorded spacing, the recording's first time becoming now. `speed` 2.0:
+/// chunks come twice as fast (record times keep their distances). `speed` 0: all at once, the
+/// recording's last time becoming now, so that nothing lies in the future. Record sizes are those
+/// of the recorded release from here on.
 #[no_mangle]
 extern "C" fn simReplay(speed: f64) -> i64 {
     let Some(bytes) = settings().replay.as_ref().and_then(|path| std::fs::read(path).ok()) else { return -1 };
@@ -161,7 +166,8 @@ extern "C" fn simReplay(speed: f64) -> i64 {
     });
     let mut player = Player { release, shift, names: HashMap::new(), shared: HashMap::new(), played: 0 };
     let (began, first) = (clock::now(), recording.chunks.first().map_or(0, |chunk| chunk.at));
-    // A name may be written after the first buffer that needs it: until then its first string counts.
+    // A name may be written after the first buffer that needs it: until then its first string
+    // counts.
     for chunk in recording.chunks.iter().rev() {
         player.learn(&chunk.what);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A program that goes on while its stack is read, at a place that the test chooses, and that comes round again for the
-//! next reading: memory that is another one during some places of each batch.
+//! A program that goes on while its stack is read, at a place that the test chooses, and that comes
+//! round again for the next reading: memory that is another one during some places of each batch.
 
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -161,8 +161,8 @@ fn shown(frames: &[(u64, u64)]) -> Vec<(u64, u64)> {
 /// Whether it is seen quickly, and for how many batches it goes round as it does.
 const QUICK: (bool, usize) = (true, usize::MAX);
 
-/// Samples of the loop, two in a row, the second read where the first one's frames lay: how many whole, outer and wrong
-/// stacks there were.
+/// Samples of the loop, two in a row, the second read where the first one's frames lay: how many
+/// whole, outer and wrong stacks there were.
 fn sampled(python: &Python, in_first: Range<usize>, (is_quick, turns): (bool, usize)) -> [u32; 3] {
     let stack = |inner: Function, at| vec![(inner.code(), 6), (CALLER.code(), at), (MAIN.code(), 14)];
     let truth = [stack(LEAF, 52), stack(NEXT, 66)];
@@ -238,7 +238,8 @@ fn a_frame_that_was_left_by_the_time_it_was_read_is_none() {
 
 #[test]
 fn where_reading_is_slow_a_stack_has_to_come_up_twice() {
-    // a call that begins and ends between two places, in both readings: from 3.11 on nothing in the frame tells
+    // a call that begins and ends between two places, in both readings: from 3.11 on nothing in the
+    // frame tells
     for version in [(3, 11), (3, 12)] {
         let python = python(version);
         let seen = |how| sum((0..12).map(|place| sampled(&python, place..place + 1, how)));

@@ -78,7 +78,8 @@ extern "C" fn sim_cuptiActivityRegisterCallbacks(
         }
         match (request, complete) {
             (Some(request), Some(complete)) => {
-                // each copy has its own: those of the second would be handed the first one's buffers here
+                // each copy has its own: those of the second would be handed the first one's
+                // buffers here
                 if !silent() {
                     buffers::register(request, complete);
                 }

@@ -17,7 +17,8 @@ extern "C" fn sim_cuptiActivityGetNextRecord(buffer: *mut u8, valid: usize, reco
         return INVALID_PARAMETER;
     }
     let size_at = |offset: usize| {
-        // SAFETY: the caller states `valid` readable bytes at `buffer`, and `offset + 4 <= valid` is checked below.
+        // SAFETY: the caller states `valid` readable bytes at `buffer`, and `offset + 4 <= valid`
+        // is checked below.
         let kind = unsafe { buffer.add(offset).cast::<u32>().read_unaligned() };
         record_size(kind, release())
     };
@@ -77,7 +78,8 @@ extern "C" fn sim_cuptiActivitySetAttribute(attribute: u32, size: *mut usize, va
             return PARAMETER_SIZE_NOT_SUFFICIENT;
         }
         let mut bytes = [0u8; 8];
-        // SAFETY: the client states `len >= wanted` readable bytes at `value`; `wanted` is at most 8.
+        // SAFETY: the client states `len >= wanted` readable bytes at `value`; `wanted` is at most
+        // 8.
         unsafe { std::ptr::copy_nonoverlapping(value, bytes.as_mut_ptr(), wanted) };
         let number = u64::from_le_bytes(bytes);
         match attribute {
@@ -198,7 +200,8 @@ extern "C" fn sim_cuptiFinalize() -> i32 {
     })
 }
 
-/// Latency timestamps, launch attributes, device graphs, sync records of every stream: accepted, without effect.
+/// Latency timestamps, launch attributes, device graphs, sync records of every stream: accepted,
+/// without effect.
 #[no_mangle]
 extern "C" fn sim_cuptiActivityEnableLatencyTimestamps(_on: u8) -> i32 {
     OK
