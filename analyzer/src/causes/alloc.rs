@@ -2,21 +2,35 @@
 //! GP108 ALLOC: allocating or freeing memory stops the GPU.
 //!
 //! # What it means
-//! `cudaMalloc`, `cudaFree`, `cudaHostAlloc` and their relatives take long and wait for the device. A framework's
-//! caching allocator normally avoids them after the first steps; `torch.cuda.empty_cache()`, fragmentation, or memory
-//! that is almost full bring them back into every step.
+//! `cudaMalloc`, `cudaFree`, `cudaHostAlloc` and related calls are slow and wait for the device.
+//! The framework's caching allocator normally avoids them after the first steps.
+//! `torch.cuda.empty_cache()`, fragmentation, or memory that is almost full bring them back into
+//! every step.
 //!
 //! # How it is recognised
-//! An allocating or freeing call stood until the queue was empty, and nobody launched meanwhile: the gaps after it
-//! are charged to it up to the time it stood; so is the time it stood while the device was idle already. The prediction
-//! leaves these calls out. Where it belongs to allocations that failed and were made again it is GP118 ALLOC-FRAGMENTED.
+//! An allocating or freeing call lasted until the queue was empty, and no thread launched
+//! meanwhile. The gaps after it are charged to it, up to the length of the call. Time of the call
+//! in which the GPU was idle already is charged too. If most of it belongs to allocations that
+//! failed and were tried again, it is GP118 ALLOC-FRAGMENTED.
 //!
 //! # How sure
-//! The calls and their times are exact.
+//! The calls and their times are exact. The prediction leaves these calls out.
+//!
+//! # Example
+//! ```python
+//! # slow: returns all cached memory and allocates it again in every step
+//! for batch in loader:
+//!     train_step(batch)
+//!     torch.cuda.empty_cache()
+//! # fixed: the caching allocator reuses it
+//! for batch in loader:
+//!     train_step(batch)
+//! ```
 //!
 //! # What to change
-//! Remove `torch.cuda.empty_cache()` from the loop; leave head room in memory; avoid shapes that grow step by step
-//! (`PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`); allocate pinned buffers once.
+//! Remove `torch.cuda.empty_cache()` from the loop. Leave some memory free. Avoid shapes that grow
+//! step by step, or set `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`. Allocate pinned buffers
+//! once.
 
 use super::memory::Failures;
 use super::{alloc_fragmented, Case};

@@ -1,23 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-//! GP118 ALLOC-FRAGMENTED: allocations fail, cached memory is given back, and they are made again.
+//! GP118 ALLOC-FRAGMENTED: allocations fail, and are made again after cached memory is freed.
 //!
 //! # What it means
-//! The framework's allocator holds memory that nobody uses, in pieces none of which is large enough: `cudaMalloc` fails, the cache is
-//! freed (`cudaFree` waits for the device, for each piece), and `cudaMalloc` succeeds. In PyTorch: `num_alloc_retries` of
+//! The framework's allocator holds memory that nobody uses, in pieces of which none is large
+//! enough. `cudaMalloc` fails, the cache is freed (each `cudaFree` waits for the device), and
+//! `cudaMalloc` succeeds. PyTorch counts this as `num_alloc_retries` in
 //! `torch.cuda.memory_stats()`.
 //!
 //! # How it is recognised
-//! As GP108 ALLOC; and at least half of that time belongs to calls of such episodes: an allocation on the device returned out of
-//! memory, the same thread freed device memory, and its next allocation succeeded. The line is the one that costs most.
+//! Allocating or freeing stops the GPU (GP108 ALLOC), and at least half of that time belongs to
+//! such retries: an allocation on the device returned out of memory, the same thread freed device
+//! memory, and its next allocation succeeded. The line named is the one that costs most.
 //!
 //! # How sure
-//! The calls, their results and times are exact. That the memory was there, in pieces, follows from freeing the cache having been
-//! enough; how large the pieces were is not recorded. Below `torch.cuda.set_per_process_memory_fraction` the allocator refuses by
-//! itself and no call fails: that is GP108 ALLOC.
+//! The calls, their results and their times are exact. That there was enough memory, in pieces, is
+//! inferred: freeing the cache was enough. How large the pieces were is not recorded.
+//!
+//! Under `torch.cuda.set_per_process_memory_fraction` the allocator itself refuses and no CUDA call
+//! fails. That is reported as GP108 ALLOC.
+//!
+//! # Example
+//! ```python
+//! # slow: every batch is as long as its longest row, and no cached block fits the next one
+//! batch = pad_sequence(rows, batch_first=True).cuda()
+//! # fixed: segments that grow (set before torch is imported), and a few lengths only
+//! os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
+//! batch = pad_sequence(rows, batch_first=True)
+//! batch = torch.nn.functional.pad(batch, (0, -batch.shape[1] % 256)).cuda()
+//! ```
 //!
 //! # What to change
-//! `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`: segments grow instead of being cut. Shapes that vary less (padding to a
-//! few lengths), a smaller batch, the largest shape first.
+//! Set `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`: segments grow instead of being split.
+//! Use shapes that vary less (pad to a few lengths), a smaller batch, or run the largest shape
+//! first.
 
 use super::memory::Failures;
 use super::{alloc, Case};

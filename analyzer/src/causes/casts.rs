@@ -2,25 +2,43 @@
 //! GP131 CASTS: the GPU converts numbers from one type to another for much of the step.
 //!
 //! # What it means
-//! Kernels that only turn float32 into bfloat16 and back take a large part of the step: weights that are cast anew for each use,
-//! activations that go to and fro between layers of different types, `.float()` and `.half()` in the loop. The GPU is busy, and
-//! nothing is computed.
+//! Kernels that only turn float32 into bfloat16 and back take a large part of the step. The GPU is
+//! busy, and nothing is computed. Weights are cast anew for each use, activations are cast to and
+//! fro between layers of different types, or `.float()` and `.half()` stand in the loop.
 //!
 //! # How it is recognised
-//! By the names of kernels: PyTorch's `bfloat16_copy_kernel_cuda` and `float16_copy_kernel_cuda` (from float32), its
-//! `direct_copy_kernel_cuda` with `LoadWithCast`, CuPy's `cupy_copy` between two types. Twice a step or more. The share is their
-//! time on the device; where the GPU waits for their launches, that is GP102 LAUNCH. The prediction takes half of it out, as some
-//! casts are needed: it is named where casts take a fifth of the time or more.
+//! By the names of kernels: PyTorch's `bfloat16_copy_kernel_cuda` and `float16_copy_kernel_cuda`
+//! (from float32), its `direct_copy_kernel_cuda` with `LoadWithCast`, CuPy's `cupy_copy` between
+//! two types. There are at least two a step. Where the GPU waits for their launches, it is GP102
+//! LAUNCH.
 //!
 //! # How sure
-//! Number and time of these kernels are exact; casts with another layout on both sides, and those fused into other kernels, are
-//! not told apart and not counted. Operands are not recorded: whether the same numbers are cast again, or each once a step as an
-//! optimizer in float32 asks for, is for you to judge: medium confidence at most, and a ± as large as the promise.
+//! Number and time of these kernels are exact. Some casts of non-contiguous tensors, and casts
+//! fused into other kernels, cannot be told apart and are not counted. Some casts are needed, so
+//! the prediction removes half of them: the cause is named where casts take 20% of the time or
+//! more.
+//!
+//! Operands are not recorded. The same numbers may be cast again and again, or each once a step, as
+//! a float32 optimizer needs: that is for you to judge. The confidence is medium at most, and the
+//! error (±) is as large as the win.
+//!
+//! # Example
+//! ```python
+//! # slow: casts each float32 weight in every step (x is bfloat16)
+//! for x in loader:
+//!     for w in weights:
+//!         x = x @ w.to(torch.bfloat16)
+//! # fixed: casts once, before the loop
+//! weights = [w.to(torch.bfloat16) for w in weights]
+//! for x in loader:
+//!     for w in weights:
+//!         x = x @ w
+//! ```
 //!
 //! # What to change
-//! Cast once and keep it: `model.to(torch.bfloat16)`, inputs in the model's type, constants cast outside of the loop; one
-//! `torch.autocast` region around the whole forward pass (its cache of cast weights ends with the region); `torch.compile` fuses
-//! casts into the kernels that use them.
+//! Cast once and keep it: `model.to(torch.bfloat16)`, inputs in the model's type, constants cast
+//! before the loop. Use one `torch.autocast` region around the whole forward pass: its cache of
+//! cast weights ends with the region. `torch.compile` fuses casts into the kernels that use them.
 
 use std::collections::HashMap;
 
@@ -36,7 +54,8 @@ pub const CODE: &str = "GP131";
 /// Name in the line.
 pub const NAME: &str = "CASTS";
 
-/// Part of the casts that is taken to be needless. How many are is not known, none or all: the ± is as large as what is promised.
+/// Part of the casts that is taken to be needless. How many are is not known, none or all: the ±
+/// is as large as what is promised.
 const NEEDLESS: f64 = 0.5;
 
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {

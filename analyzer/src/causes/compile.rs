@@ -2,20 +2,35 @@
 //! GP124 COMPILE: the launching thread compiles.
 //!
 //! # What it means
-//! In the steady state a compiler runs: TorchDynamo traces a function again, Inductor or Triton build kernels, XLA compiles.
-//! A shape, a type or a Python value changed that the compiled code was specialised on.
+//! A compiler runs in the steady state: TorchDynamo traces a function again, Inductor or Triton
+//! build kernels, or XLA compiles. A shape, a type or a Python value changed for which the compiled
+//! code was specialised.
 //!
 //! # How it is recognised
-//! As GP105 HOST; and at least half of the samples of the launching thread's stack in these stretches stand in a compiler: what runs
-//! compiled code is not counted.
+//! The GPU waits while the host does something else than launching (GP105 HOST). At least half of
+//! the samples of the launching thread in that time (5 or more) are in a compiler. Running compiled
+//! code does not count. Where another cause has that half, this one is reported beside it from 5
+//! samples and 10 % of the step on; each has its part of the time.
 //!
 //! # How sure
-//! Samples are taken about every 10 ms: what most of them show is so, how long each piece took is not measured. Fewer
-//! than 5 samples, or less than half agreeing, are GP105 HOST without a kind.
+//! Samples are taken about every 10 ms. What most of them show is certain; how long each piece took
+//! is not measured. With fewer than 10 samples the confidence is medium at most. With fewer than 5,
+//! or where no cause has half of them, it is GP105 HOST.
+//!
+//! # Example
+//! ```python
+//! # slow: compiles again for each new length of x
+//! step = torch.compile(model, dynamic=False)
+//! # fixed: compiled once for all lengths
+//! step = torch.compile(model, dynamic=True)
+//! for x in loader:
+//!     loss = step(x)
+//! ```
 //!
 //! # What to change
-//! `TORCH_LOGS=recompiles` says why. Pad to a few shapes, `torch.compile(dynamic=True)`, `mark_dynamic`; keep Python numbers that
-//! change out of the compiled function; warm up all shapes before the run.
+//! `TORCH_LOGS=recompiles` says why. Pad to a few shapes, compile with `dynamic=True`, or use
+//! `torch._dynamo.mark_dynamic`. Keep Python numbers that change out of the compiled function. Warm
+//! up all shapes before the run.
 
 use super::{host, Case};
 use crate::analysis::Finding;

@@ -2,22 +2,38 @@
 //! GP106 COPY: the GPU waits for data on its way between host and device.
 //!
 //! # What it means
-//! Copies run while nothing computes, or a copy from or to pageable memory holds the host so that it launches late.
-//! Pageable memory is staged through a small pinned buffer by the CPU: slower, and the call blocks.
+//! Copies run while no kernel does, or a copy from or to pageable memory blocks the host so that it
+//! launches late. The CPU moves pageable memory through a small pinned buffer: that is slower, and
+//! the call blocks.
 //!
 //! # How it is recognised
-//! Time in which only copies run, plus gaps after a blocking copy of more than 64 KiB (`SMALL_COPY_BYTES`) up to the
-//! time its transfer stood; what the call waited for earlier work is GP101 SYNC. The prediction replays large copies
-//! from pinned memory on a stream of their own: they hold nobody, the link (25 GB/s) is the only limit. Copies to the host
-//! still hold the host until they are there, since it goes on with what was copied.
+//! Two parts: time in which only copies run, and gaps after a blocking copy of more than 64 KiB, up
+//! to the time of its transfer. The time in which such a call waits for earlier work is GP101 SYNC.
 //!
 //! # How sure
-//! Times, bytes, directions and kinds of memory are the driver's. The prediction assumes that the data can be
-//! fetched one step ahead.
+//! Times, bytes, directions and kinds of memory are the driver's own. The prediction moves large
+//! copies to pinned memory and a stream of their own, at 25 GB/s. It assumes that the data can be
+//! fetched one step ahead. Copies to the host still block in the prediction, because the host uses
+//! the data.
+//!
+//! # Example
+//! ```python
+//! # slow: pageable memory, and the GPU waits for each copy
+//! for x in loader:
+//!     train_step(x.cuda())
+//! # fixed: pin_memory=True in the loader; x is copied while the step before still runs
+//! for x in loader:
+//!     with torch.cuda.stream(side):  # side = torch.cuda.Stream(), made once
+//!         x = x.to("cuda", non_blocking=True)
+//!     torch.cuda.current_stream().wait_stream(side)
+//!     x.record_stream(torch.cuda.current_stream())
+//!     train_step(x)
+//! ```
 //!
 //! # What to change
-//! `pin_memory=True` in the DataLoader and `.to(device, non_blocking=True)`, prefetch the next batch on a side stream,
-//! keep data on the GPU, send smaller types (uint8 images, normalise on the GPU).
+//! Set `pin_memory=True` in the DataLoader and copy with `.to(device, non_blocking=True)`. Copy the
+//! next batch on a side stream. Keep data on the GPU. Send smaller types: uint8 images, normalised
+//! on the GPU. For Unified Memory, prefetch the pages (`cudaMemPrefetchAsync`).
 
 use super::spots::Spots;
 use super::Case;
@@ -40,7 +56,8 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         false => &[Bucket::Copy, Bucket::CopyWait],
     };
     let mut f = case.finding((CODE, NAME), share, case.win(&[Fix::Copy], case.touches(with_it)));
-    // by direction: (time, bytes). What takes longest is named: copies on the device are a hundred times faster
+    // by direction: (time, bytes). What takes longest is named: copies on the device are a hundred
+    // times faster
     let (mut moved, mut pageable, mut unified, mut ns) = ([(0u64, 0u64); 3], 0u64, 0u64, 0u64);
     let mut spots = Spots::new(case.run);
     let ordinal = case.device.ordinal;

@@ -1,21 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-//! GP109 DEVICE-WAIT: queued work waited for another stream.
+//! GP109 DEVICE-WAIT: queued work waits for another stream.
 //!
 //! # What it means
-//! The host was ahead and the next kernel was queued, but the device did not start it: it waited for an event of
-//! another stream, a copy, or a collective.
+//! The host is ahead and the next kernel is queued, but the device does not start it. The kernel
+//! waits for an event on another stream, for example of a copy or a collective.
 //!
 //! # How it is recognised
-//! The launch call had returned when the op before ended, the gap is longer than 5 µs (`KERNEL_GAP_NS`), and an owner of
-//! the wait is seen: the launching thread had made the stream wait for an event, or CUPTI recorded such a wait. That the op
-//! before ran on another stream is no owner: it had ended. Without one the gap is `unexplained`, never this.
+//! The launch call had returned when the work before ended, and the gap is longer than 5 µs. Or
+//! the GPU was idle, and the kernel started more than 100 µs after its launch call returned. In
+//! both cases a stream wait must be recorded: the launching thread made a stream wait for an event
+//! shortly before, or CUPTI reports such a wait. Without one the gap is `unexplained`.
 //!
 //! # How sure
-//! The gap is exact; the owner is inferred from order and time.
+//! The gap is exact. What the kernel waited for is inferred from order and time, so the confidence
+//! is never high.
+//!
+//! # Example
+//! ```python
+//! main, side = torch.cuda.current_stream(), torch.cuda.Stream()
+//! # slow: every block switches streams twice
+//! for block in blocks:
+//!     side.wait_stream(main)
+//!     with torch.cuda.stream(side):
+//!         x = block(x)
+//!     main.wait_stream(side)
+//! # fixed: work that always waits stays on one stream
+//! for block in blocks:
+//!     x = block(x)
+//! ```
 //!
 //! # What to change
-//! Fewer and later `wait_event` / `wait_stream` calls, events recorded earlier; put work that always waits into one
-//! stream.
+//! Use fewer `wait_event` and `wait_stream` calls, and make them later. Record events earlier. Put
+//! work that always waits into one stream.
 
 use super::Case;
 use crate::analysis::{Bucket, Confidence, Finding};
@@ -26,6 +42,8 @@ pub const CODE: &str = "GP109";
 /// Name in the line.
 pub const NAME: &str = "DEVICE-WAIT";
 
+/// That the op before ran on another stream does not make that stream the one waited for: the op
+/// had ended.
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let share = case.share(&[Bucket::DeviceWait]);
     if share < super::NOTICED_SHARE {

@@ -2,24 +2,38 @@
 //! GP122 FILE-IO: the launching thread writes files.
 //!
 //! # What it means
-//! Between two launches the thread that feeds the GPU writes: a checkpoint (`torch.save`), results, output to a terminal or pipe.
+//! Between two launches the thread that feeds the GPU writes a checkpoint (`torch.save`), results,
+//! or output to a terminal or pipe.
 //!
 //! # How it is recognised
-//! As GP105 HOST; and at least half of the samples of the launching thread's stack in these stretches stand in functions that save a
-//! checkpoint, or blocked in a system call that writes.
+//! The GPU waits while the host does something else than launching (GP105 HOST). At least half of
+//! the samples of the launching thread in that time (5 or more) are in functions that save a
+//! checkpoint, or blocked in a system call that writes. Where another cause has that half, this one
+//! is reported beside it from 5 samples and 10 % of the step on; each has its part of the time.
 //!
-//! Or: the launching thread saves a checkpoint (5 samples or more of its stack), and in these calls the GPU copies to the host,
-//! or has run out of work for a wait. Then all time below the `save` calls in which nothing computes is charged to this cause,
-//! and none of it to GP106 COPY, GP101 SYNC or GP105 HOST: it goes with the saving. The prediction takes waits, copies and long
-//! host stretches out, up to that time.
+//! Or the launching thread saves a checkpoint (5 samples or more), and the GPU copies to the host
+//! or runs out of work at a wait in these calls. Then all time inside of the save calls in which
+//! nothing computes is charged here, and none of it to GP106 COPY, GP101 SYNC or GP105 HOST. The
+//! prediction removes waits, copies and long host stretches, up to that time.
 //!
 //! # How sure
-//! Samples are taken about every 10 ms: what most of them show is so, how long each piece took is not measured. Fewer
-//! than 5 samples, or less than half agreeing, are GP105 HOST without a kind.
+//! Samples are taken about every 10 ms. What most of them show is certain; how long each piece took
+//! is not measured. With fewer than 10 samples the confidence is medium at most. With fewer than 5,
+//! or where no cause has half of them, it is GP105 HOST.
+//!
+//! # Example
+//! ```python
+//! # slow: the GPU waits until the file is written
+//! torch.save(model.state_dict(), "model.pt")
+//! # fixed: a snapshot on the GPU; a thread copies it to the host and writes it
+//! pool = concurrent.futures.ThreadPoolExecutor(max_workers=1)  # once
+//! snapshot = {name: t.clone() for name, t in model.state_dict().items()}
+//! pool.submit(torch.save, snapshot, "model.pt")
+//! ```
 //!
 //! # What to change
-//! Save less often; copy the state to pinned memory and write it in a thread or process (`torch.distributed.checkpoint.async_save`,
-//! `AsyncCheckpointIO` of Lightning); print less.
+//! Save less often. Copy the state to pinned memory and write it in a thread or process
+//! (`torch.distributed.checkpoint.async_save`, Lightning's `AsyncCheckpointIO`). Print less.
 
 use super::{host, Case, NOTICED_SHARE};
 use crate::analysis::{Bound, Bucket, Confidence, Finding};

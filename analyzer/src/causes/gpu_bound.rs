@@ -5,21 +5,38 @@
 //! There is little idle time to win back. Faster steps need faster or fewer kernels.
 //!
 //! # How it is recognised
-//! Computing kernels run in at least 85 % of the steady wall time (`GPU_BOUND_SHARE`), or would if the host were not slowed by being
-//! recorded (docs/run-cost.md; the line says both figures then), and no single cause of idle time is worth 10 % of it. Where a recording holds several GPUs, no fix is worth more than what the one that computes most
-//! leaves of a step: if that one computes 85 %, it is named, whatever the GPU with most idle time waits for. Where a single launch among many steps has a
-//! quarter of the time in kernels (a kernel that hung, a tuner's trial), it is said, and no other step is as the mean is.
+//! Computing kernels run for at least 85% of the time after warm-up, and no cause of idle time is
+//! worth 10% of it. Or they would without the cost of recording: the line then has both figures.
+//!
+//! With several GPUs no fix is worth more than what the one that computes most leaves of a step. If
+//! that GPU computes 85% of the time, it is named, whatever the GPU with most idle time waits for.
+//!
+//! A single launch can have a quarter of all kernel time among 10 steps or more (without steps:
+//! 1,000 kernels). It may be a kernel that hung, or an autotuner's trial. The line says so, and the
+//! mean step is then not a typical one.
 //!
 //! # How sure
-//! Exact for what it says. That kernels run does not mean that they use the chip well: see GP103 SMALL-KERNELS, and a
-//! kernel profiler for the largest ones. With such a single launch: medium. So it is where another
-//! tool's trace idles for more than half of its time outside of the steps, which the line says.
-//! That one GPU's steps depend on another's is inferred, and what steps would be that nobody
-//! records is estimated: medium.
+//! That the GPU computes is exact. The confidence is medium where:
+//! - the 85% are an estimate without the cost of recording (docs/run-cost.md),
+//! - another GPU is named: that this one's steps depend on it is inferred,
+//! - a single launch has a quarter of all kernel time,
+//! - another tool's trace is idle for more than half of its whole length, which the line says.
+//!
+//! Running kernels do not have to use the chip well. See GP103 SMALL-KERNELS, and use a kernel
+//! profiler for the largest ones.
+//!
+//! # Example
+//! ```sh
+//! # which kernels take the time
+//! gapprobe stats trace.json.gz -r cuda_gpu_kern_sum --limit 10 --names short
+//! # one step in detail
+//! gapprobe report trace.json.gz
+//! ```
 //!
 //! # What to change
-//! Look at the largest kernels in the trace: lower precision (bf16, fp8), fused attention, `torch.compile`, larger
-//! matrix products, less work. Where another GPU computes and this one waits: equal work for both.
+//! Look at the largest kernels: lower precision (bf16, fp8), fused attention, `torch.compile`,
+//! larger matrix products, less work. Where another GPU computes and this one waits: equal work for
+//! both.
 
 use trace::Kind;
 
@@ -51,7 +68,8 @@ pub(super) fn computes(elsewhere: super::Elsewhere) -> String {
     format!("GPU {} computes {:.0} % of the time", elsewhere.ordinal, elsewhere.compute * 100.0)
 }
 
-/// A single launch from this share of the time in kernels on, among at least so many steps or kernels, is no step's usual work.
+/// A single launch from this share of the time in kernels on, among at least so many steps (without
+/// steps: kernels), is no step's usual work: a kernel that hung, an autotuner's trial.
 const LONE_SHARE: f64 = 0.25;
 const LONE_STEPS: usize = 10;
 const LONE_KERNELS: u64 = 1_000;

@@ -1,25 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-//! GP115 GRAPH-BREAKS: a compiled function falls apart, and its pieces are launched one by one.
+//! GP115 GRAPH-BREAKS: a compiled function breaks into pieces that are launched one by one.
 //!
 //! # What it means
-//! `torch.compile` could not compile the function as a whole: at a call it cannot trace (`print`, `.item()`, a C extension,
-//! control flow that depends on data) it breaks the graph, goes back to Python, checks its guards and enters the next piece. The
-//! GPU waits for this.
+//! `torch.compile` could not compile the function as a whole. At a call that it cannot trace
+//! (`print`, `.item()`, a C extension, control flow that depends on data) the graph breaks: the
+//! program goes back to Python, checks guards and enters the next piece. The GPU waits for this.
 //!
 //! # How it is recognised
-//! As GP102 LAUNCH; and 5 samples or more of the launching thread's stack, taken while the GPU waited for a launch, stand behind such a break:
-//! TorchDynamo compiles the rest of the function under the name `torch_dynamo_resume_in_NAME_at_LINE`. They are half of the samples at least; or half
-//! stand inside of what `torch.compile` made (a frame of `torch/_dynamo/eval_frame.py` calls it), and of these (5 or more whose whole stack is known) a fifth behind a break, 3 at least, and more than chance gives were it a tenth (3 of 9, 4 of 15, 6 of 30): the others are
-//! in the pieces before it, and on the way from one to the next. What a break calls of `backward()` or of an optimizer is no piece. The break told is the one that most of them stand behind. The prediction is
-//! GP102's: one graph of the whole step.
+//! The GPU waits for launches (GP102 LAUNCH), and samples of the launching thread's stack, taken
+//! while it waits, are after a graph break: in a function `torch_dynamo_resume_in_NAME_at_LINE`.
+//! Either at least half of all samples are there (5 or more), or at least half are inside of
+//! compiled code, and a fifth of these are after a break (3 or more). `backward()` and optimizer
+//! steps that run after a break do not count. The line named is that of the break with the most
+//! samples.
 //!
 //! # How sure
-//! That the graph breaks there is so; how much of the waiting the break itself costs is not known, so the confidence is medium at
-//! most. Breaks whose rest is not waited for are not seen.
+//! That the graph breaks there is certain. How much of the waiting the break itself costs is not
+//! known, so the confidence is medium at most. The prediction is GP102's, one CUDA graph for the
+//! whole step. A break is not seen where the GPU does not wait for what comes after it.
+//!
+//! # Example
+//! ```python
+//! # slow: the graph breaks at `print`
+//! @torch.compile
+//! def block(x):
+//!     h = torch.relu(up(x))
+//!     print("hidden", h.shape)
+//!     return x + down(h)
+//! # fixed: one graph, and an error where something breaks it
+//! @torch.compile(mode="reduce-overhead", fullgraph=True)
+//! def block(x):
+//!     return x + down(torch.relu(up(x)))
+//! ```
 //!
 //! # What to change
-//! `TORCH_LOGS=graph_breaks` prints each break and its reason; `torch.compile(fullgraph=True)` makes it an error. Take logging and
-//! `.item()` out of the compiled function, use `torch.where` or `torch.cond` for control flow; then `mode="reduce-overhead"`.
+//! `TORCH_LOGS=graph_breaks` prints each break and its reason; `torch.compile(fullgraph=True)`
+//! makes a break an error. Take logging and `.item()` out of the compiled function, use
+//! `torch.where` or `torch.cond` for control flow. Then compile with `mode="reduce-overhead"`.
 
 use super::{launch, Case};
 use crate::analysis::{Confidence, Finding};
@@ -30,6 +47,10 @@ pub const CODE: &str = "GP115";
 /// Name in the line.
 pub const NAME: &str = "GRAPH-BREAKS";
 
+/// Whether it is this kind: `Dispatched::falls_apart`. Of the samples in compiled code, those whose
+/// whole stack is known count (5 or more). Those after a break are to be more than chance gives if
+/// it were one in ten: 3 of 9, 4 of 15, 6 of 30. The others are in the pieces before the break and
+/// on the way between pieces.
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let mut f = launch::of_kind(
         case,

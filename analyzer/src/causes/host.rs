@@ -1,33 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
-//! GP105 HOST: the host was busy with something else than launching.
+//! GP105 HOST: the host does something other than launching.
 //!
 //! # What it means
-//! Between two launches the launching threads did something long that is not a CUDA call: waited for the next batch,
-//! decoded data, ran Python, wrote a checkpoint, slept, waited for a lock or the network.
+//! Between two launches the launching threads do something long that is not a CUDA call. They wait
+//! for the next batch, decode data, run Python, write a checkpoint, sleep, or wait for a lock or
+//! the network.
 //!
 //! # How it is recognised
-//! The next kernel had not been launched when the GPU fell idle, no blocking call had drained the queue, and the
-//! host's stretch since the launch before was longer than 150 µs and 5 times the run's median stretch, or than 1 ms; or, however short, samples show
-//! a function of the program's own in it that hardly ever stands inside of a CUDA call (below a tenth of 40 samples or more).
-//! The prediction shrinks these stretches to the usual one, with what stands in them before a waiting call: a GPU that
-//! drains while the host works waits for the host, whichever call the host makes next. A large copy to the host right in front of
-//! such a stretch (a checkpoint's) goes with it.
-//!
-//! A wait before the host's work claims the same gap as GP101 SYNC; where the prediction says that more goes with the
-//! work than what is left of the gap, that is what it costs.
+//! When the GPU fell idle, the next kernel had not been launched and no blocking call had drained
+//! the queue. The host's time since its last launch is over 150 µs and over 5 times the run's
+//! median, or over 1 ms. Shorter times count if samples in them show a function of the program that
+//! hardly ever launches. The prediction shortens these times to the usual one. If a wait comes
+//! first, both claim the same gap; the cost is then what the prediction wins.
 //!
 //! # How sure
-//! That the host was not launching is exact; what it did instead is not known without host samples (named ranges
-//! over the gaps tell it in the trace). With samples of the thread's stack the text has what at least half of them show (of 5 or
-//! more), and the line they stand in; collecting, locks, files, logs, compiling and the like are causes of their own. Where half of the samples show one thing and many
-//! others another, each has its part (`host_parts.rs`). Whether it can all be moved off the critical path is for you to judge.
-//! Without samples the confidence is low where the gaps differ wildly from step to step: it may wait for requests.
-//! In another tool's trace the place is the Python function in which the host was for at least half
-//! of the time, or, without stacks, the range that the program named and the operator.
+//! That the host did not launch is exact. What it did instead is known from stack samples: the text
+//! says what at least half of them (of 5 or more) show, and on which line. Garbage collection,
+//! locks, files, logging, compiling and the like are causes of their own, GP120 to GP129. If
+//! samples show two things, each has its part. Without samples, named ranges in the trace show it.
+//! In another tool's trace the place is the Python function that has half of the time or more, or
+//! the named range and the operator. The confidence is low where the times vary widely and no
+//! samples show work: the process may be idle.
+//!
+//! # Example
+//! ```python
+//! # slow: the GPU waits while the loop prepares each batch
+//! for x in DataLoader(dataset, batch_size=64, num_workers=8):
+//!     train_step(augment(x).cuda())
+//! # fixed: the workers prepare the next batches meanwhile
+//! def collate(samples):
+//!     return augment(torch.utils.data.default_collate(samples))
+//! for x in DataLoader(dataset, batch_size=64, num_workers=8, collate_fn=collate):
+//!     train_step(x.cuda())
+//! ```
 //!
 //! # What to change
-//! Have the next batch ready before it is needed (more DataLoader workers, `prefetch_factor`, pinned memory), move
-//! logging and checkpoints to a thread, take work out of the loop between steps.
+//! Have the next batch ready before it is needed: more DataLoader workers, `prefetch_factor`,
+//! pinned memory. Move logging and checkpoints to a thread. Take work out of the loop between
+//! steps. Whether the work can leave the critical path is for you to judge.
 
 use super::host_parts::{nobody_works, parts, Part};
 use super::workers::{busy_children, say_children};
@@ -43,15 +53,16 @@ use crate::sites::Site;
 pub const CODE: &str = "GP105";
 /// Name in the line.
 pub const NAME: &str = "HOST";
-/// Host gaps of the steps spread wildly where half of the steps lie further apart than this many medians. A program's own work
-/// takes about as long in every step: evenly spread from half to one and a half of its median it is 0.5. Requests that
-/// arrive at random (exponential) make it 1.6.
+/// Host gaps of the steps spread wildly where half of the steps lie further apart than this many
+/// medians. A program's own work takes about as long in every step: evenly spread from half to one
+/// and a half of its median it is 0.5. Requests that arrive at random (exponential) make it 1.6.
 const WILD_SPREAD: f64 = 1.0;
 /// Half of the time in a tenth of the steps, of at least so many, is bursts.
 const BURSTS_OF: usize = 20;
 
-/// A host that waits for work to do (a server between requests) cannot be told from one that works, without samples of it; nor, with them, a
-/// thread that waits for requests of another one from a thread that waits for its data. How long it is away then differs from step to step.
+/// Without samples, a host that waits for work (a server between requests) looks like one that
+/// works. With samples, a thread that waits for another thread's requests looks like one that waits
+/// for its data. If it waits for requests, how long it is away differs from step to step.
 fn may_wait_for_work(case: &Case, doing: Doing) -> bool {
     let has_samples = case.run.threads.iter().any(|t| !t.samples.is_empty());
     if has_samples && !doing.waits_for_others() {
@@ -69,7 +80,8 @@ fn may_wait_for_work(case: &Case, doing: Doing) -> bool {
     away.sort_unstable();
     let quarter = |n: usize| away.get(away.len() * n / 4).copied().unwrap_or(0);
     let (low, middle, high) = (quarter(1), quarter(2), quarter(3));
-    // what only some steps have (a checkpoint) is the program's, but where it is seen to wait for others: requests come in bursts
+    // what only some steps have (a checkpoint) is the program's, but where it is seen to wait for
+    // others: requests come in bursts
     let longest: u64 = away.iter().rev().take(away.len().div_ceil(10)).sum();
     let in_bursts = has_samples && longest * 2 > away.iter().sum::<u64>() && away.len() >= BURSTS_OF;
     in_bursts || (low > 0 && (high - low) as f64 > WILD_SPREAD * middle as f64)
@@ -83,6 +95,10 @@ fn doubt(case: &Case, f: &mut Finding, doing: Doing) {
     }
 }
 
+/// The replay shrinks the stretches to the usual one, with what the host does in them before a
+/// waiting call: a GPU that drains while the host works waits for the host, whichever call comes
+/// next. A large copy to the host right before a stretch (a checkpoint's) goes with it. Where
+/// samples show several things, each has its part (`host_parts.rs`).
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let (mut f, longest) = stretches(case, (CODE, NAME))?;
     f.fix = "have the next input ready in time, move logging and checkpoints off the launching thread";
@@ -132,8 +148,8 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     Some(f)
 }
 
-/// "N times a step" counts gaps of this part at least of those that make up half of the time: what the host does between two launches is not what is
-/// spoken of, where it is not most of it.
+/// "N times a step" counts gaps of at least one part in so many of the length from which on gaps
+/// make up half of the time: the text is not about shorter ones between two launches.
 const NOTED: u64 = 10;
 
 /// The length of which half of the time is in gaps as long or longer, ns.
@@ -239,7 +255,8 @@ fn place(case: &Case, f: &mut Finding, doing: Option<Doing>) {
     case.name_by_range(f, Bucket::Host);
 }
 
-/// Whose line it is where Python's lock is waited for: the holder's. The line that waits did nothing wrong.
+/// Whose line it is where Python's lock is waited for: the holder's. The line that waits did
+/// nothing wrong.
 fn place_holder(case: &Case, f: &mut Finding) {
     let stood = &case.device.host;
     if let Some(holder) = &stood.holder {
@@ -250,7 +267,8 @@ fn place_holder(case: &Case, f: &mut Finding) {
     }
 }
 
-/// `; meanwhile prepare at train.py:20 computes`: what is waited for, as far as it is in this process.
+/// `; meanwhile prepare at train.py:20 computes`: what is waited for, as far as it is in this
+/// process.
 fn meanwhile(stood: &Stood) -> String {
     let Some(other) = stood.meanwhile.as_ref().filter(|m| Some(*m) != stood.site_of(Some(Doing::Waits)))
     else {
@@ -269,7 +287,7 @@ fn unpromised(f: &mut Finding, most: Confidence) {
     f.confidence = f.confidence.min(most);
 }
 
-/// The part of the time that counts in which the thread that computes meanwhile was on a CPU, 0 to 1.
+/// In which part of the time that counts the thread that computes meanwhile was on a CPU, 0 to 1.
 fn other_on_cpu(case: &Case) -> Option<f64> {
     let thread = case.run.threads.get(case.device.host.meanwhile_thread?)?;
     let counts = &case.analysis.counts;

@@ -2,29 +2,41 @@
 //! GP199 INCONCLUSIVE: the recording does not carry a verdict.
 //!
 //! # What it means
-//! Something is missing that any verdict would have to guess. A false accusation is worse than none.
+//! Any verdict would be a guess: something is missing. A wrong accusation is worse than none.
 //!
 //! # How it is recognised
-//! One of: nothing of the GPU was observed (no operation, or another profiler held the records); no flush of CUPTI's buffers ended, so that of what is there nobody knows until when it is whole; too little was seen;
-//! more than 0.1 % of the events of the valid span were lost or their timestamps broken (in the
-//! traces of others: launched and not there; operations without sound times count only where a step
-//! may lack one); the calls that launched more than 5 % of the operations or of the copies are
-//! missing from another tool's trace, or it does not tell which they are (correlation ids of 0, or
-//! shared ones), and computing is not 85 %; another tool's stamps contradict themselves (operations
-//! before their calls, or over what is queued behind them); the file ends before what was written
-//! to it; the recorder itself says that events are missing; CUDA graphs were launched and
-//! their nodes were not recorded; the traces of several ranks were merged into one file, where
-//! whose kernel it is cannot be told; most of the time lies in stretches of other work than the
-//! steps found; the steps recorded in windows take more than twice or less than half of what those
-//! of the whole run take, as counted (from 15 % on the line says both, and the confidence is low);
-//! more than 15 % of the time, or more than the largest cause, is unexplained.
+//! One of these reasons, which the line names:
+//! - Too little: no GPU operation (recording was off, or another profiler held the records), fewer
+//!   than 50 operations, or less than 1 ms.
+//! - Completeness of the GPU record is unknown: no flush of CUPTI's buffers ended, the file is
+//!   truncated (of another tool: or damaged), or the recorder reports that events are missing.
+//! - Losses: more than 0.1% of the events are lost or broken, or that many kernels are missing.
+//! - Timestamps: more than 5% of the operations start before their launch, or operations of another
+//!   tool's trace outlast what is queued after them.
+//! - Launches: another tool's trace lacks, or cannot tell apart, the calls that launched more than
+//!   5% of the operations or copies, and the GPU computes less than 85% of the time.
+//! - CUDA graphs: the nodes of more than 10% of the graph launches were not recorded.
+//! - Ranks: traces of several ranks were merged into one file. Analyze each rank's own trace.
+//! - Steps: most of the time is other work than the steps found, or the steps recorded in windows
+//!   take more than twice or less than half of what the run's steps take.
+//! - Unexplained idle time: more than 15% of the time, or 5% and more than the largest cause.
 //!
 //! # How sure
-//! The reason is named in the line.
+//! Where the steps recorded in windows differ from the run's by 15% to a factor of two, the verdict
+//! stays with low confidence, and the line has both step times.
+//!
+//! # Example
+//! ```sh
+//! # is everything there, and what do the names of losses mean?
+//! gapprobe doctor
+//! gapprobe explain losses
+//! # more room for the recording
+//! gapprobe run --max-mb 1024 -- python train.py
+//! ```
 //!
 //! # What to change
-//! What the line names: let the run go on longer, stop the other profiler, raise `GAPPROBE_MAX_MB`, look at
-//! `gapprobe doctor`. The trace can be looked at all the same.
+//! What the line names: a longer run, no other profiler, a larger `GAPPROBE_MAX_MB`, no other
+//! process on the GPU. The trace and `gapprobe report` still show what was seen.
 
 use trace::call::Class;
 use trace::event::Unobserved;
@@ -43,16 +55,18 @@ use crate::steps::median;
 pub const CODE: &str = "GP199";
 /// Name in the line.
 pub const NAME: &str = "INCONCLUSIVE";
-/// Without the calls that launched more than this share of the operations, or of the copies, there is no verdict. Four eager
-/// traces of ours and two of others, with calls taken out at random, in one piece and at the end: up to here verdicts stay and
-/// promises move by 3.5 % of a step at most; a tenth taken out moves them by up to 10 %, and seven tenths named a cause that is none.
+/// Without the calls that launched more than this share of the operations, or of the copies, there
+/// is no verdict. Measured on four eager traces of ours and two of others, with calls taken out at
+/// random, in one piece and at the end. Up to here verdicts stay, and promises move by 3.5% of a
+/// step at most. A tenth taken out moves them by up to 10%; seven tenths named a wrong cause.
 pub const UNCALLED_SHARE: f64 = 0.05;
 /// Fewer copies without their calls than this are no share.
 const A_FEW: u64 = 3;
 /// Fewer operations than this are too little for a verdict.
 pub const MIN_OPS: u64 = 50;
-/// More than this share of the operations starting before their launch call: host and device times cannot be compared (the
-/// H200 has none in a million; traces in whole microseconds have a few by rounding).
+/// More than this share of the operations starting before their launch call: host and device
+/// timestamps are inconsistent (the H200 has none in a million; traces in whole microseconds have a
+/// few by rounding).
 pub const EARLY_SHARE: f64 = 0.05;
 /// Less observed time than this is too little for a verdict, ns.
 pub const MIN_NS: u64 = 1_000_000;
@@ -60,8 +74,9 @@ pub const MIN_NS: u64 = 1_000_000;
 /// Stalls shorter than this are not taken for another process's time slice, ns.
 pub const SLICE_NS: u64 = 300_000;
 
-/// A step found from a period that holds other launches than the rest is doubted when it is longer than this many median
-/// steps. One that holds the same launches is a step, however long the host paused in it.
+/// A step found from a period that holds other launches than the rest is doubted when it is longer
+/// than this many median steps. One that holds the same launches is a step, however long the host
+/// paused in it.
 pub const LONG_STEP: u64 = 20;
 /// ... and more than so many times the kernels of a usual step.
 const MORE_KERNELS: u64 = 2;
@@ -111,10 +126,13 @@ fn nothing_recorded(a: &Analysis) -> String {
     format!("no GPU operation was recorded ({why})")
 }
 
-/// Why there can be no verdict, before any cause is looked at.
+/// Why there can be no verdict, before any cause is looked at. In another tool's trace, kernel
+/// records missing count as losses. Operations without sound timestamps count only where a step may
+/// lack one (`analyze.rs`).
 pub(super) fn before(run: &Run, a: &Analysis) -> Option<String> {
     if run.problems.cut_segments > 0 {
-        // how much is missing is not known, nor of what: neither other writers' events nor our segments lie in order of time
+        // how much is missing is not known, nor of what: neither other writers' events nor our
+        // segments lie in order of time
         return Some("the file ends in the middle".to_owned());
     }
     if run.merged > 0 {
@@ -202,8 +220,8 @@ fn unproven(run: &Run) -> String {
     format!("until when the GPU's record is whole is not known: {why}")
 }
 
-/// Operations of a stream that end while one before them runs, which another call launched: it has this many only where its
-/// end is wrong. One or two may be dependent launches.
+/// Operations of a stream that end while one before them runs, which another call launched: it has
+/// this many only where its end is wrong. One or two may be dependent launches.
 const INSIDE: usize = 20;
 
 /// What of another tool's stamps contradicts itself.
@@ -233,7 +251,8 @@ fn stamps(run: &Run, a: &Analysis, device: &DeviceAnalysis) -> Option<String> {
     })
 }
 
-/// Operations inside which too many lie that came behind them on their stream (and are no branches of the same graph).
+/// Operations inside which too many lie that came after them on their stream (and are no branches
+/// of the same graph).
 fn overlong(ops: &[Op]) -> Vec<Span> {
     let mut found = Vec::new();
     let mut latest: Option<(&Op, usize)> = None;
@@ -261,7 +280,8 @@ fn without_launches(run: &Run) -> String {
     }
 }
 
-/// Whose launching calls are missing, where these are too many: what the host did before an operation is not known then.
+/// Whose launching calls are missing, where these are too many: what the host did before an
+/// operation is not known then.
 fn uncalled(run: &Run) -> Option<String> {
     let Uncalled { calls, ops, copies, unidentified, .. } = run.uncalled;
     let all = || run.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops);
@@ -288,7 +308,8 @@ fn uncalled(run: &Run) -> Option<String> {
     Some(format!("the calls that launched {lost} of its {of} {what} are not in the trace"))
 }
 
-/// Why there can be no verdict although a cause wins `best` (share of wall time of the winning cause).
+/// Why there can be no verdict although a cause wins `best` (share of wall time of the winning
+/// cause).
 pub(super) fn after(run: &Run, a: &Analysis, device: &DeviceAnalysis, best: f64) -> Option<String> {
     let unexplained = device.buckets.share(Bucket::Unexplained);
     let too_much = unexplained > UNEXPLAINED_SHARE || (unexplained > best && unexplained >= super::MINOR_WIN);
@@ -311,8 +332,8 @@ pub(super) fn after(run: &Run, a: &Analysis, device: &DeviceAnalysis, best: f64)
     })
 }
 
-/// Stalls of equal length above [`SLICE_NS`] with work queued: what sharing the GPU by time slices looks like (H200, driver 580:
-/// 2.44 ms for two processes, about 0.6 ms for three small ones).
+/// Stalls of equal length above [`SLICE_NS`] with work queued: what sharing the GPU by time slices
+/// looks like (H200, driver 580: 2.44 ms for two processes, about 0.6 ms for three small ones).
 fn time_slices(device: &DeviceAnalysis) -> Option<(usize, u64)> {
     let unexplained = device.slices.iter().filter(|s| s.bucket == Bucket::Unexplained);
     let mut long: Vec<u64> = unexplained.map(|s| s.end - s.start).filter(|&ns| ns > SLICE_NS).collect();
@@ -325,8 +346,8 @@ fn time_slices(device: &DeviceAnalysis) -> Option<(usize, u64)> {
     (equal * 10 >= long.len() * 7).then_some((equal, median))
 }
 
-/// How often an op that was launched stood ready in front of an idle device, and how long at most, ns; only where that is most
-/// of the unexplained time.
+/// How often an op that was launched stood ready in front of an idle device, and how long at most,
+/// ns; only where that is most of the unexplained time.
 fn stood_ready(run: &Run, a: &Analysis, device: &DeviceAnalysis) -> Option<(u64, u64)> {
     let index = run.devices.iter().position(|d| d.ordinal == device.ordinal)?;
     let (mut times, mut longest, mut ready, mut all) = (0, 0, 0u64, 0u64);
@@ -341,8 +362,8 @@ fn stood_ready(run: &Run, a: &Analysis, device: &DeviceAnalysis) -> Option<(u64,
     (share(ready, all) > 0.5).then_some((times, longest))
 }
 
-/// Graph launches in the steady span that no op came from. A tenth may be (empty graphs, launches at the span's
-/// end).
+/// Graph launches in the steady span that no op came from. A tenth may be (empty graphs, launches
+/// at the span's end).
 fn graphs_without_nodes(run: &Run, steady: Span) -> usize {
     let mut launches: Vec<u32> = Vec::new();
     for (t, thread) in run.threads.iter().enumerate() {

@@ -2,26 +2,36 @@
 //! GP110 INPUT: the GPU waits for data.
 //!
 //! # What it means
-//! The launching thread fetches the next batch while the GPU has nothing to do: it reads and decodes the data itself
-//! (`num_workers=0`), or waits for workers that are too few or too slow.
+//! The launching thread fetches the next batch while the GPU has nothing to do. It reads and
+//! decodes the data itself (`num_workers=0`), or waits for workers that are too few or too slow.
 //!
 //! # How it is recognised
-//! As HOST, and at least half of the stretch since the launch before lies in a range that fetches data: the iteration
-//! over a DataLoader as torch.profiler names it, or a range that the program calls `data`, `dataload`, `next_batch` or
-//! the like; or, with samples of the thread's stack, at least half of those in such stretches (of 5 or more) stand in a loader. How much of the fetching is hidden behind the GPU's work and how much is not is told in the text.
+//! As GP105 HOST, and at least half of the time since the last launch is in a range that fetches
+//! data: a DataLoader's iteration as torch.profiler names it, or a range named `data`, `dataload`,
+//! `next_batch` or the like. Without such ranges, at least half of the stack samples (of 5 or more)
+//! must be in a loader. The text says how much of the fetching is hidden behind the GPU's work.
 //!
 //! # How sure
-//! That the thread was in that range is exact. Why fetching takes so long is told where samples tell it: GP111 INPUT-MAIN,
-//! GP112 INPUT-WORKERS, GP113 INPUT-STORAGE, GP116 INPUT-COLLATE, GP117 INPUT-PIN. The time that fetching takes is `about` where many
-//! stacks could not be read: then it is the host's time in front of launches most of whose readable samples fetch.
+//! That the thread is in such a range is exact. A fetching time with `about` is an estimate: many
+//! stacks could not be read. Samples also show why fetching is slow: GP111 INPUT-MAIN, GP112
+//! INPUT-WORKERS, GP113 INPUT-STORAGE, GP116 INPUT-COLLATE, GP117 INPUT-PIN. Workers are recognised
+//! by their stacks. If their memory may not be read, it is not known why they are late.
+//!
+//! # Example
+//! ```python
+//! # slow: two workers, started again in each epoch
+//! loader = DataLoader(dataset, batch_size=64, num_workers=2)
+//! # fixed: more workers, kept between epochs, and more batches ahead
+//! loader = DataLoader(dataset, batch_size=64, num_workers=8, persistent_workers=True,
+//!                     prefetch_factor=4, pin_memory=True)
+//! ```
 //!
 //! # What to change
-//! `DataLoader(..., num_workers=N, pin_memory=True, persistent_workers=True)`: N is the fetching time of a batch divided
-//! by the step time without it, rounded up, and no more than the cores there are; beyond that decode on the GPU (DALI),
-//! or cache decoded data. `.to(device, non_blocking=True)` lets the copy of pinned batches run beside the host. Workers that keep up on
-//! average and are waited for all the same fetch unevenly: `prefetch_factor=4` or more. Where workers come and go (told in the text: each epoch
-//! starts its own), `persistent_workers=True`. Which children are workers is told by their stacks, which stand in the loop of PyTorch's worker. Of
-//! workers whose memory may not be read there are none: why they are late is not told then.
+//! Set `num_workers=N` to the fetching time of a batch divided by the step time without the wait,
+//! rounded up, and at most the number of CPUs. Beyond that decode on the GPU (DALI) or cache
+//! decoded data. If workers keep up on average and are still waited for, set `prefetch_factor=4` or
+//! more. If each epoch starts its own workers, set `persistent_workers=True`. With
+//! `pin_memory=True`, copy with `.to(device, non_blocking=True)`.
 
 use std::collections::HashMap;
 
@@ -172,7 +182,8 @@ impl Worked {
         self.samples >= LEAST_SAMPLES && self.collating * 2 >= self.samples
     }
 
-    /// "`, 83 of their 100 samples at data.py:33 in Words.__getitem__`"; nothing where most stand nowhere in particular.
+    /// "`, 83 of their 100 samples at data.py:33 in Words.__getitem__`"; nothing where most stand
+    /// nowhere in particular.
     pub(super) fn say(&self) -> String {
         match &self.site {
             Some((site, n)) => format!(", {n} of their {} samples at {site}", self.samples),
@@ -214,7 +225,8 @@ pub(super) struct Fetching {
     ns: f64,
     /// Part of it in which the device waited, 0 to 1, where that is known.
     exposed: Option<f64>,
-    /// By the ranges or samples themselves; else by the stretches between launches in which most samples that could be read fetch.
+    /// By the ranges or samples themselves; else by the stretches between launches in which most
+    /// samples that could be read fetch.
     exact: bool,
     workers: Option<bool>,
 }
@@ -231,8 +243,8 @@ impl Fetching {
         Fetching { ns: ns as f64, exposed, exact: seen.complete, workers: seen.workers }
     }
 
-    /// Workers of which each takes as long for a batch as this thread does, that keep up with steps that do not wait; `None` where steps are
-    /// not known.
+    /// Workers of which each takes as long for a batch as this thread does, that keep up with steps
+    /// that do not wait; `None` where steps are not known.
     pub(super) fn wanted(&self, case: &Case, win: f64) -> Option<u64> {
         let steps = case.analysis.steps.steady().len() as f64;
         let step = case.analysis.steps.mean_ns * (1.0 - win);
@@ -258,7 +270,8 @@ pub(super) fn cpus_here(case: &Case) -> f64 {
     Fetching::of(case).ns / (case.device.wall_ns as f64).max(1.0) * here_on_cpu(case)
 }
 
-/// Says how many workers would take over what this thread does; no more than there are CPUs for what they would use of them.
+/// Says how many workers would take over what this thread does; no more than there are CPUs for
+/// what they would use of them.
 pub(super) fn advise_workers(case: &Case, f: &mut Finding) {
     let Some(n) = Fetching::of(case).wanted(case, f.win.share()).filter(|&n| n > 0) else { return };
     let (cpus, on_cpu) = (Cpus::of(case), here_on_cpu(case));

@@ -1,24 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-//! GP116 INPUT-COLLATE: putting batches together takes longer than the GPU works on them.
+//! GP116 INPUT-COLLATE: collating a batch takes longer than the GPU works on it.
 //!
 //! # What it means
-//! The samples are there, and making one batch of them costs most: padding, tokenizing, stacking many small tensors, in Python, by
-//! the thread that feeds the GPU (`num_workers=0`), or by workers that cannot keep up with it, while the GPU waits.
+//! The samples are there, and making a batch of them costs most: padding, tokenizing, stacking many
+//! small tensors in Python. The thread that feeds the GPU does it (`num_workers=0`), or workers do
+//! it and cannot keep up, while the GPU waits.
 //!
 //! # How it is recognised
-//! As GP111 INPUT-MAIN; and at least half of these samples stand in the loader's `collate_fn`: in PyTorch's own, in a function
-//! whose name says so, or in what a map-style data set's fetcher calls that is no method of the data set. How many workers would
-//! take it over is told as there. Or as GP112 INPUT-WORKERS; and at least half of the samples of the workers (5 or more) stand there.
+//! As GP111 INPUT-MAIN, and at least half of the samples of the launching thread that fetch data
+//! are in the loader's `collate_fn`. Or as GP112 INPUT-WORKERS, and at least half of the workers'
+//! samples (5 or more) are there. The `collate_fn` is PyTorch's own, a function with `collat` in
+//! its name, or what a map-style data set's fetcher calls that is no method of the data set.
 //!
 //! # How sure
-//! Samples of the launching thread are taken about every 10 ms, of all workers together every 40 ms (where their
-//! memory may be read: else they are GP112 INPUT-WORKERS without a line): what most of them show is so, how long each
-//! piece took is not measured.
+//! Samples of the launching thread are taken about every 10 ms, of the workers one every 40 ms in
+//! turn. What most of them show is certain; how long each batch took is not measured. Where the
+//! workers' memory may not be read it is GP110 INPUT, and why they are late is not known. Where the
+//! CPUs are all in use nothing is promised.
+//!
+//! # Example
+//! ```python
+//! # slow: padded row by row in Python, by the thread that feeds the GPU
+//! def collate(rows):
+//!     n = max(len(row) for row in rows)
+//!     return torch.tensor([row + [0] * (n - len(row)) for row in rows])
+//! loader = DataLoader(data, batch_size=64, collate_fn=collate)
+//! # fixed: samples are tensors, padded at once, by workers
+//! def collate(rows):
+//!     return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
+//! loader = DataLoader(data, 64, collate_fn=collate, num_workers=4, persistent_workers=True)
+//! ```
 //!
 //! # What to change
-//! Where there are none, workers, which collate too: `DataLoader(num_workers=N, pin_memory=True, persistent_workers=True)`. Cheaper: samples that are tensors
-//! of one shape, `torch.nn.utils.rnn.pad_sequence` rather than Python lists, tokenized ahead of time, batches made once and
-//! stored.
+//! Without workers: `DataLoader(num_workers=N, pin_memory=True, persistent_workers=True)`, workers
+//! collate too; the text says how many would keep up. With workers, make batches cheaper: samples
+//! that are tensors of one shape, `pad_sequence` instead of Python lists, tokenizing ahead of time,
+//! stored batches. Else use more workers, up to the CPUs there are.
 
 use super::cpus::Cpus;
 use super::input::Worked;

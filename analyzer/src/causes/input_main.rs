@@ -2,23 +2,33 @@
 //! GP111 INPUT-MAIN: the launching thread reads the data itself.
 //!
 //! # What it means
-//! The DataLoader has no workers (`num_workers=0`): samples are read, decoded and collated by the thread that feeds the
-//! GPU, while the GPU waits.
+//! The DataLoader has no workers (`num_workers=0`). The thread that feeds the GPU reads, decodes
+//! and collates the samples while the GPU waits.
 //!
 //! # How it is recognised
-//! As GP110 INPUT, known from a range or from samples; and at least half of the samples of the launching thread's stack in
-//! these stretches stand below a loader that works in the same thread. The line is the data set's own.
+//! As GP110 INPUT, and at least half of the launching thread's stack samples (of 5 or more) are in
+//! a loader that works in the same thread. The line named is the data set's own.
 //!
 //! # How sure
-//! Samples are taken about every 10 ms: what most of them show is so, how long each piece took is not measured. Fewer
-//! than 5 samples, or less than half agreeing, are GP105 HOST without a kind.
+//! Samples are about 10 ms apart. They show what most of the time goes to, not how long each piece
+//! takes. Without 5 samples, half of which agree, it is GP110 INPUT if a range shows the fetching,
+//! else GP105 HOST.
+//!
+//! # Example
+//! ```python
+//! # slow: the training loop decodes each batch
+//! loader = DataLoader(dataset, batch_size=64)
+//! # fixed: workers decode the next batches meanwhile
+//! loader = DataLoader(dataset, batch_size=64, num_workers=8, persistent_workers=True,
+//!                     pin_memory=True)
+//! ```
 //!
 //! # What to change
-//! `DataLoader(num_workers=N, pin_memory=True, persistent_workers=True)`; the line named is what
-//! costs: cheaper decoding, cached results. N is told: what fetching a batch takes by the step time
-//! without the wait, rounded up; where that is more than the CPUs the process may use, workers
-//! alone do not do, and no step is promised that is shorter than the CPU time of a batch by these
-//! CPUs.
+//! Use `DataLoader(num_workers=N, pin_memory=True, persistent_workers=True)`. The text gives N: the
+//! time to fetch a batch divided by the step time without the wait, rounded up. If N is more than
+//! the CPUs of the process, workers alone are not enough. Then make the line named cheaper: decode
+//! less, or cache results. No step is promised that is shorter than the CPU time of a batch divided
+//! by these CPUs.
 
 use super::{input, Case};
 use crate::analysis::Finding;

@@ -2,23 +2,36 @@
 //! GP117 INPUT-PIN: the thread that pins batches cannot keep up.
 //!
 //! # What it means
-//! With `pin_memory=True` a DataLoader hands every batch through one thread, which receives it from the workers, tensor by
-//! tensor, and copies it into pinned memory. The workers are done in time, and this thread is not: more workers would not help.
+//! With workers and `pin_memory=True` a DataLoader passes every batch through one thread. It
+//! receives the batch from the workers, tensor by tensor, and copies it into pinned memory. The
+//! workers are done in time and this thread is not: more workers do not help.
 //!
 //! # How it is recognised
-//! As GP110 INPUT; at least half of the samples of the launching thread's stack in these stretches wait for workers; the workers
-//! are on a CPU for less than 70 % of the time; and of the samples of the pinning thread taken while the GPU waited (5 or more),
-//! 70 % or more pin, take a batch over tensor by tensor (`torch/multiprocessing/reductions.py`), or are on a CPU, rather than
-//! wait for a batch.
+//! The GPU waits for input (GP110 INPUT), and at least half of the launching thread's samples there
+//! wait for workers. The workers are on a CPU for less than 70 % of the time. Of the pinning
+//! thread's samples, taken while the GPU waited (5 or more), at least 70 % pin a batch, receive one
+//! or are on a CPU, rather than wait for a batch.
 //!
 //! # How sure
-//! Samples are taken about every 10 ms: what most of them show is so. What the thread would need without the wait is not
-//! predicted beyond what all INPUT costs.
+//! Samples are taken about every 10 ms: what most of them show is certain. How long the thread
+//! needs for a batch is not measured: the prediction is that of GP110 INPUT, as if every batch were
+//! ready in time.
+//!
+//! # Example
+//! ```python
+//! # slow: a batch is a list of 256 tensors, each received and pinned by itself
+//! loader = DataLoader(images, batch_size=256, num_workers=8, pin_memory=True, collate_fn=list)
+//! # fixed: the default collate_fn makes one tensor of them, as uint8
+//! loader = DataLoader(images, batch_size=256, num_workers=8, pin_memory=True)
+//! for x in loader:
+//!     x = x.to("cuda", non_blocking=True).float().div_(255)
+//! ```
 //!
 //! # What to change
-//! Fewer and larger tensors in a batch (each is handed over and pinned by itself); batches of one shape, so that pinned memory is
-//! used again and not allocated anew; smaller types (uint8 images, normalised on the GPU). Or `pin_memory=False` and one copy
-//! into a pinned buffer of your own. The copy to the GPU only runs beside the host with `.to(device, non_blocking=True)`.
+//! Put fewer and larger tensors in a batch: each is received and pinned by itself. Keep batches of
+//! one shape, so that pinned memory is reused instead of allocated anew. Use smaller types (uint8
+//! images, normalised on the GPU). Or set `pin_memory=False` and copy once into a pinned buffer of
+//! your own. The copy to the GPU overlaps with the host only with `.to(device, non_blocking=True)`.
 
 use super::workers::Workers;
 use super::{input, Case};
@@ -30,6 +43,8 @@ pub const CODE: &str = "GP117";
 /// Name in the line.
 pub const NAME: &str = "INPUT-PIN";
 
+/// Whether it is this kind: `input.rs`, `kind`. Taking a batch over from a worker is known by a
+/// frame of `torch/multiprocessing/reductions.py`.
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let mut f = input::of_kind(
         case,

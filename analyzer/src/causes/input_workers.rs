@@ -2,28 +2,36 @@
 //! GP112 INPUT-WORKERS: the loader's workers cannot keep up.
 //!
 //! # What it means
-//! The launching thread waits for the DataLoader's workers, and these compute all the time: there are too few, or each
-//! sample costs too much CPU.
+//! The launching thread waits for the DataLoader's workers, and these compute all the time. There
+//! are too few of them, or each sample costs too much CPU time.
 //!
 //! # How it is recognised
-//! As GP110 INPUT; at least half of the samples of the launching thread's stack in these stretches
-//! wait for workers; and the workers (child processes seen in the loop of PyTorch's worker by their
-//! stacks) are on a CPU for 70 % of the time or more. Or the CPUs are all in use, and half or more
-//! of what the program uses of them is theirs: each has less of one than it could use. (In use: 90
-//! % of those allowed, by its children and by its threads that call CUDA; or these wait for one as
-//! long as they have one.) How many would keep up: their CPU time a step by the step time without
-//! the wait, rounded up; no more than the CPUs the process may use. No step is promised that is
-//! shorter than their CPU time in it by the CPUs there are, and where these are all in use nothing
-//! is promised. Where workers run the same Python, their own stacks tell the line most of their
-//! time goes to; most of it in the collate function is GP116 INPUT-COLLATE.
+//! As GP110 INPUT, and at least half of the launching thread's stack samples (of 5 or more) wait
+//! for workers. The workers, known by their stacks, are on a CPU for 70 % of the time or more. Or
+//! all CPUs of the process are in use, and the workers have at least half of what is used. In use
+//! means: 90 % of the CPUs allowed, or threads that call CUDA wait for a CPU as long as they have
+//! one. If most of their time goes to the collate function, it is GP116 INPUT-COLLATE.
 //!
 //! # How sure
-//! Samples are taken about every 10 ms: what most of them show is so, how long each piece took is not measured. Fewer
-//! than 5 samples, or less than half agreeing, are GP105 HOST without a kind.
+//! Samples are about 10 ms apart. They show what most of the time goes to, not how long each piece
+//! takes. Without 5 samples, half of which agree, it is GP110 INPUT if a range shows the fetching,
+//! else GP105 HOST. No step is promised that is shorter than the workers' CPU time in it divided by
+//! the CPUs. If all CPUs are in use, nothing is promised.
+//!
+//! # Example
+//! ```python
+//! # slow: two workers, where the text says that 5 would keep up
+//! loader = DataLoader(dataset, batch_size=64, num_workers=2)
+//! # fixed
+//! loader = DataLoader(dataset, batch_size=64, num_workers=5, persistent_workers=True)
+//! ```
 //!
 //! # What to change
-//! More workers up to the CPUs that the process may use; beyond that no more of them: cheaper
-//! decoding, smaller images on disk, decoding on the GPU (DALI, nvJPEG), cached results.
+//! Use more workers, up to the CPUs of the process. The text says how many would keep up: their CPU
+//! time per step divided by the step time without the wait, rounded up. Beyond that make samples
+//! cheaper: cheaper decoding, smaller images on disk, decoding on the GPU (DALI, nvJPEG), cached
+//! results. The text names the line where the workers spend most of their time, if their stacks
+//! show one.
 
 use std::fmt::Write;
 

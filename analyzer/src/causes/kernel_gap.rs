@@ -2,20 +2,31 @@
 //! GP104 KERNEL-GAP: the device's own spacing between kernels that were queued in time.
 //!
 //! # What it means
-//! The host was ahead, nothing was waited for: finishing one kernel and starting the next takes the device 0.3 to a
-//! few microseconds, and with many short kernels this adds up. It is never a wait.
+//! The host is ahead, and nothing is waited for: the GPU needs 0.3 µs to a few microseconds
+//! between the end of one kernel and the start of the next. With many short kernels this adds up.
 //!
 //! # How it is recognised
-//! The launch call had returned when the op before ended (or both are nodes of one graph launch), and the gap is at
-//! most 5 µs (`KERNEL_GAP_NS`). Measured on an H200: 0.26 to 0.5 µs between nodes of a graph, about 1 µs eager; 15 % of a
-//! healthy graph's time.
+//! The gap is at most 5 µs and the launch call of the next kernel had returned when the one before
+//! ended. Gaps between two nodes of one CUDA graph launch count at any length. Measured on an H200:
+//! 0.26 to 0.5 µs between graph nodes, about 1 µs between eager kernels. In a healthy graph they
+//! took 15 % of the time.
 //!
 //! # How sure
-//! The share is exact. The prediction merges every second small kernel into its neighbour; how much can be fused is
-//! a guess.
+//! The share is exact. How many kernels can be fused is a guess, so the confidence is never high.
+//! The prediction merges every second small kernel into its neighbour.
+//!
+//! # Example
+//! ```python
+//! # slow: three short kernels, with a gap after each
+//! def act(x, scale, bias):
+//!     return torch.relu(x * scale + bias)
+//! # fixed: one kernel
+//! act = torch.compile(act)
+//! ```
 //!
 //! # What to change
-//! Fewer, larger kernels: fusion (`torch.compile`), larger batches. CUDA graphs shorten eager spacing by about half.
+//! Run fewer, larger kernels: fusion (`torch.compile`), larger batches. CUDA graphs about halve the
+//! gaps between eager kernels.
 
 use super::Case;
 use crate::analysis::{Bucket, Finding, Win};

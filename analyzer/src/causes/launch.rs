@@ -2,38 +2,42 @@
 //! GP102 LAUNCH: the GPU is faster than the host can launch.
 //!
 //! # What it means
-//! Kernels finish before the host has launched the next one: the GPU waits for Python, for the framework's dispatch
-//! and for the launch call itself, between almost every two kernels.
+//! The program is launch-bound. Kernels finish before the host has launched the next one. The GPU
+//! waits for Python, for the framework's dispatch and for the launch call, between almost every two
+//! kernels.
 //!
 //! # How it is recognised
-//! The next kernel's launch call had not returned when the GPU fell idle, no blocking call had
-//! drained the queue, and the host's stretch since the launch before was a usual one: up to 150 µs
-//! or 5 times the run's median stretch (`LAUNCH_STRETCH_NS`, `LAUNCH_MEDIANS`), measured over all
-//! threads that launch to the device (main and autograd threads hand over to each other). Longer
-//! stretches are GP105 HOST, and so are short ones in which samples show a function of the
-//! program's own that is hardly ever seen inside of a CUDA call (`gaps/beside.rs`): that is work,
-//! and no graph takes it away. The prediction replays the step as if launching cost the host
-//! nothing (one CUDA graph), with the device's spacing and synchronizes kept, and host stretches
-//! above 2 ms (`CAPTURABLE_NS`); shorter ones between kernels (guards of a compiled region) go with
-//! the graph, up to as much again as LAUNCH itself. Not so an optimizer that works on lists of
-//! tensors (`foreach`): `reduce-overhead` does not capture it, nor does `torch.cuda.graph` unless
-//! it is `capturable`; it stays, with the Python in front of it. Launching is slow while it is
-//! recorded, so LAUNCH is named only where it is worth as much without that (docs/run-cost.md).
-//!
-//! The line is the program's own under which at least half of the waiting stands, by samples of the launching threads taken while
-//! the GPU waited for a launch (about every 10 ms, 5 or more); for autograd's threads, the line that waits in `backward()`. Where no
-//! line holds half, the function that does; else the innermost line of a function below which half of it stands; else none is named. GP114 LAUNCH-OPTIMIZER and GP115 GRAPH-BREAKS are kinds of it.
-//! In another tool's trace without stacks it is the range that the program named, and the operator,
-//! around the launches of at least half of the waiting.
+//! When the GPU fell idle, the launch call of the next kernel had not returned and no blocking call
+//! had drained the queue. The host took a usual time since its last launch: up to 150 µs, or 5
+//! times the run's median (then at most 1 ms). Longer times are GP105 HOST. So are shorter ones in
+//! which samples show a function of the program that hardly ever launches.
+//! The line is the one with at least half of the stack samples (of 5 or more, about every 10 ms)
+//! taken while the GPU waited for a launch. For autograd's threads it is the line that calls
+//! `backward()`. If no line has half, it is a function, or a line that calls the code with at least
+//! half; else none. In another tool's trace without stacks it is a named range and the operator.
+//! GP114 LAUNCH-OPTIMIZER and GP115 GRAPH-BREAKS are kinds of LAUNCH.
 //!
 //! # How sure
-//! Launch times are exact where the recorder saw the calls. The prediction is what a graph of the whole step would
-//! reach; parts that cannot be captured (changing shapes, data-dependent control flow) stay as they are. The line rests on samples:
-//! how many of them stand there is told.
+//! Launch times are exact where the calls were recorded. The line rests on samples; the text says
+//! on how many. The prediction is what CUDA graphs of the whole step would reach. It keeps waits,
+//! host work over 2 ms, and `foreach` optimizers, which `reduce-overhead` does not capture. Parts
+//! that cannot be captured (changing shapes, data-dependent control flow) win nothing. Recording
+//! slows launches: LAUNCH is named only if it wins enough without that (docs/run-cost.md).
+//!
+//! # Example
+//! ```python
+//! # slow: Python launches every kernel
+//! optimizer = torch.optim.AdamW(model.parameters())
+//! # fixed: forward and backward are CUDA graphs, the optimizer is a few kernels
+//! optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+//! model = torch.compile(model, mode="reduce-overhead")
+//! ```
 //!
 //! # What to change
-//! Launch less often or more cheaply: `torch.compile(mode="reduce-overhead")` or CUDA graphs, `foreach=True` or
-//! `fused=True` optimizers, larger batches, fused layers; fewer small tensor operations in Python.
+//! Launch less often: `torch.compile(mode="reduce-overhead")` or `torch.cuda.graph` (its optimizer
+//! needs `capturable=True`), `fused=True` optimizers (else `foreach=True`), larger batches, fused
+//! layers, fewer small tensor operations. In JAX: more of the step in one `jax.jit`, `lax.scan`
+//! over several steps.
 
 use super::shown::Shown;
 use super::{graph_breaks, launch_optimizer, Case};
@@ -102,14 +106,16 @@ fn part_of(case: &Case, all: Finding, part: f64) -> Finding {
     Finding { text: all.text, fix: all.fix, call: all.call, count: all.count, ..f }
 }
 
-/// All of the waiting for launches.
+/// All of the waiting for launches. The replay makes each stretch of launches one graph
+/// ([`Fix::Launch`]); host stretches up to [`CAPTURABLE_NS`] (guards of a compiled region) go with
+/// it, up to as much again as LAUNCH itself.
 fn waits(case: &Case, cause: (&'static str, &'static str)) -> Option<Finding> {
     let share = case.share(&[Bucket::Launch]);
     if share < super::NOTICED_SHARE {
         return None;
     }
-    // host stretches that a graph would hold too, but only where launching itself is the larger part: a loop that
-    // waits 1 ms for its input in every step is not launch-bound
+    // host stretches that a graph would hold too, but only where launching itself is the larger
+    // part: a loop that waits 1 ms for its input in every step is not launch-bound
     let stretches = case.touches(&[Bucket::Host]).at_most(case.short_host_share(CAPTURABLE_NS).min(share));
     let win = case.win(&[Fix::Launch], case.touches(&[Bucket::Launch]).and(stretches));
     let mut f = case.finding(cause, share, win);
@@ -129,7 +135,9 @@ fn waits(case: &Case, cause: (&'static str, &'static str)) -> Option<Finding> {
     Some(f)
 }
 
-/// Puts the line in front of the text: that of the launching calls where they carry one, else what samples show.
+/// Puts the line in front of the text: that of the launching calls where they carry one, else what
+/// samples show (at least half of [`LEAST_SAMPLES`] or more: line, function, or innermost line
+/// above), else the named range.
 pub(super) fn place(case: &Case, f: &mut Finding) {
     // (launches are all over a program: the line that has most of them may have a tenth)
     if let Some(spot) = case.spot(Bucket::Launch).filter(|spot| spot.is_most) {

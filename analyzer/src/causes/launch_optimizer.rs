@@ -2,22 +2,35 @@
 //! GP114 LAUNCH-OPTIMIZER: the optimizer launches a handful of kernels for each parameter.
 //!
 //! # What it means
-//! The optimizer goes over the parameters one after the other, with a dozen tiny kernels for each: hundreds or thousands of launches a
-//! step, and the GPU waits for nearly all of them.
+//! The optimizer updates one parameter after the other, with about a dozen tiny kernels for each.
+//! That is hundreds or thousands of launches a step, and the GPU waits for nearly all of them.
 //!
 //! # How it is recognised
-//! As GP102 LAUNCH; at least half of the samples of the launching thread's stack, taken while the GPU waited for a launch (5 or more),
-//! stand in the step of an optimizer of `torch.optim`; and at least half of those in the function that takes one tensor
-//! after the other (`_single_tensor_adam`), not in `_multi_tensor_adam` or `_fused_adam`. The prediction is GP102's, as large a part of
-//! it as of the samples; from 90 % on all of it.
+//! The GPU waits for launches (GP102 LAUNCH). At least half of the samples of the launching
+//! thread's stack, taken while the GPU waited for a launch (5 or more), are in the step of an
+//! optimizer of `torch.optim`. At least half of those are in the function that takes one tensor at
+//! a time (such as `_single_tensor_adam`), not in `_multi_tensor_adam` or `_fused_adam`.
+//!
+//! The prediction is this cause's part of GP102's, by its share of the samples; from 90 % on it is
+//! all of it.
 //!
 //! # How sure
-//! What the frames say is so. Samples are taken about every 10 ms: the optimizer's part is an estimate, and how many
-//! samples it rests on is told (fewer than 10: medium confidence at most). Launches outside of the optimizer stay.
+//! Where the samples are is certain. They are taken about every 10 ms, so the optimizer's part is
+//! an estimate. The text says how many samples it rests on; with fewer than 10 the confidence is
+//! medium at most. Launches outside of the optimizer stay.
+//!
+//! # Example
+//! ```python
+//! # slow: a dozen launches for each parameter
+//! optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=False)
+//! # fixed: a few launches for all of them
+//! optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+//! ```
 //!
 //! # What to change
-//! `foreach=True`, or `fused=True` where the optimizer has it: many tensors in one launch. It is PyTorch's default on CUDA,
-//! unless `foreach=False`, `differentiable=True` or tensors of mixed devices prevent it. Else fewer, larger parameters (flattened).
+//! Pass `fused=True` where the optimizer has it, else `foreach=True`: one launch updates many
+//! tensors. `foreach` is PyTorch's default on CUDA, unless `foreach=False`, `differentiable=True`
+//! or parameters on mixed devices prevent it. Otherwise use fewer, larger parameters (flattened).
 
 use super::{launch, Case};
 use crate::analysis::Finding;

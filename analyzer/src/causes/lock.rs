@@ -5,26 +5,40 @@
 //! Between two launches the thread that feeds the GPU waits for a lock, a queue or a child process.
 //!
 //! # How it is recognised
-//! As GP105 HOST; and at least half of the samples of the launching thread's stack in these stretches are blocked on a futex, another
-//! process' pipe or a child. Waiting in `backward()` is not counted: autograd's own thread works then.
+//! The host is late, as in GP105 HOST. At least half of the samples of the launching thread's stack
+//! in that time are blocked on a futex, on another process' pipe or on a child process. Waiting in
+//! `backward()` does not count: autograd's own thread works then.
 //!
 //! # How sure
-//! Samples are taken about every 10 ms: what most of them show is so, how long each piece took is
-//! not measured. Fewer than 5 samples, or less than half agreeing, are GP105 HOST without a kind.
-//! Where a tenth of the steps have half of the waiting, or the steps differ wildly, the thread may
-//! wait for requests and have nothing to do: low. What the other side needs bounds what is won:
-//! where that is not known, low; where it computes for longer than a step without the wait would
-//! take, no promise, and it is what has to get cheaper. Where another thread that calls CUDA worked
-//! in less than a tenth of these samples, and no child process used 2 % of a CPU or disk, nobody of
-//! the program is seen to make what is waited for: it comes from outside, as a request does, and
-//! nothing is promised. (Threads that call no CUDA are not looked at.) With another thread that
-//! waits for requests it is GP192 NO-WORK.
+//! Samples are taken about every 10 ms; how long each wait took is not measured. With fewer than 5
+//! samples, or without a majority, it is GP105 HOST. What the other side needs limits what is won:
+//! - Another thread computes in half of these samples: the text has its line. That this is what is
+//!   waited for is likely, not known. If it computes for longer than a step without the wait would
+//!   take, it is the limit, and no step time is promised.
+//! - A child process computes: low confidence, no promise.
+//! - Nobody is seen to work (threads in under 10% of these samples, children 2% of a CPU or disk):
+//!   low confidence, no promise. The thread may wait for requests; if another waits for them, it is
+//!   GP192.
+//! - Else the other side's need is not known: low confidence, and the step time is the best case.
 //!
-//! Where another thread of the program that calls CUDA or holds Python's lock computed in at least half of these samples, its line is told as well
-//! (`meanwhile prepare at train.py:20 computes`): that it is what is waited for is likely, not known.
+//! Only threads that call CUDA or hold the GIL are seen. The confidence is also low where wait
+//! times differ widely from step to step, or a tenth of the steps has half of the waiting.
+//!
+//! # Example
+//! ```python
+//! # slow: asks for a batch when it is needed (pool is a ThreadPoolExecutor)
+//! for i in range(steps):
+//!     train_step(pool.submit(prepare, i).result())
+//! # fixed: prepares batch i + 1 while step i runs
+//! ahead = pool.submit(prepare, 0)
+//! for i in range(steps):
+//!     batch, ahead = ahead.result(), pool.submit(prepare, i + 1)
+//!     train_step(batch)
+//! ```
 //!
 //! # What to change
-//! Look at what the other side does: have it ready one step earlier (a deeper queue), or do it without waiting.
+//! Have the other side's result ready one step earlier (a deeper queue), or do not wait for it. If
+//! the other side is the limit, make it cheaper or share its work among several threads.
 
 use super::{host, Case};
 use crate::analysis::Finding;

@@ -2,20 +2,38 @@
 //! GP123 LOGGING: the launching thread logs.
 //!
 //! # What it means
-//! Between two launches the thread that feeds the GPU formats and writes log lines, or reports to a tracking service.
+//! Between two launches the thread that feeds the GPU formats and writes log lines, or reports to a
+//! tracking service.
 //!
 //! # How it is recognised
-//! As GP105 HOST; and at least half of the samples of the launching thread's stack in these stretches stand below `logging`, or in a
-//! tracking package (TensorBoard, wandb, mlflow, tqdm ...) that the program's line called. Short stretches count too, where half of
-//! their samples do.
+//! The GPU waits while the host does something else than launching (GP105 HOST). At least half of
+//! the samples of the launching thread in that time (5 or more) are inside of `logging`, or in a
+//! tracking package (TensorBoard, wandb, mlflow, tqdm and the like) that the program's line called.
+//! Short pauses count too, where half of their samples show it. Where another cause has that half,
+//! this one is reported beside it from 5 samples and 10 % of the step on; each has its part of the
+//! time.
 //!
 //! # How sure
-//! Samples are taken about every 10 ms: what most of them show is so, how long each piece took is not measured. Fewer
-//! than 5 samples, or less than half agreeing, are GP105 HOST without a kind.
+//! Samples are taken about every 10 ms. What most of them show is certain; how long each piece took
+//! is not measured. With fewer than 10 samples the confidence is medium at most. With fewer than 5,
+//! or where no cause has half of them, it is GP105 HOST.
+//!
+//! # Example
+//! ```python
+//! # slow: formats and writes a line in every step
+//! log.info("step %d: %s", step, file_names)
+//! # fixed: every 100 steps, and a thread writes it
+//! q = queue.SimpleQueue()  # once
+//! log.addHandler(logging.handlers.QueueHandler(q))  # in place of the FileHandler
+//! logging.handlers.QueueListener(q, logging.FileHandler("train.log")).start()
+//! if step % 100 == 0:
+//!     log.info("step %d: %s", step, file_names)
+//! ```
 //!
 //! # What to change
-//! Log every N steps; a queue and a thread for handlers (`logging.handlers.QueueHandler`); no tensor in a log call, it is read
-//! from the GPU for that.
+//! Log every N steps. Put a queue and a thread in front of slow handlers
+//! (`logging.handlers.QueueHandler`). Pass no tensor to a log call: it is read from the GPU for
+//! that.
 
 use super::{host, Case};
 use crate::analysis::Finding;

@@ -2,24 +2,38 @@
 //! GP119 MEMORY-GROWTH: memory in use grows with every step.
 //!
 //! # What it means
-//! Something is kept that the next step does not need: a loss summed with its graph, outputs collected in a list, a cache with a
-//! new key each time. It costs no time until memory is full; then GP118 ALLOC-FRAGMENTED, GP130 OUT-OF-MEMORY, or the end of the
-//! process by the kernel.
+//! Something is kept that the next step does not need: a loss summed with its graph, outputs
+//! collected in a list, a cache with a new key each time. It costs no time until memory is full.
+//! Then come GP118 ALLOC-FRAGMENTED, GP130 OUT-OF-MEMORY, or the kernel kills the process.
 //!
 //! # How it is recognised
-//! Memory in use on the device (NVML, all processes) or resident on the host (this process), read about once a second: fifteen
-//! readings or more of the steady state, of which each third has more than the one before, the last third grows no less than half
-//! as fast, none falls by a tenth of the growth, and that is 16 MiB and 1 % or more. Warm-up is left out, and on the host 32 bytes a
-//! launch, which CUPTI keeps while a recorder is attached (H200, CUPTI 13.0.85). It is no lost time and
-//! never the verdict; the line's verdict says it beside its own words.
+//! Memory in use on the device (NVML, all processes) and resident on the host (this process only)
+//! is read about once a second. It grows all through the steady state, 15 readings or more: each
+//! third has more than the one before, the last third grows at least half as fast as before, and no
+//! reading falls by a tenth of the growth. The growth is at least 16 MiB and 1 %.
+//!
+//! Warm-up is left out. So is host memory that CUPTI 13.0 to 13.3 keeps while a recorder is
+//! attached: 32 bytes a launch, once the program has used a CUDA graph. The text names it from 5 %
+//! of the growth on.
+//!
+//! It is no lost time, so it is never the verdict: the line mentions it beside the verdict.
 //!
 //! # How sure
-//! The readings are the driver's and the kernel's. On a device that other processes use, theirs is in it. Growth by plan (a
-//! replay buffer, a key-value cache) looks the same: confidence medium at most.
+//! The readings come from the driver and the kernel. On a shared device other processes' memory is
+//! included. Growth on purpose (a replay buffer, a key-value cache) looks the same, so the
+//! confidence is medium at most. "Full in about N steps" assumes that the growth goes on as it is.
+//!
+//! # Example
+//! ```python
+//! # slow: total keeps the graph of every step
+//! total = total + loss
+//! # fixed: total keeps a number, on the GPU
+//! total = total + loss.detach()
+//! ```
 //!
 //! # What to change
-//! `total += loss.item()` or `loss.detach()`, not `total += loss`; no lists of tensors that need gradients; bound caches.
-//! `torch.cuda.memory._record_memory_history()` shows who allocated what is left.
+//! Sum `loss.detach()` or `loss.item()`, not `loss`. Keep no lists of tensors that need gradients.
+//! Bound caches. `torch.cuda.memory._record_memory_history()` shows who allocated what is left.
 
 use trace::event::Gauge;
 
@@ -35,6 +49,7 @@ pub const NAME: &str = "MEMORY-GROWTH";
 /// What CUPTI keeps is said from this part of the growth on.
 const WORTH_A_WORD: f64 = 0.05;
 
+/// What growth is: `Growth::of`. What CUPTI keeps: `trace::total::kept_bytes`.
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let ordinal = case.device.ordinal;
     let device = Growth::of(case.run, case.analysis, Gauge::MemoryUsed, ordinal);

@@ -1,22 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-//! GP191 MIXED: no single cause is worth 10 %.
+//! GP191 MIXED: no single cause is worth 10%.
 //!
 //! # What it means
-//! The GPU is idle for several reasons, each of which wins less than 10 % of the step time when fixed alone.
+//! The GPU is idle for several reasons. Each wins less than 10% of the step when fixed alone.
 //!
 //! # How it is recognised
-//! Less than 85 % computing, no cause whose fix wins 10 % in the replay of steps that nobody
-//! records (docs/run-cost.md). Pairs and triples of fixes are replayed together; the smallest set
-//! that wins 10 % is named, else the three largest shares. Where one fix of the set wins more than
-//! half of that by itself, its cause is the verdict, with its own promise, and not MIXED: but where
-//! 5 % or more are won only by all of them together. A wait that costs nothing is tried beside a
-//! cause, too: it may stand behind another one, and wait in its place as soon as that is gone.
+//! The GPU computes for less than 85% of the time, and no fix alone wins 10% of the step. What a
+//! fix wins comes from a replay of the run without the cost of recording (docs/run-cost.md).
+//!
+//! Fixes of the four largest causes are replayed in pairs and triples. The line names the smallest
+//! set that wins 10%, else the three largest causes. Two exceptions:
+//! - One fix wins more than half of what its set wins: its cause is the verdict, not MIXED. It
+//!   stays MIXED if 5% of the step or more are won only by all of the set.
+//! - No set wins 10%: a wait that costs nothing today (SYNC, ALLOC, COPY) is tried beside each
+//!   cause. It may hold up the GPU as soon as that cause is gone.
 //!
 //! # How sure
-//! As sure as the causes it names; see their pages. The line is that of the first one.
+//! The confidence is medium at most, and low where no set wins 10%. The evidence for each cause is
+//! on its own page. The line of code is that of the first cause named.
+//!
+//! No step time is promised where no set wins 10%, where one of the causes has no promise of its
+//! own, or where COMM is one of them.
+//!
+//! # Example
+//! ```sh
+//! # idle time by cause, and the calls to blame
+//! gapprobe analyze trace.json.gz
+//! gapprobe stats trace.json.gz -r gaps -r syncs
+//! # after each change: what moved
+//! gapprobe diff before.json.gz after.json.gz
+//! ```
 //!
 //! # What to change
-//! The named causes together, cheapest first.
+//! Fix the named causes together, cheapest first.
 
 use super::cpus::Cpus;
 use super::verdict::of_one;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One cause of idle time a file. A cause's module doc is the page that `gapprobe explain CODE`
-//! prints, in fixed sections: What it means / How it is recognised / How sure / What to change.
+//! prints, at most 40 lines in fixed sections: What it means / How it is recognised / How sure /
+//! Example / What to change.
 //!
 //! Here: the registry and its thresholds. `case.rs`: what causes are judged by; `unrecorded.rs`:
 //! what they cost steps that nobody records; `verdict.rs`: which of them the line names;
@@ -228,9 +229,12 @@ mod tests {
         for c in ALL {
             let page = c.doc();
             assert!(page.starts_with(&format!("{} {}", c.code, c.name)), "{page}");
-            let sections = ["# What it means", "# How it is recognised", "# How sure", "# What to change"];
+            let sections =
+                ["# What it means", "# How it is recognised", "# How sure", "# Example", "# What to change"];
             let at: Vec<_> = sections.iter().map(|s| page.find(s)).collect();
             assert!(at.iter().all(Option::is_some) && at.is_sorted(), "{}: {at:?}", c.code);
+            assert!(page.lines().count() <= 40, "{}: {} lines", c.code, page.lines().count());
+            assert_eq!(page.matches("```").count(), 2, "{}: one example", c.code);
         }
     }
 

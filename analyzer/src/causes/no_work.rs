@@ -2,20 +2,37 @@
 //! GP192 NO-WORK: the program waits for requests.
 //!
 //! # What it means
-//! The GPU is idle because nobody asked for anything: a server without load. Nothing is to be won by faster code.
+//! The GPU is idle because nobody asked for anything: a server without load. Faster code wins
+//! nothing.
 //!
 //! # How it is recognised
-//! As GP105 HOST; and at least half of the samples of the launching thread's stack in these
-//! stretches are blocked waiting for events or connections (`epoll_wait`, `accept`); or wait for
-//! another thread, while one that calls CUDA, too, waits for events or connections in half of them,
-//! none works, and no child process does. Not in asyncio's loop without a server's frames around it
-//! (uvicorn, aiohttp and the like): such a program may await tasks of its own, and is GP105 HOST
-//! with low confidence. It is named where no other cause is; the time is left out of GPU-BOUND.
+//! The host is late, as in GP105 HOST. At least half of the samples of the launching thread's stack
+//! in that time show one of these:
+//! - It waits for events or connections (`epoll_wait`, `accept`).
+//! - It waits for another thread. In half of these samples another thread that calls CUDA waits for
+//!   events or connections, none works, and no child process works.
+//!
+//! In asyncio's loop a server's frames (uvicorn, aiohttp and the like) must be on the stack. Other
+//! programs may await tasks of their own, and are GP105 HOST with low confidence.
+//!
+//! NO-WORK is named where it takes 10% of the time and no other cause is worth 10%. The time
+//! without work does not count when the rest is judged as GP190 GPU-BOUND.
 //!
 //! # How sure
-//! Samples are taken about every 10 ms: what most of them show is so, how long each piece took is
-//! not measured. Fewer than 5 samples, or less than half agreeing, are GP105 HOST without a kind.
-//! That another thread's requests are what is waited for is likely, not known: medium at most.
+//! Samples are taken about every 10 ms. What most of them show is what happened; how long each wait
+//! took is not measured. With fewer than 5 samples, or without a majority, it is GP105 HOST.
+//!
+//! That another thread's requests are waited for is likely, not known: medium confidence at most.
+//! The confidence is low where wait times differ widely from step to step, or a tenth of the steps
+//! has half of the waiting. No step time is promised.
+//!
+//! # Example
+//! ```sh
+//! # find the server's pid
+//! gapprobe ps
+//! # under load: a trace of the next 20 steps
+//! gapprobe capture 4242 --steps 20
+//! ```
 //!
 //! # What to change
 //! Send more requests, or let several programs share the GPU.

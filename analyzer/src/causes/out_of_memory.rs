@@ -2,20 +2,36 @@
 //! GP130 OUT-OF-MEMORY: the run ended when an allocation failed.
 //!
 //! # What it means
-//! An allocation on the device returned out of memory, freeing the cache did not help, and the program gave up. What the steps
-//! before it waited for is still the verdict; this is said beside it.
+//! A device allocation returned out of memory, and the program gave up. This stands beside the
+//! verdict, which still says what the steps before it waited for.
 //!
 //! # How it is recognised
-//! A device allocation failed, no later one on its thread succeeded, and fewer launches followed than a step has (none, where
-//! steps are not known). A program that catches the error and goes on with a smaller batch is not meant.
+//! A device allocation failed, and no later one on its thread succeeded. After it came fewer
+//! launches than a step has (none, where steps are not known). A program that catches the error and
+//! goes on with a smaller batch is not reported.
 //!
 //! # How sure
-//! The call, its result and what followed are exact; the line is that of the failing call. How much was asked for is not
-//! recorded.
+//! The call, its result and what followed are exact. The line is that of the failing call. The
+//! memory in use is the last reading before it. How much was asked for is not recorded.
+//!
+//! # Example
+//! ```python
+//! # slow: one batch of 64 does not fit, and the run ends
+//! loss_fn(model(x), y).backward()
+//! optimizer.step()
+//!
+//! # fixed: four parts of 16 (the same gradient for a mean loss, without batch norm)
+//! for x16, y16 in zip(x.chunk(4), y.chunk(4)):
+//!     (loss_fn(model(x16), y16) / 4).backward()
+//! optimizer.step()
+//! ```
 //!
 //! # What to change
-//! A smaller batch with gradient accumulation, activation checkpointing, a lower precision; where GP119 MEMORY-GROWTH stands
-//! beside it, what is kept; where allocations failed and were retried before, `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`.
+//! - Use a smaller batch with gradient accumulation, activation checkpointing, or a lower
+//!   precision.
+//! - With GP119 MEMORY-GROWTH beside it: free what is kept from step to step.
+//! - With earlier allocations that failed and were retried:
+//!   `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`.
 
 use trace::event::Gauge;
 

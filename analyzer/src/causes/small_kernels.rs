@@ -2,22 +2,31 @@
 //! GP103 SMALL-KERNELS: the "busy" GPU runs kernels too small to fill it.
 //!
 //! # What it means
-//! Much of the busy time goes to kernels that end after a few microseconds or have fewer blocks than the GPU has
-//! multiprocessors. GPU-Util counts them as busy; most of the chip does nothing. It stands beside the buckets: with
-//! gaps or without.
+//! Much of the busy time goes to kernels that end after a few microseconds, or that have fewer
+//! blocks than the GPU has multiprocessors. GPU-Util counts this time as busy, but most of the chip
+//! does nothing. It occurs with idle gaps and without.
 //!
 //! # How it is recognised
-//! At least 30 % of the kernels' time is in kernels shorter than 10 µs (`SMALL_KERNEL_NS`) or with a smaller grid than
-//! the GPU has multiprocessors. The prediction merges every second kernel shorter than 10 µs into its neighbour: half
-//! of their spacing and half of their fixed time (the run's shortest kernels) go. Kernels that are long but narrow
-//! are counted and not promised anything.
+//! At least 30 % of the kernel time is in kernels that are shorter than 10 µs or have a smaller
+//! grid than the GPU has multiprocessors.
 //!
 //! # How sure
-//! The share is exact; how much can be fused is a guess, so this is never named with high confidence.
+//! The share is exact. How many kernels can be fused is a guess, so the confidence is never high.
+//! The prediction merges every second kernel shorter than 10 µs into its neighbour. Kernels that
+//! are long but have a small grid are counted, and nothing is promised for them.
+//!
+//! # Example
+//! ```python
+//! # slow: eight kernels
+//! def gelu(x):
+//!     return 0.5 * x * (1 + torch.tanh(0.79788 * (x + 0.044715 * x**3)))
+//! # fixed: one kernel
+//! gelu = torch.compile(gelu)
+//! ```
 //!
 //! # What to change
-//! Fuse: `torch.compile`, fused optimizer (`fused=True`), fused norms and attention; larger batches; fewer, larger
-//! matrix products.
+//! Fuse: `torch.compile`, a fused optimizer (`fused=True`), fused norms and attention. Use larger
+//! batches, and fewer, larger matrix products.
 
 use super::Case;
 use crate::analysis::{Bound, Bucket, Finding, Win};
@@ -28,6 +37,8 @@ pub const CODE: &str = "GP103";
 /// Name in the line.
 pub const NAME: &str = "SMALL-KERNELS";
 
+/// The replay takes half of the spacing and half of the fixed time (that of the run's shortest
+/// kernels) off each kernel under [`crate::gaps::SMALL_KERNEL_NS`].
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let small = case.device.small;
     if small.share < super::SMALL_SHARE {

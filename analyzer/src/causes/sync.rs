@@ -2,48 +2,43 @@
 //! GP101 SYNC: a call that waits for the GPU lets it run dry.
 //!
 //! # What it means
-//! The host stood in a synchronizing call (`cudaStreamSynchronize`, `cudaDeviceSynchronize`, a blocking copy such as
-//! the one behind `.item()`, `.cpu()`, `print(loss)`, `torch.isfinite(x)` in an `if`) until the GPU had finished
-//! everything queued. When the call returned the queue was empty, and the GPU waited for the host to launch again.
+//! The host waits in a synchronizing call (`cudaStreamSynchronize`, `cudaDeviceSynchronize`, a
+//! blocking copy) until the GPU has finished all queued work. `.item()`, `.cpu()`, `print(loss)`
+//! and `if torch.isfinite(loss)` make such calls. Then the queue is empty, and the GPU idles until
+//! the host launches.
 //!
 //! # How it is recognised
-//! The call drained the queue and nobody launched to the device while it stood. The time it stood is a credit: each
-//! gap after it is charged to it until the credit is spent or the queue is ahead of the GPU again. What removing it
-//! would win is replayed: the same calls, returning at once. A synchronize in a program whose GPU waits for the host
-//! anyway wins nothing and is not named.
-//!
-//! Where the host is then seen to fetch data or to do something else, by named ranges or by samples,
-//! that time shows as INPUT or HOST in the bar and in the trace. It was set off by the wait all the
-//! same, and goes with it: share and prediction are of both.
-//!
-//! JAX reads an array (`float(x)`, `np.asarray(x)`) without any CUDA call on the program's thread. With samples: at least half of
-//! them in long stretches are blocked in native code below the program's line or JAX's array, until a copy to the host has ended and
-//! the next launch follows at once. The idle time of such a wait is counted as sync, too, where the copy that it waited for was recorded; else it stays HOST.
+//! The call drained the queue and no thread launched to the GPU meanwhile. Idle time after the call
+//! is charged to it, up to the length of the call. If the host then loads data or does other work,
+//! the bar and the trace show INPUT or HOST; the cost of SYNC includes it. Waits are not named if
+//! the GPU waits for the host anyway.
+//! JAX reads an array (`float(x)`) without a CUDA call; stack samples show the wait. The bar shows
+//! SYNC if the copy to the host was recorded, else HOST.
 //!
 //! # How sure
-//! The calls, their times and, where the line is told, the Python line that made them are exact. The prediction assumes that nothing after the call needs its value: where
-//! the next launches, shapes or the next input depend on it, it can only be overlapped or batched, and less is won. Where the
-//! recording shows that they do, the text says "needed" and nothing is promised: the call waits for a small copy to the host, the
-//! next launch follows within 150 µs and is of one and the same kernel, the 4 launches before were the same as at other times, and
-//! still its grid varies (3 or more in 8 or more times, half of all times at that line).
+//! The calls, their times and their Python lines (if recorded) are exact. The prediction assumes
+//! that nothing after the call needs the value. If something does, the wait can only be overlapped
+//! or batched, and less is won. `needed`: the recording shows that the next launch depends on the
+//! value, and nothing is promised. A row of 8 or more small copies at one line is predicted as one.
+//! The prediction is for all waits together. `only together with` names the line that would wait
+//! instead. After `this line alone wins` the confidence is medium at most.
 //!
-//! Where one line copies small values in a row, each with its wait (8 or more), the prediction puts
-//! them together: one copy stays.
-//!
-//! What is promised is won by all waits together. Where the line that is named wins less than four fifths of it, it says what it takes
-//! beside it: "only together with train.py:9", the line at which the program would wait instead, or, where no other line makes up for it, what
-//! this one wins alone (then the confidence is medium at most).
+//! # Example
+//! ```python
+//! # slow: waits for the GPU in every step
+//! for batch in loader:
+//!     losses.append(train_step(batch).item())
+//! # fixed: waits once, after the loop
+//! for batch in loader:
+//!     losses.append(train_step(batch).detach())
+//! mean = torch.stack(losses).mean().item()
+//! ```
 //!
 //! # What to change
-//! Read the value later (log the loss of the step before), collect values on the GPU and read them
-//! every N steps, put values that are copied one by one together first, copy with
-//! `non_blocking=True` to pinned memory and check an event, replace `if tensor:` by `torch.where`.
-//!
-//! `torch.cuda.synchronize()`, or another wait for the whole device: remove it. What it was to time, CUDA events time without a wait:
-//! `torch.cuda.Event(enable_timing=True)`, recorded before and behind the work, `elapsed_time` read some steps later (in C++
-//! `cudaEventRecord`, `cudaEventElapsedTime`). `event.synchronize()`: ask `event.query()` and go on while it is not done, or
-//! wait later, behind more launches. Which of them it is, the call tells, and PyTorch's own frame above it; the advice
-//! speaks of them only where it does.
+//! Log the loss of the step before, or read values every N steps. `torch.stack` values that are
+//! read one by one. Use `torch.where` for `if tensor:`. Copy to pinned memory with
+//! `non_blocking=True`; poll `event.query()`, or wait after more launches. Remove `synchronize()`:
+//! to time, record `torch.cuda.Event(enable_timing=True)` and read `elapsed_time` some steps later.
 
 use super::{host, needed, sync_calls, Case};
 use crate::analysis::{Bucket, Confidence, Finding};
@@ -57,7 +52,7 @@ pub const NAME: &str = "SYNC";
 const NEEDED_FIX: &str =
     "launch other work before the value is read, read several values at once, or compute without it (torch.where)";
 
-/// By the call that the text names.
+/// What to change, by the call that the text names and by PyTorch's own frame above it.
 fn fix_of(case: &Case, flat: u32) -> &'static str {
     case.run.call(flat).map_or(sync_calls::READ_LATER, |(_, call)| sync_calls::fix(case.run, call))
 }
@@ -69,6 +64,11 @@ fn copies_in_rows(case: &Case, flat: u32) -> bool {
     own != 0 && case.prepared.copies_in_rows(|call| stack(call) == own)
 }
 
+/// The replay lets the same calls return at once ([`Fix::Sync`]). What the host is seen to do after
+/// the wait shows as INPUT or HOST, but the wait set it off: share and promise cover both.
+///
+/// A JAX read is a call of its own (`array_waits.rs`) where the copy to the host was recorded. Else
+/// its time stays in HOST's bucket, and [`host::of_kind`] names it where samples show the wait.
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let share = case.share(&[Bucket::Sync]);
     if let Some(unseen) =

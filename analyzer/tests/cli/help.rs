@@ -67,7 +67,9 @@ fn explain_prints_the_page_of_every_code_and_the_settings() {
         assert_eq!(code(&page), 0);
         let text = out(&page);
         assert!(text.starts_with(code_word), "{text}");
-        for section in ["# What it means", "# How it is recognised", "# How sure", "# What to change"] {
+        for section in
+            ["# What it means", "# How it is recognised", "# How sure", "# Example", "# What to change"]
+        {
             assert!(text.contains(section), "{code_word} lacks {section}");
         }
         assert_eq!(out(&place.run(&["explain", &name.to_lowercase()])), text);
