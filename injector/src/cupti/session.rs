@@ -259,9 +259,15 @@ const RESOURCES: [u32; 4] = [
     cbid::resource::MODULE_UNLOAD_STARTING,
 ];
 
+/// Where windows are possible; beside XLA, for after its profile the filter gives nothing, and the
+/// whole kinds are not for it (`xla`).
+fn launches_by_callbacks(session: &Session) -> bool {
+    session.launches_by_callbacks || xla::is_here()
+}
+
 /// Callbacks of the API calls we record, on or off.
 fn call_back(session: &Session, handle: CUpti_SubscriberHandle, on: bool) {
-    let filter = session.cupti.has_call_filter() && !session.launches_by_callbacks;
+    let filter = session.cupti.has_call_filter() && !launches_by_callbacks(session);
     for c in call::CALLS {
         // launches come from the filter where there is one: no callback on the hottest calls
         if c.class != Class::Launch || !filter {
@@ -304,7 +310,7 @@ pub(crate) fn is_subscribed() -> bool {
 
 /// Are launches told of by callbacks?
 pub(crate) fn tells_launches() -> bool {
-    is_subscribed() && get().is_some_and(|s| s.launches_by_callbacks || !s.cupti.has_call_filter())
+    is_subscribed() && get().is_some_and(|s| launches_by_callbacks(s) || !s.cupti.has_call_filter())
 }
 
 /// Gives the subscription up; API calls then come from the filter. From the thread of the client
@@ -317,7 +323,7 @@ pub(crate) fn give_up_subscription() {
         ok(unsafe { (session.cupti.unsubscribe)(handle) });
         SOURCES.fetch_or(sources::GAVE_UP, Ordering::Relaxed);
         SOURCES.fetch_and(!sources::CALLBACKS, Ordering::Relaxed);
-        if session.launches_by_callbacks || !session.cupti.has_call_filter() {
+        if launches_by_callbacks(session) || !session.cupti.has_call_filter() {
             // a filter that is first used where contexts are there already gives nothing
             // (`api_records`), the whole kinds do
             api_records::another_takes_over();
@@ -376,7 +382,7 @@ const LONGEST_HOLD: Duration = Duration::from_millis(200);
 
 fn enable(session: &Session) -> Result<(), CuptiResult> {
     if xla::is_here() && !is_subscribed() {
-        if source_bits() & sources::GAVE_UP != 0 {
+        if source_bits() & sources::GAVE_UP != 0 && reroute::all_ask_us() {
             subscribe(session); // XLA gave it back with its profile
         }
         if !is_subscribed() {
@@ -415,7 +421,7 @@ fn record_calls(session: &Session) {
         return; // programs died of records of all calls (`xla`)
     }
     let told = match is_subscribed() {
-        true if session.launches_by_callbacks => api_records::Told::All,
+        true if launches_by_callbacks(session) => api_records::Told::All,
         true => api_records::Told::AllButLaunches,
         false => api_records::Told::None,
     };
