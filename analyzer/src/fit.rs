@@ -12,6 +12,8 @@ use std::ops::Range;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+pub use crate::plural::thousands;
+
 /// Nothing is laid out for less, columns.
 pub const LEAST: usize = 20;
 /// Texts keep this many columns while there are more numbers in a table than [`NUMBERS`] ...
@@ -42,19 +44,6 @@ pub fn bytes(n: f64) -> String {
         v if v >= 9.995 => format!("{v:.1} {unit}"),
         v => format!("{v:.2} {unit}"),
     }
-}
-
-/// A count, thousands set apart.
-pub fn thousands(n: impl std::fmt::Display) -> String {
-    let digits = n.to_string();
-    let mut out = String::new();
-    for (i, c) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i) % 3 == 0 {
-            out.push(',');
-        }
-        out.push(c);
-    }
-    out
 }
 
 /// `text` in at most so many columns, its middle replaced by `…` where it is wider; of `file:line

@@ -10,7 +10,7 @@
 //! sites/        whose line a call stack stands in
 //! causes/       one cause a file: evidence, words, what to change
 //! analyze.rs    all of it in order -> analysis.rs (the result's types)
-//! line.rs       the one line
+//! sentence.rs   the one line; line.rs its evidence in words
 //! array_waits.rs  waits that no CUDA call shows (JAX)
 //! unanswered.rs  launches whose kernels a foreign trace lost (the other way: formats/uncalled.rs)
 //! live/         the newest seconds of a process that runs
@@ -66,6 +66,7 @@ pub mod plural;
 pub mod replay;
 pub mod report;
 pub mod run;
+pub mod sentence;
 mod settling;
 pub mod sites;
 pub mod steps;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The one line. Here: its wording and its numbers' formats; nothing is computed.
+//! The evidence of a verdict in words, and the formats of its numbers; nothing is computed. The
+//! line is in `sentence.rs`.
 
 use std::fmt::Write;
 
@@ -24,41 +25,17 @@ const LONG_FRONT: f64 = 0.25;
 /// verdict are of them.
 const MOST_OF_IT: f64 = 0.8;
 
-/// The line for a run, without a line feed. `trace`: where the trace file is, `None` where none was
-/// written.
-pub fn line(run: &Run, a: &Analysis, trace: Option<&str>) -> String {
-    let mut out = figures(run, a);
-    if !a.verdict.code.is_empty() {
-        let _ = write!(out, " Next: gapprobe explain {}.", a.verdict.code);
-    }
-    if let Some(path) = trace {
-        let _ = write!(out, " Trace: {path}");
-    }
-    visible(&out).into_owned()
-}
-
-/// What is found, without its code; `None` where nothing can be said.
-pub fn verdict(a: &Analysis) -> Option<String> {
-    let v = &a.verdict;
-    (v.code != inconclusive::CODE && !v.code.is_empty()).then(|| finding(a, v))
-}
-
-/// The line up to its losses: without what to do next, without the trace.
-pub fn figures(run: &Run, a: &Analysis) -> String {
-    let v = &a.verdict;
-    let sure = match v.code {
-        inconclusive::CODE => v.code.to_owned(),
-        code => format!("{code} {}", v.confidence.key()),
-    };
-    let mut out = format!("gapprobe[{sure}]: {} {}", sentence(a), rests_on(run, a));
-    if let Some(p) = v.profiled {
-        let _ = write!(out, " {}", under_the_profiler(v, &p));
+/// All that there is to say of a verdict: what is found, and what that rests on.
+pub fn evidence(run: &Run, a: &Analysis) -> String {
+    let mut out = format!("{} {}", finding_sentence(a), rests_on(run, a));
+    if let Some(p) = a.verdict.profiled {
+        let _ = write!(out, " {}", under_the_profiler(&a.verdict, &p));
     }
     visible(&out).into_owned()
 }
 
 /// What is found, without its code, or why nothing can be said: a sentence.
-pub(crate) fn sentence(a: &Analysis) -> String {
+pub(crate) fn finding_sentence(a: &Analysis) -> String {
     match a.verdict.code {
         inconclusive::CODE => format!("INCONCLUSIVE: {}.", a.verdict.text),
         _ => format!("{}.", finding(a, &a.verdict)),
@@ -281,15 +258,18 @@ pub(crate) fn missing_kernels(n: u64) -> String {
     format!("{} that {was} launched {is} not in the trace", counted(n, "kernel"))
 }
 
+/// Events, kernels and calls that are known to be missing.
+pub(crate) fn lost(run: &Run, a: &Analysis) -> u64 {
+    let known = a.losses.iter().map(|l| l.1).fold(run.damaged_events(), u64::saturating_add);
+    known.saturating_add(a.unanswered).saturating_add(run.uncalled.calls)
+}
+
 pub(crate) fn losses(run: &Run, a: &Analysis) -> String {
-    let damaged = run.damaged_events();
-    let known = a.losses.iter().map(|l| l.1).fold(damaged, u64::saturating_add);
-    let calls = run.uncalled.calls;
-    let total = known.saturating_add(a.unanswered).saturating_add(calls);
+    let (damaged, calls, total) = (run.damaged_events(), run.uncalled.calls, lost(run, a));
     match a.losses.iter().max_by_key(|l| l.1) {
         Some((loss, _)) => format!("{total} ({})", loss.key()),
-        None if a.unanswered > damaged.max(calls) => format!("{total} (kernels launched and not there)"),
-        None if calls > damaged => format!("{total} (launching calls not there)"),
+        None if a.unanswered > damaged.max(calls) => format!("{total} (kernel records missing)"),
+        None if calls > damaged => format!("{total} (launching calls missing)"),
         None if damaged > run.problems.damaged() => format!("up to {total} (damaged)"),
         None if damaged > 0 => format!("{total} (damaged)"),
         None if !run.missing.is_empty() => "of unknown number".to_owned(),
@@ -315,6 +295,12 @@ pub(crate) fn cost(c: &Cost) -> String {
     }
 }
 
+/// Recording could not be switched on and off, though that was asked for.
+pub(crate) fn has_no_windows(run: &Run) -> bool {
+    let said = run.definitions.attributes().filter(|a| a.0 == define::WINDOWS).last();
+    said.is_some_and(|a| [define::ENDED, define::UNSEEN, define::NO_STEPS].contains(&a.1))
+}
+
 /// What was asked for to keep the cost low, or to see a hang, and could not be had; empty where
 /// nothing was.
 fn not_possible(run: &Run) -> String {
@@ -337,7 +323,7 @@ fn not_possible(run: &Run) -> String {
 /// Bytes: what the recorder itself may take, where `GAPPROBE_MAX_MB` is not set.
 const WORTH_A_WORD: u64 = 256 << 20;
 
-fn percent(share: f64) -> String {
+pub(crate) fn percent(share: f64) -> String {
     let p = share * 100.0;
     match p {
         p if p > 0.0 && p < 1.0 => "<1 %".to_owned(),
@@ -354,13 +340,13 @@ pub(crate) fn step_time(ns: f64) -> String {
 }
 
 /// Step times in a unit that fits the measured one.
-struct Time {
-    unit: &'static str,
+pub(crate) struct Time {
+    pub(crate) unit: &'static str,
     ns: f64,
 }
 
 impl Time {
-    fn of(ns: f64) -> Time {
+    pub(crate) fn of(ns: f64) -> Time {
         match ns {
             ns if ns >= 1e9 => Time { unit: "s", ns: 1e9 },
             ns if ns >= 1e5 => Time { unit: "ms", ns: 1e6 },
@@ -369,7 +355,7 @@ impl Time {
     }
 
     /// Three digits or one decimal.
-    fn text(&self, ns: f64) -> String {
+    pub(crate) fn text(&self, ns: f64) -> String {
         let v = ns / self.ns;
         match v {
             v if v >= 100.0 => format!("{v:.0}"),

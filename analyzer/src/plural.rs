@@ -15,6 +15,19 @@ pub fn of<'a>(n: u64, one: &'a str, many: &'a str) -> &'a str {
     }
 }
 
+/// A count, thousands set apart.
+pub fn thousands(n: impl std::fmt::Display) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

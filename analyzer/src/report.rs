@@ -18,8 +18,8 @@ use trace::{OpenError, Source};
 
 use crate::analysis::Analysis;
 use crate::chrome::{self, ChromeOptions, WriteError, Written};
-use crate::line::{self, line};
 use crate::run::Run;
+use crate::sentence::line;
 use crate::summary::{summary, Around};
 use crate::symbols;
 use crate::visible::visible;
@@ -289,7 +289,7 @@ pub fn write(run: &Run, analysis: &Analysis, options: &ReportOptions<'_>) -> Rep
     let here = options.directory == Path::new(".");
     let path = report.trace.as_deref().map(|p| p.to_string_lossy().into_owned());
     report.line = because(options, line(run, analysis, if here { name.as_deref() } else { path.as_deref() }));
-    report.figures = line::figures(run, analysis);
+    report.figures = line(run, analysis, None);
     let around = Around { line: &report.line, trace: name.as_deref(), written: report.written };
     let mut text = serde_json::to_string_pretty(&summary(run, analysis, &around)).unwrap_or_default();
     text.push('\n');

@@ -96,7 +96,7 @@ impl Blind {
             r if r == Unobserved::Limit as u32 => "recording stopped at a limit",
             r if r == Unobserved::Stopped as u32 => "the process was stopped",
             r if r == Unobserved::Window as u32 => "between two windows",
-            r if r == Unobserved::Clock as u32 => "CUPTI's clock was not right yet behind another profiler",
+            r if r == Unobserved::Clock as u32 => "CUPTI's clock was not right yet after another profiler",
             r if r == Unobserved::Front as u32 => "what was launched before was not recorded",
             _ => "not observed",
         }

@@ -35,6 +35,7 @@ pub fn summary(run: &Run, analysis: &Analysis, around: &Around<'_>) -> Value {
     json!({
         "summary_version": SUMMARY_VERSION,
         "line": around.line,
+        "evidence": crate::line::evidence(run, analysis),
         "verdict": verdict(run, analysis),
         "findings": analysis.findings.iter().map(|f| finding(run, f)).collect::<Vec<_>>(),
         "steps": steps(analysis),

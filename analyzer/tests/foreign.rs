@@ -43,7 +43,7 @@ fn the_h200_traces_say_what_is_known_of_them() {
         let (run, a) = read(&own(name));
         assert_eq!(a.verdict.cause, cause, "{name}: {:?}", a.verdict);
         assert!(idle.is_none_or(|ns| ns == a.devices[0].idle_ns), "{name}: {}", a.devices[0].idle_ns);
-        let line = analyzer::line::line(&run, &a, None);
+        let line = analyzer::line::evidence(&run, &a);
         assert!(!line.contains("cost 0"), "what recording cost is not known: {line}");
         // the graph trace was taken without operators
         assert_eq!(line.contains("Under the profiler"), name != "h200_graphs", "{line}");
@@ -89,7 +89,7 @@ fn a_cut_file_gets_no_verdict() {
     for percent in [50, 99] {
         std::fs::write(&path, &text[..text.len() * percent / 100]).unwrap();
         let (_, a) = read(&path);
-        assert_eq!(a.verdict.inconclusive.as_deref(), Some("the file ends in the middle"), "{percent} %");
+        assert_eq!(a.verdict.inconclusive.as_deref(), Some("the file is truncated"), "{percent} %");
     }
     std::fs::remove_file(path).unwrap();
 }
@@ -288,7 +288,11 @@ fn the_share_that_starts_early_is_a_share() {
     let a = h.analyze("early-share");
     let why = a.verdict.inconclusive.as_deref().unwrap_or("");
     let share = why.split_whitespace().find_map(|w| w.parse::<f64>().ok());
-    assert!(why.contains("clocks do not fit") && share.is_some_and(|s| s <= 100.0), "{:?}", a.verdict);
+    assert!(
+        why.contains("timestamps are inconsistent") && share.is_some_and(|s| s <= 100.0),
+        "{:?}",
+        a.verdict
+    );
 }
 
 #[test]

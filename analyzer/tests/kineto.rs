@@ -238,7 +238,7 @@ fn a_trace_cut_anywhere_is_read_to_the_cut_and_says_so() {
         let input = read_bytes(cut).unwrap();
         assert!(input.refused.cut && input.refused.lost() == 1, "{part} %: {:?}", input.refused);
         assert!(input.run.devices[0].ops() < 2740, "{part} %");
-        assert!(input.notes.iter().any(|n| n.contains("ends in the middle")));
+        assert!(input.notes.iter().any(|n| n.contains("is truncated")));
     }
     // a compressed one
     let packed = std::fs::read(trace("h200_graphs")).unwrap();

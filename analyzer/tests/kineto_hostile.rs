@@ -92,11 +92,7 @@ fn damage_in_the_middle_costs_what_it_hit_and_is_not_the_end_of_the_file() {
             let what = String::from_utf8_lossy(&new[..new.len().min(8)]).into_owned();
             let r = input.refused;
             assert!(r.broken >= 1 && !r.cut && !r.damaged, "{what}: {r:?}");
-            assert!(
-                !input.notes.iter().any(|n| n.contains("ends in the middle")),
-                "{what}: {:?}",
-                input.notes
-            );
+            assert!(!input.notes.iter().any(|n| n.contains("is truncated")), "{what}: {:?}", input.notes);
             assert!(input.run.devices[0].ops() + hit >= OPS, "{what}: {} ops", input.run.devices[0].ops());
         }
     }
@@ -112,7 +108,7 @@ fn nothing_but_garbage_from_some_place_on_is_damage_and_no_verdict() {
             let input = read(&bytes).unwrap();
             assert!(input.refused.damaged && !input.refused.cut, "{:?}", input.refused);
             assert!(input.notes.iter().any(|n| n.contains("damaged")), "{:?}", input.notes);
-            assert!(!input.notes.iter().any(|n| n.contains("ends in the middle")), "{:?}", input.notes);
+            assert!(!input.notes.iter().any(|n| n.contains("is truncated")), "{:?}", input.notes);
             assert_eq!(verdict(&input).as_deref(), Some("the file is damaged"));
         }
     }
@@ -152,7 +148,7 @@ fn what_stands_behind_the_end_is_said_and_more_events_are_no_trifle() {
         let input = read(&bytes).unwrap();
         let r = input.refused;
         assert_eq!((input.run.devices[0].ops(), r.broken, r.cut, r.damaged), (ops, 1, false, events));
-        assert!(input.notes.iter().any(|n| n.contains("behind the end of the trace")), "{:?}", input.notes);
+        assert!(input.notes.iter().any(|n| n.contains("after the end of the trace")), "{:?}", input.notes);
         assert_eq!(verdict(&input).as_deref() == Some("the file is damaged"), events);
     }
 }
@@ -259,7 +255,7 @@ fn a_trace_cut_before_the_gpus_events_is_called_cut() {
     let cut = br#"{"traceEvents":[{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":1.0,"dur":2.0,"args":{"correlation":1}},{"ph":"X","cat":"cpu_op","na"#;
     let error = read(cut).unwrap_err();
     assert!(
-        error.what.starts_with("the file ends in the middle") && error.what.contains("(1 event was read)"),
+        error.what.starts_with("the file is truncated") && error.what.contains("(1 event was read)"),
         "{}",
         error.what
     );

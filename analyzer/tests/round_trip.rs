@@ -15,7 +15,7 @@ use analyzer::chrome::{self, ChromeOptions};
 use analyzer::formats::{self, Input, Progress};
 use analyzer::run::{Range, Recorder};
 use analyzer::tables::{self, NameStyle, Source};
-use analyzer::{line, Analysis, Run};
+use analyzer::{line, sentence, Analysis, Run};
 use trace::build::Builder;
 use trace::call::{pack, Class, RUNTIME};
 use trace::event::{MARK, OPEN_ENDED, PAYLOAD, PAYLOAD_REAL, PAYLOAD_SIGNED, START_END};
@@ -32,7 +32,8 @@ fn said(run: &Run, a: &Analysis) -> Vec<String> {
         format!("then {:?}", v.then),
         format!("site {:?}", v.site),
         format!("slowed host {} {:?}", run.slowed_host, v.profiled.map(|p| p.cause)),
-        format!("line {}", line::line(run, a, None)),
+        format!("line {}", sentence::line(run, a, None)),
+        format!("evidence {}", line::evidence(run, a)),
         format!("steps {:?} {} median {}", a.steps.source, a.steps.steps.len(), a.steps.median_ns),
         format!("micro {} warm-up {}", a.steps.micro, a.steps.warm_up),
         format!("steady {} valid {}", a.steady.ns(), a.valid.ns()),
@@ -97,7 +98,7 @@ fn read_bytes(name: &str, bytes: &[u8]) -> Input {
 
 /// The run as a trace, of any size.
 fn written(run: &Run, a: &Analysis) -> Vec<u8> {
-    let line = line::line(run, a, None);
+    let line = sentence::line(run, a, None);
     let options = ChromeOptions { line: &line, ..ChromeOptions::default() };
     let (bytes, written) = chrome::write(run, a, Vec::new(), &options).unwrap();
     assert_eq!(written.ops_left_out + written.calls_left_out + written.ranges_left_out, 0);
@@ -416,7 +417,7 @@ fn what_was_left_out_of_a_trace_is_no_loss_of_it() {
     assert!(kept(&run).0 * 20 > run.devices[0].ops(), "{} of {}", kept(&run).0, run.devices[0].ops());
     let b = analyzer::analyze(&again.run);
     assert_eq!((b.verdict.code, b.verdict.cause), (a.verdict.code, a.verdict.cause));
-    let said = line::line(&again.run, &b, None);
+    let said = line::evidence(&again.run, &b);
     assert!(said.contains(" (seen: last ") && !said.contains("damaged"), "{said}");
 }
 

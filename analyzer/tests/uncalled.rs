@@ -73,8 +73,8 @@ fn a_few_calls_that_are_missing_are_counted_and_the_verdict_stands() {
             assert_eq!((run.uncalled.calls, run.uncalled.ops), (lost, lost), "{name} {nth}");
             assert_eq!(a.verdict.cause, whole.verdict.cause, "{name} {nth}: {:?}", a.verdict);
             assert!((promised(&a) - promised(&whole)).abs() < 0.03, "{name} {nth}: {:?}", a.verdict);
-            let line = line::line(&run, &a, None);
-            assert!(line.contains(&format!("losses {lost} (launching calls not there)")), "{line}");
+            let line = line::evidence(&run, &a);
+            assert!(line.contains(&format!("losses {lost} (launching calls missing)")), "{line}");
             let summary = analyzer::summary::summary(&run, &a, &analyzer::summary::Around::default());
             assert_eq!(summary["losses"]["calls_missing"], lost);
         }
@@ -89,7 +89,7 @@ fn where_the_calls_of_many_operations_are_missing_there_is_no_verdict() {
             let lost = lose_every(&mut some, nth);
             let (run, a) = judged(&some);
             assert_eq!((run.uncalled.calls, a.verdict.cause), (lost, "INCONCLUSIVE"), "{name} {nth}");
-            let line = line::line(&run, &a, None);
+            let line = line::evidence(&run, &a);
             let why = format!("the calls that launched {lost} of its ");
             assert!(line.contains(&why) && line.contains(&format!("losses {lost} (")), "{line}");
         }
@@ -132,7 +132,7 @@ fn what_was_launched_before_the_first_call_of_the_trace_is_no_loss() {
     let (run, a) = judged(&some);
     assert!(run.unjoined >= ids.len() as u64 / 10, "{}", run.unjoined);
     assert_eq!(run.uncalled.calls, 0);
-    assert!(line::line(&run, &a, None).contains("losses 0"), "{}", line::line(&run, &a, None));
+    assert!(line::evidence(&run, &a).contains("losses 0"), "{}", line::evidence(&run, &a));
 }
 
 /// The last call of each thread may not have returned when the recording ended; more than these
@@ -176,6 +176,6 @@ fn our_own_trace_of_such_a_trace_says_the_same() {
         flate2::read::MultiGzDecoder::new(file.as_slice()).read_to_end(&mut text).unwrap();
         let (again, b) = read(&text);
         assert_eq!(again.uncalled, run.uncalled);
-        assert_eq!(line::line(&again, &b, None), line::line(&run, &a, None));
+        assert_eq!(line::evidence(&again, &b), line::evidence(&run, &a));
     }
 }

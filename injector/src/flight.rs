@@ -17,9 +17,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use analyzer::line::{self, long};
+use analyzer::line::long;
 use analyzer::report::{self, Report, ReportOptions};
 use analyzer::run::Span;
+use analyzer::sentence;
 use analyzer::sites::{Site, Sites};
 use analyzer::{known, Run, Window};
 use parking_lot::Mutex;
@@ -252,7 +253,7 @@ fn verdict_of(image: &Image, valid: Span, most: u64) -> Option<String> {
     }
     run.header.state = state::CLOSED; // nobody was killed
     (ReportOptions::new(Path::new("")).names)(&mut run, None);
-    line::verdict(&analyzer::analyze(&run))
+    sentence::verdict(&analyzer::analyze(&run))
 }
 
 /// Where the thread that launches was seen last in Python, if that was no longer than [`SEEN`]

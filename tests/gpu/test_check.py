@@ -263,7 +263,7 @@ class EventCost(CannedRun):
 
 
 class Harmless(CannedRun):
-    def left(self, *, died_s, ended_s, code=0, out="loss 1\n", err="gapprobe[GP101]: x", ticks=(), kernels=0, idle_after=False):
+    def left(self, *, died_s, ended_s, code=0, out="loss 1\n", err="gapprobe: x [GP101]", ticks=(), kernels=0, idle_after=False):
         """A run that died at `died_s` (CLOCK_MONOTONIC) and ended at `ended_s`, with its files."""
         e = self.ended({}, {"verdict": {}}, code=code, err=err)
         e.out, e.ended_at = out, ended_s
@@ -316,7 +316,7 @@ class Harmless(CannedRun):
 
 class Workers(CannedRun):
     def test_a_file_of_a_worker_fails(self):
-        plain, ours = self.ended(), self.ended({}, {"verdict": {}}, err="gapprobe[GP1]: x")
+        plain, ours = self.ended(), self.ended({}, {"verdict": {}}, err="gapprobe: x [GP1]")
         (ours.directory / "gapprobe-host-77-a1.json.gz").write_text("")
         plain.out = ours.out
         dataloader.judge(self.plan, "fork", plain, ours)
@@ -396,7 +396,7 @@ class Steps(CannedRun):
 class OthersAndRecords(CannedRun):
     def test_other_programs_need_every_kernel(self):
         for kernels, expected in ((2, PASS), (3, FAIL)):
-            e = self.ended({"kernels": kernels}, {"totals": {"kernels": 2}}, err="gapprobe[GP1]: x")
+            e = self.ended({"kernels": kernels}, {"totals": {"kernels": 2}}, err="gapprobe: x [GP1]")
             (e.directory / "gapprobe-host-77-a1.json.gz").write_bytes(gzip.compress(json.dumps(PING).encode()))
             others.judge(self.plan, "plain", e)
             self.assertEqual(self.last(), expected)

@@ -15,7 +15,7 @@ from suites.neighbours_torch import TORN_DOWN, WAYS  # noqa: E402
 from test_check import CannedRun  # noqa: E402
 
 SAME = {"kernel a": 5, "cuda_runtime b": 7}
-REPORT = "gapprobe[GP1]: x"
+REPORT = "gapprobe: x [GP1]"
 SECOND = 1_000_000_000
 BASE = 1_795_669_039 * SECOND  # the trace counts from here, ns since 1970
 
@@ -109,10 +109,10 @@ class Others(CannedRun):
 
         self.assertEqual(judged(None, "gapprobe: not recording: Triton's Proton is loaded"), [PASS, PASS])
         self.assertEqual(judged(None, ""), [PASS, FAIL])
-        self.assertEqual(judged({"verdict": {}}, "gapprobe[GP1]: x"), [PASS, FAIL])
+        self.assertEqual(judged({"verdict": {}}, "gapprobe: x [GP1]"), [PASS, FAIL])
 
     def test_proton_that_comes_late_gets_its_events_and_we_report_with_one_more_line_at_most(self):
-        report, word = "gapprobe[GP1]: x", "gapprobe: another copy of libcupti"
+        report, word = "gapprobe: x [GP1]", "gapprobe: another copy of libcupti"
         spans = [{"from_ns": 0, "to_ns": 2_000_000_000, "reason": neighbours.YIELDED}, {"from_ns": 0, "to_ns": 9, "reason": "between two windows"}]
         summary = {"losses": {"unfinished": 3, "cupti_dropped": 0}, "coverage": {"unobserved": spans}}
         same = {"a": 5}

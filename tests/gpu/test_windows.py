@@ -28,7 +28,7 @@ class Soak(CannedRun):
             summary = {"totals": {"windows": windows_seen}, "losses": {"zero_timestamp": 0, "unfinished": 0, **(losses or {})},
                        "cost": {"cupti_kept_bytes": kept}, "versions": {"cupti": cupti}, "attributes": {"cupti.path": "/usr/local/cuda/lib/libcupti.so.13"}}
         self.plan.rows.clear()
-        windows.judge_soak(self.plan, name, self.ended(truth, summary or None, code=code, late=late, err="gapprobe[GP102 low]: x"))
+        windows.judge_soak(self.plan, name, self.ended(truth, summary or None, code=code, late=late, err="gapprobe: x [GP102]"))
         self.values = {r["check"].partition(": ")[2]: r["value"] for r in self.plan.rows}
         return {r["check"].partition(": ")[2]: r["result"] for r in self.plan.rows}
 
@@ -161,7 +161,7 @@ class Starts(CannedRun):
 class Asked(CannedRun):
     """Programs that ask the driver for its launches."""
 
-    def judged(self, name="static", *, code=0, alone_code=0, result="0x1p+1", windows_seen=20, between=50_000, counted=100_000, losses=None, line="gapprobe[GP102 low]: x"):
+    def judged(self, name="static", *, code=0, alone_code=0, result="0x1p+1", windows_seen=20, between=50_000, counted=100_000, losses=None, line="gapprobe: x [GP102]"):
         truth = {"true_steps": 100_000, "result": result}
         summary = {"totals": {"windows": windows_seen, "launches_between": between, "clock_steps": counted}, "losses": losses or {"unfinished": 0}}
         self.plan.rows.clear()
@@ -178,7 +178,7 @@ class Asked(CannedRun):
         self.assertEqual(self.judged(result="0x1p+2"), ["results"])
         self.assertEqual(self.judged(windows_seen=2), ["windows"])
         self.assertEqual(self.judged(between=0), ["windows"])
-        self.assertEqual(self.judged(line="gapprobe[GP102 low]: x (no windows: launches are not seen without CUPTI)"), ["windows"])
+        self.assertEqual(self.judged(line="gapprobe: x [GP102], no recording windows"), ["windows"])
         self.assertEqual(self.judged(counted=90_000), ["steps"])
         self.assertEqual(self.judged(counted=None), ["steps"])
         self.assertEqual(self.judged(losses={"unfinished": 1}), ["losses"])

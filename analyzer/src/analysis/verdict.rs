@@ -87,6 +87,8 @@ pub struct Verdict {
     pub tied: Option<Tied>,
     /// The next cause worth naming (label, share 0 to 1).
     pub then: Option<(&'static str, f64)>,
+    /// Of MIXED: the causes and the shares charged to them, 0 to 1.
+    pub parts: Vec<(&'static str, f64)>,
     /// Set with INCONCLUSIVE: why.
     pub inconclusive: Option<String>,
     /// The trace was taken by a profiler that slows the host: what may be true without it.

@@ -72,11 +72,11 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         None => launch::place(case, &mut f),
     }
     let most = stood.break_at.as_ref().map_or(0, |b| b.1);
-    let others = if most < stood.broken { format!(" ({most} behind this one)") } else { String::new() };
+    let others = if most < stood.broken { format!(" ({most} after this one)") } else { String::new() };
     let (n, all, what) = match (stood.whole, stood.broken * 2 >= stood.samples) {
         (_, true) | ([0, _], _) => (stood.broken, stood.samples, "samples"),
         ([whole, broken], false) => (broken, whole, "samples that show all frames"),
     };
-    f.text.push_str(&format!("; behind a break in {n} of {all} {what}{others}"));
+    f.text.push_str(&format!("; after a break in {n} of {all} {what}{others}"));
     Some(f)
 }

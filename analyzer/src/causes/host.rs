@@ -91,7 +91,7 @@ fn may_wait_for_work(case: &Case, doing: Doing) -> bool {
 fn doubt(case: &Case, f: &mut Finding, doing: Doing) {
     if may_wait_for_work(case, doing) {
         f.confidence = Confidence::Low;
-        f.text.push_str(", each time for another time: perhaps it has nothing to do");
+        f.text.push_str(", wait times vary: the process may be idle");
     }
 }
 

@@ -133,7 +133,7 @@ pub(super) fn before(run: &Run, a: &Analysis) -> Option<String> {
     if run.problems.cut_segments > 0 {
         // how much is missing is not known, nor of what: neither other writers' events nor our
         // segments lie in order of time
-        return Some("the file ends in the middle".to_owned());
+        return Some("the file is truncated".to_owned());
     }
     if run.merged > 0 {
         return Some(format!(
@@ -181,7 +181,7 @@ pub(super) fn before(run: &Run, a: &Analysis) -> Option<String> {
     let early = share(device.start_before_launch, device.launched);
     if early > EARLY_SHARE {
         return Some(format!(
-            "the clocks do not fit: {:.0} % of the operations start before their launch, by up to {:.1} us",
+            "host and device timestamps are inconsistent: {:.0} % of the operations start before their launch, by up to {:.1} us",
             early * 100.0,
             device.most_before_launch_ns as f64 / 1e3
         ));
@@ -200,7 +200,7 @@ pub(super) fn before(run: &Run, a: &Analysis) -> Option<String> {
     }
     if let Some(odd) = unlike_steps(run, a) {
         return Some(format!(
-            "the period found does not hold: {:.0} % of its time is in stretches of other work over {LONG_STEP} steps long",
+            "step time is not stable: {:.0} % of it is other work, over {LONG_STEP} steps long each",
             odd * 100.0
         ));
     }
@@ -214,10 +214,10 @@ pub(super) fn before(run: &Run, a: &Analysis) -> Option<String> {
 /// Operations are there, and no flush that ended says until when they are all of them.
 fn unproven(run: &Run) -> String {
     let why = match run.flush_failed() {
-        true => "CUPTI did not give back its buffers (a flush hung or failed)",
+        true => "CUPTI did not return its buffers (a flush hung or failed)",
         false => "no flush of CUPTI's buffers ended",
     };
-    format!("until when the GPU's record is whole is not known: {why}")
+    format!("completeness of the GPU record is unknown: {why}")
 }
 
 /// Operations of a stream that end while one before them runs, which another call launched: it has
@@ -233,7 +233,7 @@ fn stamps(run: &Run, a: &Analysis, device: &DeviceAnalysis) -> Option<String> {
     let early = share(run.uncalled.early, all);
     if early > EARLY_SHARE {
         return Some(format!(
-            "the clocks do not fit: {:.0} % of the operations start more than {} ms before their launch",
+            "host and device timestamps are inconsistent: {:.0} % of the operations start more than {} ms before their launch",
             early * 100.0,
             CLOCK_SLACK_NS / 1_000_000
         ));
@@ -245,7 +245,7 @@ fn stamps(run: &Run, a: &Analysis, device: &DeviceAnalysis) -> Option<String> {
     (share(ns, device.wall_ns) > EARLY_SHARE).then(|| {
         let (lasts, it) = (plural::of(count, "lasts", "last"), plural::of(count, "it", "them"));
         format!(
-            "the stamps cannot be right: {} {lasts} over what is queued behind {it}",
+            "timestamps are wrong: {} {lasts} past what is queued after {it}",
             counted(count, "operation")
         )
     })

@@ -170,6 +170,7 @@ pub(super) fn mix(a: &Analysis, case: &Case, findings: &[Finding]) -> Verdict {
     };
     let first = match best {
         Some(Set { parts, win, .. }) => {
+            v.parts = parts.iter().map(|p| (p.cause, p.share)).collect();
             let names: Vec<&str> = parts.iter().map(|p| p.cause).collect();
             v.text = format!("{} together {:.0} %", names.join(" + "), win.share() * 100.0);
             v.share = parts.iter().map(|p| p.share).sum();
@@ -185,6 +186,7 @@ pub(super) fn mix(a: &Analysis, case: &Case, findings: &[Finding]) -> Verdict {
             parts.iter().find_map(|p| p.finding)
         }
         None => {
+            v.parts = largest.iter().take(3).map(|f| (f.cause, f.charged)).collect();
             let parts: Vec<String> =
                 largest.iter().take(3).map(|f| format!("{} {:.0} %", f.cause, f.charged * 100.0)).collect();
             v.text = listed(&parts);

@@ -104,6 +104,10 @@ pub struct Cause {
     pub name: &'static str,
     /// Source of its file: the page is its module doc, see [`page`].
     source: &'static str,
+    /// Why the GPU waits, in the line's words: "the host waits for the GPU".
+    pub why: &'static str,
+    /// What to change, in a few words; empty where that depends.
+    pub change: &'static str,
     /// What is worth trying first when two are as good: small numbers.
     pub effort: u8,
     /// Code of the cause that it is a kind of.
@@ -131,12 +135,15 @@ impl Cause {
 }
 
 macro_rules! registry {
-    ($($module:ident $effort:literal [$parent:expr, $bucket:expr, $fix:expr] $evaluate:expr;)*) => {
+    ($($module:ident $effort:literal [$parent:expr, $bucket:expr, $fix:expr] $evaluate:expr,
+        $why:literal, $change:literal;)*) => {
         /// All causes, by code.
         pub const ALL: &[Cause] = &[$(Cause {
             code: $module::CODE,
             name: $module::NAME,
             source: include_str!(concat!(stringify!($module), ".rs")),
+            why: $why,
+            change: $change,
             effort: $effort,
             parent: $parent,
             bucket: $bucket,
@@ -146,43 +153,79 @@ macro_rules! registry {
     };
 }
 
-// module, effort, [the cause it is a kind of, its idle time, what the replay tries], evidence
+// module, effort, [the cause it is a kind of, its idle time, what the replay tries], evidence,
+// why the GPU waits, what to change (both for the line: `sentence.rs`)
 registry! {
-    sync 2 [None, Some(Bucket::Sync), Some(Fix::Sync)] Some(sync::evaluate);
-    launch 5 [None, None, Some(Fix::Launch)] Some(launch::evaluate);
-    small_kernels 6 [None, None, Some(Fix::Fuse)] Some(small_kernels::evaluate);
-    kernel_gap 6 [None, None, Some(Fix::Fuse)] Some(kernel_gap::evaluate);
-    host 4 [None, Some(Bucket::Host), Some(Fix::Host)] Some(host::evaluate);
-    copy 3 [None, Some(Bucket::CopyWait), Some(Fix::Copy)] Some(copy::evaluate);
-    comm 7 [None, None, Some(Fix::Comm)] Some(comm::evaluate);
-    alloc 1 [None, Some(Bucket::Alloc), Some(Fix::Alloc)] Some(alloc::evaluate);
-    device_wait 6 [None, None, Some(Fix::DeviceWait)] Some(device_wait::evaluate);
-    input 3 [None, Some(Bucket::Input), Some(Fix::Input)] Some(input::evaluate);
-    input_main 2 [Some(input::CODE), Some(Bucket::Input), Some(Fix::Input)] Some(input_main::evaluate);
-    input_workers 3 [Some(input::CODE), Some(Bucket::Input), Some(Fix::Input)] Some(input_workers::evaluate);
-    input_storage 4 [Some(input::CODE), Some(Bucket::Input), Some(Fix::Input)] Some(input_storage::evaluate);
-    launch_optimizer 1 [Some(launch::CODE), None, Some(Fix::Launch)] Some(launch_optimizer::evaluate);
-    graph_breaks 3 [Some(launch::CODE), None, Some(Fix::Launch)] Some(graph_breaks::evaluate);
-    input_collate 2 [Some(input::CODE), Some(Bucket::Input), Some(Fix::Input)] Some(input_collate::evaluate);
-    input_pin 3 [Some(input::CODE), Some(Bucket::Input), Some(Fix::Input)] Some(input_pin::evaluate);
-    alloc_fragmented 1 [Some(alloc::CODE), Some(Bucket::Alloc), Some(Fix::Alloc)] Some(alloc_fragmented::evaluate);
-    memory_growth 4 [None, None, None] Some(memory_growth::evaluate);
-    gc 1 [Some(host::CODE), Some(Bucket::Host), Some(Fix::Host)] Some(gc::evaluate);
-    gil 4 [Some(host::CODE), Some(Bucket::Host), Some(Fix::Host)] Some(gil::evaluate);
-    file_io 3 [Some(host::CODE), Some(Bucket::Host), Some(Fix::Host)] Some(file_io::evaluate);
-    logging 2 [Some(host::CODE), Some(Bucket::Host), Some(Fix::Host)] Some(logging::evaluate);
-    compile 4 [Some(host::CODE), Some(Bucket::Host), Some(Fix::Host)] Some(compile::evaluate);
-    starved 3 [Some(host::CODE), Some(Bucket::Host), Some(Fix::Host)] Some(starved::evaluate);
-    sleep 1 [Some(host::CODE), Some(Bucket::Host), Some(Fix::Host)] Some(sleep::evaluate);
-    lock 4 [Some(host::CODE), Some(Bucket::Host), Some(Fix::Host)] Some(lock::evaluate);
-    network 3 [Some(host::CODE), Some(Bucket::Host), Some(Fix::Host)] Some(network::evaluate);
-    native_cpu 4 [Some(host::CODE), Some(Bucket::Host), Some(Fix::Host)] Some(native_cpu::evaluate);
-    out_of_memory 4 [None, None, None] Some(out_of_memory::evaluate);
-    casts 3 [None, None, None] Some(casts::evaluate);
-    gpu_bound 9 [None, None, None] None;
-    mixed 9 [None, None, None] None;
-    no_work 9 [None, None, None] Some(no_work::evaluate);
-    inconclusive 9 [None, None, None] None;
+    sync 2 [None, Some(Bucket::Sync), Some(Fix::Sync)] Some(sync::evaluate),
+        "the host waits for the GPU", "read values later";
+    launch 5 [None, None, Some(Fix::Launch)] Some(launch::evaluate),
+        "launch-bound, kernels wait for the host", "CUDA graphs or torch.compile";
+    small_kernels 6 [None, None, Some(Fix::Fuse)] Some(small_kernels::evaluate),
+        "kernels too small to fill the GPU", "torch.compile, or a larger batch";
+    kernel_gap 6 [None, None, Some(Fix::Fuse)] Some(kernel_gap::evaluate),
+        "gaps between queued kernels", "fewer and larger kernels";
+    host 4 [None, Some(Bucket::Host), Some(Fix::Host)] Some(host::evaluate),
+        "the host works between launches", "do it ahead, elsewhere or on the GPU";
+    copy 3 [None, Some(Bucket::CopyWait), Some(Fix::Copy)] Some(copy::evaluate),
+        "copies hold up the kernels", "pin_memory and non_blocking";
+    comm 7 [None, None, Some(Fix::Comm)] Some(comm::evaluate),
+        "collectives are not hidden", "overlap them with the backward pass";
+    alloc 1 [None, Some(Bucket::Alloc), Some(Fix::Alloc)] Some(alloc::evaluate),
+        "cudaMalloc and cudaFree wait", "keep memory, no empty_cache";
+    device_wait 6 [None, None, Some(Fix::DeviceWait)] Some(device_wait::evaluate),
+        "streams wait for each other", "remove the dependency";
+    input 3 [None, Some(Bucket::Input), Some(Fix::Input)] Some(input::evaluate),
+        "data comes too late", "fetch ahead in DataLoader workers";
+    input_main 2 [Some(input::CODE), Some(Bucket::Input), Some(Fix::Input)] Some(input_main::evaluate),
+        "data is loaded in the main process", "load in workers, num_workers=N";
+    input_workers 3 [Some(input::CODE), Some(Bucket::Input), Some(Fix::Input)] Some(input_workers::evaluate),
+        "the DataLoader's workers are too slow", "more workers, or cheaper samples";
+    input_storage 4 [Some(input::CODE), Some(Bucket::Input), Some(Fix::Input)] Some(input_storage::evaluate),
+        "data comes too slowly from storage", "more workers, a cache, faster storage";
+    launch_optimizer 1 [Some(launch::CODE), None, Some(Fix::Launch)] Some(launch_optimizer::evaluate),
+        "the optimizer is launch-bound", "fused=True or foreach=True";
+    graph_breaks 3 [Some(launch::CODE), None, Some(Fix::Launch)] Some(graph_breaks::evaluate),
+        "graph breaks, the pieces are launch-bound", "remove the breaks";
+    input_collate 2 [Some(input::CODE), Some(Bucket::Input), Some(Fix::Input)] Some(input_collate::evaluate),
+        "collating batches is too slow", "a cheaper collate_fn, more workers";
+    input_pin 3 [Some(input::CODE), Some(Bucket::Input), Some(Fix::Input)] Some(input_pin::evaluate),
+        "pinning batches is too slow", "fewer and larger tensors, or pin in workers";
+    alloc_fragmented 1 [Some(alloc::CODE), Some(Bucket::Alloc), Some(Fix::Alloc)] Some(alloc_fragmented::evaluate),
+        "GPU memory is fragmented", "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True";
+    memory_growth 4 [None, None, None] Some(memory_growth::evaluate),
+        "GPU memory grows", "keep no graphs and outputs";
+    gc 1 [Some(host::CODE), Some(Bucket::Host), Some(Fix::Host)] Some(gc::evaluate),
+        "Python collects garbage", "gc.freeze, or collect between epochs";
+    gil 4 [Some(host::CODE), Some(Bucket::Host), Some(Fix::Host)] Some(gil::evaluate),
+        "another thread holds the GIL", "move its work to a process";
+    file_io 3 [Some(host::CODE), Some(Bucket::Host), Some(Fix::Host)] Some(file_io::evaluate),
+        "the host reads or writes files", "do it in another thread";
+    logging 2 [Some(host::CODE), Some(Bucket::Host), Some(Fix::Host)] Some(logging::evaluate),
+        "the host writes logs", "log less often";
+    compile 4 [Some(host::CODE), Some(Bucket::Host), Some(Fix::Host)] Some(compile::evaluate),
+        "kernels are compiled during the run", "fixed shapes, or compile ahead";
+    starved 3 [Some(host::CODE), Some(Bucket::Host), Some(Fix::Host)] Some(starved::evaluate),
+        "the host gets no CPU", "more CPUs, or fewer threads";
+    sleep 1 [Some(host::CODE), Some(Bucket::Host), Some(Fix::Host)] Some(sleep::evaluate),
+        "the host sleeps", "remove the sleep";
+    lock 4 [Some(host::CODE), Some(Bucket::Host), Some(Fix::Host)] Some(lock::evaluate),
+        "the host waits for a lock", "let nobody hold it for so long";
+    network 3 [Some(host::CODE), Some(Bucket::Host), Some(Fix::Host)] Some(network::evaluate),
+        "the host waits for the network", "prefetch, or ask in another thread";
+    native_cpu 4 [Some(host::CODE), Some(Bucket::Host), Some(Fix::Host)] Some(native_cpu::evaluate),
+        "native code computes on the CPU", "do it on the GPU or ahead";
+    out_of_memory 4 [None, None, None] Some(out_of_memory::evaluate),
+        "allocations fail and are retried", "a smaller batch, or less memory";
+    casts 3 [None, None, None] Some(casts::evaluate),
+        "kernels that only convert types", "keep tensors in one type";
+    gpu_bound 9 [None, None, None] None,
+        "GPU-bound", "";
+    mixed 9 [None, None, None] None,
+        "no single cause", "";
+    no_work 9 [None, None, None] Some(no_work::evaluate),
+        "the program waits for work", "more requests, or share the GPU";
+    inconclusive 9 [None, None, None] None,
+        "no verdict", "";
 }
 
 /// The cause with this code (`GP101`, any case) or name (`SYNC`).

@@ -15,7 +15,7 @@ const DEVICE: &str =
     "remove the wait, or wait only for the event or stream that is needed; where it is there to time, \
     record CUDA events and read them later";
 const EVENT: &str =
-    "ask the event whether it is done (query()) and go on, or wait for it later, behind more launches";
+    "ask the event whether it is done (query()) and go on, or wait for it later, after more launches";
 pub(super) const TOGETHER: &str =
     "put the values together (torch.stack; those for the GPU in pinned memory) and copy them once";
 /// What their names end with: CUDA's, HIP's, Level Zero's.

@@ -228,6 +228,7 @@ pub(super) fn of_one(a: &Analysis, case: &Case, findings: &[Finding], f: &Findin
         promise: of_a_step(f.promise),
         tied,
         then: next(findings, &told, f.share),
+        parts: Vec::new(),
         inconclusive: None,
         profiled: None,
         call: f.call,

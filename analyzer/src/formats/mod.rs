@@ -185,7 +185,7 @@ impl ReadError {
     fn cut_before_the_gpu(events: u64) -> ReadError {
         ReadError::new(
             format!(
-                "the file ends in the middle, before any GPU operation ({} {} read)",
+                "the file is truncated, before any GPU operation ({} {} read)",
                 counted(events, "event"),
                 plural::of(events, "was", "were")
             ),

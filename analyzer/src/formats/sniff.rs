@@ -102,7 +102,7 @@ fn inflated(bytes: &[u8], behind: &AtomicU64, progress: &Progress) -> Result<Inp
     let got = read_up_to(&mut inflate(), &mut first).map_err(|e| match e.kind() {
         io::ErrorKind::UnexpectedEof => ReadError::new(
             format!(
-                "the compressed file ends in the middle, behind byte {}, before anything can be unpacked",
+                "the compressed file is truncated after byte {}, before anything can be unpacked",
                 bytes.len()
             ),
             ONCE_MORE,
@@ -120,10 +120,10 @@ fn inflated(bytes: &[u8], behind: &AtomicU64, progress: &Progress) -> Result<Inp
             end = from.by_ref().take(segments).read_to_end(&mut all);
         }
         let Err(e) = end else { return recording(&all) };
-        // what was unpacked before it is a recording that ends in the middle, as one that was cut
+        // what was unpacked before it is a recording that is truncated, as one that was cut
         // without being compressed
         let place = match e.kind() {
-            io::ErrorKind::UnexpectedEof => format!("it ends in the middle, behind byte {}", bytes.len()),
+            io::ErrorKind::UnexpectedEof => format!("it is truncated after byte {}", bytes.len()),
             _ => format!("it is damaged at about byte {}", bytes.len() - from.left()),
         };
         let mut input = recording(&all).map_err(|e| {
@@ -133,7 +133,7 @@ fn inflated(bytes: &[u8], behind: &AtomicU64, progress: &Progress) -> Result<Inp
             )
         })?;
         input.run.problems.cut_segments = input.run.problems.cut_segments.max(1);
-        input.notes.push(format!("{place}: what came behind is missing ({ONCE_MORE})"));
+        input.notes.push(format!("{place}: what followed is missing ({ONCE_MORE})"));
         return Ok(input);
     }
     if first[..got].starts_with(SQLITE) {
@@ -152,7 +152,7 @@ fn inflated(bytes: &[u8], behind: &AtomicU64, progress: &Progress) -> Result<Inp
 
 fn behind_the_end(bytes: u64, what: &str, how: &str) -> String {
     let (stand, are) = (plural::of(bytes, "stands", "stand"), plural::of(bytes, "is", "are"));
-    format!("{} {stand} behind the end of the {what} and {are} {how}", counted(bytes, "byte"))
+    format!("{} {stand} after the end of the {what} and {are} {how}", counted(bytes, "byte"))
 }
 
 fn read_up_to(from: &mut impl Read, to: &mut [u8]) -> io::Result<usize> {
@@ -207,10 +207,10 @@ fn from_kineto(k: Kineto) -> Input {
         notes.push(note.to_owned());
     }
     if k.refused.cut {
-        notes.push("the file ends in the middle: what came behind is missing".to_owned());
+        notes.push("the file is truncated: what followed is missing".to_owned());
     }
     if k.refused.damaged {
-        notes.push("the file is damaged: what stands behind the damage cannot be read".to_owned());
+        notes.push("the file is damaged: what follows the damage cannot be read".to_owned());
     }
     notes.extend(k.refused.nowhere());
     notes.extend(k.refused.beside());

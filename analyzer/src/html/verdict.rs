@@ -9,6 +9,7 @@ use crate::line;
 use crate::overview;
 use crate::plural::{counted, of};
 use crate::run::Uncalled;
+use crate::sentence;
 use crate::tables::{NameStyle, Source};
 use crate::timeline::Observed;
 
@@ -20,7 +21,7 @@ const MOST_FRAMES: usize = 48;
 
 /// The whole line, without a trace file.
 pub(super) fn line(subject: &Subject<'_>) -> String {
-    line::line(&subject.input.run, subject.analysis, None)
+    sentence::line(&subject.input.run, subject.analysis, None)
 }
 
 /// The line's sentence and its figures apart, what to do, what it promises, and the other causes
@@ -39,8 +40,8 @@ pub(super) fn figures(subject: &Subject<'_>) -> Value {
         "code": v.code,
         "cause": v.cause,
         "confidence": v.confidence.key(),
-        "sentence": clean(&line::sentence(subject.analysis)),
-        "rest": clean(&line::rests_on(&subject.input.run, subject.analysis)),
+        "sentence": clean(&sentence::sentence(&subject.input.run, subject.analysis)),
+        "rest": clean(&line::evidence(&subject.input.run, subject.analysis)),
         "line": clean(&line(subject)),
         "site": v.site.as_ref().map(|s| clean(&s.to_string())),
         "stack": stack.iter().take(MOST_FRAMES).map(|f| clean(f)).collect::<Vec<_>>(),

@@ -17,6 +17,7 @@ use crate::line;
 use crate::phases::Phases;
 use crate::plural::{self, counted};
 use crate::run::Run;
+use crate::sentence::sentence;
 use crate::tables::syncs::meanwhile;
 use crate::visible::{visible, word};
 
@@ -72,10 +73,11 @@ fn head(out: &mut Page, o: &Overview<'_>) {
 
 fn verdict(out: &mut Page, run: &Run, a: &Analysis) {
     let v = &a.verdict;
-    let sentence = line::finding(a, v);
+    out.sentence("", &sentence(run, a));
+    out.text.push('\n');
     let sure = if v.code == inconclusive::CODE { String::new() } else { format!(", {}", v.confidence.key()) };
-    let what = if v.code == inconclusive::CODE { format!("INCONCLUSIVE: {}", v.text) } else { sentence };
-    out.sentence("", &format!("{what}  [{}{sure}]", v.code));
+    out.sentence("", &format!("Evidence [{}{sure}]", v.code));
+    out.sentence("  ", &line::finding_sentence(a));
     if let Some(p) = &v.profiled {
         out.sentence("  ", &line::under_the_profiler(v, p));
     }

@@ -123,7 +123,7 @@ impl Doing {
             Doing::Allocates => "allocates host memory",
             Doing::Computes | Doing::ComputesBeside => "computes on the CPU",
             Doing::ComputesNatively => "computes on the CPU in native code",
-            Doing::Unknown => "is elsewhere",
+            Doing::Unknown => "is running other code",
         }
     }
 

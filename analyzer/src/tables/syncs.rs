@@ -100,7 +100,7 @@ pub(crate) fn meanwhile(source: &Source<'_>, name: &str, site: &str) -> String {
     let parts = [
         (worked, "the GPU had work meanwhile"),
         (before, "before the first GPU operation"),
-        (behind, "behind the last GPU operation"),
+        (behind, "after the last GPU operation"),
         (waits, "the GPU waited for something else"),
     ];
     let worth = |ns: u64| ns as f64 >= all as f64 * WORTH_A_WORD;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use analyzer::chrome::{self, ChromeOptions, WriteError};
 use analyzer::lost::Lost;
 use analyzer::plural::counted;
-use analyzer::{export, line, Analysis, Run};
+use analyzer::{export, Analysis, Run};
 use clap::ValueEnum;
 use flate2::read::GzDecoder;
 
@@ -132,7 +132,7 @@ fn write(kind: Kind, plain: bool, run: &Run, analysis: &Analysis, out: &mut dyn 
     let mut out = BufWriter::with_capacity(1 << 20, out);
     match kind {
         Kind::Chrome => {
-            let line = line::line(run, analysis, None);
+            let line = analyzer::sentence::line(run, analysis, None);
             let bar = talk::Progress::new();
             let show = |done, all| bar.show("writing", done, all);
             let options = ChromeOptions { line: &line, progress: Some(&show), ..ChromeOptions::default() };

@@ -38,7 +38,7 @@ fn misplaced(arguments: &[String], wrong: &str) -> Option<String> {
     match arguments.first()?.as_str() {
         "run" => {
             let command: Vec<_> = arguments.get(at..)?.iter().map(|a| word(a)).collect();
-            Some(format!("the command stands behind --: gapprobe run -- {}", command.join(" ")))
+            Some(format!("the command goes after --: gapprobe run -- {}", command.join(" ")))
         }
         verb @ ("ps" | "top" | "metrics") => {
             let of_a_file = Path::new(wrong).is_file();

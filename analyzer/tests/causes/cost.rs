@@ -32,7 +32,7 @@ fn is(cost: &Cost, [share, least, most]: [f64; 3]) -> bool {
 fn what_the_process_measured_is_the_cost_with_its_interval() {
     let (run, a) = measured(launching().0, [0.25, 0.20, 0.30]);
     assert!(a.cost.measured && is(&a.cost, [0.2, 0.1667, 0.2308]), "{:?}", a.cost);
-    let line = line::line(&run, &a, None);
+    let line = line::evidence(&run, &a);
     assert!(line.contains(", cost 20.0 % (16.7 to 23.1), losses 0"), "{line}");
     let summary = analyzer::summary::summary(&run, &a, &analyzer::summary::Around::default());
     assert_eq!(summary["cost"]["measured"], true);
@@ -66,7 +66,7 @@ fn a_run_that_measured_nothing_has_a_range_and_says_so() {
     let (run, a) = launching();
     let Cost { share, least, most, measured, .. } = a.cost;
     assert!(!measured && least > 0.05 && least < share && share < most && most <= 0.3, "{:?}", a.cost);
-    let line = line::line(&run, &a, None);
+    let line = line::evidence(&run, &a);
     assert!(line.contains(" to ") && line.contains(" % (not measured), losses"), "{line}");
 }
 
@@ -75,7 +75,7 @@ fn what_launches_is_never_said_to_cost_nothing() {
     // behind a full queue
     let (run, a) = run(|p| p.forward(60, 60_000));
     assert!(a.cost.least < 0.005 && a.cost.most >= 0.01, "{:?}", a.cost);
-    let line = line::line(&run, &a, None);
+    let line = line::evidence(&run, &a);
     assert!(line.contains(", cost at most ") && line.contains(" % (not measured), losses"), "{line}");
 }
 

@@ -286,7 +286,7 @@ fn of_few_samples_that_are_whole_a_third_behind_breaks_is_enough() {
     };
     let found = short(4, 5);
     let text = says(&found, "GRAPH-BREAKS", 88);
-    assert!(text.ends_with("; behind a break in 4 of 9 samples that show all frames"), "{text}");
+    assert!(text.ends_with("; after a break in 4 of 9 samples that show all frames"), "{text}");
     // two of nine may be chance; and of four nothing is known
     for (behind, before) in [(2, 7), (3, 1)] {
         says(&short(behind, before), "LAUNCH", 17);

@@ -205,7 +205,7 @@ fn what_cupti_keeps_of_a_long_run_is_said_as_cost() {
         run.header.totals[Total::Launches as usize] = launches;
         run.header.totals[Total::GraphLaunches as usize] = graphs;
         let a = analyzer::analyze(&run);
-        let line = analyzer::line::line(&run, &a, None);
+        let line = analyzer::line::evidence(&run, &a);
         assert!(line.contains(", cost "), "{line}");
         line.contains("and up to 3.2 GB that CUPTI keeps")
     };

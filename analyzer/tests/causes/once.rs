@@ -59,7 +59,7 @@ fn a_model_moved_after_the_last_step_is_no_copy_of_each_step() {
     assert_eq!((once.place, once.bucket.key()), (OncePlace::After, Bucket::Copy.key()), "{once:?}");
     assert!((110 * MS..140 * MS).contains(&once.ns), "{once:?}");
     assert_eq!(once.site.as_ref().map_or(0, |s| s.line), 41, "{once:?}");
-    let said = line::line(&run, &a, None);
+    let said = line::evidence(&run, &a);
     assert!(said.contains("; once 1") && said.contains(" ms after the last step: copying ("), "{said}");
     let wall: u64 = Bucket::ALL.iter().map(|&b| a.devices[0].buckets.get(b)).sum();
     assert_eq!(wall, a.devices[0].wall_ns);
@@ -168,5 +168,5 @@ fn where_a_few_uneven_steps_are_most_of_the_time_there_is_no_step_time() {
     });
     verdict(&a, "HOST");
     assert_eq!((a.verdict.step_ns, a.verdict.promise), (0.0, None));
-    assert!(!line::line(&run, &a, None).contains(" a step:"), "{}", line::line(&run, &a, None));
+    assert!(!line::evidence(&run, &a).contains(" a step:"), "{}", line::evidence(&run, &a));
 }

@@ -104,7 +104,7 @@ fn the_losses_of_a_foreign_trace_stand_among_the_losses() {
     // the line, the object, and who merges objects count the same
     let total = losses.as_object().unwrap().values().filter_map(Value::as_u64).sum::<u64>();
     assert_eq!(all["input"]["lost"], total);
-    assert!(all["line"].as_str().unwrap().contains(&format!("losses {total} ")), "{}", all["line"]);
+    assert!(all["line"].as_str().unwrap().contains(&format!(" {total} records lost")), "{}", all["line"]);
     fs::write(place.out().join("0.summary.json"), out(&output)).unwrap();
     let merged = out(&place.run(&["summary", "0.summary.json", "--json"]));
     let merged: Value = serde_json::from_str(&merged).unwrap();
@@ -120,7 +120,7 @@ fn several_files_and_one_that_cannot_be_read() {
     let output = place.run(&["analyze", "--line", "bad.json", &good, "run.gpr"]);
     assert_eq!(code(&output), 4);
     assert_eq!(out(&output).lines().count(), 2, "{}", out(&output));
-    assert!(out(&output).lines().all(|l| l.starts_with("gapprobe[GP1")), "{}", out(&output));
+    assert!(out(&output).lines().all(|l| l.contains(" [GP1")), "{}", out(&output));
     assert!(err(&output).contains("bad.json: ") && err(&output).contains("hint: "), "{}", err(&output));
 }
 
@@ -131,7 +131,7 @@ fn strict_ends_with_5_where_there_is_no_verdict() {
     fs::write(place.out().join("cut.json.gz"), &whole[..whole.len() / 2]).unwrap();
     let output = place.run(&["analyze", "--strict", "cut.json.gz"]);
     assert_eq!(code(&output), 5);
-    assert!(out(&output).contains("INCONCLUSIVE: the file ends in the middle"), "{}", out(&output));
+    assert!(out(&output).contains("INCONCLUSIVE: the file is truncated"), "{}", out(&output));
     assert_eq!(code(&place.run(&["analyze", "cut.json.gz"])), 0);
 }
 
@@ -218,7 +218,7 @@ fn calls_that_cost_nothing_say_why() {
     let place = Place::new("analyze-free");
     for (from, to, words) in [
         (500_000_000, 800_000_000, "costs 0: before the first GPU operation"),
-        (last + 1_000_000, last + 9_000_000, "costs 0: behind the last GPU operation"),
+        (last + 1_000_000, last + 9_000_000, "costs 0: after the last GPU operation"),
         // the first kernels of a step run from 10 to 610 us in it
         (first + 50_000, first + 250_000, "costs 0: the GPU had work meanwhile"),
     ] {

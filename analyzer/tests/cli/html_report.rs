@@ -148,10 +148,9 @@ fn the_figures_are_those_of_the_analysis() {
             assert_eq!(number(&d["idle_by_range"]["root"]["ns"]), idle, "{file}");
         }
         let verdict = &f["runs"][0]["verdict"];
-        let line = analyzer::line::figures(&input.run, &analysis);
-        assert!(line.contains(verdict["sentence"].as_str().unwrap()), "{file}: {verdict}");
-        assert!(line.contains(verdict["rest"].as_str().unwrap()), "{file}: {verdict}");
-        assert!(verdict["rest"].as_str().unwrap().starts_with("GPU "), "{file}: {verdict}");
+        let line = analyzer::sentence::line(&input.run, &analysis, None);
+        assert_eq!(line, format!("gapprobe: {}", verdict["sentence"].as_str().unwrap()), "{file}");
+        assert_eq!(verdict["rest"], analyzer::line::evidence(&input.run, &analysis).as_str(), "{file}");
     }
     assert!(with_ranges >= 1);
 }

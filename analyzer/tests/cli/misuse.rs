@@ -12,7 +12,7 @@ fn a_word_in_the_wrong_place_is_told_where_it_belongs() {
     fs::create_dir(place.out().join("traces")).unwrap();
     for (args, status, expected) in [
         (&["run", "python3", "train.py", "--lr", "1"][..], 2, "gapprobe run -- python3 train.py --lr 1"),
-        (&["run", "--quiet", "python3"], 2, "the command stands behind --: gapprobe run -- python3"),
+        (&["run", "--quiet", "python3"], 2, "the command goes after --: gapprobe run -- python3"),
         (&["a b.gpr"], 2, "gapprobe analyze 'a b.gpr'"),
         (&["traces"], 2, "gapprobe summary traces"),
         (&["top", "a b.gpr"], 2, "gapprobe analyze 'a b.gpr'"),

@@ -84,7 +84,7 @@ fn run_reports_a_killed_command_whose_recording_lies_in_the_fallback() {
         .output()
         .unwrap();
     assert_eq!(code(&output), 137);
-    assert!(err(&output).contains("gapprobe[GP101 "), "{}", err(&output));
+    assert!(err(&output).contains(" [GP101]"), "{}", err(&output));
     assert_eq!((place.results().len(), fs::read_dir(&folder).unwrap().count()), (2, 0));
 }
 

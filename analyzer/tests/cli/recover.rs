@@ -19,10 +19,7 @@ fn recover_makes_trace_and_line_and_removes_the_recording() {
     let output = place.run(&["recover"]);
     assert_eq!(code(&output), 0, "{}", err(&output));
     let line = out(&output);
-    assert!(
-        line.starts_with("gapprobe[GP101 ") && line.ends_with('\n') && line.lines().count() == 1,
-        "{line}"
-    );
+    assert!(line.contains(" [GP101]") && line.ends_with('\n') && line.lines().count() == 1, "{line}");
     assert!(!file.exists());
     let results = place.results();
     assert_eq!(results.len(), 2, "{results:?}");
@@ -100,7 +97,7 @@ fn a_recording_that_was_reported_still_says_that_its_process_was_killed() {
         let list = out(&place.run(&["recover", "--list"]));
         assert_eq!(list.starts_with("reported"), state != RECORDING, "{list}");
         let output = place.run(&["analyze", "--line", file.to_str().unwrap()]);
-        let says = out(&output).contains("ended without its exit handlers");
+        let says = out(&output).contains("ended without exit handlers");
         assert_eq!(says, is_killed, "{state}: {}{}", out(&output), err(&output));
     }
 }
@@ -116,7 +113,7 @@ fn strict_ends_with_5_where_nothing_can_be_said() {
     let path = file.to_str().unwrap();
     let output = place.run(&["recover", "--keep", path]);
     assert_eq!(code(&output), 0);
-    assert!(out(&output).contains("INCONCLUSIVE"), "{}", out(&output));
+    assert!(out(&output).contains("no verdict"), "{}", out(&output));
     assert_eq!(code(&place.run(&["recover", "--keep", "--strict", path])), 5);
 }
 

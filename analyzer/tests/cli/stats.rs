@@ -164,7 +164,7 @@ fn a_file_that_cannot_be_read_ends_with_4_and_a_damaged_one_is_read_with_remarks
     fs::write(place.out().join("cut.json"), &text[..text.len() * 3 / 4]).unwrap();
     let output = place.run(&["stats", "cut.json", "-r", "nvtx_sum"]);
     assert_eq!(code(&output), 0);
-    assert!(err(&output).starts_with("gapprobe: cut.json: the file ends in the middle"), "{}", err(&output));
+    assert!(err(&output).starts_with("gapprobe: cut.json: the file is truncated"), "{}", err(&output));
     assert!(out(&output).contains("forward"));
     let lost = text.replacen("\"dur\": 200.000", "\"dur\": -1.000", 2);
     fs::write(place.out().join("lost.json"), lost).unwrap();

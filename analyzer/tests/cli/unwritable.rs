@@ -14,10 +14,7 @@ fn a_directory_that_cannot_be_written_costs_the_files_not_the_line_nor_the_recor
     let output = place.run(&["recover", "--dir", "/nonexistent"]);
     assert_eq!((code(&output), out(&output).as_str()), (1, ""));
     let said = err(&output);
-    assert!(
-        said.contains("gapprobe[GP101 ") && said.contains("no trace in /nonexistent: No such file"),
-        "{said}"
-    );
+    assert!(said.contains(" [GP101]") && said.contains("no trace in /nonexistent: No such file"), "{said}");
     assert!(said.contains("\nhint: ") && file.exists());
 }
 
@@ -41,7 +38,7 @@ fn a_file_size_limit_is_an_error_and_leaves_no_half_file() {
     assert_eq!(code(&output), 1, "{output:?}");
     let reason = format!("no trace in {}: File too large", place.out().display());
     assert!(err(&output).contains(&reason), "{}", err(&output));
-    assert!(err(&output).contains("gapprobe[GP101 ") && file.exists());
+    assert!(err(&output).contains(" [GP101]") && file.exists());
     assert!(place.results().iter().all(|n| n.ends_with(".summary.json")), "{:?}", place.results());
 }
 

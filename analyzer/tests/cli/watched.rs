@@ -147,12 +147,13 @@ fn capture_cuts_out_the_next_steps_or_the_last_or_a_time() {
     assert_eq!(place.results().len(), 2);
     assert!(crate::beating::now() - begun >= 20 * STEP, "they had not happened yet");
     let trace = place.results().into_iter().find(|n| n.ends_with(".json.gz")).unwrap();
-    let line = out(&place.run(&["analyze", "--line", &trace]));
-    assert!(line.contains("20 of ") && !line.contains("killed"), "the same when it is read again: {line}");
+    let again = json(&out(&place.run(&["analyze", "--json", &trace])));
+    let said = again["evidence"].as_str().unwrap();
+    assert!(said.contains("20 of ") && !said.contains("killed"), "the same when it is read again: {said}");
 
     let output = place.run(&["capture", beating.path.to_str().unwrap(), "--last", "--steps", "50"]);
     assert_eq!(code(&output), 0, "{}", err(&output));
-    assert!(out(&output).starts_with("gapprobe[") && out(&output).contains(" of "), "{}", out(&output));
+    assert!(out(&output).contains(" [GP"), "{}", out(&output));
     let output = place.run(&["capture", &pid(), "--last", "--seconds", "1", "--json"]);
     assert_eq!(json(&out(&output))["coverage"]["seen_ns"].as_u64(), Some(1_000_000_000));
     let output = place.run(&["capture", &pid(), "--seconds", "300ms", "--json"]);

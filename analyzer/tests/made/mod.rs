@@ -122,7 +122,7 @@ pub fn read(path: &Path) -> (Input, Analysis) {
 }
 
 pub fn line(input: &Input, a: &Analysis) -> String {
-    analyzer::line::line(&input.run, a, None)
+    analyzer::line::evidence(&input.run, a)
 }
 
 /// What the command prints, and its exit code.

@@ -93,5 +93,8 @@ fn a_clock_that_is_wrong_without_another_profiler_is_no_such_case() {
     }
     let (_, a) = p.analyze();
     assert_eq!(clock_spans(&a), []);
-    assert!(a.verdict.inconclusive.is_some_and(|why| why.contains("the clocks do not fit")));
+    assert!(a
+        .verdict
+        .inconclusive
+        .is_some_and(|why| why.contains("host and device timestamps are inconsistent")));
 }

@@ -338,7 +338,7 @@ fn steps_in_any_unobserved_span_are_steps_of_the_run_or_its_number_is_not_said()
         run.header.totals[Total::ClockSteps as usize] = clock_steps;
         run.threads.iter_mut().for_each(|t| t.marks.clear());
         let a = analyzer::analyze(&run);
-        (a.coverage.steps_seen, analyzer::line::line(&run, &a, None))
+        (a.coverage.steps_seen, analyzer::line::evidence(&run, &a))
     };
     for reason in [Unobserved::Stopped, Unobserved::Yielded, Unobserved::CaptureOff] {
         let (seen, line) = said(reason, 55);
@@ -362,7 +362,7 @@ fn steps_between_windows_are_of_the_run_whoever_counted_them() {
         input.run.threads.iter_mut().for_each(|t| t.marks.clear());
         let b = analyzer::analyze(&input.run);
         assert_eq!(a.coverage.steps_run, 600);
-        let said = analyzer::line::line(&input.run, &b, None);
+        let said = analyzer::line::evidence(&input.run, &b);
         let (seen, all) = (b.coverage.steps_seen, b.coverage.steps_run);
         assert!(seen < 70, "{said}");
         assert!(said.contains(&format!(" {all} steps seen (seen: ")), "{said}");

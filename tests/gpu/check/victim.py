@@ -52,7 +52,7 @@ class Ended:
     @property
     def line(self):
         """gapprobe's line on stderr, or ''."""
-        return next((x for x in self.err.splitlines() if x.startswith("gapprobe[")), "")
+        return next((x for x in self.err.splitlines() if x.startswith("gapprobe: ") and " [GP" in x), "")
 
     @property
     def our_lines(self):

@@ -67,7 +67,7 @@ def judge_recording(plan, title, ours, killed):
     if killed:
         code, out, err = ours.recover(plan)
         line = out.strip()
-        if code != 0 or not line.startswith("gapprobe["):
+        if code != 0 or " [GP" not in line:
             return plan.row(NAME, f"{title}: recover", FAIL, f"exit {code}: {out[-100:]!r} {err[-160:]!r}")
     path = ours.trace()
     if path is None or not line:

@@ -59,7 +59,7 @@ def judge(plan, who, plain, ours):
     unobserved = (summary.get("coverage") or {}).get("unobserved") or ()
     away = [u["to_ns"] - u["from_ns"] for u in unobserved if u["reason"] == YIELDED]
     plan.row(NAME, f"{who}: our losses", INFO, f"{lost or 'none'}; {len(away)} spans yielded, {sum(away) / 1e9:.1f} s")
-    talk, reports = ours.our_lines, [line for line in ours.our_lines if line.startswith("gapprobe[")]
+    talk, reports = ours.our_lines, [line for line in ours.our_lines if " [GP" in line]
     most = 2 if who in LATE else 1
     return plan.row(NAME, f"{who}: and we still report", bool(summary) and len(reports) == 1 and len(talk) <= most,
                     f"{len(talk)} lines: {ours.line[:110] or ours.err[-110:]}", "the report" if most == 1 else "the report, and a line more at most")

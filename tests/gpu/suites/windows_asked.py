@@ -34,8 +34,8 @@ def judge(plan, suite, name, ended, alone):
              f"{truth.get('result')}, without us {alone.truth.get('result')}", "the same")
     totals, words = summary.get("totals") or {}, summary.get("attributes") or {}
     windows, between = totals.get("windows") or 0, totals.get("launches_between") or 0
-    is_whole = windows == 0 and between == 0 and "no windows" in ended.line
-    plan.row(suite, f"{name}: windows", windows >= least and between > 0 and "no windows" not in ended.line if least else is_whole,
+    is_whole = windows == 0 and between == 0 and "no recording windows" in ended.line
+    plan.row(suite, f"{name}: windows", windows >= least and between > 0 and "no recording windows" not in ended.line if least else is_whole,
              f"{windows} windows, {between} launches between them, {totals.get('launches')} recorded; {words.get('windows')}; {ended.line[:200]}", f">= {least}" if least else "none, and said")
     true, counted = truth["true_steps"], totals.get("clock_steps")
     plan.row(suite, f"{name}: steps", abs((counted or 0) - true) <= true // 50 if is_stepped else INFO, f"{counted} counted, {true} true", "±2 %")

@@ -316,6 +316,12 @@ impl Run {
         serde_json::from_slice(&bytes).ok()
     }
 
+    /// What the summary says that the verdict rests on.
+    pub fn evidence(&self) -> String {
+        let summary = self.summary().expect("a summary");
+        summary["evidence"].as_str().expect("a text").to_owned()
+    }
+
     /// The truths of all programs of the run that used the driver.
     pub fn truths(&self) -> Vec<Truth> {
         files(&self.folder)

@@ -21,7 +21,7 @@ fn summaries(run: &Run) -> usize {
 
 /// The one verdict.
 fn verdict(run: &Run) -> &str {
-    let lines: Vec<&str> = run.stderr.lines().filter(|l| l.starts_with("gapprobe[")).collect();
+    let lines: Vec<&str> = run.stderr.lines().filter(|l| l.contains(" [GP")).collect();
     assert_eq!((lines.len(), summaries(run)), (1, 1), "{} {:?}", run.stderr, run.left());
     lines[0]
 }
@@ -31,7 +31,7 @@ fn a_verdict_whose_trace_could_not_be_written_stays_the_only_one() {
     // neither the recording nor the trace fits, the summary does
     let run = run("unset SIM_TRUTH; ulimit -f 100; exec $SIM/loop 300 100 10 200");
     let line = verdict(&run);
-    assert!(line.contains("300 of 300 steps seen") && line.contains("no trace in "), "{line}");
+    assert!(line.contains("no trace in "), "{line}");
     assert_eq!(run.left_recordings().len(), 1, "what the line names is there");
     assert!(line.contains(&*run.left_recordings()[0].to_string_lossy()), "{line}");
     assert_ne!(run.summary().expect("a summary")["verdict"]["code"], "GP199");
@@ -40,7 +40,7 @@ fn a_verdict_whose_trace_could_not_be_written_stays_the_only_one() {
 #[test]
 fn a_verdict_that_found_no_folder_is_not_said_again() {
     let run = run("export GAPPROBE_DIR=$GAPPROBE_DIR/gone; exec $SIM/loop 300 100 10 200");
-    let lines: Vec<&str> = run.stderr.lines().filter(|l| l.starts_with("gapprobe[")).collect();
+    let lines: Vec<&str> = run.stderr.lines().filter(|l| l.contains(" [GP")).collect();
     assert!(lines.len() == 1 && lines[0].contains("no trace in "), "{}", run.stderr);
     // `run` itself has another folder, into which all of it goes
     assert_eq!((summaries(&run), run.left_recordings().len()), (1, 0), "{:?}", run.left());
@@ -68,10 +68,10 @@ fn a_run_that_cannot_write_either_says_what_to_do() {
 #[test]
 fn only_who_was_killed_is_said_to_have_been() {
     for (script, ending, words) in [
-        ("exec $SIM/ways_out _exit4 3000", 4, "the program ended without its exit handlers"),
-        ("$SIM/ways_out sigkill 3000; exit 7", 7, "the program ended without its exit handlers"),
-        ("exec $SIM/ways_out sigkill 3000", 137, "the program was killed by signal 9"),
-        ("exec $SIM/ways_out sigterm 3000", 143, "the program was killed by signal 15"),
+        ("exec $SIM/ways_out _exit4 3000", 4, "ended without exit handlers"),
+        ("$SIM/ways_out sigkill 3000; exit 7", 7, "ended without exit handlers"),
+        ("exec $SIM/ways_out sigkill 3000", 137, "killed by signal 9"),
+        ("exec $SIM/ways_out sigterm 3000", 143, "killed by signal 15"),
     ] {
         let run = run(script);
         assert_eq!(run.ending(), ending, "{script}: {}", run.stderr);
@@ -87,7 +87,7 @@ fn only_who_was_killed_is_said_to_have_been() {
 fn a_process_that_is_still_being_taken_down_is_waited_for() {
     for _ in 0..3 {
         let run = run("$SIM/loop 20000 100 10 200 >/dev/null & sleep 0.6; kill -9 $!");
-        assert!(verdict(&run).contains("without its exit handlers"), "{}", run.stderr);
+        assert!(verdict(&run).contains("without exit handlers"), "{}", run.stderr);
         assert!(!run.stderr.contains("still go"), "{}", run.stderr);
         assert_eq!(run.left_recordings().len(), 0);
     }
@@ -151,7 +151,7 @@ fn a_run_that_is_switched_off_says_so() {
         assert!(run.left_anywhere().is_empty(), "{:?}", run.left_anywhere());
     }
     let on = off("GAPPROBE=1 exec $SIM/loop 10 20 20", "0");
-    assert!(on.stderr.starts_with("gapprobe[GP"), "{}", on.stderr);
+    assert!(on.stderr.contains(" [GP"), "{}", on.stderr);
 }
 
 /// A process whose recording no file took ended without its report: what it did is lost, and that

@@ -84,7 +84,9 @@ fn what_was_asked_for_unseen_is_recorded_whole() {
         let run = victim.env("GAPPROBE_WINDOW", "20/200").env("GAPPROBE_TEST_FREE_MS", "2000").run();
         let recorded = fine(&run);
         assert_eq!(recorded.kernels().len() as u64, run.launched(), "{}", run.stderr);
-        assert!(run.stderr.contains(&format!("(no windows: {UNSEEN})")), "{}", run.stderr);
+        assert!(run.stderr.contains(", no recording windows"), "{}", run.stderr);
+        let said = run.evidence();
+        assert!(said.contains(&format!("(no windows: {UNSEEN})")), "{said}");
         assert_eq!(recorded.total(Total::Windows), 0, "{}", run.stderr);
     }
 }

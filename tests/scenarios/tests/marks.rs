@@ -30,7 +30,7 @@ fn steps_ranges_and_capture_arrive_as_said() {
         assert_eq!(steps.iter().map(|s| s.a).collect::<Vec<_>>(), (0..12).collect::<Vec<_>>());
         assert_eq!(recorded.total(Total::Steps), 12);
         // recording was off for a part of the last one: it was not seen whole
-        assert!(run.stderr.contains("11 of 12 steps seen"), "{}", run.stderr);
+        assert!(run.evidence().contains("11 of 12 steps seen"), "{}", run.evidence());
 
         let ranges: Vec<_> = recorded.of(Kind::Range).copied().collect();
         let named = |name: &str| {

@@ -328,7 +328,7 @@ fn the_python_package_with_its_domains_categories_and_registered_names() {
     assert_eq!(lost.collect::<Vec<_>>(), [], "no range is lost");
     assert_eq!(table(&run).get("training:layer"), Some(&(240, "PushPop".to_owned())));
     // a step that the program names in a domain of its own is one
-    assert!(run.stderr.contains("12 steps"), "{}", run.stderr);
+    assert!(run.evidence().contains("12 steps"), "{}", run.evidence());
 
     // the same program without its GPU: nothing is left, nothing said
     let run = victim("no_cuda").run();

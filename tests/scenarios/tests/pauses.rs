@@ -50,11 +50,8 @@ fn is_told(run: &Run, (least, every, lasts): (u64, f64, f64)) {
     let site = &said["site"];
     assert!(site["file"].as_str().is_some_and(|f| f.ends_with("pauses.py")), "{said}");
     assert!(site["line"].as_u64().is_some_and(|line| line.abs_diff(marked) <= 1), "{said}");
-    assert!(
-        run.stderr.contains("; between windows ") && run.stderr.contains(" pauses of "),
-        "{}",
-        run.stderr
-    );
+    let said = run.evidence();
+    assert!(said.contains("; between windows ") && said.contains(" pauses of "), "{said}");
 }
 
 #[test]

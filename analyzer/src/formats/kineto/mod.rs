@@ -341,7 +341,7 @@ fn finish(
     Ok(kineto)
 }
 
-/// What the head says was complete was so in the recording; in a file that ends in the middle
+/// What the head says was complete was so in the recording; in a file that is truncated
 /// nothing is known behind its last operation.
 fn known_to_the_last(run: &mut Run) {
     let ops = run.devices.iter().flat_map(|d| &d.streams).filter_map(|s| s.ops.iter().map(|o| o.end).max());

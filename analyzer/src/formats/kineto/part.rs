@@ -210,7 +210,7 @@ pub struct Refused {
     /// Events that gapprobe left out in front of the part that the file has whole: not lost, no
     /// more than what a recording overwrote.
     pub older: u64,
-    /// The file ends in the middle.
+    /// The file is truncated.
     pub cut: bool,
     /// It goes on, and from some place on cannot be read.
     pub damaged: bool,

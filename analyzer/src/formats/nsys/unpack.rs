@@ -43,10 +43,10 @@ pub(super) fn unpack(mut from: impl Read, packed: u64, scratch: &Scratch) -> Res
 
 fn damaged(e: &io::Error, written: u64) -> ReadError {
     let what = match e.kind() {
-        io::ErrorKind::UnexpectedEof => "the compressed file ends in the middle",
+        io::ErrorKind::UnexpectedEof => "the compressed file is truncated",
         _ => "damaged: the compressed file cannot be unpacked",
     };
-    ReadError::new(format!("{what} (behind {written} bytes of an SQLite file)"), "gzip -t FILE tells more")
+    ReadError::new(format!("{what} (after {written} bytes of an SQLite file)"), "gzip -t FILE tells more")
 }
 
 fn no_room(e: &io::Error, scratch: &Scratch, written: u64) -> ReadError {

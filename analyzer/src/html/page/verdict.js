@@ -4,7 +4,7 @@
 function verdict(run, level, title) {
   const v = run.verdict;
   const sure = v.confidence === "high" ? "the evidence is direct" : v.confidence === "medium" ? "probably" : "take it as a hint";
-  const inconclusive = v.sentence.startsWith("INCONCLUSIVE");
+  const inconclusive = v.code === "GP199";
   const badges = v.code && h("p", { class: "badges" },
     h("span", { class: "badge" }, v.code),
     !inconclusive && h("span", { class: "badge" }, "confidence " + v.confidence), !inconclusive && h("span", { class: "soft" }, sure));

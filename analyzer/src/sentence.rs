@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The line that people read, and the sentence that opens screen, page and trace: what the GPU did,
+//! what it waited for, where, what to change, what that wins. At most [`MOST`] characters; what it
+//! rests on is said elsewhere (`line.rs`), and of that here the exceptions alone.
+
+use trace::Total;
+
+use crate::analysis::{working, Analysis, Bucket, Confidence, DeviceAnalysis, StepSource, Verdict};
+use crate::causes::{
+    self, alloc, casts, gpu_bound, inconclusive, memory_growth, mixed, out_of_memory, small_kernels, sync,
+};
+use crate::line::{self, Time};
+use crate::plural::{self, thousands};
+use crate::run::Run;
+use crate::visible::visible;
+
+/// Characters of the line in front of the trace's name, at most.
+pub const MOST: usize = 160;
+/// Of a place in the program the last so many characters are shown: its line is at the end.
+const MOST_OF_A_PLACE: usize = 44;
+/// Recording is said to cost something from this share of the run on.
+const COSTS: f64 = 0.05;
+/// Seen is said to be a part of the run below this share of it.
+const MOST_SEEN: f64 = 0.5;
+
+/// The line of a run, without a line feed. `trace`: where the trace file is, `None` where none was
+/// written.
+pub fn line(run: &Run, a: &Analysis, trace: Option<&str>) -> String {
+    let mut out = format!("gapprobe: {}", sentence(run, a));
+    if let Some(path) = trace {
+        out.push_str(" Trace: ");
+        out.push_str(path);
+    }
+    visible(&out).into_owned()
+}
+
+/// What is found, its code, and what is out of the ordinary.
+pub fn sentence(run: &Run, a: &Analysis) -> String {
+    let mut behind = format!(" [{}]", a.verdict.code);
+    let room = MOST - "gapprobe: ".len();
+    for exception in exceptions(run, a) {
+        // (what was found comes first: half of the line is its own)
+        if behind.chars().count() + exception.chars().count() + 2 <= room / 2 {
+            behind.push_str(", ");
+            behind.push_str(&exception);
+        }
+    }
+    let mut out = found(a, room - behind.chars().count());
+    out.push_str(&behind);
+    out
+}
+
+/// What is found, without its code; `None` where nothing can be said.
+pub fn verdict(a: &Analysis) -> Option<String> {
+    let v = &a.verdict;
+    (v.code != inconclusive::CODE && !v.code.is_empty()).then(|| found(a, MOST))
+}
+
+/// What is found in at most `room` characters: what can be done without is left out, last of all
+/// the end.
+fn found(a: &Analysis, room: usize) -> String {
+    let v = &a.verdict;
+    let time = times(v);
+    let place = v.site.as_ref().map(|s| format!(" ({})", shown(&s.place()))).unwrap_or_default();
+    let change = change(v).map(|c| format!("; {c}")).unwrap_or_default();
+    let what = what(a);
+    let ways =
+        [format!("{what}{place}{change}{time}"), format!("{what}{place}{time}"), format!("{what}{time}")];
+    let fits = |way: &&String| way.chars().count() <= room;
+    match ways.iter().find(fits) {
+        Some(way) => way.clone(),
+        None => what.chars().take(room.saturating_sub(1)).chain(['…']).collect(),
+    }
+}
+
+/// A place in the program, without the parameters of a function.
+fn shown(place: &str) -> String {
+    let parameters = place.find('(').zip(place.rfind(')')).filter(|(begin, end)| begin < end);
+    let place = match parameters.and_then(|(begin, end)| place.get(..begin).zip(place.get(end + 1..))) {
+        Some((before, behind)) => format!("{before}{behind}"),
+        None => place.to_owned(),
+    };
+    let all = place.chars().count();
+    match all <= MOST_OF_A_PLACE {
+        true => place,
+        false => ['…'].into_iter().chain(place.chars().skip(all - MOST_OF_A_PLACE + 1)).collect(),
+    }
+}
+
+/// What the GPU did, and what it waited for.
+fn what(a: &Analysis) -> String {
+    let v = &a.verdict;
+    let device = a.worst.and_then(|w| a.devices.get(w));
+    let (Some(d), false) = (device, v.code == inconclusive::CODE) else {
+        return format!("no verdict: {}", v.inconclusive.as_deref().unwrap_or("nothing was recorded"));
+    };
+    let sure = match v.confidence {
+        Confidence::High => "",
+        Confidence::Medium => "likely ",
+        Confidence::Low => "maybe ",
+    };
+    let compute = d.buckets.share(Bucket::Compute);
+    match v.code {
+        gpu_bound::CODE if (v.share + compute - 1.0).abs() < 1e-9 => {
+            format!("{}{sure}GPU-bound: kernels run {} of the time", of_several(a, d), percent(compute))
+        }
+        gpu_bound::CODE => format!("{sure}GPU-bound: GPU {} waits while another one computes", d.ordinal),
+        mixed::CODE => {
+            let parts = v.parts.iter().map(|(cause, share)| format!("{cause} {}", percent(*share)));
+            let parts = parts.collect::<Vec<_>>().join(", ");
+            let all = if v.promise.is_some() { "together" } else { "no single cause" };
+            match parts.is_empty() {
+                true => format!("{}: no single cause", does(a, d)),
+                false => format!("{}: {sure}{all}: {parts}", does(a, d)),
+            }
+        }
+        _ => {
+            let other = v.tied.and_then(|t| why(t.code)).map(|other| format!(" or {other}"));
+            let more = other.unwrap_or_else(|| how_often(a, v));
+            format!("{}: {sure}{}{more}", does(a, d), why(v.code).unwrap_or(v.cause))
+        }
+    }
+}
+
+/// "GPU idle 62%", or how much it computes, where what is lost is no idle time.
+fn does(a: &Analysis, d: &DeviceAnalysis) -> String {
+    let (idle, compute) = (1.0 - d.busy_share(), d.buckets.share(Bucket::Compute));
+    let gpu = match (a.devices.len(), working(&a.devices).count()) {
+        (0 | 1, _) => "GPU".to_owned(),
+        (_, 0 | 1) => format!("GPU {}", d.ordinal),
+        (_, n) => format!("GPU {} of {n}", d.ordinal),
+    };
+    match idle * 2.0 >= 1.0 - compute {
+        // (of kernels that do little the time is not idle)
+        _ if [small_kernels::CODE, casts::CODE].contains(&a.verdict.code) => {
+            format!("{gpu} busy {}", percent(d.busy_share()))
+        }
+        true => format!("{gpu} idle {}", percent(idle)),
+        false => format!("{gpu} computes {} of the time", percent(compute)),
+    }
+}
+
+/// "GPU 1 of 4: ", where there are several.
+fn of_several(a: &Analysis, d: &DeviceAnalysis) -> String {
+    match working(&a.devices).count() {
+        0 | 1 => String::new(),
+        n => format!("GPU {} of {n}: ", d.ordinal),
+    }
+}
+
+fn why(code: &str) -> Option<&'static str> {
+    causes::find(code).map(|c| c.why)
+}
+
+/// What to change; nothing where two causes are as good, for their changes differ, nor where
+/// nothing can be promised although a step is known.
+fn change(v: &Verdict) -> Option<&'static str> {
+    let known = causes::find(v.code).map(|c| c.change).filter(|c| !c.is_empty());
+    known.filter(|_| v.tied.is_none() && (v.promise.is_some() || v.step_ns == 0.0))
+}
+
+/// " 45x per step", of calls that wait.
+fn how_often(a: &Analysis, v: &Verdict) -> String {
+    let steps = a.steps.steady().len() as f64;
+    let calls = a.findings.iter().find(|f| f.code == v.code).map_or(0, |f| f.count) as f64;
+    let is_counted = [sync::CODE, alloc::CODE].contains(&v.code);
+    match calls / steps {
+        per if is_counted && steps > 0.0 && per >= 1.5 => format!(" {per:.0}x per step"),
+        per if is_counted && steps > 0.0 && per >= 0.95 => " in every step".to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// ": 27.8 -> ~19.7 ms/step".
+fn times(v: &Verdict) -> String {
+    if v.step_ns <= 0.0 || v.code == inconclusive::CODE {
+        return String::new();
+    }
+    let unit = Time::of(v.step_ns);
+    let now = unit.text(v.step_ns);
+    match v.promise {
+        Some(p) => format!(": {now} -> ~{} {}/step", unit.text(p.ns()), unit.unit),
+        None => format!(": {now} {}/step", unit.unit),
+    }
+}
+
+/// What is not as usual, each in a few words, the worst first.
+fn exceptions(run: &Run, a: &Analysis) -> Vec<String> {
+    let (c, cost) = (&a.coverage, &a.cost);
+    let mut found = Vec::new();
+    match line::lost(run, a) {
+        0 if run.missing.is_empty() => {}
+        0 => found.push("records are missing".to_owned()),
+        n => found.push(format!("{} {} lost", thousands(n), plural::of(n, "record", "records"))),
+    }
+    match c.signal {
+        Some(signal) if c.killed => found.push(format!("killed by signal {signal}")),
+        _ if c.killed => found.push("ended without exit handlers".to_owned()),
+        _ => {}
+    }
+    if a.unlike.is_some_and(|u| !u.far) {
+        found.push("recorded steps are not typical".to_owned());
+    }
+    let has = |code: &str| a.findings.iter().any(|f| f.code == code);
+    if has(out_of_memory::CODE) {
+        found.push("allocations failed".to_owned());
+    }
+    if has(memory_growth::CODE) {
+        found.push("memory grows".to_owned());
+    }
+    if a.verdict.profiled.is_some() {
+        found.push("host slowed by the profiler".to_owned());
+    }
+    if !run.foreign {
+        if cost.measured && cost.share >= COSTS {
+            found.push(format!("recording cost {}", percent(cost.share)));
+        } else if !cost.measured && cost.most >= COSTS {
+            found.push(format!("recording cost up to {}", percent(cost.most)));
+        }
+        let in_windows = run.header.total(Total::Windows) > 0;
+        let seen = match (a.steps.source, c.steps_run) {
+            (StepSource::None, _) | (_, 0) => ("run", c.seen_ns as f64 / c.run_ns.max(1) as f64),
+            (_, n) => ("steps", c.steps_seen as f64 / n as f64),
+        };
+        if !in_windows && seen.1 < MOST_SEEN {
+            found.push(format!("saw {} of the {}", percent(seen.1), seen.0));
+        }
+        if line::has_no_windows(run) {
+            found.push("no recording windows".to_owned());
+        }
+    }
+    found
+}
+
+fn percent(share: f64) -> String {
+    line::percent(share).replace(' ', "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::{Bound, Buckets, Promise, Tied, Win};
+    use crate::causes::{input_main, launch};
+    use crate::sites::Site;
+
+    const MS: u64 = 1_000_000;
+
+    /// One GPU that idles for 36 of 100 ms, and a verdict about it.
+    fn found_of(code: &'static str, confidence: Confidence) -> Analysis {
+        let mut buckets = Buckets::default();
+        buckets.add(Bucket::Compute, 64 * MS);
+        buckets.add(Bucket::Sync, 36 * MS);
+        let bound = Bound::idle(&buckets, 100 * MS, &[Bucket::Sync]);
+        let promise = Promise::new(27.8e6, Win::within(0.29, bound), 1e6);
+        let site = Site { file: "train.py".into(), line: 17, ..Site::default() };
+        let verdict = Verdict {
+            code,
+            confidence,
+            step_ns: 27.8e6,
+            promise,
+            site: Some(site),
+            share: 0.3,
+            ..Verdict::default()
+        };
+        let device = DeviceAnalysis { buckets, wall_ns: 100 * MS, ops: 100, ..DeviceAnalysis::default() };
+        Analysis { devices: vec![device], worst: Some(0), verdict, ..Analysis::default() }
+    }
+
+    /// Of which neither cost nor coverage is said.
+    fn of_another_tool() -> Run {
+        Run { foreign: true, ..Run::default() }
+    }
+
+    #[test]
+    fn one_sentence_says_what_where_and_what_it_wins() {
+        let a = found_of(sync::CODE, Confidence::High);
+        let said = "GPU idle 36%: the host waits for the GPU (train.py:17); read values later: \
+                    27.8 -> ~19.7 ms/step";
+        assert_eq!(found(&a, MOST), said);
+        assert_eq!(sentence(&of_another_tool(), &a), format!("{said} [GP101]"));
+    }
+
+    #[test]
+    fn what_is_not_sure_is_likely_or_maybe_and_two_causes_are_both_named() {
+        let begins = |a: &Analysis| found(a, MOST).split(" (").next().map(str::to_owned);
+        let likely = found_of(launch::CODE, Confidence::Medium);
+        assert_eq!(
+            begins(&likely).as_deref(),
+            Some("GPU idle 36%: likely launch-bound, kernels wait for the host")
+        );
+        let mut both = found_of(sync::CODE, Confidence::Low);
+        both.verdict.tied = Some(Tied {
+            code: input_main::CODE,
+            cause: input_main::NAME,
+            fix: "",
+            more_work: false,
+            share: 0.3,
+            promise: None,
+        });
+        let said = "GPU idle 36%: maybe the host waits for the GPU or data is loaded in the main process";
+        assert_eq!(begins(&both).as_deref(), Some(said));
+        assert!(!found(&both, MOST).contains(';'), "what to change would be of one of them");
+    }
+
+    #[test]
+    fn where_there_is_too_little_room_the_change_goes_then_the_place_then_the_end() {
+        let a = found_of(sync::CODE, Confidence::High);
+        assert!(!found(&a, 90).contains("read values later") && found(&a, 90).contains("train.py:17"));
+        assert!(!found(&a, 70).contains("train.py:17") && found(&a, 70).ends_with(" ms/step"));
+        let why = "x".repeat(400);
+        let verdict = Verdict { code: inconclusive::CODE, inconclusive: Some(why), ..Verdict::default() };
+        let said = sentence(&of_another_tool(), &Analysis { verdict, ..Analysis::default() });
+        assert_eq!(said.chars().count(), MOST - "gapprobe: ".len());
+        assert!(said.ends_with("… [GP199]"), "{said}");
+    }
+
+    #[test]
+    fn of_a_long_place_the_end_is_shown_and_of_a_function_no_parameters() {
+        assert_eq!(shown("train.py:88"), "train.py:88");
+        assert_eq!(shown("step(int, float)+0x1c in libtrain.so"), "step+0x1c in libtrain.so");
+        let long = shown(&format!("{}/train.py:88", "deep/".repeat(20)));
+        assert!(long.starts_with('…') && long.ends_with("/train.py:88"), "{long}");
+        assert_eq!(long.chars().count(), MOST_OF_A_PLACE);
+    }
+}
