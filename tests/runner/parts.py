@@ -51,9 +51,11 @@ def python(part):
 
 
 def labelled(part):
-    """Recordings of labelled programs from an H100: verdict, line of Python and promise, by what their real fix proved; and the verdict said there."""
+    """Recordings of labelled programs from an H100: verdict, line of Python and promise, by what their real fix proved; and the verdict said there. What
+    is written for programs, by its schemas."""
     if built(part):
         part.counted("labelled", "scripts/causes-replay", "--same", "--gapprobe", OF_THE_TESTS, "tests/gpu/recordings")
+        part.counted("schemas", "scripts/check-schemas", "--gapprobe", OF_THE_TESTS)
 
 
 def perfetto(part):
@@ -145,7 +147,7 @@ PARTS = {row.function.__name__: row for row in (
     Row(rust, "middle", 1200, ["compilers", "nextest", "cupti", "perfetto"]),
     Row(style, "middle", 600, ["lints"]),
     Row(python, "middle", 120, []),
-    Row(labelled, "middle", 900, ["compilers"]),
+    Row(labelled, "middle", 900, ["compilers", "schemas"]),
     Row(perfetto, "middle", 120, []),
     Row(thorough, "rest", 2400, ["compilers", "nextest", "cupti", "perfetto", "libclang", "cpythons", "torch"]),
     Row(release, "rest", 900, ["compilers", "lints"]),

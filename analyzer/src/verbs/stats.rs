@@ -25,6 +25,9 @@ Examples:
   gapprobe stats trace.json.gz -r steps --format csv > steps.csv
   gapprobe stats --list                                         the reports there are";
 
+/// Version of the keys of several reports as JSON.
+const STATS_VERSION: u32 = 1;
+
 /// Tables of a trace: kernels, API calls, copies, ranges, steps, idle time
 ///
 /// Names and columns are those of `nsys stats`; the figures behind a kernel's name, and the reports
@@ -216,7 +219,7 @@ fn print(
 ) -> io::Result<()> {
     let several = wanted.len() > 1;
     if several && args.format == Format::Json {
-        out.write_all(b"{")?;
+        write!(out, "{{\n\"stats_version\": {STATS_VERSION},")?;
     }
     for (i, w) in wanted.iter().enumerate() {
         let absent = || {
