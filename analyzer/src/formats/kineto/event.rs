@@ -362,16 +362,18 @@ fn memory(f: &Fields<'_>, start: i64, end: i64, part: &mut Part, copy: bool) {
     part.ops.push(RawOp { start, end, correlation: args.correlation, a, b, stream, graph, kind });
 }
 
+/// Copies as ROCm's tracer names them, as torch.profiler names them, and CUPTI's number of the way.
+pub(super) const ROCM_COPIES: [(&[u8], &[u8], u8); 4] = [
+    (b"CopyHostToDevice", b"Memcpy HtoD", 1),
+    (b"CopyDeviceToHost", b"Memcpy DtoH", 2),
+    (b"CopyDeviceToDevice", b"Memcpy DtoD", 8),
+    (b"CopyHostToHost", b"Memcpy HtoH", 9),
+];
+
 /// `Memcpy M2D (Memory -> Device)`, as Intel's plugin of Kineto writes it (M: memory of the host);
 /// `CopyHostToDevice`, as ROCm's tracer has it.
 fn as_cuda_says(name: &[u8]) -> std::borrow::Cow<'_, [u8]> {
-    const HIPS: [(&[u8], &[u8]); 4] = [
-        (b"CopyHostToDevice", b"Memcpy HtoD"),
-        (b"CopyDeviceToHost", b"Memcpy DtoH"),
-        (b"CopyDeviceToDevice", b"Memcpy DtoD"),
-        (b"CopyHostToHost", b"Memcpy HtoH"),
-    ];
-    if let Some((_, cudas)) = HIPS.iter().find(|h| name.starts_with(h.0)) {
+    if let Some((_, cudas, _)) = ROCM_COPIES.iter().find(|copy| name.starts_with(copy.0)) {
         return (*cudas).into();
     }
     const WAYS: [(&[u8], &[u8]); 4] =

@@ -16,7 +16,7 @@ use foldhash::quality::FixedState;
 use trace::event::Copy;
 use trace::{KernelInfo, Kind};
 
-use super::event::{number, numbers, small, text, thread_key, time, Fields};
+use super::event::{number, numbers, small, text, thread_key, time, Fields, ROCM_COPIES};
 use super::part::{Part, RawCall, RawKernel, RawMark, RawOp, RawRange, StreamKey, ThreadKey};
 use super::scan::{Scan, Value};
 use super::time::whole;
@@ -219,13 +219,12 @@ fn size(details: &[u8]) -> Option<u64> {
     whole(size).and_then(|n| u64::try_from(n).ok())
 }
 
-/// `MemcpyH2D`; numbers as CUPTI has them. `CopyHostToDevice`: as ROCm's tracer names them.
+/// `MemcpyH2D`, or as ROCm's tracer has it; numbers as CUPTI has them.
 fn direction(name: &[u8]) -> u8 {
+    if let Some((_, _, way)) = ROCM_COPIES.iter().find(|copy| name.starts_with(copy.0)) {
+        return *way;
+    }
     match name.get(6..).unwrap_or(&[]) {
-        _ if name.starts_with(b"CopyHostToDevice") => 1,
-        _ if name.starts_with(b"CopyDeviceToHost") => 2,
-        _ if name.starts_with(b"CopyDeviceToDevice") => 8,
-        _ if name.starts_with(b"CopyHostToHost") => 9,
         way if way.starts_with(b"H2D") => 1,
         way if way.starts_with(b"D2H") => 2,
         way if way.starts_with(b"D2D") => 8,
