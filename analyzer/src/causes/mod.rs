@@ -141,7 +141,8 @@ macro_rules! registry {
         pub const ALL: &[Cause] = &[$(Cause {
             code: $module::CODE,
             name: $module::NAME,
-            source: include_str!(concat!(stringify!($module), ".rs")),
+            // (the injected library explains nothing, and does not carry the pages)
+            source: if cfg!(feature = "cli") { include_str!(concat!(stringify!($module), ".rs")) } else { "" },
             why: $why,
             change: $change,
             effort: $effort,
