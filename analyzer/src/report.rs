@@ -126,7 +126,7 @@ impl<'a> ReportOptions<'a> {
 pub struct Report {
     /// The line; it names the trace where there is one.
     pub line: String,
-    /// The line without what to do next and without the trace: for [`Report::unfinished`].
+    /// The line without the trace: for [`Report::unfinished`].
     pub figures: String,
     /// The trace.
     pub trace: Option<PathBuf>,

@@ -101,6 +101,7 @@ fn what(a: &Analysis) -> String {
     };
     let compute = d.buckets.share(Bucket::Compute);
     match v.code {
+        // (the share is the time in which this GPU does not compute; else another one is busy)
         gpu_bound::CODE if (v.share + compute - 1.0).abs() < 1e-9 => {
             format!("{}{sure}GPU-bound: kernels run {} of the time", of_several(a, d), percent(compute))
         }

@@ -21,7 +21,7 @@ impl Report {
     /// where there is none; `exit_ms`: the time there was, ms (GAPPROBE_EXIT_MS).
     pub fn unfinished(&self, recording: Option<&Path>, exit_ms: u64) -> String {
         let word = |path: &Path| visible::word(&path.to_string_lossy()).into_owned();
-        let mut out = self.figures.trim_end_matches('.').to_owned();
+        let mut out = self.figures.clone();
         let mut is_unwritable = false;
         let mut verb = "recover";
         if let Some(problem) = self.problems.first() {

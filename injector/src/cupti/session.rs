@@ -259,8 +259,8 @@ const RESOURCES: [u32; 4] = [
     cbid::resource::MODULE_UNLOAD_STARTING,
 ];
 
-/// Where windows are possible; beside XLA, for after its profile the filter gives nothing, and the
-/// whole kinds are not for it (`xla`).
+/// Where windows are possible, and beside XLA: after XLA's own profile CUPTI's filter of single
+/// calls returns nothing, and whole kinds must stay off there (`xla`).
 fn launches_by_callbacks(session: &Session) -> bool {
     session.launches_by_callbacks || xla::is_here()
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! XLA (JAX, TensorFlow) in the process. With the first launch of a CUDA graph that it made anew,
-//! programs died of CUDA_ERROR_LAUNCH_FAILED while copies were recorded, where a thread other than
-//! CUPTI's own flushed, or all API calls were recorded (docs/design/cupti-clients.md, "XLA"). So
-//! CUPTI's own thread hands the buffers out, and the kinds RUNTIME and DRIVER stay off.
+//! XLA (JAX, TensorFlow) in the process. While copies were recorded, programs died of
+//! CUDA_ERROR_LAUNCH_FAILED at the first launch of a new CUDA graph, if a thread other than CUPTI's
+//! own flushed, or if all API calls were recorded (docs/design/cupti-clients.md, "XLA"). So CUPTI's
+//! own thread returns the buffers, and the kinds RUNTIME and DRIVER stay off.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -21,8 +21,8 @@ RUNS += [(way, "") for way in ("normal", "exception", "exit3")]
 # As a watchdog ends a job that hangs, or its user.
 HANGS = [(way, "a kernel hangs") for way in ("exit3", "os_exit4", "sigterm", "abort")]
 HANG = "hang"
-# A program of JAX's that makes its CUDA graphs anew. Without records of kernels it died under us in 43 of 55 runs, with
-# them in 1 of 163 (results, "jax-flush").
+# A program of JAX's that makes its CUDA graphs anew. Without records of kernels it died under us
+# in 43 of 55 runs, with them in 1 of 163 (results, "jax-flush").
 JAX, JAX_RUNS = "jax", 30
 SECONDS_EACH, SECONDS_HUNG = 20, 45  # the driver may wait for a kernel that runs
 
