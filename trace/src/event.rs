@@ -93,11 +93,14 @@ pub enum Gauge {
     Launches = 35,
     /// Between windows: time in synchronizing calls from begin to end, ns, summed over threads.
     SyncNs = 36,
+    /// CPU time of all threads of this process, the recorder's own among them, ns from begin to
+    /// end.
+    ProcessCpuNs = 37,
 }
 
 impl Gauge {
     /// All of them.
-    pub const ALL: [Gauge; 12] = [
+    pub const ALL: [Gauge; 13] = [
         Gauge::Utilization,
         Gauge::PowerMw,
         Gauge::SmClockMhz,
@@ -110,6 +113,7 @@ impl Gauge {
         Gauge::StepNs,
         Gauge::Launches,
         Gauge::SyncNs,
+        Gauge::ProcessCpuNs,
     ];
 
     /// The gauge with this number; `None` for one this version does not know.
@@ -152,7 +156,8 @@ pub enum Kind {
     Sample = 34,
     /// A child process (a DataLoader worker, say) from begin to end. `a` pid, `b` permille of one
     /// CPU it used (bits 0..16, saturated) and permille of the time blocked on a disk (bits
-    /// 16..32), `c` KiB it read.
+    /// 16..32), `c` KiB it read, `correlation` permille of the time in which its main thread was
+    /// runnable and waited for a CPU.
     Process = 35,
     /// Where a child process stood that runs the same Python (a DataLoader worker), when it was
     /// looked at; begin to end: the time since the look before. `a` stack id of its main thread (0:

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use trace::event::{Event, Kind};
 
-use super::threads::{clock_of, process_clock};
+use super::threads::{clock_of, process_clock, schedule_of_main_thread};
 
 /// Children followed at most.
 pub(super) const MOST: usize = 64;
@@ -31,6 +31,8 @@ struct Known {
     /// Ticks blocked on a disk.
     disk: u64,
     read: u64,
+    /// Waited for a CPU, ns; the kernel counts a wait when it ends.
+    queued: u64,
 }
 
 /// The children.
@@ -98,7 +100,8 @@ impl Children {
             let (Some((_, started, disk)), Some(cpu)) = (stat(pid), clock_of(process_clock(pid))) else {
                 continue;
             };
-            let new = Known { started, at: now, cpu, disk, read: bytes_read(pid) };
+            let queued = schedule_of_main_thread(pid).map_or(0, |(_, queued)| queued);
+            let new = Known { started, at: now, cpu, disk, read: bytes_read(pid), queued };
             alive.insert(pid, new);
             let Some(old) = self.known.get(&pid).filter(|k| k.started == started) else { continue };
             let span = now.saturating_sub(old.at).max(1);
@@ -108,6 +111,7 @@ impl Children {
             let on_disk = disk.saturating_sub(old.disk).saturating_mul(per_tick);
             e.b = permille(cpu.saturating_sub(old.cpu)) | permille(on_disk) << 16;
             e.c = u32::try_from(new.read.saturating_sub(old.read) >> 10).unwrap_or(u32::MAX);
+            e.correlation = permille(queued.saturating_sub(old.queued));
             f(e);
         }
         self.known = alive;
@@ -189,6 +193,30 @@ mod tests {
         assert_eq!(parse_stat(line), Some(told));
         assert_eq!((told.1, told.2), (2_713_047, 77));
         assert_eq!(parse_stat("12 (cut) S 7"), None);
+    }
+
+    #[test]
+    fn children_that_share_a_cpu_wait_for_it() {
+        let one_cpu = || {
+            let mut shell = Command::new("taskset");
+            shell.args(["-c", "0", "sh", "-c", "while :; do :; done"]).spawn().expect("taskset")
+        };
+        let mut both = [one_cpu(), one_cpu()];
+        let mut children = Children::default();
+        std::thread::sleep(Duration::from_millis(100)); // each is what taskset becomes
+        children.look(crate::clock::monotonic(), |_| panic!("a first look has nothing to compare with"));
+        std::thread::sleep(Duration::from_millis(600));
+        let mut waited = HashMap::new();
+        children.look(crate::clock::monotonic(), |e| {
+            waited.insert(e.a, e.correlation);
+        });
+        for child in &mut both {
+            child.kill().expect("kill");
+            child.wait().expect("wait");
+        }
+        let waited = both.map(|child| waited[&child.id()]);
+        // (one wait may go on: the kernel has not counted it)
+        assert!(waited.iter().sum::<u32>() > 200, "{waited:?} permille");
     }
 
     #[test]

@@ -113,8 +113,10 @@ struct Sampler {
     children: Children,
     workers: Workers,
     limits: cgroup::Limits,
+    /// When a second's figures were read last, and this thread's and the process's CPU time then.
     second: u64,
     cpu: u64,
+    process_cpu: u64,
     has_told: bool,
 }
 
@@ -135,6 +137,7 @@ impl Sampler {
             limits: cgroup::Limits::find(),
             second: 0,
             cpu: 0,
+            process_cpu: 0,
             has_told: false,
         }
     }
@@ -198,7 +201,7 @@ impl Sampler {
     }
 
     fn each_second(&mut self, now: u64) {
-        let cpu = clock::thread_cpu();
+        let (cpu, process) = (clock::thread_cpu(), clock::process_cpu());
         if self.second != 0 {
             let span = now - self.second;
             let share = cpu.saturating_sub(self.cpu) as f64 / span as f64;
@@ -207,6 +210,8 @@ impl Sampler {
             } else if share < LITTLE_CPU {
                 self.halved = self.halved.saturating_sub(1);
             }
+            let used = process.saturating_sub(self.process_cpu);
+            put(gauge(Gauge::ProcessCpuNs, 0, self.second, now, used));
             let throttled = self.limits.throttled(span);
             if throttled > 0 {
                 put(gauge(Gauge::CpuThrottledNs, 0, self.second, now, throttled));
@@ -219,7 +224,7 @@ impl Sampler {
             // of the program's
             put(gauge(Gauge::ResidentBytes, 0, now, now, bytes.saturating_sub(store::touched())));
         }
-        (self.second, self.cpu) = (now, cpu);
+        (self.second, self.cpu, self.process_cpu) = (now, cpu, process);
         if self.python.is_none() && self.searches < MOST_SEARCHES {
             self.searches += 1;
             match Python::find() {

@@ -101,11 +101,12 @@ pub(super) fn process_clock(pid: u32) -> libc::clockid_t {
     (!(pid as i32)) << 3 | 2
 }
 
-/// ns that the main thread of another process was on a CPU; `None` where it is gone, or the kernel
-/// does not count that.
-pub(super) fn ran_of_main_thread(pid: u32) -> Option<u64> {
-    let text = std::fs::read(format!("/proc/{pid}/task/{pid}/schedstat")).ok()?;
-    std::str::from_utf8(&text).ok()?.split(' ').next()?.parse().ok()
+/// ns that the main thread of another process was on a CPU, and that it waited for one; `None`
+/// where it is gone, or the kernel does not count that.
+pub(super) fn schedule_of_main_thread(pid: u32) -> Option<(u64, u64)> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/schedstat")).ok()?;
+    let mut numbers = text.split(' ').map(|n| n.parse().ok());
+    Some((numbers.next()??, numbers.next()??))
 }
 
 impl Watched {

@@ -23,7 +23,7 @@ use super::python::{PyThread, Python};
 use super::remote::{u64_at, word, Child};
 use super::slide::Part;
 use super::stack::{Guess, Reader, Why};
-use super::threads::ran_of_main_thread;
+use super::threads::schedule_of_main_thread;
 use super::told::Told;
 
 /// Between two looks, ns. One reads place by place (`remote`): some 0.1 ms for 25 frames, 0.3 % of
@@ -210,7 +210,7 @@ impl Workers {
         }
         let Some((_, Some(file))) = &self.own else { return };
         let worker = self.each.entry(pid).or_insert_with(|| Worker::new(pid));
-        let Some(cpu) = ran_of_main_thread(pid) else { return };
+        let Some((cpu, _)) = schedule_of_main_thread(pid) else { return };
         let from = std::mem::replace(&mut worker.looked, now);
         let ran = cpu.saturating_sub(std::mem::replace(&mut worker.cpu, cpu));
         let span = now.saturating_sub(from).max(1);

@@ -376,3 +376,23 @@ fn callers_are_those_that_called() {
         println!("{}: {pairs} pairs, {} moved", python.display(), recorded.total(Total::SamplesMoved));
     }
 }
+
+/// What samples say that threads used of a CPU is part of what the process used.
+#[test]
+fn the_cpu_time_of_the_whole_process_is_read() {
+    let python = pythons().pop().expect("a python");
+    let recorded = fine(&victim(&python, "compute", "3.2").run(), &python);
+    let readings = recorded.of(Kind::Gauge).filter(|(_, e)| e.a == Gauge::ProcessCpuNs as u32);
+    let readings: Vec<Event> = readings.map(|(_, e)| *e).collect();
+    let (Some(first), Some(last)) = (readings.first(), readings.last()) else { panic!("no reading") };
+    let used: u64 = readings.iter().map(|e| u64::from(e.b) | u64::from(e.c) << 32).sum();
+    let inside = |e: &Event| e.start >= first.start && e.end <= last.end;
+    let sampled: u64 = recorded
+        .of(Kind::Sample)
+        .filter(|(_, e)| inside(e))
+        .map(|(_, e)| (e.end - e.start) * u64::from(e.c & 0xffff) / 1000)
+        .sum();
+    let span = last.end - first.start;
+    assert!(sampled > span / 4, "it computes: {sampled} of {span} ns");
+    assert!(used + span / 10 >= sampled && used < span * 4, "{used} ns used, {sampled} sampled, of {span}");
+}
