@@ -38,7 +38,7 @@ fn mistaken() -> Vec<(Vec<u8>, &'static str, &'static str)> {
     let plane = b"\x0a\xf4\x03\x08\x01\x12\x0d/device:GPU:0\x1a\x10";
     let host = b"\x0a\x85\x80\x04\x12\x09/host:CPU\x1a\x10";
     let pickle = b"\x80\x04\x95\x10\x00\x00\x00\x00\x00\x00\x00}\x94(\x8c\x08segments\x94]";
-    let all: [(&[u8], &str, &str); 23] = [
+    let all: [(&[u8], &str, &str); 24] = [
         (pointer, "a git LFS pointer instead of the file itself, which has 99 bytes", "git lfs pull"),
         (
             b"<!DOCTYPE html>\n<html><head><title>trace at main</title>",
@@ -63,6 +63,12 @@ fn mistaken() -> Vec<(Vec<u8>, &'static str, &'static str)> {
         (
             b"{\"schema\": \"1.1.1-chakra.0.0.4\", \"pid\": 1, \"nodes\": []}",
             "an execution trace",
+            "export_chrome_trace",
+        ),
+        (
+            b"[ {}\n,{\"name\": \"process_name\", \"ph\": \"M\", \"pid\":\"2\",\"args\":{\"name\":\"GPU2\"}}\n\
+              ,{\"name\": \"process_sort_index\", \"ph\": \"M\", \"pid\":\"2\",\"args\":{\"sort_index\":\"1000002\"}}\n]",
+            "a trace of rocmProfileData",
             "export_chrome_trace",
         ),
         (

@@ -43,6 +43,7 @@ pub(super) fn for_a_trace(first: &[u8], packed: bool) -> Option<ReadError> {
         .or_else(|| pickle(first))
         .or_else(|| page(first))
         .or_else(|| answer(first))
+        .or_else(|| rocm_profile_data(first))
 }
 
 /// What JSON is that holds no list of events.
@@ -162,6 +163,18 @@ fn page(first: &[u8]) -> Option<ReadError> {
         format!("an HTML page, not a trace{title}"),
         "download the file itself: of GitHub curl -LO https://github.com/OWNER/REPOSITORY/raw/BRANCH/PATH; a page that asks to log in takes a login first",
     ))
+}
+
+/// What rocmProfileData's rpd2tracing.py writes begins with an empty event and the GPUs' names.
+fn rocm_profile_data(first: &[u8]) -> Option<ReadError> {
+    let has = |words: &[u8]| memchr::memmem::find(first, words).is_some();
+    let is = has(b"[ {}") && has(b"{\"name\": \"process_sort_index\", \"ph\": \"M\", \"pid\":");
+    is.then(|| {
+        ReadError::new(
+            "a trace of rocmProfileData (rpd2tracing.py), which is not read: operations have no kind and no launch",
+            BY_TORCH,
+        )
+    })
 }
 
 /// What a web server says instead of a file.
