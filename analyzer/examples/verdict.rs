@@ -46,7 +46,7 @@ fn main() {
                 f.cause,
                 f.share * 100.0,
                 f.win.share() * 100.0,
-                f.text
+                f.text()
             );
         }
     }

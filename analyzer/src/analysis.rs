@@ -2,11 +2,12 @@
 //! What the analysis found: the types the reports are written from.
 //!
 //! Here: types only, and their small accessors; of a time (`buckets.rs`), of steps (`steps.rs`), of
-//! what is wrong (`verdict.rs`), of what a fix wins (`win.rs`). How they are computed:
-//! `crate::steps`, `timeline.rs`, `gaps/`, `replay/`, `causes/`, put together in `analyze.rs`. All
-//! times are ns of the recorded CLOCK_MONOTONIC.
+//! what was seen (`facts.rs`), of what is wrong (`verdict.rs`), of what a fix wins (`win.rs`). How
+//! they are computed: `crate::steps`, `timeline.rs`, `gaps/`, `replay/`, `causes/`, put together in
+//! `analyze.rs`. All times are ns of the recorded CLOCK_MONOTONIC.
 
 mod buckets;
+mod facts;
 mod steps;
 mod verdict;
 mod win;
@@ -21,8 +22,9 @@ use crate::sites::Site;
 use crate::timeline::Observed;
 
 pub use buckets::{share, Bucket, Buckets, IdleSlice};
+pub use facts::{Fact, Facts, Figure, Often};
 pub use steps::{LongSteps, Parts, Step, StepSource, Steps};
-pub use verdict::{Confidence, Finding, Tied, Unlike, Verdict};
+pub use verdict::{Advice, Confidence, Finding, Tied, Unlike, Verdict};
 pub use win::{Bound, Promise, Win};
 
 /// Kernels too small to fill the device.

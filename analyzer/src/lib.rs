@@ -8,9 +8,9 @@
 //! gaps/         where each gap's time goes
 //! replay/       what a fix would win
 //! sites/        whose line a call stack stands in
-//! causes/       one cause a file: evidence, words, what to change
+//! causes/       one cause a file: what was seen, as facts; what to change
 //! analyze.rs    all of it in order -> analysis.rs (the result's types)
-//! sentence.rs   the one line; line.rs its evidence in words
+//! sentence.rs   the one line; line.rs its evidence; evidence.rs facts in words
 //! array_waits.rs  waits that no CUDA call shows (JAX)
 //! unanswered.rs  launches whose kernels a foreign trace lost (the other way: formats/uncalled.rs)
 //! live/         the newest seconds of a process that runs
@@ -34,6 +34,7 @@ pub mod causes;
 pub mod chrome;
 #[cfg(feature = "cli")]
 pub mod compare;
+mod evidence;
 #[cfg(feature = "cli")]
 pub mod export;
 #[cfg(feature = "readers")]

@@ -25,44 +25,32 @@ const LONG_FRONT: f64 = 0.25;
 /// verdict are of them.
 const MOST_OF_IT: f64 = 0.8;
 
-/// All that there is to say of a verdict: what is found, and what that rests on.
-pub fn evidence(run: &Run, a: &Analysis) -> String {
-    let mut out = format!("{} {}", finding_sentence(a), rests_on(run, a));
-    if let Some(p) = a.verdict.profiled {
-        let _ = write!(out, " {}", under_the_profiler(&a.verdict, &p));
-    }
-    visible(&out).into_owned()
-}
-
-/// What is found, without its code, or why nothing can be said: a sentence.
-pub(crate) fn finding_sentence(a: &Analysis) -> String {
-    match a.verdict.code {
-        inconclusive::CODE => format!("INCONCLUSIVE: {}.", a.verdict.text),
-        _ => format!("{}.", finding(a, &a.verdict)),
-    }
+/// All that there is to say of a verdict, a statement each: what is found, and what that rests on.
+pub fn evidence(run: &Run, a: &Analysis) -> Vec<String> {
+    let mut all = finding(a);
+    all.extend(rests_on(run, a));
+    all.iter().map(|said| visible(said).into_owned()).collect()
 }
 
 /// What that rests on: how busy the GPU was, how much was seen, what recording cost, what is lost.
-pub(crate) fn rests_on(run: &Run, a: &Analysis) -> String {
-    let mut out = String::new();
+fn rests_on(run: &Run, a: &Analysis) -> Vec<String> {
+    let mut all = Vec::new();
     if let Some(d) = a.worst.and_then(|w| a.devices.get(w)) {
         let busy = percent(d.busy_share());
-        let _ = match (a.devices.len(), working(&a.devices).count()) {
-            (0 | 1, _) => write!(out, "GPU busy {busy}"),
-            (_, 0 | 1) => write!(out, "GPU {} busy {busy}", d.ordinal),
-            (_, n) => write!(out, "GPU {} busy {busy}, worst of {n}", d.ordinal),
+        let gpu = match (a.devices.len(), working(&a.devices).count()) {
+            (0 | 1, _) => format!("GPU busy {busy}"),
+            (_, 0 | 1) => format!("GPU {} busy {busy}", d.ordinal),
+            (_, n) => format!("GPU {} busy {busy}, worst of {n}", d.ordinal),
         };
-        if let Some(rest) = not_counted(a) {
-            let _ = write!(out, " ({rest})");
-        }
-        out.push_str(", ");
+        let rest = not_counted(a).map_or_else(String::new, |rest| format!(" ({rest})"));
+        all.push(gpu + &rest);
     }
-    out.push_str(&seen(a));
+    all.push(seen(a));
     if !run.foreign {
-        let _ = write!(out, ", cost {}{}", cost(&a.cost), not_possible(run));
+        all.push(format!("cost {}{}", cost(&a.cost), not_possible(run)));
     }
-    let _ = write!(out, ", losses {}.", losses(run, a));
-    out
+    all.push(format!("losses {}", losses(run, a)));
+    all
 }
 
 /// The GPUs whose idle time is in no figure, for they did next to nothing; `None` where there are
@@ -89,60 +77,50 @@ pub fn under_the_profiler(v: &Verdict, p: &Profiled) -> String {
         most => format!("up to {most}"),
     };
     format!(
-        "Under the profiler, which slows the host up to 1.7 times: without it from {} {} {}, GPU busy {busy}, {same}.",
+        "under the profiler, which slows the host up to 1.7 times: without it from {} {} {}, GPU busy {busy}, {same}",
         now.text(p.step_ns),
         now.unit,
         if v.step_ns > 0.0 { "a step" } else { "in all" },
     )
 }
 
-/// The part between the code and the figures.
-pub(crate) fn finding(a: &Analysis, v: &Verdict) -> String {
-    let mut out = match v.code {
-        gpu_bound::CODE => format!("GPU-BOUND ({})", v.text),
-        mixed::CODE => format!("MIXED: {}", v.text),
-        // the kernels do run: their time is not lost, and what fusing wins is in the prediction
-        small_kernels::CODE => format!("SMALL-KERNELS ({})", v.text),
-        _ => format!("{} costs {} ({})", v.cause, percent(v.share), v.text),
-    };
-    if v.step_ns > 0.0 {
-        let now = Time::of(v.step_ns);
-        if let Some(promise) = v.promise {
-            let unit = now.unit;
-            let _ = write!(
-                out,
-                ": {} -> about {} {unit} a step ({})",
-                now.text(v.step_ns),
-                now.text(promise.ns()),
-                give_or_take(&now, promise)
-            );
-        } else {
-            let _ = write!(out, ": {} {} a step", now.text(v.step_ns), now.unit);
+/// What is found, or why nothing can be said.
+pub(crate) fn finding(a: &Analysis) -> Vec<String> {
+    let v = &a.verdict;
+    let mut all = v.facts.statements();
+    if v.code != inconclusive::CODE {
+        // (what kernels compute is not lost)
+        if ![gpu_bound::CODE, mixed::CODE, small_kernels::CODE].contains(&v.code) {
+            all.push(format!("{} costs {} of the time", v.cause, percent(v.share)));
         }
-    }
-    if let Some(t) = &v.tied {
-        let _ = write!(out, "; {}", as_good(t, v.step_ns));
-    }
-    if let Some((cause, share)) = v.then {
-        let _ = write!(out, "; then {cause} {}", percent(share));
+        all.extend(step(v));
+        all.extend(replayed(a));
+        all.extend(v.profiled.map(|p| under_the_profiler(v, &p)));
+        all.extend(v.tied.map(|t| as_good(&t, v.step_ns)));
+        all.extend(v.then.map(|(cause, share)| format!("then {cause} {}", percent(share))));
     }
     if a.steps.warm_up > 0 && a.steps.warm_up_ns as f64 > LONG_WARM_UP * a.coverage.seen_ns as f64 {
-        let _ = write!(
-            out,
-            "; warm-up left out ({}, {})",
-            counted(a.steps.warm_up as u64, "step"),
-            long(a.steps.warm_up_ns)
-        );
+        let (steps, time) = (counted(a.steps.warm_up as u64, "step"), long(a.steps.warm_up_ns));
+        all.push(format!("warm-up left out ({steps}, {time})"));
     }
     let told = a.once.iter().filter(|o| o.place != OncePlace::Before);
     let told = told.filter(|o| o.ns as f64 > LONG_ONCE * a.coverage.seen_ns as f64);
-    for (i, once) in told.enumerate() {
-        let _ = write!(out, "{} {}", if i == 0 { "; once" } else { "; and" }, once.words());
-    }
-    if let Some(pauses) = &a.pauses {
-        let _ = write!(out, "; between windows {}", pauses.words());
-    }
-    out
+    all.extend(told.map(|once| format!("once {}", once.words())));
+    all.extend(a.pauses.as_ref().map(|pauses| format!("between windows {}", pauses.words())));
+    all
+}
+
+/// "44.8 -> about 21.1 ms a step (±3.1)".
+fn step(v: &Verdict) -> Option<String> {
+    let unit = Time::of(v.step_ns);
+    let now = (v.step_ns > 0.0).then(|| unit.text(v.step_ns))?;
+    Some(match v.promise {
+        Some(promise) => {
+            let (then, error) = (unit.text(promise.ns()), give_or_take(&unit, promise));
+            format!("{now} -> about {then} {} a step ({error})", unit.unit)
+        }
+        None => format!("{now} {} a step", unit.unit),
+    })
 }
 
 /// How far off a predicted step may be; "26 at most" where it may be off by more than it is: no
@@ -250,12 +228,6 @@ pub(crate) fn seen(a: &Analysis) -> String {
 /// A period that is no step: "12 periods of 560 us, parts of a step".
 fn parts(p: &Parts) -> String {
     format!("{} of {}, parts of a step", counted(p.count as u64, "period"), long(p.median_ns))
-}
-
-/// What launches without kernels say.
-pub(crate) fn missing_kernels(n: u64) -> String {
-    let (was, is) = (plural::of(n, "was", "were"), plural::of(n, "is", "are"));
-    format!("{} that {was} launched {is} not in the trace", counted(n, "kernel"))
 }
 
 /// Events, kernels and calls that are known to be missing.

@@ -215,6 +215,7 @@ impl Loader {
                 on_cpu: e.b as u16,
                 on_disk: (e.b >> 16) as u16,
                 read_kib: e.c,
+                run_queue: e.correlation.min(u32::from(u16::MAX)) as u16,
             }),
             Kind::ChildSample => self.run.child_samples.push(ChildSample {
                 span: Span::new(e.start, e.end),

@@ -5,10 +5,11 @@
 
 use trace::Total;
 
-use crate::analysis::{working, Analysis, Bucket, Confidence, DeviceAnalysis, StepSource, Verdict};
-use crate::causes::{
-    self, alloc, casts, gpu_bound, inconclusive, memory_growth, mixed, out_of_memory, small_kernels, sync,
+use crate::analysis::{
+    working, Analysis, Bucket, Confidence, DeviceAnalysis, Facts, Figure, Often, StepSource, Verdict,
 };
+use crate::causes::{casts, gpu_bound, inconclusive, memory_growth, mixed, out_of_memory, small_kernels};
+use crate::evidence;
 use crate::line::{self, Time};
 use crate::plural::{self, thousands};
 use crate::run::Run;
@@ -63,13 +64,18 @@ fn found(a: &Analysis, room: usize) -> String {
     let time = times(v);
     let place = v.site.as_ref().map(|s| format!(" ({})", shown(&s.place()))).unwrap_or_default();
     let change = change(v).map(|c| format!("; {c}")).unwrap_or_default();
-    let what = what(a);
-    let ways =
-        [format!("{what}{place}{change}{time}"), format!("{what}{place}{time}"), format!("{what}{time}")];
+    let (what, bare) = (what(a, Some(&v.facts)), what(a, None));
+    let ways = [
+        format!("{what}{place}{change}{time}"),
+        format!("{bare}{place}{change}{time}"),
+        format!("{what}{place}{time}"),
+        format!("{bare}{place}{time}"),
+        format!("{bare}{time}"),
+    ];
     let fits = |way: &&String| way.chars().count() <= room;
     match ways.iter().find(fits) {
         Some(way) => way.clone(),
-        None => what.chars().take(room.saturating_sub(1)).chain(['…']).collect(),
+        None => bare.chars().take(room.saturating_sub(1)).chain(['…']).collect(),
     }
 }
 
@@ -87,12 +93,13 @@ fn shown(place: &str) -> String {
     }
 }
 
-/// What the GPU did, and what it waited for.
-fn what(a: &Analysis) -> String {
+/// What the GPU did, and what it waited for, with the figures that are given.
+fn what(a: &Analysis, figures: Option<&Facts>) -> String {
     let v = &a.verdict;
     let device = a.worst.and_then(|w| a.devices.get(w));
     let (Some(d), false) = (device, v.code == inconclusive::CODE) else {
-        return format!("no verdict: {}", v.inconclusive.as_deref().unwrap_or("nothing was recorded"));
+        let why = v.why_inconclusive().unwrap_or_else(|| "nothing was recorded".to_owned());
+        return format!("no verdict: {why}");
     };
     let sure = match v.confidence {
         Confidence::High => "",
@@ -116,9 +123,12 @@ fn what(a: &Analysis) -> String {
             }
         }
         _ => {
-            let other = v.tied.and_then(|t| why(t.code)).map(|other| format!(" or {other}"));
-            let more = other.unwrap_or_else(|| how_often(a, v));
-            format!("{}: {sure}{}{more}", does(a, d), why(v.code).unwrap_or(v.cause))
+            // (of two causes the figures are too many)
+            let why = match &v.tied {
+                Some(t) => format!("{} or {}", filled(v.why, None), filled(t.why, None)),
+                None => filled(v.why, figures),
+            };
+            format!("{}: {sure}{why}", does(a, d))
         }
     }
 }
@@ -149,27 +159,48 @@ fn of_several(a: &Analysis, d: &DeviceAnalysis) -> String {
     }
 }
 
-fn why(code: &str) -> Option<&'static str> {
-    causes::find(code).map(|c| c.why)
+/// Words of the line with what stands in brackets, where its figures are known; without it else.
+fn filled(words: &str, figures: Option<&Facts>) -> String {
+    let Some((before, rest)) = words.split_once('[') else { return words.to_owned() };
+    let (inside, after) = rest.split_once(']').unwrap_or((rest, ""));
+    let inside = figures.and_then(|facts| with_figures(inside, facts)).unwrap_or_default();
+    format!("{before}{inside}{after}")
+}
+
+/// `None` where a figure is not known.
+fn with_figures(words: &str, facts: &Facts) -> Option<String> {
+    let (mut out, mut rest) = (String::new(), words);
+    while let Some((before, name, after)) = evidence::next_figure(rest) {
+        out.push_str(before);
+        out.push_str(&short(facts.figure(name)?)?);
+        rest = after;
+    }
+    Some(out + rest)
+}
+
+/// A figure as the line has it; `None` where it is no news.
+fn short(figure: &Figure) -> Option<String> {
+    Some(match figure {
+        Figure::Count(n) => thousands(n),
+        Figure::Often(Often::EveryStep) => "in every step".to_owned(),
+        Figure::Often(Often::PerStep(n)) => format!("{n:.0}x per step"),
+        Figure::Often(Often::EverySteps(n)) => format!("every {n} steps"),
+        // (not alike in all of them: a mean)
+        Figure::Often(Often::Among { times, steps }) => match *times as f64 / *steps as f64 {
+            per if per >= 1.5 => format!("{per:.0}x per step"),
+            per if per >= 0.8 => "in most steps".to_owned(),
+            _ => return None,
+        },
+        Figure::Often(_) => return None,
+        other => other.to_string(),
+    })
 }
 
 /// What to change; nothing where two causes are as good, for their changes differ, nor where
 /// nothing can be promised although a step is known.
-fn change(v: &Verdict) -> Option<&'static str> {
-    let known = causes::find(v.code).map(|c| c.change).filter(|c| !c.is_empty());
-    known.filter(|_| v.tied.is_none() && (v.promise.is_some() || v.step_ns == 0.0))
-}
-
-/// " 45x per step", of calls that wait.
-fn how_often(a: &Analysis, v: &Verdict) -> String {
-    let steps = a.steps.steady().len() as f64;
-    let calls = a.findings.iter().find(|f| f.code == v.code).map_or(0, |f| f.count) as f64;
-    let is_counted = [sync::CODE, alloc::CODE].contains(&v.code);
-    match calls / steps {
-        per if is_counted && steps > 0.0 && per >= 1.5 => format!(" {per:.0}x per step"),
-        per if is_counted && steps > 0.0 && per >= 0.95 => " in every step".to_owned(),
-        _ => String::new(),
-    }
+fn change(v: &Verdict) -> Option<String> {
+    let is_said = v.tied.is_none() && (v.promise.is_some() || v.step_ns == 0.0);
+    (is_said && !v.advice.short.is_empty()).then(|| filled(v.advice.short, Some(&v.facts)))
 }
 
 /// ": 27.8 -> ~19.7 ms/step".
@@ -204,7 +235,7 @@ fn exceptions(run: &Run, a: &Analysis) -> Vec<String> {
     }
     let has = |code: &str| a.findings.iter().any(|f| f.code == code);
     if has(out_of_memory::CODE) {
-        found.push("allocations failed".to_owned());
+        found.push("ended out of memory".to_owned());
     }
     if has(memory_growth::CODE) {
         found.push("memory grows".to_owned());
@@ -240,11 +271,15 @@ fn percent(share: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::{Bound, Buckets, Promise, Tied, Win};
-    use crate::causes::{input_main, launch};
+    use crate::analysis::{Advice, Bound, Buckets, Fact, Promise, Tied, Win};
+    use crate::causes::{self, input_main, launch, sync};
     use crate::sites::Site;
 
     const MS: u64 = 1_000_000;
+
+    fn why(code: &str) -> &'static str {
+        causes::find(code).unwrap().why
+    }
 
     /// One GPU that idles for 36 of 100 ms, and a verdict about it.
     fn found_of(code: &'static str, confidence: Confidence) -> Analysis {
@@ -256,6 +291,8 @@ mod tests {
         let site = Site { file: "train.py".into(), line: 17, ..Site::default() };
         let verdict = Verdict {
             code,
+            why: why(code),
+            advice: Advice::new("read values later[, num_workers={wanted}]", ""),
             confidence,
             step_ns: 27.8e6,
             promise,
@@ -293,7 +330,8 @@ mod tests {
         both.verdict.tied = Some(Tied {
             code: input_main::CODE,
             cause: input_main::NAME,
-            fix: "",
+            why: why(input_main::CODE),
+            advice: Advice::default(),
             more_work: false,
             share: 0.3,
             promise: None,
@@ -304,11 +342,32 @@ mod tests {
     }
 
     #[test]
+    fn figures_are_said_where_they_are_known_and_news() {
+        let mut a = found_of(launch::CODE, Confidence::High);
+        let fact = Fact::new("{waiting} of {kernels}").with("waiting", 2089u64).with("kernels", 2172u64);
+        a.verdict.facts = fact.with("wanted", 4u64).into();
+        let said = found(&a, MOST);
+        assert!(
+            said.starts_with("GPU idle 36%: launch-bound, 2,089 of 2,172 kernels wait for the host ("),
+            "{said}"
+        );
+        assert!(said.contains("; read values later, num_workers=4: "), "{said}");
+        let often = |often: Often| {
+            let mut a = found_of(sync::CODE, Confidence::High);
+            a.verdict.facts = Fact::new("{often}").with("often", often).into();
+            found(&a, MOST).split(" (").next().unwrap().to_owned()
+        };
+        assert_eq!(often(Often::PerStep(44.8)), "GPU idle 36%: the host waits for the GPU 45x per step");
+        assert_eq!(often(Often::EverySteps(20)), "GPU idle 36%: the host waits for the GPU every 20 steps");
+        assert_eq!(often(Often::Times(7)), "GPU idle 36%: the host waits for the GPU");
+    }
+
+    #[test]
     fn where_there_is_too_little_room_the_change_goes_then_the_place_then_the_end() {
         let a = found_of(sync::CODE, Confidence::High);
         assert!(!found(&a, 90).contains("read values later") && found(&a, 90).contains("train.py:17"));
         assert!(!found(&a, 70).contains("train.py:17") && found(&a, 70).ends_with(" ms/step"));
-        let why = "x".repeat(400);
+        let why = Fact::new("{why}").with("why", &*"x".repeat(400));
         let verdict = Verdict { code: inconclusive::CODE, inconclusive: Some(why), ..Verdict::default() };
         let said = sentence(&of_another_tool(), &Analysis { verdict, ..Analysis::default() });
         assert_eq!(said.chars().count(), MOST - "gapprobe: ".len());

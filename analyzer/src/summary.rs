@@ -9,7 +9,7 @@ use serde_json::{json, Map, Value};
 use trace::header::sources;
 use trace::{Header, Loss, Total};
 
-use crate::analysis::{Analysis, Bucket, Buckets, DeviceAnalysis, Finding, Once, OncePlace};
+use crate::analysis::{Analysis, Bucket, Buckets, DeviceAnalysis, Facts, Figure, Finding, Once, OncePlace};
 use crate::chrome::Written;
 use crate::pauses::Pauses;
 use crate::run::{Run, NONE};
@@ -105,25 +105,50 @@ fn verdict(run: &Run, analysis: &Analysis) -> Value {
     json!({
         "code": v.code,
         "cause": v.cause,
-        "text": v.text,
-        "fix": v.fix,
+        "text": v.text(),
+        "figures": figures(&v.facts),
+        "fix": v.advice.long,
         "confidence": v.confidence.key(),
         "share": v.share,
         "step_ns": (v.step_ns > 0.0).then_some(v.step_ns),
         "predicted_ns": v.promise.map(|p| p.ns()),
         "error_ns": v.promise.map(|p| p.error_ns()),
         "tied": v.tied.map(|t| json!({
-            "code": t.code, "cause": t.cause, "fix": t.fix, "share": t.share,
+            "code": t.code, "cause": t.cause, "fix": t.advice.long, "share": t.share,
             "predicted_ns": t.promise.map(|p| p.ns()), "error_ns": t.promise.map(|p| p.error_ns()),
         })),
         "then": v.then.map(|(cause, share)| json!({"cause": cause, "share": share})),
-        "inconclusive": v.inconclusive,
+        "inconclusive": v.why_inconclusive(),
         "without_profiler": v.profiled.map(|p| json!({
             "cause": p.cause, "step_ns": p.step_ns, "busy_share": p.busy,
         })),
         "call": call_name(run, v.call),
         "site": v.site.as_ref().map(site),
     })
+}
+
+/// The figures of what was seen, by name; what a figure is of is the end of its name. Of two that
+/// have the same name, the first.
+fn figures(facts: &Facts) -> Value {
+    let mut all = Map::new();
+    for (name, figure) in facts.said.iter().flat_map(|fact| &fact.figures) {
+        let (of, value) = match figure {
+            Figure::Count(n) | Figure::Of(n, ..) => ("", json!(n)),
+            Figure::Share(share) | Figure::SmallShare(share) => ("_share", json!(share)),
+            Figure::Time(ns) => ("_ns", json!(ns)),
+            Figure::Bytes(n) => ("_bytes", json!(n)),
+            Figure::Rate(n) => ("_bytes_per_s", json!(n)),
+            Figure::Cpus(n) => ("_cpus", json!(n)),
+            Figure::Causes(causes) => {
+                ("", causes.iter().map(|(cause, share)| (*cause, json!(share))).collect())
+            }
+            Figure::Together(causes) => ("", json!(causes)),
+            Figure::Site(s) | Figure::Place(s) | Figure::Who(s) => ("", site(s)),
+            Figure::Often(_) | Figure::Word(_) | Figure::Name(_) => ("", json!(figure.to_string())),
+        };
+        all.entry(format!("{name}{of}")).or_insert(value);
+    }
+    all.into()
 }
 
 /// A line of the program: `file` as the interpreter names it.
@@ -145,8 +170,9 @@ fn finding(run: &Run, f: &Finding) -> Value {
         "unrecorded_win": f.unrecorded_win,
         "predicted_ns": f.promise.map(|p| p.ns()),
         "error_ns": f.promise.map(|p| p.error_ns()),
-        "text": f.text,
-        "fix": f.fix,
+        "text": f.text(),
+        "figures": figures(&f.facts),
+        "fix": f.advice.long,
         "confidence": f.confidence.key(),
         "call": call_name(run, f.call),
         "count": f.count,

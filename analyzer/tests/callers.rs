@@ -84,7 +84,7 @@ fn a_caller_has_the_name_of_its_function_and_the_verdict_says_it() {
     assert_eq!(sites(&run), [format!("gapprobe_test_waits_here+0x4 in {file}")]);
     let a = analyzer::analyze(&run);
     let said = format!("gapprobe_test_waits_here+0x4 in {file}: cuda");
-    assert!(a.verdict.text.starts_with(&said), "{}", a.verdict.text);
+    assert!(a.verdict.text().starts_with(&said), "{}", a.verdict.text());
 
     let trace = std::env::temp_dir().join(format!("gapprobe-callers-{}.json", std::process::id()));
     let (bytes, _) = chrome::write(&run, &a, Vec::new(), &ChromeOptions::default()).expect("written");
@@ -92,7 +92,7 @@ fn a_caller_has_the_name_of_its_function_and_the_verdict_says_it() {
     let again = read(&trace, &Progress::default()).expect("read again");
     std::fs::remove_file(&trace).expect("removed");
     assert_eq!(sites(&again.run), sites(&run));
-    assert_eq!(analyzer::analyze(&again.run).verdict.text, a.verdict.text);
+    assert_eq!(analyzer::analyze(&again.run).verdict.text(), a.verdict.text());
 }
 
 #[test]

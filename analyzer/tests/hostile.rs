@@ -110,6 +110,6 @@ fn a_bounded_load_keeps_the_newest_and_says_so() {
     // half of the steps seen, all of them known
     assert!(a.steps.steps.len().abs_diff(30) <= 2, "{}", a.steps.steps.len());
     assert!(a.coverage.steps_run.abs_diff(60) <= 1, "{:?}", a.coverage);
-    let line = analyzer::line::evidence(&run, &a);
+    let line = analyzer::line::evidence(&run, &a).join("; ");
     assert!(line.contains(" of about ") && line.contains("(seen: last "), "{line}");
 }

@@ -350,7 +350,7 @@ fn ranks_merged_into_one_file_are_not_taken_for_one_gpu() {
     let run = merged(0);
     let a = analyzer::analyze(&run);
     assert_eq!((run.merged, a.verdict.cause), (2, "INCONCLUSIVE"));
-    assert!(a.verdict.text.contains("2 processes"), "{}", a.verdict.text);
+    assert!(a.verdict.text().contains("2 processes"), "{}", a.verdict.text());
     // with ids of their own they are told apart
     assert_eq!(merged(1_000_000).merged, 0);
 }

@@ -67,7 +67,7 @@ fn noise(length: usize) -> Vec<u8> {
 }
 
 fn verdict(input: &Input) -> Option<String> {
-    analyzer::analyze(&input.run).verdict.inconclusive
+    analyzer::analyze(&input.run).verdict.why_inconclusive()
 }
 
 #[test]

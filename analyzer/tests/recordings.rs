@@ -226,10 +226,10 @@ fn what_was_promised_of_the_slow_form_is_what_the_fixed_form_takes() {
 #[test]
 fn a_wait_says_where_the_rest_of_what_it_costs_is_counted() {
     let (_, a) = load("../../../tests/gpu/recordings/sync_item_layers.slow");
-    assert!(a.verdict.text.ends_with("; counted as SYNC 3 %, the rest as LAUNCH"), "{}", a.verdict.text);
+    assert!(a.verdict.text().ends_with("; counted as SYNC 3 %, the rest as LAUNCH"), "{}", a.verdict.text());
     assert!(a.devices[0].buckets.share(analyzer::analysis::Bucket::Launch) > 0.25);
     let (_, a) = load("own_gpt_item"); // no launch is late there
-    assert!(a.verdict.text.ends_with("; counted as SYNC 20 %"), "{}", a.verdict.text);
+    assert!(a.verdict.text().ends_with("; counted as SYNC 20 %"), "{}", a.verdict.text());
 }
 
 /// A step that waits for a mask, and launches slowly behind it: without the wait or with cheap
@@ -240,7 +240,7 @@ fn two_causes_that_win_as_much_are_both_said() {
     let v = &a.verdict;
     let tied = v.tied.unwrap_or_else(|| panic!("{v:?}"));
     assert_eq!((v.cause, tied.cause), ("SYNC", "LAUNCH"));
-    let line = analyzer::line::evidence(&run, &a);
+    let line = analyzer::line::evidence(&run, &a).join("; ");
     let (first, second) = (line.find("SYNC").unwrap(), line.find("LAUNCH").expect("said in the line"));
     assert!(first < second, "the cheaper fix first: {line}");
     // and nowhere a second that wins less than four fifths of the first
@@ -295,8 +295,8 @@ fn of_two_ranks_the_one_that_waits_is_comm_and_the_starved_one_input_and_the_slo
         })
         .into();
     assert_eq!((ranks[0].0.cause, ranks[1].0.cause), ("COMM", "INPUT"));
-    assert!(ranks[1].0.text.contains("ddp.py:58 in train"), "{}", ranks[1].0.text);
-    assert!(ranks[1].0.text.contains("; 2 child processes, "), "{}", ranks[1].0.text);
+    assert!(ranks[1].0.text().contains("ddp.py:58 in train"), "{}", ranks[1].0.text());
+    assert!(ranks[1].0.text().contains("; 2 child processes, "), "{}", ranks[1].0.text());
     let promised = ranks[1].0.promise.unwrap().ns() / 1e6;
     assert!((promised - 12.1).abs() < 0.05 * 37.7, "{promised}");
     let fleet = analyzer::fleet::Fleet::new(ranks.into_iter().map(|r| r.1).collect());

@@ -305,7 +305,7 @@ fn two_waits_in_a_row_are_named_together() {
         let v = &a.verdict;
         assert_eq!(v.cause, "MIXED", "seed {seed}: {one:.3} {other:.3} {both:.3} {v:?}");
         let pair = ["SYNC + ALLOC together", "ALLOC + SYNC together"];
-        assert!(pair.iter().any(|p| v.text.contains(p)), "seed {seed}: {}", v.text);
+        assert!(pair.iter().any(|p| v.text().contains(p)), "seed {seed}: {}", v.text());
         let said = 1.0 - v.promise.unwrap().ns() / v.step_ns;
         assert!(
             (said - both).abs() <= (OF_SAVING * both).max(OF_STEP),

@@ -130,7 +130,7 @@ fn what_memory_has_no_room_for_is_said_and_stays_in_the_recording() {
     assert!((70_000..80_000).contains(&made.left_out), "{} of 100,000 left out", made.left_out);
     assert!(!made.is_complete(), "the recording must stay");
     let summary = json(made.summary.as_deref().unwrap());
-    assert!(summary["evidence"].as_str().unwrap().contains("(seen: last "), "{}", summary["evidence"]);
+    assert!(summary["evidence"].to_string().contains("(seen: last "), "{}", summary["evidence"]);
     assert_eq!(
         summary["verdict"]["cause"],
         json(report(bytes.as_slice(), &ReportOptions::new(&folder.0)).unwrap().summary.as_deref().unwrap())

@@ -6,6 +6,8 @@
 //! cannot be parsed), calls into the operating system (no Chrome event has them), the processes of
 //! a trace of several (one process is written).
 
+mod kept;
+
 use std::fmt::Write as _;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -27,13 +29,13 @@ fn said(run: &Run, a: &Analysis) -> Vec<String> {
     let mut said = vec![
         format!("verdict {} {} {:?} call {}", v.code, v.cause, v.confidence, v.call),
         format!("inconclusive {:?}", v.inconclusive),
-        format!("text {}", v.text),
+        format!("text {}", v.text()),
         format!("tied {:?}", v.tied.map(|t| (t.code, t.more_work))),
         format!("then {:?}", v.then),
         format!("site {:?}", v.site),
         format!("slowed host {} {:?}", run.slowed_host, v.profiled.map(|p| p.cause)),
         format!("line {}", sentence::line(run, a, None)),
-        format!("evidence {}", line::evidence(run, a)),
+        format!("evidence {}", line::evidence(run, a).join("; ")),
         format!("steps {:?} {} median {}", a.steps.source, a.steps.steps.len(), a.steps.median_ns),
         format!("micro {} warm-up {}", a.steps.micro, a.steps.warm_up),
         format!("steady {} valid {}", a.steady.ns(), a.valid.ns()),
@@ -43,7 +45,7 @@ fn said(run: &Run, a: &Analysis) -> Vec<String> {
         format!("coverage {:?}", a.coverage),
     ];
     for f in &a.findings {
-        said.push(format!("finding {} {:?} {}", f.code, f.confidence, f.text));
+        said.push(format!("finding {} {:?} {}", f.code, f.confidence, f.text()));
     }
     for (d, facts) in a.devices.iter().zip(&run.devices) {
         said.push(format!(
@@ -165,6 +167,34 @@ fn a_recording_and_its_trace_say_the_same() {
 #[ignore = "scripts/test thorough: 20 s, three times as many as beside it"]
 fn every_recording_and_its_trace_say_the_same() {
     all_the_same(&recordings());
+}
+
+/// One run, one verdict: code, advice, promise and site of the run that a file holds, and of the
+/// trace that is made of it. Of what cannot be read, nothing.
+fn has_the_verdict_of_its_trace(path: &Path) {
+    let Ok(input) = formats::read(path, &Progress::default()) else { return };
+    let name = path.display();
+    let a = analyzer::analyze(&input.run);
+    let again = read_bytes(&path.file_name().unwrap().to_string_lossy(), &written(&input.run, &a));
+    let b = analyzer::analyze(&again.run);
+    let said = |a: &Analysis| {
+        let v = &a.verdict;
+        (v.code, v.advice, v.confidence, v.site.clone(), v.promise.map(|p| (p.ns() / 1e3).round()))
+    };
+    assert_eq!(said(&b), said(&a), "{name}");
+}
+
+#[test]
+fn a_kept_recording_has_the_verdict_of_its_trace() {
+    kept::all().iter().skip(4).step_by(12).for_each(|f| has_the_verdict_of_its_trace(f));
+}
+
+#[test]
+#[ignore = "scripts/test thorough: twelve times as many as beside it"]
+fn every_kept_recording_has_the_verdict_of_its_trace() {
+    let files = kept::all();
+    assert!(files.len() > 100, "{}", files.len());
+    files.iter().for_each(|f| has_the_verdict_of_its_trace(f));
 }
 
 #[test]
@@ -393,7 +423,8 @@ fn what_was_left_out_of_a_trace_is_no_loss_of_it() {
     let bytes = recording(20_001);
     let run = analyzer::load(bytes.as_slice()).unwrap();
     let a = analyzer::analyze(&run);
-    let options = ChromeOptions { max_bytes: 3_000_000, ..ChromeOptions::default() };
+    let line = sentence::line(&run, &a, None);
+    let options = ChromeOptions { max_bytes: 3_000_000, line: &line, ..ChromeOptions::default() };
     let (bytes, written) = chrome::write(&run, &a, Vec::new(), &options).unwrap();
     let left = written.left_out();
     assert!(left > 1000 && written.bytes <= 3_000_000, "{written:?}");
@@ -405,6 +436,7 @@ fn what_was_left_out_of_a_trace_is_no_loss_of_it() {
         "{:?}",
         again.notes
     );
+    assert!(again.notes.contains(&format!("of the whole run was said: {line}")), "{:?}", again.notes);
     // nothing is missing in what it says it has whole
     let from = again.run.header.valid_from;
     assert!(from > run.header.valid_from);
@@ -417,7 +449,7 @@ fn what_was_left_out_of_a_trace_is_no_loss_of_it() {
     assert!(kept(&run).0 * 20 > run.devices[0].ops(), "{} of {}", kept(&run).0, run.devices[0].ops());
     let b = analyzer::analyze(&again.run);
     assert_eq!((b.verdict.code, b.verdict.cause), (a.verdict.code, a.verdict.cause));
-    let said = line::evidence(&again.run, &b);
+    let said = line::evidence(&again.run, &b).join("; ");
     assert!(said.contains(" (seen: last ") && !said.contains("damaged"), "{said}");
 }
 

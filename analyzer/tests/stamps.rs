@@ -32,9 +32,9 @@ fn where_the_devices_clock_is_behind_the_hosts_no_cause_is_named() {
             let a = judged(&some);
             assert_eq!(a.verdict.cause, "INCONCLUSIVE", "{name} {us}: {:?}", a.verdict);
             assert!(
-                a.verdict.text.contains("host and device timestamps are inconsistent"),
+                a.verdict.text().contains("host and device timestamps are inconsistent"),
                 "{name} {us}: {}",
-                a.verdict.text
+                a.verdict.text()
             );
         }
     }
@@ -50,7 +50,7 @@ fn an_operation_that_lasts_over_all_that_is_queued_behind_it_makes_no_busy_gpu()
             e["dur"] = json!(us);
             let a = judged(&some);
             assert_eq!(a.verdict.cause, "INCONCLUSIVE", "{name} {us}: {:?}", a.verdict);
-            assert!(a.verdict.text.contains("lasts past what is queued after it"), "{}", a.verdict.text);
+            assert!(a.verdict.text().contains("lasts past what is queued after it"), "{}", a.verdict.text());
         }
     }
 }

@@ -73,7 +73,7 @@ fn a_few_calls_that_are_missing_are_counted_and_the_verdict_stands() {
             assert_eq!((run.uncalled.calls, run.uncalled.ops), (lost, lost), "{name} {nth}");
             assert_eq!(a.verdict.cause, whole.verdict.cause, "{name} {nth}: {:?}", a.verdict);
             assert!((promised(&a) - promised(&whole)).abs() < 0.03, "{name} {nth}: {:?}", a.verdict);
-            let line = line::evidence(&run, &a);
+            let line = line::evidence(&run, &a).join("; ");
             assert!(line.contains(&format!("losses {lost} (launching calls missing)")), "{line}");
             let summary = analyzer::summary::summary(&run, &a, &analyzer::summary::Around::default());
             assert_eq!(summary["losses"]["calls_missing"], lost);
@@ -89,7 +89,7 @@ fn where_the_calls_of_many_operations_are_missing_there_is_no_verdict() {
             let lost = lose_every(&mut some, nth);
             let (run, a) = judged(&some);
             assert_eq!((run.uncalled.calls, a.verdict.cause), (lost, "INCONCLUSIVE"), "{name} {nth}");
-            let line = line::evidence(&run, &a);
+            let line = line::evidence(&run, &a).join("; ");
             let why = format!("the calls that launched {lost} of its ");
             assert!(line.contains(&why) && line.contains(&format!("losses {lost} (")), "{line}");
         }
@@ -105,7 +105,7 @@ fn where_the_calls_of_all_copies_are_missing_there_is_no_verdict() {
     // the first is that of the first step's input: it may have been called for before the recording
     // began
     assert_eq!((run.uncalled.copies, a.verdict.cause), (7, "INCONCLUSIVE"), "{:?}", a.verdict);
-    assert!(a.verdict.text.contains("7 of its 8 copies"), "{}", a.verdict.text);
+    assert!(a.verdict.text().contains("7 of its 8 copies"), "{}", a.verdict.text());
 }
 
 /// One call that launched a graph: its operations are many.
@@ -132,7 +132,11 @@ fn what_was_launched_before_the_first_call_of_the_trace_is_no_loss() {
     let (run, a) = judged(&some);
     assert!(run.unjoined >= ids.len() as u64 / 10, "{}", run.unjoined);
     assert_eq!(run.uncalled.calls, 0);
-    assert!(line::evidence(&run, &a).contains("losses 0"), "{}", line::evidence(&run, &a));
+    assert!(
+        line::evidence(&run, &a).join("; ").contains("losses 0"),
+        "{}",
+        line::evidence(&run, &a).join("; ")
+    );
 }
 
 /// The last call of each thread may not have returned when the recording ended; more than these
@@ -176,6 +180,6 @@ fn our_own_trace_of_such_a_trace_says_the_same() {
         flate2::read::MultiGzDecoder::new(file.as_slice()).read_to_end(&mut text).unwrap();
         let (again, b) = read(&text);
         assert_eq!(again.uncalled, run.uncalled);
-        assert_eq!(line::evidence(&again, &b), line::evidence(&run, &a));
+        assert_eq!(line::evidence(&again, &b).join("; "), line::evidence(&run, &a).join("; "));
     }
 }

@@ -34,7 +34,7 @@ fn verdict(a: &Analysis) -> String {
         "{} {:?} {:?} {:.0} {:.0}",
         v.cause,
         v.confidence,
-        v.inconclusive,
+        v.why_inconclusive(),
         v.step_ns,
         v.promise.map_or(0.0, |p| p.ns())
     )
@@ -78,7 +78,7 @@ fn waits_of_hip_are_judged_as_those_of_cuda() {
 fn copies_of_rocm_have_the_way_that_their_name_tells() {
     let old = [&HIP[..], &[("Memcpy DtoH (Device -> Pageable)", "CopyDeviceToHost")]].concat();
     let (input, a) = read(&renamed(&case("with_stack.json"), &old));
-    assert_eq!(a.verdict.cause, "SYNC", "{}", a.verdict.text);
+    assert_eq!(a.verdict.cause, "SYNC", "{}", a.verdict.text());
     let copies = input.run.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops);
     let copies: Vec<_> = copies.filter(|o| o.kind == trace::Kind::Memcpy).collect();
     assert!(copies.len() == 48 && copies.iter().all(|o| o.copy().direction == 2));
@@ -102,7 +102,7 @@ fn waits_of_intel_and_gaudi_are_waits() {
     ];
     for names in [&intel[..], &gaudi] {
         let (input, a) = read(&renamed(&case("with_stack.json"), names));
-        assert_eq!((a.verdict.cause, &a.verdict.inconclusive), ("SYNC", &None), "{}", a.verdict.text);
+        assert_eq!((a.verdict.cause, &a.verdict.inconclusive), ("SYNC", &None), "{}", a.verdict.text());
         let copies = input.run.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops);
         let copies: Vec<_> = copies.filter(|o| o.kind == trace::Kind::Memcpy).collect();
         assert!(copies.len() == 48 && copies.iter().all(|o| o.copy().direction == 2));
@@ -116,7 +116,7 @@ fn a_runtime_that_nobody_knows_is_not_called_unrecorded() {
         &[("hipLaunchKernel", "qpuEnqueue"), ("hipDeviceSynchronize", "qpuWait")],
     );
     let (_, a) = read(&strange);
-    let why = a.verdict.inconclusive.unwrap_or_default();
+    let why = a.verdict.why_inconclusive().unwrap_or_default();
     assert!(why.contains("calls launch is not known") && why.contains("qpu"), "{why}");
 }
 
@@ -134,7 +134,7 @@ fn next(names: &[(&str, &str)], device: &str) -> String {
     }
     text.push_str("{}]}");
     let (input, a) = read(&renamed(&text, names));
-    assert_eq!(a.verdict.cause, "GPU-BOUND", "{}", a.verdict.text);
+    assert_eq!(a.verdict.cause, "GPU-BOUND", "{}", a.verdict.text());
     analyzer::overview::next(&Source::new(&input.run, NameStyle::Short), &a).unwrap()
 }
 

@@ -99,7 +99,7 @@ fn the_line_that_reads_a_value_is_the_site() {
     let (input, a) = read("case", &case());
     assert_eq!(a.verdict.cause, "SYNC");
     assert_eq!(site(&a), "train.py:42 in log_loss via Tensor.item");
-    assert!(a.verdict.text.contains("train.py:42 in log_loss"), "{}", a.verdict.text);
+    assert!(a.verdict.text().contains("train.py:42 in log_loss"), "{}", a.verdict.text());
     let folded = folded(&input, &a);
     let line = folded.lines().find(|l| l.contains("cudaStreamSynchronize")).unwrap_or_default();
     assert!(line.contains("log_loss (train.py:42);"), "{folded}");
@@ -121,7 +121,7 @@ fn a_frameworks_line_is_not_the_users() {
         "<built-in method item of Tensor object at 0x7f3a>",
     ];
     let (input, a) = read("framework", within(&functions).as_bytes());
-    assert_eq!(a.verdict.cause, "SYNC", "{}", a.verdict.text);
+    assert_eq!(a.verdict.cause, "SYNC", "{}", a.verdict.text());
     assert_eq!(site(&a), "lib/loop.py:30 in fit via training_step");
     assert!(folded(&input, &a).contains("fit (loop.py:30);training_step (trainer.py:2000);_call_impl"));
 }
@@ -133,7 +133,7 @@ fn without_a_stack_there_is_no_line() {
         "other",
         training(Around { functions: &["train.py(42): log_loss"], under: 2, ..Around::default() }).as_bytes(),
     );
-    assert_eq!(a.verdict.cause, "SYNC", "{}", a.verdict.text);
+    assert_eq!(a.verdict.cause, "SYNC", "{}", a.verdict.text());
     assert_eq!(a.verdict.site, None);
     let (_, a) = read("none", within(&[]).as_bytes());
     assert_eq!((a.verdict.cause, &a.verdict.site), ("SYNC", &None));
@@ -160,14 +160,14 @@ fn a_host_that_computes_is_where_its_function_is() {
         (a.verdict.cause, site(&a).as_str()),
         ("HOST", "train.py:50 in augment"),
         "{}",
-        a.verdict.text
+        a.verdict.text()
     );
     let loader = [("user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__")];
     let functions =
         ["train.py(3): main", "torch/utils/data/dataloader.py(700): __next__", "data.py(9): __getitem__"];
     let fetching = Around { functions: &functions, ranges: &loader, ..away };
     let (_, a) = read("fetching", training(fetching).as_bytes());
-    assert_eq!(a.verdict.cause, "INPUT", "{}", a.verdict.text);
+    assert_eq!(a.verdict.cause, "INPUT", "{}", a.verdict.text());
     assert_eq!(site(&a), "data.py:9 in __getitem__");
 }
 
@@ -176,12 +176,12 @@ fn a_host_that_computes_is_where_its_function_is() {
 fn without_a_stack_the_operator_and_the_range_are_named() {
     let item = [("cpu_op", "aten::item"), ("cpu_op", "aten::_local_scalar_dense")];
     let (_, a) = read("operator", training(Around { ranges: &item, ..Around::default() }).as_bytes());
-    assert_eq!((a.verdict.cause, site(&a).as_str()), ("SYNC", "aten::item"), "{}", a.verdict.text);
-    assert!(a.verdict.text.contains("aten::item: cudaStreamSynchronize"), "{}", a.verdict.text);
+    assert_eq!((a.verdict.cause, site(&a).as_str()), ("SYNC", "aten::item"), "{}", a.verdict.text());
+    assert!(a.verdict.text().contains("aten::item: cudaStreamSynchronize"), "{}", a.verdict.text());
     let ranges =
         [&[("user_annotation", "ProfilerStep#3"), ("user_annotation", "evaluate")][..], &item].concat();
     let (input, a) = read("range", training(Around { ranges: &ranges, ..Around::default() }).as_bytes());
-    assert_eq!(site(&a), "evaluate via aten::item", "{}", a.verdict.text);
+    assert_eq!(site(&a), "evaluate via aten::item", "{}", a.verdict.text());
     let said = analyzer::summary::summary(
         &input.run,
         &a,
@@ -219,14 +219,14 @@ fn without_waits(away: u64, between: u64, names: [&str; 3]) -> String {
 #[test]
 fn without_a_stack_host_and_launch_have_the_range_too() {
     let (_, a) = read("host", without_waits(5_000, 0, ["augment", "forward", "aten::mm"]).as_bytes());
-    assert_eq!((a.verdict.cause, site(&a).as_str()), ("HOST", "augment"), "{}", a.verdict.text);
-    assert!(a.verdict.text.starts_with("augment: the launching thread"), "{}", a.verdict.text);
+    assert_eq!((a.verdict.cause, site(&a).as_str()), ("HOST", "augment"), "{}", a.verdict.text());
+    assert!(a.verdict.text().starts_with("augment: the launching thread"), "{}", a.verdict.text());
     let (_, a) = read("launch", without_waits(0, 60, ["", "forward", "aten::mm"]).as_bytes());
     let found = (a.verdict.cause, site(&a));
-    assert_eq!(found, ("LAUNCH", "forward via aten::mm".to_owned()), "{}", a.verdict.text);
+    assert_eq!(found, ("LAUNCH", "forward via aten::mm".to_owned()), "{}", a.verdict.text());
     // steps are no place, and where nothing is named nothing is made up
     let (_, a) = read("step", without_waits(5_000, 0, ["ProfilerStep#1", "", ""]).as_bytes());
-    assert_eq!((a.verdict.cause, &a.verdict.site), ("HOST", &None), "{}", a.verdict.text);
+    assert_eq!((a.verdict.cause, &a.verdict.site), ("HOST", &None), "{}", a.verdict.text());
 }
 
 /// Launches come from all over a program: no line of the four has half of them, and what stands
@@ -236,7 +236,7 @@ fn launches_of_many_lines_have_the_line_that_they_have_in_common() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/launch_of_many_lines.json");
     let (_, a) = read("lines", &std::fs::read(path).unwrap());
     assert_eq!((a.verdict.cause, site(&a).as_str()), ("LAUNCH", "train.py:82 in train_step"));
-    let text = &a.verdict.text;
+    let text = &a.verdict.text();
     assert!(text.starts_with("train.py:82 in train_step: 8 of 8 kernels a step"), "{text}");
     assert!(text.contains("most of them launched below it"), "{text}");
 }

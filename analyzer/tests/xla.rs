@@ -44,7 +44,7 @@ fn the_case_is_read_as_what_it_is() {
     assert_eq!(a.devices[0].idle_ns, 59 * 80_000);
     assert_eq!((input.run.unjoined, input.run.uncalled.calls), (0, 0));
     assert_eq!((a.steps.steps.len(), a.steps.median_ns), (12, 500_000));
-    assert_eq!((a.verdict.cause, &a.verdict.inconclusive), ("LAUNCH", &None), "{}", a.verdict.text);
+    assert_eq!((a.verdict.cause, &a.verdict.inconclusive), ("LAUNCH", &None), "{}", a.verdict.text());
 }
 
 /// What a run of JAX looks like, with or without some of its parts.
@@ -172,7 +172,7 @@ fn copies_of_rocm_have_the_way_that_their_name_tells() {
 #[test]
 fn the_verdict_names_the_python_line() {
     let (input, a) = read(profile(WHOLE));
-    assert_eq!((a.verdict.cause, &a.verdict.inconclusive), ("SYNC", &None), "{}", a.verdict.text);
+    assert_eq!((a.verdict.cause, &a.verdict.inconclusive), ("SYNC", &None), "{}", a.verdict.text());
     assert!(input.notes[0].contains("slows the host: by how much is not known"), "{:?}", input.notes);
     let site = a.verdict.site.map(|s| s.to_string());
     assert_eq!(site.as_deref(), Some("train.py:12 in step via __float__"), "not JAX's own array.py");
@@ -210,7 +210,7 @@ fn copies_that_are_kernels_are_not_missed() {
         text.replace("\"MemcpyD2H\"", "\"__amd_rocclr_copyBuffer.kd\"").replace("memcpy_details", "details");
     let (input, a) = read(text);
     assert_eq!((input.run.missing.as_str(), &a.verdict.inconclusive), ("", &None));
-    assert_eq!(a.verdict.cause, "SYNC", "{}", a.verdict.text);
+    assert_eq!(a.verdict.cause, "SYNC", "{}", a.verdict.text());
     let name = input.run.definitions.kernel_name(input.run.devices[0].streams[0].ops[6].a);
     assert_eq!(name, "__amd_rocclr_copyBuffer", "a kernel's name has no suffix of its descriptor");
 }
@@ -244,7 +244,7 @@ fn our_trace_of_it_says_the_same() {
     let said = |input: &Input, a: &Analysis| {
         let v = &a.verdict;
         let steps = a.steps.steps.len();
-        format!("{} {} {:?} {steps} {}", v.code, v.text, v.site, input.run.slowed_host)
+        format!("{} {} {:?} {steps} {}", v.code, v.text(), v.site, input.run.slowed_host)
     };
     assert_eq!(said(&again, &b), said(&input, &a));
 }

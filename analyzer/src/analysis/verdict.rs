@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What is wrong, how sure that is, and what its fix wins.
 
-use super::{Profiled, Promise, Win};
+use super::{Fact, Facts, Profiled, Promise, Win};
 use crate::sites::Site;
 
 /// How sure a verdict is.
@@ -27,6 +27,24 @@ impl Confidence {
     }
 }
 
+/// What to change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Advice {
+    /// In a few words, for the line. What stands in brackets is said where its figures (by their
+    /// names in braces) are known: "fetch ahead in workers[, num_workers={wanted}]". Empty where
+    /// there is nothing to be said so shortly.
+    pub short: &'static str,
+    /// In a sentence.
+    pub long: &'static str,
+}
+
+impl Advice {
+    /// In a few words, and in a sentence.
+    pub const fn new(short: &'static str, long: &'static str) -> Advice {
+        Advice { short, long }
+    }
+}
+
 /// One cause's evidence and what its fix would win.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
@@ -47,10 +65,12 @@ pub struct Finding {
     pub unrecorded_win: f64,
     /// After the fix; `None` where nothing is promised.
     pub promise: Option<Promise>,
-    /// What was seen, in words (goes into the parentheses of the line).
-    pub text: String,
-    /// What to change, one sentence.
-    pub fix: &'static str,
+    /// Why the GPU waits, in the line's words ([`crate::causes::Cause::why`]).
+    pub why: &'static str,
+    /// What was seen.
+    pub facts: Facts,
+    /// What to change.
+    pub advice: Advice,
     /// How sure.
     pub confidence: Confidence,
     /// Flat number of the call that stands for it ([`crate::run::Run::call`]), or
@@ -64,6 +84,14 @@ pub struct Finding {
     pub more_lines: u32,
 }
 
+impl Finding {
+    /// Of this line of the program, which is said in front of what was seen.
+    pub fn place(&mut self, site: Site) {
+        self.facts.at = Some(site.clone());
+        self.site = Some(site);
+    }
+}
+
 /// The answer.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Verdict {
@@ -71,10 +99,12 @@ pub struct Verdict {
     pub code: &'static str,
     /// Name as in the line.
     pub cause: &'static str,
-    /// What was seen, in words.
-    pub text: String,
-    /// What to change, one sentence.
-    pub fix: &'static str,
+    /// Why the GPU waits, in the line's words; empty where the cause is no reason to wait.
+    pub why: &'static str,
+    /// What was seen.
+    pub facts: Facts,
+    /// What to change.
+    pub advice: Advice,
     /// How sure.
     pub confidence: Confidence,
     /// Share of the steady wall time lost to it, 0 to 1.
@@ -90,7 +120,7 @@ pub struct Verdict {
     /// Of MIXED: the causes and the shares charged to them, 0 to 1.
     pub parts: Vec<(&'static str, f64)>,
     /// Set with INCONCLUSIVE: why.
-    pub inconclusive: Option<String>,
+    pub inconclusive: Option<Fact>,
     /// The trace was taken by a profiler that slows the host: what may be true without it.
     pub profiled: Option<Profiled>,
     /// Flat number of the call that stands for it, or [`crate::run::NONE`].
@@ -107,8 +137,10 @@ pub struct Tied {
     pub code: &'static str,
     /// Name as in the line.
     pub cause: &'static str,
-    /// What to change, one sentence.
-    pub fix: &'static str,
+    /// Why the GPU waits, in the line's words.
+    pub why: &'static str,
+    /// What to change.
+    pub advice: Advice,
     /// Its fix is more work than that of the named one, by the registry's order.
     pub more_work: bool,
     /// Share of the steady wall time lost to it, 0 to 1.

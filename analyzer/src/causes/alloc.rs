@@ -34,7 +34,7 @@
 
 use super::memory::Failures;
 use super::{alloc_fragmented, Case};
-use crate::analysis::{Bucket, Finding};
+use crate::analysis::{Advice, Bucket, Fact, Finding};
 use crate::replay::Fix;
 
 /// Stable code.
@@ -49,16 +49,14 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     }
 }
 
-const FIX: &str =
-    "remove empty_cache() from the loop, leave head room in memory, allocate pinned buffers once";
+const FIX: Advice = Advice::new(
+    "keep memory, no empty_cache",
+    "remove empty_cache() from the loop, leave head room in memory, allocate pinned buffers once",
+);
 
 /// The finding where it is of this kind.
-pub(super) fn of_kind(
-    case: &Case,
-    cause: (&'static str, &'static str),
-    fix: &'static str,
-) -> Option<Finding> {
-    kind(case).filter(|k| *k == cause.0).and_then(|_| stops(case, cause, fix))
+pub(super) fn of_kind(case: &Case, cause: (&'static str, &'static str), advice: Advice) -> Option<Finding> {
+    kind(case).filter(|k| *k == cause.0).and_then(|_| stops(case, cause, advice))
 }
 
 /// The code of what at least half of the time belongs to; `None`: no more is known.
@@ -76,7 +74,7 @@ fn kind(case: &Case) -> Option<&'static str> {
     (all > 0 && retried * 2 >= all).then_some(alloc_fragmented::CODE)
 }
 
-fn stops(case: &Case, cause: (&'static str, &'static str), fix: &'static str) -> Option<Finding> {
+fn stops(case: &Case, cause: (&'static str, &'static str), advice: Advice) -> Option<Finding> {
     let share = case.share(&[Bucket::Alloc]);
     if share < super::NOTICED_SHARE {
         return None;
@@ -87,17 +85,18 @@ fn stops(case: &Case, cause: (&'static str, &'static str), fix: &'static str) ->
         false => &[Bucket::Alloc],
     };
     let mut f = case.finding(cause, share, case.win(&[Fix::Alloc], case.touches(with_it)));
-    f.fix = fix;
-    if let Some(top) = case.top(Bucket::Alloc) {
-        f.text = format!("{} stops the device {}", top.name, case.rhythm_by(Bucket::Alloc, &top));
-        f.call = top.flat;
-        f.count = top.calls;
-    }
+    f.advice = advice;
+    let stops = Fact::new("{function} stops the device {often}");
     if let Some(spot) = case.spot(Bucket::Alloc) {
-        let rhythm = case.rhythm_at(Bucket::Alloc, &spot);
-        f.text = format!("{}: {} stops the device {rhythm}{}", spot.site, spot.name, spot.rest());
+        let often = case.rhythm_at(Bucket::Alloc, &spot);
+        f.facts.say(stops.with("function", &*spot.name).with("often", often));
+        f.facts.add(spot.rest());
         f.count = spot.calls;
         spot.into(&mut f);
+    } else if let Some(top) = case.top(Bucket::Alloc) {
+        let often = case.rhythm_by(Bucket::Alloc, &top);
+        f.facts.say(stops.with("function", top.name).with("often", often));
+        (f.call, f.count) = (top.flat, top.calls);
     }
     case.name_by_range(&mut f, Bucket::Alloc);
     Some(f)

@@ -36,7 +36,7 @@
 
 use super::memory::Failures;
 use super::{alloc, Case};
-use crate::analysis::Finding;
+use crate::analysis::{Advice, Fact, Finding};
 
 /// Stable code.
 pub const CODE: &str = "GP118";
@@ -47,13 +47,16 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let mut f = alloc::of_kind(
         case,
         (CODE, NAME),
-        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; shapes that vary less, or a smaller batch",
+        Advice::new(
+            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; shapes that vary less, or a smaller batch",
+        ),
     )?;
     let inside = |r: &&(usize, crate::run::Span, u32)| case.analysis.counts.contains(r.1.start);
     let retries = Failures::of(case.run).retried.iter().filter(inside).count() as u64;
-    f.text.push_str(&format!(
-        "; an allocation failed {}, and succeeded when cached memory had been freed",
-        case.rhythm(retries)
-    ));
+    f.facts.say(
+        Fact::new("an allocation failed {retries}, and succeeded when cached memory had been freed")
+            .with("retries", case.rhythm(retries)),
+    );
     Some(f)
 }

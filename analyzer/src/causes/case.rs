@@ -6,8 +6,9 @@ use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 
 use super::{power, saves, MODEL_ERROR, NOTICED_SHARE};
-use crate::analysis::{Analysis, Bound, Bucket, Confidence, DeviceAnalysis, Finding, Promise, Win};
-use crate::plural::counted;
+use crate::analysis::{
+    Advice, Analysis, Bound, Bucket, Confidence, DeviceAnalysis, Facts, Finding, Often, Promise, Win,
+};
 use crate::replay::{Fix, Fixes, Prepared};
 use crate::run::{Run, Span, NONE};
 
@@ -210,21 +211,21 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// "every step", "12 times a step", "every 20 steps", "312 times".
-    pub(crate) fn rhythm(&self, count: u64) -> String {
+    /// How often `count` times are.
+    pub(crate) fn rhythm(&self, count: u64) -> Often {
         let steps = self.analysis.steps.steady().len() as f64;
         let per = count as f64 / steps.max(1.0);
         let long = &self.analysis.steps.long;
         // (the last one may come after the last step)
         let is_these = count.abs_diff(long.spans.len() as u64) <= 1;
         if let Some(every) = long.every.filter(|_| is_these) {
-            return format!("every {every} steps");
+            return Often::EverySteps(every as u64);
         }
         match () {
-            () if steps < 1.0 => counted(count, "time"),
-            () if (0.8..1.5).contains(&per) => "every step".to_owned(),
-            () if per >= 1.5 => format!("{per:.0} times a step"),
-            () => format!("{} in {}", counted(count, "time"), counted(steps as u64, "step")),
+            () if steps < 1.0 => Often::Times(count),
+            () if (0.8..1.5).contains(&per) => Often::EveryStep,
+            () if per >= 1.5 => Often::PerStep(per),
+            () => Often::Among { times: count, steps: steps as u64 },
         }
     }
 
@@ -260,8 +261,9 @@ impl<'a> Case<'a> {
             win: won,
             unrecorded_win: win,
             promise: Promise::new(self.step_ns(), won, error_ns).filter(|_| is_promised),
-            text: String::new(),
-            fix: "",
+            facts: Facts::default(),
+            why: super::find(cause.0).map_or("", |c| c.why),
+            advice: Advice::default(),
             confidence: self.confidence(win),
             call: NONE,
             count: 0,

@@ -46,7 +46,7 @@ use trace::Kind;
 
 use super::case::FUSED;
 use super::Case;
-use crate::analysis::{share, Bound, Bucket, Finding, Win};
+use crate::analysis::{share, Advice, Bound, Bucket, Fact, Figure, Finding, Win};
 use crate::run::Op;
 
 /// Stable code.
@@ -83,13 +83,14 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let win = Win::within(case.elsewhere.room(), needless);
     let mut f = case.fusing((CODE, NAME), lost, win);
     f.promise = f.promise.map(|p| p.give_or_take(p.error_ns() / FUSED));
-    f.fix = "cast once and keep it (model.to(torch.bfloat16), inputs in the model's type), one autocast region, torch.compile";
+    f.advice = Advice::new("keep tensors in one type", "cast once and keep it (model.to(torch.bfloat16), inputs in the model's type), one autocast region, torch.compile");
     f.count = count;
-    f.text = format!(
-        "kernels that only convert types run {} and take {:.0} % of the time; half of them taken out",
-        case.rhythm(count),
-        lost * 100.0
+    f.facts.say(
+        Fact::new("kernels that only convert types run {often} and take {share} of the time")
+            .with("often", case.rhythm(count))
+            .with("share", Figure::Share(lost)),
     );
+    f.facts.say(Fact::new("half of them taken out"));
     Some(f)
 }
 

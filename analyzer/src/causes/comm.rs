@@ -36,7 +36,7 @@
 
 use super::late::late_share;
 use super::Case;
-use crate::analysis::{Bucket, Confidence, Finding, Win};
+use crate::analysis::{Advice, Bucket, Confidence, Fact, Figure, Finding, Win};
 use crate::replay::Fix;
 
 /// Stable code.
@@ -67,13 +67,21 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     f.promise = None;
     let late = late_share(case).min(share);
     if late < share * MOSTLY {
-        f.fix = "overlap collectives with computing, send less, look for the late rank";
-        f.text = "collectives run alone; transfer or a late rank cannot be told from one rank".to_owned();
+        f.advice = Advice::new(
+            "overlap them with the backward pass",
+            "overlap collectives with computing, send less, look for the late rank",
+        );
+        f.facts.say(Fact::new("collectives run alone"));
+        f.facts.say(Fact::new("transfer or a late rank cannot be told from one rank"));
         return Some(f);
     }
-    f.fix = "give the ranks equal work: look for the one that comes late";
-    f.text =
-        format!("collectives wait {:.1} ms a step for a rank that comes late", late * case.step_ns() / 1e6);
+    f.advice = Advice::new(
+        "give the ranks equal work",
+        "give the ranks equal work: look for the one that comes late",
+    );
+    let waits = Figure::Time(late * case.step_ns());
+    f.why = "collectives wait for a late rank";
+    f.facts.say(Fact::new("collectives wait {time} a step for a rank that comes late").with("time", waits));
     if case.run.header.world_size == RANKS_OF_A_PROMISE {
         // (held up by what needs not be, the other one can be as soon there as this one)
         let half = Win::within(late / 2.0, case.touches(&[Bucket::Comm]));

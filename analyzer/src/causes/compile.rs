@@ -33,7 +33,7 @@
 //! up all shapes before the run.
 
 use super::{host, Case};
-use crate::analysis::Finding;
+use crate::analysis::{Advice, Finding};
 
 /// Stable code.
 pub const CODE: &str = "GP124";
@@ -44,6 +44,9 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     host::of_kind(
         case,
         (CODE, NAME),
-        "TORCH_LOGS=recompiles says why; pad to few shapes or compile with dynamic=True",
+        Advice::new(
+            "fixed shapes, or dynamic=True",
+            "TORCH_LOGS=recompiles says why; pad to few shapes or compile with dynamic=True",
+        ),
     )
 }

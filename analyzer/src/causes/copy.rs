@@ -37,7 +37,7 @@
 
 use super::spots::Spots;
 use super::Case;
-use crate::analysis::{Bucket, Finding};
+use crate::analysis::{Advice, Bucket, Fact, Figure, Finding};
 use crate::replay::Fix;
 use trace::Kind;
 
@@ -85,27 +85,31 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     }
     let names = ["to the device", "to the host", "between devices or on one"];
     let ((_, total), most) = names.iter().zip(moved).map(|(n, m)| (m, *n)).max().unwrap_or_default();
-    let steps = case.analysis.steps.steady().len().max(1) as f64;
-    let per = if case.analysis.steps.steady().is_empty() { "" } else { " a step" };
+    let steps = case.analysis.steps.steady().len();
     let is_most = |part: u64| part * 2 > ns;
     let memory = match () {
         () if is_most(unified) => "Unified Memory ",
         () if is_most(pageable) => "pageable ",
         () => "",
     };
-    f.fix = match is_most(pageable) {
+    f.advice = match is_most(pageable) {
         _ if is_most(unified) => {
-            "prefetch the pages before they are used (cudaMemPrefetchAsync), or keep the data in device memory"
+            Advice::new("prefetch the pages", "prefetch the pages before they are used (cudaMemPrefetchAsync), or keep the data in device memory")
         }
-        true => "pin the memory (pin_memory=True), copy with non_blocking=True and one step ahead",
-        false => "keep the data on the GPU, or copy one step ahead on a stream of its own",
+        true => Advice::new("pin_memory and non_blocking", "pin the memory (pin_memory=True), copy with non_blocking=True and one step ahead"),
+        false => Advice::new("copy a step ahead", "keep the data on the GPU, or copy one step ahead on a stream of its own"),
     };
-    f.text = format!("{memory}copies {most}, {:.1} MB{per}", total as f64 / steps / 1e6);
+    let copies = match steps {
+        0 => Fact::new("{memory}copies {direction}, {bytes}").with("bytes", Figure::Bytes(total as f64)),
+        n => Fact::new("{memory}copies {direction}, {bytes_a_step} a step")
+            .with("bytes_a_step", Figure::Bytes(total as f64 / n as f64)),
+    };
+    f.facts.say(copies.with("memory", Figure::Word(memory)).with("direction", Figure::Word(most)));
     if let Some(top) = case.top(Bucket::CopyWait) {
         f.call = top.flat;
     }
     if let Some(spot) = spots.and_then(Spots::worst) {
-        f.text = format!("{}: {}{}", spot.site, f.text, spot.rest());
+        f.facts.add(spot.rest());
         spot.into(&mut f);
     }
     case.name_by_range(&mut f, Bucket::CopyWait);

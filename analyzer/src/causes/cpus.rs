@@ -7,15 +7,12 @@
 //! for it however many they are: no step is shorter than their CPU time in it by the CPUs there
 //! are, whatever is mended.
 
-use std::fmt::Write;
-
 use trace::define::{CPUS, CPU_QUOTA};
 use trace::event::Gauge;
 
-use super::workers::{in_use, say_children, Workers};
+use super::workers::{children_of, in_use, InUse, Workers};
 use super::{input, input_collate, input_workers, is_of, starved, Case, MINOR_WIN};
-use crate::analysis::{share, Finding, Promise};
-use crate::plural::counted;
+use crate::analysis::{share, Advice, Fact, Figure, Finding, Promise};
 use crate::run::{Run, Sample};
 
 /// CPUs of which this part is in use are all in use: the rest is what switching between those who
@@ -23,6 +20,8 @@ use crate::run::{Run, Sample};
 const ALL_OF_THEM: f64 = 0.9;
 /// A thread that waits for a CPU for less than this part of the time was unlucky.
 const WAITS: f64 = 0.1;
+/// CPUs that are worth a word.
+const LEAST_CPUS: f64 = 0.1;
 /// A quota that stops the process for less than this part of the time is not why it waits.
 const STOPS: f64 = 0.01;
 
@@ -35,11 +34,14 @@ pub(super) struct Cpus {
     is_quota: bool,
     /// The part of the time in which the quota stopped the process, 0 to 1.
     stopped: f64,
-    /// Children that do something, and CPUs in use by them; the loader's workers of them likewise.
-    children: (u64, f64),
+    /// By children.
+    children: InUse,
+    /// The loader's workers of them, and CPUs in use by these.
     workers: (u64, f64),
     /// CPUs in use by threads that call CUDA, and how many more they wait for.
     threads: (f64, f64),
+    /// CPUs in use by the other threads of the process; 0 where that was not read.
+    others: f64,
 }
 
 /// By affinity and quota, and whether it is the quota.
@@ -63,6 +65,24 @@ fn stopped(case: &Case) -> f64 {
     share(stopped.fold(0, u64::saturating_add), steady.ns())
 }
 
+/// CPUs in use by all threads of the process, a mean of the steady state; 0 where that was not
+/// read.
+fn process(case: &Case) -> f64 {
+    let steady = case.analysis.steady;
+    let readings = case.run.readings.iter().filter(|r| r.gauge == Gauge::ProcessCpuNs as u32);
+    let (mut used, mut seen) = (0.0, 0.0);
+    for r in readings.filter(|r| r.span.ns() > 0) {
+        let inside = r.span.clip(steady).ns() as f64;
+        used += r.value as f64 * inside / r.span.ns() as f64;
+        seen += inside;
+    }
+    if seen > 0.0 {
+        used / seen
+    } else {
+        0.0
+    }
+}
+
 impl Cpus {
     pub(super) fn of(case: &Case) -> Cpus {
         let counts = &case.analysis.counts;
@@ -73,18 +93,20 @@ impl Cpus {
         };
         let (allowed, is_quota) = allowed(case.run);
         let workers = Workers::of(case);
+        let threads = (sum(|s| s.on_cpu), sum(|s| s.run_queue));
         Cpus {
             allowed,
             is_quota,
             stopped: stopped(case),
             children: in_use(case),
             workers: (workers.count, workers.cpus()),
-            threads: (sum(|s| s.on_cpu), sum(|s| s.run_queue)),
+            others: (process(case) - threads.0).max(0.0),
+            threads,
         }
     }
 
     fn used(&self) -> f64 {
-        self.children.1 + self.threads.0
+        self.children.used + self.threads.0 + self.others
     }
 
     /// Are there fewer than this?
@@ -100,8 +122,9 @@ impl Cpus {
     /// They are, or other programs have the rest: a thread that is let wait for as long as it runs
     /// finds none free.
     pub(super) fn are_contended(&self) -> bool {
-        let (used, waits) = self.threads;
-        self.are_all_in_use() || (self.allowed > 0.0 && waits >= WAITS && waits >= used)
+        let wait = |(used, waits): (f64, f64)| waits >= WAITS && waits >= used;
+        let children = (self.children.used, self.children.waits);
+        self.are_all_in_use() || (self.allowed > 0.0 && (wait(self.threads) || wait(children)))
     }
 
     /// ... and of those of this process the loader's workers use most: each has less of a CPU than
@@ -115,61 +138,78 @@ impl Cpus {
         self.stopped >= STOPS
     }
 
-    /// "2 CPUs".
-    fn say(&self) -> String {
-        let n = number(self.allowed);
-        format!("{n} {}", if n == "1" { "CPU" } else { "CPUs" })
+    /// " and there are 2 CPUs".
+    pub(super) fn there_are(&self) -> Fact {
+        let there_are = match self.allowed == 1.0 {
+            true => Fact::new(" and there is {cpus} CPU"),
+            false => Fact::new(" and there are {cpus} CPUs"),
+        };
+        there_are.with("cpus", Figure::Cpus(self.allowed))
     }
 
-    /// "there are 2 CPUs".
-    pub(super) fn say_there_are(&self) -> String {
-        let said = self.say();
-        format!("there {} {said}", if said == "1 CPU" { "is" } else { "are" })
-    }
-
-    /// "`; 2 CPUs allowed: 14 workers use 1.7, threads that call CUDA 0.2 and wait for 0.7 more`":
-    /// who wants them.
-    fn say_shared(&self) -> String {
-        let mut text = String::new();
+    /// Who wants them: "2 CPUs allowed: 14 workers use 1.7, threads that call CUDA 0.2 and wait for
+    /// 0.7 more".
+    fn shared(&self) -> Vec<Fact> {
+        let mut said = Vec::new();
         if self.allowed > 0.0 {
-            let by = if self.is_quota { " by the cgroup's quota" } else { "" };
-            let _ = write!(text, "; {} allowed{by}: ", self.say());
-            let (n, used) = self.children;
+            let allowed = match (self.allowed == 1.0, self.is_quota) {
+                (true, false) => Fact::new("{cpus} CPU allowed:"),
+                (true, true) => Fact::new("{cpus} CPU allowed by the cgroup's quota:"),
+                (false, false) => Fact::new("{cpus} CPUs allowed:"),
+                (false, true) => Fact::new("{cpus} CPUs allowed by the cgroup's quota:"),
+            };
+            said.push(allowed.with("cpus", Figure::Cpus(self.allowed)));
+            let InUse { children: n, used, waits } = self.children;
+            let who = match n == self.workers.0 {
+                true => Figure::Of(n, "worker", "workers"),
+                false => children_of(n),
+            };
+            let children = match n {
+                1 => Fact::new(" {children} uses {used_by_children}"),
+                _ => Fact::new(" {children} use {used_by_children}"),
+            };
             if n > 0 {
-                let who = if n == self.workers.0 { counted(n, "worker") } else { say_children(n) };
-                let verb = if n == 1 { "uses" } else { "use" };
-                let _ = write!(text, "{who} {verb} {}, ", number(used));
+                said.push(children.with("children", who).with("used_by_children", Figure::Cpus(used)));
+                said.push(match waits >= LEAST_CPUS {
+                    true => Fact::new(" and wait for {wanted_by_children} more,")
+                        .with("wanted_by_children", Figure::Cpus(waits)),
+                    false => Fact::new(","),
+                });
             }
-            let verb = if n == 0 { " use" } else { "" };
-            let (used, waits) = self.threads;
-            let _ = write!(
-                text,
-                "threads that call CUDA{verb} {} and wait for {} more",
-                number(used),
-                number(waits)
-            );
+            if self.others >= LEAST_CPUS {
+                let others = Figure::Cpus(self.others);
+                said.push(Fact::new(" other threads of the process {others},").with("others", others));
+            }
+            let threads = match n {
+                0 => Fact::new(" threads that call CUDA use {used} and wait for {wanted} more"),
+                _ => Fact::new(" threads that call CUDA {used} and wait for {wanted} more"),
+            };
+            let (used, wanted) = self.threads;
+            said.push(threads.with("used", Figure::Cpus(used)).with("wanted", Figure::Cpus(wanted)));
         }
         if self.is_stopped() {
-            let percent = self.stopped * 100.0;
-            let _ =
-                write!(text, "; the cgroup's CPU quota stopped the process for {percent:.0} % of the time");
+            let stopped = Figure::Share(self.stopped);
+            said.push(
+                Fact::new("the cgroup's CPU quota stopped the process for {stopped} of the time")
+                    .with("stopped", stopped),
+            );
         }
-        text
+        said
     }
 
     /// What is said of a launching thread that waits for a CPU, and what is to be changed.
     pub(super) fn explain(&self, f: &mut Finding) {
-        f.text.push_str(&self.say_shared());
+        f.facts.add(self.shared());
         let (used, waits) = self.threads;
-        f.fix = match () {
+        f.advice = match () {
             () if self.is_stopped() => LARGER_QUOTA,
             () if self.are_all_in_use() => MORE_CPUS,
-            () if self.are_fewer_than(self.children.0 as f64 + used + waits) => FEWER,
+            () if self.are_fewer_than(self.children.children as f64 + used + waits + self.others) => FEWER,
             () => MORE_OR_FEWER,
         };
         if self.are_all_in_use() && !self.is_stopped() {
             // fewer who share them get no more done
-            f.text.push_str(NOTHING_MORE);
+            f.facts.say(NOTHING_MORE);
             f.promise = None;
         }
     }
@@ -197,34 +237,18 @@ impl Cpus {
             let Some(promised) = f.promise else { continue };
             f.promise = self.promise(case, f.code, promised);
             if f.promise.is_none() {
-                f.text.push_str(NOTHING_MORE);
+                f.facts.say(NOTHING_MORE);
             }
         }
     }
 }
 
-const NOTHING_MORE: &str = "; the CPUs are all in use: nothing is promised";
+const NOTHING_MORE: Fact = Fact::new("the CPUs are all in use: nothing is promised");
 
-const LARGER_QUOTA: &str = "a larger CPU quota (docker --cpus, Kubernetes limits.cpu), or fewer DataLoader workers and threads (OMP_NUM_THREADS)";
-const FEWER: &str = "fewer DataLoader workers and threads (OMP_NUM_THREADS), no more than the CPUs allowed; or more CPUs for the job";
-const MORE_CPUS: &str = "more CPUs for the job, or less for them to do (decode on the GPU, cache decoded data); no more workers and threads than CPUs";
-const MORE_OR_FEWER: &str = "more CPUs for the job, or fewer threads and workers (OMP_NUM_THREADS)";
-
-/// "2", "1.5".
-fn number(n: f64) -> String {
-    match (n - n.round()).abs() < 0.05 {
-        true => format!("{n:.0}"),
-        false => format!("{n:.1}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_of_cpus_have_a_decimal_where_they_need_one() {
-        let said = [2.0, 1.5, 0.04, 13.97, 0.2].map(number);
-        assert_eq!(said, ["2", "1.5", "0", "14", "0.2"]);
-    }
-}
+const LARGER_QUOTA: Advice = Advice::new("a larger CPU quota", "a larger CPU quota (docker --cpus, Kubernetes limits.cpu), or fewer DataLoader workers and threads (OMP_NUM_THREADS)");
+const FEWER: Advice = Advice::new("no more workers and threads than CPUs", "fewer DataLoader workers and threads (OMP_NUM_THREADS), no more than the CPUs allowed; or more CPUs for the job");
+const MORE_CPUS: Advice = Advice::new("more CPUs, or less for them to do", "more CPUs for the job, or less for them to do (decode on the GPU, cache decoded data); no more workers and threads than CPUs");
+const MORE_OR_FEWER: Advice = Advice::new(
+    "more CPUs, or fewer threads",
+    "more CPUs for the job, or fewer threads and workers (OMP_NUM_THREADS)",
+);

@@ -34,7 +34,7 @@
 //! work that always waits into one stream.
 
 use super::Case;
-use crate::analysis::{Bucket, Confidence, Finding};
+use crate::analysis::{Advice, Bucket, Confidence, Fact, Finding};
 use crate::replay::Fix;
 
 /// Stable code.
@@ -52,12 +52,17 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let win = case.win(&[Fix::DeviceWait], case.touches(&[Bucket::DeviceWait]));
     let mut f = case.finding((CODE, NAME), share, win);
     f.confidence = f.confidence.min(Confidence::Medium);
-    f.fix = "record events earlier, wait later, or use one stream";
-    f.text = "queued work waits for another stream".to_owned();
-    if let Some(top) = case.top(Bucket::DeviceWait) {
-        f.text = format!("queued work waits after {} {}", top.name, case.rhythm_by(Bucket::DeviceWait, &top));
-        f.call = top.flat;
-        f.count = top.calls;
-    }
+    f.advice =
+        Advice::new("wait later, or use one stream", "record events earlier, wait later, or use one stream");
+    let Some(top) = case.top(Bucket::DeviceWait) else {
+        f.facts.say(Fact::new("queued work waits for another stream"));
+        return Some(f);
+    };
+    f.facts.say(
+        Fact::new("queued work waits after {function} {often}")
+            .with("function", top.name)
+            .with("often", case.rhythm_by(Bucket::DeviceWait, &top)),
+    );
+    (f.call, f.count) = (top.flat, top.calls);
     Some(f)
 }

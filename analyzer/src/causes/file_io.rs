@@ -36,7 +36,7 @@
 //! (`torch.distributed.checkpoint.async_save`, Lightning's `AsyncCheckpointIO`). Print less.
 
 use super::{host, Case, NOTICED_SHARE};
-use crate::analysis::{Bound, Bucket, Confidence, Finding};
+use crate::analysis::{Advice, Bound, Bucket, Confidence, Fact, Figure, Finding};
 use crate::gaps::standing::LEAST_SAMPLES;
 use crate::replay::Fix;
 
@@ -49,8 +49,9 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     saving(case).or_else(|| host::of_kind(case, (CODE, NAME), FIX))
 }
 
-const FIX: &str = "write and print less often, or in the background";
-const SAVE: &str = "save less often or in the background (async_save)";
+const FIX: Advice =
+    Advice::new("do it less often, or in another thread", "write and print less often, or in the background");
+const SAVE: Advice = Advice::new("save less often", "save less often or in the background (async_save)");
 
 /// Below calls that save, with their waits and copies.
 fn saving(case: &Case) -> Option<Finding> {
@@ -62,22 +63,22 @@ fn saving(case: &Case) -> Option<Finding> {
     let below = Bound::idle(&saves.buckets, case.device.wall_ns, &Bucket::ALL);
     let win = case.win(&[Fix::Copy, Fix::Sync, Fix::Host, Fix::Alloc], below);
     let mut f = case.finding((CODE, NAME), lost, win);
-    f.fix = SAVE;
+    f.advice = SAVE;
     f.count = saves.calls;
     let copies = saves.share(Bucket::Copy, case.device) + saves.share(Bucket::CopyWait, case.device);
-    f.text = format!(
-        "the launching thread writes a checkpoint {}, up to {:.0} ms; {:.0} % of it in copies to the host; {} samples",
-        case.rhythm(saves.calls),
-        saves.longest as f64 / 1e6,
-        copies / lost * 100.0,
-        saves.samples,
+    f.facts.say(
+        Fact::new("the launching thread writes a checkpoint {often}, up to {longest}")
+            .with("often", case.rhythm(saves.calls))
+            .with("longest", Figure::Time(saves.longest as f64)),
     );
+    f.facts
+        .say(Fact::new("{copies} of it in copies to the host").with("copies", Figure::Share(copies / lost)));
+    f.facts.say(Fact::new("{samples} samples").with("samples", saves.samples));
     if saves.samples < 2 * LEAST_SAMPLES {
         f.confidence = f.confidence.min(Confidence::Medium);
     }
     if let Some(site) = &saves.site {
-        f.text = format!("{site}: {}", f.text);
-        f.site = Some(site.clone());
+        f.place(site.clone());
     }
     Some(f)
 }

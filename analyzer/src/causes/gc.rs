@@ -38,7 +38,7 @@
 //! metrics of each step).
 
 use super::{host, Case};
-use crate::analysis::Finding;
+use crate::analysis::{Advice, Finding};
 
 /// Stable code.
 pub const CODE: &str = "GP120";
@@ -49,6 +49,6 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     host::of_kind(
         case,
         (CODE, NAME),
-        "gc.freeze() after set-up, gc.disable() and a gc.collect() every few hundred steps; none in the step",
+        Advice::new("gc.freeze, or collect between epochs", "gc.freeze() after set-up, gc.disable() and a gc.collect() every few hundred steps; none in the step"),
     )
 }

@@ -36,7 +36,7 @@
 //! of Python.
 
 use super::{host, Case};
-use crate::analysis::Finding;
+use crate::analysis::{Advice, Finding};
 
 /// Stable code.
 pub const CODE: &str = "GP121";
@@ -44,5 +44,9 @@ pub const CODE: &str = "GP121";
 pub const NAME: &str = "GIL";
 
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
-    host::of_kind(case, (CODE, NAME), "move the other thread's Python work into a process")
+    host::of_kind(
+        case,
+        (CODE, NAME),
+        Advice::new("move its work to a process", "move the other thread's Python work into a process"),
+    )
 }

@@ -41,8 +41,7 @@
 use trace::Kind;
 
 use super::Case;
-use crate::analysis::{Bucket, DeviceAnalysis};
-use crate::line::long;
+use crate::analysis::{Bucket, DeviceAnalysis, Fact, Figure};
 
 /// Stable code.
 pub const CODE: &str = "GP190";
@@ -50,22 +49,21 @@ pub const CODE: &str = "GP190";
 pub const NAME: &str = "GPU-BOUND";
 
 /// What was seen, with small kernels where there are many.
-pub(super) fn text(device: &DeviceAnalysis) -> String {
-    let compute = device.buckets.share(Bucket::Compute) * 100.0;
+pub(super) fn seen(device: &DeviceAnalysis) -> Vec<Fact> {
+    let compute = Figure::Share(device.buckets.share(Bucket::Compute));
+    let mut seen = vec![Fact::new("kernels compute {compute} of the time").with("compute", compute)];
     let small = device.small.share;
     if small >= super::SMALL_SHARE {
-        format!(
-            "kernels compute {compute:.0} % of the time, {:.0} % of it in small ones, see GP103",
-            small * 100.0
-        )
-    } else {
-        format!("kernels compute {compute:.0} % of the time")
+        seen.push(Fact::new(", {small} of it in small ones, see GP103").with("small", Figure::Share(small)));
     }
+    seen
 }
 
 /// Another GPU than the one with most idle time computes.
-pub(super) fn computes(elsewhere: super::Elsewhere) -> String {
-    format!("GPU {} computes {:.0} % of the time", elsewhere.ordinal, elsewhere.compute * 100.0)
+pub(super) fn computes(elsewhere: super::Elsewhere) -> Fact {
+    Fact::new("GPU {gpu} computes {computes} of the time")
+        .with("gpu", elsewhere.ordinal)
+        .with("computes", Figure::Share(elsewhere.compute))
 }
 
 /// A single launch from this share of the time in kernels on, among at least so many steps (without
@@ -74,8 +72,8 @@ const LONE_SHARE: f64 = 0.25;
 const LONE_STEPS: usize = 10;
 const LONE_KERNELS: u64 = 1_000;
 
-/// The single launch that much of the computing is, in words; `None` where there is none.
-pub(super) fn lone(case: &Case) -> Option<String> {
+/// The single launch that much of the computing is; `None` where there is none.
+pub(super) fn lone(case: &Case) -> Option<Fact> {
     let steps = case.analysis.steps.steady().len();
     if steps < LONE_STEPS && (steps > 0 || case.device.kernels < LONE_KERNELS) {
         return None;
@@ -88,19 +86,22 @@ pub(super) fn lone(case: &Case) -> Option<String> {
     let share = crate::analysis::share(longest.0, all);
     (share >= LONE_SHARE).then(|| {
         let name = base_name(case.run.definitions.kernel_name(longest.1));
-        format!("{:.0} % of that in a single launch of {name}, {}", share * 100.0, long(longest.0))
+        Fact::new(", {single} of that in a single launch of {kernel}, {longest}")
+            .with("single", Figure::Share(share))
+            .with("kernel", name)
+            .with("longest", Figure::Time(longest.0 as f64))
     })
 }
 
 /// Name of a kernel without its namespaces, template arguments and parameters.
-fn base_name(name: &str) -> String {
+fn base_name(name: &str) -> &str {
     const MOST: usize = 40;
     let end = name.find(['<', '(']).unwrap_or(name.len());
     let plain = name.get(..end).unwrap_or(name);
     let plain = plain.rsplit([':', ' ']).next().unwrap_or(plain);
     match plain {
-        "" => "a kernel".to_owned(),
-        plain => plain.chars().take(MOST).collect(),
+        "" => "a kernel",
+        plain => plain.char_indices().nth(MOST).map_or(plain, |(end, _)| plain.get(..end).unwrap_or(plain)),
     }
 }
 

@@ -39,7 +39,7 @@
 //! `torch.where` or `torch.cond` for control flow. Then compile with `mode="reduce-overhead"`.
 
 use super::{launch, Case};
-use crate::analysis::{Confidence, Finding};
+use crate::analysis::{Advice, Confidence, Fact, Figure, Finding};
 use crate::sites::is_users;
 
 /// Stable code.
@@ -55,28 +55,34 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let mut f = launch::of_kind(
         case,
         (CODE, NAME),
-        "take out what breaks the graph (TORCH_LOGS=graph_breaks names it), then torch.compile(mode=\"reduce-overhead\")",
+        Advice::new("remove the graph breaks", "take out what breaks the graph (TORCH_LOGS=graph_breaks names it), then torch.compile(mode=\"reduce-overhead\")"),
     )?;
     f.confidence = f.confidence.min(Confidence::Medium);
     let stood = &case.device.launch;
     match &stood.break_at {
         // the line to change, not the one that calls all of it
         Some((site, _)) if is_users(&site.path) => {
-            f.text = format!("{site}: {}; the graph breaks there", f.text);
-            f.site = Some(site.clone());
+            f.facts.say(Fact::new("the graph breaks there"));
+            f.place(site.clone());
         }
         Some((site, _)) => {
             launch::place(case, &mut f);
-            f.text.push_str(&format!("; the graph breaks at {}:{}", site.file, site.line));
+            f.facts.say(Fact::new("the graph breaks at {break}").with("break", Figure::Place(site.clone())));
         }
         None => launch::place(case, &mut f),
     }
     let most = stood.break_at.as_ref().map_or(0, |b| b.1);
-    let others = if most < stood.broken { format!(" ({most} after this one)") } else { String::new() };
-    let (n, all, what) = match (stood.whole, stood.broken * 2 >= stood.samples) {
-        (_, true) | ([0, _], _) => (stood.broken, stood.samples, "samples"),
-        ([whole, broken], false) => (broken, whole, "samples that show all frames"),
+    let (n, all, after) = match (stood.whole, stood.broken * 2 >= stood.samples) {
+        (_, true) | ([0, _], _) => {
+            (stood.broken, stood.samples, Fact::new("after a break in {broken} of {samples} samples"))
+        }
+        ([whole, broken], false) => {
+            (broken, whole, Fact::new("after a break in {broken} of {samples} samples that show all frames"))
+        }
     };
-    f.text.push_str(&format!("; after a break in {n} of {all} {what}{others}"));
+    f.facts.say(after.with("broken", n).with("samples", all));
+    if most < stood.broken {
+        f.facts.say(Fact::new(" ({most} after this one)").with("most", most));
+    }
     Some(f)
 }

@@ -40,14 +40,13 @@
 //! steps. Whether the work can leave the critical path is for you to judge.
 
 use super::host_parts::{nobody_works, parts, Part};
-use super::workers::{busy_children, say_children};
+use super::workers::{busy_children, children_of};
 use super::{no_work, Case};
-use crate::analysis::{Bucket, Confidence, Finding};
+use crate::analysis::{Advice, Bucket, Confidence, Fact, Figure, Finding};
 use crate::gaps::standing::{Stood, LEAST_SAMPLES};
 use crate::replay::Fix;
 use crate::run::Sample;
 use crate::sites::doing::Doing;
-use crate::sites::Site;
 
 /// Stable code.
 pub const CODE: &str = "GP105";
@@ -91,7 +90,7 @@ fn may_wait_for_work(case: &Case, doing: Doing) -> bool {
 fn doubt(case: &Case, f: &mut Finding, doing: Doing) {
     if may_wait_for_work(case, doing) {
         f.confidence = Confidence::Low;
-        f.text.push_str(", wait times vary: the process may be idle");
+        f.facts.say(Fact::new(", wait times vary: the process may be idle"));
     }
 }
 
@@ -101,7 +100,10 @@ fn doubt(case: &Case, f: &mut Finding, doing: Doing) {
 /// samples show several things, each has its part (`host_parts.rs`).
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let (mut f, longest) = stretches(case, (CODE, NAME))?;
-    f.fix = "have the next input ready in time, move logging and checkpoints off the launching thread";
+    f.advice = Advice::new(
+        "do it ahead, elsewhere or on the GPU",
+        "have the next input ready in time, move logging and checkpoints off the launching thread",
+    );
     let stood = &case.device.host;
     let parts = parts(case, f.win.share());
     let own = parts.iter().find(|p| p.code.is_none());
@@ -111,37 +113,36 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
             case.finding((CODE, NAME), whole.share * own.part, whole.win.part(own.part)),
             Bucket::Host,
         );
-        (f.count, f.call, f.fix) = (whole.count, whole.call, whole.fix);
+        (f.count, f.call, f.advice) = (whole.count, whole.call, whole.advice);
     } else if !parts.is_empty() {
         return None; // it has a name of its own
     }
     let main = own.map_or_else(|| stood.main(), |own| own.main(stood));
     if matches!(main, Some(Doing::Computes | Doing::Reads | Doing::Allocates)) {
-        f.fix = "move it to another process (or thread, where it holds no GIL), do it one step ahead, or on the GPU";
+        f.advice = Advice::new("do it ahead, elsewhere or on the GPU", "move it to another process (or thread, where it holds no GIL), do it one step ahead, or on the GPU");
     }
     let doing = main.unwrap_or(Doing::Unknown);
-    f.text = format!(
-        "the launching thread {} {}, the GPU waits up to {longest}",
-        doing.words(),
-        case.rhythm(f.count)
-    );
+    does(case, &mut f, doing, longest);
     if main.is_some() {
         told_by(case, &mut f, doing);
     } else if stood.samples >= LEAST_SAMPLES {
         let parts = stood.doings.iter().take(3).filter(|d| d.0 != Doing::Unknown && d.1 * 5 >= stood.samples);
-        let parts: Vec<String> = parts
-            .map(|d| format!("{} in {:.0} %", d.0.words(), f64::from(d.1 * 100) / f64::from(stood.samples)))
-            .collect();
-        if !parts.is_empty() {
-            f.text = format!("{}: {} of the samples", f.text, parts.join(", "));
+        for (doing, n) in parts {
+            let part = Figure::Share(f64::from(*n) / f64::from(stood.samples));
+            let does =
+                Fact::new("{doing} in {part} of the samples").with("doing", Figure::Word(doing.words()));
+            f.facts.say(does.with("part", part));
         }
     }
     place(case, &mut f, main);
     if doing == Doing::Awaits {
-        f.text.push_str(
+        f.facts.say(Fact::new(
             ", for its own tasks (an executor's thread, another process) or for requests: which is not known",
+        ));
+        f.advice = Advice::new(
+            "start it one step ahead",
+            "start what it awaits one step ahead, and await it when it is needed",
         );
-        f.fix = "start what it awaits one step ahead, and await it when it is needed";
         unpromised(&mut f, Confidence::Low);
     }
     doubt(case, &mut f, doing);
@@ -165,8 +166,18 @@ fn half_in(gaps: &[(Option<u32>, u64)]) -> u64 {
     lengths.iter().find(reaches).copied().unwrap_or(0)
 }
 
-/// The finding of all long stretches, and the longest of them in words.
-fn stretches(case: &Case, cause: (&'static str, &'static str)) -> Option<(Finding, String)> {
+/// Says what the launching thread does, and how long the GPU waits for it at most, ns.
+fn does(case: &Case, f: &mut Finding, doing: Doing, longest: u64) {
+    f.facts.say(
+        Fact::new("the launching thread {doing} {often}, the GPU waits up to {longest}")
+            .with("doing", Figure::Word(doing.words()))
+            .with("often", case.rhythm(f.count))
+            .with("longest", Figure::Time(longest as f64)),
+    );
+}
+
+/// The finding of all long stretches, and the longest of them, ns.
+fn stretches(case: &Case, cause: (&'static str, &'static str)) -> Option<(Finding, u64)> {
     let share = case.share(&[Bucket::Host]);
     let win = case.stretch_win(Fix::Host, Bucket::Host)?;
     let mut f = case.more_than_once(case.finding(cause, share, win), Bucket::Host);
@@ -190,37 +201,29 @@ fn stretches(case: &Case, cause: (&'static str, &'static str)) -> Option<(Findin
         // its gaps stand under the waits in front of it
         (f.count, longest) = case.prepared.stretches[0];
     }
-    Some((f, format!("{:.1} ms", longest as f64 / 1e6)))
+    Some((f, longest))
 }
 
 /// The finding where samples show this cause.
-pub(super) fn of_kind(
-    case: &Case,
-    cause: (&'static str, &'static str),
-    fix: &'static str,
-) -> Option<Finding> {
+pub(super) fn of_kind(case: &Case, cause: (&'static str, &'static str), advice: Advice) -> Option<Finding> {
     let of = |win: f64| -> Option<Part> { parts(case, win).into_iter().find(|p| p.code == Some(cause.0)) };
     of(1.0)?; // whatever it wins; what it wins takes a replay
     let (all, longest) = stretches(case, cause)?;
     let part = of(all.win.share())?;
     let mut f = case
         .more_than_once(case.finding(cause, all.share * part.part, all.win.part(part.part)), Bucket::Host);
-    (f.count, f.call, f.fix) = (all.count, all.call, fix);
-    f.text = format!(
-        "the launching thread {} {}, the GPU waits up to {longest}",
-        part.doing.words(),
-        case.rhythm(f.count)
-    );
+    (f.count, f.call, f.advice) = (all.count, all.call, advice);
+    does(case, &mut f, part.doing, longest);
     told_by(case, &mut f, part.doing);
     match part.doing {
         Doing::WaitsForGil => place_holder(case, &mut f),
         Doing::Waits if cause.0 == no_work::CODE => {
-            f.text.push_str("; meanwhile another thread waits for requests, and none works");
+            f.facts.say(Fact::new("meanwhile another thread waits for requests, and none works"));
             f.confidence = f.confidence.min(Confidence::Medium);
             place(case, &mut f, Some(part.doing));
         }
         Doing::Waits => {
-            f.text.push_str(&meanwhile(&case.device.host));
+            f.facts.add(meanwhile(&case.device.host));
             place(case, &mut f, Some(part.doing));
             other_side(case, &mut f);
         }
@@ -238,7 +241,7 @@ pub(super) fn of_kind(
 fn told_by(case: &Case, f: &mut Finding, doing: Doing) {
     let stood = &case.device.host;
     let n = stood.count(|d| d == doing);
-    f.text.push_str(&format!("; {n} of {} samples", stood.samples));
+    f.facts.say(Fact::new("{there} of {samples} samples").with("there", n).with("samples", stood.samples));
     if stood.samples < 2 * LEAST_SAMPLES {
         f.confidence = f.confidence.min(Confidence::Medium);
     }
@@ -249,8 +252,7 @@ fn place(case: &Case, f: &mut Finding, doing: Option<Doing>) {
     let stood = &case.device.host;
     let functions = || case.function_of(Bucket::Host).filter(|_| stood.samples == 0);
     if let Some(site) = stood.site_of(doing).cloned().or_else(functions) {
-        f.text = format!("{site}: {}", f.text);
-        f.site = Some(site);
+        f.place(site);
     }
     case.name_by_range(f, Bucket::Host);
 }
@@ -260,25 +262,18 @@ fn place(case: &Case, f: &mut Finding, doing: Option<Doing>) {
 fn place_holder(case: &Case, f: &mut Finding) {
     let stood = &case.device.host;
     if let Some(holder) = &stood.holder {
-        f.text.push_str(&held_by(holder));
+        f.facts.say(Fact::new("held by {holder}").with("holder", Figure::Who(holder.clone())));
         f.site = Some(holder.clone());
     } else if let Some(waits) = stood.site_of(Some(Doing::WaitsForGil)) {
-        f.text.push_str(&format!("; it waits in {waits}, who holds it is not known"));
+        f.facts.say(Fact::new("it waits in {waits_at}, who holds it is not known").with("waits_at", waits));
     }
 }
 
-/// `; meanwhile prepare at train.py:20 computes`: what is waited for, as far as it is in this
+/// "meanwhile prepare at train.py:20 computes": what is waited for, as far as it is in this
 /// process.
-fn meanwhile(stood: &Stood) -> String {
-    let Some(other) = stood.meanwhile.as_ref().filter(|m| Some(*m) != stood.site_of(Some(Doing::Waits)))
-    else {
-        return String::new();
-    };
-    let at = Site { function: String::new(), ..other.clone() };
-    match other.function.is_empty() {
-        true => format!("; meanwhile another thread computes at {at}"),
-        false => format!("; meanwhile {} at {at} computes", other.function),
-    }
+fn meanwhile(stood: &Stood) -> Option<Fact> {
+    let other = stood.meanwhile.as_ref().filter(|m| Some(*m) != stood.site_of(Some(Doing::Waits)))?;
+    Some(Fact::new("meanwhile {other} computes").with("other", Figure::Who(other.clone())))
 }
 
 /// What is won is not known, and nothing is promised.
@@ -295,17 +290,17 @@ fn other_on_cpu(case: &Case) -> Option<f64> {
     Some(thread.samples.iter().map(on_cpu).sum::<f64>() / (case.device.wall_ns as f64).max(1.0))
 }
 
-/// "`1 child process computes`", of those that are no workers of a loader.
-fn child_computes(case: &Case) -> Option<String> {
+/// "meanwhile 2 child processes compute", of those that are no workers of a loader.
+fn child_computes(case: &Case) -> Option<Fact> {
     match busy_children(case) {
         0 => None,
-        1 => Some("a child process computes".to_owned()),
-        n => Some(format!("{} compute", say_children(n as u64))),
+        1 => Some(Fact::new("meanwhile a child process computes")),
+        n => Some(Fact::new("meanwhile {children} compute").with("children", children_of(n as u64))),
     }
 }
 
 /// What to change where nobody is seen to make what is waited for.
-const OUTSIDE: &str = "if it waits for requests, send more, or share the GPU; if for data, have it read one step earlier (a deeper queue)";
+const OUTSIDE: Advice = Advice::new("", "if it waits for requests, send more, or share the GPU; if for data, have it read one step earlier (a deeper queue)");
 
 /// Who waits for another thread or process has what that makes no sooner than it is made; and where
 /// nobody of the process is seen to make it, it comes from outside (a request, or data from
@@ -315,26 +310,27 @@ fn other_side(case: &Case, f: &mut Finding) {
         // one step earlier is early enough
         (Some(on_cpu), _) if on_cpu + f.win.share() <= 1.0 => {}
         (Some(on_cpu), _) => {
-            let percent = (on_cpu * 100.0).min(100.0);
-            f.text.push_str(&format!(", on a CPU for {percent:.0} % of the time: that is the limit"));
-            f.fix = "make what the other thread does cheaper, or share it among several; to have it one step earlier is not enough";
+            let on_cpu = Figure::Share(on_cpu.min(1.0));
+            f.facts.say(
+                Fact::new(", on a CPU for {on_cpu} of the time: that is the limit").with("on_cpu", on_cpu),
+            );
+            f.advice = Advice::new("make the other thread's work cheaper", "make what the other thread does cheaper, or share it among several; to have it one step earlier is not enough");
             unpromised(f, Confidence::Medium);
         }
         (None, Some(child)) => {
-            f.text.push_str(&format!(
-                "; meanwhile {child}: if that is what is waited for, it has to get cheaper or be shared among several"
-            ));
+            let cheaper = ", if that is what is waited for, it has to get cheaper or be shared among several";
+            f.facts.add([child, Fact::new(cheaper)]);
             unpromised(f, Confidence::Low);
         }
         (None, None) if nobody_works(case) => {
-            f.text.push_str(
-                "; no other thread that calls CUDA and no child works meanwhile: nothing is promised",
-            );
-            f.fix = OUTSIDE;
+            f.facts.say(Fact::new(
+                "no other thread that calls CUDA and no child works meanwhile: nothing is promised",
+            ));
+            f.advice = OUTSIDE;
             unpromised(f, Confidence::Low);
         }
         (None, None) => {
-            f.text.push_str("; at most: what the other side needs is not known");
+            f.facts.say(Fact::new("at most: what the other side needs is not known"));
             f.confidence = Confidence::Low;
         }
     }
@@ -344,24 +340,15 @@ fn other_side(case: &Case, f: &mut Finding) {
 fn may_poll(case: &Case, f: &mut Finding) {
     let other = match case.device.host.meanwhile {
         Some(_) => meanwhile(&case.device.host),
-        None => child_computes(case).map_or_else(String::new, |child| format!("; meanwhile {child}")),
+        None => child_computes(case),
     };
-    if other.is_empty() && !case.prepared.ends_from_outside {
+    if other.is_none() && !case.prepared.ends_from_outside {
         return;
     }
-    f.text.push_str(&other);
-    f.text.push_str(match other.is_empty() {
-        true => "; it ends at times given from outside: if it polls, or holds a rate, for something else, removing it wins nothing",
-        false => ": if it polls for that, it wins no more than that leaves",
-    });
+    let polls = match other.is_none() {
+        true => "it ends at times given from outside: if it polls, or holds a rate, for something else, removing it wins nothing",
+        false => ", if it polls for that, it wins no more than that leaves",
+    };
+    f.facts.add(other.into_iter().chain([Fact::new(polls)]));
     unpromised(f, Confidence::Low);
-}
-
-/// `; held by hog at train.py:20`.
-fn held_by(holder: &Site) -> String {
-    let at = Site { function: String::new(), ..holder.clone() };
-    match holder.function.is_empty() {
-        true => format!("; held at {at}"),
-        false => format!("; held by {} at {at}", holder.function),
-    }
 }

@@ -43,11 +43,8 @@ use trace::event::Unobserved;
 use trace::header::sources;
 use trace::Kind;
 
-use super::{LOSS_SHARE, UNEXPLAINED_SHARE};
-use crate::analysis::{share, Analysis, Bucket, DeviceAnalysis, Step, StepSource};
-use crate::gaps::STARTS_WITHIN_NS;
-use crate::line;
-use crate::plural::{self, counted};
+use super::LOSS_SHARE;
+use crate::analysis::{share, Analysis, Bucket, DeviceAnalysis, Fact, Figure, Step, StepSource};
 use crate::run::{Op, Run, Span, Uncalled, CLOCK_SLACK_NS};
 use crate::steps::median;
 
@@ -70,9 +67,6 @@ pub const MIN_OPS: u64 = 50;
 pub const EARLY_SHARE: f64 = 0.05;
 /// Less observed time than this is too little for a verdict, ns.
 pub const MIN_NS: u64 = 1_000_000;
-
-/// Stalls shorter than this are not taken for another process's time slice, ns.
-pub const SLICE_NS: u64 = 300_000;
 
 /// A step found from a period that holds other launches than the rest is doubted when it is longer
 /// than this many median steps. One that holds the same launches is a step, however long the host
@@ -115,63 +109,63 @@ fn kernels(run: &Run, span: Span) -> u64 {
 }
 
 /// No operation, and why where it is known.
-fn nothing_recorded(a: &Analysis) -> String {
+fn nothing_recorded(a: &Analysis) -> Fact {
     let why = match a.blind.first() {
-        None => return "no GPU operation was recorded".to_owned(),
+        None => return Fact::new("no GPU operation was recorded"),
         Some(b) if b.reason == Unobserved::CaptureOff as u32 => {
             "capture was off: switched off by the program, or under GAPPROBE_CAPTURE=profiler never on, which takes cudaProfilerStart"
         }
         Some(b) => b.text(),
     };
-    format!("no GPU operation was recorded ({why})")
+    Fact::new("no GPU operation was recorded ({why})").with("why", Figure::Word(why))
 }
 
 /// Why there can be no verdict, before any cause is looked at. In another tool's trace, kernel
 /// records missing count as losses. Operations without sound timestamps count only where a step may
 /// lack one (`analyze.rs`).
-pub(super) fn before(run: &Run, a: &Analysis) -> Option<String> {
+pub(super) fn before(run: &Run, a: &Analysis) -> Option<Fact> {
     if run.problems.cut_segments > 0 {
         // how much is missing is not known, nor of what: neither other writers' events nor our
         // segments lie in order of time
-        return Some("the file is truncated".to_owned());
+        return Some(Fact::new("the file is truncated"));
     }
     if run.merged > 0 {
-        return Some(format!(
-            "{} processes launch under the same ids: analyze each rank's own trace",
-            run.merged
-        ));
+        return Some(
+            Fact::new("{processes} processes launch under the same ids: analyze each rank's own trace")
+                .with("processes", run.merged),
+        );
     }
     if !run.missing.is_empty() {
-        return Some(run.missing.clone());
+        return Some(Fact::new("{missing}").with("missing", &*run.missing));
     }
     let Some(device) = a.worst.and_then(|w| a.devices.get(w)) else {
         return Some(match run.header.gpu_complete_to {
             _ if run.unproven().is_some() => unproven(run),
-            0 => "nothing of the GPU was recorded before the end".to_owned(),
+            0 => Fact::new("nothing of the GPU was recorded before the end"),
             _ => nothing_recorded(a),
         });
     };
     let reason = a.blind.first().map_or("no GPU operation in it", |b| b.text());
     if device.wall_ns == 0 {
-        return Some(format!("no time of the GPU was observed ({reason})"));
+        return Some(Fact::new("no time of the GPU was observed ({why})").with("why", Figure::Word(reason)));
     }
     if run.foreign && run.problems.bad_segments > 0 {
-        return Some("the file is damaged".to_owned());
+        return Some(Fact::new("the file is damaged"));
     }
     if let Some(why) = stamps(run, a, device) {
         return Some(why);
     }
     let lost = share(a.data_losses, a.data_losses.saturating_add(a.events));
     if share(a.unanswered, a.unanswered.saturating_add(a.events)) > LOSS_SHARE {
-        return Some(line::missing_kernels(a.unanswered));
+        return Some(missing_kernels(a.unanswered));
     }
     if lost > LOSS_SHARE {
-        return Some(format!(
-            "{}{} lost, {:.1} % of all events",
-            if run.problems.bad_segments > 0 { "up to " } else { "" },
-            counted(a.data_losses, "event"),
-            lost * 100.0
-        ));
+        let are_lost = match run.problems.bad_segments {
+            0 => Fact::new("{events} lost, {lost} of all events"),
+            _ => Fact::new("up to {events} lost, {lost} of all events"),
+        };
+        let events = Figure::Of(a.data_losses, "event", "events");
+        return Some(are_lost.with("events", events).with("lost", Figure::SmallShare(lost)));
     }
     if let Some(why) =
         uncalled(run).filter(|_| device.buckets.share(Bucket::Compute) < super::GPU_BOUND_SHARE)
@@ -180,18 +174,18 @@ pub(super) fn before(run: &Run, a: &Analysis) -> Option<String> {
     }
     let early = share(device.start_before_launch, device.launched);
     if early > EARLY_SHARE {
-        return Some(format!(
-            "host and device timestamps are inconsistent: {:.0} % of the operations start before their launch, by up to {:.1} us",
-            early * 100.0,
-            device.most_before_launch_ns as f64 / 1e3
-        ));
+        return Some(
+            Fact::new("host and device timestamps are inconsistent: {early} of the operations start before their launch, by up to {most}")
+                .with("early", Figure::Share(early))
+                .with("most", Figure::Time(device.most_before_launch_ns as f64)),
+        );
     }
     if device.ops < MIN_OPS || device.wall_ns < MIN_NS {
-        return Some(format!(
-            "too little seen ({} in {:.1} ms)",
-            counted(device.ops, "GPU operation"),
-            device.wall_ns as f64 / 1e6
-        ));
+        return Some(
+            Fact::new("too little seen ({operations} in {time})")
+                .with("operations", Figure::Of(device.ops, "GPU operation", "GPU operations"))
+                .with("time", Figure::Time(device.wall_ns as f64)),
+        );
     }
     if run.header.sources & sources::NO_LAUNCHES != 0
         && device.buckets.share(Bucket::Compute) < super::GPU_BOUND_SHARE
@@ -199,25 +193,37 @@ pub(super) fn before(run: &Run, a: &Analysis) -> Option<String> {
         return Some(without_launches(run));
     }
     if let Some(odd) = unlike_steps(run, a) {
-        return Some(format!(
-            "step time is not stable: {:.0} % of it is other work, over {LONG_STEP} steps long each",
-            odd * 100.0
-        ));
+        return Some(
+            Fact::new("step time is not stable: {odd} of it is other work, over {steps} steps long each")
+                .with("odd", Figure::Share(odd))
+                .with("steps", LONG_STEP),
+        );
     }
     let missing = graphs_without_nodes(run, a.steady);
     if missing > 0 {
-        return Some(format!("{missing} graph launches without records of their nodes"));
+        return Some(
+            Fact::new("{launches} graph launches without records of their nodes").with("launches", missing),
+        );
     }
     None
 }
 
+/// What launches without kernels say.
+pub(crate) fn missing_kernels(n: u64) -> Fact {
+    let missing = match n {
+        1 => Fact::new("{kernels} kernel that was launched is not in the trace"),
+        _ => Fact::new("{kernels} kernels that were launched are not in the trace"),
+    };
+    missing.with("kernels", n)
+}
+
 /// Operations are there, and no flush that ended says until when they are all of them.
-fn unproven(run: &Run) -> String {
+fn unproven(run: &Run) -> Fact {
     let why = match run.flush_failed() {
         true => "CUPTI did not return its buffers (a flush hung or failed)",
         false => "no flush of CUPTI's buffers ended",
     };
-    format!("completeness of the GPU record is unknown: {why}")
+    Fact::new("completeness of the GPU record is unknown: {why}").with("why", Figure::Word(why))
 }
 
 /// Operations of a stream that end while one before them runs, which another call launched: it has
@@ -225,29 +231,29 @@ fn unproven(run: &Run) -> String {
 const INSIDE: usize = 20;
 
 /// What of another tool's stamps contradicts itself.
-fn stamps(run: &Run, a: &Analysis, device: &DeviceAnalysis) -> Option<String> {
+fn stamps(run: &Run, a: &Analysis, device: &DeviceAnalysis) -> Option<Fact> {
     if !run.foreign {
         return None;
     }
     let all = run.devices.iter().flat_map(|d| &d.streams).map(|s| s.ops.len() as u64).sum();
     let early = share(run.uncalled.early, all);
     if early > EARLY_SHARE {
-        return Some(format!(
-            "host and device timestamps are inconsistent: {:.0} % of the operations start more than {} ms before their launch",
-            early * 100.0,
-            CLOCK_SLACK_NS / 1_000_000
-        ));
+        return Some(
+            Fact::new("host and device timestamps are inconsistent: {early} of the operations start more than {slack} ms before their launch")
+                .with("early", Figure::Share(early))
+                .with("slack", CLOCK_SLACK_NS / 1_000_000),
+        );
     }
     let streams = &run.devices.iter().find(|d| d.ordinal == device.ordinal)?.streams;
     let overlong: Vec<Span> = streams.iter().flat_map(|s| overlong(&s.ops)).collect();
     let ns = overlong.iter().fold(0u64, |ns, span| ns.saturating_add(a.counts.measure(*span)));
     let count = overlong.len() as u64;
     (share(ns, device.wall_ns) > EARLY_SHARE).then(|| {
-        let (lasts, it) = (plural::of(count, "lasts", "last"), plural::of(count, "it", "them"));
-        format!(
-            "timestamps are wrong: {} {lasts} past what is queued after {it}",
-            counted(count, "operation")
-        )
+        let operations = Figure::Of(count, "operation lasts", "operations last");
+        let it = Figure::Word(if count == 1 { "it" } else { "them" });
+        Fact::new("timestamps are wrong: {operations} past what is queued after {it}")
+            .with("operations", operations)
+            .with("it", it)
     })
 }
 
@@ -271,27 +277,31 @@ fn overlong(ops: &[Op]) -> Vec<Span> {
 }
 
 /// No call is known to launch: there are none, or they are of a runtime whose names are not known.
-fn without_launches(run: &Run) -> String {
+fn without_launches(run: &Run) -> Fact {
     let mut calls = run.threads.iter().flat_map(|t| &t.calls).peekable();
     let unknown = calls.peek().copied().filter(|_| calls.all(|c| c.class.is_none()));
     match unknown.and_then(|c| run.known_call_name(c.packed)) {
-        Some(name) => format!("which of the runtime's calls launch is not known ({name} is one of them)"),
-        None => "launch times were not recorded".to_owned(),
+        Some(name) => {
+            Fact::new("which of the runtime's calls launch is not known ({function} is one of them)")
+                .with("function", name)
+        }
+        None => Fact::new("launch times were not recorded"),
     }
 }
 
 /// Whose launching calls are missing, where these are too many: what the host did before an
 /// operation is not known then.
-fn uncalled(run: &Run) -> Option<String> {
+fn uncalled(run: &Run) -> Option<Fact> {
     let Uncalled { calls, ops, copies, unidentified, .. } = run.uncalled;
     let all = || run.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops);
     if run.header.sources & sources::NO_LAUNCHES == 0 && unidentified > 0 {
         let many = all().count() as u64;
         if share(unidentified, many) > UNCALLED_SHARE {
-            return Some(format!(
-                "which calls launched {unidentified} of its {many} operations is not told: their correlation ids are 0 or \
-                 shared"
-            ));
+            return Some(
+                Fact::new("which calls launched {some} of its {operations} operations is not told: their correlation ids are 0 or shared")
+                    .with("some", unidentified)
+                    .with("operations", many),
+            );
         }
     }
     if calls == 0 {
@@ -305,61 +315,12 @@ fn uncalled(run: &Run) -> Option<String> {
         }
         () => return None,
     };
-    Some(format!("the calls that launched {lost} of its {of} {what} are not in the trace"))
-}
-
-/// Why there can be no verdict although a cause wins `best` (share of wall time of the winning
-/// cause).
-pub(super) fn after(run: &Run, a: &Analysis, device: &DeviceAnalysis, best: f64) -> Option<String> {
-    let unexplained = device.buckets.share(Bucket::Unexplained);
-    let too_much = unexplained > UNEXPLAINED_SHARE || (unexplained > best && unexplained >= super::MINOR_WIN);
-    too_much.then(|| {
-        let share = format!("{:.0} % of the time is idle for no reason seen", unexplained * 100.0);
-        match time_slices(device) {
-            Some((n, ns)) => format!(
-                "{share}; {n} stalls of {:.1} ms with work queued look like another process on the GPU",
-                ns as f64 / 1e6
-            ),
-            None => match stood_ready(run, a, device) {
-                Some((n, ns)) => format!(
-                    "{share}: {} work that was launched began up to {:.1} ms later (is another process on the GPU?)",
-                    counted(n, "time"),
-                    ns as f64 / 1e6
-                ),
-                None => share,
-            },
-        }
-    })
-}
-
-/// Stalls of equal length above [`SLICE_NS`] with work queued: what sharing the GPU by time slices
-/// looks like (H200, driver 580: 2.44 ms for two processes, about 0.6 ms for three small ones).
-fn time_slices(device: &DeviceAnalysis) -> Option<(usize, u64)> {
-    let unexplained = device.slices.iter().filter(|s| s.bucket == Bucket::Unexplained);
-    let mut long: Vec<u64> = unexplained.map(|s| s.end - s.start).filter(|&ns| ns > SLICE_NS).collect();
-    let middle = long.len() / 2;
-    if long.len() < 5 {
-        return None;
-    }
-    let median = *long.select_nth_unstable(middle).1;
-    let equal = long.iter().filter(|ns| ns.abs_diff(median) * 20 <= median).count();
-    (equal * 10 >= long.len() * 7).then_some((equal, median))
-}
-
-/// How often an op that was launched stood ready in front of an idle device, and how long at most,
-/// ns; only where that is most of the unexplained time.
-fn stood_ready(run: &Run, a: &Analysis, device: &DeviceAnalysis) -> Option<(u64, u64)> {
-    let index = run.devices.iter().position(|d| d.ordinal == device.ordinal)?;
-    let (mut times, mut longest, mut ready, mut all) = (0, 0, 0u64, 0u64);
-    for s in device.slices.iter().filter(|s| s.bucket == Bucket::Unexplained) {
-        let ns = a.counts.measure(s.span());
-        all = all.saturating_add(ns);
-        let call = run.op(index, s.after_stream, s.after).and_then(|op| run.call(op.call));
-        if ns > STARTS_WITHIN_NS && call.is_some_and(|(_, c)| c.end <= s.start) {
-            (times, longest, ready) = (times + 1, ns.max(longest), ready.saturating_add(ns));
-        }
-    }
-    (share(ready, all) > 0.5).then_some((times, longest))
+    Some(
+        Fact::new("the calls that launched {lost} of its {all} {what} are not in the trace")
+            .with("lost", lost)
+            .with("all", of)
+            .with("what", Figure::Word(what)),
+    )
 }
 
 /// Graph launches in the steady span that no op came from. A tenth may be (empty graphs, launches

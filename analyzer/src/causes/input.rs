@@ -41,10 +41,9 @@ use super::cpus::Cpus;
 use super::worker_waits::Waited;
 use super::workers::{busy_children, Workers};
 use super::{input_collate, input_main, input_pin, input_storage, input_workers, Case};
-use crate::analysis::{Bucket, Finding};
+use crate::analysis::{Advice, Bucket, Fact, Figure, Finding};
 use crate::gaps::input::{self, Pinned};
 use crate::gaps::standing::{common, LEAST_SAMPLES};
-use crate::plural::{self, counted};
 use crate::replay::Fix;
 use crate::run::{ChildSample, Run};
 use crate::sites::doing::Doing;
@@ -63,16 +62,12 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
 }
 
 /// The finding where samples tell that it is this kind of it.
-pub(super) fn of_kind(
-    case: &Case,
-    cause: (&'static str, &'static str),
-    fix: &'static str,
-) -> Option<Finding> {
+pub(super) fn of_kind(case: &Case, cause: (&'static str, &'static str), advice: Advice) -> Option<Finding> {
     if kind(case)? != cause.0 {
         return None;
     }
     let mut f = waits(case, cause)?;
-    f.fix = fix;
+    f.advice = advice;
     Some(f)
 }
 
@@ -182,15 +177,18 @@ impl Worked {
         self.samples >= LEAST_SAMPLES && self.collating * 2 >= self.samples
     }
 
-    /// "`, 83 of their 100 samples at data.py:33 in Words.__getitem__`"; nothing where most stand
+    /// ", 83 of their 100 samples at data.py:33 in Words.__getitem__"; nothing where most stand
     /// nowhere in particular.
-    pub(super) fn say(&self) -> String {
+    pub(super) fn at(&self) -> Option<Fact> {
         match &self.site {
-            Some((site, n)) => format!(", {n} of their {} samples at {site}", self.samples),
-            None if self.waiting >= LEAST_SAMPLES.max(self.samples) => {
-                ", whose main threads wait for threads or processes of their own".to_owned()
-            }
-            None => String::new(),
+            Some((site, n)) => Some(
+                Fact::new(", {there} of their {samples} samples at {works_at}")
+                    .with("there", *n)
+                    .with("samples", self.samples)
+                    .with("works_at", site),
+            ),
+            None => (self.waiting >= LEAST_SAMPLES.max(self.samples))
+                .then(|| Fact::new(", whose main threads wait for threads or processes of their own")),
         }
     }
 }
@@ -203,21 +201,25 @@ fn is_inside(run: &Run, stack: u32, own: usize, sites: &mut Sites<'_>) -> bool {
 }
 
 /// What is to be changed where there are no workers.
-pub(super) const WITH_WORKERS: &str = "DataLoader(num_workers=N, pin_memory=True, persistent_workers=True) and .to(device, non_blocking=True): fetch the next batch while the GPU works on this one";
+pub(super) const WITH_WORKERS: Advice = Advice::new("load in workers[, num_workers={wanted}]", "DataLoader(num_workers=N, pin_memory=True, persistent_workers=True) and .to(device, non_blocking=True): fetch the next batch while the GPU works on this one");
 /// ... where there are too few.
-pub(super) const MORE_WORKERS: &str = "more DataLoader workers, up to the cores there are, persistent_workers=True; else decode on the GPU or cache";
+pub(super) const MORE_WORKERS: Advice = Advice::new("more workers", "more DataLoader workers, up to the cores there are, persistent_workers=True; else decode on the GPU or cache");
 /// ... where they are not busy all the time.
-const EVEN_WORKERS: &str = "prefetch_factor=4 or more where batches take unevenly long, more DataLoader workers, persistent_workers=True";
+const EVEN_WORKERS: Advice = Advice::new("a larger prefetch_factor, more workers", "prefetch_factor=4 or more where batches take unevenly long, more DataLoader workers, persistent_workers=True");
 /// ... where it is not known what they do.
-const UNSEEN_WORKERS: &str = "see what the workers do: if they wait (remote reads), more of them wait in parallel; if they compute, more up to the cores there are; prefetch_factor=4 or more, persistent_workers=True";
+const UNSEEN_WORKERS: Advice = Advice::new("see what the workers do", "see what the workers do: if they wait (remote reads), more of them wait in parallel; if they compute, more up to the cores there are; prefetch_factor=4 or more, persistent_workers=True");
 /// ... where every epoch starts its own.
-const KEPT_WORKERS: &str =
-    "persistent_workers=True: every epoch starts its workers anew, and waits for their first batches";
+const KEPT_WORKERS: Advice = Advice::new(
+    "persistent_workers=True",
+    "persistent_workers=True: every epoch starts its workers anew, and waits for their first batches",
+);
 /// ... where those that there are have all the CPUs.
-pub(super) const ALL_IN_USE: &str =
-    "the CPUs are all in use: decode on the GPU, cache decoded data, or make a sample cheaper";
+pub(super) const ALL_IN_USE: Advice = Advice::new(
+    "cheaper samples, or decode on the GPU",
+    "the CPUs are all in use: decode on the GPU, cache decoded data, or make a sample cheaper",
+);
 /// ... where there are not cores enough for those that are needed.
-pub(super) const BEYOND_CPUS: &str = "as many workers as there are CPUs, and make a sample cheaper: decode on the GPU (DALI, nvJPEG), cache decoded data";
+pub(super) const BEYOND_CPUS: Advice = Advice::new("a worker for each CPU, cheaper samples", "as many workers as there are CPUs, and make a sample cheaper: decode on the GPU (DALI, nvJPEG), cache decoded data");
 
 /// Fetching in the steady state.
 pub(super) struct Fetching {
@@ -276,15 +278,17 @@ pub(super) fn advise_workers(case: &Case, f: &mut Finding) {
     let Some(n) = Fetching::of(case).wanted(case, f.win.share()).filter(|&n| n > 0) else { return };
     let (cpus, on_cpu) = (Cpus::of(case), here_on_cpu(case));
     if cpus.are_fewer_than((n as f64 * on_cpu).ceil()) {
-        f.fix = BEYOND_CPUS;
-        f.text.push_str(&format!("; {n} would keep up and {}", cpus.say_there_are()));
+        f.advice = BEYOND_CPUS;
+        f.facts.add([Fact::new("{beyond} would keep up").with("beyond", n), cpus.there_are()]);
     } else if on_cpu < WAITING {
-        f.text.push_str(&format!(
-            "; it waits, on a CPU for {:.0} % of it: num_workers={n} would keep up if what it waits for serves as many at a time",
-            on_cpu * 100.0
-        ));
+        f.facts
+            .say(Fact::new("it waits, on a CPU for {on_cpu} of it:").with("on_cpu", Figure::Share(on_cpu)));
+        f.facts.say(
+            Fact::new(" num_workers={wanted} would keep up if what it waits for serves as many at a time")
+                .with("wanted", n),
+        );
     } else {
-        f.text.push_str(&format!("; num_workers={n} would keep up"));
+        f.facts.say(Fact::new("num_workers={wanted} would keep up").with("wanted", n));
     }
 }
 
@@ -305,24 +309,28 @@ fn waits(case: &Case, cause: (&'static str, &'static str)) -> Option<Finding> {
         }
     }
     let fetching = Fetching::of(case);
-    f.text = format!(
-        "fetching data takes {}{:.1} ms {}{}{}",
-        if fetching.exact { "" } else { "about " },
-        fetching.ns / 1e6 / (case.analysis.steps.steady().len() as f64).max(1.0),
-        if case.analysis.steps.steady().is_empty() { "in all" } else { "a step" },
-        fetching.exposed.map_or_else(String::new, |e| format!(
-            ", hidden {:.0} %, exposed {:.0} %",
-            (1.0 - e) * 100.0,
-            e * 100.0
-        )),
-        match fetching.workers {
-            Some(true) => "; the workers are too few or too slow",
-            Some(false) => "; no workers",
-            None => "",
-        }
-    );
+    let steps = case.analysis.steps.steady().len();
+    let takes = match (fetching.exact, steps) {
+        (true, 0) => Fact::new("fetching data takes {fetching} in all"),
+        (true, _) => Fact::new("fetching data takes {fetching} a step"),
+        (false, 0) => Fact::new("fetching data takes about {fetching} in all"),
+        (false, _) => Fact::new("fetching data takes about {fetching} a step"),
+    };
+    f.facts.say(takes.with("fetching", Figure::Time(fetching.ns / steps.max(1) as f64)));
+    f.facts.add(fetching.exposed.map(|exposed| {
+        Fact::new(", hidden {hidden}, exposed {exposed}")
+            .with("hidden", Figure::Share(1.0 - exposed))
+            .with("exposed", Figure::Share(exposed))
+    }));
+    match fetching.workers {
+        // (what pins their batches is too slow)
+        Some(true) if cause.0 == input_pin::CODE => {}
+        Some(true) => f.facts.say(Fact::new("the workers are too few or too slow")),
+        Some(false) => f.facts.say(Fact::new("no workers")),
+        None => {}
+    }
     let workers = Workers::of(case);
-    f.fix = match fetching.workers {
+    f.advice = match fetching.workers {
         _ if workers.anew > 0 && cause.0 == CODE => KEPT_WORKERS,
         Some(true) if Cpus::of(case).are_contended() => ALL_IN_USE,
         Some(true) if workers.count == 0 => UNSEEN_WORKERS,
@@ -331,20 +339,16 @@ fn waits(case: &Case, cause: (&'static str, &'static str)) -> Option<Finding> {
         _ => WITH_WORKERS,
     };
     if workers.anew > 0 {
-        f.text.push_str(&format!(
-            "; {} {} started anew",
-            counted(workers.anew, "worker"),
-            plural::of(workers.anew, "was", "were")
-        ));
+        let anew = Figure::Of(workers.anew, "worker was", "workers were");
+        f.facts.say(Fact::new("{anew} started anew").with("anew", anew));
     }
     if cause.0 == CODE && fetching.workers == Some(true) {
-        f.text.push_str(&workers.say_strangers());
+        f.facts.add(workers.may_be());
     }
     let stood = &case.device.input;
     let functions = || case.function_of(Bucket::Input).filter(|_| stood.samples == 0);
     if let Some(site) = stood.site.clone().or_else(functions) {
-        f.text = format!("{site}: {}", f.text);
-        f.site = Some(site);
+        f.place(site);
     }
     Some(f)
 }

@@ -41,8 +41,7 @@ use super::cpus::Cpus;
 use super::input::Worked;
 use super::workers::Workers;
 use super::{input, Case};
-use crate::analysis::Finding;
-use crate::plural::counted;
+use crate::analysis::{Advice, Fact, Finding};
 use crate::sites::doing::Doing;
 
 /// Stable code.
@@ -51,34 +50,37 @@ pub const CODE: &str = "GP116";
 pub const NAME: &str = "INPUT-COLLATE";
 
 /// What to change where it is the workers that collate.
-const CHEAPER_OR_MORE: &str = "cheaper batches: tensors of one shape, pad_sequence and not lists in Python, tokenized ahead of time, batches stored; else more DataLoader workers, up to the cores there are";
+const CHEAPER_OR_MORE: Advice = Advice::new("a cheaper collate_fn, more workers", "cheaper batches: tensors of one shape, pad_sequence and not lists in Python, tokenized ahead of time, batches stored; else more DataLoader workers, up to the cores there are");
 /// ... and they have all the CPUs.
-const CHEAPER: &str = "the CPUs are all in use: cheaper batches: tensors of one shape, pad_sequence and not lists in Python, tokenized ahead of time, batches stored";
+const CHEAPER: Advice = Advice::new("a cheaper collate_fn", "the CPUs are all in use: cheaper batches: tensors of one shape, pad_sequence and not lists in Python, tokenized ahead of time, batches stored");
 
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let mut f = input::of_kind(
         case,
         (CODE, NAME),
-        "DataLoader(num_workers=N, pin_memory=True, persistent_workers=True): workers collate too; pad tensors at once, not lists in Python",
+        Advice::new("collate in workers[, num_workers={wanted}]", "DataLoader(num_workers=N, pin_memory=True, persistent_workers=True): workers collate too; pad tensors at once, not lists in Python"),
     )?;
     let stood = &case.device.input;
     let n = stood.count(|d| d == Doing::Collates);
     if n > 0 {
-        f.text.push_str(&format!("; {n} of {} samples in the collate function", stood.samples));
+        f.facts.say(
+            Fact::new("{collating} of {samples} samples in the collate function")
+                .with("collating", n)
+                .with("samples", stood.samples),
+        );
         input::advise_workers(case, &mut f);
         return Some(f);
     }
     let (workers, worked) = (Workers::of(case), Worked::of(case));
-    f.text.push_str(&format!(
-        "; {}, {:.0} % on a CPU, {} of their {} samples in the collate function",
-        counted(workers.count, "worker"),
-        workers.on_cpu * 100.0,
-        worked.collating,
-        worked.samples
-    ));
+    f.facts.say(workers.on_cpus());
+    f.facts.say(
+        Fact::new(", {collating} of their {samples} samples in the collate function")
+            .with("collating", worked.collating)
+            .with("samples", worked.samples),
+    );
     if let Some((site, n)) = &worked.site {
-        f.text.push_str(&format!(", {n} at {site}"));
+        f.facts.say(Fact::new(", {there} at {works_at}").with("there", *n).with("works_at", site));
     }
-    f.fix = if Cpus::of(case).are_contended() { CHEAPER } else { CHEAPER_OR_MORE };
+    f.advice = if Cpus::of(case).are_contended() { CHEAPER } else { CHEAPER_OR_MORE };
     Some(f)
 }

@@ -35,8 +35,7 @@
 
 use super::workers::Workers;
 use super::{input, Case};
-use crate::analysis::Finding;
-use crate::plural::counted;
+use crate::analysis::{Advice, Fact, Figure, Finding};
 
 /// Stable code.
 pub const CODE: &str = "GP117";
@@ -49,21 +48,21 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let mut f = input::of_kind(
         case,
         (CODE, NAME),
-        "fewer, larger tensors of one shape in a batch, smaller types; or pin_memory=False and a pinned buffer of your own",
+        Advice::new("fewer and larger tensors in a batch", "fewer, larger tensors of one shape in a batch, smaller types; or pin_memory=False and a pinned buffer of your own"),
     )?;
     let pinned = input::pinned(case);
-    f.text = f.text.replace("; the workers are too few or too slow", "");
-    f.text.push_str(&format!(
-        "; the thread that pins batches is busy in {} of {} samples",
-        pinned.busy, pinned.samples
-    ));
+    f.facts.say(
+        Fact::new("the thread that pins batches is busy in {busy} of {samples} samples")
+            .with("busy", pinned.busy)
+            .with("samples", pinned.samples),
+    );
     let workers = Workers::of(case);
     if workers.count > 0 {
-        f.text.push_str(&format!(
-            ", {} {:.0} % on a CPU",
-            counted(workers.count, "worker"),
-            workers.on_cpu * 100.0
-        ));
+        f.facts.say(
+            Fact::new(", {workers} {on_cpu} on a CPU")
+                .with("workers", Figure::Of(workers.count, "worker", "workers"))
+                .with("on_cpu", Figure::Share(workers.on_cpu)),
+        );
     }
     Some(f)
 }

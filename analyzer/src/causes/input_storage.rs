@@ -40,13 +40,10 @@
 //! (WebDataset, tar, Parquet). Read ahead with more workers, which wait in parallel. Cache what was
 //! read.
 
-use std::fmt::Write;
-
 use super::worker_waits::Waited;
 use super::workers::Workers;
 use super::{input, Case};
-use crate::analysis::Finding;
-use crate::plural::counted;
+use crate::analysis::{Advice, Fact, Figure, Finding};
 
 /// Stable code.
 pub const CODE: &str = "GP113";
@@ -59,23 +56,27 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let mut f = input::of_kind(
         case,
         (CODE, NAME),
-        "copy the data to a local disk, pack small files together; more workers wait in parallel",
+        Advice::new(
+            "more workers, or a local copy",
+            "copy the data to a local disk, pack small files together; more workers wait in parallel",
+        ),
     )?;
     let workers = Workers::of(case);
     if workers.count > 0 {
-        let (n, rate) = (workers.count, workers.read_rate / 1e6);
-        let _ = write!(f.text, "; {}, {:.0} % on a CPU", counted(n, "worker"), workers.on_cpu * 100.0);
+        f.facts.say(workers.on_cpus());
         let waited = Waited::of(case, &workers);
         if waited.is_storage() {
-            f.text.push_str(&waited.say());
+            f.facts.add(waited.facts());
             let share = waited.fetch_share().unwrap_or(0.0);
-            let wanted = (n as f64 * share / (1.0 - f.win.share()).max(0.01)).ceil() as u64;
-            if wanted > n {
-                let _ =
-                    write!(f.text, "; {wanted} would keep up if what they wait for serves as many at a time");
+            let wanted = (workers.count as f64 * share / (1.0 - f.win.share()).max(0.01)).ceil() as u64;
+            if wanted > workers.count {
+                f.facts.say(
+                    Fact::new("{wanted} would keep up if what they wait for serves as many at a time")
+                        .with("wanted", wanted),
+                );
             }
         } else {
-            let _ = write!(f.text, ", {rate:.0} MB/s");
+            f.facts.say(Fact::new(", {rate}").with("rate", Figure::Rate(workers.read_rate)));
         }
     }
     Some(f)

@@ -33,14 +33,11 @@
 //! results. The text names the line where the workers spend most of their time, if their stacks
 //! show one.
 
-use std::fmt::Write;
-
 use super::cpus::Cpus;
 use super::input::Worked;
 use super::workers::Workers;
 use super::{input, Case};
-use crate::analysis::Finding;
-use crate::plural::counted;
+use crate::analysis::{Fact, Finding};
 
 /// Stable code.
 pub const CODE: &str = "GP112";
@@ -50,21 +47,21 @@ pub const NAME: &str = "INPUT-WORKERS";
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let mut f = input::of_kind(case, (CODE, NAME), input::MORE_WORKERS)?;
     let workers = Workers::of(case);
-    let _ =
-        write!(f.text, "; {}, {:.0} % on a CPU", counted(workers.count, "worker"), workers.on_cpu * 100.0);
+    f.facts.say(workers.on_cpus());
     let cpus = Cpus::of(case);
     if cpus.are_contended() {
-        f.fix = input::ALL_IN_USE;
+        f.advice = input::ALL_IN_USE;
     } else if let Some(n) = workers.wanted(case, f.win.share()) {
         // a worker with threads of its own uses more than one
         let n_workers = (n as f64 / workers.on_cpu.max(1.0)).ceil() as u64;
+        let keep_up = Fact::new(", {wanted} would keep up").with("wanted", n_workers);
         if cpus.are_fewer_than(n as f64) {
-            f.fix = input::BEYOND_CPUS;
-            let _ = write!(f.text, ", {n_workers} would keep up and {}", cpus.say_there_are());
+            f.advice = input::BEYOND_CPUS;
+            f.facts.add([keep_up, cpus.there_are()]);
         } else if n_workers > workers.count {
-            let _ = write!(f.text, ", {n_workers} would keep up");
+            f.facts.say(keep_up);
         }
     }
-    f.text.push_str(&Worked::of(case).say());
+    f.facts.add(Worked::of(case).at());
     Some(f)
 }

@@ -29,7 +29,7 @@
 //! gaps between eager kernels.
 
 use super::Case;
-use crate::analysis::{Bucket, Finding, Win};
+use crate::analysis::{Advice, Bucket, Fact, Finding, Win};
 use crate::replay::Fix;
 
 /// Stable code.
@@ -45,7 +45,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let most = case.touches(&[Bucket::KernelGap]).half();
     let win = if case.trusts_replay() { case.win(&[Fix::Fuse], most) } else { Win::default() };
     let mut f = case.fusing((CODE, NAME), share, win);
-    f.fix = "fewer, larger kernels: fusion, larger batch";
-    f.text = "the device's own spacing between queued kernels".to_owned();
+    f.advice = Advice::new("fewer and larger kernels", "fewer, larger kernels: fusion, larger batch");
+    f.facts.say(Fact::new("the device's own spacing between queued kernels"));
     Some(f)
 }

@@ -41,7 +41,7 @@
 
 use super::shown::Shown;
 use super::{graph_breaks, launch_optimizer, Case};
-use crate::analysis::{Bucket, Confidence, Finding};
+use crate::analysis::{Advice, Bucket, Confidence, Fact, Finding};
 use crate::gaps::standing::LEAST_SAMPLES;
 use crate::replay::{Fix, CAPTURABLE_NS};
 use crate::run::Recorder;
@@ -82,18 +82,14 @@ fn kind(case: &Case) -> Option<Shown> {
 }
 
 /// The finding where samples show that it is this kind of it, without a line ([`place`]).
-pub(super) fn of_kind(
-    case: &Case,
-    cause: (&'static str, &'static str),
-    fix: &'static str,
-) -> Option<Finding> {
+pub(super) fn of_kind(case: &Case, cause: (&'static str, &'static str), advice: Advice) -> Option<Finding> {
     let kind = kind(case).filter(|k| k.code == cause.0)?;
     let all = waits(case, cause)?;
     if kind.leaves_too_little(&all) {
         return None;
     }
     let mut f = part_of(case, all, kind.part);
-    f.fix = fix;
+    f.advice = advice;
     if case.device.launch.samples < 2 * LEAST_SAMPLES {
         f.confidence = f.confidence.min(Confidence::Medium);
     }
@@ -103,7 +99,7 @@ pub(super) fn of_kind(
 /// This part of a finding, 0 to 1.
 fn part_of(case: &Case, all: Finding, part: f64) -> Finding {
     let f = case.finding((all.code, all.cause), all.charged * part, all.win.part(part));
-    Finding { text: all.text, fix: all.fix, call: all.call, count: all.count, ..f }
+    Finding { facts: all.facts, advice: all.advice, call: all.call, count: all.count, ..f }
 }
 
 /// All of the waiting for launches. The replay makes each stretch of launches one graph
@@ -119,15 +115,24 @@ fn waits(case: &Case, cause: (&'static str, &'static str)) -> Option<Finding> {
     let stretches = case.touches(&[Bucket::Host]).at_most(case.short_host_share(CAPTURABLE_NS).min(share));
     let win = case.win(&[Fix::Launch], case.touches(&[Bucket::Launch]).and(stretches));
     let mut f = case.finding(cause, share, win);
-    f.fix = match case.run.recorder {
-        Recorder::Xla => "more of the step in one jax.jit (lax.scan over several steps), larger batch",
-        _ => "CUDA graphs or torch.compile(mode=\"reduce-overhead\"), fused optimizer, larger batch",
+    f.advice = match case.run.recorder {
+        Recorder::Xla => Advice::new(
+            "more of the step in one jax.jit",
+            "more of the step in one jax.jit (lax.scan over several steps), larger batch",
+        ),
+        _ => Advice::new(
+            "CUDA graphs or torch.compile",
+            "CUDA graphs or torch.compile(mode=\"reduce-overhead\"), fused optimizer, larger batch",
+        ),
     };
     let (waiting, kernels) = (waiting(case), case.device.kernels);
     let steps = case.analysis.steps.steady().len() as u64;
     let per = |n: u64| n.saturating_add(steps / 2).checked_div(steps).unwrap_or(n);
-    let unit = if steps > 0 { " a step" } else { "" };
-    f.text = format!("{} of {} kernels{unit} wait for their launch", per(waiting), per(kernels));
+    let wait = match steps {
+        0 => Fact::new("{waiting} of {kernels} kernels wait for their launch"),
+        _ => Fact::new("{waiting} of {kernels} kernels a step wait for their launch"),
+    };
+    f.facts.say(wait.with("waiting", per(waiting)).with("kernels", per(kernels)));
     if let Some(top) = case.top(Bucket::Launch) {
         f.call = top.flat;
         f.count = top.calls;
@@ -141,20 +146,20 @@ fn waits(case: &Case, cause: (&'static str, &'static str)) -> Option<Finding> {
 pub(super) fn place(case: &Case, f: &mut Finding) {
     // (launches are all over a program: the line that has most of them may have a tenth)
     if let Some(spot) = case.spot(Bucket::Launch).filter(|spot| spot.is_most) {
-        f.text = format!("{}: {}{}", spot.site, f.text, spot.rest());
+        f.facts.add(spot.rest());
         f.count = spot.calls;
         return spot.into(f);
     }
     if let Some(site) = case.below(Bucket::Launch) {
-        f.text = format!("{site}: {}, most of them launched below it", f.text);
-        f.site = Some(site);
-        return;
+        f.facts.say(Fact::new(", most of them launched below it"));
+        return f.place(site);
     }
     let stood = &case.device.launch;
-    let stands = stood.site.as_ref().map(|s| (s, "there"));
-    if let Some(((site, n), stands)) = stands.or(stood.below.as_ref().map(|s| (s, "below it"))) {
-        f.text = format!("{site}: {}; {n} of {} samples {stands}", f.text, stood.samples);
-        f.site = Some(site.clone());
+    let there = stood.site.as_ref().map(|s| (s, Fact::new("{there} of {samples} samples there")));
+    let below = || Some((stood.below.as_ref()?, Fact::new("{there} of {samples} samples below it")));
+    if let Some(((site, n), samples)) = there.or_else(below) {
+        f.facts.say(samples.with("there", *n).with("samples", stood.samples));
+        f.place(site.clone());
     }
     case.name_by_range(f, Bucket::Launch);
 }

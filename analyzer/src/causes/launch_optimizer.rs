@@ -33,7 +33,7 @@
 //! or parameters on mixed devices prevent it. Otherwise use fewer, larger parameters (flattened).
 
 use super::{launch, Case};
-use crate::analysis::Finding;
+use crate::analysis::{Advice, Fact, Finding};
 
 /// Stable code.
 pub const CODE: &str = "GP114";
@@ -44,11 +44,18 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let mut f = launch::of_kind(
         case,
         (CODE, NAME),
-        "fused=True or foreach=True for the optimizer: many parameters in one launch",
+        Advice::new(
+            "fused=True or foreach=True",
+            "fused=True or foreach=True for the optimizer: many parameters in one launch",
+        ),
     )?;
     launch::place(case, &mut f);
     let stood = &case.device.launch;
     let [single, ..] = stood.optimizer;
-    f.text.push_str(&format!("; {single} of {} in an optimizer without foreach or fused", stood.samples));
+    f.facts.say(
+        Fact::new("{single} of {samples} in an optimizer without foreach or fused")
+            .with("single", single)
+            .with("samples", stood.samples),
+    );
     Some(f)
 }

@@ -41,7 +41,7 @@
 //! the other side is the limit, make it cheaper or share its work among several threads.
 
 use super::{host, Case};
-use crate::analysis::Finding;
+use crate::analysis::{Advice, Finding};
 
 /// Stable code.
 pub const CODE: &str = "GP127";
@@ -52,6 +52,9 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     host::of_kind(
         case,
         (CODE, NAME),
-        "have the other thread's result ready one step earlier, or do not wait for it",
+        Advice::new(
+            "have its result one step earlier",
+            "have the other thread's result ready one step earlier, or do not wait for it",
+        ),
     )
 }

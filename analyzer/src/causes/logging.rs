@@ -36,7 +36,7 @@
 //! that.
 
 use super::{host, Case};
-use crate::analysis::Finding;
+use crate::analysis::{Advice, Finding};
 
 /// Stable code.
 pub const CODE: &str = "GP123";
@@ -44,5 +44,12 @@ pub const CODE: &str = "GP123";
 pub const NAME: &str = "LOGGING";
 
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
-    host::of_kind(case, (CODE, NAME), "log every N steps, or through a queue (logging.handlers.QueueHandler)")
+    host::of_kind(
+        case,
+        (CODE, NAME),
+        Advice::new(
+            "log less often, or through a queue",
+            "log every N steps, or through a queue (logging.handlers.QueueHandler)",
+        ),
+    )
 }

@@ -171,12 +171,3 @@ fn first_graph(run: &Run) -> Option<u64> {
     let of_graphs = |c: &&Call| matches!(c.class, Some(Class::GraphSetup | Class::GraphLaunch));
     calls.filter(of_graphs).map(|c| c.start).min()
 }
-
-/// `12.3 MB`, `1.20 GB`.
-pub(super) fn bytes(n: f64) -> String {
-    match n {
-        n if n >= 1e9 => format!("{:.2} GB", n / 1e9),
-        n if n >= 1e6 => format!("{:.1} MB", n / 1e6),
-        n => format!("{:.1} kB", n / 1e3),
-    }
-}

@@ -37,9 +37,9 @@
 
 use trace::event::Gauge;
 
-use super::memory::{bytes, Growth};
+use super::memory::Growth;
 use super::Case;
-use crate::analysis::{Confidence, Finding, Win};
+use crate::analysis::{Advice, Confidence, Fact, Facts, Figure, Finding, Win};
 
 /// Stable code.
 pub const CODE: &str = "GP119";
@@ -54,29 +54,35 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let ordinal = case.device.ordinal;
     let device = Growth::of(case.run, case.analysis, Gauge::MemoryUsed, ordinal);
     let host = Growth::of(case.run, case.analysis, Gauge::ResidentBytes, 0);
-    let said = |what: &str, g: &Growth| {
-        let a_step = bytes(g.a_step);
-        let kept = if g.kept >= g.a_step * WORTH_A_WORD {
-            format!(" (and {} that CUPTI keeps of its launches)", bytes(g.kept))
-        } else {
-            String::new()
-        };
-        format!("{what} grows {a_step} a step{kept}, from {} to {}", bytes(g.from), bytes(g.to))
-    };
-    let mut parts: Vec<String> = Vec::new();
+    let mut facts = Facts::default();
     if let Some(g) = &device {
+        grows(&mut facts, Fact::new("GPU memory grows {a_step} a step"), g);
         let memory = case.run.devices.iter().find(|d| d.ordinal == ordinal).map_or(0, |d| d.info.memory);
-        let left = (memory as f64 - g.to).max(0.0) / g.a_step.max(1.0);
-        let full = if memory > 0 { format!(", full in about {left:.0} steps") } else { String::new() };
-        parts.push(format!("{}{full}", said("GPU memory", g)));
+        if memory > 0 {
+            let left = (memory as f64 - g.to).max(0.0) / g.a_step.max(1.0);
+            facts.say(Fact::new(", full in about {left} steps").with("left", left.round() as u64));
+        }
     }
-    parts.extend(host.iter().map(|g| said("host memory", g)));
-    if parts.is_empty() {
+    if let Some(g) = &host {
+        grows(&mut facts, Fact::new("host memory grows {a_step} a step"), g);
+    }
+    if facts.said.is_empty() {
         return None;
     }
     let mut f = case.finding((CODE, NAME), 0.0, Win::default());
-    f.text = parts.join("; ");
+    f.facts = facts;
     f.confidence = f.confidence.min(Confidence::Medium);
-    f.fix = "keep numbers, not tensors with their graph (loss.item() or .detach() before summing), bound lists and caches";
+    f.advice = Advice::new("keep numbers, not tensors", "keep numbers, not tensors with their graph (loss.item() or .detach() before summing), bound lists and caches");
     Some(f)
+}
+
+/// Says how memory grows.
+fn grows(facts: &mut Facts, grows: Fact, g: &Growth) {
+    facts.say(grows.with("a_step", Figure::Bytes(g.a_step)));
+    if g.kept >= g.a_step * WORTH_A_WORD {
+        let kept = Figure::Bytes(g.kept);
+        facts.say(Fact::new(" (and {kept} that CUPTI keeps of its launches)").with("kept", kept));
+    }
+    let (from, to) = (Figure::Bytes(g.from), Figure::Bytes(g.to));
+    facts.say(Fact::new(", from {from} to {to}").with("from", from).with("to", to));
 }

@@ -37,7 +37,9 @@
 use super::cpus::Cpus;
 use super::verdict::of_one;
 use super::{alloc, copy, fix_of, sync, Case, MINOR_WIN, NAMED_WIN};
-use crate::analysis::{Analysis, Bound, Bucket, Confidence, Finding, Promise, Verdict, Win};
+use crate::analysis::{
+    Advice, Analysis, Bound, Bucket, Confidence, Fact, Figure, Finding, Promise, Verdict, Win,
+};
 use crate::replay::Fix;
 use crate::run::NONE;
 
@@ -121,15 +123,15 @@ fn together<'a>(case: &Case, sets: impl Iterator<Item = Vec<Part<'a>>>) -> Optio
 }
 
 /// The largest causes, where no set of them is worth naming.
-fn listed(parts: &[String]) -> String {
+fn listed(parts: &[(&'static str, f64)]) -> Fact {
+    let causes = Figure::Causes(parts.to_vec());
     match parts {
-        [] => "no cause above 1 %".to_owned(),
+        [] => Fact::new("no cause above 1 %"),
         // were its fix worth more, it would be the verdict
-        [one] => format!(
-            "only {one}, of which its fix wins less than {:.0} % of an unrecorded step",
-            NAMED_WIN * 100.0
-        ),
-        _ => parts.join(", "),
+        [_] => Fact::new("only {causes}, of which its fix wins less than {least} of an unrecorded step")
+            .with("causes", causes)
+            .with("least", Figure::Share(NAMED_WIN)),
+        _ => Fact::new("{causes}").with("causes", causes),
     }
 }
 
@@ -162,7 +164,7 @@ pub(super) fn mix(a: &Analysis, case: &Case, findings: &[Finding]) -> Verdict {
     let mut v = Verdict {
         code: CODE,
         cause: NAME,
-        fix: "the named causes together, cheapest first",
+        advice: Advice::new("", "the named causes together, cheapest first"),
         confidence: Confidence::Low,
         step_ns: step,
         call: NONE,
@@ -171,8 +173,11 @@ pub(super) fn mix(a: &Analysis, case: &Case, findings: &[Finding]) -> Verdict {
     let first = match best {
         Some(Set { parts, win, .. }) => {
             v.parts = parts.iter().map(|p| (p.cause, p.share)).collect();
-            let names: Vec<&str> = parts.iter().map(|p| p.cause).collect();
-            v.text = format!("{} together {:.0} %", names.join(" + "), win.share() * 100.0);
+            v.facts.say(
+                Fact::new("{causes} together {together}")
+                    .with("causes", Figure::Together(parts.iter().map(|p| p.cause).collect()))
+                    .with("together", Figure::Share(win.share())),
+            );
             v.share = parts.iter().map(|p| p.share).sum();
             // (of one nothing is predicted: it comes irregularly, say; what hiding collectives wins
             // beside others is not known)
@@ -187,9 +192,7 @@ pub(super) fn mix(a: &Analysis, case: &Case, findings: &[Finding]) -> Verdict {
         }
         None => {
             v.parts = largest.iter().take(3).map(|f| (f.cause, f.charged)).collect();
-            let parts: Vec<String> =
-                largest.iter().take(3).map(|f| format!("{} {:.0} %", f.cause, f.charged * 100.0)).collect();
-            v.text = listed(&parts);
+            v.facts.say(listed(&v.parts));
             v.share = largest.iter().take(3).map(|f| f.charged).sum();
             largest.first().copied()
         }
@@ -197,7 +200,8 @@ pub(super) fn mix(a: &Analysis, case: &Case, findings: &[Finding]) -> Verdict {
     if let Some(f) = first {
         (v.call, v.site) = (f.call, f.site.clone());
         if let Some(site) = &f.site {
-            v.text.push_str(&format!("; {} at {site}", f.cause));
+            v.facts
+                .say(Fact::new("{cause} at {site}").with("cause", Figure::Word(f.cause)).with("site", site));
         }
     }
     v
@@ -207,10 +211,9 @@ pub(super) fn mix(a: &Analysis, case: &Case, findings: &[Finding]) -> Verdict {
 mod tests {
     #[test]
     fn one_cause_is_no_list() {
-        let of = |parts: &[&str]| super::listed(&parts.iter().map(|&p| p.to_owned()).collect::<Vec<_>>());
-        assert_eq!(of(&["COPY 18 %", "HOST 4 %"]), "COPY 18 %, HOST 4 %");
+        assert_eq!(super::listed(&[("COPY", 0.18), ("HOST", 0.04)]).text(), "COPY 18 %, HOST 4 %");
         assert_eq!(
-            of(&["COPY 18 %"]),
+            super::listed(&[("COPY", 0.18)]).text(),
             "only COPY 18 %, of which its fix wins less than 10 % of an unrecorded step"
         );
     }

@@ -5,6 +5,7 @@
 //!
 //! Here: the registry and its thresholds. `case.rs`: what causes are judged by; `unrecorded.rs`:
 //! what they cost steps that nobody records; `verdict.rs`: which of them the line names;
+//! `agreeing.rs`: what is said of it beside; `unexplained.rs`: too much idle time of no cause;
 //! `spots.rs`: which line of the program; `ranges.rs`: which range where there is no line;
 //! `stand_ins.rs`: what that line wins by itself; `rhythm.rs`: in how many steps it happens;
 //! `unlike.rs`: windows whose steps are not the run's; `late.rs`: what collectives waited for late
@@ -14,6 +15,7 @@
 //! `evaluate`, a row in [`ALL`], a recording that triggers it and one close by that does not in
 //! `tests/causes/registry.rs`.
 
+mod agreeing;
 mod case;
 mod cost;
 mod cpus;
@@ -28,6 +30,7 @@ pub(crate) mod shown;
 mod spots;
 mod stand_ins;
 pub(crate) mod sync_calls;
+mod unexplained;
 mod unlike;
 mod unrecorded;
 mod verdict;
@@ -104,10 +107,9 @@ pub struct Cause {
     pub name: &'static str,
     /// Source of its file: the page is its module doc, see [`page`].
     source: &'static str,
-    /// Why the GPU waits, in the line's words: "the host waits for the GPU".
+    /// Why the GPU waits, in the line's words: "the host waits for the GPU[ {often}]". What stands
+    /// in brackets is said where the evidence has its figures, by their names in braces.
     pub why: &'static str,
-    /// What to change, in a few words; empty where that depends.
-    pub change: &'static str,
     /// What is worth trying first when two are as good: small numbers.
     pub effort: u8,
     /// Code of the cause that it is a kind of.
@@ -136,7 +138,7 @@ impl Cause {
 
 macro_rules! registry {
     ($($module:ident $effort:literal [$parent:expr, $bucket:expr, $fix:expr] $evaluate:expr,
-        $why:literal, $change:literal;)*) => {
+        $why:literal;)*) => {
         /// All causes, by code.
         pub const ALL: &[Cause] = &[$(Cause {
             code: $module::CODE,
@@ -144,7 +146,6 @@ macro_rules! registry {
             // (the injected library explains nothing, and does not carry the pages)
             source: if cfg!(feature = "cli") { include_str!(concat!(stringify!($module), ".rs")) } else { "" },
             why: $why,
-            change: $change,
             effort: $effort,
             parent: $parent,
             bucket: $bucket,
@@ -155,78 +156,78 @@ macro_rules! registry {
 }
 
 // module, effort, [the cause it is a kind of, its idle time, what the replay tries], evidence,
-// why the GPU waits, what to change (both for the line: `sentence.rs`)
+// why the GPU waits (for the line: `sentence.rs`)
 registry! {
     sync 2 [None, Some(Bucket::Sync), Some(Fix::Sync)] Some(sync::evaluate),
-        "the host waits for the GPU", "read values later";
+        "the host waits for the GPU[ {often}]";
     launch 5 [None, None, Some(Fix::Launch)] Some(launch::evaluate),
-        "launch-bound, kernels wait for the host", "CUDA graphs or torch.compile";
+        "launch-bound, [{waiting} of {kernels} ]kernels wait for the host";
     small_kernels 6 [None, None, Some(Fix::Fuse)] Some(small_kernels::evaluate),
-        "kernels too small to fill the GPU", "torch.compile, or a larger batch";
+        "kernels too small to fill the GPU";
     kernel_gap 6 [None, None, Some(Fix::Fuse)] Some(kernel_gap::evaluate),
-        "gaps between queued kernels", "fewer and larger kernels";
+        "gaps between queued kernels";
     host 4 [None, Some(Bucket::Host), Some(Fix::Host)] Some(host::evaluate),
-        "the host works between launches", "do it ahead, elsewhere or on the GPU";
+        "the host works between launches";
     copy 3 [None, Some(Bucket::CopyWait), Some(Fix::Copy)] Some(copy::evaluate),
-        "copies hold up the kernels", "pin_memory and non_blocking";
+        "copies hold up the kernels[, {bytes_a_step}/step]";
     comm 7 [None, None, Some(Fix::Comm)] Some(comm::evaluate),
-        "collectives are not hidden", "overlap them with the backward pass";
+        "collectives are not hidden";
     alloc 1 [None, Some(Bucket::Alloc), Some(Fix::Alloc)] Some(alloc::evaluate),
-        "cudaMalloc and cudaFree wait", "keep memory, no empty_cache";
+        "cudaMalloc and cudaFree wait[ {often}]";
     device_wait 6 [None, None, Some(Fix::DeviceWait)] Some(device_wait::evaluate),
-        "streams wait for each other", "remove the dependency";
+        "streams wait for each other";
     input 3 [None, Some(Bucket::Input), Some(Fix::Input)] Some(input::evaluate),
-        "data comes too late", "fetch ahead in DataLoader workers";
+        "data comes too late";
     input_main 2 [Some(input::CODE), Some(Bucket::Input), Some(Fix::Input)] Some(input_main::evaluate),
-        "data is loaded in the main process", "load in workers, num_workers=N";
+        "data is loaded in the main process";
     input_workers 3 [Some(input::CODE), Some(Bucket::Input), Some(Fix::Input)] Some(input_workers::evaluate),
-        "the DataLoader's workers are too slow", "more workers, or cheaper samples";
+        "the DataLoader's workers are too slow[, {wanted} needed]";
     input_storage 4 [Some(input::CODE), Some(Bucket::Input), Some(Fix::Input)] Some(input_storage::evaluate),
-        "data comes too slowly from storage", "more workers, a cache, faster storage";
+        "data comes too slowly from storage";
     launch_optimizer 1 [Some(launch::CODE), None, Some(Fix::Launch)] Some(launch_optimizer::evaluate),
-        "the optimizer is launch-bound", "fused=True or foreach=True";
+        "the optimizer is launch-bound";
     graph_breaks 3 [Some(launch::CODE), None, Some(Fix::Launch)] Some(graph_breaks::evaluate),
-        "graph breaks, the pieces are launch-bound", "remove the breaks";
+        "graph breaks, the pieces are launch-bound";
     input_collate 2 [Some(input::CODE), Some(Bucket::Input), Some(Fix::Input)] Some(input_collate::evaluate),
-        "collating batches is too slow", "a cheaper collate_fn, more workers";
+        "collating batches is too slow";
     input_pin 3 [Some(input::CODE), Some(Bucket::Input), Some(Fix::Input)] Some(input_pin::evaluate),
-        "pinning batches is too slow", "fewer and larger tensors, or pin in workers";
+        "pinning batches is too slow";
     alloc_fragmented 1 [Some(alloc::CODE), Some(Bucket::Alloc), Some(Fix::Alloc)] Some(alloc_fragmented::evaluate),
-        "GPU memory is fragmented", "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True";
+        "GPU memory is fragmented";
     memory_growth 4 [None, None, None] Some(memory_growth::evaluate),
-        "GPU memory grows", "keep no graphs and outputs";
+        "GPU memory grows";
     gc 1 [Some(host::CODE), Some(Bucket::Host), Some(Fix::Host)] Some(gc::evaluate),
-        "Python collects garbage", "gc.freeze, or collect between epochs";
+        "Python collects garbage";
     gil 4 [Some(host::CODE), Some(Bucket::Host), Some(Fix::Host)] Some(gil::evaluate),
-        "another thread holds the GIL", "move its work to a process";
+        "another thread holds the GIL";
     file_io 3 [Some(host::CODE), Some(Bucket::Host), Some(Fix::Host)] Some(file_io::evaluate),
-        "the host reads or writes files", "do it in another thread";
+        "the host reads or writes files";
     logging 2 [Some(host::CODE), Some(Bucket::Host), Some(Fix::Host)] Some(logging::evaluate),
-        "the host writes logs", "log less often";
+        "the host writes logs";
     compile 4 [Some(host::CODE), Some(Bucket::Host), Some(Fix::Host)] Some(compile::evaluate),
-        "kernels are compiled during the run", "fixed shapes, or compile ahead";
+        "kernels are compiled during the run";
     starved 3 [Some(host::CODE), Some(Bucket::Host), Some(Fix::Host)] Some(starved::evaluate),
-        "the host gets no CPU", "more CPUs, or fewer threads";
+        "the host gets no CPU";
     sleep 1 [Some(host::CODE), Some(Bucket::Host), Some(Fix::Host)] Some(sleep::evaluate),
-        "the host sleeps", "remove the sleep";
+        "the host sleeps";
     lock 4 [Some(host::CODE), Some(Bucket::Host), Some(Fix::Host)] Some(lock::evaluate),
-        "the host waits for a lock", "let nobody hold it for so long";
+        "the host waits for a lock";
     network 3 [Some(host::CODE), Some(Bucket::Host), Some(Fix::Host)] Some(network::evaluate),
-        "the host waits for the network", "prefetch, or ask in another thread";
+        "the host waits for the network";
     native_cpu 4 [Some(host::CODE), Some(Bucket::Host), Some(Fix::Host)] Some(native_cpu::evaluate),
-        "native code computes on the CPU", "do it on the GPU or ahead";
+        "native code computes on the CPU";
     out_of_memory 4 [None, None, None] Some(out_of_memory::evaluate),
-        "allocations fail and are retried", "a smaller batch, or less memory";
+        "GPU memory runs out";
     casts 3 [None, None, None] Some(casts::evaluate),
-        "kernels that only convert types", "keep tensors in one type";
+        "kernels that only convert types";
     gpu_bound 9 [None, None, None] None,
-        "GPU-bound", "";
+        "GPU-bound";
     mixed 9 [None, None, None] None,
-        "no single cause", "";
+        "no single cause";
     no_work 9 [None, None, None] Some(no_work::evaluate),
-        "the program waits for work", "more requests, or share the GPU";
+        "the program waits for work";
     inconclusive 9 [None, None, None] None,
-        "no verdict", "";
+        "no verdict";
 }
 
 /// The cause with this code (`GP101`, any case) or name (`SYNC`).
@@ -279,6 +280,23 @@ mod tests {
             assert!(at.iter().all(Option::is_some) && at.is_sorted(), "{}: {at:?}", c.code);
             assert!(page.lines().count() <= 40, "{}: {} lines", c.code, page.lines().count());
             assert_eq!(page.matches("```").count(), 2, "{}: one example", c.code);
+        }
+    }
+
+    /// Evidence is data: what implements a cause writes no text. `evidence.rs` does.
+    #[test]
+    fn no_cause_writes_text() {
+        let mut files: Vec<&str> = ALL.iter().map(|c| c.source).collect();
+        files.sort_unstable();
+        files.dedup();
+        assert_eq!(files.len(), ALL.len(), "a file a cause");
+        for c in ALL {
+            let code = c.source.split("#[cfg(test)]").next().unwrap_or("");
+            assert!(code.contains("pub const CODE"), "{}", c.name);
+            for line in code.lines().filter(|l| !l.trim_start().starts_with("//")) {
+                let writes = ["String", "format!", "to_string", "to_owned", "write!", "push_str"];
+                assert!(!writes.iter().any(|w| line.contains(w)), "{}: {line}", c.name);
+            }
         }
     }
 

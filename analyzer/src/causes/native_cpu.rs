@@ -41,7 +41,7 @@
 //! workers.
 
 use super::{host, Case};
-use crate::analysis::Finding;
+use crate::analysis::{Advice, Finding};
 
 /// Stable code.
 pub const CODE: &str = "GP129";
@@ -52,6 +52,9 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     host::of_kind(
         case,
         (CODE, NAME),
-        "compute it on the GPU, or one step ahead in a thread or DataLoader worker",
+        Advice::new(
+            "do it on the GPU, or one step ahead",
+            "compute it on the GPU, or one step ahead in a thread or DataLoader worker",
+        ),
     )
 }

@@ -24,6 +24,7 @@ use std::collections::{HashMap, HashSet};
 use trace::call::Class;
 use trace::Kind;
 
+use crate::analysis::Fact;
 use crate::gaps::{LAUNCH_STRETCH_NS, SMALL_COPY_BYTES};
 use crate::run::{Call, Device, Op, Run};
 use crate::sites::{Site, Sites};
@@ -37,8 +38,10 @@ const GRIDS: usize = 3;
 /// Calls looked at for the next launch.
 const LOOK_AHEAD: usize = 8;
 
-/// What the text says of such a line.
-pub(super) const WORDS: &str = "needed: the next launch depends on the value; overlap or batch it";
+/// What is said of such a line.
+pub(super) const HERE: Fact = Fact::new("needed: the next launch depends on the value");
+/// ... of one that was just spoken of.
+pub(super) const THERE: Fact = Fact::new(", needed: the next launch depends on the value");
 
 /// The rule of the module's head.
 pub(super) fn is_needed(run: &Run, device: &Device, line: &Site) -> bool {

@@ -35,7 +35,7 @@
 //! Move it to a thread, put several requests into one, or fetch one step ahead.
 
 use super::{host, Case};
-use crate::analysis::Finding;
+use crate::analysis::{Advice, Finding};
 
 /// Stable code.
 pub const CODE: &str = "GP128";
@@ -43,5 +43,12 @@ pub const CODE: &str = "GP128";
 pub const NAME: &str = "NETWORK";
 
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
-    host::of_kind(case, (CODE, NAME), "move network calls to a thread, or one step ahead")
+    host::of_kind(
+        case,
+        (CODE, NAME),
+        Advice::new(
+            "prefetch, or ask in another thread",
+            "move network calls to a thread, or one step ahead",
+        ),
+    )
 }

@@ -38,7 +38,7 @@
 //! Send more requests, or let several programs share the GPU.
 
 use super::{host, Case};
-use crate::analysis::{Finding, Win};
+use crate::analysis::{Advice, Finding, Win};
 
 /// Stable code.
 pub const CODE: &str = "GP192";
@@ -46,7 +46,11 @@ pub const CODE: &str = "GP192";
 pub const NAME: &str = "NO-WORK";
 
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
-    let mut f = host::of_kind(case, (CODE, NAME), "send more requests, or share the GPU")?;
+    let mut f = host::of_kind(
+        case,
+        (CODE, NAME),
+        Advice::new("more requests, or share the GPU", "send more requests, or share the GPU"),
+    )?;
     // nobody's code is slow: there is nothing to win
     (f.win, f.promise) = (Win::default(), None);
     Some(f)

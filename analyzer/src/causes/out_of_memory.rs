@@ -35,10 +35,9 @@
 
 use trace::event::Gauge;
 
-use super::memory::{bytes, Failures};
+use super::memory::Failures;
 use super::Case;
-use crate::analysis::{Confidence, Finding, Win};
-use crate::plural;
+use crate::analysis::{Advice, Confidence, Fact, Figure, Finding, Win};
 use crate::run::Call;
 use crate::sites::Sites;
 
@@ -59,33 +58,30 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     }
     let mut f = case.finding((CODE, NAME), 0.0, Win::default());
     (f.call, f.count, f.confidence) = (flat, 1, Confidence::High);
-    f.text = format!("ended out of memory: {} failed{}", case.run.call_name(&call), in_use(case, &call));
-    f.fix = "a smaller batch with gradient accumulation, activation checkpointing, or what is kept from step to step";
+    let failed = Fact::new("ended out of memory: {function} failed");
+    f.facts.say(failed.with("function", case.run.call_name(&call)));
+    f.facts.add(in_use(case, &call));
+    f.advice = Advice::new("a smaller batch", "a smaller batch with gradient accumulation, activation checkpointing, or what is kept from step to step");
     let mut sites = Sites::new(case.run);
     if let Some(site) = sites.of(call.site).and_then(|s| sites.get(s)) {
-        f.text.push_str(&format!(" at {site}"));
+        f.facts.say(Fact::new(" at {site}").with("site", site));
         f.site = Some(site.clone());
     }
     let retried = failures.retried.len();
     if retried > 0 {
-        f.text.push_str(&format!(
-            ", after {retried} {} that succeeded",
-            plural::of(retried as u64, "retry", "retries")
-        ));
+        let retries = Figure::Of(retried as u64, "retry", "retries");
+        f.facts.say(Fact::new(", after {retries} that succeeded").with("retries", retries));
     }
     Some(f)
 }
 
 /// Memory in use on the device at the last reading before it.
-fn in_use(case: &Case, call: &Call) -> String {
+fn in_use(case: &Case, call: &Call) -> Option<Fact> {
     let ordinal = case.device.ordinal;
     let of = |r: &&crate::run::Reading| r.gauge == Gauge::MemoryUsed as u32 && u32::from(r.device) == ordinal;
     let mut before = case.run.readings.iter().filter(of).filter(|r| r.span.end <= call.end);
     let memory = case.run.devices.iter().find(|d| d.ordinal == ordinal).map_or(0, |d| d.info.memory);
-    match before.next_back() {
-        Some(r) if memory > 0 => {
-            format!(" with {} of {} in use", bytes(r.value as f64), bytes(memory as f64))
-        }
-        _ => String::new(),
-    }
+    let last = before.next_back().filter(|_| memory > 0)?;
+    let used = Fact::new(" with {used} of {memory} in use").with("used", Figure::Bytes(last.value as f64));
+    Some(used.with("memory", Figure::Bytes(memory as f64)))
 }

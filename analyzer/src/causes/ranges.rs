@@ -65,8 +65,7 @@ impl Case<'_> {
         }
         let places = if bucket == Bucket::Host { self.of_the_host() } else { self.of_calls(bucket) };
         if let Some(site) = places.most(self.run) {
-            f.text = format!("{site}: {}", f.text);
-            f.site = Some(site);
+            f.place(site);
         }
     }
 

@@ -7,8 +7,7 @@ use std::collections::HashMap;
 use super::case::Blame;
 use super::spots::Spot;
 use super::Case;
-use crate::analysis::{Bucket, Step};
-use crate::plural::counted;
+use crate::analysis::{Bucket, Often, Step};
 use crate::run::Call;
 use crate::sites::Sites;
 use crate::steps::once::evenly;
@@ -23,8 +22,8 @@ const ONE_OFF: f64 = 0.45;
 
 impl Case<'_> {
     /// Of the function that costs most at this line.
-    pub(super) fn rhythm_at(&self, bucket: Bucket, spot: &Spot) -> String {
-        let Some((_, there)) = self.run.call(spot.flat) else { return counted(spot.calls, "time") };
+    pub(super) fn rhythm_at(&self, bucket: Bucket, spot: &Spot) -> Often {
+        let Some((_, there)) = self.run.call(spot.flat) else { return Often::Times(spot.calls) };
         let mut sites = Sites::new(self.run);
         let mut known: HashMap<u32, bool> = HashMap::new();
         let slices = self.device.slices.iter().filter(|s| s.bucket == bucket);
@@ -38,14 +37,13 @@ impl Case<'_> {
     }
 
     /// Of one function, wherever it is called.
-    pub(super) fn rhythm_by(&self, bucket: Bucket, top: &Blame<'_>) -> String {
+    pub(super) fn rhythm_by(&self, bucket: Bucket, top: &Blame<'_>) -> Often {
         let packed = self.run.call(top.flat).map(|(_, c)| c.packed);
         self.rhythm_of(bucket, |c| Some(c.packed) == packed)
     }
 
-    /// "every step", "12 times a step", "every 20 steps", "66 times in 7 of 56 steps", "312 times":
-    /// of the calls with idle time in a bucket for which `is` says so.
-    fn rhythm_of(&self, bucket: Bucket, is: impl Fn(&Call) -> bool) -> String {
+    /// Of the calls with idle time in a bucket for which `is` says so.
+    fn rhythm_of(&self, bucket: Bucket, is: impl Fn(&Call) -> bool) -> Often {
         let slices = self.device.slices.iter().filter(|s| s.bucket == bucket);
         let costs = slices.filter(|s| self.analysis.counts.measure(s.span()) > 0);
         let theirs = costs.filter(|s| self.run.call(s.call).is_some_and(|(_, c)| is(c)));
@@ -55,15 +53,15 @@ impl Case<'_> {
         moments.sort_unstable();
         moments.dedup_by_key(|m| m.0);
         let moments: Vec<u64> = moments.into_iter().map(|m| m.1).collect();
-        words(&moments, self.analysis.steps.steady())
+        often(&moments, self.analysis.steps.steady())
     }
 }
 
 /// `moments` in any order, `steps` in the order of time.
-fn words(moments: &[u64], steps: &[Step]) -> String {
-    let times = counted(moments.len() as u64, "time");
+fn often(moments: &[u64], steps: &[Step]) -> Often {
+    let times = moments.len() as u64;
     if steps.is_empty() {
-        return times;
+        return Often::Times(times);
     }
     let mut by_step = vec![0u32; steps.len()];
     for &at in moments {
@@ -77,17 +75,17 @@ fn words(moments: &[u64], steps: &[Step]) -> String {
     let with = those.len();
     let is_alike = |n: &&u32| (f64::from(**n) - per).abs() <= ONE_OFF.max(per * ALIKE);
     let alike = by_step.iter().filter(is_alike).count() as f64;
-    let among = counted(steps.len() as u64, "step");
+    let all_steps = steps.len() as u64;
     if let Some(every) = evenly(&those).filter(|_| with == moments.len()) {
-        return format!("every {every} steps");
+        return Often::EverySteps(every as u64);
     }
     match () {
-        () if alike >= all * NEARLY_ALL && (0.8..1.5).contains(&per) => "every step".to_owned(),
-        () if alike >= all * NEARLY_ALL && per >= 1.5 => format!("{per:.0} times a step"),
+        () if alike >= all * NEARLY_ALL && (0.8..1.5).contains(&per) => Often::EveryStep,
+        () if alike >= all * NEARLY_ALL && per >= 1.5 => Often::PerStep(per),
         () if with < moments.len() && (with as f64) < all * NEARLY_ALL => {
-            format!("{times} in {with} of {among}")
+            Often::InSome { times, with: with as u64, steps: all_steps }
         }
-        () => format!("{times} in {among}"),
+        () => Often::Among { times, steps: all_steps },
     }
 }
 
@@ -107,7 +105,7 @@ mod tests {
         };
         let steps: Vec<Step> = (0..counts.len()).map(step).collect();
         let moments = counts.iter().enumerate().flat_map(|(i, &n)| (0..n).map(move |k| i as u64 * 100 + k));
-        words(&moments.collect::<Vec<_>>(), &steps)
+        often(&moments.collect::<Vec<_>>(), &steps).to_string()
     }
 
     #[test]
@@ -143,7 +141,6 @@ mod tests {
 
     #[test]
     fn without_steps_it_is_counted() {
-        assert_eq!(words(&[3, 4], &[]), "2 times");
-        assert_eq!(words(&[3], &[]), "1 time");
+        assert_eq!(often(&[3, 4], &[]), Often::Times(2));
     }
 }

@@ -37,7 +37,7 @@
 //! Remove the sleep, or wait for an event instead of polling.
 
 use super::{host, Case};
-use crate::analysis::Finding;
+use crate::analysis::{Advice, Finding};
 
 /// Stable code.
 pub const CODE: &str = "GP126";
@@ -45,5 +45,9 @@ pub const CODE: &str = "GP126";
 pub const NAME: &str = "SLEEP";
 
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
-    host::of_kind(case, (CODE, NAME), "remove the sleep, or wait for an event instead of polling")
+    host::of_kind(
+        case,
+        (CODE, NAME),
+        Advice::new("remove the sleep", "remove the sleep, or wait for an event instead of polling"),
+    )
 }

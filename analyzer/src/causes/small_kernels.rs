@@ -29,7 +29,7 @@
 //! batches, and fewer, larger matrix products.
 
 use super::Case;
-use crate::analysis::{Bound, Bucket, Finding, Win};
+use crate::analysis::{Advice, Bound, Bucket, Fact, Figure, Finding, Win};
 use crate::replay::Fix;
 
 /// Stable code.
@@ -49,12 +49,17 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let most = kernels.and(case.touches(&[Bucket::KernelGap])).half();
     let win = if case.trusts_replay() { case.win(&[Fix::Fuse], most) } else { Win::default() };
     let mut f = case.fusing((CODE, NAME), share, win);
-    f.fix = "fuse them: torch.compile, fused optimizer and norms, larger batch";
-    f.text = format!(
-        "{:.0} % of kernel time is in kernels under {} us or smaller than the GPU, median {:.1} us",
-        small.share * 100.0,
-        crate::gaps::SMALL_KERNEL_NS / 1000,
-        small.median_ns as f64 / 1000.0
+    f.advice = Advice::new(
+        "torch.compile, or a larger batch",
+        "fuse them: torch.compile, fused optimizer and norms, larger batch",
+    );
+    f.facts.say(
+        Fact::new(
+            "{share} of kernel time is in kernels under {limit} us or smaller than the GPU, median {median}",
+        )
+        .with("share", Figure::Share(small.share))
+        .with("limit", crate::gaps::SMALL_KERNEL_NS / 1000)
+        .with("median", Figure::Time(small.median_ns as f64)),
     );
     f.count = small.small;
     Some(f)

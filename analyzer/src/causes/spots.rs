@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::Case;
-use crate::analysis::{Bucket, Finding};
+use crate::analysis::{Bucket, Fact, Figure, Finding};
 use crate::run::{Call, Run};
 use crate::sites::{Site, Sites};
 
@@ -28,20 +28,17 @@ pub(super) struct Spot {
 }
 
 impl Spot {
-    /// "; and 3 more lines", or nothing.
-    pub(super) fn rest(&self) -> String {
-        match self.others.len() {
-            0 => String::new(),
-            1 => "; and 1 more line".to_owned(),
-            n => format!("; and {n} more lines"),
-        }
+    /// "and 3 more lines", or nothing.
+    pub(super) fn rest(&self) -> Option<Fact> {
+        let others = Figure::Of(self.others.len() as u64, "more line", "more lines");
+        (!self.others.is_empty()).then(|| Fact::new("and {others}").with("others", others))
     }
 
     /// Puts the line into a finding.
     pub(super) fn into(self, f: &mut Finding) {
         f.call = self.flat;
         f.more_lines = u32::try_from(self.others.len()).unwrap_or(u32::MAX);
-        f.site = Some(self.site);
+        f.place(self.site);
     }
 }
 

@@ -10,6 +10,7 @@ use trace::call::Class;
 
 use super::spots::Spot;
 use super::{needed, Case, NAMED_WIN};
+use crate::analysis::{Fact, Figure};
 use crate::replay::Fix;
 use crate::sites::{Site, Sites};
 
@@ -21,8 +22,8 @@ pub(super) const WAITS: [Fix; 3] = [Fix::Sync, Fix::Copy, Fix::Alloc];
 /// What the promise of a line takes beside it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Beside {
-    /// To be put behind the text; begins with "; " where it is not empty.
-    pub(super) words: String,
+    /// What is to be said of it.
+    pub(super) facts: Vec<Fact>,
     /// Which lines win what is promised is not known.
     pub(super) unknown: bool,
     /// The next launch depends on a value that is read there.
@@ -42,8 +43,9 @@ impl Case<'_> {
     /// What `win` takes beside the line that is named for it: one replay where the line wins it
     /// alone, at most three.
     pub(super) fn beside(&self, spot: &Spot, win: f64) -> Beside {
+        let none = || Beside { facts: spot.rest().into_iter().collect(), ..Beside::default() };
         if win < NAMED_WIN || !self.trusts_replay() {
-            return Beside { words: spot.rest(), ..Beside::default() };
+            return none();
         }
         let waiting = Waiting::of(self, &spot.site);
         let own = waiting.numbers(std::slice::from_ref(&spot.site));
@@ -54,7 +56,7 @@ impl Case<'_> {
         };
         let alone = wins(&[]);
         if alone >= win * ENOUGH {
-            return Beside { words: spot.rest(), ..Beside::default() };
+            return none();
         }
         let as_dear = waiting.numbers(&spot.others);
         let sets = [as_dear].into_iter().filter(|s| !s.is_empty()).chain(waiting.behind());
@@ -64,25 +66,20 @@ impl Case<'_> {
                     .together_with(&set.iter().filter_map(|&s| waiting.sites.get(s)).collect::<Vec<_>>());
             }
         }
-        let alone = alone * 100.0;
-        Beside {
-            words: format!(
-                "{}; this line alone wins {alone:.0} %, all that wait together the rest",
-                spot.rest()
-            ),
-            unknown: true,
-            needed: false,
-        }
+        let alone = Fact::new("this line alone wins {alone}, all that wait together the rest")
+            .with("alone", Figure::Share(alone));
+        Beside { facts: spot.rest().into_iter().chain([alone]).collect(), unknown: true, needed: false }
     }
 
     fn together_with(&self, lines: &[&Site]) -> Beside {
         let device = self.run.devices.iter().find(|d| d.ordinal == self.device.ordinal);
         let needed = device.is_some_and(|d| lines.iter().any(|line| needed::is_needed(self.run, d, line)));
         let which = match lines {
-            [one] => one.place(),
-            more => format!("{} more lines", more.len()),
+            [one] => Figure::Place((*one).clone()),
+            more => Figure::Of(more.len() as u64, "more line", "more lines"),
         };
-        Beside { words: format!("; only together with {which}"), unknown: false, needed }
+        let facts = vec![Fact::new("only together with {which}").with("which", which)];
+        Beside { facts, unknown: false, needed }
     }
 }
 

@@ -42,7 +42,7 @@
 
 use super::cpus::Cpus;
 use super::{host, Case};
-use crate::analysis::Finding;
+use crate::analysis::{Advice, Finding};
 
 /// Stable code.
 pub const CODE: &str = "GP125";
@@ -50,7 +50,7 @@ pub const CODE: &str = "GP125";
 pub const NAME: &str = "CPU-STARVED";
 
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
-    let mut f = host::of_kind(case, (CODE, NAME), "")?;
+    let mut f = host::of_kind(case, (CODE, NAME), Advice::default())?;
     Cpus::of(case).explain(&mut f);
     Some(f)
 }

@@ -41,7 +41,7 @@
 //! to time, record `torch.cuda.Event(enable_timing=True)` and read `elapsed_time` some steps later.
 
 use super::{host, needed, sync_calls, Case};
-use crate::analysis::{Bucket, Confidence, Finding};
+use crate::analysis::{Advice, Bucket, Confidence, Fact, Finding};
 use crate::replay::Fix;
 
 /// Stable code.
@@ -49,11 +49,11 @@ pub const CODE: &str = "GP101";
 /// Name in the line.
 pub const NAME: &str = "SYNC";
 
-const NEEDED_FIX: &str =
-    "launch other work before the value is read, read several values at once, or compute without it (torch.where)";
+const NEEDED_FIX: Advice =
+    Advice::new("launch other work before it", "launch other work before the value is read, read several values at once, or compute without it (torch.where)");
 
 /// What to change, by the call that the text names and by PyTorch's own frame above it.
-fn fix_of(case: &Case, flat: u32) -> &'static str {
+fn advice_of(case: &Case, flat: u32) -> Advice {
     case.run.call(flat).map_or(sync_calls::READ_LATER, |(_, call)| sync_calls::fix(case.run, call))
 }
 
@@ -85,31 +85,32 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     };
     let win = case.win(&[Fix::Sync], case.touches(with_it));
     let mut f = case.finding((CODE, NAME), share, win);
-    f.fix = sync_calls::READ_LATER;
-    if let Some(top) = case.top(Bucket::Sync) {
-        f.text = format!("{} drains the queue {}", top.name, case.rhythm_by(Bucket::Sync, &top));
-        f.call = top.flat;
-        f.count = top.calls;
-        f.fix = fix_of(case, top.flat);
-    }
+    f.advice = sync_calls::READ_LATER;
+    let drains = Fact::new("{function} drains the queue {often}");
     if let Some(spot) = case.spot(Bucket::Sync) {
-        let rhythm = case.rhythm_at(Bucket::Sync, &spot);
+        let often = case.rhythm_at(Bucket::Sync, &spot);
         let beside = case.beside(&spot, win.share());
-        f.text = format!("{}: {} drains the queue {rhythm}{}", spot.site, spot.name, beside.words);
+        f.facts.say(drains.with("function", &*spot.name).with("often", often));
+        f.facts.add(beside.facts);
         f.count = spot.calls;
-        f.fix = if copies_in_rows(case, spot.flat) { sync_calls::TOGETHER } else { fix_of(case, spot.flat) };
+        f.advice =
+            if copies_in_rows(case, spot.flat) { sync_calls::TOGETHER } else { advice_of(case, spot.flat) };
         if beside.unknown {
             f.confidence = f.confidence.min(Confidence::Medium);
         }
         let device = case.run.devices.iter().find(|d| d.ordinal == case.device.ordinal);
         let needed = device.is_some_and(|d| needed::is_needed(case.run, d, &spot.site));
         if needed || beside.needed {
-            // (behind a comma it is the other line's value)
-            let then = if beside.needed { ", " } else { "; " };
-            f.text = format!("{}{then}{}", f.text, needed::WORDS);
-            (f.promise, f.fix) = (None, NEEDED_FIX);
+            // (what goes on is about the other line's value)
+            f.facts.say(if beside.needed { needed::THERE } else { needed::HERE });
+            f.facts.say(Fact::new("overlap or batch it"));
+            (f.promise, f.advice) = (None, NEEDED_FIX);
         }
         spot.into(&mut f);
+    } else if let Some(top) = case.top(Bucket::Sync) {
+        let often = case.rhythm_by(Bucket::Sync, &top);
+        f.facts.say(drains.with("function", top.name).with("often", often));
+        (f.call, f.count, f.advice) = (top.flat, top.calls, advice_of(case, top.flat));
     }
     case.name_by_range(&mut f, Bucket::Sync);
     Some(f)

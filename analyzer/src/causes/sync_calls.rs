@@ -4,28 +4,37 @@
 
 use trace::Language;
 
+use crate::analysis::Advice;
 use crate::run::{Call, Run};
 
 /// A value is read, a stream is waited for, or what it is for is not known.
-pub(super) const READ_LATER: &str =
-    "read the value later or on the GPU (a mask as index, and nonzero(), ask for a size: where() does not); remove synchronizes left over from timing";
-const TORCH: &str = "remove torch.cuda.synchronize(); where it is there to time, record CUDA events \
-    (torch.cuda.Event(enable_timing=True)) and read them later";
-const DEVICE: &str =
+pub(super) const READ_LATER: Advice = Advice::new("read values later", "read the value later or on the GPU (a mask as index, and nonzero(), ask for a size: where() does not); remove synchronizes left over from timing");
+const TORCH: Advice = Advice::new(
+    "remove torch.cuda.synchronize()",
+    "remove torch.cuda.synchronize(); where it is there to time, record CUDA events \
+    (torch.cuda.Event(enable_timing=True)) and read them later",
+);
+const DEVICE: Advice = Advice::new(
+    "remove the wait, or wait for an event",
     "remove the wait, or wait only for the event or stream that is needed; where it is there to time, \
-    record CUDA events and read them later";
-const EVENT: &str =
-    "ask the event whether it is done (query()) and go on, or wait for it later, after more launches";
-pub(super) const TOGETHER: &str =
-    "put the values together (torch.stack; those for the GPU in pinned memory) and copy them once";
+    record CUDA events and read them later",
+);
+const EVENT: Advice = Advice::new(
+    "query() the event, or wait later",
+    "ask the event whether it is done (query()) and go on, or wait for it later, after more launches",
+);
+pub(super) const TOGETHER: Advice = Advice::new(
+    "put the values together, copy once",
+    "put the values together (torch.stack; those for the GPU in pinned memory) and copy them once",
+);
 /// What their names end with: CUDA's, HIP's, Level Zero's.
 const OF_EVENTS: [&str; 2] = ["EventSynchronize", "EventHostSynchronize"];
 const OF_DEVICES: [&str; 3] = ["DeviceSynchronize", "ThreadSynchronize", "CtxSynchronize"];
 /// All of the fixes.
-pub(crate) const FIXES: [&str; 5] = [READ_LATER, TORCH, DEVICE, EVENT, TOGETHER];
+pub(crate) const FIXES: [Advice; 5] = [READ_LATER, TORCH, DEVICE, EVENT, TOGETHER];
 
 /// What to change about a wait in this call.
-pub(crate) fn fix(run: &Run, call: &Call) -> &'static str {
+pub(crate) fn fix(run: &Run, call: &Call) -> Advice {
     let name = run.call_name(call);
     let ends = |with: &[&str]| with.iter().any(|end| name.ends_with(end));
     match () {

@@ -7,8 +7,7 @@
 use trace::event::Unobserved;
 use trace::Total;
 
-use crate::analysis::{Analysis, StepSource, Unlike};
-use crate::line;
+use crate::analysis::{Analysis, Fact, Figure, StepSource, Unlike};
 use crate::run::{Run, Span};
 
 /// The means may differ by this share of the recorded one. What recording makes steps longer is
@@ -51,8 +50,9 @@ pub(super) fn unlike(run: &Run, a: &Analysis, slowed: f64) -> Option<Unlike> {
 
 impl Unlike {
     /// "recorded steps take 6.0 ms, those of the whole run 1.2 ms".
-    pub fn words(&self) -> String {
-        let [recorded, all] = [self.recorded_ns, self.all_ns].map(line::step_time);
-        format!("recorded steps take {recorded}, those of the whole run {all}")
+    pub fn fact(&self) -> Fact {
+        Fact::new("recorded steps take {recorded}, those of the whole run {all}")
+            .with("recorded", Figure::Time(self.recorded_ns))
+            .with("all", Figure::Time(self.all_ns))
     }
 }

@@ -2,12 +2,16 @@
 //! Which cause the line names: the one whose realisable fix wins most of a step that nobody
 //! records, or none, with the reason.
 
+use super::agreeing::{is_mostly_recording, is_rest_launch, of_unrecorded, said};
 use super::cpus::Cpus;
 use super::{
     bucket_of, comm, cost, fix_of, gpu_bound, inconclusive, memory_growth, mixed, no_work, out_of_memory,
-    unlike, unrecorded, Case, Elsewhere, ALL, GPU_BOUND_SHARE, MINOR_WIN, MODEL_ERROR, NAMED_WIN,
+    unexplained, unlike, unrecorded, Case, Elsewhere, ALL, GPU_BOUND_SHARE, MINOR_WIN, MODEL_ERROR,
+    NAMED_WIN,
 };
-use crate::analysis::{share, Analysis, Bucket, Confidence, DeviceAnalysis, Finding, Promise, Tied, Verdict};
+use crate::analysis::{
+    share, Advice, Analysis, Bucket, Confidence, Fact, Facts, Figure, Finding, Promise, Tied, Verdict,
+};
 use crate::replay::{Fix, Prepared};
 use crate::run::{Run, NONE};
 
@@ -23,9 +27,6 @@ const MOST_IS_SELDOM: f64 = 0.5;
 
 /// The line promises what so many findings win at most.
 const PROMISED: usize = 2;
-
-/// What a wait costs beyond its own gaps is told to be LAUNCH's where that has so much of it.
-const MOST_OF_THE_REST: f64 = 0.9;
 
 /// Of another tool's trace that idles for more than this share of the whole nobody may read that it
 /// is GPU-bound and no more, whatever its steps do.
@@ -53,11 +54,10 @@ pub(crate) fn judge(run: &Run, a: &mut Analysis, prepared: &Prepared) {
 fn doubt(run: &Run, a: &mut Analysis, slowed: f64) {
     a.unlike = unlike::unlike(run, a, slowed);
     let Some(unlike) = a.unlike.filter(|_| a.verdict.inconclusive.is_none()) else { return };
-    let words = unlike.words();
     if unlike.far {
-        a.verdict = abstain(a, words);
+        a.verdict = abstain(a, unlike.fact());
     } else {
-        a.verdict.text.push_str(&format!("; {words}"));
+        a.verdict.facts.say(unlike.fact());
         a.verdict.confidence = Confidence::Low;
     }
 }
@@ -66,7 +66,7 @@ fn doubt(run: &Run, a: &mut Analysis, slowed: f64) {
 fn note(a: &mut Analysis) {
     for code in [out_of_memory::CODE, memory_growth::CODE] {
         if let Some(f) = a.findings.iter().find(|f| f.code == code) {
-            a.verdict.text.push_str(&format!("; {}", f.text));
+            a.verdict.facts.add(f.facts.said.iter().cloned());
         }
     }
 }
@@ -101,19 +101,20 @@ fn uneven(case: &Case, f: &mut Finding) {
     if share(seldom, all) > MOST_IS_SELDOM {
         f.promise = None;
         let steps = case.analysis.steps.steady().len();
-        f.text.push_str(&format!(
-            "; mostly in {} of {steps} steps, irregularly: no prediction for a step",
-            long.spans.len()
-        ));
+        f.facts.say(
+            Fact::new("mostly in {long} of {steps} steps, irregularly: no prediction for a step")
+                .with("long", long.spans.len())
+                .with("steps", steps),
+        );
     }
 }
 
-fn abstain(a: &Analysis, why: String) -> Verdict {
+fn abstain(a: &Analysis, why: Fact) -> Verdict {
     Verdict {
         code: inconclusive::CODE,
         cause: inconclusive::NAME,
-        text: why.clone(),
-        fix: "see gapprobe explain GP199",
+        facts: why.clone().into(),
+        advice: Advice::new("", "see gapprobe explain GP199"),
         step_ns: a.steps.mean_ns,
         inconclusive: Some(why),
         call: NONE,
@@ -123,7 +124,7 @@ fn abstain(a: &Analysis, why: String) -> Verdict {
 
 fn decide(a: &Analysis, case: Option<&Case>, findings: &[Finding]) -> Verdict {
     let Some(case) = case else {
-        return abstain(a, "no GPU operation was recorded".to_owned());
+        return abstain(a, Fact::new("no GPU operation was recorded"));
     };
     let mut verdict = named(a, case, findings);
     if a.steps.has_no_usual_time() {
@@ -144,17 +145,18 @@ fn named(a: &Analysis, case: &Case, findings: &[Finding]) -> Verdict {
     let elsewhere = Elsewhere::of(a);
     let picked = pick(findings, a.model.error());
     let best = picked.map_or_else(|| device.buckets.share(Bucket::Compute).min(GPU_BOUND_SHARE), |f| f.share);
-    if let Some(why) = inconclusive::after(case.run, a, device, best) {
+    if let Some(why) = unexplained::too_much(case.run, a, device, best) {
         return abstain(a, why);
     }
     if let Some(f) = picked {
         return of_one(a, case, findings, f);
     }
-    let unpromised = |f: &Finding, more: &str| Verdict {
+    let unpromised = |f: &Finding, more: Fact| Verdict {
         code: f.code,
         cause: f.cause,
-        text: format!("{}; {more}", f.text),
-        fix: f.fix,
+        why: f.why,
+        facts: with(&f.facts, more),
+        advice: f.advice,
         confidence: f.confidence,
         share: f.share,
         step_ns: a.steps.mean_ns,
@@ -165,7 +167,8 @@ fn named(a: &Analysis, case: &Case, findings: &[Finding]) -> Verdict {
     let asked = findings.iter().find(|f| f.code == no_work::CODE);
     let compute_asked = compute / (1.0 - asked.map_or(0.0, |f| f.share)).max(compute).max(f64::MIN_POSITIVE);
     if let Some(f) = asked.filter(|f| f.share >= NAMED_WIN) {
-        return unpromised(f, &format!("GPU busy {:.0} % of the rest", compute_asked * 100.0));
+        let busy = Figure::Share(compute_asked);
+        return unpromised(f, Fact::new("GPU busy {busy} of the rest").with("busy", busy));
     }
     if compute_asked >= GPU_BOUND_SHARE {
         return computing(a, case, findings, 0.0);
@@ -175,13 +178,16 @@ fn named(a: &Analysis, case: &Case, findings: &[Finding]) -> Verdict {
         return Verdict {
             code: gpu_bound::CODE,
             cause: gpu_bound::NAME,
-            text: format!(
-                "{}, GPU {} {:.0} %",
-                gpu_bound::computes(elsewhere),
-                device.ordinal,
-                compute * 100.0
+            facts: with(
+                &gpu_bound::computes(elsewhere).into(),
+                Fact::new(", GPU {this} {compute}")
+                    .with("this", device.ordinal)
+                    .with("compute", Figure::Share(compute)),
             ),
-            fix: "give the GPUs equal work, or look at the largest kernels of the one that computes",
+            advice: Advice::new(
+                "",
+                "give the GPUs equal work, or look at the largest kernels of the one that computes",
+            ),
             confidence: Confidence::Medium,
             share: elsewhere.room(),
             step_ns: a.steps.mean_ns,
@@ -190,7 +196,7 @@ fn named(a: &Analysis, case: &Case, findings: &[Finding]) -> Verdict {
         };
     }
     if let Some(f) = findings.iter().find(|f| f.code == comm::CODE && f.share >= comm::ALONE_SHARE) {
-        return unpromised(f, "there is too little computing to hide them behind");
+        return unpromised(f, Fact::new("there is too little computing to hide them behind"));
     }
     let mixed = mixed::mix(a, case, findings);
     // what steps would be that nobody records is an estimate: a set of causes that wins enough
@@ -209,7 +215,8 @@ pub(super) fn of_one(a: &Analysis, case: &Case, findings: &[Finding], f: &Findin
     let tied = tied(findings, f, a.model.error()).map(|t| Tied {
         code: t.code,
         cause: t.cause,
-        fix: t.fix,
+        why: t.why,
+        advice: t.advice,
         more_work: effort(t) > effort(f),
         share: t.share,
         promise: of_a_step(t.promise),
@@ -220,8 +227,9 @@ pub(super) fn of_one(a: &Analysis, case: &Case, findings: &[Finding], f: &Findin
     Verdict {
         code: f.code,
         cause: f.cause,
-        text: said(a, f, case.device, Elsewhere::of(a)),
-        fix: f.fix,
+        why: f.why,
+        facts: said(a, f, case.device, Elsewhere::of(a)),
+        advice: f.advice,
         confidence: if is_mostly_recording(f) { f.confidence.min(Confidence::Medium) } else { f.confidence },
         share: f.share,
         step_ns: a.steps.mean_ns,
@@ -243,25 +251,27 @@ fn computing(a: &Analysis, case: &Case, findings: &[Finding], unrecorded: f64) -
     // a GPU that computes nearly all the time may take as much longer for it as little is won
     let is_sure = |f: &Finding| case.least_win(f.win.share()) >= MINOR_WIN / 2.0;
     let then = next(findings, &[], 1.0 - compute);
-    let mut text = gpu_bound::text(case.device);
+    let mut facts = Facts { at: None, said: gpu_bound::seen(case.device) };
     if unrecorded > 0.0 {
-        text.push_str(&format!("; of unrecorded steps about {:.0} %", unrecorded * 100.0));
+        facts.say(of_unrecorded(unrecorded));
     }
     let lone = gpu_bound::lone(case);
-    if let Some(lone) = &lone {
-        text.push_str(&format!(", {lone}"));
-    }
+    let is_lone = lone.is_some();
+    facts.add(lone);
     let idle = case.device.whole_idle_share();
     let is_part = case.run.foreign && idle > MOSTLY_IDLE;
     if is_part {
-        text.push_str(&format!("; of the whole trace the GPU idles {:.0} %", idle * 100.0));
+        facts.say(
+            Fact::new("of the whole trace the GPU idles {whole_idle}")
+                .with("whole_idle", Figure::Share(idle)),
+        );
     }
     Verdict {
         code: gpu_bound::CODE,
         cause: gpu_bound::NAME,
-        text,
-        fix: "look at the largest kernels in the trace",
-        confidence: match unrecorded > 0.0 || lone.is_some() || is_part {
+        facts,
+        advice: Advice::new("", "look at the largest kernels in the trace"),
+        confidence: match unrecorded > 0.0 || is_lone || is_part {
             true => Confidence::Medium,
             false => Confidence::High,
         },
@@ -273,75 +283,11 @@ fn computing(a: &Analysis, case: &Case, findings: &[Finding], unrecorded: f64) -
     }
 }
 
-/// What was seen, with what its figures need to agree with those of the buckets and of the other
-/// GPUs.
-fn said(a: &Analysis, f: &Finding, device: &DeviceAnalysis, elsewhere: Elsewhere) -> String {
-    let mut text = f.text.clone();
-    // small kernels are no idle time, and their line has no share
-    let rest = f.share - f.charged;
-    let meanwhile = meanwhile(a, f, device);
-    let is_counted = rest >= super::NOTICED_SHARE || meanwhile.is_some();
-    if is_counted && f.code != super::small_kernels::CODE {
-        let own = f.charged - meanwhile.map_or(0.0, |m| m.all);
-        text.push_str(&format!("; counted as {} {:.0} %", f.cause, own.max(0.0) * 100.0));
-        if let Some(Meanwhile { most, share, .. }) = meanwhile {
-            let does = if most == Bucket::Input { "fetches data" } else { "does something else" };
-            let (label, share) = (most.label(), share * 100.0);
-            text.push_str(&format!(", as {label} {share:.0} %: the host {does} then"));
-        }
-        // a queue that a wait has drained is filled again launch by launch, and those gaps are each
-        // launch's
-        if is_rest_launch(f, device) {
-            text.push_str(", the rest as LAUNCH");
-        }
-    }
-    if elsewhere.bounds(f.win.share()) {
-        text.push_str(&format!("; {}", gpu_bound::computes(elsewhere)));
-    }
-    if is_mostly_recording(f) {
-        text.push_str(&format!("; of unrecorded steps about {:.0} %", f.unrecorded_win * 100.0));
-    }
-    text
-}
-
-/// Time charged to a wait in which the host is seen to do something else.
-#[derive(Clone, Copy)]
-struct Meanwhile {
-    /// What most of it shows as, and its share of the time.
-    most: Bucket,
-    share: f64,
-    /// The share of all of it.
-    all: f64,
-}
-
-/// Where that is worth a word.
-fn meanwhile(a: &Analysis, f: &Finding, device: &DeviceAnalysis) -> Option<Meanwhile> {
-    let waits = [Bucket::Sync, Bucket::CopyWait, Bucket::Alloc];
-    let charged = bucket_of(f.code).filter(|b| waits.contains(b))?;
-    let of = |shown: Bucket| {
-        let slices = device.slices.iter().filter(|s| s.bucket == charged && s.charged == shown);
-        share(slices.map(|s| a.counts.measure(s.span())).sum(), device.wall_ns)
-    };
-    let (input, host) = (of(Bucket::Input), of(Bucket::Host));
-    let (most, share) = if input >= host { (Bucket::Input, input) } else { (Bucket::Host, host) };
-    (share >= super::NOTICED_SHARE).then_some(Meanwhile { most, share, all: input + host })
-}
-
-/// Recording makes launching dearer: is what the fix wins of a step that nobody records so much
-/// less that it has to be said?
-fn is_mostly_recording(f: &Finding) -> bool {
-    let win = f.win.share();
-    win - f.unrecorded_win >= MINOR_WIN && f.unrecorded_win < win * MOST_OF_A_WIN
-}
-
-/// What a finding wins without recording is told where it is less than this part of what it wins.
-const MOST_OF_A_WIN: f64 = 0.75;
-
-/// Is most of what a wait costs beyond its own gaps LAUNCH's among the buckets?
-fn is_rest_launch(f: &Finding, device: &DeviceAnalysis) -> bool {
-    let rest = f.share - f.charged;
-    let launch = device.buckets.share(Bucket::Launch);
-    f.code == super::sync::CODE && rest >= super::NOTICED_SHARE && launch >= rest * MOST_OF_THE_REST
+/// These, and one more.
+fn with(facts: &Facts, more: Fact) -> Facts {
+    let mut facts = facts.clone();
+    facts.say(more);
+    facts
 }
 
 /// The finding to name. Of two that are as good, the one that is less work to fix; of two parts of

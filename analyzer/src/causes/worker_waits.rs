@@ -12,6 +12,7 @@ use trace::event::PAGE_FAULT;
 
 use super::workers::Workers;
 use super::Case;
+use crate::analysis::{Fact, Figure};
 use crate::gaps::standing::{common, LEAST_SAMPLES};
 use crate::sites::workers::works;
 use crate::sites::{Site, Sites};
@@ -78,9 +79,9 @@ impl Waited {
         (self.pages * 2 < self.waiting).then(|| self.fetching_ns / self.covered_ns.max(1.0))
     }
 
-    /// "`, waiting for a socket in 43 of 50 samples of their fetching, most at storage.py:52 in
-    /// read`".
-    pub(super) fn say(&self) -> String {
+    /// ", waiting for a socket in 43 of 50 samples of their fetching, most at storage.py:52 in
+    /// read".
+    pub(super) fn facts(&self) -> impl Iterator<Item = Fact> {
         let what = match () {
             () if self.sockets * 2 >= self.waiting => "a socket",
             () if self.pages * 2 >= self.waiting => {
@@ -88,10 +89,11 @@ impl Waited {
             }
             () => "a file",
         };
-        let site = self.site.as_ref().map_or_else(String::new, |site| format!(", most at {site}"));
-        format!(
-            ", waiting for {what} in {} of {} samples of their fetching{site}",
-            self.waiting, self.fetching
-        )
+        let waits = Fact::new(", waiting for {what} in {waiting} of {fetching} samples of their fetching")
+            .with("what", Figure::Word(what))
+            .with("waiting", self.waiting)
+            .with("fetching", self.fetching);
+        let most = self.site.as_ref().map(|site| Fact::new(", most at {waits_at}").with("waits_at", site));
+        [waits].into_iter().chain(most)
     }
 }

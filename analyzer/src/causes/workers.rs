@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 
 use super::Case;
+use crate::analysis::{Fact, Figure};
 use crate::run::Span;
 use crate::sites::workers::{is_worker, works};
 
@@ -38,6 +39,7 @@ struct Child {
     span: Span,
     seen_ns: f64,
     cpu_ns: f64,
+    queued_ns: f64,
     disk_ns: f64,
     bytes: f64,
 }
@@ -63,6 +65,7 @@ fn children(case: &Case) -> HashMap<u32, Child> {
         child.span = Span::new(child.span.start.min(span.start), child.span.end.max(span.end));
         child.seen_ns += ns;
         child.cpu_ns += ns * f64::from(c.on_cpu) / 1e3;
+        child.queued_ns += ns * f64::from(c.run_queue) / 1e3;
         child.disk_ns += ns * f64::from(c.on_disk) / 1e3;
         child.bytes += ns / (c.span.ns() as f64).max(1.0) * f64::from(c.read_kib) * 1024.0;
     }
@@ -167,17 +170,20 @@ impl Workers {
         self.on_cpu * self.count as f64
     }
 
-    /// "`; 2 child processes use a CPU for 98 % of the time: whether they are its workers is not
-    /// known`".
-    pub(super) fn say_strangers(&self) -> String {
-        match self.strangers {
-            (0, _) => String::new(),
-            (n, on_cpu) => format!(
-                "; {}, {:.0} % on a CPU: whether that is the workers is not known",
-                say_children(n),
-                on_cpu * 100.0
-            ),
-        }
+    /// "2 workers, 98 % on a CPU".
+    pub(super) fn on_cpus(&self) -> Fact {
+        Fact::new("{workers}, {on_cpu} on a CPU")
+            .with("workers", Figure::Of(self.count, "worker", "workers"))
+            .with("on_cpu", Figure::Share(self.on_cpu))
+    }
+
+    /// "2 child processes, 98 % on a CPU: whether that is the workers is not known".
+    pub(super) fn may_be(&self) -> Option<Fact> {
+        let (n, on_cpu) = self.strangers;
+        let children = Fact::new("{children}, {on_cpu} on a CPU: whether that is the workers is not known")
+            .with("children", children_of(n))
+            .with("on_cpu", Figure::Share(on_cpu));
+        (n > 0).then_some(children)
     }
 
     /// How many would keep up with steps that do not wait for them; `None` where steps are not
@@ -190,17 +196,23 @@ impl Workers {
 }
 
 /// "1 child process".
-pub(super) fn say_children(n: u64) -> String {
-    match n {
-        1 => "1 child process".to_owned(),
-        n => format!("{n} child processes"),
-    }
+pub(super) const fn children_of(n: u64) -> Figure {
+    Figure::Of(n, "child process", "child processes")
 }
 
-/// Children that do something: how many at a time, and the CPUs in use by them, a mean of the time
-/// in which children were looked at (of half of the steady state at least: one that came and went
-/// was none of the rest's).
-pub(super) fn in_use(case: &Case) -> (u64, f64) {
+/// CPUs that children use and wait for.
+pub(super) struct InUse {
+    /// Those that do something, at a time.
+    pub(super) children: u64,
+    /// CPUs in use by them, and how many more they wait for: a mean of the time in which children
+    /// were looked at (of half of the steady state at least: one that came and went was none of the
+    /// rest's).
+    pub(super) used: f64,
+    pub(super) waits: f64,
+}
+
+/// See [`InUse`].
+pub(super) fn in_use(case: &Case) -> InUse {
     let steady = case.analysis.steady;
     let mut looks: Vec<Span> = case.run.children.iter().map(|c| c.span.clip(steady)).collect();
     looks.retain(|s| s.ns() > 0);
@@ -213,7 +225,11 @@ pub(super) fn in_use(case: &Case) -> (u64, f64) {
     let each = children(case);
     let busy = || each.values().filter(|c| c.does_something());
     let time = (seen as f64).max(steady.ns() as f64 / 2.0).max(1.0);
-    (at_a_time(busy().map(|c| c.span)), busy().map(|c| c.cpu_ns).sum::<f64>() / time)
+    InUse {
+        children: at_a_time(busy().map(|c| c.span)),
+        used: busy().map(|c| c.cpu_ns).sum::<f64>() / time,
+        waits: busy().map(|c| c.queued_ns).sum::<f64>() / time,
+    }
 }
 
 /// Does any child do something, a worker or not?

@@ -169,9 +169,11 @@ impl<W: Write> Document<'_, W> {
         self.out.number(b",\"baseTimeNanoseconds\":", run.realtime(self.frame.base));
         self.out.put(b",\"deviceProperties\":");
         self.out.put(json!(devices).to_string().as_bytes());
-        if run.header.rank > 0 {
-            self.out.number(b",\"distributedInfo\":{\"rank\":", u64::from(run.header.rank - 1));
-            self.out.number(b",\"world_size\":", u64::from(run.header.world_size));
+        if run.header.world_size > 0 {
+            self.out.number(b",\"distributedInfo\":{\"world_size\":", u64::from(run.header.world_size));
+            if let Some(rank) = run.header.rank.checked_sub(1) {
+                self.out.number(b",\"rank\":", u64::from(rank));
+            }
             self.out.put(b"}");
         }
         self.out.put(b",\"");

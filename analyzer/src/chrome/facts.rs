@@ -68,8 +68,9 @@ fn host(run: &Run, out: &mut Map<String, Value>) {
         (!list.is_empty()).then(|| json!([t.tid, text(t.name), list]))
     };
     put("samples", run.threads.iter().filter_map(of).collect());
-    let child =
-        |c: &crate::run::Child| json!([c.span.start, c.span.end, c.pid, c.on_cpu, c.on_disk, c.read_kib]);
+    let child = |c: &crate::run::Child| {
+        json!([c.span.start, c.span.end, c.pid, c.on_cpu, c.on_disk, c.read_kib, c.run_queue])
+    };
     put("children", newest(&run.children).iter().map(child).collect());
     let stood = |s: &crate::run::ChildSample| {
         json!([s.span.start, s.span.end, s.pid, s.stack, s.waits.map_or(0, |n| n + 1), s.bits])

@@ -7,7 +7,7 @@ use trace::{call, Kind, Language};
 
 use super::json::{put_text, put_u64};
 use super::name::{demangled, shortened};
-use crate::analysis::{Bucket, Finding};
+use crate::analysis::{Advice, Bucket, Finding};
 use crate::causes::{self, sync_calls};
 use crate::gaps::stacks::frame_name;
 use crate::kernels::KernelTable;
@@ -47,7 +47,7 @@ pub(super) struct Texts<'a> {
     /// `,"to change":"..."` by bucket, where lines of the program are known.
     advice: Vec<Vec<u8>>,
     /// Of waits: each way of waiting has its own.
-    of_waits: Vec<(&'static str, Vec<u8>)>,
+    of_waits: Vec<(Advice, Vec<u8>)>,
     tell_always: bool,
 }
 
@@ -72,14 +72,14 @@ impl<'a> Texts<'a> {
     /// Takes what is to be changed from the findings; only of runs whose lines are known.
     pub(super) fn advise(&mut self, findings: &[Finding]) {
         let known = findings.iter().any(|f| f.site.is_some());
-        let json = |fix: &str| {
+        let json = |advice: Advice| {
             let mut json = b",\"to change\":".to_vec();
-            put_text(&mut json, fix);
+            put_text(&mut json, advice.long);
             json
         };
         let of = |bucket: Bucket| {
             let fits = |f: &&Finding| f.site.is_some() && causes::bucket_of(f.code) == Some(bucket);
-            findings.iter().find(fits).map(|f| f.fix)
+            findings.iter().find(fits).map(|f| f.advice)
         };
         if !known {
             return;

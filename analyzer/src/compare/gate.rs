@@ -108,7 +108,8 @@ pub struct Judged {
     pub value: Option<f64>,
     /// The limit in the same unit.
     pub limit: Option<f64>,
-    /// Half the width of the 95 % band of the value.
+    /// Half the width of the 95 % band, in units of the baseline's median (of the value itself
+    /// where there is no baseline).
     pub band: Option<f64>,
     /// Of a comparison: share of the kernels' time in kernels that both runs have
     /// ([`super::work::Work::common`]).
@@ -147,12 +148,12 @@ pub fn check(side: &Side<'_>, baseline: Option<&Side<'_>>, conditions: &Conditio
         match sure {
             true => {
                 let lost = side.lost().map_or(String::new(), |lost| format!("; {lost}"));
-                format!("{} {} ({}){lost}", v.code, v.cause, v.text)
+                format!("{} {} ({}){lost}", v.code, v.cause, v.text())
             }
-            false => format!("{} INCONCLUSIVE: {}", v.code, v.text),
+            false => format!("{} INCONCLUSIVE: {}", v.code, v.text()),
         },
     )];
-    let unlike = side.analysis.unlike.map(|u| u.words());
+    let unlike = side.analysis.unlike.map(|u| u.fact().text());
     let mut add = |j: Judged| {
         judged.push(match &unlike {
             _ if j.condition == "require-range" => j,
@@ -271,7 +272,7 @@ fn against(c: &Comparison<'_>, condition: &'static str, most: f64) -> Judged {
     let unjudged = |why: String| Judged::new(condition, Answer::Unjudged, format!("{why}; {limit}"));
     let base = &c.a.analysis.verdict;
     if base.code == inconclusive::CODE {
-        return unjudged(format!("the baseline is INCONCLUSIVE: {}", base.text));
+        return unjudged(format!("the baseline is INCONCLUSIVE: {}", base.text()));
     }
     let (Some(median), Some(step)) = (c.median.filter(|m| m.a.value > 0.0 && m.b.value > 0.0), c.step) else {
         return unjudged("no steps in one of the runs".to_owned());

@@ -230,7 +230,7 @@ fn cautions(c: &Comparison<'_>, scaling: bool) -> Vec<String> {
     let mut said = Vec::new();
     let (a, b) = (c.a, c.b);
     for (letter, side) in [("A", a), ("B", b)] {
-        if let Some(why) = &side.analysis.verdict.inconclusive {
+        if let Some(why) = side.analysis.verdict.why_inconclusive() {
             said.push(format!("{letter} is INCONCLUSIVE: {why}"));
         }
         said.extend(side.lost().map(|lost| format!("{letter} lost something: {lost}")));

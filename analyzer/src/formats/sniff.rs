@@ -17,6 +17,7 @@ use crate::load;
 use crate::plural::{self, counted};
 use crate::report::ReportError;
 use crate::run::Recorder;
+use crate::visible::visible;
 
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const SQLITE: &[u8] = b"SQLite format 3\0";
@@ -231,6 +232,9 @@ fn from_kineto(k: Kineto) -> Input {
             k.refused.older,
             plural::of(k.refused.older, "event was", "events were")
         ));
+    }
+    if let Some(line) = k.said.filter(|_| k.refused.older > 0 || k.refused.left_out > 0) {
+        notes.push(format!("of the whole run was said: {}", visible(&line)));
     }
     let Kineto { mut run, refused, events, bytes, own, xla, .. } = k;
     let ends = u64::from(refused.cut) + u64::from(refused.damaged);

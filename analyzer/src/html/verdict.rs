@@ -5,6 +5,7 @@ use serde_json::{json, Value};
 
 use super::names::clean;
 use super::Subject;
+use crate::causes::inconclusive;
 use crate::line;
 use crate::overview;
 use crate::plural::{counted, of};
@@ -30,8 +31,8 @@ pub(super) fn figures(subject: &Subject<'_>) -> Value {
     let v = &subject.analysis.verdict;
     let findings = subject.analysis.findings.iter().take(MOST_FINDINGS).map(|f| {
         json!({
-            "code": f.code, "cause": f.cause, "share": f.share, "win": f.win.share(), "unrecorded_win": f.unrecorded_win, "text": clean(&f.text),
-            "fix": f.fix, "confidence": f.confidence.key(), "count": f.count,
+            "code": f.code, "cause": f.cause, "share": f.share, "win": f.win.share(), "unrecorded_win": f.unrecorded_win, "text": clean(&f.text()),
+            "fix": f.advice.long, "confidence": f.confidence.key(), "count": f.count,
         })
     });
     let stack = overview::stack(&subject.input.run, subject.analysis);
@@ -41,19 +42,18 @@ pub(super) fn figures(subject: &Subject<'_>) -> Value {
         "cause": v.cause,
         "confidence": v.confidence.key(),
         "sentence": clean(&sentence::sentence(&subject.input.run, subject.analysis)),
-        "rest": clean(&line::evidence(&subject.input.run, subject.analysis)),
+        "evidence": line::evidence(&subject.input.run, subject.analysis).iter().map(|said| clean(said)).collect::<Vec<_>>(),
         "line": clean(&line(subject)),
         "site": v.site.as_ref().map(|s| clean(&s.to_string())),
         "stack": stack.iter().take(MOST_FRAMES).map(|f| clean(f)).collect::<Vec<_>>(),
         "stack_left_out": stack.len().saturating_sub(MOST_FRAMES),
-        "fix": v.fix,
-        "or": v.tied.map(|t| json!({ "cause": t.cause, "fix": t.fix })),
+        "fix": v.advice.long,
+        "or": v.tied.map(|t| json!({ "cause": t.cause, "fix": t.advice.long })),
         "next": overview::next(&Source::new(&subject.input.run, NameStyle::Short), subject.analysis).map(|n| clean(&n)),
         "share": v.share,
         "step_ns": (v.step_ns > 0.0).then_some(v.step_ns),
         "predicted_ns": promise.map(|p| p.ns()),
         "error_ns": promise.map(|p| p.error_ns()),
-        "replayed": line::replayed(subject.analysis),
         "findings": findings.collect::<Vec<_>>(),
     })
 }
@@ -80,7 +80,7 @@ pub(super) fn remarks(subject: &Subject<'_>) -> Vec<String> {
         remarks.push(format!("Lost: {count} {}.", loss.sentence()));
     }
     if analysis.unanswered > 0 {
-        remarks.push(format!("{}.", line::missing_kernels(analysis.unanswered)));
+        remarks.push(format!("{}.", inconclusive::missing_kernels(analysis.unanswered).text()));
     }
     if run.uncalled.calls > 0 {
         let Uncalled { calls, ops, .. } = run.uncalled;

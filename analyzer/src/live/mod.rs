@@ -156,7 +156,7 @@ impl Figures {
             devices: devices(&a),
             verdict: (v.code, v.cause),
             lost: (v.share > 0.0).then_some(v.share),
-            inconclusive: v.inconclusive.clone(),
+            inconclusive: v.why_inconclusive(),
             site: v.site.as_ref().map(|s| format!("{}:{}", s.path, s.line)),
             cost: a.cost,
             clock_unit: a.coverage.clock_unit,

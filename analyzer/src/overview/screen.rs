@@ -77,22 +77,18 @@ fn verdict(out: &mut Page, run: &Run, a: &Analysis) {
     out.text.push('\n');
     let sure = if v.code == inconclusive::CODE { String::new() } else { format!(", {}", v.confidence.key()) };
     out.sentence("", &format!("Evidence [{}{sure}]", v.code));
-    out.sentence("  ", &line::finding_sentence(a));
-    if let Some(p) = &v.profiled {
-        out.sentence("  ", &line::under_the_profiler(v, p));
-    }
-    if let Some(replayed) = line::replayed(a) {
-        out.sentence("  ", &replayed);
+    for said in line::finding(a) {
+        out.sentence("  ", &said);
     }
     let callers = whence::callers(run, a);
     if !callers.is_empty() {
         out.sentence("  ", &format!("called from {}", visible(&callers.join(", "))));
     }
-    if !v.fix.is_empty() {
-        out.sentence("  ", &format!("to change: {}", v.fix));
+    if !v.advice.long.is_empty() {
+        out.sentence("  ", &format!("to change: {}", v.advice.long));
     }
-    if let Some(t) = v.tied.filter(|t| !t.fix.is_empty()) {
-        out.sentence("  ", &format!("or ({}): {}", t.cause, t.fix));
+    if let Some(t) = v.tied.filter(|t| !t.advice.long.is_empty()) {
+        out.sentence("  ", &format!("or ({}): {}", t.cause, t.advice.long));
     }
     out.text.push('\n');
 }

@@ -219,6 +219,8 @@ pub struct Child {
     pub on_disk: u16,
     /// KiB read in the span.
     pub read_kib: u32,
+    /// Time in which its main thread waited for a CPU, permille of the span.
+    pub run_queue: u16,
 }
 
 /// Where a forked child stood while it ran or waited for data, see [`trace::Kind::ChildSample`].

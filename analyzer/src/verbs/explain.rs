@@ -94,7 +94,7 @@ fn losses_page() -> String {
         "<!-- Made by scripts/settings from trace/src/loss.rs: change it there. -->\n\
          # Losses\n\n\
          What can be missing from a recording, or go wrong while it is made. The line has the sum of all and the name of the\n\
-         most frequent (`losses 182 (mirror_write)`), the summary each that is not zero. *data*: operations or calls are\n\
+         most frequent (`losses 182 (mirror_write)`), the summary each. *data*: operations or calls are\n\
          missing, and figures around them may be off (too much of it, and the verdict is INCONCLUSIVE). *note*: no operation of\n\
          a GPU and no call is missing.\n\n\
          | name | | so many ... |\n|---|---|---|\n",

@@ -47,7 +47,7 @@ fn an_allocation_behind_a_wait_is_alloc() {
     let (run_, a) = run(|p| step(p, 3));
     verdict(&a, "ALLOC");
     assert_eq!(run_.call(a.verdict.call).map(|(_, c)| c.name()), Some("cudaFree"));
-    assert!(a.verdict.text.contains("3 times a step"), "{}", a.verdict.text);
+    assert!(a.verdict.text().contains("3 times a step"), "{}", a.verdict.text());
     kept(&a, time(|p| step(p, 0)));
     assert!(a.findings.iter().all(|f| f.cause != "SYNC" || f.win.share() < 0.02), "{:?}", a.findings);
 }

@@ -31,8 +31,8 @@ fn an_array_that_is_read_without_a_call_is_sync() {
     let array = ("_value", "/venv/lib/python3.11/site-packages/jax/_src/array.py", 600);
     let found = run(|p| reads_an_array(p, true, array));
     let f = found.1.findings.iter().find(|f| f.code == "GP101").expect("SYNC");
-    assert_eq!(f.site.as_ref().map(|s| s.line), Some(88), "{}", f.text);
-    assert!(f.text.contains("reading an array (no CUDA call) drains the queue"), "{}", f.text);
+    assert_eq!(f.site.as_ref().map(|s| s.line), Some(88), "{}", f.text());
+    assert!(f.text().contains("reading an array (no CUDA call) drains the queue"), "{}", f.text());
     // what the program does with the value is its own: none of the wait is
     let other =
         |f: &&analyzer::analysis::Finding| f.cause == "LOCK" || (f.cause == "HOST" && f.charged > 0.0);

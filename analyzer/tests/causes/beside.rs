@@ -39,8 +39,8 @@ fn a_simulation_in_front_of_every_launch_is_host_at_its_line() {
     let (_, a) = run(|p| loop_of(p, WORK, SIMULATES, LAUNCHES));
     verdict(&a, "HOST");
     let site = a.verdict.site.as_ref().expect("a line");
-    assert_eq!((&*site.function, site.line), ("env_step", 7), "{}", a.verdict.text);
-    assert!(a.verdict.text.contains("computes on the CPU 40 times a step"), "{}", a.verdict.text);
+    assert_eq!((&*site.function, site.line), ("env_step", 7), "{}", a.verdict.text());
+    assert!(a.verdict.text().contains("computes on the CPU 40 times a step"), "{}", a.verdict.text());
     assert!(a.devices[0].buckets.share(Bucket::Launch) < 0.1, "{:?}", a.devices[0].buckets);
     kept(&a, time(|p| loop_of(p, 0, SIMULATES, LAUNCHES)));
 }

@@ -22,14 +22,14 @@ fn sleeping() {
 fn is_promised_nothing(a: &Analysis, line: u32) {
     verdict(a, "LOCK");
     let v = &a.verdict;
-    assert_eq!(v.site.as_ref().map(|s| s.line), Some(line), "{}", v.text);
+    assert_eq!(v.site.as_ref().map(|s| s.line), Some(line), "{}", v.text());
     assert!(
-        v.text
+        v.text()
             .ends_with("; no other thread that calls CUDA and no child works meanwhile: nothing is promised"),
         "{}",
-        v.text
+        v.text()
     );
-    assert_eq!((v.promise, v.confidence), (None, Confidence::Low), "{}", v.text);
+    assert_eq!((v.promise, v.confidence), (None, Confidence::Low), "{}", v.text());
 }
 
 #[test]
@@ -58,14 +58,14 @@ fn what_another_thread_computes_while_it_is_waited_for() {
     let together = found(300_000, true);
     verdict(&together.1, "LOCK");
     let v = &together.1.verdict;
-    assert_eq!(v.site.as_ref().map(|s| s.line), Some(41), "{}", v.text);
+    assert_eq!(v.site.as_ref().map(|s| s.line), Some(41), "{}", v.text());
     // it computes for 10 of 13.5 ms: a step earlier is not early enough
-    assert!(v.text.contains(" % of the time: that is the limit") && v.promise.is_none(), "{v:?}");
-    assert!(v.fix.starts_with("make what the other thread does cheaper"), "{}", v.fix);
+    assert!(v.text().contains(" % of the time: that is the limit") && v.promise.is_none(), "{v:?}");
+    assert!(v.advice.long.starts_with("make what the other thread does cheaper"), "{}", v.advice.long);
     assert!(
-        together.1.verdict.text.contains("; meanwhile pack at gpt/data.py:7 computes"),
+        together.1.verdict.text().contains("; meanwhile pack at gpt/data.py:7 computes"),
         "{}",
-        together.1.verdict.text
+        together.1.verdict.text()
     );
     for other in [found(300_000, false), found(4_000_000, true)] {
         is_promised_nothing(&other.1, 41);
@@ -103,7 +103,11 @@ fn who_waits_for_a_thread_that_waits_for_requests_has_no_work() {
     let a = handed_over(|p, _| Pose::blocked(in_event_loop(p), 232), 0);
     verdict(&a, "NO-WORK");
     let v = &a.verdict;
-    assert!(v.text.contains("; meanwhile another thread waits for requests, and none works"), "{}", v.text);
+    assert!(
+        v.text().contains("; meanwhile another thread waits for requests, and none works"),
+        "{}",
+        v.text()
+    );
     assert_eq!((v.promise, v.site.as_ref().map(|s| s.line)), (None, Some(30)), "{v:?}");
     assert!(v.confidence <= Confidence::Medium);
     assert!(a.findings.iter().all(|f| f.cause != "LOCK"), "{:#?}", a.findings);
@@ -121,7 +125,7 @@ fn what_somebody_of_the_program_works_on_keeps_its_promise() {
     for a in [handed_over(computing, 0), handed_over(|p, _| Pose::blocked(in_event_loop(p), 232), 200)] {
         verdict(&a, "LOCK");
         let v = &a.verdict;
-        assert!(v.text.ends_with("; at most: what the other side needs is not known"), "{}", v.text);
+        assert!(v.text().ends_with("; at most: what the other side needs is not known"), "{}", v.text());
         assert!(v.promise.is_some() && v.confidence == Confidence::Low, "{v:?}");
     }
     // a process that is waited for may come and go without being seen
@@ -148,7 +152,7 @@ fn a_producer_with_time_left_keeps_the_promise() {
         }
     });
     verdict(&found.1, "LOCK");
-    let text = &found.1.verdict.text;
+    let text = &found.1.verdict.text();
     assert!(text.contains("; meanwhile pack at gpt/data.py:7 computes") && !text.contains("limit"), "{text}");
     kept(&found.1, time(step));
 }
@@ -171,8 +175,8 @@ fn what_a_child_process_makes_is_had_no_sooner() {
         let a = beside(syscall, 900);
         verdict(&a, cause);
         let v = &a.verdict;
-        assert!(v.text.contains("; meanwhile a child process computes: if "), "{}", v.text);
-        assert_eq!((v.promise, v.confidence), (None, Confidence::Low), "{}", v.text);
+        assert!(v.text().contains("; meanwhile a child process computes, if "), "{}", v.text());
+        assert_eq!((v.promise, v.confidence), (None, Confidence::Low), "{}", v.text());
     }
     let a = beside(230, 20);
     verdict(&a, "SLEEP");
@@ -195,8 +199,8 @@ fn a_sleep_that_ends_at_a_given_time_promises_nothing() {
     });
     verdict(&a, "SLEEP");
     let v = &a.verdict;
-    assert!(v.text.contains("; it ends at times given from outside: if it polls"), "{}", v.text);
-    assert_eq!((v.promise, v.confidence), (None, Confidence::Low), "{}", v.text);
+    assert!(v.text().contains("; it ends at times given from outside: if it polls"), "{}", v.text());
+    assert_eq!((v.promise, v.confidence), (None, Confidence::Low), "{}", v.text());
 }
 
 /// Two threads hand the launching to each other: the line is that of the one that works, not of the
@@ -218,7 +222,7 @@ fn of_two_threads_that_launch_in_turn_the_one_that_works_is_named() {
     };
     let found = run(|p| handed(p, AWAY));
     names_with(&found, "HOST", 7, time(|p| handed(p, 0)));
-    assert!(found.1.verdict.text.starts_with("gpt/data.py:7 in pack: "), "{}", found.1.verdict.text);
+    assert!(found.1.verdict.text().starts_with("gpt/data.py:7 in pack: "), "{}", found.1.verdict.text());
 }
 
 #[test]
@@ -247,11 +251,11 @@ fn an_event_loop_that_may_await_its_own_tasks_is_not_without_work() {
     verdict(&a, "HOST");
     let v = &a.verdict;
     assert!(
-        v.text.contains("waits in its event loop") && v.text.contains("which is not known"),
+        v.text().contains("waits in its event loop") && v.text().contains("which is not known"),
         "{}",
-        v.text
+        v.text()
     );
-    assert_eq!((v.promise, v.confidence), (None, Confidence::Low), "{}", v.text);
+    assert_eq!((v.promise, v.confidence), (None, Confidence::Low), "{}", v.text());
     // a server's
     let serves = ("run", "/venv/lib/python3.11/site-packages/uvicorn/server.py", 65);
     verdict(&standing(|p| Pose::blocked(stack(p, &[selector, turn, serves]), 232)).1, "NO-WORK");

@@ -33,7 +33,7 @@ fn a_third_of_the_step_in_casts() {
     let (_, a) = run(|p| layers(p, 20, [TO_BF16, TO_FLOAT]));
     verdict(&a, "CASTS");
     let v = &a.verdict;
-    assert!(v.text.starts_with("kernels that only convert types run 40 times a step"), "{}", v.text);
+    assert!(v.text().starts_with("kernels that only convert types run 40 times a step"), "{}", v.text());
     assert!((0.28..0.36).contains(&v.share), "{}", v.share);
     assert!(v.confidence <= Confidence::Medium);
     kept(&a, time(|p| layers(p, 10, [TO_BF16, TO_FLOAT])));

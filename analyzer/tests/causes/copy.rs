@@ -12,9 +12,9 @@ fn pageable_copies_every_step_are_copy() {
     let (_, a) = run(step);
     verdict(&a, "COPY");
     assert!(
-        a.verdict.text.contains("pageable") && a.verdict.text.contains("MB a step"),
+        a.verdict.text().contains("pageable") && a.verdict.text().contains("MB a step"),
         "{}",
-        a.verdict.text
+        a.verdict.text()
     );
     kept(
         &a,

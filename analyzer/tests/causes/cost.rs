@@ -32,8 +32,8 @@ fn is(cost: &Cost, [share, least, most]: [f64; 3]) -> bool {
 fn what_the_process_measured_is_the_cost_with_its_interval() {
     let (run, a) = measured(launching().0, [0.25, 0.20, 0.30]);
     assert!(a.cost.measured && is(&a.cost, [0.2, 0.1667, 0.2308]), "{:?}", a.cost);
-    let line = line::evidence(&run, &a);
-    assert!(line.contains(", cost 20.0 % (16.7 to 23.1), losses 0"), "{line}");
+    let line = line::evidence(&run, &a).join("; ");
+    assert!(line.contains("; cost 20.0 % (16.7 to 23.1); losses 0"), "{line}");
     let summary = analyzer::summary::summary(&run, &a, &analyzer::summary::Around::default());
     assert_eq!(summary["cost"]["measured"], true);
     assert!((summary["cost"]["most"].as_f64().unwrap() - 0.2308).abs() < 1e-4, "{}", summary["cost"]);
@@ -66,8 +66,8 @@ fn a_run_that_measured_nothing_has_a_range_and_says_so() {
     let (run, a) = launching();
     let Cost { share, least, most, measured, .. } = a.cost;
     assert!(!measured && least > 0.05 && least < share && share < most && most <= 0.3, "{:?}", a.cost);
-    let line = line::evidence(&run, &a);
-    assert!(line.contains(" to ") && line.contains(" % (not measured), losses"), "{line}");
+    let line = line::evidence(&run, &a).join("; ");
+    assert!(line.contains(" to ") && line.contains(" % (not measured); losses"), "{line}");
 }
 
 #[test]
@@ -75,8 +75,8 @@ fn what_launches_is_never_said_to_cost_nothing() {
     // behind a full queue
     let (run, a) = run(|p| p.forward(60, 60_000));
     assert!(a.cost.least < 0.005 && a.cost.most >= 0.01, "{:?}", a.cost);
-    let line = line::evidence(&run, &a);
-    assert!(line.contains(", cost at most ") && line.contains(" % (not measured), losses"), "{line}");
+    let line = line::evidence(&run, &a).join("; ");
+    assert!(line.contains("; cost at most ") && line.contains(" % (not measured); losses"), "{line}");
 }
 
 #[test]

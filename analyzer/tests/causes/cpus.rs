@@ -25,10 +25,14 @@ struct Machine {
     cpus: u32,
     quota: &'static str,
     stopped: u64,
+    /// Each child waits for a CPU for so many permille, and the process uses so many permille of
+    /// one.
+    queued: u32,
+    process: u32,
 }
 
 const fn cpus(cpus: u32) -> Machine {
-    Machine { cpus, quota: "", stopped: 0 }
+    Machine { cpus, quota: "", stopped: 0, queued: 0, process: 0 }
 }
 
 /// Of ten steps the launching thread is starved in `starved`, computes in three, logs in the rest;
@@ -55,7 +59,15 @@ fn starved_in(starved: u32, on: Machine, children: (u32, u32)) -> (Run, Analysis
         };
         p.stand(AWAY, pose);
         for child in 0..children.0 {
-            p.child(1000 + child, from, children.1, 0, 0);
+            let mut e = Event::new(Kind::Process, from, p.t);
+            (e.a, e.b, e.correlation) = (1000 + child, children.1, on.queued);
+            p.b.on_recorder(e);
+        }
+        if on.process > 0 {
+            let mut e = Event::new(Kind::Gauge, from, p.t);
+            let used = (p.t - from) * u64::from(on.process) / 1000;
+            (e.a, e.b, e.c) = (Gauge::ProcessCpuNs as u32, used as u32, (used >> 32) as u32);
+            p.b.on_recorder(e);
         }
         if on.stopped > 0 {
             let mut e = Event::new(Kind::Gauge, from, p.t);
@@ -77,8 +89,8 @@ fn a_thread_that_is_starved_in_less_than_half_of_its_samples_is_starved() {
     let (_, a) = starved_in(4, cpus(8), (0, 0));
     verdict(&a, "CPU-STARVED");
     let v = &a.verdict;
-    assert_eq!(v.site.as_ref().map(|s| s.line), Some(41), "{}", v.text);
-    assert!(v.text.contains("is runnable but not scheduled"), "{}", v.text);
+    assert_eq!(v.site.as_ref().map(|s| s.line), Some(41), "{}", v.text());
+    assert!(v.text().contains("is runnable but not scheduled"), "{}", v.text());
     let part = finding(&a, "CPU-STARVED").win.share();
     assert!((0.3..0.5).contains(&part), "{part}");
     let rest = finding(&a, "HOST");
@@ -94,7 +106,7 @@ fn what_is_said_of_cpus_and_what_to_change_goes_by_who_has_them() {
     let said = |on, children| {
         let (_, a) = starved_in(4, on, children);
         let f = finding(&a, "CPU-STARVED");
-        (f.text.clone(), f.fix, f.promise)
+        (f.text(), f.advice.long, f.promise)
     };
     // fourteen children have both of two CPUs: fewer of them get no more done
     let (text, fix, promised) = said(cpus(2), (14, 135));
@@ -111,7 +123,7 @@ fn what_is_said_of_cpus_and_what_to_change_goes_by_who_has_them() {
     assert!(text.contains("; 16 CPUs allowed: threads that call CUDA use "), "{text}");
     assert!(fix.starts_with("more CPUs for the job, or fewer threads") && promised.is_some(), "{fix}");
     // a quota that stops the process for a third of the time
-    let quota = Machine { cpus: 16, quota: "1.50", stopped: 4_000_000 };
+    let quota = Machine { quota: "1.50", stopped: 4_000_000, ..cpus(16) };
     let (text, fix, promised) = said(quota, (14, 100));
     assert!(text.contains("; 1.5 CPUs allowed by the cgroup's quota: 14 child processes use 1.4"), "{text}");
     assert!(text.contains("; the cgroup's CPU quota stopped the process for "), "{text}");
@@ -121,10 +133,30 @@ fn what_is_said_of_cpus_and_what_to_change_goes_by_who_has_them() {
     assert!(!text.contains("allowed") && !text.contains("in use"), "{text}");
 }
 
+/// What children wait for, and what other threads of the process use, is known of newer recordings.
+#[test]
+fn what_children_wait_for_and_other_threads_use_is_told() {
+    let (_, a) = starved_in(4, Machine { queued: 700, process: 900, ..cpus(2) }, (2, 300));
+    let text = finding(&a, "CPU-STARVED").text();
+    let said =
+        "; 2 CPUs allowed: 2 child processes use 0.6 and wait for 1.4 more, other threads of the process ";
+    assert!(text.contains(said) && text.contains(", threads that call CUDA "), "{text}");
+    // what the launching thread uses itself is none of the others'
+    let launching = text.split("threads that call CUDA ").nth(1).unwrap().split(' ').next().unwrap();
+    let others = text.split("of the process ").nth(1).unwrap().split(',').next().unwrap();
+    let sum = launching.parse::<f64>().unwrap() + others.parse::<f64>().unwrap();
+    assert!((sum - 0.9).abs() < 0.11, "{text}");
+    // eight threads of OpenMP have the CPUs, and nobody else is there
+    let (_, a) = starved_in(4, Machine { process: 7_900, ..cpus(8) }, (0, 0));
+    let f = finding(&a, "CPU-STARVED");
+    assert!(f.advice.long.starts_with("more CPUs for the job, or less for them to do"), "{}", f.text());
+    assert_eq!(f.promise, None, "{}", f.text());
+}
+
 /// Read again from the trace, it says the same.
 #[test]
 fn the_quota_is_in_the_trace() {
-    let quota = Machine { cpus: 16, quota: "1.50", stopped: 4_000_000 };
+    let quota = Machine { quota: "1.50", stopped: 4_000_000, ..cpus(16) };
     let (run_, a) = starved_in(4, quota, (14, 100));
     let options = analyzer::chrome::ChromeOptions::default();
     let (bytes, _) = analyzer::chrome::write(&run_, &a, Vec::new(), &options).unwrap();
@@ -133,8 +165,8 @@ fn the_quota_is_in_the_trace() {
     let again = analyzer::formats::read(&path, &analyzer::formats::Progress::default());
     std::fs::remove_file(&path).unwrap();
     let b = analyzer::analyze(&again.unwrap_or_else(|e| panic!("{e}")).run);
-    assert!(a.verdict.text.contains(" by the cgroup's quota"), "{}", a.verdict.text);
-    assert_eq!((b.verdict.text, b.verdict.fix), (a.verdict.text, a.verdict.fix));
+    assert!(a.verdict.text().contains(" by the cgroup's quota"), "{}", a.verdict.text());
+    assert_eq!((b.verdict.text(), b.verdict.advice.long), (a.verdict.text(), a.verdict.advice.long));
 }
 
 /// `count` workers that use so many permille of a CPU each, and read.
@@ -166,13 +198,13 @@ fn workers_are_promised_what_the_cpus_can_do() {
     let least = v.step_ns * 1.96 / 4.0;
     assert!(v.promise.unwrap().ns() - v.promise.unwrap().error_ns() >= least * 0.999, "{least} {v:?}");
     kept(&a, least);
-    assert!(v.text.contains(" would keep up and there are 4 CPUs"), "{}", v.text);
+    assert!(v.text().contains(" would keep up and there are 4 CPUs"), "{}", v.text());
     // sixty-four have more than is needed: the step is the GPU's
     let (_, a) = with_workers(cpus(64), 2, 980, 0, (0, 0));
     verdict(&a, "INPUT-WORKERS");
     kept(&a, time(work));
     assert!(
-        a.verdict.text.contains(" would keep up") && !a.verdict.text.contains("there are"),
+        a.verdict.text().contains(" would keep up") && !a.verdict.text().contains("there are"),
         "{:?}",
         a.verdict
     );
@@ -186,10 +218,14 @@ fn workers_that_share_all_the_cpus_are_busy_and_more_of_them_are_no_advice() {
         let (_, a) = with_workers(cpus(2), 14, 138, read_kib, (0, 0));
         verdict(&a, "INPUT-WORKERS");
         let v = &a.verdict;
-        assert!(v.text.contains("; 14 workers, 14 % on a CPU"), "{}", v.text);
-        assert!(v.text.ends_with("; the CPUs are all in use: nothing is promised"), "{}", v.text);
+        assert!(v.text().contains("; 14 workers, 14 % on a CPU"), "{}", v.text());
+        assert!(v.text().ends_with("; the CPUs are all in use: nothing is promised"), "{}", v.text());
         assert_eq!(v.promise, None);
-        assert!(v.fix.contains("decode on the GPU") && !v.fix.contains("more DataLoader"), "{}", v.fix);
+        assert!(
+            v.advice.long.contains("decode on the GPU") && !v.advice.long.contains("more DataLoader"),
+            "{}",
+            v.advice.long
+        );
     }
     // with CPUs to spare they do wait for something; nor are they known to be busy where others
     // have the CPUs
@@ -197,7 +233,7 @@ fn workers_that_share_all_the_cpus_are_busy_and_more_of_them_are_no_advice() {
     verdict(&with_workers(cpus(64), 14, 138, 0, (0, 0)).1, "INPUT");
     let (_, a) = with_workers(cpus(2), 4, 30, 0, (2, 950));
     verdict(&a, "INPUT");
-    assert!(!a.verdict.fix.contains("more DataLoader"), "{}", a.verdict.fix);
+    assert!(!a.verdict.advice.long.contains("more DataLoader"), "{}", a.verdict.advice.long);
 }
 
 /// A step decodes for 12 ms in the launching thread: with four CPUs it can be 3 ms, with workers.
@@ -236,8 +272,12 @@ fn workers_beside_other_programs_are_not_taken_for_idle() {
     let a = beside(400, 0);
     verdict(&a, "INPUT-WORKERS");
     let v = &a.verdict;
-    assert!(v.text.ends_with("; the CPUs are all in use: nothing is promised"), "{}", v.text);
-    assert!(v.fix.contains("decode on the GPU") && !v.fix.contains("more DataLoader"), "{}", v.fix);
+    assert!(v.text().ends_with("; the CPUs are all in use: nothing is promised"), "{}", v.text());
+    assert!(
+        v.advice.long.contains("decode on the GPU") && !v.advice.long.contains("more DataLoader"),
+        "{}",
+        v.advice.long
+    );
     // it hardly waits: the workers could have more of the CPUs, and do not want them
     verdict(&beside(20, 0), "INPUT-STORAGE");
     // nor do those who are blocked on a disk, whoever has the CPUs

@@ -37,9 +37,9 @@ fn the_global_lock_and_who_holds_it() {
     });
     names(&found, "GIL", 7);
     assert!(
-        found.1.verdict.text.ends_with("; held by decode at gpt/server.py:7"),
+        found.1.verdict.text().ends_with("; held by decode at gpt/server.py:7"),
         "{}",
-        found.1.verdict.text
+        found.1.verdict.text()
     );
     // the holder is read after all that wait, or, where it calls CUDA itself, before them
     for late in [300_000, -300_000] {
@@ -60,7 +60,7 @@ fn a_holder_all_over_its_function_is_that_function() {
         p.sample(HOLDER, tick, pose);
     });
     names(&found, "GIL", 0);
-    let text = &found.1.verdict.text;
+    let text = &found.1.verdict.text();
     assert!(text.ends_with("; held by decode at gpt/server.py"), "{text}");
 }
 
@@ -83,7 +83,7 @@ fn a_lock_whose_holder_is_not_known_names_no_line() {
     for found in [third, elsewhen] {
         names(&found, "GIL", 0);
         assert_eq!(found.1.verdict.site, None);
-        let text = &found.1.verdict.text;
+        let text = &found.1.verdict.text();
         assert!(
             text.ends_with("; it waits in gpt/train.py:41 in prepare, who holds it is not known"),
             "{text}"

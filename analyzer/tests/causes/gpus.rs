@@ -104,7 +104,7 @@ fn no_step_is_promised_shorter_than_what_another_gpu_computes() {
     assert_eq!(v.cause, "SYNC", "{v:?}");
     assert!((v.promise.unwrap().ns() - truth).abs() <= 0.05 * truth, "{v:?}, in truth {truth}");
     assert!(v.confidence < analyzer::analysis::Confidence::High, "{v:?}");
-    assert!(v.text.contains("GPU 1 computes 7"), "{}", v.text);
+    assert!(v.text().contains("GPU 1 computes 7"), "{}", v.text());
     for f in a.findings.iter().filter(|f| f.win.share() > 0.0) {
         assert!(f.promise.unwrap().ns() >= 23.0 * MS as f64, "{f:?}");
     }
@@ -138,7 +138,7 @@ fn a_collective_that_waits_for_a_slower_gpu_is_not_promised_away() {
     assert_eq!(a.devices[a.worst.unwrap()].ordinal, 0);
     let v = &a.verdict;
     assert_eq!(v.cause, "GPU-BOUND", "{v:?}");
-    assert!(v.text.contains("GPU 1 computes 9") && v.text.contains("GPU 0 4"), "{}", v.text);
+    assert!(v.text().contains("GPU 1 computes 9") && v.text().contains("GPU 0 4"), "{}", v.text());
     assert!(v.confidence < analyzer::analysis::Confidence::High, "{v:?}");
 }
 

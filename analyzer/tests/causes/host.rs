@@ -13,7 +13,7 @@ fn a_host_that_sleeps_between_steps_is_host() {
         p.t += 10_000_000;
     });
     verdict(&a, "HOST");
-    assert!(a.verdict.text.contains("every step"), "{}", a.verdict.text);
+    assert!(a.verdict.text().contains("every step"), "{}", a.verdict.text());
     kept(&a, time(|p| p.train_step(6, 20_000)));
 }
 
@@ -121,7 +121,7 @@ fn a_thread_that_does_something_small_beside_is_not_what_the_gpu_waits_for() {
     });
     verdict(&a, "HOST");
     assert!(a.devices[0].buckets.share(Bucket::Host) > 0.5, "{:?}", a.devices[0].buckets);
-    assert!(a.verdict.text.contains("busy.py:7"), "{}", a.verdict.text);
+    assert!(a.verdict.text().contains("busy.py:7"), "{}", a.verdict.text());
 }
 
 /// A thread that computes 4 ms and launches one small kernel, behind which another thread launches
@@ -139,5 +139,5 @@ fn a_thread_that_begins_the_step_is_what_the_gpu_waits_for_however_little_it_lau
         }
     });
     verdict(&a, "HOST");
-    assert!(a.verdict.text.contains("busy.py:7"), "{}", a.verdict.text);
+    assert!(a.verdict.text().contains("busy.py:7"), "{}", a.verdict.text());
 }

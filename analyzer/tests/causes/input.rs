@@ -29,7 +29,7 @@ fn data_read_by_the_launching_thread() {
             && d.buckets.get(Bucket::Host) < d.buckets.get(Bucket::Input) / 10
     );
     // 12 ms of fetching in steps of less than 2 ms without it: eight workers
-    let (text, fix) = (&found.1.verdict.text, found.1.verdict.fix);
+    let (text, fix) = (&found.1.verdict.text(), found.1.verdict.advice.long);
     assert!(text.contains("; no workers; num_workers=") && text.ends_with(" would keep up"), "{text}");
     assert!(fix.contains("persistent_workers=True") && fix.contains("non_blocking=True"), "{fix}");
     // the same work outside of a loader
@@ -67,7 +67,7 @@ fn samples_without_a_stack_do_not_outvote_those_that_have_one() {
     names(&found, "INPUT-MAIN", 17);
     // how long it takes is known by the host's time between launches; behind the last step there is
     // none
-    let (text, d) = (&found.1.verdict.text, &found.1.devices[0]);
+    let (text, d) = (&found.1.verdict.text(), &found.1.devices[0]);
     let a_step = d.fetched_ns as f64 / super::STEPS as f64;
     assert!((a_step / AWAY as f64 - 1.0).abs() < 0.05, "{a_step}");
     let takes = format!("fetching data takes about {:.1} ms a step, hidden ", a_step / 1e6);
@@ -89,7 +89,7 @@ fn workers_beyond_the_cpus_are_no_advice() {
         });
         let v = fetches.1.verdict;
         assert_eq!(v.cause, "INPUT-MAIN");
-        (v.text, v.fix, (AWAY as f64 / v.promise.unwrap().ns()).ceil() as u32)
+        (v.text(), v.advice.long, (AWAY as f64 / v.promise.unwrap().ns()).ceil() as u32)
     };
     let (text, fix, wanted) = with(64);
     assert!(
@@ -122,7 +122,7 @@ fn fetches_that_wait_are_not_bounded_by_the_cpus() {
         });
         let v = fetches.1.verdict;
         assert_eq!(v.cause, "INPUT-MAIN");
-        (v.text, v.fix)
+        (v.text(), v.advice.long)
     };
     let (text, fix) = with(20, false);
     assert!(text.contains("; it waits, on a CPU for 2 % of it: num_workers="), "{text}");
@@ -148,7 +148,7 @@ fn nothing_is_hidden_where_the_gpu_never_works_meanwhile() {
     });
     let input =
         a.findings.iter().find(|f| f.cause == "INPUT-MAIN").unwrap_or_else(|| panic!("{:?}", a.findings));
-    assert!(input.text.contains(", hidden 0 %, exposed 100 %"), "{}", input.text);
+    assert!(input.text().contains(", hidden 0 %, exposed 100 %"), "{}", input.text());
 }
 
 const FETCH: (&str, &str, u32) = ("_MapDatasetFetcher.fetch", "@/utils/data/_utils/fetch.py", 57);
@@ -163,9 +163,9 @@ fn batches_put_together_by_the_launching_thread() {
     let found = below(&[("<lambda>", "/job/gpt/data.py", 23), own]);
     names(&found, "INPUT-COLLATE", 23);
     assert!(
-        found.1.verdict.text.contains(" samples in the collate function; num_workers="),
+        found.1.verdict.text().contains(" samples in the collate function; num_workers="),
         "{}",
-        found.1.verdict.text
+        found.1.verdict.text()
     );
     let torchs = below(&[("collate_tensor_fn", "@/utils/data/_utils/collate.py", 200)]);
     names(&torchs, "INPUT-COLLATE", 60);
@@ -259,11 +259,11 @@ fn the_thread_that_pins_is_what_is_waited_for() {
         verdict(&found.1, "INPUT-PIN");
         let v = &found.1.verdict;
         assert!(
-            v.text.contains("the thread that pins batches is busy in ")
-                && v.text.contains("4 workers 20 % on a CPU")
+            v.text().contains("the thread that pins batches is busy in ")
+                && v.text().contains("4 workers 20 % on a CPU")
         );
-        assert!(!v.text.contains("workers are too few"), "{}", v.text);
-        assert_eq!(v.site.as_ref().map(|s| s.line), Some(60), "{}", v.text);
+        assert!(!v.text().contains("workers are too few"), "{}", v.text());
+        assert_eq!(v.site.as_ref().map(|s| s.line), Some(60), "{}", v.text());
     }
     // it waits itself; or the workers have no time either
     verdict(&with_pinning(200, waits_for_batches).1, "INPUT");
@@ -292,14 +292,14 @@ fn workers_that_each_epoch_starts_anew() {
     };
     let (_, a) = epochs(false);
     verdict(&a, "INPUT");
-    assert!(a.verdict.text.contains("; 6 workers were started anew"), "{}", a.verdict.text);
-    assert!(a.verdict.fix.starts_with("persistent_workers=True"), "{}", a.verdict.fix);
+    assert!(a.verdict.text().contains("; 6 workers were started anew"), "{}", a.verdict.text());
+    assert!(a.verdict.advice.long.starts_with("persistent_workers=True"), "{}", a.verdict.advice.long);
     let (_, a) = epochs(true);
     verdict(&a, "INPUT");
     assert!(
-        !a.verdict.text.contains("anew") && !a.verdict.fix.starts_with("persistent"),
+        !a.verdict.text().contains("anew") && !a.verdict.advice.long.starts_with("persistent"),
         "{}",
-        a.verdict.text
+        a.verdict.text()
     );
 }
 
@@ -344,15 +344,15 @@ fn too_few_workers() {
     let (_, a) = with_workers(2, 980, 0, 100);
     verdict(&a, "INPUT-WORKERS");
     let v = &a.verdict;
-    assert!(v.text.contains("; 2 workers, 98 % on a CPU"), "{}", v.text);
+    assert!(v.text().contains("; 2 workers, 98 % on a CPU"), "{}", v.text());
     // 2 x 0.98 of a step's time in CPU, in a step without the wait: as many times as the step is
     // longer now
     let win = a.findings.iter().find(|f| f.cause == "INPUT-WORKERS").map_or(0.0, |f| f.win.share());
     let wanted = (1.96 / (1.0 - win)).ceil() as u64;
     assert!(
-        wanted > 8 && v.text.contains(&format!(", {wanted} would keep up and there are 8 CPUs")),
+        wanted > 8 && v.text().contains(&format!(", {wanted} would keep up and there are 8 CPUs")),
         "{}",
-        v.text
+        v.text()
     );
     assert_eq!(v.site.as_ref().map(|s| s.line), Some(60), "the loop's line");
 }
@@ -385,11 +385,14 @@ fn children_that_are_not_known_to_be_workers_are_not_judged_as_workers() {
     verdict(&a, "INPUT");
     let v = &a.verdict;
     assert!(
-        v.text.contains("; 2 child processes, 98 % on a CPU: whether that is the workers is not known"),
+        v.text().contains("; 2 child processes, 98 % on a CPU: whether that is the workers is not known"),
         "{}",
-        v.text
+        v.text()
     );
-    assert!(!v.text.contains("would keep up") && v.fix.starts_with("see what the workers do"), "{v:?}");
+    assert!(
+        !v.text().contains("would keep up") && v.advice.long.starts_with("see what the workers do"),
+        "{v:?}"
+    );
     // a log shipper that reads from the page cache; and children that come and go
     let reads = beside_waiting_workers(|p, from| p.child(2000, from, 200, 0, 4000));
     verdict(&reads, "INPUT");
@@ -399,7 +402,7 @@ fn children_that_are_not_known_to_be_workers_are_not_judged_as_workers() {
         p.child(n, from, 900, 0, 0);
     });
     verdict(&come_and_go, "INPUT");
-    assert!(!come_and_go.verdict.text.contains("anew"), "{}", come_and_go.verdict.text);
+    assert!(!come_and_go.verdict.text().contains("anew"), "{}", come_and_go.verdict.text());
 }
 
 /// A child that runs the same Python elsewhere is none of them, however busy it is; those that are
@@ -413,7 +416,7 @@ fn a_child_that_stands_elsewhere_is_no_worker() {
     };
     let a = beside_waiting_workers(elsewhere);
     verdict(&a, "INPUT");
-    assert!(!a.verdict.text.contains("child process"), "{}", a.verdict.text);
+    assert!(!a.verdict.text().contains("child process"), "{}", a.verdict.text());
     let a = beside_waiting_workers(|p, from| {
         elsewhere(p, from);
         for n in 0..4 {
@@ -426,7 +429,7 @@ fn a_child_that_stands_elsewhere_is_no_worker() {
         worker(p, 3000, from, (900, 0, 0));
     });
     verdict(&a, "INPUT-WORKERS");
-    assert!(a.verdict.text.contains("; 1 worker, 90 % on a CPU"), "{}", a.verdict.text);
+    assert!(a.verdict.text().contains("; 1 worker, 90 % on a CPU"), "{}", a.verdict.text());
 }
 
 type Frame = (&'static str, &'static str, u32);
@@ -463,7 +466,7 @@ fn the_line_that_takes_the_workers_time_is_told() {
     let waits: &[Frame] = &[("Queue.get", "%/multiprocessing/queues.py", 103)];
     let (_, a) = workers_below(&[decode, decode, collate, waits]);
     verdict(&a, "INPUT-WORKERS");
-    let text = &a.verdict.text;
+    let text = &a.verdict.text();
     assert!(text.contains(" of "), "{text}");
     assert!(text.contains(" of their ") && text.ends_with(" samples at gpt/data.py:44 in decode"), "{text}");
     // the line where the loop waits is where to change it
@@ -473,7 +476,7 @@ fn the_line_that_takes_the_workers_time_is_told() {
     let fetches: &[Frame] = &[FETCH];
     let (_, a) = workers_below(&[decode, fetches, fetches, torchs]);
     verdict(&a, "INPUT-WORKERS");
-    assert!(!a.verdict.text.contains("their"), "{}", a.verdict.text);
+    assert!(!a.verdict.text().contains("their"), "{}", a.verdict.text());
 }
 
 #[test]
@@ -484,7 +487,7 @@ fn batches_put_together_by_workers() {
     let torchs: &[Frame] = &[("default_collate", "@/utils/data/_utils/collate.py", 120), FETCH];
     let (_, a) = workers_below(&[collate, decode, collate]);
     verdict(&a, "INPUT-COLLATE");
-    let text = &a.verdict.text;
+    let text = &a.verdict.text();
     assert!(text.contains("; 2 workers, 98 % on a CPU, "), "{text}");
     assert!(
         text.contains(" samples in the collate function, ")
@@ -492,13 +495,14 @@ fn batches_put_together_by_workers() {
         "{text}"
     );
     assert!(
-        a.verdict.fix.contains("pad_sequence") && a.verdict.fix.contains("more DataLoader workers"),
+        a.verdict.advice.long.contains("pad_sequence")
+            && a.verdict.advice.long.contains("more DataLoader workers"),
         "{}",
-        a.verdict.fix
+        a.verdict.advice.long
     );
     let (_, a) = workers_below(&[torchs]);
     verdict(&a, "INPUT-COLLATE");
-    assert!(a.verdict.text.ends_with(" samples in the collate function"), "{}", a.verdict.text);
+    assert!(a.verdict.text().ends_with(" samples in the collate function"), "{}", a.verdict.text());
     // fewer than half
     verdict(&workers_below(&[collate, decode, decode]).1, "INPUT-WORKERS");
 }
@@ -516,9 +520,9 @@ fn workers_that_wait_for_threads_of_their_own_are_not_where_they_wait() {
     let (_, a) = workers_below(&[result]);
     verdict(&a, "INPUT-WORKERS");
     assert!(
-        a.verdict.text.ends_with(", whose main threads wait for threads or processes of their own"),
+        a.verdict.text().ends_with(", whose main threads wait for threads or processes of their own"),
         "{}",
-        a.verdict.text
+        a.verdict.text()
     );
 }
 
@@ -526,7 +530,7 @@ fn workers_that_wait_for_threads_of_their_own_are_not_where_they_wait() {
 fn all_cpus_in_use() {
     let (_, a) = with_workers(8, 990, 0, 0);
     verdict(&a, "INPUT-WORKERS");
-    assert!(a.verdict.fix.contains("CPUs are all in use"), "{}", a.verdict.fix);
+    assert!(a.verdict.advice.long.contains("CPUs are all in use"), "{}", a.verdict.advice.long);
 }
 
 #[test]

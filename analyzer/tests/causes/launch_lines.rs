@@ -42,11 +42,11 @@ const STEP: (&str, &str, u32) = ("train_step", "/job/gpt/train.py", 17);
 
 /// The verdict, its line (0: none), and its text.
 #[track_caller]
-fn says<'a>(found: &'a (Run, Analysis), cause: &str, line: u32) -> &'a str {
+fn says(found: &(Run, Analysis), cause: &str, line: u32) -> String {
     verdict(&found.1, cause);
     let v = &found.1.verdict;
-    assert_eq!(v.site.as_ref().map_or(0, |s| s.line), line, "{}", v.text);
-    &v.text
+    assert_eq!(v.site.as_ref().map_or(0, |s| s.line), line, "{}", v.text());
+    v.text()
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn an_optimizer_that_takes_one_tensor_after_the_other() {
     let found = run(|p| optimizes(p, 700, "_single_tensor_adam"));
     let text = says(&found, "LAUNCH-OPTIMIZER", 17);
     assert!(text.contains("via Adam.step") && text.contains("without foreach or fused"), "{text}");
-    assert!(found.1.verdict.fix.contains("fused=True"), "{}", found.1.verdict.fix);
+    assert!(found.1.verdict.advice.long.contains("fused=True"), "{}", found.1.verdict.advice.long);
     let launch =
         |a: &Analysis| a.findings.iter().find(|f| f.cause == "LAUNCH").map_or(0.0, |f| f.win.share());
     assert!(launch(&found.1) < 0.1, "one cause, one name: {:?}", found.1.findings);

@@ -45,9 +45,9 @@ fn allocations_that_succeed_once_the_cache_is_freed() {
     let (_, a) = run(|p| allocates(p, 2, 4, 0));
     verdict(&a, "ALLOC-FRAGMENTED");
     let v = &a.verdict;
-    assert!(v.text.starts_with("gpt/model.py:31 in forward: cudaFree"), "{}", v.text);
-    assert!(v.text.contains("an allocation failed every step, and succeeded"), "{}", v.text);
-    assert!(v.fix.contains("expandable_segments:True"), "{}", v.fix);
+    assert!(v.text().starts_with("gpt/model.py:31 in forward: cudaFree"), "{}", v.text());
+    assert!(v.text().contains("an allocation failed every step, and succeeded"), "{}", v.text());
+    assert!(v.advice.long.contains("expandable_segments:True"), "{}", v.advice.long);
     assert!(!has(&a, "ALLOC") && !has(&a, "OUT-OF-MEMORY"), "{:?}", a.findings);
     kept(&a, time(|p| p.train_step(6, 30_000)));
     assert_eq!(analyzer::causes::kind_of(v.code), Some("GP108"));
@@ -89,12 +89,12 @@ fn a_run_that_ends_out_of_memory_keeps_its_verdict_and_says_so() {
     let (_, a) = fails(0);
     assert_eq!(a.verdict.cause, "LAUNCH", "{:?}", a.verdict);
     let said = "; ended out of memory: cudaMalloc failed at gpt/model.py:31 in forward";
-    assert!(a.verdict.text.ends_with(said), "{}", a.verdict.text);
+    assert!(a.verdict.text().ends_with(said), "{}", a.verdict.text());
     let f = a.findings.iter().find(|f| f.code == "GP130").expect("the finding");
     assert_eq!((f.share, f.win.share(), f.site.as_ref().map(|s| s.line)), (0.0, 0.0, Some(31)), "{f:?}");
     // a program that catches it and goes on has not ended by it
     let (_, a) = fails(3);
-    assert!(!has(&a, "OUT-OF-MEMORY") && !a.verdict.text.contains("memory"), "{:?}", a.verdict);
+    assert!(!has(&a, "OUT-OF-MEMORY") && !a.verdict.text().contains("memory"), "{:?}", a.verdict);
 }
 
 /// Too short for a verdict: out of memory in the first step.
@@ -105,7 +105,7 @@ fn out_of_memory_in_the_first_step_is_said_without_a_verdict() {
     malloc(&mut p, 2);
     let (_, a) = p.analyze();
     assert!(a.verdict.inconclusive.is_some(), "{:?}", a.verdict);
-    assert!(a.verdict.text.ends_with("; ended out of memory: cudaMalloc failed"), "{}", a.verdict.text);
+    assert!(a.verdict.text().ends_with("; ended out of memory: cudaMalloc failed"), "{}", a.verdict.text());
 }
 
 /// A second of steps with a reading of memory in each, MB.
@@ -135,18 +135,19 @@ fn memory_that_grows_with_every_step_is_said_beside_the_verdict() {
     let (_, a) = used(|step| 10_000 + 100 * step);
     verdict(&a, "GPU-BOUND");
     let f = a.findings.iter().find(|f| f.code == "GP119").expect("the finding");
-    assert!(a.verdict.text.contains(&f.text), "{}", a.verdict.text);
+    assert!(a.verdict.text().contains(&f.text()), "{}", a.verdict.text());
     assert!(
-        f.text.starts_with("GPU memory grows 100") || f.text.starts_with("GPU memory grows 99"),
+        f.text().starts_with("GPU memory grows 100") || f.text().starts_with("GPU memory grows 99"),
         "{}",
-        f.text
+        f.text()
     );
     // 67 GB are left, 100 MB a step
-    let full = f.text.rsplit("full in about ").next().and_then(|t| t.split(' ').next()?.parse::<u32>().ok());
-    assert!(full.is_some_and(|n| (650..=690).contains(&n)), "{}", f.text);
+    let full =
+        f.text().rsplit("full in about ").next().and_then(|t| t.split(' ').next()?.parse::<u32>().ok());
+    assert!(full.is_some_and(|n| (650..=690).contains(&n)), "{}", f.text());
     assert!(f.confidence <= Confidence::Medium && f.win.share() == 0.0 && f.share == 0.0);
     let (_, a) = readings(Gauge::ResidentBytes, |step| 1_000 + 20 * step);
-    assert!(a.verdict.text.contains("; host memory grows "), "{}", a.verdict.text);
+    assert!(a.verdict.text().contains("; host memory grows "), "{}", a.verdict.text());
 }
 
 /// The recorder's own presence costs memory, by launches, once there is a CUDA graph: it is told
@@ -177,7 +178,7 @@ fn what_cupti_keeps_of_launches_is_not_the_programs() {
             r.value = 100 * MB + step * bytes;
         }
         let a = analyzer::analyze(run);
-        a.findings.iter().find(|f| f.code == "GP119").map(|f| f.text.clone())
+        a.findings.iter().find(|f| f.code == "GP119").map(|f| f.text().clone())
     };
     let (mut with, mut without) = (made(true), made(false));
     assert_eq!(grown(&mut with, 130_000, LAUNCHES * 32), None, "19 MB in all, and CUPTI's");
@@ -205,8 +206,8 @@ fn what_cupti_keeps_of_a_long_run_is_said_as_cost() {
         run.header.totals[Total::Launches as usize] = launches;
         run.header.totals[Total::GraphLaunches as usize] = graphs;
         let a = analyzer::analyze(&run);
-        let line = analyzer::line::evidence(&run, &a);
-        assert!(line.contains(", cost "), "{line}");
+        let line = analyzer::line::evidence(&run, &a).join("; ");
+        assert!(line.contains("; cost "), "{line}");
         line.contains("and up to 3.2 GB that CUPTI keeps")
     };
     assert!(said(130_000, 100_000_000, 1));

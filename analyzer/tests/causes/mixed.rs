@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! GP191 MIXED: whose line it names, and when one of its causes is the verdict.
 
+use analyzer::analysis::Figure;
 use analyzer::Analysis;
 
 use super::verdicts::many_reasons;
@@ -12,9 +13,11 @@ fn at(p: &mut Program, line: u32) {
 }
 
 /// The causes of a set that a MIXED verdict names, in its order.
-fn causes(a: &Analysis) -> Vec<&str> {
-    let set = a.verdict.text.split(" together ").next().unwrap_or_default();
-    set.split(" + ").collect()
+fn causes(a: &Analysis) -> Vec<&'static str> {
+    match a.verdict.facts.figure("causes") {
+        Some(Figure::Together(causes)) => causes.clone(),
+        _ => Vec::new(),
+    }
 }
 
 #[test]
@@ -25,14 +28,14 @@ fn the_line_of_a_mixed_verdict_is_that_of_its_first_cause() {
     });
     verdict(&a, "MIXED");
     let causes = causes(&a);
-    assert!(causes.len() >= 2, "{}", a.verdict.text);
+    assert!(causes.len() >= 2, "{}", a.verdict.text());
     let first = a.findings.iter().find(|f| f.cause == causes[0]).expect("the first cause");
     assert_eq!(first.site.as_ref().map(|s| s.line), Some(31), "{first:?}");
     assert_eq!((&a.verdict.site, a.verdict.call), (&first.site, first.call));
     assert!(
-        a.verdict.text.ends_with(&format!("; {} at gpt/train.py:31 in step", first.cause)),
+        a.verdict.text().ends_with(&format!("; {} at gpt/train.py:31 in step", first.cause)),
         "{}",
-        a.verdict.text
+        a.verdict.text()
     );
 }
 
@@ -41,7 +44,7 @@ fn the_line_of_a_mixed_verdict_is_that_of_its_first_cause() {
 fn a_mixed_verdict_of_causes_without_lines_has_none() {
     let (_, a) = run(many_reasons);
     verdict(&a, "MIXED");
-    assert!(a.verdict.site.is_none() && !a.verdict.text.contains(" at "), "{:?}", a.verdict);
+    assert!(a.verdict.site.is_none() && !a.verdict.text().contains(" at "), "{:?}", a.verdict);
 }
 
 /// 3 ms of work in which an allocation takes so long, and a pageable copy of so many bytes.

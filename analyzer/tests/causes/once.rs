@@ -59,7 +59,7 @@ fn a_model_moved_after_the_last_step_is_no_copy_of_each_step() {
     assert_eq!((once.place, once.bucket.key()), (OncePlace::After, Bucket::Copy.key()), "{once:?}");
     assert!((110 * MS..140 * MS).contains(&once.ns), "{once:?}");
     assert_eq!(once.site.as_ref().map_or(0, |s| s.line), 41, "{once:?}");
-    let said = line::evidence(&run, &a);
+    let said = line::evidence(&run, &a).join("; ");
     assert!(said.contains("; once 1") && said.contains(" ms after the last step: copying ("), "{said}");
     let wall: u64 = Bucket::ALL.iter().map(|&b| a.devices[0].buckets.get(b)).sum();
     assert_eq!(wall, a.devices[0].wall_ns);
@@ -116,7 +116,7 @@ fn what_comes_evenly_costs_its_mean_and_names_its_period() {
     });
     verdict(&a, "HOST");
     assert!(a.once.is_empty(), "{:?}", a.once);
-    assert!(a.verdict.text.contains(" every 20 steps"), "{}", a.verdict.text);
+    assert!(a.verdict.text().contains(" every 20 steps"), "{}", a.verdict.text());
     kept(&a, time(|p| p.train_step(6, 20_000)));
 }
 
@@ -130,7 +130,7 @@ fn of_what_comes_a_few_times_irregularly_nothing_is_predicted_for_a_step() {
     });
     verdict(&a, "HOST");
     assert_eq!(a.verdict.promise, None, "{:?}", a.verdict);
-    assert!(a.verdict.text.contains("irregularly"), "{}", a.verdict.text);
+    assert!(a.verdict.text().contains("irregularly"), "{}", a.verdict.text());
     assert!(a.verdict.share > 0.2 && a.verdict.step_ns > 0.0, "{:?}", a.verdict);
 }
 
@@ -153,7 +153,7 @@ fn a_checkpoint_of_nearly_all_the_time_is_named_with_its_line() {
     });
     verdict(&a, "FILE-IO");
     assert!(a.verdict.share > 0.9, "{:?}", a.verdict);
-    assert!(a.verdict.text.contains(" every 20 steps"), "{}", a.verdict.text);
+    assert!(a.verdict.text().contains(" every 20 steps"), "{}", a.verdict.text());
     assert_eq!(a.verdict.site.as_ref().map_or(0, |s| s.line), 41);
 }
 
@@ -168,5 +168,9 @@ fn where_a_few_uneven_steps_are_most_of_the_time_there_is_no_step_time() {
     });
     verdict(&a, "HOST");
     assert_eq!((a.verdict.step_ns, a.verdict.promise), (0.0, None));
-    assert!(!line::evidence(&run, &a).contains(" a step:"), "{}", line::evidence(&run, &a));
+    assert!(
+        !line::evidence(&run, &a).join("; ").contains(" a step:"),
+        "{}",
+        line::evidence(&run, &a).join("; ")
+    );
 }

@@ -113,20 +113,20 @@ fn a_thread_that_waits_for_another_at_odd_times_may_have_nothing_to_do() {
     };
     let bursts = serve(|n| if n % 10 == 0 { 200_000_000 } else { 1_500_000 });
     verdict(&bursts, "LOCK");
-    assert_eq!(bursts.verdict.confidence, Confidence::Low, "{}", bursts.verdict.text);
-    assert!(bursts.verdict.text.contains("the process may be idle"), "{}", bursts.verdict.text);
+    assert_eq!(bursts.verdict.confidence, Confidence::Low, "{}", bursts.verdict.text());
+    assert!(bursts.verdict.text().contains("the process may be idle"), "{}", bursts.verdict.text());
     let regular = serve(|_| 21_500_000);
     verdict(&regular, "LOCK");
     // nobody that is looked at makes what it waits for
     assert!(
         regular
             .verdict
-            .text
+            .text()
             .ends_with("; no other thread that calls CUDA and no child works meanwhile: nothing is promised"),
         "{}",
-        regular.verdict.text
+        regular.verdict.text()
     );
     assert_eq!(regular.verdict.promise, None);
-    assert!(!regular.verdict.text.contains("perhaps"), "{}", regular.verdict.text);
-    assert_eq!(regular.verdict.confidence, Confidence::Low, "{}", regular.verdict.text);
+    assert!(!regular.verdict.text().contains("perhaps"), "{}", regular.verdict.text());
+    assert_eq!(regular.verdict.confidence, Confidence::Low, "{}", regular.verdict.text());
 }

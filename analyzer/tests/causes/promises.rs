@@ -91,7 +91,7 @@ fn handed_over(p: &mut Program, one_by_one: bool) {
 fn small_copies_in_a_row_are_promised_as_one() {
     let (_, a) = run(|p| handed_over(p, true));
     verdict(&a, "SYNC");
-    assert!(a.verdict.fix.contains("together"), "{}", a.verdict.fix);
+    assert!(a.verdict.advice.long.contains("together"), "{}", a.verdict.advice.long);
     saves(&a, time(|p| handed_over(p, false)));
 }
 
@@ -123,7 +123,7 @@ fn small_copies_with_work_between_them_are_not_one() {
         }
     });
     verdict(&a, "SYNC");
-    assert!(!a.verdict.fix.contains("together"), "{}", a.verdict.fix);
+    assert!(!a.verdict.advice.long.contains("together"), "{}", a.verdict.advice.long);
 }
 
 /// Results to the host, each waited for; to pageable memory the CPU copies once more behind the
@@ -216,8 +216,8 @@ fn of_ranks(world: u32, late: u64, bytes: u64) -> Analysis {
 fn hiding_collectives_is_no_promise() {
     let a = of_ranks(2, 0, 1 << 27);
     verdict(&a, "COMM");
-    assert_eq!(a.verdict.promise, None, "{}", a.verdict.text);
-    assert!(a.verdict.text.contains("cannot be told"), "{}", a.verdict.text);
+    assert_eq!(a.verdict.promise, None, "{}", a.verdict.text());
+    assert!(a.verdict.text().contains("cannot be told"), "{}", a.verdict.text());
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn of_two_ranks_half_of_what_one_comes_late_is_promised() {
     let a = of_ranks(2, 5_000_000, 1 << 27);
     verdict(&a, "COMM");
     assert!(
-        a.verdict.text.contains("5.0 ms a step") && a.verdict.fix.contains("equal work"),
+        a.verdict.text().contains("5.0 ms a step") && a.verdict.advice.long.contains("equal work"),
         "{:?}",
         a.verdict
     );
@@ -235,14 +235,14 @@ fn of_two_ranks_half_of_what_one_comes_late_is_promised() {
 #[test]
 fn of_more_ranks_it_is_not_known_how_late_the_others_are() {
     let a = of_ranks(8, 5_000_000, 1 << 27);
-    assert!(a.verdict.text.contains("comes late"), "{}", a.verdict.text);
-    assert_eq!(a.verdict.promise, None, "{}", a.verdict.text);
+    assert!(a.verdict.text().contains("comes late"), "{}", a.verdict.text());
+    assert_eq!(a.verdict.promise, None, "{}", a.verdict.text());
 }
 
 #[test]
 fn without_their_bytes_nobody_is_said_to_be_late() {
     let a = of_ranks(2, 5_000_000, 0);
     verdict(&a, "COMM");
-    assert!(!a.verdict.text.contains("comes late"), "{}", a.verdict.text);
-    assert_eq!(a.verdict.promise, None, "{}", a.verdict.text);
+    assert!(!a.verdict.text().contains("comes late"), "{}", a.verdict.text());
+    assert_eq!(a.verdict.promise, None, "{}", a.verdict.text());
 }

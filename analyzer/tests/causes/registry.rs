@@ -206,7 +206,7 @@ fn each_cause_has_a_recording_that_triggers_it_and_one_close_by_that_does_not() 
         let told = |a: &Analysis| {
             let others: Vec<String> =
                 a.findings.iter().map(|f| format!("{} {:.3}", f.cause, f.unrecorded_win)).collect();
-            format!("{} ({}) of {others:?}", a.verdict.cause, a.verdict.text)
+            format!("{} ({}) of {others:?}", a.verdict.cause, a.verdict.text())
         };
         let triggered = match pair.said {
             Named => with.verdict.cause == c.name && with.verdict.code == c.code,

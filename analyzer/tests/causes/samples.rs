@@ -48,7 +48,7 @@ pub(super) fn names(found: &(Run, Analysis), cause: &str, line: u32) {
 pub(super) fn names_with(found: &(Run, Analysis), cause: &str, line: u32, truth: f64) {
     let a = &found.1;
     verdict(a, cause);
-    assert_eq!(a.verdict.site.as_ref().map_or(0, |s| s.line), line, "{}", a.verdict.text);
+    assert_eq!(a.verdict.site.as_ref().map_or(0, |s| s.line), line, "{}", a.verdict.text());
     kept(a, truth);
     let page = analyzer::causes::find(a.verdict.code).expect("a code of the registry").doc();
     assert!(page.starts_with(&format!("{} {cause}: ", a.verdict.code)));
@@ -60,7 +60,7 @@ pub(super) const PREPARE: (&str, &str, u32) = ("prepare", "/job/gpt/train.py", 4
 fn computing_in_one_line_is_host_at_that_line() {
     let found = standing(|p| Pose::computing(stack(p, &[PREPARE])));
     names(&found, "HOST", 41);
-    let text = &found.1.verdict.text;
+    let text = &found.1.verdict.text();
     assert!(
         text.starts_with("gpt/train.py:41 in prepare: the launching thread computes on the CPU every step"),
         "{text}"
@@ -76,7 +76,7 @@ fn computing_all_over_a_function_names_the_function() {
         Pose::computing(stack(p, &[("prepare", "/job/gpt/train.py", 40 + line % 7)]))
     });
     verdict(&a, "HOST");
-    assert!(a.verdict.text.starts_with("prepare in gpt/train.py: "), "{}", a.verdict.text);
+    assert!(a.verdict.text().starts_with("prepare in gpt/train.py: "), "{}", a.verdict.text());
     assert_eq!(a.verdict.site.as_ref().map(|s| s.line), Some(0));
 }
 
@@ -106,7 +106,11 @@ fn few_samples_say_nothing() {
     });
     verdict(&a, "HOST");
     assert_eq!(a.verdict.site, None);
-    assert!(a.verdict.text.starts_with("the launching thread is running other code"), "{}", a.verdict.text);
+    assert!(
+        a.verdict.text().starts_with("the launching thread is running other code"),
+        "{}",
+        a.verdict.text()
+    );
 }
 
 /// Half of the time it sleeps, the other half it computes in another line: each has its part, and
@@ -124,7 +128,7 @@ fn a_sleep_and_python_in_the_same_stretch_are_told_apart() {
         |cause| a.findings.iter().find(|f| f.cause == cause).unwrap_or_else(|| panic!("{:?}", a.findings));
     let (sleep, host) = (find("SLEEP"), find("HOST"));
     let line = |f: &analyzer::analysis::Finding| f.site.as_ref().map(|s| s.line);
-    assert_eq!((line(sleep), line(host)), (Some(41), Some(7)), "{} / {}", sleep.text, host.text);
+    assert_eq!((line(sleep), line(host)), (Some(41), Some(7)), "{} / {}", sleep.text(), host.text());
     assert!((sleep.share - host.share).abs() < 0.1 * sleep.share, "{} {}", sleep.share, host.share);
     assert!(sleep.share + host.share <= a.devices[0].buckets.share(Bucket::Host) + 1e-9);
     assert!(a.verdict.tied.is_none() && a.verdict.then.is_some_and(|t| ["SLEEP", "HOST"].contains(&t.0)));
@@ -148,7 +152,7 @@ fn samples_that_disagree_are_host_without_a_kind() {
         }
     });
     verdict(&a, "HOST");
-    assert!(a.verdict.text.contains("of the samples"), "{}", a.verdict.text);
+    assert!(a.verdict.text().contains("of the samples"), "{}", a.verdict.text());
     assert!(a.findings.iter().all(|f| !["GC", "LOGGING", "SLEEP"].contains(&f.cause)), "{:?}", a.findings);
 }
 
@@ -167,9 +171,9 @@ fn native_code_is_told_from_python_by_its_lock() {
     let native = computes(|n| n % 5 == 0);
     names(&native, "NATIVE-CPU", 41);
     assert!(
-        native.1.verdict.text.contains("computes on the CPU in native code"),
+        native.1.verdict.text().contains("computes on the CPU in native code"),
         "{}",
-        native.1.verdict.text
+        native.1.verdict.text()
     );
     assert_eq!(analyzer::causes::kind_of("GP129"), Some("GP105"));
     names(&computes(|n| n % 5 != 0), "HOST", 41);
@@ -182,9 +186,9 @@ fn native_code_is_told_from_python_by_its_lock() {
         Pose::blocked(stack(p, &[PREPARE]), 230)
     });
     let v = &sleeps.1.verdict;
-    assert_eq!((v.cause, v.site.as_ref().map(|s| s.line)), ("SLEEP", Some(41)), "{}", v.text);
+    assert_eq!((v.cause, v.site.as_ref().map(|s| s.line)), ("SLEEP", Some(41)), "{}", v.text());
     // (it may sleep until the other is done)
-    assert_eq!(v.promise, None, "{}", v.text);
+    assert_eq!(v.promise, None, "{}", v.text());
 }
 
 #[test]
@@ -198,7 +202,7 @@ fn a_checkpoint_and_other_files() {
     let save = ("_save", "@/serialization.py", 900);
     let found = standing(|p| Pose::computing(stack(p, &[save, PREPARE])));
     names(&found, "FILE-IO", 41);
-    assert!(found.1.verdict.text.contains("writes a checkpoint"), "{}", found.1.verdict.text);
+    assert!(found.1.verdict.text().contains("writes a checkpoint"), "{}", found.1.verdict.text());
     let found = standing(|p| Pose::blocked(stack(p, &[PREPARE]), 74));
     names(&found, "FILE-IO", 41);
     // reading one is not writing one
@@ -287,7 +291,7 @@ fn launching_in_which_half_of_the_samples_log_is_host() {
     };
     let (_, a) = run(|p| step(p, true));
     verdict(&a, "LOGGING");
-    assert_eq!(a.verdict.site.as_ref().map(|s| s.line), Some(41), "{}", a.verdict.text);
+    assert_eq!(a.verdict.site.as_ref().map(|s| s.line), Some(41), "{}", a.verdict.text());
     assert!(a.verdict.confidence <= Confidence::High);
     // in the program's own lines: that may be dispatching
     verdict(&run(|p| step(p, false)).1, "LAUNCH");
@@ -336,6 +340,6 @@ fn a_thread_that_waits_for_its_turn_says_nothing() {
         p.optimizer(20_000);
     });
     verdict(&found.1, "HOST");
-    assert_eq!(found.1.verdict.site.as_ref().map(|s| s.line), Some(41), "{}", found.1.verdict.text);
-    assert!(found.1.verdict.text.contains("computes on the CPU"), "{}", found.1.verdict.text);
+    assert_eq!(found.1.verdict.site.as_ref().map(|s| s.line), Some(41), "{}", found.1.verdict.text());
+    assert!(found.1.verdict.text().contains("computes on the CPU"), "{}", found.1.verdict.text());
 }

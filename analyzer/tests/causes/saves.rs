@@ -57,9 +57,10 @@ fn a_checkpoint_with_its_copy_is_one_cause() {
 fn names_saving(found: &(Run, Analysis)) {
     let a = &found.1;
     verdict(a, "FILE-IO");
-    assert_eq!(a.verdict.site.as_ref().map_or(0, |s| s.line), 41, "{}", a.verdict.text);
+    assert_eq!(a.verdict.site.as_ref().map_or(0, |s| s.line), 41, "{}", a.verdict.text());
     assert!(
-        a.verdict.text.contains("writes a checkpoint") && a.verdict.text.contains("in copies to the host")
+        a.verdict.text().contains("writes a checkpoint")
+            && a.verdict.text().contains("in copies to the host")
     );
     kept(a, time(|p| p.train_step(6, 100_000)));
     let idle: u64 = Bucket::ALL.iter().map(|&b| a.devices[0].buckets.get(b)).sum();

@@ -50,8 +50,8 @@ fn sync_names_the_line_that_drains_the_queue() {
         (site.path.as_str(), site.line, site.function.as_str()),
         ("/job/gpt/train.py", 88, "train_step")
     );
-    assert!(v.text.starts_with("gpt/train.py:88 in train_step: cuda"), "{}", v.text);
-    assert!(v.text.ends_with("drains the queue 12 times a step"), "{}", v.text);
+    assert!(v.text().starts_with("gpt/train.py:88 in train_step: cuda"), "{}", v.text());
+    assert!(v.text().ends_with("drains the queue 12 times a step"), "{}", v.text());
     assert_eq!(run_.call(v.call).map(|(_, c)| c.site != 0), Some(true), "the call shown is one of that line");
 }
 
@@ -60,7 +60,7 @@ fn sync_names_the_line_that_drains_the_queue() {
 fn the_worst_of_two_lines_is_named_and_counted_alone() {
     let (_, a) = run(|p| blocks(p, &[88, 88, 88, 88, 88, 88, 88, 88, 88, 88, 140, 88]));
     verdict(&a, "SYNC");
-    let text = &a.verdict.text;
+    let text = &a.verdict.text();
     assert!(text.contains("train.py:88") && text.contains("11 times a step"), "{text}");
     assert!(!text.contains("more line"), "a tenth of the cost is not about the same: {text}");
 }
@@ -69,9 +69,9 @@ fn the_worst_of_two_lines_is_named_and_counted_alone() {
 fn lines_of_about_the_same_cost_are_counted() {
     let (_, a) = run(|p| blocks(p, &[88, 89, 90, 91, 88, 89, 90, 91, 88, 89, 90, 91]));
     verdict(&a, "SYNC");
-    assert!(a.verdict.text.ends_with("; only together with 3 more lines"), "{}", a.verdict.text);
+    assert!(a.verdict.text().ends_with("; only together with 3 more lines"), "{}", a.verdict.text());
     let (_, a) = run(|p| blocks(p, &[88, 90, 88, 90, 88, 90, 88, 90]));
-    assert!(a.verdict.text.contains("; only together with gpt/train.py:"), "{}", a.verdict.text);
+    assert!(a.verdict.text().contains("; only together with gpt/train.py:"), "{}", a.verdict.text());
 }
 
 /// Where most of the waiting comes from lines that are not known, the one that is known is not
@@ -81,7 +81,7 @@ fn a_line_that_stands_for_less_than_half_is_not_named() {
     let (_, a) = run(|p| blocks(p, &[88, 0, 0, 88, 0, 0, 88, 0, 0, 88, 0, 0]));
     verdict(&a, "SYNC");
     assert_eq!(a.verdict.site, None);
-    assert!(a.verdict.text.starts_with("cuda"), "{}", a.verdict.text);
+    assert!(a.verdict.text().starts_with("cuda"), "{}", a.verdict.text());
 }
 
 #[test]
@@ -102,7 +102,11 @@ fn copy_and_alloc_have_their_lines() {
         p.train_step(6, 20_000);
     });
     verdict(&a, "COPY");
-    assert!(a.verdict.text.starts_with("gpt/train.py:31 in fetch: pageable copies"), "{}", a.verdict.text);
+    assert!(
+        a.verdict.text().starts_with("gpt/train.py:31 in fetch: pageable copies"),
+        "{}",
+        a.verdict.text()
+    );
     let (_, a) = run(|p| {
         p.train_step(6, 30_000);
         p.site = p.b.stack(&[
@@ -114,7 +118,7 @@ fn copy_and_alloc_have_their_lines() {
         }
     });
     verdict(&a, "ALLOC");
-    let text = &a.verdict.text;
+    let text = &a.verdict.text();
     assert!(text.starts_with("gpt/train.py:95 in train_step via empty_cache: cudaFree"), "{text}");
 }
 
@@ -130,7 +134,7 @@ fn the_trace_has_stack_line_and_advice() {
     std::fs::remove_file(&path).unwrap();
     let again = again.unwrap_or_else(|e| panic!("{e}")).run;
     let b = analyzer::analyze(&again);
-    assert_eq!((&b.verdict.site, &b.verdict.text), (&a.verdict.site, &a.verdict.text));
+    assert_eq!((&b.verdict.site, &b.verdict.text()), (&a.verdict.site, &a.verdict.text()));
     let options = analyzer::chrome::ChromeOptions::default();
     let (bytes, _) = analyzer::chrome::write(&again, &b, Vec::new(), &options).unwrap();
     let mut text = String::new();
@@ -244,7 +248,7 @@ fn the_verdict_names_the_line_without_which_its_own_wins_nothing() {
     };
     let (run_, a) = run(|p| step(p, &[3, 9]));
     verdict(&a, "SYNC");
-    let text = &a.verdict.text;
+    let text = &a.verdict.text();
     assert!(
         text.contains("train.py:3 in train_step: cuda")
             && text.ends_with("; only together with gpt/train.py:9"),
@@ -256,7 +260,7 @@ fn the_verdict_names_the_line_without_which_its_own_wins_nothing() {
     // one more behind them: no two lines win it
     let (_, a) = run(|p| step(p, &[3, 9, 12]));
     verdict(&a, "SYNC");
-    let text = &a.verdict.text;
+    let text = &a.verdict.text();
     assert!(
         text.contains("; this line alone wins ") && text.ends_with("%, all that wait together the rest"),
         "{text}"
@@ -265,7 +269,7 @@ fn the_verdict_names_the_line_without_which_its_own_wins_nothing() {
     // a single one
     let (_, a) = run(|p| step(p, &[3]));
     verdict(&a, "SYNC");
-    assert!(a.verdict.text.ends_with("every step"), "{}", a.verdict.text);
+    assert!(a.verdict.text().ends_with("every step"), "{}", a.verdict.text());
     assert_eq!(a.verdict.confidence, Confidence::High, "{:?}", a.verdict);
 }
 
@@ -287,7 +291,7 @@ fn nothing_is_promised_where_the_other_line_is_needed() {
         tail(p);
     });
     assert_eq!(a.verdict.cause, "SYNC", "{:?}", a.verdict);
-    let text = &a.verdict.text;
+    let text = &a.verdict.text();
     assert!(text.contains("train.py:11") && text.contains("only together with gpt/train.py:15, "), "{text}");
     assert!(text.contains("needed: the next launch") && a.verdict.promise.is_none(), "{:?}", a.verdict);
 }
@@ -318,7 +322,11 @@ fn a_value_that_the_next_launch_needs_is_needed_and_nothing_is_promised() {
         masked(p, 40 + n * 7 % 11);
     });
     assert_eq!(a.verdict.cause, "SYNC", "{:?}", a.verdict);
-    assert!(a.verdict.text.contains("needed: the next launch depends on the value"), "{}", a.verdict.text);
+    assert!(
+        a.verdict.text().contains("needed: the next launch depends on the value"),
+        "{}",
+        a.verdict.text()
+    );
     assert_eq!(a.verdict.promise, None);
     let line = &Lines::of(&run_, &a).lines[0];
     assert!(line.needed && line.win.is_none(), "{line:?}");
@@ -329,7 +337,7 @@ fn a_value_that_the_next_launch_needs_is_needed_and_nothing_is_promised() {
 #[test]
 fn what_does_not_follow_from_the_value_is_not_needed() {
     let (_, a) = run(|p| masked(p, 40));
-    assert!(a.verdict.cause == "SYNC" && !a.verdict.text.contains("needed"), "{:?}", a.verdict);
+    assert!(a.verdict.cause == "SYNC" && !a.verdict.text().contains("needed"), "{:?}", a.verdict);
     assert!(a.verdict.promise.is_some());
     let mut n = 0;
     let (_, a) = run(|p| {
@@ -342,5 +350,5 @@ fn what_does_not_follow_from_the_value_is_not_needed() {
         p.launch("index_kernel", length, 10_000);
         tail(p);
     });
-    assert!(!a.verdict.text.contains("needed"), "{:?}", a.verdict);
+    assert!(!a.verdict.text().contains("needed"), "{:?}", a.verdict);
 }

@@ -27,9 +27,9 @@ fn an_item_after_every_block_is_sync() {
     assert_eq!(a.verdict.code, "GP101");
     assert_eq!(a.verdict.confidence, Confidence::High, "{:?} {:?}", a.findings, a.model);
     assert!(
-        a.verdict.text.contains("12 times a step") || a.verdict.text.contains("11 times"),
+        a.verdict.text().contains("12 times a step") || a.verdict.text().contains("11 times"),
         "{}",
-        a.verdict.text
+        a.verdict.text()
     );
     let (_, call) = run.call(a.verdict.call).expect("the call to blame");
     assert!(["cudaStreamSynchronize", "cudaMemcpyAsync"].contains(&call.name()), "{}", call.name());
@@ -54,7 +54,7 @@ fn waits_of_few_steps_are_told_with_how_many_have_them() {
         step(&mut p, n, n % 7 == 3);
     }
     let (_, a) = p.analyze();
-    let text = &a.findings.iter().find(|f| f.cause == "SYNC").expect("a finding").text;
+    let text = &a.findings.iter().find(|f| f.cause == "SYNC").expect("a finding").text();
     let steps = a.steps.steady().len();
     assert!(text.ends_with(&format!("drains the queue 72 times in 8 of {steps} steps")), "{text}");
 }

@@ -35,8 +35,8 @@ fn waits(p: &mut Program, call: u32, inner: &[Frame]) {
 fn fix(call: u32, inner: &[Frame]) -> &'static str {
     let (_, a) = run(|p| waits(p, call, inner));
     verdict(&a, "SYNC");
-    assert!(a.verdict.site.is_some(), "{}", a.verdict.text);
-    a.verdict.fix
+    assert!(a.verdict.site.is_some(), "{}", a.verdict.text());
+    a.verdict.advice.long
 }
 
 fn is_of_torchs_timing(fix: &str) -> bool {
@@ -50,12 +50,12 @@ fn is_of_torchs_timing(fix: &str) -> bool {
 fn torchs_synchronize_is_to_give_way_to_events() {
     let (_, a) = kept::recording("tests/gpu/recordings/sync_timing.slow");
     verdict(&a, "SYNC");
-    assert!(a.verdict.text.contains("cudaDeviceSynchronize"), "{}", a.verdict.text);
-    assert!(is_of_torchs_timing(a.verdict.fix), "{}", a.verdict.fix);
+    assert!(a.verdict.text().contains("cudaDeviceSynchronize"), "{}", a.verdict.text());
+    assert!(is_of_torchs_timing(a.verdict.advice.long), "{}", a.verdict.advice.long);
     // values read after each layer
     let (_, a) = kept::recording("tests/gpu/recordings/sync_item_layers.slow");
     verdict(&a, "SYNC");
-    assert!(a.verdict.fix.starts_with("read the value later"), "{}", a.verdict.fix);
+    assert!(a.verdict.advice.long.starts_with("read the value later"), "{}", a.verdict.advice.long);
     let page = analyzer::causes::find("SYNC").expect("SYNC").doc();
     assert!(
         page.contains("torch.cuda.Event(enable_timing=True)") && page.contains("event.query()"),

@@ -32,7 +32,7 @@ pub(super) fn many_reasons(p: &mut Program) {
 fn many_small_reasons_are_mixed() {
     let (_, a) = run(many_reasons);
     verdict(&a, "MIXED");
-    assert!(a.verdict.text.contains(" + ") || a.verdict.text.contains(", "), "{}", a.verdict.text);
+    assert!(a.verdict.text().contains(" + ") || a.verdict.text().contains(", "), "{}", a.verdict.text());
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn where_nothing_was_recorded_the_reason_is_named() {
     (p.b.header.gpu_complete_to, p.b.header.host_complete_to) = (p.t, p.t);
     let (_, a) = p.analyze();
     assert_eq!(a.verdict.cause, "INCONCLUSIVE");
-    assert!(a.verdict.text.contains("cudaProfilerStart"), "{}", a.verdict.text);
+    assert!(a.verdict.text().contains("cudaProfilerStart"), "{}", a.verdict.text());
 }
 
 /// 1 ms of work a step, and pauses of the host's own. (Far longer ones are taken out: `once.rs`.)
@@ -180,7 +180,7 @@ fn operations_without_times_that_no_step_lacks_stop_no_verdict() {
             (a.verdict.cause, a.losses.first()),
             (cause, Some(&(loss, lost))),
             "{loss:?} {lacking} {}",
-            a.verdict.text
+            a.verdict.text()
         );
     }
 }
@@ -195,7 +195,7 @@ fn graphs_without_their_nodes_make_no_verdict_possible() {
     }
     let (_, a) = p.analyze();
     assert_eq!(a.verdict.cause, "INCONCLUSIVE");
-    assert!(a.verdict.text.contains("graph launches"), "{}", a.verdict.text);
+    assert!(a.verdict.text().contains("graph launches"), "{}", a.verdict.text());
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn nothing_and_almost_nothing_are_inconclusive() {
     p.launch("only_kernel", 1, 5_000);
     let (_, a) = p.analyze();
     assert_eq!(a.verdict.cause, "INCONCLUSIVE");
-    assert!(a.verdict.text.contains("too little"), "{}", a.verdict.text);
+    assert!(a.verdict.text().contains("too little"), "{}", a.verdict.text());
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn operations_that_no_flush_vouches_for_are_not_nothing() {
         let a = analyzer::analyze(&run);
         assert_eq!(a.verdict.cause, "INCONCLUSIVE");
         assert!(a.coverage.seen_ns <= a.coverage.run_ns, "{:?}", a.coverage);
-        (a.verdict.text, a.coverage.seen_ns)
+        (a.verdict.text(), a.coverage.seen_ns)
     };
     assert_eq!(text(Program::new(), 0, true).0, "nothing of the GPU was recorded before the end");
     for (complete_to, lost, why) in [
@@ -248,14 +248,14 @@ fn the_time_after_the_last_flush_is_not_idle() {
     assert!(a.steady.end <= a.valid.end);
     // a recording does not tell a kill from os._exit or exec
     assert!(a.coverage.killed && a.coverage.signal.is_none());
-    let line = analyzer::line::evidence(&run, &a);
+    let line = analyzer::line::evidence(&run, &a).join("; ");
     assert!(
         line.contains("the program ended without its exit handlers") && !line.contains("killed"),
         "{line}"
     );
     a.coverage.signal = Some(9);
-    let line = analyzer::line::evidence(&run, &a);
-    assert!(line.contains(", the program was killed by signal 9,"), "{line}");
+    let line = analyzer::line::evidence(&run, &a).join("; ");
+    assert!(line.contains(", the program was killed by signal 9;"), "{line}");
 }
 
 /// "15 of 15 steps seen" says that nothing is missing: of a run whose end was not recorded nobody
@@ -286,7 +286,7 @@ fn of_a_run_that_was_cut_the_steps_are_not_said_to_be_all() {
         }
         let (run, a) = p.analyze();
         assert_eq!(a.coverage.cut, cut, "{missing} steps before its exit: {:?}", a.coverage);
-        let line = analyzer::line::evidence(&run, &a);
+        let line = analyzer::line::evidence(&run, &a).join("; ");
         let n = a.coverage.steps_seen;
         let said = if cut {
             format!("{n} steps seen before the recording was cut")
@@ -335,7 +335,7 @@ fn of_two_devices_the_line_names_the_worst() {
     }
     let (run, a) = p.analyze();
     assert_eq!(a.worst, Some(1));
-    let line = analyzer::line::evidence(&run, &a);
+    let line = analyzer::line::evidence(&run, &a).join("; ");
     assert!(line.contains("GPU 1 busy"), "{line}");
 }
 
@@ -362,7 +362,7 @@ fn two_that_win_as_much_are_both_said_the_cheaper_fix_first() {
         (tied.promise.unwrap().ns() - truth).abs() <= tied.promise.unwrap().error_ns() + 0.1 * v.step_ns,
         "{tied:?}, {truth} measured"
     );
-    let line = analyzer::line::evidence(&run_, &a);
+    let line = analyzer::line::evidence(&run_, &a).join("; ");
     assert!(line.contains("; worth as much, more work: HOST "), "{line}");
     let both = line.find("COPY").zip(line.find("HOST"));
     assert!(both.is_some_and(|(copy, host)| copy < host), "{line}");
@@ -370,7 +370,7 @@ fn two_that_win_as_much_are_both_said_the_cheaper_fix_first() {
     // twice the sleep: one wins clearly
     let (run_, a) = run(step(16_000_000, true));
     assert_eq!((a.verdict.cause, &a.verdict.tied), ("HOST", &None), "{:?}", a.verdict);
-    assert!(!analyzer::line::evidence(&run_, &a).contains("worth as much"));
+    assert!(!analyzer::line::evidence(&run_, &a).join("; ").contains("worth as much"));
 }
 
 /// Fusing kernels is the fix of small kernels and of the spacing between them: one fix is no second
@@ -414,8 +414,8 @@ fn what_a_fix_wins_was_lost_and_the_line_says_what_the_bars_show_of_it() {
     assert!(v.cause == "SYNC" && bar < 0.05, "{v:?}, {bar}");
     let won = 1.0 - v.promise.unwrap().ns() / v.step_ns;
     assert!(won > 0.15 && v.share >= won - 1e-9, "{v:?}");
-    let line = analyzer::line::evidence(&run, &a);
-    assert!(line.contains(&format!("; counted as SYNC {:.0} %)", bar * 100.0)), "{line}");
+    let line = analyzer::line::evidence(&run, &a).join("; ");
+    assert!(line.contains(&format!("; counted as SYNC {:.0} %;", bar * 100.0)), "{line}");
     for f in &a.findings {
         assert!(f.share >= f.win.share() && f.charged <= f.share, "{f:?}");
     }

@@ -185,7 +185,7 @@ fn host_work_behind_a_wait_and_a_blocking_copy_is_host() {
     let now = a.steps.mean_ns;
     near("simulated without the wait", time(|p| train(p, 2 * MS, Wait::None)), now, now);
     verdict(&a, "HOST");
-    assert!(a.verdict.text.contains("every step, the GPU waits up to 2.0 ms"), "{}", a.verdict.text);
+    assert!(a.verdict.text().contains("every step, the GPU waits up to 2.0 ms"), "{}", a.verdict.text());
     kept(&a, time(|p| train(p, 0, Wait::Before)));
     assert!(a.findings.iter().all(|f| f.cause != "SYNC" || f.win.share() < 0.05), "{:?}", a.findings);
 }

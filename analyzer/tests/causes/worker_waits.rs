@@ -66,17 +66,18 @@ fn workers_that_wait_for_a_socket_are_told_at_their_line_and_how_many_would_keep
     let a = with_waits(|_| (AT_STORE, RECEIVES, 0), 0);
     verdict(&a, "INPUT-STORAGE");
     let v = &a.verdict;
-    assert!(v.text.contains("; 4 workers, 3 % on a CPU, waiting for a socket in "), "{}", v.text);
-    assert!(v.text.contains(", most at gpt/store.py:52 in read; "), "{}", v.text);
+    assert!(v.text().contains("; 4 workers, 3 % on a CPU, waiting for a socket in "), "{}", v.text());
+    assert!(v.text().contains(", most at gpt/store.py:52 in read; "), "{}", v.text());
     // all of their time is waiting: as many times four as the step is longer now
     let wanted = (4.0 * v.step_ns / v.promise.unwrap().ns()).ceil();
     assert!(
-        v.text.ends_with(&format!("; {wanted} would keep up if what they wait for serves as many at a time")),
+        v.text()
+            .ends_with(&format!("; {wanted} would keep up if what they wait for serves as many at a time")),
         "{}",
-        v.text
+        v.text()
     );
     // the loop's line is where the number of workers is to be changed
-    assert_eq!(v.site.as_ref().map(|s| s.line), Some(60), "{}", v.text);
+    assert_eq!(v.site.as_ref().map(|s| s.line), Some(60), "{}", v.text());
 }
 
 #[test]
@@ -86,8 +87,8 @@ fn files_and_pages_of_them_are_storage_too() {
         verdict(&a, "INPUT-STORAGE");
         let pages = call == PAGE_FAULT;
         let what = if pages { "pages of memory (of a mapped file, or too little memory)" } else { "a file" };
-        assert!(a.verdict.text.contains(&format!(", waiting for {what} in ")), "{}", a.verdict.text);
-        assert_eq!(a.verdict.text.contains(" would keep up"), !pages, "{}", a.verdict.text);
+        assert!(a.verdict.text().contains(&format!(", waiting for {what} in ")), "{}", a.verdict.text());
+        assert_eq!(a.verdict.text().contains(" would keep up"), !pages, "{}", a.verdict.text());
     }
 }
 

@@ -109,7 +109,7 @@ fn site_stack_workers_and_promise_stand_in_every_place() {
         let promise = format!("-> about {promise:.1} ms a step");
         let mut wanted = vec![site.as_str(), promise.as_str(), verdict["fix"].as_str().unwrap()];
         if bucket == "INPUT" {
-            wanted.extend(["; 2 workers, ", " would keep up"]);
+            wanted.extend([" 2 workers, ", " would keep up"]);
         }
         let stack = texts(&verdict["stack"]);
         assert!(stack.contains(frame) && stack.contains(file), "{name}: {stack}");
@@ -163,7 +163,7 @@ fn the_count_of_workers_the_line_and_the_promise_of_input_workers_stand_in_every
     // what the workers compute for a step, in the time of one that does not wait
     let count = (cpu / promise).ceil();
     let wanted = [
-        format!("; 2 workers, 100 % on a CPU, {count} would keep up"),
+        format!(" 2 workers, 100 % on a CPU, {count} would keep up"),
         format!("train.py:{LOOP_LINE} in train"),
         format!("-> about {:.1} ms a step", promise / 1e6),
     ];

@@ -52,8 +52,11 @@ fn the_page_shows_what_the_figures_say() {
     let (input, analysis) = read(&path);
     let f = figures(&Subject { name: "h200_tiny.json.gz", input: &input, analysis: &analysis }, None);
     let run = &f["runs"][0];
-    for key in ["sentence", "rest", "code", "fix"] {
+    for key in ["sentence", "code", "fix"] {
         assert!(holds(&seen["seen"], run["verdict"][key].as_str().unwrap()), "{key}");
+    }
+    for said in run["verdict"]["evidence"].as_array().unwrap() {
+        assert!(holds(&seen["seen"], said.as_str().unwrap()), "{said}");
     }
     for remark in run["remarks"].as_array().unwrap() {
         assert!(holds(&seen["seen"], remark.as_str().unwrap()), "{remark}");
@@ -116,7 +119,7 @@ fn a_click_on_a_heading_sorts_and_two_runs_are_shown_together() {
     for text in [
         "No difference beyond the noise: ",
         "SYNC costs ",
-        "GPU-BOUND",
+        "GPU-bound: ",
         "Kernels that differ most",
         "noise",
         "moved",

@@ -150,7 +150,11 @@ fn the_figures_are_those_of_the_analysis() {
         let verdict = &f["runs"][0]["verdict"];
         let line = analyzer::sentence::line(&input.run, &analysis, None);
         assert_eq!(line, format!("gapprobe: {}", verdict["sentence"].as_str().unwrap()), "{file}");
-        assert_eq!(verdict["rest"], analyzer::line::evidence(&input.run, &analysis).as_str(), "{file}");
+        assert_eq!(
+            verdict["evidence"],
+            serde_json::json!(analyzer::line::evidence(&input.run, &analysis)),
+            "{file}"
+        );
     }
     assert!(with_ranges >= 1);
 }

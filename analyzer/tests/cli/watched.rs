@@ -148,7 +148,7 @@ fn capture_cuts_out_the_next_steps_or_the_last_or_a_time() {
     assert!(crate::beating::now() - begun >= 20 * STEP, "they had not happened yet");
     let trace = place.results().into_iter().find(|n| n.ends_with(".json.gz")).unwrap();
     let again = json(&out(&place.run(&["analyze", "--json", &trace])));
-    let said = again["evidence"].as_str().unwrap();
+    let said = again["evidence"].to_string();
     assert!(said.contains("20 of ") && !said.contains("killed"), "the same when it is read again: {said}");
 
     let output = place.run(&["capture", beating.path.to_str().unwrap(), "--last", "--steps", "50"]);

@@ -206,7 +206,7 @@ fn a_new_stream_and_thread_in_each_row_is_damage() {
         assert!(kept < all && input.refused.unplaced > 9_000, "{table}: {kept} {:?}", input.refused);
         assert!(kept as u64 + input.refused.unplaced + streams_below >= all as u64, "{table}: {kept}");
         let verdict = analyzer::analyze(&input.run).verdict;
-        assert!(verdict.inconclusive.as_deref().is_some_and(|v| v.contains("events lost")), "{verdict:?}");
+        assert!(verdict.why_inconclusive().is_some_and(|v| v.contains("events lost")), "{verdict:?}");
     }
 }
 

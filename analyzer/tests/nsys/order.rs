@@ -48,7 +48,8 @@ fn said(w: &Workload, schema: Schema, change: &str, seed: Option<u32>) -> Vec<St
     let input = read(&file).expect("a run");
     let run = &input.run;
     let a = analyzer::analyze(run);
-    let mut said = vec![analyzer::line::evidence(run, &a), format!("{:?} {:?}", input.refused, input.notes)];
+    let mut said =
+        vec![analyzer::line::evidence(run, &a).join("; "), format!("{:?} {:?}", input.refused, input.notes)];
     said.extend(a.steps.steps.iter().map(|s| format!("{s:?}")));
     for (d, found) in run.devices.iter().zip(&a.devices) {
         said.push(format!("GPU {} {:?}", d.ordinal, found.buckets));

@@ -319,7 +319,7 @@ fn a_verdict_is_not_given_where_nsys_says_that_events_are_missing() {
     ] {
         let run = with(message);
         let verdict = analyzer::analyze(&run).verdict;
-        let said = verdict.inconclusive.as_deref().unwrap_or("");
+        let said = verdict.why_inconclusive().unwrap_or_default();
         assert_eq!(said.contains(message.trim_end_matches('.')), missing, "{message}: {verdict:?}");
     }
 }

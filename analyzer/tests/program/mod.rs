@@ -5,7 +5,10 @@
 #![allow(unreachable_pub, missing_docs, reason = "a test module")]
 
 use std::collections::HashMap;
+use std::io::Read;
 
+use analyzer::chrome::{self, ChromeOptions};
+use analyzer::formats;
 use trace::build::Builder;
 use trace::call::{pack, Class, DRIVER, RUNTIME};
 use trace::event::{Copy, GRAPH_NODE};
@@ -361,6 +364,7 @@ impl Program {
         let run = analyzer::load(bytes.as_slice()).expect("a recording");
         assert_eq!(run.problems.damaged(), 0);
         let a = analyzer::analyze(&run);
+        is_judged_as_its_trace(&run, &a);
         (run, a)
     }
 
@@ -409,4 +413,22 @@ impl Program {
         self.backward(layers, scale);
         self.optimizer(scale);
     }
+}
+
+/// One run, one verdict: written as a trace and read again, it is judged as it was.
+fn is_judged_as_its_trace(run: &analyzer::Run, a: &analyzer::Analysis) {
+    if run.devices.iter().all(|d| d.ops() == 0) {
+        return; // Chrome JSON without an operation of a GPU is no trace
+    }
+    let (packed, written) = chrome::write(run, a, Vec::new(), &ChromeOptions::default()).expect("a trace");
+    assert_eq!(written.left_out(), 0);
+    let mut text = Vec::new();
+    flate2::read::GzDecoder::new(&packed[..]).read_to_end(&mut text).expect("gzip");
+    let again = formats::kineto::read_in_blocks(&text, 1 << 20, &formats::Progress::default());
+    let b = analyzer::analyze(&again.expect("a trace").run);
+    let said = |a: &analyzer::Analysis| {
+        let v = &a.verdict;
+        (v.code, v.advice, v.text(), v.site.clone(), v.promise.map(|p| (p.ns() / 1e3).round()))
+    };
+    assert_eq!(said(&b), said(a), "the trace of this run has another verdict");
 }

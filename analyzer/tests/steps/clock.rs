@@ -95,6 +95,6 @@ fn a_clock_that_is_wrong_without_another_profiler_is_no_such_case() {
     assert_eq!(clock_spans(&a), []);
     assert!(a
         .verdict
-        .inconclusive
+        .why_inconclusive()
         .is_some_and(|why| why.contains("host and device timestamps are inconsistent")));
 }

@@ -41,7 +41,7 @@ fn one_long_stretch_of_other_work_leaves_the_period_in_doubt() {
             other_work(p, 900);
         }
     });
-    let why = a.verdict.inconclusive.as_deref().unwrap_or("");
+    let why = a.verdict.why_inconclusive().unwrap_or_default();
     // 910 ms of 1,500
     assert!(why.contains("step time is not stable: 61 %"), "{:?}", a.verdict);
 }
@@ -76,7 +76,7 @@ fn a_long_pause_in_one_step_does_not() {
             p.t += 900 * MS;
         }
     });
-    assert_eq!((a.verdict.inconclusive.as_deref(), a.once.len()), (None, 1), "{:?}", a.verdict);
+    assert_eq!((a.verdict.why_inconclusive(), a.once.len()), (None, 1), "{:?}", a.verdict);
 }
 
 /// A single training step whose layers each end in a wait for the device looks like a dozen steps

@@ -40,7 +40,7 @@ fn of_the_training_alone(a: &Analysis, label: &str) {
     assert!(a.steps.steps.len() + 1 >= STEPS as usize, "{label}: {}", a.steps.steps.len());
     let (mean, longest) = (a.steps.mean_ns / 1e6, a.steps.steps.iter().map(|s| s.span.ns()).max());
     assert!((1.0..1.3).contains(&mean) && longest < Some(2 * MS), "{label}: {mean} ms, at most {longest:?}");
-    assert_eq!(a.verdict.cause, "GPU-BOUND", "{label}: {}", a.verdict.text);
+    assert_eq!(a.verdict.cause, "GPU-BOUND", "{label}: {}", a.verdict.text());
 }
 
 #[test]

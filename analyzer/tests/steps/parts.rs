@@ -46,7 +46,7 @@ fn layers_of_a_cut_trace_are_never_surely_steps() {
             assert!(a.steps.may_be_parts, "{what}");
             assert_eq!(a.verdict.confidence, Confidence::Low, "{what}");
             assert!(a.findings.iter().all(|f| f.confidence == Confidence::Low), "{what}: {:?}", a.findings);
-            let line = evidence(&run, &a);
+            let line = evidence(&run, &a).join("; ");
             assert!(line.contains("steps seen (periods of the launches, perhaps parts of a step)"), "{line}");
             assert_eq!(summary(&run, &a, &Around::default())["steps"]["may_be_parts"], true);
         }
@@ -59,7 +59,7 @@ fn whole_steps_are_not_doubted() {
     for name in ["h200_gpt", "h200_tiny", "own_generate", "own_mlp_eager_shared", "own_empty_cache"] {
         let (run, a, _) = window(name, 0.0, 1.0);
         assert!(!a.steps.may_be_parts, "{name}");
-        assert!(!evidence(&run, &a).contains("perhaps parts"), "{name}");
+        assert!(!evidence(&run, &a).join("; ").contains("perhaps parts"), "{name}");
     }
 }
 

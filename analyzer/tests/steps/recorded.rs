@@ -35,8 +35,8 @@ fn run(before: u64, after: u64) -> (Run, Analysis) {
 fn idle_time_around_the_steps_is_told() {
     for (before, after) in [(1_300 * MS, 100 * MS), (100 * MS, 1_300 * MS)] {
         let (run, a) = run(before, after);
-        let line = evidence(&run, &a);
-        assert!(line.contains(" steps seen, steady steps are 30 % of the recorded 2.0 s, cost"), "{line}");
+        let line = evidence(&run, &a).join("; ");
+        assert!(line.contains(" steps seen, steady steps are 30 % of the recorded 2.0 s; cost"), "{line}");
         assert!(a.devices[0].busy_share() > 0.9, "the steps themselves are busy");
         let s = summary(&run, &a, &Around::default());
         let (ns, share) = (s["steps"]["steady_ns"].as_u64(), s["steps"]["steady_share"].as_f64());
@@ -48,7 +48,7 @@ fn idle_time_around_the_steps_is_told() {
 #[test]
 fn steps_that_are_most_of_the_recorded_time_are_not_remarked_upon() {
     let (run, a) = run(50 * MS, 50 * MS);
-    let line = evidence(&run, &a);
+    let line = evidence(&run, &a).join("; ");
     assert!(!line.contains("of the recorded"), "{line}");
 }
 
@@ -67,7 +67,7 @@ fn time_outside_the_capture_windows_does_not_count() {
         }
     }
     let (run, a) = p.analyze();
-    let line = evidence(&run, &a);
+    let line = evidence(&run, &a).join("; ");
     assert!(!line.contains("of the recorded"), "{line}");
     assert!(line.contains("(seen: "), "{line}");
 }
@@ -79,7 +79,7 @@ fn without_steps_there_is_no_share() {
         p.launch("stencil_kernel", 100, 20_000);
     }
     let (run, a) = p.analyze();
-    let line = evidence(&run, &a);
+    let line = evidence(&run, &a).join("; ");
     assert!(!line.contains("of the recorded"), "{line}");
     assert!(summary(&run, &a, &Around::default())["steps"]["steady_share"].is_null());
 }

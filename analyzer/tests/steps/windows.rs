@@ -338,7 +338,7 @@ fn steps_in_any_unobserved_span_are_steps_of_the_run_or_its_number_is_not_said()
         run.header.totals[Total::ClockSteps as usize] = clock_steps;
         run.threads.iter_mut().for_each(|t| t.marks.clear());
         let a = analyzer::analyze(&run);
-        (a.coverage.steps_seen, analyzer::line::evidence(&run, &a))
+        (a.coverage.steps_seen, analyzer::line::evidence(&run, &a).join("; "))
     };
     for reason in [Unobserved::Stopped, Unobserved::Yielded, Unobserved::CaptureOff] {
         let (seen, line) = said(reason, 55);
@@ -362,7 +362,7 @@ fn steps_between_windows_are_of_the_run_whoever_counted_them() {
         input.run.threads.iter_mut().for_each(|t| t.marks.clear());
         let b = analyzer::analyze(&input.run);
         assert_eq!(a.coverage.steps_run, 600);
-        let said = analyzer::line::evidence(&input.run, &b);
+        let said = analyzer::line::evidence(&input.run, &b).join("; ");
         let (seen, all) = (b.coverage.steps_seen, b.coverage.steps_run);
         assert!(seen < 70, "{said}");
         assert!(said.contains(&format!(" {all} steps seen (seen: ")), "{said}");
@@ -472,11 +472,11 @@ fn windows_whose_steps_are_not_the_runs_are_no_verdict_of_it() {
     let (recorded, all) = (unlike.recorded_ns / 1e6, unlike.all_ns / 1e6);
     assert!((7.0..10.0).contains(&recorded) && (all - 3.9).abs() < 0.3, "{recorded} {all}");
     let words = format!("recorded steps take {recorded:.1} ms, those of the whole run {all:.1} ms");
-    assert_eq!(often.verdict.text, words);
+    assert_eq!(often.verdict.text(), words);
     let missed = in_windows(|n| n % 100 == 50, 100_000_000);
     assert_eq!(idle_at_most_half(&missed), [Ok, Unjudged]);
     let missed = missed.1;
-    let (line, v) = (&missed.verdict.text, &missed.verdict);
+    let (line, v) = (&missed.verdict.text(), &missed.verdict);
     assert!(
         line.contains("recorded steps take 3.") && line.contains(", those of the whole run 4."),
         "{line}"

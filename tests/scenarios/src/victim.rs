@@ -319,7 +319,8 @@ impl Run {
     /// What the summary says that the verdict rests on.
     pub fn evidence(&self) -> String {
         let summary = self.summary().expect("a summary");
-        summary["evidence"].as_str().expect("a text").to_owned()
+        let said = summary["evidence"].as_array().expect("a list").iter().filter_map(|said| said.as_str());
+        said.collect::<Vec<_>>().join("; ")
     }
 
     /// The truths of all programs of the run that used the driver.

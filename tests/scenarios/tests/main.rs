@@ -37,6 +37,7 @@ mod network_disk;
 mod no_cuda;
 mod nvtx;
 mod odd_ends;
+mod one_verdict;
 mod out_of_memory;
 mod panics;
 mod pauses;

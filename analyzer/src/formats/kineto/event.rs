@@ -198,8 +198,9 @@ struct Args<'a> {
     ns: i64,
     /// Why something was not observed.
     code: u32,
-    /// Stack of a call, of our own traces.
+    /// Stack of a call, and what it returned, of our own traces.
     stack: u32,
+    result: u32,
 }
 
 /// What only our own traces say of an operation.
@@ -260,6 +261,7 @@ fn args<'a>(text: &'a [u8], part: &mut Part) -> Args<'a> {
             (b"step", v) => a.step = small(v).unwrap_or(0),
             (b"ns", v) => a.ns = number(v).filter(|n| *n >= 0).unwrap_or(0),
             (b"stack id", v) => a.stack = small(v).unwrap_or(0),
+            (b"error", v) => a.result = small(v).unwrap_or(0),
             (b"code", v) => a.code = small(v).unwrap_or(0),
             (b"grid", Value::Nested(n)) => a.grid = three(n),
             (b"block", Value::Nested(n)) => a.block = three(n),
@@ -425,7 +427,8 @@ fn api_call(f: &Fields<'_>, start: i64, end: i64, part: &mut Part, domain: u8) {
     let thread = thread(f, part);
     let name = text(part, f.name);
     let packed = a.cbid.map_or(0, |id| call::pack(domain, id));
-    part.calls.push(RawCall { start, end, correlation: a.correlation, thread, packed, name, stack: a.stack });
+    let Args { correlation, stack, result, .. } = a;
+    part.calls.push(RawCall { start, end, correlation, thread, packed, name, stack, result });
 }
 
 fn thread(f: &Fields<'_>, part: &mut Part) -> u32 {

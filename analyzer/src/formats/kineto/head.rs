@@ -9,6 +9,9 @@ use super::scan::{Bad, Scan, Scanned, Value};
 use crate::chrome::facts;
 use crate::run::MAX_TIME;
 
+/// Characters of a line that are kept.
+const MOST_LINE: usize = 1000;
+
 /// Facts of the whole trace.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Head {
@@ -31,6 +34,8 @@ pub(super) struct Head {
     pub(super) left_out: u64,
     /// From this moment of the trace on nothing is, ns.
     pub(super) complete_from: Option<u64>,
+    /// The line that was said of the whole, of our own traces.
+    pub(super) line: Option<String>,
     /// Any key that only Kineto or gapprobe writes was there.
     pub(super) schema: bool,
 }
@@ -126,8 +131,10 @@ impl Head {
             }
             _ if key == facts::KEY.as_bytes() => self.own = json(value).and_then(Own::new),
             b"otherData" => {
-                let left = json(value).unwrap_or_default();
-                let left = |key: &str| left.get("left_out_at_the_size_limit")?.get(key)?.as_u64();
+                let other = json(value).unwrap_or_default();
+                let line = other.get("line").and_then(Json::as_str);
+                self.line = line.map(|line| line.chars().take(MOST_LINE).collect());
+                let left = |key: &str| other.get("left_out_at_the_size_limit")?.get(key)?.as_u64();
                 self.complete_from = left("complete_from_ns");
                 let counts = ["gpu_operations", "api_calls", "ranges"].map(|k| left(k).unwrap_or(0));
                 self.left_out = counts.iter().fold(0u64, |a, b| a.saturating_add(*b)).min(1 << 40);

@@ -81,7 +81,7 @@ pub(super) fn join(mut parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadErro
     // what is older than the part that is whole stands in the file for who looks at it, and proves
     // nothing
     let from = head.whole_from().unwrap_or(0);
-    let own_stack = |stack: u32| if head.own.is_some() { stack } else { 0 };
+    let own_number = |number: u32| if head.own.is_some() { number } else { 0 };
     for (part, strings, kernels) in named {
         let Part { streams, threads: own, ops, calls, ranges, details, waits, marks, thread_names, .. } =
             part;
@@ -136,10 +136,8 @@ pub(super) fn join(mut parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadErro
                 continue;
             };
             let name = Named { string: string(c.name), packed: c.packed };
-            assembly.call(
-                thread,
-                ForeignCall { span, correlation: c.correlation, name, result: 0, site: own_stack(c.stack) },
-            );
+            let (correlation, result, site) = (c.correlation, own_number(c.result), own_number(c.stack));
+            assembly.call(thread, ForeignCall { span, correlation, name, result, site });
         }
         let mut details = details.into_iter().peekable();
         for (i, r) in ranges.into_iter().enumerate() {
@@ -215,7 +213,7 @@ pub(super) fn join(mut parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadErro
     h.rank = head.rank.map_or(0, |r| r.saturating_add(1));
     h.world_size = head.world;
     run.last_gpu_step = last_gpu_step.and_then(|t| Some(frame.span(t, t)?.start));
-    Ok(Kineto { run, refused, events, bytes: 0, behind: 0, own: false, xla: is_xla, rounded })
+    Ok(Kineto { run, refused, events, bytes: 0, behind: 0, own: false, said: None, xla: is_xla, rounded })
 }
 
 /// A thread id as far as 32 bits hold it; texts have ids of their own.

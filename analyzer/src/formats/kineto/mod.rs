@@ -64,6 +64,8 @@ pub struct Kineto {
     pub behind: u64,
     /// It is a trace that gapprobe wrote.
     pub own: bool,
+    /// The line that was said when it was written, of one that gapprobe wrote.
+    pub said: Option<String>,
     /// It is a profile of XLA.
     pub xla: bool,
     /// The stamps were whole microseconds (traces before PyTorch 2.4): gaps and short kernels are
@@ -335,6 +337,7 @@ fn finish(
     }
     kineto.run.foreign |= r.cut || r.damaged || r.left_out > 0;
     kineto.own = head.own.is_some();
+    kineto.said = head.line.take().filter(|line| kineto.own && !line.is_empty());
     if kineto.own && (kineto.refused.cut || kineto.refused.damaged) {
         known_to_the_last(&mut kineto.run);
     }

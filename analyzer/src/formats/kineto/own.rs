@@ -134,6 +134,8 @@ impl Own {
                 on_cpu: part(3)?,
                 on_disk: part(4)?,
                 read_kib: small(c, 5)?,
+                // (traces of before 2026-11-28 end with what was read)
+                run_queue: part(6).unwrap_or(0),
             })
         };
         run.children.extend(list("children").iter().take(MOST_SAMPLES).filter_map(child));

@@ -148,6 +148,8 @@ pub(super) struct RawCall {
     pub(super) name: u32,
     /// Stack id, of our own traces (0: none).
     pub(super) stack: u32,
+    /// What the driver returned, of our own traces (0: success, or not told).
+    pub(super) result: u32,
 }
 
 /// A named range.

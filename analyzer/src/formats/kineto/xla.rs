@@ -375,7 +375,16 @@ fn on_the_host(raw: &RawXla, part: &mut Part, whole: &mut Whole) {
             if correlation != 0 {
                 whole.calls.entry(correlation).or_insert((key, start, end));
             }
-            part.calls.push(RawCall { start, end, correlation, thread, packed: 0, name, stack: 0 });
+            part.calls.push(RawCall {
+                start,
+                end,
+                correlation,
+                thread,
+                packed: 0,
+                name,
+                stack: 0,
+                result: 0,
+            });
             return;
         }
         OnHost::Python => RangeKind::Python,

@@ -17,8 +17,7 @@ function verdict(run, level, title) {
     v.or && h("p", { class: "fix" }, h("b", null, "Or (" + v.or.cause + ")"), v.or.fix),
     v.next && h("p", { class: "fix" }, h("b", null, "Next"), h("code", null, v.next)),
     numbers(v),
-    v.replayed && h("p", { class: "soft" }, v.replayed),
-    v.rest && h("p", { class: "rest" }, v.rest),
+    h("div", null, h("b", null, "Evidence"), h("ul", { class: "rest" }, v.evidence.map((said) => h("li", null, said)))),
     remarks(run.remarks),
     findings(v));
 }
