@@ -15,9 +15,9 @@ mod win;
 use trace::Loss;
 
 use crate::gaps::dispatching::Dispatched;
-use crate::gaps::standing::Stood;
+use crate::gaps::sample_index::HostActivity;
 use crate::pauses::Pauses;
-use crate::run::{Blind, Span};
+use crate::run::{Span, UnobservedSpan};
 use crate::sites::Site;
 use crate::timeline::Observed;
 
@@ -63,9 +63,9 @@ pub struct DeviceAnalysis {
     /// Why idle, over the whole valid span (steady or not), by start.
     pub slices: Vec<IdleSlice>,
     /// What the launching threads did in the HOST time of the steady span, by samples.
-    pub host: Stood,
+    pub host: HostActivity,
     /// The same of INPUT.
-    pub input: Stood,
+    pub input: HostActivity,
     /// Time of the steady span that they spent in front of launches with fetching data, hidden by
     /// the device's work or not, ns.
     pub fetched_ns: u64,
@@ -277,7 +277,7 @@ pub struct Analysis {
     /// From where to where the recording can be believed.
     pub valid: Span,
     /// Unobserved spans inside it, merged, by start.
-    pub blind: Vec<Blind>,
+    pub blind: Vec<UnobservedSpan>,
     /// Steps.
     pub steps: Steps,
     /// From where to where the part of the valid span reaches that counts (warm-up left out).
@@ -297,8 +297,8 @@ pub struct Analysis {
     pub model: Model,
     /// Every loss counter above zero.
     pub losses: Vec<(Loss, u64)>,
-    /// Kernels of another tool's trace that were launched and are not in it (`unanswered.rs`); 0 of
-    /// our own recordings, which have counters.
+    /// Kernels of another tool's trace that were launched and are not in it (`missing_kernels.rs`);
+    /// 0 of our own recordings, which have counters.
     pub unanswered: u64,
     /// Items of severity `Data` lost inside the valid span.
     pub data_losses: u64,

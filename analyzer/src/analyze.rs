@@ -8,14 +8,14 @@ use trace::loss::Severity;
 use trace::{Loss, Total};
 
 use crate::analysis::{working, Analysis, Bucket, Coverage, DeviceAnalysis, Step, StepSource};
+use crate::complete_to::complete_to;
 use crate::gaps::dispatching::Dispatched;
-use crate::gaps::{attribute, HostView, Whose};
+use crate::gaps::{attribute, HostView, LaunchOwner};
 use crate::kernels::KernelTable;
-use crate::known::complete_to;
 use crate::replay::Prepared;
-use crate::run::{Blind, Call, Device, Run, Span};
+use crate::run::{Call, Device, Run, Span, UnobservedSpan};
 use crate::timeline::Observed;
-use crate::{causes, once, pauses, replay, steps, unanswered};
+use crate::{causes, missing_kernels, once, pauses, replay, steps};
 
 /// Analyses a run. Never fails: what cannot be said is INCONCLUSIVE with its reason. O(n log n) in
 /// events; about 100 bytes an event of memory besides the run, most of it given back before it
@@ -42,7 +42,7 @@ pub fn analyze_by(run: &Run, deadline: Option<Instant>) -> Analysis {
     if !a.steps.steady().is_empty() {
         a.counts = a.counts.only(a.steps.steady().iter().map(|s| s.span));
     }
-    let whose = Whose::new(run);
+    let whose = LaunchOwner::new(run);
     // five bytes a call for each device: of many devices not all are kept
     let mut last = None;
     for device in &run.devices {
@@ -176,7 +176,7 @@ fn weigh_losses(run: &Run, a: &mut Analysis) {
     }
     // (a kernel that stood in a damaged place is lost once)
     let known = if run.foreign { run.damaged_events() } else { 0 };
-    a.unanswered = unanswered::count(run).saturating_sub(known);
+    a.unanswered = missing_kernels::count(run).saturating_sub(known);
     a.data_losses = a.data_losses.saturating_add(run.damaged_events()).saturating_add(a.unanswered);
     let inside = |start: u64| start >= a.valid.start && start < a.valid.end;
     let ops = run.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops).filter(|o| inside(o.start));
@@ -301,7 +301,7 @@ fn is_away(run: &Run, a: &Analysis) -> bool {
 }
 
 fn between_ns(run: &Run) -> u64 {
-    let window = |b: &&Blind| b.reason == Unobserved::Window as u32;
+    let window = |b: &&UnobservedSpan| b.reason == Unobserved::Window as u32;
     run.blind.iter().filter(window).map(|b| b.span.ns()).sum()
 }
 
@@ -369,12 +369,12 @@ fn launches_of_steps(run: &Run, a: &Analysis) -> (usize, usize) {
 
 /// Unobserved spans (by start, may overlap) side by side: what two of them have in common is the
 /// first one's.
-fn disjoint<'a>(spans: impl Iterator<Item = &'a Blind>) -> Vec<Blind> {
-    let mut all: Vec<Blind> = Vec::new();
+fn disjoint<'a>(spans: impl Iterator<Item = &'a UnobservedSpan>) -> Vec<UnobservedSpan> {
+    let mut all: Vec<UnobservedSpan> = Vec::new();
     for b in spans {
         let from = all.last().map_or(0, |last| last.span.end).max(b.span.start);
         if from < b.span.end {
-            all.push(Blind { span: Span::new(from, b.span.end), ..*b });
+            all.push(UnobservedSpan { span: Span::new(from, b.span.end), ..*b });
         }
     }
     all

@@ -17,10 +17,10 @@ use trace::event::FROM_RECORD;
 use trace::{Definition, Kind};
 
 use crate::causes::shown::ALL_OF_IT;
-use crate::gaps::standing::LEAST_SAMPLES;
+use crate::gaps::sample_index::LEAST_SAMPLES;
 use crate::gaps::SMALL_COPY_BYTES;
 use crate::run::{Call, Op, Run, Sample, Span, Thread, NAMED_CALL};
-use crate::sites::doing::stands_on_futex;
+use crate::sites::activity::stands_on_futex;
 use crate::sites::frames::Frames;
 
 /// What such a wait is called where a CUDA call has its name.

@@ -12,33 +12,34 @@
 //! analyze.rs    all of it in order -> analysis.rs (the result's types)
 //! sentence.rs   the one line; line.rs its evidence; evidence.rs facts in words
 //! array_waits.rs  waits that no CUDA call shows (JAX)
-//! unanswered.rs  launches whose kernels a foreign trace lost (the other way: formats/uncalled.rs)
+//! missing_kernels.rs  launches whose kernels a foreign trace lost (the other way: formats/uncalled.rs)
 //! live/         the newest seconds of a process that runs
-//! alive.rs      is the process that made a file still there? knock.rs: does it listen at its socket?
+//! liveness.rs      is the process that made a file still there? socket_probe.rs: does it listen at its socket?
 //! chrome.rs     the trace file; summary.rs the figures as JSON; report.rs recording -> files and line
 //! symbols.rs    functions and lines of machine code that called CUDA
 //! tables/       tables of a run, as nsys stats has them, and our own
 //! phases/       dataload, forward, backward, optimizer of a step
 //! plural.rs     counts in sentences
-//! visible.rs    names that others chose, safe to show; fit.rs text in the room there is
+//! escape.rs    names that others chose, safe to show; terminal_width.rs text in the room there is
 //! ```
 //! Linked into the training process for its exit (without features), and into `gapprobe`.
 //! Nothing here panics on hostile input or grows beyond a small multiple of the recording.
 #![deny(unsafe_code)]
 
-pub mod alive;
 pub mod analysis;
 pub mod analyze;
 mod array_waits;
 pub mod causes;
 pub mod chrome;
+mod clock_drift;
 #[cfg(feature = "cli")]
 pub mod compare;
+pub mod complete_to;
+mod damaged_calls;
+pub mod escape;
 mod evidence;
 #[cfg(feature = "cli")]
 pub mod export;
-#[cfg(feature = "readers")]
-pub mod fit;
 #[cfg(feature = "readers")]
 pub mod fleet;
 #[cfg(feature = "readers")]
@@ -47,16 +48,15 @@ pub mod gaps;
 #[cfg(feature = "cli")]
 pub mod html;
 pub mod kernels;
-#[expect(unsafe_code, reason = "limits of a Unix socket need libc")]
-pub mod knock;
-pub mod known;
 pub mod line;
 #[cfg(feature = "cli")]
 pub mod live;
+pub mod liveness;
 pub mod load;
 #[cfg(feature = "cli")]
 pub mod lost;
 pub mod merge;
+mod missing_kernels;
 mod once;
 #[cfg(feature = "cli")]
 pub mod overview;
@@ -68,17 +68,17 @@ pub mod replay;
 pub mod report;
 pub mod run;
 pub mod sentence;
-mod settling;
 pub mod sites;
+#[expect(unsafe_code, reason = "limits of a Unix socket need libc")]
+pub mod socket_probe;
 pub mod steps;
 pub mod summary;
 pub mod symbols;
 #[cfg(feature = "cli")]
 pub mod tables;
+#[cfg(feature = "readers")]
+pub mod terminal_width;
 pub mod timeline;
-mod too_long;
-mod unanswered;
-pub mod visible;
 #[expect(unsafe_code, reason = "locks of an open file description need libc")]
 pub mod writer_lock;
 

@@ -10,9 +10,9 @@ use crate::analysis::{
     passing, working, Analysis, Cost, OncePlace, Parts, Profiled, Promise, StepSource, Tied, Verdict,
 };
 use crate::causes::{gpu_bound, inconclusive, mixed, small_kernels, MODEL_ERROR};
+use crate::escape::visible;
 use crate::plural::{self, counted};
 use crate::run::Run;
-use crate::visible::visible;
 
 /// A warm-up longer than this share of what was seen is named.
 const LONG_WARM_UP: f64 = 0.1;
@@ -23,7 +23,7 @@ const LONG_ONCE: f64 = 0.02;
 const LONG_FRONT: f64 = 0.25;
 /// The share of the recorded time that the steps are is named below this: "GPU busy" and the
 /// verdict are of them.
-const MOST_OF_IT: f64 = 0.8;
+const MIN_STEADY_SHARE: f64 = 0.8;
 
 /// All that there is to say of a verdict, a statement each: what is found, and what that rests on.
 pub fn evidence(run: &Run, a: &Analysis) -> Vec<String> {
@@ -201,7 +201,7 @@ pub(crate) fn seen(a: &Analysis) -> String {
     if a.steps.may_be_parts {
         out.push_str(" (periods of the launches, perhaps parts of a step)");
     }
-    if let Some(share) = a.steady_share().filter(|s| *s < MOST_OF_IT) {
+    if let Some(share) = a.steady_share().filter(|s| *s < MIN_STEADY_SHARE) {
         let _ = write!(out, ", steady steps are {} of the recorded {}", percent(share), long(c.seen_ns));
     }
     if c.front_ns as f64 > LONG_FRONT * c.run_ns as f64 {
@@ -253,7 +253,7 @@ pub(crate) fn losses(run: &Run, a: &Analysis) -> String {
 /// recorder's own.
 pub(crate) fn cost(c: &Cost) -> String {
     let kept = match c.kept_bytes {
-        0..=WORTH_A_WORD => String::new(),
+        0..=MIN_KEPT_BYTES => String::new(),
         n => format!(" and up to {:.1} GB that CUPTI keeps", n as f64 / 1e9),
     };
     let [share, least, most] = [c.share, c.least, c.most].map(|share| share * 100.0);
@@ -293,7 +293,7 @@ fn not_possible(run: &Run) -> String {
 }
 
 /// Bytes: what the recorder itself may take, where `GAPPROBE_MAX_MB` is not set.
-const WORTH_A_WORD: u64 = 256 << 20;
+const MIN_KEPT_BYTES: u64 = 256 << 20;
 
 pub(crate) fn percent(share: f64) -> String {
     let p = share * 100.0;

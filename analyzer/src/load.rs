@@ -12,13 +12,13 @@ use trace::reader::Track;
 use trace::{Event, Kind, Recording, Source};
 
 use crate::array_waits;
+use crate::clock_drift;
+use crate::damaged_calls;
 use crate::pauses;
 use crate::run::{
-    Blind, Call, Child, ChildSample, Device, LoadError, LossMark, Mark, Op, Range, RangeKind, Reading, Run,
-    Sample, Span, Stream, SyncRecord, Thread, CLOCK_SLACK_NS, MAX_TIME, NONE,
+    Call, Child, ChildSample, Device, LoadError, LossMark, Mark, Op, Range, RangeKind, Reading, Run, Sample,
+    Span, Stream, SyncRecord, Thread, UnobservedSpan, CLOCK_SLACK_NS, MAX_TIME, NONE,
 };
-use crate::settling;
-use crate::too_long;
 
 /// Records of shorter synchronizations are not made into calls, ns.
 const SHORTEST_WAIT_NS: u64 = 1_000;
@@ -202,7 +202,7 @@ impl Loader {
         match e.kind {
             Kind::ClockPair => self.run.clocks.push((e.start, e.realtime())),
             Kind::Unobserved => {
-                self.run.blind.push(Blind { span: Span::new(e.start, e.end), reason: e.a });
+                self.run.blind.push(UnobservedSpan { span: Span::new(e.start, e.end), reason: e.a });
             }
             Kind::LossMark => {
                 let span = Span::new(e.start, e.end);
@@ -391,7 +391,7 @@ pub(crate) fn finish(run: &mut Run) {
         t.samples.sort_by_key(|s| s.span);
     }
     if !run.foreign {
-        too_long::cut(run);
+        damaged_calls::cut(run);
     }
     array_waits::find(run);
     let mut base = 0u32;
@@ -412,7 +412,7 @@ pub(crate) fn finish(run: &mut Run) {
     pauses::set_apart(run);
     join(run);
     if !run.foreign {
-        settling::mark(run);
+        clock_drift::mark(run);
     }
     array_waits::take_copies(run);
 }

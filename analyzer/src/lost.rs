@@ -7,7 +7,7 @@ use trace::Loss;
 
 use crate::analysis::Analysis;
 use crate::run::Run;
-use crate::{line, summary, unanswered};
+use crate::{line, missing_kernels, summary};
 
 /// Losses of a run.
 pub struct Lost<'a> {
@@ -19,7 +19,10 @@ impl<'a> Lost<'a> {
     /// Counts them: O(events).
     pub fn of(run: &'a Run) -> Lost<'a> {
         let losses = Loss::ALL.iter().map(|&l| (l, run.header.loss(l))).filter(|l| l.1 > 0).collect();
-        Lost { run, counted: Analysis { losses, unanswered: unanswered::count(run), ..Analysis::default() } }
+        Lost {
+            run,
+            counted: Analysis { losses, unanswered: missing_kernels::count(run), ..Analysis::default() },
+        }
     }
 
     /// `losses 17 (cupti_dropped)`, as the line has it; `None` where nothing was lost.

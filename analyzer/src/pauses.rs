@@ -6,11 +6,11 @@
 use trace::event::Unobserved;
 
 use crate::analysis::share;
-use crate::gaps::standing::common;
+use crate::gaps::sample_index::common;
 use crate::line::long;
 use crate::plural::counted;
 use crate::run::{Run, Sample, Span, Thread};
-use crate::sites::doing::{doing, sleeps_by_select, Doing};
+use crate::sites::activity::{doing, sleeps_by_select, Activity};
 use crate::sites::frames::Frames;
 use crate::sites::{Site, Sites};
 
@@ -40,7 +40,7 @@ pub struct Pauses {
     /// Their share of the time between windows, 0 to 1.
     pub share: f64,
     /// What the launching thread did, as half of the samples show it.
-    pub doing: Option<Doing>,
+    pub doing: Option<Activity>,
     /// The line of them.
     pub site: Option<Site>,
 }
@@ -91,7 +91,7 @@ pub(crate) fn of(run: &Run) -> Option<Pauses> {
         return None;
     }
     let selects = sleeps_by_select(run);
-    let mut tally: Vec<(Doing, u32)> = Vec::new();
+    let mut tally: Vec<(Activity, u32)> = Vec::new();
     for s in &samples {
         let doing = doing(s, Frames::of(run, s.stack), selects);
         match tally.iter_mut().find(|t| t.0 == doing) {
@@ -129,7 +129,7 @@ impl Pauses {
             out.push_str(&format!(", every {}", long(every)));
         }
         out.push_str(&format!(", {:.0} % of that time", self.share * 100.0));
-        let does = self.doing.filter(|d| *d != Doing::Unknown).map(|d| d.words().to_owned());
+        let does = self.doing.filter(|d| *d != Activity::Unknown).map(|d| d.words().to_owned());
         let what: Vec<String> = does.into_iter().chain(self.site.as_ref().map(Site::to_string)).collect();
         if !what.is_empty() {
             out.push_str(&format!(": {}", what.join(", ")));

@@ -18,11 +18,11 @@ use trace::{OpenError, Source};
 
 use crate::analysis::Analysis;
 use crate::chrome::{self, ChromeOptions, WriteError, Written};
+use crate::escape::visible;
 use crate::run::Run;
 use crate::sentence::line;
 use crate::summary::{summary, Around};
 use crate::symbols;
-use crate::visible::visible;
 
 pub mod earlier;
 mod ending;

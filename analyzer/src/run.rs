@@ -75,14 +75,14 @@ pub struct Reading {
 
 /// A span in which the GPU was not observed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Blind {
+pub struct UnobservedSpan {
     /// From and to.
     pub span: Span,
     /// Number of [`Unobserved`]; other numbers come from newer recorders.
     pub reason: u32,
 }
 
-impl Blind {
+impl UnobservedSpan {
     /// Were the program's calls recorded all the same?
     pub fn is_host_seen(&self) -> bool {
         self.reason == Unobserved::Front as u32
@@ -183,7 +183,7 @@ pub struct Run {
     /// By start.
     pub waits: Vec<SyncRecord>,
     /// By start.
-    pub blind: Vec<Blind>,
+    pub blind: Vec<UnobservedSpan>,
     /// By time.
     pub loss_marks: Vec<LossMark>,
     /// By start.
@@ -238,7 +238,7 @@ impl Run {
     /// what a flush that ended says is whole: they are true, but how many are missing between them
     /// nobody knows.
     pub fn unproven(&self) -> Option<u64> {
-        let (h, to) = (&self.header, crate::known::complete_to(&self.header));
+        let (h, to) = (&self.header, crate::complete_to::complete_to(&self.header));
         let failed = !h.is_unfinished() && self.flush_failed();
         let ops = || self.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops);
         if self.foreign || (to > 0 && !failed) || ops().any(|o| o.start < to) {

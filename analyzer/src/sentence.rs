@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The line that people read, and the sentence that opens screen, page and trace: what the GPU did,
-//! what it waited for, where, what to change, what that wins. At most [`MOST`] characters; what it
-//! rests on is said elsewhere (`line.rs`), and of that here the exceptions alone.
+//! what it waited for, where, what to change, what that wins. At most [`MAX_CHARS`] characters;
+//! what it rests on is said elsewhere (`line.rs`), and of that here the exceptions alone.
 
 use trace::Total;
 
@@ -9,20 +9,20 @@ use crate::analysis::{
     working, Analysis, Bucket, Confidence, DeviceAnalysis, Facts, Figure, Often, StepSource, Verdict,
 };
 use crate::causes::{casts, gpu_bound, inconclusive, memory_growth, mixed, out_of_memory, small_kernels};
+use crate::escape::visible;
 use crate::evidence;
 use crate::line::{self, Time};
 use crate::plural::{self, thousands};
 use crate::run::Run;
-use crate::visible::visible;
 
 /// Characters of the line in front of the trace's name, at most.
-pub const MOST: usize = 160;
+pub const MAX_CHARS: usize = 160;
 /// Of a place in the program the last so many characters are shown: its line is at the end.
-const MOST_OF_A_PLACE: usize = 44;
+const MAX_PLACE_CHARS: usize = 44;
 /// Recording is said to cost something from this share of the run on.
-const COSTS: f64 = 0.05;
+const MIN_COST: f64 = 0.05;
 /// Seen is said to be a part of the run below this share of it.
-const MOST_SEEN: f64 = 0.5;
+const MAX_PART_SEEN: f64 = 0.5;
 
 /// The line of a run, without a line feed. `trace`: where the trace file is, `None` where none was
 /// written.
@@ -38,7 +38,7 @@ pub fn line(run: &Run, a: &Analysis, trace: Option<&str>) -> String {
 /// What is found, its code, and what is out of the ordinary.
 pub fn sentence(run: &Run, a: &Analysis) -> String {
     let mut behind = format!(" [{}]", a.verdict.code);
-    let room = MOST - "gapprobe: ".len();
+    let room = MAX_CHARS - "gapprobe: ".len();
     for exception in exceptions(run, a) {
         // (what was found comes first: half of the line is its own)
         if behind.chars().count() + exception.chars().count() + 2 <= room / 2 {
@@ -54,7 +54,7 @@ pub fn sentence(run: &Run, a: &Analysis) -> String {
 /// What is found, without its code; `None` where nothing can be said.
 pub fn verdict(a: &Analysis) -> Option<String> {
     let v = &a.verdict;
-    (v.code != inconclusive::CODE && !v.code.is_empty()).then(|| found(a, MOST))
+    (v.code != inconclusive::CODE && !v.code.is_empty()).then(|| found(a, MAX_CHARS))
 }
 
 /// What is found in at most `room` characters: what can be done without is left out, last of all
@@ -87,9 +87,9 @@ fn shown(place: &str) -> String {
         None => place.to_owned(),
     };
     let all = place.chars().count();
-    match all <= MOST_OF_A_PLACE {
+    match all <= MAX_PLACE_CHARS {
         true => place,
-        false => ['…'].into_iter().chain(place.chars().skip(all - MOST_OF_A_PLACE + 1)).collect(),
+        false => ['…'].into_iter().chain(place.chars().skip(all - MAX_PLACE_CHARS + 1)).collect(),
     }
 }
 
@@ -244,9 +244,9 @@ fn exceptions(run: &Run, a: &Analysis) -> Vec<String> {
         found.push("host slowed by the profiler".to_owned());
     }
     if !run.foreign {
-        if cost.measured && cost.share >= COSTS {
+        if cost.measured && cost.share >= MIN_COST {
             found.push(format!("recording cost {}", percent(cost.share)));
-        } else if !cost.measured && cost.most >= COSTS {
+        } else if !cost.measured && cost.most >= MIN_COST {
             found.push(format!("recording cost up to {}", percent(cost.most)));
         }
         let in_windows = run.header.total(Total::Windows) > 0;
@@ -254,7 +254,7 @@ fn exceptions(run: &Run, a: &Analysis) -> Vec<String> {
             (StepSource::None, _) | (_, 0) => ("run", c.seen_ns as f64 / c.run_ns.max(1) as f64),
             (_, n) => ("steps", c.steps_seen as f64 / n as f64),
         };
-        if !in_windows && seen.1 < MOST_SEEN {
+        if !in_windows && seen.1 < MAX_PART_SEEN {
             found.push(format!("saw {} of the {}", percent(seen.1), seen.0));
         }
         if line::has_no_windows(run) {
@@ -314,13 +314,13 @@ mod tests {
         let a = found_of(sync::CODE, Confidence::High);
         let said = "GPU idle 36%: the host waits for the GPU (train.py:17); read values later: \
                     27.8 -> ~19.7 ms/step";
-        assert_eq!(found(&a, MOST), said);
+        assert_eq!(found(&a, MAX_CHARS), said);
         assert_eq!(sentence(&of_another_tool(), &a), format!("{said} [GP101]"));
     }
 
     #[test]
     fn what_is_not_sure_is_likely_or_maybe_and_two_causes_are_both_named() {
-        let begins = |a: &Analysis| found(a, MOST).split(" (").next().map(str::to_owned);
+        let begins = |a: &Analysis| found(a, MAX_CHARS).split(" (").next().map(str::to_owned);
         let likely = found_of(launch::CODE, Confidence::Medium);
         assert_eq!(
             begins(&likely).as_deref(),
@@ -338,7 +338,7 @@ mod tests {
         });
         let said = "GPU idle 36%: maybe the host waits for the GPU or data is loaded in the main process";
         assert_eq!(begins(&both).as_deref(), Some(said));
-        assert!(!found(&both, MOST).contains(';'), "what to change would be of one of them");
+        assert!(!found(&both, MAX_CHARS).contains(';'), "what to change would be of one of them");
     }
 
     #[test]
@@ -346,7 +346,7 @@ mod tests {
         let mut a = found_of(launch::CODE, Confidence::High);
         let fact = Fact::new("{waiting} of {kernels}").with("waiting", 2089u64).with("kernels", 2172u64);
         a.verdict.facts = fact.with("wanted", 4u64).into();
-        let said = found(&a, MOST);
+        let said = found(&a, MAX_CHARS);
         assert!(
             said.starts_with("GPU idle 36%: launch-bound, 2,089 of 2,172 kernels wait for the host ("),
             "{said}"
@@ -355,7 +355,7 @@ mod tests {
         let often = |often: Often| {
             let mut a = found_of(sync::CODE, Confidence::High);
             a.verdict.facts = Fact::new("{often}").with("often", often).into();
-            found(&a, MOST).split(" (").next().unwrap().to_owned()
+            found(&a, MAX_CHARS).split(" (").next().unwrap().to_owned()
         };
         assert_eq!(often(Often::PerStep(44.8)), "GPU idle 36%: the host waits for the GPU 45x per step");
         assert_eq!(often(Often::EverySteps(20)), "GPU idle 36%: the host waits for the GPU every 20 steps");
@@ -370,7 +370,7 @@ mod tests {
         let why = Fact::new("{why}").with("why", &*"x".repeat(400));
         let verdict = Verdict { code: inconclusive::CODE, inconclusive: Some(why), ..Verdict::default() };
         let said = sentence(&of_another_tool(), &Analysis { verdict, ..Analysis::default() });
-        assert_eq!(said.chars().count(), MOST - "gapprobe: ".len());
+        assert_eq!(said.chars().count(), MAX_CHARS - "gapprobe: ".len());
         assert!(said.ends_with("… [GP199]"), "{said}");
     }
 
@@ -380,6 +380,6 @@ mod tests {
         assert_eq!(shown("step(int, float)+0x1c in libtrain.so"), "step+0x1c in libtrain.so");
         let long = shown(&format!("{}/train.py:88", "deep/".repeat(20)));
         assert!(long.starts_with('…') && long.ends_with("/train.py:88"), "{long}");
-        assert_eq!(long.chars().count(), MOST_OF_A_PLACE);
+        assert_eq!(long.chars().count(), MAX_PLACE_CHARS);
     }
 }

@@ -22,7 +22,7 @@ use crate::run::Run;
 /// Largest file looked into, bytes: libraries of PyTorch have up to 2 GB.
 const LARGEST: u64 = 8 << 30;
 /// Callers named at most; a run has some dozens.
-const MOST: usize = 4096;
+const MAX_CALLERS: usize = 4096;
 /// Bytes of symbols that a report in the traced process reads of a module: five million functions.
 const MOST_IN_PROCESS: u64 = 128 << 20;
 
@@ -106,7 +106,7 @@ type Lines = fn(&Path, &str, u64, &[u64]) -> Vec<Option<Line>>;
 
 fn name_callers(definitions: &mut Definitions, started: u64, limit: Limit, lines: Lines) {
     let mut modules: BTreeMap<u32, Vec<(u32, CallerInfo)>> = BTreeMap::new();
-    for (frame, caller) in definitions.callers().take(MOST) {
+    for (frame, caller) in definitions.callers().take(MAX_CALLERS) {
         modules.entry(caller.module).or_default().push((frame, *caller));
     }
     let mut next = definitions.free_string_id();

@@ -8,7 +8,7 @@ use trace::Kind;
 
 use crate::analysis::Bucket;
 use crate::merge::Merge;
-use crate::run::{Blind, Device, Op, Run, Span, MAX_TIME};
+use crate::run::{Device, Op, Run, Span, UnobservedSpan, MAX_TIME};
 
 /// An op in the time order of its device.
 #[derive(Clone, Copy, Debug)]
@@ -132,7 +132,7 @@ pub struct Observed {
 
 impl Observed {
     /// `whole` less the `blind` spans (sorted by start, may overlap).
-    pub fn new(whole: Span, blind: &[Blind]) -> Observed {
+    pub fn new(whole: Span, blind: &[UnobservedSpan]) -> Observed {
         let mut o = Observed::default();
         let mut at = whole.start;
         for b in blind {
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn observed_time_leaves_the_blind_spans_out() {
         let blind = [(5, 10), (7, 12), (50, 60), (95, 200)];
-        let blind = blind.map(|(a, b)| Blind { span: Span::new(a, b), reason: 1 });
+        let blind = blind.map(|(a, b)| UnobservedSpan { span: Span::new(a, b), reason: 1 });
         let o = Observed::new(Span::new(0, 100), &blind);
         assert_eq!(o.total(), 5 + 38 + 35);
         assert_eq!(o.measure(Span::new(0, 100)), o.total());

@@ -14,7 +14,7 @@ use std::path::Path;
 use trace::header::sources::WRITER_LOCK;
 use trace::Header;
 
-use crate::alive::{self, Life};
+use crate::liveness::{self, Life};
 
 /// Far behind the largest recording.
 const AT: libc::off_t = 1 << 62;
@@ -50,8 +50,9 @@ fn is_held(file: &impl AsRawFd) -> Option<bool> {
 
 /// Is the process of this recording still there?
 pub fn life(file: &File, header: &Header) -> Life {
-    let by_pid = alive::life(&header.into());
-    let booted_since = alive::boot_id().is_some_and(|id| header.boot_id != [0; 16] && id != header.boot_id);
+    let by_pid = liveness::life(&header.into());
+    let booted_since =
+        liveness::boot_id().is_some_and(|id| header.boot_id != [0; 16] && id != header.boot_id);
     if header.sources & WRITER_LOCK == 0 || booted_since {
         return by_pid;
     }
@@ -74,7 +75,7 @@ mod tests {
         let write = || File::options().write(true).create(true).truncate(false).open(&path).expect("a file");
         let (writer, reader) = (write(), write());
         let read_only = File::open(&path).expect("the file");
-        let own = alive::own();
+        let own = liveness::own();
         let locked =
             Header { sources: WRITER_LOCK, boot_id: own.boot, pid: i32::MAX as u32, ..Header::default() };
         let living = Header { pid: own.pid, process_start: own.start, ..locked.clone() };

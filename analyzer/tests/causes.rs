@@ -10,12 +10,12 @@ mod program;
 mod alloc;
 #[path = "causes/arrays.rs"]
 mod arrays;
-#[path = "causes/beside.rs"]
-mod beside;
 #[path = "causes/blocked.rs"]
 mod blocked;
 #[path = "causes/casts.rs"]
 mod casts;
+#[path = "causes/beside.rs"]
+mod concurrent_work;
 #[path = "causes/copy.rs"]
 mod copy;
 #[path = "causes/cost.rs"]

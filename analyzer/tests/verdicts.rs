@@ -44,7 +44,7 @@ fn place(site: &Value) -> String {
 /// What the line keeps to, beside its length: it is read at a glance.
 fn is_readable(line: &str) -> bool {
     let count = |c: char| line.matches(c).count();
-    line.chars().count() <= analyzer::sentence::MOST
+    line.chars().count() <= analyzer::sentence::MAX_CHARS
         && count('(') <= 1
         && count(';') <= 1
         && !line.contains("  ")

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
-use analyzer::alive::{life, Life};
+use analyzer::liveness::{life, Life};
 use trace::place::{self, Owner};
 use trace::setting;
 
@@ -35,7 +35,7 @@ const APART: Duration = Duration::from_secs(10);
 /// So many starts in a row have to die.
 const DEATHS: usize = 2;
 /// Entries of a private folder looked at.
-const MOST: usize = 1000;
+const MAX_ENTRIES: usize = 1000;
 
 /// Which job this process is a start of: program, arguments, directory, rank. FNV-1a, 64 bits.
 pub(crate) fn job() -> u64 {
@@ -68,7 +68,7 @@ fn age(path: &Path) -> Option<Duration> {
 /// The files in `folder` that starts of any job left while they were attached to: path, process,
 /// job.
 fn left_in(folder: &Path) -> Vec<(PathBuf, Owner, u64)> {
-    let entries = fs::read_dir(folder).into_iter().flatten().take(MOST).filter_map(Result::ok);
+    let entries = fs::read_dir(folder).into_iter().flatten().take(MAX_ENTRIES).filter_map(Result::ok);
     let left = entries.filter_map(|e| {
         let (owner, job) = place::parse_attaching(e.file_name().to_str()?)?;
         (life(&owner) == Life::Ended).then(|| (e.path(), owner, job))

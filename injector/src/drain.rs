@@ -25,7 +25,7 @@ use trace::segment::SEGMENT_EVENTS;
 use trace::{total, Loss, Total};
 
 use crate::callers::Callers;
-use crate::cupti::unanswered::{Buffers, Unanswered};
+use crate::cupti::stolen_buffers::{Buffers, Unanswered};
 use crate::cupti::{arbiter, buffers, decode, session, streams, walk};
 use crate::front::Front;
 use crate::program::{Capture, Marks};

@@ -10,8 +10,8 @@
 //! before the trace is cut, and have a verdict of their own: most of the seconds before are of
 //! steps as usual.
 //!
-//! Bounded: [`MOST`] traces a process, one in [`PAUSE`]; events by memory. A directory that takes
-//! none costs the trace, not the line.
+//! Bounded: [`MAX_TRACES`] traces a process, one in [`PAUSE`]; events by memory. A directory that
+//! takes none costs the trace, not the line.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,7 +22,7 @@ use analyzer::report::{self, Report, ReportOptions};
 use analyzer::run::Span;
 use analyzer::sentence;
 use analyzer::sites::{Site, Sites};
-use analyzer::{known, Run, Window};
+use analyzer::{complete_to, Run, Window};
 use parking_lot::Mutex;
 use trace::event::Unobserved;
 use trace::header::{state, HEADER_BYTES};
@@ -36,7 +36,7 @@ use crate::windows::{alarm, Reason, UnderWay};
 use crate::{attach, clock, descriptors, lifecycle, say};
 
 /// Traces a process.
-const MOST: u64 = 10;
+const MAX_TRACES: u64 = 10;
 /// Between two of them, ns.
 const PAUSE: u64 = 300_000_000_000;
 /// Records of what happened before the alarm may take so long to come, ns: a flush, a round. What a
@@ -116,7 +116,7 @@ pub(crate) fn ask(now: u64, reason: Reason, in_sync: Option<UnderWay>, unobserve
     }
     let last = LAST.load(Ordering::Relaxed);
     let is_early = last != 0 && now.saturating_sub(last) < PAUSE;
-    if !IS_ON.load(Ordering::Acquire) || is_early || ASKED.load(Ordering::Relaxed) >= MOST {
+    if !IS_ON.load(Ordering::Acquire) || is_early || ASKED.load(Ordering::Relaxed) >= MAX_TRACES {
         return;
     }
     let Some(mut order) = ORDER.try_lock() else { return };
@@ -204,7 +204,7 @@ fn fly(settings: &Settings, image: &Image, order: &Order) {
     let after = if order.slow_since.is_some() { AFTER.min(settings.flight_ns / 2) } else { 0 };
     let at = order.at.saturating_add(after);
     let late = at.saturating_add(DELIVERY);
-    let is_complete = || header(image).is_some_and(|h| known::complete_to(&h) >= at);
+    let is_complete = || header(image).is_some_and(|h| complete_to::complete_to(&h) >= at);
     while goes_on() && clock::monotonic() < late && !is_complete() {
         attach::pause(LOOK_MS);
     }
@@ -220,7 +220,7 @@ fn fly(settings: &Settings, image: &Image, order: &Order) {
         return;
     }
     if let Some(open) = order.unobserved {
-        known::unobserved_to(&mut run, open.since, at, open.why);
+        complete_to::unobserved_to(&mut run, open.since, at, open.why);
     }
     run.header.state = state::CLOSED; // nobody was killed
     let folder = settings.folder();
@@ -339,7 +339,7 @@ mod tests {
         };
         assert!(asked(0));
         assert!(!asked(PAUSE - 1));
-        assert_eq!((0..20).filter(|_| asked(PAUSE)).count() as u64, MOST - 1);
+        assert_eq!((0..20).filter(|_| asked(PAUSE)).count() as u64, MAX_TRACES - 1);
         let evaluates = Reason::Missing { ns: 12 * S, idle: S, usual: 1 };
         ASKED.store(0, Ordering::Relaxed);
         ask(now + 10 * PAUSE, evaluates, None, None);

@@ -17,7 +17,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use analyzer::visible::visible;
+use analyzer::escape::visible;
 
 use trace::header::sources::WRITER_LOCK;
 use trace::header::{state, STATE_AT, VALID_FROM_AT};
@@ -27,11 +27,11 @@ use trace::{place, Header, Loss};
 use crate::descriptors::{identity_of, out_of_the_way, status_of};
 use crate::losses;
 use crate::store::image::{self, Image};
-use crate::store::Standing;
+use crate::store::Snapshot;
 use folders::{open_private, owner, private_directories};
 
 /// The file and what it holds so far.
-pub(crate) struct Mirror {
+pub(crate) struct SpoolWriter {
     file: ManuallyDrop<OwnedFd>,
     /// Device and inode of the file.
     identity: (u64, u64),
@@ -39,9 +39,9 @@ pub(crate) struct Mirror {
     path: PathBuf,
     /// The name it has until its header is written: a file that ends in .gpr is a recording.
     unfinished: Option<PathBuf>,
-    in_file: Vec<Mirrored>,
+    in_file: Vec<SpooledSegment>,
     /// What the header last said of a file that held everything: GPU and host complete to, ns.
-    whole_to: (u64, u64),
+    committed_to: (u64, u64),
     /// A segment on its way, as words and as bytes.
     copy: Vec<u64>,
     bytes_of_copy: Vec<u8>,
@@ -54,7 +54,7 @@ pub(crate) struct Mirror {
 
 /// What the file has of a segment.
 #[derive(Clone, Copy, Default)]
-struct Mirrored {
+struct SpooledSegment {
     generation: u32,
     /// Events, or bytes of definitions.
     used: u32,
@@ -89,17 +89,17 @@ pub(crate) fn shown_path() -> Option<&'static [u8]> {
     PATH.get().map(|(_, shown)| shown.as_bytes())
 }
 
-impl Mirror {
+impl SpoolWriter {
     /// Creates the file, never over an existing one, in the first private folder that takes it.
-    pub(crate) fn create(name: &str, segments: u32) -> Option<Mirror> {
+    pub(crate) fn create(name: &str, segments: u32) -> Option<SpoolWriter> {
         private_directories().find_map(|directory| {
             // once more: a process that ends may have removed the empty directory in between
-            Mirror::create_in(&directory, name, segments)
-                .or_else(|| Mirror::create_in(&directory, name, segments))
+            SpoolWriter::create_in(&directory, name, segments)
+                .or_else(|| SpoolWriter::create_in(&directory, name, segments))
         })
     }
 
-    fn create_in(directory: &Path, name: &str, segments: u32) -> Option<Mirror> {
+    fn create_in(directory: &Path, name: &str, segments: u32) -> Option<SpoolWriter> {
         let folder = open_private(directory)?;
         let unfinished = place::unfinished_recording(name, &owner());
         let path = directory.join(name);
@@ -118,17 +118,17 @@ impl Mirror {
         let file = unsafe { OwnedFd::from_raw_fd(fd) };
         let file = out_of_the_way(file);
         let identity = identity_of(file.as_raw_fd())?;
-        let in_file = vec![Mirrored::default(); segments as usize];
+        let in_file = vec![SpooledSegment::default(); segments as usize];
         let _ = FOLDER.set(directory.to_owned());
         // never closed: by the time it could be, the number may be the program's
         let file = ManuallyDrop::new(file);
-        Some(Mirror {
+        Some(SpoolWriter {
             file,
             identity,
             path,
             unfinished: Some(unfinished),
             in_file,
-            whole_to: (0, 0),
+            committed_to: (0, 0),
             copy: vec![0; SEGMENT_BYTES / 8],
             bytes_of_copy: vec![0; SEGMENT_BYTES],
             bytes: 0,
@@ -208,7 +208,7 @@ impl Mirror {
         };
         (self.copy, self.bytes_of_copy) = (copy, bytes);
         if let (Part::Written, Some(m)) = (&part, self.in_file.get_mut(index as usize)) {
-            *m = Mirrored { generation: now.generation, used: now.used };
+            *m = SpooledSegment { generation: now.generation, used: now.used };
         }
         part
     }
@@ -258,7 +258,7 @@ impl Mirror {
     /// Brings the file to how the recording stood: changed segments, then the header. Where
     /// something could not be written the header promises no more than the file held before. The
     /// segments still to be written.
-    pub(crate) fn update(&mut self, image: &Image, standing: &Standing) -> Vec<u32> {
+    pub(crate) fn update(&mut self, image: &Image, standing: &Snapshot) -> Vec<u32> {
         let all = || standing.segments.iter().map(|(index, _)| *index);
         if !self.is_ours() {
             losses::add(Loss::MirrorWrite, 1);
@@ -267,9 +267,9 @@ impl Mirror {
         let left = self.segments(image, standing);
         let header = &standing.header;
         if left.is_empty() {
-            self.whole_to = (header.gpu_complete_to, header.host_complete_to);
+            self.committed_to = (header.gpu_complete_to, header.host_complete_to);
         }
-        let (gpu_complete_to, host_complete_to) = self.whole_to;
+        let (gpu_complete_to, host_complete_to) = self.committed_to;
         // what was gone from the image before it was copied is in no file either
         let valid_from = header.valid_from.max(image.valid_from());
         let sources = header.sources | self.lock;
@@ -284,7 +284,7 @@ impl Mirror {
     }
 
     /// All but the header. Killed in it, or without the header, the file promises what it holds.
-    fn segments(&mut self, image: &Image, standing: &Standing) -> Vec<u32> {
+    fn segments(&mut self, image: &Image, standing: &Snapshot) -> Vec<u32> {
         let replaces = |(index, now): &(u32, SegmentHeader)| {
             let had = self.in_file.get(*index as usize).copied().unwrap_or_default();
             had.generation != 0 && had.generation != now.generation

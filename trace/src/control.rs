@@ -64,7 +64,7 @@ impl Refusal {
 
 /// How recording stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Standing {
+pub enum RecordingState {
     /// The program records.
     On,
     /// The program wants nothing recorded now.
@@ -73,15 +73,15 @@ pub enum Standing {
     Held,
 }
 
-impl Standing {
-    const ALL: [Standing; 3] = [Standing::On, Standing::Off, Standing::Held];
+impl RecordingState {
+    const ALL: [RecordingState; 3] = [RecordingState::On, RecordingState::Off, RecordingState::Held];
 
     /// As sent.
     pub const fn word(self) -> &'static str {
         match self {
-            Standing::On => "on",
-            Standing::Off => "off",
-            Standing::Held => "held",
+            RecordingState::On => "on",
+            RecordingState::Off => "off",
+            RecordingState::Held => "held",
         }
     }
 }
@@ -90,7 +90,7 @@ impl Standing {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// To `status` and `release`.
-    Is(Standing),
+    Is(RecordingState),
     /// To `record`: everything from this CLOCK_MONOTONIC time on (ns) is recorded.
     Recording(u64),
     /// No.
@@ -153,7 +153,7 @@ impl Answer {
     pub fn parse(line: &[u8]) -> Option<Answer> {
         match words(line)? {
             ["ok", "recording", ns] => number(ns).map(Answer::Recording),
-            ["ok", word, ""] => Standing::ALL.into_iter().find(|s| s.word() == word).map(Answer::Is),
+            ["ok", word, ""] => RecordingState::ALL.into_iter().find(|s| s.word() == word).map(Answer::Is),
             ["error", word, ""] => Refusal::ALL.into_iter().find(|r| r.word() == word).map(Answer::Refused),
             _ => None,
         }
@@ -183,7 +183,7 @@ mod tests {
             assert_eq!(Request::parse(line.as_bytes()), Ok(request));
             assert_eq!(Answer::parse(line.as_bytes()), None);
         }
-        let answers = Standing::ALL.into_iter().map(Answer::Is);
+        let answers = RecordingState::ALL.into_iter().map(Answer::Is);
         let refused = Refusal::ALL.into_iter().map(Answer::Refused);
         for answer in answers.chain(refused).chain([Answer::Recording(0), Answer::Recording(u64::MAX)]) {
             let line = answer.to_string();

@@ -2,7 +2,7 @@
 //! What is said of a named cause so that its figures agree with those of the buckets, of the other
 //! GPUs and of steps that nobody records.
 
-use super::{bucket_of, gpu_bound, Elsewhere, MINOR_WIN};
+use super::{bucket_of, gpu_bound, OtherDevice, MINOR_WIN};
 use crate::analysis::{share, Analysis, Bucket, DeviceAnalysis, Fact, Facts, Figure, Finding};
 
 /// What a wait costs beyond its own gaps is told to be LAUNCH's where that has so much of it.
@@ -10,7 +10,7 @@ const MOST_OF_THE_REST: f64 = 0.9;
 
 /// What was seen, with what its figures need to agree with those of the buckets and of the other
 /// GPUs.
-pub(super) fn said(a: &Analysis, f: &Finding, device: &DeviceAnalysis, elsewhere: Elsewhere) -> Facts {
+pub(super) fn said(a: &Analysis, f: &Finding, device: &DeviceAnalysis, elsewhere: OtherDevice) -> Facts {
     let mut facts = f.facts.clone();
     // small kernels are no idle time, and their line has no share
     let rest = f.share - f.charged;

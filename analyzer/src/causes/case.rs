@@ -42,7 +42,7 @@ pub(crate) struct Case<'a> {
     known: RefCell<HashMap<Fixes, f64>>,
     pub(crate) calls: HashMap<Bucket, Vec<Blame<'a>>>,
     /// What another GPU computes in the same time: no fix makes a step shorter than that.
-    pub(crate) elsewhere: Elsewhere,
+    pub(crate) elsewhere: OtherDevice,
     /// What goes with writing checkpoints: it counts for that alone.
     pub(super) saves: saves::Saves,
     /// What computing draws, where it was read.
@@ -53,7 +53,7 @@ pub(crate) struct Case<'a> {
 
 /// The device that computes most, of those that the replay does not play.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Elsewhere {
+pub(crate) struct OtherDevice {
     /// Its ordinal.
     pub(crate) ordinal: u32,
     /// Its exclusive computing as a share of the steady wall time, 0 to 1; 0 where there is no
@@ -61,12 +61,12 @@ pub(crate) struct Elsewhere {
     pub(crate) compute: f64,
 }
 
-impl Elsewhere {
-    pub(crate) fn of(a: &Analysis) -> Elsewhere {
+impl OtherDevice {
+    pub(crate) fn of(a: &Analysis) -> OtherDevice {
         let others = a.devices.iter().enumerate().filter(|(i, _)| Some(*i) != a.worst);
         let shares = others.map(|(_, d)| (d.buckets.share(Bucket::Compute), d.ordinal));
         let most = shares.max_by(|x, y| x.0.total_cmp(&y.0));
-        most.map_or_else(Elsewhere::default, |(compute, ordinal)| Elsewhere { ordinal, compute })
+        most.map_or_else(OtherDevice::default, |(compute, ordinal)| OtherDevice { ordinal, compute })
     }
 
     /// What can be won at most while it computes as it does, a share of the step.
@@ -101,7 +101,7 @@ impl<'a> Case<'a> {
         prepared: &'a Prepared,
     ) -> Case<'a> {
         let base = prepared.play(Fixes::default()) as f64;
-        let elsewhere = Elsewhere::of(analysis);
+        let elsewhere = OtherDevice::of(analysis);
         let saves = saves::Saves::of(run, analysis, device);
         let power = power::Power::of(run, device.ordinal, analysis.steady);
         let calls = blame(run, analysis, device);
@@ -291,7 +291,7 @@ impl<'a> Case<'a> {
     pub(crate) fn more_than_once(&self, mut f: Finding, bucket: Bucket) -> Finding {
         let steps = self.analysis.steps.steady().len();
         let longest = self.longest.get(bucket as usize).copied().unwrap_or(0.0);
-        if steps >= STEPS_FOR_ONCE && longest > f.win.share() * MOST_OF_IT {
+        if steps >= STEPS_FOR_ONCE && longest > f.win.share() * SINGLE_PAUSE_SHARE {
             f.confidence = Confidence::Low;
         }
         f
@@ -337,7 +337,7 @@ impl<'a> Case<'a> {
 }
 
 /// A single pause is this much of a win at least where it is most of it.
-const MOST_OF_IT: f64 = 0.5;
+const SINGLE_PAUSE_SHARE: f64 = 0.5;
 /// Among fewer steps than this each is a large part of what is won.
 const STEPS_FOR_ONCE: usize = 10;
 

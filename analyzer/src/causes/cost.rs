@@ -19,9 +19,9 @@ const NODE_MOST_NS: u64 = 1400;
 const NODE_ATTACHED_NS: u64 = 1200;
 /// Where anything was launched it cost this at most, if not more: kernels that begin a little
 /// later, where the GPU is the limit (docs/run-cost.md).
-const LEAST_MOST: f64 = 0.01;
+const MIN_UPPER_BOUND: f64 = 0.01;
 /// As much is taken to be lost while nothing is known (`injector/src/windows/budget.rs`, `BOUND`).
-const MOST: f64 = 0.3;
+const UNKNOWN_COST: f64 = 0.3;
 
 /// The share of the time in which everything is recorded that is lost to it, 0 to 1.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -54,7 +54,7 @@ pub(super) fn lost(run: &Run, a: &Analysis, case: Option<&Case>) -> Lost {
         Some(ends) => ends,
         None => [0.0, part(by_calls.saturating_add(callbacks)), part(by_calls.saturating_mul(2))],
     };
-    let most = (most + by_nodes).clamp(LEAST_MOST, MOST).max(likely);
+    let most = (most + by_nodes).clamp(MIN_UPPER_BOUND, UNKNOWN_COST).max(likely);
     Lost { likely, least: least.min(likely), most, measured: false }
 }
 

@@ -37,7 +37,7 @@
 
 use super::{host, Case, NOTICED_SHARE};
 use crate::analysis::{Advice, Bound, Bucket, Confidence, Fact, Figure, Finding};
-use crate::gaps::standing::LEAST_SAMPLES;
+use crate::gaps::sample_index::LEAST_SAMPLES;
 use crate::replay::Fix;
 
 /// Stable code.

@@ -60,7 +60,7 @@ pub(super) fn seen(device: &DeviceAnalysis) -> Vec<Fact> {
 }
 
 /// Another GPU than the one with most idle time computes.
-pub(super) fn computes(elsewhere: super::Elsewhere) -> Fact {
+pub(super) fn computes(elsewhere: super::OtherDevice) -> Fact {
     Fact::new("GPU {gpu} computes {computes} of the time")
         .with("gpu", elsewhere.ordinal)
         .with("computes", Figure::Share(elsewhere.compute))
@@ -95,13 +95,16 @@ pub(super) fn lone(case: &Case) -> Option<Fact> {
 
 /// Name of a kernel without its namespaces, template arguments and parameters.
 fn base_name(name: &str) -> &str {
-    const MOST: usize = 40;
+    const MAX_NAME_CHARS: usize = 40;
     let end = name.find(['<', '(']).unwrap_or(name.len());
     let plain = name.get(..end).unwrap_or(name);
     let plain = plain.rsplit([':', ' ']).next().unwrap_or(plain);
     match plain {
         "" => "a kernel",
-        plain => plain.char_indices().nth(MOST).map_or(plain, |(end, _)| plain.get(..end).unwrap_or(plain)),
+        plain => plain
+            .char_indices()
+            .nth(MAX_NAME_CHARS)
+            .map_or(plain, |(end, _)| plain.get(..end).unwrap_or(plain)),
     }
 }
 

@@ -43,10 +43,10 @@ use super::host_parts::{nobody_works, parts, Part};
 use super::workers::{busy_children, children_of};
 use super::{no_work, Case};
 use crate::analysis::{Advice, Bucket, Confidence, Fact, Figure, Finding};
-use crate::gaps::standing::{Stood, LEAST_SAMPLES};
+use crate::gaps::sample_index::{HostActivity, LEAST_SAMPLES};
 use crate::replay::Fix;
 use crate::run::Sample;
-use crate::sites::doing::Doing;
+use crate::sites::activity::Activity;
 
 /// Stable code.
 pub const CODE: &str = "GP105";
@@ -62,7 +62,7 @@ const BURSTS_OF: usize = 20;
 /// Without samples, a host that waits for work (a server between requests) looks like one that
 /// works. With samples, a thread that waits for another thread's requests looks like one that waits
 /// for its data. If it waits for requests, how long it is away differs from step to step.
-fn may_wait_for_work(case: &Case, doing: Doing) -> bool {
+fn may_wait_for_work(case: &Case, doing: Activity) -> bool {
     let has_samples = case.run.threads.iter().any(|t| !t.samples.is_empty());
     if has_samples && !doing.waits_for_others() {
         return false;
@@ -87,7 +87,7 @@ fn may_wait_for_work(case: &Case, doing: Doing) -> bool {
 }
 
 /// Lowers what is said of a host that perhaps has nothing to do.
-fn doubt(case: &Case, f: &mut Finding, doing: Doing) {
+fn doubt(case: &Case, f: &mut Finding, doing: Activity) {
     if may_wait_for_work(case, doing) {
         f.confidence = Confidence::Low;
         f.facts.say(Fact::new(", wait times vary: the process may be idle"));
@@ -118,15 +118,16 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         return None; // it has a name of its own
     }
     let main = own.map_or_else(|| stood.main(), |own| own.main(stood));
-    if matches!(main, Some(Doing::Computes | Doing::Reads | Doing::Allocates)) {
+    if matches!(main, Some(Activity::Computes | Activity::Reads | Activity::Allocates)) {
         f.advice = Advice::new("do it ahead, elsewhere or on the GPU", "move it to another process (or thread, where it holds no GIL), do it one step ahead, or on the GPU");
     }
-    let doing = main.unwrap_or(Doing::Unknown);
+    let doing = main.unwrap_or(Activity::Unknown);
     does(case, &mut f, doing, longest);
     if main.is_some() {
         told_by(case, &mut f, doing);
     } else if stood.samples >= LEAST_SAMPLES {
-        let parts = stood.doings.iter().take(3).filter(|d| d.0 != Doing::Unknown && d.1 * 5 >= stood.samples);
+        let parts =
+            stood.doings.iter().take(3).filter(|d| d.0 != Activity::Unknown && d.1 * 5 >= stood.samples);
         for (doing, n) in parts {
             let part = Figure::Share(f64::from(*n) / f64::from(stood.samples));
             let does =
@@ -135,7 +136,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         }
     }
     place(case, &mut f, main);
-    if doing == Doing::Awaits {
+    if doing == Activity::Awaits {
         f.facts.say(Fact::new(
             ", for its own tasks (an executor's thread, another process) or for requests: which is not known",
         ));
@@ -167,7 +168,7 @@ fn half_in(gaps: &[(Option<u32>, u64)]) -> u64 {
 }
 
 /// Says what the launching thread does, and how long the GPU waits for it at most, ns.
-fn does(case: &Case, f: &mut Finding, doing: Doing, longest: u64) {
+fn does(case: &Case, f: &mut Finding, doing: Activity, longest: u64) {
     f.facts.say(
         Fact::new("the launching thread {doing} {often}, the GPU waits up to {longest}")
             .with("doing", Figure::Word(doing.words()))
@@ -216,18 +217,18 @@ pub(super) fn of_kind(case: &Case, cause: (&'static str, &'static str), advice: 
     does(case, &mut f, part.doing, longest);
     told_by(case, &mut f, part.doing);
     match part.doing {
-        Doing::WaitsForGil => place_holder(case, &mut f),
-        Doing::Waits if cause.0 == no_work::CODE => {
+        Activity::WaitsForGil => place_holder(case, &mut f),
+        Activity::Waits if cause.0 == no_work::CODE => {
             f.facts.say(Fact::new("meanwhile another thread waits for requests, and none works"));
             f.confidence = f.confidence.min(Confidence::Medium);
             place(case, &mut f, Some(part.doing));
         }
-        Doing::Waits => {
+        Activity::Waits => {
             f.facts.add(meanwhile(&case.device.host));
             place(case, &mut f, Some(part.doing));
             other_side(case, &mut f);
         }
-        Doing::Sleeps => {
+        Activity::Sleeps => {
             place(case, &mut f, Some(part.doing));
             may_poll(case, &mut f);
         }
@@ -238,7 +239,7 @@ pub(super) fn of_kind(case: &Case, cause: (&'static str, &'static str), advice: 
 }
 
 /// How many samples say it.
-fn told_by(case: &Case, f: &mut Finding, doing: Doing) {
+fn told_by(case: &Case, f: &mut Finding, doing: Activity) {
     let stood = &case.device.host;
     let n = stood.count(|d| d == doing);
     f.facts.say(Fact::new("{there} of {samples} samples").with("there", n).with("samples", stood.samples));
@@ -248,7 +249,7 @@ fn told_by(case: &Case, f: &mut Finding, doing: Doing) {
 }
 
 /// Puts the line in front of the text: of those samples that show this, or of all.
-fn place(case: &Case, f: &mut Finding, doing: Option<Doing>) {
+fn place(case: &Case, f: &mut Finding, doing: Option<Activity>) {
     let stood = &case.device.host;
     let functions = || case.function_of(Bucket::Host).filter(|_| stood.samples == 0);
     if let Some(site) = stood.site_of(doing).cloned().or_else(functions) {
@@ -264,15 +265,15 @@ fn place_holder(case: &Case, f: &mut Finding) {
     if let Some(holder) = &stood.holder {
         f.facts.say(Fact::new("held by {holder}").with("holder", Figure::Who(holder.clone())));
         f.site = Some(holder.clone());
-    } else if let Some(waits) = stood.site_of(Some(Doing::WaitsForGil)) {
+    } else if let Some(waits) = stood.site_of(Some(Activity::WaitsForGil)) {
         f.facts.say(Fact::new("it waits in {waits_at}, who holds it is not known").with("waits_at", waits));
     }
 }
 
 /// "meanwhile prepare at train.py:20 computes": what is waited for, as far as it is in this
 /// process.
-fn meanwhile(stood: &Stood) -> Option<Fact> {
-    let other = stood.meanwhile.as_ref().filter(|m| Some(*m) != stood.site_of(Some(Doing::Waits)))?;
+fn meanwhile(stood: &HostActivity) -> Option<Fact> {
+    let other = stood.meanwhile.as_ref().filter(|m| Some(*m) != stood.site_of(Some(Activity::Waits)))?;
     Some(Fact::new("meanwhile {other} computes").with("other", Figure::Who(other.clone())))
 }
 

@@ -7,15 +7,15 @@ use super::{
     NAMED_WIN,
 };
 use super::{shown, workers};
-use crate::gaps::standing::{Stood, LEAST_SAMPLES};
-use crate::sites::doing::Doing;
+use crate::gaps::sample_index::{HostActivity, LEAST_SAMPLES};
+use crate::sites::activity::Activity;
 
 /// A part of the host's time.
 pub(super) struct Part {
     /// The cause of its own that this is; `None`: no other than HOST.
     pub(super) code: Option<&'static str>,
     /// What more of its samples show than anything else.
-    pub(super) doing: Doing,
+    pub(super) doing: Activity,
     pub(super) samples: u32,
     /// Share of the host's time, 0 to 1.
     pub(super) part: f64,
@@ -23,7 +23,7 @@ pub(super) struct Part {
 
 impl Part {
     /// What at least half of its samples show, if they are enough.
-    pub(super) fn main(&self, stood: &Stood) -> Option<Doing> {
+    pub(super) fn main(&self, stood: &HostActivity) -> Option<Activity> {
         let n = stood.count(|d| d == self.doing);
         (self.samples >= LEAST_SAMPLES && n * 2 >= self.samples).then_some(self.doing)
     }
@@ -37,21 +37,21 @@ pub(super) fn nobody_works(case: &Case) -> bool {
 
 /// The cause that doing this is, where it is one of its own. `for_requests`: who waits for another
 /// thread waits for one that waits for requests.
-fn code_of(doing: Doing, for_requests: bool) -> Option<&'static str> {
+fn code_of(doing: Activity, for_requests: bool) -> Option<&'static str> {
     Some(match doing {
-        Doing::WaitsForDevice => sync::CODE,
-        Doing::Collects => gc::CODE,
-        Doing::WaitsForGil => gil::CODE,
-        Doing::Saves | Doing::Writes => file_io::CODE,
-        Doing::Logs => logging::CODE,
-        Doing::Compiles => compile::CODE,
-        Doing::Starves => starved::CODE,
-        Doing::Sleeps => sleep::CODE,
-        Doing::Waits if for_requests => no_work::CODE,
-        Doing::Waits => lock::CODE,
-        Doing::Talks => network::CODE,
-        Doing::Idles => no_work::CODE,
-        Doing::ComputesNatively => native_cpu::CODE,
+        Activity::WaitsForDevice => sync::CODE,
+        Activity::Collects => gc::CODE,
+        Activity::WaitsForGil => gil::CODE,
+        Activity::Saves | Activity::Writes => file_io::CODE,
+        Activity::Logs => logging::CODE,
+        Activity::Compiles => compile::CODE,
+        Activity::Starves => starved::CODE,
+        Activity::Sleeps => sleep::CODE,
+        Activity::Waits if for_requests => no_work::CODE,
+        Activity::Waits => lock::CODE,
+        Activity::Talks => network::CODE,
+        Activity::Idles => no_work::CODE,
+        Activity::ComputesNatively => native_cpu::CODE,
         _ => return None,
     })
 }

@@ -43,10 +43,10 @@ use super::workers::{busy_children, Workers};
 use super::{input_collate, input_main, input_pin, input_storage, input_workers, Case};
 use crate::analysis::{Advice, Bucket, Fact, Figure, Finding};
 use crate::gaps::input::{self, Pinned};
-use crate::gaps::standing::{common, LEAST_SAMPLES};
+use crate::gaps::sample_index::{common, LEAST_SAMPLES};
 use crate::replay::Fix;
 use crate::run::{ChildSample, Run};
-use crate::sites::doing::Doing;
+use crate::sites::activity::Activity;
 use crate::sites::workers::{works, Worker as Works};
 use crate::sites::{Site, Sites};
 
@@ -83,15 +83,15 @@ const READS: f64 = 1_048_576.0;
 /// The code of what samples and child processes tell; `None`: INPUT, and no more is known.
 fn kind(case: &Case) -> Option<&'static str> {
     let stood = &case.device.input;
-    if stood.mostly(Doing::is_fetching_here) {
-        let here = stood.count(Doing::is_fetching_here);
+    if stood.mostly(Activity::is_fetching_here) {
+        let here = stood.count(Activity::is_fetching_here);
         return Some(match () {
             () if stood.reading * 2 >= here => input_storage::CODE,
-            () if stood.count(|d| d == Doing::Collates) * 2 >= here => input_collate::CODE,
+            () if stood.count(|d| d == Activity::Collates) * 2 >= here => input_collate::CODE,
             () => input_main::CODE,
         });
     }
-    if !stood.mostly(|d| d == Doing::FetchesFromWorkers) {
+    if !stood.mostly(|d| d == Activity::FetchesFromWorkers) {
         return None;
     }
     let workers = Workers::of(case);
@@ -161,7 +161,7 @@ impl Worked {
                 continue; // the CPU is other threads'
             }
             worked.samples += 1;
-            worked.collating += u32::from(worker.doing == Doing::Collates);
+            worked.collating += u32::from(worker.doing == Activity::Collates);
             stacks.push(if is_inside(run, s.stack, worker.own, &mut sites) { s.stack } else { 0 });
         }
         worked.site = common(&mut sites, stacks.into_iter());
@@ -266,7 +266,7 @@ fn here_on_cpu(case: &Case) -> f64 {
 
 /// CPUs in use by the launching thread's own fetching, a mean: workers would need as many.
 pub(super) fn cpus_here(case: &Case) -> f64 {
-    if !case.device.input.mostly(Doing::is_fetching_here) {
+    if !case.device.input.mostly(Activity::is_fetching_here) {
         return 0.0;
     }
     Fetching::of(case).ns / (case.device.wall_ns as f64).max(1.0) * here_on_cpu(case)

@@ -42,7 +42,7 @@ use super::input::Worked;
 use super::workers::Workers;
 use super::{input, Case};
 use crate::analysis::{Advice, Fact, Finding};
-use crate::sites::doing::Doing;
+use crate::sites::activity::Activity;
 
 /// Stable code.
 pub const CODE: &str = "GP116";
@@ -61,7 +61,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         Advice::new("collate in workers[, num_workers={wanted}]", "DataLoader(num_workers=N, pin_memory=True, persistent_workers=True): workers collate too; pad tensors at once, not lists in Python"),
     )?;
     let stood = &case.device.input;
-    let n = stood.count(|d| d == Doing::Collates);
+    let n = stood.count(|d| d == Activity::Collates);
     if n > 0 {
         f.facts.say(
             Fact::new("{collating} of {samples} samples in the collate function")

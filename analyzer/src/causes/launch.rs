@@ -42,7 +42,7 @@
 use super::shown::Shown;
 use super::{graph_breaks, launch_optimizer, Case};
 use crate::analysis::{Advice, Bucket, Confidence, Fact, Finding};
-use crate::gaps::standing::LEAST_SAMPLES;
+use crate::gaps::sample_index::LEAST_SAMPLES;
 use crate::replay::{Fix, CAPTURABLE_NS};
 use crate::run::Recorder;
 use trace::Kind;

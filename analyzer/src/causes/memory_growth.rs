@@ -47,7 +47,7 @@ pub const CODE: &str = "GP119";
 pub const NAME: &str = "MEMORY-GROWTH";
 
 /// What CUPTI keeps is said from this part of the growth on.
-const WORTH_A_WORD: f64 = 0.05;
+const MIN_KEPT_SHARE: f64 = 0.05;
 
 /// What growth is: `Growth::of`. What CUPTI keeps: `trace::total::kept_bytes`.
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
@@ -79,7 +79,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
 /// Says how memory grows.
 fn grows(facts: &mut Facts, grows: Fact, g: &Growth) {
     facts.say(grows.with("a_step", Figure::Bytes(g.a_step)));
-    if g.kept >= g.a_step * WORTH_A_WORD {
+    if g.kept >= g.a_step * MIN_KEPT_SHARE {
         let kept = Figure::Bytes(g.kept);
         facts.say(Fact::new(" (and {kept} that CUPTI keeps of its launches)").with("kept", kept));
     }

@@ -75,7 +75,7 @@ pub mod small_kernels;
 pub mod starved;
 pub mod sync;
 
-pub(crate) use case::{Case, Elsewhere};
+pub(crate) use case::{Case, OtherDevice};
 pub(crate) use verdict::judge;
 
 use crate::analysis::{Bucket, Finding};

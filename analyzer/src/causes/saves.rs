@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use crate::analysis::{share, Analysis, Bucket, Buckets, DeviceAnalysis};
-use crate::gaps::standing::{common, LEAST_SAMPLES};
+use crate::gaps::sample_index::{common, LEAST_SAMPLES};
 use crate::kernels::KernelTable;
 use crate::run::{Run, Span, Thread};
 use crate::sites::frames::Frames;

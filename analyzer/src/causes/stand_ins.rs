@@ -21,7 +21,7 @@ pub(super) const WAITS: [Fix; 3] = [Fix::Sync, Fix::Copy, Fix::Alloc];
 
 /// What the promise of a line takes beside it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Beside {
+pub(super) struct Together {
     /// What is to be said of it.
     pub(super) facts: Vec<Fact>,
     /// Which lines win what is promised is not known.
@@ -42,8 +42,8 @@ struct Waiting<'a> {
 impl Case<'_> {
     /// What `win` takes beside the line that is named for it: one replay where the line wins it
     /// alone, at most three.
-    pub(super) fn beside(&self, spot: &Spot, win: f64) -> Beside {
-        let none = || Beside { facts: spot.rest().into_iter().collect(), ..Beside::default() };
+    pub(super) fn beside(&self, spot: &Spot, win: f64) -> Together {
+        let none = || Together { facts: spot.rest().into_iter().collect(), ..Together::default() };
         if win < NAMED_WIN || !self.trusts_replay() {
             return none();
         }
@@ -68,10 +68,10 @@ impl Case<'_> {
         }
         let alone = Fact::new("this line alone wins {alone}, all that wait together the rest")
             .with("alone", Figure::Share(alone));
-        Beside { facts: spot.rest().into_iter().chain([alone]).collect(), unknown: true, needed: false }
+        Together { facts: spot.rest().into_iter().chain([alone]).collect(), unknown: true, needed: false }
     }
 
-    fn together_with(&self, lines: &[&Site]) -> Beside {
+    fn together_with(&self, lines: &[&Site]) -> Together {
         let device = self.run.devices.iter().find(|d| d.ordinal == self.device.ordinal);
         let needed = device.is_some_and(|d| lines.iter().any(|line| needed::is_needed(self.run, d, line)));
         let which = match lines {
@@ -79,7 +79,7 @@ impl Case<'_> {
             more => Figure::Of(more.len() as u64, "more line", "more lines"),
         };
         let facts = vec![Fact::new("only together with {which}").with("which", which)];
-        Beside { facts, unknown: false, needed }
+        Together { facts, unknown: false, needed }
     }
 }
 

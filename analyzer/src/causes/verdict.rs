@@ -6,7 +6,7 @@ use super::agreeing::{is_mostly_recording, is_rest_launch, of_unrecorded, said};
 use super::cpus::Cpus;
 use super::{
     bucket_of, comm, cost, fix_of, gpu_bound, inconclusive, memory_growth, mixed, no_work, out_of_memory,
-    unexplained, unlike, unrecorded, Case, Elsewhere, ALL, GPU_BOUND_SHARE, MINOR_WIN, MODEL_ERROR,
+    unexplained, unlike, unrecorded, Case, OtherDevice, ALL, GPU_BOUND_SHARE, MINOR_WIN, MODEL_ERROR,
     NAMED_WIN,
 };
 use crate::analysis::{
@@ -142,7 +142,7 @@ fn decide(a: &Analysis, case: Option<&Case>, findings: &[Finding]) -> Verdict {
 fn named(a: &Analysis, case: &Case, findings: &[Finding]) -> Verdict {
     let device = case.device;
     let compute = device.buckets.share(Bucket::Compute);
-    let elsewhere = Elsewhere::of(a);
+    let elsewhere = OtherDevice::of(a);
     let picked = pick(findings, a.model.error());
     let best = picked.map_or_else(|| device.buckets.share(Bucket::Compute).min(GPU_BOUND_SHARE), |f| f.share);
     if let Some(why) = unexplained::too_much(case.run, a, device, best) {
@@ -228,7 +228,7 @@ pub(super) fn of_one(a: &Analysis, case: &Case, findings: &[Finding], f: &Findin
         code: f.code,
         cause: f.cause,
         why: f.why,
-        facts: said(a, f, case.device, Elsewhere::of(a)),
+        facts: said(a, f, case.device, OtherDevice::of(a)),
         advice: f.advice,
         confidence: if is_mostly_recording(f) { f.confidence.min(Confidence::Medium) } else { f.confidence },
         share: f.share,

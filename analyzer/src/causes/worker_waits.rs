@@ -13,7 +13,7 @@ use trace::event::PAGE_FAULT;
 use super::workers::Workers;
 use super::Case;
 use crate::analysis::{Fact, Figure};
-use crate::gaps::standing::{common, LEAST_SAMPLES};
+use crate::gaps::sample_index::{common, LEAST_SAMPLES};
 use crate::sites::workers::works;
 use crate::sites::{Site, Sites};
 

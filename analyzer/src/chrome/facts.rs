@@ -11,7 +11,7 @@ use trace::event::Gauge;
 use trace::{Header, Loss, Total};
 
 use crate::run::{Run, Sample, Thread, Uncalled};
-use crate::sites::doing::PYTHON_VERSION;
+use crate::sites::activity::PYTHON_VERSION;
 
 /// Key of the object.
 pub(crate) const KEY: &str = "gapprobe";

@@ -6,7 +6,7 @@
 /// Lanes of a track at most. A GPU runs at most 128 kernels at a time, a thread crosses few ranges:
 /// more at one moment come from damaged recordings only. They go to the last lane, where a viewer
 /// drops them; without a limit they would cost time by the square of their number.
-const MOST: usize = 256;
+const MAX_LANES: usize = 256;
 
 /// Lanes whose slices never touch one another (GPU work of one stream).
 #[derive(Clone, Default)]
@@ -18,7 +18,7 @@ impl Flat {
     /// The lane of the next slice; slices come by rising start.
     pub(super) fn place(&mut self, start: u64, end: u64) -> usize {
         let free = self.ends.iter().position(|&e| e <= start);
-        let lane = free.unwrap_or(self.ends.len()).min(MOST - 1);
+        let lane = free.unwrap_or(self.ends.len()).min(MAX_LANES - 1);
         match self.ends.get_mut(lane) {
             Some(e) => *e = end,
             None => self.ends.push(end),
@@ -50,7 +50,7 @@ impl Nested {
                 return lane;
             }
         }
-        if self.open.len() < MOST {
+        if self.open.len() < MAX_LANES {
             self.open.push(vec![end]);
         }
         self.open.len() - 1
@@ -80,10 +80,10 @@ mod tests {
     fn nonsense_is_bounded() {
         let (mut flat, mut nested) = (Flat::default(), Nested::default());
         for i in 0..100_000 {
-            assert!(flat.place(i, 1_000_000 + i) < MOST);
-            assert!(nested.place(i, 1_000_000 + i) < MOST);
+            assert!(flat.place(i, 1_000_000 + i) < MAX_LANES);
+            assert!(nested.place(i, 1_000_000 + i) < MAX_LANES);
         }
-        assert_eq!((flat.count(), nested.count()), (MOST, MOST));
+        assert_eq!((flat.count(), nested.count()), (MAX_LANES, MAX_LANES));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::output::Output;
 use super::texts::Texts;
 use super::WriteError;
 use crate::analysis::{Bucket, IdleSlice, Step};
-use crate::run::{Blind, Call, Mark, Number, Op, Range, RangeKind, Run, SyncRecord, NONE};
+use crate::run::{Call, Mark, Number, Op, Range, RangeKind, Run, SyncRecord, UnobservedSpan, NONE};
 
 /// Process number and time zero of a trace.
 #[derive(Clone, Copy)]
@@ -356,7 +356,7 @@ pub(super) fn blind<W: Write>(
     out: &mut Output<W>,
     frame: Frame,
     tid: u32,
-    blind: &Blind,
+    blind: &UnobservedSpan,
 ) -> Result<(), WriteError> {
     frame.begin(out, tid, blind.span.start, blind.span.end);
     out.put(b",\"cat\":\"unobserved\",\"name\":\"not observed\",\"cname\":\"grey\",\"args\":{\"reason\":");

@@ -8,9 +8,9 @@ use super::work::{Change, Changed, Sameness, Work, WORTH_A_WORD};
 use super::{unit, Comparison, Figure, Outcome, Side};
 use crate::analysis::Bucket;
 use crate::causes::{gpu_bound, inconclusive};
-use crate::fit;
+use crate::escape::visible;
 use crate::plural::{self, counted};
-use crate::visible::visible;
+use crate::terminal_width;
 
 /// Kernels named one by one, at most.
 const NAMED: usize = 8;
@@ -49,7 +49,7 @@ pub(super) fn report(c: &Comparison<'_>, run_noise: Option<f64>, most: Option<us
     if let Some(scaling) = &c.scaling {
         let _ = writeln!(out, "\nscaling: {}", scaling.text());
     }
-    fit::lines(&out, most)
+    terminal_width::lines(&out, most)
 }
 
 /// One line: what can be said, how far the step and its gaps moved, where the bottleneck is now.
@@ -224,18 +224,18 @@ fn table(c: &Comparison<'_>, step: &Figure, most: Option<usize>) -> String {
     let wanted = |column: usize| {
         let cells = || rows.iter().filter_map(move |r| r.get(column)).map(|s| s.chars().count());
         let (width, heading) = (cells().max().unwrap_or(0), cells().next().unwrap_or(0));
-        fit::Wanted { width, heading, text: column == 0, says: true, keep: column == 3, weight: 0 }
+        terminal_width::Wanted { width, heading, text: column == 0, says: true, keep: column == 3, weight: 0 }
     };
-    let wanted: Vec<fit::Wanted> = (0..6).map(wanted).collect();
+    let wanted: Vec<terminal_width::Wanted> = (0..6).map(wanted).collect();
     // no gap behind the last column
-    let widths = fit::layout(&wanted, most.map(|m| m.saturating_add(2)));
+    let widths = terminal_width::layout(&wanted, most.map(|m| m.saturating_add(2)));
     let mut out = String::new();
     for cells in &rows {
         let mut text = String::new();
         for (n, (cell, &w)) in cells.iter().zip(&widths).enumerate() {
             let Some(w) = w else { continue };
             let _ = match n {
-                0 => write!(text, "{:<w$}  ", fit::middle(cell, w)),
+                0 => write!(text, "{:<w$}  ", terminal_width::middle(cell, w)),
                 4 | 5 => write!(text, "{cell:<w$}  "),
                 _ => write!(text, "{cell:>w$}  "),
             };
@@ -273,7 +273,11 @@ pub(super) fn waived(a: &Side<'_>, b: &Side<'_>, work: &Work) -> String {
 
 /// What a step gets from the host in both.
 pub(super) fn from_host(a: &Side<'_>, b: &Side<'_>) -> String {
-    format!("{} -> {} from the host a step", fit::bytes(a.bytes_from_host), fit::bytes(b.bytes_from_host))
+    format!(
+        "{} -> {} from the host a step",
+        terminal_width::bytes(a.bytes_from_host),
+        terminal_width::bytes(b.bytes_from_host)
+    )
 }
 
 /// Key in words.

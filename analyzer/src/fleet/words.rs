@@ -7,9 +7,9 @@ use std::fmt::Write;
 use super::{Fleet, Rank};
 use crate::analysis::Bucket;
 use crate::causes::{comm, inconclusive};
-use crate::fit::{self, Wanted};
+use crate::escape::visible;
 use crate::plural::counted;
-use crate::visible::visible;
+use crate::terminal_width::{self, Wanted};
 
 /// Key of the bucket in which kernels compute.
 const COMPUTE: &str = Bucket::Compute.key();
@@ -171,8 +171,8 @@ pub fn table(fleet: &Fleet, most: Option<usize>) -> (String, usize) {
         .map(|n| {
             let cells = || rows.iter().filter_map(|r| r.get(n));
             Wanted {
-                width: cells().map(|c| fit::width(c)).max().unwrap_or(0),
-                heading: cells().next().map_or(0, |c| fit::width(c)),
+                width: cells().map(|c| terminal_width::width(c)).max().unwrap_or(0),
+                heading: cells().next().map_or(0, |c| terminal_width::width(c)),
                 text: text(n),
                 says: cells().skip(1).any(|c| !matches!(c.as_str(), "" | "0" | "-")),
                 keep: n == 6,
@@ -180,11 +180,14 @@ pub fn table(fleet: &Fleet, most: Option<usize>) -> (String, usize) {
             }
         })
         .collect();
-    let widths = fit::layout(&wanted, most);
+    let widths = terminal_width::layout(&wanted, most);
     let mut out = String::new();
     for row in &rows {
         let cells = row.iter().zip(&widths).enumerate();
-        fit::line(&mut out, cells.map(|(n, (cell, width))| (text(n), *width, Cow::Borrowed(cell.as_str()))));
+        terminal_width::line(
+            &mut out,
+            cells.map(|(n, (cell, width))| (text(n), *width, Cow::Borrowed(cell.as_str()))),
+        );
     }
     (out, widths.iter().filter(|w| w.is_none()).count())
 }

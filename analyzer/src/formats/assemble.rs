@@ -13,8 +13,8 @@ use trace::{KernelInfo, Kind};
 use super::{uncalled, vendors};
 use crate::array_waits;
 use crate::load;
+use crate::missing_kernels;
 use crate::run::{Call, Device, Mark, Op, Range, Run, Span, Stream, SyncRecord, Thread, NAMED_CALL, NONE};
-use crate::unanswered;
 
 /// More streams of a device than this are not told apart: their operations are refused.
 const MOST_STREAMS: usize = 60_000;
@@ -281,7 +281,7 @@ impl Assembly {
         for t in &mut run.threads {
             nest(&mut t.ranges);
         }
-        if let Some(copies) = unanswered::all_copies(&run) {
+        if let Some(copies) = missing_kernels::all_copies(&run) {
             run.missing = format!("copies were called for {copies} times, and none is in the trace");
         }
         run

@@ -4,7 +4,7 @@
 
 use super::kineto::Json;
 use super::ReadError;
-use crate::visible::visible;
+use crate::escape::visible;
 
 /// So many bytes tell what a file is (a tar's mark stands at 257).
 pub(super) const ENOUGH: usize = 2048;

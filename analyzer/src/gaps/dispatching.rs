@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 use trace::event::sample::OUTER;
 
-use super::standing::{common, LEAST_SAMPLES};
+use super::sample_index::{common, LEAST_SAMPLES};
 use crate::analysis::{Bucket, IdleSlice};
 use crate::run::{Run, Sample, Thread};
 use crate::sites::dispatch::{Break, Dispatch, Way};

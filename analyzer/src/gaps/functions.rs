@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! In which function of the program the host was while the device waited, by the Python functions
 //! that another tool's trace holds (`with_stack=True`): the innermost one that is the user's. Our
-//! own recordings have samples for that (`standing.rs`).
+//! own recordings have samples for that (`sample_index.rs`).
 
 use std::collections::HashMap;
 

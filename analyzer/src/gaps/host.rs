@@ -7,8 +7,8 @@ use trace::call::Class;
 use trace::Kind;
 
 use super::input::Fetching;
-use super::standing::{Standing, Stretch};
-use super::whose::Whose;
+use super::launch_owner::LaunchOwner;
+use super::sample_index::{SampleIndex, Stretch};
 use super::{LAUNCH_LONGEST_NS, LAUNCH_MEDIANS, LAUNCH_STRETCH_NS, SMALL_COPY_BYTES};
 use crate::analysis::Bucket;
 use crate::merge::Merge;
@@ -77,7 +77,7 @@ pub struct HostView {
     /// When the host's threads fetched data.
     pub fetching: Fetching,
     /// What they did otherwise, by samples.
-    pub standing: Standing,
+    pub standing: SampleIndex,
     /// Indices of the threads that launch to the device, and of those that only wait for it in
     /// their turn.
     pub threads: Vec<usize>,
@@ -88,11 +88,11 @@ pub struct HostView {
 impl HostView {
     /// Looks at all calls once.
     pub fn new(run: &Run, device: &Device) -> HostView {
-        HostView::of(run, device, &Whose::new(run))
+        HostView::of(run, device, &LaunchOwner::new(run))
     }
 
-    /// The same where [`Whose`] is known already.
-    pub fn of(run: &Run, device: &Device, whose: &Whose) -> HostView {
+    /// The same where [`LaunchOwner`] is known already.
+    pub fn of(run: &Run, device: &Device, whose: &LaunchOwner) -> HostView {
         let mut launches = vec![false; run.threads.len()];
         let mut copies = Vec::new();
         for s in &device.streams {
@@ -136,7 +136,7 @@ impl HostView {
         let stretches = view.measure_stretches(run, &fetching);
         view.fetching = fetching;
         if !stretches.is_empty() {
-            view.standing = Standing::new(run, device, &stretches, |flat| view.is_long(flat));
+            view.standing = SampleIndex::new(run, device, &stretches, |flat| view.is_long(flat));
             view.fetching.paced |= view.standing.paced;
             view.usual_without_elsewhere(&stretches);
         }

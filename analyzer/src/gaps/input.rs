@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! When the launching threads fetch data, as far as named ranges tell: PyTorch's profiler names the
 //! iteration over a DataLoader by itself, NVTX and `gapprobe_range` by the program's word. Without
-//! any such range: as far as samples tell (`standing.rs`).
+//! any such range: as far as samples tell (`sample_index.rs`).
 
 use super::host::HostView;
-use super::standing::LEAST_SAMPLES;
+use super::sample_index::LEAST_SAMPLES;
 use std::collections::HashMap;
 
 use crate::analysis::{Bucket, IdleSlice};
@@ -65,7 +65,8 @@ pub fn all(run: &Run, span: Span, idle: &[IdleSlice]) -> Fetched {
     let fetching = Fetching::of(ranges(&names, run.threads.iter()).map(|r| r.span));
     let named =
         |part: &str| names.iter().any(|&n| run.definitions.string(n).is_some_and(|n| n.contains(part)));
-    let sampled = names.is_empty().then(|| super::standing::fetching(run)).filter(|s| !s.spans.is_empty());
+    let sampled =
+        names.is_empty().then(|| super::sample_index::fetching(run)).filter(|s| !s.spans.is_empty());
     let (by, complete) = sampled.as_ref().map_or((None, true), |s| (s.workers, s.complete));
     // a sample's span is the time since the one before, in which its thread may have been
     // elsewhere: only the moment itself is known

@@ -3,29 +3,29 @@
 //!
 //! `host.rs`: what the host did between launches, and which calls held it. `attribute.rs`: the walk
 //! over a device that gives each gap to a bucket. `input.rs`: when the host fetched data.
-//! `standing.rs`: what it did, by samples. `others.rs`: what the program's other threads did then.
-//! `dispatching.rs`: where it launched while the device waited for launches, by samples.
-//! `whose.rs`: which of several devices a wait is about. `aside.rs`: threads that the device does
-//! not wait for. `functions.rs`: in which Python function the host was, in traces that hold these.
-//! `stacks.rs`: idle time by the ranges around the blamed call. Not here: what a fix would win
-//! (`replay/`), words (`causes/`).
+//! `sample_index.rs`: what it did, by samples. `others.rs`: what the program's other threads did
+//! then. `dispatching.rs`: where it launched while the device waited for launches, by samples.
+//! `launch_owner.rs`: which of several devices a wait is about. `aside.rs`: threads that the device
+//! does not wait for. `functions.rs`: in which Python function the host was, in traces that hold
+//! these. `stacks.rs`: idle time by the ranges around the blamed call. Not here: what a fix would
+//! win (`replay/`), words (`causes/`).
 
 mod aside;
 mod attribute;
-mod beside;
+mod concurrent_work;
 pub mod dispatching;
 #[cfg(feature = "readers")]
 pub(crate) mod functions;
 pub mod host;
 pub mod input;
+pub mod launch_owner;
 pub mod others;
+pub mod sample_index;
 pub mod stacks;
-pub mod standing;
-pub mod whose;
 
 pub use attribute::{attribute, Attributed};
 pub use host::{Blocker, Hold, HostView};
-pub use whose::Whose;
+pub use launch_owner::LaunchOwner;
 
 /// A gap in front of work that was queued in time, up to this long, is the device's own spacing, ns
 /// (measured on an H200: 0.26–0.5 µs between graph nodes, about 1 µs eager).

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use trace::event::sample::HOLDS_GIL;
 
 use crate::run::{Run, Sample};
-use crate::sites::doing::{doing, sleeps_by_select, stands_on_futex, Doing, MOST};
+use crate::sites::activity::{doing, sleeps_by_select, stands_on_futex, Activity, MOSTLY_PERMILLE};
 use crate::sites::frames::Frames;
 
 /// Samples of one look end this close to each other, ns: a look at sixteen threads takes about as
@@ -40,7 +40,7 @@ impl Others {
                 let frames = *frames.entry(s.stack).or_insert_with(|| Frames::of(run, s.stack));
                 let does = doing(s, frames, selects_to_sleep);
                 works |= does.is_work();
-                waits_for_requests |= does == Doing::Idles;
+                waits_for_requests |= does == Activity::Idles;
             }
             others.waits += 1;
             others.work += u32::from(works);
@@ -81,7 +81,7 @@ pub(super) fn holder(run: &Run, but: usize, at: u64) -> Option<&Sample> {
 /// The sample of the thread that had a CPU for most of the time, half of it at least, and is
 /// blocked in nothing.
 pub(super) fn computes(run: &Run, but: usize, at: u64) -> Option<(usize, &Sample)> {
-    let busy =
-        of_this_look(run, but, at).filter(|(_, s)| s.stack != 0 && s.syscall.is_none() && s.on_cpu >= MOST);
+    let busy = of_this_look(run, but, at)
+        .filter(|(_, s)| s.stack != 0 && s.syscall.is_none() && s.on_cpu >= MOSTLY_PERMILLE);
     busy.max_by_key(|s| s.1.on_cpu)
 }

@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use trace::Kind;
 
 use crate::chrome::name::{demangled, shortened};
+use crate::escape;
 use crate::run::{Op, Run};
-use crate::visible;
 
 /// Longest text that is kept, characters.
 const MOST_CHARS: usize = 400;
@@ -22,7 +22,7 @@ pub(super) fn clean(text: &str) -> String {
             out.push('…');
             break;
         }
-        visible::push(&mut out, c);
+        escape::push(&mut out, c);
     }
     out
 }

@@ -13,7 +13,7 @@ use trace::{Header, Loss, Source, Total};
 
 use self::counted::{Between, Counted};
 use crate::analysis::{share, working, Analysis, Buckets, StepSource};
-pub use crate::known::{complete_to, unobserved_to};
+pub use crate::complete_to::{complete_to, unobserved_to};
 use crate::load::{load_window, Window};
 use crate::run::{LoadError, Run, Span};
 
@@ -33,7 +33,7 @@ const STALE: u64 = 5_000_000_000;
 
 /// How a recording stands whose process runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Standing {
+pub enum RecordingState {
     /// It grows.
     On,
     /// The program has switched recording off, or another profiler holds the GPU's records.
@@ -49,34 +49,34 @@ pub enum Standing {
     Ending,
 }
 
-impl Standing {
+impl RecordingState {
     /// One word.
     pub const fn word(self) -> &'static str {
         match self {
-            Standing::On => "on",
-            Standing::Off => "off",
-            Standing::Stalled => "stalled",
-            Standing::Stopped => "stopped",
-            Standing::DiskFull => "disk-full",
-            Standing::Ending => "ending",
+            RecordingState::On => "on",
+            RecordingState::Off => "off",
+            RecordingState::Stalled => "stalled",
+            RecordingState::Stopped => "stopped",
+            RecordingState::DiskFull => "disk-full",
+            RecordingState::Ending => "ending",
         }
     }
 
     /// By the header, `now` being CLOCK_MONOTONIC, ns.
-    pub fn of(header: &Header, now: u64) -> Standing {
+    pub fn of(header: &Header, now: u64) -> RecordingState {
         if header.state != state::RECORDING {
-            return Standing::Ending;
+            return RecordingState::Ending;
         }
         // before its first round it has no time of its own
         if now.saturating_sub(header.last_write.max(header.start_monotonic)) > STALE {
-            return Standing::Stalled;
+            return RecordingState::Stalled;
         }
         if header.last_write.saturating_sub(header.host_complete_to) <= BEHIND {
-            return Standing::On;
+            return RecordingState::On;
         }
         match header.loss(Loss::MirrorWrite) {
-            0 => Standing::Off,
-            _ => Standing::DiskFull,
+            0 => RecordingState::Off,
+            _ => RecordingState::DiskFull,
         }
     }
 }
@@ -218,12 +218,15 @@ mod tests {
         let off = Header { host_complete_to: 7 * s, ..on.clone() };
         let mut full = off.clone();
         full.losses[Loss::MirrorWrite as usize] = 3;
-        let standing = |h: &Header| Standing::of(h, 10 * s);
-        assert_eq!([&on, &off, &full].map(standing), [Standing::On, Standing::Off, Standing::DiskFull]);
+        let standing = |h: &Header| RecordingState::of(h, 10 * s);
+        assert_eq!(
+            [&on, &off, &full].map(standing),
+            [RecordingState::On, RecordingState::Off, RecordingState::DiskFull]
+        );
         let first = Header { start_monotonic: 9 * s, last_write: 0, host_complete_to: 0, ..on.clone() };
-        assert_eq!(standing(&first), Standing::On, "nothing is known yet");
-        assert_eq!(standing(&Header { last_write: 2 * s, ..on.clone() }), Standing::Stalled);
-        assert_eq!(standing(&Header { state: state::CLOSED, ..on.clone() }), Standing::Ending);
+        assert_eq!(standing(&first), RecordingState::On, "nothing is known yet");
+        assert_eq!(standing(&Header { last_write: 2 * s, ..on.clone() }), RecordingState::Stalled);
+        assert_eq!(standing(&Header { state: state::CLOSED, ..on.clone() }), RecordingState::Ending);
         assert_eq!(complete_to(&Header { gpu_complete_to: 8 * s, ..on.clone() }), 8 * s);
         assert_eq!(complete_to(&Header { gpu_complete_to: 8 * s, ..off }), 7 * s);
     }

@@ -5,8 +5,8 @@
 use std::borrow::Cow;
 
 use super::rows::Fields;
-use crate::fit;
-use crate::visible::{visible, words};
+use crate::escape::{visible, words};
+use crate::terminal_width;
 
 /// Columns of bars and sentences where nobody says how many there are; names are whole there.
 const USUAL: usize = 100;
@@ -26,7 +26,7 @@ pub(super) struct Page {
 impl Page {
     /// An empty page of so many columns; `None`: nobody said how many.
     pub(super) fn new(width: Option<usize>) -> Page {
-        let most = width.unwrap_or(USUAL).max(fit::LEAST);
+        let most = width.unwrap_or(USUAL).max(terminal_width::LEAST);
         Page { text: String::new(), most, fitted: width.is_some() }
     }
 
@@ -37,8 +37,8 @@ impl Page {
 
     /// A line that holds a path: over several where it must fit, else as it is.
     pub(super) fn line(&mut self, text: &str) {
-        if self.fitted && fit::width(text) > self.most {
-            fit::wrap(&mut self.text, "", text, self.most, true);
+        if self.fitted && terminal_width::width(text) > self.most {
+            terminal_width::wrap(&mut self.text, "", text, self.most, true);
         } else {
             self.text.push_str(text);
             self.text.push('\n');
@@ -47,7 +47,7 @@ impl Page {
 
     /// A sentence.
     pub(super) fn sentence(&mut self, indent: &str, text: &str) {
-        fit::wrap(&mut self.text, indent, &visible(text), self.most.min(SENTENCE), self.fitted);
+        terminal_width::wrap(&mut self.text, indent, &visible(text), self.most.min(SENTENCE), self.fitted);
     }
 
     /// A command to copy. One that is too wide goes on behind backslashes, as a shell reads it; a
@@ -56,10 +56,10 @@ impl Page {
         let text = visible(text);
         let words = words(&text);
         // columns from this word to the end
-        let rest = |n: usize| words.iter().skip(n).map(|w| fit::width(w) + 1).sum::<usize>();
+        let rest = |n: usize| words.iter().skip(n).map(|w| terminal_width::width(w) + 1).sum::<usize>();
         let mut used = 0;
         for (n, word) in words.iter().enumerate() {
-            let length = fit::width(word);
+            let length = terminal_width::width(word);
             // two columns for the backslash, but behind the last word
             let room = self.most.saturating_sub(if used + rest(n) > self.most { 2 } else { 0 });
             if self.fitted && used > 0 && used + 1 + length > room {
@@ -108,7 +108,7 @@ impl Page {
                 continue;
             }
             // the longest names with which it fits
-            let fits = |most: usize| fit::width(row(&fields, most).trim_end()) <= room;
+            let fits = |most: usize| terminal_width::width(row(&fields, most).trim_end()) <= room;
             let (mut low, mut high) = (LEAST_NAME, room.max(LEAST_NAME));
             while low < high {
                 let middle = low + (high - low).div_ceil(2);
@@ -123,7 +123,7 @@ impl Page {
                 self.text.push_str(row(&fields, low).trim_end());
                 self.text.push('\n');
             } else {
-                fit::wrap(&mut self.text, "  ", &row(&fields, room / 2), self.most, true);
+                terminal_width::wrap(&mut self.text, "  ", &row(&fields, room / 2), self.most, true);
             }
         }
         if let Some(foot) = foot {
@@ -139,7 +139,7 @@ const LEAST_NAME: usize = 12;
 /// A name in at most so many columns.
 pub(super) fn name(text: &str, most: usize) -> String {
     match visible(text) {
-        Cow::Borrowed(text) => fit::middle(text, most).into_owned(),
-        Cow::Owned(text) => fit::middle(&text, most).into_owned(),
+        Cow::Borrowed(text) => terminal_width::middle(text, most).into_owned(),
+        Cow::Owned(text) => terminal_width::middle(&text, most).into_owned(),
     }
 }

@@ -12,14 +12,14 @@ use crate::causes::inconclusive;
 use crate::causes::lines::{Line, Lines};
 use crate::causes::NOTICED_SHARE;
 use crate::chrome::document::first_time;
-use crate::fit::{bytes, thousands};
+use crate::escape::{visible, word};
 use crate::line;
 use crate::phases::Phases;
 use crate::plural::{self, counted};
 use crate::run::Run;
 use crate::sentence::sentence;
 use crate::tables::syncs::meanwhile;
-use crate::visible::{visible, word};
+use crate::terminal_width::{bytes, thousands};
 
 /// Columns of a full bar.
 const BAR: usize = 40;

@@ -15,8 +15,8 @@ const NODE: &str = "torch::autograd::AccumulateGrad";
 /// Who waits stands in one of these functions, of a file in torch/autograd/.
 const WAITING: [&str; 3] = ["_engine_run_backward", "backward", "grad"];
 /// Without the name: so many samples of waiting threads at least (as for all that samples say,
-/// `gaps/standing.rs`) ...
-const LEAST_SAMPLES: u32 = crate::gaps::standing::LEAST_SAMPLES;
+/// `gaps/sample_index.rs`) ...
+const LEAST_SAMPLES: u32 = crate::gaps::sample_index::LEAST_SAMPLES;
 /// ... and no more than this part of them anywhere else.
 const ELSEWHERE: f64 = 0.1;
 

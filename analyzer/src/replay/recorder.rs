@@ -6,7 +6,7 @@ use super::prepare::Prepared;
 use super::{Fixes, RecorderSlows, Slowed};
 
 /// The model is scaled by so much at most, and this finely, permille.
-const MOST: u64 = 8000;
+const MAX_SCALE: u64 = 8000;
 const FINE: u64 = 20;
 
 impl RecorderSlows {
@@ -36,7 +36,7 @@ impl Prepared {
         let Some(slows) = self.recorder_slows() else { return };
         let wanted = self.play(Fixes::default()) as f64 / (1.0 + longer);
         // the more the recorder slows, the shorter is what is replayed without it
-        let (mut low, mut high) = (0, MOST);
+        let (mut low, mut high) = (0, MAX_SCALE);
         while high - low > FINE {
             let middle = (low + high) / 2;
             match self.play_unrecorded(slows.scaled(middle)) as f64 > wanted {

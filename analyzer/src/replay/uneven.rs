@@ -10,7 +10,7 @@ use super::prepare::Prepared;
 /// The host takes as long in slow steps as in the others.
 pub(super) const EVEN: u64 = 1000;
 /// More than this is no speed of dispatching.
-const MOST: u64 = 2 * EVEN;
+const MAX_SLOWDOWN: u64 = 2 * EVEN;
 /// Of fewer steps nothing is known.
 const LEAST_STEPS: usize = 10;
 /// The slow ones.
@@ -18,7 +18,7 @@ const SLOWEST: f64 = 0.9;
 
 impl Prepared {
     /// What dispatching takes in the 90th percentile of the steps, permille of the mean: [`EVEN`]
-    /// to [`MOST`].
+    /// to [`MAX_SLOWDOWN`].
     pub(super) fn unevenness(&self) -> u64 {
         let mut steps: Vec<u64> = Vec::new();
         for item in &self.items {
@@ -37,6 +37,6 @@ impl Prepared {
         }
         let at = ((n as f64 * SLOWEST) as usize).min(n - 1);
         let slow = *steps.select_nth_unstable(at).1;
-        (slow.saturating_mul(EVEN) / mean).clamp(EVEN, MOST)
+        (slow.saturating_mul(EVEN) / mean).clamp(EVEN, MAX_SLOWDOWN)
     }
 }

@@ -6,13 +6,13 @@ use std::fmt::Write;
 use std::path::Path;
 
 use super::Report;
-use crate::visible::{self, visible};
+use crate::escape::{self, visible};
 
 impl Report {
     /// The command that writes trace and summary of this recording where this user can write: the
     /// folder of the private folder.
     pub fn next_elsewhere(recording: &Path) -> String {
-        let word = |path: &Path| visible::word(&path.to_string_lossy()).into_owned();
+        let word = |path: &Path| escape::word(&path.to_string_lossy()).into_owned();
         let folder = recording.parent().and_then(Path::parent).unwrap_or(Path::new("."));
         format!("gapprobe recover --dir {} {}", word(folder), word(recording))
     }
@@ -20,7 +20,7 @@ impl Report {
     /// The line where [`Report::is_complete`] is not. `recording`: where the recording is, `None`
     /// where there is none; `exit_ms`: the time there was, ms (GAPPROBE_EXIT_MS).
     pub fn unfinished(&self, recording: Option<&Path>, exit_ms: u64) -> String {
-        let word = |path: &Path| visible::word(&path.to_string_lossy()).into_owned();
+        let word = |path: &Path| escape::word(&path.to_string_lossy()).into_owned();
         let mut out = self.figures.clone();
         let mut is_unwritable = false;
         let mut verb = "recover";

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use trace::place::unfinished_result;
 
-use crate::{alive, writer_lock};
+use crate::{liveness, writer_lock};
 
 /// O_NOFOLLOW, the same number on x86-64 and AArch64 Linux but for the octal digit (asm-generic,
 /// arm64).
@@ -33,7 +33,7 @@ static LEFT: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// How long [`give_up`] waits for a thread that is just making or naming a file: on a disk that is
 /// microseconds.
-const PATIENCE: Duration = Duration::from_millis(20);
+const GIVE_UP_TIMEOUT: Duration = Duration::from_millis(20);
 
 fn unfinished() -> MutexGuard<'static, Option<Vec<PathBuf>>> {
     // what a panicking thread left is a list of names all the same
@@ -46,10 +46,10 @@ fn given_up() -> io::Error {
 
 /// From now on this process can finish no file, whichever thread is at it. Asks no file system. A
 /// thread that hangs in a directory's file system while it makes or names a file holds this up for
-/// [`PATIENCE`] at most; its file is left for the next report's sweep. Returns whether there is
-/// something for [`remove_unfinished`].
+/// [`GIVE_UP_TIMEOUT`] at most; its file is left for the next report's sweep. Returns whether there
+/// is something for [`remove_unfinished`].
 pub(super) fn give_up() -> bool {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + GIVE_UP_TIMEOUT;
     let mut files = loop {
         match UNFINISHED.try_lock() {
             Ok(files) => break files,
@@ -88,7 +88,7 @@ impl Fresh {
     /// Makes the file that will be `directory/name`.
     pub(super) fn create(directory: &Path, name: &str) -> io::Result<(Fresh, File)> {
         let path = directory.join(name);
-        let temporary = directory.join(unfinished_result(name, &alive::own()));
+        let temporary = directory.join(unfinished_result(name, &liveness::own()));
         let mut files = unfinished();
         let files = files.as_mut().ok_or_else(given_up)?;
         let file = OpenOptions::new()
@@ -178,7 +178,7 @@ mod tests {
         let (fresh, _file) = Fresh::create(&dir, "a.json").unwrap();
         assert_eq!(fresh.publish().unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(fs::read(dir.join("a.json")).unwrap(), b"old");
-        let taken = unfinished_result("b.json", &alive::own());
+        let taken = unfinished_result("b.json", &liveness::own());
         symlink(dir.join("a.json"), dir.join(&taken)).unwrap();
         assert!(Fresh::create(&dir, "b.json").is_err(), "a link under the temporary name is not followed");
         drop(Fresh::create(&dir, "c.json").unwrap());

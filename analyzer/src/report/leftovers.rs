@@ -16,8 +16,8 @@
 //!   listens at it.
 //!
 //! Never touched: a file of another user, of a process that lives, or of which nobody can tell from
-//! here. Cold; bounded by [`MOST`] entries and the caller's deadline, for a directory of results is
-//! the user's own and may be on a network.
+//! here. Cold; bounded by [`MAX_ENTRIES`] entries and the caller's deadline, for a directory of
+//! results is the user's own and may be on a network.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirEntry, File, FileType};
@@ -30,11 +30,11 @@ use trace::header::HEADER_BYTES;
 use trace::place::{parse_control_socket, parse_unfinished, NEW, PART, RECORDING, RUN_MARK};
 use trace::Header;
 
-use crate::alive::{boot_id, life, pid_namespace, user, Life};
-use crate::{knock, writer_lock};
+use crate::liveness::{boot_id, life, pid_namespace, user, Life};
+use crate::{socket_probe, writer_lock};
 
 /// Entries of a directory looked at: a readdir of so many takes a few milliseconds on a local disk.
-const MOST: usize = 10_000;
+const MAX_ENTRIES: usize = 10_000;
 /// An unfinished file whose process cannot be asked about (another host's, another container's) is
 /// a leftover when nobody wrote to it for so long: writing a trace takes seconds.
 const LONG_AGO: Duration = Duration::from_secs(24 * 3600);
@@ -100,7 +100,7 @@ fn sockets(folder: &Path, deadline: Option<Instant>) {
             Life::Unknown => is_older(entry, A_WHILE), // (between its name and its listening it refuses, too)
             Life::Ended => true,                       // or it is in another namespace of time, and listens
         };
-        if may_go && knock::is_abandoned(folder, name) {
+        if may_go && socket_probe::is_abandoned(folder, name) {
             let _ = fs::remove_file(entry.path()); // somebody else did: fine
         }
     });
@@ -119,7 +119,7 @@ fn every(
     f: impl Fn(&DirEntry, &str),
 ) {
     let Ok(entries) = fs::read_dir(directory) else { return };
-    for entry in entries.flatten().take(MOST) {
+    for entry in entries.flatten().take(MAX_ENTRIES) {
         if deadline.is_some_and(|d| Instant::now() >= d) {
             return;
         }
@@ -154,7 +154,7 @@ fn header(path: &Path) -> Option<Header> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::alive::own;
+    use crate::liveness::own;
     use std::path::PathBuf;
     use trace::place::{control_socket, unfinished_recording, unfinished_result, Owner};
 
@@ -262,7 +262,7 @@ mod tests {
         let [_, dead, ..] = owners();
         let part = dir.join(unfinished_result("gapprobe-b.json.gz", &dead));
         fs::write(&part, "x").unwrap();
-        assert_eq!(crate::alive::user(), fs::metadata(&part).ok().map(|m| m.uid()));
+        assert_eq!(crate::liveness::user(), fs::metadata(&part).ok().map(|m| m.uid()));
         if std::os::unix::fs::chown(&part, Some(65534), None).is_ok() {
             results(&dir, None);
             assert!(part.exists(), "not ours to remove");

@@ -4,8 +4,8 @@
 //! go first, after a report was written: at a program's exit, or in the command; processes that
 //! come at the same time leave it to one of them (a lock on the directory). Never touched: files of
 //! another user, of other hosts, of a process that lives or of which nobody can tell from here, a
-//! recording that somebody reads, and whatever is not named as ours are. Cold; bounded by [`MOST`]
-//! entries and the caller's deadline.
+//! recording that somebody reads, and whatever is not named as ours are. Cold; bounded by
+//! [`MAX_ENTRIES`] entries and the caller's deadline.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirEntry, File, Metadata};
@@ -18,11 +18,11 @@ use trace::header::HEADER_BYTES;
 use trace::place::RECORDING;
 use trace::Header;
 
-use crate::alive::{boot_id, stat_of, user, Life};
+use crate::liveness::{boot_id, stat_of, user, Life};
 use crate::writer_lock;
 
 /// Entries of a directory looked at, of those that are named as ours are.
-const MOST: usize = 10_000;
+const MAX_ENTRIES: usize = 10_000;
 
 /// Limits on what is kept; `None`: no limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -142,7 +142,7 @@ fn within(
         name.as_encoded_bytes().starts_with(b"gapprobe-")
             || Path::new(&name).extension().is_some_and(|e| e == RECORDING)
     };
-    for entry in entries.take_while(|_| !late()).filter(named_as_ours).take(MOST) {
+    for entry in entries.take_while(|_| !late()).filter(named_as_ours).take(MAX_ENTRIES) {
         let ours = entry.metadata().ok().filter(|m| m.is_file() && Some(m.uid()) == user);
         if let Some(file) = ours {
             sort(&entry, &file, &mut all);
@@ -186,7 +186,7 @@ fn host_and_pid(stem: &str) -> Option<(&str, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::alive::own;
+    use crate::liveness::own;
     use trace::place::Owner;
 
     const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn files_of_others_do_not_hide_those_that_are_to_go() {
         let dir = folder("crowd");
-        for n in 0..=MOST {
+        for n in 0..=MAX_ENTRIES {
             fs::write(dir.join(format!("theirs-{n}")), "").unwrap();
         }
         for n in 0..4 {

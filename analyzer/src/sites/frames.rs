@@ -4,7 +4,7 @@
 
 use trace::{FrameInfo, Language};
 
-use super::doing::Doing;
+use super::activity::Activity;
 use super::origin::Origin;
 use crate::run::Run;
 
@@ -12,7 +12,7 @@ use crate::run::Run;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Frames {
     /// A loader.
-    Loader(Doing),
+    Loader(Activity),
     Compile,
     Save,
     Log,
@@ -120,18 +120,18 @@ fn serves(origin: Origin) -> bool {
 }
 
 /// Packages whose frames fetch data: in the calling thread, or in threads of their own.
-const READERS: [(&str, Doing); 8] = [
-    ("datasets", Doing::FetchesHere),
-    ("webdataset", Doing::FetchesHere),
-    ("streaming", Doing::FetchesHere),
-    ("litdata", Doing::FetchesHere),
-    ("torchdata", Doing::FetchesHere),
-    ("grain", Doing::Fetches),
-    ("ffcv", Doing::Fetches),
-    ("tensorflow_datasets", Doing::Fetches),
+const READERS: [(&str, Activity); 8] = [
+    ("datasets", Activity::FetchesHere),
+    ("webdataset", Activity::FetchesHere),
+    ("streaming", Activity::FetchesHere),
+    ("litdata", Activity::FetchesHere),
+    ("torchdata", Activity::FetchesHere),
+    ("grain", Activity::Fetches),
+    ("ffcv", Activity::Fetches),
+    ("tensorflow_datasets", Activity::Fetches),
 ];
 
-fn loader(frames: &[(&str, &str, Origin)]) -> Option<Doing> {
+fn loader(frames: &[(&str, &str, Origin)]) -> Option<Activity> {
     let torch = |f: &&(&str, &str, Origin)| f.0.ends_with("torch/utils/data/dataloader.py");
     let next = ["__next__", "_next_data", "_try_get_data", "_get_data"];
     if frames.iter().filter(torch).any(|f| next.contains(&last(f.1))) {
@@ -140,18 +140,18 @@ fn loader(frames: &[(&str, &str, Origin)]) -> Option<Doing> {
             f.1.contains("_SingleProcess") || f.0.ends_with("torch/utils/data/_utils/fetch.py")
         };
         return Some(match () {
-            () if frames.iter().filter(torch).any(waits) => Doing::FetchesFromWorkers,
-            () if collates(frames) => Doing::Collates,
-            () if frames.iter().any(here) => Doing::FetchesHere,
-            () => Doing::Fetches,
+            () if frames.iter().filter(torch).any(waits) => Activity::FetchesFromWorkers,
+            () if collates(frames) => Activity::Collates,
+            () if frames.iter().any(here) => Activity::FetchesHere,
+            () => Activity::Fetches,
         });
     }
     // an epoch begins: workers are started
     if frames.iter().filter(torch).any(|f| f.1.contains("_MultiProcessing") && last(f.1) == "__init__") {
-        return Some(Doing::Fetches);
+        return Some(Activity::Fetches);
     }
     if frames.iter().any(|f| f.0.contains("tensorflow/python/data/") || f.0.contains("nvidia/dali/")) {
-        return Some(Doing::Fetches);
+        return Some(Activity::Fetches);
     }
     let reader = |f: &(&str, &str, Origin)| match f.2 {
         Origin::Package(name) => READERS.iter().find(|r| r.0 == name).map(|r| r.1),

@@ -16,12 +16,12 @@
 //!
 //! Else there is no site. A wrong line is worse than none.
 //!
-//! Here: [`Site`], [`Sites`]. `origin.rs`: whose a file is. `doing.rs`: what a sampled thread was
-//! doing; `frames.rs`: what its frames tell of it; `workers.rs`: those that work for a DataLoader.
-//! `dispatch.rs`: what kind of dispatching it was.
+//! Here: [`Site`], [`Sites`]. `origin.rs`: whose a file is. `activity.rs`: what a sampled thread
+//! was doing; `frames.rs`: what its frames tell of it; `workers.rs`: those that work for a
+//! DataLoader. `dispatch.rs`: what kind of dispatching it was.
 
+pub mod activity;
 pub(crate) mod dispatch;
-pub mod doing;
 pub(crate) mod frames;
 mod origin;
 pub(crate) mod workers;

@@ -3,7 +3,7 @@
 
 use trace::FrameInfo;
 
-use super::doing::{Doing, MOST};
+use super::activity::{Activity, MOSTLY_PERMILLE};
 use super::frames::{collates, last};
 use super::origin::Origin;
 use crate::run::{Run, Sample};
@@ -20,7 +20,7 @@ pub(crate) enum Pinning {
 impl Pinning {
     /// It works, and does not wait for the workers to have made a batch.
     pub(crate) fn is_busy(self, sample: &Sample) -> bool {
-        self == Pinning::Works || sample.on_cpu >= MOST
+        self == Pinning::Works || sample.on_cpu >= MOSTLY_PERMILLE
     }
 }
 
@@ -42,8 +42,8 @@ pub(crate) fn pins(run: &Run, stack: u32) -> Option<Pinning> {
 /// Where a process stands that works for a DataLoader.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Worker {
-    /// [`Doing::Collates`] or [`Doing::FetchesHere`].
-    pub(crate) doing: Doing,
+    /// [`Activity::Collates`] or [`Activity::FetchesHere`].
+    pub(crate) doing: Activity,
     /// So many frames, the innermost ones, are its own: what is outside of them the launching
     /// process stood in when it was forked.
     pub(crate) own: usize,
@@ -87,6 +87,6 @@ pub(crate) fn works(run: &Run, stack: u32) -> Option<Worker> {
     let own = frames.iter().position(|f| f.0.ends_with(LOOP))?;
     let frames = frames.get(..own)?;
     let fetches = frames.iter().any(|f| f.0.ends_with("torch/utils/data/_utils/fetch.py"));
-    let doing = if collates(frames) { Doing::Collates } else { Doing::FetchesHere };
+    let doing = if collates(frames) { Activity::Collates } else { Activity::FetchesHere };
     fetches.then_some(Worker { doing, own, waits: waits(frames) })
 }

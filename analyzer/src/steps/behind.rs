@@ -11,7 +11,7 @@ use trace::event::Unobserved;
 use trace::Kind;
 
 use crate::replay::AHEAD_NS;
-use crate::run::{Blind, Call, Op, Run, Span, Stream, MAX_TIME};
+use crate::run::{Call, Op, Run, Span, Stream, UnobservedSpan, MAX_TIME};
 use crate::timeline::Observed;
 
 /// Steps as the host names them.
@@ -184,8 +184,8 @@ impl<'a> Dark<'a> {
             }
         }
         // (a process that was stopped made no calls)
-        let hides = |b: &&Blind| !b.is_host_seen() && b.reason != Unobserved::Stopped as u32;
-        let unseen: Vec<Blind> = run.blind.iter().filter(hides).copied().collect();
+        let hides = |b: &&UnobservedSpan| !b.is_host_seen() && b.reason != Unobserved::Stopped as u32;
+        let unseen: Vec<UnobservedSpan> = run.blind.iter().filter(hides).copied().collect();
         Dark { host, seen: Observed::new(Span::new(0, MAX_TIME), &unseen), ran }
     }
 

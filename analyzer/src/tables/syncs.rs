@@ -18,7 +18,7 @@ use super::table::{
 };
 use super::{Report, Source};
 use crate::analysis::Bucket;
-use crate::gaps::{HostView, Whose};
+use crate::gaps::{HostView, LaunchOwner};
 use crate::run::{Call, Span};
 use crate::sites::{Site, Sites};
 
@@ -56,7 +56,7 @@ const WORTH_A_WORD: f64 = 0.1;
 /// Flat numbers of the calls that held the host.
 fn blockers(source: &Source<'_>) -> Vec<u32> {
     let run = source.run;
-    let whose = Whose::new(run);
+    let whose = LaunchOwner::new(run);
     let mut blockers: Vec<u32> = Vec::new();
     for device in &run.devices {
         blockers.extend(HostView::of(run, device, &whose).blockers.iter().map(|b| b.call));

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 
 use super::table::{Cell, Column, Row};
-use crate::fit::{self, Wanted};
-use crate::visible::visible;
+use crate::escape::visible;
+use crate::terminal_width::{self, Wanted};
 
 /// Writes heading and rows, in lines of at most `most` columns (`None`: as wide as they are).
 /// `keep`: the column that is left out last. Returns how many columns are.
@@ -33,7 +33,7 @@ pub(super) fn write(
         .zip(&headings)
         .enumerate()
         .map(|(n, (column, heading))| {
-            let heading = fit::width(heading);
+            let heading = terminal_width::width(heading);
             Wanted {
                 width: heading,
                 heading,
@@ -57,19 +57,19 @@ pub(super) fn write(
     }
     for row in rows {
         for ((wanted, column), cell) in wanted.iter_mut().zip(columns).zip(row) {
-            wanted.width = wanted.width.max(fit::width(&shown(column, cell)));
+            wanted.width = wanted.width.max(terminal_width::width(&shown(column, cell)));
             wanted.says |= says(cell);
             if let (true, Cell::Whole(n)) = (column.part, cell) {
                 wanted.weight = wanted.weight.saturating_add(*n);
             }
         }
     }
-    let widths = fit::layout(&wanted, most);
+    let widths = terminal_width::layout(&wanted, most);
     let mut text = String::new();
     let mut line = |cells: &mut dyn Iterator<Item = Cow<'_, str>>| {
         text.clear();
         let cells = columns.iter().zip(&widths).zip(cells);
-        fit::line(&mut text, cells.map(|((column, width), cell)| (column.text, *width, cell)));
+        terminal_width::line(&mut text, cells.map(|((column, width), cell)| (column.text, *width, cell)));
         out.write_all(text.as_bytes())
     };
     line(&mut headings.iter().map(|h| Cow::Borrowed(h.as_str())))?;

@@ -7,16 +7,16 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use analyzer::analysis::{Step, StepSource};
+use analyzer::escape::word;
 use analyzer::kernels::KernelTable;
 use analyzer::line::long;
-use analyzer::live::{complete_to, Standing};
+use analyzer::live::{complete_to, RecordingState};
 use analyzer::plural::counted;
 use analyzer::report::{self, ReportOptions};
 use analyzer::run::Span;
 use analyzer::timeline::Observed;
-use analyzer::visible::word;
 use analyzer::{load_window, steps, Run, Window};
-use trace::control::{Answer, Refusal, Request, Standing as Told, MOST_MS};
+use trace::control::{Answer, RecordingState as Told, Refusal, Request, MOST_MS};
 use trace::define::NO_CONTROL;
 use trace::event::Unobserved;
 use trace::header::state;
@@ -141,7 +141,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let window = Window { valid: cut.valid, margin: cut.margin, most: u64::MAX };
     let mut run = load(&target, &source, &window)?;
     if let Some((since, why)) = cut.unobserved {
-        analyzer::known::unobserved_to(&mut run, since, cut.valid.end, why);
+        analyzer::complete_to::unobserved_to(&mut run, since, cut.valid.end, why);
     }
     run.cut_out = true;
     run.header.state = state::CLOSED; // the window is whole, and nobody was killed in it
@@ -216,7 +216,8 @@ impl Capture<'_> {
             }
             self.refuse_stopped(&header)?;
             self.hold_if_off(&header)?;
-            let ended = Standing::of(&header, process::monotonic()) == Standing::Ending || !self.runs();
+            let ended =
+                RecordingState::of(&header, process::monotonic()) == RecordingState::Ending || !self.runs();
             if ended {
                 // its last records come with its last round
                 header = self.header(source)?;
@@ -365,12 +366,12 @@ impl Capture<'_> {
 
     fn runs(&self) -> bool {
         self.target.elsewhere
-            || analyzer::alive::life(&(&self.target.header).into()) == analyzer::alive::Life::Runs
+            || analyzer::liveness::life(&(&self.target.header).into()) == analyzer::liveness::Life::Runs
     }
 
     /// Where the program has recording switched off: has it held on from now to the window's end.
     fn hold_if_off(&mut self, header: &Header) -> Result<(), Failure> {
-        if self.hold.is_some() || Standing::of(header, process::monotonic()) != Standing::Off {
+        if self.hold.is_some() || RecordingState::of(header, process::monotonic()) != RecordingState::Off {
             return Ok(());
         }
         let pid = self.target.header.pid;
@@ -416,7 +417,7 @@ impl Capture<'_> {
 
 /// The last seconds, recorded or not: what was not is unobserved, never idle.
 fn up_to_now(header: &Header, time: Duration) -> Cut {
-    let is_off = Standing::of(header, header.last_write) == Standing::Off;
+    let is_off = RecordingState::of(header, header.last_write) == RecordingState::Off;
     let to = if is_off { header.last_write } else { complete_to(header) };
     let from = to.saturating_sub(time.as_nanos() as u64).max(header.valid_from).max(header.start_monotonic);
     let by_windows = header.total(Total::Windows) > 0;

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use analyzer::causes::{self, Cause};
 use analyzer::compare::gate::{self, Answer, Conditions, Judged};
 use analyzer::compare::{side, Side};
-use analyzer::fit;
+use analyzer::escape::visible;
 use analyzer::formats::Input;
-use analyzer::visible::visible;
+use analyzer::terminal_width;
 use analyzer::Analysis;
 use serde_json::{json, Value};
 
@@ -131,7 +131,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
     };
     match args.json {
         true => talk::print_json(format!("{:#}", object(args, &judged, exit)))?,
-        false => talk::print(fit::lines(&lines(&judged), args.width.most()).trim_end().to_owned())?,
+        false => {
+            talk::print(terminal_width::lines(&lines(&judged), args.width.most()).trim_end().to_owned())?
+        }
     }
     Ok(exit)
 }

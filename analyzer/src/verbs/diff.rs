@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use analyzer::compare::{compare, side, Options, Side};
-use analyzer::fit;
+use analyzer::terminal_width;
 
 use crate::verbs::exit::Exit;
 use crate::verbs::width::Width;
@@ -69,7 +69,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         false => {
             let most = args.width.most();
             let report = comparison.report(args.run_noise, most);
-            talk::print(format!("{report}\n{}", fit::lines(&comparison.line(), most).trim_end()))?;
+            talk::print(format!("{report}\n{}", terminal_width::lines(&comparison.line(), most).trim_end()))?;
         }
     }
     Ok(Exit::Ok)

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::mpsc::{channel, RecvTimeoutError};
 use std::time::Duration;
 
-use analyzer::alive::{life, Life};
 use analyzer::fleet;
 use analyzer::formats::{self, Format, Input, Progress, ReadError};
+use analyzer::liveness::{life, Life};
 use analyzer::plural::counted;
 use serde_json::Value;
 use trace::header::state;

@@ -4,10 +4,10 @@
 
 use std::path::{Path, PathBuf};
 
-use analyzer::alive::{boot_id, is_stopped, Life};
+use analyzer::escape::{visible, word};
 use analyzer::line::long;
-use analyzer::live::Standing;
-use analyzer::visible::{visible, word};
+use analyzer::live::RecordingState;
+use analyzer::liveness::{boot_id, is_stopped, Life};
 use trace::header::HEADER_BYTES;
 use trace::place::Owner;
 use trace::{Header, Loss, Source};
@@ -74,10 +74,10 @@ impl Living {
     }
 
     /// How its recording stands.
-    pub(crate) fn standing(&self) -> Standing {
-        match Standing::of(&self.header, process::monotonic()) {
-            Standing::Ending => Standing::Ending,
-            _ if self.is_stopped() => Standing::Stopped,
+    pub(crate) fn standing(&self) -> RecordingState {
+        match RecordingState::of(&self.header, process::monotonic()) {
+            RecordingState::Ending => RecordingState::Ending,
+            _ if self.is_stopped() => RecordingState::Stopped,
             standing => standing,
         }
     }

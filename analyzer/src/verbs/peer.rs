@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use analyzer::knock;
+use analyzer::socket_probe;
 use trace::control::{Answer, Request, MOST_BYTES};
 use trace::place::{self, Owner};
 
@@ -19,7 +19,7 @@ use crate::verbs::living::Living;
 use crate::verbs::{process, recordings};
 
 /// Longest wait for a place in the queue, and for an answer: the process looks every 50 ms.
-const PATIENCE: Duration = Duration::from_secs(3);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A connection. What it holds ends with it.
 pub(crate) struct Peer {
@@ -45,7 +45,7 @@ impl Peer {
         if !meta.file_type().is_socket() || meta.uid() != process::user_id() {
             return Err(format!("{} is no socket of yours", path.display()));
         }
-        let stream = knock::connect(folder, &name, PATIENCE).map_err(|e| match e.kind() {
+        let stream = socket_probe::connect(folder, &name, ANSWER_TIMEOUT).map_err(|e| match e.kind() {
             io::ErrorKind::ConnectionRefused => "nobody listens at its control socket".to_owned(),
             io::ErrorKind::WouldBlock => "it does not answer (stopped?)".to_owned(),
             _ => format!("{}: {e}", path.display()),

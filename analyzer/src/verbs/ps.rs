@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `gapprobe ps`: the recorded processes of this user that run.
 
-use analyzer::fit;
+use analyzer::terminal_width;
 use serde_json::{json, Value};
 
 use crate::verbs::exit::Exit;
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
             l.header.pid.to_string(),
             l.rank(),
             l.since(),
-            fit::bytes(l.length as f64),
+            terminal_width::bytes(l.length as f64),
             l.losses().to_string(),
             l.standing().word().to_owned(),
             format!("{}{place}", l.program()),

@@ -5,9 +5,9 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use analyzer::fit;
 use analyzer::lost::Lost;
 use analyzer::tables::{self, NameStyle, Report, Source, Table};
+use analyzer::terminal_width;
 use clap::ValueEnum;
 use serde_json::Value;
 
@@ -268,13 +268,13 @@ fn as_text(args: &Args, wanted: &Wanted, table: &Table, out: &mut dyn Write) -> 
     let most = args.width.most();
     let mut title = String::new();
     let words = format!("** {} ({}):", report.title, report.name);
-    fit::wrap(&mut title, " ", &words, most.unwrap_or(usize::MAX), false);
+    terminal_width::wrap(&mut title, " ", &words, most.unwrap_or(usize::MAX), false);
     writeln!(out, "\n{title}")?;
     let left_out = tables::write_fitting(table, limit, most, wanted.sort, out)?;
     out.flush()?; // talk comes behind what it is about
     let name = report.name;
     if args.limit.is_none() && limit > 0 && table.rows.len() > limit {
-        let all = fit::thousands(table.rows.len());
+        let all = terminal_width::thousands(table.rows.len());
         talk::say(format!("gapprobe: {name}: {limit} of {all} rows; --limit 0 prints all"));
     }
     if left_out > 0 {

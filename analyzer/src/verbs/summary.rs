@@ -5,9 +5,9 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use analyzer::fit;
 use analyzer::fleet::{self, Fleet, Rank};
 use analyzer::plural::counted;
+use analyzer::terminal_width;
 use serde_json::{json, Value};
 
 use crate::verbs::exit::{Exit, Failure};
@@ -106,7 +106,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     } else {
         let most = args.width.most();
         let (mut text, left_out) = fleet::table(&fleet, most);
-        fit::wrap(&mut text, "", &fleet::line(&fleet), most.unwrap_or(usize::MAX), false);
+        terminal_width::wrap(&mut text, "", &fleet::line(&fleet), most.unwrap_or(usize::MAX), false);
         talk::print(text.trim_end())?;
         if left_out > 0 {
             talk::say(format!(
@@ -122,7 +122,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
 fn files_of(runs: &[Rank]) -> String {
     let named: Vec<&str> = runs.iter().take(NAMED).map(|r| r.file.as_str()).collect();
     let more = runs.len() - named.len();
-    let more = if more > 0 { format!(" and {} more", fit::thousands(more)) } else { String::new() };
+    let more =
+        if more > 0 { format!(" and {} more", terminal_width::thousands(more)) } else { String::new() };
     format!("{}{more}", named.join(", "))
 }
 
@@ -153,12 +154,12 @@ fn name(unread: &[Unread]) {
     }
     kinds.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     let mut words: Vec<String> =
-        kinds.iter().map(|(why, n)| format!("{} {why}", fit::thousands(*n))).collect();
+        kinds.iter().map(|(why, n)| format!("{} {why}", terminal_width::thousands(*n))).collect();
     let rest = others.len() - kinds.iter().map(|k| k.1).sum::<usize>();
     if rest > 0 {
-        words.push(format!("{} for other reasons", fit::thousands(rest)));
+        words.push(format!("{} for other reasons", terminal_width::thousands(rest)));
     }
-    let all = fit::thousands(others.len());
+    let all = terminal_width::thousands(others.len());
     talk::say(format!("gapprobe: and {all} more: {}; all listed with --json", words.join(", ")));
 }
 

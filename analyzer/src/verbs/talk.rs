@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Talking to the user: data on stdout, everything else on stderr. A closed pipe is the reader's
 //! right, no error. Names in the talk are others': what cannot be seen is written out
-//! (`analyzer::visible`), and on a terminal of the data, too.
+//! (`analyzer::escape`), and on a terminal of the data, too.
 
 use std::cell::Cell;
 use std::fmt::Display;
@@ -9,7 +9,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use analyzer::visible::{visible, visible_json, Terminal};
+use analyzer::escape::{visible, visible_json, Terminal};
 
 use crate::verbs::exit::{Exit, Failure};
 
@@ -82,7 +82,7 @@ pub(crate) fn fail(failure: &Failure) {
 }
 
 /// How long work goes on in silence.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PROGRESS_DELAY: Duration = Duration::from_secs(1);
 /// Time between two pictures of the bar.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -114,7 +114,7 @@ impl Progress {
     fn draw(&self, picture: impl FnOnce() -> String) {
         let now = Instant::now();
         let recent = self.drawn.get().is_some_and(|t| now.duration_since(t) < TICK);
-        if !self.terminal || recent || now.duration_since(self.start) < PATIENCE {
+        if !self.terminal || recent || now.duration_since(self.start) < PROGRESS_DELAY {
             return;
         }
         self.drawn.set(Some(now));

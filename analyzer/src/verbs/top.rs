@@ -5,12 +5,12 @@ use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use analyzer::analysis::{Bucket, Buckets};
-use analyzer::fit::{self, Wanted};
+use analyzer::escape::visible;
 use analyzer::line::long;
 use analyzer::live::counted::{Counted, Hang};
 use analyzer::live::{DeviceFigures, Figures};
 use analyzer::plural::counted;
-use analyzer::visible::visible;
+use analyzer::terminal_width::{self, Wanted};
 use crossterm::event::{self, Event, KeyCode, KeyModifiers};
 use crossterm::terminal::{self, ClearType, EnterAlternateScreen, LeaveAlternateScreen};
 use crossterm::{cursor, execute, queue};
@@ -256,10 +256,10 @@ fn fitting(rows: &[Vec<String>], several: bool, most: usize) -> Vec<Vec<String>>
     let Some((headings, cells)) = rows.split_first() else { return Vec::new() };
     let wanted = headings.iter().enumerate().map(|(n, heading)| {
         let column = || cells.iter().filter_map(move |row| row.get(n)).map(String::as_str);
-        let heading_width = fit::width(heading);
+        let heading_width = terminal_width::width(heading);
         let is_part = PARTS.iter().any(|p| p.0 == heading);
         Wanted {
-            width: column().map(fit::width).max().unwrap_or(0).max(heading_width),
+            width: column().map(terminal_width::width).max().unwrap_or(0).max(heading_width),
             heading: heading_width,
             // a verdict is not shortened: LAUNCH and LAUNCH-OPTIMIZER are two
             text: matches!(heading.as_str(), "COUNTED" | "RECORDING" | "PROGRAM"),
@@ -273,10 +273,10 @@ fn fitting(rows: &[Vec<String>], several: bool, most: usize) -> Vec<Vec<String>>
         }
     });
     // no gap in front of the first column
-    let widths = fit::layout(&wanted.collect::<Vec<_>>(), Some(most.saturating_add(2)));
+    let widths = terminal_width::layout(&wanted.collect::<Vec<_>>(), Some(most.saturating_add(2)));
     let shortened = |row: &Vec<String>| {
         let cells = row.iter().zip(&widths);
-        cells.filter_map(|(cell, width)| Some(fit::middle(cell, (*width)?).into_owned())).collect()
+        cells.filter_map(|(cell, width)| Some(terminal_width::middle(cell, (*width)?).into_owned())).collect()
     };
     rows.iter().map(shortened).collect()
 }

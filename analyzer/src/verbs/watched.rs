@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use analyzer::live::counted::Counted;
-use analyzer::live::{load_tail, Figures, Standing, MOST_EVENTS};
+use analyzer::live::{load_tail, Figures, RecordingState, MOST_EVENTS};
 use trace::Header;
 
 use crate::verbs::exit::Failure;
@@ -29,9 +29,11 @@ impl Watched {
         // (what counts goes by launches alone, and may take a part of a step for one)
         let counted = counted.map(|c| self.figures.as_ref().map_or(c, |f| f.in_its_units(c)));
         counted.map(|c| match self.process.standing() {
-            Standing::On | Standing::Off | Standing::DiskFull => c,
+            RecordingState::On | RecordingState::Off | RecordingState::DiskFull => c,
             // who is stopped, or ends, does not hang
-            Standing::Stalled | Standing::Stopped | Standing::Ending => Counted { hang: None, ..c },
+            RecordingState::Stalled | RecordingState::Stopped | RecordingState::Ending => {
+                Counted { hang: None, ..c }
+            }
         })
     }
 }

@@ -249,7 +249,7 @@ fn steps_whose_work_fell_into_the_dark_are_none() {
         let first = ops.iter().find(|o| o.start >= ten[0]).map(|o| o.start).unwrap();
         let span = analyzer::run::Span::new(first + 70_050_000, first + 103_000_000);
         ops.retain(|o| o.start < span.start || o.end > span.end);
-        run.blind.insert(0, analyzer::run::Blind { span, reason: Unobserved::Yielded as u32 });
+        run.blind.insert(0, analyzer::run::UnobservedSpan { span, reason: Unobserved::Yielded as u32 });
     }
     let a = analyzer::analyze(&run);
     assert!(a.steps.steps.len() >= 18, "{} steps", a.steps.steps.len());

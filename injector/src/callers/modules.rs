@@ -12,7 +12,7 @@ use crate::guard::guard;
 use crate::loader;
 
 /// Modules looked at most; beyond that there are no callers.
-const MOST: usize = 8192;
+const MAX_MODULES: usize = 8192;
 /// Tables of notes looked at, of a module.
 const NOTES: usize = 4;
 /// Note of a build id.
@@ -237,7 +237,7 @@ impl Walk {
 /// What is loaded now. Nothing where the loader does not say, or has too many.
 pub(super) fn look() -> Modules {
     let mut room = 256;
-    while room <= MOST {
+    while room <= MAX_MODULES {
         let mut walk = Walk {
             counts: Counts::default(),
             list: Vec::with_capacity(room),

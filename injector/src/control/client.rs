@@ -2,10 +2,10 @@
 // WARM
 //! Who is connected to the control socket: what it has said so far, and what it holds.
 
-use trace::control::{Answer, Refusal, Request, Standing, MOST_BYTES};
+use trace::control::{Answer, RecordingState, Refusal, Request, MOST_BYTES};
 
 use super::socket::Socket;
-use super::{Recorded, PATIENCE};
+use super::{Recorded, CLIENT_TIMEOUT};
 
 pub(super) struct Client {
     pub(super) socket: Socket,
@@ -25,7 +25,7 @@ impl Client {
 
     /// Until when it may stay without a word more, ns.
     pub(super) fn stays_until(&self) -> u64 {
-        self.holds_until.max(self.since.saturating_add(PATIENCE))
+        self.holds_until.max(self.since.saturating_add(CLIENT_TIMEOUT))
     }
 
     /// Where the line ends that came and was not answered yet.
@@ -48,7 +48,7 @@ impl Client {
                 let _ = self.socket.send(&Answer::Refused(Refusal::TooLong)); // it is closed anyway
                 return false;
             }
-            let waits = self.holds_until > now || now.saturating_sub(self.since) < PATIENCE;
+            let waits = self.holds_until > now || now.saturating_sub(self.since) < CLIENT_TIMEOUT;
             return waits;
         };
         let request = Request::parse(self.line.get(..=end).unwrap_or(&[]));
@@ -57,9 +57,9 @@ impl Client {
         self.since = now;
         let others = held && self.holds_until <= now;
         let standing = |held: bool| match (recorded, held) {
-            (Recorded::All, _) => Standing::On,
-            (_, true) => Standing::Held,
-            (_, false) => Standing::Off,
+            (Recorded::All, _) => RecordingState::On,
+            (_, true) => RecordingState::Held,
+            (_, false) => RecordingState::Off,
         };
         let answer = match request {
             Ok(Request::Status) => Answer::Is(standing(held)),

@@ -25,9 +25,9 @@ use place::Place;
 use socket::Socket;
 
 /// Who may be connected at once; more are turned away.
-const MOST_CLIENTS: usize = 4;
+const MAX_CLIENTS: usize = 4;
 /// A connection that asks nothing and holds nothing is closed after this, ns.
-const PATIENCE: u64 = 5_000_000_000;
+const CLIENT_TIMEOUT: u64 = 5_000_000_000;
 
 /// Between two looks whether the socket is still there, ns.
 const LOOK: u64 = 5_000_000_000;
@@ -104,7 +104,7 @@ struct Control {
     listener: Socket,
     /// When it was looked last whether the socket is there, ns.
     looked_at: u64,
-    clients: [Option<Client>; MOST_CLIENTS],
+    clients: [Option<Client>; MAX_CLIENTS],
     /// Recording is held on by one of them.
     holds: bool,
     /// Somebody has come, and there is no descriptor for it.
@@ -121,7 +121,7 @@ impl Control {
             has_own,
             listener,
             looked_at: 0,
-            clients: [const { None }; MOST_CLIENTS],
+            clients: [const { None }; MAX_CLIENTS],
             holds: false,
             is_full: false,
         })
@@ -158,7 +158,7 @@ impl Control {
 
     /// Takes who came, answers who asked. A bounded number of calls that do not wait.
     fn poll(&mut self, now: u64, recorded: Recorded) {
-        for _ in 0..MOST_CLIENTS {
+        for _ in 0..MAX_CLIENTS {
             let came = self.listener.accept(self.has_own);
             self.is_full = came.is_err();
             let Ok(Some(socket)) = came else { break };
@@ -167,7 +167,7 @@ impl Control {
                 *free = Some(Client::new(socket, now));
             }
         }
-        for at in 0..MOST_CLIENTS {
+        for at in 0..MAX_CLIENTS {
             let held = self.clients.iter().flatten().any(|c| c.holds_until > now);
             let Some(place) = self.clients.get_mut(at) else { continue };
             if place.as_mut().is_some_and(|client| !client.serve(now, recorded, held)) {

@@ -10,7 +10,7 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 
-use analyzer::knock;
+use analyzer::socket_probe;
 
 use crate::descriptors::{identity_of, out_of_the_way};
 
@@ -65,7 +65,7 @@ impl Socket {
         if unsafe { libc::fchmod(socket.number(), 0o600) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        let (address, _folder) = knock::address(folder, name)?;
+        let (address, _folder) = socket_probe::address(folder, name)?;
         let length = size_of::<libc::sockaddr_un>() as libc::socklen_t;
         // SAFETY: an address and its length.
         if unsafe { libc::bind(socket.number(), (&raw const address).cast(), length) } != 0 {

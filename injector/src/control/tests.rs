@@ -3,7 +3,7 @@ use super::*;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
-use trace::control::{Answer, Refusal, Standing, MOST_BYTES};
+use trace::control::{Answer, RecordingState, Refusal, MOST_BYTES};
 use trace::place::control_socket;
 
 const S: u64 = 1_000_000_000;
@@ -42,7 +42,7 @@ fn recording_is_held_on_until_released_or_the_time_is_up_or_the_client_is_gone()
     let mut client = connect(&folder);
     client.write_all(b"gapprobe/1 status\ngapprobe/1 record 1000\n").unwrap();
     control.poll(S, Recorded::Part);
-    assert_eq!(answer(&client), Some(Answer::Is(Standing::Off)));
+    assert_eq!(answer(&client), Some(Answer::Is(RecordingState::Off)));
     assert!(!program::is_forced(S));
     control.poll(2 * S, Recorded::Part);
     assert_eq!(answer(&client), Some(Answer::Recording(2 * S)));
@@ -72,7 +72,7 @@ fn what_has_ended_for_good_is_not_held_on() {
     let mut client = connect(&folder);
     client.write_all(b"gapprobe/1 status\ngapprobe/1 record 1000\n").unwrap();
     control.poll(S, Recorded::NoMore);
-    assert_eq!(answer(&client), Some(Answer::Is(Standing::Off)));
+    assert_eq!(answer(&client), Some(Answer::Is(RecordingState::Off)));
     control.poll(S, Recorded::NoMore);
     assert_eq!(answer(&client), Some(Answer::Refused(Refusal::Ended)));
     assert!(!program::is_forced(S));
@@ -99,15 +99,15 @@ fn whoever_sends_nonsense_or_nothing_or_too_much_is_let_go() {
     assert_eq!(is_closed(&[b'x'; 95], S), (false, String::new()), "more may come");
     let long = is_closed(&[b'x'; MOST_BYTES], S);
     assert_eq!(long, (true, "gapprobe/1 error too-long\n".to_owned()));
-    assert!(!is_closed(b"gapprobe/1 sta", S + PATIENCE - 1).0);
-    assert_eq!(is_closed(b"gapprobe/1 sta", S + PATIENCE), (true, String::new()));
-    let crowd: Vec<UnixStream> = (0..2 * MOST_CLIENTS).map(|_| connect(&folder)).collect();
+    assert!(!is_closed(b"gapprobe/1 sta", S + CLIENT_TIMEOUT - 1).0);
+    assert_eq!(is_closed(b"gapprobe/1 sta", S + CLIENT_TIMEOUT), (true, String::new()));
+    let crowd: Vec<UnixStream> = (0..2 * MAX_CLIENTS).map(|_| connect(&folder)).collect();
     for _ in 0..3 {
         control.poll(S, Recorded::All);
     }
     crowd.iter().for_each(|c| c.set_nonblocking(true).unwrap());
     let ended = |c: &&UnixStream| matches!((&mut &**c).read(&mut [0]), Ok(0));
-    assert_eq!(crowd.iter().filter(ended).count(), MOST_CLIENTS, "a place each for so many");
+    assert_eq!(crowd.iter().filter(ended).count(), MAX_CLIENTS, "a place each for so many");
     drop(crowd);
     control.poll(S, Recorded::All);
     assert!(control.clients.iter().all(Option::is_none));
@@ -129,7 +129,7 @@ fn one_that_somebody_removed_comes_again() {
     client.write_all(b"gapprobe/1 status\n").unwrap();
     control.wait(2 * LOOK);
     control.poll(2 * LOOK, Recorded::All);
-    assert_eq!(answer(&client), Some(Answer::Is(Standing::On)));
+    assert_eq!(answer(&client), Some(Answer::Is(RecordingState::On)));
     // with its folder, too; but not where that leads to somebody else's
     std::fs::remove_dir_all(&folder).unwrap();
     control.stand(3 * LOOK);
@@ -194,7 +194,7 @@ fn waiting_ends_with_whoever_comes_or_speaks_and_with_a_clients_time() {
     control.poll(S, Recorded::All);
     assert!(waits(&control, S) < short, "the second line has come with the first");
     control.poll(S, Recorded::All);
-    let left = waits(&control, S + PATIENCE - 50_000_000);
+    let left = waits(&control, S + CLIENT_TIMEOUT - 50_000_000);
     assert!((Duration::from_millis(50)..short).contains(&left), "{left:?}");
     std::fs::remove_dir_all(folder).unwrap();
 }
@@ -210,7 +210,7 @@ fn a_folder_too_deep_for_an_address_has_a_socket_all_the_same() {
     let client = connect(&top.join("s"));
     (&client).write_all(b"gapprobe/1 status\n").unwrap();
     control.poll(S, Recorded::All);
-    assert_eq!(answer(&client), Some(Answer::Is(Standing::On)));
+    assert_eq!(answer(&client), Some(Answer::Is(RecordingState::On)));
     // what is there already is of this process before an exec
     drop(Control::open(&deep, false).unwrap());
     std::fs::remove_dir_all(top).unwrap();

@@ -30,7 +30,7 @@ pub(crate) fn unloaded_since_start() -> bool {
 /// Longest name kept, bytes.
 const LONGEST: usize = 2048;
 /// Pointers remembered at most; beyond that the cache starts anew.
-const MOST: usize = 65_536;
+const MAX_POINTERS: usize = 65_536;
 
 /// What is stored where a name cannot be read.
 pub(crate) const UNLOADED: &[u8] = b"<unloaded>";
@@ -73,7 +73,7 @@ impl Names {
                 losses::add(Loss::NameUnreadable, 1);
                 return UNLOADED;
             }
-            if self.known.len() >= MOST {
+            if self.known.len() >= MAX_POINTERS {
                 self.known.clear();
             }
             if let Some(text) = text {

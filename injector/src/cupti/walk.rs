@@ -11,7 +11,7 @@ use super::{buffers, calls};
 use cupti_sys::{kind, record, Cupti};
 
 /// Highest offset that is read of any record.
-const MOST: usize = 224;
+const MAX_RECORD_BYTES: usize = 224;
 
 /// Where the records of a buffer lie: offsets that `GetNextRecord` gives, each inside `bytes`.
 struct Offsets<'a> {
@@ -65,7 +65,7 @@ impl Decoder {
         self.begin_buffer(bytes, sink.now);
         for offset in offsets(cupti, full.address, full.valid).skip(full.consumed) {
             let rest = bytes.get(offset..).unwrap_or(&[]);
-            self.record(rest.get(..MOST).unwrap_or(rest), sink);
+            self.record(rest.get(..MAX_RECORD_BYTES).unwrap_or(rest), sink);
         }
         self.end_of_reading(sink);
     }
@@ -100,9 +100,9 @@ impl Decoder {
 
 /// A copy of the record at `offset` of a lent buffer, and its length. Volatile and a word at a time
 /// because CUPTI may be finishing it: the checks of [`is_complete`] need all of its words.
-fn copy_of(base: NonNull<u8>, offset: usize) -> ([u8; MOST], usize) {
-    let length = MOST.min(buffers::BUFFER_BYTES - offset);
-    let mut copy = [0u8; MOST];
+fn copy_of(base: NonNull<u8>, offset: usize) -> ([u8; MAX_RECORD_BYTES], usize) {
+    let length = MAX_RECORD_BYTES.min(buffers::BUFFER_BYTES - offset);
+    let mut copy = [0u8; MAX_RECORD_BYTES];
     for (i, to) in copy.chunks_exact_mut(8).enumerate().take(length / 8) {
         let from = base.as_ptr().wrapping_add(offset + i * 8).cast::<u64>();
         // SAFETY: inside the buffer ([`Offsets`]) and aligned: records are at multiples of 8.
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn a_record_is_complete_once_it_has_its_kind_and_both_times() {
         const PENDING: u32 = 1 << 31;
-        let mut bytes = [0u8; MOST];
+        let mut bytes = [0u8; MAX_RECORD_BYTES];
         for (start, end, complete) in [(0, 0, false), (5, 0, false), (5, 9, true)] {
             record::Kernel { start, end, ..Default::default() }.write(&mut bytes);
             for (pending, kind) in

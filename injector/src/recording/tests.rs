@@ -9,7 +9,7 @@ use trace::reader::Recording;
 /// A store whose kernels begin every 10 ns, and their file.
 struct Run {
     store: Store,
-    mirror: Mirror,
+    mirror: SpoolWriter,
     sent: u64,
 }
 
@@ -17,7 +17,7 @@ impl Run {
     fn new(name: &str) -> Run {
         let store = Store::new(Image::map(64 * 32 * 1024).unwrap());
         let name = format!("test-{name}-{}.gpr", std::process::id());
-        let mirror = Mirror::create(&name, store.image.segments()).unwrap();
+        let mirror = SpoolWriter::create(&name, store.image.segments()).unwrap();
         Run { store, mirror, sent: 0 }
     }
 
@@ -29,14 +29,14 @@ impl Run {
         }
     }
 
-    fn standing(&mut self) -> Standing {
+    fn standing(&mut self) -> Snapshot {
         let (segments, segments_used) = (self.store.image.segments(), self.store.begun());
         let (valid_from, host_complete_to) = (self.store.valid_from(), self.sent * 10);
         let header = Header { segments, segments_used, valid_from, host_complete_to, ..Header::default() };
         self.store.standing(header)
     }
 
-    fn update(&mut self, standing: &Standing) {
+    fn update(&mut self, standing: &Snapshot) {
         assert!(self.mirror.update(&self.store.image, standing).is_empty());
     }
 
@@ -56,7 +56,7 @@ impl Run {
 fn a_descriptor_that_became_the_programs_is_not_written_to() {
     let mut store = Store::new(Image::map(64 * 32 * 1024).unwrap());
     let name = format!("test-taken-{}.gpr", std::process::id());
-    let mut mirror = Mirror::create(&name, store.image.segments()).unwrap();
+    let mut mirror = SpoolWriter::create(&name, store.image.segments()).unwrap();
     let other = std::env::temp_dir().join(format!("gapprobe-test-taken-{}", std::process::id()));
     let file = std::fs::File::create(&other).unwrap();
     // SAFETY: puts the program's file under our number, as a program that closes and reopens
@@ -124,17 +124,17 @@ fn a_file_that_is_cut_in_an_update_promises_what_it_holds() {
     run.update(&standing);
     for events in [500, 5_000, 70_000] {
         run.launch(events);
-        let Standing { segments, header } = run.standing();
+        let Snapshot { segments, header } = run.standing();
         // killed behind each of them, and before the header
         for segment in segments {
-            let part = Standing { segments: vec![segment], header: header.clone() };
+            let part = Snapshot { segments: vec![segment], header: header.clone() };
             assert!(run.mirror.segments(&run.store.image, &part).is_empty());
             let (promised, found) = run.read();
             for n in promised.valid_from.div_ceil(10)..promised.host_complete_to / 10 {
                 assert!(found.binary_search(&(n * 10)).is_ok(), "{n} of {promised:?}");
             }
         }
-        run.update(&Standing { segments: Vec::new(), header });
+        run.update(&Snapshot { segments: Vec::new(), header });
     }
     run.mirror.remove();
 }
@@ -142,11 +142,11 @@ fn a_file_that_is_cut_in_an_update_promises_what_it_holds() {
 #[test]
 fn an_unfinished_file_names_this_process_and_a_sweep_leaves_it_alone() {
     let name = format!("test-unfinished-{}.gpr", std::process::id());
-    let mirror = Mirror::create(&name, 64).unwrap();
+    let mirror = SpoolWriter::create(&name, 64).unwrap();
     let unfinished = mirror.unfinished.clone().unwrap();
     let shown = unfinished.file_name().unwrap().to_str().unwrap();
     let (recording, owner) = place::parse_unfinished(shown, place::NEW).unwrap();
-    assert_eq!((recording, owner), (name.as_str(), Some(analyzer::alive::own())));
+    assert_eq!((recording, owner), (name.as_str(), Some(analyzer::liveness::own())));
     analyzer::report::leftovers::recordings(unfinished.parent().unwrap(), None);
     assert!(unfinished.exists(), "its process lives");
     mirror.remove();

@@ -16,16 +16,16 @@ use analyzer::report::{leftovers, retention};
 use parking_lot::Mutex;
 use trace::{Header, Loss};
 
-use super::Mirror;
+use super::SpoolWriter;
 use crate::store::image::Image;
-use crate::store::{Standing, Store};
+use crate::store::{Snapshot, Store};
 use crate::threads::{spawn_quietly, Signal};
 use crate::{attach, clock, descriptors, leave, losses};
 
 /// What is to be done with the file.
 enum Order {
     /// Bring it to how the recording stood.
-    Update(Box<Standing>),
+    Update(Box<Snapshot>),
     /// Note that the line was said.
     Spoken,
     /// Delete it: trace and summary are written.
@@ -118,8 +118,8 @@ struct Making {
 }
 
 impl Making {
-    fn make(&self) -> Option<Mirror> {
-        let mut mirror = Mirror::create(&self.name, self.segments)?;
+    fn make(&self) -> Option<SpoolWriter> {
+        let mut mirror = SpoolWriter::create(&self.name, self.segments)?;
         if self.is_own {
             mirror.hold_lock();
         }
@@ -128,7 +128,12 @@ impl Making {
 
     /// Where the file was removed: another one, into which everything is to be written; the
     /// segments of it. Not more often than every ten seconds.
-    fn anew(&self, mirror: &mut Mirror, last: &mut Option<Instant>, standing: &Standing) -> Option<Vec<u32>> {
+    fn anew(
+        &self,
+        mirror: &mut SpoolWriter,
+        last: &mut Option<Instant>,
+        standing: &Snapshot,
+    ) -> Option<Vec<u32>> {
         const PAUSE: Duration = Duration::from_secs(10);
         if last.is_some_and(|at| at.elapsed() < PAUSE) || !mirror.is_removed() {
             return None;
@@ -145,7 +150,7 @@ impl Making {
 }
 
 /// The thread's body; without a file it is there for half files.
-fn run(making: &Making, mut mirror: Option<Mirror>, image: Image) {
+fn run(making: &Making, mut mirror: Option<SpoolWriter>, image: Image) {
     let (mut has_swept, mut remade) = (false, None);
     loop {
         WANTED.wait(Duration::from_secs(3600));

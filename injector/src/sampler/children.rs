@@ -11,7 +11,7 @@ use trace::event::{Event, Kind};
 use super::threads::{clock_of, process_clock, schedule_of_main_thread};
 
 /// Children followed at most.
-pub(super) const MOST: usize = 64;
+pub(super) const MAX_CHILDREN: usize = 64;
 /// Between two looks at them, ns.
 pub(super) const PERIOD: u64 = 500_000_000;
 /// Between two questions who they are, ns: of the main thread's, and of everybody's.
@@ -96,7 +96,7 @@ impl Children {
         self.list(now);
         let per_tick = 1_000_000_000 / ticks();
         let mut alive = HashMap::with_capacity(self.pids.len());
-        for &pid in self.pids.iter().take(MOST) {
+        for &pid in self.pids.iter().take(MAX_CHILDREN) {
             let (Some((_, started, disk)), Some(cpu)) = (stat(pid), clock_of(process_clock(pid))) else {
                 continue;
             };
@@ -169,7 +169,7 @@ impl Children {
             }
             let parent = stat(pid).map_or(0, |s| s.0);
             let is_ours = parent == own || family.binary_search(&parent).is_ok();
-            if is_ours && family.len() < MOST {
+            if is_ours && family.len() < MAX_CHILDREN {
                 family.push(pid);
             } else {
                 strangers.insert(pid);

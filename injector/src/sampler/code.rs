@@ -20,10 +20,10 @@ pub(super) type Text = Arc<[u8]>;
 
 /// Code objects known at most, and bytes they take at most: a program, or its children, may make
 /// ever new ones.
-const MOST: usize = 32_768;
+const MAX_CODE_OBJECTS: usize = 32_768;
 const MOST_BYTES: usize = 16 << 20;
 /// Places remembered at most, of this process and of all children.
-const MOST_PLACES: usize = 2 * MOST;
+const MOST_PLACES: usize = 2 * MAX_CODE_OBJECTS;
 /// Lines remembered at most.
 const MOST_LINES: usize = 65_536;
 
@@ -137,7 +137,7 @@ impl Codes {
 
     /// No more can be known.
     fn is_full(&self) -> bool {
-        self.all.len() >= MOST || self.bytes >= MOST_BYTES
+        self.all.len() >= MAX_CODE_OBJECTS || self.bytes >= MOST_BYTES
     }
 
     fn add(&mut self, code: Code) -> u32 {

@@ -18,7 +18,7 @@ use crate::store::Store;
 use crate::windows::Pauses;
 
 /// What waits for the drain thread at most: 16 threads at 100 Hz for two seconds.
-const MOST: usize = 4096;
+const QUEUE_CAPACITY: usize = 4096;
 /// Threads that are sampled: those that called CUDA last.
 pub(super) const THREADS: usize = 16;
 
@@ -49,7 +49,7 @@ static DEVICES: AtomicU64 = AtomicU64::new(0);
 /// Hands `item` over; `false`: the queue is full, it is lost and counted.
 pub(super) fn put(item: Item) -> bool {
     let mut queue = QUEUE.lock();
-    if queue.len() >= MOST {
+    if queue.len() >= QUEUE_CAPACITY {
         losses::add(Loss::SampleQueueFull, 1);
         return false;
     }

@@ -16,7 +16,7 @@ use super::Sampler;
 use crate::clock;
 
 /// Holders remembered: few threads compute in Python at a time.
-const MOST: usize = 16;
+const MAX_HOLDERS: usize = 16;
 
 /// A launching thread that waits for the lock.
 #[derive(Clone, Copy)]
@@ -45,7 +45,7 @@ impl Holders {
     /// Takes out what is known of a thread.
     fn take(&mut self, tid: u32) -> Holder {
         let known = self.seen.iter().position(|h| h.tid == tid).map(|at| self.seen.remove(at));
-        if self.seen.len() >= MOST {
+        if self.seen.len() >= MAX_HOLDERS {
             self.seen.remove(0);
         }
         known.unwrap_or(Holder { tid, read: 0, cpu: 0, guess: Guess::default() })

@@ -17,7 +17,7 @@ use crate::cupti::names::read_memory;
 use crate::memory;
 
 /// Places a call takes at most (IOV_MAX).
-const MOST: usize = 1024;
+const MAX_IOVECS: usize = 1024;
 
 /// Memory that may change while it is read.
 pub(super) trait Memory: Default {
@@ -81,7 +81,7 @@ impl<M: Memory> Batch<M> {
     /// `length` bytes at `address` are wanted. `None` for what is no address of a program, or where
     /// the batch is full.
     pub(super) fn want(&mut self, address: u64, length: usize) -> Option<Slot> {
-        if !is_address(address) || self.places.len() >= MOST {
+        if !is_address(address) || self.places.len() >= MAX_IOVECS {
             return None;
         }
         let slot = Slot { at: self.wanted, length };

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 
 /// Of `/proc/PID/maps` at most, bytes.
-const MOST: u64 = 16 << 20;
+const MAX_MAPS_BYTES: u64 = 16 << 20;
 
 /// Part of a file in a process's memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -48,7 +48,7 @@ impl Part {
 }
 
 fn find(path: &str, is: impl Fn(&Part) -> bool) -> Option<Part> {
-    let lines = BufReader::new(File::open(path).ok()?.take(MOST)).split(b'\n');
+    let lines = BufReader::new(File::open(path).ok()?.take(MAX_MAPS_BYTES)).split(b'\n');
     lines.map_while(Result::ok).find_map(|line| Part::parse(&String::from_utf8_lossy(&line)).filter(&is))
 }
 

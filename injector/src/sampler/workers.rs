@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use trace::event::{sample, Event, Kind};
 
 use super::child_waits::ChildWait;
-use super::children::MOST;
+use super::children::MAX_CHILDREN;
 use super::code::Codes;
 use super::handover::{put, Item};
 use super::python::{PyThread, Python};
@@ -197,7 +197,7 @@ impl Workers {
         if self.each.len() != before {
             codes.only_of(|pid| self.each.contains_key(&pid));
         }
-        let pids = pids.get(..MOST).unwrap_or(pids);
+        let pids = pids.get(..MAX_CHILDREN).unwrap_or(pids);
         let is_given_up = |pid: &u32| self.each.get(pid).is_some_and(|w| w.failed >= MOST_FAILED);
         let turn = (0..pids.len())
             .map(|n| (self.next + n) % pids.len())

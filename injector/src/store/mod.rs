@@ -49,7 +49,7 @@ struct Open {
 
 /// How the recording stood at one time, as far as it had changed: what the file is to be brought
 /// to.
-pub(crate) struct Standing {
+pub(crate) struct Snapshot {
     /// How far each changed segment was filled.
     pub(crate) segments: Vec<(u32, SegmentHeader)>,
     /// The header as of then.
@@ -154,7 +154,7 @@ impl Store {
     }
 
     /// How it stands, as far as it has changed since the last call.
-    pub(crate) fn standing(&mut self, header: Header) -> Standing {
+    pub(crate) fn standing(&mut self, header: Header) -> Snapshot {
         for &i in &self.dirty {
             if let Some(d) = self.is_dirty.get_mut(i as usize) {
                 *d = false;
@@ -162,7 +162,7 @@ impl Store {
         }
         let changed = std::mem::take(&mut self.dirty);
         let segments = changed.into_iter().filter_map(|i| Some((i, self.segment_header(i)?))).collect();
-        Standing { segments, header }
+        Snapshot { segments, header }
     }
 
     /// Says that segments still have to be written to the file, and before others: what refers to

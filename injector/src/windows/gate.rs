@@ -43,7 +43,7 @@ pub(crate) const RETURN: u8 = 2;
 
 /// So long the others are waited for, ns: a launch takes some µs, one that finds its queue full
 /// much longer.
-const PATIENCE: u64 = 200_000;
+const SAFEPOINT_TIMEOUT: u64 = 200_000;
 /// After an attempt that failed, ns; twice as long after each further one, up to the longer, and
 /// after this many the longest.
 const SHORTEST_PAUSE: u64 = 2_000_000;
@@ -265,7 +265,7 @@ fn attempt(stream: *mut c_void) {
     SPENT.fetch_add(clock::monotonic().saturating_sub(begin), Ordering::Relaxed);
 }
 
-/// When the next attempt may be made. One costs up to [`PATIENCE`].
+/// When the next attempt may be made. One costs up to [`SAFEPOINT_TIMEOUT`].
 fn put_off(has_failed: bool) {
     if !has_failed {
         FAILED.store(0, Ordering::Relaxed);
@@ -365,7 +365,7 @@ fn all_see_it() -> bool {
 /// Is nobody inside any more?
 fn are_out(begin: u64) -> bool {
     while seats::is_anyone_inside() {
-        if clock::monotonic().saturating_sub(begin) > PATIENCE {
+        if clock::monotonic().saturating_sub(begin) > SAFEPOINT_TIMEOUT {
             return false;
         }
         std::hint::spin_loop();

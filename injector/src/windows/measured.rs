@@ -107,11 +107,11 @@ impl Blocks {
     /// of blocks that are like their neighbours (that of a first-order autoregression, from the
     /// blocks' own correlation).
     fn clumping(&self, middle: f64, longest: f64) -> f64 {
-        const MOST: f64 = 0.8;
+        const MAX_CORRELATION: f64 = 0.8;
         let off: Vec<f64> = self.values.iter().map(|v| v.min(longest) - middle).collect();
         let beside: f64 = off.iter().zip(off.iter().skip(1)).map(|(a, b)| a * b).sum();
         let all: f64 = off.iter().map(|v| v * v).sum();
-        let alike = if all > 0.0 { (beside / all).clamp(0.0, MOST) } else { 0.0 };
+        let alike = if all > 0.0 { (beside / all).clamp(0.0, MAX_CORRELATION) } else { 0.0 };
         ((1.0 + alike) / (1.0 - alike)).sqrt()
     }
 }

@@ -2,10 +2,10 @@
 //! Purpose: what happens beside a client of CUPTI that finds it by `dlsym` and is not on our list
 //! (`neighbours.rs`, DLSYM_CLIENTS): nothing tells us of it, so we do not step aside. One that
 //! respects that the subscription is taken meets no harm. One that goes on regardless has our
-//! buffers from then on: it is found out (`cupti/unanswered.rs`), and the time is unobserved, never
-//! idle. **A known limit** is the last test: where it frees every buffer it is handed, it dies of
-//! ours. Whoever mends that turns the test round; until then a client that is found out belongs on
-//! the list.
+//! buffers from then on: it is found out (`cupti/stolen_buffers.rs`), and the time is unobserved,
+//! never idle. **A known limit** is the last test: where it frees every buffer it is handed, it
+//! dies of ours. Whoever mends that turns the test round; until then a client that is found out
+//! belongs on the list.
 
 use std::collections::{HashMap, HashSet};
 

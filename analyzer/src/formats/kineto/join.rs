@@ -16,7 +16,7 @@ use crate::formats::assemble::{Assembly, ForeignCall, ForeignOp, Named};
 use crate::formats::python::{self, Written};
 use crate::formats::ReadError;
 use crate::pauses;
-use crate::run::{Blind, Mark, Range, Recorder, Span, MAX_TIME};
+use crate::run::{Mark, Range, Recorder, Span, UnobservedSpan, MAX_TIME};
 
 /// Times this far from the middle of the trace, and operations this long, are damage: 30 days, ns.
 const FAR: i64 = 30 * 86_400 * 1_000_000_000;
@@ -168,7 +168,7 @@ pub(super) fn join(mut parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadErro
     }
     blind.sort_unstable();
     blind.dedup();
-    assembly.run.blind = blind.into_iter().map(|(span, reason)| Blind { span, reason }).collect();
+    assembly.run.blind = blind.into_iter().map(|(span, reason)| UnobservedSpan { span, reason }).collect();
     for (key, name) in names {
         let number = threads.number(key);
         assembly.name_thread(number, name);

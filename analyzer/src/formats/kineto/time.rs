@@ -59,8 +59,8 @@ fn scaled(text: &[u8], decimals: i32) -> Option<i64> {
 /// 1,000).
 #[inline]
 fn plain(digits: &[u8], decimals: i32) -> Option<u64> {
-    const MOST: usize = 16;
-    if digits.is_empty() || digits.len() > MOST + 1 {
+    const MAX_DIGITS: usize = 16;
+    if digits.is_empty() || digits.len() > MAX_DIGITS + 1 {
         return None;
     }
     let (mut value, mut point) = (0u64, None);
@@ -74,7 +74,7 @@ fn plain(digits: &[u8], decimals: i32) -> Option<u64> {
     let after = point.map_or(0, |i| digits.len() - i - 1);
     let missing = usize::try_from(decimals).ok()?.checked_sub(after)?;
     let scale = [1, 10, 100, 1000].get(missing)?;
-    (digits.len() - usize::from(point.is_some()) <= MOST).then(|| value * scale)
+    (digits.len() - usize::from(point.is_some()) <= MAX_DIGITS).then(|| value * scale)
 }
 
 /// Behind the decimals that are kept: one that rounds, others that only have to be digits.

@@ -5,9 +5,9 @@
 use std::time::Duration;
 
 use analyzer::analysis::Bucket;
+use analyzer::escape::visible;
 use analyzer::live::counted::{Between, Counted};
-use analyzer::live::Standing;
-use analyzer::visible::visible;
+use analyzer::live::RecordingState;
 use trace::{Header, Loss, Total};
 
 use crate::verbs::watched::Watched;
@@ -110,7 +110,7 @@ pub(super) fn families(all: &[Watched], took: Duration) -> Vec<Family> {
         "s",
         took.as_secs_f64(),
     ));
-    let standing = |w: &Watched| one(Some(f64::from(u8::from(w.process.standing() == Standing::On))));
+    let standing = |w: &Watched| one(Some(f64::from(u8::from(w.process.standing() == RecordingState::On))));
     f.new_one(
         ("gapprobe_recording", "1", Gauge),
         "1 while the process records, 0 while that is switched off.",

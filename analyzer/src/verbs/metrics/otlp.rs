@@ -5,7 +5,7 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use analyzer::visible::visible;
+use analyzer::escape::visible;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{any_value, AnyValue, InstrumentationScope, KeyValue};
 use opentelemetry_proto::tonic::metrics::v1::{
@@ -18,7 +18,7 @@ use prost::Message;
 use super::model::{Family, Kind, Point};
 
 /// Longest time for one sending.
-const PATIENCE: Duration = Duration::from_secs(5);
+const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where to.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ pub(super) fn send(endpoint: &Endpoint, families: &[Family]) -> Result<(), Strin
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
     let body = request(families, now).encode_to_vec();
     let agent = ureq::Agent::config_builder()
-        .timeout_global(Some(PATIENCE))
+        .timeout_global(Some(SEND_TIMEOUT))
         .max_redirects(0)
         .proxy(None)
         .http_status_as_error(false)

@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use analyzer::alive::Life;
+use analyzer::liveness::Life;
 use analyzer::writer_lock;
 use trace::{Header, Source};
 

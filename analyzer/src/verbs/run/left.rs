@@ -6,12 +6,12 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use analyzer::alive::{self, Life};
 use analyzer::analysis::Analysis;
+use analyzer::escape::word;
+use analyzer::liveness::{self, Life};
 use analyzer::plural;
 use analyzer::report::earlier::{self, Earlier};
 use analyzer::report::{Report, ReportError};
-use analyzer::visible::word;
 use analyzer::Run;
 
 use super::Args;
@@ -21,7 +21,7 @@ use crate::verbs::talk;
 
 /// A process that was killed at the end of the run may take so long to be gone: its memory is taken
 /// down first (more than 0.3 s where two cores are busy).
-const PATIENCE: Duration = Duration::from_secs(2);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -61,10 +61,10 @@ fn of_this_run(id: &str) -> Vec<(FileSource, Found)> {
 
 /// Waits for processes that are about to be gone, not for those that go on.
 fn wait_for_the_ending(left: &mut [(FileSource, Found)]) {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + EXIT_TIMEOUT;
     loop {
         left.iter_mut().for_each(|(source, f)| f.look_again(source));
-        let ending = |f: &Found| f.life == Life::Runs && alive::is_ending(f.header.pid);
+        let ending = |f: &Found| f.life == Life::Runs && liveness::is_ending(f.header.pid);
         if !left.iter().any(|(_, f)| ending(f)) || Instant::now() >= until {
             return;
         }

@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use analyzer::alive::{self, Life};
+use analyzer::escape::word;
+use analyzer::liveness::{self, Life};
 use analyzer::plural;
 use analyzer::report::leftovers;
-use analyzer::visible::word;
 use trace::header::state;
 use trace::place::{self, Owner};
 use trace::Recording;
@@ -21,14 +21,14 @@ use trace::Recording;
 use crate::verbs::{output, process, recordings};
 
 /// A process that was killed at the end of the run may take so long to be gone.
-const PATIENCE: Duration = Duration::from_millis(300);
+const EXIT_TIMEOUT: Duration = Duration::from_millis(300);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// The one line about processes that began in this run and left a file that holds nothing; `None`:
 /// there are none.
 pub(super) fn why() -> Option<String> {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + EXIT_TIMEOUT;
     let found = loop {
         let (ended, ending) = look();
         if !ending || Instant::now() >= until {
@@ -84,15 +84,15 @@ pub(super) fn nowhere(status: &ExitStatus) -> Option<String> {
 /// Files that hold nothing, of processes of this run that have ended, with their folders; and
 /// whether others are just about to end.
 fn look() -> (Vec<(PathBuf, Owner)>, bool) {
-    let since = alive::own().start;
+    let since = liveness::own().start;
     let of_this_run = |owner: &Owner| owner.start >= since && since > 0;
     let folders = recordings::private_folders().into_iter().filter(|f| recordings::distrust(f).is_none());
     let all = folders.flat_map(|folder| nothing_in(&folder).into_iter().map(move |o| (folder.clone(), o)));
     let (mut ended, mut ending) = (Vec::new(), false);
     for (folder, owner) in all.filter(|(_, owner)| of_this_run(owner)) {
-        match alive::life(&owner) {
+        match liveness::life(&owner) {
             Life::Ended => ended.push((folder, owner)),
-            Life::Runs => ending |= alive::is_ending(owner.pid),
+            Life::Runs => ending |= liveness::is_ending(owner.pid),
             Life::Unknown => {}
         }
     }

@@ -13,7 +13,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
-use analyzer::{alive, plural};
+use analyzer::{liveness, plural};
 use trace::place;
 use trace::setting::{self, Switch};
 
@@ -80,7 +80,7 @@ fn go_on(id: &str) -> u64 {
     let is_of_it = |pid: &u32| {
         // (of a zombie, or another user's, nothing can be read)
         let variables = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        variables.split(|b| *b == 0).any(|v| v == told.as_bytes()) && !alive::is_ending(*pid)
+        variables.split(|b| *b == 0).any(|v| v == told.as_bytes()) && !liveness::is_ending(*pid)
     };
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     processes.filter_map(|e| e.file_name().to_str()?.parse().ok()).filter(is_of_it).count() as u64

@@ -4,7 +4,7 @@
 use trace::event::Unobserved;
 use trace::Header;
 
-use crate::run::{Blind, Run, Span};
+use crate::run::{Run, Span, UnobservedSpan};
 
 /// How far everything is known, ns: device and host.
 pub fn complete_to(header: &Header) -> u64 {
@@ -22,7 +22,7 @@ pub fn unobserved_to(run: &mut Run, since: u64, to: u64, why: Unobserved) {
     if run.header.host_complete_to >= to || to <= since {
         return; // it ended meanwhile, and is in the recording
     }
-    run.blind.push(Blind { span: Span::new(since, to), reason: why as u32 });
+    run.blind.push(UnobservedSpan { span: Span::new(since, to), reason: why as u32 });
     run.blind.sort_by_key(|b| b.span.start);
     if run.header.gpu_complete_to >= run.header.host_complete_to {
         run.header.gpu_complete_to = to;
@@ -44,7 +44,10 @@ mod tests {
     fn what_follows_the_last_window_is_unobserved_up_to_now() {
         let mut between = run(70, 70);
         unobserved_to(&mut between, 70, 100, Unobserved::Window);
-        assert_eq!(between.blind, [Blind { span: Span::new(70, 100), reason: Unobserved::Window as u32 }]);
+        assert_eq!(
+            between.blind,
+            [UnobservedSpan { span: Span::new(70, 100), reason: Unobserved::Window as u32 }]
+        );
         assert_eq!(complete_to(&between.header), 100);
         let mut window = run(70, 70);
         window.header.valid_from = 90;

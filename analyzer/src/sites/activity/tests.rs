@@ -8,7 +8,7 @@ use crate::run::Span;
 
 const TORCH: &str = "/venv/lib/python3.11/site-packages/torch";
 
-fn said(frames: &[(&str, &str, u32)], change: impl Fn(&mut Sample)) -> Doing {
+fn said(frames: &[(&str, &str, u32)], change: impl Fn(&mut Sample)) -> Activity {
     let paths: Vec<String> = frames
         .iter()
         .map(|f| f.1.replace('@', "/venv/lib/python3.11/site-packages").replace('%', "/usr/lib/python3.11"))
@@ -35,51 +35,60 @@ fn loaders() {
     let single = ("_SingleProcessDataLoaderIter._next_data", "@/torch/utils/data/dataloader.py", 789);
     let get = ("_MultiProcessingDataLoaderIter._try_get_data", "@/torch/utils/data/dataloader.py", 1251);
     let item = ("ImageSet.__getitem__", "/job/data.py", 41);
-    assert_eq!(said(&[item, single, next, LOOP], |_| ()), Doing::FetchesHere);
-    assert_eq!(said(&[item, single, next, LOOP], blocked(0)), Doing::FetchesHere);
-    assert_eq!(said(&[get, next, LOOP], blocked(7)), Doing::FetchesFromWorkers);
-    assert_eq!(said(&[next, LOOP], |_| ()), Doing::Fetches);
+    assert_eq!(said(&[item, single, next, LOOP], |_| ()), Activity::FetchesHere);
+    assert_eq!(said(&[item, single, next, LOOP], blocked(0)), Activity::FetchesHere);
+    assert_eq!(said(&[get, next, LOOP], blocked(7)), Activity::FetchesFromWorkers);
+    assert_eq!(said(&[next, LOOP], |_| ()), Activity::Fetches);
     // without qualified names, up to Python 3.10
     let plain = ("_next_data", "@/torch/utils/data/dataloader.py", 600);
     let fetch = ("fetch", "@/torch/utils/data/_utils/fetch.py", 49);
-    assert_eq!(said(&[item, fetch, plain, LOOP], |_| ()), Doing::FetchesHere);
+    assert_eq!(said(&[item, fetch, plain, LOOP], |_| ()), Activity::FetchesHere);
     assert_eq!(
         said(&[("__getitem__", "@/datasets/arrow_dataset.py", 2800), LOOP], |_| ()),
-        Doing::FetchesHere
+        Activity::FetchesHere
     );
-    assert_eq!(said(&[("__next__", "@/grain/_src/python/loader.py", 9), LOOP], blocked(202)), Doing::Fetches);
+    assert_eq!(
+        said(&[("__next__", "@/grain/_src/python/loader.py", 9), LOOP], blocked(202)),
+        Activity::Fetches
+    );
     // a user's own file of that name, and the loader being made
-    assert_eq!(said(&[("__next__", "/job/data/dataloader.py", 9), LOOP], |_| ()), Doing::Computes);
-    assert_eq!(said(&[("__init__", "@/torch/utils/data/dataloader.py", 9), LOOP], |_| ()), Doing::Computes);
+    assert_eq!(said(&[("__next__", "/job/data/dataloader.py", 9), LOOP], |_| ()), Activity::Computes);
+    assert_eq!(
+        said(&[("__init__", "@/torch/utils/data/dataloader.py", 9), LOOP], |_| ()),
+        Activity::Computes
+    );
 }
 
 #[test]
 fn what_the_sample_says_comes_before_its_frames() {
     let log = ("info", "%/logging/__init__.py", 1500);
-    assert_eq!(said(&[log, LOOP], |s| s.bits = COLLECTING), Doing::Collects);
-    assert_eq!(said(&[log, LOOP], |s| s.bits = WAITS_GIL), Doing::WaitsForGil);
-    assert_eq!(said(&[log, LOOP], |s| (s.on_cpu, s.run_queue) = (100, 900)), Doing::Starves);
-    assert_eq!(said(&[log, LOOP], |_| ()), Doing::Logs);
+    assert_eq!(said(&[log, LOOP], |s| s.bits = COLLECTING), Activity::Collects);
+    assert_eq!(said(&[log, LOOP], |s| s.bits = WAITS_GIL), Activity::WaitsForGil);
+    assert_eq!(said(&[log, LOOP], |s| (s.on_cpu, s.run_queue) = (100, 900)), Activity::Starves);
+    assert_eq!(said(&[log, LOOP], |_| ()), Activity::Logs);
 }
 
 #[test]
 fn compiling_and_running_what_was_compiled() {
     let run = ("_fn", "@/torch/_dynamo/eval_frame.py", 700);
-    assert_eq!(said(&[run, LOOP], |_| ()), Doing::Computes);
-    assert_eq!(said(&[("run", "@/torch/_inductor/output_code.py", 5), run, LOOP], |_| ()), Doing::Computes);
+    assert_eq!(said(&[run, LOOP], |_| ()), Activity::Computes);
+    assert_eq!(
+        said(&[("run", "@/torch/_inductor/output_code.py", 5), run, LOOP], |_| ()),
+        Activity::Computes
+    );
     assert_eq!(
         said(&[("_compile", "@/torch/_dynamo/convert_frame.py", 9), run, LOOP], |_| ()),
-        Doing::Compiles
+        Activity::Compiles
     );
     let make = ("compile_fx_inner", "@/torch/_inductor/compile_fx.py", 9);
-    assert_eq!(said(&[make, LOOP], |_| ()), Doing::Compiles);
+    assert_eq!(said(&[make, LOOP], |_| ()), Activity::Compiles);
 }
 
 #[test]
 fn a_progress_bar_around_the_loop_is_no_logging() {
     let bar = ("tqdm.__iter__", "@/tqdm/std.py", 1181);
-    assert_eq!(said(&[("batches", "/job/data.py", 7), bar, LOOP], |_| ()), Doing::Computes);
-    assert_eq!(said(&[("tqdm.refresh", "@/tqdm/std.py", 1300), bar, LOOP], |_| ()), Doing::Logs);
+    assert_eq!(said(&[("batches", "/job/data.py", 7), bar, LOOP], |_| ()), Activity::Computes);
+    assert_eq!(said(&[("tqdm.refresh", "@/tqdm/std.py", 1300), bar, LOOP], |_| ()), Activity::Logs);
 }
 
 #[test]
@@ -96,34 +105,34 @@ fn who_selects_sleeps_up_to_python_3_10() {
     assert!(sleeps(None), "not known");
     let sample =
         Sample { span: Span::new(0, 1), stack: 1, syscall: Some(270), on_cpu: 0, run_queue: 0, bits: 0 };
-    assert_eq!(doing(&sample, Frames::User, false), Doing::Unknown);
+    assert_eq!(doing(&sample, Frames::User, false), Activity::Unknown);
 }
 
 #[test]
 fn system_calls() {
     for (n, expected) in [
-        (1, Doing::Writes),
-        (74, Doing::Writes),
-        (0, Doing::Reads),
-        (45, Doing::Talks),
-        (230, Doing::Sleeps),
-        (270, Doing::Sleeps),
-        (232, Doing::Idles),
-        (288, Doing::Idles),
-        (202, Doing::Waits),
-        (9, Doing::Allocates),
-        (16, Doing::Unknown),
-        (7, Doing::Unknown),
+        (1, Activity::Writes),
+        (74, Activity::Writes),
+        (0, Activity::Reads),
+        (45, Activity::Talks),
+        (230, Activity::Sleeps),
+        (270, Activity::Sleeps),
+        (232, Activity::Idles),
+        (288, Activity::Idles),
+        (202, Activity::Waits),
+        (9, Activity::Allocates),
+        (16, Activity::Unknown),
+        (7, Activity::Unknown),
     ] {
         assert_eq!(said(&[LOOP], blocked(n)), expected, "{n}");
     }
     let selector = ("SelectSelector.select", "%/selectors.py", 300);
-    assert_eq!(said(&[selector, LOOP], blocked(270)), Doing::Idles);
+    assert_eq!(said(&[selector, LOOP], blocked(270)), Activity::Idles);
     let engine = ("_engine_run_backward", "@/torch/autograd/graph.py", 823);
-    assert_eq!(said(&[engine, LOOP], blocked(202)), Doing::Unknown, "autograd's thread works meanwhile");
-    assert_eq!(said(&[LOOP], |s| s.on_cpu = 300), Doing::Unknown);
+    assert_eq!(said(&[engine, LOOP], blocked(202)), Activity::Unknown, "autograd's thread works meanwhile");
+    assert_eq!(said(&[LOOP], |s| s.on_cpu = 300), Activity::Unknown);
     let save = ("_save", &*format!("{TORCH}/serialization.py"), 900);
-    assert_eq!(said(&[save, LOOP], blocked(1)), Doing::Saves);
+    assert_eq!(said(&[save, LOOP], blocked(1)), Activity::Saves);
     let load = ("load", &*format!("{TORCH}/serialization.py"), 1400);
-    assert_eq!(said(&[load, LOOP], blocked(0)), Doing::Reads);
+    assert_eq!(said(&[load, LOOP], blocked(0)), Activity::Reads);
 }

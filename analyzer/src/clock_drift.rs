@@ -8,7 +8,7 @@
 
 use trace::event::Unobserved;
 
-use crate::run::{Blind, Run, Span};
+use crate::run::{Run, Span, UnobservedSpan};
 
 /// So long at most after another profiler has given CUPTI back, ns: twice what was seen.
 const SETTLES: u64 = 3_000_000_000;
@@ -33,7 +33,7 @@ const LEAST: (usize, usize) = (5, 3);
 pub(crate) fn mark(run: &mut Run) {
     let away: Vec<Span> =
         run.blind.iter().filter(|b| b.reason == Unobserved::Yielded as u32).map(|b| b.span).collect();
-    let mut found: Vec<Blind> = Vec::new();
+    let mut found: Vec<UnobservedSpan> = Vec::new();
     let (mut usual, mut right_from) = (None, 0);
     for (n, span) in away.iter().enumerate() {
         let next = away.get(n + 1).map_or(u64::MAX, |s| s.start);
@@ -49,7 +49,7 @@ pub(crate) fn mark(run: &mut Run) {
         if let Some(at) = wrong.last().filter(|_| wrong.len() >= LEAST.1) {
             let end = (at + SLICE).min(until.end);
             right_from = end;
-            found.push(Blind { span: Span::new(span.end, end), reason: Unobserved::Clock as u32 });
+            found.push(UnobservedSpan { span: Span::new(span.end, end), reason: Unobserved::Clock as u32 });
         }
     }
     run.blind.extend(found);

@@ -4,7 +4,7 @@
 //!
 //! Facts come before guesses: a collector that runs, a lock of the interpreter that is waited for
 //! and a CPU that is not given are what the sample itself says, whatever the frames; then the
-//! frames, then the system call. What none of them tells is [`Doing::Unknown`].
+//! frames, then the system call. What none of them tells is [`Activity::Unknown`].
 
 use trace::event::sample::{COLLECTING, RUNNABLE, WAITS_GIL};
 
@@ -13,12 +13,12 @@ use crate::run::{Run, Sample};
 
 /// A thread that waited for a CPU for this part of the time is starved, permille; one that had one
 /// for it computes.
-pub(crate) const MOST: u16 = 500;
+pub(crate) const MOSTLY_PERMILLE: u16 = 500;
 
 /// See the module's head.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Doing {
+pub enum Activity {
     /// Reads or prepares data below a loader, in this thread.
     FetchesHere,
     /// Puts samples together to a batch, in this thread.
@@ -48,7 +48,7 @@ pub enum Doing {
     /// Waits for another thread or process.
     Waits,
     /// Waits, without any CUDA call, for a copy from the device (an array of JAX is read): found by
-    /// `gaps/standing.rs`.
+    /// `gaps/sample_index.rs`.
     WaitsForDevice,
     /// Sleeps by its own wish.
     Sleeps,
@@ -62,104 +62,104 @@ pub enum Doing {
     /// Computes.
     Computes,
     /// Computes in native code that its line of Python called, without Python's lock: found by
-    /// `gaps/standing.rs`.
+    /// `gaps/sample_index.rs`.
     ComputesNatively,
-    /// Computes in a function of the program's own that never launches (`gaps/beside.rs`), between
-    /// two launches.
+    /// Computes in a function of the program's own that never launches (`gaps/concurrent_work.rs`),
+    /// between two launches.
     ComputesBeside,
     /// None of these can be told.
     Unknown,
 }
 
-impl Doing {
+impl Activity {
     /// All of them.
-    pub const ALL: [Doing; 23] = [
-        Doing::FetchesHere,
-        Doing::Collates,
-        Doing::FetchesFromWorkers,
-        Doing::Fetches,
-        Doing::Collects,
-        Doing::WaitsForGil,
-        Doing::Starves,
-        Doing::Compiles,
-        Doing::Saves,
-        Doing::Logs,
-        Doing::Writes,
-        Doing::Reads,
-        Doing::Talks,
-        Doing::Waits,
-        Doing::WaitsForDevice,
-        Doing::Sleeps,
-        Doing::Idles,
-        Doing::Awaits,
-        Doing::Allocates,
-        Doing::Computes,
-        Doing::ComputesNatively,
-        Doing::ComputesBeside,
-        Doing::Unknown,
+    pub const ALL: [Activity; 23] = [
+        Activity::FetchesHere,
+        Activity::Collates,
+        Activity::FetchesFromWorkers,
+        Activity::Fetches,
+        Activity::Collects,
+        Activity::WaitsForGil,
+        Activity::Starves,
+        Activity::Compiles,
+        Activity::Saves,
+        Activity::Logs,
+        Activity::Writes,
+        Activity::Reads,
+        Activity::Talks,
+        Activity::Waits,
+        Activity::WaitsForDevice,
+        Activity::Sleeps,
+        Activity::Idles,
+        Activity::Awaits,
+        Activity::Allocates,
+        Activity::Computes,
+        Activity::ComputesNatively,
+        Activity::ComputesBeside,
+        Activity::Unknown,
     ];
 
     /// What the launching thread does, in words.
     pub fn words(self) -> &'static str {
         match self {
-            Doing::FetchesHere => "reads data itself",
-            Doing::Collates => "puts batches together itself",
-            Doing::FetchesFromWorkers => "waits for the workers",
-            Doing::Fetches => "waits for the loader",
-            Doing::Collects => "runs Python's garbage collector",
-            Doing::WaitsForGil => "waits for Python's lock (GIL)",
-            Doing::Starves => "is runnable but not scheduled",
-            Doing::Compiles => "compiles",
-            Doing::Saves => "writes a checkpoint",
-            Doing::Logs => "logs",
-            Doing::Writes => "writes to a file or terminal",
-            Doing::Reads => "reads a file or pipe",
-            Doing::Talks => "talks to the network",
-            Doing::Waits => "waits for another thread or process",
-            Doing::WaitsForDevice => "waits for a copy from the GPU",
-            Doing::Sleeps => "sleeps",
-            Doing::Idles => "waits for requests",
-            Doing::Awaits => "waits in its event loop",
-            Doing::Allocates => "allocates host memory",
-            Doing::Computes | Doing::ComputesBeside => "computes on the CPU",
-            Doing::ComputesNatively => "computes on the CPU in native code",
-            Doing::Unknown => "is running other code",
+            Activity::FetchesHere => "reads data itself",
+            Activity::Collates => "puts batches together itself",
+            Activity::FetchesFromWorkers => "waits for the workers",
+            Activity::Fetches => "waits for the loader",
+            Activity::Collects => "runs Python's garbage collector",
+            Activity::WaitsForGil => "waits for Python's lock (GIL)",
+            Activity::Starves => "is runnable but not scheduled",
+            Activity::Compiles => "compiles",
+            Activity::Saves => "writes a checkpoint",
+            Activity::Logs => "logs",
+            Activity::Writes => "writes to a file or terminal",
+            Activity::Reads => "reads a file or pipe",
+            Activity::Talks => "talks to the network",
+            Activity::Waits => "waits for another thread or process",
+            Activity::WaitsForDevice => "waits for a copy from the GPU",
+            Activity::Sleeps => "sleeps",
+            Activity::Idles => "waits for requests",
+            Activity::Awaits => "waits in its event loop",
+            Activity::Allocates => "allocates host memory",
+            Activity::Computes | Activity::ComputesBeside => "computes on the CPU",
+            Activity::ComputesNatively => "computes on the CPU in native code",
+            Activity::Unknown => "is running other code",
         }
     }
 
     /// Fetches data, by itself or by others.
     pub fn is_fetching(self) -> bool {
-        self.is_fetching_here() || matches!(self, Doing::FetchesFromWorkers | Doing::Fetches)
+        self.is_fetching_here() || matches!(self, Activity::FetchesFromWorkers | Activity::Fetches)
     }
 
     /// Fetches data by itself.
     pub fn is_fetching_here(self) -> bool {
-        matches!(self, Doing::FetchesHere | Doing::Collates)
+        matches!(self, Activity::FetchesHere | Activity::Collates)
     }
 
     /// It ends when another thread, another process or the clock says so.
     pub fn waits_for_others(self) -> bool {
-        use Doing::{Awaits, Fetches, FetchesFromWorkers, Idles, Sleeps, Talks, Waits};
+        use Activity::{Awaits, Fetches, FetchesFromWorkers, Idles, Sleeps, Talks, Waits};
         matches!(self, Awaits | Fetches | FetchesFromWorkers | Idles | Sleeps | Talks | Waits)
     }
 
     /// Has a CPU or wants one, or reads or writes a file: it is known to be at work, and nobody
     /// else has to do something first.
     pub fn is_work(self) -> bool {
-        !self.waits_for_others() && self != Doing::Unknown
+        !self.waits_for_others() && self != Activity::Unknown
     }
 
     /// Never part of dispatching an operation.
     pub fn is_no_dispatch(self) -> bool {
         !matches!(
             self,
-            Doing::Unknown
-                | Doing::Computes
-                | Doing::ComputesNatively
-                | Doing::Waits
-                | Doing::Starves
-                | Doing::WaitsForGil
-                | Doing::Allocates
+            Activity::Unknown
+                | Activity::Computes
+                | Activity::ComputesNatively
+                | Activity::Waits
+                | Activity::Starves
+                | Activity::WaitsForGil
+                | Activity::Allocates
         )
     }
 }
@@ -180,7 +180,9 @@ mod call {
 
 /// Blocked on a futex, without any frame: a thread of a pool, autograd's for one.
 pub(crate) fn waits_for_its_turn(sample: &Sample) -> bool {
-    sample.stack == 0 && sample.on_cpu < MOST && sample.syscall.is_some_and(|n| call::FUTEX.contains(&n))
+    sample.stack == 0
+        && sample.on_cpu < MOSTLY_PERMILLE
+        && sample.syscall.is_some_and(|n| call::FUTEX.contains(&n))
 }
 
 /// Off the CPU, and not by its own wish or another thread's: in a system call that reads, or in
@@ -188,7 +190,10 @@ pub(crate) fn waits_for_its_turn(sample: &Sample) -> bool {
 /// that one that goes on is in no figure yet.
 pub(crate) fn blocked_reading(sample: &Sample) -> bool {
     let reads = sample.syscall.is_none_or(|n| call::READ.contains(&n) || call::SOCKET.contains(&n));
-    reads && sample.bits & RUNNABLE == 0 && sample.on_cpu < MOST && sample.run_queue < MOST
+    reads
+        && sample.bits & RUNNABLE == 0
+        && sample.on_cpu < MOSTLY_PERMILLE
+        && sample.run_queue < MOSTLY_PERMILLE
 }
 
 /// Blocked on a futex that is not Python's lock, whatever was done since the sample before.
@@ -203,7 +208,7 @@ pub(crate) fn blocked_natively(sample: &Sample, frames: Frames) -> bool {
     natively
         && sample.bits == 0
         && sample.syscall.is_some_and(|n| call::FUTEX.contains(&n))
-        && sample.on_cpu < MOST
+        && sample.on_cpu < MOSTLY_PERMILLE
 }
 
 /// From this release on `time.sleep` waits by a call of the clock's: who selects waits for files.
@@ -220,45 +225,45 @@ pub(crate) fn sleeps_by_select(run: &Run) -> bool {
 }
 
 /// What the thread did. `selects_to_sleep`: [`sleeps_by_select`].
-pub(crate) fn doing(sample: &Sample, frames: Frames, selects_to_sleep: bool) -> Doing {
+pub(crate) fn doing(sample: &Sample, frames: Frames, selects_to_sleep: bool) -> Activity {
     if sample.bits & COLLECTING != 0 {
-        return Doing::Collects;
+        return Activity::Collects;
     }
     if sample.bits & WAITS_GIL != 0 {
-        return Doing::WaitsForGil;
+        return Activity::WaitsForGil;
     }
-    if sample.run_queue >= MOST {
-        return Doing::Starves;
+    if sample.run_queue >= MOSTLY_PERMILLE {
+        return Activity::Starves;
     }
     match frames {
         Frames::Loader(doing) => return doing,
-        Frames::Compile => return Doing::Compiles,
-        Frames::Save => return Doing::Saves,
-        Frames::Log => return Doing::Logs,
-        Frames::Backward => return Doing::Unknown,
+        Frames::Compile => return Activity::Compiles,
+        Frames::Save => return Activity::Saves,
+        Frames::Log => return Activity::Logs,
+        Frames::Backward => return Activity::Unknown,
         _ => {}
     }
     let Some(n) = sample.syscall else {
-        return if sample.on_cpu >= MOST { Doing::Computes } else { Doing::Unknown };
+        return if sample.on_cpu >= MOSTLY_PERMILLE { Activity::Computes } else { Activity::Unknown };
     };
     let is = |list: &[u32]| list.contains(&n);
     match () {
-        () if is(&call::WRITE) => Doing::Writes,
-        () if is(&call::READ) && frames == Frames::Pipe => Doing::Waits,
-        () if is(&call::READ) => Doing::Reads,
-        () if is(&call::SOCKET) => Doing::Talks,
-        () if is(&call::SLEEP) => Doing::Sleeps,
+        () if is(&call::WRITE) => Activity::Writes,
+        () if is(&call::READ) && frames == Frames::Pipe => Activity::Waits,
+        () if is(&call::READ) => Activity::Reads,
+        () if is(&call::SOCKET) => Activity::Talks,
+        () if is(&call::SLEEP) => Activity::Sleeps,
         // time.sleep has no frame of its own; a library that selects has
-        () if is(&call::SELECT) && frames == Frames::User && selects_to_sleep => Doing::Sleeps,
+        () if is(&call::SELECT) && frames == Frames::User && selects_to_sleep => Activity::Sleeps,
         () if (is(&call::EVENTS) || is(&call::SELECT) || is(&call::POLL)) && frames == Frames::Tasks => {
-            Doing::Awaits
+            Activity::Awaits
         }
-        () if is(&call::EVENTS) => Doing::Idles,
-        () if (is(&call::SELECT) || is(&call::POLL)) && frames == Frames::EventLoop => Doing::Idles,
-        () if is(&call::POLL) && frames == Frames::Pipe => Doing::Waits,
-        () if is(&call::FUTEX) || is(&call::CHILD) => Doing::Waits,
-        () if is(&call::MEMORY) => Doing::Allocates,
-        () => Doing::Unknown,
+        () if is(&call::EVENTS) => Activity::Idles,
+        () if (is(&call::SELECT) || is(&call::POLL)) && frames == Frames::EventLoop => Activity::Idles,
+        () if is(&call::POLL) && frames == Frames::Pipe => Activity::Waits,
+        () if is(&call::FUTEX) || is(&call::CHILD) => Activity::Waits,
+        () if is(&call::MEMORY) => Activity::Allocates,
+        () => Activity::Unknown,
     }
 }
 

@@ -24,10 +24,10 @@ const LAUNCHES: f64 = 0.1;
 type Function = (u32, u32);
 
 /// Stacks whose innermost function is such a one.
-pub(super) struct Beside(HashSet<u32>);
+pub(super) struct ConcurrentWork(HashSet<u32>);
 
-impl Beside {
-    pub(super) fn new(run: &Run) -> Beside {
+impl ConcurrentWork {
+    pub(super) fn new(run: &Run) -> ConcurrentWork {
         let mut functions: HashMap<u32, Option<Function>> = HashMap::new();
         let mut seen: HashMap<Function, (u32, u32)> = HashMap::new();
         for thread in run.threads.iter().filter(|t| t.calls.iter().any(Call::launches)) {
@@ -43,7 +43,7 @@ impl Beside {
             seen.get(f).is_some_and(|n| n.0 >= LEAST && f64::from(n.1) < LAUNCHES * f64::from(n.0))
         };
         let of = functions.into_iter().filter(|(_, f)| f.as_ref().is_some_and(is_beside));
-        Beside(of.map(|(stack, _)| stack).collect())
+        ConcurrentWork(of.map(|(stack, _)| stack).collect())
     }
 
     /// Does this sample stand in one?

@@ -13,12 +13,12 @@ use trace::call::Class;
 use trace::event::sample::{HOLDS_GIL, RUNNABLE, WAITS_GIL};
 use trace::Kind;
 
-use super::beside::Beside;
+use super::concurrent_work::ConcurrentWork;
 use super::others::{computes, holder, Others, ONE_LOOK_NS};
 use crate::analysis::{Bucket, IdleSlice};
 use crate::run::{Call, Device, Op, Run, Sample, Span, Thread};
-use crate::sites::doing::{
-    blocked_natively, blocked_reading, doing, sleeps_by_select, stands_on_futex, waits_for_its_turn, Doing,
+use crate::sites::activity::{
+    blocked_natively, blocked_reading, doing, sleeps_by_select, stands_on_futex, waits_for_its_turn, Activity,
 };
 use crate::sites::frames::Frames;
 use crate::sites::{Site, Sites};
@@ -31,7 +31,7 @@ pub const LEAST_SAMPLES: u32 = 5;
 const SOON_NS: u64 = 200_000;
 
 /// Samples by what was done.
-type Tally = HashMap<Doing, u32>;
+type Tally = HashMap<Activity, u32>;
 
 /// Enough to say something.
 fn is_enough(tally: &Tally) -> bool {
@@ -39,7 +39,7 @@ fn is_enough(tally: &Tally) -> bool {
 }
 
 /// Half of them or more, and enough.
-fn most(tally: &Tally, is: impl Fn(Doing) -> bool) -> bool {
+fn most(tally: &Tally, is: impl Fn(Activity) -> bool) -> bool {
     let all: u32 = tally.values().sum();
     let those: u32 = tally.iter().filter(|t| is(*t.0)).map(|t| t.1).sum();
     all >= LEAST_SAMPLES && those * 2 >= all
@@ -60,12 +60,12 @@ struct Placed {
     flat: u32,
     thread: u32,
     sample: u32,
-    doing: Doing,
+    doing: Activity,
 }
 
 /// The samples in the stretches of a device, and what follows of them.
 #[derive(Clone, Debug, Default)]
-pub struct Standing {
+pub struct SampleIndex {
     placed: Vec<Placed>,
     /// Launching calls whose stretch fetched data.
     pub(super) fetched: HashSet<u32>,
@@ -80,24 +80,24 @@ pub struct Standing {
     pub(super) paced: bool,
 }
 
-impl Standing {
+impl SampleIndex {
     /// `stretches` by begin of their calls; `is_long`: longer than launching takes.
     pub(super) fn new(
         run: &Run,
         device: &Device,
         stretches: &[Stretch],
         is_long: impl Fn(u32) -> bool,
-    ) -> Standing {
+    ) -> SampleIndex {
         let mut placed = place(run, device, stretches);
         let computes = |p: &&mut Placed| {
-            !is_long(p.flat) && matches!(p.doing, Doing::Computes | Doing::ComputesNatively)
+            !is_long(p.flat) && matches!(p.doing, Activity::Computes | Activity::ComputesNatively)
         };
         let mut beside = None; // all samples are looked at for it: where it is asked for
         for p in placed.iter_mut().filter(computes) {
             let sample = run.threads.get(p.thread as usize).and_then(|t| t.samples.get(p.sample as usize));
-            let beside = beside.get_or_insert_with(|| Beside::new(run));
+            let beside = beside.get_or_insert_with(|| ConcurrentWork::new(run));
             if sample.is_some_and(|s| beside.has(s)) {
-                p.doing = Doing::ComputesBeside;
+                p.doing = Activity::ComputesBeside;
             }
         }
         let mut own: HashMap<u32, Tally> = HashMap::new();
@@ -121,7 +121,7 @@ impl Standing {
                 }
             }
         }
-        let mut standing = Standing::default();
+        let mut standing = SampleIndex::default();
         let mut last = crate::run::NONE;
         for op in device.streams.iter().flat_map(|s| &s.ops).filter(|_| !groups.is_empty()) {
             if std::mem::replace(&mut last, op.call) == op.call {
@@ -130,15 +130,15 @@ impl Standing {
             let long = is_long(op.call);
             let alone = own.get(&op.call).filter(|t| is_enough(t));
             let Some(tally) = alone.or_else(|| groups.get(&(key(op), long))) else { continue };
-            if long && most(tally, Doing::waits_for_others) {
+            if long && most(tally, Activity::waits_for_others) {
                 standing.waiting.insert(op.call);
             }
-            if long && most(tally, Doing::is_fetching) {
+            if long && most(tally, Activity::is_fetching) {
                 standing.fetched.insert(op.call);
-            } else if !long && Doing::ALL.iter().any(|&d| d.is_no_dispatch() && most(tally, |x| x == d)) {
+            } else if !long && Activity::ALL.iter().any(|&d| d.is_no_dispatch() && most(tally, |x| x == d)) {
                 standing.elsewhere.insert(op.call);
             }
-            let is_known = |d| !matches!(d, Doing::Unknown | Doing::WaitsForDevice);
+            let is_known = |d| !matches!(d, Activity::Unknown | Activity::WaitsForDevice);
             if (long || standing.elsewhere.contains(&op.call)) && most(tally, is_known) {
                 standing.seen.insert(op.call);
             }
@@ -146,7 +146,7 @@ impl Standing {
         let (mut workers, mut fetching) = (0u32, 0u32);
         for p in placed.iter().filter(|p| p.doing.is_fetching()) {
             fetching += 1;
-            workers += u32::from(p.doing == Doing::FetchesFromWorkers);
+            workers += u32::from(p.doing == Activity::FetchesFromWorkers);
         }
         standing.paced = fetching >= LEAST_SAMPLES && workers * 2 >= fetching;
         standing.placed = placed;
@@ -170,13 +170,13 @@ impl Standing {
     }
 
     /// The samples behind the device's idle time of one kind in what counts.
-    pub fn stood(&self, run: &Run, slices: &[IdleSlice], bucket: Bucket, counts: &Observed) -> Stood {
+    pub fn stood(&self, run: &Run, slices: &[IdleSlice], bucket: Bucket, counts: &Observed) -> HostActivity {
         if self.placed.is_empty() {
-            return Stood::default();
+            return HostActivity::default();
         }
         let idle = slices.iter().filter(|s| s.bucket == bucket && counts.measure(s.span()) > 0);
         let late: HashSet<u32> = idle.filter_map(IdleSlice::call).collect();
-        let samples: Vec<(Doing, usize, &Sample)> = self
+        let samples: Vec<(Activity, usize, &Sample)> = self
             .placed
             .iter()
             .filter(|p| late.contains(&p.flat))
@@ -188,7 +188,7 @@ impl Standing {
                 ))
             })
             .collect();
-        Stood::new(run, &samples)
+        HostActivity::new(run, &samples)
     }
 }
 
@@ -229,9 +229,9 @@ fn place(run: &Run, device: &Device, stretches: &[Stretch]) -> Vec<Placed> {
             let frames = *frames.entry(sample.stack).or_insert_with(|| Frames::of(run, sample.stack));
             let (thread, sample_) = (t as u32, s as u32);
             let doing = match blocked_natively(sample, frames) && ends_with_copy(&copies, at, stretch.span) {
-                true => Doing::WaitsForDevice,
+                true => Activity::WaitsForDevice,
                 false => match doing(sample, frames, selects_to_sleep) {
-                    Doing::Computes if knows_lock && is_native(sample) => Doing::ComputesNatively,
+                    Activity::Computes if knows_lock && is_native(sample) => Activity::ComputesNatively,
                     doing => doing,
                 },
             };
@@ -256,7 +256,7 @@ fn one_side(run: &Run, placed: Vec<Placed>) -> Vec<Placed> {
         let mut near = working.iter().skip(from).take_while(|w| w.0 <= at + ONE_LOOK_NS);
         near.any(|w| w.1 != p.thread && w.2 == p.flat)
     };
-    placed.into_iter().filter(|p| p.doing != Doing::Waits || !is_waited_for(p)).collect()
+    placed.into_iter().filter(|p| p.doing != Activity::Waits || !is_waited_for(p)).collect()
 }
 
 /// Below a line of Python, without Python's lock: no bytecode runs.
@@ -289,7 +289,7 @@ fn is_held(thread: &Thread, at: u64) -> bool {
 
 /// What was done while the device waited, all samples together.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Stood {
+pub struct HostActivity {
     /// How many.
     pub samples: u32,
     /// Of those that read data in this thread: blocked reading, or on no CPU for no reason seen (a
@@ -299,7 +299,7 @@ pub struct Stood {
     /// to 1.
     pub here_on_cpu: f64,
     /// By what was done, most first.
-    pub doings: Vec<(Doing, u32)>,
+    pub doings: Vec<(Activity, u32)>,
     /// The line, or the function (then without a line), where at least half of them stand; of those
     /// alone that do what most do, where most do one thing.
     pub site: Option<Site>,
@@ -318,22 +318,23 @@ pub struct Stood {
     pub others: Others,
 }
 
-impl Stood {
-    fn new(run: &Run, samples: &[(Doing, usize, &Sample)]) -> Stood {
+impl HostActivity {
+    fn new(run: &Run, samples: &[(Activity, usize, &Sample)]) -> HostActivity {
         let mut tally: Tally = HashMap::new();
         for s in samples {
             *tally.entry(s.0).or_default() += 1;
         }
-        let mut doings: Vec<(Doing, u32)> = tally.into_iter().collect();
+        let mut doings: Vec<(Activity, u32)> = tally.into_iter().collect();
         doings.sort_by_key(|d| (std::cmp::Reverse(d.1), d.0));
-        let reads = |s: &&(Doing, usize, &Sample)| s.0.is_fetching_here() && blocked_reading(s.2);
+        let reads = |s: &&(Activity, usize, &Sample)| s.0.is_fetching_here() && blocked_reading(s.2);
         let reading = samples.iter().filter(reads).count() as u32;
-        let mut stood = Stood { samples: samples.len() as u32, reading, doings, ..Stood::default() };
+        let mut stood =
+            HostActivity { samples: samples.len() as u32, reading, doings, ..HostActivity::default() };
         let here: Vec<f64> =
             samples.iter().filter(|s| s.0.is_fetching_here()).map(|s| wants_cpu(s.2)).collect();
         stood.here_on_cpu = here.iter().sum::<f64>() / (here.len() as f64).max(1.0);
         let mut sites = Sites::new(run);
-        let mut site = |of: Option<Doing>| {
+        let mut site = |of: Option<Activity>| {
             let stacks = samples.iter().filter(|s| of.is_none_or(|d| d == s.0)).map(|s| s.2.stack);
             common(&mut sites, stacks).map(|c| c.0)
         };
@@ -342,11 +343,12 @@ impl Stood {
             Some(main) => stood.site_of(Some(main)).cloned(),
             None => site(None),
         };
-        let waits = samples.iter().filter(|s| s.0 == Doing::WaitsForGil);
+        let waits = samples.iter().filter(|s| s.0 == Activity::WaitsForGil);
         let holders = waits.map(|s| holder(run, s.1, s.2.span.end).map_or(0, |h| h.stack));
         stood.holder = common(&mut sites, holders).map(|c| c.0);
-        let is_away = |s: &&(Doing, usize, &Sample)| {
-            matches!(s.0, Doing::Waits | Doing::Sleeps) || (s.0.is_fetching_here() && stands_on_futex(s.2))
+        let is_away = |s: &&(Activity, usize, &Sample)| {
+            matches!(s.0, Activity::Waits | Activity::Sleeps)
+                || (s.0.is_fetching_here() && stands_on_futex(s.2))
         };
         let others: Vec<Option<(usize, &Sample)>> =
             samples.iter().filter(is_away).map(|s| computes(run, s.1, s.2.span.end)).collect();
@@ -357,31 +359,31 @@ impl Stood {
         }
         let most = threads.into_iter().max_by_key(|t| (t.1, std::cmp::Reverse(t.0)));
         stood.meanwhile_thread = most.map(|t| t.0).filter(|_| stood.meanwhile.is_some());
-        let waiting = samples.iter().filter(|s| s.0 == Doing::Waits);
+        let waiting = samples.iter().filter(|s| s.0 == Activity::Waits);
         stood.others = Others::of(run, waiting.map(|s| (s.1, s.2)));
         stood
     }
 
     /// What at least half of them do, if they are enough.
-    pub fn main(&self) -> Option<Doing> {
+    pub fn main(&self) -> Option<Activity> {
         let &(doing, n) = self.doings.first()?;
         (self.samples >= LEAST_SAMPLES && n * 2 >= self.samples).then_some(doing)
     }
 
     /// Where those stand that do this, or (`None`) as `site`.
-    pub fn site_of(&self, doing: Option<Doing>) -> Option<&Site> {
+    pub fn site_of(&self, doing: Option<Activity>) -> Option<&Site> {
         let Some(doing) = doing else { return self.site.as_ref() };
         let at = self.doings.iter().position(|d| d.0 == doing)?;
         self.sites.get(at)?.as_ref()
     }
 
     /// How many do this.
-    pub fn count(&self, is: impl Fn(Doing) -> bool) -> u32 {
+    pub fn count(&self, is: impl Fn(Activity) -> bool) -> u32 {
         self.doings.iter().filter(|d| is(d.0)).map(|d| d.1).sum()
     }
 
     /// At least half of enough samples.
-    pub fn mostly(&self, is: impl Fn(Doing) -> bool) -> bool {
+    pub fn mostly(&self, is: impl Fn(Activity) -> bool) -> bool {
         self.samples >= LEAST_SAMPLES && self.count(is) * 2 >= self.samples
     }
 }
@@ -445,7 +447,7 @@ pub(super) fn fetching(run: &Run) -> Fetched {
             let stack = *frames.entry(s.stack).or_insert_with(|| Frames::of(run, s.stack));
             if let Frames::Loader(doing) = stack {
                 spans.push(s.span);
-                workers += u32::from(doing == Doing::FetchesFromWorkers);
+                workers += u32::from(doing == Activity::FetchesFromWorkers);
                 here += u32::from(doing.is_fetching_here());
             }
         }

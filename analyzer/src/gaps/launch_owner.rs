@@ -16,22 +16,22 @@ use crate::run::{Call, Run, Span, NONE};
 
 /// What each thread launches to, and what the calls outside of it waited for.
 #[derive(Clone, Debug, Default)]
-pub struct Whose {
+pub struct LaunchOwner {
     /// Fewer than two devices: all of it is about the one.
     alone: bool,
     /// By thread: index of a device, and the host's time from the first launch to it to the last.
     uses: Vec<Vec<(usize, Span)>>,
     /// By flat number, for holding calls outside of those times: index of the device.
     others: HashMap<u32, usize>,
-    /// See [`Whose::is_aside`].
+    /// See [`LaunchOwner::is_aside`].
     aside: Vec<bool>,
 }
 
-impl Whose {
+impl LaunchOwner {
     /// Looks at all operations once, and sorts their ends where some call needs it.
-    pub fn new(run: &Run) -> Whose {
+    pub fn new(run: &Run) -> LaunchOwner {
         let (uses, aside) = (vec![Vec::new(); run.threads.len()], aside(run));
-        let mut whose = Whose { uses, aside, ..Whose::default() };
+        let mut whose = LaunchOwner { uses, aside, ..LaunchOwner::default() };
         for (d, device) in run.devices.iter().enumerate() {
             for s in &device.streams {
                 let mut last = NONE;
