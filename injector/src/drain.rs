@@ -321,7 +321,7 @@ pub(crate) fn wake() {
     WAKE.set();
 }
 
-/// What `unanswered` asks for.
+/// What `stolen_buffers` asks for.
 fn buffers_now() -> Buffers {
     Buffers {
         touched: buffers::last_touched(),
