@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Facts in words. Nothing else turns a fact into text.
+//! Facts in words. The line alone has shorter forms of some figures (`sentence.rs`).
 
 use std::fmt::{self, Display, Formatter};
 

@@ -12,9 +12,9 @@
 //! analyze.rs    all of it in order -> analysis.rs (the result's types)
 //! sentence.rs   the one line; line.rs its evidence; evidence.rs facts in words
 //! array_waits.rs  waits that no CUDA call shows (JAX)
-//! missing_kernels.rs  launches whose kernels a foreign trace lost (the other way: formats/uncalled.rs)
+//! missing_kernels.rs  launches whose kernels a foreign trace lost (calls: formats/uncalled.rs)
 //! live/         the newest seconds of a process that runs
-//! liveness.rs      is the process that made a file still there? socket_probe.rs: does it listen at its socket?
+//! liveness.rs   is the process that made a file still there? socket_probe.rs: does it listen?
 //! chrome.rs     the trace file; summary.rs the figures as JSON; report.rs recording -> files and line
 //! symbols.rs    functions and lines of machine code that called CUDA
 //! tables/       tables of a run, as nsys stats has them, and our own
