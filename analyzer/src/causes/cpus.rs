@@ -119,8 +119,8 @@ impl Cpus {
         self.allowed > 0.0 && self.used() >= self.allowed * ALL_OF_THEM
     }
 
-    /// They are, or other programs have the rest: a thread that is let wait for as long as it runs
-    /// finds none free.
+    /// They are, or other programs have the rest: threads or children that wait for as long as they
+    /// run find none free.
     pub(super) fn are_contended(&self) -> bool {
         let wait = |(used, waits): (f64, f64)| waits >= WAITS && waits >= used;
         let children = (self.children.used, self.children.waits);

@@ -281,12 +281,8 @@ pub(super) fn advise_workers(case: &Case, f: &mut Finding) {
         f.advice = BEYOND_CPUS;
         f.facts.add([Fact::new("{beyond} would keep up").with("beyond", n), cpus.there_are()]);
     } else if on_cpu < WAITING {
-        f.facts
-            .say(Fact::new("it waits, on a CPU for {on_cpu} of it:").with("on_cpu", Figure::Share(on_cpu)));
-        f.facts.say(
-            Fact::new(" num_workers={wanted} would keep up if what it waits for serves as many at a time")
-                .with("wanted", n),
-        );
+        let waits = "it waits, on a CPU for {on_cpu} of it: num_workers={wanted} would keep up if what it waits for serves as many at a time";
+        f.facts.say(Fact::new(waits).with("on_cpu", Figure::Share(on_cpu)).with("wanted", n));
     } else {
         f.facts.say(Fact::new("num_workers={wanted} would keep up").with("wanted", n));
     }
