@@ -24,6 +24,11 @@ pub(super) fn unlike(run: &Run, a: &Analysis, slowed: f64) -> Option<Unlike> {
     let h = &run.header;
     let between = a.blind.iter().filter(|b| b.is_host_seen() || b.reason == Unobserved::Window as u32);
     let last = between.map(|b| b.span.end).max()?;
+    let last = match h.total(Total::LastStepAt) {
+        0 => last,
+        // what follows it is no step: the program saves its model and comes down
+        began => last.min(began + h.total(Total::ClockStepNs)),
+    };
     if a.steps.source == StepSource::None || h.total(Total::StepsBetween) == 0 {
         return None;
     }

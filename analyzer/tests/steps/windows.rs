@@ -445,6 +445,21 @@ fn in_windows(pauses: impl Fn(u32) -> bool, pause: u64) -> (Input, Analysis) {
     (input, a)
 }
 
+/// A program goes on after its last step: it saves its model, it comes down. The mean of all steps
+/// ends with the last one.
+#[test]
+fn what_follows_the_last_step_is_no_part_of_the_steps() {
+    let (mut input, _) = in_windows(|_| false, 0);
+    let last = input.run.blind.last_mut().expect("what is only counted");
+    input.run.header.totals[Total::LastStepAt as usize] = last.span.end - STEP;
+    last.span.end += 700 * STEP;
+    let a = analyzer::analyze(&input.run);
+    assert_eq!((a.unlike, a.verdict.cause), (None, "GPU-BOUND"), "{:?}", a.verdict);
+    // where it is not known when that was, all of the time is the steps'
+    input.run.header.totals[Total::LastStepAt as usize] = 0;
+    assert!(analyzer::analyze(&input.run).unlike.is_some());
+}
+
 /// What `check --max-idle 50%` says, the verdict first.
 fn idle_at_most_half((input, a): &(Input, Analysis)) -> [gate::Answer; 2] {
     let conditions = gate::Conditions { max_idle: Some(0.5), ..gate::Conditions::default() };
