@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use analyzer::chrome::{write, ChromeOptions};
+use analyzer::output::chrome::{write, ChromeOptions};
 
 #[path = "../tests/chrome/heap.rs"]
 mod heap;

@@ -81,7 +81,7 @@ fn child(path: &Path) {
     let input = formats::read(path, &formats::Progress::default()).expect("a trace");
     let read = begin.elapsed().as_secs_f64();
     let analysis = analyzer::analyze(&input.run);
-    let line = analyzer::sentence::line(&input.run, &analysis, None);
+    let line = analyzer::output::sentence::line(&input.run, &analysis, None);
     let whole = begin.elapsed().as_secs_f64();
     assert!(line.contains("LAUNCH"), "{line}");
     let mb = input.bytes as f64 / 1e6;

@@ -64,7 +64,7 @@ fn main() {
     let run = analyzer::load(&file).expect("a recording");
     let (loaded, at_load) = (begin.elapsed(), peak());
     let a = analyzer::analyze(&run);
-    println!("{}", analyzer::sentence::line(&run, &a, None));
+    println!("{}", analyzer::output::sentence::line(&run, &a, None));
     println!(
         "{} events: load {:.0?} ({at_load} MB peak), analyze {:.0?} ({} MB peak), {} steps",
         run.events,

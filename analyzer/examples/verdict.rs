@@ -20,7 +20,7 @@ fn main() {
         let run = input.run;
         let loaded = begin.elapsed();
         let a = analyzer::analyze(&run);
-        println!("{}", analyzer::sentence::line(&run, &a, Some(&path)));
+        println!("{}", analyzer::output::sentence::line(&run, &a, Some(&path)));
         println!(
             "  {} events, load {:.1?}, analyze {:.1?}; steps {:?} {} (warm-up {}, micro {}), model {:+.1} % of {:.2} ms",
             run.events,

@@ -14,9 +14,9 @@ mod win;
 
 use trace::Loss;
 
+use crate::analyze::pauses::Pauses;
 use crate::gaps::dispatching::Dispatched;
 use crate::gaps::sample_index::HostActivity;
-use crate::pauses::Pauses;
 use crate::run::{Span, UnobservedSpan};
 use crate::sites::Site;
 use crate::timeline::Observed;

@@ -28,16 +28,9 @@
 
 pub mod analysis;
 pub mod analyze;
-mod array_waits;
 pub mod causes;
-pub mod chrome;
-mod clock_drift;
 #[cfg(feature = "cli")]
 pub mod compare;
-pub mod complete_to;
-mod damaged_calls;
-pub mod escape;
-mod evidence;
 #[cfg(feature = "cli")]
 pub mod export;
 #[cfg(feature = "readers")]
@@ -47,40 +40,26 @@ pub mod formats;
 pub mod gaps;
 #[cfg(feature = "cli")]
 pub mod html;
-pub mod kernels;
-pub mod line;
 #[cfg(feature = "cli")]
 pub mod live;
-pub mod liveness;
 pub mod load;
 #[cfg(feature = "cli")]
 pub mod lost;
-pub mod merge;
-mod missing_kernels;
-mod once;
+pub mod output;
 #[cfg(feature = "cli")]
 pub mod overview;
-pub mod pauses;
 #[cfg(feature = "cli")]
 pub mod phases;
-pub mod plural;
 pub mod replay;
-pub mod report;
 pub mod run;
-pub mod sentence;
 pub mod sites;
-#[expect(unsafe_code, reason = "limits of a Unix socket need libc")]
-pub mod socket_probe;
+pub mod spool;
 pub mod steps;
-pub mod summary;
 pub mod symbols;
 #[cfg(feature = "cli")]
 pub mod tables;
-#[cfg(feature = "readers")]
-pub mod terminal_width;
+pub mod text;
 pub mod timeline;
-#[expect(unsafe_code, reason = "locks of an open file description need libc")]
-pub mod writer_lock;
 
 pub use analysis::Analysis;
 pub use analyze::{analyze, analyze_by};

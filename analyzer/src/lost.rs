@@ -6,8 +6,9 @@ use serde_json::{Map, Value};
 use trace::Loss;
 
 use crate::analysis::Analysis;
+use crate::load::missing_kernels;
+use crate::output::{line, summary};
 use crate::run::Run;
-use crate::{line, missing_kernels, summary};
 
 /// Losses of a run.
 pub struct Lost<'a> {

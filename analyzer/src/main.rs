@@ -5,7 +5,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use analyzer::escape::is_hidden;
+use analyzer::text::escape::is_hidden;
 use clap::{Parser, Subcommand};
 
 mod verbs;

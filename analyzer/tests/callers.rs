@@ -7,8 +7,9 @@ mod program;
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use analyzer::chrome::{self, ChromeOptions};
 use analyzer::formats::{read, Progress};
+use analyzer::output::chrome;
+use analyzer::output::chrome::ChromeOptions;
 use analyzer::sites::Sites;
 use analyzer::symbols::{name, name_with_lines, of_file, Limit};
 use analyzer::Run;

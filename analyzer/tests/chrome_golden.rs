@@ -5,7 +5,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use analyzer::chrome::{write, ChromeOptions};
+use analyzer::output::chrome::{write, ChromeOptions};
 use trace::build::Builder;
 use trace::call::{pack, Class, DRIVER, RUNTIME};
 use trace::{Event, Kind};

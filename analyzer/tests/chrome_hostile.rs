@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 
-use analyzer::chrome::{write, ChromeOptions, Written};
+use analyzer::output::chrome::{write, ChromeOptions, Written};
 use serde_json::Value;
 
 #[path = "chrome/million.rs"]

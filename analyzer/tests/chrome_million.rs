@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use analyzer::chrome::{write, ChromeOptions};
+use analyzer::output::chrome::{write, ChromeOptions};
 use serde_json::Value;
 
 #[path = "chrome/heap.rs"]
@@ -49,7 +49,7 @@ fn a_million_kernels_and_calls_are_all_there_to_the_nanosecond() {
         written.events,
     );
     assert!(heap < 24.0, "writing needs {heap:.1} MB");
-    assert!(written.bytes <= analyzer::chrome::MAX_BYTES);
+    assert!(written.bytes <= analyzer::output::chrome::MAX_BYTES);
     assert_eq!((written.ops_left_out, written.calls_left_out), (0, 0));
     let rows = ask(&file, &[WRONG, ARROWS, UNION, COUNTS, "select count(*) n from flow"]);
     assert_eq!(rows[0], Value::from(Vec::<Value>::new()), "errors");

@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use analyzer::chrome::ChromeOptions;
+use analyzer::output::chrome::ChromeOptions;
 use serde_json::Value;
 use trace::build::Builder;
 use trace::call::{pack, Class, RUNTIME};

@@ -109,8 +109,8 @@ fn printed_shares_are_100_per_cent(name: &str, input: &Input, a: &Analysis) {
     let sum = |list: &str| of[list].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).sum::<u64>();
     assert_eq!((sum("ns"), sum("tenths")), (worst.wall_ns, 1000), "{name}: the page");
 
-    let around = analyzer::summary::Around { line: "", trace: None, written: None };
-    let object = analyzer::summary::summary(&input.run, a, &around);
+    let around = analyzer::output::summary::Around { line: "", trace: None, written: None };
+    let object = analyzer::output::summary::summary(&input.run, a, &around);
     for (d, found) in object["devices"].as_array().unwrap().iter().zip(&a.devices) {
         let buckets = d["buckets_ns"].as_object().unwrap();
         assert!(buckets.contains_key(Bucket::Unexplained.key()), "{name}: {buckets:?}");

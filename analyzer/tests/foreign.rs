@@ -43,7 +43,7 @@ fn the_h200_traces_say_what_is_known_of_them() {
         let (run, a) = read(&own(name));
         assert_eq!(a.verdict.cause, cause, "{name}: {:?}", a.verdict);
         assert!(idle.is_none_or(|ns| ns == a.devices[0].idle_ns), "{name}: {}", a.devices[0].idle_ns);
-        let line = analyzer::line::evidence(&run, &a).join("; ");
+        let line = analyzer::output::line::evidence(&run, &a).join("; ");
         assert!(!line.contains("cost 0"), "what recording cost is not known: {line}");
         // the graph trace was taken without operators
         assert_eq!(line.contains("under the profiler"), name != "h200_graphs", "{line}");

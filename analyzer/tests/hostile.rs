@@ -14,7 +14,7 @@ fn survive(bytes: &[u8]) {
     for d in &a.devices {
         assert_eq!(d.buckets.total(), d.wall_ns);
     }
-    let line = analyzer::sentence::line(&run, &a, Some("x"));
+    let line = analyzer::output::sentence::line(&run, &a, Some("x"));
     assert!(line.contains(" [GP") && !line.contains('\n'), "{line}");
 }
 
@@ -110,6 +110,6 @@ fn a_bounded_load_keeps_the_newest_and_says_so() {
     // half of the steps seen, all of them known
     assert!(a.steps.steps.len().abs_diff(30) <= 2, "{}", a.steps.steps.len());
     assert!(a.coverage.steps_run.abs_diff(60) <= 1, "{:?}", a.coverage);
-    let line = analyzer::line::evidence(&run, &a).join("; ");
+    let line = analyzer::output::line::evidence(&run, &a).join("; ");
     assert!(line.contains(" of about ") && line.contains("(seen: last "), "{line}");
 }

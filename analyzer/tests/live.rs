@@ -98,7 +98,7 @@ fn one_look_at_a_recording_of_256_megabytes() {
         .unwrap();
     let mut bytes = million::recording(4_000_000);
     let mut h = header(&bytes);
-    let own = analyzer::liveness::own();
+    let own = analyzer::spool::liveness::own();
     (h.state, h.pid, h.process_start) = (state::RECORDING, own.pid, own.start);
     (h.pid_namespace, h.boot_id) = (own.namespace, own.boot);
     bytes[..HEADER_BYTES].copy_from_slice(&h.encode());

@@ -62,7 +62,7 @@ fn a_trace_that_lost_kernels_has_no_verdict_and_says_why() {
         assert_eq!(a.verdict.cause, "INCONCLUSIVE", "{percent} %: {:?}", a.verdict);
         // one behind the last kernel that is there may be one that was still to run
         assert!(a.unanswered <= lost && lost - a.unanswered <= 2 + lost / 50, "{} of {lost}", a.unanswered);
-        let line = analyzer::line::evidence(&run, &a).join("; ");
+        let line = analyzer::output::line::evidence(&run, &a).join("; ");
         assert!(
             line.contains(&format!("{} kernels that were launched are not in the trace", a.unanswered)),
             "{line}"
@@ -98,7 +98,7 @@ fn a_trace_whose_copies_were_taken_out_accuses_nobody() {
     some.retain(|e| !copies(e));
     let (run, a) = judged(some.clone());
     assert_eq!(a.verdict.cause, "INCONCLUSIVE", "{:?}", a.verdict);
-    let line = analyzer::line::evidence(&run, &a).join("; ");
+    let line = analyzer::output::line::evidence(&run, &a).join("; ");
     assert!(line.contains("copies were called for") && line.contains("none is in the trace"), "{line}");
     assert!(line.contains("losses of unknown number"), "{line}");
     // who calls for none has none
@@ -116,9 +116,9 @@ fn one_kernel_that_is_missing_is_counted_and_no_more() {
     let (run, a) = judged(all);
     assert_eq!((a.verdict.cause, a.unanswered), ("LAUNCH", 1));
     assert!(
-        analyzer::line::evidence(&run, &a).join("; ").contains("losses 1 ("),
+        analyzer::output::line::evidence(&run, &a).join("; ").contains("losses 1 ("),
         "{}",
-        analyzer::line::evidence(&run, &a).join("; ")
+        analyzer::output::line::evidence(&run, &a).join("; ")
     );
 }
 

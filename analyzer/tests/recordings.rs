@@ -240,7 +240,7 @@ fn two_causes_that_win_as_much_are_both_said() {
     let v = &a.verdict;
     let tied = v.tied.unwrap_or_else(|| panic!("{v:?}"));
     assert_eq!((v.cause, tied.cause), ("SYNC", "LAUNCH"));
-    let line = analyzer::line::evidence(&run, &a).join("; ");
+    let line = analyzer::output::line::evidence(&run, &a).join("; ");
     let (first, second) = (line.find("SYNC").unwrap(), line.find("LAUNCH").expect("said in the line"));
     assert!(first < second, "the cheaper fix first: {line}");
     // and nowhere a second that wins less than four fifths of the first
@@ -270,7 +270,7 @@ fn what_comes_second_costs_no_more_than_what_is_named() {
 fn the_lines_are_the_golden_ones() {
     for name in EXPECTED.iter().map(|e| e.0).chain(OWN.iter().map(|o| o.0)) {
         let (run, a) = load(name);
-        let line = analyzer::sentence::line(&run, &a, Some("trace.json.gz")) + "\n";
+        let line = analyzer::output::sentence::line(&run, &a, Some("trace.json.gz")) + "\n";
         let path = folder().join(format!("{name}.line.txt"));
         if std::env::var_os("GAPPROBE_BLESS").is_some() {
             std::fs::write(&path, &line).expect("writable");
@@ -289,8 +289,8 @@ fn of_two_ranks_the_one_that_waits_is_comm_and_the_starved_one_input_and_the_slo
     let ranks: Vec<_> = ["ddp_rank0", "ddp_rank1"]
         .map(|name| {
             let (run, a) = load(name);
-            let around = analyzer::summary::Around { line: "", trace: None, written: None };
-            let text = analyzer::summary::summary(&run, &a, &around).to_string();
+            let around = analyzer::output::summary::Around { line: "", trace: None, written: None };
+            let text = analyzer::output::summary::summary(&run, &a, &around).to_string();
             (a.verdict, analyzer::fleet::read(name, text.as_bytes()).expect("a summary"))
         })
         .into();

@@ -7,7 +7,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use analyzer::report::{earlier, report, write, ReportError, ReportOptions};
+use analyzer::output::report::{earlier, report, write, ReportError, ReportOptions};
 
 #[path = "chrome/million.rs"]
 mod million;

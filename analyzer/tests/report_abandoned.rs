@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use analyzer::report::{give_up, remove_unfinished, report, ReportOptions};
+use analyzer::output::report::{give_up, remove_unfinished, report, ReportOptions};
 
 #[path = "chrome/million.rs"]
 mod million;

@@ -5,7 +5,7 @@
 
 use std::cell::Cell;
 
-use analyzer::report::{report, ReportOptions, MOST_EVENTS};
+use analyzer::output::report::{report, ReportOptions, MOST_EVENTS};
 
 #[path = "chrome/heap.rs"]
 mod heap;

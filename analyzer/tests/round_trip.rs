@@ -13,11 +13,13 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use analyzer::analysis::Bucket;
-use analyzer::chrome::{self, ChromeOptions};
 use analyzer::formats::{self, Input, Progress};
+use analyzer::output::chrome;
+use analyzer::output::chrome::ChromeOptions;
+use analyzer::output::{line, sentence};
 use analyzer::run::{Range, Recorder};
 use analyzer::tables::{self, NameStyle, Source};
-use analyzer::{line, sentence, Analysis, Run};
+use analyzer::{Analysis, Run};
 use trace::build::Builder;
 use trace::call::{pack, Class, RUNTIME};
 use trace::event::{MARK, OPEN_ENDED, PAYLOAD, PAYLOAD_REAL, PAYLOAD_SIGNED, START_END};

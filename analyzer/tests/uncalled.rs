@@ -8,9 +8,11 @@ mod events;
 use std::collections::HashSet;
 use std::io::Read;
 
-use analyzer::chrome::{self, ChromeOptions};
 use analyzer::formats::{self, Progress};
-use analyzer::{line, Analysis, Run};
+use analyzer::output::chrome;
+use analyzer::output::chrome::ChromeOptions;
+use analyzer::output::line;
+use analyzer::{Analysis, Run};
 use events::events_of;
 use serde_json::{json, Value};
 
@@ -75,7 +77,8 @@ fn a_few_calls_that_are_missing_are_counted_and_the_verdict_stands() {
             assert!((promised(&a) - promised(&whole)).abs() < 0.03, "{name} {nth}: {:?}", a.verdict);
             let line = line::evidence(&run, &a).join("; ");
             assert!(line.contains(&format!("losses {lost} (launching calls missing)")), "{line}");
-            let summary = analyzer::summary::summary(&run, &a, &analyzer::summary::Around::default());
+            let summary =
+                analyzer::output::summary::summary(&run, &a, &analyzer::output::summary::Around::default());
             assert_eq!(summary["losses"]["calls_missing"], lost);
         }
     }

@@ -16,7 +16,7 @@ use std::sync::Mutex;
 use std::thread;
 
 use analyzer::formats;
-use analyzer::summary::{summary, Around};
+use analyzer::output::summary::{summary, Around};
 use serde_json::Value;
 
 /// Milliseconds with three decimals: what a change of a rule moves is more, what another machine's
@@ -44,7 +44,7 @@ fn place(site: &Value) -> String {
 /// What the line keeps to, beside its length: it is read at a glance.
 fn is_readable(line: &str) -> bool {
     let count = |c: char| line.matches(c).count();
-    line.chars().count() <= analyzer::sentence::MAX_CHARS
+    line.chars().count() <= analyzer::output::sentence::MAX_CHARS
         && count('(') <= 1
         && count(';') <= 1
         && !line.contains("  ")
@@ -60,7 +60,7 @@ fn row(path: &Path) -> [String; 2] {
     let said = summary(&input.run, &a, &Around { line: "", trace: None, written: None });
     let (v, steps) = (&said["verdict"], &said["steps"]);
     let text = |v: &Value| v.as_str().unwrap_or("-").to_owned();
-    let line = analyzer::sentence::line(&input.run, &a, None);
+    let line = analyzer::output::sentence::line(&input.run, &a, None);
     assert!(is_readable(&line), "{}: {} characters: {line}", path.display(), line.chars().count());
     let facts = format!(
         "{} {} {} | {} | {} steps of {} ms | -> {} ms ±{}",

@@ -9,7 +9,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use analyzer::formats::{self, Input};
-use analyzer::{chrome, export, Analysis};
+use analyzer::output::chrome;
+use analyzer::{export, Analysis};
 use made::Trace;
 
 fn read(name: &str, bytes: &[u8]) -> (Input, Analysis) {
@@ -182,10 +183,10 @@ fn without_a_stack_the_operator_and_the_range_are_named() {
         [&[("user_annotation", "ProfilerStep#3"), ("user_annotation", "evaluate")][..], &item].concat();
     let (input, a) = read("range", training(Around { ranges: &ranges, ..Around::default() }).as_bytes());
     assert_eq!(site(&a), "evaluate via aten::item", "{}", a.verdict.text());
-    let said = analyzer::summary::summary(
+    let said = analyzer::output::summary::summary(
         &input.run,
         &a,
-        &analyzer::summary::Around { line: "", trace: None, written: None },
+        &analyzer::output::summary::Around { line: "", trace: None, written: None },
     );
     assert_eq!(said["verdict"]["site"]["function"], "evaluate");
     assert!(said["verdict"]["site"]["file"].is_null() && said["verdict"]["site"]["line"].is_null());

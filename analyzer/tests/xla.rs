@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 
 use analyzer::analysis::StepSource;
 use analyzer::formats::{self, Format, Input, ReadError};
+use analyzer::output::chrome;
 use analyzer::run::Recorder;
-use analyzer::{chrome, Analysis};
+use analyzer::Analysis;
 use trace::Kind;
 
 fn case() -> PathBuf {

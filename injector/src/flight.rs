@@ -17,12 +17,14 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use analyzer::line::long;
-use analyzer::report::{self, Report, ReportOptions};
+use analyzer::output::line::long;
+use analyzer::output::report;
+use analyzer::output::report::{Report, ReportOptions};
+use analyzer::output::sentence;
+use analyzer::run::complete_to;
 use analyzer::run::Span;
-use analyzer::sentence;
 use analyzer::sites::{Site, Sites};
-use analyzer::{complete_to, Run, Window};
+use analyzer::{Run, Window};
 use parking_lot::Mutex;
 use trace::event::Unobserved;
 use trace::header::{state, HEADER_BYTES};

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 
 use super::Case;
 use crate::analysis::share;
-use crate::kernels::KernelTable;
 use crate::run::{Call, Number, Op, Run};
+use crate::timeline::kernels::KernelTable;
 
 /// Fewer collectives of one kernel and size tell nothing.
 const LEAST: usize = 16;

@@ -13,10 +13,10 @@ use super::{needed, Case, MINOR_WIN, NAMED_WIN};
 use crate::analysis::{Analysis, Bucket};
 use crate::analyze::undisturbed;
 use crate::gaps::HostView;
-use crate::kernels::KernelTable;
 use crate::replay::Prepared;
 use crate::run::{Run, Span};
 use crate::sites::{Site, Sites};
+use crate::timeline::kernels::KernelTable;
 
 /// Lines looked at, those that held the host longest.
 const MOST_LINES: usize = 8;

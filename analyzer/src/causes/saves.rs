@@ -7,10 +7,10 @@ use std::collections::HashMap;
 
 use crate::analysis::{share, Analysis, Bucket, Buckets, DeviceAnalysis};
 use crate::gaps::sample_index::{common, LEAST_SAMPLES};
-use crate::kernels::KernelTable;
 use crate::run::{Run, Span, Thread};
 use crate::sites::frames::Frames;
 use crate::sites::{Site, Sites};
+use crate::timeline::kernels::KernelTable;
 use crate::timeline::{sweep, Observed, Placed, Visitor};
 
 /// A thread that launches less than this part of what the busiest one does does not hold the steps

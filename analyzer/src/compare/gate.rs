@@ -25,8 +25,8 @@
 
 use crate::analysis::{passing, DeviceAnalysis, Verdict};
 use crate::causes::{self, inconclusive, Cause};
-use crate::plural::counted;
 use crate::run::RangeKind;
+use crate::text::plural::counted;
 
 use super::noise::{Difference, Place};
 use super::unit::{self, same_unit};

@@ -27,7 +27,7 @@ pub use side::Side;
 
 use crate::analysis::Bucket;
 use crate::causes::inconclusive;
-use crate::plural::counted;
+use crate::text::plural::counted;
 
 use noise::{Difference, Estimate, Place, MIN_STEPS, RUN_GPU, RUN_HOST};
 use unit::same_unit;

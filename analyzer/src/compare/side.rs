@@ -6,12 +6,12 @@ use std::collections::HashMap;
 use trace::Kind;
 
 use crate::analysis::{working, Analysis, Bucket, Buckets, Step, StepSource};
-use crate::chrome::name::{demangled, shortened};
 use crate::formats::{Format, Input};
-use crate::kernels::{KernelFacts, KernelTable};
-use crate::line;
+use crate::output::line;
 use crate::run::{Op, Run, Stream};
 use crate::tables::steps::parts;
+use crate::text::kernel_name::{demangled, shortened};
+use crate::timeline::kernels::{KernelFacts, KernelTable};
 
 use super::noise::{estimate, mean, median, Estimate};
 
@@ -343,7 +343,7 @@ mod tests {
         assert!(base_name(&long(4)).starts_with("run<BFloat16, #, Half, Half"), "{}", base_name(&long(4)));
         assert_eq!(base_name(&long(4)), base_name(&long(1024)));
         for whole in [long(4), "void a::add<2, float>(int)".to_owned()] {
-            assert_eq!(base_name(&crate::chrome::name::shortened(&whole)), base_name(&whole));
+            assert_eq!(base_name(&crate::text::kernel_name::shortened(&whole)), base_name(&whole));
         }
     }
 }

@@ -8,9 +8,10 @@ use super::work::{Change, Changed, Sameness, Work, WORTH_A_WORD};
 use super::{unit, Comparison, Figure, Outcome, Side};
 use crate::analysis::Bucket;
 use crate::causes::{gpu_bound, inconclusive};
-use crate::escape::visible;
-use crate::plural::{self, counted};
-use crate::terminal_width;
+use crate::text::escape::visible;
+use crate::text::plural;
+use crate::text::plural::counted;
+use crate::text::terminal_width;
 
 /// Kernels named one by one, at most.
 const NAMED: usize = 8;

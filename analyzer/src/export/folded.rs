@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use crate::analysis::Analysis;
-use crate::escape::is_hidden;
 use crate::gaps::stacks::{frame_name, idle_stacks, without_number};
 use crate::run::Run;
+use crate::text::escape::is_hidden;
 
 /// Writes the stacks of the steady state, by name.
 pub fn folded(run: &Run, analysis: &Analysis, out: &mut dyn Write) -> io::Result<()> {

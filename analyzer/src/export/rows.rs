@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use trace::Kind;
 
 use crate::analysis::Analysis;
-use crate::chrome::document::first_time;
-use crate::chrome::name::demangled;
+use crate::output::chrome::document::first_time;
 use crate::run::{Op, Run};
+use crate::text::kernel_name::demangled;
 
 /// What a column holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,8 +4,8 @@
 
 use serde_json::{json, Value};
 
-use crate::escape::word;
-use crate::summary::SUMMARY_VERSION;
+use crate::output::summary::SUMMARY_VERSION;
+use crate::text::escape::word;
 
 /// A summary larger than this is none.
 pub const MOST_BYTES: u64 = 16 << 20;

@@ -7,9 +7,10 @@ use std::fmt::Write;
 use super::{Fleet, Rank};
 use crate::analysis::Bucket;
 use crate::causes::{comm, inconclusive};
-use crate::escape::visible;
-use crate::plural::counted;
-use crate::terminal_width::{self, Wanted};
+use crate::text::escape::visible;
+use crate::text::plural::counted;
+use crate::text::terminal_width;
+use crate::text::terminal_width::Wanted;
 
 /// Key of the bucket in which kernels compute.
 const COMPUTE: &str = Bucket::Compute.key();

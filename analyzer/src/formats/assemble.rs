@@ -11,9 +11,9 @@ use trace::header::{sources, state};
 use trace::{KernelInfo, Kind};
 
 use super::{uncalled, vendors};
-use crate::array_waits;
 use crate::load;
-use crate::missing_kernels;
+use crate::load::array_waits;
+use crate::load::missing_kernels;
 use crate::run::{Call, Device, Mark, Op, Range, Run, Span, Stream, SyncRecord, Thread, NAMED_CALL, NONE};
 
 /// More streams of a device than this are not told apart: their operations are refused.

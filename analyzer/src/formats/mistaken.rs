@@ -4,7 +4,7 @@
 
 use super::kineto::Json;
 use super::ReadError;
-use crate::escape::visible;
+use crate::text::escape::visible;
 
 /// So many bytes tell what a file is (a tar's mark stands at 257).
 pub(super) const ENOUGH: usize = 2048;

@@ -26,8 +26,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::plural::{self, counted};
 use crate::run::{Recorder, Run, Span};
+use crate::text::plural;
+use crate::text::plural::counted;
 pub use kineto::Refused;
 
 /// How far reading has come: bytes read of bytes there, for whoever draws a progress bar.

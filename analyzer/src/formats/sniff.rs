@@ -13,11 +13,12 @@ use super::gzip::Members;
 use super::kineto::{self, Kineto};
 use super::nsys::{self, Nsys};
 use super::{mistaken, Format, Input, Progress, ReadError, Refused};
-use crate::escape::visible;
 use crate::load;
-use crate::plural::{self, counted};
-use crate::report::ReportError;
+use crate::output::report::ReportError;
 use crate::run::Recorder;
+use crate::text::escape::visible;
+use crate::text::plural;
+use crate::text::plural::counted;
 
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const SQLITE: &[u8] = b"SQLite format 3\0";

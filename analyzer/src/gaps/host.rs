@@ -11,7 +11,7 @@ use super::launch_owner::LaunchOwner;
 use super::sample_index::{SampleIndex, Stretch};
 use super::{LAUNCH_LONGEST_NS, LAUNCH_MEDIANS, LAUNCH_STRETCH_NS, SMALL_COPY_BYTES};
 use crate::analysis::Bucket;
-use crate::merge::Merge;
+use crate::load::merge::Merge;
 use crate::run::{Call, Device, Op, Run, Span, NONE};
 use crate::timeline::Observed;
 

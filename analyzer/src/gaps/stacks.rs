@@ -7,10 +7,10 @@ use std::cmp::Reverse;
 use trace::{FrameInfo, Language};
 
 use crate::analysis::{Bucket, DeviceAnalysis, IdleSlice};
-use crate::chrome::name::symbol;
 #[cfg(feature = "readers")]
 use crate::run::Span;
 use crate::run::{Call, Range, RangeKind, Run, Thread};
+use crate::text::kernel_name::symbol;
 use crate::timeline::Observed;
 
 /// One piece of idle time.

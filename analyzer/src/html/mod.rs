@@ -32,10 +32,10 @@ use serde_json::{json, Value};
 
 use crate::analysis::{Analysis, DeviceAnalysis};
 use crate::formats::Input;
-use crate::kernels::KernelTable;
 use crate::overview;
 use crate::phases::Phases;
 use crate::run::{Device, Run};
+use crate::timeline::kernels::KernelTable;
 
 /// Version of the figures' keys.
 pub const FIGURES_VERSION: u32 = 1;

@@ -6,9 +6,9 @@ use std::collections::HashMap;
 
 use trace::Kind;
 
-use crate::chrome::name::{demangled, shortened};
-use crate::escape;
 use crate::run::{Op, Run};
+use crate::text::escape;
+use crate::text::kernel_name::{demangled, shortened};
 
 /// Longest text that is kept, characters.
 const MOST_CHARS: usize = 400;

@@ -6,12 +6,12 @@ use serde_json::{json, Value};
 use super::names::clean;
 use super::Subject;
 use crate::causes::inconclusive;
-use crate::line;
+use crate::output::line;
+use crate::output::sentence;
 use crate::overview;
-use crate::plural::{counted, of};
 use crate::run::Uncalled;
-use crate::sentence;
 use crate::tables::{NameStyle, Source};
+use crate::text::plural::{counted, of};
 use crate::timeline::Observed;
 
 /// Remarks at most; findings at most.

@@ -13,8 +13,8 @@ use trace::{Header, Loss, Source, Total};
 
 use self::counted::{Between, Counted};
 use crate::analysis::{share, working, Analysis, Buckets, StepSource};
-pub use crate::complete_to::{complete_to, unobserved_to};
 use crate::load::{load_window, Window};
+pub use crate::run::complete_to::{complete_to, unobserved_to};
 use crate::run::{LoadError, Run, Span};
 
 /// Events looked at: 20 steps of 5,000 launches. Load and analysis of them take about 0.1 s and 30

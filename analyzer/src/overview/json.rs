@@ -9,8 +9,8 @@ use super::gauges::Gauges;
 use super::{next, stack, Overview};
 use crate::analysis::Bucket;
 use crate::causes::lines::{Line, Lines};
+use crate::output::summary::{site, summary, Around};
 use crate::phases::Phases;
-use crate::summary::{site, summary, Around};
 
 /// The lines that wait, and what each would win by itself.
 fn lines(lines: &Lines) -> Value {
@@ -26,7 +26,7 @@ fn lines(lines: &Lines) -> Value {
 /// One object.
 pub fn json(o: &Overview<'_>) -> Value {
     let (run, a) = (&o.input.run, o.source.analysis());
-    let sentence = crate::sentence::line(run, a, None);
+    let sentence = crate::output::sentence::line(run, a, None);
     let mut all = summary(run, a, &Around { line: &sentence, ..Around::default() });
     let worst = a.worst.and_then(|w| a.devices.get(w));
     let buckets =

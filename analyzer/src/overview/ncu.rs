@@ -8,10 +8,10 @@ use trace::Kind;
 use super::rows::Rows;
 use crate::analysis::Analysis;
 use crate::causes::gpu_bound;
-use crate::chrome::name::demangled;
 use crate::formats::vendors::{self, Vendor};
 use crate::run::Run;
 use crate::tables::Source;
+use crate::text::kernel_name::demangled;
 
 /// `ncu --kernel-name ... --launch-skip N --launch-count 1 COMMAND`, and the like of other vendors;
 /// `None` where the verdict is not GPU-BOUND, and without kernels. `source`: the run's tables, with

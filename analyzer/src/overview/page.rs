@@ -5,8 +5,8 @@
 use std::borrow::Cow;
 
 use super::rows::Fields;
-use crate::escape::{visible, words};
-use crate::terminal_width;
+use crate::text::escape::{visible, words};
+use crate::text::terminal_width;
 
 /// Columns of bars and sentences where nobody says how many there are; names are whole there.
 const USUAL: usize = 100;

@@ -11,15 +11,16 @@ use crate::analysis::{working, Analysis, Bucket, DeviceAnalysis, StepSource, Ver
 use crate::causes::inconclusive;
 use crate::causes::lines::{Line, Lines};
 use crate::causes::NOTICED_SHARE;
-use crate::chrome::document::first_time;
-use crate::escape::{visible, word};
-use crate::line;
+use crate::output::chrome::document::first_time;
+use crate::output::line;
+use crate::output::sentence::sentence;
 use crate::phases::Phases;
-use crate::plural::{self, counted};
 use crate::run::Run;
-use crate::sentence::sentence;
 use crate::tables::syncs::meanwhile;
-use crate::terminal_width::{bytes, thousands};
+use crate::text::escape::{visible, word};
+use crate::text::plural;
+use crate::text::plural::counted;
+use crate::text::terminal_width::{bytes, thousands};
 
 /// Columns of a full bar.
 const BAR: usize = 40;

@@ -9,9 +9,9 @@ use trace::Kind as Event;
 
 use super::spans::{self, Names, Part};
 use super::{names, threads, By, Kind};
-use crate::kernels::KernelTable;
 use crate::run::{Device, Op, Run, Span};
 use crate::tables::{class_of, KernelClass};
+use crate::timeline::kernels::KernelTable;
 
 /// What a call puts on the device; of a graph what says most.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]

@@ -33,8 +33,8 @@ pub use trace::define::DIRECTORY;
 use trace::define::MAX_FRAMES;
 use trace::{FrameInfo, Language};
 
-use crate::chrome::name::symbol;
 use crate::run::Run;
+use crate::text::kernel_name::symbol;
 use dispatch::Break;
 use origin::Origin;
 

@@ -22,8 +22,8 @@ pub mod sequence;
 use trace::Loss;
 
 use crate::analysis::{Step, StepSource, Steps};
-use crate::kernels::KernelTable;
 use crate::run::{Op, Run, Span};
+use crate::timeline::kernels::KernelTable;
 use crate::timeline::Observed;
 
 /// A leading step that takes longer than this many medians of the later half is warm-up.

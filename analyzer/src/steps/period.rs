@@ -18,8 +18,8 @@ use std::collections::HashSet;
 use super::cut::cut;
 use super::sequence::{Grain, Sequence, Token, TokenType};
 use crate::analysis::{share, Step};
-use crate::kernels::KernelTable;
 use crate::run::{Run, Span};
+use crate::timeline::kernels::KernelTable;
 
 /// Groups of types that segments are compared by.
 const GROUPS: usize = 8;

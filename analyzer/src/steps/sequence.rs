@@ -7,8 +7,8 @@ use std::collections::HashMap;
 
 use trace::Kind;
 
-use crate::kernels::KernelTable;
 use crate::run::{Device, Run, Span};
+use crate::timeline::kernels::KernelTable;
 
 /// One launch.
 #[derive(Clone, Copy, Debug)]

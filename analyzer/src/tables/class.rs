@@ -2,7 +2,7 @@
 //! What a kernel is for, by its name: for people who sum a table up by kind of work. No verdict
 //! rests on it.
 
-use crate::kernels::{COLLECTIVE_NAMES, OPTIMIZER_NAMES};
+use crate::timeline::kernels::{COLLECTIVE_NAMES, OPTIMIZER_NAMES};
 
 /// Kind of work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]

@@ -20,7 +20,7 @@ use super::cuda_gpu_mem_time_sum::operation;
 use super::table::{naming, ns, percent, percent_of, row, text, Cell, Row};
 use super::{Report, Source};
 use crate::analysis::{Bucket, DeviceAnalysis, IdleSlice};
-use crate::chrome::document::first_time;
+use crate::output::chrome::document::first_time;
 use crate::run::NONE;
 
 pub(super) static REPORT: Report = Report {

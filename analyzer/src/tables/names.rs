@@ -9,8 +9,8 @@ use trace::Kind;
 
 use super::class::{class_of, KernelClass};
 use super::table::{row, Row};
-use crate::chrome::name::{demangled, shortened};
 use crate::run::Run;
+use crate::text::kernel_name::{demangled, shortened};
 
 /// How kernels are named.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

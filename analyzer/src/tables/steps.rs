@@ -9,10 +9,10 @@ use std::io;
 use super::table::{naming, ns, number, part, row, text, Column, Row};
 use super::{Report, Source};
 use crate::analysis::{Analysis, Bucket, Buckets, DeviceAnalysis, IdleSlice, Step};
-use crate::chrome::document::first_time;
-use crate::kernels::KernelTable;
+use crate::output::chrome::document::first_time;
 use crate::phases::{self, Piece};
 use crate::run::{Device, Run, Span};
+use crate::timeline::kernels::KernelTable;
 use crate::timeline::{Observed, Placed, Sweep, Visitor};
 
 pub(super) static REPORT: Report = Report {

@@ -5,8 +5,9 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 
 use super::table::{Cell, Column, Row};
-use crate::escape::visible;
-use crate::terminal_width::{self, Wanted};
+use crate::text::escape::visible;
+use crate::text::terminal_width;
+use crate::text::terminal_width::Wanted;
 
 /// Writes heading and rows, in lines of at most `most` columns (`None`: as wide as they are).
 /// `keep`: the column that is left out last. Returns how many columns are.

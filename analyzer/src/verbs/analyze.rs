@@ -80,7 +80,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
             }
             talk::print_json(format!("{all:#}"))?;
         } else if args.line {
-            talk::print(analyzer::sentence::line(&input.run, a, Some(&file)))?;
+            talk::print(analyzer::output::sentence::line(&input.run, a, Some(&file)))?;
         } else {
             let rule = if n > 0 { "\n" } else { "" };
             talk::print(format!("{rule}{}", overview::screen(&overview, args.width.most()).trim_end()))?;

@@ -7,13 +7,14 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use analyzer::analysis::{Step, StepSource};
-use analyzer::escape::word;
-use analyzer::kernels::KernelTable;
-use analyzer::line::long;
 use analyzer::live::{complete_to, RecordingState};
-use analyzer::plural::counted;
-use analyzer::report::{self, ReportOptions};
+use analyzer::output::line::long;
+use analyzer::output::report;
+use analyzer::output::report::ReportOptions;
 use analyzer::run::Span;
+use analyzer::text::escape::word;
+use analyzer::text::plural::counted;
+use analyzer::timeline::kernels::KernelTable;
 use analyzer::timeline::Observed;
 use analyzer::{load_window, steps, Run, Window};
 use trace::control::{Answer, RecordingState as Told, Refusal, Request, MOST_MS};
@@ -141,7 +142,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let window = Window { valid: cut.valid, margin: cut.margin, most: u64::MAX };
     let mut run = load(&target, &source, &window)?;
     if let Some((since, why)) = cut.unobserved {
-        analyzer::complete_to::unobserved_to(&mut run, since, cut.valid.end, why);
+        analyzer::run::complete_to::unobserved_to(&mut run, since, cut.valid.end, why);
     }
     run.cut_out = true;
     run.header.state = state::CLOSED; // the window is whole, and nobody was killed in it
@@ -342,7 +343,7 @@ impl Capture<'_> {
     fn find(&self, source: &FileSource, span: Span) -> Result<Found, Failure> {
         let from = Span::new(span.start.saturating_sub(CONTEXT), span.end);
         // (the margin: the mark behind the last step)
-        let window = Window { valid: from, margin: 0, most: analyzer::report::MOST_EVENTS };
+        let window = Window { valid: from, margin: 0, most: analyzer::output::report::MOST_EVENTS };
         let run = load(self.target, source, &window)?;
         let valid = Span::new(run.header.valid_from.max(run.header.start_monotonic), span.end);
         let found = steps::find(&run, &KernelTable::new(&run), valid);
@@ -366,7 +367,8 @@ impl Capture<'_> {
 
     fn runs(&self) -> bool {
         self.target.elsewhere
-            || analyzer::liveness::life(&(&self.target.header).into()) == analyzer::liveness::Life::Runs
+            || analyzer::spool::liveness::life(&(&self.target.header).into())
+                == analyzer::spool::liveness::Life::Runs
     }
 
     /// Where the program has recording switched off: has it held on from now to the window's end.

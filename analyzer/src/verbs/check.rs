@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use analyzer::causes::{self, Cause};
 use analyzer::compare::gate::{self, Answer, Conditions, Judged};
 use analyzer::compare::{side, Side};
-use analyzer::escape::visible;
 use analyzer::formats::Input;
-use analyzer::terminal_width;
+use analyzer::text::escape::visible;
+use analyzer::text::terminal_width;
 use analyzer::Analysis;
 use serde_json::{json, Value};
 

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use analyzer::compare::{compare, side, Options, Side};
-use analyzer::terminal_width;
+use analyzer::text::terminal_width;
 
 use crate::verbs::exit::Exit;
 use crate::verbs::width::Width;

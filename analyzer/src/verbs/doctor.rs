@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use analyzer::escape::visible;
+use analyzer::text::escape::visible;
 use trace::setting::{self, Switch};
 
 use crate::verbs::exit::Exit;

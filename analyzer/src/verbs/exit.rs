@@ -5,7 +5,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use analyzer::escape::visible;
+use analyzer::text::escape::visible;
 
 /// Every way `gapprobe` ends by itself. `gapprobe run` otherwise ends with the exit code of its
 /// command (128 + signal where a signal ended it). The numbers are part of the interface.

@@ -5,9 +5,10 @@ use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use analyzer::chrome::{self, ChromeOptions, WriteError};
 use analyzer::lost::Lost;
-use analyzer::plural::counted;
+use analyzer::output::chrome;
+use analyzer::output::chrome::{ChromeOptions, WriteError};
+use analyzer::text::plural::counted;
 use analyzer::{export, Analysis, Run};
 use clap::ValueEnum;
 use flate2::read::GzDecoder;
@@ -132,7 +133,7 @@ fn write(kind: Kind, plain: bool, run: &Run, analysis: &Analysis, out: &mut dyn 
     let mut out = BufWriter::with_capacity(1 << 20, out);
     match kind {
         Kind::Chrome => {
-            let line = analyzer::sentence::line(run, analysis, None);
+            let line = analyzer::output::sentence::line(run, analysis, None);
             let bar = talk::Progress::new();
             let show = |done, all| bar.show("writing", done, all);
             let options = ChromeOptions { line: &line, progress: Some(&show), ..ChromeOptions::default() };

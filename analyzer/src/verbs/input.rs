@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use analyzer::fleet;
 use analyzer::formats::{self, Format, Input, Progress, ReadError};
-use analyzer::liveness::{life, Life};
-use analyzer::plural::counted;
+use analyzer::spool::liveness::{life, Life};
+use analyzer::text::plural::counted;
 use serde_json::Value;
 use trace::header::state;
 

@@ -4,10 +4,10 @@
 
 use std::path::{Path, PathBuf};
 
-use analyzer::escape::{visible, word};
-use analyzer::line::long;
 use analyzer::live::RecordingState;
-use analyzer::liveness::{boot_id, is_stopped, Life};
+use analyzer::output::line::long;
+use analyzer::spool::liveness::{boot_id, is_stopped, Life};
+use analyzer::text::escape::{visible, word};
 use trace::header::HEADER_BYTES;
 use trace::place::Owner;
 use trace::{Header, Loss, Source};

@@ -5,7 +5,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use analyzer::escape::word;
+use analyzer::text::escape::word;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 

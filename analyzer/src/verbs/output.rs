@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use analyzer::escape::word;
+use analyzer::text::escape::word;
 
 use crate::verbs::exit::{Exit, Failure};
 

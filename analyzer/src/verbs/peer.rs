@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use analyzer::socket_probe;
+use analyzer::spool::socket_probe;
 use trace::control::{Answer, Request, MOST_BYTES};
 use trace::place::{self, Owner};
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `gapprobe ps`: the recorded processes of this user that run.
 
-use analyzer::terminal_width;
+use analyzer::text::terminal_width;
 use serde_json::{json, Value};
 
 use crate::verbs::exit::Exit;

@@ -9,10 +9,11 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use analyzer::escape::word;
-use analyzer::liveness::Life;
-use analyzer::report::leftovers;
-use analyzer::report::retention::{self, Keep, Lock};
+use analyzer::spool::leftovers;
+use analyzer::spool::liveness::Life;
+use analyzer::spool::retention;
+use analyzer::spool::retention::{Keep, Lock};
+use analyzer::text::escape::word;
 use trace::header::{state, HeaderError, HEADER_BYTES, MAGIC, STATE_AT};
 use trace::{place, setting, Header, OpenError, Recording, Source};
 

@@ -5,10 +5,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use analyzer::escape::{visible, word};
-use analyzer::liveness::Life;
-use analyzer::report::{report, Report, ReportError, ReportOptions, Wanted};
+use analyzer::output::report::{report, Report, ReportError, ReportOptions, Wanted};
+use analyzer::spool::liveness::Life;
 use analyzer::symbols;
+use analyzer::text::escape::{visible, word};
 use serde_json::{json, Value};
 use trace::setting;
 

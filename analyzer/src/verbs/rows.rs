@@ -2,7 +2,7 @@
 //! A few rows in columns: numbers to the right, texts to the left, the last column as long as it
 //! is.
 
-use analyzer::terminal_width;
+use analyzer::text::terminal_width;
 
 /// Lays rows out, headings first; `left`: columns of text. Lines wider than `most` are cut in their
 /// last column.

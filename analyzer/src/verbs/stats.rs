@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use analyzer::lost::Lost;
 use analyzer::tables::{self, NameStyle, Report, Source, Table};
-use analyzer::terminal_width;
+use analyzer::text::terminal_width;
 use clap::ValueEnum;
 use serde_json::Value;
 

@@ -6,8 +6,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use analyzer::fleet::{self, Fleet, Rank};
-use analyzer::plural::counted;
-use analyzer::terminal_width;
+use analyzer::text::plural::counted;
+use analyzer::text::terminal_width;
 use serde_json::{json, Value};
 
 use crate::verbs::exit::{Exit, Failure};

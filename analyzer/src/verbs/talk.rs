@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Talking to the user: data on stdout, everything else on stderr. A closed pipe is the reader's
 //! right, no error. Names in the talk are others': what cannot be seen is written out
-//! (`analyzer::escape`), and on a terminal of the data, too.
+//! (`analyzer::text::escape`), and on a terminal of the data, too.
 
 use std::cell::Cell;
 use std::fmt::Display;
@@ -9,7 +9,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use analyzer::escape::{visible, visible_json, Terminal};
+use analyzer::text::escape::{visible, visible_json, Terminal};
 
 use crate::verbs::exit::{Exit, Failure};
 

@@ -5,12 +5,13 @@ use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use analyzer::analysis::{Bucket, Buckets};
-use analyzer::escape::visible;
-use analyzer::line::long;
 use analyzer::live::counted::{Counted, Hang};
 use analyzer::live::{DeviceFigures, Figures};
-use analyzer::plural::counted;
-use analyzer::terminal_width::{self, Wanted};
+use analyzer::output::line::long;
+use analyzer::text::escape::visible;
+use analyzer::text::plural::counted;
+use analyzer::text::terminal_width;
+use analyzer::text::terminal_width::Wanted;
 use crossterm::event::{self, Event, KeyCode, KeyModifiers};
 use crossterm::terminal::{self, ClearType, EnterAlternateScreen, LeaveAlternateScreen};
 use crossterm::{cursor, execute, queue};

@@ -4,7 +4,8 @@
 //! nothing where anything was launched.
 
 use analyzer::analysis::Cost;
-use analyzer::{line, Analysis, Run};
+use analyzer::output::line;
+use analyzer::{Analysis, Run};
 use trace::Total;
 
 use super::{run, Program};
@@ -34,7 +35,7 @@ fn what_the_process_measured_is_the_cost_with_its_interval() {
     assert!(a.cost.measured && is(&a.cost, [0.2, 0.1667, 0.2308]), "{:?}", a.cost);
     let line = line::evidence(&run, &a).join("; ");
     assert!(line.contains("; cost 20.0 % (16.7 to 23.1); losses 0"), "{line}");
-    let summary = analyzer::summary::summary(&run, &a, &analyzer::summary::Around::default());
+    let summary = analyzer::output::summary::summary(&run, &a, &analyzer::output::summary::Around::default());
     assert_eq!(summary["cost"]["measured"], true);
     assert!((summary["cost"]["most"].as_f64().unwrap() - 0.2308).abs() < 1e-4, "{}", summary["cost"]);
 }

@@ -158,8 +158,8 @@ fn what_children_wait_for_and_other_threads_use_is_told() {
 fn the_quota_is_in_the_trace() {
     let quota = Machine { quota: "1.50", stopped: 4_000_000, ..cpus(16) };
     let (run_, a) = starved_in(4, quota, (14, 100));
-    let options = analyzer::chrome::ChromeOptions::default();
-    let (bytes, _) = analyzer::chrome::write(&run_, &a, Vec::new(), &options).unwrap();
+    let options = analyzer::output::chrome::ChromeOptions::default();
+    let (bytes, _) = analyzer::output::chrome::write(&run_, &a, Vec::new(), &options).unwrap();
     let path = std::env::temp_dir().join(format!("gapprobe-quota-{}.json.gz", std::process::id()));
     std::fs::write(&path, bytes).unwrap();
     let again = analyzer::formats::read(&path, &analyzer::formats::Progress::default());

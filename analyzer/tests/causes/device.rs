@@ -153,7 +153,7 @@ fn a_single_launch_that_is_most_of_the_time_is_said() {
             p.launch("void user::spin_kernel(int)", 132, 20_000_000_000);
         }
     });
-    let said = analyzer::line::evidence(&recorded, &a).join("; ");
+    let said = analyzer::output::line::evidence(&recorded, &a).join("; ");
     assert!(said.contains("; once 21 s in step 19: computing"), "{said}");
     let (_, a) = run(|p| p.forward(1, 3_000_000));
     verdict(&a, "GPU-BOUND");

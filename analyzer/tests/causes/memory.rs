@@ -206,7 +206,7 @@ fn what_cupti_keeps_of_a_long_run_is_said_as_cost() {
         run.header.totals[Total::Launches as usize] = launches;
         run.header.totals[Total::GraphLaunches as usize] = graphs;
         let a = analyzer::analyze(&run);
-        let line = analyzer::line::evidence(&run, &a).join("; ");
+        let line = analyzer::output::line::evidence(&run, &a).join("; ");
         assert!(line.contains("; cost "), "{line}");
         line.contains("and up to 3.2 GB that CUPTI keeps")
     };

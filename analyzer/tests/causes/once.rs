@@ -4,7 +4,8 @@
 //! times irregularly is a cost of the run, and nothing is predicted of a step.
 
 use analyzer::analysis::{Bucket, OncePlace};
-use analyzer::{line, Analysis, Run};
+use analyzer::output::line;
+use analyzer::{Analysis, Run};
 
 use super::program::{Pose, Program, TICK};
 use super::samples::{stack, PREPARE};

@@ -301,8 +301,8 @@ fn launching_in_which_half_of_the_samples_log_is_host() {
 #[test]
 fn the_trace_and_the_folded_stacks_say_where_the_thread_stood() {
     let (run_, a) = standing(|p| Pose::computing(stack(p, &[PREPARE])));
-    let options = analyzer::chrome::ChromeOptions::default();
-    let (bytes, _) = analyzer::chrome::write(&run_, &a, Vec::new(), &options).unwrap();
+    let options = analyzer::output::chrome::ChromeOptions::default();
+    let (bytes, _) = analyzer::output::chrome::write(&run_, &a, Vec::new(), &options).unwrap();
     let mut text = String::new();
     std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(bytes.as_slice()), &mut text).unwrap();
     let idle = || text.lines().filter(|l| l.contains("\"cat\":\"idle\",\"name\":\"HOST\""));

@@ -126,8 +126,8 @@ fn copy_and_alloc_have_their_lines() {
 #[test]
 fn the_trace_has_stack_line_and_advice() {
     let (run_, a) = run(|p| blocks(p, &[88; 12]));
-    let options = analyzer::chrome::ChromeOptions::default();
-    let (bytes, _) = analyzer::chrome::write(&run_, &a, Vec::new(), &options).unwrap();
+    let options = analyzer::output::chrome::ChromeOptions::default();
+    let (bytes, _) = analyzer::output::chrome::write(&run_, &a, Vec::new(), &options).unwrap();
     let path = std::env::temp_dir().join(format!("gapprobe-sites-{}.json.gz", std::process::id()));
     std::fs::write(&path, bytes).unwrap();
     let again = analyzer::formats::read(&path, &analyzer::formats::Progress::default());
@@ -135,8 +135,8 @@ fn the_trace_has_stack_line_and_advice() {
     let again = again.unwrap_or_else(|e| panic!("{e}")).run;
     let b = analyzer::analyze(&again);
     assert_eq!((&b.verdict.site, &b.verdict.text()), (&a.verdict.site, &a.verdict.text()));
-    let options = analyzer::chrome::ChromeOptions::default();
-    let (bytes, _) = analyzer::chrome::write(&again, &b, Vec::new(), &options).unwrap();
+    let options = analyzer::output::chrome::ChromeOptions::default();
+    let (bytes, _) = analyzer::output::chrome::write(&again, &b, Vec::new(), &options).unwrap();
     let mut text = String::new();
     std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(bytes.as_slice()), &mut text).unwrap();
     let slice = text.lines().find(|l| l.contains("\"cat\":\"idle\",\"name\":\"SYNC\"")).expect("a slice");

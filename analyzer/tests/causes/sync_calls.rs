@@ -97,8 +97,8 @@ fn slices_of_the_trace_are_told_what_their_own_call_is() {
         waits(p, STREAM, &[read]);
     });
     verdict(&a, "SYNC");
-    let options = analyzer::chrome::ChromeOptions::default();
-    let (packed, _) = analyzer::chrome::write(&run, &a, Vec::new(), &options).unwrap();
+    let options = analyzer::output::chrome::ChromeOptions::default();
+    let (packed, _) = analyzer::output::chrome::write(&run, &a, Vec::new(), &options).unwrap();
     let mut text = String::new();
     flate2::read::GzDecoder::new(packed.as_slice()).read_to_string(&mut text).unwrap();
     let trace: Value = serde_json::from_str(&text).unwrap();

@@ -248,13 +248,13 @@ fn the_time_after_the_last_flush_is_not_idle() {
     assert!(a.steady.end <= a.valid.end);
     // a recording does not tell a kill from os._exit or exec
     assert!(a.coverage.killed && a.coverage.signal.is_none());
-    let line = analyzer::line::evidence(&run, &a).join("; ");
+    let line = analyzer::output::line::evidence(&run, &a).join("; ");
     assert!(
         line.contains("the program ended without its exit handlers") && !line.contains("killed"),
         "{line}"
     );
     a.coverage.signal = Some(9);
-    let line = analyzer::line::evidence(&run, &a).join("; ");
+    let line = analyzer::output::line::evidence(&run, &a).join("; ");
     assert!(line.contains(", the program was killed by signal 9;"), "{line}");
 }
 
@@ -286,7 +286,7 @@ fn of_a_run_that_was_cut_the_steps_are_not_said_to_be_all() {
         }
         let (run, a) = p.analyze();
         assert_eq!(a.coverage.cut, cut, "{missing} steps before its exit: {:?}", a.coverage);
-        let line = analyzer::line::evidence(&run, &a).join("; ");
+        let line = analyzer::output::line::evidence(&run, &a).join("; ");
         let n = a.coverage.steps_seen;
         let said = if cut {
             format!("{n} steps seen before the recording was cut")
@@ -335,7 +335,7 @@ fn of_two_devices_the_line_names_the_worst() {
     }
     let (run, a) = p.analyze();
     assert_eq!(a.worst, Some(1));
-    let line = analyzer::line::evidence(&run, &a).join("; ");
+    let line = analyzer::output::line::evidence(&run, &a).join("; ");
     assert!(line.contains("GPU 1 busy"), "{line}");
 }
 
@@ -362,7 +362,7 @@ fn two_that_win_as_much_are_both_said_the_cheaper_fix_first() {
         (tied.promise.unwrap().ns() - truth).abs() <= tied.promise.unwrap().error_ns() + 0.1 * v.step_ns,
         "{tied:?}, {truth} measured"
     );
-    let line = analyzer::line::evidence(&run_, &a).join("; ");
+    let line = analyzer::output::line::evidence(&run_, &a).join("; ");
     assert!(line.contains("; worth as much, more work: HOST "), "{line}");
     let both = line.find("COPY").zip(line.find("HOST"));
     assert!(both.is_some_and(|(copy, host)| copy < host), "{line}");
@@ -370,7 +370,7 @@ fn two_that_win_as_much_are_both_said_the_cheaper_fix_first() {
     // twice the sleep: one wins clearly
     let (run_, a) = run(step(16_000_000, true));
     assert_eq!((a.verdict.cause, &a.verdict.tied), ("HOST", &None), "{:?}", a.verdict);
-    assert!(!analyzer::line::evidence(&run_, &a).join("; ").contains("worth as much"));
+    assert!(!analyzer::output::line::evidence(&run_, &a).join("; ").contains("worth as much"));
 }
 
 /// Fusing kernels is the fix of small kernels and of the spacing between them: one fix is no second
@@ -414,7 +414,7 @@ fn what_a_fix_wins_was_lost_and_the_line_says_what_the_bars_show_of_it() {
     assert!(v.cause == "SYNC" && bar < 0.05, "{v:?}, {bar}");
     let won = 1.0 - v.promise.unwrap().ns() / v.step_ns;
     assert!(won > 0.15 && v.share >= won - 1e-9, "{v:?}");
-    let line = analyzer::line::evidence(&run, &a).join("; ");
+    let line = analyzer::output::line::evidence(&run, &a).join("; ");
     assert!(line.contains(&format!("; counted as SYNC {:.0} %;", bar * 100.0)), "{line}");
     for f in &a.findings {
         assert!(f.share >= f.win.share() && f.charged <= f.share, "{f:?}");

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use analyzer::chrome::{write, ChromeOptions, Written};
+use analyzer::output::chrome::{write, ChromeOptions, Written};
 use serde_json::Value;
 
 /// Counters of the trace processor above zero that mean an error or lost data.

@@ -84,7 +84,7 @@ impl Beating {
 
 fn recording(shape: impl FnOnce(&mut Builder)) -> Vec<u8> {
     let mut b = Builder::new();
-    let own = analyzer::liveness::own();
+    let own = analyzer::spool::liveness::own();
     let begin = now() - STEPS.0 * STEP;
     let h = &mut b.header;
     (h.state, h.pid, h.process_start) = (state::RECORDING, own.pid, own.start);

@@ -43,7 +43,7 @@ fn lay_out(place: &Place) {
     nsys.execute_batch(kernel).unwrap();
     for (rank, node) in [".", "node1", "node2"].into_iter().enumerate() {
         let summary = json!({
-            "summary_version": analyzer::summary::SUMMARY_VERSION, "rank": rank, "world_size": 3,
+            "summary_version": analyzer::output::summary::SUMMARY_VERSION, "rank": rank, "world_size": 3,
             "verdict": {"code": "GP101", "cause": "SYNC", "text": "why", "share": 0.4, "confidence": "high"},
             "steps": {"count": 100, "median_ns": 50_000_000, "p95_ns": 51_000_000},
         });

@@ -148,11 +148,11 @@ fn the_figures_are_those_of_the_analysis() {
             assert_eq!(number(&d["idle_by_range"]["root"]["ns"]), idle, "{file}");
         }
         let verdict = &f["runs"][0]["verdict"];
-        let line = analyzer::sentence::line(&input.run, &analysis, None);
+        let line = analyzer::output::sentence::line(&input.run, &analysis, None);
         assert_eq!(line, format!("gapprobe: {}", verdict["sentence"].as_str().unwrap()), "{file}");
         assert_eq!(
             verdict["evidence"],
-            serde_json::json!(analyzer::line::evidence(&input.run, &analysis)),
+            serde_json::json!(analyzer::output::line::evidence(&input.run, &analysis)),
             "{file}"
         );
     }

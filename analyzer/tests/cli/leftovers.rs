@@ -13,16 +13,16 @@ use crate::place::{code, err, harmless_library, recording, Place};
 fn dead() -> Owner {
     let mut child = Command::new("true").spawn().unwrap();
     let pid = child.id();
-    let start = analyzer::liveness::stat_of(pid).map_or(1, |s| s.1);
+    let start = analyzer::spool::liveness::stat_of(pid).map_or(1, |s| s.1);
     child.wait().unwrap();
-    Owner { pid, start, ..analyzer::liveness::own() }
+    Owner { pid, start, ..analyzer::spool::liveness::own() }
 }
 
 #[test]
 fn recordings_without_a_header_of_dead_processes_go_and_those_of_living_ones_stay() {
     for verb in ["recover", "run"] {
         let place = Place::new(&format!("new-{verb}"));
-        let (dead, own) = (dead(), analyzer::liveness::own());
+        let (dead, own) = (dead(), analyzer::spool::liveness::own());
         let reused = Owner { start: own.start + 1, ..own };
         let name = |n: &str, o: &Owner| place.private().join(unfinished_recording(n, o));
         let gone = [name("a.gpr", &dead), name("b.gpr", &reused)];
@@ -55,7 +55,7 @@ fn half_traces_of_dead_processes_go_with_the_next_report() {
     let place = Place::new("parts");
     fs::write(place.private().join("run.gpr"), recording(|_| {})).unwrap();
     let at = |o: &Owner| place.out().join(unfinished_result("gapprobe-a-1-2-3.json.gz", o));
-    let (gone, stays) = (at(&dead()), at(&analyzer::liveness::own()));
+    let (gone, stays) = (at(&dead()), at(&analyzer::spool::liveness::own()));
     fs::write(&gone, "half").unwrap();
     fs::write(&stays, "half").unwrap();
     assert_eq!(code(&place.run(&["recover"])), 0);

@@ -91,7 +91,7 @@ fn recover_of_a_recording_that_grows_meanwhile_is_of_what_was_there_and_takes_no
 fn a_process_of_another_container_is_not_taken_for_dead() {
     let place = Place::new("container");
     let file = place.private().join("run.gpr");
-    let own = analyzer::liveness::own();
+    let own = analyzer::spool::liveness::own();
     let bytes = recording(|b| {
         b.header.boot_id = own.boot;
         b.header.pid_namespace = own.namespace + 1;

@@ -12,7 +12,7 @@ use crate::place::{code, err, out, Place};
 fn summary(rank: u32, world: u32, step_ms: f64, comm_ms: f64, cause: &str) -> Value {
     let ns = |ms: f64| (ms * 1e6) as u64;
     json!({
-        "summary_version": analyzer::summary::SUMMARY_VERSION,
+        "summary_version": analyzer::output::summary::SUMMARY_VERSION,
         "verdict": {"code": "GP101", "cause": cause, "text": "why", "share": 0.38, "confidence": "high"},
         "steps": {"count": 100, "median_ns": ns(step_ms), "p95_ns": ns(step_ms + 1.0)},
         "worst_device": 0,

@@ -65,14 +65,14 @@ fn on_terminal(place: &Place, columns: u16, variable: Option<&str>, args: &[&str
 }
 
 fn widest(lines: &[String]) -> usize {
-    lines.iter().map(|l| analyzer::terminal_width::width(l)).max().unwrap_or(0)
+    lines.iter().map(|l| analyzer::text::terminal_width::width(l)).max().unwrap_or(0)
 }
 
 /// A folder with summaries of ranks on hosts with long names.
 fn ranks(place: &Place) {
     for rank in 0..3 {
         let summary = json!({
-            "summary_version": analyzer::summary::SUMMARY_VERSION,
+            "summary_version": analyzer::output::summary::SUMMARY_VERSION,
             "verdict": {"code": "GP101", "cause": "SYNC", "text": "why", "share": 0.38, "confidence": "high"},
             "steps": {"count": 100, "median_ns": 50_000_000, "p95_ns": 51_000_000},
             "rank": rank, "world_size": 3, "pid": 100 + rank,
@@ -135,7 +135,7 @@ fn no_line_is_wider_than_the_terminal() {
             // one word of a command to copy (the program's own, which is that long) stays whole on
             // a line of its own
             let wide = |l: &&String| {
-                analyzer::terminal_width::width(l) > usize::from(columns) && l.trim().contains(' ')
+                analyzer::text::terminal_width::width(l) > usize::from(columns) && l.trim().contains(' ')
             };
             let long: Vec<&String> = lines.iter().filter(wide).collect();
             assert!(long.is_empty(), "{columns} {args:?}: {long:#?}");
@@ -179,7 +179,7 @@ fn what_goes_elsewhere_is_whole_unless_asked() {
     assert_eq!(said, "");
     let (text, said) = table("40", &["--width", "80"]);
     assert!(!text.contains(name) && text.contains("void"), "{text}");
-    assert!(text.lines().all(|l| analyzer::terminal_width::width(l) <= 80), "{text}");
+    assert!(text.lines().all(|l| analyzer::text::terminal_width::width(l) <= 80), "{text}");
     assert!(said.contains("columns; --width 0 prints all"), "{said}");
 }
 
@@ -230,7 +230,7 @@ fn data_on_a_terminal_is_made_visible_and_compressed_data_refused() {
         let (lines, output) = on_terminal(&place, 80, None, args);
         assert_eq!(code(&output), 0, "{}", err(&output));
         assert!(lines.iter().any(|l| l.contains("HYPERLINK")) || args.contains(&"folded"), "{args:?}");
-        assert!(!lines.concat().contains(analyzer::escape::is_hidden), "{args:?}: {lines:?}");
+        assert!(!lines.concat().contains(analyzer::text::escape::is_hidden), "{args:?}: {lines:?}");
     }
     for to in ["chrome", "parquet"] {
         let (lines, output) = on_terminal(&place, 80, None, &["export", FILE, "--to", to, "-o", "-"]);

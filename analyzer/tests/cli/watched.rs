@@ -52,7 +52,7 @@ fn ps_lists_those_that_run_and_nobody_is_said_to_be_there_where_nobody_is() {
 fn a_process_that_called_exec_is_there_once_with_its_newest_recording() {
     let place = Place::new("ps-exec");
     let _beating = Beating::new(&place, |_| {});
-    let own = analyzer::liveness::own();
+    let own = analyzer::spool::liveness::own();
     let before = recording(|b| {
         (b.header.pid, b.header.process_start, b.header.state) = (own.pid, own.start, 1);
         (b.header.pid_namespace, b.header.boot_id) = (own.namespace, own.boot);
@@ -216,7 +216,7 @@ fn why_there_is_no_control_socket_is_told_where_the_recording_knows() {
 /// Listens as the process of a beating recording, and answers each line with what `answer` makes of
 /// it.
 fn listener(place: &Place, answer: impl Fn(&str) -> Vec<u8> + Send + 'static) {
-    let owner: Owner = analyzer::liveness::own();
+    let owner: Owner = analyzer::spool::liveness::own();
     let short = place.0.join("s");
     let listener = UnixListener::bind(&short).unwrap();
     fs::rename(short, place.private().join(control_socket(&owner))).unwrap();
@@ -258,7 +258,7 @@ fn a_socket_that_is_not_the_processs_own_is_not_used() {
     let place = Place::new("peer-planted");
     let beating = Beating::new(&place, |_| {});
     beating.switch_off();
-    let name = place.private().join(control_socket(&analyzer::liveness::own()));
+    let name = place.private().join(control_socket(&analyzer::spool::liveness::own()));
     let says = |wanted: &str| {
         let output = place.run(&["capture", &pid(), "--seconds", "1"]);
         assert!(code(&output) == 1 && err(&output).contains(wanted), "{}", err(&output));

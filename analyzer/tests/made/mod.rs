@@ -122,7 +122,7 @@ pub fn read(path: &Path) -> (Input, Analysis) {
 }
 
 pub fn line(input: &Input, a: &Analysis) -> String {
-    analyzer::line::evidence(&input.run, a).join("; ")
+    analyzer::output::line::evidence(&input.run, a).join("; ")
 }
 
 /// What the command prints, and its exit code.

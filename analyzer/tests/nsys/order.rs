@@ -4,7 +4,7 @@
 
 use std::io::Read;
 
-use analyzer::chrome::{write, ChromeOptions};
+use analyzer::output::chrome::{write, ChromeOptions};
 use rusqlite::Connection;
 use trace::Kind;
 
@@ -48,8 +48,10 @@ fn said(w: &Workload, schema: Schema, change: &str, seed: Option<u32>) -> Vec<St
     let input = read(&file).expect("a run");
     let run = &input.run;
     let a = analyzer::analyze(run);
-    let mut said =
-        vec![analyzer::line::evidence(run, &a).join("; "), format!("{:?} {:?}", input.refused, input.notes)];
+    let mut said = vec![
+        analyzer::output::line::evidence(run, &a).join("; "),
+        format!("{:?} {:?}", input.refused, input.notes),
+    ];
     said.extend(a.steps.steps.iter().map(|s| format!("{s:?}")));
     for (d, found) in run.devices.iter().zip(&a.devices) {
         said.push(format!("GPU {} {:?}", d.ordinal, found.buckets));

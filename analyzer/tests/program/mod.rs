@@ -7,8 +7,9 @@
 use std::collections::HashMap;
 use std::io::Read;
 
-use analyzer::chrome::{self, ChromeOptions};
 use analyzer::formats;
+use analyzer::output::chrome;
+use analyzer::output::chrome::ChromeOptions;
 use trace::build::Builder;
 use trace::call::{pack, Class, DRIVER, RUNTIME};
 use trace::event::{Copy, GRAPH_NODE};

@@ -50,7 +50,7 @@ fn time_of_steps_that_have_no_known_begin_is_in_no_figure() {
         idle(&a),
         idle(&whole)
     );
-    let line = analyzer::line::evidence(&run, &a).join("; ");
+    let line = analyzer::output::line::evidence(&run, &a).join("; ");
     assert!(line.contains("31 of 40 steps seen (9 have no known begin or end on the GPU)"), "{line}");
     assert!(!line.contains("SYNC"), "{line}");
 }

@@ -7,8 +7,8 @@ use std::io::Read;
 use std::path::Path;
 
 use analyzer::analysis::{Confidence, StepSource};
-use analyzer::line::evidence;
-use analyzer::summary::{summary, Around};
+use analyzer::output::line::evidence;
+use analyzer::output::summary::{summary, Around};
 use analyzer::{Analysis, Run};
 
 use super::program::Program;

@@ -3,8 +3,8 @@
 //! where they are little.
 
 use analyzer::analysis::StepSource;
-use analyzer::line::evidence;
-use analyzer::summary::{summary, Around};
+use analyzer::output::line::evidence;
+use analyzer::output::summary::{summary, Around};
 use analyzer::{Analysis, Run};
 use trace::{Event, Kind};
 

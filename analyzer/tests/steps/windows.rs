@@ -279,7 +279,8 @@ fn steps_counted_between_windows_are_of_the_unit_that_the_records_show() {
         run.header.totals[Total::Windows as usize] = 3;
         run.header.totals[Total::ClockStepNs as usize] = (a.steps.median_ns as f64 * a_step) as u64;
         let a = analyzer::analyze(&run);
-        let summary = analyzer::summary::summary(&run, &a, &analyzer::summary::Around::default());
+        let summary =
+            analyzer::output::summary::summary(&run, &a, &analyzer::output::summary::Around::default());
         let between = summary["coverage"]["between_windows"]["steps"].as_u64();
         (a.coverage.steps_run, a.coverage.steps_estimated, between.expect("a number"))
     };
@@ -338,7 +339,7 @@ fn steps_in_any_unobserved_span_are_steps_of_the_run_or_its_number_is_not_said()
         run.header.totals[Total::ClockSteps as usize] = clock_steps;
         run.threads.iter_mut().for_each(|t| t.marks.clear());
         let a = analyzer::analyze(&run);
-        (a.coverage.steps_seen, analyzer::line::evidence(&run, &a).join("; "))
+        (a.coverage.steps_seen, analyzer::output::line::evidence(&run, &a).join("; "))
     };
     for reason in [Unobserved::Stopped, Unobserved::Yielded, Unobserved::CaptureOff] {
         let (seen, line) = said(reason, 55);
@@ -362,7 +363,7 @@ fn steps_between_windows_are_of_the_run_whoever_counted_them() {
         input.run.threads.iter_mut().for_each(|t| t.marks.clear());
         let b = analyzer::analyze(&input.run);
         assert_eq!(a.coverage.steps_run, 600);
-        let said = analyzer::line::evidence(&input.run, &b).join("; ");
+        let said = analyzer::output::line::evidence(&input.run, &b).join("; ");
         let (seen, all) = (b.coverage.steps_seen, b.coverage.steps_run);
         assert!(seen < 70, "{said}");
         assert!(said.contains(&format!(" {all} steps seen (seen: ")), "{said}");
@@ -399,7 +400,7 @@ fn the_cost_of_a_window_that_was_cut_out_is_the_windows() {
     run.header.totals[Total::LaunchesBetween as usize] = 50_000_000;
     let a = analyzer::analyze(&run);
     assert!((a.cost.share - young).abs() < young * 0.01, "{} beside {young}", a.cost.share);
-    let summary = analyzer::summary::summary(&run, &a, &analyzer::summary::Around::default());
+    let summary = analyzer::output::summary::summary(&run, &a, &analyzer::output::summary::Around::default());
     assert!(summary["cost"]["callback_ns"].is_null());
     run.cut_out = false;
     let all = analyzer::analyze(&run).cost.share;

@@ -12,7 +12,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use analyzer::report::{leftovers, retention};
+use analyzer::spool::{leftovers, retention};
 use parking_lot::Mutex;
 use trace::{Header, Loss};
 

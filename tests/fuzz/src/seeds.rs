@@ -210,7 +210,7 @@ fn summary(folder: &Path, recording: &[u8]) -> std::io::Result<()> {
     let analysis = analyzer::analyze(&run);
     let mut texts = Vec::new();
     for rank in 0..4u64 {
-        let mut value = analyzer::summary::summary(&run, &analysis, &Default::default());
+        let mut value = analyzer::output::summary::summary(&run, &analysis, &Default::default());
         value["rank"] = rank.into();
         value["world_size"] = 5.into();
         if rank == 3 {
@@ -222,6 +222,6 @@ fn summary(folder: &Path, recording: &[u8]) -> std::io::Result<()> {
     std::fs::write(folder.join("job"), texts.join("\n"))?;
     std::fs::write(
         folder.join("least"),
-        format!("{{\"summary_version\":{}}}", analyzer::summary::SUMMARY_VERSION),
+        format!("{{\"summary_version\":{}}}", analyzer::output::summary::SUMMARY_VERSION),
     )
 }

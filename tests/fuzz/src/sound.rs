@@ -13,7 +13,7 @@ pub fn check(input: &Input) {
         assert_eq!(d.buckets.total(), d.wall_ns, "device {}", d.ordinal);
         assert!(d.max_gap_ns <= d.idle_ns && (d.idle_ns > 0) == (d.gaps > 0), "device {}", d.ordinal);
     }
-    let line = analyzer::sentence::line(run, &analysis, None);
+    let line = analyzer::output::sentence::line(run, &analysis, None);
     assert!(!line.trim().is_empty() && line.chars().all(|c| !c.is_control()), "{line:?}");
     let r = &input.refused;
     if input.format != Format::Recording {

@@ -21,7 +21,7 @@ fuzz_target!(|input: &[u8]| {
         assert_eq!(d.busy_ns + d.idle_ns, d.span.ns());
         assert_eq!(d.buckets.total(), d.wall_ns, "device {}", device.ordinal);
     }
-    let line = analyzer::sentence::line(run, &analysis, None);
+    let line = analyzer::output::sentence::line(run, &analysis, None);
     assert!(!line.trim().is_empty() && line.chars().all(|c| !c.is_control()), "{line:?}");
     if whole.refused.cut {
         assert!(line.contains("[GP199]"), "{line}");

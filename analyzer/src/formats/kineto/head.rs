@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 
 use super::own::Own;
 use super::scan::{Bad, Scan, Scanned, Value};
-use crate::chrome::facts;
+use crate::output::chrome::facts;
 use crate::run::MAX_TIME;
 
 /// Characters of a line that are kept.

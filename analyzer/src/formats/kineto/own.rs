@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 use trace::define::{Definition, MAX_FRAMES};
 use trace::{FrameInfo, Header, Language, Loss, Total};
 
-use crate::chrome::facts::{numbers, times, COMMAND, JUDGED_BY, MOST_MARKS, MOST_SAMPLES};
+use crate::output::chrome::facts::{numbers, times, COMMAND, JUDGED_BY, MOST_MARKS, MOST_SAMPLES};
 use crate::run::{
     Child, ChildSample, LossMark, Reading, Recorder, Run, Sample, Span, Thread, Uncalled, MAX_TIME,
 };

@@ -9,8 +9,8 @@ use foldhash::fast::FixedState;
 use trace::KernelInfo;
 
 use super::xla::{Lane, Process, RawXla};
-use crate::plural::counted;
 use crate::run::RangeKind;
+use crate::text::plural::counted;
 
 /// A table that gives equal things equal numbers, in the order they were first seen.
 #[derive(Debug)]

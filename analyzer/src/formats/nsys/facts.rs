@@ -11,7 +11,8 @@ use super::schema::Schema;
 use super::Nsys;
 use crate::formats::settle::ORIGIN;
 use crate::formats::ReadError;
-use crate::plural::{self, counted};
+use crate::text::plural;
+use crate::text::plural::counted;
 
 /// The newest major number of the schema that is known.
 const NEWEST_MAJOR: u32 = 3;

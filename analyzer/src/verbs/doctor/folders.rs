@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use analyzer::escape::word;
+use analyzer::text::escape::word;
 
 use super::{note, ok, problem, Finding};
 use crate::verbs::{recordings, recover};

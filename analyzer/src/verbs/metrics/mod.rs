@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use analyzer::plural::counted;
+use analyzer::text::plural::counted;
 
 use crate::verbs::exit::{Exit, Failure};
 use crate::verbs::watched::Watch;

@@ -5,9 +5,9 @@
 use std::time::Duration;
 
 use analyzer::analysis::Bucket;
-use analyzer::escape::visible;
 use analyzer::live::counted::{Between, Counted};
 use analyzer::live::RecordingState;
+use analyzer::text::escape::visible;
 use trace::{Header, Loss, Total};
 
 use crate::verbs::watched::Watched;

@@ -7,8 +7,8 @@ use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use analyzer::liveness::Life;
-use analyzer::writer_lock;
+use analyzer::spool::liveness::Life;
+use analyzer::spool::writer_lock;
 use trace::{Header, Source};
 
 use crate::verbs::exit::{Exit, Failure};

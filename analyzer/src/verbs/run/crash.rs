@@ -10,7 +10,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
-use analyzer::liveness::Life;
+use analyzer::spool::liveness::Life;
 use trace::{define, place};
 
 use crate::verbs::recordings::{self, Found};

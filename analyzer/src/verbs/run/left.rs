@@ -7,11 +7,13 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use analyzer::analysis::Analysis;
-use analyzer::escape::word;
-use analyzer::liveness::{self, Life};
-use analyzer::plural;
-use analyzer::report::earlier::{self, Earlier};
-use analyzer::report::{Report, ReportError};
+use analyzer::output::report::earlier;
+use analyzer::output::report::earlier::Earlier;
+use analyzer::output::report::{Report, ReportError};
+use analyzer::spool::liveness;
+use analyzer::spool::liveness::Life;
+use analyzer::text::escape::word;
+use analyzer::text::plural;
 use analyzer::Run;
 
 use super::Args;

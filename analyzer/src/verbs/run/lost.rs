@@ -10,10 +10,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use analyzer::escape::word;
-use analyzer::liveness::{self, Life};
-use analyzer::plural;
-use analyzer::report::leftovers;
+use analyzer::spool::leftovers;
+use analyzer::spool::liveness;
+use analyzer::spool::liveness::Life;
+use analyzer::text::escape::word;
+use analyzer::text::plural;
 use trace::header::state;
 use trace::place::{self, Owner};
 use trace::Recording;

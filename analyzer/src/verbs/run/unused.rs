@@ -13,7 +13,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
-use analyzer::{liveness, plural};
+use analyzer::spool::liveness;
+use analyzer::text::plural;
 use trace::place;
 use trace::setting::{self, Switch};
 

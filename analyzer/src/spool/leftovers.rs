@@ -3,7 +3,7 @@
 //!
 //! - A trace or summary being written is `.<name>.<owner>.part`. Whoever writes it removes it where
 //!   it fails (`fresh.rs`). Where the process ends while a thread still writes,
-//!   [`super::remove_unfinished`] does, before it ends.
+//!   [`crate::output::report::remove_unfinished`] does, before it ends.
 //! - What a killed process left is removed by the next report written into the same directory
 //!   ([`results`], at the end of every report: in a recorded process at its exit, in `gapprobe
 //!   recover` and `run`).
@@ -30,8 +30,8 @@ use trace::header::HEADER_BYTES;
 use trace::place::{parse_control_socket, parse_unfinished, NEW, PART, RECORDING, RUN_MARK};
 use trace::Header;
 
-use crate::liveness::{boot_id, life, pid_namespace, user, Life};
-use crate::{socket_probe, writer_lock};
+use crate::spool::liveness::{boot_id, life, pid_namespace, user, Life};
+use crate::spool::{socket_probe, writer_lock};
 
 /// Entries of a directory looked at: a readdir of so many takes a few milliseconds on a local disk.
 const MAX_ENTRIES: usize = 10_000;
@@ -42,7 +42,7 @@ const LONG_AGO: Duration = Duration::from_secs(24 * 3600);
 const A_WHILE: Duration = Duration::from_secs(60);
 
 /// Removes traces and summaries that were never finished from a directory of results.
-pub(super) fn results(directory: &Path, deadline: Option<Instant>) {
+pub(crate) fn results(directory: &Path, deadline: Option<Instant>) {
     let (here, user) = ((boot_id(), pid_namespace()), user());
     each(directory, deadline, |entry, name| {
         if !name.starts_with(".gapprobe-") {
@@ -154,7 +154,7 @@ fn header(path: &Path) -> Option<Header> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::liveness::own;
+    use crate::spool::liveness::own;
     use std::path::PathBuf;
     use trace::place::{control_socket, unfinished_recording, unfinished_result, Owner};
 
@@ -262,7 +262,7 @@ mod tests {
         let [_, dead, ..] = owners();
         let part = dir.join(unfinished_result("gapprobe-b.json.gz", &dead));
         fs::write(&part, "x").unwrap();
-        assert_eq!(crate::liveness::user(), fs::metadata(&part).ok().map(|m| m.uid()));
+        assert_eq!(crate::spool::liveness::user(), fs::metadata(&part).ok().map(|m| m.uid()));
         if std::os::unix::fs::chown(&part, Some(65534), None).is_ok() {
             results(&dir, None);
             assert!(part.exists(), "not ours to remove");

@@ -14,7 +14,8 @@ use std::path::Path;
 use trace::header::sources::WRITER_LOCK;
 use trace::Header;
 
-use crate::liveness::{self, Life};
+use crate::spool::liveness;
+use crate::spool::liveness::Life;
 
 /// Far behind the largest recording.
 const AT: libc::off_t = 1 << 62;

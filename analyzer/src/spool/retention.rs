@@ -18,8 +18,8 @@ use trace::header::HEADER_BYTES;
 use trace::place::RECORDING;
 use trace::Header;
 
-use crate::liveness::{boot_id, stat_of, user, Life};
-use crate::writer_lock;
+use crate::spool::liveness::{boot_id, stat_of, user, Life};
+use crate::spool::writer_lock;
 
 /// Entries of a directory looked at, of those that are named as ours are.
 const MAX_ENTRIES: usize = 10_000;
@@ -186,7 +186,7 @@ fn host_and_pid(stem: &str) -> Option<(&str, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::liveness::own;
+    use crate::spool::liveness::own;
     use trace::place::Owner;
 
     const DAY: Duration = Duration::from_secs(24 * 3600);

@@ -6,7 +6,8 @@ use std::fmt::Write;
 use std::path::Path;
 
 use super::Report;
-use crate::escape::{self, visible};
+use crate::text::escape;
+use crate::text::escape::visible;
 
 impl Report {
     /// The command that writes trace and summary of this recording where this user can write: the

@@ -4,9 +4,9 @@
 use std::fmt::{self, Display, Formatter};
 
 use crate::analysis::{Fact, Facts, Figure, Finding, Often, Verdict};
-use crate::line::step_time;
-use crate::plural::{counted, of};
+use crate::output::line::step_time;
 use crate::sites::Site;
+use crate::text::plural::{counted, of};
 
 impl Finding {
     /// What was seen, in words.

@@ -17,23 +17,22 @@ use trace::header::state;
 use trace::{OpenError, Source};
 
 use crate::analysis::Analysis;
-use crate::chrome::{self, ChromeOptions, WriteError, Written};
-use crate::escape::visible;
+use crate::output::chrome;
+use crate::output::chrome::{ChromeOptions, WriteError, Written};
+use crate::output::sentence::line;
+use crate::output::summary::{summary, Around};
 use crate::run::Run;
-use crate::sentence::line;
-use crate::summary::{summary, Around};
 use crate::symbols;
+use crate::text::escape::visible;
 
 pub mod earlier;
 mod ending;
-mod fresh;
-pub mod leftovers;
 mod names;
-pub mod retention;
 
-use fresh::Fresh;
+use crate::spool::fresh::{self, Fresh};
+use crate::spool::leftovers;
+use crate::spool::retention::{self, Keep, Lock};
 use names::{host, stem};
-use retention::{Keep, Lock};
 
 /// Told which stage is at work, how much of it is done, how much there is.
 pub type Progress<'a> = &'a dyn Fn(&str, u64, u64);

@@ -10,9 +10,10 @@ use crate::analysis::{
     passing, working, Analysis, Cost, OncePlace, Parts, Profiled, Promise, StepSource, Tied, Verdict,
 };
 use crate::causes::{gpu_bound, inconclusive, mixed, small_kernels, MODEL_ERROR};
-use crate::escape::visible;
-use crate::plural::{self, counted};
 use crate::run::Run;
+use crate::text::escape::visible;
+use crate::text::plural;
+use crate::text::plural::counted;
 
 /// A warm-up longer than this share of what was seen is named.
 const LONG_WARM_UP: f64 = 0.1;

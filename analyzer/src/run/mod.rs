@@ -7,6 +7,7 @@
 //! trusts a byte of the recording, nothing panics. Memory: 40 bytes a GPU op or API call, 32 a
 //! range or mark.
 
+pub mod complete_to;
 mod device;
 mod host;
 
@@ -238,7 +239,7 @@ impl Run {
     /// what a flush that ended says is whole: they are true, but how many are missing between them
     /// nobody knows.
     pub fn unproven(&self) -> Option<u64> {
-        let (h, to) = (&self.header, crate::complete_to::complete_to(&self.header));
+        let (h, to) = (&self.header, crate::run::complete_to::complete_to(&self.header));
         let failed = !h.is_unfinished() && self.flush_failed();
         let ops = || self.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops);
         if self.foreign || (to > 0 && !failed) || ops().any(|o| o.start < to) {

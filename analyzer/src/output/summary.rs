@@ -10,8 +10,8 @@ use trace::header::sources;
 use trace::{Header, Loss, Total};
 
 use crate::analysis::{Analysis, Bucket, Buckets, DeviceAnalysis, Facts, Figure, Finding, Once, OncePlace};
-use crate::chrome::Written;
-use crate::pauses::Pauses;
+use crate::analyze::pauses::Pauses;
+use crate::output::chrome::Written;
 use crate::run::{Run, NONE};
 use crate::sites::Site;
 
@@ -35,7 +35,7 @@ pub fn summary(run: &Run, analysis: &Analysis, around: &Around<'_>) -> Value {
     json!({
         "summary_version": SUMMARY_VERSION,
         "line": around.line,
-        "evidence": crate::line::evidence(run, analysis),
+        "evidence": crate::output::line::evidence(run, analysis),
         "verdict": verdict(run, analysis),
         "findings": analysis.findings.iter().map(|f| finding(run, f)).collect::<Vec<_>>(),
         "steps": steps(analysis),

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! All stages in order: spans and coverage here, everything else in the stage's own file.
 
+mod once;
+pub mod pauses;
+
 use std::time::Instant;
 
 use trace::event::Unobserved;
@@ -8,14 +11,15 @@ use trace::loss::Severity;
 use trace::{Loss, Total};
 
 use crate::analysis::{working, Analysis, Bucket, Coverage, DeviceAnalysis, Step, StepSource};
-use crate::complete_to::complete_to;
 use crate::gaps::dispatching::Dispatched;
 use crate::gaps::{attribute, HostView, LaunchOwner};
-use crate::kernels::KernelTable;
+use crate::load::missing_kernels;
 use crate::replay::Prepared;
+use crate::run::complete_to::complete_to;
 use crate::run::{Call, Device, Run, Span, UnobservedSpan};
+use crate::timeline::kernels::KernelTable;
 use crate::timeline::Observed;
-use crate::{causes, missing_kernels, once, pauses, replay, steps};
+use crate::{causes, replay, steps};
 
 /// Analyses a run. Never fails: what cannot be said is INCONCLUSIVE with its reason. O(n log n) in
 /// events; about 100 bytes an event of memory besides the run, most of it given back before it

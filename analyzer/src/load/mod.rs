@@ -3,6 +3,12 @@
 //!
 //! Every event is checked before it is kept; what does not fit is counted in `Run.problems`.
 
+pub(crate) mod array_waits;
+mod clock_drift;
+mod damaged_calls;
+pub mod merge;
+pub(crate) mod missing_kernels;
+
 use std::collections::HashMap;
 
 use trace::call::Class;
@@ -11,10 +17,7 @@ use trace::event::{FROM_RECORD, PAYLOAD};
 use trace::reader::Track;
 use trace::{Event, Kind, Recording, Source};
 
-use crate::array_waits;
-use crate::clock_drift;
-use crate::damaged_calls;
-use crate::pauses;
+use crate::analyze::pauses;
 use crate::run::{
     Call, Child, ChildSample, Device, LoadError, LossMark, Mark, Op, Range, RangeKind, Reading, Run, Sample,
     Span, Stream, SyncRecord, Thread, UnobservedSpan, CLOCK_SLACK_NS, MAX_TIME, NONE,

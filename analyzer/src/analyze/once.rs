@@ -134,6 +134,6 @@ impl Once {
             Bucket::Unexplained => "the GPU idle",
         };
         let site = self.site.as_ref().map_or(String::new(), |s| format!(" ({s})"));
-        format!("{} {place}: {what}{site}", crate::line::long(self.ns))
+        format!("{} {place}: {what}{site}", crate::output::line::long(self.ns))
     }
 }

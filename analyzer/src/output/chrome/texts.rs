@@ -6,13 +6,13 @@ use std::collections::HashMap;
 use trace::{call, Kind, Language};
 
 use super::json::{put_text, put_u64};
-use super::name::{demangled, shortened};
 use crate::analysis::{Advice, Bucket, Finding};
 use crate::causes::{self, sync_calls};
 use crate::gaps::stacks::frame_name;
-use crate::kernels::KernelTable;
 use crate::run::{Call, Op, Run};
 use crate::sites::Sites;
+use crate::text::kernel_name::{demangled, shortened};
+use crate::timeline::kernels::KernelTable;
 
 /// Kernel texts kept at most, bytes; beyond that they are made anew each time (hostile recordings
 /// only).

@@ -9,11 +9,13 @@ use crate::analysis::{
     working, Analysis, Bucket, Confidence, DeviceAnalysis, Facts, Figure, Often, StepSource, Verdict,
 };
 use crate::causes::{casts, gpu_bound, inconclusive, memory_growth, mixed, out_of_memory, small_kernels};
-use crate::escape::visible;
-use crate::evidence;
-use crate::line::{self, Time};
-use crate::plural::{self, thousands};
+use crate::output::evidence;
+use crate::output::line;
+use crate::output::line::Time;
 use crate::run::Run;
+use crate::text::escape::visible;
+use crate::text::plural;
+use crate::text::plural::thousands;
 
 /// Characters of the line in front of the trace's name, at most.
 pub const MAX_CHARS: usize = 160;

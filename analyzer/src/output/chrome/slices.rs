@@ -44,7 +44,7 @@ impl Frame {
         id: u64,
     ) -> Result<(), WriteError> {
         out.put(if head { b"{\"ph\":\"f\",\"bp\":\"e\",\"pid\":" } else { b"{\"ph\":\"s\",\"pid\":" });
-        crate::chrome::json::put_u64(&mut out.block, u64::from(self.pid));
+        crate::output::chrome::json::put_u64(&mut out.block, u64::from(self.pid));
         out.number(b",\"tid\":", u64::from(tid));
         out.put(b",\"ts\":");
         put_micros(&mut out.block, at.saturating_sub(self.base));

@@ -31,7 +31,6 @@ mod essential;
 pub(crate) mod facts;
 mod json;
 mod lane;
-pub(crate) mod name;
 mod output;
 mod sink;
 mod slices;

@@ -7,12 +7,12 @@ use trace::event::Unobserved;
 
 use crate::analysis::share;
 use crate::gaps::sample_index::common;
-use crate::line::long;
-use crate::plural::counted;
+use crate::output::line::long;
 use crate::run::{Run, Sample, Span, Thread};
 use crate::sites::activity::{doing, sleeps_by_select, Activity};
 use crate::sites::frames::Frames;
 use crate::sites::{Site, Sites};
+use crate::text::plural::counted;
 
 /// A thread that launches less than this part of what the busiest one does holds no step up.
 const LAUNCHES: f64 = 0.1;

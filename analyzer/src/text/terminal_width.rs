@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-pub use crate::plural::thousands;
+pub use crate::text::plural::thousands;
 
 /// Nothing is laid out for less, columns.
 pub const LEAST: usize = 20;

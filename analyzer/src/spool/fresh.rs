@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use trace::place::unfinished_result;
 
-use crate::{liveness, writer_lock};
+use crate::spool::{liveness, writer_lock};
 
 /// O_NOFOLLOW, the same number on x86-64 and AArch64 Linux but for the octal digit (asm-generic,
 /// arm64).
@@ -48,7 +48,7 @@ fn given_up() -> io::Error {
 /// thread that hangs in a directory's file system while it makes or names a file holds this up for
 /// [`GIVE_UP_TIMEOUT`] at most; its file is left for the next report's sweep. Returns whether there
 /// is something for [`remove_unfinished`].
-pub(super) fn give_up() -> bool {
+pub(crate) fn give_up() -> bool {
     let until = Instant::now() + GIVE_UP_TIMEOUT;
     let mut files = loop {
         match UNFINISHED.try_lock() {
@@ -69,7 +69,7 @@ pub(super) fn give_up() -> bool {
 
 /// Removes what was unfinished at [`give_up`]; `false` where nothing was, or another thread has
 /// come first. A file system that does not answer holds this up.
-pub(super) fn remove_unfinished() -> bool {
+pub(crate) fn remove_unfinished() -> bool {
     let files = std::mem::take(&mut *LEFT.lock().unwrap_or_else(PoisonError::into_inner));
     for file in &files {
         let _ = fs::remove_file(file); // gone already is fine
@@ -79,14 +79,14 @@ pub(super) fn remove_unfinished() -> bool {
 
 /// A file under its temporary name; dropped without [`Fresh::publish`], it is removed.
 #[derive(Debug)]
-pub(super) struct Fresh {
+pub(crate) struct Fresh {
     temporary: PathBuf,
     path: PathBuf,
 }
 
 impl Fresh {
     /// Makes the file that will be `directory/name`.
-    pub(super) fn create(directory: &Path, name: &str) -> io::Result<(Fresh, File)> {
+    pub(crate) fn create(directory: &Path, name: &str) -> io::Result<(Fresh, File)> {
         let path = directory.join(name);
         let temporary = directory.join(unfinished_result(name, &liveness::own()));
         let mut files = unfinished();
@@ -108,7 +108,7 @@ impl Fresh {
     /// # Errors
     /// Where the name is taken (`AlreadyExists`), the directory does not take it, or [`give_up`]
     /// was called.
-    pub(super) fn publish(self) -> io::Result<PathBuf> {
+    pub(crate) fn publish(self) -> io::Result<PathBuf> {
         let files = unfinished();
         if files.is_none() {
             return Err(given_up());

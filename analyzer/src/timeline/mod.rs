@@ -4,10 +4,12 @@
 //! Here: classes of ops, the sweep over all streams of a device, observed time. Not here: why a gap
 //! is a gap (`gaps/`).
 
+pub mod kernels;
+
 use trace::Kind;
 
 use crate::analysis::Bucket;
-use crate::merge::Merge;
+use crate::load::merge::Merge;
 use crate::run::{Device, Op, Run, Span, UnobservedSpan, MAX_TIME};
 
 /// An op in the time order of its device.

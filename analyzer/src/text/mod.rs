@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Text for people: names that others chose, counts, kernels' names, and the room there is.
+
+pub mod escape;
+pub mod kernel_name;
+pub mod plural;
+#[cfg(feature = "readers")]
+pub mod terminal_width;
