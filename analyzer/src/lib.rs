@@ -41,6 +41,8 @@ pub mod gaps;
 #[cfg(feature = "cli")]
 pub mod html;
 #[cfg(feature = "cli")]
+mod kernel_class;
+#[cfg(feature = "cli")]
 pub mod live;
 pub mod load;
 #[cfg(feature = "cli")]
@@ -54,6 +56,7 @@ pub mod replay;
 pub mod run;
 pub mod sites;
 pub mod spool;
+pub mod stats;
 pub mod steps;
 pub mod symbols;
 #[cfg(feature = "cli")]

@@ -17,13 +17,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use analyzer::output::line::long;
 use analyzer::output::report;
 use analyzer::output::report::{Report, ReportOptions};
 use analyzer::output::sentence;
 use analyzer::run::complete_to;
 use analyzer::run::Span;
 use analyzer::sites::{Site, Sites};
+use analyzer::text::duration::long;
 use analyzer::{Run, Window};
 use parking_lot::Mutex;
 use trace::event::Unobserved;

@@ -2,7 +2,6 @@
 //! All stages in order: spans and coverage here, everything else in the stage's own file.
 
 mod once;
-pub mod pauses;
 
 use std::time::Instant;
 
@@ -10,7 +9,7 @@ use trace::event::Unobserved;
 use trace::loss::Severity;
 use trace::{Loss, Total};
 
-use crate::analysis::{working, Analysis, Bucket, Coverage, DeviceAnalysis, Step, StepSource};
+use crate::analysis::{working, Analysis, Bucket, Coverage, DeviceAnalysis, StepSource};
 use crate::gaps::dispatching::Dispatched;
 use crate::gaps::{attribute, HostView, LaunchOwner};
 use crate::load::missing_kernels;
@@ -88,7 +87,7 @@ pub fn analyze_by(run: &Run, deadline: Option<Instant>) -> Analysis {
         let host = last.take().filter(|_| w + 1 == run.devices.len());
         (device, host.unwrap_or_else(|| HostView::of(run, device, &whose)))
     });
-    let steady = undisturbed(&a);
+    let steady = a.undisturbed();
     let (prepared, model) = worst.map_or_else(Default::default, |(device, host)| {
         replay::by(deadline, |most| Prepared::latest(most, run, device, &host, &collectives, steady))
     });
@@ -96,7 +95,7 @@ pub fn analyze_by(run: &Run, deadline: Option<Instant>) -> Analysis {
     causes::judge(run, &mut a, &prepared);
     show_what_the_host_does(&mut a);
     a.once = once::told(run, &a, &collectives);
-    a.pauses = pauses::of(run);
+    a.pauses = crate::gaps::pauses::of(run);
     a
 }
 
@@ -134,16 +133,6 @@ fn steady_span(run: &Run, a: &Analysis) -> Span {
         (StepSource::None, _, _) | (_, None, _) | (_, _, None) => all,
         (_, Some(s), Some(e)) => Span::new(s.span.start, e.span.end).clip(a.valid),
     }
-}
-
-/// What is replayed: steps between which nothing happened once, from the first of them to the last.
-pub(crate) fn undisturbed(a: &Analysis) -> (&[Step], Span) {
-    let steps = a.steps.undisturbed();
-    let span = match (a.steps.once.is_empty(), steps.first(), steps.last()) {
-        (false, Some(first), Some(last)) => Span::new(first.span.start, last.span.end).clip(a.valid),
-        _ => a.steady,
-    };
-    (steps, span)
 }
 
 /// The device with the most idle time among those that work.

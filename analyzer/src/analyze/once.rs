@@ -4,9 +4,9 @@
 //! and behind the last is here, too.
 
 use crate::analysis::{Analysis, Bucket, Buckets, Once, OncePlace};
-use crate::causes::NOTICED_SHARE;
 use crate::run::{Run, Span};
 use crate::sites::{Site, Sites};
+use crate::timeline::buckets::NOTICED_SHARE;
 use crate::timeline::{class, sweep, Placed, Visitor};
 
 /// All of it that is a hundredth of what was seen and more, by time. Of another tool's trace what
@@ -134,6 +134,6 @@ impl Once {
             Bucket::Unexplained => "the GPU idle",
         };
         let site = self.site.as_ref().map_or(String::new(), |s| format!(" ({s})"));
-        format!("{} {place}: {what}{site}", crate::output::line::long(self.ns))
+        format!("{} {place}: {what}{site}", crate::text::duration::long(self.ns))
     }
 }

@@ -4,6 +4,7 @@
 
 use super::{bucket_of, gpu_bound, OtherDevice, MINOR_WIN};
 use crate::analysis::{share, Analysis, Bucket, DeviceAnalysis, Fact, Facts, Figure, Finding};
+use crate::timeline::buckets::NOTICED_SHARE;
 
 /// What a wait costs beyond its own gaps is told to be LAUNCH's where that has so much of it.
 const MOST_OF_THE_REST: f64 = 0.9;
@@ -15,7 +16,7 @@ pub(super) fn said(a: &Analysis, f: &Finding, device: &DeviceAnalysis, elsewhere
     // small kernels are no idle time, and their line has no share
     let rest = f.share - f.charged;
     let meanwhile = meanwhile(a, f, device);
-    let is_counted = rest >= super::NOTICED_SHARE || meanwhile.is_some();
+    let is_counted = rest >= NOTICED_SHARE || meanwhile.is_some();
     if is_counted && f.code != super::small_kernels::CODE {
         let own = f.charged - meanwhile.map_or(0.0, |m| m.all);
         facts.say(
@@ -72,7 +73,7 @@ fn meanwhile(a: &Analysis, f: &Finding, device: &DeviceAnalysis) -> Option<Meanw
     };
     let (input, host) = (of(Bucket::Input), of(Bucket::Host));
     let (most, share) = if input >= host { (Bucket::Input, input) } else { (Bucket::Host, host) };
-    (share >= super::NOTICED_SHARE).then_some(Meanwhile { most, share, all: input + host })
+    (share >= NOTICED_SHARE).then_some(Meanwhile { most, share, all: input + host })
 }
 
 /// Recording makes launching dearer: is what the fix wins of a step that nobody records so much
@@ -89,5 +90,5 @@ const MOST_OF_A_WIN: f64 = 0.75;
 pub(super) fn is_rest_launch(f: &Finding, device: &DeviceAnalysis) -> bool {
     let rest = f.share - f.charged;
     let launch = device.buckets.share(Bucket::Launch);
-    f.code == super::sync::CODE && rest >= super::NOTICED_SHARE && launch >= rest * MOST_OF_THE_REST
+    f.code == super::sync::CODE && rest >= NOTICED_SHARE && launch >= rest * MOST_OF_THE_REST
 }

@@ -36,6 +36,7 @@ use super::memory::Failures;
 use super::{alloc_fragmented, Case};
 use crate::analysis::{Advice, Bucket, Fact, Finding};
 use crate::replay::Fix;
+use crate::timeline::buckets::NOTICED_SHARE;
 
 /// Stable code.
 pub const CODE: &str = "GP108";
@@ -76,7 +77,7 @@ fn kind(case: &Case) -> Option<&'static str> {
 
 fn stops(case: &Case, cause: (&'static str, &'static str), advice: Advice) -> Option<Finding> {
     let share = case.share(&[Bucket::Alloc]);
-    if share < super::NOTICED_SHARE {
+    if share < NOTICED_SHARE {
         return None;
     }
     // a drained queue is caught up with in all of these

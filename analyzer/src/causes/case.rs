@@ -2,10 +2,11 @@
 //! What a cause is judged by: shares of the time, what a fix wins in the replay, who is to blame
 //! for idle time, and a finding made of these.
 
+use crate::timeline::buckets::NOTICED_SHARE;
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 
-use super::{power, saves, MODEL_ERROR, NOTICED_SHARE};
+use super::{power, saves, MODEL_ERROR};
 use crate::analysis::{
     Advice, Analysis, Bound, Bucket, Confidence, DeviceAnalysis, Facts, Finding, Often, Promise, Win,
 };

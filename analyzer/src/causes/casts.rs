@@ -40,6 +40,7 @@
 //! before the loop. Use one `torch.autocast` region around the whole forward pass: its cache of
 //! cast weights ends with the region. `torch.compile` fuses casts into the kernels that use them.
 
+use crate::timeline::buckets::NOTICED_SHARE;
 use std::collections::HashMap;
 
 use trace::Kind;
@@ -76,7 +77,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         return None;
     }
     let lost = share(ns, case.device.wall_ns).min(case.share(&[Bucket::Compute]));
-    if lost < super::NOTICED_SHARE {
+    if lost < NOTICED_SHARE {
         return None;
     }
     let needless = Bound::kernels(&case.device.buckets, lost * NEEDLESS);

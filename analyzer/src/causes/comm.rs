@@ -38,6 +38,7 @@ use super::late::late_share;
 use super::Case;
 use crate::analysis::{Advice, Bucket, Confidence, Fact, Figure, Finding, Win};
 use crate::replay::Fix;
+use crate::timeline::buckets::NOTICED_SHARE;
 
 /// Stable code.
 pub const CODE: &str = "GP107";
@@ -58,7 +59,7 @@ const RANKS_OF_A_PROMISE: u32 = 2;
 /// 0.6, 0.8, 0.2 and 0.0 ms were won.
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let share = case.share(&[Bucket::Comm]);
-    if share < super::NOTICED_SHARE {
+    if share < NOTICED_SHARE {
         return None;
     }
     let win = case.win(&[Fix::Comm], case.touches(&[Bucket::Comm]));

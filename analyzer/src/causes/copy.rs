@@ -39,6 +39,7 @@ use super::spots::Spots;
 use super::Case;
 use crate::analysis::{Advice, Bucket, Fact, Figure, Finding};
 use crate::replay::Fix;
+use crate::timeline::buckets::NOTICED_SHARE;
 use trace::Kind;
 
 /// Stable code.
@@ -48,7 +49,7 @@ pub const NAME: &str = "COPY";
 
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let share = case.share(&[Bucket::Copy, Bucket::CopyWait]);
-    if share < super::NOTICED_SHARE {
+    if share < NOTICED_SHARE {
         return None;
     }
     let with_it: &[Bucket] = match case.trusts_replay() {

@@ -36,6 +36,7 @@
 use super::Case;
 use crate::analysis::{Advice, Bucket, Confidence, Fact, Finding};
 use crate::replay::Fix;
+use crate::timeline::buckets::NOTICED_SHARE;
 
 /// Stable code.
 pub const CODE: &str = "GP109";
@@ -46,7 +47,7 @@ pub const NAME: &str = "DEVICE-WAIT";
 /// had ended.
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let share = case.share(&[Bucket::DeviceWait]);
-    if share < super::NOTICED_SHARE {
+    if share < NOTICED_SHARE {
         return None;
     }
     let win = case.win(&[Fix::DeviceWait], case.touches(&[Bucket::DeviceWait]));

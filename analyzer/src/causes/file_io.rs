@@ -35,10 +35,11 @@
 //! Save less often. Copy the state to pinned memory and write it in a thread or process
 //! (`torch.distributed.checkpoint.async_save`, Lightning's `AsyncCheckpointIO`). Print less.
 
-use super::{host, Case, NOTICED_SHARE};
+use super::{host, Case};
 use crate::analysis::{Advice, Bound, Bucket, Confidence, Fact, Figure, Finding};
 use crate::gaps::sample_index::LEAST_SAMPLES;
 use crate::replay::Fix;
+use crate::timeline::buckets::NOTICED_SHARE;
 
 /// Stable code.
 pub const CODE: &str = "GP122";

@@ -7,7 +7,7 @@ use super::{
     NAMED_WIN,
 };
 use super::{shown, workers};
-use crate::gaps::sample_index::{HostActivity, LEAST_SAMPLES};
+use crate::gaps::sample_index::{HostActivity, ALL_OF_IT, LEAST_SAMPLES};
 use crate::sites::activity::Activity;
 
 /// A part of the host's time.
@@ -57,7 +57,7 @@ fn code_of(doing: Activity, for_requests: bool) -> Option<&'static str> {
 }
 
 /// By samples: the thing that half of them or more show, first, with all of the time from
-/// [`shown::ALL_OF_IT`] on; and others of which there are enough samples and that are worth a word,
+/// [`ALL_OF_IT`] on; and others of which there are enough samples and that are worth a word,
 /// of a time whose end wins `win`. What is too little stays with HOST. Empty where nothing is that
 /// common, or its part too small to be named where the whole is not: but a thread that is given no
 /// CPU does something else in the samples between, so that this has its part beside any number of
@@ -89,7 +89,7 @@ pub(super) fn parts(case: &Case, win: f64) -> Vec<Part> {
         return Vec::new();
     }
     // (whoever waits for requests most of the time is asked nothing about the rest)
-    if first.part >= shown::ALL_OF_IT || first.code == Some(no_work::CODE) {
+    if first.part >= ALL_OF_IT || first.code == Some(no_work::CODE) {
         all.truncate(1);
         return all;
     }

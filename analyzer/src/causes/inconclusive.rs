@@ -46,7 +46,7 @@ use trace::Kind;
 use super::LOSS_SHARE;
 use crate::analysis::{share, Analysis, Bucket, DeviceAnalysis, Fact, Figure, Step, StepSource};
 use crate::run::{Op, Run, Span, Uncalled, CLOCK_SLACK_NS};
-use crate::steps::median;
+use crate::stats::median;
 
 /// Stable code.
 pub const CODE: &str = "GP199";

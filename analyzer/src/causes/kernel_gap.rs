@@ -31,6 +31,7 @@
 use super::Case;
 use crate::analysis::{Advice, Bucket, Fact, Finding, Win};
 use crate::replay::Fix;
+use crate::timeline::buckets::NOTICED_SHARE;
 
 /// Stable code.
 pub const CODE: &str = "GP104";
@@ -39,7 +40,7 @@ pub const NAME: &str = "KERNEL-GAP";
 
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let share = case.share(&[Bucket::KernelGap]);
-    if share < super::NOTICED_SHARE {
+    if share < NOTICED_SHARE {
         return None;
     }
     let most = case.touches(&[Bucket::KernelGap]).half();

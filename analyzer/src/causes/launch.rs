@@ -45,6 +45,7 @@ use crate::analysis::{Advice, Bucket, Confidence, Fact, Finding};
 use crate::gaps::sample_index::LEAST_SAMPLES;
 use crate::replay::{Fix, CAPTURABLE_NS};
 use crate::run::Recorder;
+use crate::timeline::buckets::NOTICED_SHARE;
 use trace::Kind;
 
 /// Stable code.
@@ -107,7 +108,7 @@ fn part_of(case: &Case, all: Finding, part: f64) -> Finding {
 /// it, up to as much again as LAUNCH itself.
 fn waits(case: &Case, cause: (&'static str, &'static str)) -> Option<Finding> {
     let share = case.share(&[Bucket::Launch]);
-    if share < super::NOTICED_SHARE {
+    if share < NOTICED_SHARE {
         return None;
     }
     // host stretches that a graph would hold too, but only where launching itself is the larger

@@ -11,7 +11,6 @@ use trace::call::Class;
 use super::stand_ins::WAITS;
 use super::{needed, Case, MINOR_WIN, NAMED_WIN};
 use crate::analysis::{Analysis, Bucket};
-use crate::analyze::undisturbed;
 use crate::gaps::HostView;
 use crate::replay::Prepared;
 use crate::run::{Run, Span};
@@ -73,7 +72,7 @@ impl Lines {
         }
         let host = HostView::new(run, device);
         let collectives = KernelTable::new(run).collectives();
-        let prepared = Prepared::new(run, device, &host, &collectives, undisturbed(a));
+        let prepared = Prepared::new(run, device, &host, &collectives, a.undisturbed());
         let case = Case::new(run, a, analysis, &prepared);
         let promises = case.trusts_replay() && a.verdict.inconclusive.is_none();
         let idle = (1.0 - case.share(&[Bucket::Compute])).min(case.elsewhere.room()).max(0.0);

@@ -86,8 +86,6 @@ use crate::replay::Fix;
 pub const NAMED_WIN: f64 = 0.10;
 /// From here to [`NAMED_WIN`] a cause is minor.
 pub const MINOR_WIN: f64 = 0.05;
-/// A cause with a smaller share of the wall time is not evaluated.
-pub const NOTICED_SHARE: f64 = 0.01;
 /// Exclusive computing from this share on is GPU-BOUND.
 pub const GPU_BOUND_SHARE: f64 = 0.85;
 /// Unexplained time above this share (or above the winning cause's) makes a verdict impossible.

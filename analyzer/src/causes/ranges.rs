@@ -6,10 +6,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::Case;
-use crate::analysis::{Bucket, Finding};
 #[cfg(feature = "readers")]
-use crate::gaps::stacks::open_in;
-use crate::gaps::stacks::{idle_stacks, step_stem};
+use crate::analysis::idle_stacks::open_in;
+use crate::analysis::idle_stacks::{idle_stacks, step_stem};
+use crate::analysis::{Bucket, Finding};
 #[cfg(feature = "readers")]
 use crate::run::Span;
 use crate::run::{Range, RangeKind, Run};

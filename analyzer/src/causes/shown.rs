@@ -3,9 +3,7 @@
 
 use super::NAMED_WIN;
 use crate::analysis::Finding;
-
-/// From this share of the samples on a kind is charged with all of the time: the rest are its ends.
-pub(crate) const ALL_OF_IT: f64 = 0.9;
+use crate::gaps::sample_index::ALL_OF_IT;
 
 /// A kind of a cause, and its part of it.
 pub(super) struct Shown {

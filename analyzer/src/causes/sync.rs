@@ -43,6 +43,7 @@
 use super::{host, needed, sync_calls, Case};
 use crate::analysis::{Advice, Bucket, Confidence, Fact, Finding};
 use crate::replay::Fix;
+use crate::timeline::buckets::NOTICED_SHARE;
 
 /// Stable code.
 pub const CODE: &str = "GP101";
@@ -76,7 +77,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     {
         return Some(unseen);
     }
-    if share < super::NOTICED_SHARE {
+    if share < NOTICED_SHARE {
         return None;
     }
     let with_it: &[Bucket] = match case.trusts_replay() {

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use crate::analysis::idle_stacks::{frame_name, idle_stacks, without_number};
 use crate::analysis::Analysis;
-use crate::gaps::stacks::{frame_name, idle_stacks, without_number};
 use crate::run::Run;
 use crate::text::escape::is_hidden;
 

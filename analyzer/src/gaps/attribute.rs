@@ -9,10 +9,24 @@ use super::host::{held, Blocker, Hold, HostView};
 use super::{
     KERNEL_GAP_NS, SMALL_COPY_BYTES, SMALL_COPY_NS, SMALL_KERNEL_NS, STARTS_WITHIN_NS, WAIT_LOOK_BACK,
 };
-use crate::analysis::{Bucket, Buckets, IdleSlice, SmallKernels};
 use crate::run::{Call, Device, Op, Run, Span, SyncRecord, NONE};
+use crate::timeline::buckets::{Bucket, Buckets, IdleSlice};
 use crate::timeline::{class, sweep, Observed, Placed, Visitor};
 use trace::call::Class;
+
+/// Kernels too small to fill the device.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct SmallKernels {
+    /// Share of the kernels' busy time in kernels shorter than [`super::SMALL_KERNEL_NS`] or with
+    /// fewer blocks than the device has multiprocessors, 0 to 1.
+    pub share: f64,
+    /// Kernels counted.
+    pub kernels: u64,
+    /// Small ones of them.
+    pub small: u64,
+    /// Median kernel duration, ns.
+    pub median_ns: u64,
+}
 
 /// What the walk over one device found.
 #[derive(Clone, Debug, Default)]
@@ -578,7 +592,7 @@ impl<'a> Walk<'a> {
             self.out.small.median_ns = u64::from(*self.durations.select_nth_unstable(middle).1);
         }
         self.out.small.kernels = self.durations.len() as u64;
-        self.out.small.share = crate::analysis::share(self.small_ns, self.kernel_ns);
+        self.out.small.share = crate::stats::share(self.small_ns, self.kernel_ns);
     }
 }
 

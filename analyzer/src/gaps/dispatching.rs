@@ -13,11 +13,11 @@ use std::collections::HashMap;
 use trace::event::sample::OUTER;
 
 use super::sample_index::{common, LEAST_SAMPLES};
-use crate::analysis::{Bucket, IdleSlice};
 use crate::run::{Run, Sample, Thread};
 use crate::sites::dispatch::{Break, Dispatch, Way};
 use crate::sites::frames::Frames;
 use crate::sites::{Site, Sites};
+use crate::timeline::buckets::{Bucket, IdleSlice};
 use crate::timeline::Observed;
 
 /// One look of the sampler at all threads takes less than this, ns: samples closer to each other

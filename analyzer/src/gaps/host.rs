@@ -10,9 +10,9 @@ use super::input::Fetching;
 use super::launch_owner::LaunchOwner;
 use super::sample_index::{SampleIndex, Stretch};
 use super::{LAUNCH_LONGEST_NS, LAUNCH_MEDIANS, LAUNCH_STRETCH_NS, SMALL_COPY_BYTES};
-use crate::analysis::Bucket;
-use crate::load::merge::Merge;
+use crate::run::merge::Merge;
 use crate::run::{Call, Device, Op, Run, Span, NONE};
+use crate::timeline::buckets::Bucket;
 use crate::timeline::Observed;
 
 /// What dispatching a launch takes where nothing else was recorded, ns: eager PyTorch on an H100's

@@ -7,9 +7,9 @@ use super::host::HostView;
 use super::sample_index::LEAST_SAMPLES;
 use std::collections::HashMap;
 
-use crate::analysis::{Bucket, IdleSlice};
 use crate::run::{Range, RangeKind, Run, Sample, Span, Thread};
 use crate::sites::workers::{pins, Pinning};
+use crate::timeline::buckets::{Bucket, IdleSlice};
 use crate::timeline::Observed;
 
 /// Ranges that begin so (any case) are a loader's: torch.profiler's own

@@ -7,7 +7,7 @@
 //! then. `dispatching.rs`: where it launched while the device waited for launches, by samples.
 //! `launch_owner.rs`: which of several devices a wait is about. `aside.rs`: threads that the device
 //! does not wait for. `functions.rs`: in which Python function the host was, in traces that hold
-//! these. `stacks.rs`: idle time by the ranges around the blamed call. Not here: what a fix would
+//! these. `pauses.rs`: what was seen between windows. Not here: what a fix would
 //! win (`replay/`), words (`causes/`).
 
 mod aside;
@@ -20,10 +20,10 @@ pub mod host;
 pub mod input;
 pub mod launch_owner;
 pub mod others;
+pub mod pauses;
 pub mod sample_index;
-pub mod stacks;
 
-pub use attribute::{attribute, Attributed};
+pub use attribute::{attribute, Attributed, SmallKernels};
 pub use host::{Blocker, Hold, HostView};
 pub use launch_owner::LaunchOwner;
 

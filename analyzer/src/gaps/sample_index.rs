@@ -15,14 +15,17 @@ use trace::Kind;
 
 use super::concurrent_work::ConcurrentWork;
 use super::others::{computes, holder, Others, ONE_LOOK_NS};
-use crate::analysis::{Bucket, IdleSlice};
 use crate::run::{Call, Device, Op, Run, Sample, Span, Thread};
 use crate::sites::activity::{
     blocked_natively, blocked_reading, doing, sleeps_by_select, stands_on_futex, waits_for_its_turn, Activity,
 };
 use crate::sites::frames::Frames;
 use crate::sites::{Site, Sites};
+use crate::timeline::buckets::{Bucket, IdleSlice};
 use crate::timeline::Observed;
+
+/// From this share of the samples on a kind is charged with all of the time: the rest are its ends.
+pub const ALL_OF_IT: f64 = 0.9;
 
 /// Fewer samples than this say nothing.
 pub const LEAST_SAMPLES: u32 = 5;

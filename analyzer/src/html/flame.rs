@@ -11,8 +11,8 @@ use serde_json::{json, Value};
 use super::buckets;
 use super::names::clean;
 use super::Shown;
+use crate::analysis::idle_stacks::{frame_name, idle_stacks, without_number};
 use crate::analysis::{Bucket, Buckets};
-use crate::gaps::stacks::{frame_name, idle_stacks, without_number};
 
 /// Frames of a stack at most; what is deeper is left out.
 const MOST_FRAMES: usize = 48;

@@ -69,7 +69,7 @@ pub(super) fn remarks(subject: &Subject<'_>) -> Vec<String> {
     }
     let not_observed = analysis.valid.ns() - Observed::new(analysis.valid, &run.blind).total();
     if let Some(blind) = analysis.blind.first() {
-        let long = line::long(not_observed);
+        let long = crate::text::duration::long(not_observed);
         remarks.push(format!(
             "{long} in {} were not observed ({} ...).",
             counted(analysis.blind.len() as u64, "span"),

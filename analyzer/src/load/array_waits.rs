@@ -16,7 +16,7 @@ use trace::call::Class;
 use trace::event::FROM_RECORD;
 use trace::{Definition, Kind};
 
-use crate::causes::shown::ALL_OF_IT;
+use crate::gaps::sample_index::ALL_OF_IT;
 use crate::gaps::sample_index::LEAST_SAMPLES;
 use crate::gaps::SMALL_COPY_BYTES;
 use crate::run::{Call, Op, Run, Sample, Span, Thread, NAMED_CALL};

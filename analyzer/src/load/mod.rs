@@ -6,7 +6,6 @@
 pub(crate) mod array_waits;
 mod clock_drift;
 mod damaged_calls;
-pub mod merge;
 pub(crate) mod missing_kernels;
 
 use std::collections::HashMap;
@@ -17,7 +16,7 @@ use trace::event::{FROM_RECORD, PAYLOAD};
 use trace::reader::Track;
 use trace::{Event, Kind, Recording, Source};
 
-use crate::analyze::pauses;
+use crate::gaps::pauses;
 use crate::run::{
     Call, Child, ChildSample, Device, LoadError, LossMark, Mark, Op, Range, RangeKind, Reading, Run, Sample,
     Span, Stream, SyncRecord, Thread, UnobservedSpan, CLOCK_SLACK_NS, MAX_TIME, NONE,

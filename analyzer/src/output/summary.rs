@@ -10,7 +10,7 @@ use trace::header::sources;
 use trace::{Header, Loss, Total};
 
 use crate::analysis::{Analysis, Bucket, Buckets, DeviceAnalysis, Facts, Figure, Finding, Once, OncePlace};
-use crate::analyze::pauses::Pauses;
+use crate::gaps::pauses::Pauses;
 use crate::output::chrome::Written;
 use crate::run::{Run, NONE};
 use crate::sites::Site;

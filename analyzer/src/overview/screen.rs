@@ -10,7 +10,6 @@ use super::{gauges, ncu, whence, Overview};
 use crate::analysis::{working, Analysis, Bucket, DeviceAnalysis, StepSource, Verdict};
 use crate::causes::inconclusive;
 use crate::causes::lines::{Line, Lines};
-use crate::causes::NOTICED_SHARE;
 use crate::output::chrome::document::first_time;
 use crate::output::line;
 use crate::output::sentence::sentence;
@@ -21,6 +20,7 @@ use crate::text::escape::{visible, word};
 use crate::text::plural;
 use crate::text::plural::counted;
 use crate::text::terminal_width::{bytes, thousands};
+use crate::timeline::buckets::NOTICED_SHARE;
 
 /// Columns of a full bar.
 const BAR: usize = 40;

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 
 use trace::FrameInfo;
 
+use crate::analysis::idle_stacks::{frame_name, idle_stacks};
 use crate::analysis::Analysis;
-use crate::gaps::stacks::{frame_name, idle_stacks};
 use crate::run::Run;
 use crate::sites::{is_users, Sites};
 

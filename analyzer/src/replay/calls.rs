@@ -4,7 +4,7 @@
 
 use super::prepare::{takes_part, Item, Prepared, Role};
 use crate::gaps::HostView;
-use crate::load::merge::Merge;
+use crate::run::merge::Merge;
 use crate::run::{Call, Run, Span, NONE};
 use crate::timeline::Observed;
 

@@ -34,8 +34,6 @@ use std::time::{Duration, Instant};
 
 pub use prepare::Prepared;
 
-use crate::analysis::Model;
-
 /// Ops replayed at most, the latest of the steady span.
 pub const MAX_OPS: usize = 200_000;
 /// A verdict asks so many replays at most, nearly always (25 recordings of an H200: up to 21;
@@ -53,9 +51,30 @@ pub const GRAPH_QUEUE: usize = 64;
 /// guards or an optimizer's Python take some hundred microseconds; fetching a batch or writing a
 /// file usually takes longer.
 pub const CAPTURABLE_NS: u64 = 2_000_000;
-/// A launch whose op started this long after the call returned was made far ahead: its own time is
-/// the queue's, ns.
-pub const AHEAD_NS: u64 = 100_000;
+/// How well the replay gives the measured time back.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Model {
+    /// Measured time of the replayed span, ns (0: nothing replayed).
+    pub measured_ns: f64,
+    /// The same by the replay with nothing changed, ns.
+    pub replayed_ns: f64,
+    /// Ops replayed.
+    pub ops: u64,
+}
+
+impl Model {
+    /// Relative error, 0 to 1 (1 where nothing was replayed).
+    pub fn error(&self) -> f64 {
+        self.off().map_or(1.0, |off| off.abs().min(1.0))
+    }
+
+    /// By how much the replay is longer than what was measured (below 0: shorter), a share of that;
+    /// `None` where nothing was replayed.
+    pub fn off(&self) -> Option<f64> {
+        (self.measured_ns > 0.0).then(|| (self.replayed_ns - self.measured_ns) / self.measured_ns)
+    }
+}
+
 /// What a launch call takes the host where nothing holds it up, and for each node of a graph, ns
 /// (H200, with their records on: 645 nodes in 0.86 ms, 493 in 0.68 to 0.93 ms, 134 in 0.18, 266 in
 /// 0.45). The first node begins long before it returns: of the last two 8 and 11 us after it began

@@ -11,9 +11,9 @@ use super::{
     Fix, Fixes, RecorderSlows, Slowed, GRAPH_NODES, GRAPH_QUEUE, LAUNCH_NS, LAUNCH_QUEUE, NODE_NS,
     PROFILER_SLOWS, SPACING_NS,
 };
-use crate::analysis::Bucket;
 use crate::gaps::KERNEL_GAP_NS;
 use crate::run::NONE;
+use crate::timeline::buckets::Bucket;
 
 /// From the end of a copy to pinned memory to the return of what waits for it, ns: what a wait
 /// takes to wake up. To pageable memory the CPU copies once more behind it (H200: 80 us for a

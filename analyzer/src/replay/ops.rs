@@ -9,9 +9,9 @@ use trace::Kind;
 use super::graphs;
 use super::prepare::{clamp32, op, Placed, Prepared, Work};
 use super::SPACING_NS;
-use crate::analysis::Bucket;
 use crate::gaps::{KERNEL_GAP_NS, SMALL_COPY_BYTES, SMALL_KERNEL_NS, STARTS_WITHIN_NS};
 use crate::run::{Device, Op, Run, NONE, TO_HOST};
+use crate::timeline::buckets::Bucket;
 use crate::timeline::class;
 
 /// Latency from launch call to start that is assumed where the recording shows none, ns (H200:

@@ -8,10 +8,12 @@
 use trace::call::Class;
 use trace::header::sources;
 
+use super::Model;
 use super::{Fixes, Slowed, LAUNCH_NS, MAX_OPS, RECORDER_SLOWS, RECORDER_SLOWS_WITH_WAITS};
-use crate::analysis::{Bucket, Model, Step};
 use crate::gaps::HostView;
 use crate::run::{Call, Device, Run, Span, NONE};
+use crate::steps::Step;
+use crate::timeline::buckets::Bucket;
 use crate::timeline::Observed;
 
 /// What a call does in the model.

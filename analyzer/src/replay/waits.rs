@@ -5,9 +5,10 @@ use trace::call::Class;
 
 use super::ops::before;
 use super::prepare::{clamp32, op, Placed, Prepared, Role};
-use super::{Fix, AHEAD_NS, LAUNCH_NS, NODE_NS};
+use super::{Fix, LAUNCH_NS, NODE_NS};
 use crate::gaps::{HostView, SMALL_COPY_BYTES};
 use crate::run::{Call, Device, Run, NONE, TO_HOST};
+use crate::steps::behind::AHEAD_NS;
 
 /// Ops looked at for the one that a call waited for: later ones ran beside it, on other streams or
 /// as a graph's nodes.

@@ -160,7 +160,7 @@ pub struct Thread {
     pub marks: Vec<Mark>,
     /// By start.
     pub samples: Vec<Sample>,
-    /// Samples of pauses between windows, by start ([`crate::analyze::pauses`]).
+    /// Samples of pauses between windows, by start ([`crate::gaps::pauses`]).
     pub between: Vec<Sample>,
 }
 

@@ -10,6 +10,7 @@
 pub mod complete_to;
 mod device;
 mod host;
+pub mod merge;
 
 use std::collections::HashMap;
 

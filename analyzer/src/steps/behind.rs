@@ -10,9 +10,12 @@
 use trace::event::Unobserved;
 use trace::Kind;
 
-use crate::replay::AHEAD_NS;
 use crate::run::{Call, Op, Run, Span, Stream, UnobservedSpan, MAX_TIME};
 use crate::timeline::Observed;
+
+/// A launch whose op started this long after the call returned was made far ahead: its own time is
+/// the queue's, ns.
+pub const AHEAD_NS: u64 = 100_000;
 
 /// Steps as the host names them.
 pub(super) struct Host<'a> {

@@ -6,7 +6,7 @@
 use super::period::{Anchor, Profile, TOLERANCE};
 use super::sequence::{Piece, Sequence, Token};
 use super::step;
-use crate::analysis::Step;
+use super::Step;
 use crate::run::Span;
 
 /// A segment shorter than this share of a step is no step of its own.

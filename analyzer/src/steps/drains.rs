@@ -9,9 +9,10 @@ use trace::call::Class;
 use super::cut::{join, Segment};
 use super::period::{Anchor, Profile, OUTER_SHARE};
 use super::sequence::Sequence;
+use super::Step;
 use super::MIN_STEPS;
-use crate::analysis::{share, Step};
 use crate::run::Run;
+use crate::stats::share;
 
 /// The stretches between synchronizing calls, if they are alike and each is a `tile` or more.
 pub(super) fn find(run: &Run, sequence: &Sequence, tile: &Anchor) -> Option<Vec<Step>> {

@@ -7,9 +7,10 @@
 //! The whole of such a trace: from the first to the last GPU operation. Our own recordings are not
 //! read like this: what they hold beside their steady steps is set-up and teardown.
 
-use super::{marks, median};
-use crate::analysis::{Parts, Step, StepSource, Steps};
+use super::marks;
+use super::{Parts, Step, StepSource, Steps};
 use crate::run::{Device, Run, Span};
+use crate::stats::median;
 use crate::timeline::Observed;
 
 /// What a profiler's stop takes at least: it waits for the GPU, and for the records of a whole step

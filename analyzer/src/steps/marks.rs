@@ -5,8 +5,8 @@
 use trace::event::OPEN_ENDED;
 
 use super::behind::{self, Host};
+use super::Step;
 use super::{few, step};
-use crate::analysis::Step;
 use crate::run::{Mark, RangeKind, Run, Span, Thread};
 use crate::timeline::Observed;
 
@@ -172,7 +172,7 @@ fn tile(
     if let Some((end, others)) = steps.split_last().filter(|(s, _)| open.is_some_and(|o| o.0 == s.host.start))
     {
         let mut times: Vec<u64> = others.iter().map(|s| s.span.ns()).collect();
-        let usual = super::median(&mut times) as f64;
+        let usual = crate::stats::median(&mut times) as f64;
         if !times.is_empty() && !OPEN_STEP.contains(&(end.span.ns() as f64 / usual.max(1.0))) {
             steps.pop();
         }

@@ -9,7 +9,7 @@
 //! something happened once. Here: the choice between them, warm-up, step times. Not here: what a
 //! step's time was spent on.
 
-mod behind;
+pub mod behind;
 mod cut;
 mod drains;
 mod few;
@@ -18,11 +18,14 @@ pub(crate) mod once;
 mod parts;
 pub mod period;
 pub mod sequence;
+mod step;
+
+pub use step::{LongSteps, Parts, Step, StepSource, Steps};
 
 use trace::Loss;
 
-use crate::analysis::{Step, StepSource, Steps};
 use crate::run::{Op, Run, Span};
+use crate::stats::median;
 use crate::timeline::kernels::KernelTable;
 use crate::timeline::Observed;
 
@@ -119,21 +122,6 @@ fn end_as_others_do(run: &Run, observed: &Observed, valid: Span, steps: &mut [St
 fn last_op_end(run: &Run) -> u64 {
     let streams = run.devices.iter().flat_map(|d| &d.streams);
     streams.flat_map(|s| s.ops.iter().map(|o| o.end)).max().unwrap_or(0)
-}
-
-/// The middle one of the values, of an even number the mean of the middle two (half a nanosecond
-/// rounded up); 0 of none. Every median of step times is this one (`tables/stats.rs` and
-/// `compare/noise.rs` keep the half nanosecond).
-pub(crate) fn median(values: &mut [u64]) -> u64 {
-    let count = values.len();
-    if count == 0 {
-        return 0;
-    }
-    let (lower, upper, _) = values.select_nth_unstable(count / 2);
-    match lower.iter().max() {
-        Some(&below) if count % 2 == 0 => *upper - (*upper - below) / 2,
-        _ => *upper,
-    }
 }
 
 fn leave_warm_up_out(steps: &mut Steps) {

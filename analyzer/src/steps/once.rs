@@ -3,9 +3,9 @@
 //! each step; comes evenly, and is part of the mean step; or comes three times and more,
 //! irregularly: it is a cost of the run, and nobody knows when it comes next.
 
-use crate::analysis::{LongSteps, Step, Steps};
-use crate::causes::NOTICED_SHARE;
+use super::{LongSteps, Step, Steps};
 use crate::run::Span;
+use crate::timeline::buckets::NOTICED_SHARE;
 
 /// So many times as long as nine of ten others take.
 const FAR: u64 = 3;
@@ -25,7 +25,7 @@ const EVEN: f64 = 0.15;
 pub(super) fn take_out(steps: &mut Steps) {
     let (times, last) = (times(steps.steady()), steps.steady().len().saturating_sub(1));
     let far = far(&times);
-    let usual = super::median(&mut times.clone());
+    let usual = crate::stats::median(&mut times.clone());
     let extra: u64 = far.iter().filter_map(|&i| times.get(i)).map(|ns| ns.saturating_sub(usual)).sum();
     let all: u64 = times.iter().sum();
     if (extra as f64) < NOTICED_SHARE * all as f64 {
@@ -83,7 +83,7 @@ pub(crate) fn evenly(at: &[usize]) -> Option<usize> {
         return None;
     }
     let gaps: Vec<u64> = at.windows(2).map(|w| (w[1] - w[0]) as u64).collect();
-    let usual = super::median(&mut gaps.clone());
+    let usual = crate::stats::median(&mut gaps.clone());
     let most = (usual as f64 * EVEN).max(1.0);
     let is_even = usual > 1 && gaps.iter().all(|gap| gap.abs_diff(usual) as f64 <= most);
     is_even.then_some(usual as usize)

@@ -4,8 +4,9 @@
 
 use super::period::{INNER_SHARE, NEW_WORK_SHARE};
 use super::sequence::{Sequence, Token};
-use crate::analysis::{share, Step};
+use super::Step;
 use crate::run::Run;
+use crate::stats::share;
 
 /// Whether the steps may be repetitions within a longer period that was seen less than a few times:
 /// much work is of types that no alike step has, or little is in alike steps at all. (H200, four

@@ -17,8 +17,9 @@ use std::collections::HashSet;
 
 use super::cut::cut;
 use super::sequence::{Grain, Sequence, Token, TokenType};
-use crate::analysis::{share, Step};
+use super::Step;
 use crate::run::{Run, Span};
+use crate::stats::share;
 use crate::timeline::kernels::KernelTable;
 
 /// Groups of types that segments are compared by.
@@ -53,7 +54,7 @@ const MANY_SEGMENTS: usize = 20;
 pub(super) struct Found {
     pub(super) steps: Vec<Step>,
     pub(super) micro: u32,
-    /// See [`crate::analysis::Steps::may_be_parts`].
+    /// See [`crate::steps::Steps::may_be_parts`].
     pub(super) may_be_parts: bool,
 }
 

@@ -17,7 +17,6 @@
 //! and columns are those of the Nsight Systems Post-Collection Analysis Guide
 //! (docs.nvidia.com/nsight-systems/AnalysisGuide).
 
-mod class;
 pub(crate) mod csv;
 mod cuda_api_sum;
 mod cuda_gpu_kern_sum;
@@ -47,7 +46,7 @@ mod text;
 
 use std::io::{self, Write};
 
-pub use class::{class_of, KernelClass};
+pub use crate::kernel_class::{class_of, KernelClass};
 pub use names::NameStyle;
 pub use source::Source;
 pub use table::{Cell, Column, Row, Table};

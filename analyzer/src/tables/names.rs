@@ -7,8 +7,8 @@ use std::rc::Rc;
 use foldhash::{HashMap, HashMapExt};
 use trace::Kind;
 
-use super::class::{class_of, KernelClass};
 use super::table::{row, Row};
+use crate::kernel_class::{class_of, KernelClass};
 use crate::run::Run;
 use crate::text::kernel_name::{demangled, shortened};
 

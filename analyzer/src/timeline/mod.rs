@@ -4,13 +4,14 @@
 //! Here: classes of ops, the sweep over all streams of a device, observed time. Not here: why a gap
 //! is a gap (`gaps/`).
 
+pub mod buckets;
 pub mod kernels;
 
 use trace::Kind;
 
-use crate::analysis::Bucket;
-use crate::load::merge::Merge;
+use crate::run::merge::Merge;
 use crate::run::{Device, Op, Run, Span, UnobservedSpan, MAX_TIME};
+use crate::timeline::buckets::Bucket;
 
 /// An op in the time order of its device.
 #[derive(Clone, Copy, Debug)]

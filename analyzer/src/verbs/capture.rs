@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use analyzer::analysis::{Step, StepSource};
 use analyzer::live::{complete_to, RecordingState};
-use analyzer::output::line::long;
 use analyzer::output::report;
 use analyzer::output::report::ReportOptions;
 use analyzer::run::Span;
+use analyzer::text::duration::long;
 use analyzer::text::escape::word;
 use analyzer::text::plural::counted;
 use analyzer::timeline::kernels::KernelTable;

@@ -5,8 +5,8 @@
 use std::path::{Path, PathBuf};
 
 use analyzer::live::RecordingState;
-use analyzer::output::line::long;
 use analyzer::spool::liveness::{boot_id, is_stopped, Life};
+use analyzer::text::duration::long;
 use analyzer::text::escape::{visible, word};
 use trace::header::HEADER_BYTES;
 use trace::place::Owner;

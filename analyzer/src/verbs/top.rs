@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use analyzer::analysis::{Bucket, Buckets};
 use analyzer::live::counted::{Counted, Hang};
 use analyzer::live::{DeviceFigures, Figures};
-use analyzer::output::line::long;
+use analyzer::text::duration::long;
 use analyzer::text::escape::visible;
 use analyzer::text::plural::counted;
 use analyzer::text::terminal_width;

@@ -12,10 +12,10 @@ use super::merged;
 use super::part::{Part, RawOp, RawThread, Refused, Table, ThreadKey};
 use super::xla::{self, Found};
 use super::Kineto;
-use crate::analyze::pauses;
 use crate::formats::assemble::{Assembly, ForeignCall, ForeignOp, Named};
 use crate::formats::python::{self, Written};
 use crate::formats::ReadError;
+use crate::gaps::pauses;
 use crate::run::{Mark, Range, Recorder, Span, UnobservedSpan, MAX_TIME};
 
 /// Times this far from the middle of the trace, and operations this long, are damage: 30 days, ns.

@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use trace::{call, Kind, Language};
 
 use super::json::{put_text, put_u64};
+use crate::analysis::idle_stacks::frame_name;
 use crate::analysis::{Advice, Bucket, Finding};
 use crate::causes::{self, sync_calls};
-use crate::gaps::stacks::frame_name;
 use crate::run::{Call, Op, Run};
 use crate::sites::Sites;
 use crate::text::kernel_name::{demangled, shortened};

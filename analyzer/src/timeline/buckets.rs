@@ -2,6 +2,10 @@
 //! Where a device's time goes.
 
 use crate::run::{Span, NONE};
+use crate::stats::share;
+
+/// A cause with a smaller share of the wall time is not evaluated.
+pub const NOTICED_SHARE: f64 = 0.01;
 
 /// Where a nanosecond of a device's wall time goes. The order is the order of the stored numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
@@ -128,15 +132,6 @@ impl Buckets {
     /// Share of all, 0 to 1; 0 of an empty sum.
     pub fn share(&self, bucket: Bucket) -> f64 {
         share(self.get(bucket), self.total())
-    }
-}
-
-/// `part` of `whole`, 0 where there is no whole.
-pub fn share(part: u64, whole: u64) -> f64 {
-    if whole == 0 {
-        0.0
-    } else {
-        part as f64 / whole as f64
     }
 }
 

@@ -5,13 +5,13 @@
 
 use trace::event::Unobserved;
 
-use crate::analysis::share;
 use crate::gaps::sample_index::common;
-use crate::output::line::long;
 use crate::run::{Run, Sample, Span, Thread};
 use crate::sites::activity::{doing, sleeps_by_select, Activity};
 use crate::sites::frames::Frames;
 use crate::sites::{Site, Sites};
+use crate::stats::share;
+use crate::text::duration::long;
 use crate::text::plural::counted;
 
 /// A thread that launches less than this part of what the busiest one does holds no step up.
@@ -104,7 +104,7 @@ pub(crate) fn of(run: &Run) -> Option<Pauses> {
     Some(Pauses {
         count: pauses.len() as u64,
         ns,
-        usual_ns: crate::steps::median(&mut lengths.clone()),
+        usual_ns: crate::stats::median(&mut lengths.clone()),
         every_ns: every(&pauses),
         share,
         doing: most.filter(|t| t.1 as usize * 2 >= samples.len()).map(|t| t.0),
@@ -115,7 +115,7 @@ pub(crate) fn of(run: &Run) -> Option<Pauses> {
 /// From one to the next, where that is about the same each time.
 fn every(pauses: &[Span]) -> Option<u64> {
     let mut distances: Vec<u64> = pauses.windows(2).map(|p| p[1].start - p[0].start).collect();
-    let usual = crate::steps::median(&mut distances);
+    let usual = crate::stats::median(&mut distances);
     let most = usual as f64 * EVEN;
     let is_even = pauses.len() >= EVEN_FROM && distances.iter().all(|d| d.abs_diff(usual) as f64 <= most);
     is_even.then_some(usual)

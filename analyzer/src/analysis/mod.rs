@@ -6,40 +6,28 @@
 //! they are computed: `crate::steps`, `timeline.rs`, `gaps/`, `replay/`, `causes/`, put together in
 //! `analyze.rs`. All times are ns of the recorded CLOCK_MONOTONIC.
 
-mod buckets;
 mod facts;
-mod steps;
+pub mod idle_stacks;
 mod verdict;
 mod win;
 
 use trace::Loss;
 
-use crate::analyze::pauses::Pauses;
 use crate::gaps::dispatching::Dispatched;
+use crate::gaps::pauses::Pauses;
 use crate::gaps::sample_index::HostActivity;
 use crate::run::{Span, UnobservedSpan};
 use crate::sites::Site;
 use crate::timeline::Observed;
 
-pub use buckets::{share, Bucket, Buckets, IdleSlice};
+pub use crate::gaps::SmallKernels;
+pub use crate::replay::Model;
+pub use crate::stats::share;
+pub use crate::steps::{LongSteps, Parts, Step, StepSource, Steps};
+pub use crate::timeline::buckets::{Bucket, Buckets, IdleSlice};
 pub use facts::{Fact, Facts, Figure, Often};
-pub use steps::{LongSteps, Parts, Step, StepSource, Steps};
 pub use verdict::{Advice, Confidence, Finding, Tied, Unlike, Verdict};
 pub use win::{Bound, Promise, Win};
-
-/// Kernels too small to fill the device.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct SmallKernels {
-    /// Share of the kernels' busy time in kernels shorter than `gaps::SMALL_KERNEL_NS` or with
-    /// fewer blocks than the device has multiprocessors, 0 to 1.
-    pub share: f64,
-    /// Kernels counted.
-    pub kernels: u64,
-    /// Small ones of them.
-    pub small: u64,
-    /// Median kernel duration, ns.
-    pub median_ns: u64,
-}
 
 /// One device's figures.
 #[derive(Clone, Debug, Default)]
@@ -149,30 +137,6 @@ pub struct Profiled {
     pub busy: f64,
 }
 
-/// How well the replay gives the measured time back.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Model {
-    /// Measured time of the replayed span, ns (0: nothing replayed).
-    pub measured_ns: f64,
-    /// The same by the replay with nothing changed, ns.
-    pub replayed_ns: f64,
-    /// Ops replayed.
-    pub ops: u64,
-}
-
-impl Model {
-    /// Relative error, 0 to 1 (1 where nothing was replayed).
-    pub fn error(&self) -> f64 {
-        self.off().map_or(1.0, |off| off.abs().min(1.0))
-    }
-
-    /// By how much the replay is longer than what was measured (below 0: shorter), a share of that;
-    /// `None` where nothing was replayed.
-    pub fn off(&self) -> Option<f64> {
-        (self.measured_ns > 0.0).then(|| (self.replayed_ns - self.measured_ns) / self.measured_ns)
-    }
-}
-
 /// Something that happened once or twice: a first load, a checkpoint, the model moved in the end.
 #[derive(Clone, Debug)]
 pub struct Once {
@@ -263,6 +227,16 @@ pub struct Cost {
 }
 
 impl Analysis {
+    /// What is replayed: steps between which nothing happened once, from the first of them to the last.
+    pub fn undisturbed(&self) -> (&[Step], Span) {
+        let steps = self.steps.undisturbed();
+        let span = match (self.steps.once.is_empty(), steps.first(), steps.last()) {
+            (false, Some(first), Some(last)) => Span::new(first.span.start, last.span.end).clip(self.valid),
+            _ => self.steady,
+        };
+        (steps, span)
+    }
+
     /// Share of the recorded (valid, observed) time that the steps that count are, 0 to 1; `None`
     /// without steps.
     pub fn steady_share(&self) -> Option<f64> {
