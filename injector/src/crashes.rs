@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
-use analyzer::spool::liveness::{life, Life};
+use spool::liveness::{life, Life};
 use trace::place::{self, Owner};
 use trace::setting;
 

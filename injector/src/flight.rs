@@ -17,18 +17,18 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use analyzer::output::report;
-use analyzer::output::report::{Report, ReportOptions};
-use analyzer::output::sentence;
-use analyzer::run::complete_to;
-use analyzer::run::Span;
-use analyzer::sites::{Site, Sites};
-use analyzer::text::duration::long;
-use analyzer::{Run, Window};
 use parking_lot::Mutex;
 use trace::event::Unobserved;
 use trace::header::{state, HEADER_BYTES};
 use trace::{Header, Source};
+use verdict::output::report;
+use verdict::output::report::{Report, ReportOptions};
+use verdict::output::sentence;
+use verdict::run::complete_to;
+use verdict::run::Span;
+use verdict::sites::{Site, Sites};
+use verdict::text::duration::long;
+use verdict::{Run, Window};
 
 use crate::drain::RECORDER;
 use crate::settings::Settings;
@@ -217,7 +217,7 @@ fn fly(settings: &Settings, image: &Image, order: &Order) {
     if let Some(found) = order.slow_since.and_then(|since| verdict_of(image, Span::new(since, at), most)) {
         why.push_str(&format!("; of the slow ones: {found}"));
     }
-    let Ok(mut run) = analyzer::load_window(image, &Window { valid, margin: MARGIN, most }) else { return };
+    let Ok(mut run) = verdict::load_window(image, &Window { valid, margin: MARGIN, most }) else { return };
     if !goes_on() {
         return;
     }
@@ -228,7 +228,7 @@ fn fly(settings: &Settings, image: &Image, order: &Order) {
     let folder = settings.folder();
     let mut options = ReportOptions::new(&folder);
     (options.names)(&mut run, None);
-    let analysis = analyzer::analyze(&run);
+    let analysis = verdict::analyze(&run);
     if !goes_on() {
         return;
     }
@@ -249,13 +249,13 @@ fn fly(settings: &Settings, image: &Image, order: &Order) {
 
 /// What the steps of a span alone say, if they say anything.
 fn verdict_of(image: &Image, valid: Span, most: u64) -> Option<String> {
-    let mut run = analyzer::load_window(image, &Window { valid, margin: MARGIN, most }).ok()?;
+    let mut run = verdict::load_window(image, &Window { valid, margin: MARGIN, most }).ok()?;
     if !goes_on() {
         return None;
     }
     run.header.state = state::CLOSED; // nobody was killed
     (ReportOptions::new(Path::new("")).names)(&mut run, None);
-    sentence::verdict(&analyzer::analyze(&run))
+    sentence::verdict(&verdict::analyze(&run))
 }
 
 /// Where the thread that launches was seen last in Python, if that was no longer than [`SEEN`]

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use analyzer::spool::retention;
+use spool::retention;
 use trace::Loss;
 
 use crate::drain::RECORDER;
@@ -113,7 +113,7 @@ const REMOVAL: Duration = Duration::from_millis(100);
 /// Nothing is finished any more, and half files go, but not by the exiting thread: a network file
 /// system whose server does not answer would hold it up for as long as that lasts.
 fn give_up() {
-    if !analyzer::output::report::give_up() {
+    if !verdict::output::report::give_up() {
         return;
     }
     HALF_FILES.set();
@@ -136,7 +136,7 @@ pub(crate) fn remove_half_files() {
 /// WARM: as [`remove_half_files`], now or not at all; the thread that writes the file does that,
 /// too: the flush thread may hang in a flush, as the GPU does.
 pub(crate) fn remove_wanted_half_files() {
-    if HALF_FILES.is_set() && analyzer::output::report::remove_unfinished() {
+    if HALF_FILES.is_set() && verdict::output::report::remove_unfinished() {
         REMOVED.store(true, Ordering::Release);
     }
 }
@@ -218,7 +218,7 @@ fn report(deadline: Instant) {
     // (a program may have removed it right before its end)
     let mirror: Option<PathBuf> = recording::path().filter(|p| !answers || p.exists()).map(Path::to_owned);
     let folder = settings.folder();
-    let mut options = analyzer::output::report::ReportOptions::new(&folder);
+    let mut options = verdict::output::report::ReportOptions::new(&folder);
     options.deadline = Some(deadline);
     options.keep = settings.keep;
     options.lock = lock;
@@ -227,7 +227,7 @@ fn report(deadline: Instant) {
     options.most_events = (settings.max_bytes / 128) as u64;
     let give_back = || image.give_back();
     options.loaded = Some(&give_back);
-    let report = analyzer::output::report::report(&image, &options);
+    let report = verdict::output::report::report(&image, &options);
     if answers {
         crashes::ended_in_order();
     }
@@ -253,7 +253,7 @@ fn report(deadline: Instant) {
                 writer::remove(until);
             }
             if let Some(folder) = recording::folder().filter(|_| answers) {
-                analyzer::spool::leftovers::recordings(folder, Some(deadline));
+                spool::leftovers::recordings(folder, Some(deadline));
                 retention::recordings(folder, settings.keep.of_recordings(), lock, Some(deadline));
                 let _ = std::fs::remove_dir(folder); // it stays while it holds anything
             }

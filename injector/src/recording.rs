@@ -17,7 +17,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use analyzer::text::escape::visible;
+use verdict::text::escape::visible;
 
 use trace::header::sources::WRITER_LOCK;
 use trace::header::{state, STATE_AT, VALID_FROM_AT};
@@ -139,7 +139,7 @@ impl SpoolWriter {
     /// Whoever finds the file is to tell by a lock whether this process lives. Where no descriptor
     /// of the program's leads to the file: one that it closes would let go of the lock.
     fn hold_lock(&mut self) {
-        if analyzer::spool::writer_lock::take(&*self.file) {
+        if spool::writer_lock::take(&*self.file) {
             self.lock = WRITER_LOCK;
         }
     }

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use analyzer::text::escape::visible;
+use verdict::text::escape::visible;
 
 use crate::crashes;
 use crate::descriptors::identity_of;

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use analyzer::spool::retention::Keep;
+use spool::retention::Keep;
 use trace::setting::{self, Switch};
 
 use crate::windows::WINDOW_NS;

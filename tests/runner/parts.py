@@ -70,11 +70,10 @@ def perfetto(part):
 
 
 def release(part):
-    """Library and command as users get them; the analyzer as the library links it; documentation."""
+    """Library and command as users get them; the verdict as the library links it; documentation."""
     if part.check("scripts/build", "scripts/build"):
         part.counted("check-library", "scripts/check-library")
-    part.check("analyzer without its default features", "cargo", "clippy", "--quiet", "-p", "gapprobe-analyzer", "--lib",
-               "--no-default-features", "--", "-D", "warnings")
+    part.check("verdict as the library links it", "cargo", "clippy", "--quiet", "-p", "gapprobe-verdict", "--lib", "--", "-D", "warnings")
     part.check("docs", "cargo", "doc", "--quiet", "--workspace", "--no-deps", "--document-private-items",
                environment={"RUSTDOCFLAGS": "-D warnings -A rustdoc::private_intra_doc_links"})
 
@@ -172,7 +171,7 @@ def under_test(command):
 
 def without_scenarios():
     """Selects all Rust tests but programs under the library."""
-    tests = [file.stem for file in sorted((ROOT / "analyzer/tests").glob("*.rs"))]
+    tests = [file.stem for file in sorted((ROOT / "analyzer/cli/tests").glob("*.rs"))]
     return ["--lib", "--bins"] + [word for name in tests + ["layout", "driver", "cli"] for word in ("--test", name)]
 
 

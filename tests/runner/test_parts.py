@@ -29,7 +29,7 @@ class Parts(unittest.TestCase):
     def test_the_fast_ones_install_nothing_and_are_there(self):
         self.assertEqual([row.needs for row in PARTS.values() if row.tier == "fast"], [[]])
         for name in (word for word in FAST if not word.startswith("--")):
-            self.assertTrue((ROOT / f"analyzer/tests/{name}.rs").is_file(), name)
+            self.assertTrue((ROOT / f"analyzer/cli/tests/{name}.rs").is_file(), name)
 
     def test_what_measures_time_is_named_so(self):
         """.config/nextest.toml runs tests alone by this name, `cargo test` by the lock."""

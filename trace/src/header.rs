@@ -64,7 +64,7 @@ pub mod sources {
     /// of the runtime slower, was never on. Not set by gapprobe before 2026-11-23, which always had
     /// it on.
     pub const WAITS_BY_CALLS: u32 = 64;
-    /// Who writes the recording holds a lock on it as long as it lives (`analyzer::writer_lock`).
+    /// Who writes the recording holds a lock on it as long as it lives (`spool::writer_lock`).
     /// Not set by gapprobe before 2026-11-26.
     pub const WRITER_LOCK: u32 = 128;
 }

@@ -12,9 +12,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use analyzer::symbols;
 use trace::define::{CallerInfo, ModuleInfo};
 use trace::Loss;
+use verdict::symbols;
 
 use super::captures::{self, Copied};
 use super::modules::{self, certain, Kind, Module, Modules};

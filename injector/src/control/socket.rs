@@ -10,7 +10,7 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 
-use analyzer::spool::socket_probe;
+use spool::socket_probe;
 
 use crate::descriptors::{identity_of, out_of_the_way};
 

@@ -146,8 +146,8 @@ fn an_unfinished_file_names_this_process_and_a_sweep_leaves_it_alone() {
     let unfinished = mirror.unfinished.clone().unwrap();
     let shown = unfinished.file_name().unwrap().to_str().unwrap();
     let (recording, owner) = place::parse_unfinished(shown, place::NEW).unwrap();
-    assert_eq!((recording, owner), (name.as_str(), Some(analyzer::spool::liveness::own())));
-    analyzer::spool::leftovers::recordings(unfinished.parent().unwrap(), None);
+    assert_eq!((recording, owner), (name.as_str(), Some(spool::liveness::own())));
+    spool::leftovers::recordings(unfinished.parent().unwrap(), None);
     assert!(unfinished.exists(), "its process lives");
     mirror.remove();
     assert!(!unfinished.exists());

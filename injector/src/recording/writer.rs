@@ -12,8 +12,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use analyzer::spool::{leftovers, retention};
 use parking_lot::Mutex;
+use spool::{leftovers, retention};
 use trace::{Header, Loss};
 
 use super::SpoolWriter;

@@ -3,9 +3,9 @@
 //! layout changes. Not made here, but by hand: those of `kineto` and `file`.
 //!
 //! `cargo run --bin seeds -- NAME.gpr ...` makes seeds of recordings too (`loader`, `gc`: two of
-//! `tests/gpu/recordings`, cut down to their last two steps by `analyzer/examples/trim.rs`).
+//! `tests/gpu/recordings`, cut down to their last two steps by `analyzer/cli/examples/trim.rs`).
 
-#[path = "../../../analyzer/tests/nsys/fixture.rs"]
+#[path = "../../../analyzer/cli/tests/nsys/fixture.rs"]
 #[allow(dead_code, reason = "the writer of it is used here")]
 mod fixture;
 
@@ -175,7 +175,7 @@ fn nsys(folder: &Path) -> std::io::Result<()> {
             c.execute_batch("PRAGMA journal_mode = DELETE; PRAGMA page_size = 512; VACUUM")
                 .expect("small pages");
         });
-        analyzer::formats::read(&file.0, &Default::default()).expect("an export");
+        formats::read(&file.0, &Default::default()).expect("an export");
         std::fs::write(folder.join(name), sparse::compact(&std::fs::read(&file.0)?))?;
     }
     let whole = std::fs::read(folder.join("old"))?;
@@ -196,7 +196,7 @@ fn rows(folder: &Path) -> std::io::Result<()> {
         let file = sparse::Kept::new();
         let written = sparse::rows::write(&file.0, &input).expect("an export");
         assert!(written.work > 30 && written.only_work == (name == "work"), "{written:?}");
-        let read = analyzer::formats::read(&file.0, &Default::default()).expect("an export");
+        let read = formats::read(&file.0, &Default::default()).expect("an export");
         sparse::sound::check(&read);
         std::fs::write(folder.join(name), input)?;
     }
@@ -206,11 +206,11 @@ fn rows(folder: &Path) -> std::io::Result<()> {
 /// A job of four ranks, one without steps, and a summary of nothing.
 fn summary(folder: &Path, recording: &[u8]) -> std::io::Result<()> {
     std::fs::create_dir_all(folder)?;
-    let run = analyzer::load(recording).map_err(|e| std::io::Error::other(e.to_string()))?;
-    let analysis = analyzer::analyze(&run);
+    let run = verdict::load(recording).map_err(|e| std::io::Error::other(e.to_string()))?;
+    let analysis = verdict::analyze(&run);
     let mut texts = Vec::new();
     for rank in 0..4u64 {
-        let mut value = analyzer::output::summary::summary(&run, &analysis, &Default::default());
+        let mut value = verdict::output::summary::summary(&run, &analysis, &Default::default());
         value["rank"] = rank.into();
         value["world_size"] = 5.into();
         if rank == 3 {
@@ -222,6 +222,6 @@ fn summary(folder: &Path, recording: &[u8]) -> std::io::Result<()> {
     std::fs::write(folder.join("job"), texts.join("\n"))?;
     std::fs::write(
         folder.join("least"),
-        format!("{{\"summary_version\":{}}}", analyzer::output::summary::SUMMARY_VERSION),
+        format!("{{\"summary_version\":{}}}", verdict::output::summary::SUMMARY_VERSION),
     )
 }

@@ -10,7 +10,7 @@ fuzz_target!(|input: &[u8]| {
     let bytes = sparse::expand(input);
     let file = Kept::new();
     std::fs::write(&file.0, &bytes).expect("room for the file");
-    match analyzer::formats::read(&file.0, &Default::default()) {
+    match formats::read(&file.0, &Default::default()) {
         Ok(input) => sound::check(&input),
         Err(error) => assert!(!error.what.is_empty() && !error.to_string().contains('\n'), "{error}"),
     }

@@ -3,7 +3,7 @@
 //! that sum to the span.
 #![no_main]
 
-use analyzer::formats::kineto::read_in_blocks;
+use formats::kineto::read_in_blocks;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
@@ -16,12 +16,12 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!((whole.events, whole.refused), (blocks.events, blocks.refused));
     let run = &whole.run;
     assert_eq!(run.events, blocks.run.events);
-    let analysis = analyzer::analyze(run);
+    let analysis = verdict::analyze(run);
     for (d, device) in analysis.devices.iter().zip(&run.devices) {
         assert_eq!(d.busy_ns + d.idle_ns, d.span.ns());
         assert_eq!(d.buckets.total(), d.wall_ns, "device {}", device.ordinal);
     }
-    let line = analyzer::output::sentence::line(run, &analysis, None);
+    let line = verdict::output::sentence::line(run, &analysis, None);
     assert!(!line.trim().is_empty() && line.chars().all(|c| !c.is_control()), "{line:?}");
     if whole.refused.cut {
         assert!(line.contains("[GP199]"), "{line}");

@@ -10,7 +10,7 @@ fuzz_target!(|input: &[u8]| {
     let bytes = sparse::expand(input);
     let file = Kept::new();
     std::fs::write(&file.0, &bytes).expect("room for the file");
-    if let Ok(input) = analyzer::formats::read(&file.0, &Default::default()) {
+    if let Ok(input) = formats::read(&file.0, &Default::default()) {
         sound::check(&input);
     }
 });

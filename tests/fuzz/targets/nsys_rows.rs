@@ -9,7 +9,7 @@ use sparse::{rows, sound, Kept};
 fuzz_target!(|input: &[u8]| {
     let file = Kept::new();
     let written = rows::write(&file.0, input).expect("SQLite takes any value in any column");
-    let Ok(input) = analyzer::formats::read(&file.0, &Default::default()) else { return };
+    let Ok(input) = formats::read(&file.0, &Default::default()) else { return };
     sound::check(&input);
     if written.only_work {
         let ops: usize = input.run.devices.iter().map(|d| d.ops()).sum();

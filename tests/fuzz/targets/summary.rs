@@ -3,7 +3,8 @@
 //! JSON.
 #![no_main]
 
-use analyzer::fleet::{self, Fleet};
+use cli::fleet;
+use cli::fleet::Fleet;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {

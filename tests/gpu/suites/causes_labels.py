@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is true of the programs of programs/causes: the labels of the suite `causes`. A label holds only where its proofs do.
 
-The cause is the coarse one of analyzer/src/causes; `kind` is what it is in detail, for the day a verdict says so too.
+The cause is the coarse one of analyzer/verdict/src/causes; `kind` is what it is in detail, for the day a verdict says so too.
 """
 
 from dataclasses import dataclass, field

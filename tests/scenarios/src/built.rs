@@ -60,7 +60,7 @@ pub fn built() -> &'static Built {
             }
         };
         let library = elsewhere("GAPPROBE_TEST_LIBRARY", "gapprobe-injector", "libgapprobe.so");
-        let command = elsewhere("GAPPROBE_TEST_COMMAND", "gapprobe-analyzer", "gapprobe");
+        let command = elsewhere("GAPPROBE_TEST_COMMAND", "gapprobe-cli", "gapprobe");
         let (sim, victims) = (target.join("scenarios-sim"), target.join("scenarios-victims"));
         let stamp = scratch.join("stamp");
         let sources = [

@@ -9,18 +9,18 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use analyzer::run::Run as Loaded;
 use gapprobe_scenarios::built::built;
 use gapprobe_scenarios::{cases, Run, Victim};
 use trace::call::Class;
 use trace::reader::Track;
 use trace::{Kind, Language, Loss};
+use verdict::run::Run as Loaded;
 
 const RELEASE: &str = "13.0";
 
 fn named(recording: &[u8]) -> Loaded {
-    let mut loaded = analyzer::load(recording).expect("a recording");
-    analyzer::symbols::name_with_lines(&mut loaded, None);
+    let mut loaded = verdict::load(recording).expect("a recording");
+    verdict::symbols::name_with_lines(&mut loaded, None);
     loaded
 }
 
@@ -80,7 +80,7 @@ impl Tally {
             self.module += 1;
             return;
         }
-        let mut sites = analyzer::sites::Sites::new(loaded);
+        let mut sites = verdict::sites::Sites::new(loaded);
         let site = sites.of(stack).expect("a site");
         let site = sites.get(site).expect("a site");
         let function = site.function.split("+0x").next().unwrap_or("");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: who depends on whom is as ARCHITECTURE.md draws it: one way, nothing else. And the
-//! injected library links the analyzer without its default features: no command line, no foreign
-//! formats inside the training process.
+//! Purpose: which crate depends on which is as ARCHITECTURE.md draws it: one way, nothing else. And
+//! the injected library links the verdict alone: no command line, no foreign formats inside the
+//! training process. (Rooms inside the crates: `rooms.rs`.)
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -17,10 +17,6 @@ fn metadata() -> Value {
         .expect("cargo metadata");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).expect("JSON")
-}
-
-fn texts<'a>(value: &'a Value, key: &str) -> Vec<&'a str> {
-    value[key].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
 #[test]
@@ -41,8 +37,14 @@ fn the_crates_depend_on_each_other_one_way() {
     let wanted: &[(&str, &[&str])] = &[
         ("gapprobe-trace", &[]),
         ("gapprobe-cupti-sys", &[]),
-        ("gapprobe-analyzer", &["gapprobe-trace"]),
-        ("gapprobe-injector", &["gapprobe-analyzer", "gapprobe-cupti-sys", "gapprobe-trace"]),
+        ("gapprobe-spool", &["gapprobe-trace"]),
+        ("gapprobe-verdict", &["gapprobe-spool", "gapprobe-trace"]),
+        ("gapprobe-formats", &["gapprobe-trace", "gapprobe-verdict"]),
+        ("gapprobe-cli", &["gapprobe-formats", "gapprobe-spool", "gapprobe-trace", "gapprobe-verdict"]),
+        (
+            "gapprobe-injector",
+            &["gapprobe-cupti-sys", "gapprobe-spool", "gapprobe-trace", "gapprobe-verdict"],
+        ),
     ];
     for (name, depends_on) in wanted {
         assert_eq!(normal[name], depends_on.iter().copied().collect(), "{name}");
@@ -69,7 +71,8 @@ fn trace_needs_nothing_and_cupti_sys_needs_only_libc() {
                 "gimli",
                 "gapprobe-trace",
                 "gapprobe-cupti-sys",
-                "gapprobe-analyzer",
+                "gapprobe-spool",
+                "gapprobe-verdict",
                 "loom",
             ],
             _ => continue,
@@ -82,22 +85,17 @@ fn trace_needs_nothing_and_cupti_sys_needs_only_libc() {
 }
 
 #[test]
-fn the_injected_library_links_the_analyzer_without_its_command_line() {
-    let metadata = metadata();
-    let packages = metadata["packages"].as_array().expect("packages");
-    let injector = packages.iter().find(|p| p["name"] == "gapprobe-injector").expect("injector");
-    let analyzer = injector["dependencies"].as_array().into_iter().flatten();
-    let analyzer = analyzer.into_iter().find(|d| d["name"] == "gapprobe-analyzer").expect("analyzer");
-    assert_eq!(analyzer["uses_default_features"], false);
-    assert_eq!(texts(analyzer, "features"), Vec::<&str>::new());
+fn the_injected_library_links_the_verdict_alone() {
     let tree = Command::new(env!("CARGO"))
         .args(["tree", "-p", "gapprobe-injector", "-e", "normal", "--prefix", "none", "--offline"])
         .current_dir(root())
         .output()
         .expect("cargo tree");
     let tree = String::from_utf8_lossy(&tree.stdout).into_owned();
-    assert!(tree.contains("gapprobe-analyzer"), "{tree}");
-    for foreign in ["clap", "rusqlite", "regex", "parquet", "unicode-width", "addr2line"] {
+    assert!(tree.contains("gapprobe-verdict"), "{tree}");
+    let foreign =
+        ["gapprobe-formats", "gapprobe-cli", "clap", "rusqlite", "regex", "parquet", "unicode-width"];
+    for foreign in foreign.into_iter().chain(["addr2line"]) {
         assert!(
             !tree.lines().any(|l| l.starts_with(foreign)),
             "{foreign} is linked into the training process:\n{tree}"

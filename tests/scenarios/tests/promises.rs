@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Purpose: what the replay says of a fix is what the fix wins. Random programs (those of
-//! `analyzer/tests/replay.rs`, which plays them on a simulator of its own) are real processes here,
-//! under the real library on the simulated driver: the slow form is recorded, and what is said of
-//! it is held against the time that the mended form takes.
+//! `analyzer/cli/tests/replay.rs`, which plays them on a simulator of its own) are real processes
+//! here, under the real library on the simulated driver: the slow form is recorded, and what is
+//! said of it is held against the time that the mended form takes.
 //!
 //! Both forms run under gapprobe: a promise is one of recorded steps
-//! (`analyzer/src/replay/mod.rs`). How long a step takes is not gapprobe's word but the driver's
-//! and the program's own clock's. The simulated driver runs in real time, so a run that something
-//! else of the machine disturbed is wrong now and then, and is made again; a replay that is wrong
-//! is so every time.
+//! (`analyzer/verdict/src/replay/mod.rs`). How long a step takes is not gapprobe's word but the
+//! driver's and the program's own clock's. The simulated driver runs in real time, so a run that
+//! something else of the machine disturbed is wrong now and then, and is made again; a replay that
+//! is wrong is so every time.
 //!
 //! `GAPPROBE_SEED=7` draws other programs, `GAPPROBE_PROGRAMS=200` more of them.
 
 #[allow(dead_code, reason = "how soon a call comes back is the real clock's here")]
-#[path = "../../../analyzer/tests/replay/acts.rs"]
+#[path = "../../../analyzer/cli/tests/replay/acts.rs"]
 mod acts;
-#[allow(dead_code, reason = "analyzer/tests/replay.rs draws other programs as well")]
-#[path = "../../../analyzer/tests/replay/programs.rs"]
+#[allow(dead_code, reason = "analyzer/cli/tests/replay.rs draws other programs as well")]
+#[path = "../../../analyzer/cli/tests/replay/programs.rs"]
 mod programs;
 
 use std::fmt::Write;
 
 use acts::Act;
-use analyzer::causes::{alloc, copy, device_wait, host, input, kind_of, launch, sync};
-use analyzer::gaps::HostView;
-use analyzer::replay::{Fix, Fixes, Prepared};
 use gapprobe_scenarios::{Run, Victim, CORES};
 use programs::{program, Fault, Program, Random};
+use verdict::causes::{alloc, copy, device_wait, host, input, kind_of, launch, sync};
+use verdict::gaps::HostView;
+use verdict::replay::{Fix, Fixes, Prepared};
 
 /// Steps of a program, and those until its queues are as full as they get. What happens in every
 /// third step happens in a third of those that are looked at.
@@ -48,8 +48,8 @@ const SLOWER: std::ops::RangeInclusive<u64> = 1..=100;
 /// What an allocation takes before that, ns (one figure a process; the programs' own vary).
 const ALLOC: u64 = 150_000;
 /// From a launch's return to its kernel's start at most, ns (H200: 99 % within 3 us;
-/// `STARTS_WITHIN_NS` in `analyzer/src/gaps/mod.rs`). The machines of `programs.rs` have up to 11
-/// us, in which a program that only launches is idle "for no reason seen".
+/// `STARTS_WITHIN_NS` in `analyzer/verdict/src/gaps/mod.rs`). The machines of `programs.rs` have up
+/// to 11 us, in which a program that only launches is idle "for no reason seen".
 const STARTS_WITHIN: u64 = 3_000;
 
 fn from_environment(name: &str, usual: u64) -> u64 {
@@ -179,7 +179,7 @@ fn play(p: &Program, slower: u64) -> Played {
         line.trim().parse::<f64>().expect("a number")
     };
     // a step is done when its host is through and its work has ended, as in
-    // `analyzer/tests/replay/truth.rs`
+    // `analyzer/cli/tests/replay/truth.rs`
     let truth = run.truth();
     assert_eq!(truth.ops.len(), ops.iter().sum::<usize>(), "all that the list issues");
     let mut rest = truth.ops.as_slice();
@@ -198,8 +198,8 @@ fn play(p: &Program, slower: u64) -> Played {
 /// What the replay of the recording says that mending the fault wins of a step, ns.
 fn replayed(run: &Run, fault: Fault) -> f64 {
     let bytes = std::fs::read(&run.recordings()[0]).expect("a recording");
-    let run = analyzer::load(bytes.as_slice()).expect("a recording");
-    let a = analyzer::analyze(&run);
+    let run = verdict::load(bytes.as_slice()).expect("a recording");
+    let a = verdict::analyze(&run);
     let device = &run.devices[0];
     let span = (a.steps.steady(), a.steady);
     let prepared = Prepared::new(&run, device, &HostView::new(&run, device), &[], span);

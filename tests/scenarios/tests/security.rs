@@ -2,7 +2,7 @@
 //! Purpose: what docs/design/threats.md promises of the library in a process: files are the user's
 //! alone, nothing planted by another user is followed or written to, a program with more rights
 //! than its user takes no instructions from the environment, and settings that somebody made up do
-//! no harm. (Of the command: analyzer/tests/cli, tests/fuzz.)
+//! no harm. (Of the command: analyzer/cli/tests/cli, tests/fuzz.)
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;

@@ -46,7 +46,7 @@ static long now(void) {
     return t.tv_sec * 1000000000L + t.tv_nsec;
 }
 
-// The host works: a thread that sleeps may be held to a rate from outside, and is taken to be (analyzer/src/replay/pace.rs).
+// The host works: a thread that sleeps may be held to a rate from outside, and is taken to be (analyzer/verdict/src/replay/pace.rs).
 static void pass(long ns) {
     long until = now() + ns, reached;
     while ((reached = now()) < until) continue;

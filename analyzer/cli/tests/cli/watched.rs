@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Processes that run, seen from outside: `ps`, `top --once`, `capture`.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixListener;
+
+use serde_json::Value;
+use trace::place::{control_socket, Owner};
+
+use crate::beating::{Beating, STEP};
+use crate::place::{code, err, out, recording, Place};
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"))
+}
+
+fn pid() -> String {
+    std::process::id().to_string()
+}
+
+#[test]
+fn ps_lists_those_that_run_and_nobody_is_said_to_be_there_where_nobody_is() {
+    let place = Place::new("ps");
+    fs::write(place.private().join("dead.gpr"), recording(|_| {})).unwrap();
+    let output = place.run(&["ps"]);
+    assert_eq!((code(&output), out(&output).as_str()), (9, ""));
+    assert!(
+        err(&output).starts_with("gapprobe: no process of yours is recorded now\n\nhint: "),
+        "{}",
+        err(&output)
+    );
+    let output = place.run(&["ps", "--json"]);
+    assert_eq!((code(&output), json(&out(&output))), (9, Value::Array(Vec::new())));
+
+    let beating = Beating::new(&place, |b| b.header.losses[0] = 3);
+    let output = place.run(&["ps"]);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    let table = out(&output);
+    let words: Vec<Vec<&str>> = table.lines().map(|l| l.split_whitespace().collect()).collect();
+    assert_eq!(words[0], ["PID", "RANK", "SINCE", "SIZE", "LOSSES", "RECORDING", "PROGRAM"]);
+    assert_eq!(words.len(), 2, "{table}");
+    assert_eq!((words[1][0], words[1][1]), (pid().as_str(), "3/8"));
+    assert_eq!(words[1][words[1].len() - 4..], ["3", "on", "python", "train.py"], "{table}");
+    beating.switch_off();
+    let all = json(&out(&place.run(&["ps", "--json"])));
+    assert_eq!((all[0]["standing"].as_str(), all[0]["rank"].as_u64()), (Some("off"), Some(3)));
+    assert_eq!(all[0]["recording"].as_str(), beating.path.to_str());
+}
+
+#[test]
+fn a_process_that_called_exec_is_there_once_with_its_newest_recording() {
+    let place = Place::new("ps-exec");
+    let _beating = Beating::new(&place, |_| {});
+    let own = spool::liveness::own();
+    let before = recording(|b| {
+        (b.header.pid, b.header.process_start, b.header.state) = (own.pid, own.start, 1);
+        (b.header.pid_namespace, b.header.boot_id) = (own.namespace, own.boot);
+        b.header.command = "sh the_shell_before".into();
+    });
+    fs::write(place.private().join("before.gpr"), before).unwrap();
+    let table = out(&place.run(&["ps"]));
+    assert!(table.contains("train.py") && !table.contains("the_shell_before"), "{table}");
+}
+
+#[test]
+fn top_prints_one_table_for_scripts_whose_parts_are_all_of_the_time() {
+    let place = Place::new("top");
+    assert_eq!(code(&place.run(&["top", "--once"])), 9);
+    let _beating = Beating::new(&place, |_| {});
+    for args in [&["top", "--once", "--last", "2s"][..], &["top", "--last", "2s"]] {
+        let output = place.run(args);
+        assert_eq!((code(&output), err(&output).as_str()), (0, ""));
+        let table = out(&output);
+        assert!(!table.contains('\x1b') && table.lines().count() == 2, "{table}");
+        let mut lines = table.lines().map(|l| l.split_whitespace().collect::<Vec<_>>());
+        let (headings, row) = (lines.next().unwrap(), lines.next().unwrap());
+        assert_eq!(
+            headings[..9],
+            ["PID", "RANK", "GPU", "STEP", "ms", "P90", "ms", "STEPS", "BUSY"],
+            "{table}"
+        );
+        assert_eq!(row[..4], [pid().as_str(), "3/8", "0", "5.00"], "{table}");
+        // steps of 5 ms, 4 ms busy; 399 to 400 whole ones in two seconds
+        let steps: u64 = row[5].parse().unwrap();
+        assert!((398..=400).contains(&steps) && row[6] == "80", "{table}");
+    }
+    let all = json(&out(&place.run(&["top", "--once", "--json", "--last", "2s"])));
+    let shares = all[0]["bucket_shares"].as_object().unwrap();
+    let sum: f64 = shares.values().map(|v| v.as_f64().unwrap()).sum();
+    assert!((sum - 1.0).abs() < 1e-9 && shares.len() == 12, "{all:#}");
+    assert_eq!((all[0]["step_ns"].as_u64(), all[0]["job"].as_str()), (Some(STEP), Some("job-17")));
+    let busy = all[0]["busy_share"].as_f64().unwrap();
+    assert!((busy - 0.8).abs() < 0.001, "{busy}");
+}
+
+/// As wide as is asked for, and however narrow with step, busy and verdict: those are what one
+/// looks for.
+#[test]
+fn top_is_as_wide_as_is_asked_and_keeps_the_verdict() {
+    let place = Place::new("top-width");
+    let _beating =
+        Beating::new(&place, |b| b.header.command = "python train_a_large_model.py --with options".into());
+    let whole = out(&place.run(&["top", "--once", "--last", "2s"]));
+    let verdict = |table: &str| {
+        let mut lines = table.lines();
+        let at = lines.next().unwrap().find("VERDICT")?;
+        lines.next()?.get(at..)?.split("  ").next().map(str::to_owned)
+    };
+    let expected = verdict(&whole).unwrap();
+    assert!(expected.ends_with(" %"), "{whole}");
+    for width in [60, 80, 100, 140] {
+        let output = place.run(&["top", "--once", "--last", "2s", "--width", &width.to_string()]);
+        let (table, said) = (out(&output), err(&output));
+        assert!(table.lines().all(|l| l.chars().count() <= width), "{width}: {table}");
+        assert!(table.lines().any(|l| l.chars().count() > width - 20), "{width}: {table}");
+        assert_eq!(verdict(&table).as_deref(), Some(expected.as_str()), "{table}");
+        for heading in ["PID", "STEP ms", "BUSY %"] {
+            assert!(table.lines().next().unwrap().contains(heading), "{width}: {table}");
+        }
+        assert!(
+            width > 100 && said.is_empty()
+                || said.starts_with("gapprobe: top: ") && said.ends_with("columns; --width 0 prints all\n"),
+            "{said}"
+        );
+    }
+    let output = place.run(&["top", "--once", "--last", "2s", "--width", "0"]);
+    assert!(out(&output).contains("--with options") && err(&output).is_empty(), "{}", out(&output));
+}
+
+#[test]
+fn capture_cuts_out_the_next_steps_or_the_last_or_a_time() {
+    let place = Place::new("capture");
+    let beating = Beating::new(&place, |_| {});
+    let begun = crate::beating::now();
+    let output = place.run(&["capture", &pid(), "--steps", "20", "--json"]);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    let s = json(&out(&output));
+    assert_eq!(
+        (s["steps"]["count"].as_u64(), s["steps"]["median_ns"].as_u64()),
+        (Some(20), Some(STEP)),
+        "{s:#}"
+    );
+    assert_eq!(s["steps"]["unplaced"].as_u64(), Some(0), "{s:#}");
+    assert!(s["coverage"].as_object().is_some_and(|c| c["killed"] == false), "{}", s["coverage"]);
+    assert!(err(&output).matches("gapprobe: wrote ./gapprobe-testhost-").count() == 2, "{}", err(&output));
+    assert_eq!(place.results().len(), 2);
+    assert!(crate::beating::now() - begun >= 20 * STEP, "they had not happened yet");
+    let trace = place.results().into_iter().find(|n| n.ends_with(".json.gz")).unwrap();
+    let again = json(&out(&place.run(&["analyze", "--json", &trace])));
+    let said = again["evidence"].to_string();
+    assert!(said.contains("20 of ") && !said.contains("killed"), "the same when it is read again: {said}");
+
+    let output = place.run(&["capture", beating.path.to_str().unwrap(), "--last", "--steps", "50"]);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    assert!(out(&output).contains(" [GP"), "{}", out(&output));
+    let output = place.run(&["capture", &pid(), "--last", "--seconds", "1", "--json"]);
+    assert_eq!(json(&out(&output))["coverage"]["seen_ns"].as_u64(), Some(1_000_000_000));
+    let output = place.run(&["capture", &pid(), "--seconds", "300ms", "--json"]);
+    assert_eq!(json(&out(&output))["coverage"]["seen_ns"].as_u64(), Some(300_000_000), "{}", err(&output));
+    // more than there is time for
+    let output = place.run(&["capture", &pid(), "--steps", "1000", "--seconds", "500ms"]);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    assert!(err(&output).contains(" of 1000 found in 0.5 s"), "{}", err(&output));
+    assert_eq!(place.results().len(), 10);
+    assert!(beating.path.exists(), "the recording is the process's own");
+}
+
+#[test]
+fn capture_says_who_is_not_recorded_and_what_cannot_be() {
+    let place = Place::new("capture-refuses");
+    let output = place.run(&["capture", "1", "--steps", "20"]);
+    assert_eq!(code(&output), 9);
+    assert!(
+        err(&output).contains("process 1 is not recorded\n\nhint: it runs without gapprobe"),
+        "{}",
+        err(&output)
+    );
+    let gone = place.run(&["capture", &i32::MAX.to_string()]);
+    assert!(code(&gone) == 9 && err(&gone).contains("there is no such process"), "{}", err(&gone));
+    let dead = place.out().join("dead.gpr");
+    fs::write(&dead, recording(|_| {})).unwrap();
+    let output = place.run(&["capture", dead.to_str().unwrap()]);
+    assert!(code(&output) == 9 && err(&output).contains("has ended"), "{}", err(&output));
+    let beating = Beating::new(&place, |_| {});
+    let output = place.run(&["capture", &pid(), "-o", "nowhere"]);
+    let said = "gapprobe: --dir: nowhere is not there\n\nhint: mkdir -p nowhere\n";
+    assert_eq!((code(&output), err(&output).as_str()), (1, said));
+    for wrong in [&["--steps", "2"][..], &["--seconds", "11m"], &["--seconds", "0"]] {
+        assert_eq!(code(&place.run(&[&["capture", &pid()], wrong].concat())), 2, "{wrong:?}");
+    }
+    beating.switch_off();
+    let output = place.run(&["capture", &pid(), "--seconds", "1"]);
+    assert_eq!((code(&output), out(&output).as_str()), (1, ""));
+    assert!(
+        err(&output).contains("has recording switched off, and it has no control socket"),
+        "{}",
+        err(&output)
+    );
+}
+
+#[test]
+fn why_there_is_no_control_socket_is_told_where_the_recording_knows() {
+    let place = Place::new("capture-why");
+    let beating = Beating::new(&place, |b| b.attribute(trace::define::NO_CONTROL, "Too many open files"));
+    beating.switch_off();
+    let output = place.run(&["capture", &pid(), "--seconds", "1"]);
+    assert_eq!(code(&output), 1);
+    assert!(
+        err(&output).contains("no control socket to ask for it ('Too many open files')"),
+        "{}",
+        err(&output)
+    );
+}
+
+/// Listens as the process of a beating recording, and answers each line with what `answer` makes of
+/// it.
+fn listener(place: &Place, answer: impl Fn(&str) -> Vec<u8> + Send + 'static) {
+    let owner: Owner = spool::liveness::own();
+    let short = place.0.join("s");
+    let listener = UnixListener::bind(&short).unwrap();
+    fs::rename(short, place.private().join(control_socket(&owner))).unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let mut reader = BufReader::new(&stream);
+            let mut line = String::new();
+            while reader.read_line(&mut line).is_ok_and(|n| n > 0) {
+                if (&stream).write_all(&answer(&line)).is_err() {
+                    break; // it hung up
+                }
+                line.clear();
+            }
+        }
+    });
+}
+
+#[test]
+fn answers_that_are_none_are_not_believed() {
+    let odd: [(&str, &[u8], &str); 4] = [
+        ("noise", &[0xff; 300], "of another version"),
+        ("http", b"HTTP/1.1 400 Bad Request\r\n\r\n", "of another version"),
+        ("refusal", b"gapprobe/1 error unknown\n", "refuses to say so"),
+        ("odd", b"gapprobe/1 ok recording 7\n", "refuses to say so"),
+    ];
+    for (name, answer, wanted) in odd {
+        let place = Place::new(&format!("peer-{name}"));
+        let beating = Beating::new(&place, |_| {});
+        beating.switch_off();
+        listener(&place, move |_| answer.to_vec());
+        let output = place.run(&["capture", &pid(), "--seconds", "1"]);
+        assert_eq!(code(&output), 1, "{name}");
+        assert!(err(&output).contains(wanted), "{name}: {}", err(&output));
+    }
+}
+
+#[test]
+fn a_socket_that_is_not_the_processs_own_is_not_used() {
+    let place = Place::new("peer-planted");
+    let beating = Beating::new(&place, |_| {});
+    beating.switch_off();
+    let name = place.private().join(control_socket(&spool::liveness::own()));
+    let says = |wanted: &str| {
+        let output = place.run(&["capture", &pid(), "--seconds", "1"]);
+        assert!(code(&output) == 1 && err(&output).contains(wanted), "{}", err(&output));
+    };
+    fs::write(&name, "").unwrap();
+    says("is no socket of yours");
+    fs::remove_file(&name).unwrap();
+    let elsewhere = place.0.join("s");
+    let _listener = UnixListener::bind(&elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &name).unwrap();
+    says("is no socket of yours");
+    fs::remove_file(&name).unwrap();
+    // who listens is another process of ours
+    let script =
+        "import os, socket, sys, time; os.chdir(sys.argv[1]); s = socket.socket(socket.AF_UNIX); s.bind('p')
+s.listen(); os.rename('p', sys.argv[2]); print('ready', flush=True); time.sleep(60)";
+    let mut python = std::process::Command::new("python3")
+        .args(["-c", script, place.private().to_str().unwrap(), name.to_str().unwrap()])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    BufReader::new(python.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
+    says(&format!("another process ({}) listens at its control socket", python.id()));
+    python.kill().unwrap();
+    python.wait().unwrap();
+    says("nobody listens at its control socket");
+}

@@ -1,9 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-//! Text for people: names that others chose, counts, kernels' names, and the room there is.
-
-pub mod duration;
-pub mod escape;
-pub mod kernel_name;
-pub mod plural;
-#[cfg(feature = "readers")]
-pub mod terminal_width;
