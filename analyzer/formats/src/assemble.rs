@@ -9,12 +9,12 @@ use trace::define::Definition;
 use trace::event::{GRAPH_NODE, OPEN_ENDED};
 use trace::header::{sources, state};
 use trace::{KernelInfo, Kind};
-
-use super::{uncalled, vendors};
 use verdict::load;
 use verdict::load::array_waits;
 use verdict::load::missing_kernels;
 use verdict::run::{Call, Device, Mark, Op, Range, Run, Span, Stream, SyncRecord, Thread, NAMED_CALL, NONE};
+
+use super::{uncalled, vendors};
 
 /// More streams of a device than this are not told apart: their operations are refused.
 const MOST_STREAMS: usize = 60_000;
@@ -254,7 +254,8 @@ impl Assembly {
     /// Sorted, joined, with a header.
     pub(super) fn finish(mut self) -> Run {
         self.tell_processes_apart();
-        let launching = uncalled::launching(&self);
+        let streams = self.streams.iter().map(|(key, &(device, stream))| (key.process, device, stream));
+        let launching = uncalled::launching(&self.run, &self.process_of_thread, streams);
         let mut run = self.run;
         let h = &mut run.header;
         let ops = run.devices.iter().flat_map(|d| &d.streams).flat_map(|s| s.ops.iter().map(Op::span));

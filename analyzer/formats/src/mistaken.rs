@@ -2,9 +2,9 @@
 //! Files that people have at hand and give instead of a trace: what each is, and the command that
 //! gets the trace. Told by first bytes, plain or inside gzip; JSON of other kinds by how it begins.
 
-use super::kineto::Json;
-use super::ReadError;
 use verdict::text::escape::visible;
+
+use super::ReadError;
 
 /// So many bytes tell what a file is (a tar's mark stands at 257).
 pub(super) const ENOUGH: usize = 2048;
@@ -44,6 +44,26 @@ pub(super) fn for_a_trace(first: &[u8], packed: bool) -> Option<ReadError> {
         .or_else(|| page(first))
         .or_else(|| answer(first))
         .or_else(|| rocm_profile_data(first))
+}
+
+/// JSON without a list of events.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Json<'a> {
+    /// One object.
+    Object(&'a [u8]),
+    /// One object a line.
+    Lines(&'a [u8]),
+    /// A list of lists.
+    Lists(&'a [u8]),
+}
+
+impl<'a> Json<'a> {
+    /// As much of the text as tells what it is.
+    pub(super) fn begin(self) -> &'a [u8] {
+        const ENOUGH: usize = 64 << 10;
+        let (Json::Object(text) | Json::Lines(text) | Json::Lists(text)) = self;
+        text.get(..ENOUGH).unwrap_or(text)
+    }
 }
 
 /// What JSON is that holds no list of events.

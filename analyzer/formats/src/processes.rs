@@ -6,9 +6,9 @@
 use std::mem::take;
 
 use foldhash::{HashMap, HashMapExt};
+use verdict::run::{Device, NONE};
 
 use super::assemble::Assembly;
-use verdict::run::{Device, NONE};
 
 /// The ids of one kind that a process uses, 0 (none) left out.
 #[derive(Clone, Copy, Debug)]

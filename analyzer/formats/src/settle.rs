@@ -2,8 +2,9 @@
 //! Times of another tool's clock into those of a run: what lies impossibly far away is dropped, and
 //! the earliest event comes to lie at one second, so that what began before it has room.
 
-use super::assemble::Assembly;
 use verdict::run::{Call, Op, Span};
+
+use super::assemble::Assembly;
 
 /// Times this far from the middle of a trace are damage: 30 days, ns.
 const FAR: u64 = 30 * 86_400 * 1_000_000_000;

@@ -8,17 +8,17 @@ use std::sync::atomic::AtomicU64;
 
 use trace::header::{Header, HEADER_BYTES};
 use trace::segment::SEGMENT_BYTES;
-
-use super::gzip::Members;
-use super::kineto::{self, Kineto};
-use super::nsys::{self, Nsys};
-use super::{mistaken, Format, Input, Progress, ReadError, Refused};
 use verdict::load;
 use verdict::output::report::ReportError;
 use verdict::run::Recorder;
 use verdict::text::escape::visible;
 use verdict::text::plural;
 use verdict::text::plural::counted;
+
+use super::gzip::Members;
+use super::kineto::{self, Kineto};
+use super::nsys::{self, Nsys};
+use super::{mistaken, Format, Input, Progress, ReadError, Refused};
 
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const SQLITE: &[u8] = b"SQLite format 3\0";

@@ -16,7 +16,6 @@ use std::collections::HashSet;
 use trace::call::Class;
 use trace::Kind;
 
-use super::assemble::Assembly;
 use verdict::run::{Device, Op, Run, Uncalled, NONE};
 
 /// Ids further apart than this began anew at 2^32 somewhere between: they tell no order.
@@ -34,8 +33,12 @@ pub(super) struct Ids {
 }
 
 /// By process. To be asked once their ids are told apart.
-pub(super) fn launching(assembly: &Assembly) -> Vec<Ids> {
-    let (run, owners) = (&assembly.run, &assembly.process_of_thread);
+/// `owners`: each thread's process; `streams`: each stream's process, device and place in it.
+pub(super) fn launching(
+    run: &Run,
+    owners: &[u32],
+    streams: impl Iterator<Item = (u32, usize, usize)>,
+) -> Vec<Ids> {
     let processes = owners.iter().max().map_or(0, |&p| p as usize + 1);
     let none = Ids { first: u32::MAX, last: 0, most: u32::MAX, threads: 0 };
     let mut found = vec![none; processes];
@@ -49,9 +52,9 @@ pub(super) fn launching(assembly: &Assembly) -> Vec<Ids> {
     }
     if processes > 1 {
         found.iter_mut().for_each(|of| of.most = of.last);
-        for (key, &(device, stream)) in &assembly.streams {
+        for (process, device, stream) in streams {
             let ops = run.devices.get(device).and_then(|d| d.streams.get(stream)).map_or(&[][..], |s| &s.ops);
-            if let Some(of) = found.get_mut(key.process as usize) {
+            if let Some(of) = found.get_mut(process as usize) {
                 of.most = ops.iter().map(|o| o.correlation).fold(of.most, u32::max);
             }
         }

@@ -9,6 +9,7 @@
 //! * [`recorded`]: what the recording says happened.
 //! * [`pythons`]: the CPythons of this machine.
 //! * [`small_disk`]: a disk that is soon full.
+//! * [`uses`]: which module of a crate uses which.
 //! * [`chaos`]: random programs under random faults, and what must hold after each
 //!   (`benches/chaos.rs`).
 //!
@@ -21,6 +22,7 @@ pub mod pythons;
 pub mod recorded;
 pub mod small_disk;
 pub mod truth;
+pub mod uses;
 pub mod victim;
 
 pub use recorded::Recorded;

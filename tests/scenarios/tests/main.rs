@@ -47,6 +47,7 @@ mod promises;
 mod refused;
 mod replay;
 mod retention;
+mod rooms;
 mod sampled;
 mod sampler;
 mod security;

@@ -3,10 +3,10 @@
 //! Times are ns, shares 0 to 1, unknown is `null`.
 
 use serde_json::{json, Map, Value};
+use verdict::analysis::Bucket;
 
 use super::work::Changed;
 use super::{words, Comparison, Figure, Outcome, Side};
-use verdict::analysis::Bucket;
 
 /// Version of the keys.
 const DIFF_VERSION: u32 = 1;

@@ -3,15 +3,15 @@
 
 use std::collections::HashMap;
 
-use trace::Kind;
-
-use crate::tables::steps::parts;
 use formats::{Format, Input};
+use trace::Kind;
 use verdict::analysis::{working, Analysis, Bucket, Buckets, Step, StepSource};
 use verdict::output::line;
 use verdict::run::{Op, Run, Stream};
 use verdict::text::kernel_name::{demangled, shortened};
 use verdict::timeline::kernels::{KernelFacts, KernelTable};
+
+use crate::tables::steps::parts;
 
 use super::noise::{estimate, mean, median, Estimate};
 

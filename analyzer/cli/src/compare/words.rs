@@ -3,15 +3,16 @@
 
 use std::fmt::{Display, Write};
 
-use super::noise::{Estimate, RUN_GPU, RUN_HOST};
-use super::work::{Change, Changed, Sameness, Work, WORTH_A_WORD};
-use super::{unit, Comparison, Figure, Outcome, Side};
-use crate::terminal_width;
 use verdict::analysis::Bucket;
 use verdict::causes::{gpu_bound, inconclusive};
 use verdict::text::escape::visible;
 use verdict::text::plural;
 use verdict::text::plural::counted;
+
+use super::noise::{Estimate, RUN_GPU, RUN_HOST};
+use super::work::{Change, Changed, Sameness, Work, WORTH_A_WORD};
+use super::{unit, Comparison, Figure, Outcome, Side};
+use crate::terminal_width;
 
 /// Kernels named one by one, at most.
 const NAMED: usize = 8;

@@ -4,10 +4,11 @@
 
 use std::io::{self, Write};
 
-use super::rows::{rows, Cell, COLUMNS};
-use crate::tables::csv::name;
 use verdict::analysis::Analysis;
 use verdict::run::Run;
+
+use super::rows::{rows, Cell, COLUMNS};
+use crate::tables::csv::name;
 
 /// Writes all events: by device and stream, then by thread, then the idle time.
 pub fn csv(run: &Run, analysis: &Analysis, out: &mut dyn Write) -> io::Result<()> {

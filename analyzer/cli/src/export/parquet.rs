@@ -16,10 +16,10 @@ use parquet::errors::{ParquetError, Result};
 use parquet::file::properties::{WriterProperties, WriterPropertiesPtr};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{ColumnPath, Type, TypePtr};
-
-use super::rows::{rows, Cell, Column, EventRow, Holds, COLUMNS};
 use verdict::analysis::Analysis;
 use verdict::run::Run;
+
+use super::rows::{rows, Cell, Column, EventRow, Holds, COLUMNS};
 
 /// Rows of a group: what DuckDB and Polars share out among cores, a few MB of memory.
 const GROUP_ROWS: usize = 1 << 17;

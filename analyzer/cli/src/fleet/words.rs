@@ -4,13 +4,14 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use super::{Fleet, Rank};
-use crate::terminal_width;
-use crate::terminal_width::Wanted;
 use verdict::analysis::Bucket;
 use verdict::causes::{comm, inconclusive};
 use verdict::text::escape::visible;
 use verdict::text::plural::counted;
+
+use super::{Fleet, Rank};
+use crate::terminal_width;
+use crate::terminal_width::Wanted;
 
 /// Key of the bucket in which kernels compute.
 const COMPUTE: &str = Bucket::Compute.key();

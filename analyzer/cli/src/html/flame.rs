@@ -7,12 +7,12 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use serde_json::{json, Value};
+use verdict::analysis::idle_stacks::{frame_name, idle_stacks, without_number};
+use verdict::analysis::{Bucket, Buckets};
 
 use super::buckets;
 use super::names::clean;
 use super::Shown;
-use verdict::analysis::idle_stacks::{frame_name, idle_stacks, without_number};
-use verdict::analysis::{Bucket, Buckets};
 
 /// Frames of a stack at most; what is deeper is left out.
 const MOST_FRAMES: usize = 48;

@@ -2,17 +2,17 @@
 //! The verdict in the line's own words, and what the reader should know before believing it.
 
 use serde_json::{json, Value};
-
-use super::names::clean;
-use super::Subject;
-use crate::overview;
-use crate::tables::{NameStyle, Source};
 use verdict::causes::inconclusive;
 use verdict::output::line;
 use verdict::output::sentence;
 use verdict::run::Uncalled;
 use verdict::text::plural::{counted, of};
 use verdict::timeline::Observed;
+
+use super::names::clean;
+use super::Subject;
+use crate::overview;
+use crate::tables::{NameStyle, Source};
 
 /// Remarks at most; findings at most.
 const MOST_REMARKS: usize = 20;

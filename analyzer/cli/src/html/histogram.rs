@@ -3,11 +3,11 @@
 
 use serde_json::{json, Value};
 use trace::Kind;
+use verdict::analysis::Buckets;
+use verdict::run::Span;
 
 use super::buckets;
 use super::Shown;
-use verdict::analysis::Buckets;
-use verdict::run::Span;
 
 /// Shortest bin's end, ns; what is shorter lies in it too.
 const FIRST_END: u64 = 100;

@@ -28,14 +28,14 @@ mod names;
 mod series;
 mod timeline;
 
-use serde_json::{json, Value};
-
-use crate::overview;
-use crate::phases::Phases;
 use formats::Input;
+use serde_json::{json, Value};
 use verdict::analysis::{Analysis, DeviceAnalysis};
 use verdict::run::{Device, Run};
 use verdict::timeline::kernels::KernelTable;
+
+use crate::overview;
+use crate::phases::Phases;
 
 /// Version of the figures' keys.
 pub const FIGURES_VERSION: u32 = 1;

@@ -3,11 +3,11 @@
 //! one.
 
 use serde_json::{json, Value};
+use verdict::analysis::{Bucket, Buckets, Step};
 
 use super::buckets;
 use super::Shown;
 use crate::tables::steps::Part;
-use verdict::analysis::{Bucket, Buckets, Step};
 
 /// Bars of steady steps at most; warm-up has as many again at most.
 const MOST_BARS: usize = 240;

@@ -8,15 +8,15 @@
 
 use serde_json::{json, Value};
 use trace::call::Class;
+use verdict::analysis::IdleSlice;
+use verdict::gaps::HostView;
+use verdict::run::{Call, Span};
+use verdict::timeline::class;
 
 use super::drawn::{thin, Item};
 use super::names::{clean, Texts};
 use super::{buckets, series, Shown};
 use crate::tables::steps::Part;
-use verdict::analysis::IdleSlice;
-use verdict::gaps::HostView;
-use verdict::run::{Call, Span};
-use verdict::timeline::class;
 
 /// Items of all stream rows together at most, and of all host rows. Rows beyond these have one
 /// each.

@@ -10,12 +10,12 @@ pub mod counted;
 
 use trace::header::state;
 use trace::{Header, Loss, Source, Total};
-
-use self::counted::{Between, Counted};
 use verdict::analysis::{share, working, Analysis, Buckets, StepSource};
 use verdict::load::{load_window, Window};
-pub use verdict::run::complete_to::{complete_to, unobserved_to};
 use verdict::run::{LoadError, Run, Span};
+
+use self::counted::{Between, Counted};
+pub use verdict::run::complete_to::{complete_to, unobserved_to};
 
 /// Events looked at: 20 steps of 5,000 launches. Load and analysis of them take about 0.1 s and 30
 /// MB (`tests/live.rs` measures a recording of 256 MB).

@@ -4,13 +4,13 @@
 //! whole file, `steps` and `buckets_ns` the steady state.
 
 use serde_json::{json, Value};
+use verdict::analysis::Bucket;
+use verdict::causes::lines::{Line, Lines};
+use verdict::output::summary::{site, summary, Around};
 
 use super::gauges::Gauges;
 use super::{next, stack, Overview};
 use crate::phases::Phases;
-use verdict::analysis::Bucket;
-use verdict::causes::lines::{Line, Lines};
-use verdict::output::summary::{site, summary, Around};
 
 /// The lines that wait, and what each would win by itself.
 fn lines(lines: &Lines) -> Value {

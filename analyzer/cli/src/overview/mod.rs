@@ -21,10 +21,11 @@ pub use ncu::command as next;
 pub use screen::{buckets, screen};
 pub use whence::stack;
 
-use crate::tables::Source;
 use formats::Input;
 use verdict::analysis::Analysis;
 use verdict::run::Run;
+
+use crate::tables::Source;
 
 /// What an overview is made of.
 pub struct Overview<'a> {

@@ -3,16 +3,16 @@
 //! time in. Nsight Compute takes one launch of it, from the middle of the run; the others choose
 //! kernels by name. Those for Intel and Gaudi stand in their documents; they were not run here.
 
-use trace::Kind;
-
-use super::rows::Rows;
-use crate::tables::Source;
 use formats::vendors;
 use formats::vendors::Vendor;
+use trace::Kind;
 use verdict::analysis::Analysis;
 use verdict::causes::gpu_bound;
 use verdict::run::Run;
 use verdict::text::kernel_name::demangled;
+
+use super::rows::Rows;
+use crate::tables::Source;
 
 /// `ncu --kernel-name ... --launch-skip N --launch-count 1 COMMAND`, and the like of other vendors;
 /// `None` where the verdict is not GPU-BOUND, and without kernels. `source`: the run's tables, with

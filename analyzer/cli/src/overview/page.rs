@@ -4,9 +4,10 @@
 
 use std::borrow::Cow;
 
+use verdict::text::escape::{visible, words};
+
 use super::rows::Fields;
 use crate::terminal_width;
-use verdict::text::escape::{visible, words};
 
 /// Columns of bars and sentences where nobody says how many there are; names are whole there.
 const USUAL: usize = 100;

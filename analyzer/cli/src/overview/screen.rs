@@ -4,12 +4,6 @@
 
 use std::fmt::Write;
 
-use super::page::{name, Page};
-use super::rows::{Fields, Rows};
-use super::{gauges, ncu, whence, Overview};
-use crate::phases::Phases;
-use crate::tables::syncs::meanwhile;
-use crate::terminal_width::{bytes, thousands};
 use verdict::analysis::{working, Analysis, Bucket, DeviceAnalysis, StepSource, Verdict};
 use verdict::causes::inconclusive;
 use verdict::causes::lines::{Line, Lines};
@@ -21,6 +15,13 @@ use verdict::text::escape::{visible, word};
 use verdict::text::plural;
 use verdict::text::plural::counted;
 use verdict::timeline::buckets::NOTICED_SHARE;
+
+use super::page::{name, Page};
+use super::rows::{Fields, Rows};
+use super::{gauges, ncu, whence, Overview};
+use crate::phases::Phases;
+use crate::tables::syncs::meanwhile;
+use crate::terminal_width::{bytes, thousands};
 
 /// Columns of a full bar.
 const BAR: usize = 40;

@@ -6,12 +6,12 @@ use std::collections::HashMap;
 
 use trace::call::Class;
 use trace::Kind as Event;
+use verdict::run::{Device, Op, Run, Span};
+use verdict::timeline::kernels::KernelTable;
 
 use super::spans::{self, Names, Part};
 use super::{names, threads, By, Kind};
 use crate::tables::{class_of, KernelClass};
-use verdict::run::{Device, Op, Run, Span};
-use verdict::timeline::kernels::KernelTable;
 
 /// What a call puts on the device; of a graph what says most.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]

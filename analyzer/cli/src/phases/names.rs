@@ -2,8 +2,9 @@
 //! What a named range says it is: dataload, forward, backward or optimizer. Whole words only; a
 //! name that says something else beside it (`forward hooks`, `pre_forward`) is none.
 
-use super::Kind;
 use verdict::gaps::input::is_input;
+
+use super::Kind;
 
 /// Begins the name of every node that PyTorch's autograd engine evaluates (torch.profiler,
 /// `emit_nvtx`).

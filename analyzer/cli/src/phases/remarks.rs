@@ -5,12 +5,12 @@
 use std::collections::HashMap;
 
 use trace::Kind as Event;
-
-use super::calls::Calls;
-use super::{Kind, Phases};
 use verdict::analysis::{Analysis, Finding};
 use verdict::causes;
 use verdict::run::{Device, Op, Run};
+
+use super::calls::Calls;
+use super::{Kind, Phases};
 
 /// Backward computes two products where forward computes one (gradients of the input and of the
 /// weights: Kaplan et al. 2020, "Scaling Laws for Neural Language Models", section 2.1), so forward

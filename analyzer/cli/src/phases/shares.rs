@@ -3,13 +3,14 @@
 //! at once the first to begin), idle time to the phase the host was in, or to that of the next
 //! operation where that was queued already.
 
-use super::calls::Calls;
-use super::spans::Part;
-use super::{By, Kind, Phase, Phases, MOST_STEPS};
 use verdict::analysis::{Analysis, Bucket, DeviceAnalysis, IdleSlice, Step, StepSource};
 use verdict::gaps::input;
 use verdict::run::{Device, Run, Span};
 use verdict::timeline::ops;
+
+use super::calls::Calls;
+use super::spans::Part;
+use super::{By, Kind, Phase, Phases, MOST_STEPS};
 
 /// A stretch of a device's time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,9 +2,10 @@
 //! Spans of the host with the phase it is in: of one thread the innermost range, of several the
 //! phase that holds them up.
 
+use verdict::run::{Range, RangeKind, Run, Span, Thread};
+
 use super::names;
 use super::Kind;
-use verdict::run::{Range, RangeKind, Run, Span, Thread};
 
 /// Named phases open at once on a thread; deeper ones are not looked at, so that work stays linear.
 const MOST_OPEN: usize = 64;

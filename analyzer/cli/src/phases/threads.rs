@@ -3,10 +3,10 @@
 //! own, which has no Python frames, while the thread that called `backward()` waits.
 
 use trace::event::sample::HOLDS_GIL;
+use verdict::run::{Run, Span, Thread};
 
 use super::calls::Launch;
 use super::{names, Kind};
-use verdict::run::{Run, Span, Thread};
 
 /// PyTorch names them since 2.5 (torch/csrc/autograd/engine.cpp, `Engine::thread_init`).
 const NAME: &str = "pt_autograd_";

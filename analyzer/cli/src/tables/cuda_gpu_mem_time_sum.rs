@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Copies and memsets by operation: how often, how long they took on the GPU.
 
+use verdict::run::Op;
+
 use super::groups::Groups;
 use super::table::{number, row, text, Row, AVG, MAX, MED, MIN, STDDEV, TIME, TOTAL};
 use super::{Report, Source};
 use trace::Kind;
-use verdict::run::Op;
 
 pub(super) static REPORT: Report = Report {
     name: "cuda_gpu_mem_time_sum",

@@ -15,13 +15,13 @@ use std::rc::Rc;
 
 use foldhash::{HashMap, HashMapExt};
 use trace::Kind;
+use verdict::analysis::{Bucket, DeviceAnalysis, IdleSlice};
+use verdict::output::chrome::document::first_time;
+use verdict::run::NONE;
 
 use super::cuda_gpu_mem_time_sum::operation;
 use super::table::{naming, ns, percent, percent_of, row, text, Cell, Row};
 use super::{Report, Source};
-use verdict::analysis::{Bucket, DeviceAnalysis, IdleSlice};
-use verdict::output::chrome::document::first_time;
-use verdict::run::NONE;
 
 pub(super) static REPORT: Report = Report {
     name: "gaps",

@@ -19,12 +19,12 @@
 //! Linear in operations and idle slices, after a sort.
 
 use foldhash::{HashMap, HashMapExt};
-
-use super::table::{naming, ns, number, percent_of, row, text, Cell, Column, Row, Unit};
-use super::{Report, Source};
 use verdict::analysis::{Bucket, Buckets, IdleSlice};
 use verdict::run::{Op, Run, Span, Stream};
 use verdict::timeline::Observed;
+
+use super::table::{naming, ns, number, percent_of, row, text, Cell, Column, Row, Unit};
+use super::{Report, Source};
 
 /// An interval below this is a kernel wait, µs: HTA's `consecutive_kernel_delay`. Its help calls
 /// the 30 nanoseconds; it holds them against times of the file, which are in µs.

@@ -4,9 +4,9 @@
 use std::io::{self, Write};
 
 use serde_json::Value;
+use verdict::text::escape::visible_json;
 
 use super::table::{Cell, Column, Row};
-use verdict::text::escape::visible_json;
 
 /// Writes the array, one row a line, without a line break behind it.
 pub(super) fn write(columns: &[Column], rows: &[Row], out: &mut dyn Write) -> io::Result<()> {

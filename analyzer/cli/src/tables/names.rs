@@ -6,11 +6,11 @@ use std::rc::Rc;
 
 use foldhash::{HashMap, HashMapExt};
 use trace::Kind;
+use verdict::run::Run;
+use verdict::text::kernel_name::{demangled, shortened};
 
 use super::table::{row, Row};
 use crate::kernel_class::{class_of, KernelClass};
-use verdict::run::Run;
-use verdict::text::kernel_name::{demangled, shortened};
 
 /// How kernels are named.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

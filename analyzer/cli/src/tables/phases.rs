@@ -18,6 +18,8 @@
 //! ```
 
 use foldhash::{HashMap, HashMapExt};
+use verdict::analysis::{Step, StepSource};
+use verdict::run::Span;
 
 use super::groups::{by_total, Groups};
 use super::ranges::{unnumbered, Named};
@@ -26,8 +28,6 @@ use super::table::{
 };
 use super::{Report, Source};
 use crate::phases::{inferred, Kind};
-use verdict::analysis::{Step, StepSource};
-use verdict::run::Span;
 
 pub(super) static REPORT: Report = Report {
     name: "phases",

@@ -2,8 +2,9 @@
 //! The program's named ranges (NVTX, `record_function`, `gapprobe_range`), nested, and what was
 //! launched in them. Operators and Python functions of a profiler are no ranges of the program.
 
-use super::launches::Launches;
 use verdict::run::{Op, RangeKind, Run, Span};
+
+use super::launches::Launches;
 
 /// Ranges nested deeper than this have no part in the tables of what was launched in them: work
 /// stays linear.

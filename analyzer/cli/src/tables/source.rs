@@ -4,13 +4,14 @@
 
 use std::cell::OnceCell;
 
+use formats::OsCall;
+use verdict::analysis::Analysis;
+use verdict::run::{Op, Run};
+
 use super::launches::Launches;
 use super::names::{Kernels, NameStyle};
 use super::occupancy::Fits;
 use super::ranges::{self, Named};
-use formats::OsCall;
-use verdict::analysis::Analysis;
-use verdict::run::{Op, Run};
 
 /// What tables are made from.
 pub struct Source<'a> {

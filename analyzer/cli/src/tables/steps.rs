@@ -6,14 +6,15 @@
 
 use std::io;
 
-use super::table::{naming, ns, number, part, row, text, Column, Row};
-use super::{Report, Source};
-use crate::phases::{self, Piece};
 use verdict::analysis::{Analysis, Bucket, Buckets, DeviceAnalysis, IdleSlice, Step};
 use verdict::output::chrome::document::first_time;
 use verdict::run::{Device, Run, Span};
 use verdict::timeline::kernels::KernelTable;
 use verdict::timeline::{Observed, Placed, Sweep, Visitor};
+
+use super::table::{naming, ns, number, part, row, text, Column, Row};
+use super::{Report, Source};
+use crate::phases::{self, Piece};
 
 pub(super) static REPORT: Report = Report {
     name: "steps",

@@ -10,6 +10,10 @@
 //! the GPU had work meanwhile, or its work had not begun or was over.
 
 use foldhash::{HashMap, HashMapExt};
+use verdict::analysis::Bucket;
+use verdict::gaps::{HostView, LaunchOwner};
+use verdict::run::{Call, Span};
+use verdict::sites::{Site, Sites};
 
 use super::groups::Groups;
 use super::table::{
@@ -17,10 +21,6 @@ use super::table::{
     STDDEV,
 };
 use super::{Report, Source};
-use verdict::analysis::Bucket;
-use verdict::gaps::{HostView, LaunchOwner};
-use verdict::run::{Call, Span};
-use verdict::sites::{Site, Sites};
 
 pub(super) static REPORT: Report = Report {
     name: "syncs",

@@ -4,10 +4,11 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
+use verdict::text::escape::visible;
+
 use super::table::{Cell, Column, Row};
 use crate::terminal_width;
 use crate::terminal_width::Wanted;
-use verdict::text::escape::visible;
 
 /// Writes heading and rows, in lines of at most `most` columns (`None`: as wide as they are).
 /// `keep`: the column that is left out last. Returns how many columns are.

@@ -2,10 +2,11 @@
 //! Several GPUs in one recording: whose wait it is, and what a fix of one is worth while another
 //! computes.
 
-use super::program::{DISPATCH, LATENCY, LAUNCH_CALL};
-use super::{Program, STEPS};
 use verdict::analysis::Bucket;
 use verdict::{Analysis, Run};
+
+use super::program::{DISPATCH, LATENCY, LAUNCH_CALL};
+use super::{Program, STEPS};
 
 const MS: u64 = 1_000_000;
 

@@ -6,6 +6,7 @@ use std::hash::BuildHasher;
 
 use trace::event::{Copy, MARK, OPEN_ENDED, PAYLOAD, PAYLOAD_REAL, PAYLOAD_SIGNED, START_END, UNIFIED};
 use trace::{call, KernelInfo, Kind};
+use verdict::run::RangeKind;
 
 use super::part::{
     Part, RawCall, RawKernel, RawMark, RawOp, RawRange, RawThread, RawTold, RawWait, StreamKey, ThreadKey,
@@ -13,7 +14,6 @@ use super::part::{
 use super::scan::{Scan, Scanned, Value};
 use super::time::{nanoseconds, whole};
 use super::xla;
-use verdict::run::RangeKind;
 
 /// The fields of an event that are read.
 #[derive(Default)]

@@ -3,11 +3,11 @@
 //! events and behind it.
 
 use serde_json::Value as Json;
+use verdict::output::chrome::facts;
+use verdict::run::MAX_TIME;
 
 use super::own::Own;
 use super::scan::{Bad, Scan, Scanned, Value};
-use verdict::output::chrome::facts;
-use verdict::run::MAX_TIME;
 
 /// Characters of a line that are kept.
 const MOST_LINE: usize = 1000;

@@ -6,6 +6,8 @@ use serde_json::Value as Json;
 use trace::define::Definition;
 use trace::header::{sources, state};
 use trace::{DeviceInfo, KernelInfo};
+use verdict::gaps::pauses;
+use verdict::run::{Mark, Range, Recorder, Span, UnobservedSpan, MAX_TIME};
 
 use super::head::Head;
 use super::merged;
@@ -16,8 +18,6 @@ use crate::assemble::{Assembly, ForeignCall, ForeignOp, Named};
 use crate::python;
 use crate::python::Written;
 use crate::ReadError;
-use verdict::gaps::pauses;
-use verdict::run::{Mark, Range, Recorder, Span, UnobservedSpan, MAX_TIME};
 
 /// Times this far from the middle of the trace, and operations this long, are damage: 30 days, ns.
 const FAR: i64 = 30 * 86_400 * 1_000_000_000;

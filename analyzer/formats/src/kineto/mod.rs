@@ -33,9 +33,10 @@ use blocks::{Block, Blocks, BLOCK};
 use head::Head;
 use part::Part;
 use scan::{next_object, Bad, Scan, Scanned};
-
-use super::{mistaken, Progress, ReadError};
 use verdict::run::Run;
+
+use super::mistaken::{self, Json};
+use super::{Progress, ReadError};
 
 pub use part::Refused;
 
@@ -71,26 +72,6 @@ pub struct Kineto {
     /// The stamps were whole microseconds (traces before PyTorch 2.4): gaps and short kernels are
     /// rounded.
     pub rounded: bool,
-}
-
-/// JSON without a list of events.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Json<'a> {
-    /// One object.
-    Object(&'a [u8]),
-    /// One object a line.
-    Lines(&'a [u8]),
-    /// A list of lists.
-    Lists(&'a [u8]),
-}
-
-impl<'a> Json<'a> {
-    /// As much of the text as tells what it is.
-    pub(super) fn begin(self) -> &'a [u8] {
-        const ENOUGH: usize = 64 << 10;
-        let (Json::Object(text) | Json::Lines(text) | Json::Lists(text)) = self;
-        text.get(..ENOUGH).unwrap_or(text)
-    }
 }
 
 /// Reads a mapped text.

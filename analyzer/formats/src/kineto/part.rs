@@ -7,10 +7,10 @@ use std::hash::Hash;
 
 use foldhash::fast::FixedState;
 use trace::KernelInfo;
-
-use super::xla::{Lane, Process, RawXla};
 use verdict::run::RangeKind;
 use verdict::text::plural::counted;
+
+use super::xla::{Lane, Process, RawXla};
 
 /// A table that gives equal things equal numbers, in the order they were first seen.
 #[derive(Debug)]

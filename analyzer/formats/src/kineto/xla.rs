@@ -15,14 +15,14 @@ use std::hash::BuildHasher;
 use foldhash::quality::FixedState;
 use trace::event::Copy;
 use trace::{KernelInfo, Kind};
+use verdict::run::RangeKind;
+use verdict::steps::MIN_STEPS;
 
 use super::event::{number, numbers, small, text, thread_key, time, Fields, ROCM_COPIES};
 use super::part::{Part, RawCall, RawKernel, RawMark, RawOp, RawRange, StreamKey, ThreadKey};
 use super::scan::{Scan, Value};
 use super::time::whole;
 use crate::vendors;
-use verdict::run::RangeKind;
-use verdict::steps::MIN_STEPS;
 
 /// The module whose executions are steps takes at least this part of what all take.
 const MOST_OF_IT: f64 = 0.5;

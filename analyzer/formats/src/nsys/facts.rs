@@ -4,6 +4,8 @@
 
 use trace::define::Definition;
 use trace::header::sources;
+use verdict::text::plural;
+use verdict::text::plural::counted;
 
 use super::devices::each;
 use super::rows::{Reader, Sink, ZERO};
@@ -11,8 +13,6 @@ use super::schema::Schema;
 use super::Nsys;
 use crate::settle::ORIGIN;
 use crate::ReadError;
-use verdict::text::plural;
-use verdict::text::plural::counted;
 
 /// The newest major number of the schema that is known.
 const NEWEST_MAJOR: u32 = 3;

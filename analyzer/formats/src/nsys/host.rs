@@ -4,6 +4,7 @@
 
 use foldhash::{HashMap, HashMapExt, HashSet};
 use trace::event::{OPEN_ENDED, START_END};
+use verdict::run::{Range, Span};
 
 use super::devices::each;
 use super::ids::tid;
@@ -13,7 +14,6 @@ use super::schema::{Cells, Wanted};
 use super::work::correlation;
 use crate::assemble::{ForeignCall, Named};
 use crate::{OsCall, ReadError};
-use verdict::run::{Range, Span};
 
 /// The tables read here.
 pub(super) static TABLES: [Wanted; 4] = [

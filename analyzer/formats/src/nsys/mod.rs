@@ -28,11 +28,12 @@ mod work;
 use std::io::Read;
 use std::path::Path;
 
+use verdict::run::Run;
+
 use super::{OsCall, Progress, ReadError, Refused};
 use rows::Reader;
 use schema::Schema;
 use scratch::Scratch;
-use verdict::run::Run;
 
 pub(super) use report::MAGIC as REPORT;
 

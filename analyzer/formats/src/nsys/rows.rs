@@ -2,6 +2,7 @@
 //! A table row by row into what is being put together.
 
 use rusqlite::Connection;
+use verdict::run::Span;
 
 use super::devices::Devices;
 use super::ids::Ids;
@@ -10,7 +11,6 @@ use super::open::refused;
 use super::schema::{Cells, Schema, Table, Wanted};
 use crate::assemble::Assembly;
 use crate::{OsCall, Progress, ReadError, Refused};
-use verdict::run::Span;
 
 /// Times are at most so far from the export's zero, ns; put behind it while reading, since they may
 /// be negative: what was before the capture began.

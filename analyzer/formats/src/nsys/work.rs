@@ -5,12 +5,12 @@ use foldhash::HashMap;
 use trace::event::{Copy, UNIFIED};
 use trace::header::sources;
 use trace::{KernelInfo, Kind};
+use verdict::run::Span;
 
 use super::rows::{Reader, Sink};
 use super::schema::{Cells, Wanted};
 use crate::assemble::{ForeignOp, StreamKey};
 use crate::ReadError;
-use verdict::run::Span;
 
 /// The tables read here. All begin with the same columns.
 pub(super) static TABLES: [Wanted; 4] = [
