@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Made by scripts/bindings from the headers of CUDA 13.5 with bindgen 0.72.1: do not edit.
+//! Made by scripts/dev/bindings from the headers of CUDA 13.5 with bindgen 0.72.1: do not edit.
 //!
 //! Callback ids. A group, such as `runtime::LAUNCH`, lists every API version and stream variant of
 //! its calls.

@@ -3,11 +3,11 @@
 //! at run time.
 //!
 //! What lives here: names, numbers and signatures ([`bindings`] and [`cbid`], made by
-//! `scripts/bindings`), where the fields of an activity record lie in every release from 11.7 to
-//! 13.5 ([`record`]), and the resolving of a `libcupti` that is already open into function pointers
-//! ([`Cupti`]). What must not: policy (which library, which kinds, when), state, threads, and
-//! linking to CUPTI, which may be absent. Any thread may use it; reading a record neither allocates
-//! nor locks nor calls.
+//! `scripts/dev/bindings`), where the fields of an activity record lie in every release from 11.7
+//! to 13.5 ([`record`]), and the resolving of a `libcupti` that is already open into function
+//! pointers ([`Cupti`]). What must not: policy (which library, which kinds, when), state, threads,
+//! and linking to CUPTI, which may be absent. Any thread may use it; reading a record neither
+//! allocates nor locks nor calls.
 
 /// `NAME = number` pairs of one C enum: a constant each, and all of them in `NAMES`.
 macro_rules! numbers {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Purpose: a user of Holistic Trace Analysis finds his numbers in the table `hta`, and beside them
-//! what is true by the same rule. HTA's own figures (`hta/figures.csv`, made by `scripts/hta`)
+//! what is true by the same rule. HTA's own figures (`hta/figures.csv`, made by `scripts/dev/hta`)
 //! against ours, of a trace that has every fault of HTA and of real ones; the exact ones by hand
 //! and against the plain idle time of the device.
 
@@ -194,7 +194,7 @@ fn our_causes_of_a_row_sum_up_to_its_time_and_one_stream_is_the_device() {
 }
 
 /// Real traces of others (not part of the project) with the old schema,
-/// ProfilerSteps and whole µs. HTA's figures: `scripts/hta FILE`, 2026-11-22.
+/// ProfilerSteps and whole µs. HTA's figures: `scripts/dev/hta FILE`, 2026-11-22.
 #[test]
 fn old_traces_with_steps_give_htas_figures_too() {
     let others = PathBuf::from(std::env::var_os("GAPPROBE_OTHER_TRACES").unwrap_or_default());

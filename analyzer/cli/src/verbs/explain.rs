@@ -65,7 +65,7 @@ fn settings() -> String {
 /// The variables as docs/settings.md.
 fn settings_page() -> String {
     let mut text = String::from(
-        "<!-- Made by scripts/settings from trace/src/setting.rs: change it there. -->\n\
+        "<!-- Made by scripts/dev/settings from trace/src/setting.rs: change it there. -->\n\
          # Settings\n\n\
          gapprobe is set by environment variables. `gapprobe run` has options for the most used ones. A value that\n\
          makes no sense is named in one line on stderr, and the default holds (of `GAPPROBE` itself: off).\n\n\
@@ -91,7 +91,7 @@ fn losses() -> String {
 /// The counters of losses as docs/losses.md.
 fn losses_page() -> String {
     let mut text = String::from(
-        "<!-- Made by scripts/settings from trace/src/loss.rs: change it there. -->\n\
+        "<!-- Made by scripts/dev/settings from trace/src/loss.rs: change it there. -->\n\
          # Losses\n\n\
          What can be missing from a recording, or go wrong while it is made. The line has the sum of all and the name of the\n\
          most frequent (`losses 182 (mirror_write)`), the summary each. *data*: operations or calls are\n\

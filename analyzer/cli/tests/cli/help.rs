@@ -85,10 +85,10 @@ fn the_pages_of_settings_and_losses_are_as_new_as_the_tables() {
     let place = Place::new("settings");
     for topic in ["settings", "losses"] {
         let made = out(&place.run(&["explain", topic, "--markdown"]));
-        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../docs/{topic}.md"));
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../docs/{topic}.md"));
         assert!(
             fs::read_to_string(page).unwrap_or_default() == made,
-            "docs/{topic}.md is old: scripts/settings"
+            "docs/{topic}.md is old: scripts/dev/settings"
         );
     }
     let losses = out(&place.run(&["explain", "losses"]));
