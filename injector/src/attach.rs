@@ -350,13 +350,14 @@ fn new_recorder(image: Image, settings: &Settings, callers: callers::Callers) ->
     // SAFETY: takes nothing, cannot fail.
     let uid = unsafe { libc::getuid() };
     let session = session::get();
+    let own = spool::liveness::own();
     let header = Header {
         state: trace::header::state::RECORDING,
         segments: image.segments(),
         pid,
         uid,
-        pid_namespace: identity::pid_namespace(),
-        process_start: identity::process_start(),
+        pid_namespace: own.namespace,
+        process_start: own.start,
         start_monotonic: monotonic,
         start_realtime: realtime,
         first_use: session::first_use_at(),
@@ -367,7 +368,7 @@ fn new_recorder(image: Image, settings: &Settings, callers: callers::Callers) ->
         local_rank: local.map_or(0, |r| r + 1),
         cpus: identity::cpus(),
         launch_cost_ns: windows::launch_ns(),
-        boot_id: identity::boot_id(),
+        boot_id: own.boot,
         command: identity::command(),
         gapprobe: concat!(env!("CARGO_PKG_VERSION")).to_owned(),
         host: host.clone(),

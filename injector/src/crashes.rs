@@ -92,7 +92,8 @@ pub(crate) fn why_off() -> Option<String> {
             None => {}
         }
         for (path, owner, of) in left_in(&folder) {
-            let age = age(&path).filter(|a| *a < place::CRASH_COUNTS && owner.boot == identity::boot_id());
+            let age = age(&path)
+                .filter(|a| *a < place::CRASH_COUNTS && Some(owner.boot) == spool::procfs::boot_id());
             match age {
                 Some(age) if of == job() => deaths.push(age),
                 Some(_) => {}

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // COLD
-//! Who this process is: host, boot, pid namespace, start time, command line, rank. Stored in the
-//! recording so that a later process can tell which recording belongs to whom, and whether its
-//! writer still lives.
+//! Who this process is to people: host, command line, rank. (To other processes, which ask whether
+//! it still lives: `spool::liveness::own`.)
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
@@ -72,38 +70,6 @@ pub(crate) fn host() -> String {
     }
 }
 
-/// Random id of this boot, zero where unknown.
-pub(crate) fn boot_id() -> [u8; 16] {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let digits: Vec<u8> = text.bytes().filter_map(|b| (b as char).to_digit(16)).map(|d| d as u8).collect();
-    let mut id = [0; 16];
-    for (byte, pair) in id.iter_mut().zip(digits.chunks_exact(2)) {
-        if let [high, low] = pair {
-            *byte = high << 4 | low;
-        }
-    }
-    id
-}
-
-/// Inode of the pid namespace, 0 where unknown.
-pub(crate) fn pid_namespace() -> u64 {
-    std::fs::metadata("/proc/self/ns/pid").map_or(0, |m| m.ino())
-}
-
-/// Clock ticks from boot to the start of this process (field 22 of /proc/self/stat), 0 where
-/// unknown.
-pub(crate) fn process_start() -> u64 {
-    start_in(&std::fs::read("/proc/self/stat").unwrap_or_default())
-}
-
-fn start_in(stat: &[u8]) -> u64 {
-    // the command name may hold anything, half a letter too; and spaces and parentheses: fields
-    // count from the last one
-    let stat = String::from_utf8_lossy(stat);
-    let after = stat.rsplit(')').next().unwrap_or("");
-    after.split_whitespace().nth(19).and_then(|f| f.parse().ok()).unwrap_or(0)
-}
-
 /// The command line, arguments separated by spaces.
 pub(crate) fn command() -> String {
     let raw = std::fs::read("/proc/self/cmdline").unwrap_or_default();
@@ -126,20 +92,7 @@ pub(crate) fn cpus() -> u32 {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn a_name_that_is_cut_within_a_letter_hides_nothing() {
-        let stat =
-            |name: &[u8]| [b"7 (", name, b") S 1 7 7 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 4711 8 9"].concat();
-        for name in [&b"python"[..], b"a ) (b", b"\xd0\xbe\xd0\xb1\xd1"] {
-            assert_eq!(super::start_in(&stat(name)), 4711);
-        }
-        assert_eq!(super::start_in(b""), 0);
-    }
-
-    #[test]
     fn this_process_can_be_named() {
-        assert!(super::process_start() > 0);
-        assert!(super::pid_namespace() > 0);
-        assert_ne!(super::boot_id(), [0; 16]);
         assert!(!super::command().is_empty());
     }
 }

@@ -30,7 +30,8 @@ use trace::header::HEADER_BYTES;
 use trace::place::{parse_control_socket, parse_unfinished, NEW, PART, RECORDING, RUN_MARK};
 use trace::Header;
 
-use crate::liveness::{boot_id, life, pid_namespace, user, Life};
+use crate::liveness::{life, user, Life};
+use crate::procfs::{boot_id, pid_namespace};
 use crate::{socket_probe, writer_lock};
 
 /// Entries of a directory looked at: a readdir of so many takes a few milliseconds on a local disk.

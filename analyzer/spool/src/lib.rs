@@ -4,6 +4,7 @@
 pub mod fresh;
 pub mod leftovers;
 pub mod liveness;
+pub mod procfs;
 pub mod retention;
 #[expect(unsafe_code, reason = "limits of a Unix socket need libc")]
 pub mod socket_probe;

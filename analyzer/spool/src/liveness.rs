@@ -4,11 +4,11 @@
 //! answer: recordings, unfinished files.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::OnceLock;
 
 use trace::place::Owner;
+
+use crate::procfs::{boot_id, pid_namespace, Stat};
 
 /// What can be said about a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,13 +31,13 @@ pub fn life(owner: &Owner) -> Life {
     if owner.namespace != 0 && namespace != 0 && owner.namespace != namespace {
         return Life::Unknown;
     }
-    match stat_of(owner.pid) {
-        Some((state, start)) if owner.start == 0 || start == owner.start => match runs(state) {
+    match Stat::of(owner.pid) {
+        Some(stat) if owner.start == 0 || stat.start == owner.start => match runs(stat.state) {
             true => Life::Runs,
             false => others_run(owner.pid),
         },
         // (where there is no /proc it does not even know of this process)
-        None if stat_of(std::process::id()).is_none() => Life::Unknown,
+        None if Stat::of(std::process::id()).is_none() => Life::Unknown,
         _ => Life::Ended,
     }
 }
@@ -50,7 +50,7 @@ fn runs(state: char) -> bool {
 /// whose parent just has not asked yet: it has no thread any more.
 fn others_run(pid: u32) -> Life {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().filter_map(Result::ok);
-    let mut states = tasks.filter_map(|t| stat_in(&t.path().join("stat"))).map(|(state, _)| state);
+    let mut states = tasks.filter_map(|t| Stat::read(&t.path().join("stat"))).map(|s| s.state);
     if states.any(runs) {
         Life::Runs
     } else {
@@ -67,13 +67,13 @@ pub fn is_ending(pid: u32) -> bool {
     const KILL: u64 = 1 << 8;
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return true };
     let leaves = |task: &Path| {
-        let Some([flags]) = fields(&task.join("stat"), [6]) else { return true };
+        let Some(stat) = Stat::read(&task.join("stat")) else { return true };
         let status = fs::read_to_string(task.join("status")).unwrap_or_default();
         let pending = |name| {
             status.lines().find_map(|l: &str| u64::from_str_radix(l.strip_prefix(name)?.trim(), 16).ok())
         };
         let killed = pending("SigPnd:").unwrap_or(0) | pending("ShdPnd:").unwrap_or(0);
-        flags.parse().unwrap_or(0) & LEAVES != 0 || killed & KILL != 0
+        stat.flags & LEAVES != 0 || killed & KILL != 0
     };
     tasks.filter_map(Result::ok).all(|t| leaves(&t.path()))
 }
@@ -83,56 +83,15 @@ pub fn own() -> Owner {
     let pid = std::process::id();
     Owner {
         pid,
-        start: stat_of(pid).map_or(0, |s| s.1),
+        start: Stat::of(pid).map_or(0, |s| s.start),
         namespace: pid_namespace(),
         boot: boot_id().unwrap_or_default(),
     }
 }
 
-/// State letter and start time (clock ticks since boot) of a process: fields 3 and 22 of
-/// /proc/PID/stat.
-pub fn stat_of(pid: u32) -> Option<(char, u64)> {
-    stat_in(Path::new(&format!("/proc/{pid}/stat")))
-}
-
 /// Is the process `pid` stopped, by a signal or a debugger?
 pub fn is_stopped(pid: u32) -> bool {
-    stat_of(pid).is_some_and(|(state, _)| matches!(state, 'T' | 't'))
-}
-
-fn stat_in(path: &Path) -> Option<(char, u64)> {
-    let [state, start] = fields(path, [0, 19])?;
-    Some((state.chars().next()?, start.parse().ok()?))
-}
-
-/// Fields of a file `stat`, counted from the one behind the name.
-fn fields<const N: usize>(path: &Path, numbers: [usize; N]) -> Option<[String; N]> {
-    let stat = fs::read(path).ok()?;
-    let stat = String::from_utf8_lossy(&stat);
-    // the name in parentheses may hold anything, parentheses too: count from the last one
-    let all: Vec<&str> = stat[stat.rfind(')')? + 1..].split_ascii_whitespace().collect();
-    numbers.iter().all(|&n| n < all.len()).then(|| numbers.map(|n| all[n].to_owned()))
-}
-
-/// The kernel's boot id as 16 bytes. Read once: no process outlives its boot.
-pub fn boot_id() -> Option<[u8; 16]> {
-    static ID: OnceLock<[u8; 16]> = OnceLock::new();
-    ID.get().copied().or_else(|| read_boot_id().map(|id| *ID.get_or_init(|| id)))
-}
-
-fn read_boot_id() -> Option<[u8; 16]> {
-    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
-    let mut id = [0; 16];
-    for (i, byte) in id.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(digits.get(2 * i..2 * i + 2)?, 16).ok()?;
-    }
-    Some(id)
-}
-
-/// Inode of this process's pid namespace, 0 where unknown.
-pub fn pid_namespace() -> u64 {
-    fs::metadata("/proc/self/ns/pid").map_or(0, |m| m.ino())
+    Stat::of(pid).is_some_and(|s| matches!(s.state, 'T' | 't'))
 }
 
 /// The user this process acts for (the effective one of /proc/self/status).

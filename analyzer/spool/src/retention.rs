@@ -18,7 +18,8 @@ use trace::header::HEADER_BYTES;
 use trace::place::RECORDING;
 use trace::Header;
 
-use crate::liveness::{boot_id, stat_of, user, Life};
+use crate::liveness::{user, Life};
+use crate::procfs::{boot_id, Stat};
 use crate::writer_lock;
 
 /// Entries of a directory looked at, of those that are named as ours are.
@@ -90,7 +91,7 @@ pub fn results(
         let Some(stem) = name.to_str().and_then(stem) else { return };
         let Some((of, pid)) = host_and_pid(stem) else { return };
         let kept = all.entry(stem.to_owned()).or_insert_with(Kept::default);
-        kept.spare = stem != own && of == host && (pid == std::process::id() || stat_of(pid).is_none());
+        kept.spare = stem != own && of == host && (pid == std::process::id() || Stat::of(pid).is_none());
         kept.add(entry.path(), file);
     })
 }

@@ -53,7 +53,7 @@ fn is_held(file: &impl AsRawFd) -> Option<bool> {
 pub fn life(file: &File, header: &Header) -> Life {
     let by_pid = liveness::life(&header.into());
     let booted_since =
-        liveness::boot_id().is_some_and(|id| header.boot_id != [0; 16] && id != header.boot_id);
+        crate::procfs::boot_id().is_some_and(|id| header.boot_id != [0; 16] && id != header.boot_id);
     if header.sources & WRITER_LOCK == 0 || booted_since {
         return by_pid;
     }

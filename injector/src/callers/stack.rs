@@ -6,7 +6,10 @@
 //! alone, which is one piece up to the block that the kernel put there at exec. Any other stack may
 //! be a coroutine's or a signal handler's, and end with the page.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use spool::procfs::Mapping;
 
 const PAGE: u64 = 4096;
 /// The kernel leaves 128 MiB free below the top of the main thread's stack for its growth, whatever
@@ -22,22 +25,18 @@ static HIGH: AtomicU64 = AtomicU64::new(0);
 pub(super) fn prepare() {
     // SAFETY: takes a number, returns one.
     let above = unsafe { libc::getauxval(libc::AT_RANDOM) };
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    if let Some(low) = lowest(&maps, above) {
+    let mapped: Vec<Range<u64>> = Mapping::all("/proc/self/maps").map(|m| m.at).collect();
+    if let Some(low) = lowest(&mapped, above) {
         HIGH.store(above, Ordering::Relaxed);
         LOW.store(low, Ordering::Release);
     }
 }
 
 /// The lowest address that the stack below `above` may grow to with nothing else on the way.
-fn lowest(maps: &str, above: u64) -> Option<u64> {
-    let mut mapped = maps.lines().filter_map(|line| {
-        let (from, to) = line.split(' ').next()?.split_once('-')?;
-        Some((u64::from_str_radix(from, 16).ok()?, u64::from_str_radix(to, 16).ok()?))
-    });
-    let (from, to) = mapped.clone().find(|(from, to)| (*from..*to).contains(&above))?;
+fn lowest(mapped: &[Range<u64>], above: u64) -> Option<u64> {
+    let Range { start: from, end: to } = mapped.iter().find(|m| m.contains(&above))?.clone();
     let low = from.min(to.checked_sub(ROOM)?);
-    let alone = !mapped.any(|(other, end)| other < from && end > low);
+    let alone = !mapped.iter().any(|m| m.start < from && m.end > low);
     Some(if alone { low } else { from })
 }
 
@@ -82,14 +81,15 @@ mod tests {
 
     #[test]
     fn the_main_stack_may_grow_where_nothing_else_is() {
-        let maps = "7f0000000000-7f0000001000 r--p 0 0:0 0 /lib/a\n\
-                    7ffc00000000-7ffc00021000 rw-p 0 0:0 0 [stack]\n\
-                    7ffc000f0000-7ffc000f4000 r--p 0 0:0 0 [vvar]\n";
-        assert_eq!(lowest(maps, 0x7ffc_0001_fff0), Some(0x7ffc_0002_1000 - ROOM));
-        assert_eq!(lowest(maps, 0x7ffc_0002_1000), None, "behind its end");
-        assert_eq!(lowest("", 1), None);
-        let crowded = format!("{maps}7ffbffff0000-7ffbffff1000 rw-p 0 0:0 0\n");
-        assert_eq!(lowest(&crowded, 0x7ffc_0001_fff0), Some(0x7ffc_0000_0000));
+        let library = 0x7f00_0000_0000..0x7f00_0000_1000;
+        let stack = 0x7ffc_0000_0000..0x7ffc_0002_1000;
+        let vvar = 0x7ffc_000f_0000..0x7ffc_000f_4000;
+        let mut maps = vec![library, stack, vvar];
+        assert_eq!(lowest(&maps, 0x7ffc_0001_fff0), Some(0x7ffc_0002_1000 - ROOM));
+        assert_eq!(lowest(&maps, 0x7ffc_0002_1000), None, "behind its end");
+        assert_eq!(lowest(&[], 1), None);
+        maps.push(0x7ffb_ffff_0000..0x7ffb_ffff_1000);
+        assert_eq!(lowest(&maps, 0x7ffc_0001_fff0), Some(0x7ffc_0000_0000));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use trace::{place, setting};
 
-use crate::{environment, identity};
+use crate::environment;
 
 /// File systems where a write may wait for another machine.
 const NETWORK: &[u64] = &[
@@ -50,12 +50,7 @@ pub(crate) fn private_directories() -> impl Iterator<Item = PathBuf> {
 /// This process, as it is told in the names of its files: one it has not finished, its control
 /// socket.
 pub(crate) fn owner() -> place::Owner {
-    place::Owner {
-        pid: std::process::id(),
-        start: identity::process_start(),
-        namespace: identity::pid_namespace(),
-        boot: identity::boot_id(),
-    }
+    spool::liveness::own()
 }
 
 /// Makes a private folder with mode 0700 and opens it; `None` where it cannot be, is a link, not

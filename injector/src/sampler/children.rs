@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use spool::procfs::Stat;
 use trace::event::{Event, Kind};
 
 use super::threads::{clock_of, process_clock, schedule_of_main_thread};
@@ -47,20 +48,6 @@ pub(super) struct Children {
     looked: u64,
 }
 
-/// Of `/proc/PID/stat`: parent, start, ticks blocked on a disk.
-fn parse_stat(text: &str) -> Option<(u32, u64, u64)> {
-    // the command name may hold spaces and parentheses: fields count from the last one
-    let mut fields = text.get(text.rfind(')')? + 1..)?.split_ascii_whitespace();
-    let parent = fields.nth(1)?.parse().ok()?;
-    let started = fields.nth(17)?.parse().ok()?;
-    let disk = fields.nth(19)?.parse().ok()?;
-    Some((parent, started, disk))
-}
-
-fn stat(pid: u32) -> Option<(u32, u64, u64)> {
-    parse_stat(&String::from_utf8_lossy(&std::fs::read(format!("/proc/{pid}/stat")).ok()?))
-}
-
 /// Bytes a process has read: by its calls (files on a network and in the page cache count, pipes
 /// too) or from disks (which has what was mapped), whichever is more.
 fn bytes_read(pid: u32) -> u64 {
@@ -97,7 +84,9 @@ impl Children {
         let per_tick = 1_000_000_000 / ticks();
         let mut alive = HashMap::with_capacity(self.pids.len());
         for &pid in self.pids.iter().take(MAX_CHILDREN) {
-            let (Some((_, started, disk)), Some(cpu)) = (stat(pid), clock_of(process_clock(pid))) else {
+            let (Some(Stat { start: started, disk, .. }), Some(cpu)) =
+                (Stat::of(pid), clock_of(process_clock(pid)))
+            else {
                 continue;
             };
             let queued = schedule_of_main_thread(pid).map_or(0, |(_, queued)| queued);
@@ -167,7 +156,7 @@ impl Children {
                 strangers.insert(pid);
                 continue;
             }
-            let parent = stat(pid).map_or(0, |s| s.0);
+            let parent = Stat::of(pid).map_or(0, |s| s.parent);
             let is_ours = parent == own || family.binary_search(&parent).is_ok();
             if is_ours && family.len() < MAX_CHILDREN {
                 family.push(pid);
@@ -184,16 +173,6 @@ mod tests {
     use super::*;
     use std::process::Command;
     use std::time::Duration;
-
-    #[test]
-    fn a_stat_line_is_understood_whatever_the_command_is_called() {
-        let line = "12 (a) b (c)) S 7 12 12 0 -1 4194368 2 0 0 0 11 22 0 0 20 0 2 0 2713047 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 77 1";
-        let fields: Vec<&str> = line.rsplit(')').next().unwrap().split_whitespace().collect();
-        let told = (7, fields[19].parse().unwrap(), fields[39].parse().unwrap());
-        assert_eq!(parse_stat(line), Some(told));
-        assert_eq!((told.1, told.2), (2_713_047, 77));
-        assert_eq!(parse_stat("12 (cut) S 7"), None);
-    }
 
     #[test]
     fn children_that_share_a_cpu_wait_for_it() {

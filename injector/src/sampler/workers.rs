@@ -13,6 +13,7 @@
 
 use std::collections::HashMap;
 
+use spool::procfs::Mapping;
 use trace::event::{sample, Event, Kind};
 
 use super::child_waits::ChildWait;
@@ -21,7 +22,7 @@ use super::code::Codes;
 use super::handover::{put, Item};
 use super::python::{PyThread, Python};
 use super::remote::{u64_at, word, Child};
-use super::slide::Part;
+use super::slide::{part_at, slide};
 use super::stack::{Guess, Reader, Why};
 use super::threads::schedule_of_main_thread;
 use super::told::Told;
@@ -81,7 +82,7 @@ fn random_at(pid: u32) -> Option<u64> {
 pub(super) struct Workers {
     each: HashMap<u32, Worker>,
     /// This process's interpreter, and what it was found for.
-    own: Option<(u64, Option<Part>)>,
+    own: Option<(u64, Option<Mapping>)>,
     /// Whose turn it is.
     next: usize,
     looked: u64,
@@ -106,10 +107,10 @@ impl Worker {
     }
 
     /// Looks for `ours` in it.
-    fn find(&mut self, pid: u32, ours: &Python, file: &Part) -> Option<TheirPython> {
+    fn find(&mut self, pid: u32, ours: &Python, file: &Mapping) -> Option<TheirPython> {
         let at = random_at(pid)?;
         let random = (at, u64_at(&self.reader.read_one(at, 8)?, 0));
-        let slide = file.slide(pid)?;
+        let slide = slide(file, pid)?;
         let at = ours.known.name_of_code_type();
         let pointer = self.reader.read_one(at.wrapping_add(slide), 8)?;
         if u64_at(&pointer, 0) != word(at)?.wrapping_add(slide) {
@@ -126,7 +127,7 @@ impl Worker {
         &mut self,
         now: u64,
         pid: u32,
-        (ours, file): (&Python, &Part),
+        (ours, file): (&Python, &Mapping),
         codes: &mut Codes,
         told: &mut Told,
     ) {
@@ -149,7 +150,7 @@ impl Worker {
         &mut self,
         pid: u32,
         ours: &Python,
-        file: &Part,
+        file: &Mapping,
         codes: &mut Codes,
         told: &mut Told,
     ) -> Option<(u32, u8)> {
@@ -206,7 +207,7 @@ impl Workers {
         self.next = turn + 1;
         let type_at = python.known.code_type as u64;
         if self.own.as_ref().is_none_or(|own| own.0 != type_at) {
-            self.own = Some((type_at, Part::at(type_at)));
+            self.own = Some((type_at, part_at(type_at)));
         }
         let Some((_, Some(file))) = &self.own else { return };
         let worker = self.each.entry(pid).or_insert_with(|| Worker::new(pid));

@@ -5,7 +5,8 @@
 use std::path::{Path, PathBuf};
 
 use cli::live::RecordingState;
-use spool::liveness::{boot_id, is_stopped, Life};
+use spool::liveness::{is_stopped, Life};
+use spool::procfs::boot_id;
 use trace::header::HEADER_BYTES;
 use trace::place::Owner;
 use trace::{Header, Loss, Source};

@@ -13,7 +13,7 @@ use crate::place::{code, err, harmless_library, recording, Place};
 fn dead() -> Owner {
     let mut child = Command::new("true").spawn().unwrap();
     let pid = child.id();
-    let start = spool::liveness::stat_of(pid).map_or(1, |s| s.1);
+    let start = spool::procfs::Stat::of(pid).map_or(1, |s| s.start);
     child.wait().unwrap();
     Owner { pid, start, ..spool::liveness::own() }
 }
