@@ -225,7 +225,7 @@ fn what_was_promised_of_the_slow_form_is_what_the_fixed_form_takes() {
 /// again: said, where LAUNCH has that much.
 #[test]
 fn a_wait_says_where_the_rest_of_what_it_costs_is_counted() {
-    let (_, a) = load("../../../tests/gpu/recordings/sync_item_layers.slow");
+    let (_, a) = load("../../../../tests/gpu/recordings/sync_item_layers.slow");
     assert!(a.verdict.text().ends_with("; counted as SYNC 3 %, the rest as LAUNCH"), "{}", a.verdict.text());
     assert!(a.devices[0].buckets.share(verdict::analysis::Bucket::Launch) > 0.25);
     let (_, a) = load("own_gpt_item"); // no launch is late there
@@ -236,7 +236,7 @@ fn a_wait_says_where_the_rest_of_what_it_costs_is_counted() {
 /// launches a step that nobody records would be as short.
 #[test]
 fn two_causes_that_win_as_much_are_both_said() {
-    let (run, a) = load("../../../tests/gpu/recordings/sync_bool_mask.slow");
+    let (run, a) = load("../../../../tests/gpu/recordings/sync_bool_mask.slow");
     let v = &a.verdict;
     let tied = v.tied.unwrap_or_else(|| panic!("{v:?}"));
     assert_eq!((v.cause, tied.cause), ("SYNC", "LAUNCH"));

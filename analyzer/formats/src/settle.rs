@@ -3,6 +3,7 @@
 //! the earliest event comes to lie at one second, so that what began before it has room.
 
 use verdict::run::{Call, Op, Span};
+use verdict::stats::middle;
 
 use super::assemble::Assembly;
 
@@ -62,8 +63,7 @@ impl Assembly {
     fn drop_far(&mut self, others: impl Iterator<Item = Span>) -> Settled {
         let every = self.work().count() / 10_000 + 1;
         let mut sample: Vec<u64> = self.work().map(|s| s.start).step_by(every).collect();
-        let at = sample.len() / 2;
-        let middle = if sample.is_empty() { 0 } else { *sample.select_nth_unstable(at).1 };
+        let middle = middle(&mut sample).unwrap_or(0);
         let (mut first, mut dropped) = (u64::MAX, 0);
         let mut keep = |s: Span| {
             let near = is_near(middle, s);

@@ -3,7 +3,8 @@
 //! Steps that take longer than they did, or do not come any more: reasons to record although it is
 //! no window's turn, and for the flight recorder to write.
 
-use super::budget::median;
+use verdict::stats::middle;
+
 use super::step_clock;
 
 /// Steps that are slow in a row before it is said.
@@ -109,10 +110,10 @@ impl Alarm {
             return None;
         }
         let newest = step_clock::times(steps + 1 - IN_A_ROW, steps + 1);
-        let usual = median(step_clock::times(steps.saturating_sub(USUAL), steps + 1 - IN_A_ROW))?;
-        self.usual = usual as u64;
+        let usual = middle(&mut step_clock::times(steps.saturating_sub(USUAL), steps + 1 - IN_A_ROW))?;
+        self.usual = usual;
         let waited = now.saturating_sub(step_clock::last_step_at());
-        let reason = self.reason(&newest, usual, (steps, waited), now.saturating_sub(active_at))?;
+        let reason = self.reason(&newest, usual as f64, (steps, waited), now.saturating_sub(active_at))?;
         self.last = Some(now);
         Some(reason)
     }
@@ -129,7 +130,7 @@ impl Alarm {
             let is_new = self.missing_at.replace(steps) != Some(steps);
             return is_new.then_some(Reason::Missing { ns: waited, idle, usual: usual_ns });
         }
-        let ns = median(newest.to_vec())? as u64;
+        let ns = middle(&mut newest.to_vec())?;
         is_slow(newest, usual, self.factor).then_some(Reason::Slow { ns, usual: usual_ns })
     }
 }

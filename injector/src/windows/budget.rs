@@ -246,12 +246,6 @@ impl Budget {
     }
 }
 
-/// The middle one.
-pub(super) fn median(mut values: Vec<u64>) -> Option<f64> {
-    let middle = values.len() / 2;
-    (!values.is_empty()).then(|| *values.select_nth_unstable(middle).1 as f64)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -31,6 +31,8 @@
 //! t: 97.5 % quantile of Student's distribution, degrees of freedom by Welch (Biometrika 34, 1947),
 //! rounded down. d beyond the band is a difference at 95 %.
 
+use verdict::stats::median_of;
+
 /// With fewer steps there is no band.
 pub const MIN_STEPS: usize = 5;
 /// Most sections: more do not make the band narrower by much, but shorter sections hide less
@@ -89,14 +91,7 @@ pub fn mean(values: &[f64]) -> f64 {
 
 /// Median, of an even number the mean of the middle two; 0 of nothing.
 pub fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    match (sorted.len() % 2, sorted.get(middle)) {
-        (_, None) => 0.0,
-        (0, Some(upper)) => (sorted.get(middle - 1).unwrap_or(upper) + upper) / 2.0,
-        (_, Some(middle)) => *middle,
-    }
+    median_of(&mut values.to_vec()).unwrap_or(0.0)
 }
 
 /// Where `b` lies against `k` times `a`.

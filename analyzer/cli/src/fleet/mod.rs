@@ -24,6 +24,7 @@ mod read;
 mod words;
 
 use serde_json::{json, Value};
+use verdict::stats::lower_middle;
 
 pub use read::{is_a_trace, read, Rank, Unusable, MOST_BYTES};
 pub use words::{line, table};
@@ -101,7 +102,7 @@ impl Fleet {
         let others = |key: &str| {
             let others = self.ranks.iter().enumerate().filter(|(i, _)| *i != worst);
             let mut all: Vec<f64> = others.filter_map(|(_, r)| r.own_part(key)).collect();
-            median(&mut all)
+            lower_middle(&mut all)
         };
         let parts = rank
             .buckets
@@ -112,7 +113,7 @@ impl Fleet {
 
     fn find_worst(&mut self) {
         let mut own: Vec<f64> = self.ranks.iter().filter_map(Rank::own_ns).collect();
-        let usual = median(&mut own);
+        let usual = lower_middle(&mut own);
         let indexed = || self.ranks.iter().enumerate();
         let slowest = indexed()
             .filter_map(|(i, r)| Some((r.own_ns()?, i)))
@@ -140,7 +141,7 @@ impl Fleet {
     /// Step times of the ranks that found steps: (shortest, median, longest), ns.
     pub fn steps(&self) -> Option<(f64, f64, f64)> {
         let mut all: Vec<f64> = self.ranks.iter().filter_map(|r| r.median_ns).collect();
-        let middle = median(&mut all)?;
+        let middle = lower_middle(&mut all)?;
         Some((*all.first()?, middle, *all.last()?))
     }
 
@@ -221,9 +222,3 @@ fn program(command: &str) -> String {
 
 /// World sizes beyond this are damage.
 const MOST_RANKS: u32 = 1 << 20;
-
-/// The middle value (of two, the lower one); sorts.
-fn median(values: &mut [f64]) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len().saturating_sub(1) / 2).copied()
-}

@@ -12,6 +12,8 @@
 //! A quotient is the nearest double, as SQLite's AVG gives it: figures printed by nsys agree to the
 //! last digit.
 
+use verdict::stats::exact_median;
+
 /// Values on their way to [`Stats`].
 #[derive(Clone, Debug, Default)]
 pub struct Samples(Vec<u64>);
@@ -62,11 +64,7 @@ impl Samples {
         let (min, max) = (*self.0.iter().min()?, *self.0.iter().max()?);
         let total = self.total();
         let stddev = stddev(&self.0, total);
-        let (lower, upper, _) = self.0.select_nth_unstable(n / 2);
-        let med = match (n % 2, lower.iter().max()) {
-            (0, Some(below)) => (u128::from(*below) + u128::from(*upper)) as f64 / 2.0,
-            _ => *upper as f64,
-        };
+        let med = exact_median(&mut self.0)?;
         Some(Stats { count: n as u64, total, avg: total as f64 / n as f64, med, min, max, stddev })
     }
 }

@@ -29,7 +29,7 @@ pub(crate) const COUNTS: &str =
     "select category, count(*) n, sum(dur) dur from slice group by category order by category";
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// Whether the trace processor is here; says so where it is not.

@@ -27,7 +27,7 @@ const KNOWN: [(&str, &str, &str, &str); 4] = [
 ];
 
 fn path(name: &str) -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/gpu/recordings");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/gpu/recordings");
     folder.join(format!("{name}.gprec.gz")).display().to_string()
 }
 

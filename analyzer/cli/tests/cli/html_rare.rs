@@ -12,7 +12,7 @@ fn where_the_cause_comes_now_and_then_a_step_that_has_it_is_drawn() {
     for (program, bucket, least_ns) in
         [("host_stall_50", "host", 100_000_000), ("loader_slow_reads", "input", 10_000_000)]
     {
-        let file = repository(&format!("../../tests/gpu/recordings/{program}.slow.gprec.gz"));
+        let file = repository(&format!("../../../tests/gpu/recordings/{program}.slow.gprec.gz"));
         let (input, analysis) = read(&file);
         let f = figures(&Subject { name: "a", input: &input, analysis: &analysis }, None);
         let d = &f["runs"][0]["device"];

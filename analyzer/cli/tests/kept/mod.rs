@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use verdict::{Analysis, Run};
 
 pub fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// A recording, by its path in the repository less `.gprec.gz`.

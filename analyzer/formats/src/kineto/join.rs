@@ -8,6 +8,7 @@ use trace::header::{sources, state};
 use trace::{DeviceInfo, KernelInfo};
 use verdict::gaps::pauses;
 use verdict::run::{Mark, Range, Recorder, Span, UnobservedSpan, MAX_TIME};
+use verdict::stats::middle;
 
 use super::head::Head;
 use super::merged;
@@ -240,8 +241,7 @@ impl Frame {
         parts.iter().flat_map(|p| &p.ops).next()?;
         let every = starts().count() / 10_000 + 1;
         let mut sample: Vec<i64> = starts().step_by(every).map(|s| s.0).collect();
-        let at = sample.len() / 2;
-        let middle = *sample.select_nth_unstable(at).1;
+        let middle = middle(&mut sample)?;
         let near = |s: &(i64, i64)| is_near(middle, *s);
         let ranges = parts.iter().flat_map(|p| p.ranges.iter().map(|r| (r.start, r.end)));
         let first = starts().chain(ranges).filter(near).map(|s| s.0).min()?;

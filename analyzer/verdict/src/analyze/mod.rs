@@ -16,6 +16,7 @@ use crate::load::missing_kernels;
 use crate::replay::Prepared;
 use crate::run::complete_to::complete_to;
 use crate::run::{Call, Device, Run, Span, UnobservedSpan};
+use crate::stats::middle;
 use crate::timeline::kernels::KernelTable;
 use crate::timeline::Observed;
 use crate::{causes, replay, steps};
@@ -195,9 +196,7 @@ fn lacking(run: &Run, a: &Analysis, lost: u64) -> u64 {
             *n += 1;
         }
     }
-    let mut sorted = counts.clone();
-    sorted.sort_unstable();
-    let usual = sorted.get(sorted.len() / 2).copied().unwrap_or(0);
+    let usual = middle(&mut counts.clone()).unwrap_or(0);
     let alike = counts.iter().filter(|&&n| n == usual).count();
     if alike * 10 < counts.len() * ALIKE_OF_TEN {
         return lost;

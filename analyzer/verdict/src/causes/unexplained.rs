@@ -5,6 +5,7 @@ use super::UNEXPLAINED_SHARE;
 use crate::analysis::{share, Analysis, Bucket, DeviceAnalysis, Fact, Figure};
 use crate::gaps::STARTS_WITHIN_NS;
 use crate::run::Run;
+use crate::stats::middle;
 
 /// Stalls shorter than this are not taken for another process's time slice, ns.
 const SLICE_NS: u64 = 300_000;
@@ -35,11 +36,10 @@ pub(super) fn too_much(run: &Run, a: &Analysis, device: &DeviceAnalysis, best: f
 fn time_slices(device: &DeviceAnalysis) -> Option<(usize, u64)> {
     let unexplained = device.slices.iter().filter(|s| s.bucket == Bucket::Unexplained);
     let mut long: Vec<u64> = unexplained.map(|s| s.end - s.start).filter(|&ns| ns > SLICE_NS).collect();
-    let middle = long.len() / 2;
     if long.len() < 5 {
         return None;
     }
-    let median = *long.select_nth_unstable(middle).1;
+    let median = middle(&mut long)?;
     let equal = long.iter().filter(|ns| ns.abs_diff(median) * 20 <= median).count();
     (equal * 10 >= long.len() * 7).then_some((equal, median))
 }

@@ -10,6 +10,7 @@ use super::{
     KERNEL_GAP_NS, SMALL_COPY_BYTES, SMALL_COPY_NS, SMALL_KERNEL_NS, STARTS_WITHIN_NS, WAIT_LOOK_BACK,
 };
 use crate::run::{Call, Device, Op, Run, Span, SyncRecord, NONE};
+use crate::stats::middle;
 use crate::timeline::buckets::{Bucket, Buckets, IdleSlice};
 use crate::timeline::{class, sweep, Observed, Placed, Visitor};
 use trace::call::Class;
@@ -587,10 +588,7 @@ impl<'a> Walk<'a> {
         if self.steady.measure(tail) > 0 {
             self.slice(tail, before, None, elsewhere(tail), NONE);
         }
-        let middle = self.durations.len() / 2;
-        if middle < self.durations.len() {
-            self.out.small.median_ns = u64::from(*self.durations.select_nth_unstable(middle).1);
-        }
+        self.out.small.median_ns = middle(&mut self.durations).map_or(0, u64::from);
         self.out.small.kernels = self.durations.len() as u64;
         self.out.small.share = crate::stats::share(self.small_ns, self.kernel_ns);
     }

@@ -12,6 +12,7 @@ use super::sample_index::{SampleIndex, Stretch};
 use super::{LAUNCH_LONGEST_NS, LAUNCH_MEDIANS, LAUNCH_STRETCH_NS, SMALL_COPY_BYTES};
 use crate::run::merge::Merge;
 use crate::run::{Call, Device, Op, Run, Span, NONE};
+use crate::stats::middle;
 use crate::timeline::buckets::Bucket;
 use crate::timeline::Observed;
 
@@ -288,18 +289,10 @@ impl HostView {
             }
         }
         self.first.sort_unstable();
-        let middle = lengths.len() / 2;
-        self.median = match lengths.len() {
-            0 => 0,
-            _ => u64::from(*lengths.select_nth_unstable(middle).1),
-        };
+        self.median = middle(&mut lengths).map_or(0, u64::from);
         self.limit = LAUNCH_STRETCH_NS.max((LAUNCH_MEDIANS * self.median).min(LAUNCH_LONGEST_NS));
         lengths.retain(|&ns| u64::from(ns) <= self.limit);
-        let middle = lengths.len() / 2;
-        self.usual = match lengths.len() {
-            0 => LAUNCH_STRETCH_NS,
-            _ => u64::from(*lengths.select_nth_unstable(middle).1),
-        };
+        self.usual = middle(&mut lengths).map_or(LAUNCH_STRETCH_NS, u64::from);
         stretches
     }
 
@@ -310,11 +303,7 @@ impl HostView {
         }
         let launching = stretches.iter().filter(|s| !self.is_long(s.flat));
         let mut lengths: Vec<u64> = launching.map(|s| self.stretch(s.flat)).collect();
-        let middle = lengths.len() / 2;
-        self.usual = match lengths.len() {
-            0 => self.usual.min(DISPATCH_NS),
-            _ => *lengths.select_nth_unstable(middle).1,
-        };
+        self.usual = middle(&mut lengths).unwrap_or(self.usual.min(DISPATCH_NS));
     }
 
     /// The host's own time before this launching call, ns (4.29 s at most; 0 for other calls).

@@ -11,6 +11,7 @@ use super::prepare::{clamp32, op, Placed, Prepared, Work};
 use super::SPACING_NS;
 use crate::gaps::{KERNEL_GAP_NS, SMALL_COPY_BYTES, SMALL_KERNEL_NS, STARTS_WITHIN_NS};
 use crate::run::{Device, Op, Run, NONE, TO_HOST};
+use crate::stats::middle;
 use crate::timeline::buckets::Bucket;
 use crate::timeline::class;
 
@@ -282,7 +283,7 @@ fn usual(run: &Run, device: &Device, placed: &[Placed]) -> Usual {
         .filter(|(o, last, c)| c.start >= end(*last) && o.start >= c.start)
         .map(|(o, _, c)| o.start - c.start)
         .collect();
-    let latency = median(&mut seen).unwrap_or(DEFAULT_LATENCY_NS);
+    let latency = middle(&mut seen).unwrap_or(DEFAULT_LATENCY_NS);
     let (mut with_memset, mut without) = (Vec::new(), Vec::new());
     for (o, last, c) in calls() {
         let before = end(last);
@@ -291,12 +292,7 @@ fn usual(run: &Run, device: &Device, placed: &[Placed]) -> Usual {
             gaps.push(o.start as i64 - before as i64);
         }
     }
-    let spacing = |gaps: &mut Vec<i64>| median(gaps).map(|ns| ns.max(0));
+    let spacing = |gaps: &mut Vec<i64>| middle(gaps).map(|ns| ns.max(0));
     let others = spacing(&mut without).unwrap_or(SPACING_NS);
     Usual { latency, memset: spacing(&mut with_memset).unwrap_or(others + MEMSET_NS), others }
-}
-
-fn median<T: Ord + Copy>(seen: &mut [T]) -> Option<T> {
-    let middle = seen.len() / 2;
-    (!seen.is_empty()).then(|| *seen.select_nth_unstable(middle).1)
 }

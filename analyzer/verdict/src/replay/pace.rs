@@ -16,6 +16,7 @@
 use super::prepare::{Prepared, Role};
 use crate::gaps::HostView;
 use crate::run::{Run, Span};
+use crate::stats::median_of;
 use crate::timeline::Observed;
 
 /// Fewer steps tell nothing.
@@ -86,7 +87,7 @@ impl Prepared {
         }
         let observed = Observed::of(run);
         measure(&mut all, &observed);
-        let usual = median(all.iter().map(|l| l.interval as f64).collect());
+        let usual = usual_of(all.iter().map(|l| l.interval as f64));
         all.retain(|l| l.think as f64 >= LEAST_SHARE * usual);
         // steps that did not wait had theirs in reserve, and bring the next no sooner
         measure(&mut all, &observed);
@@ -126,12 +127,12 @@ fn steep(waits: &[Longest]) -> Option<f64> {
     };
     let mut rows: Vec<[f64; 3]> = waits.windows(2).rev().filter_map(row).take(MOST_STEPS).collect();
     for column in 0..3 {
-        let usual = median(rows.iter().filter_map(|r| r.get(column)).copied().collect());
+        let usual = usual_of(rows.iter().filter_map(|r| r.get(column)).copied());
         let is_usual =
             |r: &[f64; 3]| r.get(column).is_some_and(|v| *v <= usual * UNUSUAL && *v >= usual / UNUSUAL);
         rows.retain(is_usual);
     }
-    let least = LEAST_DIFFERENCE * median(rows.iter().map(|[w, b, _]| w + b).collect());
+    let least = LEAST_DIFFERENCE * usual_of(rows.iter().map(|[w, b, _]| w + b));
     let (mut steep, mut all) = (0u32, 0u32);
     for (n, &[w, b, p]) in rows.iter().enumerate() {
         for &[w2, b2, p2] in rows.iter().skip(n + 1) {
@@ -145,7 +146,6 @@ fn steep(waits: &[Longest]) -> Option<f64> {
     (all >= LEAST_PAIRS).then(|| f64::from(steep) / f64::from(all))
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(0.0)
+fn usual_of(values: impl Iterator<Item = f64>) -> f64 {
+    median_of(&mut values.collect::<Vec<f64>>()).unwrap_or(0.0)
 }

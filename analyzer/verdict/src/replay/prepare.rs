@@ -12,6 +12,7 @@ use super::Model;
 use super::{Fixes, Slowed, LAUNCH_NS, MAX_OPS, RECORDER_SLOWS, RECORDER_SLOWS_WITH_WAITS};
 use crate::gaps::HostView;
 use crate::run::{Call, Device, Run, Span, NONE};
+use crate::stats::middle;
 use crate::steps::Step;
 use crate::timeline::buckets::Bucket;
 use crate::timeline::Observed;
@@ -313,11 +314,7 @@ fn usual_call(run: &Run, calls: &[u32], items: &[Item]) -> u64 {
         (item.role == Role::Launch && c.class == Some(Class::Launch)).then_some(item.own)
     };
     let mut seen: Vec<u64> = calls.iter().zip(items).filter_map(launch).collect();
-    let middle = seen.len() / 2;
-    match seen.len() {
-        0 => LAUNCH_NS,
-        _ => *seen.select_nth_unstable(middle).1,
-    }
+    middle(&mut seen).unwrap_or(LAUNCH_NS)
 }
 
 fn host_calls(run: &Run) -> usize {
