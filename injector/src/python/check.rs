@@ -18,7 +18,7 @@ use trace::define::MAX_FRAMES;
 
 use super::code;
 use super::interpreter::{word, Api, Interpreter};
-use super::versions::Instruction;
+use super::layout::frames::Instruction;
 use super::walk::RawFrame;
 
 /// Frames compared with the interpreter's.

@@ -5,8 +5,8 @@
 //! die meanwhile; who asks looks at its stamp after.
 
 use super::interpreter::Interpreter;
+use super::layout::frames::{Instruction, Lines};
 use super::lines;
-use super::versions::{Instruction, Lines};
 use super::walk::{RawFrame, OWNED_BY_GENERATOR};
 use crate::cupti::names::read_memory;
 

@@ -6,7 +6,7 @@
 
 use std::ffi::{c_char, c_int, c_void, CStr};
 
-use super::versions::Layout;
+use super::layout::frames::Layout;
 use crate::cupti::names::{read_memory, read_string};
 
 /// A function that takes nothing and returns a pointer.

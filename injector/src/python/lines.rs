@@ -3,7 +3,7 @@
 //! Line numbers: from a position in the bytecode to a line, by the three tables CPython has had
 //! since 3.8.
 
-use super::versions::Lines;
+use super::layout::frames::Lines;
 
 /// The line of the instruction at `offset` (bytes; below 0: not begun, the first line). `None`: it
 /// has no line, or the table ends before it.

@@ -2,7 +2,7 @@
 // HOT (`site`), WARM (`standing`), COLD (`start`, `decide`)
 //! The Python line at a CUDA call: which stack of Python functions the calling thread stands in.
 //!
-//! * [`versions`]: offsets of CPython 3.8 to 3.15. [`mod@interpreter`]: this process's Python, by
+//! * [`layout`]: offsets of CPython 3.8 to 3.15. [`mod@interpreter`]: this process's Python, by
 //!   name.
 //! * [`check`]: once, at the first call from Python: is it as those say? Else nothing is ever
 //!   walked.
@@ -16,10 +16,10 @@
 mod check;
 pub(crate) mod code;
 pub(crate) mod interpreter;
+pub(crate) mod layout;
 mod lines;
 pub(crate) mod memo;
 pub(crate) mod sites;
-pub(crate) mod versions;
 pub(crate) mod walk;
 
 use std::sync::atomic::{AtomicU8, Ordering};

@@ -23,8 +23,8 @@ use trace::define::MAX_FRAMES;
 use trace::Loss;
 
 use super::interpreter::Interpreter;
+use super::layout::frames::Instruction;
 use super::memo::{self, Memo};
-use super::versions::Instruction;
 use crate::ring::{Tag, SLOT_WORDS};
 use crate::{hostpool, losses, memory};
 

@@ -8,11 +8,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::layout::{Layout, UNICODE_HASH};
 use super::python::Python;
 use super::remote::{i32_at, u64_at};
 use crate::python::code::{self, Code, Memory};
 use crate::python::interpreter::Interpreter;
+use crate::python::layout::threads::{Layout, UNICODE_HASH};
 use crate::python::walk::RawFrame;
 
 /// A name, kept once.

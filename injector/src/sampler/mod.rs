@@ -22,7 +22,6 @@ mod counts;
 mod frame;
 mod handover;
 mod holder;
-mod layout;
 mod nvml;
 mod python;
 mod remote;

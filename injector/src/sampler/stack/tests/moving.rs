@@ -8,9 +8,9 @@ use std::ops::Range;
 
 use super::super::*;
 use crate::python::interpreter::Interpreter;
-use crate::python::versions;
+use crate::python::layout::frames;
+use crate::python::layout::threads::Layout;
 use crate::sampler::frame::OWNED_BY_C;
-use crate::sampler::layout::Layout;
 
 const STATE: u64 = 0x10_0000;
 const C_FRAME: u64 = 0x11_0000;
@@ -86,7 +86,7 @@ extern "C" fn zero() -> c_int {
 }
 
 fn python(version: (u32, u32)) -> Python {
-    let layout = versions::Layout::of(version.0, version.1, 0, 0).expect("a version with constants");
+    let layout = frames::Layout::of(version.0, version.1, 0, 0).expect("a version with constants");
     let interpreter = Interpreter {
         layout,
         this_thread: null,

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
 //! Where CPython keeps its threads, its global lock and its collector, by minor version (default
-//! builds): what another thread's stack takes beside `python::versions`. Up to 3.12 from the
+//! builds): what another thread's stack takes beside [`super::frames`]. Up to 3.12 from the
 //! headers of 3.8.18, 3.9.18, 3.10.13, 3.11.7 and 3.12.1; 3.13 to 3.15 say it themselves
 //! (`_Py_DebugOffsets` at the start of `_PyRuntime`; which word says what, by the headers of
 //! 3.13.0, 3.14.10, 3.15.2). Other versions: no stacks.
 
-use super::remote::{read, u64_at};
+use super::DebugOffsets;
 
 /// What an offset counts from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum From {
+pub(crate) enum From {
     /// `_PyRuntime`.
     Runtime(usize),
     /// The interpreter state.
@@ -23,46 +23,46 @@ pub(super) enum From {
 
 /// Offsets of one version, bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Layout {
+pub(crate) struct Layout {
     /// Interpreter state: its newest thread state.
-    pub(super) threads: usize,
+    pub(crate) threads: usize,
     /// Thread state: the next one.
-    pub(super) next: usize,
+    pub(crate) next: usize,
     /// ... its interpreter.
-    pub(super) interpreter: usize,
+    pub(crate) interpreter: usize,
     /// ... its pthread_t.
-    pub(super) thread: usize,
+    pub(crate) thread: usize,
     /// ... its kernel thread id (3.11 and newer).
-    pub(super) native: Option<usize>,
+    pub(crate) native: Option<usize>,
     /// Frame: a byte, and what it is while the frame runs (up to 3.10, where a frame that was left
     /// stays as it was).
-    pub(super) running: Option<(usize, &'static [u8])>,
+    pub(crate) running: Option<(usize, &'static [u8])>,
     /// Code object: a number that no two share (3.12 and newer).
-    pub(super) version: Option<usize>,
+    pub(crate) version: Option<usize>,
     /// The global lock.
-    pub(super) gil: From,
+    pub(crate) gil: From,
     /// The garbage collector's state.
-    pub(super) gc: From,
+    pub(crate) gc: From,
     /// In it: is it running.
-    pub(super) collecting: usize,
+    pub(crate) collecting: usize,
     /// ... is it switched on.
-    pub(super) enabled: usize,
+    pub(crate) enabled: usize,
     /// ... the pointer to the youngest generation (up to 3.13; later it is behind what changes from
     /// release to release).
-    pub(super) generation0: Option<usize>,
+    pub(crate) generation0: Option<usize>,
 }
 
 /// The global lock's state: last holder, held or not, all of it; the same from 3.8 to 3.15.
-pub(super) const GIL_HOLDER: usize = 8;
+pub(crate) const GIL_HOLDER: usize = 8;
 /// See [`GIL_HOLDER`].
-pub(super) const GIL_LOCKED: usize = 16;
+pub(crate) const GIL_LOCKED: usize = 16;
 /// Conditions and mutexes of the lock lie within it from here to its end.
-pub(super) const GIL_WAITED: std::ops::Range<u64> = 32..208;
+pub(crate) const GIL_WAITED: std::ops::Range<u64> = 32..208;
 /// The collector's youngest generation, where [`Layout::generation0`] points to: tells a wrong
 /// offset.
-pub(super) const GC_GENERATIONS: usize = 24;
+pub(crate) const GC_GENERATIONS: usize = 24;
 /// In a string: its hash (where it is asked for: up to 3.11).
-pub(super) const UNICODE_HASH: usize = 24;
+pub(crate) const UNICODE_HASH: usize = 24;
 
 const PY38: Layout = Layout {
     threads: 8,
@@ -112,54 +112,48 @@ const PY313: Layout = Layout {
 
 impl Layout {
     /// The layout of `major.minor`; `runtime` is the address of `_PyRuntime`.
-    pub(super) fn of(version: (u32, u32), runtime: u64) -> Option<Layout> {
+    pub(crate) fn of(version: (u32, u32), runtime: u64) -> Option<Layout> {
         match version {
             (3, 8) => Some(PY38),
             (3, 9) => Some(PY39),
             (3, 10) => Some(PY310),
             (3, 11) => Some(PY311),
             (3, 12) => Some(PY312),
-            (3, minor @ 13..=15) => debug_offsets(minor, &read(runtime, WORDS * 8)?),
+            (3, minor @ 13..=15) => described(minor, &DebugOffsets::read(runtime)?),
             _ => None,
         }
     }
 
     /// Bytes of a thread state that are read.
-    pub(super) fn thread_bytes(&self) -> usize {
+    pub(crate) fn thread_bytes(&self) -> usize {
         self.thread.max(self.native.unwrap_or(0)) + 8
     }
 }
 
-/// Which word of `_Py_DebugOffsets` says what: the interpreter's collector and lock; a thread
-/// state's next one, interpreter, thread, native id; whether the collector runs.
+/// Which word of [`DebugOffsets`] says what: the interpreter's collector and lock; a thread state's
+/// next one, interpreter, thread, native id; whether the collector runs.
 type Slots = [usize; 7];
 const SLOTS_313: Slots = [10, 14, 21, 22, 24, 25, 72];
 const SLOTS_314: Slots = [11, 15, 24, 25, 27, 28, 82];
 const SLOTS_315: Slots = [11, 15, 24, 25, 30, 31, 95];
-const WORDS: usize = 96;
-/// Before all that: the version's number, whether the build is free-threaded, the interpreter's
-/// newest thread state.
-const VERSION: usize = 1;
-const FREE_THREADED: usize = 2;
+/// ... and the interpreter's newest thread state.
 const THREADS: usize = 9;
 
-/// What 3.13 and newer say of themselves, in words: see `_Py_DebugOffsets` in
-/// `pycore_debug_offsets.h` (3.13: `pycore_runtime.h`).
-fn debug_offsets(minor: u32, table: &[u8]) -> Option<Layout> {
-    let at = |word: usize| u64_at(table, word * 8) as usize;
-    let is_its = at(VERSION) >> 16 == 0x0300 + minor as usize;
+/// What 3.13 and newer say of themselves.
+fn described(minor: u32, offsets: &DebugOffsets) -> Option<Layout> {
+    let is_its = offsets.version().is_some_and(|hex| hex >> 16 == 0x0300 + minor);
     // later free-threaded builds have the bytecode once for each thread
-    let is_free_threaded = at(FREE_THREADED) != 0;
-    let is_known = table.starts_with(b"xdebugpy") && is_its && (minor == 13 || !is_free_threaded);
+    let is_free_threaded = offsets.is_free_threaded();
+    let is_known = is_its && (minor == 13 || !is_free_threaded);
     let (slots, enabled, generation0) = match minor {
         13 => (SLOTS_313, PY313.enabled, PY313.generation0),
         14 => (SLOTS_314, 12, None),
         15 => (SLOTS_315, 0, None),
         _ => return None,
     };
-    let [gc, gil, next, interpreter, thread, native, collecting] = slots.map(at);
+    let [gc, gil, next, interpreter, thread, native, collecting] = slots.map(|word| offsets.at(word));
     let common = Layout {
-        threads: at(THREADS),
+        threads: offsets.at(THREADS),
         gc: From::Interpreter(gc),
         gil: From::Pointer(gil),
         next,
@@ -186,39 +180,31 @@ mod tests {
     use super::*;
 
     /// A table of this version with these offsets of the newest thread, and of its slots.
-    fn table(hex: u64, threads: u64, slots: &Slots, values: [u64; 7]) -> Vec<u8> {
-        let mut table = vec![0u8; WORDS * 8];
-        table[..8].copy_from_slice(b"xdebugpy");
-        let mut put = |word: usize, value: u64| {
-            table[word * 8..][..8].copy_from_slice(&value.to_le_bytes());
-        };
-        put(VERSION, hex);
-        put(THREADS, threads);
-        slots.iter().zip(values).for_each(|(word, value)| put(*word, value));
-        table
+    fn table(hex: u32, threads: u64, slots: &Slots, values: [u64; 7]) -> DebugOffsets {
+        DebugOffsets::made(hex, slots.iter().copied().zip(values).chain([(THREADS, threads)]))
     }
 
     #[test]
     fn what_a_version_says_of_itself_is_taken_word_for_word() {
         let mut of_313 = table(0x030d_00f0, 7344, &SLOTS_313, [7400, 16, 8, 16, 152, 160, 200]);
-        assert_eq!(debug_offsets(13, &of_313), Some(PY313));
-        assert_eq!(debug_offsets(14, &of_313), None, "another version's");
-        of_313[FREE_THREADED * 8] = 1;
+        assert_eq!(described(13, &of_313), Some(PY313));
+        assert_eq!(described(14, &of_313), None, "another version's");
+        of_313.words[2] = 1;
         let without = Layout { version: Some(108), gil: From::Nowhere, generation0: None, ..PY313 };
-        assert_eq!(debug_offsets(13, &of_313), Some(without), "what the headers of 3.13.5 say");
+        assert_eq!(described(13, &of_313), Some(without), "what the headers of 3.13.5 say");
         // what the headers of 3.14.10 and 3.15.2 say
         let of_314 = table(0x030e_0af0, 7344, &SLOTS_314, [7408, 16, 8, 16, 152, 160, 192]);
-        let mut threaded = of_314.clone();
-        threaded[FREE_THREADED * 8] = 1;
-        assert_eq!(debug_offsets(14, &threaded), None, "free-threaded");
+        let mut threaded = DebugOffsets { words: of_314.words };
+        threaded.words[2] = 1;
+        assert_eq!(described(14, &threaded), None, "free-threaded");
         let gc = From::Interpreter(7408);
         let expected = Layout { gc, collecting: 192, generation0: None, ..PY313 };
-        assert_eq!(debug_offsets(14, &of_314), Some(expected));
+        assert_eq!(described(14, &of_314), Some(expected));
         let of_315 = table(0x030f_02f0, 7336, &SLOTS_315, [7400, 16, 8, 16, 176, 184, 112]);
         let (gc, native) = (From::Interpreter(7400), Some(184));
         let its = Layout { threads: 7336, thread: 176, native, gc, collecting: 112, enabled: 0, ..expected };
-        assert_eq!(debug_offsets(15, &of_315), Some(its));
-        assert_eq!(debug_offsets(16, &of_315), None);
+        assert_eq!(described(15, &of_315), Some(its));
+        assert_eq!(described(16, &of_315), None);
         assert_eq!(Layout::of((3, 7), 0), None);
     }
 }

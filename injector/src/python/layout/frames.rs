@@ -7,7 +7,7 @@
 //! compiled against the headers of 3.13.0, 3.14.10, 3.15.2). Whatever stands here, `check` holds it
 //! against the running interpreter before a stack is recorded.
 
-use crate::cupti::names::read_memory;
+use super::DebugOffsets;
 
 /// How a frame says which instruction it is at.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -157,34 +157,25 @@ impl Layout {
     }
 }
 
-/// Which word of `_Py_DebugOffsets` (after its cookie) holds what: current_frame, previous,
-/// executable, instr_ptr, owner, filename, qualname, firstlineno, linetable, co_code_adaptive,
-/// asciiobject_size.
+/// Which word of [`DebugOffsets`] holds what: current_frame, previous, executable, instr_ptr, owner,
+/// filename, qualname, firstlineno, linetable, co_code_adaptive, asciiobject_size.
 type Slots = [usize; 11];
-const SLOTS_313: Slots = [22, 28, 29, 30, 32, 34, 36, 38, 37, 42, 69];
-const SLOTS_314: Slots = [25, 31, 32, 33, 35, 39, 41, 43, 42, 47, 79];
-const SLOTS_315: Slots = [25, 39, 40, 41, 43, 47, 49, 51, 50, 55, 91];
-const WORDS: usize = 92;
+const SLOTS_313: Slots = [23, 29, 30, 31, 33, 35, 37, 39, 38, 43, 70];
+const SLOTS_314: Slots = [26, 32, 33, 34, 36, 40, 42, 44, 43, 48, 80];
+const SLOTS_315: Slots = [26, 40, 41, 42, 44, 48, 50, 52, 51, 56, 92];
 
 fn described(runtime: u64, hex: u32, slots: &Slots) -> Result<Layout, String> {
-    let mut bytes = [0; 8 + WORDS * 8];
-    if runtime == 0 || read_memory(runtime, &mut bytes) != Some(bytes.len()) {
-        return Err("it has no _PyRuntime to be read".into());
-    }
-    let word = |n: usize| {
-        let at = bytes.get(8 + n * 8..16 + n * 8).and_then(|b| b.try_into().ok());
-        u64::from_le_bytes(at.unwrap_or_default())
-    };
-    if !bytes.starts_with(b"xdebugpy") || word(0) != u64::from(hex) {
+    let offsets = DebugOffsets::read(runtime).ok_or("it has no _PyRuntime to be read")?;
+    if offsets.version() != Some(hex) {
         return Err("its table of offsets is of another version".into());
     }
-    let is_free_threaded = word(1) != 0;
+    let is_free_threaded = offsets.is_free_threaded();
     // later ones have the bytecode once for each thread
     if is_free_threaded && hex >> 16 != 0x030d {
         return Err("it is a free-threaded build".into());
     }
     let [frame, previous, code, instruction, owner, filename, name, first_line, table, bytecode, ascii] =
-        slots.map(|n| word(n) as usize);
+        slots.map(|word| offsets.at(word));
     let layout = Layout {
         thread_frame: frame,
         through: None,
@@ -215,21 +206,16 @@ fn described(runtime: u64, hex: u32, slots: &Slots) -> Result<Layout, String> {
 mod tests {
     use super::*;
 
-    fn table(hex: u64, slots: &Slots, values: [u64; 11]) -> Vec<u8> {
-        let mut words = [0u64; WORDS];
-        words[0] = hex;
-        for (slot, value) in slots.iter().zip(values) {
-            words[*slot] = value;
-        }
-        b"xdebugpy".iter().copied().chain(words.iter().flat_map(|w| w.to_le_bytes())).collect()
+    fn table(hex: u32, slots: &Slots, values: [u64; 11]) -> DebugOffsets {
+        DebugOffsets::made(hex, slots.iter().copied().zip(values))
     }
 
     const OF_313: [u64; 11] = [72, 8, 0, 56, 70, 112, 128, 68, 136, 200, 40];
 
     #[test]
     fn the_interpreters_own_table_is_read_and_refused_where_it_is_another_ones() {
-        let bytes = table(0x030d00f0, &SLOTS_313, OF_313);
-        let at = bytes.as_ptr() as u64;
+        let offsets = table(0x030d00f0, &SLOTS_313, OF_313);
+        let at = offsets.address();
         let layout = Layout::of(3, 13, 0x030d00f0, at).unwrap();
         // what the headers of 3.13.0 say
         let expected =
@@ -241,20 +227,20 @@ mod tests {
         // what the headers of 3.13.5 say of a free-threaded build; later ones are left alone
         let values = [72, 8, 0, 56, 70, 128, 144, 84, 152, 216, 56];
         let threaded = |hex, slots| {
-            let mut bytes = table(hex, slots, values);
-            bytes[16] = 1;
-            bytes
+            let mut offsets = table(hex, slots, values);
+            offsets.words[2] = 1;
+            offsets
         };
         let of_313 = threaded(0x030d05f0, &SLOTS_313);
-        let layout = Layout::of(3, 13, 0x030d05f0, of_313.as_ptr() as u64).unwrap();
+        let layout = Layout::of(3, 13, 0x030d05f0, of_313.address()).unwrap();
         assert_eq!((layout.head, layout.filename, layout.ascii, layout.wide), (16, 128, 56, 72));
         assert_eq!((layout.object_type(), layout.object_size()), (24, 32));
         let of_314 = threaded(0x030e0af0, &SLOTS_314);
-        let why = Layout::of(3, 14, 0x030e0af0, of_314.as_ptr() as u64).unwrap_err();
+        let why = Layout::of(3, 14, 0x030e0af0, of_314.address()).unwrap_err();
         assert!(why.contains("free-threaded"), "{why}");
         odd[5] = 1 << 40;
         let odd = table(0x030d00f0, &SLOTS_313, odd);
-        assert!(Layout::of(3, 13, 0x030d00f0, odd.as_ptr() as u64).unwrap_err().contains("no sense"));
+        assert!(Layout::of(3, 13, 0x030d00f0, odd.address()).unwrap_err().contains("no sense"));
     }
 
     #[test]
