@@ -7,7 +7,7 @@
 use foldhash::{HashMap, HashMapExt};
 
 use super::groups::Groups;
-use super::table::{number, row, text, Row, AVG, MAX, MED, MIN, STDDEV, TIME, TOTAL};
+use super::table::{number, row, summary, text, Row};
 use super::{Report, Source};
 
 pub(super) static REPORT: Report = Report {
@@ -17,17 +17,7 @@ pub(super) static REPORT: Report = Report {
     needs: "CUDA API calls",
     usual: true,
     shown: 0,
-    columns: &[
-        TIME,
-        TOTAL,
-        number("Num Calls", "num_calls"),
-        AVG,
-        MED,
-        MIN,
-        MAX,
-        STDDEV,
-        text("Name", "name"),
-    ],
+    columns: summary![number("Num Calls", "num_calls"); text("Name", "name")],
     rows,
     each: None,
 };

@@ -7,7 +7,7 @@
 
 use super::groups::Groups;
 use super::occupancy::Filling;
-use super::table::{number, percent, text, Column, Row, AVG, MAX, MED, MIN, STDDEV, TIME, TOTAL};
+use super::table::{number, percent, summary, text, Column, Row};
 use super::{Report, Source};
 use trace::Kind;
 
@@ -29,22 +29,7 @@ pub(super) static REPORT: Report = Report {
     needs: "kernels",
     usual: true,
     shown: 0,
-    columns: &[
-        TIME,
-        TOTAL,
-        number("Instances", "instances"),
-        AVG,
-        MED,
-        MIN,
-        MAX,
-        STDDEV,
-        text("Name", "name"),
-        CLASS,
-        WAVES,
-        OCCUPANCY,
-        REGISTERS,
-        FLAGS,
-    ],
+    columns: summary![number("Instances", "instances"); text("Name", "name"), CLASS, WAVES, OCCUPANCY, REGISTERS, FLAGS],
     rows,
     each: None,
 };

@@ -4,7 +4,7 @@
 use verdict::run::Op;
 
 use super::groups::Groups;
-use super::table::{number, row, text, Row, AVG, MAX, MED, MIN, STDDEV, TIME, TOTAL};
+use super::table::{number, row, summary, text, Row};
 use super::{Report, Source};
 use trace::Kind;
 
@@ -15,17 +15,7 @@ pub(super) static REPORT: Report = Report {
     needs: "copies or memsets",
     usual: true,
     shown: 0,
-    columns: &[
-        TIME,
-        TOTAL,
-        number("Count", "count"),
-        AVG,
-        MED,
-        MIN,
-        MAX,
-        STDDEV,
-        text("Operation", "operation"),
-    ],
+    columns: summary![number("Count", "count"); text("Operation", "operation")],
     rows,
     each: None,
 };

@@ -4,7 +4,7 @@
 
 use super::cuda_gpu_mem_time_sum::operation;
 use super::groups::Groups;
-use super::table::{number, row, text, Row, AVG, MAX, MED, MIN, STDDEV, TIME, TOTAL};
+use super::table::{number, row, summary, text, Row};
 use super::{Report, Source};
 use trace::Kind;
 
@@ -15,18 +15,7 @@ pub(super) static REPORT: Report = Report {
     needs: "GPU operations",
     usual: false,
     shown: 0,
-    columns: &[
-        TIME,
-        TOTAL,
-        number("Instances", "instances"),
-        AVG,
-        MED,
-        MIN,
-        MAX,
-        STDDEV,
-        text("Category", "category"),
-        text("Operation", "operation"),
-    ],
+    columns: summary![number("Instances", "instances"); text("Category", "category"), text("Operation", "operation")],
     rows,
     each: None,
 };

@@ -7,7 +7,7 @@
 
 use super::groups::Groups;
 use super::ranges::unnumbered;
-use super::table::{number, row, text, Row, AVG, MAX, MED, MIN, STDDEV, TIME, TOTAL};
+use super::table::{number, row, summary, text, Row};
 use super::{Report, Source};
 
 pub(super) static REPORT: Report = Report {
@@ -17,18 +17,7 @@ pub(super) static REPORT: Report = Report {
     needs: "named ranges",
     usual: true,
     shown: 0,
-    columns: &[
-        TIME,
-        TOTAL,
-        number("Instances", "instances"),
-        AVG,
-        MED,
-        MIN,
-        MAX,
-        STDDEV,
-        text("Style", "style"),
-        text("Range", "range"),
-    ],
+    columns: summary![number("Instances", "instances"); text("Style", "style"), text("Range", "range")],
     rows,
     each: None,
 };

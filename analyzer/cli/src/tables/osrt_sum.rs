@@ -3,7 +3,7 @@
 //! with `--trace=osrt`.
 
 use super::groups::Groups;
-use super::table::{number, row, text, Row, AVG, MAX, MED, MIN, STDDEV, TIME, TOTAL};
+use super::table::{number, row, summary, text, Row};
 use super::{Report, Source};
 
 pub(super) static REPORT: Report = Report {
@@ -13,17 +13,7 @@ pub(super) static REPORT: Report = Report {
     needs: "OS runtime calls",
     usual: true,
     shown: 0,
-    columns: &[
-        TIME,
-        TOTAL,
-        number("Num Calls", "num_calls"),
-        AVG,
-        MED,
-        MIN,
-        MAX,
-        STDDEV,
-        text("Name", "name"),
-    ],
+    columns: summary![number("Num Calls", "num_calls"); text("Name", "name")],
     rows,
     each: None,
 };

@@ -230,6 +230,16 @@ macro_rules! row {
 }
 pub(super) use row;
 
+/// Columns of a summary: share, sum, how many, [`five`] figures, and what the rows are of; as
+/// `Groups::rows` makes them.
+macro_rules! summary {
+    ($count:expr; $($of:expr),+) => {{
+        use $crate::tables::table::{AVG, MAX, MED, MIN, STDDEV, TIME, TOTAL};
+        &[TIME, TOTAL, $count, AVG, MED, MIN, MAX, STDDEV, $($of),+]
+    }};
+}
+pub(super) use summary;
+
 /// Average, median, least, greatest, standard deviation.
 pub(super) fn five(s: &Stats) -> [Cell; 5] {
     [s.avg.into(), s.med.into(), s.min.into(), s.max.into(), s.stddev.into()]
