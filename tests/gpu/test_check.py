@@ -82,6 +82,11 @@ class Verdicts(CannedRun):
         self.assertEqual(self.judge("gpt_item", "slow", "SYNC", {"gpt_item": 0.3}, 98), [PASS, FAIL])
         self.assertEqual(self.judge("gpt_item", "slow", "SYNC", {"gpt_item": 0.3}, None), [PASS, FAIL])
 
+    def test_where_a_window_closed_the_steps_are_those_that_were_counted(self):
+        self.assertEqual(verdicts.steps_of({"steps": {"count": 97}, "totals": {"windows": 0}}), 97)
+        self.assertEqual(verdicts.steps_of({"steps": {"count": 97}, "totals": {"windows": 1}, "coverage": {"steps_run": 230}}), 230)
+        self.assertIsNone(verdicts.steps_of(None))
+
     def test_where_the_fix_wins_little_the_program_is_wrong_not_the_verdict(self):
         self.assertEqual(self.judge("gpt_item", "slow", "LAUNCH", {"gpt_item": 0.05})[0], NOT_RUN)
         self.assertEqual(self.judge("gpt_bound", "slow", "GPU-BOUND", {"gpt_bound": 0.3})[0], NOT_RUN)

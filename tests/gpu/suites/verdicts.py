@@ -41,8 +41,11 @@ def verdict_of(summary):
 
 
 def steps_of(summary):
-    """Steps that gapprobe says it saw, warm-up included; None without a summary."""
-    return ((summary or {}).get("steps") or {}).get("count")
+    """Steps of the run, warm-up included: recorded ones, and where a window closed those that were only counted; None without a summary."""
+    summary = summary or {}
+    if (summary.get("totals") or {}).get("windows"):
+        return (summary.get("coverage") or {}).get("steps_run")
+    return (summary.get("steps") or {}).get("count")
 
 
 def predicted_win(summary):
