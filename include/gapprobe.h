@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  * gapprobe's C ABI: what a program may tell the profiler that is preloaded into it.
  *
- * Without libgapprobe.so in the process these functions do nothing. No linking, no dependency. Any thread may call them;
- * each costs about 30 ns when preloaded. Each has a short name too (gp_step for gapprobe_step), which does the same.
+ * Without libgapprobe.so in the process these functions do nothing. No linking, no dependency. Any
+ * thread may call them; each costs about 30 ns when preloaded. Each has a short name too (gp_step
+ * for gapprobe_step), which does the same.
  *
- * They are inline, and look for the library's functions of the same names through weak references: a plain weak
- * declaration under these names would be a call of address 0 in a program that runs without the library.
+ * They are inline, and look for the library's functions of the same names through weak references:
+ * a plain weak declaration under these names would be a call of address 0 in a program that runs
+ * without the library.
  */
 #ifndef GAPPROBE_H
 #define GAPPROBE_H
@@ -14,8 +16,9 @@
 #error "gapprobe.h needs weak symbols (GCC or Clang on Linux)"
 #endif
 
-/* Looked up when the program starts, through its table of addresses. Without noplt GNU ld settles a weak reference when it
- * links a program that is not position-independent (gcc -no-pie, GCC's default on some systems): to null, library or not. */
+/* Looked up when the program starts, through its table of addresses. Without noplt GNU ld settles a
+ * weak reference when it links a program that is not position-independent (gcc -no-pie, GCC's
+ * default on some systems): to null, library or not. */
 #if defined(__has_attribute)
 #if __has_attribute(noplt)
 #define GAPPROBE_WEAK __attribute__((weak, noplt))
@@ -25,7 +28,8 @@
 #define GAPPROBE_WEAK __attribute__((weak))
 #endif
 
-/* A function of the library, or null: the symbol `name`, which this header calls `name_preloaded`. */
+/* A function of the library, or null: the symbol `name`, which this header calls `name_preloaded`.
+ */
 #define GAPPROBE_PRELOADED(result, name, arguments) extern result name##_preloaded arguments __asm__(#name) GAPPROBE_WEAK
 
 #ifdef __cplusplus
@@ -40,8 +44,8 @@ GAPPROBE_PRELOADED(int, gapprobe_version, (void));
 }
 #endif
 
-/* Ours have other symbols than the library's: by C++'s own rules, in C by this label. One symbol for both would make a
- * copy that is not inlined (-O0) define what it looks for. */
+/* Ours have other symbols than the library's: by C++'s own rules, in C by this label. One symbol
+ * for both would make a copy that is not inlined (-O0) define what it looks for. */
 #ifdef __cplusplus
 #define GAPPROBE_INLINE(result, name, arguments) static __inline__ result name arguments
 #else
@@ -50,7 +54,8 @@ GAPPROBE_PRELOADED(int, gapprobe_version, (void));
     static __inline__ result name arguments
 #endif
 
-/* A training step begins here (and the one before ends). Call it at the same place of every step. */
+/* A training step begins here (and the one before ends). Call it at the same place of every step.
+ */
 GAPPROBE_INLINE(void, gapprobe_step, (void)) {
     if (gapprobe_step_preloaded) gapprobe_step_preloaded();
 }

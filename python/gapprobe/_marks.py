@@ -8,7 +8,8 @@ import functools
 def _look_up():
     """The library's functions, if LD_PRELOAD or the driver put it into this process; else None."""
     try:
-        # PyDLL: the calls take nanoseconds, letting the GIL go would take longer. None: what is loaded, nothing new.
+        # PyDLL: the calls take nanoseconds, letting the GIL go would take longer. None: what is
+        # loaded, nothing new.
         process = ctypes.PyDLL(None)
         process.gapprobe_step.argtypes = []
         process.gapprobe_step.restype = None

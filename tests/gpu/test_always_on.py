@@ -18,7 +18,8 @@ from check.plan import FAIL, INFO, NOT_RUN, PASS  # noqa: E402
 from suites import always_on, always_on_closed, always_on_judge  # noqa: E402
 from test_check import CannedRun  # noqa: E402
 
-# A stand-in for programs/turns.py: answers as that does, and steps take as long as its environment says.
+# A stand-in for programs/turns.py: answers as that does, and steps take as long as its environment
+# says.
 PROGRAM = """
 import json, os, sys
 answers = open(sys.argv[sys.argv.index("--answers") + 1], "w")

@@ -28,7 +28,8 @@ def truth(effect=0.0, **more):
     return {"pairs": pairs(effect), "slots": 7, "closed": True, "closing_s": 3.0, **more}
 
 
-# Says who answers before, how many slots there are and whose, who answers with gapprobe's code off, and on again.
+# Says who answers before, how many slots there are and whose, who answers with gapprobe's code off,
+# and on again.
 PROGRAM = """
 #include <stdio.h>
 int cudaLaunchKernel(void), slots_find(char *, size_t);
@@ -43,7 +44,8 @@ int main(void) {
     printf("%d", cudaLaunchKernel());
 }
 """
-# As gapprobe does, hands on by a pointer of its own, after a while; the function behind takes as long again, and has arguments on the stack.
+# As gapprobe does, hands on by a pointer of its own, after a while; the function behind takes as
+# long again, and has arguments on the stack.
 HANDS_ON = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -63,7 +65,8 @@ int cudaLaunchKernel(ARGUMENTS) { last(300); return 10000 * behind(a, b, c, d, e
 int cudaLaunchKernel(ARGUMENTS) { last(3000); return a + 2 * b + 4 * c + 8 * d + 16 * e + 32 * f + 64 * g + 128 * h; }
 #endif
 """
-# Says how many functions have clocks, and of two threads' calls through gapprobe and past it what they return and the time between the clocks, us.
+# Says how many functions have clocks, and of two threads' calls through gapprobe and past it what
+# they return and the time between the clocks, us.
 CLOCKED = """
 #include <pthread.h>
 #include <stddef.h>
@@ -192,7 +195,8 @@ class Switched(CannedRun):
         for three, low, high in ((more["us"], 29.9, 30.1), (more["percent"], 0.2, 0.4), (more["p99_percent"], 0.05, 0.35)):
             self.assertTrue(low <= three[1] <= three[0] <= three[2] <= high, more)
         self.assertAlmostEqual(more["clocks_us"], 0.5)
-        # one step in fifty takes 40 ms longer by us: it is in the 99th percentile, hardly in the mean
+        # one step in fifty takes 40 ms longer by us: it is in the 99th percentile, hardly in the
+        # mean
         own = [[[40.0 if i % 50 == 0 else 0.0], [0.0]] for i in range(len(steps))]
         slow = [[[t + o for t, o in zip(ours[0], owned[0])] for ours, owned in ((pair, mine),)] + [pair[1]] for pair, mine in zip(steps, own)]
         self.assertGreater(switched.by_clocks(slow, own)["p99_percent"][1], 0.5)

@@ -15,7 +15,8 @@ from check.plan import FAIL, INFO, NOT_RUN, PASS  # noqa: E402
 from suites import windows, windows_asked  # noqa: E402
 from test_check import CannedRun  # noqa: E402
 
-# As they were on an H200 (39d6f69): 27 of 30 million launches between the two looks, 32 bytes kept of each.
+# As they were on an H200 (39d6f69): 27 of 30 million launches between the two looks, 32 bytes kept
+# of each.
 KEPT = 961_806_208
 
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// node perfetto-sql.mjs TRACE.json[.gz] "select ..." ["select ..."]   one line of JSON a query on stdout, talk on stderr.
+// node perfetto-sql.mjs TRACE.json[.gz] "select ..." ["select ..."]   one line of JSON a query on
+// stdout, talk on stderr.
 // Exit 1 where the trace does not load or a query is wrong. Assets: scripts/perfetto install.
 // A trace is fit when this prints []:
 //   "select name,value from stats where severity in ('error','data_loss') and value!=0"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Perfetto's trace processor (v55.3, wasm) in Node: loads a trace file, answers SQL. Offline; assets by scripts/perfetto.
-// The engine is made for a browser worker: it gets a worker's globals, a message channel and the wasm bytes from here.
+// Perfetto's trace processor (v55.3, wasm) in Node: loads a trace file, answers SQL. Offline;
+// assets by scripts/perfetto. The engine is made for a browser worker: it gets a worker's globals,
+// a message channel and the wasm bytes from here.
 import fs from 'node:fs';
 import path from 'node:path';
 import vm from 'node:vm';
@@ -15,7 +16,8 @@ export function assetsFolder() {
     ?? path.join(process.env.GAPPROBE_TOOLS ?? path.join(here, '..', '..', '.tools'), 'perfetto');
 }
 
-/** Starts an engine: {load(path), query(sql), heapBytes(), close()}. One engine a process, one trace an engine. */
+/** Starts an engine: {load(path), query(sql), heapBytes(), close()}. One engine a process, one
+ * trace an engine. */
 export async function startProcessor() {
   const assets = assetsFolder();
   if (!fs.existsSync(path.join(assets, 'trace_processor.wasm'))) {
@@ -90,7 +92,8 @@ export async function startProcessor() {
   };
 }
 
-/** Whole numbers as numbers where a double holds them, else as text: nanoseconds since 1970 do not fit a double. */
+/** Whole numbers as numbers where a double holds them, else as text: nanoseconds since 1970 do not
+ * fit a double. */
 function cell(value) {
   if (typeof value !== 'bigint') return value;
   return Number.isSafeInteger(Number(value)) ? Number(value) : value.toString();

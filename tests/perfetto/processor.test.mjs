@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests the test: the checks the Rust tests rely on do see a trace that loses slices, is cut off, or is wrong JSON.
+// Tests the test: the checks the Rust tests rely on do see a trace that loses slices, is cut off,
+// or is wrong JSON.
 import assert from 'node:assert/strict';
 import {spawnSync} from 'node:child_process';
 import fs from 'node:fs';

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two devices (SIM_DEVICES=2): kernels on both, a peer copy, and a stream that waits for an event of another stream.
+// Two devices (SIM_DEVICES=2): kernels on both, a peer copy, and a stream that waits for an event
+// of another stream.
 //
 // usage: devices [ROUNDS]. Prints "launched N".
 #include "sim.h"

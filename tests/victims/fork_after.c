@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Forks after CUDA was initialised, as a DataLoader with fork workers does: CHILDREN children do host work and leave.
+// Forks after CUDA was initialised, as a DataLoader with fork workers does: CHILDREN children do
+// host work and leave.
 //
-// usage: fork_after CHILDREN [WAY]: WAY is how a child leaves, "exit" (runs exit handlers), "_exit" or "exec" (true).
-// Each child also asks the driver for a launch and expects an error, as CUDA gives after fork. Prints "launched N".
+// usage: fork_after CHILDREN [WAY]: WAY is how a child leaves, "exit" (runs exit handlers), "_exit"
+// or "exec" (true).
+// Each child also asks the driver for a launch and expects an error, as CUDA gives after fork.
+// Prints "launched N".
 #include "sim.h"
 #include <string.h>
 #include <sys/wait.h>

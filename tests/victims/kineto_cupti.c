@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that profiles itself with CUPTI half-way, as torch.profiler (Kineto) does in a PyTorch process: libcupti is
-// among its NEEDED libraries, the calls go through the PLT, the subscription is taken once and never released.
+// A program that profiles itself with CUPTI half-way, as torch.profiler (Kineto) does in a PyTorch
+// process: libcupti is among its NEEDED libraries, the calls go through the PLT, the subscription
+// is taken once and never released.
 //
 // usage: kineto_cupti [KERNELS] [PROFILES] [HOW]
 //   KERNELS   launched before, during and after each profile (100)
 //   PROFILES  how many profiles (2)
-//   HOW       plt (default), or dlsym: resolves CUPTI itself, as XLA and Triton do, unsubscribes after each profile;
-//             or subscribe: takes the subscription and asks for no records; or kinds_first: switches its kinds on before it
-//             registers its buffers; or teardown: as Kineto with TEARDOWN_CUPTI=1, asks for callbacks after each profile and tears CUPTI down
-//             in the exit of the next call of the runtime; teardown_late: that call comes after a pause
-// Prints a line per profile: "profile N: subscribe R, kernels K of E, copies C of F, others O", then "launched N"; with teardown how often that was done before.
-// Exit code 1 when a profile missed an event or saw one that is not its own.
+//   HOW       plt (default), or dlsym: resolves CUPTI itself, as XLA and Triton do, unsubscribes
+//             after each profile; or subscribe: takes the subscription and asks for no records; or
+//             kinds_first: switches its kinds on before it registers its buffers; or teardown: as
+//             Kineto with TEARDOWN_CUPTI=1, asks for callbacks after each profile and tears CUPTI
+//             down in the exit of the next call of the runtime; teardown_late: that call comes
+//             after a pause
+// Prints a line per profile: "profile N: subscribe R, kernels K of E, copies C of F, others O",
+// then "launched N"; with teardown how often that was done before. Exit code 1 when a profile
+// missed an event or saw one that is not its own.
 #include "sim.h"
 #include <dlfcn.h>
 #include <string.h>

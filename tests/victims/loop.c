@@ -4,10 +4,11 @@
 // usage: loop STEPS KERNELS KERNEL_US [HOST_US] [SYNC_EVERY] [FLAGS]
 //   HOST_US     host sleep between steps, microseconds (0)
 //   SYNC_EVERY  cudaStreamSynchronize every n steps, 0 = only at the end (1)
-//   FLAGS       letters: d launches through the driver API, g a CUDA graph a step, p a pageable 4 MB copy a step,
-//               a cudaMalloc and cudaFree a step, r cudaProfilerStart/Stop around the second half,
-//               s a stream of its own, n no final synchronize, q only cuInit, i prints the time of each step,
-//               m prints the device memory in use at the end (what a profiler adds shows there)
+//   FLAGS       letters: d launches through the driver API, g a CUDA graph a step, p a pageable 4
+//               MB copy a step, a cudaMalloc and cudaFree a step, r cudaProfilerStart/Stop around
+//               the second half, s a stream of its own, n no final synchronize, q only cuInit, i
+//               prints the time of each step, m prints the device memory in use at the end (what a
+//               profiler adds shows there)
 // Prints "launched N" at the end: the number of kernels the device was given.
 #include "sim.h"
 #include <string.h>

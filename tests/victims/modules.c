@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads a module, launches its kernels, unloads it, again and again: kernel-name pointers that die (driver API).
+// Loads a module, launches its kernels, unloads it, again and again: kernel-name pointers that die
+// (driver API).
 //
-// usage: modules ROUNDS KERNELS: each round's kernels are named round<N>_kernel. Prints "launched N".
+// usage: modules ROUNDS KERNELS: each round's kernels are named round<N>_kernel. Prints "launched
+// N".
 #include "sim.h"
 
 int cuDeviceGet(int *, int);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replays a recording of raw CUPTI records (SIM_REPLAY=FILE) to whatever profiler is in this process.
+// Replays a recording of raw CUPTI records (SIM_REPLAY=FILE) to whatever profiler is in this
+// process.
 //
 // usage: replay [SPEED]: 1 as recorded, 0 at once (default). Prints "replayed N" records.
 #include "sim.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of CUDA's C API that the victim programs use, declared by hand: no CUDA toolkit is needed to build them.
+// The part of CUDA's C API that the victim programs use, declared by hand: no CUDA toolkit is
+// needed to build them.
 #ifndef GAPPROBE_VICTIMS_SIM_H
 #define GAPPROBE_VICTIMS_SIM_H
 #include <stddef.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that come and go: ROUNDS times, THREADS threads launch KERNELS kernels each and end, all at once.
+// Threads that come and go: ROUNDS times, THREADS threads launch KERNELS kernels each and end, all
+// at once.
 //
 // usage: threads ROUNDS THREADS KERNELS [own]: with "own" every thread uses a stream of its own.
 // Prints "launched N".

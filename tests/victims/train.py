@@ -36,7 +36,8 @@ class Device:
     """The few runtime calls a training step makes."""
 
     def __init__(self):
-        # The unversioned names are links that scripts/sim-build makes, whatever release they stand for.
+        # The unversioned names are links that scripts/sim-build makes, whatever release they stand
+        # for.
         self.runtime = ctypes.CDLL("libcudart.so")
         self.driver = ctypes.CDLL("libcuda.so.1")
         self.runtime.cudaLaunchKernel.argtypes = [
@@ -100,7 +101,8 @@ class Model:
         self.kernels = [device.kernel(name, microseconds) for name in BLOCK_NAMES]
         self.backward = [device.kernel(name + "_backward", 2 * microseconds) for name in BLOCK_NAMES]
         self.optimizer = device.kernel("adamw_step", 4 * microseconds)
-        # The loss lives on the device; the "kernels" do not compute, so the host puts it there once a step.
+        # The loss lives on the device; the "kernels" do not compute, so the host puts it there once
+        # a step.
         self.loss_on_device = device.malloc(8)
         self.pinned = device.malloc(16, host=True)
         self.source = ctypes.c_double.from_address(self.pinned.value)

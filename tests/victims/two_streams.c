@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two streams of one device, one RATIO times busier than the other, for tests of rings that are lapped.
+// Two streams of one device, one RATIO times busier than the other, for tests of rings that are
+// lapped.
 //
-// usage: two_streams QUIET RATIO KERNEL_US: QUIET launches on the quiet stream, QUIET x RATIO on the busy one.
+// usage: two_streams QUIET RATIO KERNEL_US: QUIET launches on the quiet stream, QUIET x RATIO on
+// the busy one.
 // Prints "launched N".
 #include "sim.h"
 

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every way out of a process, with work on the device, for tests that a profiler changes none of them.
+// Every way out of a process, with work on the device, for tests that a profiler changes none of
+// them.
 //
 // usage: ways_out WAY [KERNELS] [QUEUED_MS]
-//   WAY        return, exit3, _exit4, abort, sigterm, sigkill, segv, thread (exit from another thread), two (from two
-//              at once), two_slow (the same, with exit handlers of the program's own, in two blocks of glibc's),
-//              joins (a handler of the first waits for a second that exits), uploads (a handler of the first takes long),
-//              nine (threads at once), interrupted (SIGTERM comes 100 ms after exit was called; its handler exits, too),
-//              hang (sleeps until killed, after saying "ready")
+//   WAY        return, exit3, _exit4, abort, sigterm, sigkill, segv, thread (exit from another
+//              thread), two (from two at once), two_slow (the same, with exit handlers of the
+//              program's own, in two blocks of glibc's), joins (a handler of the first waits for a
+//              second that exits), uploads (a handler of the first takes long), nine (threads at
+//              once), interrupted (SIGTERM comes 100 ms after exit was called; its handler exits,
+//              too), hang (sleeps until killed, after saying "ready")
 //   KERNELS    launched and finished before leaving (1000)
 //   QUEUED_MS  of work still queued on the device when leaving (0)
-// Prints "launched N" first: these kernels were synchronized, so they have ended by then. "hang" goes on launching.
+// Prints "launched N" first: these kernels were synchronized, so they have ended by then. "hang"
+// goes on launching.
 #include "sim.h"
 #include <pthread.h>
 #include <signal.h>
@@ -22,7 +25,8 @@ static void quick(void) {}
 static void slow_100_ms(void) { usleep(100000); }
 static void slow_300_ms(void) { usleep(300000); }
 
-// glibc's first block has 32 places, its second is allocated, and freed once its handlers have begun
+// glibc's first block has 32 places, its second is allocated, and freed once its handlers have
+// begun
 static void register_handlers(void) {
     atexit(slow_300_ms);
     for (int k = 0; k < 40; k++) atexit(quick);

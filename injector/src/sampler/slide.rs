@@ -13,8 +13,8 @@ pub(super) fn part_at(address: u64) -> Option<Mapping> {
     is_of_file.then_some(part)
 }
 
-/// By how much further process `pid` has this part of ours (wraps around); `None` where it has none,
-/// or does not show it.
+/// By how much further process `pid` has this part of ours (wraps around); `None` where it has
+/// none, or does not show it.
 pub(super) fn slide(part: &Mapping, pid: u32) -> Option<u64> {
     let size = |m: &Mapping| m.at.end.wrapping_sub(m.at.start);
     let mut theirs = Mapping::all(&format!("/proc/{pid}/maps"));

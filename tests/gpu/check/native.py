@@ -10,8 +10,8 @@ import sys
 
 from check.victim import PROGRAMS
 
-# program -> how it is built. "static": the CUDA runtime inside the program; "shared": libcudart.so; "shared library": both;
-# "library": a shared object for ctypes; "driver": C against libcuda only.
+# program -> how it is built. "static": the CUDA runtime inside the program; "shared": libcudart.so;
+# "shared library": both; "library": a shared object for ctypes; "driver": C against libcuda only.
 KINDS = {"count": "static", "cost_launch": "static", "ticker": "library", "driver_api": "driver", "plain": "static",
          "native_sync": "static", "static_steps": "static", "window_steps": "shared", "launch_symbol": "shared library",
          "own_clock": "static"}

@@ -38,7 +38,8 @@ def win(pairs, rounds=2000):
     return interval([1 - b / a for a, b in pairs], rounds=rounds)
 
 
-# Student's t, 97.5 %, by degrees of freedom from 1 on; 1.96 + 2.6 / n further on is within 0.01 of it.
+# Student's t, 97.5 %, by degrees of freedom from 1 on; 1.96 + 2.6 / n further on is within 0.01 of
+# it.
 STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
 NORMAL = 1.96
 
@@ -60,7 +61,8 @@ def sd(values):
     return math.sqrt(sum((v - middle) ** 2 for v in values) / (len(values) - 1))
 
 
-# How blocks are compared: what stands between the two kinds' blocks of a round, a block against that, and one kind's mean against the other's.
+# How blocks are compared: what stands between the two kinds' blocks of a round, a block against
+# that, and one kind's mean against the other's.
 By = collections.namedtuple("By", ("level", "against", "effect"))
 SHARE = By(lambda a, b: math.sqrt(a * b), lambda value, level: value / level, lambda a, b: a / b - 1)  # 0.1: 10 % more
 DIFFERENCE = By(lambda a, b: (a + b) / 2, lambda value, level: value - level, lambda a, b: a - b)

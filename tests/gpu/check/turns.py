@@ -18,7 +18,8 @@ from check import pairing, victim
 
 READY_S = 90
 CORES = 8  # so many of them all players share, where nobody says which
-# Strings hash alike in all of them, or sets and dicts lie otherwise in each process, for as long as it lives.
+# Strings hash alike in all of them, or sets and dicts lie otherwise in each process, for as long as
+# it lives.
 SAME = {"PYTHONHASHSEED": "0"}
 
 

@@ -17,7 +17,8 @@ import tempfile
 import threading
 import time
 
-# Recorded whole, however much it costs, as the first seconds of any run are (GAPPROBE_BUDGET=100 would tell launches by another way).
+# Recorded whole, however much it costs, as the first seconds of any run are (GAPPROBE_BUDGET=100
+# would tell launches by another way).
 WHOLE = {"GAPPROBE_TEST_FREE_MS": "3600000"}
 PROGRAMS = pathlib.Path(__file__).resolve().parent.parent / "programs"
 _alive = {}

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A client of CUPTI that does nothing but what it is told, preloaded into any program as gapprobe is: what of CUPTI costs what.
+ * A client of CUPTI that does nothing but what it is told, preloaded into any program as gapprobe
+ * is: what of CUPTI costs what.
  *
  *     CLIENT="subscribe clock buffers kernel" LD_PRELOAD=client.so python train.py
  *
- * The words of CLIENT are done in their order when the driver starts: subscribe (callbacks of nothing), clock (a timestamp callback), buffers
- * (given and thrown away), kernel, memcpy, memset, copies (both), sync (the kinds CONCURRENT_KERNEL, MEMCPY, MEMSET, SYNCHRONIZATION), filter (launch
- * calls by cuptiActivityEnableRuntimeApi), runtime, driver (the whole kinds), waits (callbacks of synchronizing calls and copies), finalize (all of it undone).
- * Says on stderr what it did, and at the end how many buffers there were. Used by the suite always_on (side=client:WORD:WORD).
- * No header of CUDA's is needed. Build: gcc -O1 -shared -fPIC -o client.so client.c -ldl
+ * The words of CLIENT are done in their order when the driver starts: subscribe (callbacks of
+ * nothing), clock (a timestamp callback), buffers (given and thrown away), kernel, memcpy, memset,
+ * copies (both), sync (the kinds CONCURRENT_KERNEL, MEMCPY, MEMSET, SYNCHRONIZATION), filter
+ * (launch calls by cuptiActivityEnableRuntimeApi), runtime, driver (the whole kinds), waits
+ * (callbacks of synchronizing calls and copies), finalize (all of it undone). Says on stderr what
+ * it did, and at the end how many buffers there were. Used by the suite always_on
+ * (side=client:WORD:WORD). No header of CUDA's is needed. Build: gcc -O1 -shared -fPIC -o client.so
+ * client.c -ldl
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

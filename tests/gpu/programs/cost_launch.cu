@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What gapprobe's own code costs a launch: blocks of empty launches on one pinned core, gapprobe's callbacks and buffer
-// handlers swapped for empty ones (bare CUPTI) in every other block. Prints all blocks; the statistics are the runner's.
-// Without gapprobe loaded all blocks are plain: the base.
+// What gapprobe's own code costs a launch: blocks of empty launches on one pinned core, gapprobe's
+// callbacks and buffer handlers swapped for empty ones (bare CUPTI) in every other block. Prints
+// all blocks; the statistics are the runner's. Without gapprobe loaded all blocks are plain: the
+// base.
 #include "native.h"
 
 __global__ void empty() {}

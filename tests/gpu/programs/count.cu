@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts its own launches: the truth that the trace is held against, and the memory a run has before and after them.
+// Counts its own launches: the truth that the trace is held against, and the memory a run has
+// before and after them.
 //
 //   ping     a launch into an empty queue, then a synchronize: what the clock checks look at
 //   bulk     empty kernels on four streams as fast as the host can, a synchronize every 10,000
 //   pdl      programmatic dependent launches: kernels of one stream that overlap
 //   graphs   replays of a graph with 100 kernel nodes: many kernels from one call
-// Every kernel also adds one to a counter on the GPU, so the program knows what ran, not only what it asked for.
+// Every kernel also adds one to a counter on the GPU, so the program knows what ran, not only what
+// it asked for.
 #include "native.h"
 
 __global__ void tick(unsigned long long* ran) {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A program on the driver API alone (libcuda opened at run time, no CUDA runtime, no libcupti of its own), so that
- * gapprobe can be given any CUPTI release through GAPPROBE_CUPTI. It does one of everything that leaves a record:
- * launches on two streams, copies of each direction from pageable and pinned memory, memsets, events and waits, every
- * kind of synchronize, a graph, and a module that is unloaded after its kernels ran. It prints what it did. */
+ * A program on the driver API alone (libcuda opened at run time, no CUDA runtime, no libcupti of
+ * its own), so that gapprobe can be given any CUPTI release through GAPPROBE_CUPTI. It does one of
+ * everything that leaves a record: launches on two streams, copies of each direction from pageable
+ * and pinned memory, memsets, events and waits, every kind of synchronize, a graph, and a module
+ * that is unloaded after its kernels ran. It prints what it did. */
 #include <cuda.h>
 #include <dlfcn.h>
 #include <stdio.h>

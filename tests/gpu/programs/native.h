@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the CUDA C++ programs of gpu-check share: checked calls, clocks, memory figures, gapprobe's C ABI if it is loaded. */
+ * What the CUDA C++ programs of gpu-check share: checked calls, clocks, memory figures, gapprobe's
+ * C ABI if it is loaded. */
 #pragma once
 #include <cuda_runtime.h>
 #include <dlfcn.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A relaxation on a grid in plain CUDA C++, the runtime linked statically, no Python: it waits for the GPU in every step
-// to look at the residual, and the GPU waits for the host to launch the next one. The options are those of causes/frame.py.
+// A relaxation on a grid in plain CUDA C++, the runtime linked statically, no Python: it waits for
+// the GPU in every step to look at the residual, and the GPU waits for the host to launch the next
+// one. The options are those of causes/frame.py.
 //
 //   --form slow    looks at it in every step        --form fixed   every 100 steps
 //   --form win     both in turn, a block of each: what the fix really wins
@@ -10,7 +11,8 @@
 
 #include "native.h"
 
-// Two grids of 9 MB: a few microseconds a sweep, and as long again for the host to see the end and launch the next one.
+// Two grids of 9 MB: a few microseconds a sweep, and as long again for the host to see the end and
+// launch the next one.
 static const int SIDE = 1536, SWEEPS = 4, WARMUP = 50, LOOK_EVERY = 100;
 static const double BLOCK_MS = 100;
 

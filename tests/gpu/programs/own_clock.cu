@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A launch-bound loop with the CUDA runtime linked in (nvcc's default): 200 small kernels, a value copied back, a wait.
+// A launch-bound loop with the CUDA runtime linked in (nvcc's default): 200 small kernels, a value
+// copied back, a wait.
 //   --seconds S --out FILE     runs freely and keeps its own clock, as free.py
 //   --answers PIPE [--held]    takes turns, as turns.py
-// --gate: where it runs freely it waits for a line on stdin before it touches the GPU (a file `ready` says that it is there).
+// --gate: where it runs freely it waits for a line on stdin before it touches the GPU (a file
+// `ready` says that it is there).
 #include <ctype.h>
 #include <vector>
 

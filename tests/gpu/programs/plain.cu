@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plain CUDA C++ program, the CUDA runtime linked statically: no libcudart, no libcupti in the process.
+// A plain CUDA C++ program, the CUDA runtime linked statically: no libcudart, no libcupti in the
+// process.
 #include <vector>
 
 #include "native.h"

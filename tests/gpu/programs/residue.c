@@ -1,24 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What a launch costs before CUPTI is attached, while it records, and after everything was switched off again: in ns, and in
- * instructions by the library that runs them. One plan a process:
+ * What a launch costs before CUPTI is attached, while it records, and after everything was switched
+ * off again: in ns, and in instructions by the library that runs them. One plan a process:
  *
  *     residue KINDS PLAN [CUPTI [CUDART [LAUNCHER]]]        prints one line of JSON
  *
- * KINDS  none, registered (buffers and clock only), filter (launch calls), kernel, memcpy, records (kinds and filter), all (records,
- *        the subscription, callbacks of synchronizing calls), context (kinds switched context by context), rt, drv (as records, launch
- *        calls of the runtime, of the driver alone), callbacks (as records, launch calls by callbacks and not by the filter)
+ * KINDS  none, registered (buffers and clock only), filter (launch calls), kernel, memcpy, records
+ *        (kinds and filter), all (records, the subscription, callbacks of synchronizing calls),
+ *        context (kinds switched context by context), rt, drv (as records, launch calls of the
+ *        runtime, of the driver alone), callbacks (as records, launch calls by callbacks and not by
+ *        the filter)
  * PLAN   letters, done one after the other:
- *        A attach   1 switch on   0 switch off   f forced flush   U give up the subscription   F cuptiFinalize
- *        C create the context     G capture and instantiate a graph of 600 kernels            M measure     W 50 windows beside launches
- *        before A: T a buffer a thread   D the device's buffers limited   Z buffers given out as zeroes
- *        R 12 windows of 50 ms beside launches (and the first graph's replays): what each of them recorded, and what is resident
- *        n w i b 60 windows, switched by the thread that launches: with no launches, with 5,000 in and 20,000 behind each, in alone, behind alone;
- *        g as w, each fifth launch a replay of the first graph; r as w, launched by the runtime, x by the name that
- *          CUDA 13's compiler calls, s by launch_symbol.cu: what is resident after 3, 22, 41 and 60
- *        S the same as R, switched by the thread that launches   P by another one while that waits   Q the same, and the GPU has nothing to do
+ *        A attach   1 switch on   0 switch off   f forced flush   M measure
+ *        U give up the subscription   F cuptiFinalize
+ *        C create the context   G capture and instantiate a graph of 600 kernels
+ *        W 50 windows beside launches
+ *        before A: T a buffer a thread   D the device's buffers limited   Z buffers given out as
+ *        zeroes
+ *        R 12 windows of 50 ms beside launches (and the first graph's replays): what each of them
+ *          recorded, and what is resident
+ *        S the same as R, switched by the thread that launches   P by another one while that waits
+ *        Q the same, and the GPU has nothing to do
+ *        n w i b 60 windows, switched by the thread that launches: with no launches, with 5,000 in
+ *          and 20,000 after each, in alone, after alone; g as w, each fifth launch a replay of the
+ *          first graph; r as w, launched by the runtime, x by the name that CUDA 13's compiler
+ *          calls, s by launch_symbol.cu: what is resident after 3, 22, 41 and 60
  *
- * Instructions are counted by single-stepping one launch from a parent process (ptrace): exact, unlike times on this machine.
- * No header of CUDA's is needed: everything is found by dlsym.
+ * Instructions are counted by single-stepping one launch from a parent process (ptrace): exact,
+ * unlike times on this machine. No header of CUDA's is needed: everything is found by dlsym.
  * Build: gcc -O1 -o residue residue.c -ldl -lpthread
  */
 #define _GNU_SOURCE

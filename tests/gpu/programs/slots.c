@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Takes the slots through which a program's objects call CUDA away from gapprobe and gives them back, while the program runs: what gapprobe's own
- * code costs is the difference between neighbouring blocks of steps in one process.
+ * Takes the slots through which a program's objects call CUDA away from gapprobe and gives them
+ * back, while the program runs: what gapprobe's own code costs is the difference between
+ * neighbouring blocks of steps in one process.
  *
- *     int slots_find(char *names, size_t size)   looks for slots that lead into libgapprobe.so: how many; their names, each once, into `names`
- *     void slots_lead(int ours)                  1: as they were found; 0: to the functions of the runtime and the driver that they are named after
+ *     int slots_find(char *names, size_t size)   looks for slots that lead into libgapprobe.so: how
+ *     many; their names, each once, into `names`
+ *     void slots_lead(int ours)                  1: as they were found; 0: to the functions of the
+ *     runtime and the driver that they are named after
  *
- * Only names that begin with cuda, __cuda or cu and stand in libcudart or libcuda: the exports for other profilers (cuptiSubscribe ...) stay. What a
- * launcher has asked dlsym for is in a table of its own and stays, too. Their pages stay writable: for measuring, not for use.
- * Used by switched.py. Build: gcc -O1 -shared -fPIC -o slots.so slots.c -ldl
+ * Only names that begin with cuda, __cuda or cu and stand in libcudart or libcuda: the exports for
+ * other profilers (cuptiSubscribe ...) stay. What a launcher has asked dlsym for is in a table of
+ * its own and stays, too. Their pages stay writable: for measuring, not for use. Used by
+ * switched.py. Build: gcc -O1 -shared -fPIC -o slots.so slots.c -ldl
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -54,7 +58,8 @@ static uintptr_t real_of(const char *name) {
     return 0;
 }
 
-/* Its page can be written; gapprobe may have sealed it since the last time, where it found new libraries. */
+/* Its page can be written; gapprobe may have sealed it since the last time, where it found new
+ * libraries. */
 int slots_open(uintptr_t *at) {
     uintptr_t page = (uintptr_t)at & ~(uintptr_t)(sysconf(_SC_PAGESIZE) - 1);
     return !mprotect((void *)page, (uintptr_t)(at + 1) - page, PROT_READ | PROT_WRITE);
@@ -66,7 +71,8 @@ static void note(const char *name) {
     if (room && !strstr(names, word) && strlen(names) + strlen(word) < room) strcat(names, word);
 }
 
-/* (dlopen in a callback of dl_iterate_phdr waits for nobody: both locks are recursive, and this thread has them) */
+/* (dlopen in a callback of dl_iterate_phdr waits for nobody: both locks are recursive, and this
+ * thread has them) */
 static int look(struct dl_phdr_info *o, size_t size, void *data) {
     (void)size, (void)data;
     const ElfW(Dyn) *dynamic = 0;

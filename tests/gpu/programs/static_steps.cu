@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps with the CUDA runtime linked in, nvcc's default: ten kernels and one that comes once, not marked. --threads N: so many threads do that side by side.
-// Prints the steps, the launches, and what the kernels made of their numbers.
+// Steps with the CUDA runtime linked in, nvcc's default: ten kernels and one that comes once, not
+// marked. --threads N: so many threads do that side by side. Prints the steps, the launches, and
+// what the kernels made of their numbers.
 #include <thread>
 #include <vector>
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The counter that a program writes itself: every tick kernel leaves the GPU time of its own end in pinned host memory,
-// and a thread copies that to a file every 5 ms, so that it is there after SIGKILL. Loaded by exits.py through ctypes.
+// The counter that a program writes itself: every tick kernel leaves the GPU time of its own end in
+// pinned host memory, and a thread copies that to a file every 5 ms, so that it is there after
+// SIGKILL. Loaded by exits.py through ctypes.
 //
-// File, 8-byte words: 0 ticks launched, 1 CLOCK_MONOTONIC minus GPU time (ns), 2 capacity, 3 unused, then the end of
-// tick i in GPU time (0: it has not ended).
+// File, 8-byte words: 0 ticks launched, 1 CLOCK_MONOTONIC minus GPU time (ns), 2 capacity, 3
+// unused, then the end of tick i in GPU time (0: it has not ended).
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>

@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
- * How long gapprobe's own code takes in each step of a program: a clock before each of its functions and one before each function that it hands
- * on to, while the program runs. Between the two readings of one and the two of the other lies what is gapprobe's.
+ * How long gapprobe's own code takes in each step of a program: a clock before each of its
+ * functions and one before each function that it hands on to, while the program runs. Between the
+ * two readings of one and the two of the other lies what is gapprobe's.
  *
- *     int timed_find(char *names, size_t size)  puts the clocks where slots.c finds slots; how many functions have both; their names
- *     void timed_lead(int ours)                 1: through gapprobe; 0: past it, with both clocks (what the clocks take themselves)
+ *     int timed_find(char *names, size_t size)  puts the clocks where slots.c finds slots; how many
+ *     functions have both; their names
+ *     void timed_lead(int ours)                 1: through gapprobe; 0: past it, with both clocks
+ *     (what the clocks take themselves)
  *     uint64_t timed_own(void)                  ticks so far, of all threads
  *     double timed_ticks_per_ns(void)
  *
- * A clock stands in a return address's place: what is called finds its arguments where they were, whatever they are. What gapprobe
- * hands on to it keeps in its own writable memory, where the word is looked for and led to the second clock: for measuring, not for use.
- * Used by switched.py. Build: gcc -O1 -shared -fPIC -o timed.so timed.c slots.c -ldl
+ * A clock stands in a return address's place: what is called finds its arguments where they were,
+ * whatever they are. What gapprobe hands on to it keeps in its own writable memory, where the word
+ * is looked for and led to the second clock: for measuring, not for use. Used by switched.py.
+ * Build: gcc -O1 -shared -fPIC -o timed.so timed.c slots.c -ldl
  */
 #define _GNU_SOURCE
 #include <link.h>
@@ -25,7 +29,8 @@ struct slot { uintptr_t *at, ours, real; };
 extern struct slot slots[];
 int slots_open(uintptr_t *at);
 
-/* What stands in a function's place: `thunk` puts its own address into r11 and goes to `timed_call`, which reads the clock and goes to `target`. */
+/* What stands in a function's place: `thunk` puts its own address into r11 and goes to
+ * `timed_call`, which reads the clock and goes to `target`. */
 struct clock {
     uint8_t thunk[24];
     uintptr_t target;

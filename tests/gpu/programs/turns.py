@@ -21,8 +21,9 @@ import loops
 
 LEAD = 2  # steps of a block that do not count: behind a pause everything is cold
 WARM_UP = 6
-# Its logits and what is computed of them are some 26 GB (four processes did not fit into an H200's 141): who does not play gives its memory back, and
-# takes it again in one more step that does not count.
+# Its logits and what is computed of them are some 26 GB (four processes did not fit into an H200's
+# 141): who does not play gives its memory back, and takes it again in one more step that does not
+# count.
 GIVE_BACK = ("gpt_large",)
 
 

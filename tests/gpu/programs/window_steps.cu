@@ -4,8 +4,8 @@
 //   eager    50 kernels
 //   item     50 kernels, a synchronize after every tenth
 //   graph    a replay of a graph with 100 kernel nodes, and one kernel
-//   soak     50 kernels, a copy, and in every eighth step the graph, until --launches were made; memory, threads and descriptors when a
-//            tenth is done and at the end
+//   soak     50 kernels, a copy, and in every eighth step the graph, until --launches were made;
+//            memory, threads and descriptors when a tenth is done and at the end
 // Prints the steps.
 #include <dirent.h>
 #include <dlfcn.h>

@@ -30,11 +30,13 @@ __all__ = ("ABOUT", "NAME", "judge", "run")
 PROGRAMS = ("gpt_large", "gpt_small", "mlp_eager", "mlp_graph", "compiled", "trainer")
 CALLS = ("call_get_device", "call_is_capturing", "call_event_record", "call_stream_query")
 RANKS = "ddp"
-# Programs that find no room on a GPU if several processes begin at once; later they play one at a time (programs/turns.py).
+# Programs that find no room on a GPU if several processes begin at once; later they play one at a
+# time (programs/turns.py).
 ONE_BY_ONE = ("gpt_large",)
 BLOCK_S = 0.4
 LEAD = 3  # steps of a block that do not count, at most
-# From one block of a process to its next at most: gapprobe takes ten seconds without a step for a program that hangs, and opens a window.
+# From one block of a process to its next at most: gapprobe takes ten seconds without a step for a
+# program that hangs, and opens a window.
 LONGEST_PAUSE_S = 8
 ROUNDS = 30
 MOST_STEPS = 400
@@ -78,8 +80,9 @@ def sides(plan, chosen=(), players=None):
         BASE: {"ours": False},
         "again": {"ours": False},
         "ours": ours(),
-        # a process that takes turns with n others runs for one n-th of the time its budget is a share of; and what the first minutes of
-        # a run may cost beyond it is not what this run of half a minute is to show
+        # a process that takes turns with n others runs for one n-th of the time its budget is a
+        # share of; and what the first minutes of a run may cost beyond it is not what this run of
+        # half a minute is to show
         "budget": {"ours": True, "env": {"GAPPROBE_BUDGET": f"{BUDGET / max(players, 1):.3f}", "GAPPROBE_TEST_FREE_MS": "0"}},
         CLOSED: {"ours": True, "env": {"GAPPROBE_TEST_FREE_MS": "100"}, "held": True},
         "bare": ours(GAPPROBE_TEST_BARE="1"),
@@ -235,7 +238,8 @@ def run(plan, only=None):
     if RANKS in programs and not plan.dry and len(ddp.gpus(plan)) < ddp.WORLD:
         plan.row(NAME, RANKS, NOT_RUN, f"needs {ddp.WORLD} GPUs, {len(ddp.gpus(plan))} here")
         programs.remove(RANKS)
-    # The next program's processes import meanwhile, where they are few, and only while nothing is timed.
+    # The next program's processes import meanwhile, where they are few, and only while nothing is
+    # timed.
     ahead = 2 if sum(wanted.values()) <= len(DEFAULT_SIDES) else 1
     waiting = []
     for at, program in enumerate(programs):

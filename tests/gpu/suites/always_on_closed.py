@@ -14,8 +14,8 @@ CLOSED = "closed"
 # Of blocks a process. A GPU that is the limit waits for few launches: the budget goes slowly.
 WITHIN_S = 15
 LONGER_S = {"gpt_large": 40}
-# Ten seconds without a step, and gapprobe opens a window to see why: those that wait get a block now and then, of so many steps at least
-# that the newest eight are not the pause's.
+# Ten seconds without a step, and gapprobe opens a window to see why: those that wait get a block
+# now and then, of so many steps at least that the newest eight are not the pause's.
 AWAKE_S = 5
 AWAKE_STEPS = 10
 

@@ -74,7 +74,8 @@ def run(plan, only=None):
     here = [tool for tool in wanted.values() if tool]
     starts = [((tool.name, ours), lambda t=tool, o=ours: victim.Victim(plan, t.command([made[PROGRAM]]), ours=o, env=native.cupti(), name=t.name))
               for tool in here for ours in (False, True)]
-    # one after the other: two ncu at once, and one finds "a driver resource was unavailable" (H100, 2026-11-26)
+    # one after the other: two ncu at once, and one finds "a driver resource was unavailable" (H100,
+    # 2026-11-26)
     ended = victim.several_at_once(plan, starts, seconds_each=SECONDS_EACH, jobs=1)
     for tool in here:
         pair = ended.get((tool.name, False)), ended.get((tool.name, True))

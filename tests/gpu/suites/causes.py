@@ -113,7 +113,8 @@ def judged(label, form, summary):
     words = f"{first} {v.get('confidence') or ''} {v.get('text') or ''}".strip()
     if form == "fixed":
         false = first not in SILENT and first not in label.fixed
-        # several together: right if each of them is, or is the GPU's own (the spacing of kernels accuses nobody)
+        # several together: right if each of them is, or is the GPU's own (the spacing of kernels
+        # accuses nobody)
         also = ("KERNEL-GAP", *label.beside) if any(n in label.fixed for n in named) else ("KERNEL-GAP",)
         parts = named[1:] if first == "MIXED" else [first]
         return bool(parts) and all(p in label.fixed or (first == "MIXED" and p in also) for p in parts), false, words

@@ -47,7 +47,8 @@ def ok(*forbidden, causes=HEALTHY, proofs=None, **more):
     return Label(causes, proofs={"bare": WINS_LITTLE} if proofs is None else proofs, forbidden=forbidden, fixed=(), **more)
 
 
-# After these fixes launching may be what is left where the host is slow that day; the wait that was fixed may not.
+# After these fixes launching may be what is left where the host is slow that day; the wait that was
+# fixed may not.
 OR_LAUNCH = (*HEALTHY, "LAUNCH")
 
 # ... or the wait that no graph takes away.
@@ -70,7 +71,8 @@ LABELS = {
     "launch_tiny": slow("LAUNCH", kind="tiny-kernels", fixed=HEALTHY, site=False),
     "launch_optimizer": slow("LAUNCH-OPTIMIZER", "LAUNCH", kind="optimizer"),
     "launch_graph_breaks": slow("GRAPH-BREAKS", kind="graph-breaks", coarse=("LAUNCH",)),
-    # (the fixed form casts each weight once a step still, a quarter of its time, which a model in bfloat16 would not)
+    # (the fixed form casts each weight once a step still, a quarter of its time, which a model in
+    # bfloat16 would not)
     "casts_weights": slow("CASTS", kind="casts", fixed=(*OR_LAUNCH, "CASTS"), site=False),
     "host_python": slow("HOST", kind="python"),
     "host_native": slow("NATIVE-CPU", "HOST", kind="native"),
@@ -102,7 +104,8 @@ LABELS = {
                            proofs={"workers": WINS, "no_sync": WINS, "fixed": WINS}),
     "two_copy_host": slow("COPY", "HOST", both=True, proofs={"pinned": WINS, "no_python": WINS, "fixed": WINS}),
     "jax_host": slow("HOST", kind="python", other=True),
-    # (dispatching in JAX is no launching only: on a slow host its fixed form was MIXED, LAUNCH + HOST; H200, ee87ef9, 2.21 ms a step of 1.92)
+    # (dispatching in JAX is no launching only: on a slow host its fixed form was MIXED, LAUNCH +
+    # HOST; H200, ee87ef9, 2.21 ms a step of 1.92)
     "jax_float": slow("SYNC", kind="item", fixed=OR_LAUNCH, beside=("HOST",), other=True),
     "native_sync": slow("SYNC", kind="synchronize", fixed=OR_LAUNCH, site=False, other=True, native=True),
     "cupy_item": slow("SYNC", kind="item", fixed=OR_LAUNCH, other=True),

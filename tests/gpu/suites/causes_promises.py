@@ -10,8 +10,9 @@ NAME = "causes"
 PROMISE_OFF = 0.20  # a promised saving may be off by this share of the measured one
 PROMISE_OVER = 0.10  # promising more than that much too much is flagged
 WITHIN_OF_24, OVER_OF_24 = 20, 1  # of 24 promises so many are within PROMISE_OFF at least, so many above PROMISE_OVER at most
-# What a promise is off by must be known to half of what is flagged, as a standard error: the test machine's host stands for 30 to 60 ms now and then, in
-# one run of a form and not in the next (with gapprobe and without). Until then both forms run again, up to so many times.
+# What a promise is off by must be known to half of what is flagged, as a standard error: the test
+# machine's host stands for 30 to 60 ms now and then, in one run of a form and not in the next (with
+# gapprobe and without). Until then both forms run again, up to so many times.
 SURE, MOST_RUNS = PROMISE_OVER / 2, 6
 
 
@@ -20,8 +21,9 @@ def promised_ms(slow):
     v, before = (slow.summary() or {}).get("verdict") or {}, slow.truth.get("step_ms")
     if not v.get("step_ns") or not v.get("predicted_ns") or not before:
         return None
-    # as a share of the recorded step, of the program's own recorded step: what gapprobe takes for one may be a part of it (host_gil has two equal
-    # networks in turn), and the time behind the last launch (the last of host_stall_50's five pauses) is in no step
+    # as a share of the recorded step, of the program's own recorded step: what gapprobe takes for
+    # one may be a part of it (host_gil has two equal networks in turn), and the time behind the
+    # last launch (the last of host_stall_50's five pauses) is in no step
     return (1 - v["predicted_ns"] / v["step_ns"]) * before
 
 

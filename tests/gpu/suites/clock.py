@@ -19,7 +19,8 @@ ABOUT = "the clock checks again after 10 minutes; parts start, collect (ten minu
 
 FOLDER = pathlib.Path("/tmp/gpu-check-clock")
 PAUSE_S = 600
-# The first half of the program is over by then (it takes about a second): nothing else may have the GPU while it measures.
+# The first half of the program is over by then (it takes about a second): nothing else may have the
+# GPU while it measures.
 FIRST_HALF_S = 30
 PINGS = 1500
 

@@ -35,8 +35,9 @@ FORM_S = 45  # one form may take as long as this
 LEFT_BEHIND_S = 8  # a rank whose partner is gone waits for it in vain
 HANG = "hang"
 HANG_S = 60  # start, the watchdog's 10 s, and what PyTorch does before it aborts
-# The watchdog waits four times this for debug information of all ranks before it ends the process, a minute as it is by itself (ProcessGroupNCCL.cpp;
-# without us, too: 60 s were not enough, 2026-11-26). Its name in PyTorch until 2.9, and since.
+# The watchdog waits four times this for debug information of all ranks before it ends the process,
+# a minute as it is by itself (ProcessGroupNCCL.cpp; without us, too: 60 s were not enough,
+# 2026-11-26). Its name in PyTorch until 2.9, and since.
 NO_DUMP = {"TORCH_NCCL_DUMP_ON_TIMEOUT": "0", "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1", "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC": "500",
            "TORCH_FR_WAIT_TIMEOUT_DUMP_MILSEC": "500"}
 LATE_S = 2.0  # so much later than without us a job that hangs may end

@@ -13,10 +13,12 @@ from suites.neighbours_torch import WAYS, YIELDED
 NAME = "neighbours"
 ABOUT = "torch.profiler (five times in a process, and in three other ways), the JAX profiler (five) and Proton (three, in four ways), with and without us; a subscriber (about 200 s)"
 
-# Proton brings a libcupti of its own: where it is loaded before we attach we stay away, and forced it is led to ours.
+# Proton brings a libcupti of its own: where it is loaded before we attach we stay away, and forced
+# it is led to ours.
 AWAY, FORCED = "proton", "proton_forced"
-# Where it is loaded after that: seconds from then to its first profile. At once it may have opened its own before we see it (we look four times a second):
-# it keeps that, and we leave. After a second it was led to ours.
+# Where it is loaded after that: seconds from then to its first profile. At once it may have opened
+# its own before we see it (we look four times a second): it keeps that, and we leave. After a
+# second it was led to ours.
 LATE = {"proton_late": 0, "proton_late_rest": 1}
 
 GPU_KINDS = ("kernel ", "gpu_memcpy ", "gpu_memset ")
@@ -53,7 +55,8 @@ def judge(plan, who, plain, ours):
         talk = ours.our_lines
         return plan.row(NAME, f"{who}: we stay away and say so", len(talk) == 1 and "Triton's Proton" in talk[0] and ours.summary() is None, talk[:1] or ours.err[-110:],
                         "1 line")
-    # CUPTI gives the first records after a client's clock is registered again in another clock, some say (pytorch/pytorch#192021)
+    # CUPTI gives the first records after a client's clock is registered again in another clock,
+    # some say (pytorch/pytorch#192021)
     summary = ours.summary() or {}
     lost = {k: v for k, v in (summary.get("losses") or {}).items() if v}
     unobserved = (summary.get("coverage") or {}).get("unobserved") or ()

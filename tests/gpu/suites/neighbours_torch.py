@@ -6,21 +6,25 @@ from check import pairing, victim
 from check.plan import FAIL, INFO, NOT_RUN
 from check.tracefile import Trace
 
-# {part: (arguments of profiled_torch, environment)}. With TEARDOWN_CUPTI Kineto ends each profile with cuptiFinalize, in the next CUDA call's exit; without
-# KINETO_LOG_LEVEL it would not say so. With KINETO_USE_DAEMON it initialises CUPTI when torch is imported, and asks a daemon (dynolog) for orders: there is none.
+# {part: (arguments of profiled_torch, environment)}. With TEARDOWN_CUPTI Kineto ends each profile
+# with cuptiFinalize, in the next CUDA call's exit; without KINETO_LOG_LEVEL it would not say so.
+# With KINETO_USE_DAEMON it initialises CUPTI when torch is imported, and asks a daemon (dynolog)
+# for orders: there is none.
 WAYS = {
     "torch": ((), {}),
     "torch_schedule": (("--schedule",), {}),
     "torch_daemon": ((), {"KINETO_USE_DAEMON": "1"}),
-    # seconds behind each profile: whether CUPTI's clock stays wrong that it has been seen to give there
+    # seconds behind each profile: whether CUPTI's clock stays wrong that it has been seen to give
+    # there
     "torch_long": (("--times", "3", "--without", "800"), victim.WHOLE),
     "torch_teardown": (("--times", "3"), {"TEARDOWN_CUPTI": "1", "KINETO_LOG_LEVEL": "1"}),
 }
 TORN_DOWN = "teardownCupti complete"  # Kineto's word for it, on stderr
 YIELDED = "another profiler held the GPU records"  # as the summary says it
 
-# The same kernels in two processes, one after the other: those of a GPT took up to 0.2 % longer or less (`exactness:kernel_time`, H100). These are of 2 us each,
-# and nothing holds the GPU's clock. A record too many or a wrong clock makes more of a difference.
+# The same kernels in two processes, one after the other: those of a GPT took up to 0.2 % longer or
+# less (`exactness:kernel_time`, H100). These are of 2 us each, and nothing holds the GPU's clock. A
+# record too many or a wrong clock makes more of a difference.
 KERNEL_TIME_LIMIT = 0.05
 
 

@@ -52,7 +52,8 @@ def judge(plan, name, turn, code, summary, err):
         kernels = (summary.get("totals") or {}).get("kernels")
         return plan.row(NAME, f"{title}: kernels", INFO, f"{kernels}; {GRAPH_KERNELS} a step; {verdict.get('cause')}")
     kernels, steady = ((summary.get("devices") or [{}])[0]).get("steady_kernels", 0), steps - ((summary.get("steps") or {}).get("warm_up") or 0)
-    # (c074a64: the first quarter of a second held layers of one step, and they were told as 20 steps)
+    # (c074a64: the first quarter of a second held layers of one step, and they were told as 20
+    # steps)
     plan.row(NAME, f"{title}: whole steps", steady > 0 and kernels / steady >= EAGER_KERNELS, f"{kernels} kernels in {steady} steady steps", f">= {EAGER_KERNELS} each")
     return plan.row(NAME, f"{title}: verdict", verdict.get("cause") in right, f"{verdict.get('cause')} {verdict.get('confidence')} {verdict.get('text')}",
                     " or ".join(right))

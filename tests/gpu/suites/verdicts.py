@@ -14,7 +14,8 @@ ABOUT = "eight labelled PyTorch programs: verdict, found steps, real win of the 
 
 LEAST_WIN = 0.15
 NO_WAIT = ("SMALL-KERNELS", "GPU-BOUND")
-# program -> causes that are right for the slow form. "proof": the label follows from what the fixed form wins.
+# program -> causes that are right for the slow form. "proof": the label follows from what the fixed
+# form wins.
 LABELS = {
     "gpt_item": ("SYNC",),
     "mlp_eager": ("LAUNCH", "LAUNCH-OPTIMIZER"),  # its optimizer is foreach=False, two thirds of its launches
@@ -25,7 +26,8 @@ LABELS = {
     "mlp_graph": NO_WAIT,
     "compiled": "proof",
 }
-# Programs whose fixed form must win little: it takes the host away, and the label says that the host is no limit.
+# Programs whose fixed form must win little: it takes the host away, and the label says that the
+# host is no limit.
 HOST_IS_NO_LIMIT = ("gpt_bound",)
 MOST_WIN_IF_BOUND = 0.10
 # Programs without a fixed form.
@@ -138,7 +140,8 @@ def judge_run(plan, program, form, ended, wins, summaries):
     promise = kept_promise(slow, summary) if form == "fixed" else None
     named = verdict_of(slow)[0]
     if promise is not None and named in LABELS[program][1:]:
-        # it promises what its own fix wins, a part of what the fixed form fixes; the suite `causes` judges such promises
+        # it promises what its own fix wins, a part of what the fixed form fixes; the suite `causes`
+        # judges such promises
         plan.row(NAME, f"{program}: promise", INFO, f"of {named} alone: {promise[1]}")
     elif promise is not None:
         plan.row(NAME, f"{program}: promise", *promise, f"± or {PROMISE_POINTS:.0%} of the step")

@@ -19,7 +19,8 @@ ABOUT = ("windows: steps, verdicts, what they cost, and CUDA graphs beside them 
          "and with 13.5 (about 180 s on two GPUs, twice that on one; soak_machine, soak_13.5: one of them); part kept: what CUPTI keeps in memory of a "
          "launch (about 60 s); parts " + ", ".join(windows_asked.RUNS) + ": launches that are asked for (about 20 s each)")
 SOAK = 30_000_000
-# with which CUPTI -> its release; None: the machine's, which may keep host memory of each launch (docs/windows.md)
+# with which CUPTI -> its release; None: the machine's, which may keep host memory of each launch
+# (docs/windows.md)
 SOAKS = {"machine": None, "13.5": "13.5"}
 WITHOUT_LINE = ("caller_dropped", "site_dropped")  # the call is recorded; where a ring was half full its place was left out
 LONGEST = {"pause between emptying the rings": "longest_pause_ns", "write to the recording": "longest_write_ns", "flush": "longest_flush_ns"}
@@ -102,7 +103,8 @@ def judge_soak(plan, name, ended):
     plan.row(NAME, f"{label}: longest", INFO, ", ".join(f"{what} {(totals.get(key) or 0) / 1e6:.1f} ms" for what, key in LONGEST.items()))
     zero = losses.get("zero_timestamp")
     plan.row(NAME, f"{label}: zero timestamps", zero == 0, zero, "0")
-    # what the summary says CUPTI keeps of all launches at most: a release that is known to keep nothing has none
+    # what the summary says CUPTI keeps of all launches at most: a release that is known to keep
+    # nothing has none
     kept = 0 if release else ((summary.get("cost") or {}).get("cupti_kept_bytes") or 0) * (1 - LOOKED_AT) / 2**20
     start, end = (truth[f"rss_{when}_kb"] / 1024 for when in ("start", "end"))
     plan.row(NAME, f"{label}: host memory", end - start <= 16 + kept, f"{start:.0f} -> {end:.0f} MB ({end - start:+.0f}), at most {kept:.0f} of it CUPTI's",

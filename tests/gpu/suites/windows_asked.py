@@ -9,7 +9,8 @@ FIXED = {"GAPPROBE_WINDOW": "128/1024", "GAPPROBE_SLOW_STEP": "0"}
 BUDGET = {"GAPPROBE_BUDGET": "0.5", "GAPPROBE_TEST_FREE_MS": "100"}
 SAME = {"XLA_FLAGS": "--xla_gpu_autotune_level=0 --xla_gpu_deterministic_ops=true"}  # two processes compute the same
 
-# name -> (program, its arguments, environment, windows at least (0: it is recorded whole, and the line says so), is a launch known that comes once a step)
+# name -> (program, its arguments, environment, windows at least (0: it is recorded whole, and the
+# line says so), is a launch known that comes once a step)
 RUNS = {
     "jax": ("asked_steps", ["jax"], {**FIXED, **SAME}, 3, True),
     "jax_budget": ("asked_steps", ["jax"], {**BUDGET, **SAME}, 1, True),

@@ -1,19 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// link: -lcudart -lcuda
-// A program that does what a list tells it, step by step: tests/promises.rs draws programs and their mended forms, and this one does them.
+// link: -lcudart -lcuda A program that does what a list tells it, step by step: tests/promises.rs
+// draws programs and their mended forms, and this one does them.
 //
-// usage: acts LIST UNMARKED: a line of LIST is one act, all times in ns; the first UNMARKED steps are not marked.
-//   t NS  launches         s NS  is elsewhere   f NS  fetches data, in a range that says so      h THREAD  what follows is this thread's (0, 1)
+// usage: acts LIST UNMARKED: a line of LIST is one act, all times in ns; the first UNMARKED steps
+// are not marked.
+//   t NS  launches         s NS  is elsewhere   f NS  fetches data, in a range that says so      h
+//         THREAD  what follows is this thread's (0, 1)
 //   l STREAM KERNEL NS     launches             g N   one graph of the next N acts (l, w)
-//   i STREAM BYTES PINNED  copies to the device: pageable, or pinned and a step ahead, on a stream of its own
-//   o BYTES PINNED ASIDE   copies to the host: pageable, or pinned on a stream of its own, and ASIDE nobody waits
+//   i STREAM BYTES PINNED  copies to the device: pageable, or pinned and a step ahead, on a stream
+//                          of its own
+//   o BYTES PINNED ASIDE   copies to the host: pageable, or pinned on a stream of its own, and
+//                          ASIDE nobody waits
 //   v LATER                .item(): four bytes and a wait for them; LATER nobody waits
 //   y  cudaDeviceSynchronize      x  cudaFree      m  cudaMalloc
-//   w STREAM ON LATE       lets a stream wait for what another was given so far; LATE: for what was long ago
+//   w STREAM ON LATE       lets a stream wait for what another was given so far; LATE: for what was
+//                          long ago
 //   e                      the step ends
-// Streams: 0 main, 1 beside it. Where it may, it runs before other programs of the machine (SCHED_FIFO). Prints "done N NS" (CLOCK_MONOTONIC)
-// as each step's host is through, "late NS" and "pushed NS": by how much its host was later than it meant to be, and how long it was kept from
-// a CPU, in the marked steps; "launched N".
+// Streams: 0 main, 1 beside it. Where it may, it runs before other programs of the machine
+// (SCHED_FIFO). Prints "done N NS" (CLOCK_MONOTONIC) as each step's host is through, "late NS" and
+// "pushed NS": by how much its host was later than it meant to be, and how long it was kept from a
+// CPU, in the marked steps; "launched N".
 #define _GNU_SOURCE
 #include "gapprobe.h"
 #include "sim.h"
@@ -46,7 +52,8 @@ static long now(void) {
     return t.tv_sec * 1000000000L + t.tv_nsec;
 }
 
-// The host works: a thread that sleeps may be held to a rate from outside, and is taken to be (analyzer/verdict/src/replay/pace.rs).
+// The host works: a thread that sleeps may be held to a rate from outside, and is taken to be
+// (analyzer/verdict/src/replay/pace.rs).
 static void pass(long ns) {
     long until = now() + ns, reached;
     while ((reached = now()) < until) continue;
@@ -122,7 +129,8 @@ static void act(struct act *a) {
     exit(91);
 }
 
-// The two threads hand over to each other, as a main thread and autograd's do: on one CPU, where that takes the same time every time.
+// The two threads hand over to each other, as a main thread and autograd's do: on one CPU, where
+// that takes the same time every time.
 static void *play(void *me) {
     long own = (long)me;
     pthread_mutex_lock(&lock);

@@ -3,18 +3,23 @@
 // A program that makes it hard for what lives inside it, after 400 kernels.
 //
 // usage: adverse WAY [ARGUMENT]
-//   clone        4 children made by the system call alone (no fork handlers run) that end by exit(7): "child STATUS" each
-//   memory go|exit  takes all memory its limit leaves, sleeps 1.2 s; go: gives it back and goes on, exit: ends with status 3
-//   handler      ends by exit(0) in a handler of SIGTERM, which interrupts malloc and free; prints "ready" before
-//   last         its main thread ends; another uses new kernels for 600 ms, then ends the process with status 6
+//   clone        4 children made by the system call alone (no fork handlers run) that end by
+//                exit(7): "child STATUS" each
+//   memory go|exit  takes all memory its limit leaves, sleeps 1.2 s; go: gives it back and goes on,
+//                   exit: ends with status 3
+//   handler      ends by exit(0) in a handler of SIGTERM, which interrupts malloc and free; prints
+//                "ready" before
+//   last         its main thread ends; another uses new kernels for 600 ms, then ends the process
+//                with status 6
 //   threads      may make no more threads (as user 65534, if it is root's)
 //   files        may open no more files, as a sandbox has it, and goes on for half a second
 //   library FILE loads FILE, whose constructor uses the GPU: "loading took MS ms"
 //   removes      removes its recording right before its end, as who tidies its TMPDIR away does
-//   place        bound to one CPU; realtime: of class SCHED_FIFO, both before the first use. "NAME cpus N class N" a thread
+//   place        bound to one CPU; realtime: of class SCHED_FIFO, both before the first use. "NAME
+//                cpus N class N" a thread
 //   capture      calls cudaProfilerStop, says "off" and goes on until it is killed
-//   elsewhere    a thread of its own calls cudaProfilerStart and Stop 120 times, main synchronizes 40 times in between:
-//                "wanted N" calls
+//   elsewhere    a thread of its own calls cudaProfilerStart and Stop 120 times, main synchronizes
+//                40 times in between: "wanted N" calls
 //   faults       "faults N" three times: page faults of this thread in 2,000 launches after a fork
 // Prints "launched N" at a normal end.
 #define _GNU_SOURCE

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// link: -rdynamic -lcudart -lcuda
-// A program that does anything a training run may do, in an order that a seed decides (scenarios/src/chaos).
+// link: -rdynamic -lcudart -lcuda A program that does anything a training run may do, in an order
+// that a seed decides (scenarios/src/chaos).
 //
 // usage: chaos SEED ACTIONS WAY [FILE_LIMIT]
-//   ACTIONS     how many random actions: launches on streams, threads, forks, programs run, signals, being stopped, memory,
-//               graphs, modules, clock steps, loading libraries, closing descriptors; each says what it did on stdout
-//   WAY         return, exit, thread (exit in one), last (main ends first), handler, _exit, quick, abort, segv, sigterm,
-//               sigkill, exec; "forever" does not come to an end: it is killed
+//   ACTIONS     how many random actions: launches on streams, threads, forks, programs run,
+//               signals, being stopped, memory, graphs, modules, clock steps, loading libraries,
+//               closing descriptors; each says what it did on stdout
+//   WAY         return, exit, thread (exit in one), last (main ends first), handler, _exit, quick,
+//               abort, segv, sigterm, sigkill, exec; "forever" does not come to an end: it is
+//               killed
 //   FILE_LIMIT  RLIMIT_FSIZE from cuInit on, bytes; "none" otherwise
-// stdout depends on the arguments alone. "launched N" before the end: what this program itself launched and waited for.
+// stdout depends on the arguments alone. "launched N" before the end: what this program itself
+// launched and waited for.
 #define _GNU_SOURCE
 #include "sim.h"
 #include <dlfcn.h>
@@ -44,7 +47,8 @@ static int told_to_stop;
 static int data_file = -1;  // our own file under a high number, once all descriptors were closed
 static long data_bytes;
 
-// ---- a clock that somebody sets: this definition comes before libc's for every library of the process
+// ---- a clock that somebody sets: this definition comes before libc's for every library of the
+// process
 
 static int64_t clock_step;
 
@@ -138,7 +142,8 @@ static void threads(uint64_t *state) {
     say("threads %ld\n", count);
 }
 
-// Launches beside the others until it is told to stop, or the driver is gone. What it launched is in no count.
+// Launches beside the others until it is told to stop, or the driver is gone. What it launched is
+// in no count.
 static void *long_thread(void *argument) {
     dim3 one = {64, 1, 1};
     uint64_t state = (uintptr_t)argument;

@@ -23,7 +23,8 @@ from torch.utils.data import DataLoader, Dataset
 sys.path.insert(0, sys.argv[1])
 import train
 
-# What stands in the way of a pinning loader where there is no CUDA: it asks for the current device, which is none of torch's.
+# What stands in the way of a pinning loader where there is no CUDA: it asks for the current device,
+# which is none of torch's.
 torch.cuda.current_device = lambda: -1
 warnings.simplefilter("ignore")  # more workers than CPUs, a loader that pins without CUDA: meant so
 
@@ -32,7 +33,8 @@ BLOCKS, KERNEL_US = 4, 154  # a step: 33 kernels, 8 ms of the GPU
 LOG_EVERY = 10  # steps
 MS = 1e-3
 
-# form: (workers, pinned, ms that decoding a sample takes, ms of other work on the host in a step, steps); ms that collating takes
+# form: (workers, pinned, ms that decoding a sample takes, ms of other work on the host in a step,
+# steps); ms that collating takes
 COLLATE_MS = {"workers_collate": 44.0, "spawned_collate": 44.0}
 METHODS = {"spawned_collate": "spawn"}  # how workers are started, where not by fork
 FORMS = {

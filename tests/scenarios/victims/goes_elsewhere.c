@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// link: -lcudart -lcuda
-// Changes its current directory before or after its first use of the GPU, as daemons and launchers do.
+// link: -lcudart -lcuda Changes its current directory before or after its first use of the GPU, as
+// daemons and launchers do.
 //
-// usage: goes_elsewhere FOLDER early|late [remove]. With "remove" the folder it was started in is removed then.
+// usage: goes_elsewhere FOLDER early|late [remove]. With "remove" the folder it was started in is
+// removed then.
 // Prints "launched 100".
 #include "sim.h"
 #include <string.h>

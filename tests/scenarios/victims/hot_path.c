@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// link: -rdynamic -lcudart -lcuda
-// What gapprobe does on the program's threads once recording runs: allocations, system calls, page faults, time.
+// link: -rdynamic -lcudart -lcuda What gapprobe does on the program's threads once recording runs:
+// allocations, system calls, page faults, time.
 //
 // usage: hot_path allocations | syscalls [ROUNDS] | faults | cost [CALLS] | tail [CALLS]
-//   allocations  counts those with a frame of libgapprobe.so on the stack, on the main thread after its warm-up and on
-//                fresh threads from their first instruction: "allocations A (checked C)"
-//   syscalls     marks the window by write(-1, "begin") and write(-1, "end"), on the main and on a fresh thread
-//   faults       page faults of this thread in windows of 30,000 calls, bare CUPTI and gapprobe in turn:
-//                "faults bare A B C ours D E F"
+//   allocations  counts those with a frame of libgapprobe.so on the stack, on the main thread after
+//                its warm-up and on fresh threads from their first instruction: "allocations A
+//                (checked C)"
+//   syscalls     marks the window by write(-1, "begin") and write(-1, "end"), on the main and on a
+//                fresh thread
+//   faults       page faults of this thread in windows of 30,000 calls, bare CUPTI and gapprobe in
+//                turn: "faults bare A B C ours D E F"
 //   cost         ns a recorded call costs above bare CUPTI, median of paired blocks: "event NS"
-//   tail         what the callbacks of single calls take, ENTER and EXIT together, by the simulated driver's own
-//                stopwatch around them (four clock reads, two of them in the figure); no call left out; blocks of bare
-//                CUPTI, ours, and loops as long as ours that only read the clock in turn: "bare|ours|loop p50 NS p99.9 NS p99.99 NS max NS ns calls N late L" (late: 5 us or more)
+//   tail         what the callbacks of single calls take, ENTER and EXIT together, by the simulated
+//                driver's own stopwatch around them (four clock reads, two of them in the figure);
+//                no call left out; blocks of bare CUPTI, ours, and loops as long as ours that only
+//                read the clock in turn: "bare|ours|loop p50 NS p99.9 NS p99.99 NS max NS ns calls
+//                N late L" (late: 5 us or more)
 #define _GNU_SOURCE
 #include "nvtx.h"
 #include "sim.h"
@@ -78,8 +82,8 @@ static void *function, *memory, *domain;
 static nvtx_attributes registered, text;
 static cudaStream_t stream;
 
-// Everything that leaves an event: launches (records of the filter, or callbacks), synchronizes, memsets, graph launches,
-// NVTX ranges of each sort.
+// Everything that leaves an event: launches (records of the filter, or callbacks), synchronizes,
+// memsets, graph launches, NVTX ranges of each sort.
 static void calls(long count) {
     for (long n = 0; n < count; n++) {
         nvtx_domain_push(domain, &registered);
@@ -95,7 +99,8 @@ static void calls(long count) {
     }
 }
 
-// NVTX as the library that is there receives it; loaded by the driver alone, only the other variable names it.
+// NVTX as the library that is there receives it; loaded by the driver alone, only the other
+// variable names it.
 static void nvtx_ready(void) {
     const char *path = getenv("NVTX_INJECTION64_PATH");
     if (!path) path = getenv("CUDA_INJECTION64_PATH");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Preloaded: below NETWORK_FOLDER the disk is another machine's. NETWORK_HOW:
-//   late         from NETWORK_AFTER_MS after the start on it does not answer: each call that has to ask it takes ten seconds
+//   late         from NETWORK_AFTER_MS after the start on it does not answer: each call that has to
+//                ask it takes ten seconds
 //   late_writes  as late, but files can be opened all the same
 //   slow         each write takes NETWORK_WRITE_MS
 //   odd          one call in three fails, with ESTALE or EIO (NETWORK_SEED: another third)

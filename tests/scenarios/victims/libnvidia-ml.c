@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stand-in for NVIDIA's management library: two devices, in another order than the simulated driver's, known by their
-// UUIDs ("SIMULATED-GPU-00" and "...01" in hexadecimal). FAKE_NVML: slow (reading the power takes 300 ms), hang (for
-// ever), mig (the devices are cut into slices), uuid (no device by UUID).
+// A stand-in for NVIDIA's management library: two devices, in another order than the simulated
+// driver's, known by their UUIDs ("SIMULATED-GPU-00" and "...01" in hexadecimal). FAKE_NVML: slow
+// (reading the power takes 300 ms), hang (for ever), mig (the devices are cut into slices), uuid
+// (no device by UUID).
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

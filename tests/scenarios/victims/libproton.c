@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A library that profiles with CUPTI as Triton's Proton does: finds every function by dlsym in the libcupti of TRITON_CUPTI_LIB_PATH, subscribes, switches its kind on before it
-// registers its buffers, flushes twice (the second time by force), and tears CUPTI down at the end of each session.
+// A library that profiles with CUPTI as Triton's Proton does: finds every function by dlsym in the
+// libcupti of TRITON_CUPTI_LIB_PATH, subscribes, switches its kind on before it registers its
+// buffers, flushes twice (the second time by force), and tears CUPTI down at the end of each
+// session.
 #include "own_buffers.h"
 #include <dlfcn.h>
 
-// A session around `work`; prints what was seen. Returns 0 where that is exactly `expected` kernels.
+// A session around `work`; prints what was seen. Returns 0 where that is exactly `expected`
+// kernels.
 int proton_profile(void (*work)(void), long expected, int finalize) {
     char path[4096] = "libcupti.so";
     const char *own = getenv("TRITON_CUPTI_LIB_PATH");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A library that profiles with CUPTI, finds every function by dlsym, and is on no list of gapprobe's.
+// A library that profiles with CUPTI, finds every function by dlsym, and is on no list of
+// gapprobe's.
 #include "sim.h"
 #include <dlfcn.h>
 #include <string.h>
@@ -33,8 +34,9 @@ static void completed(void *context, uint32_t stream, uint8_t *buffer, size_t si
 
 static void called(void) {}
 
-// Profiles `work` and prints what was seen. HOW 0: gives up where the subscription is taken; 1: goes on without it and
-// keeps its hands off buffers that are not its own; 2: goes on and frees every buffer it is handed.
+// Profiles `work` and prints what was seen. HOW 0: gives up where the subscription is taken; 1:
+// goes on without it and keeps its hands off buffers that are not its own; 2: goes on and frees
+// every buffer it is handed.
 int stranger_profile(void (*work)(void), int how) {
     void *cupti = dlopen("libcupti.so", RTLD_LAZY), *subscriber = NULL;
     any subscribe = (any)dlsym(cupti, "cuptiSubscribe"), unsubscribe = (any)dlsym(cupti, "cuptiUnsubscribe"),

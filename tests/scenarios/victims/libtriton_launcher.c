@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// link: -lcudart -lcuda
-// A launcher as Triton makes one: asks libcuda for cuLaunchKernelEx when it launches first. As a Python module it fails to import, and stays loaded.
+// link: -lcudart -lcuda A launcher as Triton makes one: asks libcuda for cuLaunchKernelEx when it
+// launches first. As a Python module it fails to import, and stays loaded.
 #include "gapprobe.h"
 #include "sim.h"
 #include <dlfcn.h>
@@ -35,7 +35,8 @@ static void *backward(void *unused) {
     return unused;
 }
 
-// So many steps, each with a launch through the runtime and nine of ours; how many launches there were.
+// So many steps, each with a launch through the runtime and nine of ours; how many launches there
+// were.
 long triton_train(void *kernel, long steps) {
     pthread_t thread;
     function = kernel;

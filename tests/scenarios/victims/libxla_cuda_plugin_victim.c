@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A library that profiles with CUPTI as XLA's plugin does: finds every function by dlsym, subscribes, registers buffers
-// of its own, frees every buffer it is handed (so a buffer of anybody else's kills the process), unsubscribes, and tears
-// CUPTI down where it is told to.
+// A library that profiles with CUPTI as XLA's plugin does: finds every function by dlsym,
+// subscribes, registers buffers of its own, frees every buffer it is handed (so a buffer of anybody
+// else's kills the process), unsubscribes, and tears CUPTI down where it is told to.
 #define _GNU_SOURCE
 #include "own_buffers.h"
 #include <dlfcn.h>
@@ -59,7 +59,8 @@ static void profiled(void) {
     xla_wait();
 }
 
-// A training loop of so many steps of five kernels; `profiles`: it profiles itself in the middle; `tries`: launches before the first step. How many launches there were; -1: something was wrong.
+// A training loop of so many steps of five kernels; `profiles`: it profiles itself in the middle;
+// `tries`: launches before the first step. How many launches there were; -1: something was wrong.
 long xla_train(long steps, long host_us, int profiles, long tries) {
     void *context;
     long launched = tries;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program with the CUDA runtime linked in, as nvcc makes it: it holds code for GPUs, opens the driver, asks dlsym for cuGetProcAddress_v2, and that for itself and all
-// others, before it calls cuInit. Steps are not marked: LAYERS pairs of kernels, and one that comes once.
+// A program with the CUDA runtime linked in, as nvcc makes it: it holds code for GPUs, opens the
+// driver, asks dlsym for cuGetProcAddress_v2, and that for itself and all others, before it calls
+// cuInit. Steps are not marked: LAYERS pairs of kernels, and one that comes once.
 //
 // usage: linked_in STEPS LAYERS HOST_US [p | x | g | d | 1 | o | t]
 //   p  launches of the thread's own stream

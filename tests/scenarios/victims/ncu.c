@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stands for Nsight Compute's launcher, which is known by its name: where CUDA_INJECTION64_PATH is set, here or in what it starts, there is no profile and
-// exit code 1 ("Another tool/injection might be loaded since CUDA_INJECTION64_PATH is set", 2025.3 on an H100). It waits for what it started.
+// Stands for Nsight Compute's launcher, which is known by its name: where CUDA_INJECTION64_PATH is
+// set, here or in what it starts, there is no profile and exit code 1 ("Another tool/injection
+// might be loaded since CUDA_INJECTION64_PATH is set", 2025.3 on an H100). It waits for what it
+// started.
 //
-// usage: ncu PROGRAM [ARGUMENTS]     SIGN=NAME in the environment: what it starts has NAME, as a tool's own sign
+// usage: ncu PROGRAM [ARGUMENTS]     SIGN=NAME in the environment: what it starts has NAME, as a
+//                                    tool's own sign
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>

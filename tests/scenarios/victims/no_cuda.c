@@ -2,8 +2,10 @@
 // link: -lcudart -lcuda
 // A program that asks for CUDA, gets none, and does its work without.
 //
-// usage: no_cuda plain | injected: injected calls InitializeInjection first, for a driver that fails after it has loaded
-// the injection library. Asks three times through each API, the second time on another thread; prints what came back.
+// usage: no_cuda plain | injected: injected calls InitializeInjection first, for a driver that
+// fails after it has loaded
+// the injection library. Asks three times through each API, the second time on another thread;
+// prints what came back.
 #define _GNU_SOURCE
 #include "sim.h"
 #include <dlfcn.h>

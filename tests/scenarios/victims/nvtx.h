@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What an object that holds NVTX v3 does, for victims: a table of function pointers of its own, filled by the library
- * that NVTX_INJECTION64_PATH names with the first call; calls through slots that stayed empty do nothing. (Programs with
- * the real headers are tested too: the Rust crate, the Python package.)
+ * What an object that holds NVTX v3 does, for victims: a table of function pointers of its own,
+ * filled by the library that NVTX_INJECTION64_PATH names with the first call; calls through slots
+ * that stayed empty do nothing. (Programs with the real headers are tested too: the Rust crate, the
+ * Python package.)
  */
 #include <dlfcn.h>
 #include <stddef.h>
@@ -46,7 +47,8 @@ static const void *nvtx_export(uint32_t table) {
     return table == 1 ? &callbacks : NULL;
 }
 
-/* The first call of the object; library: NULL for the one that NVTX_INJECTION64_PATH names. What the tool answered. */
+/* The first call of the object; library: NULL for the one that NVTX_INJECTION64_PATH names. What
+ * the tool answered. */
 static int nvtx_load(void *library) {
     const char *path = getenv("NVTX_INJECTION64_PATH");
     if (!library && path) library = dlopen(path, RTLD_LAZY);

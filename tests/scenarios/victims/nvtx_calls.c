@@ -2,12 +2,13 @@
 // link: -lcudart -lcuda
 // A program with NVTX in it, see nvtx.h.
 //
-// usage: nvtx_calls story    ranges of every sort, before the first use of the device and after; what they should leave is
-//                            in tests/scenarios/tests/nvtx.rs. Prints "tables A B" (two objects), "depth D", "launched N"
+// usage: nvtx_calls story    ranges of every sort, before the first use of the device and after;
+//                            what they should leave is in tests/scenarios/tests/nvtx.rs. Prints
+//                            "tables A B" (two objects), "depth D", "launched N"
 //        nvtx_calls hostile  attributes that make no sense, a million of them. Prints "alive"
 //        nvtx_calls no_cuda  ranges of a process that never touches CUDA. Prints "alive"
-//        nvtx_calls burst    more ranges at once than a ring holds, 60 synchronizes among them, then one more range.
-//                            Prints "launched 2"
+//        nvtx_calls burst    more ranges at once than a ring holds, 60 synchronizes among them,
+//                            then one more range. Prints "launched 2"
 //        nvtx_calls crowd    64 threads with a range each: "launched 64"
 //        nvtx_calls fork     a child with ranges of its own: "child 0", "launched 2"
 //        nvtx_calls cost     ns of a push and its pop: "registered NS text NS mark NS"

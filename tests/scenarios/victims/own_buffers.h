@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a library that profiles with CUPTI gives it: buffers of its own, and it frees every buffer that it is handed, so that a buffer of anybody
-// else's kills the process. Counts kernels and other records.
+// What a library that profiles with CUPTI gives it: buffers of its own, and it frees every buffer
+// that it is handed, so that a buffer of anybody else's kills the process. Counts kernels and other
+// records.
 #include "sim.h"
 #include <string.h>
 

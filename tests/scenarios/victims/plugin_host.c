@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// link: -lcudart -lcuda
-// A program that profiles itself twice through libxla_cuda_plugin_victim.so or libproton.so, with work before, between and after.
+// link: -lcudart -lcuda A program that profiles itself twice through libxla_cuda_plugin_victim.so
+// or libproton.so, with work before, between and after.
 //
-// usage: plugin_host PLUGIN EARLY FINALIZE: EARLY 1 maps the plugin before CUDA is used (as JAX does), 0 later, 2 later and profiles at once, FINALIZE 1 tears
-// CUPTI down after the second profile, 2 after both. Prints the plugin's lines and "launched N"; exit code 1 where a profile was wrong.
+// usage: plugin_host PLUGIN EARLY FINALIZE: EARLY 1 maps the plugin before CUDA is used (as JAX
+// does), 0 later, 2 later and profiles at once, FINALIZE 1 tears
+// CUPTI down after the second profile, 2 after both. Prints the plugin's lines and "launched N";
+// exit code 1 where a profile was wrong.
 #include "sim.h"
 #include <dlfcn.h>
 #include <unistd.h>

@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// link: -lcudart -lcuda
-// A training loop as a framework has it: LAYERS pairs of kernels a step, one at the end that comes once, now and then a wait.
+// link: -lcudart -lcuda A training loop as a framework has it: LAYERS pairs of kernels a step, one
+// at the end that comes once, now and then a wait.
 //
-// usage: steps STEPS LAYERS HOST_US [SLOW_FROM SLOW_US [SLOW_STEPS]] [g | u | t | a | q | c | p | l]
+// usage: steps STEPS LAYERS HOST_US [SLOW_FROM SLOW_US [SLOW_STEPS]] [g | u | t | a | q | c | p |
+// l]
 //   HOST_US    sleep of the host in each step
 //   SLOW_FROM  from this step on the host sleeps SLOW_US, for SLOW_STEPS steps (all that follow)
 //   g          another thread captures, instantiates and replays CUDA graphs all the while
 //   u          steps are not marked
-//   t          steps are not marked, and the kernel at their end comes twice: no launch comes once a step
+//   t          steps are not marked, and the kernel at their end comes twice: no launch comes once
+//              a step
 //   a          the host runs ahead: it never waits, and kernels take ten times as long
 //   q          as a, with kernels half as long
-//   p          as a, with a copy in front of each step, on a stream of its own that waits for nothing
-//   l          steps are not marked and long: a quarter of the host's time lies behind each layer, and as many other kernels at the end take as long
-//   c          as a, and the program has the first half of each twenty steps recorded (by its own time, not the GPU's)
+//   p          as a, with a copy in front of each step, on a stream of its own that waits for
+//              nothing
+//   l          steps are not marked and long: a quarter of the host's time lies behind each layer,
+//              and as many other kernels at the end take as long
+//   c          as a, and the program has the first half of each twenty steps recorded (by its own
+//              time, not the GPU's)
 // Prints "launched N".
 #include "gapprobe.h"
 #include "sim.h"

@@ -2,8 +2,10 @@
 // link: -lcudart -lcuda
 // Waits that name a stream: each is for the stream that the launch before it went to.
 //
-// usage: streams ROUNDS: each makes a stream (whose handle may be that of the one before, which is gone), waits for it and lets it wait for an
-// event, by the runtime and by the driver; the same with one that stays, and with the default stream. Prints "launched N".
+// usage: streams ROUNDS: each makes a stream (whose handle may be that of the one before, which is
+// gone), waits for it and lets it wait for an
+// event, by the runtime and by the driver; the same with one that stays, and with the default
+// stream. Prints "launched N".
 #include "sim.h"
 
 int cuStreamSynchronize(cudaStream_t);

@@ -3,11 +3,14 @@
 // A loop of marked steps that wait for the GPU in known ways, and that may hang.
 //
 // usage: waits STEPS HOST_US FORMS [HANG_AT [t]]
-//   FORMS    the waits of a step, a letter each, every one behind a kernel of 300 us: s stream, d device, e event, m blocking copy;
-//            the driver's: S stream, C context, E event; l: no wait, and the kernel takes 0.7 s; w: 250 kernels before the first step; p: the price of a wait that finds nothing to wait for
+//   FORMS    the waits of a step, a letter each, every one behind a kernel of 300 us: s stream, d
+//            device, e event, m blocking copy; the driver's: S stream, C context, E event; l: no
+//            wait, and the kernel takes 0.7 s; w: 250 kernels before the first step; p: the price
+//            of a wait that finds nothing to wait for
 //   HANG_AT  at this step a collective is launched whose partner never comes
 //   t        SIGTERM ends it by exit(), as a program that saves its work does
-// Prints "launched N"; with p "price NS": what a call through a slot takes longer than the function itself, ns.
+// Prints "launched N"; with p "price NS": what a call through a slot takes longer than the function
+// itself, ns.
 #include "gapprobe.h"
 #include "sim.h"
 #include <dlfcn.h>

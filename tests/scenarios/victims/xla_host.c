@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program that trains through libxla_cuda_plugin_victim.so alone, as JAX does.
 //
-// usage: xla_host PLUGIN STEPS HOST_US early|late|later [profile | TRIES]: late: the plugin is mapped behind cuInit, as where JAX asked for the devices before; later: when
-// the GPU is in use, and it compiles first; TRIES: so many launches before the first step, which XLA makes to see what is fast and shares out among ranks
-// Prints what the plugin does, and "launched N".
+// usage: xla_host PLUGIN STEPS HOST_US early|late|later [profile | TRIES]: late: the plugin is
+// mapped behind cuInit, as where JAX asked for the devices before; later: when
+// the GPU is in use, and it compiles first; TRIES: so many launches before the first step, which
+// XLA makes to see what is fast and shares out among ranks Prints what the plugin does, and
+// "launched N".
 #include "sim.h"
 #include <dlfcn.h>
 #include <string.h>

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a shim library does at the first call of each export: finds the engine (libcuda.so.1), tells it which release
-// this library stands for, and stores the target. Built once per library and release with
-//   SIM_LIBRARY_CUPTI or SIM_LIBRARY_CUDART, SIM_RELEASE (1300), NAMES (a file with one NAME(x) line per export).
+// What a shim library does at the first call of each export: finds the engine (libcuda.so.1), tells
+// it which release this library stands for, and stores the target. Built once per library and
+// release with
+//   SIM_LIBRARY_CUPTI or SIM_LIBRARY_CUDART, SIM_RELEASE (1300), NAMES (a file with one NAME(x)
+//   line per export).
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
@@ -16,8 +18,8 @@ static const char *const names[] = {
 extern void *sim_slots[] __attribute__((visibility("hidden")));
 
 #ifdef SIM_LIBRARY_CUPTI
-// No driver mapped: CUPTI_ERROR_NOT_INITIALIZED, as CUPTI 11.8 to 12.9 answer; the version is known all the same.
-// Never loads the driver itself, and never crashes (real releases do).
+// No driver mapped: CUPTI_ERROR_NOT_INITIALIZED, as CUPTI 11.8 to 12.9 answer; the version is known
+// all the same. Never loads the driver itself, and never crashes (real releases do).
 #define MODE (RTLD_LAZY | RTLD_NOLOAD)
 static int without_engine(void) { return 15; }
 static int version_without_engine(uint32_t *out) {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A minimal CUPTI client, entered through CUDA_INJECTION64_PATH: the simulated driver's tests run victims under it.
+// A minimal CUPTI client, entered through CUDA_INJECTION64_PATH: the simulated driver's tests run
+// victims under it.
 //
-// Writes one line per callback ("C domain cbid site corr shared ctx name"), per buffer ("B size valid") and per record
-// ("R kind ...") to REC_OUT at exit. Environment: REC_CUPTI (library to dlopen), REC_KINDS "10,1", REC_CALLBACKS
-// "2.211,1.307", REC_FILTER "2.211", REC_BUFFER bytes, REC_MOST records a buffer, REC_FLUSH plain|forced|none
-// REC_CLOCK mono|real|tick (tick: monotonic / 4), REC_EXTERNAL id to push, REC_PER_THREAD 0|1.
+// Writes one line per callback ("C domain cbid site corr shared ctx name"), per buffer ("B size
+// valid") and per record ("R kind ...") to REC_OUT at exit. Environment: REC_CUPTI (library to
+// dlopen), REC_KINDS "10,1", REC_CALLBACKS "2.211,1.307", REC_FILTER "2.211", REC_BUFFER bytes,
+// REC_MOST records a buffer, REC_FLUSH plain|forced|none REC_CLOCK mono|real|tick (tick: monotonic
+// / 4), REC_EXTERNAL id to push, REC_PER_THREAD 0|1.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -147,7 +149,8 @@ static void leave(void) {
         find("cuptiActivityFlushAll")(1);
     }
     fprintf(out, "requests %d\n", requests);
-    // Not closed: the library's worker may still deliver (it did, into a closed file, once in ten runs on a busy machine).
+    // Not closed: the library's worker may still deliver (it did, into a closed file, once in ten
+    // runs on a busy machine).
     fflush(out);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a page's script on a document that only remembers, uses everything on it that can be used, and prints what a
-// reader would see as JSON. A fault in the script ends it with an error. usage: node html_page.mjs PAGE
+// Runs a page's script on a document that only remembers, uses everything on it that can be used,
+// and prints what a reader would see as JSON. A fault in the script ends it with an error. usage:
+// node html_page.mjs PAGE
 
 import { readFileSync } from "node:fs";
 

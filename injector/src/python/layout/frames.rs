@@ -157,8 +157,8 @@ impl Layout {
     }
 }
 
-/// Which word of [`DebugOffsets`] holds what: current_frame, previous, executable, instr_ptr, owner,
-/// filename, qualname, firstlineno, linetable, co_code_adaptive, asciiobject_size.
+/// Which word of [`DebugOffsets`] holds what: current_frame, previous, executable, instr_ptr,
+/// owner, filename, qualname, firstlineno, linetable, co_code_adaptive, asciiobject_size.
 type Slots = [usize; 11];
 const SLOTS_313: Slots = [23, 29, 30, 31, 33, 35, 37, 39, 38, 43, 70];
 const SLOTS_314: Slots = [26, 32, 33, 34, 36, 40, 42, 44, 43, 48, 80];

@@ -4,8 +4,8 @@
 import os
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-# XLA times its kernels in each process and takes other ones in the next: both forms of a program must do the same work
-# (without Triton's: untimed it takes 300 ms for what cuBLAS does in 8)
+# XLA times its kernels in each process and takes other ones in the next: both forms of a program
+# must do the same work (without Triton's: untimed it takes 300 ms for what cuBLAS does in 8)
 os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_gpu_autotune_level=0 --xla_gpu_enable_triton_gemm=false"
 
 import frame  # noqa: E402

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all parts draw with: elements, numbers in words, the tip. Texts go in as text nodes, never as markup.
+// What all parts draw with: elements, numbers in words, the tip. Texts go in as text nodes, never
+// as markup.
 
 const SVG = document.getElementById("svg").namespaceURI;
 const tipBox = document.getElementById("tip");

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// One step: rows of streams, idle time and threads on a canvas; zoomed and moved by wheel, drag, touch and keys.
+// One step: rows of streams, idle time and threads on a canvas; zoomed and moved by wheel, drag,
+// touch and keys.
 
 const CALLS = { launch: "launch", copy: "copy_wait", blocking: "sync", allocation: "alloc", other: "kernel_gap" };
 
-/** Rows as the canvas draws them: every item {start, ns, key of its colour, text, lines of the tip}. */
+/** Rows as the canvas draws them: every item {start, ns, key of its colour, text, lines of the tip}.
+ */
 function rowsOf(legend, data) {
   const span = data.length_ns;
   const slice = (key) => ([start, ns, name, kind, count, inside]) => {

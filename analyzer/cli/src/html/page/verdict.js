@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verdict: sentence, certainty, what to change, what that promises, what to know before believing it.
+// The verdict: sentence, certainty, what to change, what that promises, what to know before
+// believing it.
 
 function verdict(run, level, title) {
   const v = run.verdict;
