@@ -289,38 +289,3 @@ fn the_next_command_of_a_gpu_bound_program_is_everywhere() {
     // what another tool's trace does not tell is not 0
     assert!(other["totals"].is_null() && other["cpus"].is_null() && all["steps"]["count"].is_u64());
 }
-
-/// `hta`: a table below the screen, an object beside the others; nothing of it unasked.
-#[test]
-fn the_figures_of_holistic_trace_analysis_stand_below_the_screen_and_in_the_object() {
-    let place = Place::new("analyze-hta");
-    let path = trace("traces/h200_graphs.json.gz");
-    let plain = out(&place.run(&["analyze", &path]));
-    let output = place.run(&["analyze", "--hta", &path]);
-    assert_eq!((code(&output), err(&output).as_str()), (0, ""));
-    let text = out(&output);
-    let (screen, table) = text.split_once("\nIdle Time as Holistic Trace Analysis Sorts It:\n").expect(&text);
-    assert_eq!(screen, plain, "the screen is the same");
-    // HTA 0.5.0: kernel_wait 4042.0 µs, 0.91; other 415.0, 0.09 (tests/hta/figures.csv)
-    let words: Vec<Vec<&str>> = table.lines().map(|l| l.split_whitespace().take(5).collect()).collect();
-    assert!(words.contains(&vec!["0", "7", "kernel_wait", "4,042.0", "0.91"]), "{table}");
-    assert!(words.contains(&vec!["0", "7", "other", "415.0", "0.09"]), "{table}");
-    // narrow: fewer columns, said aloud, and HTA's figures among those that stay
-    let output = place.run(&["analyze", "--hta", "--width", "80", &path]);
-    assert!(out(&output).lines().all(|l| l.starts_with("Next: ") || l.chars().count() <= 80));
-    assert!(["HTA Idle us", "Mostly"].iter().all(|c| out(&output).contains(c)), "{}", out(&output));
-    assert!(err(&output).contains("hta: ") && err(&output).contains("--width 0"), "{}", err(&output));
-
-    let object = |args: &[&str]| -> Value { serde_json::from_str(&out(&place.run(args))).unwrap() };
-    let all = object(&["analyze", "--json", "--hta", &path]);
-    let hta = &all["hta"];
-    assert_eq!(
-        (hta["version"].as_str(), hta["consecutive_kernel_delay_us"].as_u64()),
-        (Some("0.5.0"), Some(30))
-    );
-    let row = &hta["rows"][1];
-    assert_eq!((row["category"].as_str(), row["hta_idle_us"].as_f64()), (Some("kernel_wait"), Some(4042.0)));
-    assert_eq!(hta["rows"].as_array().map(Vec::len), Some(3));
-    assert!(object(&["analyze", "--json", &path]).get("hta").is_none());
-    assert_eq!(code(&place.run(&["analyze", "--hta", "--line", &path])), 2);
-}

@@ -38,8 +38,6 @@ enum What {
     Wait,
     Mark,
     Blind,
-    /// A step of torch.profiler, from the first to the last operation that was launched in it.
-    GpuStep,
     Nothing,
 }
 
@@ -92,7 +90,6 @@ fn what(f: &Fields<'_>) -> What {
         b"cuda_sync" => What::Wait,
         b"step mark" => What::Mark,
         b"unobserved" => What::Blind,
-        b"gpu_user_annotation" if f.name.starts_with(b"ProfilerStep") => What::GpuStep,
         _ => What::Nothing,
     }
 }
@@ -169,7 +166,6 @@ fn complete(f: &Fields<'_>, part: &mut Part) {
             let (correlation, stream) = (a.correlation, a.stream.unwrap_or(0));
             part.waits.push(RawWait { start, end, correlation, what, stream });
         }
-        What::GpuStep => part.last_gpu_step = part.last_gpu_step.max(Some(start)),
         What::Nothing => {}
     }
 }

@@ -46,7 +46,6 @@ pub(super) fn join(mut parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadErro
     };
     let mut assembly = Assembly::default();
     let rounded = parts.iter().flat_map(|p| &p.ops).all(|o| o.start % 1_000 == 0 && o.end % 1_000 == 0);
-    let last_gpu_step = parts.iter().filter_map(|p| p.last_gpu_step).max();
     describe_devices(&mut assembly, head);
     let mut names: HashMap<ThreadKey, u32> = HashMap::new();
     let mut threads: Table<ThreadKey> = Table::default();
@@ -214,7 +213,6 @@ pub(super) fn join(mut parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadErro
     run.clocks = vec![(h.start_monotonic, h.start_realtime)];
     h.rank = head.rank.map_or(0, |r| r.saturating_add(1));
     h.world_size = head.world;
-    run.last_gpu_step = last_gpu_step.and_then(|t| Some(frame.span(t, t)?.start));
     Ok(Kineto { run, refused, events, bytes: 0, behind: 0, own: false, said: None, xla: is_xla, rounded })
 }
 

@@ -298,8 +298,6 @@ pub(super) struct Part {
     pub(super) events: u64,
     /// Host events that slow the program while it is recorded (operators, Python functions).
     pub(super) host_events: u64,
-    /// Begin of the last `ProfilerStep` on the GPU.
-    pub(super) last_gpu_step: Option<i64>,
     pub(super) refused: Refused,
     /// Text that is no JSON was met, and perhaps read: where events begin is only known of the
     /// whole.

@@ -219,9 +219,6 @@ pub struct Run {
     pub merged: u32,
     /// What its recorder says is missing, without saying how much of it; "": nothing.
     pub missing: String,
-    /// Begin of the last `ProfilerStep` as torch.profiler shows it on the GPU, too
-    /// (`tables/hta.rs`).
-    pub last_gpu_step: Option<u64>,
     /// Python functions of another tool's trace: ids of frames by the names of ranges.
     pub functions: HashMap<u32, u32>,
     /// Flat number of each thread's first call; one entry more than threads.
