@@ -88,7 +88,7 @@ fn a_cut_file_gets_no_verdict() {
     for percent in [50, 99] {
         std::fs::write(&path, &text[..text.len() * percent / 100]).unwrap();
         let (_, a) = read(&path);
-        assert_eq!(a.verdict.why_inconclusive().as_deref(), Some("the file is truncated"), "{percent} %");
+        assert_eq!(a.verdict.why_inconclusive().as_deref(), Some("the file is truncated"), "{percent}%");
     }
     std::fs::remove_file(path).unwrap();
 }

@@ -95,10 +95,10 @@ fn the_two_largest_causes_are_named() {
     let table = table(&Source::new(&input.run, NameStyle::Short));
     let mostly = (0..table.rows.len()).map(|r| cell(&table, r, "mostly"));
     let by_hand = [
-        Cell::from("LAUNCH 46 %, SYNC 39 %"),
-        Cell::from("KERNEL-GAP 100 %"),
+        Cell::from("LAUNCH 46%, SYNC 39%"),
+        Cell::from("KERNEL-GAP 100%"),
         Cell::Nothing,
-        Cell::from("elsewhere 49 %, LAUNCH 26 %"),
+        Cell::from("elsewhere 49%, LAUNCH 26%"),
         Cell::Nothing,
         Cell::Nothing,
     ];

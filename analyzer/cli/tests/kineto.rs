@@ -236,8 +236,8 @@ fn a_trace_cut_anywhere_is_read_to_the_cut_and_says_so() {
     for part in [30, 60, 90, 99] {
         let cut = &plain[..plain.len() * part / 100];
         let input = read_bytes(cut).unwrap();
-        assert!(input.refused.cut && input.refused.lost() == 1, "{part} %: {:?}", input.refused);
-        assert!(input.run.devices[0].ops() < 2740, "{part} %");
+        assert!(input.refused.cut && input.refused.lost() == 1, "{part}%: {:?}", input.refused);
+        assert!(input.run.devices[0].ops() < 2740, "{part}%");
         assert!(input.notes.iter().any(|n| n.contains("is truncated")));
     }
     // a compressed one

@@ -59,7 +59,7 @@ fn a_trace_that_lost_kernels_has_no_verdict_and_says_why() {
         let mut some = events();
         let lost = lose(&mut some, percent);
         let (run, a) = judged(some);
-        assert_eq!(a.verdict.cause, "INCONCLUSIVE", "{percent} %: {:?}", a.verdict);
+        assert_eq!(a.verdict.cause, "INCONCLUSIVE", "{percent}%: {:?}", a.verdict);
         // one behind the last kernel that is there may be one that was still to run
         assert!(a.unanswered <= lost && lost - a.unanswered <= 2 + lost / 50, "{} of {lost}", a.unanswered);
         let line = verdict::output::line::evidence(&run, &a).join("; ");

@@ -226,10 +226,10 @@ fn what_was_promised_of_the_slow_form_is_what_the_fixed_form_takes() {
 #[test]
 fn a_wait_says_where_the_rest_of_what_it_costs_is_counted() {
     let (_, a) = load("../../../../tests/gpu/recordings/sync_item_layers.slow");
-    assert!(a.verdict.text().ends_with("; counted as SYNC 3 %, the rest as LAUNCH"), "{}", a.verdict.text());
+    assert!(a.verdict.text().ends_with("; counted as SYNC 3%, the rest as LAUNCH"), "{}", a.verdict.text());
     assert!(a.devices[0].buckets.share(verdict::analysis::Bucket::Launch) > 0.25);
     let (_, a) = load("own_gpt_item"); // no launch is late there
-    assert!(a.verdict.text().ends_with("; counted as SYNC 20 %"), "{}", a.verdict.text());
+    assert!(a.verdict.text().ends_with("; counted as SYNC 20%"), "{}", a.verdict.text());
 }
 
 /// A step that waits for a mask, and launches slowly behind it: without the wait or with cheap

@@ -97,7 +97,7 @@ impl std::fmt::Display for Case {
             self.seed, self.what
         )?;
         let (saving, step) = ((truth - said) / (slow - truth) * 100.0, (truth - said) / slow * 100.0);
-        write!(f, "({saving:+.1} % of the saving, {step:+.1} % of the step)")
+        write!(f, "({saving:+.1}% of the saving, {step:+.1}% of the step)")
     }
 }
 

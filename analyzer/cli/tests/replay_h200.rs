@@ -44,7 +44,7 @@ fn what_is_promised_is_what_the_fix_saved() {
         let (said, saved) = (1.0 - v.promise.unwrap().ns() / v.step_ns, 1.0 - mended / slow);
         assert!(
             said <= saved * (1.0 + TOO_MUCH) && said >= saved * (1.0 - TOO_LITTLE),
-            "{name}: {:.1} % of the step promised, {:.1} % saved",
+            "{name}: {:.1}% of the step promised, {:.1}% saved",
             said * 100.0,
             saved * 100.0
         );

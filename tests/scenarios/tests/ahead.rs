@@ -29,7 +29,7 @@ fn is_true(run: &Run) -> Recorded {
     let all: u64 = buckets.values().filter_map(|b| b.as_u64()).sum();
     let busy = buckets["compute"].as_u64().expect("a number");
     assert!(all > 100_000_000, "{} ns seen: {}", all, run.stderr);
-    assert!(busy as f64 > 0.985 * all as f64, "{busy} of {all} ns busy, in truth 99 %: {}", run.stderr);
+    assert!(busy as f64 > 0.985 * all as f64, "{busy} of {all} ns busy, in truth 99%: {}", run.stderr);
     let [mean, median] =
         ["mean_ns", "median_ns"].map(|k| summary["steps"][k].as_f64().expect("a number") / 1e6);
     for said in [mean, median] {

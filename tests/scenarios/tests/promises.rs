@@ -256,9 +256,9 @@ impl std::fmt::Display for Attempt {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let of_saving = |said: f64| (said - self.saved) / self.saved * 100.0;
         write!(f, "{:.3} ms a step, {:.3} saved, the replay ", self.slow / 1e6, self.saved / 1e6)?;
-        write!(f, "{:+.1} % of it, ", of_saving(self.replayed))?;
+        write!(f, "{:+.1}% of it, ", of_saving(self.replayed))?;
         match self.promised {
-            Some(said) => write!(f, "the summary {:+.1} %", of_saving(said))?,
+            Some(said) => write!(f, "the summary {:+.1}%", of_saving(said))?,
             None => write!(f, "nothing promised")?,
         }
         write!(f, " (late by {:.3} and {:.3} ms)", self.late[0] / 1e6, self.late[1] / 1e6)

@@ -178,7 +178,7 @@ fn recording_goes_on_in_windows_where_it_costs_more_than_its_budget() {
     assert_eq!(recorded.total(Total::Windows), 1, "{}", run.stderr);
     let whole = steps(&words).env("GAPPROBE_BUDGET", "100").run();
     let recorded = fine(&whole);
-    assert_eq!(recorded.kernels().len() as u64, whole.launched(), "100 % records everything");
+    assert_eq!(recorded.kernels().len() as u64, whole.launched(), "100% records everything");
     assert_eq!(recorded.total(Total::Windows), 0);
     // so does the flight recorder, which could not write what is not there
     let flies = steps(&["3000", "6", "500"]).env("GAPPROBE_FLIGHT", "30").run();
@@ -215,7 +215,7 @@ fn measured(words: &[&str], cupti_ns: &str, costs: Range<f64>, is_right: impl Fn
         }
         found.push((windows, cost, run.stderr.clone()));
     }
-    panic!("{costs:?} % expected, {found:?} said");
+    panic!("{costs:?}% expected, {found:?} said");
 }
 
 #[test]

@@ -198,7 +198,7 @@ pub fn check(side: &Side<'_>, baseline: Option<&Side<'_>>, conditions: &Conditio
 fn max_idle(side: &Side<'_>, limit: f64) -> Judged {
     let (idle, of) = idle_of(side);
     let mut text =
-        format!("the GPU idles for {:.1} % of the {of}, at most {:.1} %", idle * 100.0, limit * 100.0);
+        format!("the GPU idles for {:.1}% of the {of}, at most {:.1}%", idle * 100.0, limit * 100.0);
     // (what the profiler makes longer is known of the steps, and of what lies outside of them
     // nothing)
     let profiled = side.analysis.verdict.profiled.filter(|_| !is_mostly_outside(side));
@@ -349,7 +349,7 @@ fn against(c: &Comparison<'_>, condition: &'static str, most: f64) -> Judged {
         }
         false => {
             text.push_str(&format!(
-                "{} (±{:.1} %), {limit}",
+                "{} (±{:.1}%), {limit}",
                 words::signed_percent(ratio - 1.0),
                 band * 100.0
             ));

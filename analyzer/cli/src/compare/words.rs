@@ -39,10 +39,10 @@ pub(super) fn report(c: &Comparison<'_>, run_noise: Option<f64>, most: Option<us
         out.push_str(&match run_noise {
             _ if step.difference.band.is_none() => String::new(),
             Some(share) => {
-                format!("±: 95 % by the steps' spread, and {} from run to run (--run-noise)\n", percent(share))
+                format!("±: 95% by the steps' spread, and {} from run to run (--run-noise)\n", percent(share))
             }
             None => format!(
-                "±: 95 % by the steps' spread, and from run to run {} of compute and copies, {} of the rest (--run-noise)\n",
+                "±: 95% by the steps' spread, and from run to run {} of compute and copies, {} of the rest (--run-noise)\n",
                 percent(RUN_GPU),
                 percent(RUN_HOST)
             ),
@@ -309,9 +309,9 @@ pub(super) fn change(a: &Estimate, b: &Estimate) -> String {
 pub(super) fn signed_percent(share: f64) -> String {
     let p = share * 100.0;
     match p.abs() {
-        x if x < 0.05 => "±0 %".to_owned(),
-        x if x < 9.95 => format!("{p:+.1} %"),
-        _ => format!("{p:+.0} %"),
+        x if x < 0.05 => "±0%".to_owned(),
+        x if x < 9.95 => format!("{p:+.1}%"),
+        _ => format!("{p:+.0}%"),
     }
 }
 
@@ -319,10 +319,10 @@ pub(super) fn signed_percent(share: f64) -> String {
 pub(super) fn percent(share: f64) -> String {
     let p = share * 100.0;
     match p {
-        p if p <= 0.0 => "0 %".to_owned(),
-        p if p < 1.0 => "<1 %".to_owned(),
-        p if p > 99.0 && p < 100.0 => ">99 %".to_owned(),
-        p => format!("{p:.0} %"),
+        p if p <= 0.0 => "0%".to_owned(),
+        p if p < 1.0 => "<1%".to_owned(),
+        p if p > 99.0 && p < 100.0 => ">99%".to_owned(),
+        p => format!("{p:.0}%"),
     }
 }
 

@@ -113,7 +113,7 @@ fn who(r: &Rank, apart: bool) -> String {
 fn parts(fleet: &Fleet) -> Option<String> {
     let buckets = fleet.buckets().into_iter().filter(|b| b.1 >= 0.01).take(4);
     let parts: Vec<String> =
-        buckets.map(|(key, share)| format!("{} {:.0} %", words(&key), share * 100.0)).collect();
+        buckets.map(|(key, share)| format!("{} {:.0}%", words(&key), share * 100.0)).collect();
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
@@ -136,7 +136,7 @@ fn verdict(r: &Rank) -> String {
     match r.cause.as_str() {
         "" => "no verdict".to_owned(),
         "GPU-BOUND" | "INCONCLUSIVE" | "MIXED" | "SMALL-KERNELS" => format!("{} ({})", r.cause, r.text),
-        cause => format!("{cause} costs {:.0} % ({})", r.share * 100.0, r.text),
+        cause => format!("{cause} costs {:.0}% ({})", r.share * 100.0, r.text),
     }
 }
 

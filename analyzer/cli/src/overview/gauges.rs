@@ -99,7 +99,7 @@ impl Gauges {
         let mut out = Vec::new();
         let mut parts = Vec::new();
         if let Some(u) = self.utilization {
-            parts.push(format!("utilisation {u:.0} %"));
+            parts.push(format!("utilisation {u:.0}%"));
         }
         match (self.power, self.power_limit) {
             (Some(p), Some(limit)) => parts.push(format!("{p:.0} of {limit:.0} W")),
@@ -114,7 +114,7 @@ impl Gauges {
         if !parts.is_empty() {
             let mut text = format!("NVML: {}", parts.join(", "));
             if self.utilization.is_some() {
-                text.push_str(&format!("; something ran on the GPU {:.0} % of the time", busy * 100.0));
+                text.push_str(&format!("; something ran on the GPU {:.0}% of the time", busy * 100.0));
             }
             let low = matches!((self.power, self.power_limit), (Some(p), Some(l)) if p < l * LOW_POWER);
             let full = self.utilization.is_some_and(|u| u >= FULL_PCT);
@@ -129,7 +129,7 @@ impl Gauges {
             out.push(format!("{text}."));
         }
         if !self.held_down.is_empty() {
-            let of = |r: &(&str, f64)| format!("{} in {:.0} % of the readings", r.0, r.1 * 100.0);
+            let of = |r: &(&str, f64)| format!("{} in {:.0}% of the readings", r.0, r.1 * 100.0);
             out.push(format!(
                 "Clocks held down by {}.",
                 self.held_down.iter().map(of).collect::<Vec<_>>().join(", ")
@@ -218,13 +218,13 @@ mod tests {
                 (Gauge::PowerLimitMw, &|_| 700_000),
             ],
         );
-        assert!(used.sentences(0.97)[0].ends_with("97 % of the time."), "{:?}", used.sentences(0.97));
+        assert!(used.sentences(0.97)[0].ends_with("97% of the time."), "{:?}", used.sentences(0.97));
         // busy all the time and cool: little of the GPU is at work
         assert!(full.sentences(0.97)[0].contains("most of the GPU unused"), "{:?}", full.sentences(0.97));
         // far from full, and further from what NVML says
         let third = gauges(20, &[(Gauge::Utilization, &|_| 31)]);
         assert!(third.sentences(0.04)[0].contains("NVML counts"), "{:?}", third.sentences(0.04));
-        assert!(third.sentences(0.25)[0].ends_with("25 % of the time."), "{:?}", third.sentences(0.25));
+        assert!(third.sentences(0.25)[0].ends_with("25% of the time."), "{:?}", third.sentences(0.25));
         assert!(gauges(20, &[]).sentences(0.5).is_empty());
         assert!(gauges(3, &[(Gauge::Utilization, &|_| 100)]).sentences(0.5).is_empty(), "three readings");
     }
@@ -234,7 +234,7 @@ mod tests {
         let said =
             |reasons: &dyn Fn(u64) -> u64| gauges(20, &[(Gauge::ThrottleReasons, reasons)]).sentences(0.5);
         assert_eq!(said(&|n| if n < 15 { 0x4 } else { 0x40 }), [
-            "Clocks held down by the power cap in 75 % of the readings, heat (hardware) in 25 % of the readings."
+            "Clocks held down by the power cap in 75% of the readings, heat (hardware) in 25% of the readings."
         ]);
         // idle, application clocks, sync boost: nothing is wrong
         assert!(said(&|_| 0x1 | 0x2 | 0x10).is_empty());

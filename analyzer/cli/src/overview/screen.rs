@@ -125,7 +125,7 @@ fn bars(out: &mut Page, a: &Analysis, d: &DeviceAnalysis) {
         }
         let mark = if b.is_gap() { '░' } else { '█' };
         let ns = d.buckets.get(b) as f64 / steps;
-        let _ = write!(out.text, "  {:<17}{:>5.1} %  {:>8}", words(b), share * 100.0, time(ns as u64));
+        let _ = write!(out.text, "  {:<17}{:>5.1}%  {:>8}", words(b), share * 100.0, time(ns as u64));
         let room = BAR.min(out.room(BEFORE_BAR));
         if room > 0 {
             out.text.push_str("  ");
@@ -135,7 +135,7 @@ fn bars(out: &mut Page, a: &Analysis, d: &DeviceAnalysis) {
         out.text.push('\n');
     }
     if rest >= 0.0005 {
-        let _ = writeln!(out.text, "  {:<17}{:>5.1} %", "less than 0.5 %", rest * 100.0);
+        let _ = writeln!(out.text, "  {:<17}{:>5.1}%", "less than 0.5%", rest * 100.0);
     }
     if let Some(rest) = line::not_counted(a) {
         out.sentence("  ", &rest);
@@ -210,7 +210,7 @@ fn phases(out: &mut Page, o: &Overview<'_>, a: &Analysis) {
     let part = |what: &str, ns: u64, idle: u64| {
         let idle =
             if phases.share(idle) >= DRAWN { format!(", {} of it idle", each(idle)) } else { String::new() };
-        format!("{what} {:.0} % ({}{idle})", phases.share(ns) * 100.0, each(ns))
+        format!("{what} {:.0}% ({}{idle})", phases.share(ns) * 100.0, each(ns))
     };
     let mut parts: Vec<String> = phases.parts.iter().map(|p| part(p.kind.key(), p.ns(), p.idle_ns)).collect();
     let (busy, idle) = phases.other;
@@ -308,11 +308,11 @@ fn kernels(out: &mut Page, o: &Overview<'_>) {
         }
     }
     classes.sort_by(|x, y| y.1.total_cmp(&x.1));
-    let part = |c: &(&str, f64)| format!("{} {:.0} %", c.0, c.1 * 100.0 / all.max(1.0));
+    let part = |c: &(&str, f64)| format!("{} {:.0}%", c.0, c.1 * 100.0 / all.max(1.0));
     let title = format!("Kernels ({})", classes.iter().take(4).map(part).collect::<Vec<_>>().join(", "));
     out.section(&title, table.iter().take(4), |r, most| {
         format!(
-            "{:>5.1} %  {:>7} x {:>9}  {}",
+            "{:>5.1}%  {:>7} x {:>9}  {}",
             r.number("time_pct"),
             thousands(r.number("instances") as u64),
             time(r.number("avg_ns") as u64),
@@ -328,7 +328,7 @@ fn calls(out: &mut Page, o: &Overview<'_>) {
     let line = |n: usize| lines.lines.get(n).map(|l| l.site.to_string()).unwrap_or_default();
     let pair = lines.pair.as_ref().map(|pair| {
         let (one, other, win) = (line(pair.one), line(pair.other), pair.win * 100.0);
-        format!("neither wins much alone: {one} and {other} together {win:.0} %")
+        format!("neither wins much alone: {one} and {other} together {win:.0}%")
     });
     let v = &o.source.analysis().verdict;
     let accused = v.site.as_ref().map(ToString::to_string);
@@ -346,7 +346,7 @@ fn calls(out: &mut Page, o: &Overview<'_>) {
                     busy => format!(" (the host is busy in {} of it)", time(busy as u64)),
                 };
                 let percent = r.number("idle_pct");
-                format!("costs {}{whose}, {percent:.1} % of all idle time{busy}", time(ns as u64))
+                format!("costs {}{whose}, {percent:.1}% of all idle time{busy}", time(ns as u64))
             }
         };
         let site = match r.text("site") {
@@ -390,7 +390,7 @@ fn alone(lines: &Lines, site: &str, accused: Option<&Verdict>) -> String {
     match lines.lines.iter().find(is).filter(is_all) {
         Some(line) if line.needed => "; needed: overlap or batch it".to_owned(),
         Some(Line { site, win: Some(win), .. }) if *win >= NOTICED_SHARE => {
-            format!("; this {} alone wins {:.0} %", site.word(), win * 100.0)
+            format!("; this {} alone wins {:.0}%", site.word(), win * 100.0)
         }
         _ => String::new(),
     }

@@ -124,7 +124,7 @@ impl Exact {
         parts.sort_by_key(|p| std::cmp::Reverse(p.0));
         let percent = |ns: u64| percent_of(ns.into(), self.ns.into());
         let large = parts.iter().take(2).filter(|p| percent(p.0) >= 0.5);
-        let words: Vec<String> = large.map(|p| format!("{} {:.0} %", p.1, percent(p.0))).collect();
+        let words: Vec<String> = large.map(|p| format!("{} {:.0}%", p.1, percent(p.0))).collect();
         (!words.is_empty()).then(|| words.join(", "))
     }
 }

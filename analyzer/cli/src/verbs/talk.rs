@@ -103,7 +103,7 @@ impl Progress {
     pub(crate) fn show(&self, what: &str, done: u64, all: u64) {
         let part = (done as f64 / all.max(1) as f64).min(1.0);
         let full = (part * 30.0) as usize;
-        self.draw(|| format!("{what:<10} [{:<30}] {:3.0} %", "#".repeat(full), part * 100.0));
+        self.draw(|| format!("{what:<10} [{:<30}] {:3.0}%", "#".repeat(full), part * 100.0));
     }
 
     /// `bytes` done of the stage `what`, where nobody knows how many there are.

@@ -316,7 +316,7 @@ fn row(
             None => w.process.standing().word().to_owned(),
         },
         f.map_or_else(dash, |f| match f.lost {
-            Some(lost) => format!("{} {} %", f.verdict.1, percent(lost)),
+            Some(lost) => format!("{} {}%", f.verdict.1, percent(lost)),
             None => f.verdict.1.to_owned(),
         }),
         w.process.program(),

@@ -34,7 +34,7 @@ fn what_the_process_measured_is_the_cost_with_its_interval() {
     let (run, a) = measured(launching().0, [0.25, 0.20, 0.30]);
     assert!(a.cost.measured && is(&a.cost, [0.2, 0.1667, 0.2308]), "{:?}", a.cost);
     let line = line::evidence(&run, &a).join("; ");
-    assert!(line.contains("; cost 20.0 % (16.7 to 23.1); losses 0"), "{line}");
+    assert!(line.contains("; cost 20.0% (16.7 to 23.1); losses 0"), "{line}");
     let summary = verdict::output::summary::summary(&run, &a, &verdict::output::summary::Around::default());
     assert_eq!(summary["cost"]["measured"], true);
     assert!((summary["cost"]["most"].as_f64().unwrap() - 0.2308).abs() < 1e-4, "{}", summary["cost"]);

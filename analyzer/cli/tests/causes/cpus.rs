@@ -218,7 +218,7 @@ fn workers_that_share_all_the_cpus_are_busy_and_more_of_them_are_no_advice() {
         let (_, a) = with_workers(cpus(2), 14, 138, read_kib, (0, 0));
         verdict(&a, "INPUT-WORKERS");
         let v = &a.verdict;
-        assert!(v.text().contains("; 14 workers, 14 % on a CPU"), "{}", v.text());
+        assert!(v.text().contains("; 14 workers, 14% on a CPU"), "{}", v.text());
         assert!(v.text().ends_with("; the CPUs are all in use: nothing is promised"), "{}", v.text());
         assert_eq!(v.promise, None);
         assert!(

@@ -125,7 +125,7 @@ fn fetches_that_wait_are_not_bounded_by_the_cpus() {
         (v.text(), v.advice.long)
     };
     let (text, fix) = with(20, false);
-    assert!(text.contains("; it waits, on a CPU for 2 % of it: num_workers="), "{text}");
+    assert!(text.contains("; it waits, on a CPU for 2% of it: num_workers="), "{text}");
     assert!(text.ends_with(" would keep up if what it waits for serves as many at a time"), "{text}");
     assert!(!fix.contains("DALI"), "{fix}");
     // where it has a CPU for a third of the time, three CPUs are needed; and what another thread
@@ -148,7 +148,7 @@ fn nothing_is_hidden_where_the_gpu_never_works_meanwhile() {
     });
     let input =
         a.findings.iter().find(|f| f.cause == "INPUT-MAIN").unwrap_or_else(|| panic!("{:?}", a.findings));
-    assert!(input.text().contains(", hidden 0 %, exposed 100 %"), "{}", input.text());
+    assert!(input.text().contains(", hidden 0%, exposed 100%"), "{}", input.text());
 }
 
 const FETCH: (&str, &str, u32) = ("_MapDatasetFetcher.fetch", "@/utils/data/_utils/fetch.py", 57);
@@ -260,7 +260,7 @@ fn the_thread_that_pins_is_what_is_waited_for() {
         let v = &found.1.verdict;
         assert!(
             v.text().contains("the thread that pins batches is busy in ")
-                && v.text().contains("4 workers 20 % on a CPU")
+                && v.text().contains("4 workers 20% on a CPU")
         );
         assert!(!v.text().contains("workers are too few"), "{}", v.text());
         assert_eq!(v.site.as_ref().map(|s| s.line), Some(60), "{}", v.text());
@@ -344,7 +344,7 @@ fn too_few_workers() {
     let (_, a) = with_workers(2, 980, 0, 100);
     verdict(&a, "INPUT-WORKERS");
     let v = &a.verdict;
-    assert!(v.text().contains("; 2 workers, 98 % on a CPU"), "{}", v.text());
+    assert!(v.text().contains("; 2 workers, 98% on a CPU"), "{}", v.text());
     // 2 x 0.98 of a step's time in CPU, in a step without the wait: as many times as the step is
     // longer now
     let win = a.findings.iter().find(|f| f.cause == "INPUT-WORKERS").map_or(0.0, |f| f.win.share());
@@ -385,7 +385,7 @@ fn children_that_are_not_known_to_be_workers_are_not_judged_as_workers() {
     verdict(&a, "INPUT");
     let v = &a.verdict;
     assert!(
-        v.text().contains("; 2 child processes, 98 % on a CPU: whether that is the workers is not known"),
+        v.text().contains("; 2 child processes, 98% on a CPU: whether that is the workers is not known"),
         "{}",
         v.text()
     );
@@ -429,7 +429,7 @@ fn a_child_that_stands_elsewhere_is_no_worker() {
         worker(p, 3000, from, (900, 0, 0));
     });
     verdict(&a, "INPUT-WORKERS");
-    assert!(a.verdict.text().contains("; 1 worker, 90 % on a CPU"), "{}", a.verdict.text());
+    assert!(a.verdict.text().contains("; 1 worker, 90% on a CPU"), "{}", a.verdict.text());
 }
 
 type Frame = (&'static str, &'static str, u32);
@@ -488,7 +488,7 @@ fn batches_put_together_by_workers() {
     let (_, a) = workers_below(&[collate, decode, collate]);
     verdict(&a, "INPUT-COLLATE");
     let text = &a.verdict.text();
-    assert!(text.contains("; 2 workers, 98 % on a CPU, "), "{text}");
+    assert!(text.contains("; 2 workers, 98% on a CPU, "), "{text}");
     assert!(
         text.contains(" samples in the collate function, ")
             && text.ends_with(" at gpt/data.py:23 in <lambda>"),

@@ -415,7 +415,7 @@ fn what_a_fix_wins_was_lost_and_the_line_says_what_the_bars_show_of_it() {
     let won = 1.0 - v.promise.unwrap().ns() / v.step_ns;
     assert!(won > 0.15 && v.share >= won - 1e-9, "{v:?}");
     let line = verdict::output::line::evidence(&run, &a).join("; ");
-    assert!(line.contains(&format!("; counted as SYNC {:.0} %;", bar * 100.0)), "{line}");
+    assert!(line.contains(&format!("; counted as SYNC {:.0}%;", bar * 100.0)), "{line}");
     for f in &a.findings {
         assert!(f.share >= f.win.share() && f.charged <= f.share, "{f:?}");
     }

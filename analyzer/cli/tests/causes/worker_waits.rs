@@ -66,7 +66,7 @@ fn workers_that_wait_for_a_socket_are_told_at_their_line_and_how_many_would_keep
     let a = with_waits(|_| (AT_STORE, RECEIVES, 0), 0);
     verdict(&a, "INPUT-STORAGE");
     let v = &a.verdict;
-    assert!(v.text().contains("; 4 workers, 3 % on a CPU, waiting for a socket in "), "{}", v.text());
+    assert!(v.text().contains("; 4 workers, 3% on a CPU, waiting for a socket in "), "{}", v.text());
     assert!(v.text().contains(", most at gpt/store.py:52 in read; "), "{}", v.text());
     // all of their time is waiting: as many times four as the step is longer now
     let wanted = (4.0 * v.step_ns / v.promise.unwrap().ns()).ceil();

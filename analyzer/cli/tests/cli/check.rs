@@ -140,7 +140,7 @@ fn a_regression_is_judged_by_where_the_limit_lies() {
     ] {
         put(&place, "new", Shape { run: 5, host_percent, ..Shape::default() });
         let args = ["new", "--baseline", "base", "--max-regression", limit, "--run-noise", noise];
-        assert_eq!(one(&place, &args), expected, "{host_percent} % against {limit}, noise {noise}");
+        assert_eq!(one(&place, &args), expected, "{host_percent}% against {limit}, noise {noise}");
     }
 }
 
@@ -362,11 +362,11 @@ fn a_gate_on_other_work_is_not_judged() {
     write(&place, "grids", &steps_of(1, true, &[gemm, work("attention", 100_000, 9_000_000, 1)]));
     write(&place, "two", &steps_of(1, true, &[gemm, attention, Work { gpu: 1, ..gemm }]));
     for (new, base, reason) in [
-        ("less", "base", "other work than the baseline's: 22 % of the kernels' time is in common"),
-        ("base", "less", "other work than the baseline's: 22 % of"),
-        ("other", "base", "other work than the baseline's: 0 % of the kernels' time is in common"),
-        ("grids", "base", "50 % of it in grids of another size"),
-        ("base", "grids", "50 % of it in grids of another size"),
+        ("less", "base", "other work than the baseline's: 22% of the kernels' time is in common"),
+        ("base", "less", "other work than the baseline's: 22% of"),
+        ("other", "base", "other work than the baseline's: 0% of the kernels' time is in common"),
+        ("grids", "base", "50% of it in grids of another size"),
+        ("base", "grids", "50% of it in grids of another size"),
         ("base", "two", "other work than the baseline's"),
     ] {
         for limit in [["--max-regression", "3%"], ["--min-speedup", "2"]] {
@@ -380,7 +380,7 @@ fn a_gate_on_other_work_is_not_judged() {
     write(&place, "base", &steps_of(0, false, &[gemm, attention]));
     write(&place, "grids", &steps_of(1, false, &[gemm, work("attention", 100_000, 9_000_000, 1)]));
     let said = out(&place.run(&["check", "base", "--baseline", "grids", "--min-speedup", "1.2"]));
-    assert!(said.contains("50 % of it in grids of another size") && !said.contains("only 100 %"), "{said}");
+    assert!(said.contains("50% of it in grids of another size") && !said.contains("only 100%"), "{said}");
     assert!(said.contains("they may be other units"), "{said}");
 }
 

@@ -163,7 +163,7 @@ fn the_count_of_workers_the_line_and_the_promise_of_input_workers_stand_in_every
     // what the workers compute for a step, in the time of one that does not wait
     let count = (cpu / promise).ceil();
     let wanted = [
-        format!(" 2 workers, 100 % on a CPU, {count} would keep up"),
+        format!(" 2 workers, 100% on a CPU, {count} would keep up"),
         format!("train.py:{LOOP_LINE} in train"),
         format!("-> about {:.1} ms a step", promise / 1e6),
     ];

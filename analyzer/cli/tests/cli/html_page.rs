@@ -64,7 +64,7 @@ fn the_page_shows_what_the_figures_say() {
     for bucket in f["buckets"].as_array().unwrap() {
         assert!(holds(&seen["seen"], bucket["name"].as_str().unwrap()), "{bucket}");
     }
-    assert!(holds(&seen["seen"], "100.0 %") && holds(&seen["foot"], "gapprobe: "));
+    assert!(holds(&seen["seen"], "100.0%") && holds(&seen["foot"], "gapprobe: "));
     for row in run["device"]["kernels"]["rows"].as_array().unwrap() {
         assert!(holds(&seen["seen"], row["name"].as_str().unwrap()), "{row}");
     }

@@ -112,7 +112,7 @@ fn the_figures_are_those_of_the_analysis() {
         assert_eq!(number(&d["wall_ns"]), found.wall_ns, "{file}");
         assert_eq!(by_key(&f, &[numbers(&d["buckets"]["ns"])]), buckets(found, false), "{file}");
         assert_eq!(numbers(&d["buckets"]["ns"]).iter().sum::<u64>(), found.wall_ns, "{file}");
-        assert_eq!(numbers(&d["buckets"]["tenths"]).iter().sum::<u64>(), 1000, "{file}: 100 %");
+        assert_eq!(numbers(&d["buckets"]["tenths"]).iter().sum::<u64>(), 1000, "{file}: 100%");
 
         let bars = d["steps"]["bars"].as_array().unwrap();
         assert_eq!(sum(&d["steps"]["bars"], "steps"), analysis.steps.steps.len() as u64, "{file}");

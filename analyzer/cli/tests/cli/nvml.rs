@@ -36,7 +36,7 @@ fn an_h200_that_waits_says_so() {
     let said = format!("{:.0} of 700 W, {:.0} of 1980 MHz", number("power_w"), number("sm_clock_mhz"));
     for text in [&screen, &page] {
         assert!(
-            text.contains(&said) && text.contains("something ran on the GPU 1 % of the time"),
+            text.contains(&said) && text.contains("something ran on the GPU 1% of the time"),
             "{said}\n{text}"
         );
         assert!(!text.contains("Clocks held down"), "{text}");
@@ -72,8 +72,8 @@ fn full_by_nvml_cool_and_throttled() {
     let (screen, page, gauges) = shown(&place, "full.gpr");
     assert_eq!(gauges["clocks_held_down"][0]["by"], "heat (hardware)", "{gauges}");
     for text in [&screen, &page] {
-        assert!(text.contains("utilisation 100 %, 210 of 700 W, 1200 of 1980 MHz"), "{text}");
-        assert!(text.contains("60 % of the time: NVML counts periods in which any kernel ran"), "{text}");
-        assert!(text.contains("Clocks held down by heat (hardware) in 40 % of the readings"), "{text}");
+        assert!(text.contains("utilisation 100%, 210 of 700 W, 1200 of 1980 MHz"), "{text}");
+        assert!(text.contains("60% of the time: NVML counts periods in which any kernel ran"), "{text}");
+        assert!(text.contains("Clocks held down by heat (hardware) in 40% of the readings"), "{text}");
     }
 }

@@ -61,8 +61,8 @@ fn the_object_the_screen_the_tables_and_the_page_agree() {
         let page = seen["seen"].as_array().unwrap().iter().map(|t| t.as_str().unwrap()).collect::<Vec<_>>();
         for part in parts {
             let (kind, share) = (part["phase"].as_str().unwrap(), part["share"].as_f64().unwrap() * 100.0);
-            assert!(screen.contains(&format!("{kind} {share:.0} %")), "{path}: {kind} {share}\n{screen}");
-            for text in [kind, part["by"].as_str().unwrap(), &format!("{share:.1} %")] {
+            assert!(screen.contains(&format!("{kind} {share:.0}%")), "{path}: {kind} {share}\n{screen}");
+            for text in [kind, part["by"].as_str().unwrap(), &format!("{share:.1}%")] {
                 assert!(page.contains(&text) || share < 0.1, "{path}: {text} on the page");
             }
         }

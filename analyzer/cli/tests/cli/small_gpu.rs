@@ -15,9 +15,9 @@ fn a_gpu_that_is_not_counted_is_named() {
     write(&place, "three", &steps_of(0, true, &[many, on(1, 3), on(2, 12)]));
     write(&place, "counted", &steps_of(0, true, &[many, on(1, 100), on(2, 12)]));
     for (file, worst, rest) in [
-        ("small", "", "GPU 1, busy 6 % with under a tenth of the work, not counted"),
+        ("small", "", "GPU 1, busy 6% with under a tenth of the work, not counted"),
         ("three", "", "2 GPUs with under a tenth of the work not counted"),
-        ("counted", "worst of 2", "GPU 2, busy 6 % with under a tenth of the work, not counted"),
+        ("counted", "worst of 2", "GPU 2, busy 6% with under a tenth of the work, not counted"),
         ("even", "worst of 2", ""),
     ] {
         let screen = out(&place.run(&["analyze", file]));

@@ -111,7 +111,7 @@ fn steps_that_are_short_and_long_in_turn_are_told_by_their_mean() {
     }
     let line = out(&place.run(&["summary", "--line", "."]));
     assert!(
-        line.contains("slowest: rank 1 on node0: INPUT costs 38 % (why), 36.0 ms of its own a step"),
+        line.contains("slowest: rank 1 on node0: INPUT costs 38% (why), 36.0 ms of its own a step"),
         "{line}"
     );
 }

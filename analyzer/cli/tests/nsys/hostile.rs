@@ -271,7 +271,7 @@ fn a_cut_file_is_an_error() {
     let bytes = std::fs::read(&export(&w, Schema::Old, |_| ()).0).unwrap();
     for part in [1, 10, 50, 90, 99] {
         let error = read(&Kept::of(&bytes[..bytes.len() * part / 100], ".sqlite")).unwrap_err();
-        assert!(error.to_string().contains("cut off"), "{part} %: {error}");
+        assert!(error.to_string().contains("cut off"), "{part}%: {error}");
     }
     for length in [16, 17, 99, 100, 101, 511, 512] {
         let error = read(&Kept::of(&bytes[..length], ".sqlite")).unwrap_err();

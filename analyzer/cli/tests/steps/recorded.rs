@@ -36,7 +36,7 @@ fn idle_time_around_the_steps_is_told() {
     for (before, after) in [(1_300 * MS, 100 * MS), (100 * MS, 1_300 * MS)] {
         let (run, a) = run(before, after);
         let line = evidence(&run, &a).join("; ");
-        assert!(line.contains(" steps seen, steady steps are 30 % of the recorded 2.0 s; cost"), "{line}");
+        assert!(line.contains(" steps seen, steady steps are 30% of the recorded 2.0 s; cost"), "{line}");
         assert!(a.devices[0].busy_share() > 0.9, "the steps themselves are busy");
         let s = summary(&run, &a, &Around::default());
         let (ns, share) = (s["steps"]["steady_ns"].as_u64(), s["steps"]["steady_share"].as_f64());

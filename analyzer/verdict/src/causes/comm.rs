@@ -14,7 +14,7 @@
 //! # How sure
 //! The share is exact. The confidence is never high from one rank: compare the ranks. What overlap
 //! wins is not predicted. Compute kernels and collectives slow each other down, and a kernel that
-//! fills the GPU delays the start of a collective. Overlap won 0 to 36 % of the time that
+//! fills the GPU delays the start of a collective. Overlap won 0 to 36% of the time that
 //! collectives ran alone, in five measurements on H200s with NVLink. For a late rank a win is
 //! promised only in a job of two ranks: half of the lateness, as if both had the same work.
 //!

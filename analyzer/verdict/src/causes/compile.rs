@@ -10,7 +10,7 @@
 //! The GPU waits while the host does something else than launching (GP105 HOST). At least half of
 //! the samples of the launching thread in that time (5 or more) are in a compiler. Running compiled
 //! code does not count. Where another cause has that half, this one is reported beside it from 5
-//! samples and 10 % of the step on; each has its part of the time.
+//! samples and 10% of the step on; each has its part of the time.
 //!
 //! # How sure
 //! Samples are taken about every 10 ms. What most of them show is certain; how long each piece took

@@ -9,7 +9,7 @@
 //! The GPU waits while the host does something else than launching (GP105 HOST). At least half of
 //! the samples of the launching thread in that time (5 or more) are in functions that save a
 //! checkpoint, or blocked in a system call that writes. Where another cause has that half, this one
-//! is reported beside it from 5 samples and 10 % of the step on; each has its part of the time.
+//! is reported beside it from 5 samples and 10% of the step on; each has its part of the time.
 //!
 //! Or the launching thread saves a checkpoint (5 samples or more), and the GPU copies to the host
 //! or runs out of work at a wait in these calls. Then all time inside of the save calls in which

@@ -8,7 +8,7 @@
 //! # How it is recognised
 //! The GPU waits while the host does something else than launching (GP105 HOST). At least half of
 //! the samples of the launching thread in that time (5 or more) were taken while it waited for the
-//! lock. Where another cause has that half, this one is reported beside it from 5 samples and 10 %
+//! lock. Where another cause has that half, this one is reported beside it from 5 samples and 10%
 //! of the step on; each has its part of the time.
 //!
 //! The thread that holds the lock is sampled too. The line named is the holder's: the line or

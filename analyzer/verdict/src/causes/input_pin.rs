@@ -8,8 +8,8 @@
 //!
 //! # How it is recognised
 //! The GPU waits for input (GP110 INPUT), and at least half of the launching thread's samples there
-//! wait for workers. The workers are on a CPU for less than 70 % of the time. Of the pinning
-//! thread's samples, taken while the GPU waited (5 or more), at least 70 % pin a batch, receive one
+//! wait for workers. The workers are on a CPU for less than 70% of the time. Of the pinning
+//! thread's samples, taken while the GPU waited (5 or more), at least 70% pin a batch, receive one
 //! or are on a CPU, rather than wait for a batch.
 //!
 //! # How sure

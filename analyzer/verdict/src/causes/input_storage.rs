@@ -9,7 +9,7 @@
 //! The GPU waits for input (GP110 INPUT). Either the launching thread reads the data itself, and is
 //! blocked reading in at least half of those samples. Or it waits for workers (child processes
 //! whose stacks are in the loop of PyTorch's worker), and these
-//! - are blocked on a disk for 30 % of the time or more; or
+//! - are blocked on a disk for 30% of the time or more; or
 //! - use less than half a CPU each and read 1 MiB/s or more in all, while CPUs are free; or
 //! - use less than half a CPU each and, for half of the time in which they fetch or are blocked in
 //!   something else, wait for a file, a socket or a page of memory (5 samples or more), while no

@@ -7,9 +7,9 @@
 //!
 //! # How it is recognised
 //! As GP110 INPUT, and at least half of the launching thread's stack samples (of 5 or more) wait
-//! for workers. The workers, known by their stacks, are on a CPU for 70 % of the time or more. Or
+//! for workers. The workers, known by their stacks, are on a CPU for 70% of the time or more. Or
 //! all CPUs of the process are in use, and the workers have at least half of what is used. In use
-//! means: 90 % of the CPUs allowed, or threads that call CUDA wait for a CPU as long as they have
+//! means: 90% of the CPUs allowed, or threads that call CUDA wait for a CPU as long as they have
 //! one. If most of their time goes to the collate function, it is GP116 INPUT-COLLATE.
 //!
 //! # How sure

@@ -9,7 +9,7 @@
 //! The gap is at most 5 µs and the launch call of the next kernel had returned when the one before
 //! ended. Gaps between two nodes of one CUDA graph launch count at any length. Measured on an H200:
 //! 0.26 to 0.5 µs between graph nodes, about 1 µs between eager kernels. In a healthy graph they
-//! took 15 % of the time.
+//! took 15% of the time.
 //!
 //! # How sure
 //! The share is exact. How many kernels can be fused is a guess, so the confidence is never high.

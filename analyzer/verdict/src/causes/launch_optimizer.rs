@@ -11,7 +11,7 @@
 //! optimizer of `torch.optim`. At least half of those are in the function that takes one tensor at
 //! a time (such as `_single_tensor_adam`), not in `_multi_tensor_adam` or `_fused_adam`.
 //!
-//! The prediction is this cause's part of GP102's, by its share of the samples; from 90 % on it is
+//! The prediction is this cause's part of GP102's, by its share of the samples; from 90% on it is
 //! all of it.
 //!
 //! # How sure

@@ -10,7 +10,7 @@
 //! the samples of the launching thread in that time (5 or more) are inside of `logging`, or in a
 //! tracking package (TensorBoard, wandb, mlflow, tqdm and the like) that the program's line called.
 //! Short pauses count too, where half of their samples show it. Where another cause has that half,
-//! this one is reported beside it from 5 samples and 10 % of the step on; each has its part of the
+//! this one is reported beside it from 5 samples and 10% of the step on; each has its part of the
 //! time.
 //!
 //! # How sure

@@ -10,10 +10,10 @@
 //! Memory in use on the device (NVML, all processes) and resident on the host (this process only)
 //! is read about once a second. It grows all through the steady state, 15 readings or more: each
 //! third has more than the one before, the last third grows at least half as fast as before, and no
-//! reading falls by a tenth of the growth. The growth is at least 16 MiB and 1 %.
+//! reading falls by a tenth of the growth. The growth is at least 16 MiB and 1%.
 //!
 //! Warm-up is left out. So is host memory that CUPTI 13.0 to 13.3 keeps while a recorder is
-//! attached: 32 bytes a launch, once the program has used a CUDA graph. The text names it from 5 %
+//! attached: 32 bytes a launch, once the program has used a CUDA graph. The text names it from 5%
 //! of the growth on.
 //!
 //! It is no lost time, so it is never the verdict: the line mentions it beside the verdict.

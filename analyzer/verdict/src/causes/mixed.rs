@@ -126,7 +126,7 @@ fn together<'a>(case: &Case, sets: impl Iterator<Item = Vec<Part<'a>>>) -> Optio
 fn listed(parts: &[(&'static str, f64)]) -> Fact {
     let causes = Figure::Causes(parts.to_vec());
     match parts {
-        [] => Fact::new("no cause above 1 %"),
+        [] => Fact::new("no cause above 1%"),
         // were its fix worth more, it would be the verdict
         [_] => Fact::new("only {causes}, of which its fix wins less than {least} of an unrecorded step")
             .with("causes", causes)
@@ -211,10 +211,10 @@ pub(super) fn mix(a: &Analysis, case: &Case, findings: &[Finding]) -> Verdict {
 mod tests {
     #[test]
     fn one_cause_is_no_list() {
-        assert_eq!(super::listed(&[("COPY", 0.18), ("HOST", 0.04)]).text(), "COPY 18 %, HOST 4 %");
+        assert_eq!(super::listed(&[("COPY", 0.18), ("HOST", 0.04)]).text(), "COPY 18%, HOST 4%");
         assert_eq!(
             super::listed(&[("COPY", 0.18)]).text(),
-            "only COPY 18 %, of which its fix wins less than 10 % of an unrecorded step"
+            "only COPY 18%, of which its fix wins less than 10% of an unrecorded step"
         );
     }
 }

@@ -7,7 +7,7 @@
 //! does nothing. It occurs with idle gaps and without.
 //!
 //! # How it is recognised
-//! At least 30 % of the kernel time is in kernels that are shorter than 10 µs or have a smaller
+//! At least 30% of the kernel time is in kernels that are shorter than 10 µs or have a smaller
 //! grid than the GPU has multiprocessors.
 //!
 //! # How sure

@@ -128,7 +128,7 @@ impl Pauses {
         if let Some(every) = self.every_ns {
             out.push_str(&format!(", every {}", long(every)));
         }
-        out.push_str(&format!(", {:.0} % of that time", self.share * 100.0));
+        out.push_str(&format!(", {:.0}% of that time", self.share * 100.0));
         let does = self.doing.filter(|d| *d != Activity::Unknown).map(|d| d.words().to_owned());
         let what: Vec<String> = does.into_iter().chain(self.site.as_ref().map(Site::to_string)).collect();
         if !what.is_empty() {

@@ -84,8 +84,8 @@ impl Display for Figure {
         match self {
             Figure::Count(n) => write!(f, "{n}"),
             Figure::Of(n, one, many) => write!(f, "{n} {}", of(*n, one, many)),
-            Figure::Share(share) => write!(f, "{:.0} %", share * 100.0),
-            Figure::SmallShare(share) => write!(f, "{:.1} %", share * 100.0),
+            Figure::Share(share) => write!(f, "{:.0}%", share * 100.0),
+            Figure::SmallShare(share) => write!(f, "{:.1}%", share * 100.0),
             Figure::Time(ns) => f.write_str(&step_time(*ns)),
             Figure::Bytes(n) => bytes(f, *n),
             Figure::Rate(n) => write!(f, "{:.0} MB/s", n / 1e6),
@@ -98,7 +98,7 @@ impl Display for Figure {
             Figure::Place(site) => f.write_str(&site.place()),
             Figure::Who(site) => who(f, site),
             Figure::Causes(causes) => {
-                let said = causes.iter().map(|(cause, share)| format!("{cause} {:.0} %", share * 100.0));
+                let said = causes.iter().map(|(cause, share)| format!("{cause} {:.0}%", share * 100.0));
                 f.write_str(&said.collect::<Vec<_>>().join(", "))
             }
             Figure::Together(causes) => f.write_str(&causes.join(" + ")),
@@ -155,7 +155,7 @@ mod tests {
         let facts = Facts { at: Some(at), said };
         assert_eq!(
             facts.text(),
-            "train.py:88: f drains the queue every step; 2 lines more, 50 % of the time"
+            "train.py:88: f drains the queue every step; 2 lines more, 50% of the time"
         );
         assert_eq!(facts.figure("share"), Some(&Figure::Share(0.5)));
         assert_eq!(facts.figure("no"), None);

@@ -150,8 +150,8 @@ pub fn replayed(a: &Analysis) -> Option<String> {
 fn signed(share: f64) -> String {
     let tenths = (share * 1000.0).round();
     match tenths == 0.0 {
-        true => "0.0 %".to_owned(),
-        false => format!("{:+.1} %", tenths / 10.0),
+        true => "0.0%".to_owned(),
+        false => format!("{:+.1}%", tenths / 10.0),
     }
 }
 
@@ -261,12 +261,12 @@ pub fn cost(c: &Cost) -> String {
     };
     let [share, least, most] = [c.share, c.least, c.most].map(|share| share * 100.0);
     match c.measured {
-        true => format!("{share:.1} % ({least:.1} to {most:.1}){kept}"),
+        true => format!("{share:.1}% ({least:.1} to {most:.1}){kept}"),
         false if most == 0.0 => format!("0.0 %{kept}"),
         false if least < 0.5 || least.round() >= most.ceil() => {
-            format!("at most {:.0} % (not measured){kept}", most.ceil())
+            format!("at most {:.0}% (not measured){kept}", most.ceil())
         }
-        false => format!("{least:.0} to {:.0} % (not measured){kept}", most.ceil()),
+        false => format!("{least:.0} to {:.0}% (not measured){kept}", most.ceil()),
     }
 }
 
@@ -301,10 +301,10 @@ const MIN_KEPT_BYTES: u64 = 256 << 20;
 pub(crate) fn percent(share: f64) -> String {
     let p = share * 100.0;
     match p {
-        p if p > 0.0 && p < 1.0 => "<1 %".to_owned(),
+        p if p > 0.0 && p < 1.0 => "<1%".to_owned(),
         // 99.7 % busy is not 100 %
-        p if p > 99.0 && p < 100.0 => ">99 %".to_owned(),
-        p => format!("{p:.0} %"),
+        p if p > 99.0 && p < 100.0 => ">99%".to_owned(),
+        p => format!("{p:.0}%"),
     }
 }
 
@@ -363,14 +363,14 @@ mod tests {
             replayed(&Analysis { model, verdict, ..Analysis::default() })
         };
         let of = |percent: &str| Some(format!("replay with nothing changed: {percent}"));
-        assert_eq!(said(0.996e6, Some(5e5)), of("-0.4 %"));
-        assert_eq!(said(1.0234e6, Some(5e5)), of("+2.3 %"));
+        assert_eq!(said(0.996e6, Some(5e5)), of("-0.4%"));
+        assert_eq!(said(1.0234e6, Some(5e5)), of("+2.3%"));
         // no sign of nothing
-        assert_eq!((said(0.9997e6, Some(5e5)), said(1.0003e6, Some(5e5))), (of("0.0 %"), of("0.0 %")));
+        assert_eq!((said(0.9997e6, Some(5e5)), said(1.0003e6, Some(5e5))), (of("0.0%"), of("0.0%")));
         assert_eq!(said(0.996e6, None), None, "nothing is predicted, and not because of that");
         assert_eq!(
             said((1.01 + MODEL_ERROR) * 1e6, None),
-            of(&format!("+{:.1} %, so nothing is predicted", (MODEL_ERROR + 0.01) * 100.0))
+            of(&format!("+{:.1}%, so nothing is predicted", (MODEL_ERROR + 0.01) * 100.0))
         );
         assert_eq!(replayed(&Analysis::default()), None, "nothing was replayed");
     }

@@ -248,7 +248,8 @@ fn exceptions(run: &Run, a: &Analysis) -> Vec<String> {
     if !run.foreign {
         if cost.measured && cost.share >= MIN_COST {
             found.push(format!("recording cost {}", percent(cost.share)));
-        } else if !cost.measured && cost.most >= MIN_COST {
+        } else if cost.most >= MIN_COST {
+            // not measured, or known to more than that only
             found.push(format!("recording cost up to {}", percent(cost.most)));
         }
         let in_windows = run.header.total(Total::Windows) > 0;

@@ -4,7 +4,7 @@
 /** One bar and its legend with shares. */
 function bucketBar(legend, device) {
   const { ns, tenths } = device.buckets;
-  const share = (i) => (tenths[i] / 10).toFixed(1) + " %";
+  const share = (i) => (tenths[i] / 10).toFixed(1) + "%";
   const shown = legend.map((b, i) => i).filter((i) => ns[i] > 0);
   const bar = h("div", { class: "bar", role: "img", "aria-label": "Shares of the time: " + shown.map((i) => legend[i].name + " " + share(i)).join(", ") },
     shown.map((i) => h("span", {
@@ -17,7 +17,7 @@ function bucketBar(legend, device) {
     h("span", { class: "t" }, time(ns[i])), h("span", { class: "n" }, share(i))));
   const all = tenths.reduce((a, b) => a + b, 0);
   return h("figure", null, bar, h("ul", { class: "legend" }, items,
-    h("li", { class: "sum" }, h("span"), h("span", null, "All"), h("span", { class: "t" }, time(device.wall_ns)), h("span", { class: "n" }, (all / 10).toFixed(1) + " %"))));
+    h("li", { class: "sum" }, h("span"), h("span", null, "All"), h("span", { class: "t" }, time(device.wall_ns)), h("span", { class: "n" }, (all / 10).toFixed(1) + "%"))));
 }
 
 /** Dataload, forward, backward, optimizer and the rest: work and idle time of a step. */

@@ -46,9 +46,9 @@ function moment(ns, span, more) {
   return (ns / unit).toFixed(places) + " " + word;
 }
 function percent(part, whole) {
-  if (!whole || !part) return "0 %";
+  if (!whole || !part) return "0%";
   const p = part / whole * 100;
-  return p < 0.1 ? "<0.1 %" : p.toFixed(1) + " %";
+  return p < 0.1 ? "<0.1%" : p.toFixed(1) + "%";
 }
 function many(n, one, more) { return n.toLocaleString("en") + " " + (n === 1 ? one : more || one + "s"); }
 function capital(text) { return text.charAt(0).toUpperCase() + text.slice(1); }

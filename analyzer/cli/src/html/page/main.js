@@ -23,7 +23,7 @@ function details(run) {
       (t.step === null ? "No steps were found: this is the middle of the run. "
         : t.rare ? "What idles the GPU most (" + legend[t.rare.bucket].name.toLowerCase() + ") is in " + many(t.rare.steps, "step") + " of " + (st.count - st.warm_up) + ": the middle one of these. The step nearest to the median shows nothing of it. "
         : "The steady step nearest to the median. ") + time(t.length_ns) + ".", timeline(legend, t)),
-    st ? section("Every step", many(st.count, "step") + (st.warm_up ? ", " + st.warm_up + " of them warm-up" : "") + "; mean " + time(st.mean_ns) + ", median " + time(st.median_ns) + ", 90 % below " + time(st.p90_ns)
+    st ? section("Every step", many(st.count, "step") + (st.warm_up ? ", " + st.warm_up + " of them warm-up" : "") + "; mean " + time(st.mean_ns) + ", median " + time(st.median_ns) + ", 90% below " + time(st.p90_ns)
       + (many_bars ? ". There are more steps than bars: a bar is the mean of neighbours" : "") + ".", perStep(legend, st), keys(legend, sums(st.bars.map((b) => b.parts))))
       : section("Every step", "No steps were found in this run."),
     h("div", { class: "two" },

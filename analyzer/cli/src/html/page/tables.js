@@ -54,7 +54,7 @@ function moved(legend, change) {
     h("td", { class: "text" }, key && h("span", { class: "key", style: "background:" + colour(key) }), name),
     h("td", null, time(f.a)), h("td", null, time(f.b)), h("td", null, signed(f.b - f.a, time)),
     h("td", null, f.band === null ? "" : "± " + time(f.band)), h("td", { class: "text" }, f.band === null ? "too few steps to say" : f.moved ? "moved" : "noise"));
-  const head = ["A step", "A", "B", "B − A", "95 %", ""];
+  const head = ["A step", "A", "B", "B − A", "95%", ""];
   return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "What moved" }, h("table", { class: "cards" },
     h("thead", null, h("tr", null, head.map((t, i) => h("th", { scope: "col", class: i === 0 || i === 5 ? "text" : null }, t)))),
     h("tbody", null, row("Mean")(change.step), row("Median")(change.median), change.parts.map((f, i) => row(legend[i].name, legend[i].key)(f)), row("Not seen")(change.not_seen))));

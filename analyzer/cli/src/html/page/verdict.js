@@ -42,7 +42,7 @@ function numbers(v) {
   return h("div", { class: "numbers" },
     one(time(v.step_ns), "a step now"),
     one("about " + time(v.predicted_ns), "predicted, ± " + time(v.error_ns)),
-    less > 0 && one("−" + less.toFixed(0) + " %", "of the step time"));
+    less > 0 && one("−" + less.toFixed(0) + "%", "of the step time"));
 }
 
 function findings(v) {

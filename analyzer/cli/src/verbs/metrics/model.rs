@@ -183,7 +183,7 @@ pub(super) fn families(all: &[Watched], took: Duration) -> Vec<Family> {
     );
     f.new_one(
         ("gapprobe_cost_upper_ratio", "1", Gauge),
-        "The same at most: the upper end of its 95 % interval, or of the estimate's range.",
+        "The same at most: the upper end of its 95% interval, or of the estimate's range.",
         &[],
         figures(|f| Some(f.cost.most)),
         all,
