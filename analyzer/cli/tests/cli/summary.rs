@@ -51,8 +51,8 @@ fn the_worst_of_a_thousand_ranks_is_the_one_that_all_wait_for() {
     let line = text.lines().last().unwrap();
     assert_eq!(
         line,
-        "gapprobe: 999 ranks, step 50.0 ms (median; 50.0 to 50.0); slowest: rank 517 on node64: INPUT costs 38 % (why), \
-         40.0 ms of its own a step. All ranks: compute 40 %, collective only 40 %, host 20 %. No summary of rank 3."
+        "gapprobe: 999 ranks, step 50.0 ms (median; 50.0 to 50.0); slowest: rank 517 on node64: INPUT costs 38% (why), \
+         40.0 ms of its own a step. All ranks: compute 40%, collective only 40%, host 20%. No summary of rank 3."
     );
     // one row a rank under the heading, the worst one marked
     assert_eq!(text.lines().count(), 1 + 999 + 1);
@@ -212,7 +212,7 @@ fn separate_runs_are_listed_and_not_merged() {
             text.lines().last().unwrap(),
             format!(
                 "gapprobe: 3 runs, not the ranks of one job ({why}), steps from 50.0 to 90.0 ms; \
-                 most idle: process 1001 on node0: HOST costs 38 % (why)."
+                 most idle: process 1001 on node0: HOST costs 38% (why)."
             )
         );
         // a row each, with what was run
