@@ -25,8 +25,8 @@ pub(crate) use crate::threads::spawn_quietly;
 use crate::threads::{self, Signal};
 use crate::windows::{self, Windows};
 use crate::{
-    callers, clock, copies, crashes, environment, flight, flush, guard, hostpool, identity, leave, lifecycle,
-    loader, losses, neighbours, nvtx, python, sampler, say,
+    callers, clock, copies, crashes, environment, flight, flush, guard, hostpool, identity, lifecycle,
+    loader, losses, neighbours, nvtx, python, sampler, say, shutdown,
 };
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
@@ -254,10 +254,10 @@ fn register_leaving() {
         guard::guard((), || {
             lifecycle::set(lifecycle::State::Inert);
             loader::in_child();
-            windows::gate::in_child();
+            windows::safepoint::in_child();
         });
     }
-    leave::handler::register();
+    shutdown::handler::register();
     static ONCE: AtomicBool = AtomicBool::new(false);
     if !ONCE.swap(true, Ordering::AcqRel) {
         // SAFETY: functions that live as long as the process (the library is never unmapped).
@@ -322,7 +322,7 @@ fn prepare_recording() {
     if !writer::start(name, image) {
         losses::add(Loss::MirrorWrite, 1); // memory only
     }
-    if !spawn_quietly("gapprobe-flush", flush::run) || !spawn_quietly("gapprobe-exit", leave::run) {
+    if !spawn_quietly("gapprobe-flush", flush::run) || !spawn_quietly("gapprobe-exit", shutdown::run) {
         losses::add(Loss::NoDrainThread, 1);
         off("not recording: the background thread could not be started");
         return;

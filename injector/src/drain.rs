@@ -27,14 +27,14 @@ use trace::{total, Loss, Total};
 use crate::callers::Callers;
 use crate::cupti::stolen_buffers::{Buffers, Unanswered};
 use crate::cupti::{arbiter, buffers, decode, session, streams, walk};
-use crate::front::Front;
 use crate::program::{Capture, Marks};
 use crate::python::sites::Sites;
 use crate::recording::writer;
 use crate::store::Store;
 use crate::threads::Signal;
 use crate::ticks::Keeper;
-use crate::windows::{gate, Around, Windows};
+use crate::warm_up::Front;
+use crate::windows::{safepoint, Around, Windows};
 use crate::{clock, control, flush, hostpool, lifecycle, losses, stopped};
 
 /// Between two looks at how fast records come, ns.
@@ -373,7 +373,7 @@ pub(crate) fn run() {
         if lifecycle::get() == lifecycle::State::Inert {
             return;
         }
-        gate::settle();
+        safepoint::settle();
         let returned = arbiter::try_to_return();
         if let Some(recorder) = RECORDER.lock().as_mut() {
             if recorder.header.state != state::RECORDING {

@@ -14,8 +14,8 @@ use parking_lot::Mutex;
 use crate::cupti::{arbiter, buffers, choose, reroute, session, xla};
 use crate::stopped::Sleep;
 use crate::threads::Signal;
-use crate::windows::gate;
-use crate::{clock, drain, leave, lifecycle};
+use crate::windows::safepoint;
+use crate::{clock, drain, lifecycle, shutdown};
 
 /// Between two plain flushes, ms.
 const PERIOD_MS: u32 = 250;
@@ -102,12 +102,12 @@ pub(crate) fn run() {
         if FINAL.load(Ordering::Acquire) == 1 {
             last();
             FINAL.store(2, Ordering::Release);
-            leave::remove_half_files();
+            shutdown::remove_half_files();
             return;
         }
         // (first: a flush may take seconds, and the client is there already)
         step_aside_for_new_clients(&mut looked);
-        gate::from_aside();
+        safepoint::from_aside();
         if SWITCH.load(Ordering::Acquire) == WANTS_OFF_FOR_GOOD {
             switch_at_rest();
         }
@@ -131,12 +131,12 @@ pub(crate) fn run() {
 fn give_way() {
     let begin = clock::monotonic();
     if is_to_switch() {
-        gate::try_again();
+        safepoint::try_again();
     }
     let is_early = || clock::monotonic().saturating_sub(begin) < GIVES_WAY;
     while is_to_switch() && FINAL.load(Ordering::Acquire) == 0 && is_early() {
         std::thread::sleep(Duration::from_millis(2));
-        gate::from_aside();
+        safepoint::from_aside();
     }
 }
 
@@ -196,7 +196,7 @@ pub(crate) fn ask_switch(switch: Switch) {
     SWITCH.store(switch as u8, Ordering::Release);
     match switch {
         Switch::OffForGood => WAKE.set(),
-        _ => gate::want(gate::SWITCH),
+        _ => safepoint::want(safepoint::SWITCH),
     }
 }
 

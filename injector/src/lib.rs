@@ -11,8 +11,8 @@
 //! * COLD: attach, context creation, exit, fork. Anything, but it must never fail the host.
 //!
 //! One event's way: [`cupti::callbacks`] and [`cupti::buffers`] (HOT) -> [`ring`], the buffer pool
-//! -> [`drain`] -> [`store`] (WARM) -> [`recording`] -> at exit [`leave`] (COLD), which hands the
-//! store to the analyzer.
+//! -> [`drain`] -> [`store`] (WARM) -> [`recording`] -> at exit [`shutdown`] (COLD), which hands
+//! the store to the analyzer.
 #![cfg_attr(
     not(test),
     deny(
@@ -57,8 +57,6 @@ mod flight;
 #[cfg(not(loom))]
 mod flush;
 #[cfg(not(loom))]
-mod front;
-#[cfg(not(loom))]
 mod guard;
 #[cfg(not(loom))]
 mod heap;
@@ -68,8 +66,6 @@ mod hostpool;
 mod identity;
 #[cfg(not(loom))]
 mod imports;
-#[cfg(not(loom))]
-mod leave;
 #[cfg(not(loom))]
 mod lifecycle;
 #[cfg(not(loom))]
@@ -97,6 +93,8 @@ mod say;
 #[cfg(not(loom))]
 mod settings;
 #[cfg(not(loom))]
+mod shutdown;
+#[cfg(not(loom))]
 mod stopped;
 #[cfg(not(loom))]
 mod store;
@@ -106,6 +104,8 @@ mod thread_block;
 mod threads;
 #[cfg(not(loom))]
 mod ticks;
+#[cfg(not(loom))]
+mod warm_up;
 #[cfg(not(loom))]
 mod windows;
 

@@ -23,7 +23,7 @@ use trace::Loss;
 
 use super::{buffers, choose, session};
 use crate::guard::guard;
-use crate::windows::{self, gate};
+use crate::windows::{self, safepoint};
 use crate::{clock, drain, flush, heap, lifecycle, losses};
 
 static YIELDED_AT: AtomicU64 = AtomicU64::new(0);
@@ -232,7 +232,7 @@ pub(crate) fn try_to_return() -> Option<(u64, u64)> {
         return None;
     }
     if windows::has_launched_since(clock::monotonic().saturating_sub(NO_LAUNCH)) {
-        gate::want(gate::RETURN);
+        safepoint::want(safepoint::RETURN);
         return None;
     }
     // nothing is launched, or nothing that is seen: then no moment is known to be better than this

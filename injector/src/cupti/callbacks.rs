@@ -18,7 +18,7 @@ use trace::{Event, Kind, Loss};
 use super::{names, session, streams};
 use crate::callers::{self, Place};
 use crate::guard::guard;
-use crate::windows::gate;
+use crate::windows::safepoint;
 use crate::{clock, drain, hostpool, lifecycle, program, python, thread_block, ticks};
 
 /// Class of each call id, 0 = not ours.
@@ -164,7 +164,7 @@ fn on_api(area: u32, id: u32, data: &CUpti_CallbackData, inside: Place) {
     // not for launches: they are the many, and it is the calls that wait, copy or allocate whose
     // line is asked for
     if is_launch {
-        gate::on_launch();
+        safepoint::on_launch();
         hostpool::push(&[event.encode()]);
     } else {
         // the drain thread reads it and puts the place in the program there

@@ -16,11 +16,11 @@ use super::names::{self, Names};
 use super::raw::RawFile;
 use super::session;
 use super::times::{is_of_our_clock, timed};
-use crate::front::FirstOp;
 use crate::losses;
 use crate::program::Capture;
 use crate::sampler::Taker;
 use crate::store::Store;
+use crate::warm_up::FirstOp;
 
 /// The decoder's memory between buffers; belongs to the drain thread.
 pub(crate) struct Decoder {

@@ -20,7 +20,7 @@ use super::SpoolWriter;
 use crate::store::image::Image;
 use crate::store::{Snapshot, Store};
 use crate::threads::{spawn_quietly, Signal};
-use crate::{attach, clock, descriptors, leave, losses};
+use crate::{attach, clock, descriptors, losses, shutdown};
 
 /// What is to be done with the file.
 enum Order {
@@ -155,7 +155,7 @@ fn run(making: &Making, mut mirror: Option<SpoolWriter>, image: Image) {
     loop {
         WANTED.wait(Duration::from_secs(3600));
         WANTED.take();
-        leave::remove_wanted_half_files();
+        shutdown::remove_wanted_half_files();
         let order = {
             let mut desk = DESK.lock();
             desk.is_busy = desk.order.is_some();
@@ -197,7 +197,7 @@ fn sweep() {
     let until = Some(Instant::now() + SWEEPING);
     if let (Some(folder), Some(settings)) = (super::folder(), attach::settings()) {
         leftovers::recordings(folder, until);
-        retention::recordings(folder, settings.keep.of_recordings(), leave::lock, until);
+        retention::recordings(folder, settings.keep.of_recordings(), shutdown::lock, until);
     }
 }
 

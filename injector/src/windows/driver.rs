@@ -12,7 +12,7 @@ use std::ffi::{c_int, c_void};
 
 use trace::call::{pack, DRIVER};
 
-use super::gate;
+use super::safepoint;
 use super::slots::{Lead, Leads};
 use super::step_clock::{self, GRAPH};
 use crate::cupti::choose;
@@ -96,13 +96,13 @@ unsafe extern "C" fn launch<const N: usize>(
     parameters: *mut *mut c_void,
     extra: *mut *mut c_void,
 ) -> c_int {
-    let mine = gate::seat();
+    let mine = safepoint::seat();
     guard((), || step_clock::on_driver_launch(mine, function as usize));
     let real = real::<N>();
     if real == 0 {
         return NOT_INITIALIZED;
     }
-    let _inside = gate::enter(mine, meant::<N>(stream));
+    let _inside = safepoint::enter(mine, meant::<N>(stream));
     // SAFETY: the driver's function of this name and signature (stable since CUDA 4).
     let real: Launch = unsafe { std::mem::transmute(real) };
     // SAFETY: the caller's own arguments, handed on.
@@ -117,7 +117,7 @@ unsafe extern "C" fn launch_ex<const N: usize>(
     parameters: *mut *mut c_void,
     extra: *mut *mut c_void,
 ) -> c_int {
-    let mine = gate::seat();
+    let mine = safepoint::seat();
     guard((), || step_clock::on_driver_launch(mine, function as usize));
     let real = real::<N>();
     if real == 0 {
@@ -125,7 +125,7 @@ unsafe extern "C" fn launch_ex<const N: usize>(
     }
     // SAFETY: the caller's own configuration; the driver would read it next.
     let stream = unsafe { config.as_ref() }.map_or(std::ptr::null_mut(), |c| c.stream);
-    let _inside = gate::enter(mine, meant::<N>(stream));
+    let _inside = safepoint::enter(mine, meant::<N>(stream));
     // SAFETY: the driver's function of this name and signature (from CUDA 11.8 on).
     let real: LaunchEx = unsafe { std::mem::transmute(real) };
     // SAFETY: the caller's own arguments, handed on.
@@ -133,13 +133,13 @@ unsafe extern "C" fn launch_ex<const N: usize>(
 }
 
 unsafe extern "C" fn launch_graph<const N: usize>(graph: *mut c_void, stream: *mut c_void) -> c_int {
-    let mine = gate::seat();
+    let mine = safepoint::seat();
     guard((), || step_clock::on_driver_launch(mine, graph as usize | GRAPH));
     let real = real::<N>();
     if real == 0 {
         return NOT_INITIALIZED;
     }
-    let _inside = gate::enter(mine, meant::<N>(stream));
+    let _inside = safepoint::enter(mine, meant::<N>(stream));
     // SAFETY: the driver's function of this name and signature (from CUDA 10 on).
     let real: LaunchGraph = unsafe { std::mem::transmute(real) };
     // SAFETY: the caller's own arguments, handed on.
@@ -152,7 +152,7 @@ pub(super) fn leads() -> Leads<6> {
     if let Some(driver) = &driver {
         // SAFETY: an open handle and a C string.
         let function = unsafe { libc::dlsym(driver.handle.as_ptr(), c"cuStreamIsCapturing".as_ptr()) };
-        gate::know_captures(function as usize);
+        safepoint::know_captures(function as usize);
     }
     Leads::find(&LAUNCHES, |_| driver.as_ref())
 }

@@ -27,16 +27,16 @@ pub(crate) mod asked;
 mod between;
 mod budget;
 mod driver;
-pub(crate) mod gate;
 pub(crate) mod linked_in;
 mod measured;
 mod pauses;
 mod plan;
 mod runtime;
-mod seats;
+pub(crate) mod safepoint;
 mod slots;
 mod step_clock;
 mod sync_clock;
+mod thread_slots;
 mod told;
 mod waits;
 mod watch;
@@ -55,10 +55,10 @@ pub(crate) use sync_clock::UnderWay;
 
 use crate::cupti::{choose, session};
 use crate::flush::Switch;
-use crate::front::{FirstOp, Front};
 use crate::program::Capture;
 use crate::settings::{Settings, Wish};
 use crate::store::Store;
+use crate::warm_up::{FirstOp, Front};
 use crate::{clock, flight, flush, identity, imports, program};
 use between::Between;
 use budget::Budget;
@@ -126,7 +126,7 @@ pub(crate) struct Windows {
     begun: u64,
     alarms: u64,
     /// Launches when it was looked last whether they are seen.
-    compared: gate::Launches,
+    compared: safepoint::Launches,
     /// What rang where a window would leave more behind than the budget allows: is it worth it?
     doubt: Option<alarm::Doubt>,
     /// No moment is known at which CUPTI may be switched, and enough is recorded: there is no more.
@@ -179,7 +179,7 @@ impl Windows {
             between: Between::default(),
             begun: 1,
             alarms: 0,
-            compared: gate::Launches::default(),
+            compared: safepoint::Launches::default(),
             doubt: None,
             has_ended: false,
             pauses: Pauses::default(),
@@ -284,7 +284,7 @@ impl Windows {
             self.asked = None;
         }
         // (without a moment at which nothing is launched CUPTI is not switched at all)
-        if self.asked.is_some() || !gate::is_possible() {
+        if self.asked.is_some() || !safepoint::is_possible() {
             return true;
         }
         match self.schedule {
@@ -330,7 +330,7 @@ impl Windows {
         }
         if self.phase == Phase::Open && (self.begun == 1 || session::tells_launches()) {
             let all = launches(around.totals);
-            if gate::compare(&all.since(&self.compared)) {
+            if safepoint::compare(&all.since(&self.compared)) {
                 self.compared = all;
             }
         }
@@ -339,7 +339,7 @@ impl Windows {
             Phase::Closed => Some(false),
             Phase::Closing | Phase::Opening => None,
         };
-        self.budget.switching_took(gate::spent());
+        self.budget.switching_took(safepoint::spent());
         self.budget.look(now, recorded, Spent::of(around.totals), step_clock::launches());
         if self.phase == Phase::Closed {
             self.heed_alarm(now, has_steps, around.capture);
@@ -354,7 +354,7 @@ impl Windows {
         }
         self.has_ended |= self.phase == Phase::Open
             && self.budget.is_over(now, self.wish.share())
-            && gate::are_unseen(&launches(around.totals));
+            && safepoint::are_unseen(&launches(around.totals));
     }
 
     /// What is to be recorded from now on.
@@ -456,11 +456,11 @@ impl Windows {
 }
 
 /// Launches so far.
-fn launches(totals: &[u64; total::SLOTS]) -> gate::Launches {
-    gate::Launches {
+fn launches(totals: &[u64; total::SLOTS]) -> safepoint::Launches {
+    safepoint::Launches {
         recorded: Spent::of(totals).launches(),
         seen: step_clock::launches(),
-        strange: session::tells_launches().then(gate::strange),
+        strange: session::tells_launches().then(safepoint::strange),
     }
 }
 
@@ -478,7 +478,8 @@ fn may_be_used(settings: &Settings) -> bool {
     settings.windows != Wish::All || settings.flight_ns > 0
 }
 
-/// Launches are to be seen from now on, for [`gate`]: another client has come. Harmless to repeat.
+/// Launches are to be seen from now on, for [`safepoint`]: another client has come. Harmless to
+/// repeat.
 pub(crate) fn see_launches() {
     lead_calls();
 }

@@ -13,7 +13,7 @@ use std::ffi::{c_int, c_void};
 
 use trace::call::{pack, RUNTIME};
 
-use super::gate;
+use super::safepoint;
 use super::slots::{Lead, Leads};
 use super::step_clock::{self, GRAPH};
 use crate::cupti::choose;
@@ -64,13 +64,13 @@ unsafe extern "C" fn launch<const N: usize>(
     shared: usize,
     stream: *mut c_void,
 ) -> c_int {
-    let mine = gate::seat();
+    let mine = safepoint::seat();
     guard((), || step_clock::on_launch(mine, function as usize));
     let real = real::<N>();
     if real == 0 {
         return NOT_INITIALIZED;
     }
-    let _inside = gate::enter(mine, stream);
+    let _inside = safepoint::enter(mine, stream);
     // SAFETY: the runtime's function of this name and signature (stable from CUDA 7 to 13).
     let real: Launch = unsafe { std::mem::transmute(real) };
     // SAFETY: the caller's own arguments, handed on.
@@ -82,7 +82,7 @@ unsafe extern "C" fn launch_ex(
     function: *const c_void,
     arguments: *mut *mut c_void,
 ) -> c_int {
-    let mine = gate::seat();
+    let mine = safepoint::seat();
     guard((), || step_clock::on_launch(mine, function as usize));
     let real = real::<2>();
     if real == 0 {
@@ -90,7 +90,7 @@ unsafe extern "C" fn launch_ex(
     }
     // SAFETY: the caller's own configuration; the runtime would read it next.
     let stream = unsafe { config.as_ref() }.map_or(std::ptr::null_mut(), |c| c.stream);
-    let _inside = gate::enter(mine, stream);
+    let _inside = safepoint::enter(mine, stream);
     // SAFETY: the runtime's function of this name and signature (from CUDA 11.8 on).
     let real: LaunchEx = unsafe { std::mem::transmute(real) };
     // SAFETY: the caller's own arguments, handed on.
@@ -98,13 +98,13 @@ unsafe extern "C" fn launch_ex(
 }
 
 unsafe extern "C" fn launch_graph(graph: *mut c_void, stream: *mut c_void) -> c_int {
-    let mine = gate::seat();
+    let mine = safepoint::seat();
     guard((), || step_clock::on_launch(mine, graph as usize | GRAPH));
     let real = real::<3>();
     if real == 0 {
         return NOT_INITIALIZED;
     }
-    let _inside = gate::enter(mine, stream);
+    let _inside = safepoint::enter(mine, stream);
     // SAFETY: the runtime's function of this name and signature (from CUDA 10 on).
     let real: LaunchGraph = unsafe { std::mem::transmute(real) };
     // SAFETY: the caller's own arguments, handed on.

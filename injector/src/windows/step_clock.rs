@@ -17,14 +17,14 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use trace::total;
 
-use super::seats::{self, Mine, BOARD};
+use super::thread_slots::{self, Mine, BOARD};
 use crate::{clock, drain};
 
-/// So many launches had been counted as numbering the steps (`seats::numbering`) when their numbers
-/// began anew. Not numbered (`seats::Mine::count_other`) are those through the driver in a program
-/// that launches through the runtime's library, too (Triton's benchmarks of a new kernel are
-/// repeated by time, on each rank as often as it can), and the few ([`STRAYS`]) through that
-/// library in one that launches through the driver (XLA, CuPy, the runtime linked in).
+/// So many launches had been counted as numbering the steps (`thread_slots::numbering`) when their
+/// numbers began anew. Not numbered (`thread_slots::Mine::count_other`) are those through the
+/// driver in a program that launches through the runtime's library, too (Triton's benchmarks of a
+/// new kernel are repeated by time, on each rank as often as it can), and the few ([`STRAYS`])
+/// through that library in one that launches through the driver (XLA, CuPy, the runtime linked in).
 static NUMBERED_FROM: AtomicU64 = AtomicU64::new(0);
 /// Launches through the runtime's library in a program whose steps are numbered by the driver's so
 /// far, and how many of them change that.
@@ -125,7 +125,7 @@ pub(super) fn on_driver_launch(mine: Mine, function: usize) {
 
 /// Launches that number the steps, so far.
 fn numbered() -> u64 {
-    seats::numbering().saturating_sub(NUMBERED_FROM.load(Ordering::Relaxed))
+    thread_slots::numbering().saturating_sub(NUMBERED_FROM.load(Ordering::Relaxed))
 }
 
 /// Are steps numbered by the runtime's launches from now on: nothing else launches, or these are
@@ -138,7 +138,7 @@ fn is_of_runtime() -> bool {
         return false;
     }
     if !BOARD.has_runtime.swap(true, Ordering::Relaxed) {
-        NUMBERED_FROM.store(seats::numbering(), Ordering::Relaxed);
+        NUMBERED_FROM.store(thread_slots::numbering(), Ordering::Relaxed);
         if source() != Source::Marks {
             forget();
         }
@@ -221,7 +221,7 @@ fn learn(function: usize) {
 
 /// Launches so far.
 pub(super) fn launches() -> u64 {
-    seats::launches()
+    thread_slots::launches()
 }
 
 /// What a step is told by.
@@ -457,8 +457,8 @@ mod tests {
 
     #[test]
     fn launches_through_the_driver_number_steps_until_there_are_many_through_the_runtime() {
-        let _alone = seats::alone();
-        let mine = seats::mine(|| {});
+        let _alone = thread_slots::alone();
+        let mine = thread_slots::mine(|| {});
         let numbers = || (numbered(), launches());
         for function in [0x10, 0x20, 0x10] {
             on_driver_launch(mine, function);

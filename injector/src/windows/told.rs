@@ -5,7 +5,7 @@
 
 use trace::{define, total};
 
-use super::{gate, launches, step_clock, By, Phase, Schedule, Source, Windows};
+use super::{launches, safepoint, step_clock, By, Phase, Schedule, Source, Windows};
 use crate::say;
 use crate::settings::{Settings, Wish};
 use crate::store::Store;
@@ -65,7 +65,7 @@ impl Windows {
         if self.phase != Phase::Open {
             self.between.count(now, true, store);
         }
-        let unseen = gate::are_unseen(&launches(totals));
+        let unseen = safepoint::are_unseen(&launches(totals));
         if self.flies && step_clock::source() == Source::None {
             let why = if unseen { Some(define::UNSEEN) } else { self.told.flight };
             if let Some(why) = why {
@@ -93,7 +93,7 @@ impl Windows {
         if ran < SEEN_BY {
             return;
         }
-        let unseen = gate::are_unseen(&launches(totals));
+        let unseen = safepoint::are_unseen(&launches(totals));
         if self.flies && !self.told.knew_steps {
             self.told.knew_steps = has_steps;
             match self.told.flight {
@@ -145,7 +145,7 @@ impl Windows {
             Schedule::All | Schedule::First(..) | Schedule::Again(..) => "all".to_owned(),
             _ if self.has_closed() => self.schedule_in_words(),
             Schedule::Windows(_, By::Steps)
-                if gate::is_possible() && step_clock::source() == Source::None =>
+                if safepoint::is_possible() && step_clock::source() == Source::None =>
             {
                 define::NO_STEPS.to_owned()
             }

@@ -13,10 +13,10 @@
 //! operations and idle slices.
 
 use verdict::analysis::{Bucket, Buckets, IdleSlice};
-use verdict::run::{Op, Run, Span, Stream};
+use verdict::run::{Run, Span, Stream};
 use verdict::timeline::Observed;
 
-use super::table::{naming, ns, number, percent_of, row, text, Cell, Column, Row, Unit};
+use super::table::{naming, ns, number, percent_of, row, text, Cell, Column, Row};
 use super::{Report, Source};
 
 /// An interval below this is a kernel wait, ns: HTA's `consecutive_kernel_delay`. (Its help says 30
@@ -92,8 +92,8 @@ impl Category {
         (Category::Other, "other"),
     ];
 
-    /// Of idle time in front of an operation. `launch`: when the call that launched it began; unknown
-    /// is no host wait.
+    /// Of idle time in front of an operation. `launch`: when the call that launched it began;
+    /// unknown is no host wait.
     fn of(idle: Span, launch: Option<u64>) -> Category {
         if launch.is_some_and(|launch| launch > idle.start) {
             Category::HostWait

@@ -3,7 +3,7 @@
 //! What a launch reads and writes. It writes a seat that its thread has alone, without a locked
 //! instruction (each takes 20 cycles, and more where another thread wrote the line last): who wants
 //! to know adds the seats up, and who wants to close the gate asks for barriers first
-//! (`gate::turn`). It reads [`BOARD`], which hardly ever changes.
+//! (`safepoint::turn`). It reads [`BOARD`], which hardly ever changes.
 //!
 //! The first [`OWN`] threads that launch have seats of their own, for the life of the process; all
 //! later ones share one, with locked instructions. (More seats would make adding up dearer: while
@@ -23,7 +23,7 @@ pub(super) struct Board {
     /// What is to be done at the gate.
     pub(super) wanted: AtomicU8,
     /// Does a launch make a barrier of its own ([`FENCED`], [`UNFENCED`], [`TURNING`]:
-    /// `gate::turn`)?
+    /// `safepoint::turn`)?
     pub(super) fences: AtomicU8,
     /// Steps are numbered by launches through the runtime's library (`step_clock`).
     pub(super) has_runtime: AtomicBool,

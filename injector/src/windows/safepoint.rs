@@ -18,8 +18,8 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{fence, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use super::seats::{self, Mine, BOARD, FENCED, TURNING, UNFENCED};
 use super::sync_clock;
+use super::thread_slots::{self, Mine, BOARD, FENCED, TURNING, UNFENCED};
 use crate::cupti::arbiter;
 use crate::guard::guard;
 use crate::{clock, flush, lifecycle, thread_block};
@@ -65,7 +65,7 @@ static STRANGE: AtomicU64 = AtomicU64::new(0);
 #[inline]
 pub(super) fn seat() -> Mine {
     // (at its first launch: it has come here after all)
-    seats::mine(|| _ = STRANGE.fetch_sub(thread_block::with(|b| b.strange.take()), Ordering::Relaxed))
+    thread_slots::mine(|| _ = STRANGE.fetch_sub(thread_block::with(|b| b.strange.take()), Ordering::Relaxed))
 }
 
 /// A thread is inside of a launch while this lives.
@@ -219,7 +219,7 @@ pub(super) fn know_captures(function: usize) {
 /// By the flush thread: what is wanted, where every thread that has ever launched has been waiting
 /// for the GPU for a while.
 pub(crate) fn from_aside() {
-    let threads = seats::threads();
+    let threads = thread_slots::threads();
     if threads > 0 {
         ask_for_barriers();
     }
@@ -237,7 +237,7 @@ pub(crate) fn in_child() {
     HAS_BARRIERS.store(false, Ordering::Relaxed);
     BOARD.fences.store(FENCED, Ordering::Relaxed);
     BOARD.closed.store(false, Ordering::Relaxed);
-    seats::in_child();
+    thread_slots::in_child();
 }
 
 /// Does what is wanted, where nobody is inside of a launch, or soon. The calling thread is not.
@@ -364,7 +364,7 @@ fn all_see_it() -> bool {
 
 /// Is nobody inside any more?
 fn are_out(begin: u64) -> bool {
-    while seats::is_anyone_inside() {
+    while thread_slots::is_anyone_inside() {
         if clock::monotonic().saturating_sub(begin) > SAFEPOINT_TIMEOUT {
             return false;
         }
@@ -410,7 +410,7 @@ mod tests {
     /// them has to see the other. (Without what orders them in `Mine::enter`, `turn` and
     /// `all_see_it` neither does in some of 300,000 rounds.)
     fn meet(has_barriers: bool, rounds: u64) {
-        let _alone = seats::alone();
+        let _alone = thread_slots::alone();
         let (ready, saw_it_closed) = ([const { AtomicU64::new(0) }; 2], AtomicBool::new(false));
         // both begin the round at once, but for a delay that differs
         let begin = |me: usize, round: u64| {
@@ -439,12 +439,12 @@ mod tests {
             });
             let mut unseen = 0;
             for round in 1..=rounds {
-                seats::is_anyone_inside(); // (its line is not the other thread's alone, whose store takes longer)
+                thread_slots::is_anyone_inside(); // (its line is not the other thread's alone, whose store takes longer)
                 settle();
                 begin(1, 2 * round);
                 turn();
                 BOARD.closed.store(true, Ordering::SeqCst);
-                let saw_somebody = !all_see_it() || seats::is_anyone_inside();
+                let saw_somebody = !all_see_it() || thread_slots::is_anyone_inside();
                 begin(1, 2 * round + 1);
                 unseen += u64::from(!saw_somebody && !saw_it_closed.load(Ordering::Relaxed));
                 BOARD.closed.store(false, Ordering::SeqCst);
