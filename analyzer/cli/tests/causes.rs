@@ -14,7 +14,7 @@ mod arrays;
 mod blocked;
 #[path = "causes/casts.rs"]
 mod casts;
-#[path = "causes/beside.rs"]
+#[path = "causes/concurrent_work.rs"]
 mod concurrent_work;
 #[path = "causes/copy.rs"]
 mod copy;

@@ -81,8 +81,7 @@ fn an_interval_is_what_the_rule_says_exactly() {
     let table = table(&source);
     let rows = (0..table.rows.len())
         .map(|r| (whole(&table, r, "device"), whole(&table, r, "time_ns"), whole(&table, r, "intervals")));
-    let by_hand =
-        [(0, 1_810_250, 2), (0, 68_450, 5), (0, 39_500, 1), (1, 20_000, 1), (1, 0, 0), (1, 0, 0)];
+    let by_hand = [(0, 1_810_250, 2), (0, 68_450, 5), (0, 39_500, 1), (1, 20_000, 1), (1, 0, 0), (1, 0, 0)];
     assert_eq!(rows.collect::<Vec<_>>(), by_hand);
 }
 

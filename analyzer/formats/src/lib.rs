@@ -4,8 +4,8 @@
 //! `kineto/` torch.profiler's Chrome JSON, XLA's, and our own (which says who recorded it); `nsys/`
 //! Nsight Systems' SQLite exports; `assemble.rs`, `settle.rs` and `processes.rs` what foreign
 //! readers share; `vendors.rs` the calls of other vendors' runtimes; `python.rs` stacks of Python
-//! functions; `mistaken.rs` files that are no traces. Our own recordings are read by `load.rs`. Not
-//! here: opinions.
+//! functions; `mistaken.rs` files that are no traces. Our own recordings are read by
+//! `verdict::load`. Not here: opinions.
 
 mod assemble;
 mod gzip;

@@ -20,7 +20,7 @@ use super::child_waits::ChildWait;
 use super::children::MAX_CHILDREN;
 use super::code::Codes;
 use super::handover::{put, Item};
-use super::load_bias::{load_bias, part_at};
+use super::load_bias::{part_at, slide};
 use super::python::{PyThread, Python};
 use super::remote::{u64_at, word, Child};
 use super::stack::{Guess, Reader, Why};

@@ -114,7 +114,8 @@ fn does_not_say_that_nothing_was_recorded(script: &str) {
 /// not where one of them recorded, or said by itself why it did not.
 #[test]
 fn a_run_without_cuda_says_that_nothing_was_recorded() {
-    let said = "gapprobe: nothing was recorded: no process with gapprobe in it made a CUDA context";
+    let said = "gapprobe: nothing was recorded: no process with gapprobe in it made a CUDA context \
+                (gapprobe doctor looks for what is amiss)";
     for script in ["exit 5", "env -u LD_PRELOAD true; exit 5"] {
         let run = run(script);
         assert_eq!((run.ending(), run.stderr.trim_end()), (5, said), "{script}");

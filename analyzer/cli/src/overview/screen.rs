@@ -333,6 +333,11 @@ fn calls(out: &mut Page, o: &Overview<'_>) {
     let v = &o.source.analysis().verdict;
     let accused = v.site.as_ref().map(ToString::to_string);
     let is_accused = |r: &Fields<'_>| accused.as_deref() == Some(r.text("site"));
+    let is_most_of_its_line = |r: &Fields<'_>| {
+        let idle = r.number("idle_ns");
+        let others = table.iter().filter(|o| o.text("site") == r.text("site"));
+        idle > 0.0 && others.into_iter().all(|o| o.number("idle_ns") <= idle)
+    };
     let row = |r: &Fields<'_>, most: usize| {
         let cost = match r.number("idle_ns") {
             0.0 => format!("costs 0: {}", meanwhile(o.source, r.text("name"), r.text("site"))),
@@ -359,9 +364,8 @@ fn calls(out: &mut Page, o: &Overview<'_>) {
             thousands(r.number("num_calls") as u64),
             if r.number("num_calls") == 1.0 { "" } else { "s" },
             time(r.number("blocked_ns") as u64),
-            // (what the line wins is said where it costs, not beside a call of the same line that
-            // costs nothing)
-            if r.number("idle_ns") > 0.0 {
+            // (what the line wins is said once: where it costs most)
+            if is_most_of_its_line(r) {
                 alone(&lines, r.text("site"), is_accused(r).then_some(v))
             } else {
                 String::new()

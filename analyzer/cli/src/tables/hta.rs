@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn an_interval_is_what_the_rule_says_at_its_borders() {
-        let of = |ns, launch| Category::of(Span::new(100, 100 + ns), launch);
+        let of = |ns: u64, launch| Category::of(Span::new(100, 100 + ns), launch);
         assert_eq!(of(1, Some(101)), Category::HostWait);
         assert_eq!(of(1, Some(100)), Category::KernelWait, "at the end is not after it");
         assert_eq!(of(29_999, Some(100)), Category::KernelWait);

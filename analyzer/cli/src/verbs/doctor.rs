@@ -157,7 +157,7 @@ fn driver() -> Finding {
         (None, None) => problem(
             "driver",
             "no NVIDIA driver (no libcuda.so.1, no kernel module)",
-            "run on a machine with an NVIDIA GPU",
+            "record on a machine with an NVIDIA GPU; traces are read anywhere (gapprobe analyze)",
         ),
     }
 }

@@ -30,7 +30,8 @@ Examples:
 ///
 /// step ms is the median step (the line of a run tells its mean); p95 ms what 95 of 100 steps stay
 /// within; own ms the mean step without the time in which it waits for other ranks (collectives
-/// that nothing hides, waits on the device); lost what is missing from the recording.
+/// that nothing hides, waits on the device); lost what is missing from the recording. `<` marks the
+/// rank to look at.
 ///
 /// A file that is no summary, given or found in a folder, is named on stderr and left out; it ends
 /// with 4 then.

@@ -224,7 +224,7 @@ fn the_error_of_the_replay_stands_beside_what_it_promises() {
         shorter += u32::from(off < -0.05);
         for shown in [&screen, &page] {
             let said = shown.split_once(WORDS).unwrap_or_else(|| panic!("{name}: {shown}")).1;
-            let (number, _) = said.split_once(" %").unwrap();
+            let (number, _) = said.split_once('%').unwrap();
             let number: f64 = number.parse().unwrap();
             assert!((number - off).abs() <= 0.05 + 1e-9, "{name}: {number} said, {off}");
         }

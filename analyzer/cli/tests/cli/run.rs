@@ -155,7 +155,8 @@ fn run_adds_the_trace_to_a_verdict_that_was_said_only_where_the_recording_holds_
 /// place the script leaves what ours does where it is.
 #[test]
 fn that_nothing_was_recorded_is_said_only_where_nothing_used_cuda() {
-    const SAID: &str = "gapprobe: nothing was recorded: no process with gapprobe in it made a CUDA context\n";
+    const SAID: &str = "gapprobe: nothing was recorded: no process with gapprobe in it made a CUDA context \
+                        (gapprobe doctor looks for what is amiss)\n";
     let place = Place::new("run-unused");
     let library = place.0.join("libgapprobe.so");
     fs::copy(harmless_library(), &library).unwrap();

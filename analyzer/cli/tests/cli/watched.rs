@@ -108,7 +108,7 @@ fn top_is_as_wide_as_is_asked_and_keeps_the_verdict() {
         lines.next()?.get(at..)?.split("  ").next().map(str::to_owned)
     };
     let expected = verdict(&whole).unwrap();
-    assert!(expected.ends_with(" %"), "{whole}");
+    assert!(expected.ends_with('%'), "{whole}");
     for width in [60, 80, 100, 140] {
         let output = place.run(&["top", "--once", "--last", "2s", "--width", &width.to_string()]);
         let (table, said) = (out(&output), err(&output));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the analysis found: the types the reports are written from.
 //!
-//! Here: types only, and their small accessors; of a time (`buckets.rs`), of steps (`steps.rs`), of
-//! what was seen (`facts.rs`), of what is wrong (`verdict.rs`), of what a fix wins (`win.rs`). How
-//! they are computed: `crate::steps`, `timeline.rs`, `gaps/`, `replay/`, `causes/`, put together in
-//! `analyze.rs`. All times are ns of the recorded CLOCK_MONOTONIC.
+//! Here: types only, and their small accessors; of what was seen (`facts.rs`), of what is wrong
+//! (`verdict.rs`), of what a fix wins (`win.rs`); those of steps, buckets and the replay come from
+//! their rooms. How they are computed: `steps/`, `timeline/`, `gaps/`, `replay/`, `causes/`, put
+//! together in `analyze/`. All times are ns of the recorded CLOCK_MONOTONIC.
 
 mod facts;
 pub mod idle_stacks;

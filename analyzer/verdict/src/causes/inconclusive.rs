@@ -122,7 +122,7 @@ fn nothing_recorded(a: &Analysis) -> Fact {
 
 /// Why there can be no verdict, before any cause is looked at. In another tool's trace, kernel
 /// records missing count as losses. Operations without sound timestamps count only where a step may
-/// lack one (`analyze.rs`).
+/// lack one (`analyze/`).
 pub(super) fn before(run: &Run, a: &Analysis) -> Option<Fact> {
     if run.problems.cut_segments > 0 {
         // how much is missing is not known, nor of what: neither other writers' events nor our

@@ -3,8 +3,7 @@
 //!
 //! # What it means
 //! The program is launch-bound. Kernels finish before the host has launched the next one. The GPU
-//! waits for Python, for the framework's dispatch and for the launch call, between almost every two
-//! kernels.
+//! waits between kernels for Python, for the framework's dispatch and for the launch call.
 //!
 //! # How it is recognised
 //! When the GPU fell idle, the launch call of the next kernel had not returned and no blocking call

@@ -11,9 +11,7 @@
 //! `unlike.rs`: windows whose steps are not the run's; `late.rs`: what collectives waited for late
 //! ranks; `cpus.rs`: how many CPUs there are, who uses them; `workers.rs`: children, a loader's
 //! workers; `saves.rs`: what a checkpoint costs; `sync_calls.rs`: which way of waiting a call is;
-//! `memory.rs`: allocations that failed, memory that grows. Adding one: a file with its doc and
-//! `evaluate`, a row in [`ALL`], a recording that triggers it and one close by that does not in
-//! `tests/causes/registry.rs`.
+//! `memory.rs`: allocations that failed, memory that grows. Adding one: CONTRIBUTING.md, "A cause".
 
 mod agreeing;
 mod case;

@@ -153,10 +153,7 @@ mod tests {
             Fact::new(", {share} of the time").with("share", Figure::Share(0.5)),
         ];
         let facts = Facts { at: Some(at), said };
-        assert_eq!(
-            facts.text(),
-            "train.py:88: f drains the queue every step; 2 lines more, 50% of the time"
-        );
+        assert_eq!(facts.text(), "train.py:88: f drains the queue every step; 2 lines more, 50% of the time");
         assert_eq!(facts.figure("share"), Some(&Figure::Share(0.5)));
         assert_eq!(facts.figure("no"), None);
     }

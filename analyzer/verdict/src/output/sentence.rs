@@ -59,17 +59,21 @@ pub fn verdict(a: &Analysis) -> Option<String> {
     (v.code != inconclusive::CODE && !v.code.is_empty()).then(|| found(a, MAX_CHARS))
 }
 
-/// What is found in at most `room` characters: what can be done without is left out, last of all
-/// the end.
+/// What is found in at most `room` characters: what can be done without is left out, figures and
+/// folders first, what to change after them, last of all the end.
 fn found(a: &Analysis, room: usize) -> String {
     let v = &a.verdict;
     let time = times(v);
-    let place = v.site.as_ref().map(|s| format!(" ({})", shown(&s.place()))).unwrap_or_default();
+    let place = v.site.as_ref().map(|s| shown(&s.place()));
+    let file =
+        place.as_deref().and_then(|p| p.rsplit('/').next()).map(|p| format!(" ({p})")).unwrap_or_default();
+    let place = place.as_ref().map(|p| format!(" ({p})")).unwrap_or_default();
     let change = change(v).map(|c| format!("; {c}")).unwrap_or_default();
     let (what, bare) = (what(a, Some(&v.facts)), what(a, None));
     let ways = [
         format!("{what}{place}{change}{time}"),
         format!("{bare}{place}{change}{time}"),
+        format!("{bare}{file}{change}{time}"),
         format!("{what}{place}{time}"),
         format!("{bare}{place}{time}"),
         format!("{bare}{time}"),

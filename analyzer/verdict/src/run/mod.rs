@@ -2,8 +2,8 @@
 //! The facts of one recording, compact, sorted and joined; no opinions.
 //!
 //! Here: [`Run`], and how it was observed. `device.rs`: what the devices did. `host.rs`: what
-//! threads and child processes did. `load.rs` fills it. Not here: steps, gaps, buckets
-//! (`analysis.rs` and below). Runs on the program's exit thread or in `gapprobe`; nothing here
+//! threads and child processes did. `load/` fills it. Not here: steps, gaps, buckets
+//! (`analysis/`). Runs on the program's exit thread or in `gapprobe`; nothing here
 //! trusts a byte of the recording, nothing panics. Memory: 40 bytes a GPU op or API call, 32 a
 //! range or mark.
 
@@ -26,7 +26,8 @@ pub use host::{
 /// Why a recording cannot be loaded.
 pub type LoadError = OpenError;
 
-/// "No such thing" in the 32-bit references of [`Op::call`] and the slices of `analysis.rs`.
+/// "No such thing" in the 32-bit references of [`Op::call`] and the slices of
+/// `timeline/buckets.rs`.
 pub const NONE: u32 = u32::MAX;
 
 /// A launch call may begin this much after its op by the two clocks' disagreement and still be

@@ -130,7 +130,7 @@ pub(super) fn why(command: &OsStr, id: &str) -> String {
         (None, Some(value)) => {
             format!("{NO_CUDA}; {}={} keeps it out of what it names", setting::DENY, shown(value))
         }
-        (None, None) => NO_CUDA.to_owned(),
+        (None, None) => format!("{NO_CUDA} (gapprobe doctor looks for what is amiss)"),
     };
     format!("gapprobe: nothing was recorded: {why}")
 }

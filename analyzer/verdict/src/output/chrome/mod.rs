@@ -14,7 +14,7 @@
 //! chrome/lane.rs      extra lanes, so that no two slices of a track cross
 //! chrome/output.rs    blocks, the size limit, the deadline; chrome/json.rs bytes; chrome/sink.rs gzip
 //! ```
-//! Nothing here decides anything: it draws what `run.rs` holds and `analysis.rs` found. Streaming:
+//! Nothing here decides anything: it draws what `run/` holds and `analysis/` has. Streaming:
 //! memory does not grow with the run but for one bit an event where the size limit is near. Runs at
 //! the program's exit, on its thread and one more, and in `gapprobe`.
 

@@ -220,7 +220,7 @@ fn has_number(name: &str, number: &str) -> bool {
     name.strip_prefix(number).is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// A stream waits for an event of another; its other waits are calls (`load.rs`).
+/// A stream waits for an event of another; its other waits are calls (`load/`).
 pub(super) fn stream_waits(run: &Run) -> impl Iterator<Item = &SyncRecord> {
     run.waits.iter().filter(|w| is_stream_wait(w))
 }

@@ -5,7 +5,7 @@
 //! Stages: load, analyse, trace, summary. Between stages (in front of the replays and inside the
 //! trace too) the deadline is looked at; what is not done in time is named and stays in the
 //! recording. A directory that cannot be written costs the files, not the line. Who removes files
-//! that were never finished, and when: `report/leftovers.rs`. Cold: allocates, writes files; never
+//! that were never finished, and when: `spool::leftovers`. Cold: allocates, writes files; never
 //! panics on what a recording holds.
 
 use std::fs::File;
