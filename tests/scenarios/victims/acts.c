@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// link: -lcudart -lcuda A program that does what a list tells it, step by step: tests/promises.rs
-// draws programs and their mended forms, and this one does them.
+// link: -lcudart -lcuda
+// A program that does what a list tells it, step by step: tests/promises.rs draws programs and
+// their mended forms, and this one does them.
 //
 // usage: acts LIST UNMARKED: a line of LIST is one act, all times in ns; the first UNMARKED steps
 // are not marked.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// link: -lcudart -lcuda As many kernels as one likes (of 0.45 us: some two million a second), in
-// steps of 1,000: launched one by one, then as the nodes of a graph.
+// link: -lcudart -lcuda
+// As many kernels as one likes (of 0.45 us: some two million a second), in steps of 1,000: launched
+// one by one, then as the nodes of a graph.
 //
 // usage: billion PLAIN NODES. Prints after each tenth of the steps "tenth N rss KB threads T files
 // F", then "launched N".

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// link: -O2 -fomit-frame-pointer -fcf-protection=none -lcudart -lcuda CUDA called from functions of
-// C, in every place that a stack can be. Function N fills N bytes and then waits, so that the
-// recording tells by itself from where each call came: N is the size of the memset.
+// link: -O2 -fomit-frame-pointer -fcf-protection=none -lcudart -lcuda
+// CUDA called from functions of C, in every place that a stack can be. Function N fills N bytes and
+// then waits, so that the recording tells by itself from where each call came: N is the size of the
+// memset.
 //
 // usage: callers two|recursion|coroutine|handler|fork [ROUNDS]
 //        callers waits [ROUNDS]                  waits for every kernel, in function_4: SYNC

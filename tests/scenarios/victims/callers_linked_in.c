@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// link: -O2 -g0 -fomit-frame-pointer -fcf-protection=none -lcuda A program with CUDA's runtime
-// linked into it, as nvcc does: the API's functions are the program's own (here they go on to the
-// simulated libcudart, since the real static one does not run on the simulated driver). Functions
-// as in callers.c.
+// link: -O2 -g0 -fomit-frame-pointer -fcf-protection=none -lcuda
+// A program with CUDA's runtime linked into it, as nvcc does: the API's functions are the program's
+// own (here they go on to the simulated libcudart, since the real static one does not run on the
+// simulated driver). Functions as in callers.c.
 //
 // usage: callers_linked_in [ROUNDS]
 #define _GNU_SOURCE

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// link: -rdynamic -lcudart -lcuda A program that does anything a training run may do, in an order
-// that a seed decides (scenarios/src/chaos).
+// link: -rdynamic -lcudart -lcuda
+// A program that does anything a training run may do, in an order that a seed decides
+// (scenarios/src/chaos).
 //
 // usage: chaos SEED ACTIONS WAY [FILE_LIMIT]
 //   ACTIONS     how many random actions: launches on streams, threads, forks, programs run,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// link: -lcudart -lcuda A program whose streams are closed and which writes to them all the same,
-// as a library that logs does: whatever is opened under their numbers is written to.
+// link: -lcudart -lcuda
+// A program whose streams are closed and which writes to them all the same, as a library that logs
+// does: whatever is opened under their numbers is written to.
 //
 // usage: closed_io STEPS
 // Exits with 70 plus the number of streams that took what was written.

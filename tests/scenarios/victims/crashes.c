@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// link: -lcudart -lcuda A program that ends as the file `way` in its folder says, by the same
-// command line every time: segv, abort, sigkill, sigterm, _exit, or, without the file, in order.
+// link: -lcudart -lcuda
+// A program that ends as the file `way` in its folder says, by the same command line every time:
+// segv, abort, sigkill, sigterm, _exit, or, without the file, in order.
 //
 // usage: crashes. Launches 100 kernels, prints "launched 100".
 #include "sim.h"

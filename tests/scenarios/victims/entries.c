@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// link: -rdynamic -lcudart -lcuda A program that calls whatever gapprobe offers to C: its own
-// functions and every slot of NVTX's tables, from two threads, and forks. What they answer is not
-// printed: without gapprobe it is another answer, or none.
+// link: -rdynamic -lcudart -lcuda
+// A program that calls whatever gapprobe offers to C: its own functions and every slot of NVTX's
+// tables, from two threads, and forks. What they answer is not printed: without gapprobe it is
+// another answer, or none.
 //
 // usage: entries. Prints "child 0", "launched N".
 #include "gapprobe.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// link: -lcudart -lcuda Changes its current directory before or after its first use of the GPU, as
-// daemons and launchers do.
+// link: -lcudart -lcuda
+// Changes its current directory before or after its first use of the GPU, as daemons and launchers
+// do.
 //
 // usage: goes_elsewhere FOLDER early|late [remove]. With "remove" the folder it was started in is
 // removed then.

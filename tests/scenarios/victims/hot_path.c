@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// link: -rdynamic -lcudart -lcuda What gapprobe does on the program's threads once recording runs:
-// allocations, system calls, page faults, time.
+// link: -rdynamic -lcudart -lcuda
+// What gapprobe does on the program's threads once recording runs: allocations, system calls, page
+// faults, time.
 //
 // usage: hot_path allocations | syscalls [ROUNDS] | faults | cost [CALLS] | tail [CALLS]
 //   allocations  counts those with a frame of libgapprobe.so on the stack, on the main thread after

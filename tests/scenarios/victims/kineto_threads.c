@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// link: -Wl,--no-as-needed -lcupti -lcudart -lcuda A client of CUPTI as Kineto (linked, through the
-// PLT) that profiles a program whose other threads never stop launching.
+// link: -Wl,--no-as-needed -lcupti -lcudart -lcuda
+// A client of CUPTI as Kineto (linked, through the PLT) that profiles a program whose other threads
+// never stop launching.
 //
 // usage: kineto_threads PROFILES
 // Prints "profiles N, buffers of others M": M buffers were handed to it that it had not lent.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// link: -O2 -fomit-frame-pointer -fcf-protection=none -lcudart -lcuda A plugin that calls CUDA: its
-// function is number 1001 (see callers.c). libcallers_b.c is the same with another name, so that
-// the loader puts one where the other was.
+// link: -O2 -fomit-frame-pointer -fcf-protection=none -lcudart -lcuda
+// A plugin that calls CUDA: its function is number 1001 (see callers.c). libcallers_b.c is the same
+// with another name, so that the loader puts one where the other was.
 #include "sim.h"
 
 #ifndef NUMBER

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// link: -lcudart -lcuda CUDA calls in a loop of C, for Python to stand around
-// (tests/victims/depth.py): what a call costs on the thread that Python called from, and on one
-// that Python knows nothing of; page faults; and, where this is preloaded, allocations that have a
-// frame of libgapprobe.so on their stack.
+// link: -lcudart -lcuda
+// CUDA calls in a loop of C, for Python to stand around (tests/victims/depth.py): what a call costs
+// on the thread that Python called from, and on one that Python knows nothing of; page faults; and,
+// where this is preloaded, allocations that have a frame of libgapprobe.so on their stack.
 #define _GNU_SOURCE
 #include "sim.h"
 #include <execinfo.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// link: -Wl,--no-as-needed -lcupti Another tool's library, as CUDA_INJECTION64_PATH and
-// NVTX_INJECTION64_PATH name it: says at exit what it was given. With OTHERTOOL=cupti it records
-// kernels itself, as a client of CUPTI that is linked to it.
+// link: -Wl,--no-as-needed -lcupti
+// Another tool's library, as CUDA_INJECTION64_PATH and NVTX_INJECTION64_PATH name it: says at exit
+// what it was given. With OTHERTOOL=cupti it records kernels itself, as a client of CUPTI that is
+// linked to it.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

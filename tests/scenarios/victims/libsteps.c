@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// link: -lcudart -lcuda A training step for Python to call (pauses.py): twelve launches and one
-// that comes once, then a wait.
+// link: -lcudart -lcuda
+// A training step for Python to call (pauses.py): twelve launches and one that comes once, then a
+// wait.
 #include "sim.h"
 
 static void *layer, *update;

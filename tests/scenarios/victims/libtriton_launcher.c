@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// link: -lcudart -lcuda A launcher as Triton makes one: asks libcuda for cuLaunchKernelEx when it
-// launches first. As a Python module it fails to import, and stays loaded.
+// link: -lcudart -lcuda
+// A launcher as Triton makes one: asks libcuda for cuLaunchKernelEx when it launches first. As a
+// Python module it fails to import, and stays loaded.
 #include "gapprobe.h"
 #include "sim.h"
 #include <dlfcn.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// link: -lcudart -lcuda Many launches from several threads over three streams, one in ten kernels
-// from a graph of 20 nodes.
+// link: -lcudart -lcuda
+// Many launches from several threads over three streams, one in ten kernels from a graph of 20
+// nodes.
 //
 // usage: many THREADS LAUNCHES: each thread gives the device LAUNCHES kernels. Prints "launched N".
 #include "sim.h"

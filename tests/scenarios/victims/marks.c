@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// link: -lcudart -lcuda A program that tells gapprobe what it does: steps, nested ranges on two
-// threads, recording off for a while, and what it should not do: a pop too many, a hundred levels,
-// a name of 500 bytes, a range left open.
+// link: -lcudart -lcuda
+// A program that tells gapprobe what it does: steps, nested ranges on two threads, recording off
+// for a while, and what it should not do: a pop too many, a hundred levels, a name of 500 bytes, a
+// range left open.
 //
 // usage: marks STEPS. Prints "version N" of the library that is there (0: none), then "launched N".
 #include "gapprobe.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// link: -rdynamic -lcudart -lcuda A program with a clock_gettime and a clock_nanosleep of its own;
-// one of them fails, as no Linux lets it, for calls from libgapprobe.so on one thread and from one
-// moment on. Rust's standard library panics then (Instant::now, thread::sleep): a real panic in the
-// library as it is shipped.
+// link: -rdynamic -lcudart -lcuda
+// A program with a clock_gettime and a clock_nanosleep of its own; one of them fails, as no Linux
+// lets it, for calls from libgapprobe.so on one thread and from one moment on. Rust's standard
+// library panics then (Instant::now, thread::sleep): a real panic in the library as it is shipped.
 //
 // usage: panics now|sleep start|middle|end THREAD: which fails, from before cuInit, half-way, or
 // the end of main on;

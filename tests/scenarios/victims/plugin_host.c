@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// link: -lcudart -lcuda A program that profiles itself twice through libxla_cuda_plugin_victim.so
-// or libproton.so, with work before, between and after.
+// link: -lcudart -lcuda
+// A program that profiles itself twice through libxla_cuda_plugin_victim.so or libproton.so, with
+// work before, between and after.
 //
 // usage: plugin_host PLUGIN EARLY FINALIZE: EARLY 1 maps the plugin before CUDA is used (as JAX
 // does), 0 later, 2 later and profiles at once, FINALIZE 1 tears

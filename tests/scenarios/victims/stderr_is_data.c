@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// link: -lcudart -lcuda Closes stderr, opens a data file (which gets descriptor 2), then uses the
-// device and writes its data.
+// link: -lcudart -lcuda
+// Closes stderr, opens a data file (which gets descriptor 2), then uses the device and writes its
+// data.
 //
 // usage: stderr_is_data FILE. Prints "launched N".
 #include "sim.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// link: -lcudart -lcuda A training loop as a framework has it: LAYERS pairs of kernels a step, one
-// at the end that comes once, now and then a wait.
+// link: -lcudart -lcuda
+// A training loop as a framework has it: LAYERS pairs of kernels a step, one at the end that comes
+// once, now and then a wait.
 //
 // usage: steps STEPS LAYERS HOST_US [SLOW_FROM SLOW_US [SLOW_STEPS]] [g | u | t | a | q | c | p |
 // l]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// link: -lcudart -lcuda A program that profiles itself once through libstranger.so, with the same
-// work before, meanwhile and after.
+// link: -lcudart -lcuda
+// A program that profiles itself once through libstranger.so, with the same work before, meanwhile
+// and after.
 //
 // usage: stranger_host PLUGIN HOW QUIET: HOW as in libstranger.c; QUIET 1 waits before the profile
 // until all records are

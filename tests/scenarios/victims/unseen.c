@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// link: -lcudart -lcuda A compiled training loop: of a step's launches some go through the
-// runtime's library, the others through the driver, as Triton's do, where nobody sees them but
-// CUPTI.
+// link: -lcudart -lcuda
+// A compiled training loop: of a step's launches some go through the runtime's library, the others
+// through the driver, as Triton's do, where nobody sees them but CUPTI.
 //
 // usage: unseen STEPS SEEN UNSEEN [t | l | u]: launches of each kind a step; t: another thread
 // makes unseen ones alone all the while, l: from the middle on; u: steps are not marked

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// link: -lcudart -lcuda Blocks SIGUSR1 and waits for it while the device works, as job schedulers'
-// preemption hooks do. A thread of anybody else's that does not block it would take the signal, and
-// the process would die.
+// link: -lcudart -lcuda
+// Blocks SIGUSR1 and waits for it while the device works, as job schedulers' preemption hooks do. A
+// thread of anybody else's that does not block it would take the signal, and the process would die.
 //
 // usage: waits_for_signal ROUNDS. Prints "launched N".
 #include "sim.h"
