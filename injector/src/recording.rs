@@ -64,7 +64,7 @@ struct SpooledSegment {
 enum Part {
     Written,
     /// Written anew since it stood like that: what it held is gone.
-    Gone,
+    Evicted,
     Failed,
 }
 
@@ -201,10 +201,10 @@ impl SpoolWriter {
             // that is cut
             false if had.generation == 0 => match self.put_header(offset, &SegmentHeader { used: 0, ..*now })
             {
-                true => Part::Gone,
+                true => Part::Evicted,
                 false => Part::Failed,
             },
-            false => Part::Gone,
+            false => Part::Evicted,
         };
         (self.copy, self.bytes_of_copy) = (copy, bytes);
         if let (Part::Written, Some(m)) = (&part, self.in_file.get_mut(index as usize)) {
@@ -312,7 +312,7 @@ impl SpoolWriter {
         if self.unfinished.is_some() {
             self.remove();
         } else if self.is_ours() {
-            self.write(&state::SPOKEN.to_le_bytes(), STATE_AT);
+            self.write(&state::LINE_SAID.to_le_bytes(), STATE_AT);
         }
     }
 

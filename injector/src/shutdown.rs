@@ -32,7 +32,7 @@ use handler::Who;
 /// The report is written, or its thread has failed. Looked at, not waited for: a lock that the
 /// failing thread still holds must not hold the program.
 static DONE: AtomicBool = AtomicBool::new(false);
-static SPOKEN: AtomicBool = AtomicBool::new(false);
+static REPORTED: AtomicBool = AtomicBool::new(false);
 /// The report is wanted, by this time.
 static WANTED: Signal = Signal::new();
 static DEADLINE: AtomicU64 = AtomicU64::new(0);
@@ -51,7 +51,7 @@ fn leave() -> Option<Who> {
         return None;
     }
     let who = handler::come(settings.exit_ms);
-    if let Who::Leaver = who {
+    if let Who::ExitingThread = who {
         lifecycle::set(lifecycle::State::Leaving);
         see_the_report_made(settings);
         lifecycle::set(lifecycle::State::Inert);
@@ -59,8 +59,8 @@ fn leave() -> Option<Who> {
     Some(who)
 }
 
-/// On the leaver. A signal may interrupt it anywhere here, and the handler call `exit`: then this
-/// begins anew, with what is left of the time, and the interrupted call never goes on.
+/// On the exiting thread. A signal may interrupt it anywhere here, and the handler call `exit`:
+/// then this begins anew, with what is left of the time, and the interrupted call never goes on.
 fn see_the_report_made(settings: &Settings) {
     static BEGIN: AtomicU64 = AtomicU64::new(0);
     let now = clock::monotonic();
@@ -89,7 +89,7 @@ fn see_the_report_made(settings: &Settings) {
         }
         attach::pause(1);
     }
-    if !DONE.load(Ordering::Acquire) && !SPOKEN.swap(true, Ordering::AcqRel) {
+    if !DONE.load(Ordering::Acquire) && !REPORTED.swap(true, Ordering::AcqRel) {
         // the thread that writes ends with the process, wherever it is: nobody else would remove
         // its half file
         give_up();
@@ -181,7 +181,7 @@ pub(crate) fn run() {
         report(Instant::now() + Duration::from_nanos(left));
         true
     });
-    if !ended && !SPOKEN.swap(true, Ordering::AcqRel) {
+    if !ended && !REPORTED.swap(true, Ordering::AcqRel) {
         // the exiting thread need not wait for a thread that is gone
         let next =
             recording::path().map_or(String::new(), |p| format!(". Next: gapprobe recover {}", p.display()));
@@ -195,7 +195,7 @@ fn report(deadline: Instant) {
     let Some(settings) = attach::settings() else { return };
     let Some(mut guard) = RECORDER.try_lock_until(deadline) else {
         // whoever is first at the deadline says so
-        if !SPOKEN.swap(true, Ordering::AcqRel) {
+        if !REPORTED.swap(true, Ordering::AcqRel) {
             unfinished(settings);
         }
         return;
@@ -231,7 +231,7 @@ fn report(deadline: Instant) {
     if answers {
         crashes::ended_in_order();
     }
-    if SPOKEN.swap(true, Ordering::AcqRel) {
+    if REPORTED.swap(true, Ordering::AcqRel) {
         return; // the deadline passed and the line was said
     }
     match report {

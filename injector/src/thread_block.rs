@@ -26,7 +26,7 @@ pub(crate) struct ThreadBlock {
     /// Number of its seat, from 1 on; 0: it has not launched (see `windows::seats`).
     pub(crate) seat: Cell<u8>,
     /// Launches before it came to the gate for the first time.
-    pub(crate) strange: Cell<u64>,
+    pub(crate) unhooked: Cell<u64>,
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -65,7 +65,7 @@ pub(crate) fn with<R>(f: impl FnOnce(&ThreadBlock) -> R) -> R {
 #[cfg(not(target_arch = "x86_64"))]
 std::thread_local! {
     static BLOCK: ThreadBlock =
-        const { ThreadBlock { ring: Cell::new(0), outer: Cell::new(0), tid: Cell::new(0), gap: Cell::new(false), in_sync: Cell::new(false), seat: Cell::new(0), strange: Cell::new(0) } };
+        const { ThreadBlock { ring: Cell::new(0), outer: Cell::new(0), tid: Cell::new(0), gap: Cell::new(false), in_sync: Cell::new(false), seat: Cell::new(0), unhooked: Cell::new(0) } };
 }
 
 /// Runs `f` on the calling thread's block.

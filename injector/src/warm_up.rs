@@ -21,11 +21,11 @@ use crate::store::Store;
 /// again.
 #[derive(Default)]
 pub(crate) struct Front {
-    blind: Option<Blind>,
+    blind: Option<Unrecorded>,
 }
 
 #[derive(Clone, Copy)]
-struct Blind {
+struct Unrecorded {
     since: u64,
     /// Where recording ended again before anything was known.
     until: Option<u64>,
@@ -36,7 +36,7 @@ impl Front {
     pub(crate) fn begin(&mut self, since: u64, first: &mut FirstOp, store: &mut Store) {
         self.end(since, store);
         first.watch(since, has_no_launches(session::source_bits()));
-        self.blind = Some(Blind { since, until: None });
+        self.blind = Some(Unrecorded { since, until: None });
     }
 
     /// Nothing is recorded from `now` on.

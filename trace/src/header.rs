@@ -39,7 +39,7 @@ pub mod state {
     pub const REPORTED: u32 = 3;
     /// The process has said its line, but its trace or its summary could not be written, or holds
     /// less than is here. (What does not know this takes it for [`CLOSED`].)
-    pub const SPOKEN: u32 = 4;
+    pub const LINE_SAID: u32 = 4;
     /// As [`REPORTED`], of a recording that was [`RECORDING`] when its process was no more. (What
     /// does not know this takes it for [`CLOSED`].)
     pub const REPORTED_UNFINISHED: u32 = 5;
@@ -301,8 +301,8 @@ mod tests {
         let valid_from = u64::MAX;
         let mut bytes = Header { state: state::CLOSED, valid_from, ..Header::default() }.encode();
         assert_eq!(bytes[VALID_FROM_AT..VALID_FROM_AT + 8], u64::MAX.to_le_bytes());
-        bytes[STATE_AT..STATE_AT + 4].copy_from_slice(&state::SPOKEN.to_le_bytes());
-        let spoken = Header { state: state::SPOKEN, valid_from, ..Header::default() };
+        bytes[STATE_AT..STATE_AT + 4].copy_from_slice(&state::LINE_SAID.to_le_bytes());
+        let spoken = Header { state: state::LINE_SAID, valid_from, ..Header::default() };
         assert_eq!(Header::decode(&bytes).unwrap(), spoken);
     }
 

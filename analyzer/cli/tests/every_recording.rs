@@ -70,8 +70,8 @@ fn counts(run: &Run, a: &Analysis) -> Spans {
 /// latter).
 fn bars(section: &str) -> Vec<f64> {
     let begin = section.lines().skip_while(|l| !l.starts_with("Where the time of ")).skip(1);
-    let bars = begin.take_while(|l| l.starts_with("  ") && l.contains(" %"));
-    let per_cent = |l: &str| l.rsplit_once(" %")?.0.rsplit(' ').next()?.parse().ok();
+    let bars = begin.take_while(|l| l.starts_with("  ") && l.contains('%'));
+    let per_cent = |l: &str| l.rsplit_once('%')?.0.rsplit(' ').next()?.parse().ok();
     bars.map(|l| per_cent(l).unwrap_or_else(|| panic!("{l}"))).collect()
 }
 

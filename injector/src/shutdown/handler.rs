@@ -24,16 +24,16 @@ extern "C" {
 /// system call itself, vfork) is not it: the recording and its file are its parent's.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 /// The thread that leaves, 0: none yet.
-static LEAVER: AtomicU32 = AtomicU32::new(0);
-/// How long the leaver has for the program's other handlers, before those that wait for it go on:
-/// in most programs that is their end, and nobody meets glibc's freed blocks. One that takes longer
-/// may be waiting for the thread that waits for it.
+static EXITING: AtomicU32 = AtomicU32::new(0);
+/// How long the exiting thread has for the program's other handlers, before those that wait for it
+/// go on: in most programs that is their end, and nobody meets glibc's freed blocks. One that takes
+/// longer may be waiting for the thread that waits for it.
 const OTHER_HANDLERS: Duration = Duration::from_secs(1);
 
 /// Who has come to the handler.
 pub(super) enum Who {
     /// The first thread, or a signal's handler that interrupted it.
-    Leaver,
+    ExitingThread,
     /// Another thread, which has waited for the first and goes on by itself now.
     Waited,
 }
@@ -79,19 +79,19 @@ pub(super) fn come(exit_ms: u64) -> Who {
     add();
     // SAFETY: takes nothing, cannot fail.
     let own = unsafe { libc::gettid() } as u32;
-    match LEAVER.compare_exchange(0, own, Ordering::AcqRel, Ordering::Acquire) {
-        Ok(_) => Who::Leaver,
-        Err(leaver) if leaver == own => Who::Leaver,
+    match EXITING.compare_exchange(0, own, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => Who::ExitingThread,
+        Err(first) if first == own => Who::ExitingThread,
         Err(_) => {
-            wait_for_the_leaver(exit_ms);
+            wait_for_the_exiting_thread(exit_ms);
             Who::Waited
         }
     }
 }
 
-/// Until the report is made and the leaver has had time for the other handlers. Most often the
-/// process ends meanwhile.
-fn wait_for_the_leaver(exit_ms: u64) {
+/// Until the report is made and the exiting thread has had time for the other handlers. Most often
+/// the process ends meanwhile.
+fn wait_for_the_exiting_thread(exit_ms: u64) {
     let latest = Instant::now() + Duration::from_millis(exit_ms) + OTHER_HANDLERS;
     while lifecycle::get() != lifecycle::State::Inert && Instant::now() < latest {
         attach::pause(1);

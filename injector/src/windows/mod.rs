@@ -460,7 +460,7 @@ fn launches(totals: &[u64; total::SLOTS]) -> safepoint::Launches {
     safepoint::Launches {
         recorded: Spent::of(totals).launches(),
         seen: step_clock::launches(),
-        strange: session::tells_launches().then(safepoint::strange),
+        unhooked: session::tells_launches().then(safepoint::unhooked),
     }
 }
 

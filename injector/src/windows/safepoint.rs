@@ -59,13 +59,15 @@ const TELLING: u64 = 200;
 /// One in so many is enough, where no thread makes others alone.
 const ENOUGH: u64 = 32;
 /// Launches by threads that have never come here, as callbacks tell.
-static STRANGE: AtomicU64 = AtomicU64::new(0);
+static UNHOOKED: AtomicU64 = AtomicU64::new(0);
 
 /// The calling thread's seat, which it needs to launch.
 #[inline]
 pub(super) fn seat() -> Mine {
     // (at its first launch: it has come here after all)
-    thread_slots::mine(|| _ = STRANGE.fetch_sub(thread_block::with(|b| b.strange.take()), Ordering::Relaxed))
+    thread_slots::mine(|| {
+        _ = UNHOOKED.fetch_sub(thread_block::with(|b| b.unhooked.take()), Ordering::Relaxed)
+    })
 }
 
 /// A thread is inside of a launch while this lives.
@@ -122,19 +124,19 @@ fn nap() {
 /// A launch of which CUPTI tells, on the thread that made it. HOT.
 #[inline]
 pub(crate) fn on_launch() {
-    let is_strange = thread_block::with(|b| {
-        let is_strange = b.seat.get() == 0;
-        b.strange.set(b.strange.get() + u64::from(is_strange));
-        is_strange
+    let is_unhooked = thread_block::with(|b| {
+        let is_unhooked = b.seat.get() == 0;
+        b.unhooked.set(b.unhooked.get() + u64::from(is_unhooked));
+        is_unhooked
     });
-    if is_strange {
-        STRANGE.fetch_add(1, Ordering::Relaxed);
+    if is_unhooked {
+        UNHOOKED.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 /// Launches so far of threads that never come here.
-pub(super) fn strange() -> u64 {
-    STRANGE.load(Ordering::Relaxed)
+pub(super) fn unhooked() -> u64 {
+    UNHOOKED.load(Ordering::Relaxed)
 }
 
 /// Can it be told when no thread is inside of a launch?
@@ -148,7 +150,7 @@ pub(crate) fn is_possible() -> bool {
 pub(super) struct Launches {
     pub(super) recorded: u64,
     pub(super) seen: u64,
-    pub(super) strange: Option<u64>,
+    pub(super) unhooked: Option<u64>,
 }
 
 impl Launches {
@@ -157,7 +159,7 @@ impl Launches {
         Launches {
             recorded: self.recorded.saturating_sub(before.recorded),
             seen: self.seen.saturating_sub(before.seen),
-            strange: self.strange.map(|n| n.saturating_sub(before.strange.unwrap_or(0))),
+            unhooked: self.unhooked.map(|n| n.saturating_sub(before.unhooked.unwrap_or(0))),
         }
     }
 
@@ -165,8 +167,8 @@ impl Launches {
     fn come_here(&self) -> bool {
         let are_enough = self.recorded >= TELLING && self.seen / 2 <= self.recorded;
         are_enough
-            && match self.strange {
-                Some(strange) => strange == 0 && self.recorded / ENOUGH <= self.seen,
+            && match self.unhooked {
+                Some(unhooked) => unhooked == 0 && self.recorded / ENOUGH <= self.seen,
                 None => self.seen >= TELLING && self.recorded / 2 <= self.seen,
             }
     }
@@ -177,7 +179,7 @@ impl Launches {
 pub(super) fn compare(launches: &Launches) -> bool {
     if launches.come_here() {
         POSSIBLE.store(true, Ordering::Relaxed);
-    } else if launches.strange.is_some_and(|n| n > 0) {
+    } else if launches.unhooked.is_some_and(|n| n > 0) {
         POSSIBLE.store(false, Ordering::Relaxed);
     }
     launches.recorded >= TELLING
@@ -186,13 +188,13 @@ pub(super) fn compare(launches: &Launches) -> bool {
 /// At the end: less than half of the recorded launches were seen here, or some thread never came
 /// here, as in a program that launches through the driver alone.
 pub(super) fn are_unseen(all: &Launches) -> bool {
-    let few = all.seen < all.recorded / 2 || all.strange.is_some_and(|n| n > 0);
+    let few = all.seen < all.recorded / 2 || all.unhooked.is_some_and(|n| n > 0);
     !is_possible() && all.recorded >= TELLING && few
 }
 
 /// This is to be done as soon as it can be. By the drain thread.
 pub(crate) fn want(job: u8) {
-    turn();
+    asymmetric_fence();
     if BOARD.wanted.load(Ordering::Relaxed) & job == 0 {
         try_again();
         BOARD.wanted.fetch_or(job, Ordering::Release);
@@ -325,7 +327,7 @@ fn ask_for_barriers() {
 /// Has every launch make a barrier of its own from now on: the gate is to be closed. By the drain
 /// thread, not by the program's that closes it: a program may have forbidden itself what it does
 /// not know of (seccomp), after we asked for it.
-fn turn() {
+fn asymmetric_fence() {
     if BOARD.fences.load(Ordering::Relaxed) != UNFENCED {
         return;
     }
@@ -345,7 +347,7 @@ fn turn() {
 /// thread.
 pub(crate) fn settle() {
     if BOARD.wanted.load(Ordering::Acquire) != 0 {
-        turn(); // (it was wanted again while it was being done)
+        asymmetric_fence(); // (it was wanted again while it was being done)
         return;
     }
     // open behind that and unwanted still: what was left to do stands there before it opens
@@ -442,7 +444,7 @@ mod tests {
                 thread_slots::is_anyone_inside(); // (its line is not the other thread's alone, whose store takes longer)
                 settle();
                 begin(1, 2 * round);
-                turn();
+                asymmetric_fence();
                 BOARD.closed.store(true, Ordering::SeqCst);
                 let saw_somebody = !all_see_it() || thread_slots::is_anyone_inside();
                 begin(1, 2 * round + 1);
@@ -475,7 +477,7 @@ mod tests {
 
     #[test]
     fn whoever_launches_comes_here_where_no_thread_makes_others_alone() {
-        let is = |recorded, seen, strange| Launches { recorded, seen, strange }.come_here();
+        let is = |recorded, seen, unhooked| Launches { recorded, seen, unhooked }.come_here();
         assert!(is(500, 500, Some(0)));
         assert!(is(500, 90, Some(0)), "Triton's, by the same threads");
         assert!(!is(500, 400, Some(1)), "a thread that makes others alone");

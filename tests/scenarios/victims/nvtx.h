@@ -47,8 +47,8 @@ static const void *nvtx_export(uint32_t table) {
     return table == 1 ? &callbacks : NULL;
 }
 
-/* The first call of the object; library: NULL for the one that NVTX_INJECTION64_PATH names. What the
- * tool answered. */
+/* The first call of the object; library: NULL for the one that NVTX_INJECTION64_PATH names. What
+ * the tool answered. */
 static int nvtx_load(void *library) {
     const char *path = getenv("NVTX_INJECTION64_PATH");
     if (!library && path) library = dlopen(path, RTLD_LAZY);

@@ -10,7 +10,7 @@ use verdict::text::plural;
 use verdict::text::plural::counted;
 
 use super::noise::{Estimate, RUN_GPU, RUN_HOST};
-use super::work::{Change, Changed, Sameness, Work, WORTH_A_WORD};
+use super::work::{Change, Changed, Sameness, Work, MIN_SHARE_SAID};
 use super::{unit, Comparison, Figure, Outcome, Side};
 use crate::terminal_width;
 
@@ -161,7 +161,7 @@ fn kernels(c: &Comparison<'_>) -> String {
         side.all_kernels.values().map(|k| k.ns).sum::<u64>() as f64 / side.steps.len().max(1) as f64
     };
     let (a, b) = (all(c.a), all(c.b));
-    let worth = |k: &&Changed| k.ns.0 > a * WORTH_A_WORD || k.ns.1 > b * WORTH_A_WORD;
+    let worth = |k: &&Changed| k.ns.0 > a * MIN_SHARE_SAID || k.ns.1 > b * MIN_SHARE_SAID;
     let named: Vec<&Changed> = c.work.changed.iter().filter(worth).take(NAMED).collect();
     let mut out = String::new();
     let unit = if c.step.is_some() { " a step" } else { "" };

@@ -28,7 +28,7 @@ pub const SAME: f64 = 0.99;
 /// Below this share it is other work.
 pub const OTHER: f64 = 0.90;
 /// Kernels with less of the kernels' time in both runs are counted, not named.
-pub const WORTH_A_WORD: f64 = 0.001;
+pub const MIN_SHARE_SAID: f64 = 0.001;
 
 /// What is said of two runs' work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -207,7 +207,7 @@ mod tests {
         let said = full.sentences(0.45);
         assert_eq!(
             said,
-            ["NVML: utilisation 100 %, 210 of 700 W, 1980 MHz; something ran on the GPU 45 % of the time: NVML counts \
+            ["NVML: utilisation 100%, 210 of 700 W, 1980 MHz; something ran on the GPU 45% of the time: NVML counts \
               periods in which any kernel ran, however short or small."]
         );
         let used = gauges(

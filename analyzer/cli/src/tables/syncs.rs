@@ -51,7 +51,7 @@ pub(super) static REPORT: Report = Report {
 pub(super) const BLOCKING: [Bucket; 3] = [Bucket::Sync, Bucket::CopyWait, Bucket::Alloc];
 
 /// Less of the blocked time is not worth a word.
-const WORTH_A_WORD: f64 = 0.1;
+const MIN_SHARE_SAID: f64 = 0.1;
 
 /// Flat numbers of the calls that held the host.
 fn blockers(source: &Source<'_>) -> Vec<u32> {
@@ -103,7 +103,7 @@ pub(crate) fn meanwhile(source: &Source<'_>, name: &str, site: &str) -> String {
         (behind, "after the last GPU operation"),
         (waits, "the GPU waited for something else"),
     ];
-    let worth = |ns: u64| ns as f64 >= all as f64 * WORTH_A_WORD;
+    let worth = |ns: u64| ns as f64 >= all as f64 * MIN_SHARE_SAID;
     parts.into_iter().filter(|p| worth(p.0)).map(|p| p.1).collect::<Vec<_>>().join(", or ")
 }
 

@@ -93,7 +93,7 @@ impl Found {
 
     /// Its process has said its line, and could not write all that belongs to it.
     pub(crate) fn is_spoken(&self) -> bool {
-        self.header.state == state::SPOKEN
+        self.header.state == state::LINE_SAID
     }
 
     /// Looks again: whether its process lives, then what its header says by now. The last word of

@@ -60,7 +60,7 @@ fn what_another_thread_computes_while_it_is_waited_for() {
     let v = &together.1.verdict;
     assert_eq!(v.site.as_ref().map(|s| s.line), Some(41), "{}", v.text());
     // it computes for 10 of 13.5 ms: a step earlier is not early enough
-    assert!(v.text().contains(" % of the time: that is the limit") && v.promise.is_none(), "{v:?}");
+    assert!(v.text().contains("% of the time: that is the limit") && v.promise.is_none(), "{v:?}");
     assert!(v.advice.long.starts_with("make what the other thread does cheaper"), "{}", v.advice.long);
     assert!(
         together.1.verdict.text().contains("; meanwhile pack at gpt/data.py:7 computes"),

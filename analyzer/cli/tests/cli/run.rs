@@ -100,7 +100,7 @@ fn run_reports_for_a_command_that_was_killed_and_for_no_other() {
 #[test]
 fn run_adds_the_trace_to_a_verdict_that_was_said_only_where_the_recording_holds_as_much() {
     let spoken = |b: &mut trace::build::Builder| {
-        b.header.state = trace::header::state::SPOKEN;
+        b.header.state = trace::header::state::LINE_SAID;
         b.attribute("run.id", "RUNIDRUNIDRUNID!");
     };
     let whole = recording(spoken);

@@ -37,7 +37,7 @@ enum What {
     Range(RangeKind),
     Wait,
     Mark,
-    Blind,
+    Unobserved,
     Nothing,
 }
 
@@ -89,7 +89,7 @@ fn what(f: &Fields<'_>) -> What {
         b"python_function" => What::Range(RangeKind::Python),
         b"cuda_sync" => What::Wait,
         b"step mark" => What::Mark,
-        b"unobserved" => What::Blind,
+        b"unobserved" => What::Unobserved,
         _ => What::Nothing,
     }
 }
@@ -150,7 +150,7 @@ fn complete(f: &Fields<'_>, part: &mut Part) {
             let thread = thread(f, part);
             part.marks.push(RawMark { start, end, thread, number: a.step, flags: a.flags });
         }
-        What::Blind => {
+        What::Unobserved => {
             let code = args(f.args, part).code;
             part.blind.push((start, end, code));
         }

@@ -25,7 +25,7 @@ use super::time::whole;
 use crate::vendors;
 
 /// The module whose executions are steps takes at least this part of what all take.
-const MOST_OF_IT: f64 = 0.5;
+const MAJORITY: f64 = 0.5;
 /// So many of its executions have a launch that tells when the host began them.
 const NEARLY_ALL: f64 = 0.9;
 
@@ -477,7 +477,7 @@ fn by_host(whole: &Whole) -> Option<Marks> {
 fn by_kernels(whole: &Whole) -> Option<Marks> {
     let all: i64 = whole.taken.values().sum();
     let (&module, &most) = whole.taken.iter().max_by_key(|(module, ns)| (**ns, **module))?;
-    if module == 0 || (most as f64) < all as f64 * MOST_OF_IT {
+    if module == 0 || (most as f64) < all as f64 * MAJORITY {
         return None;
     }
     let of_module = || whole.ops.iter().filter(|o| o.module == module);
@@ -517,5 +517,5 @@ fn main_module(taken: &HashMap<u64, i64>, of: &[Execution]) -> Option<Vec<Execut
     let (&module, &most) = taken.iter().max_by_key(|(module, ns)| (**ns, **module))?;
     let mut steps: Vec<Execution> = of.iter().filter(|e| e.module == module).copied().collect();
     steps.sort_by_key(|e| e.start);
-    (most as f64 >= all as f64 * MOST_OF_IT && steps.len() >= MIN_STEPS).then_some(steps)
+    (most as f64 >= all as f64 * MAJORITY && steps.len() >= MIN_STEPS).then_some(steps)
 }

@@ -229,7 +229,7 @@ impl<W: Write> Document<'_, W> {
             for (start, end, item) in idle_spans(self.analysis, index) {
                 let tid = track.lane(lanes.place(start, end));
                 let slice = match item {
-                    IdleItem::Blind(i) => {
+                    IdleItem::Unobserved(i) => {
                         if let Some(b) = self.analysis.blind.get(i) {
                             slices::blind(&mut self.out, self.frame, tid, b)?;
                         }

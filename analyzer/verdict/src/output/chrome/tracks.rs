@@ -241,7 +241,7 @@ pub(super) fn idle_spans(
         .blind
         .iter()
         .enumerate()
-        .map(|(i, b)| (b.span.start, b.span.end, IdleItem::Blind(i)))
+        .map(|(i, b)| (b.span.start, b.span.end, IdleItem::Unobserved(i)))
         .peekable();
     std::iter::from_fn(move || match (slices.peek(), blind.peek()) {
         (Some(s), Some(b)) if b.0 < s.0 => blind.next(),
@@ -256,7 +256,7 @@ pub(super) enum IdleItem {
     /// `DeviceAnalysis::slices` at this index.
     Slice(usize),
     /// `Analysis::blind` at this index.
-    Blind(usize),
+    Unobserved(usize),
 }
 
 /// Hands out track numbers.
