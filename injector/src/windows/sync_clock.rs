@@ -65,7 +65,7 @@ pub(crate) struct UnderWay {
     pub(crate) call: u32,
 }
 
-/// What [`shutdown`] needs of [`enter`].
+/// What [`leave`] needs of [`enter`].
 #[derive(Clone, Copy, Default)]
 pub(super) struct Entered {
     /// 0: it is inside another one, which is counted.
