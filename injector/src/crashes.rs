@@ -92,8 +92,9 @@ pub(crate) fn why_off() -> Option<String> {
             None => {}
         }
         for (path, owner, of) in left_in(&folder) {
-            let age = age(&path)
-                .filter(|a| *a < place::CRASH_COUNTS && Some(owner.boot) == spool::procfs::boot_id());
+            let age = age(&path).filter(|a| {
+                *a < place::CRASH_COUNTS && owner.boot == spool::procfs::boot_id().unwrap_or_default()
+            });
             match age {
                 Some(age) if of == job() => deaths.push(age),
                 Some(_) => {}

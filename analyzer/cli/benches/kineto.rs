@@ -2,7 +2,7 @@
 //! How fast a torch.profiler trace becomes a verdict, and how much memory that takes.
 //!
 //! ```text
-//! cargo bench -p gapprobe-cli --bench kineto                     10, 100 and 1000 MB, plain; 1000 MB as .gz
+//! cargo bench -p gapprobe-cli --bench kineto                     10, 100, 1000 MB; 1000 MB as .gz
 //! cargo bench -p gapprobe-cli --bench kineto -- 4000             that many MB
 //! cargo bench -p gapprobe-cli --bench kineto -- --tile MB FILE   only writes the trace
 //! ```

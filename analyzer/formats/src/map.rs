@@ -30,7 +30,7 @@ pub(super) fn map(file: &File) -> io::Result<Map> {
     // SAFETY: a private read-only mapping. Whoever changes the file meanwhile makes the text
     // change, which the readers must bear anyway (they trust no byte); whoever cuts it off ends
     // this command with SIGBUS, as any reader of mapped files. It is a command of its own, never
-    // the training process: the feature `cli` is off there.
+    // the training process, which does not link this crate.
     let map = unsafe { memmap2::Mmap::map(file)? };
     #[cfg(unix)]
     let _ = map.advise(memmap2::Advice::Sequential);

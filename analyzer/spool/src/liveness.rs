@@ -80,10 +80,10 @@ pub fn is_ending(pid: u32) -> bool {
 
 /// This process.
 pub fn own() -> Owner {
-    let pid = std::process::id();
     Owner {
-        pid,
-        start: Stat::of(pid).map_or(0, |s| s.start),
+        pid: std::process::id(),
+        // (/proc may be another pid namespace's, in which this number is somebody else)
+        start: Stat::read(Path::new("/proc/self/stat")).map_or(0, |s| s.start),
         namespace: pid_namespace(),
         boot: boot_id().unwrap_or_default(),
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Kernels by name: how often, how long they ran on the GPU.
 //!
-//! Behind nsys's columns: the class by name (`class.rs`), waves and theoretical occupancy
+//! Behind nsys's columns: the class by name (`kernel_class.rs`), waves and theoretical occupancy
 //! (`occupancy.rs`; means of the row's kernels, weighted by time), and the most registers a thread,
 //! marked above 128.
 

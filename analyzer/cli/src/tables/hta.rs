@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! Time, Intervals    every operation of the file, in ns, a stream's time by union of intervals
-//! Mostly             the two largest parts of that Time by our causes; elsewhere: another stream of the device is busy
+//! Mostly             its two largest parts by our causes; elsewhere: another stream is busy
 //! Sync ... Not Seen  all of them; their sum is Time
 //! ```
 //! The rule: an interval lies between two operations that follow each other on a stream. Host wait:

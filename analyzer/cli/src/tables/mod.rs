@@ -6,7 +6,7 @@
 //! one file a report   cuda_*.rs, nvtx_*.rs, osrt_sum.rs as nsys; gaps.rs, steps.rs, phases.rs, syncs.rs our own;
 //!                     hta.rs as Holistic Trace Analysis
 //! source.rs           the run, and what several reports need of it, made once
-//! names.rs            kernels by name              class.rs      GEMM, attention, ... by name
+//! names.rs            kernels by name (their classes: ../kernel_class.rs)
 //! launches.rs         what each call launched      ranges.rs     named ranges, nested
 //! occupancy.rs        waves and theoretical occupancy
 //! stats.rs            average, median, deviation   groups.rs     values by name

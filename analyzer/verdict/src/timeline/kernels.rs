@@ -3,7 +3,7 @@
 //! belongs to.
 //!
 //! Names are the mangled ones of the recording; substrings survive mangling. Nothing else judges by
-//! name, but for the classes in the tables (`tables/class.rs`), which no verdict rests on.
+//! name, but for the classes in the tables (`kernel_class.rs` of `cli`), which no verdict rests on.
 
 use std::collections::HashMap;
 
