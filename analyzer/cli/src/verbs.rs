@@ -27,10 +27,10 @@ pub(crate) mod top;
 mod watched;
 pub(crate) mod width;
 
-mod elf;
 mod living;
 #[expect(unsafe_code, reason = "credentials of a Unix socket need libc")]
 mod peer;
+mod preloadable;
 #[expect(unsafe_code, reason = "signals and wait need libc")]
 mod process;
 mod recordings;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Files on disk: which are kept, whose process is still there, written as a whole or not at all.
 
+pub mod elf;
 pub mod fresh;
 pub mod leftovers;
 pub mod liveness;

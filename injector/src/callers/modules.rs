@@ -7,7 +7,7 @@
 use std::ffi::{c_int, c_void, CStr};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::memory::{self, u32_at};
+use super::memory;
 use crate::guard::guard;
 use crate::loader;
 
@@ -15,8 +15,6 @@ use crate::loader;
 const MAX_MODULES: usize = 8192;
 /// Tables of notes looked at, of a module.
 const NOTES: usize = 4;
-/// Note of a build id.
-const NT_GNU_BUILD_ID: u32 = 3;
 
 /// The loader's counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -309,17 +307,7 @@ fn signature(path: &[u8]) -> [i64; 4] {
 
 fn build_id((at, length): (u64, u64)) -> Option<String> {
     let notes = memory::read(at, usize::try_from(length).ok().filter(|n| (16..=4096).contains(n))?)?;
-    let mut rest = notes.as_slice();
-    while rest.len() >= 12 {
-        let [name, length] = [0, 4].map(|at| u32_at(rest, at) as usize);
-        let name_to = 12usize.checked_add(name)?.checked_next_multiple_of(4)?;
-        let to = name_to.checked_add(length)?;
-        if u32_at(rest, 8) == NT_GNU_BUILD_ID && rest.get(12..16) == Some(b"GNU\0") {
-            return Some(rest.get(name_to..to)?.iter().map(|b| format!("{b:02x}")).collect());
-        }
-        rest = rest.get(to.checked_next_multiple_of(4)?..)?;
-    }
-    None
+    Some(spool::elf::build_id(&notes)?.iter().map(|b| format!("{b:02x}")).collect())
 }
 
 #[cfg(test)]

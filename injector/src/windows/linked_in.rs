@@ -7,8 +7,13 @@
 //! file. Of a library that is opened later the launches stay unseen, if its runtime is the first to
 //! use CUDA.
 
-use std::ffi::{c_int, CStr};
+use std::ffi::CStr;
+use std::fs::File;
 use std::ops::Range;
+use std::os::fd::FromRawFd;
+use std::os::unix::fs::FileExt;
+
+use spool::elf::Head;
 
 use super::asked;
 use crate::{imports, loader};
@@ -74,31 +79,24 @@ const PIECES: usize = 4;
 
 /// Has this file such a part? Allocates nothing: the loader's lock is held.
 fn has_gpu_code(path: &CStr) -> bool {
-    // SAFETY: a C string and flags.
+    // SAFETY: a C string and flags. (`File::open` allocates where a path is long.)
     let file = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
     if file < 0 {
         return false;
     }
-    let has = names_code(file);
-    // SAFETY: our own descriptor, once.
-    unsafe { libc::close(file) };
-    has == Some(true)
+    // SAFETY: our own descriptor, owned by nobody else.
+    names_code(&unsafe { File::from_raw_fd(file) }) == Some(true)
 }
 
 /// `None`: it cannot be told.
-fn names_code(file: c_int) -> Option<bool> {
-    let mut head = [0u8; size_of::<libc::Elf64_Ehdr>()];
-    if read(file, 0, &mut head)? < head.len() || !head.starts_with(b"\x7fELF\x02") {
-        return None;
-    }
-    // SAFETY: as many bytes as the header has, of which any are valid.
-    let head = unsafe { head.as_ptr().cast::<libc::Elf64_Ehdr>().read_unaligned() };
-    let names = section(file, &head, u64::from(head.e_shstrndx))?;
+fn names_code(file: &File) -> Option<bool> {
+    let head = Head::read(file)?;
+    let names = head.section(file, head.names)?;
     let (mut buffer, mut at) = ([0u8; PIECE], 0);
     // (pieces overlap by what a name's end may be cut off)
     for _ in 0..PIECES {
-        let room = usize::try_from(names.sh_size.checked_sub(at)?).ok()?.min(PIECE);
-        let got = read(file, names.sh_offset.checked_add(at)?, buffer.get_mut(..room)?)?;
+        let room = usize::try_from(names.length.checked_sub(at)?).ok()?.min(PIECE);
+        let got = file.read_at(buffer.get_mut(..room)?, names.at.checked_add(at)?).ok()?;
         if buffer.get(..got)?.windows(CODE.len()).any(|name| name == CODE) {
             return Some(true);
         }
@@ -108,23 +106,6 @@ fn names_code(file: c_int) -> Option<bool> {
         at += (PIECE - CODE.len()) as u64;
     }
     None
-}
-
-/// The header of a part of the file.
-fn section(file: c_int, head: &libc::Elf64_Ehdr, number: u64) -> Option<libc::Elf64_Shdr> {
-    const SIZE: usize = size_of::<libc::Elf64_Shdr>();
-    let mut bytes = [0u8; SIZE];
-    let at = head.e_shoff.checked_add(number * SIZE as u64).filter(|_| head.e_shoff != 0)?;
-    (read(file, at, &mut bytes)? == SIZE).then_some(())?;
-    // SAFETY: as many bytes as the header has, of which any are valid.
-    Some(unsafe { bytes.as_ptr().cast::<libc::Elf64_Shdr>().read_unaligned() })
-}
-
-/// How many bytes were read.
-fn read(file: c_int, at: u64, into: &mut [u8]) -> Option<usize> {
-    let at = libc::off_t::try_from(at).ok()?;
-    // SAFETY: an open descriptor, and a buffer of that many bytes.
-    usize::try_from(unsafe { libc::pread(file, into.as_mut_ptr().cast(), into.len(), at) }).ok()
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ use std::process::{Command, ExitCode};
 
 use trace::setting;
 
-use crate::verbs::elf::{self, Program};
 use crate::verbs::exit::{Exit, Failure};
+use crate::verbs::preloadable::{self, Program};
 use crate::verbs::process;
 use crate::verbs::{output, recordings, talk};
 use crate::Outcome;
@@ -114,7 +114,7 @@ pub(crate) fn run(args: &Args) -> Outcome<ExitCode> {
 /// Tries whether the loader takes the library, with a program that does nothing; the first words of
 /// what it says where not. `None`: there is no such program here, or it cannot be started.
 pub(crate) fn loads(library: &Path) -> Option<Result<(), String>> {
-    let program = elf::find("true", "/bin:/usr/bin")?;
+    let program = preloadable::find("true", "/bin:/usr/bin")?;
     let output = Command::new(program).env("LD_PRELOAD", library).env(setting::SWITCH, "0").output().ok()?;
     if output.status.success() && output.stderr.is_empty() {
         return Some(Ok(()));
@@ -154,7 +154,7 @@ fn check_library(library: &Path) -> Result<(), Failure> {
         return Err(failure("LD_PRELOAD cannot hold a path with spaces or colons")
             .hint("move or link the library elsewhere"));
     }
-    match elf::classify(library) {
+    match preloadable::classify(library) {
         // a shared library has no loader of its own: to the classifier it looks static
         Ok(Program::Static | Program::Dynamic { .. }) => Ok(()),
         Ok(_) => Err(failure("not a 64-bit shared library").hint("--lib names the file libgapprobe.so")),
@@ -167,11 +167,11 @@ fn check_library(library: &Path) -> Result<(), Failure> {
 fn check_program(name: &OsStr) -> Result<bool, Failure> {
     let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/local/bin:/bin:/usr/bin".into());
     let shown = name.to_string_lossy();
-    let Some(file) = elf::find(&shown, &path) else {
+    let Some(file) = preloadable::find(&shown, &path) else {
         return Err(cannot_start(name, &io::Error::from(io::ErrorKind::NotFound)));
     };
     // what cannot be read may still be run: the kernel decides
-    let Ok((program, class)) = elf::resolve(&file, &path) else { return Ok(true) };
+    let Ok((program, class)) = preloadable::resolve(&file, &path) else { return Ok(true) };
     let changes_user = program.metadata().is_ok_and(|m| m.permissions().mode() & 0o6000 != 0);
     if changes_user {
         let shown = program.display();
@@ -184,7 +184,9 @@ fn check_program(name: &OsStr) -> Result<bool, Failure> {
         Program::Static => "is linked statically: nothing can be loaded into it",
         Program::Musl => "uses musl: libgapprobe.so needs glibc",
         Program::Narrow => "is a 32-bit program: libgapprobe.so is a 64-bit library",
-        Program::Dynamic { machine } if machine != elf::own_machine() => "is for another kind of processor",
+        Program::Dynamic { machine } if machine != preloadable::own_machine() => {
+            "is for another kind of processor"
+        }
         _ => return Ok(!changes_user),
     };
     Err(Failure::new(Exit::CannotRun, format!("{} {why}; not started", program.display())))

@@ -8,6 +8,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Instant;
 
+use spool::elf::{build_id, number, Head, Section, SECTION, SHT_DYNSYM, SHT_NOTE, SHT_SYMTAB};
+
 use super::Symbol;
 
 /// What may be spent on a file.
@@ -31,32 +33,9 @@ const MOST_SECTIONS: u64 = 1 << 14;
 const LONGEST_NOTES: u64 = 4096;
 const LONGEST_NAME: u64 = 16 << 10;
 
-const SECTION: usize = 64;
 const SYMBOL: usize = 24;
-const SHT_SYMTAB: u32 = 2;
-const SHT_NOTE: u32 = 7;
-const SHT_DYNSYM: u32 = 11;
 const STT_FUNC: u8 = 2;
 const STT_GNU_IFUNC: u8 = 10;
-const NT_GNU_BUILD_ID: u32 = 3;
-
-fn number<const N: usize>(bytes: &[u8], at: usize) -> u64 {
-    let mut word = [0; 8];
-    if let (Some(from), Some(to)) = (bytes.get(at..at + N), word.get_mut(..N)) {
-        to.copy_from_slice(from);
-    }
-    u64::from_le_bytes(word)
-}
-
-/// A part of the file.
-#[derive(Clone, Copy, Debug)]
-struct Section {
-    kind: u32,
-    at: u64,
-    length: u64,
-    /// Of a symbol table: the section of its names.
-    link: u64,
-}
 
 /// A file of x86-64's form.
 pub(super) struct Elf {
@@ -155,26 +134,10 @@ impl Elf {
     /// `None` where it is no such file.
     pub(super) fn open(path: &Path) -> Option<Elf> {
         let mut elf = Elf { file: File::open(path).ok()?, sections: Vec::new(), read: 0 };
-        let mut head = [0; 64];
-        elf.fill(0, &mut head)?;
-        let is_ours = head.starts_with(b"\x7fELF\x02\x01") && number::<2>(&head, 58) == SECTION as u64;
-        let (table, mut count) = (number::<8>(&head, 40), number::<2>(&head, 60));
-        if !is_ours || table == 0 {
-            return None;
-        }
-        if count == 0 {
-            // too many for the head: the first section says how many
-            let mut first = [0; SECTION];
-            elf.fill(table, &mut first)?;
-            count = number::<8>(&first, 32);
-        }
+        let (table, count) = Head::read(&elf.file)?.sections()?;
         let mut sections = Vec::new();
         let end = table.checked_add(count.min(MOST_SECTIONS) * SECTION as u64)?;
-        elf.pieces(table, end, SECTION, None, |section| {
-            let kind = number::<4>(section, 4) as u32;
-            let (at, length) = (number::<8>(section, 24), number::<8>(section, 32));
-            sections.push(Section { kind, at, length, link: number::<4>(section, 40) });
-        })?;
+        elf.pieces(table, end, SECTION, None, |section| sections.push(Section::parse(section)))?;
         elf.sections = sections;
         Some(elf)
     }
@@ -188,17 +151,7 @@ impl Elf {
     fn id_in(&mut self, notes: Section) -> Option<Vec<u8>> {
         let mut bytes = vec![0; notes.length.min(LONGEST_NOTES) as usize];
         self.fill(notes.at, &mut bytes)?;
-        let mut rest = bytes.as_slice();
-        while rest.len() >= 12 {
-            let [name, length, kind] = [0, 4, 8].map(|at| number::<4>(rest, at) as usize);
-            let begins = 12 + name.next_multiple_of(4);
-            let content = rest.get(begins..begins.checked_add(length)?)?;
-            if kind == NT_GNU_BUILD_ID as usize && rest.get(12..16) == Some(b"GNU\0") {
-                return Some(content.to_vec());
-            }
-            rest = rest.get(begins + length.next_multiple_of(4)..)?;
-        }
-        None
+        build_id(&bytes).map(<[u8]>::to_vec)
     }
 
     /// The functions whose bytes these addresses lie in: the innermost of several; of two for the

@@ -19,7 +19,7 @@ use trace::setting::{self, Switch};
 use verdict::text::plural;
 
 use super::{loads, lost, Args, LIBRARY};
-use crate::verbs::{elf, recordings, recover};
+use crate::verbs::{preloadable, recordings, recover};
 
 /// What tells of CUDA while the command runs.
 pub(super) struct Watch {
@@ -141,7 +141,8 @@ const NO_CUDA: &str = "no process with gapprobe in it made a CUDA context";
 /// lists know it by.
 fn names(command: &OsStr) -> Vec<OsString> {
     let path = std::env::var("PATH").unwrap_or_default();
-    let found = elf::find(&command.to_string_lossy(), &path).and_then(|file| elf::resolve(&file, &path).ok());
+    let found = preloadable::find(&command.to_string_lossy(), &path)
+        .and_then(|file| preloadable::resolve(&file, &path).ok());
     let Some((program, _)) = found else { return Vec::new() };
     let file = program.canonicalize().unwrap_or_else(|_| program.clone());
     [&program, &file].into_iter().filter_map(|p| p.file_name()).map(OsStr::to_owned).collect()

@@ -6,12 +6,14 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use spool::elf;
+
 /// What a file is to the loader.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Program {
     /// Dynamic, of the machine number given, glibc's loader or one we do not know.
     Dynamic {
-        /// ELF machine number (62: x86-64, 183: AArch64).
+        /// ELF machine number (`EM_*`).
         machine: u16,
     },
     /// No loader: nothing can be preloaded.
@@ -29,9 +31,9 @@ pub(crate) enum Program {
 /// The machine number of programs this command belongs to.
 pub(crate) const fn own_machine() -> u16 {
     if cfg!(target_arch = "aarch64") {
-        183
+        elf::EM_AARCH64
     } else {
-        62
+        elf::EM_X86_64
     }
 }
 
@@ -41,38 +43,22 @@ pub(crate) const fn own_machine() -> u16 {
 /// Where it cannot be opened or read.
 pub(crate) fn classify(path: &Path) -> io::Result<Program> {
     let file = File::open(path)?;
-    let mut head = [0u8; 64];
-    let n = file.read_at(&mut head, 0)?;
-    if head.starts_with(b"#!") {
+    let mut begin = [0u8; elf::HEAD];
+    let n = file.read_at(&mut begin, 0)?;
+    if begin.starts_with(b"#!") {
         return Ok(script(&file));
     }
-    if n < 64 || !head.starts_with(b"\x7fELF") {
-        return Ok(Program::Other);
+    if n == elf::HEAD && elf::class(&begin) == Some(1) {
+        return Ok(Program::Narrow);
     }
-    match head[4] {
-        1 => return Ok(Program::Narrow),
-        2 => {}
-        _ => return Ok(Program::Other),
-    }
-    let machine = u16::from_le_bytes([head[18], head[19]]);
-    let u64_at = |b: &[u8], at: usize| u64::from_le_bytes(std::array::from_fn(|i| b[at + i]));
-    let (table, size, count) = (
-        u64_at(&head, 32),
-        u16::from_le_bytes([head[54], head[55]]),
-        u16::from_le_bytes([head[56], head[57]]),
-    );
-    for i in 0..u64::from(count) {
-        let mut entry = [0u8; 56];
-        let at = table.saturating_add(i * u64::from(size));
-        if size < 56 || file.read_exact_at(&mut entry, at).is_err() {
-            return Ok(Program::Other);
-        }
-        const PT_INTERP: [u8; 4] = [3, 0, 0, 0];
-        if entry[..4] == PT_INTERP {
-            let mut loader = vec![0u8; u64_at(&entry, 32).min(4096) as usize];
-            file.read_exact_at(&mut loader, u64_at(&entry, 8))?;
+    let Some(head) = elf::Head::read(&file) else { return Ok(Program::Other) };
+    for program in head.programs(&file) {
+        let Some(program) = program else { return Ok(Program::Other) };
+        if program.kind == elf::PT_INTERP {
+            let mut loader = vec![0u8; program.length.min(4096) as usize];
+            file.read_exact_at(&mut loader, program.at)?;
             let musl = String::from_utf8_lossy(&loader).contains("ld-musl");
-            return Ok(if musl { Program::Musl } else { Program::Dynamic { machine } });
+            return Ok(if musl { Program::Musl } else { Program::Dynamic { machine: head.machine } });
         }
     }
     Ok(Program::Static)
@@ -137,7 +123,7 @@ mod tests {
 
     fn elf(class: u8, loader: Option<&str>) -> Vec<u8> {
         let mut b = vec![0u8; 64 + 56];
-        b[..5].copy_from_slice(&[0x7f, b'E', b'L', b'F', class]);
+        b[..6].copy_from_slice(&[0x7f, b'E', b'L', b'F', class, 1]);
         b[18] = 62;
         b[32] = 64; // program headers at 64, one of 56 bytes
         b[54] = 56;
