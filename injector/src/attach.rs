@@ -94,7 +94,7 @@ pub(crate) fn constructor() {
     // others may wait for it)
     let is_alone = is_only_thread();
     if is_alone {
-        windows::linked_in::lead();
+        windows::static_cudart::lead();
     }
     let Some(path) = own_path() else { return };
     if let Some(taken) = environment::get("CUDA_INJECTION64_PATH") {

@@ -160,7 +160,7 @@ impl Recorder {
                 return;
             }
             if let Some(mut event) = Event::decode(words) {
-                if let Some(wait) = streams::told(&event).filter(|w| capture.covers(w.start)) {
+                if let Some(wait) = streams::wait_of(&event).filter(|w| capture.covers(w.start)) {
                     store.add_recorder(&wait);
                 }
                 event.c = sites.of_the_call().max(callers.of_the_call()); // one of them, or neither
@@ -362,7 +362,7 @@ pub(crate) fn run() {
     if let Some(recorder) = RECORDER.lock().as_mut() {
         recorder.stand();
         writer::offer(&mut recorder.store, &recorder.header);
-        control::tell(recorder.recorded());
+        control::set_recorded(recorder.recorded());
     }
     control::start();
     let mut pause = pace::SHORTEST_MS;
@@ -382,7 +382,7 @@ pub(crate) fn run() {
             if let Some((from, to)) = returned {
                 recorder.returned(from, to);
             }
-            control::tell(recorder.recorded());
+            control::set_recorded(recorder.recorded());
             recorder.round();
             pause = recorder.callers.period(recorder.pace.pause_ms(clock::monotonic()));
         }

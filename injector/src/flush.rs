@@ -219,7 +219,7 @@ pub(crate) fn is_switched(on: bool) -> bool {
 /// the other.
 static BUSY: Mutex<()> = Mutex::new(());
 
-/// Switches as was asked for, by a thread that found no launch under way (`windows::gate`;
+/// Switches as was asked for, by a thread that found no launch under way (`windows::safepoint`;
 /// [`Switch::OffForGood`]: by the flush thread); waits for nothing. `false`: not now (a flush is
 /// under way, or another client has CUPTI).
 pub(crate) fn switch_at_rest() -> bool {
@@ -272,7 +272,7 @@ fn step_aside_for_new_clients(looked: &mut Looked) {
         session::give_up_subscription();
         if let Some(session) = session::get().filter(|_| !arbiter::is_yielded() && is_switched(true)) {
             // now with all calls in the filter; the kinds are on already
-            let _ = session::arm(session);
+            let _ = session::enable(session);
         }
     }
 }

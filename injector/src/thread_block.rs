@@ -23,9 +23,9 @@ pub(crate) struct ThreadBlock {
     pub(crate) gap: Cell<bool>,
     /// It is in a synchronizing call that is counted (see `windows::sync_clock`).
     pub(crate) in_sync: Cell<bool>,
-    /// Number of its seat, from 1 on; 0: it has not launched (see `windows::seats`).
-    pub(crate) seat: Cell<u8>,
-    /// Launches before it came to the gate for the first time.
+    /// Number of its slot, from 1 on; 0: it has not launched (see `windows::thread_slots`).
+    pub(crate) slot: Cell<u8>,
+    /// Launches before it came to the safepoint for the first time.
     pub(crate) unhooked: Cell<u64>,
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn with<R>(f: impl FnOnce(&ThreadBlock) -> R) -> R {
 #[cfg(not(target_arch = "x86_64"))]
 std::thread_local! {
     static BLOCK: ThreadBlock =
-        const { ThreadBlock { ring: Cell::new(0), outer: Cell::new(0), tid: Cell::new(0), gap: Cell::new(false), in_sync: Cell::new(false), seat: Cell::new(0), unhooked: Cell::new(0) } };
+        const { ThreadBlock { ring: Cell::new(0), outer: Cell::new(0), tid: Cell::new(0), gap: Cell::new(false), in_sync: Cell::new(false), slot: Cell::new(0), unhooked: Cell::new(0) } };
 }
 
 /// Runs `f` on the calling thread's block.

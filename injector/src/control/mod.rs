@@ -54,14 +54,14 @@ pub(crate) enum Recorded {
 }
 
 /// By the drain thread.
-pub(crate) fn tell(recorded: Recorded) {
+pub(crate) fn set_recorded(recorded: Recorded) {
     RECORDED.store(recorded as u8, Ordering::Relaxed);
 }
 
-fn told() -> Recorded {
+fn recorded() -> Recorded {
     let all = [Recorded::All, Recorded::Part, Recorded::NoMore];
-    let told = RECORDED.load(Ordering::Relaxed);
-    all.into_iter().find(|r| *r as u8 == told).unwrap_or(Recorded::Part)
+    let number = RECORDED.load(Ordering::Relaxed);
+    all.into_iter().find(|r| *r as u8 == number).unwrap_or(Recorded::Part)
 }
 
 /// Listens beside the recording from now on. Where there can be no socket, the recording says why:
@@ -83,7 +83,7 @@ fn run() {
         Err(e) => return unheard(&e.to_string()),
     };
     while !IS_OVER.load(Ordering::Relaxed) && lifecycle::get() != lifecycle::State::Inert {
-        control.poll(clock::monotonic(), told());
+        control.poll(clock::monotonic(), recorded());
         control.wait(clock::monotonic());
         control.stand(clock::monotonic());
         std::thread::sleep(PAUSE);

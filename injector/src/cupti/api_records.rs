@@ -44,17 +44,17 @@ pub(super) fn another_takes_over() {
 
 /// Which calls callbacks tell of.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum ByCallbacks {
     /// We hold no subscription.
     None,
     AllButLaunches,
     All,
 }
 
-/// Records of calls on. Serialised by the callers (`session::ARMING`, or attaching). Where they
+/// Records of calls on. Serialised by the callers (`session::SWITCHING`, or attaching). Where they
 /// come from: bits of `sources`.
-pub(super) fn switch_on(cupti: &Cupti, version: u32, told: Told) -> u32 {
-    if told == Told::All {
+pub(super) fn enable(cupti: &Cupti, version: u32, by_callbacks: ByCallbacks) -> u32 {
+    if by_callbacks == ByCallbacks::All {
         return 0; // not by records as well
     }
     if SHARED.load(Ordering::Relaxed) && version < FILTER_LASTS {
@@ -66,10 +66,10 @@ pub(super) fn switch_on(cupti: &Cupti, version: u32, told: Told) -> u32 {
         return sources::CALL_KINDS;
     }
     if !cupti.has_call_filter() {
-        return if told == Told::None { sources::NO_LAUNCHES } else { 0 };
+        return if by_callbacks == ByCallbacks::None { sources::NO_LAUNCHES } else { 0 };
     }
     for (c, is_on) in call::CALLS.iter().zip(&FILTERED) {
-        if c.class == Class::Launch || told == Told::None {
+        if c.class == Class::Launch || by_callbacks == ByCallbacks::None {
             filter(cupti, c, true);
             is_on.store(true, Ordering::Relaxed);
         }
@@ -78,7 +78,7 @@ pub(super) fn switch_on(cupti: &Cupti, version: u32, told: Told) -> u32 {
 }
 
 /// Off what was switched on, and no more. As [`switch_on`].
-pub(super) fn switch_off(cupti: &Cupti) {
+pub(super) fn disable(cupti: &Cupti) {
     if WHOLE.swap(false, Ordering::Relaxed) {
         for k in CALLS {
             // SAFETY: a kind number that we enabled.

@@ -10,7 +10,7 @@
 //!   is recorded as unobserved, never as idle. What the other has switched on before it (Proton
 //!   does) went off with it, and goes on again once the buffers are its own.
 //! * when all kinds the other switched on are off again and it has flushed, the drain thread has us
-//!   re-armed, while no thread launches (`windows::gate`);
+//!   re-armed, while no thread launches (`windows::safepoint`);
 //! * after another client's `cuptiFinalize` we do not come back: the rest of the run is unobserved.
 //!   The same where a client has another copy of libcupti.
 //!
@@ -50,7 +50,7 @@ const SETTLE: u64 = 300_000_000;
 /// ... and this long where it switched its kinds off but was never seen to flush.
 const SETTLE_UNFLUSHED: u64 = 5_000_000_000;
 
-/// Where no launch was seen for so long, ns, there is no gate to wait at.
+/// Where no launch was seen for so long, ns, there is no safepoint to wait at.
 const NO_LAUNCH: u64 = 1_000_000_000;
 
 /// Another client has the activity buffers.
@@ -97,7 +97,7 @@ pub(crate) fn after_fault(takes_over: bool) {
         let Some(session) = session::get() else { return };
         if !DISARMED.swap(true, Ordering::AcqRel) && THEIR_KINDS.load(Ordering::Acquire) == 0 {
             session::give_up_subscription();
-            session::disarm(session);
+            session::disable(session);
         }
         if takes_over {
             TAKEN_OVER.store(true, Ordering::Release);
@@ -133,7 +133,7 @@ pub(crate) fn before_register() {
         YIELDED_AT.store(since, Ordering::SeqCst);
         BUFFERS_WERE_THEIRS.store(true, Ordering::Release); // a window may have begun meanwhile
         session::wait_for_flushes();
-        session::disarm(session);
+        session::disable(session);
         THEIRS_WENT_OFF.store(THEIR_KINDS.load(Ordering::Acquire) != 0, Ordering::Release);
         session::flush_rest(session);
         buffers::write_off_lent();
@@ -273,7 +273,7 @@ fn return_now(held: &session::Held) -> Option<(u64, u64)> {
     let since = YIELDED_AT.load(Ordering::Acquire);
     // between two windows there is nothing to switch on
     if flush::is_wanted_on() {
-        session::arm_again(session::get()?, held).ok()?;
+        session::enable_held(session::get()?, held).ok()?;
         BUFFERS_WERE_THEIRS.store(false, Ordering::Release);
     }
     let now = clock::monotonic();

@@ -65,7 +65,7 @@ unsafe extern "C" fn is_led(path: *const c_char) -> bool {
         }
         // SAFETY: the interpreter's own argument to dlopen, a C string.
         let path = unsafe { CStr::from_ptr(path) }.to_bytes();
-        path.starts_with(b"/") && (is_dlsym_client(path) || windows::asked::leads_what_is_loaded(path))
+        path.starts_with(b"/") && (is_dlsym_client(path) || windows::dlsym_hook::leads_what_is_loaded(path))
     })
 }
 
@@ -81,7 +81,7 @@ unsafe extern "C" fn dlopen_and_lead(path: *const c_char, flags: c_int) -> *mut 
             if is_dlsym_client(path) {
                 reroute::lead_loaded();
             } else {
-                windows::asked::lead_loaded(path);
+                windows::dlsym_hook::lead_loaded(path);
             }
         });
     }

@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 
 use super::{arbiter, choose, session, xla};
 use crate::guard::guard;
-use crate::windows::asked;
+use crate::windows::dlsym_hook;
 use crate::{exports, imports, loader, neighbours};
 
 imports::dlsym_entry!(dlsym_of_client, "gapprobe_dlsym_of_client", dlsym_with_handle);
@@ -35,7 +35,7 @@ unsafe extern "C" fn dlsym_with_handle(handle: *mut c_void, name: *const c_char)
     }
     // SAFETY: dlsym just read it as a C string.
     let name = unsafe { CStr::from_ptr(name) };
-    let launch = guard(None, || asked::in_place_of(name, real));
+    let launch = guard(None, || dlsym_hook::in_place_of(name, real));
     let hand_out = || wrapper_of(name).or_else(|| of_our_copy(name, real)).or(launch).unwrap_or(real);
     // the real function, handed out after a fault of ours, would let the client free our buffers:
     // neither can fail

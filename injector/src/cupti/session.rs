@@ -65,8 +65,8 @@ static BEGUN: AtomicBool = AtomicBool::new(false);
 static STARTER: AtomicU32 = AtomicU32::new(0);
 /// Held while kinds are switched: a window of ours must not begin while another client takes over.
 /// No callback takes it.
-static ARMING: Mutex<()> = Mutex::new(());
-/// Our kinds are on. Switched under `ARMING`, as the next.
+static SWITCHING: Mutex<()> = Mutex::new(());
+/// Our kinds are on. Switched under `SWITCHING`, as the next.
 static ON: AtomicBool = AtomicBool::new(false);
 /// The kind SYNCHRONIZATION is on.
 static WAITS_ON: AtomicBool = AtomicBool::new(false);
@@ -194,7 +194,7 @@ pub(crate) fn open(
     if may_subscribe() {
         subscribe(session);
     }
-    arm(session).map_err(|e| format!("{} does not record: {e}", library.path))
+    enable(session).map_err(|e| format!("{} does not record: {e}", library.path))
 }
 
 fn set_attribute(cupti: &Cupti, id: u32, value: &[u8]) {
@@ -272,7 +272,8 @@ fn call_back(session: &Session, handle: CUpti_SubscriberHandle, on: bool) {
         // launches come from the filter where there is one: no callback on the hottest calls
         if c.class != Class::Launch || !filter {
             // an id that an older release does not know is refused: harmless
-            // SAFETY: our own subscription, serialised (attach runs once; windows hold `ARMING`).
+            // SAFETY: our own subscription, serialised (attach runs once; windows hold
+            // `SWITCHING`).
             let _ =
                 unsafe { (session.cupti.enable_callback)(u32::from(on), handle, u32::from(c.domain), c.id) };
         }
@@ -280,16 +281,16 @@ fn call_back(session: &Session, handle: CUpti_SubscriberHandle, on: bool) {
 }
 
 /// A window begins or ends: everything of ours on or off. While no thread launches
-/// (`windows::gate`). `false`: another client has CUPTI, or is about to.
+/// (`windows::safepoint`). `false`: another client has CUPTI, or is about to.
 pub(crate) fn switch(on: bool) -> bool {
     let Some(session) = get() else { return false };
-    let Some(_held) = ARMING.try_lock().filter(|_| !arbiter::is_yielded()) else { return false };
+    let Some(_held) = SWITCHING.try_lock().filter(|_| !arbiter::is_yielded()) else { return false };
     let done = match on {
         // else the buffers are still ours, and are not handed over again
-        true if arbiter::buffers_were_theirs() => enable(session).is_ok(),
-        true => switch_on(session).is_ok(),
+        true if arbiter::buffers_were_theirs() => register_and_enable(session).is_ok(),
+        true => enable_kinds(session).is_ok(),
         false => {
-            disable(session);
+            disable_kinds(session);
             true
         }
     };
@@ -350,28 +351,28 @@ fn record_waits(session: &Session) {
 
 /// Registers clock and buffers and switches our kinds on: at attach, and again after another client
 /// has finished. Nothing where another client has CUPTI.
-pub(crate) fn arm(session: &Session) -> Result<(), CuptiResult> {
+pub(crate) fn enable(session: &Session) -> Result<(), CuptiResult> {
     let _held = hold();
     if arbiter::is_yielded() {
         return Ok(());
     }
-    enable(session)
+    register_and_enable(session)
 }
 
-/// As [`arm`], by who decided that the other client is done, `held` all the while.
-pub(crate) fn arm_again(session: &Session, _held: &Held) -> Result<(), CuptiResult> {
-    enable(session)
+/// As [`enable`], by who decided that the other client is done, `held` all the while.
+pub(crate) fn enable_held(session: &Session, _held: &Held) -> Result<(), CuptiResult> {
+    register_and_enable(session)
 }
 
 /// Nobody else switches anything of ours while this is held. Waited for on threads of the program's
 /// too, so not for ever: in a child that was forked while it was held nobody gives it back.
 pub(crate) fn hold() -> Option<Held> {
-    ARMING.try_lock_for(LONGEST_HOLD)
+    SWITCHING.try_lock_for(LONGEST_HOLD)
 }
 
 /// As [`hold`], without waiting.
 pub(crate) fn try_hold() -> Option<Held> {
-    ARMING.try_lock()
+    SWITCHING.try_lock()
 }
 
 /// See [`hold`].
@@ -380,7 +381,7 @@ pub(crate) type Held = MutexGuard<'static, ()>;
 /// Switching takes 0.3 ms at most on an H200 (docs/windows.md).
 const LONGEST_HOLD: Duration = Duration::from_millis(200);
 
-fn enable(session: &Session) -> Result<(), CuptiResult> {
+fn register_and_enable(session: &Session) -> Result<(), CuptiResult> {
     if xla::is_here() && !is_subscribed() {
         if source_bits() & sources::GAVE_UP != 0 && reroute::all_ask_us() {
             subscribe(session); // XLA gave it back with its profile
@@ -396,11 +397,11 @@ fn enable(session: &Session) -> Result<(), CuptiResult> {
     // SAFETY: as above.
     unsafe { (session.cupti.activity_register_callbacks)(Some(buffers::request), Some(buffers::complete)) }
         .ok()?;
-    switch_on(session)
+    enable_kinds(session)
 }
 
 /// Our kinds and records of calls on.
-fn switch_on(session: &Session) -> Result<(), CuptiResult> {
+fn enable_kinds(session: &Session) -> Result<(), CuptiResult> {
     let mut kernels = CuptiResult::SUCCESS;
     for k in kinds(session) {
         // SAFETY: a kind number; unknown ones are refused.
@@ -420,25 +421,25 @@ fn record_calls(session: &Session) {
     if xla::is_here() && !is_subscribed() {
         return; // programs died of records of all calls (`xla`)
     }
-    let told = match is_subscribed() {
-        true if launches_by_callbacks(session) => api_records::Told::All,
-        true => api_records::Told::AllButLaunches,
-        false => api_records::Told::None,
+    let by_callbacks = match is_subscribed() {
+        true if launches_by_callbacks(session) => api_records::ByCallbacks::All,
+        true => api_records::ByCallbacks::AllButLaunches,
+        false => api_records::ByCallbacks::None,
     };
-    let of_calls = api_records::switch_on(&session.cupti, session.version, told);
+    let of_calls = api_records::enable(&session.cupti, session.version, by_callbacks);
     SOURCES.fetch_or(of_calls, Ordering::Relaxed);
 }
 
 /// Switches our kinds and records of calls off (another client records; what we left on would land
 /// in its trace).
-pub(crate) fn disarm(session: &Session) {
+pub(crate) fn disable(session: &Session) {
     let _held = hold();
-    disable(session);
+    disable_kinds(session);
     api_records::another_takes_over();
 }
 
-fn disable(session: &Session) {
-    api_records::switch_off(&session.cupti);
+fn disable_kinds(session: &Session) {
+    api_records::disable(&session.cupti);
     ON.store(false, Ordering::Relaxed);
     let waits = WAITS_ON.swap(false, Ordering::Relaxed).then_some(kind::SYNCHRONIZATION);
     for k in kinds(session).chain(waits) {

@@ -58,7 +58,7 @@ pub(crate) fn named_by(area: u32, id: u32, data: &CUpti_CallbackData, result: u3
 
 /// The wait that a call from a callback tells of ([`named_by`], in `c`), as CUPTI's record would.
 /// WARM.
-pub(crate) fn told(call: &Event) -> Option<Event> {
+pub(crate) fn wait_of(call: &Event) -> Option<Event> {
     let number = call.c.checked_sub(1)?;
     let (what, _) = kind_of(call.a >> 24, call.a & 0xff_ffff)?;
     let mut wait = Event::new(Kind::SyncRecord, call.start, call.end);

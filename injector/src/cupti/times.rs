@@ -61,7 +61,7 @@ fn tell(loss: Loss, (kind, is_node): (Kind, bool), (start, end): (u64, u64), now
 }
 
 /// What was found for the first time since the last question: the attribute's key and value.
-pub(crate) fn told() -> Vec<(String, String)> {
+pub(crate) fn take_new() -> Vec<(String, String)> {
     if !IS_NEW.swap(false, Ordering::Relaxed) {
         return Vec::new();
     }

@@ -26,7 +26,7 @@ impl Recorder {
 
     /// The first record of each kind whose times cannot be.
     pub(super) fn say_of_times(&mut self) {
-        for (key, value) in times::told() {
+        for (key, value) in times::take_new() {
             self.store.attribute(&key, &value);
         }
     }

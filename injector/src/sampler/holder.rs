@@ -78,7 +78,7 @@ impl Sampler {
             python.distrust();
         }
         let told = read.ok().and_then(|stack| {
-            let number = self.told.number(&stack.frames, &mut self.codes)?;
+            let number = self.stacks.number(&stack.frames, &mut self.codes)?;
             Some((number, if stack.is_outer { sample::OUTER } else { 0 }))
         });
         match told {

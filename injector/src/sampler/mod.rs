@@ -22,13 +22,13 @@ mod counts;
 mod frame;
 mod handover;
 mod holder;
+mod interned_stacks;
 mod load_bias;
 mod nvml;
 mod python;
 mod remote;
 mod stack;
 mod threads;
-mod told;
 mod workers;
 
 use std::collections::HashMap;
@@ -46,10 +46,10 @@ use code::Codes;
 use counts::{CPU, LOOKS, MOVED, OUTER};
 use handover::{gauge, put, Item};
 use holder::{Holders, Waits};
+use interned_stacks::InternedStacks;
 use python::{Locks, PyThread, Python, Search};
 use stack::{Guess, Reader, Why};
 use threads::{Blocked, Watched};
-use told::Told;
 use workers::Workers;
 
 /// Share of one CPU above which the rate is halved. Measured on two busy virtual CPUs whose system
@@ -89,7 +89,7 @@ struct Subject {
     watched: Watched,
     looked: u64,
     guess: Guess,
-    /// Its stack at the last look, told already, plus one; 0: none.
+    /// Its number in `stacks` at the last look, plus one; 0: none.
     stack: u32,
     /// That has the outer frames only.
     is_outer: bool,
@@ -107,7 +107,7 @@ struct Sampler {
     searches: u32,
     reader: Reader,
     codes: Codes,
-    told: Told,
+    stacks: InternedStacks,
     holders: Holders,
     children: Children,
     workers: Workers,
@@ -116,7 +116,7 @@ struct Sampler {
     second: u64,
     cpu: u64,
     process_cpu: u64,
-    has_told: bool,
+    is_begun: bool,
 }
 
 impl Sampler {
@@ -129,7 +129,7 @@ impl Sampler {
             searches: 0,
             reader: Reader::default(),
             codes: Codes::default(),
-            told: Told::default(),
+            stacks: InternedStacks::default(),
             holders: Holders::default(),
             children: Children::default(),
             workers: Workers::default(),
@@ -137,7 +137,7 @@ impl Sampler {
             second: 0,
             cpu: 0,
             process_cpu: 0,
-            has_told: false,
+            is_begun: false,
         }
     }
 
@@ -187,7 +187,7 @@ impl Sampler {
             put(Item::Recorder(e));
         });
         if let Some(python) = &self.python {
-            self.workers.look(now, self.children.pids(), python, &mut self.codes, &mut self.told);
+            self.workers.look(now, self.children.pids(), python, &mut self.codes, &mut self.stacks);
         }
         if now.saturating_sub(self.second) >= SECOND {
             self.each_second(now);
@@ -269,12 +269,12 @@ impl Sampler {
             if !subject.watched.stands_still() {
                 blocked = Blocked::No; // not any more: it ran while its stack was read
             }
-            let told = match &read {
-                Ok(stack) => self.told.number(&stack.frames, &mut self.codes),
+            let number = match &read {
+                Ok(stack) => self.stacks.number(&stack.frames, &mut self.codes),
                 Err(Why::Moved) => None,
                 Err(Why::Empty | Why::Gone) => Some(0),
             };
-            if told.is_none() {
+            if number.is_none() {
                 MOVED.add(1);
                 subject.is_outer = false;
             }
@@ -282,7 +282,7 @@ impl Sampler {
             if let (Err(Why::Gone), Some(python)) = (read, &mut self.python) {
                 python.distrust();
             }
-            subject.stack = told.unwrap_or(0);
+            subject.stack = number.unwrap_or(0);
         }
         let mut e = Event::new(Kind::Sample, from, now);
         let permille = |ns: u64| (ns.saturating_mul(1000) / span).min(1000) as u32;
@@ -311,7 +311,7 @@ impl Sampler {
 
     fn begin(&mut self, tid: u32, now: u64) {
         let Some(watched) = Watched::new(tid) else { return };
-        if !std::mem::replace(&mut self.has_told, true) {
+        if !std::mem::replace(&mut self.is_begun, true) {
             let (schedule, call) = watched.readable();
             if !schedule || !call {
                 let closed = [("schedstat", schedule), ("syscall", call)];

@@ -20,12 +20,12 @@ use super::child_waits::ChildWait;
 use super::children::MAX_CHILDREN;
 use super::code::Codes;
 use super::handover::{put, Item};
+use super::interned_stacks::InternedStacks;
 use super::load_bias::{part_at, slide};
 use super::python::{PyThread, Python};
 use super::remote::{u64_at, word, Child};
 use super::stack::{Guess, Reader, Why};
 use super::threads::schedule_of_main_thread;
-use super::told::Told;
 
 /// Between two looks, ns. One reads place by place (`remote`): some 0.1 ms for 25 frames, 0.3 % of
 /// a CPU.
@@ -55,8 +55,8 @@ struct Worker {
     /// Where it stood when it waited for data, and what its clock said then: until that goes on it
     /// stands there.
     stands: Option<(u64, u32, u8)>,
-    /// What it waits for is not told to us, and not asked any more.
-    is_untold: bool,
+    /// What it waits for cannot be asked, and is not asked any more.
+    is_unknown: bool,
 }
 
 /// Of a child.
@@ -102,7 +102,7 @@ impl Worker {
             asked_at: 0,
             waits_in: 0,
             stands: None,
-            is_untold: false,
+            is_unknown: false,
         }
     }
 
@@ -129,13 +129,13 @@ impl Worker {
         pid: u32,
         (ours, file): (&Python, &Mapping),
         codes: &mut Codes,
-        told: &mut Told,
+        stacks: &mut InternedStacks,
     ) {
         if self.asked >= MOST_ASKED || now.saturating_sub(self.asked_at) < ASKED_EVERY {
             return;
         }
         (self.asked, self.asked_at) = (self.asked + 1, now);
-        let Some((stack @ 1.., bits)) = self.stack(pid, ours, file, codes, told) else { return };
+        let Some((stack @ 1.., bits)) = self.stack(pid, ours, file, codes, stacks) else { return };
         if std::mem::replace(&mut self.waits_in, stack) == stack {
             return;
         }
@@ -152,7 +152,7 @@ impl Worker {
         ours: &Python,
         file: &Mapping,
         codes: &mut Codes,
-        told: &mut Told,
+        stacks: &mut InternedStacks,
     ) -> Option<(u32, u8)> {
         let theirs = match self.python.take() {
             Some(known) => known,
@@ -174,7 +174,7 @@ impl Worker {
         }
         self.python = Some(theirs);
         let Ok(stack) = read else { return Some((0, 0)) };
-        let number = told.number(&stack.frames, codes).unwrap_or(0);
+        let number = stacks.number(&stack.frames, codes).unwrap_or(0);
         Some((number, if stack.is_outer && number != 0 { sample::OUTER } else { 0 }))
     }
 }
@@ -187,7 +187,7 @@ impl Workers {
         pids: &[u32],
         python: &Python,
         codes: &mut Codes,
-        told: &mut Told,
+        stacks: &mut InternedStacks,
     ) {
         if now.saturating_sub(self.looked) < PERIOD {
             return;
@@ -220,13 +220,13 @@ impl Workers {
         }
         let mut wait = None;
         if ran.saturating_mul(100) < span.saturating_mul(LEAST_ON_CPU) {
-            if !worker.is_untold {
+            if !worker.is_unknown {
                 let asked = ChildWait::of(pid);
-                worker.is_untold = asked.is_err();
+                worker.is_unknown = asked.is_err();
                 wait = asked.ok().flatten();
             }
             if wait.is_none() {
-                return worker.introduce(now, pid, (python, file), codes, told);
+                return worker.introduce(now, pid, (python, file), codes, stacks);
             }
             // one that begins waits for its own files for a while: no failure that counts
             if worker.python.is_none() && now.saturating_sub(worker.asked_at) < ASKED_EVERY {
@@ -235,7 +235,7 @@ impl Workers {
         }
         // (a clock that shows nothing at all is none)
         let stood = worker.stands.filter(|s| wait.is_some() && cpu != 0 && s.0 == cpu).map(|s| (s.1, s.2));
-        let Some((stack, bits)) = stood.or_else(|| worker.stack(pid, python, file, codes, told)) else {
+        let Some((stack, bits)) = stood.or_else(|| worker.stack(pid, python, file, codes, stacks)) else {
             match wait {
                 Some(_) => worker.asked_at = now,
                 None => worker.failed += 1,

@@ -96,7 +96,7 @@ unsafe extern "C" fn launch<const N: usize>(
     parameters: *mut *mut c_void,
     extra: *mut *mut c_void,
 ) -> c_int {
-    let mine = safepoint::seat();
+    let mine = safepoint::slot();
     guard((), || step_clock::on_driver_launch(mine, function as usize));
     let real = real::<N>();
     if real == 0 {
@@ -117,7 +117,7 @@ unsafe extern "C" fn launch_ex<const N: usize>(
     parameters: *mut *mut c_void,
     extra: *mut *mut c_void,
 ) -> c_int {
-    let mine = safepoint::seat();
+    let mine = safepoint::slot();
     guard((), || step_clock::on_driver_launch(mine, function as usize));
     let real = real::<N>();
     if real == 0 {
@@ -133,7 +133,7 @@ unsafe extern "C" fn launch_ex<const N: usize>(
 }
 
 unsafe extern "C" fn launch_graph<const N: usize>(graph: *mut c_void, stream: *mut c_void) -> c_int {
-    let mine = safepoint::seat();
+    let mine = safepoint::slot();
     guard((), || step_clock::on_driver_launch(mine, graph as usize | GRAPH));
     let real = real::<N>();
     if real == 0 {

@@ -12,32 +12,32 @@
 //! | `step_clock` | launches and steps, counted without CUPTI |
 //! | `runtime`, `driver` | where the launches come from |
 //! | `slots` | which of the program's calls may be led to `runtime`, `driver` and `waits` |
-//! | `asked`, `linked_in` | who asks for the driver's launches, by `dlsym` and `cuGetProcAddress` |
-//! | `gate` | when CUPTI may be switched: while no thread is inside a launch |
-//! | `seats` | what a launch reads and writes for `step_clock` and `gate` |
+//! | `dlsym_hook`, `static_cudart` | who asks for the driver's launches, by `dlsym` and `cuGetProcAddress` |
+//! | `safepoint` | when CUPTI may be switched: while no thread is inside a launch |
+//! | `thread_slots` | what a launch reads and writes for `step_clock` and `safepoint` |
 //! | `sync_clock`, `waits` | synchronizing calls and the time in them, counted without CUPTI, and where they come from |
 //! | `between` | what is known of the time between windows |
 //! | `watch`, `alarm` | steps that have become slow, or do not come |
 //! | `pauses` | where the program stands while a step does not come, by the sampler alone |
-//! | `told` | which windows there were, and why there are none, in words |
+//! | `report` | which windows there were, and why there are none, in words |
 //! | here | opening and closing, on the drain thread |
 
 pub(crate) mod alarm;
-pub(crate) mod asked;
 mod between;
 mod budget;
+pub(crate) mod dlsym_hook;
 mod driver;
-pub(crate) mod linked_in;
 mod measured;
 mod pauses;
 mod plan;
+mod report;
 mod runtime;
 pub(crate) mod safepoint;
 mod slots;
+pub(crate) mod static_cudart;
 mod step_clock;
 mod sync_clock;
 mod thread_slots;
-mod told;
 mod waits;
 mod watch;
 
@@ -63,8 +63,8 @@ use crate::{clock, flight, flush, identity, imports, program};
 use between::Between;
 use budget::Budget;
 use plan::Plan;
+use report::Report;
 use step_clock::Source;
-use told::Told;
 use watch::Watch;
 
 /// What windows are counted by.
@@ -116,10 +116,10 @@ pub(crate) struct Windows {
     watch: Watch,
     /// The flight recorder is on: slow and missing steps are looked for all the time.
     flies: bool,
-    told: Told,
+    report: Report,
     search: step_clock::Search,
     /// Recorded up to this step or this time whatever the schedule says.
-    asked: Option<Asked>,
+    asked: Option<Requested>,
     last_look: u64,
     between: Between,
     /// Windows begun, and those that an alarm opened.
@@ -136,7 +136,7 @@ pub(crate) struct Windows {
 
 /// A window that was asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Asked {
+struct Requested {
     until_step: u64,
     until: u64,
 }
@@ -172,7 +172,7 @@ impl Windows {
             budget: Budget::new(now, settings.free_ns),
             watch: Watch::new(settings.slow_step),
             flies: settings.flight_ns > 0,
-            told: Told::new(settings, now),
+            report: Report::new(settings, now),
             search: step_clock::Search::default(),
             asked: None,
             last_look: 0,
@@ -451,7 +451,7 @@ impl Windows {
 
     /// A window from now on, whatever the schedule says.
     fn ask(&mut self, until_step: u64, until: u64) {
-        self.asked = Some(Asked { until_step, until });
+        self.asked = Some(Requested { until_step, until });
     }
 }
 
@@ -501,14 +501,14 @@ fn lead_calls() {
     static LOADS: AtomicU64 = AtomicU64::new(0);
     static LOOKS: AtomicU64 = AtomicU64::new(0);
     static LEFT: AtomicBool = AtomicBool::new(false);
-    asked::lead();
+    dlsym_hook::lead();
     let loads = choose::load_count();
     let is_new = LOADS.swap(loads, Ordering::Relaxed) != loads;
     let looks = if is_new { 0 } else { LOOKS.load(Ordering::Relaxed) + 1 };
     LOOKS.store(looks, Ordering::Relaxed);
     if is_new || looks.is_power_of_two() && LEFT.load(Ordering::Relaxed) {
         let (mut launches, mut by_driver, mut waits) = (runtime::leads(), driver::leads(), waits::leads());
-        let mut launchers = asked::Launchers { only: None };
+        let mut launchers = dlsym_hook::Launchers { only: None };
         imports::rewrite(&mut imports::Several::new([
             &mut launches,
             &mut by_driver,

@@ -64,7 +64,7 @@ unsafe extern "C" fn launch<const N: usize>(
     shared: usize,
     stream: *mut c_void,
 ) -> c_int {
-    let mine = safepoint::seat();
+    let mine = safepoint::slot();
     guard((), || step_clock::on_launch(mine, function as usize));
     let real = real::<N>();
     if real == 0 {
@@ -82,7 +82,7 @@ unsafe extern "C" fn launch_ex(
     function: *const c_void,
     arguments: *mut *mut c_void,
 ) -> c_int {
-    let mine = safepoint::seat();
+    let mine = safepoint::slot();
     guard((), || step_clock::on_launch(mine, function as usize));
     let real = real::<2>();
     if real == 0 {
@@ -98,7 +98,7 @@ unsafe extern "C" fn launch_ex(
 }
 
 unsafe extern "C" fn launch_graph(graph: *mut c_void, stream: *mut c_void) -> c_int {
-    let mine = safepoint::seat();
+    let mine = safepoint::slot();
     guard((), || step_clock::on_launch(mine, graph as usize | GRAPH));
     let real = real::<3>();
     if real == 0 {

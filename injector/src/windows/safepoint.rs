@@ -9,8 +9,8 @@
 //! kept waiting, every window of every release is whole, whatever the GPU does meanwhile.
 //!
 //! So who wants to switch says so ([`want`]), and a thread of the program's that is about to launch
-//! does it, once no other one is inside of a launch (others wait at the gate meanwhile: 0.3 ms at
-//! most, two times a window). Where every thread that launches is waiting for the GPU, as in a
+//! does it, once no other one is inside of a launch (others wait at the safepoint meanwhile: 0.3 ms
+//! at most, two times a window). Where every thread that launches is waiting for the GPU, as in a
 //! program that hangs, the flush thread does it ([`from_aside`]). Launches that do not come through
 //! the slots of `runtime` and `driver` are not seen (cuBLAS's, say): where a thread makes those
 //! alone, or hardly any is seen, nothing is switched at all ([`is_possible`]).
@@ -61,9 +61,9 @@ const ENOUGH: u64 = 32;
 /// Launches by threads that have never come here, as callbacks tell.
 static UNHOOKED: AtomicU64 = AtomicU64::new(0);
 
-/// The calling thread's seat, which it needs to launch.
+/// The calling thread's slot, which it needs to launch.
 #[inline]
-pub(super) fn seat() -> Mine {
+pub(super) fn slot() -> Mine {
     // (at its first launch: it has come here after all)
     thread_slots::mine(|| {
         _ = UNHOOKED.fetch_sub(thread_block::with(|b| b.unhooked.take()), Ordering::Relaxed)
@@ -125,7 +125,7 @@ fn nap() {
 #[inline]
 pub(crate) fn on_launch() {
     let is_unhooked = thread_block::with(|b| {
-        let is_unhooked = b.seat.get() == 0;
+        let is_unhooked = b.slot.get() == 0;
         b.unhooked.set(b.unhooked.get() + u64::from(is_unhooked));
         is_unhooked
     });
@@ -163,7 +163,7 @@ impl Launches {
         }
     }
 
-    /// Does whoever launches come to the gate? (Some launches are on their way.)
+    /// Does whoever launches come to the safepoint? (Some launches are on their way.)
     fn come_here(&self) -> bool {
         let are_enough = self.recorded >= TELLING && self.seen / 2 <= self.recorded;
         are_enough
@@ -257,7 +257,7 @@ fn attempt(stream: *mut c_void) {
     // SAFETY: as above.
     let before = unsafe { errno.read() };
     let was = cancellable(PTHREAD_CANCEL_DISABLE);
-    // a fault in here must leave the gate open
+    // a fault in here must leave the safepoint open
     let done = guard(false, || all_see_it() && are_out(begin) && work());
     put_off(!done);
     BOARD.closed.store(false, Ordering::SeqCst);
@@ -324,9 +324,9 @@ fn ask_for_barriers() {
     }
 }
 
-/// Has every launch make a barrier of its own from now on: the gate is to be closed. By the drain
-/// thread, not by the program's that closes it: a program may have forbidden itself what it does
-/// not know of (seccomp), after we asked for it.
+/// Has every launch make a barrier of its own from now on: the safepoint is to be closed. By the
+/// drain thread, not by the program's that closes it: a program may have forbidden itself what it
+/// does not know of (seccomp), after we asked for it.
 fn asymmetric_fence() {
     if BOARD.fences.load(Ordering::Relaxed) != UNFENCED {
         return;
@@ -343,8 +343,8 @@ fn asymmetric_fence() {
     BOARD.fences.store(FENCED, Ordering::SeqCst);
 }
 
-/// Launches go without barriers while nobody wants to close the gate. Once a round, by the drain
-/// thread.
+/// Launches go without barriers while nobody wants to close the safepoint. Once a round, by the
+/// drain thread.
 pub(crate) fn settle() {
     if BOARD.wanted.load(Ordering::Acquire) != 0 {
         asymmetric_fence(); // (it was wanted again while it was being done)
@@ -357,8 +357,8 @@ pub(crate) fn settle() {
     }
 }
 
-/// The gate was closed: from here on every thread sees that before it is inside, or is seen to be
-/// inside. `false`: not so this time.
+/// The safepoint was closed: from here on every thread sees that before it is inside, or is seen to
+/// be inside. `false`: not so this time.
 fn all_see_it() -> bool {
     fence(Ordering::SeqCst);
     BOARD.fences.load(Ordering::SeqCst) == FENCED
@@ -408,8 +408,8 @@ fn work() -> bool {
 mod tests {
     use super::*;
 
-    /// In each round one thread enters and another one closes the gate, at the same moment: one of
-    /// them has to see the other. (Without what orders them in `Mine::enter`, `turn` and
+    /// In each round one thread enters and another one closes the safepoint, at the same moment:
+    /// one of them has to see the other. (Without what orders them in `Mine::enter`, `turn` and
     /// `all_see_it` neither does in some of 300,000 rounds.)
     fn meet(has_barriers: bool, rounds: u64) {
         let _alone = thread_slots::alone();
@@ -430,7 +430,7 @@ mod tests {
         BOARD.fences.store(FENCED, Ordering::SeqCst);
         let unseen = std::thread::scope(|s| {
             s.spawn(|| {
-                let mine = seat();
+                let mine = slot();
                 for round in 1..=rounds {
                     begin(0, 2 * round);
                     mine.enter();

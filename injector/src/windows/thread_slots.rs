@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // HOT
-//! What a launch reads and writes. It writes a seat that its thread has alone, without a locked
+//! What a launch reads and writes. It writes a slot that its thread has alone, without a locked
 //! instruction (each takes 20 cycles, and more where another thread wrote the line last): who wants
-//! to know adds the seats up, and who wants to close the gate asks for barriers first
+//! to know adds the slots up, and who wants to close the safepoint asks for barriers first
 //! (`safepoint::turn`). It reads [`BOARD`], which hardly ever changes.
 //!
-//! The first [`OWN`] threads that launch have seats of their own, for the life of the process; all
-//! later ones share one, with locked instructions. (More seats would make adding up dearer: while
+//! The first [`OWN`] threads that launch have slots of their own, for the life of the process; all
+//! later ones share one, with locked instructions. (More slots would make adding up dearer: while
 //! steps are looked for each launch does it, for its number.)
 
 use std::sync::atomic::{
@@ -18,9 +18,9 @@ use crate::thread_block;
 /// Two cache lines: processors fetch them in pairs.
 #[repr(align(128))]
 pub(super) struct Board {
-    /// The gate is closed (`gate`).
+    /// The safepoint is closed (`safepoint`).
     pub(super) closed: AtomicBool,
-    /// What is to be done at the gate.
+    /// What is to be done at the safepoint.
     pub(super) wanted: AtomicU8,
     /// Does a launch make a barrier of its own ([`FENCED`], [`UNFENCED`], [`TURNING`]:
     /// `safepoint::turn`)?
@@ -33,7 +33,7 @@ pub(super) struct Board {
     pub(super) anchor: AtomicUsize,
 }
 
-/// Launches make barriers, and everybody's before has been seen: the gate may be closed.
+/// Launches make barriers, and everybody's before has been seen: the safepoint may be closed.
 pub(super) const FENCED: u8 = 0;
 /// Launches make none: nobody wants to close it.
 pub(super) const UNFENCED: u8 = 1;
@@ -49,16 +49,16 @@ pub(super) static BOARD: Board = Board {
     anchor: AtomicUsize::new(0),
 };
 
-/// Threads with a seat of their own: those of a program that launch are its main one, and one a
+/// Threads with a slot of their own: those of a program that launch are its main one, and one a
 /// device for the backward pass.
 const OWN: usize = 8;
-static SEATS: [Seat; OWN] = [const { Seat::new() }; OWN];
-static SHARED: Seat = Seat::new();
+static SLOTS: [Slot; OWN] = [const { Slot::new() }; OWN];
+static SHARED: Slot = Slot::new();
 /// Threads that have launched.
 static THREADS: AtomicU32 = AtomicU32::new(0);
 
 #[repr(align(128))]
-struct Seat {
+struct Slot {
     /// How many launches its thread is inside of (one, but where a library's function launches by
     /// another one that is led to us, too).
     inside: AtomicU32,
@@ -67,29 +67,29 @@ struct Seat {
     others: AtomicU64,
 }
 
-impl Seat {
-    const fn new() -> Seat {
-        Seat { inside: AtomicU32::new(0), numbering: AtomicU64::new(0), others: AtomicU64::new(0) }
+impl Slot {
+    const fn new() -> Slot {
+        Slot { inside: AtomicU32::new(0), numbering: AtomicU64::new(0), others: AtomicU64::new(0) }
     }
 }
 
-/// The calling thread's seat: it stays on that thread.
+/// The calling thread's slot: it stays on that thread.
 #[derive(Clone, Copy)]
 pub(super) struct Mine {
-    seat: &'static Seat,
+    slot: &'static Slot,
     is_shared: bool,
 }
 
-/// The calling thread's seat; at its first launch it takes one, and `first` is called.
+/// The calling thread's slot; at its first launch it takes one, and `first` is called.
 #[inline]
 pub(super) fn mine(first: impl FnOnce()) -> Mine {
-    let number = match thread_block::with(|b| b.seat.get()) {
+    let number = match thread_block::with(|b| b.slot.get()) {
         0 => take(first),
         number => number,
     };
-    match SEATS.get(usize::from(number) - 1) {
-        Some(seat) => Mine { seat, is_shared: false },
-        None => Mine { seat: &SHARED, is_shared: true },
+    match SLOTS.get(usize::from(number) - 1) {
+        Some(slot) => Mine { slot, is_shared: false },
+        None => Mine { slot: &SHARED, is_shared: true },
     }
 }
 
@@ -98,7 +98,7 @@ pub(super) fn mine(first: impl FnOnce()) -> Mine {
 fn take(first: impl FnOnce()) -> u8 {
     let before = THREADS.fetch_add(1, Ordering::Relaxed) as usize;
     let number = before.min(OWN) as u8 + 1;
-    thread_block::with(|b| b.seat.set(number));
+    thread_block::with(|b| b.slot.set(number));
     first();
     number
 }
@@ -112,13 +112,13 @@ impl Mine {
     /// One more launch that numbers the steps.
     #[inline]
     pub(super) fn count(self) {
-        self.add(&self.seat.numbering);
+        self.add(&self.slot.numbering);
     }
 
     /// One more launch that does not.
     #[inline]
     pub(super) fn count_other(self) {
-        self.add(&self.seat.others);
+        self.add(&self.slot.others);
     }
 
     #[inline]
@@ -131,11 +131,11 @@ impl Mine {
         }
     }
 
-    /// The thread is inside of one more launch. From here on whoever closes the gate sees that, or
-    /// [`Board::closed`], read next, is seen here.
+    /// The thread is inside of one more launch. From here on whoever closes the safepoint sees
+    /// that, or [`Board::closed`], read next, is seen here.
     #[inline]
     pub(super) fn enter(self) {
-        let inside = &self.seat.inside;
+        let inside = &self.slot.inside;
         if self.is_shared {
             inside.fetch_add(1, Ordering::Relaxed);
         } else {
@@ -144,8 +144,8 @@ impl Mine {
         // whoever has the kernel put a barrier on every thread finds the store before it, or has
         // this load behind it
         compiler_fence(Ordering::SeqCst);
-        // Acquire, and `closed` is written and read sequentially consistent: who closed the gate
-        // before launches went without barriers is seen to have
+        // Acquire, and `closed` is written and read sequentially consistent: who closed the
+        // safepoint before launches went without barriers is seen to have
         if BOARD.fences.load(Ordering::Acquire) != UNFENCED {
             fence(Ordering::SeqCst);
         }
@@ -154,7 +154,7 @@ impl Mine {
     /// The thread has come out of one launch.
     #[inline]
     pub(super) fn leave(self) {
-        let inside = &self.seat.inside;
+        let inside = &self.slot.inside;
         // Release: pairs with the Acquire in `anyone_inside`
         if self.is_shared {
             inside.fetch_sub(1, Ordering::Release);
@@ -165,18 +165,18 @@ impl Mine {
     }
 }
 
-fn taken() -> impl Iterator<Item = &'static Seat> {
-    SEATS.iter().take(threads()).chain([&SHARED])
+fn taken() -> impl Iterator<Item = &'static Slot> {
+    SLOTS.iter().take(threads()).chain([&SHARED])
 }
 
 /// Is any thread inside of a launch?
 pub(super) fn is_anyone_inside() -> bool {
-    SEATS.iter().chain([&SHARED]).any(|s| s.inside.load(Ordering::Acquire) != 0)
+    SLOTS.iter().chain([&SHARED]).any(|s| s.inside.load(Ordering::Acquire) != 0)
 }
 
 /// In a child that was forked: nobody of the parent's threads is here.
 pub(super) fn in_child() {
-    SEATS.iter().chain([&SHARED]).for_each(|s| s.inside.store(0, Ordering::Relaxed));
+    SLOTS.iter().chain([&SHARED]).for_each(|s| s.inside.store(0, Ordering::Relaxed));
 }
 
 /// Launches so far that numbered the steps.
@@ -194,10 +194,10 @@ pub(super) fn launches() -> u64 {
 pub(super) fn alone() -> parking_lot::MutexGuard<'static, ()> {
     static ALONE: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
     let alone = ALONE.lock();
-    for seat in SEATS.iter().chain([&SHARED]) {
-        seat.inside.store(0, Ordering::SeqCst);
-        seat.numbering.store(0, Ordering::SeqCst);
-        seat.others.store(0, Ordering::SeqCst);
+    for slot in SLOTS.iter().chain([&SHARED]) {
+        slot.inside.store(0, Ordering::SeqCst);
+        slot.numbering.store(0, Ordering::SeqCst);
+        slot.others.store(0, Ordering::SeqCst);
     }
     THREADS.store(0, Ordering::SeqCst);
     alone

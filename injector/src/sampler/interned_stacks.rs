@@ -16,11 +16,11 @@ const MOST_STACKS: usize = 8192;
 
 /// See the module's head.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct InternedStacks {
     stacks: HashMap<Vec<(u32, u32)>, u32>,
 }
 
-impl Told {
+impl InternedStacks {
     /// The number of a stack, told with its first use; 0 where there is no room; `None`: a frame
     /// stands outside of its code.
     pub(super) fn number(&mut self, stack: &Frames, codes: &mut Codes) -> Option<u32> {

@@ -15,7 +15,7 @@ use std::os::unix::fs::FileExt;
 
 use spool::elf::Head;
 
-use super::asked;
+use super::dlsym_hook;
 use crate::{imports, loader};
 
 /// Leads them. In the constructor.
@@ -42,7 +42,7 @@ impl imports::Rewrite for LinkedIn {
     }
 
     fn replacement(&mut self, name: &[u8], now: usize, own: &Range<u64>) -> Option<usize> {
-        asked::dlsym_in_slot(name, now, own)
+        dlsym_hook::dlsym_in_slot(name, now, own)
     }
 }
 

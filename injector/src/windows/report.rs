@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! What a recording and the program's stderr are told of the windows: which there are, and why
+//! What a recording and the program's stderr report of the windows: which there are, and why
 //! there are none. While the program runs, too: one that is killed has no last word.
 
 use trace::{define, total};
@@ -21,12 +21,13 @@ const ENOUGH: u64 = 10_000;
 const PAUSE: u64 = 2_000_000_000;
 const LONGEST_PAUSE: u64 = 3_600_000_000_000;
 
-/// What was told so far.
-pub(super) struct Told {
+/// What was reported so far.
+pub(super) struct Report {
     began: u64,
     /// On stderr, too.
     speaks: bool,
-    /// Why there is no flight recorder, as far as was told; and once steps were known, no more is.
+    /// Why there is no flight recorder, as far as was reported; and once steps were known, no more
+    /// is.
     flight: Option<&'static str>,
     knew_steps: bool,
     windows: String,
@@ -34,9 +35,9 @@ pub(super) struct Told {
     pause: u64,
 }
 
-impl Told {
-    pub(super) fn new(settings: &Settings, now: u64) -> Told {
-        Told {
+impl Report {
+    pub(super) fn new(settings: &Settings, now: u64) -> Report {
+        Report {
             began: now,
             speaks: settings.speaks(),
             flight: None,
@@ -67,7 +68,7 @@ impl Windows {
         }
         let unseen = safepoint::are_unseen(&launches(totals));
         if self.flies && step_clock::source() == Source::None {
-            let why = if unseen { Some(define::UNSEEN) } else { self.told.flight };
+            let why = if unseen { Some(define::UNSEEN) } else { self.report.flight };
             if let Some(why) = why {
                 store.attribute(define::FLIGHT, why);
             }
@@ -89,24 +90,24 @@ impl Windows {
         totals: &[u64; total::SLOTS],
         store: &mut Store,
     ) {
-        let ran = now.saturating_sub(self.told.began);
+        let ran = now.saturating_sub(self.report.began);
         if ran < SEEN_BY {
             return;
         }
         let unseen = safepoint::are_unseen(&launches(totals));
-        if self.flies && !self.told.knew_steps {
-            self.told.knew_steps = has_steps;
-            match self.told.flight {
+        if self.flies && !self.report.knew_steps {
+            self.report.knew_steps = has_steps;
+            match self.report.flight {
                 None if !has_steps => self.tell_flight(ran, unseen, store),
                 Some(_) if has_steps => {
-                    self.told.flight = None;
+                    self.report.flight = None;
                     store.attribute(define::FLIGHT, "on");
                 }
                 _ => {}
             }
         }
         let text = self.describe(now, unseen).unwrap_or_default();
-        if (!text.is_empty() || !self.told.windows.is_empty()) && self.told.is_news(now, &text) {
+        if (!text.is_empty() || !self.report.windows.is_empty()) && self.report.is_news(now, &text) {
             store.attribute(define::WINDOWS, &text);
         }
     }
@@ -120,9 +121,9 @@ impl Windows {
             false => "so far no steps are known: no kernel comes once a step, and none are marked",
         };
         let known = if unseen { define::UNSEEN } else { define::NO_STEPS };
-        self.told.flight = Some(known);
+        self.report.flight = Some(known);
         store.attribute(define::FLIGHT, known);
-        if self.told.speaks {
+        if self.report.speaks {
             say::line(&format!("gapprobe: no flight recorder (GAPPROBE_FLIGHT): {why}; gapprobe_step() marks them (include/gapprobe.h, or the Python package)"));
         }
     }
@@ -187,7 +188,7 @@ mod tests {
 
     #[test]
     fn what_is_told_again_and_again_is_told_more_and_more_seldom() {
-        let mut told = Told {
+        let mut report = Report {
             began: 0,
             speaks: false,
             flight: None,
@@ -197,14 +198,15 @@ mod tests {
             pause: PAUSE,
         };
         assert!(
-            told.is_news(1, "20 of 500 steps") && !told.is_news(2, "20 of 480 steps"),
+            report.is_news(1, "20 of 500 steps") && !report.is_news(2, "20 of 480 steps"),
             "within the pause"
         );
-        assert!(!told.is_news(10 * PAUSE, "20 of 500 steps"), "nothing new");
+        assert!(!report.is_news(10 * PAUSE, "20 of 500 steps"), "nothing new");
         // two plans by turns, looked at four times a second for three weeks
         let weeks = 3 * 7 * 24 * 3600 * 4_u64;
-        let told =
-            (0..weeks).filter(|n| told.is_news(n * 250_000_000, if n % 2 == 0 { "a" } else { "b" })).count();
-        assert!((400..600).contains(&told), "{told}");
+        let news = (0..weeks)
+            .filter(|n| report.is_news(n * 250_000_000, if n % 2 == 0 { "a" } else { "b" }))
+            .count();
+        assert!((400..600).contains(&news), "{news}");
     }
 }
