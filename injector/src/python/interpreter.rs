@@ -170,8 +170,8 @@ impl Interpreter {
     }
 
     /// The same in a process where everything of the interpreter's file lies by so much further.
-    pub(crate) fn moved_by(&self, slide: u64) -> Interpreter {
-        let by = |at: u64| at.wrapping_add(slide);
+    pub(crate) fn moved_by(&self, bias: u64) -> Interpreter {
+        let by = |at: u64| at.wrapping_add(bias);
         let code_type = by(self.code_type as u64) as usize;
         Interpreter {
             code_type,

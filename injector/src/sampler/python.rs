@@ -145,14 +145,14 @@ impl Python {
         Python { version, known, layout, interpreter: 0x7000, main: 0, gil, gc, threads, listed_at: 0 }
     }
 
-    /// The same Python in a child where everything of the interpreter's file lies by `slide`
+    /// The same Python in a child where everything of the interpreter's file lies by `bias`
     /// further; `None` where it has not begun.
-    pub(super) fn of_child(&self, slide: u64, reader: &mut Reader<Child>) -> Option<Python> {
-        let main = self.main.wrapping_add(slide);
+    pub(super) fn of_child(&self, bias: u64, reader: &mut Reader<Child>) -> Option<Python> {
+        let main = self.main.wrapping_add(bias);
         let interpreter = u64_at(&reader.read_one(main, 8)?, 0);
         Some(Python {
             version: self.version,
-            known: self.known.moved_by(slide),
+            known: self.known.moved_by(bias),
             layout: self.layout,
             interpreter,
             main,

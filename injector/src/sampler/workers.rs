@@ -4,7 +4,7 @@
 //! one of those that run, or wait for data, at a time, 25 looks a second for all of them together.
 //!
 //! What is known of this process's Python holds for a child that has it from the same file, by as
-//! much further as it lies there (`slide`); that it is so is seen by a pointer of the interpreter's
+//! much further as it lies there (its load bias); that it is so is seen by a pointer of the interpreter's
 //! into its own file. That it still is, and the child has not become another program by exec (not
 //! even the same one, at the same addresses), is seen before and after each reading by the random
 //! bytes that the kernel gives each program at its start (`AT_RANDOM`). Of others nothing is read.
@@ -21,7 +21,7 @@ use super::children::MAX_CHILDREN;
 use super::code::Codes;
 use super::handover::{put, Item};
 use super::interned_stacks::InternedStacks;
-use super::load_bias::{part_at, slide};
+use super::load_bias::{bias_of, part_at};
 use super::python::{PyThread, Python};
 use super::remote::{u64_at, word, Child};
 use super::stack::{Guess, Reader, Why};
@@ -110,13 +110,13 @@ impl Worker {
     fn find(&mut self, pid: u32, ours: &Python, file: &Mapping) -> Option<TheirPython> {
         let at = random_at(pid)?;
         let random = (at, u64_at(&self.reader.read_one(at, 8)?, 0));
-        let slide = slide(file, pid)?;
+        let bias = bias_of(file, pid)?;
         let at = ours.known.name_of_code_type();
-        let pointer = self.reader.read_one(at.wrapping_add(slide), 8)?;
-        if u64_at(&pointer, 0) != word(at)?.wrapping_add(slide) {
+        let pointer = self.reader.read_one(at.wrapping_add(bias), 8)?;
+        if u64_at(&pointer, 0) != word(at)?.wrapping_add(bias) {
             return None;
         }
-        let python = Box::new(ours.of_child(slide, &mut self.reader)?);
+        let python = Box::new(ours.of_child(bias, &mut self.reader)?);
         let thread = python.main_thread(pid, &mut self.reader)?;
         Some(TheirPython { python, thread, random })
     }
