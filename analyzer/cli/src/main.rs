@@ -58,6 +58,7 @@ enum Verb {
     Doctor(verbs::doctor::Args),
     Explain(verbs::explain::Args),
     Completions(verbs::completions::Args),
+    Man(verbs::man::Args),
 }
 
 fn main() -> ExitCode {
@@ -84,6 +85,7 @@ fn main() -> ExitCode {
         Verb::Doctor(args) => verbs::doctor::run(&args).map(ExitCode::from),
         Verb::Explain(args) => verbs::explain::run(&args).map(ExitCode::from),
         Verb::Completions(args) => verbs::completions::run(&args).map(ExitCode::from),
+        Verb::Man(args) => verbs::man::run(&args).map(ExitCode::from),
     };
     result.unwrap_or_else(|failure| {
         verbs::talk::fail(&failure);

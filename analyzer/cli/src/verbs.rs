@@ -13,6 +13,7 @@ pub(crate) mod explain;
 pub(crate) mod export;
 pub(crate) mod figures;
 pub(crate) mod input;
+pub(crate) mod man;
 pub(crate) mod metrics;
 pub(crate) mod misuse;
 pub(crate) mod output;

@@ -272,11 +272,8 @@ fn glibc() -> Finding {
 
 fn library() -> Finding {
     let Some(path) = run_verb::beside() else {
-        return problem(
-            "library",
-            format!("{} is neither beside this command nor in ../lib", run_verb::LIBRARY),
-            "build it: cargo build --release",
-        );
+        let (what, hint) = run_verb::NOWHERE;
+        return problem("library", what.to_owned(), hint);
     };
     // the loader itself is asked
     match run_verb::loads(&path) {
@@ -284,7 +281,7 @@ fn library() -> Finding {
         Some(Err(first)) => problem(
             "library",
             format!("{} does not load: {first}", path.display()),
-            "build it on this machine: cargo build --release",
+            "build it on this machine: scripts/build",
         ),
         None => note("library", format!("{} (not tried: no `true` here)", path.display())),
     }

@@ -30,6 +30,7 @@ fn help_begins_with_examples_and_names_the_exit_codes() {
         ("help-doctor", vec!["doctor", "--help"]),
         ("help-explain", vec!["explain", "--help"]),
         ("help-completions", vec!["completions", "--help"]),
+        ("help-man", vec!["man", "--help"]),
     ] {
         let output = place.run(&args);
         assert_eq!(code(&output), 0);
@@ -53,6 +54,27 @@ fn wrong_use_ends_with_2_and_says_what_is_right() {
         "{}",
         err(&output)
     );
+}
+
+#[test]
+fn each_verb_has_a_manual_page() {
+    let place = Place::new("man");
+    let help = out(&place.run(&["--help"]));
+    let verbs = help.lines().skip_while(|l| *l != "Commands:").skip(1).take_while(|l| !l.is_empty());
+    let verbs = verbs.filter_map(|l| l.split_whitespace().next()).filter(|verb| *verb != "help");
+    let mut expected: Vec<_> = verbs.map(|verb| format!("gapprobe-{verb}.1")).collect();
+    expected.push("gapprobe.1".to_owned());
+    expected.sort();
+    let folder = place.0.join("pages");
+    assert_eq!(code(&place.run(&["man", "--all", &folder.to_string_lossy()])), 0);
+    let mut pages: Vec<_> =
+        fs::read_dir(&folder).unwrap().map(|f| f.unwrap().file_name().into_string().unwrap()).collect();
+    pages.sort();
+    assert_eq!(pages, expected);
+    let page = fs::read_to_string(folder.join("gapprobe-run.1")).unwrap();
+    assert_eq!(out(&place.run(&["man", "run"])).trim_end(), page.trim_end());
+    assert!(page.contains(".TH gapprobe-run 1") && page.contains("\\-\\-max\\-mb"), "{page}");
+    assert_eq!(code(&place.run(&["man", "nonsense"])), 2);
 }
 
 #[test]
