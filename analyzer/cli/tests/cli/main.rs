@@ -6,6 +6,7 @@
 mod analyze;
 mod beating;
 mod check;
+mod check_formats;
 mod claims;
 mod damaged;
 mod dash;
