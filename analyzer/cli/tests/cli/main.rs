@@ -47,4 +47,5 @@ mod summary;
 mod terminal;
 mod training;
 mod unwritable;
+mod version;
 mod watched;
