@@ -25,6 +25,7 @@ pub(crate) mod stats;
 pub(crate) mod summary;
 pub(crate) mod talk;
 pub(crate) mod top;
+pub(crate) mod version;
 mod watched;
 pub(crate) mod width;
 

@@ -6,6 +6,7 @@
 mod analyze;
 mod beating;
 mod check;
+mod check_formats;
 mod claims;
 mod damaged;
 mod dash;
@@ -46,4 +47,5 @@ mod summary;
 mod terminal;
 mod training;
 mod unwritable;
+mod version;
 mod watched;
