@@ -123,7 +123,7 @@ class Events:
     def _through(self, read):
         with tempfile.TemporaryDirectory(prefix="gapprobe-") as folder:
             file = os.path.join(folder, "events.parquet")
-            _run("export", self._path, "--to", "parquet", "-o", file)
+            run_command("export", self._path, "--to", "parquet", "-o", file)
             return read(file)
 
 
@@ -133,7 +133,7 @@ class Run:
     def __init__(self, path):
         self.path = path
         #: all of `gapprobe analyze --json` (docs/schemas/analyze.schema.json)
-        self.analysis = json.loads(_run("analyze", path, "--json"))
+        self.analysis = json.loads(run_command("analyze", path, "--json"))
         self.verdict = Verdict(self.analysis)
         #: kernels, copies, calls, ranges, idle time: an event each
         self.events = Events(path)
@@ -157,7 +157,7 @@ class Run:
     def table(self, report):
         """Any report of `gapprobe stats --list`."""
         if report not in self._tables:
-            told = json.loads(_run("stats", self.path, "-r", report, "--format", "json", "--limit", "0"))
+            told = json.loads(run_command("stats", self.path, "-r", report, "--format", "json", "--limit", "0"))
             self._tables[report] = Table(told if isinstance(told, list) else told[report])
         return self._tables[report]
 
@@ -174,7 +174,8 @@ def verdict():
     """The verdict of this process so far, at a run's end say; None where gapprobe does not record it. Takes a second or so."""
     if not preloaded():
         return None
-    told = json.loads(_run("ps", "--json"))
+    # (9: there is none)
+    told = json.loads(run_command("ps", "--json", exits=(0, 9)))
     for process in told["processes"]:
         if process["pid"] == os.getpid() and process["recording"]:
             return load(process["recording"]).verdict
@@ -185,10 +186,10 @@ def _ms(ns):
     return None if ns is None else ns / 1e6
 
 
-def _run(*words):
-    """stdout of the command, which is not recorded itself."""
+def run_command(*words, exits=(0,)):
+    """stdout of the command, which is not recorded itself; Failed, with what it says, where it ends with another code."""
     environment = {name: value for name, value in os.environ.items() if name not in ("LD_PRELOAD", "CUDA_INJECTION64_PATH")}
     done = subprocess.run([command()] + list(words), env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    if done.returncode:
+    if done.returncode not in exits:
         raise Failed(done.stderr.decode("utf-8", "replace").strip() or "gapprobe %s: exit %d" % (words[0], done.returncode))
     return done.stdout.decode("utf-8")
