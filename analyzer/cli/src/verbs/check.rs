@@ -248,6 +248,7 @@ fn object(o: &Outcome<'_>) -> Value {
     };
     json!({
         "check_version": CHECK_VERSION,
+        "line": sentence::line(o.side.run, o.side.analysis, None),
         "file": o.args.file.display().to_string(),
         "baseline": o.args.baseline.as_ref().map(|b| b.display().to_string()),
         "same_work": o.args.same_work,

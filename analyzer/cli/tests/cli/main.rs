@@ -40,6 +40,7 @@ mod rfc4180;
 mod run;
 mod run_refuses;
 mod same_work;
+mod simulated;
 mod small_gpu;
 mod special_files;
 mod stats;
