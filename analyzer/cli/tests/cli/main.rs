@@ -12,6 +12,7 @@ mod damaged;
 mod dash;
 mod diff;
 mod doctor;
+mod documents;
 mod everywhere;
 mod examples;
 mod export;
