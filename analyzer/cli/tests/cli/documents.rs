@@ -62,8 +62,9 @@ fn verbs_and_options_that_pages_name_are_there() {
             }
         }
     }
-    let silent = ["help".to_owned(), "completions".to_owned(), "steps".to_owned(), "gaps".to_owned()];
-    let unnamed: Vec<_> = verbs.iter().filter(|v| !named.contains(*v) && !silent.contains(v)).collect();
+    let silent = ["help", "completions", "man"];
+    let unnamed: Vec<_> =
+        verbs.iter().filter(|v| !named.contains(*v) && !silent.contains(&v.as_str())).collect();
     assert!(unnamed.is_empty(), "no page names {unnamed:?}");
 }
 
