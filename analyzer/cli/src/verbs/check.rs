@@ -20,6 +20,7 @@ use verdict::Analysis;
 use crate::verbs::exit::{Exit, Failure};
 use crate::verbs::width::Width;
 use crate::verbs::{figures, input, talk};
+use crate::Outcome;
 
 mod github;
 mod junit;
@@ -110,14 +111,14 @@ enum Format {
 }
 
 /// What came out, for whoever prints it.
-struct Outcome<'a> {
+struct Checked<'a> {
     args: &'a Args,
     side: &'a Side<'a>,
     judged: &'a [Judged],
     exit: Exit,
 }
 
-impl Outcome<'_> {
+impl Checked<'_> {
     fn all(&self) -> Answer {
         gate::all(self.judged)
     }
@@ -176,7 +177,7 @@ fn cause(text: &str) -> Result<&'static Cause, String> {
 }
 
 /// Reads, judges and prints.
-pub(crate) fn run(args: &Args) -> crate::Outcome {
+pub(crate) fn run(args: &Args) -> Outcome {
     if args.baseline.is_some() && args.max_regression.is_none() && args.min_speedup.is_none() {
         return Err(Failure::new(Exit::WrongUse, "--baseline alone demands nothing")
             .hint("add --max-regression 3%, or --min-speedup 1.1"));
@@ -213,16 +214,16 @@ pub(crate) fn run(args: &Args) -> crate::Outcome {
         Answer::Failed => Exit::CheckFailed,
         Answer::Unjudged => Exit::Inconclusive,
     };
-    let outcome = Outcome { args, side: &side, judged: &judged, exit };
+    let checked = Checked { args, side: &side, judged: &judged, exit };
     match if args.json { Format::Json } else { args.format } {
         Format::Text => {
             talk::print(terminal_width::lines(&lines(&judged), args.width.most()).trim_end())?;
         }
-        Format::Json => talk::print_json(format!("{:#}", object(&outcome)))?,
-        Format::Github => talk::print(github::command(&outcome))?,
-        Format::Junit => talk::print(junit::suites(&outcome))?,
-        Format::Sarif => talk::print_json(format!("{:#}", sarif::log(&outcome)))?,
-        Format::Markdown => talk::print(markdown::summary(&outcome))?,
+        Format::Json => talk::print_json(format!("{:#}", object(&checked)))?,
+        Format::Github => talk::print(github::command(&checked))?,
+        Format::Junit => talk::print(junit::suites(&checked))?,
+        Format::Sarif => talk::print_json(format!("{:#}", sarif::log(&checked)))?,
+        Format::Markdown => talk::print(markdown::summary(&checked))?,
     }
     Ok(exit)
 }
@@ -233,7 +234,7 @@ fn lines(judged: &[Judged]) -> String {
 }
 
 /// Keys are part of the interface: added, not renamed.
-fn object(o: &Outcome<'_>) -> Value {
+fn object(o: &Checked<'_>) -> Value {
     let one = |j: &Judged| {
         json!({
             "condition": j.condition,
@@ -248,6 +249,7 @@ fn object(o: &Outcome<'_>) -> Value {
     };
     json!({
         "check_version": CHECK_VERSION,
+        "line": sentence::line(o.side.run, o.side.analysis, None),
         "file": o.args.file.display().to_string(),
         "baseline": o.args.baseline.as_ref().map(|b| b.display().to_string()),
         "same_work": o.args.same_work,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `gapprobe explain TOPIC...`: what a verdict means, how it is recognised, what to change. The text
-//! of a cause is the documentation of its file; the settings come from the table every part reads.
+//! `gapprobe explain TOPIC...`: what a verdict means, how it is recognised, what to change. The
+//! text of a cause is the documentation of its file; the settings come from the table every part
+//! reads.
 
 use std::fmt::Write;
 

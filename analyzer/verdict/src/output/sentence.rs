@@ -243,6 +243,9 @@ fn times(v: &Verdict) -> String {
 fn exceptions(run: &Run, a: &Analysis) -> Vec<String> {
     let (c, cost) = (&a.coverage, &a.cost);
     let mut found = Vec::new();
+    if run.is_simulated() {
+        found.push("SIMULATED".to_owned());
+    }
     match line::lost(run, a) {
         0 if run.missing.is_empty() => {}
         0 => found.push("records are missing".to_owned()),

@@ -4,10 +4,10 @@
 
 use cli::compare::gate::Answer;
 
-use super::Outcome;
+use super::Checked;
 
 /// One command: an error where a condition is not met, a warning where one cannot be judged.
-pub(super) fn command(o: &Outcome<'_>) -> String {
+pub(super) fn command(o: &Checked<'_>) -> String {
     let kind = match o.all() {
         Answer::Ok => "notice",
         Answer::Failed => "error",

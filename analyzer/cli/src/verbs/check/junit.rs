@@ -7,10 +7,10 @@ use std::fmt::Write;
 use cli::compare::gate::{Answer, Judged};
 use verdict::text::escape::visible;
 
-use super::{name, Outcome};
+use super::{name, Checked};
 
 /// The document.
-pub(super) fn suites(o: &Outcome<'_>) -> String {
+pub(super) fn suites(o: &Checked<'_>) -> String {
     let count = |answer: Answer| o.judged.iter().filter(|j| j.result == answer).count();
     let (failed, skipped) = (count(Answer::Failed), count(Answer::Unjudged));
     let suite = escaped(&visible(&format!("gapprobe check {}", o.side.name)));
@@ -25,7 +25,7 @@ pub(super) fn suites(o: &Outcome<'_>) -> String {
     out
 }
 
-fn case(out: &mut String, o: &Outcome<'_>, judged: &Judged) {
+fn case(out: &mut String, o: &Checked<'_>, judged: &Judged) {
     let text = escaped(&visible(&judged.text));
     let _ = write!(out, "    <testcase classname=\"gapprobe.check\" name=\"{}\"", escaped(&name(judged)));
     let _ = match judged.result {

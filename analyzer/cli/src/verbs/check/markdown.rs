@@ -6,10 +6,10 @@ use std::fmt::Write;
 
 use verdict::text::escape::visible;
 
-use super::{name, Outcome};
+use super::{name, Checked};
 
 /// The sentence, the conditions as a table, and what the verdict rests on.
-pub(super) fn summary(o: &Outcome<'_>) -> String {
+pub(super) fn summary(o: &Checked<'_>) -> String {
     let mut out = format!("### gapprobe check: {}\n\n{}\n\n", o.all().words(), plain(&o.sentence()));
     out.push_str("| condition | result | found |\n|---|---|---|\n");
     for j in o.judged {

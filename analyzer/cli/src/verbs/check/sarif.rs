@@ -6,12 +6,12 @@ use cli::compare::gate::Answer;
 use serde_json::{json, Value};
 use verdict::causes;
 
-use super::Outcome;
+use super::Checked;
 
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 
 /// The log: one run, one result.
-pub(super) fn log(o: &Outcome<'_>) -> Value {
+pub(super) fn log(o: &Checked<'_>) -> Value {
     let v = &o.side.analysis.verdict;
     let level = match o.all() {
         Answer::Ok => "note",
