@@ -10,7 +10,7 @@ import unittest
 
 from wheel_tools import ROOT, TOOLS, install, run, tool
 
-PACKAGES = ["transformers==4.30.2", "accelerate==0.21.0", "lightning==2.1.4", "tensorboard==2.14.0", "pyarrow==17.0.0", "pandas==2.0.3",
+PACKAGES = ["transformers==4.30.2", "accelerate==0.21.0", "pytorch-lightning==1.9.5", "tensorboard==2.14.0", "pyarrow==17.0.0", "pandas==2.0.3",
             "polars==1.8.2", "numpy<2"]
 STEPS = 40
 
@@ -42,9 +42,15 @@ gapprobe.transformers.attach(trainer)
 trainer.train()
 """
 
+# (Debian's PyTorch 1.13 cannot import its FSDP and shards under Python 3.11, which Lightning does;
+# and it calls itself 1.13.0a0, which Lightning takes for older than 1.13)
 LIGHTNING = """
-import lightning.pytorch as pl, gapprobe.lightning
-from lightning.pytorch.loggers import TensorBoardLogger
+from unittest.mock import MagicMock
+for name in ("_shard", "_shard.sharded_tensor", "fsdp", "fsdp.fully_sharded_data_parallel", "fsdp.sharded_grad_scaler", "fsdp.wrap"):
+    sys.modules["torch.distributed." + name] = MagicMock()
+torch.__version__ = "1.13.1"
+import pytorch_lightning as pl, gapprobe.lightning
+from pytorch_lightning.loggers import TensorBoardLogger
 class Module(pl.LightningModule):
     def __init__(self):
         super().__init__()

@@ -32,7 +32,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     command.build();
     if let Some(folder) = &args.all {
         write(folder, command)?;
-        talk::print(&folder.display().to_string())?;
+        talk::print(folder.display().to_string())?;
         return Ok(Exit::Ok);
     }
     let found = match &args.verb {
