@@ -228,6 +228,29 @@ fn steps_are_those_that_were_marked_else_counted_else_recorded() {
     assert!(learnt.abs_diff(1000) < 5, "what it counted before the last look nobody knows: {learnt}");
 }
 
+/// A `gapprobe metrics` that is started anew, and one that goes on.
+#[test]
+fn from_now_on_counts_what_comes_and_nothing_that_was() {
+    let mut steps = Steps::new();
+    steps.fill(BEGIN, BEGIN + 60 * S);
+    let mut recording = steps.finish();
+    let mut goes_on = Ledger::default();
+    recording.look(&mut goes_on, BEGIN + 30 * S);
+    let before = goes_on.clone();
+    let now = recording.complete_to(BEGIN + 30 * S, |h| h.totals[Total::Steps as usize] = 700);
+    let mut anew = Ledger::from_now(&now);
+    recording.look(&mut anew, BEGIN + 30 * S);
+    assert_eq!((anew.steps, anew.devices.len()), (0, 0));
+    for to in [BEGIN + 45 * S, BEGIN + 60 * S] {
+        let header = recording.complete_to(to, |h| h.totals[Total::Steps as usize] = 900);
+        goes_on.advance(recording.0.as_slice(), &header, 1.0).unwrap();
+        anew.advance(recording.0.as_slice(), &header, 1.0).unwrap();
+    }
+    assert_eq!(anew.steps, 200);
+    assert!(total(&anew).abs_diff(total(&goes_on) - total(&before)) < STEP);
+    assert!(anew.since >= before.since + 29 * S, "its counters begin there");
+}
+
 #[test]
 fn a_step_lies_below_the_first_bound_that_it_does_not_exceed() {
     let mut steps = Steps::new();

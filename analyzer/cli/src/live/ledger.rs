@@ -4,7 +4,7 @@
 //! any two is what was recorded between them.
 //!
 //! A look ends with the last GPU operation, since only the next one tells whose the time behind it
-//! is. The first look takes what the recording still holds.
+//! is.
 
 use std::collections::BTreeMap;
 
@@ -92,15 +92,24 @@ pub struct Ledger {
     pub step_times: StepTimes,
     /// Steps of the run, recorded or not, as far as they were counted.
     pub steps: u64,
-    /// Run-wide counters of steps at the last look: marks, and those counted without records.
-    counted: [u64; 2],
+    /// [`counters`] at the last look.
+    counted: Option<[u64; 2]>,
+    /// Recorded steps at the last look.
+    found: u64,
+    /// Of the marks those that name steps, where some were recorded.
+    marks_share: Option<f64>,
     /// Parts of a step that were counted and are not in `steps` yet.
     rest: f64,
 }
 
 impl Ledger {
-    /// Counts what is complete since the last look. `clock_unit`:
-    /// [`verdict::analysis::Coverage::clock_unit`].
+    /// Of a process that is counted from what is complete now: nothing before it is.
+    pub fn from_now(header: &Header) -> Ledger {
+        Ledger { to: complete_to(header).max(1), counted: Some(counters(header)), ..Ledger::default() }
+    }
+
+    /// Counts what is complete since the last look; the first one, of a default ledger, what the
+    /// recording still holds. `clock_unit`: [`verdict::analysis::Coverage::clock_unit`].
     ///
     /// # Errors
     /// As [`verdict::load()`]: the next look counts it.
@@ -112,26 +121,24 @@ impl Ledger {
     ) -> Result<(), LoadError> {
         let end = complete_to(header);
         let recording = Recording::open(source)?;
-        let is_first = self.to == 0;
-        if is_first {
+        if self.since == 0 {
             let h = &recording.header;
-            self.to = h.first_use.max(h.start_monotonic).max(h.valid_from);
+            self.to = self.to.max(h.first_use).max(h.start_monotonic).max(h.valid_from);
+            self.since = h.start_realtime.saturating_add(self.to.saturating_sub(h.start_monotonic)).max(1);
             let known = [JOB, RUN, START].into_iter().find_map(|key| recording.definitions.attribute(key));
             self.run = known.unwrap_or("").to_owned();
-            self.since = h.start_realtime.saturating_add(self.to.saturating_sub(h.start_monotonic));
         }
-        let (before, mut marks) = (self.step_times.count(), 1.0);
         while self.to < end {
             let run = load_window(source, &self.next(&recording, end))?;
             if run.problems.busy_segments > 0 {
                 break; // a part is being written: it is there at the next look
             }
-            marks = used_share(&run);
+            self.marks_share = Some(used_share(&run));
             if !self.take(run, end) {
                 break;
             }
         }
-        self.count_steps(header, self.step_times.count() - before, (marks, clock_unit), is_first);
+        self.count_steps(header, clock_unit);
         Ok(())
     }
 
@@ -208,20 +215,26 @@ impl Ledger {
     }
 
     /// By the program's marks, else by those that were counted without records, else by those that
-    /// were found in the records. `share`: of the marks those that name steps; `unit`: steps for
-    /// each that was counted without records.
-    fn count_steps(&mut self, header: &Header, found: u64, (share, unit): (f64, f64), is_first: bool) {
-        let now = [header.total(Total::Steps), header.total(Total::ClockSteps)];
-        let [marks, clock] = self.counted;
-        let new = match now {
-            [m, _] if m > 0 => m.saturating_sub(marks) as f64 * share,
-            // (what was learnt on the way has not counted what came before)
-            [_, c] if clock > 0 || (is_first && c > found) => c.saturating_sub(clock) as f64 * unit,
-            _ => found as f64,
+    /// were found in the records. `unit`: steps for each that was counted without records.
+    fn count_steps(&mut self, header: &Header, unit: f64) {
+        let [marks, clock] = counters(header);
+        let found = self.step_times.count();
+        let [marks_before, clock_before] = self.counted.unwrap_or_default();
+        // what was learnt on the way has not counted what came before
+        let is_counted = clock_before > 0 || (self.counted.is_none() && clock > found);
+        let new = match (marks, is_counted) {
+            (1.., _) => marks.saturating_sub(marks_before) as f64 * self.marks_share.unwrap_or(1.0),
+            (0, true) => clock.saturating_sub(clock_before) as f64 * unit,
+            (0, false) => found.saturating_sub(self.found) as f64,
         };
         let sum = self.rest + new.max(0.0);
         self.steps = self.steps.saturating_add(sum as u64);
         self.rest = sum.fract();
-        self.counted = now;
+        (self.counted, self.found) = (Some([marks, clock]), found);
     }
+}
+
+/// Run-wide counters of steps: marks, and those counted without records.
+fn counters(header: &Header) -> [u64; 2] {
+    [header.total(Total::Steps), header.total(Total::ClockSteps)]
 }

@@ -63,8 +63,25 @@ fn it_ends_when_nobody_reads_what_it_says() {
     assert_eq!(status.code(), Some(0));
 }
 
-/// A collector: what it was sent, each as (path, content type, body).
-pub(crate) fn collector(answer: &'static str) -> (u16, Receiver<(String, String, Vec<u8>)>) {
+/// What a collector was sent.
+pub(crate) struct Sent {
+    pub(crate) path: String,
+    head: Vec<String>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Sent {
+    /// A header's value.
+    pub(crate) fn field(&self, name: &str) -> String {
+        let of = |l: &String| {
+            Some(l.split_once(':').filter(|l| l.0.eq_ignore_ascii_case(name))?.1.trim().to_owned())
+        };
+        self.head.iter().find_map(of).unwrap_or_default()
+    }
+}
+
+/// A collector that gives this answer.
+pub(crate) fn collector(answer: &'static str) -> (u16, Receiver<Sent>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let (sent, received) = channel();
@@ -79,14 +96,11 @@ pub(crate) fn collector(answer: &'static str) -> (u16, Receiver<(String, String,
                 }
                 head.push(line.trim_end().to_owned());
             }
-            let field = |name: &str| {
-                let of = |l: &String| l.to_lowercase().strip_prefix(name).map(|v| v.trim().to_owned());
-                head.iter().find_map(of).unwrap_or_default()
-            };
-            let mut body = vec![0; field("content-length:").parse().unwrap_or(0)];
-            reader.read_exact(&mut body).unwrap();
             let path = head.first().map(|l| l.split(' ').nth(1).unwrap_or("").to_owned()).unwrap_or_default();
-            let _ = sent.send((path, field("content-type:"), body)); // the test may have seen enough
+            let mut one = Sent { path, head, body: Vec::new() };
+            one.body = vec![0; one.field("content-length").parse().unwrap_or(0)];
+            reader.read_exact(&mut one.body).unwrap();
+            let _ = sent.send(one); // the test may have seen enough
             let _ = (&stream).write_all(answer.as_bytes()); // as above
         }
     });
@@ -95,7 +109,7 @@ pub(crate) fn collector(answer: &'static str) -> (u16, Receiver<(String, String,
 
 pub(crate) const FINE: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
 
-const UUID: &str = "GPU-53494d55-4c41-5445-442d-4750552d3030";
+pub(crate) const UUID: &str = "GPU-53494d55-4c41-5445-442d-4750552d3030";
 
 #[test]
 fn the_textfile_holds_the_metrics_of_each_process_by_run_and_rank() {
@@ -219,7 +233,7 @@ fn names_that_others_chose_stay_inside_their_labels() {
 }
 
 /// What is answered to a request.
-fn ask(port: u16, request: &str) -> String {
+pub(crate) fn ask(port: u16, request: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
@@ -315,7 +329,7 @@ fn a_companion_renews_the_file_and_takes_it_away_when_told_to_end() {
 }
 
 #[expect(unsafe_code, reason = "kill is libc's")]
-fn end(child: &mut std::process::Child) {
+pub(crate) fn end(child: &mut std::process::Child) {
     // SAFETY: a child of ours that was not waited for yet.
     unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
 }
@@ -351,9 +365,10 @@ fn by_otlp_the_same_metrics_go_to_a_collector_each_process_a_resource() {
         .output()
         .unwrap();
     assert_eq!((code(&output), err(&output).as_str()), (0, ""));
-    let (path, kind, body) = received.recv_timeout(Duration::from_secs(5)).unwrap();
-    assert_eq!((path.as_str(), kind.as_str()), ("/base/v1/metrics", "application/x-protobuf"));
-    let request = ExportMetricsServiceRequest::decode(&body[..]).unwrap();
+    let sent = received.recv_timeout(Duration::from_secs(5)).unwrap();
+    assert_eq!(sent.path, "/base/v1/metrics");
+    assert_eq!(sent.field("content-type"), "application/x-protobuf");
+    let request = ExportMetricsServiceRequest::decode(&sent.body[..]).unwrap();
     let [command, process] = &request.resource_metrics[..] else { panic!("{request:?}") };
     let keys = |r: &ResourceMetrics| -> BTreeSet<String> {
         r.resource.iter().flat_map(|r| &r.attributes).map(|a| a.key.clone()).collect()

@@ -15,6 +15,7 @@ use verdict::analysis::Buckets;
 use verdict::text::escape::visible;
 
 use crate::verbs::exit::Failure;
+use crate::verbs::process;
 use crate::verbs::watched::{Watch, Watched};
 
 /// All of them.
@@ -84,13 +85,23 @@ struct Known {
 }
 
 /// Looks again and again.
-#[derive(Default)]
 pub(super) struct Looks {
     watch: Watch,
     known: HashMap<PathBuf, Known>,
+    /// Processes that were recorded before this count from the first look at them, CLOCK_MONOTONIC
+    /// ns.
+    since: u64,
 }
 
 impl Looks {
+    /// `once`: there is one look alone, which counts all that recordings hold. Else a process that
+    /// runs already counts from now on: what an earlier `gapprobe metrics` counted would be counted
+    /// twice.
+    pub(super) fn new(once: bool) -> Looks {
+        let since = if once { 0 } else { process::monotonic() };
+        Looks { watch: Watch::default(), known: HashMap::new(), since }
+    }
+
     /// The sums up to now, and the last `time` of each process. `talks`: names what cannot be
     /// looked at on stderr.
     ///
@@ -116,7 +127,11 @@ impl Looks {
         let source = watched.process.open().ok()?;
         let (path, header) = (watched.process.path.clone(), &watched.process.header);
         let known = self.known.remove(&path);
-        let mut sums = known.as_ref().map_or_else(Ledger::default, |k| k.sums.clone());
+        let mut sums = match &known {
+            Some(known) => known.sums.clone(),
+            None if header.start_monotonic < self.since => Ledger::from_now(header),
+            None => Ledger::default(),
+        };
         // (what cannot be read now is counted by the next look)
         let _ = sums.advance(&source, header, figures.clock_unit);
         let run = known.map_or_else(|| self.run_of(header, &sums.run), |k| k.run);

@@ -39,8 +39,8 @@ Examples:
 /// /metrics with the last look; --otlp sends the same metrics by OTLP over HTTP (http/protobuf,
 /// without TLS: a collector on the node has that). None of them: they go to stdout.
 ///
-/// Counters of GPU time and steps begin with what the recordings hold, and each look adds what was
-/// recorded since the last one.
+/// Counters of GPU time and steps add up what is recorded from one look to the next; with --once
+/// they are of all that the recordings hold.
 ///
 /// --otlp reads OTEL_EXPORTER_OTLP_ENDPOINT, _HEADERS, _TIMEOUT, _COMPRESSION and _PROTOCOL, and
 /// those with METRICS in front, as OpenTelemetry's exporters do. Names: docs/metrics.md.
@@ -90,7 +90,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     if !args.once {
         process::end_when_asked();
     }
-    let mut looks = Looks::default();
+    let mut looks = Looks::new(args.once);
     let mut troubles = Troubles::default();
     let mut first = true;
     loop {
