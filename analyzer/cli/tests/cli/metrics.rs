@@ -149,7 +149,7 @@ fn the_textfile_holds_the_metrics_of_each_process_by_run_and_rank() {
     };
     let gpu = |name: &str, more: &str| get(name, &format!(r#",gpu_uuid="{UUID}"{more}"#));
     assert_eq!(samples["gapprobe_processes"], 1.0);
-    assert_eq!(get("gapprobe_recording", ""), 1.0);
+    assert_eq!(get("gapprobe_recording_active", ""), 1.0);
     let who = format!(r#",job_name="job-17",world_size="8",host="testhost",pid="{}""#, std::process::id());
     assert!(text.contains(&format!(r#"gapprobe_process_info{{run="job-17",rank="3"{who}"#)), "{text}");
     assert_eq!(gpu("gapprobe_gpu_info", r#",device="0",model="SIM""#), 1.0);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Purpose: what others make of `gapprobe metrics`: promtool finds nothing to say of it; a real
 //! Prometheus has the same series by textfile and node-exporter as by scraping; a rate over an hour
-//! is the run's own figure; OpenTelemetry's own messages for Python read what is sent; dashboard and
-//! alert rules work. Needs `scripts/prometheus install`.
+//! is the run's own figure; OpenTelemetry's own messages for Python read what is sent; dashboard
+//! and alert rules work. Needs `scripts/prometheus install`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

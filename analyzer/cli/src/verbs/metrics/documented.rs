@@ -74,6 +74,8 @@ fn names_are_lower_case_in_parts_and_have_no_unit_or_kind_in_them() {
         for word in ["total", "seconds", "bytes", "ratio", "count", "sum", "bucket", "gauge", "counter"] {
             assert!(!parts.contains(&word), "{}: {word}", f.name);
         }
+        let is_namespace = |other: &str| other.starts_with(&format!("{}.", f.name));
+        assert!(!FAMILIES.iter().any(|other| is_namespace(other.name)), "{} is a namespace, too", f.name);
         assert!(f.help.ends_with('.') && !f.help.contains('|'), "{}", f.help);
     }
     let once: BTreeSet<String> = FAMILIES.iter().map(|f| f.prometheus()).collect();

@@ -253,7 +253,7 @@ families! {
     "gapprobe.notes", "{note}", Counter, ["note"],
         Process(|p| losses(p.header(), Severity::Note)),
         "What went wrong while recording and left no GPU operation or call out, by name.";
-    "gapprobe.recording", "{process}", Gauge, [],
+    "gapprobe.recording.active", "{process}", Gauge, [],
         Process(|p| one(Some(f64::from(u8::from(p.watched.process.standing() == RecordingState::On))))),
         "1 while the process records, 0 while that is off.";
     "gapprobe.recording.size", "By", Gauge, [],

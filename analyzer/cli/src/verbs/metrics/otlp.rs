@@ -29,7 +29,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Sends all of them.
 pub(super) fn send(target: &Target, looked: &Looked) -> Result<(), String> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
-    let body = request(looked, now).encode_to_vec();
+    let body = request(looked, now, &target.attributes).encode_to_vec();
     let agent = ureq::Agent::config_builder()
         .timeout_global(Some(target.timeout))
         .max_redirects(0)
@@ -57,22 +57,21 @@ pub(super) fn send(target: &Target, looked: &Looked) -> Result<(), String> {
     }
 }
 
-fn request(looked: &Looked, now: u64) -> ExportMetricsServiceRequest {
-    let of_command = |p: &Point| p.process.is_none();
-    let mut resource_metrics = vec![ResourceMetrics {
-        resource: Some(command()),
-        scope_metrics: vec![metrics(looked, now, of_command)],
-        ..ResourceMetrics::default()
-    }];
-    for process in &looked.processes {
-        let of_it = |p: &Point| p.process.is_some_and(|of| std::ptr::eq(of, process));
-        resource_metrics.push(ResourceMetrics {
-            resource: Some(resource(process)),
-            scope_metrics: vec![metrics(looked, now, of_it)],
-            ..ResourceMetrics::default()
-        });
-    }
-    ExportMetricsServiceRequest { resource_metrics }
+fn request(looked: &Looked, now: u64, more: &[(String, String)]) -> ExportMetricsServiceRequest {
+    let of = |mut resource: Resource, wanted: &dyn Fn(&Point) -> bool| {
+        for (key, value) in more {
+            if resource.attributes.iter().all(|own| own.key != *key) {
+                resource.attributes.push(text(key, value));
+            }
+        }
+        let scope_metrics = vec![metrics(looked, now, wanted)];
+        ResourceMetrics { resource: Some(resource), scope_metrics, ..ResourceMetrics::default() }
+    };
+    let processes = looked.processes.iter().map(|process| {
+        of(resource(process), &|p: &Point| p.process.is_some_and(|its| std::ptr::eq(its, process)))
+    });
+    let command = of(command(), &|p: &Point| p.process.is_none());
+    ExportMetricsServiceRequest { resource_metrics: std::iter::once(command).chain(processes).collect() }
 }
 
 /// The command itself.

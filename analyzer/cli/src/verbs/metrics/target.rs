@@ -18,6 +18,8 @@ pub(super) struct Target {
     pub(super) headers: Vec<(String, String)>,
     pub(super) timeout: Duration,
     pub(super) gzip: bool,
+    /// Of every resource, beside its own.
+    pub(super) attributes: Vec<(String, String)>,
 }
 
 /// By the option's value ("": none) and the variables, which `get` reads: of each the one for
@@ -55,13 +57,15 @@ pub(super) fn target(option: &str, get: impl Fn(&str) -> Option<String>) -> Resu
             ms.ok_or_else(|| refused(&name, &text, "milliseconds, such as 10000"))?
         }
     };
-    let headers = match either("HEADERS") {
-        None => Vec::new(),
-        // (what they hold is secret)
-        Some((text, name)) => headers(&text)
-            .ok_or_else(|| refused(&name, "(not shown)", "name=value,name=value, values percent-encoded"))?,
+    let pairs_of = |set: Option<(String, String)>| match set {
+        None => Ok(Vec::new()),
+        // (what headers hold is secret)
+        Some((text, name)) => pairs(&text)
+            .ok_or_else(|| refused(&name, "(not shown)", "name=value,name=value, values percent-encoded")),
     };
-    Ok(Target { url, headers, timeout, gzip })
+    let resource = "OTEL_RESOURCE_ATTRIBUTES";
+    let attributes = pairs_of(set(resource).map(|text| (text, resource.to_owned())))?;
+    Ok(Target { url, headers: pairs_of(either("HEADERS"))?, timeout, gzip, attributes })
 }
 
 fn refused(name: &str, value: &str, allowed: &str) -> Failure {
@@ -88,15 +92,15 @@ fn with_path(url: String) -> String {
 }
 
 /// `name=value,name=value`.
-fn headers(text: &str) -> Option<Vec<(String, String)>> {
-    let header = |part: &str| {
+fn pairs(text: &str) -> Option<Vec<(String, String)>> {
+    let pair = |part: &str| {
         let (name, value) = part.split_once('=')?;
         let is_name = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
         let name = name.trim();
         (!name.is_empty() && name.bytes().all(is_name)).then_some(())?;
         Some((name.to_owned(), decoded(value.trim())?))
     };
-    text.split(',').filter(|part| !part.trim().is_empty()).map(header).collect()
+    text.split(',').filter(|part| !part.trim().is_empty()).map(pair).collect()
 }
 
 /// Without its percent-encoding; `None` where what it hides can be in no header.
@@ -110,7 +114,7 @@ mod tests {
     use super::*;
 
     fn of(option: &str, set: &[(&str, &str)]) -> Result<Target, String> {
-        let name = |key: &str| key.replace("OTEL_EXPORTER_OTLP_", "");
+        let name = |key: &str| key.replace("OTEL_EXPORTER_OTLP_", "").replace("OTEL_", "");
         let get = |key: &str| set.iter().find(|s| s.0 == name(key)).map(|s| s.1.to_owned());
         target(option, get).map_err(|f| f.to_string())
     }
@@ -140,6 +144,8 @@ mod tests {
         let t = of("", &all).expect("it is read");
         assert_eq!(t.headers, [("api-key", "a b"), ("x", "1")].map(|(a, b)| (a.to_owned(), b.to_owned())));
         assert_eq!((t.timeout, t.gzip), (Duration::from_millis(250), true));
+        let of_pod = of("", &[("RESOURCE_ATTRIBUTES", "k8s.pod.uid=a-b")]).map(|t| t.attributes);
+        assert_eq!(of_pod, Ok(vec![("k8s.pod.uid".to_owned(), "a-b".to_owned())]));
         let own = of("", &[("TIMEOUT", "250"), ("METRICS_TIMEOUT", "1"), ("METRICS_COMPRESSION", "none")]);
         assert_eq!(own.map(|t| (t.timeout, t.gzip)), Ok((Duration::from_millis(1), false)));
     }
