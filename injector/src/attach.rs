@@ -4,7 +4,7 @@
 //! inside `cuInit`, the first context or buffer starts the drain thread and the recording. Anything
 //! missing: one line, and off.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::c_void;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::OnceLock;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use trace::header::Header;
 use trace::setting::Switch;
-use trace::{DeviceInfo, Loss, Total};
+use trace::{Loss, Total};
 
 use crate::cupti::{buffers, callbacks, choose, opened, raw, reroute, session};
 use crate::drain::{self, Recorder, RECORDER};
@@ -395,7 +395,7 @@ fn new_recorder(image: Image, settings: &Settings, callers: callers::Callers) ->
         store.attribute(trace::define::JOB, job);
     }
     if let Some(id) = &settings.run_id {
-        store.attribute("run.id", id);
+        store.attribute(trace::define::RUN, id);
     }
     let capture = if settings.capture_waits { Capture::waiting_since(monotonic) } else { Capture::default() };
     let raw = settings.test_raw.as_deref().and_then(|path| {
@@ -404,45 +404,6 @@ fn new_recorder(image: Image, settings: &Settings, callers: callers::Callers) ->
         raw::RawFile::create(path, session.version, soname, monotonic)
     });
     (Recorder::new(store, header, capture, callers, Windows::new(settings, monotonic), raw), name)
-}
-
-/// What the driver says of a device: plain attribute queries that need no context and touch no
-/// stream.
-pub(crate) fn device(ordinal: u32) -> Option<(DeviceInfo, Vec<u8>)> {
-    type GetAttribute = unsafe extern "C" fn(*mut i32, i32, i32) -> u32;
-    type GetName = unsafe extern "C" fn(*mut c_char, i32, i32) -> u32;
-    const MULTIPROCESSOR_COUNT: i32 = 16;
-    const COMPUTE_MAJOR: i32 = 75;
-    const COMPUTE_MINOR: i32 = 76;
-    let driver = choose::driver()?;
-    let address = session::symbol(&driver, c"cuDeviceGetAttribute")?;
-    // SAFETY: the driver's documented signature; device handles are ordinals.
-    let get: GetAttribute = unsafe { std::mem::transmute(address) };
-    let attribute = |id: i32| {
-        let mut value = 0;
-        // SAFETY: a valid out-pointer.
-        let result = unsafe { get(&mut value, id, ordinal as i32) };
-        if result == 0 {
-            value.max(0) as u32
-        } else {
-            0
-        }
-    };
-    let mut name = [0u8; 96];
-    if let Some(address) = session::symbol(&driver, c"cuDeviceGetName") {
-        // SAFETY: the driver's documented signature.
-        let get: GetName = unsafe { std::mem::transmute(address) };
-        // SAFETY: a buffer and its length.
-        unsafe { get(name.as_mut_ptr().cast(), name.len() as i32, ordinal as i32) };
-    }
-    let name = name.split(|b| *b == 0).next().unwrap_or(&[]).to_vec();
-    let info = DeviceInfo {
-        multiprocessors: attribute(MULTIPROCESSOR_COUNT),
-        compute_major: attribute(COMPUTE_MAJOR),
-        compute_minor: attribute(COMPUTE_MINOR),
-        ..DeviceInfo::default()
-    };
-    Some((info, name))
 }
 
 /// A short pause for COLD loops.

@@ -48,6 +48,7 @@ mod crashes;
 mod cupti;
 #[cfg(not(loom))]
 mod descriptors;
+mod devices;
 #[cfg(not(loom))]
 mod drain;
 #[cfg(not(loom))]

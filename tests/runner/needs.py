@@ -62,6 +62,7 @@ NEEDS = {
     "nextest": install_nextest,
     "cupti": script("scripts/cupti-wheels"),
     "perfetto": script("scripts/perfetto", "install"),
+    "prometheus": script("scripts/prometheus", "install"),
     "lints": lints,
     "schemas": script("scripts/check-schemas", "--install"),
     "libclang": script("scripts/libclang"),

@@ -63,6 +63,14 @@ pub const NO_STEPS: &str = "none: no steps are known";
 /// The attribute that names the job, as the batch system or launcher numbers it.
 pub const JOB: &str = "job";
 
+/// The attribute that carries the UUID of the device with this ordinal, as NVML writes it.
+pub fn gpu_uuid(ordinal: u32) -> String {
+    format!("gpu.{ordinal}.uuid")
+}
+
+/// The attribute that says which `gapprobe run` started the process.
+pub const RUN: &str = "run.id";
+
 /// Frames of a stack stored at most, the innermost ones.
 pub const MAX_FRAMES: usize = 64;
 
@@ -474,6 +482,11 @@ impl Definitions {
     /// `cupti.path`.
     pub fn attributes(&self) -> impl Iterator<Item = (&str, &str)> {
         self.attributes.iter().filter_map(|&(k, v)| Some((self.string(k)?, self.string(v)?)))
+    }
+
+    /// The fact with this key.
+    pub fn attribute(&self, key: &str) -> Option<&str> {
+        self.attributes().find(|a| a.0 == key).map(|a| a.1)
     }
 }
 

@@ -121,6 +121,12 @@ struct Placed {
     header: SegmentHeader,
 }
 
+impl Placed {
+    fn reaches_into(&self, from: u64, to: u64) -> bool {
+        self.header.last_end >= from && self.header.first_start <= to
+    }
+}
+
 /// An opened recording.
 pub struct Recording {
     /// The header.
@@ -239,13 +245,18 @@ impl Recording {
         self.segments.iter().map(|s| u64::from(s.header.used)).sum()
     }
 
+    /// The same of the segments with an event in `[from, to]`.
+    pub fn event_bound_within(&self, from: u64, to: u64) -> u64 {
+        self.segments.iter().filter(|s| s.reaches_into(from, to)).map(|s| u64::from(s.header.used)).sum()
+    }
+
     /// From now on only segments with an event in `[from, to]` are read, which their headers tell:
     /// the newest seconds of a long recording cost what they hold. Returns how many events are left
     /// out.
     pub fn keep(&mut self, from: u64, to: u64) -> u64 {
         let mut left_out = 0;
         self.segments.retain(|s| {
-            let kept = s.header.last_end >= from && s.header.first_start <= to;
+            let kept = s.reaches_into(from, to);
             left_out += if kept { 0 } else { u64::from(s.header.used) };
             kept
         });

@@ -26,7 +26,7 @@ Examples:
   gapprobe ps                         who is recorded now
   gapprobe top                        what they do: step time, busy, why idle
   gapprobe capture 4242 --steps 20    a trace of the next steps of one, while it runs on
-  gapprobe metrics --textfile prom    figures of all of them for Prometheus, or by OTLP
+  gapprobe metrics --textfile prom    metrics of all of them for Prometheus, or by OTLP
   gapprobe explain GP101              what a verdict means and what to change
   gapprobe doctor                     is everything there?";
 

@@ -17,6 +17,7 @@ use cli::tables::{NameStyle, Source};
 use formats::{Input, Progress};
 use trace::build::Builder;
 use trace::call::{pack, Class, RUNTIME};
+use trace::define::gpu_uuid;
 use trace::event::{MARK, OPEN_ENDED, PAYLOAD, PAYLOAD_REAL, PAYLOAD_SIGNED, START_END};
 use trace::{Event, Kind, Loss, Total};
 use verdict::analysis::Bucket;
@@ -52,9 +53,10 @@ fn said(run: &Run, a: &Analysis) -> Vec<String> {
     }
     for (d, facts) in a.devices.iter().zip(&run.devices) {
         said.push(format!(
-            "device {} {:?} {:?}",
+            "device {} {:?} {:?} {:?}",
             d.ordinal,
             run.definitions.string(facts.info.name),
+            run.definitions.attribute(&gpu_uuid(d.ordinal)),
             facts.info.memory
         ));
         said.push(format!(
@@ -229,6 +231,7 @@ fn recording(steps: u64) -> Vec<u8> {
     b.header.totals[Total::Steps as usize] = steps + 5;
     b.header.totals[Total::CallbackNs as usize] = 1_000_000;
     b.device(0, "SIM", 132);
+    b.attribute(&gpu_uuid(0), "GPU-53494d55-4c41-5445-442d-4750552d3030");
     let long = "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_15CUDAFunctor_addIfEESt5arrayIPcLm3EEEEviT0_T1_";
     let kernels = [b.kernel(long, 256, 64), b.kernel("same", 128, 16), b.kernel("same", 64, 16)];
     let data = b.string("data");

@@ -5,13 +5,14 @@
 
 use std::sync::atomic::Ordering;
 
+use trace::define::gpu_uuid;
 use trace::header::state;
 use trace::Total;
 
 use super::{Recorder, DRAIN_CPU};
 use crate::cupti::{arbiter, callbacks, session, times};
 use crate::recording::writer;
-use crate::{flush, losses, nvtx, python, sampler, windows};
+use crate::{devices, flush, losses, nvtx, python, sampler, windows};
 
 impl Recorder {
     /// Are Python's lines recorded, and if not why? Once it is known.
@@ -41,9 +42,12 @@ impl Recorder {
     pub(super) fn describe_devices(&mut self) {
         let new = self.decoder.devices & !self.known_devices;
         for ordinal in (0..64).filter(|o| new >> o & 1 == 1) {
-            if let Some((info, name)) = crate::attach::device(ordinal) {
+            if let Some((info, name)) = devices::describe(ordinal) {
                 let name = self.store.string(&name);
                 self.store.device(ordinal, trace::DeviceInfo { name, ..info });
+            }
+            if let Some(uuid) = devices::uuid(ordinal) {
+                self.store.attribute(&gpu_uuid(ordinal), &uuid);
             }
         }
         self.known_devices |= new;

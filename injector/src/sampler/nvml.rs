@@ -9,7 +9,7 @@
 //! (MIG) is not: these figures are those of the whole GPU, other people's work included.
 
 use std::collections::HashMap;
-use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::ffi::{c_char, c_int, c_uint, c_void, CString};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use trace::event::Gauge;
 
 use super::handover::{devices, gauge, is_wanted, put, Item};
 use crate::cupti::{choose, session};
-use crate::{clock, guard, lifecycle};
+use crate::{clock, devices, guard, lifecycle};
 
 /// Between two readings, ms.
 const PERIOD_MS: u64 = 1000;
@@ -120,58 +120,26 @@ fn open() -> Option<Nvml> {
     })
 }
 
-/// Names under which NVML may know the device with this CUDA ordinal: UUID, PCI address.
-fn names(ordinal: u32) -> (Option<[u8; 41]>, Option<[u8; 32]>) {
-    let Some(driver) = choose::driver() else { return (None, None) };
-    let mut uuid = None;
-    if let Some(address) = session::symbol(&driver, c"cuDeviceGetUuid") {
-        // SAFETY: the driver's documented signature; device handles are ordinals.
-        let get: unsafe extern "C" fn(*mut [u8; 16], c_int) -> u32 = unsafe { std::mem::transmute(address) };
-        let mut bytes = [0; 16];
-        // SAFETY: a valid out-pointer.
-        if unsafe { get(&mut bytes, ordinal as c_int) } == 0 {
-            uuid = Some(uuid_text(&bytes));
-        }
-    }
-    let mut pci = None;
-    if let Some(address) = session::symbol(&driver, c"cuDeviceGetPCIBusId") {
-        // SAFETY: as above.
-        let get: unsafe extern "C" fn(*mut c_char, c_int, c_int) -> u32 =
-            unsafe { std::mem::transmute(address) };
-        let mut text = [0u8; 32];
-        // SAFETY: a buffer and a length within it: the last byte stays zero.
-        if unsafe { get(text.as_mut_ptr().cast(), 31, ordinal as c_int) } == 0 {
-            pci = Some(text);
-        }
-    }
-    (uuid, pci)
-}
-
-/// As NVML writes it: `GPU-` and 8-4-4-4-12 hexadecimal digits, with the zero byte of a C string.
-fn uuid_text(bytes: &[u8; 16]) -> [u8; 41] {
-    let mut text = String::from("GPU-");
-    for (n, byte) in bytes.iter().enumerate() {
-        if matches!(n, 4 | 6 | 8 | 10) {
-            text.push('-');
-        }
-        text.push_str(&format!("{byte:02x}"));
-    }
-    let mut out = [0; 41];
-    for (to, from) in out.iter_mut().zip(text.bytes()) {
-        *to = from;
-    }
-    out
+/// Its PCI address, by which NVML may know the device with this CUDA ordinal, too.
+fn pci_address(ordinal: u32) -> Option<[u8; 32]> {
+    let address = session::symbol(&choose::driver()?, c"cuDeviceGetPCIBusId")?;
+    // SAFETY: the driver's documented signature; device handles are ordinals.
+    let get: unsafe extern "C" fn(*mut c_char, c_int, c_int) -> u32 = unsafe { std::mem::transmute(address) };
+    let mut text = [0u8; 32];
+    // SAFETY: a buffer and a length within it: the last byte stays zero.
+    (unsafe { get(text.as_mut_ptr().cast(), 31, ordinal as c_int) } == 0).then_some(text)
 }
 
 impl Nvml {
     /// The device with this CUDA ordinal, by a name that both sides know; `Err`: why there is none.
     fn find(&self, ordinal: u32) -> Result<Device, &'static str> {
-        let (uuid, pci) = names(ordinal);
+        let uuid = devices::uuid(ordinal).and_then(|uuid| CString::new(uuid).ok());
+        let pci = pci_address(ordinal);
         let mut device: Device = std::ptr::null_mut();
         let mut is_found = false;
         if let (Some(get), Some(uuid)) = (self.by_uuid, &uuid) {
             // SAFETY: a C string and an out-pointer.
-            is_found = unsafe { get(uuid.as_ptr().cast(), &mut device) } == 0;
+            is_found = unsafe { get(uuid.as_ptr(), &mut device) } == 0;
         }
         if let (Some(get), Some(pci), false) = (self.by_pci, &pci, is_found) {
             // SAFETY: as above.
@@ -279,19 +247,5 @@ pub(super) fn run() {
                 Some(_) => {}
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::ffi::CStr;
-
-    #[test]
-    fn a_uuid_is_written_as_nvml_does() {
-        let bytes = [0x8a, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 0xff];
-        let text = uuid_text(&bytes);
-        let text = CStr::from_bytes_with_nul(&text).expect("a C string").to_str().expect("text");
-        assert_eq!(text, "GPU-8a010203-0405-0607-0809-0a0b0c0d0eff");
     }
 }

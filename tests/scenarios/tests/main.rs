@@ -33,6 +33,7 @@ mod lapped;
 mod listed;
 mod marks;
 mod memory;
+mod metrics;
 mod network_disk;
 mod no_cuda;
 mod nvtx;

@@ -143,15 +143,23 @@ fn top_and_metrics_show_what_a_step_waits_between_windows() {
     let table = gapprobe(&running, &["top", "--once"]);
     assert!(table.contains("COUNTED") && table.contains(" in syncs"), "{table}");
     let metrics = gapprobe(&running, &["metrics", "--once"]);
+    assert!(metrics.contains(&pid), "{metrics}");
     let value = |name: &str| -> f64 {
-        let line = metrics.lines().find(|l| l.starts_with(name) && l.contains(&pid));
+        let line = metrics.lines().find(|l| l.starts_with(name));
         let line = line.unwrap_or_else(|| panic!("{name} in {metrics}"));
         line.rsplit(' ').next().and_then(|v| v.parse().ok()).expect("a number")
     };
-    let a_step = value("gapprobe_between_sync_seconds_total") / value("gapprobe_between_steps_total");
-    assert!((0.25e-3..2e-3).contains(&a_step), "{metrics}");
-    assert!((0.25e-3..2e-3).contains(&value("gapprobe_counted_sync_seconds")), "{metrics}");
-    assert_eq!(value("gapprobe_hung_seconds"), 0.0);
+    let unrecorded = |name: &str| {
+        let line = metrics.lines().find(|l| l.starts_with(name) && l.contains(r#"recorded="no""#));
+        let value = line.and_then(|l| l.rsplit(' ').next()?.parse::<f64>().ok());
+        value.unwrap_or_else(|| panic!("{name} in {metrics}"))
+    };
+    let a_wait = unrecorded("gapprobe_sync_time_seconds_total") / unrecorded("gapprobe_syncs_total");
+    assert!((0.25e-3..2e-3).contains(&a_wait), "{metrics}");
+    assert_eq!(value("gapprobe_hang_duration_seconds"), 0.0);
+    // the simulated driver's, by which DCGM's exporter would name the GPU
+    let uuid = r#"gpu_uuid="GPU-53494d55-4c41-5445-442d-4750552d3030""#;
+    assert!(metrics.lines().any(|l| l.starts_with("gapprobe_gpu_time_seconds_total") && l.contains(uuid)));
     running.signal(libc::SIGKILL);
     running.finish();
 }

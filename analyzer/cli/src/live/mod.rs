@@ -7,6 +7,7 @@
 //! newest ([`MOST_EVENTS`]). What it rests on is said ([`Figures::seen_ns`]).
 
 pub mod counted;
+pub mod ledger;
 
 use trace::header::state;
 use trace::{Header, Loss, Source, Total};
@@ -190,7 +191,7 @@ pub fn cupti_kept_bytes(header: &Header) -> u64 {
 
 /// The job's name as the recorder found it, "" where it is not known.
 pub fn job(run: &Run) -> &str {
-    run.definitions.attributes().find(|a| a.0 == trace::define::JOB).map_or("", |a| a.1)
+    run.definitions.attribute(trace::define::JOB).unwrap_or("")
 }
 
 fn devices(a: &Analysis) -> Vec<DeviceFigures> {

@@ -114,9 +114,10 @@ impl Found {
     }
 }
 
-/// Whether the recording carries the attribute `run.id` with this value.
+/// Whether the recording carries the attribute [`trace::define::RUN`] with this value.
 pub(crate) fn has_run_id(source: &FileSource, id: &str) -> bool {
-    Recording::open(source).is_ok_and(|r| r.definitions.attributes().any(|(k, v)| k == "run.id" && v == id))
+    Recording::open(source)
+        .is_ok_and(|r| r.definitions.attributes().any(|(k, v)| k == trace::define::RUN && v == id))
 }
 
 /// The recording's attribute of this name.

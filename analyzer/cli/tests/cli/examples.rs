@@ -158,7 +158,7 @@ fn runs(place: &Place, example: &str) {
     let usual =
         |l: &str| starts.iter().any(|s| l.starts_with(s)) || l.ends_with(" rows; --limit 0 prints all");
     assert!(said.lines().all(usual), "{example}: {said}");
-    let elsewhere = ["--textfile", "--otlp"].iter().any(|option| example.contains(option));
+    let elsewhere = ["--textfile", "--listen", "--otlp"].iter().any(|option| example.contains(option));
     assert_eq!(text.is_empty(), example.contains('>') || elsewhere || verb == "run", "{example}: {text}");
     if let Some((_, file)) = example.split_once('>') {
         let file = file.trim().replace('~', &place.out().display().to_string());

@@ -19,6 +19,7 @@ mod export;
 mod faults;
 mod help;
 mod hostile_names;
+mod hour;
 mod html_page;
 mod html_rare;
 mod html_report;
@@ -36,6 +37,7 @@ mod place;
 mod private_folder;
 #[path = "../program/mod.rs"]
 mod program;
+mod prometheus;
 mod recover;
 mod rfc4180;
 mod run;

@@ -67,6 +67,9 @@ impl Place {
         for setting in trace::setting::SETTINGS {
             command.env_remove(setting.name);
         }
+        for (name, _) in std::env::vars_os().filter(|v| v.0.as_encoded_bytes().starts_with(b"OTEL_")) {
+            command.env_remove(name);
+        }
         command.env(trace::setting::TEST_ROOT, self.root());
     }
 

@@ -3,7 +3,7 @@
 
 use foldhash::{HashMap, HashMapExt};
 use serde_json::Value as Json;
-use trace::define::Definition;
+use trace::define::{gpu_uuid, Definition};
 use trace::header::{sources, state};
 use trace::{DeviceInfo, KernelInfo};
 use verdict::gaps::pauses;
@@ -275,5 +275,10 @@ fn describe_devices(assembly: &mut Assembly, head: &Head) {
             memory: number("totalGlobalMem"),
         };
         assembly.define(ordinal, Definition::Device(info));
+        if let Some(uuid) = d.get("uuid").and_then(Json::as_str) {
+            let key = assembly.string(gpu_uuid(ordinal).as_bytes());
+            let value = assembly.string(uuid.as_bytes());
+            assembly.define(0, Definition::Attribute(key, value));
+        }
     }
 }

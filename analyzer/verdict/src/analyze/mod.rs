@@ -2,6 +2,7 @@
 //! All stages in order: spans and coverage here, everything else in the stage's own file.
 
 mod once;
+mod tally;
 
 use std::time::Instant;
 
@@ -9,7 +10,7 @@ use trace::event::Unobserved;
 use trace::loss::Severity;
 use trace::{Loss, Total};
 
-use crate::analysis::{working, Analysis, Bucket, Coverage, DeviceAnalysis, StepSource};
+use crate::analysis::{working, Analysis, Bucket, Buckets, Coverage, DeviceAnalysis, StepSource};
 use crate::gaps::dispatching::Dispatched;
 use crate::gaps::{attribute, HostView, LaunchOwner};
 use crate::load::missing_kernels;
@@ -17,9 +18,12 @@ use crate::replay::Prepared;
 use crate::run::complete_to::complete_to;
 use crate::run::{Call, Device, Run, Span, UnobservedSpan};
 use crate::stats::middle;
+use crate::timeline::buckets::IdleSlice;
 use crate::timeline::kernels::KernelTable;
 use crate::timeline::Observed;
 use crate::{causes, replay, steps};
+
+pub use tally::{tally, Tally};
 
 /// Analyses a run. Never fails: what cannot be said is INCONCLUSIVE with its reason. O(n log n) in
 /// events; about 100 bytes an event of memory besides the run, most of it given back before it
@@ -106,13 +110,18 @@ pub fn analyze_by(run: &Run, deadline: Option<Instant>) -> Analysis {
 fn show_what_the_host_does(a: &mut Analysis) {
     for d in &mut a.devices {
         for s in &mut d.slices {
-            if s.charged != s.bucket {
-                let ns = a.counts.measure(s.span());
-                d.buckets.take(s.bucket, ns);
-                d.buckets.add(s.charged, ns);
-            }
+            charged_to_the_host(&mut d.buckets, s, &a.counts);
             s.turn();
         }
+    }
+}
+
+/// Takes the time of a slice from the bucket that set it off to the one that shows.
+fn charged_to_the_host(buckets: &mut Buckets, slice: &IdleSlice, counts: &Observed) {
+    if slice.charged != slice.bucket {
+        let ns = counts.measure(slice.span());
+        buckets.take(slice.bucket, ns);
+        buckets.add(slice.charged, ns);
     }
 }
 

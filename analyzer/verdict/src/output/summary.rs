@@ -247,6 +247,7 @@ fn device(run: &Run, index: usize, d: &DeviceAnalysis) -> Value {
     json!({
         "ordinal": d.ordinal,
         "name": run.definitions.string(info.name),
+        "uuid": run.definitions.attribute(&trace::define::gpu_uuid(d.ordinal)),
         "multiprocessors": (info.multiprocessors > 0).then_some(info.multiprocessors),
         "span_ns": d.span.ns(),
         "busy_ns": d.busy_ns,

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The figures as metrics, in one list for all formats. Names, labels and units are part of the
-//! interface: added, not renamed. A figure that cannot be told is left out, never 0.
+//! The metrics, in one table for all formats: names and units as OpenTelemetry writes them, from
+//! which Prometheus' names follow by its own rules ([`Family::prometheus`]). They are part of the
+//! interface: added, not renamed. What is not known is left out, never 0.
+//!
+//! Counters add up over ranks and time: a share is the quotient of two of them. Who a process is
+//! stands in [`PROCESS_INFO`]; its other series have what tells them apart, and no more.
 
-use std::time::Duration;
-
-use cli::live::counted::{Between, Counted};
+use cli::live::ledger::StepTimes;
 use cli::live::RecordingState;
+use trace::loss::Severity;
 use trace::{Header, Loss, Total};
 use verdict::analysis::Bucket;
 use verdict::text::escape::visible;
 
-use crate::verbs::watched::Watched;
+use super::looked::{Gpu, Looked, Process};
 
 /// What kind of number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,291 +22,259 @@ pub(super) enum Kind {
     Gauge,
     /// Only goes up, over the process's life.
     Counter,
+    /// Of the recorded steps.
+    Histogram,
 }
 
-/// One metric: the same labels at each of its points.
+/// A value with those of the family's own labels.
+type Points<V> = Vec<(Vec<String>, V)>;
+
+/// What a family's points are of, and how they are made.
+#[derive(Clone, Copy)]
+enum Of {
+    /// The command itself.
+    Command(fn(&Looked) -> Points<f64>),
+    /// Each process, as its recording counts.
+    Process(fn(&Process) -> Points<f64>),
+    /// Each process, summed up by the looks.
+    Summed(fn(&Process) -> Points<f64>),
+    /// Each process's steps.
+    Steps(fn(&Process) -> &StepTimes),
+    /// Each GPU of each process.
+    Gpu(fn(&Process, &Gpu) -> Points<f64>),
+}
+
+/// One metric.
 pub(super) struct Family {
+    /// As OpenTelemetry has it.
     pub(super) name: &'static str,
-    pub(super) help: &'static str,
-    /// As UCUM writes it, for OTLP; Prometheus has it in the name.
+    /// In UCUM; "" where there is nothing to count.
     pub(super) unit: &'static str,
     pub(super) kind: Kind,
-    pub(super) labels: Vec<&'static str>,
-    pub(super) points: Vec<Point>,
+    pub(super) help: &'static str,
+    /// Beside those of [`Family::labels`] that say whose it is.
+    own: &'static [&'static str],
+    of: Of,
 }
 
-/// One number of one process.
-pub(super) struct Point {
-    /// In the order of the family's labels.
-    pub(super) values: Vec<String>,
-    pub(super) value: f64,
-    /// When its process was first recorded, ns since 1970.
-    pub(super) since: u64,
+/// A number, or a histogram.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Value {
+    Number(f64),
+    Steps(Box<StepTimes>),
 }
 
-/// Of every process: who it is.
-const IDENTITY: [&str; 5] = ["job", "rank", "world_size", "host", "pid"];
-
-fn identity(w: &Watched) -> Vec<String> {
-    let h = &w.process.header;
-    let number = |n: u32| if n == 0 { String::new() } else { n.to_string() };
-    let rank = h.rank.checked_sub(1).map_or_else(String::new, |r| r.to_string());
-    let job = w.figures.as_ref().map_or("", |f| &f.job);
-    vec![
-        visible(job).to_string(),
-        rank,
-        number(h.world_size),
-        visible(&h.host).to_string(),
-        h.pid.to_string(),
-    ]
+/// One point of a family.
+pub(super) struct Point<'a> {
+    /// In the order of [`Family::labels`].
+    pub(super) labels: Vec<String>,
+    pub(super) value: Value,
+    /// Whose it is; `None`: the command's own.
+    pub(super) process: Option<&'a Process>,
+    /// Of which GPU it is.
+    pub(super) gpu: Option<&'a Gpu>,
 }
 
-struct Families(Vec<Family>);
-
-impl Families {
-    fn new_one(
-        &mut self,
-        (name, unit, kind): (&'static str, &'static str, Kind),
-        help: &'static str,
-        more: &[&'static str],
-        mut points: impl FnMut(&Watched) -> Vec<(Vec<String>, f64)>,
-        all: &[Watched],
-    ) {
-        let of = |w: &Watched| {
-            let (since, who) = (w.process.header.start_realtime, identity(w));
-            let point = |(more, value): (Vec<String>, f64)| {
-                let values = who.iter().cloned().chain(more).collect();
-                Point { values, value, since }
-            };
-            points(w).into_iter().map(point).collect::<Vec<_>>()
+impl Family {
+    /// All its labels.
+    pub(super) fn labels(&self) -> Vec<&'static str> {
+        let whose: &[&str] = match self.of {
+            Of::Command(_) => &[],
+            Of::Process(_) | Of::Summed(_) | Of::Steps(_) => &["run", "rank"],
+            Of::Gpu(..) => &["run", "rank", "gpu_uuid"],
         };
-        let points = all.iter().flat_map(of).filter(|p| p.value.is_finite()).collect();
-        let labels = IDENTITY.into_iter().chain(more.iter().copied()).collect();
-        self.0.push(Family { name, help, unit, kind, labels, points });
+        [whose, self.own].concat()
+    }
+
+    /// Prometheus' name, as its OTLP receiver makes it: the unit in words at the end, of counters
+    /// `_total` after it.
+    pub(super) fn prometheus(&self) -> String {
+        let unit = match self.unit {
+            "s" => "_seconds",
+            "By" => "_bytes",
+            "1" if self.kind == Kind::Gauge => "_ratio",
+            _ => "", // nothing, or in braces
+        };
+        let total = if self.kind == Kind::Counter { "_total" } else { "" };
+        format!("{}{unit}{total}", self.name.replace('.', "_"))
+    }
+
+    /// From when on the process's points count, ns since 1970.
+    pub(super) fn since(&self, process: &Process) -> u64 {
+        match self.of {
+            Of::Summed(_) | Of::Steps(_) | Of::Gpu(..) => process.sums().since,
+            Of::Command(_) | Of::Process(_) => process.header().start_realtime,
+        }
+    }
+
+    /// Its points.
+    pub(super) fn points<'a>(&self, looked: &'a Looked) -> Vec<Point<'a>> {
+        let number =
+            |(own, value): (Vec<String>, f64), process: Option<&'a Process>, gpu: Option<&'a Gpu>| {
+                let whose = process.map(|p| [p.run.clone(), p.rank()]).into_iter().flatten();
+                let labels = whose.chain(gpu.map(|g| g.uuid.clone())).chain(own).collect();
+                Point { labels, value: Value::Number(value), process, gpu }
+            };
+        let all = looked.processes.iter();
+        let points: Vec<Point<'a>> = match self.of {
+            Of::Command(get) => get(looked).into_iter().map(|p| number(p, None, None)).collect(),
+            Of::Process(get) | Of::Summed(get) => all
+                .flat_map(|w| get(w).into_iter().map(move |p| (w, p)))
+                .map(|(w, p)| number(p, Some(w), None))
+                .collect(),
+            Of::Steps(get) => all
+                .filter(|w| get(w).count() > 0)
+                .map(|w| Point {
+                    value: Value::Steps(Box::new(get(w).clone())),
+                    ..number((Vec::new(), 0.0), Some(w), None)
+                })
+                .collect(),
+            Of::Gpu(get) => all
+                .flat_map(|w| w.gpus.iter().map(move |g| (w, g)))
+                .flat_map(|(w, g)| get(w, g).into_iter().map(move |p| (w, g, p)))
+                .map(|(w, g, p)| number(p, Some(w), Some(g)))
+                .collect(),
+        };
+        let is_known = |p: &Point| !matches!(p.value, Value::Number(n) if !n.is_finite());
+        points.into_iter().filter(is_known).collect()
     }
 }
 
-fn one(value: Option<f64>) -> Vec<(Vec<String>, f64)> {
+fn one(value: Option<f64>) -> Points<f64> {
     value.map(|v| (Vec::new(), v)).into_iter().collect()
+}
+
+/// 1 with these labels.
+fn info(labels: Vec<String>) -> Points<f64> {
+    vec![(labels, 1.0)]
 }
 
 fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-/// All metrics of all processes; `took`: what looking at them took.
-pub(super) fn families(all: &[Watched], took: Duration) -> Vec<Family> {
-    use Kind::{Counter, Gauge};
-    let mut f = Families(Vec::new());
-    let alone = |name, help, unit, value| Family {
-        name,
-        help,
-        unit,
-        kind: Gauge,
-        labels: Vec::new(),
-        points: vec![Point { values: Vec::new(), value, since: 0 }],
+/// What was recorded and what was not, of counters that know both.
+fn recorded(h: &Header, yes: Total, no: Total, unit: f64) -> Points<f64> {
+    [("yes", yes), ("no", no)]
+        .into_iter()
+        .map(|(w, t)| (vec![w.to_owned()], h.total(t) as f64 / unit))
+        .collect()
+}
+
+/// All of a severity, those that are 0, too: so that the first one is seen.
+fn losses(h: &Header, severity: Severity) -> Points<f64> {
+    let of = Loss::ALL.iter().filter(|l| l.severity() == severity);
+    of.map(|&l| (vec![l.key().to_owned()], h.loss(l) as f64)).collect()
+}
+
+fn process_info(p: &Process) -> Points<f64> {
+    let h = p.header();
+    let world = if h.world_size == 0 { String::new() } else { h.world_size.to_string() };
+    let text = |t: &str| visible(t).to_string();
+    info(vec![text(&p.figures().job), world, text(&h.host), h.pid.to_string(), text(&h.gapprobe)])
+}
+
+/// Where the time went, by cause, and whether the GPU was busy in it.
+fn gpu_time(_: &Process, gpu: &Gpu) -> Points<f64> {
+    let of = |bucket: Bucket| {
+        let state = if bucket.is_gap() { "idle" } else { "busy" };
+        (vec![state.to_owned(), bucket.key().to_owned()], seconds(gpu.buckets.get(bucket)))
     };
-    f.0.push(alone("gapprobe_processes", "Recorded processes of this user.", "1", all.len() as f64));
-    f.0.push(alone(
-        "gapprobe_look_seconds",
-        "Time that gapprobe metrics took to look at all of them.",
-        "s",
-        took.as_secs_f64(),
-    ));
-    let standing = |w: &Watched| one(Some(f64::from(u8::from(w.process.standing() == RecordingState::On))));
-    f.new_one(
-        ("gapprobe_recording", "1", Gauge),
-        "1 while the process records, 0 while that is switched off.",
-        &[],
-        standing,
-        all,
-    );
-    let figures = |get: fn(&cli::live::Figures) -> Option<f64>| {
-        move |w: &Watched| one(w.figures.as_ref().and_then(get))
+    Bucket::ALL.into_iter().map(of).collect()
+}
+
+/// The family that says who a process is.
+pub(super) const PROCESS_INFO: &str = "gapprobe.process.info";
+
+macro_rules! families {
+    ($($name:expr, $unit:literal, $kind:ident, [$($label:literal),*], $of:ident($get:expr), $help:literal;)*) => {
+        /// All of them.
+        pub(super) const FAMILIES: &[Family] = &[$(Family {
+            name: $name, unit: $unit, kind: Kind::$kind, help: $help, own: &[$($label),*], of: Of::$of($get),
+        },)*];
     };
-    f.new_one(
-        ("gapprobe_seen_seconds", "s", Gauge),
-        "Observed time that the figures of steps and GPU time rest on.",
-        &[],
-        figures(|f| Some(seconds(f.seen_ns))),
-        all,
-    );
-    f.new_one(
-        ("gapprobe_steps", "1", Gauge),
-        "Whole steps in that time.",
-        &[],
-        figures(|f| Some(f.steps as f64)),
-        all,
-    );
-    f.new_one(
-        ("gapprobe_step_seconds", "s", Gauge),
-        "Step time: median and 90th percentile.",
-        &["percentile"],
-        |w| {
-            let f = w.figures.as_ref();
-            let both = [("50", f.and_then(|f| f.step_ns)), ("90", f.and_then(|f| f.p90_ns))];
-            both.into_iter().filter_map(|(q, ns)| Some((vec![q.to_owned()], seconds(ns?)))).collect()
-        },
-        all,
-    );
-    f.new_one(
-        ("gapprobe_gpu_busy_ratio", "1", Gauge),
-        "Share of the time in which anything ran on the GPU.",
-        &["device"],
-        |w| by_device(w, |d| vec![(Vec::new(), d.busy)]),
-        all,
-    );
-    f.new_one(
-        ("gapprobe_gpu_time_ratio", "1", Gauge),
-        "Where the GPU's time went: shares of all of it, which sum up to 1.",
-        &["device", "bucket"],
-        |w| {
-            let share =
-                |d: &cli::live::DeviceFigures, b: Bucket| (vec![b.key().to_owned()], d.buckets.share(b));
-            by_device(w, |d| Bucket::ALL.iter().map(|&b| share(d, b)).collect())
-        },
-        all,
-    );
-    f.new_one(
-        ("gapprobe_verdict_lost_ratio", "1", Gauge),
-        "Share of the time that is lost to the cause which the verdict names (gapprobe explain CODE); of GPU-BOUND, what is not spent in kernels.",
-        &["code", "cause"],
-        |w| {
-            let Some(f) = &w.figures else { return Vec::new() };
-            vec![(vec![f.verdict.0.to_owned(), f.verdict.1.to_owned()], f.lost.unwrap_or(0.0))]
-        },
-        all,
-    );
-    f.new_one(
-        ("gapprobe_cost_ratio", "1", Gauge),
-        "The share of the run that recording took, as measured in it; an estimate until then, and where it cannot be measured.",
-        &[],
-        figures(|f| Some(f.cost.share)),
-        all,
-    );
-    f.new_one(
-        ("gapprobe_cost_upper_ratio", "1", Gauge),
-        "The same at most: the upper end of its 95% interval, or of the estimate's range.",
-        &[],
-        figures(|f| Some(f.cost.most)),
-        all,
-    );
-    f.new_one(
-        ("gapprobe_own_cpu_seconds_total", "s", Counter),
-        "CPU time of the recorder's own threads.",
-        &[],
-        |w| one(Some(seconds(of_header(w, &[Total::DrainCpuNs, Total::SamplerCpuNs])))),
-        all,
-    );
-    f.new_one(
-        ("gapprobe_cupti_kept_bytes", "By", Gauge),
-        "Host memory that CUPTI 13.0 to 13.3 keeps of launches beside CUDA graphs until the program ends, at most.",
-        &[],
-        |w| one(Some(cli::live::cupti_kept_bytes(&w.process.header) as f64)),
-        all,
-    );
-    f.new_one(
-        ("gapprobe_losses_total", "1", Counter),
-        "What was lost while recording, by name; data: figures may be off by it. any: all of severity data together.",
-        &["loss", "severity"],
-        |w| losses(&w.process.header),
-        all,
-    );
-    for (name, help, total) in [
-        ("gapprobe_kernels_total", "Kernels recorded.", Total::Kernels),
-        ("gapprobe_launches_total", "Kernel launches recorded.", Total::Launches),
-        ("gapprobe_syncs_total", "Synchronizing calls recorded.", Total::Syncs),
-    ] {
-        f.new_one((name, "1", Counter), help, &[], |w| one(Some(of_header(w, &[total]) as f64)), all);
-    }
-    counted(&mut f, all);
-    f.new_one(
-        ("gapprobe_recording_bytes", "By", Gauge),
-        "Size of the recording on disk.",
-        &[],
-        |w| one(Some(w.process.length as f64)),
-        all,
-    );
-    f.0
 }
 
-/// What processes count without records: between windows, and with the flight recorder on.
-fn counted(f: &mut Families, all: &[Watched]) {
-    use Kind::{Counter, Gauge};
-    type OfBetween = fn(&Between) -> f64;
-    type OfCounted = fn(&Counted) -> Option<u64>;
-    let between: [(_, _, _, OfBetween); 4] = [
-        ("gapprobe_between_steps_total", "1", "Steps between windows.", |b| b.steps as f64),
-        ("gapprobe_between_launches_total", "1", "Kernel launches between windows, not recorded.", |b| {
-            b.launches as f64
-        }),
-        ("gapprobe_between_syncs_total", "1", "Synchronizing calls between windows, not recorded.", |b| {
-            b.syncs as f64
-        }),
-        (
-            "gapprobe_between_sync_seconds_total",
-            "s",
-            "Time in synchronizing calls between windows, summed over threads; by gapprobe_between_steps_total: a step.",
-            |b| seconds(b.sync_ns),
-        ),
-    ];
-    for (name, unit, help, get) in between {
-        let points = |w: &Watched| one(w.counted().and_then(|c| c.between).map(|b| get(&b)));
-        f.new_one((name, unit, Counter), help, &[], points, all);
-    }
-    let gauges: [(_, _, OfCounted); 3] = [
-        ("gapprobe_counted_step_seconds", "Usual time of the last steps (median; mean where they are uneven), counted without records.", |c| c.step_ns),
-        (
-            "gapprobe_counted_sync_seconds",
-            "Time in synchronizing calls a step, summed over threads, counted without records: the last second or so.",
-            |c| c.step_ns.map(|_| c.sync_ns),
-        ),
-        (
-            "gapprobe_hung_seconds",
-            "For how long the process has done nothing, where that is 20 of its steps and ten seconds; else 0.",
-            |c| c.step_ns.map(|_| c.hang.map_or(0, |h| h.ns)),
-        ),
-    ];
-    for (name, help, get) in gauges {
-        let points = |w: &Watched| one(w.counted().and_then(|c| get(&c)).map(seconds));
-        f.new_one((name, "s", Gauge), help, &[], points, all);
-    }
-    f.new_one(
-        ("gapprobe_flights_total", "1", Counter),
-        "Traces that the flight recorder wrote.",
-        &[],
-        |w| one(w.counted().map(|_| of_header(w, &[Total::Flights]) as f64)),
-        all,
-    );
-}
-
-fn of_header(w: &Watched, totals: &[Total]) -> u64 {
-    totals.iter().map(|&t| w.process.header.total(t)).fold(0, u64::saturating_add)
-}
-
-/// For each device that worked in the time that counts.
-fn by_device(
-    w: &Watched,
-    points: impl Fn(&cli::live::DeviceFigures) -> Vec<(Vec<String>, f64)>,
-) -> Vec<(Vec<String>, f64)> {
-    let devices = w.figures.iter().flat_map(|f| &f.devices).filter(|d| d.buckets.total() > 0);
-    let with_device = |d: &cli::live::DeviceFigures| {
-        let add = |(more, value): (Vec<String>, f64)| {
-            (std::iter::once(d.ordinal.to_string()).chain(more).collect(), value)
-        };
-        points(d).into_iter().map(add).collect::<Vec<_>>()
-    };
-    devices.flat_map(with_device).collect()
-}
-
-/// Those that are not 0, and always the sum of the grave ones, so that there is something to watch.
-fn losses(h: &Header) -> Vec<(Vec<String>, f64)> {
-    use trace::loss::Severity;
-    let word = |s: Severity| if s == Severity::Data { "data" } else { "note" };
-    let point = |name: &str, s: Severity, n: u64| (vec![name.to_owned(), word(s).to_owned()], n as f64);
-    let data = Loss::ALL.iter().filter(|l| l.severity() == Severity::Data).map(|&l| h.loss(l));
-    let mut all = vec![point("any", Severity::Data, data.fold(0, u64::saturating_add))];
-    let some = Loss::ALL.iter().filter(|&&l| h.loss(l) > 0);
-    all.extend(some.map(|&l| point(l.key(), l.severity(), h.loss(l))));
-    all
+families! {
+    "gapprobe.build.info", "", Gauge, ["version"],
+        Command(|_| info(vec![env!("CARGO_PKG_VERSION").to_owned()])),
+        "1; version: that of gapprobe metrics.";
+    "gapprobe.processes", "{process}", Gauge, [],
+        Command(|l| one(Some(l.processes.len() as f64))),
+        "Recorded processes of this user.";
+    "gapprobe.scrape.duration", "s", Gauge, [],
+        Command(|l| one(Some(l.took.as_secs_f64()))),
+        "Time that gapprobe metrics took to look at all of them.";
+    PROCESS_INFO, "", Gauge, ["job_name", "world_size", "host", "pid", "version"],
+        Process(process_info),
+        "1; who the process is, by run and rank; version: that of its recorder.";
+    "gapprobe.process.start_time", "s", Gauge, [],
+        Process(|p| one(Some(seconds(p.header().start_realtime)))),
+        "When its recording began, since 1970: all counters begin anew with another one.";
+    "gapprobe.gpu.info", "", Gauge, ["device", "model"],
+        Gpu(|_, g| info(vec![g.ordinal.to_string(), g.name.clone()])),
+        "1; the GPU's number in the process, and its name.";
+    "gapprobe.gpu.time", "s", Counter, ["state", "cause"],
+        Gpu(gpu_time),
+        "Observed time by what the GPU did (busy) or waited for (idle); over all causes it is gapprobe_gpu_observed_time_seconds_total.";
+    "gapprobe.gpu.observed_time", "s", Counter, [],
+        Gpu(|_, g| one(Some(seconds(g.buckets.total())))),
+        "Recorded time in which it is known what the GPU did; under the default budget a part of the run.";
+    "gapprobe.steps", "{step}", Counter, [],
+        Summed(|p| one(Some(p.sums().steps as f64).filter(|n| *n > 0.0))),
+        "Steps of the run: those marked by the program, else all that were counted, else those recorded.";
+    "gapprobe.step.duration", "s", Histogram, [],
+        Steps(|p| &p.sums().step_times),
+        "Time of the recorded steps.";
+    "gapprobe.kernels", "{kernel}", Counter, [],
+        Process(|p| one(Some(p.header().total(Total::Kernels) as f64))),
+        "Kernels recorded.";
+    "gapprobe.launches", "{launch}", Counter, ["recorded"],
+        Process(|p| recorded(p.header(), Total::Launches, Total::LaunchesBetween, 1.0)),
+        "Kernel launches; recorded=no: between windows.";
+    "gapprobe.syncs", "{call}", Counter, ["recorded"],
+        Process(|p| recorded(p.header(), Total::Syncs, Total::SyncsBetween, 1.0)),
+        "Synchronizing calls; recorded=no: between windows.";
+    "gapprobe.sync.time", "s", Counter, ["recorded"],
+        Process(|p| recorded(p.header(), Total::SyncNs, Total::SyncBetweenNs, 1e9)),
+        "Time in synchronizing calls, summed over threads; recorded=no: between windows.";
+    "gapprobe.verdict.info", "", Gauge, ["code", "cause"],
+        Process(|p| info(vec![p.figures().verdict.0.to_owned(), p.figures().verdict.1.to_owned()])),
+        "1; the verdict on the last seconds of recorded time (gapprobe explain CODE).";
+    "gapprobe.verdict.lost", "1", Gauge, [],
+        Process(|p| one(Some(p.figures().lost.unwrap_or(0.0)))),
+        "Share of those seconds that is lost to the verdict's cause; of GPU-BOUND, what is not spent in kernels.";
+    "gapprobe.hang.duration", "s", Gauge, [],
+        Process(|p| one(p.hang_ns().map(seconds))),
+        "For how long the process has done nothing, where that is 20 of its steps and ten seconds; else 0.";
+    "gapprobe.data.losses", "{loss}", Counter, ["loss"],
+        Process(|p| losses(p.header(), Severity::Data)),
+        "GPU operations and calls missing from the recording, by name: figures may be off.";
+    "gapprobe.notes", "{note}", Counter, ["note"],
+        Process(|p| losses(p.header(), Severity::Note)),
+        "What went wrong while recording and left no GPU operation or call out, by name.";
+    "gapprobe.recording.active", "{process}", Gauge, [],
+        Process(|p| one(Some(f64::from(u8::from(p.watched.process.standing() == RecordingState::On))))),
+        "1 while the process records, 0 while that is off.";
+    "gapprobe.recording.size", "By", Gauge, [],
+        Process(|p| one(Some(p.watched.process.length as f64))),
+        "Size of the recording on disk.";
+    "gapprobe.recording.cost", "1", Gauge, [],
+        Process(|p| one(Some(p.figures().cost).filter(|c| c.measured).map(|c| c.share))),
+        "Share of the run that recording took, as measured in it.";
+    "gapprobe.recording.cost_upper", "1", Gauge, [],
+        Process(|p| one(Some(p.figures().cost).filter(|c| c.measured).map(|c| c.most))),
+        "The upper end of its 95% interval.";
+    "gapprobe.recording.cost_estimate", "1", Gauge, [],
+        Process(|p| one(Some(p.figures().cost).filter(|c| !c.measured).map(|c| c.share))),
+        "The same by estimate, where it has not been measured.";
+    "gapprobe.recorder.cpu_time", "s", Counter, [],
+        Process(|p| one(Some(seconds(p.header().total(Total::DrainCpuNs).saturating_add(p.header().total(Total::SamplerCpuNs)))))),
+        "CPU time of the recorder's own threads.";
+    "gapprobe.cupti.kept_memory", "By", Gauge, [],
+        Process(|p| one(Some(cli::live::cupti_kept_bytes(p.header()) as f64))),
+        "Host memory that CUPTI 13.0 to 13.3 keeps of launches beside CUDA graphs until the program ends, at most.";
+    "gapprobe.flight.traces", "{trace}", Counter, [],
+        Process(|p| one(p.counted().map(|_| p.header().total(Total::Flights) as f64))),
+        "Traces that the flight recorder wrote.";
 }

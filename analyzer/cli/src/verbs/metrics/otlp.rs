@@ -1,61 +1,55 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The metrics by OTLP over HTTP (binary protobuf), to a collector without TLS: on this node, or in
-//! its network.
+//! its network. A resource is a process; OpenTelemetry's variables are read as its exporters read
+//! them ([`target`]).
 
-use std::fmt;
-use std::time::{Duration, SystemTime};
+use std::io::Write;
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use cli::live::ledger::STEP_BOUNDS;
+use flate2::write::GzEncoder;
+use flate2::Compression;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{any_value, AnyValue, InstrumentationScope, KeyValue};
 use opentelemetry_proto::tonic::metrics::v1::{
-    metric, number_data_point, AggregationTemporality, Gauge, Metric, NumberDataPoint, ResourceMetrics,
-    ScopeMetrics, Sum,
+    metric, number_data_point, AggregationTemporality, Gauge, Histogram, HistogramDataPoint, Metric,
+    NumberDataPoint, ResourceMetrics, ScopeMetrics, Sum,
 };
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use prost::Message;
+use trace::place::Owner;
 use verdict::text::escape::visible;
 
-use super::model::{Family, Kind, Point};
+use super::looked::{Looked, Process};
+use super::model::{Family, Kind, Point, Value, FAMILIES};
+use super::target::Target;
 
-/// Longest time for one sending.
-const SEND_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Where to.
-#[derive(Clone, Debug)]
-pub(crate) struct Endpoint(String);
-
-impl fmt::Display for Endpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// As OTEL_EXPORTER_OTLP_ENDPOINT is read: without a path the one for metrics.
-pub(crate) fn endpoint(text: &str) -> Result<Endpoint, String> {
-    let Some(rest) = text.strip_prefix("http://") else {
-        return Err("http://HOST:PORT (without TLS: a collector on the node has that)".to_owned());
-    };
-    let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
-    if host.is_empty() || host.contains('@') {
-        return Err("http://HOST:PORT".to_owned());
-    }
-    let path = if path.is_empty() { "v1/metrics" } else { path };
-    Ok(Endpoint(format!("http://{host}/{path}")))
-}
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Sends all of them.
-pub(super) fn send(endpoint: &Endpoint, families: &[Family]) -> Result<(), String> {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
-    let body = request(families, now).encode_to_vec();
+pub(super) fn send(target: &Target, looked: &Looked) -> Result<(), String> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
+    let body = request(looked, now, &target.attributes).encode_to_vec();
     let agent = ureq::Agent::config_builder()
-        .timeout_global(Some(SEND_TIMEOUT))
+        .timeout_global(Some(target.timeout))
         .max_redirects(0)
         .proxy(None)
         .http_status_as_error(false)
         .user_agent(concat!("gapprobe/", env!("CARGO_PKG_VERSION")))
         .build()
         .new_agent();
-    let answer = agent.post(&endpoint.0).header("content-type", "application/x-protobuf").send(&body[..]);
+    let mut post = agent.post(&target.url).header("content-type", "application/x-protobuf");
+    for (name, value) in &target.headers {
+        post = post.header(name, value);
+    }
+    let answer = match target.gzip {
+        true => {
+            let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+            let packed = packed.write_all(&body).and_then(|()| packed.finish()).map_err(|e| e.to_string())?;
+            post.header("content-encoding", "gzip").send(&packed[..])
+        }
+        false => post.send(&body[..]),
+    };
     match answer {
         Ok(answer) if answer.status().is_success() => Ok(()),
         Ok(answer) => Err(format!("it answers {}", answer.status())),
@@ -63,31 +57,81 @@ pub(super) fn send(endpoint: &Endpoint, families: &[Family]) -> Result<(), Strin
     }
 }
 
-fn request(families: &[Family], now: u64) -> ExportMetricsServiceRequest {
+fn request(looked: &Looked, now: u64, more: &[(String, String)]) -> ExportMetricsServiceRequest {
+    let of = |mut resource: Resource, wanted: &dyn Fn(&Point) -> bool| {
+        for (key, value) in more {
+            if resource.attributes.iter().all(|own| own.key != *key) {
+                resource.attributes.push(text(key, value));
+            }
+        }
+        let scope_metrics = vec![metrics(looked, now, wanted)];
+        ResourceMetrics { resource: Some(resource), scope_metrics, ..ResourceMetrics::default() }
+    };
+    let processes = looked.processes.iter().map(|process| {
+        of(resource(process), &|p: &Point| p.process.is_some_and(|its| std::ptr::eq(its, process)))
+    });
+    let command = of(command(), &|p: &Point| p.process.is_none());
+    ExportMetricsServiceRequest { resource_metrics: std::iter::once(command).chain(processes).collect() }
+}
+
+/// The command itself.
+fn command() -> Resource {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let pid = std::process::id();
+    let attributes = vec![
+        text("service.name", "gapprobe"),
+        text("service.version", VERSION),
+        text("service.instance.id", &format!("metrics-{}-{pid}", host.trim())),
+        text("host.name", host.trim()),
+        whole("process.pid", u64::from(pid)),
+    ];
+    Resource { attributes, ..Resource::default() }
+}
+
+/// A recorded process.
+fn resource(process: &Process) -> Resource {
+    let h = process.header();
+    let attributes = vec![
+        text("service.name", "gapprobe"),
+        text("service.version", &visible(&h.gapprobe)),
+        text("service.instance.id", &Owner::from(h).to_string()),
+        text("host.name", &visible(&h.host)),
+        whole("process.pid", u64::from(h.pid)),
+    ];
+    Resource { attributes, ..Resource::default() }
+}
+
+/// Of all points those that are wanted.
+fn metrics(looked: &Looked, now: u64, wanted: impl Fn(&Point) -> bool) -> ScopeMetrics {
     let scope = InstrumentationScope {
         name: "gapprobe".to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
+        version: VERSION.to_owned(),
         ..InstrumentationScope::default()
     };
-    let metrics = families.iter().filter(|f| !f.points.is_empty()).map(|f| metric(f, now)).collect();
-    let resource = Resource { attributes: vec![text("service.name", "gapprobe")], ..Resource::default() };
-    ExportMetricsServiceRequest {
-        resource_metrics: vec![ResourceMetrics {
-            resource: Some(resource),
-            scope_metrics: vec![ScopeMetrics { scope: Some(scope), metrics, ..ScopeMetrics::default() }],
-            ..ResourceMetrics::default()
-        }],
+    let of = |family: &Family| {
+        let points: Vec<Point> = family.points(looked).into_iter().filter(|p| wanted(p)).collect();
+        (!points.is_empty()).then(|| metric(family, points, now))
+    };
+    ScopeMetrics {
+        scope: Some(scope),
+        metrics: FAMILIES.iter().filter_map(of).collect(),
+        ..ScopeMetrics::default()
     }
 }
 
-fn metric(family: &Family, now: u64) -> Metric {
-    let data_points = family.points.iter().map(|p| data_point(family, p, now)).collect();
+fn metric(family: &Family, points: Vec<Point>, now: u64) -> Metric {
+    let aggregation_temporality = AggregationTemporality::Cumulative as i32;
+    let numbers = |points: Vec<Point>| points.iter().map(|p| number(family, p, now)).collect();
     let data = match family.kind {
-        Kind::Gauge => metric::Data::Gauge(Gauge { data_points }),
+        Kind::Gauge => metric::Data::Gauge(Gauge { data_points: numbers(points) }),
         Kind::Counter => metric::Data::Sum(Sum {
-            data_points,
-            aggregation_temporality: AggregationTemporality::Cumulative as i32,
+            data_points: numbers(points),
+            aggregation_temporality,
             is_monotonic: true,
+        }),
+        Kind::Histogram => metric::Data::Histogram(Histogram {
+            data_points: points.iter().filter_map(|p| histogram(family, p, now)).collect(),
+            aggregation_temporality,
         }),
     };
     Metric {
@@ -99,37 +143,59 @@ fn metric(family: &Family, now: u64) -> Metric {
     }
 }
 
-fn data_point(family: &Family, point: &Point, now: u64) -> NumberDataPoint {
-    let named = family.labels.iter().zip(&point.values).filter(|(_, value)| !value.is_empty());
+/// The labels, and of a GPU what OpenTelemetry calls it.
+fn attributes(family: &Family, point: &Point) -> Vec<KeyValue> {
+    let labels = family.labels().into_iter().zip(&point.labels);
+    let mut all: Vec<KeyValue> = labels.filter(|(_, v)| !v.is_empty()).map(|(k, v)| text(k, v)).collect();
+    if let Some(gpu) = point.gpu {
+        all.push(text("hw.id", &gpu.uuid));
+        all.push(text("hw.type", "gpu"));
+        all.push(text("hw.vendor", "NVIDIA"));
+        all.push(text("hw.model", &gpu.name));
+    }
+    all
+}
+
+fn since(family: &Family, point: &Point) -> u64 {
+    point.process.filter(|_| family.kind != Kind::Gauge).map_or(0, |p| family.since(p))
+}
+
+fn number(family: &Family, point: &Point, now: u64) -> NumberDataPoint {
+    let value = match point.value {
+        Value::Number(value) => Some(number_data_point::Value::AsDouble(value)),
+        Value::Steps(_) => None,
+    };
     NumberDataPoint {
-        attributes: named.map(|(key, value)| text(key, value)).collect(),
-        start_time_unix_nano: if family.kind == Kind::Counter { point.since } else { 0 },
+        attributes: attributes(family, point),
+        start_time_unix_nano: since(family, point),
         time_unix_nano: now,
-        value: Some(number_data_point::Value::AsDouble(point.value)),
+        value,
         ..NumberDataPoint::default()
     }
 }
 
-fn text(key: &str, value: &str) -> KeyValue {
-    let value = AnyValue { value: Some(any_value::Value::StringValue(value.to_owned())) };
-    KeyValue { key: key.to_owned(), value: Some(value) }
+fn histogram(family: &Family, point: &Point, now: u64) -> Option<HistogramDataPoint> {
+    let Value::Steps(times) = &point.value else { return None };
+    Some(HistogramDataPoint {
+        attributes: attributes(family, point),
+        start_time_unix_nano: since(family, point),
+        time_unix_nano: now,
+        count: times.count(),
+        sum: Some(times.ns as f64 / 1e9),
+        bucket_counts: times.counts.to_vec(),
+        explicit_bounds: STEP_BOUNDS.to_vec(),
+        ..HistogramDataPoint::default()
+    })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+fn text(key: &str, value: &str) -> KeyValue {
+    attribute(key, any_value::Value::StringValue(value.to_owned()))
+}
 
-    #[test]
-    fn an_endpoint_is_a_plain_address() {
-        for (text, wanted) in [
-            ("http://localhost:4318", "http://localhost:4318/v1/metrics"),
-            ("http://localhost:4318/", "http://localhost:4318/v1/metrics"),
-            ("http://[::1]:4318/own/path", "http://[::1]:4318/own/path"),
-        ] {
-            assert_eq!(endpoint(text).map(|e| e.0), Ok(wanted.to_owned()));
-        }
-        for text in ["https://localhost:4318", "localhost:4318", "http://", "http://user:word@host", ""] {
-            assert!(endpoint(text).is_err(), "{text}");
-        }
-    }
+fn whole(key: &str, value: u64) -> KeyValue {
+    attribute(key, any_value::Value::IntValue(i64::try_from(value).unwrap_or(i64::MAX)))
+}
+
+fn attribute(key: &str, value: any_value::Value) -> KeyValue {
+    KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(value) }) }
 }

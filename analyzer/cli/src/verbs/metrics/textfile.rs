@@ -1,48 +1,82 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Prometheus' text format, for node-exporter's textfile collector: a file that is whole whenever
-//! it is there.
+//! Prometheus' text format, and a file of it for node-exporter's textfile collector that is whole
+//! whenever it is there.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use prometheus::core::Collector;
-use prometheus::{CounterVec, Encoder, GaugeVec, Opts, TextEncoder};
+use cli::live::ledger::{StepTimes, STEP_BOUNDS};
+use prometheus::proto::{Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType};
+use prometheus::TextEncoder;
 
-use super::model::{Family, Kind};
+use super::looked::Looked;
+use super::model::{Family, Kind, Point, Value, FAMILIES};
 use crate::verbs::process;
 
 /// The metrics as text. Families without a point are left out.
-pub(super) fn render(families: &[Family]) -> String {
-    let mut out = Vec::new();
-    for family in families.iter().filter(|f| !f.points.is_empty()) {
-        // names and labels are constants of `model.rs`: they fit
-        let Ok(collected) = collect(family) else { continue };
-        let _ = TextEncoder::new().encode(&collected, &mut out); // into memory
+pub(super) fn render(looked: &Looked) -> String {
+    let mut out = String::new();
+    for family in FAMILIES {
+        let metrics: Vec<Metric> = family.points(looked).into_iter().map(|p| metric(family, p)).collect();
+        if !metrics.is_empty() {
+            let mut all = MetricFamily::default();
+            all.set_name(family.prometheus());
+            all.set_help(family.help.to_owned());
+            all.set_field_type(match family.kind {
+                Kind::Gauge => MetricType::GAUGE,
+                Kind::Counter => MetricType::COUNTER,
+                Kind::Histogram => MetricType::HISTOGRAM,
+            });
+            all.set_metric(metrics);
+            // names are constants of `model.rs`, and fit
+            let _ = TextEncoder::new().encode_utf8(&[all], &mut out);
+        }
     }
-    String::from_utf8_lossy(&out).into_owned()
+    out
 }
 
-fn collect(family: &Family) -> prometheus::Result<Vec<prometheus::proto::MetricFamily>> {
-    let opts = Opts::new(family.name, family.help);
-    let values = |p: &super::model::Point| p.values.clone();
-    match family.kind {
-        Kind::Gauge => {
-            let vec = GaugeVec::new(opts, &family.labels)?;
-            for p in &family.points {
-                vec.get_metric_with_label_values(&values(p))?.set(p.value);
-            }
-            Ok(vec.collect())
+fn metric(family: &Family, point: Point) -> Metric {
+    let label = |(name, value): (&str, String)| {
+        let mut label = LabelPair::default();
+        label.set_name(name.to_owned());
+        label.set_value(value);
+        label
+    };
+    // an empty label is none
+    let named = family.labels().into_iter().zip(point.labels).filter(|(_, value)| !value.is_empty());
+    let mut metric = Metric::from_label(named.map(label).collect());
+    match (point.value, family.kind) {
+        (Value::Steps(times), _) => metric.set_histogram(histogram(&times)),
+        (Value::Number(value), Kind::Counter) => {
+            let mut counter = Counter::default();
+            counter.set_value(value);
+            metric.set_counter(counter);
         }
-        Kind::Counter => {
-            let vec = CounterVec::new(opts, &family.labels)?;
-            for p in &family.points {
-                vec.get_metric_with_label_values(&values(p))?.inc_by(p.value.max(0.0));
-            }
-            Ok(vec.collect())
+        (Value::Number(value), _) => {
+            let mut gauge = Gauge::default();
+            gauge.set_value(value);
+            metric.set_gauge(gauge);
         }
     }
+    metric
+}
+
+fn histogram(times: &StepTimes) -> Histogram {
+    let mut sum = 0;
+    let bucket = |(bound, count): (f64, u64)| {
+        sum += count;
+        let mut bucket = Bucket::default();
+        bucket.set_upper_bound(bound);
+        bucket.set_cumulative_count(sum);
+        bucket
+    };
+    let mut histogram = Histogram::default();
+    histogram.set_bucket(STEP_BOUNDS.into_iter().zip(times.counts).map(bucket).collect());
+    histogram.set_sample_count(times.count());
+    histogram.set_sample_sum(times.ns as f64 / 1e9);
+    histogram
 }
 
 fn path(folder: &Path) -> PathBuf {

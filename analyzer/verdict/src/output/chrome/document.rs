@@ -158,6 +158,7 @@ impl<W: Write> Document<'_, W> {
                 json!({
                     "id": d.ordinal,
                     "name": run.definitions.string(d.info.name),
+                    "uuid": run.definitions.attribute(&trace::define::gpu_uuid(d.ordinal)),
                     "totalGlobalMem": d.info.memory,
                     "computeMajor": d.info.compute_major,
                     "computeMinor": d.info.compute_minor,
