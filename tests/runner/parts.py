@@ -156,7 +156,7 @@ PARTS = {row.function.__name__: row for row in (
     Row(perfetto, "middle", 120, []),
     Row(thorough, "rest", 2400, ["compilers", "nextest", "cupti", "perfetto", "prometheus", "libclang", "cpythons", "torch"]),
     Row(release, "rest", 900, ["compilers", "lints"]),
-    Row(wheel, "rest", 900, ["compilers", "cpythons", "torch"]),
+    Row(wheel, "rest", 600, ["compilers", "cpythons", "torch"]),
     Row(together, "rest", 600, ["compilers", "cupti", "perfetto", "prometheus"]),
     Row(pythons, "rest", 300, ["cpythons"]),
     Row(chaos, "rest", 600, ["compilers"]),
