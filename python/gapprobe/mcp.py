@@ -20,8 +20,9 @@ from gapprobe import __version__
 from gapprobe._read import Failed, run_command
 
 MAX_BYTES = 8192
-MAX_CHARS = 160
-TRACES = (".json.gz", ".json", ".gpr", ".sqlite", ".nsys-rep")
+# A longer text, mostly a kernel's name, is cut in its middle.
+MAX_CHARS = 400
+TRACES = (".json.gz", ".json", ".gpr", ".gpr.gz", ".gprec.gz", ".sqlite")
 
 server = MCPServer(
     "gapprobe", version=__version__,
@@ -78,21 +79,25 @@ def traces(folder: str = ".") -> str:
 
 @server.tool(annotations=READS, structured_output=False)
 def why_idle(trace: str) -> str:
-    """The verdict of a trace: its sentence, evidence, other findings, idle time by cause, steps, and what was lost of the recording."""
+    """The verdict of a trace: its sentence (line), evidence, time by bucket, steps, what each line of code wins alone, what was lost of
+    the recording, and further findings: of all that `gapprobe analyze --json` says what is needed first, under the same keys."""
     told = json.loads(command("analyze", trace, "--json"))
-    verdict = dict(told["verdict"], text=told["line"])
+    verdict = ("code", "cause", "confidence", "fix", "share", "site", "step_ns", "predicted_ns", "tied", "inconclusive")
+    coverage = ("seen_ns", "steps_seen", "steps_run", "killed")
+    # (the first finding is the verdict)
+    findings = [{name: finding.get(name) for name in verdict} for finding in told["findings"][1:]]
     return answer({
-        "verdict": {name: verdict[name] for name in ("text", "code", "cause", "confidence", "share", "site", "step_ns", "predicted_ns", "tied",
-                                                     "inconclusive")},
-        "evidence": told["evidence"], "idle_ns_by_cause": told["buckets_ns"], "steps": told["steps"], "losses": told["losses"],
-        "findings": told["findings"], "once": told["once"],
+        "line": told["line"], "verdict": {name: told["verdict"][name] for name in verdict}, "evidence": told["evidence"],
+        "buckets_ns": {name: ns for name, ns in told["buckets_ns"].items() if ns}, "steps": told["steps"],
+        "lines": {"alone": told["lines"]["alone"]}, "coverage": {name: told["coverage"][name] for name in coverage},
+        "losses": {name: n for name, n in told["losses"].items() if n}, "once": told["once"], "findings": findings,
     }, ["evidence", "once", "findings"])
 
 
 @server.tool(annotations=READS, structured_output=False)
 def table(trace: str, report: str = "steps", sort: str = "", limit: int = 20) -> str:
     """Rows of a report: steps, gaps, syncs, phases, cuda_gpu_kern_sum, cuda_api_sum, cuda_gpu_mem_time_sum, nvtx_sum and others
-    (an unknown name lists them). sort: a key of the rows."""
+    (an unknown name lists them). sort: a key of the rows, largest first. limit: rows at most, 0 for all."""
     words = ["stats", trace, "-r", report, "--format", "json", "--limit", str(limit)]
     told = json.loads(command(*words, *(["--sort", sort] if sort else [])))
     return answer({"rows": told if isinstance(told, list) else told[report]}, ["rows"])
@@ -112,8 +117,15 @@ def compare(before: str, after: str) -> str:
 
 
 @server.tool(annotations=READS, structured_output=False)
+def ranks(folder: str = ".") -> str:
+    """All ranks of a job in one: who is slow, and why (the summaries in a folder). The way on from GP107, waiting for a late rank."""
+    told = json.loads(command("summary", folder, "--json"))
+    return answer(told, [name for name, value in told.items() if isinstance(value, list)])
+
+
+@server.tool(annotations=READS, structured_output=False)
 def running() -> str:
-    """Processes that gapprobe records now; `recording` of one can be given to why_idle."""
+    """Processes that gapprobe records now; the `recording` of one is a trace, too."""
     told = json.loads(command("ps", "--json", exits=(0, 9)))  # 9: there is none
     return answer(told, ["processes"])
 

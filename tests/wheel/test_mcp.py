@@ -74,11 +74,14 @@ class Mcp(unittest.TestCase):
                                ["table", {"trace": trace, "report": "cuda_gpu_kern_sum", "sort": "instances"}], ["explain", {"code": "GP101"}],
                                ["compare", {"before": trace, "after": trace}], ["running", {}])
         self.assertTrue(all(read_only for _, read_only, _ in offered))
-        self.assertEqual(sorted(name for name, _, _ in offered), ["compare", "explain", "running", "table", "traces", "why_idle"])
+        self.assertEqual(sorted(name for name, _, _ in offered), ["compare", "explain", "ranks", "running", "table", "traces", "why_idle"])
         for is_error, text in answers:
             self.assertFalse(is_error, text)
             self.assertLessEqual(len(text.encode()), 8192)
         self.assertGreater(json.loads(answers[0][1])["left_out"]["traces"], 100)
+        files = json.loads(ask(["traces", {"folder": str(RECORDINGS)}])[1][0][1])
+        self.assertEqual(len(files["traces"]) + files.get("left_out", {}).get("traces", 0), len(list(RECORDINGS.glob("*.json"))) +
+                         len(list(RECORDINGS.glob("*.gprec.gz"))))
         self.assertGreater(json.loads(answers[1][1])["left_out"]["rows"], 100)
         self.assertEqual(sorted(folder.iterdir()), before, "nothing is written")
 
