@@ -77,6 +77,7 @@ fn found(a: &Analysis, room: usize) -> String {
         format!("{what}{place}{time}"),
         format!("{bare}{place}{time}"),
         format!("{bare}{time}"),
+        bare.clone(),
     ];
     let fits = |way: &&String| way.chars().count() <= room;
     match ways.iter().find(fits) {
@@ -399,6 +400,8 @@ mod tests {
         let said = sentence(&of_another_tool(), &Analysis { verdict, ..Analysis::default() });
         assert_eq!(said.chars().count(), MAX_CHARS - "gapprobe: ".len());
         assert!(said.ends_with("… [GP199]"), "{said}");
+        let bare = found(&a, 70).split(": ").take(2).collect::<Vec<_>>().join(": ");
+        assert_eq!(found(&a, bare.chars().count()), bare, "whole, where it fits alone");
         assert_eq!(cut("idle (another process?): work began late, often", 30), "idle (another process?)");
         assert_eq!(cut("idle (another process?): work began late, often", 12), "idle (anoth…");
     }
