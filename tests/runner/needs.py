@@ -71,6 +71,7 @@ NEEDS = {
     "nextest": install_nextest,
     "cupti": script("scripts/cupti-wheels"),
     "perfetto": script("scripts/perfetto", "install"),
+    "perfetto-ui": script("scripts/perfetto-ui", "install"),
     "lints": lints,
     "schemas": schemas,
     "libclang": script("scripts/libclang"),

@@ -15,6 +15,7 @@ pub(crate) mod figures;
 pub(crate) mod input;
 pub(crate) mod metrics;
 pub(crate) mod misuse;
+pub(crate) mod open;
 pub(crate) mod output;
 pub(crate) mod ps;
 pub(crate) mod recover;

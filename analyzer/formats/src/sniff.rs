@@ -183,6 +183,7 @@ fn recording(bytes: &[u8]) -> Result<Input, ReadError> {
     Ok(Input {
         format: Format::Recording,
         run,
+        zero: 0,
         refused: Refused::default(),
         events,
         bytes,
@@ -196,7 +197,7 @@ fn from_nsys(n: Nsys) -> Input {
     notes.extend(refused.nowhere());
     run.problems.bad_events = refused.lost();
     run.recorder = Recorder::Nsys;
-    Input { format: Format::Nsys, run, refused, events: rows, bytes, notes, os_calls }
+    Input { format: Format::Nsys, run, zero: 0, refused, events: rows, bytes, notes, os_calls }
 }
 
 fn from_kineto(k: Kineto) -> Input {
@@ -237,7 +238,7 @@ fn from_kineto(k: Kineto) -> Input {
     if let Some(line) = k.said.filter(|_| k.refused.older > 0 || k.refused.left_out > 0) {
         notes.push(format!("of the whole run was said: {}", visible(&line)));
     }
-    let Kineto { mut run, refused, events, bytes, own, xla, .. } = k;
+    let Kineto { mut run, refused, events, bytes, own, zero, xla, .. } = k;
     let ends = u64::from(refused.cut) + u64::from(refused.damaged);
     run.problems.bad_events += refused.lost() - ends;
     run.problems.cut_segments += u64::from(refused.cut);
@@ -247,5 +248,5 @@ fn from_kineto(k: Kineto) -> Input {
         (false, true) => Format::Xla,
         (false, false) => Format::Kineto,
     };
-    Input { format, run, refused, events, bytes, notes, os_calls: Vec::new() }
+    Input { format, run, zero, refused, events, bytes, notes, os_calls: Vec::new() }
 }

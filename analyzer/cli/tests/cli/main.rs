@@ -27,6 +27,7 @@ mod metrics;
 mod misuse;
 mod nvml;
 mod odd_files;
+mod open;
 mod outputs;
 mod parquet;
 mod phases;
