@@ -114,7 +114,7 @@ fn inflated(bytes: &[u8], behind: &AtomicU64, progress: &Progress) -> Result<Inp
     if first[..got].starts_with(RECORDING) {
         // as much as its header says, and a little to see that there is more
         let mut all = Vec::new();
-        let mut from = inflate();
+        let mut from = inflate().telling(progress);
         let mut end = from.by_ref().take(HEADER_BYTES as u64).read_to_end(&mut all);
         let known = all.first_chunk::<HEADER_BYTES>().and_then(|h| Header::decode(h).ok());
         let segments = known.map_or(0, |h| u64::from(h.segments) * SEGMENT_BYTES as u64);
@@ -148,8 +148,9 @@ fn inflated(bytes: &[u8], behind: &AtomicU64, progress: &Progress) -> Result<Inp
         return Err(other);
     }
     encoding(first.get(..got).unwrap_or(&[]))?;
-    progress.of(0); // how much text there is, nobody knows
-    kineto::read_inflated(|| Box::new(inflate()), progress).map(from_kineto)
+    // how much text there is, nobody knows: what is told is how much of the file was unpacked
+    let text = Progress::default();
+    kineto::read_inflated(|| Box::new(inflate().telling(progress)), &text).map(from_kineto)
 }
 
 fn behind_the_end(bytes: u64, what: &str, how: &str) -> String {

@@ -35,6 +35,7 @@ mod place;
 mod private_folder;
 #[path = "../program/mod.rs"]
 mod program;
+mod progress;
 mod recover;
 mod rfc4180;
 mod run;
@@ -45,6 +46,7 @@ mod special_files;
 mod stats;
 mod summary;
 mod terminal;
+mod top_screen;
 mod training;
 mod unwritable;
 mod watched;
