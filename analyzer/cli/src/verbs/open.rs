@@ -40,8 +40,8 @@ const PORT: u16 = 9001;
 ///
 /// The page fetches the trace from 127.0.0.1:9001, where gapprobe serves it once, to that page
 /// alone, and ends. It is not uploaded. Pinned are the steps and why the GPU was idle; in view is
-/// the steady step in which it was idle the longest. What is no trace of gapprobe is exported
-/// first, as by gapprobe export.
+/// the steady step in which it did not compute the longest. What is no trace of gapprobe is
+/// exported first, as by gapprobe export.
 ///
 /// On another host than your screen's (SSH_CONNECTION is set, DISPLAY, WAYLAND_DISPLAY and BROWSER
 /// are not) no browser is started: stderr has the ssh line to type on your own machine, stdout the
@@ -168,7 +168,7 @@ struct Shown {
 fn shown(trace: &Path) -> Result<Shown, Failure> {
     let input = input::open(trace)?;
     let analysis = verdict::analyze(&input.run);
-    let view = view::of(&analysis);
+    let view = view::of(&input.run, &analysis);
     let unreadable = |e: io::Error| Failure::new(Exit::Unreadable, format!("{}: {e}", trace.display()));
     if let Format::Own(_) = input.format {
         let bytes = fs::read(trace).map_err(unreadable)?;

@@ -3,12 +3,11 @@
 //! pinned, the worst steady step in view. The URL's parameters are documented:
 //! <https://perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui>.
 
-use std::cmp::Reverse;
-
+use cli::tables::steps;
 use percent_encoding::{utf8_percent_encode, AsciiSet, NON_ALPHANUMERIC};
 use serde_json::json;
 use verdict::analysis::Analysis;
-use verdict::run::Span;
+use verdict::run::{Run, Span};
 
 /// What RFC 3986 never encodes.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -29,16 +28,9 @@ pub(super) struct View {
     pub(super) step: u32,
 }
 
-/// The steady step in which the device of the verdict is idle the longest; `None` without steps.
-pub(super) fn of(analysis: &Analysis) -> Option<View> {
-    let device = analysis.worst.and_then(|w| analysis.devices.get(w));
-    let slices = device.map_or(&[][..], |d| &d.slices);
-    let idle = |span: Span| {
-        let first = slices.partition_point(|s| s.end <= span.start);
-        let inside = slices.iter().skip(first).take_while(|s| s.start < span.end);
-        inside.map(|s| s.span().clip(span).ns()).sum::<u64>()
-    };
-    let worst = analysis.steps.steady().iter().max_by_key(|s| (idle(s.span), Reverse(s.span)))?;
+/// The worst steady step; `None` without steps.
+pub(super) fn of(run: &Run, analysis: &Analysis) -> Option<View> {
+    let worst = steps::worst(run, analysis)?;
     // Perfetto takes no view beyond the trace; all of these are in it
     let all = analysis.steps.all();
     let (begin, end) = (all.first()?.span.start, all.iter().map(|s| s.span.end).max()?);
