@@ -72,6 +72,7 @@ NEEDS = {
     "cupti": script("scripts/cupti-wheels"),
     "perfetto": script("scripts/perfetto", "install"),
     "perfetto-ui": script("scripts/perfetto-ui", "install"),
+    "site": script("scripts/site", "install"),
     "lints": lints,
     "schemas": schemas,
     "libclang": script("scripts/libclang"),

@@ -72,6 +72,13 @@ def browser(part):
         node_tests(part, "scripts/perfetto-ui", under_test(OF_THE_TESTS))
 
 
+def site(part):
+    """The documentation site: its links, and what its tutorial shows of the command."""
+    # (what cannot be installed has been counted as skipped)
+    if (TOOLS / "site/pins").is_file() and built(part):
+        part.check("site", "scripts/site", "--gapprobe", OF_THE_TESTS)
+
+
 def release(part):
     """Library and command as users get them; the verdict as the library links it; documentation."""
     if part.check("scripts/build", "scripts/build"):
@@ -152,6 +159,7 @@ PARTS = {row.function.__name__: row for row in (
     Row(labelled, "middle", 900, ["compilers", "schemas"]),
     Row(perfetto, "middle", 120, []),
     Row(browser, "middle", 180, ["compilers", "perfetto-ui"]),
+    Row(site, "middle", 120, ["compilers", "site"]),
     Row(thorough, "rest", 2400, ["compilers", "nextest", "cupti", "perfetto", "libclang", "cpythons", "torch"]),
     Row(release, "rest", 900, ["compilers", "lints"]),
     Row(together, "rest", 600, ["compilers", "cupti", "perfetto"]),
