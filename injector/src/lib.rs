@@ -33,6 +33,8 @@ pub mod ring;
 
 #[cfg(not(loom))]
 mod attach;
+#[cfg(not(any(loom, test)))]
+mod build_note;
 #[cfg(not(loom))]
 mod callers;
 #[cfg(not(loom))]

@@ -3,11 +3,8 @@
 
 import os
 import pathlib
-import shutil
 
 _HERE = pathlib.Path(__file__).resolve().parent
-# In a wheel beside this file; in a checkout where scripts/build puts it.
-_FOLDERS = (_HERE / "built", _HERE.parent.parent / "build")
 
 
 class NotFound(FileNotFoundError):
@@ -16,30 +13,41 @@ class NotFound(FileNotFoundError):
 
 def library():
     """Path of libgapprobe.so. GAPPROBE_HOME names a folder to look in first. Raises NotFound."""
-    return _find("libgapprobe.so", [])
+    return _find("libgapprobe.so", "libexec/gapprobe/libgapprobe.so")
 
 
 def command():
     """Path of the command `gapprobe`. GAPPROBE_HOME names a folder to look in first. Raises NotFound."""
-    return _find("gapprobe", _on_path())
+    return _find("gapprobe", "bin/gapprobe")
 
 
-def _on_path():
-    """The command on PATH, unless it is the little script that starts this very package."""
-    found = shutil.which("gapprobe")
-    if found:
-        with open(found, "rb") as file:
-            if file.read(4) == b"\x7fELF":
-                return [pathlib.Path(found)]
-    return []
-
-
-def _find(name, more):
+def _find(name, installed):
+    """A file by its name in a build folder, and by its place below an environment."""
     home = os.environ.get("GAPPROBE_HOME")
     places = [pathlib.Path(home) / name] if home else []
-    places += [folder / name for folder in _FOLDERS] + more
+    checkout = _HERE.parent.parent
+    if (checkout / "scripts" / "build").is_file():
+        places.append(checkout / "build" / name)
+        hint = "scripts/build makes it"
+    else:
+        # (beside the package: where `pip install --target` puts it)
+        places += _of_the_wheel(installed) + [_HERE.parent / installed]
+        hint = "pip install --force-reinstall gapprobe-*.whl"
     for place in places:
         if place.is_file():
             return str(place)
     looked = "\n".join("  " + str(place) for place in places)
-    raise NotFound("%s was not found; looked for\n%s\n\nhint: scripts/build makes it" % (name, looked))
+    raise NotFound("%s was not found; looked for\n%s\n\nhint: %s" % (name, looked, hint))
+
+
+def _of_the_wheel(installed):
+    """Where the wheel that this very package is of put a file."""
+    from importlib import metadata  # 20 ms that a training script need not pay
+
+    found = []
+    for wheel in metadata.distributions(name="gapprobe", path=[str(_HERE.parent)]):
+        for file in wheel.files or []:
+            place = os.path.normpath(str(file.locate()))
+            if place.endswith("/" + installed):
+                found.append(pathlib.Path(place))
+    return found

@@ -295,7 +295,7 @@ class Closing(CannedRun):
         player = mock.Mock(victims=[mock.Mock(directory="/tmp", process=mock.Mock(pid=n)) for n in (7, 8)])
 
         def asked(*standings):
-            said = json.dumps([{"pid": 7 + n, "standing": s} for n, s in enumerate(standings)])
+            said = json.dumps({"processes": [{"pid": 7 + n, "standing": s} for n, s in enumerate(standings)]})
             with mock.patch.object(subprocess, "run", return_value=mock.Mock(stdout=said)):
                 return always_on_closed.is_off(self.plan, player)
 

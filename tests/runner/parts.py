@@ -88,6 +88,12 @@ def release(part):
                environment={"RUSTDOCFLAGS": "-D warnings -A rustdoc::private_intra_doc_links"})
 
 
+def wheel(part):
+    """The wheel as users install it, under each CPython that is here, and under launchers."""
+    if as_shipped(part):
+        unittest(part, "tests/wheel", PYTHON, "tests/wheel")
+
+
 def thorough(part):
     """Programs under the files users get, as often as there is reason to (200 kills, all releases, all CPythons, a real PyTorch); long Rust tests."""
     if shipped := as_shipped(part):
@@ -162,6 +168,7 @@ PARTS = {row.function.__name__: row for row in (
     Row(site, "middle", 120, ["compilers", "site"]),
     Row(thorough, "rest", 2400, ["compilers", "nextest", "cupti", "perfetto", "libclang", "cpythons", "torch"]),
     Row(release, "rest", 900, ["compilers", "lints"]),
+    Row(wheel, "rest", 900, ["compilers", "cpythons", "torch"]),
     Row(together, "rest", 600, ["compilers", "cupti", "perfetto"]),
     Row(pythons, "rest", 300, ["cpythons"]),
     Row(chaos, "rest", 600, ["compilers"]),

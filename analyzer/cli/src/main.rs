@@ -33,10 +33,17 @@ Examples:
 
 /// Why is the GPU idle, and what would fixing it win?
 #[derive(Parser)]
-#[command(name = "gapprobe", version, before_help = EXAMPLES, after_help = EXIT_CODES, max_term_width = 110)]
+#[command(name = "gapprobe", before_help = EXAMPLES, after_help = EXIT_CODES, max_term_width = 110)]
+#[command(arg_required_else_help = true, args_conflicts_with_subcommands = true)]
 struct Cli {
+    /// Print the version
+    #[arg(short = 'V', long)]
+    version: bool,
+    /// With --version one JSON object: commit, the recordings' format, the library
+    #[arg(long, requires = "version")]
+    json: bool,
     #[command(subcommand)]
-    verb: Verb,
+    verb: Option<Verb>,
 }
 
 #[derive(Subcommand)]
@@ -60,6 +67,7 @@ enum Verb {
     Doctor(verbs::doctor::Args),
     Explain(verbs::explain::Args),
     Completions(verbs::completions::Args),
+    Man(verbs::man::Args),
 }
 
 fn main() -> ExitCode {
@@ -67,7 +75,8 @@ fn main() -> ExitCode {
         let arguments: Vec<_> = std::env::args_os().collect();
         wrong_use(&verbs::misuse::with_tip(e, &arguments))
     });
-    let result = match cli.verb {
+    let Some(verb) = cli.verb else { return ended(verbs::version::print(cli.json).map(ExitCode::from)) };
+    ended(match verb {
         Verb::Run(args) => verbs::run::run(&args),
         Verb::Recover(args) => verbs::recover::run(&args).map(ExitCode::from),
         Verb::Analyze(args) => verbs::analyze::run(&args).map(ExitCode::from),
@@ -87,7 +96,11 @@ fn main() -> ExitCode {
         Verb::Doctor(args) => verbs::doctor::run(&args).map(ExitCode::from),
         Verb::Explain(args) => verbs::explain::run(&args).map(ExitCode::from),
         Verb::Completions(args) => verbs::completions::run(&args).map(ExitCode::from),
-    };
+        Verb::Man(args) => verbs::man::run(&args).map(ExitCode::from),
+    })
+}
+
+fn ended(result: Outcome<ExitCode>) -> ExitCode {
     result.unwrap_or_else(|failure| {
         verbs::talk::fail(&failure);
         failure.exit.into()

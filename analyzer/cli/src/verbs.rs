@@ -13,6 +13,7 @@ pub(crate) mod explain;
 pub(crate) mod export;
 pub(crate) mod figures;
 pub(crate) mod input;
+pub(crate) mod man;
 pub(crate) mod metrics;
 pub(crate) mod misuse;
 pub(crate) mod open;
@@ -25,6 +26,7 @@ pub(crate) mod stats;
 pub(crate) mod summary;
 pub(crate) mod talk;
 pub(crate) mod top;
+pub(crate) mod version;
 mod watched;
 pub(crate) mod width;
 

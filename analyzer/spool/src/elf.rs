@@ -18,6 +18,9 @@ pub const EM_X86_64: u16 = 62;
 /// Machine number of AArch64.
 pub const EM_AARCH64: u16 = 183;
 const NT_GNU_BUILD_ID: u64 = 3;
+/// Owner and kind of the note in which libgapprobe.so says what it was built from: its version, and
+/// after a blank the commit, if that is known; zeros follow.
+pub const BUILD_NOTE: (&[u8], u64) = (b"gapprobe\0", 1);
 
 /// Bytes of a file's head.
 pub const HEAD: usize = 64;
@@ -156,13 +159,18 @@ impl Head {
 
 /// The build id in the bytes of a table of notes.
 pub fn build_id(notes: &[u8]) -> Option<&[u8]> {
+    note(notes, (b"GNU\0", NT_GNU_BUILD_ID))
+}
+
+/// What the note of this owner and kind holds.
+pub fn note<'a>(notes: &'a [u8], (owner, wanted): (&[u8], u64)) -> Option<&'a [u8]> {
     let mut rest = notes;
     while rest.len() >= 12 {
         let [name, length, kind] = [0, 4, 8].map(|at| number::<4>(rest, at));
         let begins = 12usize.checked_add((name as usize).checked_next_multiple_of(4)?)?;
         let ends = begins.checked_add(length as usize)?;
         let content = rest.get(begins..ends)?;
-        if kind == NT_GNU_BUILD_ID && rest.get(12..16) == Some(b"GNU\0") {
+        if kind == wanted && rest.get(12..12 + name as usize) == Some(owner) {
             return Some(content);
         }
         rest = rest.get(ends.checked_next_multiple_of(4)?..)?;

@@ -4,12 +4,12 @@
 //! one of those that run, or wait for data, at a time, 25 looks a second for all of them together.
 //!
 //! What is known of this process's Python holds for a child that has it from the same file, by as
-//! much further as it lies there (its load bias); that it is so is seen by a pointer of the interpreter's
-//! into its own file. That it still is, and the child has not become another program by exec (not
-//! even the same one, at the same addresses), is seen before and after each reading by the random
-//! bytes that the kernel gives each program at its start (`AT_RANDOM`). Of others nothing is read.
-//! The kernel allows reading one's own children's memory unless they forbid it (`PR_SET_DUMPABLE`),
-//! or Yama forbids everything (`ptrace_scope` 2 and more).
+//! much further as it lies there (its load bias); that it is so is seen by a pointer of the
+//! interpreter's into its own file. That it still is, and the child has not become another program
+//! by exec (not even the same one, at the same addresses), is seen before and after each reading by
+//! the random bytes that the kernel gives each program at its start (`AT_RANDOM`). Of others
+//! nothing is read. The kernel allows reading one's own children's memory unless they forbid it
+//! (`PR_SET_DUMPABLE`), or Yama forbids everything (`ptrace_scope` 2 and more).
 
 use std::collections::HashMap;
 

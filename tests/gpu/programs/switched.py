@@ -109,7 +109,7 @@ SWITCHES = {"slots": Slots, "timed": Timed, "cupti": Cupti, "nothing": Nothing}
 def says_off(gapprobe):
     """Whether `gapprobe ps` says that this process records nothing now."""
     said = subprocess.run([gapprobe, "ps", "--json"], env={k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}, capture_output=True, text=True)
-    return [one["standing"] for one in json.loads(said.stdout or "[]") if one["pid"] == os.getpid()] == ["off"]
+    return [one["standing"] for one in json.loads(said.stdout or '{"processes": []}')["processes"] if one["pid"] == os.getpid()] == ["off"]
 
 
 class Blocks:

@@ -30,7 +30,7 @@ def says_off(plan, player):
         try:
             said = subprocess.run([plan.build / "gapprobe", "ps", "--json"], env={**os.environ, "TMPDIR": str(v.directory)}, capture_output=True,
                                   text=True, timeout=20).stdout
-            standing = [one["standing"] for one in json.loads(said) if one["pid"] == v.process.pid]
+            standing = [one["standing"] for one in json.loads(said)["processes"] if one["pid"] == v.process.pid]
         except (OSError, subprocess.SubprocessError, ValueError, KeyError):
             return False
         if standing != ["off"]:

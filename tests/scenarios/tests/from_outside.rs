@@ -72,7 +72,7 @@ fn start_loop(shape: &[&str], settings: &[(&str, &str)]) -> Running {
 fn standing(running: &Running) -> String {
     let output = gapprobe(running, &["ps", "--json"]).output().expect("gapprobe ps");
     let all: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-    all[0]["standing"].as_str().unwrap_or("gone").to_owned()
+    all["processes"][0]["standing"].as_str().unwrap_or("gone").to_owned()
 }
 
 fn summary(text: &str) -> Value {
@@ -111,6 +111,7 @@ fn a_window_of_a_recording_process_is_cut_out_while_it_runs_on() {
     std::thread::sleep(Duration::from_millis(1500));
     let output = gapprobe(&running, &["top", "--once", "--json", "--last", "1s"]).output().expect("top");
     let top: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let top = &top["rows"];
     let seen = top[0]["seen_ns"].as_u64().unwrap();
     assert!((900_000_000..=1_000_000_000).contains(&seen), "{top}");
     let step = top[0]["step_ns"].as_f64().unwrap();

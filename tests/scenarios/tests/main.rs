@@ -58,6 +58,7 @@ mod stopped;
 mod strangers;
 mod streams;
 mod untouched;
+mod version;
 mod waits;
 mod windows;
 mod wraps;

@@ -166,8 +166,8 @@ fn table(run: &Run) -> BTreeMap<String, (u64, String)> {
     let output = command.output().expect("gapprobe");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).expect("text");
-    let start = text.find('[').unwrap_or_else(|| panic!("rows: {text}"));
-    let rows: serde_json::Value = serde_json::from_str(&text[start..]).expect("JSON");
+    let said: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let rows = &said["nvtx_sum"];
     let cell = |row: &serde_json::Value, names: [&str; 2]| names.iter().find_map(|n| row.get(*n).cloned());
     let rows = rows.as_array().expect("rows").iter().map(|row| {
         let text = |names| cell(row, names).and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default();

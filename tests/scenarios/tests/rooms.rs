@@ -10,7 +10,10 @@ use gapprobe_scenarios::uses::Crate;
 
 /// Rooms of a crate, from the top: each may use those behind it.
 const FLOORS: [(&str, &[&str]); 4] = [
-    ("spool", &["retention", "leftovers", "socket_probe", "fresh", "writer_lock", "liveness", "procfs"]),
+    (
+        "spool",
+        &["retention", "leftovers", "socket_probe", "fresh", "writer_lock", "liveness", "procfs", "elf"],
+    ),
     (
         "verdict",
         &[

@@ -109,7 +109,7 @@ fn a_step_that_is_counted_in_parts_is_not_shorter_than_its_waits() {
     std::thread::sleep(std::time::Duration::from_secs(5));
     let text = gapprobe(&running, &["top", "--once", "--json"]);
     let top: Value = serde_json::from_str(&text).unwrap_or_default();
-    let ns = |key: &str| top[0]["counted"][key].as_u64().unwrap_or_else(|| panic!("{key}: {text}"));
+    let ns = |key: &str| top["rows"][0]["counted"][key].as_u64().unwrap_or_else(|| panic!("{key}: {text}"));
     // 2.7 ms a step, a fifth of it each part
     assert!(ns("step_ns") >= ns("sync_ns") && ns("step_ns") > 400_000, "{text}");
     running.signal(libc::SIGKILL);
@@ -124,7 +124,7 @@ fn top_and_metrics_show_what_a_step_waits_between_windows() {
     let counted = |running: &Running| -> Value {
         let all: Value =
             serde_json::from_str(&gapprobe(running, &["top", "--once", "--json"])).unwrap_or_default();
-        all[0]["counted"].clone()
+        all["rows"][0]["counted"].clone()
     };
     assert!(
         running.wait_for(|_| { true })

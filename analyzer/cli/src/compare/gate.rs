@@ -103,6 +103,8 @@ impl Answer {
 pub struct Judged {
     /// Its option, without dashes; `verdict` for the one that always holds.
     pub condition: &'static str,
+    /// Of what, where it may be demanded more than once: a cause, a range.
+    pub of: Option<String>,
     /// How it came out.
     pub result: Answer,
     /// What was found: a share, a ratio, ns; `None` where there is no figure.
@@ -121,11 +123,15 @@ pub struct Judged {
 
 impl Judged {
     fn new(condition: &'static str, result: Answer, text: String) -> Judged {
-        Judged { condition, result, value: None, limit: None, band: None, common: None, text }
+        Judged { condition, of: None, result, value: None, limit: None, band: None, common: None, text }
     }
 
     fn figures(self, value: f64, limit: f64) -> Judged {
         Judged { value: Some(value), limit: Some(limit), ..self }
+    }
+
+    fn of(self, of: &str) -> Judged {
+        Judged { of: Some(of.to_owned()), ..self }
     }
 }
 
@@ -187,10 +193,10 @@ pub fn check(side: &Side<'_>, baseline: Option<&Side<'_>>, conditions: &Conditio
         }
     }
     for cause in &conditions.forbid {
-        add(forbid(v, cause));
+        add(forbid(v, cause).of(cause.name));
     }
     for name in &conditions.ranges {
-        add(require(side, name));
+        add(require(side, name).of(name));
     }
     judged
 }

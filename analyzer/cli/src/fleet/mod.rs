@@ -167,6 +167,7 @@ impl Fleet {
         let steps = self.steps().filter(|_| !self.is_a_list());
         let buckets = if self.is_a_list() { Vec::new() } else { self.buckets() };
         json!({
+            "ranks_version": RANKS_VERSION,
             "line": line(self),
             "one_job": self.apart.is_none(),
             "ranks": self.ranks.iter().map(Rank::json).collect::<Vec<_>>(),
@@ -219,6 +220,9 @@ fn program(command: &str) -> String {
     }
     out
 }
+
+/// Version of the keys of [`Fleet::json`].
+const RANKS_VERSION: u32 = 1;
 
 /// World sizes beyond this are damage.
 const MOST_RANKS: u32 = 1 << 20;

@@ -5,6 +5,7 @@
 use serde_json::{json, Value};
 
 use verdict::output::summary::SUMMARY_VERSION;
+use verdict::run::SIMULATED_GPU;
 use verdict::text::escape::word;
 
 /// A summary larger than this is none.
@@ -52,6 +53,8 @@ pub struct Rank {
     pub losses: u64,
     /// The process never reached its end.
     pub killed: bool,
+    /// Recorded on gapprobe's simulated driver.
+    pub simulated: bool,
 }
 
 /// How compressed traces, recordings and exports of nsys begin.
@@ -123,6 +126,7 @@ pub fn read(file: &str, bytes: &[u8]) -> Result<Rank, Unusable> {
             .saturating_add(counted("/reading_problems"))
             .saturating_sub(number("/input/lost").unwrap_or(0)),
         killed: value.pointer("/coverage/killed").and_then(Value::as_bool).unwrap_or(false),
+        simulated: text("/devices/0/name").starts_with(SIMULATED_GPU),
     })
 }
 
@@ -204,6 +208,7 @@ impl Rank {
             "busy_share": self.busy_share(),
             "losses": self.losses,
             "killed": self.killed,
+            "simulated": self.simulated,
         })
     }
 }

@@ -123,6 +123,10 @@ fn doubts(out: &mut String, fleet: &Fleet) {
     if unsure > 0 {
         let _ = write!(out, " {unsure} INCONCLUSIVE.");
     }
+    let simulated = fleet.ranks.iter().filter(|r| r.simulated).count();
+    if simulated > 0 {
+        let _ = write!(out, " {simulated} SIMULATED.");
+    }
     let killed = fleet.ranks.iter().filter(|r| r.killed).count();
     if killed > 0 {
         let _ = write!(

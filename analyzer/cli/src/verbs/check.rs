@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
+use clap::ValueEnum;
 use cli::compare::gate;
 use cli::compare::gate::{Answer, Conditions, Judged};
 use cli::compare::{side, Side};
@@ -12,6 +13,7 @@ use formats::Input;
 use serde_json::{json, Value};
 use verdict::causes;
 use verdict::causes::Cause;
+use verdict::output::{line, sentence};
 use verdict::text::escape::visible;
 use verdict::Analysis;
 
@@ -19,6 +21,11 @@ use crate::verbs::exit::{Exit, Failure};
 use crate::verbs::width::Width;
 use crate::verbs::{figures, input, talk};
 use crate::Outcome;
+
+mod github;
+mod junit;
+mod markdown;
+mod sarif;
 
 /// Version of the keys of `--json`.
 const CHECK_VERSION: u32 = 1;
@@ -31,6 +38,8 @@ Examples:
   gapprobe check new.json.gz --baseline old.json.gz --min-speedup 1.1 --run-noise 2%
   gapprobe check new.json.gz --baseline old.json.gz --min-speedup 1.1 --same-work
   gapprobe check new.json.gz --forbid-cause INPUT,ALLOC --require-range data_load
+  gapprobe check new.json.gz --max-idle 10% --format github   an annotation at the line of Python
+  gapprobe check new.json.gz --max-idle 10% --format junit > gapprobe.xml
   gapprobe check --json new.json.gz > check.json";
 
 const CODES: &str = "\
@@ -79,11 +88,85 @@ pub(crate) struct Args {
     /// host and for ranks, as seen on a shared host, and 2% of computing and copying]
     #[arg(long, value_name = "SHARE", allow_hyphen_values = true, value_parser = figures::share, requires = "baseline")]
     run_noise: Option<f64>,
-    /// Print one JSON object instead
-    #[arg(long)]
+    /// How it is printed: github is a workflow command that annotates the line of Python, markdown
+    /// is for $GITHUB_STEP_SUMMARY, sarif (2.1.0) for code scanning, junit for the test reports of
+    /// GitLab and Jenkins
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// Print one JSON object: --format json
+    #[arg(long, conflicts_with = "format")]
     json: bool,
     #[command(flatten)]
     width: Width,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+    Github,
+    Junit,
+    Sarif,
+    Markdown,
+}
+
+/// What came out, for whoever prints it.
+struct Checked<'a> {
+    args: &'a Args,
+    side: &'a Side<'a>,
+    judged: &'a [Judged],
+    exit: Exit,
+}
+
+impl Checked<'_> {
+    fn all(&self) -> Answer {
+        gate::all(self.judged)
+    }
+
+    /// The sentence of the line, with the verdict's code.
+    fn sentence(&self) -> String {
+        visible(&sentence::sentence(self.side.run, self.side.analysis)).into_owned()
+    }
+
+    /// What the verdict rests on.
+    fn evidence(&self) -> Vec<String> {
+        line::evidence(self.side.run, self.side.analysis)
+    }
+
+    /// Code and name of the verdict.
+    fn title(&self) -> String {
+        let v = &self.side.analysis.verdict;
+        format!("{} {}", v.code, v.cause)
+    }
+
+    /// The sentence, and below it what is not met, a line each.
+    fn message(&self) -> String {
+        let short = self.judged.iter().filter(|j| j.result != Answer::Ok);
+        let short = short.map(|j| format!("\n{} {}: {}", j.result.words(), name(j), visible(&j.text)));
+        self.sentence() + &short.collect::<String>()
+    }
+
+    /// The line of the program that the verdict blames, its file as a checkout has it: below
+    /// GITHUB_WORKSPACE, or else the current folder, where it lies there. Of a run elsewhere it is
+    /// the file that has the same place here.
+    fn place(&self) -> Option<(String, u32)> {
+        let site = self.side.analysis.verdict.site.as_ref().filter(|s| s.line > 0 && !s.path.is_empty())?;
+        let here = std::env::current_dir().unwrap_or_default();
+        let root = std::env::var_os("GITHUB_WORKSPACE").filter(|root| !root.is_empty());
+        let root = root.map_or_else(|| here.clone(), PathBuf::from);
+        let (recorded, same) = (here.join(&site.path), here.join(&site.file));
+        let file = if !recorded.starts_with(&root) && same.is_file() { same } else { recorded };
+        let file = file.strip_prefix(&root).unwrap_or(&file).display().to_string();
+        Some((visible(&file).into_owned(), site.line))
+    }
+}
+
+/// A condition and of what it is: `forbid-cause SYNC`.
+fn name(judged: &Judged) -> String {
+    match &judged.of {
+        Some(of) => format!("{} {}", judged.condition, visible(of)),
+        None => judged.condition.to_owned(),
+    }
 }
 
 fn cause(text: &str) -> Result<&'static Cause, String> {
@@ -131,11 +214,16 @@ pub(crate) fn run(args: &Args) -> Outcome {
         Answer::Failed => Exit::CheckFailed,
         Answer::Unjudged => Exit::Inconclusive,
     };
-    match args.json {
-        true => talk::print_json(format!("{:#}", object(args, &judged, exit)))?,
-        false => {
-            talk::print(terminal_width::lines(&lines(&judged), args.width.most()).trim_end().to_owned())?
+    let checked = Checked { args, side: &side, judged: &judged, exit };
+    match if args.json { Format::Json } else { args.format } {
+        Format::Text => {
+            talk::print(terminal_width::lines(&lines(&judged), args.width.most()).trim_end())?;
         }
+        Format::Json => talk::print_json(format!("{:#}", object(&checked)))?,
+        Format::Github => talk::print(github::command(&checked))?,
+        Format::Junit => talk::print(junit::suites(&checked))?,
+        Format::Sarif => talk::print_json(format!("{:#}", sarif::log(&checked)))?,
+        Format::Markdown => talk::print(markdown::summary(&checked))?,
     }
     Ok(exit)
 }
@@ -146,10 +234,11 @@ fn lines(judged: &[Judged]) -> String {
 }
 
 /// Keys are part of the interface: added, not renamed.
-fn object(args: &Args, judged: &[Judged], exit: Exit) -> Value {
+fn object(o: &Checked<'_>) -> Value {
     let one = |j: &Judged| {
         json!({
             "condition": j.condition,
+            "of": j.of,
             "result": j.result.key(),
             "value": j.value,
             "limit": j.limit,
@@ -160,11 +249,12 @@ fn object(args: &Args, judged: &[Judged], exit: Exit) -> Value {
     };
     json!({
         "check_version": CHECK_VERSION,
-        "file": args.file.display().to_string(),
-        "baseline": args.baseline.as_ref().map(|b| b.display().to_string()),
-        "same_work": args.same_work,
-        "result": gate::all(judged).key(),
-        "exit": exit as u8,
-        "conditions": judged.iter().map(one).collect::<Vec<_>>(),
+        "line": sentence::line(o.side.run, o.side.analysis, None),
+        "file": o.args.file.display().to_string(),
+        "baseline": o.args.baseline.as_ref().map(|b| b.display().to_string()),
+        "same_work": o.args.same_work,
+        "result": o.all().key(),
+        "exit": o.exit as u8,
+        "conditions": o.judged.iter().map(one).collect::<Vec<_>>(),
     })
 }

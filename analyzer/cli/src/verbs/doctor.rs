@@ -16,16 +16,19 @@ use crate::verbs::process::glibc_version;
 use crate::verbs::{run as run_verb, talk};
 use crate::Outcome;
 
+/// Version of the keys of `--json`.
+const DOCTOR_VERSION: u32 = 1;
+
 const EXAMPLES: &str = "\
 Examples:
   gapprobe doctor
-  gapprobe doctor --json | jq '.[] | select(.state == \"problem\")'";
+  gapprobe doctor --json | jq '.checks[] | select(.state == \"problem\")'";
 
 /// Check that everything needed is there; exit code 1 if not
 #[derive(clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Print the findings as JSON
+    /// Print one JSON object instead
     #[arg(long)]
     json: bool,
 }
@@ -90,7 +93,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
                 serde_json::json!({"state": f.state.to_string(), "subject": f.subject, "text": f.text, "fix": f.fix})
             })
             .collect();
-        talk::print_json(serde_json::Value::from(rows))?;
+        let object = serde_json::json!({"doctor_version": DOCTOR_VERSION, "checks": rows});
+        talk::print_json(format!("{object:#}"))?;
     } else {
         for f in &all {
             talk::print(format!("{:<8} {:<10} {}", f.state, f.subject, visible(&f.text)))?;
@@ -272,11 +276,8 @@ fn glibc() -> Finding {
 
 fn library() -> Finding {
     let Some(path) = run_verb::beside() else {
-        return problem(
-            "library",
-            format!("{} is neither beside this command nor in ../lib", run_verb::LIBRARY),
-            "build it: cargo build --release",
-        );
+        let (what, hint) = run_verb::NOWHERE;
+        return problem("library", what.to_owned(), hint);
     };
     // the loader itself is asked
     match run_verb::loads(&path) {
@@ -284,7 +285,7 @@ fn library() -> Finding {
         Some(Err(first)) => problem(
             "library",
             format!("{} does not load: {first}", path.display()),
-            "build it on this machine: cargo build --release",
+            "build it on this machine: scripts/build",
         ),
         None => note("library", format!("{} (not tried: no `true` here)", path.display())),
     }

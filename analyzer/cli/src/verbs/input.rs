@@ -109,6 +109,9 @@ fn a_summary(path: &Path) -> Option<Failure> {
 fn remarks(input: &Input) -> Vec<String> {
     let r = &input.refused;
     let mut remarks = input.notes.clone();
+    if input.run.is_simulated() {
+        remarks.push("SIMULATED: recorded on gapprobe's simulated driver, not on a GPU".to_owned());
+    }
     let kinds = [
         (r.no_time, "without a time that can be read"),
         (r.negative, "that end before they begin"),

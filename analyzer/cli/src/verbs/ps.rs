@@ -11,10 +11,13 @@ use crate::verbs::talk;
 use crate::verbs::width::Width;
 use crate::Outcome;
 
+/// Version of the keys of `--json`.
+const PS_VERSION: u32 = 1;
+
 const EXAMPLES: &str = "\
 Examples:
   gapprobe ps                          who is recorded now
-  gapprobe ps --json | jq .[].pid";
+  gapprobe ps --json | jq .processes[].pid";
 
 /// List your recorded processes: those that run with gapprobe loaded and have used a GPU
 ///
@@ -25,7 +28,7 @@ Examples:
 #[derive(clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Print one JSON array instead
+    /// Print one JSON object instead
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -36,7 +39,8 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Outcome {
     let all = living::all(true)?;
     if args.json {
-        talk::print_json(format!("{:#}", Value::Array(all.iter().map(object).collect())))?;
+        let processes = all.iter().map(object).collect::<Vec<_>>();
+        talk::print_json(format!("{:#}", json!({"ps_version": PS_VERSION, "processes": processes})))?;
         return Ok(if all.is_empty() { Exit::NotRecorded } else { Exit::Ok });
     }
     if all.is_empty() {

@@ -18,6 +18,9 @@ use crate::verbs::recordings::{self, FileSource, Found, Listing};
 use crate::verbs::talk::{self, Progress};
 use crate::Outcome;
 
+/// Version of the keys of `--list --json`.
+const RECORDINGS_VERSION: u32 = 1;
+
 const EXAMPLES: &str = "\
 Examples:
   gapprobe recover                      the newest recording of an ended process of yours
@@ -56,7 +59,7 @@ pub(crate) struct Args {
     /// Also if the process still runs: what it has recorded so far; the recording stays
     #[arg(long)]
     live: bool,
-    /// Print the summary (JSON) instead of the line; with --list an array of the recordings
+    /// Print the summary (JSON) instead of the line; with --list an object of the recordings
     #[arg(long)]
     json: bool,
     /// End with 5 where the verdict is INCONCLUSIVE
@@ -207,7 +210,8 @@ fn choose(listing: Listing, args: &Args) -> Result<(Vec<Found>, Vec<Failure>), F
 fn print_list(found: &[Found], as_json: bool) -> Outcome {
     if as_json {
         let all: Vec<Value> = found.iter().map(entry).collect();
-        talk::print_json(format!("{:#}", Value::from(all)))?;
+        let object = json!({"recordings_version": RECORDINGS_VERSION, "recordings": all});
+        talk::print_json(format!("{object:#}"))?;
     }
     if found.is_empty() {
         return Err(Failure::new(Exit::NothingToRecover, "no recordings"));

@@ -123,21 +123,28 @@ pub(crate) fn loads(library: &Path) -> Option<Result<(), String>> {
     Some(Err(said.lines().next().unwrap_or("it ends the program").to_owned()))
 }
 
-/// libgapprobe.so beside this executable, or in the `lib` next to its folder.
+/// libgapprobe.so beside this executable, in the `lib` next to its folder, or where the wheel puts
+/// it (`pip install --target` loses what is in `lib`).
 pub(crate) fn beside() -> Option<PathBuf> {
     let executable = std::env::current_exe().and_then(|e| e.canonicalize()).ok()?;
     let folder = executable.parent()?;
     let places = [
         folder.join(LIBRARY),
         folder.join("../lib").join(LIBRARY),
-        folder.join("../lib/gapprobe").join(LIBRARY),
+        folder.join("../libexec/gapprobe").join(LIBRARY),
     ];
     places.iter().find_map(|p| p.canonicalize().ok())
 }
 
+/// Where a library was looked for, and what brings it back.
+pub(crate) const NOWHERE: (&str, &str) = (
+    "libgapprobe.so is neither beside this command, nor in ../lib, nor in ../libexec/gapprobe",
+    "pip install --force-reinstall gapprobe-*.whl, or scripts/build in a checkout",
+);
+
 fn no_library() -> Failure {
-    Failure::new(Exit::CannotRun, format!("{LIBRARY} is neither beside this command nor in ../lib"))
-        .hint("build it: cargo build --release; or name it with --lib FILE")
+    let (what, hint) = NOWHERE;
+    Failure::new(Exit::CannotRun, what.to_owned()).hint(format!("{hint}; or name it with --lib FILE"))
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, Failure> {

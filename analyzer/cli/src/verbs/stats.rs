@@ -24,9 +24,10 @@ Examples:
   gapprobe stats trace.json.gz -r gaps -r syncs                 what the GPU's idle time is made of
   gapprobe stats trace.json.gz -r cuda_api_sum --sort avg       the slowest calls first
   gapprobe stats trace.json.gz -r steps --format csv > steps.csv
+  gapprobe stats trace.json.gz -r gaps --json | jq .gaps[0]
   gapprobe stats --list                                         the reports there are";
 
-/// Version of the keys of several reports as JSON.
+/// Version of the keys of reports as JSON.
 const STATS_VERSION: u32 = 1;
 
 /// Tables of a trace: kernels, API calls, copies, ranges, steps, idle time
@@ -44,10 +45,13 @@ pub(crate) struct Args {
     #[arg(short, long = "report", value_name = "NAME", value_delimiter = ',')]
     reports: Vec<String>,
     /// How tables are printed: csv takes one report, and writes a text that begins with = + - @
-    /// behind a ', or a spreadsheet would run it; json is an array of rows, of several reports an
-    /// object of arrays, with what was lost as `losses`
+    /// behind a ', or a spreadsheet would run it; json is an object of arrays of rows, with what
+    /// was lost as `losses`
     #[arg(short, long, value_enum, default_value_t = Format::Table)]
     format: Format,
+    /// Print one JSON object: --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
     /// Sort by a column (heading, or key as in json): numbers down, texts up [default: total time]
     #[arg(short, long, value_name = "COLUMN")]
     sort: Option<String>,
@@ -72,6 +76,9 @@ pub(crate) struct One {
     /// How it is printed
     #[arg(short, long, value_enum, default_value_t = Format::Table)]
     format: Format,
+    /// Print one JSON object: --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
     /// Sort by a column (heading, or key as in json): numbers down, texts up
     #[arg(short, long, value_name = "COLUMN")]
     sort: Option<String>,
@@ -84,9 +91,9 @@ pub(crate) struct One {
 
 impl One {
     fn report(self, name: &str) -> Args {
-        let One { file, format, sort, limit, width } = self;
+        let One { file, format, json, sort, limit, width } = self;
         let (file, reports) = (Some(file), vec![name.to_owned()]);
-        Args { file, reports, format, sort, limit, names: Names::Short, width, list: false }
+        Args { file, reports, format, json, sort, limit, names: Names::Short, width, list: false }
     }
 }
 
@@ -141,6 +148,16 @@ enum Names {
     Whole,
 }
 
+impl Args {
+    fn format(&self) -> Format {
+        if self.json {
+            Format::Json
+        } else {
+            self.format
+        }
+    }
+}
+
 /// A report that was asked for, and the column it is sorted by.
 struct Wanted {
     report: &'static Report,
@@ -182,7 +199,7 @@ fn wanted(args: &Args) -> Result<Vec<Wanted>, Failure> {
         [] => tables::REPORTS.iter().copied().filter(|r| r.usual).collect(),
         names => names.iter().map(|n| report(n)).collect::<Result<_, _>>()?,
     };
-    if args.format == Format::Csv && reports.len() != 1 {
+    if args.format() == Format::Csv && reports.len() != 1 {
         return Err(Failure::new(Exit::WrongUse, "csv holds one table")
             .hint("give one --report, or --format json for several"));
     }
@@ -218,8 +235,8 @@ fn print(
     lost: &Lost<'_>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let several = wanted.len() > 1;
-    if several && args.format == Format::Json {
+    let format = args.format();
+    if format == Format::Json {
         write!(out, "{{\n\"stats_version\": {STATS_VERSION},")?;
     }
     for (i, w) in wanted.iter().enumerate() {
@@ -228,7 +245,7 @@ fn print(
                 talk::say(format!("gapprobe: {}: not in this trace: no {}", w.report.name, w.report.needs));
             }
         };
-        if args.format == Format::Csv && w.sort.is_none() {
+        if format == Format::Csv && w.sort.is_none() {
             if !w.report.write_csv(source, args.limit.unwrap_or(0), out)? {
                 absent();
             }
@@ -241,21 +258,18 @@ fn print(
         if table.rows.is_empty() {
             absent();
         }
-        match args.format {
+        match format {
             Format::Table => as_text(args, w, &table, out)?,
             Format::Csv => tables::write(&table, args.limit.unwrap_or(0), tables::Format::Csv, out)?,
             Format::Json => {
-                if several {
-                    write!(out, "{}\"{}\": ", if i > 0 { ",\n" } else { "\n" }, w.report.name)?;
-                }
+                write!(out, "{}\"{}\": ", if i > 0 { ",\n" } else { "\n" }, w.report.name)?;
                 tables::write(&table, args.limit.unwrap_or(0), tables::Format::Json, out)?;
             }
         }
     }
-    match args.format {
-        Format::Json if several => writeln!(out, ",\n\"losses\": {}\n}}", Value::Object(lost.json())),
-        Format::Json => writeln!(out),
-        _ => Ok(()),
+    match format {
+        Format::Json => writeln!(out, ",\n\"losses\": {}\n}}", Value::Object(lost.json())),
+        Format::Table | Format::Csv => Ok(()),
     }
 }
 

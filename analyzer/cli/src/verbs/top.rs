@@ -25,11 +25,14 @@ use crate::verbs::width::Width;
 use crate::verbs::{figures, living, process, talk};
 use crate::Outcome;
 
+/// Version of the keys of `--json`.
+const TOP_VERSION: u32 = 1;
+
 const EXAMPLES: &str = "\
 Examples:
   gapprobe top                         every 2 seconds, until q
   gapprobe top --once                  one table, for scripts
-  gapprobe top --once --json | jq .[].step_ns
+  gapprobe top --once --json | jq .rows[].step_ns
   gapprobe top --last 30s --every 5s   figures of the last 30 seconds";
 
 /// Watch your recorded processes: step time, how busy the GPUs are, why idle
@@ -49,7 +52,7 @@ pub(crate) struct Args {
     /// One table, then end (also where the output goes elsewhere than to a terminal)
     #[arg(long)]
     once: bool,
-    /// Print one JSON array, then end
+    /// Print one JSON object, then end
     #[arg(long, requires = "once")]
     json: bool,
     /// Figures of the last so many seconds
@@ -83,7 +86,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
     if args.once || !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         let all = watch.look(args.last, true)?;
         if args.json {
-            talk::print_json(format!("{:#}", Value::Array(all.iter().flat_map(objects).collect())))?;
+            let rows = all.iter().flat_map(objects).collect::<Vec<_>>();
+            talk::print_json(format!("{:#}", json!({"top_version": TOP_VERSION, "rows": rows})))?;
         } else if !all.is_empty() {
             let table = table(&all, args.width.most());
             talk::print(table.lines.join("\n"))?;

@@ -6,6 +6,12 @@ use std::process::{Command, Stdio};
 
 use crate::place::{code, out, Place};
 
+/// What it says in JSON, a check each.
+fn checks(output: &std::process::Output) -> Vec<serde_json::Value> {
+    let said: serde_json::Value = serde_json::from_str(&out(output)).unwrap();
+    said["checks"].as_array().unwrap().clone()
+}
+
 #[test]
 fn doctor_has_a_fix_for_each_problem_and_says_so_in_its_exit_code() {
     let place = Place::new("doctor");
@@ -16,7 +22,7 @@ fn doctor_has_a_fix_for_each_problem_and_says_so_in_its_exit_code() {
         .output()
         .unwrap();
     assert_eq!(code(&output), 1);
-    let rows: Vec<serde_json::Value> = serde_json::from_str(&out(&output)).unwrap();
+    let rows = checks(&output);
     for row in &rows {
         assert_eq!(row["state"] == "problem", row["fix"].is_string(), "{row}");
     }
@@ -45,7 +51,7 @@ fn doctor_says_that_ncu_is_around_while_it_is_there() {
     };
     let said = |value: &str| {
         let output = place.gapprobe(&["doctor", "--json"]).env("GAPPROBE_UNDER_NCU", value).output().unwrap();
-        let rows: Vec<serde_json::Value> = serde_json::from_str(&out(&output)).unwrap();
+        let rows = checks(&output);
         let mut others = rows.into_iter().filter(|r| r["subject"] == "others");
         let row = others.next().expect("a finding");
         assert!(others.next().is_none() && (row["state"] == "problem") == row["fix"].is_string(), "{row}");
@@ -71,7 +77,7 @@ fn doctor_names_each_tool_whose_variable_is_set() {
     let place = Place::new("doctor-others");
     let said = |variable: &str| {
         let output = place.gapprobe(&["doctor", "--json"]).env(variable, "49152").output().unwrap();
-        let rows: Vec<serde_json::Value> = serde_json::from_str(&out(&output)).unwrap();
+        let rows = checks(&output);
         let row = rows.into_iter().find(|r| r["subject"] == "others").expect("a finding");
         (row["state"] == "problem").then(|| format!("{}; {}", row["text"], row["fix"]))
     };
@@ -90,7 +96,7 @@ fn doctor_says_what_the_switch_says() {
     let place = Place::new("doctor-switch");
     let said = |value: &str| {
         let output = place.gapprobe(&["doctor", "--json"]).env("GAPPROBE", value).output().unwrap();
-        let rows: Vec<serde_json::Value> = serde_json::from_str(&out(&output)).unwrap();
+        let rows = checks(&output);
         let row = rows.into_iter().find(|r| r["subject"] == "switch")?;
         Some((row["state"].as_str()?.to_owned(), row["text"].as_str()?.to_owned()))
     };
@@ -111,7 +117,7 @@ fn doctor_names_settings_that_make_no_sense() {
         let mut command = place.gapprobe(&["doctor", "--json"]);
         command.envs(settings.iter().copied());
         let output = command.output().unwrap();
-        let rows: Vec<serde_json::Value> = serde_json::from_str(&out(&output)).unwrap();
+        let rows = checks(&output);
         let found = rows.iter().filter(|r| r["subject"] == "settings");
         let texts = found.map(|r| {
             assert_eq!((&r["state"], code(&output)), (&"problem".into(), 1));

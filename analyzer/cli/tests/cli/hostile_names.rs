@@ -116,7 +116,7 @@ fn json_has_the_exact_name_and_is_safe_to_print() {
     let output = place.run(&["stats", FILE, "-r", "cuda_gpu_kern_sum", "-f", "json"]);
     safe("json", &output);
     let rows: Value = serde_json::from_str(&out(&output)).unwrap();
-    assert!(rows.as_array().unwrap().iter().any(|r| r["name"] == NAME), "{rows}");
+    assert!(rows["cuda_gpu_kern_sum"].as_array().unwrap().iter().any(|r| r["name"] == NAME), "{rows}");
     for args in
         [&["analyze", "--json", FILE][..], &["diff", "--json", FILE, FILE], &["check", "--json", FILE]]
     {

@@ -31,7 +31,7 @@ fn the_object_the_screen_the_tables_and_the_page_agree() {
         let (phases, steps) = (&object["phases"], object["phases"]["steps"].as_f64().unwrap());
         let parts = phases["parts"].as_array().unwrap();
         assert_eq!(parts.len(), known, "{path}: {phases}");
-        let table = json(&place, &["steps", "-f", "json", &path]);
+        let table = &json(&place, &["steps", "--json", &path])["steps"];
         let steady = |r: &&Value| !r["flags"].as_str().unwrap_or("").contains("warm-up");
         let in_table = |kind: &str| -> f64 {
             let rows = table.as_array().unwrap().iter().filter(steady);
@@ -73,7 +73,7 @@ fn the_object_the_screen_the_tables_and_the_page_agree() {
 fn phases_that_no_range_names_have_rows_that_say_how_they_are_known() {
     let place = Place::new("phases-rows");
     let rows = json(&place, &["stats", "-r", "phases", "-f", "json", &repository("traces/h200_gpt.json.gz")]);
-    let rows = rows.as_array().or_else(|| rows["phases"].as_array()).unwrap().clone();
+    let rows = rows["phases"].as_array().unwrap().clone();
     let known = |name: &str| rows.iter().find(|r| r["phase"] == name).map(|r| r["known_by"].clone());
     assert_eq!(known("(backward)"), Some("autograd's thread".into()), "{rows:?}");
     assert_eq!(known("Optimizer.step#AdamW.step"), Some(Value::Null), "{rows:?}");

@@ -6,6 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use serde_json::Value;
 use trace::build::Builder;
 use trace::call::{pack, Class, RUNTIME};
 use trace::{Event, Kind};
@@ -104,6 +105,39 @@ pub(crate) fn same_as_file(name: &str, text: &str) {
     }
     let expected = fs::read_to_string(&path).unwrap_or_default();
     assert_eq!(text, expected, "{} differs; if that is meant: GAPPROBE_BLESS=1 cargo test", path.display());
+}
+
+/// Holds what a verb wrote to docs/schemas, where scripts/check-schemas has no process to look at:
+/// its keys, and their types.
+pub(crate) fn follows_schema(name: &str, value: &Value) {
+    let path = format!("{}/../../docs/schemas/{name}.schema.json", env!("CARGO_MANIFEST_DIR"));
+    follows(value, &serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap());
+}
+
+fn follows(value: &Value, schema: &Value) {
+    let types = match &schema["type"] {
+        Value::Array(types) => types.clone(),
+        one => vec![one.clone()],
+    };
+    let kind = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(n) if n.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    let is_number = kind == "integer" && types.contains(&"number".into());
+    assert!(types.contains(&kind.into()) || is_number, "{value} where {schema:#} was said");
+    match (value, schema["properties"].as_object()) {
+        (Value::Array(items), _) => items.iter().for_each(|item| follows(item, &schema["items"])),
+        (Value::Object(keys), Some(known)) => {
+            assert!(keys.keys().eq(known.keys()), "{:?} where {:?} were said", keys.keys(), known.keys());
+            keys.iter().for_each(|(key, value)| follows(value, &known[key]));
+        }
+        _ => {}
+    }
 }
 
 /// A recording of 300 steps, each drained by a synchronize; its process has ended.

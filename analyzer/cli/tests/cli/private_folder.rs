@@ -94,8 +94,9 @@ fn doctor_says_where_recordings_go_and_why_not_to_tmpdir() {
     fs::create_dir(place.root()).unwrap();
     let recording = |tmpdir: &str| {
         let output = place.gapprobe(&["doctor", "--json"]).env("TMPDIR", tmpdir).output().unwrap();
-        let rows: Vec<serde_json::Value> = serde_json::from_str(&out(&output)).unwrap();
-        rows.into_iter().find(|r| r["subject"] == "recording").unwrap()
+        let said: serde_json::Value = serde_json::from_str(&out(&output)).unwrap();
+        let rows = said["checks"].as_array().unwrap();
+        rows.iter().find(|r| r["subject"] == "recording").unwrap().clone()
     };
     let row = recording(place.0.to_str().unwrap());
     assert_eq!(row["state"], "ok", "{row}");

@@ -126,16 +126,16 @@ fn the_list_is_json_where_that_is_asked_for() {
         assert_eq!(code(&output), status, "{}", err(&output));
         serde_json::from_str(&out(&output)).unwrap_or_else(|e| panic!("{e}: {}", out(&output)))
     };
-    assert_eq!(list(&[], 3), serde_json::json!([]));
+    assert_eq!(list(&[], 3), serde_json::json!({"recordings_version": 1, "recordings": []}));
     let bytes = recording(|b| b.header.rank = 5);
     for name in ["a.gpr", "b.gpr"] {
         fs::write(place.private().join(name), &bytes).unwrap();
     }
-    let all = list(&[], 0);
+    let all = &list(&[], 0)["recordings"];
     assert_eq!(all.as_array().unwrap().len(), 2, "{all}");
     let file = place.private().join("a.gpr");
     let one = list(&[file.to_str().unwrap()], 0);
-    let entry = &one[0];
+    let entry = &one["recordings"][0];
     assert_eq!(entry["file"], file.to_str().unwrap());
     assert_eq!((&entry["state"], &entry["host"]), (&"ended".into(), &"testhost".into()));
     assert_eq!((&entry["pid"], &entry["rank"]), (&i32::MAX.into(), &4.into()));

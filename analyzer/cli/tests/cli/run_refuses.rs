@@ -10,7 +10,7 @@ use crate::place::{code, err, harmless_library, Place, BINARY};
 /// A program file without a section of code: header, one program header, and a loader's name.
 fn program(class: u8, loader: Option<&str>) -> Vec<u8> {
     let mut b = vec![0u8; 120];
-    b[..5].copy_from_slice(&[0x7f, b'E', b'L', b'F', class]);
+    b[..6].copy_from_slice(&[0x7f, b'E', b'L', b'F', class, 1]);
     (b[18], b[32], b[54], b[56], b[64]) = (62, 64, 56, 1, 1);
     if let Some(l) = loader {
         (b[64], b[72], b[96]) = (3, 120, l.len() as u8 + 1);

@@ -77,8 +77,13 @@ fn rows_are_sorted_and_limited_as_asked() {
         let args = [&["stats", "trace.json.gz", "-r", "cuda_api_sum", "--format", "json"], args].concat();
         let output = place.run(&args);
         assert_eq!((code(&output), err(&output).as_str()), (0, ""), "{args:?}");
-        let rows: Vec<Value> = serde_json::from_str(&out(&output)).unwrap();
-        rows.iter().map(|r| r["name"].as_str().unwrap().to_owned()).collect()
+        let said: Value = serde_json::from_str(&out(&output)).unwrap();
+        said["cuda_api_sum"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|r| r["name"].as_str().unwrap().to_owned())
+            .collect()
     };
     let (sync, copy, launch, set) =
         ("cudaDeviceSynchronize", "cudaMemcpyAsync", "cudaLaunchKernel", "cudaMemsetAsync");
@@ -92,13 +97,24 @@ fn rows_are_sorted_and_limited_as_asked() {
 }
 
 #[test]
-fn several_reports_are_one_object_of_json() {
+fn reports_are_one_object_of_json() {
     let place = place("stats-json");
     let output = place.run(&["stats", "trace.json.gz", "-r", "gaps", "-r", "osrt_sum", "-f", "json"]);
     let both: Value = serde_json::from_str(&out(&output)).unwrap();
     assert_eq!(both["gaps"].as_array().unwrap().len(), 18, "all of them: only the table is cut");
     assert_eq!(both["gaps"][0]["length_ns"], 154_250);
     assert_eq!(both["osrt_sum"], Value::Array(Vec::new()));
+    for args in
+        [&["stats", "trace.json.gz", "-r", "gaps", "--json"][..], &["gaps", "trace.json.gz", "--json"]]
+    {
+        let one: Value = serde_json::from_str(&out(&place.run(args))).unwrap();
+        assert_eq!(
+            (&one["stats_version"], one["gaps"].as_array().unwrap().len()),
+            (&1.into(), 18),
+            "{args:?}"
+        );
+        assert!(one["losses"].is_object(), "{one}");
+    }
 }
 
 #[test]
@@ -173,8 +189,8 @@ fn a_file_that_cannot_be_read_ends_with_4_and_a_damaged_one_is_read_with_remarks
         err(&output),
         "gapprobe: lost.json: 2 events that end before they begin\ngapprobe: lost.json: losses 3 (damaged)\n"
     );
-    let rows: Value = serde_json::from_str(&out(&output)).unwrap();
-    assert_eq!(rows[0]["instances"], 4);
+    let said: Value = serde_json::from_str(&out(&output)).unwrap();
+    assert_eq!(said["cuda_gpu_kern_sum"][0]["instances"], 4);
 }
 
 #[test]
@@ -198,7 +214,8 @@ fn a_recording_of_our_own_has_tables_too() {
     let rows = |report: &str| -> Vec<Value> {
         let output = place.run(&["stats", "run.gpr", "-r", report, "-f", "json"]);
         assert_eq!((code(&output), err(&output).as_str()), (0, ""), "{report}");
-        serde_json::from_str(&out(&output)).unwrap()
+        let said: Value = serde_json::from_str(&out(&output)).unwrap();
+        said[report].as_array().unwrap().clone()
     };
     let kernels = rows("cuda_gpu_kern_sum");
     assert_eq!((kernels.len(), &kernels[0]["name"]), (1, &Value::from("gemm(float*, float*, float*)")));

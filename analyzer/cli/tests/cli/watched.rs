@@ -9,7 +9,7 @@ use serde_json::Value;
 use trace::place::{control_socket, Owner};
 
 use crate::beating::{Beating, STEP};
-use crate::place::{code, err, out, recording, Place};
+use crate::place::{code, err, follows_schema, out, recording, Place};
 
 fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"))
@@ -31,7 +31,10 @@ fn ps_lists_those_that_run_and_nobody_is_said_to_be_there_where_nobody_is() {
         err(&output)
     );
     let output = place.run(&["ps", "--json"]);
-    assert_eq!((code(&output), json(&out(&output))), (9, Value::Array(Vec::new())));
+    assert_eq!(
+        (code(&output), json(&out(&output))),
+        (9, serde_json::json!({"ps_version": 1, "processes": []}))
+    );
 
     let beating = Beating::new(&place, |b| b.header.losses[0] = 3);
     let output = place.run(&["ps"]);
@@ -43,7 +46,9 @@ fn ps_lists_those_that_run_and_nobody_is_said_to_be_there_where_nobody_is() {
     assert_eq!((words[1][0], words[1][1]), (pid().as_str(), "3/8"));
     assert_eq!(words[1][words[1].len() - 4..], ["3", "on", "python", "train.py"], "{table}");
     beating.switch_off();
-    let all = json(&out(&place.run(&["ps", "--json"])));
+    let said = json(&out(&place.run(&["ps", "--json"])));
+    follows_schema("ps", &said);
+    let all = &said["processes"];
     assert_eq!((all[0]["standing"].as_str(), all[0]["rank"].as_u64()), (Some("off"), Some(3)));
     assert_eq!(all[0]["recording"].as_str(), beating.path.to_str());
 }
@@ -85,7 +90,9 @@ fn top_prints_one_table_for_scripts_whose_parts_are_all_of_the_time() {
         let steps: u64 = row[5].parse().unwrap();
         assert!((398..=400).contains(&steps) && row[6] == "80", "{table}");
     }
-    let all = json(&out(&place.run(&["top", "--once", "--json", "--last", "2s"])));
+    let said = json(&out(&place.run(&["top", "--once", "--json", "--last", "2s"])));
+    follows_schema("top", &said);
+    let all = &said["rows"];
     let shares = all[0]["bucket_shares"].as_object().unwrap();
     let sum: f64 = shares.values().map(|v| v.as_f64().unwrap()).sum();
     assert!((sum - 1.0).abs() < 1e-9 && shares.len() == 12, "{all:#}");

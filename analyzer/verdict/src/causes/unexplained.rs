@@ -19,10 +19,10 @@ pub(super) fn too_much(run: &Run, a: &Analysis, device: &DeviceAnalysis, best: f
         let stalls = time_slices(device);
         let ready = stood_ready(run, a, device).filter(|_| stalls.is_none());
         let why = match (stalls, ready) {
-            (Some((n, ns)), _) => Fact::new("{share} of the time is idle for no reason seen; {stalls} stalls of {length} with work queued look like another process on the GPU")
+            (Some((n, ns)), _) => Fact::new("{share} of the time is idle for no reason seen (another process on the GPU?): {stalls} stalls of {length} with work queued")
                 .with("stalls", n)
                 .with("length", Figure::Time(ns as f64)),
-            (_, Some((n, ns))) => Fact::new("{share} of the time is idle for no reason seen: {times} work that was launched began up to {length} later (is another process on the GPU?)")
+            (_, Some((n, ns))) => Fact::new("{share} of the time is idle for no reason seen (another process on the GPU?): launched work began up to {length} late, {times}")
                 .with("times", Figure::Of(n, "time", "times"))
                 .with("length", Figure::Time(ns as f64)),
             _ => Fact::new("{share} of the time is idle for no reason seen"),

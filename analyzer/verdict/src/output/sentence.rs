@@ -81,7 +81,24 @@ fn found(a: &Analysis, room: usize) -> String {
     let fits = |way: &&String| way.chars().count() <= room;
     match ways.iter().find(fits) {
         Some(way) => way.clone(),
-        None => bare.chars().take(room.saturating_sub(1)).chain(['…']).collect(),
+        None => cut(&bare, room),
+    }
+}
+
+/// The whole clauses of a text that fit, where these are half of the room; else as much as fits.
+fn cut(text: &str, room: usize) -> String {
+    let begins = [": ", "; ", " ("].into_iter().flat_map(|clause| text.match_indices(clause));
+    let clauses = begins.filter_map(|(at, _)| text.get(..at)).max_by_key(|whole| {
+        let length = whole.chars().count();
+        if length <= room {
+            length
+        } else {
+            0
+        }
+    });
+    match clauses.filter(|whole| (room / 2..=room).contains(&whole.chars().count())) {
+        Some(whole) => whole.to_owned(),
+        None => text.chars().take(room.saturating_sub(1)).chain(['…']).collect(),
     }
 }
 
@@ -226,6 +243,9 @@ fn times(v: &Verdict) -> String {
 fn exceptions(run: &Run, a: &Analysis) -> Vec<String> {
     let (c, cost) = (&a.coverage, &a.cost);
     let mut found = Vec::new();
+    if run.is_simulated() {
+        found.push("SIMULATED".to_owned());
+    }
     match line::lost(run, a) {
         0 if run.missing.is_empty() => {}
         0 => found.push("records are missing".to_owned()),
@@ -379,6 +399,8 @@ mod tests {
         let said = sentence(&of_another_tool(), &Analysis { verdict, ..Analysis::default() });
         assert_eq!(said.chars().count(), MAX_CHARS - "gapprobe: ".len());
         assert!(said.ends_with("… [GP199]"), "{said}");
+        assert_eq!(cut("idle (another process?): work began late, often", 30), "idle (another process?)");
+        assert_eq!(cut("idle (another process?): work began late, often", 12), "idle (anoth…");
     }
 
     #[test]

@@ -226,7 +226,17 @@ pub struct Run {
     pub call_base: Vec<u32>,
 }
 
+/// How the names of simulated GPUs begin.
+pub const SIMULATED_GPU: &str = "Simulated GPU";
+
 impl Run {
+    /// Recorded on gapprobe's simulated driver (tests/sim), which names its GPUs so: no figure is
+    /// one of a GPU.
+    pub fn is_simulated(&self) -> bool {
+        let mut names = self.devices.iter().filter_map(|d| self.definitions.string(d.info.name));
+        names.any(|name| name.starts_with(SIMULATED_GPU))
+    }
+
     /// Thread index and call of a flat call number ([`Op::call`]).
     pub fn call(&self, flat: u32) -> Option<(usize, &Call)> {
         let thread = self.call_base.partition_point(|&b| b <= flat).checked_sub(1)?;
