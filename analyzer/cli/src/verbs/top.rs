@@ -170,6 +170,8 @@ impl Screen {
     fn new() -> io::Result<Screen> {
         terminal::enable_raw_mode()?;
         let screen = Screen;
+        // from now on another size is an event, also one that comes while the first frame is drawn
+        event::poll(Duration::ZERO)?;
         execute!(io::stdout(), EnterAlternateScreen, cursor::Hide, terminal::DisableLineWrap)?;
         Ok(screen)
     }
