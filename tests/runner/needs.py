@@ -62,6 +62,8 @@ NEEDS = {
     "nextest": install_nextest,
     "cupti": script("scripts/cupti-wheels"),
     "perfetto": script("scripts/perfetto", "install"),
+    "perfetto-ui": script("scripts/perfetto-ui", "install"),
+    "site": script("scripts/site", "install"),
     "prometheus": script("scripts/prometheus", "install"),
     "lints": lints,
     "schemas": script("scripts/check-schemas", "--install"),

@@ -62,11 +62,21 @@ def perfetto(part):
     """Perfetto's own trace processor (Node)."""
     if not shutil.which("node") or not shutil.which("npm"):
         return part.skip("no node or npm here")
-    code, output = part.run("scripts/perfetto", "test")
-    part.ok(int((re.findall(r"^# pass (\d+)", output, re.M) or [0])[-1]))
-    failed = int((re.findall(r"^# fail (\d+)", output, re.M) or [0])[-1])
-    if code or failed:
-        part.fail(f"exit {code}", max(failed, 1))
+    node_tests(part, "scripts/perfetto")
+
+
+def browser(part):
+    """`gapprobe open` in Perfetto's UI, in a headless Chromium (Node)."""
+    # (what cannot be installed has been counted as skipped)
+    if (TOOLS / "perfetto-ui/pins").is_file() and built(part):
+        node_tests(part, "scripts/perfetto-ui", under_test(OF_THE_TESTS))
+
+
+def site(part):
+    """The documentation site: its links, and what its tutorial shows of the command."""
+    # (what cannot be installed has been counted as skipped)
+    if (TOOLS / "site/pins").is_file() and built(part):
+        part.check("site", "scripts/site", "--gapprobe", OF_THE_TESTS)
 
 
 def release(part):
@@ -154,6 +164,8 @@ PARTS = {row.function.__name__: row for row in (
     Row(python, "middle", 120, []),
     Row(labelled, "middle", 900, ["compilers", "schemas"]),
     Row(perfetto, "middle", 120, []),
+    Row(browser, "middle", 180, ["compilers", "perfetto-ui"]),
+    Row(site, "middle", 120, ["compilers", "site"]),
     Row(thorough, "rest", 2400, ["compilers", "nextest", "cupti", "perfetto", "prometheus", "libclang", "cpythons", "torch"]),
     Row(release, "rest", 900, ["compilers", "lints"]),
     Row(wheel, "rest", 600, ["compilers", "cpythons", "torch"]),
@@ -224,6 +236,15 @@ def is_version(interpreter, version):
         return subprocess.run([interpreter, "-c", ask], capture_output=True, text=True, timeout=30).stdout.strip() == version
     except (OSError, subprocess.TimeoutExpired):
         return False
+
+
+def node_tests(part, script, environment=None):
+    """Runs a script's tests in Node and counts them."""
+    code, output = part.run(script, "test", environment=environment)
+    part.ok(int((re.findall(r"^# pass (\d+)", output, re.M) or [0])[-1]))
+    failed = int((re.findall(r"^# fail (\d+)", output, re.M) or [0])[-1])
+    if code or failed:
+        part.fail(f"exit {code}", max(failed, 1))
 
 
 def unittest(part, name, interpreter, folder):

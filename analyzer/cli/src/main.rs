@@ -19,6 +19,7 @@ Examples:
   gapprobe analyze trace.json.gz      a trace of torch.profiler, nsys or gapprobe on one screen
   gapprobe stats trace.json.gz        tables of a trace: kernels, calls, copies, ranges, idle time
   gapprobe report trace.json.gz       a page to look at: where the time went, one step in detail
+  gapprobe open                       the newest trace in Perfetto, its worst step in view
   gapprobe export trace.json.gz       the same for Perfetto, with a why-idle track
   gapprobe summary .                  all ranks of a job in one line
   gapprobe diff a.json.gz b.json.gz   what a change did to the steps, beyond the noise
@@ -54,6 +55,7 @@ enum Verb {
     Gaps(verbs::stats::Gaps),
     Steps(verbs::stats::Steps),
     Report(verbs::report::Args),
+    Open(verbs::open::Args),
     Export(verbs::export::Args),
     Summary(verbs::summary::Args),
     Diff(verbs::diff::Args),
@@ -83,6 +85,7 @@ fn main() -> ExitCode {
         Verb::Steps(args) => verbs::stats::run(&args.into()).map(ExitCode::from),
         Verb::Export(args) => verbs::export::run(&args).map(ExitCode::from),
         Verb::Report(args) => verbs::report::run(&args).map(ExitCode::from),
+        Verb::Open(args) => verbs::open::run(&args).map(ExitCode::from),
         Verb::Summary(args) => verbs::summary::run(&args).map(ExitCode::from),
         Verb::Diff(args) => verbs::diff::run(&args).map(ExitCode::from),
         Verb::Check(args) => verbs::check::run(&args).map(ExitCode::from),

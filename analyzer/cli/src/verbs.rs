@@ -16,6 +16,7 @@ pub(crate) mod input;
 pub(crate) mod man;
 pub(crate) mod metrics;
 pub(crate) mod misuse;
+pub(crate) mod open;
 pub(crate) mod output;
 pub(crate) mod ps;
 pub(crate) mod recover;

@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::bufread::GzDecoder;
 
+use super::Progress;
+
 /// First bytes of a member: magic, and the only method there is.
 const MEMBER: &[u8] = &[0x1f, 0x8b, 8];
 
@@ -16,12 +18,20 @@ pub(super) struct Members<'a> {
     member: GzDecoder<&'a [u8]>,
     ended: bool,
     behind: &'a AtomicU64,
+    /// Compressed bytes, and who is told how many of them were read.
+    bytes: u64,
+    told: Option<&'a Progress>,
 }
 
 impl<'a> Members<'a> {
     /// `behind` is told how many bytes stand behind the last member, once that is reached.
     pub(super) fn new(bytes: &'a [u8], behind: &'a AtomicU64) -> Members<'a> {
-        Members { member: GzDecoder::new(bytes), ended: false, behind }
+        Members { member: GzDecoder::new(bytes), ended: false, behind, bytes: bytes.len() as u64, told: None }
+    }
+
+    /// The same, and tells `progress` how many compressed bytes were read.
+    pub(super) fn telling(self, progress: &'a Progress) -> Members<'a> {
+        Members { told: Some(progress), ..self }
     }
 
     /// Bytes that were not read yet.
@@ -54,7 +64,12 @@ impl Read for Members<'_> {
         while !self.ended {
             match self.member.read(to)? {
                 0 if self.next() => {}
-                n => return Ok(n),
+                n => {
+                    if let Some(progress) = self.told {
+                        progress.at(self.bytes - self.left() as u64);
+                    }
+                    return Ok(n);
+                }
             }
         }
         Ok(0)

@@ -103,6 +103,8 @@ pub struct Input {
     pub format: Format,
     /// The facts.
     pub run: Run,
+    /// Of a trace that gapprobe wrote the run's time of its stamp 0, ns.
+    pub zero: u64,
     /// What could not be used.
     pub refused: Refused,
     /// Events in the file.

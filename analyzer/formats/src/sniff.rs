@@ -114,7 +114,7 @@ fn inflated(bytes: &[u8], behind: &AtomicU64, progress: &Progress) -> Result<Inp
     if first[..got].starts_with(RECORDING) {
         // as much as its header says, and a little to see that there is more
         let mut all = Vec::new();
-        let mut from = inflate();
+        let mut from = inflate().telling(progress);
         let mut end = from.by_ref().take(HEADER_BYTES as u64).read_to_end(&mut all);
         let known = all.first_chunk::<HEADER_BYTES>().and_then(|h| Header::decode(h).ok());
         let segments = known.map_or(0, |h| u64::from(h.segments) * SEGMENT_BYTES as u64);
@@ -148,8 +148,9 @@ fn inflated(bytes: &[u8], behind: &AtomicU64, progress: &Progress) -> Result<Inp
         return Err(other);
     }
     encoding(first.get(..got).unwrap_or(&[]))?;
-    progress.of(0); // how much text there is, nobody knows
-    kineto::read_inflated(|| Box::new(inflate()), progress).map(from_kineto)
+    // how much text there is, nobody knows: what is told is how much of the file was unpacked
+    let text = Progress::default();
+    kineto::read_inflated(|| Box::new(inflate().telling(progress)), &text).map(from_kineto)
 }
 
 fn behind_the_end(bytes: u64, what: &str, how: &str) -> String {
@@ -183,6 +184,7 @@ fn recording(bytes: &[u8]) -> Result<Input, ReadError> {
     Ok(Input {
         format: Format::Recording,
         run,
+        zero: 0,
         refused: Refused::default(),
         events,
         bytes,
@@ -196,7 +198,7 @@ fn from_nsys(n: Nsys) -> Input {
     notes.extend(refused.nowhere());
     run.problems.bad_events = refused.lost();
     run.recorder = Recorder::Nsys;
-    Input { format: Format::Nsys, run, refused, events: rows, bytes, notes, os_calls }
+    Input { format: Format::Nsys, run, zero: 0, refused, events: rows, bytes, notes, os_calls }
 }
 
 fn from_kineto(k: Kineto) -> Input {
@@ -237,7 +239,7 @@ fn from_kineto(k: Kineto) -> Input {
     if let Some(line) = k.said.filter(|_| k.refused.older > 0 || k.refused.left_out > 0) {
         notes.push(format!("of the whole run was said: {}", visible(&line)));
     }
-    let Kineto { mut run, refused, events, bytes, own, xla, .. } = k;
+    let Kineto { mut run, refused, events, bytes, own, zero, xla, .. } = k;
     let ends = u64::from(refused.cut) + u64::from(refused.damaged);
     run.problems.bad_events += refused.lost() - ends;
     run.problems.cut_segments += u64::from(refused.cut);
@@ -247,5 +249,5 @@ fn from_kineto(k: Kineto) -> Input {
         (false, true) => Format::Xla,
         (false, false) => Format::Kineto,
     };
-    Input { format, run, refused, events, bytes, notes, os_calls: Vec::new() }
+    Input { format, run, zero, refused, events, bytes, notes, os_calls: Vec::new() }
 }

@@ -169,6 +169,11 @@ fn within(
     gone
 }
 
+/// Is this the name of a trace that a run, `recover` or `capture` wrote?
+pub fn is_trace(name: &str) -> bool {
+    name.ends_with(".json.gz") && stem(name).is_some()
+}
+
 /// `gapprobe-<host>-<pid>-<date>-<time>-<random>` of the name of a trace or summary.
 fn stem(name: &str) -> Option<&str> {
     let stem = name.strip_suffix(".summary.json").or_else(|| name.strip_suffix(".json.gz"))?;

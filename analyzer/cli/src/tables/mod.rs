@@ -39,7 +39,7 @@ mod phases;
 mod ranges;
 mod source;
 pub mod stats;
-pub(crate) mod steps;
+pub mod steps;
 pub(crate) mod syncs;
 pub mod table;
 mod text;

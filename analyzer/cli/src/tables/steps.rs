@@ -4,6 +4,7 @@
 //! marked: other figures leave them out. Phases (`phases/`), where they are known, are parts of the
 //! same time in another way. Start counts from the time zero of the trace.
 
+use std::cmp::Reverse;
 use std::io;
 
 use verdict::analysis::{Analysis, Bucket, Buckets, DeviceAnalysis, IdleSlice, Step};
@@ -141,6 +142,16 @@ pub(crate) fn parts(run: &Run, analysis: &Analysis, device: usize, collectives: 
         Some(d) => Walk::new(d, analysis.devices.get(device)).parts(steps, u64::MAX, &observed, collectives),
         None => vec![Part::default(); steps.len()],
     }
+}
+
+/// The steady step in which the device of the verdict did something else than computing, or
+/// nothing, the longest; the first of several. `None` without steps.
+pub fn worst(run: &Run, analysis: &Analysis) -> Option<Step> {
+    let device = analysis.worst.unwrap_or(0);
+    let parts = parts(run, analysis, device, &KernelTable::new(run).collectives());
+    let steady = analysis.steps.steps.iter().zip(&parts).skip(analysis.steps.warm_up);
+    let lost = |part: &Part| part.buckets.total() - part.buckets.get(Bucket::Compute);
+    steady.max_by_key(|(step, part)| (lost(part), Reverse(step.span))).map(|(step, _)| *step)
 }
 
 /// A device, from one step to the next.

@@ -14,7 +14,8 @@ use verdict::text::escape::visible;
 pub(crate) enum Exit {
     /// Done.
     Ok = 0,
-    /// `doctor` found a problem, or something could not be written.
+    /// `doctor` found a problem, something could not be written, or nobody came to `open` (its port
+    /// is in use, no browser).
     Problem = 1,
     /// Wrong use: unknown option, missing argument.
     WrongUse = 2,
@@ -47,7 +48,8 @@ pub(crate) enum Exit {
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
   0    done
-  1    doctor found a problem, or something cannot be written (a file, a folder, stdout)
+  1    doctor found a problem, something cannot be written (a file, a folder, stdout), or open
+       ended without a browser
   2    wrong use
   3    recover: no recording of an ended process
   4    a file that was given cannot be read: not there, no trace or recording, or damaged

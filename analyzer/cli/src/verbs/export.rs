@@ -58,6 +58,9 @@ enum Kind {
     Folded,
 }
 
+/// Of the traces that `export` writes.
+pub(crate) const CHROME_ENDING: &str = ".gapprobe.json.gz";
+
 impl Kind {
     fn is_binary(self) -> bool {
         matches!(self, Kind::Chrome | Kind::Parquet)
@@ -65,7 +68,7 @@ impl Kind {
 
     fn ending(self) -> &'static str {
         match self {
-            Kind::Chrome => ".gapprobe.json.gz",
+            Kind::Chrome => CHROME_ENDING,
             Kind::Csv => ".events.csv",
             Kind::Parquet => ".events.parquet",
             Kind::Folded => ".idle.folded",
@@ -134,23 +137,7 @@ fn write(kind: Kind, plain: bool, run: &Run, analysis: &Analysis, out: &mut dyn 
     let mut out = BufWriter::with_capacity(1 << 20, out);
     match kind {
         Kind::Chrome => {
-            let line = verdict::output::sentence::line(run, analysis, None);
-            let bar = talk::Progress::new();
-            let show = |done, all| bar.show("writing", done, all);
-            let options = ChromeOptions { line: &line, progress: Some(&show), ..ChromeOptions::default() };
-            let written = chrome::write(run, analysis, Vec::new(), &options);
-            bar.clear();
-            let (bytes, written) = written.map_err(|e| match e {
-                WriteError::Io(e) => e,
-                WriteError::Late => io::Error::other("no time left"),
-            })?;
-            let left = written.left_out();
-            if left > 0 {
-                talk::say(format!(
-                    "gapprobe: {} far from idle time left out, to stay below 50 MB",
-                    counted(left, "event")
-                ));
-            }
+            let bytes = chrome(run, analysis)?;
             match plain {
                 true => io::copy(&mut GzDecoder::new(bytes.as_slice()), &mut out).map(|_| ())?,
                 false => out.write_all(&bytes)?,
@@ -161,4 +148,29 @@ fn write(kind: Kind, plain: bool, run: &Run, analysis: &Analysis, out: &mut dyn 
         Kind::Folded => export::folded(run, analysis, &mut out)?,
     }
     out.flush()
+}
+
+/// The trace for Perfetto, compressed.
+///
+/// # Errors
+/// Where memory cannot be written.
+pub(crate) fn chrome(run: &Run, analysis: &Analysis) -> io::Result<Vec<u8>> {
+    let line = verdict::output::sentence::line(run, analysis, None);
+    let bar = talk::Progress::new();
+    let show = |done, all| bar.show("writing", done, all);
+    let options = ChromeOptions { line: &line, progress: Some(&show), ..ChromeOptions::default() };
+    let written = chrome::write(run, analysis, Vec::new(), &options);
+    bar.clear();
+    let (bytes, written) = written.map_err(|e| match e {
+        WriteError::Io(e) => e,
+        WriteError::Late => io::Error::other("no time left"),
+    })?;
+    let left = written.left_out();
+    if left > 0 {
+        talk::say(format!(
+            "gapprobe: {} far from idle time left out, to stay below 50 MB",
+            counted(left, "event")
+        ));
+    }
+    Ok(bytes)
 }

@@ -67,10 +67,10 @@ fn read(path: &Path) -> Result<Input, ReadError> {
             match waiting.recv_timeout(TICK) {
                 Ok(result) => return Some(result),
                 Err(RecvTimeoutError::Disconnected) => return None,
-                Err(RecvTimeoutError::Timeout) => match progress.get() {
-                    (read, 0) => bar.show_amount("reading", read),
-                    (read, all) => bar.show("reading", read, all),
-                },
+                Err(RecvTimeoutError::Timeout) => {
+                    let (read, all) = progress.get();
+                    bar.show("reading", read, all);
+                }
             }
         }
     });

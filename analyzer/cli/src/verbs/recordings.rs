@@ -56,7 +56,7 @@ pub(crate) fn look(path: &Path) -> Result<(FileSource, Found), Failure> {
         named(&e).hint(match e {
             OpenError::TooShort(_) => "the disk was full, or the program ended before its first write",
             OpenError::Header(_) => {
-                "recordings are files *.gpr; a trace (.json.gz) is opened with https://ui.perfetto.dev"
+                "recordings are files *.gpr; a trace (.json.gz) is shown by gapprobe analyze and gapprobe open"
             }
         })
     })?;

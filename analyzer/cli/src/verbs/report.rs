@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use cli::html;
 use cli::html::Subject;
 
-use crate::verbs::exit::Exit;
+use crate::verbs::exit::{Exit, Failure};
 use crate::verbs::output::{self, name, stem};
 use crate::verbs::{input, talk};
 use crate::Outcome;
@@ -39,37 +39,45 @@ pub(crate) struct Args {
     force: bool,
 }
 
-/// Reads, analyses, writes.
+/// Reads, analyses, writes; stdout says where it is.
 pub(crate) fn run(args: &Args) -> Outcome {
-    let output = match &args.output {
-        Some(path) => path.clone(),
-        None => default_name(&args.file, args.after.as_deref()),
-    };
-    // before the files are read: they may be large
-    let inputs: Vec<&Path> =
-        [Some(&args.file), args.after.as_ref()].into_iter().flatten().map(PathBuf::as_path).collect();
-    let to_stdout = output == Path::new("-");
-    if !to_stdout {
-        output::is_free(&output, args.force, &inputs)?;
-    }
-    let before = input::open(&args.file)?;
-    let after = args.after.as_deref().map(input::open).transpose()?;
-    let analyses = (verdict::analyze(&before.run), after.as_ref().map(|a| verdict::analyze(&a.run)));
-    let names = (name(&args.file), args.after.as_deref().map(name).unwrap_or_default());
-    let subject = Subject { name: &names.0, input: &before, analysis: &analyses.0 };
-    let after = match (&after, &analyses.1) {
-        (Some(input), Some(analysis)) => Some(Subject { name: &names.1, input, analysis }),
-        _ => None,
-    };
-    let page = html::page(&subject, after.as_ref());
-    if to_stdout {
+    let after = args.after.as_deref();
+    let output = args.output.clone().unwrap_or_else(|| default_name(&args.file, after));
+    if output == Path::new("-") {
+        let page = page(&args.file, after)?;
         return talk::to_stdout(|out| out.write_all(page.as_bytes())).map(|()| Exit::Ok);
     }
-    output::write(&output, args.force, |file| file.write_all(page.as_bytes()))?;
+    make(&args.file, after, &output, args.force)?;
     talk::print(output.display()).map(|()| Exit::Ok)
 }
 
-fn default_name(file: &Path, after: Option<&Path>) -> PathBuf {
+/// Writes the page of `file` to `output`; `force`: over a file that is there.
+///
+/// # Errors
+/// Where one cannot be read, or the page not be written.
+pub(crate) fn make(file: &Path, after: Option<&Path>, output: &Path, force: bool) -> Result<(), Failure> {
+    // before the files are read: they may be large
+    let inputs: Vec<&Path> = [Some(file), after].into_iter().flatten().collect();
+    output::is_free(output, force, &inputs)?;
+    let page = page(file, after)?;
+    output::write(output, force, |to| to.write_all(page.as_bytes()))
+}
+
+fn page(file: &Path, after: Option<&Path>) -> Result<String, Failure> {
+    let before = input::open(file)?;
+    let then = after.map(input::open).transpose()?;
+    let analyses = (verdict::analyze(&before.run), then.as_ref().map(|a| verdict::analyze(&a.run)));
+    let names = (name(file), after.map(name).unwrap_or_default());
+    let subject = Subject { name: &names.0, input: &before, analysis: &analyses.0 };
+    let then = match (&then, &analyses.1) {
+        (Some(input), Some(analysis)) => Some(Subject { name: &names.1, input, analysis }),
+        _ => None,
+    };
+    Ok(html::page(&subject, then.as_ref()))
+}
+
+/// The page's name if nobody says: the trace's, in the current directory.
+pub(crate) fn default_name(file: &Path, after: Option<&Path>) -> PathBuf {
     match after {
         Some(after) => format!("{}-to-{}.report.html", stem(file), stem(after)).into(),
         None => format!("{}.report.html", stem(file)).into(),

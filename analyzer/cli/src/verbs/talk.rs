@@ -3,12 +3,13 @@
 //! right, no error. Names in the talk are others': what cannot be seen is written out
 //! (`verdict::text::escape`), and on a terminal of the data, too.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt::Display;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use verdict::text::duration::long;
 use verdict::text::escape::{visible, visible_json, Terminal};
 
 use crate::verbs::exit::{Exit, Failure};
@@ -90,25 +91,26 @@ const TICK: Duration = Duration::from_millis(100);
 pub(crate) struct Progress {
     terminal: bool,
     start: Instant,
+    /// Name and begin of what is done now.
+    stage: RefCell<(String, Instant)>,
     drawn: Cell<Option<Instant>>,
 }
 
 impl Progress {
     /// A bar not yet seen.
     pub(crate) fn new() -> Progress {
-        Progress { terminal: io::stderr().is_terminal(), start: Instant::now(), drawn: Cell::new(None) }
+        let start = Instant::now();
+        let stage = RefCell::new((String::new(), start));
+        Progress { terminal: io::stderr().is_terminal(), start, stage, drawn: Cell::new(None) }
     }
 
     /// `done` of `all` of the stage `what`.
     pub(crate) fn show(&self, what: &str, done: u64, all: u64) {
-        let part = (done as f64 / all.max(1) as f64).min(1.0);
-        let full = (part * 30.0) as usize;
-        self.draw(|| format!("{what:<10} [{:<30}] {:3.0}%", "#".repeat(full), part * 100.0));
-    }
-
-    /// `bytes` done of the stage `what`, where nobody knows how many there are.
-    pub(crate) fn show_amount(&self, what: &str, bytes: u64) {
-        self.draw(|| format!("{what:<10} {} MB", bytes / 1_000_000));
+        let mut stage = self.stage.borrow_mut();
+        if stage.0 != what {
+            *stage = (what.to_owned(), Instant::now());
+        }
+        self.draw(|| bar(what, done as f64 / all.max(1) as f64, stage.1.elapsed()));
     }
 
     fn draw(&self, picture: impl FnOnce() -> String) {
@@ -126,5 +128,39 @@ impl Progress {
         if self.drawn.take().is_some() {
             let _ = write!(io::stderr().lock(), "\r\x1b[K");
         }
+    }
+}
+
+/// A bar of `part` of a stage that began `since`: how much, and how long the rest takes at this
+/// pace.
+fn bar(what: &str, part: f64, since: Duration) -> String {
+    let part = part.clamp(0.0, 1.0);
+    let full = "#".repeat((part * 30.0) as usize);
+    let bar = format!("{what:<10} [{full:<30}] {:3.0}%", part * 100.0);
+    let rest = Duration::try_from_secs_f64(since.as_secs_f64() * (1.0 - part) / part);
+    match rest.map_or(0, |rest| rest.as_secs()) {
+        0 => bar, // or nobody knows yet
+        s @ 1..60 => format!("{bar}, {s} s left"),
+        s => format!("{bar}, {} left", long(s * 1_000_000_000)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rest_is_estimated_from_what_is_done() {
+        let s = Duration::from_secs;
+        assert_eq!(bar("reading", 0.0, s(3)), "reading    [                              ]   0%");
+        assert_eq!(
+            bar("reading", 0.25, s(10)),
+            "reading    [#######                       ]  25%, 30 s left"
+        );
+        assert_eq!(
+            bar("writing", 0.5, s(3600)),
+            "writing    [###############               ]  50%, 60 min left"
+        );
+        assert_eq!(bar("trace", 2.0, s(7)), "trace      [##############################] 100%");
     }
 }

@@ -9,6 +9,7 @@ use cli::live::{DeviceFigures, Figures};
 use cli::terminal_width;
 use cli::terminal_width::Wanted;
 use crossterm::event::{self, Event, KeyCode, KeyModifiers};
+use crossterm::style::Print;
 use crossterm::terminal::{self, ClearType, EnterAlternateScreen, LeaveAlternateScreen};
 use crossterm::{cursor, execute, queue};
 use serde_json::{json, Map, Value};
@@ -169,6 +170,8 @@ impl Screen {
     fn new() -> io::Result<Screen> {
         terminal::enable_raw_mode()?;
         let screen = Screen;
+        // from now on another size is an event, also one that comes while the first frame is drawn
+        event::poll(Duration::ZERO)?;
         execute!(io::stdout(), EnterAlternateScreen, cursor::Hide, terminal::DisableLineWrap)?;
         Ok(screen)
     }
@@ -182,6 +185,7 @@ impl Drop for Screen {
     }
 }
 
+/// Draws over what is there, in one write: nothing is seen half drawn.
 fn draw(all: &[Watched], args: &Args) -> io::Result<()> {
     let (columns, rows) = terminal::size().unwrap_or((80, 24));
     let processes = counted(all.len() as u64, "process");
@@ -197,14 +201,31 @@ fn draw(all: &[Watched], args: &Args) -> io::Result<()> {
             table.lines
         }
     };
+    // below the title, an empty line and the headings
+    let (there, room) = (table.len().saturating_sub(1), usize::from(rows).saturating_sub(3));
+    if there > room {
+        title.push_str(&format!("; {room} of {there} rows"));
+    }
     let lines = [title, String::new()].into_iter().chain(table);
-    let mut out = io::stdout().lock();
+    let mut frame = Vec::new();
+    queue!(frame, terminal::BeginSynchronizedUpdate)?;
+    let mut below = 0;
     for (row, line) in (0..rows).zip(lines) {
         let line = visible(&line).chars().take(usize::from(columns)).collect::<String>();
-        queue!(out, cursor::MoveTo(0, row), terminal::Clear(ClearType::CurrentLine))?;
-        out.write_all(line.as_bytes())?;
+        // (behind a line that fills the row the cursor stands on its last character)
+        let fills = terminal_width::width(&line) >= columns.into();
+        queue!(frame, cursor::MoveTo(0, row), Print(line))?;
+        if !fills {
+            queue!(frame, terminal::Clear(ClearType::UntilNewLine))?;
+        }
+        below = row + 1;
     }
-    queue!(out, terminal::Clear(ClearType::FromCursorDown))?;
+    if below < rows {
+        queue!(frame, cursor::MoveTo(0, below), terminal::Clear(ClearType::FromCursorDown))?;
+    }
+    queue!(frame, terminal::EndSynchronizedUpdate)?;
+    let mut out = io::stdout().lock();
+    out.write_all(&frame)?;
     out.flush()
 }
 

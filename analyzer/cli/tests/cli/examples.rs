@@ -15,6 +15,7 @@ use serde_json::{json, Value};
 use crate::beating::Beating;
 use crate::check::loading;
 use crate::metrics::{collector, FINE};
+use crate::open::perfettos_port;
 use crate::place::{code, err, harmless_library, out, recording, Place, BINARY};
 use crate::training::{put, write, Shape};
 
@@ -40,6 +41,8 @@ fn lay_out(place: &Place) {
             demangledName, shortName, registersPerThread, gridX, gridY, gridZ, blockX, blockY, blockZ, staticSharedMemory,
             dynamicSharedMemory, localMemoryPerThread, localMemoryTotal, gridId)
         VALUES (1000, 2000, 0, 1, 7, 1, 281474976710656, 1, 1, 32, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 1);";
+    let run = "gapprobe-vm-2342-20261122-000000-00ff.json.gz";
+    fs::copy(folder.join("trace.json.gz"), folder.join(run)).unwrap();
     nsys.execute_batch(kernel).unwrap();
     for (rank, node) in [".", "node1", "node2"].into_iter().enumerate() {
         let summary = json!({
@@ -68,11 +71,24 @@ fn lay_out(place: &Place) {
     if !std::env::split_paths(&path).any(|p| p.join("jq").exists()) {
         programs.push(bin.join("jq"));
     }
+    let browser = bin.join("browser");
+    fs::write(&browser, BROWSER).unwrap();
+    fs::set_permissions(&browser, fs::Permissions::from_mode(0o755)).unwrap();
     for program in programs {
         fs::write(&program, "#!/bin/sh\n[ -t 0 ] || cat\n").unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     }
 }
+
+/// A browser, of which this alone is left: it opens the URL that it is given, or reads from stdin.
+const BROWSER: &str = r#"#!/bin/bash
+url=${1:-$(head -n 1)}
+[ -f "$url" ] && exit
+file=${url#*url=}; file=${file%%&*}; path=/${file#*9001%2F}
+exec 3<>/dev/tcp/127.0.0.1/9001
+printf 'GET %s HTTP/1.1\r\nHost: 127.0.0.1:9001\r\nOrigin: %s\r\n\r\n' "${path//%2F//}" "${url%%/#*}" >&3
+cat <&3 >/dev/null
+"#;
 
 /// What `recover` takes away.
 fn lay_out_recordings(place: &Place) {
@@ -100,7 +116,10 @@ fn shell(place: &Place, example: &str) -> Output {
     if example.contains(" metrics ") && !example.contains("--once") {
         example = format!("timeout --preserve-status 3 {example}"); // it goes on until it is told to end
     }
-    sh.args(["-ec", &example]).env("PATH", path).env("HOME", place.out());
+    if example.contains("--print-url") {
+        example = format!("({example}; echo $? > ended) | browser; exit $(cat ended)");
+    }
+    sh.args(["-ec", &example]).env("BROWSER", "browser").env("PATH", path).env("HOME", place.out());
     sh.stdin(Stdio::null()).output().unwrap()
 }
 
@@ -136,6 +155,8 @@ fn every_example_of_every_help_runs_as_it_stands_there() {
         let watching =
             all.iter().any(|e| ["ps", "top", "capture", "metrics"].contains(&e.split(' ').nth(1).unwrap()));
         let _beating = watching.then(|| Beating::new(&place, |_| {}));
+        let opening = all.iter().any(|e| e.starts_with("gapprobe open"));
+        let _port = opening.then(perfettos_port);
         for example in &all {
             assert!(example.starts_with(&format!("gapprobe {verb}")), "{verb}: {example}");
             lay_out_recordings(&place);
@@ -157,8 +178,10 @@ fn runs(place: &Place, example: &str) {
     let starts = ["gapprobe: recovering ", "gapprobe: wrote ", "gapprobe: nothing was recorded: "];
     let usual =
         |l: &str| starts.iter().any(|s| l.starts_with(s)) || l.ends_with(" rows; --limit 0 prints all");
-    assert!(said.lines().all(usual), "{example}: {said}");
-    let elsewhere = ["--textfile", "--listen", "--otlp"].iter().any(|option| example.contains(option));
+    // (open tells what it waits for)
+    assert!(verb == "open" || said.lines().all(usual), "{example}: {said}");
+    let elsewhere = ["--textfile", "--listen", "--otlp"].iter().any(|option| example.contains(option))
+        || verb == "open" && !example.contains("--report");
     assert_eq!(text.is_empty(), example.contains('>') || elsewhere || verb == "run", "{example}: {text}");
     if let Some((_, file)) = example.split_once('>') {
         let file = file.trim().replace('~', &place.out().display().to_string());

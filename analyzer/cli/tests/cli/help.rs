@@ -19,6 +19,7 @@ fn help_begins_with_examples_and_names_the_exit_codes() {
         ("help-stats", vec!["stats", "--help"]),
         ("help-analyze", vec!["analyze", "--help"]),
         ("help-report", vec!["report", "--help"]),
+        ("help-open", vec!["open", "--help"]),
         ("help-export", vec!["export", "--help"]),
         ("help-gaps", vec!["gaps", "--help"]),
         ("help-steps", vec!["steps", "--help"]),
@@ -154,9 +155,19 @@ fn completions_know_every_verb() {
     for shell in ["bash", "zsh", "fish"] {
         let output = place.run(&["completions", shell]);
         assert_eq!(code(&output), 0);
-        for verb in
-            ["run", "recover", "ps", "top", "capture", "metrics", "stats", "doctor", "explain", "completions"]
-        {
+        for verb in [
+            "run",
+            "recover",
+            "open",
+            "ps",
+            "top",
+            "capture",
+            "metrics",
+            "stats",
+            "doctor",
+            "explain",
+            "completions",
+        ] {
             assert!(out(&output).contains(verb), "{shell}: {verb}");
         }
     }

@@ -3,14 +3,13 @@
 //! is.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::io::Read;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::process::{Output, Stdio};
 
 use serde_json::json;
 
-use crate::beating::Beating;
 use crate::hostile_names::{self, FILE};
 use crate::place::{code, err, out, Place};
 use crate::program::Program;
@@ -22,7 +21,7 @@ fn input(path: &str) -> String {
 
 /// A pseudo-terminal of so many columns: (ours, the program's).
 #[expect(unsafe_code, reason = "openpty is libc's")]
-fn terminal(columns: u16) -> (File, OwnedFd) {
+pub(crate) fn terminal(columns: u16) -> (File, OwnedFd) {
     let size = libc::winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
     let (mut ours, mut theirs) = (-1, -1);
     // SAFETY: two places for descriptors, a size, and nulls where openpty allows them.
@@ -40,6 +39,14 @@ fn terminal(columns: u16) -> (File, OwnedFd) {
     let theirs = unsafe { OwnedFd::from_raw_fd(theirs) };
     // SAFETY: as above.
     (unsafe { File::from_raw_fd(ours) }, theirs)
+}
+
+/// The window of that terminal has another size from now on; its programs are told.
+#[expect(unsafe_code, reason = "ioctl is libc's")]
+pub(crate) fn resize(ours: &File, columns: u16, rows: u16) {
+    let size = libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: TIOCSWINSZ reads a winsize, and `size` is one.
+    assert_eq!(unsafe { libc::ioctl(ours.as_raw_fd(), libc::TIOCSWINSZ, &size) }, 0);
 }
 
 /// Runs with stdout on a terminal of so many columns. What it wrote there, as lines; stderr is a
@@ -252,60 +259,5 @@ fn the_number_of_the_gpu_stays_where_there_are_several() {
         let output = place.run(&["steps", "two", "--width", width]);
         let text = out(&output);
         assert!(text.lines().any(|l| l.contains("DevId") && l.contains("Step Time")), "{text}");
-    }
-}
-
-/// Shows `top` on a terminal of so many columns until what it shows is `seen`, does `end`, and
-/// gives all it wrote.
-fn top(columns: u16, seen: &str, end: impl FnOnce(&mut File, u32)) -> (String, Option<i32>) {
-    let place = Place::new(&format!("top-terminal-{columns}"));
-    let _beating =
-        Beating::new(&place, |b| b.header.command = format!("python \x1b[31m{}.py", "long_name_".repeat(40)));
-    let (mut ours, theirs) = terminal(columns);
-    let mut command = place.gapprobe(&["top", "--every", "200ms", "--last", "1s"]);
-    command.stdin(Stdio::from(theirs.try_clone().unwrap())).stdout(Stdio::from(theirs));
-    let mut child = command.spawn().unwrap();
-    drop(command); // it holds the terminal open
-    let mut keys = ours.try_clone().unwrap();
-    let (mut shown, mut end) = (Vec::new(), Some(end));
-    let mut bytes = [0; 4096];
-    // EIO: the other side is closed
-    while let Some(n) = ours.read(&mut bytes).ok().filter(|n| *n > 0) {
-        shown.extend_from_slice(&bytes[..n]);
-        if String::from_utf8_lossy(&shown).matches(seen).count() >= 3 {
-            if let Some(end) = end.take() {
-                end(&mut keys, child.id());
-            }
-        }
-    }
-    (String::from_utf8(shown).unwrap(), child.wait().unwrap().code())
-}
-
-#[test]
-#[expect(unsafe_code, reason = "kill is libc's")]
-fn top_draws_again_and_again_until_q_or_a_signal_and_gives_the_terminal_back() {
-    type End = fn(&mut File, u32);
-    let q: End = |keys, _| keys.write_all(b"q").unwrap();
-    let interrupt: End = |keys, _| keys.write_all(b"\x03").unwrap();
-    let terminate: End = |_, pid| {
-        // SAFETY: a child of ours that was not waited for yet.
-        unsafe { libc::kill(pid as i32, libc::SIGTERM) };
-    };
-    for (columns, end) in [(200, q), (100, interrupt), (60, terminate)] {
-        let (shown, code) = top(columns, "STEP ms", end);
-        assert_eq!(code, Some(0), "{shown:?}");
-        let (enter, leave, show) = ("\x1b[?1049h", "\x1b[?1049l", "\x1b[?25h");
-        assert!(shown.starts_with(enter) && shown.contains(leave) && shown.contains(show), "{shown:?}");
-        assert!(shown.contains("gapprobe top: 1 process, the last 1 s; q ends"), "{shown:?}");
-        assert!(shown.contains("VERDICT") && shown.contains("BUSY %"), "{columns}: {shown:?}");
-        assert_eq!(shown.contains("; q ends; "), columns < 200, "{columns}: {shown:?}");
-        assert!(!shown.contains("\x1b[31m"), "a name that the terminal would obey");
-        // each line is placed, and none is wider than the terminal
-        let widest =
-            shown.split("\x1b[2K").skip(1).map(|l| l.split('\x1b').next().unwrap().chars().count()).max();
-        assert!(
-            widest.unwrap() <= columns.into() && (columns > 100 || widest.unwrap() > 50),
-            "{columns}: {widest:?}"
-        );
     }
 }

@@ -213,7 +213,18 @@ pub(super) fn join(mut parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadErro
     run.clocks = vec![(h.start_monotonic, h.start_realtime)];
     h.rank = head.rank.map_or(0, |r| r.saturating_add(1));
     h.world_size = head.world;
-    Ok(Kineto { run, refused, events, bytes: 0, behind: 0, own: false, said: None, xla: is_xla, rounded })
+    Ok(Kineto {
+        run,
+        refused,
+        events,
+        bytes: 0,
+        behind: 0,
+        own: false,
+        zero: 0,
+        said: None,
+        xla: is_xla,
+        rounded,
+    })
 }
 
 /// A thread id as far as 32 bits hold it; texts have ids of their own.

@@ -65,6 +65,8 @@ pub struct Kineto {
     pub behind: u64,
     /// It is a trace that gapprobe wrote.
     pub own: bool,
+    /// The run's time of the stamp 0 of one, ns.
+    pub zero: u64,
     /// The line that was said when it was written, of one that gapprobe wrote.
     pub said: Option<String>,
     /// It is a profile of XLA.
@@ -318,6 +320,7 @@ fn finish(
     }
     kineto.run.foreign |= r.cut || r.damaged || r.left_out > 0;
     kineto.own = head.own.is_some();
+    kineto.zero = head.own.as_ref().and_then(|own| u64::try_from(own.base).ok()).unwrap_or(0);
     kineto.said = head.line.take().filter(|line| kineto.own && !line.is_empty());
     if kineto.own && (kineto.refused.cut || kineto.refused.damaged) {
         known_to_the_last(&mut kineto.run);
