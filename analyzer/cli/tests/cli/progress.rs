@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Work that takes longer than a second says on a terminal how far it is and how long the rest will
-//! take, and takes that away again.
+//! Work that takes longer than a second says on a terminal how far it is, and takes that away again.
+//! (How long the rest will take hangs on the machine: the estimate is a unit test of `talk.rs`.)
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -31,7 +31,7 @@ fn large(place: &Place) -> &'static str {
 }
 
 #[test]
-fn a_large_trace_is_read_with_a_bar_and_an_estimate() {
+fn a_large_trace_is_read_with_a_bar() {
     let place = Place::new("progress");
     let trace = large(&place);
     let (mut ours, theirs) = terminal(100);
@@ -51,5 +51,4 @@ fn a_large_trace_is_read_with_a_bar_and_an_estimate() {
         .map(|bar| bar.split(']').nth(1).unwrap().split('%').next().unwrap().trim().parse().unwrap())
         .collect();
     assert!(parts.len() >= 2 && parts.is_sorted() && parts[0] < 100, "{bars:#?}");
-    assert!(bars.iter().any(|bar| bar.ends_with(" s left")), "{bars:#?}");
 }
