@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Work that takes longer than a second says on a terminal how far it is, and takes that away again.
-//! (How long the rest will take hangs on the machine: the estimate is a unit test of `talk.rs`.)
+//! Work that takes longer than a second says on a terminal how far it is, and takes that away
+//! again. (How long the rest will take hangs on the machine: the estimate is a unit test of
+//! `talk.rs`.)
 
 use std::fmt::Write as _;
 use std::fs::File;
