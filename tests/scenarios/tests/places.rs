@@ -125,7 +125,7 @@ fn a_recording_that_was_removed_right_before_the_end_is_there_where_the_line_say
 #[test]
 fn where_tmpdir_cannot_be_used_the_recording_is_in_the_fallback_and_recover_finds_it() {
     for tmpdir in ["relative", "/proc/1/task", "/nonexistent-gapprobe", ""] {
-        let mut victim = Victim::sim("13.0", &["ways_out", "sigkill", "500", "0"]).env("TMPDIR", tmpdir);
+        let mut victim = Victim::sim("13.0", &["ways_out", "sigkill", "5000", "0"]).env("TMPDIR", tmpdir);
         let root = root(&victim.folder);
         std::fs::create_dir_all(&root).expect("root");
         victim.command.env("GAPPROBE_TEST_ROOT", &root);

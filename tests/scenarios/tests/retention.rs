@@ -196,7 +196,7 @@ fn another_machines_disk_holds_no_recording_and_a_quota_ends_only_that() {
         "int statfs(const char *path, struct statfs *out) { int r = syscall(SYS_statfs, path, out); \
          if (strstr(path, \"network\")) out->f_type = 0x6969; return r; }",
     );
-    let victim = Victim::sim("13.0", &["ways_out", "sigkill", "500", "0"]);
+    let victim = Victim::sim("13.0", &["ways_out", "sigkill", "5000", "0"]);
     let (network, local) = (victim.folder.join("network"), victim.folder.join("tmp/local"));
     for folder in [&network, &local] {
         std::fs::create_dir_all(folder).expect("a folder");
