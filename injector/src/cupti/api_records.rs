@@ -77,7 +77,7 @@ pub(super) fn enable(cupti: &Cupti, version: u32, by_callbacks: ByCallbacks) -> 
     sources::CALL_FILTER
 }
 
-/// Off what was switched on, and no more. As [`switch_on`].
+/// Off what was switched on, and no more. As [`enable`].
 pub(super) fn disable(cupti: &Cupti) {
     if WHOLE.swap(false, Ordering::Relaxed) {
         for k in CALLS {

@@ -42,7 +42,7 @@ fn kind_of(area: u32, id: u32) -> Option<(u32, bool)> {
 
 /// At the exit of a call: CUPTI's number of the stream it waited for, or made wait, + 1; 0 for
 /// other calls, for one that failed, and where CUPTI does not know the stream. It goes to the drain
-/// thread in a field that only that one fills ([`told`]): no event of its own on the program's
+/// thread in a field that only that one fills ([`wait_of`]): no event of its own on the program's
 /// threads.
 #[inline]
 pub(crate) fn named_by(area: u32, id: u32, data: &CUpti_CallbackData, result: u32) -> u32 {
