@@ -13,11 +13,12 @@ TOOLS = (ROOT / (os.environ.get("GAPPROBE_TOOLS") or ".tools")).resolve()
 PIP = ("--quiet", "--disable-pip-version-check", "--no-warn-script-location", "--root-user-action=ignore")
 
 
-def run(*words, given=None, **environment):
-    """(stdout, stderr) of a command that must succeed; its environment has nothing of the tests' own Python. `given`: its stdin."""
+def run(*words, given=None, at=ROOT, **environment):
+    """(stdout, stderr) of a command that must succeed; its environment has nothing of the tests' own Python. `given`: its stdin; `at`:
+    its folder."""
     full = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "GAPPROBE", "VIRTUAL_ENV", "PIP_"))}
     full.update({name: str(value) for name, value in environment.items()})
-    done = subprocess.run([str(word) for word in words], env=full, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, input=given)
+    done = subprocess.run([str(word) for word in words], env=full, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=at, input=given)
     if done.returncode:
         raise AssertionError(f"{' '.join(map(str, words))}: exit {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout, done.stderr

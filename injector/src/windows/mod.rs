@@ -12,7 +12,7 @@
 //! | `step_clock` | launches and steps, counted without CUPTI |
 //! | `runtime`, `driver` | where the launches come from |
 //! | `slots` | which of the program's calls may be led to `runtime`, `driver` and `waits` |
-//! | `dlsym_hook`, `static_cudart` | who asks for the driver's launches, by `dlsym` and `cuGetProcAddress` |
+//! | `dlsym_hook`, `static_cudart` | who asks for launches, by `dlsym` and `cuGetProcAddress` |
 //! | `safepoint` | when CUPTI may be switched: while no thread is inside a launch |
 //! | `thread_slots` | what a launch reads and writes for `step_clock` and `safepoint` |
 //! | `sync_clock`, `waits` | synchronizing calls and the time in them, counted without CUPTI, and where they come from |
